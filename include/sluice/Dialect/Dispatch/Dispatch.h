@@ -1,0 +1,37 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The dispatch dialect: fused, loop-free, target-neutral groups of work.
+#pragma once
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "sluice/Dialect/Dispatch/DispatchEnums.h.inc"
+
+#include "sluice/Dialect/Dispatch/DispatchDialect.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "sluice/Dialect/Dispatch/DispatchAttributes.h.inc"
+
+#define GET_OP_CLASSES
+#include "sluice/Dialect/Dispatch/DispatchOps.h.inc"
+
+namespace sluice::dispatch {
+
+/// Elements from one row of a rank-3 tensor to the next: a multiple of 16 (one cache line), and never a multiple of
+/// 256, because rows a power of two of bytes apart share a few cache sets and evict one another.
+int64_t paddedWidth(int64_t width);
+
+/// Elements that the memory of a tensor takes: rank 3 has padded rows, and so has rank 2 where `paddedRows`.
+int64_t storageElements(mlir::RankedTensorType type, bool paddedRows = false);
+
+} // namespace sluice::dispatch

@@ -1,0 +1,284 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The dispatch dialect: fused groups of work, loop-free and target-neutral. One op is one kernel.
+
+#ifndef SLUICE_DISPATCH_TD
+#define SLUICE_DISPATCH_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Dispatch_Dialect : Dialect {
+  let name = "dispatch";
+  let cppNamespace = "::sluice::dispatch";
+  let summary = "Fused groups of work: rows, contractions, attention, scatter";
+  let description = [{
+    What both targets share. A dispatch is one kernel: which buffers it reads and through which map, what it
+    computes, which buffers it writes. It has no loops and no addresses: the order of the work, tiles,
+    packing and vectors belong to each target.
+
+    Values are statically shaped tensors. By rank:
+      - rank 3, `[B, T, d]`: rows of a sequence, capacity B rows of T positions. Each position's row is stored
+        padded to `paddedWidth(d)` elements; the padding holds anything.
+      - rank 2, `[B, T]`: one number a position, dense.
+      - rank 2 or 1 with access `table`, `gather`, `vector`, `flat`, and every operand named weight: dense, no padding.
+    A *domain* names the rows a dispatch runs over and which of them are valid at run time.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+}
+
+class Dispatch_Attr<string name, string mnemonic_, list<Trait> traits = []>
+    : AttrDef<Dispatch_Dialect, name, traits> { let mnemonic = mnemonic_; }
+
+def Dispatch_Domain : Dispatch_Attr<"Domain", "domain"> {
+  let summary = "The rows a dispatch runs over";
+  let description = [{
+    Row r = b * positions + p, 0 <= b < batch, 0 <= p < positions. With `factor` f > 0 row (b, p) is valid when
+    b < rows and p < ceil(length / f), `rows` and `length` being device scalars; with f = 0 every row is valid.
+    With `chunk` c > 0 one launch runs over the c rows row0 ... row0 + c - 1 (those below batch * positions), and
+    operands with access `local` hold only those rows.
+  }];
+  let parameters = (ins "int64_t":$batch, "int64_t":$positions, "int64_t":$factor, "int64_t":$chunk);
+  let assemblyFormat = "`<` `batch` `=` $batch `,` `positions` `=` $positions `,` `factor` `=` $factor `,` `chunk` `=` $chunk `>`";
+  let extraClassDeclaration = [{
+    /// Rows that one launch runs over.
+    int64_t getLaunchRows() const { return getChunk() ? getChunk() : getBatch() * getPositions(); }
+  }];
+}
+
+def Dispatch_AccessKind : I32EnumAttr<"AccessKind", "how a row of an operand or a result is found", [
+    I32EnumAttrCase<"Row", 0, "row">, I32EnumAttrCase<"Local", 1, "local">,
+    I32EnumAttrCase<"Table", 2, "table">, I32EnumAttrCase<"Gather", 3, "gather">,
+    I32EnumAttrCase<"Vector", 4, "vector">, I32EnumAttrCase<"Scalar", 5, "scalar">,
+    I32EnumAttrCase<"Flat", 6, "flat">, I32EnumAttrCase<"Columns", 7, "columns">]> {
+  let cppNamespace = "::sluice::dispatch";
+  let genSpecializedAttr = 0;
+}
+
+def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
+  let summary = "Which rows of an operand (or result) a row of the domain touches";
+  let description = [{
+    | kind | tensor | row read for (b, p) | body argument |
+    |---|---|---|---|
+    | `row` | [B, T', d] | (b, map(p, i)[N']) for i < group | tensor<d> (group 1), tensor<group x d> |
+    | `row` | [B, T'] | (b, map(p, 0)[N']) | element |
+    | `local` | [chunk, d] (rank 2, rows padded) or [chunk] | r - row0 | tensor<d>, element |
+    | `table` | [T', d] | map(p, 0) | tensor<d> |
+    | `gather` | [V, d] | value (i32) of body argument `index` | tensor<d> |
+    | `vector` | [d] | | tensor<d> |
+    | `scalar` | rank 0 | | element |
+    | `flat` | [R, d] or [R] | r | tensor<d>, element |
+    | `columns` (results only) | [parts, d] | sums over the rows of each part | tensor<d> yielded |
+
+    `map` is (p, i)[N'] -> position, N' = ceil(length / source_factor) the valid length of the source (T' where
+    source_factor is 0). A position outside [0, N') is read as zeros. `column` is (p) -> first column, so that a
+    row of k d columns can be read as k rows of d (zero: the whole row or its first d columns). Results use `row`
+    with the identity map, `local`, `flat`, `vector` and `scalar` (domains of one row), or `columns`.
+    A result of access `row` whose yield is tensor<k x d> is stored as one row of k d columns.
+  }];
+  let parameters = (ins "::sluice::dispatch::AccessKind":$kind, "::mlir::AffineMapAttr":$map, "int64_t":$group,
+                        "int64_t":$source_factor, "::mlir::AffineMapAttr":$column, "int64_t":$index);
+  let builders = [
+    AttrBuilder<(ins "AccessKind":$kind), [{
+      auto two = ::mlir::AffineMap::get(2, 1, ::mlir::getAffineDimExpr(0, $_ctxt));
+      auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
+      return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(two), 1, 0, ::mlir::AffineMapAttr::get(zero), -1);
+    }]>,
+    AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMap":$map, "int64_t":$group, "int64_t":$source_factor), [{
+      auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
+      return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(map), group, source_factor, ::mlir::AffineMapAttr::get(zero), -1);
+    }]>];
+  let assemblyFormat = [{`<` $kind `,` `map` `=` $map `,` `group` `=` $group `,` `factor` `=` $source_factor `,`
+                         `column` `=` $column `,` `index` `=` $index `>`}];
+  let extraClassDeclaration = [{
+    /// Row p of the source itself: identity map, one row, whole width.
+    bool isIdentity() const;
+  }];
+}
+
+class Dispatch_Op<string mnemonic, list<Trait> traits = []> : Op<Dispatch_Dialect, mnemonic, traits>;
+class Dispatch_KernelOp<string mnemonic, list<Trait> traits = []>
+    : Dispatch_Op<mnemonic, !listconcat(traits, [Pure, IsolatedFromAbove])>;
+
+def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock]> {
+  let summary = "One pass over rows, with statistics";
+  let description = [{
+    The body runs once a row. Its arguments are the operands seen through `accesses`; it yields one value a
+    result, stored through `result_accesses`. The body holds elementwise arith and math ops on tensors of
+    one row, `tensor.splat`, and the dispatch ops that follow (reduce, sum_group, column, position, random).
+    Rows that are not valid are skipped, or, with `zero_invalid`, their results are written as zeros.
+
+    ```mlir
+    %y, %h = dispatch.rows ... ins(%x, %gain) {
+    ^bb0(%row: tensor<4x256xf32>, %g: tensor<256xf32>):
+      %sum = dispatch.sum_group %row : tensor<4x256xf32> -> tensor<256xf32>
+      ...
+      dispatch.yield %mean, %normalized : tensor<256xf32>, tensor<256xf32>
+    }
+    ```
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
+                       Dispatch_Domain:$domain, ArrayAttr:$accesses, ArrayAttr:$result_accesses,
+                       UnitAttr:$zero_invalid, OptionalAttr<StrAttr>:$label);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{operands attr-dict-with-keyword $body `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
+def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
+  let summary = "Rows times a weight matrix, with an epilogue";
+  let description = [{
+    acc[r, n] = sum over k of input[r, k] * W(k, n). Weights are stored [out, in], so a linear map reads
+    W(k, n) = weight[n, k] and, with `by_input`, the gradient of its input reads W(k, n) = weight[k, n].
+    The epilogue is scalar code: arguments (acc, then one f32 an extra operand at element (r, n)), it yields one
+    value a result. Extra operands: access `row` [B, T, N] (identity map), `local` [chunk, N], `vector` [N], and
+    `scalar`. Results: `row` [B, T, N], or `local` [chunk, N] where the domain has chunks. `input` is [B, T, K], or
+    [chunk, K] (`local`) when `input_local` is set. Rows that are not valid may be computed or not.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, Variadic<AnyRankedTensor>:$extras,
+                       Dispatch_Domain:$domain, UnitAttr:$by_input, UnitAttr:$input_local,
+                       ArrayAttr:$accesses, ArrayAttr:$result_accesses, OptionalAttr<StrAttr>:$label);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let regions = (region SizedRegion<1>:$epilogue);
+  let assemblyFormat = [{operands attr-dict-with-keyword $epilogue `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
+def Dispatch_WeightGradientOp : Dispatch_KernelOp<"weight_gradient", [AttrSizedOperandSegments, AttrSizedResultSegments]> {
+  let summary = "Sum over valid rows of an outer product, and of its left factor";
+  let description = [{
+    weight[m, k] = init_weight[m, k] + sum over valid rows r of left[r, m] * right[r, k];
+    bias[m] = init_bias[m] + sum over valid rows of left[r, m]. `left` is the gradient of a linear map's result, `right` its
+    input. Inits may be absent (zero) and may share their result's memory. With a chunked domain `left` is [chunk, M]
+    (`local`, rows padded) and `right` is read at the global row. The order of the sum is fixed.
+  }];
+  let arguments = (ins AnyRankedTensor:$left, AnyRankedTensor:$right, Optional<AnyRankedTensor>:$init_weight,
+                       Optional<AnyRankedTensor>:$init_bias, Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label);
+  let results = (outs Optional<AnyRankedTensor>:$weight, Optional<AnyRankedTensor>:$bias);
+  let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
+defvar attentionDoc = [{
+    Per batch row b and head h (key/value head h div (heads / kv_heads)), with D = head_size:
+    score s(p, q) = score_region(sum_c Q[p, c] K[q, c], p, q, h) for (p, q) in `mask` (an integer set over dims (p, q),
+    symbol N the valid length; both lengths are N), P = softmax over the q's of the relation with 0 <= q < N,
+    O = (P o keep) V. A row whose relation is empty gives O = 0 and lse = -inf.
+    Q, K and V are columns query_column + h D, key_column + hk D, value_column + hk D of rows of `query`, `key`
+    and `value` (the three may be one tensor). With `rotary` ([T, D], at 2i the cosine and at 2i + 1 the sine of
+    row p's angle) each pair (2i, 2i + 1) of Q and K is rotated by its row's angle before use.
+    keep = bernoulli(1 - dropout) / (1 - dropout), drawn by Philox at element ((b heads + h) T + p) T + q, stream `random_id`.
+    The score region takes (f32 score, i32 p, i32 q, i32 h) and yields f32; it is straight-line arith and math.
+}];
+
+class Dispatch_AttentionBase<string mnemonic_> : Dispatch_KernelOp<mnemonic_> {
+  dag attentionAttributes = (ins Dispatch_Domain:$domain, I64Attr:$heads, I64Attr:$kv_heads, I64Attr:$head_size,
+                       I64Attr:$query_column, I64Attr:$key_column, I64Attr:$value_column,
+                       IntegerSetAttr:$mask, DefaultValuedAttr<F32Attr, "0.0f">:$dropout,
+                       DefaultValuedAttr<I64Attr, "0">:$random_id, OptionalAttr<StrAttr>:$label);
+}
+
+def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
+  let summary = "Attention forward: outputs and the rows' log-sum-exp";
+  let description = attentionDoc # [{
+    Results: output [B, T, heads * D], lse [B, T, heads] (natural logarithm; rank 3, so its rows are padded).
+  }];
+  let arguments = !con((ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
+                            Optional<AnyRankedTensor>:$rotary), attentionAttributes);
+  let results = (outs AnyRankedTensor:$output, AnyRankedTensor:$lse);
+  let regions = (region SizedRegion<1>:$score);
+  let assemblyFormat = [{operands attr-dict-with-keyword $score `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
+def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> {
+  let summary = "Attention backward: gradients of Q, K and V in one pass";
+  let description = attentionDoc # [{
+    `score_gradient` takes (f32 score, i32 p, i32 q, i32 h, f32 g) and yields g * d score_region / d score; it is
+    derived from the score region by differentiation of scalar code, never written by hand. Result `gradient` is
+    [B, T, gradient width] with dQ, dK and dV in the columns query_column, key_column and value_column (so the three
+    ranges are disjoint in one tensor), rotated back where `rotary` is given. Rows that are not valid are zeros.
+  }];
+  let arguments = !con((ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
+                            AnyRankedTensor:$output, AnyRankedTensor:$lse, AnyRankedTensor:$output_gradient,
+                            Optional<AnyRankedTensor>:$rotary), attentionAttributes);
+  let results = (outs AnyRankedTensor:$gradient);
+  let regions = (region SizedRegion<1>:$score, SizedRegion<1>:$score_gradient);
+  let assemblyFormat = [{operands attr-dict-with-keyword $score `derivative` $score_gradient `:`
+                         functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
+def Dispatch_ScatterRowsOp : Dispatch_KernelOp<"scatter_rows"> {
+  let summary = "Deterministic scatter-add: the gradient of a gather";
+  let description = [{
+    table[v, :] = init[v, :] + sum, in row order, over valid rows r with index[r] = v of values[r, :]. `index` is
+    i32 [B, T + extra] (row b, column p), `values` [B, T, d], `table` [V, d] dense. `init` may be absent (zero) and may
+    share the result's memory.
+  }];
+  let arguments = (ins AnyRankedTensor:$index, AnyRankedTensor:$values, Optional<AnyRankedTensor>:$init,
+                       Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label);
+  let results = (outs AnyRankedTensor:$table);
+  let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
+}
+
+//===----------------------------------------------------------------------===//
+// Ops of bodies
+//===----------------------------------------------------------------------===//
+
+def Dispatch_YieldOp : Dispatch_Op<"yield", [Pure, Terminator, ReturnLike]> {
+  let summary = "Ends a body";
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+}
+
+def Dispatch_ReduceKind : I32EnumAttr<"ReduceKind", "reduction over a row", [
+    I32EnumAttrCase<"Add", 0, "add">, I32EnumAttrCase<"Max", 1, "max">]> {
+  let cppNamespace = "::sluice::dispatch";
+}
+
+def Dispatch_ReduceOp : Dispatch_Op<"reduce", [Pure]> {
+  let summary = "Reduces a row over its columns to one number";
+  let arguments = (ins Dispatch_ReduceKind:$kind, AnyRankedTensor:$row);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$kind $row attr-dict `:` type($row) `->` type($result)";
+}
+
+def Dispatch_SumGroupOp : Dispatch_Op<"sum_group", [Pure]> {
+  let summary = "Sums the k rows of a group, in order: tensor<k x d> -> tensor<d>";
+  let arguments = (ins AnyRankedTensor:$rows);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$rows attr-dict `:` type($rows) `->` type($result)";
+}
+
+def Dispatch_ColumnOp : Dispatch_Op<"column", [Pure]> {
+  let summary = "Column numbers of a row: tensor<d x i32> in rows, i32 in scalar regions";
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def Dispatch_PositionOp : Dispatch_Op<"position", [Pure]> {
+  let summary = "Position p of the row within its sequence (i32)";
+  let results = (outs I32:$result);
+  let assemblyFormat = "attr-dict";
+}
+
+def Dispatch_RandomOp : Dispatch_Op<"random", [Pure]> {
+  let summary = "Uniform random number in [0, 1), f32, one an element";
+  let description = [{
+    Element e = r * width + column (64 bits; r the global row). Philox4x32-10 with counter (low 32 bits of e / 4, bits 32.. of
+    e / 4, id, low 32 bits of the device scalar step) and key (low, high 32 bits of the device scalar seed); word
+    w = e mod 4 of the result; the number is (w >> 8) * 2^-24. `width` is the true width of a row. With `fixed_step` the
+    step in the counter is 0 (initialization). Elementwise ops may carry it through fusion: it depends on nothing else.
+  }];
+  let arguments = (ins I64Attr:$id, I64Attr:$width, UnitAttr:$fixed_step);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+#endif

@@ -1,0 +1,108 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What every CPU kernel generator shares: the instruction set it generates for, and the kernel's frame, that is
+// the function of the kernel ABI with typed views of its buffers (docs/plan-and-artifact.md).
+#pragma once
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+
+namespace sluice::cpu {
+
+/// An instruction set and the sizes that schedules depend on.
+struct Target {
+  llvm::StringRef name;     ///< as the plan names it: cpu-avx512, cpu-avx2
+  llvm::StringRef cpu;      ///< LLVM's -mcpu
+  llvm::StringRef features; ///< LLVM's -mattr
+  int64_t lanes;            ///< f32 elements a vector
+  int64_t registers;        ///< vector registers
+  int64_t l1Bytes;          ///< data cache a core, first level
+  int64_t l2Bytes;          ///< data cache a core, second level
+
+  static const Target &avx512();
+  static const Target &avx2();
+};
+
+/// A generated kernel. Items are independent of one another; their number depends on shapes alone, never on threads.
+struct Kernel {
+  mlir::func::FuncOp function;
+  int64_t items = 0;
+  int64_t scratchBytes = 0;
+  llvm::StringRef kind; ///< matmul, attention, row, stream
+  double flops = 0;     ///< at full length, causal work counted once
+  double bytes = 0;     ///< least bytes moved at full length
+};
+
+/// Generators, one a family. Each appends one function called `name` to `module`. They fail with a diagnostic on the op.
+mlir::FailureOr<Kernel> generateRows(dispatch::RowsOp op, mlir::ModuleOp module, llvm::StringRef name, const Target &target);
+mlir::FailureOr<Kernel> generateContract(dispatch::ContractOp op, mlir::ModuleOp module, llvm::StringRef name,
+                                         const Target &target);
+mlir::FailureOr<Kernel> generateWeightGradient(dispatch::WeightGradientOp op, mlir::ModuleOp module, llvm::StringRef name,
+                                               const Target &target);
+mlir::FailureOr<Kernel> generateAttention(dispatch::AttentionOp op, mlir::ModuleOp module, llvm::StringRef name,
+                                          const Target &target);
+mlir::FailureOr<Kernel> generateAttentionBackward(dispatch::AttentionBackwardOp op, mlir::ModuleOp module,
+                                                  llvm::StringRef name, const Target &target);
+mlir::FailureOr<Kernel> generateScatterRows(dispatch::ScatterRowsOp op, mlir::ModuleOp module, llvm::StringRef name,
+                                            const Target &target);
+
+/// Any dispatch op, by its family.
+mlir::FailureOr<Kernel> generateKernel(mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
+                                       const Target &target);
+
+/// Lowers a module of kernels (arith, math, scf, memref, vector on the kernel ABI) to native object code of `target`: the
+/// functions keep their names. Fails with a diagnostic; `object` is then left alone.
+mlir::LogicalResult lowerToObject(mlir::ModuleOp module, const Target &target, std::string &object);
+
+/// Device scalars that every kernel is given: launch arguments after the buffers' offsets, in this order; each is the
+/// byte offset of the scalar. The last argument of all is `row0`, a plain integer (0 where the domain has no chunks).
+enum class Scalar { Length, Rows, Step, Seed };
+constexpr int64_t scalarCount = 4;
+
+/// Number of launch arguments of a dispatch: operands, results, scalars, row0.
+int64_t argumentCount(mlir::Operation *dispatch);
+
+/// The frame of a kernel: makes `void name(arena, arguments, item, scratch)` and hands out typed views. The builder
+/// stands inside the function's body; `finish` adds the return.
+class Frame {
+public:
+  Frame(mlir::Operation *dispatch, mlir::ModuleOp module, llvm::StringRef name, const Target &target);
+
+  mlir::ImplicitLocOpBuilder &builder() { return b; }
+  mlir::func::FuncOp function() { return func; }
+  const Target &target() const { return target_; }
+
+  /// Memory of tensor operand or result `i` (operands first, then results). Rank 3 [B, T, d] is seen as
+  /// memref<B*T x paddedWidth(d)>; rank 2 as it is, or with padded rows; rank 1 as it is; rank 0 as memref<1>.
+  mlir::Value buffer(unsigned i, bool paddedRows = false);
+
+  mlir::Value item() { return itemIndex; }       ///< index
+  mlir::Value length();                          ///< index: valid tokens a row of the batch
+  mlir::Value rows();                            ///< index: valid rows of the batch
+  mlir::Value step();                            ///< i64
+  mlir::Value seed();                            ///< i64
+  mlir::Value row0();                            ///< index: first row of the launch's chunk
+  mlir::Value validLength(int64_t factor, int64_t positions); ///< index: ceil(length / factor); positions where factor is 0
+
+  /// Part of the thread's scratch, 64-aligned; each call hands out fresh memory.
+  mlir::Value scratch(mlir::MemRefType type);
+  int64_t scratchBytes() const { return scratchUsed; }
+
+  mlir::Value index(int64_t value); ///< index constant
+  void finish();
+
+private:
+  mlir::Value argument(int64_t position); ///< i64
+  mlir::Value scalarAddress(Scalar scalar, mlir::Type type);
+
+  mlir::Operation *dispatch_;
+  const Target &target_;
+  mlir::func::FuncOp func;
+  mlir::ImplicitLocOpBuilder b;
+  mlir::Value arena, arguments, itemIndex, scratchArena;
+  int64_t scratchUsed = 0;
+};
+
+} // namespace sluice::cpu

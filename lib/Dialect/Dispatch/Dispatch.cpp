@@ -1,0 +1,136 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The dispatch dialect's attributes, verifiers and storage rules.
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace sluice::dispatch;
+
+#include "sluice/Dialect/Dispatch/DispatchDialect.cpp.inc"
+#include "sluice/Dialect/Dispatch/DispatchEnums.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "sluice/Dialect/Dispatch/DispatchAttributes.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "sluice/Dialect/Dispatch/DispatchOps.cpp.inc"
+
+void DispatchDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "sluice/Dialect/Dispatch/DispatchAttributes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "sluice/Dialect/Dispatch/DispatchOps.cpp.inc"
+      >();
+}
+
+int64_t sluice::dispatch::paddedWidth(int64_t width) {
+  int64_t padded = (width + 15) / 16 * 16;
+  return padded % 256 == 0 ? padded + 16 : padded;
+}
+
+int64_t sluice::dispatch::storageElements(RankedTensorType type, bool paddedRows) {
+  int64_t elements = 1;
+  int64_t rank = type.getRank();
+  for (int64_t i = 0; i < rank; ++i) {
+    bool padded = i + 1 == rank && (rank == 3 || (rank == 2 && paddedRows));
+    elements *= padded ? paddedWidth(type.getDimSize(i)) : type.getDimSize(i);
+  }
+  return elements;
+}
+
+bool AccessAttr::isIdentity() const {
+  AffineMap map = getMap().getValue();
+  return getKind() == AccessKind::Row && getGroup() == 1 &&
+         map.getResult(0) == getAffineDimExpr(0, map.getContext()) &&
+         getColumn().getValue().isSingleConstant() && getColumn().getValue().getSingleConstantResult() == 0;
+}
+
+/// Body of `region` must take `arguments` arguments and yield `results` values.
+static LogicalResult verifyBody(Operation *op, Region &region, unsigned arguments, unsigned results,
+                                StringRef name) {
+  Block &block = region.front();
+  if (block.getNumArguments() != arguments) {
+    return op->emitOpError("D-001: expected ") << arguments << " arguments of the " << name << " body, found "
+                                               << block.getNumArguments();
+  }
+  auto yield = dyn_cast_or_null<YieldOp>(block.empty() ? nullptr : &block.back());
+  if (!yield) {
+    return op->emitOpError("D-002: expected the ") << name << " body to end in dispatch.yield";
+  }
+  if (yield.getNumOperands() != results) {
+    return op->emitOpError("D-003: expected ") << results << " values yielded by the " << name << " body, found "
+                                               << yield.getNumOperands();
+  }
+  return success();
+}
+
+static LogicalResult verifyAccesses(Operation *op, ArrayAttr accesses, size_t expected, StringRef what) {
+  if (accesses.size() != expected) {
+    return op->emitOpError("D-004: expected ") << expected << " accesses of " << what << ", found "
+                                               << accesses.size();
+  }
+  for (Attribute access : accesses) {
+    if (!isa<AccessAttr>(access)) {
+      return op->emitOpError("D-005: expected #dispatch.access, found ") << access;
+    }
+  }
+  return success();
+}
+
+LogicalResult RowsOp::verify() {
+  if (failed(verifyAccesses(*this, getAccesses(), getInputs().size(), "operands")) ||
+      failed(verifyAccesses(*this, getResultAccesses(), getOutputs().size(), "results"))) {
+    return failure();
+  }
+  return verifyBody(*this, getBody(), getInputs().size(), getOutputs().size(), "rows");
+}
+
+LogicalResult ContractOp::verify() {
+  if (failed(verifyAccesses(*this, getAccesses(), getExtras().size(), "extra operands")) ||
+      failed(verifyAccesses(*this, getResultAccesses(), getOutputs().size(), "results"))) {
+    return failure();
+  }
+  auto input = cast<RankedTensorType>(getInput().getType());
+  auto weight = cast<RankedTensorType>(getWeight().getType());
+  int64_t inner = weight.getDimSize(getByInput() ? 0 : 1);
+  if (input.getShape().back() != inner) {
+    return emitOpError("D-006: expected input rows of ") << inner << " columns, found " << input.getShape().back();
+  }
+  return verifyBody(*this, getEpilogue(), getExtras().size() + 1, getOutputs().size(), "epilogue");
+}
+
+LogicalResult WeightGradientOp::verify() {
+  int64_t left = cast<RankedTensorType>(getLeft().getType()).getShape().back();
+  int64_t right = cast<RankedTensorType>(getRight().getType()).getShape().back();
+  if (!getWeight()) {
+    return success();
+  }
+  auto weight = cast<RankedTensorType>(getWeight().getType());
+  if (weight.getRank() != 2 || weight.getDimSize(0) != left || weight.getDimSize(1) != right) {
+    return emitOpError("D-007: expected a gradient of ") << left << "x" << right << ", found " << weight;
+  }
+  return success();
+}
+
+LogicalResult AttentionOp::verify() {
+  if (getMask().getNumDims() != 2) {
+    return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
+  }
+  return verifyBody(*this, getScore(), 4, 1, "score");
+}
+
+LogicalResult AttentionBackwardOp::verify() {
+  if (getMask().getNumDims() != 2) {
+    return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
+  }
+  if (failed(verifyBody(*this, getScore(), 4, 1, "score"))) {
+    return failure();
+  }
+  return verifyBody(*this, getScoreGradient(), 5, 1, "derivative");
+}

@@ -1,0 +1,98 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The frame of a kernel: its function, and typed views of the memory it is given.
+#include "sluice/Target/CPU/Kernel.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+
+const Target &Target::avx512() {
+  static const Target target{"cpu-avx512", "x86-64-v4", "-prefer-256-bit", 16, 32, 32 << 10, 1 << 20};
+  return target;
+}
+
+const Target &Target::avx2() {
+  static const Target target{"cpu-avx2", "x86-64-v3", "", 8, 16, 32 << 10, 512 << 10};
+  return target;
+}
+
+int64_t cpu::argumentCount(Operation *dispatch) {
+  return dispatch->getNumOperands() + dispatch->getNumResults() + scalarCount + 1;
+}
+
+/// Kernels address the arena with bare pointers, which need static shapes; the bound is never reached.
+static MemRefType boundless(Type element) {
+  return MemRefType::get({int64_t(1) << 60}, element);
+}
+
+Frame::Frame(Operation *dispatch, ModuleOp module, StringRef name, const Target &target)
+    : dispatch_(dispatch), target_(target), b(dispatch->getLoc(), dispatch->getContext()) {
+  b.setInsertionPointToEnd(module.getBody());
+  MemRefType bytes = boundless(b.getI8Type());
+  FunctionType type = b.getFunctionType({bytes, boundless(b.getI64Type()), b.getI64Type(), bytes}, {});
+  func = func::FuncOp::create(b, name, type);
+  b.setInsertionPointToStart(func.addEntryBlock());
+  arena = func.getArgument(0);
+  arguments = func.getArgument(1);
+  itemIndex = arith::IndexCastOp::create(b, b.getIndexType(), func.getArgument(2));
+  scratchArena = func.getArgument(3);
+}
+
+Value Frame::index(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
+
+Value Frame::argument(int64_t position) { return memref::LoadOp::create(b, arguments, index(position)); }
+
+Value Frame::buffer(unsigned i, bool paddedRows) {
+  unsigned operands = dispatch_->getNumOperands();
+  Value tensor = i < operands ? dispatch_->getOperand(i) : dispatch_->getResult(i - operands);
+  auto type = cast<RankedTensorType>(tensor.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  if (shape.size() == 3) {
+    shape = {shape[0] * shape[1], dispatch::paddedWidth(shape[2])};
+  } else if (shape.size() == 2 && paddedRows) {
+    shape[1] = dispatch::paddedWidth(shape[1]);
+  } else if (shape.empty()) {
+    shape = {1};
+  }
+  Value offset = arith::IndexCastOp::create(b, b.getIndexType(), argument(i));
+  return memref::ViewOp::create(b, MemRefType::get(shape, type.getElementType()), arena, offset, ValueRange{});
+}
+
+Value Frame::scalarAddress(Scalar scalar, Type type) {
+  int64_t position = dispatch_->getNumOperands() + dispatch_->getNumResults() + static_cast<int64_t>(scalar);
+  Value offset = arith::IndexCastOp::create(b, b.getIndexType(), argument(position));
+  Value view = memref::ViewOp::create(b, MemRefType::get({1}, type), arena, offset, ValueRange{});
+  return memref::LoadOp::create(b, view, index(0));
+}
+
+Value Frame::length() {
+  return arith::IndexCastOp::create(b, b.getIndexType(), scalarAddress(Scalar::Length, b.getI64Type()));
+}
+
+Value Frame::rows() {
+  return arith::IndexCastOp::create(b, b.getIndexType(), scalarAddress(Scalar::Rows, b.getI64Type()));
+}
+
+Value Frame::step() { return scalarAddress(Scalar::Step, b.getI64Type()); }
+
+Value Frame::seed() { return scalarAddress(Scalar::Seed, b.getI64Type()); }
+
+Value Frame::row0() {
+  return arith::IndexCastOp::create(b, b.getIndexType(), argument(argumentCount(dispatch_) - 1));
+}
+
+Value Frame::validLength(int64_t factor, int64_t positions) {
+  return factor == 0 ? index(positions) : Value(arith::CeilDivUIOp::create(b, length(), index(factor)));
+}
+
+Value Frame::scratch(MemRefType type) {
+  int64_t bytes = type.getNumElements() * (type.getElementTypeBitWidth() / 8);
+  Value view = memref::ViewOp::create(b, type, scratchArena, index(scratchUsed), ValueRange{});
+  scratchUsed += (bytes + 63) / 64 * 64;
+  return view;
+}
+
+void Frame::finish() { func::ReturnOp::create(b); }

@@ -1,0 +1,15 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Runs passes over MLIR files: for tests and developers.
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  mlir::registerAllPasses();
+  registry.insert<sluice::dispatch::DispatchDialect>();
+  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Sluice's pass driver\n", registry));
+}
