@@ -110,6 +110,8 @@ def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock]> {
     The body runs once a row. Its arguments are the operands seen through `accesses`; it yields one value a
     result, stored through `result_accesses`. The body holds elementwise arith and math ops on tensors of
     one row, `tensor.splat`, and the dispatch ops that follow (reduce, sum_group, column, position, random).
+    `aliases` gives, for each result, the operand whose memory it must share, or -1: a launch over a chunk of rows writes
+    only those rows of such a result and leaves the operand's others; the body does not use the operand.
     Rows that are not valid are skipped, or, with `zero_invalid`, their results are written as zeros.
 
     ```mlir
@@ -123,7 +125,7 @@ def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock]> {
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
                        Dispatch_Domain:$domain, ArrayAttr:$accesses, ArrayAttr:$result_accesses,
-                       UnitAttr:$zero_invalid, OptionalAttr<StrAttr>:$label);
+                       UnitAttr:$zero_invalid, OptionalAttr<DenseI64ArrayAttr>:$aliases, OptionalAttr<StrAttr>:$label);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{operands attr-dict-with-keyword $body `:` functional-type(operands, results)}];
@@ -142,7 +144,8 @@ def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
   }];
   let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, Variadic<AnyRankedTensor>:$extras,
                        Dispatch_Domain:$domain, UnitAttr:$by_input, UnitAttr:$input_local,
-                       ArrayAttr:$accesses, ArrayAttr:$result_accesses, OptionalAttr<StrAttr>:$label);
+                       ArrayAttr:$accesses, ArrayAttr:$result_accesses,
+                       OptionalAttr<DenseI64ArrayAttr>:$aliases, OptionalAttr<StrAttr>:$label);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{operands attr-dict-with-keyword $epilogue `:` functional-type(operands, results)}];

@@ -1,0 +1,78 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The model dialect: sequences on named scales.
+#pragma once
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/IntegerSet.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+#include <optional>
+
+namespace sluice {
+
+/// What an incremental step keeps for an op, and when the op runs.
+struct StreamingState {
+  /// Operand rows (or keys and values) kept for later positions; -1: all earlier ones; 0: nothing.
+  int64_t rows = 0;
+  /// The op runs once in this many positions of its operand's scale.
+  int64_t period = 1;
+};
+
+/// Work of one op for the whole batch at full length.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;      ///< least bytes read and written
+  double savedBytes = 0; ///< bytes kept for backward
+};
+
+/// What an op may become part of when dispatches are formed.
+enum class FusionRole {
+  Elementwise, ///< a row body or the epilogue of a contraction
+  Rows,        ///< a row body only
+  Anchor,      ///< a row body that others gather around (norms)
+  Access,      ///< no work: a map through which a consumer reads
+  Contraction, ///< a contraction that takes an epilogue
+  Alone        ///< a dispatch, or several, of its own
+};
+
+struct AccessChain;
+class BodyBuilder;
+namespace reference {
+template <typename T> class Evaluator;
+}
+
+} // namespace sluice
+
+#include "sluice/Dialect/Sluice/SluiceDialect.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "sluice/Dialect/Sluice/SluiceTypes.h.inc"
+
+#include "sluice/Dialect/Sluice/SluiceInterfaces.h.inc"
+
+#define GET_OP_CLASSES
+#include "sluice/Dialect/Sluice/SluiceOps.h.inc"
+
+namespace sluice {
+
+/// Capacities of the module that `op` stands in: rows of a batch, tokens a row.
+int64_t getBatch(mlir::Operation *op);
+int64_t getContext(mlir::Operation *op);
+
+/// Factor of a sequence's scale, looked up from `op`'s module. Zero for the scale of one position (`sluice.last`).
+int64_t getFactor(mlir::Operation *op, SequenceType type);
+
+/// Positions that a sequence has at full length: ceil(context / factor); 1 where the factor is 0.
+int64_t getPositions(mlir::Operation *op, SequenceType type);
+
+} // namespace sluice

@@ -1,0 +1,325 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The model dialect: sequences on named scales, and the ops whose scale, shift or mask an analysis needs.
+
+#ifndef SLUICE_TD
+#define SLUICE_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/IR/RegionKindInterface.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "sluice/Dialect/Sluice/SluiceInterfaces.td"
+
+def Sluice_Dialect : Dialect {
+  let name = "sluice";
+  let cppNamespace = "::sluice";
+  let summary = "Multi-scale sequence models";
+  let description = [{
+    A module holds `sluice.axis`, `sluice.scale` and `sluice.parameter` symbols and functions over sequences. Module
+    attributes `sluice.batch` and `sluice.context` (i64) are the capacities B and N. A sequence on a scale of factor f has
+    ceil(length / f) valid positions of ceil(N / f).
+
+    A sequence is a function on all integers: outside its valid positions it is null (zeros). `shift` and `upsample` are
+    *lazy*: their results extend past the end of their operand's scale, so that `shorten` of `shift` reads
+    x[k m + i - s] of the unshifted sequence, and so that the adjoint of `shorten` is `upsample` and of `shift`, the
+    opposite shift, exactly. Every other op defines its result on valid positions alone.
+  }];
+  let useDefaultTypePrinterParser = 1;
+}
+
+def Sluice_Sequence : TypeDef<Sluice_Dialect, "Sequence"> {
+  let mnemonic = "seq";
+  let summary = "A sequence of rows on a scale";
+  let description = "`!sluice.seq<@scale, d, f32>`: d numbers a position; d = 0: one number a position.";
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$scale, "int64_t":$width, "::mlir::Type":$element);
+  let assemblyFormat = "`<` $scale `,` $width `,` $element `>`";
+}
+
+class Sluice_Op<string mnemonic, list<Trait> traits = []> : Op<Sluice_Dialect, mnemonic, traits>;
+
+//===----------------------------------------------------------------------===//
+// Symbols
+//===----------------------------------------------------------------------===//
+
+def Sluice_AxisOp : Sluice_Op<"axis", [Symbol]> {
+  let summary = "An independent sequence, for instance a decoder's tokens";
+  let arguments = (ins SymbolNameAttr:$sym_name);
+  let assemblyFormat = "$sym_name attr-dict";
+}
+
+def Sluice_ScaleOp : Sluice_Op<"scale", [Symbol]> {
+  let summary = "An axis at a constant factor";
+  let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$axis, I64Attr:$factor);
+  let assemblyFormat = "$sym_name `on` $axis `factor` $factor attr-dict";
+  let hasVerifier = 1;
+}
+
+def Sluice_ParameterOp : Sluice_Op<"parameter", [Symbol]> {
+  let summary = "A trained tensor, or several stored one after the other; or a constant table";
+  let description = [{
+    `names` and `sizes` say which weights, as files name them, are stored here, along dimension 0, in order. `initial` is
+    `zeros`, `ones`, `normal` (with `deviation`), or, for frozen tables, `rotary` (row p: cosine and sine of p base^(-2i/D) at
+    2i and 2i + 1) or `sinusoidal` (sine and cosine there, base^(-2i/d)). `decay` marks matrices that weight decay applies to.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type, StrArrayAttr:$names,
+                       DenseI64ArrayAttr:$sizes, StrAttr:$initial,
+                       DefaultValuedAttr<F64Attr, "0.0">:$deviation, DefaultValuedAttr<F64Attr, "10000.0">:$base,
+                       UnitAttr:$decay, UnitAttr:$frozen);
+  let assemblyFormat = "$sym_name `:` $type attr-dict";
+}
+
+class Sluice_ComputeOp<string mnemonic, list<Trait> traits = []> : Sluice_Op<mnemonic, !listconcat([Pure], traits)>;
+
+/// An op of the forward pass answers all five questions; an op that differentiation makes has no backward of its own.
+class Sluice_ForwardOp<string mnemonic, list<Trait> traits = []>
+    : Sluice_ComputeOp<mnemonic, !listconcat([
+        DeclareOpInterfaceMethods<CausalFlowInterface>, DeclareOpInterfaceMethods<DifferentiableInterface>,
+        DeclareOpInterfaceMethods<StreamingInterface>, DeclareOpInterfaceMethods<CostInterface>,
+        DeclareOpInterfaceMethods<ReferenceInterface>], traits)>;
+class Sluice_BackwardOp<string mnemonic, list<Trait> traits = []>
+    : Sluice_ComputeOp<mnemonic, !listconcat([DeclareOpInterfaceMethods<ReferenceInterface>,
+                                               DeclareOpInterfaceMethods<CostInterface>], traits)>;
+def FusedAccess : DeclareOpInterfaceMethods<FusionInterface, ["composeAccess"]>;
+def FusedBody : DeclareOpInterfaceMethods<FusionInterface, ["emitBody"]>;
+def FusedAlone : DeclareOpInterfaceMethods<FusionInterface, []>;
+
+def Sluice_ReadOp : Sluice_Op<"read", [Pure]> {
+  let summary = "The value of a parameter";
+  let arguments = (ins FlatSymbolRefAttr:$parameter);
+  let results = (outs AnyRankedTensor:$value);
+  let assemblyFormat = "$parameter attr-dict `:` type($value)";
+}
+
+def Sluice_StoreGradientOp : Sluice_Op<"store_gradient"> {
+  let summary = "The gradient of a parameter, once a step";
+  let arguments = (ins FlatSymbolRefAttr:$parameter, AnyRankedTensor:$gradient);
+  let assemblyFormat = "$parameter `,` $gradient attr-dict `:` type($gradient)";
+}
+
+//===----------------------------------------------------------------------===//
+// Inputs, elementwise maps
+//===----------------------------------------------------------------------===//
+
+def Sluice_EmbedOp : Sluice_ForwardOp<"embed", [FusedBody]> {
+  let summary = "Row of a table by token: y[p] = table[token[p]]";
+  let arguments = (ins Sluice_Sequence:$tokens, AnyRankedTensor:$table);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_EmbedBackwardOp : Sluice_BackwardOp<"embed_backward", [FusedAlone]> {
+  let summary = "Gradient of an embedding's table: rows added by token, in order of position";
+  let arguments = (ins Sluice_Sequence:$tokens, Sluice_Sequence:$gradient, Optional<AnyRankedTensor>:$init);
+  let results = (outs AnyRankedTensor:$table);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_PositionOp : Sluice_ForwardOp<"position", [FusedBody]> {
+  let summary = "Row of a table by position: y[p] = table[p]";
+  let arguments = (ins AnyRankedTensor:$table);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_PositionBackwardOp : Sluice_BackwardOp<"position_backward", [FusedAlone]> {
+  let summary = "Gradient of a position table: the sum over the batch";
+  let arguments = (ins Sluice_Sequence:$gradient);
+  let results = (outs AnyRankedTensor:$table);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_MapOp : Sluice_ForwardOp<"map", [FusedBody, SingleBlock]> {
+  let summary = "Scalar code applied to every element of sequences of one scale and width";
+  let description = [{
+    Residual sums, activations and dropout are maps. The region takes one f32 an operand and yields one; it is
+    straight-line arith and math, and `dispatch.random` (dropout's draw, which differentiation and recomputation repeat).
+    Its backward is a map too, made by differentiating the region.
+
+    ```mlir
+    %y = sluice.map(%a, %b) { ^bb0(%x: f32, %r: f32): %s = arith.addf %x, %r : f32  sluice.yield %s : f32 } : ...
+    ```
+  }];
+  let arguments = (ins Variadic<Sluice_Sequence>:$inputs);
+  let results = (outs Sluice_Sequence:$result);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "`(` $inputs `)` attr-dict-with-keyword $body `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_YieldOp : Sluice_Op<"yield", [Pure, Terminator, ReturnLike]> {
+  let summary = "Ends a scalar region";
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+}
+
+//===----------------------------------------------------------------------===//
+// Norms, linear maps
+//===----------------------------------------------------------------------===//
+
+def Sluice_NormOp : Sluice_ForwardOp<"norm", [FusedBody]> {
+  let summary = "Layer norm, or RMS norm where `rms` is set";
+  let description = [{
+    Layer: y = (x - mean) rstd gain + bias, rstd = 1/sqrt(mean((x - mean)^2) + epsilon). RMS: y = x rstd gain (+ bias),
+    rstd = 1/sqrt(mean(x^2) + epsilon); `mean` is then zero. `mean` and `rstd` are kept for backward.
+  }];
+  let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$gain, Optional<AnyRankedTensor>:$bias,
+                       UnitAttr:$rms, F64Attr:$epsilon);
+  let results = (outs Sluice_Sequence:$result, Sluice_Sequence:$mean, Sluice_Sequence:$rstd);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_NormBackwardOp : Sluice_BackwardOp<"norm_backward", [FusedBody]> {
+  let summary = "Gradients of a norm's input, gain and bias";
+  let description = [{
+    With h = (x - mean) rstd and e = dy gain: layer dx = rstd (e - mean(e) - h mean(e h)); RMS dx = rstd (e - h mean(e h)), h = x rstd.
+    dgain = sum over rows of dy h, dbias = sum of dy.
+  }];
+  let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$gain, Sluice_Sequence:$mean, Sluice_Sequence:$rstd,
+                       Sluice_Sequence:$gradient, UnitAttr:$rms);
+  let results = (outs Sluice_Sequence:$input_gradient, AnyRankedTensor:$gain_gradient,
+                      Optional<AnyRankedTensor>:$bias_gradient);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_LinearOp : Sluice_ForwardOp<"linear", [FusedAlone]> {
+  let summary = "y = x W^T + b, W [out, in]";
+  let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$weight, Optional<AnyRankedTensor>:$bias);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_LinearInputGradientOp : Sluice_BackwardOp<"linear_input_gradient", [FusedAlone]> {
+  let summary = "dx = dy W";
+  let arguments = (ins Sluice_Sequence:$gradient, AnyRankedTensor:$weight);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_LinearWeightGradientOp
+    : Sluice_BackwardOp<"linear_weight_gradient", [FusedAlone, AttrSizedOperandSegments, AttrSizedResultSegments]> {
+  let summary = "dW = init + sum over valid rows of dy^T x, and db = init + sum of dy";
+  let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$input, Optional<AnyRankedTensor>:$init_weight,
+                       Optional<AnyRankedTensor>:$init_bias);
+  let results = (outs Optional<AnyRankedTensor>:$weight, Optional<AnyRankedTensor>:$bias);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+def attentionAttributes {
+  dag attributes = (ins I64Attr:$heads, I64Attr:$kv_heads, I64Attr:$head_size,
+                        I64Attr:$query_column, I64Attr:$key_column, I64Attr:$value_column, IntegerSetAttr:$mask,
+                        DefaultValuedAttr<F32Attr, "0.0f">:$dropout, DefaultValuedAttr<I64Attr, "0">:$random_id);
+}
+
+def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone]> {
+  let summary = "Softmax attention with a score region and a mask relation";
+  let description = [{
+    As dispatch.attention: queries, keys and values are columns of `query`, `key` and `value` (one packed sequence or
+    several); `mask` is the relation over (p, q) with symbol n, the valid length; the score region is scalar code
+    (f32 score, i32 p, i32 q, i32 head) -> f32. Results: output and the rows' log-sum-exp. The backward differentiates
+    the region and transposes the relation.
+  }];
+  let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value,
+                            Optional<AnyRankedTensor>:$rotary), attentionAttributes.attributes);
+  let results = (outs Sluice_Sequence:$output, Sluice_Sequence:$lse);
+  let regions = (region SizedRegion<1>:$score);
+  let assemblyFormat = "operands attr-dict-with-keyword $score `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusedAlone]> {
+  let summary = "Gradients of packed queries, keys and values";
+  let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value, Sluice_Sequence:$output,
+                            Sluice_Sequence:$lse, Sluice_Sequence:$output_gradient,
+                            Optional<AnyRankedTensor>:$rotary), attentionAttributes.attributes);
+  let results = (outs Sluice_Sequence:$gradient);
+  let regions = (region SizedRegion<1>:$score, SizedRegion<1>:$score_gradient);
+  let assemblyFormat = "operands attr-dict-with-keyword $score `derivative` $score_gradient `:` functional-type(operands, results)";
+}
+
+//===----------------------------------------------------------------------===//
+// Scales
+//===----------------------------------------------------------------------===//
+
+def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusedAccess]> {
+  let summary = "y[p] = x[p - by], null before; lazy. A negative `by` looks ahead (an adjoint, or a leak)";
+  let arguments = (ins Sluice_Sequence:$input, I64Attr:$by);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input `by` $by attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusedBody]> {
+  let summary = "Group m: the average (or sum) of x[k m + i], 0 <= i < k; always divided by k";
+  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor, UnitAttr:$sum);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input `factor` $factor attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_UpsampleOp : Sluice_ForwardOp<"upsample", [FusedAccess]> {
+  let summary = "y[p] = x[p div k]; lazy. Adjoint of shorten with sum";
+  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input `factor` $factor attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_FoldOp : Sluice_ForwardOp<"fold", [FusedBody]> {
+  let summary = "Group m: the k rows x[k m + i] side by side, k d columns";
+  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input `factor` $factor attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_UnfoldOp : Sluice_ForwardOp<"unfold", [FusedAccess]> {
+  let summary = "y[p] = columns (p mod k) d .. of x[p div k]; lazy. Adjoint of fold";
+  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input `factor` $factor attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_LastOp : Sluice_ForwardOp<"last", [FusedAccess]> {
+  let summary = "The last valid position, as a sequence of one position";
+  let arguments = (ins Sluice_Sequence:$input);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+//===----------------------------------------------------------------------===//
+// Loss
+//===----------------------------------------------------------------------===//
+
+def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusedAlone]> {
+  let summary = "Head and loss in one: nats of token p + offset under softmax(x[p] W^T + b)";
+  let description = [{
+    One op, so that a batch's logits are never stored. Tokens are targets here: row p is scored against token p + offset.
+    The scalar that training minimizes is the mean over valid positions.
+  }];
+  let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$weight, Sluice_Sequence:$tokens,
+                       Optional<AnyRankedTensor>:$bias, I64Attr:$offset);
+  let results = (outs Sluice_Sequence:$losses);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_CrossEntropyBackwardOp
+    : Sluice_BackwardOp<"cross_entropy_backward", [FusedAlone, AttrSizedOperandSegments]> {
+  let summary = "Losses and the gradients of their mean over valid positions";
+  let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$weight, Sluice_Sequence:$tokens,
+                       Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$init_weight,
+                       Optional<AnyRankedTensor>:$init_bias, I64Attr:$offset);
+  let results = (outs Sluice_Sequence:$losses, Sluice_Sequence:$input_gradient, AnyRankedTensor:$weight_gradient,
+                      Optional<AnyRankedTensor>:$bias_gradient);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+#endif

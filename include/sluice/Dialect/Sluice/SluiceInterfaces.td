@@ -1,0 +1,84 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The questions every op of the model dialect answers. Analyses and transforms ask through these and never
+// switch over op kinds.
+
+#ifndef SLUICE_INTERFACES_TD
+#define SLUICE_INTERFACES_TD
+
+include "mlir/IR/OpBase.td"
+
+def CausalFlowInterface : OpInterface<"CausalFlowInterface"> {
+  let description = [{
+    Which operand positions a result position can read. Structural: a path of reads, whatever the values.
+    Parameters, constant tables and random numbers are not positions.
+  }];
+  let cppNamespace = "::sluice";
+  let methods = [
+    InterfaceMethod<[{
+      The exact relation D(p, q) of sequence operand `operand`: dims (p, q), symbol n the operand's valid length.
+      Result position p >= 0 reads operand position q. Positions outside [0, n) are read as a defined null, so the
+      set is not clipped to them where the op's map reaches past them. None for operands that are no sequences, and
+      for targets (which may look ahead).
+    }], "std::optional<::mlir::IntegerSet>", "getRelation", (ins "unsigned":$operand)>,
+    InterfaceMethod<[{
+      The latest q that p reads of `operand`, as an expression of d0 = p, non-decreasing; none when there is no
+      bound (the whole sequence is read). Only asked where getRelation answers.
+    }], "::mlir::AffineExpr", "getLatest", (ins "unsigned":$operand)>,
+  ];
+}
+
+def DifferentiableInterface : OpInterface<"DifferentiableInterface"> {
+  let cppNamespace = "::sluice";
+  let methods = [
+    InterfaceMethod<[{
+      Builds the backward ops. `results` holds the gradient of each result (null where none is needed). `operands` holds, for each
+      operand that is a parameter (a tensor), the gradient accumulated so far or null; on return, for each operand that
+      has a gradient: of a sequence, this op's contribution; of a parameter, the accumulated gradient with this op's added.
+    }], "::mlir::LogicalResult", "buildBackward",
+    (ins "::mlir::OpBuilder &":$builder, "::llvm::ArrayRef<::mlir::Value>":$results,
+         "::llvm::MutableArrayRef<::mlir::Value>":$operands)>,
+  ];
+}
+
+def StreamingInterface : OpInterface<"StreamingInterface"> {
+  let cppNamespace = "::sluice";
+  let methods = [
+    InterfaceMethod<"What an incremental step keeps for this op, and when it runs (see StreamingState).",
+    "::sluice::StreamingState", "getStreamingState", (ins)>,
+  ];
+}
+
+def CostInterface : OpInterface<"CostInterface"> {
+  let cppNamespace = "::sluice";
+  let methods = [
+    InterfaceMethod<[{Floating-point operations, least bytes moved and bytes kept for backward, for the module's whole
+      batch at full length; multiply-add counts two, causal work is counted once.}],
+    "::sluice::Cost", "getCost", (ins)>,
+  ];
+}
+
+def ReferenceInterface : OpInterface<"ReferenceInterface"> {
+  let cppNamespace = "::sluice";
+  let methods = [
+    InterfaceMethod<"Evaluates the op in float64: slow and obvious, the oracle. Reads operands and sets results in `evaluator`.",
+    "void", "evaluateDouble", (ins "::sluice::reference::Evaluator<double> &":$evaluator)>,
+    InterfaceMethod<"The same text in float32: its distance from float64 is the yardstick of compiled code.",
+    "void", "evaluateFloat", (ins "::sluice::reference::Evaluator<float> &":$evaluator)>,
+  ];
+}
+
+def FusionInterface : OpInterface<"FusionInterface"> {
+  let description = "How an op becomes part of a dispatch: its one lowering.";
+  let cppNamespace = "::sluice";
+  let methods = [
+    InterfaceMethod<"What the op may become part of.", "::sluice::FusionRole", "getFusionRole", (ins)>,
+    InterfaceMethod<[{For role access: rewrites `source` (a position of this op's result) into the operand's position. Returns the operand.}],
+    "::mlir::Value", "composeAccess", (ins "::sluice::AccessChain &":$chain), [{ return ::mlir::Value(); }], [{ return ::mlir::Value(); }]>,
+    InterfaceMethod<[{For roles elementwise, rows: emits the computation of one row (or, in an epilogue, of one element) and
+      sets the results' values in `body`.}],
+    "::mlir::LogicalResult", "emitBody", (ins "::sluice::BodyBuilder &":$body), [{ return ::mlir::failure(); }], [{ return ::mlir::failure(); }]>,
+  ];
+}
+
+#endif

@@ -1,0 +1,146 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The model dialect: registration, verifiers, sizes of sequences.
+#include "sluice/Dialect/Sluice/Sluice.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace sluice;
+
+#include "sluice/Dialect/Sluice/SluiceDialect.cpp.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "sluice/Dialect/Sluice/SluiceTypes.cpp.inc"
+
+#include "sluice/Dialect/Sluice/SluiceInterfaces.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "sluice/Dialect/Sluice/SluiceOps.cpp.inc"
+
+void SluiceDialect::initialize() {
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "sluice/Dialect/Sluice/SluiceTypes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "sluice/Dialect/Sluice/SluiceOps.cpp.inc"
+      >();
+}
+
+static int64_t moduleAttribute(Operation *op, StringRef name) {
+  auto module = isa<ModuleOp>(op) ? cast<ModuleOp>(op) : op->getParentOfType<ModuleOp>();
+  return module->getAttrOfType<IntegerAttr>(name).getInt();
+}
+
+int64_t sluice::getBatch(Operation *op) { return moduleAttribute(op, "sluice.batch"); }
+
+int64_t sluice::getContext(Operation *op) { return moduleAttribute(op, "sluice.context"); }
+
+int64_t sluice::getFactor(Operation *op, SequenceType type) {
+  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, type.getScale());
+  assert(scale && "verified: every sequence's scale exists");
+  return scale.getFactor();
+}
+
+int64_t sluice::getPositions(Operation *op, SequenceType type) {
+  int64_t factor = getFactor(op, type);
+  return factor == 0 ? 1 : (getContext(op) + factor - 1) / factor;
+}
+
+//===----------------------------------------------------------------------===//
+// Verifiers
+//===----------------------------------------------------------------------===//
+
+LogicalResult ScaleOp::verify() {
+  // Factor 0 is the scale of one position, which `sluice.last` makes.
+  if (static_cast<int64_t>(getFactor()) < 0) {
+    return emitOpError("S-001: expected a factor of at least 1, found ") << getFactor();
+  }
+  return success();
+}
+
+LogicalResult MapOp::verify() {
+  auto result = getResult().getType();
+  for (Value input : getInputs()) {
+    auto type = cast<SequenceType>(input.getType());
+    if (type.getScale() != result.getScale()) {
+      InFlightDiagnostic diagnostic = emitOpError("S-002: sequences of different scales meet: ")
+                                      << type.getScale() << " and " << result.getScale();
+      diagnostic.attachNote(input.getLoc()) << "the operand on scale " << type.getScale() << " comes from here";
+      return diagnostic;
+    }
+    if (type.getWidth() != result.getWidth()) {
+      return emitOpError("S-003: expected operands of width ") << result.getWidth() << ", found " << type.getWidth();
+    }
+  }
+  if (getBody().getNumArguments() != getInputs().size()) {
+    return emitOpError("S-004: expected ") << getInputs().size() << " arguments of the body, found "
+                                           << getBody().getNumArguments();
+  }
+  return success();
+}
+
+LogicalResult LinearOp::verify() {
+  auto weight = cast<RankedTensorType>(getWeight().getType());
+  if (weight.getRank() != 2 || weight.getDimSize(1) != getInput().getType().getWidth()) {
+    return emitOpError("S-005: expected a weight of ") << getInput().getType().getWidth() << " columns, found " << weight;
+  }
+  if (weight.getDimSize(0) != getResult().getType().getWidth()) {
+    return emitOpError("S-006: expected a result of width ") << weight.getDimSize(0) << ", found "
+                                                             << getResult().getType().getWidth();
+  }
+  return success();
+}
+
+LogicalResult AttentionOp::verify() {
+  if (getMask().getNumDims() != 2 || getMask().getNumSymbols() != 1) {
+    return emitOpError("S-007: expected a mask over (p, q) with symbol n, found ") << getMaskAttr();
+  }
+  if (getHeads() % getKvHeads() != 0) {
+    return emitOpError("S-008: expected heads divisible by key/value heads, found ")
+           << getHeads() << " and " << getKvHeads();
+  }
+  if (getScore().getNumArguments() != 4) {
+    return emitOpError("S-009: expected a score region over (score, p, q, head), found ")
+           << getScore().getNumArguments() << " arguments";
+  }
+  return success();
+}
+
+/// Coarse factor must be `factor` times the fine one, and columns must fit.
+static LogicalResult verifyScales(Operation *op, SequenceType fine, SequenceType coarse, int64_t factor,
+                                  bool wholeColumns) {
+  auto fineScale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, fine.getScale());
+  auto coarseScale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, coarse.getScale());
+  if (!fineScale || !coarseScale) {
+    return op->emitOpError("S-010: a scale is not defined");
+  }
+  if (coarseScale.getFactor() != fineScale.getFactor() * factor) {
+    InFlightDiagnostic diagnostic = op->emitOpError("S-011: expected scales a factor of ")
+                                    << factor << " apart, found factors " << fineScale.getFactor() << " and "
+                                    << coarseScale.getFactor();
+    diagnostic.attachNote(coarseScale.getLoc()) << "the coarse scale is defined here";
+    return diagnostic;
+  }
+  int64_t columns = wholeColumns ? fine.getWidth() * factor : fine.getWidth();
+  if (coarse.getWidth() != columns) {
+    return op->emitOpError("S-012: expected coarse rows of ") << columns << " columns, found " << coarse.getWidth();
+  }
+  return success();
+}
+
+LogicalResult ShortenOp::verify() {
+  return verifyScales(*this, getInput().getType(), getResult().getType(), getFactor(), false);
+}
+LogicalResult UpsampleOp::verify() {
+  return verifyScales(*this, getResult().getType(), getInput().getType(), getFactor(), false);
+}
+LogicalResult FoldOp::verify() {
+  return verifyScales(*this, getInput().getType(), getResult().getType(), getFactor(), true);
+}
+LogicalResult UnfoldOp::verify() {
+  return verifyScales(*this, getResult().getType(), getInput().getType(), getFactor(), true);
+}
