@@ -6,7 +6,8 @@ set -euo pipefail
 
 talk='Assertion|Stack dump|failed to legalize|terminate called|PLEASE submit|Segmentation'
 
-# refuses NAME PATTERN COMMAND...: exit status 2 and a message on stderr that matches the pattern (extended, any case, over all its lines).
+# refuses NAME PATTERN COMMAND...: exit status 2, and the message on stderr, all its lines taken together, matches the
+# extended pattern in any case.
 refuses() {
   local name=$1 pattern=$2 status=0
   shift 2
