@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
-// Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Typed access to the keys of a JSON object. Every function throws Failure, with a message that
 // names the key, what it must be and what stands there, where the object does not fit.

@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
-// Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The Hourglass paper's notation: "2@1 8@4 2@1" is 2 layers on tokens, 8 on groups of 4, 2 on
 // tokens.

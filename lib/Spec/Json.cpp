@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
-// Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "Json.h"
 
@@ -98,6 +97,15 @@ public:
   bool key(string_t &value) override;
   bool parse_error(size_t read, const std::string &, const nlohmann::detail::exception &) override;
 
+  /// The parser takes a zero byte for the end of its input.
+  void expectEnd() const {
+    size_t at = skipSpace(cursor);
+    if (at < text.size()) {
+      fail(at, "expected nothing after the end of the spec, found " + found(at) +
+                   "; remove what follows");
+    }
+  }
+
   JsonValue root;
 
 private:
@@ -140,6 +148,9 @@ private:
 
   std::string found(size_t at) const;
   [[noreturn]] void badString(size_t start, size_t at) const;
+  size_t brokenCharacter(size_t at) const;
+  std::string remedy(size_t at, bool key) const;
+  [[noreturn]] void badSeparator(size_t at, bool inObject) const;
   [[noreturn]] void badToken(size_t at, size_t read, const std::string &expected, bool key) const;
 
   std::string_view text;
@@ -257,48 +268,85 @@ std::string Builder::found(size_t at) const {
   return "'" + std::string(text.substr(at, std::max<size_t>(end - at, 1))) + "'";
 }
 
+/// Where a character that lacks bytes before `at` starts; `at` where the one before is complete.
+size_t Builder::brokenCharacter(size_t at) const {
+  size_t lead = at;
+  while (lead > 0 && (static_cast<unsigned char>(text[lead - 1]) & 0xC0) == 0x80) {
+    --lead;
+  }
+  unsigned char first = lead > 0 ? static_cast<unsigned char>(text[lead - 1]) : 0;
+  size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1;
+  return at - (lead - (lead > 0)) < length ? lead - 1 : at;
+}
+
 /// A string that starts at `start` and that the lexer refused at the byte `at`.
 void Builder::badString(size_t start, size_t at) const {
+  std::string unclosed = "expected '\"' to end the string that starts at " + place(start);
   if (at >= text.size()) {
-    fail(at, "expected '\"' to end the string that starts at " + place(start) +
-                 ", found the end of the file; the file seems cut off");
+    fail(at, unclosed + ", found the end of the file; the file seems cut off");
   }
-  if (text[at] == '\n' || text[at] == '\r') {
-    fail(at, "expected '\"' to end the string that starts at " + place(start) +
-                 ", found the end of the line; close the string");
-  }
+  size_t broken = brokenCharacter(at);
   unsigned char c = static_cast<unsigned char>(text[at]);
+  if (broken != at || c >= 0x80) {
+    fail(broken, "expected text in UTF-8, found " + found(broken) + "; save the file as UTF-8");
+  }
+  if (c == '\n' || c == '\r') {
+    fail(at, unclosed + ", found the end of the line; close the string");
+  }
   if (c < 0x20) {
     fail(at, "expected control characters in strings to be escaped, found " + found(at) +
                  "; write \\u00 and its two digits");
   }
-  if (c >= 0x80) {
-    fail(at, "expected text in UTF-8, found " + found(at) + "; save the file as UTF-8");
+  size_t escape = std::min(text.rfind('\\', at), at);
+  fail(escape,
+       "expected an escape that JSON knows (\\\" \\\\ \\/ \\b \\f \\n \\r \\t, \\u and four "
+       "hexadecimal digits, surrogates in pairs), found " +
+           std::string(text.substr(escape, at + 1 - escape)) + "; write \\\\ for a backslash");
+}
+
+/// What to do about the token at `at`, where `key` says whether a key or a value was expected.
+std::string Builder::remedy(size_t at, bool key) const {
+  char c = at < text.size() ? text[at] : '\0';
+  if (at >= text.size()) {
+    return "; the file seems cut off";
   }
-  fail(at, "expected an escape that JSON knows (\\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u and four "
-           "hexadecimal digits, surrogates in pairs), found " +
-               found(at) + "; write \\\\ for a backslash");
+  if (c == '/') {
+    return "; JSON has no comments";
+  }
+  if (c == '\'') {
+    return "; JSON quotes with \"";
+  }
+  if ((c == '}' || c == ']') && last == Event::Value) {
+    return "; remove the comma before it";
+  }
+  if (key && isWord(c)) {
+    return "; put the key in double quotes";
+  }
+  if (isDigit(c) || c == '-' || c == '+' || c == '.') {
+    return "; write numbers as 12, -3, 0.5 or 1e-3";
+  }
+  return isWord(c) ? "; only true, false and null stand without double quotes" : "";
 }
 
 void Builder::badToken(size_t at, size_t read, const std::string &expected, bool key) const {
   if (at < text.size() && text[at] == '"') {
     badString(at, read == 0 ? at : read - 1);
   }
+  fail(at, "expected " + expected + ", found " + found(at) + remedy(at, key));
+}
+
+/// Neither ',' nor the closing bracket follows a value.
+void Builder::badSeparator(size_t at, bool inObject) const {
   std::string remedy;
   if (at >= text.size()) {
     remedy = "; the file seems cut off";
-  } else if (text[at] == '/') {
-    remedy = "; JSON has no comments";
-  } else if (text[at] == '\'') {
-    remedy = "; JSON quotes with \"";
-  } else if ((text[at] == '}' || text[at] == ']') && last == Event::Value) {
-    remedy = "; remove the comma before it";
-  } else if (key && isWord(text[at])) {
-    remedy = "; put the key in double quotes";
-  } else if (!key && isWord(text[at]) && !isDigit(text[at])) {
-    remedy = "; put text in double quotes";
+  } else if (at == cursor && isDigit(text[at])) {
+    remedy = "; write the number without leading zeros";
+  } else if (text[at] == '"' || text[at] == '{' || text[at] == '[' || isWord(text[at])) {
+    remedy = "; put a comma before it";
   }
-  fail(at, "expected " + expected + ", found " + found(at) + remedy);
+  fail(at, std::string("expected ',' or ") + (inObject ? "'}'" : "']'") + ", found " + found(at) +
+               remedy);
 }
 
 bool Builder::parse_error(size_t read, const std::string &,
@@ -321,20 +369,20 @@ bool Builder::parse_error(size_t read, const std::string &,
     badToken(at, read, "a value for the key " + quote(stack.back()->members.back().key), false);
   }
   if (last == Event::Value && stack.empty()) {
-    fail(at, "expected nothing after the end of the spec, found " + found(at) +
-                 "; remove what follows");
+    expectEnd();
   }
   if (last == Event::Value) {
     if (!isAt(',')) {
-      std::string remedy = at < text.size() ? "" : "; the file seems cut off";
-      fail(at, std::string("expected ',' or ") + (inObject ? "'}'" : "']'") + ", found " +
-                   found(at) + remedy);
+      badSeparator(at, inObject);
     }
     at = skipSpace(at + 1);
     badToken(at, read, inObject ? "a key after ','" : "a value after ','", inObject);
   }
   if (last == Event::Opened) {
     badToken(at, read, inObject ? "a key or '}'" : "a value or ']'", inObject);
+  }
+  if (at >= text.size()) {
+    fail(at, "expected an object with the model's spec ({ ... }), found an empty file");
   }
   badToken(at, read, "an object with the model's spec ({ ... })", false);
 }
@@ -402,6 +450,7 @@ JsonValue parseJson(std::string_view text, const std::string &file) {
   Builder builder(text, file, consumed);
   CountingIterator begin(text.data(), &consumed), end(text.data() + text.size(), &consumed);
   nlohmann::json::sax_parse(begin, end, &builder);
+  builder.expectEnd();
   return std::move(builder.root);
 }
 

@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
-// Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "Stages.h"
 
@@ -16,7 +15,9 @@ Mask readMask(const Fields &fields) {
     return {MaskKind::Bidirectional};
   }
   if (value->kind != JsonKind::Object) {
-    fields.mismatch(*value, "mask", expected);
+    bool isText = value->kind == JsonKind::String;
+    auto near = isText ? nearest(value->text, {"causal", "bidirectional"}) : std::nullopt;
+    fields.mismatch(*value, "mask", expected, near ? "did you mean " + quote(*near) + "?" : "");
   }
   Fields window(*value, fields.fileName(), "a mask");
   window.allowOnly({"window"});

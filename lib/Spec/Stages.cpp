@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
-// Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "Stages.h"
 
@@ -63,6 +62,7 @@ Settings readSettings(Op op, const Fields &fields, int64_t width) {
   case Op::Upsample:
     return Upsample{fields.integer("factor", {}), readUpsampling(fields, "method")};
   case Op::Add:
+    fields.need("with", "the name of an earlier stage's result");
     return Add{fields.text("with")};
   case Op::Dropout:
     return Dropout{fields.number("rate", probability)};

@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
-// Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A spec with its composite stages expanded into primitive ones, and the tensors that it trains.
 // This is the one place that decides names, shapes, order and initialization of weights.
