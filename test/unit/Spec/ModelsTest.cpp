@@ -14,9 +14,9 @@ using namespace sluice::spec;
 
 namespace {
 
-std::vector<std::string> modelFiles() {
+std::vector<std::string> filesUnder(const std::string &folder) {
   std::vector<std::string> files;
-  for (const auto &entry : std::filesystem::recursive_directory_iterator(SPEC_MODELS_DIR)) {
+  for (const auto &entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.path().extension() == ".json") {
       files.push_back(entry.path().string());
     }
@@ -55,11 +55,9 @@ TEST_P(ShippedModel, Expands) {
   }
 }
 
-TEST_P(ShippedModel, PapersRowsAreWhatTheirNamesSay) {
-  std::filesystem::path file = GetParam();
-  if (file.parent_path().filename() != "papers") {
-    GTEST_SKIP() << "not a paper's";
-  }
+class PaperRow : public testing::TestWithParam<std::string> {};
+
+TEST_P(PaperRow, IsWhatItsNameSays) {
   Model model = read(GetParam());
   std::string hierarchy = "hourglass";
   const auto &hourglass = std::get<Hourglass>(model.stages.at(1).settings);
@@ -67,7 +65,7 @@ TEST_P(ShippedModel, PapersRowsAreWhatTheirNamesSay) {
     hierarchy += "-" + std::to_string(level.layers) + "@" + std::to_string(level.factor);
   }
   hierarchy += hourglass.hierarchy.size() > 1 ? "-repeat" : "";
-  EXPECT_EQ(file.stem().string(), hierarchy);
+  EXPECT_EQ(std::filesystem::path(GetParam()).stem().string(), hierarchy);
   EXPECT_EQ(model.name, hierarchy);
   EXPECT_EQ(model.width, 512);
   EXPECT_EQ(hourglass.layer.heads, 8);
@@ -78,16 +76,19 @@ TEST_P(ShippedModel, PapersRowsAreWhatTheirNamesSay) {
   EXPECT_EQ(model.training.weightDecay, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ShippedModel, testing::ValuesIn(modelFiles()),
-                         [](const auto &info) {
-                           std::filesystem::path file = info.param;
-                           std::string name =
-                               file.parent_path().filename().string() + "_" + file.stem().string();
-                           for (char &c : name) {
-                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           }
-                           return name;
-                         });
+std::string testName(const testing::TestParamInfo<std::string> &info) {
+  std::filesystem::path file = info.param;
+  std::string name = file.parent_path().filename().string() + "_" + file.stem().string();
+  for (char &c : name) {
+    c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  }
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ShippedModel, testing::ValuesIn(filesUnder(SPEC_MODELS_DIR)),
+                         testName);
+INSTANTIATE_TEST_SUITE_P(Models, PaperRow, testing::ValuesIn(filesUnder(SPEC_MODELS_DIR "/papers")),
+                         testName);
 
 TEST(Models, SmallOnesHaveFiveToTenMillionParameters) {
   for (std::string name : {"vanilla", "hourglass"}) {

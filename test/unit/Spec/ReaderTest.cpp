@@ -130,7 +130,7 @@ TEST(Reader, KnowsWhereStagesAndValuesStand) {
   EXPECT_EQ(toString(shift.at("by")), "dir/test.json:8:13") << "a tab is one column";
   EXPECT_EQ(toString(shift.at("factor")), "dir/test.json:7:5") << "not given: the stage";
   EXPECT_EQ(toString(model.stages[2].at("heads")), "dir/test.json:4:26") << "inherited";
-  EXPECT_EQ(toString(model.keys.at("width")), "dir/test.json:3:55");
+  EXPECT_EQ(toString(model.keys.at("width")), "dir/test.json:3:56");
   EXPECT_EQ(toString(model.location), "dir/test.json:1:1");
 }
 
