@@ -1,12 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "Json.h"
+#include "JsonText.h"
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <map>
 
 namespace sluice::spec {
 namespace {
@@ -44,24 +44,10 @@ private:
   size_t *count;
 };
 
-bool isSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-bool isDigit(char c) { return c >= '0' && c <= '9'; }
-bool isWord(char c) {
-  return isDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '+' ||
-         c == '-' || c == '.';
-}
-
 /// Turns the parser's events into a tree, and its errors into messages about the text.
 class Builder : public nlohmann::json_sax<nlohmann::json> {
 public:
-  Builder(std::string_view text, const std::string &file, const size_t &consumed)
-      : text(text), file(file), consumed(consumed) {
-    for (size_t i = 0; i < text.size(); ++i) {
-      if (text[i] == '\n') {
-        lineStarts.push_back(i + 1);
-      }
-    }
-  }
+  Builder(const JsonText &text, const size_t &consumed) : text(text), consumed(consumed) {}
 
   bool null() override {
     return leaf(JsonKind::Null, [](JsonValue &) {});
@@ -99,10 +85,10 @@ public:
 
   /// The parser takes a zero byte for the end of its input.
   void expectEnd() const {
-    size_t at = skipSpace(cursor);
+    size_t at = text.skipSpace(cursor);
     if (at < text.size()) {
-      fail(at, "expected nothing after the end of the spec, found " + found(at) +
-                   "; remove what follows");
+      text.fail(at, "expected nothing after the end of the spec, found " + text.found(at) +
+                        "; remove what follows");
     }
   }
 
@@ -111,86 +97,25 @@ public:
 private:
   enum class Event { None, Opened, Key, Value };
 
-  [[noreturn]] void fail(size_t offset, std::string message) const {
-    Position p = position(offset);
-    throw Failure{{{file, p.line, p.column}, std::move(message)}};
-  }
-  Position position(size_t offset) const {
-    auto next = std::upper_bound(lineStarts.begin(), lineStarts.end(), offset);
-    size_t line = static_cast<size_t>(next - lineStarts.begin());
-    return {static_cast<unsigned>(line), static_cast<unsigned>(offset - lineStarts[line - 1] + 1)};
-  }
-  std::string place(size_t offset) const {
-    Position p = position(offset);
-    return std::to_string(p.line) + ":" + std::to_string(p.column);
-  }
-
-  size_t skipSpace(size_t at) const {
-    while (at < text.size() && isSpace(text[at])) {
-      ++at;
-    }
-    return at;
-  }
   /// Where the token of the present event starts. Only well-formed separators can stand before it.
-  size_t tokenStart() const {
-    size_t at = cursor;
-    while (at < text.size() && (isSpace(text[at]) || text[at] == ',' || text[at] == ':')) {
-      ++at;
-    }
-    return at;
-  }
-  size_t tokenEnd(JsonKind kind, size_t start) const;
+  size_t tokenStart() const { return text.skipSeparators(cursor); }
 
   JsonValue &place(JsonKind kind, size_t start);
   template <typename Fill> bool leaf(JsonKind kind, Fill fill);
   bool open(JsonKind kind);
   bool close();
 
-  std::string found(size_t at) const;
-  [[noreturn]] void badString(size_t start, size_t at) const;
-  size_t brokenCharacter(size_t at) const;
   std::string remedy(size_t at, bool key) const;
   [[noreturn]] void badSeparator(size_t at, bool inObject) const;
   [[noreturn]] void badToken(size_t at, size_t read, const std::string &expected, bool key) const;
 
-  std::string_view text;
-  const std::string &file;
+  const JsonText &text;
   const size_t &consumed;
-  std::vector<size_t> lineStarts = {0};
   size_t cursor = 0; ///< end of the last token that an event told of
   Event last = Event::None;
   std::vector<JsonValue *> stack; ///< open arrays and objects; a parent does not grow meanwhile
+  std::vector<std::map<std::string, Position>> keys; ///< of the open arrays and objects
 };
-
-size_t Builder::tokenEnd(JsonKind kind, size_t start) const {
-  // The lexer has read one byte beyond a number, but none beyond other tokens.
-  if (kind != JsonKind::Integer && kind != JsonKind::Number) {
-    return consumed;
-  }
-  size_t at = start;
-  auto digits = [&] {
-    while (at < text.size() && isDigit(text[at])) {
-      ++at;
-    }
-  };
-  auto take = [&](std::string_view any) {
-    bool has = at < text.size() && any.find(text[at]) != std::string_view::npos;
-    at += has;
-    return has;
-  };
-  take("-");
-  if (!take("0")) { // the number ends after a leading zero
-    digits();
-  }
-  if (take(".")) {
-    digits();
-  }
-  if (take("eE")) {
-    take("+-");
-    digits();
-  }
-  return at;
-}
 
 JsonValue &Builder::place(JsonKind kind, size_t start) {
   JsonValue *value = &root;
@@ -200,15 +125,17 @@ JsonValue &Builder::place(JsonKind kind, size_t start) {
                                            : &parent.members.back().value;
   }
   value->kind = kind;
-  value->position = position(start);
+  value->position = text.position(start);
   return *value;
 }
 
 template <typename Fill> bool Builder::leaf(JsonKind kind, Fill fill) {
   size_t start = tokenStart();
-  size_t end = tokenEnd(kind, start);
+  // The lexer has read one byte beyond a number, but none beyond other tokens.
+  bool number = kind == JsonKind::Integer || kind == JsonKind::Number;
+  size_t end = number ? text.numberEnd(start) : consumed;
   JsonValue &value = place(kind, start);
-  std::string_view raw = text.substr(start, end - start);
+  std::string_view raw = text.slice(start, end);
   value.text = raw;
   value.escaped = raw.find('\\') != std::string_view::npos;
   fill(value);
@@ -220,10 +147,12 @@ template <typename Fill> bool Builder::leaf(JsonKind kind, Fill fill) {
 bool Builder::open(JsonKind kind) {
   size_t start = tokenStart();
   if (stack.size() == deepest) {
-    fail(start, "expected at most " + std::to_string(deepest) +
-                    " arrays and objects inside one another, found more; no spec needs so many");
+    text.fail(start,
+              "expected at most " + std::to_string(deepest) +
+                  " arrays and objects inside one another, found more; no spec needs so many");
   }
   stack.push_back(&place(kind, start));
+  keys.emplace_back();
   cursor = consumed;
   last = Event::Opened;
   return true;
@@ -231,6 +160,7 @@ bool Builder::open(JsonKind kind) {
 
 bool Builder::close() {
   stack.pop_back();
+  keys.pop_back();
   cursor = consumed;
   last = Event::Value;
   return true;
@@ -238,70 +168,16 @@ bool Builder::close() {
 
 bool Builder::key(string_t &value) {
   size_t start = tokenStart();
-  std::vector<JsonMember> &members = stack.back()->members;
-  for (const JsonMember &member : members) {
-    if (member.key == value) {
-      fail(start, "expected each key once, found " + quote(value) + " again (first at " +
-                      std::to_string(member.position.line) + ":" +
-                      std::to_string(member.position.column) + "); remove one of the two");
-    }
+  auto [known, added] = keys.back().try_emplace(value, text.position(start));
+  if (!added) {
+    text.fail(start, "expected each key once, found " + quote(value) + " again (first at " +
+                         std::to_string(known->second.line) + ":" +
+                         std::to_string(known->second.column) + "); remove one of the two");
   }
-  members.push_back({value, position(start), {}});
+  stack.back()->members.push_back({value, known->second, {}});
   cursor = consumed;
   last = Event::Key;
   return true;
-}
-
-std::string Builder::found(size_t at) const {
-  if (at >= text.size()) {
-    return "the end of the file";
-  }
-  unsigned char c = static_cast<unsigned char>(text[at]);
-  if (c < 0x20 || c >= 0x7f) {
-    const char *digits = "0123456789ABCDEF";
-    return std::string("the byte 0x") + digits[c >> 4] + digits[c & 15];
-  }
-  size_t end = at;
-  while (end < text.size() && isWord(text[end]) && end - at < longestShown) {
-    ++end;
-  }
-  return "'" + std::string(text.substr(at, std::max<size_t>(end - at, 1))) + "'";
-}
-
-/// Where a character that lacks bytes before `at` starts; `at` where the one before is complete.
-size_t Builder::brokenCharacter(size_t at) const {
-  size_t lead = at;
-  while (lead > 0 && (static_cast<unsigned char>(text[lead - 1]) & 0xC0) == 0x80) {
-    --lead;
-  }
-  unsigned char first = lead > 0 ? static_cast<unsigned char>(text[lead - 1]) : 0;
-  size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1;
-  return at - (lead - (lead > 0)) < length ? lead - 1 : at;
-}
-
-/// A string that starts at `start` and that the lexer refused at the byte `at`.
-void Builder::badString(size_t start, size_t at) const {
-  std::string unclosed = "expected '\"' to end the string that starts at " + place(start);
-  if (at >= text.size()) {
-    fail(at, unclosed + ", found the end of the file; the file seems cut off");
-  }
-  size_t broken = brokenCharacter(at);
-  unsigned char c = static_cast<unsigned char>(text[at]);
-  if (broken != at || c >= 0x80) {
-    fail(broken, "expected text in UTF-8, found " + found(broken) + "; save the file as UTF-8");
-  }
-  if (c == '\n' || c == '\r') {
-    fail(at, unclosed + ", found the end of the line; close the string");
-  }
-  if (c < 0x20) {
-    fail(at, "expected control characters in strings to be escaped, found " + found(at) +
-                 "; write \\u00 and its two digits");
-  }
-  size_t escape = std::min(text.rfind('\\', at), at);
-  fail(escape,
-       "expected an escape that JSON knows (\\\" \\\\ \\/ \\b \\f \\n \\r \\t, \\u and four "
-       "hexadecimal digits, surrogates in pairs), found " +
-           std::string(text.substr(escape, at + 1 - escape)) + "; write \\\\ for a backslash");
 }
 
 /// What to do about the token at `at`, where `key` says whether a key or a value was expected.
@@ -329,10 +205,10 @@ std::string Builder::remedy(size_t at, bool key) const {
 }
 
 void Builder::badToken(size_t at, size_t read, const std::string &expected, bool key) const {
-  if (at < text.size() && text[at] == '"') {
-    badString(at, read == 0 ? at : read - 1);
+  if (text.has(at, '"')) {
+    text.failInString(at, read == 0 ? at : read - 1);
   }
-  fail(at, "expected " + expected + ", found " + found(at) + remedy(at, key));
+  text.fail(at, "expected " + expected + ", found " + text.found(at) + remedy(at, key));
 }
 
 /// Neither ',' nor the closing bracket follows a value.
@@ -345,8 +221,8 @@ void Builder::badSeparator(size_t at, bool inObject) const {
   } else if (text[at] == '"' || text[at] == '{' || text[at] == '[' || isWord(text[at])) {
     remedy = "; put a comma before it";
   }
-  fail(at, std::string("expected ',' or ") + (inObject ? "'}'" : "']'") + ", found " + found(at) +
-               remedy);
+  text.fail(at, std::string("expected ',' or ") + (inObject ? "'}'" : "']'") + ", found " +
+                    text.found(at) + remedy);
 }
 
 bool Builder::parse_error(size_t read, const std::string &,
@@ -354,35 +230,34 @@ bool Builder::parse_error(size_t read, const std::string &,
   constexpr int numberOverflow = 406;
   if (error.id == numberOverflow) {
     size_t at = tokenStart();
-    fail(at, "expected a number within the range of a double, found " + found(at) +
-                 "; use a smaller number");
+    text.fail(at, "expected a number within the range of a double, found " + text.found(at) +
+                      "; use a smaller number");
   }
-  size_t at = skipSpace(cursor);
+  size_t at = text.skipSpace(cursor);
   bool inObject = !stack.empty() && stack.back()->kind == JsonKind::Object;
-  auto isAt = [&](char c) { return at < text.size() && text[at] == c; };
   if (last == Event::Key) {
-    if (!isAt(':')) {
-      fail(at, "expected ':' after the key " + quote(stack.back()->members.back().key) +
-                   ", found " + found(at));
+    if (!text.has(at, ':')) {
+      text.fail(at, "expected ':' after the key " + quote(stack.back()->members.back().key) +
+                        ", found " + text.found(at));
     }
-    at = skipSpace(at + 1);
+    at = text.skipSpace(at + 1);
     badToken(at, read, "a value for the key " + quote(stack.back()->members.back().key), false);
   }
   if (last == Event::Value && stack.empty()) {
     expectEnd();
   }
   if (last == Event::Value) {
-    if (!isAt(',')) {
+    if (!text.has(at, ',')) {
       badSeparator(at, inObject);
     }
-    at = skipSpace(at + 1);
+    at = text.skipSpace(at + 1);
     badToken(at, read, inObject ? "a key after ','" : "a value after ','", inObject);
   }
   if (last == Event::Opened) {
     badToken(at, read, inObject ? "a key or '}'" : "a value or ']'", inObject);
   }
   if (at >= text.size()) {
-    fail(at, "expected an object with the model's spec ({ ... }), found an empty file");
+    text.fail(at, "expected an object with the model's spec ({ ... }), found an empty file");
   }
   badToken(at, read, "an object with the model's spec ({ ... })", false);
 }
@@ -447,7 +322,8 @@ std::string describe(const JsonValue &value) {
 JsonValue parseJson(std::string_view text, const std::string &file) {
   refuseByteOrderMark(text, file);
   size_t consumed = 0;
-  Builder builder(text, file, consumed);
+  JsonText document(text, file);
+  Builder builder(document, consumed);
   CountingIterator begin(text.data(), &consumed), end(text.data() + text.size(), &consumed);
   nlohmann::json::sax_parse(begin, end, &builder);
   builder.expectEnd();

@@ -188,6 +188,19 @@ TEST(Reader, SurvivesDamage) {
   EXPECT_GT(refused, good.size() * 10);
 }
 
+// The search for a key given twice must not cost the square of their number.
+TEST(Reader, TellsOfOneOfManyKeys) {
+  std::string text = "{\"sluice\": 1";
+  for (int i = 0; i < 200000; ++i) {
+    text += ",\"k" + std::to_string(i) + "\":0";
+  }
+  Diagnostic error;
+  EXPECT_FALSE(readText(text + "}", "f", error));
+  EXPECT_EQ(error.format().substr(0, 49), "f:1:14: expected a key of the spec, found \"k0\"; k");
+  EXPECT_FALSE(readText(text + ",\"k199999\":0}", "f", error));
+  EXPECT_NE(error.message.find("found \"k199999\" again"), std::string::npos) << error.message;
+}
+
 TEST(Reader, AcceptsAContextSmallerThanAFactor) {
   readGood(specText(R"({ "op": "hourglass", "hierarchy": "1@1 1@1000 1@1" },)"));
 }
