@@ -79,6 +79,16 @@ Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Valu
   return emitter.uniform(word);
 }
 
+std::array<Value, 4> cpu::emitUniformBlocks(ImplicitLocOpBuilder &b, Value blocks, int64_t id, Value step,
+                                            Value seed) {
+  Emitter emitter{b, blocks.getType()};
+  std::array<Value, 4> numbers;
+  for (auto [number, word] : llvm::zip(numbers, emitter.philox(blocks, id, step, seed))) {
+    number = emitter.uniform(word);
+  }
+  return numbers;
+}
+
 Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, int64_t id, Value step, Value seed) {
   auto type = VectorType::get({count / 4}, b.getI64Type());
   Emitter emitter{b, type};
