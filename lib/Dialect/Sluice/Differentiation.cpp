@@ -1,0 +1,203 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// DifferentiableInterface: each op's backward ops.
+#include "sluice/Dialect/Sluice/ScalarDifferentiation.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace sluice;
+
+LogicalResult EmbedOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+  operands[1] = EmbedBackwardOp::create(b, getLoc(), getTable().getType(), getTokens(), results[0], operands[1]);
+  return success();
+}
+
+LogicalResult PositionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+  if (operands[0]) {
+    return emitError("S-021: a position table is shared between two stages, which has no gradient yet");
+  }
+  operands[0] = PositionBackwardOp::create(b, getLoc(), getTable().getType(), results[0]);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Map
+//===----------------------------------------------------------------------===//
+
+/// Erases ops of `block` whose results nobody uses, last first.
+static void eraseDead(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator()))) {
+    if (op.use_empty()) {
+      op.erase();
+    }
+  }
+}
+
+/// The map whose region computes the derivative by `input`, with only the operands that it reads; the result's
+/// gradient itself where the derivative is one; null where there is none.
+static FailureOr<Value> buildMapDerivative(MapOp op, OpBuilder &b, Value gradient, unsigned input) {
+  OpBuilder::InsertionGuard guard(b);
+  SmallVector<Value> inputs(op.getInputs());
+  inputs.push_back(gradient);
+  auto map = MapOp::create(b, op.getLoc(), op.getInputs()[input].getType(), inputs);
+  Block &block = map.getBody().emplaceBlock();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    block.addArgument(b.getF32Type(), op.getLoc());
+  }
+  b.setInsertionPointToStart(&block);
+  auto derivatives = differentiateScalar(b, op.getBody().front(), block.getArguments().drop_back(),
+                                         block.getArguments().back());
+  Value derivative = succeeded(derivatives) ? (*derivatives)[input] : Value();
+  if (!derivative || derivative == block.getArguments().back()) {
+    map.erase();
+    if (failed(derivatives)) {
+      return failure();
+    }
+    return derivative ? gradient : Value();
+  }
+  YieldOp::create(b, op.getLoc(), derivative);
+  eraseDead(block);
+  for (int i = static_cast<int>(inputs.size()) - 1; i >= 0; --i) {
+    if (block.getArgument(i).use_empty()) {
+      block.eraseArgument(i);
+      map->eraseOperand(i);
+    }
+  }
+  return map.getResult();
+}
+
+LogicalResult MapOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+  for (unsigned i = 0; i < getInputs().size(); ++i) {
+    FailureOr<Value> derivative = buildMapDerivative(*this, b, results[0], i);
+    if (failed(derivative)) {
+      return failure();
+    }
+    operands[i] = *derivative;
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Norms, linear maps, attention
+//===----------------------------------------------------------------------===//
+
+LogicalResult NormOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+  if (operands[1]) {
+    return emitError("S-022: a norm's gain is shared between two stages, which has no gradient yet");
+  }
+  Type bias = getBias() ? getBias().getType() : Type();
+  auto backward = NormBackwardOp::create(b, getLoc(), getInput().getType(), getGain().getType(), bias, getInput(),
+                                         getGain(), getMean(), getRstd(), results[0], getRmsAttr());
+  operands[0] = backward.getInputGradient();
+  operands[1] = backward.getGainGradient();
+  if (getBias()) {
+    operands[2] = backward.getBiasGradient();
+  }
+  return success();
+}
+
+LogicalResult LinearOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+  Type bias = getBias() ? getBias().getType() : Type();
+  auto weight = LinearWeightGradientOp::create(b, getLoc(), getWeight().getType(), bias, results[0], getInput(),
+                                               operands[1], getBias() ? operands[2] : Value());
+  operands[1] = weight.getWeight();
+  if (getBias()) {
+    operands[2] = weight.getBias();
+  }
+  operands[0] = LinearInputGradientOp::create(b, getLoc(), getInput().getType(), results[0], getWeight());
+  return success();
+}
+
+LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+  if (getQuery() != getKey() || getKey() != getValue()) {
+    return emitError("S-023: attention has a gradient only where queries, keys and values are one packed sequence");
+  }
+  OpBuilder::InsertionGuard guard(b);
+  auto backward = AttentionBackwardOp::create(
+      b, getLoc(), getQuery().getType(), getQuery(), getKey(), getValue(), getOutput(), getLse(), results[0], getRotary(),
+      getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
+      getRandomId());
+  IRMapping mapping;
+  getScore().cloneInto(&backward.getScore(), mapping);
+  Block &derivative = backward.getScoreGradient().emplaceBlock();
+  for (Type type : getScore().getArgumentTypes()) {
+    derivative.addArgument(type, getLoc());
+  }
+  Value g = derivative.addArgument(b.getF32Type(), getLoc());
+  b.setInsertionPointToStart(&derivative);
+  auto products = differentiateScalar(b, getScore().front(), derivative.getArguments().drop_back(), g);
+  if (failed(products)) {
+    return failure();
+  }
+  Value product = products->front();
+  if (!product) {
+    product = arith::ConstantOp::create(b, getLoc(), b.getF32FloatAttr(0));
+  }
+  YieldOp::create(b, getLoc(), product);
+  eraseDead(derivative);
+  operands[0] = backward.getGradient();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Scales: shorten and upsample are each other's adjoints
+//===----------------------------------------------------------------------===//
+
+LogicalResult ShiftOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+  operands[0] = ShiftOp::create(b, getLoc(), getInput().getType(), results[0], -static_cast<int64_t>(getBy()));
+  return success();
+}
+
+LogicalResult ShortenOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+  Value coarse = results[0];
+  if (!getSum()) {
+    // The division stands on the coarse side: a map is defined on valid positions alone, and the adjoint of a shift
+    // reads the upsampled gradient past the end of the fine scale.
+    OpBuilder::InsertionGuard guard(b);
+    auto scaled = MapOp::create(b, getLoc(), coarse.getType(), ValueRange{coarse});
+    Block &block = scaled.getBody().emplaceBlock();
+    Value g = block.addArgument(b.getF32Type(), getLoc());
+    b.setInsertionPointToStart(&block);
+    Value share = arith::ConstantOp::create(b, getLoc(), b.getF32FloatAttr(1.0f / static_cast<float>(getFactor())));
+    YieldOp::create(b, getLoc(), ValueRange{arith::MulFOp::create(b, getLoc(), g, share)});
+    coarse = scaled.getResult();
+  }
+  operands[0] = UpsampleOp::create(b, getLoc(), getInput().getType(), coarse, getFactor());
+  return success();
+}
+
+LogicalResult UpsampleOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+  operands[0] = ShortenOp::create(b, getLoc(), getInput().getType(), results[0], getFactor(), /*sum=*/true);
+  return success();
+}
+
+LogicalResult FoldOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+  operands[0] = UnfoldOp::create(b, getLoc(), getInput().getType(), results[0], getFactor());
+  return success();
+}
+
+LogicalResult UnfoldOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+  operands[0] = FoldOp::create(b, getLoc(), getInput().getType(), results[0], getFactor());
+  return success();
+}
+
+LogicalResult LastOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArrayRef<Value>) {
+  return emitError("S-024: the last position is for generation and has no gradient");
+}
+
+LogicalResult CrossEntropyOp::buildBackward(OpBuilder &b, ArrayRef<Value>, MutableArrayRef<Value> operands) {
+  Type bias = getBias() ? getBias().getType() : Type();
+  auto backward = CrossEntropyBackwardOp::create(b, getLoc(), getLosses().getType(), getInput().getType(),
+                                                 getWeight().getType(), bias, getInput(), getWeight(), getTokens(),
+                                                 getBias(), operands[1], getBias() ? operands[3] : Value(), getOffset());
+  // Training needs the losses too: they come from the same pass, and the forward op is then dead.
+  getLosses().replaceAllUsesWith(backward.getLosses());
+  operands[0] = backward.getInputGradient();
+  operands[1] = backward.getWeightGradient();
+  if (getBias()) {
+    operands[3] = backward.getBiasGradient();
+  }
+  return success();
+}

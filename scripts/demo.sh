@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# The main job on real text: check, compile, train for a few minutes, evaluate on held-out text, write, report.
+# Exit status 0 only if the held-out bits per byte beat a Witten-Bell trigram model of the same text.
+# SLUICE_DEMO_STEPS sets the training steps. Everything made lies in build/demo/; run again, it trains only if the
+# spec, the text, the steps or the programs changed, and goes on where an interrupted training stopped.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+steps=${SLUICE_DEMO_STEPS:-600}
+training_bytes=20000000
+held_out_bytes=500000
+spec=$root/models/demo.json
+demo=$build/demo
+run=$demo/run
+artifact=$demo/demo.sla
+training=$demo/training.txt
+held_out=$demo/held-out.txt
+sluice=$build/bin/sluice
+
+"$root/scripts/setup.sh" --demo
+"$root/scripts/build.sh"
+mkdir -p "$demo"
+
+# The Collaborative International Dictionary of English, about 40 MB. Held-out text follows the training part.
+dictionary=/usr/share/dictd/gcide.dict.dz
+[[ -f $dictionary ]] || die "$dictionary is missing; install the Debian package dict-gcide"
+gzip -dc < "$dictionary" > "$demo/text"
+head -c "$training_bytes" "$demo/text" > "$training"
+tail -c "+$((training_bytes + 1))" "$demo/text" | head -c "$held_out_bytes" > "$held_out" || true
+rm "$demo/text"
+[[ $(stat -c %s "$held_out") -eq $held_out_bytes ]] || die "$dictionary is shorter than expected"
+
+say "checking $spec"
+"$sluice" check "$spec" >&2
+say "compiling"
+"$sluice" compile "$spec" -o "$artifact" >&2
+
+# What the trained weights depend on: a run made from anything else is thrown away.
+key=$({
+  echo "$steps"
+  cat "$spec" "$sluice" "$build"/lib/libsluice_runtime.so "$training" | sha256sum
+} | sha256sum)
+if [[ ! -f $demo/key || $(< "$demo/key") != "$key" ]]; then
+  rm -rf "$run" "$demo/trained"
+  echo "$key" > "$demo/key"
+fi
+if [[ -f $demo/trained ]]; then
+  say "trained before (remove build/demo/ to train again)"
+else
+  say "training $steps steps"
+  resume=()
+  [[ -e $run/latest ]] && resume=(--resume)
+  "$sluice" train "$artifact" --data "$training" --out "$run" --steps "$steps" "${resume[@]}"
+  touch "$demo/trained"
+fi
+
+bits() { python3 -c 'import json, sys; print(json.load(sys.stdin)["bits_per_byte"])'; }
+say "evaluating on $held_out_bytes held-out bytes"
+model=$("$sluice" eval "$artifact" --weights "$run" --data "$held_out" --json | bits)
+declare -A counted
+for order in 2 3 5; do
+  counted[$order]=$("$sluice" ngram --order "$order" --train "$training" --data "$held_out" --json | bits)
+done
+
+say "a sample"
+"$sluice" generate "$artifact" --weights "$run" --prompt "Water" --tokens 300
+echo
+"$sluice" report "$run"
+
+printf '\n%-28s %s\n' "held-out text" "bits per byte"
+printf '%-28s %.4f\n' "bigram (Witten-Bell)" "${counted[2]}" "trigram (Witten-Bell)" "${counted[3]}" \
+  "5-gram (Witten-Bell)" "${counted[5]}" "this model, $steps steps" "$model"
+if python3 -c 'import sys; sys.exit(not float(sys.argv[1]) < float(sys.argv[2]))' "$model" "${counted[3]}"; then
+  echo "the model beats the trigram model"
+else
+  echo "the model does not beat the trigram model"
+  exit 1
+fi

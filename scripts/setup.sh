@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Installs the Debian packages that building and testing need and that are missing. Quick when there are none.
+# Usage: scripts/setup.sh [--demo] [--format]     also the demo's text; also what scripts/format.sh needs
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+packages=(
+  clang-22 lld-22 llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
+  cmake ninja-build python3
+  nlohmann-json3-dev libcli11-dev libgtest-dev libbenchmark-dev libtbb-dev libssl-dev zlib1g-dev libzstd-dev
+)
+for argument; do
+  case $argument in
+    --demo) packages+=(dict-gcide) ;;
+    --format) packages+=(clang-format-22 shellcheck) ;;
+    *) die "unknown argument '$argument'; usage: scripts/setup.sh [--demo] [--format]" ;;
+  esac
+done
+
+if ! command -v dpkg-query > /dev/null; then
+  say "not a Debian machine: install the counterparts of these packages yourself: ${packages[*]}"
+  exit 0
+fi
+missing=()
+for package in "${packages[@]}"; do
+  if [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2> /dev/null) != installed ]]; then
+    missing+=("$package")
+  fi
+done
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+
+say "installing ${missing[*]}"
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+  command -v sudo > /dev/null || die "these packages are missing, and neither root nor sudo is at hand: ${missing[*]}"
+  as_root=(sudo)
+fi
+# What apt prints is for whoever looks at a failure: standard output belongs to the calling script.
+{
+  "${as_root[@]}" apt-get update
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
+} >&2 || die "apt-get could not install: ${missing[*]}; Debian 12 has LLVM 22 in its security updates"

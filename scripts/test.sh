@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Sets up, builds and runs every test: unit, lit, end-to-end. Closes with a line "N passed, N failed"; exit status 0
+# only if none failed and each kind ran.
+# Usage: scripts/test.sh [--quick]     --quick leaves out what takes longer than a minute
+# Such tests carry "Slow" in a unit test's name, "REQUIRES: slow" in a lit test, ".slow.sh" in an end-to-end script.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+quick=
+for argument; do
+  case $argument in
+    --quick) quick=1 ;;
+    *) die "unknown argument '$argument'; usage: scripts/test.sh [--quick]" ;;
+  esac
+done
+
+"$root/scripts/setup.sh"
+"$root/scripts/build.sh"
+
+cd "$root"
+passed=0
+failed=0
+results=$build/test-results
+rm -rf "$results"
+mkdir -p "$results"
+
+# count KIND PASSED FAILED: a kind of which nothing ran is a failure, so that tests cannot vanish unseen.
+count() {
+  local good=$2 bad=$3
+  if ((good + bad == 0)); then
+    say "no $1 test ran"
+    bad=1
+  fi
+  say "$1: $good passed, $bad failed"
+  passed=$((passed + good))
+  failed=$((failed + bad))
+}
+
+# Prints "PASSED FAILED" of a GoogleTest result file; a program that died leaves none and counts as one failure.
+unit_counts() {
+  python3 - "$1" << 'PYTHON'
+import json, sys
+try:
+    with open(sys.argv[1]) as file:
+        result = json.load(file)
+    cases = [case for suite in result["testsuites"] for case in suite["testsuite"]]
+    ran = [case for case in cases if case["result"] == "COMPLETED"]
+    bad = sum("failures" in case for case in ran)
+    print(len(ran) - bad, bad)
+except (OSError, ValueError):
+    print(0, 1)
+PYTHON
+}
+
+run_unit() {
+  local program good bad status counts total_good=0 total_bad=0
+  local filter=${quick:+--gtest_filter=-*Slow*}
+  for program in "$build"/bin/*_tests; do
+    [[ -x $program ]] || continue
+    local file
+    file=$results/$(basename "$program").json
+    status=0
+    "$program" --gtest_brief=1 --gtest_output="json:$file" ${filter:+"$filter"} >&2 || status=$?
+    counts=$(unit_counts "$file")
+    read -r good bad <<< "$counts"
+    # A failure outside every test (a crash at exit, a sanitizer) must not pass either.
+    if ((status != 0 && bad == 0)); then
+      say "$(basename "$program") ended with status $status"
+      bad=1
+    fi
+    total_good=$((total_good + good))
+    total_bad=$((total_bad + bad))
+  done
+  count unit "$total_good" "$total_bad"
+}
+
+run_lit() {
+  local file=$results/lit.json counts good bad
+  "$llvm_bin/lit" -q -j "$(nproc)" --output "$file" ${quick:+-Dquick=1} "$build/test" >&2 || true
+  counts=$(python3 - "$file" << 'PYTHON'
+import collections, json, sys
+try:
+    with open(sys.argv[1]) as file:
+        codes = collections.Counter(test["code"] for test in json.load(file)["tests"])
+except (OSError, ValueError):
+    codes = {"UNRESOLVED": 1}
+good = {"PASS", "FLAKYPASS", "XFAIL"}
+print(sum(n for code, n in codes.items() if code in good),
+      sum(n for code, n in codes.items() if code not in good | {"UNSUPPORTED", "SKIPPED", "EXCLUDED"}))
+PYTHON
+  )
+  read -r good bad <<< "$counts"
+  count lit "$good" "$bad"
+}
+
+# An end-to-end script prints "ok NAME" and "FAIL NAME" lines; anything else it prints is for the reader.
+run_end_to_end() {
+  local script output status good bad total_good=0 total_bad=0
+  for script in "$root"/test/e2e/*.sh; do
+    [[ -n $quick && $script == *.slow.sh ]] && continue
+    output=$results/$(basename "$script").txt
+    status=0
+    bash "$script" > "$output" || status=$?
+    good=$(grep -c '^ok ' "$output" || true)
+    bad=$(grep -c '^FAIL ' "$output" || true)
+    if ((bad > 0)); then
+      cat "$output" >&2
+    elif ((status != 0 || good == 0)); then
+      say "$(basename "$script") ended with status $status after $good checks"
+      bad=1
+    fi
+    total_good=$((total_good + good))
+    total_bad=$((total_bad + bad))
+  done
+  count end-to-end "$total_good" "$total_bad"
+}
+
+run_unit
+run_lit
+run_end_to_end
+echo "$passed passed, $failed failed"
+((failed == 0 && passed > 0))

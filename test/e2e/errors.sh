@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Bad input: one message with the place, exit status 2, nothing written, no compiler talk.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+talk='Assertion|Stack dump|failed to legalize|terminate called|PLEASE submit|Segmentation'
+
+# refuses NAME PATTERN COMMAND...: exit status 2, and the message on stderr, all its lines taken together, matches the
+# extended pattern in any case.
+refuses() {
+  local name=$1 pattern=$2 status=0
+  shift 2
+  "$@" > "$work/out" 2> "$work/err" || status=$?
+  if [[ $status -ne 2 ]]; then
+    fail "$name" "command: $*" "exit status $status, expected 2" "$(tail -n 5 "$work/err")"
+  elif ! grep -qziE -- "$pattern" "$work/err"; then
+    fail "$name" "the message does not match '$pattern':" "$(head -n 5 "$work/err")"
+  elif grep -qE -- "$talk" "$work/err"; then
+    fail "$name" "the message is not for users:" "$(head -n 5 "$work/err")"
+  else
+    pass "$name"
+  fi
+}
+
+absent() {
+  if [[ -e $2 ]]; then fail "$1" "$2 was written"; else pass "$1"; fi
+}
+
+# write_spec FILE LINE4 LINE7: a spec with these two lines in places that the messages below must name.
+write_spec() {
+  cat > "$1" << SPEC
+{
+  "sluice": 1, "name": "bad", "vocabulary": 256, "context": 32, "batch": 2,
+  "defaults": { "heads": 4 },
+  $2
+  "stages": [
+    { "op": "embedding" },
+    $3
+    { "op": "head" }
+  ]
+}
+SPEC
+}
+
+width='"width": 32,'
+layer='{ "op": "layer" },'
+write_spec "$work/good.json" "$width" "$layer"
+write_spec "$work/key.json" '"widht": 32,' "$layer"
+write_spec "$work/type.json" '"width": "wide",' "$layer"
+write_spec "$work/syntax.json" '"width": 32' "$layer"
+write_spec "$work/heads.json" "$width" '{ "op": "layer", "heads": 5 },'
+write_spec "$work/op.json" "$width" '{ "op": "lair" },'
+write_spec "$work/hierarchy.json" "$width" '{ "op": "hourglass", "hierarchy": "1@1 1@3 1@2" },'
+write_spec "$work/stream.json" "$width" '{ "op": "add", "with": "nowhere" },'
+write_spec "$work/leak.json" "$width" '{ "op": "hourglass", "hierarchy": "1@1 1@4 1@1", "shift": 0 },'
+head -c 60 "$work/good.json" > "$work/cut.json"
+
+succeeds "the spec that the others spoil is right" "$sluice" check "$work/good.json"
+refuses "missing spec" 'nowhere\.json' "$sluice" check "$work/nowhere.json"
+refuses "a spec that is a folder" "$(basename "$work")" "$sluice" check "$work"
+refuses "truncated spec" 'cut\.json:[0-9]+:[0-9]+' "$sluice" check "$work/cut.json"
+refuses "broken JSON" 'syntax\.json:5:[0-9]+' "$sluice" check "$work/syntax.json"
+refuses "unknown key, with the nearest one" 'key\.json:4:[0-9]+.*widht.*width' "$sluice" check "$work/key.json"
+refuses "wrong type" 'type\.json:4:[0-9]+' "$sluice" check "$work/type.json"
+refuses "heads that do not divide the width" 'heads\.json:7:[0-9]+' "$sluice" check "$work/heads.json"
+refuses "unknown op" 'op\.json:7:[0-9]+' "$sluice" check "$work/op.json"
+refuses "factors that do not mirror" 'hierarchy\.json:7:[0-9]+' "$sluice" check "$work/hierarchy.json"
+refuses "unknown stream" 'stream\.json:7:[0-9]+.*nowhere' "$sluice" check "$work/stream.json"
+
+refuses "unknown subcommand" 'chekc' "$sluice" chekc "$work/good.json"
+refuses "unknown flag" 'outptu' "$sluice" compile "$work/good.json" --outptu x
+refuses "no subcommand" 'check|help' "$sluice"
+refuses "compile of a bad spec" 'type\.json:4:[0-9]+' "$sluice" compile "$work/type.json" -o "$work/bad.sla"
+absent "a bad spec writes no artifact" "$work/bad.sla"
+refuses "output in a missing folder" 'nowhere' "$sluice" compile "$work/good.json" -o "$work/nowhere/x.sla"
+refuses "unknown target" 'sm_1' "$sluice" compile "$work/good.json" -o "$work/bad.sla" --target sm_1
+absent "an unknown target writes no artifact" "$work/bad.sla"
+
+# A leak is a finding, not bad input.
+exits 1 "a leak" "$sluice" check "$work/leak.json"
+exits 1 "compile refuses a leak" "$sluice" compile "$work/leak.json" -o "$work/leak.sla"
+absent "a leak writes no artifact" "$work/leak.sla"
+succeeds "compile --allow-leak" "$sluice" compile "$work/leak.json" -o "$work/leak.sla" --allow-leak
+
+art=$work/good.sla
+write_text "$work/data.txt" 4000 1
+succeeds "compile" "$sluice" compile "$work/good.json" -o "$art"
+size=$(stat -c %s "$art")
+head -c "$((size / 2))" "$art" > "$work/half.sla"
+head -c "$((size - 1))" "$art" > "$work/short.sla"
+: > "$work/empty.sla"
+python3 - "$art" "$work/flipped.sla" << 'PYTHON'
+import sys
+data = bytearray(open(sys.argv[1], "rb").read())
+data[len(data) // 2] ^= 1
+open(sys.argv[2], "wb").write(data)
+PYTHON
+for kind in half short empty flipped; do
+  refuses "$kind artifact" "$kind\.sla" "$sluice" inspect "$work/$kind.sla"
+done
+refuses "missing artifact" 'none\.sla' "$sluice" inspect "$work/none.sla"
+refuses "an artifact that is text" 'data\.txt' "$sluice" inspect "$work/data.txt"
+
+train=("$sluice" train "$art" --steps 2)
+refuses "missing data" 'none\.txt' "${train[@]}" --data "$work/none.txt" --out "$work/run0"
+head -c 8 "$work/data.txt" > "$work/tiny.txt"
+refuses "data shorter than a row" 'tiny\.txt' "${train[@]}" --data "$work/tiny.txt" --out "$work/run0"
+refuses "resume of nothing" 'run0' "${train[@]}" --data "$work/data.txt" --out "$work/run0" --resume
+succeeds "train" "${train[@]}" --data "$work/data.txt" --out "$work/run"
+
+weights=$(find "$work/run/checkpoints" -name '*.safetensors' | sort | tail -n 1)
+head -c 100 "$weights" > "$work/cut.safetensors"
+head -c "$(($(stat -c %s "$weights") - 4))" "$weights" > "$work/short.safetensors"
+evaluate=("$sluice" eval "$art" --data "$work/data.txt")
+refuses "missing weights" 'none\.safetensors' "${evaluate[@]}" --weights "$work/none.safetensors"
+refuses "weights cut in the header" 'cut\.safetensors' "${evaluate[@]}" --weights "$work/cut.safetensors"
+refuses "weights cut in the data" 'short\.safetensors' "${evaluate[@]}" --weights "$work/short.safetensors"
+refuses "weights of another model" 'vanilla\.weights\.safetensors' \
+  "${evaluate[@]}" --weights "$root/test/golden/expected/vanilla.weights.safetensors"
+finish

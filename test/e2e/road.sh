@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# The whole road for every model of models/tiny: check, compile, inspect, train, resume, evaluate, generate, report.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+write_text "$work/training.txt" 200000 1
+write_text "$work/held-out.txt" 5000 2
+
+# Two metrics files agree, to the last bit, on what does not depend on the machine's speed, at every step both logged.
+same_curves='(lambda a, b: 40 in a and 40 in b and all(a[n] == b[n] for n in a.keys() & b.keys()))(
+  *({m["step"]: (m["loss"], m["grad_norm"], m["learning_rate"]) for m in run} for run in f))'
+
+# trains NAME ARTIFACT RUN STEPS FLAGS...
+trains() {
+  local name=$1 artifact=$2 run=$3 steps=$4
+  shift 4
+  succeeds "$name" "$sluice" train "$artifact" --data "$work/training.txt" --out "$run" --steps "$steps" "$@"
+}
+
+for spec in "$root"/models/tiny/*.json; do
+  name=$(basename "$spec" .json)
+  artifact=$work/$name.sla
+  run=$work/$name-run
+
+  succeeds "$name: check" "$sluice" check "$spec"
+  succeeds "$name: check --json" "$sluice" check "$spec" --json
+  cp "$work/out" "$work/check.json"
+  holds "$name: the verdict is proved" 'f[0]["verdict"] == "proved"' "$work/check.json"
+  succeeds "$name: compile" "$sluice" compile "$spec" -o "$artifact"
+  succeeds "$name: inspect" "$sluice" inspect "$artifact" --json
+  cp "$work/out" "$work/inspect.json"
+  holds "$name: parameters are the sum of the tensors" \
+    'f[0]["parameters"] == sum(math.prod(t["shape"]) for t in f[0]["tensors"]) > 0' "$work/inspect.json"
+  cp "$artifact" "$work/again.sla"
+  succeeds "$name: compile again" "$sluice" compile "$spec" -o "$artifact"
+  succeeds "$name: compiling twice gives the same bytes" cmp "$artifact" "$work/again.sla"
+
+  trains "$name: train" "$artifact" "$run" 40
+  holds "$name: the loss falls" \
+    'f[0][-1]["step"] == 40 and f[0][-1]["loss"] < 0.9 * f[0][0]["loss"]' "$run/metrics.jsonl"
+  trains "$name: train 20 steps on one thread" "$artifact" "$run-resumed" 20 --threads 1
+  trains "$name: resume to 40 steps on two threads" "$artifact" "$run-resumed" 40 --threads 2 --resume
+  holds "$name: resuming and threads change nothing" "$same_curves" "$run/metrics.jsonl" "$run-resumed/metrics.jsonl"
+
+  succeeds "$name: eval" "$sluice" eval "$artifact" --weights "$run" --data "$work/held-out.txt" --json
+  cp "$work/out" "$work/eval.json"
+  holds "$name: bits per byte are better than nothing" '0 < f[0]["bits_per_byte"] < 8' "$work/eval.json"
+  generate=("$sluice" generate "$artifact" --weights "$run" --prompt "the water" --tokens 24)
+  succeeds "$name: generate" "${generate[@]}"
+  succeeds "$name: generate writes 24 bytes or more" test "$(wc -c < "$work/out")" -ge 24
+done
+
+succeeds "report" "$sluice" report "$run"
+for order in 2 3; do
+  succeeds "ngram $order" "$sluice" ngram --order "$order" --train "$work/training.txt" \
+    --data "$work/held-out.txt" --json
+  cp "$work/out" "$work/ngram$order.json"
+done
+holds "a trigram beats a bigram" '0 < f[1]["bits_per_byte"] < f[0]["bits_per_byte"] < 8' \
+  "$work/ngram2.json" "$work/ngram3.json"
+finish

@@ -1,0 +1,294 @@
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The models of docs/spec.md in PyTorch, written from that page alone so that it can disagree with the compiler.
+
+It favours the page's own words over speed: attention forms the whole score matrix, a shift is an index computation,
+every shape is spelled out. Dropout must be 0. Shapes below: B rows, N positions, d features, V token ids.
+"""
+import math
+
+import torch
+import torch.nn.functional as F
+
+LAYER_DEFAULTS = {
+    "norm": "layer", "placement": "pre", "epsilon": 1e-5, "activation": "gelu", "dropout": 0,
+    "attention_dropout": 0, "mask": "causal", "rotary": False, "bias": True,
+}
+
+
+class Stream:
+    """A sequence [B, ceil(N / factor), d], still to be shifted by `shift` positions (shifts are lazy)."""
+
+    def __init__(self, x, factor, shift=0):
+        self.x, self.factor, self.shift = x, factor, shift
+
+    def at(self, positions):
+        """x[p - shift] for each p of `positions`; zero where that lies outside the unshifted sequence."""
+        source = positions - self.shift
+        inside = (source >= 0) & (source < self.x.shape[1])
+        rows = self.x[:, source.clamp(0, self.x.shape[1] - 1)]
+        return torch.where(inside[None, :, None], rows, torch.zeros((), dtype=self.x.dtype))
+
+    def rows(self):
+        return self.at(torch.arange(self.x.shape[1])) if self.shift else self.x
+
+
+class Model:
+    """Weights by name (`weights`, filled by `make`) and `logits`. `make(name, shape, kind)` returns one weight;
+    kind is gain, bias, embedding or matrix."""
+
+    def __init__(self, spec, make):
+        self.spec, self.make, self.weights, self.kinds = spec, make, {}, {}
+        self.width, self.context, self.vocabulary = spec["width"], spec["context"], spec["vocabulary"]
+        self.defaults = {**LAYER_DEFAULTS, **spec.get("defaults", {})}
+        self.stages = []
+        for index, stage in enumerate(spec["stages"]):
+            self.expand(f"stages.{index}.", stage)
+
+    # Expansion: composite stages become (name prefix, stage) pairs, weights are declared on the way.
+
+    def settings(self, stage):
+        result = {**self.defaults, **stage}
+        result.setdefault("key_value_heads", result["heads"])
+        result.setdefault("head_size", self.width // result["heads"])
+        result.setdefault("feed_forward", 4 * self.width)
+        if result["dropout"] or result["attention_dropout"]:
+            raise ValueError("goldens are made without dropout")
+        return result
+
+    def expand(self, prefix, stage):
+        op = stage["op"]
+        if op == "layers":
+            inner = {k: v for k, v in stage.items() if k not in ("op", "count", "to")}
+            parts = [{**inner, "op": "layer"} for _ in range(stage["count"])]
+            self.expand_parts(prefix, parts, stage)
+        elif op == "hourglass":
+            levels = [tuple(map(int, word.split("@"))) for word in stage["hierarchy"].split()]
+            self.expand_parts(prefix, self.level(stage, levels, 1), stage)
+        else:
+            self.declare(prefix, stage)
+            self.stages.append((prefix, stage))
+
+    def expand_parts(self, prefix, parts, stage):
+        parts[0] = {**parts[0], **({"from": stage["from"]} if "from" in stage else {})}
+        parts[-1] = {**parts[-1], **({"to": stage["to"]} if "to" in stage else {})}
+        for index, part in enumerate(parts):
+            part = {k: f"{prefix}{v[1]}" if isinstance(v, tuple) else v for k, v in part.items()}
+            self.expand(f"{prefix}inside.{index}.", part)
+
+    def level(self, stage, levels, scale):
+        """Parts of one hourglass level; `levels` [(layers, factor), ...] is what is left of the hierarchy, `scale`
+        the factor of the stream it reads. A nested level is an `hourglass` stage with factors relative to its own
+        input."""
+        keys = [k for k in stage if k in LAYER_DEFAULTS or k in ("heads", "key_value_heads", "head_size",
+                                                                 "feed_forward")]
+        settings = {k: stage[k] for k in keys}
+        pre_norm = {**self.defaults, **settings}["placement"] == "pre"
+        norm_keys = ("norm", "epsilon")
+        norm = {"op": "norm", **{k: {**self.defaults, **settings}[k] for k in norm_keys}}
+
+        def stack(count):
+            return [{**settings, "op": "layer"}] * count + ([norm] if pre_norm and count else [])
+
+        count, factor = levels[0]
+        if len(levels) == 1:
+            return stack(count)
+        if factor != scale or levels[-1][1] != scale:
+            raise ValueError("factors read the same from both ends and start at the input's scale")
+        relative = levels[1][1] // factor
+        inner = [(n, f // levels[1][1]) for n, f in levels[1:-1]]
+        if len(inner) == 1:
+            middle = self.level(stage, inner, 1)
+        else:
+            middle = [{**{k: v for k, v in stage.items() if k not in ("from", "to")},
+                       "hierarchy": " ".join(f"{n}@{f}" for n, f in inner)}]
+        # The skip is what the shift reads; after a stack of 0 layers that is the level's own input.
+        skip = ("stream", "skip")
+        parts = stack(count)
+        parts += [{"op": "shift", "by": stage.get("shift", relative - 1), "name_input": skip},
+                  {"op": "shorten", "factor": relative, "method": stage.get("shorten", "average")}]
+        parts += middle
+        parts += [{"op": "upsample", "factor": relative, "method": stage.get("upsample", "repeat")},
+                  {"op": "add", "with": skip}]
+        return parts + stack(levels[-1][0])
+
+    def weight(self, name, shape, kind):
+        self.weights[name], self.kinds[name] = self.make(name, shape, kind), kind
+
+    def linear_weights(self, name, out, inputs, bias):
+        self.weight(name + "weight", (out, inputs), "matrix")
+        if bias:
+            self.weight(name + "bias", (out,), "bias")
+
+    def norm_weights(self, name, norm):
+        self.weight(name + "weight", (self.width,), "gain")
+        if norm == "layer":
+            self.weight(name + "bias", (self.width,), "bias")
+
+    def declare(self, prefix, stage):
+        op, d = stage["op"], self.width
+        if op == "embedding":
+            self.weight(prefix + "token.weight", (self.vocabulary, d), "embedding")
+            if stage.get("positions") == "learned":
+                self.weight(prefix + "position.weight", (self.context, d), "embedding")
+            self.embedding = prefix + "token.weight"
+        elif op == "layer":
+            self.declare_layer(prefix, self.settings(stage))
+        elif op == "norm":
+            self.norm_weights(prefix, stage.get("norm", self.defaults["norm"]))
+        elif op == "shorten" and stage.get("method") == "linear":
+            self.linear_weights(prefix, d, stage["factor"] * d, True)
+        elif op == "upsample" and stage.get("method") == "linear":
+            self.linear_weights(prefix, stage["factor"] * d, d, True)
+        elif op == "head":
+            if not stage.get("tied", False):
+                self.weight(prefix + "weight", (self.vocabulary, d), "matrix")
+            if stage.get("bias", False):
+                self.weight(prefix + "bias", (self.vocabulary,), "bias")
+
+    def declare_layer(self, prefix, s):
+        d, bias = self.width, s["bias"]
+        self.norm_weights(prefix + "attention.norm.", s["norm"])
+        for name, heads in (("query", s["heads"]), ("key", s["key_value_heads"]), ("value", s["key_value_heads"])):
+            self.linear_weights(f"{prefix}attention.{name}.", heads * s["head_size"], d, bias)
+        self.linear_weights(prefix + "attention.output.", d, s["heads"] * s["head_size"], bias)
+        self.norm_weights(prefix + "feed_forward.norm.", s["norm"])
+        if s["activation"] == "swiglu":
+            self.linear_weights(prefix + "feed_forward.gate.", s["feed_forward"], d, bias)
+        self.linear_weights(prefix + "feed_forward.in.", s["feed_forward"], d, bias)
+        self.linear_weights(prefix + "feed_forward.out.", d, s["feed_forward"], bias)
+
+    # Evaluation.
+
+    def linear(self, name, x):
+        return F.linear(x, self.weights[name + "weight"], self.weights.get(name + "bias"))
+
+    def norm(self, name, x, kind, epsilon):
+        gain = self.weights[name + "weight"]
+        if kind == "layer":
+            return F.layer_norm(x, (self.width,), gain, self.weights[name + "bias"], epsilon)
+        return x / torch.sqrt(x.square().mean(-1, keepdim=True) + epsilon) * gain
+
+    def rotate(self, x, rotary):
+        """x [B, heads, N, D]: the pair (2i, 2i + 1) at position p turns by p * base^(-2i / D)."""
+        positions, size = x.shape[2], x.shape[3]
+        base = rotary.get("base", 10000) if isinstance(rotary, dict) else 10000
+        turn = float(base) ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+        angle = torch.arange(positions, dtype=torch.float64)[:, None] * turn
+        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        even, odd = x[..., 0::2], x[..., 1::2]
+        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+
+    @staticmethod
+    def allowed(mask, positions):
+        """[N, N] of bool: may position p (row) see position q (column)."""
+        p, q = torch.arange(positions)[:, None], torch.arange(positions)[None, :]
+        if mask == "bidirectional":
+            return torch.ones(positions, positions, dtype=torch.bool)
+        if mask == "causal":
+            return q <= p
+        a, b = mask["window"]
+        return (q > p - b) & (q <= p - a)
+
+    def attention(self, name, x, s):
+        rows, positions, size = x.shape[0], x.shape[1], s["head_size"]
+
+        def heads(which, count):
+            return self.linear(f"{name}{which}.", x).view(rows, positions, count, size).transpose(1, 2)
+
+        q, k = heads("query", s["heads"]), heads("key", s["key_value_heads"])
+        v = heads("value", s["key_value_heads"])
+        if s["rotary"]:
+            q, k = self.rotate(q, s["rotary"]), self.rotate(k, s["rotary"])
+        owner = torch.arange(s["heads"]) // (s["heads"] // s["key_value_heads"])
+        scores = q @ k[:, owner].transpose(2, 3) / math.sqrt(size)
+        allowed = self.allowed(s["mask"], positions)
+        # A row that may see nothing gets zero: mask its probabilities rather than let softmax divide 0 by 0.
+        scores = scores.masked_fill(~(allowed | ~allowed.any(1, keepdim=True)), -math.inf)
+        mixed = scores.softmax(-1).masked_fill(~allowed, 0) @ v[:, owner]
+        return self.linear(name + "output.", mixed.transpose(1, 2).reshape(rows, positions, -1))
+
+    def feed_forward(self, name, x, s):
+        inner, kind = self.linear(name + "in.", x), s["activation"]
+        if kind == "swiglu":
+            inner = F.silu(self.linear(name + "gate.", x)) * inner
+        elif kind == "gelu_tanh":
+            inner = 0.5 * inner * (1 + torch.tanh(math.sqrt(2 / math.pi) * (inner + 0.044715 * inner ** 3)))
+        else:
+            inner = {"relu": F.relu, "gelu": F.gelu}[kind](inner)
+        return self.linear(name + "out.", inner)
+
+    def layer(self, prefix, x, s):
+        for block, function in (("attention.", self.attention), ("feed_forward.", self.feed_forward)):
+            name = prefix + block
+            if s["placement"] == "pre":
+                x = x + function(name, self.norm(name + "norm.", x, s["norm"], s["epsilon"]), s)
+            else:
+                x = self.norm(name + "norm.", x + function(name, x, s), s["norm"], s["epsilon"])
+        return x
+
+    def positions(self, prefix, kind, dtype):
+        d, n = self.width, self.context
+        if kind == "learned":
+            return self.weights[prefix + "position.weight"]
+        p = torch.arange(n, dtype=torch.float64)[:, None]
+        column = torch.arange(d)[None, :]
+        angle = p / 10000.0 ** (2 * (column // 2) / d)
+        return torch.where(column % 2 == 0, angle.sin(), angle.cos()).to(dtype)
+
+    def shorten(self, prefix, stage, stream):
+        k = stage["factor"]
+        groups = -(-stream.x.shape[1] // k)
+        x = stream.at(torch.arange(groups * k)).unflatten(1, (groups, k))  # [B, M, k, d]
+        x = self.linear(prefix, x.flatten(2)) if stage.get("method") == "linear" else x.sum(2) / k
+        return Stream(x, stream.factor * k)
+
+    def upsample(self, prefix, stage, stream):
+        k, y = stage["factor"], stream.rows()
+        fine = -(-self.context // (stream.factor // k))
+        if stage.get("method") == "linear":
+            y = self.linear(prefix, y).unflatten(2, (k, self.width)).flatten(1, 2)
+        else:
+            y = y.repeat_interleave(k, dim=1)
+        return Stream(y[:, :fine], stream.factor // k)
+
+    def logits(self, tokens):
+        """tokens [B, N] -> [B, N, V]."""
+        streams, current = {}, None
+        for prefix, stage in self.stages:
+            source = streams[stage["from"]] if "from" in stage else current
+            if "name_input" in stage:
+                streams[stage["name_input"]] = source
+            current = self.apply(prefix, stage, source, streams, tokens)
+            if "to" in stage:
+                streams[stage["to"]] = current
+        return current
+
+    def apply(self, prefix, stage, source, streams, tokens):
+        op = stage["op"]
+        if op == "embedding":
+            table = self.weights[self.embedding]
+            x, kind = table[tokens], stage.get("positions", "none")
+            return Stream(x if kind == "none" else x + self.positions(prefix, kind, x.dtype), 1)
+        if op == "shift":
+            return Stream(source.x, source.factor, source.shift + stage["by"])
+        if op == "shorten":
+            return self.shorten(prefix, stage, source)
+        if op == "upsample":
+            return self.upsample(prefix, stage, source)
+        x = source.rows()
+        if op == "layer":
+            x = self.layer(prefix, x, self.settings(stage))
+        elif op == "norm":
+            kind = stage.get("norm", self.defaults["norm"])
+            x = self.norm(prefix, x, kind, stage.get("epsilon", 1e-5))
+        elif op == "add":
+            other = streams[stage["with"]]
+            if other.factor != source.factor:
+                raise ValueError("add joins streams of one scale")
+            x = x + other.rows()
+        elif op == "head":
+            table = self.embedding if stage.get("tied", False) else prefix + "weight"
+            return F.linear(x, self.weights[table], self.weights.get(prefix + "bias"))
+        else:
+            raise ValueError(f"no such op: {op}")
+        return Stream(x, source.factor)
