@@ -47,6 +47,7 @@ enum class FusionRole {
 
 struct AccessChain;
 class BodyBuilder;
+class DispatchEmitter;
 namespace reference {
 template <typename T> class Evaluator;
 }

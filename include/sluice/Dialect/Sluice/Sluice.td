@@ -85,7 +85,8 @@ class Sluice_BackwardOp<string mnemonic, list<Trait> traits = []>
                                                DeclareOpInterfaceMethods<CostInterface>], traits)>;
 def FusedAccess : DeclareOpInterfaceMethods<FusionInterface, ["composeAccess"]>;
 def FusedBody : DeclareOpInterfaceMethods<FusionInterface, ["emitBody"]>;
-def FusedAlone : DeclareOpInterfaceMethods<FusionInterface, []>;
+def FusedAlone : DeclareOpInterfaceMethods<FusionInterface, ["emitDispatches"]>;
+def FusedContraction : DeclareOpInterfaceMethods<FusionInterface, ["emitBody"]>;
 
 def Sluice_ReadOp : Sluice_Op<"read", [Pure]> {
   let summary = "The value of a parameter";
@@ -185,7 +186,7 @@ def Sluice_NormBackwardOp : Sluice_BackwardOp<"norm_backward", [FusedBody]> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_LinearOp : Sluice_ForwardOp<"linear", [FusedAlone]> {
+def Sluice_LinearOp : Sluice_ForwardOp<"linear", [FusedContraction]> {
   let summary = "y = x W^T + b, W [out, in]";
   let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$weight, Optional<AnyRankedTensor>:$bias);
   let results = (outs Sluice_Sequence:$result);
@@ -193,7 +194,7 @@ def Sluice_LinearOp : Sluice_ForwardOp<"linear", [FusedAlone]> {
   let hasVerifier = 1;
 }
 
-def Sluice_LinearInputGradientOp : Sluice_BackwardOp<"linear_input_gradient", [FusedAlone]> {
+def Sluice_LinearInputGradientOp : Sluice_BackwardOp<"linear_input_gradient", [FusedContraction]> {
   let summary = "dx = dy W";
   let arguments = (ins Sluice_Sequence:$gradient, AnyRankedTensor:$weight);
   let results = (outs Sluice_Sequence:$result);

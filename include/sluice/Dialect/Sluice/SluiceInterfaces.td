@@ -74,10 +74,12 @@ def FusionInterface : OpInterface<"FusionInterface"> {
   let methods = [
     InterfaceMethod<"What the op may become part of.", "::sluice::FusionRole", "getFusionRole", (ins)>,
     InterfaceMethod<[{For role access: rewrites `source` (a position of this op's result) into the operand's position. Returns the operand.}],
-    "::mlir::Value", "composeAccess", (ins "::sluice::AccessChain &":$chain), [{ return ::mlir::Value(); }], [{ return ::mlir::Value(); }]>,
+    "::mlir::Value", "composeAccess", (ins "::sluice::AccessChain &":$chain), [{}], [{ return ::mlir::Value(); }]>,
     InterfaceMethod<[{For roles elementwise, rows: emits the computation of one row (or, in an epilogue, of one element) and
       sets the results' values in `body`.}],
-    "::mlir::LogicalResult", "emitBody", (ins "::sluice::BodyBuilder &":$body), [{ return ::mlir::failure(); }], [{ return ::mlir::failure(); }]>,
+    "::mlir::LogicalResult", "emitBody", (ins "::sluice::BodyBuilder &":$body), [{}], [{ return ::mlir::failure(); }]>,
+    InterfaceMethod<"For role alone: builds the op's own dispatches and sets its results' tensors in `emitter`.",
+    "::mlir::LogicalResult", "emitDispatches", (ins "::sluice::DispatchEmitter &":$emitter), [{}], [{ return ::mlir::failure(); }]>,
   ];
 }
 

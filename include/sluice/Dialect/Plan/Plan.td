@@ -1,0 +1,77 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The plan dialect: named memory, launches, entry points. docs/plan-and-artifact.md is its file form.
+
+#ifndef SLUICE_PLAN_TD
+#define SLUICE_PLAN_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Plan_Dialect : Dialect {
+  let name = "plan";
+  let cppNamespace = "::sluice::plan";
+  let summary = "Buffers in one arena, launches, entry points";
+  let description = [{
+    Before memory is planned, `plan.bind`, `plan.view` and `plan.store` name memory that outlives an entry point. Planning
+    turns each function of dispatches into a `plan.entry` of `plan.launch`es over `plan.buffer`s.
+  }];
+}
+
+class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemonic, traits>;
+
+def Plan_BindOp : Plan_Op<"bind", [Pure]> {
+  let summary = "The contents of named memory, as a tensor";
+  let description = "`place` is `class:name`: parameter:NAME, gradient:NAME, flat:NAME, scalar:NAME, constant:NAME.";
+  let arguments = (ins StrAttr:$place);
+  let results = (outs AnyRankedTensor:$value);
+  let assemblyFormat = "$place attr-dict `:` type($value)";
+}
+
+def Plan_ViewOp : Plan_Op<"view", [Pure]> {
+  let summary = "The same memory under another shape";
+  let arguments = (ins AnyRankedTensor:$source);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
+}
+
+def Plan_StoreOp : Plan_Op<"store"> {
+  let summary = "Says that a tensor is to live in named memory; the dispatch that makes it writes there";
+  let arguments = (ins StrAttr:$place, AnyRankedTensor:$value);
+  let assemblyFormat = "$place `,` $value attr-dict `:` type($value)";
+}
+
+def Plan_BufferOp : Plan_Op<"buffer"> {
+  let summary = "A range of the arena";
+  let arguments = (ins StrAttr:$place, I64Attr:$offset, I64Attr:$bytes, I64Attr:$device);
+  let assemblyFormat = "$place `at` $offset `bytes` $bytes `device` $device attr-dict";
+}
+
+def Plan_KernelOp : Plan_Op<"kernel", [Symbol]> {
+  let summary = "A kernel: one dispatch's shape, generated once for every launch that has it";
+  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, DictionaryAttr:$symbols, F64Attr:$flops, F64Attr:$bytes,
+                       I64Attr:$items, I64Attr:$scratch_bytes);
+  let assemblyFormat = "$sym_name attr-dict";
+}
+
+def Plan_EntryOp : Plan_Op<"entry", [Symbol, NoTerminator, SingleBlock]> {
+  let summary = "An entry point: launches in order";
+  let arguments = (ins SymbolNameAttr:$sym_name);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
+}
+
+def Plan_LaunchOp : Plan_Op<"launch"> {
+  let summary = "Runs a kernel over its items";
+  let description = [{
+    `arguments` are byte offsets into the arena, then plain integers, as the kernel ABI has them. `after` are the indices of
+    launches of this entry that must be done before; `guard` names an i32 scalar that must be one.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel, DenseI64ArrayAttr:$arguments, I64Attr:$items, StrAttr:$phase,
+                       DenseI64ArrayAttr:$after, OptionalAttr<StrAttr>:$guard);
+  let assemblyFormat = "$kernel `(` $arguments `)` `items` $items `phase` $phase `after` $after attr-dict";
+}
+
+#endif

@@ -1,0 +1,102 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What ops say when dispatches are formed: how a consumer reads through them, or what they compute for one row.
+#pragma once
+
+#include "sluice/Dialect/Sluice/Sluice.h"
+
+namespace sluice {
+
+/// A read of a sequence through ops that do no work (shift, upsample, unfold, last): the root that is read in the end
+/// and the position of it, as an expression of d0 = p, d1 = i (the row within a group) and s0 = the root's valid length.
+struct AccessChain {
+  mlir::Value root;
+  mlir::AffineExpr position;
+  mlir::AffineExpr column; ///< first column, of d0
+  int64_t group = 1;
+
+  bool isIdentity() const { return position == mlir::getAffineDimExpr(0, position.getContext()) && group == 1; }
+};
+
+/// The chain from `value`, read at p, down to the first op that computes. With group k > 1: read at k p + i, i < k.
+/// None where a link cannot be expressed (a column offset inside a group); `value` must then be stored.
+std::optional<AccessChain> resolveAccess(mlir::Value value, int64_t group = 1);
+
+/// Collects the body of one dispatch: values of one row (tensor<d>), or of one element (f32) in an epilogue.
+/// Operands of the dispatch appear as ops ask for what the body does not yet hold.
+class BodyBuilder {
+public:
+  /// `lowered` gives the stored tensor of a model value, or null with a diagnostic.
+  using Lowering = std::function<mlir::Value(mlir::Value)>;
+
+  BodyBuilder(mlir::Operation *scope, mlir::Block &block, bool elementwise, Lowering lowered);
+
+  mlir::ImplicitLocOpBuilder &builder() { return b; }
+  /// True in an epilogue: values are single elements and only elementwise ops may be emitted.
+  bool isElementwise() const { return elementwise; }
+
+  /// Body value of a sequence at this row: computed here, or loaded through its access chain.
+  mlir::Value get(mlir::Value sequence);
+  /// Rows k p + i of a sequence: tensor<k x d>.
+  mlir::Value getGroup(mlir::Value sequence, int64_t factor);
+  /// A vector parameter, the same for every row (in an epilogue: its element at this column).
+  mlir::Value getVector(mlir::Value parameter);
+  /// Row of a table at position p.
+  mlir::Value getTableRow(mlir::Value table);
+  /// Row of a table at a token id.
+  mlir::Value getGatheredRow(mlir::Value table, mlir::Value token);
+
+  void set(mlir::Value result, mlir::Value bodyValue) { values[result] = bodyValue; }
+  mlir::Value lookup(mlir::Value result) const { return values.lookup(result); }
+
+  /// A row's number as a row: tensor.splat in a row body, itself in an epilogue.
+  mlir::Value splat(mlir::Value number, mlir::Type row);
+  mlir::Value constant(mlir::Type type, double value);
+  /// Sum of a row over its columns: f32.
+  mlir::Value sum(mlir::Value row);
+  /// Clones a scalar region on values of one row or one element; returns what it yields.
+  mlir::Value cloneScalar(mlir::Block &region, mlir::ValueRange arguments);
+
+  llvm::ArrayRef<mlir::Value> operands() const { return operandTensors; }
+  llvm::ArrayRef<mlir::Attribute> accesses() const { return operandAccesses; }
+
+private:
+  mlir::Value load(mlir::Value tensor, dispatch::AccessAttr access, mlir::Type bodyType);
+  mlir::Value loadChain(mlir::Value sequence, int64_t group);
+
+  mlir::Operation *scope;
+  mlir::Block &block;
+  bool elementwise;
+  Lowering lowered;
+  mlir::ImplicitLocOpBuilder b;
+  llvm::DenseMap<mlir::Value, mlir::Value> values;
+  llvm::SmallVector<mlir::Value> operandTensors;
+  llvm::SmallVector<mlir::Attribute> operandAccesses;
+};
+
+/// Where ops that are dispatches of their own build them.
+class DispatchEmitter {
+public:
+  DispatchEmitter(mlir::Operation *scope, mlir::OpBuilder &builder, llvm::DenseMap<mlir::Value, mlir::Value> &lowered)
+      : b(scope->getLoc(), builder), scope(scope), tensors(lowered) {}
+
+  mlir::ImplicitLocOpBuilder b;
+
+  mlir::Value get(mlir::Value value) const { return value ? tensors.lookup(value) : mlir::Value(); }
+  void set(mlir::Value result, mlir::Value tensor) { tensors[result] = tensor; }
+  mlir::RankedTensorType typeOf(mlir::Value sequence) const;
+  /// The rows of a sequence's scale; with `chunk`, as many of them a launch.
+  dispatch::DomainAttr domainOf(mlir::Value sequence, int64_t chunk = 0) const;
+  /// A device scalar or constant table by place.
+  mlir::Value bind(llvm::StringRef place, mlir::Type type);
+  mlir::Operation *getScope() const { return scope; }
+
+private:
+  mlir::Operation *scope;
+  llvm::DenseMap<mlir::Value, mlir::Value> &tensors;
+};
+
+/// Stored tensor of a sequence: [B, positions, d], or [B, positions] for one number a position.
+mlir::RankedTensorType getStoredType(mlir::Operation *scope, SequenceType type);
+
+} // namespace sluice

@@ -1,0 +1,52 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#ifndef SLUICE_TRANSFORMS_PASSES_TD
+#define SLUICE_TRANSFORMS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def Differentiate : Pass<"sluice-differentiate", "::mlir::ModuleOp"> {
+  let summary = "Makes @gradient from @evaluate";
+  let description = [{
+    Before: a function `@evaluate` of forward ops that returns the losses of one `sluice.cross_entropy`. After: beside it,
+    `@gradient` with the forward ops, their backward ops in reverse order and one `sluice.store_gradient` a trained
+    parameter. Gradients of a value with several readers are added in reverse order of the readers. Ops that only the
+    forward pass needed are erased. Limit: one loss.
+  }];
+  let dependentDialects = ["::sluice::SluiceDialect"];
+}
+
+def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
+  let summary = "Groups model ops into dispatches";
+  let description = [{
+    Turns every function of model ops into one of dispatches over stored tensors. Around a contraction gather the
+    elementwise ops that read its result; around a norm, the elementwise, shortening and embedding ops that make its
+    operands and the elementwise ops that read its result; what is left forms row dispatches of its own. Shifts,
+    upsampling and unfolding become the maps through which their readers read, and are stored only for a reader that
+    takes no map. After: functions hold dispatch and plan ops alone. Correctness does not depend on what gathers where.
+
+    ```mlir
+    %u = sluice.upsample %y factor 4 : ...
+    %x = sluice.map(%skip, %u) { add } : ...
+    %h, %m, %r = sluice.norm %x, %gain, %bias : ...
+    // becomes one dispatch that reads %skip at p and %y at p floordiv 4, and stores %x and %h:
+    %0:4 = dispatch.rows %skip, %y, %gain, %bias ...
+    ```
+  }];
+  let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+}
+
+def BuildEntries : Pass<"sluice-build-entries", "::mlir::ModuleOp"> {
+  let summary = "Adds what surrounds the model: mean loss, gradient norm, optimizer, initialization";
+  let description = [{
+    Before: functions of dispatches @gradient, @evaluate, @predict. After: the first two end in the mean of their losses;
+    @update (gradient norm in two stages, schedule, clipping, Adam or AdamW over the flat parameter arena) and @initialize
+    stand beside them. The optimizer's constants come from the module attribute `sluice.training`.
+  }];
+  let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::func::FuncDialect"];
+}
+
+#endif

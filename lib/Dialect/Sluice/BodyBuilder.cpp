@@ -1,0 +1,161 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Access chains and the builder of dispatch bodies.
+#include "sluice/Dialect/Sluice/Fusion.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace sluice;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+
+std::optional<AccessChain> sluice::resolveAccess(Value value, int64_t group) {
+  MLIRContext *context = value.getContext();
+  AffineExpr p = getAffineDimExpr(0, context);
+  AccessChain chain{value, p, getAffineConstantExpr(0, context), group};
+  if (group > 1) {
+    chain.position = p * group + getAffineDimExpr(1, context);
+  }
+  while (auto op = chain.root.getDefiningOp<FusionInterface>()) {
+    if (op.getFusionRole() != FusionRole::Access) {
+      break;
+    }
+    Value next = op.composeAccess(chain);
+    if (!next) {
+      return std::nullopt;
+    }
+    chain.root = next;
+  }
+  return chain;
+}
+
+RankedTensorType sluice::getStoredType(Operation *scope, SequenceType type) {
+  SmallVector<int64_t> shape{getBatch(scope), getPositions(scope, type)};
+  if (type.getWidth() > 0) {
+    shape.push_back(type.getWidth());
+  }
+  return RankedTensorType::get(shape, type.getElement());
+}
+
+BodyBuilder::BodyBuilder(Operation *scope, Block &block, bool elementwise, Lowering lowered)
+    : scope(scope), block(block), elementwise(elementwise), lowered(std::move(lowered)),
+      b(scope->getLoc(), scope->getContext()) {
+  b.setInsertionPointToEnd(&block);
+}
+
+/// Adds an operand and its body argument, or finds the same one again.
+Value BodyBuilder::load(Value tensor, AccessAttr access, Type bodyType) {
+  unsigned first = block.getNumArguments() - operandTensors.size();
+  for (size_t i = 0; i < operandTensors.size(); ++i) {
+    if (operandTensors[i] == tensor && operandAccesses[i] == access) {
+      return block.getArgument(first + i);
+    }
+  }
+  operandTensors.push_back(tensor);
+  operandAccesses.push_back(access);
+  return block.addArgument(bodyType, b.getLoc());
+}
+
+Value BodyBuilder::loadChain(Value sequence, int64_t group) {
+  std::optional<AccessChain> chain = resolveAccess(sequence, group);
+  if (!chain) {
+    chain = AccessChain{sequence, getAffineDimExpr(0, b.getContext()), getAffineConstantExpr(0, b.getContext()), 1};
+    if (group > 1) {
+      chain->position = getAffineDimExpr(0, b.getContext()) * group + getAffineDimExpr(1, b.getContext());
+      chain->group = group;
+    }
+  }
+  Value tensor = lowered(chain->root);
+  if (!tensor) {
+    return {};
+  }
+  auto root = cast<SequenceType>(chain->root.getType());
+  int64_t width = cast<SequenceType>(sequence.getType()).getWidth();
+  Type type = root.getElement();
+  if (!elementwise && width > 0) {
+    type = group > 1 ? RankedTensorType::get({group, width}, type) : RankedTensorType::get({width}, type);
+  }
+  auto access = AccessAttr::get(b.getContext(), AccessKind::Row,
+                                AffineMapAttr::get(AffineMap::get(2, 1, chain->position)), group, getFactor(scope, root),
+                                AffineMapAttr::get(AffineMap::get(1, 0, chain->column)), -1);
+  return load(tensor, access, type);
+}
+
+Value BodyBuilder::get(Value sequence) {
+  if (Value known = values.lookup(sequence)) {
+    return known;
+  }
+  return values[sequence] = loadChain(sequence, 1);
+}
+
+Value BodyBuilder::getGroup(Value sequence, int64_t factor) {
+  Value rows = loadChain(sequence, factor);
+  if (factor > 1 || !rows) {
+    return rows;
+  }
+  // A group of one row is loaded as a row.
+  auto type = cast<RankedTensorType>(rows.getType());
+  auto grouped = RankedTensorType::get({1, type.getDimSize(0)}, type.getElementType());
+  SmallVector<ReassociationIndices> all{{0, 1}};
+  return tensor::ExpandShapeOp::create(b, grouped, rows, all);
+}
+
+Value BodyBuilder::getVector(Value parameter) {
+  auto type = cast<RankedTensorType>(parameter.getType());
+  return load(lowered(parameter), AccessAttr::get(b.getContext(), AccessKind::Vector),
+              elementwise ? type.getElementType() : Type(type));
+}
+
+Value BodyBuilder::getTableRow(Value table) {
+  auto type = cast<RankedTensorType>(table.getType());
+  return load(lowered(table), AccessAttr::get(b.getContext(), AccessKind::Table),
+              RankedTensorType::get({type.getDimSize(1)}, type.getElementType()));
+}
+
+Value BodyBuilder::getGatheredRow(Value table, Value token) {
+  auto type = cast<RankedTensorType>(table.getType());
+  AccessAttr plain = AccessAttr::get(b.getContext(), AccessKind::Gather);
+  auto access = AccessAttr::get(b.getContext(), AccessKind::Gather, plain.getMap(), 1, 0, plain.getColumn(),
+                                cast<BlockArgument>(token).getArgNumber());
+  return load(lowered(table), access, RankedTensorType::get({type.getDimSize(1)}, type.getElementType()));
+}
+
+Value BodyBuilder::splat(Value number, Type row) {
+  return isa<RankedTensorType>(row) ? Value(tensor::SplatOp::create(b, cast<RankedTensorType>(row), number)) : number;
+}
+
+Value BodyBuilder::constant(Type type, double value) {
+  auto number = FloatAttr::get(getElementTypeOrSelf(type), value);
+  if (auto shaped = dyn_cast<RankedTensorType>(type)) {
+    return arith::ConstantOp::create(b, DenseElementsAttr::get(shaped, number));
+  }
+  return arith::ConstantOp::create(b, number);
+}
+
+Value BodyBuilder::sum(Value row) {
+  Type element = cast<RankedTensorType>(row.getType()).getElementType();
+  return dispatch::ReduceOp::create(b, element, dispatch::ReduceKind::Add, row);
+}
+
+Value BodyBuilder::cloneScalar(Block &region, ValueRange arguments) {
+  auto shape = arguments.empty() ? RankedTensorType() : dyn_cast<RankedTensorType>(arguments.front().getType());
+  IRMapping mapping;
+  mapping.map(region.getArguments(), arguments);
+  for (Operation &op : region.without_terminator()) {
+    Operation *copy = b.clone(op, mapping);
+    if (!shape) {
+      continue;
+    }
+    for (Value result : copy->getResults()) {
+      result.setType(shape.clone(result.getType()));
+    }
+    if (auto constant = dyn_cast<arith::ConstantOp>(copy)) {
+      auto type = cast<ShapedType>(constant.getType());
+      constant.setValueAttr(DenseElementsAttr::get(type, constant.getValue()));
+    }
+  }
+  return mapping.lookup(region.getTerminator()->getOperand(0));
+}

@@ -1,0 +1,179 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// FusionInterface: each op's part in a dispatch.
+#include "sluice/Dialect/Sluice/Fusion.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace sluice;
+
+FusionRole EmbedOp::getFusionRole() { return FusionRole::Rows; }
+FusionRole PositionOp::getFusionRole() { return FusionRole::Rows; }
+FusionRole MapOp::getFusionRole() { return FusionRole::Elementwise; }
+FusionRole NormOp::getFusionRole() { return FusionRole::Anchor; }
+FusionRole NormBackwardOp::getFusionRole() { return FusionRole::Anchor; }
+FusionRole ShortenOp::getFusionRole() { return FusionRole::Rows; }
+FusionRole FoldOp::getFusionRole() { return FusionRole::Rows; }
+FusionRole ShiftOp::getFusionRole() { return FusionRole::Access; }
+FusionRole UpsampleOp::getFusionRole() { return FusionRole::Access; }
+FusionRole UnfoldOp::getFusionRole() { return FusionRole::Access; }
+FusionRole LastOp::getFusionRole() { return FusionRole::Access; }
+FusionRole LinearOp::getFusionRole() { return FusionRole::Contraction; }
+FusionRole LinearInputGradientOp::getFusionRole() { return FusionRole::Contraction; }
+FusionRole LinearWeightGradientOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole AttentionOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole AttentionBackwardOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole CrossEntropyOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole CrossEntropyBackwardOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole EmbedBackwardOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole PositionBackwardOp::getFusionRole() { return FusionRole::Alone; }
+
+//===----------------------------------------------------------------------===//
+// Reads
+//===----------------------------------------------------------------------===//
+
+Value ShiftOp::composeAccess(AccessChain &chain) {
+  chain.position = chain.position - static_cast<int64_t>(getBy());
+  return getInput();
+}
+
+Value UpsampleOp::composeAccess(AccessChain &chain) {
+  chain.position = chain.position.floorDiv(getFactor());
+  return getInput();
+}
+
+Value UnfoldOp::composeAccess(AccessChain &chain) {
+  // A column that depends on the row within a group, or on two unfolds, is not expressed: the value is stored instead.
+  bool plain = chain.group == 1 && isa<AffineConstantExpr>(chain.column);
+  if (!plain) {
+    return {};
+  }
+  int64_t factor = getFactor();
+  chain.column = chain.position % factor * static_cast<int64_t>(getResult().getType().getWidth());
+  chain.position = chain.position.floorDiv(factor);
+  return getInput();
+}
+
+Value LastOp::composeAccess(AccessChain &chain) {
+  chain.position = getAffineSymbolExpr(0, getContext()) - 1;
+  return getInput();
+}
+
+//===----------------------------------------------------------------------===//
+// Bodies
+//===----------------------------------------------------------------------===//
+
+LogicalResult EmbedOp::emitBody(BodyBuilder &body) {
+  Value token = body.get(getTokens());
+  body.set(getResult(), body.getGatheredRow(getTable(), token));
+  return success();
+}
+
+LogicalResult PositionOp::emitBody(BodyBuilder &body) {
+  body.set(getResult(), body.getTableRow(getTable()));
+  return success();
+}
+
+LogicalResult MapOp::emitBody(BodyBuilder &body) {
+  SmallVector<Value> arguments;
+  for (Value input : getInputs()) {
+    arguments.push_back(body.get(input));
+    if (!arguments.back()) {
+      return failure();
+    }
+  }
+  body.set(getResult(), body.cloneScalar(getBody().front(), arguments));
+  return success();
+}
+
+LogicalResult ShortenOp::emitBody(BodyBuilder &body) {
+  ImplicitLocOpBuilder &b = body.builder();
+  Value rows = body.getGroup(getInput(), getFactor());
+  if (!rows) {
+    return failure();
+  }
+  auto type = cast<RankedTensorType>(rows.getType());
+  auto row = RankedTensorType::get({type.getDimSize(1)}, type.getElementType());
+  Value sum = dispatch::SumGroupOp::create(b, row, rows);
+  if (!getSum()) {
+    sum = arith::MulFOp::create(b, sum, body.constant(row, 1.0 / static_cast<double>(getFactor())));
+  }
+  body.set(getResult(), sum);
+  return success();
+}
+
+LogicalResult FoldOp::emitBody(BodyBuilder &body) {
+  Value rows = body.getGroup(getInput(), getFactor());
+  body.set(getResult(), rows);
+  return success(rows != nullptr);
+}
+
+/// In an epilogue the contraction's own value is already in the body: the accumulator.
+LogicalResult LinearOp::emitBody(BodyBuilder &body) {
+  Value result = body.lookup(getResult());
+  if (getBias()) {
+    result = arith::AddFOp::create(body.builder(), result, body.getVector(getBias()));
+  }
+  body.set(getResult(), result);
+  return success();
+}
+
+LogicalResult LinearInputGradientOp::emitBody(BodyBuilder &) { return success(); }
+
+LogicalResult NormOp::emitBody(BodyBuilder &body) {
+  ImplicitLocOpBuilder &b = body.builder();
+  Value x = body.get(getInput());
+  if (!x) {
+    return failure();
+  }
+  Type row = x.getType();
+  Type number = b.getF32Type();
+  Value share = body.constant(number, 1.0 / static_cast<double>(getInput().getType().getWidth()));
+  Value mean = body.constant(number, 0);
+  Value centred = x;
+  if (!getRms()) {
+    mean = arith::MulFOp::create(b, body.sum(x), share);
+    centred = arith::SubFOp::create(b, x, body.splat(mean, row));
+  }
+  Value variance = arith::MulFOp::create(b, body.sum(arith::MulFOp::create(b, centred, centred)), share);
+  Value padded = arith::AddFOp::create(b, variance, body.constant(number, getEpsilon().convertToDouble()));
+  Value rstd = arith::DivFOp::create(b, body.constant(number, 1), math::SqrtOp::create(b, padded));
+  Value result = arith::MulFOp::create(b, centred, body.splat(rstd, row));
+  result = arith::MulFOp::create(b, result, body.getVector(getGain()));
+  if (getBias()) {
+    result = arith::AddFOp::create(b, result, body.getVector(getBias()));
+  }
+  body.set(getResult(), result);
+  body.set(getMean(), mean);
+  body.set(getRstd(), rstd);
+  return success();
+}
+
+LogicalResult NormBackwardOp::emitBody(BodyBuilder &body) {
+  ImplicitLocOpBuilder &b = body.builder();
+  Value x = body.get(getInput());
+  Value dy = body.get(getGradient());
+  if (!x || !dy) {
+    return failure();
+  }
+  Type row = x.getType();
+  Value share = body.constant(b.getF32Type(), 1.0 / static_cast<double>(getInput().getType().getWidth()));
+  Value rstd = body.splat(body.get(getRstd()), row);
+  Value centred = getRms() ? x : Value(arith::SubFOp::create(b, x, body.splat(body.get(getMean()), row)));
+  Value h = arith::MulFOp::create(b, centred, rstd);
+  Value e = arith::MulFOp::create(b, dy, body.getVector(getGain()));
+  Value along = arith::MulFOp::create(b, body.sum(arith::MulFOp::create(b, e, h)), share);
+  Value inner = arith::SubFOp::create(b, e, arith::MulFOp::create(b, h, body.splat(along, row)));
+  if (!getRms()) {
+    Value mean = arith::MulFOp::create(b, body.sum(e), share);
+    inner = arith::SubFOp::create(b, inner, body.splat(mean, row));
+  }
+  body.set(getInputGradient(), arith::MulFOp::create(b, inner, rstd));
+  body.set(getGainGradient(), arith::MulFOp::create(b, dy, h));
+  if (getBiasGradient()) {
+    body.set(getBiasGradient(), dy);
+  }
+  return success();
+}

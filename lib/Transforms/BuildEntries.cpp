@@ -1,0 +1,320 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What surrounds the model: mean loss, gradient norm, schedule, optimizer, initialization.
+#include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Transforms/ParameterLayout.h"
+#include "sluice/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <cmath>
+#include <numbers>
+
+namespace sluice {
+#define GEN_PASS_DEF_BUILDENTRIES
+#include "sluice/Transforms/Passes.h.inc"
+} // namespace sluice
+
+using namespace mlir;
+using namespace sluice;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+
+namespace {
+
+/// Adam's and the schedule's constants, from the module attribute `sluice.training`.
+struct Training {
+  explicit Training(ModuleOp module) : attributes(module->getAttrOfType<DictionaryAttr>("sluice.training")) {}
+  double number(StringRef name) const { return attributes.getAs<FloatAttr>(name).getValueAsDouble(); }
+  StringRef text(StringRef name) const { return attributes.getAs<StringAttr>(name).getValue(); }
+  DictionaryAttr attributes;
+};
+
+/// Builds one rows dispatch: operands with their access and body type, then the body, then results.
+class RowsBuilder {
+public:
+  RowsBuilder(OpBuilder &builder, Location loc, dispatch::DomainAttr domain)
+      : b(loc, builder), body(loc, builder.getContext()), domain(domain) {
+    body.setInsertionPointToEnd(&region.emplaceBlock());
+  }
+
+  /// Adds an operand; its body argument.
+  Value operand(Value tensor, AccessKind kind, Type type) {
+    operands.push_back(tensor);
+    accesses.push_back(AccessAttr::get(b.getContext(), kind));
+    return region.front().addArgument(type, b.getLoc());
+  }
+  Value scalar(StringRef place, Type type) {
+    return operand(plan::BindOp::create(b, RankedTensorType::get({}, type), place), AccessKind::Scalar, type);
+  }
+  void result(Value value, AccessKind kind, Type type, int64_t alias = -1) {
+    yields.push_back(value);
+    types.push_back(type);
+    resultAccesses.push_back(AccessAttr::get(b.getContext(), kind));
+    aliases.push_back(alias);
+  }
+  dispatch::RowsOp finish(StringRef label) {
+    dispatch::YieldOp::create(body, yields);
+    auto op = dispatch::RowsOp::create(b, types, operands, domain, b.getArrayAttr(accesses), b.getArrayAttr(resultAccesses),
+                                       UnitAttr(), b.getDenseI64ArrayAttr(aliases), b.getStringAttr(label));
+    op.getBody().takeBody(region);
+    return op;
+  }
+
+  Value constant(double value, Type type) {
+    if (auto shaped = dyn_cast<RankedTensorType>(type)) {
+      return arith::ConstantOp::create(body, DenseElementsAttr::get(shaped, static_cast<float>(value)));
+    }
+    return arith::ConstantOp::create(body, body.getF32FloatAttr(static_cast<float>(value)));
+  }
+  Value splat(Value number, RankedTensorType row) { return tensor::SplatOp::create(body, row, number); }
+  Value mul(Value x, Value y) { return arith::MulFOp::create(body, x, y); }
+  Value add(Value x, Value y) { return arith::AddFOp::create(body, x, y); }
+  Value sub(Value x, Value y) { return arith::SubFOp::create(body, x, y); }
+  Value div(Value x, Value y) { return arith::DivFOp::create(body, x, y); }
+
+  ImplicitLocOpBuilder b;    ///< stands outside, for binds
+  ImplicitLocOpBuilder body; ///< stands in the body
+
+private:
+  Region region;
+  dispatch::DomainAttr domain;
+  SmallVector<Value> operands, yields;
+  SmallVector<Attribute> accesses, resultAccesses;
+  SmallVector<Type> types;
+  SmallVector<int64_t> aliases;
+};
+
+class EntryBuilder {
+public:
+  explicit EntryBuilder(ModuleOp module)
+      : module(module), layout(module), training(module), b(module.getContext()), loc(module.getLoc()),
+        f32(b.getF32Type()), row(RankedTensorType::get({flatRowElements}, f32)),
+        flat(RankedTensorType::get({layout.rows, flatRowElements}, f32)),
+        flatDomain(dispatch::DomainAttr::get(b.getContext(), 1, layout.rows, 0, 0)),
+        single(dispatch::DomainAttr::get(b.getContext(), 1, 1, 0, 0)) {}
+
+  void closeLoss(func::FuncOp func);
+  void closePredict(func::FuncOp func);
+  void buildUpdate();
+  void buildInitialize();
+
+private:
+  func::FuncOp makeEntry(StringRef name, StringRef phase);
+  void markPhase(func::FuncOp func, StringRef phase);
+  Value bind(StringRef place, Type type) { return plan::BindOp::create(b, loc, type, place); }
+  void store(StringRef place, Value value) { plan::StoreOp::create(b, loc, place, value); }
+  Value schedule(RowsBuilder &rows, Value step);
+  void buildScalars(Value squares);
+  void buildAdam();
+
+  ModuleOp module;
+  ParameterLayout layout;
+  Training training;
+  OpBuilder b;
+  Location loc;
+  Type f32;
+  RankedTensorType row, flat;
+  dispatch::DomainAttr flatDomain, single;
+};
+
+/// The mean of the losses over valid positions (others are zero), and the entry's outputs.
+void EntryBuilder::closeLoss(func::FuncOp func) {
+  Operation *terminator = func.getBody().front().getTerminator();
+  b.setInsertionPoint(terminator);
+  Value losses = terminator->getOperand(0);
+  auto type = cast<RankedTensorType>(losses.getType());
+  auto all = RankedTensorType::get({type.getNumElements()}, f32);
+  Value view = plan::ViewOp::create(b, loc, all, losses);
+  RowsBuilder rows(b, loc, single);
+  Value values = rows.operand(view, AccessKind::Vector, all);
+  Value length = rows.scalar("scalar:length", b.getI64Type());
+  Value batchRows = rows.scalar("scalar:rows", b.getI64Type());
+  Value sum = dispatch::ReduceOp::create(rows.body, f32, dispatch::ReduceKind::Add, values);
+  Value count = arith::SIToFPOp::create(rows.body, f32, arith::MulIOp::create(rows.body, length, batchRows));
+  rows.result(rows.div(sum, count), AccessKind::Scalar, RankedTensorType::get({}, f32));
+  dispatch::RowsOp mean = rows.finish("mean loss");
+  mean->setAttr("plan.phase", b.getStringAttr("forward"));
+  store("output:losses", losses);
+  store("scalar:loss", mean.getResult(0));
+  terminator->setOperands({});
+  func.setType(b.getFunctionType({}, {}));
+}
+
+void EntryBuilder::closePredict(func::FuncOp func) {
+  Operation *terminator = func.getBody().front().getTerminator();
+  b.setInsertionPoint(terminator);
+  store("output:logits", terminator->getOperand(0));
+  terminator->setOperands({});
+  func.setType(b.getFunctionType({}, {}));
+}
+
+func::FuncOp EntryBuilder::makeEntry(StringRef name, StringRef phase) {
+  b.setInsertionPointToEnd(module.getBody());
+  auto func = func::FuncOp::create(b, loc, name, b.getFunctionType({}, {}));
+  b.setInsertionPointToStart(func.addEntryBlock());
+  b.setInsertionPoint(func::ReturnOp::create(b, loc));
+  return func;
+}
+
+void EntryBuilder::markPhase(func::FuncOp func, StringRef phase) {
+  for (Operation &op : func.getBody().front()) {
+    if (isa<dispatch::DispatchDialect>(op.getDialect())) {
+      op.setAttr("plan.phase", b.getStringAttr(phase));
+    }
+  }
+}
+
+/// Learning rate at `step` (f32, from 1): linear warm-up, then one cosine down to a floor.
+Value EntryBuilder::schedule(RowsBuilder &rows, Value step) {
+  double warmup = training.number("warmup");
+  double steps = training.number("steps");
+  double floor = training.number("floor");
+  Value rate = rows.constant(1, f32);
+  if (training.text("schedule") == "cosine") {
+    Value progress = rows.div(rows.sub(step, rows.constant(warmup, f32)), rows.constant(std::max(1.0, steps - warmup), f32));
+    progress = arith::MinNumFOp::create(rows.body, progress, rows.constant(1, f32));
+    progress = arith::MaxNumFOp::create(rows.body, progress, rows.constant(0, f32));
+    Value wave = math::CosOp::create(rows.body, rows.mul(progress, rows.constant(std::numbers::pi, f32)));
+    Value half = rows.mul(rows.add(wave, rows.constant(1, f32)), rows.constant((1 - floor) / 2, f32));
+    rate = rows.add(half, rows.constant(floor, f32));
+  }
+  if (warmup > 0) {
+    Value rising = rows.div(step, rows.constant(warmup, f32));
+    Value isRising = arith::CmpFOp::create(rows.body, arith::CmpFPredicate::OLE, step, rows.constant(warmup, f32));
+    rate = arith::SelectOp::create(rows.body, isRising, rising, rate);
+  }
+  return rows.mul(rate, rows.constant(training.number("learning_rate"), f32));
+}
+
+/// Second stage of the norm, and every scalar that the optimizer reads.
+void EntryBuilder::buildScalars(Value squares) {
+  RowsBuilder rows(b, loc, single);
+  auto squaresType = cast<RankedTensorType>(squares.getType());
+  Value values = rows.operand(squares, AccessKind::Vector, squaresType);
+  Value loss = rows.scalar("scalar:loss", f32);
+  Value step = arith::SIToFPOp::create(rows.body, f32, rows.scalar("scalar:step", b.getI64Type()));
+  Value sum = dispatch::ReduceOp::create(rows.body, f32, dispatch::ReduceKind::Add, values);
+  Value norm = math::SqrtOp::create(rows.body, sum);
+  Value clip = rows.constant(1, f32);
+  if (double limit = training.number("clip"); limit > 0) {
+    clip = arith::MinNumFOp::create(rows.body, clip, rows.div(rows.constant(limit, f32), norm));
+  }
+  // x - x is zero exactly for finite x.
+  Value sick = rows.add(rows.sub(norm, norm), rows.sub(loss, loss));
+  Value isFinite = arith::CmpFOp::create(rows.body, arith::CmpFPredicate::OEQ, sick, rows.constant(0, f32));
+  Value finite = arith::ExtUIOp::create(rows.body, b.getI32Type(), isFinite);
+  // 1 - beta^step = -expm1(step ln beta): the difference itself would lose all but a few digits in the first steps.
+  auto correction = [&](StringRef beta) -> Value {
+    Value exponent = rows.mul(step, rows.constant(std::log(training.number(beta)), f32));
+    return arith::NegFOp::create(rows.body, math::ExpM1Op::create(rows.body, exponent));
+  };
+  Type scalar = RankedTensorType::get({}, f32);
+  Value rate = schedule(rows, step);
+  rows.result(norm, AccessKind::Scalar, scalar);
+  rows.result(finite, AccessKind::Scalar, RankedTensorType::get({}, b.getI32Type()));
+  rows.result(rate, AccessKind::Scalar, scalar);
+  rows.result(clip, AccessKind::Scalar, scalar);
+  rows.result(correction("beta1"), AccessKind::Scalar, scalar);
+  rows.result(correction("beta2"), AccessKind::Scalar, scalar);
+  dispatch::RowsOp op = rows.finish("update scalars");
+  StringRef places[] = {"grad_norm", "finite", "learning_rate", "clip_scale", "correction1", "correction2"};
+  for (auto [place, value] : llvm::zip_equal(places, op.getResults())) {
+    store(("scalar:" + place).str(), value);
+  }
+}
+
+/// Adam (Kingma and Ba, algorithm 1) or AdamW (Loshchilov and Hutter, algorithm 2) over every parameter at once.
+void EntryBuilder::buildAdam() {
+  RowsBuilder rows(b, loc, flatDomain);
+  Value p = rows.operand(bind("flat:parameters", flat), AccessKind::Flat, row);
+  Value m = rows.operand(bind("flat:adam.m", flat), AccessKind::Flat, row);
+  Value v = rows.operand(bind("flat:adam.v", flat), AccessKind::Flat, row);
+  Value g = rows.operand(bind("flat:gradients", flat), AccessKind::Flat, row);
+  Value decayed = rows.operand(bind("constant:decay", RankedTensorType::get({layout.rows}, f32)), AccessKind::Flat, f32);
+  Value rate = rows.scalar("scalar:learning_rate", f32);
+  Value clip = rows.scalar("scalar:clip_scale", f32);
+  Value correction1 = rows.scalar("scalar:correction1", f32);
+  Value correction2 = rows.scalar("scalar:correction2", f32);
+  auto splat = [&](Value number) { return rows.splat(number, row); };
+  auto constant = [&](double value) { return rows.constant(value, row); };
+
+  Value decay = rows.mul(decayed, rows.constant(training.number("weight_decay"), f32));
+  g = rows.mul(g, splat(clip));
+  if (training.text("optimizer") == "adam") {
+    g = rows.add(g, rows.mul(p, splat(decay)));
+  } else {
+    p = rows.sub(p, rows.mul(p, splat(rows.mul(rate, decay))));
+  }
+  double beta1 = training.number("beta1");
+  double beta2 = training.number("beta2");
+  m = rows.add(rows.mul(m, constant(beta1)), rows.mul(g, constant(1 - beta1)));
+  v = rows.add(rows.mul(v, constant(beta2)), rows.mul(rows.mul(g, g), constant(1 - beta2)));
+  Value one = rows.constant(1, f32);
+  Value root = math::SqrtOp::create(rows.body, rows.mul(v, splat(rows.div(one, correction2))));
+  Value scaled = rows.mul(m, splat(rows.div(rate, correction1)));
+  p = rows.sub(p, rows.div(scaled, rows.add(root, constant(training.number("epsilon")))));
+  rows.result(p, AccessKind::Flat, flat, 0);
+  rows.result(m, AccessKind::Flat, flat, 1);
+  rows.result(v, AccessKind::Flat, flat, 2);
+  dispatch::RowsOp op = rows.finish("optimizer");
+  op->setAttr("plan.guard", b.getStringAttr("finite"));
+  store("flat:parameters", op.getResult(0));
+  store("flat:adam.m", op.getResult(1));
+  store("flat:adam.v", op.getResult(2));
+}
+
+void EntryBuilder::buildUpdate() {
+  func::FuncOp func = makeEntry("update", "update");
+  RowsBuilder rows(b, loc, flatDomain);
+  Value g = rows.operand(bind("flat:gradients", flat), AccessKind::Flat, row);
+  Value square = dispatch::ReduceOp::create(rows.body, f32, dispatch::ReduceKind::Add, rows.mul(g, g));
+  rows.result(square, AccessKind::Flat, RankedTensorType::get({layout.rows}, f32));
+  buildScalars(rows.finish("gradient norm").getResult(0));
+  buildAdam();
+  markPhase(func, "update");
+}
+
+/// Normal numbers by Box and Muller: mean + deviation sqrt(-2 ln(1 - u1)) cos(2 pi u2).
+void EntryBuilder::buildInitialize() {
+  func::FuncOp func = makeEntry("initialize", "initialize");
+  RowsBuilder rows(b, loc, flatDomain);
+  auto perRow = RankedTensorType::get({layout.rows}, f32);
+  Value mean = rows.operand(bind("constant:initial.mean", perRow), AccessKind::Flat, f32);
+  Value deviation = rows.operand(bind("constant:initial.deviation", perRow), AccessKind::Flat, f32);
+  Value u1 = dispatch::RandomOp::create(rows.body, row, 0, flatRowElements, true);
+  Value u2 = dispatch::RandomOp::create(rows.body, row, 1, flatRowElements, true);
+  Value logarithm = math::LogOp::create(rows.body, rows.sub(rows.constant(1, row), u1));
+  Value radius = math::SqrtOp::create(rows.body, rows.mul(logarithm, rows.constant(-2, row)));
+  Value angle = math::CosOp::create(rows.body, rows.mul(u2, rows.constant(2 * std::numbers::pi, row)));
+  Value normal = rows.mul(rows.mul(radius, angle), rows.splat(deviation, row));
+  rows.result(rows.add(normal, rows.splat(mean, row)), AccessKind::Flat, flat);
+  rows.result(rows.constant(0, row), AccessKind::Flat, flat);
+  rows.result(rows.constant(0, row), AccessKind::Flat, flat);
+  dispatch::RowsOp op = rows.finish("initialize");
+  store("flat:parameters", op.getResult(0));
+  store("flat:adam.m", op.getResult(1));
+  store("flat:adam.v", op.getResult(2));
+  markPhase(func, "initialize");
+}
+
+struct BuildEntriesPass : sluice::impl::BuildEntriesBase<BuildEntriesPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    EntryBuilder builder(module);
+    for (StringRef name : {"evaluate", "gradient"}) {
+      if (auto func = module.lookupSymbol<func::FuncOp>(name)) {
+        builder.closeLoss(func);
+      }
+    }
+    if (auto func = module.lookupSymbol<func::FuncOp>("predict")) {
+      builder.closePredict(func);
+    }
+    builder.buildUpdate();
+    builder.buildInitialize();
+  }
+};
+
+} // namespace

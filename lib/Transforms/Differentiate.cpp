@@ -1,0 +1,137 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reverse mode on the model dialect over the differentiable interface.
+#include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace sluice {
+#define GEN_PASS_DEF_DIFFERENTIATE
+#include "sluice/Transforms/Passes.h.inc"
+} // namespace sluice
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+
+/// The reverse sweep over one function.
+class ReverseMode {
+public:
+  explicit ReverseMode(func::FuncOp func) : func(func), b(func.getBody().front().getTerminator()) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult visit(DifferentiableInterface op);
+  void addContribution(Value value, Value contribution);
+  bool isTrained(Value value);
+  void storeGradients();
+
+  func::FuncOp func;
+  OpBuilder b;
+  DenseMap<Value, Value> gradients;
+};
+
+bool ReverseMode::isTrained(Value value) {
+  auto read = value.getDefiningOp<ReadOp>();
+  return read && !SymbolTable::lookupNearestSymbolFrom<ParameterOp>(func, read.getParameterAttr()).getFrozen();
+}
+
+/// A parameter's gradient comes back accumulated; a sequence's contributions are added here.
+void ReverseMode::addContribution(Value value, Value contribution) {
+  Value &sum = gradients[value];
+  if (!sum || !isa<SequenceType>(value.getType())) {
+    sum = contribution;
+    return;
+  }
+  OpBuilder::InsertionGuard guard(b);
+  Location loc = contribution.getLoc();
+  auto map = MapOp::create(b, loc, value.getType(), ValueRange{sum, contribution});
+  Block &block = map.getBody().emplaceBlock();
+  Value x = block.addArgument(b.getF32Type(), loc);
+  Value y = block.addArgument(b.getF32Type(), loc);
+  b.setInsertionPointToStart(&block);
+  YieldOp::create(b, loc, ValueRange{arith::AddFOp::create(b, loc, x, y)});
+  sum = map.getResult();
+}
+
+LogicalResult ReverseMode::visit(DifferentiableInterface op) {
+  bool isLoss = isa<CrossEntropyOp>(op);
+  SmallVector<Value> results;
+  for (Value result : op->getResults()) {
+    results.push_back(gradients.lookup(result));
+  }
+  if (!isLoss && llvm::none_of(results, [](Value g) { return g != nullptr; })) {
+    return success();
+  }
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands()) {
+    operands.push_back(isa<SequenceType>(operand.getType()) ? Value() : gradients.lookup(operand));
+  }
+  if (failed(op.buildBackward(b, results, operands))) {
+    return failure();
+  }
+  for (auto [operand, gradient] : llvm::zip_equal(op->getOperands(), operands)) {
+    if (gradient && (isa<SequenceType>(operand.getType()) || isTrained(operand))) {
+      addContribution(operand, gradient);
+    }
+  }
+  return success();
+}
+
+void ReverseMode::storeGradients() {
+  for (auto read : llvm::to_vector(func.getOps<ReadOp>())) {
+    Value gradient = gradients.lookup(read.getValue());
+    if (gradient && isTrained(read.getValue())) {
+      StoreGradientOp::create(b, read.getLoc(), read.getParameterAttr(), gradient);
+    }
+  }
+}
+
+LogicalResult ReverseMode::run() {
+  SmallVector<DifferentiableInterface> forward;
+  for (Operation &op : func.getBody().front()) {
+    if (auto differentiable = dyn_cast<DifferentiableInterface>(op)) {
+      forward.push_back(differentiable);
+    }
+  }
+  for (DifferentiableInterface op : llvm::reverse(forward)) {
+    auto firstNew = b.getInsertionPoint();
+    Operation *before = firstNew->getPrevNode();
+    if (failed(visit(op))) {
+      return failure();
+    }
+    for (Operation *made = before->getNextNode(); made && made != &*firstNew; made = made->getNextNode()) {
+      made->setAttr("plan.phase", b.getStringAttr("backward"));
+    }
+  }
+  storeGradients();
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(func.getBody().front()))) {
+    if (isOpTriviallyDead(&op)) {
+      op.erase();
+    }
+  }
+  return success();
+}
+
+struct DifferentiatePass : sluice::impl::DifferentiateBase<DifferentiatePass> {
+  void runOnOperation() override {
+    auto forward = getOperation().lookupSymbol<func::FuncOp>("evaluate");
+    if (!forward) {
+      getOperation().emitError("sluice-differentiate: expected a function @evaluate, found none");
+      return signalPassFailure();
+    }
+    OpBuilder b(forward);
+    b.setInsertionPointAfter(forward);
+    auto gradient = cast<func::FuncOp>(b.clone(*forward));
+    gradient.setName("gradient");
+    if (failed(ReverseMode(gradient).run())) {
+      signalPassFailure();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,180 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which model ops share a dispatch.
+#include "DispatchGroups.h"
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+
+class Grouping {
+public:
+  explicit Grouping(func::FuncOp func) {
+    for (Operation &op : func.getBody().front()) {
+      order[&op] = ops.size();
+      ops.push_back(&op);
+    }
+  }
+
+  std::vector<DispatchGroup> run();
+
+private:
+  static std::optional<FusionRole> roleOf(Operation *op) {
+    auto fusion = dyn_cast_or_null<FusionInterface>(op);
+    return fusion ? std::optional(fusion.getFusionRole()) : std::nullopt;
+  }
+  /// The sequence whose rows a group of `op` runs over.
+  static SequenceType domainOf(Operation *op) {
+    auto type = dyn_cast<SequenceType>(op->getResult(0).getType());
+    return type ? type : cast<SequenceType>(op->getOperand(0).getType());
+  }
+  /// When an op runs: with its group, else at its own place.
+  size_t timeOf(Operation *op) const {
+    auto found = groupOf.find(op);
+    return found == groupOf.end() ? order.lookup(op) : groups[found->second].order;
+  }
+
+  size_t start(Operation *op, DispatchGroup::Kind kind);
+  void join(size_t group, Operation *op);
+  bool isReady(Value operand, size_t group, bool identityOnly) const;
+  bool readersRunLater(Operation *op, size_t group) const;
+  void absorbConsumers(size_t group, bool epilogue);
+  void absorbProducers(size_t group);
+  bool needsStorage(Operation *access) const;
+
+  std::vector<Operation *> ops;
+  DenseMap<Operation *, size_t> order;
+  DenseMap<Operation *, size_t> groupOf;
+  std::vector<DispatchGroup> groups;
+};
+
+size_t Grouping::start(Operation *op, DispatchGroup::Kind kind) {
+  groups.push_back({kind, order.lookup(op), {op}});
+  groupOf[op] = groups.size() - 1;
+  return groups.size() - 1;
+}
+
+void Grouping::join(size_t group, Operation *op) {
+  groups[group].ops.push_back(op);
+  groupOf[op] = group;
+}
+
+/// `operand` can be read by `group`: made inside it, row by row, or stored before it runs. An epilogue takes no maps.
+bool Grouping::isReady(Value operand, size_t group, bool identityOnly) const {
+  std::optional<AccessChain> chain = resolveAccess(operand);
+  Value root = chain ? chain->root : operand;
+  if (identityOnly && root != operand) {
+    return false;
+  }
+  Operation *def = root.getDefiningOp();
+  if (!def || isa<ReadOp>(def)) {
+    return true;
+  }
+  auto found = groupOf.find(def);
+  if (found != groupOf.end() && found->second == group) {
+    return root == operand;
+  }
+  return timeOf(def) < groups[group].order;
+}
+
+bool Grouping::readersRunLater(Operation *op, size_t group) const {
+  for (Operation *user : op->getUsers()) {
+    auto found = groupOf.find(user);
+    bool inside = found != groupOf.end() && found->second == group;
+    if (roleOf(user) == FusionRole::Access && found == groupOf.end()) {
+      if (!readersRunLater(user, group)) {
+        return false;
+      }
+    } else if (!inside && timeOf(user) <= groups[group].order) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Grouping::absorbConsumers(size_t group, bool epilogue) {
+  SequenceType domain = domainOf(groups[group].ops.front());
+  for (size_t i = 0; i < groups[group].ops.size(); ++i) {
+    SmallVector<Operation *> users(groups[group].ops[i]->getUsers());
+    llvm::sort(users, [&](Operation *a, Operation *b) { return order.lookup(a) < order.lookup(b); });
+    for (Operation *user : users) {
+      if (groupOf.contains(user) || roleOf(user) != FusionRole::Elementwise || domainOf(user) != domain) {
+        continue;
+      }
+      bool ready = llvm::all_of(user->getOperands(), [&](Value v) { return isReady(v, group, epilogue); });
+      if (ready) {
+        join(group, user);
+      }
+    }
+  }
+}
+
+void Grouping::absorbProducers(size_t group) {
+  SequenceType domain = domainOf(groups[group].ops.front());
+  for (size_t i = 0; i < groups[group].ops.size(); ++i) {
+    for (Value operand : groups[group].ops[i]->getOperands()) {
+      Operation *def = operand.getDefiningOp();
+      std::optional<FusionRole> role = roleOf(def);
+      bool fits = role == FusionRole::Elementwise || role == FusionRole::Rows;
+      if (!fits || groupOf.contains(def) || domainOf(def) != domain || !readersRunLater(def, group)) {
+        continue;
+      }
+      join(group, def);
+    }
+  }
+}
+
+/// A map must be stored where a reader takes no maps, or where a chain through it cannot be expressed.
+bool Grouping::needsStorage(Operation *access) const {
+  return llvm::any_of(access->getUsers(), [&](Operation *user) {
+    std::optional<FusionRole> role = roleOf(user);
+    if (role == FusionRole::Access) {
+      return !resolveAccess(user->getResult(0)).has_value();
+    }
+    bool takesMaps = role == FusionRole::Elementwise || role == FusionRole::Rows || role == FusionRole::Anchor;
+    return !takesMaps;
+  });
+}
+
+std::vector<DispatchGroup> Grouping::run() {
+  for (Operation *op : ops) {
+    std::optional<FusionRole> role = roleOf(op);
+    if (role == FusionRole::Contraction) {
+      start(op, DispatchGroup::Kind::Contraction);
+    } else if (role == FusionRole::Alone) {
+      start(op, DispatchGroup::Kind::Alone);
+    }
+  }
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i].kind == DispatchGroup::Kind::Contraction) {
+      absorbConsumers(i, /*epilogue=*/true);
+    }
+  }
+  for (Operation *op : ops) {
+    if (roleOf(op) == FusionRole::Anchor) {
+      size_t group = start(op, DispatchGroup::Kind::Rows);
+      absorbProducers(group);
+      absorbConsumers(group, /*epilogue=*/false);
+    }
+  }
+  for (Operation *op : ops) {
+    std::optional<FusionRole> role = roleOf(op);
+    if (!role || groupOf.contains(op) || (role == FusionRole::Access && !needsStorage(op))) {
+      continue;
+    }
+    size_t group = start(op, DispatchGroup::Kind::Rows);
+    if (role != FusionRole::Access) {
+      absorbConsumers(group, /*epilogue=*/false);
+    }
+  }
+  for (DispatchGroup &group : groups) {
+    llvm::sort(group.ops, [&](Operation *a, Operation *b) { return order.lookup(a) < order.lookup(b); });
+  }
+  llvm::sort(groups, [](const DispatchGroup &a, const DispatchGroup &b) { return a.order < b.order; });
+  return std::move(groups);
+}
+
+} // namespace
+
+std::vector<DispatchGroup> sluice::formDispatchGroups(func::FuncOp func) { return Grouping(func).run(); }

@@ -1,0 +1,253 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Groups model ops into dispatches.
+#include "DispatchGroups.h"
+#include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+namespace sluice {
+#define GEN_PASS_DEF_FORMDISPATCHES
+#include "sluice/Transforms/Passes.h.inc"
+} // namespace sluice
+
+using namespace mlir;
+using namespace sluice;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+
+namespace {
+
+/// Most parts that a sum over rows is cut into: its second stage reads them all.
+constexpr int64_t maximumParts = 32;
+
+class Former {
+public:
+  explicit Former(func::FuncOp source) : source(source), b(source) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult emitRows(const DispatchGroup &group);
+  LogicalResult emitContraction(const DispatchGroup &group);
+  LogicalResult emit(const DispatchGroup &group);
+  Value lower(Value value);
+  /// Results of a group that others read.
+  SmallVector<Value> outputsOf(const DispatchGroup &group);
+  Value sumParts(Value parts, RankedTensorType type, Location loc);
+  void finish();
+
+  func::FuncOp source;
+  OpBuilder b;
+  DenseMap<Value, Value> tensors;
+};
+
+/// A value that a dispatch reads must be stored by now; a parameter is bound where it is first read.
+Value Former::lower(Value value) {
+  if (Value known = tensors.lookup(value)) {
+    return known;
+  }
+  if (auto read = value.getDefiningOp<ReadOp>()) {
+    auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(source, read.getParameterAttr());
+    std::string place = (parameter.getFrozen() ? "constant:" : "parameter:") + read.getParameter().str();
+    return tensors[value] = plan::BindOp::create(b, value.getLoc(), value.getType(), place);
+  }
+  mlir::emitError(value.getLoc()) << "internal error: a dispatch reads a value that no earlier dispatch stores";
+  return {};
+}
+
+SmallVector<Value> Former::outputsOf(const DispatchGroup &group) {
+  DenseSet<Operation *> inside(group.ops.begin(), group.ops.end());
+  SmallVector<Value> outputs;
+  for (Operation *op : group.ops) {
+    for (Value result : op->getResults()) {
+      if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !inside.contains(user); })) {
+        outputs.push_back(result);
+      }
+    }
+  }
+  return outputs;
+}
+
+/// Second stage of a sum over rows: the parts, in order.
+Value Former::sumParts(Value parts, RankedTensorType type, Location loc) {
+  MLIRContext *context = b.getContext();
+  int64_t count = cast<RankedTensorType>(parts.getType()).getDimSize(0);
+  auto domain = dispatch::DomainAttr::get(context, 1, 1, 0, 0);
+  auto access = AccessAttr::get(context, AccessKind::Table, AffineMap::get(2, 1, b.getAffineDimExpr(1)), count, 0);
+  auto op = dispatch::RowsOp::create(b, loc, TypeRange{type}, ValueRange{parts}, domain, b.getArrayAttr({access}),
+                                     b.getArrayAttr({AccessAttr::get(context, AccessKind::Vector)}), UnitAttr(),
+                                     DenseI64ArrayAttr(), b.getStringAttr("sum parts"));
+  OpBuilder::InsertionGuard guard(b);
+  Block *block = b.createBlock(&op.getBody());
+  Value rows = block->addArgument(parts.getType(), loc);
+  Value sum = dispatch::SumGroupOp::create(b, loc, type, rows);
+  dispatch::YieldOp::create(b, loc, sum);
+  return op.getResult(0);
+}
+
+LogicalResult Former::emitRows(const DispatchGroup &group) {
+  Operation *first = group.ops.front();
+  MLIRContext *context = b.getContext();
+  DispatchEmitter emitter(source, b, tensors);
+  Region region;
+  Block &block = region.emplaceBlock();
+  BodyBuilder body(first, block, /*elementwise=*/false, [&](Value value) { return lower(value); });
+  for (Operation *op : group.ops) {
+    auto fusion = cast<FusionInterface>(op);
+    if (fusion.getFusionRole() == FusionRole::Access) {
+      if (!body.get(op->getResult(0))) {
+        return failure();
+      }
+    } else if (failed(fusion.emitBody(body))) {
+      return failure();
+    }
+  }
+  Value domainValue;
+  SmallVector<Value> outputs = outputsOf(group);
+  SmallVector<Value> yields;
+  SmallVector<Type> types;
+  SmallVector<Attribute> accesses;
+  for (Operation *op : group.ops) {
+    if (!domainValue && isa<SequenceType>(op->getResult(0).getType())) {
+      domainValue = op->getResult(0);
+    }
+  }
+  dispatch::DomainAttr domain = emitter.domainOf(domainValue);
+  int64_t parts = std::min(maximumParts, domain.getLaunchRows());
+  for (Value output : outputs) {
+    yields.push_back(body.lookup(output));
+    bool isSequence = isa<SequenceType>(output.getType());
+    accesses.push_back(AccessAttr::get(context, isSequence ? AccessKind::Row : AccessKind::Columns));
+    types.push_back(isSequence ? emitter.typeOf(output)
+                               : RankedTensorType::get({parts, cast<RankedTensorType>(output.getType()).getDimSize(0)},
+                                                       b.getF32Type()));
+  }
+  dispatch::YieldOp::create(body.builder(), yields);
+  auto op = dispatch::RowsOp::create(b, first->getLoc(), types, body.operands(), domain, b.getArrayAttr(body.accesses()),
+                                     b.getArrayAttr(accesses), UnitAttr(), DenseI64ArrayAttr(), StringAttr());
+  op.getBody().takeBody(region);
+  for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
+    bool isSequence = isa<SequenceType>(output.getType());
+    tensors[output] = isSequence ? result : sumParts(result, cast<RankedTensorType>(output.getType()), first->getLoc());
+  }
+  return success();
+}
+
+LogicalResult Former::emitContraction(const DispatchGroup &group) {
+  Operation *first = group.ops.front();
+  MLIRContext *context = b.getContext();
+  bool byInput = isa<LinearInputGradientOp>(first);
+  Value input = lower(first->getOperand(0));
+  Value weight = lower(first->getOperand(1));
+  if (!input || !weight) {
+    return failure();
+  }
+  Region region;
+  Block &block = region.emplaceBlock();
+  BodyBuilder body(first, block, /*elementwise=*/true, [&](Value value) { return lower(value); });
+  body.set(first->getResult(0), block.addArgument(b.getF32Type(), first->getLoc()));
+  for (Operation *op : group.ops) {
+    if (failed(cast<FusionInterface>(op).emitBody(body))) {
+      return failure();
+    }
+  }
+  DispatchEmitter emitter(source, b, tensors);
+  SmallVector<Value> outputs = outputsOf(group);
+  SmallVector<Value> yields;
+  SmallVector<Type> types;
+  for (Value output : outputs) {
+    yields.push_back(body.lookup(output));
+    types.push_back(emitter.typeOf(output));
+  }
+  dispatch::YieldOp::create(body.builder(), yields);
+  SmallVector<Attribute> accesses(outputs.size(), AccessAttr::get(context, AccessKind::Row));
+  auto op = dispatch::ContractOp::create(b, first->getLoc(), types, input, weight, body.operands(),
+                                         emitter.domainOf(first->getOperand(0)), byInput ? b.getUnitAttr() : UnitAttr(),
+                                         UnitAttr(), b.getArrayAttr(body.accesses()), b.getArrayAttr(accesses),
+                                         DenseI64ArrayAttr(), StringAttr());
+  op.getEpilogue().takeBody(region);
+  for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
+    tensors[output] = result;
+  }
+  return success();
+}
+
+LogicalResult Former::emit(const DispatchGroup &group) {
+  // Each dispatch keeps the location of the op it formed around, so that messages point at the spec's line.
+  b.setInsertionPoint(source.getBody().front().getTerminator());
+  Operation *before = b.getInsertionPoint()->getPrevNode();
+  LogicalResult result = success();
+  if (group.kind == DispatchGroup::Kind::Contraction) {
+    result = emitContraction(group);
+  } else if (group.kind == DispatchGroup::Kind::Rows) {
+    result = emitRows(group);
+  } else {
+    for (Value operand : group.ops.front()->getOperands()) {
+      if (!lower(operand)) {
+        return failure();
+      }
+    }
+    DispatchEmitter emitter(group.ops.front(), b, tensors);
+    result = cast<FusionInterface>(group.ops.front()).emitDispatches(emitter);
+  }
+  Attribute phase = group.ops.front()->getAttr("plan.phase");
+  for (Operation *op = before->getNextNode(); op && !op->hasTrait<OpTrait::IsTerminator>(); op = op->getNextNode()) {
+    op->setAttr("plan.phase", phase ? phase : Attribute(b.getStringAttr("forward")));
+  }
+  return result;
+}
+
+/// Model ops are replaced by what was emitted behind them.
+void Former::finish() {
+  Block &block = source.getBody().front();
+  Operation *terminator = block.getTerminator();
+  for (OpOperand &operand : terminator->getOpOperands()) {
+    operand.set(tensors.lookup(operand.get()));
+  }
+  for (auto store : llvm::to_vector(source.getOps<StoreGradientOp>())) {
+    b.setInsertionPoint(terminator);
+    plan::StoreOp::create(b, store.getLoc(), "gradient:" + store.getParameter().str(), tensors.lookup(store.getGradient()));
+    store.erase();
+  }
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+    if (isa<SluiceDialect>(op.getDialect())) {
+      op.erase();
+    }
+  }
+}
+
+LogicalResult Former::run() {
+  Block &block = source.getBody().front();
+  std::vector<DispatchGroup> groups = formDispatchGroups(source);
+  auto context = getContext(source);
+  for (BlockArgument argument : block.getArguments()) {
+    auto type = RankedTensorType::get({getBatch(source), context + 1}, cast<SequenceType>(argument.getType()).getElement());
+    b.setInsertionPointToStart(&block);
+    tensors[argument] = plan::BindOp::create(b, source.getLoc(), type, "input:tokens");
+  }
+  for (const DispatchGroup &group : groups) {
+    if (failed(emit(group))) {
+      return failure();
+    }
+  }
+  finish();
+  block.eraseArguments([](BlockArgument) { return true; });
+  source.setType(FunctionType::get(b.getContext(), {}, block.getTerminator()->getOperandTypes()));
+  return success();
+}
+
+struct FormDispatchesPass : sluice::impl::FormDispatchesBase<FormDispatchesPass> {
+  void runOnOperation() override {
+    for (auto func : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
+      if (failed(Former(func).run())) {
+        return signalPassFailure();
+      }
+    }
+  }
+};
+
+} // namespace

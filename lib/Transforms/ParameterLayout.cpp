@@ -1,0 +1,25 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Transforms/ParameterLayout.h"
+
+using namespace mlir;
+using namespace sluice;
+
+ParameterLayout::ParameterLayout(ModuleOp module) {
+  for (auto parameter : module.getOps<ParameterOp>()) {
+    if (parameter.getFrozen()) {
+      continue;
+    }
+    int64_t elements = cast<RankedTensorType>(parameter.getType()).getNumElements();
+    entries.push_back({parameter, rows, elements});
+    rows += (elements + flatRowElements - 1) / flatRowElements;
+  }
+}
+
+int64_t ParameterLayout::offsetOf(StringRef parameter) const {
+  for (const Entry &entry : entries) {
+    if (ParameterOp(entry.parameter).getSymName() == parameter) {
+      return entry.row * flatRowElements * 4;
+    }
+  }
+  return -1;
+}
