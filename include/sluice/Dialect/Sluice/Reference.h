@@ -1,0 +1,139 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// The reference: evaluates functions of the model dialect op by op, in float64 (the oracle) or
+// float32 (the yardstick of rounding). Slow and obvious; shares nothing with any compiled kernel.
+#pragma once
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
+#include <array>
+#include <functional>
+#include <vector>
+
+namespace sluice::reference {
+
+/// What is known only at run time.
+struct Setting {
+  int64_t rows = 1;   ///< valid rows of the batch
+  int64_t length = 1; ///< valid tokens a row
+  uint64_t seed = 0;
+  uint64_t step = 1;
+};
+
+/// Philox4x32-10 (Salmon et al., 2011): four words of a counter under a key.
+std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+
+/// The number in [0, 1) that dispatch.random draws for `element` of stream `id`.
+double uniform(uint64_t seed, uint64_t step, uint64_t id, uint64_t element);
+
+/// Values of one function's evaluation. `T` is double or float.
+///
+/// A sequence of width d is [rows, positions, max(d, 1)], dense, valid positions alone; a tensor is
+/// dense, row-major.
+template <typename T> class Evaluator {
+public:
+  /// Reads a lazy sequence: (row, any position, column) -> number.
+  using Lazy = std::function<T(int64_t, int64_t, int64_t)>;
+
+  /// `module` gives scales and capacities.
+  Evaluator(mlir::ModuleOp module, Setting setting) : module(module), setting(setting) {}
+
+  const Setting &getSetting() const { return setting; }
+  mlir::ModuleOp getModule() const { return module; }
+
+  //===-- What a caller sets and reads
+  //------------------------------------------------------------------------===//
+
+  /// Sets a sequence [rows, positions(value), columns(value)].
+  void setSequence(mlir::Value value, std::vector<T> data);
+  /// Sets tokens, [rows, any number of tokens a row].
+  void setTokens(mlir::Value value, std::vector<int32_t> data);
+  /// Sets a tensor operand or argument.
+  void setTensor(mlir::Value value, std::vector<T> data);
+  /// Sets a parameter by its symbol.
+  void setParameter(llvm::StringRef symbol, std::vector<T> data) {
+    parameters[symbol] = std::move(data);
+  }
+
+  /// Evaluates every op of `function`, whose arguments must be set. Fails, with an error at the op,
+  /// where an op has no reference or a parameter was not set.
+  mlir::LogicalResult evaluate(mlir::func::FuncOp function);
+  /// Evaluates one op, whose operands must be set.
+  mlir::LogicalResult evaluate(mlir::Operation *op);
+
+  /// All valid positions of a sequence, lazy or not: [rows, positions, columns].
+  std::vector<T> getSequence(mlir::Value value) const;
+  /// A tensor's elements.
+  const std::vector<T> &getTensor(mlir::Value value) const;
+  /// What sluice.store_gradient left, by symbol.
+  const llvm::StringMap<std::vector<T>> &getGradients() const { return gradients; }
+
+  //===-- What the evaluation of an op uses
+  //-------------------------------------------------------------------===//
+
+  int64_t getRows() const { return setting.rows; }
+  /// Valid positions of a sequence's scale: ceil(length / factor).
+  int64_t getPositions(mlir::Value sequence) const;
+  /// Positions at capacity, which random numbers are counted in.
+  int64_t getCapacity(mlir::Value sequence) const;
+  /// Numbers a position: the width, 1 where it is 0.
+  static int64_t getColumns(mlir::Value sequence);
+
+  /// Element of a sequence at any position: null outside its root's valid ones.
+  T at(mlir::Value sequence, int64_t row, int64_t position, int64_t column) const;
+  /// One position's numbers.
+  std::vector<T> rowAt(mlir::Value sequence, int64_t row, int64_t position) const;
+  /// Token `position` of a row; must have been given.
+  int32_t tokenAt(mlir::Value tokens, int64_t row, int64_t position) const;
+
+  /// Defines a sequence on its valid positions: `fill(row, position)` gives the numbers of each.
+  void define(mlir::Value sequence, llvm::function_ref<std::vector<T>(int64_t, int64_t)> fill);
+  /// Defines a lazy sequence on all integers.
+  void defineLazy(mlir::Value sequence, Lazy read) { lazies[sequence] = std::move(read); }
+
+  /// Calls `visit(row, position)` for each valid position of a sequence's scale.
+  void forEachPosition(mlir::Value sequence,
+                       llvm::function_ref<void(int64_t, int64_t)> visit) const;
+
+private:
+  mlir::ModuleOp module;
+  Setting setting;
+  llvm::DenseMap<mlir::Value, std::vector<T>> sequences;
+  llvm::DenseMap<mlir::Value, Lazy> lazies;
+  llvm::DenseMap<mlir::Value, std::vector<int32_t>> tokens;
+  llvm::DenseMap<mlir::Value, std::vector<T>> tensors;
+  llvm::StringMap<std::vector<T>> parameters, gradients;
+};
+
+extern template class Evaluator<double>;
+extern template class Evaluator<float>;
+
+/// Where scalar code runs: dispatch.position, dispatch.column and dispatch.random read it.
+struct ScalarPlace {
+  uint64_t seed = 0, step = 1;
+  int64_t position = 0;
+  int64_t column = 0;
+  int64_t globalRow = 0; ///< row * capacity + position
+};
+
+/// A number of scalar code: `real` for floats, `integer` for integers and booleans.
+template <typename T> struct Scalar {
+  T real = 0;
+  int64_t integer = 0;
+};
+
+/// Runs a straight-line region of arith, math and dispatch ops; returns what it yields. An op that
+/// it does not know ends the program, because a wrong oracle is worse than none.
+template <typename T>
+llvm::SmallVector<Scalar<T>>
+evaluateScalar(mlir::Region &region, llvm::ArrayRef<Scalar<T>> arguments, const ScalarPlace &place);
+
+/// Value of `expression` at dims (p, q) and symbol n.
+int64_t evaluateAffine(mlir::AffineExpr expression, int64_t p, int64_t q, int64_t n);
+/// Whether (p, q) with symbol n is in `set`.
+bool contains(mlir::IntegerSet set, int64_t p, int64_t q, int64_t n);
+
+} // namespace sluice::reference

@@ -1,0 +1,135 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// Which operand positions each op's results read.
+#include "sluice/Dialect/Sluice/MaskBounds.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+
+using namespace mlir;
+using namespace sluice;
+
+using Relation = std::optional<IntegerSet>;
+
+namespace {
+/// p, q and n of a relation.
+struct Names {
+  explicit Names(Operation *op)
+      : p(getAffineDimExpr(0, op->getContext())), q(getAffineDimExpr(1, op->getContext())),
+        n(getAffineSymbolExpr(0, op->getContext())) {}
+  AffineExpr p, q, n;
+};
+} // namespace
+
+static bool isSequence(Operation *op, unsigned operand) {
+  return isa<SequenceType>(op->getOperand(operand).getType());
+}
+
+/// q = source(p), for every operand that is a sequence.
+static Relation readsOne(Operation *op, unsigned operand, AffineExpr source) {
+  if (!isSequence(op, operand)) {
+    return std::nullopt;
+  }
+  return IntegerSet::get(2, 1, {Names(op).q - source}, {true});
+}
+
+/// k p <= q <= k p + k - 1.
+static Relation readsGroup(Operation *op, unsigned operand, int64_t k) {
+  Names of(op);
+  if (!isSequence(op, operand)) {
+    return std::nullopt;
+  }
+  return IntegerSet::get(2, 1, {of.q - of.p * k, of.p * k + (k - 1) - of.q}, {false, false});
+}
+
+//===----------------------------------------------------------------------===//
+// Ops of one position
+//===----------------------------------------------------------------------===//
+
+#define READS_ITS_POSITION(OP)                                                                     \
+  Relation OP::getRelation(unsigned operand) { return readsOne(*this, operand, Names(*this).p); }  \
+  AffineExpr OP::getLatest(unsigned operand) { return Names(*this).p; }
+
+READS_ITS_POSITION(EmbedOp)
+READS_ITS_POSITION(PositionOp)
+READS_ITS_POSITION(MapOp)
+READS_ITS_POSITION(NormOp)
+READS_ITS_POSITION(LinearOp)
+
+/// Targets look ahead by design.
+Relation CrossEntropyOp::getRelation(unsigned operand) {
+  return operand == 0 ? readsOne(*this, operand, Names(*this).p) : std::nullopt;
+}
+AffineExpr CrossEntropyOp::getLatest(unsigned operand) { return Names(*this).p; }
+
+//===----------------------------------------------------------------------===//
+// Scales
+//===----------------------------------------------------------------------===//
+
+static AffineExpr shifted(ShiftOp op) { return Names(op).p - static_cast<int64_t>(op.getBy()); }
+Relation ShiftOp::getRelation(unsigned operand) { return readsOne(*this, operand, shifted(*this)); }
+AffineExpr ShiftOp::getLatest(unsigned operand) { return shifted(*this); }
+
+static AffineExpr lastOfGroup(Operation *op, int64_t k) { return Names(op).p * k + (k - 1); }
+Relation ShortenOp::getRelation(unsigned operand) {
+  return readsGroup(*this, operand, getFactor());
+}
+AffineExpr ShortenOp::getLatest(unsigned operand) { return lastOfGroup(*this, getFactor()); }
+Relation FoldOp::getRelation(unsigned operand) { return readsGroup(*this, operand, getFactor()); }
+AffineExpr FoldOp::getLatest(unsigned operand) { return lastOfGroup(*this, getFactor()); }
+
+static AffineExpr groupOf(Operation *op, int64_t k) { return Names(op).p.floorDiv(k); }
+Relation UpsampleOp::getRelation(unsigned operand) {
+  return readsOne(*this, operand, groupOf(*this, getFactor()));
+}
+AffineExpr UpsampleOp::getLatest(unsigned operand) { return groupOf(*this, getFactor()); }
+Relation UnfoldOp::getRelation(unsigned operand) {
+  return readsOne(*this, operand, groupOf(*this, getFactor()));
+}
+AffineExpr UnfoldOp::getLatest(unsigned operand) { return groupOf(*this, getFactor()); }
+
+/// The one result position is p = 0.
+Relation LastOp::getRelation(unsigned operand) {
+  Names of(*this);
+  return IntegerSet::get(2, 1, {of.p, of.q - of.n + 1}, {true, true});
+}
+AffineExpr LastOp::getLatest(unsigned operand) { return AffineExpr(); }
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+/// Queries: their own row. Keys and values: the mask, 0 <= q < n.
+Relation AttentionOp::getRelation(unsigned operand) {
+  Names of(*this);
+  if (operand == 0 || !isSequence(*this, operand)) {
+    return readsOne(*this, operand, of.p);
+  }
+  IntegerSet mask = getMask();
+  SmallVector<AffineExpr> constraints(mask.getConstraints());
+  SmallVector<bool> equalities(mask.getEqFlags());
+  constraints.append({of.q, of.n - 1 - of.q});
+  equalities.append({false, false});
+  return IntegerSet::get(2, 1, constraints, equalities);
+}
+
+/// The tightest upper bound of q that the mask's constraints give in p alone. Each is sound by
+/// itself; which is tightest is judged far from the origin, where slopes decide.
+AffineExpr AttentionOp::getLatest(unsigned operand) {
+  if (operand == 0) {
+    return Names(*this).p;
+  }
+  constexpr int64_t far = int64_t{1} << 20;
+  AffineExpr latest;
+  int64_t least = 0;
+  for (AffineExpr bound : solveMask(getMask()).upper) {
+    if (!isNonDecreasing(bound)) {
+      continue;
+    }
+    int64_t value = reference::evaluateAffine(bound, far, 0, 0);
+    if (!latest || value < least) {
+      latest = bound;
+      least = value;
+    }
+  }
+  return latest;
+}

@@ -1,0 +1,212 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// Work of each op for the module's whole batch at full length.
+//
+// Floating-point operations: a multiply-add counts two; any other arithmetic or math function, one.
+// Bytes: each sequence and tensor that the op takes or gives, once. An op that is only a map of
+// positions (shift, upsample, unfold, last) costs nothing: its consumer's bytes count it. Saved
+// bytes: operands and results that the op's backward reads.
+#include "sluice/Dialect/Sluice/MaskBounds.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace sluice;
+
+/// Positions of a whole batch.
+static double rowsOf(Operation *op, Value sequence) {
+  return static_cast<double>(getBatch(op) *
+                             getPositions(op, cast<SequenceType>(sequence.getType())));
+}
+
+static double width(Value sequence) {
+  return static_cast<double>(
+      std::max<int64_t>(1, cast<SequenceType>(sequence.getType()).getWidth()));
+}
+
+/// Elements of a sequence at capacity, or of a tensor.
+static double elements(Operation *op, Value value) {
+  if (isa<SequenceType>(value.getType())) {
+    return rowsOf(op, value) * width(value);
+  }
+  return static_cast<double>(cast<RankedTensorType>(value.getType()).getNumElements());
+}
+
+static double bytesOf(Operation *op, Value value) {
+  Type element = isa<SequenceType>(value.getType())
+                     ? cast<SequenceType>(value.getType()).getElement()
+                     : cast<RankedTensorType>(value.getType()).getElementType();
+  return elements(op, value) * element.getIntOrFloatBitWidth() / 8;
+}
+
+/// Each of `values` counted once.
+static double bytesOf(Operation *op, ValueRange values) {
+  llvm::SetVector<Value> different(values.begin(), values.end());
+  double bytes = 0;
+  for (Value value : different) {
+    bytes += bytesOf(op, value);
+  }
+  return bytes;
+}
+
+/// Everything that `op` takes and gives.
+static Cost cost(Operation *op, double flops, ValueRange saved = {}) {
+  double bytes = bytesOf(op, op->getOperands()) + bytesOf(op, op->getResults());
+  return {flops, bytes, saved.empty() ? 0 : bytesOf(op, saved)};
+}
+
+/// Rows of a table are read where they are used: the table counts at most once, and at most a row a
+/// position.
+static Cost gatherCost(Operation *op, Value table, Value result) {
+  double tableBytes = bytesOf(op, table);
+  Cost whole = cost(op, 0);
+  whole.bytes += std::min(tableBytes, bytesOf(op, result)) - tableBytes;
+  return whole;
+}
+
+/// Arithmetic on floats in a scalar region, one each.
+static double operations(Region &region) {
+  double count = 0;
+  for (Operation &op : region.front().without_terminator()) {
+    StringRef dialect = op.getName().getDialectNamespace();
+    bool real = op.getNumResults() == 1 && isa<FloatType>(op.getResult(0).getType());
+    bool moves = op.getNumOperands() == 0 || op.getName().getStringRef() == "arith.select";
+    count += real && !moves && (dialect == "arith" || dialect == "math");
+  }
+  return count;
+}
+
+/// Whether a map's derivative depends on its operands: some op other than a sum, a negation or a
+/// product with, quotient by or choice by something that does not depend on them.
+static bool isLinear(Region &region) {
+  llvm::SmallPtrSet<Value, 16> varying(llvm::from_range, region.front().getArguments());
+  for (Operation &op : region.front().without_terminator()) {
+    SmallVector<bool> varies(
+        llvm::map_range(op.getOperands(), [&](Value value) { return varying.contains(value); }));
+    if (!llvm::is_contained(varies, true)) {
+      continue;
+    }
+    StringRef name = op.getName().getStringRef();
+    bool linear = name == "arith.addf" || name == "arith.subf" || name == "arith.negf" ||
+                  (name == "arith.mulf" && !(varies[0] && varies[1])) ||
+                  (name == "arith.divf" && !varies[1]) || (name == "arith.select" && !varies[0]);
+    if (!linear) {
+      return false;
+    }
+    varying.insert_range(op.getResults());
+  }
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Tables, maps, norms
+//===----------------------------------------------------------------------===//
+
+Cost EmbedOp::getCost() { return gatherCost(*this, getTable(), getResult()); }
+Cost PositionOp::getCost() { return gatherCost(*this, getTable(), getResult()); }
+/// One addition an element.
+Cost EmbedBackwardOp::getCost() { return cost(*this, elements(*this, getGradient())); }
+Cost PositionBackwardOp::getCost() { return cost(*this, elements(*this, getGradient())); }
+
+Cost MapOp::getCost() {
+  double flops = operations(getBody()) * elements(*this, getResult());
+  return isLinear(getBody()) ? cost(*this, flops) : cost(*this, flops, getInputs());
+}
+
+/// An element of layer norm: mean 1, centring 1, square and sum 2, times rstd 1, gain 1, bias 1.
+/// RMS: no mean, no centring.
+Cost NormOp::getCost() {
+  double each = (getRms() ? 4 : 6) + (getBias() ? 1 : 0);
+  SmallVector<Value> saved = {getInput(), getRstd()};
+  if (!getRms()) {
+    saved.push_back(getMean());
+  }
+  return cost(*this, each * elements(*this, getInput()), saved);
+}
+
+/// An element: h 2 (RMS 1), e 1, sums of e h 2 and e 1 (RMS none), dx 4 (RMS 3), dgain 2, dbias 1.
+Cost NormBackwardOp::getCost() {
+  double each = (getRms() ? 9 : 12) + (getBiasGradient() ? 1 : 0);
+  return cost(*this, each * elements(*this, getInput()));
+}
+
+//===----------------------------------------------------------------------===//
+// Linear maps
+//===----------------------------------------------------------------------===//
+
+/// 2 in out a row, and a bias' out.
+Cost LinearOp::getCost() {
+  double rows = rowsOf(*this, getInput()), out = width(getResult());
+  return cost(*this, rows * out * (2 * width(getInput()) + (getBias() ? 1 : 0)), getInput());
+}
+
+Cost LinearInputGradientOp::getCost() {
+  return cost(*this, 2 * rowsOf(*this, getGradient()) * width(getGradient()) * width(getResult()));
+}
+
+Cost LinearWeightGradientOp::getCost() {
+  double rows = rowsOf(*this, getGradient()), out = width(getGradient());
+  return cost(*this,
+              rows * out * ((getWeight() ? 2 * width(getInput()) : 0) + (getBias() ? 1 : 0)));
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+/// Pairs (p, q) that a batch's heads score.
+template <typename Op> static double pairs(Op op) {
+  int64_t positions = getPositions(op, op.getQuery().getType());
+  return static_cast<double>(getBatch(op)) * op.getHeads() * countMask(op.getMask(), positions);
+}
+
+/// A pair: two contractions of D, the score region, an exponential and its sum.
+Cost AttentionOp::getCost() {
+  double each = 4.0 * getHeadSize() + operations(getScore()) + 2;
+  SmallVector<Value> saved = {getQuery(), getKey(), getValue(), getOutput(), getLse()};
+  return cost(*this, each * pairs(*this), saved);
+}
+
+/// A pair: five contractions of D, both regions, an exponential, P (dP - delta) 2. A row: delta, 2
+/// D.
+Cost AttentionBackwardOp::getCost() {
+  double each = 10.0 * getHeadSize() + operations(getScore()) + operations(getScoreGradient()) + 3;
+  return cost(*this, each * pairs(*this) + 2 * elements(*this, getOutput()));
+}
+
+//===----------------------------------------------------------------------===//
+// Scales
+//===----------------------------------------------------------------------===//
+
+Cost ShiftOp::getCost() { return {}; }
+Cost UpsampleOp::getCost() { return {}; }
+Cost UnfoldOp::getCost() { return {}; }
+Cost LastOp::getCost() { return {}; }
+Cost FoldOp::getCost() { return cost(*this, 0); }
+/// k - 1 additions and a division an element.
+Cost ShortenOp::getCost() {
+  double each = static_cast<double>(getFactor()) - (getSum() ? 1 : 0);
+  return cost(*this, each * elements(*this, getResult()));
+}
+
+//===----------------------------------------------------------------------===//
+// Loss
+//===----------------------------------------------------------------------===//
+
+/// A row and token: a contraction of d, bias 1, an exponential and its sum. Targets: one token a
+/// row.
+static double lossFlops(Operation *op, Value input, Value weight, bool bias, double contractions) {
+  double vocabulary = static_cast<double>(cast<RankedTensorType>(weight.getType()).getDimSize(0));
+  return rowsOf(op, input) * vocabulary * (2 * contractions * width(input) + 2 + (bias ? 1 : 0));
+}
+
+Cost CrossEntropyOp::getCost() {
+  return cost(*this, lossFlops(*this, getInput(), getWeight(), static_cast<bool>(getBias()), 1),
+              getInput());
+}
+
+/// Logits, dx and dW: three contractions.
+Cost CrossEntropyBackwardOp::getCost() {
+  return cost(*this, lossFlops(*this, getInput(), getWeight(), static_cast<bool>(getBias()), 3));
+}

@@ -1,0 +1,163 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// Solving a relation for q. Each step is an equivalence over the integers, so solved constraints
+// lose nothing.
+#include "sluice/Dialect/Sluice/MaskBounds.h"
+
+#include "sluice/Dialect/Sluice/Reference.h"
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+/// coefficient * atom, atom a dim, symbol, floordiv, ceildiv or mod.
+struct Term {
+  int64_t coefficient;
+  AffineExpr atom;
+};
+/// Sum of terms and a constant.
+struct Sum {
+  SmallVector<Term> terms;
+  int64_t constant = 0;
+};
+} // namespace
+
+static void addTerms(AffineExpr expression, int64_t coefficient, Sum &sum) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expression)) {
+    sum.constant += coefficient * constant.getValue();
+    return;
+  }
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expression);
+  if (binary && binary.getKind() == AffineExprKind::Add) {
+    addTerms(binary.getLHS(), coefficient, sum);
+    addTerms(binary.getRHS(), coefficient, sum);
+    return;
+  }
+  if (binary && binary.getKind() == AffineExprKind::Mul) {
+    if (auto factor = dyn_cast<AffineConstantExpr>(binary.getRHS())) {
+      addTerms(binary.getLHS(), coefficient * factor.getValue(), sum);
+      return;
+    }
+  }
+  auto same = llvm::find_if(sum.terms, [&](Term &term) { return term.atom == expression; });
+  if (same == sum.terms.end()) {
+    sum.terms.push_back({coefficient, expression});
+  } else {
+    same->coefficient += coefficient;
+  }
+}
+
+/// Terms that cancel are gone.
+static Sum toSum(AffineExpr expression) {
+  Sum sum;
+  addTerms(expression, 1, sum);
+  llvm::erase_if(sum.terms, [](Term &term) { return term.coefficient == 0; });
+  return sum;
+}
+
+/// Solves `expression` <= `bound` for q, `bound` free of q. Returns false where it cannot.
+static bool solve(AffineExpr expression, AffineExpr bound, MaskBounds &bounds) {
+  Sum sum = toSum(expression);
+  AffineExpr rest = getAffineConstantExpr(sum.constant, expression.getContext());
+  const Term *unknown = nullptr;
+  for (const Term &term : sum.terms) {
+    if (!term.atom.isFunctionOfDim(1)) {
+      rest = rest + term.atom * term.coefficient;
+    } else if (unknown) {
+      return false;
+    } else {
+      unknown = &term;
+    }
+  }
+  AffineExpr room = bound - rest;
+  if (!unknown) {
+    bounds.conditions.push_back(room);
+    return true;
+  }
+  // c atom <= room: atom <= floor(room / c), or atom >= ceil(-room / -c) for c < 0.
+  int64_t c = unknown->coefficient;
+  bool above = c > 0;
+  AffineExpr limit = above ? room.floorDiv(c) : (-room).ceilDiv(-c);
+  if (isa<AffineDimExpr>(unknown->atom)) {
+    (above ? bounds.upper : bounds.lower).push_back(limit);
+    return true;
+  }
+  auto division = cast<AffineBinaryOpExpr>(unknown->atom);
+  auto divisor = dyn_cast<AffineConstantExpr>(division.getRHS());
+  if (!divisor || divisor.getValue() <= 0) {
+    return false;
+  }
+  int64_t m = divisor.getValue();
+  AffineExpr inner = division.getLHS();
+  switch (division.getKind()) {
+  case AffineExprKind::FloorDiv: // x div m <= t: x <= m t + m - 1.  x div m >= t: x >= m t
+    return above ? solve(inner, limit * m + (m - 1), bounds) : solve(-inner, -(limit * m), bounds);
+  case AffineExprKind::CeilDiv: // ceil(x / m) <= t: x <= m t.  ceil(x / m) >= t: x >= m t - m + 1
+    return above ? solve(inner, limit * m, bounds) : solve(-inner, -(limit * m - (m - 1)), bounds);
+  default:
+    return false;
+  }
+}
+
+MaskBounds sluice::solveMask(IntegerSet mask) {
+  MaskBounds bounds;
+  AffineExpr zero = getAffineConstantExpr(0, mask.getContext());
+  for (unsigned i = 0; i < mask.getNumConstraints(); ++i) {
+    AffineExpr expression = mask.getConstraint(i);
+    bounds.exact &= solve(-expression, zero, bounds);
+    if (mask.isEq(i)) {
+      bounds.exact &= solve(expression, zero, bounds);
+    }
+  }
+  return bounds;
+}
+
+std::pair<int64_t, int64_t> MaskBounds::getRange(int64_t p, int64_t n) const {
+  auto value = [&](AffineExpr expression) {
+    return reference::evaluateAffine(expression, p, 0, n);
+  };
+  if (!llvm::all_of(conditions, [&](AffineExpr expression) { return value(expression) >= 0; })) {
+    return {0, -1};
+  }
+  int64_t first = 0, last = n - 1;
+  for (AffineExpr expression : lower) {
+    first = std::max(first, value(expression));
+  }
+  for (AffineExpr expression : upper) {
+    last = std::min(last, value(expression));
+  }
+  return {first, last};
+}
+
+int64_t sluice::countMask(IntegerSet mask, int64_t n) {
+  MaskBounds bounds = solveMask(mask);
+  int64_t count = 0;
+  for (int64_t p = 0; p < n; ++p) {
+    auto [first, last] = bounds.getRange(p, n);
+    if (bounds.exact) {
+      count += std::max<int64_t>(0, last - first + 1);
+      continue;
+    }
+    for (int64_t q = first; q <= last; ++q) {
+      count += reference::contains(mask, p, q, n);
+    }
+  }
+  return count;
+}
+
+bool sluice::isNonDecreasing(AffineExpr expression) {
+  Sum sum = toSum(expression);
+  return llvm::all_of(sum.terms, [](const Term &term) {
+    if (term.coefficient < 0 || isa<AffineSymbolExpr>(term.atom)) {
+      return false;
+    }
+    if (auto dim = dyn_cast<AffineDimExpr>(term.atom)) {
+      return dim.getPosition() == 0;
+    }
+    auto division = cast<AffineBinaryOpExpr>(term.atom);
+    auto divisor = dyn_cast<AffineConstantExpr>(division.getRHS());
+    return division.getKind() != AffineExprKind::Mod && division.getKind() != AffineExprKind::Mul &&
+           divisor && divisor.getValue() > 0 && isNonDecreasing(division.getLHS());
+  });
+}

@@ -1,0 +1,193 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// Attention and its gradient, one query row of one head at a time, scores in full.
+#include "Reference.h"
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::reference;
+
+/// What forward and backward share: heads' vectors, scores, the mask and dropout.
+template <typename T, typename Op> class Heads {
+public:
+  Heads(Op op, Evaluator<T> &evaluator)
+      : op(op), evaluator(evaluator), size(op.getHeadSize()),
+        positions(evaluator.getPositions(op.getQuery())),
+        capacity(evaluator.getCapacity(op.getQuery())) {}
+
+  int64_t keyHead(int64_t h) { return h / (op.getHeads() / op.getKvHeads()); }
+  std::vector<T> query(int64_t b, int64_t p, int64_t h) {
+    return rotate(columns(op.getQuery(), b, p, op.getQueryColumn() + h * size), p, 1);
+  }
+  std::vector<T> key(int64_t b, int64_t q, int64_t h) {
+    return rotate(columns(op.getKey(), b, q, op.getKeyColumn() + keyHead(h) * size), q, 1);
+  }
+  std::vector<T> value(int64_t b, int64_t q, int64_t h) {
+    return columns(op.getValue(), b, q, op.getValueColumn() + keyHead(h) * size);
+  }
+  std::vector<T> columns(Value sequence, int64_t b, int64_t p, int64_t first) {
+    std::vector<T> vector(size);
+    for (int64_t c = 0; c < size; ++c) {
+      vector[c] = evaluator.at(sequence, b, p, first + c);
+    }
+    return vector;
+  }
+
+  /// Each pair (2i, 2i + 1) turned by row p's angle, or back with direction -1.
+  std::vector<T> rotate(std::vector<T> x, int64_t p, int direction) {
+    if (!op.getRotary()) {
+      return x;
+    }
+    const T *table = evaluator.getTensor(op.getRotary()).data() + p * size;
+    for (int64_t c = 0; c < size; c += 2) {
+      T cosine = table[c], sine = direction * table[c + 1];
+      T even = x[c] * cosine - x[c + 1] * sine, odd = x[c] * sine + x[c + 1] * cosine;
+      x[c] = even;
+      x[c + 1] = odd;
+    }
+    return x;
+  }
+
+  /// The q's that row p may see, in order.
+  std::vector<int64_t> visible(int64_t p) {
+    std::vector<int64_t> keys;
+    for (int64_t q = 0; q < positions; ++q) {
+      if (contains(op.getMask(), p, q, positions)) {
+        keys.push_back(q);
+      }
+    }
+    return keys;
+  }
+
+  T dot(const std::vector<T> &x, const std::vector<T> &y) {
+    T sum = 0;
+    for (size_t c = 0; c < x.size(); ++c) {
+      sum += x[c] * y[c];
+    }
+    return sum;
+  }
+
+  /// What the score region makes of a raw score; with `gradient`, what its derivative makes of
+  /// (score, gradient).
+  T region(Region &code, T score, int64_t p, int64_t q, int64_t h, const T *gradient = nullptr) {
+    SmallVector<Scalar<T>> arguments = {
+        {.real = score}, {.integer = p}, {.integer = q}, {.integer = h}};
+    if (gradient) {
+      arguments.push_back({.real = *gradient});
+    }
+    return evaluateScalar<T>(code, arguments, ScalarPlace{}).front().real;
+  }
+
+  /// Factor of dropout: 0, or 1 / (1 - rate). A draw below the rate drops.
+  T keep(int64_t b, int64_t h, int64_t p, int64_t q) {
+    double rate = op.getDropout().convertToDouble();
+    if (rate == 0) {
+      return 1;
+    }
+    const Setting &setting = evaluator.getSetting();
+    uint64_t element = ((b * op.getHeads() + h) * capacity + p) * capacity + q;
+    bool kept = uniform(setting.seed, setting.step, op.getRandomId(), element) >= rate;
+    return kept ? static_cast<T>(1 / (1 - rate)) : T(0);
+  }
+
+  Op op;
+  Evaluator<T> &evaluator;
+  int64_t size, positions, capacity;
+};
+
+/// One head's output of row p is added at out + h D; returns the row's log-sum-exp.
+template <typename T>
+static T attendRow(Heads<T, AttentionOp> &heads, int64_t b, int64_t p, int64_t h,
+                   std::vector<T> &output) {
+  std::vector<int64_t> keys = heads.visible(p);
+  if (keys.empty()) {
+    return -std::numeric_limits<T>::infinity();
+  }
+  std::vector<T> query = heads.query(b, p, h), scores;
+  T maximum = -std::numeric_limits<T>::infinity(), sum = 0;
+  for (int64_t q : keys) {
+    scores.push_back(
+        heads.region(heads.op.getScore(), heads.dot(query, heads.key(b, q, h)), p, q, h));
+    maximum = std::max(maximum, scores.back());
+  }
+  for (T score : scores) {
+    sum += std::exp(score - maximum);
+  }
+  for (size_t i = 0; i < keys.size(); ++i) {
+    T weight = std::exp(scores[i] - maximum) / sum * heads.keep(b, h, p, keys[i]);
+    std::vector<T> value = heads.value(b, keys[i], h);
+    for (int64_t c = 0; c < heads.size; ++c) {
+      output[h * heads.size + c] += weight * value[c];
+    }
+  }
+  return maximum + std::log(sum);
+}
+
+template <typename T> static void evaluate(AttentionOp op, Evaluator<T> &evaluator) {
+  Heads<T, AttentionOp> heads(op, evaluator);
+  int64_t count = op.getHeads();
+  std::vector<std::vector<T>> sums;
+  evaluator.define(op.getOutput(), [&](int64_t b, int64_t p) {
+    std::vector<T> output(count * heads.size), lse(count);
+    for (int64_t h = 0; h < count; ++h) {
+      lse[h] = attendRow(heads, b, p, h, output);
+    }
+    sums.push_back(lse);
+    return output;
+  });
+  evaluator.define(op.getLse(),
+                   [&](int64_t b, int64_t p) { return sums[b * heads.positions + p]; });
+}
+
+/// Adds row p's part of head h to the packed gradient.
+/// P = exp(s - lse); dP = (dO . V) keep; dS = P (dP - dO . O); dV += P keep dO; dQ += dR K, dK +=
+/// dR Q, dR = score_gradient(raw score, dS).
+template <typename T>
+static void
+attendRowBackward(Heads<T, AttentionBackwardOp> &heads, int64_t b, int64_t p, int64_t h,
+                  llvm::function_ref<void(int64_t, int64_t, const std::vector<T> &, T)> add) {
+  AttentionBackwardOp op = heads.op;
+  int64_t size = heads.size, keyHead = heads.keyHead(h);
+  std::vector<T> query = heads.query(b, p, h);
+  std::vector<T> outputGradient = heads.columns(op.getOutputGradient(), b, p, h * size);
+  T delta = heads.dot(outputGradient, heads.columns(op.getOutput(), b, p, h * size));
+  T lse = heads.evaluator.at(op.getLse(), b, p, h);
+  for (int64_t q : heads.visible(p)) {
+    std::vector<T> key = heads.key(b, q, h);
+    T raw = heads.dot(query, key);
+    T probability = std::exp(heads.region(op.getScore(), raw, p, q, h) - lse);
+    T keep = heads.keep(b, h, p, q);
+    T scoreGradient =
+        probability * (heads.dot(outputGradient, heads.value(b, q, h)) * keep - delta);
+    T rawGradient = heads.region(op.getScoreGradient(), raw, p, q, h, &scoreGradient);
+    add(q, op.getValueColumn() + keyHead * size, outputGradient, probability * keep);
+    // A rotation's adjoint turns back, by the angle of the row that the gradient belongs to.
+    add(p, op.getQueryColumn() + h * size, heads.rotate(key, p, -1), rawGradient);
+    add(q, op.getKeyColumn() + keyHead * size, heads.rotate(query, q, -1), rawGradient);
+  }
+}
+
+template <typename T> static void evaluate(AttentionBackwardOp op, Evaluator<T> &evaluator) {
+  Heads<T, AttentionBackwardOp> heads(op, evaluator);
+  int64_t width = evaluator.getColumns(op.getGradient());
+  std::vector<T> gradient(evaluator.getRows() * heads.positions * width);
+  evaluator.forEachPosition(op.getGradient(), [&](int64_t b, int64_t p) {
+    for (int64_t h = 0; h < static_cast<int64_t>(op.getHeads()); ++h) {
+      attendRowBackward<T>(
+          heads, b, p, h,
+          [&](int64_t position, int64_t column, const std::vector<T> &vector, T factor) {
+            T *target = gradient.data() + (b * heads.positions + position) * width + column;
+            for (size_t c = 0; c < vector.size(); ++c) {
+              target[c] += factor * vector[c];
+            }
+          });
+    }
+  });
+  evaluator.setSequence(op.getGradient(), std::move(gradient));
+}
+
+SLUICE_REFERENCE(AttentionOp)
+SLUICE_REFERENCE(AttentionBackwardOp)

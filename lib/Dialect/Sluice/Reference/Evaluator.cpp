@@ -1,0 +1,164 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// Values of an evaluation, and its walk over a function.
+#include "sluice/Dialect/Sluice/Reference.h"
+
+#include <type_traits>
+
+using namespace mlir;
+
+namespace sluice::reference {
+
+static SequenceType sequenceType(Value value) { return cast<SequenceType>(value.getType()); }
+
+template <typename T> int64_t Evaluator<T>::getPositions(Value sequence) const {
+  int64_t factor = getFactor(module, sequenceType(sequence));
+  return factor == 0 ? 1 : (setting.length + factor - 1) / factor;
+}
+
+template <typename T> int64_t Evaluator<T>::getCapacity(Value sequence) const {
+  return sluice::getPositions(module, sequenceType(sequence));
+}
+
+template <typename T> int64_t Evaluator<T>::getColumns(Value sequence) {
+  int64_t width = sequenceType(sequence).getWidth();
+  return width == 0 ? 1 : width;
+}
+
+template <typename T> void Evaluator<T>::setSequence(Value value, std::vector<T> data) {
+  if (static_cast<int64_t>(data.size()) != getRows() * getPositions(value) * getColumns(value)) {
+    llvm::report_fatal_error("reference: a sequence of the wrong size");
+  }
+  sequences[value] = std::move(data);
+}
+
+template <typename T> void Evaluator<T>::setTokens(Value value, std::vector<int32_t> data) {
+  tokens[value] = std::move(data);
+}
+
+template <typename T> void Evaluator<T>::setTensor(Value value, std::vector<T> data) {
+  if (static_cast<int64_t>(data.size()) !=
+      cast<RankedTensorType>(value.getType()).getNumElements()) {
+    llvm::report_fatal_error("reference: a tensor of the wrong size");
+  }
+  tensors[value] = std::move(data);
+}
+
+template <typename T> const std::vector<T> &Evaluator<T>::getTensor(Value value) const {
+  auto found = tensors.find(value);
+  if (found == tensors.end()) {
+    llvm::report_fatal_error("reference: a tensor is read before it is set");
+  }
+  return found->second;
+}
+
+template <typename T>
+T Evaluator<T>::at(Value sequence, int64_t row, int64_t position, int64_t column) const {
+  if (auto lazy = lazies.find(sequence); lazy != lazies.end()) {
+    return lazy->second(row, position, column);
+  }
+  auto found = sequences.find(sequence);
+  if (found == sequences.end()) {
+    llvm::report_fatal_error("reference: a sequence is read before it is set");
+  }
+  int64_t positions = getPositions(sequence);
+  if (position < 0 || position >= positions) {
+    return 0;
+  }
+  return found->second[(row * positions + position) * getColumns(sequence) + column];
+}
+
+template <typename T>
+std::vector<T> Evaluator<T>::rowAt(Value sequence, int64_t row, int64_t position) const {
+  std::vector<T> numbers(getColumns(sequence));
+  for (size_t column = 0; column < numbers.size(); ++column) {
+    numbers[column] = at(sequence, row, position, column);
+  }
+  return numbers;
+}
+
+template <typename T>
+int32_t Evaluator<T>::tokenAt(Value value, int64_t row, int64_t position) const {
+  auto found = tokens.find(value);
+  if (found == tokens.end()) {
+    llvm::report_fatal_error("reference: tokens are read before they are set");
+  }
+  int64_t stride = found->second.size() / getRows();
+  if (position < 0 || position >= stride) {
+    llvm::report_fatal_error("reference: a token is read that was not given");
+  }
+  return found->second[row * stride + position];
+}
+
+template <typename T>
+void Evaluator<T>::forEachPosition(Value sequence,
+                                   llvm::function_ref<void(int64_t, int64_t)> visit) const {
+  int64_t positions = getPositions(sequence);
+  for (int64_t row = 0; row < getRows(); ++row) {
+    for (int64_t position = 0; position < positions; ++position) {
+      visit(row, position);
+    }
+  }
+}
+
+template <typename T>
+void Evaluator<T>::define(Value sequence,
+                          llvm::function_ref<std::vector<T>(int64_t, int64_t)> fill) {
+  std::vector<T> data;
+  forEachPosition(sequence, [&](int64_t row, int64_t position) {
+    std::vector<T> numbers = fill(row, position);
+    assert(static_cast<int64_t>(numbers.size()) == getColumns(sequence) &&
+           "a row of another width");
+    data.insert(data.end(), numbers.begin(), numbers.end());
+  });
+  sequences[sequence] = std::move(data);
+}
+
+template <typename T> std::vector<T> Evaluator<T>::getSequence(Value value) const {
+  std::vector<T> data;
+  forEachPosition(value, [&](int64_t row, int64_t position) {
+    std::vector<T> numbers = rowAt(value, row, position);
+    data.insert(data.end(), numbers.begin(), numbers.end());
+  });
+  return data;
+}
+
+template <typename T> LogicalResult Evaluator<T>::evaluate(Operation *op) {
+  if (auto read = dyn_cast<ReadOp>(op)) {
+    auto found = parameters.find(read.getParameter());
+    if (found == parameters.end()) {
+      return op->emitError("reference: expected parameter ") << read.getParameter() << " to be set";
+    }
+    setTensor(read.getValue(), found->second);
+    return success();
+  }
+  if (auto store = dyn_cast<StoreGradientOp>(op)) {
+    gradients[store.getParameter()] = getTensor(store.getGradient());
+    return success();
+  }
+  auto reference = dyn_cast<ReferenceInterface>(op);
+  if (!reference) {
+    return op->emitError("reference: expected an op that has a reference");
+  }
+  if constexpr (std::is_same_v<T, double>) {
+    reference.evaluateDouble(*this);
+  } else {
+    reference.evaluateFloat(*this);
+  }
+  return success();
+}
+
+template <typename T> LogicalResult Evaluator<T>::evaluate(func::FuncOp function) {
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    if (failed(evaluate(&op))) {
+      return failure();
+    }
+  }
+  return success();
+}
+
+template class Evaluator<double>;
+template class Evaluator<float>;
+
+} // namespace sluice::reference

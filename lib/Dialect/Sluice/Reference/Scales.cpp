@@ -1,0 +1,86 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// Ops that move between positions and scales. Shift, upsample and unfold are functions on all
+// integers.
+#include "Reference.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::reference;
+
+/// p mod k, in [0, k).
+static int64_t modulo(int64_t p, int64_t k) { return p - llvm::divideFloorSigned(p, k) * k; }
+
+/// y[p] = x[p - by]
+template <typename T> static void evaluate(ShiftOp op, Evaluator<T> &evaluator) {
+  Value input = op.getInput();
+  int64_t by = op.getBy();
+  evaluator.defineLazy(op.getResult(), [&evaluator, input, by](int64_t b, int64_t p, int64_t c) {
+    return evaluator.at(input, b, p - by, c);
+  });
+}
+
+/// y[m] = sum of x[k m + i], 0 <= i < k, divided by k unless `sum`
+template <typename T> static void evaluate(ShortenOp op, Evaluator<T> &evaluator) {
+  int64_t k = op.getFactor();
+  evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
+    std::vector<T> y(evaluator.getColumns(op.getResult()));
+    for (int64_t i = 0; i < k; ++i) {
+      for (size_t c = 0; c < y.size(); ++c) {
+        y[c] += evaluator.at(op.getInput(), b, k * m + i, c);
+      }
+    }
+    for (T &value : y) {
+      value = op.getSum() ? value : value / static_cast<T>(k);
+    }
+    return y;
+  });
+}
+
+/// y[p] = x[p div k]
+template <typename T> static void evaluate(UpsampleOp op, Evaluator<T> &evaluator) {
+  Value input = op.getInput();
+  int64_t k = op.getFactor();
+  evaluator.defineLazy(op.getResult(), [&evaluator, input, k](int64_t b, int64_t p, int64_t c) {
+    return evaluator.at(input, b, llvm::divideFloorSigned(p, k), c);
+  });
+}
+
+/// y[m] = x[k m], x[k m + 1], ... side by side
+template <typename T> static void evaluate(FoldOp op, Evaluator<T> &evaluator) {
+  int64_t k = op.getFactor();
+  evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
+    std::vector<T> y;
+    for (int64_t i = 0; i < k; ++i) {
+      std::vector<T> x = evaluator.rowAt(op.getInput(), b, k * m + i);
+      y.insert(y.end(), x.begin(), x.end());
+    }
+    return y;
+  });
+}
+
+/// y[p, c] = x[p div k, (p mod k) d + c]
+template <typename T> static void evaluate(UnfoldOp op, Evaluator<T> &evaluator) {
+  Value input = op.getInput();
+  int64_t k = op.getFactor(), width = evaluator.getColumns(op.getResult());
+  evaluator.defineLazy(
+      op.getResult(), [&evaluator, input, k, width](int64_t b, int64_t p, int64_t c) {
+        return evaluator.at(input, b, llvm::divideFloorSigned(p, k), modulo(p, k) * width + c);
+      });
+}
+
+/// y[0] = x[n - 1]
+template <typename T> static void evaluate(LastOp op, Evaluator<T> &evaluator) {
+  evaluator.define(op.getResult(), [&](int64_t b, int64_t) {
+    return evaluator.rowAt(op.getInput(), b, evaluator.getPositions(op.getInput()) - 1);
+  });
+}
+
+SLUICE_REFERENCE(ShiftOp)
+SLUICE_REFERENCE(ShortenOp)
+SLUICE_REFERENCE(UpsampleOp)
+SLUICE_REFERENCE(FoldOp)
+SLUICE_REFERENCE(UnfoldOp)
+SLUICE_REFERENCE(LastOp)

@@ -1,0 +1,58 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// Small modules of the model dialect for tests: parsed from text, filled with random numbers,
+// evaluated.
+#pragma once
+
+#include "sluice/Dialect/Sluice/Reference.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include <random>
+#include <string>
+
+namespace sluice::testing {
+
+/// A module of batch 3 and context 16 with scales @s1, @s2, @s3, @s4, @s6 and @s8 of those factors,
+/// @one of one position, and function @f.
+class Model {
+public:
+  /// `function` is the text of @f: `(%x: ...) -> ... { ... }`. Ends the program where the text is
+  /// wrong.
+  explicit Model(const std::string &function);
+
+  mlir::ModuleOp getModule() { return *module; }
+  mlir::func::FuncOp getFunction(llvm::StringRef name = "f") {
+    return module->lookupSymbol<mlir::func::FuncOp>(name);
+  }
+  mlir::MLIRContext *getContext() { return &context; }
+  /// The first op of @f that is an `Op`.
+  template <typename Op> Op find() { return *getFunction().getBody().getOps<Op>().begin(); }
+
+private:
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+};
+
+using Numbers = std::vector<double>;
+using Generator = std::mt19937_64;
+
+/// Random numbers in [-1, 1], each a float.
+Numbers randomNumbers(Generator &generator, size_t count);
+
+/// What the arguments of a function hold; tokens are whole numbers in [0, vocabulary).
+struct Arguments {
+  std::vector<Numbers> values;
+  template <typename T>
+  void set(reference::Evaluator<T> &evaluator, mlir::func::FuncOp function) const;
+};
+
+/// Random arguments. Tokens: four a row more than the length.
+Arguments randomArguments(Generator &generator, mlir::func::FuncOp function,
+                          reference::Setting setting, int64_t vocabulary);
+
+/// Results of `function` on `arguments`: sequences on valid positions, tensors whole.
+template <typename T>
+std::vector<std::vector<T>> evaluate(mlir::func::FuncOp function, const Arguments &arguments,
+                                     reference::Setting setting);
+
+} // namespace sluice::testing
