@@ -61,11 +61,11 @@ static std::string makeTrailer(StringRef elf) {
   support::endian::write64le(trailer.data() + 16, elf.size());
   SHA256 hash;
   hash.update(elf);
-  StringRef digest = hash.final();
+  std::array<uint8_t, 32> digest = hash.final();
   std::copy(digest.begin(), digest.end(), trailer.begin() + 24);
   SHA256 own;
   own.update(StringRef(trailer.data(), 56));
-  StringRef check = own.final();
+  std::array<uint8_t, 32> check = own.final();
   std::copy_n(check.begin(), 8, trailer.begin() + 56);
   return trailer;
 }
