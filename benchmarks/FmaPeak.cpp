@@ -1,6 +1,8 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
-// Peak rate of fused multiply-adds. Twelve chains cover latency times ports on every x86-64 core so far.
+// Peak rate of fused multiply-adds. Twelve chains cover latency times ports on every x86-64 core so
+// far.
 #include "FmaPeak.h"
 
 #include <algorithm>
@@ -9,8 +11,7 @@
 
 static constexpr int chains = 12, steps = 200000, repetitions = 5;
 
-template <typename Run>
-static double bestRate(double operations, Run run) {
+template <typename Run> static double bestRate(double operations, Run run) {
   double best = 0;
   for (int i = 0; i < repetitions; ++i) {
     auto start = std::chrono::steady_clock::now();

@@ -1,7 +1,9 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
-// sluice-bench-kernels: rate of the matrix kernels of a small Hourglass on one thread, packing included, as JSON. The
-// machine's peak is measured in the same run by a loop that has nothing to do with the kernels.
+// sluice-bench-kernels: rate of the matrix kernels of a small Hourglass on one thread, packing
+// included, as JSON. The machine's peak is measured in the same run by a loop that has nothing to
+// do with the kernels.
 #include "FmaPeak.h"
 
 #include "mlir/InitAllDialects.h"
@@ -11,8 +13,8 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <dlfcn.h>
 
 using namespace mlir;
@@ -26,35 +28,48 @@ struct Shape {
   int64_t rows, inner, columns, count;
 };
 
+/// Seconds of this thread: a kernel runs for longer than a time slice, and other programs may want
+/// the core.
 double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
 }
 
 std::string textOf(const Shape &shape) {
-  const char *accessText = "#dispatch.access<{0}, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, "
-                           "column = affine_map<(p) -> (0)>, index = -1>";
+  const char *accessText =
+      "#dispatch.access<{0}, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, "
+      "column = affine_map<(p) -> (0)>, index = -1>";
   std::string vector = llvm::formatv(accessText, "vector"), row = llvm::formatv(accessText, "row");
-  std::string domain = llvm::formatv("#dispatch.domain<batch = 1, positions = {0}, factor = 0, chunk = 0>", shape.rows);
+  std::string domain = llvm::formatv(
+      "#dispatch.domain<batch = 1, positions = {0}, factor = 0, chunk = 0>", shape.rows);
   std::string x = llvm::formatv("tensor<1x{0}x{1}xf32>", shape.rows, shape.inner);
   std::string y = llvm::formatv("tensor<1x{0}x{1}xf32>", shape.rows, shape.columns);
   std::string w = llvm::formatv("tensor<{0}x{1}xf32>", shape.columns, shape.inner);
   if (shape.form == "weight_gradient") {
     std::string bias = llvm::formatv("tensor<{0}xf32>", shape.columns);
-    return llvm::formatv("func.func @f(%l: {0}, %r: {1}) -> ({2}, {3}) {{\n%w, %b = dispatch.weight_gradient %l, %r "
-                         "attributes {{domain = {4}, operandSegmentSizes = array<i32: 1, 1, 0, 0>, resultSegmentSizes = "
-                         "array<i32: 1, 1>} : ({0}, {1}) -> ({2}, {3})\nreturn %w, %b : {2}, {3}\n}",
-                         y, x, w, bias, domain);
+    return llvm::formatv(
+        "func.func @f(%l: {0}, %r: {1}) -> ({2}, {3}) {{\n%w, %b = dispatch.weight_gradient %l, %r "
+        "attributes {{domain = {4}, operandSegmentSizes = array<i32: 1, 1, 0, 0>, "
+        "resultSegmentSizes = "
+        "array<i32: 1, 1>} : ({0}, {1}) -> ({2}, {3})\nreturn %w, %b : {2}, {3}\n}",
+        y, x, w, bias, domain);
   }
   if (shape.form == "by_input") {
     w = llvm::formatv("tensor<{0}x{1}xf32>", shape.inner, shape.columns);
-    return llvm::formatv("func.func @f(%x: {0}, %w: {1}) -> {2} {{\n%y = dispatch.contract %x, %w attributes {{domain = {3}, "
-                         "by_input, accesses = [], result_accesses = [{4}]} {{\n^bb0(%a: f32):\ndispatch.yield %a : f32\n"
+    return llvm::formatv("func.func @f(%x: {0}, %w: {1}) -> {2} {{\n%y = dispatch.contract %x, %w "
+                         "attributes {{domain = {3}, "
+                         "by_input, accesses = [], result_accesses = [{4}]} {{\n^bb0(%a: "
+                         "f32):\ndispatch.yield %a : f32\n"
                          "} : ({0}, {1}) -> {2}\nreturn %y : {2}\n}",
                          x, w, y, domain, row);
   }
-  return llvm::formatv("func.func @f(%x: {0}, %w: {1}, %b: tensor<{5}xf32>) -> {2} {{\n%y = dispatch.contract %x, %w, %b "
-                       "attributes {{domain = {3}, accesses = [{6}], result_accesses = [{4}]} {{\n^bb0(%a: f32, %c: f32):\n"
-                       "%s = arith.addf %a, %c : f32\ndispatch.yield %s : f32\n} : ({0}, {1}, tensor<{5}xf32>) -> {2}\n"
+  return llvm::formatv("func.func @f(%x: {0}, %w: {1}, %b: tensor<{5}xf32>) -> {2} {{\n%y = "
+                       "dispatch.contract %x, %w, %b "
+                       "attributes {{domain = {3}, accesses = [{6}], result_accesses = [{4}]} "
+                       "{{\n^bb0(%a: f32, %c: f32):\n"
+                       "%s = arith.addf %a, %c : f32\ndispatch.yield %s : f32\n} : ({0}, {1}, "
+                       "tensor<{5}xf32>) -> {2}\n"
                        "return %y : {2}\n}",
                        x, w, y, domain, row, shape.columns, vector);
 }
@@ -99,8 +114,10 @@ double measure(Operation *op, const cpu::Kernel &kernel, Function function) {
     arguments.push_back(used + 64 * i);
   }
   arguments.push_back(0);
-  auto *arena = static_cast<uint8_t *>(std::aligned_alloc(4096, (used + 4096) / 4096 * 4096 + 4096));
-  auto *scratch = static_cast<uint8_t *>(std::aligned_alloc(4096, kernel.scratchBytes / 4096 * 4096 + 4096));
+  auto *arena =
+      static_cast<uint8_t *>(std::aligned_alloc(4096, (used + 4096) / 4096 * 4096 + 4096));
+  auto *scratch =
+      static_cast<uint8_t *>(std::aligned_alloc(4096, kernel.scratchBytes / 4096 * 4096 + 4096));
   std::fill_n(reinterpret_cast<float *>(arena), used / 4, 0.5f);
   for (int64_t i = 0; i < cpu::scalarCount; ++i) {
     std::memcpy(arena + used + 64 * i, &scalars[i], 8);
@@ -135,13 +152,14 @@ Result runShape(MLIRContext &context, const Shape &shape, const cpu::Target &tar
   if (failed(kernel) || failed(cpu::lowerToObject(*kernels, target, object))) {
     fail("no kernel for " + shape.form);
   }
-  return {measure(op, *kernel, load(object)), 2.0 * shape.rows * shape.inner * shape.columns, kernel->items};
+  return {measure(op, *kernel, load(object)), 2.0 * shape.rows * shape.inner * shape.columns,
+          kernel->items};
 }
 
 } // namespace
 
-/// The linear layers of models/small/hourglass.json: qkv, output, feed-forward in and out of width 256, four layers on 4096
-/// rows and four on 1024.
+/// The linear layers of models/small/hourglass.json: qkv, output, feed-forward in and out of width
+/// 256, four layers on 4096 rows and four on 1024.
 static std::vector<Shape> hourglassShapes() {
   std::vector<Shape> shapes;
   for (int64_t rows : {4096, 1024}) {
@@ -163,7 +181,8 @@ int main(int argc, char **argv) {
   registry.insert<dispatch::DispatchDialect>();
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   context.loadAllAvailableDialects();
-  // The clock may change under load: the peak is taken before, between and after, and the best counts.
+  // The clock may change under load: the peak is taken before, between and after, and the best
+  // counts.
   double peak = narrow ? fmaPeakAvx2() : fmaPeakAvx512(), seconds = 0, flops = 0;
   std::vector<std::pair<Shape, Result>> results;
   for (const Shape &shape : hourglassShapes()) {
@@ -173,16 +192,18 @@ int main(int argc, char **argv) {
     seconds += shape.count * result.seconds;
     flops += shape.count * result.flops;
   }
-  llvm::outs() << llvm::formatv("{{\"target\": \"{0}\", \"fma_peak_gflops\": {1:f1}, \"kernels\": [\n", target.name,
-                                peak / 1e9);
+  llvm::outs() << llvm::formatv(
+      "{{\"target\": \"{0}\", \"fma_peak_gflops\": {1:f1}, \"kernels\": [\n", target.name,
+      peak / 1e9);
   for (auto [i, entry] : llvm::enumerate(results)) {
     auto &[shape, result] = entry;
     double rate = result.flops / result.seconds;
-    llvm::outs() << llvm::formatv("  {{\"form\": \"{0}\", \"rows\": {1}, \"inner\": {2}, \"columns\": {3}, \"items\": {4}, "
-                                  "\"gflops\": {5:f1}, \"of_peak\": {6:f3}}{7}\n",
-                                  shape.form, shape.rows, shape.inner, shape.columns, result.items, rate / 1e9,
-                                  rate / peak, i + 1 < results.size() ? "," : "");
+    llvm::outs() << llvm::formatv(
+        "  {{\"form\": \"{0}\", \"rows\": {1}, \"inner\": {2}, \"columns\": {3}, \"items\": {4}, "
+        "\"gflops\": {5:f1}, \"of_peak\": {6:f3}}{7}\n",
+        shape.form, shape.rows, shape.inner, shape.columns, result.items, rate / 1e9, rate / peak,
+        i + 1 < results.size() ? "," : "");
   }
-  llvm::outs() << llvm::formatv("], \"gflops\": {0:f1}, \"of_peak\": {1:f3}}\n", flops / seconds / 1e9,
-                                flops / seconds / peak);
+  llvm::outs() << llvm::formatv("], \"gflops\": {0:f1}, \"of_peak\": {1:f3}}\n",
+                                flops / seconds / 1e9, flops / seconds / peak);
 }

@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // Weight gradients on the CPU against sums in f64.
 #include "KernelHarness.h"
@@ -19,7 +20,8 @@ struct Case {
   int64_t rows() const { return batch * positions; }
   int64_t leftRows() const { return chunk ? chunk : rows(); }
   bool valid(int64_t row, int64_t length, int64_t validRows) const {
-    return factor == 0 || (row / positions < validRows && row % positions < (length + factor - 1) / factor);
+    return factor == 0 ||
+           (row / positions < validRows && row % positions < (length + factor - 1) / factor);
   }
   std::string text() const;
 };
@@ -51,16 +53,20 @@ std::string Case::text() const {
   int64_t count = int64_t(weight) + int64_t(bias);
   auto flag = [](bool set) { return set ? std::string("1") : std::string("0"); };
   return "func.func @f(" + parameters + ") -> (" + results + ") {\n  %g:" + std::to_string(count) +
-         " = dispatch.weight_gradient " + names + " attributes {domain = #dispatch.domain<batch = " +
-         std::to_string(batch) + ", positions = " + std::to_string(positions) + ", factor = " + std::to_string(factor) +
-         ", chunk = " + std::to_string(chunk) + ">, operandSegmentSizes = array<i32: 1, 1, " + flag(initWeight) + ", " +
-         flag(initBias) + ">, resultSegmentSizes = array<i32: " + flag(weight) + ", " + flag(bias) + ">} : (" + types +
-         ") -> (" + results + ")\n  return " + (count == 2 ? "%g#0, %g#1" : "%g#0") + " : " + results + "\n}";
+         " = dispatch.weight_gradient " + names +
+         " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
+         ", positions = " + std::to_string(positions) + ", factor = " + std::to_string(factor) +
+         ", chunk = " + std::to_string(chunk) + ">, operandSegmentSizes = array<i32: 1, 1, " +
+         flag(initWeight) + ", " + flag(initBias) +
+         ">, resultSegmentSizes = array<i32: " + flag(weight) + ", " + flag(bias) + ">} : (" +
+         types + ") -> (" + results + ")\n  return " + (count == 2 ? "%g#0, %g#1" : "%g#0") +
+         " : " + results + "\n}";
 }
 
-mlir::FailureOr<cpu::Kernel> generate(mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
-                                      const cpu::Target &target) {
-  return cpu::generateWeightGradient(mlir::cast<dispatch::WeightGradientOp>(op), module, name, target);
+mlir::FailureOr<cpu::Kernel> generate(mlir::Operation *op, mlir::ModuleOp module,
+                                      llvm::StringRef name, const cpu::Target &target) {
+  return cpu::generateWeightGradient(mlir::cast<dispatch::WeightGradientOp>(op), module, name,
+                                     target);
 }
 
 std::vector<float> numbers(int64_t count, unsigned seed, bool integers) {
@@ -75,7 +81,8 @@ std::vector<float> numbers(int64_t count, unsigned seed, bool integers) {
 }
 
 Launch launchOf(const Case &c, bool integers = true) {
-  Launch launch{.operands = {numbers(c.leftRows() * c.height, 1, integers), numbers(c.rows() * c.width, 2, integers)}};
+  Launch launch{.operands = {numbers(c.leftRows() * c.height, 1, integers),
+                             numbers(c.rows() * c.width, 2, integers)}};
   if (c.initWeight) {
     launch.operands.push_back(numbers(c.height * c.width, 3, integers));
   }
@@ -90,7 +97,8 @@ Launch launchOf(const Case &c, bool integers = true) {
 }
 
 /// Compares with sums in f64; the bound is that of a sum in sequence, zero for integers.
-void check(const Case &c, const cpu::Target &target, const LoadedKernel &kernel, const Launch &launch, bool integers) {
+void check(const Case &c, const cpu::Target &target, const LoadedKernel &kernel,
+           const Launch &launch, bool integers) {
   auto results = kernel.run(launch);
   const std::vector<float> &left = launch.operands[0], &right = launch.operands[1];
   std::vector<int64_t> rows;
@@ -110,14 +118,16 @@ void check(const Case &c, const cpu::Target &target, const LoadedKernel &kernel,
       }
       double magnitude = std::abs(sum);
       for (int64_t row : rows) {
-        double term = double(left[(row - launch.row0) * c.height + m]) * (isBias ? 1 : right[row * c.width + n]);
+        double term = double(left[(row - launch.row0) * c.height + m]) *
+                      (isBias ? 1 : right[row * c.width + n]);
         sum += term;
         magnitude += std::abs(term);
       }
       float found = isBias ? results.back()[m] : results[0][m * c.width + n];
       double tolerance = integers ? 0 : (rows.size() + 2) * magnitude * 0x1p-24;
-      ASSERT_NEAR(found, sum, tolerance) << target.name.str() << " M " << c.height << " N " << c.width << " rows "
-                                         << c.rows() << " at " << m << ", " << n;
+      ASSERT_NEAR(found, sum, tolerance)
+          << target.name.str() << " M " << c.height << " N " << c.width << " rows " << c.rows()
+          << " at " << m << ", " << n;
     }
   }
 }
@@ -129,9 +139,9 @@ void checkCase(const Case &c, const cpu::Target &target, bool integers = true) {
 }
 
 TEST(WeightGradient, ShapesAroundTiles) {
-  const int64_t shapes[][3] = {{1, 1, 1},   {2, 2, 2},    {3, 5, 15},   {255, 6, 16}, {256, 11, 17}, {257, 12, 31},
-                               {40, 13, 32}, {7, 25, 33}, {131, 37, 97}, {20, 150, 64}, {10, 97, 300},
-                               {9, 200, 40}};
+  const int64_t shapes[][3] = {{1, 1, 1},     {2, 2, 2},     {3, 5, 15},    {255, 6, 16},
+                               {256, 11, 17}, {257, 12, 31}, {40, 13, 32},  {7, 25, 33},
+                               {131, 37, 97}, {20, 150, 64}, {10, 97, 300}, {9, 200, 40}};
   for (const cpu::Target *target : targets()) {
     for (auto [rows, height, width] : shapes) {
       checkCase({.positions = rows, .height = height, .width = width}, *target);
@@ -144,8 +154,13 @@ TEST(WeightGradient, ShapesAroundTiles) {
 
 TEST(WeightGradient, RealNumbersWithinRounding) {
   for (const cpu::Target *target : targets()) {
-    checkCase({.batch = 2, .positions = 300, .height = 40, .width = 50, .initWeight = true, .initBias = true}, *target,
-              false);
+    checkCase({.batch = 2,
+               .positions = 300,
+               .height = 40,
+               .width = 50,
+               .initWeight = true,
+               .initBias = true},
+              *target, false);
   }
 }
 
@@ -153,7 +168,8 @@ TEST(WeightGradient, AbsentResultsAndInits) {
   for (const cpu::Target *target : targets()) {
     checkCase({.positions = 30, .height = 20, .width = 40, .bias = false}, *target);
     checkCase({.positions = 30, .height = 20, .width = 40, .weight = false}, *target);
-    checkCase({.positions = 30, .height = 200, .width = 40, .initBias = true, .weight = false}, *target);
+    checkCase({.positions = 30, .height = 200, .width = 40, .initBias = true, .weight = false},
+              *target);
     checkCase({.positions = 30, .height = 20, .width = 40, .initWeight = true}, *target);
   }
 }
@@ -192,7 +208,13 @@ TEST(WeightGradient, InvalidRowsAddNothing) {
 }
 
 TEST(WeightGradient, Chunks) {
-  Case c{.batch = 2, .positions = 37, .factor = 1, .chunk = 32, .height = 9, .width = 20, .initWeight = true};
+  Case c{.batch = 2,
+         .positions = 37,
+         .factor = 1,
+         .chunk = 32,
+         .height = 9,
+         .width = 20,
+         .initWeight = true};
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
     for (int64_t row0 : {0, 32, 64}) {
