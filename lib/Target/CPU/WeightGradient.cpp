@@ -83,7 +83,7 @@ private:
   Value packRows(Value first, Value last);
   void copyRow(Value row, Value globalRow, Value slot);
   void addProducts(Value count, Value next, Value last);
-  void addTile(Value m, Value n, const Tile &tile, Value count, const Ahead &ahead);
+  void addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead);
   void prefetch(Value k, const Ahead &ahead);
   void addBias(Value count);
   void storeWeight();
@@ -250,15 +250,22 @@ void Emitter::addProducts(Value count, Value next, Value last) {
   tail.rows = s.height % s.tile.rows;
   Value fullPanels = arith::SubIOp::create(b, index(s.height / s.tile.rows), panelRow0);
   fullPanels = minIndex(b, rowPanels, fullPanels);
+  // Tiles beyond the number of lines have nothing to fetch, and their loops are the leaner for it.
+  int64_t lines = std::max(s.blockHeight(), s.blockColumnPanels * s.tile.columns()) / 16 + 1;
   emitLoop(b, index(0), columnPanels, index(1), [&](Value n) {
-    auto ahead = [&](Value m) {
-      return Ahead{addIndex(b, mulIndex(b, n, s.blockRowPanels), m), next, last};
+    auto add = [&](Value m, const Tile &tile) {
+      Ahead ahead{addIndex(b, mulIndex(b, n, s.blockRowPanels), m), next, last};
+      auto branch = scf::IfOp::create(b, below(ahead.tile, index(lines)), /*withElseRegion=*/true);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(branch.thenBlock());
+      addTile(m, n, tile, count, &ahead);
+      b.setInsertionPointToStart(branch.elseBlock());
+      addTile(m, n, tile, count, nullptr);
     };
-    emitLoop(b, index(0), fullPanels, index(1),
-             [&](Value m) { addTile(m, n, s.tile, count, ahead(m)); });
+    emitLoop(b, index(0), fullPanels, index(1), [&](Value m) { add(m, s.tile); });
     if (tail.rows > 0) {
       emitIf(b, below(fullPanels, rowPanels),
-             [&] { addTile(fullPanels, n, tail, count, ahead(fullPanels)); });
+             [&] { addTile(fullPanels, n, tail, count, nullptr); });
     }
   });
 }
@@ -283,7 +290,7 @@ void Emitter::prefetch(Value k, const Ahead &ahead) {
 }
 
 /// sums[m, n] += packed left panel m, transposed, times packed right panel n.
-void Emitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahead &ahead) {
+void Emitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead) {
   Value column = mulIndex(b, m, s.tile.rows);
   SmallVector<Value> columns, initial;
   for (int64_t i = 0; i < tile.rows; ++i) {
@@ -299,8 +306,8 @@ void Emitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahe
     return memref::LoadOp::create(b, packedLeft, ValueRange{k, columns[row]});
   };
   auto loadRight = [&](Value k, int64_t v) -> Value {
-    if (v == 0) {
-      prefetch(k, ahead);
+    if (ahead && v == 0) {
+      prefetch(k, *ahead);
     }
     return vector::LoadOp::create(b, type, packedRight, ValueRange{n, k, index(v * tile.lanes)});
   };
