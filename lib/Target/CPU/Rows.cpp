@@ -52,19 +52,49 @@ static int64_t rowsPerItem(int64_t launchRows, int64_t parts, int64_t width) {
   return std::min(count, launchRows);
 }
 
+static LogicalResult checkOperand(dispatch::RowsOp op, unsigned i) {
+  auto access = cast<AccessAttr>(op.getAccesses()[i]);
+  auto type = cast<RankedTensorType>(op.getInputs()[i].getType());
+  Value argument = op.getBody().getArgument(i);
+  int64_t operands = op.getInputs().size();
+  if (access.getKind() == AccessKind::Gather &&
+      (access.getIndex() < 0 || access.getIndex() >= operands ||
+       isRow(op.getBody().getArgument(access.getIndex())))) {
+    return op.emitOpError("R-005: expected operand ")
+           << i << " to be gathered by an i32 body argument, found index " << access.getIndex();
+  }
+  int64_t group = std::max<int64_t>(groupOf(argument), 1);
+  if (group != access.getGroup()) {
+    return op.emitOpError("R-006: expected body argument ")
+           << i << " to hold " << access.getGroup() << " rows, found " << group;
+  }
+  int64_t width = type.getRank() == 0 ? 1 : type.getShape().back();
+  if (access.getKind() == AccessKind::Vector) {
+    width = type.getNumElements();
+  }
+  if (getElementTypeOrSelf(argument.getType()) != type.getElementType() ||
+      (isRow(argument) && widthOf(argument) > width)) {
+    return op.emitOpError("R-008: expected body argument ")
+           << i << " to be at most " << width << " columns of " << type.getElementType() << ", found "
+           << argument.getType();
+  }
+  return success();
+}
+
 static LogicalResult check(dispatch::RowsOp op) {
-  for (auto [i, input] : llvm::enumerate(op.getInputs())) {
-    auto access = cast<AccessAttr>(op.getAccesses()[i]);
-    bool gather = access.getKind() == AccessKind::Gather;
-    if (gather && (access.getIndex() < 0 || access.getIndex() >= static_cast<int64_t>(op.getInputs().size()) ||
-                   isRow(op.getBody().getArgument(access.getIndex())))) {
-      return op.emitOpError("R-005: expected operand ") << i << " to be gathered by an i32 body argument, found index "
-                                                        << access.getIndex();
+  for (unsigned i = 0; i < op.getInputs().size(); ++i) {
+    if (failed(checkOperand(op, i))) {
+      return failure();
     }
-    int64_t group = std::max<int64_t>(groupOf(op.getBody().getArgument(i)), 1);
-    if (group != access.getGroup()) {
-      return op.emitOpError("R-006: expected body argument ")
-             << i << " to hold " << access.getGroup() << " rows, found " << group;
+  }
+  auto yield = cast<dispatch::YieldOp>(op.getBody().front().getTerminator());
+  for (auto [i, value] : llvm::enumerate(yield.getValues())) {
+    auto type = cast<RankedTensorType>(op.getOutputs()[i].getType());
+    auto row = dyn_cast<RankedTensorType>(value.getType());
+    int64_t width = row ? row.getNumElements() : 0;
+    int64_t expected = row && type.getRank() > 0 ? type.getShape().back() : 0;
+    if (width != expected || getElementTypeOrSelf(value.getType()) != type.getElementType()) {
+      return op.emitOpError("R-009: expected a row or element of ") << type << " yielded, found " << value.getType();
     }
   }
   return success();

@@ -76,6 +76,7 @@ private:
   };
   Place operandPlace(unsigned i, const RowPosition &at, mlir::Value member, mlir::Value gathered);
   Place mapped(dispatch::AccessAttr access, int64_t extent, const RowPosition &at, mlir::Value member, bool sequence);
+  bool needsZeroRow(unsigned i);
   bool alwaysInside(dispatch::AccessAttr access, int64_t extent);
   mlir::Value resultIndex(unsigned i, const RowPosition &at);
   mlir::Value byteOffset(unsigned tensor);
@@ -140,7 +141,7 @@ private:
   Values applied(mlir::Operation *operation, int64_t count,
                  llvm::function_ref<Values(mlir::Value)> operand);
   Values leaf(mlir::Operation *operation, Columns &columns, mlir::Value shift);
-  Values uniform(dispatch::RandomOp random, mlir::Value first, int64_t count, bool aligned);
+  Values uniform(dispatch::RandomOp random, Columns &columns, mlir::Value shift);
   void forEachMember(int64_t group, Columns &columns, llvm::function_ref<void(Member &)> body);
 
   mlir::Value column(Columns &columns, int64_t vector, mlir::Value shift = {});

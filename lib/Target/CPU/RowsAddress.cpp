@@ -26,30 +26,46 @@ static AccessAttr accessOf(dispatch::RowsOp op, unsigned i) {
   return cast<AccessAttr>(i < operands ? op.getAccesses()[i] : op.getResultAccesses()[i - operands]);
 }
 
-Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), b(frame.builder()) {
-  unsigned tensors = op.getInputs().size() + op.getOutputs().size();
-  for (unsigned i = 0; i < tensors; ++i) {
-    offsets[i] = frame.buffer(i).getDefiningOp<memref::ViewOp>().getByteShift();
+/// Rows that a mapped position is checked against: those of one sequence, or of the whole table.
+static int64_t extentOf(RankedTensorType type, AccessAttr access) {
+  return type.getDimSize(access.getKind() == AccessKind::Row ? 1 : 0);
+}
+
+bool Addresses::needsZeroRow(unsigned i) {
+  AccessAttr access = accessOf(op, i);
+  if (!isRow(op.getBody().getArgument(i))) {
+    return false;
   }
-  // The zero rows are read by rows of mapped operands alone.
+  switch (access.getKind()) {
+  case AccessKind::Gather:
+    return true;
+  case AccessKind::Flat:
+    return access.getGroup() > 1 && !alwaysInside(access, extentOf(tensorOf(op, i), access));
+  case AccessKind::Row:
+  case AccessKind::Table:
+    return !alwaysInside(access, extentOf(tensorOf(op, i), access));
+  default:
+    return false;
+  }
+}
+
+Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), b(frame.builder()) {
+  unsigned operands = op.getInputs().size();
   SmallVector<Type> zeroed;
-  for (unsigned i = 0; i < op.getInputs().size(); ++i) {
+  for (unsigned i = 0; i < operands + op.getOutputs().size(); ++i) {
+    offsets[i] = frame.buffer(i).getDefiningOp<memref::ViewOp>().getByteShift();
     RankedTensorType type = tensorOf(op, i);
     AccessAttr access = accessOf(op, i);
     if (type.getRank() > 0) {
-      widest = std::max(widest, access.getKind() == AccessKind::Vector ? type.getNumElements() : type.getShape().back());
+      bool whole = access.getKind() == AccessKind::Vector;
+      widest = std::max(widest, whole ? type.getNumElements() : type.getShape().back());
     }
-    bool mapped = access.getKind() != AccessKind::Vector && access.getKind() != AccessKind::Local;
-    if (isRow(op.getBody().getArgument(i)) && mapped && !llvm::is_contained(zeroed, type.getElementType())) {
+    if (i < operands && needsZeroRow(i) && !llvm::is_contained(zeroed, type.getElementType())) {
       zeroed.push_back(type.getElementType());
     }
     if (access.getSourceFactor() > 0 && !validLengths.count(access.getSourceFactor())) {
       validLengths[access.getSourceFactor()] = frame.validLength(access.getSourceFactor(), 0);
     }
-  }
-  for (Value output : op.getOutputs()) {
-    auto type = cast<RankedTensorType>(output.getType());
-    widest = std::max(widest, type.getRank() ? type.getShape().back() : 1);
   }
   widest = dispatch::paddedWidth(widest);
   row0 = op.getDomain().getChunk() ? frame.row0() : frame.index(0);
@@ -142,13 +158,14 @@ Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Valu
   AccessAttr access = accessOf(op, i);
   switch (access.getKind()) {
   case AccessKind::Row:
-    return mapped(access, type.getDimSize(1), at, member, true);
+    return mapped(access, extentOf(type, access), at, member, true);
   case AccessKind::Local:
     return {arith::SubIOp::create(b, at.row, row0), nullptr};
   case AccessKind::Table:
-    return mapped(access, type.getDimSize(0), at, member, false);
+    return mapped(access, extentOf(type, access), at, member, false);
   case AccessKind::Flat:
-    return access.getGroup() > 1 ? mapped(access, type.getDimSize(0), at, member, false) : Place{at.row, nullptr};
+    return access.getGroup() > 1 ? mapped(access, extentOf(type, access), at, member, false)
+                                 : Place{at.row, nullptr};
   case AccessKind::Gather: {
     Value row = arith::IndexCastOp::create(b, b.getIndexType(), gathered);
     Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row, frame.index(type.getDimSize(0)));

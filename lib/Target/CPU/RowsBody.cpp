@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "sluice/Target/CPU/Random.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -118,12 +119,7 @@ Emitter::Values Emitter::leaf(Operation *operation, Columns &columns, Value shif
     return Values(columns.count, known(splat.getResult()));
   }
   if (auto random = dyn_cast<dispatch::RandomOp>(operation)) {
-    Value row = arith::IndexCastOp::create(b, b.getI64Type(), at.row);
-    Value width = arith::ConstantIntOp::create(b, random.getWidth(), 64);
-    Value first = arith::IndexCastOp::create(b, b.getI64Type(), column(columns, 0, shift));
-    first = arith::AddIOp::create(b, arith::MulIOp::create(b, row, width), first);
-    bool aligned = random.getWidth() % 4 == 0 && (!shift || widthOf(random.getResult()) % 4 == 0);
-    return uniform(random, first, columns.count, aligned);
+    return uniform(random, columns, shift);
   }
   SmallVector<int32_t> numbers;
   for (int64_t i = 0; i < lanes; ++i) {
@@ -134,6 +130,35 @@ Emitter::Values Emitter::leaf(Operation *operation, Columns &columns, Value shif
   for (int64_t i = 0; i < columns.count; ++i) {
     Value first = arith::IndexCastOp::create(b, b.getI32Type(), column(columns, i, shift));
     results.push_back(arith::AddIOp::create(b, vector::BroadcastOp::create(b, type, first), steps));
+  }
+  return results;
+}
+
+Emitter::Values Emitter::uniform(dispatch::RandomOp random, Columns &columns, Value shift) {
+  Type i64 = b.getI64Type();
+  Value width = arith::ConstantIntOp::create(b, random.getWidth(), 64);
+  Value first = arith::IndexCastOp::create(b, i64, column(columns, 0, shift));
+  Value before = arith::MulIOp::create(b, arith::IndexCastOp::create(b, i64, at.row), width);
+  first = arith::AddIOp::create(b, before, first);
+  Value drawn = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, 0, 64)) : step;
+  // Four neighbours share a counter, if rows (and the members of a folded row) begin with one.
+  bool aligned = random.getWidth() % 4 == 0 && (!shift || widthOf(random.getResult()) % 4 == 0);
+  Values results;
+  if (aligned) {
+    Value run = emitUniformRun(b, first, columns.count * lanes, random.getId(), drawn, seed);
+    for (int64_t i = 0; i < columns.count; ++i) {
+      results.push_back(vector::ExtractStridedSliceOp::create(b, run, i * lanes, lanes, int64_t(1)));
+    }
+    return results;
+  }
+  for (int64_t i = 0; i < columns.count; ++i) {
+    SmallVector<int64_t> numbers;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      numbers.push_back(i * lanes + lane);
+    }
+    Value ramp = arith::ConstantOp::create(b, b.getI64VectorAttr(numbers));
+    Value elements = arith::AddIOp::create(b, vector::BroadcastOp::create(b, ramp.getType(), first), ramp);
+    results.push_back(emitUniform(b, elements, random.getId(), drawn, seed));
   }
   return results;
 }

@@ -135,6 +135,62 @@ TEST(Stream, SquaresAndTheirNormAndSchedule) {
   }
 }
 
+/// Losses [B, T] as one row; and the last valid row of each sequence, as generation reads it.
+TEST(Stream, MatrixAsOneRowAndLastRows) {
+  const int64_t batch = 3, positions = 13, d = 40;
+  std::string all = tensor({batch * positions}), row = tensor({d});
+  std::string total = rowsText({1, 1, 0, 0}, {{tensor({batch, positions}), vector, all}}, {{"tensor<f32>", scalar}},
+                               "%t = dispatch.reduce add %a0 : ROW -> f32\ndispatch.yield %t : f32", all);
+  std::string last = rowsText({batch, 1, 0, 0}, {{tensor({batch, positions, d}), Access{.map = "n - 1"}, row}},
+                              {{tensor({batch, 1, d}), Access{.factor = 0}}}, "dispatch.yield %a0 : ROW", row);
+  Floats losses = randomIntegers(batch * positions, 1, 100), x = randomFloats(batch * positions * d, 2);
+  for (const cpu::Target *target : targets()) {
+    LoadedKernel sum(total, *target, rows()), rowsOfLast(last, *target, rows());
+    ASSERT_TRUE(sum.loaded() && rowsOfLast.loaded());
+    float expected = 0;
+    for (float loss : losses) {
+      expected += loss;
+    }
+    EXPECT_EQ(runTwice(sum, {.operands = {losses}})[0][0], expected);
+    for (int64_t length : {1, 13, 0}) {
+      Floats y = runTwice(rowsOfLast, {.operands = {x}, .length = length, .rows = batch})[0];
+      for (int64_t i = 0; i < batch * d; ++i) {
+        ASSERT_EQ(y[i], length ? x[((i / d) * positions + length - 1) * d + i % d] : 0);
+      }
+    }
+  }
+}
+
+/// Elements of a chunk, and a row whose padding would poison the sums if it were read.
+TEST(Stream, LocalElements) {
+  const int64_t batch = 2, positions = 9, chunk = 7, d = 5;
+  std::string row = tensor({d}), local = tensor({chunk});
+  Access own{.kind = "local"};
+  std::string text = rowsText({batch, positions, 1, chunk}, {{tensor({chunk, d}), own, row}, {local, own, "f32"}},
+                              {{local, own}, {local, own}},
+                              "%t = dispatch.reduce add %a0 : ROW -> f32\n%m = dispatch.reduce max %a0 : ROW -> f32\n"
+                              "%s = arith.addf %t, %a1 : f32\ndispatch.yield %s, %m : f32, f32",
+                              row, true);
+  Floats x = randomIntegers(chunk * d, 1, 50), add = randomIntegers(chunk, 2, 50);
+  for (const cpu::Target *target : targets()) {
+    LoadedKernel kernel(text, *target, rows());
+    ASSERT_TRUE(kernel.loaded());
+    for (int64_t row0 : {0, 7, 14}) {
+      auto y = runTwice(kernel, {.operands = {x, add}, .length = 8, .rows = 2, .row0 = row0, .shares = {{0, 1}}});
+      for (int64_t i = 0; i < chunk; ++i) {
+        bool inside = row0 + i < batch * positions, valid = inside && (row0 + i) % positions < 8;
+        float sum = add[i], greatest = -1;
+        for (int64_t c = 0; c < d; ++c) {
+          sum += x[i * d + c];
+          greatest = std::max(greatest, x[i * d + c]);
+        }
+        ASSERT_EQ(y[0][i], valid ? sum : inside ? 0 : add[i]);
+        ASSERT_EQ(y[1][i], valid ? greatest : inside ? 0 : untouched);
+      }
+    }
+  }
+}
+
 TEST(Stream, SecondStageSumsParts) {
   for (int64_t d : {1, 7, 40, 257}) {
     for (int64_t parts : {3, 8, 50}) {
