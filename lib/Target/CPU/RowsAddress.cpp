@@ -1,7 +1,8 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
-// Where the rows and elements of a row kernel lie. A row outside its source is a row of zeros in scratch, chosen by
-// pointer, so that the loops over columns have no branch.
+// Where the rows and elements of a row kernel lie. A row outside its source is a row of zeros in
+// scratch, chosen by pointer, so that the loops over columns have no branch.
 #include "Rows.h"
 
 #include "mlir/Dialect/Affine/Utils.h"
@@ -23,7 +24,8 @@ static RankedTensorType tensorOf(dispatch::RowsOp op, unsigned i) {
 
 static AccessAttr accessOf(dispatch::RowsOp op, unsigned i) {
   unsigned operands = op.getInputs().size();
-  return cast<AccessAttr>(i < operands ? op.getAccesses()[i] : op.getResultAccesses()[i - operands]);
+  return cast<AccessAttr>(i < operands ? op.getAccesses()[i]
+                                       : op.getResultAccesses()[i - operands]);
 }
 
 /// Rows that a mapped position is checked against: those of one sequence, or of the whole table.
@@ -86,8 +88,10 @@ Value Addresses::zeroRow(Type element) {
   return memory;
 }
 
-/// Least and greatest value of an index expression over [0, positions) x [0, group); none where it depends on more.
-static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int64_t positions, int64_t group) {
+/// Least and greatest value of an index expression over [0, positions) x [0, group); none where it
+/// depends on more.
+static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int64_t positions,
+                                                           int64_t group) {
   using Bounds = std::optional<std::pair<int64_t, int64_t>>;
   if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {
     return Bounds({constant.getValue(), constant.getValue()});
@@ -116,7 +120,8 @@ static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int6
   case AffineExprKind::Mul:
     return Bounds({left->first * k, left->second * k});
   case AffineExprKind::FloorDiv:
-    return Bounds({llvm::divideFloorSigned(left->first, k), llvm::divideFloorSigned(left->second, k)});
+    return Bounds(
+        {llvm::divideFloorSigned(left->first, k), llvm::divideFloorSigned(left->second, k)});
   case AffineExprKind::Mod:
     return Bounds({0, k - 1});
   default:
@@ -129,18 +134,21 @@ bool Addresses::alwaysInside(AccessAttr access, int64_t extent) {
   dispatch::DomainAttr domain = op.getDomain();
   if (access.getSourceFactor() != 0) {
     // A valid row's own position is valid in a source of the same scale.
-    return access.getSourceFactor() == domain.getFactor() && expr == getAffineDimExpr(0, expr.getContext());
+    return access.getSourceFactor() == domain.getFactor() &&
+           expr == getAffineDimExpr(0, expr.getContext());
   }
   auto bounds = boundsOf(expr, domain.getPositions(), access.getGroup());
   return bounds && bounds->first >= 0 && bounds->second < extent;
 }
 
-Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowPosition &at, Value member,
-                                   bool sequence) {
-  Value valid = access.getSourceFactor() == 0 ? frame.index(extent) : validLengths.lookup(access.getSourceFactor());
+Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowPosition &at,
+                                   Value member, bool sequence) {
+  Value valid = access.getSourceFactor() == 0 ? frame.index(extent)
+                                              : validLengths.lookup(access.getSourceFactor());
   AffineMap map = access.getMap().getValue();
   SmallVector<Value> symbols(map.getNumSymbols(), valid);
-  Value position = affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {at.position, member}, symbols);
+  Value position =
+      affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {at.position, member}, symbols);
   Value inside;
   if (!alwaysInside(access, extent)) {
     // Unsigned, so that one comparison also catches the positions before the first.
@@ -153,7 +161,8 @@ Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowP
   return {arith::AddIOp::create(b, first, position), inside};
 }
 
-Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Value member, Value gathered) {
+Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Value member,
+                                         Value gathered) {
   RankedTensorType type = tensorOf(op, i);
   AccessAttr access = accessOf(op, i);
   switch (access.getKind()) {
@@ -168,7 +177,8 @@ Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Valu
                                  : Place{at.row, nullptr};
   case AccessKind::Gather: {
     Value row = arith::IndexCastOp::create(b, b.getIndexType(), gathered);
-    Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row, frame.index(type.getDimSize(0)));
+    Value inside =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row, frame.index(type.getDimSize(0)));
     return {row, inside};
   }
   default:
@@ -176,17 +186,21 @@ Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Valu
   }
 }
 
-Value Addresses::rowView(unsigned tensor, RankedTensorType type, bool padded, Value row, Value column) {
+Value Addresses::rowView(unsigned tensor, RankedTensorType type, bool padded, Value row,
+                         Value column) {
   int64_t bytes = type.getElementTypeBitWidth() / 8;
   int64_t width = type.getShape().back();
   int64_t stride = (padded ? dispatch::paddedWidth(width) : width) * bytes;
-  Value offset = arith::AddIOp::create(b, offsets.lookup(tensor), arith::MulIOp::create(b, row, frame.index(stride)));
+  Value offset = arith::AddIOp::create(b, offsets.lookup(tensor),
+                                       arith::MulIOp::create(b, row, frame.index(stride)));
   if (column) {
     offset = arith::AddIOp::create(b, offset, arith::MulIOp::create(b, column, frame.index(bytes)));
   }
-  // All rows have one type, so that a row and the zero row can be chosen between; loads stay within the true width.
+  // All rows have one type, so that a row and the zero row can be chosen between; loads stay within
+  // the true width.
   Value arena = frame.function().getArgument(0);
-  return memref::ViewOp::create(b, MemRefType::get({widest}, type.getElementType()), arena, offset, ValueRange{});
+  return memref::ViewOp::create(b, MemRefType::get({widest}, type.getElementType()), arena, offset,
+                                ValueRange{});
 }
 
 Value Addresses::operandRow(unsigned i, const RowPosition &at, Value member, Value gathered) {
@@ -208,7 +222,8 @@ Value Addresses::operandRow(unsigned i, const RowPosition &at, Value member, Val
 
 Value Addresses::elements(unsigned tensor, RankedTensorType type) {
   auto view = MemRefType::get({type.getNumElements()}, type.getElementType());
-  return memref::ViewOp::create(b, view, frame.function().getArgument(0), offsets.lookup(tensor), ValueRange{});
+  return memref::ViewOp::create(b, view, frame.function().getArgument(0), offsets.lookup(tensor),
+                                ValueRange{});
 }
 
 Value Addresses::operandElement(unsigned i, const RowPosition &at) {
@@ -228,7 +243,8 @@ Value Addresses::resultIndex(unsigned i, const RowPosition &at) {
   unsigned tensor = i + op.getInputs().size();
   switch (accessOf(op, tensor).getKind()) {
   case AccessKind::Row: {
-    Value first = arith::MulIOp::create(b, at.batch, frame.index(tensorOf(op, tensor).getDimSize(1)));
+    Value first =
+        arith::MulIOp::create(b, at.batch, frame.index(tensorOf(op, tensor).getDimSize(1)));
     return arith::AddIOp::create(b, first, at.position);
   }
   case AccessKind::Local:
