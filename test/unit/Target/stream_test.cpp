@@ -353,7 +353,12 @@ TEST(Stream, DropoutInRows) {
                        mask + R"(, ROW
       %total = dispatch.reduce add %kept : ROW -> f32
       %totals = tensor.splat %total : ROW
-      %y = arith.addf %kept, %totals : ROW
+      %e = math.exp %a0 : ROW
+      %other = dispatch.reduce add %e : ROW -> f32
+      %others = tensor.splat %other : ROW
+      %share = arith.divf %e, %others : ROW
+      %both = arith.addf %kept, %totals : ROW
+      %y = arith.addf %both, %share : ROW
       dispatch.yield %y, %total : ROW, f32)";
     std::string text =
         rowsText({batch, positions, 1, 0}, {{sequence, Access{}, row}},
@@ -366,15 +371,17 @@ TEST(Stream, DropoutInRows) {
           kernel, {.operands = {x}, .length = positions, .rows = batch, .step = 4, .seed = 8});
       for (int64_t r = 0; r < batch * positions; ++r) {
         std::vector<double> kept(d);
-        double total = 0;
+        double total = 0, other = 0;
         for (int64_t c = 0; c < d; ++c) {
+          other += std::exp(double(x[r * d + c]));
           kept[c] = philoxUniform(r * d + c, 9, 4, 8) < 0.25f ? 0.0 : x[r * d + c] / 0.75;
           total += kept[c];
         }
         double bound = unit * double(d / 8 + 10) * double(d) / 4;
         ASSERT_NEAR(results[1][r], total, bound);
         for (int64_t c = 0; c < d; ++c) {
-          ASSERT_NEAR(results[0][r * d + c], kept[c] + total, bound + 4 * unit);
+          double share = std::exp(double(x[r * d + c])) / other;
+          ASSERT_NEAR(results[0][r * d + c], kept[c] + total + share, bound + 8 * unit);
         }
       }
     }
