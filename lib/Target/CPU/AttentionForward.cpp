@@ -59,8 +59,8 @@ private:
 // under a causal mask all parts have like work; packing the keys again costs a part 2 of its 4 N operations a key column.
 int64_t ForwardGenerator::chooseParts() const {
   int64_t pairs = shape.batch * shape.heads;
-  int64_t wanted = (32 + pairs - 1) / pairs;
-  return pairs >= 16 ? 1 : std::min(wanted, (shape.queryBlocks + 1) / 2);
+  int64_t wanted = (16 + pairs - 1) / pairs;
+  return pairs >= 8 ? 1 : std::min(wanted, (shape.queryBlocks + 1) / 2);
 }
 
 void ForwardGenerator::allocate() {
