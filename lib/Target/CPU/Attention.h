@@ -62,10 +62,15 @@ Matmul accumulateInto(Emitter &e, Matmul matmul, mlir::Value memory, mlir::Value
 mlir::Value emitRotation(Emitter &e, mlir::Value vector, mlir::Value table, mlir::Value position, int64_t lane0,
                          int64_t valid, bool back);
 
-/// Copies one head's columns of rows source[base + min(p, limit - 1)], p < roundUp(limit, block), into
-/// packed[p][headWidth], rotated where `rotary` is given. Clamping makes every packed row one that is valid.
-void emitPack(Emitter &e, const Shape &shape, mlir::Value source, mlir::Value base, mlir::Value column,
-              mlir::Value limit, int64_t block, mlir::Value rotary, mlir::Value packed);
+/// Which rows are packed: positions first + i, i < count, of the sequence whose row 0 is `base`.
+struct RowRange {
+  mlir::Value base, first, count;
+  mlir::Value limit; ///< a position from here on reads the row before: every packed row is one that is valid
+};
+
+/// Copies one head's columns of rows into packed[i][headWidth], rotated where `rotary` is given.
+void emitPack(Emitter &e, const Shape &shape, mlir::Value source, const RowRange &range, mlir::Value column,
+              mlir::Value rotary, mlir::Value packed);
 
 /// transposed[row0 + c][p] = packed[first + p][c] for c < head, p < queryBlock.
 void emitTransposeBlock(Emitter &e, const Shape &shape, mlir::Value packed, mlir::Value first,

@@ -49,8 +49,8 @@ private:
   const int64_t parts;
 
   Value query, key, value, rotary, output, lse; // tensors
-  Value keys, queryRows, queries, scores, keep, accumulator, outputRows, maximum, sum, blockMaximum, rescale; // scratch
-  Value length, batchRow, head, base, valueColumn, p0;
+  Value keys, queries, scores, keep, accumulator, rowsOfBlock, maximum, sum, blockMaximum, rescale; // scratch
+  Value length, batchRow, head, base, queryColumn, valueColumn, p0;
 };
 
 } // namespace
@@ -59,8 +59,8 @@ private:
 // under a causal mask all parts have like work; packing the keys again costs a part 2 of its 4 N operations a key column.
 int64_t ForwardGenerator::chooseParts() const {
   int64_t pairs = shape.batch * shape.heads;
-  int64_t wanted = (32 + pairs - 1) / pairs;
-  return pairs >= 16 ? 1 : std::min(wanted, (shape.queryBlocks + 1) / 2);
+  int64_t wanted = (16 + pairs - 1) / pairs;
+  return pairs >= 8 ? 1 : std::min(wanted, (shape.queryBlocks + 1) / 2);
 }
 
 void ForwardGenerator::allocate() {
@@ -72,12 +72,11 @@ void ForwardGenerator::allocate() {
   output = frame.buffer(next++);
   lse = frame.buffer(next++);
   keys = frame.scratch(matrix(shape.keyBlocks * shape.keyBlock, shape.headWidth));
-  queryRows = frame.scratch(matrix(shape.queryBlocks * shape.queryBlock, shape.headWidth));
   queries = frame.scratch(matrix(shape.head, shape.queryBlock));
   scores = frame.scratch(matrix(shape.keyBlock, shape.queryBlock));
   keep = shape.dropout > 0 ? frame.scratch(matrix(shape.keyBlock, shape.queryBlock)) : Value();
   accumulator = frame.scratch(matrix(shape.head, shape.queryBlock));
-  outputRows = frame.scratch(matrix(shape.queryBlock, shape.headWidth));
+  rowsOfBlock = frame.scratch(matrix(shape.queryBlock, shape.headWidth));
   maximum = frame.scratch(perQuery());
   sum = frame.scratch(perQuery());
   blockMaximum = frame.scratch(perQuery());
@@ -107,10 +106,9 @@ Kernel ForwardGenerator::generate() {
 void ForwardGenerator::emitItem() {
   Value keyHead = e.floorDiv(head, shape.group);
   Value keyColumn = e.add(e.mul(keyHead, shape.head), shape.keyColumn);
-  Value queryColumn = e.add(e.mul(head, shape.head), shape.queryColumn);
+  queryColumn = e.add(e.mul(head, shape.head), shape.queryColumn);
   valueColumn = e.add(e.mul(keyHead, shape.head), shape.valueColumn);
-  emitPack(e, shape, key, base, keyColumn, length, shape.keyBlock, rotary, keys);
-  emitPack(e, shape, query, base, queryColumn, length, shape.queryBlock, rotary, queryRows);
+  emitPack(e, shape, key, {base, e.index(0), e.roundUp(length, shape.keyBlock), length}, keyColumn, rotary, keys);
   Value part = e.sub(frame.item(), e.mul(e.floorDiv(frame.item(), parts), parts));
   Value blocks = e.floorDiv(e.add(length, shape.queryBlock - 1), shape.queryBlock);
   e.loop(part, blocks, parts, [&](Value block) { emitQueryBlock(block); });
@@ -118,7 +116,8 @@ void ForwardGenerator::emitItem() {
 
 void ForwardGenerator::emitQueryBlock(Value block) {
   p0 = e.mul(block, shape.queryBlock);
-  emitTransposeBlock(e, shape, queryRows, p0, queries, e.index(0));
+  emitPack(e, shape, query, {base, p0, e.index(shape.queryBlock), length}, queryColumn, rotary, rowsOfBlock);
+  emitTransposeBlock(e, shape, rowsOfBlock, e.index(0), queries, e.index(0));
   emitFill(e, accumulator, 0);
   eachVector([&](int64_t, Value offset) {
     e.store(e.splat(-infinity), maximum, {offset});
@@ -227,10 +226,10 @@ void ForwardGenerator::emitResults() {
     e.store(arith::DivFOp::create(e.b, e.splat(1), divisor), rescale, {offset});
     e.store(e.select(some, logarithm, e.splat(-infinity)), sum, {offset});
   });
-  emitTransposeBack(e, shape, accumulator, e.index(0), rescale, outputRows);
+  emitTransposeBack(e, shape, accumulator, e.index(0), rescale, rowsOfBlock);
   Value count = e.min(e.index(shape.queryBlock), e.sub(length, p0));
   Value column = e.mul(head, shape.head);
-  emitUnpack(e, shape, outputRows, e.index(0), p0, count, {}, output, base, column);
+  emitUnpack(e, shape, rowsOfBlock, e.index(0), p0, count, {}, output, base, column);
   e.loop(e.index(0), count, 1, [&](Value i) {
     e.store(e.loadScalar(sum, {i}), lse, {e.add(base, e.add(p0, i)), head});
   });

@@ -54,19 +54,19 @@ Value attention::emitRotation(Emitter &e, Value vector, Value table, Value posit
   return e.fma(vector, cosine, e.mulf(other, sine));
 }
 
-void attention::emitPack(Emitter &e, const Shape &shape, Value source, Value base, Value column, Value limit,
-                         int64_t block, Value rotary, Value packed) {
-  Value last = e.add(limit, -1);
-  e.loop(e.index(0), e.roundUp(limit, block), 1, [&](Value p) {
-    Value position = e.min(p, last);
+void attention::emitPack(Emitter &e, const Shape &shape, Value source, const RowRange &range, Value column,
+                         Value rotary, Value packed) {
+  Value last = e.add(range.limit, -1);
+  e.loop(e.index(0), range.count, 1, [&](Value i) {
+    Value position = e.min(e.add(range.first, i), last);
     for (int64_t j = 0; j < shape.headVectors; ++j) {
       int64_t lane0 = j * e.lanes;
       int64_t valid = shape.head - lane0;
-      Value value = e.load(source, {e.add(base, position), e.add(column, lane0)}, valid);
+      Value value = e.load(source, {e.add(range.base, position), e.add(column, lane0)}, valid);
       if (rotary) {
         value = emitRotation(e, value, rotary, position, lane0, valid, /*back=*/false);
       }
-      e.store(value, packed, {p, e.index(lane0)});
+      e.store(value, packed, {i, e.index(lane0)});
     }
   });
 }

@@ -3,6 +3,8 @@
 // One line an operation: the builder's long names, written once.
 #include "sluice/Target/CPU/Emitter.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
+
 using namespace mlir;
 using namespace sluice::cpu;
 
@@ -75,7 +77,8 @@ Value Emitter::maxf(Value a, Value c) {
   return select(arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, a, c), a, c);
 }
 
-Value Emitter::fma(Value a, Value c, Value d) { return vector::FMAOp::create(b, a, c, d); }
+// vector.fma would lower to a multiply and an add wherever fusion is left to the backend, and it is told not to.
+Value Emitter::fma(Value a, Value c, Value d) { return math::FmaOp::create(b, a, c, d); }
 Value Emitter::select(Value condition, Value a, Value c) { return arith::SelectOp::create(b, condition, a, c); }
 
 Value Emitter::load(Value memory, ValueRange indices) {

@@ -38,8 +38,8 @@ Score sluice::test::softCap(double cap) {
   std::string tanhOf = "%c = arith.constant " + std::to_string(cap) + " : f32\n" +
                        "%sc = arith.divf %s, %c : f32\n%th = math.tanh %sc : f32\n";
   return {tanhOf + "%r = arith.mulf %th, %c : f32\n",
-          tanhOf + "%o = arith.constant 1.0 : f32\n%tt = arith.mulf %th, %th : f32\n"
-                   "%d = arith.subf %o, %tt : f32\n%r = arith.mulf %g, %d : f32\n",
+          tanhOf + "%one = arith.constant 1.0 : f32\n%tt = arith.mulf %th, %th : f32\n"
+                   "%slope = arith.subf %one, %tt : f32\n%r = arith.mulf %g, %slope : f32\n",
           [=](double s, int64_t, int64_t, int64_t) { return cap * std::tanh(s / cap); },
           [=](double s, int64_t, int64_t, int64_t) { return 1 - std::pow(std::tanh(s / cap), 2); }};
 }
