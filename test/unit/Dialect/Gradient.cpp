@@ -22,29 +22,52 @@ static Value sumOf(OpBuilder &builder, Value left, Value right) {
   return map.getResult();
 }
 
-/// Backward of one op; contributions join `gradients`.
-static void walkBack(OpBuilder &builder, Operation *op, llvm::DenseMap<Value, Value> &gradients) {
-  auto differentiable = dyn_cast<DifferentiableInterface>(op);
-  SmallVector<Value> results, operands;
-  for (Value result : op->getResults()) {
-    results.push_back(gradients.lookup(result));
-  }
-  bool reached = isa<CrossEntropyOp>(op) || llvm::any_of(results, [](Value value) { return value != nullptr; });
-  if (!differentiable || !reached) {
-    return;
-  }
+using Contributions = llvm::DenseMap<Value, SmallVector<Value>>;
+
+/// Backward of one op for one gradient a result; contributions join `gradients`.
+static void walkBack(OpBuilder &builder, Operation *op, ArrayRef<Value> results, Contributions &gradients) {
+  SmallVector<Value> operands;
   for (Value operand : op->getOperands()) {
-    operands.push_back(isa<SequenceType>(operand.getType()) ? Value() : gradients.lookup(operand));
+    auto found = gradients.find(operand);
+    bool accumulated = !isa<SequenceType>(operand.getType()) && found != gradients.end();
+    operands.push_back(accumulated ? found->second.front() : Value());
   }
-  if (failed(differentiable.buildBackward(builder, results, operands))) {
+  if (failed(cast<DifferentiableInterface>(op).buildBackward(builder, results, operands))) {
     llvm::report_fatal_error("the test's function has no gradient");
   }
   for (auto [operand, gradient] : llvm::zip_equal(op->getOperands(), operands)) {
-    if (!gradient) {
-      continue;
+    if (gradient && isa<SequenceType>(operand.getType())) {
+      gradients[operand].push_back(gradient);
+    } else if (gradient) {
+      gradients[operand] = {gradient};
     }
-    Value &total = gradients[operand];
-    total = total && isa<SequenceType>(operand.getType()) ? sumOf(builder, total, gradient) : gradient;
+  }
+}
+
+static Value total(OpBuilder &builder, Value value, const Contributions &gradients) {
+  Value sum;
+  for (Value gradient : gradients.lookup(value)) {
+    sum = sum ? sumOf(builder, sum, gradient) : gradient;
+  }
+  return sum;
+}
+
+/// A lazy op hands each contribution on by itself: their sum, a map, would end with the scale's valid positions, and what
+/// a consumer read past them would be lost.
+static void walkBack(OpBuilder &builder, Operation *op, Contributions &gradients) {
+  if (isa<ShiftOp, UpsampleOp, UnfoldOp>(op)) {
+    for (Value gradient : gradients.lookup(op->getResult(0))) {
+      walkBack(builder, op, gradient, gradients);
+    }
+    return;
+  }
+  SmallVector<Value> results;
+  for (Value result : op->getResults()) {
+    results.push_back(total(builder, result, gradients));
+  }
+  bool reached = isa<CrossEntropyOp>(op) || llvm::any_of(results, [](Value value) { return value != nullptr; });
+  if (isa<DifferentiableInterface>(op) && reached) {
+    walkBack(builder, op, results, gradients);
   }
 }
 
@@ -57,11 +80,11 @@ std::vector<unsigned> addGradient(Model &model) {
   Operation *terminator = block.getTerminator();
   SmallVector<Operation *> ops(llvm::map_range(block.without_terminator(), [](Operation &op) { return &op; }));
   unsigned count = block.getNumArguments();
-  llvm::DenseMap<Value, Value> gradients;
+  Contributions gradients;
   for (Value result : SmallVector<Value>(terminator->getOperands())) {
     Value argument = block.addArgument(result.getType(), result.getLoc());
     if (!result.getDefiningOp<CrossEntropyOp>()) {
-      gradients[result] = argument;
+      gradients[result].push_back(argument);
     }
   }
   OpBuilder builder(terminator);
@@ -71,7 +94,7 @@ std::vector<unsigned> addGradient(Model &model) {
   std::vector<unsigned> indices;
   SmallVector<Value> values;
   for (unsigned i = 0; i < count; ++i) {
-    if (Value gradient = gradients.lookup(block.getArgument(i))) {
+    if (Value gradient = total(builder, block.getArgument(i), gradients)) {
       indices.push_back(i);
       values.push_back(gradient);
     }

@@ -127,6 +127,14 @@ std::string shiftedRepeat() {
          s2d4 + " return %c : " + s2d4 + " }";
 }
 
+/// Two consumers of one repeat, one of which reads it past the end of its scale when the length is odd.
+std::string repeatReadTwice() {
+  return "(%x: " + s4d4 + ") -> (" + s2d4 + ", " + s1d4 + ") { %u = sluice.upsample %x factor 4 : (" + s4d4 + ") -> " + s1d4 +
+         " %c = sluice.shorten %u factor 2 : (" + s1d4 + ") -> " + s2d4 +
+         " %e = sluice.map(%u) {^bb0(%f: f32): %g = math.tanh %f : f32 sluice.yield %g : f32} : (" + s1d4 + ") -> " + s1d4 +
+         " return %c, %e : " + s2d4 + ", " + s1d4 + " }";
+}
+
 std::vector<Case> cases() {
   std::string v = "tensor<5x4xf32>";
   return {
@@ -170,6 +178,7 @@ std::vector<Case> cases() {
       {"hourglass", differences, hourglass(3)},
       {"hourglass_shift_1", differences, hourglass(1)},
       {"shifted_repeat", differences, shiftedRepeat()},
+      {"repeat_read_twice", differences, repeatReadTwice()},
   };
 }
 
