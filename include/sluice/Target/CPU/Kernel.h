@@ -53,7 +53,9 @@ mlir::FailureOr<Kernel> generateKernel(mlir::Operation *op, mlir::ModuleOp modul
                                        const Target &target);
 
 /// Lowers a module of kernels (arith, math, scf, memref, vector on the kernel ABI) to native object code of `target`: the
-/// functions keep their names. Fails with a diagnostic; `object` is then left alone.
+/// functions keep their names. Elementary functions become arithmetic (Math.h says which, for f32 and f64); a reduction of a
+/// vector is a tree of halves. Multiplies and adds are fused only where math.fma or vector.fma says so. Fails with a
+/// diagnostic, also when a call of a library would remain; `object` is then left alone.
 mlir::LogicalResult lowerToObject(mlir::ModuleOp module, const Target &target, std::string &object);
 
 /// Device scalars that every kernel is given: launch arguments after the buffers' offsets, in this order; each is the

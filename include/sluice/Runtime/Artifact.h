@@ -1,0 +1,69 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The artifact's file: checked against its trailer, then loaded.
+#pragma once
+
+#include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Plan.h"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sluice::runtime {
+
+using KernelFunction = void (*)(uint8_t *arena, const int64_t *arguments, int64_t item, uint8_t *scratch);
+
+constexpr size_t trailerBytes = 64;
+constexpr uint32_t artifactVersion = 1;
+
+/// The trailer of `elf`, as docs/plan-and-artifact.md lays it out; an artifact is `elf` and then this.
+std::array<uint8_t, trailerBytes> makeTrailer(std::span<const uint8_t> elf);
+
+/// Throws UserError unless `file` ends in a trailer that fits it; returns the ELF part. `origin` starts the
+/// message.
+std::span<const uint8_t> checkTrailer(std::span<const uint8_t> file, const std::string &origin);
+
+/// The instruction set that this machine runs, best first: {"cpu-avx512", "cpu-avx2"}, {"cpu-avx2"} or {}.
+std::vector<std::string> machineTargets();
+
+/// A loaded artifact. Its code lives as long as the object.
+class Artifact {
+public:
+  /// `target` forces an instruction set ("cpu-avx2", "cpu-avx512"); empty takes the environment's
+  /// SLUICE_CPU_TARGET or else the best that the machine and the artifact share. Throws UserError.
+  static std::shared_ptr<const Artifact> load(const Path &path, const std::string &target = "");
+
+  ~Artifact();
+  Artifact(const Artifact &) = delete;
+  Artifact &operator=(const Artifact &) = delete;
+
+  const Plan &plan() const { return parsedPlan; }
+  const std::string &planText() const { return text; }
+  const std::string &path() const { return origin; }
+  const std::string &target() const { return chosenTarget; }
+  std::span<const uint8_t> constants() const { return constantTable; }
+  /// The bytes of the shared object, without the trailer.
+  std::span<const uint8_t> elf() const { return {contents.data(), contents.size() - trailerBytes}; }
+  /// Kernels of the chosen target, by index in the plan.
+  const std::vector<KernelFunction> &kernels() const { return functions; }
+
+private:
+  Artifact() = default;
+  void open();
+  void *require(const std::string &symbol) const;
+  void readPlan();
+  void chooseTarget(const std::string &wanted);
+
+  std::string origin, text, chosenTarget;
+  std::vector<uint8_t> contents;
+  int memoryFile = -1;
+  void *library = nullptr;
+  Plan parsedPlan;
+  std::span<const uint8_t> constantTable;
+  std::vector<KernelFunction> functions;
+};
+
+} // namespace sluice::runtime

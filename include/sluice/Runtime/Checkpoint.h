@@ -1,0 +1,38 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Checkpoints of a run, and loading weights. A run's folder holds
+//   checkpoints/STEP/weights.safetensors, optimizer.safetensors, state.json
+//   latest                      the step of the newest whole checkpoint; moves last
+#pragma once
+
+#include "sluice/Runtime/Data.h"
+#include "sluice/Runtime/Executor.h"
+
+#include <string>
+
+namespace sluice::runtime {
+
+/// Everything besides tensors that a resumed run continues from.
+struct TrainingState {
+  int64_t step = 0; // finished steps
+  int64_t seed = 0;
+  DataPosition position;
+  std::string dataHash; // of the training data
+  std::string specHash; // of the artifact's spec
+};
+
+/// Writes checkpoint `state.step` of the run: to a temporary folder, every file fsynced, renamed, then `latest` is
+/// replaced. Afterwards all but the newest `keep` (>= 1) checkpoints are removed.
+void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &state, int64_t keep);
+
+/// Loads the run's latest checkpoint into the executor's tensors and states. Throws UserError where a file is missing,
+/// cut short, damaged or of another model; the executor's tensors are then to be considered undefined.
+TrainingState loadCheckpoint(const Path &run, Executor &executor);
+
+/// Loads weights from a safetensors file, a checkpoint's folder or a run's folder (its latest checkpoint).
+/// Returns the path of the file that was read.
+Path loadWeights(const Path &path, Executor &executor);
+
+/// The step that `latest` names, or -1 where the run has no checkpoint yet.
+int64_t latestStep(const Path &run);
+
+} // namespace sluice::runtime

@@ -1,0 +1,62 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Text as bytes: files, and the order in which training draws rows from them.
+#pragma once
+
+#include "sluice/Runtime/Files.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sluice::runtime {
+
+/// A file whose bytes are token ids.
+struct ByteFile {
+  Path path;
+  std::vector<uint8_t> bytes;
+};
+
+/// Reads files, checking that each byte is below `vocabulary` and that each file has at least `least` bytes, which
+/// `why` explains. Throws UserError with the path, and the offset of an offending byte.
+std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t vocabulary, int64_t least,
+                                    const std::string &why);
+
+/// Where training stands in its data: two integers, from which every later row follows.
+struct DataPosition {
+  int64_t epoch = 0, index = 0;
+  bool operator==(const DataPosition &) const = default;
+};
+
+/// Rows of context + 1 bytes, drawn without replacement within an epoch. Which bytes row `index` of epoch `epoch` holds
+/// is a pure function of (seed, epoch, index): a keyed permutation of the epoch's rows. Neighbouring rows of a file share
+/// one byte (the last target of one is the first input of the next), and each epoch cuts the files at other places.
+class TrainingData {
+public:
+  TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context, uint64_t seed);
+
+  int64_t rowsPerEpoch() const { return totalRows; }
+  int64_t bytes() const;
+  /// SHA-256 over the files' contents in order; a resumed run must see the same.
+  const std::string &hash() const { return contentHash; }
+
+  /// The bytes of one row; `position.index` < rowsPerEpoch().
+  std::span<const uint8_t> row(DataPosition position) const;
+
+  /// Writes `rows` consecutive rows from `position` on as token ids, [rows, context + 1], crossing into later epochs
+  /// where needed, and returns the position after them.
+  DataPosition fill(DataPosition position, int64_t rows, std::span<int32_t> tokens) const;
+
+private:
+  std::vector<ByteFile> files;
+  std::vector<int64_t> firstRow; // by file, then the total
+  int64_t context, totalRows = 0;
+  uint64_t seed;
+  std::string contentHash;
+};
+
+/// A permutation of [0, count) chosen by `key`: the image of `index`. O(1) memory; a few rounds of a Feistel network,
+/// walked until the image falls below `count` (fewer than four steps on average).
+uint64_t permute(uint64_t index, uint64_t count, uint64_t key);
+
+} // namespace sluice::runtime

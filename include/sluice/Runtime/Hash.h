@@ -1,0 +1,30 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// SHA-256 (through OpenSSL's libcrypto) and small deterministic mixing functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sluice::runtime {
+
+using Sha256 = std::array<uint8_t, 32>;
+
+Sha256 sha256(std::span<const uint8_t> bytes);
+std::string toHex(std::span<const uint8_t> bytes);
+
+/// SHA-256 of `bytes` in lower-case hexadecimal, 64 characters.
+std::string sha256Hex(std::span<const uint8_t> bytes);
+std::string sha256Hex(std::string_view text);
+
+/// SplitMix64's finalizer: a bijection of 64-bit integers that spreads every input bit.
+constexpr uint64_t mix64(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+} // namespace sluice::runtime

@@ -1,0 +1,102 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The plan of an artifact, parsed and validated. docs/plan-and-artifact.md is the format.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::runtime {
+
+enum class Type { f32, i32, i64 };
+
+/// Bytes of one element.
+int64_t sizeOf(Type type);
+std::string_view nameOf(Type type);
+
+struct ModelFacts {
+  std::string name;
+  int64_t vocabulary = 0, context = 0, batch = 0, width = 0, seed = 0, parameters = 0;
+  std::string spec; // the whole text of the spec
+};
+
+struct MemoryFacts {
+  int64_t arenaBytes = 0, peakBytes = 0, constantBytes = 0;
+  std::map<std::string, int64_t> byScale;
+};
+
+struct Scalar {
+  int64_t offset = 0;
+  Type type = Type::i64;
+};
+
+/// An input or output in the arena. Only the last dimension may be padded: rows of shape.back() elements
+/// lie rowStride elements apart.
+struct Region {
+  int64_t offset = 0;
+  Type type = Type::f32;
+  std::vector<int64_t> shape;
+  int64_t rowStride = 0;
+};
+
+/// A trained tensor: dense, row-major, f32. Offsets are bytes from the arena's start.
+struct Tensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  int64_t offset = 0, gradient = 0;
+  std::map<std::string, int64_t> states;
+  bool decay = false;
+
+  int64_t elements() const;
+};
+
+struct Kernel {
+  std::string name, kind;
+  std::map<std::string, std::string> symbols; // target -> symbol
+  int64_t flops = 0, bytes = 0, items = 0, scratchBytes = 0;
+};
+
+struct Guard {
+  std::string scalar;
+  int64_t equals = 0;
+};
+
+/// One launch. Calls and collectives are refused while parsing: this runtime has no such routine.
+struct Launch {
+  int64_t kernel = 0, items = 0, stream = 0;
+  std::vector<int64_t> arguments, after;
+  std::optional<Guard> guard;
+  std::string phase;
+};
+
+struct Buffer {
+  std::string name, kind;
+  int64_t offset = 0, bytes = 0;
+};
+
+struct Plan {
+  ModelFacts model;
+  std::string verdict; // "proved" or "leak-allowed"
+  std::vector<std::string> modes, targets;
+  int64_t trainingSteps = 0;
+  MemoryFacts memory;
+  int64_t constantsOffset = 0, constantsBytes = 0;
+  std::map<std::string, Scalar> scalars;
+  std::map<std::string, Region> inputs, outputs;
+  std::vector<Tensor> tensors;
+  int64_t gradientsOffset = 0, gradientsBytes = 0;
+  std::vector<int64_t> buckets;
+  std::vector<Kernel> kernels;
+  std::map<std::string, std::vector<Launch>> entries;
+  std::vector<Buffer> buffers;
+};
+
+/// Parses the plan's text. Everything is checked: unknown keys, versions, node kinds, types, and that every
+/// offset is a multiple of 64 and every range lies in the arena. Throws UserError; `origin` (a path) starts
+/// each message.
+Plan parsePlan(std::string_view text, const std::string &origin);
+
+} // namespace sluice::runtime

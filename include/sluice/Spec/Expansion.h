@@ -1,0 +1,62 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A spec with its composite stages expanded into primitive ones, and the tensors that it trains.
+// This is the one place that decides names, shapes, order and initialization of weights.
+
+#ifndef SLUICE_SPEC_EXPANSION_H
+#define SLUICE_SPEC_EXPANSION_H
+
+#include "sluice/Spec/Spec.h"
+
+namespace sluice::spec {
+
+/// A primitive stage. Its result is the stream `id`; streams are single-assignment.
+struct Primitive {
+  int64_t id = 0;      ///< its index in the expansion
+  int64_t input = -1;  ///< id of the stream it reads; -1: the tokens (embedding only)
+  int64_t second = -1; ///< id of the other operand of `add`; -1 elsewhere
+  int64_t factor = 1;  ///< of the result's scale: position m stands for tokens from factor * m
+  Settings settings;   ///< never Layers or Hourglass
+  std::string prefix;  ///< of the names of its weights: "stages.1.inside.0"
+  /// The stage as written; in an hourglass its `hierarchy` (or `shift`, for a shift that it
+  /// overrides).
+  SourceLocation location;
+  KeyLocations keys; ///< of the stage as written
+
+  Op op() const { return static_cast<Op>(settings.index()); }
+  /// Where the value of `key` stands, or `location` where the key was not given.
+  const SourceLocation &at(std::string_view key) const;
+};
+
+/// The model's primitive stages in execution order: the first is the embedding, the last the head.
+std::vector<Primitive> expand(const Model &model);
+
+enum class InitialKind { Zeros, Ones, Normal };
+
+struct Initial {
+  InitialKind kind = InitialKind::Zeros;
+  double deviation = 0; ///< of Normal
+};
+
+/// A trained tensor, dense and row-major.
+struct Tensor {
+  std::string name;           ///< "stages.1.inside.0.attention.query.weight"
+  std::vector<int64_t> shape; ///< matrices are [out, in]
+  Initial initial;
+  bool decay = false; ///< whether weight decay applies: matrices, but no embedding, norm or bias
+  int64_t stage = 0;  ///< id of the primitive stage that owns it
+
+  int64_t elements() const;
+};
+
+/// Every trained tensor in spec order. Weights of attention.query, key and value follow one
+/// another, then their biases, so that laid out in this order they are one matrix [H D + 2 Hkv D,
+/// d]; likewise feed_forward.gate and in.
+std::vector<Tensor> tensors(const Model &model, const std::vector<Primitive> &primitives);
+
+/// Elements of all trained tensors together.
+int64_t parameterCount(const Model &model);
+
+} // namespace sluice::spec
+
+#endif // SLUICE_SPEC_EXPANSION_H

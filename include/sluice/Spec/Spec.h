@@ -1,0 +1,213 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The model spec as a validated tree: what docs/spec.md describes, with every default filled in and
+// the place in the user's file of everything a later diagnostic may want to point at.
+//
+// A reader function returns a model or one diagnostic; no exception crosses this interface, so code
+// compiled without run-time type information may use it. A Model made by these functions is valid
+// in all respects that docs/spec.md states, except causality, which is proved elsewhere.
+
+#ifndef SLUICE_SPEC_SPEC_H
+#define SLUICE_SPEC_SPEC_H
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace sluice::spec {
+
+/// A place in a spec. Lines and columns count from 1, columns in bytes; line 0 means the whole
+/// file.
+struct SourceLocation {
+  std::string file;
+  unsigned line = 0;
+  unsigned column = 0;
+};
+
+/// "file:line:column", or "file" for a whole file.
+std::string toString(const SourceLocation &location);
+
+/// One error of the user's: one line, with what was expected, what was found and a remedy.
+struct Diagnostic {
+  SourceLocation location;
+  std::string message;
+
+  /// "file:line:column: message", as it is shown.
+  std::string format() const { return toString(location) + ": " + message; }
+};
+
+enum class Positions { None, Learned, Sinusoidal };
+enum class NormKind { Layer, Rms };
+enum class Placement { Pre, Post };
+enum class Activation { Relu, Gelu, GeluTanh, SwiGlu };
+enum class Shortening { Average, Linear };
+enum class Upsampling { Repeat, Linear };
+enum class MaskKind { Causal, Bidirectional, Window };
+enum class Optimizer { AdamW, Adam };
+enum class ScheduleKind { Cosine, Constant };
+
+/// Which positions q a query at position p reads. Window: p - end < q <= p - begin.
+struct Mask {
+  MaskKind kind = MaskKind::Causal;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Settings of the stages. The primitive ones come first; `layers` and `hourglass` are composite.
+
+struct Embedding {
+  Positions positions = Positions::None;
+  double dropout = 0;
+};
+
+struct Layer {
+  int64_t heads = 0;
+  int64_t keyValueHeads = 0; ///< divides heads
+  int64_t headSize = 0;      ///< heads * headSize need not be the width
+  NormKind norm = NormKind::Layer;
+  Placement placement = Placement::Pre;
+  double epsilon = 1e-5;
+  Activation activation = Activation::Gelu;
+  int64_t feedForward = 0; ///< hidden width
+  double dropout = 0;
+  double attentionDropout = 0;
+  Mask mask;
+  std::optional<double> rotaryBase; ///< absent: no rotation
+  bool bias = true;
+};
+
+struct Norm {
+  NormKind norm = NormKind::Layer;
+  double epsilon = 1e-5;
+};
+
+struct Shift {
+  int64_t by = 0;
+};
+
+struct Shorten {
+  int64_t factor = 1;
+  Shortening method = Shortening::Average;
+};
+
+struct Upsample {
+  int64_t factor = 1;
+  Upsampling method = Upsampling::Repeat;
+};
+
+struct Add {
+  std::string with; ///< name of the second stream; empty where an hourglass made the stage
+};
+
+struct Dropout {
+  double rate = 0;
+};
+
+struct Head {
+  bool tied = false;
+  bool bias = false;
+};
+
+struct Layers {
+  int64_t count = 1;
+  Layer layer;
+};
+
+struct Hourglass {
+  struct Level {
+    int64_t layers = 0;
+    int64_t factor = 1; ///< relative to the stage's input
+  };
+  std::vector<Level> hierarchy; ///< odd in number; factors read the same from both ends
+  Shortening shorten = Shortening::Average;
+  Upsampling upsample = Upsampling::Repeat;
+  std::optional<int64_t> shift; ///< absent: each level shifts by its relative factor - 1
+  Layer layer;
+};
+
+using Settings = std::variant<Embedding, Layer, Norm, Shift, Shorten, Upsample, Add, Dropout, Head,
+                              Layers, Hourglass>;
+
+/// The alternatives of Settings, in their order.
+enum class Op {
+  Embedding,
+  Layer,
+  Norm,
+  Shift,
+  Shorten,
+  Upsample,
+  Add,
+  Dropout,
+  Head,
+  Layers,
+  Hourglass
+};
+
+/// The op as a spec spells it ("shorten").
+std::string_view name(Op op);
+
+/// Where the values of a stage's keys stand, those inherited from `defaults` included.
+using KeyLocations = std::map<std::string, SourceLocation, std::less<>>;
+
+/// A stage as it was written.
+struct Stage {
+  Settings settings;
+  SourceLocation location; ///< the stage's opening brace
+  KeyLocations keys;
+  std::string prefix; ///< of the names of its weights: "stages.1"
+  std::string from;   ///< empty: the result of the stage before
+  std::string to;     ///< empty: unnamed
+
+  Op op() const { return static_cast<Op>(settings.index()); }
+  /// Where the value of `key` stands, or the stage itself where the key was not given.
+  const SourceLocation &at(std::string_view key) const;
+};
+
+struct Schedule {
+  ScheduleKind kind = ScheduleKind::Cosine;
+  int64_t warmup = 100;
+  int64_t steps = 1000;
+  double floor = 0.1; ///< a fraction of the learning rate
+};
+
+struct Training {
+  Optimizer optimizer = Optimizer::AdamW;
+  double learningRate = 3e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weightDecay = 0.1;
+  double clip = 1; ///< global norm; 0: no clipping
+  Schedule schedule;
+};
+
+struct Model {
+  std::string name;
+  std::string text; ///< the spec itself, as it was read
+  SourceLocation location;
+  KeyLocations keys; ///< of the top level
+  int64_t vocabulary = 0;
+  int64_t context = 0; ///< N: most tokens in a row of a batch
+  int64_t batch = 0;   ///< B: most rows in a batch
+  int64_t width = 0;   ///< d
+  int64_t seed = 0;
+  Training training;
+  std::vector<Stage> stages;
+};
+
+/// Reads and validates the spec at `path`; `path` as given is the file of every location.
+/// Returns nothing and sets `error` where the file cannot be read or is not a valid spec.
+std::optional<Model> readFile(const std::string &path, Diagnostic &error);
+
+/// The same for a spec that is in memory; `file` names it in locations, its stem the model by
+/// default.
+std::optional<Model> readText(std::string text, const std::string &file, Diagnostic &error);
+
+} // namespace sluice::spec
+
+#endif // SLUICE_SPEC_SPEC_H

@@ -1,0 +1,46 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Where every tensor of every entry point stands in the arena.
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+#include "sluice/Transforms/ParameterLayout.h"
+#include <map>
+#include <string>
+
+namespace sluice {
+
+/// One named range of the arena that outlives an entry point.
+struct Place {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  mlir::Type type; ///< tensor type as bound, null for flat regions
+};
+
+/// A temporary of one entry point, for the memory table.
+struct Temporary {
+  std::string entry;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  int64_t factor = 0; ///< of the scale it belongs to; 0: none
+  size_t firstLaunch = 0, lastLaunch = 0;
+};
+
+/// Scalars, constants, inputs, outputs, flat regions (parameters, gradients, moments), then temporaries, which entries share.
+struct MemoryPlan {
+  std::map<std::string, Place> places; ///< by `class:name`
+  std::vector<Temporary> temporaries;
+  llvm::DenseMap<mlir::Value, int64_t> offsets; ///< of every tensor value of every entry
+  int64_t constantsOffset = 0, constantsBytes = 0;
+  int64_t arenaBytes = 0;
+  std::map<int64_t, int64_t> bytesByFactor; ///< temporaries live at the fullest moment
+
+  /// Byte offset of `scalar:NAME`.
+  int64_t scalar(llvm::StringRef name) const { return places.at("scalar:" + name.str()).offset; }
+};
+
+/// Plans `module`, whose functions hold dispatches (after sluice-build-entries). Temporaries are packed by size, largest
+/// first, at the lowest offset free during their life. Fails with a diagnostic where two values must share memory and cannot.
+mlir::FailureOr<MemoryPlan> planMemory(mlir::ModuleOp module);
+
+} // namespace sluice

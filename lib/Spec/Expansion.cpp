@@ -1,0 +1,235 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Composite stages become primitive ones; names of streams become numbers; every stream gets its
+// scale.
+
+#include "sluice/Spec/Expansion.h"
+
+#include "Stages.h"
+
+namespace sluice::spec {
+namespace {
+
+constexpr size_t mostPrimitives = size_t(1) << 16;
+constexpr int64_t mostElements = int64_t(1) << 40;
+
+class Expander {
+public:
+  explicit Expander(const Model &model) : model(model) {}
+
+  std::vector<Primitive> run() {
+    for (const Stage &stage : model.stages) {
+      previous = expandStage(stage);
+      define(stage);
+    }
+    return std::move(result);
+  }
+
+private:
+  struct Stream {
+    int64_t id = 0;
+    SourceLocation location; ///< of the `to` that named it
+  };
+
+  [[noreturn]] static void fail(const SourceLocation &location, std::string message) {
+    throw Failure{{location, std::move(message)}};
+  }
+
+  int64_t stream(const std::string &name, const SourceLocation &location) const;
+  void define(const Stage &stage);
+  int64_t factorAfter(const Settings &settings, int64_t input, const SourceLocation &where) const;
+  void checkAdd(const Stage &stage, int64_t input, int64_t second) const;
+  std::string describe(int64_t id) const;
+
+  int64_t emit(const Stage &stage, Settings settings, std::string prefix,
+               const SourceLocation &location, int64_t input, int64_t second = -1);
+  int64_t expandStage(const Stage &stage);
+
+  const Model &model;
+  std::vector<Primitive> result;
+  std::map<std::string, Stream, std::less<>> streams;
+  int64_t previous = -1;
+};
+
+/// Expands one hourglass stage; `emit(settings, prefix, location, input, second)` appends a stage.
+template <typename Emit> class HourglassExpander {
+public:
+  HourglassExpander(const Stage &stage, Emit emit)
+      : hourglass(std::get<Hourglass>(stage.settings)), where(stage.at("hierarchy")),
+        whereShift(hourglass.shift ? stage.at("shift") : where), emit(emit) {}
+
+  int64_t level(size_t depth, const std::string &prefix, int64_t x) {
+    int64_t count = 0;
+    auto next = [&] { return prefix + ".inside." + std::to_string(count++); };
+    const auto &levels = hourglass.hierarchy;
+    size_t last = levels.size() - 1 - depth, middle = levels.size() / 2;
+    x = stack(levels[depth].layers, x, next);
+    if (depth == middle) { // a plain stack; deeper middles are written out by the level around them
+      return x;
+    }
+    int64_t skip = x;
+    int64_t k = levels[depth + 1].factor / levels[depth].factor;
+    x = emit(Shift{hourglass.shift.value_or(k - 1)}, next(), whereShift, x, -1);
+    x = emit(Shorten{k, hourglass.shorten}, next(), where, x, -1);
+    x = depth + 1 == middle ? stack(levels[middle].layers, x, next) : level(depth + 1, next(), x);
+    x = emit(Upsample{k, hourglass.upsample}, next(), where, x, -1);
+    x = emit(Add{}, next(), where, x, skip);
+    return stack(levels[last].layers, x, next);
+  }
+
+private:
+  template <typename Next> int64_t stack(int64_t layers, int64_t x, Next &next) {
+    for (int64_t i = 0; i < layers; ++i) {
+      x = emit(hourglass.layer, next(), where, x, -1);
+    }
+    bool norm = layers > 0 && hourglass.layer.placement == Placement::Pre;
+    Norm settings = {hourglass.layer.norm, hourglass.layer.epsilon};
+    return norm ? emit(settings, next(), where, x, -1) : x;
+  }
+
+  const Hourglass &hourglass;
+  const SourceLocation &where;
+  const SourceLocation &whereShift;
+  Emit emit;
+};
+
+int64_t Expander::stream(const std::string &name, const SourceLocation &location) const {
+  auto found = streams.find(name);
+  if (found != streams.end()) {
+    return found->second.id;
+  }
+  std::vector<std::string_view> known;
+  for (const auto &entry : streams) {
+    known.push_back(entry.first);
+  }
+  fail(location, "expected the name of an earlier stage's result, found " + quote(name) + "; " +
+                     (known.empty() ? "no stage before this one has a \"to\""
+                                    : suggestion(name, known, "names")));
+}
+
+void Expander::define(const Stage &stage) {
+  if (stage.to.empty()) {
+    return;
+  }
+  const SourceLocation &location = stage.at("to");
+  auto [at, added] = streams.try_emplace(stage.to, Stream{previous, location});
+  if (!added) {
+    fail(location, "expected a name that no earlier result has, found " + quote(stage.to) +
+                       ", which " + toString(at->second.location) + " defines; choose another");
+  }
+}
+
+int64_t Expander::factorAfter(const Settings &settings, int64_t input,
+                              const SourceLocation &where) const {
+  int64_t before = input < 0 ? 1 : result[static_cast<size_t>(input)].factor;
+  if (const auto *shorten = std::get_if<Shorten>(&settings)) {
+    if (before * shorten->factor > largestSize) {
+      fail(where, "expected scales of at most " + std::to_string(largestSize) +
+                      " tokens a position, found " + std::to_string(before) + " * " +
+                      std::to_string(shorten->factor) + "; shorten by less");
+    }
+    return before * shorten->factor;
+  }
+  if (const auto *upsample = std::get_if<Upsample>(&settings)) {
+    if (before % upsample->factor != 0) {
+      fail(where, "expected to upsample by a divisor of the scale's factor, found factor " +
+                      std::to_string(upsample->factor) + " for " + describe(input) +
+                      "; undo only what a shorten stage did");
+    }
+    return before / upsample->factor;
+  }
+  return before;
+}
+
+/// "the result of the shorten stage at a.json:7:5, on scale 4"
+std::string Expander::describe(int64_t id) const {
+  const Primitive &p = result[static_cast<size_t>(id)];
+  return "the result of the " + std::string(name(p.op())) + " stage at " + toString(p.location) +
+         ", on scale " + std::to_string(p.factor);
+}
+
+void Expander::checkAdd(const Stage &stage, int64_t input, int64_t second) const {
+  if (result[static_cast<size_t>(input)].factor != result[static_cast<size_t>(second)].factor) {
+    fail(stage.at("with"), "expected two streams of one scale, found " + describe(input) +
+                               ", and " + describe(second) + "; shorten or upsample one of them");
+  }
+}
+
+int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix,
+                       const SourceLocation &location, int64_t input, int64_t second) {
+  if (result.size() == mostPrimitives) {
+    fail(location, "expected a model of at most " + std::to_string(mostPrimitives) +
+                       " stages once expanded, found more; use fewer layers");
+  }
+  const auto *hourglass = std::get_if<Hourglass>(&stage.settings);
+  int64_t factor = factorAfter(settings, input, hourglass ? location : stage.at("factor"));
+  int64_t id = static_cast<int64_t>(result.size());
+  result.push_back(
+      {id, input, second, factor, std::move(settings), std::move(prefix), location, stage.keys});
+  return id;
+}
+
+int64_t Expander::expandStage(const Stage &stage) {
+  int64_t input = stage.from.empty() ? previous : stream(stage.from, stage.at("from"));
+  if (const auto *add = std::get_if<Add>(&stage.settings)) {
+    int64_t second = stream(add->with, stage.at("with"));
+    checkAdd(stage, input, second);
+    return emit(stage, *add, stage.prefix, stage.location, input, second);
+  }
+  if (const auto *layers = std::get_if<Layers>(&stage.settings)) {
+    for (int64_t i = 0; i < layers->count; ++i) {
+      input = emit(stage, layers->layer, stage.prefix + ".inside." + std::to_string(i),
+                   stage.location, input);
+    }
+    return input;
+  }
+  if (std::holds_alternative<Hourglass>(stage.settings)) {
+    auto append = [&](Settings settings, std::string prefix, const SourceLocation &location,
+                      int64_t x, int64_t second) {
+      return emit(stage, std::move(settings), std::move(prefix), location, x, second);
+    };
+    return HourglassExpander(stage, append).level(0, stage.prefix, input);
+  }
+  if (stage.op() == Op::Head && result[static_cast<size_t>(input)].factor != 1) {
+    fail(stage.location,
+         "expected the head to read a stream on scale 1, one position a token, found " +
+             describe(input) + "; upsample it first");
+  }
+  return emit(stage, stage.settings, stage.prefix, stage.location, input);
+}
+
+} // namespace
+
+std::vector<Primitive> expand(const Model &model) { return Expander(model).run(); }
+
+const SourceLocation &Primitive::at(std::string_view key) const {
+  auto found = keys.find(key);
+  return found == keys.end() ? location : found->second;
+}
+
+void checkExpansion(const Model &model) {
+  std::string limit = std::to_string(mostElements);
+  __int128 activations = static_cast<__int128>(model.context) * model.batch * model.width;
+  if (activations > mostElements) {
+    throw Failure{{model.keys.at("context"),
+                   "expected context * batch * width of at most " + limit + ", found " +
+                       std::to_string(model.context) + " * " + std::to_string(model.batch) + " * " +
+                       std::to_string(model.width) + "; make one of them smaller"}};
+  }
+  std::vector<Primitive> primitives = expand(model);
+  __int128 total = 0; // one tensor has at most 2^93 elements, and the first excess ends the loop
+  for (const Tensor &tensor : tensors(model, primitives)) {
+    __int128 elements = 1;
+    for (int64_t size : tensor.shape) {
+      elements *= size;
+    }
+    total += elements;
+    if (total > mostElements) {
+      throw Failure{{primitives[static_cast<size_t>(tensor.stage)].location,
+                     "expected a model of at most " + limit + " parameters, found more up to " +
+                         tensor.name + "; make the sizes or the number of layers smaller"}};
+    }
+  }
+}
+
+} // namespace sluice::spec

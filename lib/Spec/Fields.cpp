@@ -1,0 +1,233 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "Fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+namespace sluice::spec {
+namespace {
+
+/// Insertions, deletions, replacements and swaps of neighbours that make `a` into `b`.
+size_t editDistance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      d[i][j] =
+          std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+std::string join(const std::vector<std::string_view> &names) {
+  std::string result;
+  for (std::string_view name : names) {
+    result += (result.empty() ? "" : ", ") + std::string(name);
+  }
+  return result;
+}
+
+std::string shortest(double value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+
+std::string describe(Interval interval) {
+  std::string low = (interval.withLeast ? ">= " : "> ") + shortest(interval.least);
+  if (std::isinf(interval.largest)) {
+    return "a number " + low;
+  }
+  return "a number " + low + " and " + (interval.withLargest ? "<= " : "< ") +
+         shortest(interval.largest);
+}
+
+} // namespace
+
+std::optional<std::string_view> nearest(std::string_view found,
+                                        const std::vector<std::string_view> &known) {
+  constexpr size_t longest = 64; // a longer name is no slip, and the distance costs its square
+  if (found.size() > longest) {
+    return std::nullopt;
+  }
+  size_t best = std::max<size_t>(2, found.size() / 2) + 1;
+  std::optional<std::string_view> result;
+  for (std::string_view name : known) {
+    size_t distance = name.size() > longest ? best : editDistance(found, name);
+    // A name that shares no letter in place is not near, however short it is.
+    if (distance < best && distance < std::max(found.size(), name.size())) {
+      best = distance;
+      result = name;
+    }
+  }
+  return result;
+}
+
+std::string suggestion(std::string_view found, const std::vector<std::string_view> &known,
+                       std::string_view kind) {
+  if (std::optional<std::string_view> name = nearest(found, known)) {
+    return "did you mean " + quote(*name) + "?";
+  }
+  return "known " + std::string(kind) + ": " + join(known);
+}
+
+Fields::Fields(const JsonValue &value, const std::string &file, std::string what)
+    : value(value), file(file), what(std::move(what)) {
+  if (value.kind != JsonKind::Object) {
+    fail(value.position, "expected " + this->what + " ({ ... }), found " + describe(value));
+  }
+}
+
+void Fields::allowOnly(const std::vector<std::string_view> &known) const {
+  for (const JsonMember &member : value.members) {
+    if (std::find(known.begin(), known.end(), member.key) == known.end()) {
+      fail(member.position, "expected a key of " + what + ", found " + quote(member.key) + "; " +
+                                suggestion(member.key, known, "keys"));
+    }
+  }
+}
+
+const JsonValue *Fields::find(std::string_view key) const {
+  for (const JsonMember &member : value.members) {
+    if (member.key == key) {
+      return &member.value;
+    }
+  }
+  return parent ? parent->find(key) : nullptr;
+}
+
+const JsonValue &Fields::need(std::string_view key, std::string_view type) const {
+  if (const JsonValue *found = find(key)) {
+    return *found;
+  }
+  fail(value.position,
+       "expected " + quote(key) + " in " + what + ", found none; add it: " + std::string(type));
+}
+
+Position Fields::position(std::string_view key) const {
+  const JsonValue *found = find(key);
+  return found ? found->position : value.position;
+}
+
+KeyLocations Fields::locations() const {
+  KeyLocations result = parent ? parent->locations() : KeyLocations();
+  for (const JsonMember &member : value.members) {
+    result[member.key] = locate(member.value.position);
+  }
+  return result;
+}
+
+void Fields::fail(Position position, std::string message) const {
+  throw Failure{{locate(position), std::move(message)}};
+}
+
+void Fields::mismatch(const JsonValue &found, std::string_view name, std::string_view expected,
+                      std::string_view remedy) const {
+  std::string message =
+      "expected " + std::string(expected) + " for " + quote(name) + ", found " + describe(found);
+  fail(found.position, remedy.empty() ? message : message + "; " + std::string(remedy));
+}
+
+static std::string describe(Range range) {
+  // Only a value beyond the upper bound needs to hear of it, but one wording is easier to learn.
+  return "an integer from " + std::to_string(range.least) + " to " + std::to_string(range.largest);
+}
+
+int64_t Fields::integerAt(const JsonValue &found, std::string_view name, Range range) const {
+  if (found.kind != JsonKind::Integer || found.integer < range.least ||
+      found.integer > range.largest) {
+    bool whole = found.kind == JsonKind::Number && found.number == std::floor(found.number) &&
+                 std::fabs(found.number) <= static_cast<double>(largestSize);
+    mismatch(found, name, describe(range), whole ? "write it without point and exponent" : "");
+  }
+  return found.integer;
+}
+
+double Fields::numberAt(const JsonValue &found, std::string_view name, Interval interval) const {
+  bool numeric = found.kind == JsonKind::Integer || found.kind == JsonKind::Number;
+  double x = found.number;
+  bool low = interval.withLeast ? x >= interval.least : x > interval.least;
+  bool high = interval.withLargest ? x <= interval.largest : x < interval.largest;
+  if (!numeric || !low || !high) {
+    mismatch(found, name, describe(interval));
+  }
+  return x;
+}
+
+const std::vector<JsonValue> &Fields::itemsAt(const JsonValue &found, std::string_view name,
+                                              size_t count, std::string_view type) const {
+  if (found.kind != JsonKind::Array) {
+    mismatch(found, name, type);
+  }
+  if (found.items.size() != count) {
+    fail(found.position, "expected " + std::string(type) + " for " + quote(name) +
+                             ", found an array of " + std::to_string(found.items.size()));
+  }
+  return found.items;
+}
+
+int64_t Fields::integer(std::string_view key, Range range) const {
+  return integerAt(need(key, describe(range)), key, range);
+}
+
+int64_t Fields::integer(std::string_view key, Range range, int64_t otherwise) const {
+  const JsonValue *found = find(key);
+  return found ? integerAt(*found, key, range) : otherwise;
+}
+
+double Fields::number(std::string_view key, Interval interval) const {
+  return numberAt(need(key, describe(interval)), key, interval);
+}
+
+double Fields::number(std::string_view key, Interval interval, double otherwise) const {
+  const JsonValue *found = find(key);
+  return found ? numberAt(*found, key, interval) : otherwise;
+}
+
+bool Fields::boolean(std::string_view key, bool otherwise) const {
+  const JsonValue *found = find(key);
+  if (found && found->kind != JsonKind::Boolean) {
+    mismatch(*found, key, "true or false");
+  }
+  return found ? found->boolean : otherwise;
+}
+
+std::string Fields::text(std::string_view key) const {
+  const JsonValue &found = need(key, "a string");
+  if (found.kind != JsonKind::String || found.text.empty()) {
+    mismatch(found, key, "a string that is not empty");
+  }
+  return found.text;
+}
+
+std::string Fields::text(std::string_view key, std::string otherwise) const {
+  return find(key) ? text(key) : otherwise;
+}
+
+size_t Fields::chosen(std::string_view key, const JsonValue &found,
+                      const std::vector<std::string_view> &names) const {
+  std::string expected;
+  for (size_t i = 0; i < names.size(); ++i) {
+    expected += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + quote(names[i]);
+  }
+  auto at = std::find(names.begin(), names.end(), found.text);
+  if (found.kind != JsonKind::String) {
+    mismatch(found, key, expected);
+  }
+  if (at == names.end()) {
+    std::optional<std::string_view> near = nearest(found.text, names);
+    mismatch(found, key, expected, near ? "did you mean " + quote(*near) + "?" : "");
+  }
+  return static_cast<size_t>(at - names.begin());
+}
+
+} // namespace sluice::spec

@@ -1,0 +1,117 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Typed access to the keys of a JSON object. Every function throws Failure, with a message that
+// names the key, what it must be and what stands there, where the object does not fit.
+
+#ifndef SLUICE_LIB_SPEC_FIELDS_H
+#define SLUICE_LIB_SPEC_FIELDS_H
+
+#include "Json.h"
+
+#include <limits>
+#include <utility>
+
+namespace sluice::spec {
+
+/// Sizes stay below 2^31, so that products of two fit 64 bits.
+constexpr int64_t largestSize = std::numeric_limits<int32_t>::max();
+
+/// Bounds of an integer; at most `largest`.
+struct Range {
+  int64_t least = 1;
+  int64_t largest = largestSize;
+};
+
+/// Bounds of a number, each inclusive or not.
+struct Interval {
+  double least = 0;
+  double largest = std::numeric_limits<double>::infinity();
+  bool withLeast = true;
+  bool withLargest = true;
+};
+constexpr Interval probability = {0, 1, true, false};
+constexpr Interval positive = {0, std::numeric_limits<double>::infinity(), false, true};
+
+template <typename Enum> using Names = std::vector<std::pair<std::string_view, Enum>>;
+
+/// The known name nearest to `found`, or nothing where none is near enough to be a slip.
+std::optional<std::string_view> nearest(std::string_view found,
+                                        const std::vector<std::string_view> &known);
+
+/// `did you mean "x"?`, or `known KIND: a, b, c`.
+std::string suggestion(std::string_view found, const std::vector<std::string_view> &known,
+                       std::string_view kind);
+
+/// One object of the spec. `what` names it in messages: "a shift stage".
+class Fields {
+public:
+  /// Checks that `value` is an object. The value must outlive this.
+  Fields(const JsonValue &value, const std::string &file, std::string what);
+
+  /// Refuses the first key that is none of `known`.
+  void allowOnly(const std::vector<std::string_view> &known) const;
+  /// Settings of `fallback` hold where a key is absent here.
+  void inherit(const Fields *fallback) { parent = fallback; }
+
+  /// The value of a key here or in what this inherits from; null where it is absent.
+  const JsonValue *find(std::string_view key) const;
+  /// The same, where absence is an error; `type` says what is missing.
+  const JsonValue &need(std::string_view key, std::string_view type) const;
+
+  int64_t integer(std::string_view key, Range range) const;
+  int64_t integer(std::string_view key, Range range, int64_t otherwise) const;
+  double number(std::string_view key, Interval interval) const;
+  double number(std::string_view key, Interval interval, double otherwise) const;
+  bool boolean(std::string_view key, bool otherwise) const;
+  std::string text(std::string_view key) const;
+  std::string text(std::string_view key, std::string otherwise) const;
+  template <typename Enum>
+  Enum choice(std::string_view key, const Names<Enum> &names, Enum otherwise) const;
+
+  /// A value that is not the value of a key, such as an item of an array. `name` is for messages.
+  int64_t integerAt(const JsonValue &value, std::string_view name, Range range) const;
+  double numberAt(const JsonValue &value, std::string_view name, Interval interval) const;
+  /// The items of an array of exactly `count`; `type` says what it must be.
+  const std::vector<JsonValue> &itemsAt(const JsonValue &value, std::string_view name, size_t count,
+                                        std::string_view type) const;
+
+  /// `expected EXPECTED for "name", found VALUE`, and a remedy where there is one.
+  [[noreturn]] void mismatch(const JsonValue &value, std::string_view name,
+                             std::string_view expected, std::string_view remedy = "") const;
+  [[noreturn]] void fail(Position position, std::string message) const;
+  SourceLocation locate(Position position) const { return {file, position.line, position.column}; }
+  /// Where the value of `key` stands, or this object.
+  Position position(std::string_view key) const;
+  Position position() const { return value.position; }
+
+  /// Where the values of all keys stand, inherited ones included.
+  KeyLocations locations() const;
+  const std::string &name() const { return what; }
+  const std::string &fileName() const { return file; }
+
+private:
+  size_t chosen(std::string_view key, const JsonValue &value,
+                const std::vector<std::string_view> &names) const;
+
+  const JsonValue &value;
+  const std::string &file;
+  std::string what;
+  const Fields *parent = nullptr;
+};
+
+template <typename Enum>
+Enum Fields::choice(std::string_view key, const Names<Enum> &names, Enum otherwise) const {
+  const JsonValue *found = find(key);
+  if (!found) {
+    return otherwise;
+  }
+  std::vector<std::string_view> spellings;
+  for (const auto &entry : names) {
+    spellings.push_back(entry.first);
+  }
+  return names[chosen(key, *found, spellings)].second;
+}
+
+} // namespace sluice::spec
+
+#endif // SLUICE_LIB_SPEC_FIELDS_H

@@ -1,0 +1,118 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The Hourglass paper's notation: "2@1 8@4 2@1" is 2 layers on tokens, 8 on groups of 4, 2 on
+// tokens.
+
+#include "Stages.h"
+
+#include <charconv>
+
+namespace sluice::spec {
+namespace {
+
+// More levels or layers than this are a slip of the keyboard, and nesting is by recursion.
+constexpr size_t mostLevels = 63;
+constexpr int64_t mostLayers = 10000;
+
+/// The value of `hierarchy` and, for each level, where in it the level stands.
+class HierarchyReader {
+public:
+  HierarchyReader(const Fields &fields, const JsonValue &value) : fields(fields), value(value) {}
+
+  std::vector<Hourglass::Level> read() {
+    split();
+    if (levels.size() % 2 == 0) {
+      fail(0, "expected an odd number of levels, from the finest to the coarsest and back, found " +
+                  std::to_string(levels.size()) + "; write it as \"2@1 8@4 2@1\"");
+    }
+    if (levels.size() > mostLevels) {
+      fail(offsets[mostLevels], "expected at most " + std::to_string(mostLevels) +
+                                    " levels, found " + std::to_string(levels.size()));
+    }
+    checkFactors();
+    if (levels.size() == 1 && levels[0].layers == 0) {
+      fail(0, "expected at least one layer, found " + levelText(0));
+    }
+    return std::move(levels);
+  }
+
+private:
+  [[noreturn]] void fail(size_t offset, const std::string &message) const {
+    Position at = value.position;
+    if (!value.escaped) {
+      at.column += 1 + static_cast<unsigned>(offset);
+    }
+    fields.fail(at, message);
+  }
+
+  std::string levelText(size_t i) const {
+    return std::to_string(levels[i].layers) + "@" + std::to_string(levels[i].factor);
+  }
+
+  void split() {
+    const std::string &text = value.text;
+    size_t at = 0;
+    while ((at = text.find_first_not_of(' ', at)) != std::string::npos) {
+      size_t end = std::min(text.find(' ', at), text.size());
+      readLevel(at, std::string_view(text).substr(at, end - at));
+      at = end;
+    }
+  }
+
+  void readLevel(size_t offset, std::string_view level) {
+    Hourglass::Level result;
+    size_t sign = level.find('@');
+    bool good = sign != std::string_view::npos &&
+                number(level.substr(0, sign), result.layers, 0, mostLayers) &&
+                number(level.substr(sign + 1), result.factor, 1, largestSize);
+    if (!good) {
+      fail(offset, "expected levels LAYERS@FACTOR with 0 to " + std::to_string(mostLayers) +
+                       " layers and a factor of at least 1, found " + quote(level) +
+                       "; write them as \"2@1 8@4 2@1\"");
+    }
+    levels.push_back(result);
+    offsets.push_back(offset);
+  }
+
+  static bool number(std::string_view text, int64_t &result, int64_t least, int64_t largest) {
+    const char *end = text.data() + text.size();
+    auto [stop, error] = std::from_chars(text.data(), end, result);
+    return error == std::errc() && stop == end && text[0] != '-' && result >= least &&
+           result <= largest;
+  }
+
+  void checkFactors() const {
+    if (levels[0].factor != 1) {
+      fail(offsets[0], "expected the first level to have factor 1, the scale of the stage's input, "
+                       "found " +
+                           levelText(0) + "; begin and end with 0@1 to shorten at once");
+    }
+    size_t last = levels.size() - 1;
+    for (size_t i = 0; i < last / 2; ++i) {
+      if (levels[last - i].factor != levels[i].factor) {
+        fail(offsets[last - i], "expected factors that read the same from both ends, found " +
+                                    levelText(last - i) + " across from " + levelText(i) +
+                                    "; make the two factors equal");
+      }
+      if (levels[i + 1].factor % levels[i].factor != 0) {
+        fail(offsets[i + 1], "expected each factor to be a multiple of the one outside it, found " +
+                                 levelText(i + 1) + " inside " + levelText(i));
+      }
+    }
+  }
+
+  const Fields &fields;
+  const JsonValue &value;
+  std::vector<Hourglass::Level> levels;
+  std::vector<size_t> offsets;
+};
+
+} // namespace
+
+std::vector<Hourglass::Level> readHierarchy(const Fields &fields) {
+  fields.need("hierarchy", "levels such as \"2@1 8@4 2@1\"");
+  fields.text("hierarchy");
+  return HierarchyReader(fields, *fields.find("hierarchy")).read();
+}
+
+} // namespace sluice::spec

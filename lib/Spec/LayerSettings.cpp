@@ -1,0 +1,137 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "Stages.h"
+
+namespace sluice::spec {
+namespace {
+
+Mask readMask(const Fields &fields) {
+  constexpr std::string_view expected = "\"causal\", \"bidirectional\" or {\"window\": [a, b]}";
+  const JsonValue *value = fields.find("mask");
+  if (!value || (value->kind == JsonKind::String && value->text == "causal")) {
+    return {};
+  }
+  if (value->kind == JsonKind::String && value->text == "bidirectional") {
+    return {MaskKind::Bidirectional};
+  }
+  if (value->kind != JsonKind::Object) {
+    bool isText = value->kind == JsonKind::String;
+    auto near = isText ? nearest(value->text, {"causal", "bidirectional"}) : std::nullopt;
+    fields.mismatch(*value, "mask", expected, near ? "did you mean " + quote(*near) + "?" : "");
+  }
+  Fields window(*value, fields.fileName(), "a mask");
+  window.allowOnly({"window"});
+  constexpr std::string_view type = "two integers [a, b] with 0 <= a < b";
+  const std::vector<JsonValue> &ends =
+      window.itemsAt(window.need("window", type), "window", 2, type);
+  Mask mask = {MaskKind::Window, window.integerAt(ends[0], "window", {0}),
+               window.integerAt(ends[1], "window", {0})};
+  if (mask.begin >= mask.end) {
+    fields.fail(ends[0].position, "expected " + std::string(type) + " for \"window\", found [" +
+                                      std::to_string(mask.begin) + ", " + std::to_string(mask.end) +
+                                      "], which no position is in");
+  }
+  return mask;
+}
+
+std::optional<double> readRotary(const Fields &fields) {
+  constexpr double usualBase = 10000;
+  const JsonValue *value = fields.find("rotary");
+  if (!value || (value->kind == JsonKind::Boolean && !value->boolean)) {
+    return std::nullopt;
+  }
+  if (value->kind == JsonKind::Boolean) {
+    return usualBase;
+  }
+  if (value->kind != JsonKind::Object) {
+    fields.mismatch(*value, "rotary", "true, false or {\"base\": number}");
+  }
+  Fields rotary(*value, fields.fileName(), "a rotary setting");
+  rotary.allowOnly({"base"});
+  return rotary.number("base", positive);
+}
+
+/// What can be read without knowing the width; sizes that were not given are 0.
+Layer readWritten(const Fields &fields) {
+  Layer layer;
+  layer.heads = fields.integer("heads", {}, 0);
+  layer.keyValueHeads = fields.integer("key_value_heads", {}, 0);
+  layer.headSize = fields.integer("head_size", {}, 0);
+  Norm norm = readNorm(fields);
+  layer.norm = norm.norm;
+  layer.epsilon = norm.epsilon;
+  layer.placement = fields.choice<Placement>(
+      "placement", {{"pre", Placement::Pre}, {"post", Placement::Post}}, Placement::Pre);
+  layer.activation = fields.choice<Activation>("activation",
+                                               {{"relu", Activation::Relu},
+                                                {"gelu", Activation::Gelu},
+                                                {"gelu_tanh", Activation::GeluTanh},
+                                                {"swiglu", Activation::SwiGlu}},
+                                               Activation::Gelu);
+  layer.feedForward = fields.integer("feed_forward", {}, 0);
+  layer.dropout = fields.number("dropout", probability, 0);
+  layer.attentionDropout = fields.number("attention_dropout", probability, 0);
+  layer.mask = readMask(fields);
+  layer.rotaryBase = readRotary(fields);
+  layer.bias = fields.boolean("bias", true);
+  return layer;
+}
+
+} // namespace
+
+const std::vector<std::string_view> &layerKeys() {
+  static const std::vector<std::string_view> keys = {
+      "heads",       "key_value_heads", "head_size",         "norm", "placement", "epsilon",
+      "activation",  "dropout",         "attention_dropout", "mask", "rotary",    "bias",
+      "feed_forward"};
+  return keys;
+}
+
+Norm readNorm(const Fields &fields) {
+  Norm norm;
+  norm.norm = fields.choice<NormKind>("norm", {{"layer", NormKind::Layer}, {"rms", NormKind::Rms}},
+                                      NormKind::Layer);
+  norm.epsilon = fields.number("epsilon", positive, norm.epsilon);
+  return norm;
+}
+
+void checkDefaults(const Fields &fields) {
+  fields.allowOnly(layerKeys());
+  readWritten(fields);
+}
+
+Layer readLayer(const Fields &fields, int64_t width) {
+  Layer layer = readWritten(fields);
+  fields.need("heads", "the number of attention heads, here or in \"defaults\"");
+  std::string heads = std::to_string(layer.heads);
+  if (layer.keyValueHeads == 0) {
+    layer.keyValueHeads = layer.heads;
+  }
+  if (layer.heads % layer.keyValueHeads != 0) {
+    fields.fail(fields.position("key_value_heads"),
+                "expected \"key_value_heads\" to divide \"heads\", found " +
+                    std::to_string(layer.keyValueHeads) + " of " + heads +
+                    "; each key and value head serves the same number of query heads");
+  }
+  if (layer.headSize == 0) {
+    if (width % layer.heads != 0) {
+      fields.fail(fields.position("heads"),
+                  "expected \"heads\" to divide the width, found " + heads + " heads for width " +
+                      std::to_string(width) + "; change one of the two or give \"head_size\"");
+    }
+    layer.headSize = width / layer.heads;
+  }
+  if (layer.rotaryBase && layer.headSize % 2 != 0) {
+    bool given = fields.find("head_size");
+    fields.fail(fields.position(given ? "head_size" : "rotary"),
+                "expected an even head size with \"rotary\", which rotates pairs, found " +
+                    std::to_string(layer.headSize) + (given ? "" : " (width / heads)") +
+                    "; change the size or turn \"rotary\" off");
+  }
+  if (layer.feedForward == 0) {
+    layer.feedForward = 4 * width;
+  }
+  return layer;
+}
+
+} // namespace sluice::spec

@@ -1,0 +1,164 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "Stages.h"
+
+#include <algorithm>
+#include <array>
+
+namespace sluice::spec {
+namespace {
+
+constexpr std::array<std::string_view, std::variant_size_v<Settings>> opNames = {
+    "embedding", "layer",   "norm", "shift",  "shorten",  "upsample",
+    "add",       "dropout", "head", "layers", "hourglass"};
+
+constexpr Range anyShift = {0, largestSize};
+
+Shortening readShortening(const Fields &fields, std::string_view key) {
+  return fields.choice<Shortening>(
+      key, {{"average", Shortening::Average}, {"linear", Shortening::Linear}}, Shortening::Average);
+}
+
+Upsampling readUpsampling(const Fields &fields, std::string_view key) {
+  return fields.choice<Upsampling>(
+      key, {{"repeat", Upsampling::Repeat}, {"linear", Upsampling::Linear}}, Upsampling::Repeat);
+}
+
+Embedding readEmbedding(const Fields &fields) {
+  Embedding embedding;
+  embedding.positions = fields.choice<Positions>("positions",
+                                                 {{"none", Positions::None},
+                                                  {"learned", Positions::Learned},
+                                                  {"sinusoidal", Positions::Sinusoidal}},
+                                                 Positions::None);
+  embedding.dropout = fields.number("dropout", probability, 0);
+  return embedding;
+}
+
+Hourglass readHourglass(const Fields &fields, int64_t width) {
+  Hourglass hourglass;
+  hourglass.hierarchy = readHierarchy(fields);
+  hourglass.shorten = readShortening(fields, "shorten");
+  hourglass.upsample = readUpsampling(fields, "upsample");
+  if (fields.find("shift")) {
+    hourglass.shift = fields.integer("shift", anyShift);
+  }
+  hourglass.layer = readLayer(fields, width);
+  return hourglass;
+}
+
+Settings readSettings(Op op, const Fields &fields, int64_t width) {
+  switch (op) {
+  case Op::Embedding:
+    return readEmbedding(fields);
+  case Op::Layer:
+    return readLayer(fields, width);
+  case Op::Norm:
+    return readNorm(fields);
+  case Op::Shift:
+    return Shift{fields.integer("by", anyShift)};
+  case Op::Shorten:
+    return Shorten{fields.integer("factor", {}), readShortening(fields, "method")};
+  case Op::Upsample:
+    return Upsample{fields.integer("factor", {}), readUpsampling(fields, "method")};
+  case Op::Add:
+    fields.need("with", "the name of an earlier stage's result");
+    return Add{fields.text("with")};
+  case Op::Dropout:
+    return Dropout{fields.number("rate", probability)};
+  case Op::Head:
+    return Head{fields.boolean("tied", false), fields.boolean("bias", false)};
+  case Op::Layers:
+    // Beyond 10000 layers it is a slip, and the expansion would only be slow to say so.
+    return Layers{fields.integer("count", {1, 10000}), readLayer(fields, width)};
+  case Op::Hourglass:
+    return readHourglass(fields, width);
+  }
+  return {};
+}
+
+std::vector<std::string_view> ownKeys(Op op) {
+  switch (op) {
+  case Op::Embedding:
+    return {"positions", "dropout"};
+  case Op::Layer:
+    return {};
+  case Op::Norm:
+    return {"norm", "epsilon"};
+  case Op::Shift:
+    return {"by"};
+  case Op::Shorten:
+  case Op::Upsample:
+    return {"factor", "method"};
+  case Op::Add:
+    return {"with"};
+  case Op::Dropout:
+    return {"rate"};
+  case Op::Head:
+    return {"tied", "bias"};
+  case Op::Layers:
+    return {"count"};
+  case Op::Hourglass:
+    return {"hierarchy", "shorten", "upsample", "shift"};
+  }
+  return {};
+}
+
+bool hasLayerSettings(Op op) { return op == Op::Layer || op == Op::Layers || op == Op::Hourglass; }
+
+/// Every key that a stage may have. The embedding reads the tokens and nothing reads the head, so
+/// they have no `from` and no `to`.
+std::vector<std::string_view> allKeys(Op op) {
+  std::vector<std::string_view> keys = ownKeys(op);
+  keys.push_back("op");
+  if (op != Op::Embedding) {
+    keys.push_back("from");
+  }
+  if (op != Op::Head) {
+    keys.push_back("to");
+  }
+  if (hasLayerSettings(op)) {
+    keys.insert(keys.end(), layerKeys().begin(), layerKeys().end());
+  }
+  return keys;
+}
+
+Op readOp(const JsonValue &value, const std::string &file) {
+  Fields fields(value, file, "a stage");
+  std::vector<std::string_view> names(opNames.begin(), opNames.end());
+  std::string op = (fields.need("op", "one of the stages' kinds"), fields.text("op"));
+  auto at = std::find(names.begin(), names.end(), op);
+  if (at == names.end()) {
+    fields.fail(fields.position("op"), "expected the kind of a stage for \"op\", found " +
+                                           quote(op) + "; " + suggestion(op, names, "kinds"));
+  }
+  return static_cast<Op>(at - names.begin());
+}
+
+} // namespace
+
+std::string_view name(Op op) { return opNames[static_cast<size_t>(op)]; }
+
+Stage readStage(const JsonValue &value, const std::string &file, const Fields *defaults,
+                int64_t width) {
+  Op op = readOp(value, file);
+  std::string article =
+      op == Op::Embedding || op == Op::Upsample || op == Op::Add || op == Op::Hourglass ? "an "
+                                                                                        : "a ";
+  Fields fields(value, file, article + std::string(name(op)) + " stage");
+  fields.allowOnly(allKeys(op));
+  Stage stage;
+  stage.location = fields.locate(value.position);
+  stage.from = fields.text("from", "");
+  stage.to = fields.text("to", "");
+  // Keys of `defaults` are names of layer settings; `embedding` and `head` have keys of the same
+  // spelling that do not come from there.
+  if (hasLayerSettings(op) || op == Op::Norm) {
+    fields.inherit(defaults);
+  }
+  stage.settings = readSettings(op, fields, width);
+  stage.keys = fields.locations();
+  return stage;
+}
+
+} // namespace sluice::spec

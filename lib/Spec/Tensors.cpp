@@ -1,0 +1,160 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Names, shapes, order and initialization of the trained tensors (docs/spec.md, "Initialization").
+
+#include "sluice/Spec/Expansion.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sluice::spec {
+namespace {
+
+constexpr double embeddingDeviation = 0.02;
+
+class TensorLister {
+public:
+  TensorLister(const Model &model, const std::vector<Primitive> &primitives)
+      : d(model.width), vocabulary(model.vocabulary), context(model.context) {
+    auto layers = std::count_if(primitives.begin(), primitives.end(),
+                                [](const Primitive &p) { return p.op() == Op::Layer; });
+    // Two residual branches a layer: their sum keeps its variance when each is divided by this.
+    residual = std::sqrt(2.0 * static_cast<double>(std::max<std::ptrdiff_t>(layers, 1)));
+  }
+
+  void list(const Primitive &primitive) {
+    stage = &primitive;
+    std::visit([this](const auto &settings) { add(settings); }, primitive.settings);
+  }
+
+  std::vector<Tensor> result;
+
+private:
+  void tensor(const std::string &name, std::vector<int64_t> shape, Initial initial, bool decay) {
+    result.push_back({stage->prefix + "." + name, std::move(shape), initial, decay, stage->id});
+  }
+  /// A linear map's weight, [out, in]; `shrink` divides its deviation.
+  void matrix(const std::string &name, int64_t out, int64_t in, double shrink = 1) {
+    double deviation = 1 / std::sqrt(static_cast<double>(in)) / shrink;
+    tensor(name + "weight", {out, in}, {InitialKind::Normal, deviation}, true);
+  }
+  void bias(const std::string &name, int64_t size) {
+    tensor(name + "bias", {size}, {InitialKind::Zeros}, false);
+  }
+  void norm(const std::string &name, NormKind kind) {
+    tensor(name + "weight", {d}, {InitialKind::Ones}, false);
+    if (kind == NormKind::Layer) {
+      bias(name, d);
+    }
+  }
+
+  void add(const Embedding &embedding) {
+    Initial initial = {InitialKind::Normal, embeddingDeviation};
+    tensor("token.weight", {vocabulary, d}, initial, false);
+    if (embedding.positions == Positions::Learned) {
+      tensor("position.weight", {context, d}, initial, false);
+    }
+  }
+
+  void add(const Layer &layer) {
+    int64_t queries = layer.heads * layer.headSize;
+    int64_t keys = layer.keyValueHeads * layer.headSize;
+    norm("attention.norm.", layer.norm);
+    matrix("attention.query.", queries, d);
+    matrix("attention.key.", keys, d);
+    matrix("attention.value.", keys, d);
+    if (layer.bias) {
+      bias("attention.query.", queries);
+      bias("attention.key.", keys);
+      bias("attention.value.", keys);
+    }
+    matrix("attention.output.", d, queries, residual);
+    if (layer.bias) {
+      bias("attention.output.", d);
+    }
+    addFeedForward(layer);
+  }
+
+  void addFeedForward(const Layer &layer) {
+    bool gated = layer.activation == Activation::SwiGlu;
+    norm("feed_forward.norm.", layer.norm);
+    if (gated) {
+      matrix("feed_forward.gate.", layer.feedForward, d);
+    }
+    matrix("feed_forward.in.", layer.feedForward, d);
+    if (layer.bias && gated) {
+      bias("feed_forward.gate.", layer.feedForward);
+    }
+    if (layer.bias) {
+      bias("feed_forward.in.", layer.feedForward);
+    }
+    matrix("feed_forward.out.", d, layer.feedForward, residual);
+    if (layer.bias) {
+      bias("feed_forward.out.", d);
+    }
+  }
+
+  void add(const Norm &settings) { norm("", settings.norm); }
+
+  void add(const Shorten &shorten) {
+    if (shorten.method == Shortening::Linear) {
+      matrix("", d, shorten.factor * d);
+      bias("", d);
+    }
+  }
+
+  void add(const Upsample &upsample) {
+    if (upsample.method == Upsampling::Linear) {
+      matrix("", upsample.factor * d, d);
+      bias("", upsample.factor * d);
+    }
+  }
+
+  void add(const Head &head) {
+    if (!head.tied) {
+      tensor("weight", {vocabulary, d}, {InitialKind::Normal, embeddingDeviation}, true);
+    }
+    if (head.bias) {
+      bias("", vocabulary);
+    }
+  }
+
+  // No weights; the composite stages never get here.
+  void add(const Shift &) {}
+  void add(const Add &) {}
+  void add(const Dropout &) {}
+  void add(const Layers &) {}
+  void add(const Hourglass &) {}
+
+  int64_t d, vocabulary, context;
+  double residual = 1;
+  const Primitive *stage = nullptr;
+};
+
+} // namespace
+
+int64_t Tensor::elements() const {
+  int64_t result = 1;
+  for (int64_t size : shape) {
+    result *= size;
+  }
+  return result;
+}
+
+std::vector<Tensor> tensors(const Model &model, const std::vector<Primitive> &primitives) {
+  TensorLister lister(model, primitives);
+  for (const Primitive &primitive : primitives) {
+    lister.list(primitive);
+  }
+  return std::move(lister.result);
+}
+
+int64_t parameterCount(const Model &model) {
+  int64_t result = 0;
+  for (const Tensor &tensor : tensors(model, expand(model))) {
+    result += tensor.elements();
+  }
+  return result;
+}
+
+} // namespace sluice::spec

@@ -1,0 +1,296 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention backward. An item is one (row of the batch, key/value head): it owns that head's dK and dV and the dQ of all
+// query heads of the group, so nothing is summed across items. P is recomputed from the rows' log-sum-exp; five matmuls a
+// pair of blocks give S^T, dP^T, dV, dK and dQ^T. All sums run in the order of the blocks.
+//
+// With few (row, key/value head) pairs there are few items: fewer than the machine's cores leaves cores idle.
+#include "Attention.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+using namespace sluice::cpu::attention;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+class BackwardGenerator {
+public:
+  BackwardGenerator(dispatch::AttentionBackwardOp op, ModuleOp module, StringRef name, const Target &target)
+      : op(op), target(target), shape(makeShape(op, target)), frame(op, module, name, target),
+        e(frame.builder(), target.lanes), keepsScores(!op.getScoreGradient().getArgument(0).use_empty()) {}
+
+  Kernel generate();
+
+private:
+  MemRefType matrix(int64_t rows, int64_t columns) { return MemRefType::get({rows, columns}, e.b.getF32Type()); }
+  void openTensors();
+  void allocate();
+  void emitItem();
+  void emitHead(Value headOfGroup);
+  void emitRowStatistics(Value outputColumn);
+  void emitPair(Value q0, Value block);
+  void emitProbabilities(Value q0, bool masked);
+  void emitScoreGradients(Value q0);
+  void emitProducts(Value q0);
+  void emitZeros(Value from);
+
+  Value columnOf(Value headIndex, int64_t first) { return e.add(e.mul(headIndex, shape.head), first); }
+
+  dispatch::AttentionBackwardOp op;
+  const Target &target;
+  const Shape shape;
+  Frame frame;
+  Emitter e;
+  const bool keepsScores; ///< the derivative reads the raw scores
+
+  Value query, key, value, output, lse, outputGradient, rotary, gradient; // tensors
+  Value keys, values, keyGradients, valueGradients;                       // scratch of a key/value head, rows of positions
+  Value queryRows, outputRows, queryBlocks, outputBlocks, queryGradients; // scratch of a query head
+  Value logSums, deltas;                                                  // one number a query
+  Value probabilities, scores, keep, scoreGradients, rows;                // one block
+  Value length, batchRow, keyHead, base, head, p0, blockRow;
+};
+
+} // namespace
+
+void BackwardGenerator::openTensors() {
+  unsigned next = 0;
+  query = frame.buffer(next++);
+  key = frame.buffer(next++);
+  value = frame.buffer(next++);
+  output = frame.buffer(next++);
+  lse = frame.buffer(next++);
+  outputGradient = frame.buffer(next++);
+  rotary = op.getRotary() ? frame.buffer(next++) : Value();
+  gradient = frame.buffer(next++);
+}
+
+// 9 T D numbers and a few blocks: rows and transposed blocks of Q and dO, dQ, K, V, dK, dV.
+void BackwardGenerator::allocate() {
+  int64_t allKeys = shape.keyBlocks * shape.keyBlock, allQueries = shape.queryBlocks * shape.queryBlock;
+  keys = frame.scratch(matrix(allKeys, shape.headWidth));
+  values = frame.scratch(matrix(allKeys, shape.headWidth));
+  keyGradients = frame.scratch(matrix(allKeys, shape.headWidth));
+  valueGradients = frame.scratch(matrix(allKeys, shape.headWidth));
+  queryRows = frame.scratch(matrix(allQueries, shape.headWidth));
+  outputRows = frame.scratch(matrix(allQueries, shape.headWidth));
+  queryBlocks = frame.scratch(matrix(shape.queryBlocks * shape.head, shape.queryBlock));
+  outputBlocks = frame.scratch(matrix(shape.queryBlocks * shape.head, shape.queryBlock));
+  queryGradients = frame.scratch(matrix(shape.queryBlocks * shape.head, shape.queryBlock));
+  logSums = frame.scratch(MemRefType::get({allQueries}, e.b.getF32Type()));
+  deltas = frame.scratch(MemRefType::get({allQueries}, e.b.getF32Type()));
+  MemRefType block = matrix(shape.keyBlock, shape.queryBlock);
+  probabilities = frame.scratch(block);
+  scoreGradients = frame.scratch(block);
+  scores = keepsScores ? frame.scratch(block) : Value();
+  keep = shape.dropout > 0 ? frame.scratch(block) : Value();
+  rows = frame.scratch(matrix(shape.queryBlock, shape.headWidth));
+}
+
+Kernel BackwardGenerator::generate() {
+  openTensors();
+  allocate();
+  length = frame.validLength(op.getDomain().getFactor(), shape.positions);
+  batchRow = e.floorDiv(frame.item(), shape.kvHeads);
+  keyHead = e.sub(frame.item(), e.mul(batchRow, shape.kvHeads));
+  base = e.mul(batchRow, shape.positions);
+  Value rowsOf = op.getDomain().getFactor() == 0 ? e.index(shape.batch) : frame.rows();
+  e.when(e.less(batchRow, rowsOf),
+         [&] {
+           emitItem();
+           emitZeros(length);
+         },
+         [&] { emitZeros(e.index(0)); });
+  frame.finish();
+
+  Kernel kernel;
+  kernel.function = frame.function();
+  kernel.items = shape.batch * shape.kvHeads;
+  kernel.scratchBytes = frame.scratchBytes();
+  kernel.kind = "attention";
+  countWork(shape, op.getMask(), /*matmuls=*/5, /*tensors=*/8, kernel);
+  return kernel;
+}
+
+/// Zeros in the rows from `from` on of every column that the item owns.
+void BackwardGenerator::emitZeros(Value from) {
+  Value to = e.index(shape.positions);
+  e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) {
+    Value queryHead = e.add(e.mul(keyHead, shape.group), member);
+    emitZeroRows(e, shape, gradient, base, from, to, columnOf(queryHead, shape.queryColumn));
+  });
+  emitZeroRows(e, shape, gradient, base, from, to, columnOf(keyHead, shape.keyColumn));
+  emitZeroRows(e, shape, gradient, base, from, to, columnOf(keyHead, shape.valueColumn));
+}
+
+void BackwardGenerator::emitItem() {
+  Value keyColumn = columnOf(keyHead, shape.keyColumn), valueColumn = columnOf(keyHead, shape.valueColumn);
+  emitPack(e, shape, key, base, keyColumn, length, shape.keyBlock, rotary, keys);
+  emitPack(e, shape, value, base, valueColumn, length, shape.keyBlock, {}, values);
+  emitFill(e, keyGradients, 0);
+  emitFill(e, valueGradients, 0);
+  e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) { emitHead(member); });
+  Value zero = e.index(0);
+  emitUnpack(e, shape, keyGradients, zero, zero, length, rotary, gradient, base, keyColumn);
+  emitUnpack(e, shape, valueGradients, zero, zero, length, {}, gradient, base, valueColumn);
+}
+
+void BackwardGenerator::emitHead(Value member) {
+  head = e.add(e.mul(keyHead, shape.group), member);
+  Value queryColumn = columnOf(head, shape.queryColumn), outputColumn = columnOf(head, 0);
+  emitPack(e, shape, query, base, queryColumn, length, shape.queryBlock, rotary, queryRows);
+  emitPack(e, shape, outputGradient, base, outputColumn, length, shape.queryBlock, {}, outputRows);
+  emitFill(e, queryGradients, 0);
+  emitRowStatistics(outputColumn);
+  Value blocks = e.floorDiv(e.add(length, shape.queryBlock - 1), shape.queryBlock);
+  e.loop(e.index(0), blocks, 1, [&](Value block) {
+    Value first = e.mul(block, shape.queryBlock), row = e.mul(block, shape.head);
+    emitTransposeBlock(e, shape, queryRows, first, queryBlocks, row);
+    emitTransposeBlock(e, shape, outputRows, first, outputBlocks, row);
+  });
+  e.loop(e.index(0), length, shape.keyBlock, [&](Value q0) {
+    e.loop(e.index(0), blocks, 1, [&](Value block) { emitPair(q0, block); });
+  });
+  e.loop(e.index(0), blocks, 1, [&](Value block) {
+    p0 = e.mul(block, shape.queryBlock);
+    blockRow = e.mul(block, shape.head);
+    emitTransposeBack(e, shape, queryGradients, blockRow, {}, rows);
+    Value count = e.min(e.index(shape.queryBlock), e.sub(length, p0));
+    emitUnpack(e, shape, rows, e.index(0), p0, count, rotary, gradient, base, queryColumn);
+  });
+}
+
+/// deltas = sum over c of dO O. Log-sums become +inf where the row has no key (-inf) or is not valid, so that its
+/// probabilities are e^-inf = 0 with no mask.
+void BackwardGenerator::emitRowStatistics(Value outputColumn) {
+  Value plusInfinity = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(infinity));
+  Value minusInfinity = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(-infinity));
+  Value last = e.add(length, -1);
+  e.loop(e.index(0), e.roundUp(length, shape.queryBlock), 1, [&](Value p) {
+    Value row = e.add(base, e.min(p, last));
+    Value total = e.splat(0);
+    for (int64_t lane0 = 0; lane0 < shape.head; lane0 += e.lanes) {
+      Value out = e.load(output, {row, e.add(outputColumn, lane0)}, shape.head - lane0);
+      total = e.fma(out, e.load(outputRows, {p, e.index(lane0)}), total);
+    }
+    e.store(vector::ExtractOp::create(e.b, e.sum(total), ArrayRef<int64_t>{0}), deltas, {p});
+    Value logSum = e.loadScalar(lse, {row, head});
+    Value empty = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, logSum, minusInfinity);
+    Value usable = e.select(empty, plusInfinity, logSum);
+    e.store(e.select(e.less(p, length), usable, plusInfinity), logSums, {p});
+  });
+}
+
+void BackwardGenerator::emitPair(Value q0, Value block) {
+  p0 = e.mul(block, shape.queryBlock);
+  blockRow = e.mul(block, shape.head);
+  BlockClass kind = classifyBlock(e, shape, op.getMask(), p0, q0, length);
+  e.when(kind.some, [&] {
+    e.when(kind.full, [&] { emitProbabilities(q0, false); }, [&] { emitProbabilities(q0, true); });
+    if (keep) {
+      emitKeep(e, frame, shape, e.add(e.mul(batchRow, shape.heads), head), p0, q0, keep);
+    }
+    emitScoreGradients(q0);
+    emitProducts(q0);
+  });
+}
+
+/// probabilities = e^(score region of K Q^T - log-sum), 0 where the mask forbids.
+void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
+  Matmul product;
+  product.rows = shape.keyBlock;
+  product.vectors = shape.queryVectors;
+  product.depth = e.index(shape.head);
+  product.a = {keys, q0, {}};
+  product.b = {queryBlocks, blockRow, {}};
+  product.finish = [&, masked](Value row, int64_t vector, Accumulators &tile) {
+    Value h = e.toInteger(head), n = e.toInteger(length);
+    for (size_t j = 0; j < tile.front().size(); ++j) {
+      Value offset = e.index((vector + j) * e.lanes);
+      Value p = emitQueries(e, p0, vector + j);
+      Value logSum = e.load(logSums, {e.add(p0, offset)});
+      for (auto [i, line] : llvm::enumerate(tile)) {
+        Value local = e.add(row, i);
+        Value q = e.toInteger(e.add(q0, local));
+        Value score = emitRegion(e, op.getScore(), {line[j], p, q, h});
+        Value probability = emitExp(e, e.subf(score, logSum));
+        if (masked) {
+          probability = e.select(emitMask(e, op.getMask(), p, q, n), probability, e.splat(0));
+        }
+        e.store(probability, probabilities, {local, offset});
+        if (keepsScores) {
+          e.store(line[j], scores, {local, offset});
+        }
+      }
+    }
+  };
+  emitMatmul(e, target, product);
+}
+
+/// scoreGradients = derivative region of g = P (keep dP - delta), dP = V dO^T; then probabilities = keep P.
+void BackwardGenerator::emitScoreGradients(Value q0) {
+  Matmul product;
+  product.rows = shape.keyBlock;
+  product.vectors = shape.queryVectors;
+  product.depth = e.index(shape.head);
+  product.a = {values, q0, {}};
+  product.b = {outputBlocks, blockRow, {}};
+  product.finish = [&](Value row, int64_t vector, Accumulators &tile) {
+    Value h = e.toInteger(head);
+    for (size_t j = 0; j < tile.front().size(); ++j) {
+      Value offset = e.index((vector + j) * e.lanes);
+      Value p = emitQueries(e, p0, vector + j);
+      Value delta = e.load(deltas, {e.add(p0, offset)});
+      for (auto [i, line] : llvm::enumerate(tile)) {
+        Value local = e.add(row, i);
+        Value q = e.toInteger(e.add(q0, local));
+        Value probability = e.load(probabilities, {local, offset});
+        Value change = line[j];
+        if (keep) {
+          Value factor = e.load(keep, {local, offset});
+          e.store(e.mulf(probability, factor), probabilities, {local, offset});
+          change = e.mulf(change, factor);
+        }
+        Value g = e.mulf(probability, e.subf(change, delta));
+        Value score = keepsScores ? e.load(scores, {local, offset}) : line[j];
+        Value derived = emitRegion(e, op.getScoreGradient(), {score, p, q, h, g});
+        // Where the mask forbids a pair its score is nobody's concern and its derivative may be infinite: 0 it is.
+        Value absent = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, probability, e.splat(0));
+        e.store(e.select(absent, e.splat(0), derived), scoreGradients, {local, offset});
+      }
+    }
+  };
+  emitMatmul(e, target, product);
+}
+
+/// dV += P^T dO, dK += dS^T Q, dQ^T += K^T dS^T for one pair of blocks.
+void BackwardGenerator::emitProducts(Value q0) {
+  Matmul product;
+  product.rows = shape.keyBlock;
+  product.vectors = shape.headVectors;
+  product.depth = e.index(shape.queryBlock);
+  product.a = {probabilities, {}, {}};
+  product.b = {outputRows, p0, {}};
+  emitMatmul(e, target, accumulateInto(e, product, valueGradients, q0));
+  product.a = {scoreGradients, {}, {}};
+  product.b = {queryRows, p0, {}};
+  emitMatmul(e, target, accumulateInto(e, product, keyGradients, q0));
+  product.rows = shape.head;
+  product.vectors = shape.queryVectors;
+  product.depth = e.min(e.index(shape.keyBlock), e.sub(length, q0));
+  product.a = {keys, q0, {}, /*transposed=*/true};
+  product.b = {scoreGradients, {}, {}};
+  emitMatmul(e, target, accumulateInto(e, product, queryGradients, blockRow));
+}
+
+FailureOr<Kernel> cpu::generateAttentionBackward(dispatch::AttentionBackwardOp op, ModuleOp module, StringRef name,
+                                                 const Target &target) {
+  if (failed(checkMask(op, op.getMask())) || failed(checkRegion(op.getScore())) ||
+      failed(checkRegion(op.getScoreGradient()))) {
+    return failure();
+  }
+  return BackwardGenerator(op, module, name, target).generate();
+}

@@ -1,0 +1,245 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention forward. An item is one (row of the batch, query head, part of the queries); it packs the head's keys once and
+// then, for each block of queries, goes over the blocks of keys that the mask leaves with an online softmax.
+#include "Attention.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+using namespace sluice::cpu::attention;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+class ForwardGenerator {
+public:
+  ForwardGenerator(dispatch::AttentionOp op, ModuleOp module, StringRef name, const Target &target)
+      : op(op), target(target), shape(makeShape(op, target)), frame(op, module, name, target),
+        e(frame.builder(), target.lanes), parts(chooseParts()) {}
+
+  Kernel generate();
+
+private:
+  int64_t chooseParts() const;
+  MemRefType matrix(int64_t rows, int64_t columns) { return MemRefType::get({rows, columns}, e.b.getF32Type()); }
+  MemRefType perQuery() { return MemRefType::get({shape.queryBlock}, e.b.getF32Type()); }
+  void allocate();
+  void emitItem();
+  void emitQueryBlock(Value block);
+  void emitKeyBlock(Value q0);
+  void emitScores(Value q0, bool masked);
+  void emitSoftmax(Value q0, Value keys);
+  void emitResults();
+  /// Runs `body` for each vector of the block's queries.
+  void eachVector(llvm::function_ref<void(int64_t vector, Value offset)> body) {
+    for (int64_t j = 0; j < shape.queryVectors; ++j) {
+      body(j, e.index(j * e.lanes));
+    }
+  }
+
+  dispatch::AttentionOp op;
+  const Target &target;
+  const Shape shape;
+  Frame frame;
+  Emitter e;
+  const int64_t parts;
+
+  Value query, key, value, rotary, output, lse; // tensors
+  Value keys, queryRows, queries, scores, keep, accumulator, outputRows, maximum, sum, blockMaximum, rescale; // scratch
+  Value length, batchRow, head, base, valueColumn, p0;
+};
+
+} // namespace
+
+// A batch row and head is an item where there are enough of them. Otherwise queries are dealt to parts in turn, so that
+// under a causal mask all parts have like work; packing the keys again costs a part 2 of its 4 N operations a key column.
+int64_t ForwardGenerator::chooseParts() const {
+  int64_t pairs = shape.batch * shape.heads;
+  int64_t wanted = (32 + pairs - 1) / pairs;
+  return pairs >= 16 ? 1 : std::min(wanted, (shape.queryBlocks + 1) / 2);
+}
+
+void ForwardGenerator::allocate() {
+  unsigned next = 0;
+  query = frame.buffer(next++);
+  key = frame.buffer(next++);
+  value = frame.buffer(next++);
+  rotary = op.getRotary() ? frame.buffer(next++) : Value();
+  output = frame.buffer(next++);
+  lse = frame.buffer(next++);
+  keys = frame.scratch(matrix(shape.keyBlocks * shape.keyBlock, shape.headWidth));
+  queryRows = frame.scratch(matrix(shape.queryBlocks * shape.queryBlock, shape.headWidth));
+  queries = frame.scratch(matrix(shape.head, shape.queryBlock));
+  scores = frame.scratch(matrix(shape.keyBlock, shape.queryBlock));
+  keep = shape.dropout > 0 ? frame.scratch(matrix(shape.keyBlock, shape.queryBlock)) : Value();
+  accumulator = frame.scratch(matrix(shape.head, shape.queryBlock));
+  outputRows = frame.scratch(matrix(shape.queryBlock, shape.headWidth));
+  maximum = frame.scratch(perQuery());
+  sum = frame.scratch(perQuery());
+  blockMaximum = frame.scratch(perQuery());
+  rescale = frame.scratch(perQuery());
+}
+
+Kernel ForwardGenerator::generate() {
+  allocate();
+  length = frame.validLength(op.getDomain().getFactor(), shape.positions);
+  Value pair = e.floorDiv(frame.item(), parts);
+  batchRow = e.floorDiv(pair, shape.heads);
+  head = e.sub(pair, e.mul(batchRow, shape.heads));
+  base = e.mul(batchRow, shape.positions);
+  Value rows = op.getDomain().getFactor() == 0 ? e.index(shape.batch) : frame.rows();
+  e.when(e.less(batchRow, rows), [&] { emitItem(); });
+  frame.finish();
+
+  Kernel kernel;
+  kernel.function = frame.function();
+  kernel.items = shape.batch * shape.heads * parts;
+  kernel.scratchBytes = frame.scratchBytes();
+  kernel.kind = "attention";
+  countWork(shape, op.getMask(), /*matmuls=*/2, /*tensors=*/4, kernel);
+  return kernel;
+}
+
+void ForwardGenerator::emitItem() {
+  Value keyHead = e.floorDiv(head, shape.group);
+  Value keyColumn = e.add(e.mul(keyHead, shape.head), shape.keyColumn);
+  Value queryColumn = e.add(e.mul(head, shape.head), shape.queryColumn);
+  valueColumn = e.add(e.mul(keyHead, shape.head), shape.valueColumn);
+  emitPack(e, shape, key, base, keyColumn, length, shape.keyBlock, rotary, keys);
+  emitPack(e, shape, query, base, queryColumn, length, shape.queryBlock, rotary, queryRows);
+  Value part = e.sub(frame.item(), e.mul(e.floorDiv(frame.item(), parts), parts));
+  Value blocks = e.floorDiv(e.add(length, shape.queryBlock - 1), shape.queryBlock);
+  e.loop(part, blocks, parts, [&](Value block) { emitQueryBlock(block); });
+}
+
+void ForwardGenerator::emitQueryBlock(Value block) {
+  p0 = e.mul(block, shape.queryBlock);
+  emitTransposeBlock(e, shape, queryRows, p0, queries, e.index(0));
+  emitFill(e, accumulator, 0);
+  eachVector([&](int64_t, Value offset) {
+    e.store(e.splat(-infinity), maximum, {offset});
+    e.store(e.splat(0), sum, {offset});
+  });
+  e.loop(e.index(0), length, shape.keyBlock, [&](Value q0) { emitKeyBlock(q0); });
+  emitResults();
+}
+
+void ForwardGenerator::emitKeyBlock(Value q0) {
+  BlockClass block = classifyBlock(e, shape, op.getMask(), p0, q0, length);
+  e.when(block.some, [&] {
+    eachVector([&](int64_t, Value offset) { e.store(e.splat(-infinity), blockMaximum, {offset}); });
+    e.when(block.full, [&] { emitScores(q0, false); }, [&] { emitScores(q0, true); });
+    if (shape.dropout > 0) {
+      emitKeep(e, frame, shape, e.add(e.mul(batchRow, shape.heads), head), p0, q0, keep);
+    }
+    Value valid = e.min(e.index(shape.keyBlock), e.sub(length, q0));
+    emitSoftmax(q0, valid);
+    Matmul product;
+    product.rows = shape.head;
+    product.vectors = shape.queryVectors;
+    product.depth = valid;
+    product.a = {value, e.add(base, q0), valueColumn, /*transposed=*/true};
+    product.b = {scores, {}, {}};
+    product = accumulateInto(e, product, accumulator, e.index(0));
+    auto load = product.init;
+    product.init = [&, load](Value row, int64_t vector, Accumulators &tile) {
+      load(row, vector, tile);
+      for (auto &line : tile) {
+        for (auto [j, sumOf] : llvm::enumerate(line)) {
+          sumOf = e.mulf(sumOf, e.load(rescale, {e.index((vector + j) * e.lanes)}));
+        }
+      }
+    };
+    emitMatmul(e, target, product);
+  });
+}
+
+/// scores = score region of K Q^T, -inf where the mask forbids; blockMaximum over the keys.
+void ForwardGenerator::emitScores(Value q0, bool masked) {
+  Matmul product;
+  product.rows = shape.keyBlock;
+  product.vectors = shape.queryVectors;
+  product.depth = e.index(shape.head);
+  product.a = {keys, q0, {}};
+  product.b = {queries, {}, {}};
+  product.finish = [&, masked, q0](Value row, int64_t vector, Accumulators &tile) {
+    Value h = e.toInteger(head), n = e.toInteger(length);
+    for (size_t j = 0; j < tile.front().size(); ++j) {
+      Value offset = e.index((vector + j) * e.lanes);
+      Value p = emitQueries(e, p0, vector + j);
+      Value best = e.load(blockMaximum, {offset});
+      for (auto [i, line] : llvm::enumerate(tile)) {
+        Value q = e.toInteger(e.add(q0, e.add(row, i)));
+        Value score = emitRegion(e, op.getScore(), {line[j], p, q, h});
+        if (masked) {
+          score = e.select(emitMask(e, op.getMask(), p, q, n), score, e.splat(-infinity));
+        }
+        e.store(score, scores, {e.add(row, i), offset});
+        best = e.maxf(score, best);
+      }
+      e.store(best, blockMaximum, {offset});
+    }
+  };
+  emitMatmul(e, target, product);
+}
+
+/// scores = e^(scores - maximum), the sum of the block's rows, and the factor of what was accumulated before.
+void ForwardGenerator::emitSoftmax(Value q0, Value valid) {
+  Emitter::Values offsetsOf, shifts, sums;
+  eachVector([&](int64_t, Value offset) {
+    Value before = e.load(maximum, {offset});
+    Value now = e.maxf(before, e.load(blockMaximum, {offset}));
+    // A query that has met no key yet keeps -inf; subtracting 0 instead makes its terms e^-inf = 0, not NaN.
+    Value none = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, now, e.splat(-infinity));
+    Value shift = e.select(none, e.splat(0), now);
+    e.store(now, maximum, {offset});
+    Value factor = emitExp(e, e.subf(before, shift));
+    e.store(factor, rescale, {offset});
+    offsetsOf.push_back(offset);
+    shifts.push_back(shift);
+    sums.push_back(e.mulf(e.load(sum, {offset}), factor));
+  });
+  sums = e.loop(e.index(0), valid, 1, sums, [&](Value q, ValueRange carried) {
+    Emitter::Values next;
+    for (auto [j, offset] : llvm::enumerate(offsetsOf)) {
+      Value term = emitExp(e, e.subf(e.load(scores, {q, offset}), shifts[j]));
+      next.push_back(e.addf(carried[j], term));
+      e.store(keep ? e.mulf(term, e.load(keep, {q, offset})) : term, scores, {q, offset});
+    }
+    return next;
+  });
+  for (auto [j, offset] : llvm::enumerate(offsetsOf)) {
+    e.store(sums[j], sum, {offset});
+  }
+}
+
+/// Divides by the sums, transposes back and stores the valid queries' outputs and log-sum-exp.
+void ForwardGenerator::emitResults() {
+  eachVector([&](int64_t, Value offset) {
+    Value total = e.load(sum, {offset});
+    Value some = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OGT, total, e.splat(0));
+    Value divisor = e.select(some, total, e.splat(1));
+    Value logarithm = e.addf(e.load(maximum, {offset}), math::LogOp::create(e.b, divisor));
+    e.store(arith::DivFOp::create(e.b, e.splat(1), divisor), rescale, {offset});
+    e.store(e.select(some, logarithm, e.splat(-infinity)), sum, {offset});
+  });
+  emitTransposeBack(e, shape, accumulator, e.index(0), rescale, outputRows);
+  Value count = e.min(e.index(shape.queryBlock), e.sub(length, p0));
+  Value column = e.mul(head, shape.head);
+  emitUnpack(e, shape, outputRows, e.index(0), p0, count, {}, output, base, column);
+  e.loop(e.index(0), count, 1, [&](Value i) {
+    e.store(e.loadScalar(sum, {i}), lse, {e.add(base, e.add(p0, i)), head});
+  });
+}
+
+FailureOr<Kernel> cpu::generateAttention(dispatch::AttentionOp op, ModuleOp module, StringRef name,
+                                         const Target &target) {
+  if (failed(checkMask(op, op.getMask())) || failed(checkRegion(op.getScore()))) {
+    return failure();
+  }
+  return ForwardGenerator(op, module, name, target).generate();
+}

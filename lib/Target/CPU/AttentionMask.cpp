@@ -1,0 +1,160 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The mask relation: which blocks it empties or fills, and its value for single elements.
+#include "Attention.h"
+
+using namespace mlir;
+using namespace sluice::cpu;
+using namespace sluice::cpu::attention;
+
+namespace {
+
+/// Least and greatest value, both reachable or not.
+struct Interval {
+  Value low, high;
+};
+
+/// Ranges of affine expressions over a block, in index arithmetic. Dimensions 0 and 1 and the symbol are given.
+class RangeBuilder {
+public:
+  RangeBuilder(Emitter &e, Interval p, Interval q, Value length) : e(e), dims{p, q}, length(length) {}
+
+  Interval of(AffineExpr expr) {
+    if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {
+      Value value = e.index(constant.getValue());
+      return {value, value};
+    }
+    if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
+      return dims[dim.getPosition()];
+    }
+    if (isa<AffineSymbolExpr>(expr)) {
+      return {length, length};
+    }
+    return ofBinary(cast<AffineBinaryOpExpr>(expr));
+  }
+
+private:
+  Interval ofBinary(AffineBinaryOpExpr expr) {
+    Interval a = of(expr.getLHS());
+    if (expr.getKind() == AffineExprKind::Add) {
+      Interval c = of(expr.getRHS());
+      return {e.add(a.low, c.low), e.add(a.high, c.high)};
+    }
+    int64_t factor = cast<AffineConstantExpr>(expr.getRHS()).getValue();
+    switch (expr.getKind()) {
+    case AffineExprKind::Mul:
+      return factor < 0 ? Interval{e.mul(a.high, factor), e.mul(a.low, factor)}
+                        : Interval{e.mul(a.low, factor), e.mul(a.high, factor)};
+    case AffineExprKind::FloorDiv:
+      return {e.floorDiv(a.low, factor), e.floorDiv(a.high, factor)};
+    case AffineExprKind::CeilDiv:
+      return {e.floorDiv(e.add(a.low, factor - 1), factor), e.floorDiv(e.add(a.high, factor - 1), factor)};
+    default: // a remainder may be anything once the dividend's range is longer than the divisor
+      return {e.index(0), e.index(factor - 1)};
+    }
+  }
+
+  Emitter &e;
+  Interval dims[2];
+  Value length;
+};
+
+} // namespace
+
+BlockClass attention::classifyBlock(Emitter &e, const Shape &shape, IntegerSet mask, Value p0, Value q0, Value length) {
+  Value last = e.add(length, -1);
+  Value zero = e.index(0);
+  Interval p{p0, e.min(e.add(p0, shape.queryBlock - 1), last)};
+  Interval q{q0, e.min(e.add(q0, shape.keyBlock - 1), last)};
+  RangeBuilder ranges(e, p, q, length);
+  BlockClass result{e.less(q0, length), e.atLeast(length, e.add(q0, shape.keyBlock))};
+  for (auto [expr, equality] : llvm::zip(mask.getConstraints(), mask.getEqFlags())) {
+    Interval range = ranges.of(expr);
+    result.some = e.both(result.some, e.atLeast(range.high, zero));
+    result.full = e.both(result.full, e.atLeast(range.low, zero));
+    if (equality) {
+      result.some = e.both(result.some, e.atLeast(zero, range.low));
+      result.full = e.both(result.full, e.atLeast(zero, range.high));
+    }
+  }
+  return result;
+}
+
+/// Value of an expression: scalar as long as nothing in it is a vector.
+static Value emitAffine(Emitter &e, AffineExpr expr, ArrayRef<Value> dims, Value length) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {
+    return e.integer(constant.getValue());
+  }
+  if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
+    return dims[dim.getPosition()];
+  }
+  if (isa<AffineSymbolExpr>(expr)) {
+    return length;
+  }
+  auto binary = cast<AffineBinaryOpExpr>(expr);
+  Value a = emitAffine(e, binary.getLHS(), dims, length);
+  if (binary.getKind() == AffineExprKind::Add) {
+    Value c = emitAffine(e, binary.getRHS(), dims, length);
+    bool vector = isa<VectorType>(a.getType()) || isa<VectorType>(c.getType());
+    return vector ? e.add(e.broadcast(a), e.broadcast(c)) : e.add(a, c);
+  }
+  int64_t factor = cast<AffineConstantExpr>(binary.getRHS()).getValue();
+  switch (binary.getKind()) {
+  case AffineExprKind::Mul:
+    return e.mul(a, factor);
+  case AffineExprKind::FloorDiv:
+    return e.floorDiv(a, factor);
+  case AffineExprKind::CeilDiv:
+    return e.floorDiv(e.add(a, factor - 1), factor);
+  default:
+    return e.sub(a, e.mul(e.floorDiv(a, factor), factor));
+  }
+}
+
+Value attention::emitMask(Emitter &e, IntegerSet mask, Value p, Value q, Value length) {
+  Value result = e.broadcast(e.less(q, length));
+  for (auto [expr, equality] : llvm::zip(mask.getConstraints(), mask.getEqFlags())) {
+    Value value = emitAffine(e, expr, {p, q}, length);
+    auto predicate = equality ? arith::CmpIPredicate::eq : arith::CmpIPredicate::sge;
+    Value holds = arith::CmpIOp::create(e.b, predicate, value, e.constantLike(value, 0));
+    result = e.both(result, e.broadcast(holds));
+  }
+  return result;
+}
+
+LogicalResult attention::checkMask(Operation *op, IntegerSet mask) {
+  for (AffineExpr expr : mask.getConstraints()) {
+    if (!expr.isPureAffine() || mask.getNumSymbols() > 1) {
+      return op->emitError("expected a mask that is affine in (p, q) and one length, found ") << IntegerSetAttr::get(mask);
+    }
+  }
+  return success();
+}
+
+/// Pairs (p, q) of the relation at full length, counted on a grid of at most 64 x 64 samples: a figure for plans.
+static double countPairs(const Shape &shape, IntegerSet mask) {
+  int64_t samples = std::min<int64_t>(64, shape.positions);
+  MLIRContext *context = mask.getContext();
+  auto position = [&](int64_t i) { return (2 * i + 1) * shape.positions / (2 * samples); };
+  int64_t holding = 0;
+  for (int64_t i = 0; i < samples * samples; ++i) {
+    SmallVector<AffineExpr> dims{getAffineConstantExpr(position(i / samples), context),
+                                 getAffineConstantExpr(position(i % samples), context)};
+    SmallVector<AffineExpr> symbols(mask.getNumSymbols(), getAffineConstantExpr(shape.positions, context));
+    bool holds = true;
+    for (auto [expr, equality] : llvm::zip(mask.getConstraints(), mask.getEqFlags())) {
+      auto value = cast<AffineConstantExpr>(expr.replaceDimsAndSymbols(dims, symbols)).getValue();
+      holds &= equality ? value == 0 : value >= 0;
+    }
+    holding += holds;
+  }
+  double share = static_cast<double>(holding) / static_cast<double>(samples * samples);
+  return share * static_cast<double>(shape.positions) * static_cast<double>(shape.positions);
+}
+
+void attention::countWork(const Shape &shape, IntegerSet mask, int64_t matmuls, int64_t tensors, Kernel &kernel) {
+  double pairs = static_cast<double>(shape.batch * shape.heads) * countPairs(shape, mask);
+  kernel.flops = 2.0 * static_cast<double>(matmuls * shape.head) * pairs;
+  int64_t rows = shape.batch * shape.positions * shape.head;
+  kernel.bytes = 4.0 * static_cast<double>(rows * (tensors * shape.heads));
+}

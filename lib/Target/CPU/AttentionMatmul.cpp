@@ -1,0 +1,85 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Matmuls on blocks: register tiles whose accumulators are carried by the loop over the depth.
+#include "Attention.h"
+
+using namespace mlir;
+using namespace sluice::cpu;
+using namespace sluice::cpu::attention;
+
+static Value at(Emitter &e, Value start, Value offset) { return start ? e.add(start, offset) : offset; }
+
+static Value loadA(Emitter &e, const Matrix &a, Value row, Value k) {
+  Value first = a.transposed ? k : row;
+  Value second = a.transposed ? row : k;
+  return e.broadcast(e.loadScalar(a.memory, {at(e, a.row, first), at(e, a.column, second)}));
+}
+
+/// One register tile of rows x vectors, the whole depth.
+static void emitTile(Emitter &e, const Matmul &matmul, Value row, int64_t rows, int64_t vector, int64_t vectors) {
+  Accumulators tile(rows, Emitter::Values(vectors, e.splat(0)));
+  if (matmul.init) {
+    matmul.init(row, vector, tile);
+  }
+  Emitter::Values flat;
+  for (Emitter::Values &line : tile) {
+    flat.append(line.begin(), line.end());
+  }
+  flat = e.loop(e.index(0), matmul.depth, 1, flat, [&](Value k, ValueRange carried) {
+    Emitter::Values next, b;
+    for (int64_t j = 0; j < vectors; ++j) {
+      Value column = at(e, matmul.b.column, e.index((vector + j) * e.lanes));
+      b.push_back(e.load(matmul.b.memory, {at(e, matmul.b.row, k), column}));
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      Value a = loadA(e, matmul.a, e.add(row, i), k);
+      for (int64_t j = 0; j < vectors; ++j) {
+        next.push_back(e.fma(a, b[j], carried[i * vectors + j]));
+      }
+    }
+    return next;
+  });
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < vectors; ++j) {
+      tile[i][j] = flat[i * vectors + j];
+    }
+  }
+  matmul.finish(row, vector, tile);
+}
+
+void attention::emitMatmul(Emitter &e, const Target &target, const Matmul &matmul) {
+  // Four vectors wide at most: with 32 registers 6 x 4, with 16 registers 4 x 2 or more.
+  int64_t widest = target.registers >= 32 ? 4 : 2;
+  for (int64_t vector = 0; vector < matmul.vectors; vector += widest) {
+    int64_t vectors = std::min(widest, matmul.vectors - vector);
+    int64_t most = std::min<int64_t>((target.registers - 2 - vectors) / vectors, 12);
+    int64_t tiles = (matmul.rows + most - 1) / most;
+    int64_t rows = (matmul.rows + tiles - 1) / tiles;
+    int64_t rest = matmul.rows % rows;
+    if (matmul.rows >= rows) {
+      e.loop(e.index(0), e.index(matmul.rows - rest), rows,
+             [&](Value row) { emitTile(e, matmul, row, rows, vector, vectors); });
+    }
+    if (rest != 0) {
+      emitTile(e, matmul, e.index(matmul.rows - rest), rest, vector, vectors);
+    }
+  }
+}
+
+Matmul attention::accumulateInto(Emitter &e, Matmul matmul, Value memory, Value row0) {
+  matmul.init = [&e, memory, row0](Value row, int64_t vector, Accumulators &tile) {
+    for (auto [i, line] : llvm::enumerate(tile)) {
+      for (auto [j, value] : llvm::enumerate(line)) {
+        value = e.load(memory, {e.add(row0, e.add(row, i)), e.index((vector + j) * e.lanes)});
+      }
+    }
+  };
+  matmul.finish = [&e, memory, row0](Value row, int64_t vector, Accumulators &tile) {
+    for (auto [i, line] : llvm::enumerate(tile)) {
+      for (auto [j, value] : llvm::enumerate(line)) {
+        e.store(value, memory, {e.add(row0, e.add(row, i)), e.index((vector + j) * e.lanes)});
+      }
+    }
+  };
+  return matmul;
+}

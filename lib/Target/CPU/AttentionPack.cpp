@@ -1,0 +1,143 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Copies between the tensors' rows and the blocks' layouts: packing, transposition, rotation and its reverse.
+#include "Attention.h"
+
+using namespace mlir;
+using namespace sluice::cpu;
+using namespace sluice::cpu::attention;
+
+template <typename Op> Shape attention::makeShape(Op op, const Target &target) {
+  dispatch::DomainAttr domain = op.getDomain();
+  Shape s{};
+  s.batch = domain.getBatch();
+  s.positions = domain.getPositions();
+  s.heads = op.getHeads();
+  s.kvHeads = op.getKvHeads();
+  s.head = op.getHeadSize();
+  s.queryColumn = op.getQueryColumn();
+  s.keyColumn = op.getKeyColumn();
+  s.valueColumn = op.getValueColumn();
+  s.group = s.heads / s.kvHeads;
+  s.dropout = op.getDropout().convertToFloat();
+  s.randomId = op.getRandomId();
+  // 64 queries by 64 keys: the block's scores, values and accumulators (16 KiB each at D = 64) stay near the first
+  // level of cache, and what a causal diagonal wastes is half a block a row of blocks, 6% at N = 1024.
+  s.queryVectors = std::min<int64_t>(64 / target.lanes, llvm::divideCeil(s.positions, target.lanes));
+  s.queryBlock = s.queryVectors * target.lanes;
+  s.keyBlock = std::min<int64_t>(64, (s.positions + 3) / 4 * 4);
+  s.headVectors = llvm::divideCeil(s.head, target.lanes);
+  s.headWidth = s.headVectors * target.lanes;
+  s.queryBlocks = llvm::divideCeil(s.positions, s.queryBlock);
+  s.keyBlocks = llvm::divideCeil(s.positions, s.keyBlock);
+  return s;
+}
+
+template Shape attention::makeShape(dispatch::AttentionOp op, const Target &target);
+template Shape attention::makeShape(dispatch::AttentionBackwardOp op, const Target &target);
+
+Value attention::emitRotation(Emitter &e, Value vector, Value table, Value position, int64_t lane0, int64_t valid,
+                              bool back) {
+  SmallVector<int64_t> even, odd, swapped;
+  SmallVector<float> signs;
+  for (int64_t i = 0; i < e.lanes; ++i) {
+    even.push_back(i & ~int64_t(1));
+    odd.push_back(i | 1);
+    swapped.push_back(i ^ 1);
+    signs.push_back(((i & 1) != 0) == back ? -1.0f : 1.0f);
+  }
+  Value angles = e.load(table, {position, e.index(lane0)}, valid);
+  Value sign = arith::ConstantOp::create(e.b, DenseElementsAttr::get(e.floats, ArrayRef<float>(signs)));
+  Value cosine = e.shuffle(angles, angles, even);
+  Value sine = e.mulf(e.shuffle(angles, angles, odd), sign);
+  Value other = e.shuffle(vector, vector, swapped);
+  return e.fma(vector, cosine, e.mulf(other, sine));
+}
+
+void attention::emitPack(Emitter &e, const Shape &shape, Value source, Value base, Value column, Value limit,
+                         int64_t block, Value rotary, Value packed) {
+  Value last = e.add(limit, -1);
+  e.loop(e.index(0), e.roundUp(limit, block), 1, [&](Value p) {
+    Value position = e.min(p, last);
+    for (int64_t j = 0; j < shape.headVectors; ++j) {
+      int64_t lane0 = j * e.lanes;
+      int64_t valid = shape.head - lane0;
+      Value value = e.load(source, {e.add(base, position), e.add(column, lane0)}, valid);
+      if (rotary) {
+        value = emitRotation(e, value, rotary, position, lane0, valid, /*back=*/false);
+      }
+      e.store(value, packed, {p, e.index(lane0)});
+    }
+  });
+}
+
+void attention::emitTransposeBlock(Emitter &e, const Shape &shape, Value packed, Value first, Value transposed,
+                                   Value row0) {
+  e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value p) {
+    for (int64_t c = 0; c < shape.head; c += e.lanes) {
+      Emitter::Values square;
+      for (int64_t i = 0; i < e.lanes; ++i) {
+        square.push_back(e.load(packed, {e.add(first, e.add(p, i)), e.index(c)}));
+      }
+      e.transpose(square);
+      for (int64_t i = 0; i < std::min(e.lanes, shape.head - c); ++i) {
+        e.store(square[i], transposed, {e.add(row0, c + i), p});
+      }
+    }
+  });
+}
+
+void attention::emitTransposeBack(Emitter &e, const Shape &shape, Value transposed, Value row0, Value scale,
+                                  Value packed) {
+  e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value p) {
+    Value factor = scale ? e.load(scale, {p}) : Value();
+    for (int64_t c = 0; c < shape.head; c += e.lanes) {
+      Emitter::Values square;
+      for (int64_t i = 0; i < e.lanes; ++i) {
+        // Past the head's columns any row will do: nobody reads what comes of it.
+        int64_t row = std::min(c + i, shape.head - 1);
+        Value value = e.load(transposed, {e.add(row0, row), p});
+        square.push_back(factor ? e.mulf(value, factor) : value);
+      }
+      e.transpose(square);
+      for (int64_t i = 0; i < e.lanes; ++i) {
+        e.store(square[i], packed, {e.add(p, i), e.index(c)});
+      }
+    }
+  });
+}
+
+void attention::emitUnpack(Emitter &e, const Shape &shape, Value packed, Value from, Value first, Value count,
+                           Value rotary, Value target, Value base, Value column) {
+  e.loop(e.index(0), count, 1, [&](Value i) {
+    Value position = e.add(first, i);
+    for (int64_t j = 0; j < shape.headVectors; ++j) {
+      int64_t lane0 = j * e.lanes;
+      int64_t valid = shape.head - lane0;
+      Value value = e.load(packed, {e.add(from, i), e.index(lane0)});
+      if (rotary) {
+        value = emitRotation(e, value, rotary, position, lane0, valid, /*back=*/true);
+      }
+      e.store(value, target, {e.add(base, position), e.add(column, lane0)}, valid);
+    }
+  });
+}
+
+void attention::emitZeroRows(Emitter &e, const Shape &shape, Value target, Value base, Value from, Value to,
+                             Value column) {
+  e.loop(from, to, 1, [&](Value p) {
+    for (int64_t lane0 = 0; lane0 < shape.head; lane0 += e.lanes) {
+      e.store(e.splat(0), target, {e.add(base, p), e.add(column, lane0)}, shape.head - lane0);
+    }
+  });
+}
+
+void attention::emitFill(Emitter &e, Value memory, float value) {
+  auto type = cast<MemRefType>(memory.getType());
+  Value filler = e.splat(value);
+  e.loop(e.index(0), e.index(type.getDimSize(0)), 1, [&](Value row) {
+    for (int64_t column = 0; column < type.getDimSize(1); column += e.lanes) {
+      e.store(filler, memory, {row, e.index(column)});
+    }
+  });
+}

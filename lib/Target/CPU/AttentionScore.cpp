@@ -1,0 +1,56 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Score regions: scalar code of the op, cloned as vector code into the tiles.
+#include "Attention.h"
+
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+
+LogicalResult attention::checkRegion(Region &region) {
+  for (Operation &op : region.front().without_terminator()) {
+    bool constant = isa<arith::ConstantOp>(op);
+    if (op.getNumRegions() != 0 || op.getNumResults() != 1 ||
+        (!constant && !OpTrait::hasElementwiseMappableTraits(&op))) {
+      return op.emitError("expected scalar arith or math in an attention region, found ")
+             << op.getName() << "; write it with elementwise operations";
+    }
+  }
+  return success();
+}
+
+Value attention::emitRegion(Emitter &e, Region &region, ValueRange arguments) {
+  Block &block = region.front();
+  IRMapping map;
+  map.map(block.getArguments(), arguments);
+  auto isVector = [](Value value) { return isa<VectorType>(value.getType()); };
+  for (Operation &op : block.without_terminator()) {
+    SmallVector<Value> operands;
+    for (Value operand : op.getOperands()) {
+      operands.push_back(map.lookup(operand));
+    }
+    if (llvm::none_of(operands, isVector)) {
+      map.map(op.getResult(0), e.b.clone(op, map)->getResult(0));
+      continue;
+    }
+    OperationState state(e.b.getLoc(), op.getName());
+    for (Value operand : operands) {
+      state.operands.push_back(e.broadcast(operand));
+    }
+    state.addTypes(VectorType::get({e.lanes}, op.getResult(0).getType()));
+    state.addAttributes(op.getAttrs());
+    map.map(op.getResult(0), e.b.create(state)->getResult(0));
+  }
+  return e.broadcast(map.lookup(cast<dispatch::YieldOp>(block.getTerminator()).getOperand(0)));
+}
+
+Value attention::emitQueries(Emitter &e, Value p0, int64_t vector) {
+  SmallVector<int32_t> offsets;
+  for (int64_t i = 0; i < e.lanes; ++i) {
+    offsets.push_back(static_cast<int32_t>(vector * e.lanes + i));
+  }
+  Value lanesOf = arith::ConstantOp::create(e.b, DenseElementsAttr::get(e.integers, ArrayRef<int32_t>(offsets)));
+  return e.add(e.broadcast(e.toInteger(p0)), lanesOf);
+}

@@ -1,0 +1,344 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Rows times a weight matrix. An item is a block of rows by a block of columns. It packs its part of W once into
+// panels [K][tile columns] in the thread's scratch, half of L2, and then runs its rows through every panel: rows are
+// read in place (their padding keeps strides off powers of two), a tile's sums stay in registers for all of K.
+#include "Epilogue.h"
+#include "Tile.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+
+namespace {
+
+/// How a contraction is cut into items.
+struct Schedule {
+  Tile tile;
+  int64_t inner;        ///< K
+  int64_t columns;      ///< N
+  int64_t rows;         ///< rows a launch runs over
+  int64_t blockRows;    ///< rows an item, a multiple of the tile's
+  int64_t blockPanels;  ///< column panels an item
+
+  int64_t panels() const { return llvm::divideCeil(columns, tile.columns()); }
+  int64_t fullPanels() const { return columns / tile.columns(); }
+  int64_t rowBlocks() const { return llvm::divideCeil(rows, blockRows); }
+  int64_t columnBlocks() const { return llvm::divideCeil(panels(), blockPanels); }
+  int64_t items() const { return rowBlocks() * columnBlocks(); }
+
+  Schedule(const Target &target, int64_t rows, int64_t inner, int64_t columns);
+};
+
+/// Packing an element of W costs about as much as 4 tile rows of work on it, so blocks of rows stay tall; columns are split
+/// first when eight items are wanted.
+Schedule::Schedule(const Target &target, int64_t rows, int64_t inner, int64_t columns)
+    : tile(Tile::of(target)), inner(inner), columns(columns), rows(rows) {
+  tile.rows = std::min(tile.rows, rows);
+  constexpr int64_t wantedItems = 8, tallBlock = 516, shortBlock = 132;
+  int64_t panelBytes = inner * tile.columns() * 4;
+  blockPanels = std::clamp<int64_t>(target.l2Bytes / 2 / panelBytes, 1, panels());
+  blockRows = llvm::divideCeil(std::min(rows, tallBlock), tile.rows) * tile.rows;
+  while (items() < wantedItems && blockPanels > 2) {
+    blockPanels = llvm::divideCeil(blockPanels, 2);
+  }
+  while (items() < wantedItems && blockRows > shortBlock) {
+    blockRows = llvm::divideCeil(blockRows / 2, tile.rows) * tile.rows;
+  }
+}
+
+/// Emits one contraction.
+class Emitter {
+public:
+  Emitter(dispatch::ContractOp op, ModuleOp module, StringRef name, const Target &target, const Schedule &schedule)
+      : op(op), domain(op.getDomain()), s(schedule), frame(op, module, name, target), b(frame.builder()),
+        epilogue(op, frame, schedule.tile.lanes) {}
+
+  LogicalResult emit();
+  func::FuncOp function() { return frame.function(); }
+  int64_t scratchBytes() const { return frame.scratchBytes(); }
+
+private:
+  void emitItem();
+  void packPanel(Value panel, Value slot, const Tile &tile);
+  void packTransposed(Value slot, Value column, Value k, int64_t vector, bool tail);
+  void emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail);
+  void emitTile(Value first, Value slot, Value panel, const Tile &tile, bool partialRows);
+  void emitEpilogue(Value first, Value count, Value panel, const Tile &tile);
+  Value loadExtra(unsigned i, Value localRow, Value globalRow, Value column);
+  Value loadDense(unsigned buffer, Value column);
+  Value index(int64_t value) { return frame.index(value); }
+  Value inputRow(Value localRow) { return op.getInputLocal() ? localRow : addIndex(b, row0, localRow); }
+  static dispatch::AccessKind kindOf(Attribute access) { return cast<dispatch::AccessAttr>(access).getKind(); }
+
+  dispatch::ContractOp op;
+  dispatch::DomainAttr domain;
+  const Schedule &s;
+  Frame frame;
+  ImplicitLocOpBuilder &b;
+  Epilogue epilogue;
+  Tile tail{};
+  SmallVector<Value> extras, results;
+  Value input, weight, packed, sums, row0, rowEnd, validLength, validRows;
+  bool failed_ = false;
+};
+
+} // namespace
+
+LogicalResult Emitter::emit() {
+  tail = s.tile;
+  tail.vectors = llvm::divideCeil(s.columns % s.tile.columns(), s.tile.lanes);
+  input = frame.buffer(0, op.getInputLocal());
+  weight = frame.buffer(1);
+  for (auto [i, access] : llvm::enumerate(op.getAccesses())) {
+    extras.push_back(frame.buffer(2 + i, kindOf(access) == dispatch::AccessKind::Local));
+  }
+  for (auto [i, access] : llvm::enumerate(op.getResultAccesses())) {
+    results.push_back(frame.buffer(2 + extras.size() + i, kindOf(access) == dispatch::AccessKind::Local));
+  }
+  int64_t packedRows = llvm::divideCeil(s.inner, s.tile.lanes) * s.tile.lanes;
+  packed = frame.scratch(MemRefType::get({s.blockPanels, packedRows, s.tile.columns()}, b.getF32Type()));
+  sums = frame.scratch(MemRefType::get({s.tile.rows, s.tile.columns()}, b.getF32Type()));
+  row0 = domain.getChunk() ? frame.row0() : index(0);
+  validLength = frame.validLength(domain.getFactor(), domain.getPositions());
+  validRows = domain.getFactor() ? frame.rows() : index(domain.getBatch());
+  emitItem();
+  frame.finish();
+  return failure(failed_);
+}
+
+void Emitter::emitItem() {
+  Value columnBlocks = index(s.columnBlocks());
+  Value rowBlock = arith::DivUIOp::create(b, frame.item(), columnBlocks);
+  Value columnBlock = arith::RemUIOp::create(b, frame.item(), columnBlocks);
+  Value rowBegin = mulIndex(b, rowBlock, s.blockRows);
+  rowEnd = minIndex(b, addIndex(b, rowBegin, index(s.blockRows)), index(s.rows));
+  if (domain.getChunk()) {
+    Value left = arith::SubIOp::create(b, index(domain.getBatch() * domain.getPositions()), row0);
+    rowEnd = minIndex(b, rowEnd, left);
+  }
+  Value count = arith::SubIOp::create(b, rowEnd, rowBegin);
+  Value any = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, count, index(0));
+  Value valid = emitAnyValid(b, domain, validLength, validRows, addIndex(b, row0, rowBegin), count);
+  Value panelBegin = mulIndex(b, columnBlock, s.blockPanels);
+  Value panelEnd = minIndex(b, addIndex(b, panelBegin, index(s.blockPanels)), index(s.panels()));
+  Value fullEnd = minIndex(b, panelEnd, index(s.fullPanels()));
+  Value hasTail = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, panelEnd, index(s.fullPanels()));
+  emitIf(b, arith::AndIOp::create(b, any, valid), [&] {
+    emitLoop(b, panelBegin, fullEnd, index(1), [&](Value panel) {
+      packPanel(panel, arith::SubIOp::create(b, panel, panelBegin), s.tile);
+    });
+    if (tail.vectors > 0) {
+      emitIf(b, hasTail, [&] {
+        Value panel = index(s.fullPanels());
+        packPanel(panel, arith::SubIOp::create(b, panel, panelBegin), tail);
+      });
+    }
+    emitLoop(b, rowBegin, rowEnd, index(s.tile.rows), [&](Value first) {
+      Value rows = minIndex(b, index(s.tile.rows), arith::SubIOp::create(b, rowEnd, first));
+      Value anyRow = emitAnyValid(b, domain, validLength, validRows, addIndex(b, row0, first), rows);
+      emitIf(b, anyRow, [&] { emitRows(first, panelBegin, fullEnd, hasTail); });
+    });
+  });
+}
+
+/// Runs one panel of rows through the item's column panels.
+void Emitter::emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail) {
+  auto emitPanels = [&](bool partialRows) {
+    emitLoop(b, panelBegin, fullEnd, index(1), [&](Value panel) {
+      emitTile(first, arith::SubIOp::create(b, panel, panelBegin), panel, s.tile, partialRows);
+    });
+    if (tail.vectors > 0) {
+      emitIf(b, hasTail, [&] {
+        Value panel = index(s.fullPanels());
+        emitTile(first, arith::SubIOp::create(b, panel, panelBegin), panel, tail, partialRows);
+      });
+    }
+  };
+  if (s.rows % s.tile.rows == 0 && !domain.getChunk()) {
+    return emitPanels(false);
+  }
+  Value left = arith::SubIOp::create(b, rowEnd, first);
+  auto whole = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, left, index(s.tile.rows));
+  auto branch = scf::IfOp::create(b, whole, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  emitPanels(false);
+  b.setInsertionPointToStart(branch.elseBlock());
+  emitPanels(true);
+}
+
+/// W's columns of `panel`, all of K, to slot `slot` of the packed block.
+void Emitter::packPanel(Value panel, Value slot, const Tile &tile) {
+  Value column = mulIndex(b, panel, s.tile.columns());
+  int64_t lanes = tile.lanes, whole = s.inner / lanes * lanes;
+  if (op.getByInput()) {
+    emitLoop(b, index(0), index(s.inner), index(1), [&](Value k) {
+      for (int64_t v = 0; v < tile.vectors; ++v) {
+        Value from = addIndex(b, column, index(v * lanes));
+        Value mask = emitColumnMask(b, lanes, from, index(s.columns));
+        bool isWhole = tile.vectors == s.tile.vectors && &tile == &s.tile;
+        Value zero = arith::ConstantOp::create(b, b.getZeroAttr(tile.type(b)));
+        Value row = isWhole ? Value(vector::LoadOp::create(b, tile.type(b), weight, ValueRange{k, from}))
+                            : Value(vector::MaskedLoadOp::create(b, tile.type(b), weight, ValueRange{k, from}, mask, zero));
+        vector::StoreOp::create(b, row, packed, ValueRange{slot, k, index(v * lanes)});
+      }
+    });
+    return;
+  }
+  for (int64_t v = 0; v < tile.vectors; ++v) {
+    emitLoop(b, index(0), index(whole), index(lanes), [&](Value k) { packTransposed(slot, column, k, v, false); });
+    if (whole < s.inner) {
+      packTransposed(slot, column, index(whole), v, true);
+    }
+  }
+}
+
+/// Square of `lanes` columns of W by `lanes` steps of K. Columns past the last are copies of the last: never stored.
+void Emitter::packTransposed(Value slot, Value column, Value k, int64_t vector, bool tail) {
+  int64_t lanes = s.tile.lanes;
+  VectorType type = s.tile.type(b);
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  Value mask = emitColumnMask(b, lanes, k, index(s.inner));
+  SmallVector<Value> rows;
+  for (int64_t i = 0; i < lanes; ++i) {
+    Value n = minIndex(b, addIndex(b, column, index(vector * lanes + i)), index(s.columns - 1));
+    rows.push_back(tail ? Value(vector::MaskedLoadOp::create(b, type, weight, ValueRange{n, k}, mask, zero))
+                        : Value(vector::LoadOp::create(b, type, weight, ValueRange{n, k})));
+  }
+  for (auto [i, row] : llvm::enumerate(emitTranspose(b, rows))) {
+    vector::StoreOp::create(b, row, packed, ValueRange{slot, addIndex(b, k, index(i)), index(vector * lanes)});
+  }
+}
+
+/// The sums of one tile to scratch, then the epilogue. A panel with fewer rows repeats its last one.
+void Emitter::emitTile(Value first, Value slot, Value panel, const Tile &tile, bool partialRows) {
+  SmallVector<Value> rows;
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    Value row = addIndex(b, first, index(i));
+    if (partialRows) {
+      row = minIndex(b, row, arith::SubIOp::create(b, rowEnd, index(1)));
+    }
+    rows.push_back(inputRow(row));
+  }
+  auto left = [&](Value k, int64_t row) -> Value {
+    return memref::LoadOp::create(b, input, ValueRange{rows[row], k});
+  };
+  auto right = [&](Value k, int64_t v) -> Value {
+    return vector::LoadOp::create(b, tile.type(b), packed, ValueRange{slot, k, index(v * tile.lanes)});
+  };
+  SmallVector<Value> tileSums = emitOuterProducts(b, tile, index(s.inner), left, right);
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    for (int64_t v = 0; v < tile.vectors; ++v) {
+      vector::StoreOp::create(b, tileSums[i * tile.vectors + v], sums, ValueRange{index(i), index(v * tile.lanes)});
+    }
+  }
+  Value count = index(tile.rows);
+  if (partialRows) {
+    count = arith::SubIOp::create(b, rowEnd, first);
+  }
+  emitEpilogue(first, count, panel, tile);
+}
+
+Value Emitter::loadDense(unsigned buffer, Value column) {
+  VectorType type = s.tile.type(b);
+  if (s.columns % s.tile.lanes == 0) {
+    return vector::LoadOp::create(b, type, extras[buffer], ValueRange{column});
+  }
+  Value mask = emitColumnMask(b, s.tile.lanes, column, index(s.columns));
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  return vector::MaskedLoadOp::create(b, type, extras[buffer], ValueRange{column}, mask, zero);
+}
+
+Value Emitter::loadExtra(unsigned i, Value localRow, Value globalRow, Value column) {
+  bool isLocal = kindOf(op.getAccesses()[i]) == dispatch::AccessKind::Local;
+  return vector::LoadOp::create(b, s.tile.type(b), extras[i], ValueRange{isLocal ? localRow : globalRow, column});
+}
+
+/// One row of the tile at a time, from scratch in L1: the region's code is emitted once a vector, and the number of rows may
+/// vary. Rows are padded to whole vectors, so stores need no mask.
+void Emitter::emitEpilogue(Value first, Value count, Value panel, const Tile &tile) {
+  SmallVector<SmallVector<Value>> shared(tile.vectors);
+  SmallVector<Value> columns;
+  for (int64_t v = 0; v < tile.vectors; ++v) {
+    columns.push_back(addIndex(b, mulIndex(b, panel, s.tile.columns()), index(v * tile.lanes)));
+    for (auto [i, access] : llvm::enumerate(op.getAccesses())) {
+      dispatch::AccessKind kind = kindOf(access);
+      Value value;
+      if (kind == dispatch::AccessKind::Vector) {
+        value = loadDense(i, columns[v]);
+      } else if (kind == dispatch::AccessKind::Scalar) {
+        value = vector::BroadcastOp::create(b, tile.type(b), memref::LoadOp::create(b, extras[i], ValueRange{index(0)}));
+      }
+      shared[v].push_back(value);
+    }
+  }
+  emitLoop(b, index(0), count, index(1), [&](Value i) {
+    Value localRow = addIndex(b, first, i), globalRow = addIndex(b, row0, localRow);
+    for (int64_t v = 0; v < tile.vectors; ++v) {
+      SmallVector<Value> arguments{
+          vector::LoadOp::create(b, tile.type(b), sums, ValueRange{i, index(v * tile.lanes)})};
+      for (auto [e, value] : llvm::enumerate(shared[v])) {
+        arguments.push_back(value ? value : loadExtra(e, localRow, globalRow, columns[v]));
+      }
+      FailureOr<SmallVector<Value>> yielded = epilogue.emit(arguments, {globalRow, columns[v]});
+      if (failed(yielded)) {
+        failed_ = true;
+        return;
+      }
+      for (auto [r, value] : llvm::enumerate(*yielded)) {
+        bool isLocal = kindOf(op.getResultAccesses()[r]) == dispatch::AccessKind::Local;
+        vector::StoreOp::create(b, value, results[r], ValueRange{isLocal ? localRow : globalRow, columns[v]});
+      }
+    }
+  });
+}
+
+/// The generator handles f32, the identity map, and the accesses that the op's description lists.
+static LogicalResult check(dispatch::ContractOp op) {
+  using dispatch::AccessKind;
+  for (Type type : llvm::concat<const Type>(llvm::to_vector(op->getOperandTypes()), llvm::to_vector(op->getResultTypes()))) {
+    if (!cast<RankedTensorType>(type).getElementType().isF32()) {
+      return op.emitOpError("expected f32 tensors, found ") << type;
+    }
+  }
+  for (Attribute attribute : op.getAccesses()) {
+    auto access = cast<dispatch::AccessAttr>(attribute);
+    bool fits = access.isIdentity() || access.getKind() == AccessKind::Local ||
+                access.getKind() == AccessKind::Vector || access.getKind() == AccessKind::Scalar;
+    if (!fits) {
+      return op.emitOpError("expected extra operands with access row (identity map), local, vector or scalar, found ")
+             << attribute;
+    }
+  }
+  for (Attribute attribute : op.getResultAccesses()) {
+    auto access = cast<dispatch::AccessAttr>(attribute);
+    if (!access.isIdentity() && access.getKind() != AccessKind::Local) {
+      return op.emitOpError("expected results with access row (identity map) or local, found ") << attribute;
+    }
+  }
+  return success();
+}
+
+FailureOr<Kernel> cpu::generateContract(dispatch::ContractOp op, ModuleOp module, StringRef name, const Target &target) {
+  if (failed(check(op))) {
+    return failure();
+  }
+  ArrayRef<int64_t> weight = cast<RankedTensorType>(op.getWeight().getType()).getShape();
+  int64_t inner = weight[op.getByInput() ? 0 : 1], columns = weight[op.getByInput() ? 1 : 0];
+  int64_t rows = op.getDomain().getLaunchRows();
+  Schedule schedule(target, rows, inner, columns);
+  Emitter emitter(op, module, name, target, schedule);
+  if (failed(emitter.emit())) {
+    return failure();
+  }
+  double elements = double(rows) * inner + double(inner) * columns;
+  for (Type type : llvm::concat<const Type>(llvm::to_vector(op.getExtras().getTypes()), llvm::to_vector(op->getResultTypes()))) {
+    auto shaped = cast<RankedTensorType>(type);
+    elements += shaped.getRank() == 3 ? double(rows) * columns : double(shaped.getNumElements());
+  }
+  return Kernel{emitter.function(), schedule.items(), emitter.scratchBytes(), "matmul", 2.0 * rows * inner * columns,
+                4 * elements};
+}

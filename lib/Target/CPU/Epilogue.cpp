@@ -1,0 +1,92 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Scalar regions as vector code.
+#include "Epilogue.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/IRMapping.h"
+#include "sluice/Target/CPU/Random.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+
+Epilogue::Epilogue(dispatch::ContractOp op, Frame &frame, int64_t lanes) : op(op), b(frame.builder()), lanes(lanes) {
+  bool draws = false;
+  op.getEpilogue().walk([&](dispatch::RandomOp) { draws = true; });
+  if (draws) {
+    step = frame.step();
+    seed = frame.seed();
+  }
+}
+
+Value Epilogue::emitRandom(dispatch::RandomOp random, const Place &place) {
+  Value row = arith::IndexCastOp::create(b, b.getI64Type(), place.row);
+  Value column = arith::IndexCastOp::create(b, b.getI64Type(), place.column);
+  Value width = arith::ConstantIntOp::create(b, b.getI64Type(), random.getWidth());
+  Value first = arith::AddIOp::create(b, arith::MulIOp::create(b, row, width), column);
+  Value drawStep = step;
+  if (random.getFixedStep()) {
+    drawStep = arith::ConstantIntOp::create(b, b.getI64Type(), 0);
+  }
+  if (random.getWidth() % 4 == 0) {
+    return emitUniformRun(b, first, lanes, random.getId(), drawStep, seed);
+  }
+  SmallVector<int64_t> offsets(lanes);
+  std::iota(offsets.begin(), offsets.end(), 0);
+  Value ramp = arith::ConstantOp::create(b, b.getI64VectorAttr(offsets));
+  Value elements = arith::AddIOp::create(b, vector::BroadcastOp::create(b, ramp.getType(), first), ramp);
+  return emitUniform(b, elements, random.getId(), drawStep, seed);
+}
+
+FailureOr<Operation *> Epilogue::emitElementwise(Operation *source, IRMapping &mapping) {
+  if (auto constant = dyn_cast<arith::ConstantOp>(source)) {
+    TypedAttr value = DenseElementsAttr::get(vectorOf(constant.getType()), Attribute(constant.getValue()));
+    return arith::ConstantOp::create(b, value).getOperation();
+  }
+  if (!OpTrait::hasElementwiseMappableTraits(source) || source->getNumRegions() > 0) {
+    return source->emitOpError("expected an elementwise op in an epilogue, found ") << source->getName();
+  }
+  Operation *copy = b.clone(*source, mapping);
+  for (OpResult result : copy->getResults()) {
+    result.setType(vectorOf(result.getType()));
+  }
+  return copy;
+}
+
+FailureOr<SmallVector<Value>> Epilogue::emit(ValueRange arguments, const Place &place) {
+  Block &block = op.getEpilogue().front();
+  IRMapping mapping;
+  mapping.map(block.getArguments(), arguments);
+  for (Operation &source : block.without_terminator()) {
+    Value value;
+    if (auto random = dyn_cast<dispatch::RandomOp>(source)) {
+      value = emitRandom(random, place);
+    } else if (isa<dispatch::ColumnOp>(source)) {
+      Value first = arith::IndexCastOp::create(b, b.getI32Type(), place.column);
+      SmallVector<int32_t> offsets(lanes);
+      std::iota(offsets.begin(), offsets.end(), 0);
+      Value ramp = arith::ConstantOp::create(
+          b, DenseElementsAttr::get(vectorOf(b.getI32Type()), ArrayRef<int32_t>(offsets)));
+      value = arith::AddIOp::create(b, vector::BroadcastOp::create(b, ramp.getType(), first), ramp);
+    } else if (isa<dispatch::PositionOp>(source)) {
+      Value positions = arith::ConstantIndexOp::create(b, op.getDomain().getPositions());
+      Value position = arith::RemUIOp::create(b, place.row, positions);
+      value = vector::BroadcastOp::create(b, vectorOf(b.getI32Type()),
+                                          arith::IndexCastOp::create(b, b.getI32Type(), position));
+    } else {
+      FailureOr<Operation *> copy = emitElementwise(&source, mapping);
+      if (failed(copy)) {
+        return failure();
+      }
+      mapping.map(source.getResults(), (*copy)->getResults());
+      continue;
+    }
+    mapping.map(source.getResult(0), value);
+  }
+  SmallVector<Value> yielded;
+  for (Value value : block.getTerminator()->getOperands()) {
+    yielded.push_back(mapping.lookup(value));
+  }
+  return yielded;
+}

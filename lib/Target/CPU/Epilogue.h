@@ -1,0 +1,36 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Scalar regions as vector code.
+#pragma once
+
+#include "Tile.h"
+
+namespace sluice::cpu {
+
+/// Where a run of `lanes` elements of a row lies.
+struct Place {
+  mlir::Value row;    ///< index: global row b * positions + p
+  mlir::Value column; ///< index: first column, a multiple of `lanes`
+};
+
+/// Turns a contraction's epilogue (scalar arith, math, dispatch.column, position and random) into code on vectors of one row.
+class Epilogue {
+public:
+  /// `step` and `seed` are i64 (read only where the region draws random numbers).
+  Epilogue(dispatch::ContractOp op, Frame &frame, int64_t lanes);
+
+  /// Emits the region for vector arguments; gives the vectors yielded. Fails with a diagnostic on an op that is not elementwise.
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>> emit(mlir::ValueRange arguments, const Place &place);
+
+private:
+  mlir::Value emitRandom(dispatch::RandomOp op, const Place &place);
+  mlir::FailureOr<mlir::Operation *> emitElementwise(mlir::Operation *op, mlir::IRMapping &mapping);
+  mlir::VectorType vectorOf(mlir::Type element) { return mlir::VectorType::get({lanes}, element); }
+
+  dispatch::ContractOp op;
+  mlir::ImplicitLocOpBuilder &b;
+  int64_t lanes;
+  mlir::Value step, seed;
+};
+
+} // namespace sluice::cpu

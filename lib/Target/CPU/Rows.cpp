@@ -1,0 +1,173 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The row kernel: items are ranges of rows, fixed by shapes; each row is one run of the body.
+#include "Rows.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+using namespace sluice::cpu::rows;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+
+/// Number of parts that `columns` results ask for; 0 where there are none.
+static FailureOr<int64_t> partsOf(dispatch::RowsOp op) {
+  int64_t parts = 0;
+  for (auto [i, output] : llvm::enumerate(op.getOutputs())) {
+    if (cast<AccessAttr>(op.getResultAccesses()[i]).getKind() != AccessKind::Columns) {
+      continue;
+    }
+    int64_t found = cast<RankedTensorType>(output.getType()).getDimSize(0);
+    if (parts != 0 && parts != found) {
+      return op.emitOpError("R-004: expected all column sums to have ") << parts << " parts, found " << found;
+    }
+    parts = found;
+  }
+  return parts;
+}
+
+/// Widest row of the body: what an item's size is measured by.
+static int64_t widestRow(dispatch::RowsOp op) {
+  int64_t widest = 1;
+  auto widen = [&](Value value) {
+    if (auto type = dyn_cast<RankedTensorType>(value.getType())) {
+      widest = std::max(widest, type.getNumElements());
+    }
+  };
+  llvm::for_each(op.getBody().getArguments(), widen);
+  llvm::for_each(op.getBody().front().getTerminator()->getOperands(), widen);
+  return widest;
+}
+
+/// Rows an item: about 64 items, so that threads even out, but not so small that the launch outweighs the work.
+static int64_t rowsPerItem(int64_t launchRows, int64_t parts, int64_t width) {
+  if (parts > 0) {
+    return llvm::divideCeil(launchRows, parts);
+  }
+  constexpr int64_t items = 64, leastElements = 4096;
+  int64_t count = std::max<int64_t>(llvm::divideCeil(launchRows, items), llvm::divideCeil(leastElements, width));
+  return std::min(count, launchRows);
+}
+
+static LogicalResult check(dispatch::RowsOp op) {
+  for (auto [i, input] : llvm::enumerate(op.getInputs())) {
+    auto access = cast<AccessAttr>(op.getAccesses()[i]);
+    bool gather = access.getKind() == AccessKind::Gather;
+    if (gather && (access.getIndex() < 0 || access.getIndex() >= static_cast<int64_t>(op.getInputs().size()) ||
+                   isRow(op.getBody().getArgument(access.getIndex())))) {
+      return op.emitOpError("R-005: expected operand ") << i << " to be gathered by an i32 body argument, found index "
+                                                        << access.getIndex();
+    }
+    int64_t group = std::max<int64_t>(groupOf(op.getBody().getArgument(i)), 1);
+    if (group != access.getGroup()) {
+      return op.emitOpError("R-006: expected body argument ")
+             << i << " to hold " << access.getGroup() << " rows, found " << group;
+    }
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Estimates
+//===----------------------------------------------------------------------===//
+
+/// Least bytes of one operand or result: what it holds, or what the rows of the launch can touch of it.
+static double bytesOf(RankedTensorType type, AccessAttr access, int64_t launchRows) {
+  double elements = type.getNumElements();
+  if (access.getKind() == AccessKind::Gather) {
+    elements = std::min<double>(elements, double(launchRows) * type.getShape().back());
+  }
+  return elements * type.getElementTypeBitWidth() / 8;
+}
+
+static void estimate(dispatch::RowsOp op, Kernel &kernel) {
+  int64_t launchRows = op.getDomain().getLaunchRows();
+  bool sequence = false;
+  for (auto [i, input] : llvm::enumerate(op.getInputs())) {
+    auto type = cast<RankedTensorType>(input.getType());
+    kernel.bytes += bytesOf(type, cast<AccessAttr>(op.getAccesses()[i]), launchRows);
+    sequence |= type.getRank() == 3;
+  }
+  for (auto [i, output] : llvm::enumerate(op.getOutputs())) {
+    auto type = cast<RankedTensorType>(output.getType());
+    auto access = cast<AccessAttr>(op.getResultAccesses()[i]);
+    kernel.bytes += bytesOf(type, access, launchRows);
+    sequence |= type.getRank() == 3 || access.getKind() == AccessKind::Local;
+  }
+  for (Operation &inner : op.getBody().front().without_terminator()) {
+    Type widest = inner.getNumOperands() ? inner.getOperand(0).getType() : inner.getResult(0).getType();
+    bool floats = isa<FloatType>(getElementTypeOrSelf(inner.getResult(0).getType()));
+    bool counted = isa<dispatch::ReduceOp, dispatch::SumGroupOp>(inner) ||
+                   (floats && OpTrait::hasElementwiseMappableTraits(&inner) && !isa<arith::SelectOp>(inner));
+    if (counted) {
+      auto tensor = dyn_cast<RankedTensorType>(widest);
+      kernel.flops += double(launchRows) * (tensor ? tensor.getNumElements() : 1);
+    }
+  }
+  kernel.kind = sequence ? "row" : "stream";
+}
+
+//===----------------------------------------------------------------------===//
+// The loop over rows
+//===----------------------------------------------------------------------===//
+
+static void emitRowLoop(Frame &frame, dispatch::RowsOp op, Emitter &emitter, int64_t perItem) {
+  ImplicitLocOpBuilder &b = frame.builder();
+  dispatch::DomainAttr domain = op.getDomain();
+  int64_t positions = domain.getPositions();
+  Value row0 = domain.getChunk() ? frame.row0() : frame.index(0);
+  Value offset = arith::MulIOp::create(b, frame.item(), frame.index(perItem));
+  Value first = arith::AddIOp::create(b, row0, offset);
+  Value last = arith::AddIOp::create(b, first, frame.index(perItem));
+  Value end = arith::AddIOp::create(b, row0, frame.index(domain.getLaunchRows()));
+  last = arith::MinSIOp::create(b, arith::MinSIOp::create(b, last, end), frame.index(domain.getBatch() * positions));
+  Value valid = frame.validLength(domain.getFactor(), positions);
+  Value batch = domain.getFactor() ? frame.rows() : Value();
+
+  auto loop = scf::ForOp::create(b, first, last, frame.index(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value row = loop.getInductionVar();
+  RowPosition at{row, arith::DivUIOp::create(b, row, frame.index(positions)),
+                 arith::RemUIOp::create(b, row, frame.index(positions))};
+  if (domain.getFactor() == 0) {
+    emitter.emitRow(at);
+    return;
+  }
+  Value inBatch = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, at.batch, batch);
+  Value inLength = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, at.position, valid);
+  auto branch = scf::IfOp::create(b, arith::AndIOp::create(b, inBatch, inLength), op.getZeroInvalid());
+  b.setInsertionPointToStart(branch.thenBlock());
+  emitter.emitRow(at);
+  if (op.getZeroInvalid()) {
+    b.setInsertionPointToStart(branch.elseBlock());
+    emitter.emitZeros(at);
+  }
+}
+
+FailureOr<Kernel> cpu::generateRows(dispatch::RowsOp op, ModuleOp module, StringRef name, const Target &target) {
+  FailureOr<Schedule> schedule = Schedule::of(op);
+  FailureOr<int64_t> parts = partsOf(op);
+  if (failed(schedule) || failed(parts) || failed(check(op))) {
+    return failure();
+  }
+  int64_t launchRows = op.getDomain().getLaunchRows();
+  int64_t perItem = rowsPerItem(launchRows, *parts, widestRow(op));
+
+  Frame frame(op, module, name, target);
+  Emitter emitter(frame, op, *schedule);
+  emitter.clearSums();
+  emitRowLoop(frame, op, emitter, perItem);
+  emitter.storeSums();
+  frame.finish();
+
+  Kernel kernel;
+  kernel.function = frame.function();
+  kernel.items = *parts > 0 ? *parts : llvm::divideCeil(launchRows, perItem);
+  kernel.scratchBytes = frame.scratchBytes();
+  estimate(op, kernel);
+  return kernel;
+}

@@ -1,0 +1,237 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Where the rows and elements of a row kernel lie. A row outside its source is a row of zeros in scratch, chosen by
+// pointer, so that the loops over columns have no branch.
+#include "Rows.h"
+
+#include "mlir/Dialect/Affine/Utils.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+using namespace sluice::cpu::rows;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+
+static RankedTensorType tensorOf(dispatch::RowsOp op, unsigned i) {
+  unsigned operands = op.getInputs().size();
+  Value value = i < operands ? op.getInputs()[i] : op.getOutputs()[i - operands];
+  return cast<RankedTensorType>(value.getType());
+}
+
+static AccessAttr accessOf(dispatch::RowsOp op, unsigned i) {
+  unsigned operands = op.getInputs().size();
+  return cast<AccessAttr>(i < operands ? op.getAccesses()[i] : op.getResultAccesses()[i - operands]);
+}
+
+Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), b(frame.builder()) {
+  unsigned tensors = op.getInputs().size() + op.getOutputs().size();
+  for (unsigned i = 0; i < tensors; ++i) {
+    offsets[i] = frame.buffer(i).getDefiningOp<memref::ViewOp>().getByteShift();
+  }
+  // The zero rows are read by rows of mapped operands alone.
+  SmallVector<Type> zeroed;
+  for (unsigned i = 0; i < op.getInputs().size(); ++i) {
+    RankedTensorType type = tensorOf(op, i);
+    AccessAttr access = accessOf(op, i);
+    if (type.getRank() > 0) {
+      widest = std::max(widest, access.getKind() == AccessKind::Vector ? type.getNumElements() : type.getShape().back());
+    }
+    bool mapped = access.getKind() != AccessKind::Vector && access.getKind() != AccessKind::Local;
+    if (isRow(op.getBody().getArgument(i)) && mapped && !llvm::is_contained(zeroed, type.getElementType())) {
+      zeroed.push_back(type.getElementType());
+    }
+    if (access.getSourceFactor() > 0 && !validLengths.count(access.getSourceFactor())) {
+      validLengths[access.getSourceFactor()] = frame.validLength(access.getSourceFactor(), 0);
+    }
+  }
+  for (Value output : op.getOutputs()) {
+    auto type = cast<RankedTensorType>(output.getType());
+    widest = std::max(widest, type.getRank() ? type.getShape().back() : 1);
+  }
+  widest = dispatch::paddedWidth(widest);
+  row0 = op.getDomain().getChunk() ? frame.row0() : frame.index(0);
+  for (Type element : zeroed) {
+    zeroRows[element] = zeroRow(element);
+  }
+}
+
+Value Addresses::zeroRow(Type element) {
+  Value memory = frame.scratch(MemRefType::get({widest}, element));
+  auto type = VectorType::get({16}, element);
+  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  scf::ForOp::create(b, frame.index(0), frame.index(widest), frame.index(16), ValueRange{},
+                     [&](OpBuilder &inner, Location loc, Value column, ValueRange) {
+                       vector::StoreOp::create(inner, loc, zeros, memory, column);
+                       scf::YieldOp::create(inner, loc);
+                     });
+  return memory;
+}
+
+/// Least and greatest value of an index expression over [0, positions) x [0, group); none where it depends on more.
+static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int64_t positions, int64_t group) {
+  using Bounds = std::optional<std::pair<int64_t, int64_t>>;
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {
+    return Bounds({constant.getValue(), constant.getValue()});
+  }
+  if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
+    return Bounds({0, (dim.getPosition() == 0 ? positions : group) - 1});
+  }
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary) {
+    return std::nullopt;
+  }
+  Bounds left = boundsOf(binary.getLHS(), positions, group);
+  Bounds right = boundsOf(binary.getRHS(), positions, group);
+  if (!left || !right) {
+    return std::nullopt;
+  }
+  if (expr.getKind() == AffineExprKind::Add) {
+    return Bounds({left->first + right->first, left->second + right->second});
+  }
+  auto factor = dyn_cast<AffineConstantExpr>(binary.getRHS());
+  if (!factor || factor.getValue() <= 0) {
+    return std::nullopt;
+  }
+  int64_t k = factor.getValue();
+  switch (expr.getKind()) {
+  case AffineExprKind::Mul:
+    return Bounds({left->first * k, left->second * k});
+  case AffineExprKind::FloorDiv:
+    return Bounds({llvm::divideFloorSigned(left->first, k), llvm::divideFloorSigned(left->second, k)});
+  case AffineExprKind::Mod:
+    return Bounds({0, k - 1});
+  default:
+    return std::nullopt;
+  }
+}
+
+bool Addresses::alwaysInside(AccessAttr access, int64_t extent) {
+  AffineExpr expr = access.getMap().getValue().getResult(0);
+  dispatch::DomainAttr domain = op.getDomain();
+  if (access.getSourceFactor() != 0) {
+    // A valid row's own position is valid in a source of the same scale.
+    return access.getSourceFactor() == domain.getFactor() && expr == getAffineDimExpr(0, expr.getContext());
+  }
+  auto bounds = boundsOf(expr, domain.getPositions(), access.getGroup());
+  return bounds && bounds->first >= 0 && bounds->second < extent;
+}
+
+Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowPosition &at, Value member,
+                                   bool sequence) {
+  Value valid = access.getSourceFactor() == 0 ? frame.index(extent) : validLengths.lookup(access.getSourceFactor());
+  AffineMap map = access.getMap().getValue();
+  SmallVector<Value> symbols(map.getNumSymbols(), valid);
+  Value position = affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {at.position, member}, symbols);
+  Value inside;
+  if (!alwaysInside(access, extent)) {
+    // Unsigned, so that one comparison also catches the positions before the first.
+    inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, position, valid);
+  }
+  if (!sequence) {
+    return {position, inside};
+  }
+  Value first = arith::MulIOp::create(b, at.batch, frame.index(extent));
+  return {arith::AddIOp::create(b, first, position), inside};
+}
+
+Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Value member, Value gathered) {
+  RankedTensorType type = tensorOf(op, i);
+  AccessAttr access = accessOf(op, i);
+  switch (access.getKind()) {
+  case AccessKind::Row:
+    return mapped(access, type.getDimSize(1), at, member, true);
+  case AccessKind::Local:
+    return {arith::SubIOp::create(b, at.row, row0), nullptr};
+  case AccessKind::Table:
+    return mapped(access, type.getDimSize(0), at, member, false);
+  case AccessKind::Flat:
+    return access.getGroup() > 1 ? mapped(access, type.getDimSize(0), at, member, false) : Place{at.row, nullptr};
+  case AccessKind::Gather: {
+    Value row = arith::IndexCastOp::create(b, b.getIndexType(), gathered);
+    Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row, frame.index(type.getDimSize(0)));
+    return {row, inside};
+  }
+  default:
+    return {frame.index(0), nullptr};
+  }
+}
+
+Value Addresses::rowView(unsigned tensor, RankedTensorType type, bool padded, Value row, Value column) {
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  int64_t width = type.getShape().back();
+  int64_t stride = (padded ? dispatch::paddedWidth(width) : width) * bytes;
+  Value offset = arith::AddIOp::create(b, offsets.lookup(tensor), arith::MulIOp::create(b, row, frame.index(stride)));
+  if (column) {
+    offset = arith::AddIOp::create(b, offset, arith::MulIOp::create(b, column, frame.index(bytes)));
+  }
+  // All rows have one type, so that a row and the zero row can be chosen between; loads stay within the true width.
+  Value arena = frame.function().getArgument(0);
+  return memref::ViewOp::create(b, MemRefType::get({widest}, type.getElementType()), arena, offset, ValueRange{});
+}
+
+Value Addresses::operandRow(unsigned i, const RowPosition &at, Value member, Value gathered) {
+  RankedTensorType type = tensorOf(op, i);
+  AccessAttr access = accessOf(op, i);
+  Place place = operandPlace(i, at, member, gathered);
+  AffineMap columnMap = access.getColumn().getValue();
+  Value column;
+  if (!columnMap.isSingleConstant() || columnMap.getSingleConstantResult() != 0) {
+    column = affine::expandAffineExpr(b, b.getLoc(), columnMap.getResult(0), {at.position}, {});
+  }
+  bool padded = type.getRank() == 3 || access.getKind() == AccessKind::Local;
+  Value row = rowView(i, type, padded, place.row, column);
+  if (!place.inside) {
+    return row;
+  }
+  return arith::SelectOp::create(b, place.inside, row, zeroRows.lookup(type.getElementType()));
+}
+
+Value Addresses::elements(unsigned tensor, RankedTensorType type) {
+  auto view = MemRefType::get({type.getNumElements()}, type.getElementType());
+  return memref::ViewOp::create(b, view, frame.function().getArgument(0), offsets.lookup(tensor), ValueRange{});
+}
+
+Value Addresses::operandElement(unsigned i, const RowPosition &at) {
+  RankedTensorType type = tensorOf(op, i);
+  Place place = operandPlace(i, at, frame.index(0), nullptr);
+  Value memory = elements(i, type);
+  if (!place.inside) {
+    return memref::LoadOp::create(b, memory, place.row);
+  }
+  Value row = arith::SelectOp::create(b, place.inside, place.row, frame.index(0));
+  Value loaded = memref::LoadOp::create(b, memory, row);
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
+  return arith::SelectOp::create(b, place.inside, loaded, zero);
+}
+
+Value Addresses::resultIndex(unsigned i, const RowPosition &at) {
+  unsigned tensor = i + op.getInputs().size();
+  switch (accessOf(op, tensor).getKind()) {
+  case AccessKind::Row: {
+    Value first = arith::MulIOp::create(b, at.batch, frame.index(tensorOf(op, tensor).getDimSize(1)));
+    return arith::AddIOp::create(b, first, at.position);
+  }
+  case AccessKind::Local:
+    return arith::SubIOp::create(b, at.row, row0);
+  case AccessKind::Flat:
+  case AccessKind::Columns:
+    return at.row;
+  default:
+    return frame.index(0);
+  }
+}
+
+Value Addresses::resultRow(unsigned i, const RowPosition &at) {
+  unsigned tensor = i + op.getInputs().size();
+  RankedTensorType type = tensorOf(op, tensor);
+  bool padded = type.getRank() == 3 || accessOf(op, tensor).getKind() == AccessKind::Local;
+  return rowView(tensor, type, padded, resultIndex(i, at), nullptr);
+}
+
+void Addresses::storeElement(unsigned i, const RowPosition &at, Value value) {
+  unsigned tensor = i + op.getInputs().size();
+  memref::StoreOp::create(b, value, elements(tensor, tensorOf(op, tensor)), resultIndex(i, at));
+}

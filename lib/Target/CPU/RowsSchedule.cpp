@@ -1,0 +1,186 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Cuts the body of a row kernel into loops over columns, and chooses what is computed twice and what is kept.
+#include "Rows.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+using namespace sluice::cpu::rows;
+
+bool rows::isRow(Value value) { return isa<RankedTensorType>(value.getType()); }
+
+int64_t rows::widthOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape().back(); }
+
+int64_t rows::groupOf(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && type.getRank() == 2 ? type.getDimSize(0) : 0;
+}
+
+/// What a row body may hold.
+static LogicalResult checkOp(Operation *op) {
+  if (isa<dispatch::YieldOp, tensor::SplatOp, dispatch::ReduceOp, dispatch::SumGroupOp, dispatch::ColumnOp,
+          dispatch::PositionOp, dispatch::RandomOp>(op)) {
+    auto reduce = dyn_cast<dispatch::ReduceOp>(op);
+    if (reduce && groupOf(reduce.getRow()) && reduce.getKind() != dispatch::ReduceKind::Add) {
+      return op->emitOpError("R-001: a group of rows can only be reduced by add");
+    }
+    return success();
+  }
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    bool row = isRow(constant.getResult());
+    if (row && !isa<SplatElementsAttr>(constant.getValue())) {
+      return op->emitOpError("R-002: expected a row constant of one value, found several");
+    }
+    return success();
+  }
+  if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1 && op->getNumRegions() == 0) {
+    return success();
+  }
+  return op->emitOpError("R-003: not an op of row bodies");
+}
+
+FailureOr<Schedule> Schedule::of(dispatch::RowsOp op) {
+  Schedule schedule;
+  for (Operation &inner : op.getBody().front()) {
+    if (failed(checkOp(&inner))) {
+      return failure();
+    }
+  }
+  schedule.assignDepths(op.getBody().front());
+  schedule.makeStages(op);
+  schedule.chooseKept(cast<dispatch::YieldOp>(op.getBody().front().getTerminator()));
+  return schedule;
+}
+
+std::optional<unsigned> Schedule::keeper(Value value) const {
+  auto found = keeper_.find(value);
+  return found == keeper_.end() ? std::nullopt : std::optional<unsigned>(found->second);
+}
+
+void Schedule::assignDepths(Block &body) {
+  for (Operation &op : body.without_terminator()) {
+    int64_t depth = 0;
+    for (Value operand : op.getOperands()) {
+      depth = std::max(depth, depth_.lookup(operand));
+    }
+    depth_[op.getResult(0)] = depth + (isa<dispatch::ReduceOp>(op) ? 1 : 0);
+  }
+}
+
+void Schedule::makeStages(dispatch::RowsOp op) {
+  Block &body = op.getBody().front();
+  auto yield = cast<dispatch::YieldOp>(body.getTerminator());
+  int64_t last = 0;
+  llvm::SmallSetVector<int64_t, 4> widths;
+  for (auto reduce : body.getOps<dispatch::ReduceOp>()) {
+    last = std::max(last, depth(reduce.getRow()));
+    widths.insert(widthOf(reduce.getRow()));
+  }
+  for (Value value : yield.getValues()) {
+    if (isRow(value)) {
+      last = std::max(last, depth(value));
+      widths.insert(widthOf(value));
+    }
+  }
+  for (int64_t depthOfStage = 0; depthOfStage <= last; ++depthOfStage) {
+    for (int64_t width : widths) {
+      Stage stage{depthOfStage, width, {}, {}, {}};
+      for (auto reduce : body.getOps<dispatch::ReduceOp>()) {
+        if (depth(reduce.getRow()) == depthOfStage && widthOf(reduce.getRow()) == width) {
+          stage.reductions.push_back(reduce);
+        }
+      }
+      for (auto [i, value] : llvm::enumerate(yield.getValues())) {
+        if (depthOfStage == last && isRow(value) && widthOf(value) == width) {
+          stage.stores.push_back(i);
+        }
+      }
+      if (!stage.reductions.empty() || !stage.stores.empty()) {
+        stages_.push_back(stage);
+      }
+    }
+  }
+}
+
+/// Rough cost of an op on a vector, in loads: what matters is the gap between arithmetic and series.
+static double costOf(Operation *op) {
+  if (isa<arith::ConstantOp, tensor::SplatOp, dispatch::ColumnOp>(op)) {
+    return 0;
+  }
+  if (isa<dispatch::RandomOp>(op)) {
+    return 30;
+  }
+  if (isa<arith::DivFOp, math::SqrtOp, math::RsqrtOp>(op)) {
+    return 4;
+  }
+  bool cheap = isa<math::AbsFOp, math::FmaOp, math::CopySignOp, math::FloorOp>(op);
+  return op->getName().getDialectNamespace() == "math" && !cheap ? 12 : 0.5;
+}
+
+double Schedule::cost(Value value, unsigned stage, DenseMap<Value, double> &known) const {
+  if (!isRow(value)) {
+    return 0;
+  }
+  Operation *op = value.getDefiningOp();
+  if (!op || (keeper(value) && *keeper(value) < stage)) {
+    return 1;
+  }
+  if (auto found = known.find(value); found != known.end()) {
+    return found->second;
+  }
+  double total = costOf(op);
+  for (Value operand : op->getOperands()) {
+    total += cost(operand, stage, known);
+  }
+  if (auto sum = dyn_cast<dispatch::SumGroupOp>(op)) {
+    total *= groupOf(sum.getRows());
+  }
+  known[value] = total;
+  return total;
+}
+
+void Schedule::visit(Value value, unsigned stage, DenseMap<Value, unsigned> &seen) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !isRow(value) || isa<tensor::SplatOp>(op)) {
+    return;
+  }
+  auto [entry, fresh] = seen.try_emplace(value, stage);
+  if (!fresh && entry->second == stage) {
+    return;
+  }
+  if (!fresh) {
+    // Storing and loading a row again costs about two loads a use.
+    constexpr double worthKeeping = 4;
+    bool storable = !groupOf(value) && !getElementTypeOrSelf(value.getType()).isInteger(1);
+    DenseMap<Value, double> known;
+    if (keeper_.count(value)) {
+      return;
+    }
+    if (storable && cost(value, stage, known) >= worthKeeping) {
+      keeper_[value] = entry->second;
+      stages_[entry->second].keeps.push_back(value);
+      return;
+    }
+    entry->second = stage;
+  }
+  for (Value operand : op->getOperands()) {
+    visit(operand, stage, seen);
+  }
+}
+
+void Schedule::chooseKept(dispatch::YieldOp yield) {
+  DenseMap<Value, unsigned> seen;
+  for (unsigned i = 0; i < stages_.size(); ++i) {
+    for (dispatch::ReduceOp reduce : stages_[i].reductions) {
+      visit(reduce.getRow(), i, seen);
+    }
+    for (unsigned store : stages_[i].stores) {
+      visit(yield.getValues()[store], i, seen);
+    }
+  }
+}

@@ -1,0 +1,128 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Register tiles of contractions.
+#include "Tile.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+
+SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const Tile &tile, Value steps, LoadLeft left,
+                                          LoadRight right, ArrayRef<Value> initial) {
+  VectorType type = tile.type(b);
+  SmallVector<Value> sums(initial);
+  if (sums.empty()) {
+    sums.assign(tile.rows * tile.vectors, arith::ConstantOp::create(b, b.getZeroAttr(type)));
+  }
+  Value zero = arith::ConstantIndexOp::create(b, 0), one = arith::ConstantIndexOp::create(b, 1);
+  auto loop = scf::ForOp::create(b, zero, steps, one, sums);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value k = loop.getInductionVar();
+  SmallVector<Value> rights;
+  for (int64_t v = 0; v < tile.vectors; ++v) {
+    rights.push_back(right(k, v));
+  }
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    Value factor = vector::BroadcastOp::create(b, type, left(k, row));
+    for (int64_t v = 0; v < tile.vectors; ++v) {
+      int64_t index = row * tile.vectors + v;
+      sums[index] = vector::FMAOp::create(b, factor, rights[v], loop.getRegionIterArg(index));
+    }
+  }
+  scf::YieldOp::create(b, sums);
+  return SmallVector<Value>(loop.getResults());
+}
+
+/// Lanes `select(i)` of the two vectors, those of the second counted from `lanes` on.
+static Value shuffle(ImplicitLocOpBuilder &b, Value first, Value second, function_ref<int64_t(int64_t)> select) {
+  SmallVector<int64_t> mask;
+  for (int64_t i = 0; i < cast<VectorType>(first.getType()).getDimSize(0); ++i) {
+    mask.push_back(select(i));
+  }
+  return vector::ShuffleOp::create(b, first, second, mask);
+}
+
+SmallVector<Value> cpu::emitTranspose(ImplicitLocOpBuilder &b, SmallVector<Value> rows) {
+  int64_t n = rows.size();
+  // 4 x 4 within each 128-bit lane: unpack pairs of rows, then pairs of pairs. Each is one instruction.
+  auto unpack = [&](Value x, Value y, int64_t width, bool high) {
+    return shuffle(b, x, y, [&](int64_t i) {
+      int64_t lane = i / 4 * 4, within = i % 4;
+      int64_t source = within / (2 * width) * width + within % width + (high ? 2 : 0);
+      return lane + source + (within / width % 2 ? n : 0);
+    });
+  };
+  for (int64_t g = 0; g < n; g += 4) {
+    Value *r = &rows[g];
+    Value low01 = unpack(r[0], r[1], 1, false), high01 = unpack(r[0], r[1], 1, true);
+    Value low23 = unpack(r[2], r[3], 1, false), high23 = unpack(r[2], r[3], 1, true);
+    r[0] = unpack(low01, low23, 2, false);
+    r[1] = unpack(low01, low23, 2, true);
+    r[2] = unpack(high01, high23, 2, false);
+    r[3] = unpack(high01, high23, 2, true);
+  }
+  // Then the 128-bit lanes among one another: row g + j holds, in lane q, rows g ... g + 3 of column 4 q + j.
+  for (int64_t s = 4; s < n; s *= 2) {
+    for (int64_t i = 0; i < n; ++i) {
+      if (i & s) {
+        continue;
+      }
+      Value x = rows[i], y = rows[i + s];
+      rows[i] = shuffle(b, x, y, [&](int64_t e) { return e & s ? n + e - s : e; });
+      rows[i + s] = shuffle(b, x, y, [&](int64_t e) { return e & s ? n + e : e + s; });
+    }
+  }
+  return rows;
+}
+
+Value cpu::emitColumnMask(ImplicitLocOpBuilder &b, int64_t lanes, Value first, Value limit) {
+  Value left = arith::SubIOp::create(b, limit, first);
+  left = arith::MaxSIOp::create(b, left, arith::ConstantIndexOp::create(b, 0));
+  return vector::CreateMaskOp::create(b, VectorType::get({lanes}, b.getI1Type()), left);
+}
+
+void cpu::emitLoop(ImplicitLocOpBuilder &b, Value first, Value last, Value step, function_ref<void(Value)> body) {
+  auto loop = scf::ForOp::create(b, first, last, step);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  body(loop.getInductionVar());
+}
+
+void cpu::emitIf(ImplicitLocOpBuilder &b, Value condition, function_ref<void()> body) {
+  auto op = scf::IfOp::create(b, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(op.thenBlock());
+  body();
+}
+
+Value cpu::addIndex(ImplicitLocOpBuilder &b, Value x, Value y) {
+  return arith::AddIOp::create(b, x, y, arith::IntegerOverflowFlags::nsw);
+}
+
+Value cpu::mulIndex(ImplicitLocOpBuilder &b, Value x, int64_t y) {
+  return arith::MulIOp::create(b, x, arith::ConstantIndexOp::create(b, y), arith::IntegerOverflowFlags::nsw);
+}
+
+Value cpu::minIndex(ImplicitLocOpBuilder &b, Value x, Value y) { return arith::MinSIOp::create(b, x, y); }
+
+Value cpu::emitAnyValid(ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, Value validLength, Value rows, Value first,
+                        Value count) {
+  if (domain.getFactor() == 0) {
+    return arith::ConstantIntOp::create(b, b.getI1Type(), 1);
+  }
+  Value positions = arith::ConstantIndexOp::create(b, domain.getPositions());
+  Value sequence = arith::DivUIOp::create(b, first, positions);
+  Value position = arith::RemUIOp::create(b, first, positions);
+  Value next = addIndex(b, sequence, arith::ConstantIndexOp::create(b, 1));
+  auto below = [&](Value x, Value y) -> Value {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
+  };
+  // Either the first row is valid, or the run reaches the first row of the next sequence.
+  Value here = arith::AndIOp::create(b, below(position, validLength), below(sequence, rows));
+  Value reaches = below(mulIndex(b, next, domain.getPositions()), addIndex(b, first, count));
+  return arith::OrIOp::create(b, here, arith::AndIOp::create(b, reaches, below(next, rows)));
+}

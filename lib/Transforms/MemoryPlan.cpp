@@ -1,0 +1,292 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Memory planning: storage classes, lives, packing.
+#include "sluice/Transforms/MemoryPlan.h"
+#include "sluice/Dialect/Plan/Plan.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/EquivalenceClasses.h"
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+
+constexpr int64_t lineBytes = 64;
+constexpr int64_t pageBytes = 4096;
+
+int64_t alignTo(int64_t value, int64_t alignment) { return (value + alignment - 1) / alignment * alignment; }
+
+/// Operand and result accesses with kind `local` on rank 2 have padded rows.
+bool hasPaddedRows(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (auto rows = dyn_cast_or_null<dispatch::RowsOp>(op)) {
+    auto access = cast<dispatch::AccessAttr>(rows.getResultAccesses()[cast<OpResult>(value).getResultNumber()]);
+    return access.getKind() == dispatch::AccessKind::Local;
+  }
+  if (auto contract = dyn_cast_or_null<dispatch::ContractOp>(op)) {
+    auto access = cast<dispatch::AccessAttr>(contract.getResultAccesses()[cast<OpResult>(value).getResultNumber()]);
+    return access.getKind() == dispatch::AccessKind::Local;
+  }
+  return false;
+}
+
+int64_t bytesOf(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  int64_t elements = dispatch::storageElements(type, hasPaddedRows(value));
+  return alignTo(elements * (type.getElementTypeBitWidth() / 8), lineBytes);
+}
+
+bool isDispatch(Operation &op) { return isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect()); }
+
+/// Values of one entry that share memory, and when that memory is alive.
+class Storage {
+public:
+  using Names = llvm::DenseMap<Value, std::string>;
+  Storage(func::FuncOp func, MemoryPlan &plan, Names &names) : func(func), plan(plan), names(names) {}
+
+  LogicalResult run();
+
+private:
+  struct Class {
+    std::string place;
+    int64_t bytes = 0;
+    int64_t factor = 0;
+    int64_t offset = -1;
+    size_t first = SIZE_MAX, last = 0;
+  };
+
+  void unite();
+  LogicalResult name(Value value, StringRef place);
+  void collect();
+  void pack();
+  Class &classOf(Value value) { return classes[sets.getOrInsertLeaderValue(value.getAsOpaquePointer())]; }
+  void tie(Value a, Value b) { sets.unionSets(a.getAsOpaquePointer(), b.getAsOpaquePointer()); }
+
+  func::FuncOp func;
+  MemoryPlan &plan;
+  Names &names; ///< of values that live in a place
+  llvm::EquivalenceClasses<const void *> sets;
+  std::map<const void *, Class> classes;
+};
+
+/// Results that must share an operand's memory.
+void Storage::unite() {
+  func.walk([&](Operation *op) {
+    if (auto view = dyn_cast<plan::ViewOp>(op)) {
+      tie(view.getResult(), view.getSource());
+    }
+    if (auto gradient = dyn_cast<dispatch::WeightGradientOp>(op)) {
+      if (gradient.getInitWeight()) {
+        tie(gradient.getWeight(), gradient.getInitWeight());
+      }
+      if (gradient.getInitBias()) {
+        tie(gradient.getBias(), gradient.getInitBias());
+      }
+    }
+    if (auto scatter = dyn_cast<dispatch::ScatterRowsOp>(op); scatter && scatter.getInit()) {
+      tie(scatter.getTable(), scatter.getInit());
+    }
+    if (auto aliases = op->getAttrOfType<DenseI64ArrayAttr>("aliases")) {
+      for (auto [result, operand] : llvm::enumerate(aliases.asArrayRef())) {
+        if (operand >= 0) {
+          tie(op->getResult(result), op->getOperand(operand));
+        }
+      }
+    }
+  });
+}
+
+LogicalResult Storage::name(Value value, StringRef place) {
+  Class &storage = classOf(value);
+  if (!storage.place.empty() && storage.place != place) {
+    return emitError(value.getLoc()) << "internal error: one value must live both in " << storage.place << " and in " << place;
+  }
+  storage.place = place;
+  return success();
+}
+
+void Storage::collect() {
+  size_t launch = 0;
+  for (Operation &op : func.getBody().front()) {
+    if (!isDispatch(op)) {
+      continue;
+    }
+    auto touch = [&](Value value) {
+      Class &storage = classOf(value);
+      storage.first = std::min(storage.first, launch);
+      storage.last = std::max(storage.last, launch);
+      storage.bytes = std::max(storage.bytes, bytesOf(value));
+    };
+    auto domain = op.getAttrOfType<dispatch::DomainAttr>("domain");
+    for (Value operand : op.getOperands()) {
+      touch(operand);
+    }
+    for (Value result : op.getResults()) {
+      touch(result);
+      classOf(result).factor = std::max(classOf(result).factor, domain.getFactor());
+    }
+    ++launch;
+  }
+}
+
+/// Temporaries, largest first, at the lowest offset that is free during their life.
+void Storage::pack() {
+  std::vector<Class *> pending;
+  for (auto &[leader, storage] : classes) {
+    if (storage.place.empty() && storage.first != SIZE_MAX) {
+      pending.push_back(&storage);
+    }
+  }
+  llvm::sort(pending, [](const Class *a, const Class *b) {
+    return std::tuple(-a->bytes, a->first, a->last) < std::tuple(-b->bytes, b->first, b->last);
+  });
+  std::vector<Class *> placed;
+  for (Class *storage : pending) {
+    std::vector<std::pair<int64_t, int64_t>> taken;
+    for (Class *other : placed) {
+      if (other->first <= storage->last && storage->first <= other->last) {
+        taken.push_back({other->offset, other->offset + other->bytes});
+      }
+    }
+    llvm::sort(taken);
+    int64_t offset = 0;
+    for (auto [begin, end] : taken) {
+      if (offset + storage->bytes <= begin) {
+        break;
+      }
+      offset = std::max(offset, end);
+    }
+    storage->offset = offset;
+    placed.push_back(storage);
+    plan.temporaries.push_back(
+        {func.getSymName().str(), offset, storage->bytes, storage->factor, storage->first, storage->last});
+  }
+}
+
+LogicalResult Storage::run() {
+  unite();
+  for (Operation &op : func.getBody().front()) {
+    if (auto bind = dyn_cast<plan::BindOp>(op); bind && failed(name(bind.getValue(), bind.getPlace()))) {
+      return failure();
+    }
+    if (auto store = dyn_cast<plan::StoreOp>(op); store && failed(name(store.getValue(), store.getPlace()))) {
+      return failure();
+    }
+  }
+  collect();
+  pack();
+  func.walk([&](Operation *op) {
+    for (Value result : op->getResults()) {
+      if (isa<RankedTensorType>(result.getType()) && op->getParentOp() == func) {
+        Class &storage = classOf(result);
+        if (storage.place.empty()) {
+          // Relative to the temporaries' region until its start is known.
+          plan.offsets[result] = storage.offset;
+        } else {
+          names[result] = storage.place;
+          Place &place = plan.places[storage.place];
+          place.type = result.getType();
+          place.bytes = std::max(place.bytes, bytesOf(result));
+        }
+      }
+    }
+  });
+  return success();
+}
+
+/// Fixed regions in address order; a class's places are laid out one after the other.
+class Layout {
+public:
+  Layout(ModuleOp module, MemoryPlan &plan) : parameters(module), plan(plan) {}
+
+  void run() {
+    for (StringRef scalar : {"length", "rows", "step", "seed"}) {
+      Place &place = plan.places[("scalar:" + scalar).str()];
+      place.bytes = lineBytes;
+    }
+    layOut("scalar:");
+    plan.constantsOffset = cursor = alignTo(cursor, pageBytes);
+    layOut("constant:");
+    plan.constantsBytes = cursor - plan.constantsOffset;
+    layOut("input:");
+    layOut("output:");
+    int64_t flatBytes = parameters.rows * flatRowElements * 4;
+    for (StringRef region : {"flat:parameters", "flat:gradients", "flat:adam.m", "flat:adam.v"}) {
+      cursor = alignTo(cursor, pageBytes);
+      plan.places[region.str()] = {cursor, flatBytes, Type()};
+      cursor += flatBytes;
+    }
+    for (const ParameterLayout::Entry &entry : parameters.entries) {
+      std::string name = ParameterOp(entry.parameter).getSymName().str();
+      int64_t offset = entry.row * flatRowElements * 4;
+      plan.places["parameter:" + name] = {plan.places["flat:parameters"].offset + offset, entry.elements * 4, Type()};
+      plan.places["gradient:" + name] = {plan.places["flat:gradients"].offset + offset, entry.elements * 4, Type()};
+    }
+    cursor = alignTo(cursor, pageBytes);
+  }
+
+  int64_t cursor = 0;
+
+private:
+  void layOut(StringRef prefix) {
+    for (auto &[name, place] : plan.places) {
+      if (StringRef(name).starts_with(prefix)) {
+        cursor = alignTo(cursor, lineBytes);
+        place.offset = cursor;
+        cursor += place.bytes;
+      }
+    }
+  }
+
+  ParameterLayout parameters;
+  MemoryPlan &plan;
+};
+
+/// Bytes of temporaries by scale at the moment when most are alive.
+void summarize(MemoryPlan &plan) {
+  int64_t best = -1;
+  for (const Temporary &moment : plan.temporaries) {
+    std::map<int64_t, int64_t> bytes;
+    int64_t total = 0;
+    for (const Temporary &other : plan.temporaries) {
+      if (other.entry == moment.entry && other.firstLaunch <= moment.firstLaunch && moment.firstLaunch <= other.lastLaunch) {
+        bytes[other.factor] += other.bytes;
+        total += other.bytes;
+      }
+    }
+    if (total > best) {
+      best = total;
+      plan.bytesByFactor = bytes;
+    }
+  }
+}
+
+} // namespace
+
+FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module) {
+  MemoryPlan plan;
+  std::vector<func::FuncOp> functions(module.getOps<func::FuncOp>().begin(), module.getOps<func::FuncOp>().end());
+  Storage::Names names;
+  for (func::FuncOp func : functions) {
+    if (failed(Storage(func, plan, names).run())) {
+      return failure();
+    }
+  }
+  Layout layout(module, plan);
+  layout.run();
+  int64_t end = layout.cursor;
+  for (Temporary &temporary : plan.temporaries) {
+    temporary.offset += layout.cursor;
+    end = std::max(end, temporary.offset + temporary.bytes);
+  }
+  plan.arenaBytes = alignTo(end, pageBytes);
+  for (auto &[value, offset] : plan.offsets) {
+    offset += layout.cursor;
+  }
+  for (auto &[value, place] : names) {
+    plan.offsets[value] = plan.places.at(place).offset;
+  }
+  summarize(plan);
+  return plan;
+}

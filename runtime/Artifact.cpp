@@ -1,0 +1,195 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Artifact.h"
+
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Hash.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace sluice::runtime {
+namespace {
+
+constexpr char magic[8] = {'S', 'L', 'U', 'I', 'C', 'E', '\r', '\n'};
+
+template <typename T> void store(uint8_t *at, T value) { std::memcpy(at, &value, sizeof value); }
+template <typename T> T fetch(const uint8_t *at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+[[noreturn]] void refuse(const std::string &origin, const std::string &what) {
+  throw UserError(origin + ": " + what + "; compile the spec again");
+}
+
+std::string list(const std::vector<std::string> &names) {
+  std::string text;
+  for (const std::string &name : names) {
+    text += (text.empty() ? "" : ", ") + name;
+  }
+  return text.empty() ? "none" : text;
+}
+
+bool contains(const std::vector<std::string> &names, const std::string &name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+} // namespace
+
+std::array<uint8_t, trailerBytes> makeTrailer(std::span<const uint8_t> elf) {
+  std::array<uint8_t, trailerBytes> trailer{};
+  std::memcpy(trailer.data(), magic, sizeof magic);
+  store<uint32_t>(trailer.data() + 8, artifactVersion);
+  store<uint64_t>(trailer.data() + 16, elf.size());
+  Sha256 hash = sha256(elf);
+  std::copy(hash.begin(), hash.end(), trailer.begin() + 24);
+  Sha256 own = sha256(std::span(trailer).first(56));
+  std::copy_n(own.begin(), 8, trailer.begin() + 56);
+  return trailer;
+}
+
+std::span<const uint8_t> checkTrailer(std::span<const uint8_t> file, const std::string &origin) {
+  if (file.size() < trailerBytes ||
+      std::memcmp(file.data() + file.size() - trailerBytes, magic, sizeof magic) != 0) {
+    refuse(origin, "expected a Sluice artifact, found a file without its trailer (another kind of file, or cut short)");
+  }
+  std::span<const uint8_t> trailer = file.last(trailerBytes), elf = file.first(file.size() - trailerBytes);
+  Sha256 own = sha256(trailer.first(56));
+  if (!std::equal(own.begin(), own.begin() + 8, trailer.begin() + 56)) {
+    refuse(origin, "the artifact's trailer is damaged (its checksum differs)");
+  }
+  if (uint32_t version = fetch<uint32_t>(trailer.data() + 8); version != artifactVersion) {
+    refuse(origin, "expected artifact format " + std::to_string(artifactVersion) + ", found format " +
+                       std::to_string(version));
+  }
+  if (fetch<uint32_t>(trailer.data() + 12) != 0) {
+    refuse(origin, "the artifact's trailer uses a field that this version does not know");
+  }
+  if (uint64_t size = fetch<uint64_t>(trailer.data() + 16); size != elf.size()) {
+    refuse(origin, "expected " + std::to_string(size) + " bytes before the artifact's trailer, found " +
+                       std::to_string(elf.size()));
+  }
+  Sha256 hash = sha256(elf);
+  if (!std::equal(hash.begin(), hash.end(), trailer.begin() + 24)) {
+    refuse(origin, "the artifact is damaged (the SHA-256 of its contents differs)");
+  }
+  return elf;
+}
+
+std::vector<std::string> machineTargets() {
+  __builtin_cpu_init();
+  std::vector<std::string> targets;
+  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+              __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
+  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
+    targets.emplace_back("cpu-avx512");
+  }
+  if (avx2) {
+    targets.emplace_back("cpu-avx2");
+  }
+  return targets;
+}
+
+std::shared_ptr<const Artifact> Artifact::load(const Path &path, const std::string &target) {
+  std::shared_ptr<Artifact> artifact(new Artifact);
+  artifact->origin = path.string();
+  artifact->contents = readBytes(path, "artifact");
+  checkTrailer(artifact->contents, artifact->origin);
+  artifact->open();
+  artifact->readPlan();
+  const char *environment = std::getenv("SLUICE_CPU_TARGET");
+  artifact->chooseTarget(!target.empty() ? target : environment ? environment : "");
+  return artifact;
+}
+
+Artifact::~Artifact() {
+  if (library) {
+    ::dlclose(library);
+  }
+  if (memoryFile >= 0) {
+    ::close(memoryFile);
+  }
+}
+
+/// Loads the very bytes that were checked, through an anonymous file: the path could name other bytes by now.
+/// The descriptor stays open while the library is loaded, since the loader knows libraries by their path and
+/// would take a reused descriptor's path for the old library.
+void Artifact::open() {
+  memoryFile = ::memfd_create("sluice-artifact", MFD_CLOEXEC);
+  std::span<const uint8_t> bytes = elf();
+  for (size_t done = 0; memoryFile >= 0 && done < bytes.size();) {
+    ssize_t count = ::write(memoryFile, bytes.data() + done, bytes.size() - done);
+    if (count <= 0) {
+      throw std::runtime_error("cannot copy the artifact to memory");
+    }
+    done += static_cast<size_t>(count);
+  }
+  std::string name = "/proc/self/fd/" + std::to_string(memoryFile);
+  library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    const char *error = ::dlerror();
+    refuse(origin, std::string("the artifact's code does not load here: ") + (error ? error : "unknown reason"));
+  }
+}
+
+void *Artifact::require(const std::string &symbol) const {
+  void *address = ::dlsym(library, symbol.c_str());
+  if (!address) {
+    refuse(origin, "expected the artifact to define \"" + symbol + "\", found no such symbol");
+  }
+  return address;
+}
+
+void Artifact::readPlan() {
+  const auto *plan = static_cast<const char *>(require("sluice_plan"));
+  uint64_t size = fetch<uint64_t>(static_cast<const uint8_t *>(require("sluice_plan_size")));
+  if (size > contents.size()) {
+    refuse(origin, "expected a plan inside the artifact, found one of " + std::to_string(size) + " bytes");
+  }
+  text.assign(plan, size);
+  parsedPlan = parsePlan(text, origin);
+  if (parsedPlan.constantsBytes > 0) {
+    if (static_cast<uint64_t>(parsedPlan.constantsBytes) > contents.size()) {
+      refuse(origin, "expected constants inside the artifact, found " +
+                         std::to_string(parsedPlan.constantsBytes) + " bytes of them");
+    }
+    constantTable = {static_cast<const uint8_t *>(require("sluice_constants")),
+                     static_cast<size_t>(parsedPlan.constantsBytes)};
+  }
+}
+
+void Artifact::chooseTarget(const std::string &wanted) {
+  std::vector<std::string> machine = machineTargets();
+  if (machine.empty()) {
+    throw UserError(origin + ": expected a CPU with AVX2 and FMA (x86-64-v3), found one without; run on a newer machine");
+  }
+  if (!wanted.empty() && !contains(machine, wanted)) {
+    throw UserError("expected a CPU target that this machine runs (" + list(machine) + "), found \"" + wanted +
+                    "\"; change the flag or SLUICE_CPU_TARGET");
+  }
+  for (const std::string &target : machine) {
+    if ((wanted.empty() || wanted == target) && contains(parsedPlan.targets, target)) {
+      chosenTarget = target;
+      break;
+    }
+  }
+  if (chosenTarget.empty()) {
+    refuse(origin, "expected code for " + (wanted.empty() ? list(machine) : wanted) + ", found code for " +
+                       list(parsedPlan.targets));
+  }
+  for (const Kernel &kernel : parsedPlan.kernels) {
+    auto symbol = kernel.symbols.find(chosenTarget);
+    if (symbol == kernel.symbols.end()) {
+      refuse(origin, "kernel \"" + kernel.name + "\" has no code for " + chosenTarget);
+    }
+    functions.push_back(reinterpret_cast<KernelFunction>(require(symbol->second)));
+  }
+}
+
+} // namespace sluice::runtime

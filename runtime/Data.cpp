@@ -1,0 +1,100 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Data.h"
+
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Hash.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace sluice::runtime {
+
+std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t vocabulary, int64_t least,
+                                    const std::string &why) {
+  std::vector<ByteFile> files;
+  for (const Path &path : paths) {
+    ByteFile file{path, readBytes(path, "data file")};
+    if (static_cast<int64_t>(file.bytes.size()) < least) {
+      throw UserError(path.string() + ": expected at least " + std::to_string(least) + " bytes (" + why + "), found " +
+                      std::to_string(file.bytes.size()) + "; give a longer file");
+    }
+    if (vocabulary < 256) {
+      auto wrong = std::find_if(file.bytes.begin(), file.bytes.end(), [&](uint8_t byte) { return byte >= vocabulary; });
+      if (wrong != file.bytes.end()) {
+        throw UserError(path.string() + ": byte " + std::to_string(wrong - file.bytes.begin()) +
+                        ": expected token ids below the vocabulary of " + std::to_string(vocabulary) + ", found " +
+                        std::to_string(*wrong) + "; raise the spec's vocabulary to 256 or clean the file");
+      }
+    }
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+uint64_t permute(uint64_t index, uint64_t count, uint64_t key) {
+  // Two halves of `half` bits each; 2^(2 half) >= count.
+  int half = std::max(1, (std::bit_width(count - 1) + 1) / 2);
+  uint64_t mask = (uint64_t(1) << half) - 1;
+  do {
+    uint64_t left = index >> half, right = index & mask;
+    for (uint64_t round = 0; round < 6; ++round) {
+      uint64_t next = left ^ (mix64(key ^ mix64(right + (round << 56))) & mask);
+      left = right;
+      right = next;
+    }
+    index = left << half | right;
+  } while (index >= count);
+  return index;
+}
+
+TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context, uint64_t seed)
+    : files(readByteFiles(paths, vocabulary, context + 1, "the context and one byte to predict")), context(context),
+      seed(seed) {
+  if (files.empty()) {
+    throw UserError("expected at least one data file, found none; give --data FILE");
+  }
+  std::string hashes;
+  for (const ByteFile &file : files) {
+    hashes += sha256Hex(file.bytes);
+    firstRow.push_back(totalRows);
+    int64_t rows = (static_cast<int64_t>(file.bytes.size()) - 1) / context;
+    // One row less than would fit leaves room to cut at another place each epoch.
+    totalRows += rows > 1 ? rows - 1 : rows;
+  }
+  firstRow.push_back(totalRows);
+  contentHash = sha256Hex(hashes);
+}
+
+int64_t TrainingData::bytes() const {
+  int64_t sum = 0;
+  for (const ByteFile &file : files) {
+    sum += static_cast<int64_t>(file.bytes.size());
+  }
+  return sum;
+}
+
+std::span<const uint8_t> TrainingData::row(DataPosition position) const {
+  uint64_t key = mix64(seed ^ mix64(static_cast<uint64_t>(position.epoch)));
+  auto index = static_cast<int64_t>(
+      permute(static_cast<uint64_t>(position.index), static_cast<uint64_t>(totalRows), key));
+  auto file = static_cast<size_t>(std::upper_bound(firstRow.begin(), firstRow.end(), index) - firstRow.begin() - 1);
+  const std::vector<uint8_t> &bytes = files[file].bytes;
+  int64_t rows = firstRow[file + 1] - firstRow[file];
+  int64_t slack = static_cast<int64_t>(bytes.size()) - 1 - rows * context;
+  auto phase = static_cast<int64_t>(mix64(key + file + 1) % static_cast<uint64_t>(slack + 1));
+  int64_t start = phase + (index - firstRow[file]) * context;
+  return std::span(bytes).subspan(static_cast<size_t>(start), static_cast<size_t>(context + 1));
+}
+
+DataPosition TrainingData::fill(DataPosition position, int64_t rows, std::span<int32_t> tokens) const {
+  for (int64_t i = 0; i < rows; ++i) {
+    std::span<const uint8_t> bytes = row(position);
+    std::copy(bytes.begin(), bytes.end(), tokens.begin() + i * (context + 1));
+    if (++position.index == totalRows) {
+      position = {position.epoch + 1, 0};
+    }
+  }
+  return position;
+}
+
+} // namespace sluice::runtime

@@ -1,0 +1,110 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Evaluator.h"
+
+#include "sluice/Runtime/Error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace sluice::runtime {
+
+double EvaluationResult::bitsPerToken() const {
+  return nats / std::numbers::ln2 / static_cast<double>(tokens);
+}
+double EvaluationResult::perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }
+
+std::vector<Window> cutWindows(int64_t tokens, int64_t window, int64_t stride) {
+  std::vector<Window> windows;
+  int64_t scoredTo = 0; // tokens 1 .. scoredTo are scored
+  for (int64_t start = 0; scoredTo < tokens - 1; start += stride) {
+    int64_t length = std::min(window, tokens - 1 - start);
+    windows.push_back({start, length, scoredTo - start});
+    scoredTo = start + length;
+  }
+  return windows;
+}
+
+namespace {
+
+/// Runs one batch of windows of equal length and adds their scored rows up, in order.
+double scoreBatch(Executor &executor, const std::vector<uint8_t> &text, std::span<const Window> batch) {
+  std::span<int32_t> tokens = executor.tokens();
+  int64_t rowTokens = executor.plan().model.context + 1;
+  for (size_t row = 0; row < batch.size(); ++row) {
+    auto from = text.begin() + batch[row].start;
+    std::copy(from, from + batch[row].length + 1, tokens.begin() + static_cast<int64_t>(row) * rowTokens);
+  }
+  executor.scalarI64("length") = batch.front().length;
+  executor.scalarI64("rows") = static_cast<int64_t>(batch.size());
+  executor.run("evaluate");
+  double nats = 0;
+  for (size_t row = 0; row < batch.size(); ++row) {
+    std::span<const float> losses = executor.outputRow("losses", static_cast<int64_t>(row));
+    for (int64_t t = batch[row].firstScored; t < batch[row].length; ++t) {
+      nats += losses[static_cast<size_t>(t)];
+    }
+  }
+  return nats;
+}
+
+EvaluationOptions complete(EvaluationOptions options, int64_t context) {
+  if (options.window == 0) {
+    options.window = context;
+  }
+  if (options.window < 1 || options.window > context) {
+    throw UserError("expected a window from 1 to the context of " + std::to_string(context) + ", found " +
+                    std::to_string(options.window));
+  }
+  if (options.stride == 0) {
+    options.stride = std::max<int64_t>(1, options.window / 2);
+  }
+  if (options.stride < 1 || options.stride > options.window) {
+    throw UserError("expected a stride from 1 to the window of " + std::to_string(options.window) + ", found " +
+                    std::to_string(options.stride));
+  }
+  return options;
+}
+
+} // namespace
+
+EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files, const EvaluationOptions &given,
+                          const std::function<void(double)> &progress) {
+  EvaluationOptions options = complete(given, executor.plan().model.context);
+  EvaluationResult result;
+  result.window = options.window;
+  result.stride = options.stride;
+  auto batchRows = static_cast<size_t>(executor.plan().model.batch);
+  for (size_t file = 0; file < files.size(); ++file) {
+    auto size = static_cast<int64_t>(files[file].bytes.size());
+    if (options.mostTokens > 0) {
+      size = std::min(size, options.mostTokens - result.tokens + 1);
+    }
+    std::vector<Window> windows = cutWindows(size, options.window, options.stride);
+    for (size_t first = 0; first < windows.size();) {
+      size_t last = first + 1;
+      while (last < windows.size() && last - first < batchRows && windows[last].length == windows[first].length) {
+        ++last;
+      }
+      result.nats += scoreBatch(executor, files[file].bytes, std::span(windows).subspan(first, last - first));
+      first = last;
+      if (progress) {
+        progress((static_cast<double>(file) + static_cast<double>(first) / static_cast<double>(windows.size())) /
+                 static_cast<double>(files.size()));
+      }
+    }
+    result.tokens += std::max<int64_t>(0, size - 1);
+  }
+  if (result.tokens == 0) {
+    throw UserError("expected at least 2 bytes to evaluate, found fewer; give a longer file");
+  }
+  return result;
+}
+
+std::string describeProtocol(const EvaluationResult &result) {
+  return "windows of " + std::to_string(result.window) + " tokens every " + std::to_string(result.stride) +
+         "; each token is scored once, in the first window that reaches it; a file's first byte is not scored; "
+         "a token is a byte";
+}
+
+} // namespace sluice::runtime

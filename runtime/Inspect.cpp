@@ -1,0 +1,125 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Inspect.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+
+namespace sluice::runtime {
+namespace {
+
+using Json = nlohmann::json;
+
+template <typename... Values> std::string format(const char *pattern, Values... values) {
+  char text[256];
+  std::snprintf(text, sizeof text, pattern, values...);
+  return text;
+}
+
+struct StepCosts {
+  int64_t forward = 0, backward = 0, update = 0; // launches
+  double flops = 0, bytes = 0;
+};
+
+/// A training step is entry `gradient`, then entry `update`.
+StepCosts costsOfStep(const Plan &plan) {
+  StepCosts costs;
+  for (const char *entry : {"gradient", "update"}) {
+    auto found = plan.entries.find(entry);
+    if (found == plan.entries.end()) {
+      continue;
+    }
+    for (const Launch &launch : found->second) {
+      bool updates = launch.phase == "update" || (launch.phase.empty() && std::string_view(entry) == "update");
+      ++(updates ? costs.update : launch.phase == "backward" ? costs.backward : costs.forward);
+      costs.flops += static_cast<double>(plan.kernels[static_cast<size_t>(launch.kernel)].flops);
+      costs.bytes += static_cast<double>(plan.kernels[static_cast<size_t>(launch.kernel)].bytes);
+    }
+  }
+  return costs;
+}
+
+} // namespace
+
+std::string showBytes(double bytes) {
+  const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  while (bytes >= 1024 && unit < 4) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return format(unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+}
+
+Json describeArtifact(const Artifact &artifact) {
+  const Plan &plan = artifact.plan();
+  Json json = {{"name", plan.model.name},         {"parameters", plan.model.parameters},
+               {"vocabulary", plan.model.vocabulary}, {"context", plan.model.context},
+               {"batch", plan.model.batch},       {"width", plan.model.width},
+               {"seed", plan.model.seed},         {"targets", plan.targets},
+               {"training_steps", plan.trainingSteps}};
+  json["proof"] = {{"verdict", plan.verdict}, {"modes", plan.modes}};
+  json["tensors"] = Json::array();
+  for (const Tensor &tensor : plan.tensors) {
+    json["tensors"].push_back({{"name", tensor.name}, {"shape", tensor.shape}, {"dtype", "f32"}});
+  }
+  json["kernels"] = Json::array();
+  for (const Kernel &kernel : plan.kernels) {
+    for (const auto &[target, symbol] : kernel.symbols) {
+      json["kernels"].push_back({{"name", kernel.name}, {"target", target}, {"kind", kernel.kind},
+                                 {"flops", kernel.flops}, {"bytes", kernel.bytes}, {"symbol", symbol}});
+    }
+  }
+  StepCosts costs = costsOfStep(plan);
+  json["launches"] = {{"forward", costs.forward}, {"backward", costs.backward}, {"update", costs.update}};
+  json["step"] = {{"flops", costs.flops}, {"bytes", costs.bytes}};
+  json["memory"] = {{"arena_bytes", plan.memory.arenaBytes},
+                    {"peak_bytes", plan.memory.peakBytes},
+                    {"constant_bytes", plan.memory.constantBytes},
+                    {"by_scale", plan.memory.byScale}};
+  return json;
+}
+
+std::string describeForPeople(const Artifact &artifact, bool withMemory) {
+  const Plan &plan = artifact.plan();
+  StepCosts costs = costsOfStep(plan);
+  std::ostringstream out;
+  out << plan.model.name << ": " << plan.model.parameters << " parameters in " << plan.tensors.size() << " tensors\n";
+  out << "  vocabulary " << plan.model.vocabulary << ", context " << plan.model.context << ", batch " << plan.model.batch
+      << ", width " << plan.model.width << "\n";
+  out << "  causality: " << (plan.verdict == "proved" ? "proved" : "NOT proved, a leak was allowed");
+  for (size_t i = 0; i < plan.modes.size(); ++i) {
+    out << (i == 0 ? " for " : ", ") << plan.modes[i];
+  }
+  out << "\n  targets:";
+  for (const std::string &target : plan.targets) {
+    out << " " << target;
+  }
+  out << "\n  launches a training step: " << costs.forward << " forward, " << costs.backward << " backward, " << costs.update
+      << " update\n";
+  out << format("  a training step: %.3f Gflop, %s moved\n", costs.flops / 1e9, showBytes(costs.bytes).c_str());
+  out << "  memory: arena " << showBytes(static_cast<double>(plan.memory.arenaBytes)) << ", peak "
+      << showBytes(static_cast<double>(plan.memory.peakBytes)) << ", constants "
+      << showBytes(static_cast<double>(plan.memory.constantBytes)) << "\n";
+  for (const auto &[scale, bytes] : plan.memory.byScale) {
+    out << "    scale " << scale << ": " << showBytes(static_cast<double>(bytes)) << "\n";
+  }
+  out << format("\n%-52s %-10s %14s %14s %8s\n", "kernel", "kind", "flops", "bytes", "items");
+  for (const Kernel &kernel : plan.kernels) {
+    out << format("%-52s %-10s %14lld %14lld %8lld\n", kernel.name.c_str(), kernel.kind.c_str(),
+                  static_cast<long long>(kernel.flops), static_cast<long long>(kernel.bytes),
+                  static_cast<long long>(kernel.items));
+  }
+  if (withMemory) {
+    std::vector<Buffer> buffers = plan.buffers;
+    std::stable_sort(buffers.begin(), buffers.end(), [](const Buffer &a, const Buffer &b) { return a.bytes > b.bytes; });
+    out << format("\n%-52s %-14s %14s %14s\n", "buffer (largest first)", "class", "offset", "bytes");
+    for (const Buffer &buffer : buffers) {
+      out << format("%-52s %-14s %14lld %14lld\n", buffer.name.c_str(), buffer.kind.c_str(),
+                    static_cast<long long>(buffer.offset), static_cast<long long>(buffer.bytes));
+    }
+  }
+  return out.str();
+}
+
+} // namespace sluice::runtime

@@ -1,0 +1,288 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Plan.h"
+
+#include "StrictJson.h"
+
+namespace sluice::runtime {
+
+int64_t sizeOf(Type type) { return type == Type::i64 ? 8 : 4; }
+
+std::string_view nameOf(Type type) {
+  switch (type) {
+  case Type::f32:
+    return "f32";
+  case Type::i32:
+    return "i32";
+  case Type::i64:
+    return "i64";
+  }
+  return "?";
+}
+
+int64_t Tensor::elements() const {
+  int64_t count = 1;
+  for (int64_t size : shape) {
+    count *= size;
+  }
+  return count;
+}
+
+namespace {
+
+/// More than any machine has, and small enough that sums and products of sizes cannot overflow unnoticed.
+constexpr int64_t mostBytes = int64_t(1) << 46;
+
+/// Reads one plan. Ranges are checked as they are read, so `memory` comes first.
+class PlanReader {
+public:
+  explicit PlanReader(StrictJson root) : root(std::move(root)) {}
+
+  Plan read() {
+    root.keys({"format", "version", "model", "proof", "targets", "training", "memory", "constants", "scalars",
+               "inputs", "outputs", "tensors", "gradients", "kernels", "entries", "buffers"});
+    root.at("format").oneOf({"sluice-plan"});
+    root.at("version").integer(1, 1);
+    readModel(root.at("model"));
+    readProof(root.at("proof"));
+    plan.targets = root.at("targets").strings();
+    root.at("training").keys({"steps"});
+    plan.trainingSteps = root.at("training").at("steps").integer(0);
+    readMemory(root.at("memory"));
+    readConstants(root.at("constants"));
+    readScalars(root.at("scalars"));
+    readRegions(root.at("inputs"), plan.inputs);
+    readRegions(root.at("outputs"), plan.outputs);
+    for (const StrictJson &tensor : root.at("tensors").array()) {
+      readTensor(tensor);
+    }
+    readGradients(root.at("gradients"));
+    for (const StrictJson &kernel : root.at("kernels").array()) {
+      readKernel(kernel);
+    }
+    readEntries(root.at("entries"));
+    for (const StrictJson &buffer : root.at("buffers").array()) {
+      readBuffer(buffer);
+    }
+    return std::move(plan);
+  }
+
+private:
+  void readModel(const StrictJson &json) {
+    json.keys({"name", "vocabulary", "context", "batch", "width", "seed", "spec", "parameters"});
+    ModelFacts &model = plan.model;
+    model.name = json.at("name").string();
+    model.vocabulary = json.at("vocabulary").integer(2, 1 << 30);
+    model.context = json.at("context").integer(1, 1 << 30);
+    model.batch = json.at("batch").integer(1, 1 << 30);
+    model.width = json.at("width").integer(1, 1 << 30);
+    model.seed = json.at("seed").integer(0);
+    model.spec = json.at("spec").string();
+    model.parameters = json.at("parameters").integer(0);
+  }
+
+  void readProof(const StrictJson &json) {
+    json.keys({"verdict", "modes"});
+    plan.verdict = json.at("verdict").oneOf({"proved", "leak-allowed"});
+    plan.modes = json.at("modes").strings();
+  }
+
+  void readMemory(const StrictJson &json) {
+    json.keys({"arena_bytes", "peak_bytes", "constant_bytes", "by_scale"});
+    plan.memory.arenaBytes = json.at("arena_bytes").integer(0, mostBytes);
+    plan.memory.peakBytes = json.at("peak_bytes").integer(0);
+    plan.memory.constantBytes = json.at("constant_bytes").integer(0);
+    for (const auto &[scale, bytes] : json.at("by_scale").members()) {
+      plan.memory.byScale[scale] = bytes.integer(0);
+    }
+  }
+
+  /// An offset that is a multiple of 64, with `bytes` after it inside the arena.
+  int64_t range(const StrictJson &json, int64_t bytes) const {
+    int64_t offset = json.integer(0, mostBytes);
+    if (offset % 64 != 0) {
+      json.failType("a multiple of 64");
+    }
+    if (bytes < 0 || bytes > plan.memory.arenaBytes || offset > plan.memory.arenaBytes - bytes) {
+      json.fail(std::to_string(bytes) + " bytes inside the arena of " + std::to_string(plan.memory.arenaBytes) +
+                    " bytes",
+                "offset " + std::to_string(offset));
+    }
+    return offset;
+  }
+
+  Type type(const StrictJson &json) const {
+    std::string name = json.oneOf({"f32", "i32", "i64"});
+    return name == "f32" ? Type::f32 : name == "i32" ? Type::i32 : Type::i64;
+  }
+
+  /// Dimensions whose product fits the arena (in elements), so that later products cannot overflow.
+  std::vector<int64_t> shape(const StrictJson &json) const {
+    std::vector<int64_t> sizes = json.integers(1);
+    int64_t count = 1;
+    for (int64_t size : sizes) {
+      if (size > plan.memory.arenaBytes / count) {
+        json.failType("a shape that fits the arena");
+      }
+      count *= size;
+    }
+    return sizes;
+  }
+
+  void readConstants(const StrictJson &json) {
+    json.keys({"offset", "bytes"});
+    plan.constantsBytes = json.at("bytes").integer(0, mostBytes);
+    plan.constantsOffset = range(json.at("offset"), plan.constantsBytes);
+  }
+
+  void readScalars(const StrictJson &json) {
+    for (const auto &[name, scalar] : json.members()) {
+      scalar.keys({"offset", "type"});
+      Scalar &result = plan.scalars[name];
+      result.type = type(scalar.at("type"));
+      result.offset = range(scalar.at("offset"), sizeOf(result.type));
+    }
+  }
+
+  void readRegions(const StrictJson &json, std::map<std::string, Region> &regions) {
+    for (const auto &[name, region] : json.members()) {
+      region.keys({"offset", "type", "shape"}, {"row_stride"});
+      Region &result = regions[name];
+      result.type = type(region.at("type"));
+      result.shape = shape(region.at("shape"));
+      int64_t width = result.shape.empty() ? 1 : result.shape.back();
+      result.rowStride = region.has("row_stride") ? region.at("row_stride").integer(width, mostBytes) : width;
+      int64_t rows = 1;
+      for (size_t i = 0; i + 1 < result.shape.size(); ++i) {
+        rows *= result.shape[i];
+      }
+      if (result.rowStride > mostBytes / (rows * sizeOf(result.type))) {
+        region.at("row_stride").failType("a stride that fits the arena");
+      }
+      int64_t elements = (rows - 1) * result.rowStride + width;
+      result.offset = range(region.at("offset"), elements * sizeOf(result.type));
+    }
+  }
+
+  void readTensor(const StrictJson &json) {
+    json.keys({"name", "shape", "type", "offset", "gradient", "states", "decay"});
+    Tensor tensor;
+    tensor.name = json.at("name").string();
+    for (const Tensor &other : plan.tensors) {
+      if (other.name == tensor.name) {
+        json.at("name").fail("each tensor once", "\"" + tensor.name + "\" again");
+      }
+    }
+    json.at("type").oneOf({"f32"});
+    tensor.shape = shape(json.at("shape"));
+    int64_t bytes = tensor.elements() * 4;
+    tensor.offset = range(json.at("offset"), bytes);
+    tensor.gradient = range(json.at("gradient"), bytes);
+    for (const auto &[name, state] : json.at("states").members()) {
+      tensor.states[name] = range(state, bytes);
+    }
+    tensor.decay = json.at("decay").boolean();
+    plan.tensors.push_back(std::move(tensor));
+  }
+
+  void readGradients(const StrictJson &json) {
+    json.keys({"offset", "bytes", "buckets"});
+    plan.gradientsBytes = json.at("bytes").integer(0, mostBytes);
+    plan.gradientsOffset = range(json.at("offset"), plan.gradientsBytes);
+    for (const StrictJson &bucket : json.at("buckets").array()) {
+      plan.buckets.push_back(bucket.integer(0, plan.gradientsBytes));
+    }
+  }
+
+  void readKernel(const StrictJson &json) {
+    json.keys({"name", "kind", "symbols", "flops", "bytes", "items", "scratch_bytes"});
+    Kernel kernel;
+    kernel.name = json.at("name").string();
+    kernel.kind = json.at("kind").oneOf({"matmul", "attention", "row", "stream"});
+    for (const auto &[target, symbol] : json.at("symbols").members()) {
+      kernel.symbols[target] = symbol.string();
+    }
+    kernel.flops = json.at("flops").integer(0);
+    kernel.bytes = json.at("bytes").integer(0);
+    kernel.items = json.at("items").integer(0);
+    kernel.scratchBytes = json.at("scratch_bytes").integer(0, int64_t(1) << 32);
+    plan.kernels.push_back(std::move(kernel));
+  }
+
+  void readEntries(const StrictJson &json) {
+    json.keys({}, {"initialize", "gradient", "update", "evaluate", "predict"});
+    for (const auto &[name, nodes] : json.members()) {
+      std::vector<Launch> &launches = plan.entries[name];
+      for (const StrictJson &node : nodes.array()) {
+        launches.push_back(readNode(node, static_cast<int64_t>(launches.size())));
+      }
+    }
+  }
+
+  Launch readNode(const StrictJson &json, int64_t index) const {
+    json.object();
+    if (!json.has("launch")) {
+      std::string kind = json.has("call") ? "a library call" : json.has("collective") ? "a collective" : "";
+      json.fail("a launch, the only kind of node that the CPU runs",
+                kind.empty() ? "a kind of node that this version does not know" : kind);
+    }
+    json.keys({"launch", "arguments", "items"}, {"guard", "stream", "after", "phase"});
+    Launch launch;
+    launch.kernel = json.at("launch").integer(0, static_cast<int64_t>(plan.kernels.size()) - 1);
+    launch.items = json.at("items").integer(0);
+    launch.arguments = json.at("arguments").integers(std::numeric_limits<int64_t>::min());
+    if (json.has("stream")) {
+      launch.stream = json.at("stream").integer(0);
+    }
+    if (json.has("after")) {
+      for (const StrictJson &earlier : json.at("after").array()) {
+        launch.after.push_back(earlier.integer(0, index - 1));
+      }
+    }
+    if (json.has("phase")) {
+      launch.phase = json.at("phase").oneOf({"initialize", "forward", "backward", "update"});
+    }
+    if (json.has("guard")) {
+      launch.guard = readGuard(json.at("guard"));
+    }
+    return launch;
+  }
+
+  Guard readGuard(const StrictJson &json) const {
+    json.keys({"scalar", "equals"});
+    Guard guard;
+    guard.scalar = json.at("scalar").string();
+    auto scalar = plan.scalars.find(guard.scalar);
+    if (scalar == plan.scalars.end() || scalar->second.type == Type::f32) {
+      json.at("scalar").failType("the name of an integer scalar");
+    }
+    guard.equals = json.at("equals").integer(std::numeric_limits<int64_t>::min());
+    return guard;
+  }
+
+  void readBuffer(const StrictJson &json) {
+    json.keys({"name", "offset", "bytes", "device", "class"});
+    Buffer buffer;
+    buffer.name = json.at("name").string();
+    buffer.kind = json.at("class").string();
+    buffer.bytes = json.at("bytes").integer(0, mostBytes);
+    buffer.offset = range(json.at("offset"), buffer.bytes);
+    json.at("device").integer(0, 0);
+    plan.buffers.push_back(std::move(buffer));
+  }
+
+  StrictJson root;
+  Plan plan;
+};
+
+} // namespace
+
+Plan parsePlan(std::string_view text, const std::string &origin) {
+  static const std::string remedy = "; compile the spec again with this version of sluice";
+  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) {
+    throw UserError(origin + ": plan: expected JSON, found text that does not parse" + remedy);
+  }
+  return PlanReader(StrictJson(json, origin + ": plan", remedy)).read();
+}
+
+} // namespace sluice::runtime

@@ -1,0 +1,131 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Strict reading of JSON: a value with its path, so that each message says where.
+#pragma once
+
+#include "sluice/Runtime/Error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace sluice::runtime {
+
+class StrictJson {
+public:
+  using Json = nlohmann::json;
+
+  StrictJson(const Json &value, std::string where, const std::string &remedy)
+      : value(&value), where(std::move(where)), remedy(&remedy) {}
+
+  [[noreturn]] void fail(const std::string &expected, const std::string &found) const {
+    throw UserError(where + ": expected " + expected + ", found " + found + *remedy);
+  }
+  [[noreturn]] void failType(const std::string &expected) const {
+    std::string found = value->dump(-1, ' ', true, Json::error_handler_t::replace);
+    fail(expected, found.size() > 60 ? found.substr(0, 57) + "..." : found);
+  }
+
+  /// Demands an object whose keys are all in `required` or `optional`, with none of `required` missing.
+  void keys(std::initializer_list<const char *> required,
+            std::initializer_list<const char *> optional = {}) const {
+    object();
+    for (const auto &[key, ignored] : value->items()) {
+      auto same = [&, &key = key](const char *name) { return key == name; };
+      if (std::none_of(required.begin(), required.end(), same) &&
+          std::none_of(optional.begin(), optional.end(), same)) {
+        fail("only keys that this version knows", "\"" + key + "\"");
+      }
+    }
+    for (const char *name : required) {
+      if (!value->contains(name)) {
+        fail(std::string("the key \"") + name + "\"", "none");
+      }
+    }
+  }
+
+  void object() const {
+    if (!value->is_object()) {
+      failType("an object");
+    }
+  }
+  bool has(const char *key) const { return value->contains(key); }
+  StrictJson at(const std::string &key) const { return {(*value)[key], where + "." + key, *remedy}; }
+
+  int64_t integer(int64_t least = 0, int64_t most = std::numeric_limits<int64_t>::max()) const {
+    bool fits = value->is_number_unsigned()
+                    ? value->get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())
+                    : value->is_number_integer();
+    if (!fits || value->get<int64_t>() < least || value->get<int64_t>() > most) {
+      bool anyMost = most == std::numeric_limits<int64_t>::max();
+      failType("an integer " + (anyMost ? "of at least " + std::to_string(least)
+                                        : "from " + std::to_string(least) + " to " + std::to_string(most)));
+    }
+    return value->get<int64_t>();
+  }
+  std::string string() const {
+    if (!value->is_string()) {
+      failType("a string");
+    }
+    return value->get<std::string>();
+  }
+  std::string oneOf(std::initializer_list<const char *> choices) const {
+    std::string text = string(), list;
+    for (const char *choice : choices) {
+      if (text == choice) {
+        return text;
+      }
+      list += (list.empty() ? "\"" : ", \"") + std::string(choice) + "\"";
+    }
+    failType("one of " + list);
+  }
+  bool boolean() const {
+    if (!value->is_boolean()) {
+      failType("true or false");
+    }
+    return value->get<bool>();
+  }
+  std::vector<StrictJson> array() const {
+    if (!value->is_array()) {
+      failType("an array");
+    }
+    std::vector<StrictJson> elements;
+    elements.reserve(value->size());
+    for (size_t i = 0; i < value->size(); ++i) {
+      elements.emplace_back((*value)[i], where + "[" + std::to_string(i) + "]", *remedy);
+    }
+    return elements;
+  }
+  std::vector<int64_t> integers(int64_t least = 0) const {
+    std::vector<int64_t> list;
+    for (const StrictJson &element : array()) {
+      list.push_back(element.integer(least));
+    }
+    return list;
+  }
+  std::vector<std::string> strings() const {
+    std::vector<std::string> list;
+    for (const StrictJson &element : array()) {
+      list.push_back(element.string());
+    }
+    return list;
+  }
+  /// The members of an object whose keys are free names.
+  std::vector<std::pair<std::string, StrictJson>> members() const {
+    object();
+    std::vector<std::pair<std::string, StrictJson>> list;
+    for (const auto &[key, element] : value->items()) {
+      list.emplace_back(key, StrictJson(element, where + "." + key, *remedy));
+    }
+    return list;
+  }
+
+private:
+  const Json *value;
+  std::string where;
+  const std::string *remedy;
+};
+
+} // namespace sluice::runtime

@@ -1,0 +1,249 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Trainer.h"
+
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Evaluator.h"
+#include "sluice/Runtime/Generator.h"
+#include "sluice/Runtime/Hash.h"
+#include "sluice/Runtime/Inspect.h"
+#include "sluice/Runtime/Metrics.h"
+
+#include <chrono>
+#include <cmath>
+#include <fcntl.h>
+#include <numbers>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace sluice::runtime {
+namespace {
+
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+/// Holds the run's folder for one process: two that train into one run would mix their metrics.
+class RunLock {
+public:
+  explicit RunLock(const Path &run) : fd(::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      if (fd >= 0) {
+        ::close(fd);
+      }
+      throw UserError(run.string() + ": another process is training into this run; wait for it or name another --out");
+    }
+  }
+  RunLock(const RunLock &) = delete;
+  RunLock &operator=(const RunLock &) = delete;
+  ~RunLock() { ::close(fd); }
+
+private:
+  int fd;
+};
+
+void checkOptions(const TrainingOptions &options) {
+  auto atLeast = [](const char *name, int64_t value, int64_t least) {
+    if (value < least) {
+      throw UserError(std::string("expected ") + name + " of at least " + std::to_string(least) + ", found " +
+                      std::to_string(value));
+    }
+  };
+  atLeast("a number of steps", options.steps, 0);
+  atLeast("a distance between logged steps", options.logEvery, 1);
+  atLeast("a distance between evaluations", options.evaluateEvery, 1);
+  atLeast("a number of held-out tokens", options.evaluateTokens, 0);
+  atLeast("a distance between checkpoints", options.saveEvery, 1);
+  atLeast("a number of checkpoints to keep", options.keep, 1);
+  atLeast("a number of sampled tokens", options.sampleTokens, 0);
+  atLeast("a seed", options.seed.value_or(0), 0);
+}
+
+/// One run: what the loop needs at hand.
+class Trainer {
+public:
+  Trainer(Executor &executor, const TrainingOptions &options, const TrainingObserver &observer)
+      : executor(executor), options(options), observer(observer), plan(executor.plan()),
+        goal(options.steps > 0 ? options.steps : plan.trainingSteps),
+        data(options.data, plan.model.vocabulary, plan.model.context, static_cast<uint64_t>(seed())),
+        heldOut(readByteFiles(options.heldOut, plan.model.vocabulary, 2, "one byte to predict from another")) {
+    if (goal < 1) {
+      throw UserError("expected a number of steps in the artifact or the flags, found none; give --steps N");
+    }
+    state.seed = seed();
+    state.dataHash = data.hash();
+    state.specHash = sha256Hex(plan.model.spec);
+  }
+
+  TrainingEnd run() {
+    if (options.resume && !std::filesystem::is_directory(options.run)) {
+      throw UserError(options.run.string() + ": expected a run to resume, found no such directory; leave out --resume");
+    }
+    if (!options.resume && std::filesystem::exists(options.run) &&
+        !(std::filesystem::is_directory(options.run) && std::filesystem::is_empty(options.run))) {
+      throw UserError(options.run.string() + ": expected a new directory for the run, found that it exists; " +
+                      "name another --out, or continue it with --resume");
+    }
+    makeFolder(options.run);
+    RunLock lock(options.run);
+    if (options.resume) {
+      resume();
+    } else {
+      begin();
+    }
+    return loop();
+  }
+
+private:
+  int64_t seed() const { return options.seed.value_or(plan.model.seed); }
+  void say(const std::string &text) const {
+    if (observer.message) {
+      observer.message(text);
+    }
+  }
+
+  void begin() {
+    executor.scalarI64("seed") = state.seed;
+    executor.run("initialize");
+    replaceFile(options.run / "spec.json", asBytes(plan.model.spec));
+    replaceFile(options.run / "costs.json", asBytes(describeArtifact(executor.artifact()).dump(2) + "\n"));
+  }
+
+  void resume() {
+    TrainingState saved = loadCheckpoint(options.run, executor);
+    auto demand = [&](bool same, const std::string &what, const std::string &remedy) {
+      if (!same) {
+        throw UserError(options.run.string() + ": expected the same " + what + " as when the run began, found another; " +
+                        remedy);
+      }
+    };
+    demand(saved.specHash == state.specHash, "spec", "compile the run's spec.json, or begin a new run");
+    demand(saved.seed == state.seed, "seed", "give --seed " + std::to_string(saved.seed));
+    demand(saved.dataHash == state.dataHash, "training data", "give the same --data files in the same order");
+    demand(saved.position.index < data.rowsPerEpoch(), "training data", "give the same --data files");
+    state = saved;
+    keepLinesUpTo(options.run / "metrics.jsonl", state.step);
+    keepLinesUpTo(options.run / "samples.jsonl", state.step);
+    executor.scalarI64("seed") = state.seed;
+    say("resumed after step " + std::to_string(state.step));
+  }
+
+  TrainingEnd loop() {
+    lastLog = Clock::now();
+    while (state.step < goal) {
+      if (observer.interrupted && observer.interrupted()) {
+        save();
+        say("interrupted: saved a checkpoint after step " + std::to_string(state.step));
+        return TrainingEnd::interrupted;
+      }
+      Json metrics = step();
+      bool last = state.step == goal;
+      bool evaluated = !heldOut.empty() && (last || state.step % options.evaluateEvery == 0);
+      bool logged = evaluated || last || state.step == 1 || state.step % options.logEvery == 0;
+      if (logged) {
+        measureSpeed(metrics);
+      }
+      if (evaluated) {
+        evaluateInto(metrics);
+      }
+      if ((evaluated || last) && !options.samplePrompt.empty()) {
+        writeSample();
+      }
+      if (logged) {
+        appendLine(options.run / "metrics.jsonl", metrics);
+      }
+      if (observer.step) {
+        observer.step(metrics, goal);
+      }
+      if (last || state.step % options.saveEvery == 0) {
+        save();
+      }
+      if (evaluated) {
+        lastLog = Clock::now(); // the clock of tokens_per_s counts training alone
+      }
+    }
+    return TrainingEnd::finished;
+  }
+
+  /// One step of the optimizer. The position moves only here, after the tensors did.
+  Json step() {
+    int64_t number = state.step + 1;
+    DataPosition next = data.fill(state.position, plan.model.batch, executor.tokens());
+    executor.scalarI64("length") = plan.model.context;
+    executor.scalarI64("rows") = plan.model.batch;
+    executor.scalarI64("step") = number;
+    executor.run("gradient");
+    executor.run("update");
+    double loss = executor.scalarF32("loss"), norm = executor.scalarF32("grad_norm");
+    if (executor.scalarI32("finite") != 1) {
+      int64_t good = latestStep(options.run);
+      throw JobError("training stopped at step " + std::to_string(number) + ": the loss is " + std::to_string(loss) +
+                     ", the gradient's norm " + std::to_string(norm) + ", expected finite numbers; " +
+                     (good >= 0 ? "the checkpoint of step " + std::to_string(good) + " is whole"
+                                : "no checkpoint was saved") +
+                     "; lower the learning rate or lengthen its warm-up");
+    }
+    state.step = number;
+    state.position = next;
+    tokensSinceLog += plan.model.batch * plan.model.context;
+    return {{"step", number},
+            {"loss", loss},
+            {"bits_per_byte", loss / std::numbers::ln2},
+            {"learning_rate", executor.scalarF32("learning_rate")},
+            {"grad_norm", norm}};
+  }
+
+  void measureSpeed(Json &metrics) {
+    auto now = Clock::now();
+    double seconds = std::chrono::duration<double>(now - lastLog).count();
+    metrics["tokens_per_s"] = static_cast<double>(tokensSinceLog) / std::max(seconds, 1e-9);
+    lastLog = now;
+    tokensSinceLog = 0;
+  }
+
+  void evaluateInto(Json &metrics) {
+    EvaluationOptions evaluation;
+    evaluation.mostTokens = options.evaluateTokens;
+    EvaluationResult result = evaluate(executor, heldOut, evaluation);
+    metrics["eval_loss"] = result.nats / static_cast<double>(result.tokens);
+    metrics["eval_bits_per_byte"] = result.bitsPerByte();
+    metrics["eval_tokens"] = result.tokens;
+  }
+
+  void writeSample() {
+    std::string text;
+    SamplingOptions sampling;
+    sampling.temperature = 0.8;
+    sampling.seed = static_cast<uint64_t>(state.seed);
+    generate(executor, options.samplePrompt, options.sampleTokens, sampling, [&](uint8_t byte) {
+      text += static_cast<char>(byte);
+      return true;
+    });
+    appendLine(options.run / "samples.jsonl",
+               {{"step", state.step}, {"prompt", options.samplePrompt}, {"text", text}, {"temperature", 0.8}});
+  }
+
+  void save() {
+    if (state.step > 0 && latestStep(options.run) != state.step) {
+      saveCheckpoint(options.run, executor, state, options.keep);
+    }
+  }
+
+  Executor &executor;
+  const TrainingOptions &options;
+  const TrainingObserver &observer;
+  const Plan &plan;
+  int64_t goal;
+  TrainingData data;
+  std::vector<ByteFile> heldOut;
+  TrainingState state;
+  Clock::time_point lastLog;
+  int64_t tokensSinceLog = 0;
+};
+
+} // namespace
+
+TrainingEnd train(Executor &executor, const TrainingOptions &options, const TrainingObserver &observer) {
+  checkOptions(options);
+  return Trainer(executor, options, observer).run();
+}
+
+} // namespace sluice::runtime

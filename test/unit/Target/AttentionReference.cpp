@@ -1,0 +1,326 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention and its gradients in float64. Bounds are a priori: u = 2^-24 is half an ulp of 1, a sum of n products is off by at
+// most n u sum |a b|, and errors of scores pass through e^x as relative errors of probabilities.
+#include "AttentionReference.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <random>
+
+using namespace sluice::test;
+
+static constexpr double unit = 0x1p-24;
+
+Relation sluice::test::causal() {
+  return {"affine_set<(p, q)[n] : (p - q >= 0)>", [](int64_t p, int64_t q, int64_t) { return q <= p; }};
+}
+
+Relation sluice::test::window(int64_t size) {
+  return {"affine_set<(p, q)[n] : (p - q >= 0, q - p + " + std::to_string(size - 1) + " >= 0)>",
+          [=](int64_t p, int64_t q, int64_t) { return q <= p && q > p - size; }};
+}
+
+Relation sluice::test::everything() {
+  return {"affine_set<(p, q)[n] : (n - 1 - q >= 0)>", [](int64_t, int64_t, int64_t) { return true; }};
+}
+
+Score sluice::test::scaled(double factor) {
+  std::string constant = "%c = arith.constant " + std::to_string(factor) + " : f32\n";
+  return {constant + "%r = arith.mulf %s, %c : f32\n", constant + "%r = arith.mulf %g, %c : f32\n",
+          [=](double s, int64_t, int64_t, int64_t) { return s * factor; },
+          [=](double, int64_t, int64_t, int64_t) { return factor; }};
+}
+
+Score sluice::test::softCap(double cap) {
+  std::string tanhOf = "%c = arith.constant " + std::to_string(cap) + " : f32\n" +
+                       "%sc = arith.divf %s, %c : f32\n%th = math.tanh %sc : f32\n";
+  return {tanhOf + "%r = arith.mulf %th, %c : f32\n",
+          tanhOf + "%o = arith.constant 1.0 : f32\n%tt = arith.mulf %th, %th : f32\n"
+                   "%d = arith.subf %o, %tt : f32\n%r = arith.mulf %g, %d : f32\n",
+          [=](double s, int64_t, int64_t, int64_t) { return cap * std::tanh(s / cap); },
+          [=](double s, int64_t, int64_t, int64_t) { return 1 - std::pow(std::tanh(s / cap), 2); }};
+}
+
+// s + (h + 1) / 8 (q - p)
+Score sluice::test::linearBias() {
+  return {R"(%one = arith.constant 1 : i32
+%eighth = arith.constant 0.125 : f32
+%h1 = arith.addi %h, %one : i32
+%hf = arith.sitofp %h1 : i32 to f32
+%slope = arith.mulf %hf, %eighth : f32
+%distance = arith.subi %q, %p : i32
+%df = arith.sitofp %distance : i32 to f32
+%bias = arith.mulf %slope, %df : f32
+%r = arith.addf %s, %bias : f32
+)",
+          "%zero = arith.constant 0.0 : f32\n%r = arith.addf %g, %zero : f32\n",
+          [](double s, int64_t p, int64_t q, int64_t h) { return s + double(h + 1) / 8 * double(q - p); },
+          [](double, int64_t, int64_t, int64_t) { return 1.0; }};
+}
+
+static std::string tensor(int64_t a, int64_t b, int64_t c) {
+  return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "x" + std::to_string(c) + "xf32>";
+}
+
+static std::string attributes(const AttentionCase &c) {
+  auto number = [](int64_t value) { return std::to_string(value); };
+  return "{domain = #dispatch.domain<batch = " + number(c.batch) + ", positions = " + number(c.positions) +
+         ", factor = " + number(c.factor) + ", chunk = 0>, heads = " + number(c.heads) + " : i64, kv_heads = " +
+         number(c.kvHeads) + " : i64, head_size = " + number(c.head) + " : i64, query_column = 0 : i64, key_column = " +
+         number(c.heads * c.head) + " : i64, value_column = " + number((c.heads + c.kvHeads) * c.head) +
+         " : i64, mask = " + c.relation.text + ", dropout = " + std::to_string(c.dropout) +
+         " : f32, random_id = " + number(c.randomId) + " : i64}";
+}
+
+static std::string region(const std::string &body, bool derivative) {
+  return std::string("{\n^bb0(%s: f32, %p: i32, %q: i32, %h: i32") + (derivative ? ", %g: f32" : "") + "):\n" + body +
+         "dispatch.yield %r : f32\n}";
+}
+
+std::string AttentionCase::forwardText() const {
+  std::string qkv = tensor(batch, positions, width()), out = tensor(batch, positions, heads * head);
+  std::string logs = tensor(batch, positions, heads);
+  std::string table = "tensor<" + std::to_string(positions) + "x" + std::to_string(head) + "xf32>";
+  std::string types = qkv + ", " + qkv + ", " + qkv + (rotary ? ", " + table : "");
+  return "func.func @f(%x: " + qkv + ", %t: " + table + ") -> (" + out + ", " + logs + ") {\n" +
+         "%o:2 = dispatch.attention %x, %x, %x" + (rotary ? ", %t" : "") + " attributes " + attributes(*this) +
+         region(score.text, false) + " : (" + types + ") -> (" + out + ", " + logs + ")\nreturn %o#0, %o#1 : " + out +
+         ", " + logs + "\n}";
+}
+
+std::string AttentionCase::backwardText() const {
+  std::string qkv = tensor(batch, positions, width()), out = tensor(batch, positions, heads * head);
+  std::string logs = tensor(batch, positions, heads);
+  std::string table = "tensor<" + std::to_string(positions) + "x" + std::to_string(head) + "xf32>";
+  std::string types = qkv + ", " + qkv + ", " + qkv + ", " + out + ", " + logs + ", " + out + (rotary ? ", " + table : "");
+  return "func.func @f(%x: " + qkv + ", %o: " + out + ", %l: " + logs + ", %d: " + out + ", %t: " + table + ") -> " + qkv +
+         " {\n%y = dispatch.attention_backward %x, %x, %x, %o, %l, %d" + (rotary ? ", %t" : "") + " attributes " +
+         attributes(*this) + region(score.text, false) + " derivative " + region(score.derivativeText, true) + " : (" +
+         types + ") -> " + qkv + "\nreturn %y : " + qkv + "\n}";
+}
+
+/// Philox4x32-10, one number of [0, 1) of element `e`.
+static double philox(uint64_t e, uint32_t id, uint64_t step, uint64_t seed) {
+  std::array<uint32_t, 4> c{uint32_t(e / 4), uint32_t(e / 4 >> 32), id, uint32_t(step)};
+  uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
+  for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
+    uint64_t a = uint64_t(0xD2511F53) * c[0], b = uint64_t(0xCD9E8D57) * c[2];
+    c = {uint32_t(b >> 32) ^ c[1] ^ k0, uint32_t(b), uint32_t(a >> 32) ^ c[3] ^ k1, uint32_t(a)};
+  }
+  return (c[e % 4] >> 8) * 0x1p-24;
+}
+
+namespace {
+
+using Matrix = std::vector<std::vector<double>>;
+
+/// One row of the batch and one query head.
+struct HeadEvaluation {
+  const AttentionCase &c;
+  AttentionData &data;
+  int64_t b, h;
+  int64_t n = c.valid();
+  Matrix q{}, k{}, v{}, dO{}; ///< [n][D], rotated
+
+  int64_t keyHead() const { return h / (c.heads / c.kvHeads); }
+  int64_t column(int part) const {
+    return part == 0 ? h * c.head : (c.heads + (part - 1) * c.kvHeads + keyHead()) * c.head;
+  }
+  int64_t at(int64_t p, int64_t columnOf) const { return (b * c.positions + p) * c.width() + columnOf; }
+
+  /// Rotates a row by its position's angles, or back.
+  void rotate(std::vector<double> &row, int64_t p, double direction) const {
+    for (int64_t i = 0; c.rotary && i < c.head; i += 2) {
+      double cosine = data.rotary[p * c.head + i], sine = direction * data.rotary[p * c.head + i + 1];
+      double x = row[i], y = row[i + 1];
+      row[i] = x * cosine - y * sine;
+      row[i + 1] = x * sine + y * cosine;
+    }
+  }
+  void load() {
+    for (Matrix *matrix : {&q, &k, &v, &dO}) {
+      matrix->assign(n, std::vector<double>(c.head));
+    }
+    for (int64_t p = 0; p < n; ++p) {
+      for (int64_t i = 0; i < c.head; ++i) {
+        q[p][i] = data.qkv[at(p, column(0) + i)];
+        k[p][i] = data.qkv[at(p, column(1) + i)];
+        v[p][i] = data.qkv[at(p, column(2) + i)];
+        dO[p][i] = data.outputGradient[((b * c.positions + p) * c.heads + h) * c.head + i];
+      }
+      rotate(q[p], p, 1);
+      rotate(k[p], p, 1);
+    }
+  }
+  double keep(int64_t p, int64_t j) const {
+    uint64_t element = ((b * c.heads + h) * c.positions + p) * c.positions + j;
+    if (c.dropout == 0) {
+      return 1;
+    }
+    return philox(element, uint32_t(c.randomId), c.step, c.seed) >= c.dropout ? 1 / (1 - double(c.dropout)) : 0;
+  }
+  void evaluate();
+  void evaluateRow(int64_t p);
+  void addGradients(int64_t p, const std::vector<double> &probability, const std::vector<double> &raw, double relative);
+  void add(int64_t p, int part, std::vector<double> row, double bound) const;
+};
+
+double dot(const std::vector<double> &a, const std::vector<double> &b, bool magnitudes = false) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    sum += magnitudes ? std::abs(a[i] * b[i]) : a[i] * b[i];
+  }
+  return sum;
+}
+
+double largest(const std::vector<double> &row) {
+  double result = 0;
+  for (double value : row) {
+    result = std::max(result, std::abs(value));
+  }
+  return result;
+}
+
+std::vector<double> times(const std::vector<double> &row, double factor) {
+  std::vector<double> result = row;
+  for (double &value : result) {
+    value *= factor;
+  }
+  return result;
+}
+
+} // namespace
+
+/// Adds a row to the gradient of Q (part 0), K (1) or V (2); rotation back adds its own rounding.
+void HeadEvaluation::add(int64_t p, int part, std::vector<double> row, double bound) const {
+  double rounding = 4 * unit * largest(row);
+  if (part != 2) {
+    rotate(row, p, -1);
+  }
+  for (int64_t i = 0; i < c.head; ++i) {
+    data.gradient.value[at(p, column(part) + i)] += row[i];
+    data.gradient.bound[at(p, column(part) + i)] += (c.rotary ? 1.5 : 1) * bound + rounding;
+  }
+}
+
+void HeadEvaluation::evaluate() {
+  load();
+  for (int64_t p = 0; p < n; ++p) {
+    evaluateRow(p);
+  }
+}
+
+void HeadEvaluation::evaluateRow(int64_t p) {
+  std::vector<double> raw(n), score(n, -INFINITY), probability(n);
+  double most = -INFINITY, error = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    raw[j] = dot(q[p], k[j]);
+    if (c.relation.holds(p, j, n)) {
+      score[j] = c.score.value(raw[j], p, j, h);
+      // Products of rotated rows (3 roundings each) summed; then a region of a few operations, 16 ulp of what it handles.
+      double ofRaw = unit * double(c.head + 8) * dot(q[p], k[j], true);
+      double ofRegion = 16 * unit * (std::abs(score[j]) + std::abs(c.score.value(0, p, j, h)) + 1);
+      error = std::max(error, std::abs(c.score.derivative(raw[j], p, j, h)) * ofRaw + ofRaw * ofRaw + ofRegion);
+      most = std::max(most, score[j]);
+    }
+  }
+  double sum = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    probability[j] = most == -INFINITY ? 0 : std::exp(score[j] - most);
+    sum += probability[j];
+  }
+  double logSum = most == -INFINITY ? -INFINITY : most + std::log(sum);
+  int64_t row = b * c.positions + p;
+  data.lse.value[row * c.heads + h] = logSum;
+  data.lse.bound[row * c.heads + h] = error + unit * (std::abs(logSum) * 2 + double(n) + 8);
+  // Score errors move a term and the sum; e^x is off by 2 ulp and is rescaled once a block.
+  double relative = 2 * error + unit * (double(n) + 16);
+  for (int64_t i = 0; i < c.head; ++i) {
+    double value = 0, magnitude = 0;
+    for (int64_t j = 0; j < n && sum > 0; ++j) {
+      double term = probability[j] / sum * keep(p, j) * v[j][i];
+      value += term;
+      magnitude += std::abs(term);
+    }
+    data.output.value[(row * c.heads + h) * c.head + i] = value;
+    data.output.bound[(row * c.heads + h) * c.head + i] = (relative + unit * double(n + 4)) * magnitude + 1e-30;
+  }
+  if (sum > 0) {
+    addGradients(p, times(probability, 1 / sum), raw, relative + 2 * unit * std::abs(logSum));
+  }
+}
+
+void HeadEvaluation::addGradients(int64_t p, const std::vector<double> &probability, const std::vector<double> &raw,
+                                  double relative) {
+  double delta = 0, change = 0;
+  double sums = unit * double(n + 8); // of a sum over positions
+  for (int64_t j = 0; j < n; ++j) {
+    delta += probability[j] * keep(p, j) * dot(dO[p], v[j]);
+  }
+  for (int64_t j = 0; j < n; ++j) {
+    change = std::max(change, keep(p, j) * dot(dO[p], v[j], true));
+  }
+  // delta = sum of dO O with an O rounded to f32, dP = dO V: both sums of D products of magnitude `change` at most.
+  double ofChange = 2 * unit * double(c.head + 8) * change;
+  std::vector<double> queryRow(c.head);
+  double queryBound = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    if (probability[j] == 0) {
+      continue;
+    }
+    double kept = probability[j] * keep(p, j);
+    add(j, 2, times(dO[p], kept), (relative + sums) * kept * largest(dO[p]));
+    double g = probability[j] * (keep(p, j) * dot(dO[p], v[j]) - delta);
+    double slope = c.score.derivative(raw[j], p, j, h);
+    double ofScore = unit * double(c.head + 8) * dot(q[p], k[j], true);
+    double magnitude = probability[j] * 2 * change;
+    double bound = std::abs(slope) * (relative * magnitude + probability[j] * ofChange) +
+                   magnitude * (ofScore + 16 * unit) + sums * std::abs(g * slope);
+    add(j, 1, times(q[p], g * slope), bound * largest(q[p]));
+    for (int64_t i = 0; i < c.head; ++i) {
+      queryRow[i] += g * slope * k[j][i];
+    }
+    queryBound += bound * largest(k[j]);
+  }
+  add(p, 0, queryRow, queryBound);
+}
+
+AttentionData sluice::test::makeAttention(const AttentionCase &c) {
+  AttentionData data;
+  int64_t positions = c.batch * c.positions, wide = c.heads * c.head;
+  std::mt19937 random(17);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  auto draw = [&](std::vector<float> &rows, int64_t width) {
+    rows.assign(positions * width, std::numeric_limits<float>::quiet_NaN());
+    for (int64_t i = 0; i < positions * width; ++i) {
+      bool valid = i / width / c.positions < c.rows && i / width % c.positions < c.valid();
+      rows[i] = valid ? uniform(random) : rows[i];
+    }
+  };
+  draw(data.qkv, c.width());
+  draw(data.outputGradient, wide);
+  draw(data.outputIn, wide);
+  draw(data.lseIn, c.heads);
+  for (int64_t i = 0; i < c.positions * c.head; ++i) {
+    double angle = double(i / c.head) / std::pow(100.0, double(i % c.head / 2) / double(c.head));
+    data.rotary.push_back(float(i % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+  }
+  data.output = Expected(positions * wide);
+  data.lse = Expected(positions * c.heads);
+  data.gradient = Expected(positions * c.width());
+  for (int64_t b = 0; b < c.rows; ++b) {
+    for (int64_t h = 0; h < c.heads; ++h) {
+      HeadEvaluation{c, data, b, h}.evaluate();
+    }
+    for (int64_t i = b * c.positions * wide; i < (b * c.positions + c.valid()) * wide; ++i) {
+      data.outputIn[i] = float(data.output.value[i]);
+    }
+    for (int64_t i = b * c.positions * c.heads; i < (b * c.positions + c.valid()) * c.heads; ++i) {
+      data.lseIn[i] = float(data.lse.value[i]);
+    }
+  }
+  return data;
+}

@@ -1,0 +1,60 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention and its gradients in float64, element by element, each with a bound on what f32 kernels may differ by.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace sluice::test {
+
+/// A mask relation, as IR and as code.
+struct Relation {
+  std::string text;                                              ///< affine_set over (p, q)[n]
+  std::function<bool(int64_t p, int64_t q, int64_t n)> holds;
+};
+
+/// A score region and its derivative, as IR (arguments %s, %p, %q, %h, and %g of the derivative; each ends in a value %r)
+/// and as code. The second derivative is at most 1 in magnitude.
+struct Score {
+  std::string text, derivativeText;
+  std::function<double(double s, int64_t p, int64_t q, int64_t h)> value, derivative;
+};
+
+struct AttentionCase {
+  std::string name;
+  int64_t batch, positions, heads, kvHeads, head;
+  int64_t length, rows;
+  Relation relation;
+  Score score;
+  bool rotary = false;
+  float dropout = 0;
+  int64_t randomId = 3, factor = 1, step = 5, seed = (int64_t(7) << 32) + 11;
+
+  int64_t valid() const { return (length + factor - 1) / factor; }
+  int64_t width() const { return (heads + 2 * kvHeads) * head; } ///< of rows that hold Q, K and V, one after another
+  std::string forwardText() const;
+  std::string backwardText() const;
+};
+
+/// Expected numbers of one tensor, and how far a kernel may be off.
+struct Expected {
+  std::vector<double> value, bound;
+  explicit Expected(int64_t elements = 0) : value(elements), bound(elements) {}
+};
+
+struct AttentionData {
+  std::vector<float> qkv, outputGradient, rotary; ///< [B, T, width], [B, T, heads * D], [T, D]
+  Expected output, lse, gradient;                 ///< rows that are not valid: zeros
+  std::vector<float> outputIn, lseIn;             ///< what the backward kernel is given
+};
+
+/// Draws inputs in [-1, 1] and evaluates. Rows that are not valid hold NaN in every input.
+AttentionData makeAttention(const AttentionCase &c);
+
+Relation causal(), window(int64_t size), everything();
+Score scaled(double factor), softCap(double cap), linearBias();
+
+} // namespace sluice::test

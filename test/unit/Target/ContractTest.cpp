@@ -1,0 +1,306 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Contractions on the CPU against sums in f64, for shapes around every tile boundary.
+#include "KernelHarness.h"
+#include "Philox.h"
+
+#include "gtest/gtest.h"
+#include <cmath>
+#include <random>
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+std::string access(const std::string &kind, int factor = 0) {
+  return "#dispatch.access<" + kind + ", map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = " +
+         std::to_string(factor) + ", column = affine_map<(p) -> (0)>, index = -1>";
+}
+
+struct Extra {
+  std::string kind, type;
+};
+
+/// One contraction; `body` is its epilogue's text over %acc, %e0, %e1, ...
+struct Case {
+  int64_t batch = 1, positions = 1, factor = 0, chunk = 0, inner = 1, columns = 1;
+  bool byInput = false, inputLocal = false, resultLocal = false;
+  std::vector<Extra> extras = {};
+  std::string body = "dispatch.yield %acc : f32";
+  int results = 1;
+
+  int64_t rows() const { return batch * positions; }
+  std::string rowsOf(int64_t width, bool local) const {
+    return local ? "tensor<" + std::to_string(chunk) + "x" + std::to_string(width) + "xf32>"
+                 : "tensor<" + std::to_string(batch) + "x" + std::to_string(positions) + "x" + std::to_string(width) +
+                       "xf32>";
+  }
+  std::string text() const;
+};
+
+std::string list(const std::vector<std::string> &items) {
+  std::string result;
+  for (const std::string &item : items) {
+    result += (result.empty() ? "" : ", ") + item;
+  }
+  return result;
+}
+
+std::string Case::text() const {
+  int64_t first = byInput ? inner : columns, second = byInput ? columns : inner;
+  std::vector<std::string> types{rowsOf(inner, inputLocal),
+                                 "tensor<" + std::to_string(first) + "x" + std::to_string(second) + "xf32>"};
+  std::vector<std::string> names{"%x", "%w"}, accesses, arguments{"%acc: f32"};
+  for (size_t i = 0; i < extras.size(); ++i) {
+    types.push_back(extras[i].type);
+    names.push_back("%x" + std::to_string(i));
+    accesses.push_back(access(extras[i].kind, factor));
+    arguments.push_back("%e" + std::to_string(i) + ": f32");
+  }
+  std::vector<std::string> parameters, resultAccesses, resultTypes, resultNames;
+  for (size_t i = 0; i < names.size(); ++i) {
+    parameters.push_back(names[i] + ": " + types[i]);
+  }
+  for (int i = 0; i < results; ++i) {
+    resultAccesses.push_back(access(resultLocal ? "local" : "row", factor));
+    resultTypes.push_back(rowsOf(columns, resultLocal));
+    resultNames.push_back("%r#" + std::to_string(i));
+  }
+  std::string resultList = "(" + list(resultTypes) + ")";
+  return "func.func @f(" + list(parameters) + ") -> " + resultList + " {\n  %r:" + std::to_string(results) +
+         " = dispatch.contract " + list(names) + " attributes {domain = #dispatch.domain<batch = " +
+         std::to_string(batch) + ", positions = " + std::to_string(positions) + ", factor = " + std::to_string(factor) +
+         ", chunk = " + std::to_string(chunk) + ">" + (byInput ? ", by_input" : "") +
+         (inputLocal ? ", input_local" : "") + ", accesses = [" + list(accesses) + "], result_accesses = [" +
+         list(resultAccesses) + "]} {\n  ^bb0(" + list(arguments) + "):\n" + body + "\n  } : (" + list(types) +
+         ") -> " + resultList + "\n  return " + list(resultNames) + " : " + list(resultTypes) + "\n}";
+}
+
+mlir::FailureOr<cpu::Kernel> generate(mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
+                                      const cpu::Target &target) {
+  return cpu::generateContract(mlir::cast<dispatch::ContractOp>(op), module, name, target);
+}
+
+std::vector<float> numbers(int64_t count, unsigned seed, bool integers = false) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> real(-1, 1);
+  std::uniform_int_distribution<int> whole(-3, 3);
+  std::vector<float> result(count);
+  for (float &x : result) {
+    x = integers ? float(whole(engine)) : real(engine);
+  }
+  return result;
+}
+
+/// sum over k of x[r, k] W(k, n), and the sum of the terms' magnitudes, which scales the rounding error.
+std::pair<double, double> product(const Case &c, const std::vector<float> &x, const std::vector<float> &w, int64_t row,
+                                  int64_t n) {
+  double sum = 0, magnitude = 0;
+  for (int64_t k = 0; k < c.inner; ++k) {
+    double term = double(x[row * c.inner + k]) * w[c.byInput ? k * c.columns + n : n * c.inner + k];
+    sum += term;
+    magnitude += std::abs(term);
+  }
+  return {sum, magnitude};
+}
+
+/// Rounding of a sum of `terms` products in sequence, each step half an ulp (2^-24) of at most `magnitude`.
+double bound(int64_t terms, double magnitude) { return (terms + 1) * magnitude * 0x1p-24 + 1e-30; }
+
+void checkPlain(const Case &c, const cpu::Target &target, bool integers) {
+  LoadedKernel kernel(c.text(), target, generate);
+  ASSERT_TRUE(kernel.loaded());
+  Launch launch{.operands = {numbers(c.rows() * c.inner, 1, integers), numbers(c.inner * c.columns, 2, integers)}};
+  launch.length = c.positions;
+  launch.rows = c.batch;
+  launch.shuffle = 5;
+  launch.threads = 2;
+  std::vector<float> y = kernel.run(launch)[0];
+  for (int64_t r = 0; r < c.rows(); ++r) {
+    for (int64_t n = 0; n < c.columns; ++n) {
+      auto [sum, magnitude] = product(c, launch.operands[0], launch.operands[1], r, n);
+      double tolerance = integers ? 0 : bound(c.inner, magnitude);
+      ASSERT_NEAR(y[r * c.columns + n], sum, tolerance)
+          << target.name.str() << " rows " << c.rows() << " K " << c.inner << " N " << c.columns << " at " << r << ", " << n;
+    }
+  }
+}
+
+TEST(Contract, ShapesAroundTiles) {
+  const int64_t shapes[][3] = {{1, 1, 1},    {2, 2, 2},    {5, 7, 15},   {11, 15, 16},  {12, 16, 17},  {13, 17, 31},
+                               {6, 8, 32},   {7, 33, 33},  {25, 31, 47}, {37, 64, 64},  {24, 65, 128}, {131, 19, 97},
+                               {600, 40, 71}};
+  for (const cpu::Target *target : targets()) {
+    for (auto [rows, inner, columns] : shapes) {
+      for (bool byInput : {false, true}) {
+        Case c{.batch = 1, .positions = rows, .inner = inner, .columns = columns, .byInput = byInput};
+        checkPlain(c, *target, true);
+        if (testing::Test::HasFatalFailure()) {
+          return;
+        }
+      }
+    }
+  }
+}
+
+TEST(Contract, RealNumbersWithinRounding) {
+  for (const cpu::Target *target : targets()) {
+    checkPlain({.batch = 3, .positions = 41, .inner = 300, .columns = 70}, *target, false);
+    checkPlain({.batch = 3, .positions = 41, .inner = 300, .columns = 70, .byInput = true}, *target, false);
+  }
+}
+
+TEST(Contract, BiasAndResidualInPlace) {
+  Case c{.batch = 2, .positions = 29, .factor = 1, .inner = 33, .columns = 45};
+  c.extras = {{"vector", "tensor<45xf32>"}, {"row", c.rowsOf(45, false)}, {"scalar", "tensor<f32>"}};
+  c.body = "%a = arith.addf %acc, %e0 : f32\n%s = arith.mulf %a, %e2 : f32\n%b = arith.addf %s, %e1 : f32\n"
+           "dispatch.yield %b, %a : f32, f32";
+  c.results = 2;
+  for (const cpu::Target *target : targets()) {
+    LoadedKernel kernel(c.text(), *target, generate);
+    Launch launch{.operands = {numbers(58 * 33, 1, true), numbers(45 * 33, 2, true), numbers(45, 3, true),
+                               numbers(58 * 45, 4, true), {2.0f}}};
+    launch.length = 29;
+    launch.rows = 2;
+    launch.shares[0] = 3;
+    auto results = kernel.run(launch);
+    for (int64_t r = 0; r < 58; ++r) {
+      for (int64_t n = 0; n < 45; ++n) {
+        double sum = product(c, launch.operands[0], launch.operands[1], r, n).first + launch.operands[2][n];
+        ASSERT_EQ(results[1][r * 45 + n], sum) << r << ", " << n;
+        ASSERT_EQ(results[0][r * 45 + n], 2 * sum + launch.operands[3][r * 45 + n]) << r << ", " << n;
+      }
+    }
+  }
+}
+
+TEST(Contract, GeluEpilogue) {
+  Case c{.positions = 26, .inner = 20, .columns = 40};
+  c.body = R"(%half = arith.constant 0.5 : f32
+    %one = arith.constant 1.0 : f32
+    %root = arith.constant 0.70710678 : f32
+    %s = arith.mulf %acc, %root : f32
+    %e = math.erf %s : f32
+    %f = arith.addf %e, %one : f32
+    %g = arith.mulf %f, %half : f32
+    %h = arith.mulf %g, %acc : f32
+    dispatch.yield %acc, %h : f32, f32)";
+  c.results = 2;
+  for (const cpu::Target *target : targets()) {
+    LoadedKernel kernel(c.text(), *target, generate);
+    Launch launch{.operands = {numbers(26 * 20, 1), numbers(40 * 20, 2)}, .length = 26, .rows = 1};
+    auto results = kernel.run(launch);
+    for (int64_t i = 0; i < 26 * 40; ++i) {
+      double x = results[0][i];
+      // The error function is good to 4 ulp of at most 1, and 1 + erf is at least 2^-24 of that.
+      ASSERT_NEAR(results[1][i], 0.5 * x * (1 + std::erf(x * M_SQRT1_2)), std::abs(x) * 0x1p-21);
+    }
+  }
+}
+
+/// Validity: rows past the length may be anything, rows before it are right whatever the length.
+TEST(Contract, PartialLengthsAndRows) {
+  Case c{.batch = 4, .positions = 10, .factor = 4, .inner = 9, .columns = 18};
+  for (const cpu::Target *target : targets()) {
+    LoadedKernel kernel(c.text(), *target, generate);
+    for (int64_t length : {1, 4, 5, 17, 39, 40}) {
+      for (int64_t rows : {1, 2, 4}) {
+        Launch launch{.operands = {numbers(40 * 9, 1, true), numbers(18 * 9, 2, true)}, .length = length, .rows = rows};
+        std::vector<float> y = kernel.run(launch)[0];
+        for (int64_t r = 0; r < 40; ++r) {
+          bool valid = r / 10 < rows && r % 10 < (length + 3) / 4;
+          for (int64_t n = 0; valid && n < 18; ++n) {
+            ASSERT_EQ(y[r * 18 + n], product(c, launch.operands[0], launch.operands[1], r, n).first)
+                << "length " << length << " rows " << rows << " at " << r << ", " << n;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Contract, Chunks) {
+  for (const cpu::Target *target : targets()) {
+    for (bool local : {false, true}) {
+      Case c{.batch = 2, .positions = 23, .factor = 1, .chunk = 16, .inner = 10, .columns = 21, .inputLocal = local,
+             .resultLocal = !local};
+      c.extras = {{"row", c.rowsOf(21, false)}, {"local", c.rowsOf(21, true)}};
+      c.body = "%a = arith.addf %acc, %e0 : f32\n%b = arith.addf %a, %e1 : f32\ndispatch.yield %b : f32";
+      LoadedKernel kernel(c.text(), *target, generate);
+      for (int64_t row0 : {0, 16, 32}) {
+        int64_t inputRows = local ? 16 : 46;
+        Launch launch{.operands = {numbers(inputRows * 10, 1, true), numbers(210, 2, true), numbers(46 * 21, 3, true),
+                                   numbers(16 * 21, 4, true)},
+                      .length = 23, .rows = 2, .row0 = row0};
+        std::vector<float> y = kernel.run(launch)[0];
+        for (int64_t i = 0; i < std::min<int64_t>(16, 46 - row0); ++i) {
+          for (int64_t n = 0; n < 21; ++n) {
+            int64_t global = row0 + i;
+            double sum = product(c, launch.operands[0], launch.operands[1], local ? i : global, n).first;
+            sum += launch.operands[2][global * 21 + n] + launch.operands[3][i * 21 + n];
+            ASSERT_EQ(y[(local ? global : i) * 21 + n], sum) << "row0 " << row0 << " at " << i << ", " << n;
+          }
+        }
+      }
+    }
+  }
+}
+
+/// The known answer of Random123's test vectors for the all-ones counter and key.
+TEST(Contract, PhiloxReferenceIsPhilox) {
+  const uint32_t ones = 0xffffffff;
+  EXPECT_EQ(philox({ones, ones, ones, ones}, {ones, ones}),
+            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+}
+
+TEST(Contract, RandomNumbersFollowPhilox) {
+  for (const cpu::Target *target : targets()) {
+    for (int64_t columns : {36, 37}) {
+      for (bool fixedStep : {false, true}) {
+        Case c{.batch = 2, .positions = 13, .inner = 3, .columns = columns};
+        c.body = "%u = dispatch.random {id = 77 : i64, width = " + std::to_string(columns) + " : i64" +
+                 (fixedStep ? ", fixed_step" : "") + "} : f32\ndispatch.yield %u : f32";
+        LoadedKernel kernel(c.text(), *target, generate);
+        Launch launch{.operands = {numbers(26 * 3, 1), numbers(columns * 3, 2)}, .length = 13, .rows = 2};
+        launch.step = 123456;
+        launch.seed = 0x123456789abcdef;
+        std::vector<float> y = kernel.run(launch)[0];
+        for (int64_t i = 0; i < 26 * columns; ++i) {
+          ASSERT_EQ(y[i], philoxUniform(i, 77, fixedStep ? 0 : launch.step, launch.seed)) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(Contract, ColumnAndPosition) {
+  Case c{.batch = 2, .positions = 9, .inner = 1, .columns = 50};
+  c.body = "%c = dispatch.column : i32\n%p = dispatch.position\n%h = arith.constant 100 : i32\n"
+           "%m = arith.muli %p, %h : i32\n%s = arith.addi %m, %c : i32\n%f = arith.sitofp %s : i32 to f32\n"
+           "dispatch.yield %f : f32";
+  for (const cpu::Target *target : targets()) {
+    LoadedKernel kernel(c.text(), *target, generate);
+    std::vector<float> y = kernel.run({.operands = {numbers(18, 1), numbers(50, 2)}, .length = 9, .rows = 2})[0];
+    for (int64_t i = 0; i < 18 * 50; ++i) {
+      ASSERT_EQ(y[i], i / 50 % 9 * 100 + i % 50);
+    }
+  }
+}
+
+TEST(Contract, OrderOfItemsDoesNotMatter) {
+  Case c{.positions = 1100, .inner = 50, .columns = 200};
+  for (const cpu::Target *target : targets()) {
+    LoadedKernel kernel(c.text(), *target, generate);
+    ASSERT_GE(kernel.items(), 8);
+    Launch launch{.operands = {numbers(1100 * 50, 1), numbers(200 * 50, 2)}, .length = 1100, .rows = 1};
+    auto expected = kernel.run(launch);
+    for (unsigned shuffle : {1, 2, 3}) {
+      launch.shuffle = shuffle;
+      launch.threads = 2;
+      EXPECT_EQ(kernel.run(launch), expected);
+    }
+  }
+}
+
+} // namespace

@@ -1,0 +1,275 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Runs one generated CPU kernel in a test.
+#include "KernelHarness.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/UB/IR/UBOps.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/Parser/Parser.h"
+#include "sluice/Target/CPU/Link.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/TargetParser/Host.h"
+#include "gtest/gtest.h"
+#include <algorithm>
+#include <cstring>
+#include <dlfcn.h>
+#include <numeric>
+#include <random>
+#include <thread>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::test;
+
+static constexpr int64_t guardBytes = 1024;
+static constexpr float garbage = 1e30f;
+
+/// Rank-2 tensors whose rows are padded: those that hold the rows of a chunk.
+static bool hasPaddedRows(Operation *op, unsigned i) {
+  unsigned operands = op->getNumOperands();
+  Type type = i < operands ? op->getOperand(i).getType() : op->getResult(i - operands).getType();
+  if (cast<RankedTensorType>(type).getRank() != 2) {
+    return cast<RankedTensorType>(type).getRank() == 3;
+  }
+  auto isLocal = [](Attribute access) {
+    return cast<dispatch::AccessAttr>(access).getKind() == dispatch::AccessKind::Local;
+  };
+  if (auto contract = dyn_cast<dispatch::ContractOp>(op)) {
+    if (i < 2) {
+      return i == 0 && contract.getInputLocal();
+    }
+    return isLocal(i < operands ? contract.getAccesses()[i - 2] : contract.getResultAccesses()[i - operands]);
+  }
+  if (auto rows = dyn_cast<dispatch::RowsOp>(op)) {
+    return isLocal(i < operands ? rows.getAccesses()[i] : rows.getResultAccesses()[i - operands]);
+  }
+  auto gradient = dyn_cast<dispatch::WeightGradientOp>(op);
+  return gradient && i == 0 && gradient.getDomain().getChunk() > 0;
+}
+
+std::vector<LoadedKernel::Slot> LoadedKernel::describe(Operation *dispatch) const {
+  std::vector<Slot> result;
+  unsigned operands = dispatch->getNumOperands();
+  for (unsigned i = 0; i < operands + dispatch->getNumResults(); ++i) {
+    Value value = i < operands ? dispatch->getOperand(i) : dispatch->getResult(i - operands);
+    auto type = cast<RankedTensorType>(value.getType());
+    Slot slot;
+    slot.shape.assign(type.getShape().begin(), type.getShape().end());
+    slot.width = slot.shape.empty() ? 1 : slot.shape.back();
+    slot.rows = type.getNumElements() / slot.width;
+    slot.stride = hasPaddedRows(dispatch, i) ? dispatch::paddedWidth(slot.width) : slot.width;
+    Type element = type.getElementType();
+    slot.type = element.isF32() ? 'f' : element.isF64() ? 'd' : element.isInteger(64) ? 'l' : 'i';
+    result.push_back(slot);
+  }
+  return result;
+}
+
+/// Loads the object as a shared library; the file is gone once it is loaded.
+static void *loadObject(const std::string &object) {
+  SmallString<128> path;
+  if (std::error_code code = llvm::sys::fs::createTemporaryFile("sluice-test", "so", path)) {
+    ADD_FAILURE() << code.message();
+    return nullptr;
+  }
+  void *library = nullptr;
+  if (llvm::Error error = cpu::linkSharedObject({object}, path)) {
+    ADD_FAILURE() << llvm::toString(std::move(error));
+  } else if (!(library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))) {
+    ADD_FAILURE() << dlerror();
+  }
+  llvm::sys::fs::remove(path);
+  return library;
+}
+
+LoadedKernel::LoadedKernel(StringRef text, const cpu::Target &target, const Generator &generator) {
+  load(text, target, generator);
+}
+
+void LoadedKernel::load(StringRef text, const cpu::Target &target, const Generator &generator) {
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  registry.insert<dispatch::DispatchDialect>();
+  context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
+  context->loadAllAvailableDialects();
+  source = parseSourceString<ModuleOp>(text, context.get());
+  ASSERT_TRUE(source) << text.str();
+  Operation *dispatch = nullptr;
+  source->walk([&](Operation *op) {
+    bool isKernel = op->getName().getDialectNamespace() == "dispatch" && isa<func::FuncOp>(op->getParentOp());
+    dispatch = isKernel && !dispatch ? op : dispatch;
+  });
+  ASSERT_TRUE(dispatch) << "no dispatch op in " << text.str();
+  slots = describe(dispatch);
+  operandCount = dispatch->getNumOperands();
+  kernels = ModuleOp::create(UnknownLoc::get(context.get()));
+  FailureOr<cpu::Kernel> kernel = generator(dispatch, *kernels, "kernel", target);
+  ASSERT_TRUE(succeeded(kernel));
+  ASSERT_TRUE(succeeded(verify(*kernels)));
+  kernel_ = *kernel;
+  items_ = kernel->items;
+  kernels->walk([&](Operation *op) {
+    bool allocates = isa<memref::AllocOp, memref::AllocaOp, memref::CopyOp>(op);
+    EXPECT_FALSE(allocates) << "kernels neither allocate nor copy: " << op->getName().getStringRef().str();
+  });
+  std::string object;
+  ASSERT_TRUE(succeeded(cpu::lowerToObject(*kernels, target, object)));
+  library = loadObject(object);
+  ASSERT_TRUE(library);
+  function = reinterpret_cast<decltype(function)>(dlsym(library, "kernel"));
+  ASSERT_TRUE(function) << "the object has no symbol 'kernel'";
+}
+
+LoadedKernel::~LoadedKernel() {
+  if (library) {
+    dlclose(library);
+  }
+}
+
+/// Calls `visit(index in the dense array, byte offset in the buffer)` for each logical element.
+template <typename Slot, typename Visit>
+static void forElements(const Slot &slot, Visit visit) {
+  int64_t size = slot.type == 'l' || slot.type == 'd' ? 8 : 4;
+  for (int64_t row = 0; row < slot.rows; ++row) {
+    for (int64_t column = 0; column < slot.width; ++column) {
+      visit(row * slot.width + column, (row * slot.stride + column) * size);
+    }
+  }
+}
+
+template <typename T>
+static void put(uint8_t *at, T value) {
+  std::memcpy(at, &value, sizeof value);
+}
+template <typename T>
+static T get(const uint8_t *at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+static void store(uint8_t *at, char type, float value) {
+  switch (type) {
+  case 'f': return put(at, value);
+  case 'd': return put(at, double(value));
+  case 'l': return put(at, int64_t(value));
+  default: return put(at, int32_t(value));
+  }
+}
+
+static float load(const uint8_t *at, char type) {
+  switch (type) {
+  case 'f': return get<float>(at);
+  case 'd': return float(get<double>(at));
+  case 'l': return float(get<int64_t>(at));
+  default: return float(get<int32_t>(at));
+  }
+}
+
+/// Memory aligned as the runtime aligns the arena, filled with garbage numbers.
+static std::unique_ptr<uint8_t, decltype(&std::free)> makeMemory(int64_t bytes) {
+  int64_t rounded = (bytes + 63) / 64 * 64 + 64;
+  auto *memory = static_cast<uint8_t *>(std::aligned_alloc(64, rounded));
+  std::fill_n(reinterpret_cast<float *>(memory), rounded / 4, garbage);
+  return {memory, std::free};
+}
+
+std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
+  if (!loaded() || launch.operands.size() != operandCount) {
+    ADD_FAILURE() << "expected " << operandCount << " operands, found " << launch.operands.size();
+    return {};
+  }
+  std::vector<int64_t> arguments(slots.size() + cpu::scalarCount + 1);
+  int64_t used = guardBytes;
+  auto reserve = [&](int64_t bytes) {
+    int64_t offset = used;
+    used += (bytes + 63) / 64 * 64 + guardBytes;
+    return offset;
+  };
+  for (size_t i = 0; i < slots.size(); ++i) {
+    auto shared = i < operandCount ? launch.shares.end() : launch.shares.find(i - operandCount);
+    arguments[i] = shared != launch.shares.end() ? arguments[shared->second] : reserve(slots[i].bytes());
+  }
+  const int64_t scalars[] = {launch.length, launch.rows, launch.step, launch.seed};
+  for (int64_t i = 0; i < cpu::scalarCount; ++i) {
+    arguments[slots.size() + i] = reserve(8);
+  }
+  arguments.back() = launch.row0;
+  auto arena = makeMemory(used);
+  for (int64_t i = 0; i < cpu::scalarCount; ++i) {
+    put(arena.get() + arguments[slots.size() + i], scalars[i]);
+  }
+  for (unsigned i = 0; i < operandCount; ++i) {
+    if (int64_t(launch.operands[i].size()) != slots[i].rows * slots[i].width) {
+      ADD_FAILURE() << "operand " << i << ": expected " << slots[i].rows * slots[i].width << " elements, found "
+                    << launch.operands[i].size();
+      return {};
+    }
+    forElements(slots[i], [&](int64_t index, int64_t offset) {
+      store(arena.get() + arguments[i] + offset, slots[i].type, launch.operands[i][index]);
+    });
+  }
+  std::vector<uint8_t> before(arena.get(), arena.get() + used);
+  std::vector<int64_t> order(items_);
+  std::iota(order.begin(), order.end(), 0);
+  if (launch.shuffle) {
+    std::shuffle(order.begin(), order.end(), std::mt19937(launch.shuffle));
+  }
+  auto work = [&](unsigned thread) {
+    auto scratch = makeMemory(kernel_.scratchBytes);
+    for (size_t i = thread; i < order.size(); i += launch.threads) {
+      function(arena.get(), arguments.data(), order[i], scratch.get());
+    }
+    EXPECT_EQ(get<float>(scratch.get() + (kernel_.scratchBytes + 63) / 64 * 64), garbage) << "scratch overrun";
+  };
+  std::vector<std::thread> helpers;
+  for (unsigned thread = 1; thread < launch.threads; ++thread) {
+    helpers.emplace_back(work, thread);
+  }
+  work(0);
+  for (std::thread &helper : helpers) {
+    helper.join();
+  }
+  std::vector<std::vector<float>> results;
+  for (size_t i = operandCount; i < slots.size(); ++i) {
+    results.emplace_back(slots[i].rows * slots[i].width);
+    forElements(slots[i], [&](int64_t index, int64_t offset) {
+      results.back()[index] = ::load(arena.get() + arguments[i] + offset, slots[i].type);
+    });
+    std::copy_n(arena.get() + arguments[i], slots[i].bytes(), before.begin() + arguments[i]);
+  }
+  auto differing = std::mismatch(before.begin(), before.end(), arena.get());
+  EXPECT_TRUE(differing.first == before.end())
+      << "a write outside the results, at arena byte " << differing.first - before.begin();
+  return results;
+}
+
+bool LoadedKernel::runs(const cpu::Target &target) {
+  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  for (const char *feature : {"avx2", "fma", "bmi2"}) {
+    if (!features.lookup(feature)) {
+      return false;
+    }
+  }
+  if (target.lanes < 16) {
+    return true;
+  }
+  for (const char *feature : {"avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd"}) {
+    if (!features.lookup(feature)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<const cpu::Target *> test::targets() {
+  std::vector<const cpu::Target *> result;
+  for (const cpu::Target *target : {&cpu::Target::avx2(), &cpu::Target::avx512()}) {
+    if (LoadedKernel::runs(*target)) {
+      result.push_back(target);
+    }
+  }
+  return result;
+}

@@ -1,0 +1,219 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Elementary functions in kernels: their accuracy, and that what a kernel harness promises holds.
+#include "KernelHarness.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "gtest/gtest.h"
+#include "gtest/gtest-spi.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+constexpr int64_t count = 4096;
+
+const std::string text = R"(
+#id = affine_map<(p, i)[n] -> (p)>
+#z = affine_map<(p) -> (0)>
+#flat = #dispatch.access<flat, map = #id, group = 1, factor = 0, column = #z, index = -1>
+func.func @f(%x: tensor<4096xf32>) -> tensor<4096xf32> {
+  %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 4096, factor = 0, chunk = 0>,
+     accesses = [#flat], result_accesses = [#flat]} {
+  ^bb0(%a: f32):
+    dispatch.yield %a : f32
+  } : (tensor<4096xf32>) -> tensor<4096xf32>
+  return %y : tensor<4096xf32>
+})";
+
+using Emit = std::function<Value(ImplicitLocOpBuilder &, Value)>;
+
+/// A kernel of `count / 64` items that applies `emit` to vectors, or to numbers in f64 where `isDouble`.
+Generator elementwise(const Emit &emit, bool isDouble = false) {
+  return [=](Operation *op, ModuleOp module, StringRef name, const cpu::Target &target) -> FailureOr<cpu::Kernel> {
+    cpu::Frame frame(op, module, name, target);
+    ImplicitLocOpBuilder &b = frame.builder();
+    Value from = frame.buffer(0), to = frame.buffer(1);
+    Value first = arith::MulIOp::create(b, frame.item(), frame.index(64));
+    Value last = arith::AddIOp::create(b, first, frame.index(64));
+    auto loop = scf::ForOp::create(b, first, last, frame.index(isDouble ? 1 : target.lanes));
+    b.setInsertionPointToStart(loop.getBody());
+    Value i = loop.getInductionVar();
+    if (isDouble) {
+      Value narrow = memref::LoadOp::create(b, from, i);
+      Value x = arith::ExtFOp::create(b, b.getF64Type(), narrow);
+      memref::StoreOp::create(b, arith::TruncFOp::create(b, b.getF32Type(), emit(b, x)), to, i);
+    } else {
+      auto type = VectorType::get({target.lanes}, b.getF32Type());
+      Value x = vector::LoadOp::create(b, type, from, i);
+      vector::StoreOp::create(b, emit(b, x), to, i);
+    }
+    b.setInsertionPointAfter(loop);
+    frame.finish();
+    return cpu::Kernel{frame.function(), count / 64, frame.scratchBytes(), "stream"};
+  };
+}
+
+template <typename Op>
+Value emitOp(ImplicitLocOpBuilder &b, Value x) {
+  return Op::create(b, x);
+}
+
+/// Error in units of the last place of the true value.
+double ulps(float found, double expected) {
+  if (std::isnan(expected) || std::isinf(float(expected))) {
+    return (std::isnan(expected) && std::isnan(found)) || found == float(expected) ? 0 : INFINITY;
+  }
+  int exponent = 0;
+  std::frexp(expected, &exponent);
+  return std::abs(found - expected) / std::ldexp(1.0, std::max(exponent - 24, -149));
+}
+
+struct Function {
+  const char *name;
+  Emit emit;
+  double (*reference)(double);
+  float low, high;
+  double bound; ///< ulp
+};
+
+const std::vector<Function> functions{
+    {"exp", emitOp<math::ExpOp>, std::exp, -110, 95, 1.5},
+    {"exp near 0", emitOp<math::ExpOp>, std::exp, -1, 1, 1.5},
+    {"log", emitOp<math::LogOp>, std::log, 1e-6, 20, 1.5},
+    {"log near 1", emitOp<math::LogOp>, std::log, 0.7f, 1.4f, 1.5},
+    {"log of denormals", emitOp<math::LogOp>, std::log, 0, 1e-37f, 1.5},
+    {"log1p", emitOp<math::Log1pOp>, std::log1p, -0.99f, 3, 2.5},
+    {"tanh", emitOp<math::TanhOp>, std::tanh, -10, 10, 4},
+    {"tanh near 0", emitOp<math::TanhOp>, std::tanh, -0.5f, 0.5f, 4},
+    {"erf", emitOp<math::ErfOp>, std::erf, -5, 5, 4},
+    {"sin", emitOp<math::SinOp>, std::sin, -7, 7, 2},
+    {"cos", emitOp<math::CosOp>, std::cos, -7, 7, 2},
+};
+
+std::vector<float> spread(float low, float high) {
+  std::vector<float> result(count);
+  for (int64_t i = 0; i < count; ++i) {
+    result[i] = low + (high - low) * (float(i) + 0.37f) / count;
+  }
+  return result;
+}
+
+TEST(Math, VectorsAreAccurate) {
+  for (const cpu::Target *target : targets()) {
+    for (const Function &function : functions) {
+      LoadedKernel kernel(text, *target, elementwise(function.emit));
+      ASSERT_TRUE(kernel.loaded());
+      std::vector<float> x = spread(function.low, function.high);
+      std::vector<float> y = kernel.run({.operands = {x}, .shuffle = 3, .threads = 2})[0];
+      double worst = 0, where = 0;
+      for (int64_t i = 0; i < count; ++i) {
+        double error = ulps(y[i], function.reference(x[i]));
+        where = error > worst ? x[i] : where;
+        worst = std::max(worst, error);
+      }
+      EXPECT_LE(worst, function.bound) << function.name << " at " << where << " on " << target->name.str();
+      RecordProperty(function.name, std::to_string(worst));
+    }
+  }
+}
+
+TEST(Math, SpecialValuesGoThrough) {
+  const float infinity = INFINITY;
+  std::vector<float> x(count, 1.0f);
+  const float special[] = {0.0f, -0.0f, infinity, -infinity, NAN, -1.0f};
+  std::copy(std::begin(special), std::end(special), x.begin());
+  for (const cpu::Target *target : targets()) {
+    LoadedKernel exp(text, *target, elementwise(emitOp<math::ExpOp>));
+    LoadedKernel log(text, *target, elementwise(emitOp<math::LogOp>));
+    std::vector<float> e = exp.run({.operands = {x}})[0], l = log.run({.operands = {x}})[0];
+    for (int i = 0; i < 6; ++i) {
+      EXPECT_EQ(ulps(e[i], std::exp(double(special[i]))) <= 1.5, true) << special[i] << " " << e[i];
+      EXPECT_EQ(ulps(l[i], std::log(double(special[i]))) <= 1.5, true) << special[i] << " " << l[i];
+    }
+  }
+}
+
+TEST(Math, DoubleScalarsCallNoLibrary) {
+  struct Case {
+    const char *name;
+    Emit emit;
+    double (*reference)(double);
+    float low, high;
+  };
+  auto power = [](ImplicitLocOpBuilder &b, Value x) -> Value {
+    Value y = arith::ConstantOp::create(b, b.getF64FloatAttr(-0.5));
+    return math::PowFOp::create(b, x, y);
+  };
+  const Case cases[] = {{"exp", emitOp<math::ExpOp>, std::exp, -20, 20},
+                        {"log", emitOp<math::LogOp>, std::log, 0.01f, 30},
+                        {"cos", emitOp<math::CosOp>, std::cos, -7, 7},
+                        {"sin", emitOp<math::SinOp>, std::sin, -7, 7},
+                        {"sqrt", emitOp<math::SqrtOp>, std::sqrt, 0, 9},
+                        {"pow", power, [](double x) { return std::pow(x, -0.5); }, 0.01f, 1e5f}};
+  for (const cpu::Target *target : targets()) {
+    for (const Case &c : cases) {
+      // f(x) minus its f32 rounding, times 2^30: an error of 2^-50 relative shows as one part in 2^26 of the result.
+      Emit residue = [&](ImplicitLocOpBuilder &b, Value x) -> Value {
+        Value y = c.emit(b, x);
+        Value narrow = arith::TruncFOp::create(b, b.getF32Type(), y);
+        Value rounded = arith::ExtFOp::create(b, b.getF64Type(), narrow);
+        Value scale = arith::ConstantOp::create(b, b.getF64FloatAttr(0x1p30));
+        return arith::MulFOp::create(b, arith::SubFOp::create(b, y, rounded), scale);
+      };
+      LoadedKernel kernel(text, *target, elementwise(residue, true));
+      ASSERT_TRUE(kernel.loaded());
+      std::vector<float> x = spread(c.low, c.high);
+      std::vector<float> y = kernel.run({.operands = {x}})[0];
+      for (int64_t i = 0; i < count; ++i) {
+        double expected = c.reference(x[i]);
+        double found = double(float(expected)) + double(y[i]) * 0x1p-30;
+        ASSERT_NEAR(found, expected, 1e-15 + std::abs(expected) * 1e-14) << c.name << " of " << x[i];
+      }
+    }
+  }
+}
+
+TEST(Harness, WritesOutsideResultsAreFound) {
+  Generator overrun = [](Operation *op, ModuleOp module, StringRef name,
+                         const cpu::Target &target) -> FailureOr<cpu::Kernel> {
+    cpu::Frame frame(op, module, name, target);
+    ImplicitLocOpBuilder &b = frame.builder();
+    Value zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0));
+    memref::StoreOp::create(b, zero, frame.buffer(1), frame.index(count));
+    frame.finish();
+    return cpu::Kernel{frame.function(), 1, 0, "stream"};
+  };
+  LoadedKernel kernel(text, cpu::Target::avx2(), overrun);
+  ASSERT_TRUE(kernel.loaded());
+  EXPECT_NONFATAL_FAILURE(kernel.run({.operands = {std::vector<float>(count)}}), "outside the results");
+}
+
+TEST(Harness, ScalarsAndItemsReachTheKernel) {
+  Generator scalars = [](Operation *op, ModuleOp module, StringRef name,
+                         const cpu::Target &target) -> FailureOr<cpu::Kernel> {
+    cpu::Frame frame(op, module, name, target);
+    ImplicitLocOpBuilder &b = frame.builder();
+    Value to = frame.buffer(1);
+    Value values[] = {frame.length(), frame.rows(), arith::IndexCastOp::create(b, b.getIndexType(), frame.step()),
+                      arith::IndexCastOp::create(b, b.getIndexType(), frame.seed()), frame.row0(),
+                      frame.validLength(4, 100), frame.validLength(0, 100), frame.item()};
+    for (auto [i, value] : llvm::enumerate(values)) {
+      Value number = arith::IndexCastOp::create(b, b.getI64Type(), value);
+      memref::StoreOp::create(b, arith::SIToFPOp::create(b, b.getF32Type(), number), to, frame.index(i));
+    }
+    frame.finish();
+    return cpu::Kernel{frame.function(), 1, 0, "stream"};
+  };
+  LoadedKernel kernel(text, cpu::Target::avx2(), scalars);
+  ASSERT_TRUE(kernel.loaded());
+  std::vector<float> y =
+      kernel.run({.operands = {std::vector<float>(count)}, .length = 13, .rows = 3, .step = 7, .seed = 11, .row0 = 5})[0];
+  EXPECT_EQ(std::vector<float>(y.begin(), y.begin() + 8), (std::vector<float>{13, 3, 7, 11, 5, 4, 100, 0}));
+}
+
+} // namespace

@@ -1,0 +1,114 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Writes dispatch.rows as text, and checks what their kernels give.
+#pragma once
+
+#include "KernelHarness.h"
+
+#include "gtest/gtest.h"
+#include <cmath>
+#include <cstring>
+#include <iomanip>
+#include <random>
+#include <sstream>
+
+namespace sluice::test {
+
+using Floats = std::vector<float>;
+
+/// An operand (with the type of its body argument) or a result of dispatch.rows.
+struct Seen {
+  std::string tensor;
+  std::string access;
+  std::string argument = "";
+};
+
+struct Access {
+  std::string kind = "row", map = "p";
+  int64_t group = 1, factor = 1;
+  std::string column = "0";
+  int64_t index = -1;
+  operator std::string() const {
+    return "#dispatch.access<" + kind + ", map = affine_map<(p, i)[n] -> (" + map + ")>, group = " +
+           std::to_string(group) + ", factor = " + std::to_string(factor) + ", column = affine_map<(p) -> (" + column +
+           ")>, index = " + std::to_string(index) + ">";
+  }
+};
+
+struct Domain {
+  int64_t batch = 1, positions = 1, factor = 0, chunk = 0;
+};
+
+/// tensor<AxBxTYPE>
+inline std::string tensor(std::initializer_list<int64_t> shape, const std::string &element = "f32") {
+  std::string text = "tensor<";
+  for (int64_t size : shape) {
+    text += std::to_string(size) + "x";
+  }
+  return text + element + ">";
+}
+
+/// Body arguments are %a0, %a1 ...; in the body ROW stands for `row`.
+inline std::string rowsText(const Domain &domain, const std::vector<Seen> &operands, const std::vector<Seen> &results,
+                            std::string body, const std::string &row = "", bool zeroInvalid = false) {
+  for (size_t at; (at = body.find("ROW")) != std::string::npos;) {
+    body.replace(at, 3, row);
+  }
+  std::string parameters, names, types, accesses, arguments, resultTypes, resultAccesses;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    std::string comma = i ? ", " : "", number = std::to_string(i);
+    parameters += comma + "%x" + number + ": " + operands[i].tensor;
+    names += comma + "%x" + number;
+    types += comma + operands[i].tensor;
+    accesses += comma + operands[i].access;
+    arguments += comma + "%a" + number + ": " + operands[i].argument;
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    resultTypes += (i ? ", " : "") + results[i].tensor;
+    resultAccesses += (i ? ", " : "") + results[i].access;
+  }
+  return "func.func @f(" + parameters + ") {\n  %r:" + std::to_string(results.size()) + " = dispatch.rows " + names +
+         " attributes {domain = #dispatch.domain<batch = " + std::to_string(domain.batch) +
+         ", positions = " + std::to_string(domain.positions) + ", factor = " + std::to_string(domain.factor) +
+         ", chunk = " + std::to_string(domain.chunk) + ">, accesses = [" + accesses + "], result_accesses = [" +
+         resultAccesses + "]" + (zeroInvalid ? ", zero_invalid" : "") + "} {\n^bb0(" + arguments + "):\n" + body +
+         "\n} : (" + types + ") -> (" + resultTypes + ")\n  return\n}\n";
+}
+
+inline Floats randomFloats(int64_t count, unsigned seed, float low = -1, float high = 1) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> distribution(low, high);
+  Floats values(count);
+  for (float &value : values) {
+    value = distribution(engine);
+  }
+  return values;
+}
+
+inline Floats randomIntegers(int64_t count, unsigned seed, int limit) {
+  std::mt19937 engine(seed);
+  Floats values(count);
+  for (float &value : values) {
+    value = float(engine() % limit);
+  }
+  return values;
+}
+
+/// Runs in the natural order and, with other items first, on three threads: the bits must agree.
+inline std::vector<Floats> runTwice(const LoadedKernel &kernel, Launch launch) {
+  std::vector<Floats> first = kernel.run(launch);
+  launch.shuffle = 7;
+  launch.threads = 3;
+  std::vector<Floats> second = kernel.run(launch);
+  for (size_t i = 0; i < first.size(); ++i) {
+    EXPECT_EQ(std::memcmp(first[i].data(), second[i].data(), first[i].size() * sizeof(float)), 0)
+        << "result " << i << " depends on the order of the items";
+  }
+  return first;
+}
+
+/// One rounding of f32, relative.
+constexpr double unit = 0x1p-24;
+constexpr float untouched = 1e30f;
+
+} // namespace sluice::test
