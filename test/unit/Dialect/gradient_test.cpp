@@ -185,4 +185,38 @@ std::vector<Case> cases() {
 INSTANTIATE_TEST_SUITE_P(Ops, Gradient, ::testing::ValuesIn(cases()),
                          [](const auto &info) { return std::string(info.param.name); });
 
+/// What the backward of the last forward op of @f says when it fails. Every tensor operand has a gradient already.
+std::string refusal(const std::string &function) {
+  Model model(function);
+  std::string message;
+  ScopedDiagnosticHandler handler(model.getContext(), [&](Diagnostic &diagnostic) { message += diagnostic.str(); });
+  for (Operation &op : model.getFunction().getBody().front()) {
+    if (auto differentiable = dyn_cast<DifferentiableInterface>(op)) {
+      OpBuilder builder(model.getFunction().getBody().front().getTerminator());
+      SmallVector<Value> results(op.getResults()), operands;
+      for (Value operand : op.getOperands()) {
+        operands.push_back(isa<SequenceType>(operand.getType()) ? Value() : operand);
+      }
+      EXPECT_TRUE(failed(differentiable.buildBackward(builder, results, operands)));
+      break;
+    }
+  }
+  return message;
+}
+
+TEST(Refusal, SaysWhichOpHasNoGradient) {
+  EXPECT_NE(refusal(mapOf("%y = math.floor %x : f32 sluice.yield %y : f32")).find("S-020: no derivative is known for math.floor"),
+            std::string::npos);
+  EXPECT_NE(refusal("(%e: tensor<16x4xf32>) { %x = sluice.position %e : (tensor<16x4xf32>) -> " + s1d4 + " return }").find("S-021"),
+            std::string::npos);
+  EXPECT_NE(refusal(norm(false, true)).find("S-022"), std::string::npos);
+  std::string apart = "(%x: " + s1d4 + ", %k: " + s1d4 + ") { %o, %l = sluice.attention %x, %k, %k attributes {heads = 2 : i64, "
+                      "kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, "
+                      "mask = affine_set<(p, q)[n] : (p - q >= 0)>} {^bb0(%s: f32, %p: i32, %q: i32, %h: i32): sluice.yield %s : f32} : (" +
+                      s1d4 + ", " + s1d4 + ", " + s1d4 + ") -> (" + s1d4 + ", !sluice.seq<@s1, 2, f32>) return }";
+  EXPECT_NE(refusal(apart).find("S-023"), std::string::npos);
+  EXPECT_NE(refusal("(%x: " + s1d4 + ") { %y = sluice.last %x : (" + s1d4 + ") -> !sluice.seq<@one, 4, f32> return }").find("S-024"),
+            std::string::npos);
+}
+
 } // namespace
