@@ -5,11 +5,12 @@
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllPasses();
-  registry.insert<sluice::dispatch::DispatchDialect>();
+  registry.insert<sluice::dispatch::DispatchDialect, sluice::SluiceDialect>();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Sluice's pass driver\n", registry));
 }
