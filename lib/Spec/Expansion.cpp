@@ -99,6 +99,7 @@ int64_t Expander::stream(const std::string &name, const SourceLocation &location
     return found->second.id;
   }
   std::vector<std::string_view> known;
+  known.reserve(streams.size());
   for (const auto &entry : streams) {
     known.push_back(entry.first);
   }

@@ -29,11 +29,12 @@ size_t editDistance(std::string_view a, std::string_view b) {
 }
 
 std::string join(const std::vector<std::string_view> &names) {
+  constexpr size_t most = 32; // names of streams can be any number
   std::string result;
-  for (std::string_view name : names) {
-    result += (result.empty() ? "" : ", ") + std::string(name);
+  for (size_t i = 0; i < std::min(names.size(), most); ++i) {
+    result += (i == 0 ? "" : ", ") + quote(names[i]);
   }
-  return result;
+  return names.size() > most ? result + ", ..." : result;
 }
 
 std::string shortest(double value) {
@@ -209,7 +210,7 @@ std::string Fields::text(std::string_view key) const {
   return found.text;
 }
 
-std::string Fields::text(std::string_view key, std::string otherwise) const {
+std::string Fields::text(std::string_view key, const std::string &otherwise) const {
   return find(key) ? text(key) : otherwise;
 }
 

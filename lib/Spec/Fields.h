@@ -38,7 +38,7 @@ template <typename Enum> using Names = std::vector<std::pair<std::string_view, E
 std::optional<std::string_view> nearest(std::string_view found,
                                         const std::vector<std::string_view> &known);
 
-/// `did you mean "x"?`, or `known KIND: a, b, c`.
+/// `did you mean "x"?`, or `known KIND: "a", "b", "c"`.
 std::string suggestion(std::string_view found, const std::vector<std::string_view> &known,
                        std::string_view kind);
 
@@ -64,7 +64,7 @@ public:
   double number(std::string_view key, Interval interval, double otherwise) const;
   bool boolean(std::string_view key, bool otherwise) const;
   std::string text(std::string_view key) const;
-  std::string text(std::string_view key, std::string otherwise) const;
+  std::string text(std::string_view key, const std::string &otherwise) const;
   template <typename Enum>
   Enum choice(std::string_view key, const Names<Enum> &names, Enum otherwise) const;
 

@@ -75,8 +75,8 @@ private:
   }
 
   static bool number(std::string_view text, int64_t &result, int64_t least, int64_t largest) {
-    const char *end = text.data() + text.size();
-    auto [stop, error] = std::from_chars(text.data(), end, result);
+    const char *begin = text.data(), *end = begin + text.size();
+    auto [stop, error] = std::from_chars(begin, end, result);
     return error == std::errc() && stop == end && text[0] != '-' && result >= least &&
            result <= largest;
   }

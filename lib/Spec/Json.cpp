@@ -95,7 +95,7 @@ public:
   JsonValue root;
 
 private:
-  enum class Event { None, Opened, Key, Value };
+  enum class Event : uint8_t { None, Opened, Key, Value };
 
   /// Where the token of the present event starts. Only well-formed separators can stand before it.
   size_t tokenStart() const { return text.skipSeparators(cursor); }
@@ -324,7 +324,8 @@ JsonValue parseJson(std::string_view text, const std::string &file) {
   size_t consumed = 0;
   JsonText document(text, file);
   Builder builder(document, consumed);
-  CountingIterator begin(text.data(), &consumed), end(text.data() + text.size(), &consumed);
+  const char *first = text.data();
+  CountingIterator begin(first, &consumed), end(first + text.size(), &consumed);
   nlohmann::json::sax_parse(begin, end, &builder);
   builder.expectEnd();
   return std::move(builder.root);

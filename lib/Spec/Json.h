@@ -24,7 +24,7 @@ struct Position {
   unsigned column = 0;
 };
 
-enum class JsonKind { Null, Boolean, Integer, Number, String, Array, Object };
+enum class JsonKind : uint8_t { Null, Boolean, Integer, Number, String, Array, Object };
 
 struct JsonMember;
 

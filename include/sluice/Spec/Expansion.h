@@ -31,7 +31,7 @@ struct Primitive {
 /// The model's primitive stages in execution order: the first is the embedding, the last the head.
 std::vector<Primitive> expand(const Model &model);
 
-enum class InitialKind { Zeros, Ones, Normal };
+enum class InitialKind : uint8_t { Zeros, Ones, Normal };
 
 struct Initial {
   InitialKind kind = InitialKind::Zeros;

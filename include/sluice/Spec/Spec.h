@@ -41,15 +41,15 @@ struct Diagnostic {
   std::string format() const { return toString(location) + ": " + message; }
 };
 
-enum class Positions { None, Learned, Sinusoidal };
-enum class NormKind { Layer, Rms };
-enum class Placement { Pre, Post };
-enum class Activation { Relu, Gelu, GeluTanh, SwiGlu };
-enum class Shortening { Average, Linear };
-enum class Upsampling { Repeat, Linear };
-enum class MaskKind { Causal, Bidirectional, Window };
-enum class Optimizer { AdamW, Adam };
-enum class ScheduleKind { Cosine, Constant };
+enum class Positions : uint8_t { None, Learned, Sinusoidal };
+enum class NormKind : uint8_t { Layer, Rms };
+enum class Placement : uint8_t { Pre, Post };
+enum class Activation : uint8_t { Relu, Gelu, GeluTanh, SwiGlu };
+enum class Shortening : uint8_t { Average, Linear };
+enum class Upsampling : uint8_t { Repeat, Linear };
+enum class MaskKind : uint8_t { Causal, Bidirectional, Window };
+enum class Optimizer : uint8_t { AdamW, Adam };
+enum class ScheduleKind : uint8_t { Cosine, Constant };
 
 /// Which positions q a query at position p reads. Window: p - end < q <= p - begin.
 struct Mask {
@@ -134,7 +134,7 @@ using Settings = std::variant<Embedding, Layer, Norm, Shift, Shorten, Upsample, 
                               Layers, Hourglass>;
 
 /// The alternatives of Settings, in their order.
-enum class Op {
+enum class Op : uint8_t {
   Embedding,
   Layer,
   Norm,

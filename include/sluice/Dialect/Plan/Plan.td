@@ -51,8 +51,7 @@ def Plan_BufferOp : Plan_Op<"buffer"> {
 
 def Plan_KernelOp : Plan_Op<"kernel", [Symbol]> {
   let summary = "A kernel: one dispatch's shape, generated once for every launch that has it";
-  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, DictionaryAttr:$symbols, F64Attr:$flops, F64Attr:$bytes,
-                       I64Attr:$items, I64Attr:$scratch_bytes);
+  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, DictionaryAttr:$variants, F64Attr:$flops, F64Attr:$bytes);
   let assemblyFormat = "$sym_name attr-dict";
 }
 
@@ -66,12 +65,12 @@ def Plan_EntryOp : Plan_Op<"entry", [Symbol, NoTerminator, SingleBlock]> {
 def Plan_LaunchOp : Plan_Op<"launch"> {
   let summary = "Runs a kernel over its items";
   let description = [{
-    `arguments` are byte offsets into the arena, then plain integers, as the kernel ABI has them. `after` are the indices of
+    `arguments` are byte offsets into the arena, then plain integers, as the kernel ABI has them. Items come from the kernel's variant. `after` are the indices of
     launches of this entry that must be done before; `guard` names an i32 scalar that must be one.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$kernel, DenseI64ArrayAttr:$arguments, I64Attr:$items, StrAttr:$phase,
+  let arguments = (ins FlatSymbolRefAttr:$kernel, DenseI64ArrayAttr:$arguments, StrAttr:$phase,
                        DenseI64ArrayAttr:$after, OptionalAttr<StrAttr>:$guard);
-  let assemblyFormat = "$kernel `(` $arguments `)` `items` $items `phase` $phase `after` $after attr-dict";
+  let assemblyFormat = "$kernel `(` $arguments `)` `phase` $phase `after` $after attr-dict";
 }
 
 #endif

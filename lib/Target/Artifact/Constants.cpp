@@ -1,0 +1,72 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Constant tables, computed in float64 by the compiler and stored in the artifact.
+#include "sluice/Target/Artifact.h"
+
+#include <cmath>
+#include <cstring>
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+
+/// Angle tables: entry (p, 2i) is `even` and (p, 2i + 1) is `odd` of p base^(-2i / width).
+std::vector<float> angleTable(ParameterOp parameter, double (*even)(double), double (*odd)(double)) {
+  auto type = cast<RankedTensorType>(parameter.getType());
+  int64_t rows = type.getDimSize(0);
+  int64_t width = type.getDimSize(1);
+  std::vector<float> values(rows * width);
+  for (int64_t p = 0; p < rows; ++p) {
+    for (int64_t c = 0; c < width; ++c) {
+      double exponent = -static_cast<double>(c / 2 * 2) / static_cast<double>(width);
+      double angle = static_cast<double>(p) * std::pow(parameter.getBase().convertToDouble(), exponent);
+      values[p * width + c] = static_cast<float>(c % 2 == 0 ? even(angle) : odd(angle));
+    }
+  }
+  return values;
+}
+
+/// One number a flat row, from its parameter.
+std::vector<float> perRow(const ParameterLayout &layout, llvm::function_ref<double(ParameterOp)> value) {
+  std::vector<float> values(layout.rows);
+  for (const ParameterLayout::Entry &entry : layout.entries) {
+    int64_t rows = (entry.elements + flatRowElements - 1) / flatRowElements;
+    std::fill_n(values.begin() + entry.row, rows, static_cast<float>(value(entry.parameter)));
+  }
+  return values;
+}
+
+} // namespace
+
+std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memory) {
+  std::vector<char> bytes(memory.constantsBytes);
+  auto put = [&](const std::string &name, const void *data, size_t size) {
+    auto place = memory.places.find("constant:" + name);
+    if (place != memory.places.end()) {
+      std::memcpy(bytes.data() + (place->second.offset - memory.constantsOffset), data, size);
+    }
+  };
+  auto putFloats = [&](const std::string &name, const std::vector<float> &values) {
+    put(name, values.data(), values.size() * sizeof(float));
+  };
+  for (auto parameter : module.getOps<ParameterOp>()) {
+    if (parameter.getInitial() == "rotary") {
+      putFloats(parameter.getSymName().str(), angleTable(parameter, std::cos, std::sin));
+    } else if (parameter.getInitial() == "sinusoidal") {
+      putFloats(parameter.getSymName().str(), angleTable(parameter, std::sin, std::cos));
+    }
+  }
+  ParameterLayout layout(module);
+  putFloats("decay", perRow(layout, [](ParameterOp parameter) { return parameter.getDecay() ? 1.0 : 0.0; }));
+  putFloats("initial.mean", perRow(layout, [](ParameterOp parameter) { return parameter.getInitial() == "ones" ? 1.0 : 0.0; }));
+  putFloats("initial.deviation", perRow(layout, [](ParameterOp parameter) {
+              return parameter.getInitial() == "normal" ? parameter.getDeviation().convertToDouble() : 0.0;
+            }));
+  std::vector<int32_t> positions(getBatch(module) * getContext(module));
+  for (size_t i = 0; i < positions.size(); ++i) {
+    positions[i] = static_cast<int32_t>(i % getContext(module));
+  }
+  put("positions", positions.data(), positions.size() * sizeof(int32_t));
+  return bytes;
+}

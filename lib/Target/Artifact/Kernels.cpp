@@ -1,0 +1,85 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Distinct dispatches of a module, generated once a target.
+#include "sluice/Target/Artifact.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace sluice;
+
+/// The dispatch alone, its operands as arguments: what the kernel depends on, and nothing else.
+static Operation *isolate(Operation *dispatch, ModuleOp scratch) {
+  OpBuilder b = OpBuilder::atBlockEnd(scratch.getBody());
+  auto func = func::FuncOp::create(b, dispatch->getLoc(), "dispatch",
+                                   b.getFunctionType(dispatch->getOperandTypes(), {}));
+  Block *block = func.addEntryBlock();
+  b.setInsertionPointToEnd(block);
+  IRMapping mapping;
+  mapping.map(dispatch->getOperands(), block->getArguments());
+  Operation *copy = b.clone(*dispatch, mapping);
+  for (StringRef name : {"plan.phase", "plan.row0", "plan.guard", "label"}) {
+    copy->removeAttr(name);
+  }
+  return copy;
+}
+
+static std::string keyOf(Operation *isolated) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  isolated->getParentOp()->print(stream, OpPrintingFlags().useLocalScope().printGenericOpForm());
+  return text;
+}
+
+/// A kernel's name: op, shapes, and its number, for instance contract_4x1024x256_768x256_k3.
+static std::string nameOf(Operation *dispatch, size_t number) {
+  std::string name = dispatch->getName().stripDialect().str();
+  llvm::raw_string_ostream stream(name);
+  for (Type type : llvm::drop_end(dispatch->getOperandTypes(), std::max<int>(0, dispatch->getNumOperands() - 2))) {
+    stream << '_';
+    llvm::interleave(cast<RankedTensorType>(type).getShape(), stream, "x");
+  }
+  stream << "_k" << number;
+  return name;
+}
+
+FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, ArrayRef<const cpu::Target *> targets) {
+  KernelSet set;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    set.modules.emplace_back(ModuleOp::create(module.getLoc()));
+  }
+  OwningOpRef<ModuleOp> scratch(ModuleOp::create(module.getLoc()));
+  llvm::StringMap<size_t> known;
+  for (auto func : module.getOps<func::FuncOp>()) {
+    for (Operation &op : func.getBody().front()) {
+      if (!isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect())) {
+        continue;
+      }
+      Operation *isolated = isolate(&op, *scratch);
+      auto [entry, isNew] = known.try_emplace(keyOf(isolated), set.records.size());
+      set.kernelOf[&op] = entry->second;
+      if (!isNew) {
+        isolated->getParentOp()->erase();
+        continue;
+      }
+      KernelRecord record;
+      record.name = nameOf(&op, set.records.size());
+      for (auto [target, kernels] : llvm::zip_equal(targets, set.modules)) {
+        std::string symbol = "k" + std::to_string(set.records.size()) + "_" + target->name.str();
+        llvm::replace(symbol, '-', '_');
+        FailureOr<cpu::Kernel> kernel = cpu::generateKernel(isolated, *kernels, symbol, *target);
+        if (failed(kernel)) {
+          return failure();
+        }
+        record.kind = kernel->kind.str();
+        record.flops = kernel->flops;
+        record.bytes = kernel->bytes;
+        record.variants.push_back({target->name.str(), symbol, kernel->items, kernel->scratchBytes});
+      }
+      set.records.push_back(std::move(record));
+    }
+  }
+  return set;
+}

@@ -1,0 +1,278 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Launches over planned memory: plan IR, and its JSON form.
+#include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Target/Artifact.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SmallBitVector.h"
+
+using namespace mlir;
+using namespace sluice;
+namespace json = llvm::json;
+
+namespace {
+
+/// Ranges of the arena that a launch touches.
+struct Footprint {
+  struct Range {
+    int64_t begin, end;
+    bool written;
+  };
+  SmallVector<Range> ranges;
+
+  bool conflictsWith(const Footprint &other) const {
+    return llvm::any_of(ranges, [&](const Range &a) {
+      return llvm::any_of(other.ranges, [&](const Range &b) {
+        return (a.written || b.written) && a.begin < b.end && b.begin < a.end;
+      });
+    });
+  }
+};
+
+/// Launch arguments: offsets of operands and results, of the scalars, then row0.
+SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory) {
+  SmallVector<int64_t> arguments;
+  for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()), llvm::to_vector_of<Value>(op->getResults()))) {
+    arguments.push_back(memory.offsets.lookup(value));
+  }
+  for (StringRef scalar : {"length", "rows", "step", "seed"}) {
+    arguments.push_back(memory.scalar(scalar));
+  }
+  auto row0 = op->getAttrOfType<IntegerAttr>("plan.row0");
+  arguments.push_back(row0 ? row0.getInt() : 0);
+  return arguments;
+}
+
+Footprint footprintOf(Operation *op, const MemoryPlan &memory) {
+  Footprint footprint;
+  auto add = [&](Value value, bool written) {
+    auto type = cast<RankedTensorType>(value.getType());
+    // Rank-2 rows may be padded; the wider bound only adds an order between launches.
+    int64_t bytes = dispatch::storageElements(type, /*paddedRows=*/true) * (type.getElementTypeBitWidth() / 8);
+    int64_t begin = memory.offsets.lookup(value);
+    footprint.ranges.push_back({begin, begin + bytes, written});
+  };
+  llvm::for_each(op->getOperands(), [&](Value value) { add(value, false); });
+  llvm::for_each(op->getResults(), [&](Value value) { add(value, true); });
+  return footprint;
+}
+
+/// Earlier launches that must be done before each launch, without those that follow from others.
+std::vector<SmallVector<int64_t>> dependences(ArrayRef<Footprint> footprints) {
+  std::vector<SmallVector<int64_t>> after(footprints.size());
+  std::vector<llvm::SmallBitVector> ancestors(footprints.size(), llvm::SmallBitVector(footprints.size()));
+  for (size_t i = 0; i < footprints.size(); ++i) {
+    for (size_t j = i; j-- > 0;) {
+      if (!ancestors[i].test(j) && footprints[i].conflictsWith(footprints[j])) {
+        after[i].push_back(static_cast<int64_t>(j));
+        ancestors[i] |= ancestors[j];
+        ancestors[i].set(j);
+      }
+    }
+    std::reverse(after[i].begin(), after[i].end());
+  }
+  return after;
+}
+
+} // namespace
+
+void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPlan &memory) {
+  OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+  Location loc = module.getLoc();
+  for (const auto &[name, place] : memory.places) {
+    plan::BufferOp::create(b, loc, name, place.offset, place.bytes, 0);
+  }
+  for (const KernelRecord &record : kernels.records) {
+    SmallVector<NamedAttribute> symbols;
+    for (const KernelRecord::Variant &variant : record.variants) {
+      symbols.push_back(b.getNamedAttr(variant.target, b.getDictionaryAttr({
+                                                           b.getNamedAttr("items", b.getI64IntegerAttr(variant.items)),
+                                                           b.getNamedAttr("scratch_bytes", b.getI64IntegerAttr(variant.scratchBytes)),
+                                                           b.getNamedAttr("symbol", b.getStringAttr(variant.symbol)),
+                                                       })));
+    }
+    plan::KernelOp::create(b, loc, record.name, record.kind, b.getDictionaryAttr(symbols), APFloat(record.flops),
+                           APFloat(record.bytes));
+  }
+  for (auto func : llvm::to_vector(module.getOps<func::FuncOp>())) {
+    b.setInsertionPointToEnd(module.getBody());
+    auto entry = plan::EntryOp::create(b, loc, (func.getSymName() + ".plan").str());
+    b.setInsertionPointToEnd(&entry.getBody().emplaceBlock());
+    SmallVector<Operation *> launches;
+    SmallVector<Footprint> footprints;
+    for (Operation &op : func.getBody().front()) {
+      if (isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect())) {
+        launches.push_back(&op);
+        footprints.push_back(footprintOf(&op, memory));
+      }
+    }
+    std::vector<SmallVector<int64_t>> after = dependences(footprints);
+    for (auto [i, op] : llvm::enumerate(launches)) {
+      auto phase = op->getAttrOfType<StringAttr>("plan.phase");
+      plan::LaunchOp::create(b, op->getLoc(), kernels.records[kernels.kernelOf.lookup(op)].name, argumentsOf(op, memory),
+                             phase ? phase.getValue() : "forward", after[i], op->getAttrOfType<StringAttr>("plan.guard"));
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// JSON
+//===----------------------------------------------------------------------===//
+
+static json::Array entryToJson(plan::EntryOp entry, const llvm::StringMap<int64_t> &numbers) {
+  json::Array nodes;
+  for (auto launch : entry.getOps<plan::LaunchOp>()) {
+    json::Object node{{"launch", numbers.lookup(launch.getKernel())},
+                      {"arguments", json::Array(launch.getArguments())},
+                      {"stream", 0},
+                      {"after", json::Array(launch.getAfter())},
+                      {"phase", launch.getPhase()}};
+    if (auto guard = launch.getGuard()) {
+      node["guard"] = json::Object{{"scalar", *guard}, {"equals", 1}};
+    }
+    nodes.push_back(std::move(node));
+  }
+  return nodes;
+}
+
+static std::string typeName(Type type) {
+  if (type.isF32()) {
+    return "f32";
+  }
+  return type.isInteger(64) ? "i64" : "i32";
+}
+
+/// Named places of one class, with type and shape.
+static json::Object placesToJson(const MemoryPlan &memory, StringRef prefix) {
+  json::Object result;
+  for (const auto &[name, place] : memory.places) {
+    if (!StringRef(name).starts_with(prefix)) {
+      continue;
+    }
+    auto type = dyn_cast_or_null<RankedTensorType>(place.type);
+    json::Object object{{"offset", place.offset}};
+    // A scalar that no kernel of this model reads is still the host's to write.
+    object["type"] = type ? typeName(type.getElementType()) : "i64";
+    if (type && prefix != "scalar:") {
+      object["shape"] = json::Array(type.getShape());
+    }
+    if (type && type.getRank() == 3) {
+      object["shape"] = json::Array({type.getDimSize(0) * type.getDimSize(1), type.getDimSize(2)});
+      object["row_stride"] = dispatch::paddedWidth(type.getDimSize(2));
+    }
+    result[StringRef(name).drop_front(prefix.size()).str()] = std::move(object);
+  }
+  return result;
+}
+
+static json::Array tensorsToJson(ModuleOp module, const MemoryPlan &memory) {
+  json::Array tensors;
+  for (const ParameterLayout::Entry &entry : ParameterLayout(module).entries) {
+    ParameterOp parameter = entry.parameter;
+    auto type = cast<RankedTensorType>(parameter.getType());
+    int64_t inner = type.getNumElements() / type.getDimSize(0);
+    int64_t row = 0;
+    for (auto [name, size] : llvm::zip_equal(parameter.getNames(), parameter.getSizes())) {
+      int64_t offset = memory.places.at("parameter:" + parameter.getSymName().str()).offset + row * inner * 4;
+      int64_t fromStart = offset - memory.places.at("flat:parameters").offset;
+      SmallVector<int64_t> shape(type.getShape());
+      shape[0] = size;
+      tensors.push_back(json::Object{{"name", cast<StringAttr>(name).getValue()},
+                                     {"shape", json::Array(shape)},
+                                     {"type", "f32"},
+                                     {"offset", offset},
+                                     {"gradient", memory.places.at("flat:gradients").offset + fromStart},
+                                     {"states", json::Object{{"adam.m", memory.places.at("flat:adam.m").offset + fromStart},
+                                                             {"adam.v", memory.places.at("flat:adam.v").offset + fromStart}}},
+                                     {"decay", parameter.getDecay()}});
+      row += size;
+    }
+  }
+  return tensors;
+}
+
+static json::Object modelToJson(ModuleOp module, StringRef spec) {
+  auto number = [&](StringRef name) { return module->getAttrOfType<IntegerAttr>(name).getInt(); };
+  int64_t count = 0;
+  for (const ParameterLayout::Entry &entry : ParameterLayout(module).entries) {
+    count += entry.elements;
+  }
+  return json::Object{{"name", module->getAttrOfType<StringAttr>("sluice.name").getValue()},
+                      {"vocabulary", number("sluice.vocabulary")},
+                      {"context", number("sluice.context")},
+                      {"batch", number("sluice.batch")},
+                      {"width", number("sluice.width")},
+                      {"seed", number("sluice.seed")},
+                      {"spec", spec},
+                      {"parameters", count}};
+}
+
+static json::Array buffersToJson(const MemoryPlan &memory) {
+  json::Array buffers;
+  for (const auto &[name, place] : memory.places) {
+    auto [kind, rest] = StringRef(name).split(':');
+    buffers.push_back(json::Object{{"name", name}, {"offset", place.offset}, {"bytes", place.bytes}, {"device", 0}, {"class", kind}});
+  }
+  for (const auto &[i, temporary] : llvm::enumerate(memory.temporaries)) {
+    buffers.push_back(json::Object{{"name", temporary.entry + "." + std::to_string(i)},
+                                   {"offset", temporary.offset},
+                                   {"bytes", temporary.bytes},
+                                   {"device", 0},
+                                   {"class", "activation"}});
+  }
+  return buffers;
+}
+
+json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const MemoryPlan &memory, StringRef spec,
+                               const ProofRecord &proof, ArrayRef<const cpu::Target *> targets) {
+  json::Array kernelList;
+  llvm::StringMap<int64_t> numbers;
+  for (const KernelRecord &record : kernels.records) {
+    numbers[record.name] = static_cast<int64_t>(kernelList.size());
+    json::Object variants;
+    for (const KernelRecord::Variant &variant : record.variants) {
+      variants[variant.target] = json::Object{
+          {"symbol", variant.symbol}, {"items", variant.items}, {"scratch_bytes", variant.scratchBytes}};
+    }
+    kernelList.push_back(json::Object{{"name", record.name},
+                                      {"kind", record.kind},
+                                      {"variants", std::move(variants)},
+                                      {"flops", static_cast<int64_t>(record.flops)},
+                                      {"bytes", static_cast<int64_t>(record.bytes)}});
+  }
+  json::Object entries;
+  for (auto entry : module.getOps<plan::EntryOp>()) {
+    entries[entry.getSymName().drop_back(StringRef(".plan").size()).str()] = entryToJson(entry, numbers);
+  }
+  json::Array targetNames;
+  for (const cpu::Target *target : targets) {
+    targetNames.push_back(target->name.str());
+  }
+  json::Object byScale;
+  for (auto [factor, bytes] : memory.bytesByFactor) {
+    byScale[std::to_string(factor)] = bytes;
+  }
+  auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
+  const Place &gradients = memory.places.at("flat:gradients");
+  return json::Object{
+      {"format", "sluice-plan"},
+      {"version", 1},
+      {"model", modelToJson(module, spec)},
+      {"proof", json::Object{{"verdict", proof.verdict}, {"modes", json::Array(proof.modes)}}},
+      {"targets", std::move(targetNames)},
+      {"training", json::Object{{"steps", static_cast<int64_t>(training.getAs<FloatAttr>("steps").getValueAsDouble())}}},
+      {"memory", json::Object{{"arena_bytes", memory.arenaBytes},
+                              {"peak_bytes", memory.arenaBytes},
+                              {"constant_bytes", memory.constantsBytes},
+                              {"by_scale", std::move(byScale)}}},
+      {"constants", json::Object{{"offset", memory.constantsOffset}, {"bytes", memory.constantsBytes}}},
+      {"scalars", placesToJson(memory, "scalar:")},
+      {"inputs", placesToJson(memory, "input:")},
+      {"outputs", placesToJson(memory, "output:")},
+      {"tensors", tensorsToJson(module, memory)},
+      {"gradients", json::Object{{"offset", gradients.offset}, {"bytes", gradients.bytes}, {"buckets", json::Array{0}}}},
+      {"kernels", std::move(kernelList)},
+      {"entries", std::move(entries)},
+      {"buffers", buffersToJson(memory)}};
+}
