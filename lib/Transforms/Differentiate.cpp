@@ -124,9 +124,13 @@ struct DifferentiatePass : sluice::impl::DifferentiateBase<DifferentiatePass> {
       getOperation().emitError("sluice-differentiate: expected a function @evaluate, found none");
       return signalPassFailure();
     }
-    OpBuilder b(forward);
-    b.setInsertionPointAfter(forward);
-    auto gradient = cast<func::FuncOp>(b.clone(*forward));
+    // With dropout, what is trained is not what is evaluated.
+    auto gradient = getOperation().lookupSymbol<func::FuncOp>("train");
+    if (!gradient) {
+      OpBuilder b(forward);
+      b.setInsertionPointAfter(forward);
+      gradient = cast<func::FuncOp>(b.clone(*forward));
+    }
     gradient.setName("gradient");
     if (failed(ReverseMode(gradient).run())) {
       signalPassFailure();

@@ -5,12 +5,15 @@
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Transforms/Passes.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllPasses();
-  registry.insert<sluice::dispatch::DispatchDialect, sluice::SluiceDialect>();
+  sluice::registerSluiceTransformsPasses();
+  registry.insert<sluice::SluiceDialect, sluice::dispatch::DispatchDialect, sluice::plan::PlanDialect>();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Sluice's pass driver\n", registry));
 }

@@ -6,9 +6,10 @@
 include "mlir/Pass/PassBase.td"
 
 def Differentiate : Pass<"sluice-differentiate", "::mlir::ModuleOp"> {
-  let summary = "Makes @gradient from @evaluate";
+  let summary = "Makes @gradient from @train or @evaluate";
   let description = [{
-    Before: a function `@evaluate` of forward ops that returns the losses of one `sluice.cross_entropy`. After: beside it,
+    Before: a function `@evaluate` of forward ops that returns the losses of one `sluice.cross_entropy`, and, where there is
+    dropout, `@train` like it. After: `@evaluate` as it was, and in the place of `@train`, if there was one,
     `@gradient` with the forward ops, their backward ops in reverse order and one `sluice.store_gradient` a trained
     parameter. Gradients of a value with several readers are added in reverse order of the readers. Ops that only the
     forward pass needed are erased. Limit: one loss.

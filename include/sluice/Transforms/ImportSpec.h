@@ -1,0 +1,21 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From a spec to the model dialect.
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "sluice/Spec/Spec.h"
+
+namespace sluice {
+
+/// Builds the module of a valid model: scales, parameters in spec order, and the functions `@evaluate` (tokens -> the loss
+/// of each position against the next token) and `@predict` (tokens -> logits of the last position). Where the spec drops
+/// anything out there is also `@train`, which is `@evaluate` with dropout. Every op's location is its stage in the spec.
+///
+/// Query, key and value weights become one parameter `PREFIX.attention.qkv.weight` [(H + 2 Hkv) D, d], with the three saved
+/// names (and `.bias` likewise); every other parameter bears the name that files know it by. Tables of angles and of
+/// sinusoidal positions are frozen parameters. Loads the dialects it uses.
+mlir::OwningOpRef<mlir::ModuleOp> importSpec(mlir::MLIRContext &context, const spec::Model &model);
+
+} // namespace sluice

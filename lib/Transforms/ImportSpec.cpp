@@ -1,0 +1,206 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The module around the stages: scales, parameters, training, functions.
+#include "sluice/Transforms/ImportSpec.h"
+#include "ImportStages.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include <set>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::importing;
+
+namespace {
+
+class Importer {
+public:
+  Importer(MLIRContext &context, const spec::Model &model)
+      : model(model), primitives(spec::expand(model)), b(locationOf(&context, model.location), &context) {}
+
+  OwningOpRef<ModuleOp> run();
+
+private:
+  void setAttributes(ModuleOp module);
+  DictionaryAttr training();
+  void addScales();
+  void addParameters();
+  size_t addPacked(const std::vector<spec::Tensor> &tensors, size_t first);
+  void addParameter(const std::string &symbol, ArrayRef<const spec::Tensor *> parts);
+  void addTables();
+  void addTable(const std::string &name, ArrayRef<int64_t> shape, StringRef initial, double base);
+  void addFunction(StringRef name, Purpose purpose);
+  bool dropsOut() const;
+
+  const spec::Model &model;
+  std::vector<spec::Primitive> primitives;
+  ImplicitLocOpBuilder b;
+};
+
+} // namespace
+
+DictionaryAttr Importer::training() {
+  const spec::Training &t = model.training;
+  auto real = [&](StringRef name, double value) { return b.getNamedAttr(name, b.getF64FloatAttr(value)); };
+  auto text = [&](StringRef name, StringRef value) { return b.getNamedAttr(name, b.getStringAttr(value)); };
+  return b.getDictionaryAttr({
+      text("optimizer", t.optimizer == spec::Optimizer::Adam ? "adam" : "adamw"),
+      text("schedule", t.schedule.kind == spec::ScheduleKind::Cosine ? "cosine" : "constant"),
+      real("learning_rate", t.learningRate),
+      real("beta1", t.beta1),
+      real("beta2", t.beta2),
+      real("epsilon", t.epsilon),
+      real("weight_decay", t.weightDecay),
+      real("clip", t.clip),
+      real("warmup", static_cast<double>(t.schedule.warmup)),
+      real("steps", static_cast<double>(t.schedule.steps)),
+      real("floor", t.schedule.floor),
+  });
+}
+
+void Importer::setAttributes(ModuleOp module) {
+  auto integer = [&](StringRef name, int64_t value) { module->setAttr(name, b.getI64IntegerAttr(value)); };
+  integer("sluice.batch", model.batch);
+  integer("sluice.context", model.context);
+  integer("sluice.vocabulary", model.vocabulary);
+  integer("sluice.width", model.width);
+  integer("sluice.seed", model.seed);
+  module->setAttr("sluice.name", b.getStringAttr(model.name));
+  module->setAttr("sluice.training", training());
+}
+
+void Importer::addScales() {
+  AxisOp::create(b, "target");
+  std::set<int64_t> factors = {1};
+  for (const spec::Primitive &primitive : primitives) {
+    factors.insert(primitive.factor);
+  }
+  for (int64_t factor : factors) {
+    ScaleOp::create(b, scaleName(factor), "target", factor);
+  }
+  ScaleOp::create(b, lastScale, "target", 0);
+}
+
+//===----------------------------------------------------------------------===//
+// Parameters
+//===----------------------------------------------------------------------===//
+
+/// One parameter made of `parts`, stored one after the other along dimension 0.
+void Importer::addParameter(const std::string &symbol, ArrayRef<const spec::Tensor *> parts) {
+  const spec::Tensor &first = *parts.front();
+  SmallVector<int64_t> shape = llvm::to_vector(first.shape), sizes;
+  SmallVector<Attribute> names;
+  shape[0] = 0;
+  for (const spec::Tensor *part : parts) {
+    shape[0] += part->shape[0];
+    sizes.push_back(part->shape[0]);
+    names.push_back(b.getStringAttr(part->name));
+  }
+  StringRef initial = first.initial.kind == spec::InitialKind::Zeros  ? "zeros"
+                      : first.initial.kind == spec::InitialKind::Ones ? "ones"
+                                                                      : "normal";
+  b.setLoc(locationOf(b.getContext(), primitives[static_cast<size_t>(first.stage)].location));
+  ParameterOp::create(b, symbol, RankedTensorType::get(shape, b.getF32Type()), b.getArrayAttr(names), sizes, initial,
+                      llvm::APFloat(first.initial.deviation), llvm::APFloat(10000.0), first.decay, /*frozen=*/false);
+}
+
+/// Query, key and value, which stand one after the other and begin alike: one parameter. Returns the tensors it used.
+size_t Importer::addPacked(const std::vector<spec::Tensor> &tensors, size_t first) {
+  StringRef query = "attention.query.";
+  StringRef name = tensors[first].name;
+  size_t at = name.rfind(query);
+  if (at == StringRef::npos) {
+    return 0;
+  }
+  std::string symbol = (name.take_front(at) + "attention.qkv." + name.drop_front(at + query.size())).str();
+  addParameter(symbol, {&tensors[first], &tensors[first + 1], &tensors[first + 2]});
+  return 3;
+}
+
+void Importer::addParameters() {
+  std::vector<spec::Tensor> tensors = spec::tensors(model, primitives);
+  for (size_t i = 0; i < tensors.size();) {
+    size_t packed = addPacked(tensors, i);
+    if (packed == 0) {
+      addParameter(tensors[i].name, {&tensors[i]});
+    }
+    i += std::max<size_t>(packed, 1);
+  }
+}
+
+void Importer::addTable(const std::string &name, ArrayRef<int64_t> shape, StringRef initial, double base) {
+  ParameterOp::create(b, name, RankedTensorType::get(shape, b.getF32Type()), b.getStrArrayAttr({name}),
+                      ArrayRef<int64_t>(shape[0]), initial, llvm::APFloat(0.0), llvm::APFloat(base), /*decay=*/false,
+                      /*frozen=*/true);
+}
+
+/// Tables of constants that stages read, one of each kind.
+void Importer::addTables() {
+  std::set<std::string> known;
+  for (const spec::Primitive &primitive : primitives) {
+    b.setLoc(locationOf(b.getContext(), primitive.location));
+    if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings); layer && layer->rotaryBase) {
+      int64_t positions = (model.context + primitive.factor - 1) / primitive.factor;
+      std::string name = rotaryName(*layer->rotaryBase, layer->headSize, positions);
+      if (known.insert(name).second) {
+        addTable(name, {positions, layer->headSize}, "rotary", *layer->rotaryBase);
+      }
+    }
+    const auto *embedding = std::get_if<spec::Embedding>(&primitive.settings);
+    if (embedding && embedding->positions == spec::Positions::Sinusoidal) {
+      addTable(sinusoidalName.str(), {model.context, model.width}, "sinusoidal", 10000);
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+bool Importer::dropsOut() const {
+  return llvm::any_of(primitives, [](const spec::Primitive &primitive) {
+    if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings)) {
+      return layer->dropout > 0 || layer->attentionDropout > 0;
+    }
+    if (const auto *embedding = std::get_if<spec::Embedding>(&primitive.settings)) {
+      return embedding->dropout > 0;
+    }
+    const auto *dropout = std::get_if<spec::Dropout>(&primitive.settings);
+    return dropout && dropout->rate > 0;
+  });
+}
+
+void Importer::addFunction(StringRef name, Purpose purpose) {
+  b.setLoc(locationOf(b.getContext(), model.location));
+  auto scale = FlatSymbolRefAttr::get(b.getContext(), scaleName(1));
+  auto tokens = SequenceType::get(b.getContext(), scale, 0, b.getI32Type());
+  auto function = func::FuncOp::create(b, name, b.getFunctionType({tokens}, {}));
+  function.addEntryBlock();
+  StageWriter writer(function, model, purpose);
+  for (const spec::Primitive &primitive : primitives) {
+    writer.write(primitive);
+  }
+  writer.finish();
+}
+
+OwningOpRef<ModuleOp> Importer::run() {
+  OwningOpRef<ModuleOp> module = ModuleOp::create(b.getLoc());
+  setAttributes(*module);
+  b.setInsertionPointToEnd(module->getBody());
+  addScales();
+  addParameters();
+  addTables();
+  addFunction("evaluate", Purpose::Evaluate);
+  addFunction("predict", Purpose::Predict);
+  if (dropsOut()) {
+    addFunction("train", Purpose::Train);
+  }
+  return module;
+}
+
+OwningOpRef<ModuleOp> sluice::importSpec(MLIRContext &context, const spec::Model &model) {
+  context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect, arith::ArithDialect,
+                      math::MathDialect>();
+  return Importer(context, model).run();
+}

@@ -1,0 +1,295 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Each primitive stage as ops of the model dialect (docs/spec.md gives the equations).
+#include "ImportStages.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include <cmath>
+#include <numbers>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::importing;
+using namespace sluice::spec;
+
+std::string importing::scaleName(int64_t factor) { return "s" + std::to_string(factor); }
+
+std::string importing::rotaryName(double base, int64_t headSize, int64_t positions) {
+  llvm::SmallString<32> text;
+  llvm::APFloat(base).toString(text);
+  return ("rotary." + text + "." + Twine(headSize) + "." + Twine(positions)).str();
+}
+
+Location importing::locationOf(MLIRContext *context, const SourceLocation &location) {
+  return FileLineColLoc::get(context, location.file, location.line, location.column);
+}
+
+StageWriter::StageWriter(func::FuncOp function, const Model &model, Purpose purpose)
+    : function(function), model(model), purpose(purpose), b(function.getLoc(), function.getContext()) {
+  b.setInsertionPointToEnd(&function.getBody().front());
+  for (auto parameter : function->getParentOfType<ModuleOp>().getOps<ParameterOp>()) {
+    parameters[parameter.getSymName()] = parameter;
+  }
+}
+
+void StageWriter::write(const Primitive &primitive) {
+  current = &primitive;
+  b.setLoc(locationOf(b.getContext(), primitive.location));
+  streams.push_back(std::visit([this](const auto &settings) { return stage(settings); }, primitive.settings));
+}
+
+void StageWriter::finish() {
+  Value result = streams.back();
+  func::ReturnOp::create(b, result);
+  function.setType(b.getFunctionType(function.getArgumentTypes(), {result.getType()}));
+}
+
+//===----------------------------------------------------------------------===//
+// Pieces
+//===----------------------------------------------------------------------===//
+
+SequenceType StageWriter::sequence(int64_t factor, int64_t width) {
+  return SequenceType::get(b.getContext(), FlatSymbolRefAttr::get(b.getContext(), scaleName(factor)), width, b.getF32Type());
+}
+
+Value StageWriter::read(const std::string &symbol) {
+  auto found = parameters.find(symbol);
+  if (found == parameters.end()) {
+    return {};
+  }
+  Value &value = reads[symbol];
+  if (!value) {
+    value = ReadOp::create(b, found->second.getType(), symbol);
+  }
+  return value;
+}
+
+Value StageWriter::parameter(const std::string &name) { return read(current->prefix + "." + name); }
+
+Value StageWriter::number(double value) {
+  return arith::ConstantOp::create(b, b.getF32FloatAttr(static_cast<float>(value)));
+}
+
+Value StageWriter::map(ValueRange inputs, Scalars code) {
+  auto op = MapOp::create(b, inputs.front().getType(), inputs);
+  OpBuilder::InsertionGuard guard(b);
+  Block *block = b.createBlock(&op.getBody());
+  SmallVector<Value> arguments;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    arguments.push_back(block->addArgument(b.getF32Type(), b.getLoc()));
+  }
+  Value result = code(arguments);
+  YieldOp::create(b, ValueRange{result});
+  return op.getResult();
+}
+
+Value StageWriter::drop(Value x, double rate, int64_t width) {
+  if (purpose != Purpose::Train || rate == 0) {
+    return x;
+  }
+  Value draw = dispatch::RandomOp::create(b, b.getF32Type(), nextRandom++, width);
+  Value kept = arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, draw, number(rate));
+  Value keep = arith::SelectOp::create(b, kept, number(1 / (1 - rate)), number(0));
+  return arith::MulFOp::create(b, x, keep);
+}
+
+Value StageWriter::norm(const std::string &name, NormKind kind, double epsilon, Value x) {
+  auto type = cast<SequenceType>(x.getType());
+  auto statistic = SequenceType::get(b.getContext(), type.getScale(), 0, b.getF32Type());
+  return NormOp::create(b, type, statistic, statistic, x, parameter(name + "weight"), parameter(name + "bias"),
+                        kind == NormKind::Rms, llvm::APFloat(epsilon))
+      .getResult();
+}
+
+Value StageWriter::linear(const std::string &name, Value x) {
+  Value weight = parameter(name + "weight");
+  int64_t width = cast<RankedTensorType>(weight.getType()).getDimSize(0);
+  auto type = SequenceType::get(b.getContext(), cast<SequenceType>(x.getType()).getScale(), width, b.getF32Type());
+  return LinearOp::create(b, type, x, weight, parameter(name + "bias"));
+}
+
+//===----------------------------------------------------------------------===//
+// Layers
+//===----------------------------------------------------------------------===//
+
+static IntegerSet maskSet(MLIRContext *context, const Mask &mask) {
+  AffineExpr p = getAffineDimExpr(0, context);
+  AffineExpr q = getAffineDimExpr(1, context);
+  switch (mask.kind) {
+  case MaskKind::Causal:
+    return IntegerSet::get(2, 1, {p - q}, {false});
+  case MaskKind::Window:
+    return IntegerSet::get(2, 1, {p - q - mask.begin, q - p + (mask.end - 1)}, {false, false});
+  case MaskKind::Bidirectional:
+    return IntegerSet::get(2, 1, {q}, {false}); // every valid q
+  }
+  llvm_unreachable("every kind of mask is above");
+}
+
+Value StageWriter::rotaryTable(const Layer &settings) {
+  if (!settings.rotaryBase) {
+    return {};
+  }
+  int64_t positions = (model.context + current->factor - 1) / current->factor;
+  return read(rotaryName(*settings.rotaryBase, settings.headSize, positions));
+}
+
+Value StageWriter::attention(const Layer &settings, Value x) {
+  int64_t size = settings.headSize;
+  int64_t keyColumn = settings.heads * size;
+  int64_t valueColumn = keyColumn + settings.keyValueHeads * size;
+  Value packed = linear("attention.qkv.", x);
+  bool dropped = purpose == Purpose::Train && settings.attentionDropout > 0;
+  auto op = AttentionOp::create(b, sequence(current->factor, keyColumn), sequence(current->factor, settings.heads), packed,
+                                packed, packed, rotaryTable(settings), settings.heads, settings.keyValueHeads, size, 0,
+                                keyColumn, valueColumn, maskSet(b.getContext(), settings.mask),
+                                llvm::APFloat(dropped ? static_cast<float>(settings.attentionDropout) : 0.0F),
+                                dropped ? nextRandom++ : 0);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    Block *block = b.createBlock(&op.getScore());
+    Type i32 = b.getI32Type();
+    block->addArguments({b.getF32Type(), i32, i32, i32}, SmallVector<Location>(4, b.getLoc()));
+    Value scale = number(1 / std::sqrt(static_cast<double>(size)));
+    YieldOp::create(b, ValueRange{arith::MulFOp::create(b, block->getArgument(0), scale)});
+  }
+  return linear("attention.output.", op.getOutput());
+}
+
+/// x Phi(x), with the error function or with its approximation by tanh (Hendrycks and Gimpel, section 2).
+static Value gelu(ImplicitLocOpBuilder &b, Value x, bool byTanh, function_ref<Value(double)> number) {
+  Value inner;
+  if (byTanh) {
+    Value cube = arith::MulFOp::create(b, arith::MulFOp::create(b, x, x), x);
+    Value sum = arith::AddFOp::create(b, x, arith::MulFOp::create(b, cube, number(0.044715)));
+    inner = math::TanhOp::create(b, arith::MulFOp::create(b, sum, number(std::sqrt(2 / std::numbers::pi))));
+  } else {
+    inner = math::ErfOp::create(b, arith::MulFOp::create(b, x, number(std::numbers::sqrt2 / 2)));
+  }
+  Value half = arith::MulFOp::create(b, x, number(0.5));
+  return arith::MulFOp::create(b, half, arith::AddFOp::create(b, inner, number(1)));
+}
+
+Value StageWriter::feedForward(const Layer &settings, Value x) {
+  auto constant = [this](double value) { return number(value); };
+  Value hidden;
+  if (settings.activation == Activation::SwiGlu) {
+    Value gate = linear("feed_forward.gate.", x);
+    Value in = linear("feed_forward.in.", x);
+    hidden = map({gate, in}, [&](ArrayRef<Value> v) -> Value {
+      Value decay = math::ExpOp::create(b, arith::NegFOp::create(b, v[0]));
+      Value silu = arith::DivFOp::create(b, v[0], arith::AddFOp::create(b, decay, number(1)));
+      return arith::MulFOp::create(b, silu, v[1]);
+    });
+  } else {
+    hidden = map(linear("feed_forward.in.", x), [&](ArrayRef<Value> v) -> Value {
+      if (settings.activation == Activation::Relu) {
+        return arith::MaximumFOp::create(b, v[0], number(0));
+      }
+      return gelu(b, v[0], settings.activation == Activation::GeluTanh, constant);
+    });
+  }
+  return linear("feed_forward.out.", hidden);
+}
+
+/// x + drop(inner(norm(x))), or norm(x + drop(inner(x))).
+Value StageWriter::residual(const Layer &settings, const std::string &block, Value x, function_ref<Value(Value)> inner) {
+  bool pre = settings.placement == Placement::Pre;
+  auto normalize = [&](Value v) { return norm(block + ".norm.", settings.norm, settings.epsilon, v); };
+  Value branch = inner(pre ? normalize(x) : x);
+  Value sum = map({x, branch}, [&](ArrayRef<Value> v) -> Value {
+    return arith::AddFOp::create(b, v[0], drop(v[1], settings.dropout, model.width));
+  });
+  return pre ? sum : normalize(sum);
+}
+
+Value StageWriter::stage(const Layer &settings) {
+  Value x = streams[current->input];
+  x = residual(settings, "attention", x, [&](Value v) { return attention(settings, v); });
+  return residual(settings, "feed_forward", x, [&](Value v) { return feedForward(settings, v); });
+}
+
+//===----------------------------------------------------------------------===//
+// Other stages
+//===----------------------------------------------------------------------===//
+
+Value StageWriter::stage(const Embedding &settings) {
+  embedding = current->prefix + ".token.weight";
+  SequenceType type = sequence(1, model.width);
+  SmallVector<Value> terms = {EmbedOp::create(b, type, function.getArgument(0), read(embedding))};
+  if (settings.positions != Positions::None) {
+    bool learned = settings.positions == Positions::Learned;
+    terms.push_back(PositionOp::create(b, type, learned ? parameter("position.weight") : read(sinusoidalName.str())));
+  }
+  if (terms.size() == 1 && (purpose != Purpose::Train || settings.dropout == 0)) {
+    return terms[0];
+  }
+  return map(terms, [&](ArrayRef<Value> v) {
+    Value sum = v.size() == 1 ? v[0] : arith::AddFOp::create(b, v[0], v[1]).getResult();
+    return drop(sum, settings.dropout, model.width);
+  });
+}
+
+Value StageWriter::stage(const spec::Norm &settings) {
+  return norm("", settings.norm, settings.epsilon, streams[current->input]);
+}
+
+Value StageWriter::stage(const Shift &settings) {
+  Value x = streams[current->input];
+  return sluice::ShiftOp::create(b, x.getType(), x, settings.by);
+}
+
+Value StageWriter::stage(const Shorten &settings) {
+  Value x = streams[current->input];
+  bool linearly = settings.method == Shortening::Linear;
+  if (settings.factor > 1 && linearly) {
+    x = FoldOp::create(b, sequence(current->factor, settings.factor * model.width), x, settings.factor);
+  } else if (settings.factor > 1) {
+    x = ShortenOp::create(b, sequence(current->factor, model.width), x, settings.factor, /*sum=*/false);
+  }
+  return linearly ? linear("", x) : x;
+}
+
+Value StageWriter::stage(const Upsample &settings) {
+  Value x = streams[current->input];
+  bool linearly = settings.method == Upsampling::Linear;
+  if (linearly) {
+    x = linear("", x);
+  }
+  if (settings.factor == 1) {
+    return x;
+  }
+  SequenceType type = sequence(current->factor, model.width);
+  return linearly ? UnfoldOp::create(b, type, x, settings.factor).getResult()
+                  : UpsampleOp::create(b, type, x, settings.factor).getResult();
+}
+
+Value StageWriter::stage(const Add &) {
+  return map({streams[current->input], streams[current->second]},
+             [&](ArrayRef<Value> v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
+}
+
+Value StageWriter::stage(const Dropout &settings) {
+  Value x = streams[current->input];
+  if (purpose != Purpose::Train || settings.rate == 0) {
+    return x;
+  }
+  return map(x, [&](ArrayRef<Value> v) { return drop(v[0], settings.rate, model.width); });
+}
+
+Value StageWriter::stage(const Head &settings) {
+  Value x = streams[current->input];
+  Value weight = settings.tied ? read(embedding) : parameter("weight");
+  Value bias = settings.bias ? parameter("bias") : Value();
+  if (purpose != Purpose::Predict) {
+    return CrossEntropyOp::create(b, sequence(1, 0), x, weight, function.getArgument(0), bias, 1);
+  }
+  auto last = FlatSymbolRefAttr::get(b.getContext(), lastScale);
+  auto row = SequenceType::get(b.getContext(), last, model.width, b.getF32Type());
+  auto logits = SequenceType::get(b.getContext(), last, model.vocabulary, b.getF32Type());
+  return LinearOp::create(b, logits, LastOp::create(b, row, x), weight, bias);
+}
+
+Value StageWriter::stage(const Layers &) { llvm_unreachable("expanded"); }
+Value StageWriter::stage(const Hourglass &) { llvm_unreachable("expanded"); }

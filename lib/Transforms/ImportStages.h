@@ -1,0 +1,78 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One function of the imported module, stage by stage.
+#pragma once
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Spec/Expansion.h"
+
+namespace sluice::importing {
+
+/// What the function is for: scoring every position, scoring with dropout, or the last position's logits.
+enum class Purpose { Evaluate, Train, Predict };
+
+/// Symbol of a scale by its factor.
+std::string scaleName(int64_t factor);
+constexpr llvm::StringLiteral lastScale = "last";
+/// Symbol of the table of angles that a layer on a scale of `positions` positions reads.
+std::string rotaryName(double base, int64_t headSize, int64_t positions);
+constexpr llvm::StringLiteral sinusoidalName = "sinusoidal";
+
+mlir::Location locationOf(mlir::MLIRContext *context, const spec::SourceLocation &location);
+
+/// Writes the ops of every stage into a function. Parameters are found by symbol in the module and read once.
+class StageWriter {
+public:
+  StageWriter(mlir::func::FuncOp function, const spec::Model &model, Purpose purpose);
+
+  void write(const spec::Primitive &primitive);
+  /// Ends the function with the head's result; its type is set here.
+  void finish();
+
+private:
+  using Scalars = llvm::function_ref<mlir::Value(llvm::ArrayRef<mlir::Value>)>;
+
+  mlir::Value stage(const spec::Embedding &settings);
+  mlir::Value stage(const spec::Layer &settings);
+  mlir::Value stage(const spec::Norm &settings);
+  mlir::Value stage(const spec::Shift &settings);
+  mlir::Value stage(const spec::Shorten &settings);
+  mlir::Value stage(const spec::Upsample &settings);
+  mlir::Value stage(const spec::Add &settings);
+  mlir::Value stage(const spec::Dropout &settings);
+  mlir::Value stage(const spec::Head &settings);
+  mlir::Value stage(const spec::Layers &settings);
+  mlir::Value stage(const spec::Hourglass &settings);
+
+  mlir::Value attention(const spec::Layer &settings, mlir::Value x);
+  mlir::Value feedForward(const spec::Layer &settings, mlir::Value x);
+  mlir::Value rotaryTable(const spec::Layer &settings);
+  mlir::Value residual(const spec::Layer &settings, const std::string &block, mlir::Value x,
+                       llvm::function_ref<mlir::Value(mlir::Value)> inner);
+  mlir::Value norm(const std::string &name, spec::NormKind kind, double epsilon, mlir::Value x);
+  mlir::Value linear(const std::string &name, mlir::Value x);
+
+  SequenceType sequence(int64_t factor, int64_t width);
+  /// This stage's parameter, or null where the model has none of that name.
+  mlir::Value parameter(const std::string &name);
+  mlir::Value read(const std::string &symbol);
+  /// A map whose region is `code` over one f32 an input.
+  mlir::Value map(mlir::ValueRange inputs, Scalars code);
+  /// x scaled up or dropped, in scalar code; x itself where nothing is dropped.
+  mlir::Value drop(mlir::Value x, double rate, int64_t width);
+  mlir::Value number(double value);
+
+  mlir::func::FuncOp function;
+  const spec::Model &model;
+  Purpose purpose;
+  mlir::ImplicitLocOpBuilder b;
+  llvm::StringMap<ParameterOp> parameters;
+  llvm::StringMap<mlir::Value> reads;
+  std::vector<mlir::Value> streams; ///< by stage
+  const spec::Primitive *current = nullptr;
+  std::string embedding; ///< symbol of the token table, which a tied head reads
+  int64_t nextRandom = 2; ///< 0 and 1 draw initial weights
+};
+
+} // namespace sluice::importing
