@@ -18,6 +18,16 @@ FailureOr<cpu::Kernel> cpu::generateKernel(Operation *op, ModuleOp module, Strin
       .Case([&](dispatch::WeightGradientOp gradient) {
         return generateWeightGradient(gradient, module, name, target);
       })
+      .Case([&](dispatch::RowsOp rows) { return generateRows(rows, module, name, target); })
+      .Case([&](dispatch::AttentionOp attention) {
+        return generateAttention(attention, module, name, target);
+      })
+      .Case([&](dispatch::AttentionBackwardOp attention) {
+        return generateAttentionBackward(attention, module, name, target);
+      })
+      .Case([&](dispatch::ScatterRowsOp scatter) {
+        return generateScatterRows(scatter, module, name, target);
+      })
       .Default([&](Operation *other) -> FailureOr<Kernel> {
         return other->emitOpError("expected a dispatch op that has a CPU generator, found ")
                << other->getName();

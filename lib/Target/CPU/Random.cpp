@@ -1,8 +1,7 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
-// Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Philox4x32-10 (Salmon et al., SC 2011) as straight-line integer arithmetic. The 32-bit words live
-// in the low halves of 64-bit lanes: x86 multiplies 32 x 32 -> 64 bits there in one instruction.
+// Philox4x32-10 (Salmon et al., SC 2011) as straight-line integer arithmetic. The 32-bit words live in the low
+// halves of 64-bit lanes: x86 multiplies 32 x 32 -> 64 bits there in one instruction.
 #include "sluice/Target/CPU/Random.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -19,9 +18,7 @@ struct Emitter {
   ImplicitLocOpBuilder &b;
   Type type; ///< i64 or a vector of it
 
-  Value constant(uint64_t value) {
-    return splat(arith::ConstantIntOp::create(b, b.getI64Type(), int64_t(value)));
-  }
+  Value constant(uint64_t value) { return splat(arith::ConstantIntOp::create(b, b.getI64Type(), int64_t(value))); }
   Value splat(Value scalar) {
     return isa<VectorType>(type) ? Value(vector::BroadcastOp::create(b, type, scalar)) : scalar;
   }
@@ -31,8 +28,7 @@ struct Emitter {
 
   /// Words of block `block` (element / 4).
   Words philox(Value block, int64_t id, Value step, Value seed) {
-    Words c{low(block), shiftRight(block, 32), constant(uint64_t(id) & 0xffffffff),
-            low(splat(step))};
+    Words c{low(block), shiftRight(block, 32), constant(uint64_t(id) & 0xffffffff), low(splat(step))};
     Value key0 = low(splat(seed)), key1 = shiftRight(splat(seed), 32);
     for (int round = 0; round < 10; ++round) {
       if (round > 0) {
@@ -55,8 +51,7 @@ struct Emitter {
     Value top = arith::TruncIOp::create(b, narrow, shiftRight(word, 8));
     Value value = arith::SIToFPOp::create(b, number, top);
     Value scale = arith::ConstantOp::create(b, b.getF32FloatAttr(0x1p-24f));
-    return arith::MulFOp::create(
-        b, value, shaped ? Value(vector::BroadcastOp::create(b, number, scale)) : scale);
+    return arith::MulFOp::create(b, value, shaped ? Value(vector::BroadcastOp::create(b, number, scale)) : scale);
   }
 };
 
@@ -72,8 +67,7 @@ Value interleave(ImplicitLocOpBuilder &b, Value first, Value second) {
 
 } // namespace
 
-Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Value step,
-                       Value seed) {
+Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Value step, Value seed) {
   Emitter emitter{b, elements.getType()};
   Words words = emitter.philox(emitter.shiftRight(elements, 2), id, step, seed);
   Value which = arith::AndIOp::create(b, elements, emitter.constant(3));
@@ -85,8 +79,17 @@ Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Valu
   return emitter.uniform(word);
 }
 
-Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, int64_t id,
-                          Value step, Value seed) {
+std::array<Value, 4> cpu::emitUniformBlocks(ImplicitLocOpBuilder &b, Value blocks, int64_t id, Value step,
+                                            Value seed) {
+  Emitter emitter{b, blocks.getType()};
+  std::array<Value, 4> numbers;
+  for (auto [number, word] : llvm::zip(numbers, emitter.philox(blocks, id, step, seed))) {
+    number = emitter.uniform(word);
+  }
+  return numbers;
+}
+
+Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, int64_t id, Value step, Value seed) {
   auto type = VectorType::get({count / 4}, b.getI64Type());
   Emitter emitter{b, type};
   SmallVector<int64_t> offsets(count / 4);
@@ -98,6 +101,5 @@ Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, i
   for (auto [number, word] : llvm::zip(numbers, words)) {
     number = emitter.uniform(word);
   }
-  return interleave(b, interleave(b, numbers[0], numbers[2]),
-                    interleave(b, numbers[1], numbers[3]));
+  return interleave(b, interleave(b, numbers[0], numbers[2]), interleave(b, numbers[1], numbers[3]));
 }
