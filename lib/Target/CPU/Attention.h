@@ -33,6 +33,9 @@ struct Shape {
 
 template <typename Op> Shape makeShape(Op op, const Target &target);
 
+/// Fails with a diagnostic on the op where a generator cannot do what it says.
+template <typename Op> mlir::LogicalResult checkOp(Op op);
+
 /// A matrix in two-dimensional memory, from (row, column) on. `transposed` swaps the two when it is read.
 struct Matrix {
   mlir::Value memory, row, column;
@@ -91,9 +94,6 @@ void emitZeroRows(Emitter &e, const Shape &shape, mlir::Value target, mlir::Valu
 
 /// Sets all of a two-dimensional memory whose rows are whole vectors.
 void emitFill(Emitter &e, mlir::Value memory, float value);
-
-/// Fails with a diagnostic on `op` where the relation is not affine in p, q and N.
-mlir::LogicalResult checkMask(mlir::Operation *op, mlir::IntegerSet mask);
 
 /// Fills in FLOPs of `matmuls` matmuls over the pairs that the mask keeps, and the bytes of
 /// `tensors` tensors of all heads' columns.

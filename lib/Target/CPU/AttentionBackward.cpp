@@ -290,7 +290,7 @@ void BackwardGenerator::emitProducts(Value q0) {
 
 FailureOr<Kernel> cpu::generateAttentionBackward(dispatch::AttentionBackwardOp op, ModuleOp module, StringRef name,
                                                  const Target &target) {
-  if (failed(checkMask(op, op.getMask())) || failed(checkRegion(op.getScore())) ||
+  if (failed(checkOp(op)) || failed(checkRegion(op.getScore())) ||
       failed(checkRegion(op.getScoreGradient()))) {
     return failure();
   }

@@ -237,7 +237,7 @@ void ForwardGenerator::emitResults() {
 
 FailureOr<Kernel> cpu::generateAttention(dispatch::AttentionOp op, ModuleOp module, StringRef name,
                                          const Target &target) {
-  if (failed(checkMask(op, op.getMask())) || failed(checkRegion(op.getScore()))) {
+  if (failed(checkOp(op)) || failed(checkRegion(op.getScore()))) {
     return failure();
   }
   return ForwardGenerator(op, module, name, target).generate();

@@ -122,15 +122,6 @@ Value attention::emitMask(Emitter &e, IntegerSet mask, Value p, Value q, Value l
   return result;
 }
 
-LogicalResult attention::checkMask(Operation *op, IntegerSet mask) {
-  for (AffineExpr expr : mask.getConstraints()) {
-    if (!expr.isPureAffine() || mask.getNumSymbols() > 1) {
-      return op->emitError("expected a mask that is affine in (p, q) and one length, found ") << IntegerSetAttr::get(mask);
-    }
-  }
-  return success();
-}
-
 /// Pairs (p, q) of the relation at full length, counted on a grid of at most 64 x 64 samples: a figure for plans.
 static double countPairs(const Shape &shape, IntegerSet mask) {
   int64_t samples = std::min<int64_t>(64, shape.positions);

@@ -7,35 +7,6 @@ using namespace mlir;
 using namespace sluice::cpu;
 using namespace sluice::cpu::attention;
 
-template <typename Op> Shape attention::makeShape(Op op, const Target &target) {
-  dispatch::DomainAttr domain = op.getDomain();
-  Shape s{};
-  s.batch = domain.getBatch();
-  s.positions = domain.getPositions();
-  s.heads = op.getHeads();
-  s.kvHeads = op.getKvHeads();
-  s.head = op.getHeadSize();
-  s.queryColumn = op.getQueryColumn();
-  s.keyColumn = op.getKeyColumn();
-  s.valueColumn = op.getValueColumn();
-  s.group = s.heads / s.kvHeads;
-  s.dropout = op.getDropout().convertToFloat();
-  s.randomId = op.getRandomId();
-  // 64 queries by 64 keys: the block's scores, values and accumulators (16 KiB each at D = 64) stay near the first
-  // level of cache, and what a causal diagonal wastes is half a block a row of blocks, 6% at N = 1024.
-  s.queryVectors = std::min<int64_t>(64 / target.lanes, llvm::divideCeil(s.positions, target.lanes));
-  s.queryBlock = s.queryVectors * target.lanes;
-  s.keyBlock = std::min<int64_t>(64, (s.positions + 3) / 4 * 4);
-  s.headVectors = llvm::divideCeil(s.head, target.lanes);
-  s.headWidth = s.headVectors * target.lanes;
-  s.queryBlocks = llvm::divideCeil(s.positions, s.queryBlock);
-  s.keyBlocks = llvm::divideCeil(s.positions, s.keyBlock);
-  return s;
-}
-
-template Shape attention::makeShape(dispatch::AttentionOp op, const Target &target);
-template Shape attention::makeShape(dispatch::AttentionBackwardOp op, const Target &target);
-
 Value attention::emitRotation(Emitter &e, Value vector, Value table, Value position, int64_t lane0, int64_t valid,
                               bool back) {
   SmallVector<int64_t> even, odd, swapped;

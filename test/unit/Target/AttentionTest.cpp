@@ -5,6 +5,8 @@
 #include "KernelHarness.h"
 #include "sluice/Target/CPU/Emitter.h"
 
+#include "mlir/InitAllDialects.h"
+#include "mlir/Parser/Parser.h"
 #include "gtest/gtest.h"
 #include <cmath>
 #include <cstring>
@@ -58,21 +60,47 @@ void compare(const std::vector<float> &found, const Expected &expected, int64_t 
   ::testing::Test::RecordProperty(what + ", worst error over its bound", std::to_string(worst));
 }
 
-void check(const AttentionCase &c) {
-  AttentionData data = makeAttention(c);
-  auto valid = [&](int64_t row) { return row / c.positions < c.rows && row % c.positions < c.valid(); };
+/// Both directions on every target, with the case's own length and with `others`: a kernel serves all lengths.
+void check(AttentionCase c, std::vector<int64_t> others = {}) {
+  others.push_back(c.length);
   for (const cpu::Target *target : targets()) {
-    SCOPED_TRACE(c.name + " on " + target->name.str());
-    LoadedKernel forward(c.forwardText(), *target, generate);
-    ASSERT_TRUE(forward.loaded());
-    auto results = forward.run(forwardLaunch(c, data));
-    compare(results[0], data.output, c.heads * c.head, valid, "output");
-    compare(results[1], data.lse, c.heads, valid, "log-sum-exp");
-    LoadedKernel backward(c.backwardText(), *target, generate);
-    ASSERT_TRUE(backward.loaded());
-    auto gradient = backward.run(backwardLaunch(c, data));
-    compare(gradient[0], data.gradient, c.width(), [](int64_t) { return true; }, "gradient");
+    LoadedKernel forward(c.forwardText(), *target, generate), backward(c.backwardText(), *target, generate);
+    ASSERT_TRUE(forward.loaded() && backward.loaded()) << c.name;
+    for (int64_t length : others) {
+      SCOPED_TRACE(c.name + ", length " + std::to_string(length) + " on " + target->name.str());
+      c.length = length;
+      AttentionData data = makeAttention(c);
+      auto valid = [&](int64_t row) { return row / c.positions < c.rows && row % c.positions < c.valid(); };
+      auto results = forward.run(forwardLaunch(c, data));
+      compare(results[0], data.output, c.heads * c.head, valid, "output");
+      compare(results[1], data.lse, c.heads, valid, "log-sum-exp");
+      auto gradient = backward.run(backwardLaunch(c, data));
+      compare(gradient[0], data.gradient, c.width(), [](int64_t) { return true; }, "gradient");
+    }
   }
+}
+
+/// First diagnostic of generating a kernel, empty where it succeeds.
+std::string diagnosticOf(const std::string &text) {
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  registry.insert<dispatch::DispatchDialect>();
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  auto source = parseSourceString<ModuleOp>(text, &context);
+  EXPECT_TRUE(source) << text;
+  std::string said;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    said = said.empty() ? diagnostic.str() : said;
+    return success();
+  });
+  OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context));
+  source->walk([&](Operation *op) {
+    if (isa<dispatch::AttentionOp, dispatch::AttentionBackwardOp>(op)) {
+      EXPECT_TRUE(failed(generate(op, *kernels, "kernel", cpu::Target::avx2())));
+    }
+  });
+  return said;
 }
 
 const Score plain = scaled(0.25);
@@ -89,9 +117,8 @@ TEST(Attention, OddSizes) {
 }
 
 TEST(Attention, ShortLengths) {
-  for (int64_t length : {1, 2, 15, 16, 17, 63, 64, 65, 80}) {
-    check({"length " + std::to_string(length), 2, 80, 1, 1, 8, length, 1, causal(), plain});
-  }
+  check({"small blocks", 2, 80, 1, 1, 8, 80, 1, causal(), plain}, {1, 2, 15, 16, 17, 31, 32, 33, 65});
+  check({"large blocks", 1, 330, 2, 1, 16, 330, 1, causal(), plain}, {1, 63, 64, 65, 129, 192, 320});
 }
 
 TEST(Attention, Relations) {
@@ -106,7 +133,7 @@ TEST(Attention, Relations) {
                    [](int64_t p, int64_t q, int64_t) { return q < p / 24 * 24; }};
   int index = 0;
   for (const Relation &relation : {thirds, shifted, residues, mirrored, blocked, window(16), window(70), everything()}) {
-    check({"relation " + std::to_string(index++), 1, 150, 2, 2, 8, 140, 1, relation, plain});
+    check({"relation " + std::to_string(index++), 1, 150, 2, 2, 8, 140, 1, relation, plain}, {20, 96});
   }
 }
 
@@ -115,6 +142,7 @@ TEST(Attention, GroupedHeadsRotaryAndScores) {
   check({"one head of keys, rotary", 2, 70, 3, 1, 20, 70, 1, causal(), plain, true});
   check({"rotary over 64", 1, 66, 2, 2, 64, 66, 1, everything(), plain, true});
   check({"soft cap", 1, 70, 2, 2, 8, 66, 1, causal(), softCap(1.5)});
+  check({"large blocks, rotary, grouped, soft cap", 1, 270, 2, 1, 32, 263, 1, causal(), softCap(2), true});
   check({"linear bias", 1, 70, 4, 2, 8, 66, 1, everything(), linearBias()});
 }
 
@@ -163,6 +191,27 @@ func.func @f(%x: tensor<8192xf32>) -> tensor<8192xf32> {
   }
 }
 
+/// What cannot be generated is said, on the op.
+TEST(Attention, RefusesWhatItCannotDo) {
+  struct {
+    AttentionCase c;
+    const char *message;
+  } cases[] = {
+      {{"odd", 1, 16, 1, 1, 5, 16, 1, causal(), plain, true}, "expected an even head size"},
+      {{"heads", 1, 16, 3, 2, 4, 16, 1, causal(), plain}, "expected heads to be a multiple of kv_heads, found 3 and 2"},
+      {{"dropout", 1, 16, 1, 1, 4, 16, 1, causal(), plain, false, 1.0f}, "expected dropout in [0, 1)"},
+  };
+  for (auto &[c, message] : cases) {
+    for (const std::string &text : {c.forwardText(), c.backwardText()}) {
+      std::string said = diagnosticOf(text);
+      EXPECT_NE(said.find(message), std::string::npos) << c.name << ": " << said;
+    }
+  }
+  AttentionCase unusual{"region", 1, 16, 1, 1, 4, 16, 1, causal(), plain};
+  unusual.score.text = "%v = vector.broadcast %s : f32 to vector<2xf32>\n%r = vector.extract %v[0] : f32 from vector<2xf32>\n";
+  EXPECT_NE(diagnosticOf(unusual.forwardText()).find("expected scalar arith or math"), std::string::npos);
+}
+
 /// The same bits in any order of the items, on one thread and on two.
 TEST(Attention, OrderAndThreadsChangeNothing) {
   AttentionCase c{"order", 2, 150, 4, 2, 20, 131, 2, causal(), softCap(2), true, 0.1f};
@@ -188,13 +237,13 @@ TEST(Attention, OrderAndThreadsChangeNothing) {
 
 /// NaN in what an empty block would read reaches nobody: a block that is computed and then masked would give 0 * NaN.
 TEST(Attention, EmptyBlocksAreSkipped) {
-  AttentionCase c{"skip", 1, 256, 1, 1, 8, 256, 1, causal(), plain};
+  AttentionCase c{"skip", 1, 320, 1, 1, 8, 320, 1, causal(), plain};
   AttentionData data = makeAttention(c);
   Launch forward = forwardLaunch(c, data), backward = backwardLaunch(c, data);
-  for (int64_t p = 0; p < 256; ++p) {
+  for (int64_t p = 0; p < 320; ++p) {
     for (int64_t i = 0; i < 8; ++i) {
       float &value = forward.operands[2][p * c.width() + 16 + i];
-      value = p >= 192 ? NAN : value;
+      value = p >= 256 ? NAN : value;
       float &gradient = backward.operands[5][p * 8 + i];
       gradient = p < 64 ? NAN : gradient;
     }
@@ -203,8 +252,8 @@ TEST(Attention, EmptyBlocksAreSkipped) {
     LoadedKernel forwardKernel(c.forwardText(), *target, generate), backwardKernel(c.backwardText(), *target, generate);
     ASSERT_TRUE(forwardKernel.loaded() && backwardKernel.loaded());
     auto output = forwardKernel.run(forward)[0];
-    compare(output, data.output, 8, [](int64_t row) { return row < 192; }, "output");
-    EXPECT_TRUE(std::isnan(output[255 * 8])) << "the poison is where it should be";
+    compare(output, data.output, 8, [](int64_t row) { return row < 256; }, "output");
+    EXPECT_TRUE(std::isnan(output[319 * 8])) << "the poison is where it should be";
     auto gradient = backwardKernel.run(backward)[0];
     compare(gradient, data.gradient, c.width(), [](int64_t row) { return row >= 64; }, "gradient");
     EXPECT_TRUE(std::isnan(gradient[c.width() - 1])) << "the poison is where it should be";
