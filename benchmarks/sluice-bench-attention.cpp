@@ -3,6 +3,7 @@
 // Speed of causal attention, forward and backward, on one thread, beside the FMA peak measured in
 // the same run. Prints JSON.
 //   sluice-bench-attention [head positions]...
+#include "FmaPeak.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/Parser/Parser.h"
 #include "sluice/Target/CPU/Kernel.h"
@@ -14,7 +15,6 @@
 #include <chrono>
 #include <cmath>
 #include <dlfcn.h>
-#include <immintrin.h>
 
 using namespace mlir;
 using namespace sluice;
@@ -25,36 +25,6 @@ constexpr int64_t batch = 1, heads = 2;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// Sixteen independent chains: more than ports times latency of any machine. The asm keeps the
-// compiler from folding them.
-constexpr int chains = 16;
-constexpr int64_t peakSteps = 1 << 19;
-
-__attribute__((target("avx512f"))) double flopsOfPeak512() {
-  __m512 sums[chains] = {};
-  __m512 x = _mm512_set1_ps(0.5f);
-  for (int64_t i = 0; i < peakSteps; ++i) {
-    for (int c = 0; c < chains; ++c) {
-      sums[c] = _mm512_fmadd_ps(sums[c], x, x);
-      asm volatile("" : "+v"(sums[c]));
-    }
-  }
-  return 2.0 * 16 * chains * peakSteps;
-}
-
-__attribute__((target("avx2,fma"))) double flopsOfPeak256() {
-  constexpr int few = 12; // sixteen registers
-  __m256 sums[few] = {};
-  __m256 x = _mm256_set1_ps(0.5f);
-  for (int64_t i = 0; i < peakSteps; ++i) {
-    for (int c = 0; c < few; ++c) {
-      sums[c] = _mm256_fmadd_ps(sums[c], x, x);
-      asm volatile("" : "+x"(sums[c]));
-    }
-  }
-  return 2.0 * 8 * few * peakSteps;
 }
 
 /// FLOP/s of one run of `work`, which returns the FLOPs it did.
@@ -200,7 +170,7 @@ void measure(MLIRContext &context, const cpu::Target &target, int64_t head, int6
   double flops = (forward ? 4.0 : 10.0) / 2 * static_cast<double>(batch * heads * head) * n * n;
   double best = 0, peak = 0, start = now();
   for (int repeat = 0; repeat < 200 && (repeat < 5 || now() - start < 1.5); ++repeat) {
-    peak = std::max(peak, rate(target.lanes == 16 ? flopsOfPeak512 : flopsOfPeak256));
+    peak = std::max(peak, target.lanes == 16 ? fmaPeakAvx512() : fmaPeakAvx2());
     best = std::max(best, rate([&] {
                       loaded.run();
                       return flops;

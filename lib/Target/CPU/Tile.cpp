@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // Register tiles of contractions.
 #include "Tile.h"
@@ -10,8 +11,8 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
 
-SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const Tile &tile, Value steps, LoadLeft left,
-                                          LoadRight right, ArrayRef<Value> initial) {
+SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const Tile &tile, Value steps,
+                                          LoadLeft left, LoadRight right, ArrayRef<Value> initial) {
   VectorType type = tile.type(b);
   SmallVector<Value> sums(initial);
   if (sums.empty()) {
@@ -38,7 +39,8 @@ SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const Tile &t
 }
 
 /// Lanes `select(i)` of the two vectors, those of the second counted from `lanes` on.
-static Value shuffle(ImplicitLocOpBuilder &b, Value first, Value second, function_ref<int64_t(int64_t)> select) {
+static Value shuffle(ImplicitLocOpBuilder &b, Value first, Value second,
+                     function_ref<int64_t(int64_t)> select) {
   SmallVector<int64_t> mask;
   for (int64_t i = 0; i < cast<VectorType>(first.getType()).getDimSize(0); ++i) {
     mask.push_back(select(i));
@@ -48,7 +50,8 @@ static Value shuffle(ImplicitLocOpBuilder &b, Value first, Value second, functio
 
 SmallVector<Value> cpu::emitTranspose(ImplicitLocOpBuilder &b, SmallVector<Value> rows) {
   int64_t n = rows.size();
-  // 4 x 4 within each 128-bit lane: unpack pairs of rows, then pairs of pairs. Each is one instruction.
+  // 4 x 4 within each 128-bit lane: unpack pairs of rows, then pairs of pairs. Each is one
+  // instruction.
   auto unpack = [&](Value x, Value y, int64_t width, bool high) {
     return shuffle(b, x, y, [&](int64_t i) {
       int64_t lane = i / 4 * 4, within = i % 4;
@@ -65,7 +68,8 @@ SmallVector<Value> cpu::emitTranspose(ImplicitLocOpBuilder &b, SmallVector<Value
     r[2] = unpack(high01, high23, 2, false);
     r[3] = unpack(high01, high23, 2, true);
   }
-  // Then the 128-bit lanes among one another: row g + j holds, in lane q, rows g ... g + 3 of column 4 q + j.
+  // Then the 128-bit lanes among one another: row g + j holds, in lane q, rows g ... g + 3 of
+  // column 4 q + j.
   for (int64_t s = 4; s < n; s *= 2) {
     for (int64_t i = 0; i < n; ++i) {
       if (i & s) {
@@ -85,7 +89,8 @@ Value cpu::emitColumnMask(ImplicitLocOpBuilder &b, int64_t lanes, Value first, V
   return vector::CreateMaskOp::create(b, VectorType::get({lanes}, b.getI1Type()), left);
 }
 
-void cpu::emitLoop(ImplicitLocOpBuilder &b, Value first, Value last, Value step, function_ref<void(Value)> body) {
+void cpu::emitLoop(ImplicitLocOpBuilder &b, Value first, Value last, Value step,
+                   function_ref<void(Value)> body) {
   auto loop = scf::ForOp::create(b, first, last, step);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
@@ -104,13 +109,16 @@ Value cpu::addIndex(ImplicitLocOpBuilder &b, Value x, Value y) {
 }
 
 Value cpu::mulIndex(ImplicitLocOpBuilder &b, Value x, int64_t y) {
-  return arith::MulIOp::create(b, x, arith::ConstantIndexOp::create(b, y), arith::IntegerOverflowFlags::nsw);
+  return arith::MulIOp::create(b, x, arith::ConstantIndexOp::create(b, y),
+                               arith::IntegerOverflowFlags::nsw);
 }
 
-Value cpu::minIndex(ImplicitLocOpBuilder &b, Value x, Value y) { return arith::MinSIOp::create(b, x, y); }
+Value cpu::minIndex(ImplicitLocOpBuilder &b, Value x, Value y) {
+  return arith::MinSIOp::create(b, x, y);
+}
 
-Value cpu::emitAnyValid(ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, Value validLength, Value rows, Value first,
-                        Value count) {
+Value cpu::emitAnyValid(ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, Value validLength,
+                        Value rows, Value first, Value count) {
   if (domain.getFactor() == 0) {
     return arith::ConstantIntOp::create(b, b.getI1Type(), 1);
   }
