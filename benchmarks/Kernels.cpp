@@ -24,7 +24,7 @@ namespace {
 
 /// One matrix product of a training step; `count` is how often a step runs it.
 struct Shape {
-  StringRef form; ///< forward, by_input, weight_gradient
+  StringRef form; ///< forward (also _gelu, _dropout_residual), by_input, weight_gradient
   int64_t rows, inner, columns, count;
 };
 
@@ -34,6 +34,45 @@ double now() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+}
+
+/// Bias alone; bias and GELU (tanh form), keeping the pre-activation; or bias, dropout and the
+/// residual.
+std::string epilogueOf(const Shape &shape) {
+  if (shape.form == "forward_gelu") {
+    return R"(^bb0(%a: f32, %c: f32):
+      %s = arith.addf %a, %c : f32
+      %k0 = arith.constant 0.044715 : f32
+      %k1 = arith.constant 0.79788456 : f32
+      %half = arith.constant 0.5 : f32
+      %one = arith.constant 1.0 : f32
+      %q = arith.mulf %s, %s : f32
+      %r = math.fma %q, %k0, %one : f32
+      %t = arith.mulf %s, %r : f32
+      %u = arith.mulf %t, %k1 : f32
+      %v = math.tanh %u : f32
+      %w1 = arith.addf %v, %one : f32
+      %z = arith.mulf %w1, %half : f32
+      %g = arith.mulf %z, %s : f32
+      dispatch.yield %s, %g : f32, f32
+)";
+  }
+  if (shape.form == "forward_dropout_residual") {
+    return llvm::formatv(R"(^bb0(%a: f32, %c: f32, %e: f32):
+      %s = arith.addf %a, %c : f32
+      %u = dispatch.random {{id = 3 : i64, width = {0} : i64} : f32
+      %p = arith.constant 0.1 : f32
+      %zero = arith.constant 0.0 : f32
+      %scale = arith.constant 1.1111112 : f32
+      %keep = arith.cmpf oge, %u, %p : f32
+      %m = arith.mulf %s, %scale : f32
+      %d = arith.select %keep, %m, %zero : f32
+      %y = arith.addf %e, %d : f32
+      dispatch.yield %y : f32
+)",
+                         shape.columns);
+  }
+  return "^bb0(%a: f32, %c: f32):\n%s = arith.addf %a, %c : f32\ndispatch.yield %s : f32\n";
 }
 
 std::string textOf(const Shape &shape) {
@@ -64,14 +103,22 @@ std::string textOf(const Shape &shape) {
                          "} : ({0}, {1}) -> {2}\nreturn %y : {2}\n}",
                          x, w, y, domain, row);
   }
-  return llvm::formatv("func.func @f(%x: {0}, %w: {1}, %b: tensor<{5}xf32>) -> {2} {{\n%y = "
-                       "dispatch.contract %x, %w, %b "
-                       "attributes {{domain = {3}, accesses = [{6}], result_accesses = [{4}]} "
-                       "{{\n^bb0(%a: f32, %c: f32):\n"
-                       "%s = arith.addf %a, %c : f32\ndispatch.yield %s : f32\n} : ({0}, {1}, "
-                       "tensor<{5}xf32>) -> {2}\n"
-                       "return %y : {2}\n}",
-                       x, w, y, domain, row, shape.columns, vector);
+  std::string bias = llvm::formatv("tensor<{0}xf32>", shape.columns);
+  std::string results = shape.form == "forward_gelu" ? y + ", " + y : y;
+  std::string body = epilogueOf(shape), operands = "%x, %w, %b", types = x + ", " + w + ", " + bias;
+  std::string parameters = "%x: " + x + ", %w: " + w + ", %b: " + bias, accesses = vector;
+  if (shape.form == "forward_dropout_residual") {
+    operands += ", %res";
+    types += ", " + y;
+    parameters += ", %res: " + y;
+    accesses += ", " + row;
+  }
+  bool two = shape.form == "forward_gelu";
+  return llvm::formatv(
+      "func.func @f({0}) -> ({1}) {{\n%y:{2} = dispatch.contract {3} attributes {{domain = {4}, "
+      "accesses = [{5}], result_accesses = [{6}]} {{\n{7}} : ({8}) -> ({1})\nreturn {9} : {1}\n}",
+      parameters, results, two ? 2 : 1, operands, domain, accesses, two ? row + ", " + row : row,
+      body, types, two ? "%y#0, %y#1" : "%y#0");
 }
 
 [[noreturn]] void fail(const Twine &message) {
@@ -170,6 +217,12 @@ static std::vector<Shape> hourglassShapes() {
       shapes.push_back({"weight_gradient", rows, inner, columns, 4});
     }
   }
+  // Heavier epilogues, beside the step's total.
+  shapes.push_back({"forward_gelu", 4096, 256, 1024, 0});
+  shapes.push_back({"forward_dropout_residual", 4096, 256, 256, 0});
+  shapes.push_back({"forward_dropout_residual", 4096, 1024, 256, 0});
+  shapes.push_back({"forward", 4, 256, 1024, 0});
+  shapes.push_back({"forward", 256, 256, 1024, 0});
   return shapes;
 }
 

@@ -1,7 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Speed of causal attention, forward and backward, on one thread, beside the FMA peak measured in the same run. Prints JSON.
+// Speed of causal attention, forward and backward, on one thread, beside the FMA peak measured in
+// the same run. Prints JSON.
 //   sluice-bench-attention [head positions]...
+#include "FmaPeak.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/Parser/Parser.h"
 #include "sluice/Target/CPU/Kernel.h"
@@ -13,7 +15,6 @@
 #include <chrono>
 #include <cmath>
 #include <dlfcn.h>
-#include <immintrin.h>
 
 using namespace mlir;
 using namespace sluice;
@@ -26,35 +27,6 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Sixteen independent chains: more than ports times latency of any machine. The asm keeps the compiler from folding them.
-constexpr int chains = 16;
-constexpr int64_t peakSteps = 1 << 19;
-
-__attribute__((target("avx512f"))) double flopsOfPeak512() {
-  __m512 sums[chains] = {};
-  __m512 x = _mm512_set1_ps(0.5f);
-  for (int64_t i = 0; i < peakSteps; ++i) {
-    for (int c = 0; c < chains; ++c) {
-      sums[c] = _mm512_fmadd_ps(sums[c], x, x);
-      asm volatile("" : "+v"(sums[c]));
-    }
-  }
-  return 2.0 * 16 * chains * peakSteps;
-}
-
-__attribute__((target("avx2,fma"))) double flopsOfPeak256() {
-  constexpr int few = 12; // sixteen registers
-  __m256 sums[few] = {};
-  __m256 x = _mm256_set1_ps(0.5f);
-  for (int64_t i = 0; i < peakSteps; ++i) {
-    for (int c = 0; c < few; ++c) {
-      sums[c] = _mm256_fmadd_ps(sums[c], x, x);
-      asm volatile("" : "+x"(sums[c]));
-    }
-  }
-  return 2.0 * 8 * few * peakSteps;
-}
-
 /// FLOP/s of one run of `work`, which returns the FLOPs it did.
 template <typename Work> double rate(Work work) {
   double start = now();
@@ -63,30 +35,38 @@ template <typename Work> double rate(Work work) {
 }
 
 std::string tensor(int64_t positions, int64_t columns) {
-  return "tensor<" + std::to_string(batch) + "x" + std::to_string(positions) + "x" + std::to_string(columns) + "xf32>";
+  return "tensor<" + std::to_string(batch) + "x" + std::to_string(positions) + "x" +
+         std::to_string(columns) + "xf32>";
 }
 
 std::string text(int64_t head, int64_t positions, bool forward) {
-  std::string qkv = tensor(positions, 3 * heads * head), out = tensor(positions, heads * head), logs = tensor(positions, heads);
+  std::string qkv = tensor(positions, 3 * heads * head), out = tensor(positions, heads * head),
+              logs = tensor(positions, heads);
   auto number = [](int64_t value) { return std::to_string(value) + " : i64"; };
   std::string attributes =
-      " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) + ", positions = " +
-      std::to_string(positions) + ", factor = 1, chunk = 0>, heads = " + number(heads) + ", kv_heads = " + number(heads) +
-      ", head_size = " + number(head) + ", query_column = 0 : i64, key_column = " + number(heads * head) +
-      ", value_column = " + number(2 * heads * head) + ", mask = affine_set<(p, q)[n] : (p - q >= 0)>} ";
-  std::string constant = "%c = arith.constant " + std::to_string(1 / std::sqrt(double(head))) + " : f32\n";
+      " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
+      ", positions = " + std::to_string(positions) +
+      ", factor = 1, chunk = 0>, heads = " + number(heads) + ", kv_heads = " + number(heads) +
+      ", head_size = " + number(head) +
+      ", query_column = 0 : i64, key_column = " + number(heads * head) +
+      ", value_column = " + number(2 * heads * head) +
+      ", mask = affine_set<(p, q)[n] : (p - q >= 0)>} ";
+  std::string constant =
+      "%c = arith.constant " + std::to_string(1 / std::sqrt(double(head))) + " : f32\n";
   std::string score = "{\n^bb0(%s: f32, %p: i32, %q: i32, %h: i32):\n" + constant +
                       "%r = arith.mulf %s, %c : f32\ndispatch.yield %r : f32\n}";
   std::string derivative = "{\n^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %g: f32):\n" + constant +
                            "%r = arith.mulf %g, %c : f32\ndispatch.yield %r : f32\n}";
   std::string inputs = qkv + ", " + qkv + ", " + qkv;
   if (forward) {
-    return "func.func @f(%x: " + qkv + ") -> (" + out + ", " + logs + ") {\n%o:2 = dispatch.attention %x, %x, %x" + attributes +
-           score + " : (" + inputs + ") -> (" + out + ", " + logs + ")\nreturn %o#0, %o#1 : " + out + ", " + logs + "\n}";
+    return "func.func @f(%x: " + qkv + ") -> (" + out + ", " + logs +
+           ") {\n%o:2 = dispatch.attention %x, %x, %x" + attributes + score + " : (" + inputs +
+           ") -> (" + out + ", " + logs + ")\nreturn %o#0, %o#1 : " + out + ", " + logs + "\n}";
   }
-  return "func.func @f(%x: " + qkv + ", %o: " + out + ", %l: " + logs + ", %d: " + out + ") -> " + qkv +
-         " {\n%y = dispatch.attention_backward %x, %x, %x, %o, %l, %d" + attributes + score + " derivative " + derivative +
-         " : (" + inputs + ", " + out + ", " + logs + ", " + out + ") -> " + qkv + "\nreturn %y : " + qkv + "\n}";
+  return "func.func @f(%x: " + qkv + ", %o: " + out + ", %l: " + logs + ", %d: " + out + ") -> " +
+         qkv + " {\n%y = dispatch.attention_backward %x, %x, %x, %o, %l, %d" + attributes + score +
+         " derivative " + derivative + " : (" + inputs + ", " + out + ", " + logs + ", " + out +
+         ") -> " + qkv + "\nreturn %y : " + qkv + "\n}";
 }
 
 /// A kernel with memory of its own: random operands, results after them.
@@ -141,7 +121,8 @@ void lay(Loaded &loaded, Operation *op, int64_t positions) {
   }
 }
 
-Loaded load(MLIRContext &context, const cpu::Target &target, int64_t head, int64_t positions, bool forward) {
+Loaded load(MLIRContext &context, const cpu::Target &target, int64_t head, int64_t positions,
+            bool forward) {
   Loaded loaded;
   auto source = parseSourceString<ModuleOp>(text(head, positions, forward), &context);
   if (!source) {
@@ -153,9 +134,10 @@ Loaded load(MLIRContext &context, const cpu::Target &target, int64_t head, int64
   });
   double start = now();
   OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context));
-  auto kernel = forward
-                    ? cpu::generateAttention(cast<dispatch::AttentionOp>(op), *kernels, "kernel", target)
-                    : cpu::generateAttentionBackward(cast<dispatch::AttentionBackwardOp>(op), *kernels, "kernel", target);
+  auto kernel =
+      forward ? cpu::generateAttention(cast<dispatch::AttentionOp>(op), *kernels, "kernel", target)
+              : cpu::generateAttentionBackward(cast<dispatch::AttentionBackwardOp>(op), *kernels,
+                                               "kernel", target);
   std::string object;
   if (failed(kernel) || failed(cpu::lowerToObject(*kernels, target, object))) {
     fail("the kernel cannot be made");
@@ -179,22 +161,26 @@ Loaded load(MLIRContext &context, const cpu::Target &target, int64_t head, int64
   return loaded;
 }
 
-/// Best rates of the kernel and of the peak, taken in turn so that both see the same clock and neighbours.
-void measure(MLIRContext &context, const cpu::Target &target, int64_t head, int64_t positions, bool forward, bool first) {
+/// Best rates of the kernel and of the peak, taken in turn so that both see the same clock and
+/// neighbours.
+void measure(MLIRContext &context, const cpu::Target &target, int64_t head, int64_t positions,
+             bool forward, bool first) {
   Loaded loaded = load(context, target, head, positions, forward);
   double n = static_cast<double>(positions);
   double flops = (forward ? 4.0 : 10.0) / 2 * static_cast<double>(batch * heads * head) * n * n;
   double best = 0, peak = 0, start = now();
   for (int repeat = 0; repeat < 200 && (repeat < 5 || now() - start < 1.5); ++repeat) {
-    peak = std::max(peak, rate(target.lanes == 16 ? flopsOfPeak512 : flopsOfPeak256));
+    peak = std::max(peak, target.lanes == 16 ? fmaPeakAvx512() : fmaPeakAvx2());
     best = std::max(best, rate([&] {
                       loaded.run();
                       return flops;
                     }));
   }
-  llvm::outs() << (first ? "" : ",\n") << "  {\"target\": \"" << target.name << "\", \"direction\": \""
-               << (forward ? "forward" : "backward") << "\", \"head\": " << head << ", \"positions\": " << positions
-               << llvm::format(", \"gflops\": %.1f, \"peak_gflops\": %.1f, \"of_peak\": %.3f, \"compile_seconds\": %.2f}",
+  llvm::outs() << (first ? "" : ",\n") << "  {\"target\": \"" << target.name
+               << "\", \"direction\": \"" << (forward ? "forward" : "backward")
+               << "\", \"head\": " << head << ", \"positions\": " << positions
+               << llvm::format(", \"gflops\": %.1f, \"peak_gflops\": %.1f, \"of_peak\": %.3f, "
+                               "\"compile_seconds\": %.2f}",
                                best / 1e9, peak / 1e9, best / peak, loaded.compileSeconds);
   llvm::outs().flush();
   std::free(loaded.arena);

@@ -57,7 +57,7 @@ public:
   Emitter(dispatch::ContractOp op, ModuleOp module, StringRef name, const Target &target,
           const Schedule &schedule)
       : op(op), domain(op.getDomain()), s(schedule), frame(op, module, name, target),
-        b(frame.builder()), epilogue(op, frame, schedule.tile.lanes) {}
+        b(frame.builder()), epilogue(op, frame) {}
 
   LogicalResult emit();
   func::FuncOp function() { return frame.function(); }
@@ -70,8 +70,7 @@ private:
   void emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail);
   void emitTile(Value first, Value slot, Value panel, const Tile &tile, bool partialRows);
   void emitEpilogue(Value first, Value count, Value panel, const Tile &tile);
-  Value loadExtra(unsigned i, Value localRow, Value globalRow, Value column);
-  Value loadDense(unsigned buffer, Value column);
+  Value loadDense(unsigned buffer, Value column, VectorType type);
   Value index(int64_t value) { return frame.index(value); }
   Value inputRow(Value localRow) {
     return op.getInputLocal() ? localRow : addIndex(b, row0, localRow);
@@ -262,59 +261,52 @@ void Emitter::emitTile(Value first, Value slot, Value panel, const Tile &tile, b
   emitEpilogue(first, count, panel, tile);
 }
 
-Value Emitter::loadDense(unsigned buffer, Value column) {
-  VectorType type = s.tile.type(b);
-  if (s.columns % s.tile.lanes == 0) {
+/// Columns of a dense operand; those past the last are not touched.
+Value Emitter::loadDense(unsigned buffer, Value column, VectorType type) {
+  int64_t width = type.getDimSize(0);
+  if (s.columns % width == 0) {
     return vector::LoadOp::create(b, type, extras[buffer], ValueRange{column});
   }
-  Value mask = emitColumnMask(b, s.tile.lanes, column, index(s.columns));
+  Value mask = emitColumnMask(b, width, column, index(s.columns));
   Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
   return vector::MaskedLoadOp::create(b, type, extras[buffer], ValueRange{column}, mask, zero);
 }
 
-Value Emitter::loadExtra(unsigned i, Value localRow, Value globalRow, Value column) {
-  bool isLocal = kindOf(op.getAccesses()[i]) == dispatch::AccessKind::Local;
-  return vector::LoadOp::create(b, s.tile.type(b), extras[i],
-                                ValueRange{isLocal ? localRow : globalRow, column});
-}
-
-/// One row of the tile at a time, from scratch in L1: the region's code is emitted once a vector,
-/// and the number of rows may vary. Rows are padded to whole vectors, so stores need no mask.
+/// One row of the tile at a time, from scratch in L1: the region's code is emitted once, on vectors
+/// as wide as the tile, and the number of rows may vary. Rows are padded to whole vectors, so
+/// stores need no mask.
 void Emitter::emitEpilogue(Value first, Value count, Value panel, const Tile &tile) {
-  SmallVector<SmallVector<Value>> shared(tile.vectors);
-  SmallVector<Value> columns;
-  for (int64_t v = 0; v < tile.vectors; ++v) {
-    columns.push_back(addIndex(b, mulIndex(b, panel, s.tile.columns()), index(v * tile.lanes)));
-    for (auto [i, access] : llvm::enumerate(op.getAccesses())) {
-      dispatch::AccessKind kind = kindOf(access);
-      Value value;
-      if (kind == dispatch::AccessKind::Vector) {
-        value = loadDense(i, columns[v]);
-      } else if (kind == dispatch::AccessKind::Scalar) {
-        value = vector::BroadcastOp::create(
-            b, tile.type(b), memref::LoadOp::create(b, extras[i], ValueRange{index(0)}));
-      }
-      shared[v].push_back(value);
+  auto type = VectorType::get({tile.columns()}, b.getF32Type());
+  Value column = mulIndex(b, panel, s.tile.columns());
+  SmallVector<Value> shared;
+  for (auto [i, access] : llvm::enumerate(op.getAccesses())) {
+    Value value;
+    if (kindOf(access) == dispatch::AccessKind::Vector) {
+      value = loadDense(i, column, type);
+    } else if (kindOf(access) == dispatch::AccessKind::Scalar) {
+      Value scalar = memref::LoadOp::create(b, extras[i], ValueRange{index(0)});
+      value = vector::BroadcastOp::create(b, type, scalar);
     }
+    shared.push_back(value);
   }
   emitLoop(b, index(0), count, index(1), [&](Value i) {
     Value localRow = addIndex(b, first, i), globalRow = addIndex(b, row0, localRow);
-    for (int64_t v = 0; v < tile.vectors; ++v) {
-      SmallVector<Value> arguments{
-          vector::LoadOp::create(b, tile.type(b), sums, ValueRange{i, index(v * tile.lanes)})};
-      for (auto [e, value] : llvm::enumerate(shared[v])) {
-        arguments.push_back(value ? value : loadExtra(e, localRow, globalRow, columns[v]));
-      }
-      FailureOr<SmallVector<Value>> yielded = epilogue.emit(arguments, {globalRow, columns[v]});
-      if (failed(yielded)) {
-        failed_ = true;
-        return;
-      }
-      for (auto [r, value] : llvm::enumerate(*yielded)) {
-        bool isLocal = kindOf(op.getResultAccesses()[r]) == dispatch::AccessKind::Local;
-        vector::StoreOp::create(b, value, results[r],
-                                ValueRange{isLocal ? localRow : globalRow, columns[v]});
-      }
+    auto at = [&](Attribute access) {
+      bool isLocal = kindOf(access) == dispatch::AccessKind::Local;
+      return SmallVector<Value>{isLocal ? localRow : globalRow, column};
+    };
+    SmallVector<Value> arguments{vector::LoadOp::create(b, type, sums, ValueRange{i, index(0)})};
+    for (auto [e, access] : llvm::enumerate(op.getAccesses())) {
+      Value value = shared[e];
+      arguments.push_back(value ? value : vector::LoadOp::create(b, type, extras[e], at(access)));
+    }
+    FailureOr<SmallVector<Value>> yielded = epilogue.emit(arguments, {globalRow, column});
+    if (failed(yielded)) {
+      failed_ = true;
+      return;
+    }
+    for (auto [r, access] : llvm::enumerate(op.getResultAccesses())) {
+      vector::StoreOp::create(b, (*yielded)[r], results[r], at(access));
     }
   });
 }

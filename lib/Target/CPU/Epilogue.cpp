@@ -12,8 +12,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
 
-Epilogue::Epilogue(dispatch::ContractOp op, Frame &frame, int64_t lanes)
-    : op(op), b(frame.builder()), lanes(lanes) {
+Epilogue::Epilogue(dispatch::ContractOp op, Frame &frame) : op(op), b(frame.builder()) {
   bool draws = false;
   op.getEpilogue().walk([&](dispatch::RandomOp) { draws = true; });
   if (draws) {
@@ -61,6 +60,7 @@ FailureOr<Operation *> Epilogue::emitElementwise(Operation *source, IRMapping &m
 
 FailureOr<SmallVector<Value>> Epilogue::emit(ValueRange arguments, const Place &place) {
   Block &block = op.getEpilogue().front();
+  lanes = cast<VectorType>(arguments[0].getType()).getDimSize(0);
   IRMapping mapping;
   mapping.map(block.getArguments(), arguments);
   for (Operation &source : block.without_terminator()) {
