@@ -6,10 +6,28 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/SCF/Utils/Utils.h"
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
+
+/// Two steps an iteration where a step is a few cycles (narrow vectors, two multiply-adds a cycle):
+/// the loop's own instructions would take issue slots from them. Gives the results of what is left
+/// of the loop.
+static SmallVector<Value> unrollTwice(scf::ForOp loop, const Tile &tile) {
+  std::optional<llvm::APInt> trips = loop.getStaticTripCount();
+  if (tile.lanes >= 16 || (trips && trips->ult(8))) {
+    return SmallVector<Value>(loop.getResults());
+  }
+  SmallVector<Value> results(loop.getResults());
+  FailureOr<UnrolledLoopInfo> unrolled = loopUnrollByFactor(loop, 2);
+  if (failed(unrolled)) {
+    return results;
+  }
+  scf::ForOp last = unrolled->epilogueLoopOp ? *unrolled->epilogueLoopOp : *unrolled->mainLoopOp;
+  return SmallVector<Value>(last.getResults());
+}
 
 SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const Tile &tile, Value steps,
                                           LoadLeft left, LoadRight right, ArrayRef<Value> initial) {
@@ -35,7 +53,7 @@ SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const Tile &t
     }
   }
   scf::YieldOp::create(b, sums);
-  return SmallVector<Value>(loop.getResults());
+  return unrollTwice(loop, tile);
 }
 
 /// Lanes `select(i)` of the two vectors, those of the second counted from `lanes` on.
