@@ -11,31 +11,56 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
 
-SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const Tile &tile, Value steps,
-                                          LoadLeft left, LoadRight right, ArrayRef<Value> initial) {
-  VectorType type = tile.type(b);
-  SmallVector<Value> sums(initial);
-  if (sums.empty()) {
-    sums.assign(tile.rows * tile.vectors, arith::ConstantOp::create(b, b.getZeroAttr(type)));
-  }
-  Value zero = arith::ConstantIndexOp::create(b, 0), one = arith::ConstantIndexOp::create(b, 1);
-  auto loop = scf::ForOp::create(b, zero, steps, one, sums);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value k = loop.getInductionVar();
+/// sums += left(k, row) * right(k, vector), one step of K.
+static void addStep(ImplicitLocOpBuilder &b, const Tile &tile, Value k, LoadLeft left,
+                    LoadRight right, SmallVector<Value> &sums) {
   SmallVector<Value> rights;
   for (int64_t v = 0; v < tile.vectors; ++v) {
     rights.push_back(right(k, v));
   }
   for (int64_t row = 0; row < tile.rows; ++row) {
-    Value factor = vector::BroadcastOp::create(b, type, left(k, row));
+    Value factor = vector::BroadcastOp::create(b, tile.type(b), left(k, row));
     for (int64_t v = 0; v < tile.vectors; ++v) {
-      int64_t index = row * tile.vectors + v;
-      sums[index] = vector::FMAOp::create(b, factor, rights[v], loop.getRegionIterArg(index));
+      Value &sum = sums[row * tile.vectors + v];
+      sum = vector::FMAOp::create(b, factor, rights[v], sum);
     }
+  }
+}
+
+/// Steps first, first + 1, ... below last, `unroll` of them an iteration; their number is a
+/// multiple of that.
+static SmallVector<Value> addSteps(ImplicitLocOpBuilder &b, const Tile &tile, Value first,
+                                   Value last, int64_t unroll, LoadLeft left, LoadRight right,
+                                   ValueRange initial) {
+  Value stride = arith::ConstantIndexOp::create(b, unroll);
+  auto loop = scf::ForOp::create(b, first, last, stride, initial);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  SmallVector<Value> sums(loop.getRegionIterArgs());
+  for (int64_t i = 0; i < unroll; ++i) {
+    Value k = addIndex(b, loop.getInductionVar(), arith::ConstantIndexOp::create(b, i));
+    addStep(b, tile, k, left, right, sums);
   }
   scf::YieldOp::create(b, sums);
   return SmallVector<Value>(loop.getResults());
+}
+
+SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const Tile &tile, Value steps,
+                                          LoadLeft left, LoadRight right, ArrayRef<Value> initial) {
+  SmallVector<Value> sums(initial);
+  if (sums.empty()) {
+    sums.assign(tile.rows * tile.vectors,
+                arith::ConstantOp::create(b, b.getZeroAttr(tile.type(b))));
+  }
+  Value zero = arith::ConstantIndexOp::create(b, 0);
+  if (tile.lanes >= 16) {
+    return addSteps(b, tile, zero, steps, 1, left, right, sums);
+  }
+  // A step of narrow vectors is a few cycles (two multiply-adds a cycle), and the loop's own
+  // instructions would take issue slots from them: two steps an iteration, and the odd one after.
+  Value even = arith::AndIOp::create(b, steps, arith::ConstantIndexOp::create(b, -2));
+  sums = addSteps(b, tile, zero, even, 2, left, right, sums);
+  return addSteps(b, tile, even, steps, 1, left, right, sums);
 }
 
 /// Lanes `select(i)` of the two vectors, those of the second counted from `lanes` on.

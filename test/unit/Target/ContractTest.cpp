@@ -256,17 +256,20 @@ TEST(Contract, Chunks) {
       c.body =
           "%a = arith.addf %acc, %e0 : f32\n%b = arith.addf %a, %e1 : f32\ndispatch.yield %b : f32";
       LoadedKernel kernel(c.text(), *target, generate);
-      for (int64_t row0 : {0, 16, 32}) {
+      for (auto [row0, length] : {std::pair(0, 23), {16, 23}, {32, 23}, {0, 5}, {16, 5}}) {
         int64_t inputRows = local ? 16 : 46;
         Launch launch{.operands = {numbers(inputRows * 10, 1, true), numbers(210, 2, true),
                                    numbers(46 * 21, 3, true), numbers(16 * 21, 4, true)},
-                      .length = 23,
+                      .length = length,
                       .rows = 2,
                       .row0 = row0};
         std::vector<float> y = kernel.run(launch)[0];
         for (int64_t i = 0; i < std::min<int64_t>(16, 46 - row0); ++i) {
           for (int64_t n = 0; n < 21; ++n) {
             int64_t global = row0 + i;
+            if (global % 23 >= length) {
+              continue;
+            }
             double sum =
                 product(c, launch.operands[0], launch.operands[1], local ? i : global, n).first;
             sum += launch.operands[2][global * 21 + n] + launch.operands[3][i * 21 + n];

@@ -2,10 +2,9 @@
 // Apache-2.0 WITH LLVM-exception
 //
 // Elementary functions in kernels: their accuracy, and that what a kernel harness promises holds.
-#include "KernelHarness.h"
+#include "Elementwise.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "gtest/gtest-spi.h"
 #include "gtest/gtest.h"
 #include <cmath>
@@ -15,53 +14,6 @@ using namespace sluice;
 using namespace sluice::test;
 
 namespace {
-
-constexpr int64_t count = 4096;
-
-const std::string text = R"(
-#id = affine_map<(p, i)[n] -> (p)>
-#z = affine_map<(p) -> (0)>
-#flat = #dispatch.access<flat, map = #id, group = 1, factor = 0, column = #z, index = -1>
-func.func @f(%x: tensor<4096xf32>) -> tensor<4096xf32> {
-  %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 4096, factor = 0, chunk = 0>,
-     accesses = [#flat], result_accesses = [#flat]} {
-  ^bb0(%a: f32):
-    dispatch.yield %a : f32
-  } : (tensor<4096xf32>) -> tensor<4096xf32>
-  return %y : tensor<4096xf32>
-})";
-
-using Emit = std::function<Value(ImplicitLocOpBuilder &, Value)>;
-
-/// A kernel of `count / 64` items that applies `emit` to vectors, or to numbers in f64 where
-/// `isDouble`.
-Generator elementwise(const Emit &emit, bool isDouble = false) {
-  return [=](Operation *op, ModuleOp module, StringRef name,
-             const cpu::Target &target) -> FailureOr<cpu::Kernel> {
-    cpu::Frame frame(op, module, name, target);
-    ImplicitLocOpBuilder &b = frame.builder();
-    Value from = frame.buffer(0), to = frame.buffer(1);
-    Value first = arith::MulIOp::create(b, frame.item(), frame.index(64));
-    Value last = arith::AddIOp::create(b, first, frame.index(64));
-    auto loop = scf::ForOp::create(b, first, last, frame.index(isDouble ? 1 : target.lanes));
-    b.setInsertionPointToStart(loop.getBody());
-    Value i = loop.getInductionVar();
-    if (isDouble) {
-      Value narrow = memref::LoadOp::create(b, from, i);
-      Value x = arith::ExtFOp::create(b, b.getF64Type(), narrow);
-      memref::StoreOp::create(b, arith::TruncFOp::create(b, b.getF32Type(), emit(b, x)), to, i);
-    } else {
-      auto type = VectorType::get({target.lanes}, b.getF32Type());
-      Value x = vector::LoadOp::create(b, type, from, i);
-      vector::StoreOp::create(b, emit(b, x), to, i);
-    }
-    b.setInsertionPointAfter(loop);
-    frame.finish();
-    return cpu::Kernel{frame.function(), count / 64, frame.scratchBytes(), "stream"};
-  };
-}
-
-template <typename Op> Value emitOp(ImplicitLocOpBuilder &b, Value x) { return Op::create(b, x); }
 
 /// Error in units of the last place of the true value.
 double ulps(float found, double expected) {

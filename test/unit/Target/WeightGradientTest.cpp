@@ -139,9 +139,10 @@ void checkCase(const Case &c, const cpu::Target &target, bool integers = true) {
 }
 
 TEST(WeightGradient, ShapesAroundTiles) {
-  const int64_t shapes[][3] = {{1, 1, 1},     {2, 2, 2},     {3, 5, 15},    {255, 6, 16},
-                               {256, 11, 17}, {257, 12, 31}, {40, 13, 32},  {7, 25, 33},
-                               {131, 37, 97}, {20, 150, 64}, {10, 97, 300}, {9, 200, 40}};
+  const int64_t shapes[][3] = {{1, 1, 1},     {2, 2, 2},     {3, 5, 15},    {159, 3, 8},
+                               {191, 6, 16},  {192, 11, 17}, {193, 12, 31}, {161, 5, 9},
+                               {40, 13, 32},  {7, 25, 33},   {131, 37, 97}, {20, 150, 64},
+                               {10, 97, 300}, {9, 200, 40}};
   for (const cpu::Target *target : targets()) {
     for (auto [rows, height, width] : shapes) {
       checkCase({.positions = rows, .height = height, .width = width}, *target);
