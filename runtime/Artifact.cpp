@@ -184,11 +184,12 @@ void Artifact::chooseTarget(const std::string &wanted) {
                        list(parsedPlan.targets));
   }
   for (const Kernel &kernel : parsedPlan.kernels) {
-    auto symbol = kernel.symbols.find(chosenTarget);
-    if (symbol == kernel.symbols.end()) {
+    auto variant = kernel.variants.find(chosenTarget);
+    if (variant == kernel.variants.end()) {
       refuse(origin, "kernel \"" + kernel.name + "\" has no code for " + chosenTarget);
     }
-    functions.push_back(reinterpret_cast<KernelFunction>(require(symbol->second)));
+    auto *function = reinterpret_cast<KernelFunction>(require(variant->second.symbol));
+    functions.push_back({function, variant->second.items, variant->second.scratchBytes});
   }
 }
 

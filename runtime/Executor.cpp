@@ -70,7 +70,7 @@ Executor::Executor(std::shared_ptr<const Artifact> artifact, int threads)
   std::span<const uint8_t> constants = loaded->constants();
   std::copy(constants.begin(), constants.end(), arena.get() + plan().constantsOffset);
   int64_t scratch = 0;
-  for (const Kernel &kernel : plan().kernels) {
+  for (const LoadedKernel &kernel : loaded->kernels()) {
     scratch = std::max(scratch, kernel.scratchBytes);
   }
   workers = std::make_unique<Threads>(threads, scratch);
@@ -119,25 +119,25 @@ bool Executor::allowed(const Launch &launch) const {
 }
 
 void Executor::launch(const Launch &launch) {
-  KernelFunction kernel = loaded->kernels()[static_cast<size_t>(launch.kernel)];
+  const auto &[kernel, items, scratchBytes] = loaded->kernels()[static_cast<size_t>(launch.kernel)];
   const int64_t *arguments = launch.arguments.data();
-  if (threadCount == 1 || launch.items == 1) {
+  if (threadCount == 1 || items == 1) {
     int slot = threadCount == 1 ? 0 : tbb::this_task_arena::current_thread_index();
     uint8_t *scratch = workers->scratch[static_cast<size_t>(slot)].get();
-    for (int64_t item = 0; item < launch.items; ++item) {
+    for (int64_t item = 0; item < items; ++item) {
       kernel(arena.get(), arguments, item, scratch);
     }
     return;
   }
   // Up to 16 pieces a thread: enough to even out items of unequal cost, at some 50 ns a piece.
-  int64_t grain = std::max<int64_t>(1, launch.items / (16 * threadCount));
+  int64_t grain = std::max<int64_t>(1, items / (16 * threadCount));
   tbb::parallel_for(
-      tbb::blocked_range<int64_t>(0, launch.items, static_cast<size_t>(grain)),
-      [&](const tbb::blocked_range<int64_t> &range) {
+      tbb::blocked_range<int64_t>(0, items, static_cast<size_t>(grain)),
+      [&, run = kernel](const tbb::blocked_range<int64_t> &range) {
         uint8_t *scratch =
             workers->scratch[static_cast<size_t>(tbb::this_task_arena::current_thread_index())].get();
         for (int64_t item = range.begin(); item < range.end(); ++item) {
-          kernel(arena.get(), arguments, item, scratch);
+          run(arena.get(), arguments, item, scratch);
         }
       },
       tbb::simple_partitioner());

@@ -65,9 +65,10 @@ Json describeArtifact(const Artifact &artifact) {
   }
   json["kernels"] = Json::array();
   for (const Kernel &kernel : plan.kernels) {
-    for (const auto &[target, symbol] : kernel.symbols) {
+    for (const auto &[target, variant] : kernel.variants) {
       json["kernels"].push_back({{"name", kernel.name}, {"target", target}, {"kind", kernel.kind},
-                                 {"flops", kernel.flops}, {"bytes", kernel.bytes}, {"symbol", symbol}});
+                                 {"flops", kernel.flops}, {"bytes", kernel.bytes}, {"symbol", variant.symbol},
+                                 {"items", variant.items}, {"scratch_bytes", variant.scratchBytes}});
     }
   }
   StepCosts costs = costsOfStep(plan);
@@ -108,7 +109,7 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   for (const Kernel &kernel : plan.kernels) {
     out << format("%-52s %-10s %14lld %14lld %8lld\n", kernel.name.c_str(), kernel.kind.c_str(),
                   static_cast<long long>(kernel.flops), static_cast<long long>(kernel.bytes),
-                  static_cast<long long>(kernel.items));
+                  static_cast<long long>(artifact.kernels()[static_cast<size_t>(&kernel - plan.kernels.data())].items));
   }
   if (withMemory) {
     std::vector<Buffer> buffers = plan.buffers;

@@ -96,11 +96,11 @@ private:
     }
   }
 
-  /// An offset that is a multiple of 64, with `bytes` after it inside the arena.
-  int64_t range(const StrictJson &json, int64_t bytes) const {
+  /// An offset that is a multiple of `alignment`, with `bytes` after it inside the arena.
+  int64_t range(const StrictJson &json, int64_t bytes, int64_t alignment = 64) const {
     int64_t offset = json.integer(0, mostBytes);
-    if (offset % 64 != 0) {
-      json.failType("a multiple of 64");
+    if (offset % alignment != 0) {
+      json.failType("a multiple of " + std::to_string(alignment));
     }
     if (bytes < 0 || bytes > plan.memory.arenaBytes || offset > plan.memory.arenaBytes - bytes) {
       json.fail(std::to_string(bytes) + " bytes inside the arena of " + std::to_string(plan.memory.arenaBytes) +
@@ -175,10 +175,11 @@ private:
     json.at("type").oneOf({"f32"});
     tensor.shape = shape(json.at("shape"));
     int64_t bytes = tensor.elements() * 4;
-    tensor.offset = range(json.at("offset"), bytes);
-    tensor.gradient = range(json.at("gradient"), bytes);
+    // Weights that are stored as parts of one matrix follow one another without gaps.
+    tensor.offset = range(json.at("offset"), bytes, sizeof(float));
+    tensor.gradient = range(json.at("gradient"), bytes, sizeof(float));
     for (const auto &[name, state] : json.at("states").members()) {
-      tensor.states[name] = range(state, bytes);
+      tensor.states[name] = range(state, bytes, sizeof(float));
     }
     tensor.decay = json.at("decay").boolean();
     plan.tensors.push_back(std::move(tensor));
@@ -194,17 +195,17 @@ private:
   }
 
   void readKernel(const StrictJson &json) {
-    json.keys({"name", "kind", "symbols", "flops", "bytes", "items", "scratch_bytes"});
+    json.keys({"name", "kind", "variants", "flops", "bytes"});
     Kernel kernel;
     kernel.name = json.at("name").string();
     kernel.kind = json.at("kind").oneOf({"matmul", "attention", "row", "stream"});
-    for (const auto &[target, symbol] : json.at("symbols").members()) {
-      kernel.symbols[target] = symbol.string();
+    for (const auto &[target, variant] : json.at("variants").members()) {
+      variant.keys({"symbol", "items", "scratch_bytes"});
+      kernel.variants[target] = {variant.at("symbol").string(), variant.at("items").integer(0),
+                                 variant.at("scratch_bytes").integer(0, int64_t(1) << 32)};
     }
     kernel.flops = json.at("flops").integer(0);
     kernel.bytes = json.at("bytes").integer(0);
-    kernel.items = json.at("items").integer(0);
-    kernel.scratchBytes = json.at("scratch_bytes").integer(0, int64_t(1) << 32);
     plan.kernels.push_back(std::move(kernel));
   }
 
@@ -225,10 +226,9 @@ private:
       json.fail("a launch, the only kind of node that the CPU runs",
                 kind.empty() ? "a kind of node that this version does not know" : kind);
     }
-    json.keys({"launch", "arguments", "items"}, {"guard", "stream", "after", "phase"});
+    json.keys({"launch", "arguments"}, {"guard", "stream", "after", "phase"});
     Launch launch;
     launch.kernel = json.at("launch").integer(0, static_cast<int64_t>(plan.kernels.size()) - 1);
-    launch.items = json.at("items").integer(0);
     launch.arguments = json.at("arguments").integers(std::numeric_limits<int64_t>::min());
     if (json.has("stream")) {
       launch.stream = json.at("stream").integer(0);

@@ -75,10 +75,8 @@ int explainParseError(const CLI::App &program, const CLI::ParseError &error) {
 }
 
 void registerCommands(CLI::App &program) {
-#ifdef SLUICE_WITH_COMPILER
-  cli::registerCheck(program);
+  //cli::registerCheck(program);
   cli::registerCompile(program);
-#endif
   cli::registerTrain(program);
   cli::registerEval(program);
   cli::registerGenerate(program);

@@ -16,6 +16,12 @@ namespace sluice::runtime {
 
 using KernelFunction = void (*)(uint8_t *arena, const int64_t *arguments, int64_t item, uint8_t *scratch);
 
+/// A kernel of the chosen target.
+struct LoadedKernel {
+  KernelFunction function = nullptr;
+  int64_t items = 0, scratchBytes = 0;
+};
+
 constexpr size_t trailerBytes = 64;
 constexpr uint32_t artifactVersion = 1;
 
@@ -48,7 +54,7 @@ public:
   /// The bytes of the shared object, without the trailer.
   std::span<const uint8_t> elf() const { return {contents.data(), contents.size() - trailerBytes}; }
   /// Kernels of the chosen target, by index in the plan.
-  const std::vector<KernelFunction> &kernels() const { return functions; }
+  const std::vector<LoadedKernel> &kernels() const { return functions; }
 
 private:
   Artifact() = default;
@@ -63,7 +69,7 @@ private:
   void *library = nullptr;
   Plan parsedPlan;
   std::span<const uint8_t> constantTable;
-  std::vector<KernelFunction> functions;
+  std::vector<LoadedKernel> functions;
 };
 
 } // namespace sluice::runtime

@@ -53,10 +53,16 @@ struct Tensor {
   int64_t elements() const;
 };
 
+/// A kernel's code for one target.
+struct Variant {
+  std::string symbol;
+  int64_t items = 0, scratchBytes = 0;
+};
+
 struct Kernel {
   std::string name, kind;
-  std::map<std::string, std::string> symbols; // target -> symbol
-  int64_t flops = 0, bytes = 0, items = 0, scratchBytes = 0;
+  std::map<std::string, Variant> variants; // by target
+  int64_t flops = 0, bytes = 0;
 };
 
 struct Guard {
@@ -66,7 +72,7 @@ struct Guard {
 
 /// One launch. Calls and collectives are refused while parsing: this runtime has no such routine.
 struct Launch {
-  int64_t kernel = 0, items = 0, stream = 0;
+  int64_t kernel = 0, stream = 0;
   std::vector<int64_t> arguments, after;
   std::optional<Guard> guard;
   std::string phase;
