@@ -186,7 +186,9 @@ LogicalResult Storage::run() {
         } else {
           names[result] = storage.place;
           Place &place = plan.places[storage.place];
-          place.type = result.getType();
+          if (!isa<plan::ViewOp>(op)) {
+            place.type = result.getType();
+          }
           place.bytes = std::max(place.bytes, bytesOf(result));
         }
       }
