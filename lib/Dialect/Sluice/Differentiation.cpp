@@ -28,10 +28,13 @@ LogicalResult PositionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, M
 
 /// Erases ops of `block` whose results nobody uses, last first.
 static void eraseDead(Block &block) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator()))) {
-    if (op.use_empty()) {
-      op.erase();
+  // By hand: a reversed range's iterator stands on the op that it just gave, so erasing that op breaks it.
+  for (Operation *op = block.getTerminator()->getPrevNode(); op;) {
+    Operation *previous = op->getPrevNode();
+    if (op->use_empty()) {
+      op->erase();
     }
+    op = previous;
   }
 }
 

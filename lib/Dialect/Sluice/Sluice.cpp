@@ -57,7 +57,7 @@ int64_t sluice::getPositions(Operation *op, SequenceType type) {
 LogicalResult ScaleOp::verify() {
   // Factor 0 is the scale of one position, which `sluice.last` makes.
   if (static_cast<int64_t>(getFactor()) < 0) {
-    return emitOpError("S-001: expected a factor of at least 1, found ") << getFactor();
+    return emitOpError("S-001: expected a factor of at least 1, found ") << static_cast<int64_t>(getFactor());
   }
   return success();
 }

@@ -4,6 +4,7 @@
 #include "Model.h"
 
 #include <gtest/gtest.h>
+#include <set>
 
 using namespace mlir;
 using namespace sluice;
@@ -228,6 +229,24 @@ const Case cases[] = {
     {"attention_scaled", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0)",
                                    "%c = arith.constant 0.5 : f32 %r = arith.mulf %s, %c : f32 sluice.yield %r : f32")},
 };
+
+TEST(Relations, EveryOpHasACase) {
+  std::set<std::string> tested, all;
+  for (const Case &one : cases) {
+    Model model(one.function);
+    for (Operation &op : model.getFunction().getBody().front()) {
+      tested.insert(op.getName().getStringRef().str());
+    }
+  }
+  Model any(cases[0].function);
+  for (RegisteredOperationName name : any.getContext()->getRegisteredOperationsByDialect("sluice")) {
+    if (name.hasInterface<CausalFlowInterface>()) {
+      all.insert(name.getStringRef().str());
+      EXPECT_TRUE(tested.count(name.getStringRef().str())) << name.getStringRef().str();
+    }
+  }
+  EXPECT_FALSE(all.empty());
+}
 
 INSTANTIATE_TEST_SUITE_P(Ops, Relation, ::testing::ValuesIn(cases),
                          [](const auto &info) { return std::string(info.param.name); });

@@ -1,0 +1,101 @@
+// RUN: sluice-opt %s -split-input-file -verify-diagnostics
+
+#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+func.func @rows(%x: tensor<2x16x8xf32>) {
+  // expected-error@+1 {{D-001: expected 1 arguments of the rows body, found 0}}
+  %y = dispatch.rows %x attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
+    %c = arith.constant dense<0.0> : tensor<8xf32>
+    dispatch.yield %c : tensor<8xf32>
+  } : (tensor<2x16x8xf32>) -> tensor<2x16x8xf32>
+  return
+}
+
+// -----
+
+#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+func.func @rows(%x: tensor<2x16x8xf32>) {
+  // expected-error@+1 {{D-002: expected the rows body to end in dispatch.yield}}
+  %y = dispatch.rows %x attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
+  ^bb0(%r: tensor<8xf32>):
+    %c = arith.constant dense<0.0> : tensor<8xf32>
+  } : (tensor<2x16x8xf32>) -> tensor<2x16x8xf32>
+  return
+}
+
+// -----
+
+#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+func.func @rows(%x: tensor<2x16x8xf32>) {
+  // expected-error@+1 {{D-003: expected 1 values yielded by the rows body, found 2}}
+  %y = dispatch.rows %x attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
+  ^bb0(%r: tensor<8xf32>):
+    dispatch.yield %r, %r : tensor<8xf32>, tensor<8xf32>
+  } : (tensor<2x16x8xf32>) -> tensor<2x16x8xf32>
+  return
+}
+
+// -----
+
+#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+func.func @rows(%x: tensor<2x16x8xf32>) {
+  // expected-error@+1 {{D-004: expected 1 accesses of operands, found 2}}
+  %y = dispatch.rows %x attributes {domain = #domain, accesses = [#row, #row], result_accesses = [#row]} {
+  ^bb0(%r: tensor<8xf32>):
+    dispatch.yield %r : tensor<8xf32>
+  } : (tensor<2x16x8xf32>) -> tensor<2x16x8xf32>
+  return
+}
+
+// -----
+
+#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+func.func @rows(%x: tensor<2x16x8xf32>) {
+  // expected-error@+1 {{D-005: expected #dispatch.access, found 3}}
+  %y = dispatch.rows %x attributes {domain = #domain, accesses = [3 : i64], result_accesses = [#row]} {
+  ^bb0(%r: tensor<8xf32>):
+    dispatch.yield %r : tensor<8xf32>
+  } : (tensor<2x16x8xf32>) -> tensor<2x16x8xf32>
+  return
+}
+
+// -----
+
+#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+func.func @contract(%x: tensor<2x16x8xf32>, %w: tensor<5x7xf32>) {
+  // expected-error@+1 {{D-006: expected input rows of 7 columns, found 8}}
+  %y = dispatch.contract %x, %w attributes {domain = #domain, accesses = [], result_accesses = [#row]} {
+  ^bb0(%acc: f32):
+    dispatch.yield %acc : f32
+  } : (tensor<2x16x8xf32>, tensor<5x7xf32>) -> tensor<2x16x5xf32>
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+func.func @weight_gradient(%dy: tensor<2x16x5xf32>, %x: tensor<2x16x8xf32>) {
+  // expected-error@+1 {{D-007: expected a gradient of 5x8, found 'tensor<8x5xf32>'}}
+  %w = dispatch.weight_gradient %dy, %x attributes {domain = #domain, operandSegmentSizes = array<i32: 1, 1, 0, 0>,
+      resultSegmentSizes = array<i32: 1, 0>} : (tensor<2x16x5xf32>, tensor<2x16x8xf32>) -> tensor<8x5xf32>
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+func.func @attention(%x: tensor<2x16x12xf32>) {
+  // expected-error@+1 {{D-008: expected a mask over (p, q)}}
+  %o, %l = dispatch.attention %x, %x, %x attributes {domain = #domain,
+      heads = 2 : i64, kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64, key_column = 4 : i64,
+      value_column = 8 : i64, mask = affine_set<(p)[n] : (p >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    dispatch.yield %s : f32
+  } : (tensor<2x16x12xf32>, tensor<2x16x12xf32>, tensor<2x16x12xf32>) -> (tensor<2x16x4xf32>, tensor<2x16x2xf32>)
+  return
+}

@@ -1,0 +1,125 @@
+// RUN: sluice-opt %s -split-input-file -verify-diagnostics
+
+sluice.axis @t
+// expected-error@+1 {{S-001: expected a factor of at least 1, found -2}}
+sluice.scale @s on @t factor -2
+
+// -----
+
+func.func @map(%a: !sluice.seq<@s1, 4, f32>, %b: !sluice.seq<@s2, 4, f32>) {
+  // expected-note@+1 {{the operand on scale @s2 comes from here}}
+  %c = sluice.shift %b by 1 : (!sluice.seq<@s2, 4, f32>) -> !sluice.seq<@s2, 4, f32>
+  // expected-error@+1 {{S-002: sequences of different scales meet: @s2 and @s1}}
+  %y = sluice.map(%a, %c) {
+  ^bb0(%x: f32, %z: f32):
+    sluice.yield %x : f32
+  } : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s2, 4, f32>) -> !sluice.seq<@s1, 4, f32>
+  return
+}
+
+// -----
+
+func.func @map(%a: !sluice.seq<@s1, 4, f32>) {
+  // expected-error@+1 {{S-003: expected operands of width 5, found 4}}
+  %y = sluice.map(%a) {
+  ^bb0(%x: f32):
+    sluice.yield %x : f32
+  } : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 5, f32>
+  return
+}
+
+// -----
+
+func.func @map(%a: !sluice.seq<@s1, 4, f32>) {
+  // expected-error@+1 {{S-004: expected 1 arguments of the body, found 2}}
+  %y = sluice.map(%a) {
+  ^bb0(%x: f32, %z: f32):
+    sluice.yield %x : f32
+  } : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 4, f32>
+  return
+}
+
+// -----
+
+func.func @linear(%x: !sluice.seq<@s1, 4, f32>, %w: tensor<4x5xf32>) {
+  // expected-error@+1 {{S-005: expected a weight of 4 columns, found 'tensor<4x5xf32>'}}
+  %y = sluice.linear %x, %w : (!sluice.seq<@s1, 4, f32>, tensor<4x5xf32>) -> !sluice.seq<@s1, 4, f32>
+  return
+}
+
+// -----
+
+func.func @linear(%x: !sluice.seq<@s1, 4, f32>, %w: tensor<5x4xf32>) {
+  // expected-error@+1 {{S-006: expected a result of width 5, found 4}}
+  %y = sluice.linear %x, %w : (!sluice.seq<@s1, 4, f32>, tensor<5x4xf32>) -> !sluice.seq<@s1, 4, f32>
+  return
+}
+
+// -----
+
+func.func @attention(%x: !sluice.seq<@s1, 12, f32>) {
+  // expected-error@+1 {{S-007: expected a mask over (p, q) with symbol n}}
+  %o, %l = sluice.attention %x, %x, %x attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64,
+      key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p, q) : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@s1, 12, f32>, !sluice.seq<@s1, 12, f32>, !sluice.seq<@s1, 12, f32>) -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 2, f32>)
+  return
+}
+
+// -----
+
+func.func @attention(%x: !sluice.seq<@s1, 12, f32>) {
+  // expected-error@+1 {{S-008: expected heads divisible by key/value heads, found 3 and 2}}
+  %o, %l = sluice.attention %x, %x, %x attributes {heads = 3 : i64, kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64,
+      key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@s1, 12, f32>, !sluice.seq<@s1, 12, f32>, !sluice.seq<@s1, 12, f32>) -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 2, f32>)
+  return
+}
+
+// -----
+
+func.func @attention(%x: !sluice.seq<@s1, 12, f32>) {
+  // expected-error@+1 {{S-009: expected a score region over (score, p, q, head), found 1 arguments}}
+  %o, %l = sluice.attention %x, %x, %x attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64,
+      key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@s1, 12, f32>, !sluice.seq<@s1, 12, f32>, !sluice.seq<@s1, 12, f32>) -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 2, f32>)
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+func.func @shorten(%x: !sluice.seq<@fine, 4, f32>) {
+  // expected-error@+1 {{S-010: a scale is not defined}}
+  %y = sluice.shorten %x factor 4 : (!sluice.seq<@fine, 4, f32>) -> !sluice.seq<@coarse, 4, f32>
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 2
+// expected-note@+1 {{the coarse scale is defined here}}
+sluice.scale @coarse on @t factor 4
+func.func @upsample(%x: !sluice.seq<@coarse, 4, f32>) {
+  // expected-error@+1 {{S-011: expected scales a factor of 4 apart, found factors 2 and 4}}
+  %y = sluice.upsample %x factor 4 : (!sluice.seq<@coarse, 4, f32>) -> !sluice.seq<@fine, 4, f32>
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+sluice.scale @coarse on @t factor 4
+func.func @fold(%x: !sluice.seq<@fine, 4, f32>) {
+  // expected-error@+1 {{S-012: expected coarse rows of 16 columns, found 4}}
+  %y = sluice.fold %x factor 4 : (!sluice.seq<@fine, 4, f32>) -> !sluice.seq<@coarse, 4, f32>
+  return
+}

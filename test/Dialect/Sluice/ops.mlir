@@ -1,0 +1,113 @@
+// RUN: sluice-opt %s | sluice-opt | FileCheck %s
+
+// CHECK: #[[CAUSAL:.*]] = affine_set<(d0, d1)[s0] : (d0 - d1 >= 0)>
+module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
+  // CHECK: sluice.axis @tokens
+  sluice.axis @tokens
+  // CHECK: sluice.scale @fine on @tokens factor 1
+  sluice.scale @fine on @tokens factor 1
+  sluice.scale @coarse on @tokens factor 4
+  sluice.scale @last on @tokens factor 0
+  // CHECK: sluice.parameter @table : tensor<7x8xf32> {decay, deviation = 2.000000e-02 : f64, initial = "normal", names = ["token.weight"], sizes = array<i64: 7>}
+  sluice.parameter @table : tensor<7x8xf32> {names = ["token.weight"], sizes = array<i64: 7>, initial = "normal", deviation = 0.02 : f64, decay}
+
+  // CHECK-LABEL: func.func @forward
+  func.func @forward(%t: !sluice.seq<@fine, 0, i32>, %p: tensor<16x8xf32>, %v: tensor<8xf32>, %w: tensor<8x8xf32>)
+      -> !sluice.seq<@last, 8, f32> {
+    // CHECK: %[[TABLE:.*]] = sluice.read @table : tensor<7x8xf32>
+    %table = sluice.read @table : tensor<7x8xf32>
+    // CHECK: %[[X:.*]] = sluice.embed %{{.*}}, %[[TABLE]] : (!sluice.seq<@fine, 0, i32>, tensor<7x8xf32>) -> !sluice.seq<@fine, 8, f32>
+    %x = sluice.embed %t, %table : (!sluice.seq<@fine, 0, i32>, tensor<7x8xf32>) -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.position %{{.*}} : (tensor<16x8xf32>)
+    %q = sluice.position %p : (tensor<16x8xf32>) -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.map(%[[X]], %{{.*}}) {
+    // CHECK: dispatch.random {id = 3 : i64, width = 8 : i64} : f32
+    // CHECK: sluice.yield %{{.*}} : f32
+    %y = sluice.map(%x, %q) {
+    ^bb0(%a: f32, %b: f32):
+      %u = dispatch.random {id = 3 : i64, width = 8 : i64} : f32
+      %c = arith.mulf %b, %u : f32
+      %d = arith.addf %a, %c : f32
+      sluice.yield %d : f32
+    } : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>) -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.norm %{{.*}}, %{{.*}}, %{{.*}} {epsilon = 1.000000e-05 : f64}
+    %n, %mean, %rstd = sluice.norm %y, %v, %v {epsilon = 1.0e-5 : f64} : (!sluice.seq<@fine, 8, f32>, tensor<8xf32>, tensor<8xf32>)
+        -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 0, f32>, !sluice.seq<@fine, 0, f32>)
+    // CHECK: sluice.norm %{{.*}}, %{{.*}} {epsilon = 1.000000e-05 : f64, rms}
+    %r, %zero, %rstd2 = sluice.norm %y, %v {epsilon = 1.0e-5 : f64, rms} : (!sluice.seq<@fine, 8, f32>, tensor<8xf32>)
+        -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 0, f32>, !sluice.seq<@fine, 0, f32>)
+    // CHECK: sluice.linear
+    %l = sluice.linear %n, %w, %v : (!sluice.seq<@fine, 8, f32>, tensor<8x8xf32>, tensor<8xf32>) -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.shift %{{.*}} by 3
+    %s = sluice.shift %l by 3 : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.shorten %{{.*}} factor 4 {sum}
+    %g = sluice.shorten %s factor 4 {sum} : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@coarse, 8, f32>
+    // CHECK: sluice.fold %{{.*}} factor 4
+    %f = sluice.fold %s factor 4 : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@coarse, 32, f32>
+    // CHECK: sluice.unfold %{{.*}} factor 4
+    %h = sluice.unfold %f factor 4 : (!sluice.seq<@coarse, 32, f32>) -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.upsample %{{.*}} factor 4
+    %i = sluice.upsample %g factor 4 : (!sluice.seq<@coarse, 8, f32>) -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.last
+    %j = sluice.last %i : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@last, 8, f32>
+    // CHECK: sluice.cross_entropy %{{.*}}, %{{.*}}, %{{.*}} {offset = 1 : i64}
+    %k = sluice.cross_entropy %h, %table, %t {offset = 1 : i64} : (!sluice.seq<@fine, 8, f32>, tensor<7x8xf32>, !sluice.seq<@fine, 0, i32>)
+        -> !sluice.seq<@fine, 0, f32>
+    return %j : !sluice.seq<@last, 8, f32>
+  }
+
+  // CHECK-LABEL: func.func @attention
+  func.func @attention(%x: !sluice.seq<@fine, 24, f32>, %dy: !sluice.seq<@fine, 8, f32>, %rotary: tensor<16x4xf32>) -> !sluice.seq<@fine, 24, f32> {
+    // CHECK: sluice.attention
+    // CHECK-SAME: heads = 2 : i64
+    // CHECK-SAME: mask = #[[CAUSAL]]
+    // CHECK: ^bb0(%{{.*}}: f32, %{{.*}}: i32, %{{.*}}: i32, %{{.*}}: i32):
+    %o, %lse = sluice.attention %x, %x, %x, %rotary attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 4 : i64,
+        query_column = 0 : i64, key_column = 8 : i64, value_column = 16 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+    ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+      %scale = arith.constant 0.5 : f32
+      %r = arith.mulf %s, %scale : f32
+      sluice.yield %r : f32
+    } : (!sluice.seq<@fine, 24, f32>, !sluice.seq<@fine, 24, f32>, !sluice.seq<@fine, 24, f32>, tensor<16x4xf32>)
+        -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 2, f32>)
+    // CHECK: sluice.attention_backward
+    // CHECK: derivative {
+    %dx = sluice.attention_backward %x, %x, %x, %o, %lse, %dy, %rotary attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 4 : i64,
+        query_column = 0 : i64, key_column = 8 : i64, value_column = 16 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+    ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+      %scale = arith.constant 0.5 : f32
+      %r = arith.mulf %s, %scale : f32
+      sluice.yield %r : f32
+    } derivative {
+    ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %g: f32):
+      %scale = arith.constant 0.5 : f32
+      %r = arith.mulf %g, %scale : f32
+      sluice.yield %r : f32
+    } : (!sluice.seq<@fine, 24, f32>, !sluice.seq<@fine, 24, f32>, !sluice.seq<@fine, 24, f32>, !sluice.seq<@fine, 8, f32>,
+         !sluice.seq<@fine, 2, f32>, !sluice.seq<@fine, 8, f32>, tensor<16x4xf32>) -> !sluice.seq<@fine, 24, f32>
+    return %dx : !sluice.seq<@fine, 24, f32>
+  }
+
+  // CHECK-LABEL: func.func @backward
+  func.func @backward(%t: !sluice.seq<@fine, 0, i32>, %x: !sluice.seq<@fine, 8, f32>, %dy: !sluice.seq<@fine, 8, f32>,
+                      %n: !sluice.seq<@fine, 0, f32>, %v: tensor<8xf32>, %w: tensor<8x8xf32>, %table: tensor<7x8xf32>) {
+    // CHECK: sluice.cross_entropy_backward %{{.*}}, %{{.*}}, %{{.*}} {offset = 1 : i64
+    %l, %dh, %dt = sluice.cross_entropy_backward %x, %table, %t {offset = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>}
+        : (!sluice.seq<@fine, 8, f32>, tensor<7x8xf32>, !sluice.seq<@fine, 0, i32>) -> (!sluice.seq<@fine, 0, f32>, !sluice.seq<@fine, 8, f32>, tensor<7x8xf32>)
+    // CHECK: sluice.linear_input_gradient
+    %dx = sluice.linear_input_gradient %dh, %w : (!sluice.seq<@fine, 8, f32>, tensor<8x8xf32>) -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.linear_weight_gradient
+    %dw, %db = sluice.linear_weight_gradient %dy, %x {operandSegmentSizes = array<i32: 1, 1, 0, 0>, resultSegmentSizes = array<i32: 1, 1>}
+        : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>) -> (tensor<8x8xf32>, tensor<8xf32>)
+    // CHECK: sluice.norm_backward
+    %di, %dgain, %dbias = sluice.norm_backward %x, %v, %n, %n, %dy : (!sluice.seq<@fine, 8, f32>, tensor<8xf32>, !sluice.seq<@fine, 0, f32>,
+        !sluice.seq<@fine, 0, f32>, !sluice.seq<@fine, 8, f32>) -> (!sluice.seq<@fine, 8, f32>, tensor<8xf32>, tensor<8xf32>)
+    // CHECK: sluice.position_backward
+    %dp = sluice.position_backward %di : (!sluice.seq<@fine, 8, f32>) -> tensor<16x8xf32>
+    // CHECK: sluice.embed_backward %{{.*}}, %{{.*}}, %{{.*}} :
+    %de = sluice.embed_backward %t, %dx, %dt : (!sluice.seq<@fine, 0, i32>, !sluice.seq<@fine, 8, f32>, tensor<7x8xf32>) -> tensor<7x8xf32>
+    // CHECK: sluice.store_gradient @table, %{{.*}} : tensor<7x8xf32>
+    sluice.store_gradient @table, %de : tensor<7x8xf32>
+    return
+  }
+}
