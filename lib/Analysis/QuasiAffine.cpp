@@ -107,7 +107,7 @@ SignAnswer sluice::isNeverPositive(AffineExpr expression) {
   } else if (shape->period == 0) {
     return {};
   }
-  for (int64_t p = 0; Fraction(p, 1) <= steps; ++p) {
+  for (int64_t p = 0; p == 0 || Fraction(p, 1) <= steps; ++p) {
     if (p >= mostSteps) {
       return {};
     }

@@ -35,7 +35,9 @@ TEST(QuasiAffine, AgreesWithEvaluation) {
       first = reference::evaluateAffine(e, p, 0, 0) > 0 ? p : -1;
     }
     SignAnswer answer = isNeverPositive(e);
-    ASSERT_NE(answer.kind, SignAnswer::Unknown);
+    std::string text;
+    llvm::raw_string_ostream(text) << e;
+    ASSERT_NE(answer.kind, SignAnswer::Unknown) << text;
     ASSERT_EQ(answer.kind == SignAnswer::Fails, first >= 0);
     if (first >= 0) {
       ASSERT_EQ(answer.at, first);
