@@ -26,7 +26,8 @@ public:
 
 private:
   LogicalResult visit(DifferentiableInterface op);
-  void addContribution(Value value, Value contribution);
+  LogicalResult addContribution(Value value, Value contribution);
+  Value sum(Value x, Value y);
   bool isTrained(Value value);
   void storeGradients();
 
@@ -40,22 +41,32 @@ bool ReverseMode::isTrained(Value value) {
   return read && !SymbolTable::lookupNearestSymbolFrom<ParameterOp>(func, read.getParameterAttr()).getFrozen();
 }
 
-/// A parameter's gradient comes back accumulated; a sequence's contributions are added here.
-void ReverseMode::addContribution(Value value, Value contribution) {
-  Value &sum = gradients[value];
-  if (!sum || !isa<SequenceType>(value.getType())) {
-    sum = contribution;
-    return;
-  }
+Value ReverseMode::sum(Value x, Value y) {
   OpBuilder::InsertionGuard guard(b);
-  Location loc = contribution.getLoc();
-  auto map = MapOp::create(b, loc, value.getType(), ValueRange{sum, contribution});
+  Location loc = y.getLoc();
+  auto map = MapOp::create(b, loc, x.getType(), ValueRange{x, y});
   Block &block = map.getBody().emplaceBlock();
-  Value x = block.addArgument(b.getF32Type(), loc);
-  Value y = block.addArgument(b.getF32Type(), loc);
+  Value left = block.addArgument(b.getF32Type(), loc);
+  Value right = block.addArgument(b.getF32Type(), loc);
   b.setInsertionPointToStart(&block);
-  YieldOp::create(b, loc, ValueRange{arith::AddFOp::create(b, loc, x, y)});
-  sum = map.getResult();
+  YieldOp::create(b, loc, ValueRange{arith::AddFOp::create(b, loc, left, right)});
+  return map.getResult();
+}
+
+/// A parameter's gradient comes back accumulated; a sequence's contributions are added here. A lazy op's are passed on one by
+/// one, as it is linear: their sum would be a map, which ends at the last valid position, and a reader past it would be lost.
+LogicalResult ReverseMode::addContribution(Value value, Value contribution) {
+  auto fusion = value.getDefiningOp<FusionInterface>();
+  if (fusion && fusion.getFusionRole() == FusionRole::Access) {
+    SmallVector<Value> operands(fusion->getNumOperands());
+    if (failed(cast<DifferentiableInterface>(fusion.getOperation()).buildBackward(b, {contribution}, operands))) {
+      return failure();
+    }
+    return addContribution(fusion->getOperand(0), operands[0]);
+  }
+  Value &gradient = gradients[value];
+  gradient = gradient && isa<SequenceType>(value.getType()) ? sum(gradient, contribution) : contribution;
+  return success();
 }
 
 LogicalResult ReverseMode::visit(DifferentiableInterface op) {
@@ -76,7 +87,9 @@ LogicalResult ReverseMode::visit(DifferentiableInterface op) {
   }
   for (auto [operand, gradient] : llvm::zip_equal(op->getOperands(), operands)) {
     if (gradient && (isa<SequenceType>(operand.getType()) || isTrained(operand))) {
-      addContribution(operand, gradient);
+      if (failed(addContribution(operand, gradient))) {
+        return failure();
+      }
     }
   }
   return success();
@@ -109,9 +122,10 @@ LogicalResult ReverseMode::run() {
     }
   }
   storeGradients();
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(func.getBody().front()))) {
-    if (isOpTriviallyDead(&op)) {
-      op.erase();
+  SmallVector<Operation *> all(llvm::make_pointer_range(func.getBody().front()));
+  for (Operation *op : llvm::reverse(all)) {
+    if (isOpTriviallyDead(op)) {
+      op->erase();
     }
   }
   return success();

@@ -213,9 +213,10 @@ void Former::finish() {
     plan::StoreOp::create(b, store.getLoc(), "gradient:" + store.getParameter().str(), tensors.lookup(store.getGradient()));
     store.erase();
   }
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
-    if (isa<SluiceDialect>(op.getDialect())) {
-      op.erase();
+  SmallVector<Operation *> all(llvm::make_pointer_range(block));
+  for (Operation *op : llvm::reverse(all)) {
+    if (isa_and_nonnull<SluiceDialect>(op->getDialect())) {
+      op->erase();
     }
   }
 }

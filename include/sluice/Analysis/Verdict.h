@@ -47,6 +47,10 @@ struct CausalVerdict {
   std::string message;            ///< what is wrong and what to change; empty where proved
   std::optional<CausalWitness> witness;
   std::vector<std::string> warnings; ///< each with its place: shifts larger than the least causal one
+
+  bool isProved() const { return kind == Kind::Proved; }
+  /// For people: the message at its place, then the witness read by read; one line where proved.
+  std::string format() const;
 };
 
 /// Imports a valid model and checks every mode that would be compiled.

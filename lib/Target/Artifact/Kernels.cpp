@@ -3,7 +3,12 @@
 // Distinct dispatches of a module, generated once a target.
 #include "sluice/Target/Artifact.h"
 
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -46,6 +51,9 @@ static std::string nameOf(Operation *dispatch, size_t number) {
 }
 
 FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, ArrayRef<const cpu::Target *> targets) {
+  module.getContext()
+      ->loadDialect<affine::AffineDialect, arith::ArithDialect, func::FuncDialect, math::MathDialect, memref::MemRefDialect,
+                    scf::SCFDialect, vector::VectorDialect>();
   KernelSet set;
   for (size_t i = 0; i < targets.size(); ++i) {
     set.modules.emplace_back(ModuleOp::create(module.getLoc()));

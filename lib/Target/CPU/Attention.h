@@ -1,15 +1,17 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What attention's forward and backward kernels share: block sizes, matmuls on blocks, packing, mask and score.
+// What attention's forward and backward kernels share: block sizes, matmuls on blocks, packing,
+// mask and score.
 //
-// Scores are held transposed: S^T[q][p] with the lanes along queries p. Then the maximum and the sum over keys are
-// elementwise, a key's scalars are broadcast from memory for free, and every matmul of both directions is of one
-// form: scalar A(row, k) times vector B(k, column vector), accumulators in registers.
+// Scores are held transposed: S^T[q][p] with the lanes along queries p. Then the maximum and the
+// sum over keys are elementwise, a key's scalars are broadcast from memory for free, and every
+// matmul of both directions is of one form: scalar A(row, k) times vector B(k, column vector),
+// accumulators in registers.
 #pragma once
 
+#include "mlir/IR/IntegerSet.h"
 #include "sluice/Target/CPU/Emitter.h"
 #include "sluice/Target/CPU/Kernel.h"
-#include "mlir/IR/IntegerSet.h"
 
 #include <functional>
 
@@ -19,13 +21,13 @@ namespace sluice::cpu::attention {
 struct Shape {
   int64_t batch, positions, heads, kvHeads, head;
   int64_t queryColumn, keyColumn, valueColumn;
-  int64_t group;         ///< query heads a key/value head
-  int64_t queryBlock;    ///< queries a block: queryVectors vectors
+  int64_t group;      ///< query heads a key/value head
+  int64_t queryBlock; ///< queries a block: queryVectors vectors
   int64_t queryVectors;
-  int64_t keyBlock;      ///< keys a block
-  int64_t headVectors;   ///< vectors that hold one head's columns
-  int64_t headWidth;     ///< headVectors * lanes
-  int64_t queryBlocks;   ///< blocks that cover all positions
+  int64_t keyBlock;    ///< keys a block
+  int64_t headVectors; ///< vectors that hold one head's columns
+  int64_t headWidth;   ///< headVectors * lanes
+  int64_t queryBlocks; ///< blocks that cover all positions
   int64_t keyBlocks;
   float dropout;
   int64_t randomId;
@@ -33,7 +35,11 @@ struct Shape {
 
 template <typename Op> Shape makeShape(Op op, const Target &target);
 
-/// A matrix in two-dimensional memory, from (row, column) on. `transposed` swaps the two when it is read.
+/// Fails with a diagnostic on the op where a generator cannot do what it says.
+template <typename Op> mlir::LogicalResult checkOp(Op op);
+
+/// A matrix in two-dimensional memory, from (row, column) on. `transposed` swaps the two when it is
+/// read.
 struct Matrix {
   mlir::Value memory, row, column;
   bool transposed = false;
@@ -42,84 +48,97 @@ struct Matrix {
 /// Accumulators [row][vector] of one register tile.
 using Accumulators = llvm::SmallVector<Emitter::Values>;
 
-/// One matmul on blocks: C[rows][vectors * lanes] = init + sum over k < depth of A(row, k) B(k, vector).
+/// One matmul on blocks: C[rows][vectors * lanes] = init + sum over k < depth of A(row, k) B(k,
+/// vector).
 struct Matmul {
   int64_t rows, vectors;
   mlir::Value depth;
   Matrix a, b;
-  /// Starting values of the tile at (first row, first vector); zeros where absent. The tile's size is that of the argument.
+  /// Starting values of the tile at (first row, first vector); zeros where absent. The tile's size
+  /// is that of the argument.
   std::function<void(mlir::Value row, int64_t vector, Accumulators &tile)> init;
   std::function<void(mlir::Value row, int64_t vector, Accumulators &tile)> finish;
 };
 
-/// Register tiles take (registers - 2) / (vectors + 1) or fewer rows, so that accumulators, a row of B and one broadcast fit.
+/// Register tiles take (registers - 2) / (vectors + 1) or fewer rows, so that accumulators, a row
+/// of B and one broadcast fit.
 void emitMatmul(Emitter &e, const Target &target, const Matmul &matmul);
 
 /// init and finish that add the tile to memory [row][column].
 Matmul accumulateInto(Emitter &e, Matmul matmul, mlir::Value memory, mlir::Value row);
 
 /// Rotates a row's columns [lane0, lane0 + lanes) by the angles of `position`, or back.
-mlir::Value emitRotation(Emitter &e, mlir::Value vector, mlir::Value table, mlir::Value position, int64_t lane0,
-                         int64_t valid, bool back);
+mlir::Value emitRotation(Emitter &e, mlir::Value vector, mlir::Value table, mlir::Value position,
+                         int64_t lane0, int64_t valid, bool back);
 
-/// Copies one head's columns of rows source[base + min(p, limit - 1)], p < roundUp(limit, block), into
-/// packed[p][headWidth], rotated where `rotary` is given. Clamping makes every packed row one that is valid.
-void emitPack(Emitter &e, const Shape &shape, mlir::Value source, mlir::Value base, mlir::Value column,
-              mlir::Value limit, int64_t block, mlir::Value rotary, mlir::Value packed);
+/// Which rows are packed: positions first + i, i < count, of the sequence whose row 0 is `base`.
+struct RowRange {
+  mlir::Value base, first, count;
+  mlir::Value limit; ///< a position from here on reads the row before: every packed row is one that
+                     ///< is valid
+};
+
+/// Copies one head's columns of rows into packed[i][headWidth], rotated where `rotary` is given.
+void emitPack(Emitter &e, const Shape &shape, mlir::Value source, const RowRange &range,
+              mlir::Value column, mlir::Value rotary, mlir::Value packed);
 
 /// transposed[row0 + c][p] = packed[first + p][c] for c < head, p < queryBlock.
 void emitTransposeBlock(Emitter &e, const Shape &shape, mlir::Value packed, mlir::Value first,
                         mlir::Value transposed, mlir::Value row0);
 
-/// The reverse, into all headWidth columns: packed[p][c] = transposed[row0 + c][p] * scale[p] (scale may be null).
-/// Columns from `head` on hold anything.
-void emitTransposeBack(Emitter &e, const Shape &shape, mlir::Value transposed, mlir::Value row0, mlir::Value scale,
-                       mlir::Value packed);
+/// The reverse, into all headWidth columns: packed[p][c] = transposed[row0 + c][p] * scale[p]
+/// (scale may be null). Columns from `head` on hold anything.
+void emitTransposeBack(Emitter &e, const Shape &shape, mlir::Value transposed, mlir::Value row0,
+                       mlir::Value scale, mlir::Value packed);
 
-/// target[base + first + i][column ...] = packed[from + i] for i < count, rotated back where `rotary` is given.
-void emitUnpack(Emitter &e, const Shape &shape, mlir::Value packed, mlir::Value from, mlir::Value first,
-                mlir::Value count, mlir::Value rotary, mlir::Value target, mlir::Value base, mlir::Value column);
+/// target[base + first + i][column ...] = packed[from + i] for i < count, rotated back where
+/// `rotary` is given.
+void emitUnpack(Emitter &e, const Shape &shape, mlir::Value packed, mlir::Value from,
+                mlir::Value first, mlir::Value count, mlir::Value rotary, mlir::Value target,
+                mlir::Value base, mlir::Value column);
 
 /// Zeros in one head's columns of rows [from, to) after `base`.
-void emitZeroRows(Emitter &e, const Shape &shape, mlir::Value target, mlir::Value base, mlir::Value from,
-                  mlir::Value to, mlir::Value column);
+void emitZeroRows(Emitter &e, const Shape &shape, mlir::Value target, mlir::Value base,
+                  mlir::Value from, mlir::Value to, mlir::Value column);
 
 /// Sets all of a two-dimensional memory whose rows are whole vectors.
 void emitFill(Emitter &e, mlir::Value memory, float value);
 
-/// Fails with a diagnostic on `op` where the relation is not affine in p, q and N.
-mlir::LogicalResult checkMask(mlir::Operation *op, mlir::IntegerSet mask);
-
 /// Fills in FLOPs of `matmuls` matmuls over the pairs that the mask keeps, and the bytes of
 /// `tensors` tensors of all heads' columns.
-void countWork(const Shape &shape, mlir::IntegerSet mask, int64_t matmuls, int64_t tensors, Kernel &kernel);
+void countWork(const Shape &shape, mlir::IntegerSet mask, int64_t matmuls, int64_t tensors,
+               Kernel &kernel);
 
 /// How a block of queries and keys lies to the mask.
 struct BlockClass {
-  mlir::Value some; ///< i1: the relation may hold somewhere in the block (never false where it does)
-  mlir::Value full; ///< i1: the relation holds for all valid queries of the block, and all its keys are valid
+  mlir::Value
+      some; ///< i1: the relation may hold somewhere in the block (never false where it does)
+  mlir::Value full; ///< i1: the relation holds for all valid queries of the block, and all its keys
+                    ///< are valid
 };
 
-/// Queries [p0, p0 + queryBlock), keys [q0, q0 + keyBlock), `length` the valid length of both; all of type index.
-/// Each constraint's range over the block comes from interval arithmetic: exact where each dimension occurs once.
-BlockClass classifyBlock(Emitter &e, const Shape &shape, mlir::IntegerSet mask, mlir::Value p0, mlir::Value q0,
-                         mlir::Value length);
+/// Queries [p0, p0 + queryBlock), keys [q0, q0 + keyBlock), `length` the valid length of both; all
+/// of type index. Each constraint's range over the block comes from interval arithmetic: exact
+/// where each dimension occurs once.
+BlockClass classifyBlock(Emitter &e, const Shape &shape, mlir::IntegerSet mask, mlir::Value p0,
+                         mlir::Value q0, mlir::Value length);
 
 /// The relation and q < length, for a vector of queries and one key (both i32); a vector of i1.
-mlir::Value emitMask(Emitter &e, mlir::IntegerSet mask, mlir::Value p, mlir::Value q, mlir::Value length);
+mlir::Value emitMask(Emitter &e, mlir::IntegerSet mask, mlir::Value p, mlir::Value q,
+                     mlir::Value length);
 
 /// Fails with a diagnostic where a region holds what cannot become vector code.
 mlir::LogicalResult checkRegion(mlir::Region &region);
 
-/// A scalar region as vector code. Arguments are scalars (the same for all lanes) or vectors; what depends on scalars
-/// alone stays scalar. The yielded value is returned as a vector.
+/// A scalar region as vector code. Arguments are scalars (the same for all lanes) or vectors; what
+/// depends on scalars alone stays scalar. The yielded value is returned as a vector.
 mlir::Value emitRegion(Emitter &e, mlir::Region &region, mlir::ValueRange arguments);
 
 /// i32 vector of the queries p0 + vector * lanes + (0, 1, ...).
 mlir::Value emitQueries(Emitter &e, mlir::Value p0, int64_t vector);
 
 /// keep[q][p] = 0 or 1 / (1 - dropout) for a block of keys and queries; `head` is b * heads + h.
-void emitKeep(Emitter &e, Frame &frame, const Shape &shape, mlir::Value head, mlir::Value p0, mlir::Value q0,
-              mlir::Value keep);
+void emitKeep(Emitter &e, Frame &frame, const Shape &shape, mlir::Value head, mlir::Value p0,
+              mlir::Value q0, mlir::Value keep);
 
 } // namespace sluice::cpu::attention

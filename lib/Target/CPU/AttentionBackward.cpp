@@ -1,10 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention backward. An item is one (row of the batch, key/value head): it owns that head's dK and dV and the dQ of all
-// query heads of the group, so nothing is summed across items. P is recomputed from the rows' log-sum-exp; five matmuls a
-// pair of blocks give S^T, dP^T, dV, dK and dQ^T. All sums run in the order of the blocks.
+// Attention backward. An item is one (row of the batch, key/value head): it owns that head's dK and
+// dV and the dQ of all query heads of the group, so nothing is summed across items. P is recomputed
+// from the rows' log-sum-exp; five matmuls a pair of blocks give S^T, dP^T, dV, dK and dQ^T. All
+// sums run in the order of the blocks.
 //
-// With few (row, key/value head) pairs there are few items: fewer than the machine's cores leaves cores idle.
+// With few (row, key/value head) pairs there are few items: fewer than the machine's cores leaves
+// cores idle.
 #include "Attention.h"
 
 using namespace mlir;
@@ -18,14 +20,18 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 class BackwardGenerator {
 public:
-  BackwardGenerator(dispatch::AttentionBackwardOp op, ModuleOp module, StringRef name, const Target &target)
+  BackwardGenerator(dispatch::AttentionBackwardOp op, ModuleOp module, StringRef name,
+                    const Target &target)
       : op(op), target(target), shape(makeShape(op, target)), frame(op, module, name, target),
-        e(frame.builder(), target.lanes), keepsScores(!op.getScoreGradient().getArgument(0).use_empty()) {}
+        e(frame.builder(), target.lanes),
+        keepsScores(!op.getScoreGradient().getArgument(0).use_empty()) {}
 
   Kernel generate();
 
 private:
-  MemRefType matrix(int64_t rows, int64_t columns) { return MemRefType::get({rows, columns}, e.b.getF32Type()); }
+  MemRefType matrix(int64_t rows, int64_t columns) {
+    return MemRefType::get({rows, columns}, e.b.getF32Type());
+  }
   void openTensors();
   void allocate();
   void emitItem();
@@ -37,7 +43,9 @@ private:
   void emitProducts(Value q0);
   void emitZeros(Value from);
 
-  Value columnOf(Value headIndex, int64_t first) { return e.add(e.mul(headIndex, shape.head), first); }
+  Value columnOf(Value headIndex, int64_t first) {
+    return e.add(e.mul(headIndex, shape.head), first);
+  }
 
   dispatch::AttentionBackwardOp op;
   const Target &target;
@@ -47,7 +55,8 @@ private:
   const bool keepsScores; ///< the derivative reads the raw scores
 
   Value query, key, value, output, lse, outputGradient, rotary, gradient; // tensors
-  Value keys, values, keyGradients, valueGradients;                       // scratch of a key/value head, rows of positions
+  Value keys, values, keyGradients,
+      valueGradients; // scratch of a key/value head, rows of positions
   Value queryRows, outputRows, queryBlocks, outputBlocks, queryGradients; // scratch of a query head
   Value logSums, deltas;                                                  // one number a query
   Value probabilities, scores, keep, scoreGradients, rows;                // one block
@@ -70,7 +79,8 @@ void BackwardGenerator::openTensors() {
 
 // 9 T D numbers and a few blocks: rows and transposed blocks of Q and dO, dQ, K, V, dK, dV.
 void BackwardGenerator::allocate() {
-  int64_t allKeys = shape.keyBlocks * shape.keyBlock, allQueries = shape.queryBlocks * shape.queryBlock;
+  int64_t allKeys = shape.keyBlocks * shape.keyBlock,
+          allQueries = shape.queryBlocks * shape.queryBlock;
   keys = frame.scratch(matrix(allKeys, shape.headWidth));
   values = frame.scratch(matrix(allKeys, shape.headWidth));
   keyGradients = frame.scratch(matrix(allKeys, shape.headWidth));
@@ -98,12 +108,13 @@ Kernel BackwardGenerator::generate() {
   keyHead = e.sub(frame.item(), e.mul(batchRow, shape.kvHeads));
   base = e.mul(batchRow, shape.positions);
   Value rowsOf = op.getDomain().getFactor() == 0 ? e.index(shape.batch) : frame.rows();
-  e.when(e.less(batchRow, rowsOf),
-         [&] {
-           emitItem();
-           emitZeros(length);
-         },
-         [&] { emitZeros(e.index(0)); });
+  e.when(
+      e.less(batchRow, rowsOf),
+      [&] {
+        emitItem();
+        emitZeros(length);
+      },
+      [&] { emitZeros(e.index(0)); });
   frame.finish();
 
   Kernel kernel;
@@ -127,9 +138,11 @@ void BackwardGenerator::emitZeros(Value from) {
 }
 
 void BackwardGenerator::emitItem() {
-  Value keyColumn = columnOf(keyHead, shape.keyColumn), valueColumn = columnOf(keyHead, shape.valueColumn);
-  emitPack(e, shape, key, base, keyColumn, length, shape.keyBlock, rotary, keys);
-  emitPack(e, shape, value, base, valueColumn, length, shape.keyBlock, {}, values);
+  Value keyColumn = columnOf(keyHead, shape.keyColumn),
+        valueColumn = columnOf(keyHead, shape.valueColumn);
+  RowRange allKeys{base, e.index(0), e.roundUp(length, shape.keyBlock), length};
+  emitPack(e, shape, key, allKeys, keyColumn, rotary, keys);
+  emitPack(e, shape, value, allKeys, valueColumn, {}, values);
   emitFill(e, keyGradients, 0);
   emitFill(e, valueGradients, 0);
   e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) { emitHead(member); });
@@ -141,8 +154,9 @@ void BackwardGenerator::emitItem() {
 void BackwardGenerator::emitHead(Value member) {
   head = e.add(e.mul(keyHead, shape.group), member);
   Value queryColumn = columnOf(head, shape.queryColumn), outputColumn = columnOf(head, 0);
-  emitPack(e, shape, query, base, queryColumn, length, shape.queryBlock, rotary, queryRows);
-  emitPack(e, shape, outputGradient, base, outputColumn, length, shape.queryBlock, {}, outputRows);
+  RowRange all{base, e.index(0), e.roundUp(length, shape.queryBlock), length};
+  emitPack(e, shape, query, all, queryColumn, rotary, queryRows);
+  emitPack(e, shape, outputGradient, all, outputColumn, {}, outputRows);
   emitFill(e, queryGradients, 0);
   emitRowStatistics(outputColumn);
   Value blocks = e.floorDiv(e.add(length, shape.queryBlock - 1), shape.queryBlock);
@@ -163,8 +177,8 @@ void BackwardGenerator::emitHead(Value member) {
   });
 }
 
-/// deltas = sum over c of dO O. Log-sums become +inf where the row has no key (-inf) or is not valid, so that its
-/// probabilities are e^-inf = 0 with no mask.
+/// deltas = sum over c of dO O. Log-sums become +inf where the row has no key (-inf) or is not
+/// valid, so that its probabilities are e^-inf = 0 with no mask.
 void BackwardGenerator::emitRowStatistics(Value outputColumn) {
   Value plusInfinity = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(infinity));
   Value minusInfinity = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(-infinity));
@@ -230,7 +244,8 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
   emitMatmul(e, target, product);
 }
 
-/// scoreGradients = derivative region of g = P (keep dP - delta), dP = V dO^T; then probabilities = keep P.
+/// scoreGradients = derivative region of g = P (keep dP - delta), dP = V dO^T; then probabilities =
+/// keep P.
 void BackwardGenerator::emitScoreGradients(Value q0) {
   Matmul product;
   product.rows = shape.keyBlock;
@@ -257,8 +272,10 @@ void BackwardGenerator::emitScoreGradients(Value q0) {
         Value g = e.mulf(probability, e.subf(change, delta));
         Value score = keepsScores ? e.load(scores, {local, offset}) : line[j];
         Value derived = emitRegion(e, op.getScoreGradient(), {score, p, q, h, g});
-        // Where the mask forbids a pair its score is nobody's concern and its derivative may be infinite: 0 it is.
-        Value absent = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, probability, e.splat(0));
+        // Where the mask forbids a pair its score is nobody's concern and its derivative may be
+        // infinite: 0 it is.
+        Value absent =
+            arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, probability, e.splat(0));
         e.store(e.select(absent, e.splat(0), derived), scoreGradients, {local, offset});
       }
     }
@@ -286,9 +303,9 @@ void BackwardGenerator::emitProducts(Value q0) {
   emitMatmul(e, target, accumulateInto(e, product, queryGradients, blockRow));
 }
 
-FailureOr<Kernel> cpu::generateAttentionBackward(dispatch::AttentionBackwardOp op, ModuleOp module, StringRef name,
-                                                 const Target &target) {
-  if (failed(checkMask(op, op.getMask())) || failed(checkRegion(op.getScore())) ||
+FailureOr<Kernel> cpu::generateAttentionBackward(dispatch::AttentionBackwardOp op, ModuleOp module,
+                                                 StringRef name, const Target &target) {
+  if (failed(checkOp(op)) || failed(checkRegion(op.getScore())) ||
       failed(checkRegion(op.getScoreGradient()))) {
     return failure();
   }

@@ -35,13 +35,16 @@ struct Wide {
 } // namespace
 
 static Value factorOf(Emitter &e, const Shape &shape, Value uniform) {
-  Value kept = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OGE, uniform, e.splat(shape.dropout));
+  Value kept =
+      arith::CmpFOp::create(e.b, arith::CmpFPredicate::OGE, uniform, e.splat(shape.dropout));
   return e.select(kept, e.splat(1.0f / (1.0f - shape.dropout)), e.splat(0));
 }
 
-// Element ((b heads + h) T + p) T + q. Four elements in a row share one evaluation of Philox, so where T is a multiple of 4 four
-// keys come from one; otherwise each key evaluates its own, at four times the cost.
-void attention::emitKeep(Emitter &e, Frame &frame, const Shape &shape, Value head, Value p0, Value q0, Value keep) {
+// Element ((b heads + h) T + p) T + q. Four elements in a row share one evaluation of Philox, so
+// where T is a multiple of 4 four keys come from one; otherwise each key evaluates its own, at four
+// times the cost.
+void attention::emitKeep(Emitter &e, Frame &frame, const Shape &shape, Value head, Value p0,
+                         Value q0, Value keep) {
   Wide wide(e);
   int64_t keys = shape.positions % 4 == 0 ? 4 : 1;
   Value step = frame.step(), seed = frame.seed();
@@ -53,7 +56,8 @@ void attention::emitKeep(Emitter &e, Frame &frame, const Shape &shape, Value hea
       Value start = wide.splat(keys == 4 ? e.floorDiv(first, 4) : first);
       Value elements = e.add(start, wide.ramp(shape.positions / keys));
       if (keys == 4) {
-        for (auto [i, uniform] : llvm::enumerate(emitUniformBlocks(e.b, elements, shape.randomId, step, seed))) {
+        for (auto [i, uniform] :
+             llvm::enumerate(emitUniformBlocks(e.b, elements, shape.randomId, step, seed))) {
           e.store(factorOf(e, shape, uniform), keep, {e.add(q, i), offset});
         }
       } else {

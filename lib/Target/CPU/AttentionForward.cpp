@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention forward. An item is one (row of the batch, query head, part of the queries); it packs the head's keys once and
-// then, for each block of queries, goes over the blocks of keys that the mask leaves with an online softmax.
+// Attention forward. An item is one (row of the batch, query head, part of the queries); it packs
+// the head's keys once and then, for each block of queries, goes over the blocks of keys that the
+// mask leaves with an online softmax.
 #include "Attention.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -25,7 +26,9 @@ public:
 
 private:
   int64_t chooseParts() const;
-  MemRefType matrix(int64_t rows, int64_t columns) { return MemRefType::get({rows, columns}, e.b.getF32Type()); }
+  MemRefType matrix(int64_t rows, int64_t columns) {
+    return MemRefType::get({rows, columns}, e.b.getF32Type());
+  }
   MemRefType perQuery() { return MemRefType::get({shape.queryBlock}, e.b.getF32Type()); }
   void allocate();
   void emitItem();
@@ -49,18 +52,20 @@ private:
   const int64_t parts;
 
   Value query, key, value, rotary, output, lse; // tensors
-  Value keys, queryRows, queries, scores, keep, accumulator, outputRows, maximum, sum, blockMaximum, rescale; // scratch
-  Value length, batchRow, head, base, valueColumn, p0;
+  Value keys, queries, scores, keep, accumulator, rowsOfBlock, maximum, sum, blockMaximum,
+      rescale; // scratch
+  Value length, batchRow, head, base, queryColumn, valueColumn, p0;
 };
 
 } // namespace
 
-// A batch row and head is an item where there are enough of them. Otherwise queries are dealt to parts in turn, so that
-// under a causal mask all parts have like work; packing the keys again costs a part 2 of its 4 N operations a key column.
+// A batch row and head is an item where there are enough of them. Otherwise queries are dealt to
+// parts in turn, so that under a causal mask all parts have like work; packing the keys again costs
+// a part 2 of its 4 N operations a key column.
 int64_t ForwardGenerator::chooseParts() const {
   int64_t pairs = shape.batch * shape.heads;
-  int64_t wanted = (32 + pairs - 1) / pairs;
-  return pairs >= 16 ? 1 : std::min(wanted, (shape.queryBlocks + 1) / 2);
+  int64_t wanted = (16 + pairs - 1) / pairs;
+  return pairs >= 8 ? 1 : std::min(wanted, (shape.queryBlocks + 1) / 2);
 }
 
 void ForwardGenerator::allocate() {
@@ -72,12 +77,11 @@ void ForwardGenerator::allocate() {
   output = frame.buffer(next++);
   lse = frame.buffer(next++);
   keys = frame.scratch(matrix(shape.keyBlocks * shape.keyBlock, shape.headWidth));
-  queryRows = frame.scratch(matrix(shape.queryBlocks * shape.queryBlock, shape.headWidth));
   queries = frame.scratch(matrix(shape.head, shape.queryBlock));
   scores = frame.scratch(matrix(shape.keyBlock, shape.queryBlock));
   keep = shape.dropout > 0 ? frame.scratch(matrix(shape.keyBlock, shape.queryBlock)) : Value();
   accumulator = frame.scratch(matrix(shape.head, shape.queryBlock));
-  outputRows = frame.scratch(matrix(shape.queryBlock, shape.headWidth));
+  rowsOfBlock = frame.scratch(matrix(shape.queryBlock, shape.headWidth));
   maximum = frame.scratch(perQuery());
   sum = frame.scratch(perQuery());
   blockMaximum = frame.scratch(perQuery());
@@ -107,10 +111,10 @@ Kernel ForwardGenerator::generate() {
 void ForwardGenerator::emitItem() {
   Value keyHead = e.floorDiv(head, shape.group);
   Value keyColumn = e.add(e.mul(keyHead, shape.head), shape.keyColumn);
-  Value queryColumn = e.add(e.mul(head, shape.head), shape.queryColumn);
+  queryColumn = e.add(e.mul(head, shape.head), shape.queryColumn);
   valueColumn = e.add(e.mul(keyHead, shape.head), shape.valueColumn);
-  emitPack(e, shape, key, base, keyColumn, length, shape.keyBlock, rotary, keys);
-  emitPack(e, shape, query, base, queryColumn, length, shape.queryBlock, rotary, queryRows);
+  emitPack(e, shape, key, {base, e.index(0), e.roundUp(length, shape.keyBlock), length}, keyColumn,
+           rotary, keys);
   Value part = e.sub(frame.item(), e.mul(e.floorDiv(frame.item(), parts), parts));
   Value blocks = e.floorDiv(e.add(length, shape.queryBlock - 1), shape.queryBlock);
   e.loop(part, blocks, parts, [&](Value block) { emitQueryBlock(block); });
@@ -118,7 +122,9 @@ void ForwardGenerator::emitItem() {
 
 void ForwardGenerator::emitQueryBlock(Value block) {
   p0 = e.mul(block, shape.queryBlock);
-  emitTransposeBlock(e, shape, queryRows, p0, queries, e.index(0));
+  emitPack(e, shape, query, {base, p0, e.index(shape.queryBlock), length}, queryColumn, rotary,
+           rowsOfBlock);
+  emitTransposeBlock(e, shape, rowsOfBlock, e.index(0), queries, e.index(0));
   emitFill(e, accumulator, 0);
   eachVector([&](int64_t, Value offset) {
     e.store(e.splat(-infinity), maximum, {offset});
@@ -187,13 +193,15 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
   emitMatmul(e, target, product);
 }
 
-/// scores = e^(scores - maximum), the sum of the block's rows, and the factor of what was accumulated before.
+/// scores = e^(scores - maximum), the sum of the block's rows, and the factor of what was
+/// accumulated before.
 void ForwardGenerator::emitSoftmax(Value q0, Value valid) {
   Emitter::Values offsetsOf, shifts, sums;
   eachVector([&](int64_t, Value offset) {
     Value before = e.load(maximum, {offset});
     Value now = e.maxf(before, e.load(blockMaximum, {offset}));
-    // A query that has met no key yet keeps -inf; subtracting 0 instead makes its terms e^-inf = 0, not NaN.
+    // A query that has met no key yet keeps -inf; subtracting 0 instead makes its terms e^-inf = 0,
+    // not NaN.
     Value none = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, now, e.splat(-infinity));
     Value shift = e.select(none, e.splat(0), now);
     e.store(now, maximum, {offset});
@@ -227,18 +235,17 @@ void ForwardGenerator::emitResults() {
     e.store(arith::DivFOp::create(e.b, e.splat(1), divisor), rescale, {offset});
     e.store(e.select(some, logarithm, e.splat(-infinity)), sum, {offset});
   });
-  emitTransposeBack(e, shape, accumulator, e.index(0), rescale, outputRows);
+  emitTransposeBack(e, shape, accumulator, e.index(0), rescale, rowsOfBlock);
   Value count = e.min(e.index(shape.queryBlock), e.sub(length, p0));
   Value column = e.mul(head, shape.head);
-  emitUnpack(e, shape, outputRows, e.index(0), p0, count, {}, output, base, column);
-  e.loop(e.index(0), count, 1, [&](Value i) {
-    e.store(e.loadScalar(sum, {i}), lse, {e.add(base, e.add(p0, i)), head});
-  });
+  emitUnpack(e, shape, rowsOfBlock, e.index(0), p0, count, {}, output, base, column);
+  e.loop(e.index(0), count, 1,
+         [&](Value i) { e.store(e.loadScalar(sum, {i}), lse, {e.add(base, e.add(p0, i)), head}); });
 }
 
 FailureOr<Kernel> cpu::generateAttention(dispatch::AttentionOp op, ModuleOp module, StringRef name,
                                          const Target &target) {
-  if (failed(checkMask(op, op.getMask())) || failed(checkRegion(op.getScore()))) {
+  if (failed(checkOp(op)) || failed(checkRegion(op.getScore()))) {
     return failure();
   }
   return ForwardGenerator(op, module, name, target).generate();

@@ -14,10 +14,12 @@ struct Interval {
   Value low, high;
 };
 
-/// Ranges of affine expressions over a block, in index arithmetic. Dimensions 0 and 1 and the symbol are given.
+/// Ranges of affine expressions over a block, in index arithmetic. Dimensions 0 and 1 and the
+/// symbol are given.
 class RangeBuilder {
 public:
-  RangeBuilder(Emitter &e, Interval p, Interval q, Value length) : e(e), dims{p, q}, length(length) {}
+  RangeBuilder(Emitter &e, Interval p, Interval q, Value length)
+      : e(e), dims{p, q}, length(length) {}
 
   Interval of(AffineExpr expr) {
     if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {
@@ -48,7 +50,8 @@ private:
     case AffineExprKind::FloorDiv:
       return {e.floorDiv(a.low, factor), e.floorDiv(a.high, factor)};
     case AffineExprKind::CeilDiv:
-      return {e.floorDiv(e.add(a.low, factor - 1), factor), e.floorDiv(e.add(a.high, factor - 1), factor)};
+      return {e.floorDiv(e.add(a.low, factor - 1), factor),
+              e.floorDiv(e.add(a.high, factor - 1), factor)};
     default: // a remainder may be anything once the dividend's range is longer than the divisor
       return {e.index(0), e.index(factor - 1)};
     }
@@ -61,7 +64,8 @@ private:
 
 } // namespace
 
-BlockClass attention::classifyBlock(Emitter &e, const Shape &shape, IntegerSet mask, Value p0, Value q0, Value length) {
+BlockClass attention::classifyBlock(Emitter &e, const Shape &shape, IntegerSet mask, Value p0,
+                                    Value q0, Value length) {
   Value last = e.add(length, -1);
   Value zero = e.index(0);
   Interval p{p0, e.min(e.add(p0, shape.queryBlock - 1), last)};
@@ -122,16 +126,8 @@ Value attention::emitMask(Emitter &e, IntegerSet mask, Value p, Value q, Value l
   return result;
 }
 
-LogicalResult attention::checkMask(Operation *op, IntegerSet mask) {
-  for (AffineExpr expr : mask.getConstraints()) {
-    if (!expr.isPureAffine() || mask.getNumSymbols() > 1) {
-      return op->emitError("expected a mask that is affine in (p, q) and one length, found ") << IntegerSetAttr::get(mask);
-    }
-  }
-  return success();
-}
-
-/// Pairs (p, q) of the relation at full length, counted on a grid of at most 64 x 64 samples: a figure for plans.
+/// Pairs (p, q) of the relation at full length, counted on a grid of at most 64 x 64 samples: a
+/// figure for plans.
 static double countPairs(const Shape &shape, IntegerSet mask) {
   int64_t samples = std::min<int64_t>(64, shape.positions);
   MLIRContext *context = mask.getContext();
@@ -140,7 +136,8 @@ static double countPairs(const Shape &shape, IntegerSet mask) {
   for (int64_t i = 0; i < samples * samples; ++i) {
     SmallVector<AffineExpr> dims{getAffineConstantExpr(position(i / samples), context),
                                  getAffineConstantExpr(position(i % samples), context)};
-    SmallVector<AffineExpr> symbols(mask.getNumSymbols(), getAffineConstantExpr(shape.positions, context));
+    SmallVector<AffineExpr> symbols(mask.getNumSymbols(),
+                                    getAffineConstantExpr(shape.positions, context));
     bool holds = true;
     for (auto [expr, equality] : llvm::zip(mask.getConstraints(), mask.getEqFlags())) {
       auto value = cast<AffineConstantExpr>(expr.replaceDimsAndSymbols(dims, symbols)).getValue();
@@ -152,7 +149,8 @@ static double countPairs(const Shape &shape, IntegerSet mask) {
   return share * static_cast<double>(shape.positions) * static_cast<double>(shape.positions);
 }
 
-void attention::countWork(const Shape &shape, IntegerSet mask, int64_t matmuls, int64_t tensors, Kernel &kernel) {
+void attention::countWork(const Shape &shape, IntegerSet mask, int64_t matmuls, int64_t tensors,
+                          Kernel &kernel) {
   double pairs = static_cast<double>(shape.batch * shape.heads) * countPairs(shape, mask);
   kernel.flops = 2.0 * static_cast<double>(matmuls * shape.head) * pairs;
   int64_t rows = shape.batch * shape.positions * shape.head;

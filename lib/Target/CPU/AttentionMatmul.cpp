@@ -7,7 +7,9 @@ using namespace mlir;
 using namespace sluice::cpu;
 using namespace sluice::cpu::attention;
 
-static Value at(Emitter &e, Value start, Value offset) { return start ? e.add(start, offset) : offset; }
+static Value at(Emitter &e, Value start, Value offset) {
+  return start ? e.add(start, offset) : offset;
+}
 
 static Value loadA(Emitter &e, const Matrix &a, Value row, Value k) {
   Value first = a.transposed ? k : row;
@@ -16,7 +18,8 @@ static Value loadA(Emitter &e, const Matrix &a, Value row, Value k) {
 }
 
 /// One register tile of rows x vectors, the whole depth.
-static void emitTile(Emitter &e, const Matmul &matmul, Value row, int64_t rows, int64_t vector, int64_t vectors) {
+static void emitTile(Emitter &e, const Matmul &matmul, Value row, int64_t rows, int64_t vector,
+                     int64_t vectors) {
   Accumulators tile(rows, Emitter::Values(vectors, e.splat(0)));
   if (matmul.init) {
     matmul.init(row, vector, tile);

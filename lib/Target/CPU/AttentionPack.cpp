@@ -1,43 +1,15 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Copies between the tensors' rows and the blocks' layouts: packing, transposition, rotation and its reverse.
+// Copies between the tensors' rows and the blocks' layouts: packing, transposition, rotation and
+// its reverse.
 #include "Attention.h"
 
 using namespace mlir;
 using namespace sluice::cpu;
 using namespace sluice::cpu::attention;
 
-template <typename Op> Shape attention::makeShape(Op op, const Target &target) {
-  dispatch::DomainAttr domain = op.getDomain();
-  Shape s{};
-  s.batch = domain.getBatch();
-  s.positions = domain.getPositions();
-  s.heads = op.getHeads();
-  s.kvHeads = op.getKvHeads();
-  s.head = op.getHeadSize();
-  s.queryColumn = op.getQueryColumn();
-  s.keyColumn = op.getKeyColumn();
-  s.valueColumn = op.getValueColumn();
-  s.group = s.heads / s.kvHeads;
-  s.dropout = op.getDropout().convertToFloat();
-  s.randomId = op.getRandomId();
-  // 64 queries by 64 keys: the block's scores, values and accumulators (16 KiB each at D = 64) stay near the first
-  // level of cache, and what a causal diagonal wastes is half a block a row of blocks, 6% at N = 1024.
-  s.queryVectors = std::min<int64_t>(64 / target.lanes, llvm::divideCeil(s.positions, target.lanes));
-  s.queryBlock = s.queryVectors * target.lanes;
-  s.keyBlock = std::min<int64_t>(64, (s.positions + 3) / 4 * 4);
-  s.headVectors = llvm::divideCeil(s.head, target.lanes);
-  s.headWidth = s.headVectors * target.lanes;
-  s.queryBlocks = llvm::divideCeil(s.positions, s.queryBlock);
-  s.keyBlocks = llvm::divideCeil(s.positions, s.keyBlock);
-  return s;
-}
-
-template Shape attention::makeShape(dispatch::AttentionOp op, const Target &target);
-template Shape attention::makeShape(dispatch::AttentionBackwardOp op, const Target &target);
-
-Value attention::emitRotation(Emitter &e, Value vector, Value table, Value position, int64_t lane0, int64_t valid,
-                              bool back) {
+Value attention::emitRotation(Emitter &e, Value vector, Value table, Value position, int64_t lane0,
+                              int64_t valid, bool back) {
   SmallVector<int64_t> even, odd, swapped;
   SmallVector<float> signs;
   for (int64_t i = 0; i < e.lanes; ++i) {
@@ -47,32 +19,33 @@ Value attention::emitRotation(Emitter &e, Value vector, Value table, Value posit
     signs.push_back(((i & 1) != 0) == back ? -1.0f : 1.0f);
   }
   Value angles = e.load(table, {position, e.index(lane0)}, valid);
-  Value sign = arith::ConstantOp::create(e.b, DenseElementsAttr::get(e.floats, ArrayRef<float>(signs)));
+  Value sign =
+      arith::ConstantOp::create(e.b, DenseElementsAttr::get(e.floats, ArrayRef<float>(signs)));
   Value cosine = e.shuffle(angles, angles, even);
   Value sine = e.mulf(e.shuffle(angles, angles, odd), sign);
   Value other = e.shuffle(vector, vector, swapped);
   return e.fma(vector, cosine, e.mulf(other, sine));
 }
 
-void attention::emitPack(Emitter &e, const Shape &shape, Value source, Value base, Value column, Value limit,
-                         int64_t block, Value rotary, Value packed) {
-  Value last = e.add(limit, -1);
-  e.loop(e.index(0), e.roundUp(limit, block), 1, [&](Value p) {
-    Value position = e.min(p, last);
+void attention::emitPack(Emitter &e, const Shape &shape, Value source, const RowRange &range,
+                         Value column, Value rotary, Value packed) {
+  Value last = e.add(range.limit, -1);
+  e.loop(e.index(0), range.count, 1, [&](Value i) {
+    Value position = e.min(e.add(range.first, i), last);
     for (int64_t j = 0; j < shape.headVectors; ++j) {
       int64_t lane0 = j * e.lanes;
       int64_t valid = shape.head - lane0;
-      Value value = e.load(source, {e.add(base, position), e.add(column, lane0)}, valid);
+      Value value = e.load(source, {e.add(range.base, position), e.add(column, lane0)}, valid);
       if (rotary) {
         value = emitRotation(e, value, rotary, position, lane0, valid, /*back=*/false);
       }
-      e.store(value, packed, {p, e.index(lane0)});
+      e.store(value, packed, {i, e.index(lane0)});
     }
   });
 }
 
-void attention::emitTransposeBlock(Emitter &e, const Shape &shape, Value packed, Value first, Value transposed,
-                                   Value row0) {
+void attention::emitTransposeBlock(Emitter &e, const Shape &shape, Value packed, Value first,
+                                   Value transposed, Value row0) {
   e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value p) {
     for (int64_t c = 0; c < shape.head; c += e.lanes) {
       Emitter::Values square;
@@ -87,8 +60,8 @@ void attention::emitTransposeBlock(Emitter &e, const Shape &shape, Value packed,
   });
 }
 
-void attention::emitTransposeBack(Emitter &e, const Shape &shape, Value transposed, Value row0, Value scale,
-                                  Value packed) {
+void attention::emitTransposeBack(Emitter &e, const Shape &shape, Value transposed, Value row0,
+                                  Value scale, Value packed) {
   e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value p) {
     Value factor = scale ? e.load(scale, {p}) : Value();
     for (int64_t c = 0; c < shape.head; c += e.lanes) {
@@ -107,8 +80,8 @@ void attention::emitTransposeBack(Emitter &e, const Shape &shape, Value transpos
   });
 }
 
-void attention::emitUnpack(Emitter &e, const Shape &shape, Value packed, Value from, Value first, Value count,
-                           Value rotary, Value target, Value base, Value column) {
+void attention::emitUnpack(Emitter &e, const Shape &shape, Value packed, Value from, Value first,
+                           Value count, Value rotary, Value target, Value base, Value column) {
   e.loop(e.index(0), count, 1, [&](Value i) {
     Value position = e.add(first, i);
     for (int64_t j = 0; j < shape.headVectors; ++j) {
@@ -123,8 +96,8 @@ void attention::emitUnpack(Emitter &e, const Shape &shape, Value packed, Value f
   });
 }
 
-void attention::emitZeroRows(Emitter &e, const Shape &shape, Value target, Value base, Value from, Value to,
-                             Value column) {
+void attention::emitZeroRows(Emitter &e, const Shape &shape, Value target, Value base, Value from,
+                             Value to, Value column) {
   e.loop(from, to, 1, [&](Value p) {
     for (int64_t lane0 = 0; lane0 < shape.head; lane0 += e.lanes) {
       e.store(e.splat(0), target, {e.add(base, p), e.add(column, lane0)}, shape.head - lane0);

@@ -51,6 +51,7 @@ Value attention::emitQueries(Emitter &e, Value p0, int64_t vector) {
   for (int64_t i = 0; i < e.lanes; ++i) {
     offsets.push_back(static_cast<int32_t>(vector * e.lanes + i));
   }
-  Value lanesOf = arith::ConstantOp::create(e.b, DenseElementsAttr::get(e.integers, ArrayRef<int32_t>(offsets)));
+  Value lanesOf = arith::ConstantOp::create(
+      e.b, DenseElementsAttr::get(e.integers, ArrayRef<int32_t>(offsets)));
   return e.add(e.broadcast(e.toInteger(p0)), lanesOf);
 }

@@ -1,8 +1,10 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
-// Rows times a weight matrix. An item is a block of rows by a block of columns. It packs its part of W once into
-// panels [K][tile columns] in the thread's scratch, half of L2, and then runs its rows through every panel: rows are
-// read in place (their padding keeps strides off powers of two), a tile's sums stay in registers for all of K.
+// Rows times a weight matrix. An item is a block of rows by a block of columns. It packs its part
+// of W once into panels [K][tile columns] in the thread's scratch, half of L2, and then runs its
+// rows through every panel: rows are read in place (their padding keeps strides off powers of two),
+// a tile's sums stay in registers for all of K.
 #include "Epilogue.h"
 #include "Tile.h"
 
@@ -17,11 +19,11 @@ namespace {
 /// How a contraction is cut into items.
 struct Schedule {
   Tile tile;
-  int64_t inner;        ///< K
-  int64_t columns;      ///< N
-  int64_t rows;         ///< rows a launch runs over
-  int64_t blockRows;    ///< rows an item, a multiple of the tile's
-  int64_t blockPanels;  ///< column panels an item
+  int64_t inner;       ///< K
+  int64_t columns;     ///< N
+  int64_t rows;        ///< rows a launch runs over
+  int64_t blockRows;   ///< rows an item, a multiple of the tile's
+  int64_t blockPanels; ///< column panels an item
 
   int64_t panels() const { return llvm::divideCeil(columns, tile.columns()); }
   int64_t fullPanels() const { return columns / tile.columns(); }
@@ -32,8 +34,8 @@ struct Schedule {
   Schedule(const Target &target, int64_t rows, int64_t inner, int64_t columns);
 };
 
-/// Packing an element of W costs about as much as 4 tile rows of work on it, so blocks of rows stay tall; columns are split
-/// first when eight items are wanted.
+/// Packing an element of W costs about as much as 4 tile rows of work on it, so blocks of rows stay
+/// tall; columns are split first when eight items are wanted.
 Schedule::Schedule(const Target &target, int64_t rows, int64_t inner, int64_t columns)
     : tile(Tile::of(target)), inner(inner), columns(columns), rows(rows) {
   tile.rows = std::min(tile.rows, rows);
@@ -52,9 +54,10 @@ Schedule::Schedule(const Target &target, int64_t rows, int64_t inner, int64_t co
 /// Emits one contraction.
 class Emitter {
 public:
-  Emitter(dispatch::ContractOp op, ModuleOp module, StringRef name, const Target &target, const Schedule &schedule)
-      : op(op), domain(op.getDomain()), s(schedule), frame(op, module, name, target), b(frame.builder()),
-        epilogue(op, frame, schedule.tile.lanes) {}
+  Emitter(dispatch::ContractOp op, ModuleOp module, StringRef name, const Target &target,
+          const Schedule &schedule)
+      : op(op), domain(op.getDomain()), s(schedule), frame(op, module, name, target),
+        b(frame.builder()), epilogue(op, frame) {}
 
   LogicalResult emit();
   func::FuncOp function() { return frame.function(); }
@@ -67,11 +70,14 @@ private:
   void emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail);
   void emitTile(Value first, Value slot, Value panel, const Tile &tile, bool partialRows);
   void emitEpilogue(Value first, Value count, Value panel, const Tile &tile);
-  Value loadExtra(unsigned i, Value localRow, Value globalRow, Value column);
-  Value loadDense(unsigned buffer, Value column);
+  Value loadDense(unsigned buffer, Value column, VectorType type);
   Value index(int64_t value) { return frame.index(value); }
-  Value inputRow(Value localRow) { return op.getInputLocal() ? localRow : addIndex(b, row0, localRow); }
-  static dispatch::AccessKind kindOf(Attribute access) { return cast<dispatch::AccessAttr>(access).getKind(); }
+  Value inputRow(Value localRow) {
+    return op.getInputLocal() ? localRow : addIndex(b, row0, localRow);
+  }
+  static dispatch::AccessKind kindOf(Attribute access) {
+    return cast<dispatch::AccessAttr>(access).getKind();
+  }
 
   dispatch::ContractOp op;
   dispatch::DomainAttr domain;
@@ -96,10 +102,12 @@ LogicalResult Emitter::emit() {
     extras.push_back(frame.buffer(2 + i, kindOf(access) == dispatch::AccessKind::Local));
   }
   for (auto [i, access] : llvm::enumerate(op.getResultAccesses())) {
-    results.push_back(frame.buffer(2 + extras.size() + i, kindOf(access) == dispatch::AccessKind::Local));
+    results.push_back(
+        frame.buffer(2 + extras.size() + i, kindOf(access) == dispatch::AccessKind::Local));
   }
   int64_t packedRows = llvm::divideCeil(s.inner, s.tile.lanes) * s.tile.lanes;
-  packed = frame.scratch(MemRefType::get({s.blockPanels, packedRows, s.tile.columns()}, b.getF32Type()));
+  packed =
+      frame.scratch(MemRefType::get({s.blockPanels, packedRows, s.tile.columns()}, b.getF32Type()));
   sums = frame.scratch(MemRefType::get({s.tile.rows, s.tile.columns()}, b.getF32Type()));
   row0 = domain.getChunk() ? frame.row0() : index(0);
   validLength = frame.validLength(domain.getFactor(), domain.getPositions());
@@ -125,7 +133,8 @@ void Emitter::emitItem() {
   Value panelBegin = mulIndex(b, columnBlock, s.blockPanels);
   Value panelEnd = minIndex(b, addIndex(b, panelBegin, index(s.blockPanels)), index(s.panels()));
   Value fullEnd = minIndex(b, panelEnd, index(s.fullPanels()));
-  Value hasTail = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, panelEnd, index(s.fullPanels()));
+  Value hasTail =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, panelEnd, index(s.fullPanels()));
   emitIf(b, arith::AndIOp::create(b, any, valid), [&] {
     emitLoop(b, panelBegin, fullEnd, index(1), [&](Value panel) {
       packPanel(panel, arith::SubIOp::create(b, panel, panelBegin), s.tile);
@@ -138,7 +147,8 @@ void Emitter::emitItem() {
     }
     emitLoop(b, rowBegin, rowEnd, index(s.tile.rows), [&](Value first) {
       Value rows = minIndex(b, index(s.tile.rows), arith::SubIOp::create(b, rowEnd, first));
-      Value anyRow = emitAnyValid(b, domain, validLength, validRows, addIndex(b, row0, first), rows);
+      Value anyRow =
+          emitAnyValid(b, domain, validLength, validRows, addIndex(b, row0, first), rows);
       emitIf(b, anyRow, [&] { emitRows(first, panelBegin, fullEnd, hasTail); });
     });
   });
@@ -181,22 +191,26 @@ void Emitter::packPanel(Value panel, Value slot, const Tile &tile) {
         Value mask = emitColumnMask(b, lanes, from, index(s.columns));
         bool isWhole = tile.vectors == s.tile.vectors && &tile == &s.tile;
         Value zero = arith::ConstantOp::create(b, b.getZeroAttr(tile.type(b)));
-        Value row = isWhole ? Value(vector::LoadOp::create(b, tile.type(b), weight, ValueRange{k, from}))
-                            : Value(vector::MaskedLoadOp::create(b, tile.type(b), weight, ValueRange{k, from}, mask, zero));
+        Value row =
+            isWhole ? Value(vector::LoadOp::create(b, tile.type(b), weight, ValueRange{k, from}))
+                    : Value(vector::MaskedLoadOp::create(b, tile.type(b), weight,
+                                                         ValueRange{k, from}, mask, zero));
         vector::StoreOp::create(b, row, packed, ValueRange{slot, k, index(v * lanes)});
       }
     });
     return;
   }
   for (int64_t v = 0; v < tile.vectors; ++v) {
-    emitLoop(b, index(0), index(whole), index(lanes), [&](Value k) { packTransposed(slot, column, k, v, false); });
+    emitLoop(b, index(0), index(whole), index(lanes),
+             [&](Value k) { packTransposed(slot, column, k, v, false); });
     if (whole < s.inner) {
       packTransposed(slot, column, index(whole), v, true);
     }
   }
 }
 
-/// Square of `lanes` columns of W by `lanes` steps of K. Columns past the last are copies of the last: never stored.
+/// Square of `lanes` columns of W by `lanes` steps of K. Columns past the last are copies of the
+/// last: never stored.
 void Emitter::packTransposed(Value slot, Value column, Value k, int64_t vector, bool tail) {
   int64_t lanes = s.tile.lanes;
   VectorType type = s.tile.type(b);
@@ -205,15 +219,18 @@ void Emitter::packTransposed(Value slot, Value column, Value k, int64_t vector, 
   SmallVector<Value> rows;
   for (int64_t i = 0; i < lanes; ++i) {
     Value n = minIndex(b, addIndex(b, column, index(vector * lanes + i)), index(s.columns - 1));
-    rows.push_back(tail ? Value(vector::MaskedLoadOp::create(b, type, weight, ValueRange{n, k}, mask, zero))
-                        : Value(vector::LoadOp::create(b, type, weight, ValueRange{n, k})));
+    rows.push_back(
+        tail ? Value(vector::MaskedLoadOp::create(b, type, weight, ValueRange{n, k}, mask, zero))
+             : Value(vector::LoadOp::create(b, type, weight, ValueRange{n, k})));
   }
   for (auto [i, row] : llvm::enumerate(emitTranspose(b, rows))) {
-    vector::StoreOp::create(b, row, packed, ValueRange{slot, addIndex(b, k, index(i)), index(vector * lanes)});
+    vector::StoreOp::create(b, row, packed,
+                            ValueRange{slot, addIndex(b, k, index(i)), index(vector * lanes)});
   }
 }
 
-/// The sums of one tile to scratch, then the epilogue. A panel with fewer rows repeats its last one.
+/// The sums of one tile to scratch, then the epilogue. A panel with fewer rows repeats its last
+/// one.
 void Emitter::emitTile(Value first, Value slot, Value panel, const Tile &tile, bool partialRows) {
   SmallVector<Value> rows;
   for (int64_t i = 0; i < tile.rows; ++i) {
@@ -227,12 +244,14 @@ void Emitter::emitTile(Value first, Value slot, Value panel, const Tile &tile, b
     return memref::LoadOp::create(b, input, ValueRange{rows[row], k});
   };
   auto right = [&](Value k, int64_t v) -> Value {
-    return vector::LoadOp::create(b, tile.type(b), packed, ValueRange{slot, k, index(v * tile.lanes)});
+    return vector::LoadOp::create(b, tile.type(b), packed,
+                                  ValueRange{slot, k, index(v * tile.lanes)});
   };
   SmallVector<Value> tileSums = emitOuterProducts(b, tile, index(s.inner), left, right);
   for (int64_t i = 0; i < tile.rows; ++i) {
     for (int64_t v = 0; v < tile.vectors; ++v) {
-      vector::StoreOp::create(b, tileSums[i * tile.vectors + v], sums, ValueRange{index(i), index(v * tile.lanes)});
+      vector::StoreOp::create(b, tileSums[i * tile.vectors + v], sums,
+                              ValueRange{index(i), index(v * tile.lanes)});
     }
   }
   Value count = index(tile.rows);
@@ -242,56 +261,52 @@ void Emitter::emitTile(Value first, Value slot, Value panel, const Tile &tile, b
   emitEpilogue(first, count, panel, tile);
 }
 
-Value Emitter::loadDense(unsigned buffer, Value column) {
-  VectorType type = s.tile.type(b);
-  if (s.columns % s.tile.lanes == 0) {
+/// Columns of a dense operand; those past the last are not touched.
+Value Emitter::loadDense(unsigned buffer, Value column, VectorType type) {
+  int64_t width = type.getDimSize(0);
+  if (s.columns % width == 0) {
     return vector::LoadOp::create(b, type, extras[buffer], ValueRange{column});
   }
-  Value mask = emitColumnMask(b, s.tile.lanes, column, index(s.columns));
+  Value mask = emitColumnMask(b, width, column, index(s.columns));
   Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
   return vector::MaskedLoadOp::create(b, type, extras[buffer], ValueRange{column}, mask, zero);
 }
 
-Value Emitter::loadExtra(unsigned i, Value localRow, Value globalRow, Value column) {
-  bool isLocal = kindOf(op.getAccesses()[i]) == dispatch::AccessKind::Local;
-  return vector::LoadOp::create(b, s.tile.type(b), extras[i], ValueRange{isLocal ? localRow : globalRow, column});
-}
-
-/// One row of the tile at a time, from scratch in L1: the region's code is emitted once a vector, and the number of rows may
-/// vary. Rows are padded to whole vectors, so stores need no mask.
+/// One row of the tile at a time, from scratch in L1: the region's code is emitted once, on vectors
+/// as wide as the tile, and the number of rows may vary. Rows are padded to whole vectors, so
+/// stores need no mask.
 void Emitter::emitEpilogue(Value first, Value count, Value panel, const Tile &tile) {
-  SmallVector<SmallVector<Value>> shared(tile.vectors);
-  SmallVector<Value> columns;
-  for (int64_t v = 0; v < tile.vectors; ++v) {
-    columns.push_back(addIndex(b, mulIndex(b, panel, s.tile.columns()), index(v * tile.lanes)));
-    for (auto [i, access] : llvm::enumerate(op.getAccesses())) {
-      dispatch::AccessKind kind = kindOf(access);
-      Value value;
-      if (kind == dispatch::AccessKind::Vector) {
-        value = loadDense(i, columns[v]);
-      } else if (kind == dispatch::AccessKind::Scalar) {
-        value = vector::BroadcastOp::create(b, tile.type(b), memref::LoadOp::create(b, extras[i], ValueRange{index(0)}));
-      }
-      shared[v].push_back(value);
+  auto type = VectorType::get({tile.columns()}, b.getF32Type());
+  Value column = mulIndex(b, panel, s.tile.columns());
+  SmallVector<Value> shared;
+  for (auto [i, access] : llvm::enumerate(op.getAccesses())) {
+    Value value;
+    if (kindOf(access) == dispatch::AccessKind::Vector) {
+      value = loadDense(i, column, type);
+    } else if (kindOf(access) == dispatch::AccessKind::Scalar) {
+      Value scalar = memref::LoadOp::create(b, extras[i], ValueRange{index(0)});
+      value = vector::BroadcastOp::create(b, type, scalar);
     }
+    shared.push_back(value);
   }
   emitLoop(b, index(0), count, index(1), [&](Value i) {
     Value localRow = addIndex(b, first, i), globalRow = addIndex(b, row0, localRow);
-    for (int64_t v = 0; v < tile.vectors; ++v) {
-      SmallVector<Value> arguments{
-          vector::LoadOp::create(b, tile.type(b), sums, ValueRange{i, index(v * tile.lanes)})};
-      for (auto [e, value] : llvm::enumerate(shared[v])) {
-        arguments.push_back(value ? value : loadExtra(e, localRow, globalRow, columns[v]));
-      }
-      FailureOr<SmallVector<Value>> yielded = epilogue.emit(arguments, {globalRow, columns[v]});
-      if (failed(yielded)) {
-        failed_ = true;
-        return;
-      }
-      for (auto [r, value] : llvm::enumerate(*yielded)) {
-        bool isLocal = kindOf(op.getResultAccesses()[r]) == dispatch::AccessKind::Local;
-        vector::StoreOp::create(b, value, results[r], ValueRange{isLocal ? localRow : globalRow, columns[v]});
-      }
+    auto at = [&](Attribute access) {
+      bool isLocal = kindOf(access) == dispatch::AccessKind::Local;
+      return SmallVector<Value>{isLocal ? localRow : globalRow, column};
+    };
+    SmallVector<Value> arguments{vector::LoadOp::create(b, type, sums, ValueRange{i, index(0)})};
+    for (auto [e, access] : llvm::enumerate(op.getAccesses())) {
+      Value value = shared[e];
+      arguments.push_back(value ? value : vector::LoadOp::create(b, type, extras[e], at(access)));
+    }
+    FailureOr<SmallVector<Value>> yielded = epilogue.emit(arguments, {globalRow, column});
+    if (failed(yielded)) {
+      failed_ = true;
+      return;
+    }
+    for (auto [r, access] : llvm::enumerate(op.getResultAccesses())) {
+      vector::StoreOp::create(b, (*yielded)[r], results[r], at(access));
     }
   });
 }
@@ -299,7 +314,8 @@ void Emitter::emitEpilogue(Value first, Value count, Value panel, const Tile &ti
 /// The generator handles f32, the identity map, and the accesses that the op's description lists.
 static LogicalResult check(dispatch::ContractOp op) {
   using dispatch::AccessKind;
-  for (Type type : llvm::concat<const Type>(llvm::to_vector(op->getOperandTypes()), llvm::to_vector(op->getResultTypes()))) {
+  for (Type type : llvm::concat<const Type>(llvm::to_vector(op->getOperandTypes()),
+                                            llvm::to_vector(op->getResultTypes()))) {
     if (!cast<RankedTensorType>(type).getElementType().isF32()) {
       return op.emitOpError("expected f32 tensors, found ") << type;
     }
@@ -309,20 +325,23 @@ static LogicalResult check(dispatch::ContractOp op) {
     bool fits = access.isIdentity() || access.getKind() == AccessKind::Local ||
                 access.getKind() == AccessKind::Vector || access.getKind() == AccessKind::Scalar;
     if (!fits) {
-      return op.emitOpError("expected extra operands with access row (identity map), local, vector or scalar, found ")
+      return op.emitOpError("expected extra operands with access row (identity map), local, vector "
+                            "or scalar, found ")
              << attribute;
     }
   }
   for (Attribute attribute : op.getResultAccesses()) {
     auto access = cast<dispatch::AccessAttr>(attribute);
     if (!access.isIdentity() && access.getKind() != AccessKind::Local) {
-      return op.emitOpError("expected results with access row (identity map) or local, found ") << attribute;
+      return op.emitOpError("expected results with access row (identity map) or local, found ")
+             << attribute;
     }
   }
   return success();
 }
 
-FailureOr<Kernel> cpu::generateContract(dispatch::ContractOp op, ModuleOp module, StringRef name, const Target &target) {
+FailureOr<Kernel> cpu::generateContract(dispatch::ContractOp op, ModuleOp module, StringRef name,
+                                        const Target &target) {
   if (failed(check(op))) {
     return failure();
   }
@@ -335,10 +354,11 @@ FailureOr<Kernel> cpu::generateContract(dispatch::ContractOp op, ModuleOp module
     return failure();
   }
   double elements = double(rows) * inner + double(inner) * columns;
-  for (Type type : llvm::concat<const Type>(llvm::to_vector(op.getExtras().getTypes()), llvm::to_vector(op->getResultTypes()))) {
+  for (Type type : llvm::concat<const Type>(llvm::to_vector(op.getExtras().getTypes()),
+                                            llvm::to_vector(op->getResultTypes()))) {
     auto shaped = cast<RankedTensorType>(type);
     elements += shaped.getRank() == 3 ? double(rows) * columns : double(shaped.getNumElements());
   }
-  return Kernel{emitter.function(), schedule.items(), emitter.scratchBytes(), "matmul", 2.0 * rows * inner * columns,
-                4 * elements};
+  return Kernel{emitter.function(),           schedule.items(), emitter.scratchBytes(), "matmul",
+                2.0 * rows * inner * columns, 4 * elements};
 }

@@ -3,21 +3,28 @@
 // One line an operation: the builder's long names, written once.
 #include "sluice/Target/CPU/Emitter.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
+
 using namespace mlir;
 using namespace sluice::cpu;
 
 Value Emitter::index(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
-Value Emitter::integer(int64_t value) { return arith::ConstantIntOp::create(b, b.getI32Type(), value); }
+Value Emitter::integer(int64_t value) {
+  return arith::ConstantIntOp::create(b, b.getI32Type(), value);
+}
 
 Value Emitter::splat(float value) {
   return arith::ConstantOp::create(b, DenseElementsAttr::get(floats, value));
 }
 
 Value Emitter::splatInteger(int64_t value) {
-  return arith::ConstantOp::create(b, DenseElementsAttr::get(integers, static_cast<int32_t>(value)));
+  return arith::ConstantOp::create(b,
+                                   DenseElementsAttr::get(integers, static_cast<int32_t>(value)));
 }
 
-Value Emitter::toInteger(Value index) { return arith::IndexCastOp::create(b, b.getI32Type(), index); }
+Value Emitter::toInteger(Value index) {
+  return arith::IndexCastOp::create(b, b.getI32Type(), index);
+}
 
 Value Emitter::broadcast(Value scalar) {
   if (isa<VectorType>(scalar.getType())) {
@@ -55,7 +62,9 @@ Value Emitter::floorDiv(Value a, int64_t positive) {
 
 Value Emitter::min(Value a, Value c) { return b.createOrFold<arith::MinSIOp>(a, c); }
 Value Emitter::max(Value a, Value c) { return b.createOrFold<arith::MaxSIOp>(a, c); }
-Value Emitter::roundUp(Value a, int64_t multiple) { return mul(floorDiv(add(a, multiple - 1), multiple), multiple); }
+Value Emitter::roundUp(Value a, int64_t multiple) {
+  return mul(floorDiv(add(a, multiple - 1), multiple), multiple);
+}
 
 Value Emitter::less(Value a, Value c) {
   return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, a, c);
@@ -75,14 +84,20 @@ Value Emitter::maxf(Value a, Value c) {
   return select(arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, a, c), a, c);
 }
 
-Value Emitter::fma(Value a, Value c, Value d) { return vector::FMAOp::create(b, a, c, d); }
-Value Emitter::select(Value condition, Value a, Value c) { return arith::SelectOp::create(b, condition, a, c); }
+// vector.fma would lower to a multiply and an add wherever fusion is left to the backend, and it is
+// told not to.
+Value Emitter::fma(Value a, Value c, Value d) { return math::FmaOp::create(b, a, c, d); }
+Value Emitter::select(Value condition, Value a, Value c) {
+  return arith::SelectOp::create(b, condition, a, c);
+}
 
 Value Emitter::load(Value memory, ValueRange indices) {
   return vector::LoadOp::create(b, floats, memory, indices);
 }
 
-Value Emitter::loadScalar(Value memory, ValueRange indices) { return memref::LoadOp::create(b, memory, indices); }
+Value Emitter::loadScalar(Value memory, ValueRange indices) {
+  return memref::LoadOp::create(b, memory, indices);
+}
 
 void Emitter::store(Value value, Value memory, ValueRange indices) {
   if (isa<VectorType>(value.getType())) {
@@ -101,7 +116,8 @@ Value Emitter::load(Value memory, ValueRange indices, int64_t valid) {
   if (valid >= lanes) {
     return load(memory, indices);
   }
-  return vector::MaskedLoadOp::create(b, floats, memory, indices, prefixMask(*this, valid), splat(0));
+  return vector::MaskedLoadOp::create(b, floats, memory, indices, prefixMask(*this, valid),
+                                      splat(0));
 }
 
 void Emitter::store(Value value, Value memory, ValueRange indices, int64_t valid) {
@@ -164,7 +180,8 @@ Emitter::Values Emitter::loop(Value from, Value to, int64_t step, ValueRange car
   return Values(op.getResults());
 }
 
-void Emitter::when(Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise) {
+void Emitter::when(Value condition, llvm::function_ref<void()> then,
+                   llvm::function_ref<void()> otherwise) {
   auto op = scf::IfOp::create(b, condition, /*withElseRegion=*/static_cast<bool>(otherwise));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(op.thenBlock());

@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // Scalar regions as vector code.
 #include "Epilogue.h"
@@ -11,7 +12,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
 
-Epilogue::Epilogue(dispatch::ContractOp op, Frame &frame, int64_t lanes) : op(op), b(frame.builder()), lanes(lanes) {
+Epilogue::Epilogue(dispatch::ContractOp op, Frame &frame) : op(op), b(frame.builder()) {
   bool draws = false;
   op.getEpilogue().walk([&](dispatch::RandomOp) { draws = true; });
   if (draws) {
@@ -35,17 +36,20 @@ Value Epilogue::emitRandom(dispatch::RandomOp random, const Place &place) {
   SmallVector<int64_t> offsets(lanes);
   std::iota(offsets.begin(), offsets.end(), 0);
   Value ramp = arith::ConstantOp::create(b, b.getI64VectorAttr(offsets));
-  Value elements = arith::AddIOp::create(b, vector::BroadcastOp::create(b, ramp.getType(), first), ramp);
+  Value elements =
+      arith::AddIOp::create(b, vector::BroadcastOp::create(b, ramp.getType(), first), ramp);
   return emitUniform(b, elements, random.getId(), drawStep, seed);
 }
 
 FailureOr<Operation *> Epilogue::emitElementwise(Operation *source, IRMapping &mapping) {
   if (auto constant = dyn_cast<arith::ConstantOp>(source)) {
-    TypedAttr value = DenseElementsAttr::get(vectorOf(constant.getType()), Attribute(constant.getValue()));
+    TypedAttr value =
+        DenseElementsAttr::get(vectorOf(constant.getType()), Attribute(constant.getValue()));
     return arith::ConstantOp::create(b, value).getOperation();
   }
   if (!OpTrait::hasElementwiseMappableTraits(source) || source->getNumRegions() > 0) {
-    return source->emitOpError("expected an elementwise op in an epilogue, found ") << source->getName();
+    return source->emitOpError("expected an elementwise op in an epilogue, found ")
+           << source->getName();
   }
   Operation *copy = b.clone(*source, mapping);
   for (OpResult result : copy->getResults()) {
@@ -56,6 +60,7 @@ FailureOr<Operation *> Epilogue::emitElementwise(Operation *source, IRMapping &m
 
 FailureOr<SmallVector<Value>> Epilogue::emit(ValueRange arguments, const Place &place) {
   Block &block = op.getEpilogue().front();
+  lanes = cast<VectorType>(arguments[0].getType()).getDimSize(0);
   IRMapping mapping;
   mapping.map(block.getArguments(), arguments);
   for (Operation &source : block.without_terminator()) {

@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // Scalar regions as vector code.
 #pragma once
@@ -7,20 +8,23 @@
 
 namespace sluice::cpu {
 
-/// Where a run of `lanes` elements of a row lies.
+/// Where a run of elements of a row lies.
 struct Place {
   mlir::Value row;    ///< index: global row b * positions + p
-  mlir::Value column; ///< index: first column, a multiple of `lanes`
+  mlir::Value column; ///< index: first column, a multiple of 8
 };
 
-/// Turns a contraction's epilogue (scalar arith, math, dispatch.column, position and random) into code on vectors of one row.
+/// Turns a contraction's epilogue (scalar arith, math, dispatch.column, position and random) into
+/// code on vectors of one row.
 class Epilogue {
 public:
   /// `step` and `seed` are i64 (read only where the region draws random numbers).
-  Epilogue(dispatch::ContractOp op, Frame &frame, int64_t lanes);
+  Epilogue(dispatch::ContractOp op, Frame &frame);
 
-  /// Emits the region for vector arguments; gives the vectors yielded. Fails with a diagnostic on an op that is not elementwise.
-  mlir::FailureOr<llvm::SmallVector<mlir::Value>> emit(mlir::ValueRange arguments, const Place &place);
+  /// Emits the region for vector arguments of any one length; gives the vectors yielded. Fails with
+  /// a diagnostic on an op that is not elementwise.
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>> emit(mlir::ValueRange arguments,
+                                                       const Place &place);
 
 private:
   mlir::Value emitRandom(dispatch::RandomOp op, const Place &place);
@@ -29,7 +33,7 @@ private:
 
   dispatch::ContractOp op;
   mlir::ImplicitLocOpBuilder &b;
-  int64_t lanes;
+  int64_t lanes = 0; ///< of the vectors that `emit` was given
   mlir::Value step, seed;
 };
 

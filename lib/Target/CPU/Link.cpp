@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // Objects in memory to a shared object, by the linker program ld.lld.
 #include "sluice/Target/CPU/Link.h"
@@ -12,7 +13,9 @@
 
 using namespace llvm;
 
-static Error problem(const Twine &message) { return createStringError(inconvertibleErrorCode(), message); }
+static Error problem(const Twine &message) {
+  return createStringError(inconvertibleErrorCode(), message);
+}
 
 static Expected<std::string> findLinker() {
   for (StringRef name : {"ld.lld-22", "ld.lld"}) {
@@ -20,7 +23,8 @@ static Expected<std::string> findLinker() {
       return *path;
     }
   }
-  return problem("expected the linker ld.lld-22 or ld.lld on PATH, found neither; install the lld-22 package");
+  return problem(
+      "expected the linker ld.lld-22 or ld.lld on PATH, found neither; install the lld-22 package");
 }
 
 static Error writeTemporary(StringRef bytes, std::string &path) {
@@ -63,7 +67,8 @@ Error sluice::cpu::linkSharedObject(ArrayRef<std::string> objects, StringRef pat
     return error;
   }
   files.push_back(log);
-  SmallVector<StringRef> command{*linker, "-shared", "--build-id=none", "-z", "noexecstack", "--strip-debug", "-o", path};
+  SmallVector<StringRef> command{
+      *linker, "-shared", "--build-id=none", "-z", "noexecstack", "--strip-debug", "-o", path};
   command.append(files.begin(), std::prev(files.end()));
   std::string message;
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};

@@ -1,7 +1,9 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
-// Elementary functions as straight-line arithmetic. Arguments are reduced with split constants and fused
-// multiply-adds, then a Taylor series long enough for the type is summed by Horner's rule: 1 to 2 ulp each.
+// Elementary functions as straight-line arithmetic. Arguments are reduced with split constants and
+// fused multiply-adds, then a Taylor series long enough for the type is summed by Horner's rule: 1
+// to 2 ulp each.
 #include "sluice/Target/CPU/Math.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -42,7 +44,9 @@ public:
   Value compare(arith::CmpFPredicate predicate, Value x, Value y) {
     return arith::CmpFOp::create(b, predicate, x, y);
   }
-  Value select(Value condition, Value x, Value y) { return arith::SelectOp::create(b, condition, x, y); }
+  Value select(Value condition, Value x, Value y) {
+    return arith::SelectOp::create(b, condition, x, y);
+  }
 
   /// coefficients[0] + x (coefficients[1] + x (...)).
   Value horner(Value x, ArrayRef<double> coefficients) {
@@ -53,8 +57,8 @@ public:
     return sum;
   }
 
-  /// The nearest integer to x, as a number and as an integer, by adding 1.5 * 2^(mantissa bits). NaN stays NaN (a
-  /// conversion to an integer would be undefined there).
+  /// The nearest integer to x, as a number and as an integer, by adding 1.5 * 2^(mantissa bits).
+  /// NaN stays NaN (a conversion to an integer would be undefined there).
   std::pair<Value, Value> round(Value x, double scale) {
     Value magic = constant(isDouble ? 6755399441055744.0 : 12582912.0);
     Value shifted = fma(x, constant(scale), magic);
@@ -89,7 +93,8 @@ private:
 
 /// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2.
 Value Calculator::exp(Value x) {
-  // Beyond these the result is infinite, or rounds to zero. The comparisons are false for NaN, which stays.
+  // Beyond these the result is infinite, or rounds to zero. The comparisons are false for NaN,
+  // which stays.
   Value high = constant(isDouble ? 710.0 : 89.0), low = constant(isDouble ? -746.0 : -104.0);
   x = select(compare(arith::CmpFPredicate::OGT, x, high), high, x);
   x = select(compare(arith::CmpFPredicate::OLT, x, low), low, x);
@@ -107,7 +112,8 @@ Value Calculator::exp(Value x) {
   return mul(scaled, powerOfTwo(arith::SubIOp::create(b, integerN, half)));
 }
 
-/// log(2^e (1 + f)) = e ln 2 + log(1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = 2 atanh(s), s = f / (2 + f).
+/// log(2^e (1 + f)) = e ln 2 + log(1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = 2
+/// atanh(s), s = f / (2 + f).
 Value Calculator::log(Value x) {
   Value tiny = compare(arith::CmpFPredicate::OLT, x, constant(isDouble ? 0x1p-1022 : 0x1p-126));
   Value scale = select(tiny, constant(isDouble ? 0x1p54 : 0x1p25), constant(1.0));
@@ -116,7 +122,8 @@ Value Calculator::log(Value x) {
   Value mantissaBits = integer(isDouble ? 52 : 23);
   Value offset = arith::SubIOp::create(b, image, bits(constant(0.70710678118654752)));
   Value exponent = arith::ShRSIOp::create(b, offset, mantissaBits);
-  Value mantissa = number(arith::SubIOp::create(b, image, arith::ShLIOp::create(b, exponent, mantissaBits)));
+  Value mantissa =
+      number(arith::SubIOp::create(b, image, arith::ShLIOp::create(b, exponent, mantissaBits)));
   Value e = add(arith::SIToFPOp::create(b, floatType, exponent), bias);
   Value f = sub(mantissa, constant(1.0));
   Value s = div(f, add(f, constant(2.0)));
@@ -127,23 +134,28 @@ Value Calculator::log(Value x) {
   }
   Value series = mul(z, horner(z, coefficients));
   Value halfSquare = mul(constant(0.5), mul(f, f));
-  // f - (f^2/2 - s (f^2/2 + series)) loses nothing to cancellation; the low part of e ln 2 joins the small terms.
-  Value small = fma(s, add(halfSquare, series), mul(e, constant(isDouble ? 1.90821492927058770002e-10 : -2.12194440e-4)));
+  // f - (f^2/2 - s (f^2/2 + series)) loses nothing to cancellation; the low part of e ln 2 joins
+  // the small terms.
+  Value small = fma(s, add(halfSquare, series),
+                    mul(e, constant(isDouble ? 1.90821492927058770002e-10 : -2.12194440e-4)));
   Value tail = sub(halfSquare, small);
   Value result = fma(e, constant(isDouble ? 0.693147180369123816490 : 0.693359375), sub(f, tail));
   double infinity = std::numeric_limits<double>::infinity();
-  result = select(compare(arith::CmpFPredicate::OEQ, x, constant(0.0)), constant(-infinity), result);
+  result =
+      select(compare(arith::CmpFPredicate::OEQ, x, constant(0.0)), constant(-infinity), result);
   result = select(compare(arith::CmpFPredicate::OEQ, x, constant(infinity)), x, result);
   Value nan = constant(std::numeric_limits<double>::quiet_NaN());
   return select(compare(arith::CmpFPredicate::UGE, x, constant(0.0)),
                 select(compare(arith::CmpFPredicate::UNO, x, x), x, result), nan);
 }
 
-/// log(1 + x) = log(u) + (x - (u - 1)) / u with u = fl(1 + x): the second term is what rounding u lost.
+/// log(1 + x) = log(u) + (x - (u - 1)) / u with u = fl(1 + x): the second term is what rounding u
+/// lost.
 Value Calculator::log1p(Value x) {
   Value u = add(x, constant(1.0));
   Value result = add(log(u), div(sub(x, sub(u, constant(1.0))), u));
-  Value infinite = compare(arith::CmpFPredicate::OEQ, u, constant(std::numeric_limits<double>::infinity()));
+  Value infinite =
+      compare(arith::CmpFPredicate::OEQ, u, constant(std::numeric_limits<double>::infinity()));
   Value zero = compare(arith::CmpFPredicate::OEQ, u, constant(0.0));
   Value same = compare(arith::CmpFPredicate::OEQ, u, constant(1.0));
   result = select(infinite, u, result);
@@ -182,8 +194,7 @@ Value Calculator::sinCos(Value x, int quadrant) {
 namespace {
 
 /// Expands `Op` by `expand(calculator, op)`.
-template <typename Op, Value (*expand)(Calculator &, Op)>
-struct Expansion : OpRewritePattern<Op> {
+template <typename Op, Value (*expand)(Calculator &, Op)> struct Expansion : OpRewritePattern<Op> {
   Expansion(MLIRContext *context) : OpRewritePattern<Op>(context, /*benefit=*/10) {}
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
     Type element = getElementTypeOrSelf(op.getType());
@@ -213,7 +224,8 @@ Value expandPow(Calculator &c, math::PowFOp op) {
   Value base = op.getLhs(), power = op.getRhs();
   if (c.isDouble) {
     Value result = c.exp(c.mul(power, c.log(base)));
-    return c.select(c.compare(arith::CmpFPredicate::OEQ, power, c.constant(0.0)), c.constant(1.0), result);
+    return c.select(c.compare(arith::CmpFPredicate::OEQ, power, c.constant(0.0)), c.constant(1.0),
+                    result);
   }
   auto shaped = dyn_cast<ShapedType>(op.getType());
   Type wide = shaped ? Type(shaped.clone(c.b.getF64Type())) : Type(c.b.getF64Type());
@@ -228,7 +240,8 @@ void cpu::populateMathExpansions(RewritePatternSet &patterns) {
   patterns.add<Expansion<math::ExpOp, expandExp>, Expansion<math::Exp2Op, expandExp2>,
                Expansion<math::LogOp, expandLog>, Expansion<math::Log2Op, expandLog2>,
                Expansion<math::Log1pOp, expandLog1p>, Expansion<math::SinOp, expandSin>,
-               Expansion<math::CosOp, expandCos>, Expansion<math::PowFOp, expandPow>>(patterns.getContext());
+               Expansion<math::CosOp, expandCos>, Expansion<math::PowFOp, expandPow>>(
+      patterns.getContext());
   math::populateExpansionPatterns(
       patterns, {"sinh", "cosh", "tan", "asinh", "acosh", "atanh", "fpowi", "rsqrt", "clampf"});
   populateMathPolynomialApproximationPatterns(patterns);

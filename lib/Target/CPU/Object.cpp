@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // Kernels to native object code: MLIR to the LLVM dialect, to LLVM IR, to an object in memory.
 #include "sluice/Target/CPU/Kernel.h"
@@ -33,8 +34,8 @@ using namespace sluice::cpu;
 
 namespace {
 
-/// vector.reduction as a tree of halves: a fixed order, and log2(lanes) steps instead of the chain of
-/// scalar operations that an ordered reduction becomes.
+/// vector.reduction as a tree of halves: a fixed order, and log2(lanes) steps instead of the chain
+/// of scalar operations that an ordered reduction becomes.
 struct ReductionTree : OpRewritePattern<vector::ReductionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(vector::ReductionOp op, PatternRewriter &rewriter) const override {
@@ -65,17 +66,19 @@ struct ReductionTree : OpRewritePattern<vector::ReductionOp> {
 struct ExpandPass : PassWrapper<ExpandPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandPass)
   void getDependentDialects(DialectRegistry &registry) const override {
-    registry.insert<arith::ArithDialect, math::MathDialect, vector::VectorDialect, scf::SCFDialect>();
+    registry
+        .insert<arith::ArithDialect, math::MathDialect, vector::VectorDialect, scf::SCFDialect>();
   }
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns.add<ReductionTree>(&getContext());
     populateMathExpansions(patterns);
     vector::populateVectorBroadcastLoweringPatterns(patterns);
-    vector::populateVectorMultiReductionLoweringPatterns(patterns,
-                                                         vector::VectorMultiReductionLowering::InnerParallel);
+    vector::populateVectorMultiReductionLoweringPatterns(
+        patterns, vector::VectorMultiReductionLowering::InnerParallel);
     vector::populateVectorOuterProductLoweringPatterns(patterns);
-    vector::populateVectorTransposeLoweringPatterns(patterns, vector::VectorTransposeLowering::Shuffle16x16);
+    vector::populateVectorTransposeLoweringPatterns(patterns,
+                                                    vector::VectorTransposeLowering::Shuffle16x16);
     vector::populateVectorShapeCastLoweringPatterns(patterns);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns)))) {
       signalPassFailure();
@@ -85,8 +88,8 @@ struct ExpandPass : PassWrapper<ExpandPass, OperationPass<ModuleOp>> {
 
 } // namespace
 
-/// Kernels are given bare pointers. Order matters: vectors need scf for their tails, views need strided metadata gone
-/// before memref, and casts are reconciled once every dialect is LLVM's.
+/// Kernels are given bare pointers. Order matters: vectors need scf for their tails, views need
+/// strided metadata gone before memref, and casts are reconciled once every dialect is LLVM's.
 static void buildPipeline(PassManager &manager) {
   manager.addPass(std::make_unique<ExpandPass>());
   manager.addPass(createCanonicalizerPass());
@@ -124,15 +127,17 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(ModuleOp module, const T
   std::string error;
   const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!backend) {
-    module.emitError("expected an LLVM with the x86-64 backend, found: ") << error << "; install one that has it";
+    module.emitError("expected an LLVM with the x86-64 backend, found: ")
+        << error << "; install one that has it";
     return nullptr;
   }
   llvm::TargetOptions options;
-  // A multiply and an add are fused only where the kernel says so: results are the same on every target.
-  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  // A multiply and an add are fused only where the kernel says so. Strict would split vector.fma,
+  // which is lowered to fmuladd; Standard fuses that and nothing else.
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
   return std::unique_ptr<llvm::TargetMachine>(
-      backend->createTargetMachine(triple, target.cpu, target.features, options, llvm::Reloc::PIC_, std::nullopt,
-                                   llvm::CodeGenOptLevel::Aggressive));
+      backend->createTargetMachine(triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
+                                   std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
 /// Kernels are vectorized already; LLVM's own vectorizers would only reshuffle tails.
@@ -154,12 +159,14 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
 }
 
-/// A kernel may refer to the three functions that the artifact's format allows, and to nothing else outside itself.
+/// A kernel may refer to the three functions that the artifact's format allows, and to nothing else
+/// outside itself.
 static LogicalResult checkSymbols(ModuleOp module, StringRef bytes) {
   llvm::MemoryBufferRef buffer(bytes, "kernels");
   auto object = llvm::object::ObjectFile::createObjectFile(buffer);
   if (!object) {
-    return module.emitError("object of kernels cannot be read: ") << llvm::toString(object.takeError());
+    return module.emitError("object of kernels cannot be read: ")
+           << llvm::toString(object.takeError());
   }
   for (const llvm::object::SymbolRef &symbol : (*object)->symbols()) {
     auto flags = symbol.getFlags();
@@ -170,7 +177,8 @@ static LogicalResult checkSymbols(ModuleOp module, StringRef bytes) {
       return module.emitError("object of kernels has a symbol that cannot be read");
     }
     bool undefined = *flags & llvm::object::SymbolRef::SF_Undefined;
-    if (undefined && !name->empty() && *name != "memcpy" && *name != "memset" && *name != "memmove") {
+    if (undefined && !name->empty() && *name != "memcpy" && *name != "memset" &&
+        *name != "memmove") {
       return module.emitError("expected kernels that call no library, found a call of '")
              << *name << "'; the operation that became this call has no expansion for its type";
     }

@@ -1,7 +1,8 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
-// Philox4x32-10 (Salmon et al., SC 2011) as straight-line integer arithmetic. The 32-bit words live in the low
-// halves of 64-bit lanes: x86 multiplies 32 x 32 -> 64 bits there in one instruction.
+// Philox4x32-10 (Salmon et al., SC 2011) as straight-line integer arithmetic. The 32-bit words live
+// in the low halves of 64-bit lanes: x86 multiplies 32 x 32 -> 64 bits there in one instruction.
 #include "sluice/Target/CPU/Random.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -18,7 +19,9 @@ struct Emitter {
   ImplicitLocOpBuilder &b;
   Type type; ///< i64 or a vector of it
 
-  Value constant(uint64_t value) { return splat(arith::ConstantIntOp::create(b, b.getI64Type(), int64_t(value))); }
+  Value constant(uint64_t value) {
+    return splat(arith::ConstantIntOp::create(b, b.getI64Type(), int64_t(value)));
+  }
   Value splat(Value scalar) {
     return isa<VectorType>(type) ? Value(vector::BroadcastOp::create(b, type, scalar)) : scalar;
   }
@@ -28,7 +31,8 @@ struct Emitter {
 
   /// Words of block `block` (element / 4).
   Words philox(Value block, int64_t id, Value step, Value seed) {
-    Words c{low(block), shiftRight(block, 32), constant(uint64_t(id) & 0xffffffff), low(splat(step))};
+    Words c{low(block), shiftRight(block, 32), constant(uint64_t(id) & 0xffffffff),
+            low(splat(step))};
     Value key0 = low(splat(seed)), key1 = shiftRight(splat(seed), 32);
     for (int round = 0; round < 10; ++round) {
       if (round > 0) {
@@ -51,7 +55,8 @@ struct Emitter {
     Value top = arith::TruncIOp::create(b, narrow, shiftRight(word, 8));
     Value value = arith::SIToFPOp::create(b, number, top);
     Value scale = arith::ConstantOp::create(b, b.getF32FloatAttr(0x1p-24f));
-    return arith::MulFOp::create(b, value, shaped ? Value(vector::BroadcastOp::create(b, number, scale)) : scale);
+    return arith::MulFOp::create(
+        b, value, shaped ? Value(vector::BroadcastOp::create(b, number, scale)) : scale);
   }
 };
 
@@ -67,7 +72,8 @@ Value interleave(ImplicitLocOpBuilder &b, Value first, Value second) {
 
 } // namespace
 
-Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Value step, Value seed) {
+Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Value step,
+                       Value seed) {
   Emitter emitter{b, elements.getType()};
   Words words = emitter.philox(emitter.shiftRight(elements, 2), id, step, seed);
   Value which = arith::AndIOp::create(b, elements, emitter.constant(3));
@@ -89,7 +95,8 @@ std::array<Value, 4> cpu::emitUniformBlocks(ImplicitLocOpBuilder &b, Value block
   return numbers;
 }
 
-Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, int64_t id, Value step, Value seed) {
+Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, int64_t id,
+                          Value step, Value seed) {
   auto type = VectorType::get({count / 4}, b.getI64Type());
   Emitter emitter{b, type};
   SmallVector<int64_t> offsets(count / 4);
@@ -101,5 +108,6 @@ Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, i
   for (auto [number, word] : llvm::zip(numbers, words)) {
     number = emitter.uniform(word);
   }
-  return interleave(b, interleave(b, numbers[0], numbers[2]), interleave(b, numbers[1], numbers[3]));
+  return interleave(b, interleave(b, numbers[0], numbers[2]),
+                    interleave(b, numbers[1], numbers[3]));
 }

@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // The row kernel: items are ranges of rows, fixed by shapes; each row is one run of the body.
 #include "Rows.h"
@@ -22,7 +23,8 @@ static FailureOr<int64_t> partsOf(dispatch::RowsOp op) {
     }
     int64_t found = cast<RankedTensorType>(output.getType()).getDimSize(0);
     if (parts != 0 && parts != found) {
-      return op.emitOpError("R-004: expected all column sums to have ") << parts << " parts, found " << found;
+      return op.emitOpError("R-004: expected all column sums to have ")
+             << parts << " parts, found " << found;
     }
     parts = found;
   }
@@ -42,29 +44,62 @@ static int64_t widestRow(dispatch::RowsOp op) {
   return widest;
 }
 
-/// Rows an item: about 64 items, so that threads even out, but not so small that the launch outweighs the work.
+/// Rows an item: about 64 items, so that threads even out, but not so small that the launch
+/// outweighs the work.
 static int64_t rowsPerItem(int64_t launchRows, int64_t parts, int64_t width) {
   if (parts > 0) {
     return llvm::divideCeil(launchRows, parts);
   }
   constexpr int64_t items = 64, leastElements = 4096;
-  int64_t count = std::max<int64_t>(llvm::divideCeil(launchRows, items), llvm::divideCeil(leastElements, width));
+  int64_t count = std::max<int64_t>(llvm::divideCeil(launchRows, items),
+                                    llvm::divideCeil(leastElements, width));
   return std::min(count, launchRows);
 }
 
+static LogicalResult checkOperand(dispatch::RowsOp op, unsigned i) {
+  auto access = cast<AccessAttr>(op.getAccesses()[i]);
+  auto type = cast<RankedTensorType>(op.getInputs()[i].getType());
+  Value argument = op.getBody().getArgument(i);
+  int64_t operands = op.getInputs().size();
+  if (access.getKind() == AccessKind::Gather &&
+      (access.getIndex() < 0 || access.getIndex() >= operands ||
+       isRow(op.getBody().getArgument(access.getIndex())))) {
+    return op.emitOpError("R-005: expected operand ")
+           << i << " to be gathered by an i32 body argument, found index " << access.getIndex();
+  }
+  int64_t group = std::max<int64_t>(groupOf(argument), 1);
+  if (group != access.getGroup()) {
+    return op.emitOpError("R-006: expected body argument ")
+           << i << " to hold " << access.getGroup() << " rows, found " << group;
+  }
+  int64_t width = type.getRank() == 0 ? 1 : type.getShape().back();
+  if (access.getKind() == AccessKind::Vector) {
+    width = type.getNumElements();
+  }
+  if (getElementTypeOrSelf(argument.getType()) != type.getElementType() ||
+      (isRow(argument) && widthOf(argument) > width)) {
+    return op.emitOpError("R-008: expected body argument ")
+           << i << " to be at most " << width << " columns of " << type.getElementType()
+           << ", found " << argument.getType();
+  }
+  return success();
+}
+
 static LogicalResult check(dispatch::RowsOp op) {
-  for (auto [i, input] : llvm::enumerate(op.getInputs())) {
-    auto access = cast<AccessAttr>(op.getAccesses()[i]);
-    bool gather = access.getKind() == AccessKind::Gather;
-    if (gather && (access.getIndex() < 0 || access.getIndex() >= static_cast<int64_t>(op.getInputs().size()) ||
-                   isRow(op.getBody().getArgument(access.getIndex())))) {
-      return op.emitOpError("R-005: expected operand ") << i << " to be gathered by an i32 body argument, found index "
-                                                        << access.getIndex();
+  for (unsigned i = 0; i < op.getInputs().size(); ++i) {
+    if (failed(checkOperand(op, i))) {
+      return failure();
     }
-    int64_t group = std::max<int64_t>(groupOf(op.getBody().getArgument(i)), 1);
-    if (group != access.getGroup()) {
-      return op.emitOpError("R-006: expected body argument ")
-             << i << " to hold " << access.getGroup() << " rows, found " << group;
+  }
+  auto yield = cast<dispatch::YieldOp>(op.getBody().front().getTerminator());
+  for (auto [i, value] : llvm::enumerate(yield.getValues())) {
+    auto type = cast<RankedTensorType>(op.getOutputs()[i].getType());
+    auto row = dyn_cast<RankedTensorType>(value.getType());
+    int64_t width = row ? row.getNumElements() : 0;
+    int64_t expected = row && type.getRank() > 0 ? type.getShape().back() : 0;
+    if (width != expected || getElementTypeOrSelf(value.getType()) != type.getElementType()) {
+      return op.emitOpError("R-009: expected a row or element of ")
+             << type << " yielded, found " << value.getType();
     }
   }
   return success();
@@ -74,7 +109,8 @@ static LogicalResult check(dispatch::RowsOp op) {
 // Estimates
 //===----------------------------------------------------------------------===//
 
-/// Least bytes of one operand or result: what it holds, or what the rows of the launch can touch of it.
+/// Least bytes of one operand or result: what it holds, or what the rows of the launch can touch of
+/// it.
 static double bytesOf(RankedTensorType type, AccessAttr access, int64_t launchRows) {
   double elements = type.getNumElements();
   if (access.getKind() == AccessKind::Gather) {
@@ -98,10 +134,12 @@ static void estimate(dispatch::RowsOp op, Kernel &kernel) {
     sequence |= type.getRank() == 3 || access.getKind() == AccessKind::Local;
   }
   for (Operation &inner : op.getBody().front().without_terminator()) {
-    Type widest = inner.getNumOperands() ? inner.getOperand(0).getType() : inner.getResult(0).getType();
+    Type widest =
+        inner.getNumOperands() ? inner.getOperand(0).getType() : inner.getResult(0).getType();
     bool floats = isa<FloatType>(getElementTypeOrSelf(inner.getResult(0).getType()));
-    bool counted = isa<dispatch::ReduceOp, dispatch::SumGroupOp>(inner) ||
-                   (floats && OpTrait::hasElementwiseMappableTraits(&inner) && !isa<arith::SelectOp>(inner));
+    bool counted =
+        isa<dispatch::ReduceOp, dispatch::SumGroupOp>(inner) ||
+        (floats && OpTrait::hasElementwiseMappableTraits(&inner) && !isa<arith::SelectOp>(inner));
     if (counted) {
       auto tensor = dyn_cast<RankedTensorType>(widest);
       kernel.flops += double(launchRows) * (tensor ? tensor.getNumElements() : 1);
@@ -123,7 +161,8 @@ static void emitRowLoop(Frame &frame, dispatch::RowsOp op, Emitter &emitter, int
   Value first = arith::AddIOp::create(b, row0, offset);
   Value last = arith::AddIOp::create(b, first, frame.index(perItem));
   Value end = arith::AddIOp::create(b, row0, frame.index(domain.getLaunchRows()));
-  last = arith::MinSIOp::create(b, arith::MinSIOp::create(b, last, end), frame.index(domain.getBatch() * positions));
+  last = arith::MinSIOp::create(b, arith::MinSIOp::create(b, last, end),
+                                frame.index(domain.getBatch() * positions));
   Value valid = frame.validLength(domain.getFactor(), positions);
   Value batch = domain.getFactor() ? frame.rows() : Value();
 
@@ -139,7 +178,8 @@ static void emitRowLoop(Frame &frame, dispatch::RowsOp op, Emitter &emitter, int
   }
   Value inBatch = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, at.batch, batch);
   Value inLength = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, at.position, valid);
-  auto branch = scf::IfOp::create(b, arith::AndIOp::create(b, inBatch, inLength), op.getZeroInvalid());
+  auto branch =
+      scf::IfOp::create(b, arith::AndIOp::create(b, inBatch, inLength), op.getZeroInvalid());
   b.setInsertionPointToStart(branch.thenBlock());
   emitter.emitRow(at);
   if (op.getZeroInvalid()) {
@@ -148,7 +188,8 @@ static void emitRowLoop(Frame &frame, dispatch::RowsOp op, Emitter &emitter, int
   }
 }
 
-FailureOr<Kernel> cpu::generateRows(dispatch::RowsOp op, ModuleOp module, StringRef name, const Target &target) {
+FailureOr<Kernel> cpu::generateRows(dispatch::RowsOp op, ModuleOp module, StringRef name,
+                                    const Target &target) {
   FailureOr<Schedule> schedule = Schedule::of(op);
   FailureOr<int64_t> parts = partsOf(op);
   if (failed(schedule) || failed(parts) || failed(check(op))) {

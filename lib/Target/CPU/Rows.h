@@ -1,7 +1,9 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
-// Row kernels: one pass over rows with statistics. A body is a graph over the columns of one row, cut by its reductions
-// into stages: a stage is one loop over the columns that recomputes the elementwise graph its results need.
+// Row kernels: one pass over rows with statistics. A body is a graph over the columns of one row,
+// cut by its reductions into stages: a stage is one loop over the columns that recomputes the
+// elementwise graph its results need.
 #pragma once
 
 #include "sluice/Target/CPU/Kernel.h"
@@ -20,11 +22,12 @@ struct Stage {
   int64_t width = 0;
   llvm::SmallVector<dispatch::ReduceOp> reductions; ///< done by this loop
   llvm::SmallVector<unsigned> stores;               ///< results (by number) that this loop stores
-  llvm::SmallVector<mlir::Value> keeps;             ///< costly values that this loop leaves for later ones
+  llvm::SmallVector<mlir::Value> keeps; ///< costly values that this loop leaves for later ones
 };
 
-/// Which loop computes what. The depth of a value is the number of reductions that come one after another before it.
-/// All rows are stored by the loops of the greatest depth, because a result may take an operand's place.
+/// Which loop computes what. The depth of a value is the number of reductions that come one after
+/// another before it. All rows are stored by the loops of the greatest depth, because a result may
+/// take an operand's place.
 class Schedule {
 public:
   /// Fails with a diagnostic on an op that no row kernel can hold.
@@ -63,8 +66,10 @@ class Addresses {
 public:
   Addresses(Frame &frame, dispatch::RowsOp op);
 
-  /// The row that operand `i` has for group member `member`, from its first column on; zeros outside the source.
-  mlir::Value operandRow(unsigned i, const RowPosition &at, mlir::Value member, mlir::Value gathered);
+  /// The row that operand `i` has for group member `member`, from its first column on; zeros
+  /// outside the source.
+  mlir::Value operandRow(unsigned i, const RowPosition &at, mlir::Value member,
+                         mlir::Value gathered);
   mlir::Value operandElement(unsigned i, const RowPosition &at);
   mlir::Value resultRow(unsigned i, const RowPosition &at);
   void storeElement(unsigned i, const RowPosition &at, mlir::Value value);
@@ -75,11 +80,14 @@ private:
     mlir::Value inside; ///< i1; null where every row is inside
   };
   Place operandPlace(unsigned i, const RowPosition &at, mlir::Value member, mlir::Value gathered);
-  Place mapped(dispatch::AccessAttr access, int64_t extent, const RowPosition &at, mlir::Value member, bool sequence);
+  Place mapped(dispatch::AccessAttr access, int64_t extent, const RowPosition &at,
+               mlir::Value member, bool sequence);
+  bool needsZeroRow(unsigned i);
   bool alwaysInside(dispatch::AccessAttr access, int64_t extent);
   mlir::Value resultIndex(unsigned i, const RowPosition &at);
   mlir::Value byteOffset(unsigned tensor);
-  mlir::Value rowView(unsigned tensor, mlir::RankedTensorType type, bool padded, mlir::Value row, mlir::Value column);
+  mlir::Value rowView(unsigned tensor, mlir::RankedTensorType type, bool padded, mlir::Value row,
+                      mlir::Value column);
   mlir::Value elements(unsigned tensor, mlir::RankedTensorType type);
   mlir::Value zeroRow(mlir::Type element);
 
@@ -108,7 +116,8 @@ private:
   using Memo = llvm::DenseMap<mlir::Value, Values>;
   /// Neighbouring vectors of columns that are computed together.
   struct Columns {
-    Columns(mlir::Value first, int64_t count, int64_t tail) : first(first), count(count), tail(tail) {}
+    Columns(mlir::Value first, int64_t count, int64_t tail)
+        : first(first), count(count), tail(tail) {}
     mlir::Value first; ///< index
     int64_t count;     ///< vectors
     int64_t tail;      ///< columns of the last one; 0 where it is full
@@ -140,13 +149,14 @@ private:
   Values applied(mlir::Operation *operation, int64_t count,
                  llvm::function_ref<Values(mlir::Value)> operand);
   Values leaf(mlir::Operation *operation, Columns &columns, mlir::Value shift);
-  Values uniform(dispatch::RandomOp random, mlir::Value first, int64_t count, bool aligned);
+  Values uniform(dispatch::RandomOp random, Columns &columns, mlir::Value shift);
   void forEachMember(int64_t group, Columns &columns, llvm::function_ref<void(Member &)> body);
 
   mlir::Value column(Columns &columns, int64_t vector, mlir::Value shift = {});
   mlir::Value mask(const Columns &columns, int64_t vector);
   Values loadAll(mlir::Value memory, Columns &columns, bool padded);
-  void storeAll(mlir::Value memory, Columns &columns, mlir::ValueRange values, bool padded, mlir::Value shift = {});
+  void storeAll(mlir::Value memory, Columns &columns, mlir::ValueRange values, bool padded,
+                mlir::Value shift = {});
   mlir::VectorType vectorOf(mlir::Type element) const;
   mlir::Value memberRow(unsigned argument, mlir::Value member);
   mlir::Value known(mlir::Value scalar) { return scalars.lookup(scalar); }
@@ -160,11 +170,11 @@ private:
   int64_t lanes;
   unsigned current = 0; ///< stage
   RowPosition at;
-  mlir::Value step, seed;                            ///< i64, where the body draws random numbers
-  llvm::DenseMap<mlir::Value, mlir::Value> scalars;  ///< of this row: by body value
-  llvm::DenseMap<unsigned, Values> bases;            ///< of this row: by argument, unrolled members
-  llvm::DenseMap<mlir::Value, mlir::Value> kept;     ///< scratch rows
-  llvm::DenseMap<unsigned, mlir::Value> sumRows;     ///< scratch rows of `columns` results
+  mlir::Value step, seed;                           ///< i64, where the body draws random numbers
+  llvm::DenseMap<mlir::Value, mlir::Value> scalars; ///< of this row: by body value
+  llvm::DenseMap<unsigned, Values> bases;           ///< of this row: by argument, unrolled members
+  llvm::DenseMap<mlir::Value, mlir::Value> kept;    ///< scratch rows
+  llvm::DenseMap<unsigned, mlir::Value> sumRows;    ///< scratch rows of `columns` results
 };
 
 } // namespace sluice::cpu::rows

@@ -1,7 +1,8 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
-// Where the rows and elements of a row kernel lie. A row outside its source is a row of zeros in scratch, chosen by
-// pointer, so that the loops over columns have no branch.
+// Where the rows and elements of a row kernel lie. A row outside its source is a row of zeros in
+// scratch, chosen by pointer, so that the loops over columns have no branch.
 #include "Rows.h"
 
 #include "mlir/Dialect/Affine/Utils.h"
@@ -23,33 +24,50 @@ static RankedTensorType tensorOf(dispatch::RowsOp op, unsigned i) {
 
 static AccessAttr accessOf(dispatch::RowsOp op, unsigned i) {
   unsigned operands = op.getInputs().size();
-  return cast<AccessAttr>(i < operands ? op.getAccesses()[i] : op.getResultAccesses()[i - operands]);
+  return cast<AccessAttr>(i < operands ? op.getAccesses()[i]
+                                       : op.getResultAccesses()[i - operands]);
+}
+
+/// Rows that a mapped position is checked against: those of one sequence, or of the whole table.
+static int64_t extentOf(RankedTensorType type, AccessAttr access) {
+  return type.getDimSize(access.getKind() == AccessKind::Row ? 1 : 0);
+}
+
+bool Addresses::needsZeroRow(unsigned i) {
+  AccessAttr access = accessOf(op, i);
+  if (!isRow(op.getBody().getArgument(i))) {
+    return false;
+  }
+  switch (access.getKind()) {
+  case AccessKind::Gather:
+    return true;
+  case AccessKind::Flat:
+    return access.getGroup() > 1 && !alwaysInside(access, extentOf(tensorOf(op, i), access));
+  case AccessKind::Row:
+  case AccessKind::Table:
+    return !alwaysInside(access, extentOf(tensorOf(op, i), access));
+  default:
+    return false;
+  }
 }
 
 Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), b(frame.builder()) {
-  unsigned tensors = op.getInputs().size() + op.getOutputs().size();
-  for (unsigned i = 0; i < tensors; ++i) {
-    offsets[i] = frame.buffer(i).getDefiningOp<memref::ViewOp>().getByteShift();
-  }
-  // The zero rows are read by rows of mapped operands alone.
+  unsigned operands = op.getInputs().size();
   SmallVector<Type> zeroed;
-  for (unsigned i = 0; i < op.getInputs().size(); ++i) {
+  for (unsigned i = 0; i < operands + op.getOutputs().size(); ++i) {
+    offsets[i] = frame.buffer(i).getDefiningOp<memref::ViewOp>().getByteShift();
     RankedTensorType type = tensorOf(op, i);
     AccessAttr access = accessOf(op, i);
     if (type.getRank() > 0) {
-      widest = std::max(widest, access.getKind() == AccessKind::Vector ? type.getNumElements() : type.getShape().back());
+      bool whole = access.getKind() == AccessKind::Vector;
+      widest = std::max(widest, whole ? type.getNumElements() : type.getShape().back());
     }
-    bool mapped = access.getKind() != AccessKind::Vector && access.getKind() != AccessKind::Local;
-    if (isRow(op.getBody().getArgument(i)) && mapped && !llvm::is_contained(zeroed, type.getElementType())) {
+    if (i < operands && needsZeroRow(i) && !llvm::is_contained(zeroed, type.getElementType())) {
       zeroed.push_back(type.getElementType());
     }
     if (access.getSourceFactor() > 0 && !validLengths.count(access.getSourceFactor())) {
       validLengths[access.getSourceFactor()] = frame.validLength(access.getSourceFactor(), 0);
     }
-  }
-  for (Value output : op.getOutputs()) {
-    auto type = cast<RankedTensorType>(output.getType());
-    widest = std::max(widest, type.getRank() ? type.getShape().back() : 1);
   }
   widest = dispatch::paddedWidth(widest);
   row0 = op.getDomain().getChunk() ? frame.row0() : frame.index(0);
@@ -70,8 +88,10 @@ Value Addresses::zeroRow(Type element) {
   return memory;
 }
 
-/// Least and greatest value of an index expression over [0, positions) x [0, group); none where it depends on more.
-static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int64_t positions, int64_t group) {
+/// Least and greatest value of an index expression over [0, positions) x [0, group); none where it
+/// depends on more.
+static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int64_t positions,
+                                                           int64_t group) {
   using Bounds = std::optional<std::pair<int64_t, int64_t>>;
   if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {
     return Bounds({constant.getValue(), constant.getValue()});
@@ -100,7 +120,8 @@ static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int6
   case AffineExprKind::Mul:
     return Bounds({left->first * k, left->second * k});
   case AffineExprKind::FloorDiv:
-    return Bounds({llvm::divideFloorSigned(left->first, k), llvm::divideFloorSigned(left->second, k)});
+    return Bounds(
+        {llvm::divideFloorSigned(left->first, k), llvm::divideFloorSigned(left->second, k)});
   case AffineExprKind::Mod:
     return Bounds({0, k - 1});
   default:
@@ -113,18 +134,21 @@ bool Addresses::alwaysInside(AccessAttr access, int64_t extent) {
   dispatch::DomainAttr domain = op.getDomain();
   if (access.getSourceFactor() != 0) {
     // A valid row's own position is valid in a source of the same scale.
-    return access.getSourceFactor() == domain.getFactor() && expr == getAffineDimExpr(0, expr.getContext());
+    return access.getSourceFactor() == domain.getFactor() &&
+           expr == getAffineDimExpr(0, expr.getContext());
   }
   auto bounds = boundsOf(expr, domain.getPositions(), access.getGroup());
   return bounds && bounds->first >= 0 && bounds->second < extent;
 }
 
-Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowPosition &at, Value member,
-                                   bool sequence) {
-  Value valid = access.getSourceFactor() == 0 ? frame.index(extent) : validLengths.lookup(access.getSourceFactor());
+Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowPosition &at,
+                                   Value member, bool sequence) {
+  Value valid = access.getSourceFactor() == 0 ? frame.index(extent)
+                                              : validLengths.lookup(access.getSourceFactor());
   AffineMap map = access.getMap().getValue();
   SmallVector<Value> symbols(map.getNumSymbols(), valid);
-  Value position = affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {at.position, member}, symbols);
+  Value position =
+      affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {at.position, member}, symbols);
   Value inside;
   if (!alwaysInside(access, extent)) {
     // Unsigned, so that one comparison also catches the positions before the first.
@@ -137,21 +161,24 @@ Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowP
   return {arith::AddIOp::create(b, first, position), inside};
 }
 
-Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Value member, Value gathered) {
+Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Value member,
+                                         Value gathered) {
   RankedTensorType type = tensorOf(op, i);
   AccessAttr access = accessOf(op, i);
   switch (access.getKind()) {
   case AccessKind::Row:
-    return mapped(access, type.getDimSize(1), at, member, true);
+    return mapped(access, extentOf(type, access), at, member, true);
   case AccessKind::Local:
     return {arith::SubIOp::create(b, at.row, row0), nullptr};
   case AccessKind::Table:
-    return mapped(access, type.getDimSize(0), at, member, false);
+    return mapped(access, extentOf(type, access), at, member, false);
   case AccessKind::Flat:
-    return access.getGroup() > 1 ? mapped(access, type.getDimSize(0), at, member, false) : Place{at.row, nullptr};
+    return access.getGroup() > 1 ? mapped(access, extentOf(type, access), at, member, false)
+                                 : Place{at.row, nullptr};
   case AccessKind::Gather: {
     Value row = arith::IndexCastOp::create(b, b.getIndexType(), gathered);
-    Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row, frame.index(type.getDimSize(0)));
+    Value inside =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row, frame.index(type.getDimSize(0)));
     return {row, inside};
   }
   default:
@@ -159,17 +186,21 @@ Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Valu
   }
 }
 
-Value Addresses::rowView(unsigned tensor, RankedTensorType type, bool padded, Value row, Value column) {
+Value Addresses::rowView(unsigned tensor, RankedTensorType type, bool padded, Value row,
+                         Value column) {
   int64_t bytes = type.getElementTypeBitWidth() / 8;
   int64_t width = type.getShape().back();
   int64_t stride = (padded ? dispatch::paddedWidth(width) : width) * bytes;
-  Value offset = arith::AddIOp::create(b, offsets.lookup(tensor), arith::MulIOp::create(b, row, frame.index(stride)));
+  Value offset = arith::AddIOp::create(b, offsets.lookup(tensor),
+                                       arith::MulIOp::create(b, row, frame.index(stride)));
   if (column) {
     offset = arith::AddIOp::create(b, offset, arith::MulIOp::create(b, column, frame.index(bytes)));
   }
-  // All rows have one type, so that a row and the zero row can be chosen between; loads stay within the true width.
+  // All rows have one type, so that a row and the zero row can be chosen between; loads stay within
+  // the true width.
   Value arena = frame.function().getArgument(0);
-  return memref::ViewOp::create(b, MemRefType::get({widest}, type.getElementType()), arena, offset, ValueRange{});
+  return memref::ViewOp::create(b, MemRefType::get({widest}, type.getElementType()), arena, offset,
+                                ValueRange{});
 }
 
 Value Addresses::operandRow(unsigned i, const RowPosition &at, Value member, Value gathered) {
@@ -191,7 +222,8 @@ Value Addresses::operandRow(unsigned i, const RowPosition &at, Value member, Val
 
 Value Addresses::elements(unsigned tensor, RankedTensorType type) {
   auto view = MemRefType::get({type.getNumElements()}, type.getElementType());
-  return memref::ViewOp::create(b, view, frame.function().getArgument(0), offsets.lookup(tensor), ValueRange{});
+  return memref::ViewOp::create(b, view, frame.function().getArgument(0), offsets.lookup(tensor),
+                                ValueRange{});
 }
 
 Value Addresses::operandElement(unsigned i, const RowPosition &at) {
@@ -211,7 +243,8 @@ Value Addresses::resultIndex(unsigned i, const RowPosition &at) {
   unsigned tensor = i + op.getInputs().size();
   switch (accessOf(op, tensor).getKind()) {
   case AccessKind::Row: {
-    Value first = arith::MulIOp::create(b, at.batch, frame.index(tensorOf(op, tensor).getDimSize(1)));
+    Value first =
+        arith::MulIOp::create(b, at.batch, frame.index(tensorOf(op, tensor).getDimSize(1)));
     return arith::AddIOp::create(b, first, at.position);
   }
   case AccessKind::Local:

@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // Values of a row body, some vectors of columns at a time.
 #include "Rows.h"
@@ -6,6 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "sluice/Target/CPU/Random.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -52,7 +54,8 @@ Emitter::Values Emitter::loadAll(Value memory, Columns &columns, bool padded) {
   return values;
 }
 
-void Emitter::storeAll(Value memory, Columns &columns, ValueRange values, bool padded, Value shift) {
+void Emitter::storeAll(Value memory, Columns &columns, ValueRange values, bool padded,
+                       Value shift) {
   for (auto [i, value] : llvm::enumerate(values)) {
     Value lanesUsed = padded ? Value() : mask(columns, i);
     Value first = column(columns, i, shift);
@@ -74,17 +77,20 @@ Value Emitter::memberRow(unsigned argument, Value member) {
   return addresses.operandRow(argument, at, member, gathered);
 }
 
-/// Mul and add may become one operation. The code is the same for every item and thread, so results stay the same too.
+/// Mul and add may become one operation. The code is the same for every item and thread, so results
+/// stay the same too.
 static void allowContraction(Operation *operation) {
   if (isa<arith::AddFOp, arith::SubFOp, arith::MulFOp>(operation)) {
     auto flags = cast<arith::ArithFastMathInterface>(operation).getFastMathFlagsAttr().getValue();
-    auto with = arith::FastMathFlagsAttr::get(operation->getContext(), flags | arith::FastMathFlags::contract);
+    auto with = arith::FastMathFlagsAttr::get(operation->getContext(),
+                                              flags | arith::FastMathFlags::contract);
     operation->setAttr("fastmath", with);
   }
 }
 
 /// The elementwise op on vectors. Scalar operands (a select's condition) stay scalars.
-Emitter::Values Emitter::applied(Operation *operation, int64_t count, llvm::function_ref<Values(Value)> operand) {
+Emitter::Values Emitter::applied(Operation *operation, int64_t count,
+                                 llvm::function_ref<Values(Value)> operand) {
   SmallVector<Values> operands;
   for (Value value : operation->getOperands()) {
     operands.push_back(isRow(value) ? operand(value) : Values(count, known(value)));
@@ -106,7 +112,8 @@ Emitter::Values Emitter::applied(Operation *operation, int64_t count, llvm::func
   return results;
 }
 
-/// Row ops without row operands; `shift` is the first column of the member within the folded row, or null.
+/// Row ops without row operands; `shift` is the first column of the member within the folded row,
+/// or null.
 Emitter::Values Emitter::leaf(Operation *operation, Columns &columns, Value shift) {
   VectorType type = vectorOf(getElementTypeOrSelf(operation->getResult(0).getType()));
   if (auto constant = dyn_cast<arith::ConstantOp>(operation)) {
@@ -118,22 +125,49 @@ Emitter::Values Emitter::leaf(Operation *operation, Columns &columns, Value shif
     return Values(columns.count, known(splat.getResult()));
   }
   if (auto random = dyn_cast<dispatch::RandomOp>(operation)) {
-    Value row = arith::IndexCastOp::create(b, b.getI64Type(), at.row);
-    Value width = arith::ConstantIntOp::create(b, random.getWidth(), 64);
-    Value first = arith::IndexCastOp::create(b, b.getI64Type(), column(columns, 0, shift));
-    first = arith::AddIOp::create(b, arith::MulIOp::create(b, row, width), first);
-    bool aligned = random.getWidth() % 4 == 0 && (!shift || widthOf(random.getResult()) % 4 == 0);
-    return uniform(random, first, columns.count, aligned);
+    return uniform(random, columns, shift);
   }
   SmallVector<int32_t> numbers;
   for (int64_t i = 0; i < lanes; ++i) {
     numbers.push_back(i);
   }
-  Value steps = arith::ConstantOp::create(b, DenseElementsAttr::get(type, ArrayRef<int32_t>(numbers)));
+  Value steps =
+      arith::ConstantOp::create(b, DenseElementsAttr::get(type, ArrayRef<int32_t>(numbers)));
   Values results;
   for (int64_t i = 0; i < columns.count; ++i) {
     Value first = arith::IndexCastOp::create(b, b.getI32Type(), column(columns, i, shift));
     results.push_back(arith::AddIOp::create(b, vector::BroadcastOp::create(b, type, first), steps));
+  }
+  return results;
+}
+
+Emitter::Values Emitter::uniform(dispatch::RandomOp random, Columns &columns, Value shift) {
+  Type i64 = b.getI64Type();
+  Value width = arith::ConstantIntOp::create(b, random.getWidth(), 64);
+  Value first = arith::IndexCastOp::create(b, i64, column(columns, 0, shift));
+  Value before = arith::MulIOp::create(b, arith::IndexCastOp::create(b, i64, at.row), width);
+  first = arith::AddIOp::create(b, before, first);
+  Value drawn = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, 0, 64)) : step;
+  // Four neighbours share a counter, if rows (and the members of a folded row) begin with one.
+  bool aligned = random.getWidth() % 4 == 0 && (!shift || widthOf(random.getResult()) % 4 == 0);
+  Values results;
+  if (aligned) {
+    Value run = emitUniformRun(b, first, columns.count * lanes, random.getId(), drawn, seed);
+    for (int64_t i = 0; i < columns.count; ++i) {
+      results.push_back(
+          vector::ExtractStridedSliceOp::create(b, run, i * lanes, lanes, int64_t(1)));
+    }
+    return results;
+  }
+  for (int64_t i = 0; i < columns.count; ++i) {
+    SmallVector<int64_t> numbers;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      numbers.push_back(i * lanes + lane);
+    }
+    Value ramp = arith::ConstantOp::create(b, b.getI64VectorAttr(numbers));
+    Value elements =
+        arith::AddIOp::create(b, vector::BroadcastOp::create(b, ramp.getType(), first), ramp);
+    results.push_back(emitUniform(b, elements, random.getId(), drawn, seed));
   }
   return results;
 }
@@ -162,7 +196,8 @@ Emitter::Values Emitter::makeRowValues(Value value, Columns &columns) {
   if (isa<arith::ConstantOp, tensor::SplatOp, dispatch::RandomOp, dispatch::ColumnOp>(operation)) {
     return leaf(operation, columns, nullptr);
   }
-  return applied(operation, columns.count, [&](Value operand) { return rowValues(operand, columns); });
+  return applied(operation, columns.count,
+                 [&](Value operand) { return rowValues(operand, columns); });
 }
 
 Emitter::Values Emitter::memberValues(Value value, Columns &columns, Member &member) {
@@ -185,11 +220,13 @@ Emitter::Values Emitter::makeMemberValues(Value value, Columns &columns, Member 
     Value shift = arith::MulIOp::create(b, member.index, frame.index(widthOf(value)));
     return leaf(operation, columns, shift);
   }
-  return applied(operation, columns.count, [&](Value operand) { return memberValues(operand, columns, member); });
+  return applied(operation, columns.count,
+                 [&](Value operand) { return memberValues(operand, columns, member); });
 }
 
 /// Runs over known members; the memo of each lives as long as the columns.
-void Emitter::forEachMember(int64_t group, Columns &columns, llvm::function_ref<void(Member &)> body) {
+void Emitter::forEachMember(int64_t group, Columns &columns,
+                            llvm::function_ref<void(Member &)> body) {
   if (static_cast<int64_t>(columns.groups.size()) < group) {
     columns.groups.resize(group);
   }
@@ -204,7 +241,8 @@ Emitter::Values Emitter::sumOfGroup(Value group, Columns &columns) {
   VectorType type = vectorOf(getElementTypeOrSelf(group.getType()));
   bool floats = isa<FloatType>(type.getElementType());
   auto add = [&](Value left, Value right) -> Value {
-    return floats ? Value(arith::AddFOp::create(b, left, right)) : Value(arith::AddIOp::create(b, left, right));
+    return floats ? Value(arith::AddFOp::create(b, left, right))
+                  : Value(arith::AddIOp::create(b, left, right));
   };
   if (members <= unrolledGroup) {
     Values sums;

@@ -1,6 +1,8 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
-// Cuts the body of a row kernel into loops over columns, and chooses what is computed twice and what is kept.
+// Cuts the body of a row kernel into loops over columns, and chooses what is computed twice and
+// what is kept.
 #include "Rows.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,7 +16,9 @@ using namespace sluice::cpu::rows;
 
 bool rows::isRow(Value value) { return isa<RankedTensorType>(value.getType()); }
 
-int64_t rows::widthOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape().back(); }
+int64_t rows::widthOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape().back();
+}
 
 int64_t rows::groupOf(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
@@ -23,8 +27,8 @@ int64_t rows::groupOf(Value value) {
 
 /// What a row body may hold.
 static LogicalResult checkOp(Operation *op) {
-  if (isa<dispatch::YieldOp, tensor::SplatOp, dispatch::ReduceOp, dispatch::SumGroupOp, dispatch::ColumnOp,
-          dispatch::PositionOp, dispatch::RandomOp>(op)) {
+  if (isa<dispatch::YieldOp, tensor::SplatOp, dispatch::ReduceOp, dispatch::SumGroupOp,
+          dispatch::ColumnOp, dispatch::PositionOp, dispatch::RandomOp>(op)) {
     auto reduce = dyn_cast<dispatch::ReduceOp>(op);
     if (reduce && groupOf(reduce.getRow()) && reduce.getKind() != dispatch::ReduceKind::Add) {
       return op->emitOpError("R-001: a group of rows can only be reduced by add");
@@ -38,7 +42,8 @@ static LogicalResult checkOp(Operation *op) {
     }
     return success();
   }
-  if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1 && op->getNumRegions() == 0) {
+  if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1 &&
+      op->getNumRegions() == 0) {
     return success();
   }
   return op->emitOpError("R-003: not an op of row bodies");
@@ -107,7 +112,8 @@ void Schedule::makeStages(dispatch::RowsOp op) {
   }
 }
 
-/// Rough cost of an op on a vector, in loads: what matters is the gap between arithmetic and series.
+/// Rough cost of an op on a vector, in loads: what matters is the gap between arithmetic and
+/// series.
 static double costOf(Operation *op) {
   if (isa<arith::ConstantOp, tensor::SplatOp, dispatch::ColumnOp>(op)) {
     return 0;

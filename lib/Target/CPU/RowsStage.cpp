@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // The loops of a row kernel over columns, its statistics, and what it stores.
 #include "Rows.h"
@@ -22,7 +23,8 @@ static dispatch::YieldOp yieldOf(dispatch::RowsOp op) {
 }
 
 Emitter::Emitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule)
-    : frame(frame), op(op), schedule(schedule), b(frame.builder()), addresses(frame, op), lanes(frame.target().lanes) {
+    : frame(frame), op(op), schedule(schedule), b(frame.builder()), addresses(frame, op),
+      lanes(frame.target().lanes) {
   if (!op.getBody().getOps<dispatch::RandomOp>().empty()) {
     step = frame.step();
     seed = frame.seed();
@@ -59,7 +61,9 @@ void Emitter::emitRow(const RowPosition &position) {
   // Elements that only gather: their arguments have no use in the body.
   for (Attribute attribute : op.getAccesses()) {
     auto access = cast<dispatch::AccessAttr>(attribute);
-    Value index = access.getKind() == AccessKind::Gather ? Value(body.getArgument(access.getIndex())) : Value();
+    Value index = access.getKind() == AccessKind::Gather
+                      ? Value(body.getArgument(access.getIndex()))
+                      : Value();
     if (index && !scalars.count(index)) {
       scalars[index] = addresses.operandElement(access.getIndex(), at);
     }
@@ -68,7 +72,8 @@ void Emitter::emitRow(const RowPosition &position) {
     int64_t members = std::max<int64_t>(groupOf(argument), 1);
     if (isRow(argument) && members <= unrolledGroup) {
       for (int64_t i = 0; i < members; ++i) {
-        bases[argument.getArgNumber()].push_back(memberRow(argument.getArgNumber(), frame.index(i)));
+        bases[argument.getArgNumber()].push_back(
+            memberRow(argument.getArgNumber(), frame.index(i)));
       }
     }
   }
@@ -84,11 +89,13 @@ void Emitter::emitRow(const RowPosition &position) {
   }
 }
 
-/// Emits the scalars (and the rows that spread one) that are known once `depth` reductions have been done.
+/// Emits the scalars (and the rows that spread one) that are known once `depth` reductions have
+/// been done.
 void Emitter::emitScalars(int64_t depth) {
   for (Operation &operation : op.getBody().front().without_terminator()) {
     Value result = operation.getResult(0);
-    if (scalars.count(result) || schedule.depth(result) > depth || isa<dispatch::ReduceOp>(operation)) {
+    if (scalars.count(result) || schedule.depth(result) > depth ||
+        isa<dispatch::ReduceOp>(operation)) {
       continue;
     }
     if (auto splat = dyn_cast<tensor::SplatOp>(operation)) {
@@ -110,8 +117,9 @@ void Emitter::emitScalars(int64_t depth) {
   }
 }
 
-/// Loop-carried sums wait for one another (4 cycles an add, 2 adds a cycle), so eight in all hide the latency; stages
-/// that only map columns have nothing carried, and four vectors a turn are enough to spare the loop's own work.
+/// Loop-carried sums wait for one another (4 cycles an add, 2 adds a cycle), so eight in all hide
+/// the latency; stages that only map columns have nothing carried, and four vectors a turn are
+/// enough to spare the loop's own work.
 int64_t Emitter::vectorsTogether(const Stage &stage) const {
   int64_t reductions = std::max<int64_t>(stage.reductions.size(), 1);
   int64_t together = std::clamp<int64_t>(8 / reductions, 2, 4);
@@ -126,7 +134,8 @@ void Emitter::emitStage(unsigned number) {
   int64_t full = stage.width / step * step;
   Values sums;
   for (dispatch::ReduceOp reduce : stage.reductions) {
-    sums.append(together, identity(reduce, vectorOf(getElementTypeOrSelf(reduce.getRow().getType()))));
+    sums.append(together,
+                identity(reduce, vectorOf(getElementTypeOrSelf(reduce.getRow().getType()))));
   }
   if (full > 0) {
     auto loop = scf::ForOp::create(b, frame.index(0), frame.index(full), frame.index(step), sums);
@@ -145,11 +154,13 @@ void Emitter::emitStage(unsigned number) {
   }
   for (auto [i, reduction] : llvm::enumerate(stage.reductions)) {
     dispatch::ReduceOp reduce = reduction;
-    scalars[reduce.getResult()] = finishReduction(reduce, ValueRange(sums).slice(i * together, together));
+    scalars[reduce.getResult()] =
+        finishReduction(reduce, ValueRange(sums).slice(i * together, together));
   }
 }
 
-/// One turn of a stage's loop. All loads come before the stores: a result may take an operand's place.
+/// One turn of a stage's loop. All loads come before the stores: a result may take an operand's
+/// place.
 Emitter::Values Emitter::emitColumns(const Stage &stage, Columns &columns, ValueRange sums) {
   int64_t together = vectorsTogether(stage);
   for (Value value : stage.keeps) {
@@ -162,7 +173,8 @@ Emitter::Values Emitter::emitColumns(const Stage &stage, Columns &columns, Value
     Values values = groupOf(row) ? sumOfGroup(row, columns) : rowValues(row, columns);
     for (auto [i, value] : llvm::enumerate(values)) {
       if (Value lanesUsed = mask(columns, i)) {
-        value = arith::SelectOp::create(b, lanesUsed, value, identity(reduce, cast<VectorType>(value.getType())));
+        value = arith::SelectOp::create(b, lanesUsed, value,
+                                        identity(reduce, cast<VectorType>(value.getType())));
       }
       Value &sum = next[r * together + i];
       sum = combine(reduce, sum, value);
@@ -179,7 +191,8 @@ void Emitter::storeResults(const Stage &stage, Columns &columns) {
     if (!groupOf(value)) {
       rowValues(value, columns);
     } else if (groupOf(value) <= unrolledGroup) {
-      forEachMember(groupOf(value), columns, [&](Member &member) { memberValues(value, columns, member); });
+      forEachMember(groupOf(value), columns,
+                    [&](Member &member) { memberValues(value, columns, member); });
     }
   }
   for (unsigned i : stage.stores) {
@@ -212,10 +225,12 @@ Value Emitter::identity(dispatch::ReduceOp reduce, Type type) {
       least = IntegerAttr::get(element, APInt::getSignedMinValue(element.getIntOrFloatBitWidth()));
     }
   }
-  return arith::ConstantOp::create(b, DenseElementsAttr::get(cast<ShapedType>(type), Attribute(least)));
+  return arith::ConstantOp::create(
+      b, DenseElementsAttr::get(cast<ShapedType>(type), Attribute(least)));
 }
 
-/// Sum or greatest. The greatest of floats is one compare and select, a single instruction: NaN is left to the sums.
+/// Sum or greatest. The greatest of floats is one compare and select, a single instruction: NaN is
+/// left to the sums.
 Value Emitter::combine(dispatch::ReduceOp reduce, Value left, Value right) {
   bool floats = isa<FloatType>(getElementTypeOrSelf(left.getType()));
   if (reduce.getKind() == dispatch::ReduceKind::Add) {
@@ -231,7 +246,8 @@ Value Emitter::combine(dispatch::ReduceOp reduce, Value left, Value right) {
   return arith::SelectOp::create(b, greater, right, left);
 }
 
-/// Halves the vectors until one number is left: log2(lanes) steps, where a chain in order would take a step a lane.
+/// Halves the vectors until one number is left: log2(lanes) steps, where a chain in order would
+/// take a step a lane.
 Value Emitter::finishReduction(dispatch::ReduceOp reduce, ValueRange sums) {
   Values left(sums);
   while (left.size() > 1) {
@@ -293,10 +309,12 @@ void Emitter::clearSums() {
   for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
     if (Value memory = sumRows.lookup(i)) {
       auto type = cast<MemRefType>(memory.getType());
-      auto loop = scf::ForOp::create(b, frame.index(0), frame.index(type.getDimSize(0)), frame.index(lanes));
+      auto loop = scf::ForOp::create(b, frame.index(0), frame.index(type.getDimSize(0)),
+                                     frame.index(lanes));
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(loop.getBody());
-      vector::StoreOp::create(b, zero(vectorOf(type.getElementType())), memory, loop.getInductionVar());
+      vector::StoreOp::create(b, zero(vectorOf(type.getElementType())), memory,
+                              loop.getInductionVar());
     }
   }
 }

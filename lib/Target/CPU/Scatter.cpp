@@ -1,7 +1,8 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
-// Deterministic scatter-add. An item owns a block of table rows and looks through all indices in order, so no two items
-// write one row and the order of every sum is the order of the rows.
+// Deterministic scatter-add. An item owns a block of table rows and looks through all indices in
+// order, so no two items write one row and the order of every sum is the order of the rows.
 #include "sluice/Target/CPU/Kernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -61,12 +62,14 @@ private:
   void overColumns(llvm::function_ref<void(Value column, Value mask)> body) {
     int64_t full = width / lanes * lanes;
     if (full > 0) {
-      overRange(frame.index(0), frame.index(full), lanes, [&](Value column) { body(column, nullptr); });
+      overRange(frame.index(0), frame.index(full), lanes,
+                [&](Value column) { body(column, nullptr); });
     }
     if (full < width) {
       SmallVector<bool> bits(lanes, false);
       std::fill(bits.begin(), bits.begin() + (width - full), true);
-      Value mask = arith::ConstantOp::create(b, DenseElementsAttr::get(vectorOf(b.getI1Type()), bits));
+      Value mask =
+          arith::ConstantOp::create(b, DenseElementsAttr::get(vectorOf(b.getI1Type()), bits));
       body(frame.index(full), mask);
     }
   }
@@ -89,7 +92,8 @@ private:
     }
   }
 
-  /// The block's rows begin as init's, or as zeros. Where init is the table itself, rows are copied onto themselves.
+  /// The block's rows begin as init's, or as zeros. Where init is the table itself, rows are copied
+  /// onto themselves.
   void emitInits(Value end) {
     overRange(first, end, 1, [&](Value row) {
       overColumns([&](Value column, Value mask) {
@@ -98,12 +102,16 @@ private:
     });
   }
 
-  /// A vector of indices is looked at together; few hold one of the block's, and those are gone through in order.
+  /// A vector of indices is looked at together; few hold one of the block's, and those are gone
+  /// through in order.
   void emitBatchRow(Value batch, Value length) {
-    Value whole = arith::SubIOp::create(b, length, arith::RemUIOp::create(b, length, frame.index(lanes)));
+    Value whole =
+        arith::SubIOp::create(b, length, arith::RemUIOp::create(b, length, frame.index(lanes)));
     VectorType type = vectorOf(b.getI32Type());
-    Value low = vector::BroadcastOp::create(b, type, arith::IndexCastOp::create(b, b.getI32Type(), first));
-    Value size = vector::BroadcastOp::create(b, type, arith::IndexCastOp::create(b, b.getI32Type(), count));
+    Value low =
+        vector::BroadcastOp::create(b, type, arith::IndexCastOp::create(b, b.getI32Type(), first));
+    Value size =
+        vector::BroadcastOp::create(b, type, arith::IndexCastOp::create(b, b.getI32Type(), count));
     overRange(frame.index(0), whole, lanes, [&](Value position) {
       Value found = vector::LoadOp::create(b, type, indices, ValueRange{batch, position});
       Value offset = arith::SubIOp::create(b, found, low);
@@ -145,12 +153,13 @@ private:
 
 } // namespace
 
-FailureOr<Kernel> cpu::generateScatterRows(dispatch::ScatterRowsOp op, ModuleOp module, StringRef name,
-                                           const Target &target) {
+FailureOr<Kernel> cpu::generateScatterRows(dispatch::ScatterRowsOp op, ModuleOp module,
+                                           StringRef name, const Target &target) {
   auto type = cast<RankedTensorType>(op.getTable().getType());
   auto values = cast<RankedTensorType>(op.getValues().getType());
   if (!type.getElementType().isF32() || values.getShape().back() != type.getDimSize(1)) {
-    return op.emitOpError("R-007: expected f32 rows of ") << type.getDimSize(1) << " columns, found " << values;
+    return op.emitOpError("R-007: expected f32 rows of ")
+           << type.getDimSize(1) << " columns, found " << values;
   }
   // Every item reads all indices, so more items cost more reading; 64 keep threads even.
   int64_t perItem = llvm::divideCeil(type.getDimSize(0), 64);

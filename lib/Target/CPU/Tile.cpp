@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // Register tiles of contractions.
 #include "Tile.h"
@@ -10,35 +11,61 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
 
-SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const Tile &tile, Value steps, LoadLeft left,
-                                          LoadRight right, ArrayRef<Value> initial) {
-  VectorType type = tile.type(b);
-  SmallVector<Value> sums(initial);
-  if (sums.empty()) {
-    sums.assign(tile.rows * tile.vectors, arith::ConstantOp::create(b, b.getZeroAttr(type)));
-  }
-  Value zero = arith::ConstantIndexOp::create(b, 0), one = arith::ConstantIndexOp::create(b, 1);
-  auto loop = scf::ForOp::create(b, zero, steps, one, sums);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value k = loop.getInductionVar();
+/// sums += left(k, row) * right(k, vector), one step of K.
+static void addStep(ImplicitLocOpBuilder &b, const Tile &tile, Value k, LoadLeft left,
+                    LoadRight right, SmallVector<Value> &sums) {
   SmallVector<Value> rights;
   for (int64_t v = 0; v < tile.vectors; ++v) {
     rights.push_back(right(k, v));
   }
   for (int64_t row = 0; row < tile.rows; ++row) {
-    Value factor = vector::BroadcastOp::create(b, type, left(k, row));
+    Value factor = vector::BroadcastOp::create(b, tile.type(b), left(k, row));
     for (int64_t v = 0; v < tile.vectors; ++v) {
-      int64_t index = row * tile.vectors + v;
-      sums[index] = vector::FMAOp::create(b, factor, rights[v], loop.getRegionIterArg(index));
+      Value &sum = sums[row * tile.vectors + v];
+      sum = vector::FMAOp::create(b, factor, rights[v], sum);
     }
+  }
+}
+
+/// Steps first, first + 1, ... below last, `unroll` of them an iteration; their number is a
+/// multiple of that.
+static SmallVector<Value> addSteps(ImplicitLocOpBuilder &b, const Tile &tile, Value first,
+                                   Value last, int64_t unroll, LoadLeft left, LoadRight right,
+                                   ValueRange initial) {
+  Value stride = arith::ConstantIndexOp::create(b, unroll);
+  auto loop = scf::ForOp::create(b, first, last, stride, initial);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  SmallVector<Value> sums(loop.getRegionIterArgs());
+  for (int64_t i = 0; i < unroll; ++i) {
+    Value k = addIndex(b, loop.getInductionVar(), arith::ConstantIndexOp::create(b, i));
+    addStep(b, tile, k, left, right, sums);
   }
   scf::YieldOp::create(b, sums);
   return SmallVector<Value>(loop.getResults());
 }
 
+SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const Tile &tile, Value steps,
+                                          LoadLeft left, LoadRight right, ArrayRef<Value> initial) {
+  SmallVector<Value> sums(initial);
+  if (sums.empty()) {
+    sums.assign(tile.rows * tile.vectors,
+                arith::ConstantOp::create(b, b.getZeroAttr(tile.type(b))));
+  }
+  Value zero = arith::ConstantIndexOp::create(b, 0);
+  if (tile.lanes >= 16) {
+    return addSteps(b, tile, zero, steps, 1, left, right, sums);
+  }
+  // A step of narrow vectors is a few cycles (two multiply-adds a cycle), and the loop's own
+  // instructions would take issue slots from them: two steps an iteration, and the odd one after.
+  Value even = arith::AndIOp::create(b, steps, arith::ConstantIndexOp::create(b, -2));
+  sums = addSteps(b, tile, zero, even, 2, left, right, sums);
+  return addSteps(b, tile, even, steps, 1, left, right, sums);
+}
+
 /// Lanes `select(i)` of the two vectors, those of the second counted from `lanes` on.
-static Value shuffle(ImplicitLocOpBuilder &b, Value first, Value second, function_ref<int64_t(int64_t)> select) {
+static Value shuffle(ImplicitLocOpBuilder &b, Value first, Value second,
+                     function_ref<int64_t(int64_t)> select) {
   SmallVector<int64_t> mask;
   for (int64_t i = 0; i < cast<VectorType>(first.getType()).getDimSize(0); ++i) {
     mask.push_back(select(i));
@@ -48,7 +75,8 @@ static Value shuffle(ImplicitLocOpBuilder &b, Value first, Value second, functio
 
 SmallVector<Value> cpu::emitTranspose(ImplicitLocOpBuilder &b, SmallVector<Value> rows) {
   int64_t n = rows.size();
-  // 4 x 4 within each 128-bit lane: unpack pairs of rows, then pairs of pairs. Each is one instruction.
+  // 4 x 4 within each 128-bit lane: unpack pairs of rows, then pairs of pairs. Each is one
+  // instruction.
   auto unpack = [&](Value x, Value y, int64_t width, bool high) {
     return shuffle(b, x, y, [&](int64_t i) {
       int64_t lane = i / 4 * 4, within = i % 4;
@@ -65,7 +93,8 @@ SmallVector<Value> cpu::emitTranspose(ImplicitLocOpBuilder &b, SmallVector<Value
     r[2] = unpack(high01, high23, 2, false);
     r[3] = unpack(high01, high23, 2, true);
   }
-  // Then the 128-bit lanes among one another: row g + j holds, in lane q, rows g ... g + 3 of column 4 q + j.
+  // Then the 128-bit lanes among one another: row g + j holds, in lane q, rows g ... g + 3 of
+  // column 4 q + j.
   for (int64_t s = 4; s < n; s *= 2) {
     for (int64_t i = 0; i < n; ++i) {
       if (i & s) {
@@ -85,7 +114,8 @@ Value cpu::emitColumnMask(ImplicitLocOpBuilder &b, int64_t lanes, Value first, V
   return vector::CreateMaskOp::create(b, VectorType::get({lanes}, b.getI1Type()), left);
 }
 
-void cpu::emitLoop(ImplicitLocOpBuilder &b, Value first, Value last, Value step, function_ref<void(Value)> body) {
+void cpu::emitLoop(ImplicitLocOpBuilder &b, Value first, Value last, Value step,
+                   function_ref<void(Value)> body) {
   auto loop = scf::ForOp::create(b, first, last, step);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
@@ -104,13 +134,16 @@ Value cpu::addIndex(ImplicitLocOpBuilder &b, Value x, Value y) {
 }
 
 Value cpu::mulIndex(ImplicitLocOpBuilder &b, Value x, int64_t y) {
-  return arith::MulIOp::create(b, x, arith::ConstantIndexOp::create(b, y), arith::IntegerOverflowFlags::nsw);
+  return arith::MulIOp::create(b, x, arith::ConstantIndexOp::create(b, y),
+                               arith::IntegerOverflowFlags::nsw);
 }
 
-Value cpu::minIndex(ImplicitLocOpBuilder &b, Value x, Value y) { return arith::MinSIOp::create(b, x, y); }
+Value cpu::minIndex(ImplicitLocOpBuilder &b, Value x, Value y) {
+  return arith::MinSIOp::create(b, x, y);
+}
 
-Value cpu::emitAnyValid(ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, Value validLength, Value rows, Value first,
-                        Value count) {
+Value cpu::emitAnyValid(ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, Value validLength,
+                        Value rows, Value first, Value count) {
   if (domain.getFactor() == 0) {
     return arith::ConstantIntOp::create(b, b.getI1Type(), 1);
   }

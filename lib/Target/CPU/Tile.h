@@ -1,6 +1,8 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
-// What the two contraction generators share: the register tile, transposes in registers, and the validity of rows.
+// What the two contraction generators share: the register tile, transposes in registers, and the
+// validity of rows.
 #pragma once
 
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -12,10 +14,13 @@ namespace sluice::cpu {
 struct Tile {
   int64_t rows, vectors, lanes;
   int64_t columns() const { return vectors * lanes; }
-  mlir::VectorType type(mlir::Builder &b) const { return mlir::VectorType::get({lanes}, b.getF32Type()); }
+  mlir::VectorType type(mlir::Builder &b) const {
+    return mlir::VectorType::get({lanes}, b.getF32Type());
+  }
 
-  /// The tile that fills the register file but for the operands of one step: 12 x 32 with AVX-512, 6 x 16 with AVX2. Two
-  /// vectors by `rows` keep more independent chains than FMA latency times ports, and loads below one a port a step.
+  /// The tile that fills the register file but for the operands of one step: 12 x 32 with AVX-512,
+  /// 6 x 16 with AVX2. Two vectors by `rows` keep more independent chains than FMA latency times
+  /// ports, and loads below one a port a step.
   static Tile of(const Target &target) {
     return {(target.registers - target.registers / 8 - 4) / 2, 2, target.lanes};
   }
@@ -24,17 +29,19 @@ struct Tile {
 using LoadLeft = llvm::function_ref<mlir::Value(mlir::Value k, int64_t row)>;
 using LoadRight = llvm::function_ref<mlir::Value(mlir::Value k, int64_t vector)>;
 
-/// sum over k in [0, steps) of left(k, row) * right(k, vector), for each row and vector of `tile`, row by row. Accumulators
-/// start at zero, or at `initial`.
-llvm::SmallVector<mlir::Value> emitOuterProducts(mlir::ImplicitLocOpBuilder &b, const Tile &tile, mlir::Value steps,
-                                                 LoadLeft left, LoadRight right,
+/// sum over k in [0, steps) of left(k, row) * right(k, vector), for each row and vector of `tile`,
+/// row by row. Accumulators start at zero, or at `initial`.
+llvm::SmallVector<mlir::Value> emitOuterProducts(mlir::ImplicitLocOpBuilder &b, const Tile &tile,
+                                                 mlir::Value steps, LoadLeft left, LoadRight right,
                                                  llvm::ArrayRef<mlir::Value> initial = {});
 
 /// Transposes a square of vectors (4, 8 or 16 of as many lanes) in registers.
-llvm::SmallVector<mlir::Value> emitTranspose(mlir::ImplicitLocOpBuilder &b, llvm::SmallVector<mlir::Value> rows);
+llvm::SmallVector<mlir::Value> emitTranspose(mlir::ImplicitLocOpBuilder &b,
+                                             llvm::SmallVector<mlir::Value> rows);
 
 /// vector<lanes x i1>: which of columns first ... first + lanes - 1 are below `limit` (index).
-mlir::Value emitColumnMask(mlir::ImplicitLocOpBuilder &b, int64_t lanes, mlir::Value first, mlir::Value limit);
+mlir::Value emitColumnMask(mlir::ImplicitLocOpBuilder &b, int64_t lanes, mlir::Value first,
+                           mlir::Value limit);
 
 /// Calls `body` with the induction variable inside a loop.
 void emitLoop(mlir::ImplicitLocOpBuilder &b, mlir::Value first, mlir::Value last, mlir::Value step,
@@ -46,9 +53,11 @@ mlir::Value addIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value x, mlir::Value y
 mlir::Value mulIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value x, int64_t y);
 mlir::Value minIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value x, mlir::Value y);
 
-/// i1: whether any of global rows [first, first + count) is valid in `domain` (count > 0). `validLength` and `rows` as the
-/// frame gives them. A false positive is impossible for runs shorter than a sequence, and harmless otherwise.
-mlir::Value emitAnyValid(mlir::ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, mlir::Value validLength,
-                         mlir::Value rows, mlir::Value first, mlir::Value count);
+/// i1: whether any of global rows [first, first + count) is valid in `domain` (count > 0).
+/// `validLength` and `rows` as the frame gives them. A false positive is impossible for runs
+/// shorter than a sequence, and harmless otherwise.
+mlir::Value emitAnyValid(mlir::ImplicitLocOpBuilder &b, dispatch::DomainAttr domain,
+                         mlir::Value validLength, mlir::Value rows, mlir::Value first,
+                         mlir::Value count);
 
 } // namespace sluice::cpu

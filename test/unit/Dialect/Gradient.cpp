@@ -25,7 +25,8 @@ static Value sumOf(OpBuilder &builder, Value left, Value right) {
 using Contributions = llvm::DenseMap<Value, SmallVector<Value>>;
 
 /// Backward of one op for one gradient a result; contributions join `gradients`.
-static void walkBack(OpBuilder &builder, Operation *op, ArrayRef<Value> results, Contributions &gradients) {
+static void walkBack(OpBuilder &builder, Operation *op, ArrayRef<Value> results,
+                     Contributions &gradients) {
   SmallVector<Value> operands;
   for (Value operand : op->getOperands()) {
     auto found = gradients.find(operand);
@@ -52,8 +53,8 @@ static Value total(OpBuilder &builder, Value value, const Contributions &gradien
   return sum;
 }
 
-/// A lazy op hands each contribution on by itself: their sum, a map, would end with the scale's valid positions, and what
-/// a consumer read past them would be lost.
+/// A lazy op hands each contribution on by itself: their sum, a map, would end with the scale's
+/// valid positions, and what a consumer read past them would be lost.
 static void walkBack(OpBuilder &builder, Operation *op, Contributions &gradients) {
   if (isa<ShiftOp, UpsampleOp, UnfoldOp>(op)) {
     for (Value gradient : gradients.lookup(op->getResult(0))) {
@@ -65,7 +66,8 @@ static void walkBack(OpBuilder &builder, Operation *op, Contributions &gradients
   for (Value result : op->getResults()) {
     results.push_back(total(builder, result, gradients));
   }
-  bool reached = isa<CrossEntropyOp>(op) || llvm::any_of(results, [](Value value) { return value != nullptr; });
+  bool reached = isa<CrossEntropyOp>(op) ||
+                 llvm::any_of(results, [](Value value) { return value != nullptr; });
   if (isa<DifferentiableInterface>(op) && reached) {
     walkBack(builder, op, results, gradients);
   }
@@ -78,7 +80,8 @@ std::vector<unsigned> addGradient(Model &model) {
   model.getModule().push_back(function);
   Block &block = function.getBody().front();
   Operation *terminator = block.getTerminator();
-  SmallVector<Operation *> ops(llvm::map_range(block.without_terminator(), [](Operation &op) { return &op; }));
+  SmallVector<Operation *> ops(
+      llvm::map_range(block.without_terminator(), [](Operation &op) { return &op; }));
   unsigned count = block.getNumArguments();
   Contributions gradients;
   for (Value result : SmallVector<Value>(terminator->getOperands())) {
@@ -100,15 +103,16 @@ std::vector<unsigned> addGradient(Model &model) {
     }
   }
   terminator->setOperands(values);
-  function.setType(builder.getFunctionType(block.getArgumentTypes(), ValueRange(values).getTypes()));
+  function.setType(
+      builder.getFunctionType(block.getArgumentTypes(), ValueRange(values).getTypes()));
   if (failed(verify(function))) {
     llvm::report_fatal_error("the gradient of the test's function is not valid");
   }
   return indices;
 }
 
-static double weightedSum(Model &model, const Arguments &arguments, const std::vector<Numbers> &weights,
-                          reference::Setting setting) {
+static double weightedSum(Model &model, const Arguments &arguments,
+                          const std::vector<Numbers> &weights, reference::Setting setting) {
   func::FuncOp function = model.getFunction();
   std::vector<Numbers> results = evaluate<double>(function, arguments, setting);
   double sum = 0;
@@ -122,8 +126,8 @@ static double weightedSum(Model &model, const Arguments &arguments, const std::v
   return sum;
 }
 
-Numbers finiteDifference(Model &model, const Arguments &arguments, unsigned index, const std::vector<Numbers> &weights,
-                         reference::Setting setting) {
+Numbers finiteDifference(Model &model, const Arguments &arguments, unsigned index,
+                         const std::vector<Numbers> &weights, reference::Setting setting) {
   constexpr double h = 1e-3; // the rule's error is about h^4 / 30 times the fifth derivative
   Numbers gradient(arguments.values[index].size());
   for (size_t i = 0; i < gradient.size(); ++i) {

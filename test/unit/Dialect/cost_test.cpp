@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Costs and streaming states worked out by hand, and masks counted by bounds against masks counted pair by pair.
+// Costs and streaming states worked out by hand, and masks counted by bounds against masks counted
+// pair by pair.
 #include "Model.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 
@@ -77,8 +78,10 @@ Cost costOf(const std::string &function) {
 
 TEST(Cost, Linear) {
   // 3 * 8 rows, 5 x 4 weights and biases.
-  Cost cost = costOf("(%x: !sluice.seq<@s2, 4, f32>, %w: tensor<5x4xf32>, %b: tensor<5xf32>) { %y = sluice.linear %x, %w, %b : "
-                     "(!sluice.seq<@s2, 4, f32>, tensor<5x4xf32>, tensor<5xf32>) -> !sluice.seq<@s2, 5, f32> return }");
+  Cost cost = costOf("(%x: !sluice.seq<@s2, 4, f32>, %w: tensor<5x4xf32>, %b: tensor<5xf32>) { %y "
+                     "= sluice.linear %x, %w, %b : "
+                     "(!sluice.seq<@s2, 4, f32>, tensor<5x4xf32>, tensor<5xf32>) -> "
+                     "!sluice.seq<@s2, 5, f32> return }");
   EXPECT_EQ(cost.flops, 24 * 5 * (2 * 4 + 1));
   EXPECT_EQ(cost.bytes, 4 * (24 * 4 + 20 + 5 + 24 * 5));
   EXPECT_EQ(cost.savedBytes, 4 * 24 * 4);
@@ -86,14 +89,21 @@ TEST(Cost, Linear) {
 
 std::string attention(const std::string &mask) {
   std::string s = "!sluice.seq<@s1, 12, f32>";
-  return "(%x: " + s + ") { %o, %l = sluice.attention %x, %x, %x attributes {heads = 2 : i64, kv_heads = 2 : i64, "
-         "head_size = 2 : i64, query_column = 0 : i64, key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<" +
-         mask + ">} {^bb0(%s: f32, %p: i32, %q: i32, %h: i32): %r = arith.mulf %s, %s : f32 sluice.yield %r : f32} : (" + s +
-         ", " + s + ", " + s + ") -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 2, f32>) return }";
+  return "(%x: " + s +
+         ") { %o, %l = sluice.attention %x, %x, %x attributes {heads = 2 : i64, kv_heads = 2 : "
+         "i64, "
+         "head_size = 2 : i64, query_column = 0 : i64, key_column = 4 : i64, value_column = 8 : "
+         "i64, mask = affine_set<" +
+         mask +
+         ">} {^bb0(%s: f32, %p: i32, %q: i32, %h: i32): %r = arith.mulf %s, %s : f32 sluice.yield "
+         "%r : f32} : (" +
+         s + ", " + s + ", " + s +
+         ") -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 2, f32>) return }";
 }
 
 TEST(Cost, CausalAttentionCountsItsTriangleOnce) {
-  // 16 * 17 / 2 pairs, two heads, batch 3; 4 D + the region's product + exponential and sum. The packed operand counts once.
+  // 16 * 17 / 2 pairs, two heads, batch 3; 4 D + the region's product + exponential and sum. The
+  // packed operand counts once.
   Cost cost = costOf(attention("(p, q)[n] : (p - q >= 0)"));
   EXPECT_EQ(cost.flops, 3 * 2 * 136 * (4 * 2 + 1 + 2));
   EXPECT_EQ(cost.bytes, 4 * 3 * 16 * (12 + 4 + 2));
@@ -103,10 +113,14 @@ TEST(Cost, CausalAttentionCountsItsTriangleOnce) {
 TEST(Cost, MapsKeepOperandsOnlyWhereTheDerivativeReadsThem) {
   std::string s = "!sluice.seq<@s4, 2, f32>";
   auto map = [&](const std::string &body) {
-    return "(%a: " + s + ", %b: " + s + ") { %y = sluice.map(%a, %b) {^bb0(%x: f32, %r: f32): " + body + " sluice.yield %z : f32 }"
-           " : (" + s + ", " + s + ") -> " + s + " return }";
+    return "(%a: " + s + ", %b: " + s +
+           ") { %y = sluice.map(%a, %b) {^bb0(%x: f32, %r: f32): " + body +
+           " sluice.yield %z : f32 }"
+           " : (" +
+           s + ", " + s + ") -> " + s + " return }";
   };
-  Cost sum = costOf(map("%c = arith.constant 2.0 : f32 %t = arith.mulf %x, %c : f32 %z = arith.addf %t, %r : f32"));
+  Cost sum = costOf(map(
+      "%c = arith.constant 2.0 : f32 %t = arith.mulf %x, %c : f32 %z = arith.addf %t, %r : f32"));
   EXPECT_EQ(sum.flops, 2 * 3 * 4 * 2);
   EXPECT_EQ(sum.bytes, 3 * 4 * (3 * 4 * 2));
   EXPECT_EQ(sum.savedBytes, 0);
@@ -114,8 +128,9 @@ TEST(Cost, MapsKeepOperandsOnlyWhereTheDerivativeReadsThem) {
 }
 
 TEST(Cost, PositionsAloneAreFree) {
-  Cost cost = costOf("(%x: !sluice.seq<@s1, 2, f32>) { %y = sluice.shift %x by 1 : (!sluice.seq<@s1, 2, f32>) -> "
-                     "!sluice.seq<@s1, 2, f32> return }");
+  Cost cost = costOf(
+      "(%x: !sluice.seq<@s1, 2, f32>) { %y = sluice.shift %x by 1 : (!sluice.seq<@s1, 2, f32>) -> "
+      "!sluice.seq<@s1, 2, f32> return }");
   EXPECT_EQ(cost.flops, 0);
   EXPECT_EQ(cost.bytes, 0);
 }
@@ -135,10 +150,14 @@ TEST(Streaming, KeepsWhatLaterPositionsRead) {
   EXPECT_EQ(streamingOf(attention("(p, q)[n] : (p - q >= 0)")).rows, -1);
   EXPECT_EQ(streamingOf(attention("(p, q)[n] : (p - q >= 0, q - p + 7 >= 0)")).rows, 7);
   EXPECT_EQ(streamingOf(attention("(p, q)[n] : (p - q == 0)")).rows, 0);
-  EXPECT_EQ(streamingOf("(%x: !sluice.seq<@s1, 2, f32>) { %y = sluice.shift %x by 3 : (!sluice.seq<@s1, 2, f32>) -> "
-                        "!sluice.seq<@s1, 2, f32> return }").rows, 3);
-  StreamingState group = streamingOf("(%x: !sluice.seq<@s1, 2, f32>) { %y = sluice.shorten %x factor 4 : "
-                                     "(!sluice.seq<@s1, 2, f32>) -> !sluice.seq<@s4, 2, f32> return }");
+  EXPECT_EQ(streamingOf("(%x: !sluice.seq<@s1, 2, f32>) { %y = sluice.shift %x by 3 : "
+                        "(!sluice.seq<@s1, 2, f32>) -> "
+                        "!sluice.seq<@s1, 2, f32> return }")
+                .rows,
+            3);
+  StreamingState group =
+      streamingOf("(%x: !sluice.seq<@s1, 2, f32>) { %y = sluice.shorten %x factor 4 : "
+                  "(!sluice.seq<@s1, 2, f32>) -> !sluice.seq<@s4, 2, f32> return }");
   EXPECT_EQ(group.rows, 3);
   EXPECT_EQ(group.period, 4);
 }

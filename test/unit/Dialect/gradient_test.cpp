@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The reference of each backward op against finite differences of the reference of its forward op, in float64.
+// The reference of each backward op against finite differences of the reference of its forward op,
+// in float64.
 #include "Gradient.h"
 
 #include <cmath>
@@ -56,119 +57,148 @@ TEST_P(Gradient, IsTheLimitOfDifferences) {
   }
 }
 
-const std::string s1d4 = "!sluice.seq<@s1, 4, f32>", s2d4 = "!sluice.seq<@s2, 4, f32>", s4d4 = "!sluice.seq<@s4, 4, f32>";
+const std::string s1d4 = "!sluice.seq<@s1, 4, f32>", s2d4 = "!sluice.seq<@s2, 4, f32>",
+                  s4d4 = "!sluice.seq<@s4, 4, f32>";
 const std::string tokens = "!sluice.seq<@s1, 0, i32>", losses = "!sluice.seq<@s1, 0, f32>";
 
 /// A map of (x, r) on scale 2.
 std::string mapOf(const std::string &body) {
-  return "(%a: " + s2d4 + ", %b: " + s2d4 + ") -> " + s2d4 + " { %y = sluice.map(%a, %b) {^bb0(%x: f32, %r: f32): " + body +
-         " } : (" + s2d4 + ", " + s2d4 + ") -> " + s2d4 + " return %y : " + s2d4 + " }";
+  return "(%a: " + s2d4 + ", %b: " + s2d4 + ") -> " + s2d4 +
+         " { %y = sluice.map(%a, %b) {^bb0(%x: f32, %r: f32): " + body + " } : (" + s2d4 + ", " +
+         s2d4 + ") -> " + s2d4 + " return %y : " + s2d4 + " }";
 }
 
 /// An op from one sequence to another.
 std::string rescale(const std::string &op, const std::string &from, const std::string &to) {
-  return "(%x: " + from + ") -> " + to + " { %y = sluice." + op + " : (" + from + ") -> " + to + " return %y : " + to + " }";
+  return "(%x: " + from + ") -> " + to + " { %y = sluice." + op + " : (" + from + ") -> " + to +
+         " return %y : " + to + " }";
 }
 
 /// Two heads of 2 in one packed sequence of scale 2.
-std::string attention(int kvHeads, const std::string &mask, const std::string &score, bool rotary = false,
-                      const std::string &more = "") {
+std::string attention(int kvHeads, const std::string &mask, const std::string &score,
+                      bool rotary = false, const std::string &more = "") {
   std::string packed = "!sluice.seq<@s2, " + std::to_string(4 + 4 * kvHeads) + ", f32>";
   std::string table = rotary ? ", tensor<8x2xf32>" : "";
   return "(%x: " + packed + (rotary ? ", %t: tensor<8x2xf32>" : "") + ") -> " + s2d4 +
          " { %o, %l = sluice.attention %x, %x, %x" + (rotary ? ", %t" : "") +
          " attributes {heads = 2 : i64, kv_heads = " + std::to_string(kvHeads) +
-         " : i64, head_size = 2 : i64, query_column = 0 : i64, key_column = 4 : i64, value_column = " +
-         std::to_string(4 + 2 * kvHeads) + " : i64, mask = affine_set<(p, q)[n] : (" + mask + ")>" + more +
-         "} {^bb0(%s: f32, %p: i32, %q: i32, %h: i32): " + score + " sluice.yield %r : f32} : (" + packed + ", " + packed +
-         ", " + packed + table + ") -> (" + s2d4 + ", !sluice.seq<@s2, 2, f32>) return %o : " + s2d4 + " }";
+         " : i64, head_size = 2 : i64, query_column = 0 : i64, key_column = 4 : i64, value_column "
+         "= " +
+         std::to_string(4 + 2 * kvHeads) + " : i64, mask = affine_set<(p, q)[n] : (" + mask + ")>" +
+         more + "} {^bb0(%s: f32, %p: i32, %q: i32, %h: i32): " + score +
+         " sluice.yield %r : f32} : (" + packed + ", " + packed + ", " + packed + table + ") -> (" +
+         s2d4 + ", !sluice.seq<@s2, 2, f32>) return %o : " + s2d4 + " }";
 }
 const std::string scaled = "%c = arith.constant 0.75 : f32 %r = arith.mulf %s, %c : f32";
-const std::string capped = "%c = arith.constant 0.5 : f32 %d = arith.divf %s, %c : f32 %e = math.tanh %d : f32 "
-                           "%i = arith.subi %p, %q : i32 %f = arith.sitofp %i : i32 to f32 %g = arith.mulf %e, %c : f32 "
-                           "%k = arith.mulf %f, %c : f32 %r = arith.subf %g, %k : f32";
+const std::string capped =
+    "%c = arith.constant 0.5 : f32 %d = arith.divf %s, %c : f32 %e = math.tanh %d : f32 "
+    "%i = arith.subi %p, %q : i32 %f = arith.sitofp %i : i32 to f32 %g = arith.mulf %e, %c : f32 "
+    "%k = arith.mulf %f, %c : f32 %r = arith.subf %g, %k : f32";
 
 std::string norm(bool rms, bool bias) {
   std::string v = "tensor<4xf32>";
-  return "(%x: " + s2d4 + ", %g: " + v + (bias ? ", %b: " + v : "") + ") -> " + s2d4 + " { %y, %m, %r = sluice.norm %x, %g" +
-         (bias ? ", %b" : "") + " {epsilon = 1.0e-2 : f64" + (rms ? ", rms" : "") + "} : (" + s2d4 + ", " + v +
-         (bias ? ", " + v : "") + ") -> (" + s2d4 + ", !sluice.seq<@s2, 0, f32>, !sluice.seq<@s2, 0, f32>) return %y : " +
-         s2d4 + " }";
+  return "(%x: " + s2d4 + ", %g: " + v + (bias ? ", %b: " + v : "") + ") -> " + s2d4 +
+         " { %y, %m, %r = sluice.norm %x, %g" + (bias ? ", %b" : "") + " {epsilon = 1.0e-2 : f64" +
+         (rms ? ", rms" : "") + "} : (" + s2d4 + ", " + v + (bias ? ", " + v : "") + ") -> (" +
+         s2d4 + ", !sluice.seq<@s2, 0, f32>, !sluice.seq<@s2, 0, f32>) return %y : " + s2d4 + " }";
 }
 
 std::string head(bool bias) {
-  return "(%x: " + s1d4 + ", %w: tensor<5x4xf32>, %t: " + tokens + (bias ? ", %b: tensor<5xf32>" : "") + ") -> " + losses +
-         " { %l = sluice.cross_entropy %x, %w, %t" + (bias ? ", %b" : "") + " {offset = 1 : i64} : (" + s1d4 +
-         ", tensor<5x4xf32>, " + tokens + (bias ? ", tensor<5xf32>" : "") + ") -> " + losses + " return %l : " + losses + " }";
+  return "(%x: " + s1d4 + ", %w: tensor<5x4xf32>, %t: " + tokens +
+         (bias ? ", %b: tensor<5xf32>" : "") + ") -> " + losses +
+         " { %l = sluice.cross_entropy %x, %w, %t" + (bias ? ", %b" : "") +
+         " {offset = 1 : i64} : (" + s1d4 + ", tensor<5x4xf32>, " + tokens +
+         (bias ? ", tensor<5xf32>" : "") + ") -> " + losses + " return %l : " + losses + " }";
 }
 
 std::string linearTwice() {
-  return "(%x: " + s2d4 + ", %w: tensor<4x4xf32>, %b: tensor<4xf32>) -> " + s2d4 + " { %y = sluice.linear %x, %w, %b : (" +
-         s2d4 + ", tensor<4x4xf32>, tensor<4xf32>) -> " + s2d4 + " %z = sluice.linear %y, %w, %b : (" + s2d4 +
+  return "(%x: " + s2d4 + ", %w: tensor<4x4xf32>, %b: tensor<4xf32>) -> " + s2d4 +
+         " { %y = sluice.linear %x, %w, %b : (" + s2d4 + ", tensor<4x4xf32>, tensor<4xf32>) -> " +
+         s2d4 + " %z = sluice.linear %y, %w, %b : (" + s2d4 +
          ", tensor<4x4xf32>, tensor<4xf32>) -> " + s2d4 + " return %z : " + s2d4 + " }";
 }
 
 /// Embedding and head tied; shift, average, a coarse map, repeat, sum with the skip.
 std::string hourglass(int by) {
-  return "(%t: " + tokens + ", %e: tensor<5x4xf32>, %w: tensor<4x4xf32>) -> " + losses + " { %x = sluice.embed %t, %e : (" +
-         tokens + ", tensor<5x4xf32>) -> " + s1d4 + " %s = sluice.shift %x by " + std::to_string(by) + " : (" + s1d4 + ") -> " +
-         s1d4 + " %c = sluice.shorten %s factor 4 : (" + s1d4 + ") -> " + s4d4 + " %d = sluice.linear %c, %w : (" + s4d4 +
-         ", tensor<4x4xf32>) -> " + s4d4 + " %u = sluice.upsample %d factor 4 : (" + s4d4 + ") -> " + s1d4 +
-         " %y = sluice.map(%u, %x) {^bb0(%f: f32, %g: f32): %h = math.tanh %f : f32 %i = arith.addf %h, %g : f32 "
-         "sluice.yield %i : f32} : (" + s1d4 + ", " + s1d4 + ") -> " + s1d4 +
-         " %l = sluice.cross_entropy %y, %e, %t {offset = 1 : i64} : (" + s1d4 + ", tensor<5x4xf32>, " + tokens + ") -> " +
-         losses + " return %l : " + losses + " }";
+  return "(%t: " + tokens + ", %e: tensor<5x4xf32>, %w: tensor<4x4xf32>) -> " + losses +
+         " { %x = sluice.embed %t, %e : (" + tokens + ", tensor<5x4xf32>) -> " + s1d4 +
+         " %s = sluice.shift %x by " + std::to_string(by) + " : (" + s1d4 + ") -> " + s1d4 +
+         " %c = sluice.shorten %s factor 4 : (" + s1d4 + ") -> " + s4d4 +
+         " %d = sluice.linear %c, %w : (" + s4d4 + ", tensor<4x4xf32>) -> " + s4d4 +
+         " %u = sluice.upsample %d factor 4 : (" + s4d4 + ") -> " + s1d4 +
+         " %y = sluice.map(%u, %x) {^bb0(%f: f32, %g: f32): %h = math.tanh %f : f32 %i = "
+         "arith.addf %h, %g : f32 "
+         "sluice.yield %i : f32} : (" +
+         s1d4 + ", " + s1d4 + ") -> " + s1d4 +
+         " %l = sluice.cross_entropy %y, %e, %t {offset = 1 : i64} : (" + s1d4 +
+         ", tensor<5x4xf32>, " + tokens + ") -> " + losses + " return %l : " + losses + " }";
 }
 
 /// A repeat read past the end of its scale: through a shift by a group, from the next group.
 std::string shiftedRepeat() {
-  return "(%x: " + s4d4 + ") -> " + s2d4 + " { %u = sluice.upsample %x factor 4 : (" + s4d4 + ") -> " + s1d4 +
-         " %s = sluice.shift %u by 1 : (" + s1d4 + ") -> " + s1d4 + " %c = sluice.shorten %s factor 2 : (" + s1d4 + ") -> " +
-         s2d4 + " return %c : " + s2d4 + " }";
+  return "(%x: " + s4d4 + ") -> " + s2d4 + " { %u = sluice.upsample %x factor 4 : (" + s4d4 +
+         ") -> " + s1d4 + " %s = sluice.shift %u by 1 : (" + s1d4 + ") -> " + s1d4 +
+         " %c = sluice.shorten %s factor 2 : (" + s1d4 + ") -> " + s2d4 + " return %c : " + s2d4 +
+         " }";
 }
 
-/// Two consumers of one repeat, one of which reads it past the end of its scale when the length is odd.
+/// Two consumers of one repeat, one of which reads it past the end of its scale when the length is
+/// odd.
 std::string repeatReadTwice() {
-  return "(%x: " + s4d4 + ") -> (" + s2d4 + ", " + s1d4 + ") { %u = sluice.upsample %x factor 4 : (" + s4d4 + ") -> " + s1d4 +
+  return "(%x: " + s4d4 + ") -> (" + s2d4 + ", " + s1d4 +
+         ") { %u = sluice.upsample %x factor 4 : (" + s4d4 + ") -> " + s1d4 +
          " %c = sluice.shorten %u factor 2 : (" + s1d4 + ") -> " + s2d4 +
-         " %e = sluice.map(%u) {^bb0(%f: f32): %g = math.tanh %f : f32 sluice.yield %g : f32} : (" + s1d4 + ") -> " + s1d4 +
-         " return %c, %e : " + s2d4 + ", " + s1d4 + " }";
+         " %e = sluice.map(%u) {^bb0(%f: f32): %g = math.tanh %f : f32 sluice.yield %g : f32} : (" +
+         s1d4 + ") -> " + s1d4 + " return %c, %e : " + s2d4 + ", " + s1d4 + " }";
 }
 
 std::vector<Case> cases() {
   std::string v = "tensor<5x4xf32>";
   return {
-      {"embed", differences, "(%t: " + tokens + ", %e: " + v + ") -> " + s1d4 + " { %x = sluice.embed %t, %e : (" + tokens +
-                                 ", " + v + ") -> " + s1d4 + " return %x : " + s1d4 + " }"},
-      {"position", differences, "(%e: tensor<16x4xf32>) -> " + s1d4 + " { %x = sluice.position %e : (tensor<16x4xf32>) -> " +
-                                    s1d4 + " return %x : " + s1d4 + " }"},
-      {"map_product", differences, mapOf("%y = arith.mulf %x, %r : f32 %z = arith.addf %y, %x : f32 sluice.yield %z : f32")},
+      {"embed", differences,
+       "(%t: " + tokens + ", %e: " + v + ") -> " + s1d4 + " { %x = sluice.embed %t, %e : (" +
+           tokens + ", " + v + ") -> " + s1d4 + " return %x : " + s1d4 + " }"},
+      {"position", differences,
+       "(%e: tensor<16x4xf32>) -> " + s1d4 + " { %x = sluice.position %e : (tensor<16x4xf32>) -> " +
+           s1d4 + " return %x : " + s1d4 + " }"},
+      {"map_product", differences,
+       mapOf("%y = arith.mulf %x, %r : f32 %z = arith.addf %y, %x : f32 sluice.yield %z : f32")},
       {"map_quotient", differences,
-       mapOf("%e = math.exp %r : f32 %y = arith.divf %x, %e : f32 %z = arith.subf %y, %e : f32 sluice.yield %z : f32")},
+       mapOf("%e = math.exp %r : f32 %y = arith.divf %x, %e : f32 %z = arith.subf %y, %e : f32 "
+             "sluice.yield %z : f32")},
       {"map_silu_gate", differences,
-       mapOf("%o = arith.constant 1.0 : f32 %n = arith.negf %x : f32 %e = math.exp %n : f32 %d = arith.addf %e, %o : f32 "
+       mapOf("%o = arith.constant 1.0 : f32 %n = arith.negf %x : f32 %e = math.exp %n : f32 %d = "
+             "arith.addf %e, %o : f32 "
              "%s = arith.divf %x, %d : f32 %z = arith.mulf %s, %r : f32 sluice.yield %z : f32")},
       {"map_gelu", constants,
-       mapOf("%c = arith.constant 0.70710678 : f32 %h = arith.constant 0.5 : f32 %o = arith.constant 1.0 : f32 "
+       mapOf("%c = arith.constant 0.70710678 : f32 %h = arith.constant 0.5 : f32 %o = "
+             "arith.constant 1.0 : f32 "
              "%m = arith.mulf %x, %c : f32 %e = math.erf %m : f32 %a1 = arith.addf %e, %o : f32 "
-             "%p = arith.mulf %x, %a1 : f32 %q = arith.mulf %p, %h : f32 %z = arith.addf %q, %r : f32 sluice.yield %z : f32")},
+             "%p = arith.mulf %x, %a1 : f32 %q = arith.mulf %p, %h : f32 %z = arith.addf %q, %r : "
+             "f32 sluice.yield %z : f32")},
       {"map_dropout", differences,
-       mapOf("%u = dispatch.random {id = 3 : i64, width = 4 : i64} : f32 %rate = arith.constant 0.25 : f32 "
-             "%k = arith.cmpf oge, %u, %rate : f32 %zero = arith.constant 0.0 : f32 %t = math.tanh %x : f32 "
-             "%d = arith.select %k, %t, %zero : f32 %z = arith.addf %d, %r : f32 sluice.yield %z : f32")},
+       mapOf("%u = dispatch.random {id = 3 : i64, width = 4 : i64} : f32 %rate = arith.constant "
+             "0.25 : f32 "
+             "%k = arith.cmpf oge, %u, %rate : f32 %zero = arith.constant 0.0 : f32 %t = math.tanh "
+             "%x : f32 "
+             "%d = arith.select %k, %t, %zero : f32 %z = arith.addf %d, %r : f32 sluice.yield %z : "
+             "f32")},
       {"layer_norm", differences, norm(false, true)},
       {"rms_norm", differences, norm(true, false)},
       {"rms_norm_bias", differences, norm(true, true)},
       {"linear_twice", differences, linearTwice()},
       {"attention_causal", differences, attention(2, "p - q >= 0", scaled)},
       {"attention_grouped_rotary", differences, attention(1, "p - q >= 0", scaled, true)},
-      {"attention_window_capped", differences, attention(2, "p - q - 1 >= 0, q - p + 3 >= 0", capped)},
+      {"attention_window_capped", differences,
+       attention(2, "p - q - 1 >= 0, q - p + 3 >= 0", capped)},
       {"attention_both_ways", differences, attention(2, "n - 1 - q >= 0", scaled, true)},
-      {"attention_dropout", differences, attention(1, "p - q >= 0", scaled, false, ", dropout = 0.375 : f32, random_id = 9 : i64")},
+      {"attention_dropout", differences,
+       attention(1, "p - q >= 0", scaled, false, ", dropout = 0.375 : f32, random_id = 9 : i64")},
       {"shift", differences, rescale("shift %x by 3", s1d4, s1d4)},
       {"shift_back", differences, rescale("shift %x by -2", s1d4, s1d4)},
       {"shorten_average", differences, rescale("shorten %x factor 4", s1d4, s4d4)},
-      {"shorten_third", constants, rescale("shorten %x factor 3", s2d4, "!sluice.seq<@s6, 4, f32>")},
+      {"shorten_third", constants,
+       rescale("shorten %x factor 3", s2d4, "!sluice.seq<@s6, 4, f32>")},
       {"shorten_sum", differences, rescale("shorten %x factor 2 {sum}", s2d4, s4d4)},
       {"upsample", differences, rescale("upsample %x factor 2", s4d4, s2d4)},
       {"fold", differences, rescale("fold %x factor 2", s2d4, "!sluice.seq<@s4, 8, f32>")},
@@ -185,11 +215,13 @@ std::vector<Case> cases() {
 INSTANTIATE_TEST_SUITE_P(Ops, Gradient, ::testing::ValuesIn(cases()),
                          [](const auto &info) { return std::string(info.param.name); });
 
-/// What the backward of the last forward op of @f says when it fails. Every tensor operand has a gradient already.
+/// What the backward of the last forward op of @f says when it fails. Every tensor operand has a
+/// gradient already.
 std::string refusal(const std::string &function) {
   Model model(function);
   std::string message;
-  ScopedDiagnosticHandler handler(model.getContext(), [&](Diagnostic &diagnostic) { message += diagnostic.str(); });
+  ScopedDiagnosticHandler handler(model.getContext(),
+                                  [&](Diagnostic &diagnostic) { message += diagnostic.str(); });
   for (Operation &op : model.getFunction().getBody().front()) {
     if (auto differentiable = dyn_cast<DifferentiableInterface>(op)) {
       OpBuilder builder(model.getFunction().getBody().front().getTerminator());
@@ -205,17 +237,26 @@ std::string refusal(const std::string &function) {
 }
 
 TEST(Refusal, SaysWhichOpHasNoGradient) {
-  EXPECT_NE(refusal(mapOf("%y = math.floor %x : f32 sluice.yield %y : f32")).find("S-020: no derivative is known for math.floor"),
+  EXPECT_NE(refusal(mapOf("%y = math.floor %x : f32 sluice.yield %y : f32"))
+                .find("S-020: no derivative is known for math.floor"),
             std::string::npos);
-  EXPECT_NE(refusal("(%e: tensor<16x4xf32>) { %x = sluice.position %e : (tensor<16x4xf32>) -> " + s1d4 + " return }").find("S-021"),
+  EXPECT_NE(refusal("(%e: tensor<16x4xf32>) { %x = sluice.position %e : (tensor<16x4xf32>) -> " +
+                    s1d4 + " return }")
+                .find("S-021"),
             std::string::npos);
   EXPECT_NE(refusal(norm(false, true)).find("S-022"), std::string::npos);
-  std::string apart = "(%x: " + s1d4 + ", %k: " + s1d4 + ") { %o, %l = sluice.attention %x, %k, %k attributes {heads = 2 : i64, "
-                      "kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, "
-                      "mask = affine_set<(p, q)[n] : (p - q >= 0)>} {^bb0(%s: f32, %p: i32, %q: i32, %h: i32): sluice.yield %s : f32} : (" +
-                      s1d4 + ", " + s1d4 + ", " + s1d4 + ") -> (" + s1d4 + ", !sluice.seq<@s1, 2, f32>) return }";
+  std::string apart = "(%x: " + s1d4 + ", %k: " + s1d4 +
+                      ") { %o, %l = sluice.attention %x, %k, %k attributes {heads = 2 : i64, "
+                      "kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64, key_column "
+                      "= 0 : i64, value_column = 0 : i64, "
+                      "mask = affine_set<(p, q)[n] : (p - q >= 0)>} {^bb0(%s: f32, %p: i32, %q: "
+                      "i32, %h: i32): sluice.yield %s : f32} : (" +
+                      s1d4 + ", " + s1d4 + ", " + s1d4 + ") -> (" + s1d4 +
+                      ", !sluice.seq<@s1, 2, f32>) return }";
   EXPECT_NE(refusal(apart).find("S-023"), std::string::npos);
-  EXPECT_NE(refusal("(%x: " + s1d4 + ") { %y = sluice.last %x : (" + s1d4 + ") -> !sluice.seq<@one, 4, f32> return }").find("S-024"),
+  EXPECT_NE(refusal("(%x: " + s1d4 + ") { %y = sluice.last %x : (" + s1d4 +
+                    ") -> !sluice.seq<@one, 4, f32> return }")
+                .find("S-024"),
             std::string::npos);
 }
 

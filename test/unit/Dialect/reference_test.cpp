@@ -16,10 +16,13 @@ namespace {
 /// Known answers of the authors' own library (Random123, kat_vectors, philox4x32 10).
 TEST(Philox, KnownAnswers) {
   using Words = std::array<uint32_t, 4>;
-  EXPECT_EQ(reference::philox({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  EXPECT_EQ(reference::philox({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
-  EXPECT_EQ(reference::philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
-            (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  EXPECT_EQ(reference::philox({0, 0, 0, 0}, {0, 0}),
+            (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(reference::philox({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}),
+            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(
+      reference::philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+      (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
 TEST(Philox, UniformTakesWordsInTurn) {
@@ -35,50 +38,60 @@ Numbers run(const std::string &function, std::vector<Numbers> arguments, Setting
   return evaluate<double>(model.getFunction(), Arguments{std::move(arguments)}, setting).front();
 }
 
-const std::string s1 = "!sluice.seq<@s1, 1, f32>", s2 = "!sluice.seq<@s2, 1, f32>", s4 = "!sluice.seq<@s4, 1, f32>";
+const std::string s1 = "!sluice.seq<@s1, 1, f32>", s2 = "!sluice.seq<@s2, 1, f32>",
+                  s4 = "!sluice.seq<@s4, 1, f32>";
 
 TEST(Scales, ShortenOfShiftReadsTheUnshiftedSequence) {
-  // x[4 m + i - 3], null outside 0 ... 5: groups {., ., ., 1} and {2, 3, 4, 5}; row 6 is never read.
-  std::string f = "(%x: " + s1 + ") -> " + s4 + " { %s = sluice.shift %x by 3 : (" + s1 + ") -> " + s1 +
-                  " %y = sluice.shorten %s factor 4 {sum} : (" + s1 + ") -> " + s4 + " return %y : " + s4 + " }";
+  // x[4 m + i - 3], null outside 0 ... 5: groups {., ., ., 1} and {2, 3, 4, 5}; row 6 is never
+  // read.
+  std::string f = "(%x: " + s1 + ") -> " + s4 + " { %s = sluice.shift %x by 3 : (" + s1 + ") -> " +
+                  s1 + " %y = sluice.shorten %s factor 4 {sum} : (" + s1 + ") -> " + s4 +
+                  " return %y : " + s4 + " }";
   EXPECT_EQ(run(f, {{1, 2, 3, 4, 5, 6}}, {.rows = 1, .length = 6}), (Numbers{1, 14}));
 }
 
 TEST(Scales, AverageOfAPartialGroupIsDividedByTheFactor) {
-  std::string f = "(%x: " + s1 + ") -> " + s4 + " { %y = sluice.shorten %x factor 4 : (" + s1 + ") -> " + s4 +
-                  " return %y : " + s4 + " }";
+  std::string f = "(%x: " + s1 + ") -> " + s4 + " { %y = sluice.shorten %x factor 4 : (" + s1 +
+                  ") -> " + s4 + " return %y : " + s4 + " }";
   EXPECT_EQ(run(f, {{1, 2, 3, 4, 5, 6}}, {.rows = 1, .length = 6}), (Numbers{2.5, 2.75}));
 }
 
 TEST(Scales, RepeatIsLazy) {
-  // The repeat has value 7 at position 3, past the end of a sequence of three; the sum of its last pair reads it.
-  std::string f = "(%x: " + s4 + ") -> " + s2 + " { %u = sluice.upsample %x factor 4 : (" + s4 + ") -> " + s1 +
-                  " %y = sluice.shorten %u factor 2 {sum} : (" + s1 + ") -> " + s2 + " return %y : " + s2 + " }";
+  // The repeat has value 7 at position 3, past the end of a sequence of three; the sum of its last
+  // pair reads it.
+  std::string f = "(%x: " + s4 + ") -> " + s2 + " { %u = sluice.upsample %x factor 4 : (" + s4 +
+                  ") -> " + s1 + " %y = sluice.shorten %u factor 2 {sum} : (" + s1 + ") -> " + s2 +
+                  " return %y : " + s2 + " }";
   EXPECT_EQ(run(f, {{7}}, {.rows = 1, .length = 3}), (Numbers{14, 14}));
 }
 
 TEST(Scales, UnfoldUndoesFold) {
   std::string wide = "!sluice.seq<@s4, 4, f32>";
-  std::string f = "(%x: " + s1 + ") -> " + s1 + " { %w = sluice.fold %x factor 4 : (" + s1 + ") -> " + wide +
-                  " %y = sluice.unfold %w factor 4 : (" + wide + ") -> " + s1 + " return %y : " + s1 + " }";
+  std::string f = "(%x: " + s1 + ") -> " + s1 + " { %w = sluice.fold %x factor 4 : (" + s1 +
+                  ") -> " + wide + " %y = sluice.unfold %w factor 4 : (" + wide + ") -> " + s1 +
+                  " return %y : " + s1 + " }";
   Numbers x = {1, 2, 3, 4, 5, 6, 7};
   EXPECT_EQ(run(f, {x}, {.rows = 1, .length = 7}), x);
 }
 
 TEST(Scales, LastIsEachRowsLast) {
   std::string one = "!sluice.seq<@one, 1, f32>";
-  std::string f = "(%x: " + s2 + ") -> " + one + " { %y = sluice.last %x : (" + s2 + ") -> " + one + " return %y : " + one + " }";
+  std::string f = "(%x: " + s2 + ") -> " + one + " { %y = sluice.last %x : (" + s2 + ") -> " + one +
+                  " return %y : " + one + " }";
   EXPECT_EQ(run(f, {{1, 2, 3, 4, 5, 6}}, {.rows = 2, .length = 5}), (Numbers{3, 6}));
 }
 
 TEST(Norm, LayerNormByHand) {
-  // x = (1, 3): mean 1, deviations -1 and 1 after centring at 2, variance 1; epsilon 3 makes rstd 1/2.
+  // x = (1, 3): mean 1, deviations -1 and 1 after centring at 2, variance 1; epsilon 3 makes rstd
+  // 1/2.
   std::string s = "!sluice.seq<@s1, 2, f32>", n = "!sluice.seq<@s1, 0, f32>", v = "tensor<2xf32>";
   std::string f = "(%x: " + s + ", %g: " + v + ", %b: " + v + ") -> (" + s + ", " + n + ", " + n +
-                  ") { %y, %m, %r = sluice.norm %x, %g, %b {epsilon = 3.0 : f64} : (" + s + ", " + v + ", " + v + ") -> (" +
-                  s + ", " + n + ", " + n + ") return %y, %m, %r : " + s + ", " + n + ", " + n + " }";
+                  ") { %y, %m, %r = sluice.norm %x, %g, %b {epsilon = 3.0 : f64} : (" + s + ", " +
+                  v + ", " + v + ") -> (" + s + ", " + n + ", " + n + ") return %y, %m, %r : " + s +
+                  ", " + n + ", " + n + " }";
   Model model(f);
-  auto results = evaluate<double>(model.getFunction(), Arguments{{{1, 3}, {10, 20}, {100, 200}}}, {.rows = 1, .length = 1});
+  auto results = evaluate<double>(model.getFunction(), Arguments{{{1, 3}, {10, 20}, {100, 200}}},
+                                  {.rows = 1, .length = 1});
   EXPECT_EQ(results[0], (Numbers{95, 210}));
   EXPECT_EQ(results[1], (Numbers{2}));
   EXPECT_EQ(results[2], (Numbers{0.5}));
@@ -87,26 +100,31 @@ TEST(Norm, LayerNormByHand) {
 TEST(Loss, EqualLogitsCostTheLogarithmOfTheVocabulary) {
   std::string n = "!sluice.seq<@s1, 0, f32>", t = "!sluice.seq<@s1, 0, i32>";
   std::string f = "(%x: " + s1 + ", %w: tensor<5x1xf32>, %t: " + t + ") -> " + n +
-                  " { %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64} : (" + s1 + ", tensor<5x1xf32>, " + t + ") -> " + n +
-                  " return %l : " + n + " }";
+                  " { %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64} : (" + s1 +
+                  ", tensor<5x1xf32>, " + t + ") -> " + n + " return %l : " + n + " }";
   Numbers losses = run(f, {{1, 2}, {3, 3, 3, 3, 3}, {0, 4, 1, 0, 0, 0}}, {.rows = 1, .length = 2});
   EXPECT_DOUBLE_EQ(losses[0], std::log(5.0));
   EXPECT_DOUBLE_EQ(losses[1], std::log(5.0));
   // Logits 0, ln 2, 0, 0, 0: token 1 has probability 2 / 6.
-  losses = run(f, {{1, 1}, {0, std::log(2.0), 0, 0, 0}, {4, 1, 0, 0, 0, 0}}, {.rows = 1, .length = 2});
+  losses =
+      run(f, {{1, 1}, {0, std::log(2.0), 0, 0, 0}, {4, 1, 0, 0, 0, 0}}, {.rows = 1, .length = 2});
   EXPECT_DOUBLE_EQ(losses[0], std::log(3.0));
   EXPECT_DOUBLE_EQ(losses[1], std::log(6.0));
 }
 
 /// One head of 2, scores as they are.
 std::string attention(const std::string &mask, const std::string &more = "", bool rotary = false) {
-  std::string s = "!sluice.seq<@s1, 2, f32>", l = "!sluice.seq<@s1, 1, f32>", table = rotary ? ", tensor<16x2xf32>" : "";
-  return "(%q: " + s + ", %k: " + s + ", %v: " + s + (rotary ? ", %t: tensor<16x2xf32>" : "") + ") -> (" + s + ", " + l +
-         ") { %o, %e = sluice.attention %q, %k, %v" + (rotary ? ", %t" : "") +
-         " attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 2 : i64, query_column = 0 : i64, key_column = 0 : i64, "
-         "value_column = 0 : i64, mask = affine_set<(p, q)[n] : (" + mask + ")>" + more +
-         "} {^bb0(%s: f32, %p: i32, %u: i32, %h: i32): sluice.yield %s : f32} : (" + s + ", " + s + ", " + s + table + ") -> (" + s +
-         ", " + l + ") return %o, %e : " + s + ", " + l + " }";
+  std::string s = "!sluice.seq<@s1, 2, f32>", l = "!sluice.seq<@s1, 1, f32>",
+              table = rotary ? ", tensor<16x2xf32>" : "";
+  return "(%q: " + s + ", %k: " + s + ", %v: " + s + (rotary ? ", %t: tensor<16x2xf32>" : "") +
+         ") -> (" + s + ", " + l + ") { %o, %e = sluice.attention %q, %k, %v" +
+         (rotary ? ", %t" : "") +
+         " attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 2 : i64, query_column = 0 "
+         ": i64, key_column = 0 : i64, "
+         "value_column = 0 : i64, mask = affine_set<(p, q)[n] : (" +
+         mask + ")>" + more +
+         "} {^bb0(%s: f32, %p: i32, %u: i32, %h: i32): sluice.yield %s : f32} : (" + s + ", " + s +
+         ", " + s + table + ") -> (" + s + ", " + l + ") return %o, %e : " + s + ", " + l + " }";
 }
 
 TEST(Attention, ZeroQueriesAverageTheValues) {
@@ -126,7 +144,8 @@ TEST(Attention, RowsThatSeeNothingAreZero) {
   Model model(attention("p - q - 1 >= 0"));
   Generator generator(1);
   Setting setting{.rows = 1, .length = 2};
-  auto results = evaluate<double>(model.getFunction(), randomArguments(generator, model.getFunction(), setting, 2), setting);
+  auto results = evaluate<double>(
+      model.getFunction(), randomArguments(generator, model.getFunction(), setting, 2), setting);
   EXPECT_EQ(results[0][0], 0);
   EXPECT_EQ(results[0][1], 0);
   EXPECT_EQ(results[1][0], -std::numeric_limits<double>::infinity());
@@ -144,9 +163,11 @@ TEST(Attention, RotaryScoresDependOnTheDistanceAlone) {
     q.insert(q.end(), {0.5, -1});
     k.insert(k.end(), {2, 0.25});
   }
-  auto results = evaluate<double>(model.getFunction(), Arguments{{q, k, v, table}}, {.rows = 1, .length = 16});
+  auto results =
+      evaluate<double>(model.getFunction(), Arguments{{q, k, v, table}}, {.rows = 1, .length = 16});
   // Turning q by the distance: (q e^{i 0.3}) . k = the score with the key one row before.
-  double turned = (0.5 * std::cos(0.3) + std::sin(0.3)) * 2 + (0.5 * std::sin(0.3) - std::cos(0.3)) * 0.25;
+  double turned =
+      (0.5 * std::cos(0.3) + std::sin(0.3)) * 2 + (0.5 * std::sin(0.3) - std::cos(0.3)) * 0.25;
   double lse = std::log(std::exp(0.5 * 2 - 0.25) + std::exp(turned));
   for (int p = 1; p < 16; ++p) {
     EXPECT_NEAR(results[1][p], lse, 1e-14) << p;
@@ -156,7 +177,8 @@ TEST(Attention, RotaryScoresDependOnTheDistanceAlone) {
 TEST(Attention, DropoutScalesWhatItKeeps) {
   Model model(attention("p - q == 0", ", dropout = 0.25 : f32, random_id = 4 : i64"));
   Setting setting{.rows = 3, .length = 16, .seed = 99, .step = 2};
-  auto results = evaluate<double>(model.getFunction(), Arguments{{Numbers(96), Numbers(96), Numbers(96, 3)}}, setting);
+  auto results = evaluate<double>(model.getFunction(),
+                                  Arguments{{Numbers(96), Numbers(96), Numbers(96, 3)}}, setting);
   int kept = 0;
   for (int b = 0; b < 3; ++b) {
     for (int p = 0; p < 16; ++p) {
@@ -180,7 +202,8 @@ TEST(Float, StaysCloseToDouble) {
   for (size_t i = 0; i < wide[0].size(); ++i) {
     error = std::max(error, std::fabs(wide[0][i] - narrow[0][i]));
   }
-  // Sums of 16 products of at most one: 16 roundings of 2^-24, a few more for the exponential and the quotient.
+  // Sums of 16 products of at most one: 16 roundings of 2^-24, a few more for the exponential and
+  // the quotient.
   EXPECT_LT(error, 32 * 0x1p-24);
   EXPECT_GT(error, 0) << "the float evaluation is not in float";
 }

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Each op's relation against its reference: result p changes with operand q exactly where the relation says so.
+// Each op's relation against its reference: result p changes with operand q exactly where the
+// relation says so.
 #include "Model.h"
 
 #include <gtest/gtest.h>
@@ -31,8 +32,8 @@ int64_t extent(Operation *op, const reference::Evaluator<double> &evaluator, Val
 }
 
 /// All results of `op`, one vector a (row, position).
-std::vector<std::vector<Numbers>> observe(Operation *op, func::FuncOp function, const Arguments &arguments,
-                                          Setting setting) {
+std::vector<std::vector<Numbers>> observe(Operation *op, func::FuncOp function,
+                                          const Arguments &arguments, Setting setting) {
   reference::Evaluator<double> evaluator(function->getParentOfType<ModuleOp>(), setting);
   arguments.set(evaluator, function);
   EXPECT_TRUE(succeeded(evaluator.evaluate(function)));
@@ -51,10 +52,12 @@ std::vector<std::vector<Numbers>> observe(Operation *op, func::FuncOp function, 
 }
 
 /// Other numbers for position q of row 0 of argument `index`.
-Arguments perturb(Generator &generator, Arguments arguments, unsigned index, int64_t q, bool tokens, int64_t columns) {
+Arguments perturb(Generator &generator, Arguments arguments, unsigned index, int64_t q, bool tokens,
+                  int64_t columns) {
   Numbers &numbers = arguments.values[index];
   if (tokens) {
-    numbers[q] = static_cast<double>((static_cast<int64_t>(numbers[q]) + 1 + generator() % (vocabulary - 1)) % vocabulary);
+    numbers[q] = static_cast<double>(
+        (static_cast<int64_t>(numbers[q]) + 1 + generator() % (vocabulary - 1)) % vocabulary);
     return arguments;
   }
   Numbers other = randomNumbers(generator, columns);
@@ -69,7 +72,8 @@ bool readsNothing(Operation *op, unsigned operand, int64_t p, int64_t n) {
     return false;
   }
   IntegerSet mask = attention.getMask();
-  return llvm::none_of(llvm::seq<int64_t>(0, n), [&](int64_t q) { return reference::contains(mask, p, q, n); });
+  return llvm::none_of(llvm::seq<int64_t>(0, n),
+                       [&](int64_t q) { return reference::contains(mask, p, q, n); });
 }
 
 class Relation : public ::testing::TestWithParam<Case> {
@@ -81,7 +85,9 @@ protected:
       }
     }
   }
-  IntegerSet relation(unsigned operand) { return *cast<CausalFlowInterface>(op).getRelation(operand); }
+  IntegerSet relation(unsigned operand) {
+    return *cast<CausalFlowInterface>(op).getRelation(operand);
+  }
   std::vector<unsigned> sequenceOperands() {
     std::vector<unsigned> found;
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
@@ -118,9 +124,10 @@ void Relation::check(unsigned operand, Setting setting, Generator &generator) {
       }
     }
     for (size_t p = 0; p < changed.size(); ++p) {
-      bool expected = reference::contains(relation(operand), p, q, n) && !readsNothing(op, operand, p, n);
-      ASSERT_EQ(changed[p], expected) << "operand " << operand << ", p " << p << ", q " << q << ", n " << n
-                                      << ", length " << setting.length;
+      bool expected =
+          reference::contains(relation(operand), p, q, n) && !readsNothing(op, operand, p, n);
+      ASSERT_EQ(changed[p], expected) << "operand " << operand << ", p " << p << ", q " << q
+                                      << ", n " << n << ", length " << setting.length;
     }
   }
 }
@@ -150,7 +157,8 @@ TEST_P(Relation, LatestIsTheLastPositionOfTheRelation) {
         continue;
       }
       if (latest) {
-        EXPECT_EQ(reference::evaluateAffine(latest, p, 0, 0), *last) << "operand " << operand << ", p " << p;
+        EXPECT_EQ(reference::evaluateAffine(latest, p, 0, 0), *last)
+            << "operand " << operand << ", p " << p;
       } else {
         EXPECT_EQ(*last, n - 1) << "operand " << operand << ", p " << p;
       }
@@ -162,72 +170,119 @@ TEST_P(Relation, LatestIsTheLastPositionOfTheRelation) {
 #define TOKENS "!sluice.seq<@s1, 0, i32>"
 
 /// One op with attributes between scales.
-#define RESCALE(OP, ATTRIBUTES, FROM, TO)                                                                              \
-  "(%x: " FROM ") -> " TO " { %y = sluice." OP " %x " ATTRIBUTES " : (" FROM ") -> " TO " return %y : " TO " }"
+#define RESCALE(OP, ATTRIBUTES, FROM, TO)                                                          \
+  "(%x: " FROM ") -> " TO " { %y = sluice." OP " %x " ATTRIBUTES " : (" FROM ") -> " TO            \
+  " return %y : " TO " }"
 
 /// Two heads of 2; queries, keys and values apart.
-#define ATTENTION(KV_HEADS, KV_WIDTH, MASK, SCORE)                                                                     \
-  "(%q: " SEQ("s1", 4) ", %k: " SEQ("s1", KV_WIDTH) ", %v: " SEQ("s1", KV_WIDTH) ") -> " SEQ("s1", 4) " {"            \
-  " %o, %l = sluice.attention %q, %k, %v attributes {heads = 2 : i64, kv_heads = " #KV_HEADS " : i64,"                 \
-  " head_size = 2 : i64, query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64,"                        \
-  " mask = affine_set<" MASK ">} {^bb0(%s: f32, %p: i32, %t: i32, %h: i32): " SCORE "} : (" SEQ("s1", 4) ", "          \
-  SEQ("s1", KV_WIDTH) ", " SEQ("s1", KV_WIDTH) ") -> (" SEQ("s1", 4) ", " SEQ("s1", 2) ") return %o : "                \
-  SEQ("s1", 4) " }"
+#define ATTENTION(KV_HEADS, KV_WIDTH, MASK, SCORE)                                                 \
+  "(%q: " SEQ("s1", 4) ", %k: " SEQ("s1", KV_WIDTH) ", %v: " SEQ("s1", KV_WIDTH) ") -> " SEQ(      \
+      "s1",                                                                                        \
+      4) " {"                                                                                      \
+         " %o, %l = sluice.attention %q, %k, %v attributes {heads = 2 : i64, kv_heads "            \
+         "= " #KV_HEADS " : i64,"                                                                  \
+         " head_size = 2 : i64, query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : " \
+         "i64,"                                                                                    \
+         " mask = affine_set<" MASK ">} {^bb0(%s: f32, %p: i32, %t: i32, %h: i32): " SCORE         \
+         "} : (" SEQ("s1", 4) ", " SEQ("s1", KV_WIDTH) ", " SEQ("s1", KV_WIDTH) ") -> (" SEQ(      \
+             "s1", 4) ", " SEQ("s1", 2) ") return %o : " SEQ("s1", 4) " }"
 #define PLAIN "sluice.yield %s : f32"
 
-const Case cases[] = {
-    {"embed", "(%t: " TOKENS ", %w: tensor<7x3xf32>) -> " SEQ("s1", 3) " { %y = sluice.embed %t, %w : (" TOKENS
-              ", tensor<7x3xf32>) -> " SEQ("s1", 3) " return %y : " SEQ("s1", 3) " }"},
-    {"position", "(%w: tensor<16x3xf32>) -> " SEQ("s1", 3) " { %y = sluice.position %w : (tensor<16x3xf32>) -> "
-                 SEQ("s1", 3) " return %y : " SEQ("s1", 3) " }"},
-    {"map", "(%a: " SEQ("s3", 2) ", %b: " SEQ("s3", 2) ") -> " SEQ("s3", 2) " { %y = sluice.map(%a, %b) {"
-            "^bb0(%x: f32, %r: f32): %e = math.exp %r : f32 %z = arith.addf %x, %e : f32 sluice.yield %z : f32 } : ("
-            SEQ("s3", 2) ", " SEQ("s3", 2) ") -> " SEQ("s3", 2) " return %y : " SEQ("s3", 2) " }"},
-    {"layer_norm", "(%x: " SEQ("s1", 4) ", %g: tensor<4xf32>, %b: tensor<4xf32>) -> " SEQ("s1", 4)
-                   " { %y, %m, %r = sluice.norm %x, %g, %b {epsilon = 1.0e-5 : f64} : (" SEQ("s1", 4)
-                   ", tensor<4xf32>, tensor<4xf32>) -> (" SEQ("s1", 4) ", " SEQ("s1", 0) ", " SEQ("s1", 0)
-                   ") return %y : " SEQ("s1", 4) " }"},
-    {"rms_norm", "(%x: " SEQ("s2", 4) ", %g: tensor<4xf32>) -> " SEQ("s2", 4)
-                 " { %y, %m, %r = sluice.norm %x, %g {epsilon = 1.0e-5 : f64, rms} : (" SEQ("s2", 4)
-                 ", tensor<4xf32>) -> (" SEQ("s2", 4) ", " SEQ("s2", 0) ", " SEQ("s2", 0) ") return %y : "
-                 SEQ("s2", 4) " }"},
-    {"linear", "(%x: " SEQ("s2", 3) ", %w: tensor<5x3xf32>, %b: tensor<5xf32>) -> " SEQ("s2", 5)
-               " { %y = sluice.linear %x, %w, %b : (" SEQ("s2", 3) ", tensor<5x3xf32>, tensor<5xf32>) -> "
-               SEQ("s2", 5) " return %y : " SEQ("s2", 5) " }"},
-    {"shift_0", RESCALE("shift", "by 0", SEQ("s1", 2), SEQ("s1", 2))},
-    {"shift_1", RESCALE("shift", "by 1", SEQ("s1", 2), SEQ("s1", 2))},
-    {"shift_3_coarse", RESCALE("shift", "by 3", SEQ("s4", 2), SEQ("s4", 2))},
-    {"shift_7", RESCALE("shift", "by 7", SEQ("s1", 2), SEQ("s1", 2))},
-    {"shift_back_2", RESCALE("shift", "by -2", SEQ("s1", 2), SEQ("s1", 2))},
-    {"shorten_1", RESCALE("shorten", "factor 1", SEQ("s1", 2), SEQ("s1", 2))},
-    {"shorten_2", RESCALE("shorten", "factor 2", SEQ("s1", 2), SEQ("s2", 2))},
-    {"shorten_3_sum", RESCALE("shorten", "factor 3 {sum}", SEQ("s2", 2), SEQ("s6", 2))},
-    {"shorten_8", RESCALE("shorten", "factor 8", SEQ("s1", 1), SEQ("s8", 1))},
-    {"upsample_2", RESCALE("upsample", "factor 2", SEQ("s4", 2), SEQ("s2", 2))},
-    {"upsample_3", RESCALE("upsample", "factor 3", SEQ("s3", 2), SEQ("s1", 2))},
-    {"fold_2", RESCALE("fold", "factor 2", SEQ("s1", 2), SEQ("s2", 4))},
-    {"fold_4", RESCALE("fold", "factor 4", SEQ("s2", 1), SEQ("s8", 4))},
-    {"unfold_2", RESCALE("unfold", "factor 2", SEQ("s8", 4), SEQ("s4", 2))},
-    {"unfold_3", RESCALE("unfold", "factor 3", SEQ("s3", 3), SEQ("s1", 1))},
-    {"last", "(%x: " SEQ("s3", 2) ") -> " SEQ("one", 2) " { %y = sluice.last %x : (" SEQ("s3", 2) ") -> "
-             SEQ("one", 2) " return %y : " SEQ("one", 2) " }"},
-    {"cross_entropy", "(%x: " SEQ("s1", 3) ", %w: tensor<7x3xf32>, %t: " TOKENS ") -> " SEQ("s1", 0)
-                      " { %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64} : (" SEQ("s1", 3)
-                      ", tensor<7x3xf32>, " TOKENS ") -> " SEQ("s1", 0) " return %l : " SEQ("s1", 0) " }"},
-    {"attention_causal", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0)", PLAIN)},
-    {"attention_causal_grouped", ATTENTION(1, 2, "(p, q)[n] : (p - q >= 0)", PLAIN)},
-    {"attention_bidirectional", ATTENTION(2, 4, "(p, q)[n] : (n - 1 - q >= 0)", PLAIN)},
-    {"attention_window", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0, q - p + 2 >= 0)", PLAIN)},
-    {"attention_window_behind", ATTENTION(1, 2, "(p, q)[n] : (p - q - 1 >= 0, q - p + 3 >= 0)", PLAIN)},
-    {"attention_ahead", ATTENTION(2, 4, "(p, q)[n] : (p - q + 2 >= 0)", PLAIN)},
-    {"attention_diagonal", ATTENTION(2, 4, "(p, q)[n] : (p - q == 0)", PLAIN)},
-    {"attention_groups", ATTENTION(2, 4, "(p, q)[n] : ((p + 1) floordiv 3 - 1 - q >= 0)", PLAIN)},
-    {"attention_closed_groups", ATTENTION(2, 4, "(p, q)[n] : (p floordiv 3 - q floordiv 3 - 1 >= 0)", PLAIN)},
-    {"attention_own_group", ATTENTION(2, 4, "(p, q)[n] : (p floordiv 2 - q floordiv 2 == 0)", PLAIN)},
-    {"attention_two_bounds", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0, 2 * p + 1 - q >= 0)", PLAIN)},
-    {"attention_strided", ATTENTION(2, 4, "(p, q)[n] : (p - 2 * q >= 0)", PLAIN)},
-    {"attention_scaled", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0)",
-                                   "%c = arith.constant 0.5 : f32 %r = arith.mulf %s, %c : f32 sluice.yield %r : f32")},
+const Case cases[] =
+    {
+        {"embed",
+         "(%t: " TOKENS ", %w: tensor<7x3xf32>) -> " SEQ(
+             "s1", 3) " { %y = sluice.embed %t, %w : (" TOKENS
+                      ", tensor<7x3xf32>) -> " SEQ("s1", 3) " return %y : " SEQ("s1", 3) " }"},
+        {"position",
+         "(%w: tensor<16x3xf32>) -> " SEQ("s1",
+                                          3) " { %y = sluice.position %w : (tensor<16x3xf32>) "
+                                             "-> " SEQ("s1", 3) " return %y : " SEQ("s1", 3) " }"},
+        {"map", "(%a: " SEQ("s3", 2) ", %b: " SEQ("s3", 2) ") -> " SEQ(
+                    "s3", 2) " { %y = sluice.map(%a, %b) {"
+                             "^bb0(%x: f32, %r: f32): %e = math.exp %r : f32 %z = arith.addf %x, "
+                             "%e : f32 sluice.yield %z : f32 } : (" SEQ("s3", 2) ", " SEQ(
+                                 "s3", 2) ") -> " SEQ("s3", 2) " return %y : " SEQ("s3", 2) " }"},
+        {"layer_norm", "(%x: " SEQ("s1", 4) ", %g: tensor<4xf32>, %b: tensor<4xf32>) -> " SEQ(
+                           "s1", 4) " { %y, %m, %r = sluice.norm %x, %g, %b {epsilon = 1.0e-5 : "
+                                    "f64} : (" SEQ("s1", 4) ", tensor<4xf32>, tensor<4xf32>) -> "
+                                                            "(" SEQ("s1",
+                                                                    4) ", " SEQ("s1",
+                                                                                0) ", " SEQ("s1",
+                                                                                            0) ") "
+                                                                                               "ret"
+                                                                                               "urn"
+                                                                                               " %"
+                                                                                               "y "
+                                                                                               ":"
+                                                                                               " " SEQ("s1",
+                                                                                                       4) " }"},
+        {"rms_norm", "(%x: " SEQ("s2", 4) ", %g: tensor<4xf32>) -> " SEQ(
+                         "s2",
+                         4) " { %y, %m, %r = sluice.norm %x, %g {epsilon = 1.0e-5 : f64, rms} : "
+                            "(" SEQ("s2",
+                                    4) ", tensor<4xf32>) -> (" SEQ("s2",
+                                                                   4) ", " SEQ("s2",
+                                                                               0) ", " SEQ("s2",
+                                                                                           0) ") "
+                                                                                              "retu"
+                                                                                              "rn "
+                                                                                              "%y "
+                                                                                              ":"
+                                                                                              " " SEQ("s2",
+                                                                                                      4) " }"},
+        {"linear",
+         "(%x: " SEQ("s2", 3) ", %w: tensor<5x3xf32>, %b: tensor<5xf32>) -> " SEQ(
+             "s2",
+             5) " { %y = sluice.linear %x, %w, %b : (" SEQ("s2",
+                                                           3) ", tensor<5x3xf32>, tensor<5xf32>) "
+                                                              "-> " SEQ("s2", 5) " return %y "
+                                                                                 ": " SEQ("s2",
+                                                                                          5) " }"},
+        {"shift_0", RESCALE("shift", "by 0", SEQ("s1", 2), SEQ("s1", 2))},
+        {"shift_1", RESCALE("shift", "by 1", SEQ("s1", 2), SEQ("s1", 2))},
+        {"shift_3_coarse", RESCALE("shift", "by 3", SEQ("s4", 2), SEQ("s4", 2))},
+        {"shift_7", RESCALE("shift", "by 7", SEQ("s1", 2), SEQ("s1", 2))},
+        {"shift_back_2", RESCALE("shift", "by -2", SEQ("s1", 2), SEQ("s1", 2))},
+        {"shorten_1", RESCALE("shorten", "factor 1", SEQ("s1", 2), SEQ("s1", 2))},
+        {"shorten_2", RESCALE("shorten", "factor 2", SEQ("s1", 2), SEQ("s2", 2))},
+        {"shorten_3_sum", RESCALE("shorten", "factor 3 {sum}", SEQ("s2", 2), SEQ("s6", 2))},
+        {"shorten_8", RESCALE("shorten", "factor 8", SEQ("s1", 1), SEQ("s8", 1))},
+        {"upsample_2", RESCALE("upsample", "factor 2", SEQ("s4", 2), SEQ("s2", 2))},
+        {"upsample_3", RESCALE("upsample", "factor 3", SEQ("s3", 2), SEQ("s1", 2))},
+        {"fold_2", RESCALE("fold", "factor 2", SEQ("s1", 2), SEQ("s2", 4))},
+        {"fold_4", RESCALE("fold", "factor 4", SEQ("s2", 1), SEQ("s8", 4))},
+        {"unfold_2", RESCALE("unfold", "factor 2", SEQ("s8", 4), SEQ("s4", 2))},
+        {"unfold_3", RESCALE("unfold", "factor 3", SEQ("s3", 3), SEQ("s1", 1))},
+        {"last", "(%x: " SEQ("s3", 2) ") -> " SEQ("one", 2) " { %y = sluice.last %x : (" SEQ(
+                     "s3", 2) ") -> " SEQ("one", 2) " return %y : " SEQ("one", 2) " }"},
+        {"cross_entropy", "(%x: " SEQ("s1", 3) ", %w: tensor<7x3xf32>, %t: " TOKENS ") -> " SEQ(
+                              "s1", 0) " { %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64} "
+                                       ": (" SEQ("s1", 3) ", tensor<7x3xf32>, " TOKENS
+                                                          ") -> " SEQ("s1", 0) " return %l : " SEQ(
+                                                              "s1", 0) " }"},
+        {"attention_causal", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0)", PLAIN)},
+        {"attention_causal_grouped", ATTENTION(1, 2, "(p, q)[n] : (p - q >= 0)", PLAIN)},
+        {"attention_bidirectional", ATTENTION(2, 4, "(p, q)[n] : (n - 1 - q >= 0)", PLAIN)},
+        {"attention_window", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0, q - p + 2 >= 0)", PLAIN)},
+        {"attention_window_behind",
+         ATTENTION(1, 2, "(p, q)[n] : (p - q - 1 >= 0, q - p + 3 >= 0)", PLAIN)},
+        {"attention_ahead", ATTENTION(2, 4, "(p, q)[n] : (p - q + 2 >= 0)", PLAIN)},
+        {"attention_diagonal", ATTENTION(2, 4, "(p, q)[n] : (p - q == 0)", PLAIN)},
+        {"attention_groups",
+         ATTENTION(2, 4, "(p, q)[n] : ((p + 1) floordiv 3 - 1 - q >= 0)", PLAIN)},
+        {"attention_closed_groups",
+         ATTENTION(2, 4, "(p, q)[n] : (p floordiv 3 - q floordiv 3 - 1 >= 0)", PLAIN)},
+        {"attention_own_group",
+         ATTENTION(2, 4, "(p, q)[n] : (p floordiv 2 - q floordiv 2 == 0)", PLAIN)},
+        {"attention_two_bounds",
+         ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0, 2 * p + 1 - q >= 0)", PLAIN)},
+        {"attention_strided", ATTENTION(2, 4, "(p, q)[n] : (p - 2 * q >= 0)", PLAIN)},
+        {"attention_scaled",
+         ATTENTION(
+             2, 4,
+             "(p, q)[n] : (p - q >= 0)",
+             "%c = arith.constant 0.5 : f32 %r = arith.mulf %s, %c : f32 sluice.yield %r : f32")},
 };
 
 TEST(Relations, EveryOpHasACase) {
@@ -239,7 +294,8 @@ TEST(Relations, EveryOpHasACase) {
     }
   }
   Model any(cases[0].function);
-  for (RegisteredOperationName name : any.getContext()->getRegisteredOperationsByDialect("sluice")) {
+  for (RegisteredOperationName name :
+       any.getContext()->getRegisteredOperationsByDialect("sluice")) {
     if (name.hasInterface<CausalFlowInterface>()) {
       all.insert(name.getStringRef().str());
       EXPECT_TRUE(tested.count(name.getStringRef().str())) << name.getStringRef().str();

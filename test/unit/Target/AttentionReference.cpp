@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention and its gradients in float64. Bounds are a priori: u = 2^-24 is half an ulp of 1, a sum of n products is off by at
-// most n u sum |a b|, and errors of scores pass through e^x as relative errors of probabilities.
+// Attention and its gradients in float64. Bounds are a priori: u = 2^-24 is half an ulp of 1, a sum
+// of n products is off by at most n u sum |a b|, and errors of scores pass through e^x as relative
+// errors of probabilities.
 #include "AttentionReference.h"
 
 #include <algorithm>
@@ -15,7 +16,8 @@ using namespace sluice::test;
 static constexpr double unit = 0x1p-24;
 
 Relation sluice::test::causal() {
-  return {"affine_set<(p, q)[n] : (p - q >= 0)>", [](int64_t p, int64_t q, int64_t) { return q <= p; }};
+  return {"affine_set<(p, q)[n] : (p - q >= 0)>",
+          [](int64_t p, int64_t q, int64_t) { return q <= p; }};
 }
 
 Relation sluice::test::window(int64_t size) {
@@ -24,7 +26,8 @@ Relation sluice::test::window(int64_t size) {
 }
 
 Relation sluice::test::everything() {
-  return {"affine_set<(p, q)[n] : (n - 1 - q >= 0)>", [](int64_t, int64_t, int64_t) { return true; }};
+  return {"affine_set<(p, q)[n] : (n - 1 - q >= 0)>",
+          [](int64_t, int64_t, int64_t) { return true; }};
 }
 
 Score sluice::test::scaled(double factor) {
@@ -38,8 +41,8 @@ Score sluice::test::softCap(double cap) {
   std::string tanhOf = "%c = arith.constant " + std::to_string(cap) + " : f32\n" +
                        "%sc = arith.divf %s, %c : f32\n%th = math.tanh %sc : f32\n";
   return {tanhOf + "%r = arith.mulf %th, %c : f32\n",
-          tanhOf + "%o = arith.constant 1.0 : f32\n%tt = arith.mulf %th, %th : f32\n"
-                   "%d = arith.subf %o, %tt : f32\n%r = arith.mulf %g, %d : f32\n",
+          tanhOf + "%one = arith.constant 1.0 : f32\n%tt = arith.mulf %th, %th : f32\n"
+                   "%slope = arith.subf %one, %tt : f32\n%r = arith.mulf %g, %slope : f32\n",
           [=](double s, int64_t, int64_t, int64_t) { return cap * std::tanh(s / cap); },
           [=](double s, int64_t, int64_t, int64_t) { return 1 - std::pow(std::tanh(s / cap), 2); }};
 }
@@ -57,27 +60,32 @@ Score sluice::test::linearBias() {
 %r = arith.addf %s, %bias : f32
 )",
           "%zero = arith.constant 0.0 : f32\n%r = arith.addf %g, %zero : f32\n",
-          [](double s, int64_t p, int64_t q, int64_t h) { return s + double(h + 1) / 8 * double(q - p); },
+          [](double s, int64_t p, int64_t q, int64_t h) {
+            return s + double(h + 1) / 8 * double(q - p);
+          },
           [](double, int64_t, int64_t, int64_t) { return 1.0; }};
 }
 
 static std::string tensor(int64_t a, int64_t b, int64_t c) {
-  return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "x" + std::to_string(c) + "xf32>";
+  return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "x" + std::to_string(c) +
+         "xf32>";
 }
 
 static std::string attributes(const AttentionCase &c) {
   auto number = [](int64_t value) { return std::to_string(value); };
-  return "{domain = #dispatch.domain<batch = " + number(c.batch) + ", positions = " + number(c.positions) +
-         ", factor = " + number(c.factor) + ", chunk = 0>, heads = " + number(c.heads) + " : i64, kv_heads = " +
-         number(c.kvHeads) + " : i64, head_size = " + number(c.head) + " : i64, query_column = 0 : i64, key_column = " +
-         number(c.heads * c.head) + " : i64, value_column = " + number((c.heads + c.kvHeads) * c.head) +
+  return "{domain = #dispatch.domain<batch = " + number(c.batch) +
+         ", positions = " + number(c.positions) + ", factor = " + number(c.factor) +
+         ", chunk = 0>, heads = " + number(c.heads) + " : i64, kv_heads = " + number(c.kvHeads) +
+         " : i64, head_size = " + number(c.head) +
+         " : i64, query_column = 0 : i64, key_column = " + number(c.heads * c.head) +
+         " : i64, value_column = " + number((c.heads + c.kvHeads) * c.head) +
          " : i64, mask = " + c.relation.text + ", dropout = " + std::to_string(c.dropout) +
          " : f32, random_id = " + number(c.randomId) + " : i64}";
 }
 
 static std::string region(const std::string &body, bool derivative) {
-  return std::string("{\n^bb0(%s: f32, %p: i32, %q: i32, %h: i32") + (derivative ? ", %g: f32" : "") + "):\n" + body +
-         "dispatch.yield %r : f32\n}";
+  return std::string("{\n^bb0(%s: f32, %p: i32, %q: i32, %h: i32") +
+         (derivative ? ", %g: f32" : "") + "):\n" + body + "dispatch.yield %r : f32\n}";
 }
 
 std::string AttentionCase::forwardText() const {
@@ -86,20 +94,23 @@ std::string AttentionCase::forwardText() const {
   std::string table = "tensor<" + std::to_string(positions) + "x" + std::to_string(head) + "xf32>";
   std::string types = qkv + ", " + qkv + ", " + qkv + (rotary ? ", " + table : "");
   return "func.func @f(%x: " + qkv + ", %t: " + table + ") -> (" + out + ", " + logs + ") {\n" +
-         "%o:2 = dispatch.attention %x, %x, %x" + (rotary ? ", %t" : "") + " attributes " + attributes(*this) +
-         region(score.text, false) + " : (" + types + ") -> (" + out + ", " + logs + ")\nreturn %o#0, %o#1 : " + out +
-         ", " + logs + "\n}";
+         "%o:2 = dispatch.attention %x, %x, %x" + (rotary ? ", %t" : "") + " attributes " +
+         attributes(*this) + region(score.text, false) + " : (" + types + ") -> (" + out + ", " +
+         logs + ")\nreturn %o#0, %o#1 : " + out + ", " + logs + "\n}";
 }
 
 std::string AttentionCase::backwardText() const {
   std::string qkv = tensor(batch, positions, width()), out = tensor(batch, positions, heads * head);
   std::string logs = tensor(batch, positions, heads);
   std::string table = "tensor<" + std::to_string(positions) + "x" + std::to_string(head) + "xf32>";
-  std::string types = qkv + ", " + qkv + ", " + qkv + ", " + out + ", " + logs + ", " + out + (rotary ? ", " + table : "");
-  return "func.func @f(%x: " + qkv + ", %o: " + out + ", %l: " + logs + ", %d: " + out + ", %t: " + table + ") -> " + qkv +
-         " {\n%y = dispatch.attention_backward %x, %x, %x, %o, %l, %d" + (rotary ? ", %t" : "") + " attributes " +
-         attributes(*this) + region(score.text, false) + " derivative " + region(score.derivativeText, true) + " : (" +
-         types + ") -> " + qkv + "\nreturn %y : " + qkv + "\n}";
+  std::string types = qkv + ", " + qkv + ", " + qkv + ", " + out + ", " + logs + ", " + out +
+                      (rotary ? ", " + table : "");
+  return "func.func @f(%x: " + qkv + ", %o: " + out + ", %l: " + logs + ", %d: " + out +
+         ", %t: " + table + ") -> " + qkv +
+         " {\n%y = dispatch.attention_backward %x, %x, %x, %o, %l, %d" + (rotary ? ", %t" : "") +
+         " attributes " + attributes(*this) + region(score.text, false) + " derivative " +
+         region(score.derivativeText, true) + " : (" + types + ") -> " + qkv +
+         "\nreturn %y : " + qkv + "\n}";
 }
 
 /// Philox4x32-10, one number of [0, 1) of element `e`.
@@ -129,12 +140,15 @@ struct HeadEvaluation {
   int64_t column(int part) const {
     return part == 0 ? h * c.head : (c.heads + (part - 1) * c.kvHeads + keyHead()) * c.head;
   }
-  int64_t at(int64_t p, int64_t columnOf) const { return (b * c.positions + p) * c.width() + columnOf; }
+  int64_t at(int64_t p, int64_t columnOf) const {
+    return (b * c.positions + p) * c.width() + columnOf;
+  }
 
   /// Rotates a row by its position's angles, or back.
   void rotate(std::vector<double> &row, int64_t p, double direction) const {
     for (int64_t i = 0; c.rotary && i < c.head; i += 2) {
-      double cosine = data.rotary[p * c.head + i], sine = direction * data.rotary[p * c.head + i + 1];
+      double cosine = data.rotary[p * c.head + i],
+             sine = direction * data.rotary[p * c.head + i + 1];
       double x = row[i], y = row[i + 1];
       row[i] = x * cosine - y * sine;
       row[i + 1] = x * sine + y * cosine;
@@ -160,11 +174,14 @@ struct HeadEvaluation {
     if (c.dropout == 0) {
       return 1;
     }
-    return philox(element, uint32_t(c.randomId), c.step, c.seed) >= c.dropout ? 1 / (1 - double(c.dropout)) : 0;
+    return philox(element, uint32_t(c.randomId), c.step, c.seed) >= c.dropout
+               ? 1 / (1 - double(c.dropout))
+               : 0;
   }
   void evaluate();
   void evaluateRow(int64_t p);
-  void addGradients(int64_t p, const std::vector<double> &probability, const std::vector<double> &raw, double relative);
+  void addGradients(int64_t p, const std::vector<double> &probability,
+                    const std::vector<double> &raw, double relative);
   void add(int64_t p, int part, std::vector<double> row, double bound) const;
 };
 
@@ -220,10 +237,12 @@ void HeadEvaluation::evaluateRow(int64_t p) {
     raw[j] = dot(q[p], k[j]);
     if (c.relation.holds(p, j, n)) {
       score[j] = c.score.value(raw[j], p, j, h);
-      // Products of rotated rows (3 roundings each) summed; then a region of a few operations, 16 ulp of what it handles.
+      // Products of rotated rows (3 roundings each) summed; then a region of a few operations, 16
+      // ulp of what it handles.
       double ofRaw = unit * double(c.head + 8) * dot(q[p], k[j], true);
       double ofRegion = 16 * unit * (std::abs(score[j]) + std::abs(c.score.value(0, p, j, h)) + 1);
-      error = std::max(error, std::abs(c.score.derivative(raw[j], p, j, h)) * ofRaw + ofRaw * ofRaw + ofRegion);
+      error = std::max(error, std::abs(c.score.derivative(raw[j], p, j, h)) * ofRaw +
+                                  ofRaw * ofRaw + ofRegion);
       most = std::max(most, score[j]);
     }
   }
@@ -246,15 +265,16 @@ void HeadEvaluation::evaluateRow(int64_t p) {
       magnitude += std::abs(term);
     }
     data.output.value[(row * c.heads + h) * c.head + i] = value;
-    data.output.bound[(row * c.heads + h) * c.head + i] = (relative + unit * double(n + 4)) * magnitude + 1e-30;
+    data.output.bound[(row * c.heads + h) * c.head + i] =
+        (relative + unit * double(n + 4)) * magnitude + 1e-30;
   }
   if (sum > 0) {
     addGradients(p, times(probability, 1 / sum), raw, relative + 2 * unit * std::abs(logSum));
   }
 }
 
-void HeadEvaluation::addGradients(int64_t p, const std::vector<double> &probability, const std::vector<double> &raw,
-                                  double relative) {
+void HeadEvaluation::addGradients(int64_t p, const std::vector<double> &probability,
+                                  const std::vector<double> &raw, double relative) {
   double delta = 0, change = 0;
   double sums = unit * double(n + 8); // of a sum over positions
   for (int64_t j = 0; j < n; ++j) {
@@ -263,7 +283,8 @@ void HeadEvaluation::addGradients(int64_t p, const std::vector<double> &probabil
   for (int64_t j = 0; j < n; ++j) {
     change = std::max(change, keep(p, j) * dot(dO[p], v[j], true));
   }
-  // delta = sum of dO O with an O rounded to f32, dP = dO V: both sums of D products of magnitude `change` at most.
+  // delta = sum of dO O with an O rounded to f32, dP = dO V: both sums of D products of magnitude
+  // `change` at most.
   double ofChange = 2 * unit * double(c.head + 8) * change;
   std::vector<double> queryRow(c.head);
   double queryBound = 0;

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention and its gradients in float64, element by element, each with a bound on what f32 kernels may differ by.
+// Attention and its gradients in float64, element by element, each with a bound on what f32 kernels
+// may differ by.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,12 @@ namespace sluice::test {
 
 /// A mask relation, as IR and as code.
 struct Relation {
-  std::string text;                                              ///< affine_set over (p, q)[n]
+  std::string text; ///< affine_set over (p, q)[n]
   std::function<bool(int64_t p, int64_t q, int64_t n)> holds;
 };
 
-/// A score region and its derivative, as IR (arguments %s, %p, %q, %h, and %g of the derivative; each ends in a value %r)
-/// and as code. The second derivative is at most 1 in magnitude.
+/// A score region and its derivative, as IR (arguments %s, %p, %q, %h, and %g of the derivative;
+/// each ends in a value %r) and as code. The second derivative is at most 1 in magnitude.
 struct Score {
   std::string text, derivativeText;
   std::function<double(double s, int64_t p, int64_t q, int64_t h)> value, derivative;
@@ -34,7 +35,9 @@ struct AttentionCase {
   int64_t randomId = 3, factor = 1, step = 5, seed = (int64_t(7) << 32) + 11;
 
   int64_t valid() const { return (length + factor - 1) / factor; }
-  int64_t width() const { return (heads + 2 * kvHeads) * head; } ///< of rows that hold Q, K and V, one after another
+  int64_t width() const {
+    return (heads + 2 * kvHeads) * head;
+  } ///< of rows that hold Q, K and V, one after another
   std::string forwardText() const;
   std::string backwardText() const;
 };

@@ -3,7 +3,10 @@
 // Attention kernels, forward and backward, against the float64 reference and against themselves.
 #include "AttentionReference.h"
 #include "KernelHarness.h"
+#include "sluice/Target/CPU/Emitter.h"
 
+#include "mlir/InitAllDialects.h"
+#include "mlir/Parser/Parser.h"
 #include "gtest/gtest.h"
 #include <cmath>
 #include <cstring>
@@ -14,15 +17,21 @@ using namespace sluice::test;
 
 namespace {
 
-FailureOr<cpu::Kernel> generate(Operation *op, ModuleOp module, StringRef name, const cpu::Target &target) {
+FailureOr<cpu::Kernel> generate(Operation *op, ModuleOp module, StringRef name,
+                                const cpu::Target &target) {
   if (auto forward = dyn_cast<dispatch::AttentionOp>(op)) {
     return cpu::generateAttention(forward, module, name, target);
   }
-  return cpu::generateAttentionBackward(cast<dispatch::AttentionBackwardOp>(op), module, name, target);
+  return cpu::generateAttentionBackward(cast<dispatch::AttentionBackwardOp>(op), module, name,
+                                        target);
 }
 
 Launch forwardLaunch(const AttentionCase &c, const AttentionData &data) {
-  Launch launch{.operands = {data.qkv, data.qkv, data.qkv}, .length = c.length, .rows = c.rows, .step = c.step, .seed = c.seed};
+  Launch launch{.operands = {data.qkv, data.qkv, data.qkv},
+                .length = c.length,
+                .rows = c.rows,
+                .step = c.step,
+                .seed = c.seed};
   if (c.rotary) {
     launch.operands.push_back(data.rotary);
   }
@@ -49,29 +58,61 @@ void compare(const std::vector<float> &found, const Expected &expected, int64_t 
       continue;
     }
     double error = std::abs(double(found[i]) - expected.value[i]);
-    bool same = std::isinf(expected.value[i]) ? double(found[i]) == expected.value[i] : error <= expected.bound[i];
-    ASSERT_TRUE(same) << what << ": row " << int64_t(i) / width << " column " << int64_t(i) % width << ": expected "
-                      << expected.value[i] << " within " << expected.bound[i] << ", found " << found[i];
+    bool same = std::isinf(expected.value[i]) ? double(found[i]) == expected.value[i]
+                                              : error <= expected.bound[i];
+    ASSERT_TRUE(same) << what << ": row " << int64_t(i) / width << " column " << int64_t(i) % width
+                      << ": expected " << expected.value[i] << " within " << expected.bound[i]
+                      << ", found " << found[i];
     worst = expected.bound[i] > 0 ? std::max(worst, error / expected.bound[i]) : worst;
   }
   ::testing::Test::RecordProperty(what + ", worst error over its bound", std::to_string(worst));
 }
 
-void check(const AttentionCase &c) {
-  AttentionData data = makeAttention(c);
-  auto valid = [&](int64_t row) { return row / c.positions < c.rows && row % c.positions < c.valid(); };
+/// Both directions on every target, with the case's own length and with `others`: a kernel serves
+/// all lengths.
+void check(AttentionCase c, std::vector<int64_t> others = {}) {
+  others.push_back(c.length);
   for (const cpu::Target *target : targets()) {
-    SCOPED_TRACE(c.name + " on " + target->name.str());
-    LoadedKernel forward(c.forwardText(), *target, generate);
-    ASSERT_TRUE(forward.loaded());
-    auto results = forward.run(forwardLaunch(c, data));
-    compare(results[0], data.output, c.heads * c.head, valid, "output");
-    compare(results[1], data.lse, c.heads, valid, "log-sum-exp");
-    LoadedKernel backward(c.backwardText(), *target, generate);
-    ASSERT_TRUE(backward.loaded());
-    auto gradient = backward.run(backwardLaunch(c, data));
-    compare(gradient[0], data.gradient, c.width(), [](int64_t) { return true; }, "gradient");
+    LoadedKernel forward(c.forwardText(), *target, generate),
+        backward(c.backwardText(), *target, generate);
+    ASSERT_TRUE(forward.loaded() && backward.loaded()) << c.name;
+    for (int64_t length : others) {
+      SCOPED_TRACE(c.name + ", length " + std::to_string(length) + " on " + target->name.str());
+      c.length = length;
+      AttentionData data = makeAttention(c);
+      auto valid = [&](int64_t row) {
+        return row / c.positions < c.rows && row % c.positions < c.valid();
+      };
+      auto results = forward.run(forwardLaunch(c, data));
+      compare(results[0], data.output, c.heads * c.head, valid, "output");
+      compare(results[1], data.lse, c.heads, valid, "log-sum-exp");
+      auto gradient = backward.run(backwardLaunch(c, data));
+      compare(gradient[0], data.gradient, c.width(), [](int64_t) { return true; }, "gradient");
+    }
   }
+}
+
+/// First diagnostic of generating a kernel, empty where it succeeds.
+std::string diagnosticOf(const std::string &text) {
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  registry.insert<dispatch::DispatchDialect>();
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  auto source = parseSourceString<ModuleOp>(text, &context);
+  EXPECT_TRUE(source) << text;
+  std::string said;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    said = said.empty() ? diagnostic.str() : said;
+    return success();
+  });
+  OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context));
+  source->walk([&](Operation *op) {
+    if (isa<dispatch::AttentionOp, dispatch::AttentionBackwardOp>(op)) {
+      EXPECT_TRUE(failed(generate(op, *kernels, "kernel", cpu::Target::avx2())));
+    }
+  });
+  return said;
 }
 
 const Score plain = scaled(0.25);
@@ -88,24 +129,29 @@ TEST(Attention, OddSizes) {
 }
 
 TEST(Attention, ShortLengths) {
-  for (int64_t length : {1, 2, 15, 16, 17, 63, 64, 65, 80}) {
-    check({"length " + std::to_string(length), 2, 80, 1, 1, 8, length, 1, causal(), plain});
-  }
+  check({"small blocks", 2, 80, 1, 1, 8, 80, 1, causal(), plain},
+        {1, 2, 15, 16, 17, 31, 32, 33, 65});
+  check({"large blocks", 1, 330, 2, 1, 16, 330, 1, causal(), plain},
+        {1, 63, 64, 65, 129, 192, 320});
 }
 
 TEST(Attention, Relations) {
   Relation thirds{"affine_set<(p, q)[n] : ((p + 1) floordiv 3 - q >= 0)>",
                   [](int64_t p, int64_t q, int64_t) { return q <= (p + 1) / 3; }};
-  Relation shifted{"affine_set<(p, q)[n] : (p - q - 3 >= 0)>", [](int64_t p, int64_t q, int64_t) { return q <= p - 3; }};
-  Relation residues{"affine_set<(p, q)[n] : ((p + q) mod 3 == 0, p ceildiv 2 - q + 20 >= 0)>",
-                    [](int64_t p, int64_t q, int64_t) { return (p + q) % 3 == 0 && q <= (p + 1) / 2 + 20; }};
+  Relation shifted{"affine_set<(p, q)[n] : (p - q - 3 >= 0)>",
+                   [](int64_t p, int64_t q, int64_t) { return q <= p - 3; }};
+  Relation residues{
+      "affine_set<(p, q)[n] : ((p + q) mod 3 == 0, p ceildiv 2 - q + 20 >= 0)>",
+      [](int64_t p, int64_t q, int64_t) { return (p + q) % 3 == 0 && q <= (p + 1) / 2 + 20; }};
   Relation mirrored{"affine_set<(p, q)[n] : (n - 1 - p - q >= 0)>",
                     [](int64_t p, int64_t q, int64_t n) { return p + q <= n - 1; }};
   Relation blocked{"affine_set<(p, q)[n] : ((p floordiv 24) * 24 - q - 1 >= 0)>",
                    [](int64_t p, int64_t q, int64_t) { return q < p / 24 * 24; }};
   int index = 0;
-  for (const Relation &relation : {thirds, shifted, residues, mirrored, blocked, window(16), window(70), everything()}) {
-    check({"relation " + std::to_string(index++), 1, 150, 2, 2, 8, 140, 1, relation, plain});
+  for (const Relation &relation :
+       {thirds, shifted, residues, mirrored, blocked, window(16), window(70), everything()}) {
+    check({"relation " + std::to_string(index++), 1, 150, 2, 2, 8, 140, 1, relation, plain},
+          {20, 96});
   }
 }
 
@@ -114,12 +160,82 @@ TEST(Attention, GroupedHeadsRotaryAndScores) {
   check({"one head of keys, rotary", 2, 70, 3, 1, 20, 70, 1, causal(), plain, true});
   check({"rotary over 64", 1, 66, 2, 2, 64, 66, 1, everything(), plain, true});
   check({"soft cap", 1, 70, 2, 2, 8, 66, 1, causal(), softCap(1.5)});
+  check({"large blocks, rotary, grouped, soft cap", 1, 270, 2, 1, 32, 263, 1, causal(), softCap(2),
+         true});
   check({"linear bias", 1, 70, 4, 2, 8, 66, 1, everything(), linearBias()});
 }
 
 TEST(Attention, Dropout) {
   check({"keys in fours", 2, 72, 2, 1, 8, 70, 2, causal(), plain, false, 0.25f});
   check({"keys alone", 2, 70, 2, 2, 8, 70, 2, causal(), plain, true, 0.5f, 9});
+}
+
+/// e^x as kernels use it, over all that softmax may ask: at most 2 ulp off, and 0 from -87 down to
+/// minus infinity.
+TEST(Attention, ExponentialIsAccurate) {
+  constexpr int64_t count = 8192;
+  const char *text = R"(
+#id = affine_map<(p, i)[n] -> (p)>
+#z = affine_map<(p) -> (0)>
+#flat = #dispatch.access<flat, map = #id, group = 1, factor = 0, column = #z, index = -1>
+func.func @f(%x: tensor<8192xf32>) -> tensor<8192xf32> {
+  %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 8192, factor = 0, chunk = 0>,
+     accesses = [#flat], result_accesses = [#flat]} {
+  ^bb0(%a: f32):
+    dispatch.yield %a : f32
+  } : (tensor<8192xf32>) -> tensor<8192xf32>
+  return %y : tensor<8192xf32>
+})";
+  auto exponential = [](Operation *op, ModuleOp module, StringRef name,
+                        const cpu::Target &target) -> FailureOr<cpu::Kernel> {
+    cpu::Frame frame(op, module, name, target);
+    cpu::Emitter e(frame.builder(), target.lanes);
+    Value from = frame.buffer(0), to = frame.buffer(1);
+    e.loop(e.index(0), e.index(count), target.lanes,
+           [&](Value i) { e.store(cpu::emitExp(e, e.load(from, {i})), to, {i}); });
+    frame.finish();
+    return cpu::Kernel{frame.function(), 1, frame.scratchBytes(), "stream"};
+  };
+  std::vector<float> x(count);
+  for (int64_t i = 0; i < count; ++i) {
+    x[i] = i % 2 ? -92.0f * float(i) / count : 1.5f - 3.0f * float(i) / count;
+  }
+  x[0] = -INFINITY;
+  x[1] = 0;
+  for (const cpu::Target *target : targets()) {
+    LoadedKernel kernel(text, *target, exponential);
+    ASSERT_TRUE(kernel.loaded());
+    std::vector<float> y = kernel.run({.operands = {x}})[0];
+    for (int64_t i = 0; i < count; ++i) {
+      double expected = x[i] < -87 ? 0 : std::exp(double(x[i]));
+      EXPECT_LE(std::abs(y[i] - expected), 2 * 0x1p-23 * expected) << "x = " << x[i];
+    }
+  }
+}
+
+/// What cannot be generated is said, on the op.
+TEST(Attention, RefusesWhatItCannotDo) {
+  struct {
+    AttentionCase c;
+    const char *message;
+  } cases[] = {
+      {{"odd", 1, 16, 1, 1, 5, 16, 1, causal(), plain, true}, "expected an even head size"},
+      {{"heads", 1, 16, 3, 2, 4, 16, 1, causal(), plain},
+       "expected heads to be a multiple of kv_heads, found 3 and 2"},
+      {{"dropout", 1, 16, 1, 1, 4, 16, 1, causal(), plain, false, 1.0f},
+       "expected dropout in [0, 1)"},
+  };
+  for (auto &[c, message] : cases) {
+    for (const std::string &text : {c.forwardText(), c.backwardText()}) {
+      std::string said = diagnosticOf(text);
+      EXPECT_NE(said.find(message), std::string::npos) << c.name << ": " << said;
+    }
+  }
+  AttentionCase unusual{"region", 1, 16, 1, 1, 4, 16, 1, causal(), plain};
+  unusual.score.text = "%v = vector.broadcast %s : f32 to vector<2xf32>\n%r = vector.extract %v[0] "
+                       ": f32 from vector<2xf32>\n";
+  EXPECT_NE(diagnosticOf(unusual.forwardText()).find("expected scalar arith or math"),
+            std::string::npos);
 }
 
 /// The same bits in any order of the items, on one thread and on two.
@@ -138,32 +254,35 @@ TEST(Attention, OrderAndThreadsChangeNothing) {
         launch.threads = threads;
         auto found = kernel.run(launch);
         for (size_t i = 0; i < found.size(); ++i) {
-          EXPECT_EQ(std::memcmp(found[i].data(), expected[i].data(), found[i].size() * sizeof(float)), 0);
+          EXPECT_EQ(
+              std::memcmp(found[i].data(), expected[i].data(), found[i].size() * sizeof(float)), 0);
         }
       }
     }
   }
 }
 
-/// NaN in what an empty block would read reaches nobody: a block that is computed and then masked would give 0 * NaN.
+/// NaN in what an empty block would read reaches nobody: a block that is computed and then masked
+/// would give 0 * NaN.
 TEST(Attention, EmptyBlocksAreSkipped) {
-  AttentionCase c{"skip", 1, 256, 1, 1, 8, 256, 1, causal(), plain};
+  AttentionCase c{"skip", 1, 320, 1, 1, 8, 320, 1, causal(), plain};
   AttentionData data = makeAttention(c);
   Launch forward = forwardLaunch(c, data), backward = backwardLaunch(c, data);
-  for (int64_t p = 0; p < 256; ++p) {
+  for (int64_t p = 0; p < 320; ++p) {
     for (int64_t i = 0; i < 8; ++i) {
       float &value = forward.operands[2][p * c.width() + 16 + i];
-      value = p >= 192 ? NAN : value;
+      value = p >= 256 ? NAN : value;
       float &gradient = backward.operands[5][p * 8 + i];
       gradient = p < 64 ? NAN : gradient;
     }
   }
   for (const cpu::Target *target : targets()) {
-    LoadedKernel forwardKernel(c.forwardText(), *target, generate), backwardKernel(c.backwardText(), *target, generate);
+    LoadedKernel forwardKernel(c.forwardText(), *target, generate),
+        backwardKernel(c.backwardText(), *target, generate);
     ASSERT_TRUE(forwardKernel.loaded() && backwardKernel.loaded());
     auto output = forwardKernel.run(forward)[0];
-    compare(output, data.output, 8, [](int64_t row) { return row < 192; }, "output");
-    EXPECT_TRUE(std::isnan(output[255 * 8])) << "the poison is where it should be";
+    compare(output, data.output, 8, [](int64_t row) { return row < 256; }, "output");
+    EXPECT_TRUE(std::isnan(output[319 * 8])) << "the poison is where it should be";
     auto gradient = backwardKernel.run(backward)[0];
     compare(gradient, data.gradient, c.width(), [](int64_t row) { return row >= 64; }, "gradient");
     EXPECT_TRUE(std::isnan(gradient[c.width() - 1])) << "the poison is where it should be";

@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // Runs one generated CPU kernel in a test.
 #include "KernelHarness.h"
@@ -40,7 +41,8 @@ static bool hasPaddedRows(Operation *op, unsigned i) {
     if (i < 2) {
       return i == 0 && contract.getInputLocal();
     }
-    return isLocal(i < operands ? contract.getAccesses()[i - 2] : contract.getResultAccesses()[i - operands]);
+    return isLocal(i < operands ? contract.getAccesses()[i - 2]
+                                : contract.getResultAccesses()[i - operands]);
   }
   if (auto rows = dyn_cast<dispatch::RowsOp>(op)) {
     return isLocal(i < operands ? rows.getAccesses()[i] : rows.getResultAccesses()[i - operands]);
@@ -98,7 +100,8 @@ void LoadedKernel::load(StringRef text, const cpu::Target &target, const Generat
   ASSERT_TRUE(source) << text.str();
   Operation *dispatch = nullptr;
   source->walk([&](Operation *op) {
-    bool isKernel = op->getName().getDialectNamespace() == "dispatch" && isa<func::FuncOp>(op->getParentOp());
+    bool isKernel =
+        op->getName().getDialectNamespace() == "dispatch" && isa<func::FuncOp>(op->getParentOp());
     dispatch = isKernel && !dispatch ? op : dispatch;
   });
   ASSERT_TRUE(dispatch) << "no dispatch op in " << text.str();
@@ -112,7 +115,8 @@ void LoadedKernel::load(StringRef text, const cpu::Target &target, const Generat
   items_ = kernel->items;
   kernels->walk([&](Operation *op) {
     bool allocates = isa<memref::AllocOp, memref::AllocaOp, memref::CopyOp>(op);
-    EXPECT_FALSE(allocates) << "kernels neither allocate nor copy: " << op->getName().getStringRef().str();
+    EXPECT_FALSE(allocates) << "kernels neither allocate nor copy: "
+                            << op->getName().getStringRef().str();
   });
   std::string object;
   ASSERT_TRUE(succeeded(cpu::lowerToObject(*kernels, target, object)));
@@ -129,8 +133,7 @@ LoadedKernel::~LoadedKernel() {
 }
 
 /// Calls `visit(index in the dense array, byte offset in the buffer)` for each logical element.
-template <typename Slot, typename Visit>
-static void forElements(const Slot &slot, Visit visit) {
+template <typename Slot, typename Visit> static void forElements(const Slot &slot, Visit visit) {
   int64_t size = slot.type == 'l' || slot.type == 'd' ? 8 : 4;
   for (int64_t row = 0; row < slot.rows; ++row) {
     for (int64_t column = 0; column < slot.width; ++column) {
@@ -139,12 +142,10 @@ static void forElements(const Slot &slot, Visit visit) {
   }
 }
 
-template <typename T>
-static void put(uint8_t *at, T value) {
+template <typename T> static void put(uint8_t *at, T value) {
   std::memcpy(at, &value, sizeof value);
 }
-template <typename T>
-static T get(const uint8_t *at) {
+template <typename T> static T get(const uint8_t *at) {
   T value;
   std::memcpy(&value, at, sizeof value);
   return value;
@@ -152,19 +153,27 @@ static T get(const uint8_t *at) {
 
 static void store(uint8_t *at, char type, float value) {
   switch (type) {
-  case 'f': return put(at, value);
-  case 'd': return put(at, double(value));
-  case 'l': return put(at, int64_t(value));
-  default: return put(at, int32_t(value));
+  case 'f':
+    return put(at, value);
+  case 'd':
+    return put(at, double(value));
+  case 'l':
+    return put(at, int64_t(value));
+  default:
+    return put(at, int32_t(value));
   }
 }
 
 static float load(const uint8_t *at, char type) {
   switch (type) {
-  case 'f': return get<float>(at);
-  case 'd': return float(get<double>(at));
-  case 'l': return float(get<int64_t>(at));
-  default: return float(get<int32_t>(at));
+  case 'f':
+    return get<float>(at);
+  case 'd':
+    return float(get<double>(at));
+  case 'l':
+    return float(get<int64_t>(at));
+  default:
+    return float(get<int32_t>(at));
   }
 }
 
@@ -190,7 +199,8 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
   };
   for (size_t i = 0; i < slots.size(); ++i) {
     auto shared = i < operandCount ? launch.shares.end() : launch.shares.find(i - operandCount);
-    arguments[i] = shared != launch.shares.end() ? arguments[shared->second] : reserve(slots[i].bytes());
+    arguments[i] =
+        shared != launch.shares.end() ? arguments[shared->second] : reserve(slots[i].bytes());
   }
   const int64_t scalars[] = {launch.length, launch.rows, launch.step, launch.seed};
   for (int64_t i = 0; i < cpu::scalarCount; ++i) {
@@ -203,8 +213,8 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
   }
   for (unsigned i = 0; i < operandCount; ++i) {
     if (int64_t(launch.operands[i].size()) != slots[i].rows * slots[i].width) {
-      ADD_FAILURE() << "operand " << i << ": expected " << slots[i].rows * slots[i].width << " elements, found "
-                    << launch.operands[i].size();
+      ADD_FAILURE() << "operand " << i << ": expected " << slots[i].rows * slots[i].width
+                    << " elements, found " << launch.operands[i].size();
       return {};
     }
     forElements(slots[i], [&](int64_t index, int64_t offset) {
@@ -222,7 +232,8 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
     for (size_t i = thread; i < order.size(); i += launch.threads) {
       function(arena.get(), arguments.data(), order[i], scratch.get());
     }
-    EXPECT_EQ(get<float>(scratch.get() + (kernel_.scratchBytes + 63) / 64 * 64), garbage) << "scratch overrun";
+    EXPECT_EQ(get<float>(scratch.get() + (kernel_.scratchBytes + 63) / 64 * 64), garbage)
+        << "scratch overrun";
   };
   std::vector<std::thread> helpers;
   for (unsigned thread = 1; thread < launch.threads; ++thread) {

@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // Runs one generated CPU kernel in a test: from the text of a dispatch op to dense results.
 #pragma once
@@ -15,23 +16,26 @@
 namespace sluice::test {
 
 /// Makes the kernel of a dispatch op; the test passes the generator of its family.
-using Generator = std::function<mlir::FailureOr<cpu::Kernel>(mlir::Operation *dispatch, mlir::ModuleOp module,
-                                                             llvm::StringRef name, const cpu::Target &target)>;
+using Generator =
+    std::function<mlir::FailureOr<cpu::Kernel>(mlir::Operation *dispatch, mlir::ModuleOp module,
+                                               llvm::StringRef name, const cpu::Target &target)>;
 
 /// What one run is given.
 struct Launch {
-  std::vector<std::vector<float>> operands = {}; ///< dense row-major; converted to the tensor's element type
+  std::vector<std::vector<float>> operands =
+      {}; ///< dense row-major; converted to the tensor's element type
   int64_t length = 0, rows = 0, step = 1, seed = 0, row0 = 0;
   std::map<unsigned, unsigned> shares = {}; ///< result -> operand whose memory it shares
-  unsigned shuffle = 0;                ///< seed of the items' order; 0 keeps the natural one
-  unsigned threads = 1;                ///< items go round to threads
+  unsigned shuffle = 0;                     ///< seed of the items' order; 0 keeps the natural one
+  unsigned threads = 1;                     ///< items go round to threads
 };
 
 /// A kernel, generated, compiled, linked and loaded.
 class LoadedKernel {
 public:
-  /// `text` is a module whose function holds one dispatch op. Records a test failure when any step fails, and when the
-  /// kernel allocates or copies whole buffers. `loaded` says whether it can run.
+  /// `text` is a module whose function holds one dispatch op. Records a test failure when any step
+  /// fails, and when the kernel allocates or copies whole buffers. `loaded` says whether it can
+  /// run.
   LoadedKernel(llvm::StringRef text, const cpu::Target &target, const Generator &generator);
   ~LoadedKernel();
   LoadedKernel(const LoadedKernel &) = delete;
@@ -41,9 +45,10 @@ public:
   int64_t items() const { return items_; }
   const cpu::Kernel &kernel() const { return kernel_; }
 
-  /// Runs every item once and gives the results, dense row-major. Everything that is not an operand or result holds 1e30
-  /// (0x7149f2ca where integers are read): padding, results before the run, and guards around every buffer. A write outside a
-  /// result's buffer is recorded as a test failure.
+  /// Runs every item once and gives the results, dense row-major. Everything that is not an operand
+  /// or result holds 1e30 (0x7149f2ca where integers are read): padding, results before the run,
+  /// and guards around every buffer. A write outside a result's buffer is recorded as a test
+  /// failure.
   std::vector<std::vector<float>> run(const Launch &launch) const;
 
   /// Whether this machine can run code of `target`.
@@ -54,7 +59,7 @@ private:
     std::vector<int64_t> shape; ///< logical; columns last
     int64_t stride = 0;         ///< elements from row to row
     int64_t rows = 0, width = 0;
-    char type = 'f';            ///< f: f32, i: i32, l: i64, d: f64
+    char type = 'f'; ///< f: f32, i: i32, l: i64, d: f64
     int64_t bytes() const { return rows * stride * (type == 'l' || type == 'd' ? 8 : 4); }
   };
   void load(llvm::StringRef text, const cpu::Target &target, const Generator &generator);

@@ -1,12 +1,12 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // Elementary functions in kernels: their accuracy, and that what a kernel harness promises holds.
-#include "KernelHarness.h"
+#include "Elementwise.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "gtest/gtest.h"
 #include "gtest/gtest-spi.h"
+#include "gtest/gtest.h"
 #include <cmath>
 
 using namespace mlir;
@@ -14,54 +14,6 @@ using namespace sluice;
 using namespace sluice::test;
 
 namespace {
-
-constexpr int64_t count = 4096;
-
-const std::string text = R"(
-#id = affine_map<(p, i)[n] -> (p)>
-#z = affine_map<(p) -> (0)>
-#flat = #dispatch.access<flat, map = #id, group = 1, factor = 0, column = #z, index = -1>
-func.func @f(%x: tensor<4096xf32>) -> tensor<4096xf32> {
-  %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 4096, factor = 0, chunk = 0>,
-     accesses = [#flat], result_accesses = [#flat]} {
-  ^bb0(%a: f32):
-    dispatch.yield %a : f32
-  } : (tensor<4096xf32>) -> tensor<4096xf32>
-  return %y : tensor<4096xf32>
-})";
-
-using Emit = std::function<Value(ImplicitLocOpBuilder &, Value)>;
-
-/// A kernel of `count / 64` items that applies `emit` to vectors, or to numbers in f64 where `isDouble`.
-Generator elementwise(const Emit &emit, bool isDouble = false) {
-  return [=](Operation *op, ModuleOp module, StringRef name, const cpu::Target &target) -> FailureOr<cpu::Kernel> {
-    cpu::Frame frame(op, module, name, target);
-    ImplicitLocOpBuilder &b = frame.builder();
-    Value from = frame.buffer(0), to = frame.buffer(1);
-    Value first = arith::MulIOp::create(b, frame.item(), frame.index(64));
-    Value last = arith::AddIOp::create(b, first, frame.index(64));
-    auto loop = scf::ForOp::create(b, first, last, frame.index(isDouble ? 1 : target.lanes));
-    b.setInsertionPointToStart(loop.getBody());
-    Value i = loop.getInductionVar();
-    if (isDouble) {
-      Value narrow = memref::LoadOp::create(b, from, i);
-      Value x = arith::ExtFOp::create(b, b.getF64Type(), narrow);
-      memref::StoreOp::create(b, arith::TruncFOp::create(b, b.getF32Type(), emit(b, x)), to, i);
-    } else {
-      auto type = VectorType::get({target.lanes}, b.getF32Type());
-      Value x = vector::LoadOp::create(b, type, from, i);
-      vector::StoreOp::create(b, emit(b, x), to, i);
-    }
-    b.setInsertionPointAfter(loop);
-    frame.finish();
-    return cpu::Kernel{frame.function(), count / 64, frame.scratchBytes(), "stream"};
-  };
-}
-
-template <typename Op>
-Value emitOp(ImplicitLocOpBuilder &b, Value x) {
-  return Op::create(b, x);
-}
 
 /// Error in units of the last place of the true value.
 double ulps(float found, double expected) {
@@ -116,7 +68,8 @@ TEST(Math, VectorsAreAccurate) {
         where = error > worst ? x[i] : where;
         worst = std::max(worst, error);
       }
-      EXPECT_LE(worst, function.bound) << function.name << " at " << where << " on " << target->name.str();
+      EXPECT_LE(worst, function.bound)
+          << function.name << " at " << where << " on " << target->name.str();
       RecordProperty(function.name, std::to_string(worst));
     }
   }
@@ -157,7 +110,8 @@ TEST(Math, DoubleScalarsCallNoLibrary) {
                         {"pow", power, [](double x) { return std::pow(x, -0.5); }, 0.01f, 1e5f}};
   for (const cpu::Target *target : targets()) {
     for (const Case &c : cases) {
-      // f(x) minus its f32 rounding, times 2^30: an error of 2^-50 relative shows as one part in 2^26 of the result.
+      // f(x) minus its f32 rounding, times 2^30: an error of 2^-50 relative shows as one part in
+      // 2^26 of the result.
       Emit residue = [&](ImplicitLocOpBuilder &b, Value x) -> Value {
         Value y = c.emit(b, x);
         Value narrow = arith::TruncFOp::create(b, b.getF32Type(), y);
@@ -172,7 +126,8 @@ TEST(Math, DoubleScalarsCallNoLibrary) {
       for (int64_t i = 0; i < count; ++i) {
         double expected = c.reference(x[i]);
         double found = double(float(expected)) + double(y[i]) * 0x1p-30;
-        ASSERT_NEAR(found, expected, 1e-15 + std::abs(expected) * 1e-14) << c.name << " of " << x[i];
+        ASSERT_NEAR(found, expected, 1e-15 + std::abs(expected) * 1e-14)
+            << c.name << " of " << x[i];
       }
     }
   }
@@ -190,7 +145,8 @@ TEST(Harness, WritesOutsideResultsAreFound) {
   };
   LoadedKernel kernel(text, cpu::Target::avx2(), overrun);
   ASSERT_TRUE(kernel.loaded());
-  EXPECT_NONFATAL_FAILURE(kernel.run({.operands = {std::vector<float>(count)}}), "outside the results");
+  EXPECT_NONFATAL_FAILURE(kernel.run({.operands = {std::vector<float>(count)}}),
+                          "outside the results");
 }
 
 TEST(Harness, ScalarsAndItemsReachTheKernel) {
@@ -199,21 +155,32 @@ TEST(Harness, ScalarsAndItemsReachTheKernel) {
     cpu::Frame frame(op, module, name, target);
     ImplicitLocOpBuilder &b = frame.builder();
     Value to = frame.buffer(1);
-    Value values[] = {frame.length(), frame.rows(), arith::IndexCastOp::create(b, b.getIndexType(), frame.step()),
-                      arith::IndexCastOp::create(b, b.getIndexType(), frame.seed()), frame.row0(),
-                      frame.validLength(4, 100), frame.validLength(0, 100), frame.item()};
+    Value values[] = {frame.length(),
+                      frame.rows(),
+                      arith::IndexCastOp::create(b, b.getIndexType(), frame.step()),
+                      arith::IndexCastOp::create(b, b.getIndexType(), frame.seed()),
+                      frame.row0(),
+                      frame.validLength(4, 100),
+                      frame.validLength(0, 100),
+                      frame.item()};
     for (auto [i, value] : llvm::enumerate(values)) {
       Value number = arith::IndexCastOp::create(b, b.getI64Type(), value);
-      memref::StoreOp::create(b, arith::SIToFPOp::create(b, b.getF32Type(), number), to, frame.index(i));
+      memref::StoreOp::create(b, arith::SIToFPOp::create(b, b.getF32Type(), number), to,
+                              frame.index(i));
     }
     frame.finish();
     return cpu::Kernel{frame.function(), 1, 0, "stream"};
   };
   LoadedKernel kernel(text, cpu::Target::avx2(), scalars);
   ASSERT_TRUE(kernel.loaded());
-  std::vector<float> y =
-      kernel.run({.operands = {std::vector<float>(count)}, .length = 13, .rows = 3, .step = 7, .seed = 11, .row0 = 5})[0];
-  EXPECT_EQ(std::vector<float>(y.begin(), y.begin() + 8), (std::vector<float>{13, 3, 7, 11, 5, 4, 100, 0}));
+  std::vector<float> y = kernel.run({.operands = {std::vector<float>(count)},
+                                     .length = 13,
+                                     .rows = 3,
+                                     .step = 7,
+                                     .seed = 11,
+                                     .row0 = 5})[0];
+  EXPECT_EQ(std::vector<float>(y.begin(), y.begin() + 8),
+            (std::vector<float>{13, 3, 7, 11, 5, 4, 100, 0}));
 }
 
 } // namespace

@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // Writes dispatch.rows as text, and checks what their kernels give.
 #pragma once
@@ -29,9 +30,9 @@ struct Access {
   std::string column = "0";
   int64_t index = -1;
   operator std::string() const {
-    return "#dispatch.access<" + kind + ", map = affine_map<(p, i)[n] -> (" + map + ")>, group = " +
-           std::to_string(group) + ", factor = " + std::to_string(factor) + ", column = affine_map<(p) -> (" + column +
-           ")>, index = " + std::to_string(index) + ">";
+    return "#dispatch.access<" + kind + ", map = affine_map<(p, i)[n] -> (" + map +
+           ")>, group = " + std::to_string(group) + ", factor = " + std::to_string(factor) +
+           ", column = affine_map<(p) -> (" + column + ")>, index = " + std::to_string(index) + ">";
   }
 };
 
@@ -40,7 +41,8 @@ struct Domain {
 };
 
 /// tensor<AxBxTYPE>
-inline std::string tensor(std::initializer_list<int64_t> shape, const std::string &element = "f32") {
+inline std::string tensor(std::initializer_list<int64_t> shape,
+                          const std::string &element = "f32") {
   std::string text = "tensor<";
   for (int64_t size : shape) {
     text += std::to_string(size) + "x";
@@ -49,8 +51,9 @@ inline std::string tensor(std::initializer_list<int64_t> shape, const std::strin
 }
 
 /// Body arguments are %a0, %a1 ...; in the body ROW stands for `row`.
-inline std::string rowsText(const Domain &domain, const std::vector<Seen> &operands, const std::vector<Seen> &results,
-                            std::string body, const std::string &row = "", bool zeroInvalid = false) {
+inline std::string rowsText(const Domain &domain, const std::vector<Seen> &operands,
+                            const std::vector<Seen> &results, std::string body,
+                            const std::string &row = "", bool zeroInvalid = false) {
   for (size_t at; (at = body.find("ROW")) != std::string::npos;) {
     body.replace(at, 3, row);
   }
@@ -67,12 +70,15 @@ inline std::string rowsText(const Domain &domain, const std::vector<Seen> &opera
     resultTypes += (i ? ", " : "") + results[i].tensor;
     resultAccesses += (i ? ", " : "") + results[i].access;
   }
-  return "func.func @f(" + parameters + ") {\n  %r:" + std::to_string(results.size()) + " = dispatch.rows " + names +
+  return "func.func @f(" + parameters + ") {\n  %r:" + std::to_string(results.size()) +
+         " = dispatch.rows " + names +
          " attributes {domain = #dispatch.domain<batch = " + std::to_string(domain.batch) +
-         ", positions = " + std::to_string(domain.positions) + ", factor = " + std::to_string(domain.factor) +
-         ", chunk = " + std::to_string(domain.chunk) + ">, accesses = [" + accesses + "], result_accesses = [" +
-         resultAccesses + "]" + (zeroInvalid ? ", zero_invalid" : "") + "} {\n^bb0(" + arguments + "):\n" + body +
-         "\n} : (" + types + ") -> (" + resultTypes + ")\n  return\n}\n";
+         ", positions = " + std::to_string(domain.positions) +
+         ", factor = " + std::to_string(domain.factor) +
+         ", chunk = " + std::to_string(domain.chunk) + ">, accesses = [" + accesses +
+         "], result_accesses = [" + resultAccesses + "]" + (zeroInvalid ? ", zero_invalid" : "") +
+         "} {\n^bb0(" + arguments + "):\n" + body + "\n} : (" + types + ") -> (" + resultTypes +
+         ")\n  return\n}\n";
 }
 
 inline Floats randomFloats(int64_t count, unsigned seed, float low = -1, float high = 1) {

@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // The gradient of a gather: sums in row order, for any order of items.
 #include "RowsText.h"
@@ -8,17 +9,20 @@ using namespace sluice::test;
 
 namespace {
 
-std::string scatterText(int64_t batch, int64_t positions, int64_t d, int64_t vocabulary, bool init) {
+std::string scatterText(int64_t batch, int64_t positions, int64_t d, int64_t vocabulary,
+                        bool init) {
   std::string index = tensor({batch, positions + 1}, "i32"), values = tensor({batch, positions, d});
   std::string table = tensor({vocabulary, d});
-  return "func.func @f(%i: " + index + ", %v: " + values + ", %t: " + table + ") {\n  %r = dispatch.scatter_rows %i, %v" +
-         (init ? ", %t" : "") + " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
-         ", positions = " + std::to_string(positions) + ", factor = 1, chunk = 0>} : (" + index + ", " + values +
-         (init ? ", " + table : "") + ") -> " + table + "\n  return\n}\n";
+  return "func.func @f(%i: " + index + ", %v: " + values + ", %t: " + table +
+         ") {\n  %r = dispatch.scatter_rows %i, %v" + (init ? ", %t" : "") +
+         " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
+         ", positions = " + std::to_string(positions) + ", factor = 1, chunk = 0>} : (" + index +
+         ", " + values + (init ? ", " + table : "") + ") -> " + table + "\n  return\n}\n";
 }
 
 Generator scatter() {
-  return [](mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name, const cpu::Target &target) {
+  return [](mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
+            const cpu::Target &target) {
     return cpu::generateScatterRows(mlir::cast<dispatch::ScatterRowsOp>(op), module, name, target);
   };
 }
@@ -30,10 +34,12 @@ TEST(Scatter, SumsInRowOrder) {
     for (int64_t vocabulary : {5, 64, 131}) {
       int64_t positions = 37;
       Floats index = randomIntegers(batch * (positions + 1), 1, int(vocabulary));
-      Floats values = randomFloats(batch * positions * d, 2), start = randomFloats(vocabulary * d, 3);
+      Floats values = randomFloats(batch * positions * d, 2),
+             start = randomFloats(vocabulary * d, 3);
       for (bool init : {false, true}) {
         for (const cpu::Target *target : targets()) {
-          LoadedKernel kernel(scatterText(batch, positions, d, vocabulary, init), *target, scatter());
+          LoadedKernel kernel(scatterText(batch, positions, d, vocabulary, init), *target,
+                              scatter());
           ASSERT_TRUE(kernel.loaded());
           EXPECT_EQ(kernel.kernel().kind, "stream");
           for (int64_t length : {37, 21, 3}) {
@@ -47,11 +53,13 @@ TEST(Scatter, SumsInRowOrder) {
             for (int64_t b = 0; b < 2; ++b) {
               for (int64_t p = 0; p < length; ++p) {
                 for (int64_t c = 0; c < d; ++c) {
-                  expected[int64_t(index[b * (positions + 1) + p]) * d + c] += values[(b * positions + p) * d + c];
+                  expected[int64_t(index[b * (positions + 1) + p]) * d + c] +=
+                      values[(b * positions + p) * d + c];
                 }
               }
             }
-            ASSERT_EQ(table, expected) << "d " << d << " vocabulary " << vocabulary << " length " << length;
+            ASSERT_EQ(table, expected)
+                << "d " << d << " vocabulary " << vocabulary << " length " << length;
           }
         }
       }

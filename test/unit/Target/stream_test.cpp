@@ -1,6 +1,9 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
-// Row kernels over flat memory and one-row domains: optimizer, gradient norm, schedule, second stages, random numbers.
+// Row kernels over flat memory and one-row domains: optimizer, gradient norm, schedule, second
+// stages, random numbers.
+#include "Philox.h"
 #include "RowsText.h"
 
 using namespace sluice;
@@ -9,7 +12,8 @@ using namespace sluice::test;
 namespace {
 
 Generator rows() {
-  return [](mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name, const cpu::Target &target) {
+  return [](mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
+            const cpu::Target &target) {
     return cpu::generateRows(mlir::cast<dispatch::RowsOp>(op), module, name, target);
   };
 }
@@ -51,12 +55,17 @@ TEST(Stream, AdamWOverFlatArenasInPlace) {
       %p = arith.subf %a0, %move : ROW
       dispatch.yield %p, %m, %v : ROW, ROW, ROW)";
     std::string text = rowsText({1, count, 0, 0},
-                                {{arena, flat, row}, {arena, flat, row}, {arena, flat, row}, {arena, flat, row},
-                                 {"tensor<f32>", scalar, "f32"}, {"tensor<f32>", scalar, "f32"},
-                                 {"tensor<f32>", scalar, "f32"}, {"tensor<f32>", scalar, "f32"}},
+                                {{arena, flat, row},
+                                 {arena, flat, row},
+                                 {arena, flat, row},
+                                 {arena, flat, row},
+                                 {"tensor<f32>", scalar, "f32"},
+                                 {"tensor<f32>", scalar, "f32"},
+                                 {"tensor<f32>", scalar, "f32"},
+                                 {"tensor<f32>", scalar, "f32"}},
                                 {{arena, flat}, {arena, flat}, {arena, flat}}, body, row);
-    Floats p = randomFloats(count * d, 1), m = randomFloats(count * d, 2), v = randomFloats(count * d, 3, 0.01f, 1),
-           g = randomFloats(count * d, 4);
+    Floats p = randomFloats(count * d, 1), m = randomFloats(count * d, 2),
+           v = randomFloats(count * d, 3, 0.01f, 1), g = randomFloats(count * d, 4);
     for (const cpu::Target *target : targets()) {
       LoadedKernel kernel(text, *target, rows());
       ASSERT_TRUE(kernel.loaded());
@@ -69,7 +78,8 @@ TEST(Stream, AdamWOverFlatArenasInPlace) {
         // 0.9f and its like are themselves rounded once, hence one unit more than the operations.
         ASSERT_NEAR(results[1][i], mi, 5 * unit);
         ASSERT_NEAR(results[2][i], vi, 5 * unit);
-        ASSERT_NEAR(results[0][i], pi, 2 * unit + 0.01 * 40 * unit * (1 + std::abs(mi) / std::sqrt(vi)));
+        ASSERT_NEAR(results[0][i], pi,
+                    2 * unit + 0.01 * 40 * unit * (1 + std::abs(mi) / std::sqrt(vi)));
       }
     }
   }
@@ -78,16 +88,21 @@ TEST(Stream, AdamWOverFlatArenasInPlace) {
 TEST(Stream, SquaresAndTheirNormAndSchedule) {
   const int64_t count = 67, d = 1024;
   std::string row = tensor({d});
-  std::string squares = rowsText({1, count, 0, 0}, {{tensor({count, d}), flat, row}}, {{tensor({count}), flat}},
-                                 "%s = arith.mulf %a0, %a0 : ROW\n%t = dispatch.reduce add %s : ROW -> f32\n"
-                                 "dispatch.yield %t : f32",
-                                 row);
-  // norm, clip = min(1, 1 / norm), a cosine and a power of the step, and whether the norm is finite.
-  std::string second = rowsText({1, 1, 0, 0},
-                                {{tensor({count}), vector, tensor({count})}, {"tensor<i64>", scalar, "i64"}},
-                                {{"tensor<f32>", scalar}, {"tensor<f32>", scalar}, {"tensor<f32>", scalar},
-                                 {"tensor<f32>", scalar}, {"tensor<i32>", scalar}},
-                                R"(
+  std::string squares =
+      rowsText({1, count, 0, 0}, {{tensor({count, d}), flat, row}}, {{tensor({count}), flat}},
+               "%s = arith.mulf %a0, %a0 : ROW\n%t = dispatch.reduce add %s : ROW -> f32\n"
+               "dispatch.yield %t : f32",
+               row);
+  // norm, clip = min(1, 1 / norm), a cosine and a power of the step, and whether the norm is
+  // finite.
+  std::string second = rowsText(
+      {1, 1, 0, 0}, {{tensor({count}), vector, tensor({count})}, {"tensor<i64>", scalar, "i64"}},
+      {{"tensor<f32>", scalar},
+       {"tensor<f32>", scalar},
+       {"tensor<f32>", scalar},
+       {"tensor<f32>", scalar},
+       {"tensor<i32>", scalar}},
+      R"(
       %t = dispatch.reduce add %a0 : ROW -> f32
       %norm = math.sqrt %t : f32
       %one = arith.constant 1.0 : f32
@@ -108,7 +123,7 @@ TEST(Stream, SquaresAndTheirNormAndSchedule) {
       %no = arith.constant 0 : i32
       %finite = arith.select %isFinite, %yes, %no : i32
       dispatch.yield %norm, %clip, %cos, %power, %finite : f32, f32, f32, f32, i32)",
-                                tensor({count}));
+      tensor({count}));
   Floats g = randomFloats(count * d, 4);
   for (const cpu::Target *target : targets()) {
     LoadedKernel first(squares, *target, rows()), last(second, *target, rows());
@@ -135,18 +150,80 @@ TEST(Stream, SquaresAndTheirNormAndSchedule) {
   }
 }
 
+/// Losses [B, T] as one row; and the last valid row of each sequence, as generation reads it.
+TEST(Stream, MatrixAsOneRowAndLastRows) {
+  const int64_t batch = 3, positions = 13, d = 40;
+  std::string all = tensor({batch * positions}), row = tensor({d});
+  std::string total =
+      rowsText({1, 1, 0, 0}, {{tensor({batch, positions}), vector, all}}, {{"tensor<f32>", scalar}},
+               "%t = dispatch.reduce add %a0 : ROW -> f32\ndispatch.yield %t : f32", all);
+  std::string last =
+      rowsText({batch, 1, 0, 0}, {{tensor({batch, positions, d}), Access{.map = "n - 1"}, row}},
+               {{tensor({batch, 1, d}), Access{.factor = 0}}}, "dispatch.yield %a0 : ROW", row);
+  Floats losses = randomIntegers(batch * positions, 1, 100),
+         x = randomFloats(batch * positions * d, 2);
+  for (const cpu::Target *target : targets()) {
+    LoadedKernel sum(total, *target, rows()), rowsOfLast(last, *target, rows());
+    ASSERT_TRUE(sum.loaded() && rowsOfLast.loaded());
+    float expected = 0;
+    for (float loss : losses) {
+      expected += loss;
+    }
+    EXPECT_EQ(runTwice(sum, {.operands = {losses}})[0][0], expected);
+    for (int64_t length : {1, 13, 0}) {
+      Floats y = runTwice(rowsOfLast, {.operands = {x}, .length = length, .rows = batch})[0];
+      for (int64_t i = 0; i < batch * d; ++i) {
+        ASSERT_EQ(y[i], length ? x[((i / d) * positions + length - 1) * d + i % d] : 0);
+      }
+    }
+  }
+}
+
+/// Elements of a chunk, and a row whose padding would poison the sums if it were read.
+TEST(Stream, LocalElements) {
+  const int64_t batch = 2, positions = 9, chunk = 7, d = 5;
+  std::string row = tensor({d}), local = tensor({chunk});
+  Access own{.kind = "local"};
+  std::string text = rowsText(
+      {batch, positions, 1, chunk}, {{tensor({chunk, d}), own, row}, {local, own, "f32"}},
+      {{local, own}, {local, own}},
+      "%t = dispatch.reduce add %a0 : ROW -> f32\n%m = dispatch.reduce max %a0 : ROW -> f32\n"
+      "%s = arith.addf %t, %a1 : f32\ndispatch.yield %s, %m : f32, f32",
+      row, true);
+  Floats x = randomIntegers(chunk * d, 1, 50), add = randomIntegers(chunk, 2, 50);
+  for (const cpu::Target *target : targets()) {
+    LoadedKernel kernel(text, *target, rows());
+    ASSERT_TRUE(kernel.loaded());
+    for (int64_t row0 : {0, 7, 14}) {
+      auto y = runTwice(
+          kernel, {.operands = {x, add}, .length = 8, .rows = 2, .row0 = row0, .shares = {{0, 1}}});
+      for (int64_t i = 0; i < chunk; ++i) {
+        bool inside = row0 + i < batch * positions, valid = inside && (row0 + i) % positions < 8;
+        float sum = add[i], greatest = -1;
+        for (int64_t c = 0; c < d; ++c) {
+          sum += x[i * d + c];
+          greatest = std::max(greatest, x[i * d + c]);
+        }
+        ASSERT_EQ(y[0][i], valid ? sum : inside ? 0 : add[i]);
+        ASSERT_EQ(y[1][i], valid ? greatest : inside ? 0 : untouched);
+      }
+    }
+  }
+}
+
 TEST(Stream, SecondStageSumsParts) {
   for (int64_t d : {1, 7, 40, 257}) {
     for (int64_t parts : {3, 8, 50}) {
       std::string row = tensor({d}), group = tensor({parts, d});
       for (const char *kind : {"flat", "table"}) {
-        std::string text = rowsText({1, 1, 0, 0},
-                                    {{group, Access{.kind = kind, .map = "i", .group = parts, .factor = 0}, group},
-                                     {row, vector, row}},
-                                    {{row, vector}},
-                                    "%s = dispatch.sum_group %a0 : " + group + " -> ROW\n" +
-                                        "%y = arith.addf %s, %a1 : ROW\ndispatch.yield %y : ROW",
-                                    row);
+        std::string text =
+            rowsText({1, 1, 0, 0},
+                     {{group, Access{.kind = kind, .map = "i", .group = parts, .factor = 0}, group},
+                      {row, vector, row}},
+                     {{row, vector}},
+                     "%s = dispatch.sum_group %a0 : " + group + " -> ROW\n" +
+                         "%y = arith.addf %s, %a1 : ROW\ndispatch.yield %y : ROW",
+                     row);
         Floats x = randomFloats(parts * d, 1), start = randomFloats(d, 2);
         for (const cpu::Target *target : targets()) {
           LoadedKernel kernel(text, *target, rows());
@@ -169,40 +246,52 @@ TEST(Stream, SecondStageSumsParts) {
 // Random numbers
 //===----------------------------------------------------------------------===//
 
-/// Philox4x32-10 as published, one counter at a time.
-float philox(uint64_t element, uint32_t id, uint32_t step, uint64_t seed) {
-  uint64_t n = element / 4;
-  uint32_t c[4] = {uint32_t(n), uint32_t(n >> 32), id, step}, k[2] = {uint32_t(seed), uint32_t(seed >> 32)};
-  for (int round = 0; round < 10; ++round) {
-    uint64_t first = uint64_t(0xD2511F53u) * c[0], second = uint64_t(0xCD9E8D57u) * c[2];
-    uint32_t next[4] = {uint32_t(second >> 32) ^ c[1] ^ k[0], uint32_t(second), uint32_t(first >> 32) ^ c[3] ^ k[1],
-                        uint32_t(first)};
-    std::copy(next, next + 4, c);
-    k[0] += 0x9E3779B9u;
-    k[1] += 0xBB67AE85u;
-  }
-  return float(c[element % 4] >> 8) * 0x1p-24f;
-}
-
 TEST(Stream, UniformNumbersArePhilox) {
-  // Known answer of the published generator: counter and key of zeros give 6627e8d5 as the first word.
-  ASSERT_EQ(philox(0, 0, 0, 0), float(0x6627e8d5u >> 8) * 0x1p-24f);
   const int64_t count = 9;
   for (int64_t d : {1, 7, 16, 40, 257}) {
     std::string row = tensor({d});
-    std::string text = rowsText({1, count, 0, 0}, {}, {{tensor({count, d}), flat}, {tensor({count, d}), flat}},
-                                "%u = dispatch.random {id = 5, width = " + std::to_string(d) +
-                                    "} : ROW\n%w = dispatch.random {id = 6, fixed_step, width = " + std::to_string(d) +
-                                    "} : ROW\ndispatch.yield %u, %w : ROW, ROW",
-                                row);
+    std::string text = rowsText(
+        {1, count, 0, 0}, {}, {{tensor({count, d}), flat}, {tensor({count, d}), flat}},
+        "%u = dispatch.random {id = 5, width = " + std::to_string(d) +
+            "} : ROW\n%w = dispatch.random {id = 6, fixed_step, width = " + std::to_string(d) +
+            "} : ROW\ndispatch.yield %u, %w : ROW, ROW",
+        row);
     for (const cpu::Target *target : targets()) {
       LoadedKernel kernel(text, *target, rows());
       ASSERT_TRUE(kernel.loaded());
       int64_t seed = 0x123456789abcdef;
       auto results = runTwice(kernel, {.operands = {}, .step = 77, .seed = seed});
       for (int64_t e = 0; e < count * d; ++e) {
-        ASSERT_EQ(results[0][e], philox(e, 5, 77, seed)) << "element " << e << " of rows of " << d;
-        ASSERT_EQ(results[1][e], philox(e, 6, 0, seed)) << "element " << e << " of rows of " << d;
+        ASSERT_EQ(results[0][e], philoxUniform(e, 5, 77, seed))
+            << "element " << e << " of rows of " << d;
+        ASSERT_EQ(results[1][e], philoxUniform(e, 6, 0, seed))
+            << "element " << e << " of rows of " << d;
+      }
+    }
+  }
+}
+
+/// Numbers and columns of a folded row count through its members: element i d + c.
+TEST(Stream, FoldedRowsCountThroughTheirMembers) {
+  const int64_t count = 5;
+  for (auto [k, d] : {std::pair<int64_t, int64_t>{3, 7}, {3, 8}, {2, 40}, {9, 20}}) {
+    std::string group = tensor({k, d}), integers = tensor({k, d}, "i32"),
+                width = std::to_string(k * d);
+    std::string body = "%u = dispatch.random {id = 5, width = " + width +
+                       "} : ROW\n%c = dispatch.column : " + integers +
+                       "\n%f = arith.sitofp %c : " + integers +
+                       " to ROW\ndispatch.yield %u, %f : ROW, ROW";
+    std::string text =
+        rowsText({1, count, 0, 0}, {},
+                 {{tensor({count, k * d}), flat}, {tensor({count, k * d}), flat}}, body, group);
+    for (const cpu::Target *target : targets()) {
+      LoadedKernel kernel(text, *target, rows());
+      ASSERT_TRUE(kernel.loaded());
+      auto results = runTwice(kernel, {.operands = {}, .step = 2, .seed = 3});
+      for (int64_t e = 0; e < count * k * d; ++e) {
+        ASSERT_EQ(results[0][e], philoxUniform(e, 5, 2, 3))
+            << "element " << e << " of " << k << " times " << d;
+        ASSERT_EQ(results[1][e], float(e % (k * d)));
       }
     }
   }
@@ -234,8 +323,9 @@ TEST(Stream, NormalNumbersByBoxMuller) {
     Floats y = runTwice(kernel, {.operands = {}, .seed = 3})[0];
     double mean = 0, square = 0;
     for (int64_t e = 0; e < count * d; ++e) {
-      double radius = std::sqrt(-2 * std::log(1 - double(philox(e, 1, 0, 3))));
-      double expected = 0.02 * radius * std::cos(6.283185307179586 * double(philox(e, 2, 0, 3)));
+      double radius = std::sqrt(-2 * std::log(1 - double(philoxUniform(e, 1, 0, 3))));
+      double expected =
+          0.02 * radius * std::cos(6.283185307179586 * double(philoxUniform(e, 2, 0, 3)));
       ASSERT_NEAR(y[e], expected, 0.02 * 64 * unit * (1 + radius));
       mean += y[e] / double(count * d);
       square += double(y[e]) * y[e] / double(count * d);
@@ -246,40 +336,52 @@ TEST(Stream, NormalNumbersByBoxMuller) {
   }
 }
 
-/// The mask is drawn again by element number alone: chunks, in two loops of one kernel, and after a reduction.
+/// The mask is drawn again by element number alone: chunks, in two loops of one kernel, and after a
+/// reduction.
 TEST(Stream, DropoutInRows) {
   const int64_t batch = 2, positions = 9;
   for (int64_t d : {7, 40, 257}) {
-    std::string row = tensor({d}), sequence = tensor({batch, positions, d}), mask = tensor({d}, "i1");
+    std::string row = tensor({d}), sequence = tensor({batch, positions, d}),
+                mask = tensor({d}, "i1");
     std::string body = "%u = dispatch.random {id = 9, width = " + std::to_string(d) + R"(} : ROW
       %rate = arith.constant dense<0.25> : ROW
       %scale = arith.constant dense<1.3333334> : ROW
       %zero = arith.constant dense<0.0> : ROW
       %drop = arith.cmpf olt, %u, %rate : ROW
       %scaled = arith.mulf %a0, %scale : ROW
-      %kept = arith.select %drop, %zero, %scaled : )" + mask + R"(, ROW
+      %kept = arith.select %drop, %zero, %scaled : )" +
+                       mask + R"(, ROW
       %total = dispatch.reduce add %kept : ROW -> f32
       %totals = tensor.splat %total : ROW
-      %y = arith.addf %kept, %totals : ROW
+      %e = math.exp %a0 : ROW
+      %other = dispatch.reduce add %e : ROW -> f32
+      %others = tensor.splat %other : ROW
+      %share = arith.divf %e, %others : ROW
+      %both = arith.addf %kept, %totals : ROW
+      %y = arith.addf %both, %share : ROW
       dispatch.yield %y, %total : ROW, f32)";
-    std::string text = rowsText({batch, positions, 1, 0}, {{sequence, Access{}, row}},
-                                {{sequence, Access{}}, {tensor({batch, positions}), Access{}}}, body, row);
+    std::string text =
+        rowsText({batch, positions, 1, 0}, {{sequence, Access{}, row}},
+                 {{sequence, Access{}}, {tensor({batch, positions}), Access{}}}, body, row);
     Floats x = randomFloats(batch * positions * d, 1);
     for (const cpu::Target *target : targets()) {
       LoadedKernel kernel(text, *target, rows());
       ASSERT_TRUE(kernel.loaded());
-      auto results = runTwice(kernel, {.operands = {x}, .length = positions, .rows = batch, .step = 4, .seed = 8});
+      auto results = runTwice(
+          kernel, {.operands = {x}, .length = positions, .rows = batch, .step = 4, .seed = 8});
       for (int64_t r = 0; r < batch * positions; ++r) {
         std::vector<double> kept(d);
-        double total = 0;
+        double total = 0, other = 0;
         for (int64_t c = 0; c < d; ++c) {
-          kept[c] = philox(r * d + c, 9, 4, 8) < 0.25f ? 0.0 : x[r * d + c] / 0.75;
+          other += std::exp(double(x[r * d + c]));
+          kept[c] = philoxUniform(r * d + c, 9, 4, 8) < 0.25f ? 0.0 : x[r * d + c] / 0.75;
           total += kept[c];
         }
         double bound = unit * double(d / 8 + 10) * double(d) / 4;
         ASSERT_NEAR(results[1][r], total, bound);
         for (int64_t c = 0; c < d; ++c) {
-          ASSERT_NEAR(results[0][r * d + c], kept[c] + total, bound + 4 * unit);
+          double share = std::exp(double(x[r * d + c])) / other;
+          ASSERT_NEAR(results[0][r * d + c], kept[c] + total + share, bound + 8 * unit);
         }
       }
     }

@@ -99,9 +99,16 @@ public:
                        llvm::function_ref<void(int64_t, int64_t)> visit) const;
 
 private:
+  struct Dense {
+    int64_t positions = 0, columns = 0;
+    std::vector<T> data;
+  };
+
   mlir::ModuleOp module;
   Setting setting;
-  llvm::DenseMap<mlir::Value, std::vector<T>> sequences;
+  /// Valid positions by scale: looking a symbol up walks the module, and every element read asks.
+  mutable llvm::DenseMap<mlir::Attribute, int64_t> positionsOfScale;
+  llvm::DenseMap<mlir::Value, Dense> sequences;
   llvm::DenseMap<mlir::Value, Lazy> lazies;
   llvm::DenseMap<mlir::Value, std::vector<int32_t>> tokens;
   llvm::DenseMap<mlir::Value, std::vector<T>> tensors;

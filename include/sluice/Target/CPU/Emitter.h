@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A thin layer over the builder for generators that write vector code by hand: one line an operation.
+// A thin layer over the builder for generators that write vector code by hand: one line an
+// operation.
 #pragma once
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -31,7 +32,7 @@ public:
   Value integer(int64_t value); ///< i32
   Value splat(float value);
   Value splatInteger(int64_t value);
-  Value toInteger(Value index); ///< index to i32
+  Value toInteger(Value index);  ///< index to i32
   Value broadcast(Value scalar); ///< scalar f32 or i32 to a vector; a vector stays itself
 
   /// Index and integer arithmetic, on scalars and vectors alike.
@@ -44,9 +45,9 @@ public:
   Value min(Value a, Value c);
   Value max(Value a, Value c);
   Value roundUp(Value a, int64_t multiple);
-  Value less(Value a, Value c);       ///< signed a < c
-  Value atLeast(Value a, Value c);    ///< signed a >= c
-  Value both(Value a, Value c);       ///< a and c, of booleans
+  Value less(Value a, Value c);               ///< signed a < c
+  Value atLeast(Value a, Value c);            ///< signed a >= c
+  Value both(Value a, Value c);               ///< a and c, of booleans
   Value constantLike(Value a, int64_t value); ///< of a's type, splat for vectors
 
   /// f32 arithmetic, on scalars and vectors alike.
@@ -57,7 +58,8 @@ public:
   Value fma(Value a, Value c, Value d);
   Value select(Value condition, Value a, Value c);
 
-  /// Memory. `valid` limits a vector to its first elements: the rest reads as zero and is not written.
+  /// Memory. `valid` limits a vector to its first elements: the rest reads as zero and is not
+  /// written.
   Value load(Value memory, ValueRange indices);
   Value loadScalar(Value memory, ValueRange indices);
   void store(Value value, Value memory, ValueRange indices);
@@ -65,18 +67,22 @@ public:
   void store(Value value, Value memory, ValueRange indices, int64_t valid);
 
   Value shuffle(Value a, Value c, llvm::ArrayRef<int64_t> lanesOf);
-  Value sum(Value vector); ///< of all lanes, as a vector that holds it in each; a tree, so log2(lanes) additions deep
+  Value sum(Value vector); ///< of all lanes, as a vector that holds it in each; a tree, so
+                           ///< log2(lanes) additions deep
 
-  /// Transposes a square of `lanes` vectors of `lanes` elements: log2(lanes) rounds of two-source shuffles.
+  /// Transposes a square of `lanes` vectors of `lanes` elements: log2(lanes) rounds of two-source
+  /// shuffles.
   void transpose(Values &square);
 
   void loop(Value from, Value to, int64_t step, llvm::function_ref<void(Value)> body);
   Values loop(Value from, Value to, int64_t step, ValueRange carried,
               llvm::function_ref<Values(Value, ValueRange)> body);
-  void when(Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise = nullptr);
+  void when(Value condition, llvm::function_ref<void()> then,
+            llvm::function_ref<void()> otherwise = nullptr);
 };
 
-/// e^x of f32 vectors for x <= 88: at most 2 ulp off, 0 below -87 (so e^-inf is 0). NaN stays no promise.
+/// e^x of f32 vectors for x <= 88: at most 2 ulp off, 0 below -87 (so e^-inf is 0). NaN stays no
+/// promise.
 mlir::Value emitExp(Emitter &e, mlir::Value x);
 
 } // namespace sluice::cpu

@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // Objects in memory to a shared object on disk.
 #pragma once
@@ -9,8 +10,8 @@
 
 namespace sluice::cpu {
 
-/// Links `objects` (bytes of ELF object files) to the shared object `path` with ld.lld, without any library. Fails with a
-/// message when no linker is found, or with the linker's own.
+/// Links `objects` (bytes of ELF object files) to the shared object `path` with ld.lld, without any
+/// library. Fails with a message when no linker is found, or with the linker's own.
 llvm::Error linkSharedObject(llvm::ArrayRef<std::string> objects, llvm::StringRef path);
 
 } // namespace sluice::cpu

@@ -1,4 +1,5 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
 //
 // Elementary functions as straight-line arithmetic: a kernel calls no library.
 #pragma once
@@ -7,10 +8,11 @@
 
 namespace sluice::cpu {
 
-/// Patterns that expand math.exp, exp2, log, log2, log1p, sin, cos, powf (f32 and f64, scalars and vectors), and tanh, erf,
-/// expm1 and the rest of upstream's approximations (f32). sqrt, fma, floor, ceil, trunc, roundeven, absf and copysign are
-/// native and stay. Infinities and NaN go through; powf wants a base that is not negative; sin and cos want
-/// |x| below 1e5 (f32) or 1e9 (f64).
+/// Patterns that expand math.exp, exp2, log, log2, log1p, sin, cos, powf (f32 and f64, scalars and
+/// vectors), and tanh, erf, expm1 and the rest of upstream's approximations (f32). sqrt, fma,
+/// floor, ceil, trunc, roundeven, absf and copysign are native and stay. Infinities and NaN go
+/// through; powf wants a base that is not negative; sin and cos want |x| below 1e5 (f32) or 1e9
+/// (f64).
 void populateMathExpansions(mlir::RewritePatternSet &patterns);
 
 } // namespace sluice::cpu

@@ -13,8 +13,12 @@ namespace sluice::reference {
 static SequenceType sequenceType(Value value) { return cast<SequenceType>(value.getType()); }
 
 template <typename T> int64_t Evaluator<T>::getPositions(Value sequence) const {
-  int64_t factor = getFactor(module, sequenceType(sequence));
-  return factor == 0 ? 1 : (setting.length + factor - 1) / factor;
+  SequenceType type = sequenceType(sequence);
+  auto [entry, added] = positionsOfScale.try_emplace(type.getScale(), 1);
+  if (int64_t factor = added ? getFactor(module, type) : 0) {
+    entry->second = (setting.length + factor - 1) / factor;
+  }
+  return entry->second;
 }
 
 template <typename T> int64_t Evaluator<T>::getCapacity(Value sequence) const {
@@ -30,7 +34,7 @@ template <typename T> void Evaluator<T>::setSequence(Value value, std::vector<T>
   if (static_cast<int64_t>(data.size()) != getRows() * getPositions(value) * getColumns(value)) {
     llvm::report_fatal_error("reference: a sequence of the wrong size");
   }
-  sequences[value] = std::move(data);
+  sequences[value] = {getPositions(value), getColumns(value), std::move(data)};
 }
 
 template <typename T> void Evaluator<T>::setTokens(Value value, std::vector<int32_t> data) {
@@ -62,11 +66,11 @@ T Evaluator<T>::at(Value sequence, int64_t row, int64_t position, int64_t column
   if (found == sequences.end()) {
     llvm::report_fatal_error("reference: a sequence is read before it is set");
   }
-  int64_t positions = getPositions(sequence);
-  if (position < 0 || position >= positions) {
+  const Dense &dense = found->second;
+  if (position < 0 || position >= dense.positions) {
     return 0;
   }
-  return found->second[(row * positions + position) * getColumns(sequence) + column];
+  return dense.data[(row * dense.positions + position) * dense.columns + column];
 }
 
 template <typename T>
@@ -112,7 +116,7 @@ void Evaluator<T>::define(Value sequence,
            "a row of another width");
     data.insert(data.end(), numbers.begin(), numbers.end());
   });
-  sequences[sequence] = std::move(data);
+  setSequence(sequence, std::move(data));
 }
 
 template <typename T> std::vector<T> Evaluator<T>::getSequence(Value value) const {

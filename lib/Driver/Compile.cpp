@@ -1,0 +1,208 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The road from a spec to an artifact.
+#include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Driver/Driver.h"
+#include "sluice/Spec/Spec.h"
+#include "sluice/Target/Artifact.h"
+#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Transforms/Passes.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/Support/FileSystem.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::driver;
+
+namespace {
+
+Outcome badInput(const std::string &message) { return {2, "", message}; }
+
+/// One compilation: stages in order, each able to end it.
+class Compilation {
+public:
+  explicit Compilation(const CompileRequest &request) : request(request) {}
+
+  Outcome run();
+
+private:
+  std::optional<Outcome> chooseTargets();
+  std::optional<Outcome> checkCausal();
+  std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
+  std::optional<Outcome> lowerModel();
+  Outcome generate();
+  Outcome internalError();
+  bool emits(StringRef stage) const { return request.emit == stage; }
+  std::string print(Operation *op) const;
+
+  const CompileRequest &request;
+  MLIRContext context;
+  std::optional<spec::Model> model;
+  OwningOpRef<ModuleOp> module;
+  std::string imported; ///< the module as imported, for the reproducer
+  std::string diagnostics;
+  std::vector<const cpu::Target *> targets;
+  ProofRecord proof;
+};
+
+std::optional<Outcome> Compilation::chooseTargets() {
+  for (const std::string &name : request.targets) {
+    bool known = false;
+    for (const cpu::Target *target : {&cpu::Target::avx512(), &cpu::Target::avx2()}) {
+      if (name == "cpu" || name == target->name) {
+        known = true;
+        if (!llvm::is_contained(targets, target)) {
+          targets.push_back(target);
+        }
+      }
+    }
+    if (!known) {
+      bool isGpu = StringRef(name).starts_with("sm_");
+      return badInput("--target: expected cpu, cpu-avx512 or cpu-avx2, found '" + name + "'" +
+                      (isGpu ? "; GPU targets are not in this build" : ""));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Outcome> Compilation::checkCausal() {
+  CausalVerdict verdict = checkCausality(*module);
+  if (!verdict.isProved() && !request.allowLeak) {
+    return Outcome{1, "", verdict.format() + "\nnothing was compiled; mend the spec, or pass --allow-leak, which the artifact then says for ever"};
+  }
+  proof = {verdict.isProved() ? "proved" : "leak-allowed", verdict.modes};
+  return std::nullopt;
+}
+
+/// Compiler talk never reaches a user: it goes into a reproducer beside the artifact.
+Outcome Compilation::internalError() {
+  std::string path = (request.output.empty() ? request.spec : request.output) + ".reproducer.mlir";
+  std::error_code code;
+  llvm::raw_fd_ostream file(path, code);
+  if (!code) {
+    file << "// sluice compile " << request.spec << "\n";
+    for (StringRef line : llvm::split(diagnostics, '\n')) {
+      file << "// " << line << "\n";
+    }
+    file << imported;
+  }
+  std::string where = code ? "no reproducer could be written: " + code.message() : "please report it with " + path;
+  return {3, "", "internal error: the compiler failed on a valid spec; this is a defect of sluice, " + where};
+}
+
+std::optional<Outcome> Compilation::runPass(std::unique_ptr<Pass> pass) {
+  PassManager manager(&context);
+  manager.addPass(std::move(pass));
+  return failed(manager.run(*module)) ? std::optional(internalError()) : std::nullopt;
+}
+
+std::string Compilation::print(Operation *op) const {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  op->print(stream);
+  stream << "\n";
+  return text;
+}
+
+/// Model IR to dispatches, stopping where a stage is asked for.
+std::optional<Outcome> Compilation::lowerModel() {
+  if (emits("model")) {
+    return Outcome{0, imported, ""};
+  }
+  if (auto failure = runPass(createDifferentiate())) {
+    return failure;
+  }
+  if (emits("gradient")) {
+    return Outcome{0, print(*module), ""};
+  }
+  if (auto failure = runPass(createFormDispatches())) {
+    return failure;
+  }
+  if (auto failure = runPass(createBuildEntries())) {
+    return failure;
+  }
+  if (emits("dispatches")) {
+    return Outcome{0, print(*module), ""};
+  }
+  return std::nullopt;
+}
+
+Outcome Compilation::generate() {
+  FailureOr<KernelSet> kernels = generateKernels(*module, targets);
+  if (failed(kernels)) {
+    return internalError();
+  }
+  if (emits("kernels")) {
+    std::string text;
+    for (auto &generated : kernels->modules) {
+      text += print(*generated);
+    }
+    return {0, text, ""};
+  }
+  FailureOr<MemoryPlan> memory = planMemory(*module);
+  if (failed(memory)) {
+    return internalError();
+  }
+  emitPlan(*module, *kernels, *memory);
+  if (emits("plan")) {
+    for (auto func : llvm::to_vector(module->getOps<func::FuncOp>())) {
+      func.erase();
+    }
+    return {0, print(*module), ""};
+  }
+  std::vector<std::string> objects(targets.size());
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (failed(cpu::lowerToObject(*kernels->modules[i], *targets[i], objects[i]))) {
+      return internalError();
+    }
+  }
+  std::string plan;
+  llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, model->text, proof, targets);
+  if (llvm::Error error = writeArtifact(request.output, plan, makeConstants(*module, *memory), objects)) {
+    return badInput(llvm::toString(std::move(error)));
+  }
+  return {};
+}
+
+Outcome Compilation::run() {
+  if (auto outcome = chooseTargets()) {
+    return *outcome;
+  }
+  if (!request.emit.empty() && !llvm::is_contained(emitStages(), request.emit)) {
+    return badInput("--emit: expected one of " + llvm::join(emitStages(), ", ") + ", found '" + request.emit + "'");
+  }
+  spec::Diagnostic error;
+  model = spec::readFile(request.spec, error);
+  if (!model) {
+    return badInput(error.format());
+  }
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    llvm::raw_string_ostream(diagnostics) << diagnostic.getLocation() << ": " << diagnostic << "\n";
+    return success();
+  });
+  module = importSpec(context, *model);
+  if (!module) {
+    return internalError();
+  }
+  imported = print(*module);
+  if (auto outcome = checkCausal()) {
+    return *outcome;
+  }
+  if (auto outcome = lowerModel()) {
+    return *outcome;
+  }
+  return generate();
+}
+
+} // namespace
+
+const std::vector<std::string> &driver::emitStages() {
+  static const std::vector<std::string> stages{"model", "gradient", "dispatches", "kernels", "plan"};
+  return stages;
+}
+
+Outcome driver::compile(const CompileRequest &request) { return Compilation(request).run(); }

@@ -1,0 +1,75 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Sizes of blocks, and what the generators ask of an op.
+#include "Attention.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+using namespace sluice::cpu::attention;
+
+template <typename Op> Shape attention::makeShape(Op op, const Target &target) {
+  dispatch::DomainAttr domain = op.getDomain();
+  Shape s{};
+  s.batch = domain.getBatch();
+  s.positions = domain.getPositions();
+  s.heads = op.getHeads();
+  s.kvHeads = op.getKvHeads();
+  s.head = op.getHeadSize();
+  s.queryColumn = op.getQueryColumn();
+  s.keyColumn = op.getKeyColumn();
+  s.valueColumn = op.getValueColumn();
+  s.group = s.heads / s.kvHeads;
+  s.dropout = op.getDropout().convertToFloat();
+  s.randomId = op.getRandomId();
+  // 64 queries by 64 keys: the block's scores, values and accumulators (16 KiB each at D = 64) stay
+  // near the first level of cache. A causal diagonal wastes half a block a row of blocks: 6% at N =
+  // 1024, but 25% at N = 256, where smaller blocks lose less to their own overhead than they save.
+  int64_t block = s.positions <= 256 ? 32 : 64;
+  s.queryVectors =
+      std::min<int64_t>(block / target.lanes, llvm::divideCeil(s.positions, target.lanes));
+  s.queryBlock = s.queryVectors * target.lanes;
+  s.keyBlock = std::min<int64_t>(block, (s.positions + 3) / 4 * 4);
+  s.headVectors = llvm::divideCeil(s.head, target.lanes);
+  s.headWidth = s.headVectors * target.lanes;
+  s.queryBlocks = llvm::divideCeil(s.positions, s.queryBlock);
+  s.keyBlocks = llvm::divideCeil(s.positions, s.keyBlock);
+  return s;
+}
+
+template Shape attention::makeShape(dispatch::AttentionOp op, const Target &target);
+template Shape attention::makeShape(dispatch::AttentionBackwardOp op, const Target &target);
+
+/// What the generators cannot do, said on the op.
+template <typename Op> LogicalResult attention::checkOp(Op op) {
+  for (Value value : {op.getQuery(), op.getKey(), op.getValue()}) {
+    if (!cast<RankedTensorType>(value.getType()).getElementType().isF32()) {
+      return op.emitError("expected queries, keys and values of f32 on the CPU, found ")
+             << value.getType();
+    }
+  }
+  int64_t heads = op.getHeads(), kvHeads = op.getKvHeads(), head = op.getHeadSize();
+  if (kvHeads < 1 || heads % kvHeads != 0) {
+    return op.emitError("expected heads to be a multiple of kv_heads, found ")
+           << heads << " and " << kvHeads;
+  }
+  if (op.getRotary() && head % 2 != 0) {
+    return op.emitError("expected an even head size, since rotation takes columns in pairs, found ")
+           << head;
+  }
+  float dropout = op.getDropout().convertToFloat();
+  if (!(dropout >= 0 && dropout < 1)) {
+    return op.emitError("expected dropout in [0, 1), found ") << dropout;
+  }
+  IntegerSet mask = op.getMask();
+  bool affine =
+      llvm::all_of(mask.getConstraints(), [](AffineExpr expr) { return expr.isPureAffine(); });
+  if (!affine || mask.getNumSymbols() > 1) {
+    return op.emitError("expected a mask that is affine in (p, q) and one length, found ")
+           << IntegerSetAttr::get(mask);
+  }
+  return success();
+}
+
+template LogicalResult attention::checkOp(dispatch::AttentionOp op);
+template LogicalResult attention::checkOp(dispatch::AttentionBackwardOp op);

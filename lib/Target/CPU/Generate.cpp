@@ -1,0 +1,35 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// The generator of each family of dispatch ops.
+#include "sluice/Target/CPU/Kernel.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace sluice;
+
+FailureOr<cpu::Kernel> cpu::generateKernel(Operation *op, ModuleOp module, StringRef name,
+                                           const Target &target) {
+  return llvm::TypeSwitch<Operation *, FailureOr<Kernel>>(op)
+      .Case([&](dispatch::ContractOp contract) {
+        return generateContract(contract, module, name, target);
+      })
+      .Case([&](dispatch::WeightGradientOp gradient) {
+        return generateWeightGradient(gradient, module, name, target);
+      })
+      .Case([&](dispatch::RowsOp rows) { return generateRows(rows, module, name, target); })
+      .Case([&](dispatch::AttentionOp attention) {
+        return generateAttention(attention, module, name, target);
+      })
+      .Case([&](dispatch::AttentionBackwardOp attention) {
+        return generateAttentionBackward(attention, module, name, target);
+      })
+      .Case([&](dispatch::ScatterRowsOp scatter) {
+        return generateScatterRows(scatter, module, name, target);
+      })
+      .Default([&](Operation *other) -> FailureOr<Kernel> {
+        return other->emitOpError("expected a dispatch op that has a CPU generator, found ")
+               << other->getName();
+      });
+}

@@ -1,0 +1,411 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// Sums over valid rows of outer products. An item is a block of the result; it walks the rows in
+// blocks, copies the valid ones' columns of both factors to the thread's scratch (so that the inner
+// loop meets neither invalid rows nor long strides), and adds each block's products to sums kept in
+// scratch. One item adds its rows in their order: the result depends on shapes alone.
+#include "Tile.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+
+namespace {
+
+/// How a weight gradient [M, N] is cut into items.
+struct Schedule {
+  Tile tile;
+  int64_t height, width;     ///< M, N; N is 0 where only the bias is wanted
+  int64_t blockRowPanels;    ///< panels of tile rows an item
+  int64_t blockColumnPanels; ///< panels of tile columns an item
+  int64_t blockSteps;        ///< rows of the domain summed at a time
+
+  int64_t rowPanels() const { return llvm::divideCeil(height, tile.rows); }
+  int64_t columnPanels() const { return llvm::divideCeil(width, tile.columns()); }
+  int64_t rowBlocks() const { return llvm::divideCeil(rowPanels(), blockRowPanels); }
+  int64_t columnBlocks() const {
+    return std::max<int64_t>(1, llvm::divideCeil(columnPanels(), blockColumnPanels));
+  }
+  int64_t items() const { return rowBlocks() * columnBlocks(); }
+  int64_t blockHeight() const { return blockRowPanels * tile.rows; }
+  /// Elements from a packed row of the left factor to the next: whole vectors, an odd number of
+  /// cache lines.
+  int64_t leftStride() const {
+    int64_t lines = llvm::divideCeil(blockHeight(), 16);
+    return (lines % 2 ? lines : lines + 1) * 16;
+  }
+
+  Schedule(const Target &target, int64_t height, int64_t width);
+};
+
+/// Copying costs (1 / height + 1 / width) of a block's work, so blocks are large and as square as
+/// eight items allow; packed factors and sums together stay within L2.
+Schedule::Schedule(const Target &target, int64_t height, int64_t width)
+    : tile(Tile::of(target)), height(height), width(width) {
+  constexpr int64_t wantedItems = 8, tallest = 132;
+  // A right panel and the lines that a left panel touches share L1; 160 to 256 were measured.
+  blockSteps = tile.lanes < 16 ? 160 : 192;
+  int64_t widest = target.l2Bytes / 4 / (blockSteps * tile.columns() * 4);
+  int64_t columnCuts = std::max<int64_t>(1, llvm::divideCeil(columnPanels(), widest));
+  blockColumnPanels = std::max<int64_t>(1, llvm::divideCeil(columnPanels(), columnCuts));
+  int64_t blocks = llvm::divideCeil(rowPanels(), tallest / tile.rows);
+  blockRowPanels = llvm::divideCeil(rowPanels(), blocks);
+  while (items() < wantedItems && blockColumnPanels > 2) {
+    blockColumnPanels = llvm::divideCeil(blockColumnPanels, 2);
+  }
+  while (items() < wantedItems && blockRowPanels > 4) {
+    blockRowPanels = llvm::divideCeil(blockRowPanels, 2);
+  }
+}
+
+/// Emits one weight gradient.
+class Emitter {
+public:
+  Emitter(dispatch::WeightGradientOp op, ModuleOp module, StringRef name, const Target &target,
+          const Schedule &schedule)
+      : op(op), domain(op.getDomain()), s(schedule), frame(op, module, name, target),
+        b(frame.builder()), type(schedule.tile.type(b)) {}
+
+  void emit();
+  func::FuncOp function() { return frame.function(); }
+  int64_t scratchBytes() const { return frame.scratchBytes(); }
+
+private:
+  /// What a tile fetches for the block after its own: the tile's number, and rows [next, last).
+  struct Ahead {
+    Value tile, next, last;
+  };
+
+  void makeBuffers();
+  void locateItem();
+  void clearSums();
+  Value packRows(Value first, Value last);
+  void copyRow(Value row, Value globalRow, Value slot);
+  void addProducts(Value count, Value next, Value last);
+  void addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead);
+  void prefetch(Value k, const Ahead &ahead);
+  void addBias(Value count);
+  void storeWeight();
+  void storeBias();
+  Value zeros() { return arith::ConstantOp::create(b, b.getZeroAttr(type)); }
+  Value index(int64_t value) { return frame.index(value); }
+  Value below(Value x, Value y) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
+  }
+  void storeSum(Value sum, Value init, Value result, ValueRange indices, Value column,
+                int64_t columns);
+
+  dispatch::WeightGradientOp op;
+  dispatch::DomainAttr domain;
+  const Schedule &s;
+  Frame frame;
+  ImplicitLocOpBuilder &b;
+  VectorType type;
+  Value left, right, initWeight, initBias, weight, bias;
+  Value packedLeft, packedRight, sums, biasSums;
+  Value height0, panelRow0, panel0, rowPanels, columnPanels, ownsBias, row0, validLength, validRows;
+};
+
+} // namespace
+
+void Emitter::makeBuffers() {
+  unsigned next = 2;
+  left = frame.buffer(0, domain.getChunk() > 0);
+  right = frame.buffer(1);
+  initWeight = op.getInitWeight() ? frame.buffer(next++) : Value();
+  initBias = op.getInitBias() ? frame.buffer(next++) : Value();
+  weight = op.getWeight() ? frame.buffer(next++) : Value();
+  bias = op.getBias() ? frame.buffer(next++) : Value();
+  Type f32 = b.getF32Type();
+  packedLeft = frame.scratch(MemRefType::get({s.blockSteps, s.leftStride()}, f32));
+  if (weight) {
+    packedRight =
+        frame.scratch(MemRefType::get({s.blockColumnPanels, s.blockSteps, s.tile.columns()}, f32));
+    sums = frame.scratch(MemRefType::get(
+        {s.blockRowPanels, s.blockColumnPanels, s.tile.rows, s.tile.columns()}, f32));
+  }
+  if (bias) {
+    biasSums = frame.scratch(MemRefType::get({s.leftStride()}, f32));
+  }
+}
+
+void Emitter::locateItem() {
+  Value columnBlocks = index(s.columnBlocks());
+  Value rowBlock = arith::DivUIOp::create(b, frame.item(), columnBlocks);
+  Value columnBlock = arith::RemUIOp::create(b, frame.item(), columnBlocks);
+  height0 = mulIndex(b, rowBlock, s.blockHeight());
+  panel0 = mulIndex(b, columnBlock, s.blockColumnPanels);
+  panelRow0 = mulIndex(b, rowBlock, s.blockRowPanels);
+  Value rowsLeft = arith::SubIOp::create(b, index(s.rowPanels()), panelRow0);
+  rowPanels = minIndex(b, index(s.blockRowPanels), rowsLeft);
+  Value columnsLeft = arith::SubIOp::create(b, index(s.columnPanels()), panel0);
+  columnPanels = minIndex(b, index(s.blockColumnPanels), columnsLeft);
+  ownsBias = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, columnBlock, index(0));
+  row0 = domain.getChunk() ? frame.row0() : index(0);
+  validLength = frame.validLength(domain.getFactor(), domain.getPositions());
+  validRows = domain.getFactor() ? frame.rows() : index(domain.getBatch());
+}
+
+void Emitter::emit() {
+  makeBuffers();
+  locateItem();
+  clearSums();
+  Value last = index(domain.getLaunchRows());
+  if (domain.getChunk()) {
+    Value all = index(domain.getBatch() * domain.getPositions());
+    last = minIndex(b, last, arith::SubIOp::create(b, all, row0));
+  }
+  emitLoop(b, index(0), last, index(s.blockSteps), [&](Value first) {
+    Value end = minIndex(b, addIndex(b, first, index(s.blockSteps)), last);
+    Value count = packRows(first, end);
+    emitIf(b, below(index(0), count), [&] {
+      if (weight) {
+        addProducts(count, end, last);
+      }
+      if (bias) {
+        emitIf(b, ownsBias, [&] { addBias(count); });
+      }
+    });
+  });
+  if (weight) {
+    storeWeight();
+  }
+  if (bias) {
+    emitIf(b, ownsBias, [&] { storeBias(); });
+  }
+  frame.finish();
+}
+
+void Emitter::clearSums() {
+  Value zero = zeros();
+  if (weight) {
+    emitLoop(b, index(0), rowPanels, index(1), [&](Value m) {
+      emitLoop(b, index(0), columnPanels, index(1), [&](Value n) {
+        for (int64_t i = 0; i < s.tile.rows * s.tile.vectors; ++i) {
+          SmallVector<Value> at{m, n, index(i / s.tile.vectors),
+                                index(i % s.tile.vectors * s.tile.lanes)};
+          vector::StoreOp::create(b, zero, sums, at);
+        }
+      });
+    });
+  }
+  for (int64_t column = 0; bias && column < s.leftStride(); column += s.tile.lanes) {
+    vector::StoreOp::create(b, zero, biasSums, ValueRange{index(column)});
+  }
+}
+
+/// Copies the valid rows of [first, last) to the front of the packed blocks; gives their number.
+Value Emitter::packRows(Value first, Value last) {
+  auto loop = scf::ForOp::create(b, first, last, index(1), ValueRange{index(0)});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value row = loop.getInductionVar(), count = loop.getRegionIterArg(0);
+  Value globalRow = addIndex(b, row0, row);
+  if (domain.getFactor() == 0) {
+    copyRow(row, globalRow, count);
+    scf::YieldOp::create(b, ValueRange{addIndex(b, count, index(1))});
+    return loop.getResult(0);
+  }
+  Value sequence = arith::DivUIOp::create(b, globalRow, index(domain.getPositions()));
+  Value position = arith::RemUIOp::create(b, globalRow, index(domain.getPositions()));
+  Value valid = arith::AndIOp::create(b, below(sequence, validRows), below(position, validLength));
+  emitIf(b, valid, [&] { copyRow(row, globalRow, count); });
+  Value advance = arith::SelectOp::create(b, valid, index(1), index(0));
+  scf::YieldOp::create(b, ValueRange{addIndex(b, count, advance)});
+  return loop.getResult(0);
+}
+
+/// Left columns start at multiples of the tile's rows, so their last vector may straddle the row's
+/// end: it is masked. Right columns start at whole vectors: those past the row's padded end are
+/// clamped to readable ones, and never stored.
+void Emitter::copyRow(Value row, Value globalRow, Value slot) {
+  int64_t lanes = s.tile.lanes;
+  Value leftRow = domain.getChunk() ? row : globalRow;
+  for (int64_t offset = 0; offset < s.blockHeight(); offset += lanes) {
+    Value column = addIndex(b, height0, index(offset));
+    Value mask = emitColumnMask(b, lanes, column, index(s.height));
+    Value value =
+        vector::MaskedLoadOp::create(b, type, left, ValueRange{leftRow, column}, mask, zeros());
+    vector::StoreOp::create(b, value, packedLeft, ValueRange{slot, index(offset)});
+  }
+  if (!weight) {
+    return;
+  }
+  int64_t rightStride = cast<MemRefType>(right.getType()).getDimSize(1);
+  emitLoop(b, index(0), columnPanels, index(1), [&](Value panel) {
+    Value column = mulIndex(b, addIndex(b, panel0, panel), s.tile.columns());
+    for (int64_t v = 0; v < s.tile.vectors; ++v) {
+      Value from = minIndex(b, addIndex(b, column, index(v * lanes)), index(rightStride - lanes));
+      Value value = vector::LoadOp::create(b, type, right, ValueRange{globalRow, from});
+      vector::StoreOp::create(b, value, packedRight, ValueRange{panel, slot, index(v * lanes)});
+    }
+  });
+}
+
+/// A right panel stays in L1 while the left panels pass it. `next` is the first row of the next
+/// block, `last` the end of all.
+void Emitter::addProducts(Value count, Value next, Value last) {
+  Tile tail = s.tile;
+  tail.rows = s.height % s.tile.rows;
+  Value fullPanels = arith::SubIOp::create(b, index(s.height / s.tile.rows), panelRow0);
+  fullPanels = minIndex(b, rowPanels, fullPanels);
+  // Tiles beyond the number of lines have nothing to fetch, and their loops are the leaner for it.
+  int64_t lines = std::max(s.blockHeight(), s.blockColumnPanels * s.tile.columns()) / 16 + 1;
+  emitLoop(b, index(0), columnPanels, index(1), [&](Value n) {
+    auto add = [&](Value m, const Tile &tile) {
+      Ahead ahead{addIndex(b, mulIndex(b, n, s.blockRowPanels), m), next, last};
+      auto branch = scf::IfOp::create(b, below(ahead.tile, index(lines)), /*withElseRegion=*/true);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(branch.thenBlock());
+      addTile(m, n, tile, count, &ahead);
+      b.setInsertionPointToStart(branch.elseBlock());
+      addTile(m, n, tile, count, nullptr);
+    };
+    emitLoop(b, index(0), fullPanels, index(1), [&](Value m) { add(m, s.tile); });
+    if (tail.rows > 0) {
+      emitIf(b, below(fullPanels, rowPanels),
+             [&] { addTile(fullPanels, n, tail, count, nullptr); });
+    }
+  });
+}
+
+/// Touches one line of each factor's row in the next block, a step: tile by tile the lines of all
+/// its columns. The rows come from memory or the last level of cache, and packing them is nothing
+/// but waiting otherwise.
+void Emitter::prefetch(Value k, const Ahead &ahead) {
+  auto touch = [&](Value buffer, Value row, Value column0, int64_t columns) {
+    Value line = minIndex(b, ahead.tile, index((columns - 1) / 16));
+    Value column = addIndex(b, column0, mulIndex(b, line, 16));
+    int64_t stride = cast<MemRefType>(buffer.getType()).getDimSize(1);
+    memref::PrefetchOp::create(b, buffer, ValueRange{row, minIndex(b, column, index(stride - 1))},
+                               /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
+  };
+  Value row =
+      minIndex(b, addIndex(b, ahead.next, k), arith::SubIOp::create(b, ahead.last, index(1)));
+  Value globalRow = addIndex(b, row0, row);
+  touch(left, domain.getChunk() ? row : globalRow, height0, s.blockHeight());
+  touch(right, globalRow, mulIndex(b, panel0, s.tile.columns()),
+        s.blockColumnPanels * s.tile.columns());
+}
+
+/// sums[m, n] += packed left panel m, transposed, times packed right panel n.
+void Emitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead) {
+  Value column = mulIndex(b, m, s.tile.rows);
+  SmallVector<Value> columns, initial;
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    columns.push_back(addIndex(b, column, index(i)));
+  }
+  auto at = [&](int64_t i) {
+    return SmallVector<Value>{m, n, index(i / tile.vectors), index(i % tile.vectors * tile.lanes)};
+  };
+  for (int64_t i = 0; i < tile.rows * tile.vectors; ++i) {
+    initial.push_back(vector::LoadOp::create(b, type, sums, at(i)));
+  }
+  auto loadLeft = [&](Value k, int64_t row) -> Value {
+    return memref::LoadOp::create(b, packedLeft, ValueRange{k, columns[row]});
+  };
+  auto loadRight = [&](Value k, int64_t v) -> Value {
+    if (ahead && v == 0) {
+      prefetch(k, *ahead);
+    }
+    return vector::LoadOp::create(b, type, packedRight, ValueRange{n, k, index(v * tile.lanes)});
+  };
+  SmallVector<Value> result = emitOuterProducts(b, tile, count, loadLeft, loadRight, initial);
+  for (auto [i, value] : llvm::enumerate(result)) {
+    vector::StoreOp::create(b, value, sums, at(i));
+  }
+}
+
+void Emitter::addBias(Value count) {
+  SmallVector<Value> initial;
+  for (int64_t column = 0; column < s.blockHeight(); column += s.tile.lanes) {
+    initial.push_back(vector::LoadOp::create(b, type, biasSums, ValueRange{index(column)}));
+  }
+  auto loop = scf::ForOp::create(b, index(0), count, index(1), initial);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    SmallVector<Value> next;
+    for (auto [i, sum] : llvm::enumerate(loop.getRegionIterArgs())) {
+      SmallVector<Value> at{loop.getInductionVar(), index(i * s.tile.lanes)};
+      next.push_back(
+          arith::AddFOp::create(b, sum, vector::LoadOp::create(b, type, packedLeft, at)));
+    }
+    scf::YieldOp::create(b, next);
+  }
+  for (auto [i, sum] : llvm::enumerate(loop.getResults())) {
+    vector::StoreOp::create(b, sum, biasSums, ValueRange{index(i * s.tile.lanes)});
+  }
+}
+
+/// result = init + sum for `lanes` columns from `column` on; results are dense, so the last ones
+/// are masked.
+void Emitter::storeSum(Value sum, Value init, Value result, ValueRange indices, Value column,
+                       int64_t columns) {
+  Value mask = emitColumnMask(b, s.tile.lanes, column, index(columns));
+  if (init) {
+    Value start = vector::MaskedLoadOp::create(b, type, init, indices, mask, zeros());
+    sum = arith::AddFOp::create(b, start, sum);
+  }
+  vector::MaskedStoreOp::create(b, result, indices, mask, sum);
+}
+
+void Emitter::storeWeight() {
+  const Tile &tile = s.tile;
+  emitLoop(b, index(0), rowPanels, index(1), [&](Value m) {
+    emitLoop(b, index(0), index(tile.rows), index(1), [&](Value i) {
+      Value row = addIndex(b, addIndex(b, height0, mulIndex(b, m, tile.rows)), i);
+      emitIf(b, below(row, index(s.height)), [&] {
+        emitLoop(b, index(0), columnPanels, index(1), [&](Value n) {
+          for (int64_t v = 0; v < tile.vectors; ++v) {
+            Value lane = index(v * tile.lanes);
+            Value column = addIndex(b, mulIndex(b, addIndex(b, panel0, n), tile.columns()), lane);
+            Value sum = vector::LoadOp::create(b, type, sums, ValueRange{m, n, i, lane});
+            storeSum(sum, initWeight, weight, ValueRange{row, column}, column, s.width);
+          }
+        });
+      });
+    });
+  });
+}
+
+void Emitter::storeBias() {
+  for (int64_t at = 0; at < s.blockHeight(); at += s.tile.lanes) {
+    Value column = addIndex(b, height0, index(at));
+    Value end = addIndex(b, height0, index(s.blockHeight()));
+    Value limit = minIndex(b, end, index(s.height));
+    Value mask = emitColumnMask(b, s.tile.lanes, column, limit);
+    Value sum = vector::LoadOp::create(b, type, biasSums, ValueRange{index(at)});
+    if (initBias) {
+      Value start =
+          vector::MaskedLoadOp::create(b, type, initBias, ValueRange{column}, mask, zeros());
+      sum = arith::AddFOp::create(b, start, sum);
+    }
+    vector::MaskedStoreOp::create(b, bias, ValueRange{column}, mask, sum);
+  }
+}
+
+FailureOr<Kernel> cpu::generateWeightGradient(dispatch::WeightGradientOp op, ModuleOp module,
+                                              StringRef name, const Target &target) {
+  SmallVector<Type> types(op->getOperandTypes());
+  llvm::append_range(types, op->getResultTypes());
+  for (Type type : types) {
+    if (!cast<RankedTensorType>(type).getElementType().isF32()) {
+      return op.emitOpError("expected f32 tensors, found ") << type;
+    }
+  }
+  int64_t height = cast<RankedTensorType>(op.getLeft().getType()).getShape().back();
+  int64_t width = cast<RankedTensorType>(op.getRight().getType()).getShape().back();
+  Schedule schedule(target, height, op.getWeight() ? width : 0);
+  Emitter emitter(op, module, name, target, schedule);
+  emitter.emit();
+  double rows = op.getDomain().getLaunchRows();
+  double results = double(height) * schedule.width * (op.getInitWeight() ? 2 : 1);
+  double elements = rows * (height + schedule.width) + results;
+  double flops = 2 * rows * height * schedule.width + (op.getBias() ? rows * height : 0);
+  return Kernel{emitter.function(), schedule.items(), emitter.scratchBytes(), "matmul", flops,
+                4 * elements};
+}

@@ -1,0 +1,42 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `sluice compile`: a spec becomes an artifact.
+#include "Commands.h"
+#include "sluice/Driver/Driver.h"
+
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+#include <memory>
+
+namespace sluice::cli {
+
+void registerCompile(CLI::App &program) {
+  auto request = std::make_shared<driver::CompileRequest>();
+  request->targets = {"cpu"};
+  CLI::App *command = program.add_subcommand("compile", "Compile a spec to an artifact");
+  command->add_option("spec", request->spec, "Model spec, JSON (docs/spec.md)")->required();
+  CLI::Option *output = command->add_option("-o,--output", request->output, "Artifact to write");
+  command->add_option("-t,--target", request->targets, "Targets: cpu (both instruction sets), cpu-avx512, cpu-avx2")
+      ->delimiter(',');
+  std::string stages;
+  for (const std::string &stage : driver::emitStages()) {
+    stages += (stages.empty() ? "" : ", ") + stage;
+  }
+  CLI::Option *emit = command->add_option("--emit", request->emit, "Print the IR of a stage and write nothing: " + stages);
+  command->add_flag("--allow-leak", request->allowLeak, "Compile a spec that check does not prove; the artifact says so");
+  command->callback([request, output, emit] {
+    if (output->count() == 0 && emit->count() == 0) {
+      throw CLI::RequiredError("sluice compile: expected an artifact to write (-o FILE) or a stage to print (--emit)");
+    }
+    driver::Outcome outcome = driver::compile(*request);
+    std::cout << outcome.output << std::flush;
+    if (!outcome.message.empty()) {
+      std::cerr << "sluice: " << (outcome.status == 1 ? "" : "error: ") << outcome.message << std::endl;
+    }
+    if (outcome.status != 0) {
+      throw ExitStatus{outcome.status};
+    }
+  });
+}
+
+} // namespace sluice::cli
