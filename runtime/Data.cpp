@@ -33,7 +33,7 @@ std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t voca
 
 uint64_t permute(uint64_t index, uint64_t count, uint64_t key) {
   // Two halves of `half` bits each; 2^(2 half) >= count.
-  int half = std::max(1, (std::bit_width(count - 1) + 1) / 2);
+  int half = std::max(1, static_cast<int>(std::bit_width(count - 1) + 1) / 2);
   uint64_t mask = (uint64_t(1) << half) - 1;
   do {
     uint64_t left = index >> half, right = index & mask;

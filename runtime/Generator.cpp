@@ -30,7 +30,8 @@ int64_t pickToken(std::span<const float> logits, const SamplingOptions &options,
   }
   std::vector<size_t> order(logits.size());
   std::iota(order.begin(), order.end(), size_t(0));
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
   if (options.temperature == 0) {
     return static_cast<int64_t>(order.front());
   }

@@ -112,7 +112,9 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   }
   if (withMemory) {
     std::vector<Buffer> buffers = plan.buffers;
-    std::stable_sort(buffers.begin(), buffers.end(), [](const Buffer &a, const Buffer &b) { return a.bytes > b.bytes; });
+    std::sort(buffers.begin(), buffers.end(), [](const Buffer &a, const Buffer &b) {
+      return a.bytes != b.bytes ? a.bytes > b.bytes : a.offset < b.offset;
+    });
     out << format("\n%-52s %-14s %14s %14s\n", "buffer (largest first)", "class", "offset", "bytes");
     for (const Buffer &buffer : buffers) {
       out << format("%-52s %-14s %14lld %14lld\n", buffer.name.c_str(), buffer.kind.c_str(),

@@ -9,10 +9,15 @@
 #include "sluice/Transforms/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -31,6 +36,8 @@ public:
 
 private:
   std::optional<Outcome> chooseTargets();
+  std::optional<Outcome> readModel();
+  std::optional<Outcome> readModelIR();
   std::optional<Outcome> checkCausal();
   std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
   std::optional<Outcome> lowerModel();
@@ -41,7 +48,7 @@ private:
 
   const CompileRequest &request;
   MLIRContext context;
-  std::optional<spec::Model> model;
+  std::string text; ///< the spec, or the model IR, as it was read
   OwningOpRef<ModuleOp> module;
   std::string imported; ///< the module as imported, for the reproducer
   std::string diagnostics;
@@ -161,11 +168,46 @@ Outcome Compilation::generate() {
     }
   }
   std::string plan;
-  llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, model->text, proof, targets);
+  llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, text, proof, targets);
   if (llvm::Error error = writeArtifact(request.output, plan, makeConstants(*module, *memory), objects)) {
     return badInput(llvm::toString(std::move(error)));
   }
   return {};
+}
+
+/// Model IR as --emit model prints it, perhaps edited by hand: its mistakes are the user's.
+std::optional<Outcome> Compilation::readModelIR() {
+  auto buffer = llvm::MemoryBuffer::getFile(request.spec);
+  if (!buffer) {
+    return badInput(request.spec + ": expected a readable file, found: " + buffer.getError().message());
+  }
+  text = (*buffer)->getBuffer().str();
+  context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect, arith::ArithDialect, math::MathDialect>();
+  module = parseSourceFile<ModuleOp>(request.spec, ParserConfig(&context));
+  if (!module) {
+    return badInput("expected model IR as --emit model prints it, found " + diagnostics);
+  }
+  for (StringRef name : {"sluice.batch", "sluice.context", "sluice.name", "sluice.seed", "sluice.training", "sluice.vocabulary",
+                         "sluice.width"}) {
+    if (!(*module)->hasAttr(name)) {
+      return badInput(request.spec + ": expected the module attribute " + name.str() + ", found none; start from --emit model");
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Outcome> Compilation::readModel() {
+  if (StringRef(request.spec).ends_with(".mlir")) {
+    return readModelIR();
+  }
+  spec::Diagnostic error;
+  std::optional<spec::Model> model = spec::readFile(request.spec, error);
+  if (!model) {
+    return badInput(error.format());
+  }
+  text = model->text;
+  module = importSpec(context, *model);
+  return module ? std::nullopt : std::optional(internalError());
 }
 
 Outcome Compilation::run() {
@@ -175,18 +217,12 @@ Outcome Compilation::run() {
   if (!request.emit.empty() && !llvm::is_contained(emitStages(), request.emit)) {
     return badInput("--emit: expected one of " + llvm::join(emitStages(), ", ") + ", found '" + request.emit + "'");
   }
-  spec::Diagnostic error;
-  model = spec::readFile(request.spec, error);
-  if (!model) {
-    return badInput(error.format());
-  }
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     llvm::raw_string_ostream(diagnostics) << diagnostic.getLocation() << ": " << diagnostic << "\n";
     return success();
   });
-  module = importSpec(context, *model);
-  if (!module) {
-    return internalError();
+  if (auto outcome = readModel()) {
+    return *outcome;
   }
   imported = print(*module);
   if (auto outcome = checkCausal()) {

@@ -37,7 +37,7 @@ private:
   Value lower(Value value);
   /// Results of a group that others read.
   SmallVector<Value> outputsOf(const DispatchGroup &group);
-  Value sumParts(Value parts, RankedTensorType type, Location loc);
+  void sumParts(ArrayRef<std::pair<Value, Value>> outputs, Location loc);
   void finish();
 
   func::FuncOp source;
@@ -72,21 +72,32 @@ SmallVector<Value> Former::outputsOf(const DispatchGroup &group) {
   return outputs;
 }
 
-/// Second stage of a sum over rows: the parts, in order.
-Value Former::sumParts(Value parts, RankedTensorType type, Location loc) {
+/// Second stage of sums over rows, one launch for all of a dispatch: the parts, in order. Fills `tensors`.
+void Former::sumParts(ArrayRef<std::pair<Value, Value>> outputs, Location loc) {
   MLIRContext *context = b.getContext();
-  int64_t count = cast<RankedTensorType>(parts.getType()).getDimSize(0);
-  auto domain = dispatch::DomainAttr::get(context, 1, 1, 0, 0);
-  auto access = AccessAttr::get(context, AccessKind::Table, AffineMap::get(2, 1, b.getAffineDimExpr(1)), count, 0);
-  auto op = dispatch::RowsOp::create(b, loc, TypeRange{type}, ValueRange{parts}, domain, b.getArrayAttr({access}),
-                                     b.getArrayAttr({AccessAttr::get(context, AccessKind::Vector)}), UnitAttr(),
+  SmallVector<Value> parts;
+  SmallVector<Type> types;
+  SmallVector<Attribute> accesses;
+  for (auto [output, part] : outputs) {
+    parts.push_back(part);
+    types.push_back(output.getType());
+    int64_t count = cast<RankedTensorType>(part.getType()).getDimSize(0);
+    accesses.push_back(AccessAttr::get(context, AccessKind::Table, AffineMap::get(2, 1, b.getAffineDimExpr(1)), count, 0));
+  }
+  SmallVector<Attribute> resultAccesses(parts.size(), AccessAttr::get(context, AccessKind::Vector));
+  auto op = dispatch::RowsOp::create(b, loc, types, parts, dispatch::DomainAttr::get(context, 1, 1, 0, 0),
+                                     b.getArrayAttr(accesses), b.getArrayAttr(resultAccesses), UnitAttr(),
                                      DenseI64ArrayAttr(), b.getStringAttr("sum parts"));
   OpBuilder::InsertionGuard guard(b);
   Block *block = b.createBlock(&op.getBody());
-  Value rows = block->addArgument(parts.getType(), loc);
-  Value sum = dispatch::SumGroupOp::create(b, loc, type, rows);
-  dispatch::YieldOp::create(b, loc, sum);
-  return op.getResult(0);
+  SmallVector<Value> sums;
+  for (auto [part, type] : llvm::zip_equal(parts, types)) {
+    sums.push_back(dispatch::SumGroupOp::create(b, loc, type, block->addArgument(part.getType(), loc)));
+  }
+  dispatch::YieldOp::create(b, loc, sums);
+  for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
+    tensors[output.first] = result;
+  }
 }
 
 LogicalResult Former::emitRows(const DispatchGroup &group) {
@@ -130,9 +141,16 @@ LogicalResult Former::emitRows(const DispatchGroup &group) {
   auto op = dispatch::RowsOp::create(b, first->getLoc(), types, body.operands(), domain, b.getArrayAttr(body.accesses()),
                                      b.getArrayAttr(accesses), UnitAttr(), DenseI64ArrayAttr(), StringAttr());
   op.getBody().takeBody(region);
+  SmallVector<std::pair<Value, Value>> partial;
   for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
-    bool isSequence = isa<SequenceType>(output.getType());
-    tensors[output] = isSequence ? result : sumParts(result, cast<RankedTensorType>(output.getType()), first->getLoc());
+    if (isa<SequenceType>(output.getType())) {
+      tensors[output] = result;
+    } else {
+      partial.push_back({output, result});
+    }
+  }
+  if (!partial.empty()) {
+    sumParts(partial, first->getLoc());
   }
   return success();
 }

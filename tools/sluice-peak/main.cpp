@@ -1,0 +1,128 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// sluice-peak: what this machine's cores can do at best, measured without any of Sluice's code. Prints one JSON object:
+// gflops, gbytes_per_s (both summed over the threads), instructions, threads.
+#include <immintrin.h>
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+volatile float seed = 0.5f; // read at run time, so that nothing is folded
+volatile float sink;
+
+/// 16 independent chains: two units times four or five cycles of latency want ten at least.
+constexpr int chains = 16;
+
+__attribute__((target("avx512f"))) void chainsAvx512(long rounds) {
+  __m512 factor = _mm512_set1_ps(seed), sums[chains];
+  for (int i = 0; i < chains; ++i) {
+    sums[i] = _mm512_set1_ps(seed + static_cast<float>(i));
+  }
+  for (long round = 0; round < rounds; ++round) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < chains; ++i) {
+      sums[i] = _mm512_fmadd_ps(sums[i], factor, factor);
+    }
+  }
+  __m512 total = sums[0];
+  for (int i = 1; i < chains; ++i) {
+    total = _mm512_add_ps(total, sums[i]);
+  }
+  float lanes[16];
+  _mm512_storeu_ps(lanes, total);
+  sink = lanes[0];
+}
+
+/// 12 chains, as AVX2 has 16 registers.
+__attribute__((target("avx2,fma"))) void chainsAvx2(long rounds) {
+  constexpr int count = 12;
+  __m256 factor = _mm256_set1_ps(seed), sums[count];
+  for (int i = 0; i < count; ++i) {
+    sums[i] = _mm256_set1_ps(seed + static_cast<float>(i));
+  }
+  for (long round = 0; round < rounds; ++round) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < count; ++i) {
+      sums[i] = _mm256_fmadd_ps(sums[i], factor, factor);
+    }
+  }
+  __m256 total = sums[0];
+  for (int i = 1; i < count; ++i) {
+    total = _mm256_add_ps(total, sums[i]);
+  }
+  float lanes[8];
+  _mm256_storeu_ps(lanes, total);
+  sink = lanes[0];
+}
+
+/// Seconds until all threads have done `work`, from a common start; the best of `repeats`.
+double bestOf(int threads, int repeats, const std::function<void(int)> &work) {
+  std::vector<double> best(static_cast<size_t>(repeats));
+  std::barrier start(threads), end(threads);
+  auto body = [&](int thread) {
+    for (double &seconds : best) {
+      start.arrive_and_wait();
+      auto begin = std::chrono::steady_clock::now();
+      work(thread);
+      end.arrive_and_wait();
+      if (thread == 0) {
+        seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  for (int thread = 1; thread < threads; ++thread) {
+    others.emplace_back(body, thread);
+  }
+  body(0);
+  for (std::thread &other : others) {
+    other.join();
+  }
+  return *std::min_element(best.begin(), best.end());
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  int threads = 1;
+  if (argc == 3 && std::string(argv[1]) == "--threads") {
+    threads = std::atoi(argv[2]);
+  }
+  if (threads < 1 || threads > 1024 || (argc != 1 && argc != 3)) {
+    std::fprintf(stderr, "usage: sluice-peak [--threads N]    N from 1 to 1024, default 1\n");
+    return 2;
+  }
+  __builtin_cpu_init();
+  bool avx512 = __builtin_cpu_supports("avx512f");
+  if (!avx512 && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) {
+    std::fprintf(stderr, "sluice-peak: expected a CPU with AVX2 and FMA, found one without\n");
+    return 2;
+  }
+  constexpr long rounds = 4'000'000;
+  double seconds = bestOf(threads, 8, [&](int) { avx512 ? chainsAvx512(rounds) : chainsAvx2(rounds); });
+  double flops = 2.0 * rounds * (avx512 ? 16 * chains : 8 * 12) * threads;
+
+  constexpr size_t bytes = size_t(64) << 20; // beyond the caches
+  std::vector<std::vector<char>> from, to;
+  for (int i = 0; i < threads; ++i) {
+    from.emplace_back(bytes, 1);
+    to.emplace_back(bytes, 2);
+  }
+  double copying = bestOf(threads, 8, [&](int thread) {
+    auto at = static_cast<size_t>(thread);
+    std::memcpy(to[at].data(), from[at].data(), bytes);
+  });
+  std::printf("{\"gflops\": %.2f, \"gbytes_per_s\": %.2f, \"instructions\": \"%s\", \"threads\": %d}\n",
+              flops / seconds / 1e9, 2.0 * static_cast<double>(bytes) * threads / copying / 1e9,
+              avx512 ? "avx512" : "avx2", threads);
+  return 0;
+}

@@ -1,0 +1,230 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Commands.h"
+#include "Common.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Generator.h"
+#include "sluice/Runtime/Hash.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+namespace sluice::cli {
+namespace {
+
+using namespace sluice::runtime;
+using Json = nlohmann::json;
+
+struct BenchFlags {
+  std::string artifact;
+  int64_t steps = 10;
+  DeviceOptions device;
+  bool kernels = false, generate = false, json = false;
+};
+
+/// What `sluice-peak` measured with as many threads: the sum over them.
+struct Peak {
+  double gflops = 0, gbytesPerSecond = 0;
+};
+
+/// Runs the program beside this one and returns what it prints.
+std::string runBeside(const std::string &name, const std::string &threads) {
+  std::string program = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) {
+    throw std::runtime_error("cannot make a pipe");
+  }
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_addclose(&actions, ends[0]);
+  std::array<const char *, 4> arguments = {program.c_str(), "--threads", threads.c_str(), nullptr};
+  pid_t child = 0;
+  int error = ::posix_spawn(&child, program.c_str(), &actions, nullptr, const_cast<char **>(arguments.data()), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  ::close(ends[1]);
+  std::string output;
+  std::array<char, 256> piece{};
+  for (ssize_t count = 0; error == 0 && (count = ::read(ends[0], piece.data(), piece.size())) > 0;) {
+    output.append(piece.data(), static_cast<size_t>(count));
+  }
+  ::close(ends[0]);
+  int status = 1;
+  if (error != 0 || ::waitpid(child, &status, 0) != child || status != 0) {
+    throw UserError(program + ": expected the program that measures the machine's peak, found none that runs; " +
+                    "build it (target sluice-peak) into the folder of sluice");
+  }
+  return output;
+}
+
+Peak measurePeak(int threads) {
+  Json json = Json::parse(runBeside("sluice-peak", std::to_string(threads)));
+  return {json.at("gflops").get<double>(), json.at("gbytes_per_s").get<double>()};
+}
+
+/// Random token ids, the same for every run.
+void fillTokens(Executor &executor) {
+  std::span<int32_t> tokens = executor.tokens();
+  auto vocabulary = static_cast<uint64_t>(executor.plan().model.vocabulary);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<int32_t>(mix64(i) % vocabulary);
+  }
+}
+
+double trainingStep(Executor &executor, int64_t step) {
+  auto start = std::chrono::steady_clock::now();
+  executor.scalarI64("length") = executor.plan().model.context;
+  executor.scalarI64("rows") = executor.plan().model.batch;
+  executor.scalarI64("step") = step;
+  executor.run("gradient");
+  executor.run("update");
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double flopsOfStep(const Plan &plan) {
+  double flops = 0;
+  for (const char *entry : {"gradient", "update"}) {
+    for (const Launch &launch : plan.entries.at(entry)) {
+      flops += static_cast<double>(plan.kernels[static_cast<size_t>(launch.kernel)].flops);
+    }
+  }
+  return flops;
+}
+
+Json kernelTable(const Executor &executor, int64_t steps, const Peak &peak) {
+  std::vector<Json> rows;
+  for (size_t i = 0; i < executor.times().size(); ++i) {
+    const Kernel &kernel = executor.plan().kernels[i];
+    const KernelTime &time = executor.times()[i];
+    if (time.launches == 0) {
+      continue;
+    }
+    double launches = static_cast<double>(time.launches);
+    double gflops = static_cast<double>(kernel.flops) * launches / time.seconds / 1e9;
+    rows.push_back({{"name", kernel.name},
+                    {"kind", kernel.kind},
+                    {"launches", launches / static_cast<double>(steps)},
+                    {"ms", time.seconds * 1e3 / static_cast<double>(steps)},
+                    {"gflops", gflops},
+                    {"gbytes_per_s", static_cast<double>(kernel.bytes) * launches / time.seconds / 1e9},
+                    {"fraction_of_peak", gflops / peak.gflops}});
+  }
+  std::sort(rows.begin(), rows.end(),
+            [](const Json &a, const Json &b) { return a["ms"].get<double>() > b["ms"].get<double>(); });
+  return rows;
+}
+
+/// Tokens a second of generation by full recomputation, at a full window.
+double generationSpeed(Executor &executor) {
+  auto vocabulary = static_cast<uint64_t>(std::min<int64_t>(256, executor.plan().model.vocabulary));
+  std::string prompt;
+  for (int64_t i = 0; i < executor.plan().model.context; ++i) {
+    prompt += static_cast<char>(mix64(static_cast<uint64_t>(i)) % vocabulary);
+  }
+  constexpr int64_t count = 8;
+  auto start = std::chrono::steady_clock::now();
+  generate(executor, prompt, count, SamplingOptions{}, [](uint8_t) { return true; });
+  return count / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void printForPeople(const Json &json, const Executor &executor) {
+  auto value = [&](const char *key) { return json[key].get<double>(); };
+  std::cout << format("step            %.3f ms (median; %s, %d threads)\n", value("step_ms"),
+                      executor.artifact().target().c_str(), executor.threads())
+            << format("tokens          %.0f a second\n", value("tokens_per_s"))
+            << format("arithmetic      %.1f Gflop/s, %.1f%% of the measured peak of %.1f\n", value("gflops"),
+                      100 * value("fraction_of_peak"), value("peak_gflops"))
+            << format("copy bandwidth  %.1f GB/s\n", value("peak_gbytes_per_s"))
+            << format("kernels         %.1f%% of the step's time\n", 100 * value("kernel_fraction"));
+  if (json.contains("recomputed_tokens_per_s")) {
+    std::cout << format("generation      %.1f tokens a second, recomputing everything\n", value("recomputed_tokens_per_s"));
+  }
+  if (json.contains("kernels")) {
+    std::cout << format("\n%-52s %-10s %8s %10s %10s %8s %7s\n", "kernel (a step's sum)", "kind", "launches", "ms",
+                        "Gflop/s", "GB/s", "peak");
+    for (const Json &row : json["kernels"]) {
+      std::cout << format("%-52s %-10s %8.0f %10.4f %10.2f %8.2f %6.1f%%\n", row["name"].get<std::string>().c_str(),
+                          row["kind"].get<std::string>().c_str(), row["launches"].get<double>(),
+                          row["ms"].get<double>(), row["gflops"].get<double>(), row["gbytes_per_s"].get<double>(),
+                          100 * row["fraction_of_peak"].get<double>());
+    }
+  }
+  std::cout << std::flush;
+}
+
+void runBench(const BenchFlags &flags) {
+  if (flags.steps < 1) {
+    throw UserError("expected --steps of at least 1, found " + std::to_string(flags.steps));
+  }
+  std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
+  const Plan &plan = executor->plan();
+  executor->scalarI64("seed") = plan.model.seed;
+  executor->run("initialize");
+  fillTokens(*executor);
+  // The peak before and after: neighbours on the machine would else make the ratio look good.
+  Peak before = measurePeak(executor->threads());
+  trainingStep(*executor, 1);
+  executor->startTiming();
+  std::vector<double> seconds;
+  double wall = 0;
+  for (int64_t step = 0; step < flags.steps; ++step) {
+    seconds.push_back(trainingStep(*executor, step + 2));
+    wall += seconds.back();
+  }
+  double inKernels = 0;
+  for (const KernelTime &time : executor->times()) {
+    inKernels += time.seconds;
+  }
+  Peak after = measurePeak(executor->threads());
+  Peak peak = {std::max(before.gflops, after.gflops), std::max(before.gbytesPerSecond, after.gbytesPerSecond)};
+  Json kernels = kernelTable(*executor, flags.steps, peak);
+  std::nth_element(seconds.begin(), seconds.begin() + flags.steps / 2, seconds.end());
+  double median = seconds[static_cast<size_t>(flags.steps / 2)];
+  double gflops = flopsOfStep(plan) / median / 1e9;
+  Json json = {{"step_ms", median * 1e3},
+               {"tokens_per_s", static_cast<double>(plan.model.batch * plan.model.context) / median},
+               {"gflops", gflops},
+               {"fraction_of_peak", gflops / peak.gflops},
+               {"peak_gflops", peak.gflops},
+               {"peak_gbytes_per_s", peak.gbytesPerSecond},
+               {"kernel_fraction", inKernels / wall},
+               {"threads", executor->threads()},
+               {"steps", flags.steps},
+               {"target", executor->artifact().target()}};
+  if (flags.kernels) {
+    json["kernels"] = kernels;
+  }
+  if (flags.generate) {
+    json["recomputed_tokens_per_s"] = generationSpeed(*executor);
+    json["cached_tokens_per_s"] = nullptr; // this version recomputes
+  }
+  if (flags.json) {
+    printJson(json);
+  } else {
+    printForPeople(json, *executor);
+  }
+}
+
+} // namespace
+
+void registerBench(CLI::App &program) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App *command = program.add_subcommand("bench", "Measure training steps against the machine's measured peak");
+  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->required();
+  command->add_option("-n,--steps", flags->steps, "Training steps to time, after one to warm up");
+  command->add_flag("-k,--kernels", flags->kernels, "Add a table of kernels: ms a step, Gflop/s, GB/s, fraction of peak");
+  command->add_flag("-g,--generate", flags->generate, "Measure generation too, in tokens a second");
+  command->add_flag("--json", flags->json, "Print one JSON object");
+  addDeviceOptions(*command, flags->device);
+  command->callback([flags] { runBench(*flags); });
+}
+
+} // namespace sluice::cli

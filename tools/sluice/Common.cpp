@@ -1,0 +1,81 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Common.h"
+
+#include "sluice/Runtime/Error.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdarg>
+#include <cstdio>
+#include <iostream>
+#include <unistd.h>
+
+namespace sluice::cli {
+
+using namespace sluice::runtime;
+
+void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
+  command.add_option("-d,--device", options.device, "Where to run: cpu, cuda or emulator")
+      ->check(CLI::IsMember({"cpu", "cuda", "emulator"}));
+  command.add_option("-j,--threads", options.threads, "CPU threads; 0 takes all that the process may use")
+      ->check(CLI::Range(0, 1024));
+  command.add_option("--cpu-target", options.target,
+                     "Instruction set: cpu-avx512 or cpu-avx2; none takes SLUICE_CPU_TARGET or else the best");
+}
+
+std::unique_ptr<Executor> openExecutor(const std::string &artifact, const DeviceOptions &options) {
+  if (options.device != "cpu") {
+    throw UserError("--device " + options.device + ": expected a device of this build (cpu), found one that is not in this build; " +
+                    "use --device cpu");
+  }
+  int threads = options.threads > 0 ? options.threads : availableThreads();
+  return std::make_unique<Executor>(Artifact::load(artifact, options.target), threads);
+}
+
+void printJson(const nlohmann::json &json) {
+  std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+  if (!std::cout) {
+    throw UserError("cannot write to the standard output");
+  }
+}
+
+std::string format(const char *pattern, ...) {
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, pattern);
+  std::vsnprintf(text, sizeof text, pattern, arguments);
+  va_end(arguments);
+  return text;
+}
+
+Progress::Progress() : terminal(::isatty(STDERR_FILENO) != 0) {}
+
+void Progress::draw(double share, const std::string &text) {
+  if (!terminal) {
+    return;
+  }
+  double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  if (share < 1 && now - lastDrawn < 0.1) {
+    return;
+  }
+  lastDrawn = now;
+  drawn = true;
+  constexpr int width = 28;
+  int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * width);
+  std::string bar = std::string(static_cast<size_t>(full), '#') + std::string(static_cast<size_t>(width - full), '.');
+  std::cerr << "\r\033[K[" << bar << "] " << format("%3.0f%% ", share * 100) << text << std::flush;
+}
+
+void Progress::plainLine(const std::string &text) {
+  clear();
+  std::cerr << text << std::endl;
+}
+
+void Progress::clear() {
+  if (drawn) {
+    std::cerr << "\r\033[K" << std::flush;
+    drawn = false;
+  }
+}
+
+} // namespace sluice::cli

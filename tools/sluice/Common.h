@@ -1,0 +1,51 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What several subcommands share: flags of the device, opening an executor, progress.
+#pragma once
+
+#include "sluice/Runtime/Executor.h"
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <memory>
+#include <string>
+
+namespace sluice::cli {
+
+struct DeviceOptions {
+  std::string device = "cpu", target;
+  int threads = 0; // 0: all that the process may use
+};
+
+void addDeviceOptions(CLI::App &command, DeviceOptions &options);
+
+/// Loads the artifact and makes an executor for it. Throws UserError for a device that this build does not have.
+std::unique_ptr<runtime::Executor> openExecutor(const std::string &artifact, const DeviceOptions &options);
+
+/// Prints to stdout; throws where stdout is closed or full.
+void printJson(const nlohmann::json &json);
+
+/// A line on stderr that shows how far a job is. On a terminal it is drawn over; in a pipe only `plainLine` prints.
+class Progress {
+public:
+  Progress();
+  ~Progress() { clear(); }
+  Progress(const Progress &) = delete;
+  Progress &operator=(const Progress &) = delete;
+
+  bool onTerminal() const { return terminal; }
+  /// Draws a bar at `share` (0 to 1) with `text` behind it, at most ten times a second unless `share` is 1.
+  void draw(double share, const std::string &text);
+  /// Prints a line that stays, on terminals and in pipes.
+  void plainLine(const std::string &text);
+  void clear();
+
+private:
+  bool terminal, drawn = false;
+  double lastDrawn = -1;
+};
+
+/// printf into a string.
+std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
+
+} // namespace sluice::cli

@@ -1,0 +1,59 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Commands.h"
+#include "Common.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Inspect.h"
+
+#include <iostream>
+
+namespace sluice::cli {
+namespace {
+
+using namespace sluice::runtime;
+
+struct InspectFlags {
+  std::string artifact, extract;
+  bool json = false, memory = false;
+};
+
+void extractParts(const Artifact &artifact, const Path &folder) {
+  makeFolder(folder);
+  replaceFile(folder / "spec.json", asBytes(artifact.plan().model.spec));
+  replaceFile(folder / "plan.json", asBytes(nlohmann::ordered_json::parse(artifact.planText()).dump(2) + "\n"));
+  replaceFile(folder / "kernels.so", artifact.elf());
+}
+
+void runInspect(const InspectFlags &flags) {
+  std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact);
+  if (flags.json) {
+    nlohmann::json json = describeArtifact(*artifact);
+    if (flags.memory) {
+      json["buffers"] = nlohmann::json::array();
+      for (const Buffer &buffer : artifact->plan().buffers) {
+        json["buffers"].push_back(
+            {{"name", buffer.name}, {"class", buffer.kind}, {"offset", buffer.offset}, {"bytes", buffer.bytes}});
+      }
+    }
+    printJson(json);
+  } else {
+    std::cout << describeForPeople(*artifact, flags.memory) << std::flush;
+  }
+  if (!flags.extract.empty()) {
+    extractParts(*artifact, flags.extract);
+    std::cerr << "wrote spec.json, plan.json and kernels.so to " << flags.extract << std::endl;
+  }
+}
+
+} // namespace
+
+void registerInspect(CLI::App &program) {
+  auto flags = std::make_shared<InspectFlags>();
+  CLI::App *command = program.add_subcommand("inspect", "Show what an artifact holds and what a step costs");
+  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->required();
+  command->add_flag("--json", flags->json, "Print one JSON object; sizes are bytes");
+  command->add_flag("-m,--memory", flags->memory, "List every buffer of the arena, in bytes");
+  command->add_option("--extract", flags->extract, "Directory to write the spec, the plan and the kernels' code to");
+  command->callback([flags] { runInspect(*flags); });
+}
+
+} // namespace sluice::cli

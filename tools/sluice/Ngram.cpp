@@ -1,0 +1,58 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Commands.h"
+#include "Common.h"
+#include "sluice/Runtime/Data.h"
+#include "sluice/Runtime/Ngram.h"
+
+#include <iostream>
+
+namespace sluice::cli {
+namespace {
+
+using namespace sluice::runtime;
+
+struct NgramFlags {
+  std::vector<std::string> train, test;
+  std::vector<int> orders = {2, 3, 5};
+  bool json = false;
+};
+
+void runNgram(const NgramFlags &flags) {
+  std::vector<ByteFile> train = readByteFiles({flags.train.begin(), flags.train.end()}, 256, 1, "a byte to count");
+  std::vector<ByteFile> test = readByteFiles({flags.test.begin(), flags.test.end()}, 256, 2, "one byte to predict");
+  nlohmann::json results = nlohmann::json::array();
+  for (int order : flags.orders) {
+    NgramModel model(order);
+    for (const ByteFile &file : train) {
+      model.train(file.bytes);
+    }
+    double bits = 0;
+    size_t tokens = 0;
+    for (const ByteFile &file : test) {
+      bits += model.bits(file.bytes);
+      tokens += file.bytes.size() - 1;
+    }
+    double bitsPerByte = bits / static_cast<double>(tokens);
+    results.push_back({{"order", order}, {"bits_per_byte", bitsPerByte}, {"tokens", tokens}});
+    if (!flags.json) {
+      std::cout << format("%d-gram  %.4f bits per byte", order, bitsPerByte) << std::endl;
+    }
+  }
+  if (flags.json) {
+    printJson({{"smoothing", "Witten-Bell, interpolated"}, {"orders", results}});
+  }
+}
+
+} // namespace
+
+void registerNgram(CLI::App &program) {
+  auto flags = std::make_shared<NgramFlags>();
+  CLI::App *command = program.add_subcommand("ngram", "Measure bits per byte of Witten-Bell byte n-gram models, as baselines");
+  command->add_option("--train", flags->train, "Files to count")->required();
+  command->add_option("--test", flags->test, "Files to score; the first byte of each is not scored")->required();
+  command->add_option("--order", flags->orders, "Orders: bytes of an n-gram, from 1 to 7");
+  command->add_flag("--json", flags->json, "Print one JSON object");
+  command->callback([flags] { runNgram(*flags); });
+}
+
+} // namespace sluice::cli

@@ -1,0 +1,31 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Commands.h"
+#include "Common.h"
+#include "sluice/Runtime/Report.h"
+
+#include <iostream>
+
+namespace sluice::cli {
+namespace {
+
+struct ReportFlags {
+  std::string run, out;
+};
+
+void runReport(const ReportFlags &flags) {
+  runtime::Path out = flags.out.empty() ? runtime::Path(flags.run) / "report.html" : runtime::Path(flags.out);
+  runtime::replaceFile(out, runtime::asBytes(runtime::makeReport(flags.run)));
+  std::cerr << "wrote " << out.string() << std::endl;
+}
+
+} // namespace
+
+void registerReport(CLI::App &program) {
+  auto flags = std::make_shared<ReportFlags>();
+  CLI::App *command = program.add_subcommand("report", "Write a run as one self-contained HTML page");
+  command->add_option("RUN", flags->run, "Directory of a run, from sluice train")->required();
+  command->add_option("-o,--out", flags->out, "Page to write; none writes RUN/report.html");
+  command->callback([flags] { runReport(*flags); });
+}
+
+} // namespace sluice::cli
