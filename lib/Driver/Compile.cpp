@@ -78,10 +78,10 @@ std::optional<Outcome> Compilation::chooseTargets() {
 
 std::optional<Outcome> Compilation::checkCausal() {
   CausalVerdict verdict = checkCausality(*module);
-  if (!verdict.proved && !request.allowLeak) {
+  if (!verdict.isProved() && !request.allowLeak) {
     return Outcome{1, "", verdict.format() + "\nnothing was compiled; mend the spec, or pass --allow-leak, which the artifact then says for ever"};
   }
-  proof = {verdict.proved ? "proved" : "leak-allowed", verdict.modes};
+  proof = {verdict.isProved() ? "proved" : "leak-allowed", verdict.modes};
   return std::nullopt;
 }
 

@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/Support/Format.h"
 #include <cmath>
 #include <numbers>
 
@@ -16,9 +17,9 @@ using namespace sluice::spec;
 std::string importing::scaleName(int64_t factor) { return "s" + std::to_string(factor); }
 
 std::string importing::rotaryName(double base, int64_t headSize, int64_t positions) {
-  llvm::SmallString<32> text;
-  llvm::APFloat(base).toString(text);
-  return ("rotary." + text + "." + Twine(headSize) + "." + Twine(positions)).str();
+  std::string text;
+  llvm::raw_string_ostream(text) << "rotary." << llvm::format("%.17g", base) << '.' << headSize << '.' << positions;
+  return text;
 }
 
 Location importing::locationOf(MLIRContext *context, const SourceLocation &location) {

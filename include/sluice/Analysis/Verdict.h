@@ -1,0 +1,59 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the causality check found, in plain C++: programs without MLIR read it too.
+#pragma once
+
+#include "sluice/Spec/Spec.h"
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+/// One read on the way from a token to a prediction: `op` at `place` reads `from` and gives `to` (positions of their own
+/// scales).
+struct CausalStep {
+  spec::SourceLocation place;
+  std::string op; ///< "shorten"
+  int64_t from = 0;
+  int64_t to = 0;
+};
+
+/// Whether the reference, run on the witness, shows the row to change.
+enum class Replay { NotRun, Changed, Unchanged };
+
+/// Row `row` of a sequence of `length` tokens depends on token `token` > row. Where token >= length, no such token stands in
+/// the sequence yet: the row is another one once it does (prefix invariance fails).
+struct CausalWitness {
+  int64_t length = 0;
+  int64_t row = 0;
+  int64_t token = 0;
+  std::vector<CausalStep> path; ///< from the token to the row
+  Replay replay = Replay::NotRun;
+  double change = 0; ///< largest difference in the row that predicts, where the replay was run
+};
+
+struct CausalVerdict {
+  enum class Kind {
+    Proved,   ///< for every length and row: no leak, and rows do not change as the sequence grows
+    Leak,     ///< there is a witness
+    NotProved ///< neither; to be refused as a leak is
+  };
+  Kind kind = Kind::NotProved;
+  std::vector<std::string> modes; ///< proved: "eval", "train"
+  std::string refusedMode;        ///< the mode that was not, if any
+  spec::SourceLocation place;     ///< of the stage at fault
+  std::string message;            ///< what is wrong and what to change; empty where proved
+  std::optional<CausalWitness> witness;
+  std::vector<std::string> warnings; ///< each with its place: shifts larger than the least causal one
+
+  bool isProved() const { return kind == Kind::Proved; }
+  /// For people: the message at its place, then the witness read by read; one line where proved.
+  std::string format() const;
+};
+
+/// Imports a valid model and checks every mode that would be compiled.
+CausalVerdict checkModel(const spec::Model &model);
+
+} // namespace sluice

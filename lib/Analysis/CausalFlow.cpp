@@ -1,0 +1,233 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From frontiers to a verdict that a user can act on.
+#include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Transforms/ImportSpec.h"
+
+using namespace mlir;
+using namespace sluice;
+
+static spec::SourceLocation placeOf(Operation *op) {
+  if (auto location = op->getLoc()->findInstanceOf<FileLineColLoc>()) {
+    return {location.getFilename().str(), location.getLine(), location.getColumn()};
+  }
+  return {};
+}
+
+/// Factor of an op that reads groups; 1 for any other.
+static int64_t groupOf(Operation *op) {
+  if (auto shorten = dyn_cast<ShortenOp>(op)) {
+    return static_cast<int64_t>(shorten.getFactor());
+  }
+  auto fold = dyn_cast<FoldOp>(op);
+  return fold ? static_cast<int64_t>(fold.getFactor()) : 1;
+}
+
+namespace {
+/// The shifts that stand right before a shortening.
+struct ShiftChain {
+  explicit ShiftChain(Operation *shorten) {
+    for (Operation *op = shorten->getOperand(0).getDefiningOp(); isa_and_nonnull<ShiftOp>(op);
+         op = op->getOperand(0).getDefiningOp()) {
+      nearest = nearest ? nearest : op;
+      total += static_cast<int64_t>(cast<ShiftOp>(op).getBy());
+      ++count;
+    }
+  }
+  Operation *nearest = nullptr;
+  int64_t total = 0;
+  int count = 0;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
+
+/// The first op on the way from the token whose result reads a token past the start of its own position.
+static Operation *opAtFault(FoundLeak &leak) {
+  for (size_t i = leak.path.size() - 1; i-- > 0;) { // the last is what is read, not a reader
+    auto [value, position] = leak.path[i];
+    Operation *op = value.getDefiningOp();
+    int64_t factor = getFactor(op, cast<SequenceType>(value.getType()));
+    if (!isLazy(op) && leak.witness.token > factor * position) {
+      return op;
+    }
+  }
+  return leak.loss;
+}
+
+/// What to change, and the place to change it at.
+static std::string remedyFor(Operation *fault, spec::SourceLocation &place) {
+  place = placeOf(fault);
+  if (int64_t k = groupOf(fault); k > 1) {
+    ShiftChain shifts(fault);
+    std::string least = std::to_string(k - 1);
+    if (!shifts.nearest) {
+      return "no shift stands right before this shortening by " + std::to_string(k) + "; shift by " + least +
+             " directly before it";
+    }
+    int64_t by = static_cast<int64_t>(cast<ShiftOp>(shifts.nearest).getBy());
+    place = placeOf(shifts.nearest);
+    return "a group of " + std::to_string(k) + " shifted by " + std::to_string(shifts.total) +
+           " holds later tokens than its first row may read; shift by " + std::to_string(by + k - 1 - shifts.total) +
+           ", not " + std::to_string(by) + ", at " + spec::toString(place);
+  }
+  if (isa<AttentionOp>(fault)) {
+    return "its mask lets a position read later ones; use the mask \"causal\" or a window, at " + spec::toString(place);
+  }
+  return "this stage reads a position of its input that is not there yet";
+}
+
+static std::string describe(const CausalWitness &witness) {
+  std::string row = "row " + std::to_string(witness.row), length = std::to_string(witness.length);
+  if (witness.token < witness.length) {
+    return "of " + length + " tokens, " + row + ", which predicts token " + std::to_string(witness.row + 1) +
+           ", reads token " + std::to_string(witness.token);
+  }
+  return row + " of " + length + " tokens is another one once token " + std::to_string(witness.token) + " is there";
+}
+
+/// Steps from the token to the row. A stage's steps that stay at their position are one.
+static std::vector<CausalStep> stepsOf(FoundLeak &leak) {
+  std::vector<CausalStep> steps;
+  for (size_t i = leak.path.size() - 1; i-- > 0;) {
+    Operation *op = leak.path[i].first.getDefiningOp();
+    CausalStep step = {placeOf(op), op->getName().stripDialect().str(), leak.path[i + 1].second, leak.path[i].second};
+    bool same = !steps.empty() && step.from == step.to && spec::toString(steps.back().place) == spec::toString(step.place);
+    if (!same) {
+      steps.push_back(step);
+    }
+  }
+  int64_t row = leak.witness.row;
+  steps.push_back({placeOf(leak.loss), "head", row, row});
+  return steps;
+}
+
+//===----------------------------------------------------------------------===//
+// Verdict
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The first row whose frontier is not at most itself.
+struct Violation {
+  CrossEntropyOp loss;
+  Operation *unbounded = nullptr;
+  bool decided = true;
+  int64_t row = 0;
+  int64_t token = 0; ///< the frontier there
+};
+} // namespace
+
+/// Row p may need tokens up to p, and not the target p + offset.
+static std::optional<Violation> findViolation(func::FuncOp function) {
+  DenseMap<Value, Frontier> frontiers = computeFrontiers(function);
+  AffineExpr p = getAffineDimExpr(0, function.getContext());
+  for (CrossEntropyOp loss : lossesOf(function)) {
+    const Frontier &frontier = frontiers.at(loss.getInput());
+    if (frontier.unbounded) {
+      return Violation{loss, frontier.unbounded, true, 0, 0};
+    }
+    int64_t allowed = std::min<int64_t>(static_cast<int64_t>(loss.getOffset()) - 1, 0);
+    for (AffineExpr candidate : frontier.candidates) {
+      SignAnswer answer = isNeverPositive(simplifyAffineExpr(candidate - p - allowed, 1, 0));
+      if (answer.kind == SignAnswer::Always) {
+        continue;
+      }
+      int64_t token = reference::evaluateAffine(candidate, answer.at, 0, 0);
+      return Violation{loss, nullptr, answer.kind == SignAnswer::Fails, answer.at, token};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Lengths within which a violation must show, if it is one.
+static int64_t longestLength(func::FuncOp function, const Violation &violation) {
+  if (violation.decided && !violation.unbounded) {
+    return violation.token + 1;
+  }
+  int64_t reach = 8;
+  for (Operation &op : function.getBody().front()) {
+    if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
+      int64_t factor = getFactor(&op, cast<SequenceType>(op.getResult(0).getType()));
+      auto shift = dyn_cast<ShiftOp>(op);
+      int64_t tokens = factor * (shift ? 2 + static_cast<int64_t>(shift.getBy()) : 2);
+      reach = std::max(reach, 4 * std::min(tokens, int64_t{1} << 32));
+    }
+  }
+  return reach;
+}
+
+static void explain(func::FuncOp function, const Violation &violation, bool replay, CausalVerdict &verdict) {
+  std::optional<FoundLeak> leak = findLeak(function, longestLength(function, violation));
+  if (!leak) {
+    Operation *op = violation.unbounded ? violation.unbounded : CrossEntropyOp(violation.loss).getOperation();
+    verdict.kind = CausalVerdict::Kind::NotProved;
+    verdict.place = placeOf(op);
+    verdict.message = "not proved causal: no bound was found for what this stage reads, and no leak either; make its mask, "
+                      "shift and factors simpler";
+    return;
+  }
+  verdict.kind = CausalVerdict::Kind::Leak;
+  if (replay) {
+    replayLeak(function, *leak);
+  }
+  leak->witness.path = stepsOf(*leak);
+  std::string remedy = remedyFor(opAtFault(*leak), verdict.place);
+  verdict.message = "not causal: " + describe(leak->witness) + "; " + remedy;
+  verdict.witness = std::move(leak->witness);
+}
+
+/// Shifts that delay more than causality needs cost context for nothing.
+static std::vector<std::string> findWaste(func::FuncOp function) {
+  std::vector<std::string> warnings;
+  for (Operation &op : function.getBody().front()) {
+    int64_t k = groupOf(&op);
+    if (k == 1) {
+      continue;
+    }
+    ShiftChain shifts(&op);
+    if (shifts.total > k - 1 && shifts.count == 1) {
+      warnings.push_back(spec::toString(placeOf(shifts.nearest)) + ": warning: a shift by " + std::to_string(shifts.total) +
+                         " before a shortening by " + std::to_string(k) + " hides recent tokens; " + std::to_string(k - 1) +
+                         " is enough");
+    }
+  }
+  return warnings;
+}
+
+CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
+  CausalVerdict verdict;
+  for (auto [mode, name] : {std::pair("eval", "evaluate"), std::pair("train", "train")}) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    if (!function || lossesOf(function).empty()) {
+      continue;
+    }
+    if (verdict.warnings.empty()) {
+      verdict.warnings = findWaste(function);
+    }
+    if (auto violation = findViolation(function)) {
+      verdict.refusedMode = mode;
+      explain(function, *violation, replay, verdict);
+      return verdict;
+    }
+    verdict.modes.push_back(mode);
+  }
+  // Without dropout, what is trained is what is evaluated.
+  if (verdict.modes == std::vector<std::string>{"eval"} && !module.lookupSymbol("train")) {
+    verdict.modes.push_back("train");
+  }
+  if (verdict.modes.empty()) {
+    verdict.message = "not proved causal: the module has no loss, so there is nothing to prove";
+    return verdict;
+  }
+  verdict.kind = CausalVerdict::Kind::Proved;
+  return verdict;
+}
+
+CausalVerdict sluice::checkModel(const spec::Model &model) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  OwningOpRef<ModuleOp> module = importSpec(context, model);
+  return checkCausality(*module);
+}

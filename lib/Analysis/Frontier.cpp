@@ -1,0 +1,115 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Frontiers: bounds compose, relations do not, so the work is linear in the graph.
+//
+// A position p >= 0 of a stored sequence on a scale of factor f exists from f p + 1 tokens on, so its frontier is at least f p:
+// it then bounds the tokens that must be there for the position to be what it is at every greater length. A row t whose
+// frontier is at most t thus reads no later token (no leak) and is the same for every length that contains it (prefix
+// invariance). Positions before 0 are null and need nothing; candidates are negative there or merely too large, which is safe.
+#include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+/// More candidates than this are given up; one or two are usual.
+constexpr size_t mostCandidates = 8;
+/// Sums beyond this could overflow.
+constexpr int64_t largestCoefficient = int64_t{1} << 40;
+} // namespace
+
+bool sluice::isLazy(Operation *op) {
+  auto fusion = dyn_cast_or_null<FusionInterface>(op);
+  return fusion && fusion.getFusionRole() == FusionRole::Access;
+}
+
+/// Adds a candidate unless another covers it; drops those that it covers.
+static void addCandidate(Frontier &frontier, AffineExpr candidate) {
+  auto covers = [](AffineExpr larger, AffineExpr smaller) {
+    AffineExpr difference = simplifyAffineExpr(smaller - larger, 1, 0);
+    return isNeverPositive(difference).kind == SignAnswer::Always;
+  };
+  if (llvm::any_of(frontier.candidates, [&](AffineExpr other) { return covers(other, candidate); })) {
+    return;
+  }
+  llvm::erase_if(frontier.candidates, [&](AffineExpr other) { return covers(candidate, other); });
+  frontier.candidates.push_back(candidate);
+}
+
+/// Whether every constant in it is small enough to compose with.
+static bool isTame(AffineExpr expression) {
+  bool tame = true;
+  expression.walk([&](AffineExpr part) {
+    auto constant = dyn_cast<AffineConstantExpr>(part);
+    tame &= !constant || std::abs(constant.getValue()) <= largestCoefficient;
+  });
+  return tame;
+}
+
+/// What result positions need through one operand.
+static void addOperand(CausalFlowInterface op, unsigned operand, const Frontier &source, Frontier &result) {
+  if (source.unbounded) {
+    result.unbounded = source.unbounded;
+    return;
+  }
+  AffineExpr latest = op.getLatest(operand);
+  // The latest read bounds the others only where both functions are non-decreasing; candidates are by construction.
+  if (!latest || !isNonDecreasing(latest) || !isTame(latest)) {
+    result.unbounded = op;
+    return;
+  }
+  for (AffineExpr candidate : source.candidates) {
+    AffineExpr composed = simplifyAffineExpr(candidate.replaceDims({latest}), 1, 0);
+    if (!isTame(composed) || !isNonDecreasing(composed)) {
+      result.unbounded = op;
+      return;
+    }
+    addCandidate(result, composed);
+  }
+  if (result.candidates.size() > mostCandidates) {
+    result.unbounded = op;
+  }
+}
+
+static Frontier frontierOf(Operation *op, const DenseMap<Value, Frontier> &known) {
+  Frontier result;
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!isa<SequenceType>(operand.get().getType())) {
+      continue;
+    }
+    if (!flow) {
+      result.unbounded = op;
+    } else if (flow.getRelation(operand.getOperandNumber())) {
+      addOperand(flow, operand.getOperandNumber(), known.at(operand.get()), result);
+    }
+    if (result.unbounded) {
+      return result;
+    }
+  }
+  auto type = cast<SequenceType>(op->getResult(0).getType());
+  if (!isLazy(op)) {
+    addCandidate(result, getAffineDimExpr(0, op->getContext()) * getFactor(op, type));
+  }
+  return result;
+}
+
+DenseMap<Value, Frontier> sluice::computeFrontiers(func::FuncOp function) {
+  DenseMap<Value, Frontier> known;
+  for (BlockArgument argument : function.getArguments()) {
+    Frontier tokens;
+    tokens.candidates.push_back(getAffineDimExpr(0, function.getContext()));
+    known[argument] = tokens;
+  }
+  for (Operation &op : function.getBody().front()) {
+    if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType())) {
+      continue;
+    }
+    Frontier frontier = frontierOf(&op, known);
+    for (Value result : op.getResults()) {
+      known[result] = frontier;
+    }
+  }
+  return known;
+}

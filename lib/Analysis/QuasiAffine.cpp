@@ -1,0 +1,119 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Deciding the sign of a quasi-affine function of one variable for every p >= 0.
+#include "mlir/Analysis/Presburger/Fraction.h"
+#include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+
+using namespace mlir;
+using namespace sluice;
+using presburger::Fraction;
+
+namespace {
+
+/// Most evaluations that a decision may cost: 0.2 s.
+constexpr int64_t mostSteps = int64_t{1} << 22;
+/// Larger numbers could overflow where an expression is evaluated.
+constexpr int64_t largest = int64_t{1} << 60;
+
+/// slope p + low <= e(p) <= slope p + high, and e(p + period) = e(p) + slope period. `period` 0: too long to enumerate.
+struct Shape {
+  Fraction slope = 0, low = 0, high = 0;
+  int64_t period = 1;
+};
+
+int64_t multiplied(int64_t x, int64_t y) { return x == 0 || y == 0 || x > mostSteps / y ? 0 : x * y; }
+
+/// Both repeat after the least common multiple.
+int64_t commonPeriod(int64_t x, int64_t y) { return x == 0 || y == 0 ? 0 : multiplied(x, y / std::gcd(x, y)); }
+
+Shape scaled(Shape x, int64_t factor) {
+  Fraction f(factor, 1);
+  if (factor < 0) {
+    std::swap(x.low, x.high);
+  }
+  return {x.slope * f, x.low * f, x.high * f, x.period};
+}
+
+/// floor(e / c), which is within ((c - 1) / c, 0] of e / c.
+Shape floored(const Shape &x, int64_t c) {
+  Fraction inverse(1, c);
+  return {x.slope * inverse, (x.low - Fraction(c - 1, 1)) * inverse, x.high * inverse, multiplied(x.period, c)};
+}
+
+Shape sum(const Shape &x, const Shape &y) {
+  return {x.slope + y.slope, x.low + y.low, x.high + y.high, commonPeriod(x.period, y.period)};
+}
+
+std::optional<Shape> shapeOf(AffineExpr expression) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expression)) {
+    Fraction value(constant.getValue(), 1);
+    return Shape{0, value, value, 1};
+  }
+  if (auto dim = dyn_cast<AffineDimExpr>(expression)) {
+    return dim.getPosition() == 0 ? std::optional(Shape{1, 0, 0, 1}) : std::nullopt;
+  }
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expression);
+  if (!binary) {
+    return std::nullopt;
+  }
+  std::optional<Shape> x = shapeOf(binary.getLHS());
+  if (x && binary.getKind() == AffineExprKind::Add) {
+    std::optional<Shape> y = shapeOf(binary.getRHS());
+    return y ? std::optional(sum(*x, *y)) : std::nullopt;
+  }
+  auto constant = dyn_cast<AffineConstantExpr>(binary.getRHS());
+  if (!x || !constant) {
+    return std::nullopt;
+  }
+  int64_t c = constant.getValue();
+  if (binary.getKind() == AffineExprKind::Mul) {
+    return scaled(*x, c);
+  }
+  if (c <= 0) {
+    return std::nullopt;
+  }
+  switch (binary.getKind()) {
+  case AffineExprKind::FloorDiv:
+    return floored(*x, c);
+  case AffineExprKind::CeilDiv: // -floor(-e / c)
+    return scaled(floored(scaled(*x, -1), c), -1);
+  case AffineExprKind::Mod:
+    return Shape{0, 0, Fraction(c - 1, 1), multiplied(x->period, c)};
+  default:
+    return std::nullopt;
+  }
+}
+
+bool isSmall(const Fraction &x) { return x <= Fraction(largest, 1) && x >= Fraction(-largest, 1); }
+
+} // namespace
+
+/// With a falling slope only the p below high / -slope can be positive; with none, one period decides; with a rising one, some
+/// p at or below -low / slope + 1 is.
+SignAnswer sluice::isNeverPositive(AffineExpr expression) {
+  std::optional<Shape> shape = shapeOf(expression);
+  if (!shape || !isSmall(shape->slope) || !isSmall(shape->low) || !isSmall(shape->high)) {
+    return {};
+  }
+  if (shape->slope <= Fraction(0, 1) && shape->high <= Fraction(0, 1)) {
+    return {SignAnswer::Always, 0};
+  }
+  Fraction steps(shape->period, 1);
+  if (shape->slope < Fraction(0, 1)) {
+    steps = Fraction(1, 1) - shape->high / shape->slope;
+  } else if (shape->slope > Fraction(0, 1)) {
+    steps = Fraction(2, 1) - shape->low / shape->slope;
+  } else if (shape->period == 0) {
+    return {};
+  }
+  for (int64_t p = 0; p == 0 || Fraction(p, 1) <= steps; ++p) {
+    if (p >= mostSteps) {
+      return {};
+    }
+    if (reference::evaluateAffine(expression, p, 0, 0) > 0) {
+      return {SignAnswer::Fails, p};
+    }
+  }
+  return shape->slope > Fraction(0, 1) ? SignAnswer{} : SignAnswer{SignAnswer::Always, 0};
+}

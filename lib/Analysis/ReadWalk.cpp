@@ -1,0 +1,149 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads at one length, position by position.
+#include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace sluice;
+
+ReadWalk::ReadWalk(func::FuncOp function, int64_t length, bool missing) : length(length), missing(missing) {
+  for (Operation &op : function.getBody().front()) {
+    if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType()) || isLazy(&op)) {
+      continue;
+    }
+    std::vector<Reach> rows;
+    for (int64_t p = 0; p < getLength(op.getResult(0)); ++p) {
+      rows.push_back(compute(&op, p));
+    }
+    for (Value result : op.getResults()) {
+      stored[result] = rows;
+    }
+  }
+}
+
+int64_t ReadWalk::getLength(Value value) const {
+  Operation *place = value.getParentBlock()->getParentOp();
+  int64_t factor = getFactor(place, cast<SequenceType>(value.getType()));
+  return factor == 0 ? 1 : (length + factor - 1) / factor;
+}
+
+ReadWalk::Reach ReadWalk::at(Value value, int64_t position) const {
+  if (position < 0 && !isLazy(value.getDefiningOp())) {
+    return {};
+  }
+  if (isa<BlockArgument>(value)) {
+    return {position, {}, 0};
+  }
+  if (isLazy(value.getDefiningOp())) {
+    return compute(value.getDefiningOp(), position);
+  }
+  const std::vector<Reach> &rows = stored.at(value);
+  if (position < static_cast<int64_t>(rows.size())) {
+    return rows[static_cast<size_t>(position)];
+  }
+  return {missing ? getFactor(value.getDefiningOp(), cast<SequenceType>(value.getType())) * position : -1, {}, 0};
+}
+
+ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
+  auto flow = cast<CausalFlowInterface>(op);
+  Reach best;
+  for (OpOperand &operand : op->getOpOperands()) {
+    std::optional<IntegerSet> relation;
+    if (isa<SequenceType>(operand.get().getType())) {
+      relation = flow.getRelation(operand.getOperandNumber());
+    }
+    if (!relation) {
+      continue;
+    }
+    int64_t n = getLength(operand.get());
+    MaskBounds bounds = solveMask(*relation);
+    int64_t first = 0, last = std::max(n, length) - 1;
+    bool bounded = false;
+    for (AffineExpr upper : bounds.upper) {
+      int64_t value = reference::evaluateAffine(upper, p, 0, n);
+      last = bounded ? std::min(last, value) : value;
+      bounded = true;
+    }
+    for (AffineExpr lower : bounds.lower) {
+      first = std::max(first, reference::evaluateAffine(lower, p, 0, n));
+    }
+    for (int64_t q = first; q <= last; ++q) {
+      if (reference::contains(*relation, p, q, n)) {
+        Reach reach = at(operand.get(), q);
+        if (reach.token > best.token) {
+          best = {reach.token, operand.get(), q};
+        }
+      }
+    }
+  }
+  return best;
+}
+
+std::vector<std::pair<Value, int64_t>> ReadWalk::pathFrom(Value value, int64_t position) const {
+  std::vector<std::pair<Value, int64_t>> path = {{value, position}};
+  for (Reach reach = at(value, position); reach.operand; reach = at(reach.operand, reach.position)) {
+    path.emplace_back(reach.operand, reach.position);
+  }
+  return path;
+}
+
+SmallVector<CrossEntropyOp> sluice::lossesOf(func::FuncOp function) {
+  return llvm::to_vector(function.getOps<CrossEntropyOp>());
+}
+
+std::optional<FoundLeak> sluice::findLeakAt(func::FuncOp function, int64_t length, bool missing) {
+  ReadWalk walk(function, length, missing);
+  for (CrossEntropyOp loss : lossesOf(function)) {
+    for (int64_t row = 0; row < length; ++row) {
+      ReadWalk::Reach reach = walk.at(loss.getInput(), row);
+      if (reach.token <= row) {
+        continue;
+      }
+      FoundLeak leak;
+      leak.loss = loss;
+      leak.witness.length = length;
+      leak.witness.row = row;
+      leak.witness.token = reach.token;
+      leak.path = walk.pathFrom(loss.getInput(), row);
+      return leak;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Lengths whose walk, quadratic where there is attention, takes about a second.
+static int64_t longestWalk(func::FuncOp function) {
+  constexpr double pairs = 2e8;
+  auto ops = static_cast<double>(std::distance(function.getOps().begin(), function.getOps().end()));
+  return static_cast<int64_t>(std::sqrt(pairs / ops));
+}
+
+/// A read within the sequence stays one as the sequence grows, so those lengths are searched by halving. A position past the
+/// end need not stay past it; the shortest lengths show it.
+std::optional<FoundLeak> sluice::findLeak(func::FuncOp function, int64_t longest) {
+  constexpr int64_t shortLengths = 64;
+  longest = std::min(longest, longestWalk(function));
+  int64_t without = 0, with = 1;
+  std::optional<FoundLeak> leak;
+  while (with < longest && !(leak = findLeakAt(function, with, false))) {
+    without = with;
+    with = std::min(2 * with, longest);
+  }
+  leak = leak ? leak : findLeakAt(function, with, false);
+  while (leak && with - without > 1) {
+    int64_t middle = without + (with - without) / 2;
+    if (auto shorter = findLeakAt(function, middle, false)) {
+      leak = shorter;
+      with = middle;
+    } else {
+      without = middle;
+    }
+  }
+  for (int64_t length = 1; !leak && length <= std::min(longest, shortLengths); ++length) {
+    leak = findLeakAt(function, length, true);
+  }
+  return leak;
+}

@@ -1,0 +1,86 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A leak is shown, not claimed: the reference is run twice.
+#include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include <cmath>
+#include <random>
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+
+/// Most multiplications that a replay may cost: seconds.
+constexpr double mostWork = 5e7;
+/// Dropout may drop the very path, so it is drawn anew a few times.
+constexpr uint64_t attempts = 4;
+
+/// Uniform numbers in [-0.5, 0.5) for every parameter and table: large enough that no path fades away.
+void setParameters(ModuleOp module, reference::Evaluator<double> &evaluator) {
+  std::mt19937_64 generator(1);
+  for (auto parameter : module.getOps<ParameterOp>()) {
+    std::vector<double> data(static_cast<size_t>(cast<RankedTensorType>(parameter.getType()).getNumElements()));
+    for (double &number : data) {
+      number = static_cast<double>(generator() >> 11) * 0x1p-53 - 0.5;
+    }
+    evaluator.setParameter(parameter.getSymName(), std::move(data));
+  }
+}
+
+/// Row `row` of what the loss reads, for `length` tokens; nothing where the evaluation failed.
+std::vector<double> evaluateRow(func::FuncOp function, CrossEntropyOp loss, int64_t length, int64_t row, uint64_t step,
+                                std::vector<int32_t> tokens) {
+  auto module = function->getParentOfType<ModuleOp>();
+  reference::Setting setting;
+  setting.length = length;
+  setting.step = step;
+  reference::Evaluator<double> evaluator(module, setting);
+  setParameters(module, evaluator);
+  evaluator.setTokens(function.getArgument(0), std::move(tokens));
+  if (failed(evaluator.evaluate(function))) {
+    return {};
+  }
+  std::vector<double> all = evaluator.getSequence(loss.getInput());
+  size_t columns = static_cast<size_t>(evaluator.getColumns(loss.getInput()));
+  auto first = all.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(row) * columns);
+  return {first, first + static_cast<std::ptrdiff_t>(columns)};
+}
+
+double workOf(ModuleOp module, int64_t length) {
+  double elements = 0;
+  for (auto parameter : module.getOps<ParameterOp>()) {
+    elements += static_cast<double>(cast<RankedTensorType>(parameter.getType()).getNumElements());
+  }
+  return elements * static_cast<double>(length);
+}
+
+} // namespace
+
+void sluice::replayLeak(func::FuncOp function, FoundLeak &leak) {
+  auto module = function->getParentOfType<ModuleOp>();
+  CausalWitness &witness = leak.witness;
+  int64_t longer = std::max(witness.length, witness.token + 1);
+  if (longer > getContext(function) || workOf(module, longer) > mostWork) {
+    return;
+  }
+  auto vocabulary = module->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt();
+  std::vector<int32_t> tokens(static_cast<size_t>(longer) + 1);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<int32_t>(static_cast<int64_t>(i) % vocabulary);
+  }
+  std::vector<int32_t> changed = tokens;
+  int32_t &token = changed[static_cast<size_t>(witness.token)];
+  token = static_cast<int32_t>((token + 1) % vocabulary);
+  for (uint64_t step = 1; step <= attempts && witness.change == 0; ++step) {
+    std::vector<double> before = evaluateRow(function, leak.loss, witness.length, witness.row, step, tokens);
+    std::vector<double> after = evaluateRow(function, leak.loss, longer, witness.row, step, changed);
+    if (before.empty() || after.empty()) {
+      return;
+    }
+    for (auto [x, y] : llvm::zip_equal(before, after)) {
+      witness.change = std::max(witness.change, std::abs(x - y));
+    }
+  }
+  witness.replay = witness.change > 0 ? Replay::Changed : Replay::Unchanged;
+}

@@ -1,0 +1,42 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Analysis/Verdict.h"
+
+#include <cstdio>
+
+using namespace sluice;
+
+static std::string formatReplay(const CausalWitness &witness) {
+  std::string row = "row " + std::to_string(witness.row), token = "token " + std::to_string(witness.token);
+  std::string how = witness.token < witness.length ? token + " changed" : "the sequence continued to " + token;
+  switch (witness.replay) {
+  case Replay::NotRun:
+    return "replay: not run, the model is too large for the reference or its context too short";
+  case Replay::Unchanged:
+    return "replay: the path exists, but with " + how + " " + row + " stayed the same";
+  case Replay::Changed:
+    break;
+  }
+  char change[32];
+  std::snprintf(change, sizeof change, "%.3g", witness.change);
+  return "replay: with " + how + ", " + row + " changed by up to " + change;
+}
+
+std::string CausalVerdict::format() const {
+  if (isProved()) {
+    std::string text = "proved causal for every length, in";
+    for (const std::string &mode : modes) {
+      text += (&mode == &modes.front() ? " " : " and ") + mode;
+    }
+    return text;
+  }
+  std::string text = spec::toString(place) + ": " + message + " (mode " + refusedMode + ")";
+  if (!witness) {
+    return text;
+  }
+  text += "\n  from token " + std::to_string(witness->token) + " to row " + std::to_string(witness->row) + ":";
+  for (const CausalStep &step : witness->path) {
+    text += "\n    " + spec::toString(step.place) + ": " + step.op + ": position " + std::to_string(step.from) + " into " +
+            std::to_string(step.to);
+  }
+  return text + "\n  " + formatReplay(*witness);
+}

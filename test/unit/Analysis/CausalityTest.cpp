@@ -1,0 +1,219 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Verdicts over the corpus of causal and leaky specs, the shipped models and random ones; each verdict is compared with an
+// enumeration of paths at every small length.
+#include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Transforms/ImportSpec.h"
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace mlir;
+using namespace sluice;
+using Kind = CausalVerdict::Kind;
+
+namespace {
+
+const std::string source = SLUICE_SOURCE_DIR;
+
+spec::Model parse(const std::string &text) {
+  spec::Diagnostic error;
+  std::optional<spec::Model> model = spec::readText(text, "test.json", error);
+  if (!model) {
+    llvm::report_fatal_error(llvm::Twine(error.format()));
+  }
+  return *model;
+}
+
+spec::Model read(const std::string &path) {
+  spec::Diagnostic error;
+  std::optional<spec::Model> model = spec::readFile(path, error);
+  if (!model) {
+    llvm::report_fatal_error(llvm::Twine(error.format()));
+  }
+  return *model;
+}
+
+std::vector<std::string> specsUnder(const std::string &folder) {
+  std::vector<std::string> result;
+  for (const auto &entry : std::filesystem::recursive_directory_iterator(source + "/" + folder)) {
+    if (entry.path().extension() == ".json" && entry.path().parent_path().filename() != "expected") {
+      result.push_back(entry.path().string());
+    }
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+/// Twice the coarsest factor (the product of all) and the largest shift, in tokens.
+int64_t lengthsToEnumerate(func::FuncOp function) {
+  int64_t factor = 1, shift = 0;
+  function.walk([&](Operation *op) {
+    if (op->getNumResults() == 0 || !isa<SequenceType>(op->getResult(0).getType())) {
+      return;
+    }
+    int64_t f = getFactor(op, cast<SequenceType>(op->getResult(0).getType()));
+    factor = std::max(factor, f);
+    if (auto shiftOp = dyn_cast<ShiftOp>(op)) {
+      shift = std::max(shift, f * static_cast<int64_t>(shiftOp.getBy()));
+    }
+  });
+  return 2 * factor + shift;
+}
+
+/// Whether some length up to that has a leak, or a row that later tokens change.
+bool enumerationFindsLeak(ModuleOp module) {
+  for (StringRef name : {"evaluate", "train"}) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    for (int64_t length = 1; function && length <= lengthsToEnumerate(function); ++length) {
+      if (findLeakAt(function, length, /*missing=*/true)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+CausalVerdict checkBoth(const spec::Model &model) {
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module = importSpec(context, model);
+  CausalVerdict verdict = checkCausality(*module, /*replay=*/true);
+  EXPECT_EQ(verdict.kind != Kind::Proved, enumerationFindsLeak(*module)) << verdict.message;
+  return verdict;
+}
+
+} // namespace
+
+class Causal : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Causal, IsProved) {
+  CausalVerdict verdict = checkBoth(read(GetParam()));
+  EXPECT_EQ(verdict.kind, Kind::Proved) << verdict.message;
+  EXPECT_EQ(verdict.modes, (std::vector<std::string>{"eval", "train"}));
+  EXPECT_FALSE(verdict.witness);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Causal, ::testing::ValuesIn(specsUnder("models")));
+INSTANTIATE_TEST_SUITE_P(Corpus, Causal, ::testing::ValuesIn(specsUnder("test/causality/causal")));
+
+class Leaky : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Leaky, IsRefusedWithAWitness) {
+  CausalVerdict verdict = checkBoth(read(GetParam()));
+  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  std::ifstream expected(std::filesystem::path(GetParam()).replace_extension(".expected"));
+  unsigned line = 0;
+  std::string words;
+  expected >> line >> std::ws;
+  std::getline(expected, words);
+  ASSERT_FALSE(words.empty());
+  EXPECT_EQ(verdict.place.line, line) << verdict.message;
+  EXPECT_NE(verdict.message.find(words), std::string::npos) << verdict.message;
+  ASSERT_TRUE(verdict.witness);
+  EXPECT_GT(verdict.witness->token, verdict.witness->row);
+  EXPECT_EQ(verdict.witness->replay, Replay::Changed) << verdict.message;
+  ASSERT_GE(verdict.witness->path.size(), 2u);
+  EXPECT_EQ(verdict.witness->path.back().to, verdict.witness->row);
+  EXPECT_TRUE(llvm::any_of(verdict.witness->path, [&](const CausalStep &step) { return step.place.line == line; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Corpus, Leaky, ::testing::ValuesIn(specsUnder("test/causality/leaky")));
+
+TEST(Causality, GoldensButTheBidirectionalAreProved) {
+  for (const std::string &path : specsUnder("test/golden")) {
+    bool leaks = path.ends_with("bidirectional.json");
+    CausalVerdict verdict = checkBoth(read(path));
+    EXPECT_EQ(verdict.kind, leaks ? Kind::Leak : Kind::Proved) << path << ": " << verdict.message;
+  }
+}
+
+TEST(Causality, TrainingAloneCanLeak) {
+  CausalVerdict verdict = checkModel(read(source + "/test/causality/leaky/ragged-dropout-in-training.json"));
+  EXPECT_EQ(verdict.modes, std::vector<std::string>{"eval"});
+  EXPECT_EQ(verdict.refusedMode, "train");
+  ASSERT_TRUE(verdict.witness);
+  EXPECT_GE(verdict.witness->token, verdict.witness->length) << "no token of the sequence leaks";
+}
+
+TEST(Causality, WasteIsWarnedOf) {
+  CausalVerdict verdict = checkModel(read(source + "/test/causality/causal/shift-larger.json"));
+  ASSERT_EQ(verdict.warnings.size(), 1u);
+  EXPECT_NE(verdict.warnings[0].find(":11:5: warning: a shift by 9"), std::string::npos) << verdict.warnings[0];
+  EXPECT_NE(verdict.warnings[0].find("3 is enough"), std::string::npos);
+}
+
+namespace {
+
+std::string pick(std::mt19937 &generator, std::vector<std::string> choices) { return choices[generator() % choices.size()]; }
+
+/// A random chain of stages between embedding and head; shifts are often one too small or one too large.
+std::string randomSpec(std::mt19937 &generator) {
+  std::string stages;
+  std::vector<int64_t> factors;
+  auto stage = [&](const std::string &text) { stages += "    { " + text + " },\n"; };
+  auto filler = [&] {
+    stage(pick(generator, {R"("op": "norm")", R"("op": "layer")", R"("op": "layer", "mask": {"window": [0, 2]})",
+                           R"("op": "layer", "mask": {"window": [1, 4]})", R"("op": "shift", "by": 1)"}));
+  };
+  int64_t levels = 1 + static_cast<int64_t>(generator() % 2);
+  for (int64_t i = 0; i < levels; ++i) {
+    int64_t k = 2 + static_cast<int64_t>(generator() % 3);
+    int64_t by = std::max<int64_t>(0, k - 2 + static_cast<int64_t>(generator() % 3));
+    stage("\"op\": \"shift\", \"by\": " + std::to_string(by));
+    if (generator() % 5 == 0) {
+      filler();
+    }
+    stage("\"op\": \"shorten\", \"method\": \"" + pick(generator, {"average", "linear"}) +
+          "\", \"factor\": " + std::to_string(k));
+    if (generator() % 2 == 0) {
+      filler();
+    }
+    factors.push_back(k);
+  }
+  while (!factors.empty()) {
+    stage("\"op\": \"upsample\", \"factor\": " + std::to_string(factors.back()));
+    factors.pop_back();
+    if (generator() % 3 == 0) {
+      filler();
+    }
+  }
+  return R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1, "width": 2,
+  "defaults": {"heads": 1, "feed_forward": 2}, "stages": [
+    { "op": "embedding", "to": "fine" },
+)" + stages +
+         "    { \"op\": \"add\", \"with\": \"fine\" },\n    { \"op\": \"head\" }]}";
+}
+
+} // namespace
+
+TEST(Causality, RandomSpecsAgreeWithEnumeration) {
+  std::mt19937 generator(11);
+  int proved = 0, refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string text = randomSpec(generator);
+    MLIRContext context(MLIRContext::Threading::DISABLED);
+    OwningOpRef<ModuleOp> module = importSpec(context, parse(text));
+    CausalVerdict verdict = checkCausality(*module, /*replay=*/false);
+    ASSERT_NE(verdict.kind, Kind::NotProved) << text << verdict.message;
+    ASSERT_EQ(verdict.kind == Kind::Leak, enumerationFindsLeak(*module)) << text << verdict.message;
+    (verdict.kind == Kind::Proved ? proved : refused) += 1;
+  }
+  EXPECT_GT(proved, 60);
+  EXPECT_GT(refused, 60);
+}
+
+TEST(Causality, WithoutALossNothingIsProved) {
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module = importSpec(context, read(source + "/models/tiny/vanilla.json"));
+  module->lookupSymbol("evaluate")->erase();
+  EXPECT_EQ(checkCausality(*module).kind, Kind::NotProved);
+}
+
+TEST(Causality, TheProofIsFastOnDeepModels) {
+  std::string text = R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1, "width": 2, "stages": [
+    { "op": "embedding" },
+    { "op": "hourglass", "hierarchy": "200@1 200@4 200@1", "heads": 1, "feed_forward": 2 },
+    { "op": "head" }]})";
+  EXPECT_EQ(checkModel(parse(text)).kind, Kind::Proved);
+}
