@@ -4,7 +4,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <barrier>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -67,13 +67,22 @@ __attribute__((target("avx2,fma"))) void chainsAvx2(long rounds) {
 /// Seconds until all threads have done `work`, from a common start; the best of `repeats`.
 double bestOf(int threads, int repeats, const std::function<void(int)> &work) {
   std::vector<double> best(static_cast<size_t>(repeats));
-  std::barrier start(threads), end(threads);
+  // Waiting by spinning: waking a thread would take as long as some of the work.
+  std::atomic<long> arrivals = 0;
+  auto meet = [&] {
+    long goal = (arrivals.fetch_add(1) / threads + 1) * threads;
+    for (long spins = 1; arrivals.load() < goal; ++spins) {
+      if (spins % 4096 == 0) {
+        std::this_thread::yield();
+      }
+    }
+  };
   auto body = [&](int thread) {
     for (double &seconds : best) {
-      start.arrive_and_wait();
+      meet();
       auto begin = std::chrono::steady_clock::now();
       work(thread);
-      end.arrive_and_wait();
+      meet();
       if (thread == 0) {
         seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       }
@@ -107,8 +116,9 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "sluice-peak: expected a CPU with AVX2 and FMA, found one without\n");
     return 2;
   }
-  constexpr long rounds = 4'000'000;
-  double seconds = bestOf(threads, 8, [&](int) { avx512 ? chainsAvx512(rounds) : chainsAvx2(rounds); });
+  // Many short runs (2 ms each): on a machine with other work some of them have the cores to themselves.
+  constexpr long rounds = 400'000;
+  double seconds = bestOf(threads, 100, [&](int) { avx512 ? chainsAvx512(rounds) : chainsAvx2(rounds); });
   double flops = 2.0 * rounds * (avx512 ? 16 * chains : 8 * 12) * threads;
 
   constexpr size_t bytes = size_t(64) << 20; // beyond the caches

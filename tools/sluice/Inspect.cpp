@@ -49,7 +49,7 @@ void runInspect(const InspectFlags &flags) {
 void registerInspect(CLI::App &program) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App *command = program.add_subcommand("inspect", "Show what an artifact holds and what a step costs");
-  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->required();
+  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->type_name("FILE")->required();
   command->add_flag("--json", flags->json, "Print one JSON object; sizes are bytes");
   command->add_flag("-m,--memory", flags->memory, "List every buffer of the arena, in bytes");
   command->add_option("--extract", flags->extract, "Directory to write the spec, the plan and the kernels' code to");
