@@ -25,6 +25,10 @@ void extractParts(const Artifact &artifact, const Path &folder) {
 
 void runInspect(const InspectFlags &flags) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact);
+  if (!flags.extract.empty()) {
+    extractParts(*artifact, flags.extract);
+    std::cerr << "wrote spec.json, plan.json and kernels.so to " << flags.extract << std::endl;
+  }
   if (flags.json) {
     nlohmann::json json = describeArtifact(*artifact);
     if (flags.memory) {
@@ -37,10 +41,6 @@ void runInspect(const InspectFlags &flags) {
     printJson(json);
   } else {
     std::cout << describeForPeople(*artifact, flags.memory) << std::flush;
-  }
-  if (!flags.extract.empty()) {
-    extractParts(*artifact, flags.extract);
-    std::cerr << "wrote spec.json, plan.json and kernels.so to " << flags.extract << std::endl;
   }
 }
 
