@@ -218,7 +218,7 @@ void runBench(const BenchFlags &flags) {
 void registerBench(CLI::App &program) {
   auto flags = std::make_shared<BenchFlags>();
   CLI::App *command = program.add_subcommand("bench", "Measure training steps against the machine's measured peak");
-  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->required();
+  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->type_name("FILE")->required();
   command->add_option("-n,--steps", flags->steps, "Training steps to time, after one to warm up");
   command->add_flag("-k,--kernels", flags->kernels, "Add a table of kernels: ms a step, Gflop/s, GB/s, fraction of peak");
   command->add_flag("-g,--generate", flags->generate, "Measure generation too, in tokens a second");

@@ -53,9 +53,9 @@ void runEval(const EvalFlags &flags) {
 void registerEval(CLI::App &program) {
   auto flags = std::make_shared<EvalFlags>();
   CLI::App *command = program.add_subcommand("eval", "Measure bits per byte of text that a model has not seen");
-  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->required();
+  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->type_name("FILE")->required();
   command->add_option("-w,--weights", flags->weights, "Weights: a run, a checkpoint or a safetensors file")->required();
-  command->add_option("--data", flags->data, "Text to score: files whose bytes are token ids")->required();
+  command->add_option("--data", flags->data, "Text to score: files whose bytes are token ids")->type_name("FILE")->default_str("")->required();
   command->add_option("--window", flags->options.window, "Tokens a window; 0 takes the context");
   command->add_option("--stride", flags->options.stride,
                       "Tokens from a window's start to the next's; 0 takes half the window");

@@ -46,7 +46,7 @@ void runGenerate(const GenerateFlags &flags) {
 void registerGenerate(CLI::App &program) {
   auto flags = std::make_shared<GenerateFlags>();
   CLI::App *command = program.add_subcommand("generate", "Continue a text, byte by byte, to the standard output");
-  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->required();
+  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->type_name("FILE")->required();
   command->add_option("-w,--weights", flags->weights, "Weights: a run, a checkpoint or a safetensors file")->required();
   command->add_option("-p,--prompt", flags->prompt,
                       "Text to continue; empty starts after a newline. Of a prompt longer than the context, and of the "

@@ -25,6 +25,10 @@ void extractParts(const Artifact &artifact, const Path &folder) {
 
 void runInspect(const InspectFlags &flags) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact);
+  if (!flags.extract.empty()) {
+    extractParts(*artifact, flags.extract);
+    std::cerr << "wrote spec.json, plan.json and kernels.so to " << flags.extract << std::endl;
+  }
   if (flags.json) {
     nlohmann::json json = describeArtifact(*artifact);
     if (flags.memory) {
@@ -38,10 +42,6 @@ void runInspect(const InspectFlags &flags) {
   } else {
     std::cout << describeForPeople(*artifact, flags.memory) << std::flush;
   }
-  if (!flags.extract.empty()) {
-    extractParts(*artifact, flags.extract);
-    std::cerr << "wrote spec.json, plan.json and kernels.so to " << flags.extract << std::endl;
-  }
 }
 
 } // namespace
@@ -49,7 +49,7 @@ void runInspect(const InspectFlags &flags) {
 void registerInspect(CLI::App &program) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App *command = program.add_subcommand("inspect", "Show what an artifact holds and what a step costs");
-  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->required();
+  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->type_name("FILE")->required();
   command->add_flag("--json", flags->json, "Print one JSON object; sizes are bytes");
   command->add_flag("-m,--memory", flags->memory, "List every buffer of the arena, in bytes");
   command->add_option("--extract", flags->extract, "Directory to write the spec, the plan and the kernels' code to");

@@ -48,8 +48,8 @@ void runNgram(const NgramFlags &flags) {
 void registerNgram(CLI::App &program) {
   auto flags = std::make_shared<NgramFlags>();
   CLI::App *command = program.add_subcommand("ngram", "Measure bits per byte of Witten-Bell byte n-gram models, as baselines");
-  command->add_option("--train", flags->train, "Files to count")->required();
-  command->add_option("--test", flags->test, "Files to score; the first byte of each is not scored")->required();
+  command->add_option("--train", flags->train, "Files to count")->type_name("FILE")->default_str("")->required();
+  command->add_option("--test", flags->test, "Files to score; the first byte of each is not scored")->type_name("FILE")->default_str("")->required();
   command->add_option("--order", flags->orders, "Orders: bytes of an n-gram, from 1 to 7");
   command->add_flag("--json", flags->json, "Print one JSON object");
   command->callback([flags] { runNgram(*flags); });

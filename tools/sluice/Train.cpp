@@ -77,12 +77,12 @@ void registerTrain(CLI::App &program) {
   auto flags = std::make_shared<TrainFlags>();
   TrainingOptions &options = flags->options;
   CLI::App *command = program.add_subcommand("train", "Train a compiled model on files of bytes");
-  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->required();
-  command->add_option("--data", flags->data, "Training text: files whose bytes are token ids")->required();
+  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->type_name("FILE")->required();
+  command->add_option("--data", flags->data, "Training text: files whose bytes are token ids")->type_name("FILE")->default_str("")->required();
   command->add_option("-o,--out", flags->out, "Directory of the run; new, unless --resume is given")->required();
   command->add_option("-n,--steps", options.steps, "Steps in all, counted from the run's first; 0 takes the spec's");
   command->add_flag("--resume", options.resume, "Continue the run from its latest checkpoint");
-  command->add_option("--eval-data", flags->heldOut, "Held-out text: files to evaluate on while training");
+  command->add_option("--eval-data", flags->heldOut, "Held-out text: files to evaluate on while training")->type_name("FILE")->default_str("");
   command->add_option("--eval-every", options.evaluateEvery, "Steps between evaluations");
   command->add_option("--eval-tokens", options.evaluateTokens, "Held-out tokens an evaluation scores; 0 scores all");
   command->add_option("--save-every", options.saveEvery, "Steps between checkpoints; the end and Ctrl-C save too");

@@ -66,7 +66,9 @@ int explainParseError(const CLI::App &program, const CLI::ParseError &error) {
   }
   std::string message = error.what();
   std::vector<std::string> extras = program.remaining(true);
-  if (dynamic_cast<const CLI::ExtrasError *>(&error) && !extras.empty()) {
+  // A misspelt word comes first: what else is missing is often what it was meant to be.
+  bool mayBeMisspelt = dynamic_cast<const CLI::ExtrasError *>(&error) || dynamic_cast<const CLI::RequiredError *>(&error);
+  if (mayBeMisspelt && !extras.empty()) {
     auto flag = std::find_if(extras.begin(), extras.end(), [](const std::string &w) { return w.starts_with("-"); });
     message = explainExtra(program, flag == extras.end() ? extras.front() : *flag);
   }

@@ -1,0 +1,114 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Fixture.h"
+
+#include "sluice/Runtime/Checkpoint.h"
+#include "sluice/Runtime/Error.h"
+
+using namespace sluice::runtime;
+using namespace sluice::test;
+
+namespace {
+
+class Checkpoint : public testing::Test {
+protected:
+  Checkpoint() : executor(bigramArtifact(folder), 1) {
+    executor.scalarI64("seed") = 3;
+    executor.run("initialize");
+    executor.state(executor.plan().tensors[0], "adam.m")[7] = 0.25f;
+    state.step = 12;
+    state.seed = 3;
+    state.position = {2, 5};
+    state.dataHash = "d";
+    state.specHash = "s";
+    saveCheckpoint(run, executor, state, 3);
+  }
+
+  TemporaryFolder folder;
+  Path run = folder / "run";
+  Executor executor;
+  TrainingState state;
+};
+
+TEST_F(Checkpoint, RoundTrip) {
+  Executor other(executor.artifact().plan().model.name.empty() ? nullptr : bigramArtifact(folder), 1);
+  TrainingState loaded = loadCheckpoint(run, other);
+  EXPECT_EQ(loaded.step, 12);
+  EXPECT_EQ(loaded.seed, 3);
+  EXPECT_EQ(loaded.position, (DataPosition{2, 5}));
+  for (const Tensor &tensor : other.plan().tensors) {
+    auto a = executor.tensor(tensor), b = other.tensor(tensor);
+    EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin()));
+  }
+  EXPECT_EQ(other.state(other.plan().tensors[0], "adam.m")[7], 0.25f);
+}
+
+TEST_F(Checkpoint, WeightsComeFromARunACheckpointOrAFile) {
+  for (const Path &path : {run, run / "checkpoints/12", run / "checkpoints/12/weights.safetensors"}) {
+    Executor other(bigramArtifact(folder), 1);
+    EXPECT_EQ(loadWeights(path, other), run / "checkpoints/12/weights.safetensors");
+    EXPECT_EQ(other.tensor(other.plan().tensors[0])[9], executor.tensor(executor.plan().tensors[0])[9]);
+  }
+}
+
+TEST_F(Checkpoint, KeepsTheNewest) {
+  for (int64_t step : {13, 14, 15, 16}) {
+    state.step = step;
+    saveCheckpoint(run, executor, state, 2);
+  }
+  EXPECT_EQ(latestStep(run), 16);
+  std::vector<std::string> names;
+  for (const auto &entry : std::filesystem::directory_iterator(run / "checkpoints")) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"15", "16"}));
+}
+
+// A crash before `latest` moves leaves a folder, whole or not; neither disturbs what `latest` names.
+TEST_F(Checkpoint, AnUnfinishedSaveIsIgnored) {
+  std::filesystem::create_directories(run / "checkpoints/.tmp-99-1");
+  std::filesystem::create_directories(run / "checkpoints/99");
+  EXPECT_EQ(loadCheckpoint(run, executor).step, 12);
+  state.step = 99;
+  saveCheckpoint(run, executor, state, 3);
+  EXPECT_EQ(loadCheckpoint(run, executor).step, 99);
+  EXPECT_FALSE(std::filesystem::exists(run / "checkpoints/.tmp-99-1"));
+}
+
+TEST_F(Checkpoint, RefusesDamageAnywhere) {
+  for (const char *name : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
+    Path path = run / "checkpoints/12" / name;
+    std::string whole = readFile(path);
+    for (size_t at = 0; at < whole.size(); at += whole.size() / 23 + 1) {
+      std::string damaged = whole;
+      damaged[at] = static_cast<char>(damaged[at] ^ 4);
+      writeFile(path, damaged);
+      if (std::string(name) == "state.json" && nlohmann::json::parse(damaged, nullptr, false) ==
+                                                   nlohmann::json::parse(whole, nullptr, false)) {
+        continue; // only a space became another space
+      }
+      EXPECT_THROW(loadCheckpoint(run, executor), UserError) << name << " byte " << at;
+    }
+    for (size_t length = 0; length + 1 < whole.size(); length += whole.size() / 19 + 1) {
+      writeFile(path, whole.substr(0, length));
+      EXPECT_THROW(loadCheckpoint(run, executor), UserError) << name << " " << length << " bytes";
+    }
+    std::filesystem::remove(path);
+    EXPECT_NE(userError([&] { loadCheckpoint(run, executor); }).find(name), std::string::npos);
+    writeFile(path, whole);
+    EXPECT_EQ(loadCheckpoint(run, executor).step, 12);
+  }
+}
+
+TEST_F(Checkpoint, RefusesAWrongLatest) {
+  for (const char *text : {"", "x\n", "12", "-3\n", "12\n12\n", "../12\n"}) {
+    writeFile(run / "latest", text);
+    EXPECT_THROW(loadCheckpoint(run, executor), UserError) << text;
+  }
+  writeFile(run / "latest", "13\n");
+  EXPECT_NE(userError([&] { loadCheckpoint(run, executor); }).find("checkpoints/13"), std::string::npos);
+  std::filesystem::remove(run / "latest");
+  EXPECT_NE(userError([&] { loadCheckpoint(run, executor); }).find("with a checkpoint"), std::string::npos);
+}
+
+} // namespace

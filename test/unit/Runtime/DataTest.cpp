@@ -1,0 +1,100 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Fixture.h"
+
+#include "sluice/Runtime/Data.h"
+
+#include <set>
+
+using namespace sluice::runtime;
+using namespace sluice::test;
+
+namespace {
+
+TEST(Data, PermuteIsAPermutation) {
+  for (uint64_t count : {1, 2, 3, 5, 64, 65, 1000}) {
+    std::set<uint64_t> images;
+    for (uint64_t i = 0; i < count; ++i) {
+      images.insert(permute(i, count, 42));
+    }
+    EXPECT_EQ(images.size(), count);
+    EXPECT_LT(*images.rbegin(), count);
+  }
+}
+
+TEST(Data, PermuteMovesAndDependsOnTheKey) {
+  int fixed = 0, same = 0;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    fixed += permute(i, 1000, 1) == i ? 1 : 0;
+    same += permute(i, 1000, 1) == permute(i, 1000, 2) ? 1 : 0;
+  }
+  EXPECT_LT(fixed, 10); // one is expected of a random permutation
+  EXPECT_LT(same, 10);
+}
+
+TEST(Data, AnEpochDrawsEachRowOnceFromEveryFile) {
+  TemporaryFolder folder;
+  writeFile(folder / "a", easyText(1000));
+  writeFile(folder / "b", std::string(17, 'X')); // exactly one row of context + 1
+  TrainingData data({folder / "a", folder / "b"}, 128, 16, 5);
+  EXPECT_EQ(data.rowsPerEpoch(), 999 / 16 - 1 + 1);
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::set<const uint8_t *> starts;
+    int fromB = 0;
+    for (int64_t i = 0; i < data.rowsPerEpoch(); ++i) {
+      auto row = data.row({epoch, i});
+      ASSERT_EQ(row.size(), 17u);
+      starts.insert(row.data());
+      fromB += row[0] == 'X' && row[16] == 'X' ? 1 : 0;
+    }
+    EXPECT_EQ(starts.size(), static_cast<size_t>(data.rowsPerEpoch()));
+    EXPECT_EQ(fromB, 1);
+  }
+}
+
+TEST(Data, RowsArePiecesOfTheText) {
+  TemporaryFolder folder;
+  std::string text = easyText(500);
+  writeFile(folder / "a", text);
+  TrainingData data({folder / "a"}, 128, 16, 5);
+  std::vector<int32_t> tokens(17 * 40);
+  DataPosition end = data.fill({0, 3}, 40, tokens); // crosses an epoch of 30 rows
+  EXPECT_EQ(end, (DataPosition{1, 3 + 40 - data.rowsPerEpoch()}));
+  for (size_t row = 0; row < 40; ++row) {
+    std::string piece(tokens.begin() + static_cast<int64_t>(row) * 17, tokens.begin() + static_cast<int64_t>(row) * 17 + 17);
+    EXPECT_NE(text.find(piece), std::string::npos);
+  }
+}
+
+TEST(Data, OrderFollowsSeedAndEpoch) {
+  TemporaryFolder folder;
+  writeFile(folder / "a", easyText(5000));
+  auto order = [&](uint64_t seed, int64_t epoch) {
+    TrainingData data({folder / "a"}, 128, 16, seed);
+    std::string text;
+    for (int64_t i = 0; i < data.rowsPerEpoch(); ++i) {
+      auto row = data.row({epoch, i});
+      text.append(row.begin(), row.end());
+    }
+    return text;
+  };
+  EXPECT_EQ(order(1, 0), order(1, 0));
+  EXPECT_NE(order(1, 0), order(2, 0));
+  EXPECT_NE(order(1, 0), order(1, 1));
+}
+
+TEST(Data, RefusesShortFilesAndWrongBytes) {
+  TemporaryFolder folder;
+  writeFile(folder / "short", std::string(16, 'a'));
+  writeFile(folder / "wide", std::string(100, 'a') + "\xc3" + std::string(100, 'a'));
+  writeFile(folder / "empty", "");
+  auto message = [&](const std::string &name) {
+    return userError([&] { TrainingData({folder / name}, 128, 16, 0); });
+  };
+  EXPECT_NE(message("short").find("at least 17 bytes"), std::string::npos);
+  EXPECT_NE(message("empty").find("found 0"), std::string::npos);
+  EXPECT_NE(message("wide").find("byte 100: "), std::string::npos);
+  EXPECT_NE(message("missing").find("no such file"), std::string::npos);
+  EXPECT_NE(message(".").find("directory"), std::string::npos);
+}
+
+} // namespace

@@ -1,0 +1,89 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Fixture.h"
+
+#include "sluice/Runtime/Evaluator.h"
+
+#include <cmath>
+#include <numbers>
+
+using namespace sluice::runtime;
+using namespace sluice::test;
+
+namespace {
+
+TEST(Evaluator, WindowsScoreEachTokenOnce) {
+  for (int64_t tokens = 0; tokens < 40; ++tokens) {
+    for (int64_t window = 1; window < 12; ++window) {
+      for (int64_t stride = 1; stride <= window; ++stride) {
+        std::vector<int> scored(static_cast<size_t>(tokens) + 1);
+        std::vector<Window> windows = cutWindows(tokens, window, stride);
+        for (size_t i = 0; i < windows.size(); ++i) {
+          const Window &w = windows[i];
+          ASSERT_LE(w.start + w.length, tokens - 1);
+          ASSERT_TRUE(w.length == window || i + 1 == windows.size());
+          ASSERT_TRUE(i == 0 || w.firstScored >= std::min(window - stride, w.length - 1));
+          for (int64_t t = w.firstScored; t < w.length; ++t) {
+            ++scored[static_cast<size_t>(w.start + t + 1)];
+          }
+        }
+        for (int64_t token = 1; token < tokens; ++token) {
+          ASSERT_EQ(scored[static_cast<size_t>(token)], 1) << tokens << " " << window << " " << stride;
+        }
+      }
+    }
+  }
+}
+
+// A bigram model needs one token of context, so every window and stride gives the same score.
+TEST(Evaluator, BigramScoreDoesNotDependOnTheWindows) {
+  TemporaryFolder folder;
+  Executor executor(bigramArtifact(folder), 2);
+  executor.scalarI64("seed") = 3;
+  executor.run("initialize");
+  writeFile(folder / "text", easyText(333));
+  auto files = readByteFiles({folder / "text"}, 128, 2, "");
+  EvaluationResult whole = evaluate(executor, files, {});
+  EXPECT_EQ(whole.tokens, 332);
+  EXPECT_EQ(whole.window, 16);
+  EXPECT_EQ(whole.stride, 8);
+  double expected = 0;
+  auto table = executor.tensor(executor.plan().tensors[0]);
+  for (size_t i = 0; i + 1 < files[0].bytes.size(); ++i) {
+    double sum = 0;
+    for (size_t j = 0; j < 128; ++j) {
+      sum += std::exp(table[files[0].bytes[i] * 128u + j]);
+    }
+    expected += std::log(sum) - table[files[0].bytes[i] * 128u + files[0].bytes[i + 1]];
+  }
+  EXPECT_NEAR(whole.nats, expected, 1e-5 * expected); // the test model's exp is good to 1e-6
+  EXPECT_NEAR(whole.bitsPerByte(), expected / 332 / std::numbers::ln2, 1e-4);
+  EXPECT_NEAR(whole.perplexity(), std::exp2(whole.bitsPerToken()), 1e-6);
+  for (int64_t window : {1, 5, 16}) {
+    for (int64_t stride : {int64_t(1), window}) {
+      EXPECT_NEAR(evaluate(executor, files, {window, stride, 0}).nats, whole.nats, 1e-9 * whole.nats);
+    }
+  }
+}
+
+TEST(Evaluator, LimitsTokensAndAddsFiles) {
+  TemporaryFolder folder;
+  Executor executor(bigramArtifact(folder), 1);
+  writeFile(folder / "a", easyText(50));
+  writeFile(folder / "b", easyText(7));
+  auto files = readByteFiles({folder / "a", folder / "b"}, 128, 2, "");
+  EXPECT_EQ(evaluate(executor, files, {}).tokens, 49 + 6);
+  EXPECT_EQ(evaluate(executor, files, {0, 0, 52}).tokens, 52);
+  EXPECT_EQ(evaluate(executor, files, {0, 0, 20}).tokens, 20);
+}
+
+TEST(Evaluator, RefusesWrongWindows) {
+  TemporaryFolder folder;
+  Executor executor(bigramArtifact(folder), 1);
+  writeFile(folder / "a", easyText(50));
+  auto files = readByteFiles({folder / "a"}, 128, 2, "");
+  EXPECT_NE(userError([&] { evaluate(executor, files, {17, 0, 0}); }).find("window from 1 to"), std::string::npos);
+  EXPECT_NE(userError([&] { evaluate(executor, files, {8, 9, 0}); }).find("stride from 1 to"), std::string::npos);
+  EXPECT_NE(userError([&] { evaluate(executor, files, {8, -1, 0}); }).find("stride from 1 to"), std::string::npos);
+}
+
+} // namespace

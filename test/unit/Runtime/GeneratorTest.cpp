@@ -1,0 +1,103 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Fixture.h"
+
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Generator.h"
+
+#include <cmath>
+
+using namespace sluice::runtime;
+using namespace sluice::test;
+
+namespace {
+
+const std::vector<float> logits = {0, std::log(4.0f), std::log(2.0f), std::log(1.0f)}; // odds 1 4 2 1
+
+int64_t pick(SamplingOptions options, double uniform) { return pickToken(logits, options, uniform); }
+
+TEST(Generator, SamplesInProportion) {
+  // Likeliest first: id 1 to 4/8, id 2 to 6/8, id 0 to 7/8, id 3.
+  EXPECT_EQ(pick({}, 0), 1);
+  EXPECT_EQ(pick({}, 0.499), 1);
+  EXPECT_EQ(pick({}, 0.501), 2);
+  EXPECT_EQ(pick({}, 0.749), 2);
+  EXPECT_EQ(pick({}, 0.751), 0);
+  EXPECT_EQ(pick({}, 0.876), 3);
+  EXPECT_EQ(pick({}, 0.999999), 3);
+}
+
+TEST(Generator, TemperatureZeroIsGreedy) { EXPECT_EQ(pick({.temperature = 0}, 0.999), 1); }
+
+TEST(Generator, TemperatureSharpens) {
+  // Odds at temperature 1/2 are 1 16 4 1.
+  EXPECT_EQ(pick({.temperature = 0.5}, 16.0 / 22 - 0.001), 1);
+  EXPECT_EQ(pick({.temperature = 0.5}, 16.0 / 22 + 0.001), 2);
+}
+
+TEST(Generator, TopKAndTopPCutTheTail) {
+  EXPECT_EQ(pick({.topK = 1}, 0.999), 1);
+  EXPECT_EQ(pick({.topK = 2}, 0.999), 2);
+  EXPECT_EQ(pick({.topK = 9}, 0.999), 3);
+  EXPECT_EQ(pick({.topP = 0.49}, 0.999), 1);
+  EXPECT_EQ(pick({.topP = 0.51}, 0.999), 2);
+  EXPECT_EQ(pick({.topP = 0.76}, 0.999), 0);
+}
+
+TEST(Generator, RefusesWrongOptionsAndNumbers) {
+  EXPECT_THROW(checkSampling({.temperature = -1}), UserError);
+  EXPECT_THROW(checkSampling({.temperature = NAN}), UserError);
+  EXPECT_THROW(checkSampling({.topP = 0}), UserError);
+  EXPECT_THROW(checkSampling({.topP = 1.1}), UserError);
+  EXPECT_THROW(checkSampling({.topK = -1}), UserError);
+  EXPECT_THROW(pickToken(std::vector<float>{0, NAN}, {}, 0), JobError);
+}
+
+std::string generated(Executor &executor, const std::string &prompt, int64_t count, SamplingOptions options) {
+  std::string text;
+  generate(executor, prompt, count, options, [&](uint8_t byte) {
+    text += static_cast<char>(byte);
+    return true;
+  });
+  return text;
+}
+
+/// Weights under which letter x is followed by x + 1, and z by a.
+void teachAlphabet(Executor &executor) {
+  auto table = executor.tensor(executor.plan().tensors[0]);
+  for (size_t i = 0; i < 26; ++i) {
+    table[('a' + i) * 128 + 'a' + (i + 1) % 26] = 10;
+  }
+}
+
+TEST(Generator, FollowsTheModelPastTheContext) {
+  TemporaryFolder folder;
+  Executor executor(bigramArtifact(folder), 1);
+  teachAlphabet(executor);
+  EXPECT_EQ(generated(executor, "x", 30, {.temperature = 0}), "yzabcdefghijklmnopqrstuvwxyzab");
+  EXPECT_EQ(generated(executor, easyText(50) + "c", 3, {.temperature = 0}), "def");
+}
+
+TEST(Generator, SameSeedSameText) {
+  TemporaryFolder folder;
+  Executor executor(bigramArtifact(folder), 2);
+  std::string one = generated(executor, "a", 40, {.seed = 1});
+  EXPECT_EQ(one, generated(executor, "a", 40, {.seed = 1}));
+  EXPECT_NE(one, generated(executor, "a", 40, {.seed = 2}));
+}
+
+TEST(Generator, StopsWhenTheReaderGoes) {
+  TemporaryFolder folder;
+  Executor executor(bigramArtifact(folder), 1);
+  int count = 0;
+  generate(executor, "a", 40, {}, [&](uint8_t) { return ++count < 3; });
+  EXPECT_EQ(count, 3);
+}
+
+TEST(Generator, RefusesPromptsThatAreNoTokens) {
+  TemporaryFolder folder;
+  Executor executor(bigramArtifact(folder), 1);
+  EXPECT_NE(userError([&] { generated(executor, "ab\xff", 1, {}); }).find("byte 2: "), std::string::npos);
+  EXPECT_NE(userError([&] { generated(executor, "", 1, {}); }).find("at least one byte"), std::string::npos);
+}
+
+} // namespace

@@ -1,0 +1,81 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Fixture.h"
+
+using namespace sluice::runtime;
+using namespace sluice::test;
+using Json = nlohmann::json;
+
+namespace {
+
+/// A change to a right plan, and what the message must name.
+struct WrongPlan {
+  const char *name;
+  void (*change)(Json &);
+  const char *message;
+};
+
+class PlanRefuses : public testing::TestWithParam<WrongPlan> {};
+
+TEST(Plan, ReadsAllThatIsThere) {
+  Plan plan = parsePlan(bigramPlan().dump(), "x");
+  EXPECT_EQ(plan.model.context, 16);
+  EXPECT_EQ(plan.tensors[0].elements(), 128 * 128);
+  EXPECT_EQ(plan.tensors[0].states.at("adam.v"), 201536);
+  EXPECT_EQ(plan.outputs.at("logits").rowStride, 144);
+  EXPECT_EQ(plan.outputs.at("losses").rowStride, 16);
+  ASSERT_TRUE(plan.entries.at("update")[1].guard);
+  EXPECT_EQ(plan.entries.at("update")[1].guard->scalar, "finite");
+  EXPECT_EQ(plan.entries.at("gradient")[3].after, std::vector<int64_t>{2});
+  EXPECT_EQ(plan.buffers.at(0).kind, "activation");
+}
+
+TEST_P(PlanRefuses, WithAMessageThatNamesIt) {
+  Json plan = bigramPlan();
+  GetParam().change(plan);
+  std::string message = userError([&] { parsePlan(plan.dump(), "art"); });
+  EXPECT_EQ(message.substr(0, 9), "art: plan");
+  EXPECT_NE(message.find(GetParam().message), std::string::npos) << message;
+}
+
+const WrongPlan wrongPlans[] = {
+    {"UnknownKey", [](Json &p) { p["extra"] = 1; }, "\"extra\""},
+    {"MissingKey", [](Json &p) { p.erase("tensors"); }, "\"tensors\""},
+    {"Version", [](Json &p) { p["version"] = 2; }, "plan.version"},
+    {"Format", [](Json &p) { p["format"] = "other"; }, "plan.format"},
+    {"UnknownModelKey", [](Json &p) { p["model"]["depth"] = 1; }, "plan.model: "},
+    {"UnknownNodeKey", [](Json &p) { p["entries"]["predict"][0]["x"] = 1; }, "plan.entries.predict[0]"},
+    {"UnknownNodeKind", [](Json &p) { p["entries"]["predict"][0] = {{"copy", 1}}; }, "does not know"},
+    {"Call", [](Json &p) { p["entries"]["predict"][0] = {{"call", "gemm"}, {"arguments", Json::array()}}; },
+     "library call"},
+    {"Collective", [](Json &p) { p["entries"]["update"][0] = {{"collective", "all_reduce"}, {"bucket", 0}}; },
+     "collective"},
+    {"UnknownEntry", [](Json &p) { p["entries"]["dream"] = Json::array(); }, "\"dream\""},
+    {"UnalignedOffset", [](Json &p) { p["tensors"][0]["offset"] = 3393; }, "multiple of 64"},
+    {"TensorPastTheEnd", [](Json &p) { p["tensors"][0]["offset"] = 300352; }, "inside the arena"},
+    {"StatePastTheEnd", [](Json &p) { p["tensors"][0]["states"]["adam.m"] = 300288; }, "adam.m"},
+    {"ScalarPastTheEnd", [](Json &p) { p["scalars"]["seed"]["offset"] = 300352; }, "plan.scalars.seed"},
+    {"NegativeOffset", [](Json &p) { p["scalars"]["seed"]["offset"] = -64; }, "plan.scalars.seed.offset"},
+    {"HugeShape", [](Json &p) { p["tensors"][0]["shape"] = {4294967296, 4294967296}; }, "shape"},
+    {"HugeStride", [](Json &p) { p["outputs"]["logits"]["row_stride"] = int64_t(1) << 62; }, "row_stride"},
+    {"NarrowStride", [](Json &p) { p["outputs"]["logits"]["row_stride"] = 127; }, "row_stride"},
+    {"KernelIndex", [](Json &p) { p["entries"]["predict"][0]["launch"] = 8; }, "from 0 to 7"},
+    {"LaterDependency", [](Json &p) { p["entries"]["evaluate"][1]["after"] = {1}; }, "after"},
+    {"GuardOfNoScalar", [](Json &p) { p["entries"]["update"][1]["guard"]["scalar"] = "x"; }, "integer scalar"},
+    {"GuardOfFloat", [](Json &p) { p["entries"]["update"][1]["guard"]["scalar"] = "loss"; }, "integer scalar"},
+    {"TensorTwice", [](Json &p) { p["tensors"][1]["name"] = p["tensors"][0]["name"]; }, "each tensor once"},
+    {"FractionalSize", [](Json &p) { p["model"]["batch"] = 1.5; }, "plan.model.batch"},
+    {"HugeUnsigned", [](Json &p) { p["model"]["seed"] = uint64_t(1) << 63; }, "plan.model.seed"},
+    {"OtherDevice", [](Json &p) { p["buffers"][0]["device"] = 1; }, "device"},
+    {"KernelKind", [](Json &p) { p["kernels"][0]["kind"] = "magic"; }, "plan.kernels[0].kind"},
+};
+INSTANTIATE_TEST_SUITE_P(Plan, PlanRefuses, testing::ValuesIn(wrongPlans),
+                         [](const auto &test) { return test.param.name; });
+
+TEST(Plan, RefusesTextThatIsNoJson) {
+  std::string text = bigramPlan().dump();
+  for (size_t length = 0; length < text.size(); length += 61) {
+    EXPECT_NE(userError([&] { parsePlan(text.substr(0, length), "art"); }).find("does not parse"), std::string::npos);
+  }
+}
+
+} // namespace

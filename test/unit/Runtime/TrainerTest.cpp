@@ -1,0 +1,186 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Fixture.h"
+
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Metrics.h"
+#include "sluice/Runtime/Report.h"
+#include "sluice/Runtime/Trainer.h"
+
+#include <cmath>
+
+using namespace sluice::runtime;
+using namespace sluice::test;
+using Json = nlohmann::json;
+
+namespace {
+
+class Trainer : public testing::Test {
+protected:
+  Trainer() : artifact(bigramArtifact(folder)) {
+    writeFile(folder / "text", easyText(3000));
+    writeFile(folder / "heldout", easyText(400, 9));
+  }
+
+  TrainingOptions options(const std::string &run) {
+    TrainingOptions result;
+    result.run = folder / run;
+    result.data = {folder / "text"};
+    result.heldOut = {folder / "heldout"};
+    result.evaluateEvery = 5;
+    result.saveEvery = 8;
+    return result;
+  }
+
+  TrainingEnd run(const TrainingOptions &options, const TrainingObserver &observer = {}, int threads = 1) {
+    Executor executor(artifact, threads);
+    return train(executor, options, observer);
+  }
+
+  /// Metrics without the time they took.
+  std::vector<Json> metrics(const std::string &run) {
+    std::vector<Json> lines = readLines(folder / run / "metrics.jsonl");
+    for (Json &line : lines) {
+      line.erase("tokens_per_s");
+    }
+    return lines;
+  }
+
+  TemporaryFolder folder;
+  std::shared_ptr<const Artifact> artifact;
+};
+
+TEST_F(Trainer, LearnsAndWritesTheRun) {
+  TrainingOptions flags = options("run");
+  flags.steps = 150;
+  flags.samplePrompt = "a";
+  EXPECT_EQ(run(flags), TrainingEnd::finished);
+  std::vector<Json> lines = readLines(folder / "run/metrics.jsonl");
+  ASSERT_EQ(lines.size(), 150u);
+  for (const char *key : {"step", "loss", "bits_per_byte", "learning_rate", "grad_norm", "tokens_per_s"}) {
+    EXPECT_TRUE(lines[3].contains(key)) << key;
+  }
+  EXPECT_TRUE(lines[4].contains("eval_bits_per_byte"));
+  EXPECT_FALSE(lines[3].contains("eval_bits_per_byte"));
+  EXPECT_NEAR(lines[0]["loss"], std::log(128.0), 0.1);
+  EXPECT_LT(lines[149]["eval_bits_per_byte"], 0.6 * lines[4]["eval_bits_per_byte"].get<double>());
+  EXPECT_EQ(readFile(folder / "run/spec.json"), artifact->plan().model.spec);
+  EXPECT_EQ(readFile(folder / "run/latest"), "150\n");
+  EXPECT_NE(makeReport(folder / "run").find("<polyline"), std::string::npos);
+}
+
+TEST_F(Trainer, ResumesExactly) {
+  run(options("straight"));
+  TrainingOptions flags = options("split");
+  flags.steps = 10;
+  run(flags);
+  flags.steps = 20;
+  flags.resume = true;
+  run(flags);
+  EXPECT_EQ(metrics("straight"), metrics("split"));
+  EXPECT_EQ(metrics("straight").size(), 20u);
+  for (const char *file : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
+    EXPECT_TRUE(readFile(folder / "straight/checkpoints/20" / file) == readFile(folder / "split/checkpoints/20" / file))
+        << file;
+  }
+}
+
+// A killed run has logged steps after its last checkpoint; resumed, it makes them again and does not log them twice.
+TEST_F(Trainer, ResumesExactlyAfterACrash) {
+  run(options("straight"));
+  TrainingObserver crash;
+  crash.step = [](const Json &line, int64_t) {
+    if (line["step"] == 13) {
+      throw std::runtime_error("crash");
+    }
+  };
+  EXPECT_THROW(run(options("crashed"), crash), std::runtime_error);
+  EXPECT_EQ(readFile(folder / "crashed/latest"), "8\n");
+  EXPECT_EQ(metrics("crashed").size(), 13u);
+  TrainingOptions flags = options("crashed");
+  flags.resume = true;
+  run(flags, {}, 2);
+  EXPECT_EQ(metrics("straight"), metrics("crashed"));
+}
+
+TEST_F(Trainer, MetricsDoNotDependOnThreads) {
+  run(options("one"), {}, 1);
+  run(options("two"), {}, 2);
+  run(options("five"), {}, 5);
+  EXPECT_EQ(metrics("one"), metrics("two"));
+  EXPECT_EQ(metrics("one"), metrics("five"));
+}
+
+TEST_F(Trainer, TheSeedMatters) {
+  TrainingOptions flags = options("other");
+  flags.seed = 8; // the plan's is 7
+  run(options("one"));
+  run(flags);
+  EXPECT_NE(metrics("one"), metrics("other"));
+}
+
+TEST_F(Trainer, AnInterruptionSavesAndCanBeResumed) {
+  run(options("straight"));
+  TrainingObserver observer;
+  int asked = 0;
+  observer.interrupted = [&] { return ++asked > 6; };
+  EXPECT_EQ(run(options("cut"), observer), TrainingEnd::interrupted);
+  EXPECT_EQ(readFile(folder / "cut/latest"), "6\n");
+  TrainingOptions flags = options("cut");
+  flags.resume = true;
+  EXPECT_EQ(run(flags), TrainingEnd::finished);
+  EXPECT_EQ(metrics("straight"), metrics("cut"));
+}
+
+TEST_F(Trainer, DivergenceStopsAndKeepsTheGoodCheckpoint) {
+  Executor executor(artifact, 1);
+  TrainingObserver observer;
+  observer.step = [&](const Json &line, int64_t) {
+    if (line["step"] == 10) {
+      executor.tensor(executor.plan().tensors[1])[3] = NAN;
+    }
+  };
+  TrainingOptions flags = options("run");
+  flags.heldOut.clear();
+  try {
+    train(executor, flags, observer);
+    FAIL() << "expected a JobError";
+  } catch (const JobError &error) {
+    EXPECT_NE(std::string(error.what()).find("step 11"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("checkpoint of step 8 is whole"), std::string::npos) << error.what();
+  }
+  Executor other(artifact, 1);
+  EXPECT_EQ(loadCheckpoint(folder / "run", other).step, 8);
+}
+
+TEST_F(Trainer, RefusesToOverwriteOrMix) {
+  TrainingOptions flags = options("run");
+  flags.resume = true;
+  EXPECT_NE(userError([&] { run(flags); }).find("no such directory"), std::string::npos);
+  flags.resume = false;
+  flags.steps = 3;
+  run(flags);
+  std::string before = readFile(folder / "run/metrics.jsonl");
+  EXPECT_NE(userError([&] { run(flags); }).find("exists"), std::string::npos);
+  flags.resume = true;
+  flags.steps = 5;
+  flags.seed = 1;
+  EXPECT_NE(userError([&] { run(flags); }).find("--seed 7"), std::string::npos);
+  flags.seed.reset();
+  flags.data = {folder / "heldout"};
+  EXPECT_NE(userError([&] { run(flags); }).find("same training data"), std::string::npos);
+  EXPECT_EQ(readFile(folder / "run/metrics.jsonl"), before);
+}
+
+TEST_F(Trainer, BadInputWritesNothing) {
+  TrainingOptions flags = options("run");
+  flags.heldOut = {folder / "missing"};
+  EXPECT_NE(userError([&] { run(flags); }).find("no such file"), std::string::npos);
+  flags = options("run");
+  flags.logEvery = 0;
+  EXPECT_NE(userError([&] { run(flags); }).find("logged steps"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+  writeFile(folder / "file", "x");
+  EXPECT_NE(userError([&] { run(options("file")); }).find("new directory"), std::string::npos);
+}
+
+} // namespace
