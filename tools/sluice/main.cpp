@@ -75,7 +75,7 @@ int explainParseError(const CLI::App &program, const CLI::ParseError &error) {
 }
 
 void registerCommands(CLI::App &program) {
-  //cli::registerCheck(program);
+  cli::registerCheck(program);
   cli::registerCompile(program);
   cli::registerTrain(program);
   cli::registerEval(program);
