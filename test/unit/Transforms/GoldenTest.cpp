@@ -1,0 +1,164 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Imported modules, run on the float64 reference with PyTorch's weights, give PyTorch's losses, logits and gradients
+// (test/golden/README.md).
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Transforms/Passes.h"
+#include <cmath>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+
+const std::string folder = std::string(SLUICE_SOURCE_DIR) + "/test/golden/";
+
+std::string readBytes(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// A safetensors file's numbers by name; integers as they are.
+struct Tensors {
+  explicit Tensors(const std::string &path) : bytes(readBytes(path)) {
+    uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), 8);
+    header = nlohmann::json::parse(bytes.substr(8, length));
+    data = bytes.data() + 8 + length;
+  }
+  template <typename T> std::vector<T> get(const std::string &name) const {
+    const auto &entry = header.at(name);
+    size_t begin = entry.at("data_offsets")[0], end = entry.at("data_offsets")[1];
+    std::vector<T> result((end - begin) / sizeof(T));
+    std::memcpy(result.data(), data + begin, end - begin);
+    return result;
+  }
+  std::vector<double> numbers(const std::string &name) const {
+    std::vector<float> values = get<float>(name);
+    return {values.begin(), values.end()};
+  }
+  std::string bytes;
+  nlohmann::json header;
+  const char *data = nullptr;
+};
+
+class Golden : public ::testing::TestWithParam<std::string> {
+protected:
+  Golden()
+      : weights(folder + "expected/" + GetParam() + ".weights.safetensors"),
+        results(folder + "expected/" + GetParam() + ".results.safetensors"),
+        errors(nlohmann::json::parse(readBytes(folder + "expected/" + GetParam() + ".errors.json"))) {
+    spec::Diagnostic error;
+    model = *spec::readFile(folder + GetParam() + ".json", error);
+    module = importSpec(context, model);
+    tokens = results.get<int32_t>("tokens");
+    tokens.resize(static_cast<size_t>(model.batch * (model.context + 1)));
+  }
+
+  /// Row p: cos and sin of p base^(-2i/D), or sin and cos.
+  static std::vector<double> table(ParameterOp parameter) {
+    auto type = cast<RankedTensorType>(parameter.getType());
+    int64_t columns = type.getDimSize(1);
+    std::vector<double> result;
+    for (int64_t p = 0; p < type.getDimSize(0); ++p) {
+      for (int64_t c = 0; c < columns; ++c) {
+        double power = static_cast<double>(c / 2 * 2) / static_cast<double>(columns);
+        double angle = static_cast<double>(p) * std::pow(parameter.getBase().convertToDouble(), -power);
+        bool cosine = (c % 2 == 0) == (parameter.getInitial() == "rotary");
+        result.push_back(cosine ? std::cos(angle) : std::sin(angle));
+      }
+    }
+    return result;
+  }
+
+  std::unique_ptr<reference::Evaluator<double>> evaluate(StringRef name) {
+    reference::Setting setting;
+    setting.rows = model.batch;
+    setting.length = model.context;
+    auto evaluator = std::make_unique<reference::Evaluator<double>>(*module, setting);
+    for (auto parameter : module->getOps<ParameterOp>()) {
+      std::vector<double> data;
+      for (auto part : parameter.getNames().getAsRange<StringAttr>()) {
+        std::vector<double> numbers = parameter.getFrozen() ? table(parameter) : weights.numbers(part.str());
+        data.insert(data.end(), numbers.begin(), numbers.end());
+      }
+      evaluator->setParameter(parameter.getSymName(), data);
+    }
+    auto function = module->lookupSymbol<func::FuncOp>(name);
+    evaluator->setTokens(function.getArgument(0), tokens);
+    EXPECT_TRUE(succeeded(evaluator->evaluate(function)));
+    return evaluator;
+  }
+
+  Value resultOf(StringRef name) {
+    return module->lookupSymbol<func::FuncOp>(name).getBody().front().getTerminator()->getOperand(0);
+  }
+
+  void compare(const std::string &name, ArrayRef<double> found, ArrayRef<double> expected) {
+    ASSERT_EQ(found.size(), expected.size()) << name;
+    double bound = 8 * (errors.at(name).at("error").get<double>() + 0x1p-24 * errors.at(name).at("magnitude").get<double>());
+    double largest = 0;
+    for (auto [x, y] : llvm::zip_equal(found, expected)) {
+      largest = std::max(largest, std::abs(x - y));
+    }
+    EXPECT_LE(largest, bound) << name;
+  }
+
+  Tensors weights, results;
+  nlohmann::json errors;
+  MLIRContext context;
+  spec::Model model;
+  OwningOpRef<ModuleOp> module;
+  std::vector<int32_t> tokens;
+};
+
+} // namespace
+
+TEST_P(Golden, Losses) {
+  compare("losses", evaluate("evaluate")->getSequence(resultOf("evaluate")), results.numbers("losses"));
+}
+
+TEST_P(Golden, LogitsOfTheLastPosition) {
+  std::vector<double> all = results.numbers("logits"), last;
+  int64_t n = model.context, v = model.vocabulary;
+  for (int64_t b = 0; b < model.batch; ++b) {
+    auto row = all.begin() + (b * n + n - 1) * v;
+    last.insert(last.end(), row, row + v);
+  }
+  compare("logits", evaluate("predict")->getSequence(resultOf("predict")), last);
+}
+
+TEST_P(Golden, Gradients) {
+  PassManager passes(&context);
+  passes.addPass(createDifferentiate());
+  ASSERT_TRUE(succeeded(passes.run(*module)));
+  auto evaluator = evaluate("gradient");
+  for (auto parameter : module->getOps<ParameterOp>()) {
+    if (parameter.getFrozen()) {
+      continue;
+    }
+    const std::vector<double> &gradient = evaluator->getGradients().at(parameter.getSymName());
+    size_t first = 0;
+    for (auto part : parameter.getNames().getAsRange<StringAttr>()) {
+      std::string name = "gradient." + part.str();
+      std::vector<double> expected = results.numbers(name);
+      ASSERT_LE(first + expected.size(), gradient.size());
+      compare(name, ArrayRef(gradient).slice(first, expected.size()), expected);
+      first += expected.size();
+    }
+    EXPECT_EQ(first, gradient.size());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Specs, Golden,
+                         ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams", "bidirectional"),
+                         [](const auto &info) { return info.param; });
