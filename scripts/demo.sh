@@ -7,7 +7,7 @@
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
-steps=${SLUICE_DEMO_STEPS:-600}
+steps=${SLUICE_DEMO_STEPS:-1000}
 training_bytes=20000000
 held_out_bytes=500000
 spec=$root/models/demo.json
@@ -55,13 +55,13 @@ else
   touch "$demo/trained"
 fi
 
-bits() { python3 -c 'import json, sys; print(json.load(sys.stdin)["bits_per_byte"])'; }
 say "evaluating on $held_out_bytes held-out bytes"
-model=$("$sluice" eval "$artifact" --weights "$run" --data "$held_out" --json | bits)
-declare -A counted
-for order in 2 3 5; do
-  counted[$order]=$("$sluice" ngram --order "$order" --train "$training" --data "$held_out" --json | bits)
-done
+"$sluice" eval "$artifact" --weights "$run" --data "$held_out" --json > "$run/eval.json"
+model=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["bits_per_byte"])' "$run/eval.json")
+say "counting n-grams"
+"$sluice" ngram --train "$training" --test "$held_out" --order 2 3 5 --json > "$run/ngram.json"
+read -r bigram trigram fivegram < <(python3 -c 'import json, sys
+print(*(result["bits_per_byte"] for result in json.load(open(sys.argv[1]))["orders"]))' "$run/ngram.json")
 
 say "a sample"
 "$sluice" generate "$artifact" --weights "$run" --prompt "Water" --tokens 300
@@ -69,9 +69,9 @@ echo
 "$sluice" report "$run"
 
 printf '\n%-28s %s\n' "held-out text" "bits per byte"
-printf '%-28s %.4f\n' "bigram (Witten-Bell)" "${counted[2]}" "trigram (Witten-Bell)" "${counted[3]}" \
-  "5-gram (Witten-Bell)" "${counted[5]}" "this model, $steps steps" "$model"
-if python3 -c 'import sys; sys.exit(not float(sys.argv[1]) < float(sys.argv[2]))' "$model" "${counted[3]}"; then
+printf '%-28s %.4f\n' "bigram (Witten-Bell)" "$bigram" "trigram (Witten-Bell)" "$trigram" \
+  "5-gram (Witten-Bell)" "$fivegram" "this model, $steps steps" "$model"
+if python3 -c 'import sys; sys.exit(not float(sys.argv[1]) < float(sys.argv[2]))' "$model" "$trigram"; then
   echo "the model beats the trigram model"
 else
   echo "the model does not beat the trigram model"

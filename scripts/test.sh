@@ -56,8 +56,8 @@ PYTHON
 run_unit() {
   local program good bad status counts total_good=0 total_bad=0
   local filter=${quick:+--gtest_filter=-*Slow*}
-  for program in "$build"/bin/*_tests; do
-    [[ -x $program ]] || continue
+  for program in "$build"/tests/*; do
+    [[ -f $program && -x $program ]] || continue
     local file
     file=$results/$(basename "$program").json
     status=0
