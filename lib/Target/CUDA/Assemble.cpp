@@ -159,6 +159,9 @@ llvm::Expected<std::string> cuda::emitPTX(std::unique_ptr<llvm::Module> module,
       function.setCallingConv(llvm::CallingConv::PTX_Kernel);
       // Without it ptxas must leave room for 1024 threads, at 64 registers each.
       function.addFnAttr("nvvm.reqntid", std::to_string(threadsPerBlock));
+      // Nor may it spill a few registers to fit one more block on a multiprocessor, as it does when
+      // not told.
+      function.addFnAttr("nvvm.minctasm", "1");
     }
   }
   optimize(*module, *machine);

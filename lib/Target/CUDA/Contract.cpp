@@ -30,6 +30,7 @@ class Contraction {
 public:
   Contraction(dispatch::ContractOp op, ModuleOp module, StringRef name);
   FailureOr<Kernel> generate();
+  Frame &kernelFrame() { return frame; }
 
 private:
   void place();
@@ -231,11 +232,11 @@ FailureOr<Kernel> Contraction::generate() {
   if (failed(emitResults(sums))) {
     return failure();
   }
-  frame.finish();
   int64_t rowBlocks = llvm::divideCeil(op.getDomain().getLaunchRows(), blockRows);
   return Kernel{frame.function, rowBlocks * columnBlocks};
 }
 
 FailureOr<Kernel> cuda::generateContract(dispatch::ContractOp op, ModuleOp module, StringRef name) {
-  return Contraction(op, module, name).generate();
+  Contraction contraction(op, module, name);
+  return contraction.kernelFrame().finish(contraction.generate());
 }

@@ -85,4 +85,11 @@ Row Frame::row(Value local) {
   return row;
 }
 
-void Frame::finish() { func::ReturnOp::create(b); }
+FailureOr<Kernel> Frame::finish(FailureOr<Kernel> made) {
+  if (failed(made)) {
+    function.erase();
+  } else {
+    func::ReturnOp::create(b);
+  }
+  return made;
+}

@@ -20,7 +20,7 @@ struct Row {
   mlir::Value valid;                          ///< i1: exists, and within `rows` and `length`
 };
 
-/// The function of a kernel. The builder stands inside it; `finish` adds the return.
+/// The function of a kernel. The builder stands inside it.
 class Frame {
 public:
   Frame(mlir::Operation *dispatch, dispatch::DomainAttr domain, mlir::ModuleOp module,
@@ -32,7 +32,8 @@ public:
   validLength(int64_t factor,
               int64_t positions); ///< index: ceil(length / factor); positions where factor is 0
   Row row(mlir::Value local);
-  void finish();
+  mlir::FailureOr<Kernel>
+  finish(mlir::FailureOr<Kernel> made); ///< adds the return, or erases the function
 
   mlir::ImplicitLocOpBuilder b;
   cpu::Emitter e;

@@ -23,6 +23,7 @@ public:
   RowPass(dispatch::RowsOp op, ModuleOp module, StringRef name)
       : op(op), frame(op, op.getDomain(), module, name), e(frame.e) {}
   FailureOr<Kernel> generate();
+  Frame &kernelFrame() { return frame; }
 
 private:
   /// Where the elements of a row lie. Without `row` the memory is one row.
@@ -227,11 +228,11 @@ FailureOr<Kernel> RowPass::generate() {
   if (fails) {
     return failure();
   }
-  frame.finish();
   int64_t blocks = llvm::divideCeil(op.getDomain().getLaunchRows(), warps);
   return Kernel{frame.function, blocks};
 }
 
 FailureOr<Kernel> cuda::generateRows(dispatch::RowsOp op, ModuleOp module, StringRef name) {
-  return RowPass(op, module, name).generate();
+  RowPass pass(op, module, name);
+  return pass.kernelFrame().finish(pass.generate());
 }

@@ -216,9 +216,14 @@ TEST(Cuda, ContractionRoundsOperandsToBf16) {
 }
 
 TEST(Cuda, ContractionAssembles) {
-  Both both(contract(contractText({3, 23, 37, 70}, geluOfBiased)));
-  ASSERT_TRUE(both.made());
-  checkAssembly(*both.module, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32");
+  const char *plain = "%y = arith.addf %acc, %bias : f32";
+  for (Shape s : {Shape{3, 23, 37, 70, true}, Shape{4, 1024, 512, 2048}}) {
+    for (const char *body : {geluOfBiased, plain}) {
+      Both both(contract(contractText(s, body)));
+      ASSERT_TRUE(both.made());
+      checkAssembly(*both.module, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32");
+    }
+  }
 }
 
 /// The mean of k rows, shifted, then layer norm with gain and bias: %h, %y, and the statistic
@@ -271,8 +276,9 @@ TEST(Cuda, NormOfMeanOfShiftedRowsIsCpus) {
   }
   const int64_t batch = 2, fine = 22, k = 4, coarse = 6;
   for (int64_t d : {1, 31, 32, 40, 257}) {
-    for (bool zeroInvalid : {false, true}) {
-      Both both(rows(normText(batch, fine, d, k, 3, zeroInvalid)));
+    // A shift below k - 1 makes the last valid group reach past the length.
+    for (auto [shift, zeroInvalid] : {std::pair{3, false}, std::pair{1, true}}) {
+      Both both(rows(normText(batch, fine, d, k, shift, zeroInvalid)));
       ASSERT_TRUE(both.made());
       Floats gain = randomFloats(d, 2), bias = randomFloats(d, 3);
       for (int64_t length : {22, 9, 1}) {
@@ -339,6 +345,36 @@ TEST(Cuda, GatherWithDropoutEqualsCpu) {
     EXPECT_GT(std::count(expected.begin(), expected.end(), 0.0f), 0) << "nothing was dropped";
     EXPECT_EQ(expected.back(), untouched);
   }
+}
+
+/// What the generator says of an op that it refuses; the module stays as it was.
+std::string refusal(const Text &text) {
+  LoadedKernel kernel(text.op, cpu::Target::avx2(), text.cpu);
+  if (!kernel.dispatch()) {
+    return "not parsed";
+  }
+  std::string message;
+  mlir::ScopedDiagnosticHandler handler(
+      kernel.dispatch()->getContext(),
+      [&](mlir::Diagnostic &diagnostic) { message += diagnostic.str(); });
+  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(kernel.dispatch()->getLoc());
+  EXPECT_TRUE(mlir::failed(text.cuda(kernel.dispatch(), *module)));
+  EXPECT_TRUE(module->getBody()->empty());
+  return message;
+}
+
+TEST(Cuda, RefusesRowsThatDoNotFitRegisters) {
+  std::string message = refusal(rows(normText(1, 4, 1056, 2, 1, false)));
+  EXPECT_NE(message.find("expected rows of at most 1024 columns"), std::string::npos) << message;
+  EXPECT_NE(message.find("found 'tensor<2x1056xf32>'"), std::string::npos) << message;
+}
+
+TEST(Cuda, RefusesSumsOverRows) {
+  std::string row = tensor({8});
+  std::string message = refusal(rows(rowsText({1, 32, 0, 0}, {{tensor({1, 32, 8}), Access{}, row}},
+                                              {{tensor({2, 8}), Access{.kind = "columns"}}},
+                                              "dispatch.yield %a0 : ROW", row)));
+  EXPECT_NE(message.find("found sums over rows"), std::string::npos) << message;
 }
 
 } // namespace
