@@ -105,6 +105,7 @@ void LoadedKernel::load(StringRef text, const cpu::Target &target, const Generat
     dispatch = isKernel && !dispatch ? op : dispatch;
   });
   ASSERT_TRUE(dispatch) << "no dispatch op in " << text.str();
+  dispatch_ = dispatch;
   slots = describe(dispatch);
   operandCount = dispatch->getNumOperands();
   kernels = ModuleOp::create(UnknownLoc::get(context.get()));
@@ -122,7 +123,7 @@ void LoadedKernel::load(StringRef text, const cpu::Target &target, const Generat
   ASSERT_TRUE(succeeded(cpu::lowerToObject(*kernels, target, object)));
   library = loadObject(object);
   ASSERT_TRUE(library);
-  function = reinterpret_cast<decltype(function)>(dlsym(library, "kernel"));
+  function = reinterpret_cast<void (*)(uint8_t *, const int64_t *, int64_t, uint8_t *)>(dlsym(library, "kernel"));
   ASSERT_TRUE(function) << "the object has no symbol 'kernel'";
 }
 

@@ -41,9 +41,19 @@ public:
   LoadedKernel(const LoadedKernel &) = delete;
   LoadedKernel &operator=(const LoadedKernel &) = delete;
 
-  bool loaded() const { return function != nullptr; }
+  bool loaded() const { return static_cast<bool>(function); }
   int64_t items() const { return items_; }
   const cpu::Kernel &kernel() const { return kernel_; }
+
+  /// Runs `items` items of `function` from now on: another target's kernel of the same op, on the same memory.
+  using Function = std::function<void(uint8_t *arena, const int64_t *arguments, int64_t item, uint8_t *scratch)>;
+  void use(int64_t items, Function function) {
+    items_ = items;
+    this->function = std::move(function);
+  }
+
+  /// The dispatch op that the text holds.
+  mlir::Operation *dispatch() const { return dispatch_; }
 
   /// Runs every item once and gives the results, dense row-major. Everything that is not an operand
   /// or result holds 1e30 (0x7149f2ca where integers are read): padding, results before the run,
@@ -67,12 +77,13 @@ private:
 
   std::unique_ptr<mlir::MLIRContext> context;
   mlir::OwningOpRef<mlir::ModuleOp> source, kernels;
+  mlir::Operation *dispatch_ = nullptr;
   cpu::Kernel kernel_;
   std::vector<Slot> slots;
   unsigned operandCount = 0;
   int64_t items_ = 0;
   void *library = nullptr;
-  void (*function)(uint8_t *, const int64_t *, int64_t, uint8_t *) = nullptr;
+  Function function;
 };
 
 /// Every target that this machine runs.

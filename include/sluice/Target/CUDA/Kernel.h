@@ -1,0 +1,77 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Dispatch ops as CUDA kernels: contractions with mma.sync, rows with one warp a row. Made from the
+// very ops that the CPU target takes.
+#pragma once
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/Error.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace sluice::cuda {
+
+/// A GPU architecture. The PTX version is pinned: what an artifact holds must not depend on the
+/// build's LLVM.
+struct Target {
+  llvm::StringRef name;     ///< as a plan would name it: cuda-sm_80, cuda-sm_90a
+  llvm::StringRef chip;     ///< LLVM's -mcpu and ptxas's --gpu-name
+  llvm::StringRef features; ///< LLVM's -mattr
+
+  static const Target &sm80();
+  static const Target &sm90a();
+};
+
+constexpr int64_t threadsPerBlock = 128;
+constexpr int64_t threadsPerWarp = 32;
+
+/// A generated kernel, `void name(uint8_t *arena, const int64_t *arguments)`: the CPU's arguments,
+/// `item` being the block of a one-dimensional grid. Blocks are independent of one another; their
+/// number depends on shapes alone.
+struct Kernel {
+  mlir::func::FuncOp function;
+  int64_t blocks = 0;
+};
+
+/// Generators. Each appends one function called `name` to `module`; they fail with a diagnostic on
+/// the op.
+
+/// Operands are rounded to bf16 as they are read (to nearest, ties to even); sums are f32, and so
+/// is the epilogue.
+mlir::FailureOr<Kernel> generateContract(dispatch::ContractOp op, mlir::ModuleOp module,
+                                         llvm::StringRef name);
+
+/// All in f32. Rows of up to 1024 columns, k rows of a group counted together up to 2048; no result
+/// of access `columns`.
+mlir::FailureOr<Kernel> generateRows(dispatch::RowsOp op, mlir::ModuleOp module,
+                                     llvm::StringRef name);
+
+/// Lowers a module of kernels (arith, math, scf, memref, vector, nvvm) to LLVM IR that no target
+/// has touched yet. Null with a diagnostic on failure. The module itself is left as it is.
+std::unique_ptr<llvm::Module> lowerToLLVM(mlir::ModuleOp module, llvm::LLVMContext &context);
+
+/// Optimizes and prints PTX. Every function defined becomes an entry of `threadsPerBlock` threads.
+/// Fails when a call of a library would remain.
+llvm::Expected<std::string> emitPTX(std::unique_ptr<llvm::Module> module, const Target &target);
+
+/// What ptxas says of one kernel.
+struct Usage {
+  std::string kernel;
+  int64_t registers = 0;  ///< a thread
+  int64_t stackBytes = 0; ///< a thread
+  int64_t spillBytes = 0; ///< stores and loads, a thread
+};
+struct Binary {
+  std::string cubin;
+  std::vector<Usage> usage;
+};
+
+/// Assembles PTX with the `ptxas` found in PATH; nothing where there is none. Fails with ptxas's
+/// own message.
+llvm::Expected<std::optional<Binary>> assemble(llvm::StringRef ptx, const Target &target);
+
+} // namespace sluice::cuda

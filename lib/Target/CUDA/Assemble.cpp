@@ -1,0 +1,244 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Kernels to LLVM IR, to PTX with LLVM's own backend, to a cubin with ptxas.
+#include "sluice/Target/CPU/Math.h"
+#include "sluice/Target/CUDA/Kernel.h"
+
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Affine/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/Regex.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include <mutex>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+
+const Target &Target::sm80() {
+  static const Target target{"cuda-sm_80", "sm_80", "+ptx80"};
+  return target;
+}
+
+const Target &Target::sm90a() {
+  static const Target target{"cuda-sm_90a", "sm_90a", "+ptx80"};
+  return target;
+}
+
+namespace {
+
+/// Elementary functions as the very arithmetic that CPU kernels use: no device library, and the
+/// same results.
+struct ExpandPass : PassWrapper<ExpandPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandPass)
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry
+        .insert<arith::ArithDialect, math::MathDialect, vector::VectorDialect, scf::SCFDialect>();
+  }
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    cpu::populateMathExpansions(patterns);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns)))) {
+      signalPassFailure();
+    }
+  }
+};
+
+} // namespace
+
+/// NVVM ops pass through: they are of LLVM's types already. Views need strided metadata gone before
+/// memref, and casts are reconciled once every dialect is LLVM's.
+static void buildPipeline(PassManager &manager) {
+  manager.addPass(std::make_unique<ExpandPass>());
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+  manager.addNestedPass<func::FuncOp>(createLoopInvariantCodeMotionPass());
+  manager.addPass(memref::createExpandStridedMetadataPass());
+  manager.addPass(createLowerAffinePass());
+  manager.addPass(arith::createArithExpandOpsPass());
+  manager.addPass(createSCFToControlFlowPass());
+  manager.addPass(createConvertVectorToLLVMPass());
+  manager.addPass(createConvertMathToLLVMPass());
+  manager.addPass(createArithToLLVMConversionPass());
+  manager.addPass(createFinalizeMemRefToLLVMConversionPass());
+  ConvertFuncToLLVMPassOptions functions;
+  functions.useBarePtrCallConv = true;
+  manager.addPass(createConvertFuncToLLVMPass(functions));
+  manager.addPass(createConvertControlFlowToLLVMPass());
+  manager.addPass(createReconcileUnrealizedCastsPass());
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+}
+
+std::unique_ptr<llvm::Module> cuda::lowerToLLVM(ModuleOp module, llvm::LLVMContext &context) {
+  DialectRegistry registry;
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
+  module.getContext()->appendDialectRegistry(registry);
+  OwningOpRef<ModuleOp> copy(module.clone());
+  PassManager manager(module.getContext());
+  buildPipeline(manager);
+  if (failed(manager.run(*copy))) {
+    return nullptr;
+  }
+  std::unique_ptr<llvm::Module> translated = translateModuleToLLVMIR(*copy, context, "kernels");
+  if (!translated) {
+    module.emitError("kernels could not be translated to LLVM IR");
+  }
+  return translated;
+}
+
+static std::unique_ptr<llvm::TargetMachine> makeMachine(const Target &target, std::string &error) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeAllTargetInfos();
+    llvm::InitializeAllTargets();
+    llvm::InitializeAllTargetMCs();
+    llvm::InitializeAllAsmPrinters();
+  });
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!backend) {
+    return nullptr;
+  }
+  llvm::TargetOptions options;
+  // A multiply and an add are fused only where the kernel says so: results are the same on every
+  // target.
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  return std::unique_ptr<llvm::TargetMachine>(
+      backend->createTargetMachine(triple, target.chip, target.features, options, llvm::Reloc::PIC_,
+                                   std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
+
+/// LLVM's vectorizers look for vector registers, which there are none of.
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = false;
+  tuning.SLPVectorization = false;
+  llvm::PassBuilder builder(&machine, tuning);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager cycles;
+  llvm::ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(cycles);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, cycles, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+}
+
+llvm::Expected<std::string> cuda::emitPTX(std::unique_ptr<llvm::Module> module,
+                                          const Target &target) {
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, error);
+  if (!machine) {
+    return llvm::createStringError("expected an LLVM with the NVPTX backend, found: " + error);
+  }
+  module->setTargetTriple(machine->getTargetTriple());
+  module->setDataLayout(machine->createDataLayout());
+  for (llvm::Function &function : *module) {
+    if (!function.isDeclaration()) {
+      function.setCallingConv(llvm::CallingConv::PTX_Kernel);
+      // Without it ptxas must leave room for 1024 threads, at 64 registers each.
+      function.addFnAttr("nvvm.reqntid", std::to_string(threadsPerBlock));
+      // Nor may it spill a few registers to fit one more block on a multiprocessor, as it does when
+      // not told.
+      function.addFnAttr("nvvm.minctasm", "1");
+    }
+  }
+  optimize(*module, *machine);
+  for (llvm::Function &function : *module) {
+    if (function.isDeclaration() && !function.isIntrinsic() && !function.use_empty()) {
+      return llvm::createStringError("expected kernels that call no library, found a call of '" +
+                                     function.getName() + "'");
+    }
+  }
+  llvm::SmallString<0> ptx;
+  llvm::raw_svector_ostream stream(ptx);
+  llvm::legacy::PassManager emission;
+  if (machine->addPassesToEmitFile(emission, stream, nullptr,
+                                   llvm::CodeGenFileType::AssemblyFile)) {
+    return llvm::createStringError("expected a backend that prints PTX, found one that does not");
+  }
+  emission.run(*module);
+  return ptx.str().str();
+}
+
+/// Reads `ptxas --verbose`: a line that names the kernel, then its stack and spills, then its
+/// registers.
+static std::vector<Usage> parseUsage(StringRef text) {
+  llvm::Regex name("Compiling entry function '([^']+)'"), registers("Used ([0-9]+) registers");
+  llvm::Regex memory(
+      "([0-9]+) bytes stack frame, ([0-9]+) bytes spill stores, ([0-9]+) bytes spill loads");
+  auto number = [](StringRef digits) {
+    int64_t value = 0;
+    digits.getAsInteger(10, value);
+    return value;
+  };
+  std::vector<Usage> result;
+  SmallVector<StringRef> found;
+  for (StringRef line : llvm::split(text, '\n')) {
+    if (name.match(line, &found)) {
+      result.push_back({found[1].str()});
+    } else if (!result.empty() && memory.match(line, &found)) {
+      result.back().stackBytes = number(found[1]);
+      result.back().spillBytes = number(found[2]) + number(found[3]);
+    } else if (!result.empty() && registers.match(line, &found)) {
+      result.back().registers = number(found[1]);
+    }
+  }
+  return result;
+}
+
+llvm::Expected<std::optional<Binary>> cuda::assemble(StringRef ptx, const Target &target) {
+  auto program = llvm::sys::findProgramByName("ptxas");
+  if (!program) {
+    return std::nullopt;
+  }
+  SmallString<128> paths[3];
+  for (auto [path, suffix] : llvm::zip(paths, ArrayRef<StringRef>{"ptx", "cubin", "log"})) {
+    if (std::error_code code = llvm::sys::fs::createTemporaryFile("sluice", suffix, path)) {
+      return llvm::createStringError(code, "no temporary file for ptxas");
+    }
+  }
+  llvm::FileRemover ptxFile(paths[0]), cubinFile(paths[1]), logFile(paths[2]);
+  std::error_code code;
+  llvm::raw_fd_ostream(paths[0], code) << ptx;
+  if (code) {
+    return llvm::createStringError(code, "PTX could not be written for ptxas");
+  }
+  std::string chip = ("--gpu-name=" + target.chip).str();
+  std::optional<StringRef> redirects[3] = {std::nullopt, paths[2].str(), paths[2].str()};
+  std::string error;
+  int status = llvm::sys::ExecuteAndWait(
+      *program, {*program, "--verbose", "--warn-on-spills", chip, paths[0], "-o", paths[1]},
+      std::nullopt, redirects, 0, 0, &error);
+  auto log = llvm::MemoryBuffer::getFile(paths[2]);
+  std::string said = log ? (*log)->getBuffer().str() : error;
+  if (status != 0) {
+    return llvm::createStringError("ptxas refused a kernel: " + (said.empty() ? error : said));
+  }
+  auto cubin = llvm::MemoryBuffer::getFile(paths[1]);
+  if (!cubin) {
+    return llvm::createStringError(cubin.getError(), "ptxas wrote no cubin");
+  }
+  return Binary{(*cubin)->getBuffer().str(), parseUsage(said)};
+}

@@ -1,0 +1,95 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The kernel's function, its buffers and the rows of its domain.
+#include "Frame.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "sluice/Target/CPU/Kernel.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+
+/// Kernels address the arena with bare pointers, which need static shapes; the bound is never
+/// reached.
+static MemRefType boundless(Type element) { return MemRefType::get({int64_t(1) << 60}, element); }
+
+Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, StringRef name)
+    : b(dispatch->getLoc(), dispatch->getContext()), e(b, 1), dispatch(dispatch), domain(domain) {
+  b.setInsertionPointToEnd(module.getBody());
+  FunctionType type = b.getFunctionType({boundless(b.getI8Type()), boundless(b.getI64Type())}, {});
+  function = func::FuncOp::create(b, name, type);
+  b.setInsertionPointToStart(function.addEntryBlock());
+  arena = function.getArgument(0);
+  arguments = function.getArgument(1);
+  auto toIndex = [&](Value value) -> Value {
+    return arith::IndexCastOp::create(b, b.getIndexType(), value);
+  };
+  block = toIndex(NVVM::BlockIdXOp::create(b, b.getI32Type()));
+  Value thread = toIndex(NVVM::ThreadIdXOp::create(b, b.getI32Type()));
+  warp = arith::DivUIOp::create(b, thread, e.index(threadsPerWarp));
+  lane = arith::RemUIOp::create(b, thread, e.index(threadsPerWarp));
+  length = toIndex(scalar(static_cast<int64_t>(cpu::Scalar::Length)));
+  rows = toIndex(scalar(static_cast<int64_t>(cpu::Scalar::Rows)));
+  step = scalar(static_cast<int64_t>(cpu::Scalar::Step));
+  seed = scalar(static_cast<int64_t>(cpu::Scalar::Seed));
+  row0 = domain.getChunk() ? toIndex(argument(cpu::argumentCount(dispatch) - 1)) : e.index(0);
+}
+
+Value Frame::argument(int64_t position) { return e.loadScalar(arguments, e.index(position)); }
+
+Value Frame::scalar(int64_t which) {
+  Value offset = argument(dispatch->getNumOperands() + dispatch->getNumResults() + which);
+  offset = arith::IndexCastOp::create(b, b.getIndexType(), offset);
+  auto type = MemRefType::get({1}, b.getI64Type());
+  return e.loadScalar(memref::ViewOp::create(b, type, arena, offset, ValueRange{}), e.index(0));
+}
+
+Value Frame::buffer(unsigned i, bool paddedRows) {
+  unsigned operands = dispatch->getNumOperands();
+  Value tensor = i < operands ? dispatch->getOperand(i) : dispatch->getResult(i - operands);
+  auto type = cast<RankedTensorType>(tensor.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  if (shape.size() == 3) {
+    shape = {shape[0] * shape[1], dispatch::paddedWidth(shape[2])};
+  } else if (shape.size() == 2 && paddedRows) {
+    shape[1] = dispatch::paddedWidth(shape[1]);
+  } else if (shape.empty()) {
+    shape = {1};
+  }
+  Value offset = arith::IndexCastOp::create(b, b.getIndexType(), argument(i));
+  return memref::ViewOp::create(b, MemRefType::get(shape, type.getElementType()), arena, offset,
+                                ValueRange{});
+}
+
+Value Frame::validLength(int64_t factor, int64_t positions) {
+  return factor == 0 ? e.index(positions)
+                     : Value(arith::CeilDivUIOp::create(b, length, e.index(factor)));
+}
+
+Row Frame::row(Value local) {
+  Row row;
+  int64_t total = domain.getBatch() * domain.getPositions();
+  Value global = e.add(row0, local);
+  row.exists =
+      e.both(e.less(local, e.index(domain.getLaunchRows())), e.less(global, e.index(total)));
+  row.local = e.min(local, e.index(domain.getLaunchRows() - 1));
+  row.global = e.min(global, e.index(total - 1));
+  row.batch = arith::DivUIOp::create(b, row.global, e.index(domain.getPositions()));
+  row.position = arith::RemUIOp::create(b, row.global, e.index(domain.getPositions()));
+  row.valid = row.exists;
+  if (domain.getFactor() > 0) {
+    Value inside = e.less(row.position, validLength(domain.getFactor(), 0));
+    row.valid = e.both(row.valid, e.both(e.less(row.batch, rows), inside));
+  }
+  return row;
+}
+
+FailureOr<Kernel> Frame::finish(FailureOr<Kernel> made) {
+  if (failed(made)) {
+    function.erase();
+  } else {
+    func::ReturnOp::create(b);
+  }
+  return made;
+}

@@ -1,0 +1,380 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The same dispatch op on two targets: the CUDA kernel, emulated, against the CPU kernel, on the
+// same memory with the same guards; and the CUDA kernel as PTX and, where ptxas is present, as a
+// cubin. Nothing here runs on a GPU.
+#include "CudaEmulator.h"
+#include "RowsText.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+struct Text {
+  std::string op;
+  Generator cpu;
+  mlir::FailureOr<cuda::Kernel> (*cuda)(mlir::Operation *, mlir::ModuleOp);
+};
+
+Text contract(std::string text) {
+  return {std::move(text),
+          [](mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
+             const cpu::Target &target) {
+            return cpu::generateContract(mlir::cast<dispatch::ContractOp>(op), module, name,
+                                         target);
+          },
+          [](mlir::Operation *op, mlir::ModuleOp module) {
+            return cuda::generateContract(mlir::cast<dispatch::ContractOp>(op), module, "kernel");
+          }};
+}
+
+Text rows(std::string text) {
+  return {std::move(text),
+          [](mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
+             const cpu::Target &target) {
+            return cpu::generateRows(mlir::cast<dispatch::RowsOp>(op), module, name, target);
+          },
+          [](mlir::Operation *op, mlir::ModuleOp module) {
+            return cuda::generateRows(mlir::cast<dispatch::RowsOp>(op), module, "kernel");
+          }};
+}
+
+/// A kernel of either target, from one op.
+class Both {
+public:
+  explicit Both(const Text &text)
+      : cpu(text.op, cpu::Target::avx2(), text.cpu), cuda(text.op, cpu::Target::avx2(), text.cpu) {
+    make(text);
+  }
+  bool made() const { return kernel && kernel->loaded() && cpu.loaded(); }
+  LoadedKernel cpu, cuda;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+
+private:
+  void make(const Text &text) {
+    ASSERT_TRUE(cuda.dispatch());
+    module = mlir::ModuleOp::create(mlir::UnknownLoc::get(cuda.dispatch()->getContext()));
+    auto made = text.cuda(cuda.dispatch(), *module);
+    ASSERT_TRUE(mlir::succeeded(made));
+    auto context = std::make_unique<llvm::LLVMContext>();
+    auto lowered = cuda::lowerToLLVM(*module, *context);
+    ASSERT_TRUE(lowered);
+    kernel = std::make_unique<EmulatedKernel>(std::move(lowered), std::move(context), "kernel");
+    cuda.use(made->blocks, [this](uint8_t *arena, const int64_t *arguments, int64_t block,
+                                  uint8_t *) { kernel->runBlock(block, arena, arguments); });
+  }
+  std::unique_ptr<EmulatedKernel> kernel;
+};
+
+/// PTX of both architectures, holding `instruction`; where there is a ptxas, a cubin without spills
+/// or stack.
+void checkAssembly(mlir::ModuleOp module, const std::string &instruction) {
+  for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
+    llvm::LLVMContext context;
+    auto lowered = cuda::lowerToLLVM(module, context);
+    ASSERT_TRUE(lowered);
+    auto ptx = cuda::emitPTX(std::move(lowered), *target);
+    ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+    EXPECT_NE(ptx->find(".version 8.0"), std::string::npos);
+    EXPECT_NE(ptx->find(".target " + target->chip.str() + "\n"), std::string::npos);
+    EXPECT_NE(ptx->find(".reqntid 128"), std::string::npos);
+    EXPECT_NE(ptx->find(instruction), std::string::npos) << *ptx;
+    EXPECT_EQ(ptx->find("call"), std::string::npos) << "a kernel calls a function";
+    auto binary = cuda::assemble(*ptx, *target);
+    ASSERT_TRUE(bool(binary)) << llvm::toString(binary.takeError());
+    if (!*binary) {
+      std::cout << "no ptxas: PTX only\n";
+      continue;
+    }
+    EXPECT_EQ((*binary)->cubin.substr(0, 4), "\177ELF");
+    ASSERT_EQ((*binary)->usage.size(), 1u);
+    const cuda::Usage &usage = (*binary)->usage[0];
+    std::cout << target->name.str() << ": " << usage.registers << " registers\n";
+    EXPECT_EQ(usage.kernel, "kernel");
+    EXPECT_GT(usage.registers, 0);
+    EXPECT_EQ(usage.stackBytes, 0);
+    EXPECT_EQ(usage.spillBytes, 0);
+  }
+}
+
+std::string scalarAccess(const std::string &kind, int64_t factor) {
+  return Access{.kind = kind, .factor = factor};
+}
+
+struct Shape {
+  int64_t batch, positions, inner, columns;
+  bool byInput = false;
+  int64_t rows() const { return batch * positions; }
+};
+
+/// A contraction of factor 2 with a bias, a residual and `body` over %acc, %bias and %residual,
+/// yielding %y.
+std::string contractText(const Shape &s, const std::string &body) {
+  std::string x = tensor({s.batch, s.positions, s.inner}),
+              y = tensor({s.batch, s.positions, s.columns});
+  std::string w = s.byInput ? tensor({s.inner, s.columns}) : tensor({s.columns, s.inner}),
+              bias = tensor({s.columns});
+  return "func.func @f(%x: " + x + ", %w: " + w + ", %b: " + bias + ", %r: " + y + ") {\n" +
+         "  %y = dispatch.contract %x, %w, %b, %r attributes {domain = #dispatch.domain<batch = " +
+         std::to_string(s.batch) + ", positions = " + std::to_string(s.positions) +
+         ", factor = 2, chunk = 0>" + (s.byInput ? ", by_input" : "") + ", accesses = [" +
+         scalarAccess("vector", 0) + ", " + scalarAccess("row", 2) + "], result_accesses = [" +
+         scalarAccess("row", 2) + "]} {\n^bb0(%acc: f32, %bias: f32, %residual: f32):\n" + body +
+         "\ndispatch.yield %y : f32\n} : (" + x + ", " + w + ", " + bias + ", " + y + ") -> " + y +
+         "\n  return\n}\n";
+}
+
+const char *geluOfBiased = R"(%biased = arith.addf %acc, %bias : f32
+  %half = arith.constant 0.5 : f32
+  %one = arith.constant 1.0 : f32
+  %root = arith.constant 0.70710678 : f32
+  %s = arith.mulf %biased, %root : f32
+  %e = math.erf %s : f32
+  %f = arith.addf %e, %one : f32
+  %g = arith.mulf %f, %half : f32
+  %h = arith.mulf %g, %biased : f32
+  %u = dispatch.random {id = 5 : i64, width = 70 : i64} : f32
+  %p = arith.constant 0.25 : f32
+  %zero = arith.constant 0.0 : f32
+  %kept = arith.cmpf oge, %u, %p : f32
+  %d = arith.select %kept, %h, %zero : f32
+  %y = arith.addf %d, %residual : f32)";
+
+bool isValid(int64_t row, int64_t positions, int64_t factor, const Launch &launch) {
+  return row / positions < launch.rows && row % positions < (launch.length + factor - 1) / factor;
+}
+
+/// Small integers are exact in bf16 and their sums in f32, so what remains is the epilogue: the
+/// same arithmetic, drawing the same random numbers, hence the same bits.
+TEST(Cuda, ContractionWithGeluDropoutResidualEqualsCpu) {
+  if (targets().empty()) {
+    GTEST_SKIP() << "this machine runs no CPU kernel to compare with";
+  }
+  for (Shape s : {Shape{3, 23, 37, 70}, Shape{3, 23, 37, 70, true}, Shape{1, 1, 1, 1},
+                  Shape{2, 33, 16, 64}}) {
+    Both both(contract(contractText(s, geluOfBiased)));
+    ASSERT_TRUE(both.made());
+    auto integers = [](int64_t count, unsigned seed) {
+      Floats values = randomIntegers(count, seed, 7);
+      std::for_each(values.begin(), values.end(), [](float &value) { value -= 3; });
+      return values;
+    };
+    Floats bias = randomFloats(s.columns, 3);
+    for (int64_t length : {2 * s.positions, s.positions, int64_t(1)}) {
+      Launch launch{.operands = {integers(s.rows() * s.inner, 1), integers(s.inner * s.columns, 2),
+                                 bias, integers(s.rows() * s.columns, 4)},
+                    .length = length,
+                    .rows = std::max<int64_t>(1, s.batch - 1),
+                    .step = 3,
+                    .seed = 11};
+      Floats expected = both.cpu.run(launch)[0], found = both.cuda.run(launch)[0];
+      for (int64_t i = 0; i < s.rows() * s.columns; ++i) {
+        float right = isValid(i / s.columns, s.positions, 2, launch) ? expected[i] : untouched;
+        ASSERT_EQ(found[i], right)
+            << "row " << i / s.columns << " column " << i % s.columns << " length " << length;
+      }
+    }
+  }
+}
+
+float roundedToBf16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+  std::memcpy(&value, &bits, sizeof bits);
+  return value;
+}
+
+TEST(Cuda, ContractionRoundsOperandsToBf16) {
+  if (targets().empty()) {
+    GTEST_SKIP() << "this machine runs no CPU kernel, which the harness wants";
+  }
+  Shape s{1, 40, 90, 33};
+  Both both(contract(contractText(s, "%y = arith.addf %acc, %bias : f32")));
+  ASSERT_TRUE(both.made());
+  Launch launch{.operands = {randomFloats(s.rows() * s.inner, 1),
+                             randomFloats(s.inner * s.columns, 2), Floats(s.columns),
+                             Floats(s.rows() * s.columns)},
+                .length = 80,
+                .rows = 1};
+  Floats y = both.cuda.run(launch)[0];
+  for (int64_t r = 0; r < s.rows(); ++r) {
+    for (int64_t n = 0; n < s.columns; ++n) {
+      double sum = 0, magnitude = 0;
+      for (int64_t k = 0; k < s.inner; ++k) {
+        double term = double(roundedToBf16(launch.operands[0][r * s.inner + k])) *
+                      roundedToBf16(launch.operands[1][n * s.inner + k]);
+        sum += term;
+        magnitude += std::abs(term);
+      }
+      // Products of bf16 are exact in f32; each of K additions rounds half an ulp of at most
+      // `magnitude`.
+      ASSERT_NEAR(y[r * s.columns + n], sum, double(s.inner) * unit * magnitude) << r << ", " << n;
+    }
+  }
+}
+
+TEST(Cuda, ContractionAssembles) {
+  const char *plain = "%y = arith.addf %acc, %bias : f32";
+  for (Shape s : {Shape{3, 23, 37, 70, true}, Shape{4, 1024, 512, 2048}}) {
+    for (const char *body : {geluOfBiased, plain}) {
+      Both both(contract(contractText(s, body)));
+      ASSERT_TRUE(both.made());
+      checkAssembly(*both.module, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32");
+    }
+  }
+}
+
+/// The mean of k rows, shifted, then layer norm with gain and bias: %h, %y, and the statistic
+/// %rstd.
+std::string normText(int64_t batch, int64_t fine, int64_t d, int64_t k, int64_t shift,
+                     bool zeroInvalid) {
+  std::string row = tensor({d}), group = tensor({k, d});
+  std::ostringstream body;
+  body << std::scientific << std::setprecision(9) << "%sum = dispatch.sum_group %a0 : " << group
+       << " -> ROW\n"
+       << "%share = arith.constant dense<" << 1.0 / double(k)
+       << "> : ROW\n%inverse = arith.constant " << 1.0 / double(d) << R"( : f32
+  %h = arith.mulf %sum, %share : ROW
+  %epsilon = arith.constant 1.0e-05 : f32
+  %total = dispatch.reduce add %h : ROW -> f32
+  %mean = arith.mulf %total, %inverse : f32
+  %means = tensor.splat %mean : ROW
+  %centered = arith.subf %h, %means : ROW
+  %squares = arith.mulf %centered, %centered : ROW
+  %squared = dispatch.reduce add %squares : ROW -> f32
+  %variance = arith.mulf %squared, %inverse : f32
+  %shifted = arith.addf %variance, %epsilon : f32
+  %deviation = math.sqrt %shifted : f32
+  %one = arith.constant 1.0 : f32
+  %rstd = arith.divf %one, %deviation : f32
+  %rstds = tensor.splat %rstd : ROW
+  %normalized = arith.mulf %centered, %rstds : ROW
+  %scaled = arith.mulf %normalized, %a1 : ROW
+  %y = arith.addf %scaled, %a2 : ROW
+  dispatch.yield %h, %y, %rstd : ROW, ROW, f32)";
+  int64_t coarse = (fine + k - 1) / k;
+  Access own{.factor = k}, vector{.kind = "vector"};
+  std::string map = std::to_string(k) + " * p + i - " + std::to_string(shift);
+  return rowsText({batch, coarse, k, 0},
+                  {{tensor({batch, fine, d}), Access{.map = map, .group = k}, group},
+                   {tensor({d}), vector, row},
+                   {tensor({d}), vector, row}},
+                  {{tensor({batch, coarse, d}), own},
+                   {tensor({batch, coarse, d}), own},
+                   {tensor({batch, coarse}), own}},
+                  body.str(), row, zeroInvalid);
+}
+
+/// Integers over k = 4 are exact, so are h and its sum; the sums of squares have only positive
+/// terms, and each of their d roundings is half an ulp of at most the sum, in whatever order. A
+/// dozen more roundings follow.
+TEST(Cuda, NormOfMeanOfShiftedRowsIsCpus) {
+  if (targets().empty()) {
+    GTEST_SKIP() << "this machine runs no CPU kernel to compare with";
+  }
+  const int64_t batch = 2, fine = 22, k = 4, coarse = 6;
+  for (int64_t d : {1, 31, 32, 40, 257}) {
+    // A shift below k - 1 makes the last valid group reach past the length.
+    for (auto [shift, zeroInvalid] : {std::pair{3, false}, std::pair{1, true}}) {
+      Both both(rows(normText(batch, fine, d, k, shift, zeroInvalid)));
+      ASSERT_TRUE(both.made());
+      Floats gain = randomFloats(d, 2), bias = randomFloats(d, 3);
+      for (int64_t length : {22, 9, 1}) {
+        Launch launch{.operands = {randomIntegers(batch * fine * d, 1, 100), gain, bias},
+                      .length = length,
+                      .rows = 2};
+        auto expected = both.cpu.run(launch), found = both.cuda.run(launch);
+        const double relative = double(d + 12) * unit;
+        EXPECT_EQ(found[0], expected[0]) << "d " << d << " length " << length;
+        for (int64_t r = 0; r < batch * coarse; ++r) {
+          ASSERT_NEAR(found[2][r], expected[2][r], relative * std::abs(expected[2][r]));
+          for (int64_t c = 0; c < d; ++c) {
+            float y = expected[1][r * d + c];
+            ASSERT_NEAR(found[1][r * d + c], y, relative * (std::abs(y) + std::abs(bias[c])))
+                << "d " << d << " row " << r << " column " << c;
+          }
+        }
+        float skipped = zeroInvalid ? 0 : untouched;
+        EXPECT_EQ(found[0][(batch * coarse - 1) * d],
+                  length == 22 ? expected[0][(batch * coarse - 1) * d] : skipped);
+      }
+    }
+  }
+}
+
+TEST(Cuda, NormAssembles) {
+  for (int64_t d : {40, 256, 1024}) {
+    Both both(rows(normText(2, 22, d, 2, 1, false)));
+    ASSERT_TRUE(both.made());
+    checkAssembly(*both.module, "shfl.sync.bfly.b32");
+  }
+}
+
+/// A token's row and its place's, under dropout: gathers, tables, i32 operands, random numbers. No
+/// sums, so the same bits.
+TEST(Cuda, GatherWithDropoutEqualsCpu) {
+  if (targets().empty()) {
+    GTEST_SKIP() << "this machine runs no CPU kernel to compare with";
+  }
+  const int64_t batch = 2, positions = 11, vocabulary = 23;
+  for (int64_t d : {7, 64}) {
+    std::string body =
+        "%h = arith.addf %a1, %a2 : ROW\n%u = dispatch.random {id = 3 : i64, width = " +
+        std::to_string(d) + " : i64} : ROW\n" + R"(%p = arith.constant dense<0.25> : ROW
+      %zero = arith.constant dense<0.0> : ROW
+      %kept = arith.cmpf oge, %u, %p : ROW
+      %y = arith.select %kept, %h, %zero : tensor<)" +
+        std::to_string(d) + "xi1>, ROW\n" + "dispatch.yield %y : ROW";
+    Both both(
+        rows(rowsText({batch, positions, 1, 0},
+                      {{tensor({batch, positions + 1}, "i32"), Access{}, "i32"},
+                       {tensor({vocabulary, d}), Access{.kind = "gather", .index = 0}, tensor({d})},
+                       {tensor({positions, d}), Access{.kind = "table", .factor = 0}, tensor({d})}},
+                      {{tensor({batch, positions, d}), Access{}}}, body, tensor({d}))));
+    ASSERT_TRUE(both.made());
+    Launch launch{.operands = {randomIntegers(batch * (positions + 1), 4, vocabulary),
+                               randomFloats(vocabulary * d, 5), randomFloats(positions * d, 6)},
+                  .length = 8,
+                  .rows = 2,
+                  .step = 9,
+                  .seed = 21};
+    Floats expected = both.cpu.run(launch)[0];
+    EXPECT_EQ(both.cuda.run(launch)[0], expected);
+    EXPECT_GT(std::count(expected.begin(), expected.end(), 0.0f), 0) << "nothing was dropped";
+    EXPECT_EQ(expected.back(), untouched);
+  }
+}
+
+/// What the generator says of an op that it refuses; the module stays as it was.
+std::string refusal(const Text &text) {
+  LoadedKernel kernel(text.op, cpu::Target::avx2(), text.cpu);
+  if (!kernel.dispatch()) {
+    return "not parsed";
+  }
+  std::string message;
+  mlir::ScopedDiagnosticHandler handler(
+      kernel.dispatch()->getContext(),
+      [&](mlir::Diagnostic &diagnostic) { message += diagnostic.str(); });
+  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(kernel.dispatch()->getLoc());
+  EXPECT_TRUE(mlir::failed(text.cuda(kernel.dispatch(), *module)));
+  EXPECT_TRUE(module->getBody()->empty());
+  return message;
+}
+
+TEST(Cuda, RefusesRowsThatDoNotFitRegisters) {
+  std::string message = refusal(rows(normText(1, 4, 1056, 2, 1, false)));
+  EXPECT_NE(message.find("expected rows of at most 1024 columns"), std::string::npos) << message;
+  EXPECT_NE(message.find("found 'tensor<2x1056xf32>'"), std::string::npos) << message;
+}
+
+TEST(Cuda, RefusesSumsOverRows) {
+  std::string row = tensor({8});
+  std::string message = refusal(rows(rowsText({1, 32, 0, 0}, {{tensor({1, 32, 8}), Access{}, row}},
+                                              {{tensor({2, 8}), Access{.kind = "columns"}}},
+                                              "dispatch.yield %a0 : ROW", row)));
+  EXPECT_NE(message.find("found sums over rows"), std::string::npos) << message;
+}
+
+} // namespace
