@@ -163,7 +163,7 @@ double measure(Operation *op, const cpu::Kernel &kernel, Function function) {
   for (int64_t i = 0; i < cpu::scalarCount; ++i) {
     arguments.push_back(used + 64 * i);
   }
-  arguments.push_back(0);
+  arguments.insert(arguments.end(), 2, 0);
   auto *arena =
       static_cast<uint8_t *>(std::aligned_alloc(4096, (used + 4096) / 4096 * 4096 + 4096));
   auto *scratch =

@@ -107,7 +107,7 @@ void lay(Loaded &loaded, Operation *op, int64_t positions) {
   for (int64_t i = 0; i < cpu::scalarCount; ++i) {
     reserve(8);
   }
-  loaded.arguments.push_back(0);
+  loaded.arguments.insert(loaded.arguments.end(), 2, 0);
   loaded.arena = allocate(used);
   loaded.scratch = allocate(loaded.kernel.scratchBytes);
   uint32_t state = 1;

@@ -28,6 +28,10 @@ struct KernelSet {
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>> modules; ///< generated kernels, one module a target
 };
 
+/// The least id of the random streams that a dispatch draws from, 0 where it draws none. Kernels hold ids relative to it; it is
+/// an argument of the launch, so that dropout in every layer is one kernel.
+int64_t firstStream(mlir::Operation *dispatch);
+
 /// Generates kernels for `targets`. Dispatches that differ in their operands' values alone share one.
 mlir::FailureOr<KernelSet> generateKernels(mlir::ModuleOp module, llvm::ArrayRef<const cpu::Target *> targets);
 

@@ -15,6 +15,30 @@
 using namespace mlir;
 using namespace sluice;
 
+static bool drawsForAttention(Operation *op) {
+  auto dropout = op->getAttrOfType<FloatAttr>("dropout");
+  return dropout && dropout.getValueAsDouble() > 0;
+}
+
+int64_t sluice::firstStream(Operation *dispatch) {
+  int64_t least = INT64_MAX;
+  if (drawsForAttention(dispatch)) {
+    least = dispatch->getAttrOfType<IntegerAttr>("random_id").getInt();
+  }
+  dispatch->walk([&](dispatch::RandomOp random) { least = std::min<int64_t>(least, random.getId()); });
+  return least == INT64_MAX ? 0 : least;
+}
+
+/// Makes ids relative to the dispatch's first stream; an id that nothing draws from says nothing.
+static void rebaseStreams(Operation *dispatch) {
+  int64_t first = firstStream(dispatch);
+  OpBuilder b(dispatch);
+  if (auto id = dispatch->getAttrOfType<IntegerAttr>("random_id")) {
+    dispatch->setAttr("random_id", b.getI64IntegerAttr(drawsForAttention(dispatch) ? id.getInt() - first : 0));
+  }
+  dispatch->walk([&](dispatch::RandomOp random) { random.setId(random.getId() - first); });
+}
+
 /// The dispatch alone, its operands as arguments: what the kernel depends on, and nothing else.
 static Operation *isolate(Operation *dispatch, ModuleOp scratch) {
   OpBuilder b = OpBuilder::atBlockEnd(scratch.getBody());
@@ -28,6 +52,7 @@ static Operation *isolate(Operation *dispatch, ModuleOp scratch) {
   for (StringRef name : {"plan.phase", "plan.row0", "plan.guard", "label"}) {
     copy->removeAttr(name);
   }
+  rebaseStreams(copy);
   return copy;
 }
 

@@ -30,7 +30,7 @@ struct Footprint {
   }
 };
 
-/// Launch arguments: offsets of operands and results, of the scalars, then row0.
+/// Launch arguments: offsets of operands and results, of the scalars, then row0 and the first random stream.
 SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory) {
   SmallVector<int64_t> arguments;
   for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()), llvm::to_vector_of<Value>(op->getResults()))) {
@@ -41,6 +41,7 @@ SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory) {
   }
   auto row0 = op->getAttrOfType<IntegerAttr>("plan.row0");
   arguments.push_back(row0 ? row0.getInt() : 0);
+  arguments.push_back(firstStream(op));
   return arguments;
 }
 

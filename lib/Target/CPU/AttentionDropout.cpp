@@ -47,7 +47,7 @@ void attention::emitKeep(Emitter &e, Frame &frame, const Shape &shape, Value hea
                          Value q0, Value keep) {
   Wide wide(e);
   int64_t keys = shape.positions % 4 == 0 ? 4 : 1;
-  Value step = frame.step(), seed = frame.seed();
+  Value step = frame.step(), seed = frame.seed(), firstStream = frame.firstStream();
   Value row = e.mul(e.add(e.mul(head, shape.positions), p0), shape.positions);
   e.loop(e.index(0), e.index(shape.keyBlock), keys, [&](Value q) {
     for (int64_t j = 0; j < shape.queryVectors; ++j) {
@@ -57,11 +57,11 @@ void attention::emitKeep(Emitter &e, Frame &frame, const Shape &shape, Value hea
       Value elements = e.add(start, wide.ramp(shape.positions / keys));
       if (keys == 4) {
         for (auto [i, uniform] :
-             llvm::enumerate(emitUniformBlocks(e.b, elements, shape.randomId, step, seed))) {
+             llvm::enumerate(emitUniformBlocks(e.b, elements, shape.randomId, firstStream, step, seed))) {
           e.store(factorOf(e, shape, uniform), keep, {e.add(q, i), offset});
         }
       } else {
-        Value uniform = emitUniform(e.b, elements, shape.randomId, step, seed);
+        Value uniform = emitUniform(e.b, elements, shape.randomId, firstStream, step, seed);
         e.store(factorOf(e, shape, uniform), keep, {q, offset});
       }
     }

@@ -18,6 +18,7 @@ Epilogue::Epilogue(dispatch::ContractOp op, Frame &frame) : op(op), b(frame.buil
   if (draws) {
     step = frame.step();
     seed = frame.seed();
+    firstStream = frame.firstStream();
   }
 }
 
@@ -31,14 +32,14 @@ Value Epilogue::emitRandom(dispatch::RandomOp random, const Place &place) {
     drawStep = arith::ConstantIntOp::create(b, b.getI64Type(), 0);
   }
   if (random.getWidth() % 4 == 0) {
-    return emitUniformRun(b, first, lanes, random.getId(), drawStep, seed);
+    return emitUniformRun(b, first, lanes, random.getId(), firstStream, drawStep, seed);
   }
   SmallVector<int64_t> offsets(lanes);
   std::iota(offsets.begin(), offsets.end(), 0);
   Value ramp = arith::ConstantOp::create(b, b.getI64VectorAttr(offsets));
   Value elements =
       arith::AddIOp::create(b, vector::BroadcastOp::create(b, ramp.getType(), first), ramp);
-  return emitUniform(b, elements, random.getId(), drawStep, seed);
+  return emitUniform(b, elements, random.getId(), firstStream, drawStep, seed);
 }
 
 FailureOr<Operation *> Epilogue::emitElementwise(Operation *source, IRMapping &mapping) {

@@ -34,7 +34,7 @@ private:
   dispatch::ContractOp op;
   mlir::ImplicitLocOpBuilder &b;
   int64_t lanes = 0; ///< of the vectors that `emit` was given
-  mlir::Value step, seed;
+  mlir::Value step, seed, firstStream;
 };
 
 } // namespace sluice::cpu

@@ -20,7 +20,7 @@ const Target &Target::avx2() {
 }
 
 int64_t cpu::argumentCount(Operation *dispatch) {
-  return dispatch->getNumOperands() + dispatch->getNumResults() + scalarCount + 1;
+  return dispatch->getNumOperands() + dispatch->getNumResults() + scalarCount + 2;
 }
 
 /// Kernels address the arena with bare pointers, which need static shapes; the bound is never reached.
@@ -81,8 +81,10 @@ Value Frame::step() { return scalarAddress(Scalar::Step, b.getI64Type()); }
 Value Frame::seed() { return scalarAddress(Scalar::Seed, b.getI64Type()); }
 
 Value Frame::row0() {
-  return arith::IndexCastOp::create(b, b.getIndexType(), argument(argumentCount(dispatch_) - 1));
+  return arith::IndexCastOp::create(b, b.getIndexType(), argument(argumentCount(dispatch_) - 2));
 }
+
+Value Frame::firstStream() { return argument(argumentCount(dispatch_) - 1); }
 
 Value Frame::validLength(int64_t factor, int64_t positions) {
   return factor == 0 ? index(positions) : Value(arith::CeilDivUIOp::create(b, length(), index(factor)));

@@ -30,8 +30,9 @@ struct Emitter {
   Value exclusiveOr(Value x, Value y) { return arith::XOrIOp::create(b, x, y); }
 
   /// Words of block `block` (element / 4).
-  Words philox(Value block, int64_t id, Value step, Value seed) {
-    Words c{low(block), shiftRight(block, 32), constant(uint64_t(id) & 0xffffffff),
+  Words philox(Value block, int64_t id, Value firstStream, Value step, Value seed) {
+    Value stream = arith::AddIOp::create(b, firstStream, arith::ConstantIntOp::create(b, b.getI64Type(), id));
+    Words c{low(block), shiftRight(block, 32), low(splat(stream)),
             low(splat(step))};
     Value key0 = low(splat(seed)), key1 = shiftRight(splat(seed), 32);
     for (int round = 0; round < 10; ++round) {
@@ -72,10 +73,10 @@ Value interleave(ImplicitLocOpBuilder &b, Value first, Value second) {
 
 } // namespace
 
-Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Value step,
+Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Value firstStream, Value step,
                        Value seed) {
   Emitter emitter{b, elements.getType()};
-  Words words = emitter.philox(emitter.shiftRight(elements, 2), id, step, seed);
+  Words words = emitter.philox(emitter.shiftRight(elements, 2), id, firstStream, step, seed);
   Value which = arith::AndIOp::create(b, elements, emitter.constant(3));
   Value word = words[0];
   for (uint64_t i = 1; i < 4; ++i) {
@@ -85,17 +86,17 @@ Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Valu
   return emitter.uniform(word);
 }
 
-std::array<Value, 4> cpu::emitUniformBlocks(ImplicitLocOpBuilder &b, Value blocks, int64_t id, Value step,
+std::array<Value, 4> cpu::emitUniformBlocks(ImplicitLocOpBuilder &b, Value blocks, int64_t id, Value firstStream, Value step,
                                             Value seed) {
   Emitter emitter{b, blocks.getType()};
   std::array<Value, 4> numbers;
-  for (auto [number, word] : llvm::zip(numbers, emitter.philox(blocks, id, step, seed))) {
+  for (auto [number, word] : llvm::zip(numbers, emitter.philox(blocks, id, firstStream, step, seed))) {
     number = emitter.uniform(word);
   }
   return numbers;
 }
 
-Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, int64_t id,
+Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, int64_t id, Value firstStream,
                           Value step, Value seed) {
   auto type = VectorType::get({count / 4}, b.getI64Type());
   Emitter emitter{b, type};
@@ -103,7 +104,7 @@ Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, i
   std::iota(offsets.begin(), offsets.end(), 0);
   Value ramp = arith::ConstantOp::create(b, b.getI64VectorAttr(offsets));
   Value block = arith::AddIOp::create(b, emitter.shiftRight(emitter.splat(first), 2), ramp);
-  Words words = emitter.philox(block, id, step, seed);
+  Words words = emitter.philox(block, id, firstStream, step, seed);
   std::array<Value, 4> numbers;
   for (auto [number, word] : llvm::zip(numbers, words)) {
     number = emitter.uniform(word);

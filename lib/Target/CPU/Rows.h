@@ -170,7 +170,7 @@ private:
   int64_t lanes;
   unsigned current = 0; ///< stage
   RowPosition at;
-  mlir::Value step, seed;                           ///< i64, where the body draws random numbers
+  mlir::Value step, seed, firstStream;              ///< i64, where the body draws random numbers
   llvm::DenseMap<mlir::Value, mlir::Value> scalars; ///< of this row: by body value
   llvm::DenseMap<unsigned, Values> bases;           ///< of this row: by argument, unrolled members
   llvm::DenseMap<mlir::Value, mlir::Value> kept;    ///< scratch rows

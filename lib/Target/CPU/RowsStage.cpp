@@ -28,6 +28,7 @@ Emitter::Emitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule)
   if (!op.getBody().getOps<dispatch::RandomOp>().empty()) {
     step = frame.step();
     seed = frame.seed();
+    firstStream = frame.firstStream();
   }
   auto row = [&](int64_t width, Type element) {
     return frame.scratch(MemRefType::get({int64_t(llvm::alignTo(width, 16))}, element));

@@ -33,7 +33,8 @@ Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, 
   rows = toIndex(scalar(static_cast<int64_t>(cpu::Scalar::Rows)));
   step = scalar(static_cast<int64_t>(cpu::Scalar::Step));
   seed = scalar(static_cast<int64_t>(cpu::Scalar::Seed));
-  row0 = domain.getChunk() ? toIndex(argument(cpu::argumentCount(dispatch) - 1)) : e.index(0);
+  row0 = domain.getChunk() ? toIndex(argument(cpu::argumentCount(dispatch) - 2)) : e.index(0);
+  firstStream = argument(cpu::argumentCount(dispatch) - 1);
 }
 
 Value Frame::argument(int64_t position) { return e.loadScalar(arguments, e.index(position)); }

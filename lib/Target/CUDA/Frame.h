@@ -41,6 +41,7 @@ public:
   mlir::Value block, warp, lane;  ///< index
   mlir::Value length, rows, row0; ///< index
   mlir::Value step, seed;         ///< i64
+  mlir::Value firstStream;        ///< i64: added to the ids of random streams
 
 private:
   mlir::Value argument(int64_t position);

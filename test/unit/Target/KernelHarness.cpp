@@ -191,7 +191,7 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
     ADD_FAILURE() << "expected " << operandCount << " operands, found " << launch.operands.size();
     return {};
   }
-  std::vector<int64_t> arguments(slots.size() + cpu::scalarCount + 1);
+  std::vector<int64_t> arguments(slots.size() + cpu::scalarCount + 2);
   int64_t used = guardBytes;
   auto reserve = [&](int64_t bytes) {
     int64_t offset = used;
@@ -207,7 +207,8 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
   for (int64_t i = 0; i < cpu::scalarCount; ++i) {
     arguments[slots.size() + i] = reserve(8);
   }
-  arguments.back() = launch.row0;
+  arguments[slots.size() + cpu::scalarCount] = launch.row0;
+  arguments.back() = launch.firstStream;
   auto arena = makeMemory(used);
   for (int64_t i = 0; i < cpu::scalarCount; ++i) {
     put(arena.get() + arguments[slots.size() + i], scalars[i]);

@@ -274,7 +274,7 @@ def Dispatch_PositionOp : Dispatch_Op<"position", [Pure]> {
 def Dispatch_RandomOp : Dispatch_Op<"random", [Pure]> {
   let summary = "Uniform random number in [0, 1), f32, one an element";
   let description = [{
-    Element e = r * width + column (64 bits; r the global row). Philox4x32-10 with counter (low 32 bits of e / 4, bits 32.. of
+    Element e = r * width + column (64 bits; r the global row). `id` names the stream; a launch may add to it. Philox4x32-10 with counter (low 32 bits of e / 4, bits 32.. of
     e / 4, id, low 32 bits of the device scalar step) and key (low, high 32 bits of the device scalar seed); word
     w = e mod 4 of the result; the number is (w >> 8) * 2^-24. `width` is the true width of a row. With `fixed_step` the
     step in the counter is 0 (initialization). Elementwise ops may carry it through fusion: it depends on nothing else.

@@ -59,11 +59,12 @@ mlir::FailureOr<Kernel> generateKernel(mlir::Operation *op, mlir::ModuleOp modul
 mlir::LogicalResult lowerToObject(mlir::ModuleOp module, const Target &target, std::string &object);
 
 /// Device scalars that every kernel is given: launch arguments after the buffers' offsets, in this order; each is the
-/// byte offset of the scalar. The last argument of all is `row0`, a plain integer (0 where the domain has no chunks).
+/// byte offset of the scalar. Two plain integers end the list: `row0` (0 where the domain has no chunks) and the launch's first
+/// random stream, which is added to every stream id in the kernel, so that layers that differ in their ids share a kernel.
 enum class Scalar { Length, Rows, Step, Seed };
 constexpr int64_t scalarCount = 4;
 
-/// Number of launch arguments of a dispatch: operands, results, scalars, row0.
+/// Number of launch arguments of a dispatch: operands, results, scalars, row0, first stream.
 int64_t argumentCount(mlir::Operation *dispatch);
 
 /// The frame of a kernel: makes `void name(arena, arguments, item, scratch)` and hands out typed views. The builder
@@ -86,6 +87,7 @@ public:
   mlir::Value step();                            ///< i64
   mlir::Value seed();                            ///< i64
   mlir::Value row0();                            ///< index: first row of the launch's chunk
+  mlir::Value firstStream();                     ///< i64: added to the ids of random streams
   mlir::Value validLength(int64_t factor, int64_t positions); ///< index: ceil(length / factor); positions where factor is 0
 
   /// Part of the thread's scratch, 64-aligned; each call hands out fresh memory.
