@@ -82,6 +82,7 @@ static LogicalResult expand(ModuleOp module) {
                                                   vector::VectorTransposeLowering::Shuffle16x16);
   vector::populateVectorShapeCastLoweringPatterns(patterns);
   vector::populateVectorTransferLoweringPatterns(patterns, /*maxTransferRank=*/1);
+  vector::populateVectorMaskOpLoweringPatterns(patterns);
   vector::populateVectorMaskMaterializationPatterns(patterns, /*force32BitVectorIndices=*/true);
   vector::populateVectorInsertExtractStridedSliceTransforms(patterns);
   vector::populateVectorStepLoweringPatterns(patterns);

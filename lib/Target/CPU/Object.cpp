@@ -28,7 +28,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
 
-static std::unique_ptr<llvm::TargetMachine> makeMachine(ModuleOp module, const Target &target) {
+static void initializeBackend() {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeAllTargetInfos();
@@ -36,6 +36,9 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(ModuleOp module, const T
     llvm::InitializeAllTargetMCs();
     llvm::InitializeAllAsmPrinters();
   });
+}
+
+static std::unique_ptr<llvm::TargetMachine> makeMachine(ModuleOp module, const Target &target) {
   llvm::Triple triple("x86_64-unknown-linux-gnu");
   std::string error;
   const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, error);
@@ -167,8 +170,79 @@ static LogicalResult emitObject(ModuleOp module, const Target &target, std::stri
   return success();
 }
 
+namespace {
+
+/// Some of a module's kernels, which become one object.
+struct Part {
+  size_t of; ///< which request
+  SmallVector<func::FuncOp> kernels;
+  int64_t size = 0; ///< operations
+};
+
+} // namespace
+
+static int64_t countOperations(func::FuncOp function) {
+  int64_t count = 0;
+  function.walk([&](Operation *) { ++count; });
+  return count;
+}
+
+/// Cuts a module's kernels into parts of about even size: the longest kernel first, each to the
+/// part that is smallest by then. The cut depends on the kernels alone, never on the machine, so
+/// that an artifact's bytes do not.
+static void cut(ModuleOp module, size_t of, std::vector<Part> &parts) {
+  constexpr int64_t wanted = 8, least = 1500; // operations; a part costs what some 300 do
+  SmallVector<std::pair<int64_t, func::FuncOp>> kernels;
+  int64_t total = 0;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    kernels.emplace_back(countOperations(function), function);
+    total += kernels.back().first;
+  }
+  llvm::sort(kernels, [](auto &a, auto &b) {
+    return std::pair(-a.first, a.second.getName()) < std::pair(-b.first, b.second.getName());
+  });
+  std::vector<Part> cuts(std::clamp<int64_t>(total / least, 1, wanted), Part{of, {}, 0});
+  for (auto &[size, function] : kernels) {
+    auto smallest = llvm::min_element(cuts, [](auto &a, auto &b) { return a.size < b.size; });
+    smallest->kernels.push_back(function);
+    smallest->size += size;
+  }
+  llvm::append_range(parts, cuts);
+}
+
+LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
+                                  std::vector<std::string> &objects) {
+  if (requests.empty()) {
+    return success();
+  }
+  ModuleOp first = requests.front().module;
+  MLIRContext *context = first.getContext();
+  loadLoweringDialects(*context);
+  initializeBackend();
+  std::vector<Part> parts;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    cut(requests[i].module, i, parts);
+  }
+  std::vector<std::string> lowered(parts.size());
+  auto lower = [&](size_t i) {
+    Part &part = parts[i];
+    ModuleOp source = requests[part.of].module;
+    OwningOpRef<ModuleOp> module(ModuleOp::create(source.getLoc()));
+    for (func::FuncOp kernel : part.kernels) {
+      module->push_back(kernel.clone());
+    }
+    return emitObject(*module, *requests[part.of].target, lowered[i]);
+  };
+  if (failed(failableParallelForEachN(context, 0, parts.size(), lower))) {
+    return failure();
+  }
+  llvm::append_range(objects, lowered);
+  return success();
+}
+
 LogicalResult cpu::lowerToObject(ModuleOp module, const Target &target, std::string &object) {
   loadLoweringDialects(*module.getContext());
+  initializeBackend();
   OwningOpRef<ModuleOp> copy(module.clone());
   return emitObject(*copy, target, object);
 }
