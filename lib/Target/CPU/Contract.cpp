@@ -66,7 +66,7 @@ public:
 private:
   void emitItem();
   void packPanel(Value panel, Value slot, const Tile &tile);
-  void packTransposed(Value slot, Value column, Value k, int64_t vector, bool tail);
+  void packTransposed(Value slot, Value first, Value at, Value k, bool tail);
   void emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail);
   void emitTile(Value first, Value slot, Value panel, const Tile &tile, bool partialRows);
   void emitEpilogue(Value first, Value count, Value panel, const Tile &tile);
@@ -200,32 +200,33 @@ void Emitter::packPanel(Value panel, Value slot, const Tile &tile) {
     });
     return;
   }
-  for (int64_t v = 0; v < tile.vectors; ++v) {
+  // A loop over the vectors, for a square is hundreds of operations and each would be compiled.
+  emitLoop(b, index(0), index(tile.columns()), index(lanes), [&](Value at) {
+    Value first = addIndex(b, column, at);
     emitLoop(b, index(0), index(whole), index(lanes),
-             [&](Value k) { packTransposed(slot, column, k, v, false); });
+             [&](Value k) { packTransposed(slot, first, at, k, false); });
     if (whole < s.inner) {
-      packTransposed(slot, column, index(whole), v, true);
+      packTransposed(slot, first, at, index(whole), true);
     }
-  }
+  });
 }
 
-/// Square of `lanes` columns of W by `lanes` steps of K. Columns past the last are copies of the
-/// last: never stored.
-void Emitter::packTransposed(Value slot, Value column, Value k, int64_t vector, bool tail) {
+/// Square of `lanes` columns of W from `first` on by `lanes` steps of K, to the slot's columns from
+/// `at` on. Columns past the last are copies of the last: never stored.
+void Emitter::packTransposed(Value slot, Value first, Value at, Value k, bool tail) {
   int64_t lanes = s.tile.lanes;
   VectorType type = s.tile.type(b);
   Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
   Value mask = emitColumnMask(b, lanes, k, index(s.inner));
   SmallVector<Value> rows;
   for (int64_t i = 0; i < lanes; ++i) {
-    Value n = minIndex(b, addIndex(b, column, index(vector * lanes + i)), index(s.columns - 1));
+    Value n = minIndex(b, addIndex(b, first, index(i)), index(s.columns - 1));
     rows.push_back(
         tail ? Value(vector::MaskedLoadOp::create(b, type, weight, ValueRange{n, k}, mask, zero))
              : Value(vector::LoadOp::create(b, type, weight, ValueRange{n, k})));
   }
   for (auto [i, row] : llvm::enumerate(emitTranspose(b, rows))) {
-    vector::StoreOp::create(b, row, packed,
-                            ValueRange{slot, addIndex(b, k, index(i)), index(vector * lanes)});
+    vector::StoreOp::create(b, row, packed, ValueRange{slot, addIndex(b, k, index(i)), at});
   }
 }
 

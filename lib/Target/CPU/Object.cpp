@@ -17,7 +17,6 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/InstCombine/InstCombine.h"
 #include "llvm/Transforms/Scalar/EarlyCSE.h"
-#include "llvm/Transforms/Scalar/IndVarSimplify.h"
 #include "llvm/Transforms/Scalar/LICM.h"
 #include "llvm/Transforms/Scalar/LoopPassManager.h"
 #include "llvm/Transforms/Scalar/LoopRotation.h"
@@ -130,32 +129,24 @@ static void setAttributes(llvm::Module &module, const Target &target) {
   }
 }
 
-struct Tm { const char*n; std::chrono::steady_clock::time_point t=std::chrono::steady_clock::now(); ~Tm(){ if(getenv("TM")) fprintf(stderr,"%s %.3f\n",n,std::chrono::duration<double>(std::chrono::steady_clock::now()-t).count()); } };
-
-/// One module of the LLVM dialect's precursors to an object; consumes the module.
+/// A module of kernels to an object, by way of the LLVM dialect; the module is used up.
 static LogicalResult emitObject(ModuleOp module, const Target &target, std::string &object) {
-  { Tm t{"mlir"};
   if (failed(lowerToLLVMDialect(module))) {
     return failure();
-  }
   }
   std::unique_ptr<llvm::TargetMachine> machine = makeMachine(module, target);
   if (!machine) {
     return failure();
   }
   llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> translated;
-  { Tm t{"translate"}; translated = translateModuleToLLVMIR(module, context, "kernels"); }
+  std::unique_ptr<llvm::Module> translated = translateModuleToLLVMIR(module, context, "kernels");
   if (!translated) {
     return module.emitError("kernels could not be translated to LLVM IR");
   }
   translated->setTargetTriple(machine->getTargetTriple());
   translated->setDataLayout(machine->createDataLayout());
   setAttributes(*translated, target);
-  { Tm t{"opt"};
   optimize(*translated, *machine);
-  }
-  Tm t{"codegen"};
   llvm::SmallString<0> bytes;
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager emission;
