@@ -68,7 +68,7 @@ private:
   void packPanel(Value panel, Value slot, const Tile &tile);
   void packTransposed(Value slot, Value first, Value at, Value k, bool tail);
   void emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail);
-  void emitTile(Value first, Value slot, Value panel, const Tile &tile, bool partialRows);
+  void emitSums(Value first, Value slot, const Tile &tile, bool partialRows);
   void emitEpilogue(Value first, Value count, Value panel, const Tile &tile);
   Value loadDense(unsigned buffer, Value column, VectorType type);
   Value index(int64_t value) { return frame.index(value); }
@@ -154,30 +154,34 @@ void Emitter::emitItem() {
   });
 }
 
-/// Runs one panel of rows through the item's column panels.
+/// Runs one panel of rows through the item's column panels. Whole and partial panels of rows have
+/// tiles of their own and share the epilogue, which is most of a kernel's code.
 void Emitter::emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail) {
-  auto emitPanels = [&](bool partialRows) {
-    emitLoop(b, panelBegin, fullEnd, index(1), [&](Value panel) {
-      emitTile(first, arith::SubIOp::create(b, panel, panelBegin), panel, s.tile, partialRows);
-    });
-    if (tail.vectors > 0) {
-      emitIf(b, hasTail, [&] {
-        Value panel = index(s.fullPanels());
-        emitTile(first, arith::SubIOp::create(b, panel, panelBegin), panel, tail, partialRows);
-      });
-    }
-  };
-  if (s.rows % s.tile.rows == 0 && !domain.getChunk()) {
-    return emitPanels(false);
+  bool alwaysWhole = s.rows % s.tile.rows == 0 && !domain.getChunk();
+  Value count = index(s.tile.rows), whole;
+  if (!alwaysWhole) {
+    Value left = arith::SubIOp::create(b, rowEnd, first);
+    whole = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, left, count);
+    count = minIndex(b, left, count);
   }
-  Value left = arith::SubIOp::create(b, rowEnd, first);
-  auto whole = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, left, index(s.tile.rows));
-  auto branch = scf::IfOp::create(b, whole, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  emitPanels(false);
-  b.setInsertionPointToStart(branch.elseBlock());
-  emitPanels(true);
+  auto emitPanel = [&](Value panel, const Tile &tile) {
+    Value slot = arith::SubIOp::create(b, panel, panelBegin);
+    if (alwaysWhole) {
+      emitSums(first, slot, tile, false);
+    } else {
+      auto branch = scf::IfOp::create(b, whole, /*withElseRegion=*/true);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(branch.thenBlock());
+      emitSums(first, slot, tile, false);
+      b.setInsertionPointToStart(branch.elseBlock());
+      emitSums(first, slot, tile, true);
+    }
+    emitEpilogue(first, count, panel, tile);
+  };
+  emitLoop(b, panelBegin, fullEnd, index(1), [&](Value panel) { emitPanel(panel, s.tile); });
+  if (tail.vectors > 0) {
+    emitIf(b, hasTail, [&] { emitPanel(index(s.fullPanels()), tail); });
+  }
 }
 
 /// W's columns of `panel`, all of K, to slot `slot` of the packed block.
@@ -230,9 +234,8 @@ void Emitter::packTransposed(Value slot, Value first, Value at, Value k, bool ta
   }
 }
 
-/// The sums of one tile to scratch, then the epilogue. A panel with fewer rows repeats its last
-/// one.
-void Emitter::emitTile(Value first, Value slot, Value panel, const Tile &tile, bool partialRows) {
+/// The sums of one tile to scratch. A panel with fewer rows repeats its last one.
+void Emitter::emitSums(Value first, Value slot, const Tile &tile, bool partialRows) {
   SmallVector<Value> rows;
   for (int64_t i = 0; i < tile.rows; ++i) {
     Value row = addIndex(b, first, index(i));
@@ -255,11 +258,6 @@ void Emitter::emitTile(Value first, Value slot, Value panel, const Tile &tile, b
                               ValueRange{index(i), index(v * tile.lanes)});
     }
   }
-  Value count = index(tile.rows);
-  if (partialRows) {
-    count = arith::SubIOp::create(b, rowEnd, first);
-  }
-  emitEpilogue(first, count, panel, tile);
 }
 
 /// Columns of a dense operand; those past the last are not touched.
