@@ -161,11 +161,13 @@ Outcome Compilation::generate() {
     }
     return {0, print(*module), ""};
   }
-  std::vector<std::string> objects(targets.size());
+  SmallVector<cpu::ObjectRequest> requests;
   for (size_t i = 0; i < targets.size(); ++i) {
-    if (failed(cpu::lowerToObject(*kernels->modules[i], *targets[i], objects[i]))) {
-      return internalError();
-    }
+    requests.push_back({*kernels->modules[i], targets[i]});
+  }
+  std::vector<std::string> objects;
+  if (failed(cpu::lowerToObjects(requests, objects))) {
+    return internalError();
   }
   std::string plan;
   llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, text, proof, targets);

@@ -54,10 +54,10 @@ struct Matmul {
   int64_t rows, vectors;
   mlir::Value depth;
   Matrix a, b;
-  /// Starting values of the tile at (first row, first vector); zeros where absent. The tile's size
+  /// Starting values of the tile at (first row, first column); zeros where absent. The tile's size
   /// is that of the argument.
-  std::function<void(mlir::Value row, int64_t vector, Accumulators &tile)> init;
-  std::function<void(mlir::Value row, int64_t vector, Accumulators &tile)> finish;
+  std::function<void(mlir::Value row, mlir::Value column, Accumulators &tile)> init;
+  std::function<void(mlir::Value row, mlir::Value column, Accumulators &tile)> finish;
 };
 
 /// Register tiles take (registers - 2) / (vectors + 1) or fewer rows, so that accumulators, a row
@@ -134,8 +134,8 @@ mlir::LogicalResult checkRegion(mlir::Region &region);
 /// depends on scalars alone stays scalar. The yielded value is returned as a vector.
 mlir::Value emitRegion(Emitter &e, mlir::Region &region, mlir::ValueRange arguments);
 
-/// i32 vector of the queries p0 + vector * lanes + (0, 1, ...).
-mlir::Value emitQueries(Emitter &e, mlir::Value p0, int64_t vector);
+/// i32 vector of the queries p0 + column + (0, 1, ...).
+mlir::Value emitQueries(Emitter &e, mlir::Value p0, mlir::Value column);
 
 /// keep[q][p] = 0 or 1 / (1 - dropout) for a block of keys and queries; `head` is b * heads + h.
 void emitKeep(Emitter &e, Frame &frame, const Shape &shape, mlir::Value head, mlir::Value p0,

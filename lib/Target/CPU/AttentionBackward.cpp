@@ -220,11 +220,11 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
   product.depth = e.index(shape.head);
   product.a = {keys, q0, {}};
   product.b = {queryBlocks, blockRow, {}};
-  product.finish = [&, masked](Value row, int64_t vector, Accumulators &tile) {
+  product.finish = [&, masked](Value row, Value column, Accumulators &tile) {
     Value h = e.toInteger(head), n = e.toInteger(length);
     for (size_t j = 0; j < tile.front().size(); ++j) {
-      Value offset = e.index((vector + j) * e.lanes);
-      Value p = emitQueries(e, p0, vector + j);
+      Value offset = e.add(column, j * e.lanes);
+      Value p = emitQueries(e, p0, offset);
       Value logSum = e.load(logSums, {e.add(p0, offset)});
       for (auto [i, line] : llvm::enumerate(tile)) {
         Value local = e.add(row, i);
@@ -253,11 +253,11 @@ void BackwardGenerator::emitScoreGradients(Value q0) {
   product.depth = e.index(shape.head);
   product.a = {values, q0, {}};
   product.b = {outputBlocks, blockRow, {}};
-  product.finish = [&](Value row, int64_t vector, Accumulators &tile) {
+  product.finish = [&](Value row, Value column, Accumulators &tile) {
     Value h = e.toInteger(head);
     for (size_t j = 0; j < tile.front().size(); ++j) {
-      Value offset = e.index((vector + j) * e.lanes);
-      Value p = emitQueries(e, p0, vector + j);
+      Value offset = e.add(column, j * e.lanes);
+      Value p = emitQueries(e, p0, offset);
       Value delta = e.load(deltas, {e.add(p0, offset)});
       for (auto [i, line] : llvm::enumerate(tile)) {
         Value local = e.add(row, i);

@@ -152,11 +152,11 @@ void ForwardGenerator::emitKeyBlock(Value q0) {
     product.b = {scores, {}, {}};
     product = accumulateInto(e, product, accumulator, e.index(0));
     auto load = product.init;
-    product.init = [&, load](Value row, int64_t vector, Accumulators &tile) {
-      load(row, vector, tile);
+    product.init = [&, load](Value row, Value column, Accumulators &tile) {
+      load(row, column, tile);
       for (auto &line : tile) {
         for (auto [j, sumOf] : llvm::enumerate(line)) {
-          sumOf = e.mulf(sumOf, e.load(rescale, {e.index((vector + j) * e.lanes)}));
+          sumOf = e.mulf(sumOf, e.load(rescale, {e.add(column, j * e.lanes)}));
         }
       }
     };
@@ -172,11 +172,11 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
   product.depth = e.index(shape.head);
   product.a = {keys, q0, {}};
   product.b = {queries, {}, {}};
-  product.finish = [&, masked, q0](Value row, int64_t vector, Accumulators &tile) {
+  product.finish = [&, masked, q0](Value row, Value column, Accumulators &tile) {
     Value h = e.toInteger(head), n = e.toInteger(length);
     for (size_t j = 0; j < tile.front().size(); ++j) {
-      Value offset = e.index((vector + j) * e.lanes);
-      Value p = emitQueries(e, p0, vector + j);
+      Value offset = e.add(column, j * e.lanes);
+      Value p = emitQueries(e, p0, offset);
       Value best = e.load(blockMaximum, {offset});
       for (auto [i, line] : llvm::enumerate(tile)) {
         Value q = e.toInteger(e.add(q0, e.add(row, i)));

@@ -18,11 +18,11 @@ static Value loadA(Emitter &e, const Matrix &a, Value row, Value k) {
 }
 
 /// One register tile of rows x vectors, the whole depth.
-static void emitTile(Emitter &e, const Matmul &matmul, Value row, int64_t rows, int64_t vector,
+static void emitTile(Emitter &e, const Matmul &matmul, Value row, int64_t rows, Value column,
                      int64_t vectors) {
   Accumulators tile(rows, Emitter::Values(vectors, e.splat(0)));
   if (matmul.init) {
-    matmul.init(row, vector, tile);
+    matmul.init(row, column, tile);
   }
   Emitter::Values flat;
   for (Emitter::Values &line : tile) {
@@ -31,8 +31,8 @@ static void emitTile(Emitter &e, const Matmul &matmul, Value row, int64_t rows, 
   flat = e.loop(e.index(0), matmul.depth, 1, flat, [&](Value k, ValueRange carried) {
     Emitter::Values next, b;
     for (int64_t j = 0; j < vectors; ++j) {
-      Value column = at(e, matmul.b.column, e.index((vector + j) * e.lanes));
-      b.push_back(e.load(matmul.b.memory, {at(e, matmul.b.row, k), column}));
+      Value first = at(e, matmul.b.column, e.add(column, j * e.lanes));
+      b.push_back(e.load(matmul.b.memory, {at(e, matmul.b.row, k), first}));
     }
     for (int64_t i = 0; i < rows; ++i) {
       Value a = loadA(e, matmul.a, e.add(row, i), k);
@@ -47,40 +47,51 @@ static void emitTile(Emitter &e, const Matmul &matmul, Value row, int64_t rows, 
       tile[i][j] = flat[i * vectors + j];
     }
   }
-  matmul.finish(row, vector, tile);
+  matmul.finish(row, column, tile);
+}
+
+/// Columns [column, column + vectors * lanes), all rows.
+static void emitColumns(Emitter &e, const Target &target, const Matmul &matmul, Value column,
+                        int64_t vectors) {
+  int64_t most = std::min<int64_t>((target.registers - 2 - vectors) / vectors, 12);
+  int64_t tiles = (matmul.rows + most - 1) / most;
+  int64_t rows = (matmul.rows + tiles - 1) / tiles;
+  int64_t rest = matmul.rows % rows;
+  e.loop(e.index(0), e.index(matmul.rows - rest), rows,
+         [&](Value row) { emitTile(e, matmul, row, rows, column, vectors); });
+  if (rest != 0) {
+    emitTile(e, matmul, e.index(matmul.rows - rest), rest, column, vectors);
+  }
 }
 
 void attention::emitMatmul(Emitter &e, const Target &target, const Matmul &matmul) {
   // Four vectors wide at most: with 32 registers 6 x 4, with 16 registers 4 x 2 or more.
   int64_t widest = target.registers >= 32 ? 4 : 2;
-  for (int64_t vector = 0; vector < matmul.vectors; vector += widest) {
-    int64_t vectors = std::min(widest, matmul.vectors - vector);
-    int64_t most = std::min<int64_t>((target.registers - 2 - vectors) / vectors, 12);
-    int64_t tiles = (matmul.rows + most - 1) / most;
-    int64_t rows = (matmul.rows + tiles - 1) / tiles;
-    int64_t rest = matmul.rows % rows;
-    if (matmul.rows >= rows) {
-      e.loop(e.index(0), e.index(matmul.rows - rest), rows,
-             [&](Value row) { emitTile(e, matmul, row, rows, vector, vectors); });
-    }
-    if (rest != 0) {
-      emitTile(e, matmul, e.index(matmul.rows - rest), rest, vector, vectors);
-    }
+  int64_t rest = matmul.vectors % widest, whole = matmul.vectors - rest;
+  if (whole == widest) {
+    emitColumns(e, target, matmul, e.index(0), widest);
+  } else if (whole > 0) {
+    // One copy of the code for all columns: a tile with its epilogue is thousands of instructions.
+    e.loop(e.index(0), e.index(whole * e.lanes), widest * e.lanes,
+           [&](Value column) { emitColumns(e, target, matmul, column, widest); });
+  }
+  if (rest != 0) {
+    emitColumns(e, target, matmul, e.index(whole * e.lanes), rest);
   }
 }
 
 Matmul attention::accumulateInto(Emitter &e, Matmul matmul, Value memory, Value row0) {
-  matmul.init = [&e, memory, row0](Value row, int64_t vector, Accumulators &tile) {
+  matmul.init = [&e, memory, row0](Value row, Value column, Accumulators &tile) {
     for (auto [i, line] : llvm::enumerate(tile)) {
       for (auto [j, value] : llvm::enumerate(line)) {
-        value = e.load(memory, {e.add(row0, e.add(row, i)), e.index((vector + j) * e.lanes)});
+        value = e.load(memory, {e.add(row0, e.add(row, i)), e.add(column, j * e.lanes)});
       }
     }
   };
-  matmul.finish = [&e, memory, row0](Value row, int64_t vector, Accumulators &tile) {
+  matmul.finish = [&e, memory, row0](Value row, Value column, Accumulators &tile) {
     for (auto [i, line] : llvm::enumerate(tile)) {
       for (auto [j, value] : llvm::enumerate(line)) {
-        e.store(value, memory, {e.add(row0, e.add(row, i)), e.index((vector + j) * e.lanes)});
+        e.store(value, memory, {e.add(row0, e.add(row, i)), e.add(column, j * e.lanes)});
       }
     }
   };

@@ -46,12 +46,12 @@ Value attention::emitRegion(Emitter &e, Region &region, ValueRange arguments) {
   return e.broadcast(map.lookup(cast<dispatch::YieldOp>(block.getTerminator()).getOperand(0)));
 }
 
-Value attention::emitQueries(Emitter &e, Value p0, int64_t vector) {
+Value attention::emitQueries(Emitter &e, Value p0, Value column) {
   SmallVector<int32_t> offsets;
   for (int64_t i = 0; i < e.lanes; ++i) {
-    offsets.push_back(static_cast<int32_t>(vector * e.lanes + i));
+    offsets.push_back(static_cast<int32_t>(i));
   }
   Value lanesOf = arith::ConstantOp::create(
       e.b, DenseElementsAttr::get(e.integers, ArrayRef<int32_t>(offsets)));
-  return e.add(e.broadcast(e.toInteger(p0)), lanesOf);
+  return e.add(e.broadcast(e.toInteger(e.add(p0, column))), lanesOf);
 }

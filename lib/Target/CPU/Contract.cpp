@@ -66,9 +66,9 @@ public:
 private:
   void emitItem();
   void packPanel(Value panel, Value slot, const Tile &tile);
-  void packTransposed(Value slot, Value column, Value k, int64_t vector, bool tail);
+  void packTransposed(Value slot, Value first, Value at, Value k, bool tail);
   void emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail);
-  void emitTile(Value first, Value slot, Value panel, const Tile &tile, bool partialRows);
+  void emitSums(Value first, Value slot, const Tile &tile, bool partialRows);
   void emitEpilogue(Value first, Value count, Value panel, const Tile &tile);
   Value loadDense(unsigned buffer, Value column, VectorType type);
   Value index(int64_t value) { return frame.index(value); }
@@ -154,30 +154,34 @@ void Emitter::emitItem() {
   });
 }
 
-/// Runs one panel of rows through the item's column panels.
+/// Runs one panel of rows through the item's column panels. Whole and partial panels of rows have
+/// tiles of their own and share the epilogue, which is most of a kernel's code.
 void Emitter::emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail) {
-  auto emitPanels = [&](bool partialRows) {
-    emitLoop(b, panelBegin, fullEnd, index(1), [&](Value panel) {
-      emitTile(first, arith::SubIOp::create(b, panel, panelBegin), panel, s.tile, partialRows);
-    });
-    if (tail.vectors > 0) {
-      emitIf(b, hasTail, [&] {
-        Value panel = index(s.fullPanels());
-        emitTile(first, arith::SubIOp::create(b, panel, panelBegin), panel, tail, partialRows);
-      });
-    }
-  };
-  if (s.rows % s.tile.rows == 0 && !domain.getChunk()) {
-    return emitPanels(false);
+  bool alwaysWhole = s.rows % s.tile.rows == 0 && !domain.getChunk();
+  Value count = index(s.tile.rows), whole;
+  if (!alwaysWhole) {
+    Value left = arith::SubIOp::create(b, rowEnd, first);
+    whole = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, left, count);
+    count = minIndex(b, left, count);
   }
-  Value left = arith::SubIOp::create(b, rowEnd, first);
-  auto whole = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, left, index(s.tile.rows));
-  auto branch = scf::IfOp::create(b, whole, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  emitPanels(false);
-  b.setInsertionPointToStart(branch.elseBlock());
-  emitPanels(true);
+  auto emitPanel = [&](Value panel, const Tile &tile) {
+    Value slot = arith::SubIOp::create(b, panel, panelBegin);
+    if (alwaysWhole) {
+      emitSums(first, slot, tile, false);
+    } else {
+      auto branch = scf::IfOp::create(b, whole, /*withElseRegion=*/true);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(branch.thenBlock());
+      emitSums(first, slot, tile, false);
+      b.setInsertionPointToStart(branch.elseBlock());
+      emitSums(first, slot, tile, true);
+    }
+    emitEpilogue(first, count, panel, tile);
+  };
+  emitLoop(b, panelBegin, fullEnd, index(1), [&](Value panel) { emitPanel(panel, s.tile); });
+  if (tail.vectors > 0) {
+    emitIf(b, hasTail, [&] { emitPanel(index(s.fullPanels()), tail); });
+  }
 }
 
 /// W's columns of `panel`, all of K, to slot `slot` of the packed block.
@@ -200,38 +204,38 @@ void Emitter::packPanel(Value panel, Value slot, const Tile &tile) {
     });
     return;
   }
-  for (int64_t v = 0; v < tile.vectors; ++v) {
+  // A loop over the vectors, for a square is hundreds of operations and each would be compiled.
+  emitLoop(b, index(0), index(tile.columns()), index(lanes), [&](Value at) {
+    Value first = addIndex(b, column, at);
     emitLoop(b, index(0), index(whole), index(lanes),
-             [&](Value k) { packTransposed(slot, column, k, v, false); });
+             [&](Value k) { packTransposed(slot, first, at, k, false); });
     if (whole < s.inner) {
-      packTransposed(slot, column, index(whole), v, true);
+      packTransposed(slot, first, at, index(whole), true);
     }
-  }
+  });
 }
 
-/// Square of `lanes` columns of W by `lanes` steps of K. Columns past the last are copies of the
-/// last: never stored.
-void Emitter::packTransposed(Value slot, Value column, Value k, int64_t vector, bool tail) {
+/// Square of `lanes` columns of W from `first` on by `lanes` steps of K, to the slot's columns from
+/// `at` on. Columns past the last are copies of the last: never stored.
+void Emitter::packTransposed(Value slot, Value first, Value at, Value k, bool tail) {
   int64_t lanes = s.tile.lanes;
   VectorType type = s.tile.type(b);
   Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
   Value mask = emitColumnMask(b, lanes, k, index(s.inner));
   SmallVector<Value> rows;
   for (int64_t i = 0; i < lanes; ++i) {
-    Value n = minIndex(b, addIndex(b, column, index(vector * lanes + i)), index(s.columns - 1));
+    Value n = minIndex(b, addIndex(b, first, index(i)), index(s.columns - 1));
     rows.push_back(
         tail ? Value(vector::MaskedLoadOp::create(b, type, weight, ValueRange{n, k}, mask, zero))
              : Value(vector::LoadOp::create(b, type, weight, ValueRange{n, k})));
   }
   for (auto [i, row] : llvm::enumerate(emitTranspose(b, rows))) {
-    vector::StoreOp::create(b, row, packed,
-                            ValueRange{slot, addIndex(b, k, index(i)), index(vector * lanes)});
+    vector::StoreOp::create(b, row, packed, ValueRange{slot, addIndex(b, k, index(i)), at});
   }
 }
 
-/// The sums of one tile to scratch, then the epilogue. A panel with fewer rows repeats its last
-/// one.
-void Emitter::emitTile(Value first, Value slot, Value panel, const Tile &tile, bool partialRows) {
+/// The sums of one tile to scratch. A panel with fewer rows repeats its last one.
+void Emitter::emitSums(Value first, Value slot, const Tile &tile, bool partialRows) {
   SmallVector<Value> rows;
   for (int64_t i = 0; i < tile.rows; ++i) {
     Value row = addIndex(b, first, index(i));
@@ -254,11 +258,6 @@ void Emitter::emitTile(Value first, Value slot, Value panel, const Tile &tile, b
                               ValueRange{index(i), index(v * tile.lanes)});
     }
   }
-  Value count = index(tile.rows);
-  if (partialRows) {
-    count = arith::SubIOp::create(b, rowEnd, first);
-  }
-  emitEpilogue(first, count, panel, tile);
 }
 
 /// Columns of a dense operand; those past the last are not touched.

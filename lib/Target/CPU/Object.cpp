@@ -2,22 +2,11 @@
 // Apache-2.0 WITH LLVM-exception
 //
 // Kernels to native object code: MLIR to the LLVM dialect, to LLVM IR, to an object in memory.
+#include "Lower.h"
 #include "sluice/Target/CPU/Kernel.h"
-#include "sluice/Target/CPU/Math.h"
 
-#include "mlir/Conversion/Passes.h"
-#include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
-#include "mlir/Dialect/Affine/Transforms/Passes.h"
-#include "mlir/Dialect/Arith/Transforms/Passes.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/MemRef/Transforms/Passes.h"
-#include "mlir/Dialect/Vector/Transforms/LoweringPatterns.h"
-#include "mlir/Pass/PassManager.h"
-#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/IR/Threading.h"
 #include "mlir/Target/LLVMIR/Export.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
-#include "mlir/Transforms/Passes.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -26,96 +15,19 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
+#include "llvm/Transforms/Scalar/LoopRotation.h"
+#include "llvm/Transforms/Scalar/SimplifyCFG.h"
 #include <mutex>
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
 
-namespace {
-
-/// vector.reduction as a tree of halves: a fixed order, and log2(lanes) steps instead of the chain
-/// of scalar operations that an ordered reduction becomes.
-struct ReductionTree : OpRewritePattern<vector::ReductionOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(vector::ReductionOp op, PatternRewriter &rewriter) const override {
-    VectorType type = op.getSourceVectorType();
-    if (type.getRank() != 1 || !llvm::isPowerOf2_64(type.getDimSize(0))) {
-      return rewriter.notifyMatchFailure(op, "not a power of two of elements");
-    }
-    Location loc = op.getLoc();
-    Value vector = op.getVector();
-    for (int64_t half = type.getDimSize(0) / 2; half > 0; half /= 2) {
-      SmallVector<int64_t> low(half), high(half);
-      std::iota(low.begin(), low.end(), 0);
-      std::iota(high.begin(), high.end(), half);
-      Value first = vector::ShuffleOp::create(rewriter, loc, vector, vector, low);
-      Value second = vector::ShuffleOp::create(rewriter, loc, vector, vector, high);
-      vector = vector::makeArithReduction(rewriter, loc, op.getKind(), first, second);
-    }
-    Value result = vector::ExtractOp::create(rewriter, loc, vector, ArrayRef<int64_t>{0});
-    if (Value accumulator = op.getAcc()) {
-      result = vector::makeArithReduction(rewriter, loc, op.getKind(), accumulator, result);
-    }
-    rewriter.replaceOp(op, result);
-    return success();
-  }
-};
-
-/// Takes vectors down to one dimension and elementary functions down to arithmetic.
-struct ExpandPass : PassWrapper<ExpandPass, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandPass)
-  void getDependentDialects(DialectRegistry &registry) const override {
-    registry
-        .insert<arith::ArithDialect, math::MathDialect, vector::VectorDialect, scf::SCFDialect>();
-  }
-  void runOnOperation() override {
-    RewritePatternSet patterns(&getContext());
-    patterns.add<ReductionTree>(&getContext());
-    populateMathExpansions(patterns);
-    vector::populateVectorBroadcastLoweringPatterns(patterns);
-    vector::populateVectorMultiReductionLoweringPatterns(
-        patterns, vector::VectorMultiReductionLowering::InnerParallel);
-    vector::populateVectorOuterProductLoweringPatterns(patterns);
-    vector::populateVectorTransposeLoweringPatterns(patterns,
-                                                    vector::VectorTransposeLowering::Shuffle16x16);
-    vector::populateVectorShapeCastLoweringPatterns(patterns);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns)))) {
-      signalPassFailure();
-    }
-  }
-};
-
-} // namespace
-
-/// Kernels are given bare pointers. Order matters: vectors need scf for their tails, views need
-/// strided metadata gone before memref, and casts are reconciled once every dialect is LLVM's.
-static void buildPipeline(PassManager &manager) {
-  manager.addPass(std::make_unique<ExpandPass>());
-  manager.addPass(createCanonicalizerPass());
-  manager.addPass(createCSEPass());
-  manager.addNestedPass<func::FuncOp>(createLoopInvariantCodeMotionPass());
-  manager.addNestedPass<func::FuncOp>(createConvertVectorToSCFPass());
-  manager.addPass(memref::createExpandStridedMetadataPass());
-  manager.addPass(createLowerAffinePass());
-  manager.addPass(arith::createArithExpandOpsPass());
-  manager.addPass(createSCFToControlFlowPass());
-  manager.addPass(createConvertVectorToLLVMPass());
-  manager.addPass(createConvertMathToLLVMPass());
-  manager.addPass(createArithToLLVMConversionPass());
-  manager.addPass(createConvertIndexToLLVMPass());
-  manager.addPass(createFinalizeMemRefToLLVMConversionPass());
-  ConvertFuncToLLVMPassOptions functions;
-  functions.useBarePtrCallConv = true;
-  manager.addPass(createConvertFuncToLLVMPass(functions));
-  manager.addPass(createConvertControlFlowToLLVMPass());
-  manager.addPass(createUBToLLVMConversionPass());
-  manager.addPass(createReconcileUnrealizedCastsPass());
-  manager.addPass(createCanonicalizerPass());
-  manager.addPass(createCSEPass());
-}
-
-static std::unique_ptr<llvm::TargetMachine> makeMachine(ModuleOp module, const Target &target) {
+static void initializeBackend() {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeAllTargetInfos();
@@ -123,6 +35,9 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(ModuleOp module, const T
     llvm::InitializeAllTargetMCs();
     llvm::InitializeAllAsmPrinters();
   });
+}
+
+static std::unique_ptr<llvm::TargetMachine> makeMachine(ModuleOp module, const Target &target) {
   llvm::Triple triple("x86_64-unknown-linux-gnu");
   std::string error;
   const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, error);
@@ -140,13 +55,28 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(ModuleOp module, const T
                                    std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
-/// Kernels are vectorized already; LLVM's own vectorizers would only reshuffle tails.
+/// Kernels come vectorized, blocked and unrolled, without calls and with next to nothing on the
+/// stack: what is left to do is addresses, invariants and the shape of loops. LLVM's whole O2 takes
+/// five times as long and makes no faster kernels.
+static llvm::FunctionPassManager cleanups() {
+  llvm::FunctionPassManager passes;
+  llvm::InstCombineOptions once;
+  once.setVerifyFixpoint(false);
+  passes.addPass(llvm::EarlyCSEPass());
+  passes.addPass(llvm::SimplifyCFGPass());
+  passes.addPass(llvm::InstCombinePass(once));
+  llvm::LoopPassManager loops;
+  loops.addPass(llvm::LoopRotatePass());
+  loops.addPass(llvm::LICMPass(llvm::LICMOptions()));
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(loops), /*UseMemorySSA=*/true));
+  passes.addPass(llvm::SimplifyCFGPass());
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  passes.addPass(llvm::InstCombinePass(once));
+  return passes;
+}
+
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::PipelineTuningOptions tuning;
-  tuning.LoopVectorization = false;
-  tuning.SLPVectorization = false;
-  tuning.LoopInterleaving = false;
-  llvm::PassBuilder builder(&machine, tuning);
+  llvm::PassBuilder builder(&machine);
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager cycles;
@@ -156,7 +86,9 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, cycles, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+  llvm::ModulePassManager passes;
+  passes.addPass(llvm::createModuleToFunctionPassAdaptor(cleanups()));
+  passes.run(module, modules);
 }
 
 /// A kernel may refer to the three functions that the artifact's format allows, and to nothing else
@@ -186,30 +118,8 @@ static LogicalResult checkSymbols(ModuleOp module, StringRef bytes) {
   return success();
 }
 
-LogicalResult cpu::lowerToObject(ModuleOp module, const Target &target, std::string &object) {
-  MLIRContext *context = module.getContext();
-  DialectRegistry registry;
-  registerBuiltinDialectTranslation(registry);
-  registerLLVMDialectTranslation(registry);
-  context->appendDialectRegistry(registry);
-  OwningOpRef<ModuleOp> copy(module.clone());
-  PassManager manager(context);
-  buildPipeline(manager);
-  if (failed(manager.run(*copy))) {
-    return failure();
-  }
-  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(module, target);
-  if (!machine) {
-    return failure();
-  }
-  llvm::LLVMContext llvmContext;
-  std::unique_ptr<llvm::Module> translated = translateModuleToLLVMIR(*copy, llvmContext, "kernels");
-  if (!translated) {
-    return module.emitError("kernels could not be translated to LLVM IR");
-  }
-  translated->setTargetTriple(machine->getTargetTriple());
-  translated->setDataLayout(machine->createDataLayout());
-  for (llvm::Function &function : *translated) {
+static void setAttributes(llvm::Module &module, const Target &target) {
+  for (llvm::Function &function : module) {
     if (!function.isDeclaration()) {
       function.addFnAttr("target-cpu", target.cpu);
       function.addFnAttr("target-features", target.features);
@@ -217,6 +127,25 @@ LogicalResult cpu::lowerToObject(ModuleOp module, const Target &target, std::str
       function.addFnAttr(llvm::Attribute::NoUnwind);
     }
   }
+}
+
+/// A module of kernels to an object, by way of the LLVM dialect; the module is used up.
+static LogicalResult emitObject(ModuleOp module, const Target &target, std::string &object) {
+  if (failed(lowerToLLVMDialect(module))) {
+    return failure();
+  }
+  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(module, target);
+  if (!machine) {
+    return failure();
+  }
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> translated = translateModuleToLLVMIR(module, context, "kernels");
+  if (!translated) {
+    return module.emitError("kernels could not be translated to LLVM IR");
+  }
+  translated->setTargetTriple(machine->getTargetTriple());
+  translated->setDataLayout(machine->createDataLayout());
+  setAttributes(*translated, target);
   optimize(*translated, *machine);
   llvm::SmallString<0> bytes;
   llvm::raw_svector_ostream stream(bytes);
@@ -230,4 +159,81 @@ LogicalResult cpu::lowerToObject(ModuleOp module, const Target &target, std::str
   }
   object.assign(bytes.begin(), bytes.end());
   return success();
+}
+
+namespace {
+
+/// Some of a module's kernels, which become one object.
+struct Part {
+  size_t of; ///< which request
+  SmallVector<func::FuncOp> kernels;
+  int64_t size = 0; ///< operations
+};
+
+} // namespace
+
+static int64_t countOperations(func::FuncOp function) {
+  int64_t count = 0;
+  function.walk([&](Operation *) { ++count; });
+  return count;
+}
+
+/// Cuts a module's kernels into parts of about even size: the longest kernel first, each to the
+/// part that is smallest by then. The cut depends on the kernels alone, never on the machine, so
+/// that an artifact's bytes do not.
+static void cut(ModuleOp module, size_t of, std::vector<Part> &parts) {
+  constexpr int64_t wanted = 8, least = 1500; // operations; a part costs what some 300 do
+  SmallVector<std::pair<int64_t, func::FuncOp>> kernels;
+  int64_t total = 0;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    kernels.emplace_back(countOperations(function), function);
+    total += kernels.back().first;
+  }
+  llvm::sort(kernels, [](auto &a, auto &b) {
+    return std::pair(-a.first, a.second.getName()) < std::pair(-b.first, b.second.getName());
+  });
+  std::vector<Part> cuts(std::clamp<int64_t>(total / least, 1, wanted), Part{of, {}, 0});
+  for (auto &[size, function] : kernels) {
+    auto smallest = llvm::min_element(cuts, [](auto &a, auto &b) { return a.size < b.size; });
+    smallest->kernels.push_back(function);
+    smallest->size += size;
+  }
+  llvm::append_range(parts, cuts);
+}
+
+LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
+                                  std::vector<std::string> &objects) {
+  if (requests.empty()) {
+    return success();
+  }
+  ModuleOp first = requests.front().module;
+  MLIRContext *context = first.getContext();
+  loadLoweringDialects(*context);
+  initializeBackend();
+  std::vector<Part> parts;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    cut(requests[i].module, i, parts);
+  }
+  std::vector<std::string> lowered(parts.size());
+  auto lower = [&](size_t i) {
+    Part &part = parts[i];
+    ModuleOp source = requests[part.of].module;
+    OwningOpRef<ModuleOp> module(ModuleOp::create(source.getLoc()));
+    for (func::FuncOp kernel : part.kernels) {
+      module->push_back(kernel.clone());
+    }
+    return emitObject(*module, *requests[part.of].target, lowered[i]);
+  };
+  if (failed(failableParallelForEachN(context, 0, parts.size(), lower))) {
+    return failure();
+  }
+  llvm::append_range(objects, lowered);
+  return success();
+}
+
+LogicalResult cpu::lowerToObject(ModuleOp module, const Target &target, std::string &object) {
+  loadLoweringDialects(*module.getContext());
+  initializeBackend();
+  OwningOpRef<ModuleOp> copy(module.clone());
+  return emitObject(*copy, target, object);
 }

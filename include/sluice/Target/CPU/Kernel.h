@@ -58,6 +58,16 @@ mlir::FailureOr<Kernel> generateKernel(mlir::Operation *op, mlir::ModuleOp modul
 /// diagnostic, also when a call of a library would remain; `object` is then left alone.
 mlir::LogicalResult lowerToObject(mlir::ModuleOp module, const Target &target, std::string &object);
 
+/// A module of kernels and what to lower it for.
+struct ObjectRequest {
+  mlir::ModuleOp module;
+  const Target *target;
+};
+
+/// The same for several modules of one context, on its threads: appends to `objects`, several a module. Which kernels
+/// share an object, and the objects' order and bytes, do not depend on the number of threads.
+mlir::LogicalResult lowerToObjects(llvm::ArrayRef<ObjectRequest> requests, std::vector<std::string> &objects);
+
 /// Device scalars that every kernel is given: launch arguments after the buffers' offsets, in this order; each is the
 /// byte offset of the scalar. Two plain integers end the list: `row0` (0 where the domain has no chunks) and the launch's first
 /// random stream, which is added to every stream id in the kernel, so that layers that differ in their ids share a kernel.
