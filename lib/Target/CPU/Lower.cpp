@@ -2,8 +2,8 @@
 //
 // Kernels to the LLVM dialect, in two sweeps: greedy rewrites that take vectors down to one
 // dimension and elementary functions down to arithmetic, then one conversion with every dialect's
-// patterns. Each conversion walks and legalizes the whole module, so one is a third the price of a
-// pass a dialect; and what canonicalization would do to the result LLVM does in a tenth the time.
+// patterns. A conversion walks and legalizes the whole module, so a pass a dialect would pay for
+// that eight times; what canonicalization would do to the result LLVM does faster.
 #include "Lower.h"
 #include "sluice/Target/CPU/Math.h"
 
@@ -67,7 +67,8 @@ struct ReductionTree : OpRewritePattern<vector::ReductionOp> {
 
 } // namespace
 
-/// Takes vectors down to one dimension and elementary functions down to arithmetic; folds constants.
+/// Takes vectors down to one dimension and elementary functions down to arithmetic; folds
+/// constants.
 static LogicalResult expand(ModuleOp module) {
   RewritePatternSet patterns(module.getContext());
   patterns.add<ReductionTree>(module.getContext());

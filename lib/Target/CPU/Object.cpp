@@ -57,7 +57,7 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(ModuleOp module, const T
 
 /// Kernels come vectorized, blocked and unrolled, without calls and with next to nothing on the
 /// stack: what is left to do is addresses, invariants and the shape of loops. LLVM's whole O2 takes
-/// five times as long and makes no faster kernels.
+/// six times as long, and a training step is within 1 % of what it is here.
 static llvm::FunctionPassManager cleanups() {
   llvm::FunctionPassManager passes;
   llvm::InstCombineOptions once;
@@ -182,7 +182,7 @@ static int64_t countOperations(func::FuncOp function) {
 /// part that is smallest by then. The cut depends on the kernels alone, never on the machine, so
 /// that an artifact's bytes do not.
 static void cut(ModuleOp module, size_t of, std::vector<Part> &parts) {
-  constexpr int64_t wanted = 8, least = 1500; // operations; a part costs what some 300 do
+  constexpr int64_t wanted = 8, least = 1500; // parts; operations a part
   SmallVector<std::pair<int64_t, func::FuncOp>> kernels;
   int64_t total = 0;
   for (auto function : module.getOps<func::FuncOp>()) {

@@ -94,6 +94,44 @@ TEST(Object, CallsOfLibrariesAreErrors) {
   EXPECT_EQ(object, "before");
 }
 
+/// Objects of 6 functions of some 1,000 multiplications each, lowered for both targets.
+static std::vector<std::string> lowerSeveral(MLIRContext::Threading threading) {
+  DialectRegistry registry;
+  registry.insert<arith::ArithDialect, func::FuncDialect>();
+  MLIRContext context(registry, threading);
+  context.loadAllAvailableDialects();
+  OpBuilder builder(&context);
+  OwningOpRef<ModuleOp> module = ModuleOp::create(builder.getUnknownLoc());
+  ImplicitLocOpBuilder b(builder.getUnknownLoc(), &context);
+  Type type = b.getF32Type();
+  for (int64_t i = 0; i < 6; ++i) {
+    b.setInsertionPointToEnd(module->getBody());
+    auto function = func::FuncOp::create(b, "kernel" + std::to_string(i),
+                                         b.getFunctionType({type, type}, {type}));
+    b.setInsertionPointToStart(function.addEntryBlock());
+    Value y = function.getArgument(0);
+    for (int64_t step = 0; step < 1000 + i; ++step) {
+      y = arith::MulFOp::create(b, y, function.getArgument(1));
+    }
+    func::ReturnOp::create(b, y);
+  }
+  std::vector<std::string> objects;
+  cpu::ObjectRequest requests[] = {{*module, &cpu::Target::avx2()},
+                                   {*module, &cpu::Target::avx512()}};
+  EXPECT_TRUE(succeeded(cpu::lowerToObjects(requests, objects)));
+  return objects;
+}
+
+TEST(Object, ThreadsDoNotChangeTheBytes) {
+  std::vector<std::string> alone = lowerSeveral(MLIRContext::Threading::DISABLED);
+  EXPECT_GT(alone.size(), 2u);
+  EXPECT_EQ(alone, lowerSeveral(MLIRContext::Threading::ENABLED));
+  for (int i = 0; i < 6; ++i) {
+    std::string name = "kernel" + std::to_string(i);
+    EXPECT_EQ(llvm::count_if(alone, [&](StringRef bytes) { return bytes.contains(name); }), 2);
+  }
+}
+
 TEST(Link, SaysWhatIsMissing) {
   std::string path = getenv("PATH");
   setenv("PATH", "/nonexistent", 1);
