@@ -72,7 +72,7 @@ int explainParseError(const CLI::App &program, const CLI::ParseError &error) {
     auto flag = std::find_if(extras.begin(), extras.end(), [](const std::string &w) { return w.starts_with("-"); });
     message = explainExtra(program, flag == extras.end() ? extras.front() : *flag);
   }
-  if (dynamic_cast<const CLI::RequiredError *>(&error) && program.get_subcommands().empty()) {
+  if (dynamic_cast<const CLI::RequiredError *>(&error) && program.get_subcommands().empty() && extras.empty()) {
     message = "expected a subcommand, found none (sluice --help lists them)";
   }
   std::cerr << "sluice: error: " << message << std::endl;
