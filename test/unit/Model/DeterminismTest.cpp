@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The same bits: from run to run, for any number of threads, for a prefix, from compilation to compilation.
+// The same bits: from run to run, for any number of threads, for a prefix, from compilation to
+// compilation.
 #include "Harness.h"
 #include "Specs.h"
 
@@ -15,7 +16,8 @@ using namespace sluice::testing;
 namespace {
 
 /// With dropout, chunks of the head and several items in most launches.
-const char *const spec = R"json({"sluice": 1, "vocabulary": 96, "context": 70, "batch": 3, "width": 32,
+const char *const spec =
+    R"json({"sluice": 1, "vocabulary": 96, "context": 70, "batch": 3, "width": 32,
   "defaults": {"heads": 4, "rotary": true, "feed_forward": 64, "dropout": 0.1, "attention_dropout": 0.1},
   "stages": [{"op": "embedding", "dropout": 0.1},
              {"op": "hourglass", "hierarchy": "1@1 1@3 1@1"},
@@ -70,8 +72,8 @@ TEST_F(SameBits, FromRunToRunAndForAnyNumberOfThreads) {
   EXPECT_TRUE(one == trace(artifact, target, 5)) << "five threads differ from one";
 }
 
-/// Nothing that a row computes depends on whether later rows are there, to the last bit: losses of a prefix are the first
-/// losses of the whole, and its logits give its last loss.
+/// Nothing that a row computes depends on whether later rows are there, to the last bit: losses of
+/// a prefix are the first losses of the whole, and its logits give its last loss.
 TEST_F(SameBits, ForAPrefix) {
   Model model(artifact, target);
   model.setWeights(randomWeights(model.shapes(), 2));
@@ -88,7 +90,8 @@ TEST_F(SameBits, ForAPrefix) {
     std::vector<double> some = model.evaluate(prefix);
     for (int64_t row = 0; row < 2; ++row) {
       for (int64_t p = 0; p < length; ++p) {
-        ASSERT_EQ(some[static_cast<size_t>(row * length + p)], all[static_cast<size_t>(row * 70 + p)])
+        ASSERT_EQ(some[static_cast<size_t>(row * length + p)],
+                  all[static_cast<size_t>(row * 70 + p)])
             << "length " << length << ", row " << row << ", position " << p;
       }
     }
@@ -103,9 +106,18 @@ std::string bytesOf(const std::string &path) {
 TEST_F(SameBits, FromCompilationToCompilation) {
   std::string first = bytesOf(artifact);
   ASSERT_FALSE(first.empty());
-  // Memory that stays taken moves every later allocation: an order by address would show.
-  std::vector<std::string> ballast(1000, std::string(4321, 'x'));
   EXPECT_TRUE(first == bytesOf(compile(*folder, source, target)));
+}
+
+/// Places of the arena must not follow from the compiler's own addresses, which what is allocated
+/// between two compilations moves.
+TEST_F(SameBits, OfThePlanWhereverTheCompilerAllocates) {
+  std::string first = emit(source, "plan");
+  std::vector<std::string> ballast;
+  for (size_t i = 0; i < 5; ++i) {
+    ballast.insert(ballast.end(), 200, std::string(40 + 1000 * i, 'x'));
+    EXPECT_TRUE(first == emit(source, "plan")) << "compilation " << i + 2;
+  }
 }
 
 } // namespace
