@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Compiled models against another framework's results: losses, gradients, logits of every row, ten training steps.
-// test/golden/README.md says what the bound is and why.
+// Compiled models against another framework's results: losses, gradients, logits of every row, ten
+// training steps. test/golden/README.md says what the bound is and why.
 #include "Harness.h"
 #include "Safetensors.h"
 
@@ -64,24 +64,28 @@ Inputs prefix(const Inputs &inputs, int64_t length) {
 
 /// Logits [rows, length, vocabulary], each row predicted from its own prefix.
 std::vector<double> logitsOfEveryRow(Model &model, const Inputs &inputs) {
-  size_t vocabulary = static_cast<size_t>(model.plan().model.vocabulary), length = static_cast<size_t>(inputs.length);
+  size_t vocabulary = static_cast<size_t>(model.plan().model.vocabulary),
+         length = static_cast<size_t>(inputs.length);
   std::vector<double> logits(static_cast<size_t>(inputs.rows) * length * vocabulary);
   for (size_t t = 0; t < length; ++t) {
     std::vector<float> row = model.predict(prefix(inputs, static_cast<int64_t>(t) + 1));
     for (size_t b = 0; b < static_cast<size_t>(inputs.rows); ++b) {
       auto begin = row.begin() + static_cast<std::ptrdiff_t>(b * vocabulary);
-      std::copy_n(begin, vocabulary, logits.begin() + static_cast<std::ptrdiff_t>((b * length + t) * vocabulary));
+      std::copy_n(begin, vocabulary,
+                  logits.begin() + static_cast<std::ptrdiff_t>((b * length + t) * vocabulary));
     }
   }
   return logits;
 }
 
-/// What one step of Adam, rate m / (sqrt(v) + epsilon), makes at most of gradients that are off by `bound`: as much of m
-/// and, as |m| <= sqrt(v) or nearly so, as much of sqrt(v). An element whose gradients are no larger than their rounding
-/// moves as far as any other, so the error of one float32 run does not tell how far off it may be.
-void addSlack(std::vector<double> &slack, const Golden &golden, Model &model, const sluice::runtime::Tensor &tensor,
-              int64_t step) {
-  double beta = golden.training.contains("betas") ? golden.training["betas"][1].get<double>() : 0.95;
+/// What one step of Adam, rate m / (sqrt(v) + epsilon), makes at most of gradients that are off by
+/// `bound`: as much of m and, as |m| <= sqrt(v) or nearly so, as much of sqrt(v). An element whose
+/// gradients are no larger than their rounding moves as far as any other, so the error of one
+/// float32 run does not tell how far off it may be.
+void addSlack(std::vector<double> &slack, const Golden &golden, Model &model,
+              const sluice::runtime::Tensor &tensor, int64_t step) {
+  double beta =
+      golden.training.contains("betas") ? golden.training["betas"][1].get<double>() : 0.95;
   double epsilon = golden.training.value("epsilon", 1e-8);
   double rate = model.executor().scalarF32("learning_rate");
   double bound = golden.yardstick("gradient." + tensor.name).bound();
@@ -140,11 +144,13 @@ TEST_P(GoldenTest, ComputesWhatPyTorchComputes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Specs, GoldenTest,
-                         ::testing::Combine(::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
+                         ::testing::Combine(::testing::Values("vanilla", "hourglass", "nested",
+                                                              "resample", "streams",
                                                               "bidirectional"),
                                             ::testing::ValuesIn(sluice::runtime::machineTargets())),
                          [](const auto &info) {
-                           std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
+                           std::string name =
+                               std::get<0>(info.param) + "_" + std::get<1>(info.param);
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

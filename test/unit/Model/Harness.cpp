@@ -43,14 +43,24 @@ static std::string done(const driver::Outcome &outcome) {
   return outcome.output;
 }
 
-std::string compile(const Folder &folder, const std::string &source, const std::string &target, bool allowLeak) {
-  std::string artifact = folder.path(std::filesystem::path(source).stem().string() + "." + target + ".sla");
-  done(driver::compile({.spec = source, .output = artifact, .targets = {target}, .emit = "", .allowLeak = allowLeak}));
+std::string compile(const Folder &folder, const std::string &source, const std::string &target,
+                    bool allowLeak) {
+  std::string artifact =
+      folder.path(std::filesystem::path(source).stem().string() + "." + target + ".sla");
+  done(driver::compile({.spec = source,
+                        .output = artifact,
+                        .targets = {target},
+                        .emit = "",
+                        .allowLeak = allowLeak}));
   return artifact;
 }
 
 std::string emit(const std::string &source, const std::string &stage, bool allowLeak) {
-  return done(driver::compile({.spec = source, .output = "", .targets = {"cpu-avx2"}, .emit = stage, .allowLeak = allowLeak}));
+  return done(driver::compile({.spec = source,
+                               .output = "",
+                               .targets = {"cpu-avx2"},
+                               .emit = stage,
+                               .allowLeak = allowLeak}));
 }
 
 Model::Model(const std::string &artifact, const std::string &target, int threads)
@@ -76,8 +86,8 @@ Tensors Model::weights() {
   return result;
 }
 
-/// Matrices of deviation 1/sqrt(columns), embeddings 1/2, vectors 1/5 around 1 for gains and 0 for biases: no gradient is
-/// then small for lack of a signal.
+/// Matrices of deviation 1/sqrt(columns), embeddings 1/2, vectors 1/5 around 1 for gains and 0 for
+/// biases: no gradient is then small for lack of a signal.
 Tensors randomWeights(const std::vector<Shape> &shapes, uint64_t seed) {
   std::mt19937_64 generator(seed);
   std::normal_distribution<float> normal;
@@ -85,7 +95,9 @@ Tensors randomWeights(const std::vector<Shape> &shapes, uint64_t seed) {
   for (const Shape &tensor : shapes) {
     bool isVector = tensor.sizes.size() == 1;
     bool isGain = isVector && tensor.name.ends_with("weight");
-    double deviation = isVector ? 0.2 : tensor.decay ? 1 / std::sqrt(static_cast<double>(tensor.sizes[1])) : 0.5;
+    double deviation = isVector       ? 0.2
+                       : tensor.decay ? 1 / std::sqrt(static_cast<double>(tensor.sizes[1]))
+                                      : 0.5;
     std::vector<double> &values = weights[tensor.name];
     for (int64_t i = 0; i < tensor.elements(); ++i) {
       values.push_back(static_cast<float>((isGain ? 1 : 0) + deviation * normal(generator)));
@@ -96,7 +108,11 @@ Tensors randomWeights(const std::vector<Shape> &shapes, uint64_t seed) {
 
 Inputs randomInputs(int64_t vocabulary, int64_t rows, int64_t length, uint64_t seed) {
   std::mt19937_64 generator(seed);
-  Inputs inputs{.rows = rows, .length = length, .seed = seed * 0x9E3779B97F4A7C15, .step = seed % 1000 + 1, .tokens = {}};
+  Inputs inputs{.rows = rows,
+                .length = length,
+                .seed = seed * 0x9E3779B97F4A7C15,
+                .step = seed % 1000 + 1,
+                .tokens = {}};
   for (int64_t i = 0; i < rows * (length + 1); ++i) {
     inputs.tokens.push_back(static_cast<int32_t>(generator() % static_cast<uint64_t>(vocabulary)));
   }
@@ -117,7 +133,8 @@ void Model::set(const Inputs &inputs) {
   std::span<int32_t> tokens = running.tokens();
   std::fill(tokens.begin(), tokens.end(), std::numeric_limits<int32_t>::min() / 2);
   for (int64_t row = 0; row < inputs.rows; ++row) {
-    std::copy_n(inputs.tokens.begin() + row * (inputs.length + 1), inputs.length + 1, tokens.begin() + row * stride);
+    std::copy_n(inputs.tokens.begin() + row * (inputs.length + 1), inputs.length + 1,
+                tokens.begin() + row * stride);
   }
   running.scalarI64("length") = inputs.length;
   running.scalarI64("rows") = inputs.rows;
@@ -201,10 +218,11 @@ double ratio(const std::vector<double> &found, const Yardstick &yardstick) {
   return worst;
 }
 
-void Comparison::expect(const std::string &what, const std::vector<double> &found, const Yardstick &yardstick) {
+void Comparison::expect(const std::string &what, const std::vector<double> &found,
+                        const Yardstick &yardstick) {
   double one = ratio(found, yardstick);
-  EXPECT_LE(one, 1) << name << ": " << what << ", error of float32 " << yardstick.error << ", magnitude "
-                    << yardstick.magnitude;
+  EXPECT_LE(one, 1) << name << ": " << what << ", error of float32 " << yardstick.error
+                    << ", magnitude " << yardstick.magnitude;
   if (one > worst) {
     worst = one;
     worstTensor = what;
@@ -212,7 +230,8 @@ void Comparison::expect(const std::string &what, const std::vector<double> &foun
 }
 
 Comparison::~Comparison() {
-  std::cout << name << ": worst ratio to the bound " << worst << " (" << worstTensor << ")" << std::endl;
+  std::cout << name << ": worst ratio to the bound " << worst << " (" << worstTensor << ")"
+            << std::endl;
 }
 
 } // namespace sluice::testing

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Compiles models into a temporary folder and runs them; compares numbers with the bound of test/golden/README.md.
+// Compiles models into a temporary folder and runs them; compares numbers with the bound of
+// test/golden/README.md.
 #pragma once
 
 #include "ReferenceModel.h"
@@ -26,8 +27,10 @@ private:
   std::filesystem::path folder;
 };
 
-/// Compiles `source` (a spec's or model IR's path) for one target; the artifact's path. Throws where that fails.
-std::string compile(const Folder &folder, const std::string &source, const std::string &target, bool allowLeak = false);
+/// Compiles `source` (a spec's or model IR's path) for one target; the artifact's path. Throws
+/// where that fails.
+std::string compile(const Folder &folder, const std::string &source, const std::string &target,
+                    bool allowLeak = false);
 /// What `--emit stage` prints. Throws where the compiler refuses.
 std::string emit(const std::string &source, const std::string &stage, bool allowLeak = false);
 
@@ -74,7 +77,8 @@ struct Yardstick {
 };
 Yardstick yardstick(std::vector<double> exact, const std::vector<double> &inFloat);
 
-/// Largest difference over the bound: at most 1 where `found` is right. Infinite where sizes differ.
+/// Largest difference over the bound: at most 1 where `found` is right. Infinite where sizes
+/// differ.
 double ratio(const std::vector<double> &found, const Yardstick &yardstick);
 
 /// Checks ratios and keeps the worst of them, which it prints in the end.
@@ -84,7 +88,8 @@ public:
   ~Comparison();
   Comparison(const Comparison &) = delete;
   Comparison &operator=(const Comparison &) = delete;
-  void expect(const std::string &what, const std::vector<double> &found, const Yardstick &yardstick);
+  void expect(const std::string &what, const std::vector<double> &found,
+              const Yardstick &yardstick);
 
 private:
   std::string name, worstTensor;

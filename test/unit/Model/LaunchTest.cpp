@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a stage adds to the launches of a training step. The whole list of one model is in test/Driver/launches.test.
+// What a stage adds to the launches of a training step. The whole list of one model is in
+// test/Driver/launches.test.
 #include "Harness.h"
 #include "Specs.h"
 
@@ -43,14 +44,20 @@ Launches operator-(const Launches &left, const Launches &right) {
 
 const std::string layer = R"({"op": "layer"}, )", norm = R"({"op": "norm"}, )";
 
-/// Forward: norm, qkv, attention, output, norm, in, out. Backward: two a linear map, one for attention, two a norm.
+/// Forward: norm, qkv, attention, output, norm, in, out. Backward: two a linear map, one for
+/// attention, two a norm.
 TEST(Launches, OfAPreNormLayer) {
   EXPECT_EQ(launchesOf(layer + layer + layer) - launchesOf(layer + layer), (Launches{7, 13}));
 }
 
+/// The norm's backward takes dropout's with it, so the last layer's wants one behind it, as every
+/// pre-norm stack has.
 TEST(Launches, DropoutAndActivationsAddNone) {
-  EXPECT_EQ(launchesOf(R"({"op": "layer", "dropout": 0.1, "attention_dropout": 0.1, "activation": "relu", "rotary": true}, )"),
-            launchesOf(layer));
+  EXPECT_EQ(
+      launchesOf(
+          R"({"op": "layer", "dropout": 0.1, "attention_dropout": 0.1, "activation": "relu", "rotary": true}, )" +
+          norm),
+      launchesOf(layer + norm));
 }
 
 /// An hourglass launches what its layers and norms launch on one scale.
@@ -59,11 +66,13 @@ TEST(Launches, ShiftShortenUpsampleAndSkipAddNone) {
   EXPECT_EQ(launchesOf(R"({"op": "hourglass", "hierarchy": "1@1 2@3 1@1"}, )"), flat);
 }
 
-TEST(Launches, LinearResamplingAddsItsLinearMaps) {
+/// Two linear maps, and rows side by side, stored: forward what shortening reads, backward the
+/// gradient of what upsampling wrote.
+TEST(Launches, LinearResamplingAddsItsLinearMapsAndFolds) {
   Launches plain = launchesOf(R"({"op": "hourglass", "hierarchy": "1@1 2@3 1@1"}, )");
-  Launches linear =
-      launchesOf(R"({"op": "hourglass", "hierarchy": "1@1 2@3 1@1", "shorten": "linear", "upsample": "linear"}, )");
-  EXPECT_EQ(linear - plain, (Launches{2, 4}));
+  Launches linear = launchesOf(
+      R"({"op": "hourglass", "hierarchy": "1@1 2@3 1@1", "shorten": "linear", "upsample": "linear"}, )");
+  EXPECT_EQ(linear - plain, (Launches{3, 5}));
 }
 
 } // namespace

@@ -30,8 +30,8 @@ struct ReferenceModel::Impl {
 };
 
 ReferenceModel::ReferenceModel(const std::string &text) : impl(std::make_unique<Impl>()) {
-  impl->context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect, arith::ArithDialect,
-                            math::MathDialect>();
+  impl->context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
+                            arith::ArithDialect, math::MathDialect>();
   impl->module = parseSourceString<ModuleOp>(text, &impl->context);
   if (!impl->module) {
     llvm::report_fatal_error("the reference cannot read the module");
@@ -50,7 +50,8 @@ std::vector<Shape> ReferenceModel::shapes() const {
     if (parameter.getFrozen()) {
       continue;
     }
-    for (auto [name, rows] : llvm::zip_equal(parameter.getNames().getAsRange<StringAttr>(), parameter.getSizes())) {
+    for (auto [name, rows] :
+         llvm::zip_equal(parameter.getNames().getAsRange<StringAttr>(), parameter.getSizes())) {
       std::vector<int64_t> sizes = cast<RankedTensorType>(parameter.getType()).getShape().vec();
       sizes[0] = rows;
       result.push_back({name.getValue().str(), sizes, parameter.getDecay()});
@@ -59,11 +60,12 @@ std::vector<Shape> ReferenceModel::shapes() const {
   return result;
 }
 
-int64_t ReferenceModel::vocabulary() const {
-  return impl->module.get()->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt();
+int64_t ReferenceModel::size(const std::string &name) const {
+  return impl->module.get()->getAttrOfType<IntegerAttr>("sluice." + name).getInt();
 }
 
-/// Row p of a table of angles, docs/spec.md: p base^(-2i / width) at 2i and 2i + 1. Rounded to f32, as models store it.
+/// Row p of a table of angles, docs/spec.md: p base^(-2i / width) at 2i and 2i + 1. Rounded to f32,
+/// as models store it.
 template <typename T> static std::vector<T> makeTable(ParameterOp parameter) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(parameter.getType()).getShape();
   bool rotary = parameter.getInitial() == "rotary";
@@ -71,7 +73,8 @@ template <typename T> static std::vector<T> makeTable(ParameterOp parameter) {
   for (int64_t p = 0; p < shape[0]; ++p) {
     for (int64_t c = 0; c < shape[1]; ++c) {
       double exponent = static_cast<double>(c - c % 2) / static_cast<double>(shape[1]);
-      double angle = static_cast<double>(p) / std::pow(parameter.getBase().convertToDouble(), exponent);
+      double angle =
+          static_cast<double>(p) / std::pow(parameter.getBase().convertToDouble(), exponent);
       bool cosine = (c % 2 == 0) == rotary;
       table.push_back(static_cast<float>(cosine ? std::cos(angle) : std::sin(angle)));
     }
@@ -89,20 +92,24 @@ template <typename T> static std::vector<T> pack(ParameterOp parameter, const Te
   return packed;
 }
 
-template <typename T> static void unpack(ParameterOp parameter, const std::vector<T> &packed, Tensors &into) {
+template <typename T>
+static void unpack(ParameterOp parameter, const std::vector<T> &packed, Tensors &into) {
   int64_t elements = packed.size() / cast<RankedTensorType>(parameter.getType()).getDimSize(0);
   auto begin = packed.begin();
-  for (auto [name, rows] : llvm::zip_equal(parameter.getNames().getAsRange<StringAttr>(), parameter.getSizes())) {
+  for (auto [name, rows] :
+       llvm::zip_equal(parameter.getNames().getAsRange<StringAttr>(), parameter.getSizes())) {
     into[name.getValue().str()].assign(begin, begin + rows * elements);
     begin += rows * elements;
   }
 }
 
 template <typename T>
-static void evaluate(reference::Evaluator<T> &evaluator, func::FuncOp function, const Inputs &inputs,
-                     const Tensors &weights) {
+static void evaluate(reference::Evaluator<T> &evaluator, func::FuncOp function,
+                     const Inputs &inputs, const Tensors &weights) {
   for (auto parameter : evaluator.getModule().template getOps<ParameterOp>()) {
-    evaluator.setParameter(parameter.getSymName(), parameter.getFrozen() ? makeTable<T>(parameter) : pack<T>(parameter, weights));
+    evaluator.setParameter(parameter.getSymName(), parameter.getFrozen()
+                                                       ? makeTable<T>(parameter)
+                                                       : pack<T>(parameter, weights));
   }
   evaluator.setTokens(function.getArgument(0), inputs.tokens);
   if (failed(evaluator.evaluate(function))) {
@@ -116,7 +123,8 @@ static reference::Setting settingOf(const Inputs &inputs) {
 
 template <typename T>
 static std::vector<double> resultOf(reference::Evaluator<T> &evaluator, func::FuncOp function) {
-  std::vector<T> numbers = evaluator.getSequence(function.getBody().front().getTerminator()->getOperand(0));
+  std::vector<T> numbers =
+      evaluator.getSequence(function.getBody().front().getTerminator()->getOperand(0));
   return {numbers.begin(), numbers.end()};
 }
 
@@ -125,7 +133,8 @@ static double mean(const std::vector<double> &numbers) {
 }
 
 template <typename T>
-static Gradient gradientOf(ModuleOp module, func::FuncOp function, const Inputs &inputs, const Tensors &weights) {
+static Gradient gradientOf(ModuleOp module, func::FuncOp function, const Inputs &inputs,
+                           const Tensors &weights) {
   reference::Evaluator<T> evaluator(module, settingOf(inputs));
   evaluate(evaluator, function, inputs, weights);
   Gradient result{.losses = resultOf(evaluator, function), .loss = 0, .gradients = {}};
@@ -136,31 +145,35 @@ static Gradient gradientOf(ModuleOp module, func::FuncOp function, const Inputs 
   return result;
 }
 
-Gradient ReferenceModel::gradient(const Inputs &inputs, const Tensors &weights, Precision precision) const {
+Gradient ReferenceModel::gradient(const Inputs &inputs, const Tensors &weights,
+                                  Precision precision) const {
   func::FuncOp function = impl->function("gradient");
   return precision == Precision::F64 ? gradientOf<double>(*impl->module, function, inputs, weights)
                                      : gradientOf<float>(*impl->module, function, inputs, weights);
 }
 
 double ReferenceModel::loss(const Inputs &inputs, const Tensors &weights) const {
-  func::FuncOp function = impl->function(impl->module->lookupSymbol("train") ? "train" : "evaluate");
+  func::FuncOp function =
+      impl->function(impl->module->lookupSymbol("train") ? "train" : "evaluate");
   reference::Evaluator<double> evaluator(*impl->module, settingOf(inputs));
   evaluate(evaluator, function, inputs, weights);
   return mean(resultOf(evaluator, function));
 }
 
 template <typename T>
-static std::vector<double> predictionOf(ModuleOp module, func::FuncOp function, const Inputs &inputs,
-                                        const Tensors &weights) {
+static std::vector<double> predictionOf(ModuleOp module, func::FuncOp function,
+                                        const Inputs &inputs, const Tensors &weights) {
   reference::Evaluator<T> evaluator(module, settingOf(inputs));
   evaluate(evaluator, function, inputs, weights);
   return resultOf(evaluator, function);
 }
 
-std::vector<double> ReferenceModel::predict(const Inputs &inputs, const Tensors &weights, Precision precision) const {
+std::vector<double> ReferenceModel::predict(const Inputs &inputs, const Tensors &weights,
+                                            Precision precision) const {
   func::FuncOp function = impl->function("predict");
-  return precision == Precision::F64 ? predictionOf<double>(*impl->module, function, inputs, weights)
-                                     : predictionOf<float>(*impl->module, function, inputs, weights);
+  return precision == Precision::F64
+             ? predictionOf<double>(*impl->module, function, inputs, weights)
+             : predictionOf<float>(*impl->module, function, inputs, weights);
 }
 
 } // namespace sluice::testing

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A whole model under the reference evaluator. No MLIR in this header, so that it meets the runtime in one program.
+// A whole model under the reference evaluator. No MLIR in this header, so that it meets the runtime
+// in one program.
 #pragma once
 
 #include <cstdint>
@@ -50,14 +51,17 @@ public:
 
   /// Every trained tensor, in spec order.
   std::vector<Shape> shapes() const;
-  int64_t vocabulary() const;
+  /// `vocabulary`, `context` or `batch`.
+  int64_t size(const std::string &name) const;
 
   /// Evaluates @gradient, which sluice-differentiate made.
   Gradient gradient(const Inputs &inputs, const Tensors &weights, Precision precision) const;
-  /// The mean loss of @evaluate, or of @train where there is dropout: what @gradient is the derivative of, in float64.
+  /// The mean loss of @evaluate, or of @train where there is dropout: what @gradient is the
+  /// derivative of, in float64.
   double loss(const Inputs &inputs, const Tensors &weights) const;
   /// @predict: logits of the last valid position of each row, [rows, vocabulary].
-  std::vector<double> predict(const Inputs &inputs, const Tensors &weights, Precision precision) const;
+  std::vector<double> predict(const Inputs &inputs, const Tensors &weights,
+                              Precision precision) const;
 
 private:
   struct Impl;

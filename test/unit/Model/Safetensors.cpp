@@ -10,7 +10,8 @@
 
 namespace sluice::testing {
 
-template <typename T> static std::vector<double> numbers(const std::string &file, size_t begin, size_t end) {
+template <typename T>
+static std::vector<double> numbers(const std::string &file, size_t begin, size_t end) {
   std::vector<T> values((end - begin) / sizeof(T));
   std::memcpy(values.data(), file.data() + begin, values.size() * sizeof(T));
   return {values.begin(), values.end()};
@@ -31,12 +32,14 @@ Tensors readSafetensors(const std::string &path) {
     if (name == "__metadata__") {
       continue;
     }
-    size_t begin = start + entry.at("data_offsets")[0].get<size_t>(), end = start + entry.at("data_offsets")[1].get<size_t>();
+    size_t begin = start + entry.at("data_offsets")[0].get<size_t>(),
+           end = start + entry.at("data_offsets")[1].get<size_t>();
     if (end > file.size()) {
       throw std::runtime_error(path + " is cut short");
     }
     bool isInteger = entry.at("dtype") == "I32";
-    tensors[name] = isInteger ? numbers<int32_t>(file, begin, end) : numbers<float>(file, begin, end);
+    tensors[name] =
+        isInteger ? numbers<int32_t>(file, begin, end) : numbers<float>(file, begin, end);
   }
   return tensors;
 }
