@@ -54,7 +54,7 @@ private:
     int64_t factor = 0;
     int64_t offset = -1;
     size_t first = SIZE_MAX, last = 0;
-    size_t number = 0; ///< in the order of first use, for an order that pointers do not decide
+    size_t order = 0; ///< in which launches name it, from 1: what decides between equals
   };
 
   void unite();
@@ -108,16 +108,14 @@ LogicalResult Storage::name(Value value, StringRef place) {
 }
 
 void Storage::collect() {
-  size_t launch = 0, numbers = 0;
+  size_t launch = 0, touched = 0;
   for (Operation &op : func.getBody().front()) {
     if (!isDispatch(op)) {
       continue;
     }
     auto touch = [&](Value value) {
       Class &storage = classOf(value);
-      if (storage.first == SIZE_MAX) {
-        storage.number = numbers++;
-      }
+      storage.order = storage.order == 0 ? ++touched : storage.order;
       storage.first = std::min(storage.first, launch);
       storage.last = std::max(storage.last, launch);
       storage.bytes = std::max(storage.bytes, bytesOf(value));
@@ -143,8 +141,7 @@ void Storage::pack() {
     }
   }
   llvm::sort(pending, [](const Class *a, const Class *b) {
-    return std::tuple(-a->bytes, a->first, a->last, a->number) <
-           std::tuple(-b->bytes, b->first, b->last, b->number);
+    return std::tuple(-a->bytes, a->first, a->last, a->order) < std::tuple(-b->bytes, b->first, b->last, b->order);
   });
   std::vector<Class *> placed;
   for (Class *storage : pending) {

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# What runs a model needs no compiler: neither the runtime, directly or through others, nor an artifact.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+runtime=$root/build/lib/libsluice_runtime.so
+readelf=$(command -v llvm-readelf-22 llvm-readelf readelf | head -n 1 || true)
+nm=$(command -v llvm-nm-22 llvm-nm nm | head -n 1 || true)
+
+# lacks NAME PATTERN FILE: no line of a file that holds some matches.
+lacks() {
+  if [[ ! -s $3 ]]; then
+    fail "$1" "nothing was listed"
+  elif grep -Eiq "$2" "$3"; then
+    fail "$1" "$(grep -Ei "$2" "$3")"
+  else
+    pass "$1"
+  fi
+}
+
+"$readelf" -d "$runtime" | grep NEEDED > "$work/needed"
+lacks "the runtime is linked with no LLVM" 'llvm|mlir' "$work/needed"
+ldd "$runtime" > "$work/all"
+lacks "nor is anything that it is linked with" 'llvm|mlir|not found' "$work/all"
+
+succeeds "compile" "$sluice" compile "$root/models/tiny/vanilla.json" -o "$work/model.sla"
+# The trailer behind the ELF part is no concern of these programs.
+"$readelf" -d "$work/model.sla" > "$work/dynamic"
+lacks "an artifact is linked with nothing" 'NEEDED' "$work/dynamic"
+"$nm" -D "$work/model.sla" > "$work/symbols"
+succeeds "its kernels are there" grep -Eq ' [tTD] .*(k0_cpu_avx2|sluice_plan)' "$work/symbols"
+{
+  echo "listed"
+  grep ' U ' "$work/symbols" || true
+} | sed -E '/ U mem(cpy|set|move)$/d' > "$work/undefined"
+lacks "it refers to no symbol but memcpy, memset and memmove" ' U ' "$work/undefined"
+finish

@@ -1,0 +1,158 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Compiled models against another framework's results: losses, gradients, logits of every row, ten
+// training steps. test/golden/README.md says what the bound is and why.
+#include "Harness.h"
+#include "Safetensors.h"
+
+#include <cmath>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+using namespace sluice::testing;
+
+namespace {
+
+const std::string goldens = std::string(SLUICE_SOURCE_DIR) + "/test/golden/";
+
+/// What one spec must compute.
+class Golden {
+public:
+  explicit Golden(const std::string &name)
+      : weights(readSafetensors(goldens + "expected/" + name + ".weights.safetensors")),
+        results(readSafetensors(goldens + "expected/" + name + ".results.safetensors")) {
+    std::ifstream file(goldens + "expected/" + name + ".errors.json");
+    errors = nlohmann::json::parse(file);
+    std::ifstream spec(goldens + name + ".json");
+    training = nlohmann::json::parse(spec).at("training");
+  }
+
+  Yardstick yardstick(const std::string &what) const {
+    const nlohmann::json &entry = errors.at(what);
+    return {.exact = results.at(what),
+            .error = entry.at("error").get<double>(),
+            .magnitude = entry.at("magnitude").get<double>(),
+            .slack = {}};
+  }
+  /// Batch `index`, whole rows.
+  Inputs batch(const sluice::runtime::Plan &plan, int64_t index) const {
+    int64_t size = plan.model.batch * (plan.model.context + 1);
+    auto begin = results.at("tokens").begin() + index * size;
+    return {.rows = plan.model.batch,
+            .length = plan.model.context,
+            .seed = 0,
+            .step = static_cast<uint64_t>(index + 1),
+            .tokens = {begin, begin + size}};
+  }
+
+  Tensors weights, results;
+  nlohmann::json errors, training;
+};
+
+/// The first `length` + 1 tokens of each row.
+Inputs prefix(const Inputs &inputs, int64_t length) {
+  Inputs result = inputs;
+  result.length = length;
+  result.tokens.clear();
+  for (int64_t row = 0; row < inputs.rows; ++row) {
+    auto begin = inputs.tokens.begin() + row * (inputs.length + 1);
+    result.tokens.insert(result.tokens.end(), begin, begin + length + 1);
+  }
+  return result;
+}
+
+/// Logits [rows, length, vocabulary], each row predicted from its own prefix.
+std::vector<double> logitsOfEveryRow(Model &model, const Inputs &inputs) {
+  size_t vocabulary = static_cast<size_t>(model.plan().model.vocabulary),
+         length = static_cast<size_t>(inputs.length);
+  std::vector<double> logits(static_cast<size_t>(inputs.rows) * length * vocabulary);
+  for (size_t t = 0; t < length; ++t) {
+    std::vector<float> row = model.predict(prefix(inputs, static_cast<int64_t>(t) + 1));
+    for (size_t b = 0; b < static_cast<size_t>(inputs.rows); ++b) {
+      auto begin = row.begin() + static_cast<std::ptrdiff_t>(b * vocabulary);
+      std::copy_n(begin, vocabulary,
+                  logits.begin() + static_cast<std::ptrdiff_t>((b * length + t) * vocabulary));
+    }
+  }
+  return logits;
+}
+
+/// What one step of Adam, rate m / (sqrt(v) + epsilon), makes at most of gradients that are off by
+/// `bound`: as much of m and, as |m| <= sqrt(v) or nearly so, as much of sqrt(v). An element whose
+/// gradients are no larger than their rounding moves as far as any other, so the error of one
+/// float32 run does not tell how far off it may be.
+void addSlack(std::vector<double> &slack, const Golden &golden, Model &model,
+              const sluice::runtime::Tensor &tensor, int64_t step) {
+  double beta =
+      golden.training.contains("betas") ? golden.training["betas"][1].get<double>() : 0.95;
+  double epsilon = golden.training.value("epsilon", 1e-8);
+  double rate = model.executor().scalarF32("learning_rate");
+  double bound = golden.yardstick("gradient." + tensor.name).bound();
+  std::span<float> squares = model.executor().state(tensor, "adam.v");
+  slack.resize(squares.size());
+  for (size_t i = 0; i < slack.size(); ++i) {
+    double root = std::sqrt(squares[i] / (1 - std::pow(beta, static_cast<double>(step))));
+    slack[i] += 2 * rate * bound / (root + epsilon);
+  }
+}
+
+void compareTraining(Comparison &comparison, const Golden &golden, Model &model) {
+  std::vector<double> losses, norms, rates;
+  std::map<std::string, std::vector<double>> slack;
+  for (int64_t step = 0; step < 10; ++step) {
+    losses.push_back(model.train(golden.batch(model.plan(), step)).loss);
+    norms.push_back(model.executor().scalarF32("grad_norm"));
+    rates.push_back(model.executor().scalarF32("learning_rate"));
+    for (const sluice::runtime::Tensor &tensor : model.plan().tensors) {
+      addSlack(slack[tensor.name], golden, model, tensor, step + 1);
+    }
+  }
+  comparison.expect("train.loss", losses, golden.yardstick("train.loss"));
+  comparison.expect("train.grad_norm", norms, golden.yardstick("train.grad_norm"));
+  comparison.expect("train.learning_rate", rates, golden.yardstick("train.learning_rate"));
+  for (const auto &[name, values] : model.weights()) {
+    Yardstick yardstick = golden.yardstick("final." + name);
+    yardstick.slack = slack.at(name);
+    comparison.expect("final." + name, values, yardstick);
+  }
+}
+
+class GoldenTest : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+TEST_P(GoldenTest, ComputesWhatPyTorchComputes) {
+  auto [name, target] = GetParam();
+  bool leaks = name == "bidirectional";
+  Folder folder;
+  Golden golden(name);
+  Model model(compile(folder, goldens + name + ".json", target, leaks), target);
+  ASSERT_EQ(model.plan().tensors.size(), golden.weights.size());
+  model.setWeights(golden.weights);
+  Comparison comparison(name + " on " + target);
+
+  Inputs inputs = golden.batch(model.plan(), 0);
+  Gradient gradient = model.gradient(inputs);
+  comparison.expect("losses", gradient.losses, golden.yardstick("losses"));
+  for (const auto &[tensor, values] : gradient.gradients) {
+    comparison.expect("gradient." + tensor, values, golden.yardstick("gradient." + tensor));
+  }
+  comparison.expect("losses", model.evaluate(inputs), golden.yardstick("losses"));
+  if (!leaks) { // a prefix's logits are those of the whole row only where no row looks ahead
+    comparison.expect("logits", logitsOfEveryRow(model, inputs), golden.yardstick("logits"));
+  }
+  compareTraining(comparison, golden, model);
+}
+
+INSTANTIATE_TEST_SUITE_P(Specs, GoldenTest,
+                         ::testing::Combine(::testing::Values("vanilla", "hourglass", "nested",
+                                                              "resample", "streams",
+                                                              "bidirectional"),
+                                            ::testing::ValuesIn(sluice::runtime::machineTargets())),
+                         [](const auto &info) {
+                           std::string name =
+                               std::get<0>(info.param) + "_" + std::get<1>(info.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+} // namespace

@@ -1,0 +1,237 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Compiles, runs and compares whole models.
+#include "Harness.h"
+
+#include "sluice/Driver/Driver.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iostream>
+#include <limits>
+#include <random>
+#include <stdexcept>
+
+namespace sluice::testing {
+
+Folder::Folder() {
+  std::string name = (std::filesystem::temp_directory_path() / "sluice-test-XXXXXX").string();
+  if (!::mkdtemp(name.data())) {
+    throw std::runtime_error("cannot make a temporary folder like " + name);
+  }
+  folder = name;
+}
+
+Folder::~Folder() { std::filesystem::remove_all(folder); }
+
+std::string Folder::write(const std::string &name, const std::string &text) const {
+  std::ofstream file(folder / name, std::ios::binary);
+  file << text;
+  if (!file.flush()) {
+    throw std::runtime_error("cannot write " + path(name));
+  }
+  return path(name);
+}
+
+static std::string done(const driver::Outcome &outcome) {
+  if (outcome.status != 0) {
+    throw std::runtime_error(outcome.message);
+  }
+  return outcome.output;
+}
+
+std::string compile(const Folder &folder, const std::string &source, const std::string &target,
+                    bool allowLeak) {
+  std::string artifact =
+      folder.path(std::filesystem::path(source).stem().string() + "." + target + ".sla");
+  done(driver::compile({.spec = source,
+                        .output = artifact,
+                        .targets = {target},
+                        .emit = "",
+                        .allowLeak = allowLeak}));
+  return artifact;
+}
+
+std::string emit(const std::string &source, const std::string &stage, bool allowLeak) {
+  return done(driver::compile({.spec = source,
+                               .output = "",
+                               .targets = {"cpu-avx2"},
+                               .emit = stage,
+                               .allowLeak = allowLeak}));
+}
+
+Model::Model(const std::string &artifact, const std::string &target, int threads)
+    : running(runtime::Artifact::load(artifact, target), threads) {}
+
+void Model::setWeights(const Tensors &weights) {
+  for (const runtime::Tensor &tensor : plan().tensors) {
+    const std::vector<double> &values = weights.at(tensor.name);
+    std::span<float> into = running.tensor(tensor);
+    if (values.size() != into.size()) {
+      throw std::runtime_error("weights of another size: " + tensor.name);
+    }
+    std::copy(values.begin(), values.end(), into.begin());
+  }
+}
+
+Tensors Model::weights() {
+  Tensors result;
+  for (const runtime::Tensor &tensor : plan().tensors) {
+    std::span<float> values = running.tensor(tensor);
+    result[tensor.name].assign(values.begin(), values.end());
+  }
+  return result;
+}
+
+/// Matrices of deviation 1/sqrt(columns), embeddings 1/2, vectors 1/5 around 1 for gains and 0 for
+/// biases: no gradient is then small for lack of a signal.
+Tensors randomWeights(const std::vector<Shape> &shapes, uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::normal_distribution<float> normal;
+  Tensors weights;
+  for (const Shape &tensor : shapes) {
+    bool isVector = tensor.sizes.size() == 1;
+    bool isGain = isVector && tensor.name.ends_with("weight");
+    double deviation = isVector       ? 0.2
+                       : tensor.decay ? 1 / std::sqrt(static_cast<double>(tensor.sizes[1]))
+                                      : 0.5;
+    std::vector<double> &values = weights[tensor.name];
+    for (int64_t i = 0; i < tensor.elements(); ++i) {
+      values.push_back(static_cast<float>((isGain ? 1 : 0) + deviation * normal(generator)));
+    }
+  }
+  return weights;
+}
+
+Inputs randomInputs(int64_t vocabulary, int64_t rows, int64_t length, uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  Inputs inputs{.rows = rows,
+                .length = length,
+                .seed = seed * 0x9E3779B97F4A7C15,
+                .step = seed % 1000 + 1,
+                .tokens = {}};
+  for (int64_t i = 0; i < rows * (length + 1); ++i) {
+    inputs.tokens.push_back(static_cast<int32_t>(generator() % static_cast<uint64_t>(vocabulary)));
+  }
+  return inputs;
+}
+
+std::vector<Shape> Model::shapes() const {
+  std::vector<Shape> result;
+  for (const runtime::Tensor &tensor : plan().tensors) {
+    result.push_back({tensor.name, tensor.shape, tensor.decay});
+  }
+  return result;
+}
+
+/// What no entry may read, the tokens beyond `rows` and `length`, is no token at all.
+void Model::set(const Inputs &inputs) {
+  int64_t stride = plan().model.context + 1;
+  std::span<int32_t> tokens = running.tokens();
+  std::fill(tokens.begin(), tokens.end(), std::numeric_limits<int32_t>::min() / 2);
+  for (int64_t row = 0; row < inputs.rows; ++row) {
+    std::copy_n(inputs.tokens.begin() + row * (inputs.length + 1), inputs.length + 1,
+                tokens.begin() + row * stride);
+  }
+  running.scalarI64("length") = inputs.length;
+  running.scalarI64("rows") = inputs.rows;
+  running.scalarI64("seed") = static_cast<int64_t>(inputs.seed);
+  running.scalarI64("step") = static_cast<int64_t>(inputs.step);
+}
+
+/// Losses of valid rows; the others must be zero.
+std::vector<double> Model::losses(const Inputs &inputs) {
+  std::vector<double> result;
+  for (int64_t row = 0; row < plan().model.batch; ++row) {
+    std::span<const float> values = running.outputRow("losses", row);
+    int64_t valid = row < inputs.rows ? inputs.length : 0;
+    result.insert(result.end(), values.begin(), values.begin() + valid);
+    EXPECT_TRUE(std::all_of(values.begin() + valid, values.end(), [](float x) { return x == 0; }))
+        << "row " << row << " has losses beyond its length";
+  }
+  return result;
+}
+
+Gradient Model::gradient(const Inputs &inputs) {
+  set(inputs);
+  running.run("gradient");
+  Gradient result{.losses = losses(inputs), .loss = running.scalarF32("loss"), .gradients = {}};
+  for (const runtime::Tensor &tensor : plan().tensors) {
+    std::span<float> values = running.gradient(tensor);
+    result.gradients[tensor.name].assign(values.begin(), values.end());
+  }
+  return result;
+}
+
+std::vector<double> Model::evaluate(const Inputs &inputs) {
+  set(inputs);
+  running.run("evaluate");
+  return losses(inputs);
+}
+
+std::vector<float> Model::predict(const Inputs &inputs) {
+  set(inputs);
+  // The last token is a target, which predicting must not read.
+  for (int64_t row = 0; row < inputs.rows; ++row) {
+    running.tokens()[static_cast<size_t>(row * (plan().model.context + 1) + inputs.length)] =
+        std::numeric_limits<int32_t>::min() / 2;
+  }
+  running.run("predict");
+  std::vector<float> logits;
+  for (int64_t row = 0; row < inputs.rows; ++row) {
+    std::span<const float> values = running.outputRow("logits", row);
+    logits.insert(logits.end(), values.begin(), values.end());
+  }
+  return logits;
+}
+
+Gradient Model::train(const Inputs &inputs) {
+  Gradient result = gradient(inputs);
+  running.run("update");
+  return result;
+}
+
+Yardstick yardstick(std::vector<double> exact, const std::vector<double> &inFloat) {
+  Yardstick result{.exact = std::move(exact), .error = 0, .magnitude = 0, .slack = {}};
+  for (size_t i = 0; i < result.exact.size(); ++i) {
+    result.error = std::max(result.error, std::fabs(inFloat.at(i) - result.exact[i]));
+    result.magnitude = std::max(result.magnitude, std::fabs(result.exact[i]));
+  }
+  return result;
+}
+
+double ratio(const std::vector<double> &found, const Yardstick &yardstick) {
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  if (found.size() != yardstick.exact.size() || found.empty()) {
+    return infinite;
+  }
+  double worst = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    double difference = std::fabs(found[i] - yardstick.exact[i]);
+    double bound = yardstick.bound() + (yardstick.slack.empty() ? 0 : yardstick.slack[i]);
+    double one = difference == 0 ? 0 : std::isnan(difference) ? infinite : difference / bound;
+    worst = std::max(worst, one);
+  }
+  return worst;
+}
+
+void Comparison::expect(const std::string &what, const std::vector<double> &found,
+                        const Yardstick &yardstick) {
+  double one = ratio(found, yardstick);
+  EXPECT_LE(one, 1) << name << ": " << what << ", error of float32 " << yardstick.error
+                    << ", magnitude " << yardstick.magnitude;
+  if (one > worst) {
+    worst = one;
+    worstTensor = what;
+  }
+}
+
+Comparison::~Comparison() {
+  std::cout << name << ": worst ratio to the bound " << worst << " (" << worstTensor << ")"
+            << std::endl;
+}
+
+} // namespace sluice::testing

@@ -1,0 +1,99 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Compiles models into a temporary folder and runs them; compares numbers with the bound of
+// test/golden/README.md.
+#pragma once
+
+#include "ReferenceModel.h"
+#include "sluice/Runtime/Executor.h"
+
+#include <filesystem>
+#include <string>
+
+namespace sluice::testing {
+
+/// A folder that lives as long as the object.
+class Folder {
+public:
+  Folder();
+  ~Folder();
+  Folder(const Folder &) = delete;
+  Folder &operator=(const Folder &) = delete;
+  /// Writes `name` with `text` and returns its path.
+  std::string write(const std::string &name, const std::string &text) const;
+  std::string path(const std::string &name) const { return (folder / name).string(); }
+
+private:
+  std::filesystem::path folder;
+};
+
+/// Compiles `source` (a spec's or model IR's path) for one target; the artifact's path. Throws
+/// where that fails.
+std::string compile(const Folder &folder, const std::string &source, const std::string &target,
+                    bool allowLeak = false);
+/// What `--emit stage` prints. Throws where the compiler refuses.
+std::string emit(const std::string &source, const std::string &stage, bool allowLeak = false);
+
+/// Random weights of the size that training would give them, the same for the same shapes and seed.
+Tensors randomWeights(const std::vector<Shape> &shapes, uint64_t seed);
+/// `rows` rows of random tokens, and a random seed and step.
+Inputs randomInputs(int64_t vocabulary, int64_t rows, int64_t length, uint64_t seed);
+
+/// A compiled model and its arena.
+class Model {
+public:
+  Model(const std::string &artifact, const std::string &target, int threads = 1);
+
+  void setWeights(const Tensors &weights);
+  Tensors weights();
+
+  Gradient gradient(const Inputs &inputs);
+  /// Losses [rows, length] of the entry `evaluate`.
+  std::vector<double> evaluate(const Inputs &inputs);
+  /// [rows, vocabulary]. Reads the first `length` tokens of each row; `tokens` are as in Inputs.
+  std::vector<float> predict(const Inputs &inputs);
+  /// `gradient`, then `update`.
+  Gradient train(const Inputs &inputs);
+
+  runtime::Executor &executor() { return running; }
+  std::vector<Shape> shapes() const;
+  const runtime::Plan &plan() const { return running.plan(); }
+
+private:
+  void set(const Inputs &inputs);
+  std::vector<double> losses(const Inputs &inputs);
+
+  runtime::Executor running;
+};
+
+/// What stands for exact, its largest magnitude and the error of an ordinary float32 evaluation.
+struct Yardstick {
+  std::vector<double> exact;
+  double error = 0, magnitude = 0;
+  std::vector<double> slack = {}; ///< added to the bound of each element; none where empty
+
+  /// 8 (error + 2^-24 magnitude).
+  double bound() const { return 8 * (error + 0x1p-24 * magnitude); }
+};
+Yardstick yardstick(std::vector<double> exact, const std::vector<double> &inFloat);
+
+/// Largest difference over the bound: at most 1 where `found` is right. Infinite where sizes
+/// differ.
+double ratio(const std::vector<double> &found, const Yardstick &yardstick);
+
+/// Checks ratios and keeps the worst of them, which it prints in the end.
+class Comparison {
+public:
+  explicit Comparison(std::string name) : name(std::move(name)) {}
+  ~Comparison();
+  Comparison(const Comparison &) = delete;
+  Comparison &operator=(const Comparison &) = delete;
+  void expect(const std::string &what, const std::vector<double> &found,
+              const Yardstick &yardstick);
+
+private:
+  std::string name, worstTensor;
+  double worst = 0;
+};
+
+} // namespace sluice::testing

@@ -1,0 +1,179 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A whole model under the reference evaluator.
+#include "ReferenceModel.h"
+
+#include "sluice/Dialect/Sluice/Reference.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Parser/Parser.h"
+
+#include <cmath>
+#include <numeric>
+
+using namespace mlir;
+
+namespace sluice::testing {
+
+struct ReferenceModel::Impl {
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+
+  func::FuncOp function(StringRef name) const {
+    auto function = module.get().lookupSymbol<func::FuncOp>(name);
+    if (!function) {
+      llvm::report_fatal_error("the reference's module has no function " + name);
+    }
+    return function;
+  }
+};
+
+ReferenceModel::ReferenceModel(const std::string &text) : impl(std::make_unique<Impl>()) {
+  impl->context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
+                            arith::ArithDialect, math::MathDialect>();
+  impl->module = parseSourceString<ModuleOp>(text, &impl->context);
+  if (!impl->module) {
+    llvm::report_fatal_error("the reference cannot read the module");
+  }
+}
+
+ReferenceModel::~ReferenceModel() = default;
+
+int64_t Shape::elements() const {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+std::vector<Shape> ReferenceModel::shapes() const {
+  std::vector<Shape> result;
+  for (auto parameter : impl->module->getOps<ParameterOp>()) {
+    if (parameter.getFrozen()) {
+      continue;
+    }
+    for (auto [name, rows] :
+         llvm::zip_equal(parameter.getNames().getAsRange<StringAttr>(), parameter.getSizes())) {
+      std::vector<int64_t> sizes = cast<RankedTensorType>(parameter.getType()).getShape().vec();
+      sizes[0] = rows;
+      result.push_back({name.getValue().str(), sizes, parameter.getDecay()});
+    }
+  }
+  return result;
+}
+
+int64_t ReferenceModel::size(const std::string &name) const {
+  return impl->module.get()->getAttrOfType<IntegerAttr>("sluice." + name).getInt();
+}
+
+/// Row p of a table of angles, docs/spec.md: p base^(-2i / width) at 2i and 2i + 1. Rounded to f32,
+/// as models store it.
+template <typename T> static std::vector<T> makeTable(ParameterOp parameter) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(parameter.getType()).getShape();
+  bool rotary = parameter.getInitial() == "rotary";
+  std::vector<T> table;
+  for (int64_t p = 0; p < shape[0]; ++p) {
+    for (int64_t c = 0; c < shape[1]; ++c) {
+      double exponent = static_cast<double>(c - c % 2) / static_cast<double>(shape[1]);
+      double angle =
+          static_cast<double>(p) / std::pow(parameter.getBase().convertToDouble(), exponent);
+      bool cosine = (c % 2 == 0) == rotary;
+      table.push_back(static_cast<float>(cosine ? std::cos(angle) : std::sin(angle)));
+    }
+  }
+  return table;
+}
+
+/// What a parameter holds: the tensors that files know it by, one after the other.
+template <typename T> static std::vector<T> pack(ParameterOp parameter, const Tensors &weights) {
+  std::vector<T> packed;
+  for (auto name : parameter.getNames().getAsRange<StringAttr>()) {
+    const std::vector<double> &part = weights.at(name.getValue().str());
+    packed.insert(packed.end(), part.begin(), part.end());
+  }
+  return packed;
+}
+
+template <typename T>
+static void unpack(ParameterOp parameter, const std::vector<T> &packed, Tensors &into) {
+  int64_t elements = packed.size() / cast<RankedTensorType>(parameter.getType()).getDimSize(0);
+  auto begin = packed.begin();
+  for (auto [name, rows] :
+       llvm::zip_equal(parameter.getNames().getAsRange<StringAttr>(), parameter.getSizes())) {
+    into[name.getValue().str()].assign(begin, begin + rows * elements);
+    begin += rows * elements;
+  }
+}
+
+template <typename T>
+static void evaluate(reference::Evaluator<T> &evaluator, func::FuncOp function,
+                     const Inputs &inputs, const Tensors &weights) {
+  for (auto parameter : evaluator.getModule().template getOps<ParameterOp>()) {
+    evaluator.setParameter(parameter.getSymName(), parameter.getFrozen()
+                                                       ? makeTable<T>(parameter)
+                                                       : pack<T>(parameter, weights));
+  }
+  evaluator.setTokens(function.getArgument(0), inputs.tokens);
+  if (failed(evaluator.evaluate(function))) {
+    llvm::report_fatal_error("the reference cannot evaluate the function");
+  }
+}
+
+static reference::Setting settingOf(const Inputs &inputs) {
+  return {.rows = inputs.rows, .length = inputs.length, .seed = inputs.seed, .step = inputs.step};
+}
+
+template <typename T>
+static std::vector<double> resultOf(reference::Evaluator<T> &evaluator, func::FuncOp function) {
+  std::vector<T> numbers =
+      evaluator.getSequence(function.getBody().front().getTerminator()->getOperand(0));
+  return {numbers.begin(), numbers.end()};
+}
+
+static double mean(const std::vector<double> &numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
+}
+
+template <typename T>
+static Gradient gradientOf(ModuleOp module, func::FuncOp function, const Inputs &inputs,
+                           const Tensors &weights) {
+  reference::Evaluator<T> evaluator(module, settingOf(inputs));
+  evaluate(evaluator, function, inputs, weights);
+  Gradient result{.losses = resultOf(evaluator, function), .loss = 0, .gradients = {}};
+  result.loss = mean(result.losses);
+  for (auto &entry : evaluator.getGradients()) {
+    unpack(module.lookupSymbol<ParameterOp>(entry.getKey()), entry.getValue(), result.gradients);
+  }
+  return result;
+}
+
+Gradient ReferenceModel::gradient(const Inputs &inputs, const Tensors &weights,
+                                  Precision precision) const {
+  func::FuncOp function = impl->function("gradient");
+  return precision == Precision::F64 ? gradientOf<double>(*impl->module, function, inputs, weights)
+                                     : gradientOf<float>(*impl->module, function, inputs, weights);
+}
+
+double ReferenceModel::loss(const Inputs &inputs, const Tensors &weights) const {
+  func::FuncOp function =
+      impl->function(impl->module->lookupSymbol("train") ? "train" : "evaluate");
+  reference::Evaluator<double> evaluator(*impl->module, settingOf(inputs));
+  evaluate(evaluator, function, inputs, weights);
+  return mean(resultOf(evaluator, function));
+}
+
+template <typename T>
+static std::vector<double> predictionOf(ModuleOp module, func::FuncOp function,
+                                        const Inputs &inputs, const Tensors &weights) {
+  reference::Evaluator<T> evaluator(module, settingOf(inputs));
+  evaluate(evaluator, function, inputs, weights);
+  return resultOf(evaluator, function);
+}
+
+std::vector<double> ReferenceModel::predict(const Inputs &inputs, const Tensors &weights,
+                                            Precision precision) const {
+  func::FuncOp function = impl->function("predict");
+  return precision == Precision::F64
+             ? predictionOf<double>(*impl->module, function, inputs, weights)
+             : predictionOf<float>(*impl->module, function, inputs, weights);
+}
+
+} // namespace sluice::testing

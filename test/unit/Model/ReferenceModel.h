@@ -1,0 +1,71 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A whole model under the reference evaluator. No MLIR in this header, so that it meets the runtime
+// in one program.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sluice::testing {
+
+/// Numbers by the names that weights have in files, dense and row-major.
+using Tensors = std::map<std::string, std::vector<double>>;
+
+/// What an entry reads besides the weights.
+struct Inputs {
+  int64_t rows = 1, length = 1;
+  uint64_t seed = 0, step = 1;
+  std::vector<int32_t> tokens; ///< [rows, length + 1]
+};
+
+/// What the entry `gradient` writes.
+struct Gradient {
+  std::vector<double> losses; ///< [rows, length], nats
+  double loss = 0;            ///< their mean
+  Tensors gradients;
+};
+
+/// A trained tensor as files know it.
+struct Shape {
+  std::string name;
+  std::vector<int64_t> sizes;
+  bool decay = false; ///< a matrix, not an embedding
+
+  int64_t elements() const;
+};
+
+enum class Precision { F32, F64 };
+
+/// Model IR, parsed. The functions end the program where the IR is wrong: it is the compiler's own.
+class ReferenceModel {
+public:
+  /// `text`: a module as `--emit model` or `--emit gradient` prints it.
+  explicit ReferenceModel(const std::string &text);
+  ~ReferenceModel();
+  ReferenceModel(const ReferenceModel &) = delete;
+  ReferenceModel &operator=(const ReferenceModel &) = delete;
+
+  /// Every trained tensor, in spec order.
+  std::vector<Shape> shapes() const;
+  /// `vocabulary`, `context` or `batch`.
+  int64_t size(const std::string &name) const;
+
+  /// Evaluates @gradient, which sluice-differentiate made.
+  Gradient gradient(const Inputs &inputs, const Tensors &weights, Precision precision) const;
+  /// The mean loss of @evaluate, or of @train where there is dropout: what @gradient is the
+  /// derivative of, in float64.
+  double loss(const Inputs &inputs, const Tensors &weights) const;
+  /// @predict: logits of the last valid position of each row, [rows, vocabulary].
+  std::vector<double> predict(const Inputs &inputs, const Tensors &weights,
+                              Precision precision) const;
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace sluice::testing

@@ -1,0 +1,81 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A score written in IR alone: a soft cap and a linear position bias are put into the text of a
+// model, which is then compiled as it stands. Forward and backward must follow with no launch more.
+#include "Harness.h"
+#include "Specs.h"
+
+#include <gtest/gtest.h>
+#include <regex>
+
+using namespace sluice::testing;
+
+namespace {
+
+/// Every attention's `yield s` becomes: yield cap tanh(s / cap) + slope (q - p).
+std::string withCapAndBias(const std::string &model, int &regions) {
+  static const std::regex region(
+      R"((\^bb0\((%\w+): f32, (%\w+): i32, (%\w+): i32, (%\w+): i32\):\n[^}]*?)sluice\.yield (%\w+) : f32)");
+  std::string result;
+  auto rest = model.cbegin();
+  for (std::smatch match; std::regex_search(rest, model.cend(), match, region);
+       rest = match[0].second) {
+    result.append(rest, match[0].first);
+    result += match[1].str() +
+              "%cap = arith.constant 1.5 : f32\n%slope = arith.constant 0.0625 : f32\n" +
+              "%scaled = arith.divf " + match[6].str() +
+              ", %cap : f32\n%bent = math.tanh %scaled : f32\n" +
+              "%capped = arith.mulf %bent, %cap : f32\n%ahead = arith.subi " + match[4].str() +
+              ", " + match[3].str() +
+              " : i32\n%distance = arith.sitofp %ahead : i32 to f32\n%bias = arith.mulf %distance, "
+              "%slope : f32\n" +
+              "%score = arith.addf %capped, %bias : f32\nsluice.yield %score : f32";
+    ++regions;
+  }
+  return result.append(rest, model.cend());
+}
+
+int64_t launches(const Model &model) {
+  return static_cast<int64_t>(model.plan().entries.at("gradient").size());
+}
+
+class ScoreRegion : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ScoreRegion, IsDifferentiatedAndCompiledFromIR) {
+  const std::string target = GetParam();
+  Folder folder;
+  std::string spec = folder.write("plain.json", stackOf(R"({"op": "layer", "key_value_heads": 1},
+                                                           {"op": "hourglass", "hierarchy": "0@1 1@3 0@1"},)"));
+  std::string text = emit(spec, "model");
+  int regions = 0;
+  std::string source = folder.write("capped.mlir", withCapAndBias(text, regions));
+  ASSERT_EQ(regions, 4) << "two layers in each of @evaluate and @predict";
+
+  Model plain(compile(folder, spec, target), target),
+      capped(compile(folder, source, target), target);
+  EXPECT_EQ(launches(capped), launches(plain));
+  Tensors weights = randomWeights(plain.shapes(), 1);
+  plain.setWeights(weights);
+  capped.setWeights(weights);
+  ReferenceModel reference(emit(source, "gradient"));
+  Inputs inputs = randomInputs(reference.size("vocabulary"), 2, 23, 9);
+  Gradient exact = reference.gradient(inputs, weights, Precision::F64);
+  Gradient inFloat = reference.gradient(inputs, weights, Precision::F32);
+  Gradient found = capped.gradient(inputs);
+  Comparison comparison("score in IR on " + target);
+  comparison.expect("losses", found.losses, yardstick(exact.losses, inFloat.losses));
+  for (const auto &[name, values] : found.gradients) {
+    comparison.expect("gradient of " + name, values,
+                      yardstick(exact.gradients.at(name), inFloat.gradients.at(name)));
+  }
+  // The region matters: without it the losses are others.
+  EXPECT_GT(ratio(plain.gradient(inputs).losses, yardstick(exact.losses, inFloat.losses)), 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, ScoreRegion,
+                         ::testing::ValuesIn(sluice::runtime::machineTargets()),
+                         [](const auto &info) {
+                           return info.param == "cpu-avx2" ? "avx2" : "avx512";
+                         });
+
+} // namespace

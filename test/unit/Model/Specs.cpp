@@ -1,0 +1,95 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Specs of odd sizes.
+#include "Specs.h"
+
+namespace sluice::testing {
+
+/// 3 inside 2; 13 fills neither the last pair nor the last group of six.
+static const char *const postNorm =
+    R"json({"sluice": 1, "vocabulary": 257, "context": 13, "batch": 3, "width": 40,
+  "defaults": {"heads": 5, "placement": "post", "norm": "rms", "activation": "swiglu", "feed_forward": 27},
+  "stages": [{"op": "embedding", "positions": "sinusoidal"},
+             {"op": "hourglass", "hierarchy": "1@1 1@2 1@6 1@2 1@1"},
+             {"op": "head", "tied": true, "bias": true}]})json";
+
+/// Every dropout there is, with rotary positions and one key/value head.
+static const char *const dropout =
+    R"json({"sluice": 1, "vocabulary": 257, "context": 17, "batch": 3, "width": 40,
+  "defaults": {"heads": 5, "key_value_heads": 1, "rotary": {"base": 500}, "feed_forward": 50, "dropout": 0.1,
+               "attention_dropout": 0.2},
+  "stages": [{"op": "embedding", "dropout": 0.15},
+             {"op": "hourglass", "hierarchy": "1@1 1@3 1@1"},
+             {"op": "dropout", "rate": 0.3},
+             {"op": "head", "bias": true}]})json";
+
+/// Windows, one of which leaves the first rows nothing to see; heads wider than the width and a
+/// head size of 6.
+static const char *const windows =
+    R"json({"sluice": 1, "vocabulary": 100, "context": 21, "batch": 3, "width": 20,
+  "defaults": {"heads": 4, "key_value_heads": 2, "head_size": 6, "activation": "relu", "bias": false},
+  "stages": [{"op": "embedding", "positions": "learned"},
+             {"op": "layer", "mask": {"window": [0, 3]}},
+             {"op": "layer", "mask": {"window": [1, 6]}, "placement": "post", "norm": "rms"},
+             {"op": "head", "tied": true}]})json";
+
+static const char *const resampling =
+    R"json({"sluice": 1, "vocabulary": 61, "context": 22, "batch": 2, "width": 24,
+  "defaults": {"heads": 3, "activation": "gelu_tanh", "feed_forward": 33},
+  "stages": [{"op": "embedding", "positions": "sinusoidal"},
+             {"op": "hourglass", "hierarchy": "0@1 1@5 0@1", "shorten": "linear", "upsample": "linear", "shift": 6},
+             {"op": "head"}]})json";
+
+/// Streams joined by name; shifts that are not shortened, a shift before an upsampling, a shift of
+/// an upsampling.
+static const char *const streams =
+    R"json({"sluice": 1, "vocabulary": 37, "context": 19, "batch": 3, "width": 16,
+  "defaults": {"heads": 2, "feed_forward": 20},
+  "stages": [{"op": "embedding", "positions": "learned", "to": "fine"},
+             {"op": "shift", "by": 4},
+             {"op": "shorten", "factor": 2},
+             {"op": "layer", "rotary": true, "to": "pairs"},
+             {"op": "shorten", "factor": 2, "method": "linear"},
+             {"op": "shift", "by": 1},
+             {"op": "upsample", "factor": 2},
+             {"op": "add", "with": "pairs"},
+             {"op": "upsample", "factor": 2, "method": "linear"},
+             {"op": "shift", "by": 1},
+             {"op": "add", "with": "fine"},
+             {"op": "norm", "norm": "rms"},
+             {"op": "head"}]})json";
+
+/// 130 rows: two chunks of the head; 67 positions: several tiles of attention; a hidden width
+/// beyond one panel.
+static const char *const chunks =
+    R"json({"sluice": 1, "vocabulary": 257, "context": 67, "batch": 2, "width": 72,
+  "defaults": {"heads": 2, "feed_forward": 201, "rotary": true, "attention_dropout": 0.1},
+  "stages": [{"op": "embedding"},
+             {"op": "layers", "count": 1},
+             {"op": "norm"},
+             {"op": "head", "bias": true}]})json";
+
+/// The least of everything.
+static const char *const least =
+    R"json({"sluice": 1, "vocabulary": 2, "context": 1, "batch": 1, "width": 1,
+  "defaults": {"heads": 1, "feed_forward": 1, "norm": "rms"},
+  "stages": [{"op": "embedding"},
+             {"op": "hourglass", "hierarchy": "1@1 1@2 1@1"},
+             {"op": "head"}]})json";
+
+const std::vector<Family> &families() {
+  static const std::vector<Family> all = {{"PostNorm", postNorm}, {"Dropout", dropout},
+                                          {"Windows", windows},   {"Resampling", resampling},
+                                          {"Streams", streams},   {"Chunks", chunks},
+                                          {"Least", least}};
+  return all;
+}
+
+std::string stackOf(const std::string &stages) {
+  return R"json({"sluice": 1, "vocabulary": 48, "context": 24, "batch": 2, "width": 32,
+    "defaults": {"heads": 2, "feed_forward": 48},
+    "stages": [{"op": "embedding"}, )json" +
+         stages + R"json({"op": "head"}]})json";
+}
+
+} // namespace sluice::testing

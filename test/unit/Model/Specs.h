@@ -1,0 +1,22 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Specs of odd sizes, a few lines each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace sluice::testing {
+
+struct Family {
+  const char *name;
+  const char *text;
+};
+
+/// A family of architectures each, between them every stage, setting and method of docs/spec.md.
+const std::vector<Family> &families();
+
+/// A stack of width 32 on a context of 24: `stages` stand between embedding and head.
+std::string stackOf(const std::string &stages);
+
+} // namespace sluice::testing
