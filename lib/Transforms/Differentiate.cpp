@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Reverse mode on the model dialect over the differentiable interface.
+#include "sluice/Dialect/Sluice/Fusion.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Transforms/Passes.h"
 
@@ -27,7 +28,8 @@ public:
 private:
   LogicalResult visit(DifferentiableInterface op);
   LogicalResult addContribution(Value value, Value contribution);
-  Value sum(Value x, Value y);
+  Value add(ValueRange terms);
+  Value endAtLast(Value contribution, Value operand, ArrayRef<Value> results);
   bool isTrained(Value value);
   void storeGradients();
 
@@ -41,23 +43,41 @@ bool ReverseMode::isTrained(Value value) {
   return read && !SymbolTable::lookupNearestSymbolFrom<ParameterOp>(func, read.getParameterAttr()).getFrozen();
 }
 
-Value ReverseMode::sum(Value x, Value y) {
+/// The sum of one or two sequences, as a map: it ends at the last valid position.
+Value ReverseMode::add(ValueRange terms) {
   OpBuilder::InsertionGuard guard(b);
-  Location loc = y.getLoc();
-  auto map = MapOp::create(b, loc, x.getType(), ValueRange{x, y});
+  Location loc = terms.back().getLoc();
+  auto map = MapOp::create(b, loc, terms.front().getType(), terms);
   Block &block = map.getBody().emplaceBlock();
-  Value left = block.addArgument(b.getF32Type(), loc);
-  Value right = block.addArgument(b.getF32Type(), loc);
+  for (size_t i = 0; i < terms.size(); ++i) {
+    block.addArgument(b.getF32Type(), loc);
+  }
   b.setInsertionPointToStart(&block);
-  YieldOp::create(b, loc, ValueRange{arith::AddFOp::create(b, loc, left, right)});
+  Value result = block.getArgument(0);
+  if (terms.size() == 2) {
+    result = arith::AddFOp::create(b, loc, result, block.getArgument(1));
+  }
+  YieldOp::create(b, loc, ValueRange{result});
   return map.getResult();
+}
+
+static bool isLazy(Value value) {
+  auto fusion = value.getDefiningOp<FusionInterface>();
+  return fusion && fusion.getFusionRole() == FusionRole::Access;
+}
+
+/// An op that passes its result's gradient on unchanged is still undefined past the last valid position: where both the gradient
+/// and the operand are lazy, the operand would receive what lies there.
+Value ReverseMode::endAtLast(Value contribution, Value operand, ArrayRef<Value> results) {
+  bool extends = llvm::is_contained(results, contribution) && isLazy(contribution) && isLazy(operand);
+  return extends ? add({contribution}) : contribution;
 }
 
 /// A parameter's gradient comes back accumulated; a sequence's contributions are added here. A lazy op's are passed on one by
 /// one, as it is linear: their sum would be a map, which ends at the last valid position, and a reader past it would be lost.
 LogicalResult ReverseMode::addContribution(Value value, Value contribution) {
-  auto fusion = value.getDefiningOp<FusionInterface>();
-  if (fusion && fusion.getFusionRole() == FusionRole::Access) {
+  if (isLazy(value)) {
+    auto fusion = value.getDefiningOp<FusionInterface>();
     SmallVector<Value> operands(fusion->getNumOperands());
     if (failed(cast<DifferentiableInterface>(fusion.getOperation()).buildBackward(b, {contribution}, operands))) {
       return failure();
@@ -65,7 +85,7 @@ LogicalResult ReverseMode::addContribution(Value value, Value contribution) {
     return addContribution(fusion->getOperand(0), operands[0]);
   }
   Value &gradient = gradients[value];
-  gradient = gradient && isa<SequenceType>(value.getType()) ? sum(gradient, contribution) : contribution;
+  gradient = gradient && isa<SequenceType>(value.getType()) ? add({gradient, contribution}) : contribution;
   return success();
 }
 
@@ -87,7 +107,7 @@ LogicalResult ReverseMode::visit(DifferentiableInterface op) {
   }
   for (auto [operand, gradient] : llvm::zip_equal(op->getOperands(), operands)) {
     if (gradient && (isa<SequenceType>(operand.getType()) || isTrained(operand))) {
-      if (failed(addContribution(operand, gradient))) {
+      if (failed(addContribution(operand, endAtLast(gradient, operand, results)))) {
         return failure();
       }
     }

@@ -38,14 +38,16 @@ private:
   size_t start(Operation *op, DispatchGroup::Kind kind);
   void join(size_t group, Operation *op);
   bool isReady(Value operand, size_t group, bool identityOnly) const;
-  bool readersRunLater(Operation *op, size_t group) const;
+  bool readersRunLater(Operation *op, size_t group, bool throughMap = false) const;
   void absorbConsumers(size_t group, bool epilogue);
   void absorbProducers(size_t group);
-  bool needsStorage(Operation *access) const;
+  void storeEnd(Value end);
+  void findStored();
 
   std::vector<Operation *> ops;
   DenseMap<Operation *, size_t> order;
   DenseMap<Operation *, size_t> groupOf;
+  DenseSet<Operation *> stored; ///< maps that are launches of their own
   std::vector<DispatchGroup> groups;
 };
 
@@ -62,8 +64,7 @@ void Grouping::join(size_t group, Operation *op) {
 
 /// `operand` can be read by `group`: made inside it, row by row, or stored before it runs. An epilogue takes no maps.
 bool Grouping::isReady(Value operand, size_t group, bool identityOnly) const {
-  std::optional<AccessChain> chain = resolveAccess(operand);
-  Value root = chain ? chain->root : operand;
+  Value root = resolveAccess(operand).root;
   if (identityOnly && root != operand) {
     return false;
   }
@@ -78,19 +79,21 @@ bool Grouping::isReady(Value operand, size_t group, bool identityOnly) const {
   return timeOf(def) < groups[group].order;
 }
 
-bool Grouping::readersRunLater(Operation *op, size_t group) const {
-  for (Operation *user : op->getUsers()) {
-    auto found = groupOf.find(user);
-    bool inside = found != groupOf.end() && found->second == group;
-    if (roleOf(user) == FusionRole::Access && found == groupOf.end()) {
-      if (!readersRunLater(user, group)) {
-        return false;
-      }
-    } else if (!inside && timeOf(user) <= groups[group].order) {
+/// Every reader of `op` runs later than `group`, or inside it at the same row. A reader inside that looks through a map needs
+/// other rows, which must be stored by then; a stored map reads at its own place.
+bool Grouping::readersRunLater(Operation *op, size_t group, bool throughMap) const {
+  return llvm::all_of(op->getUsers(), [&](Operation *user) {
+    bool isMap = roleOf(user) == FusionRole::Access;
+    if (isMap && !readersRunLater(user, group, /*throughMap=*/true)) {
       return false;
     }
-  }
-  return true;
+    if (isMap && !stored.contains(user)) {
+      return true;
+    }
+    auto found = groupOf.find(user);
+    bool inside = found != groupOf.end() && found->second == group;
+    return inside ? !throughMap : timeOf(user) > groups[group].order;
+  });
 }
 
 void Grouping::absorbConsumers(size_t group, bool epilogue) {
@@ -125,19 +128,40 @@ void Grouping::absorbProducers(size_t group) {
   }
 }
 
-/// A map must be stored where a reader takes no maps, or where a chain through it cannot be expressed.
-bool Grouping::needsStorage(Operation *access) const {
-  return llvm::any_of(access->getUsers(), [&](Operation *user) {
-    std::optional<FusionRole> role = roleOf(user);
+/// A chain that cannot go on ends at a map, which must then be stored; stored, it reads on from its own rows.
+void Grouping::storeEnd(Value end) {
+  Operation *def = end.getDefiningOp();
+  if (roleOf(def) == FusionRole::Access && stored.insert(def).second) {
+    storeEnd(resolveAccess(end).root);
+  }
+}
+
+/// Maps whose rows must exist: where a reader takes no maps, or where a chain through one cannot be expressed. Stored rows end
+/// at the last valid position, but groups may read further, so groups of such a chain are read row by row instead.
+void Grouping::findStored() {
+  for (Operation *op : ops) {
+    std::optional<FusionRole> role = roleOf(op);
     if (role == FusionRole::Access) {
-      return !resolveAccess(user->getResult(0)).has_value();
+      continue;
+    }
+    if (auto shorten = dyn_cast<ShortenOp>(op)) {
+      for (int64_t i = 0; !readsWholeGroups(shorten) && i < static_cast<int64_t>(shorten.getFactor()); ++i) {
+        storeEnd(resolveMember(shorten.getInput(), shorten.getFactor(), i).root);
+      }
+      continue;
+    }
+    if (isa<FoldOp>(op)) {
+      continue;
     }
     bool takesMaps = role == FusionRole::Elementwise || role == FusionRole::Rows || role == FusionRole::Anchor;
-    return !takesMaps;
-  });
+    for (Value operand : op->getOperands()) {
+      storeEnd(takesMaps ? resolveAccess(operand).root : operand);
+    }
+  }
 }
 
 std::vector<DispatchGroup> Grouping::run() {
+  findStored();
   for (Operation *op : ops) {
     std::optional<FusionRole> role = roleOf(op);
     if (role == FusionRole::Contraction) {
@@ -160,7 +184,7 @@ std::vector<DispatchGroup> Grouping::run() {
   }
   for (Operation *op : ops) {
     std::optional<FusionRole> role = roleOf(op);
-    if (!role || groupOf.contains(op) || (role == FusionRole::Access && !needsStorage(op))) {
+    if (!role || groupOf.contains(op) || (role == FusionRole::Access && !stored.contains(op))) {
       continue;
     }
     size_t group = start(op, DispatchGroup::Kind::Rows);

@@ -12,24 +12,35 @@ using namespace sluice;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-std::optional<AccessChain> sluice::resolveAccess(Value value, int64_t group) {
-  MLIRContext *context = value.getContext();
-  AffineExpr p = getAffineDimExpr(0, context);
-  AccessChain chain{value, p, getAffineConstantExpr(0, context), group};
-  if (group > 1) {
-    chain.position = p * group + getAffineDimExpr(1, context);
-  }
+static AccessChain follow(AccessChain chain) {
   while (auto op = chain.root.getDefiningOp<FusionInterface>()) {
     if (op.getFusionRole() != FusionRole::Access) {
       break;
     }
     Value next = op.composeAccess(chain);
     if (!next) {
-      return std::nullopt;
+      break;
     }
     chain.root = next;
   }
   return chain;
+}
+
+AccessChain sluice::resolveAccess(Value value, int64_t group) {
+  MLIRContext *context = value.getContext();
+  AffineExpr p = getAffineDimExpr(0, context);
+  AffineExpr position = group > 1 ? p * group + getAffineDimExpr(1, context) : p;
+  return follow({value, position, getAffineConstantExpr(0, context), group});
+}
+
+AccessChain sluice::resolveMember(Value value, int64_t factor, int64_t member) {
+  MLIRContext *context = value.getContext();
+  return follow({value, getAffineDimExpr(0, context) * factor + member, getAffineConstantExpr(0, context), 1});
+}
+
+bool sluice::readsWholeGroups(ShortenOp op) {
+  auto root = resolveAccess(op.getInput(), op.getFactor()).root.getDefiningOp<FusionInterface>();
+  return !root || root.getFusionRole() != FusionRole::Access;
 }
 
 RankedTensorType sluice::getStoredType(Operation *scope, SequenceType type) {
@@ -59,28 +70,21 @@ Value BodyBuilder::load(Value tensor, AccessAttr access, Type bodyType) {
   return block.addArgument(bodyType, b.getLoc());
 }
 
-Value BodyBuilder::loadChain(Value sequence, int64_t group) {
-  std::optional<AccessChain> chain = resolveAccess(sequence, group);
-  if (!chain) {
-    chain = AccessChain{sequence, getAffineDimExpr(0, b.getContext()), getAffineConstantExpr(0, b.getContext()), 1};
-    if (group > 1) {
-      chain->position = getAffineDimExpr(0, b.getContext()) * group + getAffineDimExpr(1, b.getContext());
-      chain->group = group;
-    }
-  }
-  Value tensor = lowered(chain->root);
+Value BodyBuilder::loadChain(Value sequence, const AccessChain &chain) {
+  int64_t group = chain.group;
+  Value tensor = lowered(chain.root);
   if (!tensor) {
     return {};
   }
-  auto root = cast<SequenceType>(chain->root.getType());
+  auto root = cast<SequenceType>(chain.root.getType());
   int64_t width = cast<SequenceType>(sequence.getType()).getWidth();
   Type type = root.getElement();
   if (!elementwise && width > 0) {
     type = group > 1 ? RankedTensorType::get({group, width}, type) : RankedTensorType::get({width}, type);
   }
   auto access = AccessAttr::get(b.getContext(), AccessKind::Row,
-                                AffineMapAttr::get(AffineMap::get(2, 1, chain->position)), group, getFactor(scope, root),
-                                AffineMapAttr::get(AffineMap::get(1, 0, chain->column)), -1);
+                                AffineMapAttr::get(AffineMap::get(2, 1, chain.position)), group, getFactor(scope, root),
+                                AffineMapAttr::get(AffineMap::get(1, 0, chain.column)), -1);
   return load(tensor, access, type);
 }
 
@@ -88,11 +92,11 @@ Value BodyBuilder::get(Value sequence) {
   if (Value known = values.lookup(sequence)) {
     return known;
   }
-  return values[sequence] = loadChain(sequence, 1);
+  return values[sequence] = loadChain(sequence, resolveAccess(sequence));
 }
 
 Value BodyBuilder::getGroup(Value sequence, int64_t factor) {
-  Value rows = loadChain(sequence, factor);
+  Value rows = loadChain(sequence, resolveAccess(sequence, factor));
   if (factor > 1 || !rows) {
     return rows;
   }
@@ -101,6 +105,10 @@ Value BodyBuilder::getGroup(Value sequence, int64_t factor) {
   auto grouped = RankedTensorType::get({1, type.getDimSize(0)}, type.getElementType());
   SmallVector<ReassociationIndices> all{{0, 1}};
   return tensor::ExpandShapeOp::create(b, grouped, rows, all);
+}
+
+Value BodyBuilder::getMember(Value sequence, int64_t factor, int64_t member) {
+  return loadChain(sequence, resolveMember(sequence, factor, member));
 }
 
 Value BodyBuilder::getVector(Value parameter) {

@@ -39,14 +39,20 @@ Value ShiftOp::composeAccess(AccessChain &chain) {
   return getInput();
 }
 
+/// The last position is told by the length of the scale that is read; no length of a coarser scale says it.
+static bool countsFromEnd(const AccessChain &chain) { return chain.position.isFunctionOfSymbol(0); }
+
 Value UpsampleOp::composeAccess(AccessChain &chain) {
+  if (countsFromEnd(chain)) {
+    return {};
+  }
   chain.position = chain.position.floorDiv(getFactor());
   return getInput();
 }
 
 Value UnfoldOp::composeAccess(AccessChain &chain) {
   // A column that depends on the row within a group, or on two unfolds, is not expressed: the value is stored instead.
-  bool plain = chain.group == 1 && isa<AffineConstantExpr>(chain.column);
+  bool plain = chain.group == 1 && isa<AffineConstantExpr>(chain.column) && !countsFromEnd(chain);
   if (!plain) {
     return {};
   }
@@ -88,17 +94,34 @@ LogicalResult MapOp::emitBody(BodyBuilder &body) {
   return success();
 }
 
-LogicalResult ShortenOp::emitBody(BodyBuilder &body) {
+/// The sum of a group's rows, in order; null with a diagnostic.
+static Value sumOfGroup(ShortenOp op, BodyBuilder &body) {
+  int64_t factor = op.getFactor();
   ImplicitLocOpBuilder &b = body.builder();
-  Value rows = body.getGroup(getInput(), getFactor());
-  if (!rows) {
+  if (readsWholeGroups(op)) {
+    Value rows = body.getGroup(op.getInput(), factor);
+    if (!rows) {
+      return {};
+    }
+    auto type = cast<RankedTensorType>(rows.getType());
+    return dispatch::SumGroupOp::create(b, RankedTensorType::get({type.getDimSize(1)}, type.getElementType()), rows);
+  }
+  Value sum = body.getMember(op.getInput(), factor, 0);
+  for (int64_t i = 1; sum && i < factor; ++i) {
+    Value row = body.getMember(op.getInput(), factor, i);
+    sum = row ? Value(arith::AddFOp::create(b, sum, row)) : Value();
+  }
+  return sum;
+}
+
+LogicalResult ShortenOp::emitBody(BodyBuilder &body) {
+  Value sum = sumOfGroup(*this, body);
+  if (!sum) {
     return failure();
   }
-  auto type = cast<RankedTensorType>(rows.getType());
-  auto row = RankedTensorType::get({type.getDimSize(1)}, type.getElementType());
-  Value sum = dispatch::SumGroupOp::create(b, row, rows);
   if (!getSum()) {
-    sum = arith::MulFOp::create(b, sum, body.constant(row, 1.0 / static_cast<double>(getFactor())));
+    Value share = body.constant(sum.getType(), 1.0 / static_cast<double>(getFactor()));
+    sum = arith::MulFOp::create(body.builder(), sum, share);
   }
   body.set(getResult(), sum);
   return success();

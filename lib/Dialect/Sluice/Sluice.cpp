@@ -99,9 +99,22 @@ LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2 || getMask().getNumSymbols() != 1) {
     return emitOpError("S-007: expected a mask over (p, q) with symbol n, found ") << getMaskAttr();
   }
+  auto count = [](uint64_t value) { return static_cast<int64_t>(value); };
+  if (count(getHeads()) < 1 || count(getKvHeads()) < 1 || count(getHeadSize()) < 1) {
+    return emitOpError("S-013: expected heads, key/value heads and a head size of at least 1, found ")
+           << count(getHeads()) << ", " << count(getKvHeads()) << " and " << count(getHeadSize());
+  }
   if (getHeads() % getKvHeads() != 0) {
     return emitOpError("S-008: expected heads divisible by key/value heads, found ")
            << getHeads() << " and " << getKvHeads();
+  }
+  auto fits = [&](uint64_t column, uint64_t heads, SequenceType type) {
+    return count(column) >= 0 && count(column) <= type.getWidth() &&
+           count(heads) <= (type.getWidth() - count(column)) / count(getHeadSize());
+  };
+  if (!fits(getQueryColumn(), getHeads(), getQuery().getType()) || !fits(getKeyColumn(), getKvHeads(), getKey().getType()) ||
+      !fits(getValueColumn(), getKvHeads(), getValue().getType())) {
+    return emitOpError("S-014: expected the columns of queries, keys and values inside their rows");
   }
   if (getScore().getNumArguments() != 4) {
     return emitOpError("S-009: expected a score region over (score, p, q, head), found ")

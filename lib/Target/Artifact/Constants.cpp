@@ -63,10 +63,12 @@ std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memor
   putFloats("initial.deviation", perRow(layout, [](ParameterOp parameter) {
               return parameter.getInitial() == "normal" ? parameter.getDeviation().convertToDouble() : 0.0;
             }));
-  std::vector<int32_t> positions(getBatch(module) * getContext(module));
-  for (size_t i = 0; i < positions.size(); ++i) {
-    positions[i] = static_cast<int32_t>(i % getContext(module));
+  if (memory.places.contains("constant:positions")) {
+    std::vector<int32_t> positions(getBatch(module) * getContext(module));
+    for (size_t i = 0; i < positions.size(); ++i) {
+      positions[i] = static_cast<int32_t>(i % getContext(module));
+    }
+    put("positions", positions.data(), positions.size() * sizeof(int32_t));
   }
-  put("positions", positions.data(), positions.size() * sizeof(int32_t));
   return bytes;
 }

@@ -87,7 +87,21 @@ static Error appendTrailer(StringRef path) {
   return code ? problem("cannot write " + path + ": " + code.message()) : Error::success();
 }
 
+/// The rename at the end would replace a device or a pipe by a file.
+static Error checkReplaceable(StringRef path) {
+  sys::fs::file_status status;
+  if (sys::fs::status(path, status) || status.type() == sys::fs::file_type::regular_file) {
+    return Error::success();
+  }
+  bool isFolder = status.type() == sys::fs::file_type::directory_file;
+  return problem(path + ": expected a new name or an ordinary file for the artifact, found " +
+                 (isFolder ? "a folder; name a file in it" : "a device, pipe or socket; give another name"));
+}
+
 Error sluice::writeArtifact(StringRef path, StringRef planText, ArrayRef<char> constants, ArrayRef<std::string> objects) {
+  if (Error error = checkReplaceable(path)) {
+    return error;
+  }
   Expected<std::string> data = makeDataObject(planText, constants);
   if (!data) {
     return data.takeError();

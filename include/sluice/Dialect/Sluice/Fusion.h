@@ -19,8 +19,13 @@ struct AccessChain {
 };
 
 /// The chain from `value`, read at p, down to the first op that computes. With group k > 1: read at k p + i, i < k.
-/// None where a link cannot be expressed (a column offset inside a group); `value` must then be stored.
-std::optional<AccessChain> resolveAccess(mlir::Value value, int64_t group = 1);
+/// It ends sooner where a link cannot be expressed (a column offset inside a group, a scale behind the last position): the
+/// root is then the map there, which must be stored.
+AccessChain resolveAccess(mlir::Value value, int64_t group = 1);
+/// The same for row k p + i alone, 0 <= i < k.
+AccessChain resolveMember(mlir::Value value, int64_t factor, int64_t member);
+/// One access reads the k rows of a group: else a column offset differs between them, and each needs an access of its own.
+bool readsWholeGroups(ShortenOp op);
 
 /// Collects the body of one dispatch: values of one row (tensor<d>), or of one element (f32) in an epilogue.
 /// Operands of the dispatch appear as ops ask for what the body does not yet hold.
@@ -39,6 +44,8 @@ public:
   mlir::Value get(mlir::Value sequence);
   /// Rows k p + i of a sequence: tensor<k x d>.
   mlir::Value getGroup(mlir::Value sequence, int64_t factor);
+  /// Row k p + i of a sequence alone.
+  mlir::Value getMember(mlir::Value sequence, int64_t factor, int64_t member);
   /// A vector parameter, the same for every row (in an epilogue: its element at this column).
   mlir::Value getVector(mlir::Value parameter);
   /// Row of a table at position p.
@@ -62,7 +69,7 @@ public:
 
 private:
   mlir::Value load(mlir::Value tensor, dispatch::AccessAttr access, mlir::Type bodyType);
-  mlir::Value loadChain(mlir::Value sequence, int64_t group);
+  mlir::Value loadChain(mlir::Value sequence, const AccessChain &chain);
 
   mlir::Operation *scope;
   mlir::Block &block;
