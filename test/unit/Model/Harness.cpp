@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <future>
 #include <gtest/gtest.h>
 #include <iostream>
 #include <limits>
@@ -53,6 +54,20 @@ std::string compile(const Folder &folder, const std::string &source, const std::
                         .emit = "",
                         .allowLeak = allowLeak}));
   return artifact;
+}
+
+std::map<std::string, std::string> compileForAll(const Folder &folder, const std::string &source,
+                                                 bool allowLeak) {
+  std::map<std::string, std::future<std::string>> jobs;
+  for (const std::string &target : runtime::machineTargets()) {
+    jobs[target] = std::async(std::launch::async,
+                              [&, target] { return compile(folder, source, target, allowLeak); });
+  }
+  std::map<std::string, std::string> artifacts;
+  for (auto &[target, job] : jobs) {
+    artifacts[target] = job.get();
+  }
+  return artifacts;
 }
 
 std::string emit(const std::string &source, const std::string &stage, bool allowLeak) {

@@ -31,6 +31,9 @@ private:
 /// where that fails.
 std::string compile(const Folder &folder, const std::string &source, const std::string &target,
                     bool allowLeak = false);
+/// One artifact a target of this machine, by target, compiled at the same time.
+std::map<std::string, std::string> compileForAll(const Folder &folder, const std::string &source,
+                                                 bool allowLeak = false);
 /// What `--emit stage` prints. Throws where the compiler refuses.
 std::string emit(const std::string &source, const std::string &stage, bool allowLeak = false);
 

@@ -39,75 +39,85 @@ std::string valueOf(std::string name) {
   return name;
 }
 
-void compareGradient(Comparison &comparison, const ReferenceModel &reference, Model &model,
-                     const Inputs &inputs, const Tensors &weights) {
-  std::string at = " at " + std::to_string(inputs.rows) + " x " + std::to_string(inputs.length);
-  Gradient exact = reference.gradient(inputs, weights, Precision::F64);
-  Gradient inFloat = reference.gradient(inputs, weights, Precision::F32);
-  Gradient found = model.gradient(inputs);
-  comparison.expect("losses" + at, found.losses, yardstick(exact.losses, inFloat.losses));
-  comparison.expect("loss" + at, {found.loss}, yardstick({exact.loss}, {inFloat.loss}));
-  ASSERT_EQ(found.gradients.size(), exact.gradients.size());
-  auto measure = [&](const std::string &name) {
-    return yardstick(exact.gradients.at(name), inFloat.gradients.at(name));
-  };
-  for (const auto &[name, values] : found.gradients) {
-    Yardstick one = measure(name);
+/// What the reference makes of one input.
+struct Expected {
+  Expected(const References &references, const Inputs &inputs, const Tensors &weights)
+      : exact(references.gradient.gradient(inputs, weights, Precision::F64)),
+        inFloat(references.gradient.gradient(inputs, weights, Precision::F32)),
+        logits(yardstick(references.forward.predict(inputs, weights, Precision::F64),
+                         references.forward.predict(inputs, weights, Precision::F32))) {}
+
+  Yardstick gradientOf(const std::string &name) const {
+    Yardstick one = yardstick(exact.gradients.at(name), inFloat.gradients.at(name));
     if (vanishes(one)) {
-      Yardstick ofValues = measure(valueOf(name));
-      one.error = ofValues.error;
-      one.magnitude = ofValues.magnitude;
+      std::string value = valueOf(name);
+      Yardstick other = yardstick(exact.gradients.at(value), inFloat.gradients.at(value));
+      one.error = other.error;
+      one.magnitude = other.magnitude;
     }
-    comparison.expect("gradient of " + name + at, values, one);
+    return one;
   }
+
+  Gradient exact, inFloat;
+  Yardstick logits;
+};
+
+void compare(Comparison &comparison, const Expected &expected, Model &model, const Inputs &inputs) {
+  std::string at = " at " + std::to_string(inputs.rows) + " x " + std::to_string(inputs.length);
+  Gradient found = model.gradient(inputs);
+  comparison.expect("losses" + at, found.losses,
+                    yardstick(expected.exact.losses, expected.inFloat.losses));
+  comparison.expect("loss" + at, {found.loss},
+                    yardstick({expected.exact.loss}, {expected.inFloat.loss}));
+  ASSERT_EQ(found.gradients.size(), expected.exact.gradients.size());
+  for (const auto &[name, values] : found.gradients) {
+    comparison.expect("gradient of " + name + at, values, expected.gradientOf(name));
+  }
+  std::vector<float> logits = model.predict(inputs);
+  comparison.expect("logits" + at, {logits.begin(), logits.end()}, expected.logits);
 }
 
-void comparePrediction(Comparison &comparison, const ReferenceModel &reference, Model &model,
-                       const Inputs &inputs, const Tensors &weights) {
-  std::vector<double> inFloat = reference.predict(inputs, weights, Precision::F32);
-  std::vector<float> found = model.predict(inputs);
-  comparison.expect("logits at " + std::to_string(inputs.rows) + " x " +
-                        std::to_string(inputs.length),
-                    {found.begin(), found.end()},
-                    yardstick(reference.predict(inputs, weights, Precision::F64), inFloat));
-}
-
-class CompiledModel : public ::testing::TestWithParam<std::tuple<Family, std::string>> {};
-
-TEST_P(CompiledModel, ComputesWhatTheReferenceComputes) {
-  auto [family, target] = GetParam();
-  Folder folder;
-  std::string spec = folder.write(std::string(family.name) + ".json", family.text);
-  References references(spec);
-  Model model(compile(folder, spec, target), target);
-  Tensors weights = randomWeights(model.shapes(), 7);
-  model.setWeights(weights);
-  Comparison comparison(std::string(family.name) + " on " + target);
-  int64_t batch = model.plan().model.batch, context = model.plan().model.context;
-  // Shorter inputs come after longer ones, whose values are then still in memory.
-  uint64_t seed = 0;
+/// Rows and lengths up to the capacities; shorter inputs come after longer ones, whose values are
+/// then still in memory.
+std::vector<Inputs> someInputs(const ReferenceModel &model) {
+  int64_t batch = model.size("batch"), context = model.size("context");
+  std::vector<Inputs> inputs;
   for (auto [rows, length] : {std::pair{batch, context},
                               {batch - 1, context - 2},
                               {batch, int64_t{5}},
                               {int64_t{1}, int64_t{1}}}) {
-    if (rows < 1 || length < 1 || length > context) {
-      continue;
+    if (rows >= 1 && length >= 1 && length <= context) {
+      inputs.push_back(randomInputs(model.size("vocabulary"), rows, length, inputs.size() + 1));
     }
-    Inputs inputs = randomInputs(model.plan().model.vocabulary, rows, length, ++seed);
-    compareGradient(comparison, references.gradient, model, inputs, weights);
-    comparePrediction(comparison, references.forward, model, inputs, weights);
+  }
+  return inputs;
+}
+
+class CompiledModel : public ::testing::TestWithParam<Family> {};
+
+TEST_P(CompiledModel, ComputesWhatTheReferenceComputes) {
+  Family family = GetParam();
+  Folder folder;
+  std::string spec = folder.write(std::string(family.name) + ".json", family.text);
+  References references(spec);
+  Tensors weights = randomWeights(references.forward.shapes(), 7);
+  std::vector<Inputs> inputs = someInputs(references.forward);
+  std::vector<Expected> expected;
+  for (const Inputs &one : inputs) {
+    expected.emplace_back(references, one, weights);
+  }
+  for (const auto &[target, artifact] : compileForAll(folder, spec)) {
+    Model model(artifact, target);
+    model.setWeights(weights);
+    Comparison comparison(family.name + (" on " + target));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      compare(comparison, expected[i], model, inputs[i]);
+    }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, CompiledModel,
-                         ::testing::Combine(::testing::ValuesIn(families()),
-                                            ::testing::ValuesIn(sluice::runtime::machineTargets())),
-                         [](const auto &info) {
-                           std::string name =
-                               std::get<0>(info.param).name + ("_" + std::get<1>(info.param));
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Families, CompiledModel, ::testing::ValuesIn(families()),
+                         [](const auto &info) { return std::string(info.param.name); });
 
 /// Weights moved by `step` along `direction`.
 Tensors moved(const Tensors &weights, const Tensors &direction, double step) {
