@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The road from a spec to an artifact.
+#include "Limits.h"
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Driver/Driver.h"
@@ -290,6 +291,9 @@ std::optional<Outcome> Compilation::readModel() {
   std::optional<spec::Model> model = spec::readFile(request.spec, error);
   if (!model) {
     return badInput(error.format());
+  }
+  if (auto unsupported = findUnsupported(*model)) {
+    return badInput(unsupported->format());
   }
   text = model->text;
   module = importSpec(context, *model);
