@@ -45,7 +45,8 @@ struct ShiftChain {
 // Words
 //===----------------------------------------------------------------------===//
 
-/// The first op on the way from the token whose result reads a token past the start of its own position.
+/// The first op on the way from the token whose result reads a token past the start of its own
+/// position.
 static Operation *opAtFault(FoundLeak &leak) {
   for (size_t i = leak.path.size() - 1; i-- > 0;) { // the last is what is read, not a reader
     auto [value, position] = leak.path[i];
@@ -65,17 +66,19 @@ static std::string remedyFor(Operation *fault, spec::SourceLocation &place) {
     ShiftChain shifts(fault);
     std::string least = std::to_string(k - 1);
     if (!shifts.nearest) {
-      return "no shift stands right before this shortening by " + std::to_string(k) + "; shift by " + least +
-             " directly before it";
+      return "no shift stands right before this shortening by " + std::to_string(k) +
+             "; shift by " + least + " directly before it";
     }
     int64_t by = static_cast<int64_t>(cast<ShiftOp>(shifts.nearest).getBy());
     place = placeOf(shifts.nearest);
     return "a group of " + std::to_string(k) + " shifted by " + std::to_string(shifts.total) +
-           " holds later tokens than its first row may read; shift by " + std::to_string(by + k - 1 - shifts.total) +
-           ", not " + std::to_string(by) + ", at " + spec::toString(place);
+           " holds later tokens than its first row may read; shift by " +
+           std::to_string(by + k - 1 - shifts.total) + ", not " + std::to_string(by) + ", at " +
+           spec::toString(place);
   }
   if (isa<AttentionOp>(fault)) {
-    return "its mask lets a position read later ones; use the mask \"causal\" or a window, at " + spec::toString(place);
+    return "its mask lets a position read later ones; use the mask \"causal\" or a window, at " +
+           spec::toString(place);
   }
   return "this stage reads a position of its input that is not there yet";
 }
@@ -83,10 +86,11 @@ static std::string remedyFor(Operation *fault, spec::SourceLocation &place) {
 static std::string describe(const CausalWitness &witness) {
   std::string row = "row " + std::to_string(witness.row), length = std::to_string(witness.length);
   if (witness.token < witness.length) {
-    return "of " + length + " tokens, " + row + ", which predicts token " + std::to_string(witness.row + 1) +
-           ", reads token " + std::to_string(witness.token);
+    return "of " + length + " tokens, " + row + ", which predicts token " +
+           std::to_string(witness.row + 1) + ", reads token " + std::to_string(witness.token);
   }
-  return row + " of " + length + " tokens is another one once token " + std::to_string(witness.token) + " is there";
+  return row + " of " + length + " tokens is another one once token " +
+         std::to_string(witness.token) + " is there";
 }
 
 /// Steps from the token to the row. A stage's steps that stay at their position are one.
@@ -94,8 +98,10 @@ static std::vector<CausalStep> stepsOf(FoundLeak &leak) {
   std::vector<CausalStep> steps;
   for (size_t i = leak.path.size() - 1; i-- > 0;) {
     Operation *op = leak.path[i].first.getDefiningOp();
-    CausalStep step = {placeOf(op), op->getName().stripDialect().str(), leak.path[i + 1].second, leak.path[i].second};
-    bool same = !steps.empty() && step.from == step.to && spec::toString(steps.back().place) == spec::toString(step.place);
+    CausalStep step = {placeOf(op), op->getName().stripDialect().str(), leak.path[i + 1].second,
+                       leak.path[i].second};
+    bool same = !steps.empty() && step.from == step.to &&
+                spec::toString(steps.back().place) == spec::toString(step.place);
     if (!same) {
       steps.push_back(step);
     }
@@ -159,13 +165,16 @@ static int64_t longestLength(func::FuncOp function, const Violation &violation) 
   return reach;
 }
 
-static void explain(func::FuncOp function, const Violation &violation, bool replay, CausalVerdict &verdict) {
+static void explain(func::FuncOp function, const Violation &violation, bool replay,
+                    CausalVerdict &verdict) {
   std::optional<FoundLeak> leak = findLeak(function, longestLength(function, violation));
   if (!leak) {
-    Operation *op = violation.unbounded ? violation.unbounded : CrossEntropyOp(violation.loss).getOperation();
+    Operation *op =
+        violation.unbounded ? violation.unbounded : CrossEntropyOp(violation.loss).getOperation();
     verdict.kind = CausalVerdict::Kind::NotProved;
     verdict.place = placeOf(op);
-    verdict.message = "not proved causal: no bound was found for what this stage reads, and no leak either; make its mask, "
+    verdict.message = "not proved causal: no bound was found for what this stage reads, and no "
+                      "leak either; make its mask, "
                       "shift and factors simpler";
     return;
   }
@@ -189,8 +198,9 @@ static std::vector<std::string> findWaste(func::FuncOp function) {
     }
     ShiftChain shifts(&op);
     if (shifts.total > k - 1 && shifts.count == 1) {
-      warnings.push_back(spec::toString(placeOf(shifts.nearest)) + ": warning: a shift by " + std::to_string(shifts.total) +
-                         " before a shortening by " + std::to_string(k) + " hides recent tokens; " + std::to_string(k - 1) +
+      warnings.push_back(spec::toString(placeOf(shifts.nearest)) + ": warning: a shift by " +
+                         std::to_string(shifts.total) + " before a shortening by " +
+                         std::to_string(k) + " hides recent tokens; " + std::to_string(k - 1) +
                          " is enough");
     }
   }

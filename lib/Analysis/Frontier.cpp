@@ -2,10 +2,11 @@
 //
 // Frontiers: bounds compose, relations do not, so the work is linear in the graph.
 //
-// A position p >= 0 of a stored sequence on a scale of factor f exists from f p + 1 tokens on, so its frontier is at least f p:
-// it then bounds the tokens that must be there for the position to be what it is at every greater length. A row t whose
-// frontier is at most t thus reads no later token (no leak) and is the same for every length that contains it (prefix
-// invariance). Positions before 0 are null and need nothing; candidates are negative there or merely too large, which is safe.
+// A position p >= 0 of a stored sequence on a scale of factor f exists from f p + 1 tokens on, so
+// its frontier is at least f p: it then bounds the tokens that must be there for the position to be
+// what it is at every greater length. A row t whose frontier is at most t thus reads no later token
+// (no leak) and is the same for every length that contains it (prefix invariance). Positions before
+// 0 are null and need nothing; candidates are negative there or merely too large, which is safe.
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 
@@ -30,7 +31,8 @@ static void addCandidate(Frontier &frontier, AffineExpr candidate) {
     AffineExpr difference = simplifyAffineExpr(smaller - larger, 1, 0);
     return isNeverPositive(difference).kind == SignAnswer::Always;
   };
-  if (llvm::any_of(frontier.candidates, [&](AffineExpr other) { return covers(other, candidate); })) {
+  if (llvm::any_of(frontier.candidates,
+                   [&](AffineExpr other) { return covers(other, candidate); })) {
     return;
   }
   llvm::erase_if(frontier.candidates, [&](AffineExpr other) { return covers(candidate, other); });
@@ -48,13 +50,15 @@ static bool isTame(AffineExpr expression) {
 }
 
 /// What result positions need through one operand.
-static void addOperand(CausalFlowInterface op, unsigned operand, const Frontier &source, Frontier &result) {
+static void addOperand(CausalFlowInterface op, unsigned operand, const Frontier &source,
+                       Frontier &result) {
   if (source.unbounded) {
     result.unbounded = source.unbounded;
     return;
   }
   AffineExpr latest = op.getLatest(operand);
-  // The latest read bounds the others only where both functions are non-decreasing; candidates are by construction.
+  // The latest read bounds the others only where both functions are non-decreasing; candidates are
+  // by construction.
   if (!latest || !isNonDecreasing(latest) || !isTame(latest)) {
     result.unbounded = op;
     return;

@@ -16,16 +16,21 @@ constexpr int64_t mostSteps = int64_t{1} << 22;
 /// Larger numbers could overflow where an expression is evaluated.
 constexpr int64_t largest = int64_t{1} << 60;
 
-/// slope p + low <= e(p) <= slope p + high, and e(p + period) = e(p) + slope period. `period` 0: too long to enumerate.
+/// slope p + low <= e(p) <= slope p + high, and e(p + period) = e(p) + slope period. `period` 0:
+/// too long to enumerate.
 struct Shape {
   Fraction slope = 0, low = 0, high = 0;
   int64_t period = 1;
 };
 
-int64_t multiplied(int64_t x, int64_t y) { return x == 0 || y == 0 || x > mostSteps / y ? 0 : x * y; }
+int64_t multiplied(int64_t x, int64_t y) {
+  return x == 0 || y == 0 || x > mostSteps / y ? 0 : x * y;
+}
 
 /// Both repeat after the least common multiple.
-int64_t commonPeriod(int64_t x, int64_t y) { return x == 0 || y == 0 ? 0 : multiplied(x, y / std::gcd(x, y)); }
+int64_t commonPeriod(int64_t x, int64_t y) {
+  return x == 0 || y == 0 ? 0 : multiplied(x, y / std::gcd(x, y));
+}
 
 Shape scaled(Shape x, int64_t factor) {
   Fraction f(factor, 1);
@@ -38,7 +43,8 @@ Shape scaled(Shape x, int64_t factor) {
 /// floor(e / c), which is within ((c - 1) / c, 0] of e / c.
 Shape floored(const Shape &x, int64_t c) {
   Fraction inverse(1, c);
-  return {x.slope * inverse, (x.low - Fraction(c - 1, 1)) * inverse, x.high * inverse, multiplied(x.period, c)};
+  return {x.slope * inverse, (x.low - Fraction(c - 1, 1)) * inverse, x.high * inverse,
+          multiplied(x.period, c)};
 }
 
 Shape sum(const Shape &x, const Shape &y) {
@@ -89,8 +95,8 @@ bool isSmall(const Fraction &x) { return x <= Fraction(largest, 1) && x >= Fract
 
 } // namespace
 
-/// With a falling slope only the p below high / -slope can be positive; with none, one period decides; with a rising one, some
-/// p at or below -low / slope + 1 is.
+/// With a falling slope only the p below high / -slope can be positive; with none, one period
+/// decides; with a rising one, some p at or below -low / slope + 1 is.
 SignAnswer sluice::isNeverPositive(AffineExpr expression) {
   std::optional<Shape> shape = shapeOf(expression);
   if (!shape || !isSmall(shape->slope) || !isSmall(shape->low) || !isSmall(shape->high)) {

@@ -9,7 +9,8 @@
 using namespace mlir;
 using namespace sluice;
 
-ReadWalk::ReadWalk(func::FuncOp function, int64_t length, bool missing) : length(length), missing(missing) {
+ReadWalk::ReadWalk(func::FuncOp function, int64_t length, bool missing)
+    : length(length), missing(missing) {
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType()) || isLazy(&op)) {
       continue;
@@ -44,7 +45,10 @@ ReadWalk::Reach ReadWalk::at(Value value, int64_t position) const {
   if (position < static_cast<int64_t>(rows.size())) {
     return rows[static_cast<size_t>(position)];
   }
-  return {missing ? getFactor(value.getDefiningOp(), cast<SequenceType>(value.getType())) * position : -1, {}, 0};
+  return {missing ? getFactor(value.getDefiningOp(), cast<SequenceType>(value.getType())) * position
+                  : -1,
+          {},
+          0};
 }
 
 ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
@@ -84,7 +88,8 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
 
 std::vector<std::pair<Value, int64_t>> ReadWalk::pathFrom(Value value, int64_t position) const {
   std::vector<std::pair<Value, int64_t>> path = {{value, position}};
-  for (Reach reach = at(value, position); reach.operand; reach = at(reach.operand, reach.position)) {
+  for (Reach reach = at(value, position); reach.operand;
+       reach = at(reach.operand, reach.position)) {
     path.emplace_back(reach.operand, reach.position);
   }
   return path;
@@ -121,8 +126,8 @@ static int64_t longestWalk(func::FuncOp function) {
   return static_cast<int64_t>(std::sqrt(pairs / ops));
 }
 
-/// A read within the sequence stays one as the sequence grows, so those lengths are searched by halving. A position past the
-/// end need not stay past it; the shortest lengths show it.
+/// A read within the sequence stays one as the sequence grows, so those lengths are searched by
+/// halving. A position past the end need not stay past it; the shortest lengths show it.
 std::optional<FoundLeak> sluice::findLeak(func::FuncOp function, int64_t longest) {
   constexpr int64_t shortLengths = 64;
   longest = std::min(longest, longestWalk(function));

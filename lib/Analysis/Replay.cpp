@@ -16,11 +16,13 @@ constexpr double mostWork = 5e7;
 /// Dropout may drop the very path, so it is drawn anew a few times.
 constexpr uint64_t attempts = 4;
 
-/// Uniform numbers in [-0.5, 0.5) for every parameter and table: large enough that no path fades away.
+/// Uniform numbers in [-0.5, 0.5) for every parameter and table: large enough that no path fades
+/// away.
 void setParameters(ModuleOp module, reference::Evaluator<double> &evaluator) {
   std::mt19937_64 generator(1);
   for (auto parameter : module.getOps<ParameterOp>()) {
-    std::vector<double> data(static_cast<size_t>(cast<RankedTensorType>(parameter.getType()).getNumElements()));
+    std::vector<double> data(
+        static_cast<size_t>(cast<RankedTensorType>(parameter.getType()).getNumElements()));
     for (double &number : data) {
       number = static_cast<double>(generator() >> 11) * 0x1p-53 - 0.5;
     }
@@ -29,8 +31,8 @@ void setParameters(ModuleOp module, reference::Evaluator<double> &evaluator) {
 }
 
 /// Row `row` of what the loss reads, for `length` tokens; nothing where the evaluation failed.
-std::vector<double> evaluateRow(func::FuncOp function, CrossEntropyOp loss, int64_t length, int64_t row, uint64_t step,
-                                std::vector<int32_t> tokens) {
+std::vector<double> evaluateRow(func::FuncOp function, CrossEntropyOp loss, int64_t length,
+                                int64_t row, uint64_t step, std::vector<int32_t> tokens) {
   auto module = function->getParentOfType<ModuleOp>();
   reference::Setting setting;
   setting.length = length;
@@ -73,8 +75,10 @@ void sluice::replayLeak(func::FuncOp function, FoundLeak &leak) {
   int32_t &token = changed[static_cast<size_t>(witness.token)];
   token = static_cast<int32_t>((token + 1) % vocabulary);
   for (uint64_t step = 1; step <= attempts && witness.change == 0; ++step) {
-    std::vector<double> before = evaluateRow(function, leak.loss, witness.length, witness.row, step, tokens);
-    std::vector<double> after = evaluateRow(function, leak.loss, longer, witness.row, step, changed);
+    std::vector<double> before =
+        evaluateRow(function, leak.loss, witness.length, witness.row, step, tokens);
+    std::vector<double> after =
+        evaluateRow(function, leak.loss, longer, witness.row, step, changed);
     if (before.empty() || after.empty()) {
       return;
     }

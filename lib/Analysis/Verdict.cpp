@@ -6,8 +6,10 @@
 using namespace sluice;
 
 static std::string formatReplay(const CausalWitness &witness) {
-  std::string row = "row " + std::to_string(witness.row), token = "token " + std::to_string(witness.token);
-  std::string how = witness.token < witness.length ? token + " changed" : "the sequence continued to " + token;
+  std::string row = "row " + std::to_string(witness.row),
+              token = "token " + std::to_string(witness.token);
+  std::string how =
+      witness.token < witness.length ? token + " changed" : "the sequence continued to " + token;
   switch (witness.replay) {
   case Replay::NotRun:
     return "replay: not run, the model is too large for the reference or its context too short";
@@ -33,10 +35,11 @@ std::string CausalVerdict::format() const {
   if (!witness) {
     return text;
   }
-  text += "\n  from token " + std::to_string(witness->token) + " to row " + std::to_string(witness->row) + ":";
+  text += "\n  from token " + std::to_string(witness->token) + " to row " +
+          std::to_string(witness->row) + ":";
   for (const CausalStep &step : witness->path) {
-    text += "\n    " + spec::toString(step.place) + ": " + step.op + ": position " + std::to_string(step.from) + " into " +
-            std::to_string(step.to);
+    text += "\n    " + spec::toString(step.place) + ": " + step.op + ": position " +
+            std::to_string(step.from) + " into " + std::to_string(step.to);
   }
   return text + "\n  " + formatReplay(*witness);
 }

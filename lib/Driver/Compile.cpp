@@ -80,7 +80,9 @@ std::optional<Outcome> Compilation::chooseTargets() {
 std::optional<Outcome> Compilation::checkCausal() {
   CausalVerdict verdict = checkCausality(*module);
   if (!verdict.isProved() && !request.allowLeak) {
-    return Outcome{1, "", verdict.format() + "\nnothing was compiled; mend the spec, or pass --allow-leak, which the artifact then says for ever"};
+    return Outcome{1, "",
+                   verdict.format() + "\nnothing was compiled; mend the spec, or pass "
+                                      "--allow-leak, which the artifact then says for ever"};
   }
   proof = {verdict.isProved() ? "proved" : "leak-allowed", verdict.modes};
   return std::nullopt;
@@ -98,8 +100,11 @@ Outcome Compilation::internalError() {
     }
     file << imported;
   }
-  std::string where = code ? "no reproducer could be written: " + code.message() : "please report it with " + path;
-  return {3, "", "internal error: the compiler failed on a valid spec; this is a defect of sluice, " + where};
+  std::string where =
+      code ? "no reproducer could be written: " + code.message() : "please report it with " + path;
+  return {3, "",
+          "internal error: the compiler failed on a valid spec; this is a defect of sluice, " +
+              where};
 }
 
 std::optional<Outcome> Compilation::runPass(std::unique_ptr<Pass> pass) {
@@ -172,7 +177,8 @@ Outcome Compilation::generate() {
   }
   std::string plan;
   llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, text, proof, targets);
-  if (llvm::Error error = writeArtifact(request.output, plan, makeConstants(*module, *memory), objects)) {
+  if (llvm::Error error =
+          writeArtifact(request.output, plan, makeConstants(*module, *memory), objects)) {
     return badInput(llvm::toString(std::move(error)));
   }
   return {};
@@ -180,28 +186,34 @@ Outcome Compilation::generate() {
 
 /// A module attribute that is missing or of another kind; empty if there is none.
 std::string findAttributeMistake(ModuleOp module) {
-  for (StringRef name : {"sluice.batch", "sluice.context", "sluice.vocabulary", "sluice.width", "sluice.seed"}) {
+  for (StringRef name :
+       {"sluice.batch", "sluice.context", "sluice.vocabulary", "sluice.width", "sluice.seed"}) {
     auto attribute = module->getAttrOfType<IntegerAttr>(name);
     int64_t least = name == "sluice.seed" ? 0 : 1;
     constexpr int64_t most = int64_t{1} << 31;
-    bool fits = attribute && attribute.getType().isSignlessInteger(64) && attribute.getInt() >= least;
+    bool fits =
+        attribute && attribute.getType().isSignlessInteger(64) && attribute.getInt() >= least;
     if (!fits || (least == 1 && attribute.getInt() >= most)) {
-      return "expected the module attribute " + name.str() + ", an i64 of at least " + std::to_string(least) +
-             (least == 1 ? " and below 2^31" : "") + ", found " + (module->hasAttr(name) ? "another value" : "none");
+      return "expected the module attribute " + name.str() + ", an i64 of at least " +
+             std::to_string(least) + (least == 1 ? " and below 2^31" : "") + ", found " +
+             (module->hasAttr(name) ? "another value" : "none");
     }
   }
   if (!module->getAttrOfType<StringAttr>("sluice.name")) {
     return "expected the module attribute sluice.name, a string, found none";
   }
   auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
-  for (StringRef name : {"learning_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip", "warmup", "steps", "floor"}) {
+  for (StringRef name : {"learning_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip",
+                         "warmup", "steps", "floor"}) {
     if (!training || !training.getAs<FloatAttr>(name)) {
-      return "expected the number " + name.str() + " in the module attribute sluice.training, found none";
+      return "expected the number " + name.str() +
+             " in the module attribute sluice.training, found none";
     }
   }
   for (StringRef name : {"optimizer", "schedule"}) {
     if (!training.getAs<StringAttr>(name)) {
-      return "expected the text " + name.str() + " in the module attribute sluice.training, found none";
+      return "expected the text " + name.str() +
+             " in the module attribute sluice.training, found none";
     }
   }
   return "";
@@ -210,7 +222,8 @@ std::string findAttributeMistake(ModuleOp module) {
 /// Weights must fill their parameter: a plan gives each its own bytes of it.
 bool isFilled(ParameterOp parameter) {
   auto type = dyn_cast<RankedTensorType>(parameter.getType());
-  if (!type || !type.hasStaticShape() || type.getRank() == 0 || parameter.getNames().size() != parameter.getSizes().size()) {
+  if (!type || !type.hasStaticShape() || type.getRank() == 0 ||
+      parameter.getNames().size() != parameter.getSizes().size()) {
     return false;
   }
   int64_t rest = type.getDimSize(0);
@@ -243,13 +256,17 @@ std::string findSymbolMistake(ModuleOp module) {
       llvm::for_each(func.getArgumentTypes(), [&](Type type) { checkType(op, type); });
     }
     if (auto parameter = dyn_cast<ParameterOp>(op); parameter && !isFilled(parameter)) {
-      mistake = at(op) + "expected a static shape, and names and sizes that fill its first dimension, of parameter @" +
+      mistake = at(op) +
+                "expected a static shape, and names and sizes that fill its first dimension, of "
+                "parameter @" +
                 parameter.getSymName().str();
     }
     if (auto read = dyn_cast<ReadOp>(op)) {
-      auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(op, read.getParameterAttr());
+      auto parameter =
+          SymbolTable::lookupNearestSymbolFrom<ParameterOp>(op, read.getParameterAttr());
       if (!parameter || parameter.getType() != read.getValue().getType()) {
-        mistake = at(op) + "expected a parameter of the type that is read, found @" + read.getParameter().str();
+        mistake = at(op) + "expected a parameter of the type that is read, found @" +
+                  read.getParameter().str();
       }
     }
     return mistake.empty() ? WalkResult::advance() : WalkResult::interrupt();
@@ -271,16 +288,20 @@ std::string findMistake(ModuleOp module) {
 std::optional<Outcome> Compilation::readModelIR() {
   auto buffer = llvm::MemoryBuffer::getFile(request.spec);
   if (!buffer) {
-    return badInput(request.spec + ": expected a readable file, found: " + buffer.getError().message());
+    return badInput(request.spec +
+                    ": expected a readable file, found: " + buffer.getError().message());
   }
   text = (*buffer)->getBuffer().str();
-  context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect, arith::ArithDialect, math::MathDialect>();
+  context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
+                      arith::ArithDialect, math::MathDialect>();
   module = parseSourceFile<ModuleOp>(request.spec, ParserConfig(&context));
   if (!module) {
     return badInput("expected model IR as --emit model prints it, found " + diagnostics);
   }
   std::string mistake = findMistake(*module);
-  return mistake.empty() ? std::nullopt : std::optional(badInput(request.spec + ": " + mistake + "; start from --emit model"));
+  return mistake.empty()
+             ? std::nullopt
+             : std::optional(badInput(request.spec + ": " + mistake + "; start from --emit model"));
 }
 
 std::optional<Outcome> Compilation::readModel() {
@@ -305,7 +326,8 @@ Outcome Compilation::run() {
     return *outcome;
   }
   if (!request.emit.empty() && !llvm::is_contained(emitStages(), request.emit)) {
-    return badInput("--emit: expected one of " + llvm::join(emitStages(), ", ") + ", found '" + request.emit + "'");
+    return badInput("--emit: expected one of " + llvm::join(emitStages(), ", ") + ", found '" +
+                    request.emit + "'");
   }
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     llvm::raw_string_ostream(diagnostics) << diagnostic.getLocation() << ": " << diagnostic << "\n";
@@ -327,7 +349,8 @@ Outcome Compilation::run() {
 } // namespace
 
 const std::vector<std::string> &driver::emitStages() {
-  static const std::vector<std::string> stages{"model", "gradient", "dispatches", "kernels", "plan"};
+  static const std::vector<std::string> stages{"model", "gradient", "dispatches", "kernels",
+                                               "plan"};
   return stages;
 }
 

@@ -5,7 +5,8 @@
 using namespace sluice;
 using namespace sluice::spec;
 
-/// Positions of a batch: the loss is cut into chunks of rows, each with launches of its own, and temporaries grow with them.
+/// Positions of a batch: the loss is cut into chunks of rows, each with launches of its own, and
+/// temporaries grow with them.
 constexpr int64_t mostPositions = int64_t(1) << 28;
 
 /// A stage that is only a map of positions: shift, or upsample by repetition.
@@ -16,8 +17,8 @@ static bool isPositionMap(const Primitive &stage) {
   return stage.op() == Op::Shift;
 }
 
-/// The linear upsample that a linear shorten reads through position maps alone; -1: none. Such a group's rows would be columns
-/// of rows at a stride that no access says.
+/// The linear upsample that a linear shorten reads through position maps alone; -1: none. Such a
+/// group's rows would be columns of rows at a stride that no access says.
 static int64_t findUpsampleBehind(const std::vector<Primitive> &stages, const Primitive &shorten) {
   int64_t at = shorten.input;
   while (at >= 0 && isPositionMap(stages[at])) {
@@ -31,7 +32,8 @@ std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
   if (model.batch > mostPositions / model.context) {
     auto place = model.keys.find("context");
     return Diagnostic{place == model.keys.end() ? model.location : place->second,
-                      "expected batch times context to be at most " + std::to_string(mostPositions) + " positions, found " +
+                      "expected batch times context to be at most " +
+                          std::to_string(mostPositions) + " positions, found " +
                           std::to_string(model.batch) + " times " + std::to_string(model.context) +
                           "; make one of them smaller"};
   }
@@ -42,10 +44,12 @@ std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
       continue;
     }
     if (int64_t upsample = findUpsampleBehind(stages, stage); upsample >= 0) {
-      return Diagnostic{stage.location, "expected a layer or a norm between a linear upsample and the linear shorten of its result, "
-                                        "found none (the upsample is at " +
-                                            toString(stages[upsample].location) +
-                                            "); put a norm between them, or make one of the two average or repeat"};
+      return Diagnostic{stage.location,
+                        "expected a layer or a norm between a linear upsample and the linear "
+                        "shorten of its result, "
+                        "found none (the upsample is at " +
+                            toString(stages[upsample].location) +
+                            "); put a norm between them, or make one of the two average or repeat"};
     }
   }
   return std::nullopt;

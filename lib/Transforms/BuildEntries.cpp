@@ -26,8 +26,11 @@ namespace {
 
 /// Adam's and the schedule's constants, from the module attribute `sluice.training`.
 struct Training {
-  explicit Training(ModuleOp module) : attributes(module->getAttrOfType<DictionaryAttr>("sluice.training")) {}
-  double number(StringRef name) const { return attributes.getAs<FloatAttr>(name).getValueAsDouble(); }
+  explicit Training(ModuleOp module)
+      : attributes(module->getAttrOfType<DictionaryAttr>("sluice.training")) {}
+  double number(StringRef name) const {
+    return attributes.getAs<FloatAttr>(name).getValueAsDouble();
+  }
   StringRef text(StringRef name) const { return attributes.getAs<StringAttr>(name).getValue(); }
   DictionaryAttr attributes;
 };
@@ -47,7 +50,8 @@ public:
     return region.front().addArgument(type, b.getLoc());
   }
   Value scalar(StringRef place, Type type) {
-    return operand(plan::BindOp::create(b, RankedTensorType::get({}, type), place), AccessKind::Scalar, type);
+    return operand(plan::BindOp::create(b, RankedTensorType::get({}, type), place),
+                   AccessKind::Scalar, type);
   }
   void result(Value value, AccessKind kind, Type type, int64_t alias = -1) {
     yields.push_back(value);
@@ -57,19 +61,23 @@ public:
   }
   dispatch::RowsOp finish(StringRef label) {
     dispatch::YieldOp::create(body, yields);
-    auto op = dispatch::RowsOp::create(b, types, operands, domain, b.getArrayAttr(accesses), b.getArrayAttr(resultAccesses),
-                                       UnitAttr(), b.getDenseI64ArrayAttr(aliases), b.getStringAttr(label));
+    auto op = dispatch::RowsOp::create(b, types, operands, domain, b.getArrayAttr(accesses),
+                                       b.getArrayAttr(resultAccesses), UnitAttr(),
+                                       b.getDenseI64ArrayAttr(aliases), b.getStringAttr(label));
     op.getBody().takeBody(region);
     return op;
   }
 
   Value constant(double value, Type type) {
     if (auto shaped = dyn_cast<RankedTensorType>(type)) {
-      return arith::ConstantOp::create(body, DenseElementsAttr::get(shaped, static_cast<float>(value)));
+      return arith::ConstantOp::create(body,
+                                       DenseElementsAttr::get(shaped, static_cast<float>(value)));
     }
     return arith::ConstantOp::create(body, body.getF32FloatAttr(static_cast<float>(value)));
   }
-  Value splat(Value number, RankedTensorType row) { return tensor::SplatOp::create(body, row, number); }
+  Value splat(Value number, RankedTensorType row) {
+    return tensor::SplatOp::create(body, row, number);
+  }
   Value mul(Value x, Value y) { return arith::MulFOp::create(body, x, y); }
   Value add(Value x, Value y) { return arith::AddFOp::create(body, x, y); }
   Value sub(Value x, Value y) { return arith::SubFOp::create(body, x, y); }
@@ -90,8 +98,9 @@ private:
 class EntryBuilder {
 public:
   explicit EntryBuilder(ModuleOp module)
-      : module(module), layout(module), training(module), b(module.getContext()), loc(module.getLoc()),
-        f32(b.getF32Type()), row(RankedTensorType::get({flatRowElements}, f32)),
+      : module(module), layout(module), training(module), b(module.getContext()),
+        loc(module.getLoc()), f32(b.getF32Type()),
+        row(RankedTensorType::get({flatRowElements}, f32)),
         flat(RankedTensorType::get({layout.rows, flatRowElements}, f32)),
         flatDomain(dispatch::DomainAttr::get(b.getContext(), 1, layout.rows, 0, 0)),
         single(dispatch::DomainAttr::get(b.getContext(), 1, 1, 0, 0)) {}
@@ -133,7 +142,8 @@ void EntryBuilder::closeLoss(func::FuncOp func) {
   Value length = rows.scalar("scalar:length", b.getI64Type());
   Value batchRows = rows.scalar("scalar:rows", b.getI64Type());
   Value sum = dispatch::ReduceOp::create(rows.body, f32, dispatch::ReduceKind::Add, values);
-  Value count = arith::SIToFPOp::create(rows.body, f32, arith::MulIOp::create(rows.body, length, batchRows));
+  Value count =
+      arith::SIToFPOp::create(rows.body, f32, arith::MulIOp::create(rows.body, length, batchRows));
   rows.result(rows.div(sum, count), AccessKind::Scalar, RankedTensorType::get({}, f32));
   dispatch::RowsOp mean = rows.finish("mean loss");
   mean->setAttr("plan.phase", b.getStringAttr("forward"));
@@ -174,16 +184,20 @@ Value EntryBuilder::schedule(RowsBuilder &rows, Value step) {
   double floor = training.number("floor");
   Value rate = rows.constant(1, f32);
   if (training.text("schedule") == "cosine") {
-    Value progress = rows.div(rows.sub(step, rows.constant(warmup, f32)), rows.constant(std::max(1.0, steps - warmup), f32));
+    Value progress = rows.div(rows.sub(step, rows.constant(warmup, f32)),
+                              rows.constant(std::max(1.0, steps - warmup), f32));
     progress = arith::MinNumFOp::create(rows.body, progress, rows.constant(1, f32));
     progress = arith::MaxNumFOp::create(rows.body, progress, rows.constant(0, f32));
-    Value wave = math::CosOp::create(rows.body, rows.mul(progress, rows.constant(std::numbers::pi, f32)));
-    Value half = rows.mul(rows.add(wave, rows.constant(1, f32)), rows.constant((1 - floor) / 2, f32));
+    Value wave =
+        math::CosOp::create(rows.body, rows.mul(progress, rows.constant(std::numbers::pi, f32)));
+    Value half =
+        rows.mul(rows.add(wave, rows.constant(1, f32)), rows.constant((1 - floor) / 2, f32));
     rate = rows.add(half, rows.constant(floor, f32));
   }
   if (warmup > 0) {
     Value rising = rows.div(step, rows.constant(warmup, f32));
-    Value isRising = arith::CmpFOp::create(rows.body, arith::CmpFPredicate::OLE, step, rows.constant(warmup, f32));
+    Value isRising = arith::CmpFOp::create(rows.body, arith::CmpFPredicate::OLE, step,
+                                           rows.constant(warmup, f32));
     rate = arith::SelectOp::create(rows.body, isRising, rising, rate);
   }
   return rows.mul(rate, rows.constant(training.number("learning_rate"), f32));
@@ -204,9 +218,11 @@ void EntryBuilder::buildScalars(Value squares) {
   }
   // x - x is zero exactly for finite x.
   Value sick = rows.add(rows.sub(norm, norm), rows.sub(loss, loss));
-  Value isFinite = arith::CmpFOp::create(rows.body, arith::CmpFPredicate::OEQ, sick, rows.constant(0, f32));
+  Value isFinite =
+      arith::CmpFOp::create(rows.body, arith::CmpFPredicate::OEQ, sick, rows.constant(0, f32));
   Value finite = arith::ExtUIOp::create(rows.body, b.getI32Type(), isFinite);
-  // 1 - beta^step = -expm1(step ln beta): the difference itself would lose all but a few digits in the first steps.
+  // 1 - beta^step = -expm1(step ln beta): the difference itself would lose all but a few digits in
+  // the first steps.
   auto correction = [&](StringRef beta) -> Value {
     Value exponent = rows.mul(step, rows.constant(std::log(training.number(beta)), f32));
     return arith::NegFOp::create(rows.body, math::ExpM1Op::create(rows.body, exponent));
@@ -220,20 +236,23 @@ void EntryBuilder::buildScalars(Value squares) {
   rows.result(correction("beta1"), AccessKind::Scalar, scalar);
   rows.result(correction("beta2"), AccessKind::Scalar, scalar);
   dispatch::RowsOp op = rows.finish("update scalars");
-  StringRef places[] = {"grad_norm", "finite", "learning_rate", "clip_scale", "correction1", "correction2"};
+  StringRef places[] = {"grad_norm",  "finite",      "learning_rate",
+                        "clip_scale", "correction1", "correction2"};
   for (auto [place, value] : llvm::zip_equal(places, op.getResults())) {
     store(("scalar:" + place).str(), value);
   }
 }
 
-/// Adam (Kingma and Ba, algorithm 1) or AdamW (Loshchilov and Hutter, algorithm 2) over every parameter at once.
+/// Adam (Kingma and Ba, algorithm 1) or AdamW (Loshchilov and Hutter, algorithm 2) over every
+/// parameter at once.
 void EntryBuilder::buildAdam() {
   RowsBuilder rows(b, loc, flatDomain);
   Value p = rows.operand(bind("flat:parameters", flat), AccessKind::Flat, row);
   Value m = rows.operand(bind("flat:adam.m", flat), AccessKind::Flat, row);
   Value v = rows.operand(bind("flat:adam.v", flat), AccessKind::Flat, row);
   Value g = rows.operand(bind("flat:gradients", flat), AccessKind::Flat, row);
-  Value decayed = rows.operand(bind("constant:decay", RankedTensorType::get({layout.rows}, f32)), AccessKind::Flat, f32);
+  Value decayed = rows.operand(bind("constant:decay", RankedTensorType::get({layout.rows}, f32)),
+                               AccessKind::Flat, f32);
   Value rate = rows.scalar("scalar:learning_rate", f32);
   Value clip = rows.scalar("scalar:clip_scale", f32);
   Value correction1 = rows.scalar("scalar:correction1", f32);
@@ -270,7 +289,8 @@ void EntryBuilder::buildUpdate() {
   func::FuncOp func = makeEntry("update", "update");
   RowsBuilder rows(b, loc, flatDomain);
   Value g = rows.operand(bind("flat:gradients", flat), AccessKind::Flat, row);
-  Value square = dispatch::ReduceOp::create(rows.body, f32, dispatch::ReduceKind::Add, rows.mul(g, g));
+  Value square =
+      dispatch::ReduceOp::create(rows.body, f32, dispatch::ReduceKind::Add, rows.mul(g, g));
   rows.result(square, AccessKind::Flat, RankedTensorType::get({layout.rows}, f32));
   buildScalars(rows.finish("gradient norm").getResult(0));
   buildAdam();
@@ -288,7 +308,8 @@ void EntryBuilder::buildInitialize() {
   Value u2 = dispatch::RandomOp::create(rows.body, row, 1, flatRowElements, true);
   Value logarithm = math::LogOp::create(rows.body, rows.sub(rows.constant(1, row), u1));
   Value radius = math::SqrtOp::create(rows.body, rows.mul(logarithm, rows.constant(-2, row)));
-  Value angle = math::CosOp::create(rows.body, rows.mul(u2, rows.constant(2 * std::numbers::pi, row)));
+  Value angle =
+      math::CosOp::create(rows.body, rows.mul(u2, rows.constant(2 * std::numbers::pi, row)));
   Value normal = rows.mul(rows.mul(radius, angle), rows.splat(deviation, row));
   rows.result(rows.add(normal, rows.splat(mean, row)), AccessKind::Flat, flat);
   rows.result(rows.constant(0, row), AccessKind::Flat, flat);

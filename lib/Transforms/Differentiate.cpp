@@ -40,7 +40,8 @@ private:
 
 bool ReverseMode::isTrained(Value value) {
   auto read = value.getDefiningOp<ReadOp>();
-  return read && !SymbolTable::lookupNearestSymbolFrom<ParameterOp>(func, read.getParameterAttr()).getFrozen();
+  return read && !SymbolTable::lookupNearestSymbolFrom<ParameterOp>(func, read.getParameterAttr())
+                      .getFrozen();
 }
 
 /// The sum of one or two sequences, as a map: it ends at the last valid position.
@@ -66,26 +67,31 @@ static bool isLazy(Value value) {
   return fusion && fusion.getFusionRole() == FusionRole::Access;
 }
 
-/// An op that passes its result's gradient on unchanged is still undefined past the last valid position: where both the gradient
-/// and the operand are lazy, the operand would receive what lies there.
+/// An op that passes its result's gradient on unchanged is still undefined past the last valid
+/// position: where both the gradient and the operand are lazy, the operand would receive what lies
+/// there.
 Value ReverseMode::endAtLast(Value contribution, Value operand, ArrayRef<Value> results) {
-  bool extends = llvm::is_contained(results, contribution) && isLazy(contribution) && isLazy(operand);
+  bool extends =
+      llvm::is_contained(results, contribution) && isLazy(contribution) && isLazy(operand);
   return extends ? add({contribution}) : contribution;
 }
 
-/// A parameter's gradient comes back accumulated; a sequence's contributions are added here. A lazy op's are passed on one by
-/// one, as it is linear: their sum would be a map, which ends at the last valid position, and a reader past it would be lost.
+/// A parameter's gradient comes back accumulated; a sequence's contributions are added here. A lazy
+/// op's are passed on one by one, as it is linear: their sum would be a map, which ends at the last
+/// valid position, and a reader past it would be lost.
 LogicalResult ReverseMode::addContribution(Value value, Value contribution) {
   if (isLazy(value)) {
     auto fusion = value.getDefiningOp<FusionInterface>();
     SmallVector<Value> operands(fusion->getNumOperands());
-    if (failed(cast<DifferentiableInterface>(fusion.getOperation()).buildBackward(b, {contribution}, operands))) {
+    if (failed(cast<DifferentiableInterface>(fusion.getOperation())
+                   .buildBackward(b, {contribution}, operands))) {
       return failure();
     }
     return addContribution(fusion->getOperand(0), operands[0]);
   }
   Value &gradient = gradients[value];
-  gradient = gradient && isa<SequenceType>(value.getType()) ? add({gradient, contribution}) : contribution;
+  gradient =
+      gradient && isa<SequenceType>(value.getType()) ? add({gradient, contribution}) : contribution;
   return success();
 }
 
@@ -137,7 +143,8 @@ LogicalResult ReverseMode::run() {
     if (failed(visit(op))) {
       return failure();
     }
-    for (Operation *made = before->getNextNode(); made && made != &*firstNew; made = made->getNextNode()) {
+    for (Operation *made = before->getNextNode(); made && made != &*firstNew;
+         made = made->getNextNode()) {
       made->setAttr("plan.phase", b.getStringAttr("backward"));
     }
   }

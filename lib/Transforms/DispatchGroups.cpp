@@ -62,7 +62,8 @@ void Grouping::join(size_t group, Operation *op) {
   groupOf[op] = group;
 }
 
-/// `operand` can be read by `group`: made inside it, row by row, or stored before it runs. An epilogue takes no maps.
+/// `operand` can be read by `group`: made inside it, row by row, or stored before it runs. An
+/// epilogue takes no maps.
 bool Grouping::isReady(Value operand, size_t group, bool identityOnly) const {
   Value root = resolveAccess(operand).root;
   if (identityOnly && root != operand) {
@@ -79,8 +80,9 @@ bool Grouping::isReady(Value operand, size_t group, bool identityOnly) const {
   return timeOf(def) < groups[group].order;
 }
 
-/// Every reader of `op` runs later than `group`, or inside it at the same row. A reader inside that looks through a map needs
-/// other rows, which must be stored by then; a stored map reads at its own place.
+/// Every reader of `op` runs later than `group`, or inside it at the same row. A reader inside that
+/// looks through a map needs other rows, which must be stored by then; a stored map reads at its
+/// own place.
 bool Grouping::readersRunLater(Operation *op, size_t group, bool throughMap) const {
   return llvm::all_of(op->getUsers(), [&](Operation *user) {
     bool isMap = roleOf(user) == FusionRole::Access;
@@ -100,12 +102,15 @@ void Grouping::absorbConsumers(size_t group, bool epilogue) {
   SequenceType domain = domainOf(groups[group].ops.front());
   for (size_t i = 0; i < groups[group].ops.size(); ++i) {
     SmallVector<Operation *> users(groups[group].ops[i]->getUsers());
-    llvm::sort(users, [&](Operation *a, Operation *b) { return order.lookup(a) < order.lookup(b); });
+    llvm::sort(users,
+               [&](Operation *a, Operation *b) { return order.lookup(a) < order.lookup(b); });
     for (Operation *user : users) {
-      if (groupOf.contains(user) || roleOf(user) != FusionRole::Elementwise || domainOf(user) != domain) {
+      if (groupOf.contains(user) || roleOf(user) != FusionRole::Elementwise ||
+          domainOf(user) != domain) {
         continue;
       }
-      bool ready = llvm::all_of(user->getOperands(), [&](Value v) { return isReady(v, group, epilogue); });
+      bool ready =
+          llvm::all_of(user->getOperands(), [&](Value v) { return isReady(v, group, epilogue); });
       if (ready) {
         join(group, user);
       }
@@ -120,7 +125,8 @@ void Grouping::absorbProducers(size_t group) {
       Operation *def = operand.getDefiningOp();
       std::optional<FusionRole> role = roleOf(def);
       bool fits = role == FusionRole::Elementwise || role == FusionRole::Rows;
-      if (!fits || groupOf.contains(def) || domainOf(def) != domain || !readersRunLater(def, group)) {
+      if (!fits || groupOf.contains(def) || domainOf(def) != domain ||
+          !readersRunLater(def, group)) {
         continue;
       }
       join(group, def);
@@ -128,7 +134,8 @@ void Grouping::absorbProducers(size_t group) {
   }
 }
 
-/// A chain that cannot go on ends at a map, which must then be stored; stored, it reads on from its own rows.
+/// A chain that cannot go on ends at a map, which must then be stored; stored, it reads on from its
+/// own rows.
 void Grouping::storeEnd(Value end) {
   Operation *def = end.getDefiningOp();
   if (roleOf(def) == FusionRole::Access && stored.insert(def).second) {
@@ -136,8 +143,9 @@ void Grouping::storeEnd(Value end) {
   }
 }
 
-/// Maps whose rows must exist: where a reader takes no maps, or where a chain through one cannot be expressed. Stored rows end
-/// at the last valid position, but groups may read further, so groups of such a chain are read row by row instead.
+/// Maps whose rows must exist: where a reader takes no maps, or where a chain through one cannot be
+/// expressed. Stored rows end at the last valid position, but groups may read further, so groups of
+/// such a chain are read row by row instead.
 void Grouping::findStored() {
   for (Operation *op : ops) {
     std::optional<FusionRole> role = roleOf(op);
@@ -145,7 +153,8 @@ void Grouping::findStored() {
       continue;
     }
     if (auto shorten = dyn_cast<ShortenOp>(op)) {
-      for (int64_t i = 0; !readsWholeGroups(shorten) && i < static_cast<int64_t>(shorten.getFactor()); ++i) {
+      for (int64_t i = 0;
+           !readsWholeGroups(shorten) && i < static_cast<int64_t>(shorten.getFactor()); ++i) {
         storeEnd(resolveMember(shorten.getInput(), shorten.getFactor(), i).root);
       }
       continue;
@@ -153,7 +162,8 @@ void Grouping::findStored() {
     if (isa<FoldOp>(op)) {
       continue;
     }
-    bool takesMaps = role == FusionRole::Elementwise || role == FusionRole::Rows || role == FusionRole::Anchor;
+    bool takesMaps =
+        role == FusionRole::Elementwise || role == FusionRole::Rows || role == FusionRole::Anchor;
     for (Value operand : op->getOperands()) {
       storeEnd(takesMaps ? resolveAccess(operand).root : operand);
     }
@@ -193,12 +203,16 @@ std::vector<DispatchGroup> Grouping::run() {
     }
   }
   for (DispatchGroup &group : groups) {
-    llvm::sort(group.ops, [&](Operation *a, Operation *b) { return order.lookup(a) < order.lookup(b); });
+    llvm::sort(group.ops,
+               [&](Operation *a, Operation *b) { return order.lookup(a) < order.lookup(b); });
   }
-  llvm::sort(groups, [](const DispatchGroup &a, const DispatchGroup &b) { return a.order < b.order; });
+  llvm::sort(groups,
+             [](const DispatchGroup &a, const DispatchGroup &b) { return a.order < b.order; });
   return std::move(groups);
 }
 
 } // namespace
 
-std::vector<DispatchGroup> sluice::formDispatchGroups(func::FuncOp func) { return Grouping(func).run(); }
+std::vector<DispatchGroup> sluice::formDispatchGroups(func::FuncOp func) {
+  return Grouping(func).run();
+}

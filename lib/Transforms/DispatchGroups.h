@@ -16,11 +16,12 @@ struct DispatchGroup {
   llvm::SmallVector<mlir::Operation *> ops;
 };
 
-/// Groups of a function, in the order they run. Every op that computes is in exactly one; ops that are only maps are in
-/// one where some reader takes no map.
+/// Groups of a function, in the order they run. Every op that computes is in exactly one; ops that
+/// are only maps are in one where some reader takes no map.
 ///
-/// A group runs where the op it formed around stands. An op may join if what it reads is there before that point, and,
-/// where it moves later than its own place, if all its other readers run later still. So the order is a valid one.
+/// A group runs where the op it formed around stands. An op may join if what it reads is there
+/// before that point, and, where it moves later than its own place, if all its other readers run
+/// later still. So the order is a valid one.
 std::vector<DispatchGroup> formDispatchGroups(mlir::func::FuncOp func);
 
 } // namespace sluice

@@ -45,17 +45,21 @@ private:
   DenseMap<Value, Value> tensors;
 };
 
-/// A value that a dispatch reads must be stored by now; a parameter is bound where it is first read.
+/// A value that a dispatch reads must be stored by now; a parameter is bound where it is first
+/// read.
 Value Former::lower(Value value) {
   if (Value known = tensors.lookup(value)) {
     return known;
   }
   if (auto read = value.getDefiningOp<ReadOp>()) {
-    auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(source, read.getParameterAttr());
-    std::string place = (parameter.getFrozen() ? "constant:" : "parameter:") + read.getParameter().str();
+    auto parameter =
+        SymbolTable::lookupNearestSymbolFrom<ParameterOp>(source, read.getParameterAttr());
+    std::string place =
+        (parameter.getFrozen() ? "constant:" : "parameter:") + read.getParameter().str();
     return tensors[value] = plan::BindOp::create(b, value.getLoc(), value.getType(), place);
   }
-  mlir::emitError(value.getLoc()) << "internal error: a dispatch reads a value that no earlier dispatch stores";
+  mlir::emitError(value.getLoc())
+      << "internal error: a dispatch reads a value that no earlier dispatch stores";
   return {};
 }
 
@@ -64,7 +68,8 @@ SmallVector<Value> Former::outputsOf(const DispatchGroup &group) {
   SmallVector<Value> outputs;
   for (Operation *op : group.ops) {
     for (Value result : op->getResults()) {
-      if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !inside.contains(user); })) {
+      if (llvm::any_of(result.getUsers(),
+                       [&](Operation *user) { return !inside.contains(user); })) {
         outputs.push_back(result);
       }
     }
@@ -72,7 +77,8 @@ SmallVector<Value> Former::outputsOf(const DispatchGroup &group) {
   return outputs;
 }
 
-/// Second stage of sums over rows, one launch for all of a dispatch: the parts, in order. Fills `tensors`.
+/// Second stage of sums over rows, one launch for all of a dispatch: the parts, in order. Fills
+/// `tensors`.
 void Former::sumParts(ArrayRef<std::pair<Value, Value>> outputs, Location loc) {
   MLIRContext *context = b.getContext();
   SmallVector<Value> parts;
@@ -82,17 +88,20 @@ void Former::sumParts(ArrayRef<std::pair<Value, Value>> outputs, Location loc) {
     parts.push_back(part);
     types.push_back(output.getType());
     int64_t count = cast<RankedTensorType>(part.getType()).getDimSize(0);
-    accesses.push_back(AccessAttr::get(context, AccessKind::Table, AffineMap::get(2, 1, b.getAffineDimExpr(1)), count, 0));
+    accesses.push_back(AccessAttr::get(context, AccessKind::Table,
+                                       AffineMap::get(2, 1, b.getAffineDimExpr(1)), count, 0));
   }
   SmallVector<Attribute> resultAccesses(parts.size(), AccessAttr::get(context, AccessKind::Vector));
-  auto op = dispatch::RowsOp::create(b, loc, types, parts, dispatch::DomainAttr::get(context, 1, 1, 0, 0),
-                                     b.getArrayAttr(accesses), b.getArrayAttr(resultAccesses), UnitAttr(),
-                                     DenseI64ArrayAttr(), b.getStringAttr("sum parts"));
+  auto op =
+      dispatch::RowsOp::create(b, loc, types, parts, dispatch::DomainAttr::get(context, 1, 1, 0, 0),
+                               b.getArrayAttr(accesses), b.getArrayAttr(resultAccesses), UnitAttr(),
+                               DenseI64ArrayAttr(), b.getStringAttr("sum parts"));
   OpBuilder::InsertionGuard guard(b);
   Block *block = b.createBlock(&op.getBody());
   SmallVector<Value> sums;
   for (auto [part, type] : llvm::zip_equal(parts, types)) {
-    sums.push_back(dispatch::SumGroupOp::create(b, loc, type, block->addArgument(part.getType(), loc)));
+    sums.push_back(
+        dispatch::SumGroupOp::create(b, loc, type, block->addArgument(part.getType(), loc)));
   }
   dispatch::YieldOp::create(b, loc, sums);
   for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
@@ -132,14 +141,18 @@ LogicalResult Former::emitRows(const DispatchGroup &group) {
   for (Value output : outputs) {
     yields.push_back(body.lookup(output));
     bool isSequence = isa<SequenceType>(output.getType());
-    accesses.push_back(AccessAttr::get(context, isSequence ? AccessKind::Row : AccessKind::Columns));
-    types.push_back(isSequence ? emitter.typeOf(output)
-                               : RankedTensorType::get({parts, cast<RankedTensorType>(output.getType()).getDimSize(0)},
-                                                       b.getF32Type()));
+    accesses.push_back(
+        AccessAttr::get(context, isSequence ? AccessKind::Row : AccessKind::Columns));
+    types.push_back(
+        isSequence
+            ? emitter.typeOf(output)
+            : RankedTensorType::get({parts, cast<RankedTensorType>(output.getType()).getDimSize(0)},
+                                    b.getF32Type()));
   }
   dispatch::YieldOp::create(body.builder(), yields);
-  auto op = dispatch::RowsOp::create(b, first->getLoc(), types, body.operands(), domain, b.getArrayAttr(body.accesses()),
-                                     b.getArrayAttr(accesses), UnitAttr(), DenseI64ArrayAttr(), StringAttr());
+  auto op = dispatch::RowsOp::create(b, first->getLoc(), types, body.operands(), domain,
+                                     b.getArrayAttr(body.accesses()), b.getArrayAttr(accesses),
+                                     UnitAttr(), DenseI64ArrayAttr(), StringAttr());
   op.getBody().takeBody(region);
   SmallVector<std::pair<Value, Value>> partial;
   for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
@@ -183,10 +196,10 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
   }
   dispatch::YieldOp::create(body.builder(), yields);
   SmallVector<Attribute> accesses(outputs.size(), AccessAttr::get(context, AccessKind::Row));
-  auto op = dispatch::ContractOp::create(b, first->getLoc(), types, input, weight, body.operands(),
-                                         emitter.domainOf(first->getOperand(0)), byInput ? b.getUnitAttr() : UnitAttr(),
-                                         UnitAttr(), b.getArrayAttr(body.accesses()), b.getArrayAttr(accesses),
-                                         DenseI64ArrayAttr(), StringAttr());
+  auto op = dispatch::ContractOp::create(
+      b, first->getLoc(), types, input, weight, body.operands(),
+      emitter.domainOf(first->getOperand(0)), byInput ? b.getUnitAttr() : UnitAttr(), UnitAttr(),
+      b.getArrayAttr(body.accesses()), b.getArrayAttr(accesses), DenseI64ArrayAttr(), StringAttr());
   op.getEpilogue().takeBody(region);
   for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
     tensors[output] = result;
@@ -195,7 +208,8 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
 }
 
 LogicalResult Former::emit(const DispatchGroup &group) {
-  // Each dispatch keeps the location of the op it formed around, so that messages point at the spec's line.
+  // Each dispatch keeps the location of the op it formed around, so that messages point at the
+  // spec's line.
   b.setInsertionPoint(source.getBody().front().getTerminator());
   Operation *before = b.getInsertionPoint()->getPrevNode();
   LogicalResult result = success();
@@ -213,7 +227,8 @@ LogicalResult Former::emit(const DispatchGroup &group) {
     result = cast<FusionInterface>(group.ops.front()).emitDispatches(emitter);
   }
   Attribute phase = group.ops.front()->getAttr("plan.phase");
-  for (Operation *op = before->getNextNode(); op && !op->hasTrait<OpTrait::IsTerminator>(); op = op->getNextNode()) {
+  for (Operation *op = before->getNextNode(); op && !op->hasTrait<OpTrait::IsTerminator>();
+       op = op->getNextNode()) {
     op->setAttr("plan.phase", phase ? phase : Attribute(b.getStringAttr("forward")));
   }
   return result;
@@ -228,7 +243,8 @@ void Former::finish() {
   }
   for (auto store : llvm::to_vector(source.getOps<StoreGradientOp>())) {
     b.setInsertionPoint(terminator);
-    plan::StoreOp::create(b, store.getLoc(), "gradient:" + store.getParameter().str(), tensors.lookup(store.getGradient()));
+    plan::StoreOp::create(b, store.getLoc(), "gradient:" + store.getParameter().str(),
+                          tensors.lookup(store.getGradient()));
     store.erase();
   }
   SmallVector<Operation *> all(llvm::make_pointer_range(block));
@@ -244,7 +260,8 @@ LogicalResult Former::run() {
   std::vector<DispatchGroup> groups = formDispatchGroups(source);
   auto context = getContext(source);
   for (BlockArgument argument : block.getArguments()) {
-    auto type = RankedTensorType::get({getBatch(source), context + 1}, cast<SequenceType>(argument.getType()).getElement());
+    auto type = RankedTensorType::get({getBatch(source), context + 1},
+                                      cast<SequenceType>(argument.getType()).getElement());
     b.setInsertionPointToStart(&block);
     tensors[argument] = plan::BindOp::create(b, source.getLoc(), type, "input:tokens");
   }

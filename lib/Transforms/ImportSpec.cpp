@@ -17,7 +17,8 @@ namespace {
 class Importer {
 public:
   Importer(MLIRContext &context, const spec::Model &model)
-      : model(model), primitives(spec::expand(model)), b(locationOf(&context, model.location), &context) {}
+      : model(model), primitives(spec::expand(model)),
+        b(locationOf(&context, model.location), &context) {}
 
   OwningOpRef<ModuleOp> run();
 
@@ -42,8 +43,12 @@ private:
 
 DictionaryAttr Importer::training() {
   const spec::Training &t = model.training;
-  auto real = [&](StringRef name, double value) { return b.getNamedAttr(name, b.getF64FloatAttr(value)); };
-  auto text = [&](StringRef name, StringRef value) { return b.getNamedAttr(name, b.getStringAttr(value)); };
+  auto real = [&](StringRef name, double value) {
+    return b.getNamedAttr(name, b.getF64FloatAttr(value));
+  };
+  auto text = [&](StringRef name, StringRef value) {
+    return b.getNamedAttr(name, b.getStringAttr(value));
+  };
   return b.getDictionaryAttr({
       text("optimizer", t.optimizer == spec::Optimizer::Adam ? "adam" : "adamw"),
       text("schedule", t.schedule.kind == spec::ScheduleKind::Cosine ? "cosine" : "constant"),
@@ -60,7 +65,9 @@ DictionaryAttr Importer::training() {
 }
 
 void Importer::setAttributes(ModuleOp module) {
-  auto integer = [&](StringRef name, int64_t value) { module->setAttr(name, b.getI64IntegerAttr(value)); };
+  auto integer = [&](StringRef name, int64_t value) {
+    module->setAttr(name, b.getI64IntegerAttr(value));
+  };
   integer("sluice.batch", model.batch);
   integer("sluice.context", model.context);
   integer("sluice.vocabulary", model.vocabulary);
@@ -101,11 +108,13 @@ void Importer::addParameter(const std::string &symbol, ArrayRef<const spec::Tens
                       : first.initial.kind == spec::InitialKind::Ones ? "ones"
                                                                       : "normal";
   b.setLoc(locationOf(b.getContext(), primitives[static_cast<size_t>(first.stage)].location));
-  ParameterOp::create(b, symbol, RankedTensorType::get(shape, b.getF32Type()), b.getArrayAttr(names), sizes, initial,
-                      llvm::APFloat(first.initial.deviation), llvm::APFloat(10000.0), first.decay, /*frozen=*/false);
+  ParameterOp::create(b, symbol, RankedTensorType::get(shape, b.getF32Type()),
+                      b.getArrayAttr(names), sizes, initial, llvm::APFloat(first.initial.deviation),
+                      llvm::APFloat(10000.0), first.decay, /*frozen=*/false);
 }
 
-/// Query, key and value, which stand one after the other and begin alike: one parameter. Returns the tensors it used.
+/// Query, key and value, which stand one after the other and begin alike: one parameter. Returns
+/// the tensors it used.
 size_t Importer::addPacked(const std::vector<spec::Tensor> &tensors, size_t first) {
   StringRef query = "attention.query.";
   StringRef name = tensors[first].name;
@@ -113,7 +122,8 @@ size_t Importer::addPacked(const std::vector<spec::Tensor> &tensors, size_t firs
   if (at == StringRef::npos) {
     return 0;
   }
-  std::string symbol = (name.take_front(at) + "attention.qkv." + name.drop_front(at + query.size())).str();
+  std::string symbol =
+      (name.take_front(at) + "attention.qkv." + name.drop_front(at + query.size())).str();
   addParameter(symbol, {&tensors[first], &tensors[first + 1], &tensors[first + 2]});
   return 3;
 }
@@ -129,9 +139,11 @@ void Importer::addParameters() {
   }
 }
 
-void Importer::addTable(const std::string &name, ArrayRef<int64_t> shape, StringRef initial, double base) {
-  ParameterOp::create(b, name, RankedTensorType::get(shape, b.getF32Type()), b.getStrArrayAttr({name}),
-                      ArrayRef<int64_t>(shape[0]), initial, llvm::APFloat(0.0), llvm::APFloat(base), /*decay=*/false,
+void Importer::addTable(const std::string &name, ArrayRef<int64_t> shape, StringRef initial,
+                        double base) {
+  ParameterOp::create(b, name, RankedTensorType::get(shape, b.getF32Type()),
+                      b.getStrArrayAttr({name}), ArrayRef<int64_t>(shape[0]), initial,
+                      llvm::APFloat(0.0), llvm::APFloat(base), /*decay=*/false,
                       /*frozen=*/true);
 }
 
@@ -140,7 +152,8 @@ void Importer::addTables() {
   std::set<std::string> known;
   for (const spec::Primitive &primitive : primitives) {
     b.setLoc(locationOf(b.getContext(), primitive.location));
-    if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings); layer && layer->rotaryBase) {
+    if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings);
+        layer && layer->rotaryBase) {
       int64_t positions = (model.context + primitive.factor - 1) / primitive.factor;
       std::string name = rotaryName(*layer->rotaryBase, layer->headSize, positions);
       if (known.insert(name).second) {
@@ -200,7 +213,7 @@ OwningOpRef<ModuleOp> Importer::run() {
 }
 
 OwningOpRef<ModuleOp> sluice::importSpec(MLIRContext &context, const spec::Model &model) {
-  context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect, arith::ArithDialect,
-                      math::MathDialect>();
+  context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
+                      arith::ArithDialect, math::MathDialect>();
   return Importer(context, model).run();
 }

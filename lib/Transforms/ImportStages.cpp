@@ -18,7 +18,8 @@ std::string importing::scaleName(int64_t factor) { return "s" + std::to_string(f
 
 std::string importing::rotaryName(double base, int64_t headSize, int64_t positions) {
   std::string text;
-  llvm::raw_string_ostream(text) << "rotary." << llvm::format("%.17g", base) << '.' << headSize << '.' << positions;
+  llvm::raw_string_ostream(text) << "rotary." << llvm::format("%.17g", base) << '.' << headSize
+                                 << '.' << positions;
   return text;
 }
 
@@ -27,7 +28,8 @@ Location importing::locationOf(MLIRContext *context, const SourceLocation &locat
 }
 
 StageWriter::StageWriter(func::FuncOp function, const Model &model, Purpose purpose)
-    : function(function), model(model), purpose(purpose), b(function.getLoc(), function.getContext()) {
+    : function(function), model(model), purpose(purpose),
+      b(function.getLoc(), function.getContext()) {
   b.setInsertionPointToEnd(&function.getBody().front());
   for (auto parameter : function->getParentOfType<ModuleOp>().getOps<ParameterOp>()) {
     parameters[parameter.getSymName()] = parameter;
@@ -37,7 +39,8 @@ StageWriter::StageWriter(func::FuncOp function, const Model &model, Purpose purp
 void StageWriter::write(const Primitive &primitive) {
   current = &primitive;
   b.setLoc(locationOf(b.getContext(), primitive.location));
-  streams.push_back(std::visit([this](const auto &settings) { return stage(settings); }, primitive.settings));
+  streams.push_back(
+      std::visit([this](const auto &settings) { return stage(settings); }, primitive.settings));
 }
 
 void StageWriter::finish() {
@@ -51,7 +54,9 @@ void StageWriter::finish() {
 //===----------------------------------------------------------------------===//
 
 SequenceType StageWriter::sequence(int64_t factor, int64_t width) {
-  return SequenceType::get(b.getContext(), FlatSymbolRefAttr::get(b.getContext(), scaleName(factor)), width, b.getF32Type());
+  return SequenceType::get(b.getContext(),
+                           FlatSymbolRefAttr::get(b.getContext(), scaleName(factor)), width,
+                           b.getF32Type());
 }
 
 Value StageWriter::read(const std::string &symbol) {
@@ -98,15 +103,16 @@ Value StageWriter::drop(Value x, double rate, int64_t width) {
 Value StageWriter::norm(const std::string &name, NormKind kind, double epsilon, Value x) {
   auto type = cast<SequenceType>(x.getType());
   auto statistic = SequenceType::get(b.getContext(), type.getScale(), 0, b.getF32Type());
-  return NormOp::create(b, type, statistic, statistic, x, parameter(name + "weight"), parameter(name + "bias"),
-                        kind == NormKind::Rms, llvm::APFloat(epsilon))
+  return NormOp::create(b, type, statistic, statistic, x, parameter(name + "weight"),
+                        parameter(name + "bias"), kind == NormKind::Rms, llvm::APFloat(epsilon))
       .getResult();
 }
 
 Value StageWriter::linear(const std::string &name, Value x) {
   Value weight = parameter(name + "weight");
   int64_t width = cast<RankedTensorType>(weight.getType()).getDimSize(0);
-  auto type = SequenceType::get(b.getContext(), cast<SequenceType>(x.getType()).getScale(), width, b.getF32Type());
+  auto type = SequenceType::get(b.getContext(), cast<SequenceType>(x.getType()).getScale(), width,
+                                b.getF32Type());
   return LinearOp::create(b, type, x, weight, parameter(name + "bias"));
 }
 
@@ -142,11 +148,12 @@ Value StageWriter::attention(const Layer &settings, Value x) {
   int64_t valueColumn = keyColumn + settings.keyValueHeads * size;
   Value packed = linear("attention.qkv.", x);
   bool dropped = purpose == Purpose::Train && settings.attentionDropout > 0;
-  auto op = AttentionOp::create(b, sequence(current->factor, keyColumn), sequence(current->factor, settings.heads), packed,
-                                packed, packed, rotaryTable(settings), settings.heads, settings.keyValueHeads, size, 0,
-                                keyColumn, valueColumn, maskSet(b.getContext(), settings.mask),
-                                llvm::APFloat(dropped ? static_cast<float>(settings.attentionDropout) : 0.0F),
-                                dropped ? nextRandom++ : 0);
+  auto op = AttentionOp::create(
+      b, sequence(current->factor, keyColumn), sequence(current->factor, settings.heads), packed,
+      packed, packed, rotaryTable(settings), settings.heads, settings.keyValueHeads, size, 0,
+      keyColumn, valueColumn, maskSet(b.getContext(), settings.mask),
+      llvm::APFloat(dropped ? static_cast<float>(settings.attentionDropout) : 0.0F),
+      dropped ? nextRandom++ : 0);
   {
     OpBuilder::InsertionGuard guard(b);
     Block *block = b.createBlock(&op.getScore());
@@ -158,13 +165,16 @@ Value StageWriter::attention(const Layer &settings, Value x) {
   return linear("attention.output.", op.getOutput());
 }
 
-/// x Phi(x), with the error function or with its approximation by tanh (Hendrycks and Gimpel, section 2).
-static Value gelu(ImplicitLocOpBuilder &b, Value x, bool byTanh, function_ref<Value(double)> number) {
+/// x Phi(x), with the error function or with its approximation by tanh (Hendrycks and Gimpel,
+/// section 2).
+static Value gelu(ImplicitLocOpBuilder &b, Value x, bool byTanh,
+                  function_ref<Value(double)> number) {
   Value inner;
   if (byTanh) {
     Value cube = arith::MulFOp::create(b, arith::MulFOp::create(b, x, x), x);
     Value sum = arith::AddFOp::create(b, x, arith::MulFOp::create(b, cube, number(0.044715)));
-    inner = math::TanhOp::create(b, arith::MulFOp::create(b, sum, number(std::sqrt(2 / std::numbers::pi))));
+    inner = math::TanhOp::create(
+        b, arith::MulFOp::create(b, sum, number(std::sqrt(2 / std::numbers::pi))));
   } else {
     inner = math::ErfOp::create(b, arith::MulFOp::create(b, x, number(std::numbers::sqrt2 / 2)));
   }
@@ -195,9 +205,12 @@ Value StageWriter::feedForward(const Layer &settings, Value x) {
 }
 
 /// x + drop(inner(norm(x))), or norm(x + drop(inner(x))).
-Value StageWriter::residual(const Layer &settings, const std::string &block, Value x, function_ref<Value(Value)> inner) {
+Value StageWriter::residual(const Layer &settings, const std::string &block, Value x,
+                            function_ref<Value(Value)> inner) {
   bool pre = settings.placement == Placement::Pre;
-  auto normalize = [&](Value v) { return norm(block + ".norm.", settings.norm, settings.epsilon, v); };
+  auto normalize = [&](Value v) {
+    return norm(block + ".norm.", settings.norm, settings.epsilon, v);
+  };
   Value branch = inner(pre ? normalize(x) : x);
   Value sum = map({x, branch}, [&](ArrayRef<Value> v) -> Value {
     return arith::AddFOp::create(b, v[0], drop(v[1], settings.dropout, model.width));
@@ -221,7 +234,8 @@ Value StageWriter::stage(const Embedding &settings) {
   SmallVector<Value> terms = {EmbedOp::create(b, type, function.getArgument(0), read(embedding))};
   if (settings.positions != Positions::None) {
     bool learned = settings.positions == Positions::Learned;
-    terms.push_back(PositionOp::create(b, type, learned ? parameter("position.weight") : read(sinusoidalName.str())));
+    terms.push_back(PositionOp::create(
+        b, type, learned ? parameter("position.weight") : read(sinusoidalName.str())));
   }
   if (terms.size() == 1 && (purpose != Purpose::Train || settings.dropout == 0)) {
     return terms[0];
@@ -245,9 +259,11 @@ Value StageWriter::stage(const Shorten &settings) {
   Value x = streams[current->input];
   bool linearly = settings.method == Shortening::Linear;
   if (settings.factor > 1 && linearly) {
-    x = FoldOp::create(b, sequence(current->factor, settings.factor * model.width), x, settings.factor);
+    x = FoldOp::create(b, sequence(current->factor, settings.factor * model.width), x,
+                       settings.factor);
   } else if (settings.factor > 1) {
-    x = ShortenOp::create(b, sequence(current->factor, model.width), x, settings.factor, /*sum=*/false);
+    x = ShortenOp::create(b, sequence(current->factor, model.width), x, settings.factor,
+                          /*sum=*/false);
   }
   return linearly ? linear("", x) : x;
 }

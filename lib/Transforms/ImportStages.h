@@ -9,7 +9,8 @@
 
 namespace sluice::importing {
 
-/// What the function is for: scoring every position, scoring with dropout, or the last position's logits.
+/// What the function is for: scoring every position, scoring with dropout, or the last position's
+/// logits.
 enum class Purpose { Evaluate, Train, Predict };
 
 /// Symbol of a scale by its factor.
@@ -21,7 +22,8 @@ constexpr llvm::StringLiteral sinusoidalName = "sinusoidal";
 
 mlir::Location locationOf(mlir::MLIRContext *context, const spec::SourceLocation &location);
 
-/// Writes the ops of every stage into a function. Parameters are found by symbol in the module and read once.
+/// Writes the ops of every stage into a function. Parameters are found by symbol in the module and
+/// read once.
 class StageWriter {
 public:
   StageWriter(mlir::func::FuncOp function, const spec::Model &model, Purpose purpose);
@@ -71,7 +73,7 @@ private:
   llvm::StringMap<mlir::Value> reads;
   std::vector<mlir::Value> streams; ///< by stage
   const spec::Primitive *current = nullptr;
-  std::string embedding; ///< symbol of the token table, which a tied head reads
+  std::string embedding;  ///< symbol of the token table, which a tied head reads
   int64_t nextRandom = 2; ///< 0 and 1 draw initial weights
 };
 

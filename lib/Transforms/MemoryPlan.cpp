@@ -15,17 +15,21 @@ namespace {
 constexpr int64_t lineBytes = 64;
 constexpr int64_t pageBytes = 4096;
 
-int64_t alignTo(int64_t value, int64_t alignment) { return (value + alignment - 1) / alignment * alignment; }
+int64_t alignTo(int64_t value, int64_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
 
 /// Operand and result accesses with kind `local` on rank 2 have padded rows.
 bool hasPaddedRows(Value value) {
   Operation *op = value.getDefiningOp();
   if (auto rows = dyn_cast_or_null<dispatch::RowsOp>(op)) {
-    auto access = cast<dispatch::AccessAttr>(rows.getResultAccesses()[cast<OpResult>(value).getResultNumber()]);
+    auto access = cast<dispatch::AccessAttr>(
+        rows.getResultAccesses()[cast<OpResult>(value).getResultNumber()]);
     return access.getKind() == dispatch::AccessKind::Local;
   }
   if (auto contract = dyn_cast_or_null<dispatch::ContractOp>(op)) {
-    auto access = cast<dispatch::AccessAttr>(contract.getResultAccesses()[cast<OpResult>(value).getResultNumber()]);
+    auto access = cast<dispatch::AccessAttr>(
+        contract.getResultAccesses()[cast<OpResult>(value).getResultNumber()]);
     return access.getKind() == dispatch::AccessKind::Local;
   }
   return false;
@@ -37,13 +41,16 @@ int64_t bytesOf(Value value) {
   return alignTo(elements * (type.getElementTypeBitWidth() / 8), lineBytes);
 }
 
-bool isDispatch(Operation &op) { return isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect()); }
+bool isDispatch(Operation &op) {
+  return isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect());
+}
 
 /// Values of one entry that share memory, and when that memory is alive.
 class Storage {
 public:
   using Names = llvm::DenseMap<Value, std::string>;
-  Storage(func::FuncOp func, MemoryPlan &plan, Names &names) : func(func), plan(plan), names(names) {}
+  Storage(func::FuncOp func, MemoryPlan &plan, Names &names)
+      : func(func), plan(plan), names(names) {}
 
   LogicalResult run();
 
@@ -61,7 +68,9 @@ private:
   LogicalResult name(Value value, StringRef place);
   void collect();
   void pack();
-  Class &classOf(Value value) { return classes[sets.getOrInsertLeaderValue(value.getAsOpaquePointer())]; }
+  Class &classOf(Value value) {
+    return classes[sets.getOrInsertLeaderValue(value.getAsOpaquePointer())];
+  }
   void tie(Value a, Value b) { sets.unionSets(a.getAsOpaquePointer(), b.getAsOpaquePointer()); }
 
   func::FuncOp func;
@@ -101,7 +110,8 @@ void Storage::unite() {
 LogicalResult Storage::name(Value value, StringRef place) {
   Class &storage = classOf(value);
   if (!storage.place.empty() && storage.place != place) {
-    return emitError(value.getLoc()) << "internal error: one value must live both in " << storage.place << " and in " << place;
+    return emitError(value.getLoc()) << "internal error: one value must live both in "
+                                     << storage.place << " and in " << place;
   }
   storage.place = place;
   return success();
@@ -141,7 +151,8 @@ void Storage::pack() {
     }
   }
   llvm::sort(pending, [](const Class *a, const Class *b) {
-    return std::tuple(-a->bytes, a->first, a->last, a->order) < std::tuple(-b->bytes, b->first, b->last, b->order);
+    return std::tuple(-a->bytes, a->first, a->last, a->order) <
+           std::tuple(-b->bytes, b->first, b->last, b->order);
   });
   std::vector<Class *> placed;
   for (Class *storage : pending) {
@@ -161,18 +172,20 @@ void Storage::pack() {
     }
     storage->offset = offset;
     placed.push_back(storage);
-    plan.temporaries.push_back(
-        {func.getSymName().str(), offset, storage->bytes, storage->factor, storage->first, storage->last});
+    plan.temporaries.push_back({func.getSymName().str(), offset, storage->bytes, storage->factor,
+                                storage->first, storage->last});
   }
 }
 
 LogicalResult Storage::run() {
   unite();
   for (Operation &op : func.getBody().front()) {
-    if (auto bind = dyn_cast<plan::BindOp>(op); bind && failed(name(bind.getValue(), bind.getPlace()))) {
+    if (auto bind = dyn_cast<plan::BindOp>(op);
+        bind && failed(name(bind.getValue(), bind.getPlace()))) {
       return failure();
     }
-    if (auto store = dyn_cast<plan::StoreOp>(op); store && failed(name(store.getValue(), store.getPlace()))) {
+    if (auto store = dyn_cast<plan::StoreOp>(op);
+        store && failed(name(store.getValue(), store.getPlace()))) {
       return failure();
     }
   }
@@ -224,8 +237,10 @@ public:
     for (const ParameterLayout::Entry &entry : parameters.entries) {
       std::string name = ParameterOp(entry.parameter).getSymName().str();
       int64_t offset = entry.row * flatRowElements * 4;
-      plan.places["parameter:" + name] = {plan.places["flat:parameters"].offset + offset, entry.elements * 4, Type()};
-      plan.places["gradient:" + name] = {plan.places["flat:gradients"].offset + offset, entry.elements * 4, Type()};
+      plan.places["parameter:" + name] = {plan.places["flat:parameters"].offset + offset,
+                                          entry.elements * 4, Type()};
+      plan.places["gradient:" + name] = {plan.places["flat:gradients"].offset + offset,
+                                         entry.elements * 4, Type()};
     }
     cursor = alignTo(cursor, pageBytes);
   }
@@ -254,7 +269,8 @@ void summarize(MemoryPlan &plan) {
     std::map<int64_t, int64_t> bytes;
     int64_t total = 0;
     for (const Temporary &other : plan.temporaries) {
-      if (other.entry == moment.entry && other.firstLaunch <= moment.firstLaunch && moment.firstLaunch <= other.lastLaunch) {
+      if (other.entry == moment.entry && other.firstLaunch <= moment.firstLaunch &&
+          moment.firstLaunch <= other.lastLaunch) {
         bytes[other.factor] += other.bytes;
         total += other.bytes;
       }
@@ -270,7 +286,8 @@ void summarize(MemoryPlan &plan) {
 
 FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module) {
   MemoryPlan plan;
-  std::vector<func::FuncOp> functions(module.getOps<func::FuncOp>().begin(), module.getOps<func::FuncOp>().end());
+  std::vector<func::FuncOp> functions(module.getOps<func::FuncOp>().begin(),
+                                      module.getOps<func::FuncOp>().end());
   Storage::Names names;
   for (func::FuncOp func : functions) {
     if (failed(Storage(func, plan, names).run())) {

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The causality check: a bound on what every position reads, composed over the causal-flow interface.
+// The causality check: a bound on what every position reads, composed over the causal-flow
+// interface.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -10,55 +11,62 @@
 
 namespace sluice {
 
-/// Checks @evaluate and, where there is one, @train. With `replay`, a witness is run on the float64 reference where the model
-/// is small enough.
+/// Checks @evaluate and, where there is one, @train. With `replay`, a witness is run on the float64
+/// reference where the model is small enough.
 CausalVerdict checkCausality(mlir::ModuleOp module, bool replay = true);
 
 //===----------------------------------------------------------------------===//
 // Quasi-affine functions of one variable
 //===----------------------------------------------------------------------===//
 
-/// Whether e(p) <= 0 for all p >= 0, e an expression of d0 with floordiv, ceildiv and mod by positive constants.
+/// Whether e(p) <= 0 for all p >= 0, e an expression of d0 with floordiv, ceildiv and mod by
+/// positive constants.
 struct SignAnswer {
   enum Kind { Always, Fails, Unknown } kind = Unknown;
   int64_t at = 0; ///< where it first fails
 };
-/// Exact where the period (the product of nested divisors) is at most 2^22; else decided by a linear bound, or unknown.
+/// Exact where the period (the product of nested divisors) is at most 2^22; else decided by a
+/// linear bound, or unknown.
 SignAnswer isNeverPositive(mlir::AffineExpr expression);
 
 //===----------------------------------------------------------------------===//
 // Frontiers
 //===----------------------------------------------------------------------===//
 
-/// Position p of a value needs no token beyond max(-1, candidates(p)), neither to read it nor for a position that it reads to
-/// exist. Each candidate is non-decreasing.
+/// Position p of a value needs no token beyond max(-1, candidates(p)), neither to read it nor for a
+/// position that it reads to exist. Each candidate is non-decreasing.
 struct Frontier {
   llvm::SmallVector<mlir::AffineExpr, 2> candidates; ///< none: needs no token at all
-  mlir::Operation *unbounded = nullptr;              ///< the op that no bound was found for; candidates then say nothing
+  mlir::Operation *unbounded =
+      nullptr; ///< the op that no bound was found for; candidates then say nothing
 };
 
 /// Frontier of every sequence of a function.
 llvm::DenseMap<mlir::Value, Frontier> computeFrontiers(mlir::func::FuncOp function);
 
-/// Whether an op's result is a map onto its operand and not stored: positions past the end of its scale are then read
-/// through to the operand, and are not null.
+/// Whether an op's result is a map onto its operand and not stored: positions past the end of its
+/// scale are then read through to the operand, and are not null.
 bool isLazy(mlir::Operation *op);
 
 //===----------------------------------------------------------------------===//
 // Paths at one length
 //===----------------------------------------------------------------------===//
 
-/// What a position reads at one length, found by walking the relations themselves. Shares nothing with the frontiers.
+/// What a position reads at one length, found by walking the relations themselves. Shares nothing
+/// with the frontiers.
 class ReadWalk {
 public:
-  /// The latest token that a position reaches, or the first token of the position past the end that it reads.
+  /// The latest token that a position reaches, or the first token of the position past the end that
+  /// it reads.
   struct Reach {
     int64_t token = -1;
-    mlir::Value operand; ///< read next on the way; null at the token, or at the position past the end
+    mlir::Value
+        operand; ///< read next on the way; null at the token, or at the position past the end
     int64_t position = 0;
   };
 
-  /// With `missing`, a position past the end counts as a read of the token that would make it exist; else it is null.
+  /// With `missing`, a position past the end counts as a read of the token that would make it
+  /// exist; else it is null.
   ReadWalk(mlir::func::FuncOp function, int64_t length, bool missing);
   Reach at(mlir::Value value, int64_t position) const;
   int64_t getLength(mlir::Value value) const;
@@ -81,15 +89,15 @@ struct FoundLeak {
   CausalWitness witness;
   std::vector<std::pair<mlir::Value, int64_t>> path; ///< from the row back to the token
 };
-/// The first leak at one length: a row that reads a later token of the sequence, or, with `missing`, a later token or a position
-/// that does not exist yet.
+/// The first leak at one length: a row that reads a later token of the sequence, or, with
+/// `missing`, a later token or a position that does not exist yet.
 std::optional<FoundLeak> findLeakAt(mlir::func::FuncOp function, int64_t length, bool missing);
-/// The leak of the smallest length up to `longest`, if possible within the sequence. Gives up, with nothing found, where the
-/// search would take more than seconds.
+/// The leak of the smallest length up to `longest`, if possible within the sequence. Gives up, with
+/// nothing found, where the search would take more than seconds.
 std::optional<FoundLeak> findLeak(mlir::func::FuncOp function, int64_t longest);
 
-/// Runs `leak` on the reference twice, token changed or appended, and sets replay and change. Leaves them where the module's
-/// context or the work is too large.
+/// Runs `leak` on the reference twice, token changed or appended, and sets replay and change.
+/// Leaves them where the module's context or the work is too large.
 void replayLeak(mlir::func::FuncOp function, FoundLeak &leak);
 
 } // namespace sluice

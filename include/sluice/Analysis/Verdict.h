@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-/// One read on the way from a token to a prediction: `op` at `place` reads `from` and gives `to` (positions of their own
-/// scales).
+/// One read on the way from a token to a prediction: `op` at `place` reads `from` and gives `to`
+/// (positions of their own scales).
 struct CausalStep {
   spec::SourceLocation place;
   std::string op; ///< "shorten"
@@ -23,8 +23,9 @@ struct CausalStep {
 /// Whether the reference, run on the witness, shows the row to change.
 enum class Replay { NotRun, Changed, Unchanged };
 
-/// Row `row` of a sequence of `length` tokens depends on token `token` > row. Where token >= length, no such token stands in
-/// the sequence yet: the row is another one once it does (prefix invariance fails).
+/// Row `row` of a sequence of `length` tokens depends on token `token` > row. Where token >=
+/// length, no such token stands in the sequence yet: the row is another one once it does (prefix
+/// invariance fails).
 struct CausalWitness {
   int64_t length = 0;
   int64_t row = 0;
@@ -46,7 +47,8 @@ struct CausalVerdict {
   spec::SourceLocation place;     ///< of the stage at fault
   std::string message;            ///< what is wrong and what to change; empty where proved
   std::optional<CausalWitness> witness;
-  std::vector<std::string> warnings; ///< each with its place: shifts larger than the least causal one
+  std::vector<std::string>
+      warnings; ///< each with its place: shifts larger than the least causal one
 
   bool isProved() const { return kind == Kind::Proved; }
   /// For people: the message at its place, then the witness read by read; one line where proved.

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// From a spec's path to an artifact: what `sluice compile` does. No MLIR in this header, so that programs with run-time
-// type information can use it.
+// From a spec's path to an artifact: what `sluice compile` does. No MLIR in this header, so that
+// programs with run-time type information can use it.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@ struct CompileRequest {
   std::string spec;                 ///< path
   std::string output;               ///< path of the artifact; may be empty with `emit`
   std::vector<std::string> targets; ///< cpu-avx512, cpu-avx2; `cpu` stands for both
-  std::string emit;                 ///< stage to print instead of writing an artifact; see emitStages()
+  std::string emit; ///< stage to print instead of writing an artifact; see emitStages()
   bool allowLeak = false;
 };
 
-/// How a job ended: exit status of contract (0 done, 1 refused, 2 bad input, 3 internal error), what goes to stdout and
-/// what to stderr.
+/// How a job ended: exit status of contract (0 done, 1 refused, 2 bad input, 3 internal error),
+/// what goes to stdout and what to stderr.
 struct Outcome {
   int status = 0;
   std::string output;
@@ -28,7 +28,8 @@ struct Outcome {
 /// Names for CompileRequest::emit, in the order of the road.
 const std::vector<std::string> &emitStages();
 
-/// Reads, checks, compiles and writes. Never throws for bad input; writes nothing unless it succeeds.
+/// Reads, checks, compiles and writes. Never throws for bad input; writes nothing unless it
+/// succeeds.
 Outcome compile(const CompileRequest &request);
 
 } // namespace sluice::driver

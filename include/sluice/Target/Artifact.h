@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// From a module of dispatches to an artifact: kernels for every target, the plan, constants, one ELF file.
+// From a module of dispatches to an artifact: kernels for every target, the plan, constants, one
+// ELF file.
 #pragma once
 
 #include "sluice/Target/CPU/Kernel.h"
@@ -25,17 +26,22 @@ struct KernelRecord {
 struct KernelSet {
   std::vector<KernelRecord> records;
   llvm::DenseMap<mlir::Operation *, size_t> kernelOf; ///< of every dispatch op
-  std::vector<mlir::OwningOpRef<mlir::ModuleOp>> modules; ///< generated kernels, one module a target
+  std::vector<mlir::OwningOpRef<mlir::ModuleOp>>
+      modules; ///< generated kernels, one module a target
 };
 
-/// The least id of the random streams that a dispatch draws from, 0 where it draws none. Kernels hold ids relative to it; it is
-/// an argument of the launch, so that dropout in every layer is one kernel.
+/// The least id of the random streams that a dispatch draws from, 0 where it draws none. Kernels
+/// hold ids relative to it; it is an argument of the launch, so that dropout in every layer is one
+/// kernel.
 int64_t firstStream(mlir::Operation *dispatch);
 
-/// Generates kernels for `targets`. Dispatches that differ in their operands' values alone share one.
-mlir::FailureOr<KernelSet> generateKernels(mlir::ModuleOp module, llvm::ArrayRef<const cpu::Target *> targets);
+/// Generates kernels for `targets`. Dispatches that differ in their operands' values alone share
+/// one.
+mlir::FailureOr<KernelSet> generateKernels(mlir::ModuleOp module,
+                                           llvm::ArrayRef<const cpu::Target *> targets);
 
-/// Writes the launches of every entry point as plan IR behind the module's functions (stage `plan` of --emit).
+/// Writes the launches of every entry point as plan IR behind the module's functions (stage `plan`
+/// of --emit).
 void emitPlan(mlir::ModuleOp module, const KernelSet &kernels, const MemoryPlan &memory);
 
 /// What the artifact says of its causality proof.
@@ -45,15 +51,17 @@ struct ProofRecord {
 };
 
 /// The plan as docs/plan-and-artifact.md describes it, from plan IR.
-llvm::json::Value planToJson(mlir::ModuleOp module, const KernelSet &kernels, const MemoryPlan &memory, llvm::StringRef spec,
+llvm::json::Value planToJson(mlir::ModuleOp module, const KernelSet &kernels,
+                             const MemoryPlan &memory, llvm::StringRef spec,
                              const ProofRecord &proof, llvm::ArrayRef<const cpu::Target *> targets);
 
-/// Bytes of every `constant:` place at its offset in the constants' region: rotary and sinusoidal tables, positions, and
-/// what differs by parameter (decay, initial mean and deviation).
+/// Bytes of every `constant:` place at its offset in the constants' region: rotary and sinusoidal
+/// tables, positions, and what differs by parameter (decay, initial mean and deviation).
 std::vector<char> makeConstants(mlir::ModuleOp module, const MemoryPlan &memory);
 
-/// Writes the artifact to a temporary name beside `path` and renames it. Nothing is left behind on failure.
-llvm::Error writeArtifact(llvm::StringRef path, llvm::StringRef planText, llvm::ArrayRef<char> constants,
-                          llvm::ArrayRef<std::string> objects);
+/// Writes the artifact to a temporary name beside `path` and renames it. Nothing is left behind on
+/// failure.
+llvm::Error writeArtifact(llvm::StringRef path, llvm::StringRef planText,
+                          llvm::ArrayRef<char> constants, llvm::ArrayRef<std::string> objects);
 
 } // namespace sluice

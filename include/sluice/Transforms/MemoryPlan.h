@@ -26,7 +26,8 @@ struct Temporary {
   size_t firstLaunch = 0, lastLaunch = 0;
 };
 
-/// Scalars, constants, inputs, outputs, flat regions (parameters, gradients, moments), then temporaries, which entries share.
+/// Scalars, constants, inputs, outputs, flat regions (parameters, gradients, moments), then
+/// temporaries, which entries share.
 struct MemoryPlan {
   std::map<std::string, Place> places; ///< by `class:name`
   std::vector<Temporary> temporaries;
@@ -39,8 +40,9 @@ struct MemoryPlan {
   int64_t scalar(llvm::StringRef name) const { return places.at("scalar:" + name.str()).offset; }
 };
 
-/// Plans `module`, whose functions hold dispatches (after sluice-build-entries). Temporaries are packed by size, largest
-/// first, at the lowest offset free during their life. Fails with a diagnostic where two values must share memory and cannot.
+/// Plans `module`, whose functions hold dispatches (after sluice-build-entries). Temporaries are
+/// packed by size, largest first, at the lowest offset free during their life. Fails with a
+/// diagnostic where two values must share memory and cannot.
 mlir::FailureOr<MemoryPlan> planMemory(mlir::ModuleOp module);
 
 } // namespace sluice

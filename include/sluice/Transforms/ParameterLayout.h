@@ -7,8 +7,9 @@
 
 namespace sluice {
 
-/// Elements of one flat row. Every parameter starts on a row, so that what differs by parameter (decay, initial deviation) is
-/// one number a flat row; the optimizer then is one launch over all of them.
+/// Elements of one flat row. Every parameter starts on a row, so that what differs by parameter
+/// (decay, initial deviation) is one number a flat row; the optimizer then is one launch over all
+/// of them.
 constexpr int64_t flatRowElements = 1024;
 
 /// Trained parameters in module order, with their first flat row.

@@ -48,7 +48,8 @@ bool AccessAttr::isIdentity() const {
   AffineMap map = getMap().getValue();
   return getKind() == AccessKind::Row && getGroup() == 1 &&
          map.getResult(0) == getAffineDimExpr(0, map.getContext()) &&
-         getColumn().getValue().isSingleConstant() && getColumn().getValue().getSingleConstantResult() == 0;
+         getColumn().getValue().isSingleConstant() &&
+         getColumn().getValue().getSingleConstantResult() == 0;
 }
 
 /// Body of `region` must take `arguments` arguments and yield `results` values.
@@ -56,24 +57,25 @@ static LogicalResult verifyBody(Operation *op, Region &region, unsigned argument
                                 StringRef name) {
   Block &block = region.front();
   if (block.getNumArguments() != arguments) {
-    return op->emitOpError("D-001: expected ") << arguments << " arguments of the " << name << " body, found "
-                                               << block.getNumArguments();
+    return op->emitOpError("D-001: expected ") << arguments << " arguments of the " << name
+                                               << " body, found " << block.getNumArguments();
   }
   auto yield = dyn_cast_or_null<YieldOp>(block.empty() ? nullptr : &block.back());
   if (!yield) {
     return op->emitOpError("D-002: expected the ") << name << " body to end in dispatch.yield";
   }
   if (yield.getNumOperands() != results) {
-    return op->emitOpError("D-003: expected ") << results << " values yielded by the " << name << " body, found "
-                                               << yield.getNumOperands();
+    return op->emitOpError("D-003: expected ") << results << " values yielded by the " << name
+                                               << " body, found " << yield.getNumOperands();
   }
   return success();
 }
 
-static LogicalResult verifyAccesses(Operation *op, ArrayAttr accesses, size_t expected, StringRef what) {
+static LogicalResult verifyAccesses(Operation *op, ArrayAttr accesses, size_t expected,
+                                    StringRef what) {
   if (accesses.size() != expected) {
-    return op->emitOpError("D-004: expected ") << expected << " accesses of " << what << ", found "
-                                               << accesses.size();
+    return op->emitOpError("D-004: expected ")
+           << expected << " accesses of " << what << ", found " << accesses.size();
   }
   for (Attribute access : accesses) {
     if (!isa<AccessAttr>(access)) {
@@ -100,7 +102,8 @@ LogicalResult ContractOp::verify() {
   auto weight = cast<RankedTensorType>(getWeight().getType());
   int64_t inner = weight.getDimSize(getByInput() ? 0 : 1);
   if (input.getShape().back() != inner) {
-    return emitOpError("D-006: expected input rows of ") << inner << " columns, found " << input.getShape().back();
+    return emitOpError("D-006: expected input rows of ")
+           << inner << " columns, found " << input.getShape().back();
   }
   return verifyBody(*this, getEpilogue(), getExtras().size() + 1, getOutputs().size(), "epilogue");
 }
@@ -113,7 +116,8 @@ LogicalResult WeightGradientOp::verify() {
   }
   auto weight = cast<RankedTensorType>(getWeight().getType());
   if (weight.getRank() != 2 || weight.getDimSize(0) != left || weight.getDimSize(1) != right) {
-    return emitOpError("D-007: expected a gradient of ") << left << "x" << right << ", found " << weight;
+    return emitOpError("D-007: expected a gradient of ")
+           << left << "x" << right << ", found " << weight;
   }
   return success();
 }

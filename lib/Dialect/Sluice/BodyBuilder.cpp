@@ -35,7 +35,8 @@ AccessChain sluice::resolveAccess(Value value, int64_t group) {
 
 AccessChain sluice::resolveMember(Value value, int64_t factor, int64_t member) {
   MLIRContext *context = value.getContext();
-  return follow({value, getAffineDimExpr(0, context) * factor + member, getAffineConstantExpr(0, context), 1});
+  return follow({value, getAffineDimExpr(0, context) * factor + member,
+                 getAffineConstantExpr(0, context), 1});
 }
 
 bool sluice::readsWholeGroups(ShortenOp op) {
@@ -80,11 +81,12 @@ Value BodyBuilder::loadChain(Value sequence, const AccessChain &chain) {
   int64_t width = cast<SequenceType>(sequence.getType()).getWidth();
   Type type = root.getElement();
   if (!elementwise && width > 0) {
-    type = group > 1 ? RankedTensorType::get({group, width}, type) : RankedTensorType::get({width}, type);
+    type = group > 1 ? RankedTensorType::get({group, width}, type)
+                     : RankedTensorType::get({width}, type);
   }
-  auto access = AccessAttr::get(b.getContext(), AccessKind::Row,
-                                AffineMapAttr::get(AffineMap::get(2, 1, chain.position)), group, getFactor(scope, root),
-                                AffineMapAttr::get(AffineMap::get(1, 0, chain.column)), -1);
+  auto access = AccessAttr::get(
+      b.getContext(), AccessKind::Row, AffineMapAttr::get(AffineMap::get(2, 1, chain.position)),
+      group, getFactor(scope, root), AffineMapAttr::get(AffineMap::get(1, 0, chain.column)), -1);
   return load(tensor, access, type);
 }
 
@@ -126,13 +128,16 @@ Value BodyBuilder::getTableRow(Value table) {
 Value BodyBuilder::getGatheredRow(Value table, Value token) {
   auto type = cast<RankedTensorType>(table.getType());
   AccessAttr plain = AccessAttr::get(b.getContext(), AccessKind::Gather);
-  auto access = AccessAttr::get(b.getContext(), AccessKind::Gather, plain.getMap(), 1, 0, plain.getColumn(),
-                                cast<BlockArgument>(token).getArgNumber());
-  return load(lowered(table), access, RankedTensorType::get({type.getDimSize(1)}, type.getElementType()));
+  auto access = AccessAttr::get(b.getContext(), AccessKind::Gather, plain.getMap(), 1, 0,
+                                plain.getColumn(), cast<BlockArgument>(token).getArgNumber());
+  return load(lowered(table), access,
+              RankedTensorType::get({type.getDimSize(1)}, type.getElementType()));
 }
 
 Value BodyBuilder::splat(Value number, Type row) {
-  return isa<RankedTensorType>(row) ? Value(tensor::SplatOp::create(b, cast<RankedTensorType>(row), number)) : number;
+  return isa<RankedTensorType>(row)
+             ? Value(tensor::SplatOp::create(b, cast<RankedTensorType>(row), number))
+             : number;
 }
 
 Value BodyBuilder::constant(Type type, double value) {
@@ -149,7 +154,8 @@ Value BodyBuilder::sum(Value row) {
 }
 
 Value BodyBuilder::cloneScalar(Block &region, ValueRange arguments) {
-  auto shape = arguments.empty() ? RankedTensorType() : dyn_cast<RankedTensorType>(arguments.front().getType());
+  auto shape = arguments.empty() ? RankedTensorType()
+                                 : dyn_cast<RankedTensorType>(arguments.front().getType());
   IRMapping mapping;
   mapping.map(region.getArguments(), arguments);
   for (Operation &op : region.without_terminator()) {

@@ -9,14 +9,18 @@
 using namespace mlir;
 using namespace sluice;
 
-LogicalResult EmbedOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
-  operands[1] = EmbedBackwardOp::create(b, getLoc(), getTable().getType(), getTokens(), results[0], operands[1]);
+LogicalResult EmbedOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                     MutableArrayRef<Value> operands) {
+  operands[1] = EmbedBackwardOp::create(b, getLoc(), getTable().getType(), getTokens(), results[0],
+                                        operands[1]);
   return success();
 }
 
-LogicalResult PositionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+LogicalResult PositionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                        MutableArrayRef<Value> operands) {
   if (operands[0]) {
-    return emitError("S-021: a position table is shared between two stages, which has no gradient yet");
+    return emitError(
+        "S-021: a position table is shared between two stages, which has no gradient yet");
   }
   operands[0] = PositionBackwardOp::create(b, getLoc(), getTable().getType(), results[0]);
   return success();
@@ -28,7 +32,8 @@ LogicalResult PositionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, M
 
 /// Erases ops of `block` whose results nobody uses, last first.
 static void eraseDead(Block &block) {
-  // By hand: a reversed range's iterator stands on the op that it just gave, so erasing that op breaks it.
+  // By hand: a reversed range's iterator stands on the op that it just gave, so erasing that op
+  // breaks it.
   for (Operation *op = block.getTerminator()->getPrevNode(); op;) {
     Operation *previous = op->getPrevNode();
     if (op->use_empty()) {
@@ -38,8 +43,8 @@ static void eraseDead(Block &block) {
   }
 }
 
-/// The map whose region computes the derivative by `input`, with only the operands that it reads; the result's
-/// gradient itself where the derivative is one; null where there is none.
+/// The map whose region computes the derivative by `input`, with only the operands that it reads;
+/// the result's gradient itself where the derivative is one; null where there is none.
 static FailureOr<Value> buildMapDerivative(MapOp op, OpBuilder &b, Value gradient, unsigned input) {
   OpBuilder::InsertionGuard guard(b);
   SmallVector<Value> inputs(op.getInputs());
@@ -71,7 +76,8 @@ static FailureOr<Value> buildMapDerivative(MapOp op, OpBuilder &b, Value gradien
   return map.getResult();
 }
 
-LogicalResult MapOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+LogicalResult MapOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                   MutableArrayRef<Value> operands) {
   for (unsigned i = 0; i < getInputs().size(); ++i) {
     FailureOr<Value> derivative = buildMapDerivative(*this, b, results[0], i);
     if (failed(derivative)) {
@@ -86,13 +92,16 @@ LogicalResult MapOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, Mutabl
 // Norms, linear maps, attention
 //===----------------------------------------------------------------------===//
 
-LogicalResult NormOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+LogicalResult NormOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                    MutableArrayRef<Value> operands) {
   if (operands[1]) {
-    return emitError("S-022: a norm's gain is shared between two stages, which has no gradient yet");
+    return emitError(
+        "S-022: a norm's gain is shared between two stages, which has no gradient yet");
   }
   Type bias = getBias() ? getBias().getType() : Type();
-  auto backward = NormBackwardOp::create(b, getLoc(), getInput().getType(), getGain().getType(), bias, getInput(),
-                                         getGain(), getMean(), getRstd(), results[0], getRmsAttr());
+  auto backward =
+      NormBackwardOp::create(b, getLoc(), getInput().getType(), getGain().getType(), bias,
+                             getInput(), getGain(), getMean(), getRstd(), results[0], getRmsAttr());
   operands[0] = backward.getInputGradient();
   operands[1] = backward.getGainGradient();
   if (getBias()) {
@@ -101,27 +110,32 @@ LogicalResult NormOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, Mutab
   return success();
 }
 
-LogicalResult LinearOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+LogicalResult LinearOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                      MutableArrayRef<Value> operands) {
   Type bias = getBias() ? getBias().getType() : Type();
-  auto weight = LinearWeightGradientOp::create(b, getLoc(), getWeight().getType(), bias, results[0], getInput(),
-                                               operands[1], getBias() ? operands[2] : Value());
+  auto weight =
+      LinearWeightGradientOp::create(b, getLoc(), getWeight().getType(), bias, results[0],
+                                     getInput(), operands[1], getBias() ? operands[2] : Value());
   operands[1] = weight.getWeight();
   if (getBias()) {
     operands[2] = weight.getBias();
   }
-  operands[0] = LinearInputGradientOp::create(b, getLoc(), getInput().getType(), results[0], getWeight());
+  operands[0] =
+      LinearInputGradientOp::create(b, getLoc(), getInput().getType(), results[0], getWeight());
   return success();
 }
 
-LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                         MutableArrayRef<Value> operands) {
   if (getQuery() != getKey() || getKey() != getValue()) {
-    return emitError("S-023: attention has a gradient only where queries, keys and values are one packed sequence");
+    return emitError("S-023: attention has a gradient only where queries, keys and values are one "
+                     "packed sequence");
   }
   OpBuilder::InsertionGuard guard(b);
   auto backward = AttentionBackwardOp::create(
-      b, getLoc(), getQuery().getType(), getQuery(), getKey(), getValue(), getOutput(), getLse(), results[0], getRotary(),
-      getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
-      getRandomId());
+      b, getLoc(), getQuery().getType(), getQuery(), getKey(), getValue(), getOutput(), getLse(),
+      results[0], getRotary(), getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(),
+      getKeyColumn(), getValueColumn(), getMask(), getDropout(), getRandomId());
   IRMapping mapping;
   getScore().cloneInto(&backward.getScore(), mapping);
   Block &derivative = backward.getScoreGradient().emplaceBlock();
@@ -130,7 +144,8 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, 
   }
   Value g = derivative.addArgument(b.getF32Type(), getLoc());
   b.setInsertionPointToStart(&derivative);
-  auto products = differentiateScalar(b, getScore().front(), derivative.getArguments().drop_back(), g);
+  auto products =
+      differentiateScalar(b, getScore().front(), derivative.getArguments().drop_back(), g);
   if (failed(products)) {
     return failure();
   }
@@ -148,22 +163,26 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, 
 // Scales: shorten and upsample are each other's adjoints
 //===----------------------------------------------------------------------===//
 
-LogicalResult ShiftOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
-  operands[0] = ShiftOp::create(b, getLoc(), getInput().getType(), results[0], -static_cast<int64_t>(getBy()));
+LogicalResult ShiftOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                     MutableArrayRef<Value> operands) {
+  operands[0] = ShiftOp::create(b, getLoc(), getInput().getType(), results[0],
+                                -static_cast<int64_t>(getBy()));
   return success();
 }
 
-LogicalResult ShortenOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+LogicalResult ShortenOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                       MutableArrayRef<Value> operands) {
   Value coarse = results[0];
   if (!getSum()) {
-    // The division stands on the coarse side: a map is defined on valid positions alone, and the adjoint of a shift
-    // reads the upsampled gradient past the end of the fine scale.
+    // The division stands on the coarse side: a map is defined on valid positions alone, and the
+    // adjoint of a shift reads the upsampled gradient past the end of the fine scale.
     OpBuilder::InsertionGuard guard(b);
     auto scaled = MapOp::create(b, getLoc(), coarse.getType(), ValueRange{coarse});
     Block &block = scaled.getBody().emplaceBlock();
     Value g = block.addArgument(b.getF32Type(), getLoc());
     b.setInsertionPointToStart(&block);
-    Value share = arith::ConstantOp::create(b, getLoc(), b.getF32FloatAttr(1.0f / static_cast<float>(getFactor())));
+    Value share = arith::ConstantOp::create(
+        b, getLoc(), b.getF32FloatAttr(1.0f / static_cast<float>(getFactor())));
     YieldOp::create(b, getLoc(), ValueRange{arith::MulFOp::create(b, getLoc(), g, share)});
     coarse = scaled.getResult();
   }
@@ -171,17 +190,21 @@ LogicalResult ShortenOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, Mu
   return success();
 }
 
-LogicalResult UpsampleOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
-  operands[0] = ShortenOp::create(b, getLoc(), getInput().getType(), results[0], getFactor(), /*sum=*/true);
+LogicalResult UpsampleOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                        MutableArrayRef<Value> operands) {
+  operands[0] =
+      ShortenOp::create(b, getLoc(), getInput().getType(), results[0], getFactor(), /*sum=*/true);
   return success();
 }
 
-LogicalResult FoldOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+LogicalResult FoldOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                    MutableArrayRef<Value> operands) {
   operands[0] = UnfoldOp::create(b, getLoc(), getInput().getType(), results[0], getFactor());
   return success();
 }
 
-LogicalResult UnfoldOp::buildBackward(OpBuilder &b, ArrayRef<Value> results, MutableArrayRef<Value> operands) {
+LogicalResult UnfoldOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                      MutableArrayRef<Value> operands) {
   operands[0] = FoldOp::create(b, getLoc(), getInput().getType(), results[0], getFactor());
   return success();
 }
@@ -190,11 +213,13 @@ LogicalResult LastOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArrayRe
   return emitError("S-024: the last position is for generation and has no gradient");
 }
 
-LogicalResult CrossEntropyOp::buildBackward(OpBuilder &b, ArrayRef<Value>, MutableArrayRef<Value> operands) {
+LogicalResult CrossEntropyOp::buildBackward(OpBuilder &b, ArrayRef<Value>,
+                                            MutableArrayRef<Value> operands) {
   Type bias = getBias() ? getBias().getType() : Type();
-  auto backward = CrossEntropyBackwardOp::create(b, getLoc(), getLosses().getType(), getInput().getType(),
-                                                 getWeight().getType(), bias, getInput(), getWeight(), getTokens(),
-                                                 getBias(), operands[1], getBias() ? operands[3] : Value(), getOffset());
+  auto backward = CrossEntropyBackwardOp::create(
+      b, getLoc(), getLosses().getType(), getInput().getType(), getWeight().getType(), bias,
+      getInput(), getWeight(), getTokens(), getBias(), operands[1],
+      getBias() ? operands[3] : Value(), getOffset());
   // Training needs the losses too: they come from the same pass, and the forward op is then dead.
   getLosses().replaceAllUsesWith(backward.getLosses());
   operands[0] = backward.getInputGradient();

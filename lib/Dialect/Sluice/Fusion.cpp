@@ -39,7 +39,8 @@ Value ShiftOp::composeAccess(AccessChain &chain) {
   return getInput();
 }
 
-/// The last position is told by the length of the scale that is read; no length of a coarser scale says it.
+/// The last position is told by the length of the scale that is read; no length of a coarser scale
+/// says it.
 static bool countsFromEnd(const AccessChain &chain) { return chain.position.isFunctionOfSymbol(0); }
 
 Value UpsampleOp::composeAccess(AccessChain &chain) {
@@ -51,7 +52,8 @@ Value UpsampleOp::composeAccess(AccessChain &chain) {
 }
 
 Value UnfoldOp::composeAccess(AccessChain &chain) {
-  // A column that depends on the row within a group, or on two unfolds, is not expressed: the value is stored instead.
+  // A column that depends on the row within a group, or on two unfolds, is not expressed: the value
+  // is stored instead.
   bool plain = chain.group == 1 && isa<AffineConstantExpr>(chain.column) && !countsFromEnd(chain);
   if (!plain) {
     return {};
@@ -104,7 +106,8 @@ static Value sumOfGroup(ShortenOp op, BodyBuilder &body) {
       return {};
     }
     auto type = cast<RankedTensorType>(rows.getType());
-    return dispatch::SumGroupOp::create(b, RankedTensorType::get({type.getDimSize(1)}, type.getElementType()), rows);
+    return dispatch::SumGroupOp::create(
+        b, RankedTensorType::get({type.getDimSize(1)}, type.getElementType()), rows);
   }
   Value sum = body.getMember(op.getInput(), factor, 0);
   for (int64_t i = 1; sum && i < factor; ++i) {
@@ -160,8 +163,10 @@ LogicalResult NormOp::emitBody(BodyBuilder &body) {
     mean = arith::MulFOp::create(b, body.sum(x), share);
     centred = arith::SubFOp::create(b, x, body.splat(mean, row));
   }
-  Value variance = arith::MulFOp::create(b, body.sum(arith::MulFOp::create(b, centred, centred)), share);
-  Value padded = arith::AddFOp::create(b, variance, body.constant(number, getEpsilon().convertToDouble()));
+  Value variance =
+      arith::MulFOp::create(b, body.sum(arith::MulFOp::create(b, centred, centred)), share);
+  Value padded =
+      arith::AddFOp::create(b, variance, body.constant(number, getEpsilon().convertToDouble()));
   Value rstd = arith::DivFOp::create(b, body.constant(number, 1), math::SqrtOp::create(b, padded));
   Value result = arith::MulFOp::create(b, centred, body.splat(rstd, row));
   result = arith::MulFOp::create(b, result, body.getVector(getGain()));
@@ -182,9 +187,11 @@ LogicalResult NormBackwardOp::emitBody(BodyBuilder &body) {
     return failure();
   }
   Type row = x.getType();
-  Value share = body.constant(b.getF32Type(), 1.0 / static_cast<double>(getInput().getType().getWidth()));
+  Value share =
+      body.constant(b.getF32Type(), 1.0 / static_cast<double>(getInput().getType().getWidth()));
   Value rstd = body.splat(body.get(getRstd()), row);
-  Value centred = getRms() ? x : Value(arith::SubFOp::create(b, x, body.splat(body.get(getMean()), row)));
+  Value centred =
+      getRms() ? x : Value(arith::SubFOp::create(b, x, body.splat(body.get(getMean()), row)));
   Value h = arith::MulFOp::create(b, centred, rstd);
   Value e = arith::MulFOp::create(b, dy, body.getVector(getGain()));
   Value along = arith::MulFOp::create(b, body.sum(arith::MulFOp::create(b, e, h)), share);

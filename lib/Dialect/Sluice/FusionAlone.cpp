@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// FusionInterface of the ops that are dispatches of their own: weight gradients, attention, scatters.
+// FusionInterface of the ops that are dispatches of their own: weight gradients, attention,
+// scatters.
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 
@@ -15,16 +16,19 @@ RankedTensorType DispatchEmitter::typeOf(Value sequence) const {
 
 dispatch::DomainAttr DispatchEmitter::domainOf(Value sequence, int64_t chunk) const {
   auto type = cast<SequenceType>(sequence.getType());
-  return dispatch::DomainAttr::get(b.getContext(), getBatch(scope), getPositions(scope, type), getFactor(scope, type), chunk);
+  return dispatch::DomainAttr::get(b.getContext(), getBatch(scope), getPositions(scope, type),
+                                   getFactor(scope, type), chunk);
 }
 
-Value DispatchEmitter::bind(StringRef place, Type type) { return plan::BindOp::create(b, type, place); }
+Value DispatchEmitter::bind(StringRef place, Type type) {
+  return plan::BindOp::create(b, type, place);
+}
 
 LogicalResult LinearWeightGradientOp::emitDispatches(DispatchEmitter &emitter) {
   auto op = dispatch::WeightGradientOp::create(
-      emitter.b, getWeight().getType(), getBias() ? getBias().getType() : Type(), emitter.get(getGradient()),
-      emitter.get(getInput()), emitter.get(getInitWeight()), emitter.get(getInitBias()), emitter.domainOf(getGradient()),
-      StringAttr());
+      emitter.b, getWeight().getType(), getBias() ? getBias().getType() : Type(),
+      emitter.get(getGradient()), emitter.get(getInput()), emitter.get(getInitWeight()),
+      emitter.get(getInitBias()), emitter.domainOf(getGradient()), StringAttr());
   emitter.set(getWeight(), op.getWeight());
   if (getBias()) {
     emitter.set(getBias(), op.getBias());
@@ -45,9 +49,10 @@ static void cloneRegion(Region &from, Region &to, OpBuilder &b) {
 
 LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
   auto op = dispatch::AttentionOp::create(
-      emitter.b, emitter.typeOf(getOutput()), emitter.typeOf(getLse()), emitter.get(getQuery()), emitter.get(getKey()),
-      emitter.get(getValue()), emitter.get(getRotary()), emitter.domainOf(getQuery()), getHeads(), getKvHeads(),
-      getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(), getRandomId(), StringAttr());
+      emitter.b, emitter.typeOf(getOutput()), emitter.typeOf(getLse()), emitter.get(getQuery()),
+      emitter.get(getKey()), emitter.get(getValue()), emitter.get(getRotary()),
+      emitter.domainOf(getQuery()), getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(),
+      getKeyColumn(), getValueColumn(), getMask(), getDropout(), getRandomId(), StringAttr());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   emitter.set(getOutput(), op.getOutput());
   emitter.set(getLse(), op.getLse());
@@ -56,10 +61,11 @@ LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
 
 LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   auto op = dispatch::AttentionBackwardOp::create(
-      emitter.b, emitter.typeOf(getGradient()), emitter.get(getQuery()), emitter.get(getKey()), emitter.get(getValue()),
-      emitter.get(getOutput()), emitter.get(getLse()), emitter.get(getOutputGradient()), emitter.get(getRotary()),
-      emitter.domainOf(getQuery()), getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(),
-      getValueColumn(), getMask(), getDropout(), getRandomId(), StringAttr());
+      emitter.b, emitter.typeOf(getGradient()), emitter.get(getQuery()), emitter.get(getKey()),
+      emitter.get(getValue()), emitter.get(getOutput()), emitter.get(getLse()),
+      emitter.get(getOutputGradient()), emitter.get(getRotary()), emitter.domainOf(getQuery()),
+      getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(),
+      getMask(), getDropout(), getRandomId(), StringAttr());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   cloneRegion(getScoreGradient(), op.getScoreGradient(), emitter.b);
   emitter.set(getGradient(), op.getGradient());
@@ -67,19 +73,22 @@ LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
 }
 
 LogicalResult EmbedBackwardOp::emitDispatches(DispatchEmitter &emitter) {
-  Value table = dispatch::ScatterRowsOp::create(emitter.b, getTable().getType(), emitter.get(getTokens()),
-                                                emitter.get(getGradient()), emitter.get(getInit()),
-                                                emitter.domainOf(getGradient()), StringAttr());
+  Value table = dispatch::ScatterRowsOp::create(
+      emitter.b, getTable().getType(), emitter.get(getTokens()), emitter.get(getGradient()),
+      emitter.get(getInit()), emitter.domainOf(getGradient()), StringAttr());
   emitter.set(getTable(), table);
   return success();
 }
 
-/// The sum over the batch is a scatter by position: the constant table `positions` holds p at (b, p).
+/// The sum over the batch is a scatter by position: the constant table `positions` holds p at (b,
+/// p).
 LogicalResult PositionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   dispatch::DomainAttr domain = emitter.domainOf(getGradient());
-  auto index = RankedTensorType::get({domain.getBatch(), domain.getPositions()}, emitter.b.getI32Type());
-  Value table = dispatch::ScatterRowsOp::create(emitter.b, getTable().getType(), emitter.bind("constant:positions", index),
-                                                emitter.get(getGradient()), Value(), domain, StringAttr());
+  auto index =
+      RankedTensorType::get({domain.getBatch(), domain.getPositions()}, emitter.b.getI32Type());
+  Value table = dispatch::ScatterRowsOp::create(
+      emitter.b, getTable().getType(), emitter.bind("constant:positions", index),
+      emitter.get(getGradient()), Value(), domain, StringAttr());
   emitter.set(getTable(), table);
   return success();
 }

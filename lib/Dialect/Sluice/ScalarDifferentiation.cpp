@@ -30,7 +30,9 @@ public:
   Value lookup(Value value) const { return gradients.lookup(value); }
 
 private:
-  Value constant(double value) { return arith::ConstantOp::create(b, b.getF32FloatAttr(static_cast<float>(value))); }
+  Value constant(double value) {
+    return arith::ConstantOp::create(b, b.getF32FloatAttr(static_cast<float>(value)));
+  }
   Value mul(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
   Value sub(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
   Value div(Value x, Value y) { return arith::DivFOp::create(b, x, y); }
@@ -81,7 +83,8 @@ LogicalResult Sweep::visitMath(Operation *op, Value g) {
     add(op->getOperand(1), mul(g, x));
     add(op->getOperand(2), g);
   } else {
-    return op->emitError("S-020: no derivative is known for ") << op->getName() << " in scalar code";
+    return op->emitError("S-020: no derivative is known for ")
+           << op->getName() << " in scalar code";
   }
   return success();
 }
@@ -120,8 +123,8 @@ LogicalResult Sweep::visit(Operation *op, Value g) {
 
 } // namespace
 
-FailureOr<SmallVector<Value>> sluice::differentiateScalar(OpBuilder &builder, Block &body, ValueRange arguments,
-                                                          Value gradient) {
+FailureOr<SmallVector<Value>> sluice::differentiateScalar(OpBuilder &builder, Block &body,
+                                                          ValueRange arguments, Value gradient) {
   IRMapping mapping;
   mapping.map(body.getArguments(), arguments);
   SmallVector<Operation *> forward;

@@ -57,7 +57,8 @@ int64_t sluice::getPositions(Operation *op, SequenceType type) {
 LogicalResult ScaleOp::verify() {
   // Factor 0 is the scale of one position, which `sluice.last` makes.
   if (static_cast<int64_t>(getFactor()) < 0) {
-    return emitOpError("S-001: expected a factor of at least 1, found ") << static_cast<int64_t>(getFactor());
+    return emitOpError("S-001: expected a factor of at least 1, found ")
+           << static_cast<int64_t>(getFactor());
   }
   return success();
 }
@@ -69,16 +70,18 @@ LogicalResult MapOp::verify() {
     if (type.getScale() != result.getScale()) {
       InFlightDiagnostic diagnostic = emitOpError("S-002: sequences of different scales meet: ")
                                       << type.getScale() << " and " << result.getScale();
-      diagnostic.attachNote(input.getLoc()) << "the operand on scale " << type.getScale() << " comes from here";
+      diagnostic.attachNote(input.getLoc())
+          << "the operand on scale " << type.getScale() << " comes from here";
       return diagnostic;
     }
     if (type.getWidth() != result.getWidth()) {
-      return emitOpError("S-003: expected operands of width ") << result.getWidth() << ", found " << type.getWidth();
+      return emitOpError("S-003: expected operands of width ")
+             << result.getWidth() << ", found " << type.getWidth();
     }
   }
   if (getBody().getNumArguments() != getInputs().size()) {
-    return emitOpError("S-004: expected ") << getInputs().size() << " arguments of the body, found "
-                                           << getBody().getNumArguments();
+    return emitOpError("S-004: expected ")
+           << getInputs().size() << " arguments of the body, found " << getBody().getNumArguments();
   }
   return success();
 }
@@ -86,11 +89,12 @@ LogicalResult MapOp::verify() {
 LogicalResult LinearOp::verify() {
   auto weight = cast<RankedTensorType>(getWeight().getType());
   if (weight.getRank() != 2 || weight.getDimSize(1) != getInput().getType().getWidth()) {
-    return emitOpError("S-005: expected a weight of ") << getInput().getType().getWidth() << " columns, found " << weight;
+    return emitOpError("S-005: expected a weight of ")
+           << getInput().getType().getWidth() << " columns, found " << weight;
   }
   if (weight.getDimSize(0) != getResult().getType().getWidth()) {
-    return emitOpError("S-006: expected a result of width ") << weight.getDimSize(0) << ", found "
-                                                             << getResult().getType().getWidth();
+    return emitOpError("S-006: expected a result of width ")
+           << weight.getDimSize(0) << ", found " << getResult().getType().getWidth();
   }
   return success();
 }
@@ -101,7 +105,8 @@ LogicalResult AttentionOp::verify() {
   }
   auto count = [](uint64_t value) { return static_cast<int64_t>(value); };
   if (count(getHeads()) < 1 || count(getKvHeads()) < 1 || count(getHeadSize()) < 1) {
-    return emitOpError("S-013: expected heads, key/value heads and a head size of at least 1, found ")
+    return emitOpError(
+               "S-013: expected heads, key/value heads and a head size of at least 1, found ")
            << count(getHeads()) << ", " << count(getKvHeads()) << " and " << count(getHeadSize());
   }
   if (getHeads() % getKvHeads() != 0) {
@@ -112,7 +117,8 @@ LogicalResult AttentionOp::verify() {
     return count(column) >= 0 && count(column) <= type.getWidth() &&
            count(heads) <= (type.getWidth() - count(column)) / count(getHeadSize());
   };
-  if (!fits(getQueryColumn(), getHeads(), getQuery().getType()) || !fits(getKeyColumn(), getKvHeads(), getKey().getType()) ||
+  if (!fits(getQueryColumn(), getHeads(), getQuery().getType()) ||
+      !fits(getKeyColumn(), getKvHeads(), getKey().getType()) ||
       !fits(getValueColumn(), getKvHeads(), getValue().getType())) {
     return emitOpError("S-014: expected the columns of queries, keys and values inside their rows");
   }
@@ -124,8 +130,8 @@ LogicalResult AttentionOp::verify() {
 }
 
 /// Coarse factor must be `factor` times the fine one, and columns must fit.
-static LogicalResult verifyScales(Operation *op, SequenceType fine, SequenceType coarse, int64_t factor,
-                                  bool wholeColumns) {
+static LogicalResult verifyScales(Operation *op, SequenceType fine, SequenceType coarse,
+                                  int64_t factor, bool wholeColumns) {
   auto fineScale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, fine.getScale());
   auto coarseScale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, coarse.getScale());
   if (!fineScale || !coarseScale) {
@@ -133,14 +139,15 @@ static LogicalResult verifyScales(Operation *op, SequenceType fine, SequenceType
   }
   if (coarseScale.getFactor() != fineScale.getFactor() * factor) {
     InFlightDiagnostic diagnostic = op->emitOpError("S-011: expected scales a factor of ")
-                                    << factor << " apart, found factors " << fineScale.getFactor() << " and "
-                                    << coarseScale.getFactor();
+                                    << factor << " apart, found factors " << fineScale.getFactor()
+                                    << " and " << coarseScale.getFactor();
     diagnostic.attachNote(coarseScale.getLoc()) << "the coarse scale is defined here";
     return diagnostic;
   }
   int64_t columns = wholeColumns ? fine.getWidth() * factor : fine.getWidth();
   if (coarse.getWidth() != columns) {
-    return op->emitOpError("S-012: expected coarse rows of ") << columns << " columns, found " << coarse.getWidth();
+    return op->emitOpError("S-012: expected coarse rows of ")
+           << columns << " columns, found " << coarse.getWidth();
   }
   return success();
 }

@@ -12,7 +12,8 @@ using namespace sluice;
 namespace {
 
 /// Angle tables: entry (p, 2i) is `even` and (p, 2i + 1) is `odd` of p base^(-2i / width).
-std::vector<float> angleTable(ParameterOp parameter, double (*even)(double), double (*odd)(double)) {
+std::vector<float> angleTable(ParameterOp parameter, double (*even)(double),
+                              double (*odd)(double)) {
   auto type = cast<RankedTensorType>(parameter.getType());
   int64_t rows = type.getDimSize(0);
   int64_t width = type.getDimSize(1);
@@ -20,7 +21,8 @@ std::vector<float> angleTable(ParameterOp parameter, double (*even)(double), dou
   for (int64_t p = 0; p < rows; ++p) {
     for (int64_t c = 0; c < width; ++c) {
       double exponent = -static_cast<double>(c / 2 * 2) / static_cast<double>(width);
-      double angle = static_cast<double>(p) * std::pow(parameter.getBase().convertToDouble(), exponent);
+      double angle =
+          static_cast<double>(p) * std::pow(parameter.getBase().convertToDouble(), exponent);
       values[p * width + c] = static_cast<float>(c % 2 == 0 ? even(angle) : odd(angle));
     }
   }
@@ -28,7 +30,8 @@ std::vector<float> angleTable(ParameterOp parameter, double (*even)(double), dou
 }
 
 /// One number a flat row, from its parameter.
-std::vector<float> perRow(const ParameterLayout &layout, llvm::function_ref<double(ParameterOp)> value) {
+std::vector<float> perRow(const ParameterLayout &layout,
+                          llvm::function_ref<double(ParameterOp)> value) {
   std::vector<float> values(layout.rows);
   for (const ParameterLayout::Entry &entry : layout.entries) {
     int64_t rows = (entry.elements + flatRowElements - 1) / flatRowElements;
@@ -58,10 +61,14 @@ std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memor
     }
   }
   ParameterLayout layout(module);
-  putFloats("decay", perRow(layout, [](ParameterOp parameter) { return parameter.getDecay() ? 1.0 : 0.0; }));
-  putFloats("initial.mean", perRow(layout, [](ParameterOp parameter) { return parameter.getInitial() == "ones" ? 1.0 : 0.0; }));
+  putFloats("decay",
+            perRow(layout, [](ParameterOp parameter) { return parameter.getDecay() ? 1.0 : 0.0; }));
+  putFloats("initial.mean", perRow(layout, [](ParameterOp parameter) {
+              return parameter.getInitial() == "ones" ? 1.0 : 0.0;
+            }));
   putFloats("initial.deviation", perRow(layout, [](ParameterOp parameter) {
-              return parameter.getInitial() == "normal" ? parameter.getDeviation().convertToDouble() : 0.0;
+              return parameter.getInitial() == "normal" ? parameter.getDeviation().convertToDouble()
+                                                        : 0.0;
             }));
   if (memory.places.contains("constant:positions")) {
     std::vector<int32_t> positions(getBatch(module) * getContext(module));

@@ -25,7 +25,8 @@ int64_t sluice::firstStream(Operation *dispatch) {
   if (drawsForAttention(dispatch)) {
     least = dispatch->getAttrOfType<IntegerAttr>("random_id").getInt();
   }
-  dispatch->walk([&](dispatch::RandomOp random) { least = std::min<int64_t>(least, random.getId()); });
+  dispatch->walk(
+      [&](dispatch::RandomOp random) { least = std::min<int64_t>(least, random.getId()); });
   return least == INT64_MAX ? 0 : least;
 }
 
@@ -34,7 +35,8 @@ static void rebaseStreams(Operation *dispatch) {
   int64_t first = firstStream(dispatch);
   OpBuilder b(dispatch);
   if (auto id = dispatch->getAttrOfType<IntegerAttr>("random_id")) {
-    dispatch->setAttr("random_id", b.getI64IntegerAttr(drawsForAttention(dispatch) ? id.getInt() - first : 0));
+    dispatch->setAttr("random_id",
+                      b.getI64IntegerAttr(drawsForAttention(dispatch) ? id.getInt() - first : 0));
   }
   dispatch->walk([&](dispatch::RandomOp random) { random.setId(random.getId() - first); });
 }
@@ -67,7 +69,8 @@ static std::string keyOf(Operation *isolated) {
 static std::string nameOf(Operation *dispatch, size_t number) {
   std::string name = dispatch->getName().stripDialect().str();
   llvm::raw_string_ostream stream(name);
-  for (Type type : llvm::drop_end(dispatch->getOperandTypes(), std::max<int>(0, dispatch->getNumOperands() - 2))) {
+  for (Type type : llvm::drop_end(dispatch->getOperandTypes(),
+                                  std::max<int>(0, dispatch->getNumOperands() - 2))) {
     stream << '_';
     llvm::interleave(cast<RankedTensorType>(type).getShape(), stream, "x");
   }
@@ -75,10 +78,12 @@ static std::string nameOf(Operation *dispatch, size_t number) {
   return name;
 }
 
-FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, ArrayRef<const cpu::Target *> targets) {
+FailureOr<KernelSet> sluice::generateKernels(ModuleOp module,
+                                             ArrayRef<const cpu::Target *> targets) {
   module.getContext()
-      ->loadDialect<affine::AffineDialect, arith::ArithDialect, func::FuncDialect, math::MathDialect, memref::MemRefDialect,
-                    scf::SCFDialect, vector::VectorDialect>();
+      ->loadDialect<affine::AffineDialect, arith::ArithDialect, func::FuncDialect,
+                    math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
+                    vector::VectorDialect>();
   KernelSet set;
   for (size_t i = 0; i < targets.size(); ++i) {
     set.modules.emplace_back(ModuleOp::create(module.getLoc()));
@@ -109,7 +114,8 @@ FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, ArrayRef<const cpu
         record.kind = kernel->kind.str();
         record.flops = kernel->flops;
         record.bytes = kernel->bytes;
-        record.variants.push_back({target->name.str(), symbol, kernel->items, kernel->scratchBytes});
+        record.variants.push_back(
+            {target->name.str(), symbol, kernel->items, kernel->scratchBytes});
       }
       set.records.push_back(std::move(record));
     }

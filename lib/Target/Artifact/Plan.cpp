@@ -30,10 +30,12 @@ struct Footprint {
   }
 };
 
-/// Launch arguments: offsets of operands and results, of the scalars, then row0 and the first random stream.
+/// Launch arguments: offsets of operands and results, of the scalars, then row0 and the first
+/// random stream.
 SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory) {
   SmallVector<int64_t> arguments;
-  for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()), llvm::to_vector_of<Value>(op->getResults()))) {
+  for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
+                                         llvm::to_vector_of<Value>(op->getResults()))) {
     arguments.push_back(memory.offsets.lookup(value));
   }
   for (StringRef scalar : {"length", "rows", "step", "seed"}) {
@@ -50,7 +52,8 @@ Footprint footprintOf(Operation *op, const MemoryPlan &memory) {
   auto add = [&](Value value, bool written) {
     auto type = cast<RankedTensorType>(value.getType());
     // Rank-2 rows may be padded; the wider bound only adds an order between launches.
-    int64_t bytes = dispatch::storageElements(type, /*paddedRows=*/true) * (type.getElementTypeBitWidth() / 8);
+    int64_t bytes =
+        dispatch::storageElements(type, /*paddedRows=*/true) * (type.getElementTypeBitWidth() / 8);
     int64_t begin = memory.offsets.lookup(value);
     footprint.ranges.push_back({begin, begin + bytes, written});
   };
@@ -62,7 +65,8 @@ Footprint footprintOf(Operation *op, const MemoryPlan &memory) {
 /// Earlier launches that must be done before each launch, without those that follow from others.
 std::vector<SmallVector<int64_t>> dependences(ArrayRef<Footprint> footprints) {
   std::vector<SmallVector<int64_t>> after(footprints.size());
-  std::vector<llvm::SmallBitVector> ancestors(footprints.size(), llvm::SmallBitVector(footprints.size()));
+  std::vector<llvm::SmallBitVector> ancestors(footprints.size(),
+                                              llvm::SmallBitVector(footprints.size()));
   for (size_t i = 0; i < footprints.size(); ++i) {
     for (size_t j = i; j-- > 0;) {
       if (!ancestors[i].test(j) && footprints[i].conflictsWith(footprints[j])) {
@@ -87,14 +91,16 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
   for (const KernelRecord &record : kernels.records) {
     SmallVector<NamedAttribute> symbols;
     for (const KernelRecord::Variant &variant : record.variants) {
-      symbols.push_back(b.getNamedAttr(variant.target, b.getDictionaryAttr({
-                                                           b.getNamedAttr("items", b.getI64IntegerAttr(variant.items)),
-                                                           b.getNamedAttr("scratch_bytes", b.getI64IntegerAttr(variant.scratchBytes)),
-                                                           b.getNamedAttr("symbol", b.getStringAttr(variant.symbol)),
-                                                       })));
+      symbols.push_back(b.getNamedAttr(
+          variant.target,
+          b.getDictionaryAttr({
+              b.getNamedAttr("items", b.getI64IntegerAttr(variant.items)),
+              b.getNamedAttr("scratch_bytes", b.getI64IntegerAttr(variant.scratchBytes)),
+              b.getNamedAttr("symbol", b.getStringAttr(variant.symbol)),
+          })));
     }
-    plan::KernelOp::create(b, loc, record.name, record.kind, b.getDictionaryAttr(symbols), APFloat(record.flops),
-                           APFloat(record.bytes));
+    plan::KernelOp::create(b, loc, record.name, record.kind, b.getDictionaryAttr(symbols),
+                           APFloat(record.flops), APFloat(record.bytes));
   }
   for (auto func : llvm::to_vector(module.getOps<func::FuncOp>())) {
     b.setInsertionPointToEnd(module.getBody());
@@ -111,8 +117,9 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
     std::vector<SmallVector<int64_t>> after = dependences(footprints);
     for (auto [i, op] : llvm::enumerate(launches)) {
       auto phase = op->getAttrOfType<StringAttr>("plan.phase");
-      plan::LaunchOp::create(b, op->getLoc(), kernels.records[kernels.kernelOf.lookup(op)].name, argumentsOf(op, memory),
-                             phase ? phase.getValue() : "forward", after[i], op->getAttrOfType<StringAttr>("plan.guard"));
+      plan::LaunchOp::create(b, op->getLoc(), kernels.records[kernels.kernelOf.lookup(op)].name,
+                             argumentsOf(op, memory), phase ? phase.getValue() : "forward",
+                             after[i], op->getAttrOfType<StringAttr>("plan.guard"));
     }
   }
 }
@@ -175,18 +182,20 @@ static json::Array tensorsToJson(ModuleOp module, const MemoryPlan &memory) {
     int64_t inner = type.getNumElements() / type.getDimSize(0);
     int64_t row = 0;
     for (auto [name, size] : llvm::zip_equal(parameter.getNames(), parameter.getSizes())) {
-      int64_t offset = memory.places.at("parameter:" + parameter.getSymName().str()).offset + row * inner * 4;
+      int64_t offset =
+          memory.places.at("parameter:" + parameter.getSymName().str()).offset + row * inner * 4;
       int64_t fromStart = offset - memory.places.at("flat:parameters").offset;
       SmallVector<int64_t> shape(type.getShape());
       shape[0] = size;
-      tensors.push_back(json::Object{{"name", cast<StringAttr>(name).getValue()},
-                                     {"shape", json::Array(shape)},
-                                     {"type", "f32"},
-                                     {"offset", offset},
-                                     {"gradient", memory.places.at("flat:gradients").offset + fromStart},
-                                     {"states", json::Object{{"adam.m", memory.places.at("flat:adam.m").offset + fromStart},
-                                                             {"adam.v", memory.places.at("flat:adam.v").offset + fromStart}}},
-                                     {"decay", parameter.getDecay()}});
+      tensors.push_back(json::Object{
+          {"name", cast<StringAttr>(name).getValue()},
+          {"shape", json::Array(shape)},
+          {"type", "f32"},
+          {"offset", offset},
+          {"gradient", memory.places.at("flat:gradients").offset + fromStart},
+          {"states", json::Object{{"adam.m", memory.places.at("flat:adam.m").offset + fromStart},
+                                  {"adam.v", memory.places.at("flat:adam.v").offset + fromStart}}},
+          {"decay", parameter.getDecay()}});
       row += size;
     }
   }
@@ -213,7 +222,11 @@ static json::Array buffersToJson(const MemoryPlan &memory) {
   json::Array buffers;
   for (const auto &[name, place] : memory.places) {
     auto [kind, rest] = StringRef(name).split(':');
-    buffers.push_back(json::Object{{"name", name}, {"offset", place.offset}, {"bytes", place.bytes}, {"device", 0}, {"class", kind}});
+    buffers.push_back(json::Object{{"name", name},
+                                   {"offset", place.offset},
+                                   {"bytes", place.bytes},
+                                   {"device", 0},
+                                   {"class", kind}});
   }
   for (const auto &[i, temporary] : llvm::enumerate(memory.temporaries)) {
     buffers.push_back(json::Object{{"name", temporary.entry + "." + std::to_string(i)},
@@ -225,16 +238,18 @@ static json::Array buffersToJson(const MemoryPlan &memory) {
   return buffers;
 }
 
-json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const MemoryPlan &memory, StringRef spec,
-                               const ProofRecord &proof, ArrayRef<const cpu::Target *> targets) {
+json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const MemoryPlan &memory,
+                               StringRef spec, const ProofRecord &proof,
+                               ArrayRef<const cpu::Target *> targets) {
   json::Array kernelList;
   llvm::StringMap<int64_t> numbers;
   for (const KernelRecord &record : kernels.records) {
     numbers[record.name] = static_cast<int64_t>(kernelList.size());
     json::Object variants;
     for (const KernelRecord::Variant &variant : record.variants) {
-      variants[variant.target] = json::Object{
-          {"symbol", variant.symbol}, {"items", variant.items}, {"scratch_bytes", variant.scratchBytes}};
+      variants[variant.target] = json::Object{{"symbol", variant.symbol},
+                                              {"items", variant.items},
+                                              {"scratch_bytes", variant.scratchBytes}};
     }
     kernelList.push_back(json::Object{{"name", record.name},
                                       {"kind", record.kind},
@@ -244,7 +259,8 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   }
   json::Object entries;
   for (auto entry : module.getOps<plan::EntryOp>()) {
-    entries[entry.getSymName().drop_back(StringRef(".plan").size()).str()] = entryToJson(entry, numbers);
+    entries[entry.getSymName().drop_back(StringRef(".plan").size()).str()] =
+        entryToJson(entry, numbers);
   }
   json::Array targetNames;
   for (const cpu::Target *target : targets) {
@@ -262,17 +278,22 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
       {"model", modelToJson(module, spec)},
       {"proof", json::Object{{"verdict", proof.verdict}, {"modes", json::Array(proof.modes)}}},
       {"targets", std::move(targetNames)},
-      {"training", json::Object{{"steps", static_cast<int64_t>(training.getAs<FloatAttr>("steps").getValueAsDouble())}}},
+      {"training",
+       json::Object{
+           {"steps", static_cast<int64_t>(training.getAs<FloatAttr>("steps").getValueAsDouble())}}},
       {"memory", json::Object{{"arena_bytes", memory.arenaBytes},
                               {"peak_bytes", memory.arenaBytes},
                               {"constant_bytes", memory.constantsBytes},
                               {"by_scale", std::move(byScale)}}},
-      {"constants", json::Object{{"offset", memory.constantsOffset}, {"bytes", memory.constantsBytes}}},
+      {"constants",
+       json::Object{{"offset", memory.constantsOffset}, {"bytes", memory.constantsBytes}}},
       {"scalars", placesToJson(memory, "scalar:")},
       {"inputs", placesToJson(memory, "input:")},
       {"outputs", placesToJson(memory, "output:")},
       {"tensors", tensorsToJson(module, memory)},
-      {"gradients", json::Object{{"offset", gradients.offset}, {"bytes", gradients.bytes}, {"buckets", json::Array{0}}}},
+      {"gradients", json::Object{{"offset", gradients.offset},
+                                 {"bytes", gradients.bytes},
+                                 {"buckets", json::Array{0}}}},
       {"kernels", std::move(kernelList)},
       {"entries", std::move(entries)},
       {"buffers", buffersToJson(memory)}};

@@ -17,11 +17,15 @@
 
 using namespace llvm;
 
-static Error problem(const Twine &message) { return createStringError(inconvertibleErrorCode(), message); }
+static Error problem(const Twine &message) {
+  return createStringError(inconvertibleErrorCode(), message);
+}
 
 static void addBytes(Module &module, StringRef name, ArrayRef<char> bytes) {
-  auto *data = ConstantDataArray::getString(module.getContext(), StringRef(bytes.data(), bytes.size()), /*AddNull=*/false);
-  auto *global = new GlobalVariable(module, data->getType(), /*isConstant=*/true, GlobalValue::ExternalLinkage, data, name);
+  auto *data = ConstantDataArray::getString(
+      module.getContext(), StringRef(bytes.data(), bytes.size()), /*AddNull=*/false);
+  auto *global = new GlobalVariable(module, data->getType(), /*isConstant=*/true,
+                                    GlobalValue::ExternalLinkage, data, name);
   global->setAlignment(Align(64));
 }
 
@@ -31,7 +35,8 @@ static Expected<std::string> makeDataObject(StringRef planText, ArrayRef<char> c
   Module module("data", context);
   addBytes(module, "sluice_plan", ArrayRef<char>(planText.data(), planText.size()));
   auto *size = ConstantInt::get(Type::getInt64Ty(context), planText.size());
-  new GlobalVariable(module, size->getType(), true, GlobalValue::ExternalLinkage, size, "sluice_plan_size");
+  new GlobalVariable(module, size->getType(), true, GlobalValue::ExternalLinkage, size,
+                     "sluice_plan_size");
   addBytes(module, "sluice_constants", constants.empty() ? ArrayRef<char>("\0", 1) : constants);
   Triple triple("x86_64-unknown-linux-gnu");
   std::string error;
@@ -53,7 +58,8 @@ static Expected<std::string> makeDataObject(StringRef planText, ArrayRef<char> c
   return std::string(bytes.begin(), bytes.end());
 }
 
-/// Trailer of docs/plan-and-artifact.md: magic, version, size, SHA-256 of the ELF part, check of the trailer itself.
+/// Trailer of docs/plan-and-artifact.md: magic, version, size, SHA-256 of the ELF part, check of
+/// the trailer itself.
 static std::string makeTrailer(StringRef elf) {
   std::string trailer("SLUICE\r\n");
   trailer.resize(64);
@@ -77,7 +83,8 @@ static Error appendTrailer(StringRef path) {
   }
   std::string trailer = makeTrailer((*buffer)->getBuffer());
   std::error_code code;
-  raw_fd_ostream stream(path, code, sys::fs::CD_OpenExisting, sys::fs::FA_Write, sys::fs::OF_Append);
+  raw_fd_ostream stream(path, code, sys::fs::CD_OpenExisting, sys::fs::FA_Write,
+                        sys::fs::OF_Append);
   if (!code) {
     stream << trailer;
     stream.close();
@@ -94,11 +101,13 @@ static Error checkReplaceable(StringRef path) {
     return Error::success();
   }
   bool isFolder = status.type() == sys::fs::file_type::directory_file;
-  return problem(path + ": expected a new name or an ordinary file for the artifact, found " +
-                 (isFolder ? "a folder; name a file in it" : "a device, pipe or socket; give another name"));
+  return problem(
+      path + ": expected a new name or an ordinary file for the artifact, found " +
+      (isFolder ? "a folder; name a file in it" : "a device, pipe or socket; give another name"));
 }
 
-Error sluice::writeArtifact(StringRef path, StringRef planText, ArrayRef<char> constants, ArrayRef<std::string> objects) {
+Error sluice::writeArtifact(StringRef path, StringRef planText, ArrayRef<char> constants,
+                            ArrayRef<std::string> objects) {
   if (Error error = checkReplaceable(path)) {
     return error;
   }

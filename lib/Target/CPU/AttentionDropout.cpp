@@ -56,8 +56,8 @@ void attention::emitKeep(Emitter &e, Frame &frame, const Shape &shape, Value hea
       Value start = wide.splat(keys == 4 ? e.floorDiv(first, 4) : first);
       Value elements = e.add(start, wide.ramp(shape.positions / keys));
       if (keys == 4) {
-        for (auto [i, uniform] :
-             llvm::enumerate(emitUniformBlocks(e.b, elements, shape.randomId, firstStream, step, seed))) {
+        for (auto [i, uniform] : llvm::enumerate(
+                 emitUniformBlocks(e.b, elements, shape.randomId, firstStream, step, seed))) {
           e.store(factorOf(e, shape, uniform), keep, {e.add(q, i), offset});
         }
       } else {

@@ -10,7 +10,8 @@ using namespace sluice;
 using namespace sluice::cpu;
 
 const Target &Target::avx512() {
-  static const Target target{"cpu-avx512", "x86-64-v4", "-prefer-256-bit", 16, 32, 32 << 10, 1 << 20};
+  static const Target target{"cpu-avx512", "x86-64-v4", "-prefer-256-bit", 16, 32,
+                             32 << 10,     1 << 20};
   return target;
 }
 
@@ -23,16 +24,16 @@ int64_t cpu::argumentCount(Operation *dispatch) {
   return dispatch->getNumOperands() + dispatch->getNumResults() + scalarCount + 2;
 }
 
-/// Kernels address the arena with bare pointers, which need static shapes; the bound is never reached.
-static MemRefType boundless(Type element) {
-  return MemRefType::get({int64_t(1) << 60}, element);
-}
+/// Kernels address the arena with bare pointers, which need static shapes; the bound is never
+/// reached.
+static MemRefType boundless(Type element) { return MemRefType::get({int64_t(1) << 60}, element); }
 
 Frame::Frame(Operation *dispatch, ModuleOp module, StringRef name, const Target &target)
     : dispatch_(dispatch), target_(target), b(dispatch->getLoc(), dispatch->getContext()) {
   b.setInsertionPointToEnd(module.getBody());
   MemRefType bytes = boundless(b.getI8Type());
-  FunctionType type = b.getFunctionType({bytes, boundless(b.getI64Type()), b.getI64Type(), bytes}, {});
+  FunctionType type =
+      b.getFunctionType({bytes, boundless(b.getI64Type()), b.getI64Type(), bytes}, {});
   func = func::FuncOp::create(b, name, type);
   b.setInsertionPointToStart(func.addEntryBlock());
   arena = func.getArgument(0);
@@ -43,7 +44,9 @@ Frame::Frame(Operation *dispatch, ModuleOp module, StringRef name, const Target 
 
 Value Frame::index(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
 
-Value Frame::argument(int64_t position) { return memref::LoadOp::create(b, arguments, index(position)); }
+Value Frame::argument(int64_t position) {
+  return memref::LoadOp::create(b, arguments, index(position));
+}
 
 Value Frame::buffer(unsigned i, bool paddedRows) {
   unsigned operands = dispatch_->getNumOperands();
@@ -58,22 +61,26 @@ Value Frame::buffer(unsigned i, bool paddedRows) {
     shape = {1};
   }
   Value offset = arith::IndexCastOp::create(b, b.getIndexType(), argument(i));
-  return memref::ViewOp::create(b, MemRefType::get(shape, type.getElementType()), arena, offset, ValueRange{});
+  return memref::ViewOp::create(b, MemRefType::get(shape, type.getElementType()), arena, offset,
+                                ValueRange{});
 }
 
 Value Frame::scalarAddress(Scalar scalar, Type type) {
-  int64_t position = dispatch_->getNumOperands() + dispatch_->getNumResults() + static_cast<int64_t>(scalar);
+  int64_t position =
+      dispatch_->getNumOperands() + dispatch_->getNumResults() + static_cast<int64_t>(scalar);
   Value offset = arith::IndexCastOp::create(b, b.getIndexType(), argument(position));
   Value view = memref::ViewOp::create(b, MemRefType::get({1}, type), arena, offset, ValueRange{});
   return memref::LoadOp::create(b, view, index(0));
 }
 
 Value Frame::length() {
-  return arith::IndexCastOp::create(b, b.getIndexType(), scalarAddress(Scalar::Length, b.getI64Type()));
+  return arith::IndexCastOp::create(b, b.getIndexType(),
+                                    scalarAddress(Scalar::Length, b.getI64Type()));
 }
 
 Value Frame::rows() {
-  return arith::IndexCastOp::create(b, b.getIndexType(), scalarAddress(Scalar::Rows, b.getI64Type()));
+  return arith::IndexCastOp::create(b, b.getIndexType(),
+                                    scalarAddress(Scalar::Rows, b.getI64Type()));
 }
 
 Value Frame::step() { return scalarAddress(Scalar::Step, b.getI64Type()); }
@@ -87,7 +94,8 @@ Value Frame::row0() {
 Value Frame::firstStream() { return argument(argumentCount(dispatch_) - 1); }
 
 Value Frame::validLength(int64_t factor, int64_t positions) {
-  return factor == 0 ? index(positions) : Value(arith::CeilDivUIOp::create(b, length(), index(factor)));
+  return factor == 0 ? index(positions)
+                     : Value(arith::CeilDivUIOp::create(b, length(), index(factor)));
 }
 
 Value Frame::scratch(MemRefType type) {

@@ -31,9 +31,9 @@ struct Emitter {
 
   /// Words of block `block` (element / 4).
   Words philox(Value block, int64_t id, Value firstStream, Value step, Value seed) {
-    Value stream = arith::AddIOp::create(b, firstStream, arith::ConstantIntOp::create(b, b.getI64Type(), id));
-    Words c{low(block), shiftRight(block, 32), low(splat(stream)),
-            low(splat(step))};
+    Value stream =
+        arith::AddIOp::create(b, firstStream, arith::ConstantIntOp::create(b, b.getI64Type(), id));
+    Words c{low(block), shiftRight(block, 32), low(splat(stream)), low(splat(step))};
     Value key0 = low(splat(seed)), key1 = shiftRight(splat(seed), 32);
     for (int round = 0; round < 10; ++round) {
       if (round > 0) {
@@ -73,8 +73,8 @@ Value interleave(ImplicitLocOpBuilder &b, Value first, Value second) {
 
 } // namespace
 
-Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Value firstStream, Value step,
-                       Value seed) {
+Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Value firstStream,
+                       Value step, Value seed) {
   Emitter emitter{b, elements.getType()};
   Words words = emitter.philox(emitter.shiftRight(elements, 2), id, firstStream, step, seed);
   Value which = arith::AndIOp::create(b, elements, emitter.constant(3));
@@ -86,18 +86,19 @@ Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Valu
   return emitter.uniform(word);
 }
 
-std::array<Value, 4> cpu::emitUniformBlocks(ImplicitLocOpBuilder &b, Value blocks, int64_t id, Value firstStream, Value step,
-                                            Value seed) {
+std::array<Value, 4> cpu::emitUniformBlocks(ImplicitLocOpBuilder &b, Value blocks, int64_t id,
+                                            Value firstStream, Value step, Value seed) {
   Emitter emitter{b, blocks.getType()};
   std::array<Value, 4> numbers;
-  for (auto [number, word] : llvm::zip(numbers, emitter.philox(blocks, id, firstStream, step, seed))) {
+  for (auto [number, word] :
+       llvm::zip(numbers, emitter.philox(blocks, id, firstStream, step, seed))) {
     number = emitter.uniform(word);
   }
   return numbers;
 }
 
-Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, int64_t id, Value firstStream,
-                          Value step, Value seed) {
+Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, int64_t id,
+                          Value firstStream, Value step, Value seed) {
   auto type = VectorType::get({count / 4}, b.getI64Type());
   Emitter emitter{b, type};
   SmallVector<int64_t> offsets(count / 4);

@@ -152,7 +152,8 @@ Emitter::Values Emitter::uniform(dispatch::RandomOp random, Columns &columns, Va
   bool aligned = random.getWidth() % 4 == 0 && (!shift || widthOf(random.getResult()) % 4 == 0);
   Values results;
   if (aligned) {
-    Value run = emitUniformRun(b, first, columns.count * lanes, random.getId(), firstStream, drawn, seed);
+    Value run =
+        emitUniformRun(b, first, columns.count * lanes, random.getId(), firstStream, drawn, seed);
     for (int64_t i = 0; i < columns.count; ++i) {
       results.push_back(
           vector::ExtractStridedSliceOp::create(b, run, i * lanes, lanes, int64_t(1)));

@@ -155,7 +155,8 @@ Values Body::emitRandom(dispatch::RandomOp op) {
   Values numbers;
   for (int64_t j = 0; j < elements(op.getResult().getType()); ++j) {
     Value element = arith::IndexCastOp::create(b, b.getI64Type(), frame.e.add(first, columnOf(j)));
-    numbers.push_back(cpu::emitUniform(b, element, op.getId(), frame.firstStream, step, frame.seed));
+    numbers.push_back(
+        cpu::emitUniform(b, element, op.getId(), frame.firstStream, step, frame.seed));
   }
   return numbers;
 }

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Verdicts over the corpus of causal and leaky specs, the shipped models and random ones; each verdict is compared with an
-// enumeration of paths at every small length.
+// Verdicts over the corpus of causal and leaky specs, the shipped models and random ones; each
+// verdict is compared with an enumeration of paths at every small length.
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Transforms/ImportSpec.h"
 #include <filesystem>
@@ -38,7 +38,8 @@ spec::Model read(const std::string &path) {
 std::vector<std::string> specsUnder(const std::string &folder) {
   std::vector<std::string> result;
   for (const auto &entry : std::filesystem::recursive_directory_iterator(source + "/" + folder)) {
-    if (entry.path().extension() == ".json" && entry.path().parent_path().filename() != "expected") {
+    if (entry.path().extension() == ".json" &&
+        entry.path().parent_path().filename() != "expected") {
       result.push_back(entry.path().string());
     }
   }
@@ -115,7 +116,8 @@ TEST_P(Leaky, IsRefusedWithAWitness) {
   EXPECT_EQ(verdict.witness->replay, Replay::Changed) << verdict.message;
   ASSERT_GE(verdict.witness->path.size(), 2u);
   EXPECT_EQ(verdict.witness->path.back().to, verdict.witness->row);
-  EXPECT_TRUE(llvm::any_of(verdict.witness->path, [&](const CausalStep &step) { return step.place.line == line; }));
+  EXPECT_TRUE(llvm::any_of(verdict.witness->path,
+                           [&](const CausalStep &step) { return step.place.line == line; }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Corpus, Leaky, ::testing::ValuesIn(specsUnder("test/causality/leaky")));
@@ -129,7 +131,8 @@ TEST(Causality, GoldensButTheBidirectionalAreProved) {
 }
 
 TEST(Causality, TrainingAloneCanLeak) {
-  CausalVerdict verdict = checkModel(read(source + "/test/causality/leaky/ragged-dropout-in-training.json"));
+  CausalVerdict verdict =
+      checkModel(read(source + "/test/causality/leaky/ragged-dropout-in-training.json"));
   EXPECT_EQ(verdict.modes, std::vector<std::string>{"eval"});
   EXPECT_EQ(verdict.refusedMode, "train");
   ASSERT_TRUE(verdict.witness);
@@ -139,22 +142,28 @@ TEST(Causality, TrainingAloneCanLeak) {
 TEST(Causality, WasteIsWarnedOf) {
   CausalVerdict verdict = checkModel(read(source + "/test/causality/causal/shift-larger.json"));
   ASSERT_EQ(verdict.warnings.size(), 1u);
-  EXPECT_NE(verdict.warnings[0].find(":11:5: warning: a shift by 9"), std::string::npos) << verdict.warnings[0];
+  EXPECT_NE(verdict.warnings[0].find(":11:5: warning: a shift by 9"), std::string::npos)
+      << verdict.warnings[0];
   EXPECT_NE(verdict.warnings[0].find("3 is enough"), std::string::npos);
 }
 
 namespace {
 
-std::string pick(std::mt19937 &generator, std::vector<std::string> choices) { return choices[generator() % choices.size()]; }
+std::string pick(std::mt19937 &generator, std::vector<std::string> choices) {
+  return choices[generator() % choices.size()];
+}
 
-/// A random chain of stages between embedding and head; shifts are often one too small or one too large.
+/// A random chain of stages between embedding and head; shifts are often one too small or one too
+/// large.
 std::string randomSpec(std::mt19937 &generator) {
   std::string stages;
   std::vector<int64_t> factors;
   auto stage = [&](const std::string &text) { stages += "    { " + text + " },\n"; };
   auto filler = [&] {
-    stage(pick(generator, {R"("op": "norm")", R"("op": "layer")", R"("op": "layer", "mask": {"window": [0, 2]})",
-                           R"("op": "layer", "mask": {"window": [1, 4]})", R"("op": "shift", "by": 1)"}));
+    stage(
+        pick(generator,
+             {R"("op": "norm")", R"("op": "layer")", R"("op": "layer", "mask": {"window": [0, 2]})",
+              R"("op": "layer", "mask": {"window": [1, 4]})", R"("op": "shift", "by": 1)"}));
   };
   int64_t levels = 1 + static_cast<int64_t>(generator() % 2);
   for (int64_t i = 0; i < levels; ++i) {
@@ -211,7 +220,8 @@ TEST(Causality, WithoutALossNothingIsProved) {
 }
 
 TEST(Causality, TheProofIsFastOnDeepModels) {
-  std::string text = R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1, "width": 2, "stages": [
+  std::string text =
+      R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1, "width": 2, "stages": [
     { "op": "embedding" },
     { "op": "hourglass", "hierarchy": "200@1 200@4 200@1", "heads": 1, "feed_forward": 2 },
     { "op": "head" }]})";

@@ -13,7 +13,9 @@ namespace {
 
 /// A random expression of d0 with floordivs nested up to `depth`.
 AffineExpr randomExpression(MLIRContext *context, std::mt19937 &generator, int depth) {
-  auto number = [&](int64_t low, int64_t high) { return low + static_cast<int64_t>(generator() % (high - low + 1)); };
+  auto number = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(generator() % (high - low + 1));
+  };
   AffineExpr p = getAffineDimExpr(0, context);
   if (depth == 0) {
     return p * number(-2, 2) + number(-9, 9);

@@ -188,101 +188,86 @@ TEST_P(Relation, LatestIsTheLastPositionOfTheRelation) {
              "s1", 4) ", " SEQ("s1", 2) ") return %o : " SEQ("s1", 4) " }"
 #define PLAIN "sluice.yield %s : f32"
 
-const Case cases[] =
-    {
-        {"embed",
-         "(%t: " TOKENS ", %w: tensor<7x3xf32>) -> " SEQ(
-             "s1", 3) " { %y = sluice.embed %t, %w : (" TOKENS
-                      ", tensor<7x3xf32>) -> " SEQ("s1", 3) " return %y : " SEQ("s1", 3) " }"},
-        {"position",
-         "(%w: tensor<16x3xf32>) -> " SEQ("s1",
-                                          3) " { %y = sluice.position %w : (tensor<16x3xf32>) "
-                                             "-> " SEQ("s1", 3) " return %y : " SEQ("s1", 3) " }"},
-        {"map", "(%a: " SEQ("s3", 2) ", %b: " SEQ("s3", 2) ") -> " SEQ(
-                    "s3", 2) " { %y = sluice.map(%a, %b) {"
-                             "^bb0(%x: f32, %r: f32): %e = math.exp %r : f32 %z = arith.addf %x, "
-                             "%e : f32 sluice.yield %z : f32 } : (" SEQ("s3", 2) ", " SEQ(
-                                 "s3", 2) ") -> " SEQ("s3", 2) " return %y : " SEQ("s3", 2) " }"},
-        {"layer_norm", "(%x: " SEQ("s1", 4) ", %g: tensor<4xf32>, %b: tensor<4xf32>) -> " SEQ(
-                           "s1", 4) " { %y, %m, %r = sluice.norm %x, %g, %b {epsilon = 1.0e-5 : "
-                                    "f64} : (" SEQ("s1", 4) ", tensor<4xf32>, tensor<4xf32>) -> "
-                                                            "(" SEQ("s1",
-                                                                    4) ", " SEQ("s1",
-                                                                                0) ", " SEQ("s1",
-                                                                                            0) ") "
-                                                                                               "ret"
-                                                                                               "urn"
-                                                                                               " %"
-                                                                                               "y "
-                                                                                               ":"
-                                                                                               " " SEQ("s1",
-                                                                                                       4) " }"},
-        {"rms_norm", "(%x: " SEQ("s2", 4) ", %g: tensor<4xf32>) -> " SEQ(
-                         "s2",
-                         4) " { %y, %m, %r = sluice.norm %x, %g {epsilon = 1.0e-5 : f64, rms} : "
-                            "(" SEQ("s2",
-                                    4) ", tensor<4xf32>) -> (" SEQ("s2",
-                                                                   4) ", " SEQ("s2",
-                                                                               0) ", " SEQ("s2",
-                                                                                           0) ") "
-                                                                                              "retu"
-                                                                                              "rn "
-                                                                                              "%y "
-                                                                                              ":"
-                                                                                              " " SEQ("s2",
-                                                                                                      4) " }"},
-        {"linear",
-         "(%x: " SEQ("s2", 3) ", %w: tensor<5x3xf32>, %b: tensor<5xf32>) -> " SEQ(
-             "s2",
-             5) " { %y = sluice.linear %x, %w, %b : (" SEQ("s2",
-                                                           3) ", tensor<5x3xf32>, tensor<5xf32>) "
-                                                              "-> " SEQ("s2", 5) " return %y "
-                                                                                 ": " SEQ("s2",
-                                                                                          5) " }"},
-        {"shift_0", RESCALE("shift", "by 0", SEQ("s1", 2), SEQ("s1", 2))},
-        {"shift_1", RESCALE("shift", "by 1", SEQ("s1", 2), SEQ("s1", 2))},
-        {"shift_3_coarse", RESCALE("shift", "by 3", SEQ("s4", 2), SEQ("s4", 2))},
-        {"shift_7", RESCALE("shift", "by 7", SEQ("s1", 2), SEQ("s1", 2))},
-        {"shift_back_2", RESCALE("shift", "by -2", SEQ("s1", 2), SEQ("s1", 2))},
-        {"shorten_1", RESCALE("shorten", "factor 1", SEQ("s1", 2), SEQ("s1", 2))},
-        {"shorten_2", RESCALE("shorten", "factor 2", SEQ("s1", 2), SEQ("s2", 2))},
-        {"shorten_3_sum", RESCALE("shorten", "factor 3 {sum}", SEQ("s2", 2), SEQ("s6", 2))},
-        {"shorten_8", RESCALE("shorten", "factor 8", SEQ("s1", 1), SEQ("s8", 1))},
-        {"upsample_2", RESCALE("upsample", "factor 2", SEQ("s4", 2), SEQ("s2", 2))},
-        {"upsample_3", RESCALE("upsample", "factor 3", SEQ("s3", 2), SEQ("s1", 2))},
-        {"fold_2", RESCALE("fold", "factor 2", SEQ("s1", 2), SEQ("s2", 4))},
-        {"fold_4", RESCALE("fold", "factor 4", SEQ("s2", 1), SEQ("s8", 4))},
-        {"unfold_2", RESCALE("unfold", "factor 2", SEQ("s8", 4), SEQ("s4", 2))},
-        {"unfold_3", RESCALE("unfold", "factor 3", SEQ("s3", 3), SEQ("s1", 1))},
-        {"last", "(%x: " SEQ("s3", 2) ") -> " SEQ("one", 2) " { %y = sluice.last %x : (" SEQ(
-                     "s3", 2) ") -> " SEQ("one", 2) " return %y : " SEQ("one", 2) " }"},
-        {"cross_entropy", "(%x: " SEQ("s1", 3) ", %w: tensor<7x3xf32>, %t: " TOKENS ") -> " SEQ(
-                              "s1", 0) " { %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64} "
-                                       ": (" SEQ("s1", 3) ", tensor<7x3xf32>, " TOKENS
-                                                          ") -> " SEQ("s1", 0) " return %l : " SEQ(
-                                                              "s1", 0) " }"},
-        {"attention_causal", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0)", PLAIN)},
-        {"attention_causal_grouped", ATTENTION(1, 2, "(p, q)[n] : (p - q >= 0)", PLAIN)},
-        {"attention_bidirectional", ATTENTION(2, 4, "(p, q)[n] : (n - 1 - q >= 0)", PLAIN)},
-        {"attention_window", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0, q - p + 2 >= 0)", PLAIN)},
-        {"attention_window_behind",
-         ATTENTION(1, 2, "(p, q)[n] : (p - q - 1 >= 0, q - p + 3 >= 0)", PLAIN)},
-        {"attention_ahead", ATTENTION(2, 4, "(p, q)[n] : (p - q + 2 >= 0)", PLAIN)},
-        {"attention_diagonal", ATTENTION(2, 4, "(p, q)[n] : (p - q == 0)", PLAIN)},
-        {"attention_groups",
-         ATTENTION(2, 4, "(p, q)[n] : ((p + 1) floordiv 3 - 1 - q >= 0)", PLAIN)},
-        {"attention_closed_groups",
-         ATTENTION(2, 4, "(p, q)[n] : (p floordiv 3 - q floordiv 3 - 1 >= 0)", PLAIN)},
-        {"attention_own_group",
-         ATTENTION(2, 4, "(p, q)[n] : (p floordiv 2 - q floordiv 2 == 0)", PLAIN)},
-        {"attention_two_bounds",
-         ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0, 2 * p + 1 - q >= 0)", PLAIN)},
-        {"attention_strided", ATTENTION(2, 4, "(p, q)[n] : (p - 2 * q >= 0)", PLAIN)},
-        {"attention_scaled",
-         ATTENTION(
-             2, 4,
-             "(p, q)[n] : (p - q >= 0)",
-             "%c = arith.constant 0.5 : f32 %r = arith.mulf %s, %c : f32 sluice.yield %r : f32")},
+const Case cases[] = {
+    {"embed", "(%t: " TOKENS ", %w: tensor<7x3xf32>) -> " SEQ(
+                  "s1", 3) " { %y = sluice.embed %t, %w : (" TOKENS
+                           ", tensor<7x3xf32>) -> " SEQ("s1", 3) " return %y : " SEQ("s1", 3) " }"},
+    {"position", "(%w: tensor<16x3xf32>) -> " SEQ(
+                     "s1", 3) " { %y = sluice.position %w : (tensor<16x3xf32>) "
+                              "-> " SEQ("s1", 3) " return %y : " SEQ("s1", 3) " }"},
+    {"map", "(%a: " SEQ("s3", 2) ", %b: " SEQ("s3", 2) ") -> " SEQ(
+                "s3", 2) " { %y = sluice.map(%a, %b) {"
+                         "^bb0(%x: f32, %r: f32): %e = math.exp %r : f32 %z = arith.addf %x, "
+                         "%e : f32 sluice.yield %z : f32 } : (" SEQ("s3", 2) ", " SEQ(
+                             "s3", 2) ") -> " SEQ("s3", 2) " return %y : " SEQ("s3", 2) " }"},
+    {"layer_norm", "(%x: " SEQ("s1", 4) ", %g: tensor<4xf32>, %b: tensor<4xf32>) -> " SEQ(
+                       "s1", 4) " { %y, %m, %r = sluice.norm %x, %g, %b {epsilon = 1.0e-5 : "
+                                "f64} : (" SEQ("s1", 4) ", tensor<4xf32>, tensor<4xf32>) -> "
+                                                        "(" SEQ("s1", 4) ", " SEQ("s1", 0) ", " SEQ(
+                                                            "s1", 0) ") "
+                                                                     "ret"
+                                                                     "urn"
+                                                                     " %"
+                                                                     "y "
+                                                                     ":"
+                                                                     " " SEQ("s1", 4) " }"},
+    {"rms_norm", "(%x: " SEQ("s2", 4) ", %g: tensor<4xf32>) -> " SEQ(
+                     "s2", 4) " { %y, %m, %r = sluice.norm %x, %g {epsilon = 1.0e-5 : f64, rms} : "
+                              "(" SEQ("s2", 4) ", tensor<4xf32>) -> (" SEQ("s2", 4) ", " SEQ(
+                                  "s2", 0) ", " SEQ("s2", 0) ") "
+                                                             "retu"
+                                                             "rn "
+                                                             "%y "
+                                                             ":"
+                                                             " " SEQ("s2", 4) " }"},
+    {"linear",
+     "(%x: " SEQ("s2", 3) ", %w: tensor<5x3xf32>, %b: tensor<5xf32>) -> " SEQ(
+         "s2", 5) " { %y = sluice.linear %x, %w, %b : (" SEQ("s2",
+                                                             3) ", tensor<5x3xf32>, tensor<5xf32>) "
+                                                                "-> " SEQ("s2",
+                                                                          5) " return %y "
+                                                                             ": " SEQ("s2",
+                                                                                      5) " }"},
+    {"shift_0", RESCALE("shift", "by 0", SEQ("s1", 2), SEQ("s1", 2))},
+    {"shift_1", RESCALE("shift", "by 1", SEQ("s1", 2), SEQ("s1", 2))},
+    {"shift_3_coarse", RESCALE("shift", "by 3", SEQ("s4", 2), SEQ("s4", 2))},
+    {"shift_7", RESCALE("shift", "by 7", SEQ("s1", 2), SEQ("s1", 2))},
+    {"shift_back_2", RESCALE("shift", "by -2", SEQ("s1", 2), SEQ("s1", 2))},
+    {"shorten_1", RESCALE("shorten", "factor 1", SEQ("s1", 2), SEQ("s1", 2))},
+    {"shorten_2", RESCALE("shorten", "factor 2", SEQ("s1", 2), SEQ("s2", 2))},
+    {"shorten_3_sum", RESCALE("shorten", "factor 3 {sum}", SEQ("s2", 2), SEQ("s6", 2))},
+    {"shorten_8", RESCALE("shorten", "factor 8", SEQ("s1", 1), SEQ("s8", 1))},
+    {"upsample_2", RESCALE("upsample", "factor 2", SEQ("s4", 2), SEQ("s2", 2))},
+    {"upsample_3", RESCALE("upsample", "factor 3", SEQ("s3", 2), SEQ("s1", 2))},
+    {"fold_2", RESCALE("fold", "factor 2", SEQ("s1", 2), SEQ("s2", 4))},
+    {"fold_4", RESCALE("fold", "factor 4", SEQ("s2", 1), SEQ("s8", 4))},
+    {"unfold_2", RESCALE("unfold", "factor 2", SEQ("s8", 4), SEQ("s4", 2))},
+    {"unfold_3", RESCALE("unfold", "factor 3", SEQ("s3", 3), SEQ("s1", 1))},
+    {"last", "(%x: " SEQ("s3", 2) ") -> " SEQ("one", 2) " { %y = sluice.last %x : (" SEQ(
+                 "s3", 2) ") -> " SEQ("one", 2) " return %y : " SEQ("one", 2) " }"},
+    {"cross_entropy", "(%x: " SEQ("s1", 3) ", %w: tensor<7x3xf32>, %t: " TOKENS ") -> " SEQ(
+                          "s1", 0) " { %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64} "
+                                   ": (" SEQ("s1", 3) ", tensor<7x3xf32>, " TOKENS ") -> " SEQ(
+                                       "s1", 0) " return %l : " SEQ("s1", 0) " }"},
+    {"attention_causal", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0)", PLAIN)},
+    {"attention_causal_grouped", ATTENTION(1, 2, "(p, q)[n] : (p - q >= 0)", PLAIN)},
+    {"attention_bidirectional", ATTENTION(2, 4, "(p, q)[n] : (n - 1 - q >= 0)", PLAIN)},
+    {"attention_window", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0, q - p + 2 >= 0)", PLAIN)},
+    {"attention_window_behind",
+     ATTENTION(1, 2, "(p, q)[n] : (p - q - 1 >= 0, q - p + 3 >= 0)", PLAIN)},
+    {"attention_ahead", ATTENTION(2, 4, "(p, q)[n] : (p - q + 2 >= 0)", PLAIN)},
+    {"attention_diagonal", ATTENTION(2, 4, "(p, q)[n] : (p - q == 0)", PLAIN)},
+    {"attention_groups", ATTENTION(2, 4, "(p, q)[n] : ((p + 1) floordiv 3 - 1 - q >= 0)", PLAIN)},
+    {"attention_closed_groups",
+     ATTENTION(2, 4, "(p, q)[n] : (p floordiv 3 - q floordiv 3 - 1 >= 0)", PLAIN)},
+    {"attention_own_group",
+     ATTENTION(2, 4, "(p, q)[n] : (p floordiv 2 - q floordiv 2 == 0)", PLAIN)},
+    {"attention_two_bounds",
+     ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0, 2 * p + 1 - q >= 0)", PLAIN)},
+    {"attention_strided", ATTENTION(2, 4, "(p, q)[n] : (p - 2 * q >= 0)", PLAIN)},
+    {"attention_scaled",
+     ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0)",
+               "%c = arith.constant 0.5 : f32 %r = arith.mulf %s, %c : f32 sluice.yield %r : f32")},
 };
 
 TEST(Relations, EveryOpHasACase) {

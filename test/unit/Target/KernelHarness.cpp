@@ -123,7 +123,8 @@ void LoadedKernel::load(StringRef text, const cpu::Target &target, const Generat
   ASSERT_TRUE(succeeded(cpu::lowerToObject(*kernels, target, object)));
   library = loadObject(object);
   ASSERT_TRUE(library);
-  function = reinterpret_cast<void (*)(uint8_t *, const int64_t *, int64_t, uint8_t *)>(dlsym(library, "kernel"));
+  function = reinterpret_cast<void (*)(uint8_t *, const int64_t *, int64_t, uint8_t *)>(
+      dlsym(library, "kernel"));
   ASSERT_TRUE(function) << "the object has no symbol 'kernel'";
 }
 

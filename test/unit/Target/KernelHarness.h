@@ -45,8 +45,10 @@ public:
   int64_t items() const { return items_; }
   const cpu::Kernel &kernel() const { return kernel_; }
 
-  /// Runs `items` items of `function` from now on: another target's kernel of the same op, on the same memory.
-  using Function = std::function<void(uint8_t *arena, const int64_t *arguments, int64_t item, uint8_t *scratch)>;
+  /// Runs `items` items of `function` from now on: another target's kernel of the same op, on the
+  /// same memory.
+  using Function =
+      std::function<void(uint8_t *arena, const int64_t *arguments, int64_t item, uint8_t *scratch)>;
   void use(int64_t items, Function function) {
     items_ = items;
     this->function = std::move(function);

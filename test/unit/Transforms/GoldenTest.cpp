@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Imported modules, run on the float64 reference with PyTorch's weights, give PyTorch's losses, logits and gradients
-// (test/golden/README.md).
+// Imported modules, run on the float64 reference with PyTorch's weights, give PyTorch's losses,
+// logits and gradients (test/golden/README.md).
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -56,7 +56,8 @@ protected:
   Golden()
       : weights(folder + "expected/" + GetParam() + ".weights.safetensors"),
         results(folder + "expected/" + GetParam() + ".results.safetensors"),
-        errors(nlohmann::json::parse(readBytes(folder + "expected/" + GetParam() + ".errors.json"))) {
+        errors(
+            nlohmann::json::parse(readBytes(folder + "expected/" + GetParam() + ".errors.json"))) {
     spec::Diagnostic error;
     model = *spec::readFile(folder + GetParam() + ".json", error);
     module = importSpec(context, model);
@@ -72,7 +73,8 @@ protected:
     for (int64_t p = 0; p < type.getDimSize(0); ++p) {
       for (int64_t c = 0; c < columns; ++c) {
         double power = static_cast<double>(c / 2 * 2) / static_cast<double>(columns);
-        double angle = static_cast<double>(p) * std::pow(parameter.getBase().convertToDouble(), -power);
+        double angle =
+            static_cast<double>(p) * std::pow(parameter.getBase().convertToDouble(), -power);
         bool cosine = (c % 2 == 0) == (parameter.getInitial() == "rotary");
         result.push_back(cosine ? std::cos(angle) : std::sin(angle));
       }
@@ -88,7 +90,8 @@ protected:
     for (auto parameter : module->getOps<ParameterOp>()) {
       std::vector<double> data;
       for (auto part : parameter.getNames().getAsRange<StringAttr>()) {
-        std::vector<double> numbers = parameter.getFrozen() ? table(parameter) : weights.numbers(part.str());
+        std::vector<double> numbers =
+            parameter.getFrozen() ? table(parameter) : weights.numbers(part.str());
         data.insert(data.end(), numbers.begin(), numbers.end());
       }
       evaluator->setParameter(parameter.getSymName(), data);
@@ -100,12 +103,14 @@ protected:
   }
 
   Value resultOf(StringRef name) {
-    return module->lookupSymbol<func::FuncOp>(name).getBody().front().getTerminator()->getOperand(0);
+    return module->lookupSymbol<func::FuncOp>(name).getBody().front().getTerminator()->getOperand(
+        0);
   }
 
   void compare(const std::string &name, ArrayRef<double> found, ArrayRef<double> expected) {
     ASSERT_EQ(found.size(), expected.size()) << name;
-    double bound = 8 * (errors.at(name).at("error").get<double>() + 0x1p-24 * errors.at(name).at("magnitude").get<double>());
+    double bound = 8 * (errors.at(name).at("error").get<double>() +
+                        0x1p-24 * errors.at(name).at("magnitude").get<double>());
     double largest = 0;
     for (auto [x, y] : llvm::zip_equal(found, expected)) {
       largest = std::max(largest, std::abs(x - y));
@@ -124,7 +129,8 @@ protected:
 } // namespace
 
 TEST_P(Golden, Losses) {
-  compare("losses", evaluate("evaluate")->getSequence(resultOf("evaluate")), results.numbers("losses"));
+  compare("losses", evaluate("evaluate")->getSequence(resultOf("evaluate")),
+          results.numbers("losses"));
 }
 
 TEST_P(Golden, LogitsOfTheLastPosition) {
@@ -160,5 +166,6 @@ TEST_P(Golden, Gradients) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Specs, Golden,
-                         ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams", "bidirectional"),
+                         ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
+                                           "bidirectional"),
                          [](const auto &info) { return info.param; });

@@ -1,14 +1,15 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Specs become modules that verify, hold the tensors the spec declares, and go through the passes to entries. With
-// SLUICE_DUMP_MODEL set to a spec's path, prints its module and that of the entries.
+// Specs become modules that verify, hold the tensors the spec declares, and go through the passes
+// to entries. With SLUICE_DUMP_MODEL set to a spec's path, prints its module and that of the
+// entries.
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Spec/Expansion.h"
 #include "sluice/Transforms/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
-#include "sluice/Dialect/Sluice/Sluice.h"
 #include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -43,7 +44,8 @@ static LogicalResult makeEntries(ModuleOp module) {
 static std::vector<std::string> specsUnder(const std::string &folder) {
   std::vector<std::string> result;
   for (const auto &entry : std::filesystem::recursive_directory_iterator(source + "/" + folder)) {
-    if (entry.path().extension() == ".json" && entry.path().parent_path().filename() != "expected") {
+    if (entry.path().extension() == ".json" &&
+        entry.path().parent_path().filename() != "expected") {
       result.push_back(entry.path().string());
     }
   }
@@ -60,7 +62,8 @@ TEST_P(EverySpec, BecomesEntries) {
   ASSERT_TRUE(succeeded(verify(*module)));
   int64_t elements = 0;
   for (auto parameter : module->getOps<ParameterOp>()) {
-    elements += parameter.getFrozen() ? 0 : cast<RankedTensorType>(parameter.getType()).getNumElements();
+    elements +=
+        parameter.getFrozen() ? 0 : cast<RankedTensorType>(parameter.getType()).getNumElements();
   }
   EXPECT_EQ(elements, spec::parameterCount(model));
   ASSERT_TRUE(succeeded(makeEntries(*module)));
@@ -113,8 +116,8 @@ static int64_t countRandom(func::FuncOp function, llvm::DenseSet<int64_t> &ids) 
 
 TEST(Import, DropoutIsOnlyTrained) {
   MLIRContext context;
-  OwningOpRef<ModuleOp> module =
-      importSpec(context, readModelText(layerSpec("\"dropout\": 0.25, \"attention_dropout\": 0.5")));
+  OwningOpRef<ModuleOp> module = importSpec(
+      context, readModelText(layerSpec("\"dropout\": 0.25, \"attention_dropout\": 0.5")));
   ASSERT_TRUE(succeeded(verify(*module)));
   llvm::DenseSet<int64_t> ids;
   EXPECT_EQ(countRandom(module->lookupSymbol<func::FuncOp>("evaluate"), ids), 0);

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
-#include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -27,11 +27,13 @@
 
 namespace sluice::dispatch {
 
-/// Elements from one row of a rank-3 tensor to the next: a multiple of 16 (one cache line), and never a multiple of
-/// 256, because rows a power of two of bytes apart share a few cache sets and evict one another.
+/// Elements from one row of a rank-3 tensor to the next: a multiple of 16 (one cache line), and
+/// never a multiple of 256, because rows a power of two of bytes apart share a few cache sets and
+/// evict one another.
 int64_t paddedWidth(int64_t width);
 
-/// Elements that the memory of a tensor takes: rank 3 has padded rows, and so has rank 2 where `paddedRows`.
+/// Elements that the memory of a tensor takes: rank 3 has padded rows, and so has rank 2 where
+/// `paddedRows`.
 int64_t storageElements(mlir::RankedTensorType type, bool paddedRows = false);
 
 } // namespace sluice::dispatch

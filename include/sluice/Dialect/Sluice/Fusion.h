@@ -1,34 +1,39 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What ops say when dispatches are formed: how a consumer reads through them, or what they compute for one row.
+// What ops say when dispatches are formed: how a consumer reads through them, or what they compute
+// for one row.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Sluice.h"
 
 namespace sluice {
 
-/// A read of a sequence through ops that do no work (shift, upsample, unfold, last): the root that is read in the end
-/// and the position of it, as an expression of d0 = p, d1 = i (the row within a group) and s0 = the root's valid length.
+/// A read of a sequence through ops that do no work (shift, upsample, unfold, last): the root that
+/// is read in the end and the position of it, as an expression of d0 = p, d1 = i (the row within a
+/// group) and s0 = the root's valid length.
 struct AccessChain {
   mlir::Value root;
   mlir::AffineExpr position;
   mlir::AffineExpr column; ///< first column, of d0
   int64_t group = 1;
 
-  bool isIdentity() const { return position == mlir::getAffineDimExpr(0, position.getContext()) && group == 1; }
+  bool isIdentity() const {
+    return position == mlir::getAffineDimExpr(0, position.getContext()) && group == 1;
+  }
 };
 
-/// The chain from `value`, read at p, down to the first op that computes. With group k > 1: read at k p + i, i < k.
-/// It ends sooner where a link cannot be expressed (a column offset inside a group, a scale behind the last position): the
-/// root is then the map there, which must be stored.
+/// The chain from `value`, read at p, down to the first op that computes. With group k > 1: read at
+/// k p + i, i < k. It ends sooner where a link cannot be expressed (a column offset inside a group,
+/// a scale behind the last position): the root is then the map there, which must be stored.
 AccessChain resolveAccess(mlir::Value value, int64_t group = 1);
 /// The same for row k p + i alone, 0 <= i < k.
 AccessChain resolveMember(mlir::Value value, int64_t factor, int64_t member);
-/// One access reads the k rows of a group: else a column offset differs between them, and each needs an access of its own.
+/// One access reads the k rows of a group: else a column offset differs between them, and each
+/// needs an access of its own.
 bool readsWholeGroups(ShortenOp op);
 
-/// Collects the body of one dispatch: values of one row (tensor<d>), or of one element (f32) in an epilogue.
-/// Operands of the dispatch appear as ops ask for what the body does not yet hold.
+/// Collects the body of one dispatch: values of one row (tensor<d>), or of one element (f32) in an
+/// epilogue. Operands of the dispatch appear as ops ask for what the body does not yet hold.
 class BodyBuilder {
 public:
   /// `lowered` gives the stored tensor of a model value, or null with a diagnostic.
@@ -84,7 +89,8 @@ private:
 /// Where ops that are dispatches of their own build them.
 class DispatchEmitter {
 public:
-  DispatchEmitter(mlir::Operation *scope, mlir::OpBuilder &builder, llvm::DenseMap<mlir::Value, mlir::Value> &lowered)
+  DispatchEmitter(mlir::Operation *scope, mlir::OpBuilder &builder,
+                  llvm::DenseMap<mlir::Value, mlir::Value> &lowered)
       : b(scope->getLoc(), builder), scope(scope), tensors(lowered) {}
 
   mlir::ImplicitLocOpBuilder b;

@@ -70,7 +70,8 @@ namespace sluice {
 int64_t getBatch(mlir::Operation *op);
 int64_t getContext(mlir::Operation *op);
 
-/// Factor of a sequence's scale, looked up from `op`'s module. Zero for the scale of one position (`sluice.last`).
+/// Factor of a sequence's scale, looked up from `op`'s module. Zero for the scale of one position
+/// (`sluice.last`).
 int64_t getFactor(mlir::Operation *op, SequenceType type);
 
 /// Positions that a sequence has at full length: ceil(context / factor); 1 where the factor is 0.

@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What every CPU kernel generator shares: the instruction set it generates for, and the kernel's frame, that is
-// the function of the kernel ABI with typed views of its buffers (docs/plan-and-artifact.md).
+// What every CPU kernel generator shares: the instruction set it generates for, and the kernel's
+// frame, that is the function of the kernel ABI with typed views of its buffers
+// (docs/plan-and-artifact.md).
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -25,7 +26,8 @@ struct Target {
   static const Target &avx2();
 };
 
-/// A generated kernel. Items are independent of one another; their number depends on shapes alone, never on threads.
+/// A generated kernel. Items are independent of one another; their number depends on shapes alone,
+/// never on threads.
 struct Kernel {
   mlir::func::FuncOp function;
   int64_t items = 0;
@@ -35,27 +37,31 @@ struct Kernel {
   double bytes = 0;     ///< least bytes moved at full length
 };
 
-/// Generators, one a family. Each appends one function called `name` to `module`. They fail with a diagnostic on the op.
-mlir::FailureOr<Kernel> generateRows(dispatch::RowsOp op, mlir::ModuleOp module, llvm::StringRef name, const Target &target);
-mlir::FailureOr<Kernel> generateContract(dispatch::ContractOp op, mlir::ModuleOp module, llvm::StringRef name,
-                                         const Target &target);
-mlir::FailureOr<Kernel> generateWeightGradient(dispatch::WeightGradientOp op, mlir::ModuleOp module, llvm::StringRef name,
-                                               const Target &target);
-mlir::FailureOr<Kernel> generateAttention(dispatch::AttentionOp op, mlir::ModuleOp module, llvm::StringRef name,
-                                          const Target &target);
-mlir::FailureOr<Kernel> generateAttentionBackward(dispatch::AttentionBackwardOp op, mlir::ModuleOp module,
-                                                  llvm::StringRef name, const Target &target);
-mlir::FailureOr<Kernel> generateScatterRows(dispatch::ScatterRowsOp op, mlir::ModuleOp module, llvm::StringRef name,
-                                            const Target &target);
+/// Generators, one a family. Each appends one function called `name` to `module`. They fail with a
+/// diagnostic on the op.
+mlir::FailureOr<Kernel> generateRows(dispatch::RowsOp op, mlir::ModuleOp module,
+                                     llvm::StringRef name, const Target &target);
+mlir::FailureOr<Kernel> generateContract(dispatch::ContractOp op, mlir::ModuleOp module,
+                                         llvm::StringRef name, const Target &target);
+mlir::FailureOr<Kernel> generateWeightGradient(dispatch::WeightGradientOp op, mlir::ModuleOp module,
+                                               llvm::StringRef name, const Target &target);
+mlir::FailureOr<Kernel> generateAttention(dispatch::AttentionOp op, mlir::ModuleOp module,
+                                          llvm::StringRef name, const Target &target);
+mlir::FailureOr<Kernel> generateAttentionBackward(dispatch::AttentionBackwardOp op,
+                                                  mlir::ModuleOp module, llvm::StringRef name,
+                                                  const Target &target);
+mlir::FailureOr<Kernel> generateScatterRows(dispatch::ScatterRowsOp op, mlir::ModuleOp module,
+                                            llvm::StringRef name, const Target &target);
 
 /// Any dispatch op, by its family.
-mlir::FailureOr<Kernel> generateKernel(mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
-                                       const Target &target);
+mlir::FailureOr<Kernel> generateKernel(mlir::Operation *op, mlir::ModuleOp module,
+                                       llvm::StringRef name, const Target &target);
 
-/// Lowers a module of kernels (arith, math, scf, memref, vector on the kernel ABI) to native object code of `target`: the
-/// functions keep their names. Elementary functions become arithmetic (Math.h says which, for f32 and f64); a reduction of a
-/// vector is a tree of halves. Multiplies and adds are fused only where math.fma or vector.fma says so. Fails with a
-/// diagnostic, also when a call of a library would remain; `object` is then left alone.
+/// Lowers a module of kernels (arith, math, scf, memref, vector on the kernel ABI) to native object
+/// code of `target`: the functions keep their names. Elementary functions become arithmetic (Math.h
+/// says which, for f32 and f64); a reduction of a vector is a tree of halves. Multiplies and adds
+/// are fused only where math.fma or vector.fma says so. Fails with a diagnostic, also when a call
+/// of a library would remain; `object` is then left alone.
 mlir::LogicalResult lowerToObject(mlir::ModuleOp module, const Target &target, std::string &object);
 
 /// A module of kernels and what to lower it for.
@@ -64,41 +70,48 @@ struct ObjectRequest {
   const Target *target;
 };
 
-/// The same for several modules of one context, on its threads: appends to `objects`, several a module. Which kernels
-/// share an object, and the objects' order and bytes, do not depend on the number of threads.
-mlir::LogicalResult lowerToObjects(llvm::ArrayRef<ObjectRequest> requests, std::vector<std::string> &objects);
+/// The same for several modules of one context, on its threads: appends to `objects`, several a
+/// module. Which kernels share an object, and the objects' order and bytes, do not depend on the
+/// number of threads.
+mlir::LogicalResult lowerToObjects(llvm::ArrayRef<ObjectRequest> requests,
+                                   std::vector<std::string> &objects);
 
-/// Device scalars that every kernel is given: launch arguments after the buffers' offsets, in this order; each is the
-/// byte offset of the scalar. Two plain integers end the list: `row0` (0 where the domain has no chunks) and the launch's first
-/// random stream, which is added to every stream id in the kernel, so that layers that differ in their ids share a kernel.
+/// Device scalars that every kernel is given: launch arguments after the buffers' offsets, in this
+/// order; each is the byte offset of the scalar. Two plain integers end the list: `row0` (0 where
+/// the domain has no chunks) and the launch's first random stream, which is added to every stream
+/// id in the kernel, so that layers that differ in their ids share a kernel.
 enum class Scalar { Length, Rows, Step, Seed };
 constexpr int64_t scalarCount = 4;
 
 /// Number of launch arguments of a dispatch: operands, results, scalars, row0, first stream.
 int64_t argumentCount(mlir::Operation *dispatch);
 
-/// The frame of a kernel: makes `void name(arena, arguments, item, scratch)` and hands out typed views. The builder
-/// stands inside the function's body; `finish` adds the return.
+/// The frame of a kernel: makes `void name(arena, arguments, item, scratch)` and hands out typed
+/// views. The builder stands inside the function's body; `finish` adds the return.
 class Frame {
 public:
-  Frame(mlir::Operation *dispatch, mlir::ModuleOp module, llvm::StringRef name, const Target &target);
+  Frame(mlir::Operation *dispatch, mlir::ModuleOp module, llvm::StringRef name,
+        const Target &target);
 
   mlir::ImplicitLocOpBuilder &builder() { return b; }
   mlir::func::FuncOp function() { return func; }
   const Target &target() const { return target_; }
 
-  /// Memory of tensor operand or result `i` (operands first, then results). Rank 3 [B, T, d] is seen as
-  /// memref<B*T x paddedWidth(d)>; rank 2 as it is, or with padded rows; rank 1 as it is; rank 0 as memref<1>.
+  /// Memory of tensor operand or result `i` (operands first, then results). Rank 3 [B, T, d] is
+  /// seen as memref<B*T x paddedWidth(d)>; rank 2 as it is, or with padded rows; rank 1 as it is;
+  /// rank 0 as memref<1>.
   mlir::Value buffer(unsigned i, bool paddedRows = false);
 
-  mlir::Value item() { return itemIndex; }       ///< index
-  mlir::Value length();                          ///< index: valid tokens a row of the batch
-  mlir::Value rows();                            ///< index: valid rows of the batch
-  mlir::Value step();                            ///< i64
-  mlir::Value seed();                            ///< i64
-  mlir::Value row0();                            ///< index: first row of the launch's chunk
-  mlir::Value firstStream();                     ///< i64: added to the ids of random streams
-  mlir::Value validLength(int64_t factor, int64_t positions); ///< index: ceil(length / factor); positions where factor is 0
+  mlir::Value item() { return itemIndex; } ///< index
+  mlir::Value length();                    ///< index: valid tokens a row of the batch
+  mlir::Value rows();                      ///< index: valid rows of the batch
+  mlir::Value step();                      ///< i64
+  mlir::Value seed();                      ///< i64
+  mlir::Value row0();                      ///< index: first row of the launch's chunk
+  mlir::Value firstStream();               ///< i64: added to the ids of random streams
+  mlir::Value
+  validLength(int64_t factor,
+              int64_t positions); ///< index: ceil(length / factor); positions where factor is 0
 
   /// Part of the thread's scratch, 64-aligned; each call hands out fresh memory.
   mlir::Value scratch(mlir::MemRefType type);
