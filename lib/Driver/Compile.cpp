@@ -35,6 +35,7 @@ public:
   Outcome run();
 
 private:
+  std::optional<Outcome> checkOutput() const;
   std::optional<Outcome> chooseTargets();
   std::optional<Outcome> readModel();
   std::optional<Outcome> readModelIR();
@@ -55,6 +56,20 @@ private:
   std::vector<const cpu::Target *> targets;
   ProofRecord proof;
 };
+
+/// Before the work, since a compile may take seconds.
+std::optional<Outcome> Compilation::checkOutput() const {
+  if (!request.emit.empty()) {
+    return std::nullopt;
+  }
+  if (llvm::sys::fs::equivalent(request.spec, request.output)) {
+    return badInput(request.output + ": expected the name of a new file, found the spec itself; name another artifact");
+  }
+  if (llvm::Error error = checkArtifactPath(request.output)) {
+    return badInput(llvm::toString(std::move(error)));
+  }
+  return std::nullopt;
+}
 
 std::optional<Outcome> Compilation::chooseTargets() {
   for (const std::string &name : request.targets) {
@@ -228,6 +243,9 @@ Outcome Compilation::run() {
   }
   imported = print(*module);
   if (auto outcome = checkCausal()) {
+    return *outcome;
+  }
+  if (auto outcome = checkOutput()) {
     return *outcome;
   }
   if (auto outcome = lowerModel()) {
