@@ -129,8 +129,8 @@ std::vector<uint8_t> readPart(const Path &folder, const char *name, const Json &
 Path latestFolder(const Path &run) {
   int64_t step = latestStep(run);
   if (step < 0) {
-    throw UserError(run.string() + ": expected a run with a checkpoint, found no file \"latest\" in it; train first, " +
-                    "without --resume into a new directory");
+    throw UserError(run.string() + ": expected a run with a checkpoint, found no file \"latest\" in it; " +
+                    "name the --out of a training that saved one");
   }
   Path folder = run / "checkpoints" / std::to_string(step);
   if (!std::filesystem::is_directory(folder)) {
@@ -156,12 +156,10 @@ int64_t latestStep(const Path &run) {
   return step;
 }
 
-void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &state, int64_t keep) {
-  Path parent = run / "checkpoints", target = parent / std::to_string(state.step);
-  Path temporary = parent / (".tmp-" + std::to_string(state.step) + "-" + std::to_string(::getpid()));
-  makeFolder(parent);
-  std::error_code ignored;
-  std::filesystem::remove_all(temporary, ignored);
+namespace {
+
+/// Writes the files of a checkpoint into a new folder.
+void writeParts(const Path &temporary, Executor &executor, const TrainingState &state) {
   makeFolder(temporary);
   Json json = {{"format", "sluice-checkpoint"}, {"version", 1}, {"step", state.step}, {"seed", state.seed},
                {"spec_sha256", state.specHash}};
@@ -171,6 +169,22 @@ void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &st
   json["checksum"] = checksum(json);
   writeSynced(temporary / stateName, asBytes(json.dump(2) + "\n"));
   syncFolder(temporary);
+}
+
+} // namespace
+
+void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &state, int64_t keep) {
+  Path parent = run / "checkpoints", target = parent / std::to_string(state.step);
+  Path temporary = parent / (".tmp-" + std::to_string(state.step) + "-" + std::to_string(::getpid()));
+  makeFolder(parent);
+  std::error_code ignored;
+  std::filesystem::remove_all(temporary, ignored);
+  try {
+    writeParts(temporary, executor, state);
+  } catch (...) {
+    std::filesystem::remove_all(temporary, ignored); // on a full disk above all
+    throw;
+  }
   // A folder of this step can only be one that `latest` does not name yet, or the same state saved again.
   if (std::filesystem::exists(target)) {
     Path old = parent / (".tmp-old-" + std::to_string(state.step));
@@ -183,6 +197,11 @@ void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &st
   syncFolder(parent);
   replaceFile(run / "latest", asBytes(std::to_string(state.step) + "\n"));
   prune(parent, state.step, keep);
+}
+
+TrainingState readTrainingState(const Path &run) {
+  Path folder = latestFolder(run);
+  return parseState(readState(folder), folder);
 }
 
 TrainingState loadCheckpoint(const Path &run, Executor &executor) {

@@ -60,17 +60,21 @@ int64_t pickToken(std::span<const float> logits, const SamplingOptions &options,
   return static_cast<int64_t>(order[kept - 1]);
 }
 
+void checkPrompt(std::string_view prompt, int64_t vocabulary) {
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    if (auto byte = static_cast<uint8_t>(prompt[i]); byte >= vocabulary) {
+      throw UserError("the prompt: byte " + std::to_string(i) + ": expected token ids below the vocabulary of " +
+                      std::to_string(vocabulary) + ", found " + std::to_string(byte) + "; change the prompt");
+    }
+  }
+}
+
 void generate(Executor &executor, std::string_view prompt, int64_t count, const SamplingOptions &options,
               const std::function<bool(uint8_t)> &emit) {
   checkSampling(options);
   const ModelFacts &model = executor.plan().model;
   std::vector<uint8_t> text(prompt.begin(), prompt.end());
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] >= model.vocabulary) {
-      throw UserError("the prompt: byte " + std::to_string(i) + ": expected token ids below the vocabulary of " +
-                      std::to_string(model.vocabulary) + ", found " + std::to_string(text[i]) + "; change the prompt");
-    }
-  }
+  checkPrompt(prompt, model.vocabulary);
   if (text.empty()) {
     throw UserError("expected a prompt of at least one byte, found none");
   }

@@ -68,28 +68,32 @@ public:
     if (goal < 1) {
       throw UserError("expected a number of steps in the artifact or the flags, found none; give --steps N");
     }
+    checkPrompt(options.samplePrompt, plan.model.vocabulary);
     state.seed = seed();
     state.dataHash = data.hash();
     state.specHash = sha256Hex(plan.model.spec);
   }
 
   TrainingEnd run() {
-    if (options.resume && !std::filesystem::is_directory(options.run)) {
-      throw UserError(options.run.string() + ": expected a run to resume, found no such directory; leave out --resume");
-    }
-    if (!options.resume && std::filesystem::exists(options.run) &&
-        !(std::filesystem::is_directory(options.run) && std::filesystem::is_empty(options.run))) {
-      throw UserError(options.run.string() + ": expected a new directory for the run, found that it exists; " +
-                      "name another --out, or continue it with --resume");
-    }
+    checkFolder();
+    bool isNew = !std::filesystem::exists(options.run);
     makeFolder(options.run);
     RunLock lock(options.run);
     if (options.resume) {
       resume();
-    } else {
-      begin();
+      return loop();
     }
-    return loop();
+    try {
+      begin();
+    } catch (...) {
+      forget(isNew);
+      throw;
+    }
+    TrainingEnd end = loop();
+    if (state.step == 0) { // interrupted at once
+      forget(isNew);
+    }
+    return end;
   }
 
 private:
@@ -97,6 +101,37 @@ private:
   void say(const std::string &text) const {
     if (observer.message) {
       observer.message(text);
+    }
+  }
+
+  void checkFolder() const {
+    const std::string name = options.run.string();
+    bool exists = std::filesystem::exists(options.run), isFolder = std::filesystem::is_directory(options.run);
+    if (exists && !isFolder) {
+      throw UserError(name + ": expected a new directory for the run, found a file; name another --out");
+    }
+    bool isEmpty = !exists || std::filesystem::is_empty(options.run);
+    if (options.resume && !exists) {
+      throw UserError(name + ": expected a run to resume, found no such directory; leave out --resume");
+    }
+    if (options.resume && latestStep(options.run) < 0) {
+      throw UserError(name + ": expected a run with a checkpoint to resume, found no file \"latest\" in it; " +
+                      (isEmpty ? "leave out --resume" : "remove the directory and leave out --resume"));
+    }
+    if (!options.resume && !isEmpty) {
+      throw UserError(name + ": expected a new directory for the run, found that it exists; name another --out, or " +
+                      (std::filesystem::exists(options.run / "latest") ? "continue it with --resume"
+                                                                       : "remove it (it holds no checkpoint to resume)"));
+    }
+  }
+
+  /// Takes away what `begin` wrote, for a run that made no step.
+  void forget(bool withFolder) const {
+    std::error_code ignored;
+    std::filesystem::remove(options.run / "spec.json", ignored);
+    std::filesystem::remove(options.run / "costs.json", ignored);
+    if (withFolder) {
+      std::filesystem::remove(options.run, ignored); // only where it is empty
     }
   }
 
@@ -108,7 +143,8 @@ private:
   }
 
   void resume() {
-    TrainingState saved = loadCheckpoint(options.run, executor);
+    // First what tells an artifact of another spec from damage, then the tensors.
+    TrainingState saved = readTrainingState(options.run);
     auto demand = [&](bool same, const std::string &what, const std::string &remedy) {
       if (!same) {
         throw UserError(options.run.string() + ": expected the same " + what + " as when the run began, found another; " +
@@ -119,11 +155,15 @@ private:
     demand(saved.seed == state.seed, "seed", "give --seed " + std::to_string(saved.seed));
     demand(saved.dataHash == state.dataHash, "training data", "give the same --data files in the same order");
     demand(saved.position.index < data.rowsPerEpoch(), "training data", "give the same --data files");
-    state = saved;
+    state = loadCheckpoint(options.run, executor);
     keepLinesUpTo(options.run / "metrics.jsonl", state.step);
     keepLinesUpTo(options.run / "samples.jsonl", state.step);
     executor.scalarI64("seed") = state.seed;
     say("resumed after step " + std::to_string(state.step));
+    if (state.step >= goal) {
+      say("nothing to do: the run is to make " + std::to_string(goal) + " steps in all and has made " +
+          std::to_string(state.step) + "; give more --steps to go on");
+    }
   }
 
   TrainingEnd loop() {
@@ -131,7 +171,8 @@ private:
     while (state.step < goal) {
       if (observer.interrupted && observer.interrupted()) {
         save();
-        say("interrupted: saved a checkpoint after step " + std::to_string(state.step));
+        say(state.step == 0 ? "interrupted before the first step: nothing was saved"
+                            : "interrupted: saved a checkpoint after step " + std::to_string(state.step));
         return TrainingEnd::interrupted;
       }
       Json metrics = step();

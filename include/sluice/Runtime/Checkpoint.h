@@ -24,6 +24,9 @@ struct TrainingState {
 /// replaced. Afterwards all but the newest `keep` (>= 1) checkpoints are removed.
 void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &state, int64_t keep);
 
+/// The state of the run's latest checkpoint, without its tensors. Throws UserError where it is missing or damaged.
+TrainingState readTrainingState(const Path &run);
+
 /// Loads the run's latest checkpoint into the executor's tensors and states. Throws UserError where a file is missing,
 /// cut short, damaged or of another model; the executor's tensors are then to be considered undefined.
 TrainingState loadCheckpoint(const Path &run, Executor &executor);

@@ -22,6 +22,9 @@ struct SamplingOptions {
 /// Throws UserError unless temperature >= 0, topK >= 0 and 0 < topP <= 1.
 void checkSampling(const SamplingOptions &options);
 
+/// Throws UserError where a byte of the prompt is no token id.
+void checkPrompt(std::string_view prompt, int64_t vocabulary);
+
 /// The id to take for `logits` when the random number is `uniform` in [0, 1). Among equals, lower ids come first.
 /// Throws JobError where a logit is not finite.
 int64_t pickToken(std::span<const float> logits, const SamplingOptions &options, double uniform);

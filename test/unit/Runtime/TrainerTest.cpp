@@ -2,6 +2,7 @@
 #include "Fixture.h"
 
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Metrics.h"
 #include "sluice/Runtime/Report.h"
 #include "sluice/Runtime/Trainer.h"
@@ -171,10 +172,58 @@ TEST_F(Trainer, RefusesToOverwriteOrMix) {
   EXPECT_EQ(readFile(folder / "run/metrics.jsonl"), before);
 }
 
+TEST_F(Trainer, ARunWithoutACheckpointNamesAWayOut) {
+  std::filesystem::create_directory(folder / "run");
+  writeFile(folder / "run/spec.json", "{}"); // what a training that was killed early leaves
+  TrainingOptions flags = options("run");
+  EXPECT_NE(userError([&] { run(flags); }).find("remove it"), std::string::npos);
+  flags.resume = true;
+  EXPECT_NE(userError([&] { run(flags); }).find("remove the directory"), std::string::npos);
+}
+
+TEST_F(Trainer, AnArtifactOfAnotherSpecIsNotDamage) {
+  TrainingOptions flags = options("run");
+  flags.steps = 2;
+  run(flags);
+  Path state = folder / "run/checkpoints/2/state.json", weights = folder / "run/checkpoints/2/weights.safetensors";
+  Json json = Json::parse(readFile(state));
+  json["spec_sha256"] = std::string(64, '0');
+  json.erase("checksum");
+  json["checksum"] = sha256Hex(asBytes(json.dump()));
+  writeFile(state, json.dump());
+  std::filesystem::remove(weights); // would be the message of a resume that reads the tensors first
+  flags.resume = true;
+  EXPECT_NE(userError([&] { run(flags); }).find("same spec"), std::string::npos);
+}
+
+TEST_F(Trainer, AResumeWithNothingToDoSaysSo) {
+  TrainingOptions flags = options("run");
+  flags.steps = 3;
+  run(flags);
+  std::string said;
+  TrainingObserver observer;
+  observer.message = [&](const std::string &text) { said += text + "\n"; };
+  flags.resume = true;
+  flags.steps = 2;
+  EXPECT_EQ(run(flags, observer), TrainingEnd::finished);
+  EXPECT_NE(said.find("nothing to do"), std::string::npos) << said;
+  EXPECT_EQ(metrics("run").size(), 3u);
+}
+
+TEST_F(Trainer, AnInterruptionBeforeTheFirstStepLeavesNothing) {
+  TrainingObserver observer;
+  observer.interrupted = [] { return true; };
+  EXPECT_EQ(run(options("run"), observer), TrainingEnd::interrupted);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
 TEST_F(Trainer, BadInputWritesNothing) {
   TrainingOptions flags = options("run");
   flags.heldOut = {folder / "missing"};
   EXPECT_NE(userError([&] { run(flags); }).find("no such file"), std::string::npos);
+  flags = options("run");
+  flags.samplePrompt = "\xff"; // else the training would end at the first sample
+  EXPECT_NE(userError([&] { run(flags); }).find("the prompt: byte 0"), std::string::npos);
   flags = options("run");
   flags.logEvery = 0;
   EXPECT_NE(userError([&] { run(flags); }).find("logged steps"), std::string::npos);
