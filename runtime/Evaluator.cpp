@@ -49,6 +49,9 @@ double scoreBatch(Executor &executor, const std::vector<uint8_t> &text, std::spa
 }
 
 EvaluationOptions complete(EvaluationOptions options, int64_t context) {
+  if (options.mostTokens < 0) {
+    throw UserError("expected a number of tokens to score of at least 0, found " + std::to_string(options.mostTokens));
+  }
   if (options.window == 0) {
     options.window = context;
   }
@@ -97,6 +100,9 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
   }
   if (result.tokens == 0) {
     throw UserError("expected at least 2 bytes to evaluate, found fewer; give a longer file");
+  }
+  if (!std::isfinite(result.nats)) {
+    throw JobError("the model's losses are not finite; use the weights of an earlier checkpoint");
   }
   return result;
 }

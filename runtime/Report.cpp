@@ -37,8 +37,8 @@ std::string escape(const std::string &text) {
     case '"':
       result += "&quot;";
       break;
-    default:
-      result += c;
+    default: // a page may hold no control characters, and an untrained model writes them
+      result += static_cast<uint8_t>(c) < 0x20 && c != '\n' && c != '\t' ? "\ufffd" : std::string(1, c);
     }
   }
   return result;

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 
@@ -76,6 +78,14 @@ std::map<std::string, Extent> readHeader(std::span<const uint8_t> file, const st
       extents[name] = readExtent(entry, origin, name, file.size() - dataStart);
     }
   }
+  uint64_t end = 0;
+  for (const auto &[name, extent] : extents) {
+    end = std::max(end, extent.end);
+  }
+  if (dataStart + end != file.size()) {
+    refuse(origin, "expected " + std::to_string(end) + " bytes after the header, found " +
+                       std::to_string(file.size() - dataStart));
+  }
   return extents;
 }
 
@@ -122,6 +132,17 @@ void decodeSafetensors(std::span<const uint8_t> file, const std::string &origin,
   for (const auto &[name, ignored] : extents) {
     if (!expected.contains(name)) {
       refuse(origin, "expected only the model's tensors, found \"" + name + "\"");
+    }
+  }
+  for (const NamedTensor &tensor : into) {
+    const uint8_t *data = file.data() + dataStart + extents[tensor.name].begin;
+    for (size_t i = 0; i < tensor.data.size(); ++i) {
+      float value = 0;
+      std::memcpy(&value, data + i * sizeof value, sizeof value); // the data need not be aligned
+      if (!std::isfinite(value)) {
+        refuse(origin, "tensor \"" + tensor.name + "\": expected finite numbers, found " + std::to_string(value) +
+                           " at element " + std::to_string(i));
+      }
     }
   }
   for (const NamedTensor &tensor : into) {

@@ -1,9 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 
+#include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Evaluator.h"
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 using namespace sluice::runtime;
@@ -84,6 +86,18 @@ TEST(Evaluator, RefusesWrongWindows) {
   EXPECT_NE(userError([&] { evaluate(executor, files, {17, 0, 0}); }).find("window from 1 to"), std::string::npos);
   EXPECT_NE(userError([&] { evaluate(executor, files, {8, 9, 0}); }).find("stride from 1 to"), std::string::npos);
   EXPECT_NE(userError([&] { evaluate(executor, files, {8, -1, 0}); }).find("stride from 1 to"), std::string::npos);
+  EXPECT_NE(userError([&] { evaluate(executor, files, {8, 4, -1}); }).find("tokens to score"), std::string::npos);
+}
+
+TEST(Evaluator, LossesThatAreNotFiniteAreNoResult) {
+  TemporaryFolder folder;
+  Executor executor(bigramArtifact(folder), 1);
+  writeFile(folder / "a", easyText(50));
+  auto files = readByteFiles({folder / "a"}, 128, 2, "");
+  for (float &weight : executor.tensor(executor.plan().tensors[0])) {
+    weight = std::numeric_limits<float>::quiet_NaN();
+  }
+  EXPECT_THROW(evaluate(executor, files, {}), JobError);
 }
 
 } // namespace

@@ -4,6 +4,7 @@
 #include "sluice/Runtime/Safetensors.h"
 
 #include <cstring>
+#include <limits>
 
 using namespace sluice::runtime;
 using namespace sluice::test;
@@ -37,6 +38,22 @@ TEST(Safetensors, RoundTrip) {
   decodeSafetensors(file, "w", to.list());
   EXPECT_EQ(to.a, from.a);
   EXPECT_EQ(to.b, from.b);
+}
+
+TEST(Safetensors, RefusesNumbersThatAreNotFinite) {
+  Tensors from, to;
+  from.a[4] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<uint8_t> file = encodeSafetensors(from.list());
+  std::string message = userError([&] { decodeSafetensors(file, "w", to.list()); });
+  EXPECT_NE(message.find("\"a\": expected finite numbers, found nan at element 4"), std::string::npos) << message;
+  EXPECT_EQ(to.b, Tensors().b);
+}
+
+TEST(Safetensors, RefusesBytesAfterTheData) {
+  Tensors from, to;
+  std::vector<uint8_t> file = encodeSafetensors(from.list());
+  file.resize(file.size() + 4);
+  EXPECT_NE(userError([&] { decodeSafetensors(file, "w", to.list()); }).find("expected 28 bytes"), std::string::npos);
 }
 
 TEST(Safetensors, ReadsMetadataOfOtherWriters) {
