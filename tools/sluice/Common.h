@@ -22,7 +22,7 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 /// Loads the artifact and makes an executor for it. Throws UserError for a device that this build does not have.
 std::unique_ptr<runtime::Executor> openExecutor(const std::string &artifact, const DeviceOptions &options);
 
-/// Prints to stdout; throws where stdout is closed or full.
+/// Prints to stdout. The program ends with an error where that failed.
 void printJson(const nlohmann::json &json);
 
 /// A line on stderr that shows how far a job is. On a terminal it is drawn over; in a pipe only `plainLine` prints.

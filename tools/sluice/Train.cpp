@@ -48,7 +48,7 @@ void runTrain(TrainFlags &flags) {
   flags.options.run = flags.out;
   flags.options.data.assign(flags.data.begin(), flags.data.end());
   flags.options.heldOut.assign(flags.heldOut.begin(), flags.heldOut.end());
-  if (flags.seed >= 0) {
+  if (flags.seed != -1) {
     flags.options.seed = flags.seed;
   }
   catchSignals();

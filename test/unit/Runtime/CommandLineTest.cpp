@@ -113,10 +113,49 @@ TEST_F(CommandLine, WrongFlagsAreStatusTwoWithASuggestion) {
   EXPECT_EQ(sluice("train --help").status, 0);
 }
 
+TEST_F(CommandLine, MessagesSayWhatWasExpected) {
+  refuses("train --data text bigram.slc -o run", "sluice train: expected ART, found none; write it first");
+  refuses("train bigram.slc --data --out run", "expected a file, found \"--out\"");
+  refuses("train bigram.slc --data text -o run -n 1.5", "expected a whole number");
+  refuses("train bigram.slc --data text -o run -n 99999999999999999999", "at most 63 bits");
+  refuses("train bigram.slc --data text -o run -n 1 --steps 2", "found it 2 times");
+  refuses("train bigram.slc --data text -o run --seed -7", "a seed of at least 0");
+  refuses("train bigram.slc --data text -o run -j -1", "from 0 to 1024");
+  refuses("train bigram.slc --data text -o ''", "an empty one");
+  refuses("generate bigram.slc -w run --seed -1", "of at least 0");
+  refuses("generate bigram.slc -w run -t warm", "expected a number");
+  refuses("generate bigram.slc -w run --prompt=", "--prompt ''");
+  refuses("eval bigram.slc", "expected --weights");
+}
+
+TEST_F(CommandLine, AFullOrClosedOutputIsAFailure) {
+  ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
+  auto status = [&](const std::string &words) {
+    return WEXITSTATUS(std::system(("cd " + folder.path.string() + " && " + SLUICE_PROGRAM + " " + words + " 2>err.txt").c_str()));
+  };
+  for (const char *words : {"generate bigram.slc -w run -n 3", "eval bigram.slc -w run --data heldout", "inspect bigram.slc",
+                            "inspect bigram.slc --json", "ngram --train text --test heldout", "--help"}) {
+    EXPECT_EQ(status(std::string(words) + " >/dev/full"), 2) << words;
+    EXPECT_EQ(status(std::string(words) + " >&-"), 2) << words;
+    EXPECT_NE(readFile(folder / "err.txt").find("standard output"), std::string::npos) << words;
+  }
+  // A reader that leaves early is none. The pipe's status is the program's.
+  for (const char *words : {"generate bigram.slc -w run -n 2000", "inspect bigram.slc --json --memory"}) {
+    std::string pipe = "bash -c 'set -o pipefail; cd " + folder.path.string() + "; " + SLUICE_PROGRAM + " " + words +
+                       " 2>err.txt | head -c 5 >/dev/null'";
+    EXPECT_EQ(WEXITSTATUS(std::system(pipe.c_str())), 0) << words;
+    EXPECT_EQ(readFile(folder / "err.txt"), "") << words;
+  }
+}
+
 TEST_F(CommandLine, AnUnwritablePlaceIsStatusTwo) {
   refuses("train bigram.slc --data text -o text/run", "text/run: ");
   writeFile(folder / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":3}\n");
   refuses("report . -o text/page.html", "text/page.html");
+  // A name that is no file stays what it is: a rename over /dev/null would take it from the whole machine.
+  std::filesystem::create_symlink("/dev/null", folder / "device");
+  refuses("report . -o device", "not a regular file");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "device"));
 }
 
 TEST_F(CommandLine, CtrlCSavesACheckpoint) {
