@@ -29,6 +29,7 @@ void runGenerate(const GenerateFlags &flags) {
   loadWeights(flags.weights, *executor);
   // A model needs something to read: no prompt means the start of a line.
   std::string prompt = flags.prompt.empty() ? "\n" : flags.prompt;
+  checkPrompt(prompt, executor->plan().model.vocabulary); // before it is printed
   if (!flags.noEcho) {
     std::cout << flags.prompt << std::flush;
   }

@@ -80,6 +80,8 @@ int main(int argc, char **argv) {
   program.require_subcommand(1);
   program.set_version_flag("--version", std::string("sluice ") + SLUICE_VERSION);
   registerCommands(program);
+  program.footer("sluice SUBCOMMAND --help shows its flags, defaults and units.\n"
+                 "Exit status: 0 done; 1 the job failed, or a leak was found; 2 bad input; 3 a defect of sluice; 130 interrupted.");
   try {
     return run(program, argc, argv);
   } catch (const runtime::UserError &error) {

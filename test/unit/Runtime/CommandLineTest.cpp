@@ -128,6 +128,11 @@ TEST_F(CommandLine, MessagesSayWhatWasExpected) {
   refuses("eval bigram.slc", "expected --weights");
 }
 
+TEST_F(CommandLine, AWrongPromptPrintsNothing) {
+  ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
+  refuses("generate bigram.slc -w run -p \"$(printf 'a\\377')\"", "the prompt: byte 1");
+}
+
 TEST_F(CommandLine, AFullOrClosedOutputIsAFailure) {
   ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
   auto status = [&](const std::string &words) {
