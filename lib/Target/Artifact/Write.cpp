@@ -15,6 +15,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SHA256.h"
+#include "llvm/Support/Signals.h"
 #include "llvm/Target/TargetMachine.h"
 
 #include <cerrno>
@@ -83,6 +84,7 @@ static Expected<std::string> link(ArrayRef<std::string> objects) {
     return problem("cannot create a temporary file: " + code.message() + "; let TMPDIR name a folder that can be written");
   }
   FileRemover remove(name);
+  sys::RemoveFileOnSignal(name);
   if (Error error = sluice::cpu::linkSharedObject(objects, name)) {
     return std::move(error);
   }
@@ -146,6 +148,7 @@ Error sluice::writeArtifact(StringRef path, StringRef planText, ArrayRef<char> c
   if (code) {
     return problem(path + ": cannot write: " + code.message() + "; change the folder's permissions or name another place");
   }
+  sys::RemoveFileOnSignal(temporary);
   code = writeSynced(descriptor, *elf + makeTrailer(*elf));
   if (!code) {
     code = sys::fs::rename(temporary, path);

@@ -10,6 +10,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
+#include "llvm/Support/Signals.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
@@ -35,6 +36,7 @@ static Error writeTemporary(StringRef bytes, std::string &path) {
     return problem("cannot create a temporary file: " + code.message());
   }
   path = std::string(name);
+  sys::RemoveFileOnSignal(name);
   raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
   stream << bytes;
   stream.close();
