@@ -79,6 +79,7 @@ public:
     bool isNew = !std::filesystem::exists(options.run);
     makeFolder(options.run);
     RunLock lock(options.run);
+    checkFolder(); // again: another process may have begun and ended a run here before the lock was ours
     if (options.resume) {
       resume();
       return loop();

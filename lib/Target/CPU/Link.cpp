@@ -43,7 +43,7 @@ static Error writeTemporary(StringRef bytes, std::string &path) {
   if (stream.has_error()) {
     std::string message = stream.error().message();
     stream.clear_error();
-    return problem("cannot write " + Twine(name) + ": " + message);
+    return problem("cannot write " + Twine(name) + ": " + message + "; free space in that folder, or let TMPDIR name another");
   }
   return Error::success();
 }
