@@ -56,23 +56,25 @@ std::array<uint8_t, trailerBytes> makeTrailer(std::span<const uint8_t> elf) {
 std::span<const uint8_t> checkTrailer(std::span<const uint8_t> file, const std::string &origin) {
   if (file.size() < trailerBytes ||
       std::memcmp(file.data() + file.size() - trailerBytes, magic, sizeof magic) != 0) {
-    refuse(origin, "expected a Sluice artifact, found a file without its trailer (another kind of file, or cut short)");
+    refuse(origin, "expected a Sluice artifact, found a file without its trailer (another kind of "
+                   "file, or cut short)");
   }
-  std::span<const uint8_t> trailer = file.last(trailerBytes), elf = file.first(file.size() - trailerBytes);
+  std::span<const uint8_t> trailer = file.last(trailerBytes),
+                           elf = file.first(file.size() - trailerBytes);
   Sha256 own = sha256(trailer.first(56));
   if (!std::equal(own.begin(), own.begin() + 8, trailer.begin() + 56)) {
     refuse(origin, "the artifact's trailer is damaged (its checksum differs)");
   }
   if (uint32_t version = fetch<uint32_t>(trailer.data() + 8); version != artifactVersion) {
-    refuse(origin, "expected artifact format " + std::to_string(artifactVersion) + ", found format " +
-                       std::to_string(version));
+    refuse(origin, "expected artifact format " + std::to_string(artifactVersion) +
+                       ", found format " + std::to_string(version));
   }
   if (fetch<uint32_t>(trailer.data() + 12) != 0) {
     refuse(origin, "the artifact's trailer uses a field that this version does not know");
   }
   if (uint64_t size = fetch<uint64_t>(trailer.data() + 16); size != elf.size()) {
-    refuse(origin, "expected " + std::to_string(size) + " bytes before the artifact's trailer, found " +
-                       std::to_string(elf.size()));
+    refuse(origin, "expected " + std::to_string(size) +
+                       " bytes before the artifact's trailer, found " + std::to_string(elf.size()));
   }
   Sha256 hash = sha256(elf);
   if (!std::equal(hash.begin(), hash.end(), trailer.begin() + 24)) {
@@ -117,9 +119,9 @@ Artifact::~Artifact() {
   }
 }
 
-/// Loads the very bytes that were checked, through an anonymous file: the path could name other bytes by now.
-/// The descriptor stays open while the library is loaded, since the loader knows libraries by their path and
-/// would take a reused descriptor's path for the old library.
+/// Loads the very bytes that were checked, through an anonymous file: the path could name other
+/// bytes by now. The descriptor stays open while the library is loaded, since the loader knows
+/// libraries by their path and would take a reused descriptor's path for the old library.
 void Artifact::open() {
   memoryFile = ::memfd_create("sluice-artifact", MFD_CLOEXEC);
   std::span<const uint8_t> bytes = elf();
@@ -134,7 +136,8 @@ void Artifact::open() {
   library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char *error = ::dlerror();
-    refuse(origin, std::string("the artifact's code does not load here: ") + (error ? error : "unknown reason"));
+    refuse(origin, std::string("the artifact's code does not load here: ") +
+                       (error ? error : "unknown reason"));
   }
 }
 
@@ -150,7 +153,8 @@ void Artifact::readPlan() {
   const auto *plan = static_cast<const char *>(require("sluice_plan"));
   uint64_t size = fetch<uint64_t>(static_cast<const uint8_t *>(require("sluice_plan_size")));
   if (size > contents.size()) {
-    refuse(origin, "expected a plan inside the artifact, found one of " + std::to_string(size) + " bytes");
+    refuse(origin,
+           "expected a plan inside the artifact, found one of " + std::to_string(size) + " bytes");
   }
   text.assign(plan, size);
   parsedPlan = parsePlan(text, origin);
@@ -167,11 +171,12 @@ void Artifact::readPlan() {
 void Artifact::chooseTarget(const std::string &wanted) {
   std::vector<std::string> machine = machineTargets();
   if (machine.empty()) {
-    throw UserError(origin + ": expected a CPU with AVX2 and FMA (x86-64-v3), found one without; run on a newer machine");
+    throw UserError(origin + ": expected a CPU with AVX2 and FMA (x86-64-v3), found one without; "
+                             "run on a newer machine");
   }
   if (!wanted.empty() && !contains(machine, wanted)) {
-    throw UserError("expected a CPU target that this machine runs (" + list(machine) + "), found \"" + wanted +
-                    "\"; change the flag or SLUICE_CPU_TARGET");
+    throw UserError("expected a CPU target that this machine runs (" + list(machine) +
+                    "), found \"" + wanted + "\"; change the flag or SLUICE_CPU_TARGET");
   }
   for (const std::string &target : machine) {
     if ((wanted.empty() || wanted == target) && contains(parsedPlan.targets, target)) {
@@ -180,8 +185,8 @@ void Artifact::chooseTarget(const std::string &wanted) {
     }
   }
   if (chosenTarget.empty()) {
-    refuse(origin, "expected code for " + (wanted.empty() ? list(machine) : wanted) + ", found code for " +
-                       list(parsedPlan.targets));
+    refuse(origin, "expected code for " + (wanted.empty() ? list(machine) : wanted) +
+                       ", found code for " + list(parsedPlan.targets));
   }
   for (const Kernel &kernel : parsedPlan.kernels) {
     auto variant = kernel.variants.find(chosenTarget);

@@ -19,7 +19,8 @@ using Json = nlohmann::json;
 constexpr const char *weightsName = "weights.safetensors";
 constexpr const char *optimizerName = "optimizer.safetensors";
 constexpr const char *stateName = "state.json";
-const std::string remedy = "; remove the damaged checkpoint and name an older one in the run's file \"latest\"";
+const std::string remedy =
+    "; remove the damaged checkpoint and name an older one in the run's file \"latest\"";
 
 std::vector<NamedTensor> weights(Executor &executor) {
   std::vector<NamedTensor> list;
@@ -66,8 +67,8 @@ std::vector<int64_t> checkpointSteps(const Path &folder) {
   return steps;
 }
 
-/// Removes all but the newest checkpoints up to `newest`, and what an interrupted save left behind. Failures are of no
-/// consequence: what stays is only disk space.
+/// Removes all but the newest checkpoints up to `newest`, and what an interrupted save left behind.
+/// Failures are of no consequence: what stays is only disk space.
 void prune(const Path &folder, int64_t newest, int64_t keep) {
   std::error_code ignored;
   std::vector<int64_t> steps = checkpointSteps(folder);
@@ -86,7 +87,8 @@ Json readState(const Path &folder) {
   Path path = folder / stateName;
   Json json = Json::parse(readText(path, "checkpoint's state"), nullptr, false);
   if (!json.is_object() || !json.contains("checksum") || json["checksum"] != checksum(json)) {
-    throw UserError(path.string() + ": expected the state of a checkpoint, found a damaged file" + remedy);
+    throw UserError(path.string() + ": expected the state of a checkpoint, found a damaged file" +
+                    remedy);
   }
   StrictJson state(json, path.string(), remedy);
   state.keys({"format", "version", "step", "seed", "data", "spec_sha256", "files", "checksum"});
@@ -101,7 +103,8 @@ TrainingState parseState(const Json &json, const Path &folder) {
   TrainingState result;
   result.step = state.at("step").integer();
   result.seed = state.at("seed").integer();
-  result.position = {state.at("data").at("epoch").integer(), state.at("data").at("index").integer()};
+  result.position = {state.at("data").at("epoch").integer(),
+                     state.at("data").at("index").integer()};
   result.dataHash = state.at("data").at("sha256").string();
   result.specHash = state.at("spec_sha256").string();
   return result;
@@ -121,7 +124,8 @@ std::vector<uint8_t> readPart(const Path &folder, const char *name, const Json &
                     std::to_string(bytes.size()) + remedy);
   }
   if (sha256Hex(bytes) != part.at("sha256").string()) {
-    throw UserError(path.string() + ": the file is damaged (its SHA-256 differs from state.json's)" + remedy);
+    throw UserError(path.string() +
+                    ": the file is damaged (its SHA-256 differs from state.json's)" + remedy);
   }
   return bytes;
 }
@@ -129,12 +133,14 @@ std::vector<uint8_t> readPart(const Path &folder, const char *name, const Json &
 Path latestFolder(const Path &run) {
   int64_t step = latestStep(run);
   if (step < 0) {
-    throw UserError(run.string() + ": expected a run with a checkpoint, found no file \"latest\" in it; train first, " +
-                    "without --resume into a new directory");
+    throw UserError(run.string() +
+                    ": expected a run with a checkpoint, found no file \"latest\" in it; " +
+                    "name the --out of a training that saved one");
   }
   Path folder = run / "checkpoints" / std::to_string(step);
   if (!std::filesystem::is_directory(folder)) {
-    throw UserError(folder.string() + ": expected the checkpoint that \"latest\" names, found none" + remedy);
+    throw UserError(folder.string() +
+                    ": expected the checkpoint that \"latest\" names, found none" + remedy);
   }
   return folder;
 }
@@ -149,29 +155,51 @@ int64_t latestStep(const Path &run) {
   std::string text = readText(path, "name of the latest checkpoint");
   int64_t step = -1;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-  if (error != std::errc() || step < 0 || std::string_view(end, text.data() + text.size()) != "\n") {
-    throw UserError(path.string() + ": expected the step of a checkpoint, found \"" + text.substr(0, 20) +
+  if (error != std::errc() || step < 0 ||
+      std::string_view(end, text.data() + text.size()) != "\n") {
+    throw UserError(path.string() + ": expected the step of a checkpoint, found \"" +
+                    text.substr(0, 20) +
                     "\"; write the name of a folder in checkpoints/ and a newline into it");
   }
   return step;
 }
 
-void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &state, int64_t keep) {
-  Path parent = run / "checkpoints", target = parent / std::to_string(state.step);
-  Path temporary = parent / (".tmp-" + std::to_string(state.step) + "-" + std::to_string(::getpid()));
-  makeFolder(parent);
-  std::error_code ignored;
-  std::filesystem::remove_all(temporary, ignored);
+namespace {
+
+/// Writes the files of a checkpoint into a new folder.
+void writeParts(const Path &temporary, Executor &executor, const TrainingState &state) {
   makeFolder(temporary);
-  Json json = {{"format", "sluice-checkpoint"}, {"version", 1}, {"step", state.step}, {"seed", state.seed},
+  Json json = {{"format", "sluice-checkpoint"},
+               {"version", 1},
+               {"step", state.step},
+               {"seed", state.seed},
                {"spec_sha256", state.specHash}};
-  json["data"] = {{"epoch", state.position.epoch}, {"index", state.position.index}, {"sha256", state.dataHash}};
+  json["data"] = {
+      {"epoch", state.position.epoch}, {"index", state.position.index}, {"sha256", state.dataHash}};
   writePart(temporary, weightsName, encodeSafetensors(weights(executor)), json);
   writePart(temporary, optimizerName, encodeSafetensors(optimizerStates(executor)), json);
   json["checksum"] = checksum(json);
   writeSynced(temporary / stateName, asBytes(json.dump(2) + "\n"));
   syncFolder(temporary);
-  // A folder of this step can only be one that `latest` does not name yet, or the same state saved again.
+}
+
+} // namespace
+
+void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &state, int64_t keep) {
+  Path parent = run / "checkpoints", target = parent / std::to_string(state.step);
+  Path temporary =
+      parent / (".tmp-" + std::to_string(state.step) + "-" + std::to_string(::getpid()));
+  makeFolder(parent);
+  std::error_code ignored;
+  std::filesystem::remove_all(temporary, ignored);
+  try {
+    writeParts(temporary, executor, state);
+  } catch (...) {
+    std::filesystem::remove_all(temporary, ignored); // on a full disk above all
+    throw;
+  }
+  // A folder of this step can only be one that `latest` does not name yet, or the same state saved
+  // again.
   if (std::filesystem::exists(target)) {
     Path old = parent / (".tmp-old-" + std::to_string(state.step));
     std::filesystem::remove_all(old, ignored);
@@ -183,6 +211,11 @@ void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &st
   syncFolder(parent);
   replaceFile(run / "latest", asBytes(std::to_string(state.step) + "\n"));
   prune(parent, state.step, keep);
+}
+
+TrainingState readTrainingState(const Path &run) {
+  Path folder = latestFolder(run);
+  return parseState(readState(folder), folder);
 }
 
 TrainingState loadCheckpoint(const Path &run, Executor &executor) {

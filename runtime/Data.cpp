@@ -9,21 +9,24 @@
 
 namespace sluice::runtime {
 
-std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t vocabulary, int64_t least,
-                                    const std::string &why) {
+std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t vocabulary,
+                                    int64_t least, const std::string &why) {
   std::vector<ByteFile> files;
   for (const Path &path : paths) {
     ByteFile file{path, readBytes(path, "data file")};
     if (static_cast<int64_t>(file.bytes.size()) < least) {
-      throw UserError(path.string() + ": expected at least " + std::to_string(least) + " bytes (" + why + "), found " +
-                      std::to_string(file.bytes.size()) + "; give a longer file");
+      throw UserError(path.string() + ": expected at least " + std::to_string(least) + " bytes (" +
+                      why + "), found " + std::to_string(file.bytes.size()) +
+                      "; give a longer file");
     }
     if (vocabulary < 256) {
-      auto wrong = std::find_if(file.bytes.begin(), file.bytes.end(), [&](uint8_t byte) { return byte >= vocabulary; });
+      auto wrong = std::find_if(file.bytes.begin(), file.bytes.end(),
+                                [&](uint8_t byte) { return byte >= vocabulary; });
       if (wrong != file.bytes.end()) {
         throw UserError(path.string() + ": byte " + std::to_string(wrong - file.bytes.begin()) +
-                        ": expected token ids below the vocabulary of " + std::to_string(vocabulary) + ", found " +
-                        std::to_string(*wrong) + "; raise the spec's vocabulary to 256 or clean the file");
+                        ": expected token ids below the vocabulary of " +
+                        std::to_string(vocabulary) + ", found " + std::to_string(*wrong) +
+                        "; raise the spec's vocabulary to 256 or clean the file");
       }
     }
     files.push_back(std::move(file));
@@ -47,9 +50,10 @@ uint64_t permute(uint64_t index, uint64_t count, uint64_t key) {
   return index;
 }
 
-TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context, uint64_t seed)
-    : files(readByteFiles(paths, vocabulary, context + 1, "the context and one byte to predict")), context(context),
-      seed(seed) {
+TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context,
+                           uint64_t seed)
+    : files(readByteFiles(paths, vocabulary, context + 1, "the context and one byte to predict")),
+      context(context), seed(seed) {
   if (files.empty()) {
     throw UserError("expected at least one data file, found none; give --data FILE");
   }
@@ -77,7 +81,8 @@ std::span<const uint8_t> TrainingData::row(DataPosition position) const {
   uint64_t key = mix64(seed ^ mix64(static_cast<uint64_t>(position.epoch)));
   auto index = static_cast<int64_t>(
       permute(static_cast<uint64_t>(position.index), static_cast<uint64_t>(totalRows), key));
-  auto file = static_cast<size_t>(std::upper_bound(firstRow.begin(), firstRow.end(), index) - firstRow.begin() - 1);
+  auto file = static_cast<size_t>(std::upper_bound(firstRow.begin(), firstRow.end(), index) -
+                                  firstRow.begin() - 1);
   const std::vector<uint8_t> &bytes = files[file].bytes;
   int64_t rows = firstRow[file + 1] - firstRow[file];
   int64_t slack = static_cast<int64_t>(bytes.size()) - 1 - rows * context;
@@ -86,7 +91,8 @@ std::span<const uint8_t> TrainingData::row(DataPosition position) const {
   return std::span(bytes).subspan(static_cast<size_t>(start), static_cast<size_t>(context + 1));
 }
 
-DataPosition TrainingData::fill(DataPosition position, int64_t rows, std::span<int32_t> tokens) const {
+DataPosition TrainingData::fill(DataPosition position, int64_t rows,
+                                std::span<int32_t> tokens) const {
   for (int64_t i = 0; i < rows; ++i) {
     std::span<const uint8_t> bytes = row(position);
     std::copy(bytes.begin(), bytes.end(), tokens.begin() + i * (context + 1));

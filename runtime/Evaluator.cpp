@@ -28,12 +28,14 @@ std::vector<Window> cutWindows(int64_t tokens, int64_t window, int64_t stride) {
 namespace {
 
 /// Runs one batch of windows of equal length and adds their scored rows up, in order.
-double scoreBatch(Executor &executor, const std::vector<uint8_t> &text, std::span<const Window> batch) {
+double scoreBatch(Executor &executor, const std::vector<uint8_t> &text,
+                  std::span<const Window> batch) {
   std::span<int32_t> tokens = executor.tokens();
   int64_t rowTokens = executor.plan().model.context + 1;
   for (size_t row = 0; row < batch.size(); ++row) {
     auto from = text.begin() + batch[row].start;
-    std::copy(from, from + batch[row].length + 1, tokens.begin() + static_cast<int64_t>(row) * rowTokens);
+    std::copy(from, from + batch[row].length + 1,
+              tokens.begin() + static_cast<int64_t>(row) * rowTokens);
   }
   executor.scalarI64("length") = batch.front().length;
   executor.scalarI64("rows") = static_cast<int64_t>(batch.size());
@@ -49,26 +51,31 @@ double scoreBatch(Executor &executor, const std::vector<uint8_t> &text, std::spa
 }
 
 EvaluationOptions complete(EvaluationOptions options, int64_t context) {
+  if (options.mostTokens < 0) {
+    throw UserError("expected a number of tokens to score of at least 0, found " +
+                    std::to_string(options.mostTokens));
+  }
   if (options.window == 0) {
     options.window = context;
   }
   if (options.window < 1 || options.window > context) {
-    throw UserError("expected a window from 1 to the context of " + std::to_string(context) + ", found " +
-                    std::to_string(options.window));
+    throw UserError("expected a window from 1 to the context of " + std::to_string(context) +
+                    ", found " + std::to_string(options.window));
   }
   if (options.stride == 0) {
     options.stride = std::max<int64_t>(1, options.window / 2);
   }
   if (options.stride < 1 || options.stride > options.window) {
-    throw UserError("expected a stride from 1 to the window of " + std::to_string(options.window) + ", found " +
-                    std::to_string(options.stride));
+    throw UserError("expected a stride from 1 to the window of " + std::to_string(options.window) +
+                    ", found " + std::to_string(options.stride));
   }
   return options;
 }
 
 } // namespace
 
-EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files, const EvaluationOptions &given,
+EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files,
+                          const EvaluationOptions &given,
                           const std::function<void(double)> &progress) {
   EvaluationOptions options = complete(given, executor.plan().model.context);
   EvaluationResult result;
@@ -83,13 +90,16 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
     std::vector<Window> windows = cutWindows(size, options.window, options.stride);
     for (size_t first = 0; first < windows.size();) {
       size_t last = first + 1;
-      while (last < windows.size() && last - first < batchRows && windows[last].length == windows[first].length) {
+      while (last < windows.size() && last - first < batchRows &&
+             windows[last].length == windows[first].length) {
         ++last;
       }
-      result.nats += scoreBatch(executor, files[file].bytes, std::span(windows).subspan(first, last - first));
+      result.nats +=
+          scoreBatch(executor, files[file].bytes, std::span(windows).subspan(first, last - first));
       first = last;
       if (progress) {
-        progress((static_cast<double>(file) + static_cast<double>(first) / static_cast<double>(windows.size())) /
+        progress((static_cast<double>(file) +
+                  static_cast<double>(first) / static_cast<double>(windows.size())) /
                  static_cast<double>(files.size()));
       }
     }
@@ -98,12 +108,17 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
   if (result.tokens == 0) {
     throw UserError("expected at least 2 bytes to evaluate, found fewer; give a longer file");
   }
+  if (!std::isfinite(result.nats)) {
+    throw JobError("the model's losses are not finite; use the weights of an earlier checkpoint");
+  }
   return result;
 }
 
 std::string describeProtocol(const EvaluationResult &result) {
-  return "windows of " + std::to_string(result.window) + " tokens every " + std::to_string(result.stride) +
-         "; each token is scored once, in the first window that reaches it; a file's first byte is not scored; "
+  return "windows of " + std::to_string(result.window) + " tokens every " +
+         std::to_string(result.stride) +
+         "; each token is scored once, in the first window that reaches it; a file's first byte is "
+         "not scored; "
          "a token is a byte";
 }
 

@@ -18,7 +18,8 @@ namespace {
 
 constexpr size_t hugePage = size_t(2) << 20;
 
-/// Zeroed memory on a huge-page boundary: an arena of hundreds of megabytes would else miss the TLB in every matmul.
+/// Zeroed memory on a huge-page boundary: an arena of hundreds of megabytes would else miss the TLB
+/// in every matmul.
 uint8_t *allocate(size_t bytes) {
   size_t rounded = std::max<size_t>(bytes, 64);
   size_t alignment = rounded >= hugePage ? hugePage : 64;
@@ -54,7 +55,8 @@ struct Executor::Threads {
   std::vector<std::unique_ptr<uint8_t, Release>> scratch;
 
   Threads(int count, int64_t scratchBytes)
-      : limit(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(count)), tasks(count) {
+      : limit(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(count)),
+        tasks(count) {
     for (int i = 0; i < count; ++i) {
       scratch.emplace_back(allocate(static_cast<size_t>(scratchBytes)));
     }
@@ -81,7 +83,8 @@ Executor::~Executor() = default;
 void Executor::run(const std::string &entry) {
   auto found = plan().entries.find(entry);
   if (found == plan().entries.end()) {
-    throw UserError(loaded->path() + ": expected the entry \"" + entry + "\", found none; compile the spec again");
+    throw UserError(loaded->path() + ": expected the entry \"" + entry +
+                    "\", found none; compile the spec again");
   }
   auto runAll = [&] {
     for (const Launch &node : found->second) {
@@ -95,7 +98,8 @@ void Executor::run(const std::string &entry) {
       auto start = std::chrono::steady_clock::now();
       launch(node);
       KernelTime &time = kernelTimes[static_cast<size_t>(node.kernel)];
-      time.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      time.seconds +=
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       ++time.launches;
     }
   };
@@ -135,7 +139,8 @@ void Executor::launch(const Launch &launch) {
       tbb::blocked_range<int64_t>(0, items, static_cast<size_t>(grain)),
       [&, run = kernel](const tbb::blocked_range<int64_t> &range) {
         uint8_t *scratch =
-            workers->scratch[static_cast<size_t>(tbb::this_task_arena::current_thread_index())].get();
+            workers->scratch[static_cast<size_t>(tbb::this_task_arena::current_thread_index())]
+                .get();
         for (int64_t item = range.begin(); item < range.end(); ++item) {
           run(arena.get(), arguments, item, scratch);
         }
@@ -146,9 +151,11 @@ void Executor::launch(const Launch &launch) {
 uint8_t *Executor::scalar(const std::string &name, Type type) {
   auto found = plan().scalars.find(name);
   if (found == plan().scalars.end() || found->second.type != type) {
-    throw UserError(loaded->path() + ": expected the scalar \"" + name + "\" of type " + std::string(nameOf(type)) +
-                    ", found " +
-                    (found == plan().scalars.end() ? "none" : "type " + std::string(nameOf(found->second.type))) +
+    throw UserError(loaded->path() + ": expected the scalar \"" + name + "\" of type " +
+                    std::string(nameOf(type)) + ", found " +
+                    (found == plan().scalars.end()
+                         ? "none"
+                         : "type " + std::string(nameOf(found->second.type))) +
                     "; compile the spec again");
   }
   return arena.get() + found->second.offset;
@@ -160,25 +167,30 @@ int64_t &Executor::scalarI64(const std::string &name) {
 int32_t &Executor::scalarI32(const std::string &name) {
   return *reinterpret_cast<int32_t *>(scalar(name, Type::i32));
 }
-float &Executor::scalarF32(const std::string &name) { return *reinterpret_cast<float *>(scalar(name, Type::f32)); }
+float &Executor::scalarF32(const std::string &name) {
+  return *reinterpret_cast<float *>(scalar(name, Type::f32));
+}
 
 std::span<int32_t> Executor::tokens() {
   auto found = plan().inputs.find("tokens");
   std::vector<int64_t> shape = {plan().model.batch, plan().model.context + 1};
-  if (found == plan().inputs.end() || found->second.type != Type::i32 || found->second.shape != shape ||
-      found->second.rowStride != shape[1]) {
-    throw UserError(loaded->path() + ": expected the input \"tokens\", i32 [batch, context + 1], found none like it; " +
-                    "compile the spec again");
+  if (found == plan().inputs.end() || found->second.type != Type::i32 ||
+      found->second.shape != shape || found->second.rowStride != shape[1]) {
+    throw UserError(
+        loaded->path() +
+        ": expected the input \"tokens\", i32 [batch, context + 1], found none like it; " +
+        "compile the spec again");
   }
-  return {reinterpret_cast<int32_t *>(arena.get() + found->second.offset), static_cast<size_t>(shape[0] * shape[1])};
+  return {reinterpret_cast<int32_t *>(arena.get() + found->second.offset),
+          static_cast<size_t>(shape[0] * shape[1])};
 }
 
 std::span<const float> Executor::outputRow(const std::string &name, int64_t row) {
   auto found = plan().outputs.find(name);
-  if (found == plan().outputs.end() || found->second.type != Type::f32 || found->second.shape.size() != 2 ||
-      row < 0 || row >= found->second.shape[0]) {
-    throw UserError(loaded->path() + ": expected the output \"" + name + "\", f32 with a row " + std::to_string(row) +
-                    ", found none like it; compile the spec again");
+  if (found == plan().outputs.end() || found->second.type != Type::f32 ||
+      found->second.shape.size() != 2 || row < 0 || row >= found->second.shape[0]) {
+    throw UserError(loaded->path() + ": expected the output \"" + name + "\", f32 with a row " +
+                    std::to_string(row) + ", found none like it; compile the spec again");
   }
   return floats(found->second.offset + row * found->second.rowStride * 4, found->second.shape[1]);
 }
@@ -186,8 +198,12 @@ std::span<const float> Executor::outputRow(const std::string &name, int64_t row)
 std::span<float> Executor::floats(int64_t offset, int64_t count) {
   return {reinterpret_cast<float *>(arena.get() + offset), static_cast<size_t>(count)};
 }
-std::span<float> Executor::tensor(const Tensor &tensor) { return floats(tensor.offset, tensor.elements()); }
-std::span<float> Executor::gradient(const Tensor &tensor) { return floats(tensor.gradient, tensor.elements()); }
+std::span<float> Executor::tensor(const Tensor &tensor) {
+  return floats(tensor.offset, tensor.elements());
+}
+std::span<float> Executor::gradient(const Tensor &tensor) {
+  return floats(tensor.gradient, tensor.elements());
+}
 std::span<float> Executor::state(const Tensor &tensor, const std::string &name) {
   return floats(tensor.states.at(name), tensor.elements());
 }

@@ -12,8 +12,28 @@
 namespace sluice::runtime {
 namespace {
 
+/// What a user can do about an errno.
+const char *remedyFor(int error) {
+  switch (error) {
+  case EACCES:
+  case EPERM:
+    return "; change its permissions or name another place";
+  case EROFS:
+    return "; name a place on a disk that can be written";
+  case ENOSPC:
+  case EDQUOT:
+    return "; free space on the disk or name another place";
+  case ENOENT:
+  case ENOTDIR:
+    return "; check the path";
+  default:
+    return "; name another place";
+  }
+}
+
 [[noreturn]] void fail(const Path &path, std::string_view doing, int error) {
-  throw UserError(path.string() + ": cannot " + std::string(doing) + ": " + std::strerror(error));
+  throw UserError(path.string() + ": cannot " + std::string(doing) + ": " + std::strerror(error) +
+                  remedyFor(error));
 }
 
 /// A file descriptor that closes itself.
@@ -35,7 +55,7 @@ template <typename Container> Container readAll(const Path &path, std::string_vi
   if (file.fd < 0) {
     fail(path, "read", errno);
   }
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file.fd, &status) != 0) {
     fail(path, "read", errno);
   }
@@ -58,32 +78,11 @@ template <typename Container> Container readAll(const Path &path, std::string_vi
   return contents;
 }
 
-} // namespace
-
-void requireFile(const Path &path, std::string_view what) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
-    throw UserError(path.string() + ": expected the " + std::string(what) + ", found no such file (" +
-                    std::strerror(errno) + ")");
-  }
-  if (S_ISDIR(status.st_mode)) {
-    throw UserError(path.string() + ": expected the " + std::string(what) + ", found a directory; name a file");
-  }
-  if (!S_ISREG(status.st_mode)) {
-    throw UserError(path.string() + ": expected the " + std::string(what) + ", found something not a regular file");
-  }
-}
-
-std::vector<uint8_t> readBytes(const Path &path, std::string_view what) {
-  return readAll<std::vector<uint8_t>>(path, what);
-}
-
-std::string readText(const Path &path, std::string_view what) { return readAll<std::string>(path, what); }
-
-void writeSynced(const Path &path, std::span<const uint8_t> bytes) {
+/// Writes and fsyncs `path`; messages say `shown`.
+void writeNamed(const Path &path, const Path &shown, std::span<const uint8_t> bytes) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file.fd < 0) {
-    fail(path, "write", errno);
+    fail(shown, "write", errno);
   }
   size_t done = 0;
   while (done < bytes.size()) {
@@ -94,24 +93,61 @@ void writeSynced(const Path &path, std::span<const uint8_t> bytes) {
     if (count < 0) {
       int error = errno;
       ::unlink(path.c_str());
-      fail(path, "write", error);
+      fail(shown, "write", error);
     }
     done += static_cast<size_t>(count);
   }
   if (::fsync(file.fd) != 0) {
     int error = errno;
     ::unlink(path.c_str());
-    fail(path, "write to the disk", error);
+    fail(shown, "write to the disk", error);
   }
 }
 
+} // namespace
+
+void requireFile(const Path &path, std::string_view what) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) {
+    int error = errno;
+    throw UserError(path.string() + ": expected the " + std::string(what) + ", found " +
+                    (error == ENOENT ? "no such file" : std::strerror(error)) + remedyFor(error));
+  }
+  if (S_ISDIR(status.st_mode)) {
+    throw UserError(path.string() + ": expected the " + std::string(what) +
+                    ", found a directory; name a file");
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw UserError(path.string() + ": expected the " + std::string(what) +
+                    ", found something not a regular file; " +
+                    "save the contents to a file and name that");
+  }
+}
+
+std::vector<uint8_t> readBytes(const Path &path, std::string_view what) {
+  return readAll<std::vector<uint8_t>>(path, what);
+}
+
+std::string readText(const Path &path, std::string_view what) {
+  return readAll<std::string>(path, what);
+}
+
+void writeSynced(const Path &path, std::span<const uint8_t> bytes) {
+  writeNamed(path, path, bytes);
+}
+
 void replaceFile(const Path &path, std::span<const uint8_t> bytes) {
-  if (std::filesystem::is_directory(path)) {
-    throw UserError(path.string() + ": cannot write: a directory has this name");
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    // Renaming over a device such as /dev/null would take it away from every program of the
+    // machine.
+    throw UserError(path.string() + ": expected the name of a file to write, found " +
+                    (S_ISDIR(status.st_mode) ? "a directory" : "something not a regular file") +
+                    "; name another file");
   }
   Path temporary = path;
   temporary += ".tmp-" + std::to_string(::getpid());
-  writeSynced(temporary, bytes);
+  writeNamed(temporary, path, bytes);
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
     int error = errno;
     ::unlink(temporary.c_str());
@@ -129,10 +165,17 @@ void syncFolder(const Path &folder) {
 
 void makeFolder(const Path &folder) {
   std::error_code error;
+  if (folder.empty()) {
+    throw UserError("expected the name of a directory, found an empty one; name a directory");
+  }
   std::filesystem::create_directories(folder, error);
-  if (error || !std::filesystem::is_directory(folder)) {
-    throw UserError(folder.string() + ": cannot create the directory: " +
-                    (error ? error.message() : std::string("a file has this name")));
+  if (error) {
+    throw UserError(folder.string() + ": cannot create the directory: " + error.message() +
+                    remedyFor(error.value()));
+  }
+  if (!std::filesystem::is_directory(folder)) {
+    throw UserError(folder.string() +
+                    ": expected a directory, found a file of this name; name another directory");
   }
 }
 

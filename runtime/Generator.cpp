@@ -12,26 +12,30 @@ namespace sluice::runtime {
 
 void checkSampling(const SamplingOptions &options) {
   if (!(options.temperature >= 0) || !std::isfinite(options.temperature)) {
-    throw UserError("expected a temperature of at least 0, found " + std::to_string(options.temperature));
+    throw UserError("expected a temperature of at least 0, found " +
+                    std::to_string(options.temperature));
   }
   if (options.topK < 0) {
     throw UserError("expected a top-k of at least 0, found " + std::to_string(options.topK));
   }
   if (!(options.topP > 0 && options.topP <= 1)) {
-    throw UserError("expected a top-p above 0 and at most 1, found " + std::to_string(options.topP));
+    throw UserError("expected a top-p above 0 and at most 1, found " +
+                    std::to_string(options.topP));
   }
 }
 
 int64_t pickToken(std::span<const float> logits, const SamplingOptions &options, double uniform) {
   for (float logit : logits) {
     if (!std::isfinite(logit)) {
-      throw JobError("the model's predictions are not finite; use the weights of an earlier checkpoint");
+      throw JobError(
+          "the model's predictions are not finite; use the weights of an earlier checkpoint");
     }
   }
   std::vector<size_t> order(logits.size());
   std::iota(order.begin(), order.end(), size_t(0));
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  });
   if (options.temperature == 0) {
     return static_cast<int64_t>(order.front());
   }
@@ -41,7 +45,8 @@ int64_t pickToken(std::span<const float> logits, const SamplingOptions &options,
   std::vector<double> weights;
   double sum = 0;
   for (size_t id : order) {
-    weights.push_back(std::exp((static_cast<double>(logits[id]) - logits[order.front()]) / options.temperature));
+    weights.push_back(
+        std::exp((static_cast<double>(logits[id]) - logits[order.front()]) / options.temperature));
     sum += weights.back();
   }
   // The nucleus: the shortest run of the likeliest ids whose probability reaches topP.
@@ -60,17 +65,22 @@ int64_t pickToken(std::span<const float> logits, const SamplingOptions &options,
   return static_cast<int64_t>(order[kept - 1]);
 }
 
-void generate(Executor &executor, std::string_view prompt, int64_t count, const SamplingOptions &options,
-              const std::function<bool(uint8_t)> &emit) {
+void checkPrompt(std::string_view prompt, int64_t vocabulary) {
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    if (auto byte = static_cast<uint8_t>(prompt[i]); byte >= vocabulary) {
+      throw UserError("the prompt: byte " + std::to_string(i) +
+                      ": expected token ids below the vocabulary of " + std::to_string(vocabulary) +
+                      ", found " + std::to_string(byte) + "; change the prompt");
+    }
+  }
+}
+
+void generate(Executor &executor, std::string_view prompt, int64_t count,
+              const SamplingOptions &options, const std::function<bool(uint8_t)> &emit) {
   checkSampling(options);
   const ModelFacts &model = executor.plan().model;
   std::vector<uint8_t> text(prompt.begin(), prompt.end());
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] >= model.vocabulary) {
-      throw UserError("the prompt: byte " + std::to_string(i) + ": expected token ids below the vocabulary of " +
-                      std::to_string(model.vocabulary) + ", found " + std::to_string(text[i]) + "; change the prompt");
-    }
-  }
+  checkPrompt(prompt, model.vocabulary);
   if (text.empty()) {
     throw UserError("expected a prompt of at least one byte, found none");
   }
@@ -83,10 +93,11 @@ void generate(Executor &executor, std::string_view prompt, int64_t count, const 
     executor.run("predict");
     std::span<const float> logits = executor.outputRow("logits", 0);
     if (logits.size() < ids) {
-      throw UserError("expected logits for " + std::to_string(ids) + " ids, found " + std::to_string(logits.size()) +
-                      "; compile the spec again");
+      throw UserError("expected logits for " + std::to_string(ids) + " ids, found " +
+                      std::to_string(logits.size()) + "; compile the spec again");
     }
-    double uniform = static_cast<double>(mix64(options.seed ^ mix64(static_cast<uint64_t>(i))) >> 11) * 0x1p-53;
+    double uniform =
+        static_cast<double>(mix64(options.seed ^ mix64(static_cast<uint64_t>(i))) >> 11) * 0x1p-53;
     auto byte = static_cast<uint8_t>(pickToken(logits.first(ids), options, uniform));
     text.push_back(byte);
     if (!emit(byte)) {

@@ -30,7 +30,8 @@ StepCosts costsOfStep(const Plan &plan) {
       continue;
     }
     for (const Launch &launch : found->second) {
-      bool updates = launch.phase == "update" || (launch.phase.empty() && std::string_view(entry) == "update");
+      bool updates =
+          launch.phase == "update" || (launch.phase.empty() && std::string_view(entry) == "update");
       ++(updates ? costs.update : launch.phase == "backward" ? costs.backward : costs.forward);
       costs.flops += static_cast<double>(plan.kernels[static_cast<size_t>(launch.kernel)].flops);
       costs.bytes += static_cast<double>(plan.kernels[static_cast<size_t>(launch.kernel)].bytes);
@@ -53,10 +54,14 @@ std::string showBytes(double bytes) {
 
 Json describeArtifact(const Artifact &artifact) {
   const Plan &plan = artifact.plan();
-  Json json = {{"name", plan.model.name},         {"parameters", plan.model.parameters},
-               {"vocabulary", plan.model.vocabulary}, {"context", plan.model.context},
-               {"batch", plan.model.batch},       {"width", plan.model.width},
-               {"seed", plan.model.seed},         {"targets", plan.targets},
+  Json json = {{"name", plan.model.name},
+               {"parameters", plan.model.parameters},
+               {"vocabulary", plan.model.vocabulary},
+               {"context", plan.model.context},
+               {"batch", plan.model.batch},
+               {"width", plan.model.width},
+               {"seed", plan.model.seed},
+               {"targets", plan.targets},
                {"training_steps", plan.trainingSteps}};
   json["proof"] = {{"verdict", plan.verdict}, {"modes", plan.modes}};
   json["tensors"] = Json::array();
@@ -66,13 +71,19 @@ Json describeArtifact(const Artifact &artifact) {
   json["kernels"] = Json::array();
   for (const Kernel &kernel : plan.kernels) {
     for (const auto &[target, variant] : kernel.variants) {
-      json["kernels"].push_back({{"name", kernel.name}, {"target", target}, {"kind", kernel.kind},
-                                 {"flops", kernel.flops}, {"bytes", kernel.bytes}, {"symbol", variant.symbol},
-                                 {"items", variant.items}, {"scratch_bytes", variant.scratchBytes}});
+      json["kernels"].push_back({{"name", kernel.name},
+                                 {"target", target},
+                                 {"kind", kernel.kind},
+                                 {"flops", kernel.flops},
+                                 {"bytes", kernel.bytes},
+                                 {"symbol", variant.symbol},
+                                 {"items", variant.items},
+                                 {"scratch_bytes", variant.scratchBytes}});
     }
   }
   StepCosts costs = costsOfStep(plan);
-  json["launches"] = {{"forward", costs.forward}, {"backward", costs.backward}, {"update", costs.update}};
+  json["launches"] = {
+      {"forward", costs.forward}, {"backward", costs.backward}, {"update", costs.update}};
   json["step"] = {{"flops", costs.flops}, {"bytes", costs.bytes}};
   json["memory"] = {{"arena_bytes", plan.memory.arenaBytes},
                     {"peak_bytes", plan.memory.peakBytes},
@@ -85,10 +96,12 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   const Plan &plan = artifact.plan();
   StepCosts costs = costsOfStep(plan);
   std::ostringstream out;
-  out << plan.model.name << ": " << plan.model.parameters << " parameters in " << plan.tensors.size() << " tensors\n";
-  out << "  vocabulary " << plan.model.vocabulary << ", context " << plan.model.context << ", batch " << plan.model.batch
-      << ", width " << plan.model.width << "\n";
-  out << "  causality: " << (plan.verdict == "proved" ? "proved" : "NOT proved, a leak was allowed");
+  out << plan.model.name << ": " << plan.model.parameters << " parameters in "
+      << plan.tensors.size() << " tensors\n";
+  out << "  vocabulary " << plan.model.vocabulary << ", context " << plan.model.context
+      << ", batch " << plan.model.batch << ", width " << plan.model.width << "\n";
+  out << "  causality: "
+      << (plan.verdict == "proved" ? "proved" : "NOT proved, a leak was allowed");
   for (size_t i = 0; i < plan.modes.size(); ++i) {
     out << (i == 0 ? " for " : ", ") << plan.modes[i];
   }
@@ -96,9 +109,10 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   for (const std::string &target : plan.targets) {
     out << " " << target;
   }
-  out << "\n  launches a training step: " << costs.forward << " forward, " << costs.backward << " backward, " << costs.update
-      << " update\n";
-  out << format("  a training step: %.3f Gflop, %s moved\n", costs.flops / 1e9, showBytes(costs.bytes).c_str());
+  out << "\n  launches a training step: " << costs.forward << " forward, " << costs.backward
+      << " backward, " << costs.update << " update\n";
+  out << format("  a training step: %.3f Gflop, %s moved\n", costs.flops / 1e9,
+                showBytes(costs.bytes).c_str());
   out << "  memory: arena " << showBytes(static_cast<double>(plan.memory.arenaBytes)) << ", peak "
       << showBytes(static_cast<double>(plan.memory.peakBytes)) << ", constants "
       << showBytes(static_cast<double>(plan.memory.constantBytes)) << "\n";
@@ -107,16 +121,19 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   }
   out << format("\n%-52s %-10s %14s %14s %8s\n", "kernel", "kind", "flops", "bytes", "items");
   for (const Kernel &kernel : plan.kernels) {
-    out << format("%-52s %-10s %14lld %14lld %8lld\n", kernel.name.c_str(), kernel.kind.c_str(),
-                  static_cast<long long>(kernel.flops), static_cast<long long>(kernel.bytes),
-                  static_cast<long long>(artifact.kernels()[static_cast<size_t>(&kernel - plan.kernels.data())].items));
+    out << format(
+        "%-52s %-10s %14lld %14lld %8lld\n", kernel.name.c_str(), kernel.kind.c_str(),
+        static_cast<long long>(kernel.flops), static_cast<long long>(kernel.bytes),
+        static_cast<long long>(
+            artifact.kernels()[static_cast<size_t>(&kernel - plan.kernels.data())].items));
   }
   if (withMemory) {
     std::vector<Buffer> buffers = plan.buffers;
     std::sort(buffers.begin(), buffers.end(), [](const Buffer &a, const Buffer &b) {
       return a.bytes != b.bytes ? a.bytes > b.bytes : a.offset < b.offset;
     });
-    out << format("\n%-52s %-14s %14s %14s\n", "buffer (largest first)", "class", "offset", "bytes");
+    out << format("\n%-52s %-14s %14s %14s\n", "buffer (largest first)", "class", "offset",
+                  "bytes");
     for (const Buffer &buffer : buffers) {
       out << format("%-52s %-14s %14lld %14lld\n", buffer.name.c_str(), buffer.kind.c_str(),
                     static_cast<long long>(buffer.offset), static_cast<long long>(buffer.bytes));

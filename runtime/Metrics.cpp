@@ -39,7 +39,8 @@ void appendLine(const Path &path, const Json &line) {
   // Samples may hold bytes that are no UTF-8.
   file << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n' << std::flush;
   if (!file) {
-    throw UserError(path.string() + ": cannot write; free space on the disk or check the permissions");
+    throw UserError(path.string() +
+                    ": cannot write; free space on the disk or check the permissions");
   }
 }
 

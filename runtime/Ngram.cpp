@@ -11,7 +11,8 @@
 namespace sluice::runtime {
 namespace {
 
-/// The last `length` bytes before `end` as a number, with a one above them: never 0, unique within a table.
+/// The last `length` bytes before `end` as a number, with a one above them: never 0, unique within
+/// a table.
 uint64_t keyOf(std::span<const uint8_t> text, size_t end, size_t length) {
   uint64_t key = 1;
   for (size_t i = end - length; i < end; ++i) {
@@ -83,7 +84,8 @@ void NgramModel::train(std::span<const uint8_t> text) {
 
 double NgramModel::probability(std::span<const uint8_t> history, uint8_t byte) const {
   double probability = 1.0 / 256;
-  for (size_t length = 0; length < std::min(static_cast<size_t>(order), history.size() + 1); ++length) {
+  for (size_t length = 0; length < std::min(static_cast<size_t>(order), history.size() + 1);
+       ++length) {
     uint64_t key = keyOf(history, history.size(), length);
     const Cell *cell = histories[length].find(key);
     if (!cell) {

@@ -29,7 +29,8 @@ int64_t Tensor::elements() const {
 
 namespace {
 
-/// More than any machine has, and small enough that sums and products of sizes cannot overflow unnoticed.
+/// More than any machine has, and small enough that sums and products of sizes cannot overflow
+/// unnoticed.
 constexpr int64_t mostBytes = int64_t(1) << 46;
 
 /// Reads one plan. Ranges are checked as they are read, so `memory` comes first.
@@ -38,8 +39,9 @@ public:
   explicit PlanReader(StrictJson root) : root(std::move(root)) {}
 
   Plan read() {
-    root.keys({"format", "version", "model", "proof", "targets", "training", "memory", "constants", "scalars",
-               "inputs", "outputs", "tensors", "gradients", "kernels", "entries", "buffers"});
+    root.keys({"format", "version", "model", "proof", "targets", "training", "memory", "constants",
+               "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries",
+               "buffers"});
     root.at("format").oneOf({"sluice-plan"});
     root.at("version").integer(1, 1);
     readModel(root.at("model"));
@@ -103,8 +105,8 @@ private:
       json.failType("a multiple of " + std::to_string(alignment));
     }
     if (bytes < 0 || bytes > plan.memory.arenaBytes || offset > plan.memory.arenaBytes - bytes) {
-      json.fail(std::to_string(bytes) + " bytes inside the arena of " + std::to_string(plan.memory.arenaBytes) +
-                    " bytes",
+      json.fail(std::to_string(bytes) + " bytes inside the arena of " +
+                    std::to_string(plan.memory.arenaBytes) + " bytes",
                 "offset " + std::to_string(offset));
     }
     return offset;
@@ -150,7 +152,8 @@ private:
       result.type = type(region.at("type"));
       result.shape = shape(region.at("shape"));
       int64_t width = result.shape.empty() ? 1 : result.shape.back();
-      result.rowStride = region.has("row_stride") ? region.at("row_stride").integer(width, mostBytes) : width;
+      result.rowStride =
+          region.has("row_stride") ? region.at("row_stride").integer(width, mostBytes) : width;
       int64_t rows = 1;
       for (size_t i = 0; i + 1 < result.shape.size(); ++i) {
         rows *= result.shape[i];
@@ -222,7 +225,9 @@ private:
   Launch readNode(const StrictJson &json, int64_t index) const {
     json.object();
     if (!json.has("launch")) {
-      std::string kind = json.has("call") ? "a library call" : json.has("collective") ? "a collective" : "";
+      std::string kind = json.has("call")         ? "a library call"
+                         : json.has("collective") ? "a collective"
+                                                  : "";
       json.fail("a launch, the only kind of node that the CPU runs",
                 kind.empty() ? "a kind of node that this version does not know" : kind);
     }

@@ -37,15 +37,17 @@ std::string escape(const std::string &text) {
     case '"':
       result += "&quot;";
       break;
-    default:
-      result += c;
+    default: // a page may hold no control characters, and an untrained model writes them
+      result +=
+          static_cast<uint8_t>(c) < 0x20 && c != '\n' && c != '\t' ? "\ufffd" : std::string(1, c);
     }
   }
   return result;
 }
 
 std::string base64(const std::string &text) {
-  static constexpr char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static constexpr char digits[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string result;
   for (size_t i = 0; i < text.size(); i += 3) {
     uint32_t group = 0;
@@ -67,15 +69,16 @@ struct Point {
 std::vector<Point> series(const std::vector<Json> &lines, const char *field) {
   std::vector<Point> points;
   for (const Json &line : lines) {
-    if (line.contains("step") && line["step"].is_number() && line.contains(field) && line[field].is_number()) {
+    if (line.contains("step") && line["step"].is_number() && line.contains(field) &&
+        line[field].is_number()) {
       points.push_back({line["step"].get<double>(), line[field].get<double>()});
     }
   }
   return points;
 }
 
-/// At most `most` points, each the mean of a run of neighbours: the page stays small for long runs, and the mean is
-/// what the eye looks for in a noisy curve.
+/// At most `most` points, each the mean of a run of neighbours: the page stays small for long runs,
+/// and the mean is what the eye looks for in a noisy curve.
 std::vector<Point> thin(const std::vector<Point> &points, size_t most) {
   if (points.size() <= most) {
     return points;
@@ -117,8 +120,8 @@ public:
     }
     fit();
     std::ostringstream out;
-    out << "<figure><figcaption>" << title << "</figcaption><svg viewBox=\"0 0 " << width << " " << height
-        << "\" role=\"img\" aria-label=\"" << title << "\">\n";
+    out << "<figure><figcaption>" << title << "</figcaption><svg viewBox=\"0 0 " << width << " "
+        << height << "\" role=\"img\" aria-label=\"" << title << "\">\n";
     axes(out);
     for (size_t i = 0; i < curves.size(); ++i) {
       drawCurve(out, curves[i], i);
@@ -146,42 +149,51 @@ private:
     if (high.x <= low.x) {
       high.x = low.x + 1;
     }
-    double margin = high.y > low.y ? 0.05 * (high.y - low.y) : std::max(1e-6, std::abs(high.y) * 0.1);
+    double margin =
+        high.y > low.y ? 0.05 * (high.y - low.y) : std::max(1e-6, std::abs(high.y) * 0.1);
     low.y -= margin;
     high.y += margin;
   }
-  double x(double value) const { return left + (value - low.x) / (high.x - low.x) * (width - left - right); }
-  double y(double value) const { return height - bottom - (value - low.y) / (high.y - low.y) * (height - top - bottom); }
+  double x(double value) const {
+    return left + (value - low.x) / (high.x - low.x) * (width - left - right);
+  }
+  double y(double value) const {
+    return height - bottom - (value - low.y) / (high.y - low.y) * (height - top - bottom);
+  }
 
   void axes(std::ostringstream &out) const {
     double step = tickStep(high.y - low.y);
     int digits = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
     for (double tick = std::ceil(low.y / step) * step; tick <= high.y; tick += step) {
-      out << "<line class=\"grid\" x1=\"" << left << "\" x2=\"" << width - right << "\" y1=\"" << number(y(tick), 1)
-          << "\" y2=\"" << number(y(tick), 1) << "\"/><text x=\"" << left - 6 << "\" y=\"" << number(y(tick) + 4, 1)
-          << "\" text-anchor=\"end\">" << number(tick, digits) << "</text>\n";
+      out << "<line class=\"grid\" x1=\"" << left << "\" x2=\"" << width - right << "\" y1=\""
+          << number(y(tick), 1) << "\" y2=\"" << number(y(tick), 1) << "\"/><text x=\"" << left - 6
+          << "\" y=\"" << number(y(tick) + 4, 1) << "\" text-anchor=\"end\">"
+          << number(tick, digits) << "</text>\n";
     }
     step = std::max(1.0, tickStep(high.x - low.x));
     for (double tick = std::ceil(low.x / step) * step; tick <= high.x; tick += step) {
-      out << "<text x=\"" << number(x(tick), 1) << "\" y=\"" << height - 10 << "\" text-anchor=\"middle\">"
-          << number(tick, 0) << "</text>\n";
+      out << "<text x=\"" << number(x(tick), 1) << "\" y=\"" << height - 10
+          << "\" text-anchor=\"middle\">" << number(tick, 0) << "</text>\n";
     }
   }
 
   void drawCurve(std::ostringstream &out, const Curve &curve, size_t index) const {
-    out << "<polyline fill=\"none\" stroke=\"" << curve.color << "\" stroke-width=\"1.6\" points=\"";
+    out << "<polyline fill=\"none\" stroke=\"" << curve.color
+        << "\" stroke-width=\"1.6\" points=\"";
     for (const Point &point : curve.points) {
       out << number(x(point.x), 1) << "," << number(y(point.y), 1) << " ";
     }
     out << "\"/>\n";
     if (curve.dots) {
       for (const Point &point : curve.points) {
-        out << "<circle r=\"3\" fill=\"" << curve.color << "\" cx=\"" << number(x(point.x), 1) << "\" cy=\""
-            << number(y(point.y), 1) << "\"/>\n";
+        out << "<circle r=\"3\" fill=\"" << curve.color << "\" cx=\"" << number(x(point.x), 1)
+            << "\" cy=\"" << number(y(point.y), 1) << "\"/>\n";
       }
     }
-    out << "<text x=\"" << width - right - 8 << "\" y=\"" << top + 14 + 16 * static_cast<double>(index)
-        << "\" text-anchor=\"end\" style=\"fill:" << curve.color << "\">" << curve.label << "</text>\n";
+    out << "<text x=\"" << width - right - 8 << "\" y=\""
+        << top + 14 + 16 * static_cast<double>(index)
+        << "\" text-anchor=\"end\" style=\"fill:" << curve.color << "\">" << curve.label
+        << "</text>\n";
   }
 
   std::string title;
@@ -203,30 +215,37 @@ void row(std::ostringstream &out, const std::string &name, const std::string &va
 }
 
 double field(const Json &json, const char *key) {
-  return json.is_object() && json.contains(key) && json[key].is_number() ? json[key].get<double>() : 0;
+  return json.is_object() && json.contains(key) && json[key].is_number() ? json[key].get<double>()
+                                                                         : 0;
 }
 
 Json member(const Json &json, const char *key) {
-  return json.is_object() && json.contains(key) && json[key].is_object() ? json[key] : Json::object();
+  return json.is_object() && json.contains(key) && json[key].is_object() ? json[key]
+                                                                         : Json::object();
 }
 
 std::string text(const Json &json, const char *key) {
-  return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
+  return json.is_object() && json.contains(key) && json[key].is_string()
+             ? json[key].get<std::string>()
+             : "";
 }
 
-void writeSummary(std::ostringstream &out, const std::vector<Json> &lines, const Json &evaluation, const Json &ngram) {
+void writeSummary(std::ostringstream &out, const std::vector<Json> &lines, const Json &evaluation,
+                  const Json &ngram) {
   const Json &last = lines.back();
   out << "<h2>Result</h2><table>\n";
   row(out, "steps", number(field(last, "step"), 0));
   row(out, "training loss, last step", number(field(last, "bits_per_byte"), 4) + " bits per byte");
   std::vector<Point> heldOut = series(lines, "eval_bits_per_byte");
   if (!heldOut.empty()) {
-    row(out, "held-out text, step " + number(heldOut.back().x, 0), number(heldOut.back().y, 4) + " bits per byte");
+    row(out, "held-out text, step " + number(heldOut.back().x, 0),
+        number(heldOut.back().y, 4) + " bits per byte");
   }
   if (evaluation.is_object()) {
-    row(out, "evaluation", number(field(evaluation, "bits_per_byte"), 4) + " bits per byte, perplexity " +
-                               number(field(evaluation, "perplexity"), 3) + ", " +
-                               number(field(evaluation, "tokens"), 0) + " tokens");
+    row(out, "evaluation",
+        number(field(evaluation, "bits_per_byte"), 4) + " bits per byte, perplexity " +
+            number(field(evaluation, "perplexity"), 3) + ", " +
+            number(field(evaluation, "tokens"), 0) + " tokens");
     row(out, "protocol", text(evaluation, "protocol"));
   }
   if (ngram.is_object() && ngram.contains("orders") && ngram["orders"].is_array()) {
@@ -239,8 +258,8 @@ void writeSummary(std::ostringstream &out, const std::vector<Json> &lines, const
 }
 
 void writeCurves(std::ostringstream &out, const std::vector<Json> &lines) {
-  Chart loss("Bits per byte"), rate("Learning rate, thousandths"), norm("Gradient norm before clipping"),
-      speed("Tokens a second, training");
+  Chart loss("Bits per byte"), rate("Learning rate, thousandths"),
+      norm("Gradient norm before clipping"), speed("Tokens a second, training");
   std::vector<Point> rates = series(lines, "learning_rate");
   for (Point &point : rates) {
     point.y *= 1000;
@@ -261,8 +280,8 @@ void writeSamples(std::ostringstream &out, const std::vector<Json> &samples) {
   size_t first = samples.size() > 8 ? samples.size() - 8 : 0;
   for (size_t i = samples.size(); i-- > first;) {
     const Json &sample = samples[i];
-    out << "<h3>Step " << number(field(sample, "step"), 0) << "</h3><pre><b>" << escape(text(sample, "prompt")) << "</b>" << escape(text(sample, "text"))
-        << "</pre>\n";
+    out << "<h3>Step " << number(field(sample, "step"), 0) << "</h3><pre><b>"
+        << escape(text(sample, "prompt")) << "</b>" << escape(text(sample, "text")) << "</pre>\n";
   }
 }
 
@@ -272,16 +291,23 @@ void writeCosts(std::ostringstream &out, const Json &costs) {
   }
   out << "<h2>Model and costs</h2><table>\n";
   row(out, "parameters", number(field(costs, "parameters"), 0));
-  row(out, "context, batch, width", number(field(costs, "context"), 0) + ", " + number(field(costs, "batch"), 0) + ", " +
-                                        number(field(costs, "width"), 0));
-  Json proof = member(costs, "proof"), launches = member(costs, "launches"), step = member(costs, "step");
+  row(out, "context, batch, width",
+      number(field(costs, "context"), 0) + ", " + number(field(costs, "batch"), 0) + ", " +
+          number(field(costs, "width"), 0));
+  Json proof = member(costs, "proof"), launches = member(costs, "launches"),
+       step = member(costs, "step");
   Json memory = member(costs, "memory"), scales = member(memory, "by_scale");
-  row(out, "causality", text(proof, "verdict") == "proved" ? "proved" : "not proved: a leak was allowed");
-  row(out, "launches a training step", number(field(launches, "forward"), 0) + " forward, " +
-                                           number(field(launches, "backward"), 0) + " backward, " +
-                                           number(field(launches, "update"), 0) + " update");
-  row(out, "a training step", number(field(step, "flops") / 1e9, 3) + " Gflop, " + showBytes(field(step, "bytes")) + " moved");
-  row(out, "memory", showBytes(field(memory, "arena_bytes")) + ", peak " + showBytes(field(memory, "peak_bytes")));
+  row(out, "causality",
+      text(proof, "verdict") == "proved" ? "proved" : "not proved: a leak was allowed");
+  row(out, "launches a training step",
+      number(field(launches, "forward"), 0) + " forward, " +
+          number(field(launches, "backward"), 0) + " backward, " +
+          number(field(launches, "update"), 0) + " update");
+  row(out, "a training step",
+      number(field(step, "flops") / 1e9, 3) + " Gflop, " + showBytes(field(step, "bytes")) +
+          " moved");
+  row(out, "memory",
+      showBytes(field(memory, "arena_bytes")) + ", peak " + showBytes(field(memory, "peak_bytes")));
   for (const auto &[scale, bytes] : scales.items()) {
     row(out, "memory of scale " + scale, showBytes(bytes.is_number() ? bytes.get<double>() : 0));
   }
@@ -300,25 +326,29 @@ figure{margin:1rem 0}figcaption{font-weight:500}svg{width:100%;height:auto}svg t
 
 std::string makeReport(const Path &run) {
   if (!std::filesystem::is_directory(run)) {
-    throw UserError(run.string() + ": expected a run's directory, found none; name the --out of sluice train");
+    throw UserError(run.string() +
+                    ": expected a run's directory, found none; name the --out of sluice train");
   }
   std::vector<Json> lines = readLines(run / "metrics.jsonl");
   if (lines.empty()) {
-    throw UserError((run / "metrics.jsonl").string() + ": expected the run's metrics, found none; train first");
+    throw UserError((run / "metrics.jsonl").string() +
+                    ": expected the run's metrics, found none; train first");
   }
   Json costs = optionalJson(run / "costs.json");
   std::string name = costs.is_object() && costs.contains("name") && costs["name"].is_string()
                          ? costs["name"].get<std::string>()
                          : std::filesystem::absolute(run).filename().string();
   std::ostringstream out;
-  out << "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" << escape(name) << "</title>\n"
+  out << "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" << escape(name)
+      << "</title>\n"
       << style << "</head>\n<body><h1>" << escape(name) << "</h1>\n";
   writeSummary(out, lines, optionalJson(run / "eval.json"), optionalJson(run / "ngram.json"));
   writeCurves(out, lines);
   writeSamples(out, readLines(run / "samples.jsonl"));
   writeCosts(out, costs);
   if (Path picture = run / "causality.svg"; std::filesystem::is_regular_file(picture)) {
-    out << "<h2>Causality</h2>\n<img alt=\"What each position reads\" style=\"max-width:100%\" src=\"data:image/svg+xml;base64,"
+    out << "<h2>Causality</h2>\n<img alt=\"What each position reads\" style=\"max-width:100%\" "
+           "src=\"data:image/svg+xml;base64,"
         << base64(readText(picture, "picture")) << "\">\n";
   }
   out << "</body></html>\n";

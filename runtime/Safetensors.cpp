@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 
@@ -16,7 +18,8 @@ using Json = nlohmann::json;
 std::string show(const std::vector<int64_t> &shape) { return Json(shape).dump(); }
 
 [[noreturn]] void refuse(const std::string &origin, const std::string &what) {
-  throw UserError(origin + ": " + what + "; give the safetensors file that belongs to this artifact");
+  throw UserError(origin + ": " + what +
+                  "; give the safetensors file that belongs to this artifact");
 }
 
 /// Where one tensor's data lies, after the header.
@@ -25,12 +28,15 @@ struct Extent {
   uint64_t begin = 0, end = 0;
 };
 
-Extent readExtent(const Json &entry, const std::string &origin, const std::string &name, uint64_t dataBytes) {
+Extent readExtent(const Json &entry, const std::string &origin, const std::string &name,
+                  uint64_t dataBytes) {
   const std::string tensor = "tensor \"" + name + "\"";
   bool wellFormed = entry.is_object() && entry.contains("dtype") && entry["dtype"].is_string() &&
-                    entry.contains("shape") && entry["shape"].is_array() && entry.contains("data_offsets") &&
-                    entry["data_offsets"].is_array() && entry["data_offsets"].size() == 2 &&
-                    entry["data_offsets"][0].is_number_unsigned() && entry["data_offsets"][1].is_number_unsigned();
+                    entry.contains("shape") && entry["shape"].is_array() &&
+                    entry.contains("data_offsets") && entry["data_offsets"].is_array() &&
+                    entry["data_offsets"].size() == 2 &&
+                    entry["data_offsets"][0].is_number_unsigned() &&
+                    entry["data_offsets"][1].is_number_unsigned();
   if (!wellFormed) {
     refuse(origin, tensor + ": expected dtype, shape and data_offsets, found a malformed header");
   }
@@ -43,15 +49,18 @@ Extent readExtent(const Json &entry, const std::string &origin, const std::strin
   uint64_t elements = 1;
   for (const Json &size : entry["shape"]) {
     if (!size.is_number_unsigned() || (size > 0 && elements > dataBytes / size.get<uint64_t>())) {
-      refuse(origin, tensor + ": expected a shape that fits the file, found " + entry["shape"].dump());
+      refuse(origin,
+             tensor + ": expected a shape that fits the file, found " + entry["shape"].dump());
     }
     elements *= size.get<uint64_t>();
     extent.shape.push_back(size.get<int64_t>());
   }
-  if (extent.begin > extent.end || extent.end > dataBytes || extent.end - extent.begin != elements * 4) {
-    refuse(origin, tensor + ": expected " + std::to_string(elements * 4) + " bytes inside the file's " +
-                       std::to_string(dataBytes) + " bytes of data, found the range " +
-                       entry["data_offsets"].dump() + " (the file may be cut short)");
+  if (extent.begin > extent.end || extent.end > dataBytes ||
+      extent.end - extent.begin != elements * 4) {
+    refuse(origin, tensor + ": expected " + std::to_string(elements * 4) +
+                       " bytes inside the file's " + std::to_string(dataBytes) +
+                       " bytes of data, found the range " + entry["data_offsets"].dump() +
+                       " (the file may be cut short)");
   }
   return extent;
 }
@@ -63,9 +72,11 @@ std::map<std::string, Extent> readHeader(std::span<const uint8_t> file, const st
     std::memcpy(&headerBytes, file.data(), 8);
   }
   if (file.size() < 8 || headerBytes < 2 || headerBytes > file.size() - 8) {
-    refuse(origin, "expected a safetensors file, found one without a whole header (another kind of file, or cut short)");
+    refuse(origin, "expected a safetensors file, found one without a whole header (another kind of "
+                   "file, or cut short)");
   }
-  Json header = Json::parse(file.begin() + 8, file.begin() + 8 + static_cast<int64_t>(headerBytes), nullptr, false);
+  Json header = Json::parse(file.begin() + 8, file.begin() + 8 + static_cast<int64_t>(headerBytes),
+                            nullptr, false);
   if (!header.is_object()) {
     refuse(origin, "expected a safetensors file, found a header that is not JSON");
   }
@@ -75,6 +86,14 @@ std::map<std::string, Extent> readHeader(std::span<const uint8_t> file, const st
     if (name != "__metadata__") {
       extents[name] = readExtent(entry, origin, name, file.size() - dataStart);
     }
+  }
+  uint64_t end = 0;
+  for (const auto &[name, extent] : extents) {
+    end = std::max(end, extent.end);
+  }
+  if (dataStart + end != file.size()) {
+    refuse(origin, "expected " + std::to_string(end) + " bytes after the header, found " +
+                       std::to_string(file.size() - dataStart));
   }
   return extents;
 }
@@ -86,7 +105,8 @@ std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors) {
   uint64_t bytes = 0;
   for (const NamedTensor &tensor : tensors) {
     uint64_t end = bytes + tensor.data.size_bytes();
-    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {bytes, end}}};
+    header[tensor.name] = {
+        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {bytes, end}}};
     bytes = end;
   }
   std::string text = header.dump();
@@ -112,11 +132,12 @@ void decodeSafetensors(std::span<const uint8_t> file, const std::string &origin,
     expected[tensor.name] = true;
     auto found = extents.find(tensor.name);
     if (found == extents.end()) {
-      refuse(origin, "expected tensor \"" + tensor.name + "\" " + show(tensor.shape) + ", found none of this name");
+      refuse(origin, "expected tensor \"" + tensor.name + "\" " + show(tensor.shape) +
+                         ", found none of this name");
     }
     if (found->second.shape != tensor.shape) {
-      refuse(origin, "tensor \"" + tensor.name + "\": expected shape " + show(tensor.shape) + ", found " +
-                         show(found->second.shape));
+      refuse(origin, "tensor \"" + tensor.name + "\": expected shape " + show(tensor.shape) +
+                         ", found " + show(found->second.shape));
     }
   }
   for (const auto &[name, ignored] : extents) {
@@ -125,7 +146,19 @@ void decodeSafetensors(std::span<const uint8_t> file, const std::string &origin,
     }
   }
   for (const NamedTensor &tensor : into) {
-    std::memcpy(tensor.data.data(), file.data() + dataStart + extents[tensor.name].begin, tensor.data.size_bytes());
+    const uint8_t *data = file.data() + dataStart + extents[tensor.name].begin;
+    for (size_t i = 0; i < tensor.data.size(); ++i) {
+      float value = 0;
+      std::memcpy(&value, data + i * sizeof value, sizeof value); // the data need not be aligned
+      if (!std::isfinite(value)) {
+        refuse(origin, "tensor \"" + tensor.name + "\": expected finite numbers, found " +
+                           std::to_string(value) + " at element " + std::to_string(i));
+      }
+    }
+  }
+  for (const NamedTensor &tensor : into) {
+    std::memcpy(tensor.data.data(), file.data() + dataStart + extents[tensor.name].begin,
+                tensor.data.size_bytes());
   }
 }
 

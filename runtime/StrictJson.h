@@ -28,7 +28,8 @@ public:
     fail(expected, found.size() > 60 ? found.substr(0, 57) + "..." : found);
   }
 
-  /// Demands an object whose keys are all in `required` or `optional`, with none of `required` missing.
+  /// Demands an object whose keys are all in `required` or `optional`, with none of `required`
+  /// missing.
   void keys(std::initializer_list<const char *> required,
             std::initializer_list<const char *> optional = {}) const {
     object();
@@ -52,16 +53,20 @@ public:
     }
   }
   bool has(const char *key) const { return value->contains(key); }
-  StrictJson at(const std::string &key) const { return {(*value)[key], where + "." + key, *remedy}; }
+  StrictJson at(const std::string &key) const {
+    return {(*value)[key], where + "." + key, *remedy};
+  }
 
   int64_t integer(int64_t least = 0, int64_t most = std::numeric_limits<int64_t>::max()) const {
-    bool fits = value->is_number_unsigned()
-                    ? value->get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())
-                    : value->is_number_integer();
+    bool fits =
+        value->is_number_unsigned()
+            ? value->get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())
+            : value->is_number_integer();
     if (!fits || value->get<int64_t>() < least || value->get<int64_t>() > most) {
       bool anyMost = most == std::numeric_limits<int64_t>::max();
-      failType("an integer " + (anyMost ? "of at least " + std::to_string(least)
-                                        : "from " + std::to_string(least) + " to " + std::to_string(most)));
+      failType("an integer " +
+               (anyMost ? "of at least " + std::to_string(least)
+                        : "from " + std::to_string(least) + " to " + std::to_string(most)));
     }
     return value->get<int64_t>();
   }

@@ -29,7 +29,9 @@ public:
       if (fd >= 0) {
         ::close(fd);
       }
-      throw UserError(run.string() + ": another process is training into this run; wait for it or name another --out");
+      throw UserError(
+          run.string() +
+          ": another process is training into this run; wait for it or name another --out");
     }
   }
   RunLock(const RunLock &) = delete;
@@ -43,8 +45,8 @@ private:
 void checkOptions(const TrainingOptions &options) {
   auto atLeast = [](const char *name, int64_t value, int64_t least) {
     if (value < least) {
-      throw UserError(std::string("expected ") + name + " of at least " + std::to_string(least) + ", found " +
-                      std::to_string(value));
+      throw UserError(std::string("expected ") + name + " of at least " + std::to_string(least) +
+                      ", found " + std::to_string(value));
     }
   };
   atLeast("a number of steps", options.steps, 0);
@@ -63,33 +65,42 @@ public:
   Trainer(Executor &executor, const TrainingOptions &options, const TrainingObserver &observer)
       : executor(executor), options(options), observer(observer), plan(executor.plan()),
         goal(options.steps > 0 ? options.steps : plan.trainingSteps),
-        data(options.data, plan.model.vocabulary, plan.model.context, static_cast<uint64_t>(seed())),
-        heldOut(readByteFiles(options.heldOut, plan.model.vocabulary, 2, "one byte to predict from another")) {
+        data(options.data, plan.model.vocabulary, plan.model.context,
+             static_cast<uint64_t>(seed())),
+        heldOut(readByteFiles(options.heldOut, plan.model.vocabulary, 2,
+                              "one byte to predict from another")) {
     if (goal < 1) {
-      throw UserError("expected a number of steps in the artifact or the flags, found none; give --steps N");
+      throw UserError(
+          "expected a number of steps in the artifact or the flags, found none; give --steps N");
     }
+    checkPrompt(options.samplePrompt, plan.model.vocabulary);
     state.seed = seed();
     state.dataHash = data.hash();
     state.specHash = sha256Hex(plan.model.spec);
   }
 
   TrainingEnd run() {
-    if (options.resume && !std::filesystem::is_directory(options.run)) {
-      throw UserError(options.run.string() + ": expected a run to resume, found no such directory; leave out --resume");
-    }
-    if (!options.resume && std::filesystem::exists(options.run) &&
-        !(std::filesystem::is_directory(options.run) && std::filesystem::is_empty(options.run))) {
-      throw UserError(options.run.string() + ": expected a new directory for the run, found that it exists; " +
-                      "name another --out, or continue it with --resume");
-    }
+    checkFolder();
+    bool isNew = !std::filesystem::exists(options.run);
     makeFolder(options.run);
     RunLock lock(options.run);
+    checkFolder(); // again: another process may have begun and ended a run here before the lock was
+                   // ours
     if (options.resume) {
       resume();
-    } else {
-      begin();
+      return loop();
     }
-    return loop();
+    try {
+      begin();
+    } catch (...) {
+      forget(isNew);
+      throw;
+    }
+    TrainingEnd end = loop();
+    if (state.step == 0) { // interrupted at once
+      forget(isNew);
+    }
+    return end;
   }
 
 private:
@@ -100,30 +111,78 @@ private:
     }
   }
 
+  void checkFolder() const {
+    const std::string name = options.run.string();
+    bool exists = std::filesystem::exists(options.run),
+         isFolder = std::filesystem::is_directory(options.run);
+    if (exists && !isFolder) {
+      throw UserError(name +
+                      ": expected a new directory for the run, found a file; name another --out");
+    }
+    bool isEmpty = !exists || std::filesystem::is_empty(options.run);
+    if (options.resume && !exists) {
+      throw UserError(name +
+                      ": expected a run to resume, found no such directory; leave out --resume");
+    }
+    if (options.resume && latestStep(options.run) < 0) {
+      throw UserError(
+          name + ": expected a run with a checkpoint to resume, found no file \"latest\" in it; " +
+          (isEmpty ? "leave out --resume" : "remove the directory and leave out --resume"));
+    }
+    if (!options.resume && !isEmpty) {
+      throw UserError(
+          name +
+          ": expected a new directory for the run, found that it exists; name another --out, or " +
+          (std::filesystem::exists(options.run / "latest")
+               ? "continue it with --resume"
+               : "remove it (it holds no checkpoint to resume)"));
+    }
+  }
+
+  /// Takes away what `begin` wrote, for a run that made no step.
+  void forget(bool withFolder) const {
+    std::error_code ignored;
+    std::filesystem::remove(options.run / "spec.json", ignored);
+    std::filesystem::remove(options.run / "costs.json", ignored);
+    if (withFolder) {
+      std::filesystem::remove(options.run, ignored); // only where it is empty
+    }
+  }
+
   void begin() {
     executor.scalarI64("seed") = state.seed;
     executor.run("initialize");
     replaceFile(options.run / "spec.json", asBytes(plan.model.spec));
-    replaceFile(options.run / "costs.json", asBytes(describeArtifact(executor.artifact()).dump(2) + "\n"));
+    replaceFile(options.run / "costs.json",
+                asBytes(describeArtifact(executor.artifact()).dump(2) + "\n"));
   }
 
   void resume() {
-    TrainingState saved = loadCheckpoint(options.run, executor);
+    // First what tells an artifact of another spec from damage, then the tensors.
+    TrainingState saved = readTrainingState(options.run);
     auto demand = [&](bool same, const std::string &what, const std::string &remedy) {
       if (!same) {
-        throw UserError(options.run.string() + ": expected the same " + what + " as when the run began, found another; " +
-                        remedy);
+        throw UserError(options.run.string() + ": expected the same " + what +
+                        " as when the run began, found another; " + remedy);
       }
     };
-    demand(saved.specHash == state.specHash, "spec", "compile the run's spec.json, or begin a new run");
+    demand(saved.specHash == state.specHash, "spec",
+           "compile the run's spec.json, or begin a new run");
     demand(saved.seed == state.seed, "seed", "give --seed " + std::to_string(saved.seed));
-    demand(saved.dataHash == state.dataHash, "training data", "give the same --data files in the same order");
-    demand(saved.position.index < data.rowsPerEpoch(), "training data", "give the same --data files");
-    state = saved;
+    demand(saved.dataHash == state.dataHash, "training data",
+           "give the same --data files in the same order");
+    demand(saved.position.index < data.rowsPerEpoch(), "training data",
+           "give the same --data files");
+    state = loadCheckpoint(options.run, executor);
     keepLinesUpTo(options.run / "metrics.jsonl", state.step);
     keepLinesUpTo(options.run / "samples.jsonl", state.step);
     executor.scalarI64("seed") = state.seed;
     say("resumed after step " + std::to_string(state.step));
+    if (state.step >= goal) {
+      say("nothing to do: the run is to make " + std::to_string(goal) +
+          " steps in all and has made " + std::to_string(state.step) +
+          "; give more --steps to go on");
+    }
   }
 
   TrainingEnd loop() {
@@ -131,7 +190,9 @@ private:
     while (state.step < goal) {
       if (observer.interrupted && observer.interrupted()) {
         save();
-        say("interrupted: saved a checkpoint after step " + std::to_string(state.step));
+        say(state.step == 0
+                ? "interrupted before the first step: nothing was saved"
+                : "interrupted: saved a checkpoint after step " + std::to_string(state.step));
         return TrainingEnd::interrupted;
       }
       Json metrics = step();
@@ -175,8 +236,9 @@ private:
     double loss = executor.scalarF32("loss"), norm = executor.scalarF32("grad_norm");
     if (executor.scalarI32("finite") != 1) {
       int64_t good = latestStep(options.run);
-      throw JobError("training stopped at step " + std::to_string(number) + ": the loss is " + std::to_string(loss) +
-                     ", the gradient's norm " + std::to_string(norm) + ", expected finite numbers; " +
+      throw JobError("training stopped at step " + std::to_string(number) + ": the loss is " +
+                     std::to_string(loss) + ", the gradient's norm " + std::to_string(norm) +
+                     ", expected finite numbers; " +
                      (good >= 0 ? "the checkpoint of step " + std::to_string(good) + " is whole"
                                 : "no checkpoint was saved") +
                      "; lower the learning rate or lengthen its warm-up");
@@ -217,8 +279,10 @@ private:
       text += static_cast<char>(byte);
       return true;
     });
-    appendLine(options.run / "samples.jsonl",
-               {{"step", state.step}, {"prompt", options.samplePrompt}, {"text", text}, {"temperature", 0.8}});
+    appendLine(options.run / "samples.jsonl", {{"step", state.step},
+                                               {"prompt", options.samplePrompt},
+                                               {"text", text},
+                                               {"temperature", 0.8}});
   }
 
   void save() {
@@ -241,7 +305,8 @@ private:
 
 } // namespace
 
-TrainingEnd train(Executor &executor, const TrainingOptions &options, const TrainingObserver &observer) {
+TrainingEnd train(Executor &executor, const TrainingOptions &options,
+                  const TrainingObserver &observer) {
   checkOptions(options);
   return Trainer(executor, options, observer).run();
 }

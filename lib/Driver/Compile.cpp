@@ -36,6 +36,7 @@ public:
   Outcome run();
 
 private:
+  std::optional<Outcome> checkOutput() const;
   std::optional<Outcome> chooseTargets();
   std::optional<Outcome> readModel();
   std::optional<Outcome> readModelIR();
@@ -56,6 +57,22 @@ private:
   std::vector<const cpu::Target *> targets;
   ProofRecord proof;
 };
+
+/// Before the work, since a compile may take seconds.
+std::optional<Outcome> Compilation::checkOutput() const {
+  if (!request.emit.empty()) {
+    return std::nullopt;
+  }
+  if (llvm::sys::fs::equivalent(request.spec, request.output)) {
+    return badInput(
+        request.output +
+        ": expected the name of a new file, found the spec itself; name another artifact");
+  }
+  if (llvm::Error error = checkArtifactPath(request.output)) {
+    return badInput(llvm::toString(std::move(error)));
+  }
+  return std::nullopt;
+}
 
 std::optional<Outcome> Compilation::chooseTargets() {
   for (const std::string &name : request.targets) {
@@ -338,6 +355,9 @@ Outcome Compilation::run() {
   }
   imported = print(*module);
   if (auto outcome = checkCausal()) {
+    return *outcome;
+  }
+  if (auto outcome = checkOutput()) {
     return *outcome;
   }
   if (auto outcome = lowerModel()) {

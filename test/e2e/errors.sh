@@ -74,6 +74,12 @@ refuses "no subcommand" 'check|help' "$sluice"
 refuses "compile of a bad spec" 'type\.json:4:[0-9]+' "$sluice" compile "$work/type.json" -o "$work/bad.sla"
 absent "a bad spec writes no artifact" "$work/bad.sla"
 refuses "output in a missing folder" 'nowhere' "$sluice" compile "$work/good.json" -o "$work/nowhere/x.sla"
+refuses "output that is a folder" 'found a directory' "$sluice" compile "$work/good.json" -o "$work"
+ln -s /dev/null "$work/device"
+refuses "output that is a device" 'not a regular file' "$sluice" compile "$work/good.json" -o "$work/device"
+if [[ -L $work/device ]]; then pass "the device is still there"; else fail "the device is still there" "$work/device was replaced"; fi
+refuses "output over the spec" 'found the spec itself' "$sluice" compile "$work/good.json" -o "$work/good.json"
+refuses "neither output nor stage" '-o FILE or --emit' "$sluice" compile "$work/good.json"
 refuses "unknown target" 'sm_1' "$sluice" compile "$work/good.json" -o "$work/bad.sla" --target sm_1
 absent "an unknown target writes no artifact" "$work/bad.sla"
 
@@ -106,6 +112,11 @@ train=("$sluice" train "$art" --steps 2)
 refuses "missing data" 'none\.txt' "${train[@]}" --data "$work/none.txt" --out "$work/run0"
 head -c 8 "$work/data.txt" > "$work/tiny.txt"
 refuses "data shorter than a row" 'tiny\.txt' "${train[@]}" --data "$work/tiny.txt" --out "$work/run0"
+refuses "a full standard output" 'standard output' bash -c '"$0" compile "$1" --emit plan > /dev/full' "$sluice" "$work/good.json"
+# A limit on the size of files stands for a full disk; the linker meets it first, which must not show its stack trace.
+refuses "a disk that is full while compiling" 'File (too large|size limit).*TMPDIR' \
+  bash -c 'trap "" XFSZ; ulimit -f 100; "$0" compile "$1" -o "$2"' "$sluice" "$work/good.json" "$work/small.sla"
+absent "a full disk leaves no artifact" "$work/small.sla"
 refuses "resume of nothing" 'run0' "${train[@]}" --data "$work/data.txt" --out "$work/run0" --resume
 succeeds "train" "${train[@]}" --data "$work/data.txt" --out "$work/run"
 

@@ -14,6 +14,7 @@ int main(int argc, char **argv) {
   mlir::registerAllDialects(registry);
   mlir::registerAllPasses();
   sluice::registerSluiceTransformsPasses();
-  registry.insert<sluice::SluiceDialect, sluice::dispatch::DispatchDialect, sluice::plan::PlanDialect>();
+  registry.insert<sluice::SluiceDialect, sluice::dispatch::DispatchDialect,
+                  sluice::plan::PlanDialect>();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Sluice's pass driver\n", registry));
 }

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// sluice-peak: what this machine's cores can do at best, measured without any of Sluice's code. Prints one JSON object:
-// gflops, gbytes_per_s (both summed over the threads), instructions, threads.
+// sluice-peak: what this machine's cores can do at best, measured without any of Sluice's code.
+// Prints one JSON object: gflops, gbytes_per_s (both summed over the threads), instructions,
+// threads.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -19,8 +20,8 @@ namespace {
 volatile float seed = 0.5f; // read at run time, so that nothing is folded
 volatile float sink;
 
-/// Independent chains: two units times four or five cycles of latency want ten at least; AVX2's 16 registers hold 12 sums
-/// and the factor without a spill.
+/// Independent chains: two units times four or five cycles of latency want ten at least; AVX2's 16
+/// registers hold 12 sums and the factor without a spill.
 constexpr int chains = 12;
 
 __attribute__((target("avx512f"))) void chainsAvx512(long rounds) {
@@ -115,9 +116,11 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "sluice-peak: expected a CPU with AVX2 and FMA, found one without\n");
     return 2;
   }
-  // Many short runs (2 ms each): on a machine with other work some of them have the cores to themselves.
+  // Many short runs (2 ms each): on a machine with other work some of them have the cores to
+  // themselves.
   constexpr long rounds = 400'000;
-  double seconds = bestOf(threads, 100, [&](int) { avx512 ? chainsAvx512(rounds) : chainsAvx2(rounds); });
+  double seconds =
+      bestOf(threads, 100, [&](int) { avx512 ? chainsAvx512(rounds) : chainsAvx2(rounds); });
   double flops = 2.0 * rounds * (avx512 ? 16 : 8) * chains * threads;
 
   constexpr size_t bytes = size_t(64) << 20; // beyond the caches
@@ -130,8 +133,9 @@ int main(int argc, char **argv) {
     auto at = static_cast<size_t>(thread);
     std::memcpy(to[at].data(), from[at].data(), bytes);
   });
-  std::printf("{\"gflops\": %.2f, \"gbytes_per_s\": %.2f, \"instructions\": \"%s\", \"threads\": %d}\n",
-              flops / seconds / 1e9, 2.0 * static_cast<double>(bytes) * threads / copying / 1e9,
-              avx512 ? "avx512" : "avx2", threads);
+  std::printf(
+      "{\"gflops\": %.2f, \"gbytes_per_s\": %.2f, \"instructions\": \"%s\", \"threads\": %d}\n",
+      flops / seconds / 1e9, 2.0 * static_cast<double>(bytes) * threads / copying / 1e9,
+      avx512 ? "avx512" : "avx2", threads);
   return 0;
 }

@@ -37,7 +37,8 @@ struct Peak {
 
 /// Runs the program beside this one and returns what it prints.
 std::string runBeside(const std::string &name, const std::string &threads) {
-  std::string program = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
+  std::string program =
+      (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) {
     throw std::runtime_error("cannot make a pipe");
@@ -48,19 +49,23 @@ std::string runBeside(const std::string &name, const std::string &threads) {
   posix_spawn_file_actions_addclose(&actions, ends[0]);
   std::array<const char *, 4> arguments = {program.c_str(), "--threads", threads.c_str(), nullptr};
   pid_t child = 0;
-  int error = ::posix_spawn(&child, program.c_str(), &actions, nullptr, const_cast<char **>(arguments.data()), environ);
+  int error = ::posix_spawn(&child, program.c_str(), &actions, nullptr,
+                            const_cast<char **>(arguments.data()), environ);
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   std::string output;
   std::array<char, 256> piece{};
-  for (ssize_t count = 0; error == 0 && (count = ::read(ends[0], piece.data(), piece.size())) > 0;) {
+  for (ssize_t count = 0;
+       error == 0 && (count = ::read(ends[0], piece.data(), piece.size())) > 0;) {
     output.append(piece.data(), static_cast<size_t>(count));
   }
   ::close(ends[0]);
   int status = 1;
   if (error != 0 || ::waitpid(child, &status, 0) != child || status != 0) {
-    throw UserError(program + ": expected the program that measures the machine's peak, found none that runs; " +
-                    "build it (target sluice-peak) into the folder of sluice");
+    throw UserError(
+        program +
+        ": expected the program that measures the machine's peak, found none that runs; " +
+        "build it (target sluice-peak) into the folder of sluice");
   }
   return output;
 }
@@ -109,16 +114,18 @@ Json kernelTable(const Executor &executor, int64_t steps, const Peak &peak) {
     }
     double launches = static_cast<double>(time.launches);
     double gflops = static_cast<double>(kernel.flops) * launches / time.seconds / 1e9;
-    rows.push_back({{"name", kernel.name},
-                    {"kind", kernel.kind},
-                    {"launches", launches / static_cast<double>(steps)},
-                    {"ms", time.seconds * 1e3 / static_cast<double>(steps)},
-                    {"gflops", gflops},
-                    {"gbytes_per_s", static_cast<double>(kernel.bytes) * launches / time.seconds / 1e9},
-                    {"fraction_of_peak", gflops / peak.gflops}});
+    rows.push_back(
+        {{"name", kernel.name},
+         {"kind", kernel.kind},
+         {"launches", launches / static_cast<double>(steps)},
+         {"ms", time.seconds * 1e3 / static_cast<double>(steps)},
+         {"gflops", gflops},
+         {"gbytes_per_s", static_cast<double>(kernel.bytes) * launches / time.seconds / 1e9},
+         {"fraction_of_peak", gflops / peak.gflops}});
   }
-  std::sort(rows.begin(), rows.end(),
-            [](const Json &a, const Json &b) { return a["ms"].get<double>() > b["ms"].get<double>(); });
+  std::sort(rows.begin(), rows.end(), [](const Json &a, const Json &b) {
+    return a["ms"].get<double>() > b["ms"].get<double>();
+  });
   return rows;
 }
 
@@ -140,21 +147,24 @@ void printForPeople(const Json &json, const Executor &executor) {
   std::cout << format("step            %.3f ms (median; %s, %d threads)\n", value("step_ms"),
                       executor.artifact().target().c_str(), executor.threads())
             << format("tokens          %.0f a second\n", value("tokens_per_s"))
-            << format("arithmetic      %.1f Gflop/s, %.1f%% of the measured peak of %.1f\n", value("gflops"),
-                      100 * value("fraction_of_peak"), value("peak_gflops"))
+            << format("arithmetic      %.1f Gflop/s, %.1f%% of the measured peak of %.1f\n",
+                      value("gflops"), 100 * value("fraction_of_peak"), value("peak_gflops"))
             << format("copy bandwidth  %.1f GB/s\n", value("peak_gbytes_per_s"))
-            << format("kernels         %.1f%% of the step's time\n", 100 * value("kernel_fraction"));
+            << format("kernels         %.1f%% of the step's time\n",
+                      100 * value("kernel_fraction"));
   if (json.contains("recomputed_tokens_per_s")) {
-    std::cout << format("generation      %.1f tokens a second, recomputing everything\n", value("recomputed_tokens_per_s"));
+    std::cout << format("generation      %.1f tokens a second, recomputing everything\n",
+                        value("recomputed_tokens_per_s"));
   }
   if (json.contains("kernels")) {
-    std::cout << format("\n%-52s %-10s %8s %10s %10s %8s %7s\n", "kernel (a step's sum)", "kind", "launches", "ms",
-                        "Gflop/s", "GB/s", "peak");
+    std::cout << format("\n%-52s %-10s %8s %10s %10s %8s %7s\n", "kernel (a step's sum)", "kind",
+                        "launches", "ms", "Gflop/s", "GB/s", "peak");
     for (const Json &row : json["kernels"]) {
-      std::cout << format("%-52s %-10s %8.0f %10.4f %10.2f %8.2f %6.1f%%\n", row["name"].get<std::string>().c_str(),
-                          row["kind"].get<std::string>().c_str(), row["launches"].get<double>(),
-                          row["ms"].get<double>(), row["gflops"].get<double>(), row["gbytes_per_s"].get<double>(),
-                          100 * row["fraction_of_peak"].get<double>());
+      std::cout << format(
+          "%-52s %-10s %8.0f %10.4f %10.2f %8.2f %6.1f%%\n", row["name"].get<std::string>().c_str(),
+          row["kind"].get<std::string>().c_str(), row["launches"].get<double>(),
+          row["ms"].get<double>(), row["gflops"].get<double>(), row["gbytes_per_s"].get<double>(),
+          100 * row["fraction_of_peak"].get<double>());
     }
   }
   std::cout << std::flush;
@@ -184,21 +194,23 @@ void runBench(const BenchFlags &flags) {
     inKernels += time.seconds;
   }
   Peak after = measurePeak(executor->threads());
-  Peak peak = {std::max(before.gflops, after.gflops), std::max(before.gbytesPerSecond, after.gbytesPerSecond)};
+  Peak peak = {std::max(before.gflops, after.gflops),
+               std::max(before.gbytesPerSecond, after.gbytesPerSecond)};
   Json kernels = kernelTable(*executor, flags.steps, peak);
   std::nth_element(seconds.begin(), seconds.begin() + flags.steps / 2, seconds.end());
   double median = seconds[static_cast<size_t>(flags.steps / 2)];
   double gflops = flopsOfStep(plan) / median / 1e9;
-  Json json = {{"step_ms", median * 1e3},
-               {"tokens_per_s", static_cast<double>(plan.model.batch * plan.model.context) / median},
-               {"gflops", gflops},
-               {"fraction_of_peak", gflops / peak.gflops},
-               {"peak_gflops", peak.gflops},
-               {"peak_gbytes_per_s", peak.gbytesPerSecond},
-               {"kernel_fraction", inKernels / wall},
-               {"threads", executor->threads()},
-               {"steps", flags.steps},
-               {"target", executor->artifact().target()}};
+  Json json = {
+      {"step_ms", median * 1e3},
+      {"tokens_per_s", static_cast<double>(plan.model.batch * plan.model.context) / median},
+      {"gflops", gflops},
+      {"fraction_of_peak", gflops / peak.gflops},
+      {"peak_gflops", peak.gflops},
+      {"peak_gbytes_per_s", peak.gbytesPerSecond},
+      {"kernel_fraction", inKernels / wall},
+      {"threads", executor->threads()},
+      {"steps", flags.steps},
+      {"target", executor->artifact().target()}};
   if (flags.kernels) {
     json["kernels"] = kernels;
   }
@@ -217,10 +229,14 @@ void runBench(const BenchFlags &flags) {
 
 void registerBench(CLI::App &program) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App *command = program.add_subcommand("bench", "Measure training steps against the machine's measured peak");
-  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->type_name("FILE")->required();
+  CLI::App *command =
+      program.add_subcommand("bench", "Measure training steps against the machine's measured peak");
+  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")
+      ->type_name("FILE")
+      ->required();
   command->add_option("-n,--steps", flags->steps, "Training steps to time, after one to warm up");
-  command->add_flag("-k,--kernels", flags->kernels, "Add a table of kernels: ms a step, Gflop/s, GB/s, fraction of peak");
+  command->add_flag("-k,--kernels", flags->kernels,
+                    "Add a table of kernels: ms a step, Gflop/s, GB/s, fraction of peak");
   command->add_flag("-g,--generate", flags->generate, "Measure generation too, in tokens a second");
   command->add_flag("--json", flags->json, "Print one JSON object");
   addDeviceOptions(*command, flags->device);

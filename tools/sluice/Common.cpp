@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Common.h"
 
+#include "CommandLine.h"
 #include "sluice/Runtime/Error.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <iostream>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 namespace sluice::cli {
@@ -16,17 +18,22 @@ using namespace sluice::runtime;
 
 void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
   command.add_option("-d,--device", options.device, "Where to run: cpu, cuda or emulator")
-      ->check(CLI::IsMember({"cpu", "cuda", "emulator"}));
-  command.add_option("-j,--threads", options.threads, "CPU threads; 0 takes all that the process may use")
-      ->check(CLI::Range(0, 1024));
-  command.add_option("--cpu-target", options.target,
-                     "Instruction set: cpu-avx512 or cpu-avx2; none takes SLUICE_CPU_TARGET or else the best");
+      ->check(oneOf({"cpu", "cuda", "emulator"}));
+  command
+      .add_option("-j,--threads", options.threads,
+                  "CPU threads; 0 takes all that the process may use")
+      ->check(wholeNumber(0, 1024));
+  command.add_option(
+      "--cpu-target", options.target,
+      "Instruction set: cpu-avx512 or cpu-avx2; none takes SLUICE_CPU_TARGET or else the best");
 }
 
 std::unique_ptr<Executor> openExecutor(const std::string &artifact, const DeviceOptions &options) {
   if (options.device != "cpu") {
-    throw UserError("--device " + options.device + ": expected a device of this build (cpu), found one that is not in this build; " +
-                    "use --device cpu");
+    throw UserError(
+        "--device " + options.device +
+        ": expected a device of this build (cpu), found one that is not in this build; " +
+        "use --device cpu");
   }
   int threads = options.threads > 0 ? options.threads : availableThreads();
   return std::make_unique<Executor>(Artifact::load(artifact, options.target), threads);
@@ -34,9 +41,6 @@ std::unique_ptr<Executor> openExecutor(const std::string &artifact, const Device
 
 void printJson(const nlohmann::json &json) {
   std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
-  if (!std::cout) {
-    throw UserError("cannot write to the standard output");
-  }
 }
 
 std::string format(const char *pattern, ...) {
@@ -48,22 +52,37 @@ std::string format(const char *pattern, ...) {
   return text;
 }
 
+namespace {
+
+/// Columns of the terminal that stderr is; 80 where it does not say.
+int terminalColumns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+} // namespace
+
 Progress::Progress() : terminal(::isatty(STDERR_FILENO) != 0) {}
 
 void Progress::draw(double share, const std::string &text) {
   if (!terminal) {
     return;
   }
-  double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  double now =
+      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   if (share < 1 && now - lastDrawn < 0.1) {
     return;
   }
   lastDrawn = now;
   drawn = true;
-  constexpr int width = 28;
+  int columns = terminalColumns(), width = columns < 120 ? 16 : 28;
   int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * width);
-  std::string bar = std::string(static_cast<size_t>(full), '#') + std::string(static_cast<size_t>(width - full), '.');
-  std::cerr << "\r\033[K[" << bar << "] " << format("%3.0f%% ", share * 100) << text << std::flush;
+  std::string bar = std::string(static_cast<size_t>(full), '#') +
+                    std::string(static_cast<size_t>(width - full), '.');
+  std::string line = "[" + bar + "] " + format("%3.0f%% ", share * 100) + text;
+  line.resize(std::min(line.size(),
+                       static_cast<size_t>(columns - 1))); // a wrapped line could not be drawn over
+  std::cerr << "\r\033[K" << line << std::flush;
 }
 
 void Progress::plainLine(const std::string &text) {

@@ -19,13 +19,16 @@ struct DeviceOptions {
 
 void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 
-/// Loads the artifact and makes an executor for it. Throws UserError for a device that this build does not have.
-std::unique_ptr<runtime::Executor> openExecutor(const std::string &artifact, const DeviceOptions &options);
+/// Loads the artifact and makes an executor for it. Throws UserError for a device that this build
+/// does not have.
+std::unique_ptr<runtime::Executor> openExecutor(const std::string &artifact,
+                                                const DeviceOptions &options);
 
-/// Prints to stdout; throws where stdout is closed or full.
+/// Prints to stdout. The program ends with an error where that failed.
 void printJson(const nlohmann::json &json);
 
-/// A line on stderr that shows how far a job is. On a terminal it is drawn over; in a pipe only `plainLine` prints.
+/// A line on stderr that shows how far a job is. On a terminal it is drawn over; in a pipe only
+/// `plainLine` prints.
 class Progress {
 public:
   Progress();
@@ -34,7 +37,8 @@ public:
   Progress &operator=(const Progress &) = delete;
 
   bool onTerminal() const { return terminal; }
-  /// Draws a bar at `share` (0 to 1) with `text` behind it, at most ten times a second unless `share` is 1.
+  /// Draws a bar at `share` (0 to 1) with `text` behind it, at most ten times a second unless
+  /// `share` is 1.
   void draw(double share, const std::string &text);
   /// Prints a line that stays, on terminals and in pipes.
   void plainLine(const std::string &text);

@@ -2,6 +2,7 @@
 // `sluice compile`: a spec becomes an artifact.
 #include "Commands.h"
 #include "sluice/Driver/Driver.h"
+#include "sluice/Runtime/Error.h"
 
 #include <CLI/CLI.hpp>
 
@@ -14,24 +15,34 @@ void registerCompile(CLI::App &program) {
   auto request = std::make_shared<driver::CompileRequest>();
   request->targets = {"cpu"};
   CLI::App *command = program.add_subcommand("compile", "Compile a spec to an artifact");
-  command->add_option("spec", request->spec, "Model spec, JSON (docs/spec.md)")->required();
-  CLI::Option *output = command->add_option("-o,--output", request->output, "Artifact to write");
-  command->add_option("-t,--target", request->targets, "Targets: cpu (both instruction sets), cpu-avx512, cpu-avx2")
+  command->add_option("SPEC", request->spec, "Model spec, JSON (docs/spec.md)")
+      ->type_name("FILE")
+      ->required();
+  CLI::Option *output =
+      command->add_option("-o,--output", request->output, "Artifact to write")->type_name("FILE");
+  command
+      ->add_option("-t,--target", request->targets,
+                   "Targets: cpu (both instruction sets), cpu-avx512, cpu-avx2")
       ->delimiter(',');
   std::string stages;
   for (const std::string &stage : driver::emitStages()) {
     stages += (stages.empty() ? "" : ", ") + stage;
   }
-  CLI::Option *emit = command->add_option("--emit", request->emit, "Print the IR of a stage and write nothing: " + stages);
-  command->add_flag("--allow-leak", request->allowLeak, "Compile a spec that check does not prove; the artifact says so");
+  CLI::Option *emit = command->add_option("--emit", request->emit,
+                                          "Print the IR of a stage and write nothing: " + stages);
+  command->add_flag("--allow-leak", request->allowLeak,
+                    "Compile a spec that check does not prove; the artifact says so");
   command->callback([request, output, emit] {
     if (output->count() == 0 && emit->count() == 0) {
-      throw CLI::RequiredError("sluice compile: expected an artifact to write (-o FILE) or a stage to print (--emit)");
+      throw runtime::UserError(
+          "sluice compile: expected an artifact to write or a stage to print, found neither; " +
+          std::string("give -o FILE or --emit STAGE"));
     }
     driver::Outcome outcome = driver::compile(*request);
     std::cout << outcome.output << std::flush;
     if (!outcome.message.empty()) {
-      std::cerr << "sluice: " << (outcome.status == 1 ? "" : "error: ") << outcome.message << std::endl;
+      std::cerr << "sluice: " << (outcome.status == 1 ? "" : "error: ") << outcome.message
+                << std::endl;
     }
     if (outcome.status != 0) {
       throw ExitStatus{outcome.status};

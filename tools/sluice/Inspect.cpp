@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Inspect.h"
 #include "Commands.h"
 #include "Common.h"
 #include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Inspect.h"
 
 #include <iostream>
 
@@ -19,7 +19,8 @@ struct InspectFlags {
 void extractParts(const Artifact &artifact, const Path &folder) {
   makeFolder(folder);
   replaceFile(folder / "spec.json", asBytes(artifact.plan().model.spec));
-  replaceFile(folder / "plan.json", asBytes(nlohmann::ordered_json::parse(artifact.planText()).dump(2) + "\n"));
+  replaceFile(folder / "plan.json",
+              asBytes(nlohmann::ordered_json::parse(artifact.planText()).dump(2) + "\n"));
   replaceFile(folder / "kernels.so", artifact.elf());
 }
 
@@ -34,8 +35,10 @@ void runInspect(const InspectFlags &flags) {
     if (flags.memory) {
       json["buffers"] = nlohmann::json::array();
       for (const Buffer &buffer : artifact->plan().buffers) {
-        json["buffers"].push_back(
-            {{"name", buffer.name}, {"class", buffer.kind}, {"offset", buffer.offset}, {"bytes", buffer.bytes}});
+        json["buffers"].push_back({{"name", buffer.name},
+                                   {"class", buffer.kind},
+                                   {"offset", buffer.offset},
+                                   {"bytes", buffer.bytes}});
       }
     }
     printJson(json);
@@ -48,11 +51,15 @@ void runInspect(const InspectFlags &flags) {
 
 void registerInspect(CLI::App &program) {
   auto flags = std::make_shared<InspectFlags>();
-  CLI::App *command = program.add_subcommand("inspect", "Show what an artifact holds and what a step costs");
-  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")->type_name("FILE")->required();
+  CLI::App *command =
+      program.add_subcommand("inspect", "Show what an artifact holds and what a step costs");
+  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")
+      ->type_name("FILE")
+      ->required();
   command->add_flag("--json", flags->json, "Print one JSON object; sizes are bytes");
   command->add_flag("-m,--memory", flags->memory, "List every buffer of the arena, in bytes");
-  command->add_option("--extract", flags->extract, "Directory to write the spec, the plan and the kernels' code to");
+  command->add_option("--extract", flags->extract,
+                      "Directory to write the spec, the plan and the kernels' code to");
   command->callback([flags] { runInspect(*flags); });
 }
 

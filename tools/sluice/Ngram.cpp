@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Ngram.h"
 #include "Commands.h"
 #include "Common.h"
 #include "sluice/Runtime/Data.h"
-#include "sluice/Runtime/Ngram.h"
 
 #include <iostream>
 
@@ -18,8 +18,10 @@ struct NgramFlags {
 };
 
 void runNgram(const NgramFlags &flags) {
-  std::vector<ByteFile> train = readByteFiles({flags.train.begin(), flags.train.end()}, 256, 1, "a byte to count");
-  std::vector<ByteFile> test = readByteFiles({flags.test.begin(), flags.test.end()}, 256, 2, "one byte to predict");
+  std::vector<ByteFile> train =
+      readByteFiles({flags.train.begin(), flags.train.end()}, 256, 1, "a byte to count");
+  std::vector<ByteFile> test =
+      readByteFiles({flags.test.begin(), flags.test.end()}, 256, 2, "one byte to predict");
   nlohmann::json results = nlohmann::json::array();
   for (int order : flags.orders) {
     NgramModel model(order);
@@ -47,9 +49,16 @@ void runNgram(const NgramFlags &flags) {
 
 void registerNgram(CLI::App &program) {
   auto flags = std::make_shared<NgramFlags>();
-  CLI::App *command = program.add_subcommand("ngram", "Measure bits per byte of Witten-Bell byte n-gram models, as baselines");
-  command->add_option("--train", flags->train, "Files to count")->type_name("FILE")->default_str("")->required();
-  command->add_option("--test", flags->test, "Files to score; the first byte of each is not scored")->type_name("FILE")->default_str("")->required();
+  CLI::App *command = program.add_subcommand(
+      "ngram", "Measure bits per byte of Witten-Bell byte n-gram models, as baselines");
+  command->add_option("--train", flags->train, "Files to count")
+      ->type_name("FILE")
+      ->default_str("")
+      ->required();
+  command->add_option("--test", flags->test, "Files to score; the first byte of each is not scored")
+      ->type_name("FILE")
+      ->default_str("")
+      ->required();
   command->add_option("--order", flags->orders, "Orders: bytes of an n-gram, from 1 to 7");
   command->add_flag("--json", flags->json, "Print one JSON object");
   command->callback([flags] { runNgram(*flags); });

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Report.h"
 #include "Commands.h"
 #include "Common.h"
-#include "sluice/Runtime/Report.h"
 
 #include <iostream>
 
@@ -13,7 +13,8 @@ struct ReportFlags {
 };
 
 void runReport(const ReportFlags &flags) {
-  runtime::Path out = flags.out.empty() ? runtime::Path(flags.run) / "report.html" : runtime::Path(flags.out);
+  runtime::Path out =
+      flags.out.empty() ? runtime::Path(flags.run) / "report.html" : runtime::Path(flags.out);
   runtime::replaceFile(out, runtime::asBytes(runtime::makeReport(flags.run)));
   std::cerr << "wrote " << out.string() << std::endl;
 }
@@ -22,7 +23,8 @@ void runReport(const ReportFlags &flags) {
 
 void registerReport(CLI::App &program) {
   auto flags = std::make_shared<ReportFlags>();
-  CLI::App *command = program.add_subcommand("report", "Write a run as one self-contained HTML page");
+  CLI::App *command =
+      program.add_subcommand("report", "Write a run as one self-contained HTML page");
   command->add_option("RUN", flags->run, "Directory of a run, from sluice train")->required();
   command->add_option("-o,--out", flags->out, "Page to write; none writes RUN/report.html");
   command->callback([flags] { runReport(*flags); });

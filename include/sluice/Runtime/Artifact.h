@@ -14,7 +14,8 @@
 
 namespace sluice::runtime {
 
-using KernelFunction = void (*)(uint8_t *arena, const int64_t *arguments, int64_t item, uint8_t *scratch);
+using KernelFunction = void (*)(uint8_t *arena, const int64_t *arguments, int64_t item,
+                                uint8_t *scratch);
 
 /// A kernel of the chosen target.
 struct LoadedKernel {
@@ -25,14 +26,16 @@ struct LoadedKernel {
 constexpr size_t trailerBytes = 64;
 constexpr uint32_t artifactVersion = 1;
 
-/// The trailer of `elf`, as docs/plan-and-artifact.md lays it out; an artifact is `elf` and then this.
+/// The trailer of `elf`, as docs/plan-and-artifact.md lays it out; an artifact is `elf` and then
+/// this.
 std::array<uint8_t, trailerBytes> makeTrailer(std::span<const uint8_t> elf);
 
-/// Throws UserError unless `file` ends in a trailer that fits it; returns the ELF part. `origin` starts the
-/// message.
+/// Throws UserError unless `file` ends in a trailer that fits it; returns the ELF part. `origin`
+/// starts the message.
 std::span<const uint8_t> checkTrailer(std::span<const uint8_t> file, const std::string &origin);
 
-/// The instruction set that this machine runs, best first: {"cpu-avx512", "cpu-avx2"}, {"cpu-avx2"} or {}.
+/// The instruction set that this machine runs, best first: {"cpu-avx512", "cpu-avx2"}, {"cpu-avx2"}
+/// or {}.
 std::vector<std::string> machineTargets();
 
 /// A loaded artifact. Its code lives as long as the object.

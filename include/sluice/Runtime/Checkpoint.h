@@ -20,16 +20,21 @@ struct TrainingState {
   std::string specHash; // of the artifact's spec
 };
 
-/// Writes checkpoint `state.step` of the run: to a temporary folder, every file fsynced, renamed, then `latest` is
-/// replaced. Afterwards all but the newest `keep` (>= 1) checkpoints are removed.
+/// Writes checkpoint `state.step` of the run: to a temporary folder, every file fsynced, renamed,
+/// then `latest` is replaced. Afterwards all but the newest `keep` (>= 1) checkpoints are removed.
 void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &state, int64_t keep);
 
-/// Loads the run's latest checkpoint into the executor's tensors and states. Throws UserError where a file is missing,
-/// cut short, damaged or of another model; the executor's tensors are then to be considered undefined.
+/// The state of the run's latest checkpoint, without its tensors. Throws UserError where it is
+/// missing or damaged.
+TrainingState readTrainingState(const Path &run);
+
+/// Loads the run's latest checkpoint into the executor's tensors and states. Throws UserError where
+/// a file is missing, cut short, damaged or of another model; the executor's tensors are then to be
+/// considered undefined.
 TrainingState loadCheckpoint(const Path &run, Executor &executor);
 
-/// Loads weights from a safetensors file, a checkpoint's folder or a run's folder (its latest checkpoint).
-/// Returns the path of the file that was read.
+/// Loads weights from a safetensors file, a checkpoint's folder or a run's folder (its latest
+/// checkpoint). Returns the path of the file that was read.
 Path loadWeights(const Path &path, Executor &executor);
 
 /// The step that `latest` names, or -1 where the run has no checkpoint yet.

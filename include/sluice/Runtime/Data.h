@@ -17,10 +17,11 @@ struct ByteFile {
   std::vector<uint8_t> bytes;
 };
 
-/// Reads files, checking that each byte is below `vocabulary` and that each file has at least `least` bytes, which
-/// `why` explains. Throws UserError with the path, and the offset of an offending byte.
-std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t vocabulary, int64_t least,
-                                    const std::string &why);
+/// Reads files, checking that each byte is below `vocabulary` and that each file has at least
+/// `least` bytes, which `why` explains. Throws UserError with the path, and the offset of an
+/// offending byte.
+std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t vocabulary,
+                                    int64_t least, const std::string &why);
 
 /// Where training stands in its data: two integers, from which every later row follows.
 struct DataPosition {
@@ -28,9 +29,10 @@ struct DataPosition {
   bool operator==(const DataPosition &) const = default;
 };
 
-/// Rows of context + 1 bytes, drawn without replacement within an epoch. Which bytes row `index` of epoch `epoch` holds
-/// is a pure function of (seed, epoch, index): a keyed permutation of the epoch's rows. Neighbouring rows of a file share
-/// one byte (the last target of one is the first input of the next), and each epoch cuts the files at other places.
+/// Rows of context + 1 bytes, drawn without replacement within an epoch. Which bytes row `index` of
+/// epoch `epoch` holds is a pure function of (seed, epoch, index): a keyed permutation of the
+/// epoch's rows. Neighbouring rows of a file share one byte (the last target of one is the first
+/// input of the next), and each epoch cuts the files at other places.
 class TrainingData {
 public:
   TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context, uint64_t seed);
@@ -43,8 +45,8 @@ public:
   /// The bytes of one row; `position.index` < rowsPerEpoch().
   std::span<const uint8_t> row(DataPosition position) const;
 
-  /// Writes `rows` consecutive rows from `position` on as token ids, [rows, context + 1], crossing into later epochs
-  /// where needed, and returns the position after them.
+  /// Writes `rows` consecutive rows from `position` on as token ids, [rows, context + 1], crossing
+  /// into later epochs where needed, and returns the position after them.
   DataPosition fill(DataPosition position, int64_t rows, std::span<int32_t> tokens) const;
 
 private:
@@ -55,8 +57,9 @@ private:
   std::string contentHash;
 };
 
-/// A permutation of [0, count) chosen by `key`: the image of `index`. O(1) memory; a few rounds of a Feistel network,
-/// walked until the image falls below `count` (fewer than four steps on average).
+/// A permutation of [0, count) chosen by `key`: the image of `index`. O(1) memory; a few rounds of
+/// a Feistel network, walked until the image falls below `count` (fewer than four steps on
+/// average).
 uint64_t permute(uint64_t index, uint64_t count, uint64_t key);
 
 } // namespace sluice::runtime

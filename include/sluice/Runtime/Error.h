@@ -6,14 +6,15 @@
 
 namespace sluice::runtime {
 
-/// Bad input: an artifact, weights, data, a flag or a path. The message is what the user reads: where, what was
-/// expected, what was found, a remedy. Programs print it and exit with status 2.
+/// Bad input: an artifact, weights, data, a flag or a path. The message is what the user reads:
+/// where, what was expected, what was found, a remedy. Programs print it and exit with status 2.
 class UserError : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;
 };
 
-/// The job itself failed on good input (training diverged, for example). Programs exit with status 1.
+/// The job itself failed on good input (training diverged, for example). Programs exit with
+/// status 1.
 class JobError : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;

@@ -13,8 +13,9 @@
 namespace sluice::runtime {
 
 struct EvaluationOptions {
-  int64_t window = 0;     // tokens a window; 0: the context
-  int64_t stride = 0;     // tokens from one window's start to the next's; 0: half the window, at least 1
+  int64_t window = 0; // tokens a window; 0: the context
+  int64_t stride =
+      0; // tokens from one window's start to the next's; 0: half the window, at least 1
   int64_t mostTokens = 0; // scored tokens at most, over all files; 0: all
 };
 
@@ -28,20 +29,23 @@ struct EvaluationResult {
   double perplexity() const;
 };
 
-/// One window over a text: it reads tokens start .. start + length, and its rows from firstScored on are scored
-/// (row t predicts token start + t + 1).
+/// One window over a text: it reads tokens start .. start + length, and its rows from firstScored
+/// on are scored (row t predicts token start + t + 1).
 struct Window {
   int64_t start = 0, length = 0, firstScored = 0;
 };
 
-/// The windows that score each of tokens 1 .. tokens - 1 once. Window i starts at i * stride and scores the tokens after
-/// the last one's end, so that every scored token but the first window's has at least window - stride tokens before it.
-/// 1 <= stride <= window. Only the last window may be shorter than `window`.
+/// The windows that score each of tokens 1 .. tokens - 1 once. Window i starts at i * stride and
+/// scores the tokens after the last one's end, so that every scored token but the first window's
+/// has at least window - stride tokens before it. 1 <= stride <= window. Only the last window may
+/// be shorter than `window`.
 std::vector<Window> cutWindows(int64_t tokens, int64_t window, int64_t stride);
 
-/// Scores the files with entry `evaluate`, windows of equal length in batches. Files do not see each other. The first
-/// byte of each file has nothing before it and is not scored. `progress` gets the share done, 0 to 1.
-EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files, const EvaluationOptions &options,
+/// Scores the files with entry `evaluate`, windows of equal length in batches. Files do not see
+/// each other. The first byte of each file has nothing before it and is not scored. `progress` gets
+/// the share done, 0 to 1.
+EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files,
+                          const EvaluationOptions &options,
                           const std::function<void(double)> &progress = {});
 
 /// What was measured and how, for people.

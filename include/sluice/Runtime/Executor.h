@@ -34,7 +34,8 @@ public:
   const Plan &plan() const { return loaded->plan(); }
   int threads() const { return threadCount; }
 
-  /// Runs an entry's launches in order, each with all threads. Throws UserError where the artifact has no such entry.
+  /// Runs an entry's launches in order, each with all threads. Throws UserError where the artifact
+  /// has no such entry.
   void run(const std::string &entry);
 
   /// A scalar in the arena; throws UserError where the plan has none of this name and type.
@@ -42,7 +43,8 @@ public:
   int32_t &scalarI32(const std::string &name);
   float &scalarF32(const std::string &name);
 
-  /// `tokens` [batch, context + 1], row-major; throws UserError where the plan's input has another shape.
+  /// `tokens` [batch, context + 1], row-major; throws UserError where the plan's input has another
+  /// shape.
   std::span<int32_t> tokens();
   /// Row `row` of an f32 output of shape [rows, width]: `width` elements.
   std::span<const float> outputRow(const std::string &name, int64_t row);

@@ -26,8 +26,9 @@ std::string readText(const Path &path, std::string_view what);
 /// Writes and fsyncs; leaves no file behind where it fails.
 void writeSynced(const Path &path, std::span<const uint8_t> bytes);
 
-/// Writes a temporary file beside `path`, fsyncs it, renames it over `path` and fsyncs the folder: a reader
-/// or a crash sees the old contents or the new, never a part.
+/// Writes a temporary file beside `path`, fsyncs it, renames it over `path` and fsyncs the folder:
+/// a reader or a crash sees the old contents or the new, never a part. Refuses a `path` that is
+/// there and not a regular file: a directory, or a device, which a rename would replace.
 void replaceFile(const Path &path, std::span<const uint8_t> bytes);
 
 /// Makes renames and new names in `folder` durable.

@@ -22,14 +22,18 @@ struct SamplingOptions {
 /// Throws UserError unless temperature >= 0, topK >= 0 and 0 < topP <= 1.
 void checkSampling(const SamplingOptions &options);
 
-/// The id to take for `logits` when the random number is `uniform` in [0, 1). Among equals, lower ids come first.
-/// Throws JobError where a logit is not finite.
+/// Throws UserError where a byte of the prompt is no token id.
+void checkPrompt(std::string_view prompt, int64_t vocabulary);
+
+/// The id to take for `logits` when the random number is `uniform` in [0, 1). Among equals, lower
+/// ids come first. Throws JobError where a logit is not finite.
 int64_t pickToken(std::span<const float> logits, const SamplingOptions &options, double uniform);
 
-/// Continues `prompt` (at least one byte) by `count` bytes, giving each to `emit` until it returns false. Every token
-/// recomputes the whole window, which is the last context tokens of the text: cost grows with neither the prompt nor the
-/// text, but is that of a full forward pass. Of a larger vocabulary only ids below 256 are taken.
-void generate(Executor &executor, std::string_view prompt, int64_t count, const SamplingOptions &options,
-              const std::function<bool(uint8_t)> &emit);
+/// Continues `prompt` (at least one byte) by `count` bytes, giving each to `emit` until it returns
+/// false. Every token recomputes the whole window, which is the last context tokens of the text:
+/// cost grows with neither the prompt nor the text, but is that of a full forward pass. Of a larger
+/// vocabulary only ids below 256 are taken.
+void generate(Executor &executor, std::string_view prompt, int64_t count,
+              const SamplingOptions &options, const std::function<bool(uint8_t)> &emit);
 
 } // namespace sluice::runtime

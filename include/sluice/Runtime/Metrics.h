@@ -10,7 +10,8 @@
 
 namespace sluice::runtime {
 
-/// Drops the lines of steps after `step` (those that a resumed run makes again) and a last line cut short.
+/// Drops the lines of steps after `step` (those that a resumed run makes again) and a last line cut
+/// short.
 void keepLinesUpTo(const Path &path, int64_t step);
 
 /// Appends one line; the file is created where there is none.

@@ -8,8 +8,8 @@
 
 namespace sluice::runtime {
 
-/// Interpolated Witten-Bell smoothing over bytes. With c(h) the occurrences of history h before any byte and t(h) the
-/// number of different bytes seen after it,
+/// Interpolated Witten-Bell smoothing over bytes. With c(h) the occurrences of history h before any
+/// byte and t(h) the number of different bytes seen after it,
 ///   P(b | h) = (c(h b) + t(h) P(b | h')) / (c(h) + t(h)),     h' = h without its oldest byte,
 /// and 1/256 below the empty history. A history that was never seen passes on P(b | h').
 class NgramModel {
@@ -17,7 +17,8 @@ public:
   /// `order` from 1 to 7: a byte and order - 1 bytes of history.
   explicit NgramModel(int order);
 
-  /// Counts every byte of `text` after the history it has there (shorter at the start). O(order * text).
+  /// Counts every byte of `text` after the history it has there (shorter at the start). O(order *
+  /// text).
   void train(std::span<const uint8_t> text);
 
   /// P(byte | the last order - 1 bytes of history).
@@ -31,7 +32,8 @@ private:
     uint64_t key = 0; // 0: free
     uint32_t count = 0, kinds = 0;
   };
-  /// Open addressing, for one length of byte strings: counts of the string (as history with `kinds`).
+  /// Open addressing, for one length of byte strings: counts of the string (as history with
+  /// `kinds`).
   class Table {
   public:
     Cell &touch(uint64_t key);

@@ -33,8 +33,8 @@ struct Scalar {
   Type type = Type::i64;
 };
 
-/// An input or output in the arena. Only the last dimension may be padded: rows of shape.back() elements
-/// lie rowStride elements apart.
+/// An input or output in the arena. Only the last dimension may be padded: rows of shape.back()
+/// elements lie rowStride elements apart.
 struct Region {
   int64_t offset = 0;
   Type type = Type::f32;
@@ -100,9 +100,9 @@ struct Plan {
   std::vector<Buffer> buffers;
 };
 
-/// Parses the plan's text. Everything is checked: unknown keys, versions, node kinds, types, and that every
-/// offset is a multiple of 64 and every range lies in the arena. Throws UserError; `origin` (a path) starts
-/// each message.
+/// Parses the plan's text. Everything is checked: unknown keys, versions, node kinds, types, and
+/// that every offset is a multiple of 64 and every range lies in the arena. Throws UserError;
+/// `origin` (a path) starts each message.
 Plan parsePlan(std::string_view text, const std::string &origin);
 
 } // namespace sluice::runtime

@@ -8,9 +8,10 @@
 
 namespace sluice::runtime {
 
-/// One self-contained page (no scripts, nothing fetched): curves from metrics.jsonl, samples.jsonl, costs.json, and where
-/// the run holds them eval.json (of `sluice eval --json`), ngram.json (of `sluice ngram --json`) and causality.svg (of
-/// `sluice check --picture`). Throws UserError where `run` is no run.
+/// One self-contained page (no scripts, nothing fetched): curves from metrics.jsonl, samples.jsonl,
+/// costs.json, and where the run holds them eval.json (of `sluice eval --json`), ngram.json (of
+/// `sluice ngram --json`) and causality.svg (of `sluice check --picture`). Throws UserError where
+/// `run` is no run.
 std::string makeReport(const Path &run);
 
 } // namespace sluice::runtime

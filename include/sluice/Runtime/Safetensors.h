@@ -18,8 +18,10 @@ struct NamedTensor {
 /// The whole file's bytes; tensors lie in the order given.
 std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors);
 
-/// Copies the file's tensors into `into`, which it must hold exactly: no missing name, none unexpected, equal
-/// shapes, dtype F32, ranges that fit. Throws UserError before anything is copied; `origin` starts the message.
-void decodeSafetensors(std::span<const uint8_t> file, const std::string &origin, std::span<const NamedTensor> into);
+/// Copies the file's tensors into `into`, which it must hold exactly: no missing name, none
+/// unexpected, equal shapes, dtype F32, ranges that fit. Throws UserError before anything is
+/// copied; `origin` starts the message.
+void decodeSafetensors(std::span<const uint8_t> file, const std::string &origin,
+                       std::span<const NamedTensor> into);
 
 } // namespace sluice::runtime

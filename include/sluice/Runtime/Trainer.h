@@ -17,30 +17,33 @@ namespace sluice::runtime {
 struct TrainingOptions {
   Path run;
   std::vector<Path> data, heldOut;
-  int64_t steps = 0;             // in all, from the run's first step; 0: the spec's
+  int64_t steps = 0; // in all, from the run's first step; 0: the spec's
   bool resume = false;
-  std::optional<int64_t> seed;   // none: the spec's
-  int64_t logEvery = 1;          // steps
-  int64_t evaluateEvery = 250;   // steps, where there is held-out data
+  std::optional<int64_t> seed;    // none: the spec's
+  int64_t logEvery = 1;           // steps
+  int64_t evaluateEvery = 250;    // steps, where there is held-out data
   int64_t evaluateTokens = 65536; // of the held-out data, each time; 0: all
-  int64_t saveEvery = 500;       // steps
-  int64_t keep = 3;              // checkpoints
-  std::string samplePrompt;      // a sample is written at each evaluation and at the end where this is given
+  int64_t saveEvery = 500;        // steps
+  int64_t keep = 3;               // checkpoints
+  std::string
+      samplePrompt; // a sample is written at each evaluation and at the end where this is given
   int64_t sampleTokens = 200;
 };
 
 /// What the loop tells its caller. Any may be empty.
 struct TrainingObserver {
-  std::function<void(const nlohmann::json &metrics, int64_t steps)> step; // after each step; `steps` is the goal
+  std::function<void(const nlohmann::json &metrics, int64_t steps)>
+      step; // after each step; `steps` is the goal
   std::function<void(const std::string &)> message;
   std::function<bool()> interrupted; // asked between steps
 };
 
 enum class TrainingEnd { finished, interrupted };
 
-/// Trains until `steps` or an interruption, either of which saves a checkpoint. Throws UserError on bad input, before
-/// anything is written where that can be; JobError when loss or gradient are no longer finite: the checkpoints
-/// then stay as they are.
-TrainingEnd train(Executor &executor, const TrainingOptions &options, const TrainingObserver &observer);
+/// Trains until `steps` or an interruption, either of which saves a checkpoint. Throws UserError on
+/// bad input, before anything is written where that can be; JobError when loss or gradient are no
+/// longer finite: the checkpoints then stay as they are.
+TrainingEnd train(Executor &executor, const TrainingOptions &options,
+                  const TrainingObserver &observer);
 
 } // namespace sluice::runtime

@@ -59,6 +59,10 @@ llvm::json::Value planToJson(mlir::ModuleOp module, const KernelSet &kernels,
 /// tables, positions, and what differs by parameter (decay, initial mean and deviation).
 std::vector<char> makeConstants(mlir::ModuleOp module, const MemoryPlan &memory);
 
+/// Refuses a path that no artifact can be written to: a folder, a device, one in a folder that is
+/// not there.
+llvm::Error checkArtifactPath(llvm::StringRef path);
+
 /// Writes the artifact to a temporary name beside `path` and renames it. Nothing is left behind on
 /// failure.
 llvm::Error writeArtifact(llvm::StringRef path, llvm::StringRef planText,

@@ -11,9 +11,15 @@
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/SHA256.h"
+#include "llvm/Support/Signals.h"
 #include "llvm/Target/TargetMachine.h"
+
+#include <cerrno>
+#include <unistd.h>
 
 using namespace llvm;
 
@@ -76,62 +82,94 @@ static std::string makeTrailer(StringRef elf) {
   return trailer;
 }
 
-static Error appendTrailer(StringRef path) {
-  auto buffer = MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+/// Links to a temporary file and returns its bytes. Not in the artifact's folder: the linker maps
+/// what it writes and dies of a full disk, and only plain writes report one.
+static Expected<std::string> link(ArrayRef<std::string> objects) {
+  SmallString<128> name;
+  if (std::error_code code = sys::fs::createTemporaryFile("sluice", "so", name)) {
+    return problem("cannot create a temporary file: " + code.message() +
+                   "; let TMPDIR name a folder that can be written");
+  }
+  FileRemover remove(name);
+  sys::RemoveFileOnSignal(name);
+  if (Error error = sluice::cpu::linkSharedObject(objects, name)) {
+    return std::move(error);
+  }
+  auto buffer = MemoryBuffer::getFile(name, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!buffer) {
-    return problem("cannot read " + path + ": " + buffer.getError().message());
+    return problem("cannot read " + name + ": " + buffer.getError().message());
   }
-  std::string trailer = makeTrailer((*buffer)->getBuffer());
-  std::error_code code;
-  raw_fd_ostream stream(path, code, sys::fs::CD_OpenExisting, sys::fs::FA_Write,
-                        sys::fs::OF_Append);
-  if (!code) {
-    stream << trailer;
-    stream.close();
-    code = stream.error();
-    stream.clear_error();
-  }
-  return code ? problem("cannot write " + path + ": " + code.message()) : Error::success();
+  return (*buffer)->getBuffer().str();
 }
 
-/// The rename at the end would replace a device or a pipe by a file.
-static Error checkReplaceable(StringRef path) {
-  sys::fs::file_status status;
-  if (sys::fs::status(path, status) || status.type() == sys::fs::file_type::regular_file) {
-    return Error::success();
+/// Writes, fsyncs and closes.
+static std::error_code writeSynced(int descriptor, StringRef bytes) {
+  std::error_code code;
+  while (!bytes.empty() && !code) {
+    ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
+    if (count >= 0) {
+      bytes = bytes.drop_front(static_cast<size_t>(count));
+    } else if (errno != EINTR) {
+      code = std::error_code(errno, std::generic_category());
+    }
   }
-  bool isFolder = status.type() == sys::fs::file_type::directory_file;
-  return problem(
-      path + ": expected a new name or an ordinary file for the artifact, found " +
-      (isFolder ? "a folder; name a file in it" : "a device, pipe or socket; give another name"));
+  if (!code && ::fsync(descriptor) != 0) {
+    code = std::error_code(errno, std::generic_category());
+  }
+  ::close(descriptor);
+  return code;
+}
+
+Error sluice::checkArtifactPath(StringRef path) {
+  sys::fs::file_status status;
+  sys::fs::status(path, status);
+  if (sys::fs::exists(status) && !sys::fs::is_regular_file(status)) {
+    // Renaming over a device such as /dev/null would take it away from every program of the
+    // machine.
+    return problem(
+        path + ": expected the name of a file to write, found " +
+        (sys::fs::is_directory(status) ? "a directory" : "something not a regular file") +
+        "; name another file");
+  }
+  StringRef parent = sys::path::parent_path(path);
+  if (!parent.empty() && !sys::fs::is_directory(parent)) {
+    return problem(path + ": expected a folder to write into, found no folder " + parent +
+                   "; create it or name another file");
+  }
+  return Error::success();
 }
 
 Error sluice::writeArtifact(StringRef path, StringRef planText, ArrayRef<char> constants,
                             ArrayRef<std::string> objects) {
-  if (Error error = checkReplaceable(path)) {
-    return error;
-  }
   Expected<std::string> data = makeDataObject(planText, constants);
   if (!data) {
     return data.takeError();
   }
+  if (Error error = checkArtifactPath(path)) {
+    return error;
+  }
   std::vector<std::string> all(objects.begin(), objects.end());
   all.push_back(std::move(*data));
+  Expected<std::string> elf = link(all);
+  if (!elf) {
+    return elf.takeError();
+  }
+  int descriptor = -1;
   SmallString<256> temporary;
-  if (std::error_code code = sys::fs::createUniqueFile(path + ".%%%%%%.tmp", temporary)) {
-    return problem("cannot write beside " + path + ": " + code.message());
+  std::error_code code = sys::fs::createUniqueFile(path + ".%%%%%%.tmp", descriptor, temporary);
+  if (code) {
+    return problem(path + ": cannot write: " + code.message() +
+                   "; change the folder's permissions or name another place");
   }
-  Error error = cpu::linkSharedObject(all, temporary);
-  if (!error) {
-    error = appendTrailer(temporary);
+  sys::RemoveFileOnSignal(temporary);
+  code = writeSynced(descriptor, *elf + makeTrailer(*elf));
+  if (!code) {
+    code = sys::fs::rename(temporary, path);
   }
-  if (!error) {
-    if (std::error_code code = sys::fs::rename(temporary, path)) {
-      error = problem("cannot rename to " + path + ": " + code.message());
-    }
-  }
-  if (error) {
+  if (code) {
     sys::fs::remove(temporary);
+    return problem(path + ": cannot write: " + code.message() +
+                   "; free space on the disk or name another place");
   }
-  return error;
+  return Error::success();
 }

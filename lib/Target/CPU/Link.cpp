@@ -6,9 +6,11 @@
 
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
+#include "llvm/Support/Signals.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
@@ -34,15 +36,29 @@ static Error writeTemporary(StringRef bytes, std::string &path) {
     return problem("cannot create a temporary file: " + code.message());
   }
   path = std::string(name);
+  sys::RemoveFileOnSignal(name);
   raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
   stream << bytes;
   stream.close();
   if (stream.has_error()) {
     std::string message = stream.error().message();
     stream.clear_error();
-    return problem("cannot write " + Twine(name) + ": " + message);
+    return problem("cannot write " + Twine(name) + ": " + message +
+                   "; free space in that folder, or let TMPDIR name another");
   }
   return Error::success();
+}
+
+/// What the linker says of its own; where it died, a stack trace stands around it, which is not for
+/// users.
+static std::string errorLines(StringRef log) {
+  std::string text;
+  for (StringRef line : split(log, '\n')) {
+    if (line.contains(": error: ")) {
+      text += (text.empty() ? "" : ", ") + line.split(": error: ").second.str();
+    }
+  }
+  return text;
 }
 
 Error sluice::cpu::linkSharedObject(ArrayRef<std::string> objects, StringRef path) {
@@ -74,9 +90,10 @@ Error sluice::cpu::linkSharedObject(ArrayRef<std::string> objects, StringRef pat
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
   if (sys::ExecuteAndWait(*linker, command, std::nullopt, redirects, 0, 0, &message) != 0) {
     if (auto buffer = MemoryBuffer::getFile(log)) {
-      message += (*buffer)->getBuffer();
+      message += errorLines((*buffer)->getBuffer());
     }
-    return problem("the linker " + *linker + " failed on " + path + ": " + message);
+    return problem("the linker " + *linker + " failed on " + path + ": " + message +
+                   "; free space in the folder of temporary files, or let TMPDIR name another");
   }
   return Error::success();
 }

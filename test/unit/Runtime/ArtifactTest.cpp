@@ -32,7 +32,8 @@ TEST(Artifact, TargetCanBeForced) {
   ::setenv("SLUICE_CPU_TARGET", "cpu-avx2", 1);
   EXPECT_EQ(Artifact::load(folder / "bigram.slc")->target(), "cpu-avx2");
   ::setenv("SLUICE_CPU_TARGET", "cpu-none", 1);
-  EXPECT_NE(userError([&] { Artifact::load(folder / "bigram.slc"); }).find("cpu-none"), std::string::npos);
+  EXPECT_NE(userError([&] { Artifact::load(folder / "bigram.slc"); }).find("cpu-none"),
+            std::string::npos);
   ::unsetenv("SLUICE_CPU_TARGET");
 }
 
@@ -63,7 +64,8 @@ TEST(Artifact, RefusesEveryDamagedByte) {
 
 TEST(Artifact, RefusesEveryTruncation) {
   std::string whole = withTrailer(bigramLibrary());
-  for (size_t length = 0; length < whole.size(); length += (length < 200 || length + 200 > whole.size() ? 1 : 89)) {
+  for (size_t length = 0; length < whole.size();
+       length += (length < 200 || length + 200 > whole.size() ? 1 : 89)) {
     EXPECT_THROW(checkTrailer(bytesOf(whole).first(length), "x"), UserError) << length << " bytes";
   }
   EXPECT_THROW(checkTrailer(bytesOf(whole + " "), "x"), UserError);
@@ -86,10 +88,14 @@ TEST(Artifact, RefusesWhatIsNoArtifact) {
   writeFile(folder / "text", "hello");
   writeFile(folder / "empty", "");
   writeFile(folder / "noelf", withTrailer("this is sealed but is no shared object"));
-  EXPECT_NE(userError([&] { Artifact::load(folder / "text"); }).find("expected a Sluice artifact"), std::string::npos);
-  EXPECT_NE(userError([&] { Artifact::load(folder / "empty"); }).find("expected a Sluice artifact"), std::string::npos);
-  EXPECT_NE(userError([&] { Artifact::load(folder / "noelf"); }).find("does not load"), std::string::npos);
-  EXPECT_NE(userError([&] { Artifact::load(folder / "missing"); }).find("no such file"), std::string::npos);
+  EXPECT_NE(userError([&] { Artifact::load(folder / "text"); }).find("expected a Sluice artifact"),
+            std::string::npos);
+  EXPECT_NE(userError([&] { Artifact::load(folder / "empty"); }).find("expected a Sluice artifact"),
+            std::string::npos);
+  EXPECT_NE(userError([&] { Artifact::load(folder / "noelf"); }).find("does not load"),
+            std::string::npos);
+  EXPECT_NE(userError([&] { Artifact::load(folder / "missing"); }).find("no such file"),
+            std::string::npos);
   EXPECT_NE(userError([&] { Artifact::load(folder.path); }).find("directory"), std::string::npos);
 }
 

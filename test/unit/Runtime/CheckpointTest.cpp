@@ -30,7 +30,8 @@ protected:
 };
 
 TEST_F(Checkpoint, RoundTrip) {
-  Executor other(executor.artifact().plan().model.name.empty() ? nullptr : bigramArtifact(folder), 1);
+  Executor other(executor.artifact().plan().model.name.empty() ? nullptr : bigramArtifact(folder),
+                 1);
   TrainingState loaded = loadCheckpoint(run, other);
   EXPECT_EQ(loaded.step, 12);
   EXPECT_EQ(loaded.seed, 3);
@@ -43,10 +44,12 @@ TEST_F(Checkpoint, RoundTrip) {
 }
 
 TEST_F(Checkpoint, WeightsComeFromARunACheckpointOrAFile) {
-  for (const Path &path : {run, run / "checkpoints/12", run / "checkpoints/12/weights.safetensors"}) {
+  for (const Path &path :
+       {run, run / "checkpoints/12", run / "checkpoints/12/weights.safetensors"}) {
     Executor other(bigramArtifact(folder), 1);
     EXPECT_EQ(loadWeights(path, other), run / "checkpoints/12/weights.safetensors");
-    EXPECT_EQ(other.tensor(other.plan().tensors[0])[9], executor.tensor(executor.plan().tensors[0])[9]);
+    EXPECT_EQ(other.tensor(other.plan().tensors[0])[9],
+              executor.tensor(executor.plan().tensors[0])[9]);
   }
 }
 
@@ -64,7 +67,8 @@ TEST_F(Checkpoint, KeepsTheNewest) {
   EXPECT_EQ(names, (std::vector<std::string>{"15", "16"}));
 }
 
-// A crash before `latest` moves leaves a folder, whole or not; neither disturbs what `latest` names.
+// A crash before `latest` moves leaves a folder, whole or not; neither disturbs what `latest`
+// names.
 TEST_F(Checkpoint, AnUnfinishedSaveIsIgnored) {
   std::filesystem::create_directories(run / "checkpoints/.tmp-99-1");
   std::filesystem::create_directories(run / "checkpoints/99");
@@ -106,9 +110,11 @@ TEST_F(Checkpoint, RefusesAWrongLatest) {
     EXPECT_THROW(loadCheckpoint(run, executor), UserError) << text;
   }
   writeFile(run / "latest", "13\n");
-  EXPECT_NE(userError([&] { loadCheckpoint(run, executor); }).find("checkpoints/13"), std::string::npos);
+  EXPECT_NE(userError([&] { loadCheckpoint(run, executor); }).find("checkpoints/13"),
+            std::string::npos);
   std::filesystem::remove(run / "latest");
-  EXPECT_NE(userError([&] { loadCheckpoint(run, executor); }).find("with a checkpoint"), std::string::npos);
+  EXPECT_NE(userError([&] { loadCheckpoint(run, executor); }).find("with a checkpoint"),
+            std::string::npos);
 }
 
 } // namespace

@@ -25,10 +25,11 @@ protected:
 
   /// Runs `sluice WORDS` in the test's folder.
   Outcome sluice(const std::string &words) {
-    std::string command =
-        "cd " + folder.path.string() + " && " + SLUICE_PROGRAM + " " + words + " >out.txt 2>err.txt </dev/null";
+    std::string command = "cd " + folder.path.string() + " && " + SLUICE_PROGRAM + " " + words +
+                          " >out.txt 2>err.txt </dev/null";
     int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, readFile(folder / "out.txt"), readFile(folder / "err.txt")};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, readFile(folder / "out.txt"),
+            readFile(folder / "err.txt")};
   }
 
   void refuses(const std::string &words, const std::string &piece) {
@@ -43,7 +44,8 @@ protected:
 };
 
 TEST_F(CommandLine, TheWholeRoad) {
-  Outcome trained = sluice("train bigram.slc --data text --eval-data heldout -o run -n 60 -j 2 --sample-prompt ab");
+  Outcome trained = sluice(
+      "train bigram.slc --data text --eval-data heldout -o run -n 60 -j 2 --sample-prompt ab");
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_NE(trained.err.find("step 60/60"), std::string::npos);
   EXPECT_EQ(trained.err.find('\r'), std::string::npos); // plain lines in a pipe
@@ -66,7 +68,8 @@ TEST_F(CommandLine, InspectAndNgramPrintTheContractsFields) {
   ASSERT_EQ(inspected.status, 0) << inspected.err;
   Json json = Json::parse(inspected.out);
   EXPECT_EQ(json["parameters"], 128 * 128 + 128);
-  EXPECT_EQ(json["tensors"][1], (Json{{"name", "stages.0.bias"}, {"shape", {128}}, {"dtype", "f32"}}));
+  EXPECT_EQ(json["tensors"][1],
+            (Json{{"name", "stages.0.bias"}, {"shape", {128}}, {"dtype", "f32"}}));
   EXPECT_EQ(json["launches"], (Json{{"forward", 2}, {"backward", 2}, {"update", 2}}));
   EXPECT_EQ(json["kernels"].size(), 16u); // eight for each instruction set
   EXPECT_EQ(json["memory"]["by_scale"]["1"], 300352);
@@ -81,8 +84,8 @@ TEST_F(CommandLine, BenchPrintsTheContractsFields) {
   Outcome outcome = sluice("bench bigram.slc -n 2 -j 1 --kernels --generate --json");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   Json json = Json::parse(outcome.out);
-  for (const char *key : {"step_ms", "tokens_per_s", "fraction_of_peak", "peak_gflops", "peak_gbytes_per_s",
-                          "recomputed_tokens_per_s"}) {
+  for (const char *key : {"step_ms", "tokens_per_s", "fraction_of_peak", "peak_gflops",
+                          "peak_gbytes_per_s", "recomputed_tokens_per_s"}) {
     EXPECT_GT(json[key], 0) << key;
   }
   EXPECT_EQ(json["kernels"].size(), 6u); // those of gradient and update
@@ -113,16 +116,68 @@ TEST_F(CommandLine, WrongFlagsAreStatusTwoWithASuggestion) {
   EXPECT_EQ(sluice("train --help").status, 0);
 }
 
+TEST_F(CommandLine, MessagesSayWhatWasExpected) {
+  refuses("train --data text bigram.slc -o run",
+          "sluice train: expected ART, found none; write it first");
+  refuses("train bigram.slc --data --out run", "expected a file, found \"--out\"");
+  refuses("train bigram.slc --data text -o run -n 1.5", "expected a whole number");
+  refuses("train bigram.slc --data text -o run -n 99999999999999999999", "at most 63 bits");
+  refuses("train bigram.slc --data text -o run -n 1 --steps 2", "found it 2 times");
+  refuses("train bigram.slc --data text -o run --seed -7", "a seed of at least 0");
+  refuses("train bigram.slc --data text -o run -j -1", "from 0 to 1024");
+  refuses("train bigram.slc --data text -o ''", "an empty one");
+  refuses("generate bigram.slc -w run --seed -1", "of at least 0");
+  refuses("generate bigram.slc -w run -t warm", "expected a number");
+  refuses("generate bigram.slc -w run --prompt=", "--prompt ''");
+  refuses("eval bigram.slc", "expected --weights");
+}
+
+TEST_F(CommandLine, AWrongPromptPrintsNothing) {
+  ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
+  refuses("generate bigram.slc -w run -p \"$(printf 'a\\377')\"", "the prompt: byte 1");
+}
+
+TEST_F(CommandLine, AFullOrClosedOutputIsAFailure) {
+  ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
+  auto status = [&](const std::string &words) {
+    return WEXITSTATUS(std::system(
+        ("cd " + folder.path.string() + " && " + SLUICE_PROGRAM + " " + words + " 2>err.txt")
+            .c_str()));
+  };
+  for (const char *words :
+       {"generate bigram.slc -w run -n 3", "eval bigram.slc -w run --data heldout",
+        "inspect bigram.slc", "inspect bigram.slc --json", "ngram --train text --test heldout",
+        "--help"}) {
+    EXPECT_EQ(status(std::string(words) + " >/dev/full"), 2) << words;
+    EXPECT_EQ(status(std::string(words) + " >&-"), 2) << words;
+    EXPECT_NE(readFile(folder / "err.txt").find("standard output"), std::string::npos) << words;
+  }
+  // A reader that leaves early is none. The pipe's status is the program's.
+  for (const char *words :
+       {"generate bigram.slc -w run -n 2000", "inspect bigram.slc --json --memory"}) {
+    std::string pipe = "bash -c 'set -o pipefail; cd " + folder.path.string() + "; " +
+                       SLUICE_PROGRAM + " " + words + " 2>err.txt | head -c 5 >/dev/null'";
+    EXPECT_EQ(WEXITSTATUS(std::system(pipe.c_str())), 0) << words;
+    EXPECT_EQ(readFile(folder / "err.txt"), "") << words;
+  }
+}
+
 TEST_F(CommandLine, AnUnwritablePlaceIsStatusTwo) {
   refuses("train bigram.slc --data text -o text/run", "text/run: ");
   writeFile(folder / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":3}\n");
   refuses("report . -o text/page.html", "text/page.html");
+  // A name that is no file stays what it is: a rename over /dev/null would take it from the whole
+  // machine.
+  std::filesystem::create_symlink("/dev/null", folder / "device");
+  refuses("report . -o device", "not a regular file");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "device"));
 }
 
 TEST_F(CommandLine, CtrlCSavesACheckpoint) {
   // timeout passes on the program's own status only when it is asked to.
-  std::string command = "cd " + folder.path.string() + " && timeout --preserve-status -s INT 1 " + SLUICE_PROGRAM +
-                        " train bigram.slc --data text -o run -n 100000000 --save-every 100000000 2>err.txt";
+  std::string command =
+      "cd " + folder.path.string() + " && timeout --preserve-status -s INT 1 " + SLUICE_PROGRAM +
+      " train bigram.slc --data text -o run -n 100000000 --save-every 100000000 2>err.txt";
   int status = std::system(command.c_str());
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 130) << readFile(folder / "err.txt");

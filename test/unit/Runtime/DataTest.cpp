@@ -60,7 +60,8 @@ TEST(Data, RowsArePiecesOfTheText) {
   DataPosition end = data.fill({0, 3}, 40, tokens); // crosses an epoch of 30 rows
   EXPECT_EQ(end, (DataPosition{1, 3 + 40 - data.rowsPerEpoch()}));
   for (size_t row = 0; row < 40; ++row) {
-    std::string piece(tokens.begin() + static_cast<int64_t>(row) * 17, tokens.begin() + static_cast<int64_t>(row) * 17 + 17);
+    std::string piece(tokens.begin() + static_cast<int64_t>(row) * 17,
+                      tokens.begin() + static_cast<int64_t>(row) * 17 + 17);
     EXPECT_NE(text.find(piece), std::string::npos);
   }
 }

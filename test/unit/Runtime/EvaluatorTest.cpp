@@ -1,9 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 
+#include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Evaluator.h"
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 using namespace sluice::runtime;
@@ -27,7 +29,8 @@ TEST(Evaluator, WindowsScoreEachTokenOnce) {
           }
         }
         for (int64_t token = 1; token < tokens; ++token) {
-          ASSERT_EQ(scored[static_cast<size_t>(token)], 1) << tokens << " " << window << " " << stride;
+          ASSERT_EQ(scored[static_cast<size_t>(token)], 1)
+              << tokens << " " << window << " " << stride;
         }
       }
     }
@@ -60,7 +63,8 @@ TEST(Evaluator, BigramScoreDoesNotDependOnTheWindows) {
   EXPECT_NEAR(whole.perplexity(), std::exp2(whole.bitsPerToken()), 1e-6);
   for (int64_t window : {1, 5, 16}) {
     for (int64_t stride : {int64_t(1), window}) {
-      EXPECT_NEAR(evaluate(executor, files, {window, stride, 0}).nats, whole.nats, 1e-9 * whole.nats);
+      EXPECT_NEAR(evaluate(executor, files, {window, stride, 0}).nats, whole.nats,
+                  1e-9 * whole.nats);
     }
   }
 }
@@ -81,9 +85,25 @@ TEST(Evaluator, RefusesWrongWindows) {
   Executor executor(bigramArtifact(folder), 1);
   writeFile(folder / "a", easyText(50));
   auto files = readByteFiles({folder / "a"}, 128, 2, "");
-  EXPECT_NE(userError([&] { evaluate(executor, files, {17, 0, 0}); }).find("window from 1 to"), std::string::npos);
-  EXPECT_NE(userError([&] { evaluate(executor, files, {8, 9, 0}); }).find("stride from 1 to"), std::string::npos);
-  EXPECT_NE(userError([&] { evaluate(executor, files, {8, -1, 0}); }).find("stride from 1 to"), std::string::npos);
+  EXPECT_NE(userError([&] { evaluate(executor, files, {17, 0, 0}); }).find("window from 1 to"),
+            std::string::npos);
+  EXPECT_NE(userError([&] { evaluate(executor, files, {8, 9, 0}); }).find("stride from 1 to"),
+            std::string::npos);
+  EXPECT_NE(userError([&] { evaluate(executor, files, {8, -1, 0}); }).find("stride from 1 to"),
+            std::string::npos);
+  EXPECT_NE(userError([&] { evaluate(executor, files, {8, 4, -1}); }).find("tokens to score"),
+            std::string::npos);
+}
+
+TEST(Evaluator, LossesThatAreNotFiniteAreNoResult) {
+  TemporaryFolder folder;
+  Executor executor(bigramArtifact(folder), 1);
+  writeFile(folder / "a", easyText(50));
+  auto files = readByteFiles({folder / "a"}, 128, 2, "");
+  for (float &weight : executor.tensor(executor.plan().tensors[0])) {
+    weight = std::numeric_limits<float>::quiet_NaN();
+  }
+  EXPECT_THROW(evaluate(executor, files, {}), JobError);
 }
 
 } // namespace

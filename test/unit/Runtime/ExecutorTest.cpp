@@ -61,7 +61,8 @@ TEST(Executor, UntrainedModelScoresUniformly) {
   executor.run("evaluate"); // all tensors are zero
   for (int64_t row = 0; row < 4; ++row) {
     for (size_t t = 0; t < 16; ++t) {
-      EXPECT_NEAR(executor.outputRow("losses", row)[t], row < 3 && t < 9 ? std::log(128.0) : 0, 1e-4);
+      EXPECT_NEAR(executor.outputRow("losses", row)[t], row < 3 && t < 9 ? std::log(128.0) : 0,
+                  1e-4);
     }
   }
   EXPECT_NEAR(executor.scalarF32("loss"), std::log(128.0), 1e-4);
@@ -110,10 +111,13 @@ TEST(Executor, TimesLaunchesByKernel) {
 TEST(Executor, NamesWhatIsMissing) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 1);
-  EXPECT_NE(userError([&] { executor.scalarF32("length"); }).find("\"length\" of type f32, found type i64"),
+  EXPECT_NE(userError([&] {
+              executor.scalarF32("length");
+            }).find("\"length\" of type f32, found type i64"),
             std::string::npos);
   EXPECT_NE(userError([&] { executor.run("prefill"); }).find("\"prefill\""), std::string::npos);
-  EXPECT_NE(userError([&] { executor.outputRow("logits", 4); }).find("\"logits\""), std::string::npos);
+  EXPECT_NE(userError([&] { executor.outputRow("logits", 4); }).find("\"logits\""),
+            std::string::npos);
 }
 
 } // namespace

@@ -49,7 +49,8 @@ std::string withTrailer(const std::string &elf) {
     }
     return text;
   };
-  std::string trailer = "SLUICE\r\n" + little(1, 4) + little(0, 4) + little(elf.size(), 8) + hash(elf);
+  std::string trailer =
+      "SLUICE\r\n" + little(1, 4) + little(0, 4) + little(elf.size(), 8) + hash(elf);
   return elf + trailer + hash(trailer).substr(0, 8);
 }
 

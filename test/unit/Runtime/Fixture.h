@@ -32,7 +32,8 @@ std::string readFile(const Path &path);
 /// The shared object of Inputs/bigram.c.
 std::string bigramLibrary();
 
-/// `elf` with a trailer, written here from docs/plan-and-artifact.md and not with the runtime's makeTrailer.
+/// `elf` with a trailer, written here from docs/plan-and-artifact.md and not with the runtime's
+/// makeTrailer.
 std::string withTrailer(const std::string &elf);
 
 /// Writes the bigram artifact into `folder` and loads it.

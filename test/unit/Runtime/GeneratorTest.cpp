@@ -11,9 +11,12 @@ using namespace sluice::test;
 
 namespace {
 
-const std::vector<float> logits = {0, std::log(4.0f), std::log(2.0f), std::log(1.0f)}; // odds 1 4 2 1
+const std::vector<float> logits = {0, std::log(4.0f), std::log(2.0f),
+                                   std::log(1.0f)}; // odds 1 4 2 1
 
-int64_t pick(SamplingOptions options, double uniform) { return pickToken(logits, options, uniform); }
+int64_t pick(SamplingOptions options, double uniform) {
+  return pickToken(logits, options, uniform);
+}
 
 TEST(Generator, SamplesInProportion) {
   // Likeliest first: id 1 to 4/8, id 2 to 6/8, id 0 to 7/8, id 3.
@@ -52,7 +55,8 @@ TEST(Generator, RefusesWrongOptionsAndNumbers) {
   EXPECT_THROW(pickToken(std::vector<float>{0, NAN}, {}, 0), JobError);
 }
 
-std::string generated(Executor &executor, const std::string &prompt, int64_t count, SamplingOptions options) {
+std::string generated(Executor &executor, const std::string &prompt, int64_t count,
+                      SamplingOptions options) {
   std::string text;
   generate(executor, prompt, count, options, [&](uint8_t byte) {
     text += static_cast<char>(byte);
@@ -96,8 +100,10 @@ TEST(Generator, StopsWhenTheReaderGoes) {
 TEST(Generator, RefusesPromptsThatAreNoTokens) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 1);
-  EXPECT_NE(userError([&] { generated(executor, "ab\xff", 1, {}); }).find("byte 2: "), std::string::npos);
-  EXPECT_NE(userError([&] { generated(executor, "", 1, {}); }).find("at least one byte"), std::string::npos);
+  EXPECT_NE(userError([&] { generated(executor, "ab\xff", 1, {}); }).find("byte 2: "),
+            std::string::npos);
+  EXPECT_NE(userError([&] { generated(executor, "", 1, {}); }).find("at least one byte"),
+            std::string::npos);
 }
 
 } // namespace

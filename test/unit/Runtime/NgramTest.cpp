@@ -43,7 +43,8 @@ TEST(Ngram, HistoriesOfZeroBytesAreKeptApart) {
   NgramModel model(3);
   std::string text("\0\0\1\0\1\2", 6);
   model.train(asBytes(text));
-  EXPECT_NE(model.probability(asBytes(std::string("\0", 1)), 1), model.probability(asBytes(std::string("\0\0", 2)), 1));
+  EXPECT_NE(model.probability(asBytes(std::string("\0", 1)), 1),
+            model.probability(asBytes(std::string("\0\0", 2)), 1));
 }
 
 TEST(Ngram, RefusesOtherOrders) {

@@ -8,7 +8,9 @@ using namespace sluice::test;
 
 namespace {
 
-bool has(const std::string &page, const std::string &piece) { return page.find(piece) != std::string::npos; }
+bool has(const std::string &page, const std::string &piece) {
+  return page.find(piece) != std::string::npos;
+}
 
 TEST(Report, HoldsCurvesSamplesAndCosts) {
   TemporaryFolder run;
@@ -16,7 +18,8 @@ TEST(Report, HoldsCurvesSamplesAndCosts) {
             "{\"step\":1,\"bits_per_byte\":7.5,\"learning_rate\":0.1}\n"
             "{\"step\":2,\"bits_per_byte\":6.5,\"eval_bits_per_byte\":6.75}\n{\"step\":3,\"bits");
   writeFile(run / "samples.jsonl", "{\"step\":2,\"prompt\":\"<b>\",\"text\":\" & \\u00e9\"}\n");
-  writeFile(run / "costs.json", R"({"name":"tiny","parameters":1234,"proof":{"verdict":"proved"}})");
+  writeFile(run / "costs.json",
+            R"({"name":"tiny","parameters":1234,"proof":{"verdict":"proved"}})");
   writeFile(run / "ngram.json", R"({"orders":[{"order":3,"bits_per_byte":2.5}]})");
   writeFile(run / "causality.svg", "<svg/>");
   std::string page = makeReport(run.path);

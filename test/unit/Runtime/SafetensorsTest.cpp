@@ -4,6 +4,7 @@
 #include "sluice/Runtime/Safetensors.h"
 
 #include <cstring>
+#include <limits>
 
 using namespace sluice::runtime;
 using namespace sluice::test;
@@ -39,11 +40,33 @@ TEST(Safetensors, RoundTrip) {
   EXPECT_EQ(to.b, from.b);
 }
 
+TEST(Safetensors, RefusesNumbersThatAreNotFinite) {
+  Tensors from, to;
+  from.a[4] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<uint8_t> file = encodeSafetensors(from.list());
+  std::string message = userError([&] { decodeSafetensors(file, "w", to.list()); });
+  EXPECT_NE(message.find("\"a\": expected finite numbers, found nan at element 4"),
+            std::string::npos)
+      << message;
+  EXPECT_EQ(to.b, Tensors().b);
+}
+
+TEST(Safetensors, RefusesBytesAfterTheData) {
+  Tensors from, to;
+  std::vector<uint8_t> file = encodeSafetensors(from.list());
+  file.resize(file.size() + 4);
+  EXPECT_NE(userError([&] { decodeSafetensors(file, "w", to.list()); }).find("expected 28 bytes"),
+            std::string::npos);
+}
+
 TEST(Safetensors, ReadsMetadataOfOtherWriters) {
   std::vector<float> x(2, 9);
   std::vector<NamedTensor> into = {{"x", {2}, x}};
   decodeSafetensors(
-      fileOf(R"({"__metadata__":{"format":"pt"},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8), "w", into);
+      fileOf(
+          R"({"__metadata__":{"format":"pt"},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+          8),
+      "w", into);
   EXPECT_EQ(x, std::vector<float>(2, 0));
 }
 
@@ -64,18 +87,22 @@ TEST(Safetensors, RefusesWhatDoesNotFitTheModel) {
     return userError([&] { decodeSafetensors(file, "w", into); });
   };
   std::vector<float> c(1);
-  EXPECT_NE(message({{"a", {2, 3}, from.a}}).find("only the model's tensors, found \"b\""), std::string::npos);
-  EXPECT_NE(message({{"a", {2, 3}, from.a}, {"b", {}, from.b}, {"c", {1}, c}}).find("\"c\" [1], found none"),
+  EXPECT_NE(message({{"a", {2, 3}, from.a}}).find("only the model's tensors, found \"b\""),
             std::string::npos);
-  EXPECT_NE(message({{"a", {3, 2}, from.a}, {"b", {}, from.b}}).find("expected shape [3,2], found [2,3]"),
+  EXPECT_NE(message({{"a", {2, 3}, from.a}, {"b", {}, from.b}, {"c", {1}, c}})
+                .find("\"c\" [1], found none"),
             std::string::npos);
+  EXPECT_NE(
+      message({{"a", {3, 2}, from.a}, {"b", {}, from.b}}).find("expected shape [3,2], found [2,3]"),
+      std::string::npos);
 }
 
 TEST(Safetensors, RefusesWrongHeaders) {
   std::vector<float> x(2);
   auto refused = [&](const std::string &header, const std::string &expected) {
-    std::string message =
-        userError([&] { decodeSafetensors(fileOf(header, 8), "w", std::vector<NamedTensor>{{"x", {2}, x}}); });
+    std::string message = userError([&] {
+      decodeSafetensors(fileOf(header, 8), "w", std::vector<NamedTensor>{{"x", {2}, x}});
+    });
     EXPECT_NE(message.find(expected), std::string::npos) << message;
   };
   refused(R"({"x":{"dtype":"F16","shape":[2],"data_offsets":[0,8]}})", "found F16");

@@ -2,6 +2,7 @@
 #include "Fixture.h"
 
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Metrics.h"
 #include "sluice/Runtime/Report.h"
 #include "sluice/Runtime/Trainer.h"
@@ -31,7 +32,8 @@ protected:
     return result;
   }
 
-  TrainingEnd run(const TrainingOptions &options, const TrainingObserver &observer = {}, int threads = 1) {
+  TrainingEnd run(const TrainingOptions &options, const TrainingObserver &observer = {},
+                  int threads = 1) {
     Executor executor(artifact, threads);
     return train(executor, options, observer);
   }
@@ -56,7 +58,8 @@ TEST_F(Trainer, LearnsAndWritesTheRun) {
   EXPECT_EQ(run(flags), TrainingEnd::finished);
   std::vector<Json> lines = readLines(folder / "run/metrics.jsonl");
   ASSERT_EQ(lines.size(), 150u);
-  for (const char *key : {"step", "loss", "bits_per_byte", "learning_rate", "grad_norm", "tokens_per_s"}) {
+  for (const char *key :
+       {"step", "loss", "bits_per_byte", "learning_rate", "grad_norm", "tokens_per_s"}) {
     EXPECT_TRUE(lines[3].contains(key)) << key;
   }
   EXPECT_TRUE(lines[4].contains("eval_bits_per_byte"));
@@ -79,12 +82,14 @@ TEST_F(Trainer, ResumesExactly) {
   EXPECT_EQ(metrics("straight"), metrics("split"));
   EXPECT_EQ(metrics("straight").size(), 20u);
   for (const char *file : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
-    EXPECT_TRUE(readFile(folder / "straight/checkpoints/20" / file) == readFile(folder / "split/checkpoints/20" / file))
+    EXPECT_TRUE(readFile(folder / "straight/checkpoints/20" / file) ==
+                readFile(folder / "split/checkpoints/20" / file))
         << file;
   }
 }
 
-// A killed run has logged steps after its last checkpoint; resumed, it makes them again and does not log them twice.
+// A killed run has logged steps after its last checkpoint; resumed, it makes them again and does
+// not log them twice.
 TEST_F(Trainer, ResumesExactlyAfterACrash) {
   run(options("straight"));
   TrainingObserver crash;
@@ -146,7 +151,8 @@ TEST_F(Trainer, DivergenceStopsAndKeepsTheGoodCheckpoint) {
     FAIL() << "expected a JobError";
   } catch (const JobError &error) {
     EXPECT_NE(std::string(error.what()).find("step 11"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("checkpoint of step 8 is whole"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("checkpoint of step 8 is whole"), std::string::npos)
+        << error.what();
   }
   Executor other(artifact, 1);
   EXPECT_EQ(loadCheckpoint(folder / "run", other).step, 8);
@@ -171,10 +177,59 @@ TEST_F(Trainer, RefusesToOverwriteOrMix) {
   EXPECT_EQ(readFile(folder / "run/metrics.jsonl"), before);
 }
 
+TEST_F(Trainer, ARunWithoutACheckpointNamesAWayOut) {
+  std::filesystem::create_directory(folder / "run");
+  writeFile(folder / "run/spec.json", "{}"); // what a training that was killed early leaves
+  TrainingOptions flags = options("run");
+  EXPECT_NE(userError([&] { run(flags); }).find("remove it"), std::string::npos);
+  flags.resume = true;
+  EXPECT_NE(userError([&] { run(flags); }).find("remove the directory"), std::string::npos);
+}
+
+TEST_F(Trainer, AnArtifactOfAnotherSpecIsNotDamage) {
+  TrainingOptions flags = options("run");
+  flags.steps = 2;
+  run(flags);
+  Path state = folder / "run/checkpoints/2/state.json",
+       weights = folder / "run/checkpoints/2/weights.safetensors";
+  Json json = Json::parse(readFile(state));
+  json["spec_sha256"] = std::string(64, '0');
+  json.erase("checksum");
+  json["checksum"] = sha256Hex(asBytes(json.dump()));
+  writeFile(state, json.dump());
+  std::filesystem::remove(weights); // would be the message of a resume that reads the tensors first
+  flags.resume = true;
+  EXPECT_NE(userError([&] { run(flags); }).find("same spec"), std::string::npos);
+}
+
+TEST_F(Trainer, AResumeWithNothingToDoSaysSo) {
+  TrainingOptions flags = options("run");
+  flags.steps = 3;
+  run(flags);
+  std::string said;
+  TrainingObserver observer;
+  observer.message = [&](const std::string &text) { said += text + "\n"; };
+  flags.resume = true;
+  flags.steps = 2;
+  EXPECT_EQ(run(flags, observer), TrainingEnd::finished);
+  EXPECT_NE(said.find("nothing to do"), std::string::npos) << said;
+  EXPECT_EQ(metrics("run").size(), 3u);
+}
+
+TEST_F(Trainer, AnInterruptionBeforeTheFirstStepLeavesNothing) {
+  TrainingObserver observer;
+  observer.interrupted = [] { return true; };
+  EXPECT_EQ(run(options("run"), observer), TrainingEnd::interrupted);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
 TEST_F(Trainer, BadInputWritesNothing) {
   TrainingOptions flags = options("run");
   flags.heldOut = {folder / "missing"};
   EXPECT_NE(userError([&] { run(flags); }).find("no such file"), std::string::npos);
+  flags = options("run");
+  flags.samplePrompt = "\xff"; // else the training would end at the first sample
+  EXPECT_NE(userError([&] { run(flags); }).find("the prompt: byte 0"), std::string::npos);
   flags = options("run");
   flags.logEvery = 0;
   EXPECT_NE(userError([&] { run(flags); }).find("logged steps"), std::string::npos);

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A bigram model as an artifact's shared object: logits of row t are table[token t] + bias. The gradient carries
-// noise of (seed, step), so that a resumed run shows whether it restores both. bigram-plan.json is its plan.
+// A bigram model as an artifact's shared object: logits of row t are table[token t] + bias. The
+// gradient carries noise of (seed, step), so that a resumed run shows whether it restores both.
+// bigram-plan.json is its plan.
 #include <stdint.h>
 
 enum { V = 128, N = 16, B = 4, logitStride = 144 };
@@ -14,9 +15,11 @@ _Alignas(64) const float sluice_constants[16] = {0.05f}; // the learning rate
 #define FLOATS(i) ((float *)(arena + arguments[i]))
 #define TOKENS(i) ((const int32_t *)(arena + arguments[i]))
 #define INTEGER(i) (*(int64_t *)(arena + arguments[i]))
-#define KERNEL(name) void name(uint8_t *arena, const int64_t *arguments, int64_t item, uint8_t *scratch)
+#define KERNEL(name)                                                                               \
+  void name(uint8_t *arena, const int64_t *arguments, int64_t item, uint8_t *scratch)
 
-/// exp(x / 1024)^1024 with a short series inside: 1e-6 relative for |x| < 60, enough for a test's model.
+/// exp(x / 1024)^1024 with a short series inside: 1e-6 relative for |x| < 60, enough for a test's
+/// model.
 static double exponential(double x) {
   double y = x / 1024, e = 1 + y + y * y / 2 + y * y * y / 6 + y * y * y * y / 24;
   for (int i = 0; i < 10; ++i) {
@@ -41,11 +44,14 @@ static float noise(uint64_t x) {
   return (float)((x ^ (x >> 32)) & 0xffff) / 65536.0f - 0.5f;
 }
 
-/// Items: rows of the table, then the bias (which lies behind it, as its states lie behind the table's).
+/// Items: rows of the table, then the bias (which lies behind it, as its states lie behind the
+/// table's).
 KERNEL(initialize_table) {
   (void)scratch;
   for (int j = 0; j < V; ++j) {
-    FLOATS(0)[item * V + j] = item < V ? 0.2f * noise((uint64_t)(item * V + j + 1) * 977 + (uint64_t)INTEGER(3)) : 0;
+    FLOATS(0)
+    [item * V + j] =
+        item < V ? 0.2f * noise((uint64_t)(item * V + j + 1) * 977 + (uint64_t)INTEGER(3)) : 0;
     FLOATS(1)[item * V + j] = 0;
     FLOATS(2)[item * V + j] = 0;
   }
@@ -100,7 +106,8 @@ KERNEL(table_gradient) {
         continue;
       }
       for (int j = 0; j < V; ++j) {
-        gradient[j] += scale * (FLOATS(0)[(b * N + t) * V + j] - (j == token[1])) / (float)(length * rows);
+        gradient[j] +=
+            scale * (FLOATS(0)[(b * N + t) * V + j] - (j == token[1])) / (float)(length * rows);
       }
     }
   }

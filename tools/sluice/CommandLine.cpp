@@ -1,0 +1,190 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "CommandLine.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <limits>
+#include <numeric>
+
+namespace sluice::cli {
+namespace {
+
+/// Levenshtein distance.
+size_t distance(const std::string &a, const std::string &b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t(0));
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// "; did you mean --steps?" where one of `names` is near to `found`.
+std::string suggest(const std::string &found, const std::vector<std::string> &names) {
+  auto nearest =
+      std::min_element(names.begin(), names.end(), [&](const std::string &a, const std::string &b) {
+        return distance(found, a) < distance(found, b);
+      });
+  bool near =
+      nearest != names.end() && distance(found, *nearest) <= std::max<size_t>(2, found.size() / 3);
+  return near ? "; did you mean " + *nearest + "?" : "";
+}
+
+const CLI::App *chosenCommand(const CLI::App &program) {
+  std::vector<CLI::App *> chosen = const_cast<CLI::App &>(program).get_subcommands();
+  return chosen.empty() ? nullptr : chosen.front();
+}
+
+/// The message for a word of the command line that no flag or subcommand takes.
+std::string explainExtra(const CLI::App &program, const std::string &word) {
+  const CLI::App *command = chosenCommand(program);
+  std::vector<std::string> names;
+  if (!command) {
+    for (const CLI::App *each : program.get_subcommands(nullptr)) {
+      names.push_back(each->get_name());
+    }
+    return "expected a subcommand, found \"" + word + "\"" + suggest(word, names) +
+           " (sluice --help lists them)";
+  }
+  for (const CLI::Option *option : command->get_options()) {
+    for (const std::string &name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  return "sluice " + command->get_name() + ": expected one of its flags, found \"" + word + "\"" +
+         suggest(word.substr(0, word.find('=')), names) + " (sluice " + command->get_name() +
+         " --help lists them)";
+}
+
+/// `name` is what CLI11's message begins with: --data, or ART.
+std::string explainMissing(const CLI::App &command, const std::string &name) {
+  std::string usage = "sluice " + command.get_name();
+  bool positional = !name.starts_with("-");
+  std::string remedy = positional ? "write it first, as in " + usage + " " + name +
+                                        " ..., since a flag that takes several "
+                                        "values takes every word up to the next flag"
+                                  : "give " + name;
+  return usage + ": expected " + name + ", found none; " + remedy + " (" + usage +
+         " --help lists all)";
+}
+
+/// A flag given twice, or without its value.
+std::string explainCount(const CLI::App &command, const std::string &message) {
+  std::string name = message.substr(0, message.find(':')),
+              start = "sluice " + command.get_name() + ": " + name + ": ";
+  const CLI::Option *option = command.get_option_no_throw(name);
+  if (option && option->results().size() > 1) {
+    return start + "expected it once, found it " + std::to_string(option->results().size()) +
+           " times; give it once";
+  }
+  return start + "expected a value, found none; write one after it (an empty one as " + name +
+         " '')";
+}
+
+CLI::Validator realNumber() {
+  return {[](std::string &text) {
+            char *end = nullptr;
+            std::strtod(text.c_str(), &end);
+            return text.empty() || *end ? "expected a number, found \"" + text + "\""
+                                        : std::string();
+          },
+          "", "number"};
+}
+
+/// A flag whose value is missing takes the flag after it, which this finds.
+CLI::Validator noFlag() {
+  return {[](std::string &text) {
+            return text.starts_with("--")
+                       ? "expected a file, found \"" + text + "\"; a file of this name is ./" + text
+                       : std::string();
+          },
+          "", "file"};
+}
+
+} // namespace
+
+CLI::Validator wholeNumber(int64_t least, int64_t most) {
+  return {[=](std::string &text) {
+            char *end = nullptr;
+            errno = 0;
+            long long value = std::strtoll(text.c_str(), &end, 10);
+            if (!text.empty() && !*end && errno == 0 && value >= least && value <= most) {
+              return std::string();
+            }
+            constexpr int64_t lowest = std::numeric_limits<int64_t>::min(),
+                              highest = std::numeric_limits<int64_t>::max();
+            std::string range = least == lowest   ? " of at most 63 bits"
+                                : most == highest ? " of at least " + std::to_string(least)
+                                                  : " from " + std::to_string(least) + " to " +
+                                                        std::to_string(most);
+            bool tooBig = errno == ERANGE && least != lowest && most == highest;
+            return "expected a whole number" + range + (tooBig ? " and at most 63 bits" : "") +
+                   ", found \"" + text + "\"";
+          },
+          "", "whole number"};
+}
+
+CLI::Validator oneOf(const std::vector<std::string> &names) {
+  std::string list;
+  for (const std::string &name : names) {
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  return {[=](std::string &text) {
+            return std::find(names.begin(), names.end(), text) != names.end()
+                       ? std::string()
+                       : "expected one of " + list + ", found \"" + text + "\"" +
+                             suggest(text, names);
+          },
+          "", "one of"};
+}
+
+void checkValues(CLI::App &command) {
+  constexpr int64_t lowest = std::numeric_limits<int64_t>::min(),
+                    highest = std::numeric_limits<int64_t>::max();
+  for (CLI::Option *option : command.get_options()) {
+    std::string type = option->get_type_name();
+    if (type == "INT") {
+      option->check(wholeNumber(lowest, highest));
+    } else if (type == "UINT") {
+      option->check(wholeNumber(0, highest));
+    } else if (type == "FLOAT") {
+      option->check(realNumber());
+    } else if (type == "FILE") {
+      option->check(noFlag());
+    }
+  }
+}
+
+std::string explainParseError(const CLI::App &program, const CLI::ParseError &error) {
+  std::vector<std::string> extras = program.remaining(true);
+  const CLI::App *command = chosenCommand(program);
+  std::string message = error.what();
+  bool missing = dynamic_cast<const CLI::RequiredError *>(&error) != nullptr;
+  // A misspelt word comes first: what else is missing is often what it was meant to be.
+  if ((missing || dynamic_cast<const CLI::ExtrasError *>(&error)) && !extras.empty()) {
+    auto flag = std::find_if(extras.begin(), extras.end(),
+                             [](const std::string &word) { return word.starts_with("-"); });
+    return explainExtra(program, flag == extras.end() ? extras.front() : *flag);
+  }
+  if (missing && !command) {
+    return "expected a subcommand, found none (sluice --help lists them)";
+  }
+  if (command && missing) {
+    return explainMissing(*command, message.substr(0, message.find(' ')));
+  }
+  if (command && dynamic_cast<const CLI::ArgumentMismatch *>(&error)) {
+    return explainCount(*command, message);
+  }
+  return command ? "sluice " + command->get_name() + ": " + message + " (sluice " +
+                       command->get_name() + " --help)"
+                 : message;
+}
+
+} // namespace sluice::cli

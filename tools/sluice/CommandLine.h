@@ -1,0 +1,25 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the program says about a wrong command line, in place of the parser's own words.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+
+namespace sluice::cli {
+
+/// Makes every flag of the subcommand `command` check its values: whole numbers that fit, numbers,
+/// files that are no flags. Call it after the flags are added.
+void checkValues(CLI::App &command);
+
+/// A whole number from `least` to `most`.
+CLI::Validator wholeNumber(int64_t least, int64_t most);
+
+/// One of `names`.
+CLI::Validator oneOf(const std::vector<std::string> &names);
+
+/// The message for `error`: what was expected, what was found, what to do. `program` is as the
+/// parser left it.
+std::string explainParseError(const CLI::App &program, const CLI::ParseError &error);
+
+} // namespace sluice::cli
