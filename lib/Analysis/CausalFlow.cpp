@@ -2,6 +2,7 @@
 //
 // From frontiers to a verdict that a user can act on.
 #include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Analysis/Proof.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Transforms/ImportSpec.h"
 
@@ -207,8 +208,34 @@ static std::vector<std::string> findWaste(func::FuncOp function) {
   return warnings;
 }
 
+/// Decides every obligation; sets the verdict's message and returns false where one does not hold.
+/// The bounds were found by composition, so this is a second judge of every step.
+static bool proves(const ModeProof &proof, ObligationDecider &decider, CausalVerdict &verdict) {
+  for (const Obligation &obligation : proof.obligations) {
+    Decision decision = decider.decide(proof, obligation);
+    if (decision.kind == Decision::Holds) {
+      ++verdict.obligations;
+      continue;
+    }
+    verdict.refusedMode = proof.mode;
+    verdict.place = placeOf(obligation.op);
+    verdict.message =
+        decision.kind == Decision::Vacuous
+            ? "not proved causal: this stage reads nothing at all, so that a proof "
+              "about it would be empty; give its mask or shift positions to read"
+            : "not proved causal: the bound of what this stage reads does not hold at "
+              "position " +
+                  std::to_string(decision.p) +
+                  "; make its mask, shift and factors "
+                  "simpler";
+    return false;
+  }
+  return true;
+}
+
 CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
   CausalVerdict verdict;
+  ObligationDecider decider;
   for (auto [mode, name] : {std::pair("eval", "evaluate"), std::pair("train", "train")}) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
     if (!function || lossesOf(function).empty()) {
@@ -220,6 +247,9 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
     if (auto violation = findViolation(function)) {
       verdict.refusedMode = mode;
       explain(function, *violation, replay, verdict);
+      return verdict;
+    }
+    if (!proves(collectProof(function, mode), decider, verdict)) {
       return verdict;
     }
     verdict.modes.push_back(mode);

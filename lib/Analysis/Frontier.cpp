@@ -25,6 +25,27 @@ bool sluice::isLazy(Operation *op) {
   return fusion && fusion.getFusionRole() == FusionRole::Access;
 }
 
+Scales::Scales(func::FuncOp function) {
+  auto module = function->getParentOfType<ModuleOp>();
+  for (auto scale : module.getOps<ScaleOp>()) {
+    known[scale.getSymNameAttr()] = {scale.getAxisAttr(), static_cast<int64_t>(scale.getFactor())};
+  }
+  SmallVector<CrossEntropyOp> losses = lossesOf(function);
+  if (!losses.empty()) {
+    target = axisOf(losses.front().getTokens());
+  } else if (function.getNumArguments() > 0) {
+    target = axisOf(function.getArgument(0));
+  }
+}
+
+const Scales::Scale &Scales::scaleOf(Value value) const {
+  return known.at(cast<SequenceType>(value.getType()).getScale().getAttr());
+}
+
+bool Scales::existsByTokens(Value value) const {
+  return !isLazy(value.getDefiningOp()) && isOnTargetAxis(value);
+}
+
 /// Adds a candidate unless another covers it; drops those that it covers.
 static void addCandidate(Frontier &frontier, AffineExpr candidate) {
   auto covers = [](AffineExpr larger, AffineExpr smaller) {
@@ -56,6 +77,9 @@ static void addOperand(CausalFlowInterface op, unsigned operand, const Frontier 
     result.unbounded = source.unbounded;
     return;
   }
+  if (source.candidates.empty()) {
+    return; // no token reaches it, so all of it may be read
+  }
   AffineExpr latest = op.getLatest(operand);
   // The latest read bounds the others only where both functions are non-decreasing; candidates are
   // by construction.
@@ -76,7 +100,8 @@ static void addOperand(CausalFlowInterface op, unsigned operand, const Frontier 
   }
 }
 
-static Frontier frontierOf(Operation *op, const DenseMap<Value, Frontier> &known) {
+static Frontier frontierOf(Operation *op, const Scales &scales,
+                           const DenseMap<Value, Frontier> &known) {
   Frontier result;
   auto flow = dyn_cast<CausalFlowInterface>(op);
   for (OpOperand &operand : op->getOpOperands()) {
@@ -92,25 +117,27 @@ static Frontier frontierOf(Operation *op, const DenseMap<Value, Frontier> &known
       return result;
     }
   }
-  auto type = cast<SequenceType>(op->getResult(0).getType());
-  if (!isLazy(op)) {
-    addCandidate(result, getAffineDimExpr(0, op->getContext()) * getFactor(op, type));
+  if (Value value = op->getResult(0); scales.existsByTokens(value)) {
+    addCandidate(result, getAffineDimExpr(0, op->getContext()) * scales.factorOf(value));
   }
   return result;
 }
 
 DenseMap<Value, Frontier> sluice::computeFrontiers(func::FuncOp function) {
   DenseMap<Value, Frontier> known;
+  Scales scales(function);
   for (BlockArgument argument : function.getArguments()) {
     Frontier tokens;
-    tokens.candidates.push_back(getAffineDimExpr(0, function.getContext()));
+    if (scales.isOnTargetAxis(argument)) {
+      tokens.candidates.push_back(getAffineDimExpr(0, function.getContext()));
+    }
     known[argument] = tokens;
   }
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType())) {
       continue;
     }
-    Frontier frontier = frontierOf(&op, known);
+    Frontier frontier = frontierOf(&op, scales, known);
     for (Value result : op.getResults()) {
       known[result] = frontier;
     }

@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace sluice;
 
 ReadWalk::ReadWalk(func::FuncOp function, int64_t length, bool missing)
-    : length(length), missing(missing) {
+    : scales(function), length(length), missing(missing) {
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType()) || isLazy(&op)) {
       continue;
@@ -26,8 +26,7 @@ ReadWalk::ReadWalk(func::FuncOp function, int64_t length, bool missing)
 }
 
 int64_t ReadWalk::getLength(Value value) const {
-  Operation *place = value.getParentBlock()->getParentOp();
-  int64_t factor = getFactor(place, cast<SequenceType>(value.getType()));
+  int64_t factor = scales.factorOf(value);
   return factor == 0 ? 1 : (length + factor - 1) / factor;
 }
 
@@ -36,7 +35,7 @@ ReadWalk::Reach ReadWalk::at(Value value, int64_t position) const {
     return {};
   }
   if (isa<BlockArgument>(value)) {
-    return {position, {}, 0};
+    return {scales.isOnTargetAxis(value) ? position : -1, {}, 0};
   }
   if (isLazy(value.getDefiningOp())) {
     return compute(value.getDefiningOp(), position);
@@ -45,10 +44,10 @@ ReadWalk::Reach ReadWalk::at(Value value, int64_t position) const {
   if (position < static_cast<int64_t>(rows.size())) {
     return rows[static_cast<size_t>(position)];
   }
-  return {missing ? getFactor(value.getDefiningOp(), cast<SequenceType>(value.getType())) * position
-                  : -1,
-          {},
-          0};
+  if (!missing || !scales.isOnTargetAxis(value)) {
+    return {};
+  }
+  return {scales.factorOf(value) * position, {}, 0};
 }
 
 ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {

@@ -15,6 +15,31 @@ namespace sluice {
 /// reference where the model is small enough.
 CausalVerdict checkCausality(mlir::ModuleOp module, bool replay = true);
 
+/// Scales of a function's sequences, looked up once.
+class Scales {
+public:
+  explicit Scales(mlir::func::FuncOp function);
+  /// 0: one position.
+  int64_t factorOf(mlir::Value value) const { return scaleOf(value).factor; }
+  mlir::FlatSymbolRefAttr axisOf(mlir::Value value) const { return scaleOf(value).axis; }
+  /// The axis whose tokens the function's losses score; without a loss, that of its first argument.
+  /// Other axes (an encoder's) have lengths of their own and no constraint.
+  bool isOnTargetAxis(mlir::Value value) const { return axisOf(value) == target; }
+  /// Whether position p exists from f p + 1 tokens of the target on, f the scale's factor: the
+  /// value is stored, and on the target's axis.
+  bool existsByTokens(mlir::Value value) const;
+
+private:
+  struct Scale {
+    mlir::FlatSymbolRefAttr axis;
+    int64_t factor = 1;
+  };
+  const Scale &scaleOf(mlir::Value value) const;
+
+  llvm::DenseMap<mlir::StringAttr, Scale> known;
+  mlir::FlatSymbolRefAttr target;
+};
+
 //===----------------------------------------------------------------------===//
 // Quasi-affine functions of one variable
 //===----------------------------------------------------------------------===//
@@ -76,6 +101,7 @@ public:
 private:
   Reach compute(mlir::Operation *op, int64_t position) const;
 
+  Scales scales;
   int64_t length;
   bool missing;
   llvm::DenseMap<mlir::Value, std::vector<Reach>> stored;

@@ -43,6 +43,7 @@ struct CausalVerdict {
   };
   Kind kind = Kind::NotProved;
   std::vector<std::string> modes; ///< proved: "eval", "train"
+  int64_t obligations = 0;        ///< how many were decided to hold
   std::string refusedMode;        ///< the mode that was not, if any
   spec::SourceLocation place;     ///< of the stage at fault
   std::string message;            ///< what is wrong and what to change; empty where proved

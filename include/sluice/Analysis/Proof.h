@@ -1,0 +1,66 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The causality proof as data: what is claimed of every value, and the local obligations that make
+// the claims an induction. Deciding them is apart from finding the bounds, so a wrong bound is
+// refused and never believed.
+#pragma once
+
+#include "sluice/Analysis/CausalFlow.h"
+
+namespace sluice {
+
+/// One thing to be shown for every length and every position p: p >= 0 of a stored value, any p of
+/// a lazy one (which others may read through at positions before 0). Likewise only q >= 0 of a
+/// stored operand counts: before 0 it is null. With u_v(p) = max(-1, candidates of v at p):
+enum class ObligationKind {
+  Read,            ///< (p, q) in `relation`: u_source(q) <= u_value(p)
+  Exist,           ///< `value` is stored on a scale of factor f: f p <= u_value(p)
+  NoLeak,          ///< row p of `value` is scored against tokens from p + o on: u_value(p) < p + o
+  PrefixInvariance ///< row p of `value` exists from p + 1 tokens on: u_value(p) <= p
+};
+
+struct Obligation {
+  ObligationKind kind;
+  mlir::Operation *op; ///< that reads (Read), defines (Exist) or scores (the others)
+  unsigned operand = 0;
+  mlir::Value source;        ///< Read: the operand
+  mlir::Value value;         ///< whose bound must hold
+  mlir::IntegerSet relation; ///< Read: dims p, q, symbol n, the valid length of the source
+  int64_t bound = 0;         ///< Exist: the factor; NoLeak: the least o
+};
+
+/// What is claimed of one mode, and why. Not yet decided.
+struct ModeProof {
+  std::string mode; ///< "eval", "train", "generate"
+  mlir::func::FuncOp function;
+  /// Every sequence that a prediction is computed from, in order of definition. Those that no token
+  /// of the target's axis reaches have no candidates.
+  llvm::MapVector<mlir::Value, Frontier> bounds;
+  std::vector<Obligation> obligations; ///< in order of their ops; conclusions last
+};
+
+/// States bounds and obligations of a function about the axis of the tokens that its losses score.
+ModeProof collectProof(mlir::func::FuncOp function, llvm::StringRef mode);
+
+/// Whether the obligations of a value quantify over all integers instead of p >= 0.
+bool isLazy(mlir::Value value);
+
+/// How an obligation was decided.
+struct Decision {
+  enum Kind { Holds, Fails, Vacuous } kind = Holds;
+  int64_t p = 0, q = 0, n = 0; ///< Fails: where
+};
+/// Decides obligations by MLIR's Presburger library, by integer-exact emptiness only. A Read whose
+/// relation has no point at all is Vacuous: its emptiness would prove nothing. Equal questions are
+/// asked once.
+class ObligationDecider {
+public:
+  Decision decide(const ModeProof &proof, const Obligation &obligation);
+
+private:
+  using Point = std::optional<llvm::SmallVector<int64_t, 3>>;
+  const Point &pointOf(mlir::IntegerSet set);
+  llvm::DenseMap<mlir::IntegerSet, Point> known;
+};
+
+} // namespace sluice

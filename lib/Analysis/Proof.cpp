@@ -1,0 +1,201 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Obligations: collected op by op, decided each by itself. What is decided is the negation: a set
+// of points (p, q, n) that must be empty. max(-1, ...) and the maximum over candidates are split
+// into cases: u_source(q) > u_value(p) iff some candidate of the source is >= 0 and above every
+// candidate of the value.
+#include "sluice/Analysis/Proof.h"
+#include "mlir/Analysis/FlatLinearValueConstraints.h"
+
+using namespace mlir;
+using namespace sluice;
+
+bool sluice::isLazy(Value value) {
+  Operation *op = value.getDefiningOp();
+  return op && isLazy(op);
+}
+
+//===----------------------------------------------------------------------===//
+// Collecting
+//===----------------------------------------------------------------------===//
+
+static void collectReads(Operation &op, Value value, std::vector<Obligation> &obligations) {
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  for (OpOperand &operand : op.getOpOperands()) {
+    if (!flow || !isa<SequenceType>(operand.get().getType())) {
+      continue;
+    }
+    if (std::optional<IntegerSet> relation = flow.getRelation(operand.getOperandNumber())) {
+      obligations.push_back({ObligationKind::Read, &op, operand.getOperandNumber(), operand.get(),
+                             value, *relation, 0});
+    }
+  }
+}
+
+static void collectConclusions(CrossEntropyOp loss, std::vector<Obligation> &obligations) {
+  auto offset = static_cast<int64_t>(loss.getOffset());
+  Value row = loss.getInput();
+  obligations.push_back({ObligationKind::NoLeak, loss, 0, {}, row, {}, offset});
+  obligations.push_back({ObligationKind::PrefixInvariance, loss, 0, {}, row, {}, 0});
+}
+
+/// Sequences that a prediction is computed from. What reaches none needs no bound, and may have
+/// none.
+static DenseSet<Value> collectLive(func::FuncOp function) {
+  DenseSet<Value> live;
+  for (CrossEntropyOp loss : lossesOf(function)) {
+    live.insert(loss.getInput());
+  }
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    if (llvm::any_of(op.getResults(), [&](Value value) { return live.contains(value); })) {
+      live.insert(op.operand_begin(), op.operand_end());
+    }
+  }
+  return live;
+}
+
+ModeProof sluice::collectProof(func::FuncOp function, StringRef mode) {
+  ModeProof proof;
+  proof.mode = mode.str();
+  proof.function = function;
+  Scales scales(function);
+  DenseSet<Value> live = collectLive(function);
+  DenseMap<Value, Frontier> frontiers = computeFrontiers(function);
+  for (BlockArgument argument : function.getArguments()) {
+    if (live.contains(argument)) {
+      proof.bounds[argument] = frontiers.at(argument);
+    }
+  }
+  for (Operation &op : function.getBody().front()) {
+    for (Value value : op.getResults()) {
+      if (!live.contains(value) || !frontiers.contains(value)) {
+        continue;
+      }
+      proof.bounds[value] = frontiers.at(value);
+      collectReads(op, value, proof.obligations);
+      if (scales.existsByTokens(value)) {
+        proof.obligations.push_back(
+            {ObligationKind::Exist, &op, 0, {}, value, {}, scales.factorOf(value)});
+      }
+    }
+  }
+  for (CrossEntropyOp loss : lossesOf(function)) {
+    collectConclusions(loss, proof.obligations);
+  }
+  return proof;
+}
+
+//===----------------------------------------------------------------------===//
+// Deciding
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A conjunction over p, q and n, to be shown empty.
+struct Question {
+  explicit Question(MLIRContext *context)
+      : p(getAffineDimExpr(0, context)), q(getAffineDimExpr(1, context)),
+        n(getAffineSymbolExpr(0, context)) {}
+
+  void require(AffineExpr nonNegative, bool equality = false) {
+    constraints.push_back(nonNegative);
+    equalities.push_back(equality);
+  }
+  /// `number` is above -1 and above every candidate of the bound at p.
+  void requireAbove(AffineExpr number, const Frontier &bound) {
+    require(number);
+    for (AffineExpr candidate : bound.candidates) {
+      require(number - candidate - 1);
+    }
+  }
+  void requireRelation(IntegerSet relation) {
+    for (auto [constraint, equality] :
+         llvm::zip_equal(relation.getConstraints(), relation.getEqFlags())) {
+      require(constraint, equality);
+    }
+  }
+  IntegerSet get() const { return IntegerSet::get(2, 1, constraints, equalities); }
+
+  AffineExpr p, q, n;
+  SmallVector<AffineExpr> constraints;
+  SmallVector<bool> equalities;
+};
+} // namespace
+
+/// A point of the set; none where it is empty. Exact over the integers.
+const ObligationDecider::Point &ObligationDecider::pointOf(IntegerSet set) {
+  auto [entry, isNew] = known.try_emplace(set);
+  if (isNew) {
+    FlatLinearValueConstraints constraints(set);
+    if (auto sample = constraints.findIntegerSample()) {
+      entry->second.emplace();
+      for (unsigned i = 0; i < 3; ++i) {
+        entry->second->push_back(int64_t((*sample)[i]));
+      }
+    }
+  }
+  return entry->second;
+}
+
+/// The points that an obligation's question starts from.
+static Question domainOf(const Obligation &obligation) {
+  Question question(obligation.op->getContext());
+  question.require(question.n - 1);
+  if (!isLazy(obligation.value)) {
+    question.require(question.p);
+  }
+  if (obligation.kind == ObligationKind::Read) {
+    question.requireRelation(obligation.relation);
+    if (!isLazy(obligation.source)) {
+      question.require(question.q);
+    }
+  } else {
+    question.require(question.q, /*equality=*/true);
+  }
+  return question;
+}
+
+/// The sets that must all be empty.
+static SmallVector<IntegerSet> negate(const ModeProof &proof, const Obligation &obligation) {
+  SmallVector<IntegerSet> sets;
+  const Frontier &bound = proof.bounds.find(obligation.value)->second;
+  Question domain = domainOf(obligation);
+  if (obligation.kind == ObligationKind::Exist) {
+    domain.requireAbove(domain.p * obligation.bound, bound);
+    return {domain.get()};
+  }
+  if (obligation.kind == ObligationKind::Read) {
+    for (AffineExpr candidate : proof.bounds.find(obligation.source)->second.candidates) {
+      Question question = domain;
+      question.requireAbove(candidate.replaceDims({domain.q}), bound);
+      sets.push_back(question.get());
+    }
+    return sets;
+  }
+  // u(p) above `allowed`, the last token that row p may need; -1 is below every row's first token.
+  int64_t last = obligation.kind == ObligationKind::NoLeak ? obligation.bound - 1 : 0;
+  for (AffineExpr candidate : bound.candidates) {
+    Question question = domain;
+    question.require(candidate);
+    question.require(candidate - (domain.p + last) - 1);
+    sets.push_back(question.get());
+  }
+  return sets;
+}
+
+Decision ObligationDecider::decide(const ModeProof &proof, const Obligation &obligation) {
+  auto isUnbounded = [&](Value value) {
+    return value && proof.bounds.find(value)->second.unbounded;
+  };
+  if (isUnbounded(obligation.value) || isUnbounded(obligation.source)) {
+    return {Decision::Fails};
+  }
+  if (obligation.kind == ObligationKind::Read && !pointOf(domainOf(obligation).get())) {
+    return {Decision::Vacuous};
+  }
+  for (IntegerSet set : negate(proof, obligation)) {
+    if (const Point &point = pointOf(set)) {
+      return {Decision::Fails, (*point)[0], (*point)[1], (*point)[2]};
+    }
+  }
+  return {};
+}
