@@ -2,6 +2,7 @@
 //
 // The road from a spec to an artifact.
 #include "Limits.h"
+#include "ModelIR.h"
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Driver/Driver.h"
@@ -10,15 +11,11 @@
 #include "sluice/Transforms/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Diagnostics.h"
-#include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -39,7 +36,6 @@ private:
   std::optional<Outcome> checkOutput() const;
   std::optional<Outcome> chooseTargets();
   std::optional<Outcome> readModel();
-  std::optional<Outcome> readModelIR();
   std::optional<Outcome> checkCausal();
   std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
   std::optional<Outcome> lowerModel();
@@ -201,141 +197,23 @@ Outcome Compilation::generate() {
   return {};
 }
 
-/// A module attribute that is missing or of another kind; empty if there is none.
-std::string findAttributeMistake(ModuleOp module) {
-  for (StringRef name :
-       {"sluice.batch", "sluice.context", "sluice.vocabulary", "sluice.width", "sluice.seed"}) {
-    auto attribute = module->getAttrOfType<IntegerAttr>(name);
-    int64_t least = name == "sluice.seed" ? 0 : 1;
-    constexpr int64_t most = int64_t{1} << 31;
-    bool fits =
-        attribute && attribute.getType().isSignlessInteger(64) && attribute.getInt() >= least;
-    if (!fits || (least == 1 && attribute.getInt() >= most)) {
-      return "expected the module attribute " + name.str() + ", an i64 of at least " +
-             std::to_string(least) + (least == 1 ? " and below 2^31" : "") + ", found " +
-             (module->hasAttr(name) ? "another value" : "none");
-    }
-  }
-  if (!module->getAttrOfType<StringAttr>("sluice.name")) {
-    return "expected the module attribute sluice.name, a string, found none";
-  }
-  auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
-  for (StringRef name : {"learning_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip",
-                         "warmup", "steps", "floor"}) {
-    if (!training || !training.getAs<FloatAttr>(name)) {
-      return "expected the number " + name.str() +
-             " in the module attribute sluice.training, found none";
-    }
-  }
-  for (StringRef name : {"optimizer", "schedule"}) {
-    if (!training.getAs<StringAttr>(name)) {
-      return "expected the text " + name.str() +
-             " in the module attribute sluice.training, found none";
-    }
-  }
-  return "";
-}
-
-/// Weights must fill their parameter: a plan gives each its own bytes of it.
-bool isFilled(ParameterOp parameter) {
-  auto type = dyn_cast<RankedTensorType>(parameter.getType());
-  if (!type || !type.hasStaticShape() || type.getRank() == 0 ||
-      parameter.getNames().size() != parameter.getSizes().size()) {
-    return false;
-  }
-  int64_t rest = type.getDimSize(0);
-  for (int64_t size : parameter.getSizes()) {
-    if (size < 0 || size > rest) {
-      return false;
-    }
-    rest -= size;
-  }
-  return rest == 0;
-}
-
-/// A scale or parameter that is used and not defined, or defined otherwise; empty if there is none.
-std::string findSymbolMistake(ModuleOp module) {
-  std::string mistake;
-  auto at = [](Operation *op) {
-    std::string text;
-    llvm::raw_string_ostream(text) << "at " << op->getLoc() << ": ";
-    return text;
-  };
-  auto checkType = [&](Operation *op, Type type) {
-    auto sequence = dyn_cast<SequenceType>(type);
-    if (sequence && !SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, sequence.getScale())) {
-      mistake = at(op) + "expected a defined scale, found @" + sequence.getScale().getValue().str();
-    }
-  };
-  module.walk([&](Operation *op) {
-    llvm::for_each(op->getResultTypes(), [&](Type type) { checkType(op, type); });
-    if (auto func = dyn_cast<func::FuncOp>(op)) {
-      llvm::for_each(func.getArgumentTypes(), [&](Type type) { checkType(op, type); });
-    }
-    if (auto parameter = dyn_cast<ParameterOp>(op); parameter && !isFilled(parameter)) {
-      mistake = at(op) +
-                "expected a static shape, and names and sizes that fill its first dimension, of "
-                "parameter @" +
-                parameter.getSymName().str();
-    }
-    if (auto read = dyn_cast<ReadOp>(op)) {
-      auto parameter =
-          SymbolTable::lookupNearestSymbolFrom<ParameterOp>(op, read.getParameterAttr());
-      if (!parameter || parameter.getType() != read.getValue().getType()) {
-        mistake = at(op) + "expected a parameter of the type that is read, found @" +
-                  read.getParameter().str();
-      }
-    }
-    return mistake.empty() ? WalkResult::advance() : WalkResult::interrupt();
-  });
-  for (StringRef name : {"evaluate", "predict"}) {
-    if (mistake.empty() && !module.lookupSymbol<func::FuncOp>(name)) {
-      mistake = "expected a function @" + name.str() + ", found none";
-    }
-  }
-  return mistake;
-}
-
-std::string findMistake(ModuleOp module) {
-  std::string mistake = findAttributeMistake(module);
-  return mistake.empty() ? findSymbolMistake(module) : mistake;
-}
-
-/// Model IR as --emit model prints it, perhaps edited by hand: its mistakes are the user's.
-std::optional<Outcome> Compilation::readModelIR() {
-  auto buffer = llvm::MemoryBuffer::getFile(request.spec);
-  if (!buffer) {
-    return badInput(request.spec +
-                    ": expected a readable file, found: " + buffer.getError().message());
-  }
-  text = (*buffer)->getBuffer().str();
-  context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
-                      arith::ArithDialect, math::MathDialect>();
-  module = parseSourceFile<ModuleOp>(request.spec, ParserConfig(&context));
-  if (!module) {
-    return badInput("expected model IR as --emit model prints it, found " + diagnostics);
-  }
-  std::string mistake = findMistake(*module);
-  return mistake.empty()
-             ? std::nullopt
-             : std::optional(badInput(request.spec + ": " + mistake + "; start from --emit model"));
-}
-
 std::optional<Outcome> Compilation::readModel() {
-  if (StringRef(request.spec).ends_with(".mlir")) {
-    return readModelIR();
+  if (!isModelIR(request.spec)) {
+    spec::Diagnostic error;
+    std::optional<spec::Model> model = spec::readFile(request.spec, error);
+    if (!model) {
+      return badInput(error.format());
+    }
+    if (auto unsupported = findUnsupported(*model)) {
+      return badInput(unsupported->format());
+    }
+    text = model->text;
+    module = importSpec(context, *model);
+    return module ? std::nullopt : std::optional(internalError());
   }
-  spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readFile(request.spec, error);
-  if (!model) {
-    return badInput(error.format());
-  }
-  if (auto unsupported = findUnsupported(*model)) {
-    return badInput(unsupported->format());
-  }
-  text = model->text;
-  module = importSpec(context, *model);
-  return module ? std::nullopt : std::optional(internalError());
+  std::string mistake;
+  module = readModelIR(context, request.spec, text, mistake);
+  return module ? std::nullopt : std::optional(badInput(mistake));
 }
 
 Outcome Compilation::run() {

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `sluice check`: is the model causal, for every length?
 #include "Commands.h"
-#include "sluice/Analysis/Verdict.h"
+#include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
 
 #include <CLI/CLI.hpp>
@@ -58,12 +58,10 @@ nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict) {
 }
 
 void runCheck(const CheckFlags &flags) {
-  spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readFile(flags.spec, error);
-  if (!model) {
-    throw runtime::UserError(error.format());
+  auto [outcome, verdict] = driver::check({flags.spec});
+  if (outcome.status == 2) {
+    throw runtime::UserError(outcome.message);
   }
-  CausalVerdict verdict = checkModel(*model);
   for (const std::string &warning : verdict.warnings) {
     std::cerr << warning << "\n";
   }
@@ -83,7 +81,7 @@ void registerCheck(CLI::App &program) {
   auto flags = std::make_shared<CheckFlags>();
   CLI::App *command = program.add_subcommand(
       "check", "Prove that no prediction reads its target or anything after it");
-  command->add_option("SPEC", flags->spec, "Model spec, JSON (docs/spec.md)")
+  command->add_option("SPEC", flags->spec, "Model spec, JSON (docs/spec.md), or model IR (.mlir)")
       ->type_name("FILE")
       ->required();
   command->add_flag("--json", flags->json, "Print one JSON object; positions count from 0");

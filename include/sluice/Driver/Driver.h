@@ -1,8 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// From a spec's path to an artifact: what `sluice compile` does. No MLIR in this header, so that
+// From a spec's path to a verdict or an artifact: what `sluice check` and `sluice compile` do. No
+// MLIR in this header, so that
 // programs with run-time type information can use it.
 #pragma once
+
+#include "sluice/Analysis/Verdict.h"
 
 #include <string>
 #include <vector>
@@ -24,6 +27,19 @@ struct Outcome {
   std::string output;
   std::string message;
 };
+
+struct CheckRequest {
+  std::string spec;   ///< path of a spec, or of model IR (.mlir)
+  bool replay = true; ///< run a witness, if there is one
+};
+
+struct CheckOutcome {
+  Outcome outcome;       ///< status 0 proved, 1 not, 2 bad input with its message
+  CausalVerdict verdict; ///< unless the input was bad
+};
+
+/// What `sluice check` does.
+CheckOutcome check(const CheckRequest &request);
 
 /// Names for CompileRequest::emit, in the order of the road.
 const std::vector<std::string> &emitStages();

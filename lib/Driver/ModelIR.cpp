@@ -1,0 +1,145 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Model IR from a file: what the parser and the ops' verifiers leave open is checked here.
+#include "ModelIR.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace mlir;
+using namespace sluice;
+
+/// A module attribute that is missing or of another kind; empty if there is none.
+static std::string findAttributeMistake(ModuleOp module) {
+  for (StringRef name :
+       {"sluice.batch", "sluice.context", "sluice.vocabulary", "sluice.width", "sluice.seed"}) {
+    auto attribute = module->getAttrOfType<IntegerAttr>(name);
+    int64_t least = name == "sluice.seed" ? 0 : 1;
+    constexpr int64_t most = int64_t{1} << 31;
+    bool fits =
+        attribute && attribute.getType().isSignlessInteger(64) && attribute.getInt() >= least;
+    if (!fits || (least == 1 && attribute.getInt() >= most)) {
+      return "expected the module attribute " + name.str() + ", an i64 of at least " +
+             std::to_string(least) + (least == 1 ? " and below 2^31" : "") + ", found " +
+             (module->hasAttr(name) ? "another value" : "none");
+    }
+  }
+  if (!module->getAttrOfType<StringAttr>("sluice.name")) {
+    return "expected the module attribute sluice.name, a string, found none";
+  }
+  auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
+  for (StringRef name : {"learning_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip",
+                         "warmup", "steps", "floor"}) {
+    if (!training || !training.getAs<FloatAttr>(name)) {
+      return "expected the number " + name.str() +
+             " in the module attribute sluice.training, found none";
+    }
+  }
+  for (StringRef name : {"optimizer", "schedule"}) {
+    if (!training.getAs<StringAttr>(name)) {
+      return "expected the text " + name.str() +
+             " in the module attribute sluice.training, found none";
+    }
+  }
+  return "";
+}
+
+/// Weights must fill their parameter: a plan gives each its own bytes of it.
+static bool isFilled(ParameterOp parameter) {
+  auto type = dyn_cast<RankedTensorType>(parameter.getType());
+  if (!type || !type.hasStaticShape() || type.getRank() == 0 ||
+      parameter.getNames().size() != parameter.getSizes().size()) {
+    return false;
+  }
+  int64_t rest = type.getDimSize(0);
+  for (int64_t size : parameter.getSizes()) {
+    if (size < 0 || size > rest) {
+      return false;
+    }
+    rest -= size;
+  }
+  return rest == 0;
+}
+
+/// A scale or parameter that is used and not defined, or defined otherwise; empty if there is none.
+static std::string findSymbolMistake(ModuleOp module) {
+  std::string mistake;
+  auto at = [](Operation *op) {
+    std::string text;
+    llvm::raw_string_ostream(text) << "at " << op->getLoc() << ": ";
+    return text;
+  };
+  auto checkType = [&](Operation *op, Type type) {
+    auto sequence = dyn_cast<SequenceType>(type);
+    if (sequence && !SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, sequence.getScale())) {
+      mistake = at(op) + "expected a defined scale, found @" + sequence.getScale().getValue().str();
+    }
+  };
+  module.walk([&](Operation *op) {
+    llvm::for_each(op->getResultTypes(), [&](Type type) { checkType(op, type); });
+    if (auto func = dyn_cast<func::FuncOp>(op)) {
+      llvm::for_each(func.getArgumentTypes(), [&](Type type) { checkType(op, type); });
+    }
+    if (auto parameter = dyn_cast<ParameterOp>(op); parameter && !isFilled(parameter)) {
+      mistake = at(op) +
+                "expected a static shape, and names and sizes that fill its first dimension, of "
+                "parameter @" +
+                parameter.getSymName().str();
+    }
+    if (auto read = dyn_cast<ReadOp>(op)) {
+      auto parameter =
+          SymbolTable::lookupNearestSymbolFrom<ParameterOp>(op, read.getParameterAttr());
+      if (!parameter || parameter.getType() != read.getValue().getType()) {
+        mistake = at(op) + "expected a parameter of the type that is read, found @" +
+                  read.getParameter().str();
+      }
+    }
+    return mistake.empty() ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  for (StringRef name : {"evaluate", "predict"}) {
+    if (mistake.empty() && !module.lookupSymbol<func::FuncOp>(name)) {
+      mistake = "expected a function @" + name.str() + ", found none";
+    }
+  }
+  return mistake;
+}
+
+static std::string findMistake(ModuleOp module) {
+  std::string mistake = findAttributeMistake(module);
+  return mistake.empty() ? findSymbolMistake(module) : mistake;
+}
+
+bool driver::isModelIR(StringRef path) { return path.ends_with(".mlir"); }
+
+OwningOpRef<ModuleOp> driver::readModelIR(MLIRContext &context, const std::string &path,
+                                          std::string &text, std::string &mistake) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer) {
+    mistake = path + ": expected a readable file, found: " + buffer.getError().message();
+    return {};
+  }
+  text = (*buffer)->getBuffer().str();
+  context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
+                      arith::ArithDialect, math::MathDialect>();
+  std::string diagnostics;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    llvm::raw_string_ostream(diagnostics) << diagnostic.getLocation() << ": " << diagnostic << "\n";
+    return success();
+  });
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, ParserConfig(&context));
+  if (!module) {
+    mistake = "expected model IR as --emit model prints it, found " + diagnostics;
+    return {};
+  }
+  std::string found = findMistake(*module);
+  if (!found.empty()) {
+    mistake = path + ": " + found + "; start from --emit model";
+    return {};
+  }
+  return module;
+}
