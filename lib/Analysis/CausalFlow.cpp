@@ -77,6 +77,11 @@ static std::string remedyFor(Operation *fault, spec::SourceLocation &place) {
            std::to_string(by + k - 1 - shifts.total) + ", not " + std::to_string(by) + ", at " +
            spec::toString(place);
   }
+  if (auto loss = dyn_cast<CrossEntropyOp>(fault)) {
+    return "row t is scored against token t + " +
+           std::to_string(static_cast<int64_t>(loss.getOffset())) +
+           ", which it reads; score it against token t + 1, at " + spec::toString(place);
+  }
   if (isa<AttentionOp>(fault)) {
     return "its mask lets a position read later ones; use the mask \"causal\" or a window, at " +
            spec::toString(place);
@@ -84,11 +89,14 @@ static std::string remedyFor(Operation *fault, spec::SourceLocation &place) {
   return "this stage reads a position of its input that is not there yet";
 }
 
-static std::string describe(const CausalWitness &witness) {
+static std::string describe(const FoundLeak &leak) {
+  const CausalWitness &witness = leak.witness;
+  CrossEntropyOp loss = leak.loss;
+  int64_t target = witness.row + static_cast<int64_t>(loss.getOffset());
   std::string row = "row " + std::to_string(witness.row), length = std::to_string(witness.length);
   if (witness.token < witness.length) {
-    return "of " + length + " tokens, " + row + ", which predicts token " +
-           std::to_string(witness.row + 1) + ", reads token " + std::to_string(witness.token);
+    return "of " + length + " tokens, " + row + ", which predicts token " + std::to_string(target) +
+           ", reads token " + std::to_string(witness.token);
   }
   return row + " of " + length + " tokens is another one once token " +
          std::to_string(witness.token) + " is there";
@@ -136,7 +144,7 @@ static std::optional<Violation> findViolation(func::FuncOp function) {
     if (frontier.unbounded) {
       return Violation{loss, frontier.unbounded, true, 0, 0};
     }
-    int64_t allowed = std::min<int64_t>(static_cast<int64_t>(loss.getOffset()) - 1, 0);
+    int64_t allowed = latestAllowed(loss);
     for (AffineExpr candidate : frontier.candidates) {
       SignAnswer answer = isNeverPositive(simplifyAffineExpr(candidate - p - allowed, 1, 0));
       if (answer.kind == SignAnswer::Always) {
@@ -185,7 +193,7 @@ static void explain(func::FuncOp function, const Violation &violation, bool repl
   }
   leak->witness.path = stepsOf(*leak);
   std::string remedy = remedyFor(opAtFault(*leak), verdict.place);
-  verdict.message = "not causal: " + describe(leak->witness) + "; " + remedy;
+  verdict.message = "not causal: " + describe(*leak) + "; " + remedy;
   verdict.witness = std::move(leak->witness);
 }
 
@@ -233,6 +241,34 @@ static bool proves(const ModeProof &proof, ObligationDecider &decider, CausalVer
   return true;
 }
 
+/// Proves generation by what was proved of @evaluate; refuses where it samples anything else.
+static bool provesGeneration(ModuleOp module, CausalVerdict &verdict) {
+  auto evaluate = module.lookupSymbol<func::FuncOp>("evaluate");
+  auto predict = module.lookupSymbol<func::FuncOp>("predict");
+  if (!evaluate || !predict) {
+    return true;
+  }
+  Alignment alignment = checkAlignment(evaluate, predict);
+  if (alignment.kind == Alignment::Aligned) {
+    verdict.modes.push_back("generate");
+    return true;
+  }
+  verdict.refusedMode = "generate";
+  verdict.place = placeOf(alignment.op);
+  if (alignment.kind == Alignment::OtherPrediction) {
+    verdict.message = "not aligned: generation samples a prediction that no loss scores; let "
+                      "@predict end in the last row of what a loss reads, under the loss's weights";
+  } else {
+    verdict.kind = CausalVerdict::Kind::Misaligned;
+    verdict.message = "not aligned: row t is scored against token t + " +
+                      std::to_string(alignment.offset) +
+                      ", but generation appends what it predicts as token t + 1; score it against "
+                      "token t + 1, at " +
+                      spec::toString(verdict.place);
+  }
+  return false;
+}
+
 CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
   CausalVerdict verdict;
   ObligationDecider decider;
@@ -253,6 +289,9 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
       return verdict;
     }
     verdict.modes.push_back(mode);
+    for (CrossEntropyOp loss : lossesOf(function)) {
+      verdict.losses.push_back({mode, placeOf(loss), static_cast<int64_t>(loss.getOffset())});
+    }
   }
   // Without dropout, what is trained is what is evaluated.
   if (verdict.modes == std::vector<std::string>{"eval"} && !module.lookupSymbol("train")) {
@@ -262,7 +301,9 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
     verdict.message = "not proved causal: the module has no loss, so there is nothing to prove";
     return verdict;
   }
-  verdict.kind = CausalVerdict::Kind::Proved;
+  if (provesGeneration(module, verdict)) {
+    verdict.kind = CausalVerdict::Kind::Proved;
+  }
   return verdict;
 }
 

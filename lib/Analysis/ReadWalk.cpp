@@ -98,12 +98,17 @@ SmallVector<CrossEntropyOp> sluice::lossesOf(func::FuncOp function) {
   return llvm::to_vector(function.getOps<CrossEntropyOp>());
 }
 
+int64_t sluice::latestAllowed(CrossEntropyOp loss) {
+  return std::min<int64_t>(static_cast<int64_t>(loss.getOffset()) - 1, 0);
+}
+
 std::optional<FoundLeak> sluice::findLeakAt(func::FuncOp function, int64_t length, bool missing) {
   ReadWalk walk(function, length, missing);
   for (CrossEntropyOp loss : lossesOf(function)) {
+    int64_t allowed = latestAllowed(loss);
     for (int64_t row = 0; row < length; ++row) {
       ReadWalk::Reach reach = walk.at(loss.getInput(), row);
-      if (reach.token <= row) {
+      if (reach.token <= std::max<int64_t>(row + allowed, -1)) {
         continue;
       }
       FoundLeak leak;

@@ -39,7 +39,11 @@ std::vector<double> evaluateRow(func::FuncOp function, CrossEntropyOp loss, int6
   setting.step = step;
   reference::Evaluator<double> evaluator(module, setting);
   setParameters(module, evaluator);
-  evaluator.setTokens(function.getArgument(0), std::move(tokens));
+  Scales scales(function);
+  for (BlockArgument argument : function.getArguments()) {
+    bool isTarget = scales.isOnTargetAxis(argument);
+    evaluator.setTokens(argument, isTarget ? tokens : std::vector<int32_t>(tokens.size()));
+  }
   if (failed(evaluator.evaluate(function))) {
     return {};
   }
@@ -67,7 +71,15 @@ void sluice::replayLeak(func::FuncOp function, FoundLeak &leak) {
     return;
   }
   auto vocabulary = module->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt();
-  std::vector<int32_t> tokens(static_cast<size_t>(longer) + 1);
+  int64_t targets = 1;
+  for (CrossEntropyOp loss : lossesOf(function)) {
+    auto offset = static_cast<int64_t>(loss.getOffset());
+    if (offset < 0) {
+      return;
+    }
+    targets = std::max(targets, offset);
+  }
+  std::vector<int32_t> tokens(static_cast<size_t>(longer + targets));
   for (size_t i = 0; i < tokens.size(); ++i) {
     tokens[i] = static_cast<int32_t>(static_cast<int64_t>(i) % vocabulary);
   }

@@ -27,7 +27,7 @@ std::string CausalVerdict::format() const {
   if (isProved()) {
     std::string text = "proved causal for every length, in";
     for (const std::string &mode : modes) {
-      text += (&mode == &modes.front() ? " " : " and ") + mode;
+      text += (&mode == &modes.front() ? " " : &mode == &modes.back() ? " and " : ", ") + mode;
     }
     return text;
   }

@@ -213,7 +213,11 @@ std::optional<Outcome> Compilation::readModel() {
   }
   std::string mistake;
   module = readModelIR(context, request.spec, text, mistake);
-  return module ? std::nullopt : std::optional(badInput(mistake));
+  if (!module) {
+    return badInput(mistake);
+  }
+  std::string limit = findUncompilable(*module);
+  return limit.empty() ? std::nullopt : std::optional(badInput(request.spec + ": " + limit));
 }
 
 Outcome Compilation::run() {

@@ -91,6 +91,10 @@ static std::string findSymbolMistake(ModuleOp module) {
                 "parameter @" +
                 parameter.getSymName().str();
     }
+    if (auto loss = dyn_cast<CrossEntropyOp>(op); loss && int64_t(loss.getOffset()) < 0) {
+      mistake = at(op) + "expected a target offset of at least 0, found " +
+                std::to_string(int64_t(loss.getOffset()));
+    }
     if (auto read = dyn_cast<ReadOp>(op)) {
       auto parameter =
           SymbolTable::lookupNearestSymbolFrom<ParameterOp>(op, read.getParameterAttr());
@@ -112,6 +116,28 @@ static std::string findSymbolMistake(ModuleOp module) {
 static std::string findMistake(ModuleOp module) {
   std::string mistake = findAttributeMistake(module);
   return mistake.empty() ? findSymbolMistake(module) : mistake;
+}
+
+std::string driver::findUncompilable(ModuleOp module) {
+  for (auto function : module.getOps<func::FuncOp>()) {
+    SmallVector<CrossEntropyOp> losses = llvm::to_vector(function.getOps<CrossEntropyOp>());
+    if (losses.size() > 1) {
+      return "@" + function.getSymName().str() +
+             ": models of several losses are checked, but not compiled yet; leave one";
+    }
+    for (CrossEntropyOp loss : losses) {
+      if (loss.getOffset() > 1) {
+        return "@" + function.getSymName().str() +
+               ": a loss against a token after the next is checked, but not compiled yet; use "
+               "offset 1";
+      }
+    }
+    if (function.getNumArguments() > 1) {
+      return "@" + function.getSymName().str() +
+             ": models of several inputs are checked, but not compiled yet; leave one";
+    }
+  }
+  return "";
 }
 
 bool driver::isModelIR(StringRef path) { return path.ends_with(".mlir"); }

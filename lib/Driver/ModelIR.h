@@ -17,4 +17,7 @@ bool isModelIR(llvm::StringRef path);
 mlir::OwningOpRef<mlir::ModuleOp> readModelIR(mlir::MLIRContext &context, const std::string &path,
                                               std::string &text, std::string &mistake);
 
+/// Why a valid model cannot be compiled; empty where it can.
+std::string findUncompilable(mlir::ModuleOp module);
+
 } // namespace sluice::driver

@@ -43,10 +43,23 @@ nlohmann::ordered_json witnessToJson(const CausalWitness &witness) {
           {"replay", replay}};
 }
 
+nlohmann::ordered_json lossesToJson(const std::vector<ProvedLoss> &losses) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const ProvedLoss &loss : losses) {
+    nlohmann::ordered_json json = placeToJson(loss.place);
+    json["mode"] = loss.mode;
+    json["target_offset"] = loss.offset;
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
 nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict) {
-  const char *kinds[] = {"proved", "leak", "not proved"};
+  const char *kinds[] = {"proved", "leak", "not proved", "misaligned"};
   nlohmann::ordered_json json = {{"verdict", kinds[static_cast<int>(verdict.kind)]},
                                  {"modes", verdict.modes}};
+  json["obligations"] = verdict.obligations;
+  json["losses"] = lossesToJson(verdict.losses);
   if (!verdict.isProved()) {
     json["refused_mode"] = verdict.refusedMode;
     json["message"] = verdict.message;

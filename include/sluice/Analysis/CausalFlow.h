@@ -110,13 +110,31 @@ private:
 /// The losses of a function.
 llvm::SmallVector<CrossEntropyOp> lossesOf(mlir::func::FuncOp function);
 
+/// Row p of what a loss scores may need tokens up to p + this: never its target p + offset, and
+/// never one past itself, which need not stand in the sequence yet.
+int64_t latestAllowed(CrossEntropyOp loss);
+
+/// Whether what generation appends after row t, token t + 1, is what row t was scored against.
+struct Alignment {
+  enum Kind {
+    Aligned,
+    OtherTarget,    ///< a loss of the sampled prediction scores token t + `offset` instead
+    OtherPrediction ///< no loss scores the prediction that is sampled
+  } kind;
+  mlir::Operation *op; ///< the loss, or the op of @predict at fault
+  int64_t offset;
+};
+/// Row t of @evaluate and the last row of @predict at length t + 1 must be the same computation:
+/// the proof about the one then holds for the other.
+Alignment checkAlignment(mlir::func::FuncOp evaluate, mlir::func::FuncOp predict);
+
 struct FoundLeak {
   CrossEntropyOp loss;
   CausalWitness witness;
   std::vector<std::pair<mlir::Value, int64_t>> path; ///< from the row back to the token
 };
-/// The first leak at one length: a row that reads a later token of the sequence, or, with
-/// `missing`, a later token or a position that does not exist yet.
+/// The first leak at one length: a row that reads its target or a later token of the sequence, or,
+/// with `missing`, also a position that does not exist yet.
 std::optional<FoundLeak> findLeakAt(mlir::func::FuncOp function, int64_t length, bool missing);
 /// The leak of the smallest length up to `longest`, if possible within the sequence. Gives up, with
 /// nothing found, where the search would take more than seconds.

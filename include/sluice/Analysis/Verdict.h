@@ -35,14 +35,24 @@ struct CausalWitness {
   double change = 0; ///< largest difference in the row that predicts, where the replay was run
 };
 
+/// A loss that was proved about: row t is scored against token t + offset.
+struct ProvedLoss {
+  std::string mode;
+  spec::SourceLocation place;
+  int64_t offset = 1;
+};
+
 struct CausalVerdict {
   enum class Kind {
-    Proved,   ///< for every length and row: no leak, and rows do not change as the sequence grows
-    Leak,     ///< there is a witness
-    NotProved ///< neither; to be refused as a leak is
+    Proved,    ///< for every length and row: no leak, and rows do not change as the sequence grows
+    Leak,      ///< there is a witness
+    NotProved, ///< neither; to be refused as a leak is
+    Misaligned ///< no leak, but generation would append a row's prediction at another place than
+               ///< the loss scored it at; to be refused too
   };
   Kind kind = Kind::NotProved;
-  std::vector<std::string> modes; ///< proved: "eval", "train"
+  std::vector<std::string> modes; ///< proved: "eval", "train", "generate"
+  std::vector<ProvedLoss> losses; ///< of the modes proved
   int64_t obligations = 0;        ///< how many were decided to hold
   std::string refusedMode;        ///< the mode that was not, if any
   spec::SourceLocation place;     ///< of the stage at fault

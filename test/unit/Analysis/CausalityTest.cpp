@@ -91,7 +91,7 @@ class Causal : public ::testing::TestWithParam<std::string> {};
 TEST_P(Causal, IsProved) {
   CausalVerdict verdict = checkBoth(read(GetParam()));
   EXPECT_EQ(verdict.kind, Kind::Proved) << verdict.message;
-  EXPECT_EQ(verdict.modes, (std::vector<std::string>{"eval", "train"}));
+  EXPECT_EQ(verdict.modes, (std::vector<std::string>{"eval", "train", "generate"}));
   EXPECT_FALSE(verdict.witness);
 }
 

@@ -1,0 +1,248 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the theorem says beyond one decoder with one loss: alignment, several losses, other axes;
+// and that an obligation is believed because it was decided.
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Parser/Parser.h"
+#include "sluice/Analysis/Proof.h"
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace sluice;
+using Kind = CausalVerdict::Kind;
+
+namespace {
+
+const std::string symbols = R"(
+module attributes {sluice.batch = 1 : i64, sluice.context = 16 : i64, sluice.vocabulary = 5 : i64} {
+  sluice.axis @target
+  sluice.axis @source
+  sluice.scale @s1 on @target factor 1
+  sluice.scale @e1 on @source factor 1
+  sluice.scale @last on @target factor 0
+  sluice.parameter @w : tensor<5x4xf32> {initial = "normal", names = ["w"], sizes = array<i64: 5>}
+  sluice.parameter @v : tensor<5x4xf32> {initial = "normal", names = ["v"], sizes = array<i64: 5>}
+)";
+
+/// Attention of %q over %k under a mask; one head of 4.
+std::string attention(const std::string &name, const std::string &q, const std::string &k,
+                      const std::string &mask, const std::string &scale) {
+  return "    %" + name + ", %" + name + "_lse = sluice.attention %" + q + ", %" + k + ", %" + k +
+         " attributes {heads = 1, kv_heads = 1, head_size = 4, query_column = 0, key_column = 0, "
+         "value_column = 0, mask = affine_set<(p, q)[n] : (" +
+         mask +
+         ")>} {\n    ^bb0(%s: f32, %i: i32, %j: i32, %h: i32):\n      sluice.yield %s : f32\n" +
+         "    } : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@" + scale + ", 4, f32>, !sluice.seq<@" +
+         scale + ", 4, f32>) -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 1, f32>)\n";
+}
+
+std::string embed(const std::string &name, const std::string &tokens, const std::string &scale) {
+  return "    %" + name + " = sluice.embed %" + tokens + ", %w : (!sluice.seq<@" + scale +
+         ", 0, i32>, tensor<5x4xf32>) -> !sluice.seq<@" + scale + ", 4, f32>\n";
+}
+
+std::string loss(const std::string &name, const std::string &x, const std::string &weight,
+                 int64_t offset) {
+  return "    %" + name + " = sluice.cross_entropy %" + x + ", %" + weight +
+         ", %t {offset = " + std::to_string(offset) +
+         "} : (!sluice.seq<@s1, 4, f32>, tensor<5x4xf32>, !sluice.seq<@s1, 0, i32>) -> "
+         "!sluice.seq<@s1, 0, f32>\n";
+}
+
+std::string function(const std::string &name, const std::string &arguments, const std::string &body,
+                     const std::string &result, const std::string &type) {
+  return "  func.func @" + name + "(" + arguments + ") -> " + type +
+         " {\n    %w = sluice.read @w : tensor<5x4xf32>\n    %v = sluice.read @v : "
+         "tensor<5x4xf32>\n" +
+         body + "    return %" + result + " : " + type + "\n  }\n";
+}
+
+std::string evaluate(const std::string &body, const std::string &result = "l") {
+  return function("evaluate", "%t: !sluice.seq<@s1, 0, i32>", body, result,
+                  "!sluice.seq<@s1, 0, f32>");
+}
+
+std::string predict(const std::string &body, const std::string &x, const std::string &weight) {
+  return function("predict", "%t: !sluice.seq<@s1, 0, i32>",
+                  body + "    %z = sluice.last %" + x +
+                      " : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@last, 4, f32>\n"
+                      "    %y = sluice.linear %z, %" +
+                      weight +
+                      " : (!sluice.seq<@last, 4, f32>, tensor<5x4xf32>) -> "
+                      "!sluice.seq<@last, 5, f32>\n",
+                  "y", "!sluice.seq<@last, 5, f32>");
+}
+
+/// A module with the dialects that it needs.
+struct Parsed {
+  explicit Parsed(const std::string &functions) : context(MLIRContext::Threading::DISABLED) {
+    context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
+                        arith::ArithDialect>();
+    module = parseSourceString<ModuleOp>(symbols + functions + "}\n", &context);
+    if (!module) {
+      llvm::report_fatal_error(llvm::Twine("not a module:\n" + symbols + functions));
+    }
+  }
+  CausalVerdict check() { return checkCausality(*module); }
+  func::FuncOp lookup(StringRef name) { return module->lookupSymbol<func::FuncOp>(name); }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+};
+
+const std::string causal = embed("x", "t", "s1") + attention("a", "x", "x", "p - q >= 0", "s1");
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Alignment
+//===----------------------------------------------------------------------===//
+
+TEST(Alignment, TheNextTokenIsProved) {
+  CausalVerdict verdict =
+      Parsed(evaluate(causal + loss("l", "a", "v", 1)) + predict(causal, "a", "v")).check();
+  EXPECT_EQ(verdict.kind, Kind::Proved) << verdict.message;
+  EXPECT_EQ(verdict.modes, (std::vector<std::string>{"eval", "train", "generate"}));
+  ASSERT_EQ(verdict.losses.size(), 1u);
+  EXPECT_EQ(verdict.losses[0].offset, 1);
+}
+
+TEST(Alignment, ATargetOneEarlyIsRead) {
+  CausalVerdict verdict =
+      Parsed(evaluate(causal + loss("l", "a", "v", 0)) + predict(causal, "a", "v")).check();
+  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  EXPECT_NE(verdict.message.find("predicts token 0, reads token 0"), std::string::npos)
+      << verdict.message;
+  EXPECT_NE(verdict.message.find("score it against token t + 1"), std::string::npos)
+      << verdict.message;
+  EXPECT_EQ(verdict.witness->replay, Replay::Changed);
+}
+
+TEST(Alignment, ATargetOneLateIsMisaligned) {
+  CausalVerdict verdict =
+      Parsed(evaluate(causal + loss("l", "a", "v", 2)) + predict(causal, "a", "v")).check();
+  EXPECT_EQ(verdict.kind, Kind::Misaligned) << verdict.message;
+  EXPECT_EQ(verdict.refusedMode, "generate");
+  EXPECT_NE(verdict.message.find("token t + 2"), std::string::npos) << verdict.message;
+}
+
+TEST(Alignment, WhatIsSampledMustBeScored) {
+  // Another weight, and another row.
+  std::string scored = evaluate(causal + loss("l", "a", "v", 1));
+  for (const std::string &sampled : {predict(causal, "a", "w"), predict(causal, "x", "v")}) {
+    CausalVerdict verdict = Parsed(scored + sampled).check();
+    EXPECT_EQ(verdict.kind, Kind::NotProved) << verdict.message;
+    EXPECT_NE(verdict.message.find("no loss scores"), std::string::npos) << verdict.message;
+  }
+  std::string window =
+      embed("x", "t", "s1") + attention("a", "x", "x", "p - q >= 0, q - p + 3 >= 0", "s1");
+  EXPECT_EQ(Parsed(scored + predict(window, "a", "v")).check().kind, Kind::NotProved);
+}
+
+//===----------------------------------------------------------------------===//
+// Several losses
+//===----------------------------------------------------------------------===//
+
+TEST(Losses, EachIsProvedAgainstItsOwnTargets) {
+  CausalVerdict verdict =
+      Parsed(evaluate(causal + loss("l", "a", "v", 1) + loss("m", "a", "w", 3)) +
+             predict(causal, "a", "v"))
+          .check();
+  EXPECT_EQ(verdict.kind, Kind::Proved) << verdict.message;
+  EXPECT_EQ(verdict.losses.size(), 2u);
+}
+
+TEST(Losses, OneOfThemCanLeak) {
+  CausalVerdict verdict =
+      Parsed(evaluate(causal + loss("l", "a", "v", 1) + loss("m", "x", "w", 0)) +
+             predict(causal, "a", "v"))
+          .check();
+  EXPECT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+}
+
+TEST(Losses, ATargetSetWithoutTheNextTokenIsMisaligned) {
+  CausalVerdict verdict =
+      Parsed(evaluate(causal + loss("l", "a", "v", 1) + loss("m", "a", "v", 2)) +
+             predict(causal, "a", "v"))
+          .check();
+  EXPECT_EQ(verdict.kind, Kind::Misaligned) << verdict.message;
+}
+
+//===----------------------------------------------------------------------===//
+// Other axes
+//===----------------------------------------------------------------------===//
+
+namespace {
+std::string withEncoder(const std::string &body) {
+  return function("evaluate", "%t: !sluice.seq<@s1, 0, i32>, %e: !sluice.seq<@e1, 0, i32>", body,
+                  "l", "!sluice.seq<@s1, 0, f32>");
+}
+} // namespace
+
+TEST(Axes, AnEncoderMayBeReadWhole) {
+  CausalVerdict verdict =
+      Parsed(withEncoder(causal + embed("y", "e", "e1") + attention("c", "a", "y", "0 == 0", "e1") +
+                         loss("l", "c", "v", 1)))
+          .check();
+  EXPECT_EQ(verdict.kind, Kind::Proved) << verdict.message;
+}
+
+TEST(Axes, TheTargetMayNot) {
+  CausalVerdict verdict =
+      Parsed(withEncoder(causal + embed("y", "e", "e1") + attention("c", "a", "x", "0 == 0", "s1") +
+                         loss("l", "c", "v", 1)))
+          .check();
+  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  EXPECT_EQ(verdict.witness->replay, Replay::Changed);
+}
+
+//===----------------------------------------------------------------------===//
+// Obligations
+//===----------------------------------------------------------------------===//
+
+TEST(Obligations, AnEmptyRelationProvesNothing) {
+  std::string body = embed("x", "t", "s1") +
+                     attention("a", "x", "x", "q - p - 1 >= 0, p - q >= 0", "s1") +
+                     loss("l", "a", "v", 1);
+  CausalVerdict verdict = Parsed(evaluate(body)).check();
+  EXPECT_EQ(verdict.kind, Kind::NotProved);
+  EXPECT_NE(verdict.message.find("reads nothing at all"), std::string::npos) << verdict.message;
+}
+
+TEST(Obligations, AWrongBoundIsRefused) {
+  Parsed parsed(evaluate(causal + loss("l", "a", "v", 1)));
+  ModeProof proof = collectProof(parsed.lookup("evaluate"), "eval");
+  AffineExpr p = getAffineDimExpr(0, &parsed.context);
+  ObligationDecider decider;
+  auto failing = [&] {
+    return llvm::count_if(proof.obligations, [&](const Obligation &obligation) {
+      return decider.decide(proof, obligation).kind != Decision::Holds;
+    });
+  };
+  ASSERT_GE(proof.bounds.size(), 3u);
+  EXPECT_EQ(failing(), 0);
+  for (auto &[value, bound] : proof.bounds) {
+    Frontier kept = bound;
+    bound.candidates = {p - 1}; // too little for any value: itself exists later
+    EXPECT_GT(failing(), 0);
+    bound.candidates = {p + 1}; // too much for what reads it, or for the conclusion
+    EXPECT_EQ(failing() > 0, !value.use_empty());
+    bound = kept;
+  }
+}
+
+TEST(Obligations, AFailureNamesAPoint) {
+  Parsed parsed(evaluate(embed("x", "t", "s1") + attention("a", "x", "x", "p - q + 2 >= 0", "s1") +
+                         loss("l", "a", "v", 1)));
+  ModeProof proof = collectProof(parsed.lookup("evaluate"), "eval");
+  ObligationDecider decider;
+  std::vector<Decision> failures;
+  for (const Obligation &obligation : proof.obligations) {
+    Decision decision = decider.decide(proof, obligation);
+    if (decision.kind == Decision::Fails) {
+      failures.push_back(decision);
+    }
+  }
+  ASSERT_EQ(failures.size(), 2u) << "no leak, and prefix invariance";
+  EXPECT_GE(failures[0].p, 0);
+}
