@@ -64,6 +64,9 @@ ModeProof sluice::collectProof(func::FuncOp function, StringRef mode) {
   for (BlockArgument argument : function.getArguments()) {
     if (live.contains(argument)) {
       proof.bounds[argument] = frontiers.at(argument);
+      if (scales.isOnTargetAxis(argument)) {
+        proof.obligations.push_back({ObligationKind::Token, function, 0, {}, argument, {}, 1});
+      }
     }
   }
   for (Operation &op : function.getBody().front()) {
@@ -159,7 +162,7 @@ static SmallVector<IntegerSet> negate(const ModeProof &proof, const Obligation &
   SmallVector<IntegerSet> sets;
   const Frontier &bound = proof.bounds.find(obligation.value)->second;
   Question domain = domainOf(obligation);
-  if (obligation.kind == ObligationKind::Exist) {
+  if (obligation.kind == ObligationKind::Exist || obligation.kind == ObligationKind::Token) {
     domain.requireAbove(domain.p * obligation.bound, bound);
     return {domain.get()};
   }

@@ -13,6 +13,7 @@ namespace sluice {
 /// a lazy one (which others may read through at positions before 0). Likewise only q >= 0 of a
 /// stored operand counts: before 0 it is null. With u_v(p) = max(-1, candidates of v at p):
 enum class ObligationKind {
+  Token,           ///< `value` is the tokens themselves: p <= u_value(p)
   Read,            ///< (p, q) in `relation`: u_source(q) <= u_value(p)
   Exist,           ///< `value` is stored on a scale of factor f: f p <= u_value(p)
   NoLeak,          ///< row p of `value` is scored against tokens from p + o on: u_value(p) < p + o
@@ -21,12 +22,13 @@ enum class ObligationKind {
 
 struct Obligation {
   ObligationKind kind;
-  mlir::Operation *op; ///< that reads (Read), defines (Exist) or scores (the others)
+  mlir::Operation *op; ///< that reads (Read), defines (Exist) or scores (NoLeak, PrefixInvariance);
+                       ///< the function (Token)
   unsigned operand = 0;
   mlir::Value source;        ///< Read: the operand
   mlir::Value value;         ///< whose bound must hold
   mlir::IntegerSet relation; ///< Read: dims p, q, symbol n, the valid length of the source
-  int64_t bound = 0;         ///< Exist: the factor; NoLeak: the least o
+  int64_t bound = 0;         ///< Token, Exist: the factor; NoLeak: the least o
 };
 
 /// What is claimed of one mode, and why. Not yet decided.
