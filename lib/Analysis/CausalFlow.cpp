@@ -82,7 +82,13 @@ static std::string remedyFor(Operation *fault, spec::SourceLocation &place) {
            std::to_string(static_cast<int64_t>(loss.getOffset())) +
            ", which it reads; score it against token t + 1, at " + spec::toString(place);
   }
-  if (isa<AttentionOp>(fault)) {
+  auto attention = dyn_cast<AttentionOp>(fault);
+  if (attention && mentionsLength(attention.getMask())) {
+    return "what its mask lets a position read changes as the sequence grows; use the mask "
+           "\"causal\" or a window, at " +
+           spec::toString(place);
+  }
+  if (attention) {
     return "its mask lets a position read later ones; use the mask \"causal\" or a window, at " +
            spec::toString(place);
   }

@@ -7,7 +7,7 @@
 // what it is at every greater length. A row t whose frontier is at most t thus reads no later token
 // (no leak) and is the same for every length that contains it (prefix invariance). Positions before
 // 0 are null and need nothing; candidates are negative there or merely too large, which is safe.
-#include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Analysis/Proof.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 
 using namespace mlir;
@@ -70,6 +70,15 @@ static bool isTame(AffineExpr expression) {
   return tame;
 }
 
+bool sluice::mentionsLength(IntegerSet relation) {
+  AffineExpr q = getAffineDimExpr(1, relation.getContext());
+  AffineExpr n = getAffineSymbolExpr(0, relation.getContext());
+  return llvm::any_of(relation.getConstraints(), [&](AffineExpr constraint) {
+    return constraint.isFunctionOfSymbol(0) && simplifyAffineExpr(constraint - (n - 1 - q), 2, 1) !=
+                                                   getAffineConstantExpr(0, relation.getContext());
+  });
+}
+
 /// What result positions need through one operand.
 static void addOperand(CausalFlowInterface op, unsigned operand, const Frontier &source,
                        Frontier &result) {
@@ -110,7 +119,11 @@ static Frontier frontierOf(Operation *op, const Scales &scales,
     }
     if (!flow) {
       result.unbounded = op;
-    } else if (flow.getRelation(operand.getOperandNumber())) {
+    } else if (auto relation = flow.getRelation(operand.getOperandNumber())) {
+      if (mentionsLength(*relation) && !ObligationDecider().isSteady(*relation)) {
+        result.unbounded = op; // what a row reads changes as the sequence grows
+        break;
+      }
       addOperand(flow, operand.getOperandNumber(), known.at(operand.get()), result);
     }
     if (result.unbounded) {

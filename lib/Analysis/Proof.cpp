@@ -28,6 +28,10 @@ static void collectReads(Operation &op, Value value, std::vector<Obligation> &ob
     if (std::optional<IntegerSet> relation = flow.getRelation(operand.getOperandNumber())) {
       obligations.push_back({ObligationKind::Read, &op, operand.getOperandNumber(), operand.get(),
                              value, *relation, 0});
+      if (mentionsLength(*relation)) {
+        obligations.push_back({ObligationKind::Steady, &op, operand.getOperandNumber(),
+                               operand.get(), value, *relation, 0});
+      }
     }
   }
 }
@@ -139,6 +143,43 @@ const ObligationDecider::Point &ObligationDecider::pointOf(IntegerSet set) {
   return entry->second;
 }
 
+/// (p, q) at one length, and not at another: one constraint there must fail.
+static bool holdsAtBoth(function_ref<bool(IntegerSet)> isEmpty, IntegerSet relation,
+                        AffineExpr length, AffineExpr other) {
+  Question question(relation.getContext());
+  question.require(question.n - 1);
+  question.require(question.p);
+  question.require(question.q);
+  question.require(question.n - 1 - question.q);
+  auto at = [&](AffineExpr expression, AffineExpr n) {
+    return expression.replaceDimsAndSymbols({question.p, question.q}, {n});
+  };
+  for (AffineExpr constraint : relation.getConstraints()) {
+    question.require(at(constraint, length), relation.isEq(question.constraints.size() - 4));
+  }
+  for (auto [constraint, equality] :
+       llvm::zip_equal(relation.getConstraints(), relation.getEqFlags())) {
+    AffineExpr elsewhere = at(constraint, other);
+    for (AffineExpr failing : {-elsewhere - 1, elsewhere - 1}) {
+      Question negated = question;
+      negated.require(failing);
+      if (!isEmpty(negated.get())) {
+        return false;
+      }
+      if (!equality) {
+        break;
+      }
+    }
+  }
+  return true;
+}
+
+bool ObligationDecider::isSteady(IntegerSet relation) {
+  auto isEmpty = [&](IntegerSet set) { return !pointOf(set); };
+  AffineExpr n = getAffineSymbolExpr(0, relation.getContext());
+  return holdsAtBoth(isEmpty, relation, n, n + 1) && holdsAtBoth(isEmpty, relation, n + 1, n);
+}
+
 /// The points that an obligation's question starts from.
 static Question domainOf(const Obligation &obligation) {
   Question question(obligation.op->getContext());
@@ -191,6 +232,9 @@ Decision ObligationDecider::decide(const ModeProof &proof, const Obligation &obl
   };
   if (isUnbounded(obligation.value) || isUnbounded(obligation.source)) {
     return {Decision::Fails};
+  }
+  if (obligation.kind == ObligationKind::Steady) {
+    return {isSteady(obligation.relation) ? Decision::Holds : Decision::Fails};
   }
   if (obligation.kind == ObligationKind::Read && !pointOf(domainOf(obligation).get())) {
     return {Decision::Vacuous};

@@ -50,6 +50,16 @@ ReadWalk::Reach ReadWalk::at(Value value, int64_t position) const {
   return {scales.factorOf(value) * position, {}, 0};
 }
 
+/// Whether row p reads others of the first n positions once there are n + 1.
+static bool changesWithLength(IntegerSet relation, int64_t p, int64_t n) {
+  for (int64_t q = 0; q < n; ++q) {
+    if (reference::contains(relation, p, q, n) != reference::contains(relation, p, q, n + 1)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
   auto flow = cast<CausalFlowInterface>(op);
   Reach best;
@@ -72,6 +82,11 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
     }
     for (AffineExpr lower : bounds.lower) {
       first = std::max(first, reference::evaluateAffine(lower, p, 0, n));
+    }
+    if (missing && mentionsLength(*relation) && scales.isOnTargetAxis(operand.get()) &&
+        changesWithLength(*relation, p, n)) {
+      best = std::max(best, {scales.factorOf(operand.get()) * n, operand.get(), n},
+                      [](const Reach &x, const Reach &y) { return x.token < y.token; });
     }
     for (int64_t q = first; q <= last; ++q) {
       if (reference::contains(*relation, p, q, n)) {

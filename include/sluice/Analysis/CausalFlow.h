@@ -66,6 +66,9 @@ struct Frontier {
       nullptr; ///< the op that no bound was found for; candidates then say nothing
 };
 
+/// Whether a relation mentions its operand's length, other than to end there (n - 1 - q >= 0).
+bool mentionsLength(mlir::IntegerSet relation);
+
 /// Frontier of every sequence of a function.
 llvm::DenseMap<mlir::Value, Frontier> computeFrontiers(mlir::func::FuncOp function);
 

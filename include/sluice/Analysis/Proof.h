@@ -13,10 +13,11 @@ namespace sluice {
 /// a lazy one (which others may read through at positions before 0). Likewise only q >= 0 of a
 /// stored operand counts: before 0 it is null. With u_v(p) = max(-1, candidates of v at p):
 enum class ObligationKind {
-  Token,           ///< `value` is the tokens themselves: p <= u_value(p)
-  Read,            ///< (p, q) in `relation`: u_source(q) <= u_value(p)
-  Exist,           ///< `value` is stored on a scale of factor f: f p <= u_value(p)
-  NoLeak,          ///< row p of `value` is scored against tokens from p + o on: u_value(p) < p + o
+  Token,  ///< `value` is the tokens themselves: p <= u_value(p)
+  Read,   ///< (p, q) in `relation`: u_source(q) <= u_value(p)
+  Steady, ///< `relation` mentions n: its pairs with 0 <= q < n are those of length n + 1 too
+  Exist,  ///< `value` is stored on a scale of factor f: f p <= u_value(p)
+  NoLeak, ///< row p of `value` is scored against tokens from p + o on: u_value(p) < p + o
   PrefixInvariance ///< row p of `value` exists from p + 1 tokens on: u_value(p) <= p
 };
 
@@ -25,9 +26,9 @@ struct Obligation {
   mlir::Operation *op; ///< that reads (Read), defines (Exist) or scores (NoLeak, PrefixInvariance);
                        ///< the function (Token)
   unsigned operand = 0;
-  mlir::Value source;        ///< Read: the operand
+  mlir::Value source;        ///< Read, Steady: the operand
   mlir::Value value;         ///< whose bound must hold
-  mlir::IntegerSet relation; ///< Read: dims p, q, symbol n, the valid length of the source
+  mlir::IntegerSet relation; ///< Read, Steady: dims p, q, symbol n, the valid length of the source
   int64_t bound = 0;         ///< Token, Exist: the factor; NoLeak: the least o
 };
 
@@ -57,6 +58,8 @@ struct Decision {
 /// asked once.
 class ObligationDecider {
 public:
+  /// Whether a position's reads among the operand's first n positions change as n grows by one.
+  bool isSteady(mlir::IntegerSet relation);
   Decision decide(const ModeProof &proof, const Obligation &obligation);
 
 private:

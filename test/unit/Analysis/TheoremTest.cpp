@@ -246,3 +246,23 @@ TEST(Obligations, AFailureNamesAPoint) {
   ASSERT_EQ(failures.size(), 2u) << "no leak, and prefix invariance";
   EXPECT_GE(failures[0].p, 0);
 }
+
+TEST(Obligations, ReadsMayNotDependOnTheLength) {
+  // The last two tokens of the sequence, so far as they are not later: no leak at any length, but
+  // row 0 reads nothing once there are three tokens.
+  std::string body = embed("x", "t", "s1") +
+                     attention("a", "x", "x", "p - q >= 0, q - n + 2 >= 0", "s1") +
+                     loss("l", "a", "v", 1);
+  CausalVerdict verdict = Parsed(evaluate(body)).check();
+  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  EXPECT_NE(verdict.message.find("changes as the sequence grows"), std::string::npos)
+      << verdict.message;
+  ASSERT_TRUE(verdict.witness);
+  EXPECT_GE(verdict.witness->token, verdict.witness->length);
+  EXPECT_EQ(verdict.witness->replay, Replay::Changed);
+  // Mentioning the length is no fault by itself.
+  std::string harmless = embed("x", "t", "s1") +
+                         attention("a", "x", "x", "p - q >= 0, n - q >= 0", "s1") +
+                         loss("l", "a", "v", 1);
+  EXPECT_EQ(Parsed(evaluate(harmless)).check().kind, Kind::Proved);
+}
