@@ -29,7 +29,10 @@ std::string CausalVerdict::format() const {
     for (const std::string &mode : modes) {
       text += (&mode == &modes.front() ? " " : &mode == &modes.back() ? " and " : ", ") + mode;
     }
-    return text;
+    return text +
+           "\n  no row reads its target or a later token, and none changes as the sequence "
+           "grows; " +
+           std::to_string(obligations) + " obligations decided";
   }
   std::string text = spec::toString(place) + ": " + message + " (mode " + refusedMode + ")";
   if (!witness) {
