@@ -3,18 +3,12 @@
 // From frontiers to a verdict that a user can act on.
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Analysis/Proof.h"
+#include "sluice/Analysis/Reach.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Transforms/ImportSpec.h"
 
 using namespace mlir;
 using namespace sluice;
-
-static spec::SourceLocation placeOf(Operation *op) {
-  if (auto location = op->getLoc()->findInstanceOf<FileLineColLoc>()) {
-    return {location.getFilename().str(), location.getLine(), location.getColumn()};
-  }
-  return {};
-}
 
 /// Factor of an op that reads groups; 1 for any other.
 static int64_t groupOf(Operation *op) {
@@ -203,24 +197,7 @@ static void explain(func::FuncOp function, const Violation &violation, bool repl
   verdict.witness = std::move(leak->witness);
 }
 
-/// Shifts that delay more than causality needs cost context for nothing.
-static std::vector<std::string> findWaste(func::FuncOp function) {
-  std::vector<std::string> warnings;
-  for (Operation &op : function.getBody().front()) {
-    int64_t k = groupOf(&op);
-    if (k == 1) {
-      continue;
-    }
-    ShiftChain shifts(&op);
-    if (shifts.total > k - 1 && shifts.count == 1) {
-      warnings.push_back(spec::toString(placeOf(shifts.nearest)) + ": warning: a shift by " +
-                         std::to_string(shifts.total) + " before a shortening by " +
-                         std::to_string(k) + " hides recent tokens; " + std::to_string(k - 1) +
-                         " is enough");
-    }
-  }
-  return warnings;
-}
+bool sluice::isCausal(func::FuncOp function) { return !findViolation(function); }
 
 /// Decides every obligation; sets the verdict's message and returns false where one does not hold.
 /// The bounds were found by composition, so this is a second judge of every step.
@@ -283,9 +260,6 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
     if (!function || lossesOf(function).empty()) {
       continue;
     }
-    if (verdict.warnings.empty()) {
-      verdict.warnings = findWaste(function);
-    }
     if (auto violation = findViolation(function)) {
       verdict.refusedMode = mode;
       explain(function, *violation, replay, verdict);
@@ -316,5 +290,9 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
 CausalVerdict sluice::checkModel(const spec::Model &model) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> module = importSpec(context, model);
-  return checkCausality(*module);
+  CausalVerdict verdict = checkCausality(*module);
+  if (verdict.isProved()) {
+    findAdvice(*module, verdict);
+  }
+  return verdict;
 }

@@ -23,6 +23,15 @@ static std::string formatReplay(const CausalWitness &witness) {
   return "replay: with " + how + ", " + row + " changed by up to " + change;
 }
 
+const char *CausalWarning::getName() const {
+  const char *names[] = {"blind-spot", "waste", "dead-stage", "bounded-context", "not-enumerated"};
+  return names[static_cast<int>(kind)];
+}
+
+std::string CausalWarning::format() const {
+  return spec::toString(place) + (isNote() ? ": note: " : ": warning: ") + text;
+}
+
 std::string CausalVerdict::format() const {
   if (isProved()) {
     std::string text = "proved causal for every length, in";

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ModelIR.h"
 #include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Analysis/Reach.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Spec/Spec.h"
 #include "sluice/Transforms/ImportSpec.h"
@@ -33,6 +34,12 @@ CheckOutcome driver::check(const CheckRequest &request) {
     return result;
   }
   result.verdict = checkCausality(*module, request.replay);
+  if (result.verdict.isProved()) {
+    findAdvice(*module, result.verdict);
+  }
+  if (request.picture) {
+    result.picture = makePicture(*module, result.verdict, request.pictureRow, result.pictureError);
+  }
   result.outcome.status = result.verdict.isProved() ? 0 : 1;
   return result;
 }

@@ -3,6 +3,7 @@
 #include "Commands.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Files.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -14,8 +15,9 @@ namespace sluice::cli {
 namespace {
 
 struct CheckFlags {
-  std::string spec;
-  bool json = false;
+  std::string spec, picture;
+  int64_t pictureRow = -1;
+  bool json = false, strict = false;
 };
 
 nlohmann::ordered_json placeToJson(const spec::SourceLocation &place) {
@@ -66,17 +68,65 @@ nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict) {
     json["place"] = placeToJson(verdict.place);
   }
   json["witness"] = verdict.witness ? witnessToJson(*verdict.witness) : nlohmann::ordered_json();
-  json["warnings"] = verdict.warnings;
+  json["warnings"] = nlohmann::ordered_json::array();
+  for (const CausalWarning &warning : verdict.warnings) {
+    json["warnings"].push_back(warning.format());
+  }
+  json["findings"] = nlohmann::ordered_json::array();
+  for (const auto *list : {&verdict.warnings, &verdict.notes}) {
+    for (const CausalWarning &finding : *list) {
+      nlohmann::ordered_json entry = placeToJson(finding.place);
+      entry["kind"] = finding.getName();
+      entry["severity"] = finding.isNote() ? "note" : "warning";
+      entry["text"] = finding.text;
+      json["findings"].push_back(std::move(entry));
+    }
+  }
   return json;
 }
 
-void runCheck(const CheckFlags &flags) {
-  auto [outcome, verdict] = driver::check({flags.spec});
-  if (outcome.status == 2) {
-    throw runtime::UserError(outcome.message);
+/// Written before the verdict is told: a leak's picture is wanted most.
+void writePicture(const CheckFlags &flags, const driver::CheckOutcome &check) {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(flags.picture, flags.spec, ignored)) {
+    throw runtime::UserError("--picture: expected a file to write, found the spec itself, " +
+                             flags.picture + "; name another file");
   }
-  for (const std::string &warning : verdict.warnings) {
-    std::cerr << warning << "\n";
+  if (!check.picture) {
+    throw runtime::UserError("--picture: " + check.pictureError + "; no picture was written");
+  }
+  runtime::replaceFile(flags.picture, runtime::asBytes(renderSvg(*check.picture)));
+}
+
+/// Warnings are no fault of the proof; --strict refuses them all the same.
+void refuseWarnings(const CheckFlags &flags, const CausalVerdict &verdict) {
+  if (flags.strict && verdict.isProved() && !verdict.warnings.empty()) {
+    std::cerr << flags.spec
+              << ": proved causal, but refused because of --strict: " << verdict.warnings.size()
+              << (verdict.warnings.size() == 1 ? " warning" : " warnings")
+              << "; mend the spec, or check without --strict" << std::endl;
+    throw ExitStatus{1};
+  }
+}
+
+void runCheck(const CheckFlags &flags) {
+  driver::CheckRequest request{flags.spec};
+  request.picture = !flags.picture.empty();
+  if (flags.pictureRow >= 0) {
+    request.pictureRow = flags.pictureRow;
+  }
+  driver::CheckOutcome check = driver::check(request);
+  const CausalVerdict &verdict = check.verdict;
+  if (check.outcome.status == 2) {
+    throw runtime::UserError(check.outcome.message);
+  }
+  for (const auto *list : {&verdict.warnings, &verdict.notes}) {
+    for (const CausalWarning &finding : *list) {
+      std::cerr << finding.format() << "\n";
+    }
+  }
+  if (request.picture) {
+    writePicture(flags, check);
   }
   if (flags.json) {
     std::cout << verdictToJson(verdict).dump(2) << std::endl;
@@ -86,6 +136,7 @@ void runCheck(const CheckFlags &flags) {
   if (!verdict.isProved()) {
     throw ExitStatus{1};
   }
+  refuseWarnings(flags, verdict);
 }
 
 } // namespace
@@ -98,6 +149,18 @@ void registerCheck(CLI::App &program) {
       ->type_name("FILE")
       ->required();
   command->add_flag("--json", flags->json, "Print one JSON object; positions count from 0");
+  command->add_flag("--strict", flags->strict,
+                    "Refuse, with status 1, what is proved but warned of: blind spots, needless "
+                    "shifts, stages that reach no loss");
+  command
+      ->add_option("--picture", flags->picture,
+                   "Write what one row reads, or a leak's path, as an SVG picture")
+      ->type_name("FILE");
+  command
+      ->add_option("--picture-row", flags->pictureRow,
+                   "Row to draw; none draws one in the middle of a period of the scales. A leak is "
+                   "drawn at its own row")
+      ->type_name("UINT");
   command->callback([flags] { runCheck(*flags); });
 }
 

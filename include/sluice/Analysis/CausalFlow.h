@@ -15,6 +15,9 @@ namespace sluice {
 /// reference where the model is small enough.
 CausalVerdict checkCausality(mlir::ModuleOp module, bool replay = true);
 
+/// Whether the bounds of one function show it causal. A witness is not looked for.
+bool isCausal(mlir::func::FuncOp function);
+
 /// Scales of a function's sequences, looked up once.
 class Scales {
 public:

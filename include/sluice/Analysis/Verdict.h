@@ -42,6 +42,26 @@ struct ProvedLoss {
   int64_t offset = 1;
 };
 
+/// What a causal model could do better, or a fact about it that is no defect.
+struct CausalWarning {
+  enum class Kind {
+    BlindSpot,      ///< tokens before the target that a row can never see
+    Waste,          ///< a shift larger than the least causal one
+    DeadStage,      ///< a stage that no loss reads
+    BoundedContext, ///< a fact: rows see a limited number of tokens back
+    NotEnumerated   ///< a fact: blind spots were not looked for
+  };
+  Kind kind = Kind::BlindSpot;
+  spec::SourceLocation place;
+  std::string text; ///< with the remedy, without place and severity
+
+  bool isNote() const { return kind == Kind::BoundedContext || kind == Kind::NotEnumerated; }
+  /// "blind-spot"
+  const char *getName() const;
+  /// "file:line:column: warning: text"
+  std::string format() const;
+};
+
 struct CausalVerdict {
   enum class Kind {
     Proved,    ///< for every length and row: no leak, and rows do not change as the sequence grows
@@ -58,8 +78,8 @@ struct CausalVerdict {
   spec::SourceLocation place;     ///< of the stage at fault
   std::string message;            ///< what is wrong and what to change; empty where proved
   std::optional<CausalWitness> witness;
-  std::vector<std::string>
-      warnings; ///< each with its place: shifts larger than the least causal one
+  std::vector<CausalWarning> warnings; ///< where proved: defects that do not leak
+  std::vector<CausalWarning> notes;    ///< where proved: facts
 
   bool isProved() const { return kind == Kind::Proved; }
   /// For people: the message at its place, then the witness read by read; one line where proved.

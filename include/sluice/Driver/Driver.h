@@ -5,7 +5,7 @@
 // programs with run-time type information can use it.
 #pragma once
 
-#include "sluice/Analysis/Verdict.h"
+#include "sluice/Analysis/Picture.h"
 
 #include <string>
 #include <vector>
@@ -29,13 +29,17 @@ struct Outcome {
 };
 
 struct CheckRequest {
-  std::string spec;   ///< path of a spec, or of model IR (.mlir)
-  bool replay = true; ///< run a witness, if there is one
+  std::string spec;                                 ///< path of a spec, or of model IR (.mlir)
+  bool replay = true;                               ///< run a witness, if there is one
+  bool picture = false;                             ///< make one
+  std::optional<int64_t> pictureRow = std::nullopt; ///< none: an informative one
 };
 
 struct CheckOutcome {
   Outcome outcome;       ///< status 0 proved, 1 not, 2 bad input with its message
   CausalVerdict verdict; ///< unless the input was bad
+  std::optional<Picture> picture;
+  std::string pictureError; ///< why there is none though it was asked for
 };
 
 /// What `sluice check` does.

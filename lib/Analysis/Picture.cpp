@@ -1,0 +1,470 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Bands as SVG. Colours and fonts are attributes, not style sheets: the text is put into other
+// pages as it is.
+#include "sluice/Analysis/Picture.h"
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+using namespace sluice;
+
+namespace {
+
+constexpr double boxHeight = 22, gap = 54, top = 66, bottom = 84, left = 210, laneWidth = 26;
+constexpr const char *ink = "#1c2430", *quiet = "#66727f", *line = "#c5ccd4", *paper = "#ffffff",
+                     *empty = "#f4f6f8", *seen = "#2f6fb5", *fan = "#8fb8e0", *blind = "#f2b84b",
+                     *blindLine = "#a86f00", *leak = "#d3212d";
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", value);
+  return text;
+}
+
+std::string escape(const std::string &text) {
+  std::string result;
+  for (char c : text) {
+    switch (c) {
+    case '&':
+      result += "&amp;";
+      break;
+    case '<':
+      result += "&lt;";
+      break;
+    case '>':
+      result += "&gt;";
+      break;
+    case '"':
+      result += "&quot;";
+      break;
+    default: // control characters have no place in XML
+      result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+  }
+  return result;
+}
+
+struct Point {
+  double x, y;
+};
+
+class Drawing {
+public:
+  explicit Drawing(const Picture &picture) : picture(picture) {
+    cell = std::clamp(std::floor(780.0 / static_cast<double>(std::max<int64_t>(1, picture.length))),
+                      3.0, 34.0);
+    assignLanes();
+    width = left + cell * static_cast<double>(picture.length) + 28 +
+            laneWidth * static_cast<double>(lanes);
+    width = std::max(width, 640.0);
+    height = top + bottom + static_cast<double>(picture.bands.size()) * (boxHeight + gap) - gap;
+  }
+  std::string draw();
+
+private:
+  //===-- Where things are
+  double x(double token) const { return left + cell * token; }
+  double bandTop(size_t band) const {
+    return height - bottom - boxHeight - static_cast<double>(band) * (boxHeight + gap);
+  }
+  double bandBottom(size_t band) const { return bandTop(band) + boxHeight; }
+  /// Left and right end of a run of positions, at most the sequence's.
+  std::pair<double, double> span(size_t band, int64_t first, int64_t last) const {
+    auto f = static_cast<double>(picture.bands[band].factor),
+         n = static_cast<double>(picture.length);
+    return {x(std::min(n, f * static_cast<double>(first))),
+            x(std::min(n, f * static_cast<double>(last + 1)))};
+  }
+  double middle(size_t band, int64_t position) const {
+    auto [from, to] = span(band, position, position);
+    return (from + to) / 2;
+  }
+  bool isSeen(size_t band, int64_t position) const {
+    const std::vector<bool> &set = picture.bands[band].seen;
+    return position >= 0 && static_cast<size_t>(position) < set.size() &&
+           set[static_cast<size_t>(position)];
+  }
+  /// Whether the row cannot see a token although it sees an older one.
+  bool isHole(int64_t token) const {
+    const std::vector<bool> &tokens = picture.bands.front().seen;
+    auto end = tokens.begin() + token;
+    return !picture.leak && token <= picture.row && !*end &&
+           std::find(tokens.begin(), end, true) != end;
+  }
+  bool isNextTo(const PictureEdge &edge) const { return edge.above == edge.below + 1; }
+
+  //===-- Marks
+  void text(Point at, const std::string &words, const char *color, double size,
+            const char *anchor = "start", bool bold = false);
+  void polygon(const char *kind, const std::vector<Point> &points, const char *fill, double opacity,
+               const char *stroke);
+  void segment(const char *kind, Point from, Point to, const char *stroke, double strokeWidth,
+               bool dashed = false);
+  void arrow(const char *kind, Point from, Point to, const char *color);
+
+  //===-- Parts
+  void assignLanes();
+  void drawHead();
+  void drawBand(size_t band);
+  void drawBox(size_t band, int64_t position);
+  void drawEdge(const PictureEdge &edge);
+  void drawAttention(const PictureEdge &edge);
+  struct Joined {
+    int64_t from, to, first, last;
+    bool marked;
+  };
+  std::vector<Joined> join(const PictureEdge &edge) const;
+  void drawReads(const PictureEdge &edge);
+  void drawLane(const PictureEdge &edge, size_t lane);
+  void drawTokens();
+  void drawLeak();
+  void drawLegend();
+
+  const Picture &picture;
+  std::vector<size_t> laneOf; ///< of edges that skip bands
+  size_t lanes = 0;
+  double cell, width, height;
+  std::string out;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Marks
+//===----------------------------------------------------------------------===//
+
+void Drawing::text(Point at, const std::string &words, const char *color, double size,
+                   const char *anchor, bool bold) {
+  out += "<text x=\"" + number(at.x) + "\" y=\"" + number(at.y) + "\" font-size=\"" + number(size) +
+         "\" text-anchor=\"" + anchor + "\" fill=\"" + color + "\"" +
+         (bold ? " font-weight=\"600\"" : "") + ">" + escape(words) + "</text>\n";
+}
+
+void Drawing::polygon(const char *kind, const std::vector<Point> &points, const char *fill,
+                      double opacity, const char *stroke) {
+  out += std::string("<polygon class=\"") + kind + "\" points=\"";
+  for (const Point &point : points) {
+    out += (&point == &points.front() ? "" : " ") + number(point.x) + "," + number(point.y);
+  }
+  out += std::string("\" fill=\"") + fill + "\" fill-opacity=\"" + number(opacity) +
+         "\" stroke=\"" + stroke + "\" stroke-width=\"0.8\"/>\n";
+}
+
+void Drawing::segment(const char *kind, Point from, Point to, const char *stroke,
+                      double strokeWidth, bool dashed) {
+  out += std::string("<line class=\"") + kind + "\" x1=\"" + number(from.x) + "\" y1=\"" +
+         number(from.y) + "\" x2=\"" + number(to.x) + "\" y2=\"" + number(to.y) + "\" stroke=\"" +
+         stroke + "\" stroke-width=\"" + number(strokeWidth) + "\"" +
+         (dashed ? " stroke-dasharray=\"3 3\"" : "") + "/>\n";
+}
+
+void Drawing::arrow(const char *kind, Point from, Point to, const char *color) {
+  double dx = to.x - from.x, dy = to.y - from.y, length = std::max(1.0, std::hypot(dx, dy));
+  dx /= length;
+  dy /= length;
+  Point neck{to.x - 7 * dx, to.y - 7 * dy};
+  segment(kind, from, neck, color, 1.6);
+  polygon("arrow-head",
+          {to, {neck.x - 3.5 * dy, neck.y + 3.5 * dx}, {neck.x + 3.5 * dy, neck.y - 3.5 * dx}},
+          color, 1, color);
+}
+
+//===----------------------------------------------------------------------===//
+// Bands
+//===----------------------------------------------------------------------===//
+
+void Drawing::drawBox(size_t band, int64_t position) {
+  auto [from, to] = span(band, position, position);
+  bool marked = isSeen(band, position);
+  bool tooLate = picture.bands[band].factor == 1 && position > picture.row;
+  bool isBlind = band == 0 && isHole(position);
+  bool leaks = band == 0 && picture.leak == position;
+  const char *fill = leaks ? leak : marked ? seen : isBlind ? blind : tooLate ? paper : empty;
+  double inset = cell > 6 ? 1 : 0.3;
+  out += "<rect class=\"box " +
+         std::string(leaks     ? "leak"
+                     : marked  ? "seen"
+                     : isBlind ? "blind"
+                               : "unseen") +
+         "\" x=\"" + number(from + inset) + "\" y=\"" + number(bandTop(band)) + "\" width=\"" +
+         number(to - from - 2 * inset) + "\" height=\"" + number(boxHeight) +
+         "\" rx=\"3\" fill=\"" + fill + "\" stroke=\"" +
+         (isBlind  ? blindLine
+          : leaks  ? leak
+          : marked ? seen
+                   : line) +
+         "\"" + (tooLate && !leaks ? " stroke-dasharray=\"2 2\"" : "") + "/>\n";
+}
+
+void Drawing::drawBand(size_t band) {
+  const PictureBand &what = picture.bands[band];
+  out += "<g class=\"band\">";
+  if (what.place.line > 0) {
+    out += "<title>" + escape(spec::toString(what.place)) + "</title>";
+  }
+  out += "\n";
+  double y = bandTop(band) + boxHeight / 2;
+  text({left - 16, y - 1}, what.label, ink, 12.5, "end", true);
+  std::string scale = what.factor == 1 ? "scale 1" : "scale " + std::to_string(what.factor);
+  text({left - 16, y + 12}, scale, quiet, 10.5, "end");
+  for (size_t i = 0; i < what.seen.size(); ++i) {
+    drawBox(band, static_cast<int64_t>(i));
+  }
+  out += "</g>\n";
+}
+
+//===----------------------------------------------------------------------===//
+// Edges
+//===----------------------------------------------------------------------===//
+
+/// Lanes at the right of the edges that skip bands: short ones inside.
+void Drawing::assignLanes() {
+  laneOf.assign(picture.edges.size(), 0);
+  std::vector<size_t> skipping;
+  for (size_t i = 0; i < picture.edges.size(); ++i) {
+    if (!isNextTo(picture.edges[i])) {
+      skipping.push_back(i);
+    }
+  }
+  std::sort(skipping.begin(), skipping.end(), [&](size_t i, size_t j) {
+    const PictureEdge &a = picture.edges[i], &b = picture.edges[j];
+    return std::pair(a.above - a.below, i) < std::pair(b.above - b.below, j);
+  });
+  for (size_t n = 0; n < skipping.size(); ++n) {
+    const PictureEdge &edge = picture.edges[skipping[n]];
+    size_t lane = 0;
+    auto isTaken = [&](size_t candidate) {
+      for (size_t m = 0; m < n; ++m) {
+        const PictureEdge &other = picture.edges[skipping[m]];
+        if (laneOf[skipping[m]] == candidate && other.below <= edge.above &&
+            edge.below <= other.above) {
+          return true;
+        }
+      }
+      return false;
+    };
+    while (isTaken(lane)) {
+      ++lane;
+    }
+    laneOf[skipping[n]] = lane;
+    lanes = std::max(lanes, lane + 1);
+  }
+}
+
+/// Positions that read the same run, seen ones apart from the others: a group is one shape, and so
+/// is what an upsampling spreads.
+std::vector<Drawing::Joined> Drawing::join(const PictureEdge &edge) const {
+  std::vector<Joined> joined;
+  for (const PictureEdge::Read &read : edge.reads) {
+    bool marked = isSeen(edge.above, read.position);
+    if (!joined.empty() && joined.back().marked == marked && joined.back().first == read.first &&
+        joined.back().last == read.last) {
+      joined.back().to = read.position;
+    } else {
+      joined.push_back({read.position, read.position, read.first, read.last, marked});
+    }
+  }
+  return joined;
+}
+
+/// Groups and what is spread as shapes, shifts as arrows, others as lines.
+void Drawing::drawReads(const PictureEdge &edge) {
+  bool isGroup = edge.kind == PictureEdge::Kind::Group;
+  bool isShape = isGroup || picture.bands[edge.above].factor != picture.bands[edge.below].factor;
+  double above = bandBottom(edge.above), below = bandTop(edge.below);
+  std::vector<Joined> joined = join(edge);
+  for (const Joined &reads : joined) {
+    bool isCovered = std::any_of(joined.begin(), joined.end(), [&](const Joined &other) {
+      return !reads.marked && other.marked && other.first == reads.first &&
+             other.last == reads.last;
+    });
+    if (isCovered) {
+      continue;
+    }
+    auto [from, to] = span(edge.above, reads.from, reads.to);
+    auto [low, high] = span(edge.below, reads.first, reads.last);
+    double inset = cell > 6 ? 2 : 0.5;
+    if (isShape) {
+      polygon(
+          isGroup ? "group" : "spread",
+          {{from + inset, above}, {to - inset, above}, {high - inset, below}, {low + inset, below}},
+          reads.marked ? fan : empty, reads.marked ? 0.5 : 0.3, reads.marked ? seen : line);
+    }
+    Point source{(low + high) / 2, below}, sink{(from + to) / 2, above};
+    if (reads.marked && edge.shifts) {
+      arrow("shift", source, sink, seen);
+    } else if (reads.marked && !isShape) {
+      segment("own", source, sink, seen, 1.2);
+    }
+  }
+}
+
+/// The latest position's reads as a shaded fan; with a window, the earliest's too.
+void Drawing::drawAttention(const PictureEdge &edge) {
+  std::vector<PictureEdge::Read> reads;
+  for (const PictureEdge::Read &read : edge.reads) {
+    if (isSeen(edge.above, read.position)) {
+      reads.push_back(read);
+    }
+  }
+  if (reads.empty()) {
+    return;
+  }
+  bool moves = reads.front().first != reads.back().first && reads.size() > 1;
+  for (const auto *read : {moves ? &reads.front() : nullptr, &reads.back()}) {
+    if (!read) {
+      continue;
+    }
+    auto [from, to] = span(edge.above, read->position, read->position);
+    auto [low, high] = span(edge.below, read->first, read->last);
+    double center = (from + to) / 2, half = std::min(6.0, (to - from) / 2 - 1);
+    polygon("fan",
+            {{center - half, bandBottom(edge.above)},
+             {center + half, bandBottom(edge.above)},
+             {high - 2, bandTop(edge.below)},
+             {low + 2, bandTop(edge.below)}},
+            fan, 0.4, fan);
+  }
+}
+
+void Drawing::drawEdge(const PictureEdge &edge) {
+  if (edge.kind == PictureEdge::Kind::Attention) {
+    drawAttention(edge);
+  } else {
+    drawReads(edge);
+  }
+  if (!edge.label.empty()) {
+    text({left - 16, bandBottom(edge.above) + gap / 2 + 4}, "\u2191 " + edge.label, seen, 11,
+         "end");
+  }
+}
+
+/// An edge that skips bands runs at the right of them. Its words stand beside a gap, where no other
+/// edge ends.
+void Drawing::drawLane(const PictureEdge &edge, size_t lane) {
+  double right = x(static_cast<double>(picture.length)),
+         at = right + 14 + laneWidth * static_cast<double>(lane);
+  double shift = 6 * static_cast<double>(std::min<size_t>(lane, 2));
+  double from = bandTop(edge.below) + 3 + shift, to = bandBottom(edge.above) - 3 - shift;
+  out += "<path class=\"skip\" d=\"M" + number(right + 3) + " " + number(from) + "H" +
+         number(at - 5) + "Q" + number(at) + " " + number(from) + " " + number(at) + " " +
+         number(from - 5) + "V" + number(to + 5) + "Q" + number(at) + " " + number(to) + " " +
+         number(at - 5) + " " + number(to) + "H" + number(right + 10) +
+         "\" fill=\"none\" stroke=\"" + quiet + "\" stroke-width=\"1.4\"/>\n";
+  polygon("arrow-head", {{right + 3, to}, {right + 10, to - 3.5}, {right + 10, to + 3.5}}, quiet, 1,
+          quiet);
+  size_t gapAbove = edge.below + (edge.above - edge.below) / 2; // the gap above this band
+  std::string label = edge.label.empty() ? "skip" : edge.label;
+  out += "<text transform=\"translate(" + number(at + 4) + " " +
+         number(bandTop(gapAbove) - gap / 2) +
+         ") rotate(90)\" font-size=\"10.5\" text-anchor=\"middle\" fill=\"" + quiet + "\">" +
+         escape(label) + "</text>\n";
+}
+
+//===----------------------------------------------------------------------===//
+// Tokens and words around
+//===----------------------------------------------------------------------===//
+
+void Drawing::drawTokens() {
+  int64_t every = cell >= 20 ? 1 : cell >= 10 ? 4 : cell >= 5 ? 16 : 64;
+  double y = bandBottom(0) + 14;
+  for (int64_t token = 0; token < picture.length; token += every) {
+    bool isRow = token == picture.row;
+    text({middle(0, token), y}, std::to_string(token), isRow ? ink : quiet, 10.5, "middle", isRow);
+  }
+  size_t last = picture.bands.size() - 1;
+  double at = middle(last, picture.row);
+  arrow("predicts", {at, bandTop(last)}, {at, bandTop(last) - 18}, ink);
+  text({at, bandTop(last) - 23},
+       "row " + std::to_string(picture.row) + " predicts token " + std::to_string(picture.target),
+       ink, 12, at > width * 0.7 ? "end" : "middle", true);
+}
+
+/// What a row reads only because a token is there has no path from that token: a dashed line.
+void Drawing::drawLeak() {
+  auto at = [&](size_t i) {
+    auto [band, position] = picture.leakPath[i];
+    return Point{middle(band, position), bandTop(band) + boxHeight / 2};
+  };
+  for (size_t i = 0; i + 1 < picture.leakPath.size(); ++i) {
+    segment("leak-path", at(i), at(i + 1), leak, 3, picture.leakByGrowing && i == 0);
+  }
+  for (size_t i = 0; i < picture.leakPath.size(); ++i) {
+    out += "<circle class=\"leak-step\" r=\"4\" fill=\"" + std::string(leak) + "\" cx=\"" +
+           number(at(i).x) + "\" cy=\"" + number(at(i).y) + "\"/>\n";
+  }
+}
+
+void Drawing::drawHead() {
+  std::string row = "row " + std::to_string(picture.row);
+  std::string what = picture.name + ": what " + row + " reads";
+  if (picture.leak) {
+    std::string token = "token " + std::to_string(*picture.leak);
+    what = picture.name + ": " + row +
+           (picture.leakByGrowing ? " changes once " + token + " is there"
+                                  : " must not read " + token + ", and does");
+  }
+  std::string desc = "Streams of the model over " + std::to_string(picture.length) +
+                     " tokens, from the tokens up:";
+  for (const PictureBand &band : picture.bands) {
+    desc += (&band == &picture.bands.front() ? " " : "; ") + band.label + " (scale " +
+            std::to_string(band.factor) + ")";
+  }
+  if (picture.leak) {
+    desc += ". Row " + std::to_string(picture.row) + " reads token " +
+            std::to_string(*picture.leak) + ", a leak";
+  }
+  out += "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + number(width) + " " +
+         number(height) + "\" width=\"" + number(width) + "\" height=\"" + number(height) +
+         "\" role=\"img\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\">\n<title>" +
+         escape(what) + "</title>\n<desc>" + escape(desc) + ".</desc>\n";
+  out += "<rect class=\"ground\" width=\"" + number(width) + "\" height=\"" + number(height) +
+         "\" fill=\"" + paper + "\"/>\n";
+  text({16, 24}, what, picture.leak ? leak : ink, 15, "start", true);
+}
+
+void Drawing::drawLegend() {
+  double y = height - 24, at = left;
+  auto entry = [&](const char *fill, const char *stroke, const std::string &words) {
+    out += "<rect x=\"" + number(at) + "\" y=\"" + number(y - 10) +
+           "\" width=\"13\" height=\"13\" rx=\"2\" fill=\"" + fill + "\" stroke=\"" + stroke +
+           "\"/>\n";
+    text({at + 19, y + 1}, words, quiet, 11);
+    at += 40 + 6.2 * static_cast<double>(words.size());
+  };
+  entry(seen, seen, "read by the row");
+  entry(empty, line, "not read");
+  if (picture.leak) {
+    entry(leak, leak,
+          picture.leakByGrowing ? "a token whose coming changes the row"
+                                : "a token that it must not read");
+    return;
+  }
+  for (int64_t token = 0; token <= picture.row; ++token) {
+    if (isHole(token)) {
+      entry(blind, blindLine, "a token that it cannot see, though older ones");
+      return;
+    }
+  }
+}
+
+std::string Drawing::draw() {
+  drawHead();
+  for (size_t i = 0; i < picture.edges.size(); ++i) {
+    if (isNextTo(picture.edges[i])) {
+      drawEdge(picture.edges[i]);
+    } else {
+      drawLane(picture.edges[i], laneOf[i]);
+    }
+  }
+  for (size_t band = 0; band < picture.bands.size(); ++band) {
+    drawBand(band);
+  }
+  drawTokens();
+  drawLeak();
+  drawLegend();
+  return out + "</svg>\n";
+}
+
+std::string sluice::renderSvg(const Picture &picture) { return Drawing(picture).draw(); }

@@ -1,0 +1,258 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads followed backwards from one row. Ops stand in the order of their uses, so one pass from the
+// end asks every op once, for all the positions that are wanted of it.
+#include "sluice/Analysis/Reach.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include <limits>
+#include <numeric>
+
+using namespace mlir;
+using namespace sluice;
+using Interval = std::pair<int64_t, int64_t>;
+
+static bool isIdentity(IntegerSet relation) {
+  AffineExpr p = getAffineDimExpr(0, relation.getContext()),
+             q = getAffineDimExpr(1, relation.getContext());
+  return relation == IntegerSet::get(2, 1, {q - p}, {true});
+}
+
+spec::SourceLocation sluice::placeOf(Operation *op) {
+  if (auto location = op->getLoc()->findInstanceOf<FileLineColLoc>()) {
+    return {location.getFilename().str(), location.getLine(), location.getColumn()};
+  }
+  return {};
+}
+
+int64_t sluice::periodOf(func::FuncOp function) {
+  int64_t period = 1;
+  for (Operation &op : function.getBody().front()) {
+    if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType())) {
+      continue;
+    }
+    int64_t factor = getFactor(&op, cast<SequenceType>(op.getResult(0).getType()));
+    if (factor > 0 && period % factor != 0) {
+      period = period / std::gcd(period, factor) * factor;
+    }
+    if (period > int64_t{1} << 30) {
+      return 0;
+    }
+  }
+  return period;
+}
+
+//===----------------------------------------------------------------------===//
+// Relations at one length
+//===----------------------------------------------------------------------===//
+
+ReachGraph::ReachGraph(func::FuncOp function, int64_t length) : length(length) {
+  for (BlockArgument argument : function.getArguments()) {
+    if (isa<SequenceType>(argument.getType())) {
+      addInfo(function, argument);
+    }
+  }
+  for (Operation &op : function.getBody().front()) {
+    if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
+      for (Value result : op.getResults()) {
+        addInfo(function, result);
+      }
+      indexOf[&op] = nodes.size();
+      nodes.push_back(makeNode(&op));
+    }
+  }
+}
+
+/// Looking a scale up walks the module, so each is looked up once.
+void ReachGraph::addInfo(Operation *place, Value value) {
+  auto type = cast<SequenceType>(value.getType());
+  auto [entry, isNew] = lengthOfScale.try_emplace(type.getScale());
+  if (isNew) {
+    int64_t factor = getFactor(place, type);
+    entry->second = factor == 0 ? 1 : (length + factor - 1) / factor;
+  }
+  infos[value] = {entry->second, isLazy(value.getDefiningOp())};
+}
+
+const ReachGraph::Info &ReachGraph::infoOf(Value value) const { return infos.find(value)->second; }
+
+/// Around the relation's positions q of row p where its bounds are not exact. Without an upper
+/// bound, all of the operand.
+Interval ReachGraph::rangeOf(const Read &read, int64_t p) const {
+  int64_t n = getLength(read.source);
+  auto value = [&](AffineExpr e) { return reference::evaluateAffine(e, p, 0, n); };
+  if (!llvm::all_of(read.bounds.conditions, [&](AffineExpr e) { return value(e) >= 0; })) {
+    return {0, -1};
+  }
+  constexpr int64_t none = std::numeric_limits<int64_t>::max();
+  int64_t first = -none, last = none;
+  for (AffineExpr e : read.bounds.lower) {
+    first = std::max(first, value(e));
+  }
+  for (AffineExpr e : read.bounds.upper) {
+    last = std::min(last, value(e));
+  }
+  return {first == -none ? 0 : first, last == none ? std::max(n, length) - 1 : last};
+}
+
+ReachGraph::Node ReachGraph::makeNode(Operation *op) {
+  Node node;
+  node.op = op;
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  for (OpOperand &operand : op->getOpOperands()) {
+    std::optional<IntegerSet> relation;
+    if (flow && isa<SequenceType>(operand.get().getType())) {
+      relation = flow.getRelation(operand.getOperandNumber());
+    }
+    if (!relation || llvm::any_of(node.reads, [&](const Read &read) {
+          return read.source == operand.get() && read.relation == *relation;
+        })) {
+      continue;
+    }
+    Read read{operand.get(),        operand.getOperandNumber(), *relation,
+              solveMask(*relation), isIdentity(*relation),      nullptr};
+    if (!isLazy(op) && !read.identity && read.bounds.exact) {
+      int64_t rows = getLength(op->getResult(0));
+      auto &ranges = known[{IntegerSetAttr::get(*relation), {rows, getLength(operand.get())}}];
+      if (!ranges) {
+        auto made = std::make_shared<Ranges>();
+        for (int64_t p = 0; p < rows; ++p) {
+          made->push_back(rangeOf(read, p));
+        }
+        ranges = made;
+      }
+      read.ranges = ranges;
+    }
+    node.reads.push_back(std::move(read));
+  }
+  return node;
+}
+
+Interval ReachGraph::readRange(Operation *op, unsigned operand, int64_t p) const {
+  for (const Read &read : nodes[indexOf.lookup(op)].reads) {
+    if (read.operand == operand) {
+      return rangeOf(read, p);
+    }
+  }
+  return {0, -1};
+}
+
+//===----------------------------------------------------------------------===//
+// Search
+//===----------------------------------------------------------------------===//
+
+/// One search from one row. `found` holds what is wanted of stored values.
+class ReachGraph::Search {
+public:
+  explicit Search(const ReachGraph &graph) : graph(graph) {}
+
+  void want(Value value, int64_t position);
+  void run();
+
+  ReachSets found;
+
+private:
+  void follow(const Node &node, const BitVector &wanted);
+  void readAt(const Read &read, int64_t p);
+
+  using BitVector = llvm::BitVector;
+  BitVector &setOf(Value value) {
+    auto [entry, isNew] = found.try_emplace(value);
+    if (isNew) {
+      entry->second.resize(static_cast<unsigned>(graph.getLength(value)));
+    }
+    return entry->second;
+  }
+
+  const ReachGraph &graph;
+  llvm::DenseSet<std::pair<Value, int64_t>> lazies;
+};
+
+/// Positions outside a stored sequence are null.
+void ReachGraph::Search::want(Value value, int64_t position) {
+  const Info &info = graph.infoOf(value);
+  if (position >= 0 && position < info.length) {
+    setOf(value).set(static_cast<unsigned>(position));
+  }
+  if (!info.lazy) {
+    return;
+  }
+  if (lazies.insert({value, position}).second) {
+    for (const Read &read : graph.nodes[graph.indexOf.lookup(value.getDefiningOp())].reads) {
+      readAt(read, position);
+    }
+  }
+}
+
+void ReachGraph::Search::readAt(const Read &read, int64_t p) {
+  int64_t n = graph.getLength(read.source);
+  auto [first, last] = graph.rangeOf(read, p);
+  for (int64_t q = first; q <= last; ++q) {
+    if (read.bounds.exact || reference::contains(read.relation, p, q, n)) {
+      want(read.source, q);
+    }
+  }
+}
+
+void ReachGraph::Search::follow(const Node &node, const BitVector &wanted) {
+  for (const Read &read : node.reads) {
+    const auto &[n, lazy] = graph.infoOf(read.source);
+    if (read.identity && !lazy && static_cast<int64_t>(wanted.size()) == n) {
+      setOf(read.source) |= wanted;
+      continue;
+    }
+    if (!read.ranges) {
+      for (unsigned p : wanted.set_bits()) {
+        readAt(read, p);
+      }
+      continue;
+    }
+    // Ranges are joined first: neighbours of an attention read nearly the same.
+    BitVector joined;
+    for (unsigned p : wanted.set_bits()) {
+      auto [first, last] = (*read.ranges)[p];
+      first = std::max<int64_t>(first, 0);
+      last = lazy ? last : std::min(last, n - 1);
+      if (first <= last) {
+        joined.resize(std::max<unsigned>(joined.size(), static_cast<unsigned>(last + 1)));
+        joined.set(static_cast<unsigned>(first), static_cast<unsigned>(last + 1));
+      }
+    }
+    if (lazy) {
+      for (unsigned q : joined.set_bits()) {
+        want(read.source, q);
+      }
+    } else if (joined.any()) {
+      setOf(read.source) |= joined; // grows neither: every position is below n
+    }
+  }
+}
+
+void ReachGraph::Search::run() {
+  for (const Node &node : llvm::reverse(graph.nodes)) {
+    if (graph.infoOf(node.op->getResult(0)).lazy) {
+      continue; // followed when it was wanted
+    }
+    for (Value result : node.op->getResults()) {
+      auto wanted = found.find(result);
+      if (wanted != found.end()) {
+        follow(node, BitVector(wanted->second));
+      }
+    }
+  }
+}
+
+ReachSets ReachGraph::sees(Value value, int64_t position) const {
+  Search search(*this);
+  search.want(value, position);
+  search.run();
+  return std::move(search.found);
+}
+
+ReachSets ReachGraph::sees(Value value, const llvm::BitVector &positions) const {
+  Search search(*this);
+  for (unsigned position : positions.set_bits()) {
+    search.want(value, position);
+  }
+  search.run();
+  return std::move(search.found);
+}
