@@ -120,8 +120,8 @@ public:
     }
     fit();
     std::ostringstream out;
-    out << "<figure><figcaption>" << title << "</figcaption><svg viewBox=\"0 0 " << width << " "
-        << height << "\" role=\"img\" aria-label=\"" << title << "\">\n";
+    out << "<figure><figcaption>" << title << "</figcaption><svg class=\"chart\" viewBox=\"0 0 "
+        << width << " " << height << "\" role=\"img\" aria-label=\"" << title << "\">\n";
     axes(out);
     for (size_t i = 0; i < curves.size(); ++i) {
       drawCurve(out, curves[i], i);
@@ -170,10 +170,14 @@ private:
           << "\" y=\"" << number(y(tick) + 4, 1) << "\" text-anchor=\"end\">"
           << number(tick, digits) << "</text>\n";
     }
+    out << "<text x=\"" << left - 6 << "\" y=\"" << height - 10
+        << "\" text-anchor=\"end\">step</text>\n";
     step = std::max(1.0, tickStep(high.x - low.x));
     for (double tick = std::ceil(low.x / step) * step; tick <= high.x; tick += step) {
-      out << "<text x=\"" << number(x(tick), 1) << "\" y=\"" << height - 10
-          << "\" text-anchor=\"middle\">" << number(tick, 0) << "</text>\n";
+      bool atEnd = x(tick) > width - 3 * right;
+      out << "<text x=\"" << number(atEnd ? width - right : x(tick), 1) << "\" y=\"" << height - 10
+          << "\" text-anchor=\"" << (atEnd ? "end" : "middle") << "\">" << number(tick, 0)
+          << "</text>\n";
     }
   }
 
@@ -314,17 +318,39 @@ void writeCosts(std::ostringstream &out, const Json &costs) {
   out << "</table>\n";
 }
 
+void writeCausality(std::ostringstream &out, const Path &run,
+                    const std::optional<Causality> &causality) {
+  Path picture = run / "causality.svg";
+  if (causality) {
+    out << "<h2>Causality</h2>\n<p>" << escape(causality->verdict) << "</p>\n";
+    if (!causality->findings.empty()) {
+      out << "<ul>\n";
+      for (const std::string &finding : causality->findings) {
+        out << "<li>" << escape(finding) << "</li>\n";
+      }
+      out << "</ul>\n";
+    }
+    out << (causality->picture.empty()
+                ? ""
+                : "<figure class=\"picture\">" + causality->picture + "</figure>\n");
+  } else if (std::filesystem::is_regular_file(picture)) {
+    out << "<h2>Causality</h2>\n<img alt=\"What each position reads\" style=\"max-width:100%\" "
+           "src=\"data:image/svg+xml;base64,"
+        << base64(readText(picture, "picture")) << "\">\n";
+  }
+}
+
 constexpr const char *style = R"(<style>
 body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#1c2430}
 h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2rem;border-bottom:1px solid #d6dbe1}h3{font-size:.95rem;margin:.8rem 0 .2rem}
-table{border-collapse:collapse}th{text-align:left;font-weight:500;padding:.15rem 1.5rem .15rem 0;vertical-align:top}
-figure{margin:1rem 0}figcaption{font-weight:500}svg{width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:#52606d}
-.grid{stroke:#e4e8ec}pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f5f7f9;padding:.7rem;border-radius:4px}
+table{border-collapse:collapse}th{text-align:left;font-weight:500;padding:.15rem 1.5rem .15rem 0;vertical-align:top;white-space:nowrap}
+figure{margin:1rem 0}figcaption{font-weight:500}svg{width:100%;height:auto}.chart text{font:12px system-ui,sans-serif;fill:#52606d;paint-order:stroke;stroke:#fff;stroke-width:4px}
+.grid{stroke:#e4e8ec}li{overflow-wrap:anywhere}pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f5f7f9;padding:.7rem;border-radius:4px}
 </style>)";
 
 } // namespace
 
-std::string makeReport(const Path &run) {
+std::string makeReport(const Path &run, const std::optional<Causality> &causality) {
   if (!std::filesystem::is_directory(run)) {
     throw UserError(run.string() +
                     ": expected a run's directory, found none; name the --out of sluice train");
@@ -346,11 +372,7 @@ std::string makeReport(const Path &run) {
   writeCurves(out, lines);
   writeSamples(out, readLines(run / "samples.jsonl"));
   writeCosts(out, costs);
-  if (Path picture = run / "causality.svg"; std::filesystem::is_regular_file(picture)) {
-    out << "<h2>Causality</h2>\n<img alt=\"What each position reads\" style=\"max-width:100%\" "
-           "src=\"data:image/svg+xml;base64,"
-        << base64(readText(picture, "picture")) << "\">\n";
-  }
+  writeCausality(out, run, causality);
   out << "</body></html>\n";
   return out.str();
 }
