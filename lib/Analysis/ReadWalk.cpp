@@ -18,6 +18,10 @@ ReadWalk::ReadWalk(func::FuncOp function, int64_t length, bool missing)
     std::vector<Reach> rows;
     for (int64_t p = 0; p < getLength(op.getResult(0)); ++p) {
       rows.push_back(compute(&op, p));
+      int64_t existence = scales.factorOf(op.getResult(0)) * p;
+      if (missing && scales.existsByTokens(op.getResult(0)) && rows.back().token < existence) {
+        rows.back() = {existence, {}, 0};
+      }
     }
     for (Value result : op.getResults()) {
       stored[result] = rows;
@@ -132,6 +136,9 @@ std::optional<FoundLeak> sluice::findLeakAt(func::FuncOp function, int64_t lengt
       leak.witness.row = row;
       leak.witness.token = reach.token;
       leak.path = walk.pathFrom(loss.getInput(), row);
+      if (!isa<BlockArgument>(leak.path.back().first)) {
+        leak.witness.length = std::min(length, reach.token); // without the position at the path's end
+      }
       return leak;
     }
   }

@@ -87,17 +87,16 @@ bool isLazy(mlir::Operation *op);
 /// with the frontiers.
 class ReadWalk {
 public:
-  /// The latest token that a position reaches, or the first token of the position past the end that
-  /// it reads.
+  /// The latest token that a position reaches, or the first token of a position that it reads.
   struct Reach {
     int64_t token = -1;
     mlir::Value
-        operand; ///< read next on the way; null at the token, or at the position past the end
+        operand; ///< read next on the way; null at the token, or at the position of that token
     int64_t position = 0;
   };
 
-  /// With `missing`, a position past the end counts as a read of the token that would make it
-  /// exist; else it is null.
+  /// With `missing`, a position counts as a read of the token that makes it exist, or, past the end,
+  /// would; else it is null there.
   ReadWalk(mlir::func::FuncOp function, int64_t length, bool missing);
   Reach at(mlir::Value value, int64_t position) const;
   int64_t getLength(mlir::Value value) const;

@@ -1,0 +1,225 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Enumeration.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include <numeric>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::fuzz;
+
+/// The finalizer of SplitMix64 (Steele, Lea, Flood, 2014) over a running combination.
+static uint64_t mixed(uint64_t seed, uint64_t value) {
+  uint64_t z = seed * 0x9E3779B97F4A7C15 + value + 0x632BE59BD9B4E019;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+  return (z ^ (z >> 31)) | 1; // never null
+}
+
+static void add(Computation &sum, Computation part) {
+  sum.hash = mixed(sum.hash, part.hash);
+  sum.latest = std::max(sum.latest, part.latest);
+}
+
+static int64_t floorDiv(int64_t x, int64_t k) { return x >= 0 ? x / k : -((k - 1 - x) / k); }
+
+bool MaskTable::allows(IntegerSet mask, int64_t p, int64_t q, int64_t n) {
+  auto usesLength = [](AffineExpr expression) { return expression.isFunctionOfSymbol(0); };
+  auto found = known.find(mask);
+  if (found == known.end()) {
+    bool byLength = llvm::any_of(mask.getConstraints(), usesLength);
+    size_t size = byLength ? 0 : static_cast<size_t>(side * side);
+    found = known.try_emplace(mask, std::vector<signed char>(size, -1)).first;
+  }
+  if (found->second.empty() || p >= side || q >= side) {
+    return reference::contains(mask, p, q, n);
+  }
+  signed char &answer = found->second[static_cast<size_t>(p * side + q)];
+  if (answer < 0) {
+    answer = reference::contains(mask, p, q, n) ? 1 : 0;
+  }
+  return answer != 0;
+}
+
+static bool isRead(Operation *op) {
+  return isa<ShiftOp, UpsampleOp, UnfoldOp, LastOp>(op); // no storage of their own
+}
+
+Enumeration::Enumeration(func::FuncOp function, int64_t length, MaskTable &masks, int64_t changed)
+    : length(length), changed(changed), masks(masks) {
+  DenseMap<Attribute, Attribute> axes;
+  for (auto scale : function->getParentOfType<ModuleOp>().getOps<ScaleOp>()) {
+    auto name = FlatSymbolRefAttr::get(scale.getSymNameAttr());
+    scales[name] = {static_cast<int64_t>(scale.getFactor()), false};
+    axes[name] = scale.getAxisAttr();
+  }
+  for (auto loss : function.getOps<CrossEntropyOp>()) {
+    Attribute target = axes.at(loss.getTokens().getType().getScale());
+    for (auto &[name, scale] : scales) {
+      scale.isTarget |= axes.at(name) == target;
+    }
+  }
+  for (Operation &op : function.getBody().front()) {
+    if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType()) || isRead(&op)) {
+      continue;
+    }
+    std::vector<Computation> rows;
+    for (int64_t p = 0; p < positions(op.getResult(0)); ++p) {
+      rows.push_back(compute(&op, p));
+    }
+    for (Value result : op.getResults()) {
+      stored[result] = rows;
+    }
+  }
+}
+
+int64_t Enumeration::positions(Value value) const {
+  constexpr int64_t otherLength = 7; // of an encoder: any, and not the target's
+  Scale scale = scaleOf(value);
+  int64_t tokens = scale.isTarget ? length : otherLength;
+  return scale.factor == 0 ? 1 : (tokens + scale.factor - 1) / scale.factor;
+}
+
+Computation Enumeration::at(Value value, int64_t position) const {
+  if (isa<BlockArgument>(value)) {
+    if (!scaleOf(value).isTarget) {
+      return {mixed(4, static_cast<uint64_t>(position)), -1};
+    }
+    // The token after the last is there as its target, so reading it is no null.
+    return position < 0 ? Computation{}
+                        : Computation{mixed(position == changed ? 2 : 1,
+                                            static_cast<uint64_t>(position)),
+                                      position};
+  }
+  Operation *op = value.getDefiningOp();
+  if (auto shift = dyn_cast<ShiftOp>(op)) {
+    return at(shift.getInput(), position - static_cast<int64_t>(shift.getBy()));
+  }
+  if (auto upsample = dyn_cast<UpsampleOp>(op)) {
+    return at(upsample.getInput(),
+              floorDiv(position, static_cast<int64_t>(upsample.getFactor())));
+  }
+  if (auto unfold = dyn_cast<UnfoldOp>(op)) {
+    auto k = static_cast<int64_t>(unfold.getFactor());
+    int64_t group = floorDiv(position, k);
+    Computation row = at(unfold.getInput(), group);
+    if (row.hash != 0) {
+      row.hash = mixed(row.hash, static_cast<uint64_t>(position - group * k));
+    }
+    return row;
+  }
+  if (auto last = dyn_cast<LastOp>(op)) {
+    return at(last.getInput(), positions(last.getInput()) - 1);
+  }
+  const std::vector<Computation> &rows = stored.at(value);
+  bool there = position >= 0 && position < static_cast<int64_t>(rows.size());
+  return there ? rows[static_cast<size_t>(position)] : Computation{};
+}
+
+Computation Enumeration::attend(AttentionOp op, int64_t p) const {
+  Computation result = at(op.getQuery(), p);
+  int64_t n = positions(op.getKey());
+  for (int64_t q = 0; q < n; ++q) {
+    if (masks.allows(op.getMask(), p, q, n)) {
+      result.hash = mixed(result.hash, static_cast<uint64_t>(q));
+      add(result, at(op.getKey(), q));
+      add(result, at(op.getValue(), q));
+    }
+  }
+  return result;
+}
+
+Computation Enumeration::compute(Operation *op, int64_t p) const {
+  // The op itself is part of what is computed; its address is one for as long as the module lives.
+  Computation result = {mixed(3, reinterpret_cast<uintptr_t>(op)), -1};
+  if (auto attention = dyn_cast<AttentionOp>(op)) {
+    add(result, attend(attention, p));
+    return result;
+  }
+  int64_t group = 1;
+  if (auto shorten = dyn_cast<ShortenOp>(op)) {
+    group = static_cast<int64_t>(shorten.getFactor());
+  } else if (auto fold = dyn_cast<FoldOp>(op)) {
+    group = static_cast<int64_t>(fold.getFactor());
+  } else if (isa<PositionOp>(op)) {
+    result.hash = mixed(result.hash, static_cast<uint64_t>(p));
+  }
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    bool isTarget = isa<CrossEntropyOp>(op) && i > 0;
+    if (!isa<SequenceType>(operand.getType()) || isTarget) {
+      continue;
+    }
+    for (int64_t j = 0; j < group; ++j) {
+      add(result, at(operand, group * p + j));
+    }
+  }
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// The theorem at small lengths
+//===----------------------------------------------------------------------===//
+
+/// How far from p a mask of the spec reaches back and is bounded there; 0 where it is not.
+static int64_t windowOf(AttentionOp attention) {
+  int64_t window = 0;
+  for (AffineExpr constraint : attention.getMask().getConstraints()) {
+    if (auto sum = dyn_cast<AffineBinaryOpExpr>(constraint)) {
+      auto constant = dyn_cast<AffineConstantExpr>(sum.getRHS());
+      bool isSum = sum.getKind() == AffineExprKind::Add;
+      window = std::max(window, constant && isSum ? std::abs(constant.getValue()) : 0);
+    }
+  }
+  return window;
+}
+
+int64_t fuzz::longestToEnumerate(func::FuncOp function) {
+  int64_t period = 1, reach = 0;
+  for (Operation &op : function.getBody().front()) {
+    if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType())) {
+      continue;
+    }
+    int64_t factor = getFactor(&op, cast<SequenceType>(op.getResult(0).getType()));
+    period = std::lcm(period, std::max<int64_t>(1, factor));
+    if (auto shift = dyn_cast<ShiftOp>(op)) {
+      reach = std::max(reach, factor * std::abs(static_cast<int64_t>(shift.getBy())));
+    } else if (auto attention = dyn_cast<AttentionOp>(op)) {
+      reach = std::max(reach, factor * windowOf(attention));
+    }
+  }
+  return 2 * period + reach;
+}
+
+std::optional<Violation> fuzz::enumerateViolation(func::FuncOp function, int64_t longest) {
+  MaskTable masks;
+  auto losses = llvm::to_vector(function.getOps<CrossEntropyOp>());
+  std::vector<std::vector<uint64_t>> first(losses.size()); // hash of row t at length t + 1
+  for (int64_t length = 1; length <= longest; ++length) {
+    Enumeration rows(function, length, masks);
+    for (auto [loss, hashes] : llvm::zip_equal(losses, first)) {
+      hashes.push_back(rows.at(loss.getInput(), length - 1).hash);
+      int64_t ahead = std::min<int64_t>(0, static_cast<int64_t>(loss.getOffset()) - 1);
+      for (int64_t row = 0; row < length; ++row) {
+        Computation found = rows.at(loss.getInput(), row);
+        if (found.latest > row + ahead) {
+          return Violation{length, row, found.latest};
+        }
+        if (found.hash != hashes[static_cast<size_t>(row)]) {
+          return Violation{length, row, -1};
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+bool fuzz::rowDependsOn(func::FuncOp function, int64_t length, int64_t row, int64_t token) {
+  MaskTable masks;
+  Enumeration before(function, length, masks);
+  Enumeration after(function, std::max(length, token + 1), masks, token < length ? token : -1);
+  for (auto loss : function.getOps<CrossEntropyOp>()) {
+    if (before.at(loss.getInput(), row).hash != after.at(loss.getInput(), row).hash) {
+      return true;
+    }
+  }
+  return false;
+}

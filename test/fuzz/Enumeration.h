@@ -1,0 +1,75 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What every row computes at one length, found by following reads position by position. Written
+// from the op descriptions alone; it shares no code with the causality check.
+#pragma once
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
+#include "llvm/ADT/DenseMap.h"
+#include <optional>
+#include <vector>
+
+namespace sluice::fuzz {
+
+/// The tree of reads under one position.
+struct Computation {
+  uint64_t hash = 0;   ///< equal for equal trees over equal tokens; 0: null
+  int64_t latest = -1; ///< token; -1: none
+};
+
+/// Masks at every (p, q) of a square, kept from length to length.
+class MaskTable {
+public:
+  bool allows(mlir::IntegerSet mask, int64_t p, int64_t q, int64_t n);
+
+private:
+  static constexpr int64_t side = 512;
+  llvm::DenseMap<mlir::IntegerSet, std::vector<signed char>> known; ///< -1: not asked yet
+};
+
+/// All positions of a function's values at one length.
+class Enumeration {
+public:
+  /// Token `changed` is taken to be another one.
+  Enumeration(mlir::func::FuncOp function, int64_t length, MaskTable &masks, int64_t changed = -1);
+
+  Computation at(mlir::Value value, int64_t position) const;
+  int64_t positions(mlir::Value value) const;
+
+private:
+  struct Scale {
+    int64_t factor = 1;
+    bool isTarget = false; ///< of the axis whose tokens a loss scores
+  };
+  const Scale &scaleOf(mlir::Value value) const {
+    return scales.find(mlir::cast<SequenceType>(value.getType()).getScale())->second;
+  }
+  Computation compute(mlir::Operation *op, int64_t position) const;
+  Computation attend(AttentionOp op, int64_t position) const;
+
+  int64_t length, changed;
+  MaskTable &masks;
+  llvm::DenseMap<mlir::Attribute, Scale> scales; ///< by name
+  llvm::DenseMap<mlir::Value, std::vector<Computation>> stored;
+};
+
+/// Why a row is not what the theorem wants.
+struct Violation {
+  int64_t length = 0, row = 0;
+  int64_t token = -1; ///< read too early; -1: the row is another one than at length row + 1
+};
+
+/// Twice the least common multiple of the factors, and the largest shift or window beside it, in
+/// tokens: lengths beyond show nothing new.
+int64_t longestToEnumerate(mlir::func::FuncOp function);
+
+/// The first violation at any length up to `longest`: a row t of a loss with offset o reads a token
+/// beyond t or beyond t + o - 1, or differs from what it is at length t + 1.
+std::optional<Violation> enumerateViolation(mlir::func::FuncOp function, int64_t longest);
+
+/// Whether what any loss reads at `row` of `length` tokens changes with `token`: changed where it is
+/// in the sequence, else appended with all before it.
+bool rowDependsOn(mlir::func::FuncOp function, int64_t length, int64_t row, int64_t token);
+
+} // namespace sluice::fuzz

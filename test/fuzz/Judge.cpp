@@ -1,0 +1,124 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Judge.h"
+#include "Enumeration.h"
+#include "JudgeModule.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Parser/Parser.h"
+#include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Transforms/ImportSpec.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::fuzz;
+using Kind = CausalVerdict::Kind;
+
+namespace {
+/// The functions whose losses are trained or evaluated, by the mode's name in a verdict.
+constexpr std::pair<const char *, const char *> modes[] = {{"eval", "evaluate"},
+                                                           {"train", "train"}};
+} // namespace
+
+static std::string describe(StringRef mode, const Violation &violation) {
+  std::string row = "row " + std::to_string(violation.row) + " of " +
+                    std::to_string(violation.length) + " tokens (" + mode.str() + ") ";
+  return violation.token < 0 ? row + "is another one than before the sequence grew"
+                             : row + "reads token " + std::to_string(violation.token);
+}
+
+/// What the library's walk finds; slower than the enumeration, so of fewer lengths where there are
+/// many.
+static bool walkFindsLeak(func::FuncOp function, int64_t longest) {
+  constexpr int64_t dense = 48;
+  for (int64_t length = 1; length <= longest; length += length < dense ? 1 : 7) {
+    if (findLeakAt(function, length, /*missing=*/true)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static void judgeFunction(StringRef mode, func::FuncOp function, Judgement &judgement) {
+  int64_t longest = std::min(longestToEnumerate(function), mostEnumerated);
+  judgement.longest = std::max(judgement.longest, longest);
+  std::optional<Violation> violation = enumerateViolation(function, longest);
+  auto disagree = [&](const std::string &what) { judgement.disagreements.push_back(what); };
+  const CausalVerdict &verdict = judgement.verdict;
+  if (violation) {
+    judgement.leaks = true;
+    if (verdict.isProved() || llvm::is_contained(verdict.modes, mode)) {
+      disagree("proved, but " + describe(mode, *violation));
+    }
+  }
+  bool walked = walkFindsLeak(function, longest);
+  if (walked != violation.has_value()) {
+    disagree(walked ? "the library's walk finds a leak and enumeration none (" + mode.str() + ")"
+                    : "the library's walk finds no leak, but " + describe(mode, *violation));
+  }
+  if (verdict.witness && verdict.refusedMode == mode) {
+    const CausalWitness &witness = *verdict.witness;
+    if (!rowDependsOn(function, witness.length, witness.row, witness.token)) {
+      disagree("the witness is false: row " + std::to_string(witness.row) + " of " +
+               std::to_string(witness.length) + " does not depend on token " +
+               std::to_string(witness.token));
+    }
+  }
+}
+
+Judgement fuzz::judgeModule(ModuleOp module, bool replay) {
+  Judgement judgement;
+  judgement.verdict = checkCausality(module, replay);
+  for (auto [mode, name] : modes) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    if (!function) {
+      continue;
+    }
+    judgeFunction(mode, function, judgement);
+    for (auto loss : function.getOps<CrossEntropyOp>()) {
+      judgement.misaligned |= static_cast<int64_t>(loss.getOffset()) != 1;
+    }
+  }
+  if (judgement.verdict.kind == Kind::Leak && !judgement.leaks && !judgement.misaligned) {
+    judgement.disagreements.push_back("a leak, but enumeration finds none up to length " +
+                                      std::to_string(judgement.longest) + ": " +
+                                      judgement.verdict.message);
+  }
+  if (judgement.verdict.kind == Kind::NotProved && !judgement.leaks && !judgement.misaligned) {
+    judgement.disagreements.push_back("not proved, and enumeration finds no leak: " +
+                                      judgement.verdict.message);
+  }
+  return judgement;
+}
+
+Judgement fuzz::judgeModel(const spec::Model &model, bool replay) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  OwningOpRef<ModuleOp> module = importSpec(context, model);
+  return judgeModule(*module, replay);
+}
+
+OwningOpRef<ModuleOp> fuzz::parseModel(MLIRContext &context, const std::string &text,
+                                       const std::string &file) {
+  context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
+                      arith::ArithDialect, math::MathDialect>();
+  return parseSourceString<ModuleOp>(text, ParserConfig(&context), file);
+}
+
+Judgement fuzz::judgeIR(const std::string &text, const std::string &file, bool replay) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  OwningOpRef<ModuleOp> module = parseModel(context, text, file);
+  if (!module) {
+    llvm::report_fatal_error(llvm::Twine(file) + ": not model IR");
+  }
+  return judgeModule(*module, replay);
+}
+
+std::string fuzz::importToText(const spec::Model &model, bool locations) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  OwningOpRef<ModuleOp> module = importSpec(context, model);
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  OpPrintingFlags flags;
+  flags.enableDebugInfo(locations);
+  module->print(stream, flags);
+  return text;
+}

@@ -1,0 +1,322 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "SpecGenerator.h"
+
+#include <nlohmann/json.hpp>
+
+#include <random>
+#include <vector>
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr int64_t coarsest = 84; ///< largest factor: lengths to enumerate grow with it
+constexpr size_t mostStages = 16;
+
+class Generator {
+public:
+  explicit Generator(uint64_t seed) : engine(seed), mistakes(seed % 2 ? 0.3 : 0) {}
+  std::string spec();
+
+private:
+  struct Stream {
+    std::string name;
+    int64_t factor;
+  };
+
+  /// Whole number in [low, high]. The engine is the same everywhere; distributions are not.
+  int64_t number(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(engine() % static_cast<uint64_t>(high - low + 1));
+  }
+  bool chance(double probability) {
+    return static_cast<double>(engine() >> 11) * 0x1p-53 < probability;
+  }
+  bool mistake() { return chance(mistakes); }
+  template <typename T> T pick(std::initializer_list<T> choices) {
+    return *(choices.begin() + number(0, static_cast<int64_t>(choices.size()) - 1));
+  }
+
+  void emit(Json stage) { stages.push_back(std::move(stage)); }
+  std::string nameLast();
+  void addLayerSettings(Json &stage);
+  Json mask();
+  void layer();
+  void hourglass();
+  void shift(int64_t by);
+  void shorten(int64_t k);
+  void upsample(int64_t k);
+  void filler();
+  void detour(int depth);
+  void unusedBranch();
+  void sideBranch();
+  void skip();
+  void body(int depth);
+  Json training();
+
+  std::mt19937_64 engine;
+  double mistakes;
+  int64_t width = 2, factor = 1;
+  std::vector<Json> stages;
+  std::vector<Stream> streams; ///< that have a name
+};
+
+std::string Generator::nameLast() {
+  Json &last = stages.back();
+  if (!last.contains("to")) {
+    last["to"] = "x" + std::to_string(streams.size());
+    streams.push_back({last["to"], factor});
+  }
+  return last["to"];
+}
+
+//===----------------------------------------------------------------------===//
+// Layers
+//===----------------------------------------------------------------------===//
+
+Json Generator::mask() {
+  if (mistake()) {
+    return "bidirectional";
+  }
+  if (chance(0.6)) {
+    return "causal";
+  }
+  int64_t begin = chance(0.5) ? 0 : number(1, 3);
+  return {{"window", {begin, begin + number(1, 6)}}};
+}
+
+void Generator::addLayerSettings(Json &stage) {
+  int64_t heads = number(1, 2);
+  bool rotary = chance(0.3);
+  stage["heads"] = heads;
+  if (heads == 2 && chance(0.4)) {
+    stage["key_value_heads"] = 1;
+  }
+  stage["head_size"] = rotary ? 2 : number(1, 3);
+  stage["feed_forward"] = number(1, 6);
+  stage["mask"] = mask();
+  if (rotary) {
+    stage["rotary"] = chance(0.5) ? Json(true) : Json{{"base", 100}};
+  }
+  if (chance(0.3)) {
+    stage["norm"] = "rms";
+  }
+  if (chance(0.3)) {
+    stage["placement"] = "post";
+  }
+  if (chance(0.6)) {
+    stage["activation"] = pick({"relu", "gelu", "gelu_tanh", "swiglu"});
+  }
+  if (chance(0.15)) {
+    stage["dropout"] = 0.25;
+  }
+  if (chance(0.1)) {
+    stage["attention_dropout"] = 0.25;
+  }
+  if (chance(0.2)) {
+    stage["bias"] = false;
+  }
+}
+
+void Generator::layer() {
+  Json stage = {{"op", "layer"}};
+  if (chance(0.15)) {
+    stage = {{"op", "layers"}, {"count", number(1, 2)}};
+  }
+  addLayerSettings(stage);
+  emit(stage);
+}
+
+void Generator::hourglass() {
+  int64_t k = number(2, 5), inner = number(2, 3);
+  std::string outside = std::to_string(number(0, 1)) + "@1", middle = std::to_string(number(0, 1));
+  std::string level = middle + "@" + std::to_string(k), hierarchy = "1@1";
+  if (factor * k * inner <= coarsest && chance(0.3)) {
+    hierarchy = outside + " " + level + " 1@" + std::to_string(k * inner) + " " + level + " " +
+                outside;
+  } else if (factor * k <= coarsest) {
+    hierarchy = outside + " " + level + " " + outside;
+  }
+  Json stage = {{"op", "hourglass"},
+                {"hierarchy", hierarchy},
+                {"shorten", pick({"average", "linear"})},
+                {"upsample", pick({"repeat", "linear"})}};
+  if (mistake() || chance(0.1)) {
+    stage["shift"] = std::max(k, inner) - (mistake() ? 2 : 1);
+  }
+  addLayerSettings(stage);
+  emit(stage);
+}
+
+//===----------------------------------------------------------------------===//
+// Scales
+//===----------------------------------------------------------------------===//
+
+void Generator::shift(int64_t by) {
+  by = std::max<int64_t>(0, mistake() ? by - number(1, 2) : by);
+  emit({{"op", "shift"}, {"by", by}});
+}
+
+void Generator::shorten(int64_t k) {
+  emit({{"op", "shorten"}, {"factor", k}, {"method", pick({"average", "linear"})}});
+  factor *= k;
+}
+
+void Generator::upsample(int64_t k) {
+  emit({{"op", "upsample"}, {"factor", k}, {"method", pick({"repeat", "linear"})}});
+  factor /= k;
+}
+
+/// A stage that keeps the scale and, without mistakes, causality.
+void Generator::filler() {
+  switch (number(0, 7)) {
+  case 0:
+    return emit({{"op", "norm"}, {"norm", pick({"layer", "rms"})}});
+  case 1:
+    return emit({{"op", "dropout"}, {"rate", 0.25}});
+  case 2:
+    return shift(number(0, 3));
+  case 3:
+    return chance(0.5) ? shorten(1) : upsample(1);
+  default:
+    return layer();
+  }
+}
+
+/// Down and up again by k. The delay stands before the shortening, on the coarse scale or behind the
+/// upsampling.
+void Generator::detour(int depth) {
+  int64_t k = pick<int64_t>({1, 2, 2, 3, 3, 4, 4, 5, 6, 7});
+  if (factor * k > coarsest) {
+    return filler();
+  }
+  int64_t where = number(0, 5), spare = chance(0.15) ? number(1, 4) : 0;
+  if (where <= 3) {
+    int64_t first = where == 3 ? number(0, k - 1) : 0; // two shifts add up
+    if (where == 3) {
+      shift(first);
+    }
+    shift(k - 1 - first + spare);
+    if (mistake()) {
+      filler();
+    }
+  }
+  shorten(k);
+  if (where == 4) {
+    shift(1 + spare);
+  }
+  body(depth + 1);
+  if (k % 2 == 0 && k > 2 && chance(0.4)) {
+    upsample(k / 2);
+    filler();
+    upsample(2);
+  } else {
+    upsample(k);
+  }
+  if (where == 5) {
+    shift(k - 1 + spare);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Streams
+//===----------------------------------------------------------------------===//
+
+/// Adds an earlier stream of the same scale, if there is one.
+void Generator::skip() {
+  std::vector<std::string> names;
+  for (const Stream &stream : streams) {
+    if (stream.factor == factor && stages.back().value("to", "") != stream.name) {
+      names.push_back(stream.name);
+    }
+  }
+  if (!names.empty()) {
+    emit({{"op", "add"}, {"with", names[engine() % names.size()]}});
+  }
+}
+
+/// What nothing reads may look wherever it likes.
+void Generator::unusedBranch() {
+  std::string fork = nameLast();
+  Json stage = {{"op", "layer"}};
+  addLayerSettings(stage);
+  stage["mask"] = "bidirectional";
+  emit(stage);
+  if (chance(0.5) && factor * 3 <= coarsest) {
+    emit({{"op", "shorten"}, {"factor", 3}});
+  }
+  emit({{"op", "norm"}, {"from", fork}});
+}
+
+/// A second path beside the main one, added to it in the end.
+void Generator::sideBranch() {
+  std::string fork = nameLast();
+  filler();
+  std::string side = nameLast();
+  emit({{"op", "norm"}, {"from", fork}});
+  filler();
+  emit({{"op", "add"}, {"with", side}});
+}
+
+void Generator::body(int depth) {
+  int64_t pieces = number(1, depth == 0 ? 3 : 2);
+  for (int64_t i = 0; i < pieces; ++i) {
+    if (stages.size() > mostStages) {
+      return;
+    }
+    if (chance(0.4)) {
+      nameLast();
+    }
+    int64_t what = number(0, 9);
+    if (what <= 3 && depth < 3) {
+      detour(depth);
+    } else if (what == 4) {
+      sideBranch();
+    } else if (what == 5) {
+      unusedBranch();
+    } else if (what == 6) {
+      hourglass();
+    } else {
+      filler();
+    }
+    if (chance(0.5)) {
+      skip();
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// The whole
+//===----------------------------------------------------------------------===//
+
+Json Generator::training() {
+  return {{"optimizer", pick({"adamw", "adam"})},
+          {"clip", pick({0.0, 0.5, 1.0})},
+          {"schedule", {{"kind", pick({"cosine", "constant"})}, {"warmup", 1}, {"steps", 10}}}};
+}
+
+std::string Generator::spec() {
+  width = number(1, 2) * 2;
+  Json embedding = {{"op", "embedding"},
+                    {"positions", pick({"none", "none", "learned", "sinusoidal"})}};
+  if (chance(0.15)) {
+    embedding["dropout"] = 0.25;
+  }
+  emit(embedding);
+  body(0);
+  emit({{"op", "head"}, {"tied", chance(0.5)}, {"bias", chance(0.5)}});
+
+  Json top = {{"sluice", 1},         {"name", "random"},        {"vocabulary", number(2, 17)},
+              {"context", mistakes > 0 ? number(90, 190) : number(9, 70)},
+              {"batch", number(1, 3)},
+              {"width", width},      {"seed", number(0, 9)},    {"training", training()}};
+  std::string text = top.dump(), lines;
+  text.pop_back();
+  for (const Json &stage : stages) {
+    lines += (lines.empty() ? "\n  " : ",\n  ") + stage.dump();
+  }
+  return text + ",\n\"stages\": [" + lines + "\n]}\n";
+}
+
+} // namespace
+
+std::string sluice::fuzz::generateSpec(uint64_t seed) { return Generator(seed).spec(); }

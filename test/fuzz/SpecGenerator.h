@@ -1,0 +1,16 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Random valid specs: every stage and setting of docs/spec.md, streams, skips, side branches, nested
+// composites, odd factors. Half of them lean towards causality: each of their decisions is one that
+// keeps a model causal; the others make mistakes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace sluice::fuzz {
+
+/// The spec of a seed, one stage a line; the same on every machine.
+std::string generateSpec(uint64_t seed);
+
+} // namespace sluice::fuzz

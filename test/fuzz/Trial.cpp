@@ -1,0 +1,121 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Trial.h"
+#include "Harness.h"
+#include "sluice/Driver/Driver.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <sys/wait.h>
+
+using namespace sluice;
+using namespace sluice::fuzz;
+using Json = nlohmann::ordered_json;
+
+spec::Model fuzz::readSpec(const std::string &text) {
+  spec::Diagnostic error;
+  std::optional<spec::Model> model = spec::readText(text, "spec.json", error);
+  if (!model) {
+    throw std::runtime_error(error.format() + "\n" + text);
+  }
+  return *model;
+}
+
+Judgement fuzz::tryCheck(const std::string &text) {
+  return judgeModel(readSpec(text), /*replay=*/true);
+}
+
+//===----------------------------------------------------------------------===//
+// Compiler and runtime
+//===----------------------------------------------------------------------===//
+
+static bool allFinite(const std::vector<double> &numbers) {
+  return std::all_of(numbers.begin(), numbers.end(), [](double x) { return std::isfinite(x); });
+}
+
+std::string fuzz::tryTraining(const std::string &text, uint64_t seed, bool allowLeak) {
+  testing::Folder folder;
+  std::string source = folder.write("spec.json", text), artifact = folder.path("model.sla");
+  std::string target = runtime::machineTargets().at(seed % runtime::machineTargets().size());
+  driver::Outcome outcome = driver::compile({.spec = source,
+                                             .output = artifact,
+                                             .targets = {target},
+                                             .emit = "",
+                                             .allowLeak = allowLeak});
+  if (outcome.status != 0) {
+    return "compile ended with status " + std::to_string(outcome.status) + ": " + outcome.message;
+  }
+  testing::Model model(artifact, target);
+  model.setWeights(testing::randomWeights(model.shapes(), seed));
+  const runtime::ModelFacts &facts = model.plan().model;
+  testing::Inputs inputs =
+      testing::randomInputs(facts.vocabulary, facts.batch,
+                            1 + static_cast<int64_t>(seed % static_cast<uint64_t>(facts.context)),
+                            seed);
+  testing::Gradient step = model.train(inputs);
+  if (!std::isfinite(step.loss) || !allFinite(step.losses)) {
+    return "the loss is not finite";
+  }
+  for (const auto &[name, gradient] : step.gradients) {
+    if (!allFinite(gradient)) {
+      return "the gradient of " + name + " is not finite";
+    }
+  }
+  for (const auto &[name, weight] : model.weights()) {
+    if (!allFinite(weight)) {
+      return name + " is not finite after a step";
+    }
+  }
+  return allFinite(model.evaluate(inputs)) ? "" : "a loss after the step is not finite";
+}
+
+//===----------------------------------------------------------------------===//
+// Certificates
+//===----------------------------------------------------------------------===//
+
+/// Exit status of a command; 127 where it could not run.
+static int statusOf(const std::string &command) {
+  int status = std::system((command + " > /dev/null 2>&1").c_str());
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 127;
+}
+
+Certified fuzz::tryCertificate(const std::string &text, bool proved, const std::string &programs) {
+  std::string check = programs + "/sluice", certify = programs + "/sluice-certify";
+  if (!std::filesystem::exists(check) || !std::filesystem::exists(certify)) {
+    return Certified::NotTried;
+  }
+  testing::Folder folder;
+  std::string spec = folder.write("spec.json", text), certificate = folder.path("certificate");
+  int checked = statusOf(check + " check --certificate " + certificate + " " + spec);
+  if (!proved) {
+    return checked == 1 ? Certified::Agreed : Certified::Disagreed;
+  }
+  int certified = statusOf(certify + " " + spec + " " + certificate);
+  return checked == 0 && certified == 0 ? Certified::Agreed : Certified::Disagreed;
+}
+
+//===----------------------------------------------------------------------===//
+// Reduction
+//===----------------------------------------------------------------------===//
+
+std::string fuzz::reduce(const std::string &text,
+                         const std::function<bool(const std::string &)> &fails) {
+  Json spec = Json::parse(text);
+  auto holds = [&](const Json &candidate) {
+    spec::Diagnostic error;
+    return spec::readText(candidate.dump(), "spec.json", error) && fails(candidate.dump());
+  };
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    for (size_t i = 1; i + 1 < spec["stages"].size(); ++i) {
+      Json candidate = spec;
+      candidate["stages"].erase(i);
+      if (holds(candidate)) {
+        spec = candidate;
+        smaller = true;
+        --i;
+      }
+    }
+  }
+  return spec.dump(1);
+}

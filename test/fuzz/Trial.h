@@ -1,0 +1,32 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What is done with one random spec.
+#pragma once
+
+#include "Judge.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace sluice::fuzz {
+
+/// Reads a spec that the generator made. Throws std::runtime_error where the reader refuses it.
+spec::Model readSpec(const std::string &text);
+
+/// Judged, with the replay.
+Judgement tryCheck(const std::string &text);
+
+/// Compiles the spec for this machine and runs a training step and an evaluation. Empty if all went
+/// well and every number is finite, else what went wrong.
+std::string tryTraining(const std::string &text, uint64_t seed, bool allowLeak);
+
+enum class Certified { NotTried, Agreed, Disagreed };
+/// Has `sluice check --certificate` write a certificate and `sluice-certify` read it, both programs in
+/// `programs`; not tried where one is missing. They must agree with `proved`.
+Certified tryCertificate(const std::string &text, bool proved, const std::string &programs);
+
+/// The spec with as many stages left out as `fails` still holds of it.
+std::string reduce(const std::string &text, const std::function<bool(const std::string &)> &fails);
+
+} // namespace sluice::fuzz

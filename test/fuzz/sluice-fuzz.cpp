@@ -1,0 +1,128 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Random specs before every judge: sluice-fuzz --seed S --count N. Exit status 1 where any two
+// disagree, or compiler or runtime fail.
+#include "SpecGenerator.h"
+#include "Trial.h"
+
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+#include <map>
+
+using namespace sluice;
+using namespace sluice::fuzz;
+
+namespace {
+
+struct Flags {
+  uint64_t seed = 1, count = 100;
+  uint64_t trainEvery = 100, certifyEvery = 10;
+  std::string programs;
+};
+
+class Run {
+public:
+  explicit Run(const Flags &flags) : flags(flags) {}
+
+  void tryOne(uint64_t seed);
+  void print() const;
+  bool failed() const { return failures > 0; }
+
+private:
+  void check(uint64_t seed, const std::string &text);
+  void fail(uint64_t seed, const std::string &text, const std::string &what);
+
+  const Flags &flags;
+  std::map<std::string, uint64_t> counts;
+  uint64_t failures = 0;
+};
+
+void Run::fail(uint64_t seed, const std::string &text, const std::string &what) {
+  ++failures;
+  std::cout << "seed " << seed << ": " << what << "\n" << text << std::endl;
+}
+
+void Run::check(uint64_t seed, const std::string &text) {
+  Judgement judgement = tryCheck(text);
+  const CausalVerdict &verdict = judgement.verdict;
+  const char *kinds[] = {"proved", "leak", "not proved", "misaligned"};
+  ++counts[kinds[static_cast<int>(verdict.kind)]];
+  if (verdict.witness) {
+    const char *replays[] = {"replay not run", "replay changed", "replay unchanged"};
+    ++counts[replays[static_cast<int>(verdict.witness->replay)]];
+    if (verdict.witness->replay != Replay::Changed) {
+      std::cout << "seed " << seed << ": " << replays[static_cast<int>(verdict.witness->replay)]
+                << ": " << verdict.message << std::endl;
+    }
+  }
+  if (!judgement.disagreements.empty()) {
+    std::string smaller = reduce(
+        text, [](const std::string &each) { return !tryCheck(each).disagreements.empty(); });
+    fail(seed, smaller, judgement.disagreements.front());
+  }
+  if (flags.certifyEvery > 0 && seed % flags.certifyEvery == 0) {
+    Certified certified = tryCertificate(text, verdict.isProved(), flags.programs);
+    const char *names[] = {"certificate not tried", "certificate agreed", "certificate disagreed"};
+    ++counts[names[static_cast<int>(certified)]];
+    if (certified == Certified::Disagreed) {
+      fail(seed, text, "the certificate checker disagrees");
+    }
+  }
+}
+
+void Run::tryOne(uint64_t seed) {
+  std::string text = generateSpec(seed);
+  ++counts["specs"];
+  check(seed, text);
+  if (flags.trainEvery > 0 && seed % flags.trainEvery == 0) {
+    ++counts["trained a step"];
+    std::string wrong = tryTraining(text, seed, /*allowLeak=*/true);
+    if (!wrong.empty()) {
+      fail(seed, text, wrong);
+    }
+  }
+}
+
+void Run::print() const {
+  for (const auto &[name, count] : counts) {
+    std::cout << name << ": " << count << "\n";
+  }
+  std::cout << "failures: " << failures << std::endl;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Flags flags;
+  CLI::App program("Judges random specs by the causality check, its certificate, an enumeration of "
+                   "paths and the replay; trains a share of them for a step");
+  program.add_option("--seed", flags.seed, "First seed")->capture_default_str();
+  program.add_option("--count", flags.count, "Specs, one a seed")->capture_default_str();
+  program.add_option("--train-every", flags.trainEvery, "Compile and train one in so many; 0: none")
+      ->capture_default_str();
+  program
+      .add_option("--certify-every", flags.certifyEvery, "Check the certificate of one in so many; 0: none")
+      ->capture_default_str();
+  program.add_option("--programs", flags.programs, "Folder of sluice and sluice-certify");
+  bool print = false;
+  program.add_flag("--print", print, "Print the specs and do nothing");
+  CLI11_PARSE(program, argc, argv);
+  Run run(flags);
+  for (uint64_t seed = flags.seed; seed < flags.seed + flags.count; ++seed) {
+    if (print) {
+      std::cout << generateSpec(seed);
+      continue;
+    }
+    try {
+      run.tryOne(seed);
+    } catch (const std::exception &error) {
+      std::cerr << "seed " << seed << ": " << error.what() << std::endl;
+      return 2;
+    }
+  }
+  if (!print) {
+    run.print();
+  }
+  return run.failed() ? 1 : 0;
+}
