@@ -18,12 +18,14 @@ constexpr size_t mostPaths = 4096;
 /// Positions searched for one where two maps differ.
 constexpr int64_t mostPositions = 4096;
 
-/// Row p reads row position(p) of a value, or every q with (p, q) in `relation`.
+/// Row p reads row position(p) of a value, or every q with (p, q) in `relation`, or all of it.
 struct Path {
   std::string source;
   AffineExpr position;
   IntegerSet relation;
-  bool isRelation() const { return !position; }
+  bool isWhole = false;
+  bool isRelation() const { return !position && !isWhole; }
+  bool isMap() const { return !!position; }
 };
 
 struct Paths {
@@ -53,9 +55,12 @@ private:
 void PathFinder::follow(const ReadGraph::Read &read, AffineExpr position, Paths &paths) {
   const ReadGraph::Value &source = graph.getValues()[read.source];
   position = simplifyAffineExpr(position, 1, 1);
-  if (ends.contains(source.name)) {
+  bool isEnd = ends.contains(source.name);
+  if (isEnd) {
     paths.all.push_back({source.name, position, {}});
-  } else {
+  }
+  // A map that some reader has stored is still looked through by others.
+  if (!isEnd || source.lazy) {
     expand(source, position, paths);
   }
 }
@@ -83,7 +88,14 @@ void PathFinder::followRelation(const ReadGraph::Read &read, AffineExpr position
 
 void PathFinder::expand(const ReadGraph::Value &value, AffineExpr position, Paths &paths) {
   for (const ReadGraph::Read &read : value.reads) {
-    if (paths.all.size() >= mostPaths || read.kind == RowRead::Kind::Whole) {
+    if (read.source == ReadGraph::length) {
+      continue; // no row of it; the walk tells
+    }
+    StringRef source = graph.getValues()[read.source].name;
+    bool isWhole = read.kind == RowRead::Kind::Whole;
+    if (isWhole && ends.contains(source)) {
+      paths.all.push_back({source.str(), {}, {}, true});
+    } else if (isWhole || paths.all.size() >= mostPaths) {
       paths.isComplete = false;
     } else if (read.kind == RowRead::Kind::Relation) {
       followRelation(read, position, paths);
@@ -158,8 +170,9 @@ bool reads(const Paths &paths, StringRef source, int64_t p, int64_t q, int64_t n
     if (path.source != source) {
       return false;
     }
-    return path.isRelation() ? reference::contains(path.relation, p, q, n)
-                             : reference::evaluateAffine(path.position, p, 0, n) == q;
+    return path.isWhole ||
+           (path.isRelation() ? reference::contains(path.relation, p, q, n)
+                              : reference::evaluateAffine(path.position, p, 0, n) == q);
   });
 }
 
@@ -171,6 +184,12 @@ public:
 
   enum class Answer { Contained, Added, Undecided };
   Answer decide(const Path &path) {
+    bool hasWhole = llvm::any_of(before.all, [&](const Path &other) {
+      return other.isWhole && other.source == path.source;
+    });
+    if (hasWhole || path.isWhole) {
+      return hasWhole ? Answer::Contained : Answer::Undecided;
+    }
     return path.isRelation() ? decideRelation(path) : decideMap(path);
   }
   int64_t row = 0, read = 0, length = 0; ///< where it was added
@@ -196,8 +215,7 @@ PathCheck::Answer PathCheck::found(const Path &path, int64_t p, int64_t q, int64
 
 PathCheck::Answer PathCheck::decideMap(const Path &path) {
   for (const Path &other : before.all) {
-    if (!other.isRelation() && other.source == path.source &&
-        agree(path.position, other.position)) {
+    if (other.isMap() && other.source == path.source && agree(path.position, other.position)) {
       return Answer::Contained;
     }
   }
@@ -219,8 +237,8 @@ PathCheck::Answer PathCheck::decideRelation(const Path &path) {
   bool compared = false;
   for (const Path &other : before.all) {
     if (other.isRelation() && other.source == path.source) {
-      auto point = other.relation == path.isRelation() ? std::nullopt
-                                                       : findOutside(path.relation, other.relation);
+      auto point = other.relation == path.relation ? std::nullopt
+                                                   : findOutside(path.relation, other.relation);
       if (!point) {
         return Answer::Contained;
       }

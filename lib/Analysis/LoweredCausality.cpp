@@ -2,6 +2,7 @@
 //
 // What a pass may not add.
 #include "sluice/Analysis/LoweredCausality.h"
+#include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Spec/Spec.h"
 
@@ -9,7 +10,18 @@ using namespace mlir;
 using namespace sluice;
 
 /// Longest length that is walked: closures grow with its square.
-static constexpr int64_t longestWalk = 32;
+static constexpr int64_t longestWalk = 28;
+
+/// Lengths up to the longest: each of the short ones, then some, of every remainder by 2 to 4.
+static SmallVector<int64_t> lengthsUpTo(int64_t longest) {
+  constexpr int64_t each = 13, step = 5;
+  SmallVector<int64_t> lengths;
+  for (int64_t length = 1; length < longest; length += length < each ? 1 : step) {
+    lengths.push_back(length);
+  }
+  lengths.push_back(longest);
+  return lengths;
+}
 
 //===----------------------------------------------------------------------===//
 // Comparison at short lengths
@@ -23,7 +35,7 @@ public:
   Comparison(const ReadGraph &before, const ReadGraph &after)
       : before(before), after(after),
         longest(std::max(before.lengthsToWalk(longestWalk), after.lengthsToWalk(longestWalk))),
-        columns(before, longest), afterLongest(closureOf(after, longest, columns)) {}
+        columns(before, longest) {}
 
   std::optional<AddedRead> run();
 
@@ -36,14 +48,14 @@ private:
   const ReadGraph &before, &after;
   int64_t longest, length = 0;
   RowColumns columns;
-  RowSets beforeSets, afterSets, afterLongest;
+  RowSets beforeSets, afterSets;
 };
 
 AddedRead Comparison::describe(size_t index, int64_t p, size_t column) const {
   const ReadGraph::Value &value = after.getValues()[index];
   auto [source, q] = columns.at(column);
   AddedRead added{AddedRead::Kind::Row, "", value.op, "", value.place, value.place, length, p, q};
-  if (source == before.getValues().size()) {
+  if (source == ReadGraph::length) {
     added.kind = AddedRead::Kind::Length;
     return added;
   }
@@ -68,7 +80,7 @@ std::optional<std::pair<int64_t, int64_t>> Comparison::addedToken() const {
     added.reset(beforeSets[*old][static_cast<size_t>(p)]);
     for (unsigned column : added.set_bits()) {
       auto [source, q] = columns.at(column);
-      if (source < before.getValues().size() && before.getValues()[source].isTokens) {
+      if (before.getValues()[source].isTokens) {
         return std::pair(p, q);
       }
     }
@@ -84,15 +96,6 @@ std::optional<AddedRead> Comparison::compareRow(size_t index, size_t promised, i
   if (difference.any()) {
     AddedRead added = describe(index, p, static_cast<size_t>(difference.find_first()));
     added.token = addedToken();
-    return added;
-  }
-  // Read at a greater length, there at this one and promised, but now null.
-  difference = afterLongest[index][static_cast<size_t>(p)];
-  difference &= old;
-  difference.reset(now);
-  if (difference.any()) {
-    AddedRead added = describe(index, p, static_cast<size_t>(difference.find_first()));
-    added.kind = AddedRead::Kind::Null;
     return added;
   }
   return std::nullopt;
@@ -120,7 +123,7 @@ std::optional<AddedRead> Comparison::runAt(int64_t at) {
 }
 
 std::optional<AddedRead> Comparison::run() {
-  for (int64_t at = 1; at <= longest; ++at) {
+  for (int64_t at : lengthsUpTo(longest)) {
     if (auto added = runAt(at)) {
       return added;
     }
@@ -130,8 +133,47 @@ std::optional<AddedRead> Comparison::run() {
 
 } // namespace
 
+/// A row that this read takes for null although the source has it, at a length of so many tokens.
+static std::optional<AddedRead> findNullAt(const ReadGraph &after, const ReadGraph::Value &value,
+                                           const ReadGraph::Read &read, int64_t length) {
+  const ReadGraph::Value &source = after.getValues()[read.source];
+  int64_t valid = (length + *read.factor - 1) / *read.factor;
+  for (int64_t p = 0; p < ReadGraph::rowsOf(value, length); ++p) {
+    for (int64_t i = 0; i < read.group; ++i) {
+      int64_t q = reference::evaluateAffine(read.map.getResult(0), p, i, valid);
+      if (q >= valid && q < ReadGraph::rowsOf(source, length)) {
+        return AddedRead{AddedRead::Kind::Null, "",     value.op, source.op, value.place,
+                         source.place,          length, p,        q};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+/// A map's null range must end where its source does: were it to end sooner, a row would be another
+/// one once the sequence is longer.
+static std::optional<AddedRead> findNull(const ReadGraph &after) {
+  constexpr int64_t margin = 256; // tokens that a shift may delay
+  for (const ReadGraph::Value &value : after.getValues()) {
+    for (const ReadGraph::Read &read : value.reads) {
+      int64_t factor = after.getValues()[read.source].factor;
+      bool endsSooner = read.kind == dispatch::RowRead::Kind::Map && read.factor && factor > 0 &&
+                        *read.factor > factor;
+      for (int64_t length = 1; endsSooner && length <= 2 * *read.factor + margin; ++length) {
+        if (auto added = findNullAt(after, value, read, length)) {
+          return added;
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<AddedRead> sluice::findAddedRead(const ReadGraph &before, const ReadGraph &after) {
   if (auto added = Comparison(before, after).run()) {
+    return added;
+  }
+  if (auto added = findNull(after)) {
     return added;
   }
   return findAddedAtAnyLength(before, after);
@@ -185,7 +227,7 @@ std::optional<AddedRead> Transposition::runAt(int64_t length) {
     for (int64_t q = 0; q < ReadGraph::rowsOf(value, length); ++q) {
       for (unsigned column : gradientSets[index][static_cast<size_t>(q)].set_bits()) {
         auto [source, p] = gradientColumns.at(column);
-        if (source == values.size() || values[source].gradientOf.empty() ||
+        if (values[source].gradientOf.empty() ||
             isAllowed(value, q, values[source], p, forwardSets)) {
           continue;
         }
@@ -205,7 +247,7 @@ std::optional<AddedRead> Transposition::runAt(int64_t length) {
 }
 
 std::optional<AddedRead> Transposition::run() {
-  for (int64_t length = 1; length <= longest; ++length) {
+  for (int64_t length : lengthsUpTo(longest)) {
     if (auto added = runAt(length)) {
       return added;
     }
@@ -303,7 +345,7 @@ const LoweringWatch::Promise *LoweringWatch::promiseOf(func::FuncOp function) co
   return nullptr;
 }
 
-LogicalResult LoweringWatch::check(ModuleOp module, StringRef pass) {
+std::optional<std::string> LoweringWatch::find(ModuleOp module, StringRef pass, Location *place) {
   for (auto function : module.getOps<func::FuncOp>()) {
     const Promise *promise = promiseOf(function);
     if (!promise) {
@@ -319,14 +361,16 @@ LogicalResult LoweringWatch::check(ModuleOp module, StringRef pass) {
     }
     if (added) {
       added->function = name;
-      return emitError(added->place)
-             << "internal error: the pass " << pass << " added a dependence: " << added->format();
+      if (place) {
+        *place = added->place;
+      }
+      return "the pass " + pass.str() + " added a dependence: " + added->format();
     }
     if (isNew) {
       promises[name] = {name, std::move(now)};
     }
   }
-  return success();
+  return std::nullopt;
 }
 
 void LoweringWatch::finish(ModuleOp module) { eraseNames(module); }

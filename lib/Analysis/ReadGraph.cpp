@@ -51,6 +51,7 @@ static int64_t factorOf(OpResult value) {
 }
 
 ReadGraph::ReadGraph(func::FuncOp function) {
+  add({}, {"length", "", "length", function.getLoc(), 0});
   addArguments(function);
   size_t outputs = 0;
   for (Operation &op : function.getBody().front()) {
@@ -111,7 +112,7 @@ void ReadGraph::addOp(Operation &op) {
     if (bind.getPlace() == "input:tokens") {
       add(bind.getValue(), {"tokens", "", "tokens", op.getLoc(), 1, false, true});
     } else if (bind.getPlace() == "scalar:length") {
-      add(bind.getValue(), {"length", "", "length", op.getLoc(), 0});
+      indices[bind.getValue()] = length;
     }
     return;
   }
@@ -134,6 +135,11 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
     std::string name = op.getName().stripDialect().str();
     add(value, {nameOf(value).str(), gradientOf(value).str(), name, op.getLoc(), factorOf(value),
                 isLazy(&op), false, readsOf(op, *reads)});
+    // What training minimizes is the mean over valid positions.
+    if (auto loss = dyn_cast<CrossEntropyBackwardOp>(op);
+        loss && value == loss.getInputGradient()) {
+      values.back().reads.emplace_back();
+    }
   }
 }
 
@@ -196,6 +202,20 @@ void ReadGraph::visitRow(size_t source, int64_t q, const Read &read, int64_t len
   }
 }
 
+/// First and last q that may be in a relation's row; lazy sources reach past [0, n).
+static std::pair<int64_t, int64_t> rangeOf(const MaskBounds &bounds, int64_t p, int64_t n) {
+  std::optional<int64_t> first, last;
+  for (AffineExpr lower : bounds.lower) {
+    int64_t bound = reference::evaluateAffine(lower, p, 0, n);
+    first = std::max(first.value_or(bound), bound);
+  }
+  for (AffineExpr upper : bounds.upper) {
+    int64_t bound = reference::evaluateAffine(upper, p, 0, n);
+    last = std::min(last.value_or(bound), bound);
+  }
+  return {first.value_or(0), last.value_or(n - 1)};
+}
+
 void ReadGraph::forEachRead(const Value &value, int64_t p, int64_t length,
                             function_ref<void(size_t, int64_t)> visit) const {
   for (const Read &read : value.reads) {
@@ -214,15 +234,7 @@ void ReadGraph::forEachRead(const Value &value, int64_t p, int64_t length,
       }
       break;
     case RowRead::Kind::Relation: {
-      int64_t first = 0, last = n - 1;
-      for (AffineExpr lower : read.bounds.lower) {
-        int64_t bound = reference::evaluateAffine(lower, p, 0, n);
-        first = &lower == read.bounds.lower.begin() ? bound : std::max(first, bound);
-      }
-      for (AffineExpr upper : read.bounds.upper) {
-        int64_t bound = reference::evaluateAffine(upper, p, 0, n);
-        last = &upper == read.bounds.upper.begin() ? bound : std::min(last, bound);
-      }
+      auto [first, last] = rangeOf(read.bounds, p, n);
       for (int64_t q = first; q <= last; ++q) {
         if (reference::contains(read.relation, p, q, n)) {
           visitRow(read.source, q, read, length, visit);
@@ -268,11 +280,6 @@ RowColumns::RowColumns(const ReadGraph &graph, int64_t longest) {
     for (int64_t row = 0; row <= ReadGraph::pastEnd(value, longest); ++row) {
       rows.emplace_back(index, row);
     }
-  }
-  if (!first.contains("length")) {
-    first["length"] = rows.size();
-    rows.emplace_back(values.size(), 0);
-    rows.emplace_back(values.size(), 1);
   }
 }
 

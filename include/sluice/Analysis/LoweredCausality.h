@@ -48,9 +48,10 @@ class LoweringWatch {
 public:
   /// Names the values of `module`, model IR, and keeps what each function promises.
   explicit LoweringWatch(mlir::ModuleOp module);
-  /// To be called after each pass. Fails, with an error at the op that names `pass`, where some
-  /// value depends on more than it did.
-  mlir::LogicalResult check(mlir::ModuleOp module, llvm::StringRef pass);
+  /// To be called after each pass. What it added, in words that name it, or nothing; `place`, if
+  /// given, is then the op's.
+  std::optional<std::string> find(mlir::ModuleOp module, llvm::StringRef pass,
+                                  mlir::Location *place = nullptr);
   /// Takes the names off: they are part of no artifact.
   static void finish(mlir::ModuleOp module);
 

@@ -14,8 +14,11 @@ namespace sluice {
 /// A function as reads between rows of its sequences. Stands by itself: the IR may be gone.
 class ReadGraph {
 public:
+  /// Index of the value that stands for the sequence's length itself.
+  static constexpr size_t length = 0;
+
   struct Read : dispatch::RowRead {
-    size_t source = 0; ///< index in `values`
+    size_t source = length; ///< index in `values`
     MaskBounds bounds; ///< Relation: solved for q
   };
   struct Value {
