@@ -4,6 +4,7 @@
 #include "Limits.h"
 #include "ModelIR.h"
 #include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Spec/Spec.h"
@@ -40,7 +41,7 @@ private:
   std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
   std::optional<Outcome> lowerModel();
   Outcome generate();
-  Outcome internalError();
+  Outcome internalError(const std::string &what = "the compiler failed on a valid spec");
   bool emits(StringRef stage) const { return request.emit == stage; }
   std::string print(Operation *op) const;
 
@@ -52,6 +53,7 @@ private:
   std::string diagnostics;
   std::vector<const cpu::Target *> targets;
   ProofRecord proof;
+  std::optional<LoweringWatch> watch;
 };
 
 /// Before the work, since a compile may take seconds.
@@ -102,7 +104,7 @@ std::optional<Outcome> Compilation::checkCausal() {
 }
 
 /// Compiler talk never reaches a user: it goes into a reproducer beside the artifact.
-Outcome Compilation::internalError() {
+Outcome Compilation::internalError(const std::string &what) {
   std::string path = (request.output.empty() ? request.spec : request.output) + ".reproducer.mlir";
   std::error_code code;
   llvm::raw_fd_ostream file(path, code);
@@ -115,15 +117,22 @@ Outcome Compilation::internalError() {
   }
   std::string where =
       code ? "no reproducer could be written: " + code.message() : "please report it with " + path;
-  return {3, "",
-          "internal error: the compiler failed on a valid spec; this is a defect of sluice, " +
-              where};
+  return {3, "", "internal error: " + what + "; this is a defect of sluice, " + where};
 }
 
 std::optional<Outcome> Compilation::runPass(std::unique_ptr<Pass> pass) {
   PassManager manager(&context);
+  std::string name = pass->getArgument().str();
   manager.addPass(std::move(pass));
-  return failed(manager.run(*module)) ? std::optional(internalError()) : std::nullopt;
+  if (failed(manager.run(*module))) {
+    return internalError();
+  }
+  if (watch) {
+    if (std::optional<std::string> added = watch->find(*module, name)) {
+      return internalError(*added);
+    }
+  }
+  return std::nullopt;
 }
 
 std::string Compilation::print(Operation *op) const {
@@ -139,10 +148,14 @@ std::optional<Outcome> Compilation::lowerModel() {
   if (emits("model")) {
     return Outcome{0, imported, ""};
   }
+  if (request.verifyEachCausality) {
+    watch.emplace(*module);
+  }
   if (auto failure = runPass(createDifferentiate())) {
     return failure;
   }
   if (emits("gradient")) {
+    LoweringWatch::finish(*module);
     return Outcome{0, print(*module), ""};
   }
   if (auto failure = runPass(createFormDispatches())) {
@@ -151,6 +164,7 @@ std::optional<Outcome> Compilation::lowerModel() {
   if (auto failure = runPass(createBuildEntries())) {
     return failure;
   }
+  LoweringWatch::finish(*module);
   if (emits("dispatches")) {
     return Outcome{0, print(*module), ""};
   }

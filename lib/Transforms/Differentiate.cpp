@@ -3,6 +3,7 @@
 // Reverse mode on the model dialect over the differentiable interface.
 #include "sluice/Dialect/Sluice/Fusion.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -80,6 +81,7 @@ Value ReverseMode::endAtLast(Value contribution, Value operand, ArrayRef<Value> 
 /// op's are passed on one by one, as it is linear: their sum would be a map, which ends at the last
 /// valid position, and a reader past it would be lost.
 LogicalResult ReverseMode::addContribution(Value value, Value contribution) {
+  markGradient(contribution, value);
   if (isLazy(value)) {
     auto fusion = value.getDefiningOp<FusionInterface>();
     SmallVector<Value> operands(fusion->getNumOperands());
@@ -92,6 +94,7 @@ LogicalResult ReverseMode::addContribution(Value value, Value contribution) {
   Value &gradient = gradients[value];
   gradient =
       gradient && isa<SequenceType>(value.getType()) ? add({gradient, contribution}) : contribution;
+  markGradient(gradient, value);
   return success();
 }
 

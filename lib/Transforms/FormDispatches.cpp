@@ -3,6 +3,7 @@
 // Groups model ops into dispatches.
 #include "DispatchGroups.h"
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -234,8 +235,11 @@ LogicalResult Former::emit(const DispatchGroup &group) {
   return result;
 }
 
-/// Model ops are replaced by what was emitted behind them.
+/// Model ops are replaced by what was emitted behind them, which takes over their names.
 void Former::finish() {
+  for (auto [value, tensor] : tensors) {
+    setName(tensor, nameOf(value));
+  }
   Block &block = source.getBody().front();
   Operation *terminator = block.getTerminator();
   for (OpOperand &operand : terminator->getOpOperands()) {

@@ -3,18 +3,106 @@
 // Runs passes over MLIR files: for tests and developers.
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllPasses.h"
+#include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Transforms/Passes.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+
+static llvm::cl::opt<bool> verifyEachCausality(
+    "verify-each-causality",
+    llvm::cl::desc("After every pass, read dependences again and compare them with what the module "
+                   "promised: model IR, whose values are named meanwhile"));
+
+namespace {
+
+using SharedWatch = std::shared_ptr<std::optional<sluice::LoweringWatch>>;
+
+/// Stands before the first pass, where `after` is empty, and after each.
+struct WatchPass : PassWrapper<WatchPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(WatchPass)
+  WatchPass(SharedWatch watch, std::string after, bool isLast)
+      : watch(std::move(watch)), after(std::move(after)), isLast(isLast) {}
+
+  void runOnOperation() override {
+    if (after.empty()) {
+      watch->emplace(getOperation());
+      return;
+    }
+    Location place = getOperation().getLoc();
+    if (auto added = (*watch)->find(getOperation(), after, &place)) {
+      emitError(place) << "internal error: " << *added;
+      signalPassFailure();
+    }
+    if (isLast) {
+      sluice::LoweringWatch::finish(getOperation());
+    }
+  }
+
+  SharedWatch watch;
+  std::string after;
+  bool isLast;
+};
+
+} // namespace
+
+/// The passes that the command line names, each followed by a look at what it left.
+static LogicalResult addWatchedPasses(const MlirOptMainConfig &config, PassManager &manager) {
+  PassManager named(manager.getContext());
+  if (failed(config.setupPassPipeline(named))) {
+    return failure();
+  }
+  auto watch = std::make_shared<std::optional<sluice::LoweringWatch>>();
+  manager.addPass(std::make_unique<WatchPass>(watch, "", false));
+  for (size_t left = named.size(); Pass &pass : named.getPasses()) {
+    // A pass that another manager owns is made anew from its text.
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    pass.printAsTextualPipeline(stream);
+    if (failed(parsePassPipeline(text, manager))) {
+      return failure();
+    }
+    std::string name = StringRef(text).take_until([](char c) { return c == '{'; }).str();
+    manager.addPass(std::make_unique<WatchPass>(watch, name, --left == 0));
+  }
+  return success();
+}
+
+static LogicalResult run(StringRef inputName, StringRef outputName, DialectRegistry &registry) {
+  MlirOptMainConfig named = MlirOptMainConfig::createFromCLOptions();
+  MlirOptMainConfig config = named;
+  config.setPassPipelineSetupFn(
+      [&](PassManager &manager) { return addWatchedPasses(named, manager); });
+  std::string message;
+  auto input = openInputFile(inputName, &message);
+  auto output = input ? openOutputFile(outputName, &message) : nullptr;
+  if (!output) {
+    llvm::errs() << message << "\n";
+    return failure();
+  }
+  if (failed(MlirOptMain(output->os(), std::move(input), registry, config))) {
+    return failure();
+  }
+  output->keep();
+  return success();
+}
 
 int main(int argc, char **argv) {
-  mlir::DialectRegistry registry;
-  mlir::registerAllDialects(registry);
-  mlir::registerAllPasses();
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  registerAllPasses();
   sluice::registerSluiceTransformsPasses();
   registry.insert<sluice::SluiceDialect, sluice::dispatch::DispatchDialect,
                   sluice::plan::PlanDialect>();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Sluice's pass driver\n", registry));
+  llvm::InitLLVM init(argc, argv);
+  auto [input, output] = registerAndParseCLIOptions(argc, argv, "Sluice's pass driver\n", registry);
+  return asMainReturnCode(verifyEachCausality ? run(input, output, registry)
+                                              : MlirOptMain(argc, argv, input, output, registry));
 }

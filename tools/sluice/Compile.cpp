@@ -30,6 +30,8 @@ void registerCompile(CLI::App &program) {
   }
   CLI::Option *emit = command->add_option("--emit", request->emit,
                                           "Print the IR of a stage and write nothing: " + stages);
+  command->add_flag("--verify-each-causality", request->verifyEachCausality,
+                    "After every pass, read dependences again and compare them with the spec's");
   command->add_flag("--allow-leak", request->allowLeak,
                     "Compile a spec that check does not prove; the artifact says so");
   command->callback([request, output, emit] {

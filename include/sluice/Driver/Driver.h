@@ -18,6 +18,7 @@ struct CompileRequest {
   std::vector<std::string> targets; ///< cpu-avx512, cpu-avx2; `cpu` stands for both
   std::string emit; ///< stage to print instead of writing an artifact; see emitStages()
   bool allowLeak = false;
+  bool verifyEachCausality = false; ///< dependences are read again after every pass
 };
 
 /// How a job ended: exit status of contract (0 done, 1 refused, 2 bad input, 3 internal error),

@@ -11,6 +11,7 @@ using namespace sluice::dispatch;
 
 #include "sluice/Dialect/Dispatch/DispatchDialect.cpp.inc"
 #include "sluice/Dialect/Dispatch/DispatchEnums.cpp.inc"
+#include "sluice/Dialect/Dispatch/DispatchInterfaces.cpp.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "sluice/Dialect/Dispatch/DispatchAttributes.cpp.inc"

@@ -22,6 +22,10 @@
 #define GET_ATTRDEF_CLASSES
 #include "sluice/Dialect/Dispatch/DispatchAttributes.h.inc"
 
+#include "sluice/Dialect/Dispatch/RowRead.h"
+
+#include "sluice/Dialect/Dispatch/DispatchInterfaces.h.inc"
+
 #define GET_OP_CLASSES
 #include "sluice/Dialect/Dispatch/DispatchOps.h.inc"
 

@@ -11,6 +11,7 @@ include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
+include "sluice/Dialect/Dispatch/DispatchInterfaces.td"
 
 def Dispatch_Dialect : Dialect {
   let name = "dispatch";
@@ -102,7 +103,7 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
 
 class Dispatch_Op<string mnemonic, list<Trait> traits = []> : Op<Dispatch_Dialect, mnemonic, traits>;
 class Dispatch_KernelOp<string mnemonic, list<Trait> traits = []>
-    : Dispatch_Op<mnemonic, !listconcat(traits, [Pure, IsolatedFromAbove])>;
+    : Dispatch_Op<mnemonic, !listconcat(traits, [Pure, IsolatedFromAbove, DeclareOpInterfaceMethods<RowReadsInterface>])>;
 
 def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock]> {
   let summary = "One pass over rows, with statistics";

@@ -12,6 +12,7 @@ include "mlir/IR/SymbolInterfaces.td"
 include "mlir/IR/RegionKindInterface.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
+include "sluice/Dialect/Dispatch/DispatchInterfaces.td"
 include "sluice/Dialect/Sluice/SluiceInterfaces.td"
 
 def Sluice_Dialect : Dialect {
@@ -82,7 +83,8 @@ class Sluice_ForwardOp<string mnemonic, list<Trait> traits = []>
         DeclareOpInterfaceMethods<ReferenceInterface>], traits)>;
 class Sluice_BackwardOp<string mnemonic, list<Trait> traits = []>
     : Sluice_ComputeOp<mnemonic, !listconcat([DeclareOpInterfaceMethods<ReferenceInterface>,
-                                               DeclareOpInterfaceMethods<CostInterface>], traits)>;
+                                               DeclareOpInterfaceMethods<CostInterface>,
+                                               DeclareOpInterfaceMethods<RowReadsInterface>], traits)>;
 def FusedAccess : DeclareOpInterfaceMethods<FusionInterface, ["composeAccess"]>;
 def FusedBody : DeclareOpInterfaceMethods<FusionInterface, ["emitBody"]>;
 def FusedAlone : DeclareOpInterfaceMethods<FusionInterface, ["emitDispatches"]>;

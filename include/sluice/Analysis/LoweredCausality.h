@@ -1,0 +1,69 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Dependences after lowering: read again from what the IR is after each pass, and contained in what
+// it promised before.
+#pragma once
+
+#include "sluice/Analysis/ReadGraph.h"
+#include <map>
+#include <memory>
+
+namespace sluice {
+
+/// A dependence that a pass added, or changed with the length.
+struct AddedRead {
+  enum class Kind {
+    Row,       ///< the row depends on another that it did not depend on
+    PastEnd,   ///< it reads memory past the source's last row, which holds none of the sequence
+    Length,    ///< it depends on the length itself
+    Null,      ///< whether it reads the other depends on the length, and did not
+    Transposed ///< a gradient depends on that of a row which does not depend on its own
+  };
+  Kind kind = Kind::Row;
+  std::string function;
+  std::string op, source;                ///< what made the value; what it now reads
+  mlir::Location place, sourcePlace;     ///< spec lines
+  int64_t length = 0, row = 0, read = 0; ///< of `length` tokens, row `row` reads row `read`
+  /// Row of the first output, and token, of a dependence that this adds to it, if any.
+  std::optional<std::pair<int64_t, int64_t>> token = {};
+
+  std::string format() const;
+};
+
+/// Rows that `after` depends on and `before` does not: at every short length by walking all paths,
+/// and for every length where maps and masks can be compared as such. Values are matched by name.
+std::optional<AddedRead> findAddedRead(const ReadGraph &before, const ReadGraph &after);
+
+/// In `gradient`, the gradient of row q of a value may depend on the gradient of row p of another
+/// only if, in `forward`, row p of that one depends on row q of this one.
+std::optional<AddedRead> findUntransposed(const ReadGraph &forward, const ReadGraph &gradient);
+
+/// The same at every length at once; nothing where no map or mask differs, or none can be compared.
+/// `undecided`, if given, counts those.
+std::optional<AddedRead> findAddedAtAnyLength(const ReadGraph &before, const ReadGraph &after,
+                                              int64_t *undecided = nullptr);
+
+/// Watches a module from model IR through every pass.
+class LoweringWatch {
+public:
+  /// Names the values of `module`, model IR, and keeps what each function promises.
+  explicit LoweringWatch(mlir::ModuleOp module);
+  /// To be called after each pass. What it added, in words that name it, or nothing; `place`, if
+  /// given, is then the op's.
+  std::optional<std::string> find(mlir::ModuleOp module, llvm::StringRef pass,
+                                  mlir::Location *place = nullptr);
+  /// Takes the names off: they are part of no artifact.
+  static void finish(mlir::ModuleOp module);
+
+private:
+  struct Promise {
+    std::string name;
+    std::unique_ptr<ReadGraph> graph;
+  };
+  const Promise *promiseOf(mlir::func::FuncOp function) const;
+
+  std::map<std::string, Promise> promises; ///< by function
+  int64_t names = 0;
+};
+
+} // namespace sluice

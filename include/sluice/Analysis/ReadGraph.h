@@ -1,0 +1,88 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Dependences as they are read from IR of any level: model IR, its backward, dispatches.
+#pragma once
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace sluice {
+
+/// A function as reads between rows of its sequences. Stands by itself: the IR may be gone.
+class ReadGraph {
+public:
+  /// Index of the value that stands for the sequence's length itself.
+  static constexpr size_t length = 0;
+
+  struct Read : dispatch::RowRead {
+    size_t source = length; ///< index in `values`
+    MaskBounds bounds; ///< Relation: solved for q
+  };
+  struct Value {
+    std::string name;       ///< as ValueNames has it; "tokens", "length", "output 0"; may be empty
+    std::string gradientOf; ///< name of the value that this is the gradient of, if any
+    std::string op;         ///< what made it, for messages
+    mlir::Location place;
+    int64_t factor = 1;        ///< ceil(length / factor) rows; 0: one row
+    bool lazy = false;         ///< rows past its ends are read through it
+    bool isTokens = false;     ///< rows past its end stand in memory too: targets
+    std::vector<Read> reads{}; ///< of earlier values
+    size_t maker = 0;          ///< the same for results of one op
+  };
+
+  explicit ReadGraph(mlir::func::FuncOp function);
+
+  const std::vector<Value> &getValues() const { return values; }
+  /// Index by name; none where no value has it.
+  std::optional<size_t> find(llvm::StringRef name) const;
+  /// Valid rows at a length.
+  static int64_t rowsOf(const Value &value, int64_t length);
+  /// Calls `visit(source, q)` for every row that row p of a value reads at a length; q is
+  /// `pastEnd(source)` for a row in memory that holds none of the sequence.
+  void forEachRead(const Value &value, int64_t p, int64_t length,
+                   llvm::function_ref<void(size_t, int64_t)> visit) const;
+  /// Rows with a number of their own: the valid ones and, of tokens, some targets past them.
+  static int64_t pastEnd(const Value &value, int64_t length);
+  /// Twice the coarsest factor and the largest shift, in tokens, or `most` if that is less.
+  int64_t lengthsToWalk(int64_t most) const;
+
+private:
+  void addArguments(mlir::func::FuncOp function);
+  void addOp(mlir::Operation &op);
+  void addResult(mlir::Operation &op, unsigned result);
+  void addOutput(mlir::Value value, size_t number);
+  void add(mlir::Value value, Value description);
+  std::vector<Read> readsOf(mlir::Operation &op, llvm::ArrayRef<dispatch::RowRead> reads) const;
+  void visitRow(size_t source, int64_t q, const Read &read, int64_t length,
+                llvm::function_ref<void(size_t, int64_t)> visit) const;
+
+  std::vector<Value> values;
+  llvm::DenseMap<mlir::Value, size_t> indices;
+  llvm::StringMap<size_t> byName;
+  size_t makers = 0;
+};
+
+/// Where the rows of a graph's named values stand in sets of rows, for every length up to one.
+class RowColumns {
+public:
+  RowColumns(const ReadGraph &graph, int64_t longest);
+  size_t size() const { return rows.size(); }
+  /// Column of row q of the value called `name`; none where the graph has none.
+  std::optional<size_t> find(llvm::StringRef name, int64_t q) const;
+  /// Index of the value, and the row.
+  std::pair<size_t, int64_t> at(size_t column) const { return rows[column]; }
+
+private:
+  llvm::StringMap<size_t> first;
+  std::vector<std::pair<size_t, int64_t>> rows;
+};
+
+/// Every row, of those that have a column, that each row of each value depends on, itself included:
+/// [value][row]. Rows past the end come after the others.
+using RowSets = std::vector<std::vector<llvm::BitVector>>;
+RowSets closureOf(const ReadGraph &graph, int64_t length, const RowColumns &columns);
+
+} // namespace sluice

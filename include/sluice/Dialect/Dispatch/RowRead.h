@@ -1,0 +1,61 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Rows of an operand that a row of a result reads.
+#pragma once
+
+#include "mlir/IR/AffineMap.h"
+#include "mlir/IR/IntegerSet.h"
+#include "llvm/ADT/SmallVector.h"
+#include <optional>
+
+namespace sluice::dispatch {
+
+/// Rows q of operand `operand` that row p of a result reads.
+struct RowRead {
+  enum class Kind {
+    Map,      ///< q = map(p, i)[n] for i < group
+    Relation, ///< (p, q) in `relation`, symbol n
+    Whole     ///< all of it
+  };
+  unsigned operand = 0;
+  Kind kind = Kind::Whole;
+  mlir::AffineMap map;
+  int64_t group = 1;
+  mlir::IntegerSet relation;
+  /// A row outside [0, n), n = ceil(length / factor), is read as null; 0: every row in memory is
+  /// read; none: n is the number of rows that the operand has.
+  std::optional<int64_t> factor;
+
+  static RowRead whole(unsigned operand) {
+    RowRead read;
+    read.operand = operand;
+    return read;
+  }
+  static RowRead through(unsigned operand, mlir::AffineMap map) {
+    RowRead read = whole(operand);
+    read.kind = Kind::Map;
+    read.map = map;
+    return read;
+  }
+  /// q = p.
+  static RowRead itself(unsigned operand, mlir::MLIRContext *context) {
+    return through(operand, mlir::AffineMap::get(2, 1, mlir::getAffineDimExpr(0, context)));
+  }
+  static RowRead related(unsigned operand, mlir::IntegerSet relation) {
+    RowRead read = whole(operand);
+    read.kind = Kind::Relation;
+    read.relation = relation;
+    return read;
+  }
+};
+
+/// The reads of an attention's rows. Forward, operands (query, key, value, rotary): its own query
+/// and the keys and values that `mask` (over (p, q), symbol n) gives it.
+llvm::SmallVector<RowRead> attentionReads(mlir::IntegerSet mask, unsigned operands);
+/// Backward, operands (query, key, value, output, lse, gradient of output, rotary), the result
+/// holding gradients of query, key and value side by side: whatever belongs to a row is read at the
+/// row itself, as a query, and at the queries that see it, as a key, so the transposed mask.
+/// Keys and values are read by all of those rows' masks, which is not told apart from all.
+llvm::SmallVector<RowRead> attentionBackwardReads(mlir::IntegerSet mask, unsigned operands);
+
+} // namespace sluice::dispatch

@@ -1,0 +1,306 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Maps and masks compared as such, so for every length: what each value reads of those that both
+// graphs name, path by path.
+#include "mlir/Analysis/FlatLinearValueConstraints.h"
+#include "sluice/Analysis/LoweredCausality.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace sluice;
+using dispatch::RowRead;
+
+namespace {
+
+/// Paths from a value, back to values that both graphs name, which are more than this are given up.
+constexpr size_t mostPaths = 4096;
+/// Positions searched for one where two maps differ.
+constexpr int64_t mostPositions = 4096;
+
+/// Row p reads row position(p) of a value, or every q with (p, q) in `relation`, or all of it.
+struct Path {
+  std::string source;
+  AffineExpr position;
+  IntegerSet relation;
+  bool isWhole = false;
+  bool isRelation() const { return !position && !isWhole; }
+  bool isMap() const { return !!position; }
+};
+
+struct Paths {
+  std::vector<Path> all;
+  bool isComplete = true; ///< else some could not be written as a map or a relation
+};
+
+/// Reads of one value back to those that `ends` holds.
+class PathFinder {
+public:
+  PathFinder(const ReadGraph &graph, const llvm::StringSet<> &ends) : graph(graph), ends(ends) {}
+  Paths from(size_t value, MLIRContext *context) {
+    Paths paths;
+    expand(graph.getValues()[value], getAffineDimExpr(0, context), paths);
+    return paths;
+  }
+
+private:
+  void expand(const ReadGraph::Value &value, AffineExpr position, Paths &paths);
+  void follow(const ReadGraph::Read &read, AffineExpr position, Paths &paths);
+  void followRelation(const ReadGraph::Read &read, AffineExpr position, Paths &paths);
+
+  const ReadGraph &graph;
+  const llvm::StringSet<> &ends;
+};
+
+void PathFinder::follow(const ReadGraph::Read &read, AffineExpr position, Paths &paths) {
+  const ReadGraph::Value &source = graph.getValues()[read.source];
+  position = simplifyAffineExpr(position, 1, 1);
+  bool isEnd = ends.contains(source.name);
+  if (isEnd) {
+    paths.all.push_back({source.name, position, {}});
+  }
+  // A map that some reader has stored is still looked through by others.
+  if (!isEnd || source.lazy) {
+    expand(source, position, paths);
+  }
+}
+
+/// A relation that holds a constant number of rows is that many maps; another can only stand alone.
+void PathFinder::followRelation(const ReadGraph::Read &read, AffineExpr position, Paths &paths) {
+  const MaskBounds &bounds = read.bounds;
+  bool single = bounds.exact && bounds.lower.size() == 1 && bounds.upper.size() == 1 &&
+                bounds.conditions.empty();
+  AffineExpr count =
+      single ? simplifyAffineExpr(bounds.upper[0] - bounds.lower[0], 1, 1) : AffineExpr();
+  if (auto constant = dyn_cast_or_null<AffineConstantExpr>(count)) {
+    for (int64_t i = 0; i <= constant.getValue() && paths.all.size() < mostPaths; ++i) {
+      follow(read, bounds.lower[0].replaceDims({position}) + i, paths);
+    }
+    return;
+  }
+  const ReadGraph::Value &source = graph.getValues()[read.source];
+  if (isa<AffineDimExpr>(position) && ends.contains(source.name)) {
+    paths.all.push_back({source.name, {}, read.relation});
+  } else {
+    paths.isComplete = false;
+  }
+}
+
+void PathFinder::expand(const ReadGraph::Value &value, AffineExpr position, Paths &paths) {
+  for (const ReadGraph::Read &read : value.reads) {
+    if (read.source == ReadGraph::length) {
+      continue; // no row of it; the walk tells
+    }
+    StringRef source = graph.getValues()[read.source].name;
+    bool isWhole = read.kind == RowRead::Kind::Whole;
+    if (isWhole && ends.contains(source)) {
+      paths.all.push_back({source.str(), {}, {}, true});
+    } else if (isWhole || paths.all.size() >= mostPaths) {
+      paths.isComplete = false;
+    } else if (read.kind == RowRead::Kind::Relation) {
+      followRelation(read, position, paths);
+    } else {
+      for (int64_t i = 0; i < read.group; ++i) {
+        AffineExpr member = getAffineConstantExpr(i, position.getContext());
+        follow(read, read.map.getResult(0).replaceDims({position, member}), paths);
+      }
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Deciding
+//===----------------------------------------------------------------------===//
+
+std::optional<SmallVector<int64_t, 3>> pointOf(ArrayRef<AffineExpr> constraints,
+                                               ArrayRef<bool> equalities) {
+  FlatLinearValueConstraints set(IntegerSet::get(2, 1, constraints, equalities));
+  auto sample = set.findIntegerSample();
+  if (!sample) {
+    return std::nullopt;
+  }
+  return SmallVector<int64_t, 3>{int64_t((*sample)[0]), int64_t((*sample)[1]),
+                                 int64_t((*sample)[2])};
+}
+
+/// Whether two maps agree at every p >= 0. Maps that count from the end agree only as written.
+bool agree(AffineExpr x, AffineExpr y) {
+  if (x == y) {
+    return true;
+  }
+  if (x.isFunctionOfSymbol(0) || y.isFunctionOfSymbol(0)) {
+    return false;
+  }
+  MLIRContext *context = x.getContext();
+  AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
+  return !pointOf({p, q, x - y - 1}, {false, true, false}) &&
+         !pointOf({p, q, y - x - 1}, {false, true, false});
+}
+
+/// A pair of `x` within [0, n) that is not in `y`; none where there is none.
+std::optional<SmallVector<int64_t, 3>> findOutside(IntegerSet x, IntegerSet y) {
+  MLIRContext *context = x.getContext();
+  AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context),
+             n = getAffineSymbolExpr(0, context);
+  SmallVector<AffineExpr> inside(x.getConstraints());
+  SmallVector<bool> equalities(x.getEqFlags());
+  inside.append({p, q, n - 1 - p, n - 1 - q});
+  equalities.append(4, false);
+  for (auto [constraint, equality] : llvm::zip_equal(y.getConstraints(), y.getEqFlags())) {
+    SmallVector<AffineExpr> negations{-constraint - 1};
+    if (equality) {
+      negations.push_back(constraint - 1);
+    }
+    for (AffineExpr negation : negations) {
+      SmallVector<AffineExpr> outside(inside);
+      SmallVector<bool> flags(equalities);
+      outside.push_back(negation);
+      flags.push_back(false);
+      if (auto point = pointOf(outside, flags)) {
+        return point;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+/// Whether some path of `paths` reads row q of `source` at row p, of n rows.
+bool reads(const Paths &paths, StringRef source, int64_t p, int64_t q, int64_t n) {
+  return llvm::any_of(paths.all, [&](const Path &path) {
+    if (path.source != source) {
+      return false;
+    }
+    return path.isWhole ||
+           (path.isRelation() ? reference::contains(path.relation, p, q, n)
+                              : reference::evaluateAffine(path.position, p, 0, n) == q);
+  });
+}
+
+/// Decides one path of a value against all that it had before.
+class PathCheck {
+public:
+  PathCheck(const ReadGraph &after, const ReadGraph::Value &value, const Paths &before)
+      : after(after), value(value), before(before) {}
+
+  enum class Answer { Contained, Added, Undecided };
+  Answer decide(const Path &path) {
+    bool hasWhole = llvm::any_of(before.all, [&](const Path &other) {
+      return other.isWhole && other.source == path.source;
+    });
+    if (hasWhole || path.isWhole) {
+      return hasWhole ? Answer::Contained : Answer::Undecided;
+    }
+    return path.isRelation() ? decideRelation(path) : decideMap(path);
+  }
+  int64_t row = 0, read = 0, length = 0; ///< where it was added
+
+private:
+  Answer decideMap(const Path &path);
+  Answer decideRelation(const Path &path);
+  Answer found(const Path &path, int64_t p, int64_t q, int64_t n);
+
+  const ReadGraph &after;
+  const ReadGraph::Value &value;
+  const Paths &before;
+};
+
+PathCheck::Answer PathCheck::found(const Path &path, int64_t p, int64_t q, int64_t n) {
+  int64_t factor = std::max<int64_t>(1, after.getValues()[*after.find(path.source)].factor);
+  row = p;
+  read = q;
+  length =
+      std::max({p * std::max<int64_t>(1, value.factor) + 1, q * factor + 1, (n - 1) * factor + 1});
+  return Answer::Added;
+}
+
+PathCheck::Answer PathCheck::decideMap(const Path &path) {
+  for (const Path &other : before.all) {
+    if (other.isMap() && other.source == path.source && agree(path.position, other.position)) {
+      return Answer::Contained;
+    }
+  }
+  if (path.position.isFunctionOfSymbol(0) || !before.isComplete) {
+    return Answer::Undecided;
+  }
+  int64_t rows = value.factor == 0 ? 1 : mostPositions;
+  for (int64_t p = 0; p < rows; ++p) {
+    int64_t q = reference::evaluateAffine(path.position, p, 0, 0);
+    if (q >= 0 && !reads(before, path.source, p, q, std::max(p, q) + 1)) {
+      return found(path, p, q, q + 1);
+    }
+  }
+  return Answer::Undecided;
+}
+
+PathCheck::Answer PathCheck::decideRelation(const Path &path) {
+  std::optional<SmallVector<int64_t, 3>> outside;
+  bool compared = false;
+  for (const Path &other : before.all) {
+    if (other.isRelation() && other.source == path.source) {
+      auto point = other.relation == path.relation ? std::nullopt
+                                                   : findOutside(path.relation, other.relation);
+      if (!point) {
+        return Answer::Contained;
+      }
+      outside = compared ? outside : point;
+      compared = true;
+    }
+  }
+  if (!outside || !before.isComplete ||
+      reads(before, path.source, (*outside)[0], (*outside)[1], (*outside)[2])) {
+    return Answer::Undecided;
+  }
+  return found(path, (*outside)[0], (*outside)[1], (*outside)[2]);
+}
+
+/// Names that both graphs have.
+llvm::StringSet<> sharedNames(const ReadGraph &before, const ReadGraph &after) {
+  llvm::StringSet<> shared;
+  for (const ReadGraph::Value &value : after.getValues()) {
+    if (!value.name.empty() && before.find(value.name)) {
+      shared.insert(value.name);
+    }
+  }
+  return shared;
+}
+
+} // namespace
+
+std::optional<AddedRead> sluice::findAddedAtAnyLength(const ReadGraph &before,
+                                                      const ReadGraph &after, int64_t *undecided) {
+  llvm::StringSet<> shared = sharedNames(before, after);
+  const std::vector<ReadGraph::Value> &values = after.getValues();
+  for (size_t index = 0; index < values.size(); ++index) {
+    const ReadGraph::Value &value = values[index];
+    if (value.reads.empty() || !shared.contains(value.name)) {
+      continue;
+    }
+    MLIRContext *context = value.place.getContext();
+    // What one dispatch computes together is not read from memory: it is looked through before,
+    // too.
+    llvm::StringSet<> ends = shared;
+    for (const ReadGraph::Value &sibling : values) {
+      if (sibling.maker == value.maker) {
+        ends.erase(sibling.name);
+      }
+    }
+    Paths old = PathFinder(before, ends).from(*before.find(value.name), context);
+    Paths now = PathFinder(after, shared).from(index, context);
+    PathCheck check(after, value, old);
+    if (!now.isComplete && undecided) {
+      ++*undecided;
+    }
+    for (const Path &path : now.all) {
+      PathCheck::Answer answer = check.decide(path);
+      if (answer == PathCheck::Answer::Undecided && undecided) {
+        ++*undecided;
+      }
+      if (answer == PathCheck::Answer::Added) {
+        const ReadGraph::Value &source = values[*after.find(path.source)];
+        return AddedRead{AddedRead::Kind::Row, "",           value.op,  source.op, value.place,
+                         source.place,         check.length, check.row, check.read};
+      }
+    }
+  }
+  return std::nullopt;
+}

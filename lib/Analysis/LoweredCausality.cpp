@@ -1,0 +1,376 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a pass may not add.
+#include "sluice/Analysis/LoweredCausality.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Dialect/Sluice/ValueNames.h"
+#include "sluice/Spec/Spec.h"
+
+using namespace mlir;
+using namespace sluice;
+
+/// Longest length that is walked: closures grow with its square.
+static constexpr int64_t longestWalk = 28;
+
+/// Lengths up to the longest: each of the short ones, then some, of every remainder by 2 to 4.
+static SmallVector<int64_t> lengthsUpTo(int64_t longest) {
+  constexpr int64_t each = 13, step = 5;
+  SmallVector<int64_t> lengths;
+  for (int64_t length = 1; length < longest; length += length < each ? 1 : step) {
+    lengths.push_back(length);
+  }
+  lengths.push_back(longest);
+  return lengths;
+}
+
+//===----------------------------------------------------------------------===//
+// Comparison at short lengths
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Two graphs side by side, `before` giving the columns.
+class Comparison {
+public:
+  Comparison(const ReadGraph &before, const ReadGraph &after)
+      : before(before), after(after),
+        longest(std::max(before.lengthsToWalk(longestWalk), after.lengthsToWalk(longestWalk))),
+        columns(before, longest) {}
+
+  std::optional<AddedRead> run();
+
+private:
+  std::optional<AddedRead> runAt(int64_t length);
+  std::optional<AddedRead> compareRow(size_t index, size_t promised, int64_t p);
+  AddedRead describe(size_t index, int64_t p, size_t column) const;
+  std::optional<std::pair<int64_t, int64_t>> addedToken() const;
+
+  const ReadGraph &before, &after;
+  int64_t longest, length = 0;
+  RowColumns columns;
+  RowSets beforeSets, afterSets;
+};
+
+AddedRead Comparison::describe(size_t index, int64_t p, size_t column) const {
+  const ReadGraph::Value &value = after.getValues()[index];
+  auto [source, q] = columns.at(column);
+  AddedRead added{AddedRead::Kind::Row, "", value.op, "", value.place, value.place, length, p, q};
+  if (source == ReadGraph::length) {
+    added.kind = AddedRead::Kind::Length;
+    return added;
+  }
+  const ReadGraph::Value &read = before.getValues()[source];
+  added.source = read.op;
+  added.sourcePlace = read.place;
+  if (q >= ReadGraph::pastEnd(read, length)) {
+    added.kind = AddedRead::Kind::PastEnd;
+  }
+  return added;
+}
+
+/// A token that the first output's rows now depend on and did not.
+std::optional<std::pair<int64_t, int64_t>> Comparison::addedToken() const {
+  auto old = before.find("output 0"), now = after.find("output 0");
+  if (!old || !now) {
+    return std::nullopt;
+  }
+  int64_t rows = ReadGraph::rowsOf(after.getValues()[*now], length);
+  for (int64_t p = 0; p < rows; ++p) {
+    llvm::BitVector added = afterSets[*now][static_cast<size_t>(p)];
+    added.reset(beforeSets[*old][static_cast<size_t>(p)]);
+    for (unsigned column : added.set_bits()) {
+      auto [source, q] = columns.at(column);
+      if (before.getValues()[source].isTokens) {
+        return std::pair(p, q);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<AddedRead> Comparison::compareRow(size_t index, size_t promised, int64_t p) {
+  const llvm::BitVector &now = afterSets[index][static_cast<size_t>(p)];
+  const llvm::BitVector &old = beforeSets[promised][static_cast<size_t>(p)];
+  llvm::BitVector difference = now;
+  difference.reset(old);
+  if (difference.any()) {
+    AddedRead added = describe(index, p, static_cast<size_t>(difference.find_first()));
+    added.token = addedToken();
+    return added;
+  }
+  return std::nullopt;
+}
+
+std::optional<AddedRead> Comparison::runAt(int64_t at) {
+  length = at;
+  beforeSets = closureOf(before, length, columns);
+  afterSets = closureOf(after, length, columns);
+  const std::vector<ReadGraph::Value> &values = after.getValues();
+  for (size_t index = 0; index < values.size(); ++index) {
+    std::optional<size_t> promised = before.find(values[index].name);
+    if (values[index].name.empty() || !promised) {
+      continue;
+    }
+    int64_t rows = std::min(ReadGraph::rowsOf(values[index], length),
+                            ReadGraph::rowsOf(before.getValues()[*promised], length));
+    for (int64_t p = 0; p < rows; ++p) {
+      if (auto added = compareRow(index, *promised, p)) {
+        return added;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<AddedRead> Comparison::run() {
+  for (int64_t at : lengthsUpTo(longest)) {
+    if (auto added = runAt(at)) {
+      return added;
+    }
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+/// A row that this read takes for null although the source has it, at a length of so many tokens.
+static std::optional<AddedRead> findNullAt(const ReadGraph &after, const ReadGraph::Value &value,
+                                           const ReadGraph::Read &read, int64_t length) {
+  const ReadGraph::Value &source = after.getValues()[read.source];
+  int64_t valid = (length + *read.factor - 1) / *read.factor;
+  for (int64_t p = 0; p < ReadGraph::rowsOf(value, length); ++p) {
+    for (int64_t i = 0; i < read.group; ++i) {
+      int64_t q = reference::evaluateAffine(read.map.getResult(0), p, i, valid);
+      if (q >= valid && q < ReadGraph::rowsOf(source, length)) {
+        return AddedRead{AddedRead::Kind::Null, "",     value.op, source.op, value.place,
+                         source.place,          length, p,        q};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+/// A map's null range must end where its source does: were it to end sooner, a row would be another
+/// one once the sequence is longer.
+static std::optional<AddedRead> findNull(const ReadGraph &after) {
+  constexpr int64_t margin = 256; // tokens that a shift may delay
+  for (const ReadGraph::Value &value : after.getValues()) {
+    for (const ReadGraph::Read &read : value.reads) {
+      int64_t factor = after.getValues()[read.source].factor;
+      bool endsSooner = read.kind == dispatch::RowRead::Kind::Map && read.factor && factor > 0 &&
+                        *read.factor > factor;
+      for (int64_t length = 1; endsSooner && length <= 2 * *read.factor + margin; ++length) {
+        if (auto added = findNullAt(after, value, read, length)) {
+          return added;
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<AddedRead> sluice::findAddedRead(const ReadGraph &before, const ReadGraph &after) {
+  if (auto added = Comparison(before, after).run()) {
+    return added;
+  }
+  if (auto added = findNull(after)) {
+    return added;
+  }
+  return findAddedAtAnyLength(before, after);
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A gradient function beside the forward one that it was made from.
+class Transposition {
+public:
+  Transposition(const ReadGraph &forward, const ReadGraph &gradient)
+      : forward(forward), gradient(gradient),
+        longest(std::max(forward.lengthsToWalk(longestWalk), gradient.lengthsToWalk(longestWalk))),
+        forwardColumns(forward, longest), gradientColumns(gradient, longest) {}
+
+  std::optional<AddedRead> run();
+
+private:
+  bool isAllowed(const ReadGraph::Value &of, int64_t q, const ReadGraph::Value &reads, int64_t p,
+                 const RowSets &forwardSets) const;
+  std::optional<AddedRead> runAt(int64_t length);
+
+  const ReadGraph &forward, &gradient;
+  int64_t longest;
+  RowColumns forwardColumns, gradientColumns;
+};
+
+/// Whether row p of the value whose gradient is read depends on row q of the value whose gradient
+/// reads it.
+bool Transposition::isAllowed(const ReadGraph::Value &of, int64_t q, const ReadGraph::Value &reads,
+                              int64_t p, const RowSets &forwardSets) const {
+  std::optional<size_t> later = forward.find(reads.gradientOf);
+  std::optional<size_t> column = forwardColumns.find(of.gradientOf, q);
+  return later && column && p < static_cast<int64_t>(forwardSets[*later].size()) &&
+         forwardSets[*later][static_cast<size_t>(p)].test(static_cast<unsigned>(*column));
+}
+
+std::optional<AddedRead> Transposition::runAt(int64_t length) {
+  RowSets forwardSets = closureOf(forward, length, forwardColumns);
+  RowSets gradientSets = closureOf(gradient, length, gradientColumns);
+  const std::vector<ReadGraph::Value> &values = gradient.getValues();
+  for (size_t index = 0; index < values.size(); ++index) {
+    const ReadGraph::Value &value = values[index];
+    if (value.gradientOf.empty() || !forward.find(value.gradientOf)) {
+      continue;
+    }
+    for (int64_t q = 0; q < ReadGraph::rowsOf(value, length); ++q) {
+      for (unsigned column : gradientSets[index][static_cast<size_t>(q)].set_bits()) {
+        auto [source, p] = gradientColumns.at(column);
+        if (values[source].gradientOf.empty() ||
+            isAllowed(value, q, values[source], p, forwardSets)) {
+          continue;
+        }
+        return AddedRead{AddedRead::Kind::Transposed,
+                         "",
+                         value.op,
+                         values[source].op,
+                         value.place,
+                         values[source].place,
+                         length,
+                         q,
+                         p};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<AddedRead> Transposition::run() {
+  for (int64_t length : lengthsUpTo(longest)) {
+    if (auto added = runAt(length)) {
+      return added;
+    }
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+std::optional<AddedRead> sluice::findUntransposed(const ReadGraph &forward,
+                                                  const ReadGraph &gradient) {
+  return Transposition(forward, gradient).run();
+}
+
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
+
+static std::string placeToString(Location place) {
+  auto location = place->findInstanceOf<FileLineColLoc>();
+  return location ? spec::toString(
+                        {location.getFilename().str(), location.getLine(), location.getColumn()})
+                  : "an unknown place";
+}
+
+std::string AddedRead::format() const {
+  std::string text = op + " of " + placeToString(place) + " in @" + function + ": of " +
+                     std::to_string(length) + " tokens, row " + std::to_string(row) + " ";
+  std::string what =
+      "row " + std::to_string(read) + " of " + source + " of " + placeToString(sourcePlace);
+  switch (kind) {
+  case Kind::Row:
+    text += "reads " + what + ", which it did not before";
+    break;
+  case Kind::PastEnd:
+    text += "reads past the end of " + source + " of " + placeToString(sourcePlace) +
+            ", which was null before";
+    break;
+  case Kind::Length:
+    text += "reads the length itself, which it did not before";
+    break;
+  case Kind::Null:
+    text += "reads null instead of " + what + " until the sequence is longer";
+    break;
+  case Kind::Transposed:
+    text += "reads the gradient of row " + std::to_string(read) + " of " + source + " of " +
+            placeToString(sourcePlace) + ", which does not depend on it";
+    break;
+  }
+  if (token) {
+    text += "; row " + std::to_string(token->first) + " then depends on token " +
+            std::to_string(token->second);
+  }
+  return text;
+}
+
+//===----------------------------------------------------------------------===//
+// Watch
+//===----------------------------------------------------------------------===//
+
+/// Names the sequences of model IR that have no name yet.
+static void nameValues(func::FuncOp function, int64_t &next) {
+  for (Operation &op : function.getBody().front()) {
+    for (Value result : op.getResults()) {
+      if (isa<SequenceType>(result.getType()) && nameOf(result).empty()) {
+        setName(result, std::to_string(next++));
+      }
+    }
+  }
+}
+
+LoweringWatch::LoweringWatch(ModuleOp module) {
+  for (auto function : module.getOps<func::FuncOp>()) {
+    nameValues(function, names);
+    std::string name = function.getSymName().str();
+    promises[name] = {name, std::make_unique<ReadGraph>(function)};
+  }
+}
+
+/// A function that a pass made promises what the one it was made from did: the one whose names it
+/// bears.
+const LoweringWatch::Promise *LoweringWatch::promiseOf(func::FuncOp function) const {
+  if (auto found = promises.find(function.getSymName().str()); found != promises.end()) {
+    return &found->second;
+  }
+  for (Operation &op : function.getBody().front()) {
+    for (Value result : op.getResults()) {
+      for (auto &[name, promise] : promises) {
+        if (!nameOf(result).empty() && promise.graph->find(nameOf(result))) {
+          return &promise;
+        }
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::optional<std::string> LoweringWatch::find(ModuleOp module, StringRef pass, Location *place) {
+  for (auto function : module.getOps<func::FuncOp>()) {
+    const Promise *promise = promiseOf(function);
+    if (!promise) {
+      continue;
+    }
+    nameValues(function, names);
+    auto now = std::make_unique<ReadGraph>(function);
+    std::string name = function.getSymName().str();
+    std::optional<AddedRead> added = findAddedRead(*promise->graph, *now);
+    bool isNew = promise->name != name;
+    if (!added && isNew) {
+      added = findUntransposed(*promise->graph, *now);
+    }
+    if (added) {
+      added->function = name;
+      if (place) {
+        *place = added->place;
+      }
+      return "the pass " + pass.str() + " added a dependence: " + added->format();
+    }
+    if (isNew) {
+      promises[name] = {name, std::move(now)};
+    }
+  }
+  return std::nullopt;
+}
+
+void LoweringWatch::finish(ModuleOp module) { eraseNames(module); }

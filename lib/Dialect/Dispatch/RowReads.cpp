@@ -1,0 +1,168 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// RowReadsInterface: what each dispatch's rows read, from its accesses, body and mask.
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+
+using namespace mlir;
+using namespace sluice::dispatch;
+
+using Reads = SmallVector<RowRead>;
+
+/// Numbers of the block's arguments that `yielded` is computed from.
+static SmallVector<unsigned> argumentsBehind(Value yielded) {
+  SmallVector<Value> pending{yielded};
+  llvm::DenseSet<Value> seen{yielded};
+  SmallVector<unsigned> arguments;
+  while (!pending.empty()) {
+    Value value = pending.pop_back_val();
+    if (auto argument = dyn_cast<BlockArgument>(value)) {
+      arguments.push_back(argument.getArgNumber());
+      continue;
+    }
+    for (Value operand : value.getDefiningOp()->getOperands()) {
+      if (seen.insert(operand).second) {
+        pending.push_back(operand);
+      }
+    }
+  }
+  llvm::sort(arguments);
+  return arguments;
+}
+
+static RowRead readOf(AccessAttr access, unsigned operand) {
+  switch (access.getKind()) {
+  case AccessKind::Row: {
+    RowRead read = RowRead::through(operand, access.getMap().getValue());
+    read.group = access.getGroup();
+    read.factor = access.getSourceFactor();
+    return read;
+  }
+  case AccessKind::Local:
+    return RowRead::itself(operand, access.getContext());
+  default:
+    return RowRead::whole(operand);
+  }
+}
+
+/// Whether a result with this access holds one row a position of the domain.
+static bool isRowOfPosition(Attribute access) {
+  AccessKind kind = cast<AccessAttr>(access).getKind();
+  return kind == AccessKind::Row || kind == AccessKind::Local;
+}
+
+/// Adds what body argument `argument` stands for, `first` the operand of argument 0.
+static void addArgument(ArrayAttr accesses, unsigned argument, unsigned first, Reads &reads) {
+  auto access = cast<AccessAttr>(accesses[argument]);
+  reads.push_back(readOf(access, first + argument));
+  if (access.getKind() == AccessKind::Gather && access.getIndex() >= 0) {
+    unsigned index = static_cast<unsigned>(access.getIndex());
+    reads.push_back(readOf(cast<AccessAttr>(accesses[index]), first + index));
+  }
+}
+
+/// A launch over a chunk of rows leaves the others as the operand that shares the memory has them.
+static void addAlias(Operation *op, std::optional<ArrayRef<int64_t>> aliases, unsigned result,
+                     Reads &reads) {
+  if (aliases && (*aliases)[result] >= 0) {
+    reads.push_back(RowRead::itself(static_cast<unsigned>((*aliases)[result]), op->getContext()));
+  }
+}
+
+std::optional<Reads> RowsOp::getRowReads(unsigned result) {
+  if (!isRowOfPosition(getResultAccesses()[result])) {
+    return std::nullopt;
+  }
+  Reads reads;
+  Operation *yield = getBody().front().getTerminator();
+  for (unsigned argument : argumentsBehind(yield->getOperand(result))) {
+    addArgument(getAccesses(), argument, 0, reads);
+  }
+  if (getDomain().getChunk() > 0) {
+    addAlias(*this, getAliases(), result, reads);
+  }
+  return reads;
+}
+
+std::optional<Reads> ContractOp::getRowReads(unsigned result) {
+  if (!isRowOfPosition(getResultAccesses()[result])) {
+    return std::nullopt;
+  }
+  constexpr unsigned firstExtra = 2; // input and weight, which the accumulator stands for
+  Reads reads;
+  Operation *yield = getEpilogue().front().getTerminator();
+  for (unsigned argument : argumentsBehind(yield->getOperand(result))) {
+    if (argument == 0) {
+      reads.push_back(RowRead::itself(0, getContext()));
+      reads.push_back(RowRead::whole(1));
+    } else {
+      addArgument(getAccesses(), argument - 1, firstExtra, reads);
+    }
+  }
+  if (getDomain().getChunk() > 0) {
+    addAlias(*this, getAliases(), result, reads);
+  }
+  return reads;
+}
+
+std::optional<Reads> WeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
+std::optional<Reads> ScatterRowsOp::getRowReads(unsigned) { return std::nullopt; }
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+/// `mask`, and q in [0, n).
+static IntegerSet withinLength(IntegerSet mask) {
+  MLIRContext *context = mask.getContext();
+  AffineExpr q = getAffineDimExpr(1, context), n = getAffineSymbolExpr(0, context);
+  SmallVector<AffineExpr> constraints(mask.getConstraints());
+  SmallVector<bool> equalities(mask.getEqFlags());
+  constraints.append({q, n - 1 - q});
+  equalities.append({false, false});
+  return IntegerSet::get(2, 1, constraints, equalities);
+}
+
+/// (p, q) in the result where (q, p) is in `mask`.
+static IntegerSet transposed(IntegerSet mask) {
+  MLIRContext *context = mask.getContext();
+  AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
+  SmallVector<AffineExpr> symbols;
+  for (unsigned i = 0; i < mask.getNumSymbols(); ++i) {
+    symbols.push_back(getAffineSymbolExpr(i, context));
+  }
+  return mask.replaceDimsAndSymbols({q, p}, symbols, 2, mask.getNumSymbols());
+}
+
+Reads sluice::dispatch::attentionReads(IntegerSet mask, unsigned operands) {
+  constexpr unsigned rotary = 3;
+  IntegerSet relation = withinLength(mask);
+  Reads reads{RowRead::itself(0, mask.getContext()), RowRead::related(1, relation),
+              RowRead::related(2, relation)};
+  if (operands > rotary) {
+    reads.push_back(RowRead::whole(rotary));
+  }
+  return reads;
+}
+
+Reads sluice::dispatch::attentionBackwardReads(IntegerSet mask, unsigned operands) {
+  constexpr unsigned key = 1, value = 2, rotary = 6;
+  IntegerSet seenBy = withinLength(transposed(mask));
+  Reads reads;
+  for (unsigned operand = 0; operand < operands; ++operand) {
+    if (operand == key || operand == value || operand == rotary) {
+      reads.push_back(RowRead::whole(operand));
+      continue;
+    }
+    reads.push_back(RowRead::itself(operand, mask.getContext()));
+    reads.push_back(RowRead::related(operand, seenBy));
+  }
+  return reads;
+}
+
+std::optional<Reads> AttentionOp::getRowReads(unsigned) {
+  return attentionReads(getMask(), getNumOperands());
+}
+
+std::optional<Reads> AttentionBackwardOp::getRowReads(unsigned) {
+  return attentionBackwardReads(getMask(), getNumOperands());
+}

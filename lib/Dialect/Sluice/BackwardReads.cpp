@@ -1,0 +1,48 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// RowReadsInterface of the ops that differentiation makes.
+#include "sluice/Dialect/Sluice/Sluice.h"
+
+using namespace mlir;
+using namespace sluice;
+using dispatch::RowRead;
+
+using Reads = std::optional<SmallVector<RowRead>>;
+
+/// Every sequence at the row itself; nothing where the result is a parameter's gradient.
+static Reads readsItsRow(Operation *op, unsigned result) {
+  if (!isa<SequenceType>(op->getResult(result).getType())) {
+    return std::nullopt;
+  }
+  SmallVector<RowRead> reads;
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (isa<SequenceType>(operand.get().getType())) {
+      reads.push_back(RowRead::itself(operand.getOperandNumber(), op->getContext()));
+    }
+  }
+  return reads;
+}
+
+Reads EmbedBackwardOp::getRowReads(unsigned) { return std::nullopt; }
+Reads PositionBackwardOp::getRowReads(unsigned) { return std::nullopt; }
+Reads LinearWeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
+Reads NormBackwardOp::getRowReads(unsigned result) { return readsItsRow(*this, result); }
+Reads LinearInputGradientOp::getRowReads(unsigned result) { return readsItsRow(*this, result); }
+
+Reads AttentionBackwardOp::getRowReads(unsigned) {
+  return dispatch::attentionBackwardReads(getMask(), getNumOperands());
+}
+
+/// The row and its target, token p + offset.
+Reads CrossEntropyBackwardOp::getRowReads(unsigned result) {
+  Reads reads = readsItsRow(*this, result);
+  unsigned tokens = getTokensMutable().getOperandNumber();
+  for (unsigned i = 0; reads && i < reads->size(); ++i) {
+    if ((*reads)[i].operand == tokens) {
+      AffineExpr target = getAffineDimExpr(0, getContext()) + static_cast<int64_t>(getOffset());
+      (*reads)[i].map = AffineMap::get(2, 1, target);
+      (*reads)[i].factor = 0;
+    }
+  }
+  return reads;
+}

@@ -1,0 +1,356 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Dependences after each pass: no false alarm on any spec, and every wrong map, mask and guard that
+// is planted is caught, with the pass named.
+#include "sluice/Analysis/LoweredCausality.h"
+#include "mlir/Pass/PassManager.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Dialect/Sluice/ValueNames.h"
+#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Transforms/Passes.h"
+#include <filesystem>
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace sluice;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+
+namespace {
+
+const std::string source = SLUICE_SOURCE_DIR;
+
+std::vector<std::string> specs() {
+  std::vector<std::string> result;
+  for (const char *folder : {"models", "test/causality/causal", "test/causality/leaky",
+                             "test/golden", "test/Transforms/Inputs"}) {
+    for (const auto &entry : std::filesystem::recursive_directory_iterator(source + "/" + folder)) {
+      if (entry.path().extension() == ".json" &&
+          entry.path().parent_path().filename() != "expected") {
+        result.push_back(entry.path().string());
+      }
+    }
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+/// A model on its way down, watched.
+class Road {
+public:
+  explicit Road(const std::string &path) : context(MLIRContext::Threading::DISABLED) {
+    spec::Diagnostic error;
+    std::optional<spec::Model> model = spec::readFile(path, error);
+    if (!model) {
+      llvm::report_fatal_error(llvm::Twine(error.format()));
+    }
+    module = importSpec(context, *model);
+    watch.emplace(*module);
+  }
+  void run(std::unique_ptr<Pass> pass) {
+    PassManager manager(&context);
+    manager.addPass(std::move(pass));
+    ASSERT_TRUE(succeeded(manager.run(*module)));
+  }
+  std::string find(StringRef pass) {
+    Location place = module->getLoc();
+    return watch->find(*module, pass, &place).value_or("");
+  }
+  void differentiate() {
+    run(createDifferentiate());
+    ASSERT_EQ(find("sluice-differentiate"), "");
+  }
+  void formDispatches() {
+    differentiate();
+    run(createFormDispatches());
+    ASSERT_EQ(find("sluice-form-dispatches"), "");
+  }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+  std::optional<LoweringWatch> watch;
+};
+
+/// Sets an attribute for as long as it lives.
+class Planted {
+public:
+  Planted(Operation *op, StringRef name, Attribute value)
+      : op(op), name(name), before(op->getAttr(name)) {
+    op->setAttr(name, value);
+  }
+  ~Planted() { op->setAttr(name, before); }
+  Planted(const Planted &) = delete;
+  Planted &operator=(const Planted &) = delete;
+
+private:
+  Operation *op;
+  StringRef name;
+  Attribute before;
+};
+
+/// Widens one constraint of a mask by one.
+IntegerSet widened(IntegerSet mask, unsigned constraint) {
+  SmallVector<AffineExpr> constraints(mask.getConstraints());
+  constraints[constraint] = constraints[constraint] + 1;
+  return IntegerSet::get(mask.getNumDims(), mask.getNumSymbols(), constraints, mask.getEqFlags());
+}
+
+void expectCaught(Road &road, StringRef pass, Operation *op, const std::string &what) {
+  std::string found = road.find(pass);
+  EXPECT_NE(found.find("the pass " + pass.str() + " added a dependence"), std::string::npos)
+      << what << " was not caught in @" << op->getParentOfType<func::FuncOp>().getSymName().str();
+  EXPECT_NE(found.find(".json:"), std::string::npos) << found;
+}
+
+/// Whether some row may see another row that it could not: a constraint that keeps q at or above 0
+/// only says again what reads do anyway, and its own row is read as a query.
+bool differ(IntegerSet x, IntegerSet y) {
+  constexpr int64_t n = 256;
+  for (int64_t p = 0; p < n; ++p) {
+    for (int64_t q = 0; q < n; ++q) {
+      if (p != q && reference::contains(x, p, q, n) != reference::contains(y, p, q, n)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/// Plants in every mask of ops of this kind; returns how many.
+template <typename Op> int plantMasks(Road &road, StringRef pass) {
+  int planted = 0;
+  road.module->walk([&](Op op) {
+    for (unsigned i = 0; i < op.getMask().getNumConstraints(); ++i) {
+      if (!differ(op.getMask(), widened(op.getMask(), i))) {
+        continue;
+      }
+      Planted mutant(op, "mask", IntegerSetAttr::get(widened(op.getMask(), i)));
+      expectCaught(road, pass, op, "a mask widened by one");
+      ++planted;
+    }
+  });
+  return planted;
+}
+
+AccessAttr changed(AccessAttr access, int64_t by, int64_t group, int64_t factor) {
+  AffineMap map = access.getMap().getValue();
+  auto moved = AffineMap::get(2, 1, map.getResult(0) + by);
+  return AccessAttr::get(access.getContext(), access.getKind(), AffineMapAttr::get(moved), group,
+                         factor, access.getColumn(), access.getIndex());
+}
+
+/// Rows of sequences that an op reads through maps, and calls `plant(change)` for each, where
+/// `change` puts another access in its place.
+void forEachAccess(
+    ModuleOp module,
+    llvm::function_ref<void(Operation *, AccessAttr,
+                            llvm::function_ref<std::unique_ptr<Planted>(AccessAttr)>)>
+        visit) {
+  module.walk([&](Operation *op) {
+    auto accesses = op->getAttrOfType<ArrayAttr>("accesses");
+    for (unsigned i = 0; accesses && i < accesses.size(); ++i) {
+      auto access = cast<AccessAttr>(accesses[i]);
+      Block &body = op->getRegion(0).front();
+      unsigned first = body.getNumArguments() - accesses.size();
+      // A result's memory that the body leaves alone is not read.
+      if (access.getKind() != AccessKind::Row || body.getArgument(first + i).use_empty()) {
+        continue;
+      }
+      visit(op, access, [&](AccessAttr other) {
+        SmallVector<Attribute> all(accesses.begin(), accesses.end());
+        all[i] = other;
+        return std::make_unique<Planted>(op, "accesses", ArrayAttr::get(op->getContext(), all));
+      });
+    }
+  });
+}
+
+} // namespace
+
+class LoweredSpec : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(LoweredSpec, AddsNothing) {
+  Road road(GetParam());
+  road.formDispatches();
+  road.run(createBuildEntries());
+  EXPECT_EQ(road.find("sluice-build-entries"), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LoweredSpec, ::testing::ValuesIn(specs()));
+
+/// The comparison at every length decides whatever differentiation and dispatch forming make.
+TEST(LoweredCausality, EveryMapIsDecidedForEveryLength) {
+  for (const char *spec : {"/models/tiny/nested.json", "/models/demo.json",
+                           "/test/causality/causal/factors-2-3-7-nested.json",
+                           "/test/causality/causal/windows.json"}) {
+    Road road(source + spec);
+    ReadGraph evaluate(road.module->lookupSymbol<func::FuncOp>("evaluate"));
+    road.formDispatches();
+    ReadGraph dispatches(road.module->lookupSymbol<func::FuncOp>("evaluate"));
+    int64_t undecided = 0;
+    EXPECT_FALSE(findAddedAtAnyLength(evaluate, dispatches, &undecided));
+    EXPECT_EQ(undecided, 0) << spec;
+  }
+}
+
+TEST(LoweredCausality, WrongMasksOfDispatchesAreCaught) {
+  for (const char *spec : {"/models/tiny/hourglass.json", "/test/causality/causal/windows.json"}) {
+    Road road(source + spec);
+    road.formDispatches();
+    EXPECT_GT(plantMasks<dispatch::AttentionOp>(road, "sluice-form-dispatches"), 5) << spec;
+    EXPECT_GT(plantMasks<dispatch::AttentionBackwardOp>(road, "sluice-form-dispatches"), 1) << spec;
+  }
+}
+
+TEST(LoweredCausality, WrongMasksOfDifferentiationAreCaught) {
+  for (const char *spec : {"/models/tiny/hourglass.json", "/test/causality/causal/windows.json"}) {
+    Road road(source + spec);
+    road.run(createDifferentiate());
+    // Before anything was found right: what a pass left wrong is found at once.
+    EXPECT_GT(plantMasks<sluice::AttentionOp>(road, "sluice-differentiate"), 5) << spec;
+    EXPECT_GT(plantMasks<sluice::AttentionBackwardOp>(road, "sluice-differentiate"), 1) << spec;
+    EXPECT_EQ(road.find("sluice-differentiate"), "");
+  }
+}
+
+/// A window of 200 is longer than any length that is walked.
+TEST(LoweredCausality, AMaskThatOnlyDiffersFarOutIsCaught) {
+  std::string path = ::testing::TempDir() + "/sluice-lowered-window.json";
+  std::error_code code;
+  llvm::raw_fd_ostream(path, code) << R"json({"sluice": 1, "vocabulary": 8, "context": 512,
+    "batch": 1, "width": 8, "defaults": {"heads": 1, "feed_forward": 8}, "stages": [
+    {"op": "embedding"}, {"op": "layer", "mask": {"window": [0, 200]}}, {"op": "head"}]})json";
+  Road road(path);
+  road.formDispatches();
+  EXPECT_GT(plantMasks<dispatch::AttentionOp>(road, "sluice-form-dispatches"), 3);
+  EXPECT_GT(plantMasks<dispatch::AttentionBackwardOp>(road, "sluice-form-dispatches"), 1);
+  std::filesystem::remove(path);
+}
+
+class WrongMaps : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(WrongMaps, OfDispatchesAreCaught) {
+  Road road(source + GetParam());
+  road.formDispatches();
+  int planted = 0;
+  forEachAccess(*road.module, [&](Operation *op, AccessAttr access, auto plant) {
+    for (int64_t by : {1, -1}) {
+      // One past the last position is null at every length: nothing is read.
+      bool readsLast = access.getMap().getValue().getResult(0).isFunctionOfSymbol(0);
+      if (readsLast && by > 0) {
+        continue;
+      }
+      std::unique_ptr<Planted> mutant =
+          plant(changed(access, by, access.getGroup(), access.getSourceFactor()));
+      expectCaught(road, "sluice-form-dispatches", op, by > 0 ? "an index too far" : "too near");
+      ++planted;
+    }
+  });
+  EXPECT_GT(planted, 20);
+}
+
+namespace {
+
+/// Whether some row takes another row for null, or for there, than it should.
+bool guardMatters(Operation *op, AccessAttr access, int64_t other) {
+  auto rows = [](int64_t length, int64_t factor) {
+    return factor == 0 ? INT64_MAX : (length + factor - 1) / factor;
+  };
+  int64_t domain = op->getAttrOfType<dispatch::DomainAttr>("domain").getFactor();
+  for (int64_t length = 1; length <= 64; ++length) {
+    for (int64_t p = 0; p < (domain == 0 ? 1 : rows(length, domain)); ++p) {
+      for (int64_t i = 0; i < access.getGroup(); ++i) {
+        int64_t right = rows(length, access.getSourceFactor());
+        int64_t q = reference::evaluateAffine(access.getMap().getValue().getResult(0), p, i, right);
+        bool isRead = q >= 0 && q < right;
+        bool wouldBe = other == 0 || (q >= 0 && q < rows(length, other));
+        if (isRead != wouldBe) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+} // namespace
+
+/// A guard that is dropped, ends too late or ends too soon is caught wherever it matters.
+TEST_P(WrongMaps, GuardsAreCaught) {
+  Road road(source + GetParam());
+  road.formDispatches();
+  int planted = 0;
+  forEachAccess(*road.module, [&](Operation *op, AccessAttr access, auto plant) {
+    int64_t factor = access.getSourceFactor();
+    for (int64_t other : {factor > 1 ? factor - 1 : 0, factor + 1}) {
+      bool readsLast = access.getMap().getValue().getResult(0).isFunctionOfSymbol(0);
+      if (factor == 0 || readsLast || !guardMatters(op, access, other)) {
+        continue;
+      }
+      auto mutant = plant(changed(access, 0, access.getGroup(), other));
+      expectCaught(road, "sluice-form-dispatches", op, "a guard of " + std::to_string(other));
+      ++planted;
+    }
+  });
+  EXPECT_GT(planted, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(LoweredCausality, WrongMaps,
+                         ::testing::Values("/models/tiny/hourglass.json",
+                                           "/models/tiny/nested.json",
+                                           "/test/causality/causal/shift-on-coarse-scale.json",
+                                           "/test/causality/causal/hourglass-at-once-linear.json",
+                                           "/test/causality/causal/dropout.json"));
+
+/// An adjoint that reads an earlier row's gradient than the forward shift lets it. A later row's is
+/// allowed where attention stands between: that row does depend on this one.
+TEST(LoweredCausality, WrongAdjointsAreCaught) {
+  for (const char *spec :
+       {"/test/causality/causal/shift-on-coarse-scale.json",
+        "/test/causality/causal/shift-after-upsample.json", "/models/tiny/hourglass.json"}) {
+    Road road(source + spec);
+    road.run(createDifferentiate());
+    int planted = 0;
+    auto gradient = road.module->lookupSymbol<func::FuncOp>("gradient");
+    for (auto shift : gradient.getOps<ShiftOp>()) {
+      if (shift->hasAttr("plan.phase")) {
+        int64_t by = static_cast<int64_t>(shift.getBy()) + 1;
+        Planted mutant(shift, "by", OpBuilder(shift).getI64IntegerAttr(by));
+        expectCaught(road, "sluice-differentiate", shift, "an adjoint's shift");
+        ++planted;
+      }
+    }
+    EXPECT_GT(planted, 0) << spec;
+    EXPECT_EQ(road.find("sluice-differentiate"), "");
+  }
+}
+
+/// A forward map of the gradient function that differs from the one that is evaluated.
+TEST(LoweredCausality, WrongForwardShiftsAreCaught) {
+  Road road(source + "/models/tiny/hourglass.json");
+  road.run(createDifferentiate());
+  int planted = 0;
+  for (auto shift : road.module->lookupSymbol<func::FuncOp>("gradient").getOps<ShiftOp>()) {
+    for (int64_t by : {1, -1}) {
+      if (!shift->hasAttr("plan.phase")) {
+        int64_t changed = static_cast<int64_t>(shift.getBy()) + by;
+        Planted mutant(shift, "by", OpBuilder(shift).getI64IntegerAttr(changed));
+        expectCaught(road, "sluice-differentiate", shift, "a shift");
+        ++planted;
+      }
+    }
+  }
+  EXPECT_GT(planted, 0);
+}
+
+/// Names are for the check alone: none is left, and no plan changes by it.
+TEST(LoweredCausality, NamesAreTakenOff) {
+  Road road(source + "/models/tiny/hourglass.json");
+  road.formDispatches();
+  LoweringWatch::finish(*road.module);
+  road.module->walk([](Operation *op) {
+    for (Value result : op->getResults()) {
+      EXPECT_TRUE(nameOf(result).empty() && gradientOf(result).empty());
+    }
+  });
+}
