@@ -287,10 +287,10 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
   return verdict;
 }
 
-CausalVerdict sluice::checkModel(const spec::Model &model) {
+CausalVerdict sluice::checkModel(const spec::Model &model, bool replay) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> module = importSpec(context, model);
-  CausalVerdict verdict = checkCausality(*module);
+  CausalVerdict verdict = checkCausality(*module, replay);
   if (verdict.isProved()) {
     findAdvice(*module, verdict);
   }

@@ -86,7 +86,8 @@ struct CausalVerdict {
   std::string format() const;
 };
 
-/// Imports a valid model and checks every mode that would be compiled.
-CausalVerdict checkModel(const spec::Model &model);
+/// Imports a valid model and checks every mode that would be compiled. With `replay`, a witness is
+/// run on the float64 reference where the model is small enough.
+CausalVerdict checkModel(const spec::Model &model, bool replay = true);
 
 } // namespace sluice

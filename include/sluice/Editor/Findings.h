@@ -1,0 +1,39 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What is wrong with a spec, as the protocol's diagnostics.
+#pragma once
+
+#include "sluice/Analysis/Verdict.h"
+#include "sluice/Editor/Document.h"
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace sluice::editor {
+
+/// Proves or refuses a valid model; may take seconds.
+using Check = std::function<CausalVerdict(const spec::Model &)>;
+
+/// One text, read and checked. A text has an error or a verdict.
+struct Findings {
+  std::optional<spec::Model> model;
+  std::optional<spec::Diagnostic> error;
+  std::optional<CausalVerdict> verdict;
+};
+
+/// `file` names the text in places. Throws nothing: what `check` throws becomes an error.
+Findings examine(const std::string &text, const std::string &file, const Check &check);
+
+/// What a place of the reader's points at: a token, a word of a string, a stage on one line, or the
+/// bracket that opens a longer one. Never empty unless the text is.
+Range rangeAt(const Document &document, const spec::SourceLocation &place);
+
+/// An array of the protocol's Diagnostic.
+nlohmann::json diagnosticsOf(const Findings &findings, const Document &document,
+                             const std::string &uri);
+
+nlohmann::json toJson(const Range &range);
+
+} // namespace sluice::editor

@@ -1,0 +1,278 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Hover, completion and symbols.
+#include "sluice/Editor/Describe.h"
+#include "sluice/Editor/Server.h"
+
+#include <algorithm>
+
+using namespace sluice;
+using namespace sluice::editor;
+using nlohmann::json;
+using spec::KeyInfo;
+
+namespace {
+
+// Numbers of the protocol.
+enum CompletionKind { ValueItem = 12, PropertyItem = 10, ReferenceItem = 18 };
+constexpr int objectSymbol = 19;
+
+const KeyInfo *infoOf(const Outline &outline, const Node &node) {
+  const std::vector<KeyInfo> *keys = outline.keysOf(node.parent);
+  if (!keys || !node.hasKey()) {
+    return nullptr;
+  }
+  auto found = std::find_if(keys->begin(), keys->end(),
+                            [&](const KeyInfo &info) { return info.name == outline.key(node); });
+  return found == keys->end() ? nullptr : &*found;
+}
+
+json rangeOf(const Document &document, size_t begin, size_t end) {
+  return toJson(document.lines.range(begin, end));
+}
+
+//===----------------------------------------------------------------------===//
+// Hover
+//===----------------------------------------------------------------------===//
+
+std::string verdictText(const Findings *findings) {
+  if (!findings) {
+    return "\nbeing checked\n";
+  }
+  if (!findings->verdict) {
+    return "";
+  }
+  const CausalVerdict &verdict = *findings->verdict;
+  return "\n" + (verdict.isProved() ? verdict.format() : verdict.message) + "\n";
+}
+
+/// The model of a text: as it was found, or read now.
+std::optional<spec::Model> modelOf(const Document &document, const std::string &file,
+                                   const Findings *findings) {
+  if (findings) {
+    return findings->model;
+  }
+  spec::Diagnostic error;
+  return spec::readText(document.text, file, error);
+}
+
+std::string stageText(const Document &document, int stage,
+                      const std::optional<spec::Model> &model) {
+  const Outline &outline = document.outline;
+  std::optional<spec::Op> op = outline.opOf(stage);
+  if (!op) {
+    return "";
+  }
+  size_t index = outline.node(stage).index;
+  std::string text = "**" + std::string(spec::name(*op)) + "** (stage " + std::to_string(index) +
+                     "): " + std::string(spec::meaning(*op)) + "\n\n";
+  text += model ? describeStage(*model, index)
+                : "- scale, shape and weights show once the spec is valid\n";
+  for (int child : outline.children(stage)) {
+    const KeyInfo *info = infoOf(outline, outline.node(child));
+    if (info && info->name != "op") {
+      text += "- `" + std::string(info->name) + "`: " + std::string(info->meaning) + "\n";
+    }
+  }
+  return text;
+}
+
+/// Whether the key stands for the whole model: its verdict shows there.
+bool isAboutModel(const Outline &outline, const Node &node) {
+  std::string_view key = outline.key(node);
+  return node.parent == 0 && (key == "sluice" || key == "name" || key == "stages");
+}
+
+} // namespace
+
+json editor::hoverAt(const Document &document, size_t offset, const std::string &file,
+                     const Findings *findings) {
+  const Outline &outline = document.outline;
+  Outline::Spot spot = outline.at(offset);
+  if (spot.node < 0) {
+    return nullptr;
+  }
+  const Node &node = outline.node(spot.node);
+  const KeyInfo *info = infoOf(outline, node);
+  int stage = outline.stageOf(spot.node);
+  bool bracket = node.kind == Node::Object || node.kind == Node::Array;
+  bool onBracket = bracket && !spot.onKey;
+  size_t begin = spot.onKey ? node.keyBegin : node.begin;
+  size_t end = spot.onKey ? node.keyEnd : onBracket ? node.begin + 1 : node.end;
+  std::string text;
+  bool op = info && info->name == "op" && stage == node.parent;
+  if (stage >= 0 && (spot.node == stage || op)) {
+    text = stageText(document, stage, modelOf(document, file, findings));
+  } else if (info && (spot.onKey || !bracket)) {
+    text = describeKey(*info);
+  }
+  if ((spot.node == 0 && onBracket && offset == node.begin) ||
+      (info && isAboutModel(outline, node) && (spot.onKey || !bracket))) {
+    std::optional<spec::Model> model = modelOf(document, file, findings);
+    text += (text.empty() ? "" : "\n") + (model ? describeModel(*model) : "") +
+            (model ? verdictText(findings) : "");
+  }
+  if (text.empty()) {
+    return nullptr;
+  }
+  return {{"contents", {{"kind", "markdown"}, {"value", text}}},
+          {"range", rangeOf(document, begin, end)}};
+}
+
+//===----------------------------------------------------------------------===//
+// Completion
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Collects items that replace the bytes from `begin` to `end`.
+class Items {
+public:
+  Items(const Document &document, size_t begin, size_t end)
+      : range(rangeOf(document, begin, end)) {}
+
+  /// `text` is what is written, quotes included; editors match what was typed against it.
+  void add(std::string_view label, const std::string &text, CompletionKind kind,
+           std::string_view detail, const std::string &documentation = "") {
+    json item = {{"label", label},
+                 {"kind", static_cast<int>(kind)},
+                 {"detail", detail},
+                 {"filterText", text},
+                 {"textEdit", {{"range", range}, {"newText", text}}}};
+    if (!documentation.empty()) {
+      item["documentation"] = {{"kind", "markdown"}, {"value", documentation}};
+    }
+    result.push_back(std::move(item));
+  }
+
+  json take() { return std::move(result); }
+
+private:
+  json range;
+  json result = json::array();
+};
+
+std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
+
+/// Keys that the object may have and has not.
+json completeKeys(const Document &document, int object, size_t begin, size_t end, int typed) {
+  const Outline &outline = document.outline;
+  const std::vector<KeyInfo> *keys = outline.keysOf(object);
+  if (!keys) {
+    return json::array();
+  }
+  std::vector<std::string_view> present;
+  for (int child : outline.children(object)) {
+    if (child != typed && outline.node(child).hasKey()) {
+      present.push_back(outline.key(outline.node(child)));
+    }
+  }
+  size_t next = document.text.find_first_not_of(" \t\r\n", end);
+  bool colon = next != std::string::npos && document.text[next] == ':';
+  Items items(document, begin, end);
+  for (const KeyInfo &key : *keys) {
+    if (std::find(present.begin(), present.end(), key.name) == present.end()) {
+      items.add(key.name, quoted(key.name) + (colon ? "" : ": "), PropertyItem, key.type,
+                describeKey(key));
+    }
+  }
+  return items.take();
+}
+
+/// Names of the streams that stand before a stage.
+void addStreams(const Outline &outline, int stage, Items &items) {
+  for (int other : outline.stages()) {
+    if (other == stage) {
+      return;
+    }
+    int to = outline.node(other).kind == Node::Object ? outline.member(other, "to") : -1;
+    if (to >= 0 && outline.node(to).kind == Node::String) {
+      std::string_view name = outline.contents(outline.node(to));
+      items.add(name, quoted(name), ReferenceItem, "result of an earlier stage");
+    }
+  }
+}
+
+json completeValue(const Document &document, const Node &node, size_t begin, size_t end) {
+  const Outline &outline = document.outline;
+  const KeyInfo *info = infoOf(outline, node);
+  Items items(document, begin, end);
+  if (!info) {
+    return items.take();
+  }
+  for (std::string_view value : info->values) {
+    items.add(value, quoted(value), ValueItem, info->name);
+  }
+  if (info->type == "boolean" || info->name == "rotary") {
+    items.add("true", "true", ValueItem, info->name);
+    items.add("false", "false", ValueItem, info->name);
+  }
+  if (info->name == "mask") {
+    items.add("window", "{\"window\": [0, 64]}", ValueItem, info->meaning);
+  }
+  if (info->name == "rotary") {
+    items.add("base", "{\"base\": 10000}", ValueItem, info->meaning);
+  }
+  if (info->type == "name of a stream") {
+    addStreams(outline, node.parent, items);
+  }
+  return items.take();
+}
+
+} // namespace
+
+json editor::completionsAt(const Document &document, size_t offset) {
+  const Outline &outline = document.outline;
+  Outline::Spot spot = outline.at(offset);
+  if (spot.container < 0) {
+    return json::array();
+  }
+  if (spot.node == spot.container || spot.node < 0) { // in white space
+    // A key whose value is missing and that ends before here: `"op": |`.
+    int open = -1;
+    for (int child : outline.children(spot.container)) {
+      const Node &node = outline.node(child);
+      size_t colon = document.text.find_first_not_of(" \t\r\n", node.keyEnd);
+      bool waits = node.kind == Node::Missing && colon != std::string::npos && colon < offset &&
+                   document.text[colon] == ':';
+      bool here = waits && document.text.find_first_not_of(" \t\r\n", colon + 1) >= offset;
+      open = here ? child : open;
+    }
+    return open >= 0 ? completeValue(document, outline.node(open), offset, offset)
+                     : completeKeys(document, spot.container, offset, offset, -1);
+  }
+  const Node &node = outline.node(spot.node);
+  if (spot.onKey) {
+    return completeKeys(document, node.parent, node.keyBegin, node.keyEnd, spot.node);
+  }
+  if (node.kind == Node::String || node.kind == Node::Word) {
+    return completeValue(document, node, node.begin, node.end);
+  }
+  return json::array();
+}
+
+//===----------------------------------------------------------------------===//
+// Symbols
+//===----------------------------------------------------------------------===//
+
+json editor::symbolsOf(const Document &document) {
+  const Outline &outline = document.outline;
+  json symbols = json::array();
+  for (int stage : outline.stages()) {
+    const Node &node = outline.node(stage);
+    if (node.kind != Node::Object) {
+      continue;
+    }
+    int op = outline.member(stage, "op"), to = outline.member(stage, "to");
+    std::string name = std::to_string(node.index) + " " +
+                       (op < 0 ? "(no op)" : std::string(outline.contents(outline.node(op))));
+    std::string detail = to < 0 ? "" : "to " + std::string(outline.contents(outline.node(to)));
+    const Node &selected = op < 0 ? node : outline.node(op);
+    symbols.push_back({{"name", name},
+                       {"detail", detail},
+                       {"kind", objectSymbol},
+                       {"range", rangeOf(document, node.begin, node.end)},
+                       {"selectionRange", rangeOf(document, selected.begin, selected.end)}});
+  }
+  return symbols;
+}

@@ -1,0 +1,149 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "sluice/Editor/Describe.h"
+
+using namespace sluice;
+using namespace sluice::editor;
+using spec::Op;
+using spec::Primitive;
+
+namespace {
+
+/// Longer lists are cut: a hover is read at a glance.
+constexpr size_t mostLines = 24;
+
+std::string code(const std::string &text) { return "`" + text + "`"; }
+
+std::string shapeText(const std::vector<int64_t> &shape) {
+  std::string text;
+  for (int64_t size : shape) {
+    text += (text.empty() ? "" : ", ") + std::to_string(size);
+  }
+  return "[" + text + "]";
+}
+
+/// 12345678 as "12,345,678".
+std::string grouped(int64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t i = text.size(); i > 3;) {
+    i -= 3;
+    text.insert(i, ",");
+  }
+  return text;
+}
+
+/// A stage's primitive ones: those whose weights are named after it.
+std::vector<Primitive> partsOf(const spec::Stage &stage, const std::vector<Primitive> &all) {
+  std::vector<Primitive> parts;
+  for (const Primitive &primitive : all) {
+    if (primitive.prefix == stage.prefix || primitive.prefix.starts_with(stage.prefix + ".")) {
+      parts.push_back(primitive);
+    }
+  }
+  return parts;
+}
+
+std::string resultText(const spec::Model &model, const Primitive &last) {
+  int64_t length = (model.context + last.factor - 1) / last.factor;
+  bool head = last.op() == Op::Head;
+  std::string tokens =
+      last.factor == 1 ? "context" : "ceil(context / " + std::to_string(last.factor) + ")";
+  std::string shape = shapeText({model.batch, length, head ? model.vocabulary : model.width});
+  return "- scale factor " + std::to_string(last.factor) +
+         (last.factor == 1 ? " (one position a token)" : "") + "\n- result " + code(shape) +
+         " = [batch, " + tokens + ", " + (head ? "vocabulary" : "width") + "]\n";
+}
+
+/// "shift 3", "layer"
+std::string shortName(const Primitive &primitive) {
+  std::string text(spec::name(primitive.op()));
+  if (const auto *shift = std::get_if<spec::Shift>(&primitive.settings)) {
+    text += " " + std::to_string(shift->by);
+  } else if (const auto *shorten = std::get_if<spec::Shorten>(&primitive.settings)) {
+    text += " " + std::to_string(shorten->factor);
+  } else if (const auto *upsample = std::get_if<spec::Upsample>(&primitive.settings)) {
+    text += " " + std::to_string(upsample->factor);
+  }
+  return text;
+}
+
+/// "2 x layer, norm, shift 3, shorten 4, ..."
+std::string expansionText(const std::vector<Primitive> &parts) {
+  std::string text;
+  size_t items = 0;
+  for (size_t i = 0; i < parts.size(); ++items) {
+    size_t next = i + 1;
+    while (next < parts.size() && shortName(parts[next]) == shortName(parts[i]) &&
+           parts[next].factor == parts[i].factor) {
+      ++next;
+    }
+    if (items == mostLines) {
+      return text + ", ...";
+    }
+    text += (text.empty() ? "" : ", ") +
+            (next - i > 1 ? std::to_string(next - i) + " x " : std::string()) + shortName(parts[i]);
+    i = next;
+  }
+  return text;
+}
+
+std::string weightsText(const std::vector<spec::Tensor> &tensors,
+                        const std::vector<Primitive> &parts) {
+  std::string lines;
+  int64_t elements = 0;
+  size_t count = 0;
+  for (const spec::Tensor &tensor : tensors) {
+    if (tensor.stage < parts.front().id || tensor.stage > parts.back().id) {
+      continue;
+    }
+    elements += tensor.elements();
+    if (count++ < mostLines) {
+      lines += "  - " + code(tensor.name) + " " + code(shapeText(tensor.shape)) + "\n";
+    }
+  }
+  if (count == 0) {
+    return "- no weights\n";
+  }
+  std::string more =
+      count > mostLines ? "  - and " + std::to_string(count - mostLines) + " more\n" : "";
+  return "- " + grouped(elements) + " parameters:\n" + lines + more;
+}
+
+} // namespace
+
+std::string editor::describeStage(const spec::Model &model, size_t index) {
+  if (index >= model.stages.size()) {
+    return "";
+  }
+  const spec::Stage &stage = model.stages[index];
+  std::vector<Primitive> all = spec::expand(model);
+  std::vector<Primitive> parts = partsOf(stage, all);
+  if (parts.empty()) {
+    return "";
+  }
+  std::string text = resultText(model, parts.back());
+  if (stage.op() == Op::Layers || stage.op() == Op::Hourglass) {
+    text += "- expands to " + expansionText(parts) + "\n";
+  }
+  return text + weightsText(spec::tensors(model, all), parts);
+}
+
+std::string editor::describeKey(const spec::KeyInfo &key) {
+  std::string text = "**" + std::string(key.name) + "**: " + std::string(key.meaning) + "\n\n- " +
+                     std::string(key.type) + "\n";
+  if (!key.values.empty()) {
+    std::string values;
+    for (std::string_view value : key.values) {
+      values += (values.empty() ? "" : ", ") + code(std::string(value));
+    }
+    text += "- values: " + values + "\n";
+  }
+  bool required = key.otherwise.starts_with("required");
+  return text + "- " + (required ? "" : "default: ") + std::string(key.otherwise) + "\n";
+}
+
+std::string editor::describeModel(const spec::Model &model) {
+  return "**" + model.name + "**: " + grouped(spec::parameterCount(model)) + " parameters, " +
+         std::to_string(model.stages.size()) + " stages, " + grouped(model.context) +
+         " tokens a row\n";
+}

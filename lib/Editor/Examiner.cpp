@@ -1,0 +1,77 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "sluice/Editor/Server.h"
+
+#include <algorithm>
+
+using namespace sluice;
+using namespace sluice::editor;
+
+Examiner::Examiner(Check check, Publish publish)
+    : check(std::move(check)), publish(std::move(publish)), worker([this] { run(); }) {}
+
+Examiner::~Examiner() {
+  {
+    std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  changed.notify_all();
+  worker.join();
+}
+
+void Examiner::submit(Job job, Duration rest) {
+  std::lock_guard lock(mutex);
+  if (running == job.uri) {
+    running.clear();
+  }
+  std::string uri = job.uri;
+  waiting[uri] = {std::move(job), Clock::now() + rest};
+  changed.notify_all();
+}
+
+void Examiner::hurry(const std::string &uri) {
+  std::lock_guard lock(mutex);
+  if (auto found = waiting.find(uri); found != waiting.end()) {
+    found->second.due = Clock::now();
+    changed.notify_all();
+  }
+}
+
+void Examiner::forget(const std::string &uri) {
+  std::lock_guard lock(mutex);
+  waiting.erase(uri);
+  if (running == uri) {
+    running.clear();
+  }
+}
+
+void Examiner::run() {
+  std::unique_lock lock(mutex);
+  while (!stopping) {
+    auto next = std::min_element(waiting.begin(), waiting.end(), [](const auto &a, const auto &b) {
+      return a.second.due < b.second.due;
+    });
+    if (next == waiting.end()) {
+      changed.wait(lock);
+    } else if (next->second.due > Clock::now()) {
+      auto due = next->second.due; // the entry may be gone when this wakes
+      changed.wait_until(lock, due);
+    } else {
+      Job job = std::move(next->second.job);
+      waiting.erase(next);
+      examineOne(std::move(job), lock);
+    }
+  }
+}
+
+void Examiner::examineOne(Job job, std::unique_lock<std::mutex> &lock) {
+  running = job.uri;
+  lock.unlock();
+  auto findings =
+      std::make_shared<const Findings>(examine(job.document->text, fileOf(job.uri), check));
+  lock.lock();
+  if (running == job.uri) {
+    running.clear();
+    publish(job, std::move(findings)); // under the lock: forget() returns after the last of them
+  }
+}

@@ -1,0 +1,279 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "sluice/Spec/Schema.h"
+
+#include <array>
+
+namespace sluice::spec {
+namespace {
+
+using Keys = std::vector<KeyInfo>;
+
+const KeyInfo norm = {"norm",
+                      "string",
+                      "layer norm, or RMS norm: x / sqrt(mean(x^2) + epsilon) * weight",
+                      "layer",
+                      {"layer", "rms"}};
+const KeyInfo normEpsilon = {"epsilon", "number > 0", "added to the norm's variance", "1e-5", {}};
+
+const Keys topKeys = {
+    {"sluice", "1", "version of this format", "required", {}},
+    {"name", "string", "the model's name", "file stem", {}},
+    {"vocabulary",
+     "integer >= 2",
+     "number of token ids; ids are bytes when it is 256 or more",
+     "required",
+     {}},
+    {"context", "integer >= 1", "capacity N: most tokens in one row of a batch", "required", {}},
+    {"batch", "integer >= 1", "capacity B: most rows in a batch", "required", {}},
+    {"width", "integer >= 1", "model width d", "required", {}},
+    {"seed", "integer >= 0", "seed of initialization and of training's random numbers", "0", {}},
+    {"defaults",
+     "object",
+     "settings every layer, layers and hourglass stage starts from",
+     "{}",
+     {}},
+    {"stages", "array", "the model; first stage embedding, last stage head", "required", {}},
+    {"training", "object", "optimizer and schedule", "every setting its default", {}}};
+
+const Keys layerSettings = {
+    {"heads", "integer >= 1", "attention heads H", "required (here or in defaults)", {}},
+    {"key_value_heads",
+     "integer dividing heads",
+     "key and value heads Hkv; query head i reads head i div (heads / key_value_heads)",
+     "heads",
+     {}},
+    {"head_size",
+     "integer, even if rotary",
+     "features of a head D",
+     "width / heads (must divide)",
+     {}},
+    norm,
+    {"placement",
+     "string",
+     "the norm stands before each block, or after its residual sum",
+     "pre",
+     {"pre", "post"}},
+    normEpsilon,
+    {"activation",
+     "string",
+     "of the feed-forward block; gelu is exact (erf), swiglu is Wout (silu(Wgate h) * (Win h))",
+     "gelu",
+     {"relu", "gelu", "gelu_tanh", "swiglu"}},
+    {"feed_forward", "integer >= 1", "hidden width of the feed-forward block", "4 d", {}},
+    {"dropout",
+     "number >= 0 and < 1",
+     "after each of the two blocks, before the residual is added",
+     "0",
+     {}},
+    {"attention_dropout", "number >= 0 and < 1", "on attention probabilities", "0", {}},
+    {"mask",
+     "string or {\"window\": [a, b]}",
+     "which positions q a query at position p reads; window: p - b < q <= p - a",
+     "causal",
+     {"causal", "bidirectional"}},
+    {"rotary",
+     "false, true (base 10000) or {\"base\": number}",
+     "rotates pairs of query and key features by the position on the layer's own scale",
+     "false",
+     {}},
+    {"bias", "boolean", "biases of the layer's linear maps", "true", {}}};
+
+const Keys trainingKeys = {
+    {"optimizer",
+     "string",
+     "adamw decays weights apart from the gradient, adam adds decay to the gradient",
+     "adamw",
+     {"adamw", "adam"}},
+    {"learning_rate", "number > 0", "rate at the peak of the schedule", "3e-4", {}},
+    {"betas", "array of two numbers >= 0 and < 1", "decay of the two moments", "[0.9, 0.95]", {}},
+    {"epsilon", "number > 0", "added to the square root of the second moment", "1e-8", {}},
+    {"weight_decay",
+     "number >= 0",
+     "applies to matrices, not to norms, biases or embeddings",
+     "0.1",
+     {}},
+    {"clip", "number >= 0", "largest global norm of the gradient; 0 turns clipping off", "1.0", {}},
+    {"schedule",
+     "object",
+     "learning rate over the steps",
+     R"({"kind": "cosine", "warmup": 100, "steps": 1000, "floor": 0.1})",
+     {}}};
+
+const Keys scheduleKeys = {
+    {"kind", "string", "how the rate falls after the warm-up", "cosine", {"cosine", "constant"}},
+    {"warmup",
+     "integer >= 0, at most steps",
+     "steps over which the rate rises",
+     "the smaller of 100 and steps",
+     {}},
+    {"steps", "integer >= 1", "step at which the rate reaches its floor", "1000", {}},
+    {"floor", "number >= 0", "least rate, as a fraction of the learning rate", "0.1", {}}};
+
+const Keys maskKeys = {{"window",
+                        "[a, b], integers with 0 <= a < b",
+                        "a query at position p reads q with p - b < q <= p - a",
+                        "required",
+                        {}}};
+const Keys rotaryKeys = {
+    {"base", "number > 0", "pair (2i, 2i+1) turns by p * base^(-2i / head_size)", "required", {}}};
+
+/// The keys that stages of one op have beside op, from, to and layer settings.
+Keys ownKeys(Op op) {
+  auto factor = [](std::string_view meaning) {
+    return KeyInfo{"factor", "integer >= 1", meaning, "required", {}};
+  };
+  switch (op) {
+  case Op::Embedding:
+    return {{"positions",
+             "string",
+             "what is added for a token's position",
+             "none",
+             {"none", "learned", "sinusoidal"}},
+            {"dropout", "number >= 0 and < 1", "on the sum", "0", {}}};
+  case Op::Layer:
+    return {};
+  case Op::Norm:
+    return {norm, normEpsilon};
+  case Op::Shift:
+    return {{"by", "integer >= 0", "positions of this scale to delay by", "required", {}}};
+  case Op::Shorten:
+    return {factor("fine positions in one coarse position"),
+            {"method",
+             "string",
+             "mean of the group, or a linear map of its features",
+             "average",
+             {"average", "linear"}}};
+  case Op::Upsample:
+    return {factor("fine positions from one coarse position; divides the scale's factor"),
+            {"method",
+             "string",
+             "repetition, or a linear map to the group's features",
+             "repeat",
+             {"repeat", "linear"}}};
+  case Op::Add:
+    return {{"with", "name of a stream", "the second stream, on the same scale", "required", {}}};
+  case Op::Dropout:
+    return {{"rate",
+             "number >= 0 and < 1",
+             "share of features that is dropped in training",
+             "required",
+             {}}};
+  case Op::Head:
+    return {{"tied", "boolean", "uses the embedding's token.weight", "false", {}},
+            {"bias", "boolean", "adds a bias [V]", "false", {}}};
+  case Op::Layers:
+    return {{"count", "integer from 1 to 10000", "number of layers", "required", {}}};
+  case Op::Hourglass:
+    return {{"hierarchy",
+             "string",
+             "N@f is N layers on a scale f times coarser than the stage's input: \"2@1 8@4 2@1\"",
+             "required",
+             {}},
+            {"shorten",
+             "string",
+             "method of every shorten stage inside",
+             "average",
+             {"average", "linear"}},
+            {"upsample",
+             "string",
+             "method of every upsample stage inside",
+             "repeat",
+             {"repeat", "linear"}},
+            {"shift",
+             "integer >= 0",
+             "shift before each shortening, the same on every level",
+             "relative factor - 1",
+             {}}};
+  }
+  return {};
+}
+
+Keys keysOfStage(Op op) {
+  Keys keys = {{"op", "string", "the kind of the stage", "required", {}}};
+  for (Op other : allOps()) {
+    keys[0].values.push_back(name(other));
+  }
+  if (op != Op::Embedding) {
+    keys.push_back(
+        {"from", "name of a stream", "the stream it reads", "the result of the stage before", {}});
+  }
+  if (op != Op::Head) {
+    keys.push_back({"to", "string", "names the result; defined once", "unnamed", {}});
+  }
+  Keys own = ownKeys(op);
+  keys.insert(keys.end(), own.begin(), own.end());
+  if (op == Op::Layer || op == Op::Layers || op == Op::Hourglass) {
+    keys.insert(keys.end(), layerSettings.begin(), layerSettings.end());
+  }
+  return keys;
+}
+
+} // namespace
+
+const std::vector<KeyInfo> &keysOf(Section section) {
+  switch (section) {
+  case Section::Spec:
+    return topKeys;
+  case Section::Defaults:
+    return layerSettings;
+  case Section::Training:
+    return trainingKeys;
+  case Section::Schedule:
+    return scheduleKeys;
+  case Section::Mask:
+    return maskKeys;
+  case Section::Rotary:
+    break;
+  }
+  return rotaryKeys;
+}
+
+const std::vector<KeyInfo> &keysOf(Op op) {
+  static const auto tables = [] {
+    std::array<Keys, std::variant_size_v<Settings>> result;
+    for (Op each : allOps()) {
+      result[static_cast<size_t>(each)] = keysOfStage(each);
+    }
+    return result;
+  }();
+  return tables[static_cast<size_t>(op)];
+}
+
+std::vector<Op> allOps() {
+  std::vector<Op> ops;
+  for (size_t i = 0; i < std::variant_size_v<Settings>; ++i) {
+    ops.push_back(static_cast<Op>(i));
+  }
+  return ops;
+}
+
+std::string_view meaning(Op op) {
+  switch (op) {
+  case Op::Embedding:
+    return "E[token], plus P[position] where positions are given.";
+  case Op::Layer:
+    return "One transformer layer: an attention block, then a feed-forward block.";
+  case Op::Norm:
+    return "Norm over features.";
+  case Op::Shift:
+    return "y[p] = x[p - by], zero before: delays, so that a coarse position holds no later token.";
+  case Op::Shorten:
+    return "Coarse group m from x[k m + i], 0 <= i < k: a scale k times coarser.";
+  case Op::Upsample:
+    return "Fine position p from y[p div k]: a scale k times finer.";
+  case Op::Add:
+    return "Sum of two streams of one scale.";
+  case Op::Dropout:
+    return "Drops features in training.";
+  case Op::Head:
+    return "Logits; cross-entropy of row t against token t + 1.";
+  case Op::Layers:
+    return "A stack of transformer layers.";
+  case Op::Hourglass:
+    return "Layers on several scales: shift, shorten, inner levels, upsample, residual sum.";
+  }
+  return "";
+}
+
+} // namespace sluice::spec

@@ -1,0 +1,66 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The program `sluice-spec-lsp`: an editor starts it and speaks with it over standard input and
+// output.
+#include "sluice/Editor/Server.h"
+
+#include <CLI/CLI.hpp>
+
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+
+using namespace sluice;
+
+namespace {
+
+/// Replaying a witness takes seconds and would tell an editor nothing new.
+CausalVerdict checkAsTyped(const spec::Model &model) { return checkModel(model, false); }
+
+void sendMessage(const nlohmann::json &message) {
+  std::cout << editor::frame(message) << std::flush;
+  if (!std::cout) { // the editor is gone
+    std::_Exit(1);
+  }
+}
+
+int serve(int64_t rest) {
+  editor::SpecServer server(sendMessage, checkAsTyped, std::chrono::milliseconds(rest),
+                            SLUICE_VERSION);
+  while (!server.exitStatus()) {
+    std::optional<editor::Incoming> incoming = editor::readMessage(std::cin);
+    if (!incoming) {
+      break; // the editor ended without a word
+    }
+    server.receive(*incoming);
+  }
+  // At once: a check may be running, and its verdict is of no use to anyone now.
+  std::_Exit(server.exitStatus().value_or(1));
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::ios::sync_with_stdio(false);
+  std::cin.tie(nullptr); // two threads write
+  CLI::App program("Language server for model specs: errors, the causality verdict, hover, "
+                   "completion and symbols.",
+                   "sluice-spec-lsp");
+  program.set_version_flag("--version", std::string("sluice-spec-lsp ") + SLUICE_VERSION);
+  int64_t rest = 200;
+  program.add_option("--delay", rest, "Milliseconds that a text must rest before it is checked")
+      ->type_name("MS")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 60000));
+  bool stdio = false;
+  program.add_flag("--stdio", stdio, "Use standard input and output, as always");
+  program.footer("An editor starts this program for specs; docs/editors.md says how.\n"
+                 "Exit status: 0 after shutdown and exit; 1 where the editor ended otherwise; "
+                 "2 bad flags.");
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    return program.exit(error) == 0 ? 0 : 2;
+  }
+  return serve(rest);
+}
