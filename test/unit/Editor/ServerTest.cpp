@@ -1,0 +1,187 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The server with a check that the test holds in its hand.
+
+#include "sluice/Editor/Server.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+
+using namespace sluice;
+using namespace sluice::editor;
+using nlohmann::json;
+
+namespace {
+
+const std::string uri = "file:///a%20b.json";
+
+std::string specOf(const std::string &name) {
+  return R"({"sluice": 1, "vocabulary": 9, "context": 8, "batch": 2, "width": 4, "name": ")" +
+         name + R"(", "stages": [{"op": "embedding"}, {"op": "head"}]})";
+}
+
+class Server : public testing::Test {
+protected:
+  /// Leaks whatever is called "leak"; waits for the gate with what is called "slow".
+  CausalVerdict check(const spec::Model &model) {
+    ++checks;
+    if (model.name == "slow") {
+      started.set_value();
+      gate.get_future().wait();
+    }
+    if (model.name == "throw") {
+      throw std::runtime_error("out of luck");
+    }
+    CausalVerdict verdict;
+    verdict.kind = CausalVerdict::Kind::Proved;
+    verdict.modes = {"eval"};
+    if (model.name != "fine") {
+      verdict.kind = CausalVerdict::Kind::Leak;
+      verdict.place = model.stages[1].location;
+      verdict.message = model.name;
+      verdict.refusedMode = "eval";
+    }
+    verdict.warnings = {spec::toString(model.stages[0].location) + ": warning: careful"};
+    return verdict;
+  }
+
+  void start(int rest = 0) {
+    server.emplace([this](const json &message) { take(message); },
+                   [this](const spec::Model &model) { return check(model); },
+                   Examiner::Duration(rest), "1");
+    say({{"id", 0}, {"method", "initialize"}, {"params", {{"capabilities", json::object()}}}});
+  }
+
+  void say(json message) {
+    message["jsonrpc"] = "2.0";
+    server->receive({message.dump(), {}});
+  }
+  void open(const std::string &text, int version = 1) {
+    say({{"method", "textDocument/didOpen"},
+         {"params", {{"textDocument", {{"uri", uri}, {"version", version}, {"text", text}}}}}});
+  }
+  void change(const std::string &text, int version) {
+    say({{"method", "textDocument/didChange"},
+         {"params",
+          {{"textDocument", {{"uri", uri}, {"version", version}}},
+           {"contentChanges", {{{"text", "ignored"}}, {{"text", text}}}}}}});
+  }
+  void tell(const char *method) {
+    say({{"method", method}, {"params", {{"textDocument", {{"uri", uri}}}}}});
+  }
+
+  void take(const json &message) {
+    std::lock_guard lock(mutex);
+    if (message.contains("method")) {
+      published.push_back(message["params"]);
+      arrived.notify_all();
+    }
+  }
+  /// The `count`th published diagnostics.
+  json wait(size_t count) {
+    std::unique_lock lock(mutex);
+    bool there =
+        arrived.wait_for(lock, std::chrono::seconds(30), [&] { return published.size() >= count; });
+    EXPECT_TRUE(there);
+    return there ? published[count - 1] : json();
+  }
+
+  std::atomic<int> checks = 0;
+  std::promise<void> gate, started;
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::vector<json> published;
+  std::optional<SpecServer> server; // last: its thread uses the rest
+};
+
+TEST_F(Server, PublishesErrorsVerdictsAndWarnings) {
+  start();
+  open("{", 4);
+  json params = wait(1);
+  EXPECT_EQ(params["uri"], uri);
+  EXPECT_EQ(params["version"], 4);
+  EXPECT_EQ(params["diagnostics"][0]["severity"], 1);
+  change(specOf("leak"), 5);
+  json found = wait(2)["diagnostics"];
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0]["message"], "leak (mode eval)");
+  EXPECT_EQ(found[0]["code"], "leak");
+  size_t head = specOf("leak").find(R"({"op": "head"})");
+  EXPECT_EQ(found[0]["range"]["start"]["character"], head);
+  EXPECT_EQ(found[0]["range"]["end"]["character"], head + 14);
+  EXPECT_EQ(found[1]["severity"], 2);
+  EXPECT_EQ(found[1]["message"], "careful");
+  EXPECT_EQ(found[1]["range"]["end"]["character"], head - 2);
+  change(specOf("fine"), 6);
+  EXPECT_EQ(wait(3)["diagnostics"].size(), 1u); // the warning
+}
+
+TEST_F(Server, ChecksOnlyTheNewestText) {
+  start(100);
+  open(specOf("fine"));
+  wait(1);
+  for (int version = 2; version <= 20; ++version) {
+    change(specOf("text" + std::to_string(version)), version);
+  }
+  EXPECT_EQ(wait(2)["version"], 20);
+  // A machine may rest 100 ms between two changes, but not between all of them.
+  EXPECT_LT(checks, 20);
+}
+
+TEST_F(Server, NeverPublishesAnOldVerdict) {
+  start();
+  open(specOf("slow"));
+  started.get_future().wait();
+  change(specOf("fine"), 2); // while the check of the first text runs
+  gate.set_value();
+  EXPECT_EQ(wait(1)["version"], 2);
+}
+
+TEST_F(Server, AnswersWhileACheckRuns) {
+  start();
+  open(specOf("slow"));
+  started.get_future().wait();
+  tell("textDocument/didClose");
+  EXPECT_EQ(wait(1)["diagnostics"], json::array());
+  gate.set_value();
+  server.reset();                  // waits for the check
+  EXPECT_EQ(published.size(), 1u); // nothing about a document that is closed
+}
+
+TEST_F(Server, SavingDoesNotWait) {
+  start(60000);
+  open(specOf("fine"));
+  wait(1);
+  change(specOf("leak"), 2);
+  tell("textDocument/didSave");
+  EXPECT_EQ(wait(2)["version"], 2);
+}
+
+TEST_F(Server, AFailingCheckIsADiagnostic) {
+  start();
+  open(specOf("throw"));
+  std::string message = wait(1)["diagnostics"][0]["message"];
+  EXPECT_NE(message.find("out of luck"), std::string::npos) << message;
+}
+
+TEST_F(Server, APartIsNoText) {
+  start();
+  open(specOf("fine"));
+  wait(1);
+  say({{"method", "textDocument/didChange"},
+       {"params",
+        {{"textDocument", {{"uri", uri}, {"version", 2}}},
+         {"contentChanges", {{{"text", "x"}, {"range", json::object()}}}}}}});
+  change(specOf("leak"), 3);
+  EXPECT_EQ(wait(2)["version"], 3);
+}
+
+TEST(FileOf, IsThePath) {
+  EXPECT_EQ(fileOf("file:///a%20b%C3%A9.json"), "/a b\xC3\xA9.json");
+  EXPECT_EQ(fileOf("file:///100%"), "/100%");
+  EXPECT_EQ(fileOf("untitled:1"), "untitled:1");
+}
+
+} // namespace
