@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Hover, completion and symbols.
+
+#include "sluice/Editor/Answers.h"
+
 #include "sluice/Editor/Describe.h"
-#include "sluice/Editor/Server.h"
 
 #include <algorithm>
 

@@ -1,11 +1,28 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "sluice/Editor/Server.h"
+#include "sluice/Editor/Examiner.h"
 
 #include <algorithm>
+#include <cctype>
 
 using namespace sluice;
 using namespace sluice::editor;
+
+std::string editor::fileOf(const std::string &uri) {
+  constexpr std::string_view scheme = "file://";
+  if (!uri.starts_with(scheme)) {
+    return uri;
+  }
+  std::string path;
+  for (size_t i = scheme.size(); i < uri.size(); ++i) {
+    bool escape = uri[i] == '%' && i + 2 < uri.size() &&
+                  std::isxdigit(static_cast<unsigned char>(uri[i + 1])) &&
+                  std::isxdigit(static_cast<unsigned char>(uri[i + 2]));
+    path += escape ? static_cast<char>(std::stoi(uri.substr(i + 1, 2), nullptr, 16)) : uri[i];
+    i += escape ? 2 : 0;
+  }
+  return path;
+}
 
 Examiner::Examiner(Check check, Publish publish)
     : check(std::move(check)), publish(std::move(publish)), worker([this] { run(); }) {}

@@ -11,8 +11,8 @@ using nlohmann::json;
 namespace {
 
 constexpr size_t largestText = size_t(16) << 20; // as the reader of files has it
-/// Steps of a witness that are shown; only thousands of stages have more.
-constexpr size_t mostSteps = 64;
+/// Steps of a witness, and warnings, that are shown; only models of thousands of stages have more.
+constexpr size_t mostSteps = 64, mostWarnings = 64;
 
 enum Severity { Error = 1, Warning = 2 };
 
@@ -148,8 +148,9 @@ json editor::diagnosticsOf(const Findings &findings, const Document &document,
   if (!findings.verdict->isProved()) {
     result.push_back(refusal(*findings.verdict, document, uri));
   }
-  for (const std::string &warning : findings.verdict->warnings) {
-    spec::Diagnostic parsed = parseWarning(warning, findings.model->location.file);
+  const std::vector<std::string> &warnings = findings.verdict->warnings;
+  for (size_t i = 0; i < std::min(warnings.size(), mostWarnings); ++i) {
+    spec::Diagnostic parsed = parseWarning(warnings[i], findings.model->location.file);
     result.push_back(
         diagnostic(document, parsed.location, Warning, "sluice check", parsed.message));
   }

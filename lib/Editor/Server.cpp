@@ -2,27 +2,11 @@
 
 #include "sluice/Editor/Server.h"
 
-#include <cctype>
+#include "sluice/Editor/Answers.h"
 
 using namespace sluice;
 using namespace sluice::editor;
 using nlohmann::json;
-
-std::string editor::fileOf(const std::string &uri) {
-  constexpr std::string_view scheme = "file://";
-  if (!uri.starts_with(scheme)) {
-    return uri;
-  }
-  std::string path;
-  for (size_t i = scheme.size(); i < uri.size(); ++i) {
-    bool escape = uri[i] == '%' && i + 2 < uri.size() &&
-                  std::isxdigit(static_cast<unsigned char>(uri[i + 1])) &&
-                  std::isxdigit(static_cast<unsigned char>(uri[i + 2]));
-    path += escape ? static_cast<char>(std::stoi(uri.substr(i + 1, 2), nullptr, 16)) : uri[i];
-    i += escape ? 2 : 0;
-  }
-  return path;
-}
 
 SpecServer::SpecServer(std::function<void(const Json &)> send, Check check, Examiner::Duration rest,
                        std::string version)

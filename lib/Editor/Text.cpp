@@ -7,6 +7,8 @@
 using namespace sluice;
 using namespace sluice::editor;
 
+static constexpr size_t blockSize = 1024;
+
 /// Code units of the character whose first byte this is; 0 for a byte within a character.
 static size_t unitsOf(char byte) {
   auto value = static_cast<unsigned char>(byte);
@@ -14,7 +16,12 @@ static size_t unitsOf(char byte) {
 }
 
 Text::Text(std::string_view text) : text(text), starts{0}, newline{0} {
+  size_t units = 0;
   for (size_t i = 0; i < text.size(); ++i) {
+    if (i % blockSize == 0) {
+      blocks.push_back(units);
+    }
+    units += unitsOf(text[i]);
     bool pair = text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n';
     if (text[i] == '\n' || (text[i] == '\r' && !pair)) {
       starts.push_back(i + 1);
@@ -25,14 +32,22 @@ Text::Text(std::string_view text) : text(text), starts{0}, newline{0} {
   }
 }
 
+size_t Text::unitsBefore(size_t offset) const {
+  if (offset == 0) {
+    return 0;
+  }
+  size_t block = (offset - 1) / blockSize, units = blocks[block];
+  for (size_t i = block * blockSize; i < offset; ++i) {
+    units += unitsOf(text[i]);
+  }
+  return units;
+}
+
 Position Text::position(size_t offset) const {
   offset = std::min(offset, text.size());
   auto next = std::upper_bound(starts.begin(), starts.end(), offset);
-  size_t line = static_cast<size_t>(next - starts.begin()) - 1, character = 0;
-  for (size_t i = starts[line]; i < offset; ++i) {
-    character += unitsOf(text[i]);
-  }
-  return {line, character};
+  size_t line = static_cast<size_t>(next - starts.begin()) - 1;
+  return {line, unitsBefore(offset) - unitsBefore(starts[line])};
 }
 
 size_t Text::offset(Position position) const {

@@ -34,9 +34,13 @@ public:
   size_t offsetOf(unsigned line, unsigned column) const;
 
 private:
+  /// Code units from the start of the text to an offset; looks at no more than one block.
+  size_t unitsBefore(size_t offset) const;
+
   std::string_view text;
   std::vector<size_t> starts;  ///< of the protocol's lines, which "\n", "\r\n" or "\r" end
   std::vector<size_t> newline; ///< of the reader's lines
+  std::vector<size_t> blocks;  ///< code units before each block of bytes: lines may be megabytes
 };
 
 } // namespace sluice::editor

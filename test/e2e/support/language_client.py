@@ -12,7 +12,7 @@ class Client:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.messages = queue.Queue()
         self.last_id = 0
-        self.published = []  # params of every textDocument/publishDiagnostics, oldest first
+        self.unread = []  # params of textDocument/publishDiagnostics that arrived while a reply was awaited
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self):
@@ -45,14 +45,14 @@ class Client:
         message = self.messages.get(timeout=self.timeout)
         if message is None:
             raise EOFError("the server ended")
-        if message.get("method") == "textDocument/publishDiagnostics":
-            self.published.append(message["params"])
         return message
 
     def reply(self, number):
-        """The response to request `number`; what arrives before it is kept or dropped."""
+        """The response to request `number`. Diagnostics that arrive before it are kept."""
         while True:
             message = self.receive()
+            if message.get("method") == "textDocument/publishDiagnostics":
+                self.unread.append(message["params"])
             if "method" not in message and message.get("id") == number:
                 return message
 
@@ -79,13 +79,17 @@ class Client:
                     {"textDocument": {"uri": uri, "version": version}, "contentChanges": [{"text": text}]})
 
     def diagnostics(self, uri, version=None):
-        """The next diagnostics published for `uri` (and, if given, for `version` of it)."""
+        """The next diagnostics published for `uri`, of `version` where it is given."""
         while True:
-            message = self.receive()
-            if message.get("method") == "textDocument/publishDiagnostics":
+            if self.unread:
+                params = self.unread.pop(0)
+            else:
+                message = self.receive()
+                if message.get("method") != "textDocument/publishDiagnostics":
+                    continue
                 params = message["params"]
-                if params["uri"] == uri and version in (None, params.get("version")):
-                    return params["diagnostics"]
+            if params["uri"] == uri and version in (None, params.get("version")):
+                return params["diagnostics"]
 
     def at(self, method, uri, line, character):
         """The result of a request about a place: hover, completion."""

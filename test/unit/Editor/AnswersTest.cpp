@@ -2,8 +2,8 @@
 //
 // Hover, completion, symbols and ranges, over one small spec. `|` marks the cursor.
 
+#include "sluice/Editor/Answers.h"
 #include "sluice/Editor/Describe.h"
-#include "sluice/Editor/Server.h"
 
 #include <gtest/gtest.h>
 

@@ -54,6 +54,17 @@ TEST(Text, ReadersPlacesCountBytesAndNewlines) {
   EXPECT_EQ(Text("a\rb\nc").offsetOf(1, 3), 2u); // a carriage return ends no line there
 }
 
+TEST(Text, LongLinesCountOnce) {
+  std::string line;
+  while (line.size() < size_t(4) << 20) {
+    line += mixed.substr(0, 4) + mixed.substr(5); // 13 bytes, 8 code units
+  }
+  Text text(line);
+  for (size_t i = 0; i * 13 < line.size(); ++i) {
+    EXPECT_EQ(text.position(i * 13), (Position{0, i * 8}));
+  }
+}
+
 TEST(Text, EmptyTextHasOnePlace) {
   Text text("");
   EXPECT_EQ(text.position(0), (Position{0, 0}));
