@@ -2,7 +2,7 @@
 
 #include "sluice/Editor/Findings.h"
 
-#include <charconv>
+#include <algorithm>
 
 using namespace sluice;
 using namespace sluice::editor;
@@ -11,10 +11,11 @@ using nlohmann::json;
 namespace {
 
 constexpr size_t largestText = size_t(16) << 20; // as the reader of files has it
-/// Steps of a witness, and warnings, that are shown; only models of thousands of stages have more.
+/// Steps of a witness, warnings and notes that are shown; only models of thousands of stages have
+/// more.
 constexpr size_t mostSteps = 64, mostWarnings = 64;
 
-enum Severity { Error = 1, Warning = 2 };
+enum Severity { Error = 1, Warning = 2, Information = 3 };
 
 /// The end of the token at `at`, and of its word where it is a string that `at` lies in.
 size_t tokenEnd(const Document &document, size_t at) {
@@ -34,27 +35,6 @@ size_t tokenEnd(const Document &document, size_t at) {
   }
   bool string = spot.onKey || node.kind == Node::String;
   return string ? std::min(text.find_first_of(" \"\r\n", at), end) : at;
-}
-
-/// "FILE:LINE:COLUMN: warning: WORDS" as a place and the words.
-spec::Diagnostic parseWarning(const std::string &warning, const std::string &file) {
-  spec::Diagnostic result = {{file}, warning};
-  if (!warning.starts_with(file + ":")) {
-    return result;
-  }
-  const char *at = warning.data() + file.size() + 1, *end = warning.data() + warning.size();
-  auto line = std::from_chars(at, end, result.location.line);
-  if (line.ec != std::errc() || line.ptr == end || *line.ptr != ':') {
-    return {{file}, warning};
-  }
-  auto column = std::from_chars(line.ptr + 1, end, result.location.column);
-  std::string rest(column.ptr, end);
-  constexpr std::string_view mark = ": warning: ";
-  if (column.ec != std::errc() || !rest.starts_with(mark)) {
-    return {{file}, warning};
-  }
-  result.message = rest.substr(mark.size());
-  return result;
 }
 
 json diagnostic(const Document &document, const spec::SourceLocation &place, Severity severity,
@@ -79,10 +59,21 @@ json stepsOf(const CausalWitness &witness, const Document &document, const std::
   return steps;
 }
 
+const char *codeOf(CausalVerdict::Kind kind) {
+  switch (kind) {
+  case CausalVerdict::Kind::Leak:
+    return "leak";
+  case CausalVerdict::Kind::Misaligned:
+    return "misaligned";
+  default:
+    return "not-proved";
+  }
+}
+
 json refusal(const CausalVerdict &verdict, const Document &document, const std::string &uri) {
   std::string mode = verdict.refusedMode.empty() ? "" : " (mode " + verdict.refusedMode + ")";
   json result = diagnostic(document, verdict.place, Error, "sluice check", verdict.message + mode);
-  result["code"] = verdict.kind == CausalVerdict::Kind::Leak ? "leak" : "not-proved";
+  result["code"] = codeOf(verdict.kind);
   if (verdict.witness) {
     result["relatedInformation"] = stepsOf(*verdict.witness, document, uri);
   }
@@ -148,11 +139,13 @@ json editor::diagnosticsOf(const Findings &findings, const Document &document,
   if (!findings.verdict->isProved()) {
     result.push_back(refusal(*findings.verdict, document, uri));
   }
-  const std::vector<std::string> &warnings = findings.verdict->warnings;
-  for (size_t i = 0; i < std::min(warnings.size(), mostWarnings); ++i) {
-    spec::Diagnostic parsed = parseWarning(warnings[i], findings.model->location.file);
-    result.push_back(
-        diagnostic(document, parsed.location, Warning, "sluice check", parsed.message));
+  for (const auto *list : {&findings.verdict->warnings, &findings.verdict->notes}) {
+    for (size_t i = 0; i < std::min(list->size(), mostWarnings); ++i) {
+      const CausalWarning &warning = (*list)[i];
+      Severity severity = warning.isNote() ? Information : Warning;
+      result.push_back(diagnostic(document, warning.place, severity, "sluice check", warning.text));
+      result.back()["code"] = warning.getName();
+    }
   }
   return result;
 }

@@ -43,7 +43,8 @@ protected:
       verdict.message = model.name;
       verdict.refusedMode = "eval";
     }
-    verdict.warnings = {spec::toString(model.stages[0].location) + ": warning: careful"};
+    verdict.warnings = {{CausalWarning::Kind::Waste, model.stages[0].location, "careful"}};
+    verdict.notes = {{CausalWarning::Kind::BoundedContext, model.stages[1].location, "by the way"}};
     return verdict;
   }
 
@@ -105,7 +106,7 @@ TEST_F(Server, PublishesErrorsVerdictsAndWarnings) {
   EXPECT_EQ(params["diagnostics"][0]["severity"], 1);
   change(specOf("leak"), 5);
   json found = wait(2)["diagnostics"];
-  ASSERT_EQ(found.size(), 2u);
+  ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0]["message"], "leak (mode eval)");
   EXPECT_EQ(found[0]["code"], "leak");
   size_t head = specOf("leak").find(R"({"op": "head"})");
@@ -113,9 +114,11 @@ TEST_F(Server, PublishesErrorsVerdictsAndWarnings) {
   EXPECT_EQ(found[0]["range"]["end"]["character"], head + 14);
   EXPECT_EQ(found[1]["severity"], 2);
   EXPECT_EQ(found[1]["message"], "careful");
+  EXPECT_EQ(found[1]["code"], "waste");
   EXPECT_EQ(found[1]["range"]["end"]["character"], head - 2);
+  EXPECT_EQ(found[2]["severity"], 3);
   change(specOf("fine"), 6);
-  EXPECT_EQ(wait(3)["diagnostics"].size(), 1u); // the warning
+  EXPECT_EQ(wait(3)["diagnostics"].size(), 2u); // warning and note
 }
 
 TEST_F(Server, ChecksOnlyTheNewestText) {
