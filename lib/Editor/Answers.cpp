@@ -40,7 +40,7 @@ std::string verdictText(const Findings *findings) {
     return "\nbeing checked\n";
   }
   if (!findings->verdict) {
-    return "";
+    return findings->unchecked.empty() ? "" : "\n" + findings->unchecked + "\n";
   }
   const CausalVerdict &verdict = *findings->verdict;
   return "\n" + (verdict.isProved() ? verdict.format() : verdict.message) + "\n";

@@ -31,6 +31,7 @@ Examiner::~Examiner() {
   {
     std::lock_guard lock(mutex);
     stopping = true;
+    cancelled = true;
   }
   changed.notify_all();
   worker.join();
@@ -40,6 +41,7 @@ void Examiner::submit(Job job, Duration rest) {
   std::lock_guard lock(mutex);
   if (running == job.uri) {
     running.clear();
+    cancelled = true;
   }
   std::string uri = job.uri;
   waiting[uri] = {std::move(job), Clock::now() + rest};
@@ -59,6 +61,7 @@ void Examiner::forget(const std::string &uri) {
   waiting.erase(uri);
   if (running == uri) {
     running.clear();
+    cancelled = true;
   }
 }
 
@@ -83,9 +86,10 @@ void Examiner::run() {
 
 void Examiner::examineOne(Job job, std::unique_lock<std::mutex> &lock) {
   running = job.uri;
+  cancelled = false;
   lock.unlock();
-  auto findings =
-      std::make_shared<const Findings>(examine(job.document->text, fileOf(job.uri), check));
+  auto findings = std::make_shared<const Findings>(
+      examine(job.document->text, fileOf(job.uri), check, cancelled));
   lock.lock();
   if (running == job.uri) {
     running.clear();

@@ -82,7 +82,8 @@ json refusal(const CausalVerdict &verdict, const Document &document, const std::
 
 } // namespace
 
-Findings editor::examine(const std::string &text, const std::string &file, const Check &check) {
+Findings editor::examine(const std::string &text, const std::string &file, const Check &check,
+                         const std::atomic<bool> &cancelled) {
   Findings findings;
   auto fail = [&](const std::string &message) {
     findings.error = spec::Diagnostic{{file}, message};
@@ -98,7 +99,9 @@ Findings editor::examine(const std::string &text, const std::string &file, const
       findings.error = std::move(error);
       return findings;
     }
-    findings.verdict = check(*findings.model);
+    findings.verdict = check(*findings.model, cancelled);
+  } catch (const NotChecked &stopped) {
+    findings.unchecked = stopped.why;
   } catch (const std::exception &error) {
     fail(std::string("the check ended early: ") + error.what() +
          "; this is a defect of sluice-spec-lsp, please report it");
@@ -132,6 +135,10 @@ json editor::diagnosticsOf(const Findings &findings, const Document &document,
   if (findings.error) {
     result.push_back(
         diagnostic(document, findings.error->location, Error, "sluice", findings.error->message));
+  }
+  if (!findings.unchecked.empty()) {
+    result.push_back(diagnostic(document, findings.model->location, Information, "sluice check",
+                                findings.unchecked));
   }
   if (!findings.verdict) {
     return result;

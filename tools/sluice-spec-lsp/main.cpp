@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The program `sluice-spec-lsp`: an editor starts it and speaks with it over standard input and
 // output.
+#include "ChildCheck.h"
 #include "sluice/Editor/Server.h"
 
 #include <CLI/CLI.hpp>
@@ -13,9 +14,6 @@ using namespace sluice;
 
 namespace {
 
-/// Replaying a witness takes seconds and would tell an editor nothing new.
-CausalVerdict checkAsTyped(const spec::Model &model) { return checkModel(model, false); }
-
 void sendMessage(const nlohmann::json &message) {
   std::cout << editor::frame(message) << std::flush;
   if (!std::cout) { // the editor is gone
@@ -23,9 +21,11 @@ void sendMessage(const nlohmann::json &message) {
   }
 }
 
-int serve(int64_t rest) {
-  editor::SpecServer server(sendMessage, checkAsTyped, std::chrono::milliseconds(rest),
-                            SLUICE_VERSION);
+int serve(int64_t rest, int64_t limit) {
+  auto check = [limit](const spec::Model &model, const std::atomic<bool> &cancelled) {
+    return editor::checkInChild(model, cancelled, std::chrono::milliseconds(limit));
+  };
+  editor::SpecServer server(sendMessage, check, std::chrono::milliseconds(rest), SLUICE_VERSION);
   while (!server.exitStatus()) {
     std::optional<editor::Incoming> incoming = editor::readMessage(std::cin);
     if (!incoming) {
@@ -52,6 +52,13 @@ int main(int argc, char **argv) {
       ->type_name("MS")
       ->capture_default_str()
       ->check(CLI::Range(0, 60000));
+  int64_t limit = 10000;
+  program.add_option("--limit", limit, "Milliseconds that a check may take")
+      ->type_name("MS")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3600000));
+  std::string checked;
+  program.add_option("--check-one", checked)->group(""); // for itself: ChildCheck.h
   bool stdio = false;
   program.add_flag("--stdio", stdio, "Use standard input and output, as always");
   program.footer("An editor starts this program for specs; docs/editors.md says how.\n"
@@ -62,5 +69,5 @@ int main(int argc, char **argv) {
   } catch (const CLI::ParseError &error) {
     return program.exit(error) == 0 ? 0 : 2;
   }
-  return serve(rest);
+  return checked.empty() ? serve(rest, limit) : editor::runChild(checked);
 }

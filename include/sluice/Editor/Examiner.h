@@ -29,7 +29,7 @@ public:
   using Duration = std::chrono::milliseconds;
 
   Examiner(Check check, Publish publish);
-  /// Waits for a check that is running.
+  /// Cancels a check that is running and waits for it.
   ~Examiner();
   Examiner(const Examiner &) = delete;
   Examiner &operator=(const Examiner &) = delete;
@@ -56,6 +56,7 @@ private:
   std::condition_variable changed;
   std::map<std::string, Waiting> waiting;
   std::string running; ///< its uri; cleared when a newer text makes its findings worthless
+  std::atomic<bool> cancelled = false; ///< the check that is running
   bool stopping = false;
   std::thread worker;
 };

@@ -6,6 +6,7 @@
 #include "sluice/Analysis/Verdict.h"
 #include "sluice/Editor/Document.h"
 
+#include <atomic>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,18 +14,26 @@
 
 namespace sluice::editor {
 
-/// Proves or refuses a valid model; may take seconds.
-using Check = std::function<CausalVerdict(const spec::Model &)>;
+/// What a check throws that was stopped.
+struct NotChecked {
+  std::string why;
+};
 
-/// One text, read and checked. A text has an error or a verdict.
+/// Proves or refuses a valid model; may take seconds. It may stop once `cancelled` is set, as its
+/// verdict is of no use then.
+using Check = std::function<CausalVerdict(const spec::Model &, const std::atomic<bool> &cancelled)>;
+
+/// One text, read and checked. A text has an error, a verdict, or a reason why it was not checked.
 struct Findings {
   std::optional<spec::Model> model;
   std::optional<spec::Diagnostic> error;
   std::optional<CausalVerdict> verdict;
+  std::string unchecked;
 };
 
 /// `file` names the text in places. Throws nothing: what `check` throws becomes an error.
-Findings examine(const std::string &text, const std::string &file, const Check &check);
+Findings examine(const std::string &text, const std::string &file, const Check &check,
+                 const std::atomic<bool> &cancelled);
 
 /// What a place of the reader's points at: a token, a word of a string, a stage on one line, or the
 /// bracket that opens a longer one. Never empty unless the text is.

@@ -113,8 +113,9 @@ TEST(Hover, ModelShowsItsVerdict) {
     return hoverAt(document, stages, "x.json", findings)["contents"]["value"].get<std::string>();
   };
   EXPECT_TRUE(has(value(nullptr), "being checked"));
-  Findings found =
-      examine(text, "x.json", [](const spec::Model &m) { return checkModel(m, false); });
+  const std::atomic<bool> never = false;
+  auto check = [](const spec::Model &m, const std::atomic<bool> &) { return checkModel(m, false); };
+  Findings found = examine(text, "x.json", check, never);
   EXPECT_TRUE(has(value(&found), "proved causal for every length"));
   EXPECT_TRUE(has(value(&found), " parameters, 7 stages"));
   EXPECT_EQ(diagnosticsOf(found, document, "x"), json::array());

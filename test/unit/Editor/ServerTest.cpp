@@ -3,6 +3,7 @@
 // The server with a check that the test holds in its hand.
 
 #include "sluice/Editor/Server.h"
+#include "sluice/Editor/VerdictJson.h"
 
 #include <gtest/gtest.h>
 
@@ -25,11 +26,20 @@ std::string specOf(const std::string &name) {
 class Server : public testing::Test {
 protected:
   /// Leaks whatever is called "leak"; waits for the gate with what is called "slow".
-  CausalVerdict check(const spec::Model &model) {
+  CausalVerdict check(const spec::Model &model, const std::atomic<bool> &cancelled) {
     ++checks;
     if (model.name == "slow") {
       started.set_value();
       gate.get_future().wait();
+    }
+    if (model.name == "long") {
+      throw NotChecked{"too long"};
+    }
+    if (model.name == "endless") {
+      while (!cancelled) {
+        std::this_thread::yield();
+      }
+      throw NotChecked{"cancelled"};
     }
     if (model.name == "throw") {
       throw std::runtime_error("out of luck");
@@ -50,7 +60,9 @@ protected:
 
   void start(int rest = 0) {
     server.emplace([this](const json &message) { take(message); },
-                   [this](const spec::Model &model) { return check(model); },
+                   [this](const spec::Model &model, const std::atomic<bool> &cancelled) {
+                     return check(model, cancelled);
+                   },
                    Examiner::Duration(rest), "1");
     say({{"id", 0}, {"method", "initialize"}, {"params", {{"capabilities", json::object()}}}});
   }
@@ -169,6 +181,28 @@ TEST_F(Server, AFailingCheckIsADiagnostic) {
   EXPECT_NE(message.find("out of luck"), std::string::npos) << message;
 }
 
+TEST_F(Server, ANewerTextEndsTheCheckOfTheOlder) {
+  start();
+  open(specOf("endless"));
+  while (checks == 0) {
+    std::this_thread::yield();
+  }
+  change(specOf("leak"), 2);
+  EXPECT_EQ(wait(1)["version"], 2);
+  change(specOf("endless"), 3);
+  server.reset(); // and so does the end
+  EXPECT_EQ(published.size(), 1u);
+}
+
+TEST_F(Server, WhatWasNotCheckedSaysSo) {
+  start();
+  open(specOf("long"));
+  json found = wait(1)["diagnostics"];
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0]["message"], "too long");
+  EXPECT_EQ(found[0]["severity"], 3);
+}
+
 TEST_F(Server, APartIsNoText) {
   start();
   open(specOf("fine"));
@@ -179,6 +213,27 @@ TEST_F(Server, APartIsNoText) {
          {"contentChanges", {{{"text", "x"}, {"range", json::object()}}}}}}});
   change(specOf("leak"), 3);
   EXPECT_EQ(wait(2)["version"], 3);
+}
+
+TEST(VerdictJson, GoesThereAndBack) {
+  CausalVerdict verdict;
+  verdict.kind = CausalVerdict::Kind::Misaligned;
+  verdict.modes = {"eval", "train"};
+  verdict.losses = {{"eval", {"f", 1, 2}, 3}};
+  verdict.obligations = 4;
+  verdict.refusedMode = "generate";
+  verdict.place = {"f", 5, 6};
+  verdict.message = "m";
+  verdict.witness = {7, 8, 9, {{{"f", 10, 11}, "shorten", 12, 13}}, Replay::Changed, 0.5};
+  verdict.warnings = {{CausalWarning::Kind::DeadStage, {"f", 14, 15}, "w"}};
+  verdict.notes = {{CausalWarning::Kind::NotEnumerated, {"f", 16, 17}, "n"}};
+  json there = verdictToJson(verdict);
+  CausalVerdict back = verdictFromJson(there);
+  EXPECT_EQ(verdictToJson(back), there);
+  EXPECT_EQ(back.format(), verdict.format());
+  EXPECT_EQ(back.warnings[0].format(), verdict.warnings[0].format());
+  EXPECT_EQ(back.losses[0].offset, 3);
+  EXPECT_THROW(verdictFromJson(json::array()), json::exception);
 }
 
 TEST(FileOf, IsThePath) {

@@ -1,0 +1,147 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "ChildCheck.h"
+
+#include "sluice/Editor/VerdictJson.h"
+
+#include <csignal>
+#include <fcntl.h>
+#include <iostream>
+#include <iterator>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+using namespace sluice;
+using namespace sluice::editor;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+/// A pipe that no other child inherits.
+struct Pipe {
+  Pipe() {
+    if (::pipe2(ends, O_CLOEXEC) != 0) {
+      throw std::runtime_error("no pipe could be made");
+    }
+  }
+  ~Pipe() {
+    closeEnd(0);
+    closeEnd(1);
+  }
+  Pipe(const Pipe &) = delete;
+  Pipe &operator=(const Pipe &) = delete;
+  void closeEnd(int end) {
+    if (ends[end] >= 0) {
+      ::close(ends[end]);
+      ends[end] = -1;
+    }
+  }
+  int ends[2];
+};
+
+/// The child with its pipes. Ends it at the latest when this goes.
+class Child {
+public:
+  explicit Child(const std::string &file) {
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in.ends[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, out.ends[1], STDOUT_FILENO);
+    std::string program = "sluice-spec-lsp", flag = "--check-one", name = file;
+    char *arguments[] = {program.data(), flag.data(), name.data(), nullptr};
+    int error = ::posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0) {
+      throw std::runtime_error("the check could not be started");
+    }
+    in.closeEnd(0);
+    out.closeEnd(1);
+  }
+  ~Child() {
+    ::kill(pid, SIGKILL);
+    wait();
+  }
+  Child(const Child &) = delete;
+  Child &operator=(const Child &) = delete;
+
+  /// The child reads all before it prints anything, so this cannot wait for itself.
+  void write(std::string_view text) {
+    while (!text.empty()) {
+      ssize_t count = ::write(in.ends[1], text.data(), text.size());
+      if (count <= 0) {
+        break; // it died, which its exit status tells
+      }
+      text.remove_prefix(static_cast<size_t>(count));
+    }
+    in.closeEnd(1);
+  }
+
+  /// What the child printed until it closed its output.
+  std::string read(const std::atomic<bool> &cancelled, Clock::time_point deadline) {
+    constexpr int often = 20; // milliseconds
+    std::string text;
+    char buffer[65536];
+    for (;;) {
+      pollfd ready{out.ends[0], POLLIN, 0};
+      if (::poll(&ready, 1, often) > 0) {
+        ssize_t count = ::read(out.ends[0], buffer, sizeof buffer);
+        if (count <= 0) {
+          return text;
+        }
+        text.append(buffer, static_cast<size_t>(count));
+      } else if (cancelled) {
+        throw NotChecked{"a newer text came"};
+      } else if (Clock::now() > deadline) {
+        throw NotChecked{"not checked as you type, which would take too long for this model; run "
+                         "sluice check"};
+      }
+    }
+  }
+
+  bool succeeded() { return wait() && WIFEXITED(status) && WEXITSTATUS(status) == 0; }
+
+private:
+  bool wait() {
+    if (!waited) {
+      waited = ::waitpid(pid, &status, 0) == pid;
+    }
+    return waited;
+  }
+
+  Pipe in, out;
+  pid_t pid = 0;
+  int status = 0;
+  bool waited = false;
+};
+
+} // namespace
+
+CausalVerdict editor::checkInChild(const spec::Model &model, const std::atomic<bool> &cancelled,
+                                   std::chrono::milliseconds limit) {
+  Child child(model.location.file);
+  child.write(model.text);
+  std::string text = child.read(cancelled, Clock::now() + limit);
+  if (!child.succeeded()) {
+    throw std::runtime_error("its process failed");
+  }
+  return verdictFromJson(nlohmann::json::parse(text));
+}
+
+int editor::runChild(const std::string &file) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  spec::Diagnostic error;
+  std::optional<spec::Model> model = spec::readText(std::move(text), file, error);
+  if (!model) {
+    return 1;
+  }
+  // Replaying a witness takes seconds and would tell an editor nothing new.
+  nlohmann::json json = verdictToJson(checkModel(*model, false));
+  std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::flush;
+  return std::cout ? 0 : 1;
+}
