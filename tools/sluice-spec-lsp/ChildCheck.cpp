@@ -52,8 +52,8 @@ public:
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in.ends[0], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, out.ends[1], STDOUT_FILENO);
-    std::string program = "sluice-spec-lsp", flag = "--check-one", name = file;
-    char *arguments[] = {program.data(), flag.data(), name.data(), nullptr};
+    std::string program = "sluice-spec-lsp", flag = "--check-one=" + file;
+    char *arguments[] = {program.data(), flag.data(), nullptr};
     int error = ::posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) {
