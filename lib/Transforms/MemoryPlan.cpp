@@ -94,6 +94,14 @@ void Storage::unite() {
         tie(gradient.getBias(), gradient.getInitBias());
       }
     }
+    if (auto head = dyn_cast<dispatch::CrossEntropyWeightGradientOp>(op)) {
+      if (head.getInitWeight()) {
+        tie(head.getWeightGradient(), head.getInitWeight());
+      }
+      if (head.getInitBias()) {
+        tie(head.getBiasGradient(), head.getInitBias());
+      }
+    }
     if (auto scatter = dyn_cast<dispatch::ScatterRowsOp>(op); scatter && scatter.getInit()) {
       tie(scatter.getTable(), scatter.getInit());
     }

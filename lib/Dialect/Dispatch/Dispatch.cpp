@@ -123,6 +123,51 @@ LogicalResult WeightGradientOp::verify() {
   return success();
 }
 
+/// Operands that both ops of head and cross-entropy have.
+template <typename Op> static LogicalResult verifyCrossEntropy(Op op) {
+  auto typeOf = [](Value value) { return cast<RankedTensorType>(value.getType()); };
+  RankedTensorType input = typeOf(op.getInput()), weight = typeOf(op.getWeight());
+  if (input.getRank() != 3 || weight.getRank() != 2 ||
+      input.getDimSize(2) != weight.getDimSize(1)) {
+    return op.emitOpError("D-009: expected rows [B, T, d] and weights [V, d], found ")
+           << input << " and " << weight;
+  }
+  for (Value value : {op.getInput(), op.getWeight()}) {
+    if (!typeOf(value).getElementType().isF32()) {
+      return op.emitOpError("D-010: expected rows and weights of f32, found ") << value.getType();
+    }
+  }
+  RankedTensorType tokens = typeOf(op.getTokens());
+  if (tokens.getRank() != 2 || !tokens.getElementType().isInteger(32) ||
+      tokens.getDimSize(0) != input.getDimSize(0)) {
+    return op.emitOpError("D-011: expected tokens of i32, one row a row of the batch, found ")
+           << tokens;
+  }
+  return success();
+}
+
+LogicalResult CrossEntropyOp::verify() {
+  if (failed(verifyCrossEntropy(*this))) {
+    return failure();
+  }
+  if (getInputGradient() && getInputGradient().getType() != getInput().getType()) {
+    return emitOpError("D-012: expected a gradient of ")
+           << getInput().getType() << ", found " << getInputGradient().getType();
+  }
+  return success();
+}
+
+LogicalResult CrossEntropyWeightGradientOp::verify() {
+  if (failed(verifyCrossEntropy(*this))) {
+    return failure();
+  }
+  if (getWeightGradient().getType() != getWeight().getType()) {
+    return emitOpError("D-012: expected a gradient of ")
+           << getWeight().getType() << ", found " << getWeightGradient().getType();
+  }
+  return success();
+}
+
 LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2) {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();

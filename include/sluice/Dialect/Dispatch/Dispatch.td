@@ -218,6 +218,47 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
   let hasVerifier = 1;
 }
 
+defvar crossEntropyDoc = [{
+    Row r = (b, p) of `input` [B, T, d] has logits x[v] = sum over c of input[r, c] * weight[v, c], plus bias[v], for the V
+    rows v of `weight`. Its target t is token p + offset of row b of `tokens` (i32 [B, T'], in [0, V); 0 beyond T'), its
+    loss log(sum over v of e^x[v]) - x[t]. The loss that training minimizes is the mean over valid rows, so the
+    logits' gradient is g[r, v] = (e^(x[v] - lse[r]) - [v = t]) / (valid rows). Logits and g are never stored: a
+    kernel holds those of one block of rows or of tokens.
+}];
+
+def Dispatch_CrossEntropyOp : Dispatch_KernelOp<"cross_entropy", [AttrSizedResultSegments]> {
+  let summary = "Head and cross-entropy of rows: losses and, in training, the rows' gradient";
+  let description = crossEntropyDoc # [{
+    Results: losses [B, T]; lse [B, T], the log-sum-exp of each row (natural logarithm), for
+    `cross_entropy_weight_gradient`; input_gradient[r, c] = sum over v of g[r, v] * weight[v, c], [B, T, d]. Losses of rows
+    that are not valid are zeros, the other results are left alone there.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, AnyRankedTensor:$tokens,
+                       Optional<AnyRankedTensor>:$bias, Dispatch_Domain:$domain, I64Attr:$offset,
+                       OptionalAttr<StrAttr>:$label);
+  let results = (outs AnyRankedTensor:$losses, Optional<AnyRankedTensor>:$lse,
+                      Optional<AnyRankedTensor>:$input_gradient);
+  let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
+def Dispatch_CrossEntropyWeightGradientOp
+    : Dispatch_KernelOp<"cross_entropy_weight_gradient", [AttrSizedOperandSegments]> {
+  let summary = "Head and cross-entropy: the gradients of the head's weights and bias";
+  let description = crossEntropyDoc # [{
+    weight_gradient[v, c] = init_weight[v, c] + sum over valid rows r of g[r, v] * input[r, c]; bias_gradient[v] =
+    init_bias[v] + sum over valid rows of g[r, v]. `lse` is that of `cross_entropy`: logits are formed a second time from
+    it. Inits may be absent (zero) and may share their result's memory. The order of the sum is fixed.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, AnyRankedTensor:$tokens, AnyRankedTensor:$lse,
+                       Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$init_weight,
+                       Optional<AnyRankedTensor>:$init_bias, Dispatch_Domain:$domain, I64Attr:$offset,
+                       OptionalAttr<StrAttr>:$label);
+  let results = (outs AnyRankedTensor:$weight_gradient, Optional<AnyRankedTensor>:$bias_gradient);
+  let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
 def Dispatch_ScatterRowsOp : Dispatch_KernelOp<"scatter_rows"> {
   let summary = "Deterministic scatter-add: the gradient of a gather";
   let description = [{

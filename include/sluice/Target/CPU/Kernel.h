@@ -50,6 +50,11 @@ mlir::FailureOr<Kernel> generateAttention(dispatch::AttentionOp op, mlir::Module
 mlir::FailureOr<Kernel> generateAttentionBackward(dispatch::AttentionBackwardOp op,
                                                   mlir::ModuleOp module, llvm::StringRef name,
                                                   const Target &target);
+mlir::FailureOr<Kernel> generateCrossEntropy(dispatch::CrossEntropyOp op, mlir::ModuleOp module,
+                                             llvm::StringRef name, const Target &target);
+mlir::FailureOr<Kernel>
+generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op, mlir::ModuleOp module,
+                                   llvm::StringRef name, const Target &target);
 mlir::FailureOr<Kernel> generateScatterRows(dispatch::ScatterRowsOp op, mlir::ModuleOp module,
                                             llvm::StringRef name, const Target &target);
 
