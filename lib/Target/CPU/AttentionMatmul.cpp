@@ -30,6 +30,9 @@ static void emitTile(Emitter &e, const Matmul &matmul, Value row, int64_t rows, 
   }
   flat = e.loop(e.index(0), matmul.depth, 1, flat, [&](Value k, ValueRange carried) {
     Emitter::Values next, b;
+    if (matmul.step) {
+      matmul.step(row, k);
+    }
     for (int64_t j = 0; j < vectors; ++j) {
       Value first = at(e, matmul.b.column, e.add(column, j * e.lanes));
       b.push_back(e.load(matmul.b.memory, {at(e, matmul.b.row, k), first}));

@@ -106,6 +106,12 @@ void Generator::packHeld(Value source, bool isPadded, function_ref<Value(Value)>
   });
 }
 
+/// Touches the line of an element; neither its row nor its column needs to exist.
+static void emitPrefetch(Emitter &e, Value memory, Value row, Value column) {
+  memref::PrefetchOp::create(e.b, memory, ValueRange{row, column}, /*isWrite=*/false,
+                             /*localityHint=*/2, /*isDataCache=*/true);
+}
+
 /// A register tile of scores, `rows` rows from `first` + `row` on.
 static attention::Matmul
 scoresOf(Emitter &e, const Shape &shape, Value source, Value held, Value first, Value row,
@@ -116,6 +122,11 @@ scoresOf(Emitter &e, const Shape &shape, Value source, Value held, Value first, 
   product.depth = e.index(shape.width);
   product.a = {source, first ? e.add(first, row) : row, {}};
   product.b = {held, {}, {}};
+  // Over the tile's steps, the lines of the rows behind it; they come from memory or the last level
+  // of cache.
+  product.step = [&e, product](Value, Value k) {
+    emitPrefetch(e, product.a.memory, e.add(product.a.row, product.rows), e.mul(k, product.rows));
+  };
   product.finish = [&e, row, finish](Value inTile, Value column, attention::Accumulators &tile) {
     finish(e.add(row, inTile), column, tile);
   };
@@ -151,6 +162,10 @@ void Generator::emitProducts(Value source, Value first, Value count, Value score
   product.depth = count;
   product.a = {source, first, {}, /*transposed=*/true};
   product.b = {scores, scoreRow, {}};
+  // The same columns of the block behind this one.
+  product.step = [&](Value row, Value k) {
+    emitPrefetch(e, source, e.add(first, e.add(k, shape.steps)), row);
+  };
   attention::emitMatmul(e, target, attention::accumulateInto(e, product, sums, e.index(0)));
 }
 

@@ -29,9 +29,10 @@ private:
   void allocate();
   void emitItem();
   void emitLogits();
-  void emitSums();
+  void setTargetsAside();
+  void emitTerms();
   void emitLosses();
-  void emitGradient();
+  void storeGradient();
   /// Runs `body` for each row of the block that lies in the batch.
   void eachRow(function_ref<void(Value i, Value row)> body) {
     e.loop(e.index(0), count, 1, [&](Value i) { body(i, e.add(first, i)); });
@@ -39,8 +40,8 @@ private:
   void storeNumber(Value number, Value memory, Value row);
 
   dispatch::CrossEntropyOp op;
-  Value bias, losses, lse, gradient;                  // tensors
-  Value logits, maximum, total, logSums, scales, ids; // scratch
+  Value bias, losses, lse, gradient;                // tensors
+  Value logits, maximum, chosen, rest, scales, ids; // scratch
   Value first, count;
 };
 
@@ -54,8 +55,8 @@ void RowsGenerator::allocate() {
   gradient = op.getInputGradient() ? frame.buffer(next++) : Value();
   logits = frame.scratch(numbers({shape.vocabulary, shape.block}));
   maximum = frame.scratch(numbers({shape.block}));
-  total = frame.scratch(numbers({shape.block}));
-  logSums = frame.scratch(numbers({shape.block}));
+  chosen = frame.scratch(numbers({shape.block}));
+  rest = frame.scratch(numbers({shape.block}));
   scales = frame.scratch(numbers({shape.block}));
   ids = frame.scratch(MemRefType::get({shape.block}, e.b.getI32Type()));
 }
@@ -96,16 +97,26 @@ void RowsGenerator::emitItem() {
   packHeld(input, /*isPadded=*/true,
            [&](Value i) { return e.min(e.add(first, i), e.index(shape.rows() - 1)); });
   emitLogits();
+  setTargetsAside();
+  if (gradient) {
+    attention::emitFill(e, sums, 0);
+  }
+  emitTerms();
+  emitLosses();
+  if (gradient) {
+    storeGradient();
+  }
+}
+
+/// chosen = the targets' logits, which then leave the sums over the others.
+void RowsGenerator::setTargetsAside() {
+  Value none = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(-infinity));
   eachRow([&](Value i, Value row) {
     Value id = targetOf(row);
     e.store(e.toInteger(id), ids, {i});
-    e.store(e.loadScalar(logits, {id, i}), logSums, {i});
+    e.store(e.loadScalar(logits, {id, i}), chosen, {i});
+    e.store(none, logits, {id, i});
   });
-  emitSums();
-  emitLosses();
-  if (gradient) {
-    emitGradient();
-  }
 }
 
 /// logits[v][i] = W x + b, and maximum[i] over v.
@@ -129,10 +140,10 @@ void RowsGenerator::emitLogits() {
              });
 }
 
-/// logits = e^(logits - maximum) where the gradient wants them, and total[i] their sum over v: sums
-/// of 64 tokens are added up, so that a large vocabulary costs no more rounding than a small one.
-void RowsGenerator::emitSums() {
-  constexpr int64_t run = 64;
+/// A block of tokens at a time: logits = e^(logits - maximum), rest[i] their sum, and in training
+/// the sums of their products with W. Blocks' sums are added up, so that a large vocabulary costs
+/// little more rounding than a small one.
+void RowsGenerator::emitTerms() {
   Emitter::Values offsets, shifts, zeros;
   eachVector([&](Value offset) {
     offsets.push_back(offset);
@@ -140,9 +151,9 @@ void RowsGenerator::emitSums() {
     zeros.push_back(e.splat(0));
   });
   Value vocabulary = e.index(shape.vocabulary);
-  Emitter::Values sums =
-      e.loop(e.index(0), vocabulary, run, zeros, [&](Value token0, ValueRange before) {
-        Value end = e.min(vocabulary, e.add(token0, run));
+  Emitter::Values total =
+      e.loop(e.index(0), vocabulary, shape.steps, zeros, [&](Value token0, ValueRange before) {
+        Value end = e.min(vocabulary, e.add(token0, shape.steps));
         Emitter::Values part = e.loop(token0, end, 1, zeros, [&](Value token, ValueRange carried) {
           Emitter::Values next;
           for (auto [j, offset] : llvm::enumerate(offsets)) {
@@ -154,56 +165,54 @@ void RowsGenerator::emitSums() {
           }
           return next;
         });
+        if (gradient) {
+          emitProducts(weight, token0, e.sub(end, token0), logits, token0);
+        }
         for (auto [sum, addend] : llvm::zip_equal(part, before)) {
           sum = e.addf(sum, addend);
         }
         return part;
       });
-  for (auto [offset, sum] : llvm::zip_equal(offsets, sums)) {
-    e.store(sum, total, {offset});
+  for (auto [offset, sum] : llvm::zip_equal(offsets, total)) {
+    e.store(sum, rest, {offset});
   }
 }
 
-/// Stores losses and log-sum-exps. `logSums` holds the targets' logits before.
+/// Stores losses and log-sum-exps; scales = 1 / (sum of all terms) / (valid rows).
 void RowsGenerator::emitLosses() {
   Value shareOfRow = e.broadcast(share());
   eachVector([&](Value offset) {
-    Value sum = e.load(total, {offset}), top = e.load(maximum, {offset});
+    Value top = e.load(maximum, {offset}), below = e.subf(e.load(chosen, {offset}), top);
+    Value sum = e.addf(e.load(rest, {offset}), emitExp(e, below));
     Value logarithm = math::LogOp::create(e.b, sum);
-    Value chosen = e.load(logSums, {offset});
     e.store(arith::DivFOp::create(e.b, shareOfRow, sum), scales, {offset});
-    e.store(e.addf(top, logarithm), logSums, {offset});
-    e.store(e.addf(e.subf(top, chosen), logarithm), maximum, {offset});
+    e.store(e.subf(logarithm, below), chosen, {offset});
+    e.store(e.addf(top, logarithm), maximum, {offset});
   });
   Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
   eachRow([&](Value i, Value row) {
     Value valid = isValid(row);
-    storeNumber(e.select(valid, e.loadScalar(maximum, {i}), zero), losses, row);
+    storeNumber(e.select(valid, e.loadScalar(chosen, {i}), zero), losses, row);
     if (lse) {
-      e.when(valid, [&] { storeNumber(e.loadScalar(logSums, {i}), lse, row); });
+      e.when(valid, [&] { storeNumber(e.loadScalar(maximum, {i}), lse, row); });
     }
   });
 }
 
-/// The gradient of the logits is (e^(x - maximum) - total [v = target]) / total / (valid rows); the
-/// division is left to the sums over v.
-void RowsGenerator::emitGradient() {
-  eachRow([&](Value i, Value) {
-    Value id = loadIndex(ids, i);
-    Value difference = e.subf(e.loadScalar(logits, {id, i}), e.loadScalar(total, {i}));
-    e.store(difference, logits, {id, i});
-  });
-  attention::emitFill(e, sums, 0);
-  Value vocabulary = e.index(shape.vocabulary);
-  e.loop(e.index(0), vocabulary, shape.steps, [&](Value token) {
-    Value steps = e.min(e.index(shape.steps), e.sub(vocabulary, token));
-    emitProducts(weight, token, steps, logits, token);
-  });
-  unpackSums([&](Value i) { return e.load(scales, {i}); });
+/// With s the sum of all terms, the target's share of the gradient is (e^x[t] - s) / s = - rest /
+/// s: its row of W is subtracted here.
+void RowsGenerator::storeGradient() {
+  unpackSums([&](Value) { return e.splat(1); });
   eachRow([&](Value i, Value row) {
     e.when(isValid(row), [&] {
-      eachColumn(
-          [&](Value column) { e.store(e.load(staging, {i, column}), gradient, {row, column}); });
+      Value id = loadIndex(ids, i);
+      Value minus = e.broadcast(arith::NegFOp::create(e.b, e.loadScalar(rest, {i})));
+      Value scale = e.broadcast(e.loadScalar(scales, {i}));
+      eachColumn([&](Value column) {
+        Value own = loadBelow(weight, ValueRange{id, column}, column, e.index(shape.width));
+        Value sum = e.fma(minus, own, e.load(staging, {i, column}));
+        e.store(e.mulf(sum, scale), gradient, {row, column});
+      });
     });
   });
 }

@@ -149,9 +149,9 @@ struct Row {
 };
 
 // A logit is off by at most e = (d + 2) u (|w| |x| + |b|). A term e^(x - m) is off by 2 e + u |x -
-// m| + 4 u of itself (emitExp: 2 ulp); the sum of them by 64 + V / 64 + 2 roundings more, and the
-// logarithm of it by as much absolutely and 4 u of itself. The sums of m, x[t] and the logarithm
-// round three times.
+// m| + 4 u of itself (emitExp: 2 ulp); the sum of them by 132 + V / 126 + 2 roundings more (blocks
+// of 126 to 132), and the logarithm of it by as much absolutely and 4 u of itself. The sums of m,
+// x[t] and the logarithm round three times.
 Row rowOf(const Case &c, const Data &data, int64_t r) {
   Row row;
   double error = 0, top = -INFINITY, least = INFINITY;
@@ -176,7 +176,7 @@ Row rowOf(const Case &c, const Data &data, int64_t r) {
   row.lse = top + std::log(sum);
   row.loss = row.lse - row.logits[row.target];
   double range = top - least;
-  row.lossBound = 4 * error + roundoff * (range + 4 + 66 + vocabulary / 64) +
+  row.lossBound = 4 * error + roundoff * (range + 4 + 134 + vocabulary / 126) +
                   4 * roundoff * std::log(sum) +
                   3 * roundoff * (std::abs(top) + range + std::log(sum));
   return row;
