@@ -99,3 +99,43 @@ func.func @attention(%x: tensor<2x16x12xf32>) {
   } : (tensor<2x16x12xf32>, tensor<2x16x12xf32>, tensor<2x16x12xf32>) -> (tensor<2x16x4xf32>, tensor<2x16x2xf32>)
   return
 }
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+func.func @cross_entropy_width(%x: tensor<2x16x8xf32>, %w: tensor<7x9xf32>, %t: tensor<2x17xi32>) {
+  // expected-error@+1 {{D-009: expected rows [B, T, d] and weights [V, d], found 'tensor<2x16x8xf32>' and 'tensor<7x9xf32>'}}
+  %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #domain, offset = 1 : i64,
+      resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x9xf32>, tensor<2x17xi32>) -> tensor<2x16xf32>
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+func.func @cross_entropy_type(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf64>, %t: tensor<2x17xi32>) {
+  // expected-error@+1 {{D-010: expected rows and weights of f32, found 'tensor<7x8xf64>'}}
+  %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #domain, offset = 1 : i64,
+      resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf64>, tensor<2x17xi32>) -> tensor<2x16xf32>
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+func.func @cross_entropy_tokens(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor<3x17xi32>) {
+  // expected-error@+1 {{D-011: expected tokens of i32, one row a row of the batch, found 'tensor<3x17xi32>'}}
+  %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #domain, offset = 1 : i64,
+      resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<3x17xi32>) -> tensor<2x16xf32>
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+func.func @cross_entropy_weight_gradient(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor<2x17xi32>, %s: tensor<2x16xf32>) {
+  // expected-error@+1 {{D-012: expected a gradient of 'tensor<7x8xf32>', found 'tensor<8x7xf32>'}}
+  %dw = dispatch.cross_entropy_weight_gradient %x, %w, %t, %s attributes {domain = #domain, offset = 1 : i64,
+      operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>, tensor<2x16xf32>) -> tensor<8x7xf32>
+  return
+}

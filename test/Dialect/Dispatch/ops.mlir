@@ -82,3 +82,21 @@ func.func @scatter(%t: tensor<2x17xi32>, %dy: tensor<2x16x8xf32>, %init: tensor<
       : (tensor<2x17xi32>, tensor<2x16x8xf32>, tensor<7x8xf32>) -> tensor<7x8xf32>
   return %d : tensor<7x8xf32>
 }
+
+// CHECK-LABEL: func.func @cross_entropy
+func.func @cross_entropy(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor<2x17xi32>, %b: tensor<7xf32>)
+    -> (tensor<2x16xf32>, tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<7xf32>) {
+  // CHECK: dispatch.cross_entropy %{{.*}}, %{{.*}}, %{{.*}} attributes
+  %e = dispatch.cross_entropy %x, %w, %t attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>,
+      offset = 1 : i64, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>) -> tensor<2x16xf32>
+  // CHECK: dispatch.cross_entropy %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes
+  %l, %s, %dx = dispatch.cross_entropy %x, %w, %t, %b attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>,
+      offset = 1 : i64, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>, tensor<7xf32>)
+      -> (tensor<2x16xf32>, tensor<2x16xf32>, tensor<2x16x8xf32>)
+  // CHECK: dispatch.cross_entropy_weight_gradient %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes
+  %dw, %db = dispatch.cross_entropy_weight_gradient %x, %w, %t, %s, %b attributes {
+      domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>, offset = 1 : i64,
+      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>,
+      tensor<2x16xf32>, tensor<7xf32>) -> (tensor<7x8xf32>, tensor<7xf32>)
+  return %l, %dx, %dw, %db : tensor<2x16xf32>, tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<7xf32>
+}
