@@ -35,11 +35,11 @@ int64_t sluice::dispatch::paddedWidth(int64_t width) {
   return padded % 256 == 0 ? padded + 16 : padded;
 }
 
-int64_t sluice::dispatch::storageElements(RankedTensorType type, bool paddedRows) {
+int64_t sluice::dispatch::storageElements(RankedTensorType type) {
   int64_t elements = 1;
   int64_t rank = type.getRank();
   for (int64_t i = 0; i < rank; ++i) {
-    bool padded = i + 1 == rank && (rank == 3 || (rank == 2 && paddedRows));
+    bool padded = rank == 3 && i == 2;
     elements *= padded ? paddedWidth(type.getDimSize(i)) : type.getDimSize(i);
   }
   return elements;

@@ -56,7 +56,7 @@ std::string textOf(const std::string &op, const std::vector<std::string> &operan
          list(operands.size(), name) +
          " attributes {domain = #dispatch.domain<batch = " + std::to_string(c.batch) +
          ", positions = " + std::to_string(c.positions) + ", factor = " + std::to_string(c.factor) +
-         ", chunk = 0>, offset = " + std::to_string(c.offset) + " : i64, " + attributes + "} : (" +
+         ">, offset = " + std::to_string(c.offset) + " : i64, " + attributes + "} : (" +
          list(operands.size(), [&](size_t i) { return operands[i]; }) + ") -> (" + types +
          ")\n  return\n}";
 }
