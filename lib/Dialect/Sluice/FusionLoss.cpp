@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Head and cross-entropy as dispatches: one for the rows (losses and, in training, the gradient of what
-// the head reads) and in training one for the weights. No logits are stored.
+// Head and cross-entropy as dispatches: one for the rows (losses and, in training, the gradient of
+// what the head reads) and in training one for the weights. No logits are stored.
 #include "sluice/Dialect/Sluice/Fusion.h"
 
 using namespace mlir;
