@@ -136,8 +136,9 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
     add(value, {nameOf(value).str(), gradientOf(value).str(), name, op.getLoc(), factorOf(value),
                 isLazy(&op), false, readsOf(op, *reads)});
     // What training minimizes is the mean over valid positions.
-    if (auto loss = dyn_cast<CrossEntropyBackwardOp>(op);
-        loss && value == loss.getInputGradient()) {
+    auto loss = dyn_cast<CrossEntropyBackwardOp>(op);
+    auto head = dyn_cast<dispatch::CrossEntropyOp>(op);
+    if ((loss && value == loss.getInputGradient()) || (head && value == head.getInputGradient())) {
       values.back().reads.emplace_back();
     }
   }

@@ -5,8 +5,7 @@
 using namespace sluice;
 using namespace sluice::spec;
 
-/// Positions of a batch: the loss is cut into chunks of rows, each with launches of its own, and
-/// temporaries grow with them.
+/// Positions of a batch: temporaries and the launches' items grow with them.
 constexpr int64_t mostPositions = int64_t(1) << 28;
 
 /// A stage that is only a map of positions: shift, or upsample by repetition.

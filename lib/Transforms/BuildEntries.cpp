@@ -102,8 +102,8 @@ public:
         loc(module.getLoc()), f32(b.getF32Type()),
         row(RankedTensorType::get({flatRowElements}, f32)),
         flat(RankedTensorType::get({layout.rows, flatRowElements}, f32)),
-        flatDomain(dispatch::DomainAttr::get(b.getContext(), 1, layout.rows, 0, 0)),
-        single(dispatch::DomainAttr::get(b.getContext(), 1, 1, 0, 0)) {}
+        flatDomain(dispatch::DomainAttr::get(b.getContext(), 1, layout.rows, 0)),
+        single(dispatch::DomainAttr::get(b.getContext(), 1, 1, 0)) {}
 
   void closeLoss(func::FuncOp func);
   void closePredict(func::FuncOp func);

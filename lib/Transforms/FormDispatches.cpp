@@ -94,7 +94,7 @@ void Former::sumParts(ArrayRef<std::pair<Value, Value>> outputs, Location loc) {
   }
   SmallVector<Attribute> resultAccesses(parts.size(), AccessAttr::get(context, AccessKind::Vector));
   auto op =
-      dispatch::RowsOp::create(b, loc, types, parts, dispatch::DomainAttr::get(context, 1, 1, 0, 0),
+      dispatch::RowsOp::create(b, loc, types, parts, dispatch::DomainAttr::get(context, 1, 1, 0),
                                b.getArrayAttr(accesses), b.getArrayAttr(resultAccesses), UnitAttr(),
                                DenseI64ArrayAttr(), b.getStringAttr("sum parts"));
   OpBuilder::InsertionGuard guard(b);
@@ -199,8 +199,8 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
   SmallVector<Attribute> accesses(outputs.size(), AccessAttr::get(context, AccessKind::Row));
   auto op = dispatch::ContractOp::create(
       b, first->getLoc(), types, input, weight, body.operands(),
-      emitter.domainOf(first->getOperand(0)), byInput ? b.getUnitAttr() : UnitAttr(), UnitAttr(),
-      b.getArrayAttr(body.accesses()), b.getArrayAttr(accesses), DenseI64ArrayAttr(), StringAttr());
+      emitter.domainOf(first->getOperand(0)), byInput ? b.getUnitAttr() : UnitAttr(),
+      b.getArrayAttr(body.accesses()), b.getArrayAttr(accesses), StringAttr());
   op.getEpilogue().takeBody(region);
   for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
     tensors[output] = result;

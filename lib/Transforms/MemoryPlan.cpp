@@ -19,25 +19,9 @@ int64_t alignTo(int64_t value, int64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
-/// Operand and result accesses with kind `local` on rank 2 have padded rows.
-bool hasPaddedRows(Value value) {
-  Operation *op = value.getDefiningOp();
-  if (auto rows = dyn_cast_or_null<dispatch::RowsOp>(op)) {
-    auto access = cast<dispatch::AccessAttr>(
-        rows.getResultAccesses()[cast<OpResult>(value).getResultNumber()]);
-    return access.getKind() == dispatch::AccessKind::Local;
-  }
-  if (auto contract = dyn_cast_or_null<dispatch::ContractOp>(op)) {
-    auto access = cast<dispatch::AccessAttr>(
-        contract.getResultAccesses()[cast<OpResult>(value).getResultNumber()]);
-    return access.getKind() == dispatch::AccessKind::Local;
-  }
-  return false;
-}
-
 int64_t bytesOf(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
-  int64_t elements = dispatch::storageElements(type, hasPaddedRows(value));
+  int64_t elements = dispatch::storageElements(type);
   return alignTo(elements * (type.getElementTypeBitWidth() / 8), lineBytes);
 }
 
@@ -92,6 +76,14 @@ void Storage::unite() {
       }
       if (gradient.getInitBias()) {
         tie(gradient.getBias(), gradient.getInitBias());
+      }
+    }
+    if (auto head = dyn_cast<dispatch::CrossEntropyWeightGradientOp>(op)) {
+      if (head.getInitWeight()) {
+        tie(head.getWeightGradient(), head.getInitWeight());
+      }
+      if (head.getInitBias()) {
+        tie(head.getBiasGradient(), head.getInitBias());
       }
     }
     if (auto scatter = dyn_cast<dispatch::ScatterRowsOp>(op); scatter && scatter.getInit()) {

@@ -13,7 +13,7 @@
 
 // The shift and the average of four go into the norm's dispatch: it reads rows 4 m + i - 3 of the embedding.
 // CHECK:         %[[G:.*]]:2 = dispatch.rows %[[E]], %{{.*}} attributes {accesses = [#dispatch.access<row, map = #[[SHIFTED]], group = 4, factor = 1,
-// CHECK-SAME:      domain = #dispatch.domain<batch = 2, positions = 3, factor = 4,
+// CHECK-SAME:      domain = #dispatch.domain<batch = 2, positions = 3, factor = 4>
 // CHECK-NEXT:    ^bb0(%[[FOUR:[^:]*]]: tensor<4x8xf32>
 // CHECK-NEXT:      dispatch.sum_group %[[FOUR]]
 // CHECK:           dispatch.yield

@@ -35,11 +35,11 @@ int64_t sluice::dispatch::paddedWidth(int64_t width) {
   return padded % 256 == 0 ? padded + 16 : padded;
 }
 
-int64_t sluice::dispatch::storageElements(RankedTensorType type, bool paddedRows) {
+int64_t sluice::dispatch::storageElements(RankedTensorType type) {
   int64_t elements = 1;
   int64_t rank = type.getRank();
   for (int64_t i = 0; i < rank; ++i) {
-    bool padded = i + 1 == rank && (rank == 3 || (rank == 2 && paddedRows));
+    bool padded = rank == 3 && i == 2;
     elements *= padded ? paddedWidth(type.getDimSize(i)) : type.getDimSize(i);
   }
   return elements;
@@ -119,6 +119,51 @@ LogicalResult WeightGradientOp::verify() {
   if (weight.getRank() != 2 || weight.getDimSize(0) != left || weight.getDimSize(1) != right) {
     return emitOpError("D-007: expected a gradient of ")
            << left << "x" << right << ", found " << weight;
+  }
+  return success();
+}
+
+/// Operands that both ops of head and cross-entropy have.
+template <typename Op> static LogicalResult verifyCrossEntropy(Op op) {
+  auto typeOf = [](Value value) { return cast<RankedTensorType>(value.getType()); };
+  RankedTensorType input = typeOf(op.getInput()), weight = typeOf(op.getWeight());
+  if (input.getRank() != 3 || weight.getRank() != 2 ||
+      input.getDimSize(2) != weight.getDimSize(1)) {
+    return op.emitOpError("D-009: expected rows [B, T, d] and weights [V, d], found ")
+           << input << " and " << weight;
+  }
+  for (Value value : {op.getInput(), op.getWeight()}) {
+    if (!typeOf(value).getElementType().isF32()) {
+      return op.emitOpError("D-010: expected rows and weights of f32, found ") << value.getType();
+    }
+  }
+  RankedTensorType tokens = typeOf(op.getTokens());
+  if (tokens.getRank() != 2 || !tokens.getElementType().isInteger(32) ||
+      tokens.getDimSize(0) != input.getDimSize(0)) {
+    return op.emitOpError("D-011: expected tokens of i32, one row a row of the batch, found ")
+           << tokens;
+  }
+  return success();
+}
+
+LogicalResult CrossEntropyOp::verify() {
+  if (failed(verifyCrossEntropy(*this))) {
+    return failure();
+  }
+  if (getInputGradient() && getInputGradient().getType() != getInput().getType()) {
+    return emitOpError("D-012: expected a gradient of ")
+           << getInput().getType() << ", found " << getInputGradient().getType();
+  }
+  return success();
+}
+
+LogicalResult CrossEntropyWeightGradientOp::verify() {
+  if (failed(verifyCrossEntropy(*this))) {
+    return failure();
+  }
+  if (getWeightGradient().getType() != getWeight().getType()) {
+    return emitOpError("D-012: expected a gradient of ")
+           << getWeight().getType() << ", found " << getWeightGradient().getType();
   }
   return success();
 }

@@ -37,8 +37,6 @@ static RowRead readOf(AccessAttr access, unsigned operand) {
     read.factor = access.getSourceFactor();
     return read;
   }
-  case AccessKind::Local:
-    return RowRead::itself(operand, access.getContext());
   default:
     return RowRead::whole(operand);
   }
@@ -46,8 +44,7 @@ static RowRead readOf(AccessAttr access, unsigned operand) {
 
 /// Whether a result with this access holds one row a position of the domain.
 static bool isRowOfPosition(Attribute access) {
-  AccessKind kind = cast<AccessAttr>(access).getKind();
-  return kind == AccessKind::Row || kind == AccessKind::Local;
+  return cast<AccessAttr>(access).getKind() == AccessKind::Row;
 }
 
 /// Adds what body argument `argument` stands for, `first` the operand of argument 0.
@@ -60,14 +57,6 @@ static void addArgument(ArrayAttr accesses, unsigned argument, unsigned first, R
   }
 }
 
-/// A launch over a chunk of rows leaves the others as the operand that shares the memory has them.
-static void addAlias(Operation *op, std::optional<ArrayRef<int64_t>> aliases, unsigned result,
-                     Reads &reads) {
-  if (aliases && (*aliases)[result] >= 0) {
-    reads.push_back(RowRead::itself(static_cast<unsigned>((*aliases)[result]), op->getContext()));
-  }
-}
-
 std::optional<Reads> RowsOp::getRowReads(unsigned result) {
   if (!isRowOfPosition(getResultAccesses()[result])) {
     return std::nullopt;
@@ -76,9 +65,6 @@ std::optional<Reads> RowsOp::getRowReads(unsigned result) {
   Operation *yield = getBody().front().getTerminator();
   for (unsigned argument : argumentsBehind(yield->getOperand(result))) {
     addArgument(getAccesses(), argument, 0, reads);
-  }
-  if (getDomain().getChunk() > 0) {
-    addAlias(*this, getAliases(), result, reads);
   }
   return reads;
 }
@@ -98,12 +84,24 @@ std::optional<Reads> ContractOp::getRowReads(unsigned result) {
       addArgument(getAccesses(), argument - 1, firstExtra, reads);
     }
   }
-  if (getDomain().getChunk() > 0) {
-    addAlias(*this, getAliases(), result, reads);
+  return reads;
+}
+
+/// A row of the input and its target, all of W and the bias. Rows of `tokens` are read wherever
+/// they lie.
+std::optional<Reads> CrossEntropyOp::getRowReads(unsigned) {
+  constexpr unsigned input = 0, weight = 1, tokens = 2, bias = 3;
+  AffineExpr target = getAffineDimExpr(0, getContext()) + static_cast<int64_t>(getOffset());
+  Reads reads{RowRead::itself(input, getContext()), RowRead::whole(weight),
+              RowRead::through(tokens, AffineMap::get(2, 1, target))};
+  reads.back().factor = 0;
+  if (getBias()) {
+    reads.push_back(RowRead::whole(bias));
   }
   return reads;
 }
 
+std::optional<Reads> CrossEntropyWeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
 std::optional<Reads> WeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
 std::optional<Reads> ScatterRowsOp::getRowReads(unsigned) { return std::nullopt; }
 

@@ -206,7 +206,7 @@ Cost CrossEntropyOp::getCost() {
               getInput());
 }
 
-/// Logits, dx and dW: three contractions.
+/// Logits twice, as they are not stored, dx and dW: four contractions.
 Cost CrossEntropyBackwardOp::getCost() {
-  return cost(*this, lossFlops(*this, getInput(), getWeight(), static_cast<bool>(getBias()), 3));
+  return cost(*this, lossFlops(*this, getInput(), getWeight(), static_cast<bool>(getBias()), 4));
 }

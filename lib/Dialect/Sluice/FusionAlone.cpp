@@ -14,10 +14,10 @@ RankedTensorType DispatchEmitter::typeOf(Value sequence) const {
   return getStoredType(scope, cast<SequenceType>(sequence.getType()));
 }
 
-dispatch::DomainAttr DispatchEmitter::domainOf(Value sequence, int64_t chunk) const {
+dispatch::DomainAttr DispatchEmitter::domainOf(Value sequence) const {
   auto type = cast<SequenceType>(sequence.getType());
   return dispatch::DomainAttr::get(b.getContext(), getBatch(scope), getPositions(scope, type),
-                                   getFactor(scope, type), chunk);
+                                   getFactor(scope, type));
 }
 
 Value DispatchEmitter::bind(StringRef place, Type type) {

@@ -30,8 +30,8 @@ struct Footprint {
   }
 };
 
-/// Launch arguments: offsets of operands and results, of the scalars, then row0 and the first
-/// random stream.
+/// Launch arguments: offsets of operands and results, of the scalars, then the first random
+/// stream.
 SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory) {
   SmallVector<int64_t> arguments;
   for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
@@ -41,8 +41,6 @@ SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory) {
   for (StringRef scalar : {"length", "rows", "step", "seed"}) {
     arguments.push_back(memory.scalar(scalar));
   }
-  auto row0 = op->getAttrOfType<IntegerAttr>("plan.row0");
-  arguments.push_back(row0 ? row0.getInt() : 0);
   arguments.push_back(firstStream(op));
   return arguments;
 }
@@ -51,9 +49,7 @@ Footprint footprintOf(Operation *op, const MemoryPlan &memory) {
   Footprint footprint;
   auto add = [&](Value value, bool written) {
     auto type = cast<RankedTensorType>(value.getType());
-    // Rank-2 rows may be padded; the wider bound only adds an order between launches.
-    int64_t bytes =
-        dispatch::storageElements(type, /*paddedRows=*/true) * (type.getElementTypeBitWidth() / 8);
+    int64_t bytes = dispatch::storageElements(type) * (type.getElementTypeBitWidth() / 8);
     int64_t begin = memory.offsets.lookup(value);
     footprint.ranges.push_back({begin, begin + bytes, written});
   };

@@ -58,10 +58,15 @@ struct Matmul {
   /// is that of the argument.
   std::function<void(mlir::Value row, mlir::Value column, Accumulators &tile)> init;
   std::function<void(mlir::Value row, mlir::Value column, Accumulators &tile)> finish;
+  /// Emitted in every step of a tile that starts at `row`, for what should be fetched meanwhile;
+  /// may be absent.
+  std::function<void(mlir::Value row, mlir::Value k)> step;
 };
 
-/// Register tiles take (registers - 2) / (vectors + 1) or fewer rows, so that accumulators, a row
-/// of B and one broadcast fit.
+/// Rows of a register tile on blocks of `vectors` vectors: at most so many that accumulators, a row
+/// of B and one broadcast fit. A matmul of a multiple of them has no other tiles.
+int64_t tileRows(const Target &target, int64_t vectors);
+
 void emitMatmul(Emitter &e, const Target &target, const Matmul &matmul);
 
 /// init and finish that add the tile to memory [row][column].

@@ -30,6 +30,9 @@ static void emitTile(Emitter &e, const Matmul &matmul, Value row, int64_t rows, 
   }
   flat = e.loop(e.index(0), matmul.depth, 1, flat, [&](Value k, ValueRange carried) {
     Emitter::Values next, b;
+    if (matmul.step) {
+      matmul.step(row, k);
+    }
     for (int64_t j = 0; j < vectors; ++j) {
       Value first = at(e, matmul.b.column, e.add(column, j * e.lanes));
       b.push_back(e.load(matmul.b.memory, {at(e, matmul.b.row, k), first}));
@@ -50,10 +53,18 @@ static void emitTile(Emitter &e, const Matmul &matmul, Value row, int64_t rows, 
   matmul.finish(row, column, tile);
 }
 
+/// Four vectors wide at most: with 32 registers 6 x 4, with 16 registers 4 x 2 or more.
+static int64_t widestTile(const Target &target) { return target.registers >= 32 ? 4 : 2; }
+
+int64_t attention::tileRows(const Target &target, int64_t vectors) {
+  int64_t wide = std::min(vectors, widestTile(target));
+  return std::min<int64_t>((target.registers - 2 - wide) / wide, 12);
+}
+
 /// Columns [column, column + vectors * lanes), all rows.
 static void emitColumns(Emitter &e, const Target &target, const Matmul &matmul, Value column,
                         int64_t vectors) {
-  int64_t most = std::min<int64_t>((target.registers - 2 - vectors) / vectors, 12);
+  int64_t most = tileRows(target, vectors);
   int64_t tiles = (matmul.rows + most - 1) / most;
   int64_t rows = (matmul.rows + tiles - 1) / tiles;
   int64_t rest = matmul.rows % rows;
@@ -65,8 +76,7 @@ static void emitColumns(Emitter &e, const Target &target, const Matmul &matmul, 
 }
 
 void attention::emitMatmul(Emitter &e, const Target &target, const Matmul &matmul) {
-  // Four vectors wide at most: with 32 registers 6 x 4, with 16 registers 4 x 2 or more.
-  int64_t widest = target.registers >= 32 ? 4 : 2;
+  int64_t widest = widestTile(target);
   int64_t rest = matmul.vectors % widest, whole = matmul.vectors - rest;
   if (whole == widest) {
     emitColumns(e, target, matmul, e.index(0), widest);

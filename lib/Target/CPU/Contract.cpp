@@ -72,9 +72,6 @@ private:
   void emitEpilogue(Value first, Value count, Value panel, const Tile &tile);
   Value loadDense(unsigned buffer, Value column, VectorType type);
   Value index(int64_t value) { return frame.index(value); }
-  Value inputRow(Value localRow) {
-    return op.getInputLocal() ? localRow : addIndex(b, row0, localRow);
-  }
   static dispatch::AccessKind kindOf(Attribute access) {
     return cast<dispatch::AccessAttr>(access).getKind();
   }
@@ -87,7 +84,7 @@ private:
   Epilogue epilogue;
   Tile tail{};
   SmallVector<Value> extras, results;
-  Value input, weight, packed, sums, row0, rowEnd, validLength, validRows;
+  Value input, weight, packed, sums, rowEnd, validLength, validRows;
   bool failed_ = false;
 };
 
@@ -96,20 +93,18 @@ private:
 LogicalResult Emitter::emit() {
   tail = s.tile;
   tail.vectors = llvm::divideCeil(s.columns % s.tile.columns(), s.tile.lanes);
-  input = frame.buffer(0, op.getInputLocal());
+  input = frame.buffer(0);
   weight = frame.buffer(1);
-  for (auto [i, access] : llvm::enumerate(op.getAccesses())) {
-    extras.push_back(frame.buffer(2 + i, kindOf(access) == dispatch::AccessKind::Local));
+  for (size_t i = 0; i < op.getAccesses().size(); ++i) {
+    extras.push_back(frame.buffer(2 + i));
   }
-  for (auto [i, access] : llvm::enumerate(op.getResultAccesses())) {
-    results.push_back(
-        frame.buffer(2 + extras.size() + i, kindOf(access) == dispatch::AccessKind::Local));
+  for (size_t i = 0; i < op.getResultAccesses().size(); ++i) {
+    results.push_back(frame.buffer(2 + extras.size() + i));
   }
   int64_t packedRows = llvm::divideCeil(s.inner, s.tile.lanes) * s.tile.lanes;
   packed =
       frame.scratch(MemRefType::get({s.blockPanels, packedRows, s.tile.columns()}, b.getF32Type()));
   sums = frame.scratch(MemRefType::get({s.tile.rows, s.tile.columns()}, b.getF32Type()));
-  row0 = domain.getChunk() ? frame.row0() : index(0);
   validLength = frame.validLength(domain.getFactor(), domain.getPositions());
   validRows = domain.getFactor() ? frame.rows() : index(domain.getBatch());
   emitItem();
@@ -123,13 +118,9 @@ void Emitter::emitItem() {
   Value columnBlock = arith::RemUIOp::create(b, frame.item(), columnBlocks);
   Value rowBegin = mulIndex(b, rowBlock, s.blockRows);
   rowEnd = minIndex(b, addIndex(b, rowBegin, index(s.blockRows)), index(s.rows));
-  if (domain.getChunk()) {
-    Value left = arith::SubIOp::create(b, index(domain.getBatch() * domain.getPositions()), row0);
-    rowEnd = minIndex(b, rowEnd, left);
-  }
   Value count = arith::SubIOp::create(b, rowEnd, rowBegin);
   Value any = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, count, index(0));
-  Value valid = emitAnyValid(b, domain, validLength, validRows, addIndex(b, row0, rowBegin), count);
+  Value valid = emitAnyValid(b, domain, validLength, validRows, rowBegin, count);
   Value panelBegin = mulIndex(b, columnBlock, s.blockPanels);
   Value panelEnd = minIndex(b, addIndex(b, panelBegin, index(s.blockPanels)), index(s.panels()));
   Value fullEnd = minIndex(b, panelEnd, index(s.fullPanels()));
@@ -147,8 +138,7 @@ void Emitter::emitItem() {
     }
     emitLoop(b, rowBegin, rowEnd, index(s.tile.rows), [&](Value first) {
       Value rows = minIndex(b, index(s.tile.rows), arith::SubIOp::create(b, rowEnd, first));
-      Value anyRow =
-          emitAnyValid(b, domain, validLength, validRows, addIndex(b, row0, first), rows);
+      Value anyRow = emitAnyValid(b, domain, validLength, validRows, first, rows);
       emitIf(b, anyRow, [&] { emitRows(first, panelBegin, fullEnd, hasTail); });
     });
   });
@@ -157,7 +147,7 @@ void Emitter::emitItem() {
 /// Runs one panel of rows through the item's column panels. Whole and partial panels of rows have
 /// tiles of their own and share the epilogue, which is most of a kernel's code.
 void Emitter::emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail) {
-  bool alwaysWhole = s.rows % s.tile.rows == 0 && !domain.getChunk();
+  bool alwaysWhole = s.rows % s.tile.rows == 0;
   Value count = index(s.tile.rows), whole;
   if (!alwaysWhole) {
     Value left = arith::SubIOp::create(b, rowEnd, first);
@@ -242,7 +232,7 @@ void Emitter::emitSums(Value first, Value slot, const Tile &tile, bool partialRo
     if (partialRows) {
       row = minIndex(b, row, arith::SubIOp::create(b, rowEnd, index(1)));
     }
-    rows.push_back(inputRow(row));
+    rows.push_back(row);
   }
   auto left = [&](Value k, int64_t row) -> Value {
     return memref::LoadOp::create(b, input, ValueRange{rows[row], k});
@@ -289,23 +279,18 @@ void Emitter::emitEpilogue(Value first, Value count, Value panel, const Tile &ti
     shared.push_back(value);
   }
   emitLoop(b, index(0), count, index(1), [&](Value i) {
-    Value localRow = addIndex(b, first, i), globalRow = addIndex(b, row0, localRow);
-    auto at = [&](Attribute access) {
-      bool isLocal = kindOf(access) == dispatch::AccessKind::Local;
-      return SmallVector<Value>{isLocal ? localRow : globalRow, column};
-    };
+    SmallVector<Value> at{addIndex(b, first, i), column};
     SmallVector<Value> arguments{vector::LoadOp::create(b, type, sums, ValueRange{i, index(0)})};
-    for (auto [e, access] : llvm::enumerate(op.getAccesses())) {
-      Value value = shared[e];
-      arguments.push_back(value ? value : vector::LoadOp::create(b, type, extras[e], at(access)));
+    for (auto [e, value] : llvm::enumerate(shared)) {
+      arguments.push_back(value ? value : vector::LoadOp::create(b, type, extras[e], at));
     }
-    FailureOr<SmallVector<Value>> yielded = epilogue.emit(arguments, {globalRow, column});
+    FailureOr<SmallVector<Value>> yielded = epilogue.emit(arguments, {at.front(), column});
     if (failed(yielded)) {
       failed_ = true;
       return;
     }
-    for (auto [r, access] : llvm::enumerate(op.getResultAccesses())) {
-      vector::StoreOp::create(b, (*yielded)[r], results[r], at(access));
+    for (size_t r = 0; r < results.size(); ++r) {
+      vector::StoreOp::create(b, (*yielded)[r], results[r], at);
     }
   });
 }
@@ -321,19 +306,18 @@ static LogicalResult check(dispatch::ContractOp op) {
   }
   for (Attribute attribute : op.getAccesses()) {
     auto access = cast<dispatch::AccessAttr>(attribute);
-    bool fits = access.isIdentity() || access.getKind() == AccessKind::Local ||
-                access.getKind() == AccessKind::Vector || access.getKind() == AccessKind::Scalar;
+    bool fits = access.isIdentity() || access.getKind() == AccessKind::Vector ||
+                access.getKind() == AccessKind::Scalar;
     if (!fits) {
-      return op.emitOpError("expected extra operands with access row (identity map), local, vector "
-                            "or scalar, found ")
+      return op.emitOpError("expected extra operands with access row (identity map), vector or "
+                            "scalar, found ")
              << attribute;
     }
   }
   for (Attribute attribute : op.getResultAccesses()) {
     auto access = cast<dispatch::AccessAttr>(attribute);
-    if (!access.isIdentity() && access.getKind() != AccessKind::Local) {
-      return op.emitOpError("expected results with access row (identity map) or local, found ")
-             << attribute;
+    if (!access.isIdentity()) {
+      return op.emitOpError("expected results with access row (identity map), found ") << attribute;
     }
   }
   return success();

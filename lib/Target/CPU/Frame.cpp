@@ -21,7 +21,7 @@ const Target &Target::avx2() {
 }
 
 int64_t cpu::argumentCount(Operation *dispatch) {
-  return dispatch->getNumOperands() + dispatch->getNumResults() + scalarCount + 2;
+  return dispatch->getNumOperands() + dispatch->getNumResults() + scalarCount + 1;
 }
 
 /// Kernels address the arena with bare pointers, which need static shapes; the bound is never
@@ -48,15 +48,13 @@ Value Frame::argument(int64_t position) {
   return memref::LoadOp::create(b, arguments, index(position));
 }
 
-Value Frame::buffer(unsigned i, bool paddedRows) {
+Value Frame::buffer(unsigned i) {
   unsigned operands = dispatch_->getNumOperands();
   Value tensor = i < operands ? dispatch_->getOperand(i) : dispatch_->getResult(i - operands);
   auto type = cast<RankedTensorType>(tensor.getType());
   SmallVector<int64_t> shape(type.getShape());
   if (shape.size() == 3) {
     shape = {shape[0] * shape[1], dispatch::paddedWidth(shape[2])};
-  } else if (shape.size() == 2 && paddedRows) {
-    shape[1] = dispatch::paddedWidth(shape[1]);
   } else if (shape.empty()) {
     shape = {1};
   }
@@ -86,10 +84,6 @@ Value Frame::rows() {
 Value Frame::step() { return scalarAddress(Scalar::Step, b.getI64Type()); }
 
 Value Frame::seed() { return scalarAddress(Scalar::Seed, b.getI64Type()); }
-
-Value Frame::row0() {
-  return arith::IndexCastOp::create(b, b.getIndexType(), argument(argumentCount(dispatch_) - 2));
-}
 
 Value Frame::firstStream() { return argument(argumentCount(dispatch_) - 1); }
 

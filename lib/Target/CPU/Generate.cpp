@@ -25,6 +25,12 @@ FailureOr<cpu::Kernel> cpu::generateKernel(Operation *op, ModuleOp module, Strin
       .Case([&](dispatch::AttentionBackwardOp attention) {
         return generateAttentionBackward(attention, module, name, target);
       })
+      .Case([&](dispatch::CrossEntropyOp head) {
+        return generateCrossEntropy(head, module, name, target);
+      })
+      .Case([&](dispatch::CrossEntropyWeightGradientOp head) {
+        return generateCrossEntropyWeightGradient(head, module, name, target);
+      })
       .Case([&](dispatch::ScatterRowsOp scatter) {
         return generateScatterRows(scatter, module, name, target);
       })

@@ -131,7 +131,7 @@ static void estimate(dispatch::RowsOp op, Kernel &kernel) {
     auto type = cast<RankedTensorType>(output.getType());
     auto access = cast<AccessAttr>(op.getResultAccesses()[i]);
     kernel.bytes += bytesOf(type, access, launchRows);
-    sequence |= type.getRank() == 3 || access.getKind() == AccessKind::Local;
+    sequence |= type.getRank() == 3;
   }
   for (Operation &inner : op.getBody().front().without_terminator()) {
     Type widest =
@@ -156,13 +156,9 @@ static void emitRowLoop(Frame &frame, dispatch::RowsOp op, Emitter &emitter, int
   ImplicitLocOpBuilder &b = frame.builder();
   dispatch::DomainAttr domain = op.getDomain();
   int64_t positions = domain.getPositions();
-  Value row0 = domain.getChunk() ? frame.row0() : frame.index(0);
-  Value offset = arith::MulIOp::create(b, frame.item(), frame.index(perItem));
-  Value first = arith::AddIOp::create(b, row0, offset);
+  Value first = arith::MulIOp::create(b, frame.item(), frame.index(perItem));
   Value last = arith::AddIOp::create(b, first, frame.index(perItem));
-  Value end = arith::AddIOp::create(b, row0, frame.index(domain.getLaunchRows()));
-  last = arith::MinSIOp::create(b, arith::MinSIOp::create(b, last, end),
-                                frame.index(domain.getBatch() * positions));
+  last = arith::MinSIOp::create(b, last, frame.index(domain.getLaunchRows()));
   Value valid = frame.validLength(domain.getFactor(), positions);
   Value batch = domain.getFactor() ? frame.rows() : Value();
 

@@ -98,7 +98,6 @@ private:
   llvm::DenseMap<unsigned, mlir::Value> offsets;
   llvm::DenseMap<int64_t, mlir::Value> validLengths;
   llvm::DenseMap<mlir::Type, mlir::Value> zeroRows;
-  mlir::Value row0;
 };
 
 /// Emits the body for one row.

@@ -70,7 +70,6 @@ Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), 
     }
   }
   widest = dispatch::paddedWidth(widest);
-  row0 = op.getDomain().getChunk() ? frame.row0() : frame.index(0);
   for (Type element : zeroed) {
     zeroRows[element] = zeroRow(element);
   }
@@ -168,8 +167,6 @@ Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Valu
   switch (access.getKind()) {
   case AccessKind::Row:
     return mapped(access, extentOf(type, access), at, member, true);
-  case AccessKind::Local:
-    return {arith::SubIOp::create(b, at.row, row0), nullptr};
   case AccessKind::Table:
     return mapped(access, extentOf(type, access), at, member, false);
   case AccessKind::Flat:
@@ -212,8 +209,7 @@ Value Addresses::operandRow(unsigned i, const RowPosition &at, Value member, Val
   if (!columnMap.isSingleConstant() || columnMap.getSingleConstantResult() != 0) {
     column = affine::expandAffineExpr(b, b.getLoc(), columnMap.getResult(0), {at.position}, {});
   }
-  bool padded = type.getRank() == 3 || access.getKind() == AccessKind::Local;
-  Value row = rowView(i, type, padded, place.row, column);
+  Value row = rowView(i, type, type.getRank() == 3, place.row, column);
   if (!place.inside) {
     return row;
   }
@@ -247,8 +243,6 @@ Value Addresses::resultIndex(unsigned i, const RowPosition &at) {
         arith::MulIOp::create(b, at.batch, frame.index(tensorOf(op, tensor).getDimSize(1)));
     return arith::AddIOp::create(b, first, at.position);
   }
-  case AccessKind::Local:
-    return arith::SubIOp::create(b, at.row, row0);
   case AccessKind::Flat:
   case AccessKind::Columns:
     return at.row;
@@ -260,8 +254,7 @@ Value Addresses::resultIndex(unsigned i, const RowPosition &at) {
 Value Addresses::resultRow(unsigned i, const RowPosition &at) {
   unsigned tensor = i + op.getInputs().size();
   RankedTensorType type = tensorOf(op, tensor);
-  bool padded = type.getRank() == 3 || accessOf(op, tensor).getKind() == AccessKind::Local;
-  return rowView(tensor, type, padded, resultIndex(i, at), nullptr);
+  return rowView(tensor, type, type.getRank() == 3, resultIndex(i, at), nullptr);
 }
 
 void Addresses::storeElement(unsigned i, const RowPosition &at, Value value) {

@@ -83,7 +83,7 @@ private:
   void locateItem();
   void clearSums();
   Value packRows(Value first, Value last);
-  void copyRow(Value row, Value globalRow, Value slot);
+  void copyRow(Value row, Value slot);
   void addProducts(Value count, Value next, Value last);
   void addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead);
   void prefetch(Value k, const Ahead &ahead);
@@ -106,14 +106,14 @@ private:
   VectorType type;
   Value left, right, initWeight, initBias, weight, bias;
   Value packedLeft, packedRight, sums, biasSums;
-  Value height0, panelRow0, panel0, rowPanels, columnPanels, ownsBias, row0, validLength, validRows;
+  Value height0, panelRow0, panel0, rowPanels, columnPanels, ownsBias, validLength, validRows;
 };
 
 } // namespace
 
 void Emitter::makeBuffers() {
   unsigned next = 2;
-  left = frame.buffer(0, domain.getChunk() > 0);
+  left = frame.buffer(0);
   right = frame.buffer(1);
   initWeight = op.getInitWeight() ? frame.buffer(next++) : Value();
   initBias = op.getInitBias() ? frame.buffer(next++) : Value();
@@ -144,7 +144,6 @@ void Emitter::locateItem() {
   Value columnsLeft = arith::SubIOp::create(b, index(s.columnPanels()), panel0);
   columnPanels = minIndex(b, index(s.blockColumnPanels), columnsLeft);
   ownsBias = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, columnBlock, index(0));
-  row0 = domain.getChunk() ? frame.row0() : index(0);
   validLength = frame.validLength(domain.getFactor(), domain.getPositions());
   validRows = domain.getFactor() ? frame.rows() : index(domain.getBatch());
 }
@@ -154,10 +153,6 @@ void Emitter::emit() {
   locateItem();
   clearSums();
   Value last = index(domain.getLaunchRows());
-  if (domain.getChunk()) {
-    Value all = index(domain.getBatch() * domain.getPositions());
-    last = minIndex(b, last, arith::SubIOp::create(b, all, row0));
-  }
   emitLoop(b, index(0), last, index(s.blockSteps), [&](Value first) {
     Value end = minIndex(b, addIndex(b, first, index(s.blockSteps)), last);
     Value count = packRows(first, end);
@@ -203,16 +198,15 @@ Value Emitter::packRows(Value first, Value last) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value row = loop.getInductionVar(), count = loop.getRegionIterArg(0);
-  Value globalRow = addIndex(b, row0, row);
   if (domain.getFactor() == 0) {
-    copyRow(row, globalRow, count);
+    copyRow(row, count);
     scf::YieldOp::create(b, ValueRange{addIndex(b, count, index(1))});
     return loop.getResult(0);
   }
-  Value sequence = arith::DivUIOp::create(b, globalRow, index(domain.getPositions()));
-  Value position = arith::RemUIOp::create(b, globalRow, index(domain.getPositions()));
+  Value sequence = arith::DivUIOp::create(b, row, index(domain.getPositions()));
+  Value position = arith::RemUIOp::create(b, row, index(domain.getPositions()));
   Value valid = arith::AndIOp::create(b, below(sequence, validRows), below(position, validLength));
-  emitIf(b, valid, [&] { copyRow(row, globalRow, count); });
+  emitIf(b, valid, [&] { copyRow(row, count); });
   Value advance = arith::SelectOp::create(b, valid, index(1), index(0));
   scf::YieldOp::create(b, ValueRange{addIndex(b, count, advance)});
   return loop.getResult(0);
@@ -221,14 +215,13 @@ Value Emitter::packRows(Value first, Value last) {
 /// Left columns start at multiples of the tile's rows, so their last vector may straddle the row's
 /// end: it is masked. Right columns start at whole vectors: those past the row's padded end are
 /// clamped to readable ones, and never stored.
-void Emitter::copyRow(Value row, Value globalRow, Value slot) {
+void Emitter::copyRow(Value row, Value slot) {
   int64_t lanes = s.tile.lanes;
-  Value leftRow = domain.getChunk() ? row : globalRow;
   for (int64_t offset = 0; offset < s.blockHeight(); offset += lanes) {
     Value column = addIndex(b, height0, index(offset));
     Value mask = emitColumnMask(b, lanes, column, index(s.height));
     Value value =
-        vector::MaskedLoadOp::create(b, type, left, ValueRange{leftRow, column}, mask, zeros());
+        vector::MaskedLoadOp::create(b, type, left, ValueRange{row, column}, mask, zeros());
     vector::StoreOp::create(b, value, packedLeft, ValueRange{slot, index(offset)});
   }
   if (!weight) {
@@ -239,7 +232,7 @@ void Emitter::copyRow(Value row, Value globalRow, Value slot) {
     Value column = mulIndex(b, addIndex(b, panel0, panel), s.tile.columns());
     for (int64_t v = 0; v < s.tile.vectors; ++v) {
       Value from = minIndex(b, addIndex(b, column, index(v * lanes)), index(rightStride - lanes));
-      Value value = vector::LoadOp::create(b, type, right, ValueRange{globalRow, from});
+      Value value = vector::LoadOp::create(b, type, right, ValueRange{row, from});
       vector::StoreOp::create(b, value, packedRight, ValueRange{panel, slot, index(v * lanes)});
     }
   });
@@ -285,10 +278,8 @@ void Emitter::prefetch(Value k, const Ahead &ahead) {
   };
   Value row =
       minIndex(b, addIndex(b, ahead.next, k), arith::SubIOp::create(b, ahead.last, index(1)));
-  Value globalRow = addIndex(b, row0, row);
-  touch(left, domain.getChunk() ? row : globalRow, height0, s.blockHeight());
-  touch(right, globalRow, mulIndex(b, panel0, s.tile.columns()),
-        s.blockColumnPanels * s.tile.columns());
+  touch(left, row, height0, s.blockHeight());
+  touch(right, row, mulIndex(b, panel0, s.tile.columns()), s.blockColumnPanels * s.tile.columns());
 }
 
 /// sums[m, n] += packed left panel m, transposed, times packed right panel n.

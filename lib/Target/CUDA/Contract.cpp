@@ -63,13 +63,10 @@ Contraction::Contraction(dispatch::ContractOp op, ModuleOp module, StringRef nam
   inner = type.getDimSize(op.getByInput() ? 0 : 1);
   columns = type.getDimSize(op.getByInput() ? 1 : 0);
   columnBlocks = llvm::divideCeil(columns, blockColumns);
-  input = frame.buffer(0, op.getInputLocal());
-  weight = frame.buffer(1, false);
-  SmallVector<Attribute> accesses(op.getAccesses().begin(), op.getAccesses().end());
-  llvm::append_range(accesses, op.getResultAccesses());
-  for (auto [i, access] : llvm::enumerate(accesses)) {
-    bool local = cast<dispatch::AccessAttr>(access).getKind() == dispatch::AccessKind::Local;
-    buffers.push_back(frame.buffer(i + 2, local));
+  input = frame.buffer(0);
+  weight = frame.buffer(1);
+  for (size_t i = 0; i < op.getAccesses().size() + op.getResultAccesses().size(); ++i) {
+    buffers.push_back(frame.buffer(i + 2));
   }
 }
 
@@ -94,7 +91,7 @@ void Contraction::place() {
 }
 
 Value Contraction::readInput(const Row &row, Value k) {
-  return e.loadScalar(input, {op.getInputLocal() ? row.local : row.global, k});
+  return e.loadScalar(input, {row.global, k});
 }
 
 Value Contraction::readWeight(Value n, Value k) {
@@ -165,7 +162,7 @@ Value Contraction::address(unsigned i, dispatch::AccessAttr access, const Row &r
     indices = {n};
     break;
   default:
-    indices = {access.getKind() == dispatch::AccessKind::Local ? row.local : row.global, n};
+    indices = {row.global, n};
   }
   return buffers[i];
 }
@@ -211,10 +208,9 @@ FailureOr<Kernel> Contraction::generate() {
   ImplicitLocOpBuilder &b = frame.b;
   for (Attribute access : op.getAccesses()) {
     auto kind = cast<dispatch::AccessAttr>(access).getKind();
-    if (kind != dispatch::AccessKind::Row && kind != dispatch::AccessKind::Local &&
-        kind != dispatch::AccessKind::Vector && kind != dispatch::AccessKind::Scalar) {
-      return op.emitOpError(
-                 "expected extra operands of access row, local, vector or scalar, found ")
+    if (kind != dispatch::AccessKind::Row && kind != dispatch::AccessKind::Vector &&
+        kind != dispatch::AccessKind::Scalar) {
+      return op.emitOpError("expected extra operands of access row, vector or scalar, found ")
              << access;
     }
   }

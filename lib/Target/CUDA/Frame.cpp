@@ -33,7 +33,6 @@ Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, 
   rows = toIndex(scalar(static_cast<int64_t>(cpu::Scalar::Rows)));
   step = scalar(static_cast<int64_t>(cpu::Scalar::Step));
   seed = scalar(static_cast<int64_t>(cpu::Scalar::Seed));
-  row0 = domain.getChunk() ? toIndex(argument(cpu::argumentCount(dispatch) - 2)) : e.index(0);
   firstStream = argument(cpu::argumentCount(dispatch) - 1);
 }
 
@@ -46,15 +45,13 @@ Value Frame::scalar(int64_t which) {
   return e.loadScalar(memref::ViewOp::create(b, type, arena, offset, ValueRange{}), e.index(0));
 }
 
-Value Frame::buffer(unsigned i, bool paddedRows) {
+Value Frame::buffer(unsigned i) {
   unsigned operands = dispatch->getNumOperands();
   Value tensor = i < operands ? dispatch->getOperand(i) : dispatch->getResult(i - operands);
   auto type = cast<RankedTensorType>(tensor.getType());
   SmallVector<int64_t> shape(type.getShape());
   if (shape.size() == 3) {
     shape = {shape[0] * shape[1], dispatch::paddedWidth(shape[2])};
-  } else if (shape.size() == 2 && paddedRows) {
-    shape[1] = dispatch::paddedWidth(shape[1]);
   } else if (shape.empty()) {
     shape = {1};
   }
@@ -68,14 +65,11 @@ Value Frame::validLength(int64_t factor, int64_t positions) {
                      : Value(arith::CeilDivUIOp::create(b, length, e.index(factor)));
 }
 
-Row Frame::row(Value local) {
+Row Frame::row(Value number) {
   Row row;
-  int64_t total = domain.getBatch() * domain.getPositions();
-  Value global = e.add(row0, local);
-  row.exists =
-      e.both(e.less(local, e.index(domain.getLaunchRows())), e.less(global, e.index(total)));
-  row.local = e.min(local, e.index(domain.getLaunchRows() - 1));
-  row.global = e.min(global, e.index(total - 1));
+  int64_t total = domain.getLaunchRows();
+  row.exists = e.less(number, e.index(total));
+  row.global = e.min(number, e.index(total - 1));
   row.batch = arith::DivUIOp::create(b, row.global, e.index(domain.getPositions()));
   row.position = arith::RemUIOp::create(b, row.global, e.index(domain.getPositions()));
   row.valid = row.exists;

@@ -15,9 +15,9 @@ using Values = llvm::SmallVector<mlir::Value>;
 /// A row of the domain. The indices lie within the buffers even where the row does not exist, so
 /// that loads need no branch.
 struct Row {
-  mlir::Value local, global, batch, position; ///< index
-  mlir::Value exists;                         ///< i1: of this launch and within the domain
-  mlir::Value valid;                          ///< i1: exists, and within `rows` and `length`
+  mlir::Value global, batch, position; ///< index
+  mlir::Value exists;                  ///< i1: of this launch and within the domain
+  mlir::Value valid;                   ///< i1: exists, and within `rows` and `length`
 };
 
 /// The function of a kernel. The builder stands inside it.
@@ -27,21 +27,21 @@ public:
         llvm::StringRef name);
 
   /// Memory of tensor operand or result `i` (operands first), as the CPU's frame sees it.
-  mlir::Value buffer(unsigned i, bool paddedRows);
+  mlir::Value buffer(unsigned i);
   mlir::Value
   validLength(int64_t factor,
               int64_t positions); ///< index: ceil(length / factor); positions where factor is 0
-  Row row(mlir::Value local);
+  Row row(mlir::Value number);
   mlir::FailureOr<Kernel>
   finish(mlir::FailureOr<Kernel> made); ///< adds the return, or erases the function
 
   mlir::ImplicitLocOpBuilder b;
   cpu::Emitter e;
   mlir::func::FuncOp function;
-  mlir::Value block, warp, lane;  ///< index
-  mlir::Value length, rows, row0; ///< index
-  mlir::Value step, seed;         ///< i64
-  mlir::Value firstStream;        ///< i64: added to the ids of random streams
+  mlir::Value block, warp, lane; ///< index
+  mlir::Value length, rows;      ///< index
+  mlir::Value step, seed;        ///< i64
+  mlir::Value firstStream;       ///< i64: added to the ids of random streams
 
 private:
   mlir::Value argument(int64_t position);

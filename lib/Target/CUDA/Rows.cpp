@@ -78,7 +78,7 @@ Value RowPass::expand(AffineMap map, ValueRange operands) {
 RowPass::Source RowPass::sourceOf(unsigned i, Body &body, const Row &row, int64_t member) {
   AccessAttr access = accessOf(i);
   auto type = cast<RankedTensorType>(op.getInputs()[i].getType());
-  Source source{frame.buffer(i, access.getKind() == AccessKind::Local), nullptr, nullptr,
+  Source source{frame.buffer(i), nullptr, nullptr,
                 expand(access.getColumn().getValue(), row.position)};
   switch (access.getKind()) {
   case AccessKind::Row:
@@ -92,9 +92,6 @@ RowPass::Source RowPass::sourceOf(unsigned i, Body &body, const Row &row, int64_
     source.row = batched ? e.add(e.mul(row.batch, extent), position) : position;
     break;
   }
-  case AccessKind::Local:
-    source.row = row.local;
-    break;
   case AccessKind::Flat:
     source.row = row.global;
     break;
@@ -154,15 +151,13 @@ Values RowPass::load(unsigned i, Body &body, const Row &row) {
 void RowPass::store(unsigned result, const Row &row, const Values &values, Type type) {
   unsigned i = op.getInputs().size() + result;
   AccessKind kind = accessOf(i).getKind();
-  Value memory = frame.buffer(i, kind == AccessKind::Local);
+  Value memory = frame.buffer(i);
   SmallVector<Value> indices;
   if (kind == AccessKind::Row &&
       cast<RankedTensorType>(op.getOutputs()[result].getType()).getRank() == 2) {
     indices = {row.batch, row.position};
   } else if (kind == AccessKind::Row || kind == AccessKind::Flat) {
     indices = {row.global};
-  } else if (kind == AccessKind::Local) {
-    indices = {row.local};
   } else if (kind == AccessKind::Scalar) {
     indices = {e.index(0)};
   }

@@ -1,7 +1,7 @@
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics
 
 #row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @rows(%x: tensor<2x16x8xf32>) {
   // expected-error@+1 {{D-001: expected 1 arguments of the rows body, found 0}}
   %y = dispatch.rows %x attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
@@ -14,7 +14,7 @@ func.func @rows(%x: tensor<2x16x8xf32>) {
 // -----
 
 #row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @rows(%x: tensor<2x16x8xf32>) {
   // expected-error@+1 {{D-002: expected the rows body to end in dispatch.yield}}
   %y = dispatch.rows %x attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
@@ -27,7 +27,7 @@ func.func @rows(%x: tensor<2x16x8xf32>) {
 // -----
 
 #row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @rows(%x: tensor<2x16x8xf32>) {
   // expected-error@+1 {{D-003: expected 1 values yielded by the rows body, found 2}}
   %y = dispatch.rows %x attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
@@ -40,7 +40,7 @@ func.func @rows(%x: tensor<2x16x8xf32>) {
 // -----
 
 #row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @rows(%x: tensor<2x16x8xf32>) {
   // expected-error@+1 {{D-004: expected 1 accesses of operands, found 2}}
   %y = dispatch.rows %x attributes {domain = #domain, accesses = [#row, #row], result_accesses = [#row]} {
@@ -53,7 +53,7 @@ func.func @rows(%x: tensor<2x16x8xf32>) {
 // -----
 
 #row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @rows(%x: tensor<2x16x8xf32>) {
   // expected-error@+1 {{D-005: expected #dispatch.access, found 3}}
   %y = dispatch.rows %x attributes {domain = #domain, accesses = [3 : i64], result_accesses = [#row]} {
@@ -66,7 +66,7 @@ func.func @rows(%x: tensor<2x16x8xf32>) {
 // -----
 
 #row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @contract(%x: tensor<2x16x8xf32>, %w: tensor<5x7xf32>) {
   // expected-error@+1 {{D-006: expected input rows of 7 columns, found 8}}
   %y = dispatch.contract %x, %w attributes {domain = #domain, accesses = [], result_accesses = [#row]} {
@@ -78,7 +78,7 @@ func.func @contract(%x: tensor<2x16x8xf32>, %w: tensor<5x7xf32>) {
 
 // -----
 
-#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @weight_gradient(%dy: tensor<2x16x5xf32>, %x: tensor<2x16x8xf32>) {
   // expected-error@+1 {{D-007: expected a gradient of 5x8, found 'tensor<8x5xf32>'}}
   %w = dispatch.weight_gradient %dy, %x attributes {domain = #domain, operandSegmentSizes = array<i32: 1, 1, 0, 0>,
@@ -88,7 +88,7 @@ func.func @weight_gradient(%dy: tensor<2x16x5xf32>, %x: tensor<2x16x8xf32>) {
 
 // -----
 
-#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @attention(%x: tensor<2x16x12xf32>) {
   // expected-error@+1 {{D-008: expected a mask over (p, q)}}
   %o, %l = dispatch.attention %x, %x, %x attributes {domain = #domain,
@@ -97,5 +97,45 @@ func.func @attention(%x: tensor<2x16x12xf32>) {
   ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
     dispatch.yield %s : f32
   } : (tensor<2x16x12xf32>, tensor<2x16x12xf32>, tensor<2x16x12xf32>) -> (tensor<2x16x4xf32>, tensor<2x16x2xf32>)
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @cross_entropy_width(%x: tensor<2x16x8xf32>, %w: tensor<7x9xf32>, %t: tensor<2x17xi32>) {
+  // expected-error@+1 {{D-009: expected rows [B, T, d] and weights [V, d], found 'tensor<2x16x8xf32>' and 'tensor<7x9xf32>'}}
+  %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #domain, offset = 1 : i64,
+      resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x9xf32>, tensor<2x17xi32>) -> tensor<2x16xf32>
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @cross_entropy_type(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf64>, %t: tensor<2x17xi32>) {
+  // expected-error@+1 {{D-010: expected rows and weights of f32, found 'tensor<7x8xf64>'}}
+  %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #domain, offset = 1 : i64,
+      resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf64>, tensor<2x17xi32>) -> tensor<2x16xf32>
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @cross_entropy_tokens(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor<3x17xi32>) {
+  // expected-error@+1 {{D-011: expected tokens of i32, one row a row of the batch, found 'tensor<3x17xi32>'}}
+  %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #domain, offset = 1 : i64,
+      resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<3x17xi32>) -> tensor<2x16xf32>
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @cross_entropy_weight_gradient(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor<2x17xi32>, %s: tensor<2x16xf32>) {
+  // expected-error@+1 {{D-012: expected a gradient of 'tensor<7x8xf32>', found 'tensor<8x7xf32>'}}
+  %dw = dispatch.cross_entropy_weight_gradient %x, %w, %t, %s attributes {domain = #domain, offset = 1 : i64,
+      operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>, tensor<2x16xf32>) -> tensor<8x7xf32>
   return
 }

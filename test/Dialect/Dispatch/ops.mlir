@@ -10,14 +10,14 @@
 func.func @rows(%x: tensor<2x16x8xf32>, %g: tensor<8xf32>) -> tensor<2x4x8xf32> {
   // CHECK: dispatch.rows %{{.*}}, %{{.*}} attributes
   // CHECK-SAME: #dispatch.access<row, map = #[[GROUP]], group = 4, factor = 1
-  // CHECK-SAME: domain = #dispatch.domain<batch = 2, positions = 4, factor = 4, chunk = 0>
+  // CHECK-SAME: domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>
   // CHECK: dispatch.sum_group %{{.*}} : tensor<4x8xf32> -> tensor<8xf32>
   // CHECK: dispatch.reduce add %{{.*}} : tensor<8xf32> -> f32
   // CHECK: dispatch.column : tensor<8xi32>
   // CHECK: dispatch.position
   // CHECK: dispatch.random {fixed_step, id = 1 : i64, width = 8 : i64} : tensor<8xf32>
   // CHECK: dispatch.yield %{{.*}} : tensor<8xf32>
-  %y = dispatch.rows %x, %g attributes {domain = #dispatch.domain<batch = 2, positions = 4, factor = 4, chunk = 0>,
+  %y = dispatch.rows %x, %g attributes {domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>,
       accesses = [#group, #vector], result_accesses = [#row], zero_invalid} {
   ^bb0(%rows: tensor<4x8xf32>, %gain: tensor<8xf32>):
     %sum = dispatch.sum_group %rows : tensor<4x8xf32> -> tensor<8xf32>
@@ -34,7 +34,7 @@ func.func @rows(%x: tensor<2x16x8xf32>, %g: tensor<8xf32>) -> tensor<2x4x8xf32> 
 // CHECK-LABEL: func.func @contract
 func.func @contract(%x: tensor<2x16x8xf32>, %w: tensor<5x8xf32>, %b: tensor<5xf32>) -> tensor<2x16x5xf32> {
   // CHECK: dispatch.contract %{{.*}}, %{{.*}}, %{{.*}} attributes
-  %y = dispatch.contract %x, %w, %b attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>,
+  %y = dispatch.contract %x, %w, %b attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,
       accesses = [#vector], result_accesses = [#row]} {
   ^bb0(%acc: f32, %bias: f32):
     %sum = arith.addf %acc, %bias : f32
@@ -46,7 +46,7 @@ func.func @contract(%x: tensor<2x16x8xf32>, %w: tensor<5x8xf32>, %b: tensor<5xf3
 // CHECK-LABEL: func.func @weight_gradient
 func.func @weight_gradient(%dy: tensor<2x16x5xf32>, %x: tensor<2x16x8xf32>) -> (tensor<5x8xf32>, tensor<5xf32>) {
   // CHECK: dispatch.weight_gradient %{{.*}}, %{{.*}} attributes
-  %w, %b = dispatch.weight_gradient %dy, %x attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>,
+  %w, %b = dispatch.weight_gradient %dy, %x attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,
       operandSegmentSizes = array<i32: 1, 1, 0, 0>, resultSegmentSizes = array<i32: 1, 1>}
       : (tensor<2x16x5xf32>, tensor<2x16x8xf32>) -> (tensor<5x8xf32>, tensor<5xf32>)
   return %w, %b : tensor<5x8xf32>, tensor<5xf32>
@@ -55,7 +55,7 @@ func.func @weight_gradient(%dy: tensor<2x16x5xf32>, %x: tensor<2x16x8xf32>) -> (
 // CHECK-LABEL: func.func @attention
 func.func @attention(%x: tensor<2x16x12xf32>, %dy: tensor<2x16x4xf32>) -> tensor<2x16x12xf32> {
   // CHECK: dispatch.attention %{{.*}} attributes
-  %o, %l = dispatch.attention %x, %x, %x attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>,
+  %o, %l = dispatch.attention %x, %x, %x attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,
       heads = 2 : i64, kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64, key_column = 4 : i64,
       value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
   ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
@@ -63,7 +63,7 @@ func.func @attention(%x: tensor<2x16x12xf32>, %dy: tensor<2x16x4xf32>) -> tensor
   } : (tensor<2x16x12xf32>, tensor<2x16x12xf32>, tensor<2x16x12xf32>) -> (tensor<2x16x4xf32>, tensor<2x16x2xf32>)
   // CHECK: dispatch.attention_backward %{{.*}} attributes
   // CHECK: derivative {
-  %dx = dispatch.attention_backward %x, %x, %x, %o, %l, %dy attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>,
+  %dx = dispatch.attention_backward %x, %x, %x, %o, %l, %dy attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,
       heads = 2 : i64, kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64, key_column = 4 : i64,
       value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
   ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
@@ -78,7 +78,25 @@ func.func @attention(%x: tensor<2x16x12xf32>, %dy: tensor<2x16x4xf32>) -> tensor
 // CHECK-LABEL: func.func @scatter
 func.func @scatter(%t: tensor<2x17xi32>, %dy: tensor<2x16x8xf32>, %init: tensor<7x8xf32>) -> tensor<7x8xf32> {
   // CHECK: dispatch.scatter_rows %{{.*}}, %{{.*}}, %{{.*}} attributes
-  %d = dispatch.scatter_rows %t, %dy, %init attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, chunk = 0>}
+  %d = dispatch.scatter_rows %t, %dy, %init attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>}
       : (tensor<2x17xi32>, tensor<2x16x8xf32>, tensor<7x8xf32>) -> tensor<7x8xf32>
   return %d : tensor<7x8xf32>
+}
+
+// CHECK-LABEL: func.func @cross_entropy
+func.func @cross_entropy(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor<2x17xi32>, %b: tensor<7xf32>)
+    -> (tensor<2x16xf32>, tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<7xf32>) {
+  // CHECK: dispatch.cross_entropy %{{.*}}, %{{.*}}, %{{.*}} attributes
+  %e = dispatch.cross_entropy %x, %w, %t attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,
+      offset = 1 : i64, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>) -> tensor<2x16xf32>
+  // CHECK: dispatch.cross_entropy %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes
+  %l, %s, %dx = dispatch.cross_entropy %x, %w, %t, %b attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,
+      offset = 1 : i64, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>, tensor<7xf32>)
+      -> (tensor<2x16xf32>, tensor<2x16xf32>, tensor<2x16x8xf32>)
+  // CHECK: dispatch.cross_entropy_weight_gradient %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes
+  %dw, %db = dispatch.cross_entropy_weight_gradient %x, %w, %t, %s, %b attributes {
+      domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>, offset = 1 : i64,
+      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>,
+      tensor<2x16xf32>, tensor<7xf32>) -> (tensor<7x8xf32>, tensor<7xf32>)
+  return %l, %dx, %dw, %db : tensor<2x16xf32>, tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<7xf32>
 }

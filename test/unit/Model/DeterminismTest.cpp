@@ -15,7 +15,7 @@ using namespace sluice::testing;
 
 namespace {
 
-/// With dropout, chunks of the head and several items in most launches.
+/// With dropout, several items of the head and several items in most launches.
 const char *const spec =
     R"json({"sluice": 1, "vocabulary": 96, "context": 70, "batch": 3, "width": 32,
   "defaults": {"heads": 4, "rotary": true, "feed_forward": 64, "dropout": 0.1, "attention_dropout": 0.1},

@@ -29,12 +29,17 @@ int64_t count(const std::string &text, const std::string &word) {
   return times;
 }
 
-/// Counted in plan IR, which needs no machine code.
+/// An entry of plan IR, which needs no machine code.
+std::string entryOf(const std::string &plan, const std::string &name) {
+  size_t begin = plan.find("plan.entry @" + name);
+  EXPECT_NE(begin, std::string::npos) << "no entry " << name;
+  return plan.substr(begin, plan.find("\n  }", begin) - begin);
+}
+
 Launches launchesOf(const std::string &stages) {
   Folder folder;
   std::string plan = emit(folder.write("model.json", stackOf(stages)), "plan");
-  size_t begin = plan.find("plan.entry @gradient");
-  std::string entry = plan.substr(begin, plan.find("\n  }", begin) - begin);
+  std::string entry = entryOf(plan, "gradient");
   return {count(entry, "phase \"forward\""), count(entry, "phase \"backward\"")};
 }
 
@@ -73,6 +78,45 @@ TEST(Launches, LinearResamplingAddsItsLinearMapsAndFolds) {
   Launches linear = launchesOf(
       R"({"op": "hourglass", "hierarchy": "1@1 2@3 1@1", "shorten": "linear", "upsample": "linear"}, )");
   EXPECT_EQ(linear - plain, (Launches{3, 5}));
+}
+
+/// Of a step of one of models/, update included, without 20 a layer and 3 a norm behind an inner
+/// stack.
+int64_t outsideLayers(const std::string &model, int64_t layers, int64_t innerStacks) {
+  std::string plan = emit(std::string(SLUICE_SOURCE_DIR) + "/models/" + model, "plan");
+  std::string step = entryOf(plan, "gradient") + entryOf(plan, "update");
+  return count(step, "phase \"") - 20 * layers - 3 * innerStacks;
+}
+
+/// Last norm 3, head and loss 2, embedding's gradient, mean loss, gradient norm 2, optimizer.
+TEST(Launches, OutsideTheLayersAtMostTwelve) {
+  EXPECT_LE(outsideLayers("small/vanilla.json", 8, 0), 12);
+  EXPECT_LE(outsideLayers("small/hourglass.json", 8, 2), 12);
+}
+
+/// However many rows a batch has.
+TEST(Launches, HeadAndLossAreTwoInTrainingAndOneInEvaluation) {
+  std::string plan = emit(std::string(SLUICE_SOURCE_DIR) + "/models/small/vanilla.json", "plan");
+  EXPECT_EQ(count(entryOf(plan, "gradient"), "@cross_entropy"), 2);
+  EXPECT_EQ(count(entryOf(plan, "evaluate"), "@cross_entropy"), 1);
+}
+
+/// Parameters, their gradients and moments lie in one buffer each; nothing else comes near 134 x
+/// 4001.
+TEST(Memory, NoBufferHoldsTheLogits) {
+  Folder folder;
+  std::string spec = folder.write(
+      "model.json", R"json({"sluice": 1, "vocabulary": 4001, "context": 67, "batch": 2, "width": 24,
+    "defaults": {"heads": 2},
+    "stages": [{"op": "embedding"}, {"op": "layer"}, {"op": "norm"}, {"op": "head", "bias": true}]})json");
+  Model model(compile(folder, spec, "cpu-avx2"), "cpu-avx2");
+  int64_t logits = int64_t(2) * 67 * 4001 * 4, largest = 0;
+  ASSERT_FALSE(model.plan().buffers.empty());
+  for (const auto &buffer : model.plan().buffers) {
+    largest = std::max(largest, buffer.bytes);
+  }
+  EXPECT_GT(largest, 0);
+  EXPECT_LT(largest, logits);
 }
 
 } // namespace

@@ -59,9 +59,9 @@ static const char *const streams =
              {"op": "norm", "norm": "rms"},
              {"op": "head"}]})json";
 
-/// 130 rows: two chunks of the head; 67 positions: several tiles of attention; a hidden width
-/// beyond one panel.
-static const char *const chunks =
+/// 134 rows: several blocks of the head's rows, and a vocabulary past a whole block of its tokens;
+/// 67 positions: several tiles of attention; a hidden width beyond one panel.
+static const char *const blocks =
     R"json({"sluice": 1, "vocabulary": 257, "context": 67, "batch": 2, "width": 72,
   "defaults": {"heads": 2, "feed_forward": 201, "rotary": true, "attention_dropout": 0.1},
   "stages": [{"op": "embedding"},
@@ -80,7 +80,7 @@ static const char *const least =
 const std::vector<Family> &families() {
   static const std::vector<Family> all = {{"PostNorm", postNorm}, {"Dropout", dropout},
                                           {"Windows", windows},   {"Resampling", resampling},
-                                          {"Streams", streams},   {"Chunks", chunks},
+                                          {"Streams", streams},   {"Blocks", blocks},
                                           {"Least", least}};
   return all;
 }

@@ -75,7 +75,7 @@ static std::string attributes(const AttentionCase &c) {
   auto number = [](int64_t value) { return std::to_string(value); };
   return "{domain = #dispatch.domain<batch = " + number(c.batch) +
          ", positions = " + number(c.positions) + ", factor = " + number(c.factor) +
-         ", chunk = 0>, heads = " + number(c.heads) + " : i64, kv_heads = " + number(c.kvHeads) +
+         ">, heads = " + number(c.heads) + " : i64, kv_heads = " + number(c.kvHeads) +
          " : i64, head_size = " + number(c.head) +
          " : i64, query_column = 0 : i64, key_column = " + number(c.heads * c.head) +
          " : i64, value_column = " + number((c.heads + c.kvHeads) * c.head) +

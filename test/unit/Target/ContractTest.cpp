@@ -26,17 +26,16 @@ struct Extra {
 
 /// One contraction; `body` is its epilogue's text over %acc, %e0, %e1, ...
 struct Case {
-  int64_t batch = 1, positions = 1, factor = 0, chunk = 0, inner = 1, columns = 1;
-  bool byInput = false, inputLocal = false, resultLocal = false;
+  int64_t batch = 1, positions = 1, factor = 0, inner = 1, columns = 1;
+  bool byInput = false;
   std::vector<Extra> extras = {};
   std::string body = "dispatch.yield %acc : f32";
   int results = 1;
 
   int64_t rows() const { return batch * positions; }
-  std::string rowsOf(int64_t width, bool local) const {
-    return local ? "tensor<" + std::to_string(chunk) + "x" + std::to_string(width) + "xf32>"
-                 : "tensor<" + std::to_string(batch) + "x" + std::to_string(positions) + "x" +
-                       std::to_string(width) + "xf32>";
+  std::string rowsOf(int64_t width) const {
+    return "tensor<" + std::to_string(batch) + "x" + std::to_string(positions) + "x" +
+           std::to_string(width) + "xf32>";
   }
   std::string text() const;
 };
@@ -51,9 +50,8 @@ std::string list(const std::vector<std::string> &items) {
 
 std::string Case::text() const {
   int64_t first = byInput ? inner : columns, second = byInput ? columns : inner;
-  std::vector<std::string> types{rowsOf(inner, inputLocal), "tensor<" + std::to_string(first) +
-                                                                "x" + std::to_string(second) +
-                                                                "xf32>"};
+  std::vector<std::string> types{rowsOf(inner), "tensor<" + std::to_string(first) + "x" +
+                                                    std::to_string(second) + "xf32>"};
   std::vector<std::string> names{"%x", "%w"}, accesses, arguments{"%acc: f32"};
   for (size_t i = 0; i < extras.size(); ++i) {
     types.push_back(extras[i].type);
@@ -66,8 +64,8 @@ std::string Case::text() const {
     parameters.push_back(names[i] + ": " + types[i]);
   }
   for (int i = 0; i < results; ++i) {
-    resultAccesses.push_back(access(resultLocal ? "local" : "row", factor));
-    resultTypes.push_back(rowsOf(columns, resultLocal));
+    resultAccesses.push_back(access("row", factor));
+    resultTypes.push_back(rowsOf(columns));
     resultNames.push_back("%r#" + std::to_string(i));
   }
   std::string resultList = "(" + list(resultTypes) + ")";
@@ -75,8 +73,7 @@ std::string Case::text() const {
          " {\n  %r:" + std::to_string(results) + " = dispatch.contract " + list(names) +
          " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
          ", positions = " + std::to_string(positions) + ", factor = " + std::to_string(factor) +
-         ", chunk = " + std::to_string(chunk) + ">" + (byInput ? ", by_input" : "") +
-         (inputLocal ? ", input_local" : "") + ", accesses = [" + list(accesses) +
+         ">" + (byInput ? ", by_input" : "") + ", accesses = [" + list(accesses) +
          "], result_accesses = [" + list(resultAccesses) + "]} {\n  ^bb0(" + list(arguments) +
          "):\n" + body + "\n  } : (" + list(types) + ") -> " + resultList + "\n  return " +
          list(resultNames) + " : " + list(resultTypes) + "\n}";
@@ -165,8 +162,7 @@ TEST(Contract, RealNumbersWithinRounding) {
 
 TEST(Contract, BiasAndResidualInPlace) {
   Case c{.batch = 2, .positions = 29, .factor = 1, .inner = 33, .columns = 45};
-  c.extras = {
-      {"vector", "tensor<45xf32>"}, {"row", c.rowsOf(45, false)}, {"scalar", "tensor<f32>"}};
+  c.extras = {{"vector", "tensor<45xf32>"}, {"row", c.rowsOf(45)}, {"scalar", "tensor<f32>"}};
   c.body = "%a = arith.addf %acc, %e0 : f32\n%s = arith.mulf %a, %e2 : f32\n%b = arith.addf %s, "
            "%e1 : f32\n"
            "dispatch.yield %b, %a : f32, f32";
@@ -234,47 +230,6 @@ TEST(Contract, PartialLengthsAndRows) {
           for (int64_t n = 0; valid && n < 18; ++n) {
             ASSERT_EQ(y[r * 18 + n], product(c, launch.operands[0], launch.operands[1], r, n).first)
                 << "length " << length << " rows " << rows << " at " << r << ", " << n;
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(Contract, Chunks) {
-  for (const cpu::Target *target : targets()) {
-    for (bool local : {false, true}) {
-      Case c{.batch = 2,
-             .positions = 23,
-             .factor = 1,
-             .chunk = 16,
-             .inner = 10,
-             .columns = 21,
-             .inputLocal = local,
-             .resultLocal = !local};
-      c.extras = {{"row", c.rowsOf(21, false)}, {"local", c.rowsOf(21, true)}};
-      c.body =
-          "%a = arith.addf %acc, %e0 : f32\n%b = arith.addf %a, %e1 : f32\ndispatch.yield %b : f32";
-      LoadedKernel kernel(c.text(), *target, generate);
-      for (auto [row0, length] : {std::pair(0, 23), {16, 23}, {32, 23}, {0, 5}, {16, 5}}) {
-        int64_t inputRows = local ? 16 : 46;
-        Launch launch{.operands = {numbers(inputRows * 10, 1, true), numbers(210, 2, true),
-                                   numbers(46 * 21, 3, true), numbers(16 * 21, 4, true)},
-                      .length = length,
-                      .rows = 2,
-                      .row0 = row0};
-        std::vector<float> y = kernel.run(launch)[0];
-        for (int64_t i = 0; i < std::min<int64_t>(16, 46 - row0); ++i) {
-          for (int64_t n = 0; n < 21; ++n) {
-            int64_t global = row0 + i;
-            if (global % 23 >= length) {
-              continue;
-            }
-            double sum =
-                product(c, launch.operands[0], launch.operands[1], local ? i : global, n).first;
-            sum += launch.operands[2][global * 21 + n] + launch.operands[3][i * 21 + n];
-            ASSERT_EQ(y[(local ? global : i) * 21 + n], sum)
-                << "row0 " << row0 << " at " << i << ", " << n;
           }
         }
       }

@@ -118,7 +118,7 @@ std::string contractText(const Shape &s, const std::string &body) {
   return "func.func @f(%x: " + x + ", %w: " + w + ", %b: " + bias + ", %r: " + y + ") {\n" +
          "  %y = dispatch.contract %x, %w, %b, %r attributes {domain = #dispatch.domain<batch = " +
          std::to_string(s.batch) + ", positions = " + std::to_string(s.positions) +
-         ", factor = 2, chunk = 0>" + (s.byInput ? ", by_input" : "") + ", accesses = [" +
+         ", factor = 2>" + (s.byInput ? ", by_input" : "") + ", accesses = [" +
          scalarAccess("vector", 0) + ", " + scalarAccess("row", 2) + "], result_accesses = [" +
          scalarAccess("row", 2) + "]} {\n^bb0(%acc: f32, %bias: f32, %residual: f32):\n" + body +
          "\ndispatch.yield %y : f32\n} : (" + x + ", " + w + ", " + bias + ", " + y + ") -> " + y +
@@ -257,7 +257,7 @@ std::string normText(int64_t batch, int64_t fine, int64_t d, int64_t k, int64_t 
   int64_t coarse = (fine + k - 1) / k;
   Access own{.factor = k}, vector{.kind = "vector"};
   std::string map = std::to_string(k) + " * p + i - " + std::to_string(shift);
-  return rowsText({batch, coarse, k, 0},
+  return rowsText({batch, coarse, k},
                   {{tensor({batch, fine, d}), Access{.map = map, .group = k}, group},
                    {tensor({d}), vector, row},
                    {tensor({d}), vector, row}},
@@ -328,7 +328,7 @@ TEST(Cuda, GatherWithDropoutEqualsCpu) {
       %y = arith.select %kept, %h, %zero : tensor<)" +
         std::to_string(d) + "xi1>, ROW\n" + "dispatch.yield %y : ROW";
     Both both(
-        rows(rowsText({batch, positions, 1, 0},
+        rows(rowsText({batch, positions, 1},
                       {{tensor({batch, positions + 1}, "i32"), Access{}, "i32"},
                        {tensor({vocabulary, d}), Access{.kind = "gather", .index = 0}, tensor({d})},
                        {tensor({positions, d}), Access{.kind = "table", .factor = 0}, tensor({d})}},
@@ -371,7 +371,7 @@ TEST(Cuda, RefusesRowsThatDoNotFitRegisters) {
 
 TEST(Cuda, RefusesSumsOverRows) {
   std::string row = tensor({8});
-  std::string message = refusal(rows(rowsText({1, 32, 0, 0}, {{tensor({1, 32, 8}), Access{}, row}},
+  std::string message = refusal(rows(rowsText({1, 32, 0}, {{tensor({1, 32, 8}), Access{}, row}},
                                               {{tensor({2, 8}), Access{.kind = "columns"}}},
                                               "dispatch.yield %a0 : ROW", row)));
   EXPECT_NE(message.find("found sums over rows"), std::string::npos) << message;

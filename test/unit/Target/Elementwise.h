@@ -18,7 +18,7 @@ inline const std::string text = R"(
 #z = affine_map<(p) -> (0)>
 #flat = #dispatch.access<flat, map = #id, group = 1, factor = 0, column = #z, index = -1>
 func.func @f(%x: tensor<4096xf32>) -> tensor<4096xf32> {
-  %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 4096, factor = 0, chunk = 0>,
+  %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 4096, factor = 0>,
      accesses = [#flat], result_accesses = [#flat]} {
   ^bb0(%a: f32):
     dispatch.yield %a : f32

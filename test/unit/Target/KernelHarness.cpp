@@ -27,30 +27,6 @@ using namespace sluice::test;
 static constexpr int64_t guardBytes = 1024;
 static constexpr float garbage = 1e30f;
 
-/// Rank-2 tensors whose rows are padded: those that hold the rows of a chunk.
-static bool hasPaddedRows(Operation *op, unsigned i) {
-  unsigned operands = op->getNumOperands();
-  Type type = i < operands ? op->getOperand(i).getType() : op->getResult(i - operands).getType();
-  if (cast<RankedTensorType>(type).getRank() != 2) {
-    return cast<RankedTensorType>(type).getRank() == 3;
-  }
-  auto isLocal = [](Attribute access) {
-    return cast<dispatch::AccessAttr>(access).getKind() == dispatch::AccessKind::Local;
-  };
-  if (auto contract = dyn_cast<dispatch::ContractOp>(op)) {
-    if (i < 2) {
-      return i == 0 && contract.getInputLocal();
-    }
-    return isLocal(i < operands ? contract.getAccesses()[i - 2]
-                                : contract.getResultAccesses()[i - operands]);
-  }
-  if (auto rows = dyn_cast<dispatch::RowsOp>(op)) {
-    return isLocal(i < operands ? rows.getAccesses()[i] : rows.getResultAccesses()[i - operands]);
-  }
-  auto gradient = dyn_cast<dispatch::WeightGradientOp>(op);
-  return gradient && i == 0 && gradient.getDomain().getChunk() > 0;
-}
-
 std::vector<LoadedKernel::Slot> LoadedKernel::describe(Operation *dispatch) const {
   std::vector<Slot> result;
   unsigned operands = dispatch->getNumOperands();
@@ -61,7 +37,7 @@ std::vector<LoadedKernel::Slot> LoadedKernel::describe(Operation *dispatch) cons
     slot.shape.assign(type.getShape().begin(), type.getShape().end());
     slot.width = slot.shape.empty() ? 1 : slot.shape.back();
     slot.rows = type.getNumElements() / slot.width;
-    slot.stride = hasPaddedRows(dispatch, i) ? dispatch::paddedWidth(slot.width) : slot.width;
+    slot.stride = type.getRank() == 3 ? dispatch::paddedWidth(slot.width) : slot.width;
     Type element = type.getElementType();
     slot.type = element.isF32() ? 'f' : element.isF64() ? 'd' : element.isInteger(64) ? 'l' : 'i';
     result.push_back(slot);
@@ -192,7 +168,7 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
     ADD_FAILURE() << "expected " << operandCount << " operands, found " << launch.operands.size();
     return {};
   }
-  std::vector<int64_t> arguments(slots.size() + cpu::scalarCount + 2);
+  std::vector<int64_t> arguments(slots.size() + cpu::scalarCount + 1);
   int64_t used = guardBytes;
   auto reserve = [&](int64_t bytes) {
     int64_t offset = used;
@@ -208,7 +184,6 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
   for (int64_t i = 0; i < cpu::scalarCount; ++i) {
     arguments[slots.size() + i] = reserve(8);
   }
-  arguments[slots.size() + cpu::scalarCount] = launch.row0;
   arguments.back() = launch.firstStream;
   auto arena = makeMemory(used);
   for (int64_t i = 0; i < cpu::scalarCount; ++i) {

@@ -24,7 +24,7 @@ using Generator =
 struct Launch {
   std::vector<std::vector<float>> operands =
       {}; ///< dense row-major; converted to the tensor's element type
-  int64_t length = 0, rows = 0, step = 1, seed = 0, row0 = 0, firstStream = 0;
+  int64_t length = 0, rows = 0, step = 1, seed = 0, firstStream = 0;
   std::map<unsigned, unsigned> shares = {}; ///< result -> operand whose memory it shares
   unsigned shuffle = 0;                     ///< seed of the items' order; 0 keeps the natural one
   unsigned threads = 1;                     ///< items go round to threads

@@ -37,7 +37,7 @@ struct Access {
 };
 
 struct Domain {
-  int64_t batch = 1, positions = 1, factor = 0, chunk = 0;
+  int64_t batch = 1, positions = 1, factor = 0;
 };
 
 /// tensor<AxBxTYPE>
@@ -74,8 +74,7 @@ inline std::string rowsText(const Domain &domain, const std::vector<Seen> &opera
          " = dispatch.rows " + names +
          " attributes {domain = #dispatch.domain<batch = " + std::to_string(domain.batch) +
          ", positions = " + std::to_string(domain.positions) +
-         ", factor = " + std::to_string(domain.factor) +
-         ", chunk = " + std::to_string(domain.chunk) + ">, accesses = [" + accesses +
+         ", factor = " + std::to_string(domain.factor) + ">, accesses = [" + accesses +
          "], result_accesses = [" + resultAccesses + "]" + (zeroInvalid ? ", zero_invalid" : "") +
          "} {\n^bb0(" + arguments + "):\n" + body + "\n} : (" + types + ") -> (" + resultTypes +
          ")\n  return\n}\n";

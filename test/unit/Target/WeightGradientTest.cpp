@@ -14,11 +14,10 @@ using namespace sluice::test;
 namespace {
 
 struct Case {
-  int64_t batch = 1, positions = 1, factor = 0, chunk = 0, height = 1, width = 1;
+  int64_t batch = 1, positions = 1, factor = 0, height = 1, width = 1;
   bool initWeight = false, initBias = false, weight = true, bias = true;
 
   int64_t rows() const { return batch * positions; }
-  int64_t leftRows() const { return chunk ? chunk : rows(); }
   bool valid(int64_t row, int64_t length, int64_t validRows) const {
     return factor == 0 ||
            (row / positions < validRows && row % positions < (length + factor - 1) / factor);
@@ -35,7 +34,7 @@ std::string tensor(std::initializer_list<int64_t> shape) {
 }
 
 std::string Case::text() const {
-  std::string left = chunk ? tensor({chunk, height}) : tensor({batch, positions, height});
+  std::string left = tensor({batch, positions, height});
   std::string names = "%l, %r", types = left + ", " + tensor({batch, positions, width});
   std::string parameters = "%l: " + left + ", %r: " + tensor({batch, positions, width});
   std::string results;
@@ -56,8 +55,7 @@ std::string Case::text() const {
          " = dispatch.weight_gradient " + names +
          " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
          ", positions = " + std::to_string(positions) + ", factor = " + std::to_string(factor) +
-         ", chunk = " + std::to_string(chunk) + ">, operandSegmentSizes = array<i32: 1, 1, " +
-         flag(initWeight) + ", " + flag(initBias) +
+         ">, operandSegmentSizes = array<i32: 1, 1, " + flag(initWeight) + ", " + flag(initBias) +
          ">, resultSegmentSizes = array<i32: " + flag(weight) + ", " + flag(bias) + ">} : (" +
          types + ") -> (" + results + ")\n  return " + (count == 2 ? "%g#0, %g#1" : "%g#0") +
          " : " + results + "\n}";
@@ -81,7 +79,7 @@ std::vector<float> numbers(int64_t count, unsigned seed, bool integers) {
 }
 
 Launch launchOf(const Case &c, bool integers = true) {
-  Launch launch{.operands = {numbers(c.leftRows() * c.height, 1, integers),
+  Launch launch{.operands = {numbers(c.rows() * c.height, 1, integers),
                              numbers(c.rows() * c.width, 2, integers)}};
   if (c.initWeight) {
     launch.operands.push_back(numbers(c.height * c.width, 3, integers));
@@ -102,10 +100,9 @@ void check(const Case &c, const cpu::Target &target, const LoadedKernel &kernel,
   auto results = kernel.run(launch);
   const std::vector<float> &left = launch.operands[0], &right = launch.operands[1];
   std::vector<int64_t> rows;
-  for (int64_t i = 0; i < c.leftRows(); ++i) {
-    int64_t global = c.chunk ? launch.row0 + i : i;
-    if (global < c.rows() && c.valid(global, launch.length, launch.rows)) {
-      rows.push_back(global);
+  for (int64_t i = 0; i < c.rows(); ++i) {
+    if (c.valid(i, launch.length, launch.rows)) {
+      rows.push_back(i);
     }
   }
   // Column `width` of this reference is the bias: a right factor of ones.
@@ -118,8 +115,7 @@ void check(const Case &c, const cpu::Target &target, const LoadedKernel &kernel,
       }
       double magnitude = std::abs(sum);
       for (int64_t row : rows) {
-        double term = double(left[(row - launch.row0) * c.height + m]) *
-                      (isBias ? 1 : right[row * c.width + n]);
+        double term = double(left[row * c.height + m]) * (isBias ? 1 : right[row * c.width + n]);
         sum += term;
         magnitude += std::abs(term);
       }
@@ -204,25 +200,6 @@ TEST(WeightGradient, InvalidRowsAddNothing) {
         }
         check(c, *target, kernel, launch, true);
       }
-    }
-  }
-}
-
-TEST(WeightGradient, Chunks) {
-  Case c{.batch = 2,
-         .positions = 37,
-         .factor = 1,
-         .chunk = 32,
-         .height = 9,
-         .width = 20,
-         .initWeight = true};
-  for (const cpu::Target *target : targets()) {
-    LoadedKernel kernel(c.text(), *target, generate);
-    for (int64_t row0 : {0, 32, 64}) {
-      Launch launch = launchOf(c);
-      launch.row0 = row0;
-      launch.length = 30;
-      check(c, *target, kernel, launch, true);
     }
   }
 }

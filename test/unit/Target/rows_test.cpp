@@ -85,7 +85,7 @@ TEST(Rows, NormOfMeanOfShiftedGroups) {
     body = "%zeros = arith.constant dense<0.0> : ROW\n" + body;
     Access own{.factor = k}, vector{.kind = "vector"};
     std::string text =
-        rowsText({batch, coarse, k, 0},
+        rowsText({batch, coarse, k},
                  {{tensor({batch, fine, d}), Access{.map = map, .group = k}, k == 1 ? row : group},
                   {tensor({d}), vector, row},
                   {tensor({d}), vector, row}},
@@ -152,7 +152,7 @@ TEST(Rows, RepeatAddAndRootMeanSquareNormInPlace) {
       %y = arith.mulf %normalized, %a2 : ROW
       dispatch.yield %h, %y : ROW, ROW)";
     std::string text = rowsText(
-        {batch, fine, 1, 0},
+        {batch, fine, 1},
         {{tensor({batch, fine, d}), Access{}, row},
          {tensor({batch, coarse, d}), Access{.map = "p floordiv " + std::to_string(k), .factor = k},
           row},
@@ -193,7 +193,7 @@ TEST(Rows, TwoGathersAndNorm) {
     std::string body = "%h = arith.addf %a1, %a2 : ROW\n" + layerNorm(d) +
                        "dispatch.yield %h, %normalized : ROW, ROW";
     std::string text = rowsText(
-        {batch, positions, 1, 0},
+        {batch, positions, 1},
         {{tensor({batch, positions + 1}, "i32"), Access{}, "i32"},
          {tensor({vocabulary, d}), Access{.kind = "gather", .index = 0}, row},
          {tensor({positions, d}), Access{.kind = "table", .factor = 0}, row}},
@@ -255,7 +255,7 @@ TEST(Rows, NormBackwardThroughAdjointMaps) {
     std::string adjoint = "(p + " + std::to_string(shift) + ") floordiv " + std::to_string(k);
     std::string sequence = tensor({batch, fine, d});
     std::string text =
-        rowsText({batch, fine, 1, 0},
+        rowsText({batch, fine, 1},
                  {{tensor({batch, coarse, d}), Access{.map = adjoint, .factor = k}, row},
                   {sequence, Access{}, row},
                   {tensor({d}), Access{.kind = "vector"}, row},
@@ -321,7 +321,7 @@ TEST(Rows, GroupSumAdjointOfRepeat) {
                        " -> ROW\n%all = dispatch.reduce add %a0 : " + group +
                        " -> f32\ndispatch.yield %s, %all : ROW, f32";
     std::string text =
-        rowsText({batch, coarse, k, 0},
+        rowsText({batch, coarse, k},
                  {{tensor({batch, fine, d}),
                    Access{.map = std::to_string(k) + " * p + i", .group = k}, group}},
                  {{tensor({batch, coarse, d}), Access{.factor = k}},
@@ -351,86 +351,6 @@ TEST(Rows, GroupSumAdjointOfRepeat) {
   }
 }
 
-/// loss = lse - x[target], gradient (softmax - onehot) / count in the logits' place; rows not valid
-/// are zeros.
-TEST(Rows, CrossEntropyOfAChunkInPlace) {
-  const int64_t batch = 2, positions = 13, chunk = 10;
-  for (int64_t vocabulary : {7, 16, 40, 257}) {
-    std::string row = tensor({vocabulary});
-    std::string body = R"(
-      %m = dispatch.reduce max %a0 : ROW -> f32
-      %ms = tensor.splat %m : ROW
-      %lower = arith.subf %a0, %ms : ROW
-      %e = math.exp %lower : ROW
-      %z = dispatch.reduce add %e : ROW -> f32
-      %c = dispatch.column : )" +
-                       tensor({vocabulary}, "i32") + R"(
-      %t = tensor.splat %a1 : )" +
-                       tensor({vocabulary}, "i32") + R"(
-      %hit = arith.cmpi eq, %c, %t : )" +
-                       tensor({vocabulary}, "i32") + R"(
-      %zeros = arith.constant dense<0.0> : ROW
-      %ones = arith.constant dense<1.0> : ROW
-      %picked = arith.select %hit, %lower, %zeros : )" +
-                       tensor({vocabulary}, "i1") + R"(, ROW
-      %score = dispatch.reduce add %picked : ROW -> f32
-      %log = math.log %z : f32
-      %loss = arith.subf %log, %score : f32
-      %one = arith.constant 1.0 : f32
-      %iz = arith.divf %one, %z : f32
-      %izs = tensor.splat %iz : ROW
-      %prob = arith.mulf %e, %izs : ROW
-      %onehot = arith.select %hit, %ones, %zeros : )" +
-                       tensor({vocabulary}, "i1") + R"(, ROW
-      %diff = arith.subf %prob, %onehot : ROW
-      %share = arith.divf %one, %a2 : f32
-      %shares = tensor.splat %share : ROW
-      %grad = arith.mulf %diff, %shares : ROW
-      dispatch.yield %loss, %grad : f32, ROW)";
-    std::string text = rowsText(
-        {batch, positions, 1, chunk},
-        {{tensor({chunk, vocabulary}), Access{.kind = "local"}, row},
-         {tensor({batch, positions + 1}, "i32"), Access{.map = "p + 1", .factor = 0}, "i32"},
-         {"tensor<f32>", Access{.kind = "scalar"}, "f32"}},
-        {{tensor({batch, positions}), Access{}},
-         {tensor({chunk, vocabulary}), Access{.kind = "local"}}},
-        body, row, true);
-    Floats logits = randomFloats(chunk * vocabulary, 1, -9, 9);
-    Floats tokens = randomIntegers(batch * (positions + 1), 2, int(vocabulary));
-    for (const cpu::Target *target : targets()) {
-      LoadedKernel kernel(text, *target, rows());
-      ASSERT_TRUE(kernel.loaded());
-      for (int64_t row0 : {0, 10, 20}) {
-        auto results = runTwice(kernel, {.operands = {logits, tokens, {24}},
-                                         .length = 12,
-                                         .rows = 2,
-                                         .row0 = row0,
-                                         .shares = {{1, 0}}});
-        for (int64_t r = 0; r < batch * positions; ++r) {
-          int64_t local = r - row0, b = r / positions, p = r % positions;
-          if (local < 0 || local >= chunk) {
-            EXPECT_EQ(results[0][r], untouched);
-            continue;
-          }
-          const float *x = &logits[local * vocabulary];
-          double z = 0;
-          for (int64_t c = 0; c < vocabulary; ++c) {
-            z += std::exp(double(x[c]));
-          }
-          int64_t hit = int64_t(tokens[b * (positions + 1) + p + 1]);
-          ASSERT_NEAR(results[0][r], p < 12 ? std::log(z) - x[hit] : 0,
-                      32 * unit + sumBound(vocabulary));
-          for (int64_t c = 0; c < vocabulary; ++c) {
-            double expected = p < 12 ? (std::exp(double(x[c])) / z - (c == hit)) / 24 : 0;
-            ASSERT_NEAR(results[1][local * vocabulary + c], expected,
-                        (32 * unit + sumBound(vocabulary)) / 24);
-          }
-        }
-      }
-    }
-  }
-}
-
 /// Rows of two widths in one body: each head's log-sum-exp scales its columns' total, and both are
 /// normalized.
 TEST(Rows, TwoWidthsAndThreeReductionsInARow) {
@@ -454,7 +374,7 @@ TEST(Rows, TwoWidthsAndThreeReductionsInARow) {
     }
     std::string wide = tensor({batch, positions, d}), narrow = tensor({batch, positions, heads});
     std::string text =
-        rowsText({batch, positions, 1, 0}, {{wide, Access{}, row}, {narrow, Access{}, few}},
+        rowsText({batch, positions, 1}, {{wide, Access{}, row}, {narrow, Access{}, few}},
                  {{wide, Access{}}, {narrow, Access{}}}, body, row);
     Floats x = randomFloats(batch * positions * d, 1),
            h = randomFloats(batch * positions * heads, 2);
@@ -492,11 +412,11 @@ TEST(Rows, FoldAndUnfold) {
     std::string K = std::to_string(k), S = std::to_string(shift), D = std::to_string(d),
                 group = tensor({k, d});
     std::string fold = rowsText(
-        {batch, coarse, k, 0},
+        {batch, coarse, k},
         {{tensor({batch, fine, d}), Access{.map = K + " * p + i - " + S, .group = k}, group}},
         {{tensor({batch, coarse, k * d}), Access{.factor = k}}}, "dispatch.yield %a0 : " + group);
     std::string unfold =
-        rowsText({batch, fine, 1, 0},
+        rowsText({batch, fine, 1},
                  {{tensor({batch, coarse, k * d}),
                    Access{.map = "(p + " + S + ") floordiv " + K,
                           .factor = k,
@@ -553,7 +473,7 @@ TEST(Rows, RefusesWhatRowsCannotHold) {
   Access pairs{.map = "2 * p + i", .group = 2};
   auto text = [&](const Access &access, const std::string &argument, const std::string &result,
                   std::string body) {
-    return rowsText({1, 4, 0, 0}, {{sequence, access, argument}}, {{result, Access{}}}, body);
+    return rowsText({1, 4, 0}, {{sequence, access, argument}}, {{result, Access{}}}, body);
   };
   std::string max = "%m = dispatch.reduce max %a0 : " + group + " -> f32\ndispatch.yield %m : f32";
   EXPECT_NE(refusal(text(pairs, group, tensor({1, 4}), max)).find("R-001"), std::string::npos);

@@ -16,8 +16,8 @@ std::string scatterText(int64_t batch, int64_t positions, int64_t d, int64_t voc
   return "func.func @f(%i: " + index + ", %v: " + values + ", %t: " + table +
          ") {\n  %r = dispatch.scatter_rows %i, %v" + (init ? ", %t" : "") +
          " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
-         ", positions = " + std::to_string(positions) + ", factor = 1, chunk = 0>} : (" + index +
-         ", " + values + (init ? ", " + table : "") + ") -> " + table + "\n  return\n}\n";
+         ", positions = " + std::to_string(positions) + ", factor = 1>} : (" + index + ", " +
+         values + (init ? ", " + table : "") + ") -> " + table + "\n  return\n}\n";
 }
 
 Generator scatter() {

@@ -54,7 +54,7 @@ TEST(Stream, AdamWOverFlatArenasInPlace) {
       %move = arith.mulf %both, %rate : ROW
       %p = arith.subf %a0, %move : ROW
       dispatch.yield %p, %m, %v : ROW, ROW, ROW)";
-    std::string text = rowsText({1, count, 0, 0},
+    std::string text = rowsText({1, count, 0},
                                 {{arena, flat, row},
                                  {arena, flat, row},
                                  {arena, flat, row},
@@ -89,14 +89,14 @@ TEST(Stream, SquaresAndTheirNormAndSchedule) {
   const int64_t count = 67, d = 1024;
   std::string row = tensor({d});
   std::string squares =
-      rowsText({1, count, 0, 0}, {{tensor({count, d}), flat, row}}, {{tensor({count}), flat}},
+      rowsText({1, count, 0}, {{tensor({count, d}), flat, row}}, {{tensor({count}), flat}},
                "%s = arith.mulf %a0, %a0 : ROW\n%t = dispatch.reduce add %s : ROW -> f32\n"
                "dispatch.yield %t : f32",
                row);
   // norm, clip = min(1, 1 / norm), a cosine and a power of the step, and whether the norm is
   // finite.
   std::string second = rowsText(
-      {1, 1, 0, 0}, {{tensor({count}), vector, tensor({count})}, {"tensor<i64>", scalar, "i64"}},
+      {1, 1, 0}, {{tensor({count}), vector, tensor({count})}, {"tensor<i64>", scalar, "i64"}},
       {{"tensor<f32>", scalar},
        {"tensor<f32>", scalar},
        {"tensor<f32>", scalar},
@@ -155,10 +155,10 @@ TEST(Stream, MatrixAsOneRowAndLastRows) {
   const int64_t batch = 3, positions = 13, d = 40;
   std::string all = tensor({batch * positions}), row = tensor({d});
   std::string total =
-      rowsText({1, 1, 0, 0}, {{tensor({batch, positions}), vector, all}}, {{"tensor<f32>", scalar}},
+      rowsText({1, 1, 0}, {{tensor({batch, positions}), vector, all}}, {{"tensor<f32>", scalar}},
                "%t = dispatch.reduce add %a0 : ROW -> f32\ndispatch.yield %t : f32", all);
   std::string last =
-      rowsText({batch, 1, 0, 0}, {{tensor({batch, positions, d}), Access{.map = "n - 1"}, row}},
+      rowsText({batch, 1, 0}, {{tensor({batch, positions, d}), Access{.map = "n - 1"}, row}},
                {{tensor({batch, 1, d}), Access{.factor = 0}}}, "dispatch.yield %a0 : ROW", row);
   Floats losses = randomIntegers(batch * positions, 1, 100),
          x = randomFloats(batch * positions * d, 2);
@@ -179,45 +179,13 @@ TEST(Stream, MatrixAsOneRowAndLastRows) {
   }
 }
 
-/// Elements of a chunk, and a row whose padding would poison the sums if it were read.
-TEST(Stream, LocalElements) {
-  const int64_t batch = 2, positions = 9, chunk = 7, d = 5;
-  std::string row = tensor({d}), local = tensor({chunk});
-  Access own{.kind = "local"};
-  std::string text = rowsText(
-      {batch, positions, 1, chunk}, {{tensor({chunk, d}), own, row}, {local, own, "f32"}},
-      {{local, own}, {local, own}},
-      "%t = dispatch.reduce add %a0 : ROW -> f32\n%m = dispatch.reduce max %a0 : ROW -> f32\n"
-      "%s = arith.addf %t, %a1 : f32\ndispatch.yield %s, %m : f32, f32",
-      row, true);
-  Floats x = randomIntegers(chunk * d, 1, 50), add = randomIntegers(chunk, 2, 50);
-  for (const cpu::Target *target : targets()) {
-    LoadedKernel kernel(text, *target, rows());
-    ASSERT_TRUE(kernel.loaded());
-    for (int64_t row0 : {0, 7, 14}) {
-      auto y = runTwice(
-          kernel, {.operands = {x, add}, .length = 8, .rows = 2, .row0 = row0, .shares = {{0, 1}}});
-      for (int64_t i = 0; i < chunk; ++i) {
-        bool inside = row0 + i < batch * positions, valid = inside && (row0 + i) % positions < 8;
-        float sum = add[i], greatest = -1;
-        for (int64_t c = 0; c < d; ++c) {
-          sum += x[i * d + c];
-          greatest = std::max(greatest, x[i * d + c]);
-        }
-        ASSERT_EQ(y[0][i], valid ? sum : inside ? 0 : add[i]);
-        ASSERT_EQ(y[1][i], valid ? greatest : inside ? 0 : untouched);
-      }
-    }
-  }
-}
-
 TEST(Stream, SecondStageSumsParts) {
   for (int64_t d : {1, 7, 40, 257}) {
     for (int64_t parts : {3, 8, 50}) {
       std::string row = tensor({d}), group = tensor({parts, d});
       for (const char *kind : {"flat", "table"}) {
         std::string text =
-            rowsText({1, 1, 0, 0},
+            rowsText({1, 1, 0},
                      {{group, Access{.kind = kind, .map = "i", .group = parts, .factor = 0}, group},
                       {row, vector, row}},
                      {{row, vector}},
@@ -251,7 +219,7 @@ TEST(Stream, UniformNumbersArePhilox) {
   for (int64_t d : {1, 7, 16, 40, 257}) {
     std::string row = tensor({d});
     std::string text = rowsText(
-        {1, count, 0, 0}, {}, {{tensor({count, d}), flat}, {tensor({count, d}), flat}},
+        {1, count, 0}, {}, {{tensor({count, d}), flat}, {tensor({count, d}), flat}},
         "%u = dispatch.random {id = 5, width = " + std::to_string(d) +
             "} : ROW\n%w = dispatch.random {id = 6, fixed_step, width = " + std::to_string(d) +
             "} : ROW\ndispatch.yield %u, %w : ROW, ROW",
@@ -282,7 +250,7 @@ TEST(Stream, FoldedRowsCountThroughTheirMembers) {
                        "\n%f = arith.sitofp %c : " + integers +
                        " to ROW\ndispatch.yield %u, %f : ROW, ROW";
     std::string text =
-        rowsText({1, count, 0, 0}, {},
+        rowsText({1, count, 0}, {},
                  {{tensor({count, k * d}), flat}, {tensor({count, k * d}), flat}}, body, group);
     for (const cpu::Target *target : targets()) {
       LoadedKernel kernel(text, *target, rows());
@@ -300,7 +268,7 @@ TEST(Stream, FoldedRowsCountThroughTheirMembers) {
 TEST(Stream, NormalNumbersByBoxMuller) {
   const int64_t count = 64, d = 256;
   std::string row = tensor({d});
-  std::string text = rowsText({1, count, 0, 0}, {}, {{tensor({count, d}), flat}}, R"(
+  std::string text = rowsText({1, count, 0}, {}, {{tensor({count, d}), flat}}, R"(
       %u = dispatch.random {id = 1, width = 256, fixed_step} : ROW
       %w = dispatch.random {id = 2, width = 256, fixed_step} : ROW
       %one = arith.constant dense<1.0> : ROW
@@ -336,7 +304,7 @@ TEST(Stream, NormalNumbersByBoxMuller) {
   }
 }
 
-/// The mask is drawn again by element number alone: chunks, in two loops of one kernel, and after a
+/// The mask is drawn again by element number alone: in two loops of one kernel, and after a
 /// reduction.
 TEST(Stream, DropoutInRows) {
   const int64_t batch = 2, positions = 9;
@@ -361,7 +329,7 @@ TEST(Stream, DropoutInRows) {
       %y = arith.addf %both, %share : ROW
       dispatch.yield %y, %total : ROW, f32)";
     std::string text =
-        rowsText({batch, positions, 1, 0}, {{sequence, Access{}, row}},
+        rowsText({batch, positions, 1}, {{sequence, Access{}, row}},
                  {{sequence, Access{}}, {tensor({batch, positions}), Access{}}}, body, row);
     Floats x = randomFloats(batch * positions * d, 1);
     for (const cpu::Target *target : targets()) {

@@ -36,8 +36,7 @@ namespace sluice::dispatch {
 /// evict one another.
 int64_t paddedWidth(int64_t width);
 
-/// Elements that the memory of a tensor takes: rank 3 has padded rows, and so has rank 2 where
-/// `paddedRows`.
-int64_t storageElements(mlir::RankedTensorType type, bool paddedRows = false);
+/// Elements that the memory of a tensor takes: rank 3 has padded rows.
+int64_t storageElements(mlir::RankedTensorType type);
 
 } // namespace sluice::dispatch

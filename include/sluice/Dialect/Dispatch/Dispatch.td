@@ -16,7 +16,7 @@ include "sluice/Dialect/Dispatch/DispatchInterfaces.td"
 def Dispatch_Dialect : Dialect {
   let name = "dispatch";
   let cppNamespace = "::sluice::dispatch";
-  let summary = "Fused groups of work: rows, contractions, attention, scatter";
+  let summary = "Fused groups of work: rows, contractions, attention, cross-entropy, scatter";
   let description = [{
     What both targets share. A dispatch is one kernel: which buffers it reads and through which map, what it
     computes, which buffers it writes. It has no loops and no addresses: the order of the work, tiles,
@@ -40,22 +40,20 @@ def Dispatch_Domain : Dispatch_Attr<"Domain", "domain"> {
   let description = [{
     Row r = b * positions + p, 0 <= b < batch, 0 <= p < positions. With `factor` f > 0 row (b, p) is valid when
     b < rows and p < ceil(length / f), `rows` and `length` being device scalars; with f = 0 every row is valid.
-    With `chunk` c > 0 one launch runs over the c rows row0 ... row0 + c - 1 (those below batch * positions), and
-    operands with access `local` hold only those rows.
   }];
-  let parameters = (ins "int64_t":$batch, "int64_t":$positions, "int64_t":$factor, "int64_t":$chunk);
-  let assemblyFormat = "`<` `batch` `=` $batch `,` `positions` `=` $positions `,` `factor` `=` $factor `,` `chunk` `=` $chunk `>`";
+  let parameters = (ins "int64_t":$batch, "int64_t":$positions, "int64_t":$factor);
+  let assemblyFormat = "`<` `batch` `=` $batch `,` `positions` `=` $positions `,` `factor` `=` $factor `>`";
   let extraClassDeclaration = [{
-    /// Rows that one launch runs over.
-    int64_t getLaunchRows() const { return getChunk() ? getChunk() : getBatch() * getPositions(); }
+    /// Rows that one launch runs over, valid or not.
+    int64_t getLaunchRows() const { return getBatch() * getPositions(); }
   }];
 }
 
 def Dispatch_AccessKind : I32EnumAttr<"AccessKind", "how a row of an operand or a result is found", [
-    I32EnumAttrCase<"Row", 0, "row">, I32EnumAttrCase<"Local", 1, "local">,
-    I32EnumAttrCase<"Table", 2, "table">, I32EnumAttrCase<"Gather", 3, "gather">,
-    I32EnumAttrCase<"Vector", 4, "vector">, I32EnumAttrCase<"Scalar", 5, "scalar">,
-    I32EnumAttrCase<"Flat", 6, "flat">, I32EnumAttrCase<"Columns", 7, "columns">]> {
+    I32EnumAttrCase<"Row", 0, "row">, I32EnumAttrCase<"Table", 1, "table">,
+    I32EnumAttrCase<"Gather", 2, "gather">, I32EnumAttrCase<"Vector", 3, "vector">,
+    I32EnumAttrCase<"Scalar", 4, "scalar">, I32EnumAttrCase<"Flat", 5, "flat">,
+    I32EnumAttrCase<"Columns", 6, "columns">]> {
   let cppNamespace = "::sluice::dispatch";
   let genSpecializedAttr = 0;
 }
@@ -67,7 +65,6 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     |---|---|---|---|
     | `row` | [B, T', d] | (b, map(p, i)[N']) for i < group | tensor<d> (group 1), tensor<group x d> |
     | `row` | [B, T'] | (b, map(p, 0)[N']) | element |
-    | `local` | [chunk, d] (rank 2, rows padded) or [chunk] | r - row0 | tensor<d>, element |
     | `table` | [T', d] | map(p, 0) | tensor<d> |
     | `gather` | [V, d] | value (i32) of body argument `index` | tensor<d> |
     | `vector` | [d] | | tensor<d> |
@@ -78,7 +75,7 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     `map` is (p, i)[N'] -> position, N' = ceil(length / source_factor) the valid length of the source (T' where
     source_factor is 0). A position outside [0, N') is read as zeros. `column` is (p) -> first column, so that a
     row of k d columns can be read as k rows of d (zero: the whole row or its first d columns). Results use `row`
-    with the identity map, `local`, `flat`, `vector` and `scalar` (domains of one row), or `columns`.
+    with the identity map, `flat`, `vector` and `scalar` (domains of one row), or `columns`.
     A result of access `row` whose yield is tensor<k x d> is stored as one row of k d columns.
   }];
   let parameters = (ins "::sluice::dispatch::AccessKind":$kind, "::mlir::AffineMapAttr":$map, "int64_t":$group,
@@ -111,8 +108,7 @@ def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock]> {
     The body runs once a row. Its arguments are the operands seen through `accesses`; it yields one value a
     result, stored through `result_accesses`. The body holds elementwise arith and math ops on tensors of
     one row, `tensor.splat`, and the dispatch ops that follow (reduce, sum_group, column, position, random).
-    `aliases` gives, for each result, the operand whose memory it must share, or -1: a launch over a chunk of rows writes
-    only those rows of such a result and leaves the operand's others; the body does not use the operand.
+    `aliases` gives, for each result, the operand whose memory it must share, or -1: it is updated in place.
     Rows that are not valid are skipped, or, with `zero_invalid`, their results are written as zeros.
 
     ```mlir
@@ -139,14 +135,13 @@ def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
     acc[r, n] = sum over k of input[r, k] * W(k, n). Weights are stored [out, in], so a linear map reads
     W(k, n) = weight[n, k] and, with `by_input`, the gradient of its input reads W(k, n) = weight[k, n].
     The epilogue is scalar code: arguments (acc, then one f32 an extra operand at element (r, n)), it yields one
-    value a result. Extra operands: access `row` [B, T, N] (identity map), `local` [chunk, N], `vector` [N], and
-    `scalar`. Results: `row` [B, T, N], or `local` [chunk, N] where the domain has chunks. `input` is [B, T, K], or
-    [chunk, K] (`local`) when `input_local` is set. Rows that are not valid may be computed or not.
+    value a result. Extra operands: access `row` [B, T, N] (identity map), `vector` [N], and `scalar`. Results: `row`
+    [B, T, N]. `input` is [B, T, K]. Rows that are not valid may be computed or not.
   }];
   let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, Variadic<AnyRankedTensor>:$extras,
-                       Dispatch_Domain:$domain, UnitAttr:$by_input, UnitAttr:$input_local,
+                       Dispatch_Domain:$domain, UnitAttr:$by_input,
                        ArrayAttr:$accesses, ArrayAttr:$result_accesses,
-                       OptionalAttr<DenseI64ArrayAttr>:$aliases, OptionalAttr<StrAttr>:$label);
+                       OptionalAttr<StrAttr>:$label);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{operands attr-dict-with-keyword $epilogue `:` functional-type(operands, results)}];
@@ -158,8 +153,7 @@ def Dispatch_WeightGradientOp : Dispatch_KernelOp<"weight_gradient", [AttrSizedO
   let description = [{
     weight[m, k] = init_weight[m, k] + sum over valid rows r of left[r, m] * right[r, k];
     bias[m] = init_bias[m] + sum over valid rows of left[r, m]. `left` is the gradient of a linear map's result, `right` its
-    input. Inits may be absent (zero) and may share their result's memory. With a chunked domain `left` is [chunk, M]
-    (`local`, rows padded) and `right` is read at the global row. The order of the sum is fixed.
+    input. Inits may be absent (zero) and may share their result's memory. The order of the sum is fixed.
   }];
   let arguments = (ins AnyRankedTensor:$left, AnyRankedTensor:$right, Optional<AnyRankedTensor>:$init_weight,
                        Optional<AnyRankedTensor>:$init_bias, Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label);
@@ -215,6 +209,47 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
   let regions = (region SizedRegion<1>:$score, SizedRegion<1>:$score_gradient);
   let assemblyFormat = [{operands attr-dict-with-keyword $score `derivative` $score_gradient `:`
                          functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
+defvar crossEntropyDoc = [{
+    Row r = (b, p) of `input` [B, T, d] has logits x[v] = sum over c of input[r, c] * weight[v, c], plus bias[v], for the V
+    rows v of `weight`. Its target t is token p + offset of row b of `tokens` (i32 [B, T'], in [0, V); 0 beyond T'), its
+    loss log(sum over v of e^x[v]) - x[t]. The loss that training minimizes is the mean over valid rows, so the
+    logits' gradient is g[r, v] = (e^(x[v] - lse[r]) - [v = t]) / (valid rows). Logits and g are never stored: a
+    kernel holds those of one block of rows or of tokens.
+}];
+
+def Dispatch_CrossEntropyOp : Dispatch_KernelOp<"cross_entropy", [AttrSizedResultSegments]> {
+  let summary = "Head and cross-entropy of rows: losses and, in training, the rows' gradient";
+  let description = crossEntropyDoc # [{
+    Results: losses [B, T]; lse [B, T], the log-sum-exp of each row (natural logarithm), for
+    `cross_entropy_weight_gradient`; input_gradient[r, c] = sum over v of g[r, v] * weight[v, c], [B, T, d]. Losses of rows
+    that are not valid are zeros, the other results are left alone there.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, AnyRankedTensor:$tokens,
+                       Optional<AnyRankedTensor>:$bias, Dispatch_Domain:$domain, I64Attr:$offset,
+                       OptionalAttr<StrAttr>:$label);
+  let results = (outs AnyRankedTensor:$losses, Optional<AnyRankedTensor>:$lse,
+                      Optional<AnyRankedTensor>:$input_gradient);
+  let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
+def Dispatch_CrossEntropyWeightGradientOp
+    : Dispatch_KernelOp<"cross_entropy_weight_gradient", [AttrSizedOperandSegments]> {
+  let summary = "Head and cross-entropy: the gradients of the head's weights and bias";
+  let description = crossEntropyDoc # [{
+    weight_gradient[v, c] = init_weight[v, c] + sum over valid rows r of g[r, v] * input[r, c]; bias_gradient[v] =
+    init_bias[v] + sum over valid rows of g[r, v]. `lse` is that of `cross_entropy`: logits are formed a second time from
+    it. Inits may be absent (zero) and may share their result's memory. The order of the sum is fixed.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, AnyRankedTensor:$tokens, AnyRankedTensor:$lse,
+                       Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$init_weight,
+                       Optional<AnyRankedTensor>:$init_bias, Dispatch_Domain:$domain, I64Attr:$offset,
+                       OptionalAttr<StrAttr>:$label);
+  let results = (outs AnyRankedTensor:$weight_gradient, Optional<AnyRankedTensor>:$bias_gradient);
+  let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;
 }
 

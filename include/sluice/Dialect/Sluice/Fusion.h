@@ -98,8 +98,8 @@ public:
   mlir::Value get(mlir::Value value) const { return value ? tensors.lookup(value) : mlir::Value(); }
   void set(mlir::Value result, mlir::Value tensor) { tensors[result] = tensor; }
   mlir::RankedTensorType typeOf(mlir::Value sequence) const;
-  /// The rows of a sequence's scale; with `chunk`, as many of them a launch.
-  dispatch::DomainAttr domainOf(mlir::Value sequence, int64_t chunk = 0) const;
+  /// The rows of a sequence's scale.
+  dispatch::DomainAttr domainOf(mlir::Value sequence) const;
   /// A device scalar or constant table by place.
   mlir::Value bind(llvm::StringRef place, mlir::Type type);
   mlir::Operation *getScope() const { return scope; }

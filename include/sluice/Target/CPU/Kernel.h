@@ -50,6 +50,11 @@ mlir::FailureOr<Kernel> generateAttention(dispatch::AttentionOp op, mlir::Module
 mlir::FailureOr<Kernel> generateAttentionBackward(dispatch::AttentionBackwardOp op,
                                                   mlir::ModuleOp module, llvm::StringRef name,
                                                   const Target &target);
+mlir::FailureOr<Kernel> generateCrossEntropy(dispatch::CrossEntropyOp op, mlir::ModuleOp module,
+                                             llvm::StringRef name, const Target &target);
+mlir::FailureOr<Kernel>
+generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op, mlir::ModuleOp module,
+                                   llvm::StringRef name, const Target &target);
 mlir::FailureOr<Kernel> generateScatterRows(dispatch::ScatterRowsOp op, mlir::ModuleOp module,
                                             llvm::StringRef name, const Target &target);
 
@@ -77,13 +82,13 @@ mlir::LogicalResult lowerToObjects(llvm::ArrayRef<ObjectRequest> requests,
                                    std::vector<std::string> &objects);
 
 /// Device scalars that every kernel is given: launch arguments after the buffers' offsets, in this
-/// order; each is the byte offset of the scalar. Two plain integers end the list: `row0` (0 where
-/// the domain has no chunks) and the launch's first random stream, which is added to every stream
-/// id in the kernel, so that layers that differ in their ids share a kernel.
+/// order; each is the byte offset of the scalar. A plain integer ends the list: the launch's first
+/// random stream, which is added to every stream id in the kernel, so that layers that differ in
+/// their ids share a kernel.
 enum class Scalar { Length, Rows, Step, Seed };
 constexpr int64_t scalarCount = 4;
 
-/// Number of launch arguments of a dispatch: operands, results, scalars, row0, first stream.
+/// Number of launch arguments of a dispatch: operands, results, scalars, first stream.
 int64_t argumentCount(mlir::Operation *dispatch);
 
 /// The frame of a kernel: makes `void name(arena, arguments, item, scratch)` and hands out typed
@@ -98,16 +103,14 @@ public:
   const Target &target() const { return target_; }
 
   /// Memory of tensor operand or result `i` (operands first, then results). Rank 3 [B, T, d] is
-  /// seen as memref<B*T x paddedWidth(d)>; rank 2 as it is, or with padded rows; rank 1 as it is;
-  /// rank 0 as memref<1>.
-  mlir::Value buffer(unsigned i, bool paddedRows = false);
+  /// seen as memref<B*T x paddedWidth(d)>; ranks 2 and 1 as they are; rank 0 as memref<1>.
+  mlir::Value buffer(unsigned i);
 
   mlir::Value item() { return itemIndex; } ///< index
   mlir::Value length();                    ///< index: valid tokens a row of the batch
   mlir::Value rows();                      ///< index: valid rows of the batch
   mlir::Value step();                      ///< i64
   mlir::Value seed();                      ///< i64
-  mlir::Value row0();                      ///< index: first row of the launch's chunk
   mlir::Value firstStream();               ///< i64: added to the ids of random streams
   mlir::Value
   validLength(int64_t factor,

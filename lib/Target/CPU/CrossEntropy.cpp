@@ -1,0 +1,187 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Blocks, packing and matmuls of head and cross-entropy.
+#include "CrossEntropy.h"
+#include "Tile.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+using namespace sluice::cpu::cross_entropy;
+
+static ArrayRef<int64_t> shapeOf(Value tensor) {
+  return cast<RankedTensorType>(tensor.getType()).getShape();
+}
+
+// 48 lanes: three vectors of 16 by nine rows, or two of 8 by six at a time, fill the register file,
+// and every element of the streamed factor that is loaded is worth 96 operations a matmul (at 118
+// Gflop/s, 5 GB/s). Narrower where that leaves fewer than eight items. 128 streamed rows of scores
+// (24 KB) stay in the first level of cache while the second matmul reads them.
+Shape::Shape(Value input, Value weight, int64_t held, const Target &target)
+    : batch(shapeOf(input)[0]), positions(shapeOf(input)[1]), width(shapeOf(input)[2]),
+      vocabulary(shapeOf(weight)[0]) {
+  constexpr int64_t wantedItems = 8, widest = 48, narrowest = 16;
+  block = widest;
+  while (block > narrowest && llvm::divideCeil(held, block) < wantedItems) {
+    block -= 16;
+  }
+  vectors = block / target.lanes;
+  tileRows = attention::tileRows(target, vectors);
+  steps = 132 / tileRows * tileRows;
+}
+
+Generator::Generator(Operation *op, Value input, Value weight, Value tokens,
+                     dispatch::DomainAttr domain, int64_t offset, int64_t held, ModuleOp module,
+                     StringRef name, const Target &target)
+    : target(target), shape(input, weight, held, target), domain(domain), offset(offset),
+      frame(op, module, name, target), e(frame.builder(), target.lanes), input(frame.buffer(0)),
+      weight(frame.buffer(1)), tokens(frame.buffer(2)) {
+  int64_t columns = llvm::divideCeil(shape.width, e.lanes) * e.lanes;
+  this->held = frame.scratch(numbers({columns, shape.block}));
+  sums = frame.scratch(numbers({columns, shape.block}));
+  staging = frame.scratch(numbers({shape.block, columns}));
+  validLength = frame.validLength(domain.getFactor(), shape.positions);
+  validRows = domain.getFactor() == 0 ? e.index(shape.batch) : frame.rows();
+}
+
+Value Generator::isValid(Value row) {
+  Value sequence = e.floorDiv(row, shape.positions);
+  Value position = e.sub(row, e.mul(sequence, shape.positions));
+  return e.both(e.less(sequence, validRows), e.less(position, validLength));
+}
+
+Value Generator::targetOf(Value row) {
+  Value sequence = e.floorDiv(row, shape.positions);
+  Value at = e.add(e.sub(row, e.mul(sequence, shape.positions)), offset);
+  int64_t last = cast<MemRefType>(tokens.getType()).getDimSize(1) - 1;
+  auto clamp = [&](Value x, int64_t limit) { return e.max(e.index(0), e.min(x, e.index(limit))); };
+  Value clamped = clamp(at, last);
+  Value token = arith::IndexCastOp::create(e.b, e.b.getIndexType(),
+                                           e.loadScalar(tokens, {sequence, clamped}));
+  Value inside = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, at, clamped);
+  // No kernel touches memory outside its buffers, whatever the tokens of rows that are not valid.
+  return e.select(inside, clamp(token, shape.vocabulary - 1), e.index(0));
+}
+
+Value Generator::loadIndex(Value memory, Value i) {
+  return arith::IndexCastOp::create(e.b, e.b.getIndexType(), e.loadScalar(memory, {i}));
+}
+
+Value Generator::share() {
+  Value count = arith::IndexCastOp::create(e.b, e.b.getI64Type(), e.mul(validLength, validRows));
+  Value one = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1));
+  return arith::DivFOp::create(e.b, one, arith::SIToFPOp::create(e.b, e.b.getF32Type(), count));
+}
+
+Value Generator::loadBelow(Value memory, ValueRange indices, Value column, Value limit) {
+  return vector::MaskedLoadOp::create(e.b, e.floats, memory, indices,
+                                      emitColumnMask(e.b, e.lanes, column, limit), e.splat(0));
+}
+
+void Generator::storeBelow(Value value, Value memory, ValueRange indices, Value column,
+                           Value limit) {
+  vector::MaskedStoreOp::create(e.b, memory, indices, emitColumnMask(e.b, e.lanes, column, limit),
+                                value);
+}
+
+void Generator::packHeld(Value source, bool isPadded, function_ref<Value(Value)> row) {
+  bool whole = isPadded || shape.width % e.lanes == 0;
+  e.loop(e.index(0), e.index(shape.block), e.lanes, [&](Value i) {
+    Emitter::Values rows;
+    for (int64_t lane = 0; lane < e.lanes; ++lane) {
+      rows.push_back(row(e.add(i, lane)));
+    }
+    eachColumn([&](Value column) {
+      Emitter::Values square;
+      for (Value from : rows) {
+        square.push_back(
+            whole ? e.load(source, {from, column})
+                  : loadBelow(source, ValueRange{from, column}, column, e.index(shape.width)));
+      }
+      e.transpose(square);
+      for (int64_t lane = 0; lane < e.lanes; ++lane) {
+        e.store(square[lane], held, {e.add(column, lane), i});
+      }
+    });
+  });
+}
+
+/// Touches the line of an element; neither its row nor its column needs to exist.
+static void emitPrefetch(Emitter &e, Value memory, Value row, Value column) {
+  memref::PrefetchOp::create(e.b, memory, ValueRange{row, column}, /*isWrite=*/false,
+                             /*localityHint=*/2, /*isDataCache=*/true);
+}
+
+/// A register tile of scores, `rows` rows from `first` + `row` on.
+static attention::Matmul
+scoresOf(Emitter &e, const Shape &shape, Value source, Value held, Value first, Value row,
+         int64_t rows, const std::function<void(Value, Value, attention::Accumulators &)> &finish) {
+  attention::Matmul product;
+  product.rows = rows;
+  product.vectors = shape.vectors;
+  product.depth = e.index(shape.width);
+  product.a = {source, first ? e.add(first, row) : row, {}};
+  product.b = {held, {}, {}};
+  // Over the tile's steps, the lines of the rows behind it; they come from memory or the last level
+  // of cache.
+  product.step = [&e, product](Value, Value k) {
+    emitPrefetch(e, product.a.memory, e.add(product.a.row, product.rows), e.mul(k, product.rows));
+  };
+  product.finish = [&e, row, finish](Value inTile, Value column, attention::Accumulators &tile) {
+    finish(e.add(row, inTile), column, tile);
+  };
+  return product;
+}
+
+// Rows behind the last whole tile go one by one: `count` is a multiple of the tile but for a
+// sequence's last rows.
+void Generator::emitScores(Value source, Value first, Value count, const Finish &finish) {
+  Value whole = e.mul(e.floorDiv(count, shape.tileRows), shape.tileRows);
+  auto run = [&](Value row, int64_t rows) {
+    attention::emitMatmul(e, target, scoresOf(e, shape, source, held, first, row, rows, finish));
+  };
+  e.loop(e.index(0), whole, shape.tileRows, [&](Value row) { run(row, shape.tileRows); });
+  e.loop(whole, count, 1, [&](Value row) { run(row, 1); });
+}
+
+void Generator::emitScores(Value source, int64_t count, const Finish &finish) {
+  int64_t rest = count % shape.tileRows, whole = count - rest;
+  auto run = [&](Value row, int64_t rows) {
+    attention::emitMatmul(e, target, scoresOf(e, shape, source, held, {}, row, rows, finish));
+  };
+  e.loop(e.index(0), e.index(whole), shape.tileRows, [&](Value row) { run(row, shape.tileRows); });
+  if (rest != 0) {
+    run(e.index(whole), rest);
+  }
+}
+
+void Generator::emitProducts(Value source, Value first, Value count, Value scores, Value scoreRow) {
+  attention::Matmul product;
+  product.rows = shape.width;
+  product.vectors = shape.vectors;
+  product.depth = count;
+  product.a = {source, first, {}, /*transposed=*/true};
+  product.b = {scores, scoreRow, {}};
+  // The same columns of the block behind this one.
+  product.step = [&](Value row, Value k) {
+    emitPrefetch(e, source, e.add(first, e.add(k, shape.steps)), row);
+  };
+  attention::emitMatmul(e, target, attention::accumulateInto(e, product, sums, e.index(0)));
+}
+
+// Rows of `sums` from d on hold anything; they become columns that nobody reads.
+void Generator::unpackSums(function_ref<Value(Value)> scale) {
+  e.loop(e.index(0), e.index(shape.block), e.lanes, [&](Value i) {
+    Value factor = scale(i);
+    eachColumn([&](Value column) {
+      Emitter::Values square;
+      for (int64_t lane = 0; lane < e.lanes; ++lane) {
+        square.push_back(e.mulf(e.load(sums, {e.add(column, lane), i}), factor));
+      }
+      e.transpose(square);
+      for (int64_t lane = 0; lane < e.lanes; ++lane) {
+        e.store(square[lane], staging, {e.add(i, lane), column});
+      }
+    });
+  });
+}

@@ -1,0 +1,90 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the two kernels of head and cross-entropy share.
+//
+// Both hold a block of one factor still and stream the other past it: rows' kernel a block of rows
+// and all of W, weights' kernel a block of tokens and all rows. The block is packed transposed,
+// [d][block], so the lanes of every vector run along it, and the streamed factor is read where it
+// lies, a scalar at a time: nothing of it is packed. Scores are [streamed row][block], and the
+// gradient of the block is summed transposed, [d][block], from the same scalars. Both matmuls are
+// then of attention's form, and the maximum and the sum of a row's logits are elementwise.
+#pragma once
+
+#include "Attention.h"
+
+namespace sluice::cpu::cross_entropy {
+
+/// Sizes of the problem and of the blocks.
+struct Shape {
+  int64_t batch, positions, width, vocabulary;
+  int64_t vectors;  ///< of the block that is held
+  int64_t block;    ///< vectors * lanes
+  int64_t tileRows; ///< streamed rows a register tile
+  int64_t steps;    ///< streamed rows whose scores are in use at a time, a multiple of tileRows
+
+  int64_t rows() const { return batch * positions; }
+
+  /// `held`: how many rows (or tokens) blocks are cut from.
+  Shape(mlir::Value input, mlir::Value weight, int64_t held, const Target &target);
+};
+
+/// Buffers and steps of either kernel. `Op` is a cross-entropy dispatch.
+class Generator {
+public:
+  Generator(mlir::Operation *op, mlir::Value input, mlir::Value weight, mlir::Value tokens,
+            dispatch::DomainAttr domain, int64_t offset, int64_t held, mlir::ModuleOp module,
+            llvm::StringRef name, const Target &target);
+
+protected:
+  using Value = mlir::Value;
+
+  mlir::MemRefType numbers(llvm::ArrayRef<int64_t> shape) {
+    return mlir::MemRefType::get(shape, e.b.getF32Type());
+  }
+  /// i1: whether global row `row` is valid.
+  Value isValid(Value row);
+  /// index: the target of global row `row`, which lies in the batch.
+  Value targetOf(Value row);
+  /// index: element `i` of a memory of i32.
+  Value loadIndex(Value memory, Value i);
+  /// f32: 1 / (valid rows).
+  Value share();
+
+  /// held[c][i] = source[row(i)][c]; `row` gives a row that may be read. Columns of a source
+  /// without padding are masked.
+  void packHeld(Value source, bool isPadded, llvm::function_ref<Value(Value)> row);
+  /// Scores of rows [first, first + count) of `source` against the held block; `finish` is given
+  /// the row within them, the first column and the tile.
+  using Finish = std::function<void(Value row, Value column, attention::Accumulators &tile)>;
+  void emitScores(Value source, Value first, Value count, const Finish &finish);
+  void emitScores(Value source, int64_t count, const Finish &finish);
+  /// sums[c][i] += sum over k < count of source[first + k][c] * scores[scoreRow + k][i].
+  void emitProducts(Value source, Value first, Value count, Value scores, Value scoreRow);
+  /// staging[i][c] = sums[c][i] * scale(first lane)[i], the block's gradient as rows.
+  void unpackSums(llvm::function_ref<Value(Value)> scale);
+  /// Runs `body` for each vector of the block.
+  void eachVector(llvm::function_ref<void(Value offset)> body) {
+    for (int64_t j = 0; j < shape.vectors; ++j) {
+      body(e.index(j * e.lanes));
+    }
+  }
+  /// Runs `body` for the first column of every vector of a row of d.
+  void eachColumn(llvm::function_ref<void(Value column)> body) {
+    e.loop(e.index(0), e.index(shape.width), e.lanes, body);
+  }
+  /// Elements of `memory` from `column` on below `limit`, zeros beyond; and their store.
+  Value loadBelow(Value memory, mlir::ValueRange indices, Value column, Value limit);
+  void storeBelow(Value value, Value memory, mlir::ValueRange indices, Value column, Value limit);
+
+  const Target &target;
+  const Shape shape;
+  const dispatch::DomainAttr domain;
+  const int64_t offset;
+  Frame frame;
+  Emitter e;
+  Value input, weight, tokens;  ///< tensors
+  Value held, sums, staging;    ///< scratch
+  Value validLength, validRows; ///< index
+};
+
+} // namespace sluice::cpu::cross_entropy

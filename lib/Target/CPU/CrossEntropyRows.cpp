@@ -1,0 +1,223 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Losses of rows and, in training, the rows' gradient. An item is a block of rows: their logits are
+// formed against all of W, kept in the thread's scratch as [token][row], and turned into the
+// gradient there.
+#include "CrossEntropy.h"
+#include "Tile.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+class RowsGenerator : cross_entropy::Generator {
+public:
+  RowsGenerator(dispatch::CrossEntropyOp op, ModuleOp module, StringRef name, const Target &target)
+      : Generator(op, op.getInput(), op.getWeight(), op.getTokens(), op.getDomain(), op.getOffset(),
+                  op.getDomain().getLaunchRows(), module, name, target),
+        op(op) {}
+
+  Kernel generate();
+
+private:
+  void allocate();
+  void emitItem();
+  void emitLogits();
+  void setTargetsAside();
+  void emitTerms();
+  void emitLosses();
+  void storeGradient();
+  /// Runs `body` for each row of the block that lies in the batch.
+  void eachRow(function_ref<void(Value i, Value row)> body) {
+    e.loop(e.index(0), count, 1, [&](Value i) { body(i, e.add(first, i)); });
+  }
+  void storeNumber(Value number, Value memory, Value row);
+
+  dispatch::CrossEntropyOp op;
+  Value bias, losses, lse, gradient;                // tensors
+  Value logits, maximum, chosen, rest, scales, ids; // scratch
+  Value first, count;
+};
+
+} // namespace
+
+void RowsGenerator::allocate() {
+  unsigned next = 3;
+  bias = op.getBias() ? frame.buffer(next++) : Value();
+  losses = frame.buffer(next++);
+  lse = op.getLse() ? frame.buffer(next++) : Value();
+  gradient = op.getInputGradient() ? frame.buffer(next++) : Value();
+  logits = frame.scratch(numbers({shape.vocabulary, shape.block}));
+  maximum = frame.scratch(numbers({shape.block}));
+  chosen = frame.scratch(numbers({shape.block}));
+  rest = frame.scratch(numbers({shape.block}));
+  scales = frame.scratch(numbers({shape.block}));
+  ids = frame.scratch(MemRefType::get({shape.block}, e.b.getI32Type()));
+}
+
+Kernel RowsGenerator::generate() {
+  allocate();
+  first = e.mul(frame.item(), shape.block);
+  count = e.min(e.index(shape.block), e.sub(e.index(shape.rows()), first));
+  Value any = emitAnyValid(e.b, domain, validLength, validRows, first, count);
+  e.when(
+      any, [&] { emitItem(); },
+      [&] {
+        Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
+        eachRow([&](Value, Value row) { storeNumber(zero, losses, row); });
+      });
+  frame.finish();
+
+  Kernel kernel;
+  kernel.function = frame.function();
+  kernel.items = llvm::divideCeil(shape.rows(), shape.block);
+  kernel.scratchBytes = frame.scratchBytes();
+  kernel.kind = "matmul";
+  double matmul = 2.0 * shape.rows() * shape.width * shape.vocabulary;
+  kernel.flops = (gradient ? 2 : 1) * matmul;
+  double rows = shape.rows(), weights = double(shape.vocabulary) * shape.width;
+  kernel.bytes = 4 * (rows * ((gradient ? 2 : 1) * shape.width + (lse ? 3 : 2)) + weights);
+  return kernel;
+}
+
+void RowsGenerator::storeNumber(Value number, Value memory, Value row) {
+  Value sequence = e.floorDiv(row, shape.positions);
+  e.store(number, memory, {sequence, e.sub(row, e.mul(sequence, shape.positions))});
+}
+
+// Lanes of rows that are not valid, or not in the batch, compute what nobody stores: lanes never
+// meet.
+void RowsGenerator::emitItem() {
+  packHeld(input, /*isPadded=*/true,
+           [&](Value i) { return e.min(e.add(first, i), e.index(shape.rows() - 1)); });
+  emitLogits();
+  setTargetsAside();
+  if (gradient) {
+    attention::emitFill(e, sums, 0);
+  }
+  emitTerms();
+  emitLosses();
+  if (gradient) {
+    storeGradient();
+  }
+}
+
+/// chosen = the targets' logits, which then leave the sums over the others.
+void RowsGenerator::setTargetsAside() {
+  Value none = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(-infinity));
+  eachRow([&](Value i, Value row) {
+    Value id = targetOf(row);
+    e.store(e.toInteger(id), ids, {i});
+    e.store(e.loadScalar(logits, {id, i}), chosen, {i});
+    e.store(none, logits, {id, i});
+  });
+}
+
+/// logits[v][i] = W x + b, and maximum[i] over v.
+void RowsGenerator::emitLogits() {
+  eachVector([&](Value offset) { e.store(e.splat(-infinity), maximum, {offset}); });
+  emitScores(weight, shape.vocabulary,
+             [&](Value token, Value column, attention::Accumulators &tile) {
+               for (size_t j = 0; j < tile.front().size(); ++j) {
+                 Value offset = e.add(column, j * e.lanes);
+                 Value best = e.load(maximum, {offset});
+                 for (auto [i, line] : llvm::enumerate(tile)) {
+                   Value row = e.add(token, i), logit = line[j];
+                   if (bias) {
+                     logit = e.addf(logit, e.broadcast(e.loadScalar(bias, {row})));
+                   }
+                   e.store(logit, logits, {row, offset});
+                   best = e.maxf(logit, best);
+                 }
+                 e.store(best, maximum, {offset});
+               }
+             });
+}
+
+/// A block of tokens at a time: logits = e^(logits - maximum), rest[i] their sum, and in training
+/// the sums of their products with W. Blocks' sums are added up, so that a large vocabulary costs
+/// little more rounding than a small one.
+void RowsGenerator::emitTerms() {
+  Emitter::Values offsets, shifts, zeros;
+  eachVector([&](Value offset) {
+    offsets.push_back(offset);
+    shifts.push_back(e.load(maximum, {offset}));
+    zeros.push_back(e.splat(0));
+  });
+  Value vocabulary = e.index(shape.vocabulary);
+  Emitter::Values total =
+      e.loop(e.index(0), vocabulary, shape.steps, zeros, [&](Value token0, ValueRange before) {
+        Value end = e.min(vocabulary, e.add(token0, shape.steps));
+        Emitter::Values part = e.loop(token0, end, 1, zeros, [&](Value token, ValueRange carried) {
+          Emitter::Values next;
+          for (auto [j, offset] : llvm::enumerate(offsets)) {
+            Value term = emitExp(e, e.subf(e.load(logits, {token, offset}), shifts[j]));
+            next.push_back(e.addf(carried[j], term));
+            if (gradient) {
+              e.store(term, logits, {token, offset});
+            }
+          }
+          return next;
+        });
+        if (gradient) {
+          emitProducts(weight, token0, e.sub(end, token0), logits, token0);
+        }
+        for (auto [sum, addend] : llvm::zip_equal(part, before)) {
+          sum = e.addf(sum, addend);
+        }
+        return part;
+      });
+  for (auto [offset, sum] : llvm::zip_equal(offsets, total)) {
+    e.store(sum, rest, {offset});
+  }
+}
+
+/// Stores losses and log-sum-exps; scales = 1 / (sum of all terms) / (valid rows).
+void RowsGenerator::emitLosses() {
+  Value shareOfRow = e.broadcast(share());
+  eachVector([&](Value offset) {
+    Value top = e.load(maximum, {offset}), below = e.subf(e.load(chosen, {offset}), top);
+    Value sum = e.addf(e.load(rest, {offset}), emitExp(e, below));
+    Value logarithm = math::LogOp::create(e.b, sum);
+    e.store(arith::DivFOp::create(e.b, shareOfRow, sum), scales, {offset});
+    e.store(e.subf(logarithm, below), chosen, {offset});
+    e.store(e.addf(top, logarithm), maximum, {offset});
+  });
+  Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
+  eachRow([&](Value i, Value row) {
+    Value valid = isValid(row);
+    storeNumber(e.select(valid, e.loadScalar(chosen, {i}), zero), losses, row);
+    if (lse) {
+      e.when(valid, [&] { storeNumber(e.loadScalar(maximum, {i}), lse, row); });
+    }
+  });
+}
+
+/// With s the sum of all terms, the target's share of the gradient is (e^x[t] - s) / s = - rest /
+/// s: its row of W is subtracted here.
+void RowsGenerator::storeGradient() {
+  unpackSums([&](Value) { return e.splat(1); });
+  eachRow([&](Value i, Value row) {
+    e.when(isValid(row), [&] {
+      Value id = loadIndex(ids, i);
+      Value minus = e.broadcast(arith::NegFOp::create(e.b, e.loadScalar(rest, {i})));
+      Value scale = e.broadcast(e.loadScalar(scales, {i}));
+      eachColumn([&](Value column) {
+        Value own = loadBelow(weight, ValueRange{id, column}, column, e.index(shape.width));
+        Value sum = e.fma(minus, own, e.load(staging, {i, column}));
+        e.store(e.mulf(sum, scale), gradient, {row, column});
+      });
+    });
+  });
+}
+
+FailureOr<Kernel> cpu::generateCrossEntropy(dispatch::CrossEntropyOp op, ModuleOp module,
+                                            StringRef name, const Target &target) {
+  return RowsGenerator(op, module, name, target).generate();
+}
