@@ -14,7 +14,7 @@ static std::string formatReplay(const CausalWitness &witness) {
   std::string where = isCompiled ? "replay of the compiled program: " : "replay of the reference: ";
   switch (witness.replay) {
   case Replay::NotRun:
-    return "replay: not run, the model is too large for it or its context too short";
+    return "replay: not run; the model is too large for it, its context too short, or --no-replay";
   case Replay::Unchanged:
     return where + "the path exists, but with " + how + " " + row + " stayed the same";
   case Replay::Changed:
