@@ -10,17 +10,21 @@ static std::string formatReplay(const CausalWitness &witness) {
               token = "token " + std::to_string(witness.token);
   std::string how =
       witness.token < witness.length ? token + " changed" : "the sequence continued to " + token;
+  bool isCompiled = witness.program == ReplayProgram::Compiled;
+  std::string where = isCompiled ? "replay of the compiled program: " : "replay of the reference: ";
   switch (witness.replay) {
   case Replay::NotRun:
-    return "replay: not run, the model is too large for the reference or its context too short";
+    return "replay: not run; the model is too large for it, its context too short, or --no-replay";
   case Replay::Unchanged:
-    return "replay: the path exists, but with " + how + " " + row + " stayed the same";
+    return where + "the path exists, but with " + how + " " + row + " stayed the same";
   case Replay::Changed:
     break;
   }
   char change[32];
   std::snprintf(change, sizeof change, "%.3g", witness.change);
-  return "replay: with " + how + ", " + row + " changed by up to " + change;
+  return where + "with " + how + ", " + row +
+         (isCompiled ? "'s loss changed by " : " changed by up to ") + change +
+         (isCompiled ? " nats" : "");
 }
 
 const char *CausalWarning::getName() const {

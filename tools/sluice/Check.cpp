@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `sluice check`: is the model causal, for every length?
 #include "Commands.h"
+#include "Replay.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Files.h"
@@ -17,7 +18,7 @@ namespace {
 struct CheckFlags {
   std::string spec, picture;
   int64_t pictureRow = -1;
-  bool json = false, strict = false;
+  bool json = false, strict = false, noReplay = false;
 };
 
 nlohmann::ordered_json placeToJson(const spec::SourceLocation &place) {
@@ -36,6 +37,8 @@ nlohmann::ordered_json witnessToJson(const CausalWitness &witness) {
   const char *replays[] = {"not run", "changed", "unchanged"};
   nlohmann::ordered_json replay = {{"result", replays[static_cast<int>(witness.replay)]}};
   if (witness.replay != Replay::NotRun) {
+    const char *programs[] = {"reference", "compiled"};
+    replay["program"] = programs[static_cast<int>(witness.program)];
     replay["change"] = witness.change;
   }
   return {{"length", witness.length},
@@ -109,13 +112,26 @@ void refuseWarnings(const CheckFlags &flags, const CausalVerdict &verdict) {
   }
 }
 
+/// The verdict, its witness replayed on the compiled program where that can be, else on the
+/// reference.
+driver::CheckOutcome checkAndReplay(const CheckFlags &flags, driver::CheckRequest request) {
+  request.replay = false;
+  driver::CheckOutcome check = driver::check(request);
+  if (!flags.noReplay && check.verdict.witness &&
+      !replayCompiled(flags.spec, check.verdict.refusedMode, *check.verdict.witness)) {
+    request.replay = true;
+    check = driver::check(request);
+  }
+  return check;
+}
+
 void runCheck(const CheckFlags &flags) {
   driver::CheckRequest request{flags.spec};
   request.picture = !flags.picture.empty();
   if (flags.pictureRow >= 0) {
     request.pictureRow = flags.pictureRow;
   }
-  driver::CheckOutcome check = driver::check(request);
+  driver::CheckOutcome check = checkAndReplay(flags, request);
   const CausalVerdict &verdict = check.verdict;
   if (check.outcome.status == 2) {
     throw runtime::UserError(check.outcome.message);
@@ -149,6 +165,8 @@ void registerCheck(CLI::App &program) {
       ->type_name("FILE")
       ->required();
   command->add_flag("--json", flags->json, "Print one JSON object; positions count from 0");
+  command->add_flag("--no-replay", flags->noReplay,
+                    "Do not run a leak's witness; else the spec is compiled and run twice");
   command->add_flag("--strict", flags->strict,
                     "Refuse, with status 1, what is proved but warned of: blind spots, needless "
                     "shifts, stages that reach no loss");

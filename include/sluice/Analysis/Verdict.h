@@ -20,8 +20,12 @@ struct CausalStep {
   int64_t to = 0;
 };
 
-/// Whether the reference, run on the witness, shows the row to change.
+/// Whether a program, run on the witness, shows the row to change.
 enum class Replay { NotRun, Changed, Unchanged };
+
+/// Which program: the float64 reference, whose change is in what the head reads, or the compiled
+/// one, whose change is in the row's loss (nats).
+enum class ReplayProgram { Reference, Compiled };
 
 /// Row `row` of a sequence of `length` tokens depends on token `token` > row. Where token >=
 /// length, no such token stands in the sequence yet: the row is another one once it does (prefix
@@ -33,6 +37,7 @@ struct CausalWitness {
   std::vector<CausalStep> path; ///< from the token to the row
   Replay replay = Replay::NotRun;
   double change = 0; ///< largest difference in the row that predicts, where the replay was run
+  ReplayProgram program = ReplayProgram::Reference;
 };
 
 /// A loss that was proved about: row t is scored against token t + offset.

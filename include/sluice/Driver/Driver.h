@@ -7,6 +7,7 @@
 
 #include "sluice/Analysis/Picture.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,12 @@ struct CompileRequest {
   std::string emit; ///< stage to print instead of writing an artifact; see emitStages()
   bool allowLeak = false;
   bool verifyEachCausality = false; ///< dependences are read again after every pass
+  /// To replay a leak or to probe what was compiled: the spec is not checked.
+  struct Replay {
+    int64_t targetOffset = 1; ///< row t is scored against token t + this: one that it does not read
+    int64_t batch = 1;        ///< rows of a batch
+  };
+  std::optional<Replay> replay = std::nullopt;
 };
 
 /// How a job ended: exit status of contract (0 done, 1 refused, 2 bad input, 3 internal error),

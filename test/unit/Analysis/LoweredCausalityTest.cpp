@@ -22,7 +22,7 @@ const std::string source = SLUICE_SOURCE_DIR;
 
 std::vector<std::string> specs() {
   std::vector<std::string> result;
-  for (const char *folder : {"models", "test/causality/causal", "test/causality/leaky",
+  for (const char *folder : {"models", "test/causality/causal",
                              "test/golden", "test/Transforms/Inputs"}) {
     for (const auto &entry : std::filesystem::recursive_directory_iterator(source + "/" + folder)) {
       if (entry.path().extension() == ".json" &&

@@ -52,7 +52,8 @@ std::string compile(const Folder &folder, const std::string &source, const std::
                         .output = artifact,
                         .targets = {target},
                         .emit = "",
-                        .allowLeak = allowLeak}));
+                        .allowLeak = allowLeak,
+                        .verifyEachCausality = true}));
   return artifact;
 }
 
@@ -66,6 +67,22 @@ std::map<std::string, std::string> compileForAll(const Folder &folder, const std
   std::map<std::string, std::string> artifacts;
   for (auto &[target, job] : jobs) {
     artifacts[target] = job.get();
+  }
+  return artifacts;
+}
+
+std::map<std::string, std::string> compileForProbe(const Folder &folder, const std::string &source,
+                                                   int64_t targetOffset, int64_t batch) {
+  std::map<std::string, std::string> artifacts;
+  for (const std::string &target : runtime::machineTargets()) {
+    artifacts[target] = folder.path(target + ".sla");
+    driver::CompileRequest request;
+    request.spec = source;
+    request.output = artifacts[target];
+    request.targets = {target};
+    request.verifyEachCausality = true;
+    request.replay = {.targetOffset = targetOffset, .batch = batch};
+    done(driver::compile(request));
   }
   return artifacts;
 }

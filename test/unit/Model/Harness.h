@@ -34,6 +34,9 @@ std::string compile(const Folder &folder, const std::string &source, const std::
 /// One artifact a target of this machine, by target, compiled at the same time.
 std::map<std::string, std::string> compileForAll(const Folder &folder, const std::string &source,
                                                  bool allowLeak = false);
+/// The same, not checked, and scored against tokens this far ahead.
+std::map<std::string, std::string> compileForProbe(const Folder &folder, const std::string &source,
+                                                   int64_t targetOffset, int64_t batch);
 /// What `--emit stage` prints. Throws where the compiler refuses.
 std::string emit(const std::string &source, const std::string &stage, bool allowLeak = false);
 

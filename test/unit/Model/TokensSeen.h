@@ -1,0 +1,17 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What rows may depend on, walked in model IR. No MLIR in this header, so that it meets the runtime
+// in one program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sluice::testing {
+
+/// [row][token], of `length`: whether the row's loss, in @evaluate of model IR `text`, depends on
+/// the token as an input or a target.
+std::vector<std::vector<bool>> tokensSeen(const std::string &text, int64_t length);
+
+} // namespace sluice::testing

@@ -1,0 +1,135 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Replays a witness. Rows are scored against a token that no row reads, so that nothing but the
+// token in question differs between the two runs.
+#include "Replay.h"
+
+#include "sluice/Driver/Driver.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Executor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iterator>
+#include <new>
+#include <random>
+
+namespace sluice::cli {
+namespace {
+
+namespace files = std::filesystem;
+
+/// Largest arena that a replay takes.
+constexpr int64_t mostBytes = int64_t{4} << 30;
+/// Dropout may drop the very path, and a softmax may look away, so numbers are drawn anew.
+constexpr int attempts = 4;
+
+/// A folder that lives as long as the object.
+class TemporaryFolder {
+public:
+  TemporaryFolder() : path((files::temp_directory_path() / "sluice-replay-XXXXXX").string()) {
+    made = ::mkdtemp(path.data()) != nullptr;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (made) {
+      files::remove_all(path, ignored);
+    }
+  }
+  TemporaryFolder(const TemporaryFolder &) = delete;
+  TemporaryFolder &operator=(const TemporaryFolder &) = delete;
+
+  std::string path;
+  bool made = false;
+};
+
+/// Matrices of deviation 1/sqrt(columns), embeddings 1/2, vectors 1/5, around 1 for gains: no path
+/// fades, and no softmax is a choice of one.
+void setWeights(runtime::Executor &program, int attempt) {
+  std::mt19937_64 generator(static_cast<uint64_t>(attempt));
+  std::normal_distribution<float> normal;
+  for (const runtime::Tensor &tensor : program.plan().tensors) {
+    bool isVector = tensor.shape.size() == 1;
+    bool isGain = isVector && tensor.name.ends_with("weight");
+    float embedding = isVector ? 0.2f : 0.5f;
+    float deviation = tensor.decay && !isVector
+                          ? 1 / std::sqrt(static_cast<float>(tensor.shape.back()))
+                          : embedding;
+    for (float &number : program.tensor(tensor)) {
+      number = (isGain ? 1.0f : 0.0f) + deviation * normal(generator);
+    }
+  }
+}
+
+/// Loss of the witness's row after running `entry` on the first `length` tokens.
+float lossOf(runtime::Executor &program, const std::string &entry, int64_t length, int64_t row,
+             int attempt) {
+  program.scalarI64("length") = length;
+  program.scalarI64("rows") = 1;
+  program.scalarI64("seed") = attempt;
+  program.scalarI64("step") = attempt + 1;
+  program.run(entry);
+  return program.outputRow("losses", 0)[static_cast<size_t>(row)];
+}
+
+/// Different tokens side by side.
+void setTokens(runtime::Executor &program) {
+  std::span<int32_t> tokens = program.tokens();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<int32_t>(static_cast<int64_t>(i) % program.plan().model.vocabulary);
+  }
+}
+
+void replay(runtime::Executor &program, const std::string &entry, CausalWitness &witness) {
+  int64_t longer = std::max(witness.length, witness.token + 1);
+  double change = 0;
+  for (int attempt = 0; attempt < attempts && change == 0; ++attempt) {
+    setWeights(program, attempt);
+    setTokens(program);
+    float before = lossOf(program, entry, witness.length, witness.row, attempt);
+    int32_t &token = program.tokens()[static_cast<size_t>(witness.token)];
+    if (witness.token < witness.length) {
+      token = static_cast<int32_t>((token + 1) % program.plan().model.vocabulary);
+    }
+    float after = lossOf(program, entry, longer, witness.row, attempt);
+    change = std::abs(static_cast<double>(after) - static_cast<double>(before));
+  }
+  witness.change = change;
+  witness.replay = change > 0 ? Replay::Changed : Replay::Unchanged;
+  witness.program = ReplayProgram::Compiled;
+}
+
+} // namespace
+
+bool replayCompiled(const std::string &spec, const std::string &mode, CausalWitness &witness) {
+  std::vector<std::string> targets = runtime::machineTargets();
+  TemporaryFolder folder;
+  bool hasLosses = mode == "eval" || mode == "train";
+  if (targets.empty() || !folder.made || !hasLosses) {
+    return false;
+  }
+  int64_t longer = std::max(witness.length, witness.token + 1);
+  driver::CompileRequest request;
+  request.spec = spec;
+  request.output = folder.path + "/replay.sla";
+  request.targets = {targets.front()};
+  request.replay = {.targetOffset = longer - witness.row, .batch = 1};
+  if (driver::compile(request).status != 0) {
+    return false;
+  }
+  try {
+    auto artifact = runtime::Artifact::load(request.output, targets.front());
+    if (longer > artifact->plan().model.context || artifact->plan().memory.arenaBytes > mostBytes) {
+      return false;
+    }
+    runtime::Executor program(artifact, runtime::availableThreads());
+    replay(program, mode == "train" ? "gradient" : "evaluate", witness);
+    return true;
+  } catch (const runtime::UserError &) {
+    return false; // an artifact that this machine cannot load
+  } catch (const std::bad_alloc &) {
+    return false;
+  }
+}
+
+} // namespace sluice::cli
