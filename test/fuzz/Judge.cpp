@@ -68,15 +68,13 @@ static void judgeFunction(StringRef mode, func::FuncOp function, Judgement &judg
 Judgement fuzz::judgeModule(ModuleOp module, bool replay) {
   Judgement judgement;
   judgement.verdict = checkCausality(module, replay);
+  judgement.misaligned = judgement.verdict.refusedMode == "generate";
   for (auto [mode, name] : modes) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
     if (!function) {
       continue;
     }
     judgeFunction(mode, function, judgement);
-    for (auto loss : function.getOps<CrossEntropyOp>()) {
-      judgement.misaligned |= static_cast<int64_t>(loss.getOffset()) != 1;
-    }
   }
   if (judgement.verdict.kind == Kind::Leak && !judgement.leaks && !judgement.misaligned) {
     judgement.disagreements.push_back("a leak, but enumeration finds none up to length " +
