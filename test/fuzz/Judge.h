@@ -15,7 +15,7 @@ namespace sluice::fuzz {
 struct Judgement {
   CausalVerdict verdict;
   bool leaks = false;      ///< some row breaks the theorem at some length, by enumeration
-  bool misaligned = false; ///< refused for what generation samples, which is no leak
+  bool misaligned = false; ///< refused for its targets or for what generation samples: no leak
   int64_t longest = 0;     ///< length up to which was enumerated
   std::vector<std::string> disagreements;
 

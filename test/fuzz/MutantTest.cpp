@@ -14,6 +14,9 @@ using Kind = CausalVerdict::Kind;
 
 namespace {
 
+/// The mutation that every model must survive.
+constexpr const char *harmless = "shift behind the shortening, rounded up";
+
 /// What became of one mutation's mutants.
 struct Tally {
   int leak = 0, misaligned = 0, notProved = 0, equivalent = 0, unchanged = 0;
@@ -32,7 +35,7 @@ private:
 void Tallies::add(const std::string &source, const Mutant &mutant, const Judgement &judgement) {
   const CausalVerdict &verdict = judgement.verdict;
   Tally &tally = tallies[mutant.mutation];
-  bool aligning = verdict.refusedMode == "generate";
+  bool aligning = judgement.misaligned;
   tally.leak += verdict.kind == Kind::Leak;
   tally.misaligned += aligning;
   tally.notProved += verdict.kind == Kind::NotProved && !aligning;
@@ -40,6 +43,10 @@ void Tallies::add(const std::string &source, const Mutant &mutant, const Judgeme
   for (const std::string &disagreement : judgement.disagreements) {
     ADD_FAILURE() << source << ", " << mutant.mutation << ": " << disagreement << "\n"
                   << mutant.text;
+  }
+  if (verdict.kind == Kind::NotProved && !aligning) {
+    std::cout << "no witness: " << source << ", " << mutant.mutation << ": " << verdict.message
+              << "\n";
   }
   if (verdict.witness && verdict.witness->replay != Replay::Changed) {
     ++tally.unchanged;
@@ -56,7 +63,8 @@ void Tallies::finish(const std::string &title) const {
     std::printf("%-52s %6d %10d %10d %10d %10d\n", name.c_str(), tally.leak, tally.misaligned,
                 tally.notProved, tally.equivalent, tally.unchanged);
     int kills = tally.leak + tally.misaligned + tally.notProved;
-    EXPECT_GT(kills, 0) << "no mutant was killed by: " << name;
+    bool isHarmless = name.starts_with(harmless);
+    EXPECT_EQ(kills > 0, !isHarmless) << name;
     killed += kills;
     mutants += kills + tally.equivalent;
   }
