@@ -224,6 +224,40 @@ static bool proves(const ModeProof &proof, ObligationDecider &decider, CausalVer
   return true;
 }
 
+/// Refuses where one head is trained against another token than it is evaluated against.
+static bool trainsWhatIsEvaluated(ModuleOp module, CausalVerdict &verdict) {
+  auto evaluate = module.lookupSymbol<func::FuncOp>("evaluate");
+  auto train = module.lookupSymbol<func::FuncOp>("train");
+  if (!evaluate || !train) {
+    return true;
+  }
+  auto headOf = [](CrossEntropyOp loss) {
+    auto read = loss.getWeight().getDefiningOp<ReadOp>();
+    return read ? read.getParameterAttr() : FlatSymbolRefAttr();
+  };
+  for (CrossEntropyOp trained : lossesOf(train)) {
+    for (CrossEntropyOp evaluated : lossesOf(evaluate)) {
+      auto target = static_cast<int64_t>(trained.getOffset());
+      auto other = static_cast<int64_t>(evaluated.getOffset());
+      bool alike = llvm::any_of(lossesOf(evaluate), [&](CrossEntropyOp loss) {
+        return headOf(loss) == headOf(trained) && loss.getOffset() == trained.getOffset();
+      });
+      if (alike || headOf(trained) != headOf(evaluated)) {
+        continue;
+      }
+      verdict.kind = CausalVerdict::Kind::Misaligned;
+      verdict.refusedMode = "train";
+      verdict.place = placeOf(trained);
+      verdict.message = "not aligned: in training, row t is scored against token t + " +
+                        std::to_string(target) + ", but in evaluation against token t + " +
+                        std::to_string(other) + "; score it alike, at " +
+                        spec::toString(verdict.place);
+      return false;
+    }
+  }
+  return true;
+}
+
 /// Proves generation by what was proved of @evaluate; refuses where it samples anything else.
 static bool provesGeneration(ModuleOp module, CausalVerdict &verdict) {
   auto evaluate = module.lookupSymbol<func::FuncOp>("evaluate");
@@ -281,7 +315,7 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
     verdict.message = "not proved causal: the module has no loss, so there is nothing to prove";
     return verdict;
   }
-  if (provesGeneration(module, verdict)) {
+  if (trainsWhatIsEvaluated(module, verdict) && provesGeneration(module, verdict)) {
     verdict.kind = CausalVerdict::Kind::Proved;
   }
   return verdict;

@@ -2,15 +2,34 @@
 //
 // Reads at one length, position by position.
 #include "sluice/Analysis/CausalFlow.h"
-#include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include <cmath>
 
 using namespace mlir;
 using namespace sluice;
 
+/// What an op's positions read, solved once.
+static SmallVector<ReadWalk::Read> readsOf(Operation *op) {
+  SmallVector<ReadWalk::Read> reads;
+  auto flow = cast<CausalFlowInterface>(op);
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!isa<SequenceType>(operand.get().getType())) {
+      continue;
+    }
+    if (std::optional<IntegerSet> relation = flow.getRelation(operand.getOperandNumber())) {
+      reads.push_back({operand.get(), *relation, solveMask(*relation), mentionsLength(*relation)});
+    }
+  }
+  return reads;
+}
+
 ReadWalk::ReadWalk(func::FuncOp function, int64_t length, bool missing)
     : scales(function), length(length), missing(missing) {
+  for (Operation &op : function.getBody().front()) {
+    if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
+      reads[&op] = readsOf(&op);
+    }
+  }
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType()) || isLazy(&op)) {
       continue;
@@ -65,18 +84,10 @@ static bool changesWithLength(IntegerSet relation, int64_t p, int64_t n) {
 }
 
 ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
-  auto flow = cast<CausalFlowInterface>(op);
   Reach best;
-  for (OpOperand &operand : op->getOpOperands()) {
-    std::optional<IntegerSet> relation;
-    if (isa<SequenceType>(operand.get().getType())) {
-      relation = flow.getRelation(operand.getOperandNumber());
-    }
-    if (!relation) {
-      continue;
-    }
-    int64_t n = getLength(operand.get());
-    MaskBounds bounds = solveMask(*relation);
+  for (const Read &read : reads.at(op)) {
+    const auto &[operand, relation, bounds, changes] = read;
+    int64_t n = getLength(operand);
     int64_t first = 0, last = std::max(n, length) - 1;
     bool bounded = false;
     for (AffineExpr upper : bounds.upper) {
@@ -87,16 +98,15 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
     for (AffineExpr lower : bounds.lower) {
       first = std::max(first, reference::evaluateAffine(lower, p, 0, n));
     }
-    if (missing && mentionsLength(*relation) && scales.isOnTargetAxis(operand.get()) &&
-        changesWithLength(*relation, p, n)) {
-      best = std::max(best, {scales.factorOf(operand.get()) * n, operand.get(), n},
+    if (missing && changes && scales.isOnTargetAxis(operand) && changesWithLength(relation, p, n)) {
+      best = std::max(best, {scales.factorOf(operand) * n, operand, n},
                       [](const Reach &x, const Reach &y) { return x.token < y.token; });
     }
     for (int64_t q = first; q <= last; ++q) {
-      if (reference::contains(*relation, p, q, n)) {
-        Reach reach = at(operand.get(), q);
+      if (reference::contains(relation, p, q, n)) {
+        Reach reach = at(operand, q);
         if (reach.token > best.token) {
-          best = {reach.token, operand.get(), q};
+          best = {reach.token, operand, q};
         }
       }
     }
@@ -121,11 +131,12 @@ int64_t sluice::latestAllowed(CrossEntropyOp loss) {
   return std::min<int64_t>(static_cast<int64_t>(loss.getOffset()) - 1, 0);
 }
 
-std::optional<FoundLeak> sluice::findLeakAt(func::FuncOp function, int64_t length, bool missing) {
+std::optional<FoundLeak> sluice::findLeakAt(func::FuncOp function, int64_t length, bool missing,
+                                            int64_t firstRow) {
   ReadWalk walk(function, length, missing);
   for (CrossEntropyOp loss : lossesOf(function)) {
     int64_t allowed = latestAllowed(loss);
-    for (int64_t row = 0; row < length; ++row) {
+    for (int64_t row = firstRow; row < length; ++row) {
       ReadWalk::Reach reach = walk.at(loss.getInput(), row);
       if (reach.token <= std::max<int64_t>(row + allowed, -1)) {
         continue;
@@ -137,7 +148,8 @@ std::optional<FoundLeak> sluice::findLeakAt(func::FuncOp function, int64_t lengt
       leak.witness.token = reach.token;
       leak.path = walk.pathFrom(loss.getInput(), row);
       if (!isa<BlockArgument>(leak.path.back().first)) {
-        leak.witness.length = std::min(length, reach.token); // without the position at the path's end
+        leak.witness.length =
+            std::min(length, reach.token); // without the position at the path's end
       }
       return leak;
     }

@@ -95,6 +95,11 @@ static std::string findSymbolMistake(ModuleOp module) {
       mistake = at(op) + "expected a target offset of at least 0, found " +
                 std::to_string(int64_t(loss.getOffset()));
     }
+    if (auto embed = dyn_cast<EmbedOp>(op); embed && !isa<BlockArgument>(embed.getTokens())) {
+      mistake = at(op) + "expected tokens as the function is given them, found the result of " +
+                embed.getTokens().getDefiningOp()->getName().getStringRef().str() +
+                "; embed them first";
+    }
     if (auto read = dyn_cast<ReadOp>(op)) {
       auto parameter =
           SymbolTable::lookupNearestSymbolFrom<ParameterOp>(op, read.getParameterAttr());

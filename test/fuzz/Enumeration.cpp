@@ -85,18 +85,17 @@ Computation Enumeration::at(Value value, int64_t position) const {
       return {mixed(4, static_cast<uint64_t>(position)), -1};
     }
     // The token after the last is there as its target, so reading it is no null.
-    return position < 0 ? Computation{}
-                        : Computation{mixed(position == changed ? 2 : 1,
-                                            static_cast<uint64_t>(position)),
-                                      position};
+    return position < 0
+               ? Computation{}
+               : Computation{mixed(position == changed ? 2 : 1, static_cast<uint64_t>(position)),
+                             position};
   }
   Operation *op = value.getDefiningOp();
   if (auto shift = dyn_cast<ShiftOp>(op)) {
     return at(shift.getInput(), position - static_cast<int64_t>(shift.getBy()));
   }
   if (auto upsample = dyn_cast<UpsampleOp>(op)) {
-    return at(upsample.getInput(),
-              floorDiv(position, static_cast<int64_t>(upsample.getFactor())));
+    return at(upsample.getInput(), floorDiv(position, static_cast<int64_t>(upsample.getFactor())));
   }
   if (auto unfold = dyn_cast<UnfoldOp>(op)) {
     auto k = static_cast<int64_t>(unfold.getFactor());
@@ -159,18 +158,31 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
 // The theorem at small lengths
 //===----------------------------------------------------------------------===//
 
-/// How far from p a mask of the spec reaches back and is bounded there; 0 where it is not.
-static int64_t windowOf(AttentionOp attention) {
-  int64_t window = 0;
-  for (AffineExpr constraint : attention.getMask().getConstraints()) {
-    if (auto sum = dyn_cast<AffineBinaryOpExpr>(constraint)) {
-      auto constant = dyn_cast<AffineConstantExpr>(sum.getRHS());
-      bool isSum = sum.getKind() == AffineExprKind::Add;
-      window = std::max(window, constant && isSum ? std::abs(constant.getValue()) : 0);
+namespace {
+/// Constants of a mask: how far it may reach, and after how many rows it may repeat.
+struct MaskSize {
+  explicit MaskSize(IntegerSet mask) {
+    for (AffineExpr constraint : mask.getConstraints()) {
+      constraint.walk([&](AffineExpr part) { add(part); });
     }
   }
-  return window;
-}
+  int64_t reach = 0, period = 1;
+
+private:
+  void add(AffineExpr part) {
+    auto binary = dyn_cast<AffineBinaryOpExpr>(part);
+    auto constant = binary ? dyn_cast<AffineConstantExpr>(binary.getRHS()) : AffineConstantExpr();
+    if (!constant) {
+      return;
+    }
+    if (binary.getKind() == AffineExprKind::Add) {
+      reach += std::abs(constant.getValue());
+    } else if (binary.getKind() != AffineExprKind::Mul) {
+      period = std::lcm(period, constant.getValue());
+    }
+  }
+};
+} // namespace
 
 int64_t fuzz::longestToEnumerate(func::FuncOp function) {
   int64_t period = 1, reach = 0;
@@ -183,7 +195,9 @@ int64_t fuzz::longestToEnumerate(func::FuncOp function) {
     if (auto shift = dyn_cast<ShiftOp>(op)) {
       reach = std::max(reach, factor * std::abs(static_cast<int64_t>(shift.getBy())));
     } else if (auto attention = dyn_cast<AttentionOp>(op)) {
-      reach = std::max(reach, factor * windowOf(attention));
+      MaskSize mask(attention.getMask());
+      reach = std::max(reach, factor * mask.reach);
+      period = std::lcm(period, std::max<int64_t>(1, factor) * mask.period);
     }
   }
   return 2 * period + reach;

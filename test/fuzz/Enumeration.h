@@ -68,8 +68,8 @@ int64_t longestToEnumerate(mlir::func::FuncOp function);
 /// beyond t or beyond t + o - 1, or differs from what it is at length t + 1.
 std::optional<Violation> enumerateViolation(mlir::func::FuncOp function, int64_t longest);
 
-/// Whether what any loss reads at `row` of `length` tokens changes with `token`: changed where it is
-/// in the sequence, else appended with all before it.
+/// Whether what any loss reads at `row` of `length` tokens changes with `token`: changed where it
+/// is in the sequence, else appended with all before it.
 bool rowDependsOn(mlir::func::FuncOp function, int64_t length, int64_t row, int64_t token);
 
 } // namespace sluice::fuzz

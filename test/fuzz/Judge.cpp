@@ -46,7 +46,7 @@ static void judgeFunction(StringRef mode, func::FuncOp function, Judgement &judg
   const CausalVerdict &verdict = judgement.verdict;
   if (violation) {
     judgement.leaks = true;
-    if (verdict.isProved() || llvm::is_contained(verdict.modes, mode)) {
+    if (llvm::is_contained(verdict.modes, mode)) {
       disagree("proved, but " + describe(mode, *violation));
     }
   }
@@ -68,15 +68,14 @@ static void judgeFunction(StringRef mode, func::FuncOp function, Judgement &judg
 Judgement fuzz::judgeModule(ModuleOp module, bool replay) {
   Judgement judgement;
   judgement.verdict = checkCausality(module, replay);
+  judgement.misaligned =
+      judgement.verdict.kind == Kind::Misaligned || judgement.verdict.refusedMode == "generate";
   for (auto [mode, name] : modes) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
     if (!function) {
       continue;
     }
     judgeFunction(mode, function, judgement);
-    for (auto loss : function.getOps<CrossEntropyOp>()) {
-      judgement.misaligned |= static_cast<int64_t>(loss.getOffset()) != 1;
-    }
   }
   if (judgement.verdict.kind == Kind::Leak && !judgement.leaks && !judgement.misaligned) {
     judgement.disagreements.push_back("a leak, but enumeration finds none up to length " +

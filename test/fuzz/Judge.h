@@ -15,7 +15,7 @@ namespace sluice::fuzz {
 struct Judgement {
   CausalVerdict verdict;
   bool leaks = false;      ///< some row breaks the theorem at some length, by enumeration
-  bool misaligned = false; ///< a loss scores a row against another token than the next
+  bool misaligned = false; ///< refused for its targets or for what generation samples: no leak
   int64_t longest = 0;     ///< length up to which was enumerated
   std::vector<std::string> disagreements;
 

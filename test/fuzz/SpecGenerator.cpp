@@ -131,8 +131,8 @@ void Generator::hourglass() {
   std::string outside = std::to_string(number(0, 1)) + "@1", middle = std::to_string(number(0, 1));
   std::string level = middle + "@" + std::to_string(k), hierarchy = "1@1";
   if (factor * k * inner <= coarsest && chance(0.3)) {
-    hierarchy = outside + " " + level + " 1@" + std::to_string(k * inner) + " " + level + " " +
-                outside;
+    hierarchy =
+        outside + " " + level + " 1@" + std::to_string(k * inner) + " " + level + " " + outside;
   } else if (factor * k <= coarsest) {
     hierarchy = outside + " " + level + " " + outside;
   }
@@ -182,8 +182,8 @@ void Generator::filler() {
   }
 }
 
-/// Down and up again by k. The delay stands before the shortening, on the coarse scale or behind the
-/// upsampling.
+/// Down and up again by k. The delay stands before the shortening, on the coarse scale or behind
+/// the upsampling.
 void Generator::detour(int depth) {
   int64_t k = pick<int64_t>({1, 2, 2, 3, 3, 4, 4, 5, 6, 7});
   if (factor * k > coarsest) {
@@ -295,7 +295,7 @@ Json Generator::training() {
 }
 
 std::string Generator::spec() {
-  width = number(1, 2) * 2;
+  width = pick<int64_t>({3, 4, 6}); // a norm of 2 numbers leaves only a sign
   Json embedding = {{"op", "embedding"},
                     {"positions", pick({"none", "none", "learned", "sinusoidal"})}};
   if (chance(0.15)) {
@@ -305,10 +305,14 @@ std::string Generator::spec() {
   body(0);
   emit({{"op", "head"}, {"tied", chance(0.5)}, {"bias", chance(0.5)}});
 
-  Json top = {{"sluice", 1},         {"name", "random"},        {"vocabulary", number(2, 17)},
+  Json top = {{"sluice", 1},
+              {"name", "random"},
+              {"vocabulary", number(2, 17)},
               {"context", mistakes > 0 ? number(90, 190) : number(9, 70)},
               {"batch", number(1, 3)},
-              {"width", width},      {"seed", number(0, 9)},    {"training", training()}};
+              {"width", width},
+              {"seed", number(0, 9)},
+              {"training", training()}};
   std::string text = top.dump(), lines;
   text.pop_back();
   for (const Json &stage : stages) {

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Random valid specs: every stage and setting of docs/spec.md, streams, skips, side branches, nested
-// composites, odd factors. Half of them lean towards causality: each of their decisions is one that
-// keeps a model causal; the others make mistakes.
+// Random valid specs: every stage and setting of docs/spec.md, streams, skips, side branches,
+// nested composites, odd factors. Half of them lean towards causality: each of their decisions is
+// one that keeps a model causal; the others make mistakes.
 #pragma once
 
 #include <cstdint>

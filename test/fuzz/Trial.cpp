@@ -48,10 +48,9 @@ std::string fuzz::tryTraining(const std::string &text, uint64_t seed, bool allow
   testing::Model model(artifact, target);
   model.setWeights(testing::randomWeights(model.shapes(), seed));
   const runtime::ModelFacts &facts = model.plan().model;
-  testing::Inputs inputs =
-      testing::randomInputs(facts.vocabulary, facts.batch,
-                            1 + static_cast<int64_t>(seed % static_cast<uint64_t>(facts.context)),
-                            seed);
+  testing::Inputs inputs = testing::randomInputs(
+      facts.vocabulary, facts.batch,
+      1 + static_cast<int64_t>(seed % static_cast<uint64_t>(facts.context)), seed);
   testing::Gradient step = model.train(inputs);
   if (!std::isfinite(step.loss) || !allFinite(step.losses)) {
     return "the loss is not finite";

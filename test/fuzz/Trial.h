@@ -22,8 +22,8 @@ Judgement tryCheck(const std::string &text);
 std::string tryTraining(const std::string &text, uint64_t seed, bool allowLeak);
 
 enum class Certified { NotTried, Agreed, Disagreed };
-/// Has `sluice check --certificate` write a certificate and `sluice-certify` read it, both programs in
-/// `programs`; not tried where one is missing. They must agree with `proved`.
+/// Has `sluice check --certificate` write a certificate and `sluice-certify` read it, both programs
+/// in `programs`; not tried where one is missing. They must agree with `proved`.
 Certified tryCertificate(const std::string &text, bool proved, const std::string &programs);
 
 /// The spec with as many stages left out as `fails` still holds of it.

@@ -57,8 +57,8 @@ void Run::check(uint64_t seed, const std::string &text) {
     }
   }
   if (!judgement.disagreements.empty()) {
-    std::string smaller = reduce(
-        text, [](const std::string &each) { return !tryCheck(each).disagreements.empty(); });
+    std::string smaller =
+        reduce(text, [](const std::string &each) { return !tryCheck(each).disagreements.empty(); });
     fail(seed, smaller, judgement.disagreements.front());
   }
   if (flags.certifyEvery > 0 && seed % flags.certifyEvery == 0) {
@@ -99,10 +99,12 @@ int main(int argc, char **argv) {
                    "paths and the replay; trains a share of them for a step");
   program.add_option("--seed", flags.seed, "First seed")->capture_default_str();
   program.add_option("--count", flags.count, "Specs, one a seed")->capture_default_str();
-  program.add_option("--train-every", flags.trainEvery, "Compile and train one in so many; 0: none")
+  program
+      .add_option("--train-every", flags.trainEvery, "Compile and train one in so many; 0: none")
       ->capture_default_str();
   program
-      .add_option("--certify-every", flags.certifyEvery, "Check the certificate of one in so many; 0: none")
+      .add_option("--certify-every", flags.certifyEvery,
+                  "Check the certificate of one in so many; 0: none")
       ->capture_default_str();
   program.add_option("--programs", flags.programs, "Folder of sluice and sluice-certify");
   bool print = false;

@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "sluice/Analysis/Verdict.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -95,13 +96,21 @@ public:
     int64_t position = 0;
   };
 
-  /// With `missing`, a position counts as a read of the token that makes it exist, or, past the end,
-  /// would; else it is null there.
+  /// With `missing`, a position counts as a read of the token that makes it exist, or, past the
+  /// end, would; else it is null there.
   ReadWalk(mlir::func::FuncOp function, int64_t length, bool missing);
   Reach at(mlir::Value value, int64_t position) const;
   int64_t getLength(mlir::Value value) const;
   /// The reads from position `position` of `value` back to its latest token.
   std::vector<std::pair<mlir::Value, int64_t>> pathFrom(mlir::Value value, int64_t position) const;
+
+  /// One operand of an op: its relation and that solved for q.
+  struct Read {
+    mlir::Value operand;
+    mlir::IntegerSet relation;
+    MaskBounds bounds;
+    bool mentionsLength;
+  };
 
 private:
   Reach compute(mlir::Operation *op, int64_t position) const;
@@ -109,6 +118,7 @@ private:
   Scales scales;
   int64_t length;
   bool missing;
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Read>> reads;
   llvm::DenseMap<mlir::Value, std::vector<Reach>> stored;
 };
 
@@ -138,15 +148,17 @@ struct FoundLeak {
   CausalWitness witness;
   std::vector<std::pair<mlir::Value, int64_t>> path; ///< from the row back to the token
 };
-/// The first leak at one length: a row that reads its target or a later token of the sequence, or,
-/// with `missing`, also a position that does not exist yet.
-std::optional<FoundLeak> findLeakAt(mlir::func::FuncOp function, int64_t length, bool missing);
+/// The first leak at one length: a row, from `firstRow` on, that reads its target or a later token
+/// of the sequence, or, with `missing`, also a position that does not exist yet.
+std::optional<FoundLeak> findLeakAt(mlir::func::FuncOp function, int64_t length, bool missing,
+                                    int64_t firstRow = 0);
 /// The leak of the smallest length up to `longest`, if possible within the sequence. Gives up, with
 /// nothing found, where the search would take more than seconds.
 std::optional<FoundLeak> findLeak(mlir::func::FuncOp function, int64_t longest);
 
 /// Runs `leak` on the reference twice, token changed or appended, and sets replay and change.
-/// Leaves them where the module's context or the work is too large.
+/// Leaves them where the module's context or the work is too large. Where the numbers stay the
+/// same, `leak` becomes one of a somewhat greater length that changes them, if there is one.
 void replayLeak(mlir::func::FuncOp function, FoundLeak &leak);
 
 } // namespace sluice

@@ -1,0 +1,59 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Some hundreds of random specs before every judge, a few through compiler and runtime. More:
+// scripts/fuzz.sh.
+#include "SpecGenerator.h"
+#include "Trial.h"
+
+#include <gtest/gtest.h>
+
+using namespace sluice;
+using namespace sluice::fuzz;
+
+TEST(Fuzz, TheJudgesAgree) {
+  int proved = 0, leaks = 0, notProved = 0, unchanged = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    std::string text = generateSpec(seed);
+    Judgement judgement = tryCheck(text);
+    for (const std::string &disagreement : judgement.disagreements) {
+      ADD_FAILURE() << "seed " << seed << ": " << disagreement << "\n" << text;
+    }
+    const CausalVerdict &verdict = judgement.verdict;
+    proved += verdict.isProved();
+    leaks += verdict.kind == CausalVerdict::Kind::Leak;
+    notProved += verdict.kind == CausalVerdict::Kind::NotProved;
+    unchanged += verdict.witness && verdict.witness->replay == Replay::Unchanged;
+  }
+  EXPECT_GT(proved, 100);
+  EXPECT_GT(leaks, 60);
+  EXPECT_LE(notProved, 3);
+  EXPECT_LE(unchanged, leaks / 20);
+  std::printf("%d proved, %d leak (%d unchanged in the replay), %d not proved\n", proved, leaks,
+              unchanged, notProved);
+}
+
+TEST(Fuzz, SpecsCompileAndTrain) {
+  for (uint64_t seed = 1001; seed <= 1006; ++seed) {
+    std::string text = generateSpec(seed);
+    EXPECT_EQ(tryTraining(text, seed, /*allowLeak=*/true), "") << text;
+  }
+}
+
+TEST(Fuzz, SpecsAreTheSameForTheSameSeed) {
+  EXPECT_EQ(generateSpec(7), generateSpec(7));
+  EXPECT_NE(generateSpec(7), generateSpec(9));
+}
+
+TEST(Fuzz, ReductionKeepsWhatFails) {
+  auto hasLayer = [](const std::string &text) {
+    return text.find("\"layer\"") != std::string::npos;
+  };
+  std::string smaller =
+      reduce(R"({"sluice": 1, "vocabulary": 5, "context": 8, "batch": 1, "width": 4,
+    "defaults": {"heads": 1}, "stages": [{"op": "embedding"}, {"op": "norm"}, {"op": "layer"},
+    {"op": "shift", "by": 1}, {"op": "head"}]})",
+             hasLayer);
+  EXPECT_TRUE(hasLayer(smaller));
+  EXPECT_EQ(smaller.find("norm"), std::string::npos) << smaller;
+  EXPECT_EQ(smaller.find("shift"), std::string::npos) << smaller;
+}

@@ -1,0 +1,101 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Mistakes in causal models: each mutant is refused, with a true witness, or causal by enumeration.
+#include "Corpus.h"
+#include "Mutants.h"
+#include "Trial.h"
+
+#include <gtest/gtest.h>
+#include <map>
+
+using namespace sluice;
+using namespace sluice::fuzz;
+using Kind = CausalVerdict::Kind;
+
+namespace {
+
+/// The mutation that every model must survive.
+constexpr const char *harmless = "shift behind the shortening, rounded up";
+
+/// What became of one mutation's mutants.
+struct Tally {
+  int leak = 0, misaligned = 0, notProved = 0, equivalent = 0, unchanged = 0;
+};
+
+class Tallies {
+public:
+  void add(const std::string &source, const Mutant &mutant, const Judgement &judgement);
+  /// Prints the table and expects every mutation to have killed something.
+  void finish(const std::string &title) const;
+
+private:
+  std::map<std::string, Tally> tallies;
+};
+
+void Tallies::add(const std::string &source, const Mutant &mutant, const Judgement &judgement) {
+  const CausalVerdict &verdict = judgement.verdict;
+  Tally &tally = tallies[mutant.mutation];
+  bool aligning = judgement.misaligned;
+  tally.leak += verdict.kind == Kind::Leak;
+  tally.misaligned += aligning;
+  tally.notProved += verdict.kind == Kind::NotProved && !aligning;
+  tally.equivalent += verdict.isProved();
+  for (const std::string &disagreement : judgement.disagreements) {
+    ADD_FAILURE() << source << ", " << mutant.mutation << ": " << disagreement << "\n"
+                  << mutant.text;
+  }
+  if (verdict.kind == Kind::NotProved && !aligning) {
+    std::cout << "no witness: " << source << ", " << mutant.mutation << ": " << verdict.message
+              << "\n";
+  }
+  if (verdict.witness && verdict.witness->replay != Replay::Changed) {
+    ++tally.unchanged;
+    std::cout << "not shown by numbers: " << source << ", " << mutant.mutation << ": "
+              << verdict.message << "\n";
+  }
+}
+
+void Tallies::finish(const std::string &title) const {
+  std::printf("%s\n%-52s %6s %10s %10s %10s %10s\n", title.c_str(), "mutation", "leak",
+              "misaligned", "not proved", "causal", "unchanged");
+  int mutants = 0, killed = 0;
+  for (const auto &[name, tally] : tallies) {
+    std::printf("%-52s %6d %10d %10d %10d %10d\n", name.c_str(), tally.leak, tally.misaligned,
+                tally.notProved, tally.equivalent, tally.unchanged);
+    int kills = tally.leak + tally.misaligned + tally.notProved;
+    bool isHarmless = name.starts_with(harmless);
+    EXPECT_EQ(kills > 0, !isHarmless) << name;
+    killed += kills;
+    mutants += kills + tally.equivalent;
+  }
+  std::printf("%d mutants, %d killed, %d causal by enumeration\n", mutants, killed,
+              mutants - killed);
+}
+
+std::string stem(const std::string &path) { return path.substr(path.rfind('/') + 1); }
+
+} // namespace
+
+TEST(Mutants, OfSpecsAreKilledOrCausal) {
+  Tallies tallies;
+  for (const std::string &path : corpus("test/causality/causal")) {
+    if (!path.ends_with(".json")) {
+      continue;
+    }
+    for (const Mutant &mutant : mutateSpec(readText(path))) {
+      tallies.add(stem(path), mutant, tryCheck(mutant.text));
+    }
+  }
+  tallies.finish("mutants of specs");
+}
+
+TEST(Mutants, OfModelIRAreKilledOrCausalSlow) {
+  Tallies tallies;
+  for (const std::string &path : corpus("test/causality/causal")) {
+    judgeMutantsOfIR(modelIR(path), path, /*replay=*/true,
+                     [&](const Mutant &mutant, const Judgement &judgement) {
+                       tallies.add(stem(path), mutant, judgement);
+                     });
+  }
+  tallies.finish("mutants of model IR");
+}

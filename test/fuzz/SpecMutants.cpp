@@ -1,0 +1,232 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Mutants.h"
+
+#include <nlohmann/json.hpp>
+
+using namespace sluice::fuzz;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+/// A stage's edit; false where it does not fit there.
+using Edit = bool (*)(Json &stages, size_t at);
+
+bool is(const Json &stages, size_t at, const char *op) {
+  return at < stages.size() && stages[at]["op"] == op;
+}
+
+int64_t by(const Json &stage) { return stage["by"].get<int64_t>(); }
+
+bool shiftOneLess(Json &stages, size_t at) {
+  if (!is(stages, at, "shift") || by(stages[at]) == 0) {
+    return false;
+  }
+  stages[at]["by"] = by(stages[at]) - 1;
+  return true;
+}
+
+bool shiftDropped(Json &stages, size_t at) {
+  if (!is(stages, at, "shift") || by(stages[at]) == 0) {
+    return false;
+  }
+  stages[at]["by"] = 0;
+  return true;
+}
+
+/// The first shortening after a shift says how many positions are one of the coarse scale.
+bool shiftInCoarseUnits(Json &stages, size_t at) {
+  if (!is(stages, at, "shift") || by(stages[at]) == 0) {
+    return false;
+  }
+  for (size_t i = at + 1; i < stages.size(); ++i) {
+    if (is(stages, i, "shorten") && stages[i]["factor"] != 1) {
+      stages[at]["by"] = by(stages[at]) / stages[i]["factor"].get<int64_t>();
+      return true;
+    }
+  }
+  return false;
+}
+
+bool shiftBehindShortening(Json &stages, size_t at) {
+  if (!is(stages, at, "shift") || !is(stages, at + 1, "shorten") ||
+      stages[at + 1].contains("from") || stages[at].contains("to")) {
+    return false;
+  }
+  int64_t k = stages[at + 1]["factor"];
+  Json shift = stages[at];
+  shift["by"] = by(shift) / k;
+  std::swap(stages[at], stages[at + 1]);
+  stages[at + 1] = shift;
+  if (shift.contains("from")) {
+    stages[at]["from"] = shift["from"];
+    stages[at + 1].erase("from");
+  }
+  if (stages[at].contains("to")) {
+    stages[at + 1]["to"] = stages[at]["to"];
+    stages[at].erase("to");
+  }
+  return true;
+}
+
+bool insertBehindShift(Json &stages, size_t at, Json stage) {
+  if (!is(stages, at, "shift") || !is(stages, at + 1, "shorten") ||
+      stages[at + 1].contains("from")) {
+    return false;
+  }
+  stages.insert(stages.begin() + static_cast<std::ptrdiff_t>(at) + 1, std::move(stage));
+  return true;
+}
+
+bool normBetween(Json &stages, size_t at) {
+  return insertBehindShift(stages, at, {{"op", "norm"}});
+}
+
+bool dropoutBetween(Json &stages, size_t at) {
+  return insertBehindShift(stages, at, {{"op", "dropout"}, {"rate", 0.25}});
+}
+
+bool shiftBeforeTheStageBefore(Json &stages, size_t at) {
+  if (at < 2 || !is(stages, at, "shift") || stages[at].contains("from") ||
+      stages[at].contains("to") || stages[at - 1].contains("to") ||
+      (!is(stages, at - 1, "layer") && !is(stages, at - 1, "norm"))) {
+    return false;
+  }
+  if (stages[at - 1].contains("from")) {
+    stages[at]["from"] = stages[at - 1]["from"];
+    stages[at - 1].erase("from");
+  }
+  std::swap(stages[at], stages[at - 1]);
+  return true;
+}
+
+bool bidirectional(Json &stages, size_t at) {
+  std::string op = stages[at]["op"];
+  if ((op != "layer" && op != "layers" && op != "hourglass") ||
+      stages[at].value("mask", Json()) == "bidirectional") {
+    return false;
+  }
+  stages[at]["mask"] = "bidirectional";
+  return true;
+}
+
+bool overrideDropped(Json &stages, size_t at) {
+  if (!is(stages, at, "hourglass")) {
+    return false;
+  }
+  stages[at]["shift"] = 0;
+  return true;
+}
+
+/// Factor of the first level below the stage's input, less 2.
+bool overrideOneLess(Json &stages, size_t at) {
+  if (!is(stages, at, "hourglass")) {
+    return false;
+  }
+  std::string hierarchy = stages[at]["hierarchy"];
+  size_t space = hierarchy.find(' ');
+  if (space == std::string::npos) {
+    return false;
+  }
+  int64_t k = std::stoll(hierarchy.substr(hierarchy.find('@', space) + 1));
+  stages[at]["shift"] = std::max<int64_t>(0, k - 2);
+  return true;
+}
+
+/// The groups grow by one, the shift stays.
+bool largerFactor(Json &stages, size_t at) {
+  if (!is(stages, at, "shorten")) {
+    return false;
+  }
+  for (size_t i = at + 1; i < stages.size(); ++i) {
+    if (is(stages, i, "upsample") && stages[i]["factor"] == stages[at]["factor"]) {
+      int64_t k = stages[at]["factor"].get<int64_t>() + 1;
+      stages[at]["factor"] = stages[i]["factor"] = k;
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Two shortenings exchange factors, and so their upsamplings; the shifts stay.
+bool factorsExchanged(Json &stages, size_t at) {
+  if (!is(stages, at, "shorten")) {
+    return false;
+  }
+  for (size_t i = at + 1; i < stages.size(); ++i) {
+    if (!is(stages, i, "shorten") || stages[i]["factor"] == stages[at]["factor"]) {
+      continue;
+    }
+    Json outer = stages[at]["factor"], inner = stages[i]["factor"];
+    for (Json &stage : stages) {
+      if (stage["op"] == "shorten" || stage["op"] == "upsample") {
+        stage["factor"] = stage["factor"] == outer   ? inner
+                          : stage["factor"] == inner ? outer
+                                                     : stage["factor"];
+      }
+    }
+    return true;
+  }
+  return false;
+}
+
+bool readsTheUnshifted(Json &stages, size_t at) {
+  if (at == 0 || !is(stages, at, "shorten") || stages[at].contains("from") ||
+      !is(stages, at - 1, "shift")) {
+    return false;
+  }
+  stages.erase(at - 1);
+  return true;
+}
+
+/// A block of two replaced by its mean.
+bool blockMeans(Json &stages, size_t at) {
+  std::string op = stages[at]["op"];
+  if (op == "head" || op == "shift" || op == "upsample") {
+    return false;
+  }
+  Json up = {{"op", "upsample"}, {"factor", 2}};
+  if (stages[at].contains("to")) {
+    up["to"] = stages[at]["to"];
+    stages[at].erase("to");
+  }
+  auto next = stages.begin() + static_cast<std::ptrdiff_t>(at) + 1;
+  Json down = {{"op", "shorten"}, {"factor", 2}};
+  next = stages.insert(next, down);
+  stages.insert(next + 1, up);
+  return true;
+}
+
+constexpr std::pair<const char *, Edit> edits[] = {
+    {"shift one less", shiftOneLess},
+    {"shift dropped", shiftDropped},
+    {"shift in the coarse scale's units", shiftInCoarseUnits},
+    {"shift behind the shortening", shiftBehindShortening},
+    {"norm between shift and shortening", normBetween},
+    {"dropout between shift and shortening", dropoutBetween},
+    {"shift before the stage before", shiftBeforeTheStageBefore},
+    {"mask bidirectional", bidirectional},
+    {"hourglass without shifts", overrideDropped},
+    {"hourglass shift one less", overrideOneLess},
+    {"factor one more", largerFactor},
+    {"factors exchanged", factorsExchanged},
+    {"shortening of the unshifted", readsTheUnshifted},
+    {"block means", blockMeans},
+};
+
+} // namespace
+
+std::vector<Mutant> sluice::fuzz::mutateSpec(const std::string &text) {
+  Json spec = Json::parse(text);
+  std::vector<Mutant> mutants;
+  for (size_t at = 0; at < spec["stages"].size(); ++at) {
+    for (auto [name, edit] : edits) {
+      Json mutant = spec;
+      spec::Diagnostic error;
+      if (edit(mutant["stages"], at) && mutant != spec &&
+          spec::readText(mutant.dump(), "mutant.json", error)) {
+        mutants.push_back({name, mutant.dump(1)});
+      }
+    }
+  }
+  return mutants;
+}
