@@ -169,11 +169,10 @@ BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
     tokens.resize(static_cast<unsigned>(pattern.length));
     all.tokens.push_back(std::move(tokens));
   }
-  int64_t offset = std::min<int64_t>(static_cast<int64_t>(loss.getOffset()) - 1, 0);
   pattern.repeats = true;
   for (int64_t i = 0; i < 3 * period; ++i) {
     int64_t row = pattern.firstRow + i;
-    BlindPattern::Row found = all.patternOf(row, row + offset);
+    BlindPattern::Row found = all.patternOf(row, row + latestAllowed(loss));
     if (i < period) {
       pattern.rows.push_back(std::move(found));
     } else {
