@@ -8,7 +8,6 @@
 #include "sluice/Analysis/Picture.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "llvm/ADT/BitVector.h"
-#include "llvm/ADT/DenseSet.h"
 #include <memory>
 
 namespace sluice {
