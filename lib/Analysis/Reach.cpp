@@ -25,16 +25,19 @@ spec::SourceLocation sluice::placeOf(Operation *op) {
 }
 
 int64_t sluice::periodOf(func::FuncOp function) {
+  constexpr int64_t longest = int64_t{1} << 30;
+  Scales scales(function);
   int64_t period = 1;
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType())) {
       continue;
     }
-    int64_t factor = getFactor(&op, cast<SequenceType>(op.getResult(0).getType()));
-    if (factor > 0 && period % factor != 0) {
-      period = period / std::gcd(period, factor) * factor;
+    int64_t factor = scales.factorOf(op.getResult(0));
+    if (factor > longest) {
+      return 0;
     }
-    if (period > int64_t{1} << 30) {
+    period = factor > 0 ? std::lcm(period, factor) : period;
+    if (period > longest) {
       return 0;
     }
   }
@@ -46,15 +49,16 @@ int64_t sluice::periodOf(func::FuncOp function) {
 //===----------------------------------------------------------------------===//
 
 ReachGraph::ReachGraph(func::FuncOp function, int64_t length) : length(length) {
+  Scales scales(function);
   for (BlockArgument argument : function.getArguments()) {
     if (isa<SequenceType>(argument.getType())) {
-      addInfo(function, argument);
+      addInfo(scales, argument);
     }
   }
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
       for (Value result : op.getResults()) {
-        addInfo(function, result);
+        addInfo(scales, result);
       }
       indexOf[&op] = nodes.size();
       nodes.push_back(makeNode(&op));
@@ -62,15 +66,9 @@ ReachGraph::ReachGraph(func::FuncOp function, int64_t length) : length(length) {
   }
 }
 
-/// Looking a scale up walks the module, so each is looked up once.
-void ReachGraph::addInfo(Operation *place, Value value) {
-  auto type = cast<SequenceType>(value.getType());
-  auto [entry, isNew] = lengthOfScale.try_emplace(type.getScale());
-  if (isNew) {
-    int64_t factor = getFactor(place, type);
-    entry->second = factor == 0 ? 1 : (length + factor - 1) / factor;
-  }
-  infos[value] = {entry->second, isLazy(value.getDefiningOp())};
+void ReachGraph::addInfo(const Scales &scales, Value value) {
+  int64_t factor = scales.factorOf(value);
+  infos[value] = {factor == 0 ? 1 : (length + factor - 1) / factor, isLazy(value.getDefiningOp())};
 }
 
 const ReachGraph::Info &ReachGraph::infoOf(Value value) const { return infos.find(value)->second; }

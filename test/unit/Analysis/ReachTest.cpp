@@ -160,6 +160,12 @@ TEST(BlindSpots, TheHourglassPapersExample) {
   EXPECT_EQ(blindSpotOf(R"({ "op": "hourglass", "hierarchy": "0@1 2@3 1@1" },)"), "");
 }
 
+TEST(BlindSpots, TheLeastPeriodIsTold) {
+  std::string text = blindSpotOf(R"({ "op": "hourglass", "hierarchy": "0@1 1@3 1@12 1@3 0@1" },)");
+  EXPECT_TRUE(has(text, "row 3m+2 never sees token 3m+1;")) << text;
+  EXPECT_TRUE(has(text, "the pattern repeats every 3 tokens")) << text;
+}
+
 TEST(BlindSpots, FineLayersBelowAloneDoNotHelp) {
   std::string text = blindSpotOf(R"({ "op": "layer" }, { "op": "shift", "by": 3 },
     { "op": "shorten", "factor": 4 }, { "op": "layer" }, { "op": "upsample", "factor": 4 },)");
