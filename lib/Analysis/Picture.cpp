@@ -201,7 +201,9 @@ void Drawing::drawBand(size_t band) {
   const PictureBand &what = picture.bands[band];
   out += "<g class=\"band\">";
   if (what.place.line > 0) {
-    out += "<title>" + escape(spec::toString(what.place)) + "</title>";
+    spec::SourceLocation place = what.place; // wherever the file lies, the picture is the same
+    place.file = place.file.substr(place.file.rfind('/') + 1);
+    out += "<title>" + escape(spec::toString(place)) + "</title>";
   }
   out += "\n";
   double y = bandTop(band) + boxHeight / 2;

@@ -151,8 +151,8 @@ bool has(const std::string &text, const std::string &part) {
 
 } // namespace
 
-/// Hourglass, appendix: of A#AB#BC#C with k = 3 and no fine layers, the last token of a chunk
-/// cannot be predicted: its row sees the group before and its own token, and not the one between.
+/// Hourglass, appendix: in A#AB#BC#C the last token of a chunk is a copy of the one two before.
+/// With k = 3 and no fine layers row 3m + 2 predicts token 3m + 3 without seeing token 3m + 1.
 TEST(BlindSpots, TheHourglassPapersExample) {
   std::string text = blindSpotOf(R"({ "op": "hourglass", "hierarchy": "0@1 2@3 0@1" },)");
   EXPECT_TRUE(has(text, "row 3m+2 never sees token 3m+1;")) << text;
