@@ -11,7 +11,7 @@ using namespace sluice;
 
 namespace {
 
-constexpr double boxHeight = 22, gap = 54, top = 66, bottom = 84, left = 210, laneWidth = 26;
+constexpr double boxHeight = 22, gap = 54, top = 66, bottom = 84, laneWidth = 26;
 constexpr const char *ink = "#1c2430", *quiet = "#66727f", *line = "#c5ccd4", *paper = "#ffffff",
                      *empty = "#f4f6f8", *seen = "#2f6fb5", *fan = "#8fb8e0", *blind = "#f2b84b",
                      *blindLine = "#a86f00", *leak = "#d3212d";
@@ -54,6 +54,12 @@ public:
   explicit Drawing(const Picture &picture) : picture(picture) {
     cell = std::clamp(std::floor(780.0 / static_cast<double>(std::max<int64_t>(1, picture.length))),
                       3.0, 34.0);
+    for (const PictureBand &band : picture.bands) {
+      left = std::max(left, 32 + 7.2 * static_cast<double>(band.label.size()));
+    }
+    for (const PictureEdge &edge : picture.edges) {
+      left = std::max(left, 48 + 6.4 * static_cast<double>(edge.label.size()));
+    }
     assignLanes();
     width = left + cell * static_cast<double>(picture.length) + 28 +
             laneWidth * static_cast<double>(lanes);
@@ -124,6 +130,7 @@ private:
   const Picture &picture;
   std::vector<size_t> laneOf; ///< of edges that skip bands
   size_t lanes = 0;
+  double left = 210; ///< room for labels
   double cell, width, height;
   std::string out;
 };
