@@ -322,7 +322,7 @@ void writeCausality(std::ostringstream &out, const Path &run,
                     const std::optional<Causality> &causality) {
   Path picture = run / "causality.svg";
   if (causality) {
-    out << "<h2>Causality</h2>\n<p>" << escape(causality->verdict) << "</p>\n";
+    out << "<h2>Causality</h2>\n<p class=\"lines\">" << escape(causality->verdict) << "</p>\n";
     if (!causality->findings.empty()) {
       out << "<ul>\n";
       for (const std::string &finding : causality->findings) {
@@ -345,7 +345,7 @@ body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding
 h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2rem;border-bottom:1px solid #d6dbe1}h3{font-size:.95rem;margin:.8rem 0 .2rem}
 table{border-collapse:collapse}th{text-align:left;font-weight:500;padding:.15rem 1.5rem .15rem 0;vertical-align:top;white-space:nowrap}
 figure{margin:1rem 0}figcaption{font-weight:500}svg{width:100%;height:auto}.chart text{font:12px system-ui,sans-serif;fill:#52606d;paint-order:stroke;stroke:#fff;stroke-width:4px}
-.grid{stroke:#e4e8ec}li{overflow-wrap:anywhere}pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f5f7f9;padding:.7rem;border-radius:4px}
+.grid{stroke:#e4e8ec}li,.lines{overflow-wrap:anywhere}.lines{white-space:pre-line}pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f5f7f9;padding:.7rem;border-radius:4px}
 </style>)";
 
 } // namespace

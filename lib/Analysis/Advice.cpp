@@ -253,11 +253,20 @@ static std::string howKnown(const BlindPattern &pattern) {
          count(pattern.period, "token") + ")";
 }
 
+/// Losses that read one stream have one blind spot.
+static void addOnce(std::vector<CausalWarning> &list, CausalWarning warning) {
+  bool isKnown = llvm::any_of(
+      list, [&](const CausalWarning &other) { return other.format() == warning.format(); });
+  if (!isKnown) {
+    list.push_back(std::move(warning));
+  }
+}
+
 static void warnOfHoles(const BlindPattern &pattern, CausalVerdict &verdict) {
   auto [place, remedy] = remedyFor(pattern);
-  verdict.warnings.push_back(
-      {Kind::BlindSpot, placeOf(place),
-       "blind spot: " + pattern.describe() + "; " + remedy + howKnown(pattern)});
+  addOnce(verdict.warnings,
+          {Kind::BlindSpot, placeOf(place),
+           "blind spot: " + pattern.describe() + "; " + remedy + howKnown(pattern)});
 }
 
 /// A row's context where it is shorter than the model's: a fact, not a defect.
@@ -275,7 +284,7 @@ static void noteContext(const BlindPattern &pattern, int64_t context, CausalVerd
   if (least < most) {
     text += " (some rows than t-" + std::to_string(least) + ")";
   }
-  verdict.notes.push_back({Kind::BoundedContext, placeOf(pattern.loss), text + howKnown(pattern)});
+  addOnce(verdict.notes, {Kind::BoundedContext, placeOf(pattern.loss), text + howKnown(pattern)});
 }
 
 static void noteUnknown(const BlindPattern &pattern, CausalVerdict &verdict) {
@@ -284,8 +293,8 @@ static void noteUnknown(const BlindPattern &pattern, CausalVerdict &verdict) {
       : pattern.period == 0
           ? "the scales have no common period below 2^30 tokens"
           : "at least " + std::to_string(pattern.firstRow) + " tokens would have to be enumerated";
-  verdict.notes.push_back(
-      {Kind::NotEnumerated, placeOf(pattern.loss), "blind spots not looked for: " + why});
+  addOnce(verdict.notes,
+          {Kind::NotEnumerated, placeOf(pattern.loss), "blind spots not looked for: " + why});
 }
 
 void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict) {

@@ -12,13 +12,13 @@ using llvm::BitVector;
 
 namespace {
 /// Rows times positions times ops: about 0.2 s.
-constexpr double mostWork = 2e7;
+constexpr double mostWork = 1e8;
 constexpr int64_t longest = int64_t{1} << 20;
 
 /// The finite distances, in tokens, that the paths to `root` bridge at most.
 class Distances {
 public:
-  Distances(func::FuncOp function, int64_t period) : period(period) {
+  Distances(func::FuncOp function, int64_t period) : period(period), scales(function) {
     for (Operation &op : function.getBody().front()) {
       if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType())) {
         continue;
@@ -41,18 +41,10 @@ public:
   int64_t to(Value value) const { return known.lookup(value); }
 
 private:
-  int64_t factorOf(Value value) {
-    auto type = cast<SequenceType>(value.getType());
-    auto [entry, isNew] = factors.try_emplace(type.getScale());
-    if (isNew) {
-      entry->second = getFactor(value.getParentBlock()->getParentOp(), type);
-    }
-    return entry->second;
-  }
   int64_t bridged(Operation *op, Value source, IntegerSet relation);
 
   int64_t period;
-  DenseMap<Attribute, int64_t> factors;
+  Scales scales;
   DenseMap<std::pair<Attribute, std::pair<Attribute, Attribute>>, int64_t> ofRelation;
   DenseMap<Value, int64_t> known;
 };
@@ -64,7 +56,7 @@ int64_t Distances::bridged(Operation *op, Value source, IntegerSet relation) {
   auto scaleOf = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
   auto [entry, isNew] = ofRelation.try_emplace(
       {IntegerSetAttr::get(relation), {scaleOf(op->getResult(0)), scaleOf(source)}}, 0);
-  int64_t f = factorOf(op->getResult(0)), g = factorOf(source);
+  int64_t f = scales.factorOf(op->getResult(0)), g = scales.factorOf(source);
   if (!isNew || f == 0 || g == 0) {
     return entry->second;
   }
@@ -141,6 +133,34 @@ BlindPattern::Row Enumeration::patternOf(int64_t row, int64_t latest) const {
   return pattern;
 }
 
+/// Whether rows `shorter` apart see the same, moved.
+static bool repeatsAfter(const BlindPattern &pattern, int64_t shorter) {
+  for (int64_t row = shorter; row < pattern.period; ++row) {
+    const BlindPattern::Row &of = pattern.rows[static_cast<size_t>(row)];
+    BlindPattern::Row moved = pattern.rows[static_cast<size_t>(row - shorter)];
+    for (auto &[first, last] : moved.holes) {
+      first += shorter;
+      last += shorter;
+    }
+    if (!(of == moved) || !of.farHoles.empty()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Fine layers on a middle scale make the pattern that scale's, and no layers at all that of no
+/// scale: the least period says most.
+static void shortenPeriod(BlindPattern &pattern) {
+  for (int64_t shorter = 1; shorter < pattern.period; ++shorter) {
+    if (pattern.period % shorter == 0 && repeatsAfter(pattern, shorter)) {
+      pattern.period = shorter;
+      pattern.rows.resize(static_cast<size_t>(shorter));
+      return;
+    }
+  }
+}
+
 /// Row t predicts token t + offset and may see tokens up to t.
 BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
   auto function = loss->getParentOfType<func::FuncOp>();
@@ -169,17 +189,17 @@ BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
     tokens.resize(static_cast<unsigned>(pattern.length));
     all.tokens.push_back(std::move(tokens));
   }
-  int64_t offset = std::min<int64_t>(static_cast<int64_t>(loss.getOffset()) - 1, 0);
   pattern.repeats = true;
   for (int64_t i = 0; i < 3 * period; ++i) {
     int64_t row = pattern.firstRow + i;
-    BlindPattern::Row found = all.patternOf(row, row + offset);
+    BlindPattern::Row found = all.patternOf(row, row + latestAllowed(loss));
     if (i < period) {
       pattern.rows.push_back(std::move(found));
     } else {
       pattern.repeats &= found == pattern.rows[static_cast<size_t>(i % period)];
     }
   }
+  shortenPeriod(pattern);
   return pattern;
 }
 

@@ -3,57 +3,31 @@
 // Bands as SVG. Colours and fonts are attributes, not style sheets: the text is put into other
 // pages as it is.
 #include "sluice/Analysis/Picture.h"
+#include "Svg.h"
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 using namespace sluice;
+using namespace sluice::svg;
 
 namespace {
 
-constexpr double boxHeight = 22, gap = 54, top = 66, bottom = 84, left = 210, laneWidth = 26;
+constexpr double boxHeight = 22, gap = 54, top = 66, bottom = 84, laneWidth = 26;
 constexpr const char *ink = "#1c2430", *quiet = "#66727f", *line = "#c5ccd4", *paper = "#ffffff",
                      *empty = "#f4f6f8", *seen = "#2f6fb5", *fan = "#8fb8e0", *blind = "#f2b84b",
                      *blindLine = "#a86f00", *leak = "#d3212d";
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", value);
-  return text;
-}
-
-std::string escape(const std::string &text) {
-  std::string result;
-  for (char c : text) {
-    switch (c) {
-    case '&':
-      result += "&amp;";
-      break;
-    case '<':
-      result += "&lt;";
-      break;
-    case '>':
-      result += "&gt;";
-      break;
-    case '"':
-      result += "&quot;";
-      break;
-    default: // control characters have no place in XML
-      result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return result;
-}
-
-struct Point {
-  double x, y;
-};
-
-class Drawing {
+class Drawing : private Canvas {
 public:
   explicit Drawing(const Picture &picture) : picture(picture) {
     cell = std::clamp(std::floor(780.0 / static_cast<double>(std::max<int64_t>(1, picture.length))),
                       3.0, 34.0);
+    for (const PictureBand &band : picture.bands) {
+      left = std::max(left, 32 + 7.2 * static_cast<double>(band.label.size()));
+    }
+    for (const PictureEdge &edge : picture.edges) {
+      left = std::max(left, 48 + 6.4 * static_cast<double>(edge.label.size()));
+    }
     assignLanes();
     width = left + cell * static_cast<double>(picture.length) + 28 +
             laneWidth * static_cast<double>(lanes);
@@ -94,15 +68,6 @@ private:
   }
   bool isNextTo(const PictureEdge &edge) const { return edge.above == edge.below + 1; }
 
-  //===-- Marks
-  void text(Point at, const std::string &words, const char *color, double size,
-            const char *anchor = "start", bool bold = false);
-  void polygon(const char *kind, const std::vector<Point> &points, const char *fill, double opacity,
-               const char *stroke);
-  void segment(const char *kind, Point from, Point to, const char *stroke, double strokeWidth,
-               bool dashed = false);
-  void arrow(const char *kind, Point from, Point to, const char *color);
-
   //===-- Parts
   void assignLanes();
   void drawHead();
@@ -124,51 +89,11 @@ private:
   const Picture &picture;
   std::vector<size_t> laneOf; ///< of edges that skip bands
   size_t lanes = 0;
+  double left = 210; ///< room for labels
   double cell, width, height;
-  std::string out;
 };
 
 } // namespace
-
-//===----------------------------------------------------------------------===//
-// Marks
-//===----------------------------------------------------------------------===//
-
-void Drawing::text(Point at, const std::string &words, const char *color, double size,
-                   const char *anchor, bool bold) {
-  out += "<text x=\"" + number(at.x) + "\" y=\"" + number(at.y) + "\" font-size=\"" + number(size) +
-         "\" text-anchor=\"" + anchor + "\" fill=\"" + color + "\"" +
-         (bold ? " font-weight=\"600\"" : "") + ">" + escape(words) + "</text>\n";
-}
-
-void Drawing::polygon(const char *kind, const std::vector<Point> &points, const char *fill,
-                      double opacity, const char *stroke) {
-  out += std::string("<polygon class=\"") + kind + "\" points=\"";
-  for (const Point &point : points) {
-    out += (&point == &points.front() ? "" : " ") + number(point.x) + "," + number(point.y);
-  }
-  out += std::string("\" fill=\"") + fill + "\" fill-opacity=\"" + number(opacity) +
-         "\" stroke=\"" + stroke + "\" stroke-width=\"0.8\"/>\n";
-}
-
-void Drawing::segment(const char *kind, Point from, Point to, const char *stroke,
-                      double strokeWidth, bool dashed) {
-  out += std::string("<line class=\"") + kind + "\" x1=\"" + number(from.x) + "\" y1=\"" +
-         number(from.y) + "\" x2=\"" + number(to.x) + "\" y2=\"" + number(to.y) + "\" stroke=\"" +
-         stroke + "\" stroke-width=\"" + number(strokeWidth) + "\"" +
-         (dashed ? " stroke-dasharray=\"3 3\"" : "") + "/>\n";
-}
-
-void Drawing::arrow(const char *kind, Point from, Point to, const char *color) {
-  double dx = to.x - from.x, dy = to.y - from.y, length = std::max(1.0, std::hypot(dx, dy));
-  dx /= length;
-  dy /= length;
-  Point neck{to.x - 7 * dx, to.y - 7 * dy};
-  segment(kind, from, neck, color, 1.6);
-  polygon("arrow-head",
-          {to, {neck.x - 3.5 * dy, neck.y + 3.5 * dx}, {neck.x + 3.5 * dy, neck.y - 3.5 * dx}},
-          color, 1, color);
-}
 
 //===----------------------------------------------------------------------===//
 // Bands
@@ -201,7 +126,9 @@ void Drawing::drawBand(size_t band) {
   const PictureBand &what = picture.bands[band];
   out += "<g class=\"band\">";
   if (what.place.line > 0) {
-    out += "<title>" + escape(spec::toString(what.place)) + "</title>";
+    spec::SourceLocation place = what.place; // wherever the file lies, the picture is the same
+    place.file = place.file.substr(place.file.rfind('/') + 1);
+    out += "<title>" + escapeXml(spec::toString(place)) + "</title>";
   }
   out += "\n";
   double y = bandTop(band) + boxHeight / 2;
@@ -359,7 +286,7 @@ void Drawing::drawLane(const PictureEdge &edge, size_t lane) {
   out += "<text transform=\"translate(" + number(at + 4) + " " +
          number(bandTop(gapAbove) - gap / 2) +
          ") rotate(90)\" font-size=\"10.5\" text-anchor=\"middle\" fill=\"" + quiet + "\">" +
-         escape(label) + "</text>\n";
+         escapeXml(label) + "</text>\n";
 }
 
 //===----------------------------------------------------------------------===//
@@ -418,7 +345,7 @@ void Drawing::drawHead() {
   out += "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + number(width) + " " +
          number(height) + "\" width=\"" + number(width) + "\" height=\"" + number(height) +
          "\" role=\"img\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\">\n<title>" +
-         escape(what) + "</title>\n<desc>" + escape(desc) + ".</desc>\n";
+         escapeXml(what) + "</title>\n<desc>" + escapeXml(desc) + ".</desc>\n";
   out += "<rect class=\"ground\" width=\"" + number(width) + "\" height=\"" + number(height) +
          "\" fill=\"" + paper + "\"/>\n";
   text({16, 24}, what, picture.leak ? leak : ink, 15, "start", true);

@@ -25,16 +25,19 @@ spec::SourceLocation sluice::placeOf(Operation *op) {
 }
 
 int64_t sluice::periodOf(func::FuncOp function) {
+  constexpr int64_t longest = int64_t{1} << 30;
+  Scales scales(function);
   int64_t period = 1;
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType())) {
       continue;
     }
-    int64_t factor = getFactor(&op, cast<SequenceType>(op.getResult(0).getType()));
-    if (factor > 0 && period % factor != 0) {
-      period = period / std::gcd(period, factor) * factor;
+    int64_t factor = scales.factorOf(op.getResult(0));
+    if (factor > longest) {
+      return 0;
     }
-    if (period > int64_t{1} << 30) {
+    period = factor > 0 ? std::lcm(period, factor) : period;
+    if (period > longest) {
       return 0;
     }
   }
@@ -46,15 +49,16 @@ int64_t sluice::periodOf(func::FuncOp function) {
 //===----------------------------------------------------------------------===//
 
 ReachGraph::ReachGraph(func::FuncOp function, int64_t length) : length(length) {
+  Scales scales(function);
   for (BlockArgument argument : function.getArguments()) {
     if (isa<SequenceType>(argument.getType())) {
-      addInfo(function, argument);
+      addInfo(scales, argument);
     }
   }
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
       for (Value result : op.getResults()) {
-        addInfo(function, result);
+        addInfo(scales, result);
       }
       indexOf[&op] = nodes.size();
       nodes.push_back(makeNode(&op));
@@ -62,15 +66,9 @@ ReachGraph::ReachGraph(func::FuncOp function, int64_t length) : length(length) {
   }
 }
 
-/// Looking a scale up walks the module, so each is looked up once.
-void ReachGraph::addInfo(Operation *place, Value value) {
-  auto type = cast<SequenceType>(value.getType());
-  auto [entry, isNew] = lengthOfScale.try_emplace(type.getScale());
-  if (isNew) {
-    int64_t factor = getFactor(place, type);
-    entry->second = factor == 0 ? 1 : (length + factor - 1) / factor;
-  }
-  infos[value] = {entry->second, isLazy(value.getDefiningOp())};
+void ReachGraph::addInfo(const Scales &scales, Value value) {
+  int64_t factor = scales.factorOf(value);
+  infos[value] = {factor == 0 ? 1 : (length + factor - 1) / factor, isLazy(value.getDefiningOp())};
 }
 
 const ReachGraph::Info &ReachGraph::infoOf(Value value) const { return infos.find(value)->second; }
@@ -110,8 +108,9 @@ ReachGraph::Node ReachGraph::makeNode(Operation *op) {
     }
     Read read{operand.get(),        operand.getOperandNumber(), *relation,
               solveMask(*relation), isIdentity(*relation),      nullptr};
-    if (!isLazy(op) && !read.identity && read.bounds.exact) {
-      int64_t rows = getLength(op->getResult(0));
+    if (!read.identity && read.bounds.exact) {
+      // Others read a map past its end: further than this, ranges are computed when asked for.
+      int64_t rows = isLazy(op) ? 2 * length : getLength(op->getResult(0));
       auto &ranges = known[{IntegerSetAttr::get(*relation), {rows, getLength(operand.get())}}];
       if (!ranges) {
         auto made = std::make_shared<Ranges>();
@@ -145,14 +144,14 @@ class ReachGraph::Search {
 public:
   explicit Search(const ReachGraph &graph) : graph(graph) {}
 
-  void want(Value value, int64_t position);
+  void want(Value value, std::vector<int64_t> positions);
   void run();
 
   ReachSets found;
 
 private:
   void follow(const Node &node, const BitVector &wanted);
-  void readAt(const Read &read, int64_t p);
+  std::vector<int64_t> positionsRead(const Read &read, const std::vector<int64_t> &positions) const;
 
   using BitVector = llvm::BitVector;
   BitVector &setOf(Value value) {
@@ -164,33 +163,81 @@ private:
   }
 
   const ReachGraph &graph;
-  llvm::DenseSet<std::pair<Value, int64_t>> lazies;
 };
 
-/// Positions outside a stored sequence are null.
-void ReachGraph::Search::want(Value value, int64_t position) {
+/// Positions outside a stored sequence are null. A map that is not stored is followed to what is.
+void ReachGraph::Search::want(Value value, std::vector<int64_t> positions) {
   const Info &info = graph.infoOf(value);
-  if (position >= 0 && position < info.length) {
-    setOf(value).set(static_cast<unsigned>(position));
+  BitVector &set = setOf(value);
+  for (int64_t position : positions) {
+    if (position >= 0 && position < info.length) {
+      set.set(static_cast<unsigned>(position));
+    }
   }
-  if (!info.lazy) {
-    return;
-  }
-  if (lazies.insert({value, position}).second) {
+  if (info.lazy) {
     for (const Read &read : graph.nodes[graph.indexOf.lookup(value.getDefiningOp())].reads) {
-      readAt(read, position);
+      want(read.source, positionsRead(read, positions));
     }
   }
 }
 
-void ReachGraph::Search::readAt(const Read &read, int64_t p) {
+std::vector<int64_t>
+ReachGraph::Search::positionsRead(const Read &read, const std::vector<int64_t> &positions) const {
+  std::vector<int64_t> result;
+  result.reserve(positions.size());
   int64_t n = graph.getLength(read.source);
-  auto [first, last] = graph.rangeOf(read, p);
-  for (int64_t q = first; q <= last; ++q) {
-    if (read.bounds.exact || reference::contains(read.relation, p, q, n)) {
-      want(read.source, q);
+  for (int64_t p : positions) {
+    bool isKnown = read.ranges && p >= 0 && p < static_cast<int64_t>(read.ranges->size());
+    auto [first, last] = isKnown ? (*read.ranges)[static_cast<size_t>(p)] : graph.rangeOf(read, p);
+    for (int64_t q = first; q <= last; ++q) {
+      bool isNew = result.empty() || result.back() != q; // neighbours often read the same
+      if (isNew && (read.bounds.exact || reference::contains(read.relation, p, q, n))) {
+        result.push_back(q);
+      }
     }
   }
+  return result;
+}
+
+static std::vector<int64_t> listOf(const llvm::BitVector &set) {
+  std::vector<int64_t> list;
+  list.reserve(set.count());
+  for (unsigned position : set.set_bits()) {
+    list.push_back(position);
+  }
+  return list;
+}
+
+/// All positions of the ranges of `wanted`, below `limit`. Neighbours of an attention read nearly
+/// the same, so runs of ranges that meet are set at once.
+static llvm::BitVector join(ArrayRef<Interval> ranges, const llvm::BitVector &wanted,
+                            int64_t limit) {
+  llvm::BitVector joined;
+  int64_t low = 0, high = -1;
+  auto flush = [&] {
+    low = std::max<int64_t>(low, 0);
+    high = std::min(high, limit - 1);
+    if (low <= high) {
+      joined.resize(std::max<unsigned>(joined.size(), static_cast<unsigned>(high + 1)));
+      joined.set(static_cast<unsigned>(low), static_cast<unsigned>(high + 1));
+    }
+  };
+  for (int p = wanted.find_last(); p >= 0; p = wanted.find_prev(static_cast<unsigned>(p))) {
+    auto [first, last] = ranges[static_cast<size_t>(p)];
+    if (first > last) {
+      continue;
+    }
+    if (low <= high && first <= high + 1 && last + 1 >= low) {
+      low = std::min(low, first);
+      high = std::max(high, last);
+      continue;
+    }
+    flush();
+    low = first;
+    high = last;
+  }
+  flush();
+  return joined;
 }
 
 void ReachGraph::Search::follow(const Node &node, const BitVector &wanted) {
@@ -198,31 +245,15 @@ void ReachGraph::Search::follow(const Node &node, const BitVector &wanted) {
     const auto &[n, lazy] = graph.infoOf(read.source);
     if (read.identity && !lazy && static_cast<int64_t>(wanted.size()) == n) {
       setOf(read.source) |= wanted;
-      continue;
-    }
-    if (!read.ranges) {
-      for (unsigned p : wanted.set_bits()) {
-        readAt(read, p);
+    } else if (!read.ranges) {
+      want(read.source, positionsRead(read, listOf(wanted)));
+    } else {
+      BitVector joined = join(*read.ranges, wanted, lazy ? std::numeric_limits<int>::max() : n);
+      if (lazy) {
+        want(read.source, listOf(joined));
+      } else {
+        setOf(read.source) |= joined; // does not grow: every position is below n
       }
-      continue;
-    }
-    // Ranges are joined first: neighbours of an attention read nearly the same.
-    BitVector joined;
-    for (unsigned p : wanted.set_bits()) {
-      auto [first, last] = (*read.ranges)[p];
-      first = std::max<int64_t>(first, 0);
-      last = lazy ? last : std::min(last, n - 1);
-      if (first <= last) {
-        joined.resize(std::max<unsigned>(joined.size(), static_cast<unsigned>(last + 1)));
-        joined.set(static_cast<unsigned>(first), static_cast<unsigned>(last + 1));
-      }
-    }
-    if (lazy) {
-      for (unsigned q : joined.set_bits()) {
-        want(read.source, q);
-      }
-    } else if (joined.any()) {
-      setOf(read.source) |= joined; // grows neither: every position is below n
     }
   }
 }
@@ -243,16 +274,14 @@ void ReachGraph::Search::run() {
 
 ReachSets ReachGraph::sees(Value value, int64_t position) const {
   Search search(*this);
-  search.want(value, position);
+  search.want(value, {position});
   search.run();
   return std::move(search.found);
 }
 
 ReachSets ReachGraph::sees(Value value, const llvm::BitVector &positions) const {
   Search search(*this);
-  for (unsigned position : positions.set_bits()) {
-    search.want(value, position);
-  }
+  search.want(value, listOf(positions));
   search.run();
   return std::move(search.found);
 }

@@ -52,6 +52,8 @@ for spec in "$root"/models/tiny/*.json; do
 done
 
 succeeds "report" "$sluice" report "$run"
+succeeds "the report shows what a row reads" grep -q 'class="band"' "$run/report.html"
+succeeds "and says that the model is proved" grep -q '>proved causal' "$run/report.html"
 succeeds "ngram" "$sluice" ngram --order 2 3 --train "$work/training.txt" --test "$work/held-out.txt" --json
 cp "$work/out" "$work/ngram.json"
 holds "a trigram beats a bigram" \

@@ -8,7 +8,6 @@
 #include "sluice/Analysis/Picture.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "llvm/ADT/BitVector.h"
-#include "llvm/ADT/DenseSet.h"
 #include <memory>
 
 namespace sluice {
@@ -55,12 +54,11 @@ private:
   class Search;
 
   const Info &infoOf(mlir::Value value) const;
-  void addInfo(mlir::Operation *place, mlir::Value value);
+  void addInfo(const Scales &scales, mlir::Value value);
   Node makeNode(mlir::Operation *op);
   std::pair<int64_t, int64_t> rangeOf(const Read &read, int64_t p) const;
 
   int64_t length;
-  llvm::DenseMap<mlir::Attribute, int64_t> lengthOfScale;
   llvm::DenseMap<mlir::Value, Info> infos;
   std::vector<Node> nodes; ///< in the order of the function
   llvm::DenseMap<mlir::Operation *, size_t> indexOf;

@@ -33,6 +33,19 @@ TEST(Report, HoldsCurvesSamplesAndCosts) {
   EXPECT_FALSE(has(page, "<script"));
 }
 
+TEST(Report, ShowsTheCausalityCheck) {
+  TemporaryFolder run;
+  writeFile(run / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":7.5}\n");
+  writeFile(run / "causality.svg", "<svg/>");
+  Causality causality{
+      "proved & sound", {"a.json:1:2: warning: row <t>"}, "<svg id=\"drawn\"></svg>"};
+  std::string page = makeReport(run.path, causality);
+  EXPECT_TRUE(has(page, "<p class=\"lines\">proved &amp; sound</p>")) << page;
+  EXPECT_TRUE(has(page, "<li>a.json:1:2: warning: row &lt;t&gt;</li>")) << page;
+  EXPECT_TRUE(has(page, "<figure class=\"picture\"><svg id=\"drawn\"></svg></figure>")) << page;
+  EXPECT_FALSE(has(page, "base64")) << "the picture is drawn anew";
+}
+
 TEST(Report, RefusesWhatIsNoRun) {
   TemporaryFolder folder;
   EXPECT_TRUE(has(userError([&] { makeReport(folder.path); }), "metrics.jsonl"));

@@ -1,0 +1,370 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Bands and how they read one another; which positions of them a row reads.
+#include "PictureBands.h"
+
+using namespace mlir;
+using namespace sluice;
+
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
+
+static std::string nameOfMask(AttentionOp op) {
+  MaskBounds bounds = solveMask(op.getMask());
+  AffineExpr p = getAffineDimExpr(0, op.getContext());
+  auto distance = [&](ArrayRef<AffineExpr> list) -> std::optional<int64_t> {
+    auto constant = list.size() == 1
+                        ? dyn_cast<AffineConstantExpr>(simplifyAffineExpr(p - list[0], 1, 1))
+                        : AffineConstantExpr();
+    return constant ? std::optional(constant.getValue()) : std::nullopt;
+  };
+  std::optional<int64_t> end = distance(bounds.upper), begin = distance(bounds.lower);
+  if (bounds.upper.empty()) {
+    return "bidirectional";
+  }
+  if (end == 0 && bounds.lower.empty()) {
+    return "causal";
+  }
+  return end && begin ? "window " + std::to_string(*end) + " to " + std::to_string(*begin + 1)
+                      : "own mask";
+}
+
+static std::string nameOfMap(Operation *op) {
+  if (auto shift = dyn_cast<ShiftOp>(op)) {
+    return "shift " + std::to_string(static_cast<int64_t>(shift.getBy()));
+  }
+  if (auto upsample = dyn_cast<UpsampleOp>(op)) {
+    return "upsample " + std::to_string(upsample.getFactor());
+  }
+  if (auto unfold = dyn_cast<UnfoldOp>(op)) {
+    return "linear upsample " + std::to_string(unfold.getFactor());
+  }
+  if (auto shorten = dyn_cast<ShortenOp>(op)) {
+    return "average of " + std::to_string(shorten.getFactor());
+  }
+  if (auto fold = dyn_cast<FoldOp>(op)) {
+    return "linear map of " + std::to_string(fold.getFactor());
+  }
+  return isa<MapOp>(op) ? "add" : op->getName().stripDialect().str();
+}
+
+static std::string labelOf(const BandDraft &draft) {
+  if (draft.mask.empty()) {
+    return draft.label;
+  }
+  std::string what = draft.residual ? "layer" : "attention";
+  return (draft.layers == 1 ? what : std::to_string(draft.layers) + " " + what + "s") + ", " +
+         draft.mask;
+}
+
+//===----------------------------------------------------------------------===//
+// Bands
+//===----------------------------------------------------------------------===//
+
+static bool isPointwise(Operation *op, unsigned operand) {
+  auto relation = cast<CausalFlowInterface>(op).getRelation(operand);
+  AffineExpr p = getAffineDimExpr(0, op->getContext()), q = getAffineDimExpr(1, op->getContext());
+  return relation && *relation == IntegerSet::get(2, 1, {q - p}, {true});
+}
+
+static bool readsSequence(Operation *op, unsigned operand) {
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  return flow && isa<SequenceType>(op->getOperand(operand).getType()) &&
+         flow.getRelation(operand).has_value();
+}
+
+BandSource Bands::sourceOf(Operation *op, unsigned operand) const {
+  BandSource source{op->getOperand(operand), {}, op, operand};
+  while (isLazy(source.root.getDefiningOp())) {
+    source.maps.push_back(source.root.getDefiningOp());
+    source.root = source.root.getDefiningOp()->getOperand(0);
+  }
+  return source;
+}
+
+/// The band of a value that is read position by position. A map that is not stored gets a band of
+/// its own only here.
+int Bands::bandFor(Value value) {
+  auto found = known.find(value);
+  if (found != known.end() || !isLazy(value.getDefiningOp())) {
+    return found == known.end() ? -1 : found->second;
+  }
+  BandSource source = sourceOf(value.getDefiningOp(), 0);
+  source.maps.insert(source.maps.begin(), value.getDefiningOp());
+  source.reader = nullptr;
+  int band = makeBand(value.getDefiningOp(), {source});
+  drafts.back().label = isa<ShiftOp>(value.getDefiningOp()) ? "shifted" : "upsampled";
+  drafts[static_cast<size_t>(band)].values.push_back(value);
+  return known[value] = band;
+}
+
+int Bands::makeBand(Operation *op, std::vector<BandSource> sources) {
+  drafts.push_back({op, nameOfMap(op), "", 0, false, {}, false});
+  for (BandSource &source : sources) {
+    edges.emplace_back(drafts.size() - 1, std::move(source));
+  }
+  return static_cast<int>(drafts.size()) - 1;
+}
+
+/// The position that an attention's query stands at is one of those that its mask holds.
+void Bands::dropOwnPosition(Operation *op, std::vector<BandSource> &sources) {
+  for (size_t i = 0; isa<AttentionOp>(op) && i < sources.size(); ++i) {
+    bool isCovered =
+        isPointwise(op, sources[i].operand) && llvm::any_of(sources, [&](const BandSource &other) {
+          return &other != &sources[i] && bandFor(other.root) == bandFor(sources[i].root);
+        });
+    if (isCovered) {
+      sources.erase(sources.begin() + static_cast<std::ptrdiff_t>(i));
+      return;
+    }
+  }
+}
+
+/// Notes one operand among the sources, and among `pointwise` the band that the op may join. A sum
+/// of an upsampled stream and another is an upsampling into a band of its own.
+void Bands::addSource(Operation *op, unsigned operand, SmallVector<int> &pointwise,
+                      std::vector<BandSource> &sources) {
+  BandSource source = sourceOf(op, operand);
+  bool isOwn = isPointwise(op, operand);
+  bool isKnown = llvm::any_of(sources, [&](const BandSource &other) {
+    return bandFor(other.root) == bandFor(source.root) && other.maps == source.maps &&
+           isOwn == isPointwise(op, other.operand);
+  });
+  if (isKnown) {
+    return;
+  }
+  bool sums = isa<MapOp>(op) && op->getNumOperands() > 1;
+  if (isOwn && (source.maps.empty() || !sums || known.count(op->getOperand(operand)))) {
+    int band = bandFor(op->getOperand(operand));
+    if (band < 0 || llvm::is_contained(pointwise, band)) {
+      return;
+    }
+    pointwise.push_back(band);
+    source.maps.clear();
+    source.root = op->getOperand(operand);
+  }
+  sources.push_back(std::move(source));
+}
+
+/// The only band that is read, or an attention's whose input is added to it; -1 where the op begins
+/// a band.
+int Bands::bandToJoin(size_t sources, ArrayRef<int> pointwise) {
+  if (sources == 1 && pointwise.size() == 1) {
+    return pointwise[0];
+  }
+  if (sources != 2 || pointwise.size() != 2) {
+    return -1;
+  }
+  auto [low, high] = std::minmax(pointwise[0], pointwise[1]);
+  BandDraft &attention = drafts[static_cast<size_t>(high)];
+  bool isResidual =
+      !attention.mask.empty() && llvm::all_of(edges, [&, low = low, high = high](const auto &edge) {
+        return edge.first != static_cast<size_t>(high) || bandFor(edge.second.root) == low;
+      });
+  if (!isResidual) {
+    return -1;
+  }
+  attention.residual = true;
+  attention.values.clear(); // what is before the sum is inside
+  return high;
+}
+
+/// Joins the band that it reads position by position. A residual sum joins the attention's; any
+/// other reader of several bands, or of other positions, begins one.
+void Bands::add(Operation *op) {
+  SmallVector<int> pointwise;
+  std::vector<BandSource> sources;
+  for (unsigned i = 0; i < op->getNumOperands(); ++i) {
+    if (readsSequence(op, i)) {
+      addSource(op, i, pointwise, sources);
+    }
+  }
+  int band = bandToJoin(sources.size(), pointwise);
+  if (band < 0 && !sources.empty()) {
+    dropOwnPosition(op, sources);
+    band = makeBand(op, std::move(sources));
+    if (auto attention = dyn_cast<AttentionOp>(op)) {
+      drafts.back().mask = nameOfMask(attention);
+      drafts.back().layers = 1;
+    }
+  }
+  for (Value result : op->getResults()) {
+    known[result] = band;
+    if (band >= 0) {
+      drafts[static_cast<size_t>(band)].values.push_back(result);
+    }
+  }
+}
+
+/// A layer that only the next one reads, with the same mask, is part of it.
+void Bands::mergeLayers() {
+  for (size_t above = 0; above < drafts.size(); ++above) {
+    SmallVector<size_t> below;
+    for (auto &[band, source] : edges) {
+      if (band == above) {
+        below.push_back(static_cast<size_t>(known.lookup(source.root)));
+      }
+    }
+    if (below.size() != 1 || drafts[above].mask.empty() ||
+        drafts[below[0]].mask != drafts[above].mask ||
+        drafts[below[0]].residual != drafts[above].residual) {
+      continue;
+    }
+    auto readers = llvm::count_if(edges, [&](const auto &edge) {
+      return static_cast<size_t>(known.lookup(edge.second.root)) == below[0];
+    });
+    if (readers != 1) {
+      continue;
+    }
+    drafts[above].layers += drafts[below[0]].layers;
+    drafts[below[0]].merged = true;
+    llvm::erase_if(edges, [&](const auto &edge) { return edge.first == above; });
+    for (auto &edge : edges) {
+      edge.first = edge.first == below[0] ? above : edge.first;
+    }
+  }
+}
+
+Bands::Bands(CrossEntropyOp loss) : loss(loss) {
+  auto function = loss->getParentOfType<func::FuncOp>();
+  llvm::DenseSet<Operation *> live = {loss};
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    if (llvm::any_of(op.getUsers(), [&](Operation *user) { return live.contains(user); })) {
+      live.insert(&op);
+    }
+  }
+  drafts.push_back({nullptr, "tokens", "", 0, false, {loss.getTokens()}, false});
+  known[loss.getTokens()] = 0;
+  for (BlockArgument argument : function.getArguments()) {
+    bool isRead =
+        llvm::any_of(argument.getUsers(), [&](Operation *op) { return live.contains(op); });
+    if (argument != loss.getTokens() && isRead && isa<SequenceType>(argument.getType())) {
+      known[argument] = static_cast<int>(drafts.size());
+      drafts.push_back({nullptr, "other tokens", "", 0, false, {argument}, false});
+    }
+  }
+  for (Operation &op : function.getBody().front()) {
+    if (&op != loss && live.contains(&op) && op.getNumResults() > 0 &&
+        isa<SequenceType>(op.getResult(0).getType()) && !isLazy(&op)) {
+      add(&op);
+    }
+  }
+  bandFor(loss.getInput());
+  mergeLayers();
+}
+
+//===----------------------------------------------------------------------===//
+// Reads
+//===----------------------------------------------------------------------===//
+
+/// Positions of the root that `position` of the edge's upper band reads: layers through all that
+/// were merged, other ops through their maps.
+void Bands::readsOf(const ReachGraph &graph, const BandDraft &draft, const BandSource &source,
+                    PictureEdge &edge) const {
+  Value top = draft.op->getResult(0), root = source.root;
+  int64_t positions = graph.getLength(top), n = graph.getLength(root);
+  for (int64_t p = 0; p < positions; ++p) {
+    int64_t first = n, last = -1;
+    if (!draft.mask.empty() && !isPointwise(source.reader, source.operand)) {
+      ReachSets sets = graph.sees(top, p);
+      llvm::BitVector set = sets.lookup(root);
+      first = set.any() ? set.find_first() : n;
+      last = set.any() ? set.find_last() : -1;
+    } else {
+      auto [low, high] =
+          source.reader ? graph.readRange(source.reader, source.operand, p) : std::pair(p, p);
+      for (int64_t q = low; q <= high; ++q) {
+        int64_t at = q;
+        for (Operation *map : source.maps) {
+          at = graph.readRange(map, 0, at).first;
+        }
+        if (at >= 0 && at < n) {
+          first = std::min(first, at);
+          last = std::max(last, at);
+        }
+      }
+    }
+    if (first <= last) {
+      edge.reads.push_back({p, first, last});
+    }
+  }
+}
+
+/// Of the bands that are drawn.
+size_t Bands::indexOf(size_t draft) const {
+  size_t index = 0;
+  for (size_t i = 0; i < draft; ++i) {
+    index += !drafts[i].merged;
+  }
+  return index;
+}
+
+std::optional<size_t> Bands::bandOf(Value value) const {
+  auto found = known.find(value);
+  if (found == known.end() || found->second < 0) {
+    return std::nullopt;
+  }
+  auto draft = static_cast<size_t>(found->second);
+  return drafts[draft].merged ? std::nullopt : std::optional(indexOf(draft));
+}
+
+PictureBand Bands::finishBand(const ReachGraph &graph, const BandDraft &draft,
+                              const ReachSets &sets) const {
+  Value top = draft.op ? draft.op->getResult(0) : draft.values.front();
+  PictureBand band;
+  band.label = labelOf(draft);
+  band.place = draft.op ? placeOf(draft.op) : spec::SourceLocation();
+  band.factor = getFactor(loss, cast<SequenceType>(top.getType()));
+  band.seen.resize(static_cast<size_t>(graph.getLength(top)));
+  for (Value value : draft.values) {
+    auto set = sets.find(value);
+    if (set != sets.end()) {
+      for (unsigned p : set->second.set_bits()) {
+        band.seen[p] = true;
+      }
+    }
+  }
+  return band;
+}
+
+PictureEdge Bands::finishEdge(const ReachGraph &graph, size_t above,
+                              const BandSource &source) const {
+  const BandDraft &draft = drafts[above];
+  PictureEdge edge;
+  edge.below = *bandOf(source.root);
+  edge.above = indexOf(above);
+  for (Operation *map : llvm::reverse(source.maps)) {
+    auto shift = dyn_cast<ShiftOp>(map);
+    edge.shifts |= shift && shift.getBy() != 0;
+    edge.label += (edge.label.empty() ? "" : ", ") + nameOfMap(map);
+  }
+  bool own = !source.reader || isPointwise(source.reader, source.operand);
+  edge.kind = !own && !draft.mask.empty() ? PictureEdge::Kind::Attention
+              : !own                      ? PictureEdge::Kind::Group
+              : source.maps.empty()       ? PictureEdge::Kind::Same
+                                          : PictureEdge::Kind::Map;
+  readsOf(graph, draft, source, edge);
+  return edge;
+}
+
+Picture Bands::finish(const ReachGraph &graph, int64_t row) const {
+  Picture picture;
+  picture.row = row;
+  picture.target = row + static_cast<int64_t>(loss.getOffset());
+  ReachSets sets = graph.sees(loss.getInput(), row);
+  for (const BandDraft &draft : drafts) {
+    if (!draft.merged) {
+      picture.bands.push_back(finishBand(graph, draft, sets));
+    }
+  }
+  for (const auto &[above, source] : edges) {
+    if (!drafts[above].merged && bandOf(source.root)) {
+      picture.edges.push_back(finishEdge(graph, above, source));
+    }
+  }
+  llvm::sort(picture.edges, [](const auto &x, const auto &y) {
+    return std::tie(x.above, x.below, x.label) < std::tie(y.above, y.below, y.label);
+  });
+  return picture;
+}

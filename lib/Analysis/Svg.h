@@ -1,0 +1,35 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Marks of a picture, as SVG text. Colours and fonts are attributes, not style sheets: the text is
+// put into other pages as it is.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace sluice::svg {
+
+/// With one decimal.
+std::string number(double value);
+/// For text and attributes of XML.
+std::string escapeXml(const std::string &text);
+
+struct Point {
+  double x, y;
+};
+
+/// What is drawn goes to the end of `out`. The first word of a mark is its class.
+class Canvas {
+protected:
+  void text(Point at, const std::string &words, const char *color, double size,
+            const char *anchor = "start", bool bold = false);
+  void polygon(const char *kind, const std::vector<Point> &points, const char *fill, double opacity,
+               const char *stroke);
+  void segment(const char *kind, Point from, Point to, const char *stroke, double strokeWidth,
+               bool dashed = false);
+  void arrow(const char *kind, Point from, Point to, const char *color);
+
+  std::string out;
+};
+
+} // namespace sluice::svg

@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# What sluice check says of causal models that could see more, --strict, and the picture.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+# write_spec FILE STAGES
+write_spec() {
+  cat > "$1" << SPEC
+{
+  "sluice": 1, "name": "drawn <&>", "vocabulary": 256, "context": 64, "batch": 1, "width": 16, "defaults": { "heads": 2 },
+  "stages": [
+    { "op": "embedding", "to": "x" },
+    $2
+    { "op": "head" }
+  ]
+}
+SPEC
+}
+
+# says NAME PATTERN: the last command's stderr has it.
+says() {
+  if grep -qE -- "$2" "$work/err"; then pass "$1"; else fail "$1" "expected: $2" "$(cat "$work/err")"; fi
+}
+
+# draws NAME STATUS SPEC FLAGS...: checks with --picture; the picture is well-formed.
+draws() {
+  local name=$1 status=$2 spec=$3
+  shift 3
+  exits "$status" "$name: check" "$sluice" check "$spec" --picture "$work/picture.svg" "$@"
+  succeeds "$name: the picture is well-formed" python3 -c \
+    'import sys, xml.dom.minidom as x; assert x.parse(sys.argv[1]).documentElement.tagName == "svg"' "$work/picture.svg"
+}
+
+# counts NAME CLASS EXPRESSION: marks of one class in the picture, as n.
+counts() {
+  if message=$(python3 - "$2" "$3" "$work/picture.svg" 2>&1 << 'PYTHON'
+import sys, xml.etree.ElementTree as tree
+n = sum(sys.argv[1] in e.get("class", "").split() for e in tree.parse(sys.argv[3]).iter())
+if not eval(sys.argv[2]):
+    sys.exit(f"{sys.argv[1]}: {n}, expected {sys.argv[2]}")
+PYTHON
+  ); then pass "$1"; else fail "$1" "$message"; fi
+}
+
+write_spec "$work/fine.json" '{ "op": "hourglass", "hierarchy": "2@1 4@4 2@1" },'
+write_spec "$work/blind.json" '{ "op": "hourglass", "hierarchy": "0@1 4@4 0@1" },'
+write_spec "$work/waste.json" '{ "op": "hourglass", "hierarchy": "1@1 4@4 1@1", "shift": 5 },'
+write_spec "$work/dead.json" '{ "op": "layer" }, { "op": "layer", "from": "x" },'
+write_spec "$work/window.json" '{ "op": "layer", "mask": { "window": [0, 9] } },'
+write_spec "$work/leak.json" '{ "op": "hourglass", "hierarchy": "1@1 1@4 1@1", "shift": 2 },'
+write_spec "$work/wide.json" '{ "op": "hourglass", "hierarchy": "1@1 1@2048 1@1" },'
+
+# Findings
+succeeds "fine layers: nothing to say" "$sluice" check "$work/fine.json" --strict
+if [[ -s $work/err ]]; then fail "fine layers: stderr is empty" "$(cat "$work/err")"; else pass "fine layers: stderr is empty"; fi
+succeeds "a blind spot is no error" "$sluice" check "$work/blind.json"
+says "a blind spot is a warning at its place" \
+  'blind\.json:5:39: warning: blind spot: rows 4m\+2 to 4m\+3 never see tokens 4m\+1 to the one before their own; put a layer'
+exits 1 "--strict refuses a blind spot" "$sluice" check "$work/blind.json" --strict
+says "and says that it is proved" 'proved causal, but refused because of --strict: 1 warning'
+exits 1 "--strict refuses a needless shift" "$sluice" check "$work/waste.json" --strict
+says "and names the least one" 'waste\.json:5:[0-9]+: warning: a shift by 5 where 3 is enough to be causal; .* 2 tokens newer'
+exits 1 "--strict refuses a dead stage" "$sluice" check "$work/dead.json" --strict
+says "and its place" "dead\.json:5:5: warning: this stage's result reaches no loss"
+succeeds "--strict takes a bounded context" "$sluice" check "$work/window.json" --strict
+says "which is a note" 'note: row t sees nothing older than token t-8 '
+exits 1 "--strict and a leak" "$sluice" check "$work/leak.json" --strict
+exits 1 "--strict --json" "$sluice" check "$work/blind.json" --strict --json
+cp "$work/out" "$work/blind.verdict.json"
+holds "the verdict is still proved, with its findings" \
+  '((f[0]["verdict"], len(f[0]["warnings"])) == ("proved", 1) and
+   [(x["kind"], x["severity"], x["line"], x["column"]) for x in f[0]["findings"]] == [("blind-spot", "warning", 5, 39)])' \
+  "$work/blind.verdict.json"
+
+# The models that are shipped
+for spec in "$root"/models/*.json "$root"/models/*/*.json; do
+  succeeds "models/${spec#"$root"/models/}: --strict" "$sluice" check "$spec" --strict
+done
+
+# Pictures
+draws "hourglass" 0 "$work/fine.json" --picture-row 9
+counts "hourglass: tokens, two stacks, groups, coarse stack, sum, upper stack" band 'n == 6'
+counts "hourglass: five groups of 20 tokens" group 'n == 5'
+counts "hourglass: a shift for each group that is read" shift 'n == 3'
+counts "hourglass: a skip" skip 'n == 1'
+counts "hourglass: no token is unseen" blind 'n == 0'
+counts "hourglass: no leak" leak-path 'n == 0'
+if grep -q '<title>drawn &lt;&amp;&gt;: what row 9 reads</title>' "$work/picture.svg"; then
+  pass "the title names model and row"
+else
+  fail "the title names model and row" "$(head -n 2 "$work/picture.svg")"
+fi
+cp "$work/picture.svg" "$work/first.svg"
+draws "hourglass again" 0 "$work/fine.json" --picture-row 9
+succeeds "a picture is the same each time" cmp "$work/first.svg" "$work/picture.svg"
+draws "blind spot" 0 "$work/blind.json"
+counts "blind spot: the two tokens" blind 'n == 2'
+draws "leak" 1 "$work/leak.json"
+counts "leak: the path" leak-path 'n >= 3'
+counts "leak: the token" leak 'n == 1'
+mkdir "$work/leaky"
+for spec in "$root"/test/causality/leaky/*.json; do
+  "$sluice" check "$spec" --picture "$work/leaky/$(basename "$spec").svg" > "$work/out" 2>&1 || true
+done
+succeeds "every leaky spec of the corpus has a picture with a path" python3 -c '
+import glob, os, sys, xml.etree.ElementTree as tree
+specs, pictures = glob.glob(sys.argv[1] + "/*.json"), glob.glob(sys.argv[2] + "/*.svg")
+assert len(specs) == len(pictures) > 10, (len(specs), len(pictures))
+for path in pictures:
+    assert any(e.get("class") == "leak-path" for e in tree.parse(path).iter()), path
+' "$root/test/causality/leaky" "$work/leaky"
+
+# Errors
+rm -f "$work/picture.svg"
+exits 2 "too wide a picture" "$sluice" check "$work/wide.json" --picture "$work/picture.svg"
+says "too wide a picture: why" 'span more than the 512 tokens that a picture holds; no picture was written'
+exits 2 "a row too far" "$sluice" check "$work/fine.json" --picture "$work/picture.svg" --picture-row 512
+says "a row too far: why" 'expected a row below 512, found 512'
+exits 2 "a negative row" "$sluice" check "$work/fine.json" --picture "$work/picture.svg" --picture-row -1
+if [[ -e $work/picture.svg ]]; then fail "refused pictures are not written"; else pass "refused pictures are not written"; fi
+exits 2 "a picture over its spec" "$sluice" check "$work/fine.json" --picture "$work/fine.json"
+succeeds "which stays as it was" "$sluice" check "$work/fine.json"
+exits 2 "a picture in no directory" "$sluice" check "$work/fine.json" --picture "$work/none/picture.svg"
+exits 2 "a picture that is a directory" "$sluice" check "$work/fine.json" --picture "$work"
+finish

@@ -1,0 +1,485 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Exact reach sets against perturbation of the float64 reference; blind spots against enumeration
+// at other lengths; least causal shifts against enumeration of paths.
+#include "sluice/Analysis/Reach.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Transforms/ImportSpec.h"
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace mlir;
+using namespace sluice;
+using WarningKind = CausalWarning::Kind;
+
+namespace {
+
+/// A model of `stages` between an embedding named x and a head.
+struct Imported {
+  explicit Imported(const std::string &stages) {
+    std::string text = R"({"sluice": 1, "vocabulary": 7, "context": 512, "batch": 1, "width": 4,
+  "defaults": {"heads": 2, "feed_forward": 4}, "stages": [
+    { "op": "embedding", "to": "x" },
+)" + stages + "\n    { \"op\": \"head\" }]}";
+    spec::Diagnostic error;
+    std::optional<spec::Model> model = spec::readText(text, "test.json", error);
+    if (!model) {
+      llvm::report_fatal_error(llvm::Twine(error.format() + "\n" + text));
+    }
+    module = importSpec(context, *model);
+  }
+  func::FuncOp evaluate() { return module->lookupSymbol<func::FuncOp>("evaluate"); }
+  CrossEntropyOp loss() { return lossesOf(evaluate()).front(); }
+  CausalVerdict check() {
+    CausalVerdict verdict = checkCausality(*module, /*replay=*/false);
+    if (verdict.isProved()) {
+      findAdvice(*module, verdict);
+    }
+    return verdict;
+  }
+
+  MLIRContext context{MLIRContext::Threading::DISABLED};
+  OwningOpRef<ModuleOp> module;
+};
+
+/// What the head reads, for all rows, of the reference with fixed random weights.
+std::vector<double> headRows(Imported &model, std::vector<int32_t> tokens, int64_t length) {
+  reference::Setting setting;
+  setting.length = length;
+  reference::Evaluator<double> evaluator(*model.module, setting);
+  std::mt19937_64 generator(3);
+  for (auto parameter : model.module->getOps<ParameterOp>()) {
+    std::vector<double> data(
+        static_cast<size_t>(cast<RankedTensorType>(parameter.getType()).getNumElements()));
+    for (double &number : data) {
+      number = static_cast<double>(generator() >> 11) * 0x1p-53 - 0.5;
+    }
+    evaluator.setParameter(parameter.getSymName(), std::move(data));
+  }
+  evaluator.setTokens(model.evaluate().getArgument(0), std::move(tokens));
+  EXPECT_TRUE(succeeded(evaluator.evaluate(model.evaluate())));
+  return evaluator.getSequence(model.loss().getInput());
+}
+
+const char *const shapes[] = {
+    R"({ "op": "hourglass", "hierarchy": "0@1 1@3 0@1" },)",
+    R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@1", "shorten": "linear", "upsample": "linear" },)",
+    R"({ "op": "hourglass", "hierarchy": "0@1 0@2 1@4 0@2 0@1" },)",
+    R"({ "op": "layer", "mask": {"window": [1, 3]} }, { "op": "layer", "mask": {"window": [0, 2]} },)",
+    R"({ "op": "shift", "by": 2 }, { "op": "norm" }, { "op": "layer", "mask": {"window": [2, 4]} },)",
+    R"({ "op": "shorten", "factor": 3 }, { "op": "shift", "by": 1 }, { "op": "layer" },
+       { "op": "upsample", "factor": 3 }, { "op": "shift", "by": 1 }, { "op": "add", "with": "x" },)",
+    R"({ "op": "shift", "by": 3 }, { "op": "shorten", "factor": 4, "to": "c4" },
+       { "op": "shift", "by": 1 }, { "op": "shorten", "factor": 2 }, { "op": "upsample", "factor": 2 },
+       { "op": "add", "with": "c4" }, { "op": "upsample", "factor": 4 },)",
+    R"({ "op": "shift", "by": 0 }, { "op": "shorten", "factor": 3 }, { "op": "upsample", "factor": 3 },)",
+};
+
+} // namespace
+
+class Reach : public ::testing::TestWithParam<const char *> {};
+
+/// Row t of the reference changes with token j exactly where (t, j) is in the reach set: for a
+/// model that leaks too.
+TEST_P(Reach, IsWhatPerturbingTheReferenceShows) {
+  Imported model(GetParam());
+  int64_t seen = 0, unseen = 0;
+  for (int64_t length : {1, 2, 5, 11, 12}) {
+    ReachGraph graph(model.evaluate(), length);
+    std::vector<int32_t> tokens(static_cast<size_t>(length) + 1);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<int32_t>((3 * i + i / 7) % 7);
+    }
+    std::vector<double> before = headRows(model, tokens, length);
+    size_t width = before.size() / static_cast<size_t>(length);
+    for (int64_t token = 0; token < length; ++token) {
+      std::vector<int32_t> changed = tokens;
+      changed[static_cast<size_t>(token)] = (changed[static_cast<size_t>(token)] + 1) % 7;
+      std::vector<double> after = headRows(model, changed, length);
+      for (int64_t row = 0; row < length; ++row) {
+        auto at = static_cast<std::ptrdiff_t>(static_cast<size_t>(row) * width);
+        bool differs =
+            !std::equal(before.begin() + at, before.begin() + at + width, after.begin() + at);
+        llvm::BitVector set =
+            graph.sees(model.loss().getInput(), row).lookup(model.loss().getTokens());
+        bool isSeen =
+            token < static_cast<int64_t>(set.size()) && set.test(static_cast<unsigned>(token));
+        ASSERT_EQ(isSeen, differs) << "length " << length << ", row " << row << ", token " << token;
+        (isSeen ? seen : unseen) += 1;
+      }
+    }
+  }
+  EXPECT_GT(seen, 0);
+  EXPECT_GT(unseen, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Reach, ::testing::ValuesIn(shapes));
+
+TEST(Reach, SeveralPositionsSeeTheUnion) {
+  Imported model(shapes[0]);
+  ReachGraph graph(model.evaluate(), 12);
+  Value input = model.loss().getInput(), tokens = model.loss().getTokens();
+  llvm::BitVector positions(12);
+  positions.set(5);
+  positions.set(7);
+  llvm::BitVector both = graph.sees(input, 5).lookup(tokens);
+  both |= graph.sees(input, 7).lookup(tokens);
+  EXPECT_EQ(graph.sees(input, positions).lookup(tokens), both);
+}
+
+//===----------------------------------------------------------------------===//
+// Blind spots
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Text of the one blind spot, or "".
+std::string blindSpotOf(const std::string &stages) {
+  std::string text;
+  for (const CausalWarning &warning : Imported(stages).check().warnings) {
+    if (warning.kind == WarningKind::BlindSpot) {
+      EXPECT_EQ(text, "") << "one warning for one cause";
+      text = warning.text;
+    }
+  }
+  return text;
+}
+
+bool has(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
+
+} // namespace
+
+/// Hourglass, appendix: in A#AB#BC#C the last token of a chunk is a copy of the one two before.
+/// With k = 3 and no fine layers row 3m + 2 predicts token 3m + 3 without seeing token 3m + 1.
+TEST(BlindSpots, TheHourglassPapersExample) {
+  std::string text = blindSpotOf(R"({ "op": "hourglass", "hierarchy": "0@1 2@3 0@1" },)");
+  EXPECT_TRUE(has(text, "row 3m+2 never sees token 3m+1;")) << text;
+  EXPECT_TRUE(has(text, "put a layer of the finest scale after this upsampling")) << text;
+  EXPECT_EQ(blindSpotOf(R"({ "op": "hourglass", "hierarchy": "0@1 2@3 1@1" },)"), "");
+}
+
+TEST(BlindSpots, TheLeastPeriodIsTold) {
+  std::string text = blindSpotOf(R"({ "op": "hourglass", "hierarchy": "0@1 1@3 1@12 1@3 0@1" },)");
+  EXPECT_TRUE(has(text, "row 3m+2 never sees token 3m+1;")) << text;
+  EXPECT_TRUE(has(text, "the pattern repeats every 3 tokens")) << text;
+}
+
+TEST(BlindSpots, FineLayersBelowAloneDoNotHelp) {
+  std::string text = blindSpotOf(R"({ "op": "layer" }, { "op": "shift", "by": 3 },
+    { "op": "shorten", "factor": 4 }, { "op": "layer" }, { "op": "upsample", "factor": 4 },)");
+  EXPECT_TRUE(has(text, "rows 4m+1 to 4m+3 never see tokens 4m+1 to their own")) << text;
+  EXPECT_TRUE(has(text, "add a stream of the finest scale")) << text;
+}
+
+TEST(BlindSpots, FineLayersBelowAndASkipDo) {
+  EXPECT_EQ(blindSpotOf(R"({ "op": "hourglass", "hierarchy": "1@1 1@4 1@1" },)"), "");
+  EXPECT_EQ(
+      blindSpotOf(
+          R"({ "op": "layer", "to": "y" }, { "op": "shift", "by": 3 }, { "op": "shorten", "factor": 4 },
+    { "op": "upsample", "factor": 4 }, { "op": "add", "with": "y" },)"),
+      "");
+}
+
+TEST(BlindSpots, AWindowThatEndsEarlyIsNamed) {
+  std::string text = blindSpotOf(R"({ "op": "layer", "mask": {"window": [0, 1]} },
+    { "op": "layer", "mask": {"window": [3, 9]} },)");
+  EXPECT_TRUE(has(text, "row t never sees tokens t-2 to t-1; begin this window at 0")) << text;
+}
+
+TEST(BlindSpots, ABoundedContextIsANoteAndNoBlindSpot) {
+  CausalVerdict verdict = Imported(R"({ "op": "layer", "mask": {"window": [0, 16]} },
+    { "op": "layer", "mask": {"window": [0, 16]} },)")
+                              .check();
+  EXPECT_TRUE(verdict.warnings.empty());
+  ASSERT_EQ(verdict.notes.size(), 1u);
+  EXPECT_EQ(verdict.notes[0].kind, WarningKind::BoundedContext);
+  EXPECT_TRUE(has(verdict.notes[0].text, "row t sees nothing older than token t-30 "))
+      << verdict.notes[0].text;
+  EXPECT_TRUE(has(verdict.notes[0].format(), ": note: ")) << verdict.notes[0].format();
+}
+
+TEST(BlindSpots, AContextAsLongAsTheModelsIsNotToldOf) {
+  EXPECT_TRUE(
+      Imported(R"({ "op": "layer", "mask": {"window": [0, 512]} },)").check().notes.empty());
+}
+
+TEST(BlindSpots, WhatCannotBeEnumeratedIsSaidToBeSo) {
+  CausalVerdict verdict =
+      Imported(R"({ "op": "hourglass", "hierarchy": "0@1 1@1000003 0@1" },)").check();
+  EXPECT_EQ(verdict.kind, CausalVerdict::Kind::Proved);
+  EXPECT_TRUE(verdict.warnings.empty());
+  ASSERT_EQ(verdict.notes.size(), 1u);
+  EXPECT_EQ(verdict.notes[0].kind, WarningKind::NotEnumerated);
+  EXPECT_TRUE(has(verdict.notes[0].text, "tokens would have to be enumerated"))
+      << verdict.notes[0].text;
+}
+
+namespace {
+
+std::string pick(std::mt19937 &generator, std::vector<std::string> choices) {
+  return choices[generator() % choices.size()];
+}
+
+/// Shifts large enough to be causal, or larger; any layers between; sometimes no skip.
+std::string randomCausalStages(std::mt19937 &generator) {
+  std::string stages;
+  auto layer = [&] {
+    stages += pick(generator, {"", R"({ "op": "layer" },)",
+                               R"({ "op": "layer", "mask": {"window": [0, 3]} },)",
+                               R"({ "op": "layer", "mask": {"window": [2, 4]} },)"});
+  };
+  layer();
+  auto k = static_cast<int64_t>(2 + generator() % 3),
+       by = static_cast<int64_t>(k - 1 + generator() % 3);
+  stages += "{ \"op\": \"shift\", \"by\": " + std::to_string(by) +
+            " }, { \"op\": \"shorten\", \"factor\": " + std::to_string(k) + " },";
+  layer();
+  if (generator() % 2) {
+    stages += R"({ "op": "shift", "by": 1 }, { "op": "shorten", "factor": 2 },)";
+    layer();
+    stages += R"({ "op": "upsample", "factor": 2 },)";
+  }
+  stages += "{ \"op\": \"upsample\", \"factor\": " + std::to_string(k) + " },";
+  if (generator() % 3) {
+    stages += R"({ "op": "add", "with": "x" },)";
+  }
+  layer();
+  return stages;
+}
+
+/// Whether the pattern says that a row sees a token, the token at most `nearby` back.
+bool patternSees(const BlindPattern &pattern, int64_t row, int64_t token) {
+  const BlindPattern::Row &of = pattern.rows[static_cast<size_t>(row % pattern.period)];
+  int64_t offset = token - row / pattern.period * pattern.period;
+  bool inHole = llvm::any_of(
+      of.holes, [&](auto hole) { return hole.first <= offset && offset <= hole.second; });
+  return !inHole && (of.oldest < 0 || row - token <= of.oldest);
+}
+
+} // namespace
+
+/// The claim holds for rows and lengths that were not enumerated to make it.
+TEST(BlindSpots, PatternsHoldAtOtherLengths) {
+  std::mt19937 generator(5);
+  int withHoles = 0, without = 0, bounded = 0;
+  for (int i = 0; i < 60; ++i) {
+    std::string stages = randomCausalStages(generator);
+    Imported model(stages);
+    ASSERT_EQ(model.check().kind, CausalVerdict::Kind::Proved) << stages;
+    BlindPattern pattern = findBlindSpots(model.loss());
+    ASSERT_TRUE(pattern.repeats) << stages;
+    int64_t length = pattern.length + 2 * pattern.period + 1;
+    ReachGraph graph(model.evaluate(), length);
+    for (int64_t row = pattern.length; row < length; ++row) {
+      llvm::BitVector tokens =
+          graph.sees(model.loss().getInput(), row).lookup(model.loss().getTokens());
+      tokens.resize(static_cast<unsigned>(length));
+      for (int64_t token = 0; token < length; ++token) {
+        bool sees = token <= row && patternSees(pattern, row, token);
+        ASSERT_EQ(tokens.test(static_cast<unsigned>(token)), sees)
+            << stages << " row " << row << ", token " << token << ": " << pattern.describe();
+      }
+    }
+    (pattern.hasHoles() ? withHoles : without) += 1;
+    bounded += pattern.rows[0].oldest >= 0;
+  }
+  EXPECT_GT(withHoles, 10);
+  EXPECT_GT(without, 10);
+  EXPECT_GT(bounded, 5);
+}
+
+//===----------------------------------------------------------------------===//
+// Waste and dead stages
+//===----------------------------------------------------------------------===//
+
+namespace {
+std::string chainOf(int64_t fine, int64_t coarse, int64_t after) {
+  auto shift = [](int64_t by) {
+    return "{ \"op\": \"shift\", \"by\": " + std::to_string(by) + " },\n";
+  };
+  return shift(fine) + "{ \"op\": \"shorten\", \"factor\": 4 },\n" + shift(coarse) +
+         "{ \"op\": \"layer\" }, { \"op\": \"upsample\", \"factor\": 4 },\n" + shift(after) +
+         "{ \"op\": \"add\", \"with\": \"x\" }, { \"op\": \"layer\" },";
+}
+
+bool leaksAtSomeLength(const std::string &stages) {
+  Imported model(stages);
+  for (int64_t length = 1; length <= 16; ++length) {
+    if (findLeakAt(model.evaluate(), length, /*missing=*/true)) {
+      return true;
+    }
+  }
+  return false;
+}
+} // namespace
+
+/// The last shift of the model is lowered first, then the ones before: each to the least value that
+/// enumeration finds causal. (A shift of 4 on the coarse scale is 4 tokens: all of a group.)
+TEST(Waste, LeastShiftsAgreeWithEnumeration) {
+  int wasteful = 0;
+  for (auto [fine, coarse, after] : {std::array{3, 0, 0},
+                                     {9, 0, 0},
+                                     {0, 1, 0},
+                                     {0, 3, 0},
+                                     {2, 0, 4},
+                                     {5, 2, 1},
+                                     {0, 0, 3},
+                                     {0, 0, 7},
+                                     {3, 1, 0},
+                                     {1, 1, 1}}) {
+    std::array<int64_t, 3> now = {fine, coarse, after}, least = now;
+    for (int i = 2; i >= 0; --i) {
+      auto causal = [&] { return !leaksAtSomeLength(chainOf(least[0], least[1], least[2])); };
+      ASSERT_TRUE(causal());
+      while (least[i] > 0) {
+        --least[i];
+        if (!causal()) {
+          ++least[i];
+          break;
+        }
+      }
+    }
+    CausalVerdict verdict = Imported(chainOf(fine, coarse, after)).check();
+    std::vector<std::string> expected, found;
+    for (int i = 0; i < 3; ++i) {
+      if (least[i] < now[i]) {
+        expected.push_back("a shift by " + std::to_string(now[i]) + " where " +
+                           (least[i] ? std::to_string(least[i]) + " is enough" : "none is needed") +
+                           " to be causal; with the least one, all that is read through it is " +
+                           std::to_string((now[i] - least[i]) * (i == 1 ? 4 : 1)) + " token");
+      }
+    }
+    for (const CausalWarning &warning : verdict.warnings) {
+      if (warning.kind == WarningKind::Waste) {
+        found.push_back(warning.text.substr(0, warning.text.rfind(" token") + 6));
+      }
+    }
+    EXPECT_EQ(found, expected) << fine << " " << coarse << " " << after;
+    wasteful += !expected.empty();
+  }
+  EXPECT_GE(wasteful, 5);
+}
+
+TEST(Waste, NestedShiftsOfAnOverriddenHourglass) {
+  CausalVerdict verdict =
+      Imported(R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@6 1@2 1@1", "shift": 2 },)").check();
+  ASSERT_EQ(verdict.warnings.size(), 1u);
+  EXPECT_TRUE(has(verdict.warnings[0].text, "a shift by 2 where 1 is enough"))
+      << verdict.warnings[0].text;
+}
+
+TEST(Waste, LeavesTheModuleAsItWas) {
+  Imported model(chainOf(9, 2, 1));
+  std::string before, after;
+  llvm::raw_string_ostream(before) << *model.module;
+  model.check();
+  llvm::raw_string_ostream(after) << *model.module;
+  EXPECT_EQ(before, after);
+}
+
+/// One cause, one warning: the hole is told of with the shift that makes it.
+TEST(Waste, AHoleOfANeedlessShiftIsNoSecondWarning) {
+  CausalVerdict verdict = Imported(R"({ "op": "shift", "by": 1 }, { "op": "layer" },)").check();
+  ASSERT_EQ(verdict.warnings.size(), 1u);
+  EXPECT_EQ(verdict.warnings[0].kind, WarningKind::Waste);
+  EXPECT_TRUE(has(verdict.warnings[0].text, "where none is needed")) << verdict.warnings[0].text;
+}
+
+TEST(DeadStages, TheLastOfAChainIsNamed) {
+  CausalVerdict verdict = Imported("{ \"op\": \"layer\" },\n{ \"op\": \"layer\" },\n"
+                                   "{ \"op\": \"layer\", \"from\": \"x\" },")
+                              .check();
+  ASSERT_EQ(verdict.warnings.size(), 1u);
+  EXPECT_EQ(verdict.warnings[0].kind, WarningKind::DeadStage);
+  EXPECT_EQ(verdict.warnings[0].place.line, 5u) << verdict.warnings[0].format();
+}
+
+//===----------------------------------------------------------------------===//
+// Pictures
+//===----------------------------------------------------------------------===//
+
+namespace {
+Picture drawn(Imported &model, std::optional<int64_t> row = std::nullopt) {
+  std::string error;
+  std::optional<Picture> picture =
+      makePicture(*model.module, checkCausality(*model.module, /*replay=*/false), row, error);
+  EXPECT_TRUE(picture) << error;
+  return picture ? *picture : Picture();
+}
+
+std::vector<std::string> labelsOf(const Picture &picture) {
+  std::vector<std::string> labels;
+  for (const PictureBand &band : picture.bands) {
+    labels.push_back(band.label);
+  }
+  return labels;
+}
+} // namespace
+
+TEST(Pictures, LayersOfOneKindAreOneBand) {
+  Imported model(R"({ "op": "hourglass", "hierarchy": "2@1 8@4 1@1" },)");
+  Picture picture = drawn(model);
+  EXPECT_EQ(labelsOf(picture),
+            (std::vector<std::string>{"tokens", "2 layers, causal", "average of 4",
+                                      "8 layers, causal", "add", "layer, causal"}));
+  ASSERT_EQ(picture.edges.size(), 6u);
+  EXPECT_EQ(picture.edges[1].label, "shift 3");
+  EXPECT_EQ(picture.edges[1].kind, PictureEdge::Kind::Group);
+  EXPECT_EQ(picture.edges[3].below, 1u) << "the skip";
+  EXPECT_EQ(picture.edges[4].label, "upsample 4");
+  EXPECT_FALSE(picture.leak);
+}
+
+/// Boxes are exact: of every band, what the row reads.
+TEST(Pictures, TheRowIsTheOneWithMostHoles) {
+  Imported model(R"({ "op": "hourglass", "hierarchy": "0@1 2@4 0@1" },)");
+  Picture picture = drawn(model);
+  EXPECT_EQ(picture.row % 4, 3);
+  std::vector<bool> tokens(static_cast<size_t>(picture.length));
+  for (int64_t token = 0; token <= picture.row; ++token) {
+    tokens[static_cast<size_t>(token)] = token <= picture.row - 3 || token == picture.row;
+  }
+  EXPECT_EQ(picture.bands[0].seen, tokens);
+}
+
+TEST(Pictures, DifferentMasksAreDifferentBands) {
+  Imported model(R"({ "op": "layer" }, { "op": "layer", "mask": {"window": [0, 4]} },
+    { "op": "layer", "mask": {"window": [0, 4]} },)");
+  EXPECT_EQ(labelsOf(drawn(model)),
+            (std::vector<std::string>{"tokens", "layer, causal", "2 layers, window 0 to 4"}));
+}
+
+TEST(Pictures, ALeakHasItsPathFromTheTokenToTheRow) {
+  Imported model(R"({ "op": "shift", "by": 2 }, { "op": "shorten", "factor": 4 }, { "op": "layer" },
+    { "op": "upsample", "factor": 4 }, { "op": "add", "with": "x" },)");
+  Picture picture = drawn(model);
+  ASSERT_TRUE(picture.leak);
+  ASSERT_GE(picture.leakPath.size(), 3u);
+  EXPECT_EQ(picture.leakPath.front(), std::pair(size_t{0}, *picture.leak));
+  EXPECT_EQ(picture.leakPath.back(), std::pair(picture.bands.size() - 1, picture.row));
+  EXPECT_FALSE(picture.leakByGrowing);
+}
+
+TEST(Pictures, OneTooWideIsRefused) {
+  Imported model(R"({ "op": "hourglass", "hierarchy": "1@1 1@1024 1@1" },)");
+  std::string error;
+  CausalVerdict verdict = checkCausality(*model.module);
+  EXPECT_FALSE(makePicture(*model.module, verdict, std::nullopt, error));
+  EXPECT_TRUE(has(error, "more than the 512 tokens")) << error;
+  Imported small(shapes[0]);
+  EXPECT_FALSE(makePicture(*small.module, checkCausality(*small.module), 512, error));
+  EXPECT_TRUE(has(error, "expected a row below 512, found 512")) << error;
+}
+
+TEST(Pictures, NamesAreEscaped) {
+  Picture picture;
+  picture.name = "<a> & \"b\"";
+  picture.length = 1;
+  picture.target = 1;
+  picture.bands.push_back({"tokens", {}, 1, {true}});
+  std::string svg = renderSvg(picture);
+  EXPECT_TRUE(has(svg, "&lt;a&gt; &amp; &quot;b&quot;")) << svg;
+  EXPECT_FALSE(has(svg, "<a>"));
+}
