@@ -157,6 +157,18 @@ static std::optional<Violation> findViolation(func::FuncOp function) {
   return std::nullopt;
 }
 
+/// A loss that the theorem does not speak of: its targets are computed, or of another axis than the
+/// first loss's.
+static CrossEntropyOp findLossBeyondTheorem(func::FuncOp function) {
+  Scales scales(function);
+  for (CrossEntropyOp loss : lossesOf(function)) {
+    if (!isa<BlockArgument>(loss.getTokens()) || !scales.isOnTargetAxis(loss.getTokens())) {
+      return loss;
+    }
+  }
+  return {};
+}
+
 /// Lengths within which a violation must show, if it is one.
 static int64_t longestLength(func::FuncOp function, const Violation &violation) {
   if (violation.decided && !violation.unbounded) {
@@ -293,6 +305,14 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
     if (!function || lossesOf(function).empty()) {
       continue;
+    }
+    if (CrossEntropyOp loss = findLossBeyondTheorem(function)) {
+      verdict.refusedMode = mode;
+      verdict.place = placeOf(loss);
+      verdict.message = "not proved causal: the targets of every loss of a function must be tokens "
+                        "of one axis, as the function is given them; move targets by the offset, "
+                        "and give another axis's loss a function of its own";
+      return verdict;
     }
     if (auto violation = findViolation(function)) {
       verdict.refusedMode = mode;

@@ -100,6 +100,11 @@ static std::string findSymbolMistake(ModuleOp module) {
                 embed.getTokens().getDefiningOp()->getName().getStringRef().str() +
                 "; embed them first";
     }
+    if (auto loss = dyn_cast<CrossEntropyOp>(op); loss && !isa<BlockArgument>(loss.getTokens())) {
+      mistake = at(op) + "expected targets as the function is given them, found the result of " +
+                loss.getTokens().getDefiningOp()->getName().getStringRef().str() +
+                "; move targets by the offset";
+    }
     if (auto read = dyn_cast<ReadOp>(op)) {
       auto parameter =
           SymbolTable::lookupNearestSymbolFrom<ParameterOp>(op, read.getParameterAttr());

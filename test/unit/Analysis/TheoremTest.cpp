@@ -197,6 +197,24 @@ TEST(Axes, TheTargetMayNot) {
   EXPECT_EQ(verdict.witness->replay, Replay::Changed);
 }
 
+TEST(Axes, TargetsThatAreComputedOrOfAnotherAxisAreRefused) {
+  // Targets shifted back: row t would be scored against token t, which it reads.
+  std::string late =
+      causal + "    %s = sluice.shift %t by 1 : (!sluice.seq<@s1, 0, i32>) -> "
+               "!sluice.seq<@s1, 0, i32>\n"
+               "    %l = sluice.cross_entropy %a, %v, %s {offset = 1} : (!sluice.seq<@s1, 4, "
+               "f32>, tensor<5x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>\n";
+  EXPECT_EQ(Parsed(evaluate(late)).check().kind, Kind::NotProved);
+  // A second loss over the encoder's own tokens, which its rows read whole.
+  std::string both =
+      causal + embed("y", "e", "e1") + loss("l", "a", "v", 1) +
+      "    %m = sluice.cross_entropy %y, %v, %e {offset = 0} : (!sluice.seq<@e1, 4, f32>, "
+      "tensor<5x4xf32>, !sluice.seq<@e1, 0, i32>) -> !sluice.seq<@e1, 0, f32>\n";
+  CausalVerdict verdict = Parsed(withEncoder(both)).check();
+  EXPECT_EQ(verdict.kind, Kind::NotProved) << verdict.message;
+  EXPECT_NE(verdict.message.find("tokens of one axis"), std::string::npos) << verdict.message;
+}
+
 //===----------------------------------------------------------------------===//
 // Obligations
 //===----------------------------------------------------------------------===//
