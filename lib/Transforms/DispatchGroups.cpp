@@ -98,7 +98,13 @@ bool Grouping::readersRunLater(Operation *op, size_t group, bool throughMap) con
   });
 }
 
+/// A fold's row is k rows side by side until it is stored: nobody reads it in the body.
+static bool isReadInBodies(Operation *op) { return !isa<FoldOp>(op); }
+
 void Grouping::absorbConsumers(size_t group, bool epilogue) {
+  if (!isReadInBodies(groups[group].ops.front())) {
+    return;
+  }
   SequenceType domain = domainOf(groups[group].ops.front());
   for (size_t i = 0; i < groups[group].ops.size(); ++i) {
     SmallVector<Operation *> users(groups[group].ops[i]->getUsers());
@@ -125,7 +131,7 @@ void Grouping::absorbProducers(size_t group) {
       Operation *def = operand.getDefiningOp();
       std::optional<FusionRole> role = roleOf(def);
       bool fits = role == FusionRole::Elementwise || role == FusionRole::Rows;
-      if (!fits || groupOf.contains(def) || domainOf(def) != domain ||
+      if (!fits || !isReadInBodies(def) || groupOf.contains(def) || domainOf(def) != domain ||
           !readersRunLater(def, group)) {
         continue;
       }

@@ -77,11 +77,23 @@ static const char *const least =
              {"op": "hourglass", "hierarchy": "1@1 1@2 1@1"},
              {"op": "head"}]})json";
 
+/// A linear upsampling that two readers look through: the folds of its two gradients are added.
+static const char *const foldedTwice =
+    R"json({"sluice": 1, "vocabulary": 29, "context": 14, "batch": 2, "width": 12,
+  "defaults": {"heads": 2, "feed_forward": 16},
+  "stages": [{"op": "embedding"},
+             {"op": "shift", "by": 2},
+             {"op": "shorten", "factor": 3, "method": "linear"},
+             {"op": "layer"},
+             {"op": "upsample", "factor": 3, "method": "linear"},
+             {"op": "layer", "mask": {"window": [0, 3]}},
+             {"op": "head"}]})json";
+
 const std::vector<Family> &families() {
-  static const std::vector<Family> all = {{"PostNorm", postNorm}, {"Dropout", dropout},
-                                          {"Windows", windows},   {"Resampling", resampling},
-                                          {"Streams", streams},   {"Blocks", blocks},
-                                          {"Least", least}};
+  static const std::vector<Family> all = {{"PostNorm", postNorm},       {"Dropout", dropout},
+                                          {"Windows", windows},         {"Resampling", resampling},
+                                          {"Streams", streams},         {"Blocks", blocks},
+                                          {"FoldedTwice", foldedTwice}, {"Least", least}};
   return all;
 }
 
