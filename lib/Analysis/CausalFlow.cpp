@@ -169,11 +169,8 @@ static CrossEntropyOp findLossBeyondTheorem(func::FuncOp function) {
   return {};
 }
 
-/// Lengths within which a violation must show, if it is one.
-static int64_t longestLength(func::FuncOp function, const Violation &violation) {
-  if (violation.decided && !violation.unbounded) {
-    return violation.token + 1;
-  }
+/// Lengths within which a leak must show, if there is one.
+static int64_t longestLength(func::FuncOp function) {
   int64_t reach = 8;
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
@@ -188,7 +185,13 @@ static int64_t longestLength(func::FuncOp function, const Violation &violation) 
 
 static void explain(func::FuncOp function, const Violation &violation, bool replay,
                     CausalVerdict &verdict) {
-  std::optional<FoundLeak> leak = findLeak(function, longestLength(function, violation));
+  std::optional<FoundLeak> leak;
+  if (violation.decided && !violation.unbounded) {
+    leak = findLeak(function, violation.token + 1);
+  }
+  if (!leak) { // that row may read a null where its bound is too large; a later one then leaks
+    leak = findLeak(function, longestLength(function));
+  }
   if (!leak) {
     Operation *op =
         violation.unbounded ? violation.unbounded : CrossEntropyOp(violation.loss).getOperation();

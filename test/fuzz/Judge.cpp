@@ -29,8 +29,8 @@ static std::string describe(StringRef mode, const Violation &violation) {
 /// What the library's walk finds; slower than the enumeration, so of fewer lengths where there are
 /// many.
 static bool walkFindsLeak(func::FuncOp function, int64_t longest) {
-  constexpr int64_t dense = 48;
-  for (int64_t length = 1; length <= longest; length += length < dense ? 1 : 7) {
+  constexpr int64_t dense = 24;
+  for (int64_t length = 1; length <= longest; length += length < dense ? 1 : 11) {
     if (findLeakAt(function, length, /*missing=*/true)) {
       return true;
     }

@@ -33,17 +33,18 @@ static bool allFinite(const std::vector<double> &numbers) {
   return std::all_of(numbers.begin(), numbers.end(), [](double x) { return std::isfinite(x); });
 }
 
-std::string fuzz::tryTraining(const std::string &text, uint64_t seed, bool allowLeak) {
+Trained fuzz::tryTraining(const std::string &text, uint64_t seed) {
   testing::Folder folder;
   std::string source = folder.write("spec.json", text), artifact = folder.path("model.sla");
   std::string target = runtime::machineTargets().at(seed % runtime::machineTargets().size());
-  driver::Outcome outcome = driver::compile({.spec = source,
-                                             .output = artifact,
-                                             .targets = {target},
-                                             .emit = "",
-                                             .allowLeak = allowLeak});
+  driver::Outcome outcome = driver::compile(
+      {.spec = source, .output = artifact, .targets = {target}, .emit = "", .allowLeak = true});
+  if (outcome.status == 2) {
+    return {Trained::Refused, outcome.message};
+  }
   if (outcome.status != 0) {
-    return "compile ended with status " + std::to_string(outcome.status) + ": " + outcome.message;
+    return {Trained::Failed,
+            "compile ended with status " + std::to_string(outcome.status) + ": " + outcome.message};
   }
   testing::Model model(artifact, target);
   model.setWeights(testing::randomWeights(model.shapes(), seed));
@@ -53,19 +54,22 @@ std::string fuzz::tryTraining(const std::string &text, uint64_t seed, bool allow
       1 + static_cast<int64_t>(seed % static_cast<uint64_t>(facts.context)), seed);
   testing::Gradient step = model.train(inputs);
   if (!std::isfinite(step.loss) || !allFinite(step.losses)) {
-    return "the loss is not finite";
+    return {Trained::Failed, "the loss is not finite"};
   }
   for (const auto &[name, gradient] : step.gradients) {
     if (!allFinite(gradient)) {
-      return "the gradient of " + name + " is not finite";
+      return {Trained::Failed, "the gradient of " + name + " is not finite"};
     }
   }
   for (const auto &[name, weight] : model.weights()) {
     if (!allFinite(weight)) {
-      return name + " is not finite after a step";
+      return {Trained::Failed, name + " is not finite after a step"};
     }
   }
-  return allFinite(model.evaluate(inputs)) ? "" : "a loss after the step is not finite";
+  if (!allFinite(model.evaluate(inputs))) {
+    return {Trained::Failed, "a loss after the step is not finite"};
+  }
+  return {};
 }
 
 //===----------------------------------------------------------------------===//

@@ -17,9 +17,16 @@ spec::Model readSpec(const std::string &text);
 /// Judged, with the replay.
 Judgement tryCheck(const std::string &text);
 
-/// Compiles the spec for this machine and runs a training step and an evaluation. Empty if all went
-/// well and every number is finite, else what went wrong.
-std::string tryTraining(const std::string &text, uint64_t seed, bool allowLeak);
+struct Trained {
+  enum Kind {
+    Done,    ///< every number is finite
+    Refused, ///< bad input to the compiler, which says so
+    Failed   ///< anything else
+  } kind = Done;
+  std::string message;
+};
+/// Compiles the spec for this machine, leaky or not, and runs a training step and an evaluation.
+Trained tryTraining(const std::string &text, uint64_t seed);
 
 enum class Certified { NotTried, Agreed, Disagreed };
 /// Has `sluice check --certificate` write a certificate and `sluice-certify` read it, both programs

@@ -76,10 +76,11 @@ void Run::tryOne(uint64_t seed) {
   ++counts["specs"];
   check(seed, text);
   if (flags.trainEvery > 0 && seed % flags.trainEvery == 0) {
-    ++counts["trained a step"];
-    std::string wrong = tryTraining(text, seed, /*allowLeak=*/true);
-    if (!wrong.empty()) {
-      fail(seed, text, wrong);
+    Trained trained = tryTraining(text, seed);
+    const char *names[] = {"trained a step", "compiler refused", "training failed"};
+    ++counts[names[trained.kind]];
+    if (trained.kind == Trained::Failed) {
+      fail(seed, text, trained.message);
     }
   }
 }
