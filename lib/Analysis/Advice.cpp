@@ -280,7 +280,8 @@ static void noteContext(const BlindPattern &pattern, int64_t context, CausalVerd
   if (most >= context - 1) {
     return;
   }
-  std::string text = "row t sees nothing older than token t-" + std::to_string(most);
+  std::string text = most <= 0 ? "row t sees its own token alone"
+                               : "row t sees nothing older than token t-" + std::to_string(most);
   if (least < most) {
     text += " (some rows than t-" + std::to_string(least) + ")";
   }

@@ -105,6 +105,7 @@ void Drawing::drawBox(size_t band, int64_t position) {
   bool tooLate = picture.bands[band].factor == 1 && position > picture.row;
   bool isBlind = band == 0 && isHole(position);
   bool leaks = band == 0 && picture.leak == position;
+  bool dashed = tooLate && !leaks && cell > 6;
   const char *fill = leaks ? leak : marked ? seen : isBlind ? blind : tooLate ? paper : empty;
   double inset = cell > 6 ? 1 : 0.3;
   out += "<rect class=\"box " +
@@ -113,13 +114,14 @@ void Drawing::drawBox(size_t band, int64_t position) {
                      : isBlind ? "blind"
                                : "unseen") +
          "\" x=\"" + number(from + inset) + "\" y=\"" + number(bandTop(band)) + "\" width=\"" +
-         number(to - from - 2 * inset) + "\" height=\"" + number(boxHeight) +
-         "\" rx=\"3\" fill=\"" + fill + "\" stroke=\"" +
+         number(to - from - 2 * inset) + "\" height=\"" + number(boxHeight) + "\" rx=\"" +
+         number(std::min(3.0, cell / 4)) + "\" fill=\"" + fill + "\" stroke=\"" +
          (isBlind  ? blindLine
           : leaks  ? leak
           : marked ? seen
                    : line) +
-         "\"" + (tooLate && !leaks ? " stroke-dasharray=\"2 2\"" : "") + "/>\n";
+         "\"" + (dashed ? " stroke-dasharray=\"2 2\"" : "") +
+         (cell < 6 ? " stroke-width=\"0.4\"" : "") + "/>\n";
 }
 
 void Drawing::drawBand(size_t band) {

@@ -3,6 +3,8 @@
 // Exact reach sets against perturbation of the float64 reference; blind spots against enumeration
 // at other lengths; least causal shifts against enumeration of paths.
 #include "sluice/Analysis/Reach.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Parser/Parser.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Transforms/ImportSpec.h"
 #include <gtest/gtest.h>
@@ -471,6 +473,59 @@ TEST(Pictures, OneTooWideIsRefused) {
   Imported small(shapes[0]);
   EXPECT_FALSE(makePicture(*small.module, checkCausality(*small.module), 512, error));
   EXPECT_TRUE(has(error, "expected a row below 512, found 512")) << error;
+}
+
+namespace {
+
+/// A decoder whose rows read an encoder's sequence whole, with two losses of one stream.
+const char *const withEncoder = R"(
+module attributes {sluice.batch = 1 : i64, sluice.context = 16 : i64, sluice.vocabulary = 5 : i64} {
+  sluice.axis @target
+  sluice.axis @source
+  sluice.scale @s1 on @target factor 1
+  sluice.scale @e1 on @source factor 1
+  sluice.parameter @w : tensor<5x4xf32> {initial = "normal", names = ["w"], sizes = array<i64: 5>}
+  func.func @evaluate(%t: !sluice.seq<@s1, 0, i32>, %e: !sluice.seq<@e1, 0, i32>) -> !sluice.seq<@s1, 0, f32> {
+    %w = sluice.read @w : tensor<5x4xf32>
+    %x = sluice.embed %t, %w : (!sluice.seq<@s1, 0, i32>, tensor<5x4xf32>) -> !sluice.seq<@s1, 4, f32>
+    %y = sluice.embed %e, %w : (!sluice.seq<@e1, 0, i32>, tensor<5x4xf32>) -> !sluice.seq<@e1, 4, f32>
+    %c, %lse = sluice.attention %x, %y, %y attributes {heads = 1, kv_heads = 1, head_size = 4, query_column = 0,
+        key_column = 0, value_column = 0, mask = affine_set<(p, q)[n] : (0 == 0)>} {
+    ^bb0(%s: f32, %i: i32, %j: i32, %h: i32):
+      sluice.yield %s : f32
+    } : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@e1, 4, f32>, !sluice.seq<@e1, 4, f32>)
+        -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 1, f32>)
+    %l = sluice.cross_entropy %c, %w, %t {offset = 1} : (!sluice.seq<@s1, 4, f32>, tensor<5x4xf32>,
+        !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
+    %m = sluice.cross_entropy %c, %w, %t {offset = 2} : (!sluice.seq<@s1, 4, f32>, tensor<5x4xf32>,
+        !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
+    return %l : !sluice.seq<@s1, 0, f32>
+  }
+})";
+
+} // namespace
+
+/// Its tokens are no tokens of the target.
+TEST(Pictures, AnEncodersTokensAreABandOfTheirOwn) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
+                      arith::ArithDialect>();
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(withEncoder, &context);
+  ASSERT_TRUE(module);
+  CausalVerdict verdict = checkCausality(*module);
+  ASSERT_EQ(verdict.kind, CausalVerdict::Kind::Proved) << verdict.message;
+  findAdvice(*module, verdict);
+  EXPECT_TRUE(verdict.warnings.empty());
+  ASSERT_GE(verdict.notes.size(), 1u);
+  EXPECT_TRUE(has(verdict.notes[0].text, "row t sees its own token alone "))
+      << verdict.notes[0].text;
+  std::string error;
+  std::optional<Picture> picture = makePicture(*module, verdict, 5, error);
+  ASSERT_TRUE(picture) << error;
+  EXPECT_EQ(labelsOf(*picture),
+            (std::vector<std::string>{"tokens", "other tokens", "attention, bidirectional"}));
+  EXPECT_EQ(llvm::count(picture->bands[0].seen, true), 1);
+  EXPECT_EQ(static_cast<int64_t>(llvm::count(picture->bands[1].seen, true)), picture->length);
 }
 
 TEST(Pictures, NamesAreEscaped) {
