@@ -21,10 +21,10 @@ std::string Value::spell() const {
   case Kind::Linear:
     return "linear";
   case Kind::Attention:
-    return mask.kind == Mask::Causal          ? "attention causal"
-           : mask.kind == Mask::Bidirectional ? "attention bidirectional"
-                                              : "attention window " + std::to_string(mask.begin) +
-                                                    " " + std::to_string(mask.end);
+    return mask.kind == Mask::Causal ? "attention causal"
+           : mask.kind == Mask::Bidirectional
+               ? "attention bidirectional"
+               : "attention window " + std::to_string(mask.begin) + " " + std::to_string(mask.end);
   case Kind::Shift:
     return "shift" + by;
   case Kind::Shorten:
@@ -53,9 +53,10 @@ Relation certify::relationOf(const Value &value, size_t operand) {
     if (operand == 0) { // a query is its own row; keys and values are masked
       return {Relation::Same};
     }
-    return value.mask.kind == Mask::Causal   ? Relation{Relation::Earlier}
-           : value.mask.kind == Mask::Window ? Relation{Relation::Window, value.mask.begin, value.mask.end}
-                                             : Relation{Relation::All};
+    return value.mask.kind == Mask::Causal ? Relation{Relation::Earlier}
+           : value.mask.kind == Mask::Window
+               ? Relation{Relation::Window, value.mask.begin, value.mask.end}
+               : Relation{Relation::All};
   default:
     return {Relation::Same};
   }

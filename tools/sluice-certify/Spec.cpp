@@ -32,9 +32,8 @@ struct Level {
 };
 
 const std::set<std::string> layerKeys = {
-    "heads",      "key_value_heads", "head_size",         "norm", "placement", "epsilon",
-    "activation", "dropout",         "attention_dropout", "mask", "rotary",    "bias",
-    "feed_forward"};
+    "heads",   "key_value_heads",   "head_size", "norm",   "placement", "epsilon",     "activation",
+    "dropout", "attention_dropout", "mask",      "rotary", "bias",      "feed_forward"};
 
 const std::map<std::string, std::set<std::string>> ownKeys = {
     {"embedding", {"positions", "dropout", "to"}},
@@ -69,7 +68,8 @@ public:
     return nullptr;
   }
 
-  int64_t integer(const std::string &key, int64_t least, std::optional<int64_t> otherwise = {}) const {
+  int64_t integer(const std::string &key, int64_t least,
+                  std::optional<int64_t> otherwise = {}) const {
     const json *value = find(key);
     if (!value && otherwise) {
       return *otherwise;
@@ -80,7 +80,8 @@ public:
   int64_t integerOf(const json &value, const std::string &key, int64_t least) const {
     bool fits = value.is_number_integer() && value >= least && value <= largestNumber;
     if (!fits) {
-      fail(where, "an integer from " + std::to_string(least) + " for \"" + key + "\"", value.dump());
+      fail(where, "an integer from " + std::to_string(least) + " for \"" + key + "\"",
+           value.dump());
     }
     return value.get<int64_t>();
   }
@@ -100,7 +101,9 @@ public:
   /// The index of the value among `names`; the first where there is none.
   size_t choice(const std::string &key, const std::vector<std::string> &names) const {
     const json *value = find(key);
-    auto found = value ? std::find(names.begin(), names.end(), *value) : names.begin();
+    auto found = value ? std::find(names.begin(), names.end(),
+                                   value->is_string() ? value->get<std::string>() : "")
+                       : names.begin();
     if (found == names.end()) {
       fail(where, "a known value for \"" + key + "\"", value->dump());
     }
@@ -133,7 +136,8 @@ Mask readMask(const Fields &fields) {
   if (*value == "bidirectional") {
     return {Mask::Bidirectional};
   }
-  const char *expected = R"("causal", "bidirectional" or {"window": [a, b]}, 0 <= a < b, for "mask")";
+  const char *expected =
+      R"("causal", "bidirectional" or {"window": [a, b]}, 0 <= a < b, for "mask")";
   if (!value->is_object() || value->size() != 1 || !value->contains("window") ||
       !value->at("window").is_array() || value->at("window").size() != 2) {
     fields.mismatch(expected, value->dump());
@@ -172,7 +176,8 @@ std::vector<Level> readHierarchy(const Fields &fields) {
   for (std::istringstream words(text); words >> word;) {
     size_t at = std::min(word.find('@'), word.size() - 1);
     std::string_view view = word;
-    levels.push_back({number(view.substr(0, at), 0, 10000), number(view.substr(at + 1), 1, largestNumber)});
+    levels.push_back(
+        {number(view.substr(0, at), 0, 10000), number(view.substr(at + 1), 1, largestNumber)});
   }
   bool good = levels.size() % 2 == 1 && levels.size() <= 63 && levels[0].factor == 1 &&
               (levels.size() > 1 || levels[0].layers > 0);
@@ -181,9 +186,10 @@ std::vector<Level> readHierarchy(const Fields &fields) {
            levels[i + 1].factor % levels[i].factor == 0;
   }
   if (!good) {
-    fields.mismatch("an odd number of levels from factor 1 inwards and back, each factor a multiple "
-                    "of the one outside it",
-                    text);
+    fields.mismatch(
+        "an odd number of levels from factor 1 inwards and back, each factor a multiple "
+        "of the one outside it",
+        text);
   }
   return levels;
 }
@@ -207,7 +213,8 @@ private:
   size_t stream(const std::string &name, const Fields &fields) const;
 
   /// Appends a value on its first operand's scale.
-  size_t make(Kind kind, const std::string &name, std::vector<size_t> operands, int64_t number = 0) {
+  size_t make(Kind kind, const std::string &name, std::vector<size_t> operands,
+              int64_t number = 0) {
     if (graph.values.size() >= mostValues) {
       throw BadInput("expected a model of fewer than " + std::to_string(mostValues) + " values");
     }
@@ -295,9 +302,9 @@ size_t Deriver::upsample(const std::string &path, int64_t k, bool linear, size_t
 
 size_t Deriver::add(const std::string &path, size_t x, size_t y, const Fields &fields) {
   if (graph.values[x].factor != graph.values[y].factor) {
-    fields.mismatch("two streams of one scale", "factors " +
-                                                    std::to_string(graph.values[x].factor) + " and " +
-                                                    std::to_string(graph.values[y].factor));
+    fields.mismatch("two streams of one scale",
+                    "factors " + std::to_string(graph.values[x].factor) + " and " +
+                        std::to_string(graph.values[y].factor));
   }
   return make(Kind::Map, path + ".add", {x, y});
 }
@@ -477,8 +484,9 @@ Model certify::deriveModel(const std::string &text) {
   bool known = spec.is_object() && spec.contains("sluice") && spec["sluice"] == 1 &&
                spec.contains("stages") && spec["stages"].is_array() && spec["stages"].size() >= 2;
   if (!known || (spec.contains("defaults") && !spec["defaults"].is_object())) {
-    throw BadInput("expected a spec of version 1, an object with \"sluice\", \"stages\" of at least "
-                   "two, and perhaps \"defaults\", found another value");
+    throw BadInput(
+        "expected a spec of version 1, an object with \"sluice\", \"stages\" of at least "
+        "two, and perhaps \"defaults\", found another value");
   }
   for (const json &stage : spec["stages"]) {
     if (!stage.is_object()) {
