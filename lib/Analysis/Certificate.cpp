@@ -169,6 +169,8 @@ void Writer::obligation(const Obligation &obligation) {
     return line("token", number);
   case ObligationKind::Read:
     return line("read", number, obligation.operand, numbers.at(obligation.source));
+  case ObligationKind::Steady: // no spec has a mask that mentions the length
+    return line("steady", number, obligation.operand);
   case ObligationKind::Exist:
     return line("exist", number, obligation.bound);
   case ObligationKind::NoLeak:

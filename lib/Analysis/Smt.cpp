@@ -3,6 +3,7 @@
 // Obligations as SMT-LIB 2.6. What is asserted is written from the definitions of Proof.h, not from
 // the sets that lib/Analysis/Proof.cpp decides: max(-1, ...) stays a maximum.
 #include "sluice/Analysis/Certificate.h"
+#include "sluice/Analysis/Reach.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -73,6 +74,22 @@ void assertBound(raw_ostream &out, const Frontier &bound, StringRef position) {
   }
 }
 
+/// (p, q) is in the relation at length n.
+std::string spellRelation(IntegerSet relation, StringRef n) {
+  std::string text = "(let ((n " + n.str() + ")) (and true";
+  for (auto [constraint, equality] :
+       llvm::zip_equal(relation.getConstraints(), relation.getEqFlags())) {
+    text += std::string(equality ? " (= " : " (>= ") + spell(constraint, "p") + " 0)";
+  }
+  return text + "))";
+}
+
+/// Asserts that (p, q), q < n, is in the relation at one of the lengths n and n + 1 only.
+void assertUnsteady(raw_ostream &out, IntegerSet relation) {
+  out << "(assert (>= p 0))\n(assert (and (>= q 0) (< q n)))\n(assert (xor "
+      << spellRelation(relation, "n") << " " << spellRelation(relation, "(+ n 1)") << "))\n";
+}
+
 class Exporter {
 public:
   void add(const ModeProof &proof);
@@ -106,6 +123,9 @@ static std::string describe(const Obligation &obligation) {
     return "token: the tokens' own bound";
   case ObligationKind::Read:
     return "read: operand " + std::to_string(obligation.operand) + " of " + op;
+  case ObligationKind::Steady:
+    return "steady: what operand " + std::to_string(obligation.operand) + " of " + op +
+           " holds is the same at length n + 1";
   case ObligationKind::Exist:
     return "exist: result of " + op + ", " + std::to_string(obligation.bound) +
            " tokens a position";
@@ -118,17 +138,12 @@ static std::string describe(const Obligation &obligation) {
 }
 
 /// "models/x.json:7:5 stages.1.inside.0.attention.mix", on one line.
-static std::string placeOf(Operation *op) {
-  std::string place;
-  if (auto location = op->getLoc()->findInstanceOf<FileLineColLoc>()) {
-    place = location.getFilename().str() + ":" + std::to_string(location.getLine()) + ":" +
-            std::to_string(location.getColumn());
-  }
+static std::string spellPlace(Operation *op) {
+  std::string place = spec::toString(placeOf(op));
   if (auto name = op->getLoc()->findInstanceOf<NameLoc>()) {
     place += " " + name.getName().str();
   }
-  std::replace_if(
-      place.begin(), place.end(), [](unsigned char c) { return c < 32; }, '?');
+  std::replace_if(place.begin(), place.end(), [](unsigned char c) { return c < 32; }, '?');
   return place;
 }
 
@@ -143,8 +158,8 @@ void Exporter::domain(const Obligation &obligation) {
   if (!isLazy(obligation.source)) {
     out << "(assert (>= q 0))\n";
   }
-  for (auto [constraint, equality] : llvm::zip_equal(obligation.relation.getConstraints(),
-                                                     obligation.relation.getEqFlags())) {
+  for (auto [constraint, equality] :
+       llvm::zip_equal(obligation.relation.getConstraints(), obligation.relation.getEqFlags())) {
     out << "(assert (" << (equality ? "=" : ">=") << " " << spell(constraint, "p") << " 0))\n";
   }
 }
@@ -158,6 +173,8 @@ void Exporter::negate(const ModeProof &proof, const Obligation &obligation) {
   case ObligationKind::Read:
     assertBound(out, proof.bounds.find(obligation.source)->second, "q");
     return assertAbove(out, "u", bound);
+  case ObligationKind::Steady:
+    return assertUnsteady(out, obligation.relation);
   case ObligationKind::NoLeak:
     assertBound(out, bound, "p");
     out << "(assert (>= u (+ p " << spellInteger(obligation.bound) << ")))\n";
@@ -172,7 +189,7 @@ void Exporter::negate(const ModeProof &proof, const Obligation &obligation) {
 
 void Exporter::query(const std::string &what, const Obligation &obligation, bool expected,
                      llvm::function_ref<void()> negation) {
-  out << "; " << what << ", " << placeOf(obligation.op) << "\n(push 1)\n";
+  out << "; " << what << ", " << spellPlace(obligation.op) << "\n(push 1)\n";
   domain(obligation);
   negation();
   out << "(set-info :status " << (expected ? "sat" : "unsat") << ")\n(check-sat)\n(pop 1)\n";
@@ -180,8 +197,7 @@ void Exporter::query(const std::string &what, const Obligation &obligation, bool
 
 void Exporter::add(const ModeProof &proof) {
   for (const Obligation &obligation : proof.obligations) {
-    std::string what =
-        std::to_string(++count) + " (" + proof.mode + "), " + describe(obligation);
+    std::string what = std::to_string(++count) + " (" + proof.mode + "), " + describe(obligation);
     if (obligation.kind == ObligationKind::Read) {
       query(what + ", its relation has a point", obligation, true, [] {});
     }

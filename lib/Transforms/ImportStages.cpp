@@ -221,9 +221,7 @@ Value StageWriter::feedForward(const Layer &settings, Value x) {
 Value StageWriter::residual(const Layer &settings, const std::string &block, Value x,
                             function_ref<Value(Value)> inner) {
   bool pre = settings.placement == Placement::Pre;
-  auto normalize = [&](Value v) {
-    return norm(block, settings.norm, settings.epsilon, v);
-  };
+  auto normalize = [&](Value v) { return norm(block, settings.norm, settings.epsilon, v); };
   Value branch = inner(pre ? normalize(x) : x);
   name(block + ".sum");
   Value sum = map({x, branch}, [&](ArrayRef<Value> v) -> Value {

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 using namespace certify;
 
@@ -21,8 +22,8 @@ namespace {
 
 /// Most residues that are tried for one question: about 0.1 s.
 constexpr int64_t longestPeriod = int64_t{1} << 21;
-/// Limits of one bound; the compiler's have a few terms.
-constexpr int deepest = 256, mostTerms = 256;
+/// Of one bound, which also limits how deep it nests; the compiler's have a few.
+constexpr int mostTerms = 256;
 
 int64_t plus(int64_t x, int64_t y) {
   int64_t sum;
@@ -39,8 +40,6 @@ int64_t times(int64_t x, int64_t y) {
   }
   return product;
 }
-
-int64_t minus(int64_t x, int64_t y) { return plus(x, times(y, -1)); }
 
 /// c(p + period) = c(p) + rise
 struct Shape {
@@ -156,9 +155,6 @@ private:
   }
 
   Expression sum() {
-    if (++depth > deepest) {
-      throw Refusal("the bound nests too deep");
-    }
     Expression result = term(accept("-"));
     for (bool more = true; more;) {
       bool added = accept(" + "), subtracted = !added && accept(" - ");
@@ -167,7 +163,6 @@ private:
         result = {Expression::Sum, 0, {result, term(subtracted)}};
       }
     }
-    --depth;
     return result;
   }
 
@@ -178,8 +173,8 @@ private:
     Expression result;
     if (text[at] >= '0' && text[at] <= '9') {
       int64_t number = natural();
-      result =
-          accept("*") ? Expression{Expression::Multiple, number, {atom()}} : makeConstant(number);
+      result = accept("*") ? Expression{Expression::Multiple, number, {atom()}}
+                           : Expression{Expression::Constant, number, {}};
     } else {
       result = atom();
     }
@@ -208,16 +203,15 @@ private:
 
   const std::string &text;
   size_t at = 0;
-  int depth = 0, terms = 0;
+  int terms = 0;
 };
 
 } // namespace
 
-Expression certify::makeConstant(int64_t number) { return {Expression::Constant, number, {}}; }
 Expression certify::makeVariable() { return {Expression::Variable, 0, {}}; }
 Expression certify::makeLinear(int64_t slope, int64_t constant) {
   Expression multiple = {Expression::Multiple, slope, {makeVariable()}};
-  return {Expression::Sum, 0, {multiple, makeConstant(constant)}};
+  return {Expression::Sum, 0, {multiple, {Expression::Constant, constant, {}}}};
 }
 Expression certify::makeFloor(Expression inner, int64_t divisor) {
   return {Expression::Floor, divisor, {std::move(inner)}};
@@ -250,20 +244,8 @@ Expression Expression::of(const Expression &inner) const {
   return result;
 }
 
-std::string Expression::spell() const {
-  switch (kind) {
-  case Constant:
-    return std::to_string(number);
-  case Variable:
-    return "p";
-  case Sum:
-    return "(" + parts[0].spell() + "+" + parts[1].spell() + ")";
-  case Multiple:
-    return std::to_string(number) + "*" + parts[0].spell();
-  case Floor:
-    return "floor(" + parts[0].spell() + "/" + std::to_string(number) + ")";
-  }
-  return "";
+bool Expression::operator<(const Expression &other) const {
+  return std::tie(kind, number, parts) < std::tie(other.kind, other.number, other.parts);
 }
 
 int64_t Bound::at(int64_t p) const {
@@ -298,25 +280,29 @@ bool certify::isNonDecreasing(const Bound &bound) {
   });
 }
 
+/// x is above -1 and above every candidate of the right where all of these are at least 0.
+static std::vector<Expression> conditionsOf(const Expression &x, const Bound &right) {
+  std::vector<Expression> conditions = {x};
+  for (const Expression &candidate : right.candidates) {
+    Expression less = {Expression::Sum, 0, {candidate, {Expression::Constant, 1, {}}}};
+    conditions.push_back({Expression::Sum, 0, {x, {Expression::Multiple, -1, {less}}}});
+  }
+  return conditions;
+}
+
 std::optional<int64_t> certify::findAbove(const Bound &left, const Bound &right, bool everywhere) {
   for (const Expression &candidate : left.candidates) {
-    std::vector<Expression> all = right.candidates;
-    all.push_back(candidate);
-    std::vector<Shape> shapes;
+    std::vector<Expression> conditions = conditionsOf(candidate, right);
     int64_t period = 1;
-    for (const Expression &expression : all) {
-      shapes.push_back(shapeOf(expression));
-      int64_t more = shapes.back().period / std::gcd(period, shapes.back().period);
-      period = stretched({period, 0}, more).period;
+    for (const Expression &condition : conditions) {
+      int64_t other = shapeOf(condition).period;
+      period = stretched({period, 0}, other / std::gcd(period, other)).period;
     }
     for (int64_t r = 0; r < period; ++r) {
-      int64_t number = candidate.at(r),
-              rise = times(shapes.back().rise, period / shapes.back().period);
       Interval above(everywhere);
-      above.demand(number, rise); // above -1
-      for (size_t i = 0; i < right.candidates.size(); ++i) {
-        above.demand(minus(minus(number, all[i].at(r)), 1),
-                     minus(rise, times(shapes[i].rise, period / shapes[i].period)));
+      for (const Expression &condition : conditions) {
+        int64_t here = condition.at(r);
+        above.demand(here, plus(condition.at(r + period), times(here, -1)));
       }
       if (std::optional<int64_t> t = above.nearest()) {
         return plus(r, times(period, *t));

@@ -20,10 +20,9 @@ struct Expression {
   int64_t at(int64_t p) const;
   /// This function of `inner`(p).
   Expression of(const Expression &inner) const;
-  std::string spell() const;
+  bool operator<(const Expression &other) const;
 };
 
-Expression makeConstant(int64_t number);
 Expression makeVariable();
 /// slope p + constant
 Expression makeLinear(int64_t slope, int64_t constant);
@@ -35,6 +34,7 @@ struct Bound {
 
   int64_t at(int64_t p) const;
   Bound of(const Expression &inner) const;
+  bool operator<(const Bound &other) const { return candidates < other.candidates; }
 };
 
 /// Reads what the grammar of docs/certificate.md allows; throws Refusal for anything else.

@@ -4,12 +4,12 @@
 // stand there exactly; bounds are free, and every obligation about them is decided.
 #include "Certify.h"
 #include "Bound.h"
-#include "Enumerate.h"
 #include "Graph.h"
 
 #include <openssl/sha.h>
 
-#include <unordered_set>
+#include <set>
+#include <tuple>
 
 using namespace certify;
 
@@ -31,30 +31,19 @@ class Lines {
 public:
   explicit Lines(const std::string &text) : text(text) {}
 
-  std::string next(const std::string &expected) {
+  /// What follows `start` on the next line, nothing if that `isAll`.
+  std::string rest(const std::string &start, bool isAll = false) {
     ++number;
     size_t end = text.find('\n', at);
-    if (end == std::string::npos) {
-      throw Refusal("expected " + expected + ", found the end of the file: it was cut short");
-    }
     std::string line = text.substr(at, end - at);
+    if (end == std::string::npos || line.substr(0, isAll ? line.size() : start.size()) != start) {
+      throw Refusal("expected '" + start + (isAll ? "'" : "...'") + ", found " +
+                    (end == std::string::npos ? "that the file was cut short" : "'" + line + "'"));
+    }
     at = end + 1;
-    return line;
-  }
-  void expect(const std::string &expected) {
-    std::string line = next("'" + expected + "'");
-    if (line != expected) {
-      throw Refusal("expected '" + expected + "', found '" + line + "'");
-    }
-  }
-  /// What follows `start` on the next line.
-  std::string rest(const std::string &start) {
-    std::string line = next("'" + start + "...'");
-    if (line.compare(0, start.size(), start) != 0) {
-      throw Refusal("expected '" + start + "...', found '" + line + "'");
-    }
     return line.substr(start.size());
   }
+  void expect(const std::string &line) { rest(line, true); }
   void finish() {
     expect("end certificate " + std::to_string(number + 1) + " lines");
     if (at != text.size()) {
@@ -72,27 +61,19 @@ private:
 /// Decides what obligations ask. Equal questions are asked once.
 class Judge {
 public:
-  /// left(x) <= right(x) for every x >= 0, or for every integer; `how` tells people what x is.
-  void demand(const Bound &left, const Bound &right, bool everywhere, const std::string &how) {
-    std::string key = everywhere ? "everywhere" : "";
-    for (const Bound *bound : {&left, &right}) {
-      key += ";";
-      for (const Expression &candidate : bound->candidates) {
-        key += candidate.spell() + ",";
-      }
-    }
-    if (known.contains(key)) {
-      return;
+  /// left(x) <= right(x) for every x >= 0, or for every integer; `name` tells people what x is.
+  void demand(const Bound &left, const Bound &right, bool everywhere, const std::string &name) {
+    if (!known.emplace(left, right, everywhere).second) {
+      return; // it held, or this is not reached
     }
     if (std::optional<int64_t> x = findAbove(left, right, everywhere)) {
-      throw Refusal("the obligation does not hold at " + how + " = " + std::to_string(*x) + ": " +
+      throw Refusal("the obligation does not hold at " + name + " = " + std::to_string(*x) + ": " +
                     std::to_string(left.at(*x)) + " > " + std::to_string(right.at(*x)));
     }
-    known.insert(std::move(key));
   }
 
 private:
-  std::unordered_set<std::string> known;
+  std::set<std::tuple<Bound, Bound, bool>> known;
 };
 
 /// Checks one mode's part of a certificate.
@@ -174,17 +155,15 @@ void ModeChecker::read(size_t index, size_t operand) {
   }
   switch (relation.kind) {
   case Relation::Same:
+  case Relation::Earlier: // the latest is q = p
     return judge.demand(from, to, everywhere, "p");
-  case Relation::Shifted: // q = p - k
+  case Relation::Shifted:
+  case Relation::Window: // the latest is q = p - k
     return judge.demand(from, to.of(makeLinear(1, k)), everywhere, "q");
   case Relation::Group:
     return judge.demand(from.of(makeLinear(k, k - 1)), to, false, "p");
   case Relation::Divided: // p div k >= 0 where p >= 0 only
     return judge.demand(from.of(makeFloor(makeVariable(), k)), to, everywhere, "p");
-  case Relation::Earlier:
-    return judge.demand(from, to, false, "p");
-  case Relation::Window: // the latest is q = p - k, where that is not before 0
-    return judge.demand(from, to.of(makeLinear(1, k)), false, "q");
   case Relation::All:
     throw Refusal("every position reads all of the sequence, later tokens too");
   }
@@ -232,13 +211,10 @@ Answer certify::certify(const Source &spec, const Source &certificate, bool enum
   try {
     Model model = deriveModel(spec.text);
     return {0, spec.name + ": certified: " + check(model, spec.text, lines, enumerate)};
-  } catch (const Refusal &refusal) {
-    return {1,
-            certificate.name + ":" + std::to_string(lines.number) + ": refused: " + refusal.what()};
-  } catch (const BadInput &mistake) {
+  } catch (const Refusal &why) {
+    std::string line = std::to_string(lines.number);
+    return {1, certificate.name + ":" + line + ": refused: " + why.what()};
+  } catch (const std::exception &mistake) {
     return {2, spec.name + ": " + mistake.what()};
-  } catch (const std::exception &error) {
-    return {1,
-            certificate.name + ":" + std::to_string(lines.number) + ": refused: " + error.what()};
   }
 }

@@ -11,20 +11,10 @@
 
 namespace certify {
 
-enum class Kind {
-  Tokens,
-  Embed,
-  Position,
-  Map,
-  Norm,
-  Linear,
-  Attention,
-  Shift,
-  Shorten,
-  Fold,
-  Upsample,
-  Unfold
-};
+/// In this order: those from Shift on have a number.
+// clang-format off
+enum class Kind { Tokens, Embed, Position, Map, Norm, Linear, Attention, Shift, Shorten, Fold, Upsample, Unfold };
+// clang-format on
 
 /// Which keys a row of attention reads: q <= p; p - end < q <= p - begin; all.
 struct Mask {
@@ -94,5 +84,13 @@ struct Model {
 /// Derives the graphs of a spec, composite stages expanded (docs/spec.md). Throws BadInput where
 /// the text is no spec.
 Model deriveModel(const std::string &text);
+
+struct Bound;
+
+/// Walks every read at every length up to twice the product of the factors plus the largest shift
+/// or window. Throws Refusal where a row reads its target, changes as the sequence grows, or needs
+/// a token beyond its bound, if bounds are given; BadInput where that would take more than some
+/// seconds. Returns the longest length.
+int64_t enumerate(const Graph &graph, const std::vector<Bound> &bounds);
 
 } // namespace certify

@@ -6,37 +6,17 @@
 using namespace certify;
 
 std::string Value::spell() const {
-  std::string by = " " + std::to_string(number);
-  switch (kind) {
-  case Kind::Tokens:
-    return "tokens";
-  case Kind::Embed:
-    return "embed";
-  case Kind::Position:
-    return "position";
-  case Kind::Map:
-    return "map";
-  case Kind::Norm:
-    return "norm";
-  case Kind::Linear:
-    return "linear";
-  case Kind::Attention:
-    return mask.kind == Mask::Causal ? "attention causal"
-           : mask.kind == Mask::Bidirectional
-               ? "attention bidirectional"
-               : "attention window " + std::to_string(mask.begin) + " " + std::to_string(mask.end);
-  case Kind::Shift:
-    return "shift" + by;
-  case Kind::Shorten:
-    return "shorten" + by;
-  case Kind::Fold:
-    return "fold" + by;
-  case Kind::Upsample:
-    return "upsample" + by;
-  case Kind::Unfold:
-    return "unfold" + by;
+  static const char *const names[] = {"tokens",  "embed",  "position",  "map",
+                                      "norm",    "linear", "attention", "shift",
+                                      "shorten", "fold",   "upsample",  "unfold"};
+  std::string name = names[static_cast<size_t>(kind)];
+  if (kind == Kind::Attention) {
+    std::string ends = " " + std::to_string(mask.begin) + " " + std::to_string(mask.end);
+    return name + (mask.kind == Mask::Causal          ? " causal"
+                   : mask.kind == Mask::Bidirectional ? " bidirectional"
+                                                      : " window" + ends);
   }
-  return "";
+  return kind < Kind::Shift ? name : name + " " + std::to_string(number);
 }
 
 Relation certify::relationOf(const Value &value, size_t operand) {
@@ -65,24 +45,13 @@ Relation certify::relationOf(const Value &value, size_t operand) {
 int64_t certify::floorDivide(int64_t x, int64_t y) { return x / y - (x % y < 0 ? 1 : 0); }
 
 std::optional<int64_t> Relation::firstOf(int64_t p) const {
-  switch (kind) {
-  case Earlier:
-  case All:
-    return std::nullopt;
-  case Group:
-    return number * p;
-  case Window:
-    return p - end + 1;
-  default:
-    return lastOf(p);
-  }
+  return isOfAttention() ? kind == Window ? std::optional(p - end + 1) : std::nullopt
+         : kind == Group ? std::optional(number * p)
+                         : lastOf(p);
 }
 
 std::optional<int64_t> Relation::lastOf(int64_t p) const {
   switch (kind) {
-  case Same:
-  case Earlier:
-    return p;
   case Shifted:
   case Window:
     return p - number;
@@ -92,8 +61,9 @@ std::optional<int64_t> Relation::lastOf(int64_t p) const {
     return floorDivide(p, number);
   case All:
     return std::nullopt;
+  default:
+    return p;
   }
-  return std::nullopt;
 }
 
 bool Relation::contains(int64_t p, int64_t q) const {

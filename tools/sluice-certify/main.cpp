@@ -6,33 +6,26 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 
 using namespace certify;
 
 static Source readSource(const std::string &name) {
   std::error_code code;
-  if (!std::filesystem::is_regular_file(name, code)) {
-    throw BadInput(name + ": expected a file that can be read, found " +
-                   (std::filesystem::exists(name, code) ? "something else" : "none") +
-                   "; check the name");
-  }
+  bool there = std::filesystem::is_regular_file(name, code);
   std::ifstream file(name, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || !text) {
-    throw BadInput(name + ": expected a file that can be read, found that it cannot; check its "
-                          "permissions");
+  if (!there || !file) {
+    throw BadInput(name + ": expected a file that can be read, found " +
+                   (there ? "one that cannot; check its permissions" : "none; check its name"));
   }
-  return {name, text.str()};
+  return {name, {std::istreambuf_iterator<char>(file), {}}};
 }
 
 int main(int argc, char **argv) {
-  CLI::App program("Checks that a causality certificate, from sluice check --certificate, proves "
-                   "what it claims of "
-                   "a spec.\nShares no code with the compiler. Exit status: 0 certified, 1 "
-                   "refused, 2 bad input.",
-                   "sluice-certify");
+  CLI::App program(
+      "Checks that a certificate, from sluice check --certificate, proves a spec causal. "
+      "Shares no code with the compiler.\n"
+      "Exit status: 0 certified, 1 refused, 2 bad input.",
+      "sluice-certify");
   std::string spec, certificate;
   bool enumerates = false;
   program.add_option("SPEC", spec, "Model spec, JSON (docs/spec.md)")
