@@ -48,7 +48,7 @@ void emitPlan(mlir::ModuleOp module, const KernelSet &kernels, const MemoryPlan 
 struct ProofRecord {
   std::string verdict; ///< proved, leak-allowed
   std::vector<std::string> modes;
-  std::string certificate; ///< docs/certificate.md; empty where there is none
+  std::string certificate = {}; ///< docs/certificate.md; empty where there is none
 };
 
 /// The plan as docs/plan-and-artifact.md describes it, from plan IR.
