@@ -83,9 +83,10 @@ private:
   }
 
   void readProof(const StrictJson &json) {
-    json.keys({"verdict", "modes"});
+    json.keys({"verdict", "modes"}, {"certificate"});
     plan.verdict = json.at("verdict").oneOf({"proved", "leak-allowed"});
     plan.modes = json.at("modes").strings();
+    plan.certificate = json.has("certificate") ? json.at("certificate").string() : "";
   }
 
   void readMemory(const StrictJson &json) {

@@ -4,6 +4,7 @@
 #include "Limits.h"
 #include "ModelIR.h"
 #include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Driver/Driver.h"
@@ -100,7 +101,10 @@ std::optional<Outcome> Compilation::checkCausal() {
                    verdict.format() + "\nnothing was compiled; mend the spec, or pass "
                                       "--allow-leak, which the artifact then says for ever"};
   }
-  proof = {verdict.isProved() ? "proved" : "leak-allowed", verdict.modes};
+  // Certificates are about specs; a leak has none.
+  bool certified = verdict.isProved() && !isModelIR(request.spec);
+  proof = {verdict.isProved() ? "proved" : "leak-allowed", verdict.modes,
+           certified ? formatCertificate(*module, text) : ""};
   return std::nullopt;
 }
 

@@ -38,7 +38,7 @@ StageWriter::StageWriter(func::FuncOp function, const Model &model, Purpose purp
 
 void StageWriter::write(const Primitive &primitive) {
   current = &primitive;
-  b.setLoc(locationOf(b.getContext(), primitive.location));
+  name(spec::name(primitive.op()));
   streams.push_back(
       std::visit([this](const auto &settings) { return stage(settings); }, primitive.settings));
 }
@@ -52,6 +52,11 @@ void StageWriter::finish() {
 //===----------------------------------------------------------------------===//
 // Pieces
 //===----------------------------------------------------------------------===//
+
+void StageWriter::name(StringRef part) {
+  b.setLoc(NameLoc::get(b.getStringAttr(current->prefix + "." + part),
+                        locationOf(b.getContext(), current->location)));
+}
 
 SequenceType StageWriter::sequence(int64_t factor, int64_t width) {
   return SequenceType::get(b.getContext(),
@@ -100,20 +105,24 @@ Value StageWriter::drop(Value x, double rate, int64_t width) {
   return arith::MulFOp::create(b, x, keep);
 }
 
-Value StageWriter::norm(const std::string &name, NormKind kind, double epsilon, Value x) {
+Value StageWriter::norm(const std::string &block, NormKind kind, double epsilon, Value x) {
+  std::string tensors = block.empty() ? "" : block + ".norm.";
+  name(block.empty() ? "norm" : block + ".norm");
   auto type = cast<SequenceType>(x.getType());
   auto statistic = SequenceType::get(b.getContext(), type.getScale(), 0, b.getF32Type());
-  return NormOp::create(b, type, statistic, statistic, x, parameter(name + "weight"),
-                        parameter(name + "bias"), kind == NormKind::Rms, llvm::APFloat(epsilon))
+  return NormOp::create(b, type, statistic, statistic, x, parameter(tensors + "weight"),
+                        parameter(tensors + "bias"), kind == NormKind::Rms, llvm::APFloat(epsilon))
       .getResult();
 }
 
-Value StageWriter::linear(const std::string &name, Value x) {
-  Value weight = parameter(name + "weight");
+Value StageWriter::linear(const std::string &part, Value x) {
+  std::string tensors = part.empty() ? "" : part + ".";
+  name(part.empty() ? "linear" : part);
+  Value weight = parameter(tensors + "weight");
   int64_t width = cast<RankedTensorType>(weight.getType()).getDimSize(0);
   auto type = SequenceType::get(b.getContext(), cast<SequenceType>(x.getType()).getScale(), width,
                                 b.getF32Type());
-  return LinearOp::create(b, type, x, weight, parameter(name + "bias"));
+  return LinearOp::create(b, type, x, weight, parameter(tensors + "bias"));
 }
 
 //===----------------------------------------------------------------------===//
@@ -146,8 +155,9 @@ Value StageWriter::attention(const Layer &settings, Value x) {
   int64_t size = settings.headSize;
   int64_t keyColumn = settings.heads * size;
   int64_t valueColumn = keyColumn + settings.keyValueHeads * size;
-  Value packed = linear("attention.qkv.", x);
+  Value packed = linear("attention.qkv", x);
   bool dropped = purpose == Purpose::Train && settings.attentionDropout > 0;
+  name("attention.mix");
   auto op = AttentionOp::create(
       b, sequence(current->factor, keyColumn), sequence(current->factor, settings.heads), packed,
       packed, packed, rotaryTable(settings), settings.heads, settings.keyValueHeads, size, 0,
@@ -162,7 +172,7 @@ Value StageWriter::attention(const Layer &settings, Value x) {
     Value scale = number(1 / std::sqrt(static_cast<double>(size)));
     YieldOp::create(b, ValueRange{arith::MulFOp::create(b, block->getArgument(0), scale)});
   }
-  return linear("attention.output.", op.getOutput());
+  return linear("attention.output", op.getOutput());
 }
 
 /// x Phi(x), with the error function or with its approximation by tanh (Hendrycks and Gimpel,
@@ -186,32 +196,34 @@ Value StageWriter::feedForward(const Layer &settings, Value x) {
   auto constant = [this](double value) { return number(value); };
   Value hidden;
   if (settings.activation == Activation::SwiGlu) {
-    Value gate = linear("feed_forward.gate.", x);
-    Value in = linear("feed_forward.in.", x);
+    Value gate = linear("feed_forward.gate", x);
+    Value in = linear("feed_forward.in", x);
+    name("feed_forward.activation");
     hidden = map({gate, in}, [&](ArrayRef<Value> v) -> Value {
       Value decay = math::ExpOp::create(b, arith::NegFOp::create(b, v[0]));
       Value silu = arith::DivFOp::create(b, v[0], arith::AddFOp::create(b, decay, number(1)));
       return arith::MulFOp::create(b, silu, v[1]);
     });
   } else {
-    hidden = map(linear("feed_forward.in.", x), [&](ArrayRef<Value> v) -> Value {
+    Value in = linear("feed_forward.in", x);
+    name("feed_forward.activation");
+    hidden = map(in, [&](ArrayRef<Value> v) -> Value {
       if (settings.activation == Activation::Relu) {
         return arith::MaximumFOp::create(b, v[0], number(0));
       }
       return gelu(b, v[0], settings.activation == Activation::GeluTanh, constant);
     });
   }
-  return linear("feed_forward.out.", hidden);
+  return linear("feed_forward.out", hidden);
 }
 
 /// x + drop(inner(norm(x))), or norm(x + drop(inner(x))).
 Value StageWriter::residual(const Layer &settings, const std::string &block, Value x,
                             function_ref<Value(Value)> inner) {
   bool pre = settings.placement == Placement::Pre;
-  auto normalize = [&](Value v) {
-    return norm(block + ".norm.", settings.norm, settings.epsilon, v);
-  };
+  auto normalize = [&](Value v) { return norm(block, settings.norm, settings.epsilon, v); };
   Value branch = inner(pre ? normalize(x) : x);
+  name(block + ".sum");
   Value sum = map({x, branch}, [&](ArrayRef<Value> v) -> Value {
     return arith::AddFOp::create(b, v[0], drop(v[1], settings.dropout, model.width));
   });
@@ -231,15 +243,18 @@ Value StageWriter::stage(const Layer &settings) {
 Value StageWriter::stage(const Embedding &settings) {
   embedding = current->prefix + ".token.weight";
   SequenceType type = sequence(1, model.width);
+  name("token");
   SmallVector<Value> terms = {EmbedOp::create(b, type, function.getArgument(0), read(embedding))};
   if (settings.positions != Positions::None) {
     bool learned = settings.positions == Positions::Learned;
+    name("position");
     terms.push_back(PositionOp::create(
         b, type, learned ? parameter("position.weight") : read(sinusoidalName.str())));
   }
   if (terms.size() == 1 && (purpose != Purpose::Train || settings.dropout == 0)) {
     return terms[0];
   }
+  name("sum");
   return map(terms, [&](ArrayRef<Value> v) {
     Value sum = v.size() == 1 ? v[0] : arith::AddFOp::create(b, v[0], v[1]).getResult();
     return drop(sum, settings.dropout, model.width);
@@ -259,6 +274,7 @@ Value StageWriter::stage(const Shorten &settings) {
   Value x = streams[current->input];
   bool linearly = settings.method == Shortening::Linear;
   if (settings.factor > 1 && linearly) {
+    name("fold");
     x = FoldOp::create(b, sequence(current->factor, settings.factor * model.width), x,
                        settings.factor);
   } else if (settings.factor > 1) {
@@ -278,6 +294,7 @@ Value StageWriter::stage(const Upsample &settings) {
     return x;
   }
   SequenceType type = sequence(current->factor, model.width);
+  name(linearly ? "unfold" : "upsample");
   return linearly ? UnfoldOp::create(b, type, x, settings.factor).getResult()
                   : UpsampleOp::create(b, type, x, settings.factor).getResult();
 }

@@ -52,8 +52,12 @@ private:
   mlir::Value rotaryTable(const spec::Layer &settings);
   mlir::Value residual(const spec::Layer &settings, const std::string &block, mlir::Value x,
                        llvm::function_ref<mlir::Value(mlir::Value)> inner);
-  mlir::Value norm(const std::string &name, spec::NormKind kind, double epsilon, mlir::Value x);
-  mlir::Value linear(const std::string &name, mlir::Value x);
+  mlir::Value norm(const std::string &block, spec::NormKind kind, double epsilon, mlir::Value x);
+  mlir::Value linear(const std::string &part, mlir::Value x);
+
+  /// Names the ops that follow, "stages.1.inside.0.attention.mix" where `part` is "attention.mix":
+  /// a NameLoc around the stage's place. Certificates name values so.
+  void name(llvm::StringRef part);
 
   SequenceType sequence(int64_t factor, int64_t width);
   /// This stage's parameter, or null where the model has none of that name.

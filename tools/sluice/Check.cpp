@@ -16,7 +16,7 @@ namespace sluice::cli {
 namespace {
 
 struct CheckFlags {
-  std::string spec, picture;
+  std::string spec, picture, certificate, smt;
   int64_t pictureRow = -1;
   bool json = false, strict = false, noReplay = false;
 };
@@ -131,6 +131,8 @@ void runCheck(const CheckFlags &flags) {
   if (flags.pictureRow >= 0) {
     request.pictureRow = flags.pictureRow;
   }
+  request.certificate = flags.certificate;
+  request.smt = flags.smt;
   driver::CheckOutcome check = checkAndReplay(flags, request);
   const CausalVerdict &verdict = check.verdict;
   if (check.outcome.status == 2) {
@@ -179,6 +181,15 @@ void registerCheck(CLI::App &program) {
                    "Row to draw; none draws one in the middle of a period of the scales. A leak is "
                    "drawn at its own row")
       ->type_name("UINT");
+  command
+      ->add_option("--certificate", flags->certificate,
+                   "Write the proof here, for sluice-certify (docs/certificate.md); only where "
+                   "the spec is proved")
+      ->type_name("FILE");
+  command
+      ->add_option("--smt", flags->smt,
+                   "Write every obligation here as SMT-LIB: negated, so each is to be unsat")
+      ->type_name("FILE");
   command->callback([flags] { runCheck(*flags); });
 }
 

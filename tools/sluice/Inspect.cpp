@@ -16,19 +16,26 @@ struct InspectFlags {
   bool json = false, memory = false;
 };
 
-void extractParts(const Artifact &artifact, const Path &folder) {
+/// Returns the names of what was written.
+std::string extractParts(const Artifact &artifact, const Path &folder) {
   makeFolder(folder);
   replaceFile(folder / "spec.json", asBytes(artifact.plan().model.spec));
   replaceFile(folder / "plan.json",
               asBytes(nlohmann::ordered_json::parse(artifact.planText()).dump(2) + "\n"));
   replaceFile(folder / "kernels.so", artifact.elf());
+  const std::string &certificate = artifact.plan().certificate;
+  if (certificate.empty()) { // a leak that was allowed, or a model that was no spec
+    return "spec.json, plan.json and kernels.so";
+  }
+  replaceFile(folder / "certificate.txt", asBytes(certificate));
+  return "spec.json, plan.json, kernels.so and certificate.txt";
 }
 
 void runInspect(const InspectFlags &flags) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact);
   if (!flags.extract.empty()) {
-    extractParts(*artifact, flags.extract);
-    std::cerr << "wrote spec.json, plan.json and kernels.so to " << flags.extract << std::endl;
+    std::string names = extractParts(*artifact, flags.extract);
+    std::cerr << "wrote " << names << " to " << flags.extract << std::endl;
   }
   if (flags.json) {
     nlohmann::json json = describeArtifact(*artifact);
@@ -58,8 +65,10 @@ void registerInspect(CLI::App &program) {
       ->required();
   command->add_flag("--json", flags->json, "Print one JSON object; sizes are bytes");
   command->add_flag("-m,--memory", flags->memory, "List every buffer of the arena, in bytes");
-  command->add_option("--extract", flags->extract,
-                      "Directory to write the spec, the plan and the kernels' code to");
+  command->add_option(
+      "--extract", flags->extract,
+      "Directory to write the spec, the plan, the kernels' code and the certificate "
+      "of the causality proof to");
   command->callback([flags] { runInspect(*flags); });
 }
 

@@ -41,6 +41,10 @@ struct CheckRequest {
   bool replay = true;                               ///< run a witness, if there is one
   bool picture = false;                             ///< make one
   std::optional<int64_t> pictureRow = std::nullopt; ///< none: an informative one
+  /// Path to write the certificate of a proved spec to; empty: none.
+  std::string certificate = {};
+  /// Path to write the obligations to, proved or not, as SMT-LIB; empty: none.
+  std::string smt = {};
 };
 
 struct CheckOutcome {

@@ -48,6 +48,7 @@ void emitPlan(mlir::ModuleOp module, const KernelSet &kernels, const MemoryPlan 
 struct ProofRecord {
   std::string verdict; ///< proved, leak-allowed
   std::vector<std::string> modes;
+  std::string certificate = {}; ///< docs/certificate.md; empty where there is none
 };
 
 /// The plan as docs/plan-and-artifact.md describes it, from plan IR.
@@ -62,6 +63,10 @@ std::vector<char> makeConstants(mlir::ModuleOp module, const MemoryPlan &memory)
 /// Refuses a path that no artifact can be written to: a folder, a device, one in a folder that is
 /// not there.
 llvm::Error checkArtifactPath(llvm::StringRef path);
+
+/// Writes `bytes` to a temporary name beside `path` and renames it. Nothing is left behind on
+/// failure.
+llvm::Error replaceFile(llvm::StringRef path, llvm::StringRef bytes);
 
 /// Writes the artifact to a temporary name beside `path` and renames it. Nothing is left behind on
 /// failure.

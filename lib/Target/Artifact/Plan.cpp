@@ -272,7 +272,9 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
       {"format", "sluice-plan"},
       {"version", 1},
       {"model", modelToJson(module, spec)},
-      {"proof", json::Object{{"verdict", proof.verdict}, {"modes", json::Array(proof.modes)}}},
+      {"proof", json::Object{{"verdict", proof.verdict},
+                             {"modes", json::Array(proof.modes)},
+                             {"certificate", proof.certificate}}},
       {"targets", std::move(targetNames)},
       {"training",
        json::Object{

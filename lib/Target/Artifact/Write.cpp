@@ -151,8 +151,12 @@ Error sluice::writeArtifact(StringRef path, StringRef planText, ArrayRef<char> c
   std::vector<std::string> all(objects.begin(), objects.end());
   all.push_back(std::move(*data));
   Expected<std::string> elf = link(all);
-  if (!elf) {
-    return elf.takeError();
+  return elf ? replaceFile(path, *elf + makeTrailer(*elf)) : elf.takeError();
+}
+
+Error sluice::replaceFile(StringRef path, StringRef bytes) {
+  if (Error error = checkArtifactPath(path)) {
+    return error;
   }
   int descriptor = -1;
   SmallString<256> temporary;
@@ -162,7 +166,7 @@ Error sluice::writeArtifact(StringRef path, StringRef planText, ArrayRef<char> c
                    "; change the folder's permissions or name another place");
   }
   sys::RemoveFileOnSignal(temporary);
-  code = writeSynced(descriptor, *elf + makeTrailer(*elf));
+  code = writeSynced(descriptor, bytes);
   if (!code) {
     code = sys::fs::rename(temporary, path);
   }

@@ -1,0 +1,233 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A proof as docs/certificate.md spells it. Nothing is decided here.
+#include "sluice/Analysis/Certificate.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/SHA256.h"
+
+using namespace mlir;
+using namespace sluice;
+
+std::vector<ModeProof> sluice::collectProofs(ModuleOp module) {
+  std::vector<ModeProof> proofs;
+  for (auto [mode, name] : {std::pair("eval", "evaluate"), std::pair("train", "train")}) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    if (function && !lossesOf(function).empty()) {
+      proofs.push_back(collectProof(function, mode));
+    }
+  }
+  return proofs;
+}
+
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
+
+/// The importer's name of an op: "stages.1.inside.0.attention.mix".
+static std::string nameOf(Operation *op) {
+  auto name = op->getLoc()->findInstanceOf<NameLoc>();
+  return name ? name.getName().str() : "unnamed";
+}
+
+static std::string nameOf(Value value) {
+  Operation *op = value.getDefiningOp();
+  return op ? nameOf(op) : "tokens";
+}
+
+/// "causal", "window 0 4" or "bidirectional"; any other mask is spelled as a set, which no checker
+/// of specs accepts.
+static std::string spellMask(IntegerSet mask) {
+  MLIRContext *context = mask.getContext();
+  AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
+  if (mask == IntegerSet::get(2, 1, {p - q}, {false})) {
+    return "causal";
+  }
+  if (mask == IntegerSet::get(2, 1, {q}, {false})) {
+    return "bidirectional";
+  }
+  AffineExpr zero = getAffineConstantExpr(0, context);
+  if (mask.getNumConstraints() == 2) {
+    auto begin = dyn_cast<AffineConstantExpr>(mask.getConstraint(0).replaceDims({zero, zero}));
+    auto end = dyn_cast<AffineConstantExpr>(mask.getConstraint(1).replaceDims({zero, zero}));
+    if (begin && end &&
+        mask == IntegerSet::get(2, 1, {p - q + begin.getValue(), q - p + end.getValue()},
+                                {false, false})) {
+      return "window " + std::to_string(-begin.getValue()) + " " +
+             std::to_string(end.getValue() + 1);
+    }
+  }
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  mask.print(stream);
+  return text;
+}
+
+/// The op and what its relation depends on: "shorten 4".
+static std::string spellKind(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op) {
+    return "tokens";
+  }
+  std::string kind = op->getName().stripDialect().str();
+  auto with = [&](int64_t number) { return kind + " " + std::to_string(number); };
+  return TypeSwitch<Operation *, std::string>(op)
+      .Case<ShiftOp>([&](auto shift) { return with(static_cast<int64_t>(shift.getBy())); })
+      .Case<ShortenOp, FoldOp, UpsampleOp, UnfoldOp>(
+          [&](auto scaled) { return with(static_cast<int64_t>(scaled.getFactor())); })
+      .Case<AttentionOp>(
+          [&](auto attention) { return kind + " " + spellMask(attention.getMask()); })
+      .Default([&](Operation *) { return kind; });
+}
+
+namespace {
+/// Bounds in the certificate's grammar.
+class BoundSpeller {
+public:
+  static std::string spell(const Frontier &bound) {
+    if (bound.unbounded) {
+      return "unknown";
+    }
+    std::string text = "max(-1";
+    for (AffineExpr candidate : bound.candidates) {
+      text += ", " + spell(candidate);
+    }
+    return text + ")";
+  }
+
+private:
+  static std::string spell(AffineExpr expression) {
+    if (auto constant = dyn_cast<AffineConstantExpr>(expression)) {
+      return std::to_string(constant.getValue());
+    }
+    if (isa<AffineDimExpr>(expression)) {
+      return "p";
+    }
+    auto binary = cast<AffineBinaryOpExpr>(expression);
+    std::string left = spell(binary.getLHS()), right = spell(binary.getRHS());
+    switch (binary.getKind()) {
+    case AffineExprKind::Add:
+      return right.front() == '-' ? left + " - " + right.substr(1) : left + " + " + right;
+    case AffineExprKind::Mul: // the constant stands on the right
+      return right + "*" + (isSum(binary.getLHS()) ? "(" + left + ")" : left);
+    case AffineExprKind::FloorDiv:
+      return "floor(" + (isSum(binary.getLHS()) ? "(" + left + ")" : left) + "/" + right + ")";
+    default: // bounds are non-decreasing and rounded down, so that none has mod or ceildiv
+      llvm_unreachable("an expression that no bound has");
+    }
+  }
+
+  static bool isSum(AffineExpr expression) { return expression.getKind() == AffineExprKind::Add; }
+};
+
+/// Writes the lines of a certificate.
+class Writer {
+public:
+  template <typename... Parts> void line(const Parts &...parts) {
+    size_t count = 0;
+    ((out << (count++ ? " " : "") << parts), ...);
+    out << "\n";
+    ++lines;
+  }
+  void mode(const ModeProof &proof);
+  void generation(ModuleOp module, const ModeProof &evaluate);
+  std::string finish() {
+    ++lines;
+    out << "end certificate " << lines << " lines\n";
+    return out.str();
+  }
+
+private:
+  void value(Value value, const Scales &scales);
+  void obligation(const Obligation &obligation);
+
+  std::string text;
+  llvm::raw_string_ostream out{text};
+  int64_t lines = 0;
+  llvm::DenseMap<Value, int64_t> numbers;
+};
+} // namespace
+
+void Writer::value(Value value, const Scales &scales) {
+  auto number = static_cast<int64_t>(numbers.size());
+  numbers[value] = number;
+  std::string operands;
+  auto flow = dyn_cast_or_null<CausalFlowInterface>(value.getDefiningOp());
+  for (unsigned i = 0; flow && i < flow->getNumOperands(); ++i) {
+    if (isa<SequenceType>(flow->getOperand(i).getType())) {
+      operands += " " + std::to_string(numbers.at(flow->getOperand(i)));
+    }
+  }
+  line("value", number, nameOf(value), spellKind(value), "of" + operands, "scale",
+       scales.factorOf(value), isLazy(value) ? "lazy" : "stored");
+}
+
+void Writer::obligation(const Obligation &obligation) {
+  int64_t number = numbers.at(obligation.value);
+  switch (obligation.kind) {
+  case ObligationKind::Token:
+    return line("token", number);
+  case ObligationKind::Read:
+    return line("read", number, obligation.operand, numbers.at(obligation.source));
+  case ObligationKind::Steady: // no spec has a mask that mentions the length
+    return line("steady", number, obligation.operand);
+  case ObligationKind::Exist:
+    return line("exist", number, obligation.bound);
+  case ObligationKind::NoLeak:
+    return line("no-leak", number, nameOf(obligation.op), obligation.bound);
+  case ObligationKind::PrefixInvariance:
+    return line("prefix-invariance", number, nameOf(obligation.op));
+  }
+}
+
+/// Each value, its bound and the obligations of its op; the conclusions last.
+void Writer::mode(const ModeProof &proof) {
+  numbers.clear();
+  Scales scales(proof.function);
+  line("mode", proof.mode);
+  auto next = proof.obligations.begin(), end = proof.obligations.end();
+  for (const auto &[value, bound] : proof.bounds) {
+    this->value(value, scales);
+    line("bound", numbers.at(value), BoundSpeller::spell(bound));
+    for (; next != end && next->value == value && next->kind != ObligationKind::NoLeak; ++next) {
+      obligation(*next);
+    }
+  }
+  for (; next != end; ++next) {
+    obligation(*next);
+  }
+  line("end", proof.mode, proof.bounds.size(), "values", proof.obligations.size(), "obligations");
+}
+
+/// What is sampled from is a row that a loss scored against the next token.
+void Writer::generation(ModuleOp module, const ModeProof &evaluate) {
+  auto predict = module.lookupSymbol<func::FuncOp>("predict");
+  if (!predict) {
+    return;
+  }
+  Alignment alignment = checkAlignment(evaluate.function, predict);
+  if (alignment.kind == Alignment::Aligned) {
+    Value row = cast<CrossEntropyOp>(alignment.op).getInput();
+    line("mode", "generate");
+    line("aligned", nameOf(alignment.op), nameOf(row), alignment.offset);
+  }
+}
+
+std::string sluice::formatCertificate(ModuleOp module, StringRef text) {
+  llvm::SHA256 hash;
+  hash.update(text);
+  Writer writer;
+  writer.line("sluice-certificate", 1);
+  writer.line("spec", "sha256", llvm::toHex(hash.final(), /*LowerCase=*/true));
+  std::vector<ModeProof> proofs = collectProofs(module);
+  for (const ModeProof &proof : proofs) {
+    writer.mode(proof);
+  }
+  if (proofs.size() == 1) {
+    writer.line("mode", "train", "is", "eval");
+  }
+  if (!proofs.empty()) {
+    writer.generation(module, proofs.front());
+  }
+  return writer.finish();
+}

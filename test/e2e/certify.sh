@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Certificates and their independent checker; the same obligations before Z3; both over every model that is shipped or tested.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+certify=$root/build/bin/sluice-certify
+models=$root/models/tiny
+corpus=$root/test/causality
+
+# says NAME PATTERN STATUS COMMAND...: exit status, and a message that matches.
+says() {
+  local name=$1 pattern=$2
+  exits "$3" "$name" "${@:4}"
+  if grep -qE -- "$pattern" "$work/out" "$work/err"; then
+    pass "$name: the message"
+  else
+    fail "$name: the message" "no match of '$pattern' in:" "$(cat "$work/out" "$work/err")"
+  fi
+}
+
+# --- one spec, by hand
+succeeds "a certificate is written" "$sluice" check "$models/hourglass.json" --certificate "$work/a.txt"
+says "it is certified" 'certified: causal for every length, in eval, train and generate; [0-9]+ obligations$' 0 \
+  "$certify" "$models/hourglass.json" "$work/a.txt"
+says "and all paths are walked" 'all paths at lengths up to 12' 0 \
+  "$certify" "$models/hourglass.json" "$work/a.txt" --enumerate
+says "another spec is refused" ':2: refused: .*sha256' 1 "$certify" "$models/nested.json" "$work/a.txt"
+sed 's/^bound 13 max(-1, p - 3)$/bound 13 max(-1, p - 4)/' "$work/a.txt" > "$work/b.txt"
+says "a bound that does not hold is refused, with its line" 'b\.txt:[0-9]+: refused: the obligation does not hold at q = ' 1 \
+  "$certify" "$models/hourglass.json" "$work/b.txt"
+head -n 20 "$work/a.txt" > "$work/c.txt"
+says "a cut certificate is refused" ':21: refused: .*cut short' 1 "$certify" "$models/hourglass.json" "$work/c.txt"
+says "a missing certificate is bad input" 'none; check its name' 2 "$certify" "$models/hourglass.json" "$work/none"
+says "a missing argument is bad input" 'CERTIFICATE is required' 2 "$certify" "$models/hourglass.json"
+says "a spec that is none is bad input" 'expected JSON' 2 "$certify" "$work/a.txt" "$work/a.txt"
+succeeds "--help" "$certify" --help
+
+# --- what is written, and what is not
+exits 1 "a leak has no certificate" "$sluice" check "$corpus/leaky/bidirectional.json" --certificate "$work/leak.txt"
+if [[ -e $work/leak.txt ]]; then fail "none is written"; else pass "none is written"; fi
+says "the spec is never overwritten" 'found the spec itself' 2 "$sluice" check "$models/vanilla.json" --certificate "$models/vanilla.json"
+says "nor a device" 'something not a regular file' 2 "$sluice" check "$models/vanilla.json" --smt /dev/full
+says "two outputs have two names" 'found one name' 2 \
+  "$sluice" check "$models/vanilla.json" --smt "$work/x" --certificate "$work/x"
+model_ir=$(find "$corpus" -name '*.mlir' | sort | head -n 1)
+says "model IR has no certificate" 'found model IR' 2 "$sluice" check "$model_ir" --certificate "$work/x"
+succeeds "compile" "$sluice" compile "$models/hourglass.json" -o "$work/model.sla"
+succeeds "extract" "$sluice" inspect "$work/model.sla" --extract "$work/parts"
+succeeds "an artifact holds the certificate" cmp "$work/parts/certificate.txt" "$work/a.txt"
+succeeds "which certifies the spec beside it" "$certify" "$work/parts/spec.json" "$work/parts/certificate.txt"
+
+# --- independence
+readelf=$(command -v llvm-readelf-22 llvm-readelf readelf | head -n 1 || true)
+"$readelf" -d "$certify" | grep NEEDED > "$work/needed"
+if grep -Eiq 'llvm|mlir|sluice' "$work/needed" || ! grep -q NEEDED "$work/needed"; then
+  fail "the checker is linked with nothing of the compiler" "$(cat "$work/needed")"
+else
+  pass "the checker is linked with nothing of the compiler"
+fi
+sources=("$root"/tools/sluice-certify/*.cpp "$root"/tools/sluice-certify/*.h)
+if grep -nE 'include "(sluice|mlir|llvm)/|include <(mlir|llvm)' "${sources[@]}" > "$work/includes"; then
+  fail "nor does it include any" "$(cat "$work/includes")"
+else
+  pass "nor does it include any"
+fi
+if (($(cat "${sources[@]}" | wc -l) < 1500)); then pass "it can be read in one sitting"; else fail "it can be read in one sitting"; fi
+
+# --- every model that is shipped or tested
+mkdir "$work/judged"
+if python3 "$root/test/e2e/support/judges.py" "$root" "$work/judged" > "$work/out" 2>&1; then
+  pass "prover, checker and Z3 agree about $(tail -n 1 "$work/out")"
+else
+  fail "prover, checker and Z3 agree" "$(cat "$work/out")"
+fi
+finish

@@ -1,0 +1,157 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The checker's own arithmetic: its grammar, and comparisons against trying every point.
+#include "Bound.h"
+#include "Certify.h"
+#include "Graph.h"
+
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace certify;
+
+TEST(Bound, ReadsItsGrammar) {
+  EXPECT_EQ(parseBound("max(-1)").at(5), -1);
+  EXPECT_EQ(parseBound("max(-1, 3*p + 2)").at(2), 8);
+  EXPECT_EQ(parseBound("max(-1, 4*floor((p - 3)/4))").candidates.size(), 1U);
+  Bound bound = parseBound("max(-1, 4*floor((p - 3)/4) + 3, -7 + p)");
+  EXPECT_EQ(bound.at(2), -1);
+  EXPECT_EQ(bound.at(3), 3);
+  EXPECT_EQ(bound.at(100), 99);
+}
+
+TEST(Bound, RefusesWhatIsNotInItsGrammar) {
+  for (const char *text :
+       {"", "p", "max(0, p)", "max(-2, p)", "max(-1, p", "max(-1,p)", "max(-1, p) ", "max(-1, q)",
+        "max(-1, floor(p/0))", "max(-1, floor(p/-2))", "max(-1, 01*p)", "max(-1, 2 * p)",
+        "max(-1, p*2)", "max(-1, floor(p/4)*4)", "max(-1, 99999999999999999999)", "max(-1, p + )",
+        "max(-1, )", "unknown"}) {
+    EXPECT_THROW(parseBound(text), Refusal) << text;
+  }
+}
+
+TEST(Bound, RefusesWhatWouldExhaustIt) {
+  std::string deep = "max(-1, " + std::string(100000, '(') + "p", sum = "max(-1, p";
+  for (int i = 0; i < 100000; ++i) {
+    sum += " + p";
+  }
+  EXPECT_THROW(parseBound(deep), Refusal);
+  EXPECT_THROW(parseBound(sum + ")"), Refusal);
+}
+
+TEST(Bound, OneFloorAfterAnotherRoundsDownBelowZero) {
+  Bound bound = parseBound("max(-1, floor((p - 100)/7) + 10)");
+  EXPECT_EQ(bound.at(0), -1);
+  EXPECT_EQ(bound.at(29), -1);
+  EXPECT_EQ(bound.at(30), 0);
+}
+
+TEST(Bound, OnePeriodFromZeroWouldNotDecide) {
+  Bound left = parseBound("max(-1, p - 11)"), right = parseBound("max(-1, p - 12)");
+  EXPECT_EQ(findAbove(left, right, false), 11);
+  EXPECT_EQ(findAbove(right, left, false), std::nullopt);
+}
+
+TEST(Bound, FarBreakpointsCostNothing) {
+  Bound left = parseBound("max(-1, 2*p - 2000000000000)"), right = parseBound("max(-1, p)");
+  std::optional<int64_t> x = findAbove(left, right, false);
+  ASSERT_TRUE(x);
+  EXPECT_GT(left.at(*x), right.at(*x));
+  EXPECT_EQ(findAbove(right, parseBound("max(-1, p, 2*p - 2000000000000)"), false), std::nullopt);
+}
+
+TEST(Bound, PositionsBeforeZeroCountWhereAskedFor) {
+  Bound left = parseBound("max(-1, -1*p)"), right = parseBound("max(-1, p)");
+  EXPECT_EQ(findAbove(left, right, false), std::nullopt);
+  EXPECT_TRUE(findAbove(left, right, true));
+}
+
+TEST(Bound, LongPeriodsAreRefusedAndOverflowIs) {
+  Bound slow = parseBound("max(-1, floor(p/1000000007))"), p = parseBound("max(-1, p)");
+  EXPECT_THROW(findAbove(slow, p, false), Refusal);
+  EXPECT_THROW(isNonDecreasing(slow), Refusal);
+  EXPECT_THROW(parseBound("max(-1, 9223372036854775807*p)").at(2), Refusal);
+}
+
+namespace {
+
+int64_t below(std::mt19937 &generator, int64_t limit) {
+  return static_cast<int64_t>(generator() % static_cast<uint64_t>(limit));
+}
+
+/// A function with slopes from -2 to 3 and nested floors.
+Expression randomExpression(std::mt19937 &generator, int depth) {
+  Expression linear = makeLinear(below(generator, 6) - 2, below(generator, 25) - 12);
+  if (depth == 0) {
+    return linear;
+  }
+  Expression inner = randomExpression(generator, depth - 1);
+  Expression floor = makeFloor(std::move(inner), 1 + below(generator, 5));
+  Expression multiple = {Expression::Multiple, below(generator, 5) - 1, {floor}};
+  return generator() % 2 == 0 ? multiple : Expression{Expression::Sum, 0, {multiple, linear}};
+}
+
+Bound randomBound(std::mt19937 &generator) {
+  Bound bound;
+  for (int64_t i = below(generator, 3); i >= 0; --i) {
+    bound.candidates.push_back(randomExpression(generator, static_cast<int>(below(generator, 3))));
+  }
+  return bound;
+}
+
+} // namespace
+
+// Periods are at most 25, slopes at least 1/25 apart, constants below 200: what differs anywhere
+// differs within 6000.
+TEST(Bound, ComparisonsAgreeWithTryingEveryPoint) {
+  std::mt19937 generator(5);
+  int above = 0, never = 0;
+  for (int i = 0; i < 3000; ++i) {
+    Bound left = randomBound(generator), right = randomBound(generator);
+    bool everywhere = generator() % 2 == 0;
+    std::optional<int64_t> tried, found = findAbove(left, right, everywhere);
+    for (int64_t p = everywhere ? -6000 : 0; p <= 6000 && !tried; ++p) {
+      tried = left.at(p) > right.at(p) ? std::optional(p) : std::nullopt;
+    }
+    ASSERT_EQ(found.has_value(), tried.has_value()) << i;
+    if (found) {
+      ASSERT_GT(left.at(*found), right.at(*found)) << i;
+      ASSERT_TRUE(everywhere || *found >= 0) << i;
+    }
+    (found ? above : never) += 1;
+  }
+  EXPECT_GT(above, 500);
+  EXPECT_GT(never, 200);
+}
+
+TEST(Bound, MonotoneBoundsAgreeWithTryingEveryPoint) {
+  std::mt19937 generator(6);
+  int rising = 0, falling = 0;
+  for (int i = 0; i < 2000; ++i) {
+    Bound bound = {{randomExpression(generator, 2)}};
+    bool tried = true;
+    for (int64_t p = -1000; p < 1000; ++p) {
+      tried &= bound.candidates[0].at(p) <= bound.candidates[0].at(p + 1);
+    }
+    ASSERT_EQ(isNonDecreasing(bound), tried) << i;
+    (tried ? rising : falling) += 1;
+  }
+  EXPECT_GT(rising, 200);
+  EXPECT_GT(falling, 200);
+}
+
+TEST(Relation, EveryRelationHasTheSampleItNames) {
+  for (const Relation &relation :
+       {Relation{Relation::Same}, Relation{Relation::Shifted, 5}, Relation{Relation::Group, 4},
+        Relation{Relation::Divided, 4}, Relation{Relation::Earlier},
+        Relation{Relation::Window, 3, 4}, Relation{Relation::All}}) {
+    auto sample = relation.findSample();
+    ASSERT_TRUE(sample);
+    EXPECT_TRUE(relation.contains(sample->first, sample->second));
+    EXPECT_FALSE(relation.kind != Relation::All && relation.contains(sample->first, 1000));
+  }
+}
+
+TEST(Relation, AnEmptyWindowHasNone) {
+  EXPECT_FALSE((Relation{Relation::Window, 3, 3}).findSample());
+}

@@ -1,0 +1,179 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Prover, checker and enumeration of all paths judge the same specs and agree. The checker derives
+// the graph by itself, so that a difference in the importer shows too.
+#include "Corpus.h"
+#include "SpecGenerator.h"
+
+#include <random>
+
+using namespace sluice::test;
+
+namespace {
+
+/// The three judges agree; returns their verdict. Enumeration may decline what would take too long.
+bool judge(const Case &subject) {
+  certify::Answer answer = subject.check();
+  EXPECT_EQ(answer.status, subject.proved ? 0 : 1) << subject.spec.name << answer.message;
+  certify::Answer walked = enumerateSpec(subject.spec);
+  if (walked.status != 2) {
+    EXPECT_EQ(walked.status, subject.proved ? 0 : 1) << subject.spec.name << walked.message;
+  }
+  return subject.proved;
+}
+
+std::string pick(std::mt19937 &generator, const std::vector<std::string> &choices) {
+  return choices[generator() % choices.size()];
+}
+
+std::string number(std::mt19937 &generator, int64_t least, int64_t most) {
+  return std::to_string(
+      least + static_cast<int64_t>(generator() % static_cast<uint64_t>(most - least + 1)));
+}
+
+/// Layer settings that change the graph.
+std::string randomSettings(std::mt19937 &generator) {
+  return pick(generator, {"", R"(, "placement": "post")", R"(, "activation": "swiglu")"}) +
+         pick(generator, {"", "", R"(, "dropout": 0.5)", R"(, "attention_dropout": 0.5)"}) +
+         pick(generator,
+              {"", R"(, "mask": {"window": [0, 3]})", R"(, "mask": {"window": [1, 4]})"});
+}
+
+/// An hourglass of up to three scales; shifts that are too small one time in three.
+std::string randomHourglass(std::mt19937 &generator) {
+  int64_t k = 2 + static_cast<int64_t>(generator() % 3), f = k * (2 + generator() % 2);
+  std::string ends = number(generator, 0, 1), inner = number(generator, 0, 1),
+              middle = number(generator, 0, 2);
+  std::string hierarchy = ends + "@1 ";
+  hierarchy += generator() % 2 == 0
+                   ? middle + "@" + std::to_string(k) + " "
+                   : inner + "@" + std::to_string(k) + " " + middle + "@" + std::to_string(f) +
+                         " " + inner + "@" + std::to_string(k) + " ";
+  return R"("op": "hourglass", "hierarchy": ")" + hierarchy + ends + "@1\"" +
+         pick(generator, {"", R"(, "shorten": "linear")", R"(, "upsample": "linear")"}) +
+         pick(generator, {"", "", R"(, "shift": )" + number(generator, 1, 4)}) +
+         randomSettings(generator);
+}
+
+/// Stages by hand: shift, shorten, some between, upsample, add.
+std::string randomStages(std::mt19937 &generator) {
+  std::string k = number(generator, 1, 4), text;
+  auto between = [&] {
+    text +=
+        pick(generator, {"", "", R"({"op": "norm"},)", R"({"op": "layers", "count": 2},)",
+                         R"({"op": "dropout", "rate": 0.1},)", R"({"op": "shift", "by": 1},)",
+                         R"({"op": "shorten", "factor": 2}, {"op": "upsample", "factor": 2},)"});
+  };
+  text += R"({"op": "shift", "by": )" + number(generator, 0, 6) + "},";
+  between();
+  text += R"({"op": "shorten", "factor": )" + k + R"(, "method": ")" +
+          pick(generator, {"average", "linear"}) + "\"},";
+  between();
+  text += R"({"op": "upsample", "factor": )" + k + R"(, "method": ")" +
+          pick(generator, {"repeat", "linear"}) + "\"},";
+  return text + R"({"op": "add", "with": "fine"},)";
+}
+
+std::string randomSpec(std::mt19937 &generator) {
+  std::string text = R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1, "width": 4,
+  "defaults": {"heads": 1, "feed_forward": 2)" +
+                     randomSettings(generator) + R"(}, "stages": [
+    {"op": "embedding", "to": "fine")" +
+                     pick(generator, {"", R"(, "positions": "learned")", R"(, "dropout": 0.1)"}) +
+                     "},\n";
+  for (int64_t i = generator() % 2; i >= 0; --i) {
+    text += generator() % 2 == 0 ? "{" + randomHourglass(generator) + "},\n"
+                                 : randomStages(generator) + "\n";
+  }
+  return text + R"({"op": "head"}]})";
+}
+
+} // namespace
+
+TEST(Certificate, CausalSpecsAreCertified) {
+  int count = 0;
+  for (const char *folder : {"models", "test/causality/causal"}) {
+    for (const std::string &path : specsUnder(folder)) {
+      EXPECT_TRUE(judge(readCase(path))) << path;
+      ++count;
+    }
+  }
+  EXPECT_GT(count, 40);
+}
+
+TEST(Certificate, BoundsHoldWhereAllPathsAreWalked) {
+  int walked = 0;
+  for (const std::string &path : specsUnder("test/causality/causal")) {
+    certify::Answer answer = readCase(path).check(/*enumerate=*/true);
+    EXPECT_NE(answer.status, 1) << path << answer.message;
+    walked += answer.status == 0;
+  }
+  EXPECT_GT(walked, 12);
+}
+
+TEST(Certificate, LeakySpecsAreRefused) {
+  int count = 0;
+  for (const std::string &path : specsUnder("test/causality/leaky")) {
+    EXPECT_FALSE(judge(readCase(path))) << path;
+    ++count;
+  }
+  EXPECT_GT(count, 15);
+}
+
+TEST(Certificate, RandomSpecsAgree) {
+  std::mt19937 generator(12);
+  int proved = 0, refused = 0;
+  for (int i = 0; i < 400 && !HasFailure(); ++i) {
+    std::string text = randomSpec(generator);
+    (judge(makeCase(text, text)) ? proved : refused) += 1;
+  }
+  EXPECT_GT(proved, 100);
+  EXPECT_GT(refused, 100);
+}
+
+TEST(Certificate, RandomSpecsOfTheFuzzerAgree) {
+  int proved = 0, refused = 0;
+  for (uint64_t seed = 0; seed < 400 && !HasFailure(); ++seed) {
+    std::string text = sluice::fuzz::generateSpec(seed);
+    (judge(makeCase(text, text)) ? proved : refused) += 1;
+  }
+  EXPECT_GT(proved, 100);
+  EXPECT_GT(refused, 40);
+}
+
+TEST(Certificate, DeepSpecsAreCertified) {
+  Case deep = makeCase("deep.json", R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1,
+  "width": 2, "stages": [{"op": "embedding"}, {"op": "hourglass", "heads": 1, "feed_forward": 2,
+  "hierarchy": "24@1 48@4 24@1", "dropout": 0.1}, {"op": "head"}]})");
+  EXPECT_EQ(deep.check().status, 0) << deep.check().message;
+}
+
+TEST(Certificate, PeriodsTooLongToEnumerateAreRefusedAndSaidSo) {
+  Case huge = makeCase("huge.json", R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1,
+  "width": 2, "stages": [{"op": "embedding"}, {"op": "hourglass", "heads": 1, "feed_forward": 2,
+  "hierarchy": "1@1 1@100000007 1@1"}, {"op": "head"}]})");
+  certify::Answer answer = huge.check();
+  EXPECT_EQ(answer.status, 1);
+  EXPECT_NE(answer.message.find("too long to enumerate"), std::string::npos) << answer.message;
+}
+
+TEST(Certificate, SpecsThatAreNoneAreBadInput) {
+  for (
+      const char *text :
+      {"", "{", "[]", "{}", R"({"sluice": 1, "stages": []})",
+       R"({"sluice": 2, "stages": [{"op": "embedding"}, {"op": "head"}]})",
+       R"({"sluice": 1, "stages": [{"op": "head"}, {"op": "embedding"}]})",
+       R"({"sluice": 1, "stages": [{"op": "embedding"}, {"op": "shift"}, {"op": "head"}]})",
+       R"({"sluice": 1, "stages": [{"op": "embedding"}, {"op": "shift", "by": -1}, {"op": "head"}]})",
+       R"({"sluice": 1, "stages": [{"op": "embedding"}, {"op": "shift", "by": 1, "by": 2}, {"op": "head"}]})",
+       R"({"sluice": 1, "stages": [{"op": "embedding"}, {"op": "shift", "by": 1, "bye": 2}, {"op": "head"}]})",
+       R"({"sluice": 1, "stages": [{"op": "embedding"}, {"op": "upsample", "factor": 2}, {"op": "head"}]})",
+       R"({"sluice": 1, "stages": [{"op": "embedding"}, {"op": "add", "with": "none"}, {"op": "head"}]})",
+       R"({"sluice": 1, "stages": [{"op": "embedding"}, {"op": "layer", "mask": {"window": [2, 2]}}, {"op": "head"}]})",
+       R"({"sluice": 1, "stages": [{"op": "embedding"}, {"op": "hourglass", "hierarchy": "1@1 1@4"}, {"op": "head"}]})",
+       R"({"sluice": 1, "stages": [{"op": "embedding"}, {"op": "hourglass", "hierarchy": "@"}, {"op": "head"}]})",
+       R"({"sluice": 1, "stages": [{"op": "embedding"}, {"op": "shorten", "factor": 2}, {"op": "head"}]})"}) {
+    certify::Answer answer = certify::certify({"spec", text}, {"certificate", ""}, false);
+    EXPECT_EQ(answer.status, 2) << text << answer.message;
+  }
+}

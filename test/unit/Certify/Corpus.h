@@ -1,0 +1,80 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Specs, their certificates as the compiler states them, and the checker's answers.
+#pragma once
+
+#include "Bound.h"
+#include "Certify.h"
+#include "Graph.h"
+#include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Analysis/Certificate.h"
+#include "sluice/Transforms/ImportSpec.h"
+
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+
+namespace sluice::test {
+
+inline std::string readText(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline std::vector<std::string> specsUnder(const std::string &folder) {
+  std::vector<std::string> result;
+  std::string root = std::string(SLUICE_SOURCE_DIR) + "/" + folder;
+  for (const auto &entry : std::filesystem::recursive_directory_iterator(root)) {
+    if (entry.path().extension() == ".json") {
+      result.push_back(entry.path().string());
+    }
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+/// A spec, what the prover says of it, and the certificate that claims a proof, true or not.
+struct Case {
+  certify::Source spec, certificate;
+  bool proved = false;
+
+  certify::Answer check(bool enumerate = false) const {
+    return certify::certify(spec, certificate, enumerate);
+  }
+  certify::Answer checkText(const std::string &text, bool enumerate = false) const {
+    return certify::certify(spec, {certificate.name, text}, enumerate);
+  }
+};
+
+inline Case makeCase(const std::string &name, const std::string &text) {
+  spec::Diagnostic error;
+  std::optional<spec::Model> model = spec::readText(text, name, error);
+  if (!model) {
+    llvm::report_fatal_error(llvm::Twine(error.format()));
+  }
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  mlir::OwningOpRef<mlir::ModuleOp> module = importSpec(context, *model);
+  Case result = {{name, text}, {"certificate", formatCertificate(*module, text)}};
+  result.proved = checkCausality(*module, /*replay=*/false).isProved();
+  return result;
+}
+
+inline Case readCase(const std::string &path) { return makeCase(path, readText(path)); }
+
+/// The checker's enumeration of all paths, without any certificate: status 1 for a leak.
+inline certify::Answer enumerateSpec(const certify::Source &spec) {
+  try {
+    certify::Model model = certify::deriveModel(spec.text);
+    certify::enumerate(model.evaluate, {});
+    if (model.train) {
+      certify::enumerate(*model.train, {});
+    }
+    return {};
+  } catch (const certify::Refusal &leak) {
+    return {1, leak.what()};
+  } catch (const certify::BadInput &tooLong) {
+    return {2, tooLong.what()};
+  }
+}
+
+} // namespace sluice::test

@@ -1,0 +1,153 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A certificate with anything changed is refused, or proves the same: a bound may be looser than
+// it need be. Then enumeration of all paths must confirm the changed bound.
+#include "Corpus.h"
+
+using namespace sluice::test;
+
+namespace {
+
+const std::vector<std::string> subjects = {
+    "models/tiny/hourglass.json",
+    "models/tiny/nested.json",
+    "test/causality/causal/dropout.json",
+    "test/causality/causal/factors-2-3-7-nested.json",
+    "test/causality/causal/hourglass-at-once-linear.json",
+    "test/causality/causal/shift-larger.json",
+    "test/causality/causal/upsample-in-two-steps.json",
+    "test/causality/causal/windows.json",
+};
+
+Case subject(const std::string &path) {
+  return readCase(std::string(SLUICE_SOURCE_DIR) + "/" + path);
+}
+
+std::vector<std::string> linesOf(const std::string &text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line + "\n");
+  }
+  return lines;
+}
+
+std::string join(const std::vector<std::string> &lines) {
+  std::string text;
+  for (const std::string &line : lines) {
+    text += line;
+  }
+  return text;
+}
+
+std::string with(std::vector<std::string> lines, size_t at, const std::string &line) {
+  lines[at] = line;
+  return join(lines);
+}
+
+/// Every line that differs from `line` in one number by one: places of digits and what stands there
+/// instead.
+std::vector<std::string> numberMutants(const std::string &line) {
+  std::vector<std::string> mutants;
+  for (size_t at = 0, end = 0; at < line.size(); at = std::max(end, at + 1)) {
+    for (end = at; end < line.size() && isdigit(static_cast<unsigned char>(line[end])); ++end) {
+    }
+    if (end == at || end - at > 18) {
+      continue;
+    }
+    int64_t number = std::stoll(line.substr(at, end - at));
+    for (int64_t change : {-1, 1}) {
+      mutants.push_back(line.substr(0, at) + std::to_string(number + change) + line.substr(end));
+    }
+  }
+  return mutants;
+}
+
+} // namespace
+
+TEST(Mutation, ADeletedLineIsRefused) {
+  for (const std::string &path : subjects) {
+    Case original = subject(path);
+    ASSERT_EQ(original.check().status, 0) << original.check().message;
+    std::vector<std::string> lines = linesOf(original.certificate.text);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      EXPECT_EQ(original.checkText(with(lines, i, "")).status, 1) << path << ": " << lines[i];
+    }
+  }
+}
+
+TEST(Mutation, ARepeatedOrSwappedOrAddedLineIsRefused) {
+  Case original = subject("models/tiny/hourglass.json");
+  std::vector<std::string> lines = linesOf(original.certificate.text);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(original.checkText(with(lines, i, lines[i] + lines[i])).status, 1) << lines[i];
+    EXPECT_EQ(original.checkText(with(lines, i, lines[i] + "\n")).status, 1) << lines[i];
+    std::vector<std::string> swapped = lines;
+    std::swap(swapped[i], swapped[i + 1 < lines.size() ? i + 1 : 0]);
+    EXPECT_EQ(original.checkText(join(swapped)).status, 1) << lines[i];
+  }
+}
+
+TEST(Mutation, ACutCertificateIsRefused) {
+  Case original = subject("models/tiny/vanilla.json");
+  const std::string &text = original.certificate.text;
+  for (size_t length = 0; length < text.size(); ++length) {
+    EXPECT_EQ(original.checkText(text.substr(0, length)).status, 1) << length;
+  }
+}
+
+TEST(Mutation, AChangedNumberIsRefusedOrABoundThatHolds) {
+  int refused = 0, looser = 0;
+  for (const std::string &path : subjects) {
+    Case original = subject(path);
+    std::vector<std::string> lines = linesOf(original.certificate.text);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      for (const std::string &mutant : numberMutants(lines[i])) {
+        std::string text = with(lines, i, mutant);
+        if (original.checkText(text).status == 1) {
+          ++refused;
+          continue;
+        }
+        ++looser;
+        EXPECT_EQ(mutant.find("bound "), 0U) << path << ": " << mutant;
+        certify::Answer walked = original.checkText(text, /*enumerate=*/true);
+        EXPECT_EQ(walked.status, 0) << path << ": " << mutant << walked.message;
+      }
+    }
+  }
+  EXPECT_GT(refused, 5000);
+  RecordProperty("looser", looser);
+  std::cout << refused << " refused, " << looser << " looser bounds that hold\n";
+}
+
+// No hash of the certificate's text is involved: with the other spec's hash in its place, what is
+// refused is refused for what it says.
+TEST(Mutation, ACertificateOfAnotherSpecIsRefused) {
+  std::vector<Case> leaky;
+  for (const std::string &path : specsUnder("test/causality/leaky")) {
+    leaky.push_back(readCase(path));
+  }
+  int tried = 0;
+  for (const std::string &path : specsUnder("test/causality/causal")) {
+    std::vector<std::string> lines = linesOf(readCase(path).certificate.text);
+    for (const Case &other : leaky) {
+      EXPECT_EQ(other.checkText(join(lines)).status, 1) << path << " for " << other.spec.name;
+      std::string hash = linesOf(other.certificate.text)[1];
+      EXPECT_EQ(other.checkText(with(lines, 1, hash)).status, 1)
+          << path << " for " << other.spec.name;
+      ++tried;
+    }
+  }
+  EXPECT_GT(tried, 200);
+}
+
+// A space or a comment more in the spec is another spec: the certificate says which bytes it is
+// about.
+TEST(Mutation, AChangedSpecIsRefused) {
+  Case original = subject("models/tiny/vanilla.json");
+  Case changed = original;
+  changed.spec.text += "\n";
+  certify::Answer answer = changed.check();
+  EXPECT_EQ(answer.status, 1);
+  EXPECT_NE(answer.message.find("sha256"), std::string::npos) << answer.message;
+}

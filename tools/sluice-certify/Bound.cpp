@@ -1,0 +1,313 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Functions of one variable: read, evaluated, compared.
+//
+// Each candidate c repeats with a rise: c(p + period) = c(p) + rise, for every integer p. So along
+// the points r + period t of one residue it is a line in t, and "left is above -1 and above every
+// candidate of the right" is an interval of t, found by dividing. One period of residues, each
+// with its whole line, decides; one period of points would not: max(p - 10, 0) <= max(p - 11, 0)
+// holds up to 10 and fails at 11.
+#include "Bound.h"
+#include "Certify.h"
+#include "Graph.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <tuple>
+
+using namespace certify;
+
+namespace {
+
+/// Most residues that are tried for one question: about 0.1 s.
+constexpr int64_t longestPeriod = int64_t{1} << 21;
+/// Of one bound, which also limits how deep it nests; the compiler's have a few.
+constexpr int mostTerms = 256;
+
+int64_t plus(int64_t x, int64_t y) {
+  int64_t sum;
+  if (__builtin_add_overflow(x, y, &sum)) {
+    throw Refusal("numbers too large to compute with");
+  }
+  return sum;
+}
+
+int64_t times(int64_t x, int64_t y) {
+  int64_t product;
+  if (__builtin_mul_overflow(x, y, &product)) {
+    throw Refusal("numbers too large to compute with");
+  }
+  return product;
+}
+
+/// c(p + period) = c(p) + rise
+struct Shape {
+  int64_t period = 1, rise = 0;
+};
+
+Shape stretched(const Shape &shape, int64_t repeats) {
+  int64_t period = times(shape.period, repeats);
+  if (period > longestPeriod) {
+    throw Refusal("a function that repeats only after " + std::to_string(period) +
+                  " positions is too long to enumerate; at most " + std::to_string(longestPeriod) +
+                  " are tried");
+  }
+  return {period, times(shape.rise, repeats)};
+}
+
+Shape shapeOf(const Expression &expression) {
+  switch (expression.kind) {
+  case Expression::Constant:
+    return {1, 0};
+  case Expression::Variable:
+    return {1, 1};
+  case Expression::Sum: {
+    Shape x = shapeOf(expression.parts[0]), y = shapeOf(expression.parts[1]);
+    int64_t common = std::gcd(x.period, y.period);
+    Shape sum = stretched(x, y.period / common);
+    sum.rise = plus(sum.rise, stretched(y, x.period / common).rise);
+    return sum;
+  }
+  case Expression::Multiple: {
+    Shape x = shapeOf(expression.parts[0]);
+    return {x.period, times(x.rise, expression.number)};
+  }
+  case Expression::Floor: {
+    Shape x = shapeOf(expression.parts[0]);
+    x = stretched(x, expression.number / std::gcd(expression.number, x.rise));
+    return {x.period, x.rise / expression.number};
+  }
+  }
+  return {};
+}
+
+/// Integers t that satisfy what was demanded so far.
+class Interval {
+public:
+  explicit Interval(bool everywhere)
+      : first(everywhere ? std::numeric_limits<int64_t>::min() : 0) {}
+
+  /// offset + slope t >= 0
+  void demand(int64_t offset, int64_t slope) {
+    if (slope > 0) { // t >= ceil(-offset / slope)
+      first = std::max(first, times(floorDivide(offset, slope), -1));
+    } else if (slope < 0) { // t <= floor(offset / -slope)
+      last = std::min(last, floorDivide(offset, times(slope, -1)));
+    } else if (offset < 0) {
+      last = std::numeric_limits<int64_t>::min();
+      first = std::numeric_limits<int64_t>::max();
+    }
+  }
+  /// The t in it that is nearest to 0.
+  std::optional<int64_t> nearest() const {
+    return first > last ? std::nullopt : std::optional(std::clamp<int64_t>(0, first, last));
+  }
+
+private:
+  int64_t first, last = std::numeric_limits<int64_t>::max();
+};
+
+/// Reads a bound by recursive descent.
+class Parser {
+public:
+  explicit Parser(const std::string &text) : text(text) {}
+
+  Bound bound() {
+    Bound result;
+    need("max(-1");
+    while (accept(", ")) {
+      result.candidates.push_back(sum());
+    }
+    need(")");
+    if (at != text.size()) {
+      fail("the end of the line");
+    }
+    return result;
+  }
+
+private:
+  [[noreturn]] void fail(const std::string &expected) const {
+    throw Refusal("expected " + expected + " in the bound, found '" + text.substr(at, 20) + "'");
+  }
+  bool accept(const std::string &word) {
+    bool there = text.compare(at, word.size(), word) == 0;
+    at += there ? word.size() : 0;
+    return there;
+  }
+  void need(const std::string &word) {
+    if (!accept(word)) {
+      fail("'" + word + "'");
+    }
+  }
+
+  /// DIGITS, without sign; one number has one spelling.
+  int64_t natural() {
+    size_t start = at;
+    int64_t value = 0;
+    for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) {
+      value = plus(times(value, 10), text[at] - '0');
+    }
+    if (at == start || (text[start] == '0' && at > start + 1)) {
+      fail("a number");
+    }
+    return value;
+  }
+
+  Expression sum() {
+    Expression result = term(accept("-"));
+    for (bool more = true; more;) {
+      bool added = accept(" + "), subtracted = !added && accept(" - ");
+      more = added || subtracted;
+      if (more) {
+        result = {Expression::Sum, 0, {result, term(subtracted)}};
+      }
+    }
+    return result;
+  }
+
+  Expression term(bool negative) {
+    if (++terms > mostTerms) {
+      throw Refusal("the bound has more than " + std::to_string(mostTerms) + " terms");
+    }
+    Expression result;
+    if (text[at] >= '0' && text[at] <= '9') {
+      int64_t number = natural();
+      result = accept("*") ? Expression{Expression::Multiple, number, {atom()}}
+                           : Expression{Expression::Constant, number, {}};
+    } else {
+      result = atom();
+    }
+    return negative ? Expression{Expression::Multiple, -1, {result}} : result;
+  }
+
+  Expression atom() {
+    if (accept("p")) {
+      return makeVariable();
+    }
+    if (accept("floor(")) {
+      Expression inner = sum();
+      need("/");
+      int64_t divisor = natural();
+      need(")");
+      if (divisor < 1) {
+        fail("a divisor of at least 1 before this");
+      }
+      return makeFloor(std::move(inner), divisor);
+    }
+    need("(");
+    Expression inner = sum();
+    need(")");
+    return inner;
+  }
+
+  const std::string &text;
+  size_t at = 0;
+  int terms = 0;
+};
+
+} // namespace
+
+Expression certify::makeVariable() { return {Expression::Variable, 0, {}}; }
+Expression certify::makeLinear(int64_t slope, int64_t constant) {
+  Expression multiple = {Expression::Multiple, slope, {makeVariable()}};
+  return {Expression::Sum, 0, {multiple, {Expression::Constant, constant, {}}}};
+}
+Expression certify::makeFloor(Expression inner, int64_t divisor) {
+  return {Expression::Floor, divisor, {std::move(inner)}};
+}
+
+int64_t Expression::at(int64_t p) const {
+  switch (kind) {
+  case Constant:
+    return number;
+  case Variable:
+    return p;
+  case Sum:
+    return plus(parts[0].at(p), parts[1].at(p));
+  case Multiple:
+    return times(number, parts[0].at(p));
+  case Floor:
+    return floorDivide(parts[0].at(p), number);
+  }
+  return 0;
+}
+
+Expression Expression::of(const Expression &inner) const {
+  if (kind == Variable) {
+    return inner;
+  }
+  Expression result = *this;
+  for (Expression &part : result.parts) {
+    part = part.of(inner);
+  }
+  return result;
+}
+
+bool Expression::operator<(const Expression &other) const {
+  return std::tie(kind, number, parts) < std::tie(other.kind, other.number, other.parts);
+}
+
+int64_t Bound::at(int64_t p) const {
+  int64_t result = -1;
+  for (const Expression &candidate : candidates) {
+    result = std::max(result, candidate.at(p));
+  }
+  return result;
+}
+
+Bound Bound::of(const Expression &inner) const {
+  Bound result;
+  for (const Expression &candidate : candidates) {
+    result.candidates.push_back(candidate.of(inner));
+  }
+  return result;
+}
+
+Bound certify::parseBound(const std::string &text) { return Parser(text).bound(); }
+
+bool certify::isNonDecreasing(const Bound &bound) {
+  return std::all_of(bound.candidates.begin(), bound.candidates.end(), [](const Expression &c) {
+    int64_t period = shapeOf(c).period, before = c.at(0);
+    for (int64_t p = 1; p <= period; ++p) {
+      int64_t next = c.at(p);
+      if (next < before) {
+        return false;
+      }
+      before = next;
+    }
+    return true;
+  });
+}
+
+/// x is above -1 and above every candidate of the right where all of these are at least 0.
+static std::vector<Expression> conditionsOf(const Expression &x, const Bound &right) {
+  std::vector<Expression> conditions = {x};
+  for (const Expression &candidate : right.candidates) {
+    Expression less = {Expression::Sum, 0, {candidate, {Expression::Constant, 1, {}}}};
+    conditions.push_back({Expression::Sum, 0, {x, {Expression::Multiple, -1, {less}}}});
+  }
+  return conditions;
+}
+
+std::optional<int64_t> certify::findAbove(const Bound &left, const Bound &right, bool everywhere) {
+  for (const Expression &candidate : left.candidates) {
+    std::vector<Expression> conditions = conditionsOf(candidate, right);
+    int64_t period = 1;
+    for (const Expression &condition : conditions) {
+      int64_t other = shapeOf(condition).period;
+      period = stretched({period, 0}, other / std::gcd(period, other)).period;
+    }
+    for (int64_t r = 0; r < period; ++r) {
+      Interval above(everywhere);
+      for (const Expression &condition : conditions) {
+        int64_t here = condition.at(r);
+        above.demand(here, plus(condition.at(r + period), times(here, -1)));
+      }
+      if (std::optional<int64_t> t = above.nearest()) {
+        return plus(r, times(period, *t));
+      }
+    }
+  }
+  return std::nullopt;
+}

@@ -1,0 +1,51 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Bounds: max(-1, c1(p), c2(p), ...), each c of sums, integer multiples and floors.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace certify {
+
+/// A quasi-affine function of p.
+struct Expression {
+  enum Kind { Constant, Variable, Sum, Multiple, Floor } kind = Constant;
+  int64_t number = 0;            ///< Constant; Multiple: by; Floor: the divisor, at least 1
+  std::vector<Expression> parts; ///< Sum: two; Multiple, Floor: one
+
+  /// Throws Refusal where a number overflows.
+  int64_t at(int64_t p) const;
+  /// This function of `inner`(p).
+  Expression of(const Expression &inner) const;
+  bool operator<(const Expression &other) const;
+};
+
+Expression makeVariable();
+/// slope p + constant
+Expression makeLinear(int64_t slope, int64_t constant);
+Expression makeFloor(Expression inner, int64_t divisor);
+
+/// max(-1, candidates)
+struct Bound {
+  std::vector<Expression> candidates;
+
+  int64_t at(int64_t p) const;
+  Bound of(const Expression &inner) const;
+  bool operator<(const Bound &other) const { return candidates < other.candidates; }
+};
+
+/// Reads what the grammar of docs/certificate.md allows; throws Refusal for anything else.
+Bound parseBound(const std::string &text);
+
+/// Whether no candidate ever falls, so that the bound of the latest of some positions holds for
+/// all. Exact. Throws Refusal where a period is too long to enumerate.
+bool isNonDecreasing(const Bound &bound);
+
+/// Some x where left(x) > right(x), of all x >= 0 or, with `everywhere`, of all integers; none
+/// where there is none. Exact. Throws Refusal where a period is too long to enumerate.
+std::optional<int64_t> findAbove(const Bound &left, const Bound &right, bool everywhere);
+
+} // namespace certify

@@ -1,0 +1,220 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A certificate, line by line. What the spec alone decides (values, operands, obligations) must
+// stand there exactly; bounds are free, and every obligation about them is decided.
+#include "Certify.h"
+#include "Bound.h"
+#include "Graph.h"
+
+#include <openssl/sha.h>
+
+#include <set>
+#include <tuple>
+
+using namespace certify;
+
+namespace {
+
+std::string sha256(const std::string &text) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char *>(text.data()), text.size(), digest);
+  std::string hex;
+  for (unsigned char byte : digest) {
+    hex += "0123456789abcdef"[byte >> 4];
+    hex += "0123456789abcdef"[byte & 15];
+  }
+  return hex;
+}
+
+/// The lines of a certificate, in order.
+class Lines {
+public:
+  explicit Lines(const std::string &text) : text(text) {}
+
+  /// What follows `start` on the next line, nothing if that `isAll`.
+  std::string rest(const std::string &start, bool isAll = false) {
+    ++number;
+    size_t end = text.find('\n', at);
+    std::string line = text.substr(at, end - at);
+    if (end == std::string::npos || line.substr(0, isAll ? line.size() : start.size()) != start) {
+      throw Refusal("expected '" + start + (isAll ? "'" : "...'") + ", found " +
+                    (end == std::string::npos ? "that the file was cut short" : "'" + line + "'"));
+    }
+    at = end + 1;
+    return line.substr(start.size());
+  }
+  void expect(const std::string &line) { rest(line, true); }
+  void finish() {
+    expect("end certificate " + std::to_string(number + 1) + " lines");
+    if (at != text.size()) {
+      ++number;
+      throw Refusal("expected the end of the file, found more");
+    }
+  }
+  int64_t number = 0; ///< of the line read last, from 1
+
+private:
+  const std::string &text;
+  size_t at = 0;
+};
+
+/// Decides what obligations ask. Equal questions are asked once.
+class Judge {
+public:
+  /// left(x) <= right(x) for every x >= 0, or for every integer; `name` tells people what x is.
+  void demand(const Bound &left, const Bound &right, bool everywhere, const std::string &name) {
+    if (!known.emplace(left, right, everywhere).second) {
+      return; // it held, or this is not reached
+    }
+    if (std::optional<int64_t> x = findAbove(left, right, everywhere)) {
+      throw Refusal("the obligation does not hold at " + name + " = " + std::to_string(*x) + ": " +
+                    std::to_string(left.at(*x)) + " > " + std::to_string(right.at(*x)));
+    }
+  }
+
+private:
+  std::set<std::tuple<Bound, Bound, bool>> known;
+};
+
+/// Checks one mode's part of a certificate.
+class ModeChecker {
+public:
+  ModeChecker(const Graph &graph, Lines &lines, Judge &judge)
+      : graph(graph), lines(lines), judge(judge) {}
+
+  int64_t check(const std::string &mode) {
+    lines.expect("mode " + mode);
+    for (size_t i = 0; i < graph.values.size(); ++i) {
+      value(i);
+    }
+    conclude();
+    lines.expect("end " + mode + " " + std::to_string(graph.values.size()) + " values " +
+                 std::to_string(obligations) + " obligations");
+    return obligations;
+  }
+  const std::vector<Bound> &getBounds() const { return bounds; }
+
+private:
+  void obligation(const std::string &line) {
+    lines.expect(line);
+    ++obligations;
+  }
+  void value(size_t index);
+  void read(size_t index, size_t operand);
+  void conclude();
+
+  const Graph &graph;
+  Lines &lines;
+  Judge &judge;
+  std::vector<Bound> bounds;
+  int64_t obligations = 0;
+};
+
+void ModeChecker::value(size_t index) {
+  const Value &value = graph.values[index];
+  std::string number = std::to_string(index), operands;
+  for (size_t operand : value.operands) {
+    operands += " " + std::to_string(operand);
+  }
+  lines.expect("value " + number + " " + value.name + " " + value.spell() + " of" + operands +
+               " scale " + std::to_string(value.factor) + (value.isLazy() ? " lazy" : " stored"));
+  bounds.push_back(parseBound(lines.rest("bound " + number + " ")));
+  if (value.kind == Kind::Tokens) {
+    obligation("token " + number);
+    judge.demand({{makeVariable()}}, bounds[index], false, "p");
+  }
+  for (size_t i = 0; i < value.operands.size(); ++i) {
+    read(index, i);
+  }
+  if (value.kind != Kind::Tokens && !value.isLazy()) {
+    obligation("exist " + number + " " + std::to_string(value.factor));
+    judge.demand({{makeLinear(value.factor, 0)}}, bounds[index], false, "p");
+  }
+}
+
+/// (p, q) in the relation implies u_operand(q) <= u_value(p): q is eliminated by hand, each time to
+/// the positions that bound the others. Where there is more than one q, that takes a bound that
+/// never falls.
+void ModeChecker::read(size_t index, size_t operand) {
+  const Value &value = graph.values[index];
+  size_t source = value.operands[operand];
+  obligation("read " + std::to_string(index) + " " + std::to_string(operand) + " " +
+             std::to_string(source));
+  Relation relation = relationOf(value, operand);
+  if (!relation.findSample()) {
+    throw Refusal("vacuous: nothing is read at all, so that a proof about it would be empty");
+  }
+  const Bound &from = bounds[source], &to = bounds[index];
+  // A stored operand is null before 0, and a stored value has no position there.
+  bool everywhere = value.isLazy() && graph.values[source].isLazy();
+  int64_t k = relation.number;
+  bool several = relation.kind == Relation::Group || relation.isOfAttention();
+  if (several && !isNonDecreasing(from)) {
+    throw Refusal("the operand's bound falls somewhere, so that the latest position that is read "
+                  "does not bound the others");
+  }
+  switch (relation.kind) {
+  case Relation::Same:
+  case Relation::Earlier: // the latest is q = p
+    return judge.demand(from, to, everywhere, "p");
+  case Relation::Shifted:
+  case Relation::Window: // the latest is q = p - k
+    return judge.demand(from, to.of(makeLinear(1, k)), everywhere, "q");
+  case Relation::Group:
+    return judge.demand(from.of(makeLinear(k, k - 1)), to, false, "p");
+  case Relation::Divided: // p div k >= 0 where p >= 0 only
+    return judge.demand(from.of(makeFloor(makeVariable(), k)), to, everywhere, "p");
+  case Relation::All:
+    throw Refusal("every position reads all of the sequence, later tokens too");
+  }
+}
+
+void ModeChecker::conclude() {
+  std::string row = std::to_string(graph.row), at = row + " " + graph.loss;
+  obligation("no-leak " + at + " " + std::to_string(graph.offset));
+  judge.demand(bounds[graph.row], {{makeLinear(1, graph.offset - 1)}}, false, "p");
+  obligation("prefix-invariance " + at);
+  judge.demand(bounds[graph.row], {{makeVariable()}}, false, "p");
+}
+
+/// Checks a certificate against a model; returns what it proves, for people.
+std::string check(const Model &model, const std::string &specText, Lines &lines, bool walks) {
+  lines.expect("sluice-certificate 1");
+  lines.expect("spec sha256 " + sha256(specText));
+  Judge judge;
+  int64_t obligations = 0, longest = 0;
+  auto mode = [&](const char *name, const Graph &graph) {
+    ModeChecker checker(graph, lines, judge);
+    obligations += checker.check(name);
+    longest = walks ? std::max(longest, enumerate(graph, checker.getBounds())) : 0;
+  };
+  mode("eval", model.evaluate);
+  if (model.train) {
+    mode("train", *model.train);
+  } else {
+    lines.expect("mode train is eval");
+  }
+  // Specs have one loss, of the row that is sampled; what is sampled becomes token t + 1.
+  const Graph &graph = model.evaluate;
+  lines.expect("mode generate");
+  lines.expect("aligned " + graph.loss + " " + graph.values[graph.row].name + " 1");
+  lines.finish();
+  std::string what = "causal for every length, in eval, train and generate; " +
+                     std::to_string(obligations) + " obligations";
+  return walks ? what + ", and all paths at lengths up to " + std::to_string(longest) : what;
+}
+
+} // namespace
+
+Answer certify::certify(const Source &spec, const Source &certificate, bool enumerate) {
+  Lines lines(certificate.text);
+  try {
+    Model model = deriveModel(spec.text);
+    return {0, spec.name + ": certified: " + check(model, spec.text, lines, enumerate)};
+  } catch (const Refusal &why) {
+    std::string line = std::to_string(lines.number);
+    return {1, certificate.name + ":" + line + ": refused: " + why.what()};
+  } catch (const std::exception &mistake) {
+    return {2, spec.name + ": " + mistake.what()};
+  }
+}

@@ -1,0 +1,37 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The independent checker of causality certificates (docs/certificate.md). It shares no code with
+// the compiler: a mistake there is not made here again.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace certify {
+
+/// What a spec or a command line is not.
+struct BadInput : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Why a certificate proves nothing.
+struct Refusal : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Answer {
+  int status = 0; ///< 0 certified, 1 refused, 2 bad input
+  std::string message;
+};
+
+/// A file's name and its bytes.
+struct Source {
+  std::string name, text;
+};
+
+/// Checks that `certificate` is a proof about `spec`. With `enumerate`, all paths at all small
+/// lengths are walked as well and compared with what was proved. Throws nothing.
+Answer certify(const Source &spec, const Source &certificate, bool enumerate);
+
+} // namespace certify

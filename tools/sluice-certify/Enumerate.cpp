@@ -1,0 +1,139 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The theorem by brute force: nothing is bounded, composed or eliminated. Two things are computed
+// of every position at a length: the latest token on any path to it, and a number that stands for
+// everything it read, nulls included. Rows with equal numbers at two lengths are the same
+// computation.
+#include "Bound.h"
+#include "Certify.h"
+#include "Graph.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace certify;
+
+namespace {
+
+constexpr double mostReads = 4e9; ///< over all lengths, at most; some seconds
+constexpr int64_t mostTokens = int64_t{1} << 31;
+
+struct Reading {
+  int64_t latest = -1; ///< token
+  uint64_t digest = 0; ///< of null
+};
+
+/// SplitMix64's finalizer (Steele, Lea, Flood 2014) over a running sum.
+uint64_t mix(uint64_t digest, uint64_t next) {
+  uint64_t x = digest + 0x9e3779b97f4a7c15 + next;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+/// All positions of all values at one length.
+class Walk {
+public:
+  Walk(const Graph &graph, int64_t length) : graph(graph), length(length) {
+    stored.resize(graph.values.size());
+    for (size_t i = 0; i < graph.values.size(); ++i) {
+      for (int64_t p = 0; !graph.values[i].isLazy() && p < lengthOf(i); ++p) {
+        stored[i].push_back(compute(i, p));
+      }
+    }
+  }
+
+  int64_t lengthOf(size_t value) const {
+    int64_t factor = graph.values[value].factor;
+    return (length + factor - 1) / factor;
+  }
+
+  /// Null where nothing is stored; lazy values are read through.
+  Reading at(size_t value, int64_t p) const {
+    if (graph.values[value].isLazy()) {
+      return compute(value, p);
+    }
+    bool there = p >= 0 && p < lengthOf(value);
+    return there ? stored[value][static_cast<size_t>(p)] : Reading();
+  }
+
+private:
+  Reading compute(size_t index, int64_t p) const {
+    const Value &value = graph.values[index];
+    Reading result = {-1, mix(index, 1)};
+    if (value.operands.empty()) { // tokens; positions, which are constants
+      return {value.kind == Kind::Tokens ? p : -1, mix(result.digest, static_cast<uint64_t>(p))};
+    }
+    for (size_t i = 0; i < value.operands.size(); ++i) {
+      Relation relation = relationOf(value, i);
+      int64_t first = relation.firstOf(p).value_or(0);
+      int64_t last = relation.lastOf(p).value_or(lengthOf(value.operands[i]) - 1);
+      if (relation.isOfAttention()) {
+        first = std::max<int64_t>(first, 0);
+        last = std::min(last, lengthOf(value.operands[i]) - 1);
+      }
+      for (int64_t q = first; q <= last; ++q) {
+        Reading read = at(value.operands[i], q);
+        result.latest = std::max(result.latest, read.latest);
+        result.digest = mix(result.digest, read.digest + i);
+      }
+    }
+    return result;
+  }
+
+  const Graph &graph;
+  int64_t length;
+  std::vector<std::vector<Reading>> stored;
+};
+
+/// Twice the product of the factors plus the largest shift or window, in tokens.
+int64_t longestOf(const Graph &graph) {
+  __int128 product = 1, reach = 0;
+  for (const Value &value : graph.values) {
+    bool coarser = value.kind == Kind::Shorten || value.kind == Kind::Fold;
+    product = std::min<__int128>(product * (coarser ? value.number : 1), mostTokens);
+    int64_t by = value.kind == Kind::Shift ? value.number : value.mask.end;
+    reach = std::max(reach, __int128(by) * value.factor);
+  }
+  return static_cast<int64_t>(std::min<__int128>(2 * product + reach + 1, mostTokens));
+}
+
+} // namespace
+
+int64_t certify::enumerate(const Graph &graph, const std::vector<Bound> &bounds) {
+  int64_t longest = longestOf(graph);
+  if (double(graph.values.size()) * std::pow(double(longest), 3) > mostReads) {
+    throw BadInput("expected factors and shifts small enough to enumerate all paths, found that "
+                   "lengths up to " +
+                   std::to_string(longest) + " are needed; leave out --enumerate");
+  }
+  std::vector<uint64_t> rows; ///< digest of row t at length t + 1
+  for (int64_t length = 1; length <= longest; ++length) {
+    Walk walk(graph, length);
+    auto at = [&](int64_t p) {
+      return " " + std::to_string(p) + " at length " + std::to_string(length);
+    };
+    for (size_t i = 0; i < bounds.size(); ++i) {
+      for (int64_t p = 0; p < walk.lengthOf(i); ++p) {
+        if (walk.at(i, p).latest > bounds[i].at(p)) {
+          throw Refusal("enumeration: " + graph.values[i].name + " reads token " +
+                        std::to_string(walk.at(i, p).latest) + " into position" + at(p) +
+                        ", beyond its bound " + std::to_string(bounds[i].at(p)));
+        }
+      }
+    }
+    rows.push_back(walk.at(graph.row, length - 1).digest);
+    for (int64_t t = 0; t < length; ++t) {
+      Reading row = walk.at(graph.row, t);
+      if (row.latest >= t + graph.offset) {
+        throw Refusal("enumeration: row" + at(t) + " reads its target, token " +
+                      std::to_string(row.latest));
+      }
+      if (row.digest != rows[static_cast<size_t>(t)]) {
+        throw Refusal("enumeration: row" + at(t) + " is another one than at length " +
+                      std::to_string(t + 1));
+      }
+    }
+  }
+  return longest;
+}

@@ -1,0 +1,170 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Settings of a spec's stages, as far as they decide the graph.
+#pragma once
+
+#include "Certify.h"
+#include "Graph.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+namespace certify {
+
+using nlohmann::json;
+
+constexpr int64_t largestNumber = (int64_t{1} << 31) - 1;
+
+/// What a `layer` is, as far as the graph goes.
+struct Layer {
+  bool preNorm = true, gated = false, dropsOut = false;
+  Mask mask;
+};
+
+struct Level {
+  int64_t layers, factor;
+};
+
+[[noreturn]] inline void fail(const std::string &where, const std::string &expected,
+                              const std::string &found) {
+  throw BadInput(where + ": expected " + expected + ", found " + found);
+}
+
+/// A stage's settings: its own keys, then those of `defaults` where the stage has layer settings.
+class Fields {
+public:
+  Fields(const json &own, const json *defaults, std::string where)
+      : own(own), defaults(defaults), where(std::move(where)) {}
+
+  const json *find(const std::string &key) const {
+    const json *object = own.contains(key) ? &own : defaults;
+    return object && object->contains(key) ? &object->at(key) : nullptr;
+  }
+
+  int64_t integer(const std::string &key, int64_t least,
+                  std::optional<int64_t> otherwise = {}) const {
+    const json *value = find(key);
+    if (!value && otherwise) {
+      return *otherwise;
+    }
+    return integerOf(value ? *value : json(), key, least);
+  }
+
+  int64_t integerOf(const json &value, const std::string &key, int64_t least) const {
+    bool fits = value.is_number_integer() && value >= least && value <= largestNumber;
+    if (!fits) {
+      fail(where, "an integer from " + std::to_string(least) + " for \"" + key + "\"",
+           value.dump());
+    }
+    return value.get<int64_t>();
+  }
+
+  /// A probability that is not 0.
+  bool dropsOut(const std::string &key) const {
+    const json *value = find(key);
+    if (value && (!value->is_number() || *value < 0 || *value >= 1)) {
+      fail(where, "a number >= 0 and < 1 for \"" + key + "\"", value->dump());
+    }
+    return value && *value > 0;
+  }
+
+  /// The index of the value among `names`; the first where there is none.
+  size_t choice(const std::string &key, const std::vector<std::string> &names) const {
+    const json *value = find(key);
+    auto found = value ? std::find(names.begin(), names.end(),
+                                   value->is_string() ? value->get<std::string>() : "")
+                       : names.begin();
+    if (found == names.end()) {
+      fail(where, "a known value for \"" + key + "\"", value->dump());
+    }
+    return static_cast<size_t>(found - names.begin());
+  }
+
+  std::string text(const std::string &key) const {
+    const json *value = find(key);
+    if (!value || !value->is_string() || value->get<std::string>().empty()) {
+      fail(where, "a string that is not empty for \"" + key + "\"", value ? value->dump() : "none");
+    }
+    return value->get<std::string>();
+  }
+
+  [[noreturn]] void mismatch(const std::string &expected, const std::string &found) const {
+    fail(where, expected, found);
+  }
+
+private:
+  const json &own;
+  const json *defaults;
+  std::string where;
+};
+
+inline Mask readMask(const Fields &fields) {
+  const json *value = fields.find("mask");
+  if (!value || *value == "causal") {
+    return {};
+  }
+  if (*value == "bidirectional") {
+    return {Mask::Bidirectional};
+  }
+  const char *expected =
+      R"("causal", "bidirectional" or {"window": [a, b]}, 0 <= a < b, for "mask")";
+  if (!value->is_object() || value->size() != 1 || !value->contains("window") ||
+      !value->at("window").is_array() || value->at("window").size() != 2) {
+    fields.mismatch(expected, value->dump());
+  }
+  Mask mask = {Mask::Window, fields.integerOf(value->at("window")[0], "window", 0),
+               fields.integerOf(value->at("window")[1], "window", 0)};
+  if (mask.begin >= mask.end) {
+    fields.mismatch(expected, value->dump());
+  }
+  return mask;
+}
+
+inline Layer readLayer(const Fields &fields) {
+  Layer layer;
+  layer.preNorm = fields.choice("placement", {"pre", "post"}) == 0;
+  layer.gated = fields.choice("activation", {"gelu", "relu", "gelu_tanh", "swiglu"}) == 3;
+  bool blocks = fields.dropsOut("dropout"), weights = fields.dropsOut("attention_dropout");
+  layer.dropsOut = blocks || weights;
+  layer.mask = readMask(fields);
+  return layer;
+}
+
+/// "2@1 8@4 2@1"
+inline std::vector<Level> readHierarchy(const Fields &fields) {
+  std::string text = fields.text("hierarchy"), word;
+  std::vector<Level> levels;
+  auto number = [&](std::string_view digits, int64_t least, int64_t most) {
+    int64_t value = 0;
+    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc() || end != digits.data() + digits.size() || value < least ||
+        value > most) {
+      fields.mismatch("levels LAYERS@FACTOR", text);
+    }
+    return value;
+  };
+  for (std::istringstream words(text); words >> word;) {
+    size_t at = std::min(word.find('@'), word.size() - 1);
+    std::string_view view = word;
+    levels.push_back(
+        {number(view.substr(0, at), 0, 10000), number(view.substr(at + 1), 1, largestNumber)});
+  }
+  bool good = levels.size() % 2 == 1 && levels.size() <= 63 && levels[0].factor == 1 &&
+              (levels.size() > 1 || levels[0].layers > 0);
+  for (size_t i = 0; good && i < levels.size() / 2; ++i) {
+    good = levels[levels.size() - 1 - i].factor == levels[i].factor &&
+           levels[i + 1].factor % levels[i].factor == 0;
+  }
+  if (!good) {
+    fields.mismatch(
+        "an odd number of levels from factor 1 inwards and back, each factor a multiple "
+        "of the one outside it",
+        text);
+  }
+  return levels;
+}
+
+} // namespace certify

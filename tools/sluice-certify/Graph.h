@@ -1,0 +1,96 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a spec computes, as far as causality goes: values, what they are made from, and which
+// positions of that each of their positions reads.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace certify {
+
+/// In this order: those from Shift on have a number.
+// clang-format off
+enum class Kind { Tokens, Embed, Position, Map, Norm, Linear, Attention, Shift, Shorten, Fold, Upsample, Unfold };
+// clang-format on
+
+/// Which keys a row of attention reads: q <= p; p - end < q <= p - begin; all.
+struct Mask {
+  enum Kind { Causal, Window, Bidirectional } kind = Causal;
+  int64_t begin = 0, end = 0;
+};
+
+struct Value {
+  std::string name; ///< "stages.1.inside.0.attention.mix"
+  Kind kind = Kind::Tokens;
+  int64_t number = 0; ///< of a shift: by; of what changes the scale: its factor
+  Mask mask;          ///< of attention
+  std::vector<size_t> operands;
+  int64_t factor = 1; ///< tokens a position
+
+  /// Not stored: positions outside its scale are read through to its operand.
+  bool isLazy() const {
+    return kind == Kind::Shift || kind == Kind::Upsample || kind == Kind::Unfold;
+  }
+  /// "attention window 0 4"
+  std::string spell() const;
+};
+
+/// Positions q of an operand that position p reads, all from first to last. Attention reads
+/// 0 <= q < n only, n the operand's length; elsewhere what lies outside is read as zeros.
+struct Relation {
+  enum Kind {
+    Same,    ///< q = p
+    Shifted, ///< q = p - number
+    Group,   ///< number p <= q < number (p + 1)
+    Divided, ///< q = p div number
+    Earlier, ///< q <= p
+    Window,  ///< p - end < q <= p - number
+    All
+  } kind = Same;
+  int64_t number = 0, end = 0;
+
+  bool isOfAttention() const { return kind == Earlier || kind == Window || kind == All; }
+  /// Without the limits of attention. All has none.
+  std::optional<int64_t> firstOf(int64_t p) const;
+  std::optional<int64_t> lastOf(int64_t p) const;
+  bool contains(int64_t p, int64_t q) const;
+  /// Some p, q >= 0 in it; none where it is empty.
+  std::optional<std::pair<int64_t, int64_t>> findSample() const;
+};
+
+/// What position p of a value reads of its operand.
+Relation relationOf(const Value &value, size_t operand);
+
+/// floor(x / y), y > 0.
+int64_t floorDivide(int64_t x, int64_t y);
+
+/// The values that the loss is computed from, operands first. Row t of values[row] is scored
+/// against token t + offset.
+struct Graph {
+  std::vector<Value> values;
+  std::string loss; ///< "stages.3.head"
+  size_t row = 0;
+  int64_t offset = 1;
+};
+
+struct Model {
+  Graph evaluate;
+  std::optional<Graph> train; ///< where dropout makes it another computation
+};
+
+/// Derives the graphs of a spec, composite stages expanded (docs/spec.md). Throws BadInput where
+/// the text is no spec.
+Model deriveModel(const std::string &text);
+
+struct Bound;
+
+/// Walks every read at every length up to twice the product of the factors plus the largest shift
+/// or window. Throws Refusal where a row reads its target, changes as the sequence grows, or needs
+/// a token beyond its bound, if bounds are given; BadInput where that would take more than some
+/// seconds. Returns the longest length.
+int64_t enumerate(const Graph &graph, const std::vector<Bound> &bounds);
+
+} // namespace certify

@@ -1,0 +1,334 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From a spec to the graph of its values: a second reading of docs/spec.md. Read is what decides
+// the graph: stages, their order and names, factors, shifts, masks, placement, activation, dropout.
+#include "Fields.h"
+
+#include <map>
+#include <set>
+
+using namespace certify;
+
+namespace {
+
+constexpr size_t mostValues = size_t{1} << 20;
+
+const std::set<std::string> layerKeys = {
+    "heads",   "key_value_heads",   "head_size", "norm",   "placement", "epsilon",     "activation",
+    "dropout", "attention_dropout", "mask",      "rotary", "bias",      "feed_forward"};
+
+const std::map<std::string, std::set<std::string>> ownKeys = {
+    {"embedding", {"positions", "dropout", "to"}},
+    {"layer", {"from", "to"}},
+    {"norm", {"norm", "epsilon", "from", "to"}},
+    {"shift", {"by", "from", "to"}},
+    {"shorten", {"factor", "method", "from", "to"}},
+    {"upsample", {"factor", "method", "from", "to"}},
+    {"add", {"with", "from", "to"}},
+    {"dropout", {"rate", "from", "to"}},
+    {"head", {"tied", "bias", "from"}},
+    {"layers", {"count", "from", "to"}},
+    {"hourglass", {"hierarchy", "shorten", "upsample", "shift", "from", "to"}}};
+
+void checkKeys(const json &object, const std::set<std::string> &known, const std::string &where) {
+  for (const auto &[key, value] : object.items()) {
+    if (!known.contains(key)) {
+      fail(where, "a key that this checker knows", "\"" + key + "\"");
+    }
+  }
+}
+
+/// Derives one graph.
+class Deriver {
+public:
+  Deriver(const json &spec, bool train) : spec(spec), train(train) {}
+
+  Graph run();
+  bool hasDropout() const { return dropout; } ///< known after run()
+
+private:
+  size_t stage(const std::string &op, const Fields &fields, const std::string &path, size_t input);
+  size_t embedding(const Fields &fields, const std::string &path);
+  size_t layer(const Layer &settings, const std::string &path, size_t x);
+  size_t shorten(const std::string &path, int64_t k, bool linear, size_t x);
+  size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
+  size_t hourglass(const Fields &fields, const std::string &path, size_t x);
+  size_t stream(const std::string &name, const Fields &fields) const;
+
+  /// Appends a value, on its first operand's scale unless it changes that.
+  size_t make(Kind kind, const std::string &name, std::vector<size_t> operands,
+              int64_t number = 0) {
+    if (graph.values.size() >= mostValues) {
+      throw BadInput("expected a model of fewer than " + std::to_string(mostValues) + " values");
+    }
+    int64_t factor = operands.empty() ? 1 : graph.values[operands[0]].factor;
+    factor *= kind == Kind::Shorten || kind == Kind::Fold ? number : 1;
+    factor /= kind == Kind::Upsample || kind == Kind::Unfold ? number : 1;
+    graph.values.push_back({name, kind, number, {}, std::move(operands), factor});
+    return graph.values.size() - 1;
+  }
+  /// Whether this graph drops out here; notes that some graph does.
+  bool dropoutOf(const Fields &fields, const std::string &key) {
+    bool drops = fields.dropsOut(key);
+    dropout |= drops;
+    return train && drops;
+  }
+
+  const json &spec;
+  bool train, dropout = false;
+  Graph graph;
+  std::map<std::string, size_t> streams;
+};
+
+size_t Deriver::embedding(const Fields &fields, const std::string &path) {
+  std::vector<size_t> terms = {make(Kind::Embed, path + ".token", {0})};
+  if (fields.choice("positions", {"none", "learned", "sinusoidal"}) != 0) {
+    terms.push_back(make(Kind::Position, path + ".position", {}));
+  }
+  bool drops = dropoutOf(fields, "dropout");
+  return terms.size() > 1 || drops ? make(Kind::Map, path + ".sum", terms) : terms[0];
+}
+
+size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x) {
+  dropout |= settings.dropsOut;
+  auto block = [&](const std::string &name, auto inner) {
+    size_t branch = inner(settings.preNorm ? make(Kind::Norm, name + ".norm", {x}) : x);
+    x = make(Kind::Map, name + ".sum", {x, branch});
+    x = settings.preNorm ? x : make(Kind::Norm, name + ".norm", {x});
+  };
+  block(path + ".attention", [&](size_t v) {
+    v = make(Kind::Linear, path + ".attention.qkv", {v});
+    v = make(Kind::Attention, path + ".attention.mix", {v, v, v});
+    graph.values[v].mask = settings.mask;
+    return make(Kind::Linear, path + ".attention.output", {v});
+  });
+  block(path + ".feed_forward", [&](size_t v) {
+    std::vector<size_t> in;
+    if (settings.gated) {
+      in.push_back(make(Kind::Linear, path + ".feed_forward.gate", {v}));
+    }
+    in.push_back(make(Kind::Linear, path + ".feed_forward.in", {v}));
+    v = make(Kind::Map, path + ".feed_forward.activation", in);
+    return make(Kind::Linear, path + ".feed_forward.out", {v});
+  });
+  return x;
+}
+
+size_t Deriver::shorten(const std::string &path, int64_t k, bool linear, size_t x) {
+  if (graph.values[x].factor * k > largestNumber) { // both are below 2^31
+    fail(path, "scales of at most 2^31 - 1 tokens a position", "more");
+  }
+  if (k > 1) {
+    x = linear ? make(Kind::Fold, path + ".fold", {x}, k)
+               : make(Kind::Shorten, path + ".shorten", {x}, k);
+  }
+  return linear ? make(Kind::Linear, path + ".linear", {x}) : x;
+}
+
+size_t Deriver::upsample(const std::string &path, int64_t k, bool linear, size_t x,
+                         const Fields &fields) {
+  if (graph.values[x].factor % k != 0) {
+    fields.mismatch("a factor that divides the scale's", std::to_string(k));
+  }
+  if (linear) {
+    x = make(Kind::Linear, path + ".linear", {x});
+  }
+  return k == 1   ? x
+         : linear ? make(Kind::Unfold, path + ".unfold", {x}, k)
+                  : make(Kind::Upsample, path + ".upsample", {x}, k);
+}
+
+size_t Deriver::hourglass(const Fields &fields, const std::string &path, size_t x) {
+  std::vector<Level> levels = readHierarchy(fields);
+  Layer settings = readLayer(fields);
+  bool folds = fields.choice("shorten", {"average", "linear"}) == 1;
+  bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
+  size_t middle = levels.size() / 2;
+  auto level = [&](auto &self, size_t depth, const std::string &prefix) -> void {
+    int64_t count = 0;
+    auto next = [&] { return prefix + ".inside." + std::to_string(count++); };
+    auto stack = [&](int64_t layers) {
+      for (int64_t i = 0; i < layers; ++i) {
+        x = layer(settings, next(), x);
+      }
+      if (layers > 0 && settings.preNorm) {
+        x = make(Kind::Norm, next() + ".norm", {x});
+      }
+    };
+    stack(levels[depth].layers);
+    if (depth == middle) {
+      return;
+    }
+    size_t skip = x;
+    int64_t k = levels[depth + 1].factor / levels[depth].factor;
+    x = make(Kind::Shift, next() + ".shift", {x}, fields.integer("shift", 0, k - 1));
+    x = shorten(next(), k, folds, x);
+    if (depth + 1 == middle) {
+      stack(levels[middle].layers);
+    } else {
+      self(self, depth + 1, next());
+    }
+    x = upsample(next(), k, unfolds, x, fields);
+    x = make(Kind::Map, next() + ".add", {x, skip});
+    stack(levels[levels.size() - 1 - depth].layers);
+  };
+  level(level, 0, path);
+  return x;
+}
+
+size_t Deriver::stream(const std::string &name, const Fields &fields) const {
+  auto found = streams.find(name);
+  if (found == streams.end()) {
+    fields.mismatch("the name of an earlier stage's result", "\"" + name + "\"");
+  }
+  return found->second;
+}
+
+size_t Deriver::stage(const std::string &op, const Fields &fields, const std::string &path,
+                      size_t x) {
+  bool linear = fields.choice("method", {op == "upsample" ? "repeat" : "average", "linear"}) == 1;
+  if (op == "embedding") {
+    return embedding(fields, path);
+  }
+  if (op == "layer") {
+    return layer(readLayer(fields), path, x);
+  }
+  for (int64_t i = 0; op == "layers" && i < fields.integer("count", 1); ++i) {
+    x = layer(readLayer(fields), path + ".inside." + std::to_string(i), x);
+  }
+  if (op == "layers") {
+    return x;
+  }
+  if (op == "hourglass") {
+    return hourglass(fields, path, x);
+  }
+  if (op == "norm") {
+    return make(Kind::Norm, path + ".norm", {x});
+  }
+  if (op == "shift") {
+    return make(Kind::Shift, path + ".shift", {x}, fields.integer("by", 0));
+  }
+  if (op == "shorten") {
+    return shorten(path, fields.integer("factor", 1), linear, x);
+  }
+  if (op == "upsample") {
+    return upsample(path, fields.integer("factor", 1), linear, x, fields);
+  }
+  if (op == "add") {
+    size_t y = stream(fields.text("with"), fields);
+    if (graph.values[x].factor != graph.values[y].factor) {
+      fields.mismatch("two streams of one scale", "two scales");
+    }
+    return make(Kind::Map, path + ".add", {x, y});
+  }
+  if (op == "dropout") {
+    return dropoutOf(fields, "rate") ? make(Kind::Map, path + ".dropout", {x}) : x;
+  }
+  graph.loss = path + ".head";
+  graph.row = x;
+  if (graph.values[x].factor != 1) {
+    fields.mismatch("a head that reads factor 1", std::to_string(graph.values[x].factor));
+  }
+  return x;
+}
+
+/// Keeps what the loss is computed from, in order.
+void keepLive(Graph &graph) {
+  std::vector<bool> live(graph.values.size());
+  live[graph.row] = true;
+  for (size_t i = graph.values.size(); i-- > 0;) {
+    for (size_t operand : graph.values[i].operands) {
+      live[operand] = live[operand] || live[i];
+    }
+  }
+  std::vector<size_t> numbers(graph.values.size());
+  std::vector<Value> kept;
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    if (live[i]) {
+      numbers[i] = kept.size();
+      kept.push_back(std::move(graph.values[i]));
+      for (size_t &operand : kept.back().operands) {
+        operand = numbers[operand];
+      }
+    }
+  }
+  graph.row = numbers[graph.row];
+  graph.values = std::move(kept);
+}
+
+Graph Deriver::run() {
+  size_t previous = make(Kind::Tokens, "tokens", {});
+  const json *defaults = spec.contains("defaults") ? &spec["defaults"] : nullptr;
+  checkKeys(defaults ? *defaults : json::object(), layerKeys, "defaults");
+  const json &stages = spec["stages"];
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const json &stage = stages[i];
+    std::string path = "stages." + std::to_string(i), op = Fields(stage, nullptr, path).text("op");
+    auto known = ownKeys.find(op);
+    if (known == ownKeys.end() || (op == "embedding") != (i == 0) ||
+        (op == "head") != (i + 1 == stages.size())) {
+      fail(path, "the kind of a stage, an embedding first and a head last", "\"" + op + "\"");
+    }
+    bool layered = op == "layer" || op == "layers" || op == "hourglass";
+    std::set<std::string> keys = known->second;
+    keys.insert("op");
+    keys.insert(layerKeys.begin(), layered ? layerKeys.end() : layerKeys.begin());
+    checkKeys(stage, keys, path);
+    Fields fields(stage, layered ? defaults : nullptr, path);
+    size_t input = stage.contains("from") ? stream(fields.text("from"), fields) : previous;
+    previous = this->stage(op, fields, path, input);
+    if (stage.contains("to") && !streams.try_emplace(fields.text("to"), previous).second) {
+      fail(path, "a name that no earlier result has", "\"" + fields.text("to") + "\"");
+    }
+  }
+  keepLive(graph);
+  return std::move(graph);
+}
+
+/// JSON in which no object has a key twice: which of the two holds would be anyone's guess.
+json parseSpec(const std::string &text) {
+  std::vector<std::set<std::string>> open;
+  auto watch = [&](int, json::parse_event_t event, json &parsed) {
+    if (event == json::parse_event_t::object_start) {
+      open.emplace_back();
+    } else if (event == json::parse_event_t::object_end) {
+      open.pop_back();
+    } else if (event == json::parse_event_t::key && !open.back().insert(parsed).second) {
+      throw BadInput("expected keys that stand once, found " + parsed.dump() + " twice");
+    }
+    return true;
+  };
+  try {
+    return json::parse(text, watch);
+  } catch (const json::exception &error) {
+    throw BadInput(std::string("expected JSON, found ") + error.what());
+  }
+}
+
+} // namespace
+
+Model certify::deriveModel(const std::string &text) {
+  json spec = parseSpec(text);
+  bool known = spec.is_object() && spec.contains("sluice") && spec["sluice"] == 1 &&
+               spec.contains("stages") && spec["stages"].is_array() && spec["stages"].size() >= 2;
+  if (!known || (spec.contains("defaults") && !spec["defaults"].is_object())) {
+    throw BadInput(
+        "expected a spec of version 1, an object with \"sluice\", \"stages\" of at least "
+        "two, and perhaps \"defaults\", found another value");
+  }
+  checkKeys(spec,
+            {"sluice", "name", "vocabulary", "context", "batch", "width", "seed", "defaults",
+             "stages", "training"},
+            "the spec");
+  for (const json &stage : spec["stages"]) {
+    if (!stage.is_object()) {
+      fail("stages", "objects", stage.dump());
+    }
+  }
+  Deriver evaluate(spec, false);
+  Model model = {evaluate.run(), std::nullopt};
+  if (evaluate.hasDropout()) {
+    model.train = Deriver(spec, true).run();
+  }
+  return model;
+}

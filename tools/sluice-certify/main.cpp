@@ -1,0 +1,57 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Certify.h"
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+using namespace certify;
+
+static Source readSource(const std::string &name) {
+  std::error_code code;
+  bool there = std::filesystem::is_regular_file(name, code);
+  std::ifstream file(name, std::ios::binary);
+  if (!there || !file) {
+    throw BadInput(name + ": expected a file that can be read, found " +
+                   (there ? "one that cannot; check its permissions" : "none; check its name"));
+  }
+  return {name, {std::istreambuf_iterator<char>(file), {}}};
+}
+
+int main(int argc, char **argv) {
+  CLI::App program(
+      "Checks that a certificate, from sluice check --certificate, proves a spec causal. "
+      "Shares no code with the compiler.\n"
+      "Exit status: 0 certified, 1 refused, 2 bad input.",
+      "sluice-certify");
+  std::string spec, certificate;
+  bool enumerates = false;
+  program.add_option("SPEC", spec, "Model spec, JSON (docs/spec.md)")
+      ->type_name("FILE")
+      ->required();
+  program.add_option("CERTIFICATE", certificate, "Its certificate (docs/certificate.md)")
+      ->type_name("FILE")
+      ->required();
+  program.add_flag(
+      "--enumerate", enumerates,
+      "Also walk all paths, at all lengths up to twice the product of the factors plus "
+      "the largest shift or window");
+  program.set_version_flag("--version",
+                           "sluice-certify " SLUICE_VERSION ", certificates of version 1");
+  try {
+    program.parse(argc, argv);
+    Answer answer = certify::certify(readSource(spec), readSource(certificate), enumerates);
+    (answer.status == 0 ? std::cout : std::cerr) << answer.message << std::endl;
+    return answer.status != 0 ? answer.status : std::cout ? 0 : 2;
+  } catch (const CLI::Success &done) {
+    return program.exit(done);
+  } catch (const CLI::ParseError &error) {
+    std::cerr << "sluice-certify: " << error.what() << "; see sluice-certify --help" << std::endl;
+    return 2;
+  } catch (const BadInput &mistake) {
+    std::cerr << mistake.what() << std::endl;
+    return 2;
+  }
+}
