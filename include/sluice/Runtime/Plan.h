@@ -85,7 +85,7 @@ struct Buffer {
 
 struct Plan {
   ModelFacts model;
-  std::string verdict; // "proved" or "leak-allowed"
+  std::string verdict;     // "proved" or "leak-allowed"
   std::string certificate; // docs/certificate.md; empty where there is none
   std::vector<std::string> modes, targets;
   int64_t trainingSteps = 0;
