@@ -8,6 +8,7 @@
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/StringMap.h"
+#include <optional>
 
 namespace sluice {
 
@@ -19,7 +20,7 @@ public:
 
   struct Read : dispatch::RowRead {
     size_t source = length; ///< index in `values`
-    MaskBounds bounds; ///< Relation: solved for q
+    MaskBounds bounds;      ///< Relation: solved for q
   };
   struct Value {
     std::string name;       ///< as ValueNames has it; "tokens", "length", "output 0"; may be empty

@@ -22,8 +22,8 @@ const std::string source = SLUICE_SOURCE_DIR;
 
 std::vector<std::string> specs() {
   std::vector<std::string> result;
-  for (const char *folder : {"models", "test/causality/causal",
-                             "test/golden", "test/Transforms/Inputs"}) {
+  for (const char *folder :
+       {"models", "test/causality/causal", "test/golden", "test/Transforms/Inputs"}) {
     for (const auto &entry : std::filesystem::recursive_directory_iterator(source + "/" + folder)) {
       if (entry.path().extension() == ".json" &&
           entry.path().parent_path().filename() != "expected") {
