@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Verdicts over the shipped models and random chains of stages; each is compared with an enumeration
-// of paths at every small length. The corpus, mutants and random specs of every kind: test/fuzz.
+// Verdicts over the shipped models and random chains of stages; each is compared with an
+// enumeration of paths at every small length. The corpus, mutants and random specs of every kind:
+// test/fuzz.
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Transforms/ImportSpec.h"
 #include <filesystem>
