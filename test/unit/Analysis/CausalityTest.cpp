@@ -1,11 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Verdicts over the corpus of causal and leaky specs, the shipped models and random ones; each
-// verdict is compared with an enumeration of paths at every small length.
+// Verdicts over the shipped models and random chains of stages; each is compared with an
+// enumeration of paths at every small length. The corpus, mutants and random specs of every kind:
+// test/fuzz.
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Transforms/ImportSpec.h"
 #include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -96,31 +96,6 @@ TEST_P(Causal, IsProved) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Causal, ::testing::ValuesIn(specsUnder("models")));
-INSTANTIATE_TEST_SUITE_P(Corpus, Causal, ::testing::ValuesIn(specsUnder("test/causality/causal")));
-
-class Leaky : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(Leaky, IsRefusedWithAWitness) {
-  CausalVerdict verdict = checkBoth(read(GetParam()));
-  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
-  std::ifstream expected(std::filesystem::path(GetParam()).replace_extension(".expected"));
-  unsigned line = 0;
-  std::string words;
-  expected >> line >> std::ws;
-  std::getline(expected, words);
-  ASSERT_FALSE(words.empty());
-  EXPECT_EQ(verdict.place.line, line) << verdict.message;
-  EXPECT_NE(verdict.message.find(words), std::string::npos) << verdict.message;
-  ASSERT_TRUE(verdict.witness);
-  EXPECT_GT(verdict.witness->token, verdict.witness->row);
-  EXPECT_EQ(verdict.witness->replay, Replay::Changed) << verdict.message;
-  ASSERT_GE(verdict.witness->path.size(), 2u);
-  EXPECT_EQ(verdict.witness->path.back().to, verdict.witness->row);
-  EXPECT_TRUE(llvm::any_of(verdict.witness->path,
-                           [&](const CausalStep &step) { return step.place.line == line; }));
-}
-
-INSTANTIATE_TEST_SUITE_P(Corpus, Leaky, ::testing::ValuesIn(specsUnder("test/causality/leaky")));
 
 TEST(Causality, GoldensButTheBidirectionalAreProved) {
   for (const std::string &path : specsUnder("test/golden")) {
