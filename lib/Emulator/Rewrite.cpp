@@ -1,0 +1,503 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The module of a GPU kernel, made native.
+#include "Builtins.h"
+#include "Program.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Analysis/ValueTracking.h"
+#include "llvm/IR/DebugInfoMetadata.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/ModuleSlotTracker.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+using namespace sluice::emulator;
+
+namespace {
+
+/// Inline assembly that MLIR's NVVM dialect emits (LLVM 22), white space folded.
+struct Assembly {
+  StringRef text, constraints, builtin;
+};
+const Assembly knownAssembly[] = {
+    {"bar.arrive $0, $1;", "r,r", "barrier.cta.arrive.aligned.count"},
+    {"bar.arrive 0, $0;", "r", "asm.barrier.arrive.0"},
+    {"{ .reg .pred P1; LAB_WAIT: mbarrier.try_wait.parity.shared.b64 P1, [$0], $1, $2; @P1 "
+     "bra.uni DONE; bra.uni LAB_WAIT; DONE: }",
+     "r,r,r", "asm.mbarrier.wait.parity"},
+    {"{ .reg .pred P1; LAB_WAIT: mbarrier.try_wait.parity.b64 P1, [$0], $1, $2; @P1 bra.uni "
+     "DONE; bra.uni LAB_WAIT; DONE: }",
+     "l,r,r", "asm.mbarrier.wait.parity"},
+};
+
+class Rewriter {
+public:
+  Rewriter(Module &module, const SharedArena &arena) : module(module), arena(arena) {}
+  Expected<Program> run(StringRef kernelName);
+
+private:
+  void describeKernel();
+  void dropOthers();
+  Error placeShared();
+  void exposeTables();
+  Error rewriteFunction(Function &function);
+  Error rewriteInstruction(Instruction &instruction);
+  Error rewriteCall(CallBase &call);
+  void callBuiltin(CallBase &call, const Builtin &builtin);
+  void announceRange(MemIntrinsic &intrinsic);
+  void announce(Instruction &instruction, Value *pointer, Type *type, Align align);
+  uint32_t addSite(Instruction &instruction);
+  void countBlocks();
+  void addEntry();
+
+  Error refuse(const Instruction &instruction, const Twine &expected) {
+    return createStringError("kernel '" + program.kernel + "': expected " + expected + ", found '" +
+                             text(instruction) + "'");
+  }
+  const std::string &text(const Instruction &instruction) { return texts[&instruction]; }
+  IntegerType *wide() { return Type::getInt64Ty(module.getContext()); }
+  IntegerType *narrow() { return Type::getInt32Ty(module.getContext()); }
+
+  Module &module;
+  const SharedArena &arena;
+  Program program;
+  Function *kernel = nullptr;
+  SmallVector<Function *> functions; ///< the kernel and what it calls
+  std::unique_ptr<ModuleSlotTracker> slots;
+  DenseMap<const Instruction *, std::string> texts;
+  StringMap<const Builtin *> known;
+};
+
+} // namespace
+
+static std::string print(const Instruction &instruction, ModuleSlotTracker &slots) {
+  std::string result;
+  raw_string_ostream stream(result);
+  instruction.print(stream, slots);
+  StringRef line(result);
+  return line.substr(0, line.find(", !")).trim().str();
+}
+
+uint32_t Rewriter::addSite(Instruction &instruction) {
+  Site site;
+  site.text = text(instruction);
+  if (const DebugLoc &at = instruction.getDebugLoc()) {
+    site.location = (cast<DIScope>(at->getScope())->getFilename() + ":" + Twine(at->getLine()) +
+                     ":" + Twine(at->getColumn()))
+                        .str();
+  }
+  program.sites.push_back(std::move(site));
+  return static_cast<uint32_t>(program.sites.size() - 1);
+}
+
+static AtomicOrdering orderingOf(const Instruction &instruction) {
+  if (const auto *load = dyn_cast<LoadInst>(&instruction)) {
+    return load->getOrdering();
+  }
+  if (const auto *store = dyn_cast<StoreInst>(&instruction)) {
+    return store->getOrdering();
+  }
+  if (const auto *update = dyn_cast<AtomicRMWInst>(&instruction)) {
+    return update->getOrdering();
+  }
+  return cast<AtomicCmpXchgInst>(instruction).getMergedOrdering();
+}
+
+/// A call before every access that may leave the thread's own stack.
+void Rewriter::announce(Instruction &instruction, Value *pointer, Type *type, Align align) {
+  if (isa<AllocaInst>(getUnderlyingObject(pointer))) {
+    return;
+  }
+  uint32_t number = addSite(instruction);
+  Site &site = program.sites[number];
+  site.bytes = static_cast<uint32_t>(module.getDataLayout().getTypeStoreSize(type));
+  site.align = static_cast<uint32_t>(align.value());
+  site.reads = !isa<StoreInst>(instruction);
+  site.writes = !isa<LoadInst>(instruction);
+  AtomicOrdering ordering = orderingOf(instruction);
+  site.atomic = isStrongerThanUnordered(ordering);
+  site.acquires = isAcquireOrStronger(ordering) && site.reads;
+  site.releases = isReleaseOrStronger(ordering) && site.writes;
+  IRBuilder<> builder(&instruction);
+  FunctionCallee callee =
+      module.getOrInsertFunction("emulator.access", builder.getVoidTy(), wide(), narrow());
+  builder.CreateCall(callee, {builder.CreatePtrToInt(pointer, wide()), builder.getInt32(number)});
+}
+
+void Rewriter::announceRange(MemIntrinsic &intrinsic) {
+  IRBuilder<> builder(&intrinsic);
+  FunctionCallee callee =
+      module.getOrInsertFunction("emulator.range", builder.getVoidTy(), wide(), wide(), narrow());
+  auto add = [&](Value *pointer, MaybeAlign align, bool writes) {
+    uint32_t number = addSite(intrinsic);
+    Site &site = program.sites[number];
+    site.align = static_cast<uint32_t>(align.valueOrOne().value());
+    site.reads = !writes;
+    site.writes = writes;
+    builder.CreateCall(callee, {builder.CreatePtrToInt(pointer, wide()),
+                                builder.CreateZExtOrTrunc(intrinsic.getLength(), wide()),
+                                builder.getInt32(number)});
+  };
+  if (auto *transfer = dyn_cast<MemTransferInst>(&intrinsic)) {
+    add(transfer->getRawSource(), transfer->getSourceAlign(), false);
+  }
+  add(intrinsic.getRawDest(), intrinsic.getDestAlign(), true);
+}
+
+/// As C passes it: see Builtins.h.
+static Value *toArgument(IRBuilder<> &builder, Value *value) {
+  Type *type = value->getType();
+  if (type->isPointerTy()) {
+    return builder.CreatePtrToInt(value, builder.getInt64Ty());
+  }
+  if (type->isVectorTy() || type->isHalfTy() || type->isBFloatTy()) {
+    value = builder.CreateBitCast(value, builder.getIntNTy(type->getPrimitiveSizeInBits()));
+  }
+  if (value->getType()->isIntegerTy() && value->getType()->getIntegerBitWidth() < 32) {
+    return builder.CreateZExt(value, builder.getInt32Ty());
+  }
+  return value;
+}
+
+static Type *resultType(IRBuilder<> &builder, Type *type) {
+  if (type->isVoidTy() || type->isFloatTy() || type->isDoubleTy()) {
+    return type;
+  }
+  return type->isPointerTy() || type->getPrimitiveSizeInBits() == 64 ? builder.getInt64Ty()
+                                                                     : builder.getInt32Ty();
+}
+
+static Value *fromResult(IRBuilder<> &builder, Value *value, Type *type) {
+  if (value->getType() == type) {
+    return value;
+  }
+  if (type->isPointerTy()) {
+    return builder.CreateIntToPtr(value, type);
+  }
+  Type *bits = builder.getIntNTy(type->getPrimitiveSizeInBits());
+  return builder.CreateBitCast(builder.CreateTrunc(value, bits), type);
+}
+
+/// Calls `builtin` instead. A struct comes back through memory, for C and LLVM return structs
+/// differently.
+void Rewriter::callBuiltin(CallBase &call, const Builtin &builtin) {
+  IRBuilder<> builder(&call);
+  SmallVector<Value *> arguments{builder.getInt32(addSite(call))};
+  Value *memory = nullptr;
+  if (call.getType()->isStructTy()) {
+    IRBuilder<> entry(&call.getFunction()->getEntryBlock().front());
+    memory = entry.CreateAlloca(call.getType());
+    arguments.push_back(memory);
+  }
+  for (Value *argument : call.args()) {
+    if (!argument->getType()->isMetadataTy()) {
+      arguments.push_back(toArgument(builder, argument));
+    }
+  }
+  SmallVector<Type *> types(llvm::map_range(arguments, [](Value *v) { return v->getType(); }));
+  Type *returned = memory ? builder.getVoidTy() : resultType(builder, call.getType());
+  FunctionCallee callee = module.getOrInsertFunction(("emulator." + builtin.name).str(),
+                                                     FunctionType::get(returned, types, false));
+  CallInst *replacement = builder.CreateCall(callee, arguments);
+  // The threads of a warp must find each other at one place.
+  replacement->addFnAttr(Attribute::Convergent);
+  replacement->addFnAttr(Attribute::NoDuplicate);
+  if (memory) {
+    call.replaceAllUsesWith(builder.CreateLoad(call.getType(), memory));
+  } else if (!call.getType()->isVoidTy()) {
+    call.replaceAllUsesWith(fromResult(builder, replacement, call.getType()));
+  }
+  call.eraseFromParent();
+}
+
+static std::string foldSpace(StringRef assembly) {
+  SmallVector<StringRef> words;
+  SplitString(assembly, words);
+  return join(words, " ");
+}
+
+Error Rewriter::rewriteCall(CallBase &call) {
+  if (auto *assembly = dyn_cast<InlineAsm>(call.getCalledOperand())) {
+    std::string folded = foldSpace(assembly->getAsmString());
+    for (const Assembly &form : knownAssembly) {
+      if (form.text == folded && form.constraints == assembly->getConstraintString()) {
+        callBuiltin(call, *known.lookup(form.builtin));
+        return Error::success();
+      }
+    }
+    return refuse(call, "inline assembly of a form that the emulator knows");
+  }
+  Function *callee = call.getCalledFunction();
+  if (!callee) {
+    return refuse(call, "calls of known functions");
+  }
+  StringRef name = callee->getName();
+  if (!name.consume_front("llvm.nvvm.")) {
+    if (!callee->isIntrinsic() && callee->isDeclaration()) {
+      return refuse(call, "a kernel that calls no library");
+    }
+    if (auto *intrinsic = dyn_cast<MemIntrinsic>(&call)) {
+      announceRange(*intrinsic);
+    }
+    return Error::success();
+  }
+  const Builtin *builtin = known.lookup(name);
+  if (!builtin) {
+    StringRef base = Intrinsic::getBaseName(callee->getIntrinsicID());
+    base.consume_front("llvm.nvvm.");
+    builtin = known.lookup(base);
+  }
+  if (!builtin) {
+    return refuse(call, "intrinsics that the emulator knows");
+  }
+  if (builtin->function) {
+    callBuiltin(call, *builtin);
+  } else {
+    call.eraseFromParent(); // Says something to the backend only.
+  }
+  return Error::success();
+}
+
+Error Rewriter::rewriteInstruction(Instruction &instruction) {
+  if (auto *load = dyn_cast<LoadInst>(&instruction)) {
+    announce(*load, load->getPointerOperand(), load->getType(), load->getAlign());
+  } else if (auto *store = dyn_cast<StoreInst>(&instruction)) {
+    announce(*store, store->getPointerOperand(), store->getValueOperand()->getType(),
+             store->getAlign());
+  } else if (auto *update = dyn_cast<AtomicRMWInst>(&instruction)) {
+    announce(*update, update->getPointerOperand(), update->getValOperand()->getType(),
+             update->getAlign());
+  } else if (auto *exchange = dyn_cast<AtomicCmpXchgInst>(&instruction)) {
+    announce(*exchange, exchange->getPointerOperand(), exchange->getNewValOperand()->getType(),
+             exchange->getAlign());
+  } else if (auto *call = dyn_cast<CallBase>(&instruction)) {
+    return rewriteCall(*call);
+  }
+  return Error::success();
+}
+
+Error Rewriter::rewriteFunction(Function &function) {
+  slots->incorporateFunction(function);
+  SmallVector<Instruction *> original;
+  for (Instruction &instruction : instructions(function)) {
+    original.push_back(&instruction);
+    // All of them first: what is inserted has no number to be printed.
+    if (instruction.mayReadOrWriteMemory() || isa<CallBase>(instruction)) {
+      texts[&instruction] = print(instruction, *slots);
+    }
+  }
+  for (BasicBlock &block : function) {
+    std::string name;
+    raw_string_ostream stream(name);
+    block.printAsOperand(stream, false, *slots);
+    program.blocks.push_back({(function.getName() + ":" + name).str(), block.size()});
+  }
+  for (Instruction *instruction : original) {
+    if (Error error = rewriteInstruction(*instruction)) {
+      return error;
+    }
+  }
+  return Error::success();
+}
+
+void Rewriter::describeKernel() {
+  program.kernel = kernel->getName().str();
+  for (Argument &argument : kernel->args()) {
+    Parameter parameter;
+    parameter.name = argument.hasName() ? argument.getName().str()
+                                        : "parameter " + std::to_string(argument.getArgNo());
+    parameter.pointer = argument.getType()->isPointerTy() && !argument.hasByValAttr();
+    parameter.noAlias = argument.hasNoAliasAttr();
+    parameter.readOnly = argument.onlyReadsMemory();
+    parameter.align = argument.getParamAlign().valueOrOne().value();
+    program.parameters.push_back(std::move(parameter));
+  }
+  for (StringRef part : split(kernel->getFnAttribute("nvvm.reqntid").getValueAsString(), ',')) {
+    uint32_t threads = 0;
+    if (!part.empty() && !part.trim().getAsInteger(10, threads)) {
+      program.requiredThreads.push_back(threads);
+    }
+  }
+}
+
+/// Other kernels of the module need not be emulable.
+void Rewriter::dropOthers() {
+  SetVector<Function *> reached;
+  reached.insert(kernel);
+  for (size_t i = 0; i < reached.size(); ++i) {
+    for (Instruction &instruction : instructions(*reached[i])) {
+      auto *call = dyn_cast<CallBase>(&instruction);
+      Function *callee = call ? call->getCalledFunction() : nullptr;
+      if (callee && !callee->isDeclaration()) {
+        reached.insert(callee);
+      }
+    }
+  }
+  for (Function &function : module) {
+    if (!function.isDeclaration() && !reached.contains(&function)) {
+      function.deleteBody();
+    }
+  }
+  functions.assign(reached.begin(), reached.end());
+  for (const char *list : {"llvm.used", "llvm.compiler.used"}) {
+    if (GlobalVariable *used = module.getNamedGlobal(list)) {
+      used->eraseFromParent();
+    }
+  }
+}
+
+/// Every global lies at an odd multiple of the alignment that it claims, a gap after the one
+/// before: an access that claims more is caught, and so is one that runs into the next global.
+Error Rewriter::placeShared() {
+  constexpr uint64_t gap = 16, mostStatic = 48 * 1024;
+  SmallVector<GlobalVariable *> globals;
+  auto sizeOf = [&](GlobalVariable *global) {
+    return module.getDataLayout().getTypeAllocSize(global->getValueType()).getFixedValue();
+  };
+  for (bool dynamic : {false, true}) {
+    for (GlobalVariable &global : module.globals()) {
+      if (global.getAddressSpace() == 3 && !global.use_empty() &&
+          (sizeOf(&global) == 0) == dynamic) {
+        globals.push_back(&global);
+      }
+    }
+  }
+  uint64_t cursor = 0, total = 0;
+  for (GlobalVariable *global : globals) {
+    uint64_t bytes = sizeOf(global);
+    uint64_t align = module.getDataLayout()
+                         .getValueOrABITypeAlignment(global->getAlign(), global->getValueType())
+                         .value();
+    cursor = alignTo(cursor + gap, align);
+    cursor += cursor / align % 2 == 0 ? align : 0;
+    total += bytes;
+    program.shared.push_back(
+        {global->getName().str(), bytes, align, bytes == 0, arena.begin() + cursor});
+    global->replaceAllUsesWith(ConstantExpr::getIntToPtr(
+        ConstantInt::get(wide(), arena.begin() + cursor), global->getType()));
+    // What the launch sizes overlaps, as on a GPU.
+    cursor += bytes;
+  }
+  if (total > mostStatic || cursor > SharedArena::bytes) {
+    return createStringError("kernel '" + program.kernel + "': expected at most " +
+                             Twine(mostStatic) + " bytes of static shared memory, found " +
+                             Twine(total) + "; use dynamic shared memory");
+  }
+  return Error::success();
+}
+
+void Rewriter::exposeTables() {
+  for (GlobalVariable &global : module.globals()) {
+    if (global.getAddressSpace() == 3 || global.isDeclaration() || global.use_empty()) {
+      continue;
+    }
+    std::string symbol = "emulator.table." + std::to_string(program.tables.size());
+    program.tables.push_back(
+        {global.getName().str(), symbol,
+         module.getDataLayout().getTypeAllocSize(global.getValueType()).getFixedValue(),
+         global.isConstant()});
+    global.setName(symbol);
+    global.setLinkage(GlobalValue::ExternalLinkage);
+    global.setVisibility(GlobalValue::DefaultVisibility);
+  }
+}
+
+/// Inline: a call would cost more than most blocks do. One thread of the machine runs a launch, so
+/// that plain additions count.
+void Rewriter::countBlocks() {
+  auto *type = ArrayType::get(wide(), program.blocks.size());
+  auto *counts = new GlobalVariable(module, type, false, GlobalValue::ExternalLinkage,
+                                    ConstantAggregateZero::get(type), countsName);
+  uint64_t number = 0;
+  for (Function *function : functions) {
+    for (BasicBlock &block : *function) {
+      IRBuilder<> builder(&block, block.getFirstInsertionPt());
+      Value *count = builder.CreateConstInBoundsGEP2_64(type, counts, 0, number++);
+      builder.CreateStore(builder.CreateAdd(builder.CreateLoad(wide(), count), builder.getInt64(1)),
+                          count);
+    }
+  }
+}
+
+void Rewriter::addEntry() {
+  LLVMContext &context = module.getContext();
+  auto *type = FunctionType::get(Type::getVoidTy(context), {PointerType::get(context, 0)}, false);
+  Function *entry = Function::Create(type, GlobalValue::ExternalLinkage, entryName, module);
+  IRBuilder<> builder(BasicBlock::Create(context, "", entry));
+  SmallVector<Value *> arguments;
+  for (auto [i, argument] : enumerate(kernel->args())) {
+    Value *slot = builder.CreateConstInBoundsGEP1_64(wide(), entry->getArg(0), i);
+    if (argument.getType()->isPointerTy()) {
+      arguments.push_back(
+          builder.CreateIntToPtr(builder.CreateLoad(wide(), slot), argument.getType()));
+    } else {
+      arguments.push_back(builder.CreateLoad(argument.getType(), slot));
+    }
+  }
+  builder.CreateCall(kernel, arguments);
+  builder.CreateRetVoid();
+}
+
+/// What tells the NVPTX backend something, or would let this machine's assume what is to be judged.
+static void strip(Function &function) {
+  function.setAttributes(AttributeList());
+  function.setCallingConv(CallingConv::C);
+  function.setComdat(nullptr);
+  for (Instruction &instruction : instructions(function)) {
+    auto *call = dyn_cast<CallInst>(&instruction);
+    if (call && call->getCalledFunction() && !call->getCalledFunction()->isDeclaration()) {
+      call->setAttributes(AttributeList());
+      call->setCallingConv(CallingConv::C);
+      call->setTailCallKind(CallInst::TCK_None);
+    }
+  }
+}
+
+Expected<Program> Rewriter::run(StringRef kernelName) {
+  kernel = module.getFunction(kernelName);
+  if (!kernel || kernel->isDeclaration()) {
+    return createStringError("expected a module that defines kernel '" + kernelName +
+                             "', found none");
+  }
+  for (Argument &argument : kernel->args()) {
+    if (module.getDataLayout().getTypeStoreSize(argument.getType()) > 8) {
+      return createStringError("kernel '" + kernelName +
+                               "': expected parameters of at most 8 bytes, or pointers");
+    }
+  }
+  for (ArrayRef<Builtin> family : builtins()) {
+    for (const Builtin &builtin : family) {
+      known[builtin.name] = &builtin;
+    }
+  }
+  program.sites.emplace_back();
+  describeKernel();
+  dropOthers();
+  slots = std::make_unique<ModuleSlotTracker>(&module, false);
+  for (Function *function : functions) {
+    if (Error error = rewriteFunction(*function)) {
+      return std::move(error);
+    }
+  }
+  if (Error error = placeShared()) {
+    return std::move(error);
+  }
+  exposeTables();
+  countBlocks();
+  addEntry();
+  for (Function *function : functions) {
+    strip(*function);
+  }
+  module.setModuleInlineAsm("");
+  return std::move(program);
+}
+
+Expected<Program> sluice::emulator::rewrite(Module &module, StringRef kernel,
+                                            const SharedArena &arena) {
+  return Rewriter(module, arena).run(kernel);
+}
