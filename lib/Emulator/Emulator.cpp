@@ -92,13 +92,16 @@ template <typename T> static llvm::Error find(LLJIT &jit, llvm::StringRef symbol
 llvm::Expected<std::unique_ptr<Emulator>>
 Emulator::create(std::unique_ptr<llvm::Module> module, std::unique_ptr<llvm::LLVMContext> context,
                  llvm::StringRef kernel) {
+  // Owns both in the right order: a module dies before its context.
+  llvm::orc::ThreadSafeModule owner(std::move(module), std::move(context));
+  llvm::Module &rewritten = *owner.getModuleUnlocked();
   auto made = std::make_unique<Implementation>();
   auto arena = SharedArena::create();
   if (!arena) {
     return arena.takeError();
   }
   made->arena = std::move(*arena);
-  if (module->getDataLayout().getPointerSizeInBits(3) != 64) {
+  if (rewritten.getDataLayout().getPointerSizeInBits(3) != 64) {
     return llvm::createStringError(
         "expected a module whose shared pointers have 64 bits, found 32: build it without "
         "nvptx-short-ptr");
@@ -108,20 +111,19 @@ Emulator::create(std::unique_ptr<llvm::Module> module, std::unique_ptr<llvm::LLV
     return jit.takeError();
   }
   made->jit = std::move(*jit);
-  module->setDataLayout(made->jit->getDataLayout());
-  module->setTargetTriple(made->jit->getTargetTriple());
-  auto program = rewrite(*module, kernel, *made->arena);
+  rewritten.setDataLayout(made->jit->getDataLayout());
+  rewritten.setTargetTriple(made->jit->getTargetTriple());
+  auto program = rewrite(rewritten, kernel, *made->arena);
   if (!program) {
     return program.takeError();
   }
   made->program = std::move(*program);
   std::string wrong;
   llvm::raw_string_ostream stream(wrong);
-  if (llvm::verifyModule(*module, &stream)) {
+  if (llvm::verifyModule(rewritten, &stream)) {
     return llvm::createStringError("the emulator made a wrong module: " + wrong);
   }
-  if (llvm::Error error = made->jit->addIRModule(
-          llvm::orc::ThreadSafeModule(std::move(module), std::move(context)))) {
+  if (llvm::Error error = made->jit->addIRModule(std::move(owner))) {
     return std::move(error);
   }
   if (llvm::Error error = find(*made->jit, entryName, made->entry)) {

@@ -140,7 +140,8 @@ static void accessRange(uint64_t address, uint64_t bytes, uint32_t site) {
 static float truncateToBf16(float x) { return llvm::bit_cast<float>(toBf16(x)); }
 
 llvm::ArrayRef<Builtin> sluice::emulator::accessBuiltins() {
-  static const Builtin table[] = {makeBuiltin("access", accessSite), makeBuiltin("range", accessRange),
+  static const Builtin table[] = {makeBuiltin("access", accessSite),
+                                  makeBuiltin("range", accessRange),
                                   makeBuiltin("__truncsfbf2", truncateToBf16)};
   return table;
 }

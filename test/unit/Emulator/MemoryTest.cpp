@@ -27,9 +27,9 @@ TEST(Memory, ReadPastTheEnd) {
 }
 
 TEST(Memory, WriteBeforeTheBeginning) {
-  expectCaught({copy("  %i = add i64 %tid, 0\n-  %t = sub i64 %tid, 1\n+  %t = add i64 %tid, 0",
-                     "%t"),
-                Kind::OutOfBounds, "address 'out' - 4"});
+  expectCaught(
+      {copy("  %i = add i64 %tid, 0\n-  %t = sub i64 %tid, 1\n+  %t = add i64 %tid, 0", "%t"),
+       Kind::OutOfBounds, "address 'out' - 4"});
 }
 
 TEST(Memory, WriteOfAnInput) {
@@ -42,7 +42,8 @@ TEST(Memory, WriteOfAnInput) {
 
 /// Static shared memory has a gap after every global.
 TEST(Memory, SharedReadOfTheNextArray) {
-  expectCaught({R"(
+  expectCaught(
+      {R"(
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
   store float 1.0, ptr addrspace(3) %p, align 4
   %r = getelementptr float, ptr addrspace(3) @t, i64 %tid
@@ -51,9 +52,8 @@ TEST(Memory, SharedReadOfTheNextArray) {
 +  %n = getelementptr float, ptr addrspace(3) %p, i64 0
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
   %x = load float, ptr addrspace(3) %n, align 4)",
-                Kind::OutOfBounds, "'s' + 256",
-                std::string(shared) +
-                    "@t = internal addrspace(3) global [64 x float] undef, align 4\n"});
+       Kind::OutOfBounds, "'s' + 256",
+       std::string(shared) + "@t = internal addrspace(3) global [64 x float] undef, align 4\n"});
 }
 
 TEST(Memory, VectorThatIsNotAligned) {
@@ -229,8 +229,7 @@ TEST(Memory, ArgumentsThatClaimNotToAlias) {
   std::vector<float> both(96);
   Launch launch;
   launch.block = {64, 1, 1};
-  launch.buffers = {{"in", both.data(), 256},
-                    {"out", both.data() + 32, 256, Writes::AtMostOnce}};
+  launch.buffers = {{"in", both.data(), 256}, {"out", both.data() + 32, 256, Writes::AtMostOnce}};
   launch.arguments = {reinterpret_cast<uint64_t>(both.data()),
                       reinterpret_cast<uint64_t>(both.data() + 32)};
   Report report = emulator->launch(launch);

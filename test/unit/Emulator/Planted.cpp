@@ -36,12 +36,12 @@ declare void @llvm.nvvm.cp.async.mbarrier.arrive.noinc.shared(ptr addrspace(3))
 declare void @llvm.nvvm.mbarrier.init.shared(ptr addrspace(3), i32)
 declare void @llvm.nvvm.mbarrier.inval.shared(ptr addrspace(3))
 declare i64 @llvm.nvvm.mbarrier.arrive.shared(ptr addrspace(3))
+declare i64 @llvm.nvvm.mbarrier.arrive.scope.cta.space.cta(ptr addrspace(3), i32)
 declare i1 @llvm.nvvm.mbarrier.test.wait.shared(ptr addrspace(3), i64)
 declare i1 @llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta(ptr addrspace(3), i32)
 declare i64 @llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta(ptr addrspace(3), i32)
 declare void @llvm.nvvm.mbarrier.complete.tx.scope.cta.space.cta(ptr addrspace(3), i32)
 declare void @llvm.nvvm.membar.cta()
-declare {i32, i32, i32, i32} @llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3(ptr addrspace(3))
 )";
 
 std::string test::kernelText(const Planted &planted, bool faulty) {

@@ -1,0 +1,428 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Barriers, warp-wide operations, asynchronous copies and mbarriers: what they do, and planted
+// faults.
+#include "Planted.h"
+
+#include "gtest/gtest.h"
+#include <cstring>
+
+using namespace sluice;
+using namespace sluice::test;
+using namespace sluice::emulator;
+
+namespace {
+
+const char *const shared = "@s = internal addrspace(3) global [256 x float] undef, align 16\n";
+const char *const mbarrier = "@m = internal addrspace(3) global i64 undef, align 8\n";
+
+TEST(Barriers, SomeWarpsOnly) {
+  expectCaught({R"(
+  %early = icmp ult i64 %tid, 32
+-  br i1 %early, label %wait, label %end
++  br label %wait
+wait:
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  br label %end
+end:)",
+                Kind::BarrierDivergence, "thread 32 has ended"});
+}
+
+TEST(Barriers, HalfOfAWarp) {
+  expectCaught({R"(
+  %bit = and i64 %tid, 16
+  %half = icmp eq i64 %bit, 0
+-  br i1 %half, label %one, label %other
++  br label %other
+one:
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  br label %end
+other:
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  br label %end
+end:)",
+                Kind::BarrierDivergence, "to come whole, at one instruction"});
+}
+
+/// A producer warp arrives and goes on; a consumer warp waits.
+const char *const handOver = R"(
+  %producer = icmp ult i64 %tid, 32
+  br i1 %producer, label %produce, label %consume
+produce:
+  %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
+  store float 5.0, ptr addrspace(3) %p, align 4
+  call void @llvm.nvvm.barrier.cta.arrive.aligned.count(i32 1, i32 64)
+)";
+
+TEST(Barriers, ProducerThatWritesAfterItArrived) {
+  expectCaught({std::string(handOver) + R"(
+-  store float 6.0, ptr addrspace(3) %p, align 4
+  br label %end
+consume:
+  call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 64)
+  %i = sub i64 %tid, 32
+  %c = getelementptr float, ptr addrspace(3) @s, i64 %i
+  %x = load float, ptr addrspace(3) %c, align 4
+  br label %end
+end:)",
+                Kind::Race, "", shared});
+}
+
+TEST(Barriers, TwoCountsForOne) {
+  expectCaught({std::string(handOver) + R"(
+  br label %end
+consume:
+-  call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 32)
++  call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 64)
+  br label %end
+end:)",
+                Kind::BarrierDivergence, "", shared});
+}
+
+TEST(Barriers, NumberOutOfRange) {
+  expectCaught({R"(
+-  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 16)
++  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 15))",
+                Kind::Limit, "found 16"});
+}
+
+TEST(Warps, AbsentLane) {
+  expectCaught({R"(
+  %lane = and i64 %tid, 31
+  %low = icmp ult i64 %lane, 16
+  br i1 %low, label %go, label %end
+go:
+-  %x = call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 7, i32 16, i32 31)
++  %x = call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 65535, i32 7, i32 8, i32 31)
+  br label %end
+end:)",
+                Kind::AbsentLane, "expected lane 16"});
+}
+
+TEST(Warps, LaneThatWaitsElsewhere) {
+  expectCaught({R"(
+  %lane = and i64 %tid, 31
+  %low = icmp ult i64 %lane, 16
+-  br i1 %low, label %go, label %end
++  br label %go
+go:
+  %x = call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 7, i32 16, i32 31)
+  br label %end
+end:
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0))",
+                Kind::AbsentLane, "waits at 'call void @llvm.nvvm.barrier"});
+}
+
+TEST(Warps, MaskThatLeavesOutItself) {
+  expectCaught({R"(
+-  call void @llvm.nvvm.bar.warp.sync(i32 -2)
++  call void @llvm.nvvm.bar.warp.sync(i32 -1))",
+                Kind::AbsentLane, "names the lane"});
+}
+
+TEST(Warps, MatrixInstructionInABranch) {
+  expectCaught({R"(
+  %p = getelementptr <4 x float>, ptr addrspace(3) @s, i64 %tid
+  store <4 x float> zeroinitializer, ptr addrspace(3) %p, align 16
+  call void @llvm.nvvm.bar.warp.sync(i32 -1)
+  %lane = and i64 %tid, 31
+-  %in4 = icmp ult i64 %lane, 31
++  %in4 = icmp ult i64 %lane, 32
+  br i1 %in4, label %go, label %end
+go:
+  %x = call {i32, i32, i32, i32} @llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3(ptr addrspace(3) %p)
+  br label %end
+end:)",
+                Kind::AbsentLane, "ldmatrix",
+                std::string(shared) + "declare {i32, i32, i32, i32} "
+                                      "@llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3("
+                                      "ptr addrspace(3))\n"});
+}
+
+/// Every shuffle and vote, against what the PTX ISA says of each lane.
+TEST(Warps, ShufflesAndVotes) {
+  Planted planted{R"(
+  %lane = and i32 %tid32, 31
+  %value = mul i32 %tid32, 10
+  %slot = mul i64 %tid, 6
+  %up = call i32 @llvm.nvvm.shfl.sync.up.i32(i32 -1, i32 %value, i32 3, i32 0)
+  %pair = call {i32, i1} @llvm.nvvm.shfl.sync.down.i32p(i32 -1, i32 %value, i32 5, i32 31)
+  %down = extractvalue {i32, i1} %pair, 0
+  %inside = extractvalue {i32, i1} %pair, 1
+  %flag = zext i1 %inside to i32
+  %xor = call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 %value, i32 9, i32 31)
+  %f = uitofp i32 %value to float
+  %idx = call float @llvm.nvvm.shfl.sync.idx.f32(i32 -1, float %f, i32 6, i32 6175)
+  %odd = trunc i32 %lane to i1
+  %votes = call i32 @llvm.nvvm.vote.ballot.sync(i32 -1, i1 %odd)
+  %all = call i1 @llvm.nvvm.vote.all.sync(i32 -1, i1 true)
+  %sign = select i1 %all, i32 %votes, i32 0
+  %o = getelementptr i32, ptr addrspace(1) %out, i64 %slot
+  store i32 %up, ptr addrspace(1) %o, align 4
+  %o1 = getelementptr i32, ptr addrspace(1) %o, i64 1
+  store i32 %down, ptr addrspace(1) %o1, align 4
+  %o2 = getelementptr i32, ptr addrspace(1) %o, i64 2
+  store i32 %flag, ptr addrspace(1) %o2, align 4
+  %o3 = getelementptr i32, ptr addrspace(1) %o, i64 3
+  store i32 %xor, ptr addrspace(1) %o3, align 4
+  %o4 = getelementptr float, ptr addrspace(1) %o, i64 4
+  store float %idx, ptr addrspace(1) %o4, align 4
+  %o5 = getelementptr i32, ptr addrspace(1) %o, i64 5
+  store i32 %sign, ptr addrspace(1) %o5, align 4
+)",
+                  Kind::Limit, ""};
+  planted.words = 6;
+  auto emulator = compileKernel(kernelText(planted, false));
+  ASSERT_TRUE(emulator);
+  for (Schedule schedule : {Schedule::InOrder, Schedule::Random}) {
+    Options options;
+    options.schedule = schedule;
+    Outcome outcome = runKernel(*emulator, planted, options);
+    ASSERT_TRUE(outcome.report.passed()) << outcome.report.str();
+    for (int thread = 0; thread < 64; ++thread) {
+      int lane = thread % 32, warp = thread - lane;
+      int32_t found[6];
+      std::memcpy(found, &outcome.out[size_t(thread) * 6], sizeof found);
+      EXPECT_EQ(found[0], 10 * (lane >= 3 ? thread - 3 : thread));
+      EXPECT_EQ(found[1], 10 * (lane + 5 <= 31 ? thread + 5 : thread));
+      EXPECT_EQ(found[2], lane + 5 <= 31);
+      EXPECT_EQ(found[3], 10 * (warp + (lane ^ 9)));
+      // 6175 = 0x181f: segments of 8 lanes, the sixth of each.
+      EXPECT_EQ(outcome.out[size_t(thread) * 6 + 4], float(10 * (warp + lane / 8 * 8 + 6)));
+      EXPECT_EQ(uint32_t(found[5]), 0xaaaaaaaau);
+    }
+  }
+}
+
+/// Each thread copies 16 bytes and reads its own.
+std::string copyAndRead(const std::string &between, const std::string &after = "") {
+  return R"(
+  %four = mul i64 %tid, 4
+  %g = getelementptr float, ptr addrspace(1) %in, i64 %four
+  %p = getelementptr float, ptr addrspace(3) @s, i64 %four
+  call void @llvm.nvvm.cp.async.cg.shared.global.16(ptr addrspace(3) %p, ptr addrspace(1) %g)
+  call void @llvm.nvvm.cp.async.commit.group()
+)" + between +
+         R"(
+  %x = load <4 x float>, ptr addrspace(3) %p, align 16
+  %q = getelementptr float, ptr addrspace(1) %out, i64 %four
+  store <4 x float> %x, ptr addrspace(1) %q, align 16
+)" + after;
+}
+
+TEST(Copies, ReadBeforeTheWait) {
+  Planted planted{copyAndRead("+  call void @llvm.nvvm.cp.async.wait.group(i32 0)",
+                              "-  call void @llvm.nvvm.cp.async.wait.group(i32 0)"),
+                  Kind::UnwaitedCopy, "%x = load <4 x float>", shared, 4};
+  planted.rightWhenEarly = true;
+  expectCaught(planted);
+}
+
+TEST(Copies, WaitForTheWrongGroup) {
+  Planted planted{copyAndRead("-  call void @llvm.nvvm.cp.async.wait.group(i32 1)\n"
+                              "+  call void @llvm.nvvm.cp.async.wait.group(i32 0)",
+                              "  call void @llvm.nvvm.cp.async.wait.all()"),
+                  Kind::UnwaitedCopy, "a copy that thread", shared, 4};
+  planted.rightWhenEarly = true;
+  expectCaught(planted);
+}
+
+/// One's own wait says nothing of another thread's copy: a barrier must follow it.
+TEST(Copies, BarrierBeforeTheWait) {
+  Planted planted{R"(
+  %four = mul i64 %tid, 4
+  %g = getelementptr float, ptr addrspace(1) %in, i64 %four
+  %p = getelementptr float, ptr addrspace(3) @s, i64 %four
+  call void @llvm.nvvm.cp.async.cg.shared.global.16(ptr addrspace(3) %p, ptr addrspace(1) %g)
+  call void @llvm.nvvm.cp.async.commit.group()
+-  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  call void @llvm.nvvm.cp.async.wait.group(i32 0)
++  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  %other = xor i64 %four, 4
+  %r = getelementptr float, ptr addrspace(3) @s, i64 %other
+  %x = load <4 x float>, ptr addrspace(3) %r, align 16
+  %q = getelementptr float, ptr addrspace(1) %out, i64 %four
+  store <4 x float> %x, ptr addrspace(1) %q, align 16)",
+                  Kind::UnwaitedCopy, "", shared, 4};
+  planted.rightWhenEarly = true;
+  expectCaught(planted);
+}
+
+TEST(Copies, EndWhileCopiesArePending) {
+  expectCaught({R"(
+  %g = getelementptr float, ptr addrspace(1) %in, i64 %tid
+  %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
+  call void @llvm.nvvm.cp.async.ca.shared.global.4(ptr addrspace(3) %p, ptr addrspace(1) %g)
++  call void @llvm.nvvm.cp.async.wait.all())",
+                Kind::PendingCopy, "before it ends", shared});
+}
+
+TEST(Copies, SourceThatIsOverwritten) {
+  Planted planted{R"(
+  %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
+  store float 1.0, ptr addrspace(1) %q, align 4
+  %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
+  call void @llvm.nvvm.cp.async.ca.shared.global.4(ptr addrspace(3) %p, ptr addrspace(1) %q)
++  call void @llvm.nvvm.cp.async.wait.all()
+  store float 2.0, ptr addrspace(1) %q, align 4
+-  call void @llvm.nvvm.cp.async.wait.all())",
+                  Kind::UnwaitedCopy, "store float 2.0", shared};
+  planted.writes = Writes::Any;
+  expectCaught(planted);
+}
+
+/// A source size below 16 fills with zeros, and 0 reads nothing: past the end here.
+TEST(Copies, PartsAndZeros) {
+  Planted planted{R"(
+  %four = mul i64 %tid, 4
+  %last = icmp eq i64 %tid, 63
+  %from = select i1 %last, i64 100000, i64 %four
+  %g = getelementptr float, ptr addrspace(1) %in, i64 %from
+  %p = getelementptr float, ptr addrspace(3) @s, i64 %four
+-  %size = select i1 %last, i32 4, i32 8
++  %size = select i1 %last, i32 0, i32 8
+  call void @llvm.nvvm.cp.async.cg.shared.global.16.s(ptr addrspace(3) %p, ptr addrspace(1) %g, i32 %size)
+  call void @llvm.nvvm.cp.async.wait.all()
+  %x = load <4 x float>, ptr addrspace(3) %p, align 16
+  %q = getelementptr float, ptr addrspace(1) %out, i64 %four
+  store <4 x float> %x, ptr addrspace(1) %q, align 16)",
+                  Kind::OutOfBounds, "cp.async.cg", shared, 4};
+  expectCaught(planted);
+  auto emulator = compileKernel(kernelText(planted, false));
+  ASSERT_TRUE(emulator);
+  std::vector<float> out = runKernel(*emulator, planted).out;
+  for (size_t i = 0; i < out.size(); ++i) {
+    EXPECT_EQ(out[i], i < 252 && i % 4 < 2 ? float(i + 1) : 0.0f) << i;
+  }
+}
+
+/// Copies of one thread, announced to an mbarrier, read by all who waited for its phase.
+std::string viaMbarrier(const std::string &init, const std::string &wait) {
+  return R"(
+  %leader = icmp eq i64 %tid, 0
+  br i1 %leader, label %start, label %go
+start:
+)" + init +
+         R"(
+  br label %go
+go:
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  %g = getelementptr float, ptr addrspace(1) %in, i64 %tid
+  %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
+  call void @llvm.nvvm.cp.async.ca.shared.global.4(ptr addrspace(3) %p, ptr addrspace(1) %g)
+  call void @llvm.nvvm.cp.async.mbarrier.arrive.noinc.shared(ptr addrspace(3) @m)
+)" + wait +
+         R"(
+  %mirror = sub i64 63, %tid
+  %r = getelementptr float, ptr addrspace(3) @s, i64 %mirror
+  %x = load float, ptr addrspace(3) %r, align 4
+  %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
+  store float %x, ptr addrspace(1) %q, align 4
+  call void @llvm.nvvm.cp.async.wait.all()
+)";
+}
+const char *const initAll =
+    "  call void @llvm.nvvm.mbarrier.init.shared(ptr addrspace(3) @m, i32 64)\n";
+const char *const waitPhase =
+    "  %w = call i1 @llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta("
+    "ptr addrspace(3) @m, i32 0)\n";
+const std::string both = std::string(shared) + mbarrier;
+
+TEST(Mbarriers, MissingWait) {
+  std::string wait = waitPhase;
+  expectCaught({viaMbarrier(initAll, "+" + wait), Kind::UnwaitedCopy, "", both});
+}
+
+TEST(Mbarriers, NotInitialized) {
+  std::string init = initAll;
+  expectCaught(
+      {viaMbarrier("+" + init, waitPhase), Kind::Mbarrier, "expected an initialized", both});
+}
+
+/// Whoever uses the object must be ordered after its initialization.
+TEST(Mbarriers, UsedBeforeTheBarrierThatFollowsInitialization) {
+  std::string text = viaMbarrier(initAll, waitPhase);
+  std::string line = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)\n";
+  auto without = text;
+  without.replace(without.find(line), line.size(), "");
+  Planted planted{without, Kind::Mbarrier, "", both};
+  auto emulator = compileKernel(kernelText(planted, true));
+  ASSERT_TRUE(emulator);
+  for (Schedule schedule : {Schedule::InOrder, Schedule::Random, Schedule::WarpAlone}) {
+    Options options{.seed = 4, .schedule = schedule};
+    EXPECT_FALSE(runKernel(*emulator, planted, options).report.passed());
+  }
+}
+
+/// Whoever arrives last comes too late for those who were let go.
+TEST(Mbarriers, CountsOneThreadTooFew) {
+  expectCaught({viaMbarrier("-  call void @llvm.nvvm.mbarrier.init.shared(ptr addrspace(3) @m, "
+                            "i32 63)\n+" +
+                                std::string(initAll),
+                            waitPhase),
+                Kind::UnwaitedCopy, "a copy that thread", both});
+}
+
+TEST(Mbarriers, MoreArrivalsThanAreLeft) {
+  expectCaught({R"(
+  %leader = icmp eq i64 %tid, 0
+  br i1 %leader, label %start, label %end
+start:
+  call void @llvm.nvvm.mbarrier.init.shared(ptr addrspace(3) @m, i32 3)
+  %a = call i64 @llvm.nvvm.mbarrier.arrive.shared(ptr addrspace(3) @m)
+-  %b = call i64 @llvm.nvvm.mbarrier.arrive.scope.cta.space.cta(ptr addrspace(3) @m, i32 3)
++  %b = call i64 @llvm.nvvm.mbarrier.arrive.scope.cta.space.cta(ptr addrspace(3) @m, i32 2)
+  br label %end
+end:)",
+                Kind::Mbarrier, "at most 2 more arrivals", mbarrier});
+}
+
+TEST(Mbarriers, TooFewArrivals) {
+  expectCaught(
+      {viaMbarrier("-  call void @llvm.nvvm.mbarrier.init.shared(ptr addrspace(3) @m, i32 65)\n"
+                   "+" +
+                       std::string(initAll),
+                   waitPhase),
+       Kind::Mbarrier, "nobody is left who arrives", both});
+}
+
+TEST(Mbarriers, PlainReadOfTheObject) {
+  expectCaught({viaMbarrier(initAll, std::string(waitPhase) +
+                                         "-  %bits = load i64, ptr addrspace(3) @m, align 8\n"),
+                Kind::Mbarrier, "left to mbarrier instructions", both});
+}
+
+/// A thread that sleeps through a phase meets the parity of the one before the last.
+TEST(Mbarriers, TwoPhasesBehind) {
+  expectCaught({R"(
+  %leader = icmp eq i64 %tid, 0
+  br i1 %leader, label %start, label %go
+start:
+  call void @llvm.nvvm.mbarrier.init.shared(ptr addrspace(3) @m, i32 1)
+  %a = call i64 @llvm.nvvm.mbarrier.arrive.shared(ptr addrspace(3) @m)
+-  %b = call i64 @llvm.nvvm.mbarrier.arrive.shared(ptr addrspace(3) @m)
+  br label %go
+go:
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  %w = call i1 @llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta(ptr addrspace(3) @m, i32 0))",
+                Kind::Mbarrier, "phase 0 is 2 behind", mbarrier});
+}
+
+/// Transactions hold a phase back until as many bytes have come.
+TEST(Mbarriers, BytesThatNeverCome) {
+  expectCaught({R"(
+  %leader = icmp eq i64 %tid, 0
+  br i1 %leader, label %start, label %go
+start:
+  call void @llvm.nvvm.mbarrier.init.shared(ptr addrspace(3) @m, i32 1)
+  %a = call i64 @llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta(ptr addrspace(3) @m, i32 32)
+-  call void @llvm.nvvm.mbarrier.complete.tx.scope.cta.space.cta(ptr addrspace(3) @m, i32 16)
++  call void @llvm.nvvm.mbarrier.complete.tx.scope.cta.space.cta(ptr addrspace(3) @m, i32 32)
+  br label %go
+go:
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  %w = call i1 @llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta(ptr addrspace(3) @m, i32 0))",
+                Kind::Mbarrier, "nobody is left who arrives", mbarrier});
+}
+
+} // namespace
