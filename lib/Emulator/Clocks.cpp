@@ -78,9 +78,10 @@ void Clocks::acquire(unsigned thread, const Knowledge &from) {
 }
 
 void Histories::reset() {
-  first += static_cast<uint32_t>(histories.size());
-  histories.clear();
-  steps.clear();
+  first += count;
+  count = 0;
+  events.clear();
+  starts.assign(1, 0);
   std::fill(recent.begin(), recent.end(), Recent{});
 }
 
@@ -99,37 +100,22 @@ static bool covers(Access later, Access earlier) {
 
 Histories::Step Histories::compute(uint32_t history, Event event, unsigned thread) {
   Step step;
-  std::vector<Event> next;
-  if (history >= first) {
-    for (Event earlier : histories[history - first]) {
+  if (history != 0) {
+    size_t end = starts[history - first + 1];
+    for (size_t i = starts[history - first]; i < end; ++i) {
+      Event earlier = events[i];
       bool known = clocks.knows(thread, earlier.agent(), earlier.time());
       if (!known && !step.conflict && conflicts(earlier.access(), event.access())) {
         step.conflict = earlier;
       }
       bool same = earlier.agent() == event.agent();
       if (!((known || same) && covers(event.access(), earlier.access()))) {
-        next.push_back(earlier);
+        events.push_back(earlier);
       }
     }
   }
-  next.push_back(event);
-  step.next = first + static_cast<uint32_t>(histories.size());
-  histories.push_back(std::move(next));
+  events.push_back(event);
+  starts.push_back(events.size());
+  step.next = first + count++;
   return step;
-}
-
-Histories::Step Histories::add(uint32_t history, Event event, unsigned thread) {
-  history = history < first ? 0 : history;
-  uint64_t key = uint64_t(history) << 32 | clocks.now(thread);
-  size_t slot = (key * 0x9e3779b97f4a7c15u ^ event.raw() * 0xff51afd7ed558ccdu) >> 54;
-  Recent &known = recent[slot];
-  if (known.key == key && known.event == event.raw()) {
-    return known.step;
-  }
-  auto [found, isNew] = steps.try_emplace({key, event.raw()});
-  if (isNew) {
-    found->second = compute(history, event, thread);
-  }
-  known = {key, event.raw(), found->second};
-  return found->second;
 }

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
-#include "llvm/ADT/DenseMap.h"
 
 #include <cstdint>
 #include <memory>
@@ -79,12 +78,11 @@ private:
   uint64_t bits = 0;
 };
 
-/// Histories: sets of accesses none of which makes another redundant. A byte holds a number; the
-/// same access after the same history leads to the same number, so that most accesses are one
-/// look-up for all of their bytes.
+/// Histories: sets of accesses none of which makes another redundant. A byte holds a number; bytes
+/// that see the same accesses mostly share one, so that one look-up serves all bytes of an access.
 class Histories {
 public:
-  explicit Histories(const Clocks &clocks) : clocks(clocks) {}
+  explicit Histories(const Clocks &clocks) : clocks(clocks) { reset(); }
 
   /// Forgets all: numbers given so far mean the empty history from now on.
   void reset();
@@ -94,21 +92,32 @@ public:
     Event conflict; ///< an access that `event` is not ordered after
   };
   /// `thread` is the one whose knowledge counts: the event's own, or the one that issued a copy.
-  Step add(uint32_t history, Event event, unsigned thread);
+  const Step &add(uint32_t history, Event event, unsigned thread) {
+    history = history < first ? 0 : history;
+    uint64_t key = uint64_t(history) << 32 | clocks.now(thread);
+    uint64_t hash = key * 0x9e3779b97f4a7c15u ^ event.raw() * 0xff51afd7ed558ccdu;
+    Recent &known = recent[hash >> (64 - recentBits)];
+    if (known.key != key || known.event != event.raw()) {
+      known = {key, event.raw(), compute(history, event, thread)};
+    }
+    return known.step;
+  }
 
 private:
   Step compute(uint32_t history, Event event, unsigned thread);
 
   const Clocks &clocks;
-  uint32_t first = 1; ///< the number of histories[0]; lower ones are empty
-  std::vector<std::vector<Event>> histories;
-  llvm::DenseMap<std::pair<uint64_t, uint64_t>, Step> steps;
+  uint32_t first = 1, count = 0; ///< numbers of this block: first to first + count - 1
+  std::vector<Event> events;     ///< of all histories, one after the other
+  std::vector<size_t> starts;    ///< where in `events` each begins, and the last one ends
+
+  /// What has been computed lately; losing an entry costs a second number for the same set.
   struct Recent {
     uint64_t key = 0, event = 0;
     Step step;
   };
-  static constexpr size_t recentCount = 1024;
-  std::vector<Recent> recent = std::vector<Recent>(recentCount);
+  static constexpr unsigned recentBits = 12;
+  std::vector<Recent> recent = std::vector<Recent>(1 << recentBits);
 };
 
 } // namespace sluice::emulator

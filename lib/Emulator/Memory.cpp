@@ -178,13 +178,28 @@ void Memory::touch(unsigned thread, const Touch &touch) {
   }
 }
 
-void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
-  uint8_t *flags = region.flags.get() + offset;
-  uint8_t all = 0xff, any = 0;
-  for (uint64_t i = 0; i < touch.bytes; ++i) {
-    all &= flags[i];
+/// What all of the flags have and what any has; four at a time, for most accesses are of words.
+static std::pair<uint8_t, uint8_t> fold(const uint8_t *flags, uint64_t count) {
+  uint32_t all = ~0u, any = 0;
+  uint64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    uint32_t four;
+    std::memcpy(&four, flags + i, 4);
+    all &= four;
+    any |= four;
+  }
+  for (; i < count; ++i) {
+    all &= flags[i] * 0x01010101u;
     any |= flags[i];
   }
+  all &= all >> 16;
+  any |= any >> 16;
+  return {static_cast<uint8_t>(all & all >> 8), static_cast<uint8_t>(any | any >> 8)};
+}
+
+void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
+  uint8_t *flags = region.flags.get() + offset;
+  auto [all, any] = fold(flags, touch.bytes);
   if ((any & Region::Barrier) && !touch.barrier) {
     complain(Kind::Mbarrier, touch,
              "expected the bytes of an mbarrier object to be left to mbarrier instructions");
@@ -216,7 +231,7 @@ void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, u
   uint32_t *history = region.history.get() + offset;
   for (uint64_t i = 0; i < touch.bytes;) {
     uint32_t before = history[i];
-    Histories::Step step = histories.add(before, event, thread);
+    const Histories::Step &step = histories.add(before, event, thread);
     if (step.conflict) {
       const Event &other = step.conflict;
       bool copies = other.agent() >= clocks.threads();

@@ -38,7 +38,7 @@ static void unitsOf(llvm::ArrayRef<uint64_t> addresses, uint64_t bytes, uint64_t
     }
   }
   if (!llvm::is_sorted(units)) {
-    llvm::sort(units);
+    std::sort(units.begin(), units.end());
   }
   units.erase(llvm::unique(units), units.end());
 }
@@ -80,7 +80,9 @@ void Traffic::count(uint32_t site, llvm::ArrayRef<Request> requests) {
     llvm::SmallVector<uint64_t, 64> sectors;
     unitsOf(addresses, bytes, sectorBytes, sectors);
     units = sectors.size();
-    llvm::sort(addresses);
+    if (!llvm::is_sorted(addresses)) {
+      std::sort(addresses.begin(), addresses.end());
+    }
     uint64_t distinct = std::distance(addresses.begin(), llvm::unique(addresses)) * bytes;
     least = std::min(units, (distinct + sectorBytes - 1) / sectorBytes);
     ++counters.globalRequests;

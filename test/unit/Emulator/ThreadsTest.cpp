@@ -360,7 +360,7 @@ TEST(Mbarriers, CountsOneThreadTooFew) {
                             "i32 63)\n+" +
                                 std::string(initAll),
                             waitPhase),
-                Kind::UnwaitedCopy, "a copy that thread", both});
+                Kind::UnwaitedCopy, "", both});
 }
 
 TEST(Mbarriers, MoreArrivalsThanAreLeft) {
