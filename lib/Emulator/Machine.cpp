@@ -279,7 +279,8 @@ void Machine::pause(Wait wait) {
 
 void Machine::summarize(llvm::ArrayRef<uint64_t> counts) {
   for (auto [info, entered] : llvm::zip(program.blocks, counts)) {
-    report.counters.coverage.push_back({info.name, info.instructions, entered});
+    report.counters.coverage.push_back(info);
+    report.counters.coverage.back().entered = entered;
     report.counters.instructions += info.instructions * entered;
   }
   traffic.finish();

@@ -45,6 +45,8 @@ private:
   void dropOthers();
   Error placeShared();
   void exposeTables();
+  void describeBlock(BasicBlock &block);
+  Error checkStack(Function &function);
   Error rewriteFunction(Function &function);
   Error rewriteInstruction(Instruction &instruction);
   Error rewriteCall(CallBase &call);
@@ -281,21 +283,55 @@ Error Rewriter::rewriteInstruction(Instruction &instruction) {
   return Error::success();
 }
 
+void Rewriter::describeBlock(BasicBlock &block) {
+  BlockCount count;
+  raw_string_ostream stream(count.name);
+  stream << block.getParent()->getName() << ':';
+  block.printAsOperand(stream, false, *slots);
+  count.instructions = block.size();
+  for (Instruction &instruction : block) {
+    auto *call = dyn_cast<CallBase>(&instruction);
+    Function *callee = call ? call->getCalledFunction() : nullptr;
+    StringRef name = callee ? callee->getName() : "";
+    count.barriers += name.starts_with("llvm.nvvm.barrier.cta.");
+    count.tensorInstructions += name.starts_with("llvm.nvvm.mma.");
+  }
+  program.blocks.push_back(std::move(count));
+}
+
+/// Fibers have small stacks, with a page below that nothing may touch.
+Error Rewriter::checkStack(Function &function) {
+  constexpr uint64_t mostBytes = 64 * 1024;
+  uint64_t bytes = 0;
+  for (Instruction &instruction : instructions(function)) {
+    auto *local = dyn_cast<AllocaInst>(&instruction);
+    if (!local) {
+      continue;
+    }
+    std::optional<TypeSize> size = local->getAllocationSize(module.getDataLayout());
+    bytes += size ? size->getFixedValue() : mostBytes + 1;
+    if (bytes > mostBytes) {
+      return refuse(*local, "at most 64 KB of local arrays, of constant size");
+    }
+  }
+  return Error::success();
+}
+
 Error Rewriter::rewriteFunction(Function &function) {
   slots->incorporateFunction(function);
   SmallVector<Instruction *> original;
   for (Instruction &instruction : instructions(function)) {
     original.push_back(&instruction);
     // All of them first: what is inserted has no number to be printed.
-    if (instruction.mayReadOrWriteMemory() || isa<CallBase>(instruction)) {
+    if (instruction.mayReadOrWriteMemory() || isa<CallBase, AllocaInst>(instruction)) {
       texts[&instruction] = print(instruction, *slots);
     }
   }
   for (BasicBlock &block : function) {
-    std::string name;
-    raw_string_ostream stream(name);
-    block.printAsOperand(stream, false, *slots);
-    program.blocks.push_back({(function.getName() + ":" + name).str(), block.size()});
+    describeBlock(block);
+  }
+  if (Error error = checkStack(function)) {
+    return error;
   }
   for (Instruction *instruction : original) {
     if (Error error = rewriteInstruction(*instruction)) {

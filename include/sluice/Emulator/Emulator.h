@@ -106,7 +106,9 @@ struct SiteTraffic {
 /// A basic block and how often threads entered it.
 struct BlockCount {
   std::string name;
-  uint64_t instructions = 0, entered = 0;
+  uint64_t instructions = 0; ///< in it, of LLVM IR
+  uint64_t barriers = 0, tensorInstructions = 0;
+  uint64_t entered = 0;
 };
 
 struct Counters {

@@ -43,6 +43,12 @@ TEST(Refusal, StaticSharedMemoryOver48Kb) {
   EXPECT_NE(message.find("found 49156"), std::string::npos) << message;
 }
 
+TEST(Refusal, LocalArraysOver64Kb) {
+  std::string message = refusal(withBody("  %local = alloca [16385 x float], align 4"));
+  EXPECT_NE(message.find("at most 64 KB of local arrays"), std::string::npos) << message;
+  EXPECT_NE(message.find("%local = alloca"), std::string::npos) << message;
+}
+
 TEST(Refusal, NoSuchKernelAndNoModule) {
   auto none = Emulator::create(kernelText(withBody(""), false), "other");
   ASSERT_FALSE(bool(none));

@@ -297,6 +297,11 @@ TEST(Pipeline, RightEveryWay) {
       EXPECT_EQ(report.counters.bankConflicts(), 0u);
       EXPECT_EQ(report.counters.globalReadBytes, uint64_t(2 * tile * inner * 2));
       EXPECT_EQ(report.counters.barriers, uint64_t(inner / stepInner));
+      const BlockCount *body = &report.counters.coverage[1];
+      EXPECT_EQ(body->name, "k:%loop");
+      EXPECT_EQ(body->entered, uint64_t(128 * inner / stepInner));
+      EXPECT_EQ(body->barriers, 1u);
+      EXPECT_EQ(report.counters.coverage[3].tensorInstructions, 16u); // "compute"
     }
   }
 }
