@@ -92,10 +92,10 @@ static bool conflicts(Access one, Access other) {
   return one != Access::Read || other != Access::Read;
 }
 
-/// Whether whatever conflicts with `earlier` conflicts with `later` too.
+/// Whether whatever conflicts with `earlier` conflicts with `later` too. An atomic does not cover a
+/// read: another atomic conflicts with the read alone.
 static bool covers(Access later, Access earlier) {
-  return later == earlier || later == Access::Write ||
-         (later == Access::Atomic && earlier == Access::Read);
+  return later == earlier || later == Access::Write;
 }
 
 Histories::Step Histories::compute(uint32_t history, Event event, unsigned thread) {

@@ -46,7 +46,7 @@ void Machine::copyAsync(uint32_t site, uint64_t to, uint64_t from, uint32_t byte
   touch.writes = true;
   this->touch(thread(), touch);
   queue.open.push_back(
-      {to, from, static_cast<uint8_t>(bytes), static_cast<uint8_t>(fromBytes), false});
+      {to, from, site, static_cast<uint8_t>(bytes), static_cast<uint8_t>(fromBytes), false});
   bool now = options.copies == Copies::Early ||
              (options.copies == Copies::Random && threads.random()() % 2 == 0);
   if (now) {

@@ -209,9 +209,11 @@ static std::string str(const Dim3 &index) {
 }
 
 std::string Violation::str() const {
-  std::string result = name(kind).str() + ": kernel '" + kernel + "', block " + ::str(block) +
-                       ", thread " + ::str(thread);
-  result += instruction.empty() ? "" : ", at '" + instruction + "'";
+  std::string result = name(kind).str() + ": kernel '" + kernel + "'";
+  if (!instruction.empty()) {
+    result +=
+        ", block " + ::str(block) + ", thread " + ::str(thread) + ", at '" + instruction + "'";
+  }
   result += location.empty() ? "" : " (" + location + ")";
   result += address.empty() ? "" : ", address " + address;
   return result + ": " + message;

@@ -168,15 +168,16 @@ bool Machine::fits() {
 /// In the thread itself, after its last instruction.
 void Machine::endThread() {
   unsigned self = thread();
-  Queue &queue = queues[self];
-  if (!queue.open.empty() ||
-      llvm::any_of(queue.groups, [](auto &group) { return !group.empty(); })) {
-    complain(Kind::PendingCopy, 0,
-             "expected the thread to wait for its asynchronous copies before it ends");
-    waitCopies(0);
-    commitCopies();
-    waitCopies(0);
+  commitCopies();
+  for (const std::vector<Copy> &group : queues[self].groups) {
+    if (!group.empty()) {
+      complain(Kind::PendingCopy, group.front().site,
+               "expected the thread to wait for its asynchronous copies before it ends",
+               group.front().to);
+      break;
+    }
   }
+  waitCopies(0);
   Warp &warp = warps[self / lanes];
   warp.ended |= 1u << lane();
   for (size_t i = 0; i < warp.meetings.size();) {

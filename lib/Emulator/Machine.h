@@ -15,6 +15,7 @@ namespace sluice::emulator {
 /// A copy under way, of at most 16 bytes.
 struct Copy {
   uint64_t to, from;
+  uint32_t site;
   uint8_t bytes, fromBytes; ///< the rest is zeros
   bool landed;
 };

@@ -112,7 +112,7 @@ void Memory::startBlock(uint32_t number) {
   }
 }
 
-const Region *Memory::find(uint64_t address, uint64_t bytes) {
+Region *Memory::find(uint64_t address, uint64_t bytes) {
   auto after = llvm::partition_point(regions, [&](const Region &r) { return r.begin <= address; });
   if (after == regions.begin() || !std::prev(after)->contains(address, bytes)) {
     return nullptr;
@@ -155,7 +155,7 @@ void Memory::outOfBounds(const Touch &touch) {
 void Memory::touch(unsigned thread, const Touch &touch) {
   Region *region = nearby[touch.site];
   if (!region || !region->contains(touch.address, touch.bytes)) {
-    region = const_cast<Region *>(find(touch.address, touch.bytes));
+    region = find(touch.address, touch.bytes);
     if (!region) {
       return outOfBounds(touch);
     }
@@ -283,7 +283,7 @@ void Memory::checkBlocks(Region &region, const Touch &touch, uint64_t offset) {
 }
 
 void Memory::markBarrier(uint64_t address, bool present) {
-  auto *region = const_cast<Region *>(find(address, 8));
+  Region *region = find(address, 8);
   for (uint64_t i = 0; i < 8; ++i) {
     uint8_t &flag = region->flags[address - region->begin + i];
     flag = present ? flag | Region::Barrier : flag & ~Region::Barrier;

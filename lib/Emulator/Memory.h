@@ -66,7 +66,8 @@ public:
   /// An mbarrier object comes to lie at `address`, or no longer does.
   void markBarrier(uint64_t address, bool present);
 
-  const Region *find(uint64_t address, uint64_t bytes);
+  /// The region that holds all of the bytes, or null.
+  Region *find(uint64_t address, uint64_t bytes);
   /// "'name' + 12", or what lies nearest.
   std::string describe(uint64_t address) const;
   /// Complains of bytes that had to be written and were not.

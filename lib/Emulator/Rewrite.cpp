@@ -416,8 +416,12 @@ Error Rewriter::placeShared() {
         {global->getName().str(), bytes, align, bytes == 0, arena.begin() + cursor});
     global->replaceAllUsesWith(ConstantExpr::getIntToPtr(
         ConstantInt::get(wide(), arena.begin() + cursor), global->getType()));
-    // What the launch sizes overlaps, as on a GPU.
     cursor += bytes;
+  }
+  if (llvm::count_if(program.shared, [](const SharedGlobal &g) { return g.dynamic; }) > 1) {
+    return createStringError("kernel '" + program.kernel +
+                             "': expected one array of dynamic shared memory: on a GPU several lie "
+                             "at one address");
   }
   if (total > mostStatic || cursor > SharedArena::bytes) {
     return createStringError("kernel '" + program.kernel + "': expected at most " +

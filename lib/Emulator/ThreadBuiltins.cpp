@@ -198,6 +198,39 @@ static void elect(uint32_t site, WithPredicate *out, uint32_t mask) {
   *out = {leader, Machine::current().lane() == leader};
 }
 
+namespace {
+struct Reduction {
+  uint32_t value, result;
+};
+} // namespace
+
+template <typename T, T (*Combine)(T, T)>
+static void reduce(Machine &, void *const *brought, uint32_t present) {
+  auto at = [&](unsigned lane) { return static_cast<Reduction *>(brought[lane]); };
+  auto first = static_cast<unsigned>(llvm::countr_zero(present));
+  T result = static_cast<T>(at(first)->value);
+  for (unsigned lane = first + 1; lane < lanes; ++lane) {
+    result = present >> lane & 1 ? Combine(result, static_cast<T>(at(lane)->value)) : result;
+  }
+  for (unsigned lane = first; lane < lanes; ++lane) {
+    if (present >> lane & 1) {
+      at(lane)->result = static_cast<uint32_t>(result);
+    }
+  }
+}
+template <typename T, T (*Combine)(T, T)>
+static uint32_t reduceWarp(uint32_t site, uint32_t value, uint32_t mask) {
+  Reduction mine{value, 0};
+  Machine::current().meet(site, "redux.sync", mask, false, &mine, reduce<T, Combine>);
+  return mine.result;
+}
+template <typename T> static T sum(T x, T y) { return x + y; }
+template <typename T> static T smaller(T x, T y) { return x < y ? x : y; }
+template <typename T> static T larger(T x, T y) { return x < y ? y : x; }
+static uint32_t both(uint32_t x, uint32_t y) { return x & y; }
+static uint32_t either(uint32_t x, uint32_t y) { return x | y; }
+static uint32_t different(uint32_t x, uint32_t y) { return x ^ y; }
+
 static void endThread(uint32_t site) {
   Machine::current().fail(Kind::Limit, site, "expected threads that end by returning");
 }
@@ -246,6 +279,14 @@ llvm::ArrayRef<Builtin> sluice::emulator::threadBuiltins() {
       makeBuiltin("vote.any.sync", voteAny),
       makeBuiltin("vote.uni.sync", voteUniform),
       makeBuiltin("elect.sync", elect),
+      makeBuiltin("redux.sync.add", reduceWarp<uint32_t, sum<uint32_t>>),
+      makeBuiltin("redux.sync.min", reduceWarp<int32_t, smaller<int32_t>>),
+      makeBuiltin("redux.sync.max", reduceWarp<int32_t, larger<int32_t>>),
+      makeBuiltin("redux.sync.umin", reduceWarp<uint32_t, smaller<uint32_t>>),
+      makeBuiltin("redux.sync.umax", reduceWarp<uint32_t, larger<uint32_t>>),
+      makeBuiltin("redux.sync.and", reduceWarp<uint32_t, both>),
+      makeBuiltin("redux.sync.or", reduceWarp<uint32_t, either>),
+      makeBuiltin("redux.sync.xor", reduceWarp<uint32_t, different>),
       makeBuiltin("exit", endThread),
       makeBuiltin("membar.cta", nothing),
       makeBuiltin("membar.gl", nothing),

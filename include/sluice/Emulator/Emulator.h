@@ -86,8 +86,8 @@ llvm::StringRef name(Kind kind);
 struct Violation {
   Kind kind;
   std::string kernel;
-  Dim3 block, thread;      ///< indices, from 0
-  std::string instruction; ///< LLVM IR, empty where none is to blame
+  Dim3 block, thread;      ///< indices, from 0; without meaning where no instruction is to blame
+  std::string instruction; ///< LLVM IR; empty where the launch is to blame
   std::string location;    ///< of the source, where the module has debug locations
   std::string address;     ///< buffer and byte offset, empty where none
   std::string message;     ///< what was expected and what was found

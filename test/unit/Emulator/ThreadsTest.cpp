@@ -194,6 +194,46 @@ TEST(Warps, ShufflesAndVotes) {
   }
 }
 
+TEST(Warps, Reductions) {
+  struct Form {
+    const char *name;
+    int32_t expected;
+  };
+  // Of lanes 1, 3 and 4, with the values -1, 5 and 12.
+  for (auto [name, expected] :
+       {Form{"add", 16}, Form{"min", -1}, Form{"max", 12}, Form{"umin", 5}, Form{"umax", -1},
+        Form{"and", 4}, Form{"or", -1}, Form{"xor", int32_t(0xffffffffu ^ 5 ^ 12)}}) {
+    std::string intrinsic = std::string("@llvm.nvvm.redux.sync.") + name + "(i32";
+    Planted planted{R"(
+  %bit = shl i32 1, %tid32
+  %in3 = and i32 %bit, 26
+  %takes = icmp ne i32 %in3, 0
+  br i1 %takes, label %go, label %end
+go:
+  %three = icmp eq i64 %tid, 3
+  %four = icmp eq i64 %tid, 4
+  %v1 = select i1 %three, i32 5, i32 -1
+  %v2 = select i1 %four, i32 12, i32 %v1
+  %x = call i32 )" + intrinsic +
+                        R"( %v2, i32 26)
+  %q = getelementptr i32, ptr addrspace(1) %out, i64 %tid
+  store i32 %x, ptr addrspace(1) %q, align 4
+  br label %end
+end:)",
+                    Kind::Limit, "", "declare i32 " + intrinsic + ", i32)\n"};
+    planted.block = {32, 1, 1};
+    auto emulator = compileKernel(kernelText(planted, false));
+    ASSERT_TRUE(emulator);
+    Outcome outcome = runKernel(*emulator, planted);
+    ASSERT_TRUE(outcome.report.passed()) << outcome.report.str();
+    for (size_t lane : {1, 3, 4}) {
+      int32_t found;
+      std::memcpy(&found, &outcome.out[lane], 4);
+      EXPECT_EQ(found, expected) << name;
+    }
+  }
+}
+
 /// Each thread copies 16 bytes and reads its own.
 std::string copyAndRead(const std::string &between, const std::string &after = "") {
   return R"(

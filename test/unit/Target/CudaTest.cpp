@@ -6,6 +6,7 @@
 #include "RowsText.h"
 #include "sluice/Emulator/Emulator.h"
 #include "sluice/Target/CUDA/Kernel.h"
+#include "llvm/IR/Instructions.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -45,14 +46,18 @@ Text rows(std::string text) {
 /// runs with its buffers apart, its blocks in a random order, and must break no rule.
 class Both {
 public:
-  explicit Both(const Text &text)
-      : cpu(text.op, cpu::Target::avx2(), text.cpu), cuda(text.op, cpu::Target::avx2(), text.cpu) {
+  /// `edit` may plant a fault in the CUDA kernel; then `report` says what came of it.
+  using Edit = void (*)(llvm::Module &);
+  explicit Both(const Text &text, Edit edit = nullptr)
+      : edit(edit), cpu(text.op, cpu::Target::avx2(), text.cpu),
+        cuda(text.op, cpu::Target::avx2(), text.cpu) {
     make(text);
   }
   bool made() const { return emulator && cpu.loaded(); }
+  const Edit edit;
   LoadedKernel cpu, cuda;
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  emulator::Counters counters; ///< of the last run
+  emulator::Report report; ///< of the last run
 
 private:
   void make(const Text &text) {
@@ -66,6 +71,9 @@ private:
     ASSERT_TRUE(lowered);
     if (llvm::Error error = cuda::prepare(*lowered, cuda::Target::sm80())) {
       FAIL() << llvm::toString(std::move(error));
+    }
+    if (edit) {
+      edit(*lowered);
     }
     auto created = emulator::Emulator::create(std::move(lowered), std::move(context), "kernel");
     ASSERT_TRUE(bool(created)) << llvm::toString(created.takeError());
@@ -93,9 +101,8 @@ private:
     emulator::Options options;
     options.seed = ++runs;
     options.schedule = runs % 2 ? emulator::Schedule::WarpAlone : emulator::Schedule::Random;
-    emulator::Report report = emulator->launch(launch, options);
-    EXPECT_TRUE(report.passed()) << report.str();
-    counters = std::move(report.counters);
+    report = emulator->launch(launch, options);
+    EXPECT_TRUE(edit || report.passed()) << report.str();
   }
 
   std::unique_ptr<emulator::Emulator> emulator;
@@ -381,6 +388,40 @@ TEST(Cuda, GatherWithDropoutEqualsCpu) {
     EXPECT_GT(std::count(expected.begin(), expected.end(), 0.0f), 0) << "nothing was dropped";
     EXPECT_EQ(expected.back(), untouched);
   }
+}
+
+/// Without the warp barrier between the loads and the stores of a row.
+void dropWarpBarriers(llvm::Module &module) {
+  llvm::Function *barrier = module.getFunction("llvm.nvvm.bar.warp.sync");
+  ASSERT_TRUE(barrier);
+  for (llvm::User *user : llvm::make_early_inc_range(barrier->users())) {
+    llvm::cast<llvm::CallInst>(user)->eraseFromParent();
+  }
+}
+
+/// A result may lie where an operand lies: lanes past the last column read what another lane
+/// writes, so that the warp must meet in between. Numbers show it only if the lanes run in a bad
+/// order.
+TEST(Cuda, RowsInPlaceNeedTheirWarpBarrier) {
+  if (targets().empty()) {
+    GTEST_SKIP() << "this machine runs no CPU kernel, which the harness wants";
+  }
+  const int64_t batch = 2, positions = 9, d = 33;
+  std::string row = tensor({d}), sequence = tensor({batch, positions, d});
+  Text text =
+      rows(rowsText({batch, positions, 1, 0}, {{sequence, Access{}, row}}, {{sequence, Access{}}},
+                    "%y = arith.addf %a0, %a0 : ROW\ndispatch.yield %y : ROW", row));
+  Floats x = randomFloats(batch * positions * d, 1);
+  Launch launch{.operands = {x}, .length = positions, .rows = batch, .shares = {{0, 0}}};
+  Both right(text), wrong(text, dropWarpBarriers);
+  ASSERT_TRUE(right.made() && wrong.made());
+  Floats y = right.cuda.run(launch)[0];
+  for (size_t i = 0; i < y.size(); ++i) {
+    ASSERT_EQ(y[i], 2 * x[i]);
+  }
+  wrong.cuda.run(launch);
+  ASSERT_FALSE(wrong.report.passed());
+  EXPECT_EQ(wrong.report.violations[0].kind, emulator::Kind::Race) << wrong.report.str();
 }
 
 /// What the generator says of an op that it refuses; the module stays as it was.
