@@ -112,25 +112,31 @@ static std::pair<uint64_t, uint64_t> extentOf(const Launch &launch, uint64_t add
   return {address, address};
 }
 
-/// Whether the launch is one that the driver and the kernel's own claims admit.
-bool Machine::fits() {
-  auto expect = [&](bool holds, Kind kind, const std::string &message) {
-    if (!holds) {
-      complain(kind, 0, message);
-    }
-  };
-  const Dim3 &grid = launch.grid, &b = launch.block;
-  expect(b.count() > 0 && b.count() <= 1024 && b.z <= 64, Kind::Limit,
-         "expected 1 to 1024 threads a block, at most 64 of them along z; found " +
-             std::to_string(b.x) + " x " + std::to_string(b.y) + " x " + std::to_string(b.z));
+void Machine::expect(bool holds, Kind kind, const std::string &message) {
+  if (!holds) {
+    complain(kind, 0, message);
+  }
+}
+
+static std::string str(const Dim3 &extent) {
+  return std::to_string(extent.x) + " x " + std::to_string(extent.y) + " x " +
+         std::to_string(extent.z);
+}
+
+/// Whether the driver admits the launch.
+void Machine::checkLimits() {
+  const Dim3 &grid = launch.grid, &threads = launch.block;
+  expect(threads.count() > 0 && threads.count() <= 1024 && threads.z <= 64, Kind::Limit,
+         "expected 1 to 1024 threads a block, at most 64 of them along z; found " + str(threads));
   expect(grid.count() > 0 && grid.x < 1u << 31 && grid.y < 1 << 16 && grid.z < 1 << 16, Kind::Limit,
          "expected a grid of 1 to 2^31 - 1 blocks along x and 1 to 65535 along y and z; found " +
-             std::to_string(grid.x) + " x " + std::to_string(grid.y) + " x " +
-             std::to_string(grid.z));
+             str(grid));
   const std::vector<uint32_t> &required = program.requiredThreads;
   auto requiredAt = [&](size_t i) { return i < required.size() ? required[i] : 1; };
-  expect(required.empty() || Dim3{requiredAt(0), requiredAt(1), requiredAt(2)} == b, Kind::Argument,
-         "expected a block of as many threads as the kernel requires (nvvm.reqntid)");
+  Dim3 wanted{requiredAt(0), requiredAt(1), requiredAt(2)};
+  expect(required.empty() || wanted == threads, Kind::Argument,
+         "expected blocks of " + str(wanted) + " threads, as the kernel requires (nvvm.reqntid); " +
+             "found " + str(threads));
   uint64_t shared = launch.dynamicSharedBytes, end = 0;
   for (const SharedGlobal &global : program.shared) {
     shared += global.bytes;
@@ -140,12 +146,15 @@ bool Machine::fits() {
   expect(shared <= mostSharedBytes && end <= SharedArena::bytes, Kind::Limit,
          "expected at most " + std::to_string(mostSharedBytes) + " bytes of shared memory, found " +
              std::to_string(shared));
+}
+
+/// Whether arguments are what the parameters claim.
+void Machine::checkArguments() {
   size_t count = program.parameters.size();
   if (launch.arguments.size() != count) {
-    expect(false, Kind::Argument,
-           "expected " + std::to_string(count) + " arguments, found " +
-               std::to_string(launch.arguments.size()));
-    return false;
+    return expect(false, Kind::Argument,
+                  "expected " + std::to_string(count) + " arguments, found " +
+                      std::to_string(launch.arguments.size()));
   }
   for (size_t i = 0; i < count; ++i) {
     const Parameter &one = program.parameters[i];
@@ -162,7 +171,6 @@ bool Machine::fits() {
                  "' to point to buffers that do not overlap: one claims noalias");
     }
   }
-  return report.violations.empty();
 }
 
 /// In the thread itself, after its last instruction.
@@ -289,7 +297,9 @@ void Machine::summarize(llvm::ArrayRef<uint64_t> counts) {
 
 Report Machine::run(llvm::ArrayRef<Buffer> tables, llvm::MutableArrayRef<uint64_t> counts) {
   machine = this;
-  if (fits()) {
+  checkLimits();
+  checkArguments();
+  if (report.passed()) {
     memory.prepare(launch, tables);
     std::fill(counts.begin(), counts.end(), 0);
     std::vector<uint32_t> order(launch.grid.count());

@@ -125,7 +125,9 @@ private:
     Time first = 1;                        ///< the time of groups[0], or of `open`
   };
 
-  bool fits();
+  void expect(bool holds, Kind kind, const std::string &message);
+  void checkLimits();
+  void checkArguments();
   void runBlock(uint32_t number);
   void endThread();
   void explainDeadlock();

@@ -142,6 +142,31 @@ TEST(Limits, LaunchAfterAFault) {
   EXPECT_TRUE(runKernel(*emulator, planted).report.passed());
 }
 
+/// Where the module knows its source, so does the violation.
+TEST(Limits, LocationOfTheSource) {
+  auto emulator = compileKernel(R"(
+target triple = "nvptx64-nvidia-cuda"
+define ptx_kernel void @k(ptr addrspace(1) %in, ptr addrspace(1) %out) !dbg !3 {
+  %p = getelementptr float, ptr addrspace(1) %in, i64 64
+  %x = load float, ptr addrspace(1) %p, align 4, !dbg !5
+  ret void
+}
+!llvm.dbg.cu = !{!1}
+!llvm.module.flags = !{!6}
+!0 = !DIFile(filename: "kernel.mlir", directory: "/")
+!1 = distinct !DICompileUnit(language: DW_LANG_C, file: !0, emissionKind: FullDebug)
+!2 = !DISubroutineType(types: !{null})
+!3 = distinct !DISubprogram(name: "k", scope: !0, file: !0, type: !2, unit: !1, spFlags: DISPFlagDefinition)
+!5 = !DILocation(line: 12, column: 7, scope: !3)
+!6 = !{i32 2, !"Debug Info Version", i32 3}
+)");
+  ASSERT_TRUE(emulator);
+  Report report = runKernel(*emulator, withBody("")).report;
+  ASSERT_EQ(report.violations.size(), 1u);
+  EXPECT_EQ(report.violations[0].location, "kernel.mlir:12:7");
+  EXPECT_EQ(report.violations[0].instruction, "%x = load float, ptr addrspace(1) %p, align 4");
+}
+
 /// Each lane stores and loads a float of shared memory, `stride` floats apart.
 Counters countShared(int stride) {
   Planted planted = withBody("  %i = mul i64 %tid, " + std::to_string(stride) + R"(

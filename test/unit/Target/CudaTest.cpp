@@ -97,7 +97,8 @@ private:
                                 uint64_t(i < bytes.size() ? bytes[i] : 8),
                                 result ? Writes::AtMostOnce : Writes::None, !result});
     }
-    launch.buffers.push_back({"arguments", const_cast<int64_t *>(arguments), (count + 2) * 8});
+    launch.buffers.push_back({"arguments", const_cast<int64_t *>(arguments),
+                              uint64_t(cpu::argumentCount(cuda.dispatch())) * 8});
     emulator::Options options;
     options.seed = ++runs;
     options.schedule = runs % 2 ? emulator::Schedule::WarpAlone : emulator::Schedule::Random;
@@ -409,7 +410,7 @@ TEST(Cuda, RowsInPlaceNeedTheirWarpBarrier) {
   const int64_t batch = 2, positions = 9, d = 33;
   std::string row = tensor({d}), sequence = tensor({batch, positions, d});
   Text text =
-      rows(rowsText({batch, positions, 1, 0}, {{sequence, Access{}, row}}, {{sequence, Access{}}},
+      rows(rowsText({batch, positions, 1}, {{sequence, Access{}, row}}, {{sequence, Access{}}},
                     "%y = arith.addf %a0, %a0 : ROW\ndispatch.yield %y : ROW", row));
   Floats x = randomFloats(batch * positions * d, 1);
   Launch launch{.operands = {x}, .length = positions, .rows = batch, .shares = {{0, 0}}};
