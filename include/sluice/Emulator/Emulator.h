@@ -61,7 +61,7 @@ struct Options {
   Schedule schedule = Schedule::InOrder;
   Copies copies = Copies::Late;
   unsigned mostViolations = 16; ///< the launch stops there
-  bool countTraffic = true;     ///< sectors and bank conflicts: costs about a third of the time
+  bool countTraffic = true;     ///< sectors and bank conflicts
 };
 
 enum class Kind {
