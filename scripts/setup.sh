@@ -8,7 +8,7 @@ set -euo pipefail
 packages=(
   clang-22 lld-22 llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
   cmake ninja-build python3
-  z3 nlohmann-json3-dev libcli11-dev libgtest-dev libbenchmark-dev libtbb-dev libssl-dev zlib1g-dev libzstd-dev
+  z3 nlohmann-json3-dev libcli11-dev libgtest-dev libbenchmark-dev libboost-context-dev libtbb-dev libssl-dev zlib1g-dev libzstd-dev
 )
 for argument; do
   case $argument in

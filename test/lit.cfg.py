@@ -8,7 +8,7 @@ import lit.formats
 config.name = "Sluice"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test"]
-config.excludes = ["Inputs", "e2e", "golden", "unit"]
+config.excludes = ["Inputs", "causality", "e2e", "fuzz", "golden", "unit"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.sluice_build, "test")
 

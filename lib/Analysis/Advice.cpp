@@ -290,9 +290,10 @@ static void noteContext(const BlindPattern &pattern, int64_t context, CausalVerd
 
 static void noteUnknown(const BlindPattern &pattern, CausalVerdict &verdict) {
   std::string why =
-      pattern.length > 0 ? "what rows see did not repeat with the period of the scales"
-      : pattern.period == 0
-          ? "the scales have no common period below 2^30 tokens"
+      pattern.length > 0    ? "what rows see did not repeat with the period of the scales"
+      : pattern.period == 0 ? "the scales have no common period below 2^30 tokens"
+      : pattern.firstRow == 0
+          ? "paths reach further back than 2^20 tokens"
           : "at least " + std::to_string(pattern.firstRow) + " tokens would have to be enumerated";
   addOnce(verdict.notes,
           {Kind::NotEnumerated, placeOf(pattern.loss), "blind spots not looked for: " + why});

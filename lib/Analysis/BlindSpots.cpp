@@ -170,15 +170,18 @@ BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
   if (pattern.period == 0 || pattern.period > longest) {
     return pattern;
   }
-  int64_t period = pattern.period, distance = Distances(function, period).to(loss.getInput());
+  int64_t period = pattern.period;
+  int64_t distance = Distances(function, period).to(loss.getInput());
   auto roundUp = [&](int64_t x) { return (x + period - 1) / period * period; };
   int64_t nearby = roundUp(distance) + period;
   pattern.firstRow = nearby + 3 * period;
   pattern.length = pattern.firstRow + 3 * period;
   auto attentions = static_cast<double>(llvm::range_size(function.getOps<AttentionOp>())) + 4;
-  if (distance > longest ||
-      3.0 * static_cast<double>(period) * static_cast<double>(pattern.length) * attentions >
-          mostWork) {
+  if (distance > longest) {
+    return {pattern.loss, pattern.period, 0, 0, false, {}};
+  }
+  if (3.0 * static_cast<double>(period) * static_cast<double>(pattern.length) * attentions >
+      mostWork) {
     return {pattern.loss, pattern.period, 0, pattern.firstRow, false, {}};
   }
   ReachGraph graph(function, pattern.length);

@@ -50,7 +50,7 @@ bool Scales::existsByTokens(Value value) const {
 static void addCandidate(Frontier &frontier, AffineExpr candidate) {
   auto covers = [](AffineExpr larger, AffineExpr smaller) {
     AffineExpr difference = simplifyAffineExpr(smaller - larger, 1, 0);
-    return isNeverPositive(difference).kind == SignAnswer::Always;
+    return isNeverPositive(difference, /*wantFirst=*/false).kind == SignAnswer::Always;
   };
   if (llvm::any_of(frontier.candidates,
                    [&](AffineExpr other) { return covers(other, candidate); })) {

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Deciding the sign of a quasi-affine function of one variable for every p >= 0.
+#include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Analysis/Presburger/Fraction.h"
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -13,6 +14,8 @@ namespace {
 
 /// Most evaluations that a decision may cost: 0.2 s.
 constexpr int64_t mostSteps = int64_t{1} << 22;
+/// Up to here a period is enumerated at once: microseconds.
+constexpr int64_t quickSteps = int64_t{1} << 10;
 /// Larger numbers could overflow where an expression is evaluated.
 constexpr int64_t largest = int64_t{1} << 60;
 
@@ -95,9 +98,18 @@ bool isSmall(const Fraction &x) { return x <= Fraction(largest, 1) && x >= Fract
 
 } // namespace
 
+/// Some p >= 0 with e(p) > 0, over the integers exactly; none where there is none.
+static std::optional<int64_t> findPositive(AffineExpr expression) {
+  AffineExpr p = getAffineDimExpr(0, expression.getContext());
+  FlatLinearValueConstraints constraints(
+      IntegerSet::get(1, 0, {p, expression - 1}, {false, false}));
+  auto sample = constraints.findIntegerSample();
+  return sample ? std::optional(int64_t((*sample)[0])) : std::nullopt;
+}
+
 /// With a falling slope only the p below high / -slope can be positive; with none, one period
 /// decides; with a rising one, some p at or below -low / slope + 1 is.
-SignAnswer sluice::isNeverPositive(AffineExpr expression) {
+SignAnswer sluice::isNeverPositive(AffineExpr expression, bool wantFirst) {
   std::optional<Shape> shape = shapeOf(expression);
   if (!shape || !isSmall(shape->slope) || !isSmall(shape->low) || !isSmall(shape->high)) {
     return {};
@@ -110,12 +122,19 @@ SignAnswer sluice::isNeverPositive(AffineExpr expression) {
     steps = Fraction(1, 1) - shape->high / shape->slope;
   } else if (shape->slope > Fraction(0, 1)) {
     steps = Fraction(2, 1) - shape->low / shape->slope;
-  } else if (shape->period == 0) {
-    return {};
+  }
+  // A period of millions is quicker asked for as a set; only where it fails first is enumerated.
+  std::optional<int64_t> somewhere;
+  bool isLong = shape->period == 0 || steps > Fraction(quickSteps, 1);
+  if (isLong && !(somewhere = findPositive(expression))) {
+    return {SignAnswer::Always, 0};
+  }
+  if (somewhere && (!wantFirst || shape->period == 0)) {
+    return {SignAnswer::Fails, *somewhere};
   }
   for (int64_t p = 0; p == 0 || Fraction(p, 1) <= steps; ++p) {
     if (p >= mostSteps) {
-      return {};
+      return {SignAnswer::Fails, *somewhere};
     }
     if (reference::evaluateAffine(expression, p, 0, 0) > 0) {
       return {SignAnswer::Fails, p};

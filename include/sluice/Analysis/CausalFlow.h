@@ -52,11 +52,11 @@ private:
 /// positive constants.
 struct SignAnswer {
   enum Kind { Always, Fails, Unknown } kind = Unknown;
-  int64_t at = 0; ///< where it first fails
+  int64_t at = 0; ///< where it first fails; where it fails at all if that is beyond 2^22
 };
-/// Exact where the period (the product of nested divisors) is at most 2^22; else decided by a
-/// linear bound, or unknown.
-SignAnswer isNeverPositive(mlir::AffineExpr expression);
+/// Exact. Unknown where the expression is of another form or its numbers are near 2^60. Without
+/// `wantFirst`, `at` may be any point where it fails, which is quicker found.
+SignAnswer isNeverPositive(mlir::AffineExpr expression, bool wantFirst = true);
 
 //===----------------------------------------------------------------------===//
 // Frontiers

@@ -145,16 +145,11 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
 }
 
-llvm::Expected<std::string> cuda::emitPTX(std::unique_ptr<llvm::Module> module,
-                                          const Target &target) {
-  std::string error;
-  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, error);
-  if (!machine) {
-    return llvm::createStringError("expected an LLVM with the NVPTX backend, found: " + error);
-  }
-  module->setTargetTriple(machine->getTargetTriple());
-  module->setDataLayout(machine->createDataLayout());
-  for (llvm::Function &function : *module) {
+/// The module as the backend takes it.
+static llvm::Error prepareFor(llvm::Module &module, llvm::TargetMachine &machine) {
+  module.setTargetTriple(machine.getTargetTriple());
+  module.setDataLayout(machine.createDataLayout());
+  for (llvm::Function &function : module) {
     if (!function.isDeclaration()) {
       function.setCallingConv(llvm::CallingConv::PTX_Kernel);
       // Without it ptxas must leave room for 1024 threads, at 64 registers each.
@@ -164,12 +159,35 @@ llvm::Expected<std::string> cuda::emitPTX(std::unique_ptr<llvm::Module> module,
       function.addFnAttr("nvvm.minctasm", "1");
     }
   }
-  optimize(*module, *machine);
-  for (llvm::Function &function : *module) {
+  optimize(module, machine);
+  for (llvm::Function &function : module) {
     if (function.isDeclaration() && !function.isIntrinsic() && !function.use_empty()) {
       return llvm::createStringError("expected kernels that call no library, found a call of '" +
                                      function.getName() + "'");
     }
+  }
+  return llvm::Error::success();
+}
+
+static llvm::Error noBackend(const std::string &error) {
+  return llvm::createStringError("expected an LLVM with the NVPTX backend, found: " + error);
+}
+
+llvm::Error cuda::prepare(llvm::Module &module, const Target &target) {
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, error);
+  return machine ? prepareFor(module, *machine) : noBackend(error);
+}
+
+llvm::Expected<std::string> cuda::emitPTX(std::unique_ptr<llvm::Module> module,
+                                          const Target &target) {
+  std::string text;
+  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, text);
+  if (!machine) {
+    return noBackend(text);
+  }
+  if (llvm::Error error = prepareFor(*module, *machine)) {
+    return std::move(error);
   }
   llvm::SmallString<0> ptx;
   llvm::raw_svector_ostream stream(ptx);

@@ -1,10 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The same dispatch op on two targets: the CUDA kernel, emulated, against the CPU kernel, on the
-// same memory with the same guards; and the CUDA kernel as PTX and, where ptxas is present, as a
-// cubin. Nothing here runs on a GPU.
-#include "CudaEmulator.h"
+// The same dispatch op on two targets: the CUDA kernel, emulated and judged, against the CPU
+// kernel, on the same memory with the same guards; and the CUDA kernel as PTX and, where ptxas is
+// present, as a cubin. Nothing here runs on a GPU.
 #include "RowsText.h"
+#include "sluice/Emulator/Emulator.h"
+#include "sluice/Target/CUDA/Kernel.h"
+#include "llvm/IR/Instructions.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -40,16 +42,22 @@ Text rows(std::string text) {
           }};
 }
 
-/// A kernel of either target, from one op.
+/// A kernel of either target, from one op. The CUDA one is the module that its backend is fed; it
+/// runs with its buffers apart, its blocks in a random order, and must break no rule.
 class Both {
 public:
-  explicit Both(const Text &text)
-      : cpu(text.op, cpu::Target::avx2(), text.cpu), cuda(text.op, cpu::Target::avx2(), text.cpu) {
+  /// `edit` may plant a fault in the CUDA kernel; then `report` says what came of it.
+  using Edit = void (*)(llvm::Module &);
+  explicit Both(const Text &text, Edit edit = nullptr)
+      : edit(edit), cpu(text.op, cpu::Target::avx2(), text.cpu),
+        cuda(text.op, cpu::Target::avx2(), text.cpu) {
     make(text);
   }
-  bool made() const { return kernel && kernel->loaded() && cpu.loaded(); }
+  bool made() const { return emulator && cpu.loaded(); }
+  const Edit edit;
   LoadedKernel cpu, cuda;
   mlir::OwningOpRef<mlir::ModuleOp> module;
+  emulator::Report report; ///< of the last run
 
 private:
   void make(const Text &text) {
@@ -57,14 +65,50 @@ private:
     module = mlir::ModuleOp::create(mlir::UnknownLoc::get(cuda.dispatch()->getContext()));
     auto made = text.cuda(cuda.dispatch(), *module);
     ASSERT_TRUE(mlir::succeeded(made));
+    blocks = made->blocks;
     auto context = std::make_unique<llvm::LLVMContext>();
     auto lowered = cuda::lowerToLLVM(*module, *context);
     ASSERT_TRUE(lowered);
-    kernel = std::make_unique<EmulatedKernel>(std::move(lowered), std::move(context), "kernel");
-    cuda.use(made->blocks, [this](uint8_t *arena, const int64_t *arguments, int64_t block,
-                                  uint8_t *) { kernel->runBlock(block, arena, arguments); });
+    if (llvm::Error error = cuda::prepare(*lowered, cuda::Target::sm80())) {
+      FAIL() << llvm::toString(std::move(error));
+    }
+    if (edit) {
+      edit(*lowered);
+    }
+    auto created = emulator::Emulator::create(std::move(lowered), std::move(context), "kernel");
+    ASSERT_TRUE(bool(created)) << llvm::toString(created.takeError());
+    emulator = std::move(*created);
+    cuda.use(1, [this](uint8_t *arena, const int64_t *arguments, int64_t, uint8_t *) {
+      launch(arena, arguments);
+    });
   }
-  std::unique_ptr<EmulatedKernel> kernel;
+
+  void launch(uint8_t *arena, const int64_t *arguments) {
+    using emulator::Writes;
+    emulator::Launch launch;
+    launch.grid = {static_cast<uint32_t>(blocks), 1, 1};
+    launch.block = {cuda::threadsPerBlock, 1, 1};
+    launch.arguments = {reinterpret_cast<uint64_t>(arena), reinterpret_cast<uint64_t>(arguments)};
+    std::vector<int64_t> bytes = cuda.bufferBytes();
+    size_t count = bytes.size() + cpu::scalarCount;
+    for (size_t i = 0; i < count; ++i) {
+      bool result = i >= cuda.operands() && i < bytes.size();
+      launch.buffers.push_back({"buffer " + std::to_string(i), arena + arguments[i],
+                                uint64_t(i < bytes.size() ? bytes[i] : 8),
+                                result ? Writes::AtMostOnce : Writes::None, !result});
+    }
+    launch.buffers.push_back({"arguments", const_cast<int64_t *>(arguments),
+                              uint64_t(cpu::argumentCount(cuda.dispatch())) * 8});
+    emulator::Options options;
+    options.seed = ++runs;
+    options.schedule = runs % 2 ? emulator::Schedule::WarpAlone : emulator::Schedule::Random;
+    report = emulator->launch(launch, options);
+    EXPECT_TRUE(edit || report.passed()) << report.str();
+  }
+
+  std::unique_ptr<emulator::Emulator> emulator;
+  int64_t blocks = 0;
+  uint64_t runs = 0;
 };
 
 /// PTX of both architectures, holding `instruction`; where there is a ptxas, a cubin without spills
@@ -345,6 +389,40 @@ TEST(Cuda, GatherWithDropoutEqualsCpu) {
     EXPECT_GT(std::count(expected.begin(), expected.end(), 0.0f), 0) << "nothing was dropped";
     EXPECT_EQ(expected.back(), untouched);
   }
+}
+
+/// Without the warp barrier between the loads and the stores of a row.
+void dropWarpBarriers(llvm::Module &module) {
+  llvm::Function *barrier = module.getFunction("llvm.nvvm.bar.warp.sync");
+  ASSERT_TRUE(barrier);
+  for (llvm::User *user : llvm::make_early_inc_range(barrier->users())) {
+    llvm::cast<llvm::CallInst>(user)->eraseFromParent();
+  }
+}
+
+/// A result may lie where an operand lies: lanes past the last column read what another lane
+/// writes, so that the warp must meet in between. Numbers show it only if the lanes run in a bad
+/// order.
+TEST(Cuda, RowsInPlaceNeedTheirWarpBarrier) {
+  if (targets().empty()) {
+    GTEST_SKIP() << "this machine runs no CPU kernel, which the harness wants";
+  }
+  const int64_t batch = 2, positions = 9, d = 33;
+  std::string row = tensor({d}), sequence = tensor({batch, positions, d});
+  Text text =
+      rows(rowsText({batch, positions, 1}, {{sequence, Access{}, row}}, {{sequence, Access{}}},
+                    "%y = arith.addf %a0, %a0 : ROW\ndispatch.yield %y : ROW", row));
+  Floats x = randomFloats(batch * positions * d, 1);
+  Launch launch{.operands = {x}, .length = positions, .rows = batch, .shares = {{0, 0}}};
+  Both right(text), wrong(text, dropWarpBarriers);
+  ASSERT_TRUE(right.made() && wrong.made());
+  Floats y = right.cuda.run(launch)[0];
+  for (size_t i = 0; i < y.size(); ++i) {
+    ASSERT_EQ(y[i], 2 * x[i]);
+  }
+  wrong.cuda.run(launch);
+  ASSERT_FALSE(wrong.report.passed());
+  EXPECT_EQ(wrong.report.violations[0].kind, emulator::Kind::Race) << wrong.report.str();
 }
 
 /// What the generator says of an op that it refuses; the module stays as it was.

@@ -104,6 +104,14 @@ void LoadedKernel::load(StringRef text, const cpu::Target &target, const Generat
   ASSERT_TRUE(function) << "the object has no symbol 'kernel'";
 }
 
+std::vector<int64_t> LoadedKernel::bufferBytes() const {
+  std::vector<int64_t> result;
+  for (const Slot &slot : slots) {
+    result.push_back(slot.bytes());
+  }
+  return result;
+}
+
 LoadedKernel::~LoadedKernel() {
   if (library) {
     dlclose(library);

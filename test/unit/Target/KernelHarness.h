@@ -54,6 +54,10 @@ public:
     this->function = std::move(function);
   }
 
+  /// Bytes of every operand's buffer, then of every result's.
+  std::vector<int64_t> bufferBytes() const;
+  unsigned operands() const { return operandCount; }
+
   /// The dispatch op that the text holds.
   mlir::Operation *dispatch() const { return dispatch_; }
 

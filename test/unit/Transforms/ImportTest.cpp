@@ -133,7 +133,11 @@ TEST(Import, LocationsAreStages) {
   MLIRContext context;
   OwningOpRef<ModuleOp> module = importSpec(context, readModelText(layerSpec("\"rotary\": true")));
   module->lookupSymbol<func::FuncOp>("evaluate").walk([&](AttentionOp op) {
-    auto location = cast<FileLineColLoc>(op.getLoc());
+    auto name = dyn_cast<NameLoc>(op.getLoc());
+    ASSERT_TRUE(name);
+    EXPECT_EQ(name.getName().getValue(), "stages.1.attention.mix");
+    auto location = dyn_cast<FileLineColLoc>(name.getChildLoc());
+    ASSERT_TRUE(location);
     EXPECT_EQ(location.getFilename().getValue(), "test.json");
     EXPECT_EQ(location.getLine(), 3u);
     EXPECT_EQ(location.getColumn(), 5u);

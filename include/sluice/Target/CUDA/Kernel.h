@@ -54,8 +54,11 @@ mlir::FailureOr<Kernel> generateRows(dispatch::RowsOp op, mlir::ModuleOp module,
 /// has touched yet. Null with a diagnostic on failure. The module itself is left as it is.
 std::unique_ptr<llvm::Module> lowerToLLVM(mlir::ModuleOp module, llvm::LLVMContext &context);
 
-/// Optimizes and prints PTX. Every function defined becomes an entry of `threadsPerBlock` threads.
-/// Fails when a call of a library would remain.
+/// Makes every function defined an entry of `threadsPerBlock` threads and optimizes: what the NVPTX
+/// backend is fed, and what the emulator runs. Fails when a call of a library would remain.
+llvm::Error prepare(llvm::Module &module, const Target &target);
+
+/// Prepares and prints PTX.
 llvm::Expected<std::string> emitPTX(std::unique_ptr<llvm::Module> module, const Target &target);
 
 /// What ptxas says of one kernel.

@@ -1,0 +1,163 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Runs a CUDA kernel's LLVM IR, the module that feeds the NVPTX backend, on the CPU, and judges it:
+// bounds, initialization, races, barriers, asynchronous copies, alignment, limits.
+#pragma once
+
+#include "llvm/IR/Module.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sluice::emulator {
+
+struct Dim3 {
+  uint32_t x = 1, y = 1, z = 1;
+  uint64_t count() const { return uint64_t(x) * y * z; }
+  bool operator==(const Dim3 &) const = default;
+};
+
+/// What a launch may write of a buffer, byte by byte.
+enum class Writes {
+  None, ///< an input
+  Any,
+  AtMostOnce, ///< an output of which some elements may stay as they are
+  Once        ///< an output: every byte, exactly once
+};
+
+/// Global memory that the launch may touch; everything else is out of bounds. Buffers may overlap:
+/// shared bytes may be written as often as any of them allows.
+struct Buffer {
+  std::string name;
+  void *data = nullptr;
+  uint64_t bytes = 0;
+  Writes writes = Writes::None;
+  bool initialized = true; ///< else a byte must be written before it is read
+};
+
+struct Launch {
+  Dim3 grid, block;
+  uint64_t dynamicSharedBytes = 0;
+  /// One a parameter: the bits of a scalar, or a pointer (for `byval`, to the aggregate).
+  std::vector<uint64_t> arguments;
+  std::vector<Buffer> buffers;
+};
+
+/// Which thread runs next. None preempts: a thread runs until it must wait.
+enum class Schedule {
+  InOrder,  ///< the first thread that can run
+  Random,   ///< any
+  WarpAlone ///< a random warp runs until all of it waits, before any other does
+};
+
+/// When the bytes of a cp.async land.
+enum class Copies { Early, Late, Random };
+
+struct Options {
+  uint64_t seed = 0; ///< also of the order of blocks; 0 keeps the natural one
+  Schedule schedule = Schedule::InOrder;
+  Copies copies = Copies::Late;
+  unsigned mostViolations = 16; ///< the launch stops there
+  bool countTraffic = true;     ///< sectors and bank conflicts
+};
+
+enum class Kind {
+  OutOfBounds,
+  Misaligned,
+  Uninitialized,
+  WrittenTwice,
+  NeverWritten,
+  Race,              ///< between threads of a block
+  BlockConflict,     ///< between blocks of a launch
+  UnwaitedCopy,      ///< with an asynchronous copy that nobody waited for
+  PendingCopy,       ///< a thread ends before its copies do
+  BarrierDivergence, ///< some threads wait for others that never come
+  AbsentLane,        ///< a warp-wide operation without all of its lanes
+  Mbarrier,
+  AliasedArguments, ///< parameters that claim `noalias`
+  Limit,            ///< of the architecture
+  Argument          ///< the launch does not fit the kernel
+};
+llvm::StringRef name(Kind kind);
+
+struct Violation {
+  Kind kind;
+  std::string kernel;
+  Dim3 block, thread;      ///< indices, from 0; without meaning where no instruction is to blame
+  std::string instruction; ///< LLVM IR; empty where the launch is to blame
+  std::string location;    ///< of the source, where the module has debug locations
+  std::string address;     ///< buffer and byte offset, empty where none
+  std::string message;     ///< what was expected and what was found
+
+  std::string str() const;
+};
+
+/// Accesses of one instruction, warp by warp: what a profiler would call requests.
+struct SiteTraffic {
+  std::string instruction;
+  uint64_t requests = 0, bytes = 0;
+  uint64_t units = 0;      ///< sectors of 32 bytes (global), passes over the banks (shared)
+  uint64_t leastUnits = 0; ///< for as many bytes, had they lain side by side
+};
+
+/// A basic block and how often threads entered it.
+struct BlockCount {
+  std::string name;
+  uint64_t instructions = 0; ///< in it, of LLVM IR
+  uint64_t barriers = 0, tensorInstructions = 0;
+  uint64_t entered = 0;
+};
+
+struct Counters {
+  uint64_t blocks = 0, threads = 0;
+  uint64_t instructions = 0;       ///< of LLVM IR, of all threads
+  uint64_t tensorInstructions = 0; ///< of warps
+  uint64_t tensorFlops = 0;
+  uint64_t barriers = 0;     ///< completions of a barrier of the block
+  uint64_t warpBarriers = 0; ///< completions of bar.warp.sync
+  uint64_t globalReadBytes = 0, globalWrittenBytes = 0;
+  uint64_t sharedReadBytes = 0, sharedWrittenBytes = 0;
+  uint64_t globalRequests = 0, globalSectors = 0, leastSectors = 0;
+  uint64_t sharedRequests = 0, sharedPasses = 0, leastPasses = 0;
+  uint64_t bankConflicts() const { return sharedPasses - leastPasses; }
+  /// Of the instructions that warps issue, in [0, 1].
+  double tensorShare() const {
+    return instructions ? 32.0 * double(tensorInstructions) / double(instructions) : 0;
+  }
+  std::vector<SiteTraffic> sites;
+  std::vector<BlockCount> coverage;
+};
+
+struct Report {
+  std::vector<Violation> violations;
+  Counters counters;
+  bool passed() const { return violations.empty(); }
+  std::string str() const; ///< violations, one a line
+};
+
+/// A kernel, compiled for this machine.
+class Emulator {
+public:
+  /// Fails where the module has no such kernel or uses an intrinsic, inline assembly or library
+  /// function that the emulator does not know.
+  static llvm::Expected<std::unique_ptr<Emulator>>
+  create(std::unique_ptr<llvm::Module> module, std::unique_ptr<llvm::LLVMContext> context,
+         llvm::StringRef kernel);
+  /// From bitcode or text of LLVM IR.
+  static llvm::Expected<std::unique_ptr<Emulator>> create(llvm::StringRef ir,
+                                                          llvm::StringRef kernel);
+  ~Emulator();
+
+  /// Runs every block, one after the other. Not for several threads at once on one emulator.
+  Report launch(const Launch &launch, const Options &options = {});
+
+private:
+  struct Implementation;
+  explicit Emulator(std::unique_ptr<Implementation> implementation);
+  std::unique_ptr<Implementation> implementation;
+};
+
+} // namespace sluice::emulator

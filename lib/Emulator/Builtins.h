@@ -1,0 +1,33 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the emulator stands in for: intrinsics of NVVM and the inline assembly that MLIR emits.
+#pragma once
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+
+namespace sluice::emulator {
+
+/// A function of C: `result f(uint32_t site, [void *aggregateResult,] arguments...)`. Pointers are
+/// uint64_t, integers below 32 bits uint32_t, vectors and 16-bit floats integers of their width.
+struct Builtin {
+  llvm::StringRef name; ///< the intrinsic's, without "llvm.nvvm."; with or without type suffixes
+  void *function;
+};
+
+template <typename Result, typename... Arguments>
+Builtin makeBuiltin(llvm::StringRef name, Result (*function)(Arguments...)) {
+  return {name, reinterpret_cast<void *>(function)};
+}
+
+llvm::ArrayRef<Builtin> threadBuiltins(); ///< indices, votes, shuffles, barriers
+llvm::ArrayRef<Builtin> matrixBuiltins(); ///< mma, ldmatrix, stmatrix
+llvm::ArrayRef<Builtin> copyBuiltins();   ///< cp.async
+llvm::ArrayRef<Builtin> mbarrierBuiltins();
+llvm::ArrayRef<Builtin> scalarBuiltins(); ///< arithmetic
+llvm::ArrayRef<Builtin> accessBuiltins(); ///< what rewritten modules call at loads and stores
+
+/// All of them.
+llvm::ArrayRef<llvm::ArrayRef<Builtin>> builtins();
+
+} // namespace sluice::emulator

@@ -1,0 +1,121 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Vector clocks and histories of accesses.
+#include "Clocks.h"
+
+#include <algorithm>
+
+using namespace sluice::emulator;
+
+void Clocks::reset(unsigned threads) {
+  auto nothing = std::make_shared<const std::vector<Time>>(2 * threads);
+  owners.assign(threads, Owner{nothing});
+}
+
+void Clocks::learnCopies(unsigned thread, Time time) {
+  Owner &owner = owners[thread];
+  if (time > owner.copies) {
+    owner.copies = time;
+    ++owner.now;
+  }
+}
+
+static void takeLater(std::vector<Time> &sum, const std::vector<Time> &other) {
+  for (size_t i = 0; i < sum.size(); ++i) {
+    sum[i] = std::max(sum[i], other[i]);
+  }
+}
+
+/// The thread's own components; its base is added by the caller, once where many share it.
+void Clocks::addTo(std::vector<Time> &sum, unsigned thread) const {
+  sum[thread] = std::max(sum[thread], owners[thread].now);
+  sum[thread + threads()] = std::max(sum[thread + threads()], owners[thread].copies);
+}
+
+void Clocks::join(llvm::ArrayRef<unsigned> from, llvm::ArrayRef<unsigned> into) {
+  std::vector<Time> sum(2 * size_t(threads()));
+  const std::vector<Time> *last = nullptr;
+  for (unsigned thread : from) {
+    if (owners[thread].base.get() != last) {
+      last = owners[thread].base.get();
+      takeLater(sum, *last);
+    }
+  }
+  for (unsigned thread : from) {
+    addTo(sum, thread);
+    ++owners[thread].now;
+  }
+  auto base = std::make_shared<const std::vector<Time>>(std::move(sum));
+  for (unsigned thread : into) {
+    owners[thread].base = base;
+  }
+}
+
+void Clocks::release(unsigned thread, Knowledge &into) {
+  std::vector<Time> sum = *owners[thread].base;
+  if (into) {
+    takeLater(sum, *into);
+  }
+  addTo(sum, thread);
+  into = std::make_shared<const std::vector<Time>>(std::move(sum));
+  ++owners[thread].now;
+}
+
+void Clocks::releaseCopies(unsigned thread, Time time, Knowledge &into) const {
+  std::vector<Time> sum = into ? *into : std::vector<Time>(2 * size_t(threads()));
+  sum[thread + threads()] = std::max(sum[thread + threads()], time);
+  into = std::make_shared<const std::vector<Time>>(std::move(sum));
+}
+
+void Clocks::acquire(unsigned thread, const Knowledge &from) {
+  if (!from) {
+    return;
+  }
+  std::vector<Time> sum = *owners[thread].base;
+  takeLater(sum, *from);
+  owners[thread].base = std::make_shared<const std::vector<Time>>(std::move(sum));
+  ++owners[thread].now;
+}
+
+void Histories::reset() {
+  first += count;
+  count = 0;
+  events.clear();
+  starts.assign(1, 0);
+  std::fill(recent.begin(), recent.end(), Recent{});
+}
+
+static bool conflicts(Access one, Access other) {
+  if (one == Access::Atomic && other == Access::Atomic) {
+    return false;
+  }
+  return one != Access::Read || other != Access::Read;
+}
+
+/// Whether whatever conflicts with `earlier` conflicts with `later` too. An atomic does not cover a
+/// read: another atomic conflicts with the read alone.
+static bool covers(Access later, Access earlier) {
+  return later == earlier || later == Access::Write;
+}
+
+Histories::Step Histories::compute(uint32_t history, Event event, unsigned thread) {
+  Step step;
+  if (history != 0) {
+    size_t end = starts[history - first + 1];
+    for (size_t i = starts[history - first]; i < end; ++i) {
+      Event earlier = events[i];
+      bool known = clocks.knows(thread, earlier.agent(), earlier.time());
+      if (!known && !step.conflict && conflicts(earlier.access(), event.access())) {
+        step.conflict = earlier;
+      }
+      bool same = earlier.agent() == event.agent();
+      if (!((known || same) && covers(event.access(), earlier.access()))) {
+        events.push_back(earlier);
+      }
+    }
+  }
+  events.push_back(event);
+  starts.push_back(events.size());
+  step.next = first + count++;
+  return step;
+}

@@ -1,0 +1,123 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Who knows of whose past: vector clocks of the threads of a block and of their asynchronous
+// copies, and for every byte the accesses that a later one could conflict with.
+#pragma once
+
+#include "llvm/ADT/ArrayRef.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace sluice::emulator {
+
+/// Thread t, or t + (threads of the block) for the copies that t issued.
+using Agent = uint32_t;
+using Time = uint32_t;
+
+/// The components of a vector clock, shared among the threads that a barrier made equal: joining
+/// 1024 threads costs 1024 steps, not a million.
+using Knowledge = std::shared_ptr<const std::vector<Time>>;
+
+/// A thread's clock is `base` save for its own two components. Every change of a clock advances
+/// its own time, so that thread and time determine what it knows.
+class Clocks {
+public:
+  void reset(unsigned threads);
+
+  unsigned threads() const { return static_cast<unsigned>(owners.size()); }
+  Time now(unsigned thread) const { return owners[thread].now; }
+  bool knows(unsigned thread, Agent agent, Time time) const {
+    const Owner &owner = owners[thread];
+    if (agent == thread) {
+      return true;
+    }
+    return time <= (agent == thread + threads() ? owner.copies : (*owner.base)[agent]);
+  }
+
+  /// From now on `thread` knows of its copies up to `time`.
+  void learnCopies(unsigned thread, Time time);
+
+  /// All of `into`, which are among `from`, learn what all of `from` know.
+  void join(llvm::ArrayRef<unsigned> from, llvm::ArrayRef<unsigned> into);
+  void release(unsigned thread, Knowledge &into);
+  /// Only what its copies up to `time` have done.
+  void releaseCopies(unsigned thread, Time time, Knowledge &into) const;
+  void acquire(unsigned thread, const Knowledge &from);
+
+private:
+  struct Owner {
+    Knowledge base;
+    Time now = 1, copies = 0;
+  };
+  void addTo(std::vector<Time> &sum, unsigned thread) const;
+  std::vector<Owner> owners;
+};
+
+enum class Access : uint8_t { Read = 1, Write = 2, Atomic = 3 };
+
+/// One access, in 64 bits; 0 is none. 2^26 synchronizations a thread and block would take hours.
+class Event {
+public:
+  Event() = default;
+  Event(Agent agent, Time time, uint32_t site, Access access)
+      : bits(uint64_t(agent) << 52 | uint64_t(access) << 50 | uint64_t(time) << 24 | site) {}
+  static constexpr Time lastTime = (1u << 26) - 1;
+  static constexpr uint32_t lastSite = (1u << 24) - 1;
+
+  explicit operator bool() const { return bits != 0; }
+  bool operator==(const Event &) const = default;
+  Agent agent() const { return static_cast<Agent>(bits >> 52); }
+  Access access() const { return static_cast<Access>(bits >> 50 & 3); }
+  Time time() const { return static_cast<Time>(bits >> 24 & lastTime); }
+  uint32_t site() const { return static_cast<uint32_t>(bits & lastSite); }
+  uint64_t raw() const { return bits; }
+
+private:
+  uint64_t bits = 0;
+};
+
+/// Histories: sets of accesses none of which makes another redundant. A byte holds a number; bytes
+/// that see the same accesses mostly share one, so that one look-up serves all bytes of an access.
+class Histories {
+public:
+  explicit Histories(const Clocks &clocks) : clocks(clocks) { reset(); }
+
+  /// Forgets all: numbers given so far mean the empty history from now on.
+  void reset();
+
+  struct Step {
+    uint32_t next = 0;
+    Event conflict; ///< an access that `event` is not ordered after
+  };
+  /// `thread` is the one whose knowledge counts: the event's own, or the one that issued a copy.
+  const Step &add(uint32_t history, Event event, unsigned thread) {
+    history = history < first ? 0 : history;
+    uint64_t key = uint64_t(history) << 32 | clocks.now(thread);
+    uint64_t hash = key * 0x9e3779b97f4a7c15u ^ event.raw() * 0xff51afd7ed558ccdu;
+    Recent &known = recent[hash >> (64 - recentBits)];
+    if (known.key != key || known.event != event.raw()) {
+      known = {key, event.raw(), compute(history, event, thread)};
+    }
+    return known.step;
+  }
+
+private:
+  Step compute(uint32_t history, Event event, unsigned thread);
+
+  const Clocks &clocks;
+  uint32_t first = 1, count = 0; ///< numbers of this block: first to first + count - 1
+  std::vector<Event> events;     ///< of all histories, one after the other
+  std::vector<size_t> starts;    ///< where in `events` each begins, and the last one ends
+
+  /// What has been computed lately; losing an entry costs a second number for the same set.
+  struct Recent {
+    uint64_t key = 0, event = 0;
+    Step step;
+  };
+  static constexpr unsigned recentBits = 12;
+  std::vector<Recent> recent = std::vector<Recent>(1 << recentBits);
+};
+
+} // namespace sluice::emulator

@@ -1,0 +1,307 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Checks of one access against the shadow of its bytes.
+#include "Memory.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include <algorithm>
+#include <cstring>
+
+using namespace sluice;
+using namespace sluice::emulator;
+
+Memory::Memory(const Program &program, const Clocks &clocks, Complaint complain)
+    : program(program), clocks(clocks), histories(clocks), complain(std::move(complain)) {}
+
+/// Zeroed by the system page by page, as they are touched.
+template <typename T> static Region::Shadow<T> makeShadow(uint64_t count) {
+  auto *memory = static_cast<T *>(std::calloc(std::max<uint64_t>(count, 1), sizeof(T)));
+  if (!memory) {
+    llvm::report_bad_alloc_error("no memory for the emulator's shadow");
+  }
+  return {memory, std::free};
+}
+
+static uint8_t flagsOf(const Buffer &buffer) {
+  uint8_t flags = buffer.initialized ? Region::Initialized : 0;
+  switch (buffer.writes) {
+  case Writes::None:
+    return flags;
+  case Writes::Any:
+    return flags | Region::Writable;
+  case Writes::AtMostOnce:
+    return flags | Region::Writable | Region::AtMostOnce;
+  case Writes::Once:
+    return flags | Region::Writable | Region::AtMostOnce | Region::Must;
+  }
+  llvm_unreachable("a new kind of writes");
+}
+
+/// Buffers that overlap share one region. What one buffer permits or initializes holds for its
+/// bytes.
+void Memory::addGlobal(std::vector<Buffer> buffers) {
+  Region region;
+  region.begin = reinterpret_cast<uint64_t>(buffers.front().data);
+  for (const Buffer &buffer : buffers) {
+    uint64_t end = reinterpret_cast<uint64_t>(buffer.data) + buffer.bytes;
+    region.bytes = std::max(region.bytes, end - region.begin);
+    region.written |= buffer.writes != Writes::None;
+  }
+  region.flags = makeShadow<uint8_t>(region.bytes);
+  for (const Buffer &buffer : buffers) {
+    uint64_t offset = reinterpret_cast<uint64_t>(buffer.data) - region.begin;
+    for (uint64_t i = 0; i < buffer.bytes; ++i) {
+      region.flags[offset + i] |= flagsOf(buffer);
+    }
+  }
+  if (region.written) {
+    region.history = makeShadow<uint32_t>(region.bytes);
+    region.writer = makeShadow<uint32_t>(region.bytes);
+    region.reader = makeShadow<uint32_t>(region.bytes);
+  }
+  region.buffers = std::move(buffers);
+  regions.push_back(std::move(region));
+}
+
+void Memory::addShared(const SharedGlobal &global, uint64_t bytes) {
+  Region region;
+  region.begin = global.address;
+  region.bytes = bytes;
+  region.shared = region.written = true;
+  region.flags = makeShadow<uint8_t>(bytes);
+  region.history = makeShadow<uint32_t>(bytes);
+  region.buffers = {{global.name, reinterpret_cast<void *>(global.address), bytes, Writes::Any}};
+  regions.push_back(std::move(region));
+}
+
+void Memory::prepare(const Launch &launch, llvm::ArrayRef<Buffer> tables) {
+  regions.clear();
+  std::vector<Buffer> buffers(launch.buffers);
+  buffers.insert(buffers.end(), tables.begin(), tables.end());
+  llvm::erase_if(buffers, [](const Buffer &buffer) { return buffer.bytes == 0; });
+  llvm::sort(buffers, [](const Buffer &a, const Buffer &b) {
+    return std::tie(a.data, a.bytes, a.name) < std::tie(b.data, b.bytes, b.name);
+  });
+  for (size_t i = 0; i < buffers.size();) {
+    auto *end = static_cast<char *>(buffers[i].data) + buffers[i].bytes;
+    std::vector<Buffer> together{buffers[i]};
+    for (++i; i < buffers.size() && buffers[i].data < end; ++i) {
+      end = std::max(end, static_cast<char *>(buffers[i].data) + buffers[i].bytes);
+      together.push_back(buffers[i]);
+    }
+    addGlobal(std::move(together));
+  }
+  for (const SharedGlobal &global : program.shared) {
+    addShared(global, global.dynamic ? launch.dynamicSharedBytes : global.bytes);
+  }
+  llvm::sort(regions, [](const Region &a, const Region &b) { return a.begin < b.begin; });
+  nearby.assign(program.sites.size(), nullptr);
+}
+
+void Memory::startBlock(uint32_t number) {
+  block = number;
+  histories.reset();
+  for (Region &region : regions) {
+    if (region.shared) {
+      std::memset(region.flags.get(), Region::Writable, region.bytes);
+      std::memset(region.history.get(), 0, region.bytes * sizeof(uint32_t));
+      // Numbers that nobody would mistake for data: quiet NaN as f32, f16 and bf16.
+      std::memset(reinterpret_cast<void *>(region.begin), 0xff, region.bytes);
+    }
+  }
+}
+
+Region *Memory::find(uint64_t address, uint64_t bytes) {
+  auto after = llvm::partition_point(regions, [&](const Region &r) { return r.begin <= address; });
+  if (after == regions.begin() || !std::prev(after)->contains(address, bytes)) {
+    return nullptr;
+  }
+  return &*std::prev(after);
+}
+
+std::string Memory::describe(uint64_t address) const {
+  const Buffer *nearest = nullptr;
+  uint64_t distance = ~0ull;
+  auto distanceTo = [&](const Buffer &buffer) -> uint64_t {
+    auto begin = reinterpret_cast<uint64_t>(buffer.data);
+    return address < begin ? begin - address
+                           : address - std::min(address, begin + buffer.bytes - 1);
+  };
+  for (const Region &region : regions) {
+    for (const Buffer &buffer : region.buffers) {
+      if (buffer.bytes && distanceTo(buffer) < distance) {
+        distance = distanceTo(buffer);
+        nearest = &buffer;
+      }
+    }
+  }
+  if (!nearest || distance > 1 << 20) {
+    return "0x" + llvm::utohexstr(address, true) + ", near no buffer";
+  }
+  auto begin = reinterpret_cast<uint64_t>(nearest->data);
+  if (address < begin) {
+    return "'" + nearest->name + "' - " + std::to_string(begin - address);
+  }
+  return "'" + nearest->name + "' + " + std::to_string(address - begin) + " of " +
+         std::to_string(nearest->bytes) + " bytes";
+}
+
+void Memory::outOfBounds(const Touch &touch) {
+  complain(Kind::OutOfBounds, touch,
+           "expected " + std::to_string(touch.bytes) + " bytes inside a buffer or shared memory");
+}
+
+void Memory::touch(unsigned thread, const Touch &touch) {
+  Region *region = nearby[touch.site];
+  if (!region || !region->contains(touch.address, touch.bytes)) {
+    region = find(touch.address, touch.bytes);
+    if (!region) {
+      return outOfBounds(touch);
+    }
+    nearby[touch.site] = region;
+  }
+  if (touch.address & (touch.align - 1)) {
+    complain(Kind::Misaligned, touch,
+             "expected an address that is a multiple of " + std::to_string(touch.align) +
+                 ", as the instruction claims; found one of remainder " +
+                 std::to_string(touch.address & (touch.align - 1)));
+    return;
+  }
+  uint64_t offset = touch.address - region->begin;
+  checkFlags(*region, touch, offset);
+  if (region->written) {
+    checkThreads(*region, thread, touch, offset);
+    if (!region->shared) {
+      checkBlocks(*region, touch, offset);
+    }
+  }
+}
+
+/// What all of the flags have and what any has; four at a time, for most accesses are of words.
+static std::pair<uint8_t, uint8_t> fold(const uint8_t *flags, uint64_t count) {
+  uint32_t all = ~0u, any = 0;
+  uint64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    uint32_t four;
+    std::memcpy(&four, flags + i, 4);
+    all &= four;
+    any |= four;
+  }
+  for (; i < count; ++i) {
+    all &= flags[i] * 0x01010101u;
+    any |= flags[i];
+  }
+  all &= all >> 16;
+  any |= any >> 16;
+  return {static_cast<uint8_t>(all & all >> 8), static_cast<uint8_t>(any | any >> 8)};
+}
+
+void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
+  uint8_t *flags = region.flags.get() + offset;
+  auto [all, any] = fold(flags, touch.bytes);
+  if ((any & Region::Barrier) && !touch.barrier) {
+    complain(Kind::Mbarrier, touch,
+             "expected the bytes of an mbarrier object to be left to mbarrier instructions");
+  }
+  if (touch.reads && !(all & Region::Initialized)) {
+    complain(Kind::Uninitialized, touch, "expected bytes that something has written before");
+    // Once is enough.
+    std::for_each_n(flags, touch.bytes, [](uint8_t &flag) { flag |= Region::Initialized; });
+  }
+  if (!touch.writes) {
+    return;
+  }
+  if (!(all & Region::Writable)) {
+    complain(Kind::OutOfBounds, touch, "expected no write to a buffer that is only read");
+    return;
+  }
+  if ((any & Region::AtMostOnce) && (any & Region::Written) && !touch.atomic) {
+    complain(Kind::WrittenTwice, touch, "expected every element of an output to be written once");
+  }
+  constexpr uint8_t done = Region::Initialized | Region::Written;
+  std::for_each_n(flags, touch.bytes, [](uint8_t &flag) { flag |= done; });
+}
+
+/// Bytes of one access mostly have the same history: one look-up for each run of equal ones.
+void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, uint64_t offset) {
+  Access access = touch.atomic ? Access::Atomic : touch.writes ? Access::Write : Access::Read;
+  Event event = touch.copy ? Event(thread + clocks.threads(), touch.copyTime, touch.site, access)
+                           : Event(thread, clocks.now(thread), touch.site, access);
+  uint32_t *history = region.history.get() + offset;
+  for (uint64_t i = 0; i < touch.bytes;) {
+    uint32_t before = history[i];
+    const Histories::Step &step = histories.add(before, event, thread);
+    if (step.conflict) {
+      const Event &other = step.conflict;
+      bool copies = other.agent() >= clocks.threads();
+      unsigned who = other.agent() % clocks.threads();
+      std::string what = copies ? "a copy that thread " : "thread ";
+      what += std::to_string(who) + (copies ? " issued" : "");
+      what += other.access() == Access::Read ? " read" : " wrote";
+      Touch at = touch;
+      at.address += i;
+      complain(copies || touch.copy ? Kind::UnwaitedCopy : Kind::Race, at,
+               "expected to be ordered after what " + what + " here, at '" +
+                   program.sites[other.site()].text +
+                   (copies ? "': no wait of its own and no barrier after one lies between"
+                           : "': no barrier lies between"));
+    }
+    for (; i < touch.bytes && history[i] == before; ++i) {
+      history[i] = step.next;
+    }
+  }
+}
+
+/// Blocks run one after the other here and in any order on a GPU: whatever depends on the order is
+/// wrong.
+void Memory::checkBlocks(Region &region, const Touch &touch, uint64_t offset) {
+  uint32_t *writer = region.writer.get() + offset, *reader = region.reader.get() + offset;
+  bool told = false;
+  for (uint64_t i = 0; i < touch.bytes; ++i) {
+    uint32_t wrote = writer[i] & ~Region::atomicWriter, read = reader[i];
+    bool bothAtomic = touch.atomic && (writer[i] & Region::atomicWriter);
+    bool otherWrote = wrote && wrote != block && !bothAtomic;
+    bool otherRead = touch.writes && read && read != block;
+    if ((otherWrote || otherRead) && !told) {
+      told = true;
+      Touch at = touch;
+      at.address += i;
+      std::string who = otherWrote ? "block " + std::to_string(wrote - 1) + " wrote"
+                        : read == Region::manyReaders
+                            ? "several blocks read"
+                            : "block " + std::to_string(read - 1) + " read";
+      complain(Kind::BlockConflict, at,
+               "expected a byte that no other block of the launch touches; " + who + " it");
+    }
+    if (touch.writes) {
+      writer[i] = block | (touch.atomic ? Region::atomicWriter : 0);
+    } else if (!touch.atomic) {
+      reader[i] = read == 0 || read == block ? block : Region::manyReaders;
+    }
+  }
+}
+
+void Memory::markBarrier(uint64_t address, bool present) {
+  Region *region = find(address, 8);
+  for (uint64_t i = 0; i < 8; ++i) {
+    uint8_t &flag = region->flags[address - region->begin + i];
+    flag = present ? flag | Region::Barrier : flag & ~Region::Barrier;
+  }
+}
+
+void Memory::finish() {
+  for (const Region &region : regions) {
+    for (const Buffer &buffer : region.buffers) {
+      auto begin = reinterpret_cast<uint64_t>(buffer.data);
+      const uint8_t *flags = region.flags.get() + (begin - region.begin);
+      const uint8_t *missing = std::find_if(flags, flags + buffer.bytes, [&](uint8_t flag) {
+        return buffer.writes == Writes::Once && !(flag & Region::Written);
+      });
+      if (missing != flags + buffer.bytes) {
+        complain(Kind::NeverWritten, {begin + uint64_t(missing - flags), 1},
+                 "expected every byte of the output to be written");
+      }
+    }
+  }
+}

@@ -1,0 +1,76 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What is left of a kernel's module once it is compiled: instructions that may be blamed, shared
+// memory, parameters, basic blocks.
+#pragma once
+
+#include "sluice/Emulator/Emulator.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace sluice::emulator {
+
+/// An instruction that reads or writes memory, or calls the emulator.
+struct Site {
+  std::string text, location;
+  uint32_t bytes = 0, align = 1;
+  bool reads = false, writes = false, atomic = false;
+  bool acquires = false, releases = false;
+};
+
+/// Shared memory: one global of address space 3.
+struct SharedGlobal {
+  std::string name;
+  uint64_t bytes = 0, align = 1; ///< bytes are 0 for what the launch sizes
+  bool dynamic = false;
+  uint64_t address = 0;
+};
+
+struct Parameter {
+  std::string name;
+  bool pointer = false, noAlias = false, readOnly = false;
+  uint64_t align = 1;
+};
+
+/// Constant tables: globals of the module that are not shared.
+struct Table {
+  std::string name, symbol;
+  uint64_t bytes = 0;
+  bool constant = true;
+};
+
+struct Program {
+  std::string kernel;
+  std::vector<Site> sites; ///< 0 is nobody
+  std::vector<Parameter> parameters;
+  std::vector<SharedGlobal> shared;
+  std::vector<Table> tables;
+  std::vector<BlockCount> blocks;
+  std::vector<uint32_t> requiredThreads; ///< x, y, z; empty where any number will do
+};
+
+/// Most shared memory of a block on sm_90 (227 KB); sm_80 has 163 KB.
+constexpr uint64_t mostSharedBytes = 227 * 1024;
+
+/// The addresses of shared memory, alike for every block: 256 KB, aligned to as much and below
+/// 4 GB, so that 32-bit addresses and matrix descriptors mean what they mean on a GPU.
+class SharedArena {
+public:
+  static constexpr uint64_t bytes = 256 * 1024;
+  static llvm::Expected<std::unique_ptr<SharedArena>> create();
+  ~SharedArena();
+  uint64_t begin() const { return start; }
+  bool contains(uint64_t address) const { return address - start < bytes; }
+
+private:
+  explicit SharedArena(uint64_t start) : start(start) {}
+  uint64_t start;
+};
+
+/// Makes the module native: intrinsics and inline assembly become calls of the emulator, memory
+/// accesses announce themselves, shared globals become addresses, and the kernel is entered at
+/// `entryName(const uint64_t *arguments)`. Basic blocks count themselves in `countsName`.
+llvm::Expected<Program> rewrite(llvm::Module &module, llvm::StringRef kernel,
+                                const SharedArena &arena);
+constexpr const char *entryName = "emulator.entry", *countsName = "emulator.counts";
+
+} // namespace sluice::emulator

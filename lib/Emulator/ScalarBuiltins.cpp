@@ -1,0 +1,154 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Arithmetic of one thread. Approximations of the hardware (ex2, rsqrt, ...) are given to the last
+// bit of f32: a GPU's differ from these by an ulp or two.
+#include "Builtins.h"
+#include "Machine.h"
+
+#include "llvm/ADT/bit.h"
+#include <cmath>
+
+using namespace sluice::emulator;
+
+/// Results below the least normal number become zeros of their sign; so do operands.
+static float flush(float x) {
+  return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x;
+}
+
+template <double (*Function)(double)> static float approximate(uint32_t, float x) {
+  return static_cast<float>(Function(x));
+}
+template <double (*Function)(double)> static float approximateFlushing(uint32_t, float x) {
+  return flush(static_cast<float>(Function(flush(x))));
+}
+static double reciprocal(double x) { return 1 / x; }
+static double reciprocalRoot(double x) { return 1 / std::sqrt(x); }
+
+static float fusedMultiplyAdd(uint32_t, float x, float y, float z) { return std::fma(x, y, z); }
+static double fusedMultiplyAddWide(uint32_t, double x, double y, double z) {
+  return std::fma(x, y, z);
+}
+static float add(uint32_t, float x, float y) { return x + y; }
+static float multiply(uint32_t, float x, float y) { return x * y; }
+static float divide(uint32_t, float x, float y) { return x / y; }
+static float absolute(uint32_t, float x) { return std::fabs(x); }
+static float larger(uint32_t, float x, float y) { return std::fmax(x, y); }
+static float smaller(uint32_t, float x, float y) { return std::fmin(x, y); }
+static float largerOrNan(uint32_t, float x, float y) {
+  return std::isnan(x) || std::isnan(y) ? NAN : std::fmax(x, y);
+}
+static float smallerOrNan(uint32_t, float x, float y) {
+  return std::isnan(x) || std::isnan(y) ? NAN : std::fmin(x, y);
+}
+
+/// To nearest, ties to even; NaN is PTX's 0x7fff.
+static uint32_t toBf16(float x) {
+  if (std::isnan(x)) {
+    return 0x7fff;
+  }
+  auto bits = llvm::bit_cast<uint32_t>(x);
+  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+static uint32_t toF16(float x) {
+  return std::isnan(x) ? 0x7fff : llvm::bit_cast<uint16_t>(static_cast<_Float16>(x));
+}
+/// The first operand goes to the upper half.
+template <uint32_t (*Round)(float)> static uint32_t roundPair(uint32_t, float high, float low) {
+  return Round(high) << 16 | Round(low);
+}
+template <uint32_t (*Round)(float)> static uint32_t roundOne(uint32_t, float x) { return Round(x); }
+/// To nearest, ties away from zero.
+static uint32_t toTf32(uint32_t, float x) {
+  auto bits = llvm::bit_cast<uint32_t>(x);
+  return std::isfinite(x) ? (bits + 0x1000) & ~0x1fffu : bits;
+}
+
+/// PTX ISA, prmt: each nibble of `selector` names one of eight bytes, its top bit asks for the
+/// sign.
+static uint32_t permute(uint32_t, uint32_t low, uint32_t high, uint32_t selector) {
+  uint64_t bytes = uint64_t(high) << 32 | low;
+  uint32_t result = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    uint32_t which = selector >> 4 * i & 15;
+    uint32_t byte = bytes >> 8 * (which & 7) & 255;
+    byte = which & 8 ? (byte & 128 ? 255 : 0) : byte;
+    result |= byte << 8 * i;
+  }
+  return result;
+}
+static uint32_t highHalf(uint32_t, uint32_t x, uint32_t y) {
+  return static_cast<uint32_t>(uint64_t(x) * y >> 32);
+}
+static uint32_t highHalfSigned(uint32_t, uint32_t x, uint32_t y) {
+  return static_cast<uint32_t>(int64_t(int32_t(x)) * int32_t(y) >> 32);
+}
+static void ignore(uint32_t) {}
+static void ignoreOne(uint32_t, uint32_t) {}
+
+llvm::ArrayRef<Builtin> sluice::emulator::scalarBuiltins() {
+  static const Builtin table[] = {
+      makeBuiltin("ex2.approx.f32", approximate<std::exp2>),
+      makeBuiltin("ex2.approx.ftz.f32", approximateFlushing<std::exp2>),
+      makeBuiltin("lg2.approx.f", approximate<std::log2>),
+      makeBuiltin("lg2.approx.ftz.f", approximateFlushing<std::log2>),
+      makeBuiltin("rsqrt.approx.f", approximate<reciprocalRoot>),
+      makeBuiltin("rsqrt.approx.ftz.f", approximateFlushing<reciprocalRoot>),
+      makeBuiltin("sqrt.approx.f", approximate<std::sqrt>),
+      makeBuiltin("sqrt.approx.ftz.f", approximateFlushing<std::sqrt>),
+      makeBuiltin("sqrt.rn.f", approximate<std::sqrt>),
+      makeBuiltin("sqrt.f", approximate<std::sqrt>),
+      makeBuiltin("rcp.approx.ftz.f", approximateFlushing<reciprocal>),
+      makeBuiltin("rcp.rn.f", approximate<reciprocal>),
+      makeBuiltin("sin.approx.f", approximate<std::sin>),
+      makeBuiltin("cos.approx.f", approximate<std::cos>),
+      makeBuiltin("tanh.approx.f32", approximate<std::tanh>),
+      makeBuiltin("fma.rn.f", fusedMultiplyAdd),
+      makeBuiltin("fma.rn.d", fusedMultiplyAddWide),
+      makeBuiltin("add.rn.f", add),
+      makeBuiltin("mul.rn.f", multiply),
+      makeBuiltin("div.rn.f", divide),
+      makeBuiltin("div.approx.f", divide),
+      makeBuiltin("div.full", divide),
+      makeBuiltin("fabs.f32", absolute),
+      makeBuiltin("fmax.f", larger),
+      makeBuiltin("fmin.f", smaller),
+      makeBuiltin("fmax.nan.f", largerOrNan),
+      makeBuiltin("fmin.nan.f", smallerOrNan),
+      makeBuiltin("ff2bf16x2.rn", roundPair<toBf16>),
+      makeBuiltin("ff2f16x2.rn", roundPair<toF16>),
+      makeBuiltin("f2bf16.rn", roundOne<toBf16>),
+      makeBuiltin("f2f16.rn", roundOne<toF16>),
+      makeBuiltin("f2tf32.rna", toTf32),
+      makeBuiltin("prmt", permute),
+      makeBuiltin("mulhi.ui", highHalf),
+      makeBuiltin("mulhi.i", highHalfSigned),
+      makeBuiltin("griddepcontrol.wait", ignore),
+      makeBuiltin("griddepcontrol.launch.dependents", ignore),
+      makeBuiltin("setmaxnreg.inc.sync.aligned.u32", ignoreOne),
+      makeBuiltin("setmaxnreg.dec.sync.aligned.u32", ignoreOne),
+  };
+  return table;
+}
+
+static void accessSite(uint64_t address, uint32_t site) {
+  Machine::current().accessSite(address, site);
+}
+static void accessRange(uint64_t address, uint64_t bytes, uint32_t site) {
+  Machine::current().access(address, bytes, site);
+}
+/// What code without bf16 instructions calls; the bits come back as those of a float.
+static float truncateToBf16(float x) { return llvm::bit_cast<float>(toBf16(x)); }
+
+llvm::ArrayRef<Builtin> sluice::emulator::accessBuiltins() {
+  static const Builtin table[] = {makeBuiltin("access", accessSite),
+                                  makeBuiltin("range", accessRange),
+                                  makeBuiltin("__truncsfbf2", truncateToBf16)};
+  return table;
+}
+
+llvm::ArrayRef<llvm::ArrayRef<Builtin>> sluice::emulator::builtins() {
+  static const llvm::ArrayRef<Builtin> families[] = {threadBuiltins(), matrixBuiltins(),
+                                                     copyBuiltins(),   mbarrierBuiltins(),
+                                                     scalarBuiltins(), accessBuiltins()};
+  return families;
+}

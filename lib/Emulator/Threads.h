@@ -1,0 +1,68 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The threads of a block as fibers of one thread of this machine.
+#pragma once
+
+#include "sluice/Emulator/Emulator.h"
+
+#include <boost/context/detail/fcontext.hpp>
+#include <functional>
+#include <random>
+
+namespace sluice::emulator {
+
+class Threads {
+public:
+  static constexpr unsigned lanes = 32;
+
+  explicit Threads(const Options &options);
+  ~Threads();
+  Threads(const Threads &) = delete;
+  Threads &operator=(const Threads &) = delete;
+
+  /// `count` fresh threads, each of which will call `body` once.
+  void start(unsigned count, std::function<void()> body);
+
+  /// Runs until no thread can, or one called `stop`.
+  void run();
+
+  /// Of the running thread: until somebody wakes it.
+  void suspend();
+  /// Of the running thread: the block ends here and now; nothing is unwound.
+  [[noreturn]] void stop();
+  /// Of the running thread: it is done.
+  [[noreturn]] void finish();
+
+  void wake(unsigned thread);
+
+  unsigned running() const { return current; }
+  unsigned count() const { return static_cast<unsigned>(contexts.size()); }
+  bool stopped() const { return stopping; }
+  bool isDone(unsigned thread) const { return done[thread]; }
+  std::mt19937_64 &random() { return generator; }
+
+  bool onStack(uint64_t address) const {
+    return address - reinterpret_cast<uint64_t>(stacks) < stackCount * stackBytes;
+  }
+
+private:
+  static void enter(boost::context::detail::transfer_t transfer);
+  void leave();
+  void growStacks(unsigned count);
+  unsigned pick();
+
+  static constexpr uint64_t stackBytes = 128 * 1024;
+  char *stacks = nullptr;
+  uint64_t stackCount = 0;
+  Schedule schedule;
+  std::mt19937_64 generator;
+  std::function<void()> body;
+  std::vector<boost::context::detail::fcontext_t> contexts;
+  std::vector<uint32_t> ready; ///< a mask of lanes for each warp
+  std::vector<char> done;
+  boost::context::detail::fcontext_t scheduler = nullptr;
+  unsigned current = 0, warp = 0;
+  bool stopping = false;
+};
+
+} // namespace sluice::emulator

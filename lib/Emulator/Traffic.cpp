@@ -1,0 +1,133 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Requests of warps, counted.
+#include "Traffic.h"
+
+#include "Threads.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace sluice;
+using namespace sluice::emulator;
+
+static constexpr unsigned lanes = Threads::lanes;
+static constexpr uint64_t sectorBytes = 32, banks = 32, bankBytes = 4, passBytes = 128;
+
+Traffic::Traffic(const Program &program, Counters &counters)
+    : program(program), counters(counters), sites(program.sites.size()) {}
+
+void Traffic::start(unsigned threads) {
+  queues.resize(threads);
+  for (std::vector<Request> &queue : queues) {
+    queue.clear();
+  }
+}
+
+void Traffic::record(unsigned thread, uint32_t site, uint64_t address, uint32_t bytes,
+                     bool shared) {
+  queues[thread].push_back({address, site, bytes, shared});
+}
+
+/// Distinct units of `unit` bytes that the lanes touch, sorted.
+static void unitsOf(llvm::ArrayRef<uint64_t> addresses, uint64_t bytes, uint64_t unit,
+                    llvm::SmallVectorImpl<uint64_t> &units) {
+  units.clear();
+  for (uint64_t address : addresses) {
+    for (uint64_t u = address / unit; u <= (address + bytes - 1) / unit; ++u) {
+      units.push_back(u);
+    }
+  }
+  if (!llvm::is_sorted(units)) {
+    std::sort(units.begin(), units.end());
+  }
+  units.erase(llvm::unique(units), units.end());
+}
+
+/// Lanes go together as far as 128 bytes reach; each pass serves one word a bank, to any number of
+/// lanes.
+static uint64_t passesOf(llvm::ArrayRef<uint64_t> addresses, uint64_t bytes, uint64_t &least) {
+  uint64_t together = std::min<uint64_t>(lanes, std::max<uint64_t>(1, passBytes / bytes));
+  uint64_t passes = 0;
+  llvm::SmallVector<uint64_t, 64> words;
+  for (size_t i = 0; i < addresses.size(); i += together) {
+    unitsOf(addresses.slice(i, std::min(addresses.size() - i, together)), bytes, bankBytes, words);
+    uint64_t load[banks] = {};
+    uint64_t most = 0;
+    for (uint64_t word : words) {
+      most = std::max(most, ++load[word % banks]);
+    }
+    passes += most;
+    least += (words.size() + banks - 1) / banks;
+  }
+  return passes;
+}
+
+void Traffic::count(uint32_t site, llvm::ArrayRef<Request> requests) {
+  SiteTraffic &total = sites[site];
+  llvm::SmallVector<uint64_t, lanes> addresses;
+  for (const Request &request : requests) {
+    addresses.push_back(request.address);
+  }
+  uint64_t bytes = requests.front().bytes, units, least = 0;
+  ++total.requests;
+  total.bytes += bytes * requests.size();
+  if (requests.front().shared) {
+    units = passesOf(addresses, bytes, least);
+    ++counters.sharedRequests;
+    counters.sharedPasses += units;
+    counters.leastPasses += least;
+  } else {
+    llvm::SmallVector<uint64_t, 64> sectors;
+    unitsOf(addresses, bytes, sectorBytes, sectors);
+    units = sectors.size();
+    if (!llvm::is_sorted(addresses)) {
+      std::sort(addresses.begin(), addresses.end());
+    }
+    uint64_t distinct = std::distance(addresses.begin(), llvm::unique(addresses)) * bytes;
+    least = std::min(units, (distinct + sectorBytes - 1) / sectorBytes);
+    ++counters.globalRequests;
+    counters.globalSectors += units;
+    counters.leastSectors += least;
+  }
+  total.units += units;
+  total.leastUnits += least;
+}
+
+/// Lanes that diverged are put together where they are at the same instruction again, the earliest
+/// first: exact for structured code, an estimate otherwise.
+void Traffic::flush(unsigned warp) {
+  size_t first = size_t(warp) * lanes, end = std::min(first + lanes, queues.size());
+  size_t heads[lanes] = {};
+  llvm::SmallVector<Request, lanes> together;
+  while (true) {
+    uint32_t site = ~0u;
+    for (size_t i = first; i < end; ++i) {
+      if (heads[i - first] < queues[i].size()) {
+        site = std::min<uint32_t>(site, queues[i][heads[i - first]].site);
+      }
+    }
+    if (site == ~0u) {
+      break;
+    }
+    together.clear();
+    for (size_t i = first; i < end; ++i) {
+      size_t &head = heads[i - first];
+      if (head < queues[i].size() && queues[i][head].site == site) {
+        together.push_back(queues[i][head++]);
+      }
+    }
+    count(site, together);
+  }
+  for (size_t i = first; i < end; ++i) {
+    queues[i].clear();
+  }
+}
+
+void Traffic::finish() {
+  for (auto [site, total] : llvm::zip(program.sites, sites)) {
+    if (total.requests) {
+      total.instruction = site.text;
+      counters.sites.push_back(std::move(total));
+    }
+  }
+}

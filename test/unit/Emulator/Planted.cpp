@@ -1,0 +1,129 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Planted faults, run every way.
+#include "Planted.h"
+
+#include "gtest/gtest.h"
+#include <numeric>
+#include <sstream>
+
+using namespace sluice;
+using namespace sluice::test;
+using namespace sluice::emulator;
+
+static const char *const prelude = R"(
+target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
+target triple = "nvptx64-nvidia-cuda"
+declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)
+declare void @llvm.nvvm.barrier.cta.sync.aligned.count(i32, i32)
+declare void @llvm.nvvm.barrier.cta.arrive.aligned.count(i32, i32)
+declare void @llvm.nvvm.bar.warp.sync(i32)
+declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32)
+declare float @llvm.nvvm.shfl.sync.idx.f32(i32, float, i32, i32)
+declare i32 @llvm.nvvm.shfl.sync.up.i32(i32, i32, i32, i32)
+declare {i32, i1} @llvm.nvvm.shfl.sync.down.i32p(i32, i32, i32, i32)
+declare i32 @llvm.nvvm.vote.ballot.sync(i32, i1)
+declare i1 @llvm.nvvm.vote.all.sync(i32, i1)
+declare void @llvm.nvvm.cp.async.ca.shared.global.4(ptr addrspace(3), ptr addrspace(1))
+declare void @llvm.nvvm.cp.async.cg.shared.global.16(ptr addrspace(3), ptr addrspace(1))
+declare void @llvm.nvvm.cp.async.cg.shared.global.16.s(ptr addrspace(3), ptr addrspace(1), i32)
+declare void @llvm.nvvm.cp.async.commit.group()
+declare void @llvm.nvvm.cp.async.wait.group(i32)
+declare void @llvm.nvvm.cp.async.wait.all()
+declare void @llvm.nvvm.cp.async.mbarrier.arrive.noinc.shared(ptr addrspace(3))
+declare void @llvm.nvvm.mbarrier.init.shared(ptr addrspace(3), i32)
+declare void @llvm.nvvm.mbarrier.inval.shared(ptr addrspace(3))
+declare i64 @llvm.nvvm.mbarrier.arrive.shared(ptr addrspace(3))
+declare i64 @llvm.nvvm.mbarrier.arrive.scope.cta.space.cta(ptr addrspace(3), i32)
+declare i1 @llvm.nvvm.mbarrier.test.wait.shared(ptr addrspace(3), i64)
+declare i1 @llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta(ptr addrspace(3), i32)
+declare i64 @llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta(ptr addrspace(3), i32)
+declare void @llvm.nvvm.mbarrier.complete.tx.scope.cta.space.cta(ptr addrspace(3), i32)
+declare void @llvm.nvvm.membar.cta()
+)";
+
+std::string test::kernelText(const Planted &planted, bool faulty) {
+  std::string result =
+      prelude + planted.globals + "\ndefine ptx_kernel void @k(" + planted.parameters + R"() {
+  %tid32 = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %tid = zext i32 %tid32 to i64
+  %block32 = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+  %block = zext i32 %block32 to i64
+)";
+  std::istringstream lines(planted.body);
+  for (std::string line; std::getline(lines, line);) {
+    bool marked = !line.empty() && (line[0] == '-' || line[0] == '+');
+    if (!marked) {
+      result += line + "\n";
+    } else if ((line[0] == '-') == faulty) {
+      result += line.substr(1) + "\n";
+    }
+  }
+  return result + "  ret void\n}\n";
+}
+
+std::unique_ptr<Emulator> test::compileKernel(const std::string &text) {
+  auto emulator = Emulator::create(text, "k");
+  if (!emulator) {
+    ADD_FAILURE() << llvm::toString(emulator.takeError()) << text;
+    return nullptr;
+  }
+  return std::move(*emulator);
+}
+
+Outcome test::runKernel(Emulator &emulator, const Planted &planted, const Options &options) {
+  size_t count = 64 * planted.words;
+  std::vector<float> in(count);
+  std::iota(in.begin(), in.end(), 1.0f);
+  Outcome outcome{{}, std::vector<float>(count, -1.0f)};
+  Launch launch;
+  launch.grid = planted.grid;
+  launch.block = planted.block;
+  launch.dynamicSharedBytes = planted.dynamicSharedBytes;
+  launch.arguments = {reinterpret_cast<uint64_t>(in.data()),
+                      reinterpret_cast<uint64_t>(outcome.out.data())};
+  launch.buffers = {{"in", in.data(), count * 4},
+                    {"out", outcome.out.data(), count * 4, planted.writes, false}};
+  outcome.report = emulator.launch(launch, options);
+  return outcome;
+}
+
+static const Violation *find(const Report &report, Kind kind) {
+  for (const Violation &violation : report.violations) {
+    if (violation.kind == kind) {
+      return &violation;
+    }
+  }
+  return nullptr;
+}
+
+void test::expectCaught(const Planted &planted) {
+  auto faulty = compileKernel(kernelText(planted, true));
+  auto right = compileKernel(kernelText(planted, false));
+  ASSERT_TRUE(faulty && right);
+  std::vector<float> expected;
+  for (Schedule schedule : {Schedule::InOrder, Schedule::Random, Schedule::WarpAlone}) {
+    for (Copies copies : {Copies::Early, Copies::Late, Copies::Random}) {
+      Options options;
+      options.seed = uint64_t(schedule) * 3 + uint64_t(copies);
+      options.schedule = schedule;
+      options.copies = copies;
+      Outcome good = runKernel(*right, planted, options);
+      EXPECT_TRUE(good.report.passed()) << "seed " << options.seed << "\n" << good.report.str();
+      if (expected.empty()) {
+        expected = good.out;
+      }
+      EXPECT_EQ(good.out, expected) << "seed " << options.seed;
+      Outcome bad = runKernel(*faulty, planted, options);
+      const Violation *found = find(bad.report, planted.kind);
+      ASSERT_TRUE(found) << "seed " << options.seed << ": not caught; found\n" << bad.report.str();
+      EXPECT_EQ(found->kernel, "k");
+      EXPECT_NE(found->str().find(planted.says), std::string::npos) << found->str();
+      if (planted.rightWhenEarly && copies == Copies::Early) {
+        EXPECT_EQ(bad.out, expected);
+      }
+    }
+  }
+}

@@ -1,0 +1,48 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Kernels with a planted fault and their corrected twins, in one text.
+#pragma once
+
+#include "sluice/Emulator/Emulator.h"
+
+#include <string>
+#include <vector>
+
+namespace sluice::test {
+
+/// A kernel `@k(ptr addrspace(1) %in, ptr addrspace(1) %out)` with 64 threads a block, `%in` of
+/// 64 * `words` numbers and `%out` of as many. Lines that begin with '-' are in the faulty kernel
+/// alone, those with '+' in the right one alone. `%tid` and `%block` (i64) are at hand.
+struct Planted {
+  std::string body;
+  emulator::Kind kind;
+  std::string says; ///< part of the message or of the instruction to blame
+  std::string globals = "";
+  uint64_t words = 1;
+  emulator::Dim3 grid = {1, 1, 1}, block = {64, 1, 1};
+  uint64_t dynamicSharedBytes = 0;
+  emulator::Writes writes = emulator::Writes::AtMostOnce;
+  std::string parameters = "ptr addrspace(1) %in, ptr addrspace(1) %out";
+  /// The faulty kernel's numbers are right where copies land early: only the judge can tell.
+  bool rightWhenEarly = false;
+};
+
+/// Runs both twins under every schedule and every timing of copies: the faulty one must be caught
+/// each time, the right one never, and its numbers must not depend on either.
+void expectCaught(const Planted &planted);
+
+/// LLVM IR for the NVPTX target, with the intrinsics that tests use.
+std::string kernelText(const Planted &planted, bool faulty);
+
+/// A run of one kernel: its report and what `%out` holds.
+struct Outcome {
+  emulator::Report report;
+  std::vector<float> out;
+};
+Outcome runKernel(emulator::Emulator &emulator, const Planted &planted,
+                  const emulator::Options &options = {});
+
+/// Null with a test failure where the text is refused.
+std::unique_ptr<emulator::Emulator> compileKernel(const std::string &text);
+
+} // namespace sluice::test
