@@ -92,6 +92,10 @@ Alignment sluice::checkAlignment(func::FuncOp evaluate, func::FuncOp predict) {
     if (!scores(loss, *head, evaluate, predict)) {
       continue;
     }
+    // Generation continues the first argument, whatever else stands beside it.
+    if (loss.getTokens() != evaluate.getArgument(0)) {
+      return {Alignment::OtherPrediction, loss, 0};
+    }
     auto offset = static_cast<int64_t>(loss.getOffset());
     if (offset != 1) {
       return {Alignment::OtherTarget, loss, offset};

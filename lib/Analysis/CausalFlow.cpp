@@ -157,18 +157,6 @@ static std::optional<Violation> findViolation(func::FuncOp function) {
   return std::nullopt;
 }
 
-/// A loss that the theorem does not speak of: its targets are computed, or of another axis than the
-/// first loss's.
-static CrossEntropyOp findLossBeyondTheorem(func::FuncOp function) {
-  Scales scales(function);
-  for (CrossEntropyOp loss : lossesOf(function)) {
-    if (!isa<BlockArgument>(loss.getTokens()) || !scales.isOnTargetAxis(loss.getTokens())) {
-      return loss;
-    }
-  }
-  return {};
-}
-
 /// Lengths within which a leak must show, if there is one.
 static int64_t longestLength(func::FuncOp function) {
   int64_t reach = 8;
@@ -250,6 +238,21 @@ static bool trainsWhatIsEvaluated(ModuleOp module, CausalVerdict &verdict) {
     auto read = loss.getWeight().getDefiningOp<ReadOp>();
     return read ? read.getParameterAttr() : FlatSymbolRefAttr();
   };
+  for (CrossEntropyOp evaluated : lossesOf(evaluate)) {
+    SmallVector<CrossEntropyOp> losses = lossesOf(train);
+    if (!losses.empty() && llvm::none_of(losses, [&](CrossEntropyOp trained) {
+          return headOf(trained) == headOf(evaluated);
+        })) {
+      verdict.kind = CausalVerdict::Kind::Misaligned;
+      verdict.refusedMode = "train";
+      verdict.place = placeOf(losses.front());
+      verdict.message =
+          "not aligned: no loss of training has the weights that are evaluated; train "
+          "what is evaluated, at " +
+          spec::toString(verdict.place);
+      return false;
+    }
+  }
   for (CrossEntropyOp trained : lossesOf(train)) {
     for (CrossEntropyOp evaluated : lossesOf(evaluate)) {
       auto target = static_cast<int64_t>(trained.getOffset());
@@ -309,12 +312,10 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
     if (!function || lossesOf(function).empty()) {
       continue;
     }
-    if (CrossEntropyOp loss = findLossBeyondTheorem(function)) {
+    if (auto beyond = findBeyondTheorem(function)) {
       verdict.refusedMode = mode;
-      verdict.place = placeOf(loss);
-      verdict.message = "not proved causal: the targets of every loss of a function must be tokens "
-                        "of one axis, as the function is given them; move targets by the offset, "
-                        "and give another axis's loss a function of its own";
+      verdict.place = placeOf(beyond->op);
+      verdict.message = "not proved causal: " + beyond->message;
       return verdict;
     }
     if (auto violation = findViolation(function)) {

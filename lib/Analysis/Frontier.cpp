@@ -70,13 +70,26 @@ static bool isTame(AffineExpr expression) {
   return tame;
 }
 
+/// Attention sees only positions before n, also of a lazy operand, which does not end there by
+/// itself: whether position q is seen then depends on the length, so that q must exist for p.
+bool sluice::endsLazySource(IntegerSet relation, Value source, const Scales &scales) {
+  return isLazy(source.getDefiningOp()) && scales.isOnTargetAxis(source) &&
+         llvm::any_of(relation.getConstraints(),
+                      [](AffineExpr constraint) { return constraint.isFunctionOfSymbol(0); });
+}
+
 bool sluice::mentionsLength(IntegerSet relation) {
   AffineExpr q = getAffineDimExpr(1, relation.getContext());
   AffineExpr n = getAffineSymbolExpr(0, relation.getContext());
-  return llvm::any_of(relation.getConstraints(), [&](AffineExpr constraint) {
-    return constraint.isFunctionOfSymbol(0) && simplifyAffineExpr(constraint - (n - 1 - q), 2, 1) !=
-                                                   getAffineConstantExpr(0, relation.getContext());
-  });
+  for (auto [constraint, equality] :
+       llvm::zip_equal(relation.getConstraints(), relation.getEqFlags())) {
+    bool isEnd = !equality && simplifyAffineExpr(constraint - (n - 1 - q), 2, 1) ==
+                                  getAffineConstantExpr(0, relation.getContext());
+    if (constraint.isFunctionOfSymbol(0) && !isEnd) {
+      return true;
+    }
+  }
+  return false;
 }
 
 /// What result positions need through one operand.
@@ -124,7 +137,12 @@ static Frontier frontierOf(Operation *op, const Scales &scales,
         result.unbounded = op; // what a row reads changes as the sequence grows
         break;
       }
-      addOperand(flow, operand.getOperandNumber(), known.at(operand.get()), result);
+      Frontier source = known.at(operand.get());
+      if (endsLazySource(*relation, operand.get(), scales)) {
+        addCandidate(source,
+                     getAffineDimExpr(0, op->getContext()) * scales.factorOf(operand.get()));
+      }
+      addOperand(flow, operand.getOperandNumber(), source, result);
     }
     if (result.unbounded) {
       return result;

@@ -19,15 +19,18 @@ bool sluice::isLazy(Value value) {
 // Collecting
 //===----------------------------------------------------------------------===//
 
-static void collectReads(Operation &op, Value value, std::vector<Obligation> &obligations) {
+static void collectReads(Operation &op, Value value, const Scales &scales,
+                         std::vector<Obligation> &obligations) {
   auto flow = dyn_cast<CausalFlowInterface>(op);
   for (OpOperand &operand : op.getOpOperands()) {
     if (!flow || !isa<SequenceType>(operand.get().getType())) {
       continue;
     }
     if (std::optional<IntegerSet> relation = flow.getRelation(operand.getOperandNumber())) {
+      int64_t exists =
+          endsLazySource(*relation, operand.get(), scales) ? scales.factorOf(operand.get()) : 0;
       obligations.push_back({ObligationKind::Read, &op, operand.getOperandNumber(), operand.get(),
-                             value, *relation, 0});
+                             value, *relation, exists});
       if (mentionsLength(*relation)) {
         obligations.push_back({ObligationKind::Steady, &op, operand.getOperandNumber(),
                                operand.get(), value, *relation, 0});
@@ -43,9 +46,8 @@ static void collectConclusions(CrossEntropyOp loss, std::vector<Obligation> &obl
   obligations.push_back({ObligationKind::PrefixInvariance, loss, 0, {}, row, {}, 0});
 }
 
-/// Sequences that a prediction is computed from. What reaches none needs no bound, and may have
-/// none.
-static DenseSet<Value> collectLive(func::FuncOp function) {
+/// What reaches no prediction needs no bound, and may have none.
+DenseSet<Value> sluice::collectLive(func::FuncOp function) {
   DenseSet<Value> live;
   for (CrossEntropyOp loss : lossesOf(function)) {
     live.insert(loss.getInput());
@@ -79,7 +81,7 @@ ModeProof sluice::collectProof(func::FuncOp function, StringRef mode) {
         continue;
       }
       proof.bounds[value] = frontiers.at(value);
-      collectReads(op, value, proof.obligations);
+      collectReads(op, value, scales, proof.obligations);
       if (scales.existsByTokens(value)) {
         proof.obligations.push_back(
             {ObligationKind::Exist, &op, 0, {}, value, {}, scales.factorOf(value)});
@@ -208,7 +210,11 @@ static SmallVector<IntegerSet> negate(const ModeProof &proof, const Obligation &
     return {domain.get()};
   }
   if (obligation.kind == ObligationKind::Read) {
-    for (AffineExpr candidate : proof.bounds.find(obligation.source)->second.candidates) {
+    SmallVector<AffineExpr, 2> candidates = proof.bounds.find(obligation.source)->second.candidates;
+    if (obligation.bound > 0) { // the source ends at n, so position q must exist
+      candidates.push_back(domain.p * obligation.bound);
+    }
+    for (AffineExpr candidate : candidates) {
       Question question = domain;
       question.requireAbove(candidate.replaceDims({domain.q}), bound);
       sets.push_back(question.get());

@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace sluice;
 
 /// What an op's positions read, solved once.
-static SmallVector<ReadWalk::Read> readsOf(Operation *op) {
+static SmallVector<ReadWalk::Read> readsOf(Operation *op, const Scales &scales) {
   SmallVector<ReadWalk::Read> reads;
   auto flow = cast<CausalFlowInterface>(op);
   for (OpOperand &operand : op->getOpOperands()) {
@@ -17,17 +17,18 @@ static SmallVector<ReadWalk::Read> readsOf(Operation *op) {
       continue;
     }
     if (std::optional<IntegerSet> relation = flow.getRelation(operand.getOperandNumber())) {
-      reads.push_back({operand.get(), *relation, solveMask(*relation), mentionsLength(*relation)});
+      reads.push_back({operand.get(), *relation, solveMask(*relation), mentionsLength(*relation),
+                       endsLazySource(*relation, operand.get(), scales)});
     }
   }
   return reads;
 }
 
-ReadWalk::ReadWalk(func::FuncOp function, int64_t length, bool missing)
-    : scales(function), length(length), missing(missing) {
+ReadWalk::ReadWalk(func::FuncOp function, int64_t length, bool missing, int64_t *budget)
+    : scales(function), length(length), missing(missing), budget(budget) {
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
-      reads[&op] = readsOf(&op);
+      reads[&op] = readsOf(&op, scales);
     }
   }
   for (Operation &op : function.getBody().front()) {
@@ -85,8 +86,11 @@ static bool changesWithLength(IntegerSet relation, int64_t p, int64_t n) {
 
 ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
   Reach best;
+  if (budget && --*budget < 0) {
+    return best;
+  }
   for (const Read &read : reads.at(op)) {
-    const auto &[operand, relation, bounds, changes] = read;
+    const auto &[operand, relation, bounds, changes, endsLazy] = read;
     int64_t n = getLength(operand);
     int64_t first = 0, last = std::max(n, length) - 1;
     bool bounded = false;
@@ -102,9 +106,12 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
       best = std::max(best, {scales.factorOf(operand) * n, operand, n},
                       [](const Reach &x, const Reach &y) { return x.token < y.token; });
     }
-    for (int64_t q = first; q <= last; ++q) {
+    for (int64_t q = first; q <= last && !(budget && --*budget < 0); ++q) {
       if (reference::contains(relation, p, q, n)) {
         Reach reach = at(operand, q);
+        if (missing && endsLazy) {
+          reach.token = std::max(reach.token, scales.factorOf(operand) * q);
+        }
         if (reach.token > best.token) {
           best = {reach.token, operand, q};
         }
@@ -132,8 +139,8 @@ int64_t sluice::latestAllowed(CrossEntropyOp loss) {
 }
 
 std::optional<FoundLeak> sluice::findLeakAt(func::FuncOp function, int64_t length, bool missing,
-                                            int64_t firstRow) {
-  ReadWalk walk(function, length, missing);
+                                            int64_t firstRow, int64_t *budget) {
+  ReadWalk walk(function, length, missing, budget);
   for (CrossEntropyOp loss : lossesOf(function)) {
     int64_t allowed = latestAllowed(loss);
     for (int64_t row = firstRow; row < length; ++row) {
@@ -168,25 +175,27 @@ static int64_t longestWalk(func::FuncOp function) {
 /// halving. A position past the end need not stay past it; the shortest lengths show it.
 std::optional<FoundLeak> sluice::findLeak(func::FuncOp function, int64_t longest) {
   constexpr int64_t shortLengths = 64;
+  int64_t budget = 20'000'000; // seconds
   longest = std::min(longest, longestWalk(function));
   int64_t without = 0, with = 1;
   std::optional<FoundLeak> leak;
-  while (with < longest && !(leak = findLeakAt(function, with, false))) {
+  while (budget > 0 && with < longest && !(leak = findLeakAt(function, with, false, 0, &budget))) {
     without = with;
     with = std::min(2 * with, longest);
   }
-  leak = leak ? leak : findLeakAt(function, with, false);
-  while (leak && with - without > 1) {
+  leak = leak ? leak : findLeakAt(function, with, false, 0, &budget);
+  while (leak && budget > 0 && with - without > 1) {
     int64_t middle = without + (with - without) / 2;
-    if (auto shorter = findLeakAt(function, middle, false)) {
+    if (auto shorter = findLeakAt(function, middle, false, 0, &budget)) {
       leak = shorter;
       with = middle;
     } else {
       without = middle;
     }
   }
-  for (int64_t length = 1; !leak && length <= std::min(longest, shortLengths); ++length) {
-    leak = findLeakAt(function, length, true);
+  for (int64_t length = 1; !leak && budget > 0 && length <= std::min(longest, shortLengths);
+       ++length) {
+    leak = findLeakAt(function, length, true, 0, &budget);
   }
   return leak;
 }

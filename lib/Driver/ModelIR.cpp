@@ -66,16 +66,43 @@ static bool isFilled(ParameterOp parameter) {
   return rest == 0;
 }
 
+/// Sizes, factors and shifts stay below this, as in specs.
+constexpr int64_t largestSize = int64_t{1} << 31;
+
+static bool hasLargeConstant(IntegerSet set) {
+  bool large = false;
+  for (AffineExpr constraint : set.getConstraints()) {
+    constraint.walk([&](AffineExpr part) {
+      auto constant = dyn_cast<AffineConstantExpr>(part);
+      large |=
+          constant && (constant.getValue() >= largestSize || constant.getValue() <= -largestSize);
+    });
+  }
+  return large;
+}
+
 /// A scale or parameter that is used and not defined, or defined otherwise; empty if there is none.
 static std::string findSymbolMistake(ModuleOp module) {
   std::string mistake;
   auto at = [](Operation *op) {
     std::string text;
-    llvm::raw_string_ostream(text) << "at " << op->getLoc() << ": ";
+    llvm::raw_string_ostream stream(text);
+    stream << "at ";
+    if (auto place = op->getLoc()->findInstanceOf<FileLineColLoc>()) {
+      stream << place.getFilename().getValue() << ":" << place.getLine() << ":"
+             << place.getColumn();
+    } else {
+      stream << op->getLoc();
+    }
+    stream << ": ";
     return text;
   };
   auto checkType = [&](Operation *op, Type type) {
     auto sequence = dyn_cast<SequenceType>(type);
+    if (sequence && (sequence.getWidth() < 0 || sequence.getWidth() >= largestSize)) {
+      mistake = at(op) + "expected a width from 0 to below 2^31, found " +
+                std::to_string(sequence.getWidth());
+    }
     if (sequence && !SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, sequence.getScale())) {
       mistake = at(op) + "expected a defined scale, found @" + sequence.getScale().getValue().str();
     }
@@ -94,6 +121,14 @@ static std::string findSymbolMistake(ModuleOp module) {
     if (auto loss = dyn_cast<CrossEntropyOp>(op); loss && int64_t(loss.getOffset()) < 0) {
       mistake = at(op) + "expected a target offset of at least 0, found " +
                 std::to_string(int64_t(loss.getOffset()));
+    }
+    auto scale = dyn_cast<ScaleOp>(op);
+    auto shift = dyn_cast<ShiftOp>(op);
+    auto attention = dyn_cast<AttentionOp>(op);
+    if ((scale && int64_t(scale.getFactor()) >= largestSize) ||
+        (shift && std::abs(int64_t(shift.getBy())) >= largestSize) ||
+        (attention && hasLargeConstant(attention.getMask()))) {
+      mistake = at(op) + "expected factors, shifts and a mask's constants below 2^31";
     }
     if (auto embed = dyn_cast<EmbedOp>(op); embed && !isa<BlockArgument>(embed.getTokens())) {
       mistake = at(op) + "expected tokens as the function is given them, found the result of " +

@@ -80,6 +80,20 @@ TEST_P(Leaky, IsRefusedAtItsLine) {
 INSTANTIATE_TEST_SUITE_P(Corpus, Leaky, ::testing::ValuesIn(corpus("test/causality/leaky")),
                          [](const auto &info) { return nameOf(info); });
 
+class Refused : public ::testing::TestWithParam<std::string> {};
+
+/// Reads that no relation shows: enumeration of the relations cannot see them either.
+TEST_P(Refused, IsBeyondTheTheorem) {
+  Expected expected = readExpected(GetParam());
+  const CausalVerdict verdict = judgeFile(GetParam(), /*replay=*/false).verdict;
+  EXPECT_EQ(nameOf(verdict.kind), expected.verdict) << verdict.message;
+  EXPECT_EQ(verdict.place.line, expected.line) << verdict.message;
+  EXPECT_NE(verdict.message.find(expected.words), std::string::npos) << verdict.message;
+}
+
+INSTANTIATE_TEST_SUITE_P(Corpus, Refused, ::testing::ValuesIn(corpus("test/causality/refused")),
+                         [](const auto &info) { return nameOf(info); });
+
 TEST(Corpus, IsLargeEnough) {
   EXPECT_GE(corpus("test/causality/causal").size(), 60u);
   EXPECT_GE(corpus("test/causality/leaky").size(), 60u);

@@ -73,6 +73,9 @@ struct Frontier {
 /// Whether a relation mentions its operand's length, other than to end there (n - 1 - q >= 0).
 bool mentionsLength(mlir::IntegerSet relation);
 
+/// Whether a relation ends a lazy source at n; see Obligation::bound.
+bool endsLazySource(mlir::IntegerSet relation, mlir::Value source, const Scales &scales);
+
 /// Frontier of every sequence of a function.
 llvm::DenseMap<mlir::Value, Frontier> computeFrontiers(mlir::func::FuncOp function);
 
@@ -98,7 +101,8 @@ public:
 
   /// With `missing`, a position counts as a read of the token that makes it exist, or, past the
   /// end, would; else it is null there.
-  ReadWalk(mlir::func::FuncOp function, int64_t length, bool missing);
+  /// Every read that is looked at costs one of `budget`; below zero, what is not looked at is null.
+  ReadWalk(mlir::func::FuncOp function, int64_t length, bool missing, int64_t *budget = nullptr);
   Reach at(mlir::Value value, int64_t position) const;
   int64_t getLength(mlir::Value value) const;
   /// The reads from position `position` of `value` back to its latest token.
@@ -110,6 +114,7 @@ public:
     mlir::IntegerSet relation;
     MaskBounds bounds;
     bool mentionsLength;
+    bool endsLazy; ///< endsLazySource
   };
 
 private:
@@ -118,6 +123,7 @@ private:
   Scales scales;
   int64_t length;
   bool missing;
+  int64_t *budget;
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Read>> reads;
   llvm::DenseMap<mlir::Value, std::vector<Reach>> stored;
 };
@@ -151,7 +157,7 @@ struct FoundLeak {
 /// The first leak at one length: a row, from `firstRow` on, that reads its target or a later token
 /// of the sequence, or, with `missing`, also a position that does not exist yet.
 std::optional<FoundLeak> findLeakAt(mlir::func::FuncOp function, int64_t length, bool missing,
-                                    int64_t firstRow = 0);
+                                    int64_t firstRow = 0, int64_t *budget = nullptr);
 /// The leak of the smallest length up to `longest`, if possible within the sequence. Gives up, with
 /// nothing found, where the search would take more than seconds.
 std::optional<FoundLeak> findLeak(mlir::func::FuncOp function, int64_t longest);

@@ -29,7 +29,8 @@ struct Obligation {
   mlir::Value source;        ///< Read, Steady: the operand
   mlir::Value value;         ///< whose bound must hold
   mlir::IntegerSet relation; ///< Read, Steady: dims p, q, symbol n, the valid length of the source
-  int64_t bound = 0;         ///< Token, Exist: the factor; NoLeak: the least o
+  int64_t bound = 0; ///< Token, Exist: the factor; NoLeak: the least o; Read: the source's factor
+                     ///< where it is lazy and ends at n, so that f q <= u_value(p) too; else 0
 };
 
 /// What is claimed of one mode, and why. Not yet decided.
@@ -44,6 +45,17 @@ struct ModeProof {
 
 /// States bounds and obligations of a function about the axis of the tokens that its losses score.
 ModeProof collectProof(mlir::func::FuncOp function, llvm::StringRef mode);
+
+/// Sequences, and tensors, that a prediction is computed from.
+llvm::DenseSet<mlir::Value> collectLive(mlir::func::FuncOp function);
+
+/// An op that the theorem does not speak of, as it could hide a read, and what to do about it.
+struct BeyondTheorem {
+  mlir::Operation *op;
+  std::string message;
+};
+/// To be asked before anything else: frontiers and walks are defined where there is no answer.
+std::optional<BeyondTheorem> findBeyondTheorem(mlir::func::FuncOp function);
 
 /// Whether the obligations of a value quantify over all integers instead of p >= 0.
 bool isLazy(mlir::Value value);

@@ -1,0 +1,102 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the theorem speaks of. Model IR can say more than specs: a graph that hides reads from the
+// relations is refused here, before anything is concluded about it.
+#include "mlir/Transforms/RegionUtils.h"
+#include "sluice/Analysis/Proof.h"
+
+using namespace mlir;
+using namespace sluice;
+
+/// Ops whose result stands on the scale of their first sequence operand.
+static bool keepsScale(Operation *op) {
+  return isa<EmbedOp, NormOp, LinearOp, ShiftOp, MapOp, AttentionOp, CrossEntropyOp>(op);
+}
+
+static std::string findScaleMistake(Operation *op) {
+  if (!keepsScale(op)) {
+    return "";
+  }
+  auto scaleOf = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
+  FlatSymbolRefAttr scale = scaleOf(op->getOperand(0));
+  for (Value result : op->getResults()) {
+    if (scaleOf(result) != scale) {
+      return "its result stands on the scale @" + scaleOf(result).getValue().str() +
+             ", what it reads on @" + scale.getValue().str() + "; write one scale for both";
+    }
+  }
+  return "";
+}
+
+static bool readsComputedTensor(Operation *op) {
+  return llvm::any_of(op->getOperands(), [](Value operand) {
+    return !isa<SequenceType>(operand.getType()) && !operand.getDefiningOp<ReadOp>();
+  });
+}
+
+static std::string findHiddenRead(Operation *op) {
+  if (!isa<CausalFlowInterface>(op)) {
+    return "nothing is known of which positions it reads; build the prediction from ops of the "
+           "model "
+           "dialect";
+  }
+  if (readsComputedTensor(op)) {
+    return "it reads a tensor that is no parameter, and that may have been computed from tokens; "
+           "read a parameter";
+  }
+  llvm::SetVector<Value> captured;
+  getUsedValuesDefinedAbove(op->getRegions(), captured);
+  if (!captured.empty()) {
+    return "its region uses a value from outside; pass it as an operand";
+  }
+  if (auto embed = dyn_cast<EmbedOp>(op); embed && !isa<BlockArgument>(embed.getTokens())) {
+    return "it embeds tokens that were computed; embed the tokens as the function is given them";
+  }
+  return findScaleMistake(op);
+}
+
+static std::string findTargetMistake(CrossEntropyOp loss, const Scales &scales,
+                                     const DenseSet<Value> &live) {
+  if (!isa<BlockArgument>(loss.getTokens()) || !scales.isOnTargetAxis(loss.getTokens())) {
+    return "the targets of every loss of a function must be tokens of one axis, as the function is "
+           "given them; move targets by the offset, and give another axis's loss a function of its "
+           "own";
+  }
+  if (readsComputedTensor(loss)) {
+    return "its weights are no parameters, and may have been computed from tokens; read parameters";
+  }
+  if (live.contains(loss.getLosses())) {
+    return "a prediction reads this loss, and so its targets; let losses be results alone";
+  }
+  return findScaleMistake(loss);
+}
+
+std::optional<BeyondTheorem> sluice::findBeyondTheorem(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments()) {
+    if (!isa<SequenceType>(argument.getType())) {
+      return BeyondTheorem{function, "an argument is no sequence; give the function tokens alone"};
+    }
+  }
+  Scales scales(function);
+  for (BlockArgument argument : function.getArguments()) {
+    if (scales.isOnTargetAxis(argument) && scales.factorOf(argument) != 1) {
+      return BeyondTheorem{function, "tokens of the target's axis stand on a scale of factor " +
+                                         std::to_string(scales.factorOf(argument)) +
+                                         "; give them on a scale of factor 1"};
+    }
+  }
+  DenseSet<Value> live = collectLive(function);
+  for (Operation &op : function.getBody().front()) {
+    std::string mistake;
+    if (auto loss = dyn_cast<CrossEntropyOp>(op)) {
+      mistake = findTargetMistake(loss, scales, live);
+    } else if (!isa<ReadOp>(op) &&
+               llvm::any_of(op.getResults(), [&](Value value) { return live.contains(value); })) {
+      mistake = findHiddenRead(&op);
+    }
+    if (!mistake.empty()) {
+      return BeyondTheorem{&op, mistake};
+    }
+  }
+  return std::nullopt;
+}
