@@ -46,7 +46,7 @@ std::string text(int64_t head, int64_t positions, bool forward) {
   std::string attributes =
       " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
       ", positions = " + std::to_string(positions) +
-      ", factor = 1, chunk = 0>, heads = " + number(heads) + ", kv_heads = " + number(heads) +
+      ", factor = 1>, heads = " + number(heads) + ", kv_heads = " + number(heads) +
       ", head_size = " + number(head) +
       ", query_column = 0 : i64, key_column = " + number(heads * head) +
       ", value_column = " + number(2 * heads * head) +
