@@ -152,11 +152,6 @@ static llvm::Error prepareFor(llvm::Module &module, llvm::TargetMachine &machine
   for (llvm::Function &function : module) {
     if (!function.isDeclaration()) {
       function.setCallingConv(llvm::CallingConv::PTX_Kernel);
-      // Without it ptxas must leave room for 1024 threads, at 64 registers each.
-      function.addFnAttr("nvvm.reqntid", std::to_string(threadsPerBlock));
-      // Nor may it spill a few registers to fit one more block on a multiprocessor, as it does when
-      // not told.
-      function.addFnAttr("nvvm.minctasm", "1");
     }
   }
   optimize(module, machine);

@@ -229,7 +229,8 @@ FailureOr<Kernel> Contraction::generate() {
     return failure();
   }
   int64_t rowBlocks = llvm::divideCeil(op.getDomain().getLaunchRows(), blockRows);
-  return Kernel{frame.function, rowBlocks * columnBlocks};
+  double rows = op.getDomain().getLaunchRows();
+  return frame.kernel(rowBlocks * columnBlocks, "matmul", 2 * rows * inner * columns);
 }
 
 FailureOr<Kernel> cuda::generateContract(dispatch::ContractOp op, ModuleOp module, StringRef name) {

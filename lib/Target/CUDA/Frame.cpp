@@ -14,11 +14,23 @@ using namespace sluice::cuda;
 /// reached.
 static MemRefType boundless(Type element) { return MemRefType::get({int64_t(1) << 60}, element); }
 
-Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, StringRef name)
-    : b(dispatch->getLoc(), dispatch->getContext()), e(b, 1), dispatch(dispatch), domain(domain) {
+int64_t cuda::argumentCount(Operation *dispatch) { return cpu::argumentCount(dispatch) + 1; }
+
+Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, StringRef name,
+             int64_t threads)
+    : b(dispatch->getLoc(), dispatch->getContext()), e(b, 1), threads(threads), dispatch(dispatch),
+      domain(domain) {
   b.setInsertionPointToEnd(module.getBody());
   FunctionType type = b.getFunctionType({boundless(b.getI8Type()), boundless(b.getI64Type())}, {});
   function = func::FuncOp::create(b, name, type);
+  // Without the number of threads ptxas must leave room for 1024, at 64 registers each. Nor may it
+  // spill a few registers to fit one more block on a multiprocessor, as it does when not told.
+  auto attribute = [&](StringRef key, StringRef value) {
+    return b.getStrArrayAttr({key, value});
+  };
+  function->setAttr("passthrough",
+                    b.getArrayAttr({attribute("nvvm.reqntid", std::to_string(threads)),
+                                    attribute("nvvm.minctasm", "1")}));
   b.setInsertionPointToStart(function.addEntryBlock());
   arena = function.getArgument(0);
   arguments = function.getArgument(1);
@@ -33,7 +45,22 @@ Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, 
   rows = toIndex(scalar(static_cast<int64_t>(cpu::Scalar::Rows)));
   step = scalar(static_cast<int64_t>(cpu::Scalar::Step));
   seed = scalar(static_cast<int64_t>(cpu::Scalar::Seed));
-  firstStream = argument(cpu::argumentCount(dispatch) - 1);
+  firstStream = argument(argumentCount(dispatch) - 2);
+}
+
+Value Frame::workspace() {
+  Value offset = argument(argumentCount(dispatch) - 1);
+  return arith::IndexCastOp::create(b, b.getIndexType(), offset);
+}
+
+Kernel Frame::kernel(int64_t blocks, StringRef kind, double flops, int64_t sharedBytes) {
+  double bytes = 0;
+  for (Type type : llvm::concat<const Type>(llvm::to_vector(dispatch->getOperandTypes()),
+                                            llvm::to_vector(dispatch->getResultTypes()))) {
+    auto tensor = cast<RankedTensorType>(type);
+    bytes += double(tensor.getNumElements()) * tensor.getElementTypeBitWidth() / 8;
+  }
+  return {{{function, blocks, threads, sharedBytes}}, 0, kind, flops, bytes};
 }
 
 Value Frame::argument(int64_t position) { return e.loadScalar(arguments, e.index(position)); }

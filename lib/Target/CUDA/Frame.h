@@ -23,8 +23,9 @@ struct Row {
 /// The function of a kernel. The builder stands inside it.
 class Frame {
 public:
+  /// `threads` a block, a multiple of a warp's.
   Frame(mlir::Operation *dispatch, dispatch::DomainAttr domain, mlir::ModuleOp module,
-        llvm::StringRef name);
+        llvm::StringRef name, int64_t threads = threadsPerBlock);
 
   /// Memory of tensor operand or result `i` (operands first), as the CPU's frame sees it.
   mlir::Value buffer(unsigned i);
@@ -32,6 +33,9 @@ public:
   validLength(int64_t factor,
               int64_t positions); ///< index: ceil(length / factor); positions where factor is 0
   Row row(mlir::Value number);
+  /// A kernel of this function alone, without workspace. Bytes are those of every operand and
+  /// result once.
+  Kernel kernel(int64_t blocks, llvm::StringRef kind, double flops, int64_t sharedBytes = 0);
   mlir::FailureOr<Kernel>
   finish(mlir::FailureOr<Kernel> made); ///< adds the return, or erases the function
 
@@ -42,6 +46,9 @@ public:
   mlir::Value length, rows;      ///< index
   mlir::Value step, seed;        ///< i64
   mlir::Value firstStream;       ///< i64: added to the ids of random streams
+  const int64_t threads;         ///< a block
+
+  mlir::Value workspace(); ///< index: byte offset of the launch's workspace in the arena
 
 private:
   mlir::Value argument(int64_t position);

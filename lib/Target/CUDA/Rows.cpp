@@ -224,7 +224,7 @@ FailureOr<Kernel> RowPass::generate() {
     return failure();
   }
   int64_t blocks = llvm::divideCeil(op.getDomain().getLaunchRows(), warps);
-  return Kernel{frame.function, blocks};
+  return frame.kernel(blocks, "row", 0);
 }
 
 FailureOr<Kernel> cuda::generateRows(dispatch::RowsOp op, ModuleOp module, StringRef name) {

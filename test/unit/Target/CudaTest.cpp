@@ -65,7 +65,9 @@ private:
     module = mlir::ModuleOp::create(mlir::UnknownLoc::get(cuda.dispatch()->getContext()));
     auto made = text.cuda(cuda.dispatch(), *module);
     ASSERT_TRUE(mlir::succeeded(made));
-    blocks = made->blocks;
+    ASSERT_EQ(made->stages.size(), 1u);
+    stage = made->stages.front();
+    ASSERT_EQ(made->workspaceBytes, 0);
     auto context = std::make_unique<llvm::LLVMContext>();
     auto lowered = cuda::lowerToLLVM(*module, *context);
     ASSERT_TRUE(lowered);
@@ -85,10 +87,14 @@ private:
 
   void launch(uint8_t *arena, const int64_t *arguments) {
     using emulator::Writes;
+    size_t common = static_cast<size_t>(cpu::argumentCount(cuda.dispatch()));
+    std::vector<int64_t> all(arguments, arguments + common);
+    all.push_back(0); // no workspace
     emulator::Launch launch;
-    launch.grid = {static_cast<uint32_t>(blocks), 1, 1};
-    launch.block = {cuda::threadsPerBlock, 1, 1};
-    launch.arguments = {reinterpret_cast<uint64_t>(arena), reinterpret_cast<uint64_t>(arguments)};
+    launch.grid = {static_cast<uint32_t>(stage.blocks), 1, 1};
+    launch.block = {static_cast<uint32_t>(stage.threads), 1, 1};
+    launch.dynamicSharedBytes = static_cast<uint32_t>(stage.sharedBytes);
+    launch.arguments = {reinterpret_cast<uint64_t>(arena), reinterpret_cast<uint64_t>(all.data())};
     std::vector<int64_t> bytes = cuda.bufferBytes();
     size_t count = bytes.size() + cpu::scalarCount;
     for (size_t i = 0; i < count; ++i) {
@@ -97,8 +103,7 @@ private:
                                 uint64_t(i < bytes.size() ? bytes[i] : 8),
                                 result ? Writes::AtMostOnce : Writes::None, !result});
     }
-    launch.buffers.push_back({"arguments", const_cast<int64_t *>(arguments),
-                              uint64_t(cpu::argumentCount(cuda.dispatch())) * 8});
+    launch.buffers.push_back({"arguments", all.data(), uint64_t(all.size()) * 8});
     emulator::Options options;
     options.seed = ++runs;
     options.schedule = runs % 2 ? emulator::Schedule::WarpAlone : emulator::Schedule::Random;
@@ -107,7 +112,7 @@ private:
   }
 
   std::unique_ptr<emulator::Emulator> emulator;
-  int64_t blocks = 0;
+  cuda::Stage stage;
   uint64_t runs = 0;
 };
 

@@ -26,16 +26,30 @@ struct Target {
   static const Target &sm90a();
 };
 
-constexpr int64_t threadsPerBlock = 128;
+constexpr int64_t threadsPerBlock = 128; ///< of kernels that need no other number
 constexpr int64_t threadsPerWarp = 32;
 
-/// A generated kernel, `void name(uint8_t *arena, const int64_t *arguments)`: the CPU's arguments,
-/// `item` being the block of a one-dimensional grid. Blocks are independent of one another; their
-/// number depends on shapes alone.
-struct Kernel {
+/// One launch of a kernel: `void name(uint8_t *arena, const int64_t *arguments)`, the CPU's `item`
+/// being the block of a one-dimensional grid. Blocks are independent of one another; their number
+/// depends on shapes alone.
+struct Stage {
   mlir::func::FuncOp function;
   int64_t blocks = 0;
+  int64_t threads = threadsPerBlock; ///< a block
+  int64_t sharedBytes = 0;           ///< a block, sized at the launch
 };
+
+/// A generated kernel: its launches, one after the other, all with the same arguments.
+struct Kernel {
+  llvm::SmallVector<Stage> stages;
+  int64_t workspaceBytes = 0; ///< memory that only this launch uses, contents undefined before it
+  llvm::StringRef kind;       ///< matmul, attention, row, stream
+  double flops = 0;           ///< at full length, causal work counted once
+  double bytes = 0;           ///< least bytes moved at full length
+};
+
+/// Number of launch arguments of a dispatch: the CPU's, then the byte offset of the workspace.
+int64_t argumentCount(mlir::Operation *dispatch);
 
 /// Generators. Each appends one function called `name` to `module`; they fail with a diagnostic on
 /// the op.
@@ -54,8 +68,9 @@ mlir::FailureOr<Kernel> generateRows(dispatch::RowsOp op, mlir::ModuleOp module,
 /// has touched yet. Null with a diagnostic on failure. The module itself is left as it is.
 std::unique_ptr<llvm::Module> lowerToLLVM(mlir::ModuleOp module, llvm::LLVMContext &context);
 
-/// Makes every function defined an entry of `threadsPerBlock` threads and optimizes: what the NVPTX
-/// backend is fed, and what the emulator runs. Fails when a call of a library would remain.
+/// Makes every function defined an entry and optimizes: what the NVPTX backend is fed, and what the
+/// emulator runs. Functions say themselves how many threads a block has (`nvvm.reqntid`, set by the
+/// generators' frame). Fails when a call of a library would remain.
 llvm::Error prepare(llvm::Module &module, const Target &target);
 
 /// Prepares and prints PTX.
