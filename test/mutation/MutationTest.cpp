@@ -105,9 +105,9 @@ TEST_F(Faults, FindsASiteOfEveryOperator) {
     ++sites[mutation.op];
   }
   std::map<Operator, int> expected = {
-      {Operator::RemoveBarrier, 2},  {Operator::RemoveCommit, 1},  {Operator::WaitForLess, 1},
-      {Operator::CopyWhole, 1},      {Operator::CopyNothing, 1},   {Operator::ShiftBound, 8},
-      {Operator::ForceCondition, 2}, {Operator::RemoveClamp, 1},   {Operator::ShiftStage, 6}};
+      {Operator::RemoveBarrier, 2},  {Operator::RemoveCommit, 1}, {Operator::WaitForLess, 1},
+      {Operator::CopyWhole, 1},      {Operator::CopyNothing, 1},  {Operator::ShiftBound, 8},
+      {Operator::ForceCondition, 2}, {Operator::RemoveClamp, 1},  {Operator::ShiftStage, 6}};
   EXPECT_EQ(sites, expected);
 }
 

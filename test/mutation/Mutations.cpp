@@ -32,7 +32,7 @@ bool isAsyncCopy(StringRef name) { return name.starts_with("llvm.nvvm.cp.async.c
 int sizeOperand(const CallInst &call) {
   StringRef name = call.getCalledFunction()->getName();
   return isAsyncCopy(name) && name.ends_with(".s") && !isa<Constant>(call.getArgOperand(2)) ? 2
-                                                                                             : -1;
+                                                                                            : -1;
 }
 
 Sites sitesOfCall(const CallInst &call) {

@@ -28,8 +28,7 @@ constexpr double rounding = 0x1p-6;
 
 std::unique_ptr<llvm::Module> parse(const std::string &ir, llvm::LLVMContext &context) {
   llvm::SMDiagnostic diagnostic;
-  auto module =
-      llvm::parseIR(llvm::MemoryBufferRef(ir, "kernel"), diagnostic, context);
+  auto module = llvm::parseIR(llvm::MemoryBufferRef(ir, "kernel"), diagnostic, context);
   if (!module) {
     throw std::runtime_error("expected LLVM IR, found: " + diagnostic.getMessage().str());
   }
@@ -99,9 +98,9 @@ Outcome compare(const Output &output, const std::string &expected) {
     largest = std::isfinite(number) ? std::max(largest, std::abs(number)) : largest;
   }
   bool isWrong = output.type == Output::Integer || apart > rounding * largest;
-  return {isWrong ? Fate::Wrong : Fate::Changed,
-          "a result differs by " + std::to_string(apart) + " where the largest is " +
-              std::to_string(largest)};
+  return {isWrong ? Fate::Wrong : Fate::Changed, "a result differs by " + std::to_string(apart) +
+                                                     " where the largest is " +
+                                                     std::to_string(largest)};
 }
 
 /// What `work` gives, from a process of its own.
@@ -120,7 +119,8 @@ Outcome inChild(const std::function<Outcome()> &work) {
       outcome = {Fate::Invalid, error.what()};
     }
     std::string said = char('0' + static_cast<int>(outcome.fate)) + outcome.text;
-    [[maybe_unused]] ssize_t written = ::write(pipes[1], said.data(), std::min<size_t>(said.size(), 4096));
+    [[maybe_unused]] ssize_t written =
+        ::write(pipes[1], said.data(), std::min<size_t>(said.size(), 4096));
     ::_exit(0);
   }
   ::close(pipes[1]);
@@ -182,7 +182,8 @@ Trials::Trials(const Subject &subject) : subject(subject) {
   int status = 0;
   ::waitpid(child, &status, 0);
   if (status != 0 || said.size() != total) {
-    throw std::runtime_error(subject.name + ": expected a kernel that breaks no rule, found: " + said);
+    throw std::runtime_error(subject.name +
+                             ": expected a kernel that breaks no rule, found: " + said);
   }
   for (size_t at = 0, i = 0; i < subject.outputs.size(); at += subject.outputs[i++].bytes) {
     expected.push_back(said.substr(at, subject.outputs[i].bytes));
