@@ -229,6 +229,15 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
   for (std::thread &helper : helpers) {
     helper.join();
   }
+  if (observer) {
+    std::vector<const void *> given, made;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      bool isOperand = i < operandCount;
+      (isOperand ? given : made)
+          .push_back((isOperand ? before.data() : arena.get()) + arguments[i]);
+    }
+    observer(given, made);
+  }
   std::vector<std::vector<float>> results;
   for (size_t i = operandCount; i < slots.size(); ++i) {
     results.emplace_back(slots[i].rows * slots[i].width);

@@ -54,6 +54,11 @@ public:
     this->function = std::move(function);
   }
 
+  /// Called after every run with the memory of each operand, as it was before, and of each result.
+  using Observer = std::function<void(const std::vector<const void *> &operands,
+                                      const std::vector<const void *> &results)>;
+  void observe(Observer observer) { this->observer = std::move(observer); }
+
   /// Bytes of every operand's buffer, then of every result's.
   std::vector<int64_t> bufferBytes() const;
   unsigned operands() const { return operandCount; }
@@ -90,6 +95,7 @@ private:
   int64_t items_ = 0;
   void *library = nullptr;
   Function function;
+  Observer observer;
 };
 
 /// Every target that this machine runs.
