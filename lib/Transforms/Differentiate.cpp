@@ -38,7 +38,7 @@ private:
   func::FuncOp func;
   OpBuilder b;
   DenseMap<Value, Value> gradients;
-  DenseMap<Attribute, Value> firstReads; ///< by parameter
+  DenseMap<Attribute, Value> keepers; ///< by parameter
 };
 
 bool ReverseMode::isTrained(Value value) {
@@ -47,11 +47,11 @@ bool ReverseMode::isTrained(Value value) {
                       .getFrozen();
 }
 
-/// The value that keeps the gradient: of a parameter its first read, for it may be read in two
-/// types.
+/// The value that keeps the gradient: of a parameter, which may be read in two types, one of its
+/// reads.
 Value ReverseMode::keeperOf(Value value) {
   auto read = value.getDefiningOp<ReadOp>();
-  return read ? firstReads.try_emplace(read.getParameterAttr(), value).first->second : value;
+  return read ? keepers.try_emplace(read.getParameterAttr(), value).first->second : value;
 }
 
 /// The sum of one or two sequences, as a map: it ends at the last valid position.

@@ -94,6 +94,16 @@ static LogicalResult verifyFactors(Operation *op, ValueRange factors) {
   return success();
 }
 
+/// What may be stored as either.
+static LogicalResult verifyStorage(Operation *op, ValueRange values) {
+  for (Value value : values) {
+    if (!isStorageType(elementOf(value))) {
+      return op->emitOpError("D-016: expected values of f32 or bf16, found ") << value.getType();
+    }
+  }
+  return success();
+}
+
 /// What is never stored as bf16. Values may be absent.
 static LogicalResult verifyF32(Operation *op, ValueRange values) {
   for (Value value : values) {
@@ -213,7 +223,9 @@ LogicalResult CrossEntropyOp::verify() {
   if (failed(verifyCrossEntropy(*this))) {
     return failure();
   }
-  if (getInputGradient() && getInputGradient().getType() != getInput().getType()) {
+  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
+  if (getInputGradient() && (shapeOf(getInputGradient()) != shapeOf(getInput()) ||
+                             !isStorageType(elementOf(getInputGradient())))) {
     return emitOpError("D-012: expected a gradient of ")
            << getInput().getType() << ", found " << getInputGradient().getType();
   }
@@ -234,8 +246,8 @@ LogicalResult CrossEntropyWeightGradientOp::verify() {
 }
 
 LogicalResult ScatterRowsOp::verify() {
-  if (!isStorageType(elementOf(getValues()))) {
-    return emitOpError("D-016: expected values of f32 or bf16, found ") << getValues().getType();
+  if (failed(verifyStorage(*this, {getValues()}))) {
+    return failure();
   }
   return verifyF32(*this, {getInit(), getTable()});
 }
@@ -244,7 +256,8 @@ LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2) {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
   }
-  if (failed(verifyFactors(*this, {getQuery(), getKey(), getValue(), getOutput()})) ||
+  if (failed(verifyFactors(*this, {getQuery(), getKey(), getValue()})) ||
+      failed(verifyStorage(*this, {getOutput()})) ||
       failed(verifyF32(*this, {getRotary(), getLse()}))) {
     return failure();
   }
@@ -255,8 +268,8 @@ LogicalResult AttentionBackwardOp::verify() {
   if (getMask().getNumDims() != 2) {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
   }
-  if (failed(verifyFactors(*this, {getQuery(), getKey(), getValue(), getOutput(),
-                                   getOutputGradient(), getGradient()})) ||
+  if (failed(verifyFactors(*this, {getQuery(), getKey(), getValue(), getOutputGradient()})) ||
+      failed(verifyStorage(*this, {getOutput(), getGradient()})) ||
       failed(verifyF32(*this, {getRotary(), getLse()})) ||
       failed(verifyBody(*this, getScore(), 4, 1, "score"))) {
     return failure();
