@@ -32,11 +32,11 @@ struct Schedule {
   }
   int64_t items() const { return rowBlocks() * columnBlocks(); }
   int64_t blockHeight() const { return blockRowPanels * tile.rows; }
-  /// Elements from a packed row of the left factor to the next: whole vectors, an odd number of
-  /// cache lines.
-  int64_t leftStride() const {
-    int64_t lines = llvm::divideCeil(blockHeight(), 16);
-    return (lines % 2 ? lines : lines + 1) * 16;
+  /// Elements of a packed panel of the left factor: a step's tile rows, step after step. Steps are
+  /// written as whole vectors, in their order, so that a vector's surplus falls on the next step,
+  /// and the last one's on the panel's end.
+  int64_t leftPanel() const {
+    return llvm::divideCeil(blockSteps * tile.rows + tile.lanes, 16) * 16;
   }
 
   Schedule(const Target &target, int64_t height, int64_t width);
@@ -46,6 +46,7 @@ struct Schedule {
 /// eight items allow; packed factors and sums together stay within L2.
 Schedule::Schedule(const Target &target, int64_t height, int64_t width)
     : tile(Tile::of(target)), height(height), width(width) {
+  assert(tile.rows <= tile.lanes && "a packed step of a panel is one vector");
   constexpr int64_t wantedItems = 8, tallest = 132;
   // A right panel and the lines that a left panel touches share L1; 160 to 256 were measured.
   blockSteps = tile.lanes < 16 ? 160 : 192;
@@ -86,6 +87,7 @@ private:
   Value packRows(Value first, Value last);
   void copyRow(Value row, Value slot);
   Value loadLeft(Value row, Value column);
+  Value leftAt(Value panel, Value k);
   void addProducts(Value count, Value next, Value last);
   void addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead);
   void prefetch(Value k, const Ahead &ahead);
@@ -122,7 +124,7 @@ void Emitter::makeBuffers() {
   weight = op.getWeight() ? frame.buffer(next++) : Value();
   bias = op.getBias() ? frame.buffer(next++) : Value();
   Type f32 = b.getF32Type();
-  packedLeft = frame.scratch(MemRefType::get({s.blockSteps, s.leftStride()}, f32));
+  packedLeft = frame.scratch(MemRefType::get({s.blockRowPanels * s.leftPanel()}, f32));
   if (weight) {
     packedRight =
         frame.scratch(MemRefType::get({s.blockColumnPanels, s.blockSteps, s.tile.columns()}, f32));
@@ -130,7 +132,7 @@ void Emitter::makeBuffers() {
         {s.blockRowPanels, s.blockColumnPanels, s.tile.rows, s.tile.columns()}, f32));
   }
   if (bias) {
-    biasSums = frame.scratch(MemRefType::get({s.leftStride()}, f32));
+    biasSums = frame.scratch(MemRefType::get({s.blockRowPanels, s.tile.lanes}, f32));
   }
 }
 
@@ -189,8 +191,8 @@ void Emitter::clearSums() {
       });
     });
   }
-  for (int64_t column = 0; bias && column < s.leftStride(); column += s.tile.lanes) {
-    vector::StoreOp::create(b, zero, biasSums, ValueRange{index(column)});
+  for (int64_t panel = 0; bias && panel < s.blockRowPanels; ++panel) {
+    vector::StoreOp::create(b, zero, biasSums, ValueRange{index(panel), index(0)});
   }
 }
 
@@ -219,9 +221,9 @@ Value Emitter::packRows(Value first, Value last) {
 /// clamped to readable ones, and never stored.
 void Emitter::copyRow(Value row, Value slot) {
   int64_t lanes = s.tile.lanes;
-  for (int64_t offset = 0; offset < s.blockHeight(); offset += lanes) {
-    Value column = addIndex(b, height0, index(offset));
-    vector::StoreOp::create(b, loadLeft(row, column), packedLeft, ValueRange{slot, index(offset)});
+  for (int64_t panel = 0; panel < s.blockRowPanels; ++panel) {
+    Value column = addIndex(b, height0, index(panel * s.tile.rows));
+    vector::StoreOp::create(b, loadLeft(row, column), packedLeft, leftAt(index(panel), slot));
   }
   if (!weight) {
     return;
@@ -254,6 +256,11 @@ Value Emitter::loadLeft(Value row, Value column) {
   b.setInsertionPointToStart(branch.elseBlock());
   scf::YieldOp::create(b, ValueRange{loadVector(b, lanes, left, {row, column}, mask)});
   return branch.getResult(0);
+}
+
+/// Where step `k` of a left panel starts.
+Value Emitter::leftAt(Value panel, Value k) {
+  return addIndex(b, mulIndex(b, panel, s.leftPanel()), mulIndex(b, k, s.tile.rows));
 }
 
 /// A right panel stays in L1 while the left panels pass it. `next` is the first row of the next
@@ -302,11 +309,7 @@ void Emitter::prefetch(Value k, const Ahead &ahead) {
 
 /// sums[m, n] += packed left panel m, transposed, times packed right panel n.
 void Emitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead) {
-  Value column = mulIndex(b, m, s.tile.rows);
-  SmallVector<Value> columns, initial;
-  for (int64_t i = 0; i < tile.rows; ++i) {
-    columns.push_back(addIndex(b, column, index(i)));
-  }
+  SmallVector<Value> initial;
   auto at = [&](int64_t i) {
     return SmallVector<Value>{m, n, index(i / tile.vectors), index(i % tile.vectors * tile.lanes)};
   };
@@ -314,7 +317,7 @@ void Emitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahe
     initial.push_back(vector::LoadOp::create(b, type, sums, at(i)));
   }
   auto loadLeft = [&](Value k, int64_t row) -> Value {
-    return memref::LoadOp::create(b, packedLeft, ValueRange{k, columns[row]});
+    return memref::LoadOp::create(b, packedLeft, addIndex(b, leftAt(m, k), index(row)));
   };
   auto loadRight = [&](Value k, int64_t v) -> Value {
     if (ahead && v == 0) {
@@ -330,23 +333,23 @@ void Emitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahe
 
 void Emitter::addBias(Value count) {
   SmallVector<Value> initial;
-  for (int64_t column = 0; column < s.blockHeight(); column += s.tile.lanes) {
-    initial.push_back(vector::LoadOp::create(b, type, biasSums, ValueRange{index(column)}));
+  for (int64_t panel = 0; panel < s.blockRowPanels; ++panel) {
+    initial.push_back(vector::LoadOp::create(b, type, biasSums, {index(panel), index(0)}));
   }
   auto loop = scf::ForOp::create(b, index(0), count, index(1), initial);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     SmallVector<Value> next;
-    for (auto [i, sum] : llvm::enumerate(loop.getRegionIterArgs())) {
-      SmallVector<Value> at{loop.getInductionVar(), index(i * s.tile.lanes)};
-      next.push_back(
-          arith::AddFOp::create(b, sum, vector::LoadOp::create(b, type, packedLeft, at)));
+    for (auto [panel, sum] : llvm::enumerate(loop.getRegionIterArgs())) {
+      Value at = leftAt(index(panel), loop.getInductionVar());
+      Value step = vector::LoadOp::create(b, type, packedLeft, ValueRange{at});
+      next.push_back(arith::AddFOp::create(b, sum, step));
     }
     scf::YieldOp::create(b, next);
   }
-  for (auto [i, sum] : llvm::enumerate(loop.getResults())) {
-    vector::StoreOp::create(b, sum, biasSums, ValueRange{index(i * s.tile.lanes)});
+  for (auto [panel, sum] : llvm::enumerate(loop.getResults())) {
+    vector::StoreOp::create(b, sum, biasSums, ValueRange{index(panel), index(0)});
   }
 }
 
@@ -382,12 +385,11 @@ void Emitter::storeWeight() {
 }
 
 void Emitter::storeBias() {
-  for (int64_t at = 0; at < s.blockHeight(); at += s.tile.lanes) {
-    Value column = addIndex(b, height0, index(at));
-    Value end = addIndex(b, height0, index(s.blockHeight()));
-    Value limit = minIndex(b, end, index(s.height));
-    Value mask = emitColumnMask(b, s.tile.lanes, column, limit);
-    Value sum = vector::LoadOp::create(b, type, biasSums, ValueRange{index(at)});
+  for (int64_t panel = 0; panel < s.blockRowPanels; ++panel) {
+    Value column = addIndex(b, height0, index(panel * s.tile.rows));
+    Value end = addIndex(b, column, index(s.tile.rows));
+    Value mask = emitColumnMask(b, s.tile.lanes, column, minIndex(b, end, index(s.height)));
+    Value sum = vector::LoadOp::create(b, type, biasSums, {index(panel), index(0)});
     if (initBias) {
       Value start =
           vector::MaskedLoadOp::create(b, type, initBias, ValueRange{column}, mask, zeros());
