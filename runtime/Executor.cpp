@@ -80,6 +80,12 @@ Executor::Executor(std::shared_ptr<const Artifact> artifact, int threads)
 
 Executor::~Executor() = default;
 
+void Executor::prepare() {
+  if (plan().entries.contains("prepare")) {
+    run("prepare");
+  }
+}
+
 void Executor::run(const std::string &entry) {
   auto found = plan().entries.find(entry);
   if (found == plan().entries.end()) {

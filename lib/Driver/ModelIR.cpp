@@ -143,7 +143,11 @@ static std::string findSymbolMistake(ModuleOp module) {
     if (auto read = dyn_cast<ReadOp>(op)) {
       auto parameter =
           SymbolTable::lookupNearestSymbolFrom<ParameterOp>(op, read.getParameterAttr());
-      if (!parameter || parameter.getType() != read.getValue().getType()) {
+      auto type = cast<RankedTensorType>(read.getValue().getType());
+      // A trained parameter may be read as bf16.
+      bool isCopy = parameter && !parameter.getFrozen() && type.getElementType().isBF16();
+      Type master = isCopy ? Type(type.clone(Float32Type::get(op->getContext()))) : Type(type);
+      if (!parameter || parameter.getType() != master) {
         mistake = at(op) + "expected a parameter of the type that is read, found @" +
                   read.getParameter().str();
       }

@@ -38,6 +38,10 @@ public:
   /// has no such entry.
   void run(const std::string &entry);
 
+  /// To be called after the host has written tensors: brings what kernels keep of them up to date
+  /// (entry `prepare`). Does nothing where the plan has no such entry.
+  void prepare();
+
   /// A scalar in the arena; throws UserError where the plan has none of this name and type.
   int64_t &scalarI64(const std::string &name);
   int32_t &scalarI32(const std::string &name);

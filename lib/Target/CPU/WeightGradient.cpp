@@ -5,6 +5,7 @@
 // blocks, copies the valid ones' columns of both factors to the thread's scratch (so that the inner
 // loop meets neither invalid rows nor long strides), and adds each block's products to sums kept in
 // scratch. One item adds its rows in their order: the result depends on shapes alone.
+#include "Storage.h"
 #include "Tile.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -85,6 +86,7 @@ private:
   void clearSums();
   Value packRows(Value first, Value last);
   void copyRow(Value row, Value slot);
+  Value loadLeft(Value row, Value column);
   Value leftAt(Value panel, Value k);
   void addProducts(Value count, Value next, Value last);
   void addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead);
@@ -221,10 +223,7 @@ void Emitter::copyRow(Value row, Value slot) {
   int64_t lanes = s.tile.lanes;
   for (int64_t panel = 0; panel < s.blockRowPanels; ++panel) {
     Value column = addIndex(b, height0, index(panel * s.tile.rows));
-    Value mask = emitColumnMask(b, lanes, column, index(s.height));
-    Value value =
-        vector::MaskedLoadOp::create(b, type, left, ValueRange{row, column}, mask, zeros());
-    vector::StoreOp::create(b, value, packedLeft, leftAt(index(panel), slot));
+    vector::StoreOp::create(b, loadLeft(row, column), packedLeft, leftAt(index(panel), slot));
   }
   if (!weight) {
     return;
@@ -234,10 +233,29 @@ void Emitter::copyRow(Value row, Value slot) {
     Value column = mulIndex(b, addIndex(b, panel0, panel), s.tile.columns());
     for (int64_t v = 0; v < s.tile.vectors; ++v) {
       Value from = minIndex(b, addIndex(b, column, index(v * lanes)), index(rightStride - lanes));
-      Value value = vector::LoadOp::create(b, type, right, ValueRange{row, from});
+      Value value = loadVector(b, lanes, right, {row, from});
       vector::StoreOp::create(b, value, packedRight, ValueRange{panel, slot, index(v * lanes)});
     }
   });
+}
+
+/// Without AVX-512, a masked load of 16-bit elements is a branch an element: only the vector that
+/// straddles the row's end pays for that.
+Value Emitter::loadLeft(Value row, Value column) {
+  int64_t lanes = s.tile.lanes;
+  Value mask = emitColumnMask(b, lanes, column, index(s.height));
+  if (!isHalfMemory(left)) {
+    return loadVector(b, lanes, left, {row, column}, mask);
+  }
+  Value end = addIndex(b, column, index(lanes));
+  Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, end, index(s.height));
+  auto branch = scf::IfOp::create(b, TypeRange{type}, inside, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, ValueRange{loadVector(b, lanes, left, {row, column})});
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, ValueRange{loadVector(b, lanes, left, {row, column}, mask)});
+  return branch.getResult(0);
 }
 
 /// Where step `k` of a left panel starts.
@@ -383,22 +401,17 @@ void Emitter::storeBias() {
 
 FailureOr<Kernel> cpu::generateWeightGradient(dispatch::WeightGradientOp op, ModuleOp module,
                                               StringRef name, const Target &target) {
-  SmallVector<Type> types(op->getOperandTypes());
-  llvm::append_range(types, op->getResultTypes());
-  for (Type type : types) {
-    if (!cast<RankedTensorType>(type).getElementType().isF32()) {
-      return op.emitOpError("expected f32 tensors, found ") << type;
-    }
-  }
-  int64_t height = cast<RankedTensorType>(op.getLeft().getType()).getShape().back();
+  auto left = cast<RankedTensorType>(op.getLeft().getType());
+  int64_t height = left.getShape().back();
   int64_t width = cast<RankedTensorType>(op.getRight().getType()).getShape().back();
   Schedule schedule(target, height, op.getWeight() ? width : 0);
   Emitter emitter(op, module, name, target, schedule);
   emitter.emit();
   double rows = op.getDomain().getLaunchRows();
   double results = double(height) * schedule.width * (op.getInitWeight() ? 2 : 1);
-  double elements = rows * (height + schedule.width) + results;
+  double factorBytes = left.getElementTypeBitWidth() / 8;
+  double bytes = factorBytes * rows * (height + schedule.width) + 4 * results;
   double flops = 2 * rows * height * schedule.width + (op.getBias() ? rows * height : 0);
-  return Kernel{emitter.function(), schedule.items(), emitter.scratchBytes(), "matmul", flops,
-                4 * elements};
+  return Kernel{
+      emitter.function(), schedule.items(), emitter.scratchBytes(), "matmul", flops, bytes};
 }
