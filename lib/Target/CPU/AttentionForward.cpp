@@ -143,7 +143,8 @@ void ForwardGenerator::emitQueryBlock(Value block) {
 }
 
 void ForwardGenerator::emitKeyBlock(Value q0) {
-  BlockClass block = classifyBlock(e, shape, op.getMask(), p0, q0, length);
+  BlockClass block =
+      classifyBlock(e, op.getMask(), p0, shape.queryBlock, q0, shape.keyBlock, length);
   e.when(block.some, [&] {
     eachVector([&](int64_t, Value offset) { e.store(e.splat(-infinity), blockMaximum, {offset}); });
     e.when(block.full, [&] { emitScores(q0, false); }, [&] { emitScores(q0, true); });
@@ -189,7 +190,7 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
       Value best = e.load(blockMaximum, {offset});
       for (auto [i, line] : llvm::enumerate(tile)) {
         Value q = e.toInteger(e.add(q0, e.add(row, i)));
-        Value score = emitRegion(e, op.getScore(), {line[j], p, q, h});
+        Value score = e.broadcast(emitRegion(e, op.getScore(), {line[j], p, q, h}));
         if (masked) {
           score = e.select(emitMask(e, op.getMask(), p, q, n), score, e.splat(-infinity));
         }

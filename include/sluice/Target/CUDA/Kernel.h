@@ -64,6 +64,16 @@ mlir::FailureOr<Kernel> generateContract(dispatch::ContractOp op, mlir::ModuleOp
 mlir::FailureOr<Kernel> generateRows(dispatch::RowsOp op, mlir::ModuleOp module,
                                      llvm::StringRef name);
 
+/// Factors of bf16, sums f32; P rounded to bf16 before its product with V. Heads of up to 256
+/// columns. FLOPs are those of the relation's pairs.
+mlir::FailureOr<Kernel> generateAttention(dispatch::AttentionOp op, mlir::ModuleOp module,
+                                          llvm::StringRef name);
+
+/// Three launches: `<name>_rows` forms each query's log-sum-exp and delta in the workspace,
+/// `<name>_keys` sums dK and dV, `<name>_queries` dQ. P and dS are rounded to bf16 before products.
+mlir::FailureOr<Kernel> generateAttentionBackward(dispatch::AttentionBackwardOp op,
+                                                  mlir::ModuleOp module, llvm::StringRef name);
+
 /// Lowers a module of kernels (arith, math, scf, memref, vector, nvvm) to LLVM IR that no target
 /// has touched yet. Null with a diagnostic on failure. The module itself is left as it is.
 std::unique_ptr<llvm::Module> lowerToLLVM(mlir::ModuleOp module, llvm::LLVMContext &context);
