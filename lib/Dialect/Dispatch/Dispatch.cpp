@@ -132,10 +132,10 @@ template <typename Op> static LogicalResult verifyCrossEntropy(Op op) {
     return op.emitOpError("D-009: expected rows [B, T, d] and weights [V, d], found ")
            << input << " and " << weight;
   }
-  for (Value value : {op.getInput(), op.getWeight()}) {
-    if (!typeOf(value).getElementType().isF32()) {
-      return op.emitOpError("D-010: expected rows and weights of f32, found ") << value.getType();
-    }
+  Type element = input.getElementType();
+  if ((!element.isF32() && !element.isBF16()) || element != weight.getElementType()) {
+    return op.emitOpError("D-010: expected rows and weights of one type, f32 or bf16, found ")
+           << input << " and " << weight;
   }
   RankedTensorType tokens = typeOf(op.getTokens());
   if (tokens.getRank() != 2 || !tokens.getElementType().isInteger(32) ||
@@ -161,9 +161,11 @@ LogicalResult CrossEntropyWeightGradientOp::verify() {
   if (failed(verifyCrossEntropy(*this))) {
     return failure();
   }
-  if (getWeightGradient().getType() != getWeight().getType()) {
+  auto weight = cast<RankedTensorType>(getWeight().getType());
+  Type expected = weight.clone(Float32Type::get(getContext()));
+  if (getWeightGradient().getType() != expected) {
     return emitOpError("D-012: expected a gradient of ")
-           << getWeight().getType() << ", found " << getWeightGradient().getType();
+           << expected << ", found " << getWeightGradient().getType();
   }
   return success();
 }
