@@ -114,7 +114,7 @@ func.func @cross_entropy_width(%x: tensor<2x16x8xf32>, %w: tensor<7x9xf32>, %t: 
 
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @cross_entropy_type(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf64>, %t: tensor<2x17xi32>) {
-  // expected-error@+1 {{D-010: expected rows and weights of f32, found 'tensor<7x8xf64>'}}
+  // expected-error@+1 {{D-010: expected rows and weights of one type, f32 or bf16, found 'tensor<2x16x8xf32>' and 'tensor<7x8xf64>'}}
   %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #domain, offset = 1 : i64,
       resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf64>, tensor<2x17xi32>) -> tensor<2x16xf32>
   return
