@@ -6,8 +6,8 @@
 // rows through every panel: rows are read in place (their padding keeps strides off powers of two),
 // a tile's sums stay in registers for all of K. Rows of bf16 are first extended, a tile's at a
 // time, since the inner loop reads them a scalar at a time.
-#include "Epilogue.h"
 #include "Storage.h"
+#include "sluice/Target/CPU/Epilogue.h"
 #include "Tile.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

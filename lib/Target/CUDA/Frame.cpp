@@ -51,6 +51,10 @@ Value Frame::workspace() {
   return arith::IndexCastOp::create(b, b.getIndexType(), offset);
 }
 
+Value Frame::workspaceView(MemRefType type, int64_t byte) {
+  return memref::ViewOp::create(b, type, arena, e.add(workspace(), byte), ValueRange{});
+}
+
 Kernel Frame::kernel(int64_t blocks, StringRef kind, double flops, int64_t sharedBytes) {
   double bytes = 0;
   for (Type type : llvm::concat<const Type>(llvm::to_vector(dispatch->getOperandTypes()),

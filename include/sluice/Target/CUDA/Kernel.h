@@ -51,13 +51,29 @@ struct Kernel {
 /// Number of launch arguments of a dispatch: the CPU's, then the byte offset of the workspace.
 int64_t argumentCount(mlir::Operation *dispatch);
 
-/// Generators. Each appends one function called `name` to `module`; they fail with a diagnostic on
-/// the op.
+/// Makes the kernel of a dispatch op of any family. Appends its functions, called `name` and, where
+/// there are several stages, `name` and a suffix, to `module`; fails with a diagnostic on the op.
+mlir::FailureOr<Kernel> generateKernel(mlir::Operation *op, mlir::ModuleOp module,
+                                       llvm::StringRef name);
 
-/// Operands are rounded to bf16 as they are read (to nearest, ties to even); sums are f32, and so
-/// is the epilogue.
+/// The generator of each family.
+
+/// Factors are bf16; sums are f32, and so is the epilogue. Extras and results are f32 or bf16.
 mlir::FailureOr<Kernel> generateContract(dispatch::ContractOp op, mlir::ModuleOp module,
                                          llvm::StringRef name);
+
+/// Factors are bf16; sums, inits and results are f32. Rows are split among blocks where there are
+/// few tiles; a second launch adds the parts in order.
+mlir::FailureOr<Kernel> generateWeightGradient(dispatch::WeightGradientOp op, mlir::ModuleOp module,
+                                               llvm::StringRef name);
+
+/// Input, weight and the input's gradient are bf16 (the last may be f32); everything else is f32.
+/// Logits stay in registers, their gradient is rounded to bf16 for its products.
+mlir::FailureOr<Kernel> generateCrossEntropy(dispatch::CrossEntropyOp op, mlir::ModuleOp module,
+                                             llvm::StringRef name);
+mlir::FailureOr<Kernel>
+generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op,
+                                   mlir::ModuleOp module, llvm::StringRef name);
 
 /// All in f32. Rows of up to 1024 columns, k rows of a group counted together up to 2048; no result
 /// of access `columns`.
