@@ -295,7 +295,7 @@ void summarize(MemoryPlan &plan) {
 
 } // namespace
 
-FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module) {
+FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes) {
   MemoryPlan plan;
   std::vector<func::FuncOp> functions(module.getOps<func::FuncOp>().begin(),
                                       module.getOps<func::FuncOp>().end());
@@ -311,6 +311,11 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module) {
   for (Temporary &temporary : plan.temporaries) {
     temporary.offset += layout.cursor;
     end = std::max(end, temporary.offset + temporary.bytes);
+  }
+  plan.workspaceBytes = workspaceBytes;
+  if (workspaceBytes > 0) {
+    plan.workspaceOffset = alignTo(end, pageBytes);
+    end = plan.workspaceOffset + workspaceBytes;
   }
   plan.arenaBytes = alignTo(end, pageBytes);
   for (auto &[value, offset] : plan.offsets) {

@@ -99,6 +99,9 @@ std::unique_ptr<llvm::Module> lowerToLLVM(mlir::ModuleOp module, llvm::LLVMConte
 /// generators' frame). Fails when a call of a library would remain.
 llvm::Error prepare(llvm::Module &module, const Target &target);
 
+/// Prints PTX of a module that was prepared for `target`; it is of no further use.
+llvm::Expected<std::string> printPTX(llvm::Module &prepared, const Target &target);
+
 /// Prepares and prints PTX.
 llvm::Expected<std::string> emitPTX(std::unique_ptr<llvm::Module> module, const Target &target);
 
@@ -108,6 +111,7 @@ struct Usage {
   int64_t registers = 0;  ///< a thread
   int64_t stackBytes = 0; ///< a thread
   int64_t spillBytes = 0; ///< stores and loads, a thread
+  int64_t sharedBytes = 0; ///< static, a block
 };
 struct Binary {
   std::string cubin;
