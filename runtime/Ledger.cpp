@@ -67,7 +67,8 @@ std::vector<LedgerLine> makeLedger(const Plan &plan) {
         double occupancy = occupancyOf(stage, chip);
         line.occupancy = line.occupancy < 0 ? occupancy : std::min(line.occupancy, occupancy);
         line.registers = std::max(line.registers, stage.registers);
-        line.spills = stage.spills < 0 ? line.spills : std::max<int64_t>(line.spills, 0) + stage.spills;
+        line.spills =
+            stage.spills < 0 ? line.spills : std::max<int64_t>(line.spills, 0) + stage.spills;
         line.sharedBytes = std::max(line.sharedBytes, stage.sharedBytes + stage.staticSharedBytes);
       }
       lines.push_back(line);

@@ -95,16 +95,41 @@ Function comparison(arith::CmpFOp op) {
     double a = x[0].value, b = x[1].value;
     bool holds = false;
     switch (predicate) {
-    case P::OEQ: case P::UEQ: holds = a == b; break;
-    case P::ONE: case P::UNE: holds = a != b; break;
-    case P::OLT: case P::ULT: holds = a < b; break;
-    case P::OLE: case P::ULE: holds = a <= b; break;
-    case P::OGT: case P::UGT: holds = a > b; break;
-    case P::OGE: case P::UGE: holds = a >= b; break;
-    case P::ORD: holds = a == a && b == b; break;
-    case P::UNO: holds = a != a || b != b; break;
-    case P::AlwaysTrue: holds = true; break;
-    case P::AlwaysFalse: break;
+    case P::OEQ:
+    case P::UEQ:
+      holds = a == b;
+      break;
+    case P::ONE:
+    case P::UNE:
+      holds = a != b;
+      break;
+    case P::OLT:
+    case P::ULT:
+      holds = a < b;
+      break;
+    case P::OLE:
+    case P::ULE:
+      holds = a <= b;
+      break;
+    case P::OGT:
+    case P::UGT:
+      holds = a > b;
+      break;
+    case P::OGE:
+    case P::UGE:
+      holds = a >= b;
+      break;
+    case P::ORD:
+      holds = a == a && b == b;
+      break;
+    case P::UNO:
+      holds = a != a || b != b;
+      break;
+    case P::AlwaysTrue:
+      holds = true;
+      break;
+    case P::AlwaysFalse:
+      break;
     }
     bool isSure = x[0].error + x[1].error == 0 || std::abs(a - b) > x[0].error + x[1].error;
     return {double(holds), isSure ? 0.0 : 1.0};
@@ -152,8 +177,7 @@ Numbers constantOf(arith::ConstantOp constant) {
       return {real.getValueAsDouble(), 0};
     }
     APInt value = cast<IntegerAttr>(attribute).getValue();
-    return {double(value.getBitWidth() == 1 ? int64_t(value.getZExtValue())
-                                            : value.getSExtValue()),
+    return {double(value.getBitWidth() == 1 ? int64_t(value.getZExtValue()) : value.getSExtValue()),
             0};
   };
   if (auto dense = dyn_cast<DenseElementsAttr>(constant.getValue())) {

@@ -119,8 +119,7 @@ LogicalResult sluice::replay::judgeScatter(dispatch::ScatterRowsOp op, const Lau
     if (!rows.isValid(row)) {
       continue;
     }
-    auto token =
-        int64_t(index.at(row / rows.positions(), row % rows.positions()).value);
+    auto token = int64_t(index.at(row / rows.positions(), row % rows.positions()).value);
     for (int64_t column = 0; column < width; ++column) {
       sums[token * width + column].add(values.at(row, column));
     }

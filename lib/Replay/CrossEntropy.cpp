@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Head and cross-entropy. Logits are formed row by row; their gradient may be rounded to bf16 before
-// it is multiplied, where the head's weights are bf16.
+// Head and cross-entropy. Logits are formed row by row; their gradient may be rounded to bf16
+// before it is multiplied, where the head's weights are bf16.
 #include "Ops.h"
 
 using namespace mlir;

@@ -8,43 +8,42 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::replay;
 
-Stored::Stored(Value tensor, const void *data) : data(static_cast<const uint8_t *>(data)) {
-  auto type = cast<RankedTensorType>(tensor.getType());
-  Type number = type.getElementType();
-  element = number.isF32()    ? Element::F32
-            : number.isBF16() ? Element::BF16
-            : number.isF64()  ? Element::F64
-            : type.getElementTypeBitWidth() == 32 ? Element::I32
-                                                  : Element::I64;
-  bytes = type.getElementTypeBitWidth() / 8;
-  columnCount = type.getRank() == 0 ? 1 : type.getShape().back();
-  rowCount = type.getNumElements() / std::max<int64_t>(1, columnCount);
-  stride = type.getRank() == 3 ? dispatch::paddedWidth(columnCount) : columnCount;
-}
-
-Number Stored::at(int64_t row, int64_t column) const {
-  const uint8_t *from = data + (row * stride + column) * bytes;
+/// The number of `bytes` bytes at `from`.
+static double decode(const uint8_t *from, Type type, int64_t bytes) {
   auto read = [&](auto number) {
     std::memcpy(&number, from, sizeof number);
     return double(number);
   };
-  switch (element) {
-  case Element::F32:
-    return {read(float()), 0};
-  case Element::F64:
-    return {read(double()), 0};
-  case Element::I32:
-    return {read(int32_t()), 0};
-  case Element::I64:
-    return {read(int64_t()), 0};
-  case Element::BF16:
-    break;
+  if (type.isF32()) {
+    return read(float());
+  }
+  if (type.isF64()) {
+    return read(double());
+  }
+  if (!type.isBF16()) {
+    return bytes == 4 ? read(int32_t()) : read(int64_t());
   }
   uint32_t bits = 0;
   std::memcpy(reinterpret_cast<uint8_t *>(&bits) + 2, from, 2);
   float number = 0;
   std::memcpy(&number, &bits, sizeof number);
-  return {number, 0};
+  return number;
+}
+
+Stored::Stored(Value tensor, const void *data) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  ofBf16 = type.getElementType().isBF16();
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  columnCount = type.getRank() == 0 ? 1 : type.getShape().back();
+  rowCount = type.getNumElements() / std::max<int64_t>(1, columnCount);
+  int64_t stride = type.getRank() == 3 ? dispatch::paddedWidth(columnCount) : columnCount;
+  const auto *first = static_cast<const uint8_t *>(data);
+  for (int64_t row = 0; row < rowCount; ++row) {
+    for (int64_t column = 0; column < columnCount; ++column) {
+      numbers.push_back(
+          decode(first + (row * stride + column) * bytes, type.getElementType(), bytes));
+    }
+  }
 }
 
 Comparison::Comparison(Operation *dispatch, const Launch &launch, unsigned result,

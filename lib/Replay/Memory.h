@@ -17,15 +17,16 @@ public:
 
   int64_t rows() const { return rowCount; }
   int64_t width() const { return columnCount; }
-  bool isBf16() const { return element == Element::BF16; }
+  bool isBf16() const { return ofBf16; }
   /// Exact: errors are of what is computed, not of what was stored.
-  Number at(int64_t row, int64_t column) const;
+  Number at(int64_t row, int64_t column) const {
+    return {numbers[size_t(row * columnCount + column)], 0};
+  }
 
 private:
-  enum class Element { F32, F64, BF16, I32, I64 };
-  Element element;
-  const uint8_t *data;
-  int64_t rowCount, columnCount, stride, bytes;
+  std::vector<double> numbers; ///< [rows][width]
+  bool ofBf16;
+  int64_t rowCount, columnCount;
 };
 
 /// Compares a result's elements.

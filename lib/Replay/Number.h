@@ -10,9 +10,9 @@
 
 namespace sluice::replay {
 
-constexpr double unit = 0x1p-24;     ///< half an ulp of 1 in f32: the relative error of a rounding
-constexpr double bf16Unit = 0x1p-8;  ///< likewise in bf16
-constexpr double sumUnit = 0x1p-23;  ///< a step of a sum: tensor cores may cut instead of rounding
+constexpr double unit = 0x1p-24;    ///< half an ulp of 1 in f32: the relative error of a rounding
+constexpr double bf16Unit = 0x1p-8; ///< likewise in bf16
+constexpr double sumUnit = 0x1p-23; ///< a step of a sum: tensor cores may cut instead of rounding
 constexpr double elementary = 0x1p-21; ///< relative error of an elementary function: 4 ulp
 
 /// What exact arithmetic gives, and how far an f32 evaluation may be from it. Integers and booleans
@@ -27,12 +27,9 @@ inline Number rounded(double value, double error) {
   return {value, error + unit * (std::abs(value) + error)};
 }
 inline Number add(Number a, Number b) { return rounded(a.value + b.value, a.error + b.error); }
-inline Number subtract(Number a, Number b) {
-  return rounded(a.value - b.value, a.error + b.error);
-}
+inline Number subtract(Number a, Number b) { return rounded(a.value - b.value, a.error + b.error); }
 inline Number multiply(Number a, Number b) {
-  double error =
-      std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error;
+  double error = std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error;
   return rounded(a.value * b.value, error);
 }
 Number divide(Number a, Number b);

@@ -20,8 +20,7 @@ llvm::LogicalResult judgeAttentionBackward(dispatch::AttentionBackwardOp op, con
                                            Judgement &judgement);
 llvm::LogicalResult judgeCrossEntropy(dispatch::CrossEntropyOp op, const Launch &launch,
                                       Judgement &judgement);
-llvm::LogicalResult
-judgeCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op, const Launch &launch,
-                                Judgement &judgement);
+llvm::LogicalResult judgeCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op,
+                                                    const Launch &launch, Judgement &judgement);
 
 } // namespace sluice::replay

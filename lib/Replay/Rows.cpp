@@ -64,8 +64,8 @@ Numbers RowPass::lineOf(const Stored &stored, Value argument, int64_t line) cons
 /// Rows map(p, i) of the row's own sequence; zeros outside [0, N').
 Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessAttr access,
                          int64_t row) {
-  auto type = cast<RankedTensorType>(op.getInputs()[cast<BlockArgument>(argument).getArgNumber()]
-                                         .getType());
+  auto type = cast<RankedTensorType>(
+      op.getInputs()[cast<BlockArgument>(argument).getArgNumber()].getType());
   int64_t sources = type.getDimSize(1), batch = row / rows.positions(), p = row % rows.positions();
   int64_t limit = validLength(launch, access.getSourceFactor(), sources);
   int64_t each = elementsOf(argument) / access.getGroup();
@@ -154,8 +154,7 @@ LogicalResult RowPass::run() {
     Body body(op.getBody().front(), launch, {row, row % rows.positions()});
     for (bool gathers : {false, true}) { // what gathers reads another argument
       for (unsigned i = 0; i < operands.size(); ++i) {
-        bool isGather =
-            accessOf(op.getAccesses(), i).getKind() == dispatch::AccessKind::Gather;
+        bool isGather = accessOf(op.getAccesses(), i).getKind() == dispatch::AccessKind::Gather;
         if (isGather == gathers) {
           body.set(op.getBody().getArgument(i), read(i, row, body));
         }

@@ -35,7 +35,8 @@ struct ResultJudgement {
   int64_t checked = 0;    ///< elements
   int64_t mismatches = 0; ///< of them
   /// bf16 results whose error is their last rounding's alone: how many, and their mean error
-  /// in units of the last place, positive away from zero. Rounding to nearest keeps it within 4 * 0.29 / sqrt(n) of zero.
+  /// in units of the last place, positive away from zero. Rounding to nearest keeps it within 4 *
+  /// 0.29 / sqrt(n) of zero.
   int64_t rounded = 0;
   double meanSignedUlps = 0;
   bool isBiased() const;

@@ -7,8 +7,8 @@
 // a tile's sums stay in registers for all of K. Rows of bf16 are first extended, a tile's at a
 // time, since the inner loop reads them a scalar at a time.
 #include "Storage.h"
-#include "sluice/Target/CPU/Epilogue.h"
 #include "Tile.h"
+#include "sluice/Target/CPU/Epilogue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 

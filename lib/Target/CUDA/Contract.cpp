@@ -25,8 +25,8 @@ WarpGrid chooseGrid(int64_t rows, int64_t columns) {
   constexpr int64_t wanted = 132;
   const WarpGrid grids[] = {{2, 2, 64, 64}, {2, 2, 64, 32}, {2, 2, 32, 32}};
   for (const WarpGrid &grid : grids) {
-    int64_t blocks = llvm::divideCeil(rows, grid.blockRows()) *
-                     llvm::divideCeil(columns, grid.blockColumns());
+    int64_t blocks =
+        llvm::divideCeil(rows, grid.blockRows()) * llvm::divideCeil(columns, grid.blockColumns());
     bool fits = columns > grid.blockColumns() / 2 && rows > grid.blockRows() / 2;
     if (blocks >= wanted && fits) {
       return grid;
@@ -179,8 +179,8 @@ LogicalResult Contraction::emitBlock() {
 
 FailureOr<Kernel> Contraction::generate() {
   core = std::make_unique<TensorCore>(frame);
-  epilogue = std::make_unique<cpu::Epilogue>(op, frame.b, frame.step, frame.seed,
-                                             frame.firstStream);
+  epilogue =
+      std::make_unique<cpu::Epilogue>(op, frame.b, frame.step, frame.seed, frame.firstStream);
   for (size_t i = 0; i < op.getAccesses().size(); ++i) {
     extras.push_back(frame.buffer(2 + i));
   }
@@ -202,8 +202,7 @@ FailureOr<Kernel> Contraction::generate() {
 static LogicalResult check(dispatch::ContractOp op) {
   using dispatch::AccessKind;
   if (failed(checkFactors(op, {op.getInput(), op.getWeight()})) ||
-      failed(checkStorage(op, op.getExtras())) ||
-      failed(checkStorage(op, op.getOutputs()))) {
+      failed(checkStorage(op, op.getExtras())) || failed(checkStorage(op, op.getOutputs()))) {
     return failure();
   }
   for (Attribute attribute : op.getAccesses()) {
@@ -228,7 +227,6 @@ FailureOr<Kernel> cuda::generateContract(dispatch::ContractOp op, ModuleOp modul
     return failure();
   }
   int64_t columns = cast<RankedTensorType>(op.getWeight().getType()).getDimSize(op.getByInput());
-  Contraction contraction(op, module, name,
-                          chooseGrid(op.getDomain().getLaunchRows(), columns));
+  Contraction contraction(op, module, name, chooseGrid(op.getDomain().getLaunchRows(), columns));
   return contraction.kernelFrame().finish(contraction.generate());
 }

@@ -2,8 +2,8 @@
 //
 // Gradients of head and cross-entropy. A block holds 64 rows and streams all tokens, 128 at a time
 // (or holds tokens and streams rows): it forms their logits from all of d, turns them into g in
-// registers, leaves g as bf16 in shared memory, and adds its product with what streams to sums of up
-// to 512 columns. Wider rows take several blocks, each of which forms the logits again.
+// registers, leaves g as bf16 in shared memory, and adds its product with what streams to sums of
+// up to 512 columns. Wider rows take several blocks, each of which forms the logits again.
 #include "Columns.h"
 #include "CrossEntropy.h"
 
@@ -49,10 +49,10 @@ private:
 
   /// What a thread knows of a row or a token whose logits it holds.
   struct Line {
-    Value token;         ///< i32: the token itself, or the row's target
-    Value shift;         ///< f32: a row's log-sum-exp
-    Value bias;          ///< f32: a token's; null where there is none
-    Value counts;        ///< i1: valid row or existing token; null where all are
+    Value token;  ///< i32: the token itself, or the row's target
+    Value shift;  ///< f32: a row's log-sum-exp
+    Value bias;   ///< f32: a token's; null where there is none
+    Value counts; ///< i1: valid row or existing token; null where all are
   };
   Line rowLine(Value row);
   Line tokenLine(Value token);
@@ -77,8 +77,7 @@ private:
 
 Gradient::Gradient(const Head &head, StringRef name, bool holdsRows, const PartialSums &parts)
     : head(head), holdsRows(holdsRows), parts(parts), chunk(chunkOf(head.width)),
-      chunks(llvm::divideCeil(head.width, chunk)),
-      productGrid{1, warps, heldLines, chunk / warps},
+      chunks(llvm::divideCeil(head.width, chunk)), productGrid{1, warps, heldLines, chunk / warps},
       frame(head.op, head.domain, head.module, name, warps * threadsPerWarp), e(frame.e),
       core(frame), rows(frame, head) {}
 
@@ -110,7 +109,9 @@ Gradient::Line Gradient::rowLine(Value number) {
 
 Gradient::Line Gradient::tokenLine(Value token) {
   bool whole = head.vocabulary % streamedLines == 0;
-  return {e.toInteger(token), {}, rows.bias(token),
+  return {e.toInteger(token),
+          {},
+          rows.bias(token),
           whole ? Value() : e.less(token, e.index(head.vocabulary))};
 }
 
@@ -154,8 +155,8 @@ Values Gradient::storeGradients(const Values &sums, Value firstStreamed, ValueRa
       continue;
     }
     Value byte = e.add(e.mul(at, floatBytes), lineByte);
-    Value target = core.load(e.b.getI32Type(), core.shared(byte, streamedLines * floatBytes),
-                             floatBytes);
+    Value target =
+        core.load(e.b.getI32Type(), core.shared(byte, streamedLines * floatBytes), floatBytes);
     Value shift = core.load(e.b.getF32Type(), core.shared(byte), floatBytes);
     across.push_back({target, shift, {}, e.atLeast(target, e.integer(0))});
   }
@@ -190,8 +191,8 @@ Values Gradient::addProducts(Value number, Value tile, ValueRange sums) {
   SmallVector<Values> left;
   Value inner = e.mul(number, productStep);
   for (int64_t i = 0; i < productGrid.rowFragments(); ++i) {
-    left.push_back(gradients->left(e.index(gradientByte), products->warpRow(), i * fragmentRows,
-                                   inner));
+    left.push_back(
+        gradients->left(e.index(gradientByte), products->warpRow(), i * fragmentRows, inner));
   }
   auto right = rightFragments(products->leftTile(), tile, products->warpColumn(),
                               productGrid.columnFragments(), e.index(0));
@@ -202,13 +203,13 @@ Values Gradient::addProducts(Value number, Value tile, ValueRange sums) {
 // behind the logits frees their stages, those of the logits' steps free g and the products' stages,
 // the first of the products' steps shows g to all.
 void Gradient::emitBlock() {
-  logits = std::make_unique<Pipeline>(
-      frame, core, logitGrid, factor(holdsRows, false, heldLines),
-      factor(!holdsRows, false, streamedLines), logitStep, stageCount);
+  logits =
+      std::make_unique<Pipeline>(frame, core, logitGrid, factor(holdsRows, false, heldLines),
+                                 factor(!holdsRows, false, streamedLines), logitStep, stageCount);
   products = std::make_unique<Pipeline>(frame, core, productGrid, factor(!holdsRows, true, chunk),
                                         Factor(), productStep, stageCount, logits->sharedBytes());
-  gradients = std::make_unique<Tile>(frame, core, Factor{{}, 0, 0, false, heldLines},
-                                     streamedLines);
+  gradients =
+      std::make_unique<Tile>(frame, core, Factor{{}, 0, 0, false, heldLines}, streamedLines);
   gradientByte = logits->sharedBytes() + products->sharedBytes();
   lineByte = gradientByte + gradients->bytes();
   biasByte = lineByte + 2 * streamedLines * floatBytes;
@@ -292,9 +293,9 @@ void Gradient::storeBias(ArrayRef<Value> sums) {
   for (auto [i, part] : llvm::enumerate(sums)) {
     Value sum = part;
     for (int64_t distance : {1, 2}) {
-      Value other = NVVM::ShflOp::create(e.b, e.b.getF32Type(), e.integer(-1), sum,
-                                         e.integer(distance), e.integer(threadsPerWarp - 1),
-                                         NVVM::ShflKind::bfly, UnitAttr());
+      Value other =
+          NVVM::ShflOp::create(e.b, e.b.getF32Type(), e.integer(-1), sum, e.integer(distance),
+                               e.integer(threadsPerWarp - 1), NVVM::ShflKind::bfly, UnitAttr());
       sum = e.addf(sum, other);
     }
     int64_t down = int64_t(i) / 2 * fragmentRows + int64_t(i) % 2 * 8;

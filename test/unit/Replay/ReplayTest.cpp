@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The replay against CPU kernels: what they give is within its bounds, and what is planted is not.
+#include "sluice/Replay/Replay.h"
 #include "../Target/AttentionReference.h"
 #include "../Target/RowsText.h"
-#include "sluice/Replay/Replay.h"
 
 #include "mlir/IR/Verifier.h"
 
@@ -24,17 +24,17 @@ public:
 
   replay::Judgement run(const Launch &launch) {
     replay::Judgement judgement;
-    kernel.observe([&](const std::vector<const void *> &operands,
-                       const std::vector<const void *> &results) {
-      replay::Launch told{operands,    results,     launch.length,     launch.rows,
-                          launch.step, launch.seed, launch.firstStream};
-      auto judged = replay::judge(kernel.dispatch(), told);
-      ASSERT_TRUE(mlir::succeeded(judged));
-      judgement = *judged;
-      if (spoil) {
-        judgeSpoiled(told);
-      }
-    });
+    kernel.observe(
+        [&](const std::vector<const void *> &operands, const std::vector<const void *> &results) {
+          replay::Launch told{operands,    results,     launch.length,     launch.rows,
+                              launch.step, launch.seed, launch.firstStream};
+          auto judged = replay::judge(kernel.dispatch(), told);
+          ASSERT_TRUE(mlir::succeeded(judged));
+          judgement = *judged;
+          if (spoil) {
+            judgeSpoiled(told);
+          }
+        });
     kernel.run(launch);
     kernel.observe(nullptr);
     return judgement;
@@ -99,7 +99,8 @@ std::string contractText(bool byInput, const std::string &type = "f32") {
               w = byInput ? tensor({21, 19}, type) : tensor({19, 21}, type);
   std::string row = Access{.factor = 2}, vector = Access{.kind = "vector"};
   return "func.func @f(%a0: " + x + ", %a1: " + w + ", %a2: " + bias + ", %a3: " + y +
-         ") {\n%made:2 = dispatch.contract %a0, %a1, %a2, %a3 attributes {domain = #dispatch.domain<batch "
+         ") {\n%made:2 = dispatch.contract %a0, %a1, %a2, %a3 attributes {domain = "
+         "#dispatch.domain<batch "
          "= 2, positions = 9, factor = 2>" +
          (byInput ? ", by_input" : "") + ", accesses = [" + vector + ", " + row +
          "], result_accesses = [" + row + ", " + row +
@@ -151,7 +152,8 @@ TEST_F(Replay, LostTermIsFound) {
 TEST_F(Replay, WeightGradient) {
   std::string left = tensor({2, 9, 13}), right = tensor({2, 9, 7}), weight = tensor({13, 7}),
               bias = tensor({13});
-  Judged judged("func.func @f(%l: " + left + ", %r: " + right + ", %w: " + weight + ", %b: " + bias +
+  Judged judged("func.func @f(%l: " + left + ", %r: " + right + ", %w: " + weight +
+                ", %b: " + bias +
                 ") {\n%y:2 = dispatch.weight_gradient %l, %r, %w, %b attributes {domain = "
                 "#dispatch.domain<batch = 2, positions = 9, factor = 2>, operandSegmentSizes = "
                 "array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (" +
@@ -171,13 +173,14 @@ TEST_F(Replay, WeightGradient) {
 TEST_F(Replay, RowsOfAShorteningAndANorm) {
   std::string row = tensor({24}), group = tensor({4, 24});
   Access own{.factor = 4}, vector{.kind = "vector"};
-  Judged judged(rowsText(
-      {2, 5, 4},
-      {{tensor({2, 18, 24}), Access{.map = "4 * p + i - 3", .group = 4}, group},
-       {tensor({24}), vector, row}},
-      {{tensor({2, 5, 24}), own}, {tensor({2, 5, 24}), own}, {tensor({2, 5}), own},
-       {tensor({3, 24}), Access{.kind = "columns"}}},
-      R"(%sum = dispatch.sum_group %a0 : tensor<4x24xf32> -> ROW
+  Judged judged(rowsText({2, 5, 4},
+                         {{tensor({2, 18, 24}), Access{.map = "4 * p + i - 3", .group = 4}, group},
+                          {tensor({24}), vector, row}},
+                         {{tensor({2, 5, 24}), own},
+                          {tensor({2, 5, 24}), own},
+                          {tensor({2, 5}), own},
+                          {tensor({3, 24}), Access{.kind = "columns"}}},
+                         R"(%sum = dispatch.sum_group %a0 : tensor<4x24xf32> -> ROW
   %share = arith.constant dense<0.25> : ROW
   %h = arith.mulf %sum, %share : ROW
   %squares = arith.mulf %h, %h : ROW
@@ -191,11 +194,11 @@ TEST_F(Replay, RowsOfAShorteningAndANorm) {
   %normalized = arith.divf %h, %roots : ROW
   %y = arith.mulf %normalized, %a1 : ROW
   dispatch.yield %h, %y, %root, %y : ROW, ROW, f32, ROW)",
-      row, /*zeroInvalid=*/true));
+                         row, /*zeroInvalid=*/true));
   judged.spoilOperand(0, [](float &value) { value += 1; });
-  expectRight(judged, {.operands = {randomFloats(2 * 18 * 24, 1), randomFloats(24, 2)},
-                       .length = 14,
-                       .rows = 1});
+  expectRight(
+      judged,
+      {.operands = {randomFloats(2 * 18 * 24, 1), randomFloats(24, 2)}, .length = 14, .rows = 1});
   EXPECT_GT(judged.ofSpoiled.results[0].mismatches, 0);
   EXPECT_GT(judged.ofSpoiled.results[3].mismatches, 0);
 }
@@ -207,18 +210,27 @@ TEST_F(Replay, Scatter) {
                 "#dispatch.domain<batch = 2, positions = 9, factor = 1>} : (" +
                 index + ", " + values + ", " + table + ") -> " + table + "\nreturn\n}");
   judged.spoilOperand(1, [](float &value) { value += 0.01f; });
-  expectRight(judged, {.operands = {randomIntegers(20, 1, 5), randomFloats(108, 2),
-                                    randomFloats(30, 3)},
-                       .length = 8,
-                       .rows = 2,
-                       .shares = {{0, 2}}});
+  expectRight(judged,
+              {.operands = {randomIntegers(20, 1, 5), randomFloats(108, 2), randomFloats(30, 3)},
+               .length = 8,
+               .rows = 2,
+               .shares = {{0, 2}}});
   EXPECT_EQ(judged.ofSpoiled.results[0].mismatches, 1);
 }
 
 TEST_F(Replay, AttentionBothWays) {
-  AttentionCase c{.name = "grouped", .batch = 2, .positions = 13, .heads = 4, .kvHeads = 2,
-                  .head = 6, .length = 11, .rows = 2, .relation = window(4),
-                  .score = softCap(3), .rotary = true, .dropout = 0.25f};
+  AttentionCase c{.name = "grouped",
+                  .batch = 2,
+                  .positions = 13,
+                  .heads = 4,
+                  .kvHeads = 2,
+                  .head = 6,
+                  .length = 11,
+                  .rows = 2,
+                  .relation = window(4),
+                  .score = softCap(3),
+                  .rotary = true,
+                  .dropout = 0.25f};
   AttentionData data = makeAttention(c);
   Launch launch{.operands = {data.qkv, data.qkv, data.qkv, data.rotary},
                 .length = c.length,
@@ -231,8 +243,8 @@ TEST_F(Replay, AttentionBothWays) {
   EXPECT_TRUE(forward.ofSpoiled.passed());
   Judged backward(c.backwardText());
   backward.spoilOperand(3, [](float &value) { value += 2; }); // row 0's dO * O
-  launch.operands = {data.qkv,  data.qkv,    data.qkv,           data.outputIn,
-                     data.lseIn, data.outputGradient, data.rotary};
+  launch.operands = {data.qkv,   data.qkv, data.qkv, data.outputIn, data.lseIn, data.outputGradient,
+                     data.rotary};
   expectRight(backward, launch);
   EXPECT_GT(backward.ofSpoiled.results[0].mismatches, 0);
 }
@@ -240,7 +252,8 @@ TEST_F(Replay, AttentionBothWays) {
 TEST_F(Replay, HeadAndCrossEntropy) {
   std::string x = tensor({2, 9, 12}), w = tensor({17, 12}), t = tensor({2, 10}, "i32"),
               one = tensor({2, 9}), b = tensor({17});
-  std::string domain = "domain = #dispatch.domain<batch = 2, positions = 9, factor = 1>, offset = 1 : i64, ";
+  std::string domain =
+      "domain = #dispatch.domain<batch = 2, positions = 9, factor = 1>, offset = 1 : i64, ";
   Judged rows("func.func @f(%x: " + x + ", %w: " + w + ", %t: " + t + ", %b: " + b +
               ") {\n%y:3 = dispatch.cross_entropy %x, %w, %t, %b attributes {" + domain +
               "resultSegmentSizes = array<i32: 1, 1, 1>} : (" + x + ", " + w + ", " + t + ", " + b +
@@ -253,9 +266,10 @@ TEST_F(Replay, HeadAndCrossEntropy) {
   expectRight(rows, launch);
   EXPECT_EQ(rows.ofSpoiled.results[0].mismatches, 1);
   std::vector<Floats> made = rows.kernel.run(launch);
-  Judged weights("func.func @f(%x: " + x + ", %w: " + w + ", %t: " + t + ", %l: " + one + ", %b: " +
-                 b + ") {\n%y:2 = dispatch.cross_entropy_weight_gradient %x, %w, %t, %l, %b "
-                     "attributes {" +
+  Judged weights("func.func @f(%x: " + x + ", %w: " + w + ", %t: " + t + ", %l: " + one +
+                 ", %b: " + b +
+                 ") {\n%y:2 = dispatch.cross_entropy_weight_gradient %x, %w, %t, %l, %b "
+                 "attributes {" +
                  domain + "operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (" + x + ", " +
                  w + ", " + t + ", " + one + ", " + b + ") -> (" + w + ", " + b + ")\nreturn\n}");
   weights.spoilOperand(0, [](float &value) { value += 0.5f; });

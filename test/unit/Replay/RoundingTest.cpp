@@ -36,8 +36,8 @@ uint16_t nearest(float value) {
 /// Rows times a matrix in f32, stored by `round`.
 replay::Judgement judgeStored(uint16_t (*round)(float)) {
   mlir::MLIRContext context;
-  context.loadDialect<dispatch::DispatchDialect, mlir::func::FuncDialect,
-                      mlir::arith::ArithDialect>();
+  context
+      .loadDialect<dispatch::DispatchDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect>();
   const char *text = R"(
 #own = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
 func.func @f(%x: tensor<1x40x24xbf16>, %w: tensor<16x24xbf16>) {

@@ -230,8 +230,8 @@ void EmulatedKernel::checkAssembly(const std::string &instruction) {
       ASSERT_TRUE(stage) << usage.kernel;
       int64_t registers = (usage.registers + 7) / 8 * 8;
       int64_t sharedLimit = target == &cuda::Target::sm80() ? 163 << 10 : 227 << 10;
-      int64_t blocks = std::min<int64_t>(65536 / (registers * stage->threads),
-                                         2048 / stage->threads);
+      int64_t blocks =
+          std::min<int64_t>(65536 / (registers * stage->threads), 2048 / stage->threads);
       blocks = std::min(blocks, sharedLimit / (stage->sharedBytes + 1024));
       std::cout << target->name.str() << " " << usage.kernel << ": " << usage.registers
                 << " registers, " << stage->threads << " threads, " << stage->sharedBytes
@@ -246,9 +246,8 @@ void EmulatedKernel::checkAssembly(const std::string &instruction) {
 std::string test::cudaRefusal(const std::string &text) {
   auto context = makeContext();
   std::string message;
-  ScopedDiagnosticHandler handler(context.get(), [&](Diagnostic &diagnostic) {
-    message += diagnostic.str();
-  });
+  ScopedDiagnosticHandler handler(context.get(),
+                                  [&](Diagnostic &diagnostic) { message += diagnostic.str(); });
   OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(text, context.get());
   if (!source) {
     return "not parsed: " + message;

@@ -72,8 +72,8 @@ mlir::FailureOr<Kernel> generateWeightGradient(dispatch::WeightGradientOp op, ml
 mlir::FailureOr<Kernel> generateCrossEntropy(dispatch::CrossEntropyOp op, mlir::ModuleOp module,
                                              llvm::StringRef name);
 mlir::FailureOr<Kernel>
-generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op,
-                                   mlir::ModuleOp module, llvm::StringRef name);
+generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op, mlir::ModuleOp module,
+                                   llvm::StringRef name);
 
 /// All in f32. Rows of up to 1024 columns, k rows of a group counted together up to 2048; no result
 /// of access `columns`.
@@ -108,9 +108,9 @@ llvm::Expected<std::string> emitPTX(std::unique_ptr<llvm::Module> module, const 
 /// What ptxas says of one kernel.
 struct Usage {
   std::string kernel;
-  int64_t registers = 0;  ///< a thread
-  int64_t stackBytes = 0; ///< a thread
-  int64_t spillBytes = 0; ///< stores and loads, a thread
+  int64_t registers = 0;   ///< a thread
+  int64_t stackBytes = 0;  ///< a thread
+  int64_t spillBytes = 0;  ///< stores and loads, a thread
   int64_t sharedBytes = 0; ///< static, a block
 };
 struct Binary {
