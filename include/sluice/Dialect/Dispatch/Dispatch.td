@@ -181,7 +181,7 @@ defvar attentionDoc = [{
     row p's angle) each pair (2i, 2i + 1) of Q and K is rotated by its row's angle before use.
     keep = bernoulli(1 - dropout) / (1 - dropout), drawn by Philox at element ((b heads + h) T + p) T + q, stream `random_id`.
     The score region takes (f32 score, i32 p, i32 q, i32 h) and yields f32; it is straight-line arith and math.
-    Q, K, V, O and their gradients have one type, f32 or bf16; `rotary` and lse are f32.
+    Q, K, V and the gradient of O have one type, f32 or bf16; results may have either; `rotary` and lse are f32.
 }];
 
 class Dispatch_AttentionBase<string mnemonic_> : Dispatch_KernelOp<mnemonic_> {
@@ -227,8 +227,8 @@ defvar crossEntropyDoc = [{
     rows v of `weight`. Its target t is token p + offset of row b of `tokens` (i32 [B, T'], in [0, V); 0 beyond T'), its
     loss log(sum over v of e^x[v]) - x[t]. The loss that training minimizes is the mean over valid rows, so the
     logits' gradient is g[r, v] = (e^(x[v] - lse[r]) - [v = t]) / (valid rows). Logits and g are never stored: a
-    kernel holds those of one block of rows or of tokens. `input`, `weight` and the input's gradient have one type, f32 or
-    bf16; all else is f32.
+    kernel holds those of one block of rows or of tokens. `input` and `weight` have one type, f32 or bf16; the input's
+    gradient may have either; all else is f32.
 }];
 
 def Dispatch_CrossEntropyOp : Dispatch_KernelOp<"cross_entropy", [AttrSizedResultSegments]> {
