@@ -34,7 +34,8 @@ std::vector<NamedTensor> optimizerStates(Executor &executor, Access access) {
   std::vector<NamedTensor> list;
   for (const Tensor &tensor : executor.plan().tensors) {
     for (const auto &[name, ignored] : tensor.states) {
-      list.push_back({tensor.name + "." + name, tensor.shape, executor.state(tensor, name, access)});
+      list.push_back(
+          {tensor.name + "." + name, tensor.shape, executor.state(tensor, name, access)});
     }
   }
   return list;
@@ -177,7 +178,8 @@ void writeParts(const Path &temporary, Executor &executor, const TrainingState &
   json["data"] = {
       {"epoch", state.position.epoch}, {"index", state.position.index}, {"sha256", state.dataHash}};
   writePart(temporary, weightsName, encodeSafetensors(weights(executor, Access::Read)), json);
-  writePart(temporary, optimizerName, encodeSafetensors(optimizerStates(executor, Access::Read)), json);
+  writePart(temporary, optimizerName, encodeSafetensors(optimizerStates(executor, Access::Read)),
+            json);
   json["checksum"] = checksum(json);
   writeSynced(temporary / stateName, asBytes(json.dump(2) + "\n"));
   syncFolder(temporary);
@@ -225,7 +227,8 @@ TrainingState loadCheckpoint(const Path &run, Executor &executor) {
   std::vector<uint8_t> weightBytes = readPart(folder, weightsName, json);
   std::vector<uint8_t> optimizerBytes = readPart(folder, optimizerName, json);
   decodeSafetensors(weightBytes, (folder / weightsName).string(), weights(executor, Access::Edit));
-  decodeSafetensors(optimizerBytes, (folder / optimizerName).string(), optimizerStates(executor, Access::Edit));
+  decodeSafetensors(optimizerBytes, (folder / optimizerName).string(),
+                    optimizerStates(executor, Access::Edit));
   return state;
 }
 

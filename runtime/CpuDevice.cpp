@@ -77,8 +77,7 @@ private:
     auto start = std::chrono::steady_clock::now();
     runItems(node);
     KernelTime &time = kernelTimes[static_cast<size_t>(node.kernel)];
-    time.seconds +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    time.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     ++time.launches;
   }
 

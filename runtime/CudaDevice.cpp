@@ -53,8 +53,9 @@ Gpu findGpu(const Driver &driver) {
     started = driver.deviceGetCount(&count);
   }
   if (started == noDevice || (started == success && count == 0)) {
-    throw UserError("--device cuda: expected an NVIDIA GPU, found none that the driver shows; check "
-                    "CUDA_VISIBLE_DEVICES, or use --device cpu");
+    throw UserError(
+        "--device cuda: expected an NVIDIA GPU, found none that the driver shows; check "
+        "CUDA_VISIBLE_DEVICES, or use --device cpu");
   }
   driver.check(started, "start");
   int version = 0;
@@ -96,8 +97,9 @@ std::string chooseTarget(const Artifact &artifact, const Gpu &gpu, const std::st
   }
   if (!has("sm_80")) {
     throw UserError(artifact.path() + ": expected code that " + gpu.name +
-                    " of compute capability " + gpu.capability() + " runs (sm_80), found code for " +
-                    targets.front() + "; compile the spec again with --target cpu,sm_80");
+                    " of compute capability " + gpu.capability() +
+                    " runs (sm_80), found code for " + targets.front() +
+                    "; compile the spec again with --target cpu,sm_80");
   }
   return "sm_80";
 }
@@ -122,7 +124,8 @@ int64_t fixedBytes(const Plan &plan) {
 std::string explainMemory(const Artifact &artifact, const Gpu &gpu, size_t free) {
   const Plan &plan = artifact.plan();
   int64_t fixed = fixedBytes(plan), grows = plan.memory.arenaBytes - fixed;
-  int64_t batch = (static_cast<int64_t>(free) - fixed) * plan.model.batch / std::max<int64_t>(grows, 1);
+  int64_t batch =
+      (static_cast<int64_t>(free) - fixed) * plan.model.batch / std::max<int64_t>(grows, 1);
   std::string remedy = batch >= 1 && batch < plan.model.batch
                            ? "set the spec's batch to " + std::to_string(batch) +
                                  ", which would fit, and compile it again"
@@ -251,8 +254,9 @@ private:
     Address memory = 0;
     driver.check(driver.memoryAllocate(&memory, bytes), "allocate the launches' arguments");
     arguments = {memory, driver.memoryFree};
-    driver.check(driver.copyToDevice(memory, all.data(), all.size() * sizeof(int64_t), stream.get()),
-                 "upload the launches' arguments");
+    driver.check(
+        driver.copyToDevice(memory, all.data(), all.size() * sizeof(int64_t), stream.get()),
+        "upload the launches' arguments");
   }
 
   /// Slots as large as the tokens, and room for the scalars.
@@ -349,9 +353,9 @@ private:
     for (size_t i = segment.first; i < segment.last; ++i) {
       float milliseconds = 0;
       size_t event = i - segment.first;
-      driver.check(driver.eventElapsedTime(&milliseconds, events[event].get(),
-                                           events[event + 1].get()),
-                   "time a kernel");
+      driver.check(
+          driver.eventElapsedTime(&milliseconds, events[event].get(), events[event + 1].get()),
+          "time a kernel");
       KernelTime &time = kernelTimes[static_cast<size_t>(launches[i].kernel)];
       time.seconds += milliseconds * 1e-3;
       ++time.launches;

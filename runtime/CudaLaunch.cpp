@@ -18,9 +18,8 @@ Code::Code(const Driver &driver, const Artifact &artifact, const std::string &ta
     std::vector<Loaded> stages;
     for (const Stage &stage : variant.stages) {
       Function function = nullptr;
-      driver.check(
-          driver.moduleGetFunction(&function, modules.back().get(), stage.symbol.c_str()),
-          "find the kernel " + stage.symbol + " in " + variant.module);
+      driver.check(driver.moduleGetFunction(&function, modules.back().get(), stage.symbol.c_str()),
+                   "find the kernel " + stage.symbol + " in " + variant.module);
       if (stage.sharedBytes > mostSharedBytes) {
         throw UserError(artifact.path() + ": kernel \"" + kernel.name + "\" needs " +
                         std::to_string(stage.sharedBytes) +
@@ -43,8 +42,7 @@ Code::Code(const Driver &driver, const Artifact &artifact, const std::string &ta
 Owned<Module> Code::loadModule(const std::string &name, bool takesCubin) const {
   Module module = nullptr;
   std::span<const uint8_t> cubin = artifact.blob(name + "_cubin");
-  if (takesCubin && !cubin.empty() &&
-      driver.moduleLoadData(&module, cubin.data()) == success) {
+  if (takesCubin && !cubin.empty() && driver.moduleLoadData(&module, cubin.data()) == success) {
     return {module, driver.moduleUnload};
   }
   std::span<const uint8_t> ptx = artifact.blob(name + "_ptx");

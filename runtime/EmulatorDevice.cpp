@@ -68,9 +68,8 @@ struct DestroyKernel {
 class EmulatorDevice : public Device {
 public:
   EmulatorDevice(std::shared_ptr<const Artifact> artifact, const std::string &wanted)
-      : Device(std::move(artifact)),
-        chosen(requireGpuTargets(*loaded, "emulator", wanted).front()), plugin(openPlugin()),
-        arena(makeArena(*loaded)) {
+      : Device(std::move(artifact)), chosen(requireGpuTargets(*loaded, "emulator", wanted).front()),
+        plugin(openPlugin()), arena(makeArena(*loaded)) {
     for (const Kernel &kernel : plan().kernels) {
       kernels.emplace_back(requireVariant(*loaded, kernel, chosen).stages.size());
     }
@@ -119,8 +118,8 @@ private:
       char *message = nullptr;
       if (int count = plugin.launch(translate(launch.kernel, variant, i), &request, &message)) {
         throw JobError("the emulator found " + std::to_string(count) +
-                       (count == 1 ? " violation" : " violations") + " in kernel \"" +
-                       kernel.name + "\" (" + stage.symbol + ", " + chosen +
+                       (count == 1 ? " violation" : " violations") + " in kernel \"" + kernel.name +
+                       "\" (" + stage.symbol + ", " + chosen +
                        "), expected none; this is a defect of sluice, please report it:\n" +
                        plugin.take(message));
       }
@@ -133,7 +132,8 @@ private:
                                               const Launch &launch, bool later) {
     std::vector<SluiceEmulatorBuffer> buffers;
     auto add = [&](const char *name, int64_t offset, int64_t bytes, bool written, bool filled) {
-      buffers.push_back({name, arena.get() + offset, static_cast<uint64_t>(bytes), written, filled});
+      buffers.push_back(
+          {name, arena.get() + offset, static_cast<uint64_t>(bytes), written, filled});
     };
     if (kernel.operands.empty()) {
       add("the arena", 0, plan().memory.arenaBytes, true, true);

@@ -114,7 +114,8 @@ std::span<const float> Executor::outputRow(const std::string &name, int64_t row)
     int64_t last = (region.shape[0] - 1) * stride;
     device->download({region.offset, last + width * static_cast<int64_t>(sizeof(float))});
   }
-  const auto *start = reinterpret_cast<const float *>(device->host() + region.offset + row * stride);
+  const auto *start =
+      reinterpret_cast<const float *>(device->host() + region.offset + row * stride);
   return {start, static_cast<size_t>(width)};
 }
 

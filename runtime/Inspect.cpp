@@ -85,8 +85,9 @@ Json describeLine(const LedgerLine &line) {
 /// The ledger of one GPU target.
 void describeTarget(std::ostringstream &out, const std::vector<LedgerLine> &ledger,
                     const std::string &target) {
-  out << "\n" << target << ": kernels for a GPU; roofline is an estimate for an "
-      << chipOf(target).name << " from its data sheet, nothing was measured\n";
+  out << "\n"
+      << target << ": kernels for a GPU; roofline is an estimate for an " << chipOf(target).name
+      << " from its data sheet, nothing was measured\n";
   out << format("%-52s %-10s %6s %8s %7s %6s %6s %7s %9s %10s %12s %11s %9s\n", "kernel", "kind",
                 "stages", "blocks", "threads", "regs", "spills", "shared", "occupancy", "workspace",
                 "flops", "bytes", "roofline");
@@ -96,14 +97,13 @@ void describeTarget(std::ostringstream &out, const std::vector<LedgerLine> &ledg
       continue;
     }
     const Stage &first = line.variant->stages.front();
-    std::string occupancy =
-        line.occupancy < 0 ? "-" : format("%.0f%%", 100 * line.occupancy);
+    std::string occupancy = line.occupancy < 0 ? "-" : format("%.0f%%", 100 * line.occupancy);
     out << format("%-52s %-10s %6zu %8lld %7lld %6s %6s %7lld %9s %10lld %12lld %11lld %6.1f us\n",
-                  line.kernel->name.c_str(), line.kernel->kind.c_str(),
-                  line.variant->stages.size(), static_cast<long long>(first.blocks),
-                  static_cast<long long>(first.threads), known(line.registers).c_str(),
-                  known(line.spills).c_str(), static_cast<long long>(line.sharedBytes),
-                  occupancy.c_str(), static_cast<long long>(line.variant->workspaceBytes),
+                  line.kernel->name.c_str(), line.kernel->kind.c_str(), line.variant->stages.size(),
+                  static_cast<long long>(first.blocks), static_cast<long long>(first.threads),
+                  known(line.registers).c_str(), known(line.spills).c_str(),
+                  static_cast<long long>(line.sharedBytes), occupancy.c_str(),
+                  static_cast<long long>(line.variant->workspaceBytes),
                   static_cast<long long>(line.kernel->flops),
                   static_cast<long long>(line.kernel->bytes), line.rooflineSeconds * 1e6);
   }

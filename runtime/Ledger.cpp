@@ -43,8 +43,8 @@ double occupancyOf(const Stage &stage, const Chip &chip) {
   int64_t registersOfWarp = roundUp(std::max<int64_t>(stage.registers, 1) * threadsPerWarp, 256);
   int64_t warpsByRegisters = registersOfPart / registersOfWarp * parts;
   int64_t shared = roundUp(stage.sharedBytes + stage.staticSharedBytes, 128) + 1024;
-  int64_t blocks = std::min({mostBlocks, mostWarps / warps, warpsByRegisters / warps,
-                             chip.sharedBytes / shared});
+  int64_t blocks = std::min(
+      {mostBlocks, mostWarps / warps, warpsByRegisters / warps, chip.sharedBytes / shared});
   return static_cast<double>(blocks * warps) / mostWarps;
 }
 
@@ -70,7 +70,8 @@ std::vector<LedgerLine> makeLedger(const Plan &plan) {
         double occupancy = occupancyOf(stage, chip);
         line.occupancy = line.occupancy < 0 ? occupancy : std::min(line.occupancy, occupancy);
         line.registers = std::max(line.registers, stage.registers);
-        line.spills = stage.spills < 0 ? line.spills : std::max<int64_t>(line.spills, 0) + stage.spills;
+        line.spills =
+            stage.spills < 0 ? line.spills : std::max<int64_t>(line.spills, 0) + stage.spills;
         line.sharedBytes = std::max(line.sharedBytes, stage.sharedBytes + stage.staticSharedBytes);
       }
       lines.push_back(line);

@@ -35,8 +35,7 @@ typedef struct {
 int sluice_emulator_abi(void);
 /* A kernel of a module's bitcode, translated for this machine; null with a message where that
    fails. Messages are to be freed. */
-void *sluice_emulator_create(const void *bitcode, size_t bytes, const char *kernel,
-                             char **message);
+void *sluice_emulator_create(const void *bitcode, size_t bytes, const char *kernel, char **message);
 /* Runs every block. 0, or the number of violations with their text. */
 int sluice_emulator_launch(void *kernel, const SluiceEmulatorLaunch *launch, char **message);
 void sluice_emulator_destroy(void *kernel);

@@ -81,9 +81,9 @@ private:
   void sendInputs(const std::string &entry);
 
   std::unique_ptr<Device> device;
-  std::vector<Range> edited;                ///< ranges to give back at the next run
-  std::map<std::string, int64_t> sent;      ///< host scalars as the device has them
-  std::set<std::string> fetched;            ///< outputs fetched since the last run
+  std::vector<Range> edited;           ///< ranges to give back at the next run
+  std::map<std::string, int64_t> sent; ///< host scalars as the device has them
+  std::set<std::string> fetched;       ///< outputs fetched since the last run
 };
 
 } // namespace sluice::runtime

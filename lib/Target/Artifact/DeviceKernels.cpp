@@ -77,8 +77,8 @@ LogicalResult sluice::generateForDevices(Operation *dispatch, size_t number,
     record.bytes = kernel->bytes;
   }
   for (const cuda::Target *target : targets) {
-    KernelRecord::DeviceVariant variant{target, symbol + "_" + target->chip.str(), {},
-                                        kernel->workspaceBytes};
+    KernelRecord::DeviceVariant variant{
+        target, symbol + "_" + target->chip.str(), {}, kernel->workspaceBytes};
     for (cuda::Stage &stage : kernel->stages) {
       variant.stages.push_back({stage.function.getSymName().str(), stage.blocks, stage.threads,
                                 stage.sharedBytes, std::nullopt});
@@ -179,8 +179,7 @@ FailureOr<std::vector<Blob>> sluice::lowerDeviceKernels(KernelSet &kernels) {
   MLIRContext *context = kernels.deviceModules.front()->getContext();
   parallelFor(context, 0, jobs.size(), [&](size_t i) {
     Job &job = jobs[i];
-    job.error =
-        llvm::toString(compile(sources[job.module], *job.variant->target, job.code));
+    job.error = llvm::toString(compile(sources[job.module], *job.variant->target, job.code));
   });
   for (Job &job : jobs) {
     if (!job.error.empty()) {

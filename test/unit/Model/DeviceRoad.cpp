@@ -73,8 +73,8 @@ std::string test::takeRoad(const RoadRequest &request) {
     return "kernels do not compile";
   }
   std::string plan;
-  llvm::raw_string_ostream(plan)
-      << planToJson(*module, *kernels, *memory, "{}", {"proved", {"eval"}}, targets);
+  llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, "{}",
+                                               {"proved", {"eval"}}, targets);
   return llvm::toString(
       writeArtifact(request.path, plan, makeConstants(*module, *memory), objects, *blobs));
 }

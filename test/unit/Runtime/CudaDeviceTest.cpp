@@ -230,7 +230,8 @@ TEST_F(CudaDevice, SaysWhatIsWrong) {
   };
   says("FAKE_CUDA_COUNT", "0", "expected an NVIDIA GPU, found none");
   says("FAKE_CUDA_VERSION", "11080", "CUDA 12.0 or later, found one for CUDA 11.8; update");
-  says("FAKE_CUDA_CAPABILITY", "75", "compute capability 8.0 (Ampere) or later, found Fake H200 of 7.5");
+  says("FAKE_CUDA_CAPABILITY", "75",
+       "compute capability 8.0 (Ampere) or later, found Fake H200 of 7.5");
   // 300352 bytes at batch 4, none of them in flat buffers: 40% of the memory is 40% of the batch.
   says("FAKE_CUDA_FREE", "160000",
        "expected 300352 bytes of GPU memory (the plan's peak at batch 4), found 160000 free on "

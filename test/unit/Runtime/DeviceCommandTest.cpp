@@ -36,7 +36,8 @@ protected:
 TEST_F(DeviceCommand, TheWholeRoadGivesTheCpusNumbers) {
   for (const char *device : {"cpu", "cuda"}) {
     std::string run = std::string("run-") + device, flag = std::string(" --device ") + device;
-    ASSERT_EQ(sluice("train gpu.slc --data text --eval-data heldout -o " + run + " -n 12" + flag), 0)
+    ASSERT_EQ(sluice("train gpu.slc --data text --eval-data heldout -o " + run + " -n 12" + flag),
+              0)
         << err;
     ASSERT_EQ(sluice("train gpu.slc --data text -o " + run + " -n 20 --resume" + flag), 0) << err;
     ASSERT_EQ(sluice("eval gpu.slc -w " + run + " --data heldout --json" + flag), 0) << err;

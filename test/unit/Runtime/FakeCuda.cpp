@@ -296,8 +296,8 @@ EXPORT int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY, unsign
     return invalid;
   }
   uint8_t *arena = hostOf(*static_cast<uint64_t *>(parameters[0]));
-  const auto *arguments = reinterpret_cast<const int64_t *>(
-      hostOf(*static_cast<uint64_t *>(parameters[1])));
+  const auto *arguments =
+      reinterpret_cast<const int64_t *>(hostOf(*static_cast<uint64_t *>(parameters[1])));
   auto kernel = reinterpret_cast<Kernel>(function);
   auto launch = [=] {
     std::vector<uint8_t> scratch(sharedBytes + 64);

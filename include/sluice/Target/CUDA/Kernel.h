@@ -82,9 +82,9 @@ llvm::Expected<std::string> emitPTX(std::unique_ptr<llvm::Module> module, const 
 /// What ptxas says of one kernel.
 struct Usage {
   std::string kernel;
-  int64_t registers = 0;  ///< a thread
-  int64_t stackBytes = 0; ///< a thread
-  int64_t spillBytes = 0; ///< stores and loads, a thread
+  int64_t registers = 0;   ///< a thread
+  int64_t stackBytes = 0;  ///< a thread
+  int64_t spillBytes = 0;  ///< stores and loads, a thread
   int64_t sharedBytes = 0; ///< static, a block
 };
 struct Binary {

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A bigram model as an artifact's shared object: logits of row t are table[token t] + bias. The
 // gradient carries noise of (seed, step), so that a resumed run shows whether it restores both.
-// bigram-plan.json is its plan. With GPU_PLAN the build names one that has GPU code too; what stands for
-// that code says which kernel it is.
+// bigram-plan.json is its plan. With GPU_PLAN the build names one that has GPU code too; what
+// stands for that code says which kernel it is.
 #include <stdint.h>
 
 enum { V = 128, N = 16, B = 4, logitStride = 144 };
