@@ -34,14 +34,17 @@ double occupancyOf(const Stage &stage, const Chip &chip) {
   if (stage.registers < 0) {
     return -1;
   }
-  // CUDA's occupancy tables, compute capability 8.0 and 9.0: registers are given to warps 256 at a
-  // time, shared memory to blocks 128 bytes at a time after 1 KB that the system keeps.
-  constexpr int64_t mostWarps = 64, mostBlocks = 32, registers = 65536, threadsPerWarp = 32;
+  // CUDA's occupancy tables, compute capability 8.0 and 9.0: registers lie in four parts and are
+  // given to warps 256 at a time, shared memory to blocks 128 bytes at a time after 1 KB that the
+  // system keeps.
+  constexpr int64_t mostWarps = 64, mostBlocks = 32, parts = 4, registersOfPart = 65536 / parts,
+                    threadsPerWarp = 32;
   int64_t warps = (stage.threads + threadsPerWarp - 1) / threadsPerWarp;
   int64_t registersOfWarp = roundUp(std::max<int64_t>(stage.registers, 1) * threadsPerWarp, 256);
+  int64_t warpsByRegisters = registersOfPart / registersOfWarp * parts;
   int64_t shared = roundUp(stage.sharedBytes + stage.staticSharedBytes, 128) + 1024;
-  int64_t blocks = std::min({mostBlocks, mostWarps / warps, registers / registersOfWarp / warps,
-                             chip.sharedBytes / shared});
+  int64_t blocks = std::min(
+      {mostBlocks, mostWarps / warps, warpsByRegisters / warps, chip.sharedBytes / shared});
   return static_cast<double>(blocks * warps) / mostWarps;
 }
 
