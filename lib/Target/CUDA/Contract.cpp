@@ -49,6 +49,7 @@ private:
   void loadShared();
   LogicalResult emitLines(ArrayRef<Value> lines, SumTile &tile);
   LogicalResult emitRow(Value acc, const Row &row, ArrayRef<Value> extras);
+  Value loadRow(Value memory, const Row &row);
   Values loadExtras(const Row &row);
   dispatch::AccessKind kindOf(Attribute access) {
     return cast<dispatch::AccessAttr>(access).getKind();
@@ -102,12 +103,29 @@ void Contraction::place() {
   firstColumn = e.mul(Value(arith::DivUIOp::create(b, within, size)), grid.blockColumns());
 }
 
+/// This thread's columns of an extra's row. A row past the last is not read in its place: the extra's
+/// memory may be a result's, and the last row's own thread stores there.
+Value Contraction::loadRow(Value memory, const Row &row) {
+  if (rows % grid.blockRows() == 0) {
+    return loadColumns(*core, e, memory, {row.global, column});
+  }
+  auto type = VectorType::get({columnsPerThread}, frame.b.getF32Type());
+  auto branch = scf::IfOp::create(frame.b, TypeRange(type), row.exists, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(frame.b);
+  frame.b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(frame.b, loadColumns(*core, e, memory, {row.global, column}));
+  frame.b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(frame.b,
+                       Value(arith::ConstantOp::create(frame.b, frame.b.getZeroAttr(type))));
+  return branch.getResult(0);
+}
+
 /// Extras of one row; null where all rows share them.
 Values Contraction::loadExtras(const Row &row) {
   Values values;
   for (auto [memory, access] : llvm::zip_equal(extras, op.getAccesses())) {
     bool isRow = kindOf(access) == dispatch::AccessKind::Row;
-    values.push_back(isRow ? loadColumns(*core, e, memory, {row.global, column}) : Value());
+    values.push_back(isRow ? loadRow(memory, row) : Value());
   }
   return values;
 }
