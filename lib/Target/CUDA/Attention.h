@@ -35,6 +35,7 @@ struct Shape {
   float dropout;
   int64_t randomId;
   int64_t factor;
+  bool heavy; ///< much is computed for each score: Philox, a long region. Tiles are smaller then
 };
 
 /// Fails with a diagnostic on the op where there is no kernel for it.
@@ -133,10 +134,11 @@ public:
   cpu::attention::BlockClass classify(mlir::Value p0, int64_t queries, mlir::Value q0,
                                       int64_t keys);
 
-  /// Whether dropout keeps each of `count` scores, from their element numbers; `adjacent` where
-  /// those of a pair of columns follow one another.
-  Values kept(size_t count, int64_t columns, bool adjacent,
-              llvm::function_ref<mlir::Value(const Place &)> elementOf);
+  /// Values that are not negative, those that dropout drops with their sign changed: one register
+  /// tells both. `adjacent` where the elements of a pair of columns follow one another.
+  Values marked(Values values, int64_t columns, bool adjacent,
+                llvm::function_ref<mlir::Value(const Place &)> elementOf);
+  Values positive(Values values); ///< zeros for those that are dropped
   /// i64: ((b heads + h) T + p) T + q, of i32 positions.
   mlir::Value elementNumber(mlir::Value head, mlir::Value p, mlir::Value q);
 
@@ -170,7 +172,7 @@ private:
   void eachChunk(const Tile &tile, llvm::function_ref<void(mlir::Value line, mlir::Value chunk)>);
   mlir::Value placeOf(const Tile &tile, mlir::Value offset, mlir::Value line, mlir::Value chunk);
   void loadElements(const Source &source, mlir::Value to, mlir::Value position, mlir::Value chunk);
-  /// Of two scores of which the second is in the next column.
+  /// Whether dropout keeps two scores of which the second is in the next column.
   std::pair<mlir::Value, mlir::Value> keptPair(mlir::Value first, mlir::Value second,
                                                bool adjacent);
   Values angles(mlir::Value rotary, mlir::Value position, mlir::Value column, int64_t count);

@@ -8,6 +8,7 @@
 #include "Attention.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -39,10 +40,9 @@ protected:
   using Numbers = llvm::function_ref<Value(const Place &)>;
   Values probabilities(const Values &raw, int64_t columns, Value head, Value full,
                        Positions positions, Numbers logSum);
-  /// The gradients of raw scores from those of P.
+  /// The gradients of raw scores from those of P. With dropout P is marked.
   Values scoreGradients(const Values &raw, const Values &probability, const Values &change,
-                        const Values &kept, int64_t columns, Value head, Positions positions,
-                        Numbers delta);
+                        int64_t columns, Value head, Positions positions, Numbers delta);
   Stage finish(int64_t blocks, int64_t sharedBytes);
 
   dispatch::AttentionBackwardOp op;
@@ -187,14 +187,16 @@ Values BackwardStage::probabilities(const Values &raw, int64_t columns, Value he
 /// The derivative region of g = P (keep dP - delta). Where P is 0 the score is nobody's concern and
 /// its derivative may be infinite: 0 it is.
 Values BackwardStage::scoreGradients(const Values &raw, const Values &probability,
-                                     const Values &change, const Values &kept, int64_t columns,
-                                     Value head, Positions positions, Numbers delta) {
+                                     const Values &change, int64_t columns, Value head,
+                                     Positions positions, Numbers delta) {
   size_t i = 0;
   return f.each(raw, columns, [&](Value score, const Place &at) -> Value {
     auto [p, q] = positions(at);
     Value moved = change[i], some = probability[i], none = f.f32(0);
-    if (!kept.empty()) {
-      moved = e.select(kept[i], e.mulf(moved, f.f32(1 / (1 - shape.dropout))), none);
+    if (shape.dropout > 0) {
+      Value kept = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, some, none);
+      moved = e.select(kept, e.mulf(moved, f.f32(1 / (1 - shape.dropout))), none);
+      some = math::AbsFOp::create(b, some);
     }
     ++i;
     Value g = e.mulf(some, e.subf(moved, delta(at)));
@@ -204,10 +206,18 @@ Values BackwardStage::scoreGradients(const Values &raw, const Values &probabilit
   });
 }
 
-// The heads that have no room for 64 queries beside dK and dV pass 32.
+/// Streamed rows that leave registers for the sums beside the scores' two products.
+static int64_t chooseRows(const Shape &shape, int64_t sums) {
+  if (shape.width <= 64) {
+    return 64;
+  }
+  int64_t rows = sums == 2 || shape.width > 128 ? 32 : 64;
+  return shape.heavy ? rows / 2 : rows;
+}
+
 KeyStage::KeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
                    StringRef name)
-    : BackwardStage(op, shape, module, name), queries(shape.width <= 64 ? 64 : 32),
+    : BackwardStage(op, shape, module, name), queries(chooseRows(shape, 2)),
       queryTiles(llvm::divideCeil(shape.positions, queries)), keyTile{fixedRows, shape.width, 0},
       valueTile{fixedRows, shape.width, keyTile.end()},
       queryTile{queries, shape.width, valueTile.end()},
@@ -255,24 +265,23 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   auto positions = [&](const Place &at) {
     return std::pair<Value, Value>(columns[at.columnOf()], rows[at.row()]);
   };
-  Values raw = f.multiplyRows(keys, 1, queryTile, offset), kept;
+  Values raw = f.multiplyRows(keys, 1, queryTile, offset);
   Values probability =
       probabilities(raw, queries, head, f.classify(p0, queries, q0, fixedRows).full, positions,
                     [&](const Place &at) { return logSums[at.columnOf()]; });
   Values dropped = probability;
   if (shape.dropout > 0) {
-    kept = f.kept(raw.size(), queries, /*adjacent=*/false, [&, h = headIndex](const Place &at) {
-      return f.elementNumber(h, columns[at.columnOf()], rows[at.row()]);
-    });
-    for (auto [value, isKept] : llvm::zip(dropped, kept)) {
-      value = e.select(isKept, value, f.f32(0));
-    }
+    probability =
+        f.marked(probability, queries, /*adjacent=*/false, [&, h = headIndex](const Place &at) {
+          return f.elementNumber(h, columns[at.columnOf()], rows[at.row()]);
+        });
+    dropped = f.positive(probability);
   }
   size_t half = carried.size() / 2;
   Values valueSums = f.multiplyWeights(dropped, 1, gradientTile, partOffset, shape.partWidth,
                                        Values(carried.drop_front(half)));
   Values change = f.multiplyRows(values, 1, gradientTile, offset);
-  Values gradient = scoreGradients(raw, probability, change, kept, queries, head, positions,
+  Values gradient = scoreGradients(raw, probability, change, queries, head, positions,
                                    [&](const Place &at) { return deltas[at.columnOf()]; });
   Values sums = f.multiplyWeights(gradient, 1, queryTile, partOffset, shape.partWidth,
                                   Values(carried.take_front(half)));
@@ -325,7 +334,7 @@ Stage KeyStage::generate() {
 
 QueryStage::QueryStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
                        StringRef name)
-    : BackwardStage(op, shape, module, name), keys(shape.width <= 128 ? 64 : 32),
+    : BackwardStage(op, shape, module, name), keys(chooseRows(shape, 1)),
       queryTile{fixedRows, shape.width, 0}, gradientTile{fixedRows, shape.width, queryTile.end()},
       keyTile{keys, shape.width, gradientTile.end()}, valueTile{keys, shape.width, keyTile.end()} {}
 
@@ -335,16 +344,16 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
   auto positions = [&](const Place &at) {
     return std::pair<Value, Value>(rows[at.row()], columns[at.columnOf()]);
   };
-  Values raw = f.multiplyRows(queries, 1, keyTile, offset), kept;
+  Values raw = f.multiplyRows(queries, 1, keyTile, offset);
   Values probability = probabilities(raw, keys, h, f.classify(p0, fixedRows, q0, keys).full,
                                      positions, [&](const Place &at) { return logSums[at.row()]; });
   if (shape.dropout > 0) {
-    kept = f.kept(raw.size(), keys, /*adjacent=*/true, [&](const Place &at) {
+    probability = f.marked(probability, keys, /*adjacent=*/true, [&](const Place &at) {
       return f.elementNumber(head, rows[at.row()], columns[at.columnOf()]);
     });
   }
   Values change = f.multiplyRows(gradients, 1, valueTile, offset);
-  Values gradient = scoreGradients(raw, probability, change, kept, keys, h, positions,
+  Values gradient = scoreGradients(raw, probability, change, keys, h, positions,
                                    [&](const Place &at) { return deltas[at.row()]; });
   return f.multiplyWeights(gradient, 1, keyTile, e.add(offset, e.mul(f.part, 2)), shape.partWidth,
                            Values(carried));

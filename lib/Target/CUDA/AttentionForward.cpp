@@ -50,10 +50,12 @@ private:
 
 } // namespace
 
-// Two fragments a warp halve the traffic of shared memory; wider heads have no registers for them.
+// Two fragments a warp halve the traffic of shared memory. Wider heads have no registers for them,
+// nor have long computations for each score.
 static int64_t chooseFragments(const Shape &shape) {
   int64_t blocks = shape.batch * shape.heads * llvm::divideCeil(shape.positions, 128);
-  return shape.width <= 64 && shape.positions > 64 && blocks >= manyBlocks ? 2 : 1;
+  bool fits = shape.width <= 64 && !shape.heavy;
+  return fits && shape.positions > 64 && blocks >= manyBlocks ? 2 : 1;
 }
 
 Forward::Forward(dispatch::AttentionOp op, const Shape &shape, ModuleOp module, StringRef name)
@@ -156,12 +158,9 @@ Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
     return totals[at.row()] = e.addf(totals[at.row()], term);
   });
   if (shape.dropout > 0) {
-    Values kept = f.kept(terms.size(), keysPerTile, /*adjacent=*/true, [&](const Place &at) {
+    terms = f.positive(f.marked(terms, keysPerTile, /*adjacent=*/true, [&](const Place &at) {
       return f.elementNumber(head, rows[at.row()], columns[at.columnOf()]);
-    });
-    for (auto [term, isKept] : llvm::zip(terms, kept)) {
-      term = e.select(isKept, term, f.f32(0));
-    }
+    }));
   }
   outputs = f.each(outputs, shape.partWidth, [&](Value output, const Place &at) {
     return e.mulf(output, factors[at.row()]);

@@ -123,15 +123,22 @@ std::pair<Value, Value> AttentionFrame::keptPair(Value first, Value second, bool
           isKept(e.select(later, numbers[3], numbers[1]))};
 }
 
-Values AttentionFrame::kept(size_t count, int64_t columns, bool adjacent,
-                            llvm::function_ref<Value(const Place &)> elementOf) {
-  Values result;
-  for (size_t i = 0; i < count; i += 2) {
+Values AttentionFrame::marked(Values values, int64_t columns, bool adjacent,
+                              llvm::function_ref<Value(const Place &)> elementOf) {
+  for (size_t i = 0; i < values.size(); i += 2) {
     auto [first, second] =
         keptPair(elementOf(placeAt(i, columns)), elementOf(placeAt(i + 1, columns)), adjacent);
-    result.append({first, second});
+    values[i] = e.select(first, values[i], arith::NegFOp::create(b, values[i]));
+    values[i + 1] = e.select(second, values[i + 1], arith::NegFOp::create(b, values[i + 1]));
   }
-  return result;
+  return values;
+}
+
+Values AttentionFrame::positive(Values values) {
+  for (Value &value : values) {
+    value = arith::MaxNumFOp::create(b, value, f32(0));
+  }
+  return values;
 }
 
 /// Two results side by side; pairs start at even columns of the head.
@@ -158,9 +165,11 @@ void AttentionFrame::storePair(Value x, Value y, const Source &target, Value pos
     });
     return;
   }
-  for (auto [i, value] : llvm::enumerate(ValueRange{x, y})) {
-    e.when(e.less(e.add(column, i), target.columns), [&, i = int64_t(i), value = value] {
-      Value stored = element.isBF16() ? Value(arith::TruncFOp::create(b, element, value)) : value;
+  Value values[2] = {x, y};
+  for (int64_t i = 0; i < 2; ++i) {
+    e.when(e.less(e.add(column, i), target.columns), [&] {
+      Value stored =
+          element.isBF16() ? Value(arith::TruncFOp::create(b, element, values[i])) : values[i];
       e.store(stored, target.memory, {row, e.add(at, i)});
     });
   }

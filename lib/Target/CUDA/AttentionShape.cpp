@@ -3,6 +3,8 @@
 // Sizes of attention's blocks, and what the generators ask of an op.
 #include "Attention.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
+
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::cuda;
@@ -76,6 +78,13 @@ template <typename Op> static LogicalResult checkTypes(Op op) {
   return success();
 }
 
+/// Elementary functions are dozens of operations each.
+static bool isLong(Region &region) {
+  auto work = region.front().without_terminator();
+  return std::distance(work.begin(), work.end()) > 4 ||
+         llvm::any_of(work, [](Operation &op) { return isa<math::MathDialect>(op.getDialect()); });
+}
+
 template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
   if (failed(checkSizes(op)) || failed(checkTypes(op)) ||
       failed(cpu::attention::checkRegion(op.getScore()))) {
@@ -95,6 +104,7 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
   s.valueColumn = op.getValueColumn();
   s.dropout = op.getDropout().convertToFloat();
   s.randomId = op.getRandomId();
+  s.heavy = s.dropout > 0 || isLong(op.getScore());
   s.parts = llvm::divideCeil(s.head, widestPart);
   s.partWidth = llvm::alignTo(llvm::divideCeil(s.head, s.parts), fragmentInner);
   s.width = s.parts * s.partWidth;
