@@ -71,9 +71,9 @@ struct Replayed {
 
 SLUICE_EXPORT void *sluice_replay_create(const char *text, size_t bytes, char **message) {
   auto made = std::make_unique<Replayed>();
-  made->context.loadDialect<sluice::dispatch::DispatchDialect, mlir::arith::ArithDialect,
-                            mlir::func::FuncDialect, mlir::math::MathDialect,
-                            mlir::tensor::TensorDialect>();
+  made->context
+      .loadDialect<sluice::dispatch::DispatchDialect, mlir::arith::ArithDialect,
+                   mlir::func::FuncDialect, mlir::math::MathDialect, mlir::tensor::TensorDialect>();
   std::string said;
   mlir::ScopedDiagnosticHandler handler(
       &made->context, [&](mlir::Diagnostic &diagnostic) { said += diagnostic.str() + "\n"; });

@@ -88,7 +88,16 @@ protected:
     // Behind the last number lie others of the buffer: what is read there is wrong, not refused.
     launch.buffers = {{"in", in.data(), in.size() * 4},
                       {"out", out.data(), out.size() * 4, emulator::Writes::Once, false}};
-    subject = {"reverse", text, {{"k", launch}}, {{out.data(), out.size() * 4, Output::F32}}};
+    subject = {"reverse", text, {{"k", launch}}, {{out.data(), out.size() * 4}}, [this] {
+                 for (int64_t i = 0; i < tiles * 64; ++i) {
+                   int64_t from = i / 64 * 64 + 63 - i % 64;
+                   float right = from < count ? in[from] : 0;
+                   if (out[i] != right) {
+                     return "number " + std::to_string(i) + " is " + std::to_string(out[i]);
+                   }
+                 }
+                 return std::string();
+               }};
   }
 
   static constexpr int64_t tiles = 5, count = 300;

@@ -6,17 +6,11 @@
 #include "Mutations.h"
 #include "sluice/Emulator/Emulator.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace sluice::mutation {
-
-/// Memory whose contents a kernel must get right.
-struct Output {
-  const void *data = nullptr;
-  uint64_t bytes = 0;
-  enum Type { F32, BF16, Integer } type = F32;
-};
 
 /// A kernel, its launches and the memory that they work on. Memory is written by no trial but in
 /// its own process.
@@ -27,13 +21,15 @@ struct Subject {
     emulator::Launch launch;
   };
   std::vector<Stage> stages;
-  std::vector<Output> outputs;
+  std::vector<std::pair<const void *, uint64_t>> outputs; ///< with their bytes
+  /// After the launches: what is wrong with the outputs, or nothing.
+  std::function<std::string()> judge;
 };
 
 enum class Fate {
   Judged,   ///< the emulator reports a violation, or never comes to an end
-  Wrong,    ///< results differ by more than rounding does
-  Changed,  ///< results differ in bits alone
+  Wrong,    ///< the subject's judge refuses the results
+  Changed,  ///< results have other bits, but the judge takes them
   Survived, ///< nothing differs
   Invalid   ///< the fault is no program
 };
@@ -54,7 +50,7 @@ public:
 
 private:
   const Subject &subject;
-  std::vector<std::string> expected; ///< bytes of each output
+  std::string expected; ///< bytes of the outputs, one after the other
 };
 
 } // namespace sluice::mutation

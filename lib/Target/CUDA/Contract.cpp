@@ -103,8 +103,8 @@ void Contraction::place() {
   firstColumn = e.mul(Value(arith::DivUIOp::create(b, within, size)), grid.blockColumns());
 }
 
-/// This thread's columns of an extra's row. A row past the last is not read in its place: the extra's
-/// memory may be a result's, and the last row's own thread stores there.
+/// This thread's columns of an extra's row. A row past the last is not read in its place: the
+/// extra's memory may be a result's, and the last row's own thread stores there.
 Value Contraction::loadRow(Value memory, const Row &row) {
   if (rows % grid.blockRows() == 0) {
     return loadColumns(*core, e, memory, {row.global, column});
