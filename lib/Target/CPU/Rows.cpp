@@ -120,7 +120,7 @@ static double bytesOf(RankedTensorType type, AccessAttr access, int64_t launchRo
   return elements * type.getElementTypeBitWidth() / 8;
 }
 
-static void estimate(dispatch::RowsOp op, Kernel &kernel) {
+void rows::estimate(dispatch::RowsOp op, Kernel &kernel) {
   int64_t launchRows = op.getDomain().getLaunchRows();
   bool sequence = false;
   for (auto [i, input] : llvm::enumerate(op.getInputs())) {

@@ -43,10 +43,10 @@ bool Addresses::needsZeroRow(unsigned i) {
   case AccessKind::Gather:
     return true;
   case AccessKind::Flat:
-    return access.getGroup() > 1 && !alwaysInside(access, extentOf(tensorOf(op, i), access));
+    return access.getGroup() > 1 && !alwaysInside(op, access, extentOf(tensorOf(op, i), access));
   case AccessKind::Row:
   case AccessKind::Table:
-    return !alwaysInside(access, extentOf(tensorOf(op, i), access));
+    return !alwaysInside(op, access, extentOf(tensorOf(op, i), access));
   default:
     return false;
   }
@@ -130,7 +130,7 @@ static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int6
   }
 }
 
-bool Addresses::alwaysInside(AccessAttr access, int64_t extent) {
+bool rows::alwaysInside(dispatch::RowsOp op, AccessAttr access, int64_t extent) {
   AffineExpr expr = access.getMap().getValue().getResult(0);
   dispatch::DomainAttr domain = op.getDomain();
   if (access.getSourceFactor() != 0) {
@@ -151,7 +151,7 @@ Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowP
   Value position =
       affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {at.position, member}, symbols);
   Value inside;
-  if (!alwaysInside(access, extent)) {
+  if (!alwaysInside(op, access, extent)) {
     // Unsigned, so that one comparison also catches the positions before the first.
     inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, position, valid);
   }
