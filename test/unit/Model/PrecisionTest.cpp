@@ -203,7 +203,9 @@ TEST(MixedTraining, ResumesExactly) {
   Model whole(artifact, target);
   initialize(whole);
   curveOf(whole, text, 1, 5);
-  sluice::runtime::saveCheckpoint(folder.path("run"), whole.executor(), {.step = 5, .seed = 42}, 1);
+  sluice::runtime::TrainingState state;
+  state.step = 5;
+  sluice::runtime::saveCheckpoint(folder.path("run"), whole.executor(), state, 1);
   Model resumed(artifact, target);
   sluice::runtime::loadCheckpoint(folder.path("run"), resumed.executor());
   Inputs probe = batchOf(text, 99);
