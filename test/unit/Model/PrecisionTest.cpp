@@ -136,8 +136,8 @@ void initialize(Model &model) {
   model.executor().run("initialize");
 }
 
-/// From the same initial weights both losses fall by more than a nat, and stay within one rounding to
-/// bf16 of one another: a loss is a mean over rows, whose errors have either sign.
+/// From the same initial weights both losses fall by more than a nat, and stay within one rounding
+/// to bf16 of one another: a loss is a mean over rows, whose errors have either sign.
 TEST(MixedTraining, FollowsF32) {
   std::string text = textOf(source + "/docs/spec.md");
   std::string target = sluice::runtime::machineTargets().front();
