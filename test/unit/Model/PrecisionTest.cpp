@@ -136,8 +136,8 @@ void initialize(Model &model) {
   model.executor().run("initialize");
 }
 
-/// From the same initial weights. A relative rounding of 2^-9 a value and a step leaves the losses
-/// within a hundredth of one another over 50 steps, and both fall by more than a nat.
+/// From the same initial weights both losses fall by more than a nat, and stay within one rounding
+/// to bf16 of one another: a loss is a mean over rows, whose errors have either sign.
 TEST(MixedTraining, FollowsF32) {
   std::string text = textOf(source + "/docs/spec.md");
   std::string target = sluice::runtime::machineTargets().front();
@@ -158,7 +158,7 @@ TEST(MixedTraining, FollowsF32) {
     std::cout << name << ": f32 " << curves[0].front() << " to " << curves[0].back() << ", bf16 "
               << curves[1].front() << " to " << curves[1].back() << ", worst relative difference "
               << worst << std::endl;
-    EXPECT_LT(worst, 0.01) << name;
+    EXPECT_LT(worst, 0x1p-9) << name;
     EXPECT_GT(worst, 0) << name << " is not in bf16";
   }
 }
@@ -203,7 +203,9 @@ TEST(MixedTraining, ResumesExactly) {
   Model whole(artifact, target);
   initialize(whole);
   curveOf(whole, text, 1, 5);
-  sluice::runtime::saveCheckpoint(folder.path("run"), whole.executor(), {.step = 5, .seed = 42}, 1);
+  sluice::runtime::TrainingState state;
+  state.step = 5;
+  sluice::runtime::saveCheckpoint(folder.path("run"), whole.executor(), state, 1);
   Model resumed(artifact, target);
   sluice::runtime::loadCheckpoint(folder.path("run"), resumed.executor());
   Inputs probe = batchOf(text, 99);
