@@ -229,17 +229,20 @@ TrainingState loadCheckpoint(const Path &run, Executor &executor) {
   decodeSafetensors(weightBytes, (folder / weightsName).string(), weights(executor, Access::Edit));
   decodeSafetensors(optimizerBytes, (folder / optimizerName).string(),
                     optimizerStates(executor, Access::Edit));
+  executor.prepare();
   return state;
 }
 
 Path loadWeights(const Path &path, Executor &executor) {
   if (!std::filesystem::is_directory(path)) {
     decodeSafetensors(readBytes(path, "weights"), path.string(), weights(executor, Access::Edit));
+    executor.prepare();
     return path;
   }
   Path folder = std::filesystem::exists(path / stateName) ? path : latestFolder(path);
   std::vector<uint8_t> bytes = readPart(folder, weightsName, readState(folder));
   decodeSafetensors(bytes, (folder / weightsName).string(), weights(executor, Access::Edit));
+  executor.prepare();
   return folder / weightsName;
 }
 

@@ -19,6 +19,9 @@ struct Plugin {
   decltype(&sluice_emulator_launch) launch;
   decltype(&sluice_emulator_destroy) destroy;
   decltype(&sluice_emulator_free) free;
+  decltype(&sluice_replay_create) createReplay;
+  decltype(&sluice_replay_judge) judge;
+  decltype(&sluice_replay_destroy) destroyReplay;
 
   /// Takes ownership of a message.
   std::string take(char *message) const {
@@ -52,7 +55,10 @@ const Plugin &openPlugin() {
         !find(library, "sluice_emulator_create", found.create) ||
         !find(library, "sluice_emulator_launch", found.launch) ||
         !find(library, "sluice_emulator_destroy", found.destroy) ||
-        !find(library, "sluice_emulator_free", found.free)) {
+        !find(library, "sluice_emulator_free", found.free) ||
+        !find(library, "sluice_replay_create", found.createReplay) ||
+        !find(library, "sluice_replay_judge", found.judge) ||
+        !find(library, "sluice_replay_destroy", found.destroyReplay)) {
       throw UserError(path + ": expected the emulator of this version of sluice, found another; "
                              "build both together");
     }
@@ -64,6 +70,9 @@ const Plugin &openPlugin() {
 struct DestroyKernel {
   void operator()(void *kernel) const { openPlugin().destroy(kernel); }
 };
+struct DestroyReplay {
+  void operator()(void *replay) const { openPlugin().destroyReplay(replay); }
+};
 
 class EmulatorDevice : public Device {
 public:
@@ -73,6 +82,7 @@ public:
     for (const Kernel &kernel : plan().kernels) {
       kernels.emplace_back(requireVariant(*loaded, kernel, chosen).stages.size());
     }
+    replays.resize(kernels.size());
   }
 
   std::string target() const override { return chosen; }
@@ -88,7 +98,9 @@ public:
         continue;
       }
       auto start = std::chrono::steady_clock::now();
+      std::vector<std::vector<uint8_t>> before = operandsOf(launch);
       runStages(launch);
+      replay(launch, before);
       if (timing) {
         KernelTime &time = kernelTimes[static_cast<size_t>(launch.kernel)];
         time.seconds +=
@@ -124,6 +136,67 @@ private:
                        plugin.take(message));
       }
     }
+  }
+
+  const Kernel &kernelOf(const Launch &launch) const {
+    return plan().kernels[static_cast<size_t>(launch.kernel)];
+  }
+
+  /// What the operands hold: results may lie in their memory.
+  std::vector<std::vector<uint8_t>> operandsOf(const Launch &launch) {
+    std::vector<std::vector<uint8_t>> copies;
+    const std::vector<Operand> &operands = kernelOf(launch).operands;
+    for (size_t i = 0; i < operands.size() && !operands[i].written; ++i) {
+      const uint8_t *from = arena.get() + launch.arguments[i];
+      copies.emplace_back(from, from + operands[i].bytes);
+    }
+    return copies;
+  }
+
+  /// Judges what the launch made of `before` in float64.
+  void replay(const Launch &launch, const std::vector<std::vector<uint8_t>> &before) {
+    const Kernel &kernel = kernelOf(launch);
+    if (kernel.operands.empty()) {
+      return; // a plan by hand, of no dispatch
+    }
+    std::vector<const void *> buffers;
+    for (size_t i = 0; i < kernel.operands.size(); ++i) {
+      buffers.push_back(i < before.size() ? before[i].data() : arena.get() + launch.arguments[i]);
+    }
+    auto scalar = [&](const char *name) {
+      return *reinterpret_cast<const int64_t *>(arena.get() + plan().scalars.at(name).offset);
+    };
+    size_t firstStream = kernel.operands.size() + 4; // after the four scalars
+    SluiceEmulatorReplay request = {buffers.data(),
+                                    buffers.size(),
+                                    scalar("length"),
+                                    scalar("rows"),
+                                    scalar("step"),
+                                    scalar("seed"),
+                                    launch.arguments[firstStream]};
+    char *message = nullptr;
+    if (plugin.judge(replayOf(launch.kernel), &request, &message)) {
+      throw JobError("kernel \"" + kernel.name + "\" (" + chosen +
+                     ", emulated) computes other numbers than its operands have in float64, "
+                     "rounding allowed for; this is a defect of sluice, please report it:\n" +
+                     plugin.take(message));
+    }
+  }
+
+  void *replayOf(int64_t kernel) {
+    std::unique_ptr<void, DestroyReplay> &known = replays[static_cast<size_t>(kernel)];
+    if (!known) {
+      std::span<const uint8_t> text = loaded->blob("k" + std::to_string(kernel) + "_dispatch");
+      char *message = nullptr;
+      known.reset(
+          plugin.createReplay(reinterpret_cast<const char *>(text.data()), text.size(), &message));
+      if (!known) {
+        throw JobError("the replay does not take kernel " +
+                       plan().kernels[static_cast<size_t>(kernel)].name + ": " +
+                       plugin.take(message));
+      }
+    }
+    return known.get();
   }
 
   /// What a launch may touch. A result has no contents before the first stage, nor has the
@@ -175,6 +248,7 @@ private:
   const Plugin &plugin;
   HostMemory arena;
   std::vector<std::vector<std::unique_ptr<void, DestroyKernel>>> kernels; // by kernel and stage
+  std::vector<std::unique_ptr<void, DestroyReplay>> replays;              // by kernel
   uint64_t launched = 0;
 };
 

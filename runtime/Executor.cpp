@@ -22,6 +22,12 @@ Executor::Executor(std::shared_ptr<const Artifact> artifact, int threads)
 Executor::Executor(std::unique_ptr<Device> device) : device(std::move(device)) {}
 Executor::~Executor() = default;
 
+void Executor::prepare() {
+  if (plan().entries.contains("prepare")) {
+    run("prepare");
+  }
+}
+
 void Executor::run(const std::string &entry) {
   auto found = plan().entries.find(entry);
   if (found == plan().entries.end()) {

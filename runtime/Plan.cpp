@@ -8,12 +8,14 @@
 
 namespace sluice::runtime {
 
-int64_t sizeOf(Type type) { return type == Type::i64 ? 8 : 4; }
+int64_t sizeOf(Type type) { return type == Type::i64 ? 8 : type == Type::bf16 ? 2 : 4; }
 
 std::string_view nameOf(Type type) {
   switch (type) {
   case Type::f32:
     return "f32";
+  case Type::bf16:
+    return "bf16";
   case Type::i32:
     return "i32";
   case Type::i64:
@@ -125,8 +127,11 @@ private:
   }
 
   Type type(const StrictJson &json) const {
-    std::string name = json.oneOf({"f32", "i32", "i64"});
-    return name == "f32" ? Type::f32 : name == "i32" ? Type::i32 : Type::i64;
+    std::string name = json.oneOf({"f32", "bf16", "i32", "i64"});
+    return name == "f32"    ? Type::f32
+           : name == "bf16" ? Type::bf16
+           : name == "i32"  ? Type::i32
+                            : Type::i64;
   }
 
   /// Dimensions whose product fits the arena (in elements), so that later products cannot overflow.
@@ -265,7 +270,7 @@ private:
   }
 
   void readEntries(const StrictJson &json) {
-    json.keys({}, {"initialize", "gradient", "update", "evaluate", "predict"});
+    json.keys({}, {"initialize", "prepare", "gradient", "update", "evaluate", "predict"});
     for (const auto &[name, nodes] : json.members()) {
       std::vector<Launch> &launches = plan.entries[name];
       for (const StrictJson &node : nodes.array()) {
@@ -327,7 +332,9 @@ private:
     Guard guard;
     guard.scalar = json.at("scalar").string();
     auto scalar = plan.scalars.find(guard.scalar);
-    if (scalar == plan.scalars.end() || scalar->second.type == Type::f32) {
+    bool isInteger = scalar != plan.scalars.end() &&
+                     (scalar->second.type == Type::i32 || scalar->second.type == Type::i64);
+    if (!isInteger) {
       json.at("scalar").failType("the name of an integer scalar");
     }
     guard.equals = json.at("equals").integer(std::numeric_limits<int64_t>::min());

@@ -165,6 +165,15 @@ std::string Compilation::print(Operation *op) const {
   return text;
 }
 
+static bool readsComputeCopies(ModuleOp module) {
+  return module
+      .walk([](ReadOp read) {
+        return getComputeType(read.getValue()).isBF16() ? WalkResult::interrupt()
+                                                        : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 /// Model IR to dispatches, stopping where a stage is asked for.
 std::optional<Outcome> Compilation::lowerModel() {
   if (emits("model")) {
@@ -172,6 +181,12 @@ std::optional<Outcome> Compilation::lowerModel() {
   }
   if (request.verifyEachCausality) {
     watch.emplace(*module);
+  }
+  // Nothing to convert where every weight is read as f32.
+  if (readsComputeCopies(*module)) {
+    if (auto failure = runPass(createConvertFactors())) {
+      return failure;
+    }
   }
   if (auto failure = runPass(createDifferentiate())) {
     return failure;

@@ -235,11 +235,30 @@ public:
                                          entry.elements * 4, Type()};
     }
     cursor = alignTo(cursor, pageBytes);
+    layOutCopies();
   }
 
   int64_t cursor = 0;
 
 private:
+  /// Compute copies, where there are any: one flat range, like the masters', of bf16.
+  void layOutCopies() {
+    auto flat = plan.places.find("flat:compute");
+    if (flat == plan.places.end()) {
+      return;
+    }
+    constexpr int64_t bytesEach = 2;
+    flat->second = {cursor, parameters.rows * flatRowElements * bytesEach, Type()};
+    cursor = alignTo(cursor + flat->second.bytes, pageBytes);
+    for (const ParameterLayout::Entry &entry : parameters.entries) {
+      auto copy = plan.places.find("compute:" + ParameterOp(entry.parameter).getSymName().str());
+      if (copy != plan.places.end()) {
+        int64_t offset = flat->second.offset + entry.row * flatRowElements * bytesEach;
+        copy->second = {offset, entry.elements * bytesEach, Type()};
+      }
+    }
+  }
+
   void layOut(StringRef prefix) {
     for (auto &[name, place] : plan.places) {
       if (StringRef(name).starts_with(prefix)) {

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-enum { sluiceEmulatorAbi = 1 };
+enum { sluiceEmulatorAbi = 2 };
 
 /* Global memory that a launch may touch. */
 typedef struct {
@@ -39,6 +39,22 @@ void *sluice_emulator_create(const void *bitcode, size_t bytes, const char *kern
 /* Runs every block. 0, or the number of violations with their text. */
 int sluice_emulator_launch(void *kernel, const SluiceEmulatorLaunch *launch, char **message);
 void sluice_emulator_destroy(void *kernel);
+
+/* A launch that is over. `buffers` are those of the dispatch's operands, as they were before it,
+   then of its results. */
+typedef struct {
+  const void *const *buffers;
+  size_t bufferCount;
+  int64_t length, rows, step, seed, firstStream;
+} SluiceEmulatorReplay;
+
+/* What a kernel should compute: the text of a module that holds one dispatch. Null with a message
+   where it is not understood. */
+void *sluice_replay_create(const char *text, size_t bytes, char **message);
+/* Evaluates the launch in float64. 0, or 1 with the results that are farther off than rounding
+   explains, or with the reason why nothing could be evaluated. */
+int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *launch, char **message);
+void sluice_replay_destroy(void *replay);
 void sluice_emulator_free(char *message);
 
 #ifdef __cplusplus

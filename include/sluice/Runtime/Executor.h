@@ -47,6 +47,10 @@ public:
   /// Waits until all that was run is done.
   void synchronize() { device->synchronize(); }
 
+  /// To be called after the host has written tensors: brings what kernels keep of them up to date
+  /// (entry `prepare`). Does nothing where the plan has no such entry.
+  void prepare();
+
   /// A scalar that the host writes (length, rows, step, seed): the next `run` sees what it holds by
   /// then. Throws UserError where the plan has none of this name and type.
   int64_t &scalarI64(const std::string &name);

@@ -11,7 +11,7 @@
 
 namespace sluice::runtime {
 
-enum class Type { f32, i32, i64 };
+enum class Type { f32, bf16, i32, i64 };
 
 /// Bytes of one element.
 int64_t sizeOf(Type type);

@@ -38,6 +38,7 @@ struct KernelRecord {
     bool written = false;
   };
   std::string name, kind;
+  std::string dispatch; ///< its op alone, as text: what a replay evaluates
   double flops = 0, bytes = 0;
   std::vector<Operand> operands;
   std::vector<Variant> variants;

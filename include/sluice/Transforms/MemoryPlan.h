@@ -26,8 +26,8 @@ struct Temporary {
   size_t firstLaunch = 0, lastLaunch = 0;
 };
 
-/// Scalars, constants, inputs, outputs, flat regions (parameters, gradients, moments), then
-/// temporaries, which entries share.
+/// Scalars, constants, inputs, outputs, flat regions (parameters, gradients, moments, and bf16
+/// copies of parameters where kernels read them), then temporaries, which entries share.
 struct MemoryPlan {
   std::map<std::string, Place> places; ///< by `class:name`
   std::vector<Temporary> temporaries;

@@ -6,7 +6,6 @@
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/Threading.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/LLVMContext.h"
@@ -18,14 +17,6 @@ using namespace sluice;
 //===----------------------------------------------------------------------===//
 // Generation
 //===----------------------------------------------------------------------===//
-
-static FailureOr<cuda::Kernel> generateDevice(Operation *dispatch, ModuleOp module,
-                                              StringRef name) {
-  return llvm::TypeSwitch<Operation *, FailureOr<cuda::Kernel>>(dispatch)
-      .Case([&](dispatch::ContractOp op) { return cuda::generateContract(op, module, name); })
-      .Case([&](dispatch::RowsOp op) { return cuda::generateRows(op, module, name); })
-      .Default([&](Operation *) { return failure(); });
-}
 
 /// "spec.json:7:5: " where the location says so, else "".
 static std::string placeOf(Location location) {
@@ -65,7 +56,7 @@ LogicalResult sluice::generateForDevices(Operation *dispatch, size_t number,
       said = said.empty() ? diagnostic.str() : said;
       return success();
     });
-    kernel = generateDevice(dispatch, *module, symbol);
+    kernel = cuda::generateKernel(dispatch, *module, symbol);
   }
   if (failed(kernel)) {
     unsupported = explain(dispatch, targets, said);
@@ -187,6 +178,9 @@ FailureOr<std::vector<Blob>> sluice::lowerDeviceKernels(KernelSet &kernels) {
       return failure();
     }
     record(job.code, *job.variant, blobs);
+  }
+  for (auto [i, record] : llvm::enumerate(kernels.records)) {
+    blobs.push_back({"k" + std::to_string(i) + "_dispatch", record.dispatch});
   }
   return blobs;
 }

@@ -153,6 +153,7 @@ FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &tar
       size_t number = set.records.size();
       record.name = nameOf(&op, number);
       record.operands = operandsOf(isolated);
+      record.dispatch = entry->first().str();
       if (failed(generateForCpus(isolated, number, targets.cpus, set, record)) ||
           failed(generateForDevices(isolated, number, targets.gpus, set, record, unsupported))) {
         return failure();

@@ -165,8 +165,8 @@ static json::Array entryToJson(plan::EntryOp entry, const llvm::StringMap<int64_
 }
 
 static std::string typeName(Type type) {
-  if (type.isF32()) {
-    return "f32";
+  if (type.isF32() || type.isBF16()) {
+    return type.isF32() ? "f32" : "bf16";
   }
   return type.isInteger(64) ? "i64" : "i32";
 }
