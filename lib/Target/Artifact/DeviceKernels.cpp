@@ -4,6 +4,7 @@
 // so that compiling goes on all threads and the emulator translates only what it runs.
 #include "DeviceKernels.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/Threading.h"
 #include "llvm/Bitcode/BitcodeReader.h"
@@ -33,11 +34,12 @@ static std::string explain(Operation *dispatch, ArrayRef<const cuda::Target *> t
   std::string name = dispatch->getName().stripDialect().str();
   size_t prefix = said.find("' op ");
   StringRef reason = prefix == StringRef::npos ? said : said.drop_front(prefix + 5);
+  bool hasRemedy = reason.contains(';');
   return placeOf(dispatch->getLoc()) + "--target " + targets.front()->chip.str() + ": " +
          (reason.empty()
               ? "expected operations that have a GPU kernel, found '" + name + "', which has none"
               : "the GPU kernel of '" + name + "': " + reason.str()) +
-         "; leave out the GPU targets";
+         (hasRemedy ? "" : "; leave out the GPU targets");
 }
 
 LogicalResult sluice::generateForDevices(Operation *dispatch, size_t number,
@@ -46,7 +48,7 @@ LogicalResult sluice::generateForDevices(Operation *dispatch, size_t number,
   if (targets.empty()) {
     return success();
   }
-  dispatch->getContext()->loadDialect<NVVM::NVVMDialect>();
+  dispatch->getContext()->loadDialect<LLVM::LLVMDialect, NVVM::NVVMDialect>();
   std::string said;
   FailureOr<cuda::Kernel> kernel = failure();
   OwningOpRef<ModuleOp> module(ModuleOp::create(dispatch->getLoc()));

@@ -19,8 +19,8 @@ using namespace sluice::test;
 
 namespace {
 
-/// A feed-forward layer between an embedding and a head, on the last row: no size is a multiple of
-/// anything.
+/// A feed-forward layer between an embedding and a head, on the last row, of bf16 with masters of
+/// f32: no size is a multiple of anything.
 const char *feedForward = R"(
 #own = affine_map<(d0, d1)[s0] -> (d0)>
 #zero = affine_map<(d0) -> (0)>
@@ -32,6 +32,8 @@ const char *feedForward = R"(
 #lastRow = #dispatch.access<row, map = #last, group = 1, factor = 1, column = #zero, index = -1>
 #all = #dispatch.domain<batch = 3, positions = 21, factor = 1>
 #one = #dispatch.domain<batch = 3, positions = 1, factor = 0>
+#flat = #dispatch.access<flat, map = #own, group = 1, factor = 0, column = #zero, index = -1>
+#parameters = #dispatch.domain<batch = 1, positions = 7, factor = 0>
 module attributes {sluice.batch = 3 : i64, sluice.context = 21 : i64, sluice.name = "road",
     sluice.seed = 0 : i64, sluice.training = {steps = 1.0 : f64}, sluice.vocabulary = 70 : i64,
     sluice.width = 25 : i64} {
@@ -47,8 +49,8 @@ module attributes {sluice.batch = 3 : i64, sluice.context = 21 : i64, sluice.nam
         result_accesses = [#out]} {
     ^bb0(%token: i32, %row: tensor<25xf32>):
       dispatch.yield %row : tensor<25xf32>
-    } : (tensor<3x22xi32>, tensor<70x25xf32>) -> tensor<3x21x25xf32>
-    %w1 = plan.bind "parameter:in" : tensor<37x25xf32>
+    } : (tensor<3x22xi32>, tensor<70x25xf32>) -> tensor<3x21x25xbf16>
+    %w1 = plan.bind "compute:in" : tensor<37x25xbf16>
     %b1 = plan.bind "parameter:bias" : tensor<37xf32>
     %h = dispatch.contract %x, %w1, %b1 attributes {accesses = [#vector], domain = #all,
         result_accesses = [#out]} {
@@ -58,26 +60,36 @@ module attributes {sluice.batch = 3 : i64, sluice.context = 21 : i64, sluice.nam
       %positive = arith.cmpf ogt, %sum, %zero : f32
       %y = arith.select %positive, %sum, %zero : f32
       dispatch.yield %y : f32
-    } : (tensor<3x21x25xf32>, tensor<37x25xf32>, tensor<37xf32>) -> tensor<3x21x37xf32>
-    %w2 = plan.bind "parameter:out" : tensor<25x37xf32>
+    } : (tensor<3x21x25xbf16>, tensor<37x25xbf16>, tensor<37xf32>) -> tensor<3x21x37xbf16>
+    %w2 = plan.bind "compute:out" : tensor<25x37xbf16>
     %z = dispatch.contract %h, %w2, %x attributes {accesses = [#row], domain = #all,
         result_accesses = [#out]} {
     ^bb0(%acc: f32, %residual: f32):
       %y = arith.addf %acc, %residual : f32
       dispatch.yield %y : f32
-    } : (tensor<3x21x37xf32>, tensor<25x37xf32>, tensor<3x21x25xf32>) -> tensor<3x21x25xf32>
+    } : (tensor<3x21x37xbf16>, tensor<25x37xbf16>, tensor<3x21x25xbf16>) -> tensor<3x21x25xbf16>
     %l = dispatch.rows %z attributes {accesses = [#lastRow], domain = #one,
         result_accesses = [#out]} {
     ^bb0(%row: tensor<25xf32>):
       dispatch.yield %row : tensor<25xf32>
-    } : (tensor<3x21x25xf32>) -> tensor<3x1x25xf32>
-    %w3 = plan.bind "parameter:head" : tensor<70x25xf32>
+    } : (tensor<3x21x25xbf16>) -> tensor<3x1x25xbf16>
+    %w3 = plan.bind "compute:head" : tensor<70x25xbf16>
     %logits = dispatch.contract %l, %w3 attributes {accesses = [], domain = #one,
         result_accesses = [#out]} {
     ^bb0(%acc: f32):
       dispatch.yield %acc : f32
-    } : (tensor<3x1x25xf32>, tensor<70x25xf32>) -> tensor<3x1x70xf32>
+    } : (tensor<3x1x25xbf16>, tensor<70x25xbf16>) -> tensor<3x1x70xf32>
     plan.store "output:logits", %logits : tensor<3x1x70xf32>
+    return
+  }
+  func.func @prepare() {
+    %masters = plan.bind "flat:parameters" : tensor<7x1024xf32>
+    %copies = dispatch.rows %masters attributes {accesses = [#flat], aliases = array<i64: -1>,
+        domain = #parameters, result_accesses = [#flat]} {
+    ^bb0(%row: tensor<1024xf32>):
+      dispatch.yield %row : tensor<1024xf32>
+    } : (tensor<7x1024xf32>) -> tensor<7x1024xbf16>
+    plan.store "flat:compute", %copies : tensor<7x1024xbf16>
     return
   }
 }
@@ -115,6 +127,7 @@ void setWeights(Executor &executor) {
       values[i] = sparse && i % width % 9 != i / width % 9 ? 0 : draw(-2, 2);
     }
   }
+  executor.prepare();
 }
 
 std::vector<float> predict(Executor &executor, int64_t length, int64_t rows) {

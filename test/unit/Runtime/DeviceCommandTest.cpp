@@ -88,6 +88,20 @@ TEST_F(DeviceCommand, InspectShowsTheLedgerAndExtractsCode) {
   EXPECT_NE(out.find("an estimate for an A100"), std::string::npos) << out;
 }
 
+TEST_F(DeviceCommand, TheEmulatorLiesBesideTheRuntime) {
+  EXPECT_EQ(sluice("bench gpu.slc --device emulator"), 1); // the model's bitcode is none
+  EXPECT_NE(err.find("the emulator does not take kernel initialize_table of sm_80"),
+            std::string::npos)
+      << err;
+  Path build = Path(SLUICE_PROGRAM).parent_path().parent_path();
+  std::filesystem::copy_file(build / "lib/libsluice_runtime.so", folder / "libsluice_runtime.so");
+  EXPECT_EQ(sluice("bench gpu.slc --device emulator", "LD_LIBRARY_PATH=" + folder.path.string()),
+            2);
+  EXPECT_NE(err.find("libsluice_emulator_plugin.so: expected the emulator, found none that loads"),
+            std::string::npos)
+      << err;
+}
+
 TEST_F(DeviceCommand, SaysWhatIsMissing) {
   auto refuses = [&](const std::string &settings, const std::string &piece) {
     EXPECT_EQ(sluice("train gpu.slc --data text -o run --device cuda", settings), 2);

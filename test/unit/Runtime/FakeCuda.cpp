@@ -175,6 +175,7 @@ EXPORT int cuMemAlloc_v2(unsigned long long *address, size_t bytes) {
   return 0;
 }
 EXPORT int cuMemFree_v2(unsigned long long address) {
+  drain(0); // freeing waits for the device
   std::free(hostOf(address));
   --allocated;
   return note("cuMemFree_v2");
@@ -188,6 +189,7 @@ EXPORT int cuMemAllocHost_v2(void **memory, size_t bytes) {
   return 0;
 }
 EXPORT int cuMemFreeHost(void *memory) {
+  drain(0);
   pinned.erase(static_cast<uint8_t *>(memory));
   std::free(memory);
   --allocated;
