@@ -5,8 +5,8 @@
 // of W once into panels [K][tile columns] in the thread's scratch, half of L2, and then runs its
 // rows through every panel: rows are read in place (their padding keeps strides off powers of two),
 // a tile's sums stay in registers for all of K.
-#include "sluice/Target/CPU/Epilogue.h"
 #include "Tile.h"
+#include "sluice/Target/CPU/Epilogue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 

@@ -25,8 +25,8 @@ WarpGrid chooseGrid(int64_t rows, int64_t columns) {
   constexpr int64_t wanted = 132;
   const WarpGrid grids[] = {{2, 2, 64, 64}, {2, 2, 64, 32}, {2, 2, 32, 32}};
   for (const WarpGrid &grid : grids) {
-    int64_t blocks = llvm::divideCeil(rows, grid.blockRows()) *
-                     llvm::divideCeil(columns, grid.blockColumns());
+    int64_t blocks =
+        llvm::divideCeil(rows, grid.blockRows()) * llvm::divideCeil(columns, grid.blockColumns());
     bool fits = columns > grid.blockColumns() / 2 && rows > grid.blockRows() / 2;
     if (blocks >= wanted && fits) {
       return grid;
@@ -103,8 +103,8 @@ void Contraction::place() {
   firstColumn = e.mul(Value(arith::DivUIOp::create(b, within, size)), grid.blockColumns());
 }
 
-/// This thread's columns of an extra's row. A row past the last is not read in its place: the extra's
-/// memory may be a result's, and the last row's own thread stores there.
+/// This thread's columns of an extra's row. A row past the last is not read in its place: the
+/// extra's memory may be a result's, and the last row's own thread stores there.
 Value Contraction::loadRow(Value memory, const Row &row) {
   if (rows % grid.blockRows() == 0) {
     return loadColumns(*core, e, memory, {row.global, column});
@@ -197,8 +197,8 @@ LogicalResult Contraction::emitBlock() {
 
 FailureOr<Kernel> Contraction::generate() {
   core = std::make_unique<TensorCore>(frame);
-  epilogue = std::make_unique<cpu::Epilogue>(op, frame.b, frame.step, frame.seed,
-                                             frame.firstStream);
+  epilogue =
+      std::make_unique<cpu::Epilogue>(op, frame.b, frame.step, frame.seed, frame.firstStream);
   for (size_t i = 0; i < op.getAccesses().size(); ++i) {
     extras.push_back(frame.buffer(2 + i));
   }
@@ -220,8 +220,7 @@ FailureOr<Kernel> Contraction::generate() {
 static LogicalResult check(dispatch::ContractOp op) {
   using dispatch::AccessKind;
   if (failed(checkFactors(op, {op.getInput(), op.getWeight()})) ||
-      failed(checkStorage(op, op.getExtras())) ||
-      failed(checkStorage(op, op.getOutputs()))) {
+      failed(checkStorage(op, op.getExtras())) || failed(checkStorage(op, op.getOutputs()))) {
     return failure();
   }
   for (Attribute attribute : op.getAccesses()) {
@@ -246,7 +245,6 @@ FailureOr<Kernel> cuda::generateContract(dispatch::ContractOp op, ModuleOp modul
     return failure();
   }
   int64_t columns = cast<RankedTensorType>(op.getWeight().getType()).getDimSize(op.getByInput());
-  Contraction contraction(op, module, name,
-                          chooseGrid(op.getDomain().getLaunchRows(), columns));
+  Contraction contraction(op, module, name, chooseGrid(op.getDomain().getLaunchRows(), columns));
   return contraction.kernelFrame().finish(contraction.generate());
 }

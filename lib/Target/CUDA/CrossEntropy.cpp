@@ -44,8 +44,7 @@ Value Rows::lse() {
     return frame.buffer(unsigned(head.lse));
   }
   int64_t positions = head.domain.getPositions();
-  return frame.workspaceView(
-      MemRefType::get({head.rows / positions, positions}, e.b.getF32Type()));
+  return frame.workspaceView(MemRefType::get({head.rows / positions, positions}, e.b.getF32Type()));
 }
 
 Value Rows::bias(Value token) {

@@ -13,10 +13,10 @@ struct Head {
   mlir::Operation *op;
   mlir::ModuleOp module;
   dispatch::DomainAttr domain;
-  int64_t offset;                   ///< of targets
-  int64_t rows, width, vocabulary;  ///< rows of all sequences
-  /// Positions of operands and results as `Frame::buffer` counts them, -1 where there is none; input,
-  /// weight and tokens are 0, 1 and 2.
+  int64_t offset;                  ///< of targets
+  int64_t rows, width, vocabulary; ///< rows of all sequences
+  /// Positions of operands and results as `Frame::buffer` counts them, -1 where there is none;
+  /// input, weight and tokens are 0, 1 and 2.
   int bias = -1, lse = -1, losses = -1, inputGradient = -1;
   SumTargets weightGradients = {};
 };

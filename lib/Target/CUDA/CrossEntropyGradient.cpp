@@ -2,8 +2,8 @@
 //
 // Gradients of head and cross-entropy. A block holds 64 rows and streams all tokens, 128 at a time
 // (or holds tokens and streams rows): it forms their logits from all of d, turns them into g in
-// registers, leaves g as bf16 in shared memory, and adds its product with what streams to sums of up
-// to 512 columns. Wider rows take several blocks, each of which forms the logits again.
+// registers, leaves g as bf16 in shared memory, and adds its product with what streams to sums of
+// up to 512 columns. Wider rows take several blocks, each of which forms the logits again.
 #include "Columns.h"
 #include "CrossEntropy.h"
 
@@ -96,8 +96,7 @@ private:
 
 Gradient::Gradient(const Head &head, StringRef name, bool holdsRows, const PartialSums &parts)
     : head(head), holdsRows(holdsRows), parts(parts), chunk(chunkOf(head.width)),
-      chunks(llvm::divideCeil(head.width, chunk)),
-      productGrid{1, warps, heldLines, chunk / warps},
+      chunks(llvm::divideCeil(head.width, chunk)), productGrid{1, warps, heldLines, chunk / warps},
       frame(head.op, head.domain, head.module, name, warps * threadsPerWarp), e(frame.e),
       core(frame), rows(frame, head) {}
 
@@ -133,8 +132,8 @@ Gradient::Line Gradient::tokenLine(Value token) {
           whole ? Value() : e.less(token, e.index(head.vocabulary))};
 }
 
-// What is known of lines lies in shared memory, for registers are short. A token that does not count
-// is -1.
+// What is known of lines lies in shared memory, for registers are short. A token that does not
+// count is -1.
 void Gradient::leave(const Line &line, Value number, int64_t byte) {
   Value token = line.counts ? e.select(line.counts, line.token, e.integer(-1)) : line.token;
   Value at = e.add(e.mul(number, wordBytes), byte);
@@ -148,8 +147,8 @@ Gradient::Line Gradient::find(Value number, int64_t byte, bool isRow) {
   Value at = e.add(e.mul(number, wordBytes), byte);
   Value token = core.load(e.b.getI32Type(), core.shared(at), wordBytes);
   bool has = isRow || head.bias >= 0;
-  return {token, has ? core.load(e.b.getF32Type(), core.shared(at, numberOffset), wordBytes)
-              : Value(),
+  return {token,
+          has ? core.load(e.b.getF32Type(), core.shared(at, numberOffset), wordBytes) : Value(),
           e.atLeast(token, e.integer(0))};
 }
 
@@ -167,8 +166,8 @@ void Gradient::readStreamed(Value first) {
   });
 }
 
-/// e^(x - lse) - [target], still to be divided by the number of valid rows; zero where the line that
-/// streams does not count.
+/// e^(x - lse) - [target], still to be divided by the number of valid rows; zero where the line
+/// that streams does not count.
 Value Gradient::gradient(Value logit, const Line &held, const Line &streamed) {
   const Line &row = holdsRows ? held : streamed, &token = holdsRows ? streamed : held;
   Value one = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1));
@@ -223,8 +222,8 @@ Values Gradient::addProducts(Value number, Value tile, ValueRange sums) {
   SmallVector<Values> left;
   Value inner = e.mul(number, productStep);
   for (int64_t i = 0; i < productGrid.rowFragments(); ++i) {
-    left.push_back(gradients->left(e.index(gradientByte), products->warpRow(), i * fragmentRows,
-                                   inner));
+    left.push_back(
+        gradients->left(e.index(gradientByte), products->warpRow(), i * fragmentRows, inner));
   }
   auto right = rightFragments(products->leftTile(), tile, products->warpColumn(),
                               productGrid.columnFragments(), e.index(0));
@@ -232,9 +231,9 @@ Values Gradient::addProducts(Value number, Value tile, ValueRange sums) {
 }
 
 void Gradient::makePipelines() {
-  logits = std::make_unique<Pipeline>(
-      frame, core, logitGrid, factor(holdsRows, false, heldLines),
-      factor(!holdsRows, false, streamedLines), logitStep, stageCount);
+  logits =
+      std::make_unique<Pipeline>(frame, core, logitGrid, factor(holdsRows, false, heldLines),
+                                 factor(!holdsRows, false, streamedLines), logitStep, stageCount);
   products = std::make_unique<Pipeline>(frame, core, productGrid, factor(!holdsRows, true, chunk),
                                         Factor(), productStep, stageCount, logits->sharedBytes());
 }
@@ -272,8 +271,8 @@ Values Gradient::withThreadReadAnew(function_ref<Values()> body) {
 // the first of the products' steps shows g to all.
 void Gradient::emitBlock() {
   makePipelines();
-  gradients = std::make_unique<Tile>(frame, core, Factor{{}, 0, 0, false, heldLines},
-                                     streamedLines);
+  gradients =
+      std::make_unique<Tile>(frame, core, Factor{{}, 0, 0, false, heldLines}, streamedLines);
   layOut();
   core.store(e.toInteger(thread), core.shared(e.mul(thread, wordBytes), threadByte), wordBytes);
   readHeld();
@@ -362,8 +361,8 @@ void Gradient::storeBias() {
     // The token's line is i of four lanes in each of a row of warps.
     Value warpRow = divide(thread, logitGrid.tileRows), within = rest(thread, logitGrid.tileRows);
     Value i = e.add(e.mul(divide(within, fragmentRows), 2), rest(divide(within, 8), 2));
-    Value first = e.add(e.mul(warpRow, logitGrid.columns * threadsPerWarp),
-                        e.mul(rest(within, 8), 4));
+    Value first =
+        e.add(e.mul(warpRow, logitGrid.columns * threadsPerWarp), e.mul(rest(within, 8), 4));
     Value slot = e.add(e.mul(i, frame.threads), first);
     Value sum;
     for (int64_t warp = 0; warp < logitGrid.columns; ++warp) {

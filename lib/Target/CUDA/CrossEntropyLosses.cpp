@@ -42,9 +42,7 @@ private:
   void mergeLanes(Statistics &of);
   void store(Value line, const Statistics &of);
   void storeZeros();
-  Value number(float value) {
-    return arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(value));
-  }
+  Value number(float value) { return arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(value)); }
   Value slot(Value warpColumn, Value line) {
     Value at = e.add(e.mul(warpColumn, grid.blockRows()), line);
     return e.mul(at, numbersPerRow * floatBytes);
@@ -69,8 +67,7 @@ void Losses::merge(Statistics &into, const Statistics &from) {
   into = {maximum, e.addf(kept, added), e.addf(into.chosen, from.chosen)};
 }
 
-void Losses::addRow(ArrayRef<Value> logits, ArrayRef<Value> columns, Value target,
-                    Statistics &of) {
+void Losses::addRow(ArrayRef<Value> logits, ArrayRef<Value> columns, Value target, Statistics &of) {
   Value maximum = of.maximum;
   for (auto [x, column] : llvm::zip_equal(logits, columns)) {
     maximum = e.maxf(maximum, x);
@@ -116,9 +113,8 @@ Values Losses::addTokens(const Values &sums, Value firstToken, ValueRange carrie
 void Losses::mergeLanes(Statistics &of) {
   for (int64_t distance : {1, 2}) {
     auto other = [&](Value value) -> Value {
-      return NVVM::ShflOp::create(e.b, e.b.getF32Type(), e.integer(-1), value,
-                                  e.integer(distance), e.integer(threadsPerWarp - 1),
-                                  NVVM::ShflKind::bfly, UnitAttr());
+      return NVVM::ShflOp::create(e.b, e.b.getF32Type(), e.integer(-1), value, e.integer(distance),
+                                  e.integer(threadsPerWarp - 1), NVVM::ShflKind::bfly, UnitAttr());
     };
     merge(of, {other(of.maximum), other(of.sum), other(of.chosen)});
   }
@@ -188,13 +184,11 @@ void Losses::store(Value line, const Statistics &of) {
   Value logarithm = math::LogOp::create(e.b, of.sum);
   Value below = e.subf(of.chosen, of.maximum);
   Value loss = e.select(row.valid, e.subf(logarithm, below), number(0));
-  e.when(row.exists, [&] {
-    e.store(loss, frame.buffer(unsigned(head.losses)), {row.batch, row.position});
-  });
+  e.when(row.exists,
+         [&] { e.store(loss, frame.buffer(unsigned(head.losses)), {row.batch, row.position}); });
   if (head.lse >= 0 || head.inputGradient >= 0) {
-    e.when(row.valid, [&] {
-      e.store(e.addf(of.maximum, logarithm), rows.lse(), {row.batch, row.position});
-    });
+    e.when(row.valid,
+           [&] { e.store(e.addf(of.maximum, logarithm), rows.lse(), {row.batch, row.position}); });
   }
 }
 

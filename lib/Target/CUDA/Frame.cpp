@@ -25,9 +25,7 @@ Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, 
   function = func::FuncOp::create(b, name, type);
   // Without the number of threads ptxas must leave room for 1024, at 64 registers each. Nor may it
   // spill a few registers to fit one more block on a multiprocessor, as it does when not told.
-  auto attribute = [&](StringRef key, StringRef value) {
-    return b.getStrArrayAttr({key, value});
-  };
+  auto attribute = [&](StringRef key, StringRef value) { return b.getStrArrayAttr({key, value}); };
   function->setAttr("passthrough",
                     b.getArrayAttr({attribute("nvvm.reqntid", std::to_string(threads)),
                                     attribute("nvvm.minctasm", "1")}));

@@ -22,9 +22,7 @@ Tile::Tile(Frame &frame, TensorCore &core, Factor given, int64_t step)
   }
 }
 
-bool Tile::linesAreWhole() const {
-  return !factor.isValid && factor.lines % tileLines == 0;
-}
+bool Tile::linesAreWhole() const { return !factor.isValid && factor.lines % tileLines == 0; }
 bool Tile::widthIsWhole() const { return factor.width % lineElements == 0; }
 
 // Consecutive threads copy consecutive pieces of a line.
@@ -71,8 +69,8 @@ void Tile::copyPiece(Value to, Value line, Value element, Value outer, Value inn
 void Tile::copyElement(Value to, Value line, Value element) {
   Type i16 = e.b.getI16Type();
   Value existing = e.min(line, e.index(factor.lines - 1));
-  Value counts = e.both(e.less(line, e.index(factor.lines)),
-                        e.less(element, e.index(factor.width)));
+  Value counts =
+      e.both(e.less(line, e.index(factor.lines)), e.less(element, e.index(factor.width)));
   if (factor.isValid) {
     counts = e.both(counts, factor.isValid(existing));
   }
@@ -106,8 +104,8 @@ Value Tile::sourceBytes(Value line, Value element) {
 Values Tile::load(Value tile, Value outer, Value inner) {
   Value row = arith::RemUIOp::create(e.b, frame.lane, e.index(8));
   Value line = e.add(factor.linesAreInner ? inner : outer, row);
-  Value chunk = arith::DivUIOp::create(e.b, factor.linesAreInner ? outer : inner,
-                                       e.index(chunkElements));
+  Value chunk =
+      arith::DivUIOp::create(e.b, factor.linesAreInner ? outer : inner, e.index(chunkElements));
   Value at = e.add(tile, core.swizzled(line, chunk, lineBytes));
   return core.loadMatrices(core.shared(at), factor.linesAreInner);
 }
@@ -154,8 +152,8 @@ SmallVector<Values> cuda::rightFragments(Tile &tile, Value at, Value outer, int6
 Pipeline::Pipeline(Frame &frame, TensorCore &core, WarpGrid grid, Factor left, Factor right,
                    int64_t step, int64_t stages, int64_t firstByte)
     : grid(grid), core(core), e(frame.e), left(frame, core, std::move(left), step),
-      right(frame, core, right, step), hasRight(static_cast<bool>(right.memory)), step(step), stages(stages),
-      firstByte(firstByte) {
+      right(frame, core, right, step), hasRight(static_cast<bool>(right.memory)), step(step),
+      stages(stages), firstByte(firstByte) {
   Value row = arith::DivUIOp::create(e.b, frame.warp, e.index(grid.columns));
   Value column = arith::RemUIOp::create(e.b, frame.warp, e.index(grid.columns));
   firstRow = e.mul(row, grid.tileRows);

@@ -57,14 +57,16 @@ private:
 
 /// How the warps of a block divide a product.
 struct WarpGrid {
-  int64_t rows = 2, columns = 2;     ///< warps
+  int64_t rows = 2, columns = 2;           ///< warps
   int64_t tileRows = 64, tileColumns = 64; ///< of a warp
   constexpr int64_t threads() const { return rows * columns * threadsPerWarp; }
   constexpr int64_t blockRows() const { return rows * tileRows; }
   constexpr int64_t blockColumns() const { return columns * tileColumns; }
   constexpr int64_t rowFragments() const { return tileRows / fragmentRows; }
   constexpr int64_t columnFragments() const { return tileColumns / fragmentColumns; }
-  constexpr int64_t sums() const { return rowFragments() * columnFragments() * sumsPerFragment; } ///< a thread
+  constexpr int64_t sums() const {
+    return rowFragments() * columnFragments() * sumsPerFragment;
+  } ///< a thread
 };
 
 /// Where a block's product starts.
@@ -76,8 +78,8 @@ class Pipeline {
 public:
   using Value = mlir::Value;
 
-  /// `firstByte`: of shared memory. The left factor's extent is the grid's rows, the right one's its
-  /// columns. Without `right` (memory null) tiles of the left alone go by.
+  /// `firstByte`: of shared memory. The left factor's extent is the grid's rows, the right one's
+  /// its columns. Without `right` (memory null) tiles of the left alone go by.
   Pipeline(Frame &frame, TensorCore &core, WarpGrid grid, Factor left, Factor right, int64_t step,
            int64_t stages, int64_t firstByte = 0);
 

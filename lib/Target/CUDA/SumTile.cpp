@@ -65,10 +65,9 @@ Value PartialSums::vector(Frame &frame) const {
 
 /// first + second + ..., `part` giving each.
 static Value addParts(cpu::Emitter &e, int64_t splits, function_ref<Value(Value)> part) {
-  Values sum = e.loop(e.index(1), e.index(splits), 1, {part(e.index(0))},
-                      [&](Value split, ValueRange carried) -> Values {
-                        return {e.addf(carried[0], part(split))};
-                      });
+  Values sum = e.loop(
+      e.index(1), e.index(splits), 1, {part(e.index(0))},
+      [&](Value split, ValueRange carried) -> Values { return {e.addf(carried[0], part(split))}; });
   return sum[0];
 }
 
@@ -85,8 +84,8 @@ Stage cuda::emitOrderedSums(Operation *op, dispatch::DomainAttr domain, ModuleOp
     Value i = item(frame.block);
     e.when(e.less(i, e.index(parts.height * perRow)), [&] {
       Value row = arith::DivUIOp::create(e.b, i, e.index(perRow));
-      Value column = e.mul(Value(arith::RemUIOp::create(e.b, i, e.index(perRow))),
-                           columnsPerThread);
+      Value column =
+          e.mul(Value(arith::RemUIOp::create(e.b, i, e.index(perRow))), columnsPerThread);
       Value memory = parts.matrix(frame);
       Value sum = addParts(e, parts.splits, [&](Value split) {
         return loadColumns(core, e, memory, {e.add(e.mul(split, parts.height), row), column});
@@ -112,7 +111,6 @@ Stage cuda::emitOrderedSums(Operation *op, dispatch::DomainAttr domain, ModuleOp
     });
   }
   func::ReturnOp::create(e.b);
-  int64_t vectorBlocks =
-      targets.vector >= 0 ? llvm::divideCeil(parts.height, frame.threads) : 0;
+  int64_t vectorBlocks = targets.vector >= 0 ? llvm::divideCeil(parts.height, frame.threads) : 0;
   return {frame.function, matrixBlocks + vectorBlocks, frame.threads, 0};
 }

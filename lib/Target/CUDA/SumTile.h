@@ -8,9 +8,9 @@
 
 namespace sluice::cuda {
 
-/// A block's sums in shared memory, from its first byte on. There every thread finds four columns of
-/// a row, and a warp whole stretches of rows: what it loads and stores in global memory lies side
-/// by side.
+/// A block's sums in shared memory, from its first byte on. There every thread finds four columns
+/// of a row, and a warp whole stretches of rows: what it loads and stores in global memory lies
+/// side by side.
 class SumTile {
 public:
   using Value = mlir::Value;

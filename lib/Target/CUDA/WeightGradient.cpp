@@ -117,7 +117,8 @@ Values WeightGradient::emitBias(Pipeline &pipeline, Value tile, ValueRange carri
   for (int64_t inner = 0; inner < innerStep; inner += fragmentInner) {
     SmallVector<Values> left;
     for (int64_t i = 0; i < grid.rowFragments(); ++i) {
-      left.push_back(pipeline.leftTile().left(tile, pipeline.warpRow(), i * fragmentRows, e.index(inner)));
+      left.push_back(
+          pipeline.leftTile().left(tile, pipeline.warpRow(), i * fragmentRows, e.index(inner)));
     }
     next = multiplyFragments(*core, left, {ones}, next);
   }
@@ -201,8 +202,8 @@ Kernel WeightGradient::generate() {
   }
   func::ReturnOp::create(e.b);
   double flops = 2 * double(rows) * double(height) * double(width);
-  Kernel kernel = frame.kernel(rowBlocks * columnBlocks * parts.splits, "matmul", flops,
-                               sharedBytes);
+  Kernel kernel =
+      frame.kernel(rowBlocks * columnBlocks * parts.splits, "matmul", flops, sharedBytes);
   if (parts.splits > 1) {
     kernel.workspaceBytes = parts.bytes();
     kernel.stages.push_back(

@@ -16,8 +16,8 @@ struct Case {
   int64_t batch = 1, positions = 1, inner = 1, columns = 1;
   bool byInput = false;
   int64_t factor = 1;
-  std::string residual = "f32";                ///< storage of the extra of access row
-  std::vector<std::string> results = {"f32"};  ///< storage of each
+  std::string residual = "f32";               ///< storage of the extra of access row
+  std::vector<std::string> results = {"f32"}; ///< storage of each
   std::string body = "%y = arith.addf %acc, %bias : f32\ndispatch.yield %y : f32";
 
   int64_t rows() const { return batch * positions; }
@@ -86,8 +86,8 @@ void checkBiased(const Case &c, const CudaRun &run, const Floats &y) {
     Sum sum = sumOf(c, run, r, n);
     double bias = run.operands[2][size_t(n)], expected = sum.value + bias;
     double bound = double(c.inner + 1) * unit32 * (sum.magnitude + std::abs(bias));
-    ASSERT_NEAR(y[size_t(i)], expected, bound + (c.results[0] == "bf16" ? unit16 : 0) *
-                                                    (std::abs(expected) + bound))
+    ASSERT_NEAR(y[size_t(i)], expected,
+                bound + (c.results[0] == "bf16" ? unit16 : 0) * (std::abs(expected) + bound))
         << "row " << r << " column " << n << " of " << c.text();
   }
 }
@@ -139,10 +139,10 @@ TEST(CudaContract, IntegersAreExactUnderEverySchedule) {
     ASSERT_TRUE(kernel.made());
     CudaRun run = numbersOf(c, 7, /*integers=*/true);
     uint64_t seed = 0;
-    for (auto schedule : {emulator::Schedule::InOrder, emulator::Schedule::Random,
-                          emulator::Schedule::WarpAlone}) {
-      for (auto copies : {emulator::Copies::Early, emulator::Copies::Late,
-                          emulator::Copies::Random}) {
+    for (auto schedule :
+         {emulator::Schedule::InOrder, emulator::Schedule::Random, emulator::Schedule::WarpAlone}) {
+      for (auto copies :
+           {emulator::Copies::Early, emulator::Copies::Late, emulator::Copies::Random}) {
         run.options = {.seed = ++seed, .schedule = schedule, .copies = copies};
         run.length = seed % 2 ? 90 : 31;
         Floats y = kernel.run(run)[0];
@@ -191,11 +191,16 @@ TEST(CudaContract, TwoResultsBeforeAndAfterGelu) {
   }
 }
 
-/// residual + dropout(acc + bias), drawn four at a time where rows are whole fours, else one by one.
+/// residual + dropout(acc + bias), drawn four at a time where rows are whole fours, else one by
+/// one.
 TEST(CudaContract, ResidualAndDropoutInPlace) {
   for (int64_t columns : {72, 75}) {
     for (const char *storage : {"f32", "bf16"}) {
-      Case c{.batch = 2, .positions = 37, .inner = 50, .columns = columns, .residual = storage,
+      Case c{.batch = 2,
+             .positions = 37,
+             .inner = 50,
+             .columns = columns,
+             .residual = storage,
              .results = {storage}};
       c.body = "%u = dispatch.random {id = 5 : i64, width = " + std::to_string(columns) +
                R"( : i64} : f32
@@ -230,8 +235,14 @@ TEST(CudaContract, ResidualAndDropoutInPlace) {
 TEST(CudaContract, TrafficIsConflictFreeAndCoalesced) {
   for (bool byInput : {false, true}) {
     for (const char *storage : {"f32", "bf16"}) {
-      Case c{.batch = 1, .positions = 128, .inner = 512, .columns = 128, .byInput = byInput,
-             .factor = 0, .residual = storage, .results = {storage}};
+      Case c{.batch = 1,
+             .positions = 128,
+             .inner = 512,
+             .columns = 128,
+             .byInput = byInput,
+             .factor = 0,
+             .residual = storage,
+             .results = {storage}};
       c.body = "%s = arith.addf %acc, %bias : f32\n%y = arith.addf %s, %residual : f32\n"
                "dispatch.yield %y : f32";
       EmulatedKernel kernel(c.text());
@@ -256,12 +267,12 @@ TEST(CudaContract, TrafficIsConflictFreeAndCoalesced) {
 
 TEST(CudaContract, AssemblesWithoutSpills) {
   const char *mma = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32";
-  for (Case c : {Case{.batch = 16, .positions = 1024, .inner = 512, .columns = 1536},
-                 Case{.batch = 16, .positions = 1024, .inner = 2048, .columns = 512,
-                      .byInput = true},
-                 Case{.batch = 3, .positions = 1000, .inner = 300, .columns = 500},
-                 Case{.batch = 3, .positions = 100, .inner = 301, .columns = 75, .byInput = true},
-                 Case{.batch = 1, .positions = 1024, .inner = 512, .columns = 512}}) {
+  for (Case c :
+       {Case{.batch = 16, .positions = 1024, .inner = 512, .columns = 1536},
+        Case{.batch = 16, .positions = 1024, .inner = 2048, .columns = 512, .byInput = true},
+        Case{.batch = 3, .positions = 1000, .inner = 300, .columns = 500},
+        Case{.batch = 3, .positions = 100, .inner = 301, .columns = 75, .byInput = true},
+        Case{.batch = 1, .positions = 1024, .inner = 512, .columns = 512}}) {
     EmulatedKernel(c.text()).checkAssembly(mma);
     c.results = {"bf16", "bf16"};
     c.body = geluOfBiased;

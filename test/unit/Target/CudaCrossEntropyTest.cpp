@@ -56,9 +56,9 @@ std::string rowsText(const Case &c, bool training) {
   if (training) {
     results.insert(results.end(), {numbers, operands[0]});
   }
-  return textOf("cross_entropy", operands, results,
-                std::string("resultSegmentSizes = array<i32: ") + (training ? "1, 1, 1>" : "1, 0, 0>"),
-                c);
+  return textOf(
+      "cross_entropy", operands, results,
+      std::string("resultSegmentSizes = array<i32: ") + (training ? "1, 1, 1>" : "1, 0, 0>"), c);
 }
 
 std::string weightsText(const Case &c) {
@@ -266,14 +266,16 @@ void checkWeights(const Case &c, EmulatedKernel &kernel, CudaRun run, unsigned s
           double x = isBias ? 1 : run.operands[0][size_t(r * c.width + k)];
           double g = reference.gradient[size_t(r)][size_t(v)];
           sum += g * x;
-          bound += (reference.gradientError[size_t(r)][size_t(v)] +
-                    roundings * unit32 * std::abs(g)) *
-                   std::abs(x);
+          bound +=
+              (reference.gradientError[size_t(r)][size_t(v)] + roundings * unit32 * std::abs(g)) *
+              std::abs(x);
         }
       }
       sum /= double(reference.valid);
       bound /= double(reference.valid);
-      double init = !c.init ? 0 : isBias ? initBias[size_t(v)] : initWeight[size_t(v * c.width + k)];
+      double init = !c.init  ? 0
+                    : isBias ? initBias[size_t(v)]
+                             : initWeight[size_t(v * c.width + k)];
       float found = isBias ? results[1][size_t(v)] : results[0][size_t(v * c.width + k)];
       ASSERT_NEAR(found, init + sum, bound + unit32 * (std::abs(init) + std::abs(sum)))
           << "token " << v << " column " << k;
@@ -291,8 +293,8 @@ TEST(CudaCrossEntropy, WeightAndBiasGradients) {
     checkWeights(c, kernel, run, seed);
     run.rows = std::max<int64_t>(1, c.batch - 1);
     run.length = std::max<int64_t>(1, run.length / 2);
-    run.options = {.seed = seed, .schedule = emulator::Schedule::Random,
-                   .copies = emulator::Copies::Early};
+    run.options = {
+        .seed = seed, .schedule = emulator::Schedule::Random, .copies = emulator::Copies::Early};
     checkWeights(c, kernel, run, seed);
   }
 }
@@ -326,9 +328,19 @@ TEST(CudaCrossEntropy, TrafficIsConflictFree) {
 
 TEST(CudaCrossEntropy, AssemblesWithoutSpills) {
   const char *mma = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32";
-  for (Case c : {Case{.batch = 16, .positions = 1024, .width = 512, .vocabulary = 32000,
-                      .bias = true, .init = true},
+  for (Case c : {Case{.batch = 16,
+                      .positions = 1024,
+                      .width = 512,
+                      .vocabulary = 32000,
+                      .bias = true,
+                      .init = true},
                  Case{.batch = 16, .positions = 1024, .width = 256, .vocabulary = 256},
+                 Case{.batch = 3,
+                      .positions = 100,
+                      .width = 500,
+                      .vocabulary = 300,
+                      .bias = true,
+                      .init = true},
                  Case{.batch = 2, .positions = 45, .width = 75, .vocabulary = 300}}) {
     EmulatedKernel(rowsText(c, true)).checkAssembly(mma);
     EmulatedKernel(weightsText(c)).checkAssembly(mma);

@@ -206,11 +206,6 @@ void EmulatedKernel::checkAssembly(const std::string &instruction) {
     ASSERT_TRUE(lowered);
     auto ptx = cuda::emitPTX(std::move(lowered), *target);
     ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-    if (const char *path = std::getenv("SLUICE_DUMP_PTX")) {
-      std::error_code code;
-      static int count = 0;
-      llvm::raw_fd_ostream(path + std::to_string(count++), code) << *ptx;
-    }
     EXPECT_NE(ptx->find(".version 8.0"), std::string::npos);
     EXPECT_NE(ptx->find(".target " + target->chip.str() + "\n"), std::string::npos);
     EXPECT_NE(ptx->find(instruction), std::string::npos);
@@ -231,8 +226,8 @@ void EmulatedKernel::checkAssembly(const std::string &instruction) {
       ASSERT_TRUE(stage) << usage.kernel;
       int64_t registers = (usage.registers + 7) / 8 * 8;
       int64_t sharedLimit = target == &cuda::Target::sm80() ? 163 << 10 : 227 << 10;
-      int64_t blocks = std::min<int64_t>(65536 / (registers * stage->threads),
-                                         2048 / stage->threads);
+      int64_t blocks =
+          std::min<int64_t>(65536 / (registers * stage->threads), 2048 / stage->threads);
       blocks = std::min(blocks, sharedLimit / (stage->sharedBytes + 1024));
       std::cout << target->name.str() << " " << usage.kernel << ": " << usage.registers
                 << " registers, " << stage->threads << " threads, " << stage->sharedBytes
@@ -247,9 +242,8 @@ void EmulatedKernel::checkAssembly(const std::string &instruction) {
 std::string test::cudaRefusal(const std::string &text) {
   auto context = makeContext();
   std::string message;
-  ScopedDiagnosticHandler handler(context.get(), [&](Diagnostic &diagnostic) {
-    message += diagnostic.str();
-  });
+  ScopedDiagnosticHandler handler(context.get(),
+                                  [&](Diagnostic &diagnostic) { message += diagnostic.str(); });
   OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(text, context.get());
   if (!source) {
     return "not parsed: " + message;

@@ -19,8 +19,8 @@ struct Case {
   int64_t rows() const { return batch * positions; }
   std::string text() const {
     std::string left = tensor({batch, positions, height}, "bf16"),
-                right = tensor({batch, positions, width}, "bf16"),
-                matrix = tensor({height, width}), vector = tensor({height});
+                right = tensor({batch, positions, width}, "bf16"), matrix = tensor({height, width}),
+                vector = tensor({height});
     std::string names = "%l, %r", types = left + ", " + right,
                 parameters = "%l: " + left + ", %r: " + right;
     auto add = [&](bool wanted, const std::string &name, const std::string &type) {
@@ -109,16 +109,25 @@ void check(const Case &c, EmulatedKernel &kernel, CudaRun run, bool integers) {
 /// Without and with a split (more than sixteen steps of 32 rows), ragged everywhere.
 TEST(CudaWeightGradient, IsTheSumOverValidRows) {
   unsigned seed = 0;
-  for (Case c : {Case{.batch = 2, .positions = 57, .height = 70, .width = 90},
-                 Case{.batch = 3, .positions = 190, .height = 130, .width = 75, .factor = 2,
-                      .initWeight = true, .initBias = true},
-                 Case{.batch = 3, .positions = 190, .height = 33, .width = 50, .factor = 1,
-                      .initWeight = true},
-                 Case{.batch = 1, .positions = 600, .height = 66, .width = 34, .factor = 0,
-                      .bias = false},
-                 Case{.batch = 2, .positions = 300, .height = 75, .width = 20, .weight = false},
-                 Case{.batch = 2, .positions = 30, .height = 1, .width = 1, .initBias = true},
-                 Case{.batch = 1, .positions = 1, .height = 129, .width = 129}}) {
+  for (Case c :
+       {Case{.batch = 2, .positions = 57, .height = 70, .width = 90},
+        Case{.batch = 3,
+             .positions = 190,
+             .height = 130,
+             .width = 75,
+             .factor = 2,
+             .initWeight = true,
+             .initBias = true},
+        Case{.batch = 3,
+             .positions = 190,
+             .height = 33,
+             .width = 50,
+             .factor = 1,
+             .initWeight = true},
+        Case{.batch = 1, .positions = 600, .height = 66, .width = 34, .factor = 0, .bias = false},
+        Case{.batch = 2, .positions = 300, .height = 75, .width = 20, .weight = false},
+        Case{.batch = 2, .positions = 30, .height = 1, .width = 1, .initBias = true},
+        Case{.batch = 1, .positions = 1, .height = 129, .width = 129}}) {
     EmulatedKernel kernel(c.text());
     ASSERT_TRUE(kernel.made());
     EXPECT_EQ(kernel.kernel().stages.size(), c.rows() >= 512 ? 2u : 1u);
@@ -134,14 +143,18 @@ TEST(CudaWeightGradient, IsTheSumOverValidRows) {
 }
 
 TEST(CudaWeightGradient, SchedulesAndSharedInits) {
-  Case c{.batch = 2, .positions = 300, .height = 70, .width = 72, .initWeight = true,
+  Case c{.batch = 2,
+         .positions = 300,
+         .height = 70,
+         .width = 72,
+         .initWeight = true,
          .initBias = true};
   EmulatedKernel kernel(c.text());
   ASSERT_TRUE(kernel.made());
   CudaRun run = numbersOf(c, 3, true);
   run.shares = {{0, 2}, {1, 3}};
-  for (auto schedule : {emulator::Schedule::InOrder, emulator::Schedule::Random,
-                        emulator::Schedule::WarpAlone}) {
+  for (auto schedule :
+       {emulator::Schedule::InOrder, emulator::Schedule::Random, emulator::Schedule::WarpAlone}) {
     for (auto copies : {emulator::Copies::Early, emulator::Copies::Late}) {
       run.options = {.seed = ++run.options.seed, .schedule = schedule, .copies = copies};
       check(c, kernel, run, true);
@@ -164,9 +177,17 @@ TEST(CudaWeightGradient, TrafficIsConflictFreeAndCoalesced) {
 
 TEST(CudaWeightGradient, AssemblesWithoutSpills) {
   for (Case c : {Case{.batch = 16, .positions = 1024, .height = 2048, .width = 512},
-                 Case{.batch = 16, .positions = 1024, .height = 512, .width = 512,
-                      .initWeight = true, .initBias = true},
-                 Case{.batch = 3, .positions = 190, .height = 130, .width = 75, .factor = 2,
+                 Case{.batch = 16,
+                      .positions = 1024,
+                      .height = 512,
+                      .width = 512,
+                      .initWeight = true,
+                      .initBias = true},
+                 Case{.batch = 3,
+                      .positions = 190,
+                      .height = 130,
+                      .width = 75,
+                      .factor = 2,
                       .initWeight = true},
                  Case{.batch = 3, .positions = 190, .height = 60, .width = 50}}) {
     EmulatedKernel(c.text()).checkAssembly("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32");

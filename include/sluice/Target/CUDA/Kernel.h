@@ -72,8 +72,8 @@ mlir::FailureOr<Kernel> generateWeightGradient(dispatch::WeightGradientOp op, ml
 mlir::FailureOr<Kernel> generateCrossEntropy(dispatch::CrossEntropyOp op, mlir::ModuleOp module,
                                              llvm::StringRef name);
 mlir::FailureOr<Kernel>
-generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op,
-                                   mlir::ModuleOp module, llvm::StringRef name);
+generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op, mlir::ModuleOp module,
+                                   llvm::StringRef name);
 
 /// All in f32. Rows of up to 1024 columns, k rows of a group counted together up to 2048; no result
 /// of access `columns`.
