@@ -9,9 +9,8 @@
 // accumulators in registers.
 #pragma once
 
-#include "mlir/IR/IntegerSet.h"
-#include "sluice/Target/CPU/Emitter.h"
 #include "sluice/Target/CPU/Kernel.h"
+#include "sluice/Target/CPU/Score.h"
 
 #include <functional>
 
@@ -29,6 +28,7 @@ struct Shape {
   int64_t headWidth;   ///< headVectors * lanes
   int64_t queryBlocks; ///< blocks that cover all positions
   int64_t keyBlocks;
+  int64_t elementBytes; ///< of queries, keys, values, outputs and their gradients in memory
   float dropout;
   int64_t randomId;
 };
@@ -114,30 +114,9 @@ void emitFill(Emitter &e, mlir::Value memory, float value);
 void countWork(const Shape &shape, mlir::IntegerSet mask, int64_t matmuls, int64_t tensors,
                Kernel &kernel);
 
-/// How a block of queries and keys lies to the mask.
-struct BlockClass {
-  mlir::Value
-      some; ///< i1: the relation may hold somewhere in the block (never false where it does)
-  mlir::Value full; ///< i1: the relation holds for all valid queries of the block, and all its keys
-                    ///< are valid
-};
-
-/// Queries [p0, p0 + queryBlock), keys [q0, q0 + keyBlock), `length` the valid length of both; all
-/// of type index. Each constraint's range over the block comes from interval arithmetic: exact
-/// where each dimension occurs once.
-BlockClass classifyBlock(Emitter &e, const Shape &shape, mlir::IntegerSet mask, mlir::Value p0,
-                         mlir::Value q0, mlir::Value length);
-
 /// The relation and q < length, for a vector of queries and one key (both i32); a vector of i1.
 mlir::Value emitMask(Emitter &e, mlir::IntegerSet mask, mlir::Value p, mlir::Value q,
                      mlir::Value length);
-
-/// Fails with a diagnostic where a region holds what cannot become vector code.
-mlir::LogicalResult checkRegion(mlir::Region &region);
-
-/// A scalar region as vector code. Arguments are scalars (the same for all lanes) or vectors; what
-/// depends on scalars alone stays scalar. The yielded value is returned as a vector.
-mlir::Value emitRegion(Emitter &e, mlir::Region &region, mlir::ValueRange arguments);
 
 /// i32 vector of the queries p0 + column + (0, 1, ...).
 mlir::Value emitQueries(Emitter &e, mlir::Value p0, mlir::Value column);

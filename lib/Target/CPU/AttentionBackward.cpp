@@ -201,7 +201,8 @@ void BackwardGenerator::emitRowStatistics(Value outputColumn) {
 void BackwardGenerator::emitPair(Value q0, Value block) {
   p0 = e.mul(block, shape.queryBlock);
   blockRow = e.mul(block, shape.head);
-  BlockClass kind = classifyBlock(e, shape, op.getMask(), p0, q0, length);
+  BlockClass kind =
+      classifyBlock(e, op.getMask(), p0, shape.queryBlock, q0, shape.keyBlock, length);
   e.when(kind.some, [&] {
     e.when(kind.full, [&] { emitProbabilities(q0, false); }, [&] { emitProbabilities(q0, true); });
     if (keep) {
@@ -229,7 +230,7 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
       for (auto [i, line] : llvm::enumerate(tile)) {
         Value local = e.add(row, i);
         Value q = e.toInteger(e.add(q0, local));
-        Value score = emitRegion(e, op.getScore(), {line[j], p, q, h});
+        Value score = e.broadcast(emitRegion(e, op.getScore(), {line[j], p, q, h}));
         Value probability = emitExp(e, e.subf(score, logSum));
         if (masked) {
           probability = e.select(emitMask(e, op.getMask(), p, q, n), probability, e.splat(0));
@@ -271,7 +272,7 @@ void BackwardGenerator::emitScoreGradients(Value q0) {
         }
         Value g = e.mulf(probability, e.subf(change, delta));
         Value score = keepsScores ? e.load(scores, {local, offset}) : line[j];
-        Value derived = emitRegion(e, op.getScoreGradient(), {score, p, q, h, g});
+        Value derived = e.broadcast(emitRegion(e, op.getScoreGradient(), {score, p, q, h, g}));
         // Where the mask forbids a pair its score is nobody's concern and its derivative may be
         // infinite: 0 it is.
         Value absent =

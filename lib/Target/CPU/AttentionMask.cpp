@@ -64,14 +64,14 @@ private:
 
 } // namespace
 
-BlockClass attention::classifyBlock(Emitter &e, const Shape &shape, IntegerSet mask, Value p0,
-                                    Value q0, Value length) {
+BlockClass attention::classifyBlock(Emitter &e, IntegerSet mask, Value p0, int64_t queries,
+                                    Value q0, int64_t keys, Value length) {
   Value last = e.add(length, -1);
   Value zero = e.index(0);
-  Interval p{p0, e.min(e.add(p0, shape.queryBlock - 1), last)};
-  Interval q{q0, e.min(e.add(q0, shape.keyBlock - 1), last)};
+  Interval p{p0, e.min(e.add(p0, queries - 1), last)};
+  Interval q{q0, e.min(e.add(q0, keys - 1), last)};
   RangeBuilder ranges(e, p, q, length);
-  BlockClass result{e.less(q0, length), e.atLeast(length, e.add(q0, shape.keyBlock))};
+  BlockClass result{e.less(q0, length), e.atLeast(length, e.add(q0, keys))};
   for (auto [expr, equality] : llvm::zip(mask.getConstraints(), mask.getEqFlags())) {
     Interval range = ranges.of(expr);
     result.some = e.both(result.some, e.atLeast(range.high, zero));
@@ -115,29 +115,37 @@ static Value emitAffine(Emitter &e, AffineExpr expr, ArrayRef<Value> dims, Value
   }
 }
 
-Value attention::emitMask(Emitter &e, IntegerSet mask, Value p, Value q, Value length) {
-  Value result = e.broadcast(e.less(q, length));
+/// Conjunction of booleans, of which some may be vectors.
+static Value conjunction(Emitter &e, Value a, Value c) {
+  bool vector = isa<VectorType>(a.getType()) || isa<VectorType>(c.getType());
+  return vector ? e.both(e.broadcast(a), e.broadcast(c)) : e.both(a, c);
+}
+
+Value attention::emitRelation(Emitter &e, IntegerSet mask, Value p, Value q, Value length) {
+  Value result = e.less(q, length);
   for (auto [expr, equality] : llvm::zip(mask.getConstraints(), mask.getEqFlags())) {
     Value value = emitAffine(e, expr, {p, q}, length);
     auto predicate = equality ? arith::CmpIPredicate::eq : arith::CmpIPredicate::sge;
     Value holds = arith::CmpIOp::create(e.b, predicate, value, e.constantLike(value, 0));
-    result = e.both(result, e.broadcast(holds));
+    result = conjunction(e, result, holds);
   }
   return result;
 }
 
-/// Pairs (p, q) of the relation at full length, counted on a grid of at most 64 x 64 samples: a
-/// figure for plans.
-static double countPairs(const Shape &shape, IntegerSet mask) {
-  int64_t samples = std::min<int64_t>(64, shape.positions);
+Value attention::emitMask(Emitter &e, IntegerSet mask, Value p, Value q, Value length) {
+  return e.broadcast(emitRelation(e, mask, p, q, length));
+}
+
+double attention::countPairs(int64_t positions, IntegerSet mask) {
+  int64_t samples = std::min<int64_t>(64, positions);
   MLIRContext *context = mask.getContext();
-  auto position = [&](int64_t i) { return (2 * i + 1) * shape.positions / (2 * samples); };
+  auto position = [&](int64_t i) { return (2 * i + 1) * positions / (2 * samples); };
   int64_t holding = 0;
   for (int64_t i = 0; i < samples * samples; ++i) {
     SmallVector<AffineExpr> dims{getAffineConstantExpr(position(i / samples), context),
                                  getAffineConstantExpr(position(i % samples), context)};
     SmallVector<AffineExpr> symbols(mask.getNumSymbols(),
-                                    getAffineConstantExpr(shape.positions, context));
+                                    getAffineConstantExpr(positions, context));
     bool holds = true;
     for (auto [expr, equality] : llvm::zip(mask.getConstraints(), mask.getEqFlags())) {
       auto value = cast<AffineConstantExpr>(expr.replaceDimsAndSymbols(dims, symbols)).getValue();
@@ -146,13 +154,13 @@ static double countPairs(const Shape &shape, IntegerSet mask) {
     holding += holds;
   }
   double share = static_cast<double>(holding) / static_cast<double>(samples * samples);
-  return share * static_cast<double>(shape.positions) * static_cast<double>(shape.positions);
+  return share * static_cast<double>(positions) * static_cast<double>(positions);
 }
 
 void attention::countWork(const Shape &shape, IntegerSet mask, int64_t matmuls, int64_t tensors,
                           Kernel &kernel) {
-  double pairs = static_cast<double>(shape.batch * shape.heads) * countPairs(shape, mask);
+  double pairs = static_cast<double>(shape.batch * shape.heads) * countPairs(shape.positions, mask);
   kernel.flops = 2.0 * static_cast<double>(matmuls * shape.head) * pairs;
   int64_t rows = shape.batch * shape.positions * shape.head;
-  kernel.bytes = 4.0 * static_cast<double>(rows * (tensors * shape.heads));
+  kernel.bytes = static_cast<double>(shape.elementBytes * rows * (tensors * shape.heads));
 }

@@ -43,7 +43,7 @@ Value attention::emitRegion(Emitter &e, Region &region, ValueRange arguments) {
     state.addAttributes(op.getAttrs());
     map.map(op.getResult(0), e.b.create(state)->getResult(0));
   }
-  return e.broadcast(map.lookup(cast<dispatch::YieldOp>(block.getTerminator()).getOperand(0)));
+  return map.lookup(cast<dispatch::YieldOp>(block.getTerminator()).getOperand(0));
 }
 
 Value attention::emitQueries(Emitter &e, Value p0, Value column) {

@@ -18,7 +18,16 @@ FailureOr<cuda::Kernel> cuda::generateKernel(Operation *op, ModuleOp module, Str
       .Case([&](dispatch::CrossEntropyWeightGradientOp head) {
         return generateCrossEntropyWeightGradient(head, module, name);
       })
+      .Case([&](dispatch::AttentionOp attention) {
+        return generateAttention(attention, module, name);
+      })
+      .Case([&](dispatch::AttentionBackwardOp attention) {
+        return generateAttentionBackward(attention, module, name);
+      })
       .Case([&](dispatch::RowsOp rows) { return generateRows(rows, module, name); })
+      .Case([&](dispatch::ScatterRowsOp scatter) {
+        return generateScatterRows(scatter, module, name);
+      })
       .Default([&](Operation *other) -> FailureOr<Kernel> {
         return other->emitOpError("expected a dispatch op that has a CUDA generator, found ")
                << other->getName() << "; compile for a CPU target instead";

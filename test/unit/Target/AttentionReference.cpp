@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 
 using namespace sluice::test;
 
 static constexpr double unit = 0x1p-24;
+static constexpr double bf16Unit = 0x1p-8; ///< half an ulp of 1 of bf16
 
 Relation sluice::test::causal() {
   return {"affine_set<(p, q)[n] : (p - q >= 0)>",
@@ -66,9 +68,9 @@ Score sluice::test::linearBias() {
           [](double, int64_t, int64_t, int64_t) { return 1.0; }};
 }
 
-static std::string tensor(int64_t a, int64_t b, int64_t c) {
+static std::string tensor(int64_t a, int64_t b, int64_t c, bool bf16 = false) {
   return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "x" + std::to_string(c) +
-         "xf32>";
+         (bf16 ? "xbf16>" : "xf32>");
 }
 
 static std::string attributes(const AttentionCase &c) {
@@ -89,7 +91,8 @@ static std::string region(const std::string &body, bool derivative) {
 }
 
 std::string AttentionCase::forwardText() const {
-  std::string qkv = tensor(batch, positions, width()), out = tensor(batch, positions, heads * head);
+  std::string qkv = tensor(batch, positions, width(), bf16),
+              out = tensor(batch, positions, heads * head, bf16);
   std::string logs = tensor(batch, positions, heads);
   std::string table = "tensor<" + std::to_string(positions) + "x" + std::to_string(head) + "xf32>";
   std::string types = qkv + ", " + qkv + ", " + qkv + (rotary ? ", " + table : "");
@@ -100,7 +103,8 @@ std::string AttentionCase::forwardText() const {
 }
 
 std::string AttentionCase::backwardText() const {
-  std::string qkv = tensor(batch, positions, width()), out = tensor(batch, positions, heads * head);
+  std::string qkv = tensor(batch, positions, width(), bf16),
+              out = tensor(batch, positions, heads * head, bf16);
   std::string logs = tensor(batch, positions, heads);
   std::string table = "tensor<" + std::to_string(positions) + "x" + std::to_string(head) + "xf32>";
   std::string types = qkv + ", " + qkv + ", " + qkv + ", " + out + ", " + logs + ", " + out +
@@ -111,6 +115,15 @@ std::string AttentionCase::backwardText() const {
          " attributes " + attributes(*this) + region(score.text, false) + " derivative " +
          region(score.derivativeText, true) + " : (" + types + ") -> " + qkv +
          "\nreturn %y : " + qkv + "\n}";
+}
+
+static double toBf16(double value) {
+  auto number = float(value);
+  uint32_t bits;
+  std::memcpy(&bits, &number, sizeof bits);
+  bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+  std::memcpy(&number, &bits, sizeof bits);
+  return number;
 }
 
 /// Philox4x32-10, one number of [0, 1) of element `e`.
@@ -134,7 +147,9 @@ struct HeadEvaluation {
   AttentionData &data;
   int64_t b, h;
   int64_t n = c.valid();
-  Matrix q{}, k{}, v{}, dO{}; ///< [n][D], rotated
+  double factorUnit = c.bf16 ? bf16Unit : 0;              ///< of P and the scores' gradients
+  double rotatedUnit = c.bf16 && c.rotary ? bf16Unit : 0; ///< of rotated rows
+  Matrix q{}, k{}, v{}, dO{};                             ///< [n][D], rotated
 
   int64_t keyHead() const { return h / (c.heads / c.kvHeads); }
   int64_t column(int part) const {
@@ -181,7 +196,8 @@ struct HeadEvaluation {
   void evaluate();
   void evaluateRow(int64_t p);
   void addGradients(int64_t p, const std::vector<double> &probability,
-                    const std::vector<double> &raw, double relative);
+                    const std::vector<double> &raw, const std::vector<double> &output,
+                    double relative);
   void add(int64_t p, int part, std::vector<double> row, double bound) const;
 };
 
@@ -239,7 +255,7 @@ void HeadEvaluation::evaluateRow(int64_t p) {
       score[j] = c.score.value(raw[j], p, j, h);
       // Products of rotated rows (3 roundings each) summed; then a region of a few operations, 16
       // ulp of what it handles.
-      double ofRaw = unit * double(c.head + 8) * dot(q[p], k[j], true);
+      double ofRaw = (unit * double(c.head + 8) + 2 * rotatedUnit) * dot(q[p], k[j], true);
       double ofRegion = 16 * unit * (std::abs(score[j]) + std::abs(c.score.value(0, p, j, h)) + 1);
       error = std::max(error, std::abs(c.score.derivative(raw[j], p, j, h)) * ofRaw +
                                   ofRaw * ofRaw + ofRegion);
@@ -256,7 +272,8 @@ void HeadEvaluation::evaluateRow(int64_t p) {
   data.lse.value[row * c.heads + h] = logSum;
   data.lse.bound[row * c.heads + h] = error + unit * (std::abs(logSum) * 2 + double(n) + 8);
   // Score errors move a term and the sum; e^x is off by 2 ulp and is rescaled once a block.
-  double relative = 2 * error + unit * (double(n) + 16);
+  double relative = std::expm1(2 * error) + unit * (double(n) + 16);
+  std::vector<double> given(c.head);
   for (int64_t i = 0; i < c.head; ++i) {
     double value = 0, magnitude = 0;
     for (int64_t j = 0; j < n && sum > 0; ++j) {
@@ -266,20 +283,21 @@ void HeadEvaluation::evaluateRow(int64_t p) {
     }
     data.output.value[(row * c.heads + h) * c.head + i] = value;
     data.output.bound[(row * c.heads + h) * c.head + i] =
-        (relative + unit * double(n + 4)) * magnitude + 1e-30;
+        (relative + factorUnit + unit * double(n + 4)) * magnitude + factorUnit * std::abs(value) +
+        1e-30;
+    given[i] = c.bf16 ? toBf16(value) : value;
   }
   if (sum > 0) {
-    addGradients(p, times(probability, 1 / sum), raw, relative + 2 * unit * std::abs(logSum));
+    addGradients(p, times(probability, 1 / sum), raw, given,
+                 relative + 2 * unit * std::abs(logSum));
   }
 }
 
 void HeadEvaluation::addGradients(int64_t p, const std::vector<double> &probability,
-                                  const std::vector<double> &raw, double relative) {
-  double delta = 0, change = 0;
+                                  const std::vector<double> &raw, const std::vector<double> &output,
+                                  double relative) {
+  double delta = dot(dO[p], output), change = dot(dO[p], output, true);
   double sums = unit * double(n + 8); // of a sum over positions
-  for (int64_t j = 0; j < n; ++j) {
-    delta += probability[j] * keep(p, j) * dot(dO[p], v[j]);
-  }
   for (int64_t j = 0; j < n; ++j) {
     change = std::max(change, keep(p, j) * dot(dO[p], v[j], true));
   }
@@ -293,13 +311,14 @@ void HeadEvaluation::addGradients(int64_t p, const std::vector<double> &probabil
       continue;
     }
     double kept = probability[j] * keep(p, j);
-    add(j, 2, times(dO[p], kept), (relative + sums) * kept * largest(dO[p]));
+    add(j, 2, times(dO[p], kept), (relative + factorUnit + sums) * kept * largest(dO[p]));
     double g = probability[j] * (keep(p, j) * dot(dO[p], v[j]) - delta);
     double slope = c.score.derivative(raw[j], p, j, h);
-    double ofScore = unit * double(c.head + 8) * dot(q[p], k[j], true);
+    double ofScore = (unit * double(c.head + 8) + 2 * rotatedUnit) * dot(q[p], k[j], true);
     double magnitude = probability[j] * 2 * change;
     double bound = std::abs(slope) * (relative * magnitude + probability[j] * ofChange) +
                    magnitude * (ofScore + 16 * unit) + sums * std::abs(g * slope);
+    bound += factorUnit * (std::abs(g * slope) + bound) + rotatedUnit * std::abs(g * slope);
     add(j, 1, times(q[p], g * slope), bound * largest(q[p]));
     for (int64_t i = 0; i < c.head; ++i) {
       queryRow[i] += g * slope * k[j][i];
@@ -319,6 +338,7 @@ AttentionData sluice::test::makeAttention(const AttentionCase &c) {
     for (int64_t i = 0; i < positions * width; ++i) {
       bool valid = i / width / c.positions < c.rows && i / width % c.positions < c.valid();
       rows[i] = valid ? uniform(random) : rows[i];
+      rows[i] = valid && c.bf16 ? float(toBf16(rows[i])) : rows[i];
     }
   };
   draw(data.qkv, c.width());
@@ -337,11 +357,15 @@ AttentionData sluice::test::makeAttention(const AttentionCase &c) {
       HeadEvaluation{c, data, b, h}.evaluate();
     }
     for (int64_t i = b * c.positions * wide; i < (b * c.positions + c.valid()) * wide; ++i) {
-      data.outputIn[i] = float(data.output.value[i]);
+      data.outputIn[i] = float(c.bf16 ? toBf16(data.output.value[i]) : data.output.value[i]);
     }
     for (int64_t i = b * c.positions * c.heads; i < (b * c.positions + c.valid()) * c.heads; ++i) {
       data.lseIn[i] = float(data.lse.value[i]);
     }
+  }
+  for (size_t i = 0; i < data.gradient.value.size() && c.bf16; ++i) {
+    data.gradient.bound[i] +=
+        bf16Unit * (std::abs(data.gradient.value[i]) + data.gradient.bound[i]);
   }
   return data;
 }

@@ -33,6 +33,9 @@ struct AttentionCase {
   bool rotary = false;
   float dropout = 0;
   int64_t randomId = 3, factor = 1, step = 5, seed = (int64_t(7) << 32) + 11;
+  /// Rows of Q, K, V, outputs and gradients are bf16, and so are factors of products: P, the
+  /// scores' gradients and rotated rows are rounded, which the bounds then allow for.
+  bool bf16 = false;
 
   int64_t valid() const { return (length + factor - 1) / factor; }
   int64_t width() const {

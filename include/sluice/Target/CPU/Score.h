@@ -1,0 +1,40 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention's mask relation and score regions as code, the same on every target.
+#pragma once
+
+#include "mlir/IR/IntegerSet.h"
+#include "sluice/Target/CPU/Emitter.h"
+
+namespace sluice::cpu::attention {
+
+/// How a block of queries and keys lies to the mask.
+struct BlockClass {
+  mlir::Value
+      some; ///< i1: the relation may hold somewhere in the block (never false where it does)
+  mlir::Value full; ///< i1: the relation holds for all valid queries of the block, and all its keys
+                    ///< are valid
+};
+
+/// Queries [p0, p0 + queries), keys [q0, q0 + keys), `length` the valid length of both; all values
+/// of type index. Each constraint's range over the block comes from interval arithmetic: exact
+/// where each dimension occurs once.
+BlockClass classifyBlock(Emitter &e, mlir::IntegerSet mask, mlir::Value p0, int64_t queries,
+                         mlir::Value q0, int64_t keys, mlir::Value length);
+
+/// The relation and q < length, of i32 each a scalar or a vector: i1 or a vector of it.
+mlir::Value emitRelation(Emitter &e, mlir::IntegerSet mask, mlir::Value p, mlir::Value q,
+                         mlir::Value length);
+
+/// Fails with a diagnostic where a region holds what cannot become straight-line code.
+mlir::LogicalResult checkRegion(mlir::Region &region);
+
+/// A scalar region as code. Arguments are scalars (the same for all lanes) or vectors; what depends
+/// on scalars alone stays scalar.
+mlir::Value emitRegion(Emitter &e, mlir::Region &region, mlir::ValueRange arguments);
+
+/// Pairs (p, q) of the relation at full length, counted on a grid of at most 64 x 64 samples: a
+/// figure for plans.
+double countPairs(int64_t positions, mlir::IntegerSet mask);
+
+} // namespace sluice::cpu::attention

@@ -1,0 +1,183 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the attention kernels share: sizes, tiles of rows in shared memory, a loop over streamed
+// tiles, and scores in the layout of mma.sync's sums.
+//
+// Every kernel has rows that a block keeps (*fixed*, 16 of them a fragment, each warp its own) and
+// rows that pass by (*streamed*, through two buffers in shared memory). Forward and dQ fix queries
+// and stream keys; dK and dV fix keys and stream queries. Scores are products fixed x streamed; as
+// sums they lie in registers as the left factor of the next product wants them, so that they
+// never leave the warp.
+#pragma once
+
+#include "Tensor.h"
+
+#include "sluice/Target/CPU/Score.h"
+
+#include <functional>
+#include <limits>
+
+namespace sluice::cuda::attention {
+
+constexpr int64_t warps = threadsPerBlock / threadsPerWarp;
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float log2e = 1.44269504f;
+
+/// Sizes of the problem.
+struct Shape {
+  int64_t batch, positions, heads, kvHeads, head;
+  int64_t group; ///< query heads a key/value head
+  int64_t queryColumn, keyColumn, valueColumn;
+  /// Columns of results that one block sums, a multiple of 16: all of a head's, up to 128 of them.
+  /// Wider heads are made in two parts by two blocks, which both form the scores.
+  int64_t partWidth, parts;
+  int64_t width; ///< of a head in shared memory: the parts, zeros from `head` on
+  float dropout;
+  int64_t randomId;
+  int64_t factor;
+  bool heavy; ///< much is computed for each score: Philox, a long region. Tiles are smaller then
+};
+
+/// Fails with a diagnostic on the op where there is no kernel for it.
+template <typename Op> mlir::FailureOr<Shape> makeShape(Op op);
+
+/// Rows of `columns` bf16 (a multiple of 16) from byte `byte` of shared memory on. Lines of 32 *
+/// 2^n bytes have their chunks exchanged; others are an odd number of chunks long. Either way eight
+/// lines' matrices lie in different banks.
+struct Tile {
+  int64_t rows = 0, columns = 0, byte = 0;
+  int64_t chunks() const { return columns / chunkElements; }
+  bool swizzled() const { return (chunks() & (chunks() - 1)) == 0; }
+  int64_t lineBytes() const { return chunkBytes * (swizzled() ? chunks() : chunks() | 1); }
+  int64_t bytes() const { return rows * lineBytes(); }
+  int64_t end() const { return byte + bytes(); }
+};
+
+/// One head's columns in the rows of one sequence.
+struct Source {
+  mlir::Value memory;  ///< [B * T][padded width]
+  mlir::Value column;  ///< index: the head's first
+  mlir::Value columns; ///< index: how many; what is beyond reads as zeros
+  bool aligned;        ///< chunks of 8 columns lie at multiples of 16 bytes
+  mlir::Value rotary;  ///< [T][head], by which rows are rotated; null where not
+};
+
+/// The fixed rows' factor: matrices of a tile, kept in registers or read again each time.
+struct Fixed {
+  Tile tile;
+  Values registers;
+};
+
+/// Sums of a warp: [fragment][8 columns][4], element by element as mma.sync holds them.
+struct Place {
+  int64_t fragment, column, part;
+  int64_t row() const { return 2 * fragment + part / 2; }    ///< of the thread's rows
+  int64_t columnOf() const { return 2 * column + part % 2; } ///< of the thread's columns
+};
+
+/// A kernel's frame with attention's vocabulary. The builder stands inside the function.
+class AttentionFrame {
+public:
+  AttentionFrame(mlir::Operation *op, dispatch::DomainAttr domain, mlir::IntegerSet mask,
+                 const Shape &shape, mlir::ModuleOp module, llvm::StringRef name);
+
+  /// Sets `batchRow`, `base` and `length` (0 where the row of the batch is not valid).
+  void enterRow(mlir::Value batchRow);
+  /// Divides the block's number into a row of the batch, one of `heads`, one of `tiles` and a part
+  /// of the head's columns; enters the row and sets `part`. Gives the head and the
+  /// tile.
+  std::pair<mlir::Value, mlir::Value> place(int64_t heads, int64_t tiles);
+  /// The quotient and the remainder of `number` by `divisor`.
+  std::pair<mlir::Value, mlir::Value> split(mlir::Value number, int64_t divisor);
+
+  /// Starts copying rows first, first + 1, ... of the sequence into `tile`, `offset` bytes further;
+  /// rows from `length` on become zeros. Each thread copies chunks of its own.
+  void load(const Tile &tile, mlir::Value offset, const Source &source, mlir::Value first);
+  /// Rotates this thread's chunks once they have come.
+  void rotate(const Tile &tile, mlir::Value offset, const Source &source, mlir::Value first);
+
+  /// Four matrices from lines [line, line + 16) and columns [column, column + 16): of the left
+  /// factor in its order; of the right factor, streamed rows being its columns, as b0 of 8 rows, b0
+  /// of the next 8, b1, b1; transposed, as b0, b1 of 8 columns, then of the next 8.
+  Values matrices(const Tile &tile, mlir::Value offset, int64_t line, int64_t column,
+                  bool transposed = false);
+  /// The warp's first line among fixed rows, `fragments` a warp, in bytes of `tile`.
+  mlir::Value warpOffset(const Tile &tile, int64_t fragments);
+  /// Keeps the fixed factor in registers where it is narrow.
+  Fixed keep(const Tile &tile, int64_t fragments, int64_t widest);
+
+  /// fixed x streamed^T: rows of both over all columns.
+  Values multiplyRows(const Fixed &fixed, int64_t fragments, const Tile &streamed,
+                      mlir::Value offset);
+  /// sums + weights x streamed: weights as scores lie, streamed rows from chunk `offset` on.
+  Values multiplyWeights(const Values &weights, int64_t fragments, const Tile &streamed,
+                         mlir::Value offset, int64_t columns, Values sums);
+
+  /// Streams tiles 0 ... count - 1 but for those that `some` excludes.
+  struct Stream {
+    mlir::Value count;
+    int64_t bytes; ///< of one of the two buffers
+    std::function<mlir::Value(mlir::Value number)> some;
+    std::function<void(mlir::Value number, mlir::Value offset)> load, arrived;
+    std::function<Values(mlir::Value number, mlir::Value offset, mlir::ValueRange carried)> body;
+  };
+  /// `prepare` runs once, while the first tile is under way, and gives what is carried.
+  Values stream(const Stream &stream, llvm::function_ref<Values()> prepare);
+
+  /// f of every element of a warp's scores.
+  Values each(const Values &scores, int64_t columns,
+              llvm::function_ref<mlir::Value(mlir::Value, const Place &)> f);
+  /// Elements where the relation holds, `otherwise` elsewhere; nothing is tested where `full`.
+  Values masked(const Values &scores, int64_t columns, mlir::Value full, float otherwise,
+                llvm::function_ref<mlir::Value(const Place &)> holds);
+  mlir::Value holds(mlir::Value p, mlir::Value q); ///< i1, of i32 positions
+  cpu::attention::BlockClass classify(mlir::Value p0, int64_t queries, mlir::Value q0,
+                                      int64_t keys);
+
+  /// Values that are not negative, those that dropout drops with their sign changed: one register
+  /// tells both. `adjacent` where the elements of a pair of columns follow one another.
+  Values marked(Values values, int64_t columns, bool adjacent,
+                llvm::function_ref<mlir::Value(const Place &)> elementOf);
+  Values positive(Values values); ///< zeros for those that are dropped
+  /// i64: ((b heads + h) T + p) T + q, of i32 positions.
+  mlir::Value elementNumber(mlir::Value head, mlir::Value p, mlir::Value q);
+
+  mlir::Value f32(float value);
+  mlir::Value exp2(mlir::Value x);
+  /// Sum or maximum over the four threads that share a row.
+  mlir::Value acrossQuad(mlir::Value x, llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)>);
+  /// i32 numbers of the thread's rows among fixed ones that start at `first`, and of its columns.
+  Values rowNumbers(mlir::Value first, int64_t fragments);
+  Values columnNumbers(mlir::Value first, int64_t columns);
+
+  /// Stores sums[row] * scale[row] (scale may be empty) in the part's columns of rows `first` on,
+  /// rotated back where `target.rotary`. Rows from `length` on are zeros where `zeros`, else left
+  /// alone. (`target.aligned` asks for pairs of columns only.)
+  void store(const Values &sums, mlir::ArrayRef<mlir::Value> scale, const Source &target,
+             mlir::Value first, int64_t fragments, bool zeros);
+
+  Frame frame;
+  cpu::Emitter &e;
+  mlir::ImplicitLocOpBuilder &b;
+  TensorCore core;
+  const Shape shape;
+  const mlir::IntegerSet mask;
+  mlir::Value thread, group, quad;    ///< index; a lane is 4 group + quad
+  mlir::Value batchRow, base, length; ///< index
+  mlir::Value valid;                  ///< i32: `length`
+  mlir::Value part;                   ///< index: first of a head's columns that the block sums
+
+private:
+  /// Lines and chunks of a tile, dealt to the block's threads.
+  void eachChunk(const Tile &tile, llvm::function_ref<void(mlir::Value line, mlir::Value chunk)>);
+  mlir::Value placeOf(const Tile &tile, mlir::Value offset, mlir::Value line, mlir::Value chunk);
+  void loadElements(const Source &source, mlir::Value to, mlir::Value position, mlir::Value chunk);
+  /// Whether dropout keeps two scores of which the second is in the next column.
+  std::pair<mlir::Value, mlir::Value> keptPair(mlir::Value first, mlir::Value second,
+                                               bool adjacent);
+  Values angles(mlir::Value rotary, mlir::Value position, mlir::Value column, int64_t count);
+  void storePair(mlir::Value x, mlir::Value y, const Source &target, mlir::Value position,
+                 mlir::Value column);
+};
+
+} // namespace sluice::cuda::attention

@@ -1,0 +1,211 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention forward (Dao, FlashAttention-2, 2023). A block has 64 or 128 queries of one head, each
+// of its four warps 16 or 32 of them in registers; keys and values pass by in tiles of 64, those
+// that the mask empties left out. Each warp keeps its queries' maxima, sums and outputs; the
+// exponentials are of base 2.
+#include "Attention.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+using namespace sluice::cuda::attention;
+
+namespace {
+
+constexpr int64_t keysPerTile = 64;
+constexpr float ln2 = 0.693147181f;
+/// Blocks that keep a large GPU busy; below, blocks of half the queries.
+constexpr int64_t manyBlocks = 132;
+
+class Forward {
+public:
+  Forward(dispatch::AttentionOp op, const Shape &shape, ModuleOp module, StringRef name);
+  Kernel generate();
+
+private:
+  Source source(unsigned operand, Value headIndex, int64_t column, bool rotated);
+  Values emitTile(Value number, Value offset, ValueRange carried);
+  void emitResults(const Values &carried);
+  /// Maxima, then sums of exponentials, then outputs.
+  Values part(ValueRange carried, int64_t which) const {
+    size_t rows = size_t(2 * fragments);
+    return Values(which == 2 ? carried.drop_front(2 * rows)
+                             : carried.slice(size_t(which) * rows, rows));
+  }
+
+  dispatch::AttentionOp op;
+  const Shape shape;
+  AttentionFrame f;
+  cpu::Emitter &e;
+  ImplicitLocOpBuilder &b;
+  int64_t fragments, queries, tiles;
+  Tile queryTile, keyTile, valueTile;
+  Value head, p0;
+  Values rows; ///< i32: the thread's queries
+  Fixed fixed;
+};
+
+} // namespace
+
+// Two fragments a warp halve the traffic of shared memory. Wider heads have no registers for them,
+// nor have long computations for each score.
+static int64_t chooseFragments(const Shape &shape) {
+  int64_t blocks = shape.batch * shape.heads * llvm::divideCeil(shape.positions, 128);
+  bool fits = shape.width <= 64 && !shape.heavy;
+  return fits && shape.positions > 64 && blocks >= manyBlocks ? 2 : 1;
+}
+
+Forward::Forward(dispatch::AttentionOp op, const Shape &shape, ModuleOp module, StringRef name)
+    : op(op), shape(shape), f(op, op.getDomain(), op.getMask(), shape, module, name), e(f.e),
+      b(f.b), fragments(chooseFragments(shape)), queries(fragments * fragmentRows * warps),
+      tiles(llvm::divideCeil(shape.positions, queries)), queryTile{queries, shape.width, 0},
+      keyTile{keysPerTile, shape.width, queryTile.end()},
+      valueTile{keysPerTile, shape.partWidth, keyTile.end()} {}
+
+Source Forward::source(unsigned operand, Value headIndex, int64_t column, bool rotated) {
+  bool aligned = shape.head % chunkElements == 0 && column % chunkElements == 0;
+  return {f.frame.buffer(operand), e.add(e.mul(headIndex, shape.head), column), e.index(shape.head),
+          aligned, rotated && op.getRotary() ? f.frame.buffer(3) : Value()};
+}
+
+Kernel Forward::generate() {
+  auto [headOf, fromEnd] = f.place(shape.heads, tiles);
+  head = headOf;
+  // Under a causal mask the last queries have the most keys: they start first.
+  p0 = e.mul(e.sub(e.index(tiles - 1), fromEnd), queries);
+  Value keyHead = e.floorDiv(head, shape.group);
+  Source query = source(0, head, shape.queryColumn, true),
+         key = source(1, keyHead, shape.keyColumn, true),
+         value = source(2, keyHead, shape.valueColumn, false);
+  value.column = e.add(value.column, f.part);
+  value.columns = e.sub(value.columns, f.part);
+  auto first = [&](Value number) { return e.mul(number, keysPerTile); };
+  AttentionFrame::Stream keys;
+  keys.count = e.index(llvm::divideCeil(shape.positions, keysPerTile));
+  keys.bytes = keyTile.bytes() + valueTile.bytes();
+  keys.some = [&](Value number) {
+    return f.classify(p0, queries, first(number), keysPerTile).some;
+  };
+  keys.load = [&](Value number, Value offset) {
+    f.load(keyTile, offset, key, first(number));
+    f.load(valueTile, offset, value, first(number));
+  };
+  keys.arrived = [&](Value number, Value offset) { f.rotate(keyTile, offset, key, first(number)); };
+  keys.body = [&](Value number, Value offset, ValueRange carried) {
+    return emitTile(number, offset, carried);
+  };
+  e.when(e.less(p0, f.length), [&] {
+    f.load(queryTile, nullptr, query, p0);
+    f.core.commit();
+    rows = f.rowNumbers(p0, fragments);
+    emitResults(f.stream(keys, [&] {
+      f.core.wait(1);
+      f.rotate(queryTile, nullptr, query, p0);
+      f.core.barrier();
+      fixed = f.keep(queryTile, fragments, shape.width);
+      Values carried(size_t(2 * fragments), f.f32(-infinity));
+      carried.append(f.core.zeros(2 * fragments + fragments * shape.partWidth / 2));
+      return carried;
+    }));
+  });
+  double pairs =
+      double(shape.batch * shape.heads) * cpu::attention::countPairs(shape.positions, op.getMask());
+  int64_t blocks = shape.batch * shape.heads * tiles * shape.parts;
+  return *f.frame.finish(f.frame.kernel(blocks, "attention", 4 * double(shape.head) * pairs,
+                                        keyTile.byte + 2 * keys.bytes));
+}
+
+/// One tile of keys: scores, the new maxima, what they do to sums and outputs, and the tile's own.
+/// Maxima are kept times log2(e) as they are used, so that an unchanged one rescales by 1 exactly.
+Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
+  Value q0 = e.mul(number, keysPerTile), h = e.toInteger(head);
+  Values columns = f.columnNumbers(q0, keysPerTile);
+  Values scores = f.multiplyRows(fixed, fragments, keyTile, offset);
+  scores = f.each(scores, keysPerTile, [&](Value score, const Place &at) {
+    return cpu::attention::emitRegion(e, op.getScore(),
+                                      {score, rows[at.row()], columns[at.columnOf()], h});
+  });
+  Value full = f.classify(p0, queries, q0, keysPerTile).full;
+  scores = f.masked(scores, keysPerTile, full, -infinity, [&](const Place &at) {
+    return f.holds(rows[at.row()], columns[at.columnOf()]);
+  });
+  auto larger = [&](Value x, Value y) -> Value { return arith::MaxNumFOp::create(b, x, y); };
+  Values best(size_t(2 * fragments));
+  f.each(scores, keysPerTile, [&](Value score, const Place &at) {
+    Value &most = best[at.row()];
+    return most = most ? larger(most, score) : score;
+  });
+  Values maxima = part(carried, 0), totals = part(carried, 1), outputs = part(carried, 2);
+  Values shifts, factors;
+  for (auto [row, most] : llvm::enumerate(best)) {
+    Value now = larger(maxima[row], e.mulf(f.acrossQuad(most, larger), f.f32(log2e)));
+    // A query that has met no key yet keeps -inf; subtracting 0 instead makes its terms 2^-inf = 0,
+    // not NaN.
+    Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, now, f.f32(-infinity));
+    shifts.push_back(e.select(none, f.f32(0), now));
+    factors.push_back(f.exp2(e.subf(maxima[row], shifts[row])));
+    maxima[row] = now;
+    totals[row] = e.mulf(totals[row], factors[row]);
+  }
+  Values terms = f.each(scores, keysPerTile, [&](Value score, const Place &at) {
+    Value negative = arith::NegFOp::create(b, shifts[at.row()]);
+    return f.exp2(e.fma(score, f.f32(log2e), negative));
+  });
+  f.each(terms, keysPerTile, [&](Value term, const Place &at) {
+    return totals[at.row()] = e.addf(totals[at.row()], term);
+  });
+  if (shape.dropout > 0) {
+    terms = f.positive(f.marked(terms, keysPerTile, /*adjacent=*/true, [&](const Place &at) {
+      return f.elementNumber(head, rows[at.row()], columns[at.columnOf()]);
+    }));
+  }
+  outputs = f.each(outputs, shape.partWidth, [&](Value output, const Place &at) {
+    return e.mulf(output, factors[at.row()]);
+  });
+  outputs = f.multiplyWeights(terms, fragments, valueTile, offset, shape.partWidth, outputs);
+  Values results(maxima);
+  results.append(totals);
+  results.append(outputs);
+  return results;
+}
+
+/// Divides by the sums and stores the valid queries' outputs and log-sum-exps.
+void Forward::emitResults(const Values &carried) {
+  Values maxima = part(carried, 0), totals = part(carried, 1), scale, logarithms;
+  auto sum = [&](Value x, Value y) { return e.addf(x, y); };
+  for (auto [row, partial] : llvm::enumerate(totals)) {
+    Value total = f.acrossQuad(partial, sum);
+    Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, total, f.f32(0));
+    Value divisor = e.select(some, total, f.f32(1));
+    scale.push_back(arith::DivFOp::create(b, f.f32(1 / (1 - shape.dropout)), divisor));
+    Value logarithm = e.fma(maxima[row], f.f32(ln2), math::LogOp::create(b, divisor));
+    logarithms.push_back(e.select(some, logarithm, f.f32(-infinity)));
+  }
+  unsigned operands = op->getNumOperands();
+  Source target = source(operands, head, 0, false);
+  target.aligned = shape.head % 2 == 0;
+  f.store(part(carried, 2), scale, target, p0, fragments, /*zeros=*/false);
+  Value lse = f.frame.buffer(operands + 1);
+  auto isZero = [&](Value x) -> Value {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, e.index(0));
+  };
+  Value mine = e.both(isZero(f.quad), isZero(f.part));
+  for (auto [row, logarithm] : llvm::enumerate(logarithms)) {
+    Value position = arith::IndexCastOp::create(b, b.getIndexType(), rows[row]);
+    e.when(e.both(mine, e.less(position, f.length)), [&, logarithm = logarithm] {
+      e.store(logarithm, lse, {e.add(f.base, position), head});
+    });
+  }
+}
+
+FailureOr<Kernel> cuda::generateAttention(dispatch::AttentionOp op, ModuleOp module,
+                                          StringRef name) {
+  FailureOr<Shape> shape = makeShape(op);
+  if (failed(shape)) {
+    return failure();
+  }
+  return Forward(op, *shape, module, name).generate();
+}

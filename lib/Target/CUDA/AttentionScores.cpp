@@ -1,0 +1,200 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention's scores in registers: masks, dropout, reductions along rows; and rows of results.
+#include "Attention.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "sluice/Target/CPU/Random.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+using namespace sluice::cuda::attention;
+
+Value AttentionFrame::f32(float value) {
+  return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
+}
+
+/// One instruction; 0 where x is -inf, and where the result would be subnormal.
+Value AttentionFrame::exp2(Value x) {
+  return LLVM::CallIntrinsicOp::create(
+             b, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f32"), ValueRange(x))
+      .getResult(0);
+}
+
+Value AttentionFrame::acrossQuad(Value x, llvm::function_ref<Value(Value, Value)> combine) {
+  for (int64_t distance : {1, 2}) {
+    Value other =
+        NVVM::ShflOp::create(b, b.getF32Type(), e.integer(-1), x, e.integer(distance),
+                             e.integer(threadsPerWarp - 1), NVVM::ShflKind::bfly, UnitAttr());
+    x = combine(x, other);
+  }
+  return x;
+}
+
+Values AttentionFrame::rowNumbers(Value first, int64_t fragments) {
+  Value row = e.add(e.add(first, group), e.mul(frame.warp, fragments * fragmentRows));
+  Values rows;
+  for (int64_t i = 0; i < 2 * fragments; ++i) {
+    rows.push_back(e.add(e.toInteger(row), i * fragmentRows / 2));
+  }
+  return rows;
+}
+
+Values AttentionFrame::columnNumbers(Value first, int64_t columns) {
+  Value column = e.toInteger(e.add(first, e.mul(quad, 2)));
+  Values numbers;
+  for (int64_t i = 0; i < columns; i += fragmentColumns) {
+    numbers.append({e.add(column, i), e.add(column, i + 1)});
+  }
+  return numbers;
+}
+
+static Place placeAt(size_t i, int64_t columns) {
+  int64_t number = int64_t(i), perFragment = columns / fragmentColumns * sumsPerFragment;
+  return {number / perFragment, number % perFragment / sumsPerFragment, number % sumsPerFragment};
+}
+
+Values AttentionFrame::each(const Values &scores, int64_t columns,
+                            llvm::function_ref<Value(Value, const Place &)> f) {
+  Values results;
+  for (auto [i, score] : llvm::enumerate(scores)) {
+    results.push_back(f(score, placeAt(i, columns)));
+  }
+  return results;
+}
+
+Values AttentionFrame::masked(const Values &scores, int64_t columns, Value full, float otherwise,
+                              llvm::function_ref<Value(const Place &)> holds) {
+  Value absent = f32(otherwise);
+  auto test = scf::IfOp::create(b, ValueRange(scores).getTypes(), full, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(test.thenBlock());
+  scf::YieldOp::create(b, scores);
+  b.setInsertionPointToStart(test.elseBlock());
+  scf::YieldOp::create(b, each(scores, columns, [&](Value score, const Place &place) {
+                         return e.select(holds(place), score, absent);
+                       }));
+  return Values(test.getResults());
+}
+
+Value AttentionFrame::holds(Value p, Value q) {
+  return cpu::attention::emitRelation(e, mask, p, q, valid);
+}
+
+cpu::attention::BlockClass AttentionFrame::classify(Value p0, int64_t queries, Value q0,
+                                                    int64_t keys) {
+  auto result = cpu::attention::classifyBlock(e, mask, p0, queries, q0, keys, length);
+  result.some = e.both(result.some, e.less(p0, length));
+  return result;
+}
+
+Value AttentionFrame::elementNumber(Value head, Value p, Value q) {
+  auto wide = [&](Value position) -> Value {
+    return arith::ExtUIOp::create(b, b.getI64Type(), position);
+  };
+  Value row = e.mul(e.add(e.mul(batchRow, shape.heads), head), shape.positions);
+  Value first = arith::IndexCastOp::create(b, b.getI64Type(), row);
+  return e.add(e.mul(e.add(first, wide(p)), shape.positions), wide(q));
+}
+
+// Philox gives the numbers of four elements at a time. Two that follow one another lie among the
+// same four if the first is even, as it is where rows have an even length.
+std::pair<Value, Value> AttentionFrame::keptPair(Value first, Value second, bool adjacent) {
+  Value rate = f32(shape.dropout);
+  auto isKept = [&](Value uniform) -> Value {
+    return arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, uniform, rate);
+  };
+  auto draw = [&](Value element) {
+    return isKept(
+        cpu::emitUniform(b, element, shape.randomId, frame.firstStream, frame.step, frame.seed));
+  };
+  if (!adjacent || shape.positions % 2 != 0) {
+    return {draw(first), draw(second)};
+  }
+  Value two = e.constantLike(first, 2);
+  Value four = arith::ShRUIOp::create(b, first, two);
+  auto numbers =
+      cpu::emitUniformBlocks(b, four, shape.randomId, frame.firstStream, frame.step, frame.seed);
+  Value later = arith::CmpIOp::create(
+      b, arith::CmpIPredicate::ne, arith::AndIOp::create(b, first, two), e.constantLike(first, 0));
+  return {isKept(e.select(later, numbers[2], numbers[0])),
+          isKept(e.select(later, numbers[3], numbers[1]))};
+}
+
+Values AttentionFrame::marked(Values values, int64_t columns, bool adjacent,
+                              llvm::function_ref<Value(const Place &)> elementOf) {
+  for (size_t i = 0; i < values.size(); i += 2) {
+    auto [first, second] =
+        keptPair(elementOf(placeAt(i, columns)), elementOf(placeAt(i + 1, columns)), adjacent);
+    values[i] = e.select(first, values[i], arith::NegFOp::create(b, values[i]));
+    values[i + 1] = e.select(second, values[i + 1], arith::NegFOp::create(b, values[i + 1]));
+  }
+  return values;
+}
+
+Values AttentionFrame::positive(Values values) {
+  for (Value &value : values) {
+    value = arith::MaxNumFOp::create(b, value, f32(0));
+  }
+  return values;
+}
+
+/// Two results side by side; pairs start at even columns of the head.
+void AttentionFrame::storePair(Value x, Value y, const Source &target, Value position,
+                               Value column) {
+  if (target.rotary) {
+    Values turn = angles(target.rotary, position, column, 2);
+    Value turnedX = e.fma(x, turn[0], e.mulf(y, turn[1]));
+    y = e.fma(y, turn[0], arith::NegFOp::create(b, e.mulf(x, turn[1])));
+    x = turnedX;
+  }
+  Type element = cast<MemRefType>(target.memory.getType()).getElementType();
+  Value row = e.add(base, position), at = e.add(target.column, column);
+  if (target.aligned) {
+    e.when(e.less(column, target.columns), [&] {
+      Value to = core.global(target.memory, {row, at});
+      if (element.isBF16()) {
+        core.store(core.pack(x, y), to, 4);
+      } else {
+        Value two =
+            vector::FromElementsOp::create(b, VectorType::get({2}, element), ValueRange{x, y});
+        core.store(two, to, 8);
+      }
+    });
+    return;
+  }
+  Value values[2] = {x, y};
+  for (int64_t i = 0; i < 2; ++i) {
+    e.when(e.less(e.add(column, i), target.columns), [&] {
+      Value stored =
+          element.isBF16() ? Value(arith::TruncFOp::create(b, element, values[i])) : values[i];
+      e.store(stored, target.memory, {row, e.add(at, i)});
+    });
+  }
+}
+
+void AttentionFrame::store(const Values &sums, ArrayRef<Value> scale, const Source &target,
+                           Value first, int64_t fragments, bool zeros) {
+  int64_t columns = int64_t(sums.size()) / fragments / sumsPerFragment;
+  Value warpRow = e.add(e.add(first, group), e.mul(frame.warp, fragments * fragmentRows));
+  Value none = f32(0);
+  for (int64_t row = 0; row < 2 * fragments; ++row) {
+    Value position = e.add(warpRow, row * fragmentRows / 2);
+    Value isValid = e.less(position, length);
+    Value stored = zeros ? e.less(position, e.index(shape.positions)) : isValid;
+    e.when(stored, [&] {
+      for (int64_t column = 0; column < columns; ++column) {
+        Value pair[2];
+        for (int64_t i = 0; i < 2; ++i) {
+          int64_t at = (row / 2 * columns + column) * sumsPerFragment + row % 2 * 2 + i;
+          pair[i] = scale.empty() ? sums[at] : e.mulf(sums[at], scale[row]);
+          pair[i] = zeros ? e.select(isValid, pair[i], none) : pair[i];
+        }
+        storePair(pair[0], pair[1], target, position,
+                  e.add(e.add(part, e.mul(quad, 2)), column * fragmentColumns));
+      }
+    });
+  }
+}

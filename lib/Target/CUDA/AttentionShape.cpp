@@ -1,0 +1,115 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Sizes of attention's blocks, and what the generators ask of an op.
+#include "Attention.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+using namespace sluice::cuda::attention;
+
+static constexpr int64_t widestPart = 128, widestHead = 256;
+
+static Type elementOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getElementType();
+}
+
+/// Sizes that no kernel here serves, and relations that are no code.
+template <typename Op> static LogicalResult checkSizes(Op op) {
+  int64_t heads = op.getHeads(), kvHeads = op.getKvHeads(), head = op.getHeadSize();
+  if (kvHeads < 1 || heads % kvHeads != 0) {
+    return op.emitError("expected heads to be a multiple of kv_heads, found ")
+           << heads << " and " << kvHeads;
+  }
+  if (head > widestHead) {
+    return op.emitError("expected heads of at most ")
+           << widestHead << " columns on a GPU, found " << head
+           << "; use more heads, or compile for a CPU";
+  }
+  if (op.getRotary() && head % 2 != 0) {
+    return op.emitError("expected an even head size, since rotation takes columns in pairs, found ")
+           << head;
+  }
+  float dropout = op.getDropout().convertToFloat();
+  if (!(dropout >= 0 && dropout < 1)) {
+    return op.emitError("expected dropout in [0, 1), found ") << dropout;
+  }
+  IntegerSet mask = op.getMask();
+  bool affine =
+      llvm::all_of(mask.getConstraints(), [](AffineExpr expr) { return expr.isPureAffine(); });
+  if (!affine || mask.getNumSymbols() > 1) {
+    return op.emitError("expected a mask that is affine in (p, q) and one length, found ")
+           << IntegerSetAttr::get(mask);
+  }
+  return success();
+}
+
+/// Factors of products are bf16; statistics and angles are f32.
+template <typename Op> static LogicalResult checkTypes(Op op) {
+  SmallVector<Value> factors{op.getQuery(), op.getKey(), op.getValue()};
+  SmallVector<Value> numbers{op.getLse()}, results{op.getOutput()};
+  if constexpr (std::is_same_v<Op, dispatch::AttentionBackwardOp>) {
+    factors.push_back(op.getOutputGradient());
+    results.push_back(op.getGradient());
+  }
+  if (op.getRotary()) {
+    numbers.push_back(op.getRotary());
+  }
+  for (Value factor : factors) {
+    if (!elementOf(factor).isBF16()) {
+      return op.emitError("expected queries, keys, values and output gradients of bf16 on a GPU, "
+                          "found ")
+             << factor.getType() << R"(; say "precision": {"compute": "bf16"} in the spec)";
+    }
+  }
+  for (Value result : results) {
+    if (!elementOf(result).isBF16() && !elementOf(result).isF32()) {
+      return op.emitError("expected outputs and gradients of bf16 or f32, found ")
+             << result.getType();
+    }
+  }
+  for (Value number : numbers) {
+    if (!elementOf(number).isF32()) {
+      return op.emitError("expected log-sum-exps and angles of f32, found ") << number.getType();
+    }
+  }
+  return success();
+}
+
+/// Elementary functions are dozens of operations each.
+static bool isLong(Region &region) {
+  auto work = region.front().without_terminator();
+  return std::distance(work.begin(), work.end()) > 4 ||
+         llvm::any_of(work, [](Operation &op) { return isa<math::MathDialect>(op.getDialect()); });
+}
+
+template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
+  if (failed(checkSizes(op)) || failed(checkTypes(op)) ||
+      failed(cpu::attention::checkRegion(op.getScore()))) {
+    return failure();
+  }
+  dispatch::DomainAttr domain = op.getDomain();
+  Shape s{};
+  s.batch = domain.getBatch();
+  s.positions = domain.getPositions();
+  s.factor = domain.getFactor();
+  s.heads = op.getHeads();
+  s.kvHeads = op.getKvHeads();
+  s.group = s.heads / s.kvHeads;
+  s.head = op.getHeadSize();
+  s.queryColumn = op.getQueryColumn();
+  s.keyColumn = op.getKeyColumn();
+  s.valueColumn = op.getValueColumn();
+  s.dropout = op.getDropout().convertToFloat();
+  s.randomId = op.getRandomId();
+  s.heavy = s.dropout > 0 || isLong(op.getScore());
+  s.parts = llvm::divideCeil(s.head, widestPart);
+  s.partWidth = llvm::alignTo(llvm::divideCeil(s.head, s.parts), fragmentInner);
+  s.width = s.parts * s.partWidth;
+  return s;
+}
+
+template FailureOr<Shape> attention::makeShape(dispatch::AttentionOp op);
+template FailureOr<Shape> attention::makeShape(dispatch::AttentionBackwardOp op);

@@ -1,0 +1,291 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention's tiles: rows of bf16 into shared memory, rotated where they lie, and from there to
+// registers and products.
+#include "Attention.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+using namespace sluice::cuda::attention;
+
+AttentionFrame::AttentionFrame(Operation *op, dispatch::DomainAttr domain, IntegerSet mask,
+                               const Shape &shape, ModuleOp module, StringRef name)
+    : frame(op, domain, module, name), e(frame.e), b(frame.b), core(frame), shape(shape),
+      mask(mask) {
+  thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
+  std::tie(group, quad) = split(frame.lane, 4);
+}
+
+std::pair<Value, Value> AttentionFrame::split(Value number, int64_t divisor) {
+  Value by = e.index(divisor);
+  return {b.createOrFold<arith::DivUIOp>(number, by), b.createOrFold<arith::RemUIOp>(number, by)};
+}
+
+// Blocks that run together share a head's rows.
+std::pair<Value, Value> AttentionFrame::place(int64_t heads, int64_t tiles) {
+  auto [rest, partNumber] = split(frame.block, shape.parts);
+  auto [headOfRow, tile] = split(rest, tiles);
+  auto [row, head] = split(headOfRow, heads);
+  part = e.mul(partNumber, shape.partWidth);
+  enterRow(row);
+  return {head, tile};
+}
+
+void AttentionFrame::enterRow(Value row) {
+  batchRow = row;
+  base = e.mul(row, shape.positions);
+  length = e.index(shape.positions);
+  if (shape.factor > 0) {
+    Value inside = e.min(frame.validLength(shape.factor, shape.positions), length);
+    length = e.select(e.less(row, frame.rows), inside, e.index(0));
+  }
+  valid = e.toInteger(length);
+}
+
+// Threads that follow one another take chunks that follow one another: whole sectors of memory, and
+// different banks.
+void AttentionFrame::eachChunk(const Tile &tile, llvm::function_ref<void(Value, Value)> f) {
+  int64_t total = tile.rows * tile.chunks();
+  auto [line, chunk] = split(thread, tile.chunks());
+  for (int64_t first = 0; first < total; first += threadsPerBlock) {
+    if (threadsPerBlock % tile.chunks() == 0) {
+      f(e.add(line, first / tile.chunks()), chunk);
+      continue;
+    }
+    Value number = e.add(thread, first);
+    auto [ofLine, ofChunk] = split(number, tile.chunks());
+    if (first + threadsPerBlock <= total) {
+      f(ofLine, ofChunk);
+    } else {
+      e.when(e.less(number, e.index(total)), [&, l = ofLine, c = ofChunk] { f(l, c); });
+    }
+  }
+}
+
+Value AttentionFrame::placeOf(const Tile &tile, Value offset, Value line, Value chunk) {
+  Value byte = tile.swizzled() ? core.swizzled(line, chunk, tile.lineBytes())
+                               : e.add(e.mul(line, tile.lineBytes()), e.mul(chunk, chunkBytes));
+  return core.shared(offset ? e.add(offset, byte) : byte, tile.byte);
+}
+
+void AttentionFrame::load(const Tile &tile, Value offset, const Source &source, Value first) {
+  eachChunk(tile, [&](Value line, Value chunk) {
+    Value to = placeOf(tile, offset, line, chunk), position = e.add(first, line);
+    if (!source.aligned) {
+      loadElements(source, to, position, chunk);
+      return;
+    }
+    Value column = e.mul(chunk, chunkElements);
+    Value from = core.global(source.memory, {e.add(base, position), e.add(source.column, column)});
+    Value inside = e.both(e.less(position, length), e.less(column, source.columns));
+    core.copy(to, from, chunkBytes, e.select(inside, e.index(chunkBytes), e.index(0)));
+  });
+}
+
+/// A chunk that starts anywhere, element by element: heads whose size is no multiple of 8.
+void AttentionFrame::loadElements(const Source &source, Value to, Value position, Value chunk) {
+  Type word = b.getI32Type();
+  Value row = e.add(base, e.min(position, e.index(shape.positions - 1)));
+  Value last = e.add(source.columns, -1), isValid = e.less(position, length), none = e.integer(0);
+  Values words;
+  for (int64_t i = 0; i < chunkElements; ++i) {
+    Value column = e.add(e.mul(chunk, chunkElements), i);
+    Value element = e.loadScalar(source.memory, {row, e.add(source.column, e.min(column, last))});
+    Value bits =
+        arith::ExtUIOp::create(b, word, arith::BitcastOp::create(b, b.getI16Type(), element));
+    bits = e.select(e.both(isValid, e.less(column, source.columns)), bits, none);
+    if (i % 2 == 0) {
+      words.push_back(bits);
+    } else {
+      Value high = arith::ShLIOp::create(b, bits, e.integer(16));
+      words.back() = arith::OrIOp::create(b, words.back(), high);
+    }
+  }
+  Value all = vector::FromElementsOp::create(b, VectorType::get({4}, word), words);
+  core.store(all, to, chunkBytes);
+}
+
+/// `count` cosines and sines in turn from an even column on; beyond the head's columns any.
+Values AttentionFrame::angles(Value rotary, Value position, Value column, int64_t count) {
+  int64_t step = count % 4 == 0 && shape.head % 4 == 0 ? 4 : 2;
+  Value row = e.min(position, e.index(shape.positions - 1));
+  Values result;
+  for (int64_t i = 0; i < count; i += step) {
+    Value at = e.min(e.add(column, i), e.index(shape.head - step));
+    Value some = core.load(VectorType::get({step}, b.getF32Type()), core.global(rotary, {row, at}),
+                           step * 4);
+    for (int64_t j = 0; j < step; ++j) {
+      result.push_back(vector::ExtractOp::create(b, some, ArrayRef<int64_t>{j}));
+    }
+  }
+  return result;
+}
+
+void AttentionFrame::rotate(const Tile &tile, Value offset, const Source &source, Value first) {
+  if (!source.rotary) {
+    return;
+  }
+  Type word = b.getI32Type(), number = b.getF32Type();
+  auto type = VectorType::get({4}, word);
+  eachChunk(tile, [&](Value line, Value chunk) {
+    Value at = placeOf(tile, offset, line, chunk);
+    Values turn =
+        angles(source.rotary, e.add(first, line), e.mul(chunk, chunkElements), chunkElements);
+    Value pairs = core.load(type, at, chunkBytes);
+    Values turned;
+    for (int64_t i = 0; i < 4; ++i) {
+      Value pair = vector::ExtractOp::create(b, pairs, ArrayRef<int64_t>{i});
+      Value low = arith::ShLIOp::create(b, pair, e.integer(16));
+      Value high = arith::AndIOp::create(b, pair, e.integer(int32_t(0xffff0000)));
+      Value x = arith::BitcastOp::create(b, number, low);
+      Value y = arith::BitcastOp::create(b, number, high);
+      Value cosine = turn[2 * i], sine = turn[2 * i + 1];
+      Value negative = arith::NegFOp::create(b, e.mulf(y, sine));
+      turned.push_back(core.pack(e.fma(x, cosine, negative), e.fma(y, cosine, e.mulf(x, sine))));
+    }
+    core.store(vector::FromElementsOp::create(b, type, turned), at, chunkBytes);
+  });
+}
+
+// Lane l gives line l mod 16 of the left or the right eight columns: matrices of the upper lines,
+// of the lower ones, then the same of the next columns.
+Values AttentionFrame::matrices(const Tile &tile, Value offset, int64_t line, int64_t column,
+                                bool transposed) {
+  auto [half, ofLine] = split(frame.lane, fragmentRows);
+  int64_t chunk = column / chunkElements;
+  Value place;
+  if (tile.swizzled()) {
+    Value exchanged = arith::XOrIOp::create(b, half, core.exchange(ofLine, tile.lineBytes()));
+    place = chunk == 0 ? exchanged : arith::XOrIOp::create(b, exchanged, e.index(chunk));
+  } else {
+    place = e.add(half, chunk);
+  }
+  Value byte = e.add(e.mul(ofLine, tile.lineBytes()), e.mul(place, chunkBytes));
+  byte = offset ? e.add(offset, byte) : byte;
+  return core.loadMatrices(core.shared(byte, tile.byte + line * tile.lineBytes()), transposed);
+}
+
+Value AttentionFrame::warpOffset(const Tile &tile, int64_t fragments) {
+  return e.mul(frame.warp, fragments * fragmentRows * tile.lineBytes());
+}
+
+Fixed AttentionFrame::keep(const Tile &tile, int64_t fragments, int64_t widest) {
+  Fixed fixed{tile, {}};
+  for (int64_t k = 0; k < tile.columns && tile.columns <= widest; k += fragmentInner) {
+    for (int64_t i = 0; i < fragments; ++i) {
+      llvm::append_range(fixed.registers,
+                         matrices(tile, warpOffset(tile, fragments), i * fragmentRows, k));
+    }
+  }
+  return fixed;
+}
+
+Values AttentionFrame::multiplyRows(const Fixed &fixed, int64_t fragments, const Tile &streamed,
+                                    Value offset) {
+  int64_t columns = streamed.rows / fragmentColumns;
+  Values sums = core.zeros(fragments * columns * sumsPerFragment);
+  auto add = [&](ValueRange left, Value first, Value second, int64_t fragment, int64_t column) {
+    MutableArrayRef<Value> at = MutableArrayRef<Value>(sums).slice(
+        (fragment * columns + column) * sumsPerFragment, sumsPerFragment);
+    llvm::copy(core.multiply(left, {first, second}, at), at.begin());
+  };
+  for (int64_t k = 0; k < streamed.columns; k += fragmentInner) {
+    SmallVector<Values> left;
+    for (int64_t i = 0; i < fragments; ++i) {
+      size_t kept = size_t(k / fragmentInner * fragments + i) * 4;
+      left.push_back(
+          fixed.registers.empty()
+              ? matrices(fixed.tile, warpOffset(fixed.tile, fragments), i * fragmentRows, k)
+              : Values(ArrayRef<Value>(fixed.registers).slice(kept, 4)));
+    }
+    for (int64_t row = 0; row < streamed.rows; row += fragmentRows) {
+      Values right = matrices(streamed, offset, row, k);
+      for (int64_t i = 0; i < fragments; ++i) {
+        add(left[i], right[0], right[2], i, row / fragmentColumns);
+        add(left[i], right[1], right[3], i, row / fragmentColumns + 1);
+      }
+    }
+  }
+  return sums;
+}
+
+Values AttentionFrame::multiplyWeights(const Values &weights, int64_t fragments,
+                                       const Tile &streamed, Value offset, int64_t columns,
+                                       Values sums) {
+  int64_t perRow = streamed.rows / fragmentColumns, perSum = columns / fragmentColumns;
+  auto packed = [&](int64_t fragment, int64_t row) {
+    ArrayRef<Value> from = ArrayRef<Value>(weights).slice(
+        (fragment * perRow + row / fragmentColumns) * sumsPerFragment, 2 * sumsPerFragment);
+    Values left;
+    for (size_t i = 0; i < 2 * sumsPerFragment; i += 2) {
+      left.push_back(core.pack(from[i], from[i + 1]));
+    }
+    return left;
+  };
+  auto add = [&](ValueRange left, Value first, Value second, int64_t fragment, int64_t column) {
+    MutableArrayRef<Value> at = MutableArrayRef<Value>(sums).slice(
+        (fragment * perSum + column) * sumsPerFragment, sumsPerFragment);
+    llvm::copy(core.multiply(left, {first, second}, at), at.begin());
+  };
+  for (int64_t row = 0; row < streamed.rows; row += fragmentInner) {
+    SmallVector<Values> left;
+    for (int64_t i = 0; i < fragments; ++i) {
+      left.push_back(packed(i, row));
+    }
+    for (int64_t column = 0; column < columns; column += fragmentRows) {
+      Values right = matrices(streamed, offset, row, column, /*transposed=*/true);
+      for (int64_t i = 0; i < fragments; ++i) {
+        add(left[i], right[0], right[1], i, column / fragmentColumns);
+        add(left[i], right[2], right[3], i, column / fragmentColumns + 1);
+      }
+    }
+  }
+  return sums;
+}
+
+// One barrier a tile: behind it a tile has come for all threads, and nobody reads the other buffer
+// any more, into which the next tile is then copied while this one is worked on.
+Values AttentionFrame::stream(const Stream &stream, llvm::function_ref<Values()> prepare) {
+  auto from = [&](Value number) -> Value {
+    auto loop = scf::WhileOp::create(
+        b, TypeRange(b.getIndexType()), ValueRange(number),
+        [&](OpBuilder &, Location, ValueRange now) {
+          Value more = e.less(now[0], stream.count);
+          Value none = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, stream.some(now[0]),
+                                             arith::ConstantIntOp::create(b, b.getI1Type(), 0));
+          scf::ConditionOp::create(b, e.both(more, none), now);
+        },
+        [&](OpBuilder &, Location, ValueRange now) {
+          scf::YieldOp::create(b, ValueRange(e.add(now[0], 1)));
+        });
+    return loop.getResult(0);
+  };
+  auto request = [&](Value number, Value offset) {
+    e.when(e.less(number, stream.count), [&] { stream.load(number, offset); });
+    core.commit();
+  };
+  Value first = from(e.index(0));
+  request(first, e.index(0));
+  Values carried = prepare();
+  carried.insert(carried.begin(), {first, e.index(0)});
+  auto loop = scf::WhileOp::create(
+      b, ValueRange(carried).getTypes(), carried,
+      [&](OpBuilder &, Location, ValueRange now) {
+        scf::ConditionOp::create(b, e.less(now[0], stream.count), now);
+      },
+      [&](OpBuilder &, Location, ValueRange now) {
+        Value number = now[0], offset = now[1];
+        core.wait(0);
+        stream.arrived(number, offset);
+        core.barrier();
+        Value next = from(e.add(number, 1)), other = e.sub(e.index(stream.bytes), offset);
+        request(next, other);
+        Values results = stream.body(number, offset, now.drop_front(2));
+        results.insert(results.begin(), {next, other});
+        scf::YieldOp::create(b, results);
+      });
+  return Values(loop.getResults().drop_front(2));
+}

@@ -1,0 +1,259 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention's CUDA kernels on the emulator, forward and backward, against the float64 reference
+// from the same bf16 inputs, and against themselves; as PTX and, where ptxas is present, as cubins.
+#include "AttentionReference.h"
+#include "EmulatedKernel.h"
+
+#include "gtest/gtest.h"
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+
+using namespace sluice;
+using namespace sluice::test;
+using emulator::Copies;
+using emulator::Schedule;
+
+namespace {
+
+mlir::FailureOr<cuda::Kernel> generate(mlir::Operation *op, mlir::ModuleOp module,
+                                       llvm::StringRef name) {
+  if (auto forward = mlir::dyn_cast<dispatch::AttentionOp>(op)) {
+    return cuda::generateAttention(forward, module, name);
+  }
+  return cuda::generateAttentionBackward(mlir::cast<dispatch::AttentionBackwardOp>(op), module,
+                                         name);
+}
+
+CudaRun forwardRun(const AttentionCase &c, const AttentionData &data, Schedule schedule,
+                   Copies copies) {
+  CudaRun run{.operands = {data.qkv, data.qkv, data.qkv},
+              .length = c.length,
+              .rows = c.rows,
+              .step = c.step,
+              .seed = c.seed};
+  if (c.rotary) {
+    run.operands.push_back(data.rotary);
+  }
+  run.options.schedule = schedule;
+  run.options.copies = copies;
+  run.options.seed = 7;
+  return run;
+}
+
+CudaRun backwardRun(const AttentionCase &c, const AttentionData &data, Schedule schedule,
+                    Copies copies) {
+  CudaRun run = forwardRun(c, data, schedule, copies);
+  run.operands.resize(3);
+  run.operands.insert(run.operands.end(), {data.outputIn, data.lseIn, data.outputGradient});
+  if (c.rotary) {
+    run.operands.push_back(data.rotary);
+  }
+  return run;
+}
+
+bool isValid(const AttentionCase &c, int64_t row) {
+  return row / c.positions < c.rows && row % c.positions < c.valid();
+}
+
+/// Every element within its bound; rows that are not valid as the op says: zeros where `zeros`,
+/// else left alone.
+void compare(const AttentionCase &c, const std::vector<float> &found, const Expected &expected,
+             int64_t width, bool zeros, bool bf16, const std::string &what) {
+  ASSERT_EQ(found.size(), expected.value.size());
+  double worst = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    int64_t row = int64_t(i) / width;
+    std::string where = what + ": row " + std::to_string(row) + " column " +
+                        std::to_string(int64_t(i) % width) + " found " + std::to_string(found[i]);
+    if (!isValid(c, row)) {
+      ASSERT_TRUE(zeros ? found[i] == 0 : EmulatedKernel::isUntouched(found[i], bf16)) << where;
+      continue;
+    }
+    double error = std::abs(double(found[i]) - expected.value[i]);
+    bool same = std::isinf(expected.value[i]) ? double(found[i]) == expected.value[i]
+                                              : error <= expected.bound[i];
+    ASSERT_TRUE(same) << where << ", expected " << expected.value[i] << " within "
+                      << expected.bound[i];
+    worst = expected.bound[i] > 0 ? std::max(worst, error / expected.bound[i]) : worst;
+  }
+  std::cout << c.name << ", " << what << ": worst error " << worst << " of its bound\n";
+}
+
+/// Loads of matrices and shares of tensor-core instructions, launch by launch.
+void checkTraffic(const AttentionCase &c, const EmulatedKernel &kernel) {
+  for (auto [i, report] : llvm::enumerate(kernel.reports)) {
+    const emulator::Counters &counters = report.counters;
+    for (const emulator::SiteTraffic &site : counters.sites) {
+      if (site.instruction.find("ldmatrix") != std::string::npos) {
+        EXPECT_EQ(site.units, site.leastUnits) << c.name << ": " << site.instruction;
+      }
+    }
+    bool even = (c.head & (c.head - 1)) == 0 && c.head >= 16;
+    if (even && !c.rotary) {
+      EXPECT_EQ(counters.bankConflicts(), 0u) << c.name << ", launch " << i;
+    }
+    cuda::Stage stage = kernel.kernel().stages[i];
+    std::cout << c.name << ", " << stage.function.getName().str() << ": " << stage.sharedBytes
+              << " bytes of shared memory, tensor cores " << 100 * counters.tensorShare()
+              << "% of instructions, " << double(counters.tensorFlops) / 1e6 << " MFLOP\n";
+  }
+}
+
+/// Both directions, with the case's own length and with `others`: a kernel serves all lengths.
+void check(AttentionCase c, std::vector<int64_t> others = {}) {
+  c.bf16 = true;
+  others.push_back(c.length);
+  EmulatedKernel forward(c.forwardText(), generate), backward(c.backwardText(), generate);
+  ASSERT_TRUE(forward.made() && backward.made()) << c.name;
+  for (int64_t length : others) {
+    SCOPED_TRACE(c.name + ", length " + std::to_string(length));
+    c.length = length;
+    AttentionData data = makeAttention(c);
+    auto results = forward.run(forwardRun(c, data, Schedule::WarpAlone, Copies::Late));
+    compare(c, results[0], data.output, c.heads * c.head, false, true, "output");
+    compare(c, results[1], data.lse, c.heads, false, false, "log-sum-exp");
+    checkTraffic(c, forward);
+    auto gradient = backward.run(backwardRun(c, data, Schedule::WarpAlone, Copies::Late));
+    compare(c, gradient[0], data.gradient, c.width(), true, true, "gradient");
+    checkTraffic(c, backward);
+  }
+}
+
+const Score plain = scaled(0.25);
+const Relation shifted{"affine_set<(p, q)[n] : (p - q - 3 >= 0, q - p + 80 >= 0)>",
+                       [](int64_t p, int64_t q, int64_t) { return q <= p - 3 && q >= p - 80; }};
+const Relation thirds{"affine_set<(p, q)[n] : ((p + 1) floordiv 3 - q >= 0)>",
+                      [](int64_t p, int64_t q, int64_t) { return q <= (p + 1) / 3; }};
+const Relation residues{
+    "affine_set<(p, q)[n] : ((p + q) mod 3 == 0, p ceildiv 2 - q + 20 >= 0)>",
+    [](int64_t p, int64_t q, int64_t) { return (p + q) % 3 == 0 && q <= (p + 1) / 2 + 20; }};
+
+TEST(CudaAttention, CausalHeadOf64) {
+  check({"head of 64", 2, 200, 2, 2, 64, 197, 2, causal(), plain}, {1, 64, 129});
+}
+
+/// Enough blocks for 128 queries each; all but one row of the batch are not valid.
+TEST(CudaAttention, TwoFragmentsAWarp) {
+  check({"two fragments", 67, 140, 1, 1, 32, 133, 1, causal(), plain}, {63});
+}
+
+TEST(CudaAttention, HeadOf16WindowAndCoarseScale) {
+  check({"window, coarse", 2, 150, 1, 1, 16, 440, 1, window(70), plain, false, 0, 3, 3}, {50});
+}
+
+TEST(CudaAttention, GroupedHeadsBidirectional) {
+  check({"grouped", 1, 130, 4, 2, 32, 130, 1, everything(), plain}, {70});
+}
+
+TEST(CudaAttention, HeadOf128) {
+  check({"head of 128", 1, 140, 1, 1, 128, 131, 1, causal(), plain});
+}
+
+TEST(CudaAttention, ShiftedWindowWithEmptyRowsAndRotary) {
+  check({"head of 40, rotary", 1, 170, 2, 1, 40, 165, 1, shifted, plain, true}, {2});
+}
+
+TEST(CudaAttention, SoftCapAndRotary) {
+  check({"soft cap, rotary", 1, 140, 2, 1, 64, 133, 1, thirds, softCap(2), true});
+}
+
+TEST(CudaAttention, DropoutDrawsWhatTheCpuDraws) {
+  check({"dropout, pairs", 2, 130, 2, 1, 16, 130, 2, causal(), plain, false, 0.25f});
+  check({"dropout, alone", 1, 67, 1, 1, 32, 67, 1, causal(), plain, false, 0.5f, 9});
+}
+
+TEST(CudaAttention, HeadsOfAnySize) {
+  check({"head of 5", 1, 70, 3, 3, 5, 66, 1, residues, linearBias()});
+  check({"head of 20, rotary", 1, 70, 3, 1, 20, 69, 1, causal(), plain, true});
+  check({"head of 136", 1, 70, 1, 1, 136, 67, 1, causal(), scaled(0.125), true});
+}
+
+/// The same bits whatever the order of threads, blocks and copies.
+TEST(CudaAttention, SchedulesChangeNothing) {
+  AttentionCase c{"schedules", 2, 140, 2, 1, 32, 131, 2, causal(), softCap(2), true, 0.125f};
+  c.bf16 = true;
+  AttentionData data = makeAttention(c);
+  for (bool isForward : {true, false}) {
+    EmulatedKernel kernel(isForward ? c.forwardText() : c.backwardText(), generate);
+    ASSERT_TRUE(kernel.made());
+    auto launch = [&](Schedule schedule, Copies copies) {
+      return kernel.run(isForward ? forwardRun(c, data, schedule, copies)
+                                  : backwardRun(c, data, schedule, copies));
+    };
+    auto expected = launch(Schedule::WarpAlone, Copies::Late);
+    for (auto [schedule, copies] : {std::pair(Schedule::Random, Copies::Random),
+                                    std::pair(Schedule::InOrder, Copies::Early)}) {
+      auto found = launch(schedule, copies);
+      for (size_t i = 0; i < found.size(); ++i) {
+        EXPECT_EQ(std::memcmp(found[i].data(), expected[i].data(), found[i].size() * sizeof(float)),
+                  0);
+      }
+    }
+  }
+}
+
+/// Tensor-core PTX that calls nothing; where there is a ptxas, a cubin without spills or stack.
+void checkAssembly(mlir::ModuleOp module, const cuda::Target &target, const std::string &what) {
+  llvm::LLVMContext context;
+  auto lowered = cuda::lowerToLLVM(module, context);
+  ASSERT_TRUE(lowered);
+  auto ptx = cuda::emitPTX(std::move(lowered), target);
+  ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+  EXPECT_NE(ptx->find("mma.sync.aligned.m16n8k16"), std::string::npos);
+  EXPECT_NE(ptx->find("ldmatrix"), std::string::npos);
+  EXPECT_EQ(ptx->find("call"), std::string::npos) << "a kernel calls a function";
+  if (const char *folder = getenv("DUMP_PTX")) {
+    std::ofstream(folder + ("/" + what + target.chip.str() + std::to_string(ptx->size()) + ".ptx"))
+        << *ptx;
+    return;
+  }
+  auto binary = cuda::assemble(*ptx, target);
+  ASSERT_TRUE(bool(binary)) << llvm::toString(binary.takeError());
+  if (!*binary) {
+    std::cout << "no ptxas: PTX only\n";
+    return;
+  }
+  for (const cuda::Usage &usage : (*binary)->usage) {
+    std::cout << target.name.str() << ", " << what << ": " << usage.kernel << " " << usage.registers
+              << " registers\n";
+    EXPECT_EQ(usage.stackBytes, 0) << what << " " << usage.kernel;
+    EXPECT_EQ(usage.spillBytes, 0) << what << " " << usage.kernel;
+  }
+}
+
+void checkAssembly(int64_t head, bool everything) {
+  AttentionCase c{"assembly", 8,
+                  1024,       8,
+                  4,          head,
+                  1024,       8,
+                  causal(),   everything ? softCap(30) : scaled(0.125),
+                  everything, everything ? 0.1f : 0.0f};
+  c.bf16 = true;
+  std::string what =
+      "head of " + std::to_string(head) + (everything ? " with rotary, soft cap, dropout" : "");
+  for (const std::string &text : {c.forwardText(), c.backwardText()}) {
+    GeneratedKernel made(text, generate);
+    ASSERT_TRUE(made.made());
+    checkAssembly(made.module(), cuda::Target::sm80(), what);
+    if (!everything) {
+      checkAssembly(made.module(), cuda::Target::sm90a(), what);
+    }
+  }
+}
+
+TEST(CudaAttention, Assembles) {
+  for (int64_t head : {32, 64, 128}) {
+    checkAssembly(head, /*everything=*/false);
+  }
+}
+
+TEST(CudaAttention, AssemblesWithEverything) {
+  for (int64_t head : {64, 128}) {
+    checkAssembly(head, /*everything=*/true);
+  }
+}
+
+} // namespace
