@@ -28,8 +28,12 @@ constexpr int64_t numberOffset = streamedLines * wordBytes;
 /// Rows from a thread's first to its i-th, in the order of the fragments.
 constexpr int64_t downOf(int64_t i) { return i / 2 * fragmentRows + i % 2 * 8; }
 
-/// Columns of the gradient a block sums up.
-int64_t chunkOf(int64_t width) { return width <= 128 ? 128 : width <= 256 ? 256 : 512; }
+/// Columns of the gradient a block sums up. Lines of odd width are copied an element at a time, by
+/// way of registers: fewer are left for sums.
+int64_t chunkOf(int64_t width) {
+  int64_t widest = width % 2 == 0 ? 512 : 256;
+  return width <= 128 ? 128 : width <= 256 ? 256 : widest;
+}
 
 class Gradient {
 public:

@@ -224,6 +224,7 @@ void checkRows(const Case &c, EmulatedKernel &kernel, const CudaRun &run, Wanted
 const Case shapes[] = {
     {.batch = 2, .positions = 45, .width = 70, .vocabulary = 300, .bias = true, .init = true},
     {.batch = 3, .positions = 50, .width = 139, .vocabulary = 129},
+    {.batch = 1, .positions = 20, .width = 301, .vocabulary = 40},
     {.batch = 1, .positions = 3, .width = 1, .vocabulary = 1},
     {.batch = 2, .positions = 40, .width = 260, .vocabulary = 256, .factor = 2, .scale = 8},
     {.batch = 1, .positions = 70, .width = 530, .vocabulary = 67, .bias = true, .offset = 0},
@@ -349,6 +350,7 @@ TEST(CudaCrossEntropy, AssemblesWithoutSpills) {
                       .vocabulary = 300,
                       .bias = true,
                       .init = true},
+                 Case{.batch = 3, .positions = 100, .width = 501, .vocabulary = 301, .bias = true},
                  Case{.batch = 2, .positions = 45, .width = 75, .vocabulary = 300}}) {
     EmulatedKernel(rowsText(c, Wanted::All)).checkAssembly(mma);
     EmulatedKernel(weightsText(c)).checkAssembly(mma);
