@@ -7,7 +7,7 @@
 #include "Columns.h"
 #include "CrossEntropy.h"
 
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include <tuple>
 
 using namespace mlir;
 using namespace sluice;
@@ -19,10 +19,21 @@ namespace {
 constexpr WarpGrid logitGrid{2, 4, 32, 32};
 constexpr int64_t heldLines = 64, streamedLines = 128;
 constexpr int64_t logitStep = 32, productStep = 16, stageCount = 4;
-constexpr int64_t warps = 8, floatBytes = sizeof(float);
+constexpr int64_t warps = 8, wordBytes = 4;
+constexpr int64_t heldPerThread = 2 * logitGrid.rowFragments();
 
-/// Columns of the gradient a block sums up.
-int64_t chunkOf(int64_t width) { return width <= 128 ? 128 : width <= 256 ? 256 : 512; }
+/// Of what is known of lines, numbers lie behind tokens.
+constexpr int64_t numberOffset = streamedLines * wordBytes;
+
+/// Rows from a thread's first to its i-th, in the order of the fragments.
+constexpr int64_t downOf(int64_t i) { return i / 2 * fragmentRows + i % 2 * 8; }
+
+/// Columns of the gradient a block sums up. Lines of odd width are copied an element at a time, by
+/// way of registers: fewer are left for sums.
+int64_t chunkOf(int64_t width) {
+  int64_t widest = width % 2 == 0 ? 512 : 256;
+  return width <= 128 ? 128 : width <= 256 ? 256 : widest;
+}
 
 class Gradient {
 public:
@@ -30,30 +41,42 @@ public:
   Stage generate();
 
 private:
+  /// What a thread knows of a row or a token whose logits it holds.
+  struct Line {
+    Value token;  ///< i32: the token itself, or the row's target
+    Value number; ///< f32: a row's log-sum-exp; a token's bias, null where there is none
+    Value counts; ///< i1: valid row or existing token; null where all are
+  };
+
   int64_t streamed() const { return holdsRows ? head.vocabulary : head.rows; }
   Factor factor(bool ofRows, bool linesAreInner, int64_t extent);
   void place();
+  void makePipelines();
+  void layOut();
+  Values withThreadReadAnew(llvm::function_ref<Values()> body);
   void emitBlock();
+  void leave(const Line &line, Value number, int64_t byte);
+  Line find(Value number, int64_t byte, bool isRow);
   void readHeld();
   void readStreamed(Value first);
-  Values storeGradients(const Values &logits, Value firstStreamed, ValueRange biasSums);
-  Value gradient(Value logit, Value shift, Value isTarget, Value counts);
+  void storeGradients(const Values &logits);
+  void storePair(int64_t i, int64_t j, Value first, Value second);
+  Value gradient(Value logit, const Line &held, const Line &streamed);
   Values addProducts(Value number, Value tile, ValueRange sums);
   void storeMatrix(const Values &sums);
-  void storeBias(ArrayRef<Value> sums);
+  void clearBias();
+  void storeBias();
   Value equal(Value a, Value c) {
     return arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, a, c);
+  }
+  bool sumsBias() const { return head.weightGradients.vector >= 0; }
+  /// A thread's own sum of g over what streams, of its i-th held line.
+  Value biasSlot(int64_t i) {
+    return e.add(e.mul(thread, wordBytes), biasByte + i * frame.threads * wordBytes);
   }
   Value divide(Value a, int64_t c) { return arith::DivUIOp::create(e.b, a, e.index(c)); }
   Value rest(Value a, int64_t c) { return arith::RemUIOp::create(e.b, a, e.index(c)); }
 
-  /// What a thread knows of a row or a token whose logits it holds.
-  struct Line {
-    Value token;  ///< i32: the token itself, or the row's target
-    Value shift;  ///< f32: a row's log-sum-exp
-    Value bias;   ///< f32: a token's; null where there is none
-    Value counts; ///< i1: valid row or existing token; null where all are
-  };
   Line rowLine(Value row);
   Line tokenLine(Value token);
 
@@ -68,9 +91,9 @@ private:
   Rows rows;
   std::unique_ptr<Pipeline> logits, products;
   std::unique_ptr<Tile> gradients; ///< g in shared memory, 64 held by 128 streamed
-  int64_t gradientByte = 0, lineByte = 0, biasByte = 0, sharedBytes = 0;
+  int64_t gradientByte = 0, heldByte = 0, streamedByte = 0, threadByte = 0, biasByte = 0;
+  int64_t sharedBytes = 0;
   Value thread, split, firstHeld, firstColumn, isFirstChunk, share;
-  SmallVector<Line> mine; ///< of the four held lines
 };
 
 } // namespace
@@ -104,86 +127,98 @@ void Gradient::place() {
 
 Gradient::Line Gradient::rowLine(Value number) {
   Row row = frame.row(number);
-  return {rows.targetOf(row), e.loadScalar(rows.lse(), {row.batch, row.position}), {}, row.valid};
+  return {rows.targetOf(row), e.loadScalar(rows.lse(), {row.batch, row.position}), row.valid};
 }
 
 Gradient::Line Gradient::tokenLine(Value token) {
   bool whole = head.vocabulary % streamedLines == 0;
-  return {e.toInteger(token),
-          {},
-          rows.bias(token),
+  return {e.toInteger(token), rows.bias(token),
           whole ? Value() : e.less(token, e.index(head.vocabulary))};
 }
 
-void Gradient::readHeld() {
-  Value line = e.add(e.add(firstHeld, logits->warpRow()), divide(frame.lane, 4));
-  for (int64_t i = 0; i < 2 * logitGrid.rowFragments(); ++i) {
-    Value at = e.add(line, i / 2 * fragmentRows + i % 2 * 8);
-    mine.push_back(holdsRows ? rowLine(at) : tokenLine(at));
+// What is known of lines lies in shared memory, for registers are short. A token that does not
+// count is -1.
+void Gradient::leave(const Line &line, Value number, int64_t byte) {
+  Value token = line.counts ? e.select(line.counts, line.token, e.integer(-1)) : line.token;
+  Value at = e.add(e.mul(number, wordBytes), byte);
+  core.store(token, core.shared(at), wordBytes);
+  if (line.number) {
+    core.store(line.number, core.shared(at, numberOffset), wordBytes);
   }
 }
 
-/// Rows that stream leave their log-sum-exps and targets (-1 where not valid) in shared memory.
-void Gradient::readStreamed(Value first) {
-  e.when(e.less(thread, e.index(streamedLines)), [&] {
-    Line line = rowLine(e.add(first, thread));
-    Value at = e.add(e.mul(thread, floatBytes), lineByte);
-    core.store(line.shift, core.shared(at), floatBytes);
-    core.store(e.select(line.counts, line.token, e.integer(-1)),
-               core.shared(at, streamedLines * floatBytes), floatBytes);
+Gradient::Line Gradient::find(Value number, int64_t byte, bool isRow) {
+  Value at = e.add(e.mul(number, wordBytes), byte);
+  Value token = core.load(e.b.getI32Type(), core.shared(at), wordBytes);
+  bool has = isRow || head.bias >= 0;
+  return {token,
+          has ? core.load(e.b.getF32Type(), core.shared(at, numberOffset), wordBytes) : Value(),
+          e.atLeast(token, e.integer(0))};
+}
+
+void Gradient::readHeld() {
+  e.when(e.less(thread, e.index(heldLines)), [&] {
+    Value at = e.add(firstHeld, thread);
+    leave(holdsRows ? rowLine(at) : tokenLine(at), thread, heldByte);
   });
 }
 
-/// e^(x - lse) - [target], still to be divided by the number of valid rows.
-Value Gradient::gradient(Value logit, Value shift, Value isTarget, Value counts) {
-  Value one = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1));
-  Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
-  Value g = rows.exp(e.subf(logit, shift));
-  g = e.subf(g, e.select(isTarget, one, zero));
-  return counts ? e.select(counts, g, zero) : g;
+void Gradient::readStreamed(Value first) {
+  e.when(e.less(thread, e.index(streamedLines)), [&] {
+    Value at = e.add(first, thread);
+    leave(holdsRows ? tokenLine(at) : rowLine(at), thread, streamedByte);
+  });
 }
 
-/// Gives the sums of g over what streams, for the biases of tokens that are held.
-Values Gradient::storeGradients(const Values &sums, Value firstStreamed, ValueRange biasSums) {
-  Value pair = e.mul(rest(frame.lane, 4), 2);
-  Value column = e.add(logits->warpColumn(), pair);
-  SmallVector<Line> across;
-  for (int64_t j = 0; j < 2 * logitGrid.columnFragments(); ++j) {
-    Value at = e.add(column, j / 2 * fragmentColumns + j % 2);
-    if (holdsRows) {
-      across.push_back(tokenLine(e.add(firstStreamed, at)));
-      continue;
-    }
-    Value byte = e.add(e.mul(at, floatBytes), lineByte);
-    Value target =
-        core.load(e.b.getI32Type(), core.shared(byte, streamedLines * floatBytes), floatBytes);
-    Value shift = core.load(e.b.getF32Type(), core.shared(byte), floatBytes);
-    across.push_back({target, shift, {}, e.atLeast(target, e.integer(0))});
-  }
+/// e^(x - lse) - [target], still to be divided by the number of valid rows; zero where the line
+/// that streams does not count.
+Value Gradient::gradient(Value logit, const Line &held, const Line &streamed) {
+  const Line &row = holdsRows ? held : streamed, &token = holdsRows ? streamed : held;
+  Value one = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1));
+  Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
+  Value x = token.number ? e.addf(logit, token.number) : logit;
+  Value g = rows.exp(e.subf(x, row.number));
+  g = e.subf(g, e.select(equal(row.token, token.token), one, zero));
+  return e.select(streamed.counts, g, zero);
+}
+
+/// g of held line i of the thread and its columns j, as bf16.
+void Gradient::storePair(int64_t i, int64_t j, Value first, Value second) {
+  Value line = e.add(e.add(logits->warpRow(), divide(frame.lane, 4)), downOf(i));
+  Value chunkAt = e.add(divide(logits->warpColumn(), chunkElements), j);
+  Value byte = core.swizzled(line, chunkAt, streamedLines * 2);
+  byte = e.add(e.add(byte, e.mul(rest(frame.lane, 4), wordBytes)), gradientByte);
+  core.store(core.pack(first, second), core.shared(byte), wordBytes);
+}
+
+void Gradient::storeGradients(const Values &sums) {
   Value line = e.add(logits->warpRow(), divide(frame.lane, 4));
-  Values next(biasSums);
-  for (auto [i, own] : llvm::enumerate(mine)) {
-    int64_t down = int64_t(i) / 2 * fragmentRows + int64_t(i) % 2 * 8;
-    for (int64_t j = 0; j < logitGrid.columnFragments(); ++j) {
-      Value pairOf[2];
-      for (int64_t p = 0; p < 2; ++p) {
-        const Line &other = across[2 * j + p];
-        const Line &row = holdsRows ? own : other, &token = holdsRows ? other : own;
-        int64_t fragment = int64_t(i) / 2 * logitGrid.columnFragments() + j;
-        Value x = sums[fragment * sumsPerFragment + int64_t(i) % 2 * 2 + p];
-        x = token.bias ? e.addf(x, token.bias) : x;
-        pairOf[p] = gradient(x, row.shift, equal(row.token, token.token), other.counts);
-        if (!next.empty()) {
-          next[i] = e.addf(next[i], pairOf[p]);
-        }
-      }
-      Value chunkAt = e.add(divide(logits->warpColumn(), chunkElements), j);
-      Value byte = core.swizzled(e.add(line, down), chunkAt, streamedLines * 2);
-      byte = e.add(e.add(byte, e.mul(pair, 2)), gradientByte);
-      core.store(core.pack(pairOf[0], pairOf[1]), core.shared(byte), 4);
+  Value column = e.add(logits->warpColumn(), e.mul(rest(frame.lane, 4), 2));
+  SmallVector<Line> held;
+  for (int64_t i = 0; i < heldPerThread; ++i) {
+    held.push_back(find(e.add(line, downOf(i)), heldByte, holdsRows));
+  }
+  Values biasSums(heldPerThread);
+  for (int64_t j = 0; j < logitGrid.columnFragments(); ++j) {
+    Line streamed[2];
+    for (int64_t p = 0; p < 2; ++p) {
+      streamed[p] = find(e.add(column, j * fragmentColumns + p), streamedByte, !holdsRows);
+    }
+    for (int64_t i = 0; i < heldPerThread; ++i) {
+      int64_t fragment = i / 2 * logitGrid.columnFragments() + j;
+      const Value *two = &sums[size_t(fragment * sumsPerFragment + i % 2 * 2)];
+      Value first = gradient(two[0], held[i], streamed[0]);
+      Value second = gradient(two[1], held[i], streamed[1]);
+      storePair(i, j, first, second);
+      Value both = sumsBias() ? e.addf(first, second) : Value();
+      biasSums[i] = biasSums[i] && both ? e.addf(biasSums[i], both) : both;
     }
   }
-  return next;
+  for (int64_t i = 0; sumsBias() && i < heldPerThread; ++i) {
+    Value at = biasSlot(i);
+    Value sum = e.addf(core.load(e.b.getF32Type(), core.shared(at), wordBytes), biasSums[i]);
+    core.store(sum, core.shared(at), wordBytes);
+  }
 }
 
 /// sums += g times a step of what streams.
@@ -199,22 +234,53 @@ Values Gradient::addProducts(Value number, Value tile, ValueRange sums) {
   return multiplyFragments(core, left, right, sums);
 }
 
-// Between two uses of a place in shared memory by different warps there is a barrier: the one
-// behind the logits frees their stages, those of the logits' steps free g and the products' stages,
-// the first of the products' steps shows g to all.
-void Gradient::emitBlock() {
+void Gradient::makePipelines() {
   logits =
       std::make_unique<Pipeline>(frame, core, logitGrid, factor(holdsRows, false, heldLines),
                                  factor(!holdsRows, false, streamedLines), logitStep, stageCount);
   products = std::make_unique<Pipeline>(frame, core, productGrid, factor(!holdsRows, true, chunk),
                                         Factor(), productStep, stageCount, logits->sharedBytes());
+}
+
+void Gradient::layOut() {
+  gradientByte = logits->sharedBytes() + products->sharedBytes();
+  heldByte = gradientByte + gradients->bytes();
+  streamedByte = heldByte + 2 * numberOffset;
+  threadByte = streamedByte + 2 * numberOffset;
+  biasByte = threadByte + frame.threads * wordBytes;
+  sharedBytes = biasByte + (sumsBias() ? heldPerThread * frame.threads * wordBytes : 0);
+}
+
+/// Emits `body` with the thread's number read from shared memory. What is computed from it there
+/// can not be computed once for all turns of the loop around: kept over them, addresses would take
+/// the registers that sums need.
+Values Gradient::withThreadReadAnew(function_ref<Values()> body) {
+  Value before[] = {thread, frame.warp, frame.lane};
+  auto pipelines = std::make_pair(std::move(logits), std::move(products));
+  Value at = e.add(e.mul(thread, wordBytes), threadByte);
+  Value number = core.load(e.b.getI32Type(), core.shared(at), wordBytes);
+  number = arith::IndexCastOp::create(e.b, e.b.getIndexType(), number);
+  thread = arith::AndIOp::create(e.b, number, e.index(frame.threads - 1));
+  frame.warp = divide(thread, threadsPerWarp);
+  frame.lane = rest(thread, threadsPerWarp);
+  makePipelines();
+  Values results = body();
+  std::tie(thread, frame.warp, frame.lane) = std::tie(before[0], before[1], before[2]);
+  std::tie(logits, products) = std::move(pipelines);
+  return results;
+}
+
+// Between two uses of a place in shared memory by different warps there is a barrier: the one
+// behind the logits frees their stages, those of the logits' steps free g and the products' stages,
+// the first of the products' steps shows g to all.
+void Gradient::emitBlock() {
+  makePipelines();
   gradients =
       std::make_unique<Tile>(frame, core, Factor{{}, 0, 0, false, heldLines}, streamedLines);
-  gradientByte = logits->sharedBytes() + products->sharedBytes();
-  lineByte = gradientByte + gradients->bytes();
-  biasByte = lineByte + 2 * streamedLines * floatBytes;
-  sharedBytes = biasByte + logitGrid.columns * heldLines * floatBytes;
+  layOut();
+  core.store(e.toInteger(thread), core.shared(e.mul(thread, wordBytes), threadByte), wordBytes);
   readHeld();
+  clearBias();
   int64_t total = streamedBlocks(head, holdsRows), perSplit = llvm::divideCeil(total, parts.splits);
   Value firstBlock = e.mul(split, perSplit);
   Value end = e.min(e.index(total), e.add(firstBlock, perSplit));
@@ -222,15 +288,10 @@ void Gradient::emitBlock() {
   auto origin = [&](Value block) -> Origin {
     return {firstHeld, e.mul(block, streamedLines), e.index(0)};
   };
-  size_t sumCount = size_t(productGrid.sums());
-  int64_t biasCount = head.weightGradients.vector >= 0 ? 2 * logitGrid.rowFragments() : 0;
   logits->fill(origin(firstBlock), steps);
-  Values start = core.zeros(int64_t(sumCount) + biasCount);
-  Values all = e.loop(firstBlock, end, 1, start, [&](Value block, ValueRange carried) {
+  auto emitTurn = [&](Value block, ValueRange carried) {
     Value first = origin(block).column;
-    if (!holdsRows) {
-      readStreamed(first);
-    }
+    readStreamed(first);
     Values x = logits->run(origin(block), steps, core.zeros(logitGrid.sums()));
     core.barrier();
     Origin place{firstColumn, {}, first};
@@ -239,17 +300,19 @@ void Gradient::emitBlock() {
     products->fill(place, productSteps);
     Value following = e.add(block, 1);
     e.when(e.less(following, end), [&] { logits->fill(origin(following), steps); });
-    Values biasSums = storeGradients(x, first, carried.drop_front(sumCount));
-    Values sums = products->run(
-        place, productSteps, carried.take_front(sumCount),
+    storeGradients(x);
+    return products->run(
+        place, productSteps, carried,
         [&](Value number, Value tile, ValueRange own) { return addProducts(number, tile, own); });
-    llvm::append_range(sums, biasSums);
-    return sums;
-  });
-  if (biasCount > 0) {
-    storeBias(ArrayRef<Value>(all).drop_front(sumCount));
+  };
+  Values all = e.loop(firstBlock, end, 1, core.zeros(productGrid.sums()),
+                      [&](Value block, ValueRange carried) {
+                        return withThreadReadAnew([&] { return emitTurn(block, carried); });
+                      });
+  if (sumsBias()) {
+    storeBias();
   }
-  storeMatrix(Values(ArrayRef<Value>(all).take_front(sumCount)));
+  storeMatrix(all);
 }
 
 void Gradient::storeMatrix(const Values &sums) {
@@ -285,35 +348,33 @@ void Gradient::storeMatrix(const Values &sums) {
   });
 }
 
-/// Lanes and then warps that share a token add their sums, in a fixed order.
-void Gradient::storeBias(ArrayRef<Value> sums) {
-  Value line = e.add(logits->warpRow(), divide(frame.lane, 4));
-  Value speaks = equal(rest(frame.lane, 4), e.index(0));
-  Value warpColumn = rest(frame.warp, logitGrid.columns);
-  for (auto [i, part] : llvm::enumerate(sums)) {
-    Value sum = part;
-    for (int64_t distance : {1, 2}) {
-      Value other =
-          NVVM::ShflOp::create(e.b, e.b.getF32Type(), e.integer(-1), sum, e.integer(distance),
-                               e.integer(threadsPerWarp - 1), NVVM::ShflKind::bfly, UnitAttr());
-      sum = e.addf(sum, other);
-    }
-    int64_t down = int64_t(i) / 2 * fragmentRows + int64_t(i) % 2 * 8;
-    Value at = e.add(e.add(e.mul(warpColumn, heldLines), line), down);
-    e.when(speaks, [&] {
-      core.store(sum, core.shared(e.add(e.mul(at, floatBytes), biasByte)), floatBytes);
-    });
+void Gradient::clearBias() {
+  Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
+  for (int64_t i = 0; sumsBias() && i < heldPerThread; ++i) {
+    core.store(zero, core.shared(biasSlot(i)), wordBytes);
   }
+}
+
+/// Adds the sums of the threads that share a token, in a fixed order.
+void Gradient::storeBias() {
   core.barrier();
   const SumTargets &targets = head.weightGradients;
   Value token = e.add(firstHeld, thread);
   Value owns = e.both(e.less(thread, e.index(heldLines)), isFirstChunk);
   e.when(e.both(owns, e.less(token, e.index(head.vocabulary))), [&] {
+    // The token's line is i of four lanes in each of a row of warps.
+    Value warpRow = divide(thread, logitGrid.tileRows), within = rest(thread, logitGrid.tileRows);
+    Value i = e.add(e.mul(divide(within, fragmentRows), 2), rest(divide(within, 8), 2));
+    Value first =
+        e.add(e.mul(warpRow, logitGrid.columns * threadsPerWarp), e.mul(rest(within, 8), 4));
+    Value slot = e.add(e.mul(i, frame.threads), first);
     Value sum;
     for (int64_t warp = 0; warp < logitGrid.columns; ++warp) {
-      Value at = e.add(e.mul(e.add(thread, warp * heldLines), floatBytes), biasByte);
-      Value part = core.load(e.b.getF32Type(), core.shared(at), floatBytes);
-      sum = sum ? e.addf(sum, part) : part;
+      for (int64_t lane = 0; lane < 4; ++lane) {
+        Value at = e.mul(e.add(slot, warp * threadsPerWarp + lane), wordBytes);
+        Value part = core.load(e.b.getF32Type(), core.shared(at, biasByte), wordBytes);
+        sum = sum ? e.addf(sum, part) : part;
+      }
     }
     sum = e.mulf(sum, share);
     if (parts.splits > 1) {

@@ -59,12 +59,12 @@ private:
 struct WarpGrid {
   int64_t rows = 2, columns = 2;           ///< warps
   int64_t tileRows = 64, tileColumns = 64; ///< of a warp
-  int64_t threads() const { return rows * columns * threadsPerWarp; }
-  int64_t blockRows() const { return rows * tileRows; }
-  int64_t blockColumns() const { return columns * tileColumns; }
-  int64_t rowFragments() const { return tileRows / fragmentRows; }
-  int64_t columnFragments() const { return tileColumns / fragmentColumns; }
-  int64_t sums() const {
+  constexpr int64_t threads() const { return rows * columns * threadsPerWarp; }
+  constexpr int64_t blockRows() const { return rows * tileRows; }
+  constexpr int64_t blockColumns() const { return columns * tileColumns; }
+  constexpr int64_t rowFragments() const { return tileRows / fragmentRows; }
+  constexpr int64_t columnFragments() const { return tileColumns / fragmentColumns; }
+  constexpr int64_t sums() const {
     return rowFragments() * columnFragments() * sumsPerFragment;
   } ///< a thread
 };

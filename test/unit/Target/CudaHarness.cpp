@@ -206,10 +206,6 @@ void EmulatedKernel::checkAssembly(const std::string &instruction) {
     ASSERT_TRUE(lowered);
     auto ptx = cuda::emitPTX(std::move(lowered), *target);
     ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-    if (const char *path = std::getenv("SLUICE_DUMP_PTX")) {
-      std::error_code code;
-      llvm::raw_fd_ostream(path, code) << *ptx;
-    }
     EXPECT_NE(ptx->find(".version 8.0"), std::string::npos);
     EXPECT_NE(ptx->find(".target " + target->chip.str() + "\n"), std::string::npos);
     EXPECT_NE(ptx->find(instruction), std::string::npos);
