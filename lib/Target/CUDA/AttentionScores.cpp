@@ -16,6 +16,13 @@ Value AttentionFrame::f32(float value) {
   return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
 }
 
+/// One instruction; arith's own would be four.
+Value AttentionFrame::larger(Value x, Value y) { return LLVM::MaxNumOp::create(b, x, y); }
+
+Value AttentionFrame::score(Region &region, ValueRange arguments) {
+  return shape.scoreFactor ? arguments[0] : cpu::attention::emitRegion(e, region, arguments);
+}
+
 /// One instruction; 0 where x is -inf, and where the result would be subnormal.
 Value AttentionFrame::exp2(Value x) {
   return LLVM::CallIntrinsicOp::create(
@@ -136,7 +143,7 @@ Values AttentionFrame::marked(Values values, int64_t columns, bool adjacent,
 
 Values AttentionFrame::positive(Values values) {
   for (Value &value : values) {
-    value = arith::MaxNumFOp::create(b, value, f32(0));
+    value = larger(value, f32(0));
   }
   return values;
 }
