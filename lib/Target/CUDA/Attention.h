@@ -14,6 +14,7 @@
 
 #include "sluice/Target/CPU/Score.h"
 
+#include <array>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -182,6 +183,9 @@ private:
   void eachChunk(const Tile &tile, llvm::function_ref<void(mlir::Value line, mlir::Value chunk)>);
   mlir::Value placeOf(const Tile &tile, mlir::Value offset, mlir::Value line, mlir::Value chunk);
   void loadElements(const Source &source, mlir::Value to, mlir::Value position, mlir::Value chunk);
+  /// Whether dropout keeps a fragment's four scores, where rows are a multiple of 4 long. By all
+  /// lanes of the warp.
+  std::array<mlir::Value, 4> keptTogether(mlir::ArrayRef<mlir::Value> elements, bool adjacent);
   /// Whether dropout keeps two scores of which the second is in the next column.
   std::pair<mlir::Value, mlir::Value> keptPair(mlir::Value first, mlir::Value second,
                                                bool adjacent);
