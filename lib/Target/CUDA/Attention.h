@@ -14,8 +14,10 @@
 
 #include "sluice/Target/CPU/Score.h"
 
+#include <array>
 #include <functional>
 #include <limits>
+#include <optional>
 
 namespace sluice::cuda::attention {
 
@@ -35,6 +37,9 @@ struct Shape {
   float dropout;
   int64_t randomId;
   int64_t factor;
+  /// The score region where it is score * factor, and the derivative where it is g * factor: then
+  /// neither costs anything for each score.
+  std::optional<float> scoreFactor, gradientFactor;
   bool heavy; ///< much is computed for each score: Philox, a long region. Tiles are smaller then
 };
 
@@ -142,7 +147,13 @@ public:
   /// i64: ((b heads + h) T + p) T + q, of i32 positions.
   mlir::Value elementNumber(mlir::Value head, mlir::Value p, mlir::Value q);
 
+  /// The score region, or the score itself where `scoreFactor` stands for it.
+  mlir::Value score(mlir::Region &region, mlir::ValueRange arguments);
+  /// By which what `score` gives is multiplied to be an exponent of base 2.
+  float exponentFactor() const { return log2e * shape.scoreFactor.value_or(1); }
+
   mlir::Value f32(float value);
+  mlir::Value larger(mlir::Value x, mlir::Value y);
   mlir::Value exp2(mlir::Value x);
   /// Sum or maximum over the four threads that share a row.
   mlir::Value acrossQuad(mlir::Value x, llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)>);
@@ -172,6 +183,9 @@ private:
   void eachChunk(const Tile &tile, llvm::function_ref<void(mlir::Value line, mlir::Value chunk)>);
   mlir::Value placeOf(const Tile &tile, mlir::Value offset, mlir::Value line, mlir::Value chunk);
   void loadElements(const Source &source, mlir::Value to, mlir::Value position, mlir::Value chunk);
+  /// Whether dropout keeps a fragment's four scores, where rows are a multiple of 4 long. By all
+  /// lanes of the warp.
+  std::array<mlir::Value, 4> keptTogether(mlir::ArrayRef<mlir::Value> elements, bool adjacent);
   /// Whether dropout keeps two scores of which the second is in the next column.
   std::pair<mlir::Value, mlir::Value> keptPair(mlir::Value first, mlir::Value second,
                                                bool adjacent);

@@ -119,20 +119,20 @@ Kernel Forward::generate() {
 }
 
 /// One tile of keys: scores, the new maxima, what they do to sums and outputs, and the tile's own.
-/// Maxima are kept times log2(e) as they are used, so that an unchanged one rescales by 1 exactly.
+/// Maxima are kept as exponents of base 2, so that an unchanged one rescales by 1 exactly.
 Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
   Value q0 = e.mul(number, keysPerTile), h = e.toInteger(head);
   Values columns = f.columnNumbers(q0, keysPerTile);
   Values scores = f.multiplyRows(fixed, fragments, keyTile, offset);
   scores = f.each(scores, keysPerTile, [&](Value score, const Place &at) {
-    return cpu::attention::emitRegion(e, op.getScore(),
-                                      {score, rows[at.row()], columns[at.columnOf()], h});
+    return f.score(op.getScore(), {score, rows[at.row()], columns[at.columnOf()], h});
   });
   Value full = f.classify(p0, queries, q0, keysPerTile).full;
   scores = f.masked(scores, keysPerTile, full, -infinity, [&](const Place &at) {
     return f.holds(rows[at.row()], columns[at.columnOf()]);
   });
-  auto larger = [&](Value x, Value y) -> Value { return arith::MaxNumFOp::create(b, x, y); };
+  auto larger = [&](Value x, Value y) { return f.larger(x, y); };
+  Value exponent = f.f32(f.exponentFactor());
   Values best(size_t(2 * fragments));
   f.each(scores, keysPerTile, [&](Value score, const Place &at) {
     Value &most = best[at.row()];
@@ -141,7 +141,7 @@ Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
   Values maxima = part(carried, 0), totals = part(carried, 1), outputs = part(carried, 2);
   Values shifts, factors;
   for (auto [row, most] : llvm::enumerate(best)) {
-    Value now = larger(maxima[row], e.mulf(f.acrossQuad(most, larger), f.f32(log2e)));
+    Value now = larger(maxima[row], e.mulf(f.acrossQuad(most, larger), exponent));
     // A query that has met no key yet keeps -inf; subtracting 0 instead makes its terms 2^-inf = 0,
     // not NaN.
     Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, now, f.f32(-infinity));
@@ -152,7 +152,7 @@ Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
   }
   Values terms = f.each(scores, keysPerTile, [&](Value score, const Place &at) {
     Value negative = arith::NegFOp::create(b, shifts[at.row()]);
-    return f.exp2(e.fma(score, f.f32(log2e), negative));
+    return f.exp2(e.fma(score, exponent, negative));
   });
   f.each(terms, keysPerTile, [&](Value term, const Place &at) {
     return totals[at.row()] = e.addf(totals[at.row()], term);

@@ -16,6 +16,13 @@ Value AttentionFrame::f32(float value) {
   return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
 }
 
+/// One instruction; arith's own would be four.
+Value AttentionFrame::larger(Value x, Value y) { return LLVM::MaxNumOp::create(b, x, y); }
+
+Value AttentionFrame::score(Region &region, ValueRange arguments) {
+  return shape.scoreFactor ? arguments[0] : cpu::attention::emitRegion(e, region, arguments);
+}
+
 /// One instruction; 0 where x is -inf, and where the result would be subnormal.
 Value AttentionFrame::exp2(Value x) {
   return LLVM::CallIntrinsicOp::create(
@@ -123,20 +130,74 @@ std::pair<Value, Value> AttentionFrame::keptPair(Value first, Value second, bool
           isKept(e.select(later, numbers[3], numbers[1]))};
 }
 
+// Philox gives four keys of a query at once, which lie in two lanes (columns are keys) or in four
+// (rows are). They share the work: each evaluates one of the fragment's four, and tells the others
+// by a mask.
+std::array<Value, 4> AttentionFrame::keptTogether(ArrayRef<Value> elements, bool adjacent) {
+  Value lane = e.toInteger(frame.lane), one = e.integer(1);
+  auto bits = [&](Value x, int64_t mask) -> Value {
+    return arith::AndIOp::create(b, x, e.integer(mask));
+  };
+  auto isNot0 = [&](Value x) -> Value {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, x, e.integer(0));
+  };
+  int64_t sharing = adjacent ? 1 : 12; // bits of the lane's number
+  Value mine;
+  if (adjacent) {
+    mine = e.select(isNot0(bits(lane, 1)), elements[2], elements[0]);
+  } else {
+    Value second = isNot0(bits(lane, 4));
+    mine = e.select(isNot0(bits(lane, 8)), e.select(second, elements[3], elements[2]),
+                    e.select(second, elements[1], elements[0]));
+  }
+  Value four = arith::ShRUIOp::create(b, mine, e.constantLike(mine, 2));
+  auto numbers =
+      cpu::emitUniformBlocks(b, four, shape.randomId, frame.firstStream, frame.step, frame.seed);
+  Value mask = e.integer(0);
+  for (auto [i, number] : llvm::enumerate(numbers)) {
+    Value isKept = arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, number, f32(shape.dropout));
+    mask =
+        arith::OrIOp::create(b, mask, e.select(isKept, e.integer(int64_t(1) << i), e.integer(0)));
+  }
+  Value firstLane = bits(lane, ~sharing & 31);
+  Value bit = adjacent ? e.mul(bits(lane, 1), 2)
+                       : Value(arith::ShRUIOp::create(b, bits(lane, 12), e.integer(2)));
+  std::array<Value, 4> kept;
+  for (int64_t i = 0; i < 4; ++i) {
+    Value from = e.add(firstLane, adjacent ? i / 2 : i * 4);
+    Value theirs =
+        NVVM::ShflOp::create(b, b.getI32Type(), e.integer(-1), mask, from,
+                             e.integer(threadsPerWarp - 1), NVVM::ShflKind::idx, UnitAttr());
+    Value at = arith::ShLIOp::create(b, one, adjacent ? e.add(bit, i % 2) : bit);
+    kept[i] = isNot0(arith::AndIOp::create(b, theirs, at));
+  }
+  return kept;
+}
+
 Values AttentionFrame::marked(Values values, int64_t columns, bool adjacent,
                               llvm::function_ref<Value(const Place &)> elementOf) {
-  for (size_t i = 0; i < values.size(); i += 2) {
-    auto [first, second] =
-        keptPair(elementOf(placeAt(i, columns)), elementOf(placeAt(i + 1, columns)), adjacent);
-    values[i] = e.select(first, values[i], arith::NegFOp::create(b, values[i]));
-    values[i + 1] = e.select(second, values[i + 1], arith::NegFOp::create(b, values[i + 1]));
+  for (size_t i = 0; i < values.size(); i += sumsPerFragment) {
+    std::array<Value, 4> elements, kept;
+    for (size_t j = 0; j < 4; ++j) {
+      elements[j] = elementOf(placeAt(i + j, columns));
+    }
+    if (shape.positions % 4 == 0) {
+      kept = keptTogether(elements, adjacent);
+    } else {
+      std::tie(kept[0], kept[1]) = keptPair(elements[0], elements[1], adjacent);
+      std::tie(kept[2], kept[3]) = keptPair(elements[2], elements[3], adjacent);
+    }
+    for (size_t j = 0; j < 4; ++j) {
+      Value &value = values[i + j];
+      value = e.select(kept[j], value, arith::NegFOp::create(b, value));
+    }
   }
   return values;
 }
 
 Values AttentionFrame::positive(Values values) {
   for (Value &value : values) {
-    value = arith::MaxNumFOp::create(b, value, f32(0));
+    value = larger(value, f32(0));
   }
   return values;
 }

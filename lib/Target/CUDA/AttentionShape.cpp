@@ -85,6 +85,25 @@ static bool isLong(Region &region) {
          llvm::any_of(work, [](Operation &op) { return isa<math::MathDialect>(op.getDialect()); });
 }
 
+/// c of a region that yields argument `i` times a constant c > 0.
+static std::optional<float> factorOf(Region &region, unsigned i) {
+  Value argument = region.getArgument(i), result = region.front().getTerminator()->getOperand(0);
+  if (result == argument) {
+    return 1.0f;
+  }
+  auto product = result.getDefiningOp<arith::MulFOp>();
+  if (!product || (product.getLhs() != argument && product.getRhs() != argument)) {
+    return std::nullopt;
+  }
+  Value other = product.getLhs() == argument ? product.getRhs() : product.getLhs();
+  auto constant = other.getDefiningOp<arith::ConstantOp>();
+  auto value = constant ? dyn_cast<FloatAttr>(constant.getValue()) : FloatAttr();
+  if (!value || !(value.getValueAsDouble() > 0)) {
+    return std::nullopt;
+  }
+  return float(value.getValueAsDouble());
+}
+
 template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
   if (failed(checkSizes(op)) || failed(checkTypes(op)) ||
       failed(cpu::attention::checkRegion(op.getScore()))) {
@@ -104,6 +123,13 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
   s.valueColumn = op.getValueColumn();
   s.dropout = op.getDropout().convertToFloat();
   s.randomId = op.getRandomId();
+  s.scoreFactor = factorOf(op.getScore(), 0);
+  if constexpr (std::is_same_v<Op, dispatch::AttentionBackwardOp>) {
+    if (failed(cpu::attention::checkRegion(op.getScoreGradient()))) {
+      return failure();
+    }
+    s.gradientFactor = factorOf(op.getScoreGradient(), 4);
+  }
   s.heavy = s.dropout > 0 || isLong(op.getScore());
   s.parts = llvm::divideCeil(s.head, widestPart);
   s.partWidth = llvm::alignTo(llvm::divideCeil(s.head, s.parts), fragmentInner);

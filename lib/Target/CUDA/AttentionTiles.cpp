@@ -51,16 +51,15 @@ void AttentionFrame::eachChunk(const Tile &tile, llvm::function_ref<void(Value, 
   int64_t total = tile.rows * tile.chunks();
   auto [line, chunk] = split(thread, tile.chunks());
   for (int64_t first = 0; first < total; first += threadsPerBlock) {
-    if (threadsPerBlock % tile.chunks() == 0) {
-      f(e.add(line, first / tile.chunks()), chunk);
-      continue;
+    Value number = e.add(thread, first), ofLine = e.add(line, first / tile.chunks()),
+          ofChunk = chunk;
+    if (threadsPerBlock % tile.chunks() != 0) {
+      std::tie(ofLine, ofChunk) = split(number, tile.chunks());
     }
-    Value number = e.add(thread, first);
-    auto [ofLine, ofChunk] = split(number, tile.chunks());
     if (first + threadsPerBlock <= total) {
       f(ofLine, ofChunk);
     } else {
-      e.when(e.less(number, e.index(total)), [&, l = ofLine, c = ofChunk] { f(l, c); });
+      e.when(e.less(number, e.index(total)), [&] { f(ofLine, ofChunk); });
     }
   }
 }
