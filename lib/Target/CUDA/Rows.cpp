@@ -22,8 +22,8 @@ public:
 
 private:
   /// All threads of a warp stay together where a warp holds one row at most: what is skipped is
-  /// skipped by all of them. Elsewhere a row that is not valid computes on the first row's memory.
-  bool skips() const { return plan.team >= threadsPerWarp && plan.parts == 0; }
+  /// skipped by all of them. Elsewhere a row that is not valid computes on zeros.
+  bool skips() const { return plan.team >= threadsPerWarp; }
 
   Row rowOf(Value number, Value exists) {
     Row row = frame.row(number);
@@ -34,9 +34,9 @@ private:
     return row;
   }
 
-  /// What is read for a row.
+  /// Where a row is read; one that is not valid has addresses within its operands.
   Row readFor(Row row) {
-    if (!skips() || op.getZeroInvalid()) {
+    if (computesInvalid(op, plan)) {
       for (Value *index : {&row.global, &row.batch, &row.position}) {
         *index = e.select(row.valid, *index, e.index(0));
       }
@@ -84,9 +84,27 @@ private:
     Values sums = e.loop(first, end, teams, emitter.zeroSums(), [&](Value base, ValueRange so) {
       Value number = e.add(base, emitter.teamOfBlock);
       Row row = rowOf(number, e.less(number, end));
-      return emitter.emitRow(readFor(row), row, storesOf(row), nullptr, so);
+      Value stores = storesOf(row);
+      return skips() ? emitWhere(stores, row, so)
+                     : emitter.emitRow(readFor(row), row, stores, nullptr, so);
     });
     emitter.storeSums(sums);
+  }
+
+  /// The sums with a row that is wanted, else as they are.
+  Values emitWhere(Value condition, const Row &row, ValueRange sums) {
+    ImplicitLocOpBuilder &b = frame.b;
+    if (sums.empty()) {
+      e.when(condition, [&] { emitter.emitRow(readFor(row), row, nullptr, nullptr, {}); });
+      return {};
+    }
+    auto branch = scf::IfOp::create(b, sums.getTypes(), condition, true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    scf::YieldOp::create(b, emitter.emitRow(readFor(row), row, nullptr, nullptr, sums));
+    b.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(b, sums);
+    return Values(branch.getResults());
   }
 
   Frame &frame;

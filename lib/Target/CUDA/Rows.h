@@ -194,6 +194,13 @@ private:
   mlir::Value sumMemory;                                ///< where teams meet
 };
 
+/// What `read` gives where `condition` holds, else zeros: what another row's team may be writing in
+/// place is not read.
+mlir::Value readWhere(Frame &frame, mlir::Value condition, mlir::Type type,
+                      llvm::function_ref<mlir::Value()> read);
+/// Whether a row that is not valid is computed, and so must not be read.
+bool computesInvalid(dispatch::RowsOp op, const Plan &plan);
+
 /// Byte offsets within the workspace of each result's partial sums; the end last.
 llvm::SmallVector<int64_t> sumOffsets(dispatch::RowsOp op, const Plan &plan);
 

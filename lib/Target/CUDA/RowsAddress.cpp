@@ -108,9 +108,30 @@ Value Addresses::elements(unsigned tensor) {
   return view(offsets[tensor], type.getNumElements(), type.getElementType());
 }
 
+Value rows::readWhere(Frame &frame, Value condition, Type type, llvm::function_ref<Value()> read) {
+  ImplicitLocOpBuilder &b = frame.b;
+  auto branch = scf::IfOp::create(b, TypeRange{type}, condition, true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, read());
+  b.setInsertionPointToStart(branch.elseBlock());
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  scf::YieldOp::create(b, zero);
+  return branch.getResult(0);
+}
+
+bool rows::computesInvalid(dispatch::RowsOp op, const Plan &plan) {
+  return plan.team < threadsPerWarp || op.getZeroInvalid();
+}
+
 Value Addresses::operandElement(unsigned i, const Row &at) {
   Place place = operandPlace(i, at, e.index(0), nullptr);
-  Value loaded = e.loadScalar(elements(i), place.row);
+  Value memory = elements(i);
+  auto read = [&] { return e.loadScalar(memory, place.row); };
+  bool alike = accessOf(op, i).getKind() == AccessKind::Scalar;
+  Value loaded = computesInvalid(op, plan) && !alike
+                     ? readWhere(frame, at.valid, tensorOf(op, i).getElementType(), read)
+                     : read();
   Type wanted = op.getBody().getArgument(i).getType();
   if (loaded.getType() != wanted) {
     loaded = arith::ExtFOp::create(b, wanted, loaded);

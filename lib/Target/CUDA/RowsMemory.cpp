@@ -103,12 +103,14 @@ void BodyEmitter::store(Value value, const Source &source, const Columns &column
   }
 }
 
-/// A group is read from `source` once for every member.
 Values BodyEmitter::loadArgument(unsigned argument, const Source &source, Columns &columns) {
   Type element = getElementTypeOrSelf(op.getBody().getArgument(argument).getType());
+  bool guarded =
+      computesInvalid(op, plan) && accessOf(op, argument).getKind() != dispatch::AccessKind::Vector;
   Values values;
   for (size_t j = 0; j < columns.count(); ++j) {
-    values.push_back(converted(load(source, columns, j), element));
+    auto read = [&] { return converted(load(source, columns, j), element); };
+    values.push_back(guarded ? readWhere(frame, at.valid, vectorOf(element), read) : read());
   }
   return values;
 }

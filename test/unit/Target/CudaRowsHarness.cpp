@@ -36,10 +36,12 @@ float test::roundedToBf16(float value) {
   return value;
 }
 
-EmulatedRows::EmulatedRows(const std::string &text, Edit edit) : edit(edit) { make(text); }
+EmulatedRows::EmulatedRows(const std::string &text, Edit edit)
+    : context(makeDispatchContext()), edit(edit) {
+  make(text);
+}
 
 void EmulatedRows::make(const std::string &text) {
-  context = makeDispatchContext();
   source = parseSourceString<ModuleOp>(text, context.get());
   ASSERT_TRUE(source) << text;
   source->walk([&](Operation *op) {

@@ -22,6 +22,7 @@ public:
   /// Operands of bf16 are rounded as they are stored.
   std::vector<Floats> run(const Launch &launch);
 
+  const std::unique_ptr<mlir::MLIRContext> context; ///< outlives what it made
   mlir::OwningOpRef<mlir::ModuleOp> module;
   cuda::Kernel kernel;
   std::vector<emulator::Report> reports; ///< of the last run, one a launch
@@ -43,8 +44,7 @@ private:
   void put(uint8_t *at, const Slot &slot, float value) const;
   float get(const uint8_t *at, const Slot &slot) const;
 
-  Edit edit;
-  std::unique_ptr<mlir::MLIRContext> context;
+  const Edit edit;
   mlir::OwningOpRef<mlir::ModuleOp> source;
   mlir::Operation *dispatch = nullptr;
   std::vector<std::unique_ptr<emulator::Emulator>> emulators; ///< one a launch

@@ -518,9 +518,9 @@ TEST(CudaRows, Assemble) {
 /// Memory may be bf16; bodies compute in f32.
 TEST(CudaRows, RefusesBodiesInBf16) {
   auto context = makeDispatchContext();
-  std::string text = rowsText({1, 4, 1}, {{tensor({1, 4, 8}), Access{}, tensor({8}, "bf16")}},
-                              {{tensor({1, 4, 8}, "bf16"), Access{}}}, "dispatch.yield %a0 : ROW",
-                              tensor({8}, "bf16"));
+  std::string text = rowsText(
+      {1, 4, 1}, {{tensor({1, 4, 8}, "bf16"), Access{}, tensor({8}, "bf16")}},
+      {{tensor({1, 4, 8}, "bf16"), Access{}}}, "dispatch.yield %a0 : ROW", tensor({8}, "bf16"));
   auto source = mlir::parseSourceString<mlir::ModuleOp>(text, context.get());
   ASSERT_TRUE(source);
   std::string message;
