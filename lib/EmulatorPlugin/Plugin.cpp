@@ -65,6 +65,7 @@ struct Replayed {
   mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::Operation *dispatch = nullptr;
+  bool wasBiased = false; ///< in the launch before
 };
 
 } // namespace
@@ -82,7 +83,7 @@ SLUICE_EXPORT void *sluice_replay_create(const char *text, size_t bytes, char **
   made->module = mlir::parseSourceString<mlir::ModuleOp>(llvm::StringRef(text, bytes), config);
   if (made->module) {
     made->module->walk([&](mlir::Operation *op) {
-      if (llvm::isa<mlir::func::FuncOp>(op->getParentOp()) && op->hasAttr("domain")) {
+      if (llvm::isa_and_nonnull<mlir::func::FuncOp>(op->getParentOp()) && op->hasAttr("domain")) {
         made->dispatch = op;
       }
     });
@@ -105,13 +106,14 @@ SLUICE_EXPORT int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *
     return 1;
   }
   const void *const *first = request->buffers;
-  sluice::replay::Launch launch{{first, first + operands},
-                                {first + operands, first + operands + results},
-                                request->length,
-                                request->rows,
-                                request->step,
-                                request->seed,
-                                request->firstStream};
+  sluice::replay::Launch launch;
+  launch.operands.assign(first, first + operands);
+  launch.results.assign(first + operands, first + operands + results);
+  launch.length = request->length;
+  launch.rows = request->rows;
+  launch.step = request->step;
+  launch.seed = request->seed;
+  launch.firstStream = request->firstStream;
   std::string said;
   mlir::ScopedDiagnosticHandler handler(
       &replayed->context, [&](mlir::Diagnostic &diagnostic) { said += diagnostic.str() + "\n"; });
@@ -120,7 +122,10 @@ SLUICE_EXPORT int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *
     tell(message, said);
     return 1;
   }
-  if (!judgement->passed()) {
+  // Of thousands of launches one's mean may be off by chance; a wrong rounding's is off each time.
+  bool biasedTwice = judgement->isBiased() && replayed->wasBiased;
+  replayed->wasBiased = judgement->isBiased();
+  if (judgement->isWrong() || biasedTwice) {
     tell(message, judgement->str());
     return 1;
   }

@@ -7,6 +7,8 @@
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Replay/Replay.h"
 
+#include <unordered_set>
+
 namespace sluice::replay {
 
 /// A tensor in memory, seen as rows: rank 3 [B, T, d] is B T padded rows of d, a lower rank one
@@ -47,6 +49,7 @@ private:
   Judgement &judgement;
   Stored memory;
   double signedUlps = 0;
+  std::unordered_set<double> counted; ///< values of roundings
 };
 
 /// Rows of a domain.

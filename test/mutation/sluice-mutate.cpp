@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // sluice-mutate: plants faults in the GPU kernels of an artifact, one at a time, and asks the
-// emulator and the float64 replay about each. Every kernel is tried at its first launch of a training
-// step, on the very memory that it then has.
+// emulator and the float64 replay about each. Every kernel is tried at its first launch of a
+// training step, on the very memory that it then has.
 #include "Trial.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -52,10 +52,10 @@ struct Counts {
   }
   void print(const std::string &what) const {
     int caught = of(Fate::Judged) + of(Fate::Wrong);
-    std::cout << what << ": " << total() << " faults, " << caught << " caught ("
-              << of(Fate::Judged) << " by a rule, " << of(Fate::Wrong) << " by the numbers), "
-              << of(Fate::Changed) << " changed bits within bounds, " << of(Fate::Survived)
-              << " changed nothing" << std::endl;
+    std::cout << what << ": " << total() << " faults, " << caught << " caught (" << of(Fate::Judged)
+              << " by a rule, " << of(Fate::Wrong) << " by the numbers), " << of(Fate::Changed)
+              << " changed bits within bounds, " << of(Fate::Survived) << " changed nothing"
+              << std::endl;
   }
 };
 
@@ -63,9 +63,9 @@ struct Counts {
 class Dispatch {
 public:
   Dispatch(const runtime::Artifact &artifact, int64_t kernel) {
-    context.loadDialect<dispatch::DispatchDialect, mlir::arith::ArithDialect,
-                        mlir::func::FuncDialect, mlir::math::MathDialect,
-                        mlir::tensor::TensorDialect>();
+    context
+        .loadDialect<dispatch::DispatchDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect,
+                     mlir::math::MathDialect, mlir::tensor::TensorDialect>();
     auto text = artifact.blob("k" + std::to_string(kernel) + "_dispatch");
     module = mlir::parseSourceString<mlir::ModuleOp>(
         llvm::StringRef(reinterpret_cast<const char *>(text.data()), text.size()),
@@ -140,8 +140,7 @@ private:
   emulator::Emulator &emulatorOf(int64_t kernel, const Subject &subject, const std::string &stage);
   Subject subjectOf(const runtime::Launch &launch);
   std::vector<emulator::Buffer> buffersOf(const runtime::Launch &launch, bool later);
-  std::string judge(const runtime::Launch &launch,
-                    const std::vector<std::vector<uint8_t>> &before);
+  std::string judge(const runtime::Launch &launch, const std::vector<std::vector<uint8_t>> &before);
 
   const runtime::Artifact &artifact;
   const runtime::Plan &plan;
@@ -183,8 +182,8 @@ std::vector<emulator::Buffer> Step::buffersOf(const runtime::Launch &launch, boo
     buffers.push_back({"workspace", arena.get() + launch.arguments.back(), uint64_t(workspace),
                        Writes::Any, later});
   }
-  buffers.push_back({"arguments", const_cast<int64_t *>(launch.arguments.data()),
-                     launch.arguments.size() * 8});
+  buffers.push_back(
+      {"arguments", const_cast<int64_t *>(launch.arguments.data()), launch.arguments.size() * 8});
   return buffers;
 }
 
@@ -268,8 +267,8 @@ static Counts tryKernel(const Subject &subject) {
 }
 
 int main(int argc, char **argv) {
-  llvm::cl::ParseCommandLineOptions(argc, argv,
-                                    "Plants faults in an artifact's GPU kernels; who finds them?\n");
+  llvm::cl::ParseCommandLineOptions(
+      argc, argv, "Plants faults in an artifact's GPU kernels; who finds them?\n");
   try {
     auto artifact = runtime::Artifact::load(artifactPath.getValue());
     Counts all;

@@ -34,9 +34,9 @@ struct Mismatch {
 struct ResultJudgement {
   int64_t checked = 0;    ///< elements
   int64_t mismatches = 0; ///< of them
-  /// bf16 results whose error is their last rounding's alone: how many, and their mean error
-  /// in units of the last place, positive away from zero. Rounding to nearest keeps it within 4 *
-  /// 0.29 / sqrt(n) of zero.
+  /// Different bf16 results whose error is their last rounding's alone: how many, and their mean
+  /// error in units of the last place, positive away from zero. Rounding to nearest keeps it within
+  /// 4 * 0.29 / sqrt(n) of zero.
   int64_t rounded = 0;
   double meanSignedUlps = 0;
   bool isBiased() const;
@@ -46,6 +46,8 @@ struct Judgement {
   std::vector<ResultJudgement> results;
   std::vector<Mismatch> worst; ///< the first of each result, at most a few
   bool passed() const;
+  bool isBiased() const;   ///< any result's roundings are
+  bool isWrong() const;    ///< any element is a mismatch
   std::string str() const; ///< what failed, one line each
 };
 
