@@ -57,6 +57,8 @@ public:
     return watch->find(*module, pass, &place).value_or("");
   }
   void differentiate() {
+    run(createConvertFactors());
+    ASSERT_EQ(find("sluice-convert-factors"), "");
     run(createDifferentiate());
     ASSERT_EQ(find("sluice-differentiate"), "");
   }
