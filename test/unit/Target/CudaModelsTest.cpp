@@ -111,9 +111,9 @@ Launch launchOf(mlir::Operation *op, int64_t shortened) {
   return launch;
 }
 
-TEST(CudaModels, RowsAndScatterOfShippedSpecsAssemble) {
+void assembleAllOf(llvm::ArrayRef<const char *> folders) {
   llvm::StringSet<> seen;
-  for (const char *folder : {"tiny", "small"}) {
+  for (const char *folder : folders) {
     for (const std::string &spec : specsIn(folder)) {
       int64_t made = 0, registers = 0;
       forDispatchesOf(spec, seen, [&](mlir::Operation *op, const std::string &text) {
@@ -127,6 +127,11 @@ TEST(CudaModels, RowsAndScatterOfShippedSpecsAssemble) {
   }
   EXPECT_GT(seen.size(), 50u);
 }
+
+TEST(CudaModels, RowsAndScatterOfShippedSpecsAssemble) { assembleAllOf({"tiny", "small"}); }
+
+/// Minutes of assembling: run with --gtest_also_run_disabled_tests.
+TEST(CudaModels, DISABLED_RowsAndScatterOfPapersAssemble) { assembleAllOf({"papers"}); }
 
 /// Every one of them breaks no rule of the emulator's: at full length, and at a shorter one with
 /// rows that are not valid, results in the places that the plan gives them.
