@@ -225,7 +225,10 @@ static void divideColumns(dispatch::RowsOp op, Plan &plan) {
   auto power = [](int64_t count) { return int64_t(llvm::PowerOf2Ceil(uint64_t(count))); };
   if (areColumnsApart(op, widths.size())) {
     plan.team = std::min<int64_t>(threadsPerWarp, power(vectors));
-    int64_t wanted = few ? 1 : std::min<int64_t>(mostChunks, std::max<int64_t>(8 / plan.vector, 1));
+    // Philox has ten rounds: registers are for one vector of numbers at a time.
+    bool draws = !op.getBody().front().getOps<dispatch::RandomOp>().empty();
+    int64_t most = std::min<int64_t>(mostChunks, std::max<int64_t>(8 / plan.vector, 1));
+    int64_t wanted = few || draws ? 1 : most;
     plan.chunks = std::min<int64_t>(llvm::divideCeil(vectors, plan.team), wanted);
     plan.slices = llvm::divideCeil(vectors, plan.team * plan.chunks);
     return;
