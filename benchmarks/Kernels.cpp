@@ -83,8 +83,8 @@ std::string textOf(const Shape &shape) {
       "#dispatch.access<{0}, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, "
       "column = affine_map<(p) -> (0)>, index = -1>";
   std::string vector = llvm::formatv(accessText, "vector"), row = llvm::formatv(accessText, "row");
-  std::string domain = llvm::formatv(
-      "#dispatch.domain<batch = 1, positions = {0}, factor = 0>", shape.rows);
+  std::string domain =
+      llvm::formatv("#dispatch.domain<batch = 1, positions = {0}, factor = 0>", shape.rows);
   std::string x = llvm::formatv("tensor<1x{0}x{1}xf32>", shape.rows, shape.inner);
   std::string y = llvm::formatv("tensor<1x{0}x{1}xf32>", shape.rows, shape.columns);
   std::string w = llvm::formatv("tensor<{0}x{1}xf32>", shape.columns, shape.inner);

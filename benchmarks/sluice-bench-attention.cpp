@@ -45,9 +45,8 @@ std::string text(int64_t head, int64_t positions, bool forward) {
   auto number = [](int64_t value) { return std::to_string(value) + " : i64"; };
   std::string attributes =
       " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
-      ", positions = " + std::to_string(positions) +
-      ", factor = 1>, heads = " + number(heads) + ", kv_heads = " + number(heads) +
-      ", head_size = " + number(head) +
+      ", positions = " + std::to_string(positions) + ", factor = 1>, heads = " + number(heads) +
+      ", kv_heads = " + number(heads) + ", head_size = " + number(head) +
       ", query_column = 0 : i64, key_column = " + number(heads * head) +
       ", value_column = " + number(2 * heads * head) +
       ", mask = affine_set<(p, q)[n] : (p - q >= 0)>} ";

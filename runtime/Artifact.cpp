@@ -106,8 +106,34 @@ std::shared_ptr<const Artifact> Artifact::load(const Path &path, const std::stri
   artifact->open();
   artifact->readPlan();
   const char *environment = std::getenv("SLUICE_CPU_TARGET");
-  artifact->chooseTarget(!target.empty() ? target : environment ? environment : "");
+  try {
+    artifact->chooseTarget(!target.empty() ? target : environment ? environment : "");
+  } catch (const UserError &error) {
+    if (artifact->parsedPlan.gpuTargets().empty()) {
+      throw;
+    }
+    artifact->cpuProblem = error.what();
+  }
   return artifact;
+}
+
+void Artifact::requireCpu() const {
+  if (!cpuProblem.empty()) {
+    throw UserError(cpuProblem);
+  }
+}
+
+std::span<const uint8_t> Artifact::blob(const std::string &symbol) const {
+  void *bytes = ::dlsym(library, symbol.c_str());
+  if (!bytes) {
+    return {};
+  }
+  uint64_t size = fetch<uint64_t>(static_cast<const uint8_t *>(require(symbol + "_size")));
+  if (size > contents.size()) {
+    refuse(origin, "expected \"" + symbol + "\" inside the artifact, found " +
+                       std::to_string(size) + " bytes of it");
+  }
+  return {static_cast<const uint8_t *>(bytes), size};
 }
 
 Artifact::~Artifact() {

@@ -22,19 +22,20 @@ constexpr const char *stateName = "state.json";
 const std::string remedy =
     "; remove the damaged checkpoint and name an older one in the run's file \"latest\"";
 
-std::vector<NamedTensor> weights(Executor &executor) {
+std::vector<NamedTensor> weights(Executor &executor, Access access) {
   std::vector<NamedTensor> list;
   for (const Tensor &tensor : executor.plan().tensors) {
-    list.push_back({tensor.name, tensor.shape, executor.tensor(tensor)});
+    list.push_back({tensor.name, tensor.shape, executor.tensor(tensor, access)});
   }
   return list;
 }
 
-std::vector<NamedTensor> optimizerStates(Executor &executor) {
+std::vector<NamedTensor> optimizerStates(Executor &executor, Access access) {
   std::vector<NamedTensor> list;
   for (const Tensor &tensor : executor.plan().tensors) {
     for (const auto &[name, ignored] : tensor.states) {
-      list.push_back({tensor.name + "." + name, tensor.shape, executor.state(tensor, name)});
+      list.push_back(
+          {tensor.name + "." + name, tensor.shape, executor.state(tensor, name, access)});
     }
   }
   return list;
@@ -176,8 +177,9 @@ void writeParts(const Path &temporary, Executor &executor, const TrainingState &
                {"spec_sha256", state.specHash}};
   json["data"] = {
       {"epoch", state.position.epoch}, {"index", state.position.index}, {"sha256", state.dataHash}};
-  writePart(temporary, weightsName, encodeSafetensors(weights(executor)), json);
-  writePart(temporary, optimizerName, encodeSafetensors(optimizerStates(executor)), json);
+  writePart(temporary, weightsName, encodeSafetensors(weights(executor, Access::Read)), json);
+  writePart(temporary, optimizerName, encodeSafetensors(optimizerStates(executor, Access::Read)),
+            json);
   json["checksum"] = checksum(json);
   writeSynced(temporary / stateName, asBytes(json.dump(2) + "\n"));
   syncFolder(temporary);
@@ -224,19 +226,23 @@ TrainingState loadCheckpoint(const Path &run, Executor &executor) {
   TrainingState state = parseState(json, folder);
   std::vector<uint8_t> weightBytes = readPart(folder, weightsName, json);
   std::vector<uint8_t> optimizerBytes = readPart(folder, optimizerName, json);
-  decodeSafetensors(weightBytes, (folder / weightsName).string(), weights(executor));
-  decodeSafetensors(optimizerBytes, (folder / optimizerName).string(), optimizerStates(executor));
+  decodeSafetensors(weightBytes, (folder / weightsName).string(), weights(executor, Access::Edit));
+  decodeSafetensors(optimizerBytes, (folder / optimizerName).string(),
+                    optimizerStates(executor, Access::Edit));
+  executor.prepare();
   return state;
 }
 
 Path loadWeights(const Path &path, Executor &executor) {
   if (!std::filesystem::is_directory(path)) {
-    decodeSafetensors(readBytes(path, "weights"), path.string(), weights(executor));
+    decodeSafetensors(readBytes(path, "weights"), path.string(), weights(executor, Access::Edit));
+    executor.prepare();
     return path;
   }
   Path folder = std::filesystem::exists(path / stateName) ? path : latestFolder(path);
   std::vector<uint8_t> bytes = readPart(folder, weightsName, readState(folder));
-  decodeSafetensors(bytes, (folder / weightsName).string(), weights(executor));
+  decodeSafetensors(bytes, (folder / weightsName).string(), weights(executor, Access::Edit));
+  executor.prepare();
   return folder / weightsName;
 }
 

@@ -1,6 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Inspect.h"
 
+#include "sluice/Runtime/Ledger.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <sstream>
@@ -38,6 +40,73 @@ StepCosts costsOfStep(const Plan &plan) {
     }
   }
   return costs;
+}
+
+Json stagesOf(const LedgerLine &line) {
+  Json stages = Json::array();
+  for (const Stage &stage : line.variant->stages) {
+    stages.push_back({{"symbol", stage.symbol},
+                      {"blocks", stage.blocks},
+                      {"threads", stage.threads},
+                      {"shared_bytes", stage.sharedBytes + stage.staticSharedBytes}});
+    if (stage.registers >= 0) {
+      stages.back()["registers"] = stage.registers;
+      stages.back()["spills"] = stage.spills;
+      stages.back()["stack_bytes"] = stage.stackBytes;
+      stages.back()["occupancy"] = occupancyOf(stage, chipOf(line.target));
+    }
+  }
+  return stages;
+}
+
+/// What ptxas would have said is null where the compiler had none.
+Json describeLine(const LedgerLine &line) {
+  Json json = {{"name", line.kernel->name},
+               {"target", line.target},
+               {"kind", line.kernel->kind},
+               {"flops", line.kernel->flops},
+               {"bytes", line.kernel->bytes},
+               {"registers", nullptr},
+               {"spills", nullptr},
+               {"occupancy", nullptr},
+               {"shared_bytes", line.sharedBytes},
+               {"workspace_bytes", line.variant->workspaceBytes},
+               {"stages", stagesOf(line)}};
+  if (line.registers >= 0) {
+    json["registers"] = line.registers;
+    json["spills"] = line.spills;
+    json["occupancy"] = line.occupancy;
+  }
+  json["estimate"] = {{"chip", chipOf(line.target).name},
+                      {"roofline_us", line.rooflineSeconds * 1e6}};
+  return json;
+}
+
+/// The ledger of one GPU target.
+void describeTarget(std::ostringstream &out, const std::vector<LedgerLine> &ledger,
+                    const std::string &target) {
+  out << "\n"
+      << target << ": kernels for a GPU; roofline is an estimate for an " << chipOf(target).name
+      << " from its data sheet, nothing was measured\n";
+  out << format("%-52s %-10s %6s %8s %7s %6s %6s %7s %9s %10s %12s %11s %9s\n", "kernel", "kind",
+                "stages", "blocks", "threads", "regs", "spills", "shared", "occupancy", "workspace",
+                "flops", "bytes", "roofline");
+  auto known = [](int64_t value) { return value < 0 ? std::string("-") : std::to_string(value); };
+  for (const LedgerLine &line : ledger) {
+    if (line.target != target) {
+      continue;
+    }
+    const Stage &first = line.variant->stages.front();
+    std::string occupancy = line.occupancy < 0 ? "-" : format("%.0f%%", 100 * line.occupancy);
+    out << format("%-52s %-10s %6zu %8lld %7lld %6s %6s %7lld %9s %10lld %12lld %11lld %6.1f us\n",
+                  line.kernel->name.c_str(), line.kernel->kind.c_str(), line.variant->stages.size(),
+                  static_cast<long long>(first.blocks), static_cast<long long>(first.threads),
+                  known(line.registers).c_str(), known(line.spills).c_str(),
+                  static_cast<long long>(line.sharedBytes), occupancy.c_str(),
+                  static_cast<long long>(line.variant->workspaceBytes),
+                  static_cast<long long>(line.kernel->flops),
+                  static_cast<long long>(line.kernel->bytes), line.rooflineSeconds * 1e6);
+  }
 }
 
 } // namespace
@@ -81,6 +150,9 @@ Json describeArtifact(const Artifact &artifact) {
                                  {"scratch_bytes", variant.scratchBytes}});
     }
   }
+  for (const LedgerLine &line : makeLedger(plan)) {
+    json["kernels"].push_back(describeLine(line));
+  }
   StepCosts costs = costsOfStep(plan);
   json["launches"] = {
       {"forward", costs.forward}, {"backward", costs.backward}, {"update", costs.update}};
@@ -119,13 +191,19 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   for (const auto &[scale, bytes] : plan.memory.byScale) {
     out << "    scale " << scale << ": " << showBytes(static_cast<double>(bytes)) << "\n";
   }
-  out << format("\n%-52s %-10s %14s %14s %8s\n", "kernel", "kind", "flops", "bytes", "items");
-  for (const Kernel &kernel : plan.kernels) {
-    out << format(
-        "%-52s %-10s %14lld %14lld %8lld\n", kernel.name.c_str(), kernel.kind.c_str(),
-        static_cast<long long>(kernel.flops), static_cast<long long>(kernel.bytes),
-        static_cast<long long>(
-            artifact.kernels()[static_cast<size_t>(&kernel - plan.kernels.data())].items));
+  if (!artifact.kernels().empty()) {
+    out << format("\n%-52s %-10s %14s %14s %8s\n", "kernel", "kind", "flops", "bytes", "items");
+    for (const Kernel &kernel : plan.kernels) {
+      out << format(
+          "%-52s %-10s %14lld %14lld %8lld\n", kernel.name.c_str(), kernel.kind.c_str(),
+          static_cast<long long>(kernel.flops), static_cast<long long>(kernel.bytes),
+          static_cast<long long>(
+              artifact.kernels()[static_cast<size_t>(&kernel - plan.kernels.data())].items));
+    }
+  }
+  std::vector<LedgerLine> ledger = makeLedger(plan);
+  for (const std::string &target : plan.gpuTargets()) {
+    describeTarget(out, ledger, target);
   }
   if (withMemory) {
     std::vector<Buffer> buffers = plan.buffers;

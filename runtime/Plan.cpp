@@ -3,14 +3,19 @@
 
 #include "StrictJson.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace sluice::runtime {
 
-int64_t sizeOf(Type type) { return type == Type::i64 ? 8 : 4; }
+int64_t sizeOf(Type type) { return type == Type::i64 ? 8 : type == Type::bf16 ? 2 : 4; }
 
 std::string_view nameOf(Type type) {
   switch (type) {
   case Type::f32:
     return "f32";
+  case Type::bf16:
+    return "bf16";
   case Type::i32:
     return "i32";
   case Type::i64:
@@ -25,6 +30,14 @@ int64_t Tensor::elements() const {
     count *= size;
   }
   return count;
+}
+
+bool isGpuTarget(std::string_view target) { return target.starts_with("sm_"); }
+
+std::vector<std::string> Plan::gpuTargets() const {
+  std::vector<std::string> names;
+  std::copy_if(targets.begin(), targets.end(), std::back_inserter(names), isGpuTarget);
+  return names;
 }
 
 namespace {
@@ -43,7 +56,7 @@ public:
                "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries",
                "buffers"});
     root.at("format").oneOf({"sluice-plan"});
-    root.at("version").integer(1, 1);
+    root.at("version").integer(2, 2);
     readModel(root.at("model"));
     readProof(root.at("proof"));
     plan.targets = root.at("targets").strings();
@@ -114,8 +127,11 @@ private:
   }
 
   Type type(const StrictJson &json) const {
-    std::string name = json.oneOf({"f32", "i32", "i64"});
-    return name == "f32" ? Type::f32 : name == "i32" ? Type::i32 : Type::i64;
+    std::string name = json.oneOf({"f32", "bf16", "i32", "i64"});
+    return name == "f32"    ? Type::f32
+           : name == "bf16" ? Type::bf16
+           : name == "i32"  ? Type::i32
+                            : Type::i64;
   }
 
   /// Dimensions whose product fits the arena (in elements), so that later products cannot overflow.
@@ -199,22 +215,62 @@ private:
   }
 
   void readKernel(const StrictJson &json) {
-    json.keys({"name", "kind", "variants", "flops", "bytes"});
+    json.keys({"name", "kind", "variants", "flops", "bytes"}, {"operands"});
     Kernel kernel;
     kernel.name = json.at("name").string();
     kernel.kind = json.at("kind").oneOf({"matmul", "attention", "row", "stream"});
     for (const auto &[target, variant] : json.at("variants").members()) {
+      if (isGpuTarget(target)) {
+        kernel.deviceVariants[target] = readDeviceVariant(variant);
+        continue;
+      }
       variant.keys({"symbol", "items", "scratch_bytes"});
       kernel.variants[target] = {variant.at("symbol").string(), variant.at("items").integer(0),
                                  variant.at("scratch_bytes").integer(0, int64_t(1) << 32)};
+    }
+    if (json.has("operands")) {
+      for (const StrictJson &operand : json.at("operands").array()) {
+        operand.keys({"bytes", "written"});
+        kernel.operands.push_back(
+            {operand.at("bytes").integer(0, mostBytes), operand.at("written").boolean()});
+      }
     }
     kernel.flops = json.at("flops").integer(0);
     kernel.bytes = json.at("bytes").integer(0);
     plan.kernels.push_back(std::move(kernel));
   }
 
+  Stage readStage(const StrictJson &json) const {
+    json.keys({"symbol", "blocks", "threads", "shared_bytes"},
+              {"registers", "spills", "stack_bytes", "static_shared_bytes"});
+    Stage stage;
+    stage.symbol = json.at("symbol").string();
+    stage.blocks = json.at("blocks").integer(1, std::numeric_limits<int32_t>::max());
+    stage.threads = json.at("threads").integer(1, 1024);
+    stage.sharedBytes = json.at("shared_bytes").integer(0, 1 << 20);
+    auto optional = [&](const char *key, int64_t otherwise) {
+      return json.has(key) ? json.at(key).integer(0, 1 << 30) : otherwise;
+    };
+    stage.registers = optional("registers", -1);
+    stage.spills = optional("spills", -1);
+    stage.stackBytes = optional("stack_bytes", -1);
+    stage.staticSharedBytes = optional("static_shared_bytes", 0);
+    return stage;
+  }
+
+  DeviceVariant readDeviceVariant(const StrictJson &json) const {
+    json.keys({"module", "stages", "workspace_bytes"});
+    DeviceVariant variant;
+    variant.module = json.at("module").string();
+    for (const StrictJson &stage : json.at("stages").array()) {
+      variant.stages.push_back(readStage(stage));
+    }
+    variant.workspaceBytes = json.at("workspace_bytes").integer(0, plan.memory.arenaBytes);
+    return variant;
+  }
+
   void readEntries(const StrictJson &json) {
-    json.keys({}, {"initialize", "gradient", "update", "evaluate", "predict"});
+    json.keys({}, {"initialize", "prepare", "gradient", "update", "evaluate", "predict"});
     for (const auto &[name, nodes] : json.members()) {
       std::vector<Launch> &launches = plan.entries[name];
       for (const StrictJson &node : nodes.array()) {
@@ -236,6 +292,7 @@ private:
     Launch launch;
     launch.kernel = json.at("launch").integer(0, static_cast<int64_t>(plan.kernels.size()) - 1);
     launch.arguments = json.at("arguments").integers(std::numeric_limits<int64_t>::min());
+    checkOperands(json.at("arguments"), launch);
     if (json.has("stream")) {
       launch.stream = json.at("stream").integer(0);
     }
@@ -253,12 +310,31 @@ private:
     return launch;
   }
 
+  /// Every operand that the plan gives the size of lies in the arena.
+  void checkOperands(const StrictJson &json, const Launch &launch) const {
+    const std::vector<Operand> &operands =
+        plan.kernels[static_cast<size_t>(launch.kernel)].operands;
+    if (operands.empty()) {
+      return;
+    }
+    if (launch.arguments.size() < operands.size()) {
+      json.fail("at least " + std::to_string(operands.size()) + " arguments",
+                std::to_string(launch.arguments.size()));
+    }
+    std::vector<StrictJson> offsets = json.array();
+    for (size_t i = 0; i < operands.size(); ++i) {
+      range(offsets[i], operands[i].bytes, sizeof(float));
+    }
+  }
+
   Guard readGuard(const StrictJson &json) const {
     json.keys({"scalar", "equals"});
     Guard guard;
     guard.scalar = json.at("scalar").string();
     auto scalar = plan.scalars.find(guard.scalar);
-    if (scalar == plan.scalars.end() || scalar->second.type == Type::f32) {
+    bool isInteger = scalar != plan.scalars.end() &&
+                     (scalar->second.type == Type::i32 || scalar->second.type == Type::i64);
+    if (!isInteger) {
       json.at("scalar").failType("the name of an integer scalar");
     }
     guard.equals = json.at("equals").integer(std::numeric_limits<int64_t>::min());

@@ -345,6 +345,14 @@ const LoweringWatch::Promise *LoweringWatch::promiseOf(func::FuncOp function) co
   return nullptr;
 }
 
+/// The pass only added values: theirs are promises too from here on, or their gradients would be of
+/// nothing known.
+static bool keepsAll(const ReadGraph &before, const ReadGraph &after) {
+  return llvm::all_of(before.getValues(), [&](const ReadGraph::Value &value) {
+    return value.name.empty() || after.find(value.name);
+  });
+}
+
 std::optional<std::string> LoweringWatch::find(ModuleOp module, StringRef pass, Location *place) {
   for (auto function : module.getOps<func::FuncOp>()) {
     const Promise *promise = promiseOf(function);
@@ -366,7 +374,7 @@ std::optional<std::string> LoweringWatch::find(ModuleOp module, StringRef pass, 
       }
       return "the pass " + pass.str() + " added a dependence: " + added->format();
     }
-    if (isNew) {
+    if (isNew || keepsAll(*promise->graph, *now)) {
       promises[name] = {name, std::move(now)};
     }
   }

@@ -4,6 +4,7 @@
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include <cmath>
+#include <map>
 #include <random>
 
 using namespace mlir;
@@ -102,16 +103,18 @@ static void replayOnce(func::FuncOp function, FoundLeak &leak) {
 }
 
 /// Numbers may hide a path: a row that is not there and a row of zeros read the same. Leaks of
-/// later rows of some greater lengths are then tried too.
+/// later rows of some greater lengths are then tried too, a few of each token that leaks.
 void sluice::replayLeak(func::FuncOp function, FoundLeak &leak) {
-  constexpr int64_t moreLengths = 12;
+  constexpr int64_t moreLengths = 120;
+  constexpr int triesOfAToken = 2;
   replayOnce(function, leak);
   bool missing = leak.witness.token >= leak.witness.length;
   int64_t first = leak.witness.length;
+  std::map<int64_t, int> tries;
   for (int64_t length = first + 1;
        leak.witness.replay == Replay::Unchanged && length <= first + moreLengths; ++length) {
     std::optional<FoundLeak> other = findLeakAt(function, length, missing, /*firstRow=*/length / 2);
-    if (!other) {
+    if (!other || ++tries[other->witness.token] > triesOfAToken) {
       continue;
     }
     replayOnce(function, *other);

@@ -42,6 +42,8 @@ private:
   void prepareReplay();
   std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
   std::optional<Outcome> lowerModel();
+  std::optional<Outcome> lowerKernels(KernelSet &kernels, std::vector<std::string> &objects,
+                                      std::vector<Blob> &blobs);
   Outcome generate();
   Outcome internalError(const std::string &what = "the compiler failed on a valid spec");
   bool emits(StringRef stage) const { return request.emit == stage; }
@@ -53,7 +55,7 @@ private:
   OwningOpRef<ModuleOp> module;
   std::string imported; ///< the module as imported, for the reproducer
   std::string diagnostics;
-  std::vector<const cpu::Target *> targets;
+  Targets targets;
   ProofRecord proof;
   std::optional<LoweringWatch> watch;
 };
@@ -80,15 +82,22 @@ std::optional<Outcome> Compilation::chooseTargets() {
     for (const cpu::Target *target : {&cpu::Target::avx512(), &cpu::Target::avx2()}) {
       if (name == "cpu" || name == target->name) {
         known = true;
-        if (!llvm::is_contained(targets, target)) {
-          targets.push_back(target);
+        if (!llvm::is_contained(targets.cpus, target)) {
+          targets.cpus.push_back(target);
+        }
+      }
+    }
+    for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
+      if (name == target->chip) {
+        known = true;
+        if (!llvm::is_contained(targets.gpus, target)) {
+          targets.gpus.push_back(target);
         }
       }
     }
     if (!known) {
-      bool isGpu = StringRef(name).starts_with("sm_");
-      return badInput("--target: expected cpu, cpu-avx512 or cpu-avx2, found '" + name + "'" +
-                      (isGpu ? "; GPU targets are not in this build" : ""));
+      return badInput("--target: expected cpu, cpu-avx512, cpu-avx2, sm_80 or sm_90a, found '" +
+                      name + "'");
     }
   }
   return std::nullopt;
@@ -156,6 +165,15 @@ std::string Compilation::print(Operation *op) const {
   return text;
 }
 
+static bool readsComputeCopies(ModuleOp module) {
+  return module
+      .walk([](ReadOp read) {
+        return getComputeType(read.getValue()).isBF16() ? WalkResult::interrupt()
+                                                        : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 /// Model IR to dispatches, stopping where a stage is asked for.
 std::optional<Outcome> Compilation::lowerModel() {
   if (emits("model")) {
@@ -163,6 +181,12 @@ std::optional<Outcome> Compilation::lowerModel() {
   }
   if (request.verifyEachCausality) {
     watch.emplace(*module);
+  }
+  // Nothing to convert where every weight is read as f32.
+  if (readsComputeCopies(*module)) {
+    if (auto failure = runPass(createConvertFactors())) {
+      return failure;
+    }
   }
   if (auto failure = runPass(createDifferentiate())) {
     return failure;
@@ -184,19 +208,39 @@ std::optional<Outcome> Compilation::lowerModel() {
   return std::nullopt;
 }
 
-Outcome Compilation::generate() {
-  FailureOr<KernelSet> kernels = generateKernels(*module, targets);
-  if (failed(kernels)) {
+/// CPU objects, and what GPUs get.
+std::optional<Outcome> Compilation::lowerKernels(KernelSet &kernels,
+                                                 std::vector<std::string> &objects,
+                                                 std::vector<Blob> &blobs) {
+  SmallVector<cpu::ObjectRequest> requests;
+  for (size_t i = 0; i < targets.cpus.size(); ++i) {
+    requests.push_back({*kernels.modules[i], targets.cpus[i]});
+  }
+  FailureOr<std::vector<Blob>> code = lowerDeviceKernels(kernels);
+  if (failed(code) || failed(cpu::lowerToObjects(requests, objects))) {
     return internalError();
+  }
+  blobs = std::move(*code);
+  return std::nullopt;
+}
+
+Outcome Compilation::generate() {
+  std::string unsupported;
+  FailureOr<KernelSet> kernels = generateKernels(*module, targets, unsupported);
+  if (failed(kernels)) {
+    return unsupported.empty() ? internalError() : badInput(unsupported);
   }
   if (emits("kernels")) {
     std::string text;
     for (auto &generated : kernels->modules) {
       text += print(*generated);
     }
+    for (auto &generated : kernels->deviceModules) {
+      text += print(*generated);
+    }
     return {0, text, ""};
   }
-  FailureOr<MemoryPlan> memory = planMemory(*module);
+  FailureOr<MemoryPlan> memory = planMemory(*module, kernels->workspaceBytes());
   if (failed(memory)) {
     return internalError();
   }
@@ -207,18 +251,15 @@ Outcome Compilation::generate() {
     }
     return {0, print(*module), ""};
   }
-  SmallVector<cpu::ObjectRequest> requests;
-  for (size_t i = 0; i < targets.size(); ++i) {
-    requests.push_back({*kernels->modules[i], targets[i]});
-  }
   std::vector<std::string> objects;
-  if (failed(cpu::lowerToObjects(requests, objects))) {
-    return internalError();
+  std::vector<Blob> blobs;
+  if (auto outcome = lowerKernels(*kernels, objects, blobs)) {
+    return *outcome;
   }
   std::string plan;
   llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, text, proof, targets);
   if (llvm::Error error =
-          writeArtifact(request.output, plan, makeConstants(*module, *memory), objects)) {
+          writeArtifact(request.output, plan, makeConstants(*module, *memory), objects, blobs)) {
     return badInput(llvm::toString(std::move(error)));
   }
   return {};

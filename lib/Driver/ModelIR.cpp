@@ -143,7 +143,11 @@ static std::string findSymbolMistake(ModuleOp module) {
     if (auto read = dyn_cast<ReadOp>(op)) {
       auto parameter =
           SymbolTable::lookupNearestSymbolFrom<ParameterOp>(op, read.getParameterAttr());
-      if (!parameter || parameter.getType() != read.getValue().getType()) {
+      auto type = cast<RankedTensorType>(read.getValue().getType());
+      // A trained parameter may be read as bf16.
+      bool isCopy = parameter && !parameter.getFrozen() && type.getElementType().isBF16();
+      Type master = isCopy ? Type(type.clone(Float32Type::get(op->getContext()))) : Type(type);
+      if (!parameter || parameter.getType() != master) {
         mistake = at(op) + "expected a parameter of the type that is read, found @" +
                   read.getParameter().str();
       }
@@ -163,6 +167,21 @@ static std::string findMistake(ModuleOp module) {
   return mistake.empty() ? findSymbolMistake(module) : mistake;
 }
 
+static std::string findUncompilableAttention(func::FuncOp function) {
+  for (auto attention : function.getOps<AttentionOp>()) {
+    Value query = attention.getQuery();
+    if (attention.getKey() != query || attention.getValue() != query) {
+      return "attention whose queries, keys and values are not one sequence is checked, but not "
+             "compiled yet; pack them side by side";
+    }
+    if (isa_and_nonnull<ShiftOp, UpsampleOp>(query.getDefiningOp())) {
+      return "attention over a shifted or upsampled sequence is checked, but not compiled yet; put "
+             "a norm or a map between";
+    }
+  }
+  return "";
+}
+
 std::string driver::findUncompilable(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>()) {
     SmallVector<CrossEntropyOp> losses = llvm::to_vector(function.getOps<CrossEntropyOp>());
@@ -180,6 +199,10 @@ std::string driver::findUncompilable(ModuleOp module) {
     if (function.getNumArguments() > 1) {
       return "@" + function.getSymName().str() +
              ": models of several inputs are checked, but not compiled yet; leave one";
+    }
+    std::string why = findUncompilableAttention(function);
+    if (!why.empty()) {
+      return "@" + function.getSymName().str() + ": " + why;
     }
   }
   return "";

@@ -207,9 +207,10 @@ std::optional<spec::Section> Outline::sectionOf(int object) const {
   }
   std::string_view name = key(self);
   if (self.parent == 0) {
-    return name == "defaults"   ? std::optional(Section::Defaults)
-           : name == "training" ? std::optional(Section::Training)
-                                : std::nullopt;
+    return name == "defaults"    ? std::optional(Section::Defaults)
+           : name == "precision" ? std::optional(Section::Precision)
+           : name == "training"  ? std::optional(Section::Training)
+                                 : std::nullopt;
   }
   const Node &around = node(self.parent);
   std::string_view outer = around.parent == 0 ? key(around) : "";

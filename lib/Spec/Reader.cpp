@@ -32,6 +32,20 @@ Schedule readSchedule(const JsonValue &value, const std::string &file) {
   return schedule;
 }
 
+Precision readPrecision(const Fields &fields) {
+  fields.allowOnly({"compute", "residual"});
+  Names<NumberType> names = {{"f32", NumberType::F32}, {"bf16", NumberType::Bf16}};
+  Precision precision;
+  precision.compute = fields.choice<NumberType>("compute", names, precision.compute);
+  precision.residual = fields.choice<NumberType>("residual", names, precision.residual);
+  if (precision.residual == NumberType::Bf16 && precision.compute == NumberType::F32) {
+    fields.fail(fields.position("residual"),
+                "expected \"residual\" to be \"f32\" where \"compute\" is \"f32\", found \"bf16\"; "
+                "set \"compute\": \"bf16\" too, or leave \"residual\" out");
+  }
+  return precision;
+}
+
 void checkDefaultsOf(const Fields &top, std::optional<Fields> &defaults) {
   if (const JsonValue *value = top.find("defaults")) {
     defaults.emplace(*value, top.fileName(), "the defaults");
@@ -89,7 +103,7 @@ Model readModel(std::string text, const std::string &file) {
   }
   Fields top(root, file, "the spec");
   top.allowOnly({"sluice", "name", "vocabulary", "context", "batch", "width", "seed", "defaults",
-                 "stages", "training"});
+                 "stages", "precision", "training"});
   checkVersion(top);
   Model model;
   model.location = top.locate(root.position);
@@ -99,6 +113,9 @@ Model readModel(std::string text, const std::string &file) {
   std::optional<Fields> defaults;
   checkDefaultsOf(top, defaults);
   readStages(top, defaults ? &*defaults : nullptr, model);
+  if (const JsonValue *precision = top.find("precision")) {
+    model.precision = readPrecision(Fields(*precision, file, "the precision"));
+  }
   if (const JsonValue *training = top.find("training")) {
     model.training = readTraining(Fields(*training, file, "the training settings"));
   }

@@ -34,6 +34,11 @@ const Keys topKeys = {
      "{}",
      {}},
     {"stages", "array", "the model; first stage embedding, last stage head", "required", {}},
+    {"precision",
+     "object",
+     "how numbers are stored; arithmetic, weights, moments and sums are f32",
+     R"({"compute": "f32", "residual": "f32"})",
+     {}},
     {"training", "object", "optimizer and schedule", "every setting its default", {}}};
 
 const Keys layerSettings = {
@@ -109,6 +114,18 @@ const Keys scheduleKeys = {
      {}},
     {"steps", "integer >= 1", "step at which the rate reaches its floor", "1000", {}},
     {"floor", "number >= 0", "least rate, as a fraction of the learning rate", "0.1", {}}};
+
+const Keys precisionKeys = {
+    {"compute",
+     "string",
+     "of what linear maps and attention multiply; bf16: weights are rounded to it once a step",
+     "f32",
+     {"f32", "bf16"}},
+    {"residual",
+     "string",
+     "of the streams between stages; bf16 only where compute is bf16",
+     "f32",
+     {"f32", "bf16"}}};
 
 const Keys maskKeys = {{"window",
                         "[a, b], integers with 0 <= a < b",
@@ -217,6 +234,8 @@ const std::vector<KeyInfo> &keysOf(Section section) {
     return topKeys;
   case Section::Defaults:
     return layerSettings;
+  case Section::Precision:
+    return precisionKeys;
   case Section::Training:
     return trainingKeys;
   case Section::Schedule:

@@ -102,6 +102,7 @@ public:
         loc(module.getLoc()), f32(b.getF32Type()),
         row(RankedTensorType::get({flatRowElements}, f32)),
         flat(RankedTensorType::get({layout.rows, flatRowElements}, f32)),
+        flatCopy(flat.clone(b.getBF16Type())), hasCopies(readsCopies(module)),
         flatDomain(dispatch::DomainAttr::get(b.getContext(), 1, layout.rows, 0)),
         single(dispatch::DomainAttr::get(b.getContext(), 1, 1, 0)) {}
 
@@ -109,8 +110,12 @@ public:
   void closePredict(func::FuncOp func);
   void buildUpdate();
   void buildInitialize();
+  /// Where there are compute copies: @prepare, which makes them from the parameters.
+  void buildPrepare();
 
 private:
+  static bool readsCopies(ModuleOp module);
+
   func::FuncOp makeEntry(StringRef name, StringRef phase);
   void markPhase(func::FuncOp func, StringRef phase);
   Value bind(StringRef place, Type type) { return plan::BindOp::create(b, loc, type, place); }
@@ -118,6 +123,7 @@ private:
   Value schedule(RowsBuilder &rows, Value step);
   void buildScalars(Value squares);
   void buildAdam();
+  void storeParameters(dispatch::RowsOp op);
 
   ModuleOp module;
   ParameterLayout layout;
@@ -125,7 +131,8 @@ private:
   OpBuilder b;
   Location loc;
   Type f32;
-  RankedTensorType row, flat;
+  RankedTensorType row, flat, flatCopy;
+  bool hasCopies; ///< kernels read weights as bf16, rounded once a step
   dispatch::DomainAttr flatDomain, single;
 };
 
@@ -278,11 +285,20 @@ void EntryBuilder::buildAdam() {
   rows.result(p, AccessKind::Flat, flat, 0);
   rows.result(m, AccessKind::Flat, flat, 1);
   rows.result(v, AccessKind::Flat, flat, 2);
+  if (hasCopies) {
+    rows.result(p, AccessKind::Flat, flatCopy);
+  }
   dispatch::RowsOp op = rows.finish("optimizer");
   op->setAttr("plan.guard", b.getStringAttr("finite"));
-  store("flat:parameters", op.getResult(0));
-  store("flat:adam.m", op.getResult(1));
-  store("flat:adam.v", op.getResult(2));
+  storeParameters(op);
+}
+
+/// Places of what the optimizer and initialization write.
+void EntryBuilder::storeParameters(dispatch::RowsOp op) {
+  StringRef places[] = {"flat:parameters", "flat:adam.m", "flat:adam.v", "flat:compute"};
+  for (auto [place, value] : llvm::zip(places, op.getResults())) {
+    store(place, value);
+  }
 }
 
 void EntryBuilder::buildUpdate() {
@@ -311,13 +327,35 @@ void EntryBuilder::buildInitialize() {
   Value angle =
       math::CosOp::create(rows.body, rows.mul(u2, rows.constant(2 * std::numbers::pi, row)));
   Value normal = rows.mul(rows.mul(radius, angle), rows.splat(deviation, row));
-  rows.result(rows.add(normal, rows.splat(mean, row)), AccessKind::Flat, flat);
+  Value parameters = rows.add(normal, rows.splat(mean, row));
+  rows.result(parameters, AccessKind::Flat, flat);
   rows.result(rows.constant(0, row), AccessKind::Flat, flat);
   rows.result(rows.constant(0, row), AccessKind::Flat, flat);
-  dispatch::RowsOp op = rows.finish("initialize");
-  store("flat:parameters", op.getResult(0));
-  store("flat:adam.m", op.getResult(1));
-  store("flat:adam.v", op.getResult(2));
+  if (hasCopies) {
+    rows.result(parameters, AccessKind::Flat, flatCopy);
+  }
+  storeParameters(rows.finish("initialize"));
+  markPhase(func, "initialize");
+}
+
+bool EntryBuilder::readsCopies(ModuleOp module) {
+  return module
+      .walk([](plan::BindOp bind) {
+        return bind.getPlace().starts_with("compute:") ? WalkResult::interrupt()
+                                                       : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+void EntryBuilder::buildPrepare() {
+  if (!hasCopies) {
+    return;
+  }
+  func::FuncOp func = makeEntry("prepare", "initialize");
+  RowsBuilder rows(b, loc, flatDomain);
+  Value parameters = rows.operand(bind("flat:parameters", flat), AccessKind::Flat, row);
+  rows.result(parameters, AccessKind::Flat, flatCopy);
+  store("flat:compute", rows.finish("compute copies").getResult(0));
   markPhase(func, "initialize");
 }
 
@@ -335,6 +373,7 @@ struct BuildEntriesPass : sluice::impl::BuildEntriesBase<BuildEntriesPass> {
     }
     builder.buildUpdate();
     builder.buildInitialize();
+    builder.buildPrepare();
   }
 };
 

@@ -32,17 +32,26 @@ private:
   Value add(ValueRange terms);
   Value endAtLast(Value contribution, Value operand, ArrayRef<Value> results);
   bool isTrained(Value value);
+  Value keeperOf(Value value);
   void storeGradients();
 
   func::FuncOp func;
   OpBuilder b;
   DenseMap<Value, Value> gradients;
+  DenseMap<Attribute, Value> keepers; ///< by parameter
 };
 
 bool ReverseMode::isTrained(Value value) {
   auto read = value.getDefiningOp<ReadOp>();
   return read && !SymbolTable::lookupNearestSymbolFrom<ParameterOp>(func, read.getParameterAttr())
                       .getFrozen();
+}
+
+/// The value that keeps the gradient: of a parameter, which may be read in two types, one of its
+/// reads.
+Value ReverseMode::keeperOf(Value value) {
+  auto read = value.getDefiningOp<ReadOp>();
+  return read ? keepers.try_emplace(read.getParameterAttr(), value).first->second : value;
 }
 
 /// The sum of one or two sequences, as a map: it ends at the last valid position.
@@ -91,7 +100,7 @@ LogicalResult ReverseMode::addContribution(Value value, Value contribution) {
     }
     return addContribution(fusion->getOperand(0), operands[0]);
   }
-  Value &gradient = gradients[value];
+  Value &gradient = gradients[keeperOf(value)];
   gradient =
       gradient && isa<SequenceType>(value.getType()) ? add({gradient, contribution}) : contribution;
   markGradient(gradient, value);
@@ -109,7 +118,8 @@ LogicalResult ReverseMode::visit(DifferentiableInterface op) {
   }
   SmallVector<Value> operands;
   for (Value operand : op->getOperands()) {
-    operands.push_back(isa<SequenceType>(operand.getType()) ? Value() : gradients.lookup(operand));
+    operands.push_back(isa<SequenceType>(operand.getType()) ? Value()
+                                                            : gradients.lookup(keeperOf(operand)));
   }
   if (failed(op.buildBackward(b, results, operands))) {
     return failure();

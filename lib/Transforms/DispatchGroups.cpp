@@ -24,10 +24,11 @@ private:
     auto fusion = dyn_cast_or_null<FusionInterface>(op);
     return fusion ? std::optional(fusion.getFusionRole()) : std::nullopt;
   }
-  /// The sequence whose rows a group of `op` runs over.
-  static SequenceType domainOf(Operation *op) {
+  /// Scale and width of the rows that a group of `op` runs over, however they are stored.
+  static std::pair<Attribute, int64_t> domainOf(Operation *op) {
     auto type = dyn_cast<SequenceType>(op->getResult(0).getType());
-    return type ? type : cast<SequenceType>(op->getOperand(0).getType());
+    type = type ? type : cast<SequenceType>(op->getOperand(0).getType());
+    return {type.getScale(), type.getWidth()};
   }
   /// When an op runs: with its group, else at its own place.
   size_t timeOf(Operation *op) const {
@@ -105,7 +106,7 @@ void Grouping::absorbConsumers(size_t group, bool epilogue) {
   if (!isReadInBodies(groups[group].ops.front())) {
     return;
   }
-  SequenceType domain = domainOf(groups[group].ops.front());
+  auto domain = domainOf(groups[group].ops.front());
   for (size_t i = 0; i < groups[group].ops.size(); ++i) {
     SmallVector<Operation *> users(groups[group].ops[i]->getUsers());
     llvm::sort(users,
@@ -125,7 +126,7 @@ void Grouping::absorbConsumers(size_t group, bool epilogue) {
 }
 
 void Grouping::absorbProducers(size_t group) {
-  SequenceType domain = domainOf(groups[group].ops.front());
+  auto domain = domainOf(groups[group].ops.front());
   for (size_t i = 0; i < groups[group].ops.size(); ++i) {
     for (Value operand : groups[group].ops[i]->getOperands()) {
       Operation *def = operand.getDefiningOp();

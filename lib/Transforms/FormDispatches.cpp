@@ -55,9 +55,10 @@ Value Former::lower(Value value) {
   if (auto read = value.getDefiningOp<ReadOp>()) {
     auto parameter =
         SymbolTable::lookupNearestSymbolFrom<ParameterOp>(source, read.getParameterAttr());
-    std::string place =
-        (parameter.getFrozen() ? "constant:" : "parameter:") + read.getParameter().str();
-    return tensors[value] = plan::BindOp::create(b, value.getLoc(), value.getType(), place);
+    StringRef master = parameter.getFrozen() ? "constant:" : "parameter:";
+    StringRef kind = getComputeType(value).isBF16() ? "compute:" : master;
+    return tensors[value] = plan::BindOp::create(b, value.getLoc(), value.getType(),
+                                                 (kind + read.getParameter()).str());
   }
   mlir::emitError(value.getLoc())
       << "internal error: a dispatch reads a value that no earlier dispatch stores";

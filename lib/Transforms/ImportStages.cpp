@@ -27,9 +27,14 @@ Location importing::locationOf(MLIRContext *context, const SourceLocation &locat
   return FileLineColLoc::get(context, location.file, location.line, location.column);
 }
 
+static Type typeOf(Builder &b, NumberType type) {
+  return type == NumberType::Bf16 ? Type(b.getBF16Type()) : Type(b.getF32Type());
+}
+
 StageWriter::StageWriter(func::FuncOp function, const Model &model, Purpose purpose)
     : function(function), model(model), purpose(purpose),
-      b(function.getLoc(), function.getContext()) {
+      b(function.getLoc(), function.getContext()), computeType(typeOf(b, model.precision.compute)),
+      residualType(typeOf(b, model.precision.residual)) {
   b.setInsertionPointToEnd(&function.getBody().front());
   for (auto parameter : function->getParentOfType<ModuleOp>().getOps<ParameterOp>()) {
     parameters[parameter.getSymName()] = parameter;
@@ -58,20 +63,24 @@ void StageWriter::name(StringRef part) {
                         locationOf(b.getContext(), current->location)));
 }
 
-SequenceType StageWriter::sequence(int64_t factor, int64_t width) {
-  return SequenceType::get(b.getContext(),
-                           FlatSymbolRefAttr::get(b.getContext(), scaleName(factor)), width,
-                           b.getF32Type());
+SequenceType StageWriter::sequence(int64_t factor, int64_t width, Type element) {
+  auto scale = FlatSymbolRefAttr::get(b.getContext(), scaleName(factor));
+  return SequenceType::get(b.getContext(), scale, width, element);
 }
 
-Value StageWriter::read(const std::string &symbol) {
+Value StageWriter::read(const std::string &symbol) { return read(symbol, b.getF32Type()); }
+
+Value StageWriter::readWeight(const std::string &symbol) { return read(symbol, computeType); }
+
+Value StageWriter::read(const std::string &symbol, Type element) {
   auto found = parameters.find(symbol);
   if (found == parameters.end()) {
     return {};
   }
-  Value &value = reads[symbol];
+  Value &value = reads[{b.getStringAttr(symbol), element}];
   if (!value) {
-    value = ReadOp::create(b, found->second.getType(), symbol);
+    auto type = cast<RankedTensorType>(found->second.getType());
+    value = ReadOp::create(b, type.clone(element), symbol);
   }
   return value;
 }
@@ -105,23 +114,25 @@ Value StageWriter::drop(Value x, double rate, int64_t width) {
   return arith::MulFOp::create(b, x, keep);
 }
 
-Value StageWriter::norm(const std::string &block, NormKind kind, double epsilon, Value x) {
+Value StageWriter::norm(const std::string &block, NormKind kind, double epsilon, Value x,
+                        Type element) {
   std::string tensors = block.empty() ? "" : block + ".norm.";
   name(block.empty() ? "norm" : block + ".norm");
   auto type = cast<SequenceType>(x.getType());
   auto statistic = SequenceType::get(b.getContext(), type.getScale(), 0, b.getF32Type());
-  return NormOp::create(b, type, statistic, statistic, x, parameter(tensors + "weight"),
+  auto result = SequenceType::get(b.getContext(), type.getScale(), type.getWidth(), element);
+  return NormOp::create(b, result, statistic, statistic, x, parameter(tensors + "weight"),
                         parameter(tensors + "bias"), kind == NormKind::Rms, llvm::APFloat(epsilon))
       .getResult();
 }
 
-Value StageWriter::linear(const std::string &part, Value x) {
+Value StageWriter::linear(const std::string &part, Value x, Type element) {
   std::string tensors = part.empty() ? "" : part + ".";
   name(part.empty() ? "linear" : part);
-  Value weight = parameter(tensors + "weight");
+  Value weight = readWeight(current->prefix + "." + tensors + "weight");
   int64_t width = cast<RankedTensorType>(weight.getType()).getDimSize(0);
-  auto type = SequenceType::get(b.getContext(), cast<SequenceType>(x.getType()).getScale(), width,
-                                b.getF32Type());
+  auto type =
+      SequenceType::get(b.getContext(), cast<SequenceType>(x.getType()).getScale(), width, element);
   return LinearOp::create(b, type, x, weight, parameter(tensors + "bias"));
 }
 
@@ -155,13 +166,14 @@ Value StageWriter::attention(const Layer &settings, Value x) {
   int64_t size = settings.headSize;
   int64_t keyColumn = settings.heads * size;
   int64_t valueColumn = keyColumn + settings.keyValueHeads * size;
-  Value packed = linear("attention.qkv", x);
+  Value packed = linear("attention.qkv", x, computeType);
   bool dropped = purpose == Purpose::Train && settings.attentionDropout > 0;
   name("attention.mix");
   auto op = AttentionOp::create(
-      b, sequence(current->factor, keyColumn), sequence(current->factor, settings.heads), packed,
-      packed, packed, rotaryTable(settings), settings.heads, settings.keyValueHeads, size, 0,
-      keyColumn, valueColumn, maskSet(b.getContext(), settings.mask),
+      b, sequence(current->factor, keyColumn, computeType),
+      sequence(current->factor, settings.heads, b.getF32Type()), packed, packed, packed,
+      rotaryTable(settings), settings.heads, settings.keyValueHeads, size, 0, keyColumn,
+      valueColumn, maskSet(b.getContext(), settings.mask),
       llvm::APFloat(dropped ? static_cast<float>(settings.attentionDropout) : 0.0F),
       dropped ? nextRandom++ : 0);
   {
@@ -172,7 +184,7 @@ Value StageWriter::attention(const Layer &settings, Value x) {
     Value scale = number(1 / std::sqrt(static_cast<double>(size)));
     YieldOp::create(b, ValueRange{arith::MulFOp::create(b, block->getArgument(0), scale)});
   }
-  return linear("attention.output", op.getOutput());
+  return linear("attention.output", op.getOutput(), residualType);
 }
 
 /// x Phi(x), with the error function or with its approximation by tanh (Hendrycks and Gimpel,
@@ -196,8 +208,8 @@ Value StageWriter::feedForward(const Layer &settings, Value x) {
   auto constant = [this](double value) { return number(value); };
   Value hidden;
   if (settings.activation == Activation::SwiGlu) {
-    Value gate = linear("feed_forward.gate", x);
-    Value in = linear("feed_forward.in", x);
+    Value gate = linear("feed_forward.gate", x, computeType);
+    Value in = linear("feed_forward.in", x, computeType);
     name("feed_forward.activation");
     hidden = map({gate, in}, [&](ArrayRef<Value> v) -> Value {
       Value decay = math::ExpOp::create(b, arith::NegFOp::create(b, v[0]));
@@ -205,7 +217,7 @@ Value StageWriter::feedForward(const Layer &settings, Value x) {
       return arith::MulFOp::create(b, silu, v[1]);
     });
   } else {
-    Value in = linear("feed_forward.in", x);
+    Value in = linear("feed_forward.in", x, computeType);
     name("feed_forward.activation");
     hidden = map(in, [&](ArrayRef<Value> v) -> Value {
       if (settings.activation == Activation::Relu) {
@@ -214,14 +226,16 @@ Value StageWriter::feedForward(const Layer &settings, Value x) {
       return gelu(b, v[0], settings.activation == Activation::GeluTanh, constant);
     });
   }
-  return linear("feed_forward.out", hidden);
+  return linear("feed_forward.out", hidden, residualType);
 }
 
 /// x + drop(inner(norm(x))), or norm(x + drop(inner(x))).
 Value StageWriter::residual(const Layer &settings, const std::string &block, Value x,
                             function_ref<Value(Value)> inner) {
   bool pre = settings.placement == Placement::Pre;
-  auto normalize = [&](Value v) { return norm(block, settings.norm, settings.epsilon, v); };
+  auto normalize = [&](Value v) {
+    return norm(block, settings.norm, settings.epsilon, v, pre ? computeType : residualType);
+  };
   Value branch = inner(pre ? normalize(x) : x);
   name(block + ".sum");
   Value sum = map({x, branch}, [&](ArrayRef<Value> v) -> Value {
@@ -242,7 +256,7 @@ Value StageWriter::stage(const Layer &settings) {
 
 Value StageWriter::stage(const Embedding &settings) {
   embedding = current->prefix + ".token.weight";
-  SequenceType type = sequence(1, model.width);
+  SequenceType type = sequence(1, model.width, residualType);
   name("token");
   SmallVector<Value> terms = {EmbedOp::create(b, type, function.getArgument(0), read(embedding))};
   if (settings.positions != Positions::None) {
@@ -262,7 +276,7 @@ Value StageWriter::stage(const Embedding &settings) {
 }
 
 Value StageWriter::stage(const spec::Norm &settings) {
-  return norm("", settings.norm, settings.epsilon, streams[current->input]);
+  return norm("", settings.norm, settings.epsilon, streams[current->input], residualType);
 }
 
 Value StageWriter::stage(const Shift &settings) {
@@ -275,25 +289,26 @@ Value StageWriter::stage(const Shorten &settings) {
   bool linearly = settings.method == Shortening::Linear;
   if (settings.factor > 1 && linearly) {
     name("fold");
-    x = FoldOp::create(b, sequence(current->factor, settings.factor * model.width), x,
+    x = FoldOp::create(b, sequence(current->factor, settings.factor * model.width, computeType), x,
                        settings.factor);
   } else if (settings.factor > 1) {
-    x = ShortenOp::create(b, sequence(current->factor, model.width), x, settings.factor,
+    x = ShortenOp::create(b, sequence(current->factor, model.width, residualType), x,
+                          settings.factor,
                           /*sum=*/false);
   }
-  return linearly ? linear("", x) : x;
+  return linearly ? linear("", x, residualType) : x;
 }
 
 Value StageWriter::stage(const Upsample &settings) {
   Value x = streams[current->input];
   bool linearly = settings.method == Upsampling::Linear;
   if (linearly) {
-    x = linear("", x);
+    x = linear("", x, residualType);
   }
   if (settings.factor == 1) {
     return x;
   }
-  SequenceType type = sequence(current->factor, model.width);
+  SequenceType type = sequence(current->factor, model.width, residualType);
   name(linearly ? "unfold" : "upsample");
   return linearly ? UnfoldOp::create(b, type, x, settings.factor).getResult()
                   : UpsampleOp::create(b, type, x, settings.factor).getResult();
@@ -314,13 +329,14 @@ Value StageWriter::stage(const Dropout &settings) {
 
 Value StageWriter::stage(const Head &settings) {
   Value x = streams[current->input];
-  Value weight = settings.tied ? read(embedding) : parameter("weight");
+  Value weight = readWeight(settings.tied ? embedding : current->prefix + ".weight");
   Value bias = settings.bias ? parameter("bias") : Value();
   if (purpose != Purpose::Predict) {
-    return CrossEntropyOp::create(b, sequence(1, 0), x, weight, function.getArgument(0), bias, 1);
+    SequenceType losses = sequence(1, 0, b.getF32Type());
+    return CrossEntropyOp::create(b, losses, x, weight, function.getArgument(0), bias, 1);
   }
   auto last = FlatSymbolRefAttr::get(b.getContext(), lastScale);
-  auto row = SequenceType::get(b.getContext(), last, model.width, b.getF32Type());
+  auto row = SequenceType::get(b.getContext(), last, model.width, computeType);
   auto logits = SequenceType::get(b.getContext(), last, model.vocabulary, b.getF32Type());
   return LinearOp::create(b, logits, LastOp::create(b, row, x), weight, bias);
 }

@@ -52,17 +52,23 @@ private:
   mlir::Value rotaryTable(const spec::Layer &settings);
   mlir::Value residual(const spec::Layer &settings, const std::string &block, mlir::Value x,
                        llvm::function_ref<mlir::Value(mlir::Value)> inner);
-  mlir::Value norm(const std::string &block, spec::NormKind kind, double epsilon, mlir::Value x);
-  mlir::Value linear(const std::string &part, mlir::Value x);
+  /// The norm of x, stored as `element`.
+  mlir::Value norm(const std::string &block, spec::NormKind kind, double epsilon, mlir::Value x,
+                   mlir::Type element);
+  /// A linear map, its weight read in the compute type and its result stored as `element`.
+  mlir::Value linear(const std::string &part, mlir::Value x, mlir::Type element);
 
   /// Names the ops that follow, "stages.1.inside.0.attention.mix" where `part` is "attention.mix":
   /// a NameLoc around the stage's place. Certificates name values so.
   void name(llvm::StringRef part);
 
-  SequenceType sequence(int64_t factor, int64_t width);
+  SequenceType sequence(int64_t factor, int64_t width, mlir::Type element);
   /// This stage's parameter, or null where the model has none of that name.
   mlir::Value parameter(const std::string &name);
   mlir::Value read(const std::string &symbol);
+  mlir::Value read(const std::string &symbol, mlir::Type element);
+  /// A weight in the compute type.
+  mlir::Value readWeight(const std::string &symbol);
   /// A map whose region is `code` over one f32 an input.
   mlir::Value map(mlir::ValueRange inputs, Scalars code);
   /// x scaled up or dropped, in scalar code; x itself where nothing is dropped.
@@ -73,8 +79,10 @@ private:
   const spec::Model &model;
   Purpose purpose;
   mlir::ImplicitLocOpBuilder b;
+  mlir::Type computeType;  ///< of what linear maps and attention read and what only they read
+  mlir::Type residualType; ///< of streams, and of branches as they are added to them
   llvm::StringMap<ParameterOp> parameters;
-  llvm::StringMap<mlir::Value> reads;
+  llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::Value> reads;
   std::vector<mlir::Value> streams; ///< by stage
   const spec::Primitive *current = nullptr;
   std::string embedding;  ///< symbol of the token table, which a tied head reads

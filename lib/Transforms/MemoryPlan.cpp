@@ -235,11 +235,30 @@ public:
                                          entry.elements * 4, Type()};
     }
     cursor = alignTo(cursor, pageBytes);
+    layOutCopies();
   }
 
   int64_t cursor = 0;
 
 private:
+  /// Compute copies, where there are any: one flat range, like the masters', of bf16.
+  void layOutCopies() {
+    auto flat = plan.places.find("flat:compute");
+    if (flat == plan.places.end()) {
+      return;
+    }
+    constexpr int64_t bytesEach = 2;
+    flat->second = {cursor, parameters.rows * flatRowElements * bytesEach, Type()};
+    cursor = alignTo(cursor + flat->second.bytes, pageBytes);
+    for (const ParameterLayout::Entry &entry : parameters.entries) {
+      auto copy = plan.places.find("compute:" + ParameterOp(entry.parameter).getSymName().str());
+      if (copy != plan.places.end()) {
+        int64_t offset = flat->second.offset + entry.row * flatRowElements * bytesEach;
+        copy->second = {offset, entry.elements * bytesEach, Type()};
+      }
+    }
+  }
+
   void layOut(StringRef prefix) {
     for (auto &[name, place] : plan.places) {
       if (StringRef(name).starts_with(prefix)) {
@@ -276,7 +295,7 @@ void summarize(MemoryPlan &plan) {
 
 } // namespace
 
-FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module) {
+FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes) {
   MemoryPlan plan;
   std::vector<func::FuncOp> functions(module.getOps<func::FuncOp>().begin(),
                                       module.getOps<func::FuncOp>().end());
@@ -292,6 +311,11 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module) {
   for (Temporary &temporary : plan.temporaries) {
     temporary.offset += layout.cursor;
     end = std::max(end, temporary.offset + temporary.bytes);
+  }
+  plan.workspaceBytes = workspaceBytes;
+  if (workspaceBytes > 0) {
+    plan.workspaceOffset = alignTo(end, pageBytes);
+    end = plan.workspaceOffset + workspaceBytes;
   }
   plan.arenaBytes = alignTo(end, pageBytes);
   for (auto &[value, offset] : plan.offsets) {

@@ -313,6 +313,9 @@ std::string Generator::spec() {
               {"width", width},
               {"seed", number(0, 9)},
               {"training", training()}};
+  if (chance(0.25)) {
+    top["precision"] = {{"compute", "bf16"}, {"residual", pick({"f32", "bf16"})}};
+  }
   std::string text = top.dump(), lines;
   text.pop_back();
   for (const Json &stage : stages) {

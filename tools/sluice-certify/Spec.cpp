@@ -318,7 +318,7 @@ Model certify::deriveModel(const std::string &text) {
   }
   checkKeys(spec,
             {"sluice", "name", "vocabulary", "context", "batch", "width", "seed", "defaults",
-             "stages", "training"},
+             "stages", "precision", "training"},
             "the spec");
   for (const json &stage : spec["stages"]) {
     if (!stage.is_object()) {

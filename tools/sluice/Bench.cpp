@@ -4,6 +4,7 @@
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Generator.h"
 #include "sluice/Runtime/Hash.h"
+#include "sluice/Runtime/Ledger.h"
 
 #include <algorithm>
 #include <array>
@@ -30,9 +31,11 @@ struct BenchFlags {
   bool kernels = false, generate = false, json = false;
 };
 
-/// What `sluice-peak` measured with as many threads: the sum over them.
+/// What `sluice-peak` measured with as many threads: the sum over them. For a GPU, what its data
+/// sheet says; zeros where there is neither.
 struct Peak {
   double gflops = 0, gbytesPerSecond = 0;
+  std::string source;
 };
 
 /// Runs the program beside this one and returns what it prints.
@@ -72,7 +75,21 @@ std::string runBeside(const std::string &name, const std::string &threads) {
 
 Peak measurePeak(int threads) {
   Json json = Json::parse(runBeside("sluice-peak", std::to_string(threads)));
-  return {json.at("gflops").get<double>(), json.at("gbytes_per_s").get<double>()};
+  return {json.at("gflops").get<double>(), json.at("gbytes_per_s").get<double>(), "measured"};
+}
+
+Peak peakOf(const Executor &executor, const std::string &device) {
+  if (device == "cpu") {
+    return measurePeak(executor.threads());
+  }
+  const Chip *chip = device == "cuda" ? findChip(executor.describeDevice()) : nullptr;
+  return chip ? Peak{chip->tensorFlops / 1e9, chip->bytes / 1e9, "data sheet of " + chip->name}
+              : Peak{0, 0, "none"};
+}
+
+/// Null where there is no peak.
+Json shareOf(double gflops, const Peak &peak) {
+  return peak.gflops > 0 ? Json(gflops / peak.gflops) : Json(nullptr);
 }
 
 /// Random token ids, the same for every run.
@@ -91,6 +108,7 @@ double trainingStep(Executor &executor, int64_t step) {
   executor.scalarI64("step") = step;
   executor.run("gradient");
   executor.run("update");
+  executor.synchronize();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -121,7 +139,7 @@ Json kernelTable(const Executor &executor, int64_t steps, const Peak &peak) {
          {"ms", time.seconds * 1e3 / static_cast<double>(steps)},
          {"gflops", gflops},
          {"gbytes_per_s", static_cast<double>(kernel.bytes) * launches / time.seconds / 1e9},
-         {"fraction_of_peak", gflops / peak.gflops}});
+         {"fraction_of_peak", shareOf(gflops, peak)}});
   }
   std::sort(rows.begin(), rows.end(), [](const Json &a, const Json &b) {
     return a["ms"].get<double>() > b["ms"].get<double>();
@@ -144,12 +162,16 @@ double generationSpeed(Executor &executor) {
 
 void printForPeople(const Json &json, const Executor &executor) {
   auto value = [&](const char *key) { return json[key].get<double>(); };
-  std::cout << format("step            %.3f ms (median; %s, %d threads)\n", value("step_ms"),
-                      executor.artifact().target().c_str(), executor.threads())
+  bool hasPeak = !json["fraction_of_peak"].is_null();
+  std::cout << format("step            %.3f ms (median; %s, %s)\n", value("step_ms"),
+                      executor.target().c_str(), executor.describeDevice().c_str())
             << format("tokens          %.0f a second\n", value("tokens_per_s"))
-            << format("arithmetic      %.1f Gflop/s, %.1f%% of the measured peak of %.1f\n",
-                      value("gflops"), 100 * value("fraction_of_peak"), value("peak_gflops"))
-            << format("copy bandwidth  %.1f GB/s\n", value("peak_gbytes_per_s"))
+            << format("arithmetic      %.1f Gflop/s", value("gflops"))
+            << (hasPeak ? format(", %.1f%% of the peak of %.1f (%s)\ncopy bandwidth  %.1f GB/s\n",
+                                 100 * value("fraction_of_peak"), value("peak_gflops"),
+                                 json["peak_source"].get<std::string>().c_str(),
+                                 value("peak_gbytes_per_s"))
+                        : std::string("\n"))
             << format("kernels         %.1f%% of the step's time\n",
                       100 * value("kernel_fraction"));
   if (json.contains("recomputed_tokens_per_s")) {
@@ -161,13 +183,23 @@ void printForPeople(const Json &json, const Executor &executor) {
                         "launches", "ms", "Gflop/s", "GB/s", "peak");
     for (const Json &row : json["kernels"]) {
       std::cout << format(
-          "%-52s %-10s %8.0f %10.4f %10.2f %8.2f %6.1f%%\n", row["name"].get<std::string>().c_str(),
+          "%-52s %-10s %8.0f %10.4f %10.2f %8.2f %7s\n", row["name"].get<std::string>().c_str(),
           row["kind"].get<std::string>().c_str(), row["launches"].get<double>(),
           row["ms"].get<double>(), row["gflops"].get<double>(), row["gbytes_per_s"].get<double>(),
-          100 * row["fraction_of_peak"].get<double>());
+          hasPeak ? format("%.1f%%", 100 * row["fraction_of_peak"].get<double>()).c_str() : "-");
     }
   }
   std::cout << std::flush;
+}
+
+/// Adds the seconds of each of `count` steps to `seconds` and returns their sum.
+double timeSteps(Executor &executor, int64_t first, int64_t count, std::vector<double> &seconds) {
+  double sum = 0;
+  for (int64_t step = 0; step < count; ++step) {
+    seconds.push_back(trainingStep(executor, first + step));
+    sum += seconds.back();
+  }
+  return sum;
 }
 
 void runBench(const BenchFlags &flags) {
@@ -180,22 +212,28 @@ void runBench(const BenchFlags &flags) {
   executor->run("initialize");
   fillTokens(*executor);
   // The peak before and after: neighbours on the machine would else make the ratio look good.
-  Peak before = measurePeak(executor->threads());
+  Peak before = peakOf(*executor, flags.device.device);
   trainingStep(*executor, 1);
-  executor->startTiming();
-  std::vector<double> seconds;
-  double wall = 0;
-  for (int64_t step = 0; step < flags.steps; ++step) {
-    seconds.push_back(trainingStep(*executor, step + 2));
-    wall += seconds.back();
+  // Timing a kernel of a GPU keeps the next one waiting, so steps are timed first, then kernels.
+  bool apart = flags.device.device == "cuda";
+  if (!apart) {
+    executor->startTiming();
   }
+  std::vector<double> seconds;
+  double wall = timeSteps(*executor, 2, flags.steps, seconds);
+  if (apart) {
+    executor->startTiming();
+    std::vector<double> ignored;
+    wall = timeSteps(*executor, 2 + flags.steps, flags.steps, ignored);
+  }
+  executor->stopTiming();
   double inKernels = 0;
   for (const KernelTime &time : executor->times()) {
     inKernels += time.seconds;
   }
-  Peak after = measurePeak(executor->threads());
+  Peak after = peakOf(*executor, flags.device.device);
   Peak peak = {std::max(before.gflops, after.gflops),
-               std::max(before.gbytesPerSecond, after.gbytesPerSecond)};
+               std::max(before.gbytesPerSecond, after.gbytesPerSecond), before.source};
   Json kernels = kernelTable(*executor, flags.steps, peak);
   std::nth_element(seconds.begin(), seconds.begin() + flags.steps / 2, seconds.end());
   double median = seconds[static_cast<size_t>(flags.steps / 2)];
@@ -204,13 +242,15 @@ void runBench(const BenchFlags &flags) {
       {"step_ms", median * 1e3},
       {"tokens_per_s", static_cast<double>(plan.model.batch * plan.model.context) / median},
       {"gflops", gflops},
-      {"fraction_of_peak", gflops / peak.gflops},
+      {"fraction_of_peak", shareOf(gflops, peak)},
       {"peak_gflops", peak.gflops},
       {"peak_gbytes_per_s", peak.gbytesPerSecond},
+      {"peak_source", peak.source},
       {"kernel_fraction", inKernels / wall},
       {"threads", executor->threads()},
       {"steps", flags.steps},
-      {"target", executor->artifact().target()}};
+      {"device", executor->describeDevice()},
+      {"target", executor->target()}};
   if (flags.kernels) {
     json["kernels"] = kernels;
   }

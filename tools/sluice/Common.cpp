@@ -17,7 +17,10 @@ namespace sluice::cli {
 using namespace sluice::runtime;
 
 void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
-  command.add_option("-d,--device", options.device, "Where to run: cpu, cuda or emulator")
+  command
+      .add_option("-d,--device", options.device,
+                  "Where to run: cpu; cuda, the first NVIDIA GPU; emulator, GPU code on the CPU, "
+                  "judged and slow. The last two want an artifact with code for a GPU")
       ->check(oneOf({"cpu", "cuda", "emulator"}));
   command
       .add_option("-j,--threads", options.threads,
@@ -26,17 +29,19 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
   command.add_option(
       "--cpu-target", options.target,
       "Instruction set: cpu-avx512 or cpu-avx2; none takes SLUICE_CPU_TARGET or else the best");
+  command.add_option("--gpu-target", options.gpuTarget,
+                     "GPU code to run: sm_80 or sm_90a; none takes what fits the GPU best");
 }
 
 std::unique_ptr<Executor> openExecutor(const std::string &artifact, const DeviceOptions &options) {
-  if (options.device != "cpu") {
-    throw UserError(
-        "--device " + options.device +
-        ": expected a device of this build (cpu), found one that is not in this build; " +
-        "use --device cpu");
+  if (options.device == "cpu") {
+    int threads = options.threads > 0 ? options.threads : availableThreads();
+    return std::make_unique<Executor>(Artifact::load(artifact, options.target), threads);
   }
-  int threads = options.threads > 0 ? options.threads : availableThreads();
-  return std::make_unique<Executor>(Artifact::load(artifact, options.target), threads);
+  std::shared_ptr<const Artifact> loaded = Artifact::load(artifact, options.target);
+  return std::make_unique<Executor>(options.device == "cuda"
+                                        ? makeCudaDevice(loaded, options.gpuTarget)
+                                        : makeEmulatorDevice(loaded, options.gpuTarget));
 }
 
 void printJson(const nlohmann::json &json) {

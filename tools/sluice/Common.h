@@ -13,14 +13,14 @@
 namespace sluice::cli {
 
 struct DeviceOptions {
-  std::string device = "cpu", target;
+  std::string device = "cpu", target, gpuTarget;
   int threads = 0; // 0: all that the process may use
 };
 
 void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 
-/// Loads the artifact and makes an executor for it. Throws UserError for a device that this build
-/// does not have.
+/// Loads the artifact and makes an executor for it. Throws UserError for a device that the machine
+/// or the artifact does not have.
 std::unique_ptr<runtime::Executor> openExecutor(const std::string &artifact,
                                                 const DeviceOptions &options);
 

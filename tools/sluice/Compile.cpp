@@ -21,8 +21,10 @@ void registerCompile(CLI::App &program) {
   CLI::Option *output =
       command->add_option("-o,--output", request->output, "Artifact to write")->type_name("FILE");
   command
-      ->add_option("-t,--target", request->targets,
-                   "Targets: cpu (both instruction sets), cpu-avx512, cpu-avx2")
+      ->add_option(
+          "-t,--target", request->targets,
+          "Targets: cpu (both instruction sets), cpu-avx512, cpu-avx2; for NVIDIA GPUs sm_80 "
+          "(Ampere and later), sm_90a (Hopper)")
       ->delimiter(',');
   std::string stages;
   for (const std::string &stage : driver::emitStages()) {

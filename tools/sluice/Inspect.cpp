@@ -16,6 +16,30 @@ struct InspectFlags {
   bool json = false, memory = false;
 };
 
+/// Bitcode, PTX and cubins of every GPU target, a folder each. Returns the folders' names.
+std::string extractCode(const Artifact &artifact, const Path &folder) {
+  constexpr std::pair<const char *, const char *> parts[] = {
+      {"_bitcode", ".bc"}, {"_ptx", ".ptx"}, {"_cubin", ".cubin"}};
+  std::string names;
+  for (const std::string &target : artifact.plan().gpuTargets()) {
+    makeFolder(folder / target);
+    names += ", " + target + "/";
+    for (const Kernel &kernel : artifact.plan().kernels) {
+      auto variant = kernel.deviceVariants.find(target);
+      if (variant == kernel.deviceVariants.end()) {
+        continue;
+      }
+      for (auto [symbol, suffix] : parts) {
+        std::span<const uint8_t> bytes = artifact.blob(variant->second.module + symbol);
+        if (!bytes.empty()) {
+          replaceFile(folder / target / (kernel.name + suffix), bytes);
+        }
+      }
+    }
+  }
+  return names;
+}
+
 /// Returns the names of what was written.
 std::string extractParts(const Artifact &artifact, const Path &folder) {
   makeFolder(folder);
@@ -23,12 +47,13 @@ std::string extractParts(const Artifact &artifact, const Path &folder) {
   replaceFile(folder / "plan.json",
               asBytes(nlohmann::ordered_json::parse(artifact.planText()).dump(2) + "\n"));
   replaceFile(folder / "kernels.so", artifact.elf());
+  std::string code = extractCode(artifact, folder);
   const std::string &certificate = artifact.plan().certificate;
   if (certificate.empty()) { // a leak that was allowed, or a model that was no spec
-    return "spec.json, plan.json and kernels.so";
+    return "spec.json, plan.json" + code + " and kernels.so";
   }
   replaceFile(folder / "certificate.txt", asBytes(certificate));
-  return "spec.json, plan.json, kernels.so and certificate.txt";
+  return "spec.json, plan.json" + code + ", kernels.so and certificate.txt";
 }
 
 void runInspect(const InspectFlags &flags) {
@@ -67,8 +92,8 @@ void registerInspect(CLI::App &program) {
   command->add_flag("-m,--memory", flags->memory, "List every buffer of the arena, in bytes");
   command->add_option(
       "--extract", flags->extract,
-      "Directory to write the spec, the plan, the kernels' code and the certificate "
-      "of the causality proof to");
+      "Directory to write the spec, the plan, the kernels' code (for GPUs bitcode, PTX and cubins) "
+      "and the certificate of the causality proof to");
   command->callback([flags] { runInspect(*flags); });
 }
 

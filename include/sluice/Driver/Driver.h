@@ -16,7 +16,7 @@ namespace sluice::driver {
 struct CompileRequest {
   std::string spec;                 ///< path
   std::string output;               ///< path of the artifact; may be empty with `emit`
-  std::vector<std::string> targets; ///< cpu-avx512, cpu-avx2; `cpu` stands for both
+  std::vector<std::string> targets; ///< cpu-avx512, cpu-avx2, `cpu` for both; sm_80, sm_90a
   std::string emit; ///< stage to print instead of writing an artifact; see emitStages()
   bool allowLeak = false;
   bool verifyEachCausality = false; ///< dependences are read again after every pass

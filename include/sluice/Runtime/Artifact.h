@@ -24,7 +24,7 @@ struct LoadedKernel {
 };
 
 constexpr size_t trailerBytes = 64;
-constexpr uint32_t artifactVersion = 1;
+constexpr uint32_t artifactVersion = 2;
 
 /// The trailer of `elf`, as docs/plan-and-artifact.md lays it out; an artifact is `elf` and then
 /// this.
@@ -42,7 +42,8 @@ std::vector<std::string> machineTargets();
 class Artifact {
 public:
   /// `target` forces an instruction set ("cpu-avx2", "cpu-avx512"); empty takes the environment's
-  /// SLUICE_CPU_TARGET or else the best that the machine and the artifact share. Throws UserError.
+  /// SLUICE_CPU_TARGET or else the best that the machine and the artifact share. Throws UserError;
+  /// that no CPU code fits is said by `requireCpu` where the artifact has code for GPUs.
   static std::shared_ptr<const Artifact> load(const Path &path, const std::string &target = "");
 
   ~Artifact();
@@ -52,11 +53,18 @@ public:
   const Plan &plan() const { return parsedPlan; }
   const std::string &planText() const { return text; }
   const std::string &path() const { return origin; }
+  /// The chosen CPU target, empty where there is none.
   const std::string &target() const { return chosenTarget; }
+  /// Throws UserError unless there is CPU code that this machine runs.
+  void requireCpu() const;
   std::span<const uint8_t> constants() const { return constantTable; }
   /// The bytes of the shared object, without the trailer.
   std::span<const uint8_t> elf() const { return {contents.data(), contents.size() - trailerBytes}; }
-  /// Kernels of the chosen target, by index in the plan.
+  /// Bytes named `symbol` with their number in `symbol`_size: a GPU variant's bitcode, PTX or
+  /// cubin. Empty where the artifact has none of this name. Throws UserError where the number is
+  /// wrong.
+  std::span<const uint8_t> blob(const std::string &symbol) const;
+  /// CPU kernels of the chosen target, by index in the plan.
   const std::vector<LoadedKernel> &kernels() const { return functions; }
 
 private:
@@ -66,7 +74,7 @@ private:
   void readPlan();
   void chooseTarget(const std::string &wanted);
 
-  std::string origin, text, chosenTarget;
+  std::string origin, text, chosenTarget, cpuProblem;
   std::vector<uint8_t> contents;
   int memoryFile = -1;
   void *library = nullptr;

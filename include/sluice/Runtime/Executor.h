@@ -1,11 +1,13 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs the entries of a plan on the CPU.
+// Runs the entries of a plan on a device.
 #pragma once
 
-#include "sluice/Runtime/Artifact.h"
+#include "sluice/Runtime/Device.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,67 +17,77 @@ namespace sluice::runtime {
 /// Processors that this process may use, at least 1.
 int availableThreads();
 
-/// Wall time of one kernel since timing was last reset.
-struct KernelTime {
-  int64_t launches = 0;
-  double seconds = 0;
-};
+/// What a caller does with numbers of the arena: Edit means that the device takes them back before
+/// the next entry runs.
+enum class Access { Read, Edit };
 
-/// One arena and the threads that work on it. An executor is used by one thread at a time.
+/// A plan on a device, seen from the host. Spans show the host's copy of the arena (on the CPU, the
+/// arena itself): what a call returns is current, and stays so until the next `run`. An executor is
+/// used by one thread at a time.
 class Executor {
 public:
-  /// Allocates and zeroes the arena and copies the constants into it. `threads` >= 1.
+  /// On the CPU; `threads` >= 1.
   Executor(std::shared_ptr<const Artifact> artifact, int threads);
+  explicit Executor(std::unique_ptr<Device> device);
   ~Executor();
   Executor(const Executor &) = delete;
   Executor &operator=(const Executor &) = delete;
 
-  const Artifact &artifact() const { return *loaded; }
-  const Plan &plan() const { return loaded->plan(); }
-  int threads() const { return threadCount; }
+  const Artifact &artifact() const { return device->artifact(); }
+  const Plan &plan() const { return device->plan(); }
+  int threads() const { return device->threads(); }
+  /// Whose code runs: cpu-avx512, sm_90a.
+  std::string target() const { return device->target(); }
+  /// For people: "NVIDIA H200", "4 threads".
+  std::string describeDevice() const { return device->describe(); }
 
-  /// Runs an entry's launches in order, each with all threads. Throws UserError where the artifact
-  /// has no such entry.
+  /// Runs an entry's launches in order. Throws UserError where the artifact has no such entry. On a
+  /// GPU it may return before they are done: what reads results waits.
   void run(const std::string &entry);
+  /// Waits until all that was run is done.
+  void synchronize() { device->synchronize(); }
 
-  /// A scalar in the arena; throws UserError where the plan has none of this name and type.
+  /// To be called after the host has written tensors: brings what kernels keep of them up to date
+  /// (entry `prepare`). Does nothing where the plan has no such entry.
+  void prepare();
+
+  /// A scalar that the host writes (length, rows, step, seed): the next `run` sees what it holds by
+  /// then. Throws UserError where the plan has none of this name and type.
   int64_t &scalarI64(const std::string &name);
-  int32_t &scalarI32(const std::string &name);
-  float &scalarF32(const std::string &name);
+  /// Scalars that entries write. They throw as above.
+  int32_t scalarI32(const std::string &name);
+  float scalarF32(const std::string &name);
 
-  /// `tokens` [batch, context + 1], row-major; throws UserError where the plan's input has another
-  /// shape.
+  /// `tokens` [batch, context + 1], row-major, for the host to write: the next `run` of an entry
+  /// that reads tokens sees what they hold by then. Throws UserError where the plan's input has
+  /// another shape.
   std::span<int32_t> tokens();
   /// Row `row` of an f32 output of shape [rows, width]: `width` elements.
   std::span<const float> outputRow(const std::string &name, int64_t row);
 
-  std::span<float> tensor(const Tensor &tensor);
-  std::span<float> gradient(const Tensor &tensor);
+  std::span<float> tensor(const Tensor &tensor, Access access = Access::Edit);
+  std::span<float> gradient(const Tensor &tensor, Access access = Access::Edit);
   /// Optimizer state `name` of a tensor, as long as the tensor.
-  std::span<float> state(const Tensor &tensor, const std::string &name);
+  std::span<float> state(const Tensor &tensor, const std::string &name,
+                         Access access = Access::Edit);
 
-  /// Measures each launch from now on (two clock reads a launch), starting from zero.
-  void startTiming();
+  /// Measures each launch from now on, starting from zero: two clock reads a launch on the CPU; on
+  /// a GPU launches then go one by one.
+  void startTiming() { device->startTiming(); }
+  void stopTiming() { device->stopTiming(); }
   /// Time by kernel, in the plan's order.
-  const std::vector<KernelTime> &times() const { return kernelTimes; }
+  const std::vector<KernelTime> &times() const { return device->times(); }
 
 private:
-  struct Threads;
+  const Scalar &scalar(const std::string &name, Type type) const;
+  template <typename T> T fetchScalar(const std::string &name, Type type);
+  std::span<float> floats(int64_t offset, int64_t count, Access access);
+  void sendInputs(const std::string &entry);
 
-  uint8_t *scalar(const std::string &name, Type type);
-  std::span<float> floats(int64_t offset, int64_t count);
-  bool allowed(const Launch &launch) const;
-  void launch(const Launch &launch);
-
-  std::shared_ptr<const Artifact> loaded;
-  int threadCount;
-  struct Release {
-    void operator()(uint8_t *memory) const;
-  };
-  std::unique_ptr<uint8_t, Release> arena;
-  std::unique_ptr<Threads> workers;
-  bool timing = false;
-  std::vector<KernelTime> kernelTimes;
+  std::unique_ptr<Device> device;
+  std::vector<Range> edited;           ///< ranges to give back at the next run
+  std::map<std::string, int64_t> sent; ///< host scalars as the device has them
+  std::set<std::string> fetched;       ///< outputs fetched since the last run
 };
 
 } // namespace sluice::runtime

@@ -11,7 +11,8 @@
 namespace sluice::runtime {
 
 /// The object that `sluice inspect --json` prints: parameters, tensors, targets, kernels (one a
-/// target), launches (forward, backward, update), flops and bytes a training step, memory, proof.
+/// target, for GPUs with the ledger's columns), launches (forward, backward, update), flops and
+/// bytes a training step, memory, proof.
 nlohmann::json describeArtifact(const Artifact &artifact);
 
 /// The same for people; `withMemory` adds every buffer.

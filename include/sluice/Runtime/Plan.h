@@ -11,7 +11,7 @@
 
 namespace sluice::runtime {
 
-enum class Type { f32, i32, i64 };
+enum class Type { f32, bf16, i32, i64 };
 
 /// Bytes of one element.
 int64_t sizeOf(Type type);
@@ -59,9 +59,34 @@ struct Variant {
   int64_t items = 0, scratchBytes = 0;
 };
 
+/// One launch of a kernel on a GPU: a one-dimensional grid of `blocks`.
+struct Stage {
+  std::string symbol;
+  int64_t blocks = 0, threads = 0; // threads a block
+  int64_t sharedBytes = 0;         // a block, sized at the launch
+  /// What ptxas said; -1 where the compiler had none. Registers and bytes are a thread's.
+  int64_t registers = -1, spills = -1, stackBytes = -1;
+  int64_t staticSharedBytes = 0; // a block
+};
+
+/// A kernel's code for one GPU target: stages run in order, all with the launch's arguments.
+struct DeviceVariant {
+  std::string module; // symbols MODULE_bitcode, MODULE_ptx, MODULE_cubin of the artifact
+  std::vector<Stage> stages;
+  int64_t workspaceBytes = 0;
+};
+
+/// Memory that argument i of a launch is the offset of.
+struct Operand {
+  int64_t bytes = 0;
+  bool written = false;
+};
+
 struct Kernel {
   std::string name, kind;
-  std::map<std::string, Variant> variants; // by target
+  std::map<std::string, Variant> variants;             // by CPU target
+  std::map<std::string, DeviceVariant> deviceVariants; // by GPU target
+  std::vector<Operand> operands; // of the first arguments; empty where the plan does not say
   int64_t flops = 0, bytes = 0;
 };
 
@@ -99,7 +124,13 @@ struct Plan {
   std::vector<Kernel> kernels;
   std::map<std::string, std::vector<Launch>> entries;
   std::vector<Buffer> buffers;
+
+  /// Those of `targets` that are GPUs, in their order.
+  std::vector<std::string> gpuTargets() const;
 };
+
+/// Whether a target's name is a GPU's: sm_80, sm_90a.
+bool isGpuTarget(std::string_view target);
 
 /// Parses the plan's text. Everything is checked: unknown keys, versions, node kinds, types, and
 /// that every offset is a multiple of 64 and every range lies in the arena. Throws UserError;

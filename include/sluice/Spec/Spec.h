@@ -51,6 +51,9 @@ enum class MaskKind : uint8_t { Causal, Bidirectional, Window };
 enum class Optimizer : uint8_t { AdamW, Adam };
 enum class ScheduleKind : uint8_t { Cosine, Constant };
 
+/// How numbers are stored. Arithmetic is f32 whatever the storage.
+enum class NumberType : uint8_t { F32, Bf16 };
+
 /// Which positions q a query at position p reads. Window: p - end < q <= p - begin.
 struct Mask {
   MaskKind kind = MaskKind::Causal;
@@ -186,6 +189,13 @@ struct Training {
   Schedule schedule;
 };
 
+/// Storage of what is not a weight. Weights, moments, gradients of weights, statistics and losses
+/// are f32; with a compute type of bf16, linear maps read weights rounded to it.
+struct Precision {
+  NumberType compute = NumberType::F32;  ///< factors of linear maps and attention
+  NumberType residual = NumberType::F32; ///< streams between stages; bf16 only where compute is
+};
+
 struct Model {
   std::string name;
   std::string text; ///< the spec itself, as it was read
@@ -196,6 +206,7 @@ struct Model {
   int64_t batch = 0;   ///< B: most rows in a batch
   int64_t width = 0;   ///< d
   int64_t seed = 0;
+  Precision precision;
   Training training;
   std::vector<Stage> stages;
 };

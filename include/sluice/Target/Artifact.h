@@ -5,6 +5,7 @@
 #pragma once
 
 #include "sluice/Target/CPU/Kernel.h"
+#include "sluice/Target/CUDA/Kernel.h"
 #include "sluice/Transforms/MemoryPlan.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
@@ -17,9 +18,40 @@ struct KernelRecord {
     std::string target, symbol;
     int64_t items = 0, scratchBytes = 0;
   };
+  /// One launch of the kernel on a GPU.
+  struct Stage {
+    std::string symbol;
+    int64_t blocks = 0, threads = 0;
+    int64_t sharedBytes = 0;          ///< sized at the launch
+    std::optional<cuda::Usage> usage; ///< where ptxas was there
+  };
+  /// Code for a GPU: symbols MODULE_bitcode, MODULE_ptx, MODULE_cubin of the artifact.
+  struct DeviceVariant {
+    const cuda::Target *target = nullptr;
+    std::string module;
+    std::vector<Stage> stages;
+    int64_t workspaceBytes = 0;
+  };
+  /// Memory of an operand or result, in the order of a launch's arguments.
+  struct Operand {
+    int64_t bytes = 0;
+    bool written = false;
+  };
   std::string name, kind;
+  std::string dispatch; ///< its op alone, as text: what a replay evaluates
   double flops = 0, bytes = 0;
+  std::vector<Operand> operands;
   std::vector<Variant> variants;
+  std::vector<DeviceVariant> deviceVariants;
+
+  /// The largest workspace of a target.
+  int64_t workspaceBytes() const;
+};
+
+/// What kernels are generated for.
+struct Targets {
+  llvm::SmallVector<const cpu::Target *> cpus;
+  llvm::SmallVector<const cuda::Target *> gpus;
 };
 
 /// Every distinct dispatch of a module, generated for every target.
@@ -27,7 +59,12 @@ struct KernelSet {
   std::vector<KernelRecord> records;
   llvm::DenseMap<mlir::Operation *, size_t> kernelOf; ///< of every dispatch op
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>>
-      modules; ///< generated kernels, one module a target
+      modules; ///< generated CPU kernels, one module a target
+  std::vector<mlir::OwningOpRef<mlir::ModuleOp>>
+      deviceModules; ///< generated GPU kernels, one module a record
+
+  /// The largest workspace of a launch.
+  int64_t workspaceBytes() const;
 };
 
 /// The least id of the random streams that a dispatch draws from, 0 where it draws none. Kernels
@@ -36,9 +73,20 @@ struct KernelSet {
 int64_t firstStream(mlir::Operation *dispatch);
 
 /// Generates kernels for `targets`. Dispatches that differ in their operands' values alone share
-/// one.
-mlir::FailureOr<KernelSet> generateKernels(mlir::ModuleOp module,
-                                           llvm::ArrayRef<const cpu::Target *> targets);
+/// one. Where a dispatch has no GPU kernel, fails with `unsupported` set: a message for the user,
+/// with the place in the spec.
+mlir::FailureOr<KernelSet> generateKernels(mlir::ModuleOp module, const Targets &targets,
+                                           std::string &unsupported);
+
+/// A named range of bytes that an artifact holds besides plan, constants and CPU code.
+struct Blob {
+  std::string symbol, bytes;
+};
+
+/// Compiles the kernels of every GPU variant, on the context's threads: bitcode of the module that
+/// feeds the backend, PTX, and where ptxas is in the PATH the cubin, whose registers and spills go
+/// into the records. Fails with a diagnostic.
+mlir::FailureOr<std::vector<Blob>> lowerDeviceKernels(KernelSet &kernels);
 
 /// Writes the launches of every entry point as plan IR behind the module's functions (stage `plan`
 /// of --emit).
@@ -54,7 +102,7 @@ struct ProofRecord {
 /// The plan as docs/plan-and-artifact.md describes it, from plan IR.
 llvm::json::Value planToJson(mlir::ModuleOp module, const KernelSet &kernels,
                              const MemoryPlan &memory, llvm::StringRef spec,
-                             const ProofRecord &proof, llvm::ArrayRef<const cpu::Target *> targets);
+                             const ProofRecord &proof, const Targets &targets);
 
 /// Bytes of every `constant:` place at its offset in the constants' region: rotary and sinusoidal
 /// tables, positions, and what differs by parameter (decay, initial mean and deviation).
@@ -71,6 +119,7 @@ llvm::Error replaceFile(llvm::StringRef path, llvm::StringRef bytes);
 /// Writes the artifact to a temporary name beside `path` and renames it. Nothing is left behind on
 /// failure.
 llvm::Error writeArtifact(llvm::StringRef path, llvm::StringRef planText,
-                          llvm::ArrayRef<char> constants, llvm::ArrayRef<std::string> objects);
+                          llvm::ArrayRef<char> constants, llvm::ArrayRef<std::string> objects,
+                          llvm::ArrayRef<Blob> blobs = {});
 
 } // namespace sluice

@@ -26,13 +26,14 @@ struct Temporary {
   size_t firstLaunch = 0, lastLaunch = 0;
 };
 
-/// Scalars, constants, inputs, outputs, flat regions (parameters, gradients, moments), then
-/// temporaries, which entries share.
+/// Scalars, constants, inputs, outputs, flat regions (parameters, gradients, moments, and bf16
+/// copies of parameters where kernels read them), then temporaries, which entries share.
 struct MemoryPlan {
   std::map<std::string, Place> places; ///< by `class:name`
   std::vector<Temporary> temporaries;
   llvm::DenseMap<mlir::Value, int64_t> offsets; ///< of every tensor value of every entry
   int64_t constantsOffset = 0, constantsBytes = 0;
+  int64_t workspaceOffset = 0, workspaceBytes = 0; ///< one region, which launches share
   int64_t arenaBytes = 0;
   std::map<int64_t, int64_t> bytesByFactor; ///< temporaries live at the fullest moment
 
@@ -42,7 +43,8 @@ struct MemoryPlan {
 
 /// Plans `module`, whose functions hold dispatches (after sluice-build-entries). Temporaries are
 /// packed by size, largest first, at the lowest offset free during their life. Fails with a
-/// diagnostic where two values must share memory and cannot.
-mlir::FailureOr<MemoryPlan> planMemory(mlir::ModuleOp module);
+/// diagnostic where two values must share memory and cannot. `workspaceBytes` is what the launch
+/// with the largest workspace needs.
+mlir::FailureOr<MemoryPlan> planMemory(mlir::ModuleOp module, int64_t workspaceBytes = 0);
 
 } // namespace sluice

@@ -5,6 +5,24 @@
 
 include "mlir/Pass/PassBase.td"
 
+def ConvertFactors : Pass<"sluice-convert-factors", "::mlir::ModuleOp"> {
+  let summary = "Gives linear maps and heads inputs of their weights' type";
+  let description = [{
+    A linear map multiplies in the type that it reads its weight in. Before: functions of forward ops. After: the input of
+    every linear map and cross-entropy has its weight's element type; where it had another, a map converts it, one for all
+    readers. Maps compute in f32 and round once, when they store, so most of these cost nothing: they fuse with what makes
+    their operand. Causality is decided before: certificates do not mention these maps.
+
+    ```mlir
+    %y = sluice.linear %x, %w : (!sluice.seq<@s1, 16, f32>, tensor<48x16xbf16>) -> !sluice.seq<@s1, 48, bf16>
+    // becomes
+    %c = sluice.map(%x) { yield } : (!sluice.seq<@s1, 16, f32>) -> !sluice.seq<@s1, 16, bf16>
+    %y = sluice.linear %c, %w : (!sluice.seq<@s1, 16, bf16>, tensor<48x16xbf16>) -> !sluice.seq<@s1, 48, bf16>
+    ```
+  }];
+  let dependentDialects = ["::sluice::SluiceDialect"];
+}
+
 def Differentiate : Pass<"sluice-differentiate", "::mlir::ModuleOp"> {
   let summary = "Makes @gradient from @train or @evaluate";
   let description = [{
@@ -43,7 +61,8 @@ def BuildEntries : Pass<"sluice-build-entries", "::mlir::ModuleOp"> {
   let description = [{
     Before: functions of dispatches @gradient, @evaluate, @predict. After: the first two end in the mean of their losses;
     @update (gradient norm in two stages, schedule, clipping, Adam or AdamW over the flat parameter arena) and @initialize
-    stand beside them. The optimizer's constants come from the module attribute `sluice.training`.
+    stand beside them. Where a dispatch reads compute copies of weights, these two write the copies too, and @prepare makes
+    them from parameters that the host has loaded. The optimizer's constants come from the module attribute `sluice.training`.
   }];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",

@@ -45,6 +45,12 @@ int64_t sluice::dispatch::storageElements(RankedTensorType type) {
   return elements;
 }
 
+bool sluice::dispatch::isStorageType(Type element) { return element.isF32() || element.isBF16(); }
+
+Type sluice::dispatch::bodyTypeOf(Type element) {
+  return element.isBF16() ? Float32Type::get(element.getContext()) : element;
+}
+
 bool AccessAttr::isIdentity() const {
   AffineMap map = getMap().getValue();
   return getKind() == AccessKind::Row && getGroup() == 1 &&
@@ -72,6 +78,56 @@ static LogicalResult verifyBody(Operation *op, Region &region, unsigned argument
   return success();
 }
 
+static Type elementOf(Value tensor) {
+  return cast<RankedTensorType>(tensor.getType()).getElementType();
+}
+
+/// Factors of a contraction have one type, which it computes in.
+static LogicalResult verifyFactors(Operation *op, ValueRange factors) {
+  Type first = elementOf(factors.front());
+  for (Value factor : factors) {
+    if (!isStorageType(elementOf(factor)) || elementOf(factor) != first) {
+      return op->emitOpError("D-013: expected factors of one type, f32 or bf16, found ")
+             << first << " and " << elementOf(factor);
+    }
+  }
+  return success();
+}
+
+/// What may be stored as either.
+static LogicalResult verifyStorage(Operation *op, ValueRange values) {
+  for (Value value : values) {
+    if (!isStorageType(elementOf(value))) {
+      return op->emitOpError("D-016: expected values of f32 or bf16, found ") << value.getType();
+    }
+  }
+  return success();
+}
+
+/// What is never stored as bf16. Values may be absent.
+static LogicalResult verifyF32(Operation *op, ValueRange values) {
+  for (Value value : values) {
+    if (value && !elementOf(value).isF32()) {
+      return op->emitOpError("D-014: expected f32 for statistics, biases, tables, losses and the "
+                             "gradients of weights, found ")
+             << value.getType();
+    }
+  }
+  return success();
+}
+
+/// Bodies compute in f32: a bf16 tensor's argument or yielded value is f32.
+static LogicalResult verifyBodyTypes(Operation *op, ValueRange tensors, ValueRange inBody) {
+  for (auto [tensor, value] : llvm::zip_equal(tensors, inBody)) {
+    Type expected = bodyTypeOf(elementOf(tensor));
+    if (getElementTypeOrSelf(value.getType()) != expected) {
+      return op->emitOpError("D-015: expected the body to hold ")
+             << tensor.getType() << " as " << expected << ", found " << value.getType();
+    }
+  }
+  return success();
+}
+
 static LogicalResult verifyAccesses(Operation *op, ArrayAttr accesses, size_t expected,
                                     StringRef what) {
   if (accesses.size() != expected) {
@@ -91,7 +147,12 @@ LogicalResult RowsOp::verify() {
       failed(verifyAccesses(*this, getResultAccesses(), getOutputs().size(), "results"))) {
     return failure();
   }
-  return verifyBody(*this, getBody(), getInputs().size(), getOutputs().size(), "rows");
+  if (failed(verifyBody(*this, getBody(), getInputs().size(), getOutputs().size(), "rows"))) {
+    return failure();
+  }
+  Block &body = getBody().front();
+  return failure(failed(verifyBodyTypes(*this, getInputs(), body.getArguments())) ||
+                 failed(verifyBodyTypes(*this, getOutputs(), body.getTerminator()->getOperands())));
 }
 
 LogicalResult ContractOp::verify() {
@@ -106,12 +167,24 @@ LogicalResult ContractOp::verify() {
     return emitOpError("D-006: expected input rows of ")
            << inner << " columns, found " << input.getShape().back();
   }
-  return verifyBody(*this, getEpilogue(), getExtras().size() + 1, getOutputs().size(), "epilogue");
+  if (failed(verifyFactors(*this, {getInput(), getWeight()})) ||
+      failed(verifyBody(*this, getEpilogue(), getExtras().size() + 1, getOutputs().size(),
+                        "epilogue"))) {
+    return failure();
+  }
+  Block &epilogue = getEpilogue().front();
+  return failure(
+      failed(verifyBodyTypes(*this, getExtras(), epilogue.getArguments().drop_front())) ||
+      failed(verifyBodyTypes(*this, getOutputs(), epilogue.getTerminator()->getOperands())));
 }
 
 LogicalResult WeightGradientOp::verify() {
   int64_t left = cast<RankedTensorType>(getLeft().getType()).getShape().back();
   int64_t right = cast<RankedTensorType>(getRight().getType()).getShape().back();
+  if (failed(verifyFactors(*this, {getLeft(), getRight()})) ||
+      failed(verifyF32(*this, {getInitWeight(), getInitBias(), getWeight(), getBias()}))) {
+    return failure();
+  }
   if (!getWeight()) {
     return success();
   }
@@ -132,10 +205,10 @@ template <typename Op> static LogicalResult verifyCrossEntropy(Op op) {
     return op.emitOpError("D-009: expected rows [B, T, d] and weights [V, d], found ")
            << input << " and " << weight;
   }
-  for (Value value : {op.getInput(), op.getWeight()}) {
-    if (!typeOf(value).getElementType().isF32()) {
-      return op.emitOpError("D-010: expected rows and weights of f32, found ") << value.getType();
-    }
+  if (!isStorageType(elementOf(op.getInput())) ||
+      elementOf(op.getInput()) != elementOf(op.getWeight())) {
+    return op.emitOpError("D-010: expected rows and weights of one type, f32 or bf16, found ")
+           << input << " and " << weight;
   }
   RankedTensorType tokens = typeOf(op.getTokens());
   if (tokens.getRank() != 2 || !tokens.getElementType().isInteger(32) ||
@@ -150,27 +223,43 @@ LogicalResult CrossEntropyOp::verify() {
   if (failed(verifyCrossEntropy(*this))) {
     return failure();
   }
-  if (getInputGradient() && getInputGradient().getType() != getInput().getType()) {
+  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
+  if (getInputGradient() && (shapeOf(getInputGradient()) != shapeOf(getInput()) ||
+                             !isStorageType(elementOf(getInputGradient())))) {
     return emitOpError("D-012: expected a gradient of ")
            << getInput().getType() << ", found " << getInputGradient().getType();
   }
-  return success();
+  return verifyF32(*this, {getLosses(), getLse(), getBias()});
 }
 
 LogicalResult CrossEntropyWeightGradientOp::verify() {
   if (failed(verifyCrossEntropy(*this))) {
     return failure();
   }
-  if (getWeightGradient().getType() != getWeight().getType()) {
+  auto weight = cast<RankedTensorType>(getWeight().getType());
+  Type expected = weight.clone(Float32Type::get(getContext()));
+  if (getWeightGradient().getType() != expected) {
     return emitOpError("D-012: expected a gradient of ")
-           << getWeight().getType() << ", found " << getWeightGradient().getType();
+           << expected << ", found " << getWeightGradient().getType();
   }
-  return success();
+  return verifyF32(*this, {getLse(), getBias(), getInitWeight(), getInitBias(), getBiasGradient()});
+}
+
+LogicalResult ScatterRowsOp::verify() {
+  if (failed(verifyStorage(*this, {getValues()}))) {
+    return failure();
+  }
+  return verifyF32(*this, {getInit(), getTable()});
 }
 
 LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2) {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
+  }
+  if (failed(verifyFactors(*this, {getQuery(), getKey(), getValue()})) ||
+      failed(verifyStorage(*this, {getOutput()})) ||
+      failed(verifyF32(*this, {getRotary(), getLse()}))) {
+    return failure();
   }
   return verifyBody(*this, getScore(), 4, 1, "score");
 }
@@ -179,7 +268,10 @@ LogicalResult AttentionBackwardOp::verify() {
   if (getMask().getNumDims() != 2) {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
   }
-  if (failed(verifyBody(*this, getScore(), 4, 1, "score"))) {
+  if (failed(verifyFactors(*this, {getQuery(), getKey(), getValue(), getOutputGradient()})) ||
+      failed(verifyStorage(*this, {getOutput(), getGradient()})) ||
+      failed(verifyF32(*this, {getRotary(), getLse()})) ||
+      failed(verifyBody(*this, getScore(), 4, 1, "score"))) {
     return failure();
   }
   return verifyBody(*this, getScoreGradient(), 5, 1, "derivative");

@@ -79,7 +79,7 @@ Value BodyBuilder::loadChain(Value sequence, const AccessChain &chain) {
   }
   auto root = cast<SequenceType>(chain.root.getType());
   int64_t width = cast<SequenceType>(sequence.getType()).getWidth();
-  Type type = root.getElement();
+  Type type = dispatch::bodyTypeOf(root.getElement());
   if (!elementwise && width > 0) {
     type = group > 1 ? RankedTensorType::get({group, width}, type)
                      : RankedTensorType::get({width}, type);

@@ -83,7 +83,9 @@ LogicalResult MapOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
     if (failed(derivative)) {
       return failure();
     }
-    operands[i] = *derivative;
+    auto type = cast<SequenceType>(getInputs()[i].getType());
+    operands[i] =
+        *derivative ? convertSequence(b, getLoc(), *derivative, type.getElement()) : Value();
   }
   return success();
 }
@@ -110,18 +112,27 @@ LogicalResult NormOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   return success();
 }
 
+/// Type of the gradient of a weight, whatever the type that it is read in.
+static Type gradientType(Value weight) {
+  return cast<RankedTensorType>(weight.getType()).clone(Float32Type::get(weight.getContext()));
+}
+
+/// Both products of the backward pass have factors of the compute type, too.
 LogicalResult LinearOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                       MutableArrayRef<Value> operands) {
   Type bias = getBias() ? getBias().getType() : Type();
+  Type compute = getComputeType(getWeight());
+  Value gradient = convertSequence(b, getLoc(), results[0], compute);
+  Value input = convertSequence(b, getLoc(), getInput(), compute);
   auto weight =
-      LinearWeightGradientOp::create(b, getLoc(), getWeight().getType(), bias, results[0],
-                                     getInput(), operands[1], getBias() ? operands[2] : Value());
+      LinearWeightGradientOp::create(b, getLoc(), gradientType(getWeight()), bias, gradient, input,
+                                     operands[1], getBias() ? operands[2] : Value());
   operands[1] = weight.getWeight();
   if (getBias()) {
     operands[2] = weight.getBias();
   }
   operands[0] =
-      LinearInputGradientOp::create(b, getLoc(), getInput().getType(), results[0], getWeight());
+      LinearInputGradientOp::create(b, getLoc(), getInput().getType(), gradient, getWeight());
   return success();
 }
 
@@ -134,8 +145,9 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   OpBuilder::InsertionGuard guard(b);
   auto backward = AttentionBackwardOp::create(
       b, getLoc(), getQuery().getType(), getQuery(), getKey(), getValue(), getOutput(), getLse(),
-      results[0], getRotary(), getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(),
-      getKeyColumn(), getValueColumn(), getMask(), getDropout(), getRandomId());
+      convertSequence(b, getLoc(), results[0], getOutput().getType().getElement()), getRotary(),
+      getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(),
+      getMask(), getDropout(), getRandomId());
   IRMapping mapping;
   getScore().cloneInto(&backward.getScore(), mapping);
   Block &derivative = backward.getScoreGradient().emplaceBlock();
@@ -217,7 +229,7 @@ LogicalResult CrossEntropyOp::buildBackward(OpBuilder &b, ArrayRef<Value>,
                                             MutableArrayRef<Value> operands) {
   Type bias = getBias() ? getBias().getType() : Type();
   auto backward = CrossEntropyBackwardOp::create(
-      b, getLoc(), getLosses().getType(), getInput().getType(), getWeight().getType(), bias,
+      b, getLoc(), getLosses().getType(), getInput().getType(), gradientType(getWeight()), bias,
       getInput(), getWeight(), getTokens(), getBias(), operands[1],
       getBias() ? operands[3] : Value(), getOffset());
   // Training needs the losses too: they come from the same pass, and the forward op is then dead.

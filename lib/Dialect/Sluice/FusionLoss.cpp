@@ -27,10 +27,10 @@ LogicalResult CrossEntropyBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   emitter.set(getLosses(), rows.getLosses());
   emitter.set(getInputGradient(), rows.getInputGradient());
   auto weights = dispatch::CrossEntropyWeightGradientOp::create(
-      emitter.b, rows.getWeight().getType(), getBiasGradient() ? rows.getBias().getType() : Type(),
-      rows.getInput(), rows.getWeight(), rows.getTokens(), rows.getLse(), rows.getBias(),
-      emitter.get(getInitWeight()), emitter.get(getInitBias()), rows.getDomain(), getOffset(),
-      StringAttr());
+      emitter.b, getWeightGradient().getType(),
+      getBiasGradient() ? rows.getBias().getType() : Type(), rows.getInput(), rows.getWeight(),
+      rows.getTokens(), rows.getLse(), rows.getBias(), emitter.get(getInitWeight()),
+      emitter.get(getInitBias()), rows.getDomain(), getOffset(), StringAttr());
   emitter.set(getWeightGradient(), weights.getWeightGradient());
   if (getBiasGradient()) {
     emitter.set(getBiasGradient(), weights.getBiasGradient());

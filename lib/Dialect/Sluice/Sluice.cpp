@@ -50,6 +50,25 @@ int64_t sluice::getPositions(Operation *op, SequenceType type) {
   return factor == 0 ? 1 : (getContext(op) + factor - 1) / factor;
 }
 
+Value sluice::convertSequence(OpBuilder &b, Location loc, Value sequence, Type element) {
+  auto type = cast<SequenceType>(sequence.getType());
+  if (type.getElement() == element) {
+    return sequence;
+  }
+  auto result = SequenceType::get(b.getContext(), type.getScale(), type.getWidth(), element);
+  auto map = MapOp::create(b, loc, result, ValueRange{sequence});
+  Block &block = map.getBody().emplaceBlock();
+  Value number = block.addArgument(b.getF32Type(), loc);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(&block);
+  YieldOp::create(b, loc, ValueRange{number});
+  return map.getResult();
+}
+
+Type sluice::getComputeType(Value weight) {
+  return cast<RankedTensorType>(weight.getType()).getElementType();
+}
+
 //===----------------------------------------------------------------------===//
 // Verifiers
 //===----------------------------------------------------------------------===//
@@ -59,6 +78,14 @@ LogicalResult ScaleOp::verify() {
   if (static_cast<int64_t>(getFactor()) < 0) {
     return emitOpError("S-001: expected a factor of at least 1, found ")
            << static_cast<int64_t>(getFactor());
+  }
+  return success();
+}
+
+LogicalResult ReadOp::verify() {
+  Type element = cast<RankedTensorType>(getValue().getType()).getElementType();
+  if (!dispatch::isStorageType(element)) {
+    return emitOpError("S-025: expected a parameter to be read as f32 or bf16, found ") << element;
   }
   return success();
 }

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Distinct dispatches of a module, generated once a target.
-#include "sluice/Target/Artifact.h"
+#include "DeviceKernels.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -78,14 +78,61 @@ static std::string nameOf(Operation *dispatch, size_t number) {
   return name;
 }
 
-FailureOr<KernelSet> sluice::generateKernels(ModuleOp module,
-                                             ArrayRef<const cpu::Target *> targets) {
+int64_t KernelRecord::workspaceBytes() const {
+  int64_t most = 0;
+  for (const DeviceVariant &variant : deviceVariants) {
+    most = std::max(most, variant.workspaceBytes);
+  }
+  return most;
+}
+
+int64_t KernelSet::workspaceBytes() const {
+  int64_t most = 0;
+  for (const KernelRecord &record : records) {
+    most = std::max(most, record.workspaceBytes());
+  }
+  return most;
+}
+
+static std::vector<KernelRecord::Operand> operandsOf(Operation *dispatch) {
+  std::vector<KernelRecord::Operand> operands;
+  auto add = [&](Type type, bool written) {
+    auto tensor = cast<RankedTensorType>(type);
+    int64_t bytes = tensor.getElementTypeBitWidth() / 8;
+    operands.push_back({dispatch::storageElements(tensor) * bytes, written});
+  };
+  llvm::for_each(dispatch->getOperandTypes(), [&](Type type) { add(type, false); });
+  llvm::for_each(dispatch->getResultTypes(), [&](Type type) { add(type, true); });
+  return operands;
+}
+
+/// The CPU kernels of one dispatch.
+static LogicalResult generateForCpus(Operation *isolated, size_t number,
+                                     ArrayRef<const cpu::Target *> targets, KernelSet &set,
+                                     KernelRecord &record) {
+  for (auto [target, kernels] : llvm::zip_equal(targets, set.modules)) {
+    std::string symbol = "k" + std::to_string(number) + "_" + target->name.str();
+    llvm::replace(symbol, '-', '_');
+    FailureOr<cpu::Kernel> kernel = cpu::generateKernel(isolated, *kernels, symbol, *target);
+    if (failed(kernel)) {
+      return failure();
+    }
+    record.kind = kernel->kind.str();
+    record.flops = kernel->flops;
+    record.bytes = kernel->bytes;
+    record.variants.push_back({target->name.str(), symbol, kernel->items, kernel->scratchBytes});
+  }
+  return success();
+}
+
+FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &targets,
+                                             std::string &unsupported) {
   module.getContext()
       ->loadDialect<affine::AffineDialect, arith::ArithDialect, func::FuncDialect,
                     math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
                     vector::VectorDialect>();
   KernelSet set;
-  for (size_t i = 0; i < targets.size(); ++i) {
+  for (size_t i = 0; i < targets.cpus.size(); ++i) {
     set.modules.emplace_back(ModuleOp::create(module.getLoc()));
   }
   OwningOpRef<ModuleOp> scratch(ModuleOp::create(module.getLoc()));
@@ -103,19 +150,13 @@ FailureOr<KernelSet> sluice::generateKernels(ModuleOp module,
         continue;
       }
       KernelRecord record;
-      record.name = nameOf(&op, set.records.size());
-      for (auto [target, kernels] : llvm::zip_equal(targets, set.modules)) {
-        std::string symbol = "k" + std::to_string(set.records.size()) + "_" + target->name.str();
-        llvm::replace(symbol, '-', '_');
-        FailureOr<cpu::Kernel> kernel = cpu::generateKernel(isolated, *kernels, symbol, *target);
-        if (failed(kernel)) {
-          return failure();
-        }
-        record.kind = kernel->kind.str();
-        record.flops = kernel->flops;
-        record.bytes = kernel->bytes;
-        record.variants.push_back(
-            {target->name.str(), symbol, kernel->items, kernel->scratchBytes});
+      size_t number = set.records.size();
+      record.name = nameOf(&op, number);
+      record.operands = operandsOf(isolated);
+      record.dispatch = entry->first().str();
+      if (failed(generateForCpus(isolated, number, targets.cpus, set, record)) ||
+          failed(generateForDevices(isolated, number, targets.gpus, set, record, unsupported))) {
+        return failure();
       }
       set.records.push_back(std::move(record));
     }

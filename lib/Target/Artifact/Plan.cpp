@@ -31,7 +31,7 @@ struct Footprint {
 };
 
 /// Launch arguments: offsets of operands and results, of the scalars, then the first random
-/// stream.
+/// stream, then the offset of the workspace, which GPU kernels alone use.
 SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory) {
   SmallVector<int64_t> arguments;
   for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
@@ -42,10 +42,12 @@ SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory) {
     arguments.push_back(memory.scalar(scalar));
   }
   arguments.push_back(firstStream(op));
+  arguments.push_back(memory.workspaceOffset);
   return arguments;
 }
 
-Footprint footprintOf(Operation *op, const MemoryPlan &memory) {
+/// Launches that use the workspace share it, so none may overlap another.
+Footprint footprintOf(Operation *op, int64_t workspaceBytes, const MemoryPlan &memory) {
   Footprint footprint;
   auto add = [&](Value value, bool written) {
     auto type = cast<RankedTensorType>(value.getType());
@@ -55,6 +57,10 @@ Footprint footprintOf(Operation *op, const MemoryPlan &memory) {
   };
   llvm::for_each(op->getOperands(), [&](Value value) { add(value, false); });
   llvm::for_each(op->getResults(), [&](Value value) { add(value, true); });
+  if (workspaceBytes > 0) {
+    footprint.ranges.push_back(
+        {memory.workspaceOffset, memory.workspaceOffset + workspaceBytes, true});
+  }
   return footprint;
 }
 
@@ -95,6 +101,23 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
               b.getNamedAttr("symbol", b.getStringAttr(variant.symbol)),
           })));
     }
+    for (const KernelRecord::DeviceVariant &variant : record.deviceVariants) {
+      SmallVector<Attribute> stages;
+      for (const KernelRecord::Stage &stage : variant.stages) {
+        stages.push_back(b.getDictionaryAttr({
+            b.getNamedAttr("blocks", b.getI64IntegerAttr(stage.blocks)),
+            b.getNamedAttr("shared_bytes", b.getI64IntegerAttr(stage.sharedBytes)),
+            b.getNamedAttr("symbol", b.getStringAttr(stage.symbol)),
+            b.getNamedAttr("threads", b.getI64IntegerAttr(stage.threads)),
+        }));
+      }
+      symbols.push_back(b.getNamedAttr(
+          variant.target->chip,
+          b.getDictionaryAttr({
+              b.getNamedAttr("stages", b.getArrayAttr(stages)),
+              b.getNamedAttr("workspace_bytes", b.getI64IntegerAttr(variant.workspaceBytes)),
+          })));
+    }
     plan::KernelOp::create(b, loc, record.name, record.kind, b.getDictionaryAttr(symbols),
                            APFloat(record.flops), APFloat(record.bytes));
   }
@@ -107,7 +130,8 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
     for (Operation &op : func.getBody().front()) {
       if (isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect())) {
         launches.push_back(&op);
-        footprints.push_back(footprintOf(&op, memory));
+        const KernelRecord &record = kernels.records[kernels.kernelOf.lookup(&op)];
+        footprints.push_back(footprintOf(&op, record.workspaceBytes(), memory));
       }
     }
     std::vector<SmallVector<int64_t>> after = dependences(footprints);
@@ -141,8 +165,8 @@ static json::Array entryToJson(plan::EntryOp entry, const llvm::StringMap<int64_
 }
 
 static std::string typeName(Type type) {
-  if (type.isF32()) {
-    return "f32";
+  if (type.isF32() || type.isBF16()) {
+    return type.isF32() ? "f32" : "bf16";
   }
   return type.isInteger(64) ? "i64" : "i32";
 }
@@ -231,25 +255,68 @@ static json::Array buffersToJson(const MemoryPlan &memory) {
                                    {"device", 0},
                                    {"class", "activation"}});
   }
+  if (memory.workspaceBytes > 0) {
+    buffers.push_back(json::Object{{"name", "workspace"},
+                                   {"offset", memory.workspaceOffset},
+                                   {"bytes", memory.workspaceBytes},
+                                   {"device", 0},
+                                   {"class", "workspace"}});
+  }
   return buffers;
 }
 
+static json::Object stageToJson(const KernelRecord::Stage &stage) {
+  json::Object object{{"symbol", stage.symbol},
+                      {"blocks", stage.blocks},
+                      {"threads", stage.threads},
+                      {"shared_bytes", stage.sharedBytes}};
+  if (stage.usage) {
+    object["registers"] = stage.usage->registers;
+    object["spills"] = stage.usage->spillBytes;
+    object["stack_bytes"] = stage.usage->stackBytes;
+    object["static_shared_bytes"] = stage.usage->sharedBytes;
+  }
+  return object;
+}
+
+static json::Object variantsToJson(const KernelRecord &record) {
+  json::Object variants;
+  for (const KernelRecord::Variant &variant : record.variants) {
+    variants[variant.target] = json::Object{{"symbol", variant.symbol},
+                                            {"items", variant.items},
+                                            {"scratch_bytes", variant.scratchBytes}};
+  }
+  for (const KernelRecord::DeviceVariant &variant : record.deviceVariants) {
+    json::Array stages;
+    for (const KernelRecord::Stage &stage : variant.stages) {
+      stages.push_back(stageToJson(stage));
+    }
+    variants[variant.target->chip.str()] =
+        json::Object{{"module", variant.module},
+                     {"stages", std::move(stages)},
+                     {"workspace_bytes", variant.workspaceBytes}};
+  }
+  return variants;
+}
+
+static json::Array operandsToJson(const KernelRecord &record) {
+  json::Array operands;
+  for (const KernelRecord::Operand &operand : record.operands) {
+    operands.push_back(json::Object{{"bytes", operand.bytes}, {"written", operand.written}});
+  }
+  return operands;
+}
+
 json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const MemoryPlan &memory,
-                               StringRef spec, const ProofRecord &proof,
-                               ArrayRef<const cpu::Target *> targets) {
+                               StringRef spec, const ProofRecord &proof, const Targets &targets) {
   json::Array kernelList;
   llvm::StringMap<int64_t> numbers;
   for (const KernelRecord &record : kernels.records) {
     numbers[record.name] = static_cast<int64_t>(kernelList.size());
-    json::Object variants;
-    for (const KernelRecord::Variant &variant : record.variants) {
-      variants[variant.target] = json::Object{{"symbol", variant.symbol},
-                                              {"items", variant.items},
-                                              {"scratch_bytes", variant.scratchBytes}};
-    }
     kernelList.push_back(json::Object{{"name", record.name},
                                       {"kind", record.kind},
-                                      {"variants", std::move(variants)},
+                                      {"variants", variantsToJson(record)},
+                                      {"operands", operandsToJson(record)},
                                       {"flops", static_cast<int64_t>(record.flops)},
                                       {"bytes", static_cast<int64_t>(record.bytes)}});
   }
@@ -259,8 +326,11 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
         entryToJson(entry, numbers);
   }
   json::Array targetNames;
-  for (const cpu::Target *target : targets) {
+  for (const cpu::Target *target : targets.cpus) {
     targetNames.push_back(target->name.str());
+  }
+  for (const cuda::Target *target : targets.gpus) {
+    targetNames.push_back(target->chip.str());
   }
   json::Object byScale;
   for (auto [factor, bytes] : memory.bytesByFactor) {
@@ -270,7 +340,7 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   const Place &gradients = memory.places.at("flat:gradients");
   return json::Object{
       {"format", "sluice-plan"},
-      {"version", 1},
+      {"version", 2},
       {"model", modelToJson(module, spec)},
       {"proof", json::Object{{"verdict", proof.verdict},
                              {"modes", json::Array(proof.modes)},

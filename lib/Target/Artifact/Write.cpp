@@ -35,15 +35,23 @@ static void addBytes(Module &module, StringRef name, ArrayRef<char> bytes) {
   global->setAlignment(Align(64));
 }
 
-/// The plan and the constants as an object file.
-static Expected<std::string> makeDataObject(StringRef planText, ArrayRef<char> constants) {
+static void addNumber(Module &module, StringRef name, uint64_t value) {
+  auto *number = ConstantInt::get(Type::getInt64Ty(module.getContext()), value);
+  new GlobalVariable(module, number->getType(), true, GlobalValue::ExternalLinkage, number, name);
+}
+
+/// The plan, the constants and the code of GPUs as an object file.
+static Expected<std::string> makeDataObject(StringRef planText, ArrayRef<char> constants,
+                                            ArrayRef<sluice::Blob> blobs) {
   LLVMContext context;
   Module module("data", context);
   addBytes(module, "sluice_plan", ArrayRef<char>(planText.data(), planText.size()));
-  auto *size = ConstantInt::get(Type::getInt64Ty(context), planText.size());
-  new GlobalVariable(module, size->getType(), true, GlobalValue::ExternalLinkage, size,
-                     "sluice_plan_size");
+  addNumber(module, "sluice_plan_size", planText.size());
   addBytes(module, "sluice_constants", constants.empty() ? ArrayRef<char>("\0", 1) : constants);
+  for (const sluice::Blob &blob : blobs) {
+    addBytes(module, blob.symbol, ArrayRef<char>(blob.bytes.data(), blob.bytes.size()));
+    addNumber(module, blob.symbol + "_size", blob.bytes.size());
+  }
   Triple triple("x86_64-unknown-linux-gnu");
   std::string error;
   const Target *backend = TargetRegistry::lookupTarget(triple, error);
@@ -69,7 +77,7 @@ static Expected<std::string> makeDataObject(StringRef planText, ArrayRef<char> c
 static std::string makeTrailer(StringRef elf) {
   std::string trailer("SLUICE\r\n");
   trailer.resize(64);
-  support::endian::write32le(trailer.data() + 8, 1);
+  support::endian::write32le(trailer.data() + 8, 2);
   support::endian::write64le(trailer.data() + 16, elf.size());
   SHA256 hash;
   hash.update(elf);
@@ -140,8 +148,8 @@ Error sluice::checkArtifactPath(StringRef path) {
 }
 
 Error sluice::writeArtifact(StringRef path, StringRef planText, ArrayRef<char> constants,
-                            ArrayRef<std::string> objects) {
-  Expected<std::string> data = makeDataObject(planText, constants);
+                            ArrayRef<std::string> objects, ArrayRef<Blob> blobs) {
+  Expected<std::string> data = makeDataObject(planText, constants, blobs);
   if (!data) {
     return data.takeError();
   }

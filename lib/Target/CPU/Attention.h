@@ -28,6 +28,7 @@ struct Shape {
   int64_t headWidth;   ///< headVectors * lanes
   int64_t queryBlocks; ///< blocks that cover all positions
   int64_t keyBlocks;
+  int64_t elementBytes; ///< of queries, keys, values, outputs and their gradients in memory
   float dropout;
   int64_t randomId;
 };

@@ -4,6 +4,7 @@
 // the head's keys once and then, for each block of queries, goes over the blocks of keys that the
 // mask leaves with an online softmax.
 #include "Attention.h"
+#include "Storage.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -52,7 +53,7 @@ private:
   const int64_t parts;
 
   Value query, key, value, rotary, output, lse; // tensors
-  Value keys, queries, scores, keep, accumulator, rowsOfBlock, maximum, sum, blockMaximum,
+  Value keys, values, queries, scores, keep, accumulator, rowsOfBlock, maximum, sum, blockMaximum,
       rescale; // scratch
   Value length, batchRow, head, base, queryColumn, valueColumn, p0;
 };
@@ -77,6 +78,10 @@ void ForwardGenerator::allocate() {
   output = frame.buffer(next++);
   lse = frame.buffer(next++);
   keys = frame.scratch(matrix(shape.keyBlocks * shape.keyBlock, shape.headWidth));
+  // Values are read a scalar at a time: where they lie, or, of bf16, extended.
+  values = isHalfMemory(value)
+               ? frame.scratch(matrix(shape.keyBlocks * shape.keyBlock, shape.headWidth))
+               : Value();
   queries = frame.scratch(matrix(shape.head, shape.queryBlock));
   scores = frame.scratch(matrix(shape.keyBlock, shape.queryBlock));
   keep = shape.dropout > 0 ? frame.scratch(matrix(shape.keyBlock, shape.queryBlock)) : Value();
@@ -113,8 +118,11 @@ void ForwardGenerator::emitItem() {
   Value keyColumn = e.add(e.mul(keyHead, shape.head), shape.keyColumn);
   queryColumn = e.add(e.mul(head, shape.head), shape.queryColumn);
   valueColumn = e.add(e.mul(keyHead, shape.head), shape.valueColumn);
-  emitPack(e, shape, key, {base, e.index(0), e.roundUp(length, shape.keyBlock), length}, keyColumn,
-           rotary, keys);
+  RowRange allKeys{base, e.index(0), e.roundUp(length, shape.keyBlock), length};
+  emitPack(e, shape, key, allKeys, keyColumn, rotary, keys);
+  if (values) {
+    emitPack(e, shape, value, allKeys, valueColumn, {}, values);
+  }
   Value part = e.sub(frame.item(), e.mul(e.floorDiv(frame.item(), parts), parts));
   Value blocks = e.floorDiv(e.add(length, shape.queryBlock - 1), shape.queryBlock);
   e.loop(part, blocks, parts, [&](Value block) { emitQueryBlock(block); });
@@ -149,7 +157,8 @@ void ForwardGenerator::emitKeyBlock(Value q0) {
     product.rows = shape.head;
     product.vectors = shape.queryVectors;
     product.depth = valid;
-    product.a = {value, e.add(base, q0), valueColumn, /*transposed=*/true};
+    product.a = values ? Matrix{values, q0, {}, /*transposed=*/true}
+                       : Matrix{value, e.add(base, q0), valueColumn, /*transposed=*/true};
     product.b = {scores, {}, {}};
     product = accumulateInto(e, product, accumulator, e.index(0));
     auto load = product.init;

@@ -162,5 +162,5 @@ void attention::countWork(const Shape &shape, IntegerSet mask, int64_t matmuls, 
   double pairs = static_cast<double>(shape.batch * shape.heads) * countPairs(shape.positions, mask);
   kernel.flops = 2.0 * static_cast<double>(matmuls * shape.head) * pairs;
   int64_t rows = shape.batch * shape.positions * shape.head;
-  kernel.bytes = 4.0 * static_cast<double>(rows * (tensors * shape.heads));
+  kernel.bytes = static_cast<double>(shape.elementBytes * rows * (tensors * shape.heads));
 }

@@ -20,6 +20,7 @@ template <typename Op> Shape attention::makeShape(Op op, const Target &target) {
   s.keyColumn = op.getKeyColumn();
   s.valueColumn = op.getValueColumn();
   s.group = s.heads / s.kvHeads;
+  s.elementBytes = cast<RankedTensorType>(op.getQuery().getType()).getElementTypeBitWidth() / 8;
   s.dropout = op.getDropout().convertToFloat();
   s.randomId = op.getRandomId();
   // 64 queries by 64 keys: the block's scores, values and accumulators (16 KiB each at D = 64) stay
@@ -42,12 +43,6 @@ template Shape attention::makeShape(dispatch::AttentionBackwardOp op, const Targ
 
 /// What the generators cannot do, said on the op.
 template <typename Op> LogicalResult attention::checkOp(Op op) {
-  for (Value value : {op.getQuery(), op.getKey(), op.getValue()}) {
-    if (!cast<RankedTensorType>(value.getType()).getElementType().isF32()) {
-      return op.emitError("expected queries, keys and values of f32 on the CPU, found ")
-             << value.getType();
-    }
-  }
   int64_t heads = op.getHeads(), kvHeads = op.getKvHeads(), head = op.getHeadSize();
   if (kvHeads < 1 || heads % kvHeads != 0) {
     return op.emitError("expected heads to be a multiple of kv_heads, found ")

@@ -4,9 +4,11 @@
 // Rows times a weight matrix. An item is a block of rows by a block of columns. It packs its part
 // of W once into panels [K][tile columns] in the thread's scratch, half of L2, and then runs its
 // rows through every panel: rows are read in place (their padding keeps strides off powers of two),
-// a tile's sums stay in registers for all of K.
-#include "Epilogue.h"
+// a tile's sums stay in registers for all of K. Rows of bf16 are first extended, a tile's at a
+// time, since the inner loop reads them a scalar at a time.
+#include "Storage.h"
 #include "Tile.h"
+#include "sluice/Target/CPU/Epilogue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -68,6 +70,8 @@ private:
   void packPanel(Value panel, Value slot, const Tile &tile);
   void packTransposed(Value slot, Value first, Value at, Value k, bool tail);
   void emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail);
+  void extendRows(Value first, bool mayBePartial);
+  Value lastRowOr(Value row);
   void emitSums(Value first, Value slot, const Tile &tile, bool partialRows);
   void emitEpilogue(Value first, Value count, Value panel, const Tile &tile);
   Value loadDense(unsigned buffer, Value column, VectorType type);
@@ -84,7 +88,7 @@ private:
   Epilogue epilogue;
   Tile tail{};
   SmallVector<Value> extras, results;
-  Value input, weight, packed, sums, rowEnd, validLength, validRows;
+  Value input, weight, packed, extended, sums, rowEnd, validLength, validRows;
   bool failed_ = false;
 };
 
@@ -105,6 +109,10 @@ LogicalResult Emitter::emit() {
   packed =
       frame.scratch(MemRefType::get({s.blockPanels, packedRows, s.tile.columns()}, b.getF32Type()));
   sums = frame.scratch(MemRefType::get({s.tile.rows, s.tile.columns()}, b.getF32Type()));
+  if (isHalfMemory(input)) {
+    extended = frame.scratch(
+        MemRefType::get({s.tile.rows, dispatch::paddedWidth(s.inner)}, b.getF32Type()));
+  }
   validLength = frame.validLength(domain.getFactor(), domain.getPositions());
   validRows = domain.getFactor() ? frame.rows() : index(domain.getBatch());
   emitItem();
@@ -154,6 +162,10 @@ void Emitter::emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTa
     whole = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, left, count);
     count = minIndex(b, left, count);
   }
+  if (extended) {
+    extendRows(first, !alwaysWhole);
+    alwaysWhole = true; // the last row stands for those that are missing
+  }
   auto emitPanel = [&](Value panel, const Tile &tile) {
     Value slot = arith::SubIOp::create(b, panel, panelBegin);
     if (alwaysWhole) {
@@ -174,6 +186,22 @@ void Emitter::emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTa
   }
 }
 
+/// `row`, or the item's last row where that comes sooner.
+Value Emitter::lastRowOr(Value row) {
+  return minIndex(b, row, arith::SubIOp::create(b, rowEnd, index(1)));
+}
+
+/// The tile's rows as f32, whole vectors of them: rows are padded.
+void Emitter::extendRows(Value first, bool mayBePartial) {
+  emitLoop(b, index(0), index(s.tile.rows), index(1), [&](Value i) {
+    Value row = addIndex(b, first, i);
+    row = mayBePartial ? lastRowOr(row) : row;
+    emitLoop(b, index(0), index(s.inner), index(s.tile.lanes), [&](Value k) {
+      storeVector(b, loadVector(b, s.tile.lanes, input, {row, k}), extended, {i, k});
+    });
+  });
+}
+
 /// W's columns of `panel`, all of K, to slot `slot` of the packed block.
 void Emitter::packPanel(Value panel, Value slot, const Tile &tile) {
   Value column = mulIndex(b, panel, s.tile.columns());
@@ -182,13 +210,9 @@ void Emitter::packPanel(Value panel, Value slot, const Tile &tile) {
     emitLoop(b, index(0), index(s.inner), index(1), [&](Value k) {
       for (int64_t v = 0; v < tile.vectors; ++v) {
         Value from = addIndex(b, column, index(v * lanes));
-        Value mask = emitColumnMask(b, lanes, from, index(s.columns));
         bool isWhole = tile.vectors == s.tile.vectors && &tile == &s.tile;
-        Value zero = arith::ConstantOp::create(b, b.getZeroAttr(tile.type(b)));
-        Value row =
-            isWhole ? Value(vector::LoadOp::create(b, tile.type(b), weight, ValueRange{k, from}))
-                    : Value(vector::MaskedLoadOp::create(b, tile.type(b), weight,
-                                                         ValueRange{k, from}, mask, zero));
+        Value mask = isWhole ? Value() : emitColumnMask(b, lanes, from, index(s.columns));
+        Value row = loadVector(b, lanes, weight, {k, from}, mask);
         vector::StoreOp::create(b, row, packed, ValueRange{slot, k, index(v * lanes)});
       }
     });
@@ -209,15 +233,11 @@ void Emitter::packPanel(Value panel, Value slot, const Tile &tile) {
 /// `at` on. Columns past the last are copies of the last: never stored.
 void Emitter::packTransposed(Value slot, Value first, Value at, Value k, bool tail) {
   int64_t lanes = s.tile.lanes;
-  VectorType type = s.tile.type(b);
-  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
-  Value mask = emitColumnMask(b, lanes, k, index(s.inner));
+  Value mask = tail ? emitColumnMask(b, lanes, k, index(s.inner)) : Value();
   SmallVector<Value> rows;
   for (int64_t i = 0; i < lanes; ++i) {
     Value n = minIndex(b, addIndex(b, first, index(i)), index(s.columns - 1));
-    rows.push_back(
-        tail ? Value(vector::MaskedLoadOp::create(b, type, weight, ValueRange{n, k}, mask, zero))
-             : Value(vector::LoadOp::create(b, type, weight, ValueRange{n, k})));
+    rows.push_back(loadVector(b, lanes, weight, {n, k}, mask));
   }
   for (auto [i, row] : llvm::enumerate(emitTranspose(b, rows))) {
     vector::StoreOp::create(b, row, packed, ValueRange{slot, addIndex(b, k, index(i)), at});
@@ -228,14 +248,11 @@ void Emitter::packTransposed(Value slot, Value first, Value at, Value k, bool ta
 void Emitter::emitSums(Value first, Value slot, const Tile &tile, bool partialRows) {
   SmallVector<Value> rows;
   for (int64_t i = 0; i < tile.rows; ++i) {
-    Value row = addIndex(b, first, index(i));
-    if (partialRows) {
-      row = minIndex(b, row, arith::SubIOp::create(b, rowEnd, index(1)));
-    }
-    rows.push_back(row);
+    Value row = extended ? index(i) : addIndex(b, first, index(i));
+    rows.push_back(partialRows ? lastRowOr(row) : row);
   }
   auto left = [&](Value k, int64_t row) -> Value {
-    return memref::LoadOp::create(b, input, ValueRange{rows[row], k});
+    return memref::LoadOp::create(b, extended ? extended : input, ValueRange{rows[row], k});
   };
   auto right = [&](Value k, int64_t v) -> Value {
     return vector::LoadOp::create(b, tile.type(b), packed,
@@ -253,12 +270,9 @@ void Emitter::emitSums(Value first, Value slot, const Tile &tile, bool partialRo
 /// Columns of a dense operand; those past the last are not touched.
 Value Emitter::loadDense(unsigned buffer, Value column, VectorType type) {
   int64_t width = type.getDimSize(0);
-  if (s.columns % width == 0) {
-    return vector::LoadOp::create(b, type, extras[buffer], ValueRange{column});
-  }
-  Value mask = emitColumnMask(b, width, column, index(s.columns));
-  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
-  return vector::MaskedLoadOp::create(b, type, extras[buffer], ValueRange{column}, mask, zero);
+  bool isWhole = s.columns % width == 0;
+  Value mask = isWhole ? Value() : emitColumnMask(b, width, column, index(s.columns));
+  return loadVector(b, width, extras[buffer], column, mask);
 }
 
 /// One row of the tile at a time, from scratch in L1: the region's code is emitted once, on vectors
@@ -273,7 +287,7 @@ void Emitter::emitEpilogue(Value first, Value count, Value panel, const Tile &ti
     if (kindOf(access) == dispatch::AccessKind::Vector) {
       value = loadDense(i, column, type);
     } else if (kindOf(access) == dispatch::AccessKind::Scalar) {
-      Value scalar = memref::LoadOp::create(b, extras[i], ValueRange{index(0)});
+      Value scalar = loadElement(b, extras[i], index(0));
       value = vector::BroadcastOp::create(b, type, scalar);
     }
     shared.push_back(value);
@@ -282,7 +296,7 @@ void Emitter::emitEpilogue(Value first, Value count, Value panel, const Tile &ti
     SmallVector<Value> at{addIndex(b, first, i), column};
     SmallVector<Value> arguments{vector::LoadOp::create(b, type, sums, ValueRange{i, index(0)})};
     for (auto [e, value] : llvm::enumerate(shared)) {
-      arguments.push_back(value ? value : vector::LoadOp::create(b, type, extras[e], at));
+      arguments.push_back(value ? value : loadVector(b, tile.columns(), extras[e], at));
     }
     FailureOr<SmallVector<Value>> yielded = epilogue.emit(arguments, {at.front(), column});
     if (failed(yielded)) {
@@ -290,18 +304,19 @@ void Emitter::emitEpilogue(Value first, Value count, Value panel, const Tile &ti
       return;
     }
     for (size_t r = 0; r < results.size(); ++r) {
-      vector::StoreOp::create(b, (*yielded)[r], results[r], at);
+      storeVector(b, (*yielded)[r], results[r], at);
     }
   });
 }
 
-/// The generator handles f32, the identity map, and the accesses that the op's description lists.
+/// The generator handles f32 and bf16, the identity map, and the accesses that the op's description
+/// lists.
 static LogicalResult check(dispatch::ContractOp op) {
   using dispatch::AccessKind;
   for (Type type : llvm::concat<const Type>(llvm::to_vector(op->getOperandTypes()),
                                             llvm::to_vector(op->getResultTypes()))) {
-    if (!cast<RankedTensorType>(type).getElementType().isF32()) {
-      return op.emitOpError("expected f32 tensors, found ") << type;
+    if (!dispatch::isStorageType(cast<RankedTensorType>(type).getElementType())) {
+      return op.emitOpError("expected tensors of f32 or bf16, found ") << type;
     }
   }
   for (Attribute attribute : op.getAccesses()) {
@@ -336,12 +351,18 @@ FailureOr<Kernel> cpu::generateContract(dispatch::ContractOp op, ModuleOp module
   if (failed(emitter.emit())) {
     return failure();
   }
-  double elements = double(rows) * inner + double(inner) * columns;
+  auto bytesEach = [](Type type) {
+    return cast<RankedTensorType>(type).getElementTypeBitWidth() / 8;
+  };
+  double bytes =
+      (double(rows) * inner + double(inner) * columns) * bytesEach(op.getWeight().getType());
   for (Type type : llvm::concat<const Type>(llvm::to_vector(op.getExtras().getTypes()),
                                             llvm::to_vector(op->getResultTypes()))) {
     auto shaped = cast<RankedTensorType>(type);
-    elements += shaped.getRank() == 3 ? double(rows) * columns : double(shaped.getNumElements());
+    double elements = shaped.getRank() == 3 ? double(rows) * columns : shaped.getNumElements();
+    bytes += elements * bytesEach(type);
   }
-  return Kernel{emitter.function(),           schedule.items(), emitter.scratchBytes(), "matmul",
-                2.0 * rows * inner * columns, 4 * elements};
+  return Kernel{emitter.function(),           schedule.items(),
+                emitter.scratchBytes(),       "matmul",
+                2.0 * rows * inner * columns, bytes};
 }

@@ -2,6 +2,7 @@
 //
 // Blocks, packing and matmuls of head and cross-entropy.
 #include "CrossEntropy.h"
+#include "Storage.h"
 #include "Tile.h"
 
 using namespace mlir;
@@ -28,6 +29,7 @@ Shape::Shape(Value input, Value weight, int64_t held, const Target &target)
   vectors = block / target.lanes;
   tileRows = attention::tileRows(target, vectors);
   steps = 132 / tileRows * tileRows;
+  factorBytes = cast<RankedTensorType>(weight.getType()).getElementTypeBitWidth() / 8;
 }
 
 Generator::Generator(Operation *op, Value input, Value weight, Value tokens,
@@ -40,6 +42,9 @@ Generator::Generator(Operation *op, Value input, Value weight, Value tokens,
   this->held = frame.scratch(numbers({columns, shape.block}));
   sums = frame.scratch(numbers({columns, shape.block}));
   staging = frame.scratch(numbers({shape.block, columns}));
+  if (isHalfMemory(this->weight)) {
+    streamed = frame.scratch(numbers({shape.steps, dispatch::paddedWidth(shape.width)}));
+  }
   validLength = frame.validLength(domain.getFactor(), shape.positions);
   validRows = domain.getFactor() == 0 ? e.index(shape.batch) : frame.rows();
 }
@@ -74,14 +79,12 @@ Value Generator::share() {
 }
 
 Value Generator::loadBelow(Value memory, ValueRange indices, Value column, Value limit) {
-  return vector::MaskedLoadOp::create(e.b, e.floats, memory, indices,
-                                      emitColumnMask(e.b, e.lanes, column, limit), e.splat(0));
+  return loadVector(e.b, e.lanes, memory, indices, emitColumnMask(e.b, e.lanes, column, limit));
 }
 
 void Generator::storeBelow(Value value, Value memory, ValueRange indices, Value column,
                            Value limit) {
-  vector::MaskedStoreOp::create(e.b, memory, indices, emitColumnMask(e.b, e.lanes, column, limit),
-                                value);
+  storeVector(e.b, value, memory, indices, emitColumnMask(e.b, e.lanes, column, limit));
 }
 
 void Generator::packHeld(Value source, bool isPadded, function_ref<Value(Value)> row) {
@@ -106,6 +109,23 @@ void Generator::packHeld(Value source, bool isPadded, function_ref<Value(Value)>
   });
 }
 
+Generator::Stream Generator::stream(Value source, bool isPadded, Value first, Value count) {
+  if (!streamed) {
+    return {source, first};
+  }
+  int64_t whole = isPadded ? shape.width : shape.width / e.lanes * e.lanes;
+  e.loop(e.index(0), count, 1, [&](Value i) {
+    Value row = e.add(first, i);
+    e.loop(e.index(0), e.index(whole), e.lanes,
+           [&](Value column) { e.store(e.load(source, {row, column}), streamed, {i, column}); });
+    if (whole < shape.width) {
+      Value column = e.index(whole);
+      e.store(e.load(source, {row, column}, shape.width - whole), streamed, {i, column});
+    }
+  });
+  return {streamed, e.index(0)};
+}
+
 /// Touches the line of an element; neither its row nor its column needs to exist.
 static void emitPrefetch(Emitter &e, Value memory, Value row, Value column) {
   memref::PrefetchOp::create(e.b, memory, ValueRange{row, column}, /*isWrite=*/false,
@@ -114,13 +134,13 @@ static void emitPrefetch(Emitter &e, Value memory, Value row, Value column) {
 
 /// A register tile of scores, `rows` rows from `first` + `row` on.
 static attention::Matmul
-scoresOf(Emitter &e, const Shape &shape, Value source, Value held, Value first, Value row,
+scoresOf(Emitter &e, const Shape &shape, const attention::Matrix &source, Value held, Value row,
          int64_t rows, const std::function<void(Value, Value, attention::Accumulators &)> &finish) {
   attention::Matmul product;
   product.rows = rows;
   product.vectors = shape.vectors;
   product.depth = e.index(shape.width);
-  product.a = {source, first ? e.add(first, row) : row, {}};
+  product.a = {source.memory, source.row ? e.add(source.row, row) : row, {}};
   product.b = {held, {}, {}};
   // Over the tile's steps, the lines of the rows behind it; they come from memory or the last level
   // of cache.
@@ -135,10 +155,11 @@ scoresOf(Emitter &e, const Shape &shape, Value source, Value held, Value first, 
 
 // Rows behind the last whole tile go one by one: `count` is a multiple of the tile but for a
 // sequence's last rows.
-void Generator::emitScores(Value source, Value first, Value count, const Finish &finish) {
+void Generator::emitScores(const Stream &stream, Value count, const Finish &finish) {
   Value whole = e.mul(e.floorDiv(count, shape.tileRows), shape.tileRows);
   auto run = [&](Value row, int64_t rows) {
-    attention::emitMatmul(e, target, scoresOf(e, shape, source, held, first, row, rows, finish));
+    attention::Matrix source{stream.memory, stream.first, {}};
+    attention::emitMatmul(e, target, scoresOf(e, shape, source, held, row, rows, finish));
   };
   e.loop(e.index(0), whole, shape.tileRows, [&](Value row) { run(row, shape.tileRows); });
   e.loop(whole, count, 1, [&](Value row) { run(row, 1); });
@@ -147,7 +168,8 @@ void Generator::emitScores(Value source, Value first, Value count, const Finish 
 void Generator::emitScores(Value source, int64_t count, const Finish &finish) {
   int64_t rest = count % shape.tileRows, whole = count - rest;
   auto run = [&](Value row, int64_t rows) {
-    attention::emitMatmul(e, target, scoresOf(e, shape, source, held, {}, row, rows, finish));
+    attention::Matrix all{source, {}, {}};
+    attention::emitMatmul(e, target, scoresOf(e, shape, all, held, row, rows, finish));
   };
   e.loop(e.index(0), e.index(whole), shape.tileRows, [&](Value row) { run(row, shape.tileRows); });
   if (rest != 0) {
@@ -155,16 +177,16 @@ void Generator::emitScores(Value source, int64_t count, const Finish &finish) {
   }
 }
 
-void Generator::emitProducts(Value source, Value first, Value count, Value scores, Value scoreRow) {
+void Generator::emitProducts(const Stream &rows, Value count, Value scores, Value scoreRow) {
   attention::Matmul product;
   product.rows = shape.width;
   product.vectors = shape.vectors;
   product.depth = count;
-  product.a = {source, first, {}, /*transposed=*/true};
+  product.a = {rows.memory, rows.first, {}, /*transposed=*/true};
   product.b = {scores, scoreRow, {}};
   // The same columns of the block behind this one.
   product.step = [&](Value row, Value k) {
-    emitPrefetch(e, source, e.add(first, e.add(k, shape.steps)), row);
+    emitPrefetch(e, rows.memory, e.add(rows.first, e.add(k, shape.steps)), row);
   };
   attention::emitMatmul(e, target, attention::accumulateInto(e, product, sums, e.index(0)));
 }

@@ -5,9 +5,10 @@
 // Both hold a block of one factor still and stream the other past it: rows' kernel a block of rows
 // and all of W, weights' kernel a block of tokens and all rows. The block is packed transposed,
 // [d][block], so the lanes of every vector run along it, and the streamed factor is read where it
-// lies, a scalar at a time: nothing of it is packed. Scores are [streamed row][block], and the
-// gradient of the block is summed transposed, [d][block], from the same scalars. Both matmuls are
-// then of attention's form, and the maximum and the sum of a row's logits are elementwise.
+// lies, a scalar at a time: nothing of it is packed, though bf16 is extended to scratch, a block at
+// a time. Scores are [streamed row][block], and the gradient of the block is summed transposed,
+// [d][block], from the same scalars. Both matmuls are then of attention's form, and the maximum and
+// the sum of a row's logits are elementwise.
 #pragma once
 
 #include "Attention.h"
@@ -26,6 +27,8 @@ struct Shape {
 
   /// `held`: how many rows (or tokens) blocks are cut from.
   Shape(mlir::Value input, mlir::Value weight, int64_t held, const Target &target);
+
+  int64_t factorBytes; ///< of one element of rows or weights
 };
 
 /// Buffers and steps of either kernel. `Op` is a cross-entropy dispatch.
@@ -53,13 +56,20 @@ protected:
   /// held[c][i] = source[row(i)][c]; `row` gives a row that may be read. Columns of a source
   /// without padding are masked.
   void packHeld(Value source, bool isPadded, llvm::function_ref<Value(Value)> row);
-  /// Scores of rows [first, first + count) of `source` against the held block; `finish` is given
-  /// the row within them, the first column and the tile.
+  /// Rows of the streamed factor as f32: a memory, and the number of the first of them in it.
+  struct Stream {
+    Value memory, first;
+  };
+  /// Rows [first, first + count) of `source`, count <= steps: where they lie, or, of bf16, extended
+  /// to scratch, which the next call fills anew. Sources without padding are read masked.
+  Stream stream(Value source, bool isPadded, Value first, Value count);
+  /// Scores of `count` rows of a stream against the held block; `finish` is given the row within
+  /// them, the first column and the tile.
   using Finish = std::function<void(Value row, Value column, attention::Accumulators &tile)>;
-  void emitScores(Value source, Value first, Value count, const Finish &finish);
+  void emitScores(const Stream &rows, Value count, const Finish &finish);
   void emitScores(Value source, int64_t count, const Finish &finish);
-  /// sums[c][i] += sum over k < count of source[first + k][c] * scores[scoreRow + k][i].
-  void emitProducts(Value source, Value first, Value count, Value scores, Value scoreRow);
+  /// sums[c][i] += sum over k < count of rows[k][c] * scores[scoreRow + k][i].
+  void emitProducts(const Stream &rows, Value count, Value scores, Value scoreRow);
   /// staging[i][c] = sums[c][i] * scale(first lane)[i], the block's gradient as rows.
   void unpackSums(llvm::function_ref<Value(Value)> scale);
   /// Runs `body` for each vector of the block.
@@ -84,6 +94,7 @@ protected:
   Emitter e;
   Value input, weight, tokens;  ///< tensors
   Value held, sums, staging;    ///< scratch
+  Value streamed;               ///< scratch: a block of a bf16 factor's rows as f32
   Value validLength, validRows; ///< index
 };
 

@@ -29,6 +29,7 @@ private:
   void allocate();
   void emitItem();
   void emitLogits();
+  void storeLogits(Value token, Value column, attention::Accumulators &tile);
   void setTargetsAside();
   void emitTerms();
   void emitLosses();
@@ -82,7 +83,8 @@ Kernel RowsGenerator::generate() {
   double matmul = 2.0 * shape.rows() * shape.width * shape.vocabulary;
   kernel.flops = (gradient ? 2 : 1) * matmul;
   double rows = shape.rows(), weights = double(shape.vocabulary) * shape.width;
-  kernel.bytes = 4 * (rows * ((gradient ? 2 : 1) * shape.width + (lse ? 3 : 2)) + weights);
+  kernel.bytes = shape.factorBytes * (rows * (gradient ? 2 : 1) * shape.width + weights) +
+                 4 * rows * (lse ? 3 : 2);
   return kernel;
 }
 
@@ -122,22 +124,37 @@ void RowsGenerator::setTargetsAside() {
 /// logits[v][i] = W x + b, and maximum[i] over v.
 void RowsGenerator::emitLogits() {
   eachVector([&](Value offset) { e.store(e.splat(-infinity), maximum, {offset}); });
-  emitScores(weight, shape.vocabulary,
-             [&](Value token, Value column, attention::Accumulators &tile) {
-               for (size_t j = 0; j < tile.front().size(); ++j) {
-                 Value offset = e.add(column, j * e.lanes);
-                 Value best = e.load(maximum, {offset});
-                 for (auto [i, line] : llvm::enumerate(tile)) {
-                   Value row = e.add(token, i), logit = line[j];
-                   if (bias) {
-                     logit = e.addf(logit, e.broadcast(e.loadScalar(bias, {row})));
-                   }
-                   e.store(logit, logits, {row, offset});
-                   best = e.maxf(logit, best);
-                 }
-                 e.store(best, maximum, {offset});
-               }
-             });
+  if (!streamed) {
+    emitScores(weight, shape.vocabulary,
+               [&](Value token, Value column, attention::Accumulators &tile) {
+                 storeLogits(token, column, tile);
+               });
+    return;
+  }
+  Value vocabulary = e.index(shape.vocabulary);
+  e.loop(e.index(0), vocabulary, shape.steps, [&](Value token0) {
+    Value tokensHere = e.min(e.index(shape.steps), e.sub(vocabulary, token0));
+    emitScores(stream(weight, /*isPadded=*/false, token0, tokensHere), tokensHere,
+               [&](Value row, Value column, attention::Accumulators &tile) {
+                 storeLogits(e.add(token0, row), column, tile);
+               });
+  });
+}
+
+void RowsGenerator::storeLogits(Value token, Value column, attention::Accumulators &tile) {
+  for (size_t j = 0; j < tile.front().size(); ++j) {
+    Value offset = e.add(column, j * e.lanes);
+    Value best = e.load(maximum, {offset});
+    for (auto [i, line] : llvm::enumerate(tile)) {
+      Value row = e.add(token, i), logit = line[j];
+      if (bias) {
+        logit = e.addf(logit, e.broadcast(e.loadScalar(bias, {row})));
+      }
+      e.store(logit, logits, {row, offset});
+      best = e.maxf(logit, best);
+    }
+    e.store(best, maximum, {offset});
+  }
 }
 
 /// A block of tokens at a time: logits = e^(logits - maximum), rest[i] their sum, and in training
@@ -166,7 +183,9 @@ void RowsGenerator::emitTerms() {
           return next;
         });
         if (gradient) {
-          emitProducts(weight, token0, e.sub(end, token0), logits, token0);
+          Value tokensHere = e.sub(end, token0);
+          Stream rows = stream(weight, /*isPadded=*/false, token0, tokensHere);
+          emitProducts(rows, tokensHere, logits, token0);
         }
         for (auto [sum, addend] : llvm::zip_equal(part, before)) {
           sum = e.addf(sum, addend);

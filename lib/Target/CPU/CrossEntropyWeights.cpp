@@ -28,7 +28,7 @@ private:
   void allocate();
   void emitStart();
   void emitRows(Value row0, Value count);
-  void emitGradient(Value row0, Value count);
+  void emitGradient(const Stream &rows, Value count);
   void addBias(Value count);
   void storeWeight();
   void storeBias();
@@ -85,7 +85,8 @@ Kernel WeightsGenerator::generate() {
   kernel.kind = "matmul";
   double rows = shape.rows(), weights = double(shape.vocabulary) * shape.width;
   kernel.flops = 4 * rows * weights;
-  kernel.bytes = 4 * (rows * (shape.width + 2) + (initWeight ? 3 : 2) * weights);
+  kernel.bytes = shape.factorBytes * (rows * shape.width + weights) +
+                 4 * (rows * 2 + (initWeight ? 2 : 1) * weights);
   return kernel;
 }
 
@@ -111,16 +112,17 @@ void WeightsGenerator::emitRows(Value row0, Value count) {
     e.store(e.loadScalar(lse, {sequence, position}), logSums, {i});
     e.store(e.toInteger(targetOf(row)), ids, {i});
   });
-  emitGradient(row0, count);
+  Stream rows = stream(input, /*isPadded=*/true, row0, count);
+  emitGradient(rows, count);
   if (biasGradient) {
     addBias(count);
   }
-  emitProducts(input, row0, count, gradient, e.index(0));
+  emitProducts(rows, count, gradient, e.index(0));
 }
 
 /// gradient[i][v] = e^(x - lse) - [v = target], still to be divided by the number of valid rows.
-void WeightsGenerator::emitGradient(Value row0, Value count) {
-  emitScores(input, row0, count, [&](Value row, Value column, attention::Accumulators &tile) {
+void WeightsGenerator::emitGradient(const Stream &rows, Value count) {
+  emitScores(rows, count, [&](Value row, Value column, attention::Accumulators &tile) {
     for (auto [i, line] : llvm::enumerate(tile)) {
       Value at = e.add(row, i), shift = e.broadcast(e.loadScalar(logSums, {at}));
       for (auto [j, logit] : llvm::enumerate(line)) {

@@ -3,6 +3,8 @@
 // One line an operation: the builder's long names, written once.
 #include "sluice/Target/CPU/Emitter.h"
 
+#include "Storage.h"
+
 #include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
@@ -92,18 +94,18 @@ Value Emitter::select(Value condition, Value a, Value c) {
 }
 
 Value Emitter::load(Value memory, ValueRange indices) {
-  return vector::LoadOp::create(b, floats, memory, indices);
+  return loadVector(b, lanes, memory, indices);
 }
 
 Value Emitter::loadScalar(Value memory, ValueRange indices) {
-  return memref::LoadOp::create(b, memory, indices);
+  return loadElement(b, memory, indices);
 }
 
 void Emitter::store(Value value, Value memory, ValueRange indices) {
   if (isa<VectorType>(value.getType())) {
-    vector::StoreOp::create(b, value, memory, indices);
+    storeVector(b, value, memory, indices);
   } else {
-    memref::StoreOp::create(b, value, memory, indices);
+    storeElement(b, value, memory, indices);
   }
 }
 
@@ -116,15 +118,14 @@ Value Emitter::load(Value memory, ValueRange indices, int64_t valid) {
   if (valid >= lanes) {
     return load(memory, indices);
   }
-  return vector::MaskedLoadOp::create(b, floats, memory, indices, prefixMask(*this, valid),
-                                      splat(0));
+  return loadVector(b, lanes, memory, indices, prefixMask(*this, valid));
 }
 
 void Emitter::store(Value value, Value memory, ValueRange indices, int64_t valid) {
   if (valid >= lanes) {
     return store(value, memory, indices);
   }
-  vector::MaskedStoreOp::create(b, memory, indices, prefixMask(*this, valid), value);
+  storeVector(b, value, memory, indices, prefixMask(*this, valid));
 }
 
 Value Emitter::shuffle(Value a, Value c, ArrayRef<int64_t> lanesOf) {

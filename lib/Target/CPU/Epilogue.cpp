@@ -2,7 +2,7 @@
 // Apache-2.0 WITH LLVM-exception
 //
 // Scalar regions as vector code.
-#include "Epilogue.h"
+#include "sluice/Target/CPU/Epilogue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/IRMapping.h"

@@ -3,6 +3,8 @@
 // The frame of a kernel: its function, and typed views of the memory it is given.
 #include "sluice/Target/CPU/Kernel.h"
 
+#include "Storage.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -59,8 +61,8 @@ Value Frame::buffer(unsigned i) {
     shape = {1};
   }
   Value offset = arith::IndexCastOp::create(b, b.getIndexType(), argument(i));
-  return memref::ViewOp::create(b, MemRefType::get(shape, type.getElementType()), arena, offset,
-                                ValueRange{});
+  MemRefType memory = MemRefType::get(shape, memoryTypeOf(type.getElementType()));
+  return memref::ViewOp::create(b, memory, arena, offset, ValueRange{});
 }
 
 Value Frame::scalarAddress(Scalar scalar, Type type) {

@@ -76,7 +76,7 @@ static LogicalResult checkOperand(dispatch::RowsOp op, unsigned i) {
   if (access.getKind() == AccessKind::Vector) {
     width = type.getNumElements();
   }
-  if (getElementTypeOrSelf(argument.getType()) != type.getElementType() ||
+  if (getElementTypeOrSelf(argument.getType()) != dispatch::bodyTypeOf(type.getElementType()) ||
       (isRow(argument) && widthOf(argument) > width)) {
     return op.emitOpError("R-008: expected body argument ")
            << i << " to be at most " << width << " columns of " << type.getElementType()
@@ -97,7 +97,8 @@ static LogicalResult check(dispatch::RowsOp op) {
     auto row = dyn_cast<RankedTensorType>(value.getType());
     int64_t width = row ? row.getNumElements() : 0;
     int64_t expected = row && type.getRank() > 0 ? type.getShape().back() : 0;
-    if (width != expected || getElementTypeOrSelf(value.getType()) != type.getElementType()) {
+    if (width != expected ||
+        getElementTypeOrSelf(value.getType()) != dispatch::bodyTypeOf(type.getElementType())) {
       return op.emitOpError("R-009: expected a row or element of ")
              << type << " yielded, found " << value.getType();
     }
@@ -119,7 +120,7 @@ static double bytesOf(RankedTensorType type, AccessAttr access, int64_t launchRo
   return elements * type.getElementTypeBitWidth() / 8;
 }
 
-static void estimate(dispatch::RowsOp op, Kernel &kernel) {
+void rows::estimate(dispatch::RowsOp op, Kernel &kernel) {
   int64_t launchRows = op.getDomain().getLaunchRows();
   bool sequence = false;
   for (auto [i, input] : llvm::enumerate(op.getInputs())) {

@@ -56,6 +56,13 @@ int64_t widthOf(mlir::Value value);
 int64_t groupOf(mlir::Value value);
 bool isRow(mlir::Value value);
 
+/// Fills in the kind, the operations and the least bytes of a row kernel.
+void estimate(dispatch::RowsOp op, Kernel &kernel);
+
+/// Whether the rows that an operand of access `row` or `table` (or a group of `flat`) maps to lie
+/// within its source for every valid row of the domain. `extent` counts the source's rows.
+bool alwaysInside(dispatch::RowsOp op, dispatch::AccessAttr access, int64_t extent);
+
 /// Where the body stands: row r = b * positions + p.
 struct RowPosition {
   mlir::Value row, batch, position;
@@ -83,7 +90,6 @@ private:
   Place mapped(dispatch::AccessAttr access, int64_t extent, const RowPosition &at,
                mlir::Value member, bool sequence);
   bool needsZeroRow(unsigned i);
-  bool alwaysInside(dispatch::AccessAttr access, int64_t extent);
   mlir::Value resultIndex(unsigned i, const RowPosition &at);
   mlir::Value byteOffset(unsigned tensor);
   mlir::Value rowView(unsigned tensor, mlir::RankedTensorType type, bool padded, mlir::Value row,

@@ -4,6 +4,7 @@
 // Where the rows and elements of a row kernel lie. A row outside its source is a row of zeros in
 // scratch, chosen by pointer, so that the loops over columns have no branch.
 #include "Rows.h"
+#include "Storage.h"
 
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -42,10 +43,10 @@ bool Addresses::needsZeroRow(unsigned i) {
   case AccessKind::Gather:
     return true;
   case AccessKind::Flat:
-    return access.getGroup() > 1 && !alwaysInside(access, extentOf(tensorOf(op, i), access));
+    return access.getGroup() > 1 && !alwaysInside(op, access, extentOf(tensorOf(op, i), access));
   case AccessKind::Row:
   case AccessKind::Table:
-    return !alwaysInside(access, extentOf(tensorOf(op, i), access));
+    return !alwaysInside(op, access, extentOf(tensorOf(op, i), access));
   default:
     return false;
   }
@@ -62,8 +63,9 @@ Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), 
       bool whole = access.getKind() == AccessKind::Vector;
       widest = std::max(widest, whole ? type.getNumElements() : type.getShape().back());
     }
-    if (i < operands && needsZeroRow(i) && !llvm::is_contained(zeroed, type.getElementType())) {
-      zeroed.push_back(type.getElementType());
+    Type memory = memoryTypeOf(type.getElementType());
+    if (i < operands && needsZeroRow(i) && !llvm::is_contained(zeroed, memory)) {
+      zeroed.push_back(memory);
     }
     if (access.getSourceFactor() > 0 && !validLengths.count(access.getSourceFactor())) {
       validLengths[access.getSourceFactor()] = frame.validLength(access.getSourceFactor(), 0);
@@ -128,7 +130,7 @@ static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int6
   }
 }
 
-bool Addresses::alwaysInside(AccessAttr access, int64_t extent) {
+bool rows::alwaysInside(dispatch::RowsOp op, AccessAttr access, int64_t extent) {
   AffineExpr expr = access.getMap().getValue().getResult(0);
   dispatch::DomainAttr domain = op.getDomain();
   if (access.getSourceFactor() != 0) {
@@ -149,7 +151,7 @@ Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowP
   Value position =
       affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {at.position, member}, symbols);
   Value inside;
-  if (!alwaysInside(access, extent)) {
+  if (!alwaysInside(op, access, extent)) {
     // Unsigned, so that one comparison also catches the positions before the first.
     inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, position, valid);
   }
@@ -196,8 +198,8 @@ Value Addresses::rowView(unsigned tensor, RankedTensorType type, bool padded, Va
   // All rows have one type, so that a row and the zero row can be chosen between; loads stay within
   // the true width.
   Value arena = frame.function().getArgument(0);
-  return memref::ViewOp::create(b, MemRefType::get({widest}, type.getElementType()), arena, offset,
-                                ValueRange{});
+  auto view = MemRefType::get({widest}, memoryTypeOf(type.getElementType()));
+  return memref::ViewOp::create(b, view, arena, offset, ValueRange{});
 }
 
 Value Addresses::operandRow(unsigned i, const RowPosition &at, Value member, Value gathered) {
@@ -213,11 +215,12 @@ Value Addresses::operandRow(unsigned i, const RowPosition &at, Value member, Val
   if (!place.inside) {
     return row;
   }
-  return arith::SelectOp::create(b, place.inside, row, zeroRows.lookup(type.getElementType()));
+  return arith::SelectOp::create(b, place.inside, row,
+                                 zeroRows.lookup(memoryTypeOf(type.getElementType())));
 }
 
 Value Addresses::elements(unsigned tensor, RankedTensorType type) {
-  auto view = MemRefType::get({type.getNumElements()}, type.getElementType());
+  auto view = MemRefType::get({type.getNumElements()}, memoryTypeOf(type.getElementType()));
   return memref::ViewOp::create(b, view, frame.function().getArgument(0), offsets.lookup(tensor),
                                 ValueRange{});
 }
@@ -227,11 +230,11 @@ Value Addresses::operandElement(unsigned i, const RowPosition &at) {
   Place place = operandPlace(i, at, frame.index(0), nullptr);
   Value memory = elements(i, type);
   if (!place.inside) {
-    return memref::LoadOp::create(b, memory, place.row);
+    return loadElement(b, memory, place.row);
   }
   Value row = arith::SelectOp::create(b, place.inside, place.row, frame.index(0));
-  Value loaded = memref::LoadOp::create(b, memory, row);
-  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type.getElementType()));
+  Value loaded = loadElement(b, memory, row);
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(loaded.getType()));
   return arith::SelectOp::create(b, place.inside, loaded, zero);
 }
 
@@ -259,5 +262,5 @@ Value Addresses::resultRow(unsigned i, const RowPosition &at) {
 
 void Addresses::storeElement(unsigned i, const RowPosition &at, Value value) {
   unsigned tensor = i + op.getInputs().size();
-  memref::StoreOp::create(b, value, elements(tensor, tensorOf(op, tensor)), resultIndex(i, at));
+  cpu::storeElement(b, value, elements(tensor, tensorOf(op, tensor)), resultIndex(i, at));
 }

@@ -3,6 +3,7 @@
 //
 // Values of a row body, some vectors of columns at a time.
 #include "Rows.h"
+#include "Storage.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -40,16 +41,10 @@ Value Emitter::mask(const Columns &columns, int64_t vector) {
 
 /// Memory with padded rows (scratch) is read and written in whole vectors.
 Emitter::Values Emitter::loadAll(Value memory, Columns &columns, bool padded) {
-  VectorType type = vectorOf(cast<MemRefType>(memory.getType()).getElementType());
   Values values;
   for (int64_t i = 0; i < columns.count; ++i) {
     Value lanesUsed = padded ? Value() : mask(columns, i);
-    Value first = column(columns, i);
-    if (lanesUsed) {
-      values.push_back(vector::MaskedLoadOp::create(b, type, memory, first, lanesUsed, zero(type)));
-    } else {
-      values.push_back(vector::LoadOp::create(b, type, memory, first));
-    }
+    values.push_back(loadVector(b, lanes, memory, column(columns, i), lanesUsed));
   }
   return values;
 }
@@ -58,12 +53,7 @@ void Emitter::storeAll(Value memory, Columns &columns, ValueRange values, bool p
                        Value shift) {
   for (auto [i, value] : llvm::enumerate(values)) {
     Value lanesUsed = padded ? Value() : mask(columns, i);
-    Value first = column(columns, i, shift);
-    if (lanesUsed) {
-      vector::MaskedStoreOp::create(b, memory, first, lanesUsed, value);
-    } else {
-      vector::StoreOp::create(b, value, memory, first);
-    }
+    storeVector(b, value, memory, column(columns, i, shift), lanesUsed);
   }
 }
 

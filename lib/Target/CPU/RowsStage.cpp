@@ -3,6 +3,7 @@
 //
 // The loops of a row kernel over columns, its statistics, and what it stores.
 #include "Rows.h"
+#include "Storage.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -297,7 +298,7 @@ void Emitter::emitZeros(const RowPosition &position) {
       auto loop = scf::ForOp::create(b, frame.index(0), frame.index(full), frame.index(lanes));
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(loop.getBody());
-      vector::StoreOp::create(b, zeros, memory, loop.getInductionVar());
+      storeVector(b, zeros, memory, loop.getInductionVar());
     }
     if (full < width) {
       Columns columns(frame.index(full), 1, width - full);

@@ -3,6 +3,7 @@
 //
 // Deterministic scatter-add. An item owns a block of table rows and looks through all indices in
 // order, so no two items write one row and the order of every sum is the order of the rows.
+#include "Storage.h"
 #include "sluice/Target/CPU/Kernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -77,19 +78,11 @@ private:
   Value zeros() { return arith::ConstantOp::create(b, b.getZeroAttr(vectorOf(b.getF32Type()))); }
 
   Value load(Value memory, Value row, Value column, Value mask) {
-    VectorType type = vectorOf(b.getF32Type());
-    SmallVector<Value> at{row, column};
-    return mask ? Value(vector::MaskedLoadOp::create(b, type, memory, at, mask, zeros()))
-                : Value(vector::LoadOp::create(b, type, memory, at));
+    return loadVector(b, lanes, memory, {row, column}, mask);
   }
 
   void store(Value value, Value memory, Value row, Value column, Value mask) {
-    SmallVector<Value> at{row, column};
-    if (mask) {
-      vector::MaskedStoreOp::create(b, memory, at, mask, value);
-    } else {
-      vector::StoreOp::create(b, value, memory, at);
-    }
+    storeVector(b, value, memory, {row, column}, mask);
   }
 
   /// The block's rows begin as init's, or as zeros. Where init is the table itself, rows are copied
@@ -157,8 +150,8 @@ FailureOr<Kernel> cpu::generateScatterRows(dispatch::ScatterRowsOp op, ModuleOp 
                                            StringRef name, const Target &target) {
   auto type = cast<RankedTensorType>(op.getTable().getType());
   auto values = cast<RankedTensorType>(op.getValues().getType());
-  if (!type.getElementType().isF32() || values.getShape().back() != type.getDimSize(1)) {
-    return op.emitOpError("R-007: expected f32 rows of ")
+  if (values.getShape().back() != type.getDimSize(1)) {
+    return op.emitOpError("R-007: expected rows of ")
            << type.getDimSize(1) << " columns, found " << values;
   }
   // Every item reads all indices, so more items cost more reading; 64 keep threads even.
@@ -173,7 +166,9 @@ FailureOr<Kernel> cpu::generateScatterRows(dispatch::ScatterRowsOp op, ModuleOp 
   kernel.scratchBytes = frame.scratchBytes();
   kernel.kind = "stream";
   kernel.flops = values.getNumElements();
-  kernel.bytes = 4.0 * (values.getNumElements() + op.getDomain().getLaunchRows() +
-                        (op.getInit() ? 2.0 : 1.0) * type.getNumElements());
+  double valueBytes = values.getElementTypeBitWidth() / 8;
+  kernel.bytes =
+      valueBytes * values.getNumElements() +
+      4.0 * (op.getDomain().getLaunchRows() + (op.getInit() ? 2.0 : 1.0) * type.getNumElements());
   return kernel;
 }

@@ -5,6 +5,7 @@
 // blocks, copies the valid ones' columns of both factors to the thread's scratch (so that the inner
 // loop meets neither invalid rows nor long strides), and adds each block's products to sums kept in
 // scratch. One item adds its rows in their order: the result depends on shapes alone.
+#include "Storage.h"
 #include "Tile.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -31,11 +32,11 @@ struct Schedule {
   }
   int64_t items() const { return rowBlocks() * columnBlocks(); }
   int64_t blockHeight() const { return blockRowPanels * tile.rows; }
-  /// Elements from a packed row of the left factor to the next: whole vectors, an odd number of
-  /// cache lines.
-  int64_t leftStride() const {
-    int64_t lines = llvm::divideCeil(blockHeight(), 16);
-    return (lines % 2 ? lines : lines + 1) * 16;
+  /// Elements of a packed panel of the left factor: a step's tile rows, step after step. Steps are
+  /// written as whole vectors, in their order, so that a vector's surplus falls on the next step,
+  /// and the last one's on the panel's end.
+  int64_t leftPanel() const {
+    return llvm::divideCeil(blockSteps * tile.rows + tile.lanes, 16) * 16;
   }
 
   Schedule(const Target &target, int64_t height, int64_t width);
@@ -45,6 +46,7 @@ struct Schedule {
 /// eight items allow; packed factors and sums together stay within L2.
 Schedule::Schedule(const Target &target, int64_t height, int64_t width)
     : tile(Tile::of(target)), height(height), width(width) {
+  assert(tile.rows <= tile.lanes && "a packed step of a panel is one vector");
   constexpr int64_t wantedItems = 8, tallest = 132;
   // A right panel and the lines that a left panel touches share L1; 160 to 256 were measured.
   blockSteps = tile.lanes < 16 ? 160 : 192;
@@ -84,6 +86,8 @@ private:
   void clearSums();
   Value packRows(Value first, Value last);
   void copyRow(Value row, Value slot);
+  Value loadLeft(Value row, Value column);
+  Value leftAt(Value panel, Value k);
   void addProducts(Value count, Value next, Value last);
   void addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead);
   void prefetch(Value k, const Ahead &ahead);
@@ -120,7 +124,7 @@ void Emitter::makeBuffers() {
   weight = op.getWeight() ? frame.buffer(next++) : Value();
   bias = op.getBias() ? frame.buffer(next++) : Value();
   Type f32 = b.getF32Type();
-  packedLeft = frame.scratch(MemRefType::get({s.blockSteps, s.leftStride()}, f32));
+  packedLeft = frame.scratch(MemRefType::get({s.blockRowPanels * s.leftPanel()}, f32));
   if (weight) {
     packedRight =
         frame.scratch(MemRefType::get({s.blockColumnPanels, s.blockSteps, s.tile.columns()}, f32));
@@ -128,7 +132,7 @@ void Emitter::makeBuffers() {
         {s.blockRowPanels, s.blockColumnPanels, s.tile.rows, s.tile.columns()}, f32));
   }
   if (bias) {
-    biasSums = frame.scratch(MemRefType::get({s.leftStride()}, f32));
+    biasSums = frame.scratch(MemRefType::get({s.blockRowPanels, s.tile.lanes}, f32));
   }
 }
 
@@ -187,8 +191,8 @@ void Emitter::clearSums() {
       });
     });
   }
-  for (int64_t column = 0; bias && column < s.leftStride(); column += s.tile.lanes) {
-    vector::StoreOp::create(b, zero, biasSums, ValueRange{index(column)});
+  for (int64_t panel = 0; bias && panel < s.blockRowPanels; ++panel) {
+    vector::StoreOp::create(b, zero, biasSums, ValueRange{index(panel), index(0)});
   }
 }
 
@@ -217,12 +221,9 @@ Value Emitter::packRows(Value first, Value last) {
 /// clamped to readable ones, and never stored.
 void Emitter::copyRow(Value row, Value slot) {
   int64_t lanes = s.tile.lanes;
-  for (int64_t offset = 0; offset < s.blockHeight(); offset += lanes) {
-    Value column = addIndex(b, height0, index(offset));
-    Value mask = emitColumnMask(b, lanes, column, index(s.height));
-    Value value =
-        vector::MaskedLoadOp::create(b, type, left, ValueRange{row, column}, mask, zeros());
-    vector::StoreOp::create(b, value, packedLeft, ValueRange{slot, index(offset)});
+  for (int64_t panel = 0; panel < s.blockRowPanels; ++panel) {
+    Value column = addIndex(b, height0, index(panel * s.tile.rows));
+    vector::StoreOp::create(b, loadLeft(row, column), packedLeft, leftAt(index(panel), slot));
   }
   if (!weight) {
     return;
@@ -232,10 +233,34 @@ void Emitter::copyRow(Value row, Value slot) {
     Value column = mulIndex(b, addIndex(b, panel0, panel), s.tile.columns());
     for (int64_t v = 0; v < s.tile.vectors; ++v) {
       Value from = minIndex(b, addIndex(b, column, index(v * lanes)), index(rightStride - lanes));
-      Value value = vector::LoadOp::create(b, type, right, ValueRange{row, from});
+      Value value = loadVector(b, lanes, right, {row, from});
       vector::StoreOp::create(b, value, packedRight, ValueRange{panel, slot, index(v * lanes)});
     }
   });
+}
+
+/// Without AVX-512, a masked load of 16-bit elements is a branch an element: only the vector that
+/// straddles the row's end pays for that.
+Value Emitter::loadLeft(Value row, Value column) {
+  int64_t lanes = s.tile.lanes;
+  Value mask = emitColumnMask(b, lanes, column, index(s.height));
+  if (!isHalfMemory(left)) {
+    return loadVector(b, lanes, left, {row, column}, mask);
+  }
+  Value end = addIndex(b, column, index(lanes));
+  Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, end, index(s.height));
+  auto branch = scf::IfOp::create(b, TypeRange{type}, inside, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, ValueRange{loadVector(b, lanes, left, {row, column})});
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, ValueRange{loadVector(b, lanes, left, {row, column}, mask)});
+  return branch.getResult(0);
+}
+
+/// Where step `k` of a left panel starts.
+Value Emitter::leftAt(Value panel, Value k) {
+  return addIndex(b, mulIndex(b, panel, s.leftPanel()), mulIndex(b, k, s.tile.rows));
 }
 
 /// A right panel stays in L1 while the left panels pass it. `next` is the first row of the next
@@ -284,11 +309,7 @@ void Emitter::prefetch(Value k, const Ahead &ahead) {
 
 /// sums[m, n] += packed left panel m, transposed, times packed right panel n.
 void Emitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead) {
-  Value column = mulIndex(b, m, s.tile.rows);
-  SmallVector<Value> columns, initial;
-  for (int64_t i = 0; i < tile.rows; ++i) {
-    columns.push_back(addIndex(b, column, index(i)));
-  }
+  SmallVector<Value> initial;
   auto at = [&](int64_t i) {
     return SmallVector<Value>{m, n, index(i / tile.vectors), index(i % tile.vectors * tile.lanes)};
   };
@@ -296,7 +317,7 @@ void Emitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahe
     initial.push_back(vector::LoadOp::create(b, type, sums, at(i)));
   }
   auto loadLeft = [&](Value k, int64_t row) -> Value {
-    return memref::LoadOp::create(b, packedLeft, ValueRange{k, columns[row]});
+    return memref::LoadOp::create(b, packedLeft, addIndex(b, leftAt(m, k), index(row)));
   };
   auto loadRight = [&](Value k, int64_t v) -> Value {
     if (ahead && v == 0) {
@@ -312,23 +333,23 @@ void Emitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahe
 
 void Emitter::addBias(Value count) {
   SmallVector<Value> initial;
-  for (int64_t column = 0; column < s.blockHeight(); column += s.tile.lanes) {
-    initial.push_back(vector::LoadOp::create(b, type, biasSums, ValueRange{index(column)}));
+  for (int64_t panel = 0; panel < s.blockRowPanels; ++panel) {
+    initial.push_back(vector::LoadOp::create(b, type, biasSums, {index(panel), index(0)}));
   }
   auto loop = scf::ForOp::create(b, index(0), count, index(1), initial);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     SmallVector<Value> next;
-    for (auto [i, sum] : llvm::enumerate(loop.getRegionIterArgs())) {
-      SmallVector<Value> at{loop.getInductionVar(), index(i * s.tile.lanes)};
-      next.push_back(
-          arith::AddFOp::create(b, sum, vector::LoadOp::create(b, type, packedLeft, at)));
+    for (auto [panel, sum] : llvm::enumerate(loop.getRegionIterArgs())) {
+      Value at = leftAt(index(panel), loop.getInductionVar());
+      Value step = vector::LoadOp::create(b, type, packedLeft, ValueRange{at});
+      next.push_back(arith::AddFOp::create(b, sum, step));
     }
     scf::YieldOp::create(b, next);
   }
-  for (auto [i, sum] : llvm::enumerate(loop.getResults())) {
-    vector::StoreOp::create(b, sum, biasSums, ValueRange{index(i * s.tile.lanes)});
+  for (auto [panel, sum] : llvm::enumerate(loop.getResults())) {
+    vector::StoreOp::create(b, sum, biasSums, ValueRange{index(panel), index(0)});
   }
 }
 
@@ -364,12 +385,11 @@ void Emitter::storeWeight() {
 }
 
 void Emitter::storeBias() {
-  for (int64_t at = 0; at < s.blockHeight(); at += s.tile.lanes) {
-    Value column = addIndex(b, height0, index(at));
-    Value end = addIndex(b, height0, index(s.blockHeight()));
-    Value limit = minIndex(b, end, index(s.height));
-    Value mask = emitColumnMask(b, s.tile.lanes, column, limit);
-    Value sum = vector::LoadOp::create(b, type, biasSums, ValueRange{index(at)});
+  for (int64_t panel = 0; panel < s.blockRowPanels; ++panel) {
+    Value column = addIndex(b, height0, index(panel * s.tile.rows));
+    Value end = addIndex(b, column, index(s.tile.rows));
+    Value mask = emitColumnMask(b, s.tile.lanes, column, minIndex(b, end, index(s.height)));
+    Value sum = vector::LoadOp::create(b, type, biasSums, {index(panel), index(0)});
     if (initBias) {
       Value start =
           vector::MaskedLoadOp::create(b, type, initBias, ValueRange{column}, mask, zeros());
@@ -381,22 +401,17 @@ void Emitter::storeBias() {
 
 FailureOr<Kernel> cpu::generateWeightGradient(dispatch::WeightGradientOp op, ModuleOp module,
                                               StringRef name, const Target &target) {
-  SmallVector<Type> types(op->getOperandTypes());
-  llvm::append_range(types, op->getResultTypes());
-  for (Type type : types) {
-    if (!cast<RankedTensorType>(type).getElementType().isF32()) {
-      return op.emitOpError("expected f32 tensors, found ") << type;
-    }
-  }
-  int64_t height = cast<RankedTensorType>(op.getLeft().getType()).getShape().back();
+  auto left = cast<RankedTensorType>(op.getLeft().getType());
+  int64_t height = left.getShape().back();
   int64_t width = cast<RankedTensorType>(op.getRight().getType()).getShape().back();
   Schedule schedule(target, height, op.getWeight() ? width : 0);
   Emitter emitter(op, module, name, target, schedule);
   emitter.emit();
   double rows = op.getDomain().getLaunchRows();
   double results = double(height) * schedule.width * (op.getInitWeight() ? 2 : 1);
-  double elements = rows * (height + schedule.width) + results;
+  double factorBytes = left.getElementTypeBitWidth() / 8;
+  double bytes = factorBytes * rows * (height + schedule.width) + 4 * results;
   double flops = 2 * rows * height * schedule.width + (op.getBias() ? rows * height : 0);
-  return Kernel{emitter.function(), schedule.items(), emitter.scratchBytes(), "matmul", flops,
-                4 * elements};
+  return Kernel{
+      emitter.function(), schedule.items(), emitter.scratchBytes(), "matmul", flops, bytes};
 }

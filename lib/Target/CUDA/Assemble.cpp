@@ -174,15 +174,11 @@ llvm::Error cuda::prepare(llvm::Module &module, const Target &target) {
   return machine ? prepareFor(module, *machine) : noBackend(error);
 }
 
-llvm::Expected<std::string> cuda::emitPTX(std::unique_ptr<llvm::Module> module,
-                                          const Target &target) {
-  std::string text;
-  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, text);
+llvm::Expected<std::string> cuda::printPTX(llvm::Module &prepared, const Target &target) {
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, error);
   if (!machine) {
-    return noBackend(text);
-  }
-  if (llvm::Error error = prepareFor(*module, *machine)) {
-    return std::move(error);
+    return noBackend(error);
   }
   llvm::SmallString<0> ptx;
   llvm::raw_svector_ostream stream(ptx);
@@ -191,8 +187,16 @@ llvm::Expected<std::string> cuda::emitPTX(std::unique_ptr<llvm::Module> module,
                                    llvm::CodeGenFileType::AssemblyFile)) {
     return llvm::createStringError("expected a backend that prints PTX, found one that does not");
   }
-  emission.run(*module);
+  emission.run(prepared);
   return ptx.str().str();
+}
+
+llvm::Expected<std::string> cuda::emitPTX(std::unique_ptr<llvm::Module> module,
+                                          const Target &target) {
+  if (llvm::Error error = prepare(*module, target)) {
+    return std::move(error);
+  }
+  return printPTX(*module, target);
 }
 
 /// Reads `ptxas --verbose`: a line that names the kernel, then its stack and spills, then its
@@ -201,6 +205,7 @@ static std::vector<Usage> parseUsage(StringRef text) {
   llvm::Regex name("Compiling entry function '([^']+)'"), registers("Used ([0-9]+) registers");
   llvm::Regex memory(
       "([0-9]+) bytes stack frame, ([0-9]+) bytes spill stores, ([0-9]+) bytes spill loads");
+  llvm::Regex shared("([0-9]+) bytes smem");
   auto number = [](StringRef digits) {
     int64_t value = 0;
     digits.getAsInteger(10, value);
@@ -216,6 +221,9 @@ static std::vector<Usage> parseUsage(StringRef text) {
       result.back().spillBytes = number(found[2]) + number(found[3]);
     } else if (!result.empty() && registers.match(line, &found)) {
       result.back().registers = number(found[1]);
+      if (shared.match(line, &found)) {
+        result.back().sharedBytes = number(found[1]);
+      }
     }
   }
   return result;

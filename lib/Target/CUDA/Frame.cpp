@@ -25,9 +25,7 @@ Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, 
   function = func::FuncOp::create(b, name, type);
   // Without the number of threads ptxas must leave room for 1024, at 64 registers each. Nor may it
   // spill a few registers to fit one more block on a multiprocessor, as it does when not told.
-  auto attribute = [&](StringRef key, StringRef value) {
-    return b.getStrArrayAttr({key, value});
-  };
+  auto attribute = [&](StringRef key, StringRef value) { return b.getStrArrayAttr({key, value}); };
   function->setAttr("passthrough",
                     b.getArrayAttr({attribute("nvvm.reqntid", std::to_string(threads)),
                                     attribute("nvvm.minctasm", "1")}));
@@ -51,6 +49,10 @@ Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, 
 Value Frame::workspace() {
   Value offset = argument(argumentCount(dispatch) - 1);
   return arith::IndexCastOp::create(b, b.getIndexType(), offset);
+}
+
+Value Frame::workspaceView(MemRefType type, int64_t byte) {
+  return memref::ViewOp::create(b, type, arena, e.add(workspace(), byte), ValueRange{});
 }
 
 Kernel Frame::kernel(int64_t blocks, StringRef kind, double flops, int64_t sharedBytes) {

@@ -49,6 +49,8 @@ public:
   const int64_t threads;         ///< a block
 
   mlir::Value workspace(); ///< index: byte offset of the launch's workspace in the arena
+  /// The launch's workspace from `byte` on, as memory of this type.
+  mlir::Value workspaceView(mlir::MemRefType type, int64_t byte = 0);
 
 private:
   mlir::Value argument(int64_t position);

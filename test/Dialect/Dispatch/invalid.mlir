@@ -114,7 +114,7 @@ func.func @cross_entropy_width(%x: tensor<2x16x8xf32>, %w: tensor<7x9xf32>, %t: 
 
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @cross_entropy_type(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf64>, %t: tensor<2x17xi32>) {
-  // expected-error@+1 {{D-010: expected rows and weights of f32, found 'tensor<7x8xf64>'}}
+  // expected-error@+1 {{D-010: expected rows and weights of one type, f32 or bf16, found 'tensor<2x16x8xf32>' and 'tensor<7x8xf64>'}}
   %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #domain, offset = 1 : i64,
       resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf64>, tensor<2x17xi32>) -> tensor<2x16xf32>
   return
@@ -137,5 +137,50 @@ func.func @cross_entropy_weight_gradient(%x: tensor<2x16x8xf32>, %w: tensor<7x8x
   // expected-error@+1 {{D-012: expected a gradient of 'tensor<7x8xf32>', found 'tensor<8x7xf32>'}}
   %dw = dispatch.cross_entropy_weight_gradient %x, %w, %t, %s attributes {domain = #domain, offset = 1 : i64,
       operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>, tensor<2x16xf32>) -> tensor<8x7xf32>
+  return
+}
+
+// -----
+
+#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @contract_types(%x: tensor<2x16x8xbf16>, %w: tensor<5x8xf32>) {
+  // expected-error@+1 {{D-013: expected factors of one type, f32 or bf16, found 'bf16' and 'f32'}}
+  %y = dispatch.contract %x, %w attributes {domain = #domain, accesses = [], result_accesses = [#row]} {
+  ^bb0(%acc: f32):
+    dispatch.yield %acc : f32
+  } : (tensor<2x16x8xbf16>, tensor<5x8xf32>) -> tensor<2x16x5xf32>
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @weight_gradient_type(%dy: tensor<2x16x5xbf16>, %x: tensor<2x16x8xbf16>) {
+  // expected-error@+1 {{D-014: expected f32 for statistics, biases, tables, losses and the gradients of weights, found 'tensor<5x8xbf16>'}}
+  %w = dispatch.weight_gradient %dy, %x attributes {domain = #domain, operandSegmentSizes = array<i32: 1, 1, 0, 0>,
+      resultSegmentSizes = array<i32: 1, 0>} : (tensor<2x16x5xbf16>, tensor<2x16x8xbf16>) -> tensor<5x8xbf16>
+  return
+}
+
+// -----
+
+#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @body_type(%x: tensor<2x16x8xbf16>) {
+  // expected-error@+1 {{D-015: expected the body to hold 'tensor<2x16x8xbf16>' as 'f32', found 'tensor<8xbf16>'}}
+  %y = dispatch.rows %x attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
+  ^bb0(%r: tensor<8xbf16>):
+    dispatch.yield %r : tensor<8xbf16>
+  } : (tensor<2x16x8xbf16>) -> tensor<2x16x8xbf16>
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @scatter_type(%i: tensor<2x17xi32>, %v: tensor<2x16x8xf16>) {
+  // expected-error@+1 {{D-016: expected values of f32 or bf16, found 'tensor<2x16x8xf16>'}}
+  %t = dispatch.scatter_rows %i, %v attributes {domain = #domain} : (tensor<2x17xi32>, tensor<2x16x8xf16>) -> tensor<9x8xf32>
   return
 }

@@ -123,3 +123,11 @@ func.func @fold(%x: !sluice.seq<@fine, 4, f32>) {
   %y = sluice.fold %x factor 4 : (!sluice.seq<@fine, 4, f32>) -> !sluice.seq<@coarse, 4, f32>
   return
 }
+
+// -----
+
+func.func @read() {
+  // expected-error@+1 {{S-025: expected a parameter to be read as f32 or bf16, found 'f16'}}
+  %w = sluice.read @w : tensor<5x4xf16>
+  return
+}

@@ -9,6 +9,7 @@
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::testing;
+using reference::roundToBf16;
 using reference::Setting;
 
 namespace {
@@ -40,6 +41,20 @@ Numbers run(const std::string &function, std::vector<Numbers> arguments, Setting
 
 const std::string s1 = "!sluice.seq<@s1, 1, f32>", s2 = "!sluice.seq<@s2, 1, f32>",
                   s4 = "!sluice.seq<@s4, 1, f32>";
+
+TEST(Storage, RoundsToTheNearestBf16) {
+  EXPECT_EQ(roundToBf16(3.0), 3.0);
+  EXPECT_EQ(roundToBf16(1 + 0x1p-8), 1.0);        // half a unit: the even one is below
+  EXPECT_EQ(roundToBf16(1 + 0x3p-8), 1 + 0x1p-6); // and here above
+  EXPECT_EQ(roundToBf16(-1 - 0x1p-8 - 0x1p-40), -1 - 0x1p-7);
+  EXPECT_EQ(roundToBf16(0x1p-133), 0x1p-133); // the least number
+  EXPECT_EQ(roundToBf16(0x1p-134), 0.0);      // half of it
+  EXPECT_EQ(roundToBf16(0x1.8p-134), 0x1p-133);
+  EXPECT_EQ(roundToBf16(0x1.fep127), 0x1.fep127); // the greatest
+  EXPECT_EQ(roundToBf16(0x1.ffp127), INFINITY);
+  EXPECT_EQ(roundToBf16(-INFINITY), -INFINITY);
+  EXPECT_TRUE(std::isnan(roundToBf16(NAN)));
+}
 
 TEST(Scales, ShortenOfShiftReadsTheUnshiftedSequence) {
   // x[4 m + i - 3], null outside 0 ... 5: groups {., ., ., 1} and {2, 3, 4, 5}; row 6 is never

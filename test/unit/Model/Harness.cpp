@@ -107,6 +107,7 @@ void Model::setWeights(const Tensors &weights) {
     }
     std::copy(values.begin(), values.end(), into.begin());
   }
+  running.prepare();
 }
 
 Tensors Model::weights() {

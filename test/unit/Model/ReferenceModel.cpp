@@ -117,8 +117,12 @@ static void evaluate(reference::Evaluator<T> &evaluator, func::FuncOp function,
   }
 }
 
-static reference::Setting settingOf(const Inputs &inputs) {
-  return {.rows = inputs.rows, .length = inputs.length, .seed = inputs.seed, .step = inputs.step};
+static reference::Setting settingOf(const Inputs &inputs, Precision precision) {
+  return {.rows = inputs.rows,
+          .length = inputs.length,
+          .seed = inputs.seed,
+          .step = inputs.step,
+          .rounded = precision == Precision::Bf16};
 }
 
 template <typename T>
@@ -134,8 +138,8 @@ static double mean(const std::vector<double> &numbers) {
 
 template <typename T>
 static Gradient gradientOf(ModuleOp module, func::FuncOp function, const Inputs &inputs,
-                           const Tensors &weights) {
-  reference::Evaluator<T> evaluator(module, settingOf(inputs));
+                           const Tensors &weights, Precision precision) {
+  reference::Evaluator<T> evaluator(module, settingOf(inputs, precision));
   evaluate(evaluator, function, inputs, weights);
   Gradient result{.losses = resultOf(evaluator, function), .loss = 0, .gradients = {}};
   result.loss = mean(result.losses);
@@ -148,22 +152,24 @@ static Gradient gradientOf(ModuleOp module, func::FuncOp function, const Inputs 
 Gradient ReferenceModel::gradient(const Inputs &inputs, const Tensors &weights,
                                   Precision precision) const {
   func::FuncOp function = impl->function("gradient");
-  return precision == Precision::F64 ? gradientOf<double>(*impl->module, function, inputs, weights)
-                                     : gradientOf<float>(*impl->module, function, inputs, weights);
+  return precision == Precision::F32
+             ? gradientOf<float>(*impl->module, function, inputs, weights, precision)
+             : gradientOf<double>(*impl->module, function, inputs, weights, precision);
 }
 
 double ReferenceModel::loss(const Inputs &inputs, const Tensors &weights) const {
   func::FuncOp function =
       impl->function(impl->module->lookupSymbol("train") ? "train" : "evaluate");
-  reference::Evaluator<double> evaluator(*impl->module, settingOf(inputs));
+  reference::Evaluator<double> evaluator(*impl->module, settingOf(inputs, Precision::F64));
   evaluate(evaluator, function, inputs, weights);
   return mean(resultOf(evaluator, function));
 }
 
 template <typename T>
 static std::vector<double> predictionOf(ModuleOp module, func::FuncOp function,
-                                        const Inputs &inputs, const Tensors &weights) {
-  reference::Evaluator<T> evaluator(module, settingOf(inputs));
+                                        const Inputs &inputs, const Tensors &weights,
+                                        Precision precision) {
+  reference::Evaluator<T> evaluator(module, settingOf(inputs, precision));
   evaluate(evaluator, function, inputs, weights);
   return resultOf(evaluator, function);
 }
@@ -171,9 +177,9 @@ static std::vector<double> predictionOf(ModuleOp module, func::FuncOp function,
 std::vector<double> ReferenceModel::predict(const Inputs &inputs, const Tensors &weights,
                                             Precision precision) const {
   func::FuncOp function = impl->function("predict");
-  return precision == Precision::F64
-             ? predictionOf<double>(*impl->module, function, inputs, weights)
-             : predictionOf<float>(*impl->module, function, inputs, weights);
+  return precision == Precision::F32
+             ? predictionOf<float>(*impl->module, function, inputs, weights, precision)
+             : predictionOf<double>(*impl->module, function, inputs, weights, precision);
 }
 
 } // namespace sluice::testing

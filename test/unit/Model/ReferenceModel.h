@@ -38,7 +38,9 @@ struct Shape {
   int64_t elements() const;
 };
 
-enum class Precision { F32, F64 };
+/// F32 and F64: arithmetic, nothing rounded to bf16. Bf16: float64 arithmetic, and every value that
+/// the model stores as bf16 rounded to it.
+enum class Precision { F32, F64, Bf16 };
 
 /// Model IR, parsed. The functions end the program where the IR is wrong: it is the compiler's own.
 class ReferenceModel {

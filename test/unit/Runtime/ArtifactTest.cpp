@@ -74,13 +74,13 @@ TEST(Artifact, RefusesEveryTruncation) {
 TEST(Artifact, RefusesAnotherFormatVersion) {
   std::string elf = bigramLibrary();
   auto trailer = makeTrailer(bytesOf(elf));
-  trailer[8] = 2;
+  trailer[8] = 1;
   // The trailer's own checksum must fit, else that is what is refused.
   std::string head(trailer.begin(), trailer.begin() + 56);
   std::string sealed = withTrailer(head); // hashes are of `head`, at 24 of its trailer
   std::string own = sealed.substr(head.size() + 24, 8);
   std::string message = userError([&] { checkTrailer(bytesOf(elf + head + own), "x"); });
-  EXPECT_NE(message.find("found format 2"), std::string::npos) << message;
+  EXPECT_NE(message.find("found format 1"), std::string::npos) << message;
 }
 
 TEST(Artifact, RefusesWhatIsNoArtifact) {

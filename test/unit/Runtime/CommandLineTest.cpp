@@ -96,7 +96,8 @@ TEST_F(CommandLine, BadInputIsStatusTwo) {
   refuses("train missing.slc --data text -o run", "missing.slc: ");
   refuses("train bigram.slc --data missing -o run", "missing: ");
   refuses("train bigram.slc --data . -o run", "directory");
-  refuses("train bigram.slc --data text -o run --device cuda", "not in this build");
+  refuses("train bigram.slc --data text -o run --device cuda",
+          "compile the spec again with --target cpu,sm_80");
   refuses("eval text -w run --data text", "expected a Sluice artifact");
   refuses("eval bigram.slc -w text --data text", "safetensors");
   refuses("eval bigram.slc -w . --data text", "checkpoint");

@@ -50,13 +50,18 @@ std::string withTrailer(const std::string &elf) {
     return text;
   };
   std::string trailer =
-      "SLUICE\r\n" + little(1, 4) + little(0, 4) + little(elf.size(), 8) + hash(elf);
+      "SLUICE\r\n" + little(2, 4) + little(0, 4) + little(elf.size(), 8) + hash(elf);
   return elf + trailer + hash(trailer).substr(0, 8);
 }
 
 std::shared_ptr<const runtime::Artifact> bigramArtifact(const TemporaryFolder &folder) {
   writeFile(folder / "bigram.slc", withTrailer(bigramLibrary()));
   return runtime::Artifact::load(folder / "bigram.slc");
+}
+
+std::shared_ptr<const runtime::Artifact> gpuBigramArtifact(const TemporaryFolder &folder) {
+  writeFile(folder / "gpu.slc", withTrailer(readFile(BIGRAM_GPU_LIBRARY)));
+  return runtime::Artifact::load(folder / "gpu.slc");
 }
 
 std::string easyText(size_t length, unsigned seed) {

@@ -39,6 +39,9 @@ std::string withTrailer(const std::string &elf);
 /// Writes the bigram artifact into `folder` and loads it.
 std::shared_ptr<const runtime::Artifact> bigramArtifact(const TemporaryFolder &folder);
 
+/// The same model with GPU code that the stand-in for NVIDIA's driver (FakeCuda.cpp) knows.
+std::shared_ptr<const runtime::Artifact> gpuBigramArtifact(const TemporaryFolder &folder);
+
 /// Text in which each letter says much about the next: `length` bytes below 128.
 std::string easyText(size_t length, unsigned seed = 1);
 

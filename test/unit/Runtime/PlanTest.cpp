@@ -40,7 +40,7 @@ TEST_P(PlanRefuses, WithAMessageThatNamesIt) {
 const WrongPlan wrongPlans[] = {
     {"UnknownKey", [](Json &p) { p["extra"] = 1; }, "\"extra\""},
     {"MissingKey", [](Json &p) { p.erase("tensors"); }, "\"tensors\""},
-    {"Version", [](Json &p) { p["version"] = 2; }, "plan.version"},
+    {"Version", [](Json &p) { p["version"] = 1; }, "plan.version"},
     {"Format", [](Json &p) { p["format"] = "other"; }, "plan.format"},
     {"UnknownModelKey", [](Json &p) { p["model"]["depth"] = 1; }, "plan.model: "},
     {"UnknownNodeKey", [](Json &p) { p["entries"]["predict"][0]["x"] = 1; },

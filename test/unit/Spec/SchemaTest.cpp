@@ -93,6 +93,8 @@ Place placeOf(Section section) {
             keys};
   case Section::Defaults:
     return {head + R"(, "defaults": {)", "}" + stages, {}, keys};
+  case Section::Precision:
+    return {head + R"(, "precision": {)", "}" + stages, {}, keys};
   case Section::Training:
     return {head + R"(, "training": {)", "}" + stages, {}, keys};
   case Section::Schedule:
@@ -110,8 +112,8 @@ std::vector<Place> allPlaces() {
   for (Op op : allOps()) {
     places.push_back(placeOf(op));
   }
-  for (Section section : {Section::Spec, Section::Defaults, Section::Training, Section::Schedule,
-                          Section::Mask, Section::Rotary}) {
+  for (Section section : {Section::Spec, Section::Defaults, Section::Precision, Section::Training,
+                          Section::Schedule, Section::Mask, Section::Rotary}) {
     places.push_back(placeOf(section));
   }
   return places;

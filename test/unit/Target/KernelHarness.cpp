@@ -14,6 +14,7 @@
 #include "llvm/TargetParser/Host.h"
 #include "gtest/gtest.h"
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <dlfcn.h>
 #include <numeric>
@@ -39,7 +40,11 @@ std::vector<LoadedKernel::Slot> LoadedKernel::describe(Operation *dispatch) cons
     slot.rows = type.getNumElements() / slot.width;
     slot.stride = type.getRank() == 3 ? dispatch::paddedWidth(slot.width) : slot.width;
     Type element = type.getElementType();
-    slot.type = element.isF32() ? 'f' : element.isF64() ? 'd' : element.isInteger(64) ? 'l' : 'i';
+    slot.type = element.isF32()         ? 'f'
+                : element.isBF16()      ? 'h'
+                : element.isF64()       ? 'd'
+                : element.isInteger(64) ? 'l'
+                                        : 'i';
     result.push_back(slot);
   }
   return result;
@@ -120,10 +125,9 @@ LoadedKernel::~LoadedKernel() {
 
 /// Calls `visit(index in the dense array, byte offset in the buffer)` for each logical element.
 template <typename Slot, typename Visit> static void forElements(const Slot &slot, Visit visit) {
-  int64_t size = slot.type == 'l' || slot.type == 'd' ? 8 : 4;
   for (int64_t row = 0; row < slot.rows; ++row) {
     for (int64_t column = 0; column < slot.width; ++column) {
-      visit(row * slot.width + column, (row * slot.stride + column) * size);
+      visit(row * slot.width + column, (row * slot.stride + column) * slot.size());
     }
   }
 }
@@ -137,8 +141,22 @@ template <typename T> static T get(const uint8_t *at) {
   return value;
 }
 
+/// By arithmetic on the number, where kernels work on its bits.
+float test::toBf16(float number) {
+  if (!std::isfinite(number)) {
+    return number;
+  }
+  int exponent = 0;
+  std::frexp(number, &exponent);
+  double unit = std::ldexp(1.0, std::max(exponent, -125) - 8);
+  return float(std::nearbyint(number / unit) * unit);
+}
+
 static void store(uint8_t *at, char type, float value) {
   switch (type) {
+  case 'h':
+    value = toBf16(value);
+    return put(at, uint16_t(get<uint32_t>(reinterpret_cast<uint8_t *>(&value)) >> 16));
   case 'f':
     return put(at, value);
   case 'd':
@@ -152,6 +170,10 @@ static void store(uint8_t *at, char type, float value) {
 
 static float load(const uint8_t *at, char type) {
   switch (type) {
+  case 'h': {
+    uint32_t bits = uint32_t(get<uint16_t>(at)) << 16;
+    return get<float>(reinterpret_cast<uint8_t *>(&bits));
+  }
   case 'f':
     return get<float>(at);
   case 'd':
@@ -228,6 +250,15 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
   work(0);
   for (std::thread &helper : helpers) {
     helper.join();
+  }
+  if (observer) {
+    std::vector<const void *> given, made;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      bool isOperand = i < operandCount;
+      (isOperand ? given : made)
+          .push_back((isOperand ? before.data() : arena.get()) + arguments[i]);
+    }
+    observer(given, made);
   }
   std::vector<std::vector<float>> results;
   for (size_t i = operandCount; i < slots.size(); ++i) {

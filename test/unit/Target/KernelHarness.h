@@ -54,6 +54,11 @@ public:
     this->function = std::move(function);
   }
 
+  /// Called after every run with the memory of each operand, as it was before, and of each result.
+  using Observer = std::function<void(const std::vector<const void *> &operands,
+                                      const std::vector<const void *> &results)>;
+  void observe(Observer observer) { this->observer = std::move(observer); }
+
   /// Bytes of every operand's buffer, then of every result's.
   std::vector<int64_t> bufferBytes() const;
   unsigned operands() const { return operandCount; }
@@ -75,8 +80,9 @@ private:
     std::vector<int64_t> shape; ///< logical; columns last
     int64_t stride = 0;         ///< elements from row to row
     int64_t rows = 0, width = 0;
-    char type = 'f'; ///< f: f32, i: i32, l: i64, d: f64
-    int64_t bytes() const { return rows * stride * (type == 'l' || type == 'd' ? 8 : 4); }
+    char type = 'f'; ///< f: f32, h: bf16, i: i32, l: i64, d: f64
+    int64_t size() const { return type == 'l' || type == 'd' ? 8 : type == 'h' ? 2 : 4; }
+    int64_t bytes() const { return rows * stride * size(); }
   };
   void load(llvm::StringRef text, const cpu::Target &target, const Generator &generator);
   std::vector<Slot> describe(mlir::Operation *dispatch) const;
@@ -90,7 +96,11 @@ private:
   int64_t items_ = 0;
   void *library = nullptr;
   Function function;
+  Observer observer;
 };
+
+/// The nearest bf16, ties to even, as a float; NaN stays as it is.
+float toBf16(float number);
 
 /// Every target that this machine runs.
 std::vector<const cpu::Target *> targets();

@@ -35,6 +35,7 @@ static spec::Model readModelText(const std::string &text) {
 
 static LogicalResult makeEntries(ModuleOp module) {
   PassManager passes(module.getContext());
+  passes.addPass(createConvertFactors());
   passes.addPass(createDifferentiate());
   passes.addPass(createFormDispatches());
   passes.addPass(createBuildEntries());
@@ -70,6 +71,8 @@ TEST_P(EverySpec, BecomesEntries) {
   for (StringRef entry : {"gradient", "evaluate", "predict", "update", "initialize"}) {
     EXPECT_TRUE(module->lookupSymbol<func::FuncOp>(entry)) << entry.str();
   }
+  EXPECT_EQ(module->lookupSymbol("prepare") != nullptr,
+            model.precision.compute == spec::NumberType::Bf16);
   EXPECT_FALSE(module->lookupSymbol("train"));
 }
 

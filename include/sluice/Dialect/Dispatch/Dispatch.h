@@ -36,6 +36,12 @@ namespace sluice::dispatch {
 /// evict one another.
 int64_t paddedWidth(int64_t width);
 
+/// Whether numbers may be stored so: f32 or bf16.
+bool isStorageType(mlir::Type element);
+
+/// What a body holds of an element that is stored as `element`: f32 for bf16, else the type itself.
+mlir::Type bodyTypeOf(mlir::Type element);
+
 /// Elements that the memory of a tensor takes: rank 3 has padded rows.
 int64_t storageElements(mlir::RankedTensorType type);
 

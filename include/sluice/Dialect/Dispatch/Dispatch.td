@@ -27,7 +27,14 @@ def Dispatch_Dialect : Dialect {
         padded to `paddedWidth(d)` elements; the padding holds anything.
       - rank 2, `[B, T]`: one number a position, dense.
       - rank 2 or 1 with access `table`, `gather`, `vector`, `flat`, and every operand named weight: dense, no padding.
-    A *domain* names the rows a dispatch runs over and which of them are valid at run time.
+    Padding is counted in elements, whatever their type. A *domain* names the rows a dispatch runs over and which of them
+    are valid at run time.
+
+    Numbers are *stored* as f32 or bf16 and *computed with* as f32: bodies, epilogues and regions take and yield f32; a
+    bf16 operand is extended when it is read, a result rounded to the nearest bf16 (ties to even, NaN stays NaN) when it is
+    written, and what stays inside a dispatch is not rounded. The two factors of a contraction have one type, its *compute
+    type*: products and sums of bf16 factors are those of their f32 values. Statistics, log-sum-exps, losses, logits,
+    biases and the gradients of weights are f32.
   }];
   let useDefaultAttributePrinterParser = 1;
 }
@@ -136,7 +143,8 @@ def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
     W(k, n) = weight[n, k] and, with `by_input`, the gradient of its input reads W(k, n) = weight[k, n].
     The epilogue is scalar code: arguments (acc, then one f32 an extra operand at element (r, n)), it yields one
     value a result. Extra operands: access `row` [B, T, N] (identity map), `vector` [N], and `scalar`. Results: `row`
-    [B, T, N]. `input` is [B, T, K]. Rows that are not valid may be computed or not.
+    [B, T, N]. `input` is [B, T, K]. Rows that are not valid may be computed or not. `input` and `weight` have one type,
+    f32 or bf16; extras and results may have either.
   }];
   let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, Variadic<AnyRankedTensor>:$extras,
                        Dispatch_Domain:$domain, UnitAttr:$by_input,
@@ -153,7 +161,8 @@ def Dispatch_WeightGradientOp : Dispatch_KernelOp<"weight_gradient", [AttrSizedO
   let description = [{
     weight[m, k] = init_weight[m, k] + sum over valid rows r of left[r, m] * right[r, k];
     bias[m] = init_bias[m] + sum over valid rows of left[r, m]. `left` is the gradient of a linear map's result, `right` its
-    input. Inits may be absent (zero) and may share their result's memory. The order of the sum is fixed.
+    input. Inits may be absent (zero) and may share their result's memory. The order of the sum is fixed. `left` and
+    `right` have one type, f32 or bf16; inits and results are f32.
   }];
   let arguments = (ins AnyRankedTensor:$left, AnyRankedTensor:$right, Optional<AnyRankedTensor>:$init_weight,
                        Optional<AnyRankedTensor>:$init_bias, Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label);
@@ -172,6 +181,7 @@ defvar attentionDoc = [{
     row p's angle) each pair (2i, 2i + 1) of Q and K is rotated by its row's angle before use.
     keep = bernoulli(1 - dropout) / (1 - dropout), drawn by Philox at element ((b heads + h) T + p) T + q, stream `random_id`.
     The score region takes (f32 score, i32 p, i32 q, i32 h) and yields f32; it is straight-line arith and math.
+    Q, K, V and the gradient of O have one type, f32 or bf16; results may have either; `rotary` and lse are f32.
 }];
 
 class Dispatch_AttentionBase<string mnemonic_> : Dispatch_KernelOp<mnemonic_> {
@@ -217,7 +227,8 @@ defvar crossEntropyDoc = [{
     rows v of `weight`. Its target t is token p + offset of row b of `tokens` (i32 [B, T'], in [0, V); 0 beyond T'), its
     loss log(sum over v of e^x[v]) - x[t]. The loss that training minimizes is the mean over valid rows, so the
     logits' gradient is g[r, v] = (e^(x[v] - lse[r]) - [v = t]) / (valid rows). Logits and g are never stored: a
-    kernel holds those of one block of rows or of tokens.
+    kernel holds those of one block of rows or of tokens. `input` and `weight` have one type, f32 or bf16; the input's
+    gradient may have either; all else is f32.
 }];
 
 def Dispatch_CrossEntropyOp : Dispatch_KernelOp<"cross_entropy", [AttrSizedResultSegments]> {
@@ -258,12 +269,13 @@ def Dispatch_ScatterRowsOp : Dispatch_KernelOp<"scatter_rows"> {
   let description = [{
     table[v, :] = init[v, :] + sum, in row order, over valid rows r with index[r] = v of values[r, :]. `index` is
     i32 [B, T + extra] (row b, column p), `values` [B, T, d], `table` [V, d] dense. `init` may be absent (zero) and may
-    share the result's memory.
+    share the result's memory. `values` are f32 or bf16, tables f32.
   }];
   let arguments = (ins AnyRankedTensor:$index, AnyRankedTensor:$values, Optional<AnyRankedTensor>:$init,
                        Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label);
   let results = (outs AnyRankedTensor:$table);
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//

@@ -21,7 +21,13 @@ struct Setting {
   int64_t length = 1; ///< valid tokens a row
   uint64_t seed = 0;
   uint64_t step = 1;
+  /// Values whose element type is bf16 are rounded to it, as they are made: what storage costs.
+  bool rounded = false;
 };
+
+/// The nearest number that bf16 holds, ties to even: 8 bits of mantissa, units of at least 2^-133,
+/// infinite from 2^128 - 2^119 on. NaN and infinities stay.
+double roundToBf16(double number);
 
 /// Philox4x32-10 (Salmon et al., 2011): four words of a counter under a key.
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
@@ -99,6 +105,9 @@ public:
                        llvm::function_ref<void(int64_t, int64_t)> visit) const;
 
 private:
+  /// `data` of a value of this element type, rounded where the setting asks for it.
+  std::vector<T> stored(mlir::Type element, std::vector<T> data) const;
+
   struct Dense {
     int64_t positions = 0, columns = 0;
     std::vector<T> data;

@@ -74,6 +74,13 @@ int64_t getContext(mlir::Operation *op);
 /// (`sluice.last`).
 int64_t getFactor(mlir::Operation *op, SequenceType type);
 
+/// `sequence` stored as `element`: itself where it is, else the result of a map that only converts.
+mlir::Value convertSequence(mlir::OpBuilder &b, mlir::Location loc, mlir::Value sequence,
+                            mlir::Type element);
+
+/// The type that a linear map, or head, multiplies in: the element type that its weight is read in.
+mlir::Type getComputeType(mlir::Value weight);
+
 /// Positions that a sequence has at full length: ceil(context / factor); 1 where the factor is 0.
 int64_t getPositions(mlir::Operation *op, SequenceType type);
 

@@ -28,6 +28,11 @@ def Sluice_Dialect : Dialect {
     *lazy*: their results extend past the end of their operand's scale, so that `shorten` of `shift` reads
     x[k m + i - s] of the unshifted sequence, and so that the adjoint of `shorten` is `upsample` and of `shift`, the
     opposite shift, exactly. Every other op defines its result on valid positions alone.
+
+    A sequence's element type says how it is stored, f32 or bf16; regions compute in f32. A parameter is f32. Reading it as
+    bf16 gives its *compute copy*, and a linear map, or head, multiplies in the type that it reads its weight in: an input
+    of another type is converted by a map of its own (`sluice-convert-factors`). Gradients of sequences have the sequences'
+    types, those of parameters are f32. Shifts, folds, upsampling and `last` may change the type, as they move rows.
   }];
   let useDefaultTypePrinterParser = 1;
 }
@@ -91,10 +96,11 @@ def FusedAlone : DeclareOpInterfaceMethods<FusionInterface, ["emitDispatches"]>;
 def FusedContraction : DeclareOpInterfaceMethods<FusionInterface, ["emitBody"]>;
 
 def Sluice_ReadOp : Sluice_Op<"read", [Pure]> {
-  let summary = "The value of a parameter";
+  let summary = "The value of a parameter: its f32 master, or its bf16 compute copy";
   let arguments = (ins FlatSymbolRefAttr:$parameter);
   let results = (outs AnyRankedTensor:$value);
   let assemblyFormat = "$parameter attr-dict `:` type($value)";
+  let hasVerifier = 1;
 }
 
 def Sluice_StoreGradientOp : Sluice_Op<"store_gradient"> {

@@ -58,7 +58,8 @@ public:
   Value fma(Value a, Value c, Value d);
   Value select(Value condition, Value a, Value c);
 
-  /// Memory. `valid` limits a vector to its first elements: the rest reads as zero and is not
+  /// Memory of f32, of i32 (scalars), or of bf16 (as i16), which is read as f32 and written
+  /// rounded. `valid` limits a vector to its first elements: the rest reads as zero and is not
   /// written.
   Value load(Value memory, ValueRange indices);
   Value loadScalar(Value memory, ValueRange indices);

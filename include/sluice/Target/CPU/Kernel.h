@@ -103,7 +103,8 @@ public:
   const Target &target() const { return target_; }
 
   /// Memory of tensor operand or result `i` (operands first, then results). Rank 3 [B, T, d] is
-  /// seen as memref<B*T x paddedWidth(d)>; ranks 2 and 1 as they are; rank 0 as memref<1>.
+  /// seen as memref<B*T x paddedWidth(d)>; ranks 2 and 1 as they are; rank 0 as memref<1>. bf16 is
+  /// seen as i16: loads and stores convert.
   mlir::Value buffer(unsigned i);
 
   mlir::Value item() { return itemIndex; } ///< index

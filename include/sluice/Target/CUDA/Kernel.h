@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Dispatch ops as CUDA kernels: contractions with mma.sync, rows with one warp a row. Made from the
-// very ops that the CPU target takes.
+// Dispatch ops as CUDA kernels: contractions with mma.sync, rows with a team of threads a row. Made
+// from the very ops that the CPU target takes.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -51,18 +51,29 @@ struct Kernel {
 /// Number of launch arguments of a dispatch: the CPU's, then the byte offset of the workspace.
 int64_t argumentCount(mlir::Operation *dispatch);
 
-/// Generators. Each appends one function called `name` to `module`; they fail with a diagnostic on
-/// the op.
+/// Makes the kernel of a dispatch op of any family. Appends its functions, called `name` and, where
+/// there are several stages, `name` and a suffix, to `module`; fails with a diagnostic on the op.
+mlir::FailureOr<Kernel> generateKernel(mlir::Operation *op, mlir::ModuleOp module,
+                                       llvm::StringRef name);
 
-/// Operands are rounded to bf16 as they are read (to nearest, ties to even); sums are f32, and so
-/// is the epilogue.
+/// The generator of each family.
+
+/// Factors are bf16; sums are f32, and so is the epilogue. Extras and results are f32 or bf16.
 mlir::FailureOr<Kernel> generateContract(dispatch::ContractOp op, mlir::ModuleOp module,
                                          llvm::StringRef name);
 
-/// All in f32. Rows of up to 1024 columns, k rows of a group counted together up to 2048; no result
-/// of access `columns`.
-mlir::FailureOr<Kernel> generateRows(dispatch::RowsOp op, mlir::ModuleOp module,
-                                     llvm::StringRef name);
+/// Factors are bf16; sums, inits and results are f32. Rows are split among blocks where there are
+/// few tiles; a second launch adds the parts in order.
+mlir::FailureOr<Kernel> generateWeightGradient(dispatch::WeightGradientOp op, mlir::ModuleOp module,
+                                               llvm::StringRef name);
+
+/// Input, weight and the input's gradient are bf16 (the last may be f32); everything else is f32.
+/// Logits stay in registers, their gradient is rounded to bf16 for its products.
+mlir::FailureOr<Kernel> generateCrossEntropy(dispatch::CrossEntropyOp op, mlir::ModuleOp module,
+                                             llvm::StringRef name);
+mlir::FailureOr<Kernel>
+generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op, mlir::ModuleOp module,
+                                   llvm::StringRef name);
 
 /// Factors of bf16, sums f32; P rounded to bf16 before its product with V. Heads of up to 256
 /// columns. FLOPs are those of the relation's pairs.
@@ -74,6 +85,15 @@ mlir::FailureOr<Kernel> generateAttention(dispatch::AttentionOp op, mlir::Module
 mlir::FailureOr<Kernel> generateAttentionBackward(dispatch::AttentionBackwardOp op,
                                                   mlir::ModuleOp module, llvm::StringRef name);
 
+/// Operands and results are stored as f32, bf16 or integers; the body computes in f32. Any width
+/// and group. Sums over rows (access `columns`) of several blocks a part take a second launch.
+mlir::FailureOr<Kernel> generateRows(dispatch::RowsOp op, mlir::ModuleOp module,
+                                     llvm::StringRef name);
+
+/// Values and table are f32 or bf16, sums f32 and in row order: the bits of the definition.
+mlir::FailureOr<Kernel> generateScatterRows(dispatch::ScatterRowsOp op, mlir::ModuleOp module,
+                                            llvm::StringRef name);
+
 /// Lowers a module of kernels (arith, math, scf, memref, vector, nvvm) to LLVM IR that no target
 /// has touched yet. Null with a diagnostic on failure. The module itself is left as it is.
 std::unique_ptr<llvm::Module> lowerToLLVM(mlir::ModuleOp module, llvm::LLVMContext &context);
@@ -83,15 +103,19 @@ std::unique_ptr<llvm::Module> lowerToLLVM(mlir::ModuleOp module, llvm::LLVMConte
 /// generators' frame). Fails when a call of a library would remain.
 llvm::Error prepare(llvm::Module &module, const Target &target);
 
+/// Prints PTX of a module that was prepared for `target`; it is of no further use.
+llvm::Expected<std::string> printPTX(llvm::Module &prepared, const Target &target);
+
 /// Prepares and prints PTX.
 llvm::Expected<std::string> emitPTX(std::unique_ptr<llvm::Module> module, const Target &target);
 
 /// What ptxas says of one kernel.
 struct Usage {
   std::string kernel;
-  int64_t registers = 0;  ///< a thread
-  int64_t stackBytes = 0; ///< a thread
-  int64_t spillBytes = 0; ///< stores and loads, a thread
+  int64_t registers = 0;   ///< a thread
+  int64_t stackBytes = 0;  ///< a thread
+  int64_t spillBytes = 0;  ///< stores and loads, a thread
+  int64_t sharedBytes = 0; ///< static, a block
 };
 struct Binary {
   std::string cubin;

@@ -4,6 +4,7 @@
 // Values of an evaluation, and its walk over a function.
 #include "sluice/Dialect/Sluice/Reference.h"
 
+#include <cmath>
 #include <type_traits>
 
 using namespace mlir;
@@ -11,6 +12,27 @@ using namespace mlir;
 namespace sluice::reference {
 
 static SequenceType sequenceType(Value value) { return cast<SequenceType>(value.getType()); }
+
+double roundToBf16(double number) {
+  constexpr int mantissa = 8, leastExponent = -125; // of numbers in [1/2, 1) times a power of two
+  if (!std::isfinite(number)) {
+    return number;
+  }
+  int exponent = 0;
+  std::frexp(number, &exponent);
+  int unit = std::max(exponent, leastExponent) - mantissa;
+  double rounded = std::ldexp(std::nearbyint(std::ldexp(number, -unit)), unit);
+  return std::fabs(rounded) < 0x1p128 ? rounded : std::copysign(INFINITY, number);
+}
+
+template <typename T> std::vector<T> Evaluator<T>::stored(Type element, std::vector<T> data) const {
+  if (setting.rounded && element.isBF16()) {
+    for (T &number : data) {
+      number = static_cast<T>(roundToBf16(number));
+    }
+  }
+  return data;
+}
 
 template <typename T> int64_t Evaluator<T>::getPositions(Value sequence) const {
   SequenceType type = sequenceType(sequence);
@@ -34,7 +56,8 @@ template <typename T> void Evaluator<T>::setSequence(Value value, std::vector<T>
   if (static_cast<int64_t>(data.size()) != getRows() * getPositions(value) * getColumns(value)) {
     llvm::report_fatal_error("reference: a sequence of the wrong size");
   }
-  sequences[value] = {getPositions(value), getColumns(value), std::move(data)};
+  sequences[value] = {getPositions(value), getColumns(value),
+                      stored(sequenceType(value).getElement(), std::move(data))};
 }
 
 template <typename T> void Evaluator<T>::setTokens(Value value, std::vector<int32_t> data) {
@@ -46,7 +69,8 @@ template <typename T> void Evaluator<T>::setTensor(Value value, std::vector<T> d
       cast<RankedTensorType>(value.getType()).getNumElements()) {
     llvm::report_fatal_error("reference: a tensor of the wrong size");
   }
-  tensors[value] = std::move(data);
+  tensors[value] =
+      stored(cast<RankedTensorType>(value.getType()).getElementType(), std::move(data));
 }
 
 template <typename T> const std::vector<T> &Evaluator<T>::getTensor(Value value) const {

@@ -1,13 +1,18 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A bigram model as an artifact's shared object: logits of row t are table[token t] + bias. The
 // gradient carries noise of (seed, step), so that a resumed run shows whether it restores both.
-// bigram-plan.json is its plan.
+// bigram-plan.json is its plan. With GPU_PLAN the build names one that has GPU code too; what
+// stands for that code says which kernel it is.
 #include <stdint.h>
 
 enum { V = 128, N = 16, B = 4, logitStride = 144 };
 
 const char sluice_plan[] = {
+#ifdef GPU_PLAN
+#embed GPU_PLAN
+#else
 #embed "bigram-plan.json"
+#endif
 };
 const uint64_t sluice_plan_size = sizeof sluice_plan;
 _Alignas(64) const float sluice_constants[16] = {0.05f}; // the learning rate
@@ -156,3 +161,20 @@ KERNEL(predict_rows) {
     }
   }
 }
+
+#ifdef GPU_PLAN
+#define GPU_CODE(kernel)                                                                           \
+  const char kernel##_ptx[] = "PTX of " #kernel, kernel##_cubin[] = "\177ELF of " #kernel,         \
+             kernel##_bitcode[] = "bitcode of " #kernel;                                           \
+  const uint64_t kernel##_ptx_size = sizeof kernel##_ptx - 1,                                      \
+                 kernel##_cubin_size = sizeof kernel##_cubin - 1,                                  \
+                 kernel##_bitcode_size = sizeof kernel##_bitcode - 1;
+GPU_CODE(initialize_table)
+GPU_CODE(score_rows)
+GPU_CODE(mean_loss)
+GPU_CODE(table_gradient)
+GPU_CODE(bias_gradient)
+GPU_CODE(norm)
+GPU_CODE(adam)
+GPU_CODE(predict_rows)
+#endif

@@ -4,22 +4,26 @@
 // Scalar regions as vector code.
 #pragma once
 
-#include "Tile.h"
+#include "sluice/Target/CPU/Kernel.h"
 
 namespace sluice::cpu {
 
 /// Where a run of elements of a row lies.
 struct Place {
   mlir::Value row;    ///< index: global row b * positions + p
-  mlir::Value column; ///< index: first column, a multiple of 8
+  mlir::Value column; ///< index: first column, a multiple of 4
 };
 
 /// Turns a contraction's epilogue (scalar arith, math, dispatch.column, position and random) into
 /// code on vectors of one row.
 class Epilogue {
 public:
-  /// `step` and `seed` are i64 (read only where the region draws random numbers).
+  /// Step, seed and first stream are read only where the region draws random numbers.
   Epilogue(dispatch::ContractOp op, Frame &frame);
+  /// For other targets: `step`, `seed` and `firstStream` are i64.
+  Epilogue(dispatch::ContractOp op, mlir::ImplicitLocOpBuilder &b, mlir::Value step,
+           mlir::Value seed, mlir::Value firstStream)
+      : op(op), b(b), step(step), seed(seed), firstStream(firstStream) {}
 
   /// Emits the region for vector arguments of any one length; gives the vectors yielded. Fails with
   /// a diagnostic on an op that is not elementwise.

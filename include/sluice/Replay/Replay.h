@@ -1,0 +1,57 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Replays one launch in float64: what a dispatch op should have made of the very operands that it
+// was given, and how far a kernel may be from that. Bounds are derived, never tuned: every number
+// carries the error that the roundings behind it can have caused.
+#pragma once
+
+#include "mlir/IR/Operation.h"
+#include "llvm/Support/LogicalResult.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sluice::replay {
+
+/// A launch as it ran. Buffers hold tensors as they are stored (docs/plan-and-artifact.md: rows of
+/// rank 3 are padded), operands as they were before it.
+struct Launch {
+  std::vector<const void *> operands, results;
+  int64_t length = 0, rows = 0, step = 1, seed = 0, firstStream = 0;
+  /// Partial sums that a kernel may add to one another at the end of a long sum.
+  int64_t splits = 0;
+};
+
+/// An element that is farther from its value than rounding explains.
+struct Mismatch {
+  unsigned result = 0;
+  int64_t row = 0, column = 0; ///< of the stored tensor, seen as rows
+  double found = 0, expected = 0, bound = 0;
+};
+
+/// What became of one result.
+struct ResultJudgement {
+  int64_t checked = 0;    ///< elements
+  int64_t mismatches = 0; ///< of them
+  /// bf16 results whose error is their last rounding's alone: how many, and their mean error
+  /// in units of the last place, positive away from zero. Rounding to nearest keeps it within 4 *
+  /// 0.29 / sqrt(n) of zero.
+  int64_t rounded = 0;
+  double meanSignedUlps = 0;
+  bool isBiased() const;
+};
+
+struct Judgement {
+  std::vector<ResultJudgement> results;
+  std::vector<Mismatch> worst; ///< the first of each result, at most a few
+  bool passed() const;
+  std::string str() const; ///< what failed, one line each
+};
+
+/// Judges the results of `dispatch`, any kernel op of the dialect. Elements that a launch may leave
+/// alone (rows that are not valid) are not judged, unless they must be zero. Fails with a
+/// diagnostic on the op where a body holds something unknown.
+llvm::FailureOr<Judgement> judge(mlir::Operation *dispatch, const Launch &launch);
+
+} // namespace sluice::replay

@@ -1,0 +1,91 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Where an arena lies and a plan's launches run: the CPU, a GPU, or the emulator of one.
+#pragma once
+
+#include "sluice/Runtime/Artifact.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sluice::runtime {
+
+/// Time of one kernel since timing was last reset: on the CPU's clock, or the GPU's.
+struct KernelTime {
+  int64_t launches = 0;
+  double seconds = 0;
+};
+
+/// Bytes of the arena.
+struct Range {
+  int64_t offset = 0, bytes = 0;
+};
+
+/// An arena, zeroed and with the constants in it, and what runs launches on it. Used by one thread
+/// at a time.
+class Device {
+public:
+  virtual ~Device() = default;
+  Device(const Device &) = delete;
+  Device &operator=(const Device &) = delete;
+
+  const Artifact &artifact() const { return *loaded; }
+  const Plan &plan() const { return loaded->plan(); }
+
+  /// Whose code runs: cpu-avx512, sm_90a.
+  virtual std::string target() const = 0;
+  /// For people: "NVIDIA H200", "4 threads".
+  virtual std::string describe() const = 0;
+  virtual int threads() const { return 1; }
+
+  /// Whether `host` is the arena itself, so that nothing needs to be moved.
+  virtual bool sharesMemory() const = 0;
+  /// The host's view of the arena, whole. Where it is a copy, only ranges that were downloaded
+  /// hold what the device holds.
+  virtual uint8_t *host() = 0;
+  /// Gives the device what `host` holds there, before whatever runs next. The range may be written
+  /// again at once.
+  virtual void upload(Range range) = 0;
+  /// Makes `host` hold there what the device holds, after all that was run.
+  virtual void download(Range range) = 0;
+
+  /// Runs launches in order, each unless its guard forbids it. May return before they are done.
+  virtual void run(const std::string &entry, const std::vector<Launch> &launches) = 0;
+  /// Waits until all that was run is done.
+  virtual void synchronize() {}
+
+  /// Measures each launch from now on, starting from zero.
+  void startTiming() {
+    timing = true;
+    kernelTimes.assign(plan().kernels.size(), {});
+  }
+  void stopTiming() { timing = false; }
+  /// Time by kernel, in the plan's order.
+  const std::vector<KernelTime> &times() const { return kernelTimes; }
+
+protected:
+  explicit Device(std::shared_ptr<const Artifact> artifact) : loaded(std::move(artifact)) {}
+
+  const std::shared_ptr<const Artifact> loaded;
+  bool timing = false;
+  std::vector<KernelTime> kernelTimes;
+};
+
+/// `threads` >= 1. Throws UserError where the artifact has no code that this CPU runs.
+std::unique_ptr<Device> makeCpuDevice(std::shared_ptr<const Artifact> artifact, int threads);
+
+/// The first NVIDIA GPU that the driver shows. `target` forces code (sm_80, sm_90a); empty takes
+/// what fits the GPU best. Throws UserError where there is no driver, GPU, memory or code that
+/// fits. The driver is libcuda.so.1, or the library that the environment's SLUICE_CUDA_DRIVER
+/// names.
+std::unique_ptr<Device> makeCudaDevice(std::shared_ptr<const Artifact> artifact,
+                                       const std::string &target = "");
+
+/// GPU code on the CPU, judged: a launch that breaks a rule throws JobError with the kernel's name.
+/// `target` as above, empty takes the artifact's first. Throws UserError where the artifact has no
+/// code for a GPU, or the plug-in libsluice_emulator_plugin.so does not lie beside the runtime.
+std::unique_ptr<Device> makeEmulatorDevice(std::shared_ptr<const Artifact> artifact,
+                                           const std::string &target = "");
+
+} // namespace sluice::runtime

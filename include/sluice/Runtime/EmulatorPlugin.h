@@ -1,0 +1,62 @@
+/* Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the runtime and libsluice_emulator_plugin.so agree on. The plug-in links LLVM; the runtime
+   opens it when it is asked to emulate. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { sluiceEmulatorAbi = 2 };
+
+/* Global memory that a launch may touch. */
+typedef struct {
+  const char *name;
+  void *data;
+  uint64_t bytes;
+  int32_t written;     /* 0: an input */
+  int32_t initialized; /* 0: a byte must be written before it is read */
+} SluiceEmulatorBuffer;
+
+typedef struct {
+  uint32_t blocks, threads;
+  uint64_t sharedBytes;
+  const uint64_t *arguments; /* one a parameter: a number or a pointer */
+  size_t argumentCount;
+  const SluiceEmulatorBuffer *buffers;
+  size_t bufferCount;
+  uint64_t seed; /* of the order of blocks and warps */
+} SluiceEmulatorLaunch;
+
+/* sluiceEmulatorAbi of the plug-in. */
+int sluice_emulator_abi(void);
+/* A kernel of a module's bitcode, translated for this machine; null with a message where that
+   fails. Messages are to be freed. */
+void *sluice_emulator_create(const void *bitcode, size_t bytes, const char *kernel, char **message);
+/* Runs every block. 0, or the number of violations with their text. */
+int sluice_emulator_launch(void *kernel, const SluiceEmulatorLaunch *launch, char **message);
+void sluice_emulator_destroy(void *kernel);
+
+/* A launch that is over. `buffers` are those of the dispatch's operands, as they were before it,
+   then of its results. */
+typedef struct {
+  const void *const *buffers;
+  size_t bufferCount;
+  int64_t length, rows, step, seed, firstStream;
+} SluiceEmulatorReplay;
+
+/* What a kernel should compute: the text of a module that holds one dispatch. Null with a message
+   where it is not understood. */
+void *sluice_replay_create(const char *text, size_t bytes, char **message);
+/* Evaluates the launch in float64. 0, or 1 with the results that are farther off than rounding
+   explains, or with the reason why nothing could be evaluated. */
+int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *launch, char **message);
+void sluice_replay_destroy(void *replay);
+void sluice_emulator_free(char *message);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,132 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The emulator and the replay behind a C interface, for the runtime, which knows no LLVM.
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "sluice/Emulator/Emulator.h"
+#include "sluice/Replay/Replay.h"
+#include "sluice/Runtime/EmulatorPlugin.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Parser/Parser.h"
+
+#include <cstring>
+
+using namespace sluice::emulator;
+
+#define SLUICE_EXPORT extern "C" __attribute__((visibility("default")))
+
+static void tell(char **message, const std::string &text) { *message = ::strdup(text.c_str()); }
+
+SLUICE_EXPORT int sluice_emulator_abi(void) { return sluiceEmulatorAbi; }
+
+SLUICE_EXPORT void *sluice_emulator_create(const void *bitcode, size_t bytes, const char *kernel,
+                                           char **message) {
+  auto made = Emulator::create(llvm::StringRef(static_cast<const char *>(bitcode), bytes), kernel);
+  if (!made) {
+    tell(message, llvm::toString(made.takeError()));
+    return nullptr;
+  }
+  return made->release();
+}
+
+SLUICE_EXPORT int sluice_emulator_launch(void *kernel, const SluiceEmulatorLaunch *request,
+                                         char **message) {
+  Launch launch;
+  launch.grid = {request->blocks, 1, 1};
+  launch.block = {request->threads, 1, 1};
+  launch.dynamicSharedBytes = request->sharedBytes;
+  launch.arguments.assign(request->arguments, request->arguments + request->argumentCount);
+  for (size_t i = 0; i < request->bufferCount; ++i) {
+    const SluiceEmulatorBuffer &buffer = request->buffers[i];
+    launch.buffers.push_back({buffer.name, buffer.data, buffer.bytes,
+                              buffer.written ? Writes::Any : Writes::None,
+                              buffer.initialized != 0});
+  }
+  Options options;
+  options.seed = request->seed;
+  options.schedule = Schedule::WarpAlone;
+  options.countTraffic = false;
+  Report report = static_cast<Emulator *>(kernel)->launch(launch, options);
+  if (!report.passed()) {
+    tell(message, report.str());
+  }
+  return static_cast<int>(report.violations.size());
+}
+
+SLUICE_EXPORT void sluice_emulator_destroy(void *kernel) { delete static_cast<Emulator *>(kernel); }
+
+namespace {
+
+/// A dispatch and the context that it lives in.
+struct Replayed {
+  mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::Operation *dispatch = nullptr;
+};
+
+} // namespace
+
+SLUICE_EXPORT void *sluice_replay_create(const char *text, size_t bytes, char **message) {
+  auto made = std::make_unique<Replayed>();
+  made->context
+      .loadDialect<sluice::dispatch::DispatchDialect, mlir::arith::ArithDialect,
+                   mlir::func::FuncDialect, mlir::math::MathDialect, mlir::tensor::TensorDialect>();
+  std::string said;
+  mlir::ScopedDiagnosticHandler handler(
+      &made->context, [&](mlir::Diagnostic &diagnostic) { said += diagnostic.str() + "\n"; });
+  // The function around the dispatch returns nothing, not even that: no verifier.
+  mlir::ParserConfig config(&made->context, /*verifyAfterParse=*/false);
+  made->module = mlir::parseSourceString<mlir::ModuleOp>(llvm::StringRef(text, bytes), config);
+  if (made->module) {
+    made->module->walk([&](mlir::Operation *op) {
+      if (llvm::isa<mlir::func::FuncOp>(op->getParentOp()) && op->hasAttr("domain")) {
+        made->dispatch = op;
+      }
+    });
+  }
+  if (!made->dispatch) {
+    tell(message, said.empty() ? "expected a dispatch, found none" : said);
+    return nullptr;
+  }
+  return made.release();
+}
+
+SLUICE_EXPORT int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *request,
+                                      char **message) {
+  auto *replayed = static_cast<Replayed *>(replay);
+  size_t operands = replayed->dispatch->getNumOperands(),
+         results = replayed->dispatch->getNumResults();
+  if (request->bufferCount != operands + results) {
+    tell(message, "expected " + std::to_string(operands + results) + " buffers, found " +
+                      std::to_string(request->bufferCount));
+    return 1;
+  }
+  const void *const *first = request->buffers;
+  sluice::replay::Launch launch{{first, first + operands},
+                                {first + operands, first + operands + results},
+                                request->length,
+                                request->rows,
+                                request->step,
+                                request->seed,
+                                request->firstStream};
+  std::string said;
+  mlir::ScopedDiagnosticHandler handler(
+      &replayed->context, [&](mlir::Diagnostic &diagnostic) { said += diagnostic.str() + "\n"; });
+  auto judgement = sluice::replay::judge(replayed->dispatch, launch);
+  if (mlir::failed(judgement)) {
+    tell(message, said);
+    return 1;
+  }
+  if (!judgement->passed()) {
+    tell(message, judgement->str());
+    return 1;
+  }
+  return 0;
+}
+
+SLUICE_EXPORT void sluice_replay_destroy(void *replay) { delete static_cast<Replayed *>(replay); }
+
+SLUICE_EXPORT void sluice_emulator_free(char *message) { ::free(message); }

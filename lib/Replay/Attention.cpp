@@ -1,0 +1,293 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention and its gradients, one head after the other. What tensor cores multiply is bf16 where
+// the operands are: rotated queries and keys, probabilities and score gradients may be rounded once
+// more, and the bounds say so.
+#include "Ops.h"
+
+#include "sluice/Dialect/Sluice/Reference.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::replay;
+
+namespace {
+
+using Lines = std::vector<Numbers>; ///< [positions][head size]
+
+/// What both directions share: one row of the batch and one query head.
+template <typename Op> class Head {
+public:
+  Head(Op op, const Launch &launch, int64_t batch, int64_t head, unsigned rotaryOperand)
+      : op(op), launch(launch), batch(batch), head(head), size(int64_t(op.getHeadSize())),
+        positions(op.getDomain().getPositions()),
+        valid(validLength(launch, op.getDomain().getFactor(), positions)),
+        keyHead(head / (int64_t(op.getHeads()) / int64_t(op.getKvHeads()))) {
+    if (op.getRotary()) {
+      rotary.emplace(op.getRotary(), launch.operands[rotaryOperand]);
+    }
+    Stored query(op.getQuery(), launch.operands[0]), key(op.getKey(), launch.operands[1]),
+        value(op.getValue(), launch.operands[2]);
+    isBf16 = query.isBf16();
+    for (int64_t p = 0; p < valid; ++p) {
+      q.push_back(product(rotated(line(query, queryColumn(), p), p, 1)));
+      k.push_back(product(rotated(line(key, keyColumn(), p), p, 1)));
+      v.push_back(line(value, valueColumn(), p));
+    }
+  }
+
+  int64_t queryColumn() const { return int64_t(op.getQueryColumn()) + head * size; }
+  int64_t keyColumn() const { return int64_t(op.getKeyColumn()) + keyHead * size; }
+  int64_t valueColumn() const { return int64_t(op.getValueColumn()) + keyHead * size; }
+  int64_t row(int64_t p) const { return batch * positions + p; }
+
+  Numbers line(const Stored &stored, int64_t column, int64_t p) const {
+    Numbers numbers;
+    for (int64_t c = 0; c < size; ++c) {
+      numbers.push_back(stored.at(row(p), column + c));
+    }
+    return numbers;
+  }
+  /// Pairs (2i, 2i + 1) turned by the row's angle, or back.
+  Numbers rotated(Numbers line, int64_t p, double direction) const {
+    for (int64_t i = 0; rotary && i < size; i += 2) {
+      Number cosine = rotary->at(p, i), sine = rotary->at(p, i + 1);
+      sine.value *= direction;
+      Number x = line[i], y = line[i + 1];
+      line[i] = subtract(multiply(x, cosine), multiply(y, sine));
+      line[i + 1] = add(multiply(x, sine), multiply(y, cosine));
+    }
+    return line;
+  }
+  /// What is multiplied: rotation rounds bf16 to bf16 again.
+  Numbers product(Numbers line) const {
+    for (Number &number : line) {
+      number = rotary ? factor(number) : number;
+    }
+    return line;
+  }
+  Number factor(Number number) const { return isBf16 ? roundedToBf16(number) : number; }
+
+  /// Keys that row p sees.
+  std::vector<int64_t> seen(int64_t p) const {
+    std::vector<int64_t> keys;
+    for (int64_t j = 0; j < valid; ++j) {
+      if (reference::contains(op.getMask(), p, j, valid)) {
+        keys.push_back(j);
+      }
+    }
+    return keys;
+  }
+  Number dot(const Numbers &a, const Numbers &b) const {
+    ProductSum sum;
+    for (size_t i = 0; i < a.size(); ++i) {
+      sum.add(a[i], b[i]);
+    }
+    return sum.total();
+  }
+  FailureOr<Number> score(Number product, int64_t p, int64_t j) {
+    Number place[] = {product, {double(p), 0}, {double(j), 0}, {double(head), 0}};
+    auto yielded = evaluateScalar(op.getScore(), place, launch, {row(p), p});
+    return failed(yielded) ? FailureOr<Number>(failure()) : FailureOr<Number>((*yielded)[0]);
+  }
+  /// 0, or 1 / (1 - dropout).
+  Number keep(int64_t p, int64_t j) {
+    double rate = op.getDropout().convertToDouble();
+    if (rate == 0) {
+      return {1, 0};
+    }
+    uint64_t element =
+        uint64_t(((batch * int64_t(op.getHeads()) + head) * positions + p) * positions + j);
+    bool dropped = draws(launch, int64_t(op.getRandomId()), element, rate);
+    return dropped ? Number{} : divide({1, 0}, subtract({1, 0}, {rate, 0}));
+  }
+
+  mutable Op op; ///< ops' accessors are not const
+  const Launch &launch;
+  int64_t batch, head, size, positions, valid, keyHead;
+  std::optional<Stored> rotary;
+  bool isBf16 = false;
+  Lines q, k, v;
+};
+
+/// Every row of the batch and every head, in order.
+template <typename Op>
+LogicalResult eachHead(Op op, const Launch &launch, unsigned rotaryOperand,
+                       function_ref<LogicalResult(Head<Op> &)> body) {
+  dispatch::DomainAttr domain = op.getDomain();
+  int64_t batches =
+      domain.getFactor() ? std::min(domain.getBatch(), launch.rows) : domain.getBatch();
+  for (int64_t batch = 0; batch < batches; ++batch) {
+    for (int64_t head = 0; head < int64_t(op.getHeads()); ++head) {
+      Head<Op> one(op, launch, batch, head, rotaryOperand);
+      if (failed(body(one))) {
+        return failure();
+      }
+    }
+  }
+  return success();
+}
+
+LogicalResult judgeForwardRow(Head<dispatch::AttentionOp> &head, int64_t p, Comparison &output,
+                              Comparison &lse) {
+  std::vector<int64_t> keys = head.seen(p);
+  Numbers scores;
+  double most = -INFINITY;
+  for (int64_t j : keys) {
+    auto score = head.score(head.dot(head.q[p], head.k[j]), p, j);
+    if (failed(score)) {
+      return failure();
+    }
+    scores.push_back(*score);
+    most = std::max(most, score->value);
+  }
+  int64_t row = head.row(p);
+  if (keys.empty()) {
+    lse.check(row, head.head, {-INFINITY, 0});
+    for (int64_t c = 0; c < head.size; ++c) {
+      output.check(row, head.head * head.size + c, {});
+    }
+    return success();
+  }
+  ProductSum total;
+  std::vector<ProductSum> sums(head.size);
+  for (auto [j, score] : llvm::zip_equal(keys, scores)) {
+    Number p0 = monotone(subtract(score, {most, unit * std::abs(most)}), std::exp);
+    total.add(p0);
+    Number kept = head.factor(multiply(p0, head.keep(p, j)));
+    for (int64_t c = 0; c < head.size; ++c) {
+      sums[c].add(kept, head.v[j][c]);
+    }
+  }
+  // Every block of keys rescales what was summed before.
+  int64_t rescalings = 2 * int64_t(keys.size());
+  Number sum = total.total(rescalings);
+  for (int64_t c = 0; c < head.size; ++c) {
+    output.check(row, head.head * head.size + c, divide(sums[c].total(rescalings), sum));
+  }
+  lse.check(row, head.head, add({most, 4 * unit * std::abs(most)}, monotone(sum, std::log)));
+  return success();
+}
+
+/// Gradients of one row of the batch: those of keys and values are summed over their query heads.
+class Gradients {
+public:
+  Gradients(dispatch::AttentionBackwardOp op, const Launch &launch)
+      : op(op), launch(launch), output(op.getOutput(), launch.operands[3]),
+        lse(op.getLse(), launch.operands[4]),
+        outputGradient(op.getOutputGradient(), launch.operands[5]),
+        width(cast<RankedTensorType>(op.getGradient().getType()).getShape().back()),
+        sums(op.getDomain().getLaunchRows() * width) {}
+
+  LogicalResult add(Head<dispatch::AttentionBackwardOp> &head);
+  void judge(Judgement &judgement);
+
+private:
+  LogicalResult addRow(Head<dispatch::AttentionBackwardOp> &head, int64_t p, Lines &dk, Lines &dv);
+  void put(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t column,
+           const Numbers &line);
+
+  dispatch::AttentionBackwardOp op;
+  const Launch &launch;
+  Stored output, lse, outputGradient;
+  int64_t width;
+  std::vector<ProductSum> sums; ///< [rows][width], over heads
+};
+
+void Gradients::put(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t column,
+                    const Numbers &line) {
+  for (int64_t c = 0; c < head.size; ++c) {
+    sums[head.row(p) * width + column + c].add(line[c]);
+  }
+}
+
+LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64_t p, Lines &dk,
+                                Lines &dv) {
+  int64_t column = head.head * head.size;
+  Numbers o = head.line(output, column, p), g = head.line(outputGradient, column, p);
+  Number delta = head.dot(o, g), own = lse.at(head.row(p), head.head);
+  std::vector<ProductSum> dq(head.size);
+  for (int64_t j : head.seen(p)) {
+    Number product = head.dot(head.q[p], head.k[j]);
+    auto score = head.score(product, p, j);
+    if (failed(score)) {
+      return failure();
+    }
+    Number probability = monotone(subtract(*score, own), std::exp), keep = head.keep(p, j);
+    Number gradient =
+        multiply(probability, subtract(multiply(head.dot(g, head.v[j]), keep), delta));
+    Number place[] = {product, {double(p), 0}, {double(j), 0}, {double(head.head), 0}, gradient};
+    auto yielded = evaluateScalar(op.getScoreGradient(), place, launch, {head.row(p), p});
+    if (failed(yielded)) {
+      return failure();
+    }
+    Number ds = head.factor((*yielded)[0]), kept = head.factor(multiply(probability, keep));
+    for (int64_t c = 0; c < head.size; ++c) {
+      dq[c].add(ds, head.k[j][c]);
+      dk[j][c] = replay::add(dk[j][c], multiply(ds, head.q[p][c]));
+      dv[j][c] = replay::add(dv[j][c], multiply(kept, g[c]));
+    }
+  }
+  Numbers line;
+  for (const ProductSum &sum : dq) {
+    line.push_back(sum.total(launch.splits));
+  }
+  put(head, p, head.queryColumn(), head.rotated(line, p, -1));
+  return success();
+}
+
+LogicalResult Gradients::add(Head<dispatch::AttentionBackwardOp> &head) {
+  Lines dk(head.valid, Numbers(head.size)), dv = dk;
+  for (int64_t p = 0; p < head.valid; ++p) {
+    if (failed(addRow(head, p, dk, dv))) {
+      return failure();
+    }
+  }
+  for (int64_t j = 0; j < head.valid; ++j) {
+    put(head, j, head.keyColumn(), head.rotated(dk[j], j, -1));
+    put(head, j, head.valueColumn(), dv[j]);
+  }
+  return success();
+}
+
+void Gradients::judge(Judgement &judgement) {
+  Comparison result(op, launch, 0, judgement);
+  auto judgeColumns = [&](int64_t first, int64_t count) {
+    for (int64_t row = 0; row < op.getDomain().getLaunchRows(); ++row) {
+      for (int64_t c = first; c < first + count; ++c) {
+        result.check(row, c, sums[row * width + c].total());
+      }
+    }
+  };
+  int64_t size = int64_t(op.getHeadSize()), keys = int64_t(op.getKvHeads()) * size;
+  judgeColumns(int64_t(op.getQueryColumn()), int64_t(op.getHeads()) * size);
+  judgeColumns(int64_t(op.getKeyColumn()), keys);
+  judgeColumns(int64_t(op.getValueColumn()), keys);
+}
+
+} // namespace
+
+LogicalResult sluice::replay::judgeAttention(dispatch::AttentionOp op, const Launch &launch,
+                                             Judgement &judgement) {
+  Comparison output(op, launch, 0, judgement), lse(op, launch, 1, judgement);
+  return eachHead<dispatch::AttentionOp>(op, launch, 3, [&](Head<dispatch::AttentionOp> &head) {
+    for (int64_t p = 0; p < head.valid; ++p) {
+      if (failed(judgeForwardRow(head, p, output, lse))) {
+        return failure();
+      }
+    }
+    return success();
+  });
+}
+
+LogicalResult sluice::replay::judgeAttentionBackward(dispatch::AttentionBackwardOp op,
+                                                     const Launch &launch, Judgement &judgement) {
+  Gradients gradients(op, launch);
+  if (failed(eachHead<dispatch::AttentionBackwardOp>(
+          op, launch, 6,
+          [&](Head<dispatch::AttentionBackwardOp> &head) { return gradients.add(head); }))) {
+    return failure();
+  }
+  gradients.judge(judgement);
+  return success();
+}

@@ -1,0 +1,133 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Contractions, their weight gradients and the gradient of a gather.
+#include "Ops.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::replay;
+
+namespace {
+
+std::vector<Stored> storedAll(ValueRange tensors, const Launch &launch, size_t first) {
+  std::vector<Stored> all;
+  for (Value tensor : tensors) {
+    all.emplace_back(tensor, launch.operands[first++]);
+  }
+  return all;
+}
+
+/// Element (row, column) of an extra operand of a contraction.
+Number extraAt(const Stored &extra, dispatch::AccessKind kind, int64_t row, int64_t column) {
+  switch (kind) {
+  case dispatch::AccessKind::Scalar:
+    return extra.at(0, 0);
+  case dispatch::AccessKind::Vector:
+    return extra.at(0, column);
+  default:
+    return extra.at(row, column);
+  }
+}
+
+} // namespace
+
+LogicalResult sluice::replay::judgeContract(dispatch::ContractOp op, const Launch &launch,
+                                            Judgement &judgement) {
+  Stored input(op.getInput(), launch.operands[0]), weight(op.getWeight(), launch.operands[1]);
+  std::vector<Stored> extras = storedAll(op.getExtras(), launch, 2);
+  std::vector<std::unique_ptr<Comparison>> results;
+  for (unsigned i = 0; i < op->getNumResults(); ++i) {
+    results.push_back(std::make_unique<Comparison>(op, launch, i, judgement));
+  }
+  bool byInput = op.getByInput();
+  int64_t inner = input.width(), columns = byInput ? weight.width() : weight.rows();
+  Rows rows{op.getDomain(), launch};
+  for (int64_t row = 0; row < rows.count(); ++row) {
+    for (int64_t column = 0; rows.isValid(row) && column < columns; ++column) {
+      ProductSum sum;
+      for (int64_t k = 0; k < inner; ++k) {
+        sum.add(input.at(row, k), byInput ? weight.at(k, column) : weight.at(column, k));
+      }
+      SmallVector<Number> arguments{sum.total(launch.splits)};
+      for (auto [extra, access] : llvm::zip_equal(extras, op.getAccesses())) {
+        auto kind = cast<dispatch::AccessAttr>(access).getKind();
+        arguments.push_back(extraAt(extra, kind, row, column));
+      }
+      Place place{row, row % rows.positions(), column};
+      auto yielded = evaluateScalar(op.getEpilogue(), arguments, launch, place);
+      if (failed(yielded)) {
+        return failure();
+      }
+      for (auto [result, number] : llvm::zip_equal(results, *yielded)) {
+        result->check(row, column, number);
+      }
+    }
+  }
+  return success();
+}
+
+LogicalResult sluice::replay::judgeWeightGradient(dispatch::WeightGradientOp op,
+                                                  const Launch &launch, Judgement &judgement) {
+  Stored left(op.getLeft(), launch.operands[0]), right(op.getRight(), launch.operands[1]);
+  size_t next = 2;
+  std::optional<Stored> initWeight, initBias;
+  if (op.getInitWeight()) {
+    initWeight.emplace(op.getInitWeight(), launch.operands[next++]);
+  }
+  if (op.getInitBias()) {
+    initBias.emplace(op.getInitBias(), launch.operands[next++]);
+  }
+  Rows rows{op.getDomain(), launch};
+  auto judge = [&](unsigned number, bool isBias, const std::optional<Stored> &init) {
+    Comparison result(op, launch, number, judgement);
+    for (int64_t m = 0; m < left.width(); ++m) {
+      for (int64_t k = 0; k < (isBias ? 1 : right.width()); ++k) {
+        ProductSum sum;
+        for (int64_t row = 0; row < rows.count(); ++row) {
+          if (rows.isValid(row)) {
+            sum.add(left.at(row, m), isBias ? Number{1, 0} : right.at(row, k));
+          }
+        }
+        Number total = sum.total(launch.splits);
+        int64_t at = isBias ? 0 : m, column = isBias ? m : k;
+        result.check(at, column, init ? add(init->at(at, column), total) : total);
+      }
+    }
+  };
+  unsigned number = 0;
+  if (op.getWeight()) {
+    judge(number++, false, initWeight);
+  }
+  if (op.getBias()) {
+    judge(number, true, initBias);
+  }
+  return success();
+}
+
+LogicalResult sluice::replay::judgeScatter(dispatch::ScatterRowsOp op, const Launch &launch,
+                                           Judgement &judgement) {
+  Stored index(op.getIndex(), launch.operands[0]), values(op.getValues(), launch.operands[1]);
+  Comparison result(op, launch, 0, judgement);
+  Rows rows{op.getDomain(), launch};
+  int64_t width = result.stored().width();
+  std::vector<ProductSum> sums(result.stored().rows() * width);
+  std::optional<Stored> init;
+  if (op.getInit()) {
+    init.emplace(op.getInit(), launch.operands[2]);
+  }
+  for (int64_t row = 0; row < rows.count(); ++row) {
+    if (!rows.isValid(row)) {
+      continue;
+    }
+    auto token = int64_t(index.at(row / rows.positions(), row % rows.positions()).value);
+    for (int64_t column = 0; column < width; ++column) {
+      sums[token * width + column].add(values.at(row, column));
+    }
+  }
+  for (size_t i = 0; i < sums.size(); ++i) {
+    int64_t row = int64_t(i) / width, column = int64_t(i) % width;
+    Number total = sums[i].total(launch.splits);
+    result.check(row, column, init ? add(init->at(row, column), total) : total);
+  }
+  return success();
+}

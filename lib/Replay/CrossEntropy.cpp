@@ -1,0 +1,158 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Head and cross-entropy. Logits are formed row by row; their gradient may be rounded to bf16
+// before it is multiplied, where the head's weights are bf16.
+#include "Ops.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::replay;
+
+namespace {
+
+/// Operands that both ops have.
+template <typename Op> struct Head {
+  Head(Op op, const Launch &launch)
+      : launch(launch), rows{op.getDomain(), launch}, input(op.getInput(), launch.operands[0]),
+        weight(op.getWeight(), launch.operands[1]), tokens(op.getTokens(), launch.operands[2]),
+        offset(int64_t(op.getOffset())) {}
+
+  std::vector<Number> logits(int64_t row) const {
+    std::vector<Number> result;
+    for (int64_t v = 0; v < weight.rows(); ++v) {
+      ProductSum sum;
+      for (int64_t c = 0; c < weight.width(); ++c) {
+        sum.add(input.at(row, c), weight.at(v, c));
+      }
+      result.push_back(bias ? add(sum.total(launch.splits), bias->at(0, v))
+                            : sum.total(launch.splits));
+    }
+    return result;
+  }
+  int64_t target(int64_t row) const {
+    int64_t at = row % rows.positions() + offset;
+    return at < tokens.width() ? int64_t(tokens.at(row / rows.positions(), at).value) : 0;
+  }
+  /// d loss / d logits of a row, from its log-sum-exp.
+  std::vector<Number> gradient(int64_t row, const std::vector<Number> &logits, Number lse) const {
+    std::vector<Number> result;
+    Number share = divide({1, 0}, {double(rows.validRows()), 0});
+    for (int64_t v = 0; v < int64_t(logits.size()); ++v) {
+      Number p = monotone(subtract(logits[v], lse), std::exp);
+      Number g = multiply(subtract(p, {double(v == target(row)), 0}), share);
+      result.push_back(weight.isBf16() ? roundedToBf16(g) : g);
+    }
+    return result;
+  }
+
+  const Launch &launch;
+  Rows rows;
+  Stored input, weight, tokens;
+  std::optional<Stored> bias;
+  int64_t offset;
+};
+
+/// log sum e^x; sums of what is rescaled once a block of tokens.
+Number logSumExp(const std::vector<Number> &logits) {
+  double most = -INFINITY;
+  for (Number x : logits) {
+    most = std::max(most, x.value);
+  }
+  ProductSum sum;
+  for (Number x : logits) {
+    sum.add(monotone(subtract(x, {most, 0}), std::exp));
+  }
+  Number total = sum.total(int64_t(logits.size()));
+  return add({most, unit * std::abs(most)}, monotone(total, std::log));
+}
+
+} // namespace
+
+LogicalResult sluice::replay::judgeCrossEntropy(dispatch::CrossEntropyOp op, const Launch &launch,
+                                                Judgement &judgement) {
+  Head<dispatch::CrossEntropyOp> head(op, launch);
+  if (op.getBias()) {
+    head.bias.emplace(op.getBias(), launch.operands[3]);
+  }
+  Comparison losses(op, launch, 0, judgement);
+  std::optional<Comparison> lses, gradients;
+  unsigned next = 1;
+  if (op.getLse()) {
+    lses.emplace(op, launch, next++, judgement);
+  }
+  if (op.getInputGradient()) {
+    gradients.emplace(op, launch, next, judgement);
+  }
+  for (int64_t row = 0; row < head.rows.count(); ++row) {
+    int64_t batch = row / head.rows.positions(), p = row % head.rows.positions();
+    if (!head.rows.isValid(row)) {
+      losses.check(batch, p, {});
+      continue;
+    }
+    std::vector<Number> logits = head.logits(row);
+    Number lse = logSumExp(logits);
+    losses.check(batch, p, subtract(lse, logits[head.target(row)]));
+    if (lses) {
+      lses->check(batch, p, lse);
+    }
+    if (!gradients) {
+      continue;
+    }
+    std::vector<Number> g = head.gradient(row, logits, lse);
+    for (int64_t c = 0; c < head.input.width(); ++c) {
+      ProductSum sum;
+      for (size_t v = 0; v < g.size(); ++v) {
+        sum.add(g[v], head.weight.at(int64_t(v), c));
+      }
+      gradients->check(row, c, sum.total(launch.splits));
+    }
+  }
+  return success();
+}
+
+LogicalResult
+sluice::replay::judgeCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op,
+                                                const Launch &launch, Judgement &judgement) {
+  Head<dispatch::CrossEntropyWeightGradientOp> head(op, launch);
+  Stored lse(op.getLse(), launch.operands[3]);
+  size_t next = 4;
+  auto optional = [&](Value operand) {
+    std::optional<Stored> stored;
+    if (operand) {
+      stored.emplace(operand, launch.operands[next++]);
+    }
+    return stored;
+  };
+  head.bias = optional(op.getBias());
+  std::optional<Stored> initWeight = optional(op.getInitWeight()),
+                        initBias = optional(op.getInitBias());
+  int64_t tokens = head.weight.rows(), width = head.weight.width();
+  std::vector<ProductSum> sums(tokens * width), biasSums(tokens);
+  for (int64_t row = 0; row < head.rows.count(); ++row) {
+    if (!head.rows.isValid(row)) {
+      continue;
+    }
+    Number own = lse.at(row / head.rows.positions(), row % head.rows.positions());
+    std::vector<Number> g = head.gradient(row, head.logits(row), own);
+    for (int64_t v = 0; v < tokens; ++v) {
+      biasSums[v].add(g[v]);
+      for (int64_t c = 0; c < width; ++c) {
+        sums[v * width + c].add(g[v], head.input.at(row, c));
+      }
+    }
+  }
+  Comparison weights(op, launch, 0, judgement);
+  for (int64_t i = 0; i < tokens * width; ++i) {
+    Number total = sums[i].total(launch.splits);
+    weights.check(i / width, i % width,
+                  initWeight ? add(initWeight->at(i / width, i % width), total) : total);
+  }
+  if (op.getBiasGradient()) {
+    Comparison biases(op, launch, 1, judgement);
+    for (int64_t v = 0; v < tokens; ++v) {
+      Number total = biasSums[v].total(launch.splits);
+      biases.check(0, v, initBias ? add(initBias->at(0, v), total) : total);
+    }
+  }
+  return success();
+}

@@ -1,0 +1,139 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Memory.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include <cstring>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::replay;
+
+/// The number of `bytes` bytes at `from`.
+static double decode(const uint8_t *from, Type type, int64_t bytes) {
+  auto read = [&](auto number) {
+    std::memcpy(&number, from, sizeof number);
+    return double(number);
+  };
+  if (type.isF32()) {
+    return read(float());
+  }
+  if (type.isF64()) {
+    return read(double());
+  }
+  if (!type.isBF16()) {
+    return bytes == 4 ? read(int32_t()) : read(int64_t());
+  }
+  uint32_t bits = 0;
+  std::memcpy(reinterpret_cast<uint8_t *>(&bits) + 2, from, 2);
+  float number = 0;
+  std::memcpy(&number, &bits, sizeof number);
+  return number;
+}
+
+Stored::Stored(Value tensor, const void *data) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  ofBf16 = type.getElementType().isBF16();
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  columnCount = type.getRank() == 0 ? 1 : type.getShape().back();
+  rowCount = type.getNumElements() / std::max<int64_t>(1, columnCount);
+  int64_t stride = type.getRank() == 3 ? dispatch::paddedWidth(columnCount) : columnCount;
+  const auto *first = static_cast<const uint8_t *>(data);
+  for (int64_t row = 0; row < rowCount; ++row) {
+    for (int64_t column = 0; column < columnCount; ++column) {
+      numbers.push_back(
+          decode(first + (row * stride + column) * bytes, type.getElementType(), bytes));
+    }
+  }
+}
+
+Comparison::Comparison(Operation *dispatch, const Launch &launch, unsigned result,
+                       Judgement &judgement)
+    : result(result), judgement(judgement),
+      memory(dispatch->getResult(result), launch.results[result]) {
+  if (judgement.results.size() <= result) {
+    judgement.results.resize(result + 1);
+  }
+}
+
+Comparison::~Comparison() {
+  ResultJudgement &own = judgement.results[result];
+  own.meanSignedUlps = own.rounded ? signedUlps / double(own.rounded) : 0;
+}
+
+/// Only where the last rounding is what error there is: else the signs are of other things.
+void Comparison::count(double found, Number expected) {
+  double ulp = std::exp2(std::floor(std::log2(std::abs(expected.value))) - 7);
+  bool isLast = std::isfinite(ulp) && ulp > 0 && expected.error < ulp / 64;
+  if (memory.isBf16() && isLast) {
+    ++judgement.results[result].rounded;
+    signedUlps += (found - expected.value) / ulp * (expected.value < 0 ? -1 : 1);
+  }
+}
+
+void Comparison::check(int64_t row, int64_t column, Number expected) {
+  constexpr int64_t most = 4;
+  constexpr double least = 0x1p-126; // below it numbers lose digits, or are flushed to zero
+  ResultJudgement &own = judgement.results[result];
+  Number stored = memory.isBf16() ? roundedToBf16(expected) : expected;
+  double found = memory.at(row, column).value, bound = stored.error + least;
+  ++own.checked;
+  bool isRight = std::isfinite(stored.value)
+                     ? std::abs(found - stored.value) <= bound || std::isinf(bound)
+                     : found == stored.value || (found != found && stored.value != stored.value);
+  count(found, expected);
+  if (isRight) {
+    return;
+  }
+  if (++own.mismatches <= most) {
+    judgement.worst.push_back({result, row, column, found, stored.value, bound});
+  }
+}
+
+int64_t sluice::replay::validLength(const Launch &launch, int64_t factor, int64_t all) {
+  return factor == 0 ? all : std::min(all, (launch.length + factor - 1) / factor);
+}
+
+bool Rows::isValid(int64_t row) const {
+  int64_t factor = domain.getFactor();
+  return factor == 0 || (row / positions() < launch.rows &&
+                         row % positions() < validLength(launch, factor, positions()));
+}
+
+int64_t Rows::validRows() const {
+  int64_t valid = 0;
+  for (int64_t row = 0; row < count(); ++row) {
+    valid += isValid(row);
+  }
+  return valid;
+}
+
+bool ResultJudgement::isBiased() const {
+  return rounded > 0 && std::abs(meanSignedUlps) > 4 * 0.29 / std::sqrt(double(rounded));
+}
+
+bool Judgement::passed() const {
+  return llvm::none_of(results, [](const ResultJudgement &result) {
+    return result.mismatches > 0 || result.isBiased();
+  });
+}
+
+std::string Judgement::str() const {
+  std::string text;
+  for (const Mismatch &m : worst) {
+    text += llvm::formatv("result {0}, row {1}, column {2}: expected {3} within {4}, found {5}\n",
+                          m.result, m.row, m.column, m.expected, m.bound, m.found);
+  }
+  for (auto [i, result] : llvm::enumerate(results)) {
+    if (result.mismatches > 0) {
+      text += llvm::formatv("result {0}: {1} of {2} elements are farther off than rounding\n", i,
+                            result.mismatches, result.checked);
+    }
+    if (result.isBiased()) {
+      text += llvm::formatv("result {0}: the mean error of {1} roundings is {2} ulp: expected to "
+                            "nearest, within {3} of zero\n",
+                            i, result.rounded, result.meanSignedUlps,
+                            4 * 0.29 / std::sqrt(double(result.rounded)));
+    }
+  }
+  return text;
+}

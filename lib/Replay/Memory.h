@@ -1,0 +1,65 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Stored tensors read as numbers, and results compared with what they should be.
+#pragma once
+
+#include "Number.h"
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "sluice/Replay/Replay.h"
+
+namespace sluice::replay {
+
+/// A tensor in memory, seen as rows: rank 3 [B, T, d] is B T padded rows of d, a lower rank one
+/// dense row for all but the last dimension.
+class Stored {
+public:
+  Stored(mlir::Value tensor, const void *data);
+
+  int64_t rows() const { return rowCount; }
+  int64_t width() const { return columnCount; }
+  bool isBf16() const { return ofBf16; }
+  /// Exact: errors are of what is computed, not of what was stored.
+  Number at(int64_t row, int64_t column) const {
+    return {numbers[size_t(row * columnCount + column)], 0};
+  }
+
+private:
+  std::vector<double> numbers; ///< [rows][width]
+  bool ofBf16;
+  int64_t rowCount, columnCount;
+};
+
+/// Compares a result's elements.
+class Comparison {
+public:
+  Comparison(mlir::Operation *dispatch, const Launch &launch, unsigned result,
+             Judgement &judgement);
+  ~Comparison();
+
+  const Stored &stored() const { return memory; }
+  /// Element (row, column) should be `expected`, stored with one rounding to bf16 where it is bf16.
+  void check(int64_t row, int64_t column, Number expected);
+
+private:
+  void count(double found, Number expected);
+
+  unsigned result;
+  Judgement &judgement;
+  Stored memory;
+  double signedUlps = 0;
+};
+
+/// Rows of a domain.
+struct Rows {
+  dispatch::DomainAttr domain;
+  const Launch &launch;
+
+  int64_t positions() const { return domain.getPositions(); }
+  int64_t count() const { return domain.getLaunchRows(); }
+  bool isValid(int64_t row) const;
+  int64_t validRows() const;
+};
+/// ceil(length / factor), or `all` where the factor is 0.
+int64_t validLength(const Launch &launch, int64_t factor, int64_t all);
+
+} // namespace sluice::replay

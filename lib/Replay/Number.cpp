@@ -1,0 +1,31 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Number.h"
+
+#include <algorithm>
+
+using namespace sluice::replay;
+
+Number sluice::replay::divide(Number a, Number b) {
+  double least = std::abs(b.value) - b.error; // of the divisor
+  if (least <= 0) {
+    bool isExact = b.error == 0; // x / 0 is what it is
+    return {a.value / b.value, isExact ? 0 : INFINITY};
+  }
+  double value = a.value / b.value;
+  return rounded(value, (a.error + std::abs(value) * b.error) / least);
+}
+
+Number sluice::replay::monotone(Number x, double (*function)(double)) {
+  double value = function(x.value);
+  double error = 0;
+  if (x.error > 0) {
+    error = std::max(std::abs(function(x.value + x.error) - value),
+                     std::abs(function(x.value - x.error) - value));
+    error = std::isnan(error) ? INFINITY : error; // a root or a logarithm of what may be negative
+  }
+  return {value, error + elementary * (std::abs(value) + error)};
+}
+
+Number sluice::replay::gentle(Number x, double (*function)(double)) {
+  return {function(x.value), x.error + elementary};
+}

@@ -1,0 +1,65 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Numbers with the error that an evaluation in f32 may have.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace sluice::replay {
+
+constexpr double unit = 0x1p-24;    ///< half an ulp of 1 in f32: the relative error of a rounding
+constexpr double bf16Unit = 0x1p-8; ///< likewise in bf16
+constexpr double sumUnit = 0x1p-23; ///< a step of a sum: tensor cores may cut instead of rounding
+constexpr double elementary = 0x1p-21; ///< relative error of an elementary function: 4 ulp
+
+/// What exact arithmetic gives, and how far an f32 evaluation may be from it. Integers and booleans
+/// are whole values; a boolean with an error may be either.
+struct Number {
+  double value = 0, error = 0;
+};
+using Numbers = std::vector<Number>;
+
+/// One more rounding to f32.
+inline Number rounded(double value, double error) {
+  return {value, error + unit * (std::abs(value) + error)};
+}
+inline Number add(Number a, Number b) { return rounded(a.value + b.value, a.error + b.error); }
+inline Number subtract(Number a, Number b) { return rounded(a.value - b.value, a.error + b.error); }
+inline Number multiply(Number a, Number b) {
+  double error = std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error;
+  return rounded(a.value * b.value, error);
+}
+Number divide(Number a, Number b);
+/// A monotone function, at most `elementary` off.
+Number monotone(Number x, double (*function)(double));
+/// A function of slope at most 1, at most `elementary` off 1.
+Number gentle(Number x, double (*function)(double));
+/// To bf16 and back, to nearest.
+inline Number roundedToBf16(Number x) {
+  return {x.value, x.error + bf16Unit * (std::abs(x.value) + x.error)};
+}
+
+/// A sum of products in f32, in any order, `splits` partial sums added at the end.
+class ProductSum {
+public:
+  void add(Number a, Number b) {
+    double product = a.value * b.value;
+    value += product;
+    magnitude += std::abs(product);
+    error += std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error;
+    ++terms;
+  }
+  void add(Number a) { add(a, {1, 0}); }
+  Number total(int64_t splits = 0) const {
+    return {value, error + double(terms + splits) * sumUnit * (magnitude + error)};
+  }
+
+private:
+  double value = 0, magnitude = 0, error = 0;
+  int64_t terms = 0;
+};
+
+} // namespace sluice::replay

@@ -1,0 +1,179 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Row passes: each row's operands through their accesses, then the body.
+#include "Ops.h"
+
+#include "sluice/Dialect/Sluice/Reference.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::replay;
+
+namespace {
+
+class RowPass {
+public:
+  RowPass(dispatch::RowsOp op, const Launch &launch, Judgement &judgement);
+  LogicalResult run();
+
+private:
+  Numbers read(unsigned operand, int64_t row, const Body &body);
+  Numbers readRow(const Stored &stored, Value argument, dispatch::AccessAttr access, int64_t row);
+  Numbers lineOf(const Stored &stored, Value argument, int64_t line) const;
+  void judgeRow(unsigned result, int64_t row, const Numbers &yielded, bool valid);
+  void judgeColumns(unsigned result);
+  dispatch::AccessAttr accessOf(ArrayAttr accesses, unsigned i) const {
+    return cast<dispatch::AccessAttr>(accesses[i]);
+  }
+
+  dispatch::RowsOp op;
+  const Launch &launch;
+  Rows rows;
+  std::vector<Stored> operands;
+  std::vector<std::unique_ptr<Comparison>> results;
+  std::vector<std::vector<ProductSum>> columnSums; ///< of results of access columns
+};
+
+} // namespace
+
+RowPass::RowPass(dispatch::RowsOp op, const Launch &launch, Judgement &judgement)
+    : op(op), launch(launch), rows{op.getDomain(), launch}, columnSums(op->getNumResults()) {
+  for (auto [operand, data] : llvm::zip_equal(op.getInputs(), launch.operands)) {
+    operands.emplace_back(operand, data);
+  }
+  for (unsigned i = 0; i < op->getNumResults(); ++i) {
+    results.push_back(std::make_unique<Comparison>(op, launch, i, judgement));
+  }
+}
+
+static int64_t elementsOf(Value value) {
+  auto tensor = dyn_cast<RankedTensorType>(value.getType());
+  return tensor ? tensor.getNumElements() : 1;
+}
+
+/// A whole line, as many numbers as the argument has; a line that is one number a position lies in
+/// a row of positions.
+Numbers RowPass::lineOf(const Stored &stored, Value argument, int64_t line) const {
+  Numbers numbers;
+  for (int64_t i = 0; i < elementsOf(argument); ++i) {
+    numbers.push_back(stored.at(line, i));
+  }
+  return numbers;
+}
+
+/// Rows map(p, i) of the row's own sequence; zeros outside [0, N').
+Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessAttr access,
+                         int64_t row) {
+  auto type = cast<RankedTensorType>(
+      op.getInputs()[cast<BlockArgument>(argument).getArgNumber()].getType());
+  int64_t sources = type.getDimSize(1), batch = row / rows.positions(), p = row % rows.positions();
+  int64_t limit = validLength(launch, access.getSourceFactor(), sources);
+  int64_t each = elementsOf(argument) / access.getGroup();
+  int64_t first =
+      reference::evaluateAffine(access.getColumn().getValue().getResult(0), p, 0, limit);
+  Numbers numbers;
+  for (int64_t i = 0; i < access.getGroup(); ++i) {
+    int64_t q = reference::evaluateAffine(access.getMap().getValue().getResult(0), p, i, limit);
+    for (int64_t column = 0; column < each; ++column) {
+      bool inside = q >= 0 && q < limit;
+      bool isRank2 = type.getRank() == 2;
+      numbers.push_back(!inside   ? Number{}
+                        : isRank2 ? stored.at(batch, q)
+                                  : stored.at(batch * sources + q, first + column));
+    }
+  }
+  return numbers;
+}
+
+Numbers RowPass::read(unsigned operand, int64_t row, const Body &body) {
+  using dispatch::AccessKind;
+  const Stored &stored = operands[operand];
+  dispatch::AccessAttr access = accessOf(op.getAccesses(), operand);
+  Value argument = op.getBody().getArgument(operand);
+  int64_t p = row % rows.positions();
+  switch (access.getKind()) {
+  case AccessKind::Row:
+    return readRow(stored, argument, access, row);
+  case AccessKind::Table:
+    return lineOf(stored, argument,
+                  reference::evaluateAffine(access.getMap().getValue().getResult(0), p, 0, 0));
+  case AccessKind::Gather: {
+    Value index = op.getBody().getArgument(unsigned(access.getIndex()));
+    return lineOf(stored, argument, int64_t(body.get(index)[0].value));
+  }
+  case AccessKind::Flat: {
+    bool isRank1 = cast<RankedTensorType>(op.getInputs()[operand].getType()).getRank() == 1;
+    return isRank1 ? Numbers{stored.at(0, row)} : lineOf(stored, argument, row);
+  }
+  default:
+    return lineOf(stored, argument, 0);
+  }
+}
+
+void RowPass::judgeRow(unsigned result, int64_t row, const Numbers &yielded, bool valid) {
+  using dispatch::AccessKind;
+  Comparison &comparison = *results[result];
+  auto type = cast<RankedTensorType>(op->getResult(result).getType());
+  AccessKind kind = accessOf(op.getResultAccesses(), result).getKind();
+  bool isNumberARow = (kind == AccessKind::Row && type.getRank() == 2) ||
+                      (kind == AccessKind::Flat && type.getRank() == 1);
+  for (size_t i = 0; i < yielded.size(); ++i) {
+    Number expected = valid ? yielded[i] : Number{};
+    if (kind == AccessKind::Columns) {
+      columnSums[result].resize(yielded.size());
+      columnSums[result][i].add(expected);
+    } else if (isNumberARow) {
+      bool isFlat = kind == AccessKind::Flat;
+      comparison.check(isFlat ? 0 : row / rows.positions(), isFlat ? row : row % rows.positions(),
+                       expected);
+    } else {
+      bool isOne = kind == AccessKind::Vector || kind == AccessKind::Scalar;
+      comparison.check(isOne ? 0 : row, int64_t(i), expected);
+    }
+  }
+}
+
+/// Which rows are which part is the target's choice: the parts' sum is judged.
+void RowPass::judgeColumns(unsigned result) {
+  const Stored &stored = results[result]->stored();
+  for (size_t column = 0; column < columnSums[result].size(); ++column) {
+    Number expected = columnSums[result][column].total(stored.rows());
+    for (int64_t part = 1; part < stored.rows(); ++part) {
+      expected.value -= stored.at(part, int64_t(column)).value;
+    }
+    results[result]->check(0, int64_t(column), expected);
+  }
+}
+
+LogicalResult RowPass::run() {
+  for (int64_t row = 0; row < rows.count(); ++row) {
+    bool valid = rows.isValid(row);
+    if (!valid && !op.getZeroInvalid()) {
+      continue;
+    }
+    Body body(op.getBody().front(), launch, {row, row % rows.positions()});
+    for (bool gathers : {false, true}) { // what gathers reads another argument
+      for (unsigned i = 0; i < operands.size(); ++i) {
+        bool isGather = accessOf(op.getAccesses(), i).getKind() == dispatch::AccessKind::Gather;
+        if (isGather == gathers) {
+          body.set(op.getBody().getArgument(i), read(i, row, body));
+        }
+      }
+    }
+    if (failed(body.run())) {
+      return failure();
+    }
+    for (unsigned i = 0; i < results.size(); ++i) {
+      judgeRow(i, row, body.yielded(i), valid);
+    }
+  }
+  for (unsigned i = 0; i < results.size(); ++i) {
+    judgeColumns(i);
+  }
+  return success();
+}
+
+LogicalResult sluice::replay::judgeRows(dispatch::RowsOp op, const Launch &launch,
+                                        Judgement &judgement) {
+  return RowPass(op, launch, judgement).run();
+}

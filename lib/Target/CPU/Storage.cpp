@@ -1,0 +1,90 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads and writes of f32 and bf16 memory.
+#include "Storage.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace sluice;
+
+static Type elementOf(Value memory) { return cast<MemRefType>(memory.getType()).getElementType(); }
+
+Type cpu::memoryTypeOf(Type element) {
+  return element.isBF16() ? Type(IntegerType::get(element.getContext(), 16)) : element;
+}
+
+bool cpu::isHalfMemory(Value memory) { return elementOf(memory).isInteger(16); }
+
+/// `element`, or a vector of as many as `like` has.
+static Type typeLike(Value like, Type element) {
+  auto vector = dyn_cast<VectorType>(like.getType());
+  return vector ? Type(vector.clone(element)) : element;
+}
+
+static Value constantOf(ImplicitLocOpBuilder &b, Type type, int64_t value) {
+  TypedAttr attribute = b.getIntegerAttr(getElementTypeOrSelf(type), value);
+  if (auto vector = dyn_cast<VectorType>(type)) {
+    attribute = DenseElementsAttr::get(vector, Attribute(attribute));
+  }
+  return arith::ConstantOp::create(b, attribute);
+}
+
+Value cpu::emitExtend(ImplicitLocOpBuilder &b, Value bits) {
+  Type word = typeLike(bits, b.getI32Type());
+  Value wide = arith::ExtUIOp::create(b, word, bits);
+  Value shifted = arith::ShLIOp::create(b, wide, constantOf(b, word, 16));
+  return arith::BitcastOp::create(b, typeLike(bits, b.getF32Type()), shifted);
+}
+
+/// Adding 0x7fff and the lowest bit that stays carries into it exactly where the part cut off is
+/// more than half of its unit, or half of it and the number odd. A NaN could become infinite so: it
+/// keeps its upper half, with the bit set that makes it quiet.
+Value cpu::emitRound(ImplicitLocOpBuilder &b, Value number) {
+  Type word = typeLike(number, b.getI32Type());
+  Value bits = arith::BitcastOp::create(b, word, number);
+  Value half = constantOf(b, word, 16);
+  Value upper = arith::ShRUIOp::create(b, bits, half);
+  Value odd = arith::AndIOp::create(b, upper, constantOf(b, word, 1));
+  Value carried =
+      arith::AddIOp::create(b, arith::AddIOp::create(b, bits, constantOf(b, word, 0x7fff)), odd);
+  Value rounded = arith::ShRUIOp::create(b, carried, half);
+  Value quiet = arith::OrIOp::create(b, upper, constantOf(b, word, 0x40));
+  Value isNan = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, number, number);
+  Value result = arith::SelectOp::create(b, isNan, quiet, rounded);
+  return arith::TruncIOp::create(b, typeLike(number, b.getI16Type()), result);
+}
+
+Value cpu::loadVector(ImplicitLocOpBuilder &b, int64_t lanes, Value memory, ValueRange at,
+                      Value mask) {
+  auto type = VectorType::get({lanes}, elementOf(memory));
+  Value loaded;
+  if (mask) {
+    Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(type));
+    loaded = vector::MaskedLoadOp::create(b, type, memory, at, mask, zeros);
+  } else {
+    loaded = vector::LoadOp::create(b, type, memory, at);
+  }
+  return isHalfMemory(memory) ? emitExtend(b, loaded) : loaded;
+}
+
+void cpu::storeVector(ImplicitLocOpBuilder &b, Value vector, Value memory, ValueRange at,
+                      Value mask) {
+  Value stored = isHalfMemory(memory) ? emitRound(b, vector) : vector;
+  if (mask) {
+    vector::MaskedStoreOp::create(b, memory, at, mask, stored);
+  } else {
+    vector::StoreOp::create(b, stored, memory, at);
+  }
+}
+
+Value cpu::loadElement(ImplicitLocOpBuilder &b, Value memory, ValueRange at) {
+  Value loaded = memref::LoadOp::create(b, memory, at);
+  return isHalfMemory(memory) ? emitExtend(b, loaded) : loaded;
+}
+
+void cpu::storeElement(ImplicitLocOpBuilder &b, Value number, Value memory, ValueRange at) {
+  memref::StoreOp::create(b, isHalfMemory(memory) ? emitRound(b, number) : number, memory, at);
+}

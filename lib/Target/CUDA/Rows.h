@@ -1,0 +1,204 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Row kernels: a team of threads a row, vectors of 16 bytes a thread. A body is cut by its
+// reductions into stages, as on the CPU; a thread holds its columns of a row in registers from one
+// stage to the next where they fit, and passes over the row again where they do not.
+#pragma once
+
+#include "../CPU/Rows.h"
+#include "Frame.h"
+
+namespace sluice::cuda::rows {
+
+using cpu::rows::groupOf;
+using cpu::rows::isRow;
+using cpu::rows::Schedule;
+using cpu::rows::unrolledGroup;
+using cpu::rows::widthOf;
+
+/// How rows and columns are divided among threads; from shapes alone.
+struct Plan {
+  int64_t vector = 4;     ///< neighbouring columns of one access of a thread
+  int64_t team = 32;      ///< threads a row, a power of two; more than a warp: the whole block
+  int64_t chunks = 1;     ///< vectors that a thread has in hand at once
+  bool whole = true;      ///< a thread has all its columns in hand; else it loops over them
+  int64_t slices = 1;     ///< teams among which the columns of a row are divided
+  int64_t threads = 0;    ///< a block
+  int64_t blocks = 0;     ///< a launch
+  int64_t parts = 0;      ///< of `columns` results; 0 where there are none
+  int64_t partRows = 0;   ///< rows that one block sums, where there are parts
+  int64_t partBlocks = 0; ///< blocks that sum one part
+  double bytes = 0;       ///< least moved at full length, the workspace's included
+
+  int64_t teams() const { return threads / team; }        ///< a block
+  int64_t step() const { return vector * team * chunks; } ///< columns a team has in hand at once
+  int64_t chunksOf(int64_t width) const;                  ///< vectors of a row that a thread takes
+  bool staged() const { return parts > 0 && (partBlocks > 1 || !whole); } ///< sums of sums
+};
+
+/// Fails with a diagnostic on a dispatch that no row kernel can be.
+mlir::FailureOr<Plan> makePlan(dispatch::RowsOp op);
+
+dispatch::AccessAttr accessOf(dispatch::RowsOp op, unsigned tensor); ///< operands first
+mlir::RankedTensorType tensorOf(dispatch::RowsOp op, unsigned tensor);
+dispatch::YieldOp yieldOf(dispatch::RowsOp op);
+bool isShared(dispatch::RowsOp op, unsigned operand); ///< a row that all rows read
+
+/// A row in memory, from its first column on. Columns past the last are read again from the last
+/// vector that may be, or not at all.
+struct Source {
+  mlir::Value memory;   ///< memref<readable x element>
+  mlir::Value inside;   ///< i1: else zeros; null where it always is
+  int64_t width = 0;    ///< columns
+  int64_t readable = 0; ///< elements that are this row's own memory: its padding too
+  bool aligned = true;  ///< vectors start at multiples of their size
+};
+
+/// Finds rows and elements in memory. A row that does not exist is found within its buffer.
+class Addresses {
+public:
+  Addresses(Frame &frame, dispatch::RowsOp op, const Plan &plan);
+
+  Source operandRow(unsigned i, const Row &at, mlir::Value member, mlir::Value gathered);
+  mlir::Value operandElement(unsigned i, const Row &at); ///< of the body's type
+  /// `part` is the row of a `columns` result; null elsewhere.
+  Source resultRow(unsigned i, const Row &at, int64_t width, mlir::Value member,
+                   mlir::Value part = nullptr);
+  void storeElement(unsigned i, const Row &at, mlir::Value value);
+  /// Row `row` of f32 partial sums of `width` columns at `offset` bytes in the workspace.
+  Source workspaceRow(mlir::Value offset, mlir::Value row, int64_t width);
+  static int64_t workspaceStride(int64_t width) { return (width + 15) / 16 * 16; }
+
+private:
+  struct Place {
+    mlir::Value row, inside;
+  };
+  Place operandPlace(unsigned i, const Row &at, mlir::Value member, mlir::Value gathered);
+  Place mapped(dispatch::AccessAttr access, int64_t extent, const Row &at, mlir::Value member,
+               bool sequence);
+  mlir::Value elements(unsigned tensor);
+  mlir::Value view(mlir::Value byteOffset, int64_t size, mlir::Type element);
+
+  Frame &frame;
+  dispatch::RowsOp op;
+  const Plan &plan;
+  mlir::ImplicitLocOpBuilder &b;
+  cpu::Emitter &e;
+  llvm::SmallVector<mlir::Value> offsets;
+  llvm::DenseMap<int64_t, mlir::Value> validLengths;
+};
+
+using Memo = llvm::DenseMap<mlir::Value, Values>;
+
+/// Columns that a thread has in hand: vector j starts at column `first[j]`.
+struct Columns {
+  int64_t width = 0;
+  llvm::SmallVector<mlir::Value> first; ///< index; may lie past the last column where ragged
+  llvm::SmallVector<bool> ragged;
+  Memo values;
+  llvm::SmallVector<Memo> groups; ///< by member, of unrolled groups
+  size_t count() const { return first.size(); }
+};
+
+/// Emits the body for one row.
+class BodyEmitter {
+public:
+  BodyEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan, const Schedule &schedule);
+
+  /// Loads what all rows read alike, at the kernel's start.
+  void emitShared();
+  /// Row `read`, stored as row `row` where `stores` (null: always) holds. `sums` are the vectors of
+  /// the `columns` results so far; the new ones come back. `slice` numbers the part of the columns.
+  Values emitRow(const Row &read, const Row &row, mlir::Value stores, mlir::Value slice,
+                 mlir::ValueRange sums);
+  Values zeroSums();                     ///< where a thread has all its columns in hand
+  void storeSums(mlir::ValueRange sums); ///< the block's, in the order of its teams
+  void clearSums();                      ///< those in memory, where it has not
+  /// What the blocks of each part left in the workspace, summed in their order: every thread of the
+  /// launch takes a vector of each result.
+  void emitSumOfParts(const Plan &summed);
+  mlir::Value thread, teamOfBlock, laneOfTeam; ///< index
+
+private:
+  /// One row of a group: a known member, or a loop's.
+  struct Member {
+    int64_t known = -1;
+    mlir::Value index;
+    Memo *memo = nullptr;
+  };
+
+  // RowsBody.cpp: values.
+  Values rowValues(mlir::Value value, Columns &columns);
+  Values makeRowValues(mlir::Value value, Columns &columns);
+  Values memberValues(mlir::Value value, Columns &columns, Member &member);
+  Values makeMemberValues(mlir::Value value, Columns &columns, Member &member);
+  Values sumOfGroup(mlir::Value group, Columns &columns);
+  Values applied(mlir::Operation *operation, size_t count,
+                 llvm::function_ref<Values(mlir::Value)> operand);
+  Values leaf(mlir::Operation *operation, Columns &columns, mlir::Value shift);
+  Values uniform(dispatch::RandomOp random, Columns &columns, mlir::Value shift);
+  mlir::Value uniformElement(dispatch::RandomOp random);
+  void forMembers(int64_t group, Columns &columns, llvm::function_ref<void(Member &)> body);
+  Source memberRow(unsigned argument, mlir::Value member);
+
+  // RowsMemory.cpp: vectors of columns in memory.
+  Values loadArgument(unsigned argument, const Source &source, Columns &columns);
+  mlir::Value load(const Source &source, const Columns &columns, size_t j);
+  void store(mlir::Value value, const Source &source, const Columns &columns, size_t j,
+             mlir::Value guard);
+  mlir::Value mask(const Columns &columns, size_t j);
+  mlir::VectorType vectorOf(mlir::Type element) const;
+  mlir::Value zero(mlir::Type type);
+  mlir::Value converted(mlir::Value value, mlir::Type element);
+
+  // RowsStage.cpp: stages and stores.
+  Source staged(unsigned number, const Source &source);
+  Columns columnsFrom(int64_t width, mlir::Value base, int64_t count, bool ragged);
+  void emitScalars(int64_t depth);
+  void emitScalar(mlir::Operation &operation);
+  void emitStage(const cpu::rows::Stage &stage);
+  void storeStage(const cpu::rows::Stage &stage, Columns &columns);
+  void storeResult(unsigned result, Columns &columns);
+
+  void meet(); ///< all threads of a row have read what they will
+
+  // RowsReduce.cpp: statistics.
+  Values accumulate(const cpu::rows::Stage &stage, Columns &columns, mlir::ValueRange sums);
+  void finishReductions(const cpu::rows::Stage &stage, mlir::ValueRange sums);
+  mlir::Value combine(dispatch::ReduceKind kind, mlir::Value left, mlir::Value right);
+  mlir::Value identity(dispatch::ReduceOp reduce, mlir::Type type);
+  mlir::Value acrossWarp(dispatch::ReduceKind kind, mlir::Value value);
+
+  // RowsSums.cpp: sums over rows.
+  void addToSums(unsigned result, Columns &columns);
+  Source sumRow(unsigned result);
+  void forSums(llvm::function_ref<void(unsigned result, int64_t width)> body);
+  void storeSum(unsigned result, int64_t width, mlir::ValueRange sums);
+  mlir::Value known(mlir::Value scalar) { return scalars.lookup(scalar); }
+
+  Frame &frame;
+  dispatch::RowsOp op;
+  const Plan &plan;
+  const Schedule &schedule;
+  mlir::ImplicitLocOpBuilder &b;
+  cpu::Emitter &e;
+  Addresses addresses;
+  Row at, to; ///< rows read and stored
+  mlir::Value stores, slice;
+  llvm::DenseMap<mlir::Value, mlir::Value> scalars;          ///< of this row: by body value
+  llvm::DenseMap<unsigned, llvm::SmallVector<Source>> bases; ///< of this row: by argument
+  llvm::DenseMap<int64_t, Columns> inHand;                   ///< by width, where all columns are
+  llvm::DenseMap<unsigned, Values> shared;                   ///< arguments that all rows read alike
+  llvm::DenseMap<unsigned, Values> sums;                     ///< by result
+  llvm::DenseMap<mlir::Operation *, mlir::Value> slots; ///< memory where warps meet, by reduction
+  mlir::Value sumMemory;                                ///< where teams meet
+};
+
+/// Byte offsets within the workspace of each result's partial sums; the end last.
+llvm::SmallVector<int64_t> sumOffsets(dispatch::RowsOp op, const Plan &plan);
+
+/// A memref of static shared memory in the kernel's module.
+mlir::Value sharedMemory(Frame &frame, const llvm::Twine &name, int64_t elements,
+                         mlir::Type element);
+
+} // namespace sluice::cuda::rows

@@ -1,0 +1,175 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Where the rows and elements of a row kernel lie. A row outside its source is found at the
+// source's first row, and `inside` says that it is to be zeros: loads need no branch.
+#include "Rows.h"
+
+#include "mlir/Dialect/Affine/Utils.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+using namespace sluice::cuda::rows;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+
+Addresses::Addresses(Frame &frame, dispatch::RowsOp op, const Plan &plan)
+    : frame(frame), op(op), plan(plan), b(frame.b), e(frame.e) {
+  for (unsigned i = 0; i < op.getInputs().size() + op.getOutputs().size(); ++i) {
+    offsets.push_back(frame.buffer(i).getDefiningOp<memref::ViewOp>().getByteShift());
+    int64_t factor = accessOf(op, i).getSourceFactor();
+    if (factor > 0 && !validLengths.count(factor)) {
+      validLengths[factor] = frame.validLength(factor, 0);
+    }
+  }
+}
+
+Value Addresses::view(Value byteOffset, int64_t size, Type element) {
+  return memref::ViewOp::create(b, MemRefType::get({size}, element), frame.function.getArgument(0),
+                                byteOffset, ValueRange{});
+}
+
+Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row &at, Value member,
+                                   bool sequence) {
+  Value valid = access.getSourceFactor() == 0 ? e.index(extent)
+                                              : validLengths.lookup(access.getSourceFactor());
+  AffineMap map = access.getMap().getValue();
+  SmallVector<Value> symbols(map.getNumSymbols(), valid);
+  Value position =
+      affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {at.position, member}, symbols);
+  Value inside;
+  if (!cpu::rows::alwaysInside(op, access, extent)) {
+    // Unsigned, so that one comparison also catches the positions before the first.
+    inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, position, valid);
+    position = e.select(inside, position, e.index(0));
+  }
+  if (sequence) {
+    position = e.add(e.mul(at.batch, extent), position);
+  }
+  return {position, inside};
+}
+
+Addresses::Place Addresses::operandPlace(unsigned i, const Row &at, Value member, Value gathered) {
+  RankedTensorType type = tensorOf(op, i);
+  AccessAttr access = accessOf(op, i);
+  switch (access.getKind()) {
+  case AccessKind::Row:
+    return mapped(access, type.getDimSize(1), at, member, true);
+  case AccessKind::Table:
+    return mapped(access, type.getDimSize(0), at, member, false);
+  case AccessKind::Flat:
+    return access.getGroup() > 1 ? mapped(access, type.getDimSize(0), at, member, false)
+                                 : Place{at.global, nullptr};
+  case AccessKind::Gather: {
+    Value row = arith::IndexCastOp::create(b, b.getIndexType(), gathered);
+    Value inside =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row, e.index(type.getDimSize(0)));
+    return {e.select(inside, row, e.index(0)), inside};
+  }
+  default:
+    return {e.index(0), nullptr};
+  }
+}
+
+/// Whether vectors at multiples of `vector` columns of such rows lie at multiples of their size.
+static bool isAligned(RankedTensorType type, AffineMap column, int64_t vector) {
+  uint64_t first = column.getResult(0).getLargestKnownDivisor();
+  bool starts = first == 0 || first % uint64_t(vector) == 0;
+  bool rows = type.getRank() != 2 || type.getShape().back() % vector == 0;
+  return starts && rows;
+}
+
+Source Addresses::operandRow(unsigned i, const Row &at, Value member, Value gathered) {
+  RankedTensorType type = tensorOf(op, i);
+  AccessAttr access = accessOf(op, i);
+  AffineMap columnMap = access.getColumn().getValue();
+  Place place = operandPlace(i, at, member, gathered);
+  Source source;
+  source.inside = place.inside;
+  source.width = widthOf(op.getBody().getArgument(i));
+  source.aligned = isAligned(type, columnMap, plan.vector);
+  bool whole = columnMap.isSingleConstant() && columnMap.getSingleConstantResult() == 0;
+  bool padded = type.getRank() == 3;
+  int64_t stride = padded ? dispatch::paddedWidth(type.getShape().back()) : type.getShape().back();
+  source.readable = padded && whole ? stride : source.width;
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  Value offset = e.add(offsets[i], e.mul(place.row, stride * bytes));
+  if (!whole) {
+    Value column =
+        affine::expandAffineExpr(b, b.getLoc(), columnMap.getResult(0), {at.position}, {});
+    offset = e.add(offset, e.mul(column, bytes));
+  }
+  source.memory = view(offset, source.readable, type.getElementType());
+  return source;
+}
+
+Value Addresses::elements(unsigned tensor) {
+  RankedTensorType type = tensorOf(op, tensor);
+  return view(offsets[tensor], type.getNumElements(), type.getElementType());
+}
+
+Value Addresses::operandElement(unsigned i, const Row &at) {
+  Place place = operandPlace(i, at, e.index(0), nullptr);
+  Value loaded = e.loadScalar(elements(i), place.row);
+  Type wanted = op.getBody().getArgument(i).getType();
+  if (loaded.getType() != wanted) {
+    loaded = arith::ExtFOp::create(b, wanted, loaded);
+  }
+  if (!place.inside) {
+    return loaded;
+  }
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(wanted));
+  return e.select(place.inside, loaded, zero);
+}
+
+Source Addresses::resultRow(unsigned i, const Row &at, int64_t width, Value member, Value part) {
+  unsigned tensor = i + op.getInputs().size();
+  RankedTensorType type = tensorOf(op, tensor);
+  AccessKind kind = accessOf(op, tensor).getKind();
+  bool padded = type.getRank() == 3;
+  int64_t columns = type.getShape().back();
+  int64_t stride = padded ? dispatch::paddedWidth(columns) : columns;
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  Value row = part ? part : e.index(0);
+  if (kind == AccessKind::Row) {
+    row = e.add(e.mul(at.batch, type.getDimSize(1)), at.position);
+  } else if (kind == AccessKind::Flat) {
+    row = at.global;
+  }
+  Source source;
+  source.width = width;
+  source.readable = padded && width == columns ? stride : width;
+  source.aligned = (type.getRank() != 2 || columns % plan.vector == 0) &&
+                   (width == columns || width % plan.vector == 0);
+  Value offset = e.add(offsets[tensor], e.mul(row, stride * bytes));
+  if (member) {
+    offset = e.add(offset, e.mul(member, width * bytes));
+  }
+  source.memory = view(offset, source.readable, type.getElementType());
+  return source;
+}
+
+Source Addresses::workspaceRow(Value offset, Value row, int64_t width) {
+  Source source;
+  source.width = width;
+  source.readable = workspaceStride(width);
+  Value at = e.add(e.add(frame.workspace(), offset), e.mul(row, source.readable * 4));
+  source.memory = view(at, source.readable, b.getF32Type());
+  return source;
+}
+
+void Addresses::storeElement(unsigned i, const Row &at, Value value) {
+  unsigned tensor = i + op.getInputs().size();
+  RankedTensorType type = tensorOf(op, tensor);
+  AccessKind kind = accessOf(op, tensor).getKind();
+  Value row = e.index(0);
+  if (kind == AccessKind::Row) {
+    row = e.add(e.mul(at.batch, type.getDimSize(1)), at.position);
+  } else if (kind == AccessKind::Flat) {
+    row = at.global;
+  }
+  if (value.getType() != type.getElementType()) {
+    value = arith::TruncFOp::create(b, type.getElementType(), value);
+  }
+  e.store(value, elements(tensor), row);
+}

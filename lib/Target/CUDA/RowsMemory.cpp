@@ -1,0 +1,123 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Vectors of columns in memory: 16 bytes an access where the row allows it, elements elsewhere.
+#include "Rows.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+using namespace sluice::cuda::rows;
+
+VectorType BodyEmitter::vectorOf(Type element) const {
+  return VectorType::get({plan.vector}, element);
+}
+
+Value BodyEmitter::zero(Type type) { return arith::ConstantOp::create(b, b.getZeroAttr(type)); }
+
+/// Between what memory holds and what the body computes in: bf16 and f32.
+Value BodyEmitter::converted(Value value, Type element) {
+  Type from = getElementTypeOrSelf(value.getType());
+  if (from == element) {
+    return value;
+  }
+  auto shaped = dyn_cast<ShapedType>(value.getType());
+  Type to = shaped ? Type(shaped.clone(element)) : element;
+  bool widens = from.getIntOrFloatBitWidth() < element.getIntOrFloatBitWidth();
+  return widens ? Value(arith::ExtFOp::create(b, to, value))
+                : Value(arith::TruncFOp::create(b, to, value));
+}
+
+/// Elements of vector `j` that are columns; null where all are.
+Value BodyEmitter::mask(const Columns &columns, size_t j) {
+  if (!columns.ragged[j]) {
+    return nullptr;
+  }
+  if (columns.width % plan.vector == 0) {
+    return e.less(columns.first[j], e.index(columns.width));
+  }
+  VectorType type = vectorOf(b.getI32Type());
+  SmallVector<int32_t> numbers(plan.vector);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  Value steps = arith::ConstantOp::create(b, DenseElementsAttr::get(type, ArrayRef(numbers)));
+  Value first = vector::BroadcastOp::create(b, type, e.toInteger(columns.first[j]));
+  Value end = arith::ConstantOp::create(b, DenseElementsAttr::get(type, int32_t(columns.width)));
+  Value column = arith::AddIOp::create(b, first, steps);
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, column, end);
+}
+
+/// No access is wider than 16 bytes, and memory off the launch's list may start at their multiples.
+static llvm::MaybeAlign alignmentOf(VectorType type) {
+  uint64_t bytes = uint64_t(type.getDimSize(0)) * type.getElementTypeBitWidth() / 8;
+  return llvm::Align(std::min<uint64_t>(bytes, 16));
+}
+
+/// Whether the last vector of a row may be read and written whole.
+static bool holdsWholeVectors(const Source &source, int64_t vector) {
+  return source.readable >= int64_t(llvm::alignTo(uint64_t(source.width), uint64_t(vector)));
+}
+
+/// Columns past the end repeat the row's last vector or element; nothing stores them, and sums
+/// leave them out.
+Value BodyEmitter::load(const Source &source, const Columns &columns, size_t j) {
+  VectorType type = vectorOf(cast<MemRefType>(source.memory.getType()).getElementType());
+  Value first = columns.first[j], loaded;
+  bool ragged = columns.ragged[j];
+  if (source.aligned && (!ragged || holdsWholeVectors(source, plan.vector))) {
+    int64_t last = (source.width - 1) / plan.vector * plan.vector;
+    Value column = ragged ? e.min(first, e.index(last)) : first;
+    loaded = vector::LoadOp::create(b, type, source.memory, column, false, alignmentOf(type));
+  } else {
+    Values elements;
+    for (int64_t i = 0; i < plan.vector; ++i) {
+      Value column = i ? e.add(first, i) : first;
+      column = ragged ? e.min(column, e.index(source.width - 1)) : column;
+      elements.push_back(e.loadScalar(source.memory, column));
+    }
+    loaded = vector::FromElementsOp::create(b, type, elements);
+  }
+  return source.inside ? e.select(source.inside, loaded, zero(type)) : loaded;
+}
+
+void BodyEmitter::store(Value value, const Source &source, const Columns &columns, size_t j,
+                        Value guard) {
+  value = converted(value, cast<MemRefType>(source.memory.getType()).getElementType());
+  auto type = cast<VectorType>(value.getType());
+  Value first = columns.first[j];
+  auto when = [&](Value column, llvm::function_ref<void()> write) {
+    Value condition = columns.ragged[j] ? e.less(column, e.index(source.width)) : Value();
+    condition = guard && condition ? e.both(guard, condition) : guard ? guard : condition;
+    condition ? e.when(condition, write) : write();
+  };
+  if (source.aligned && (!columns.ragged[j] || holdsWholeVectors(source, plan.vector))) {
+    when(first, [&] {
+      vector::StoreOp::create(b, value, source.memory, first, false, alignmentOf(type));
+    });
+    return;
+  }
+  for (int64_t i = 0; i < plan.vector; ++i) {
+    Value column = i ? e.add(first, i) : first;
+    Value element = vector::ExtractOp::create(b, value, i);
+    when(column, [&] { e.store(element, source.memory, column); });
+  }
+}
+
+/// A group is read from `source` once for every member.
+Values BodyEmitter::loadArgument(unsigned argument, const Source &source, Columns &columns) {
+  Type element = getElementTypeOrSelf(op.getBody().getArgument(argument).getType());
+  Values values;
+  for (size_t j = 0; j < columns.count(); ++j) {
+    values.push_back(converted(load(source, columns, j), element));
+  }
+  return values;
+}
+
+/// All threads of a row have read what they will of it: a result may take an operand's place.
+void BodyEmitter::meet() {
+  if (plan.team > threadsPerWarp) {
+    NVVM::BarrierOp::create(b);
+  } else {
+    NVVM::SyncWarpOp::create(b, e.integer(-1));
+  }
+}

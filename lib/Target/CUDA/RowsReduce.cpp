@@ -1,0 +1,93 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Statistics of a row: a thread's vectors, the columns of a vector, the lanes of a warp, the warps.
+#include "Rows.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+using namespace sluice::cuda::rows;
+
+/// A thread's vectors in order: one vector of sums for each statistic.
+Values BodyEmitter::accumulate(const cpu::rows::Stage &stage, Columns &columns,
+                               ValueRange carried) {
+  Values next(carried);
+  for (auto [r, reduction] : llvm::enumerate(stage.reductions)) {
+    dispatch::ReduceOp reduce = reduction;
+    Value row = reduce.getRow();
+    Values values = groupOf(row) ? sumOfGroup(row, columns) : rowValues(row, columns);
+    for (auto [j, value] : llvm::enumerate(values)) {
+      if (Value columnsOnly = mask(columns, j)) {
+        value = e.select(columnsOnly, value, identity(reduce, value.getType()));
+      }
+      next[r] = combine(reduce.getKind(), next[r], value);
+    }
+  }
+  return next;
+}
+
+Value BodyEmitter::identity(dispatch::ReduceOp reduce, Type type) {
+  Type element = getElementTypeOrSelf(type);
+  TypedAttr least = b.getZeroAttr(element);
+  if (reduce.getKind() == dispatch::ReduceKind::Max) {
+    if (auto floats = dyn_cast<FloatType>(element)) {
+      least = FloatAttr::get(element, APFloat::getInf(floats.getFloatSemantics(), true));
+    } else {
+      least = IntegerAttr::get(element, APInt::getSignedMinValue(element.getIntOrFloatBitWidth()));
+    }
+  }
+  return arith::ConstantOp::create(
+      b, DenseElementsAttr::get(cast<ShapedType>(type), Attribute(least)));
+}
+
+/// Sum or greatest; of NaN no promise, as on the CPU.
+Value BodyEmitter::combine(dispatch::ReduceKind kind, Value left, Value right) {
+  bool floats = isa<FloatType>(getElementTypeOrSelf(left.getType()));
+  if (kind == dispatch::ReduceKind::Add) {
+    return floats ? e.addf(left, right) : e.add(left, right);
+  }
+  return floats ? Value(arith::MaxNumFOp::create(b, left, right)) : e.max(left, right);
+}
+
+/// A tree over the lanes of a row: every one of them holds the result.
+Value BodyEmitter::acrossWarp(dispatch::ReduceKind kind, Value value) {
+  int64_t lanes = std::min(plan.team, threadsPerWarp);
+  for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
+    Value other =
+        NVVM::ShflOp::create(b, value.getType(), e.integer(-1), value, e.integer(distance),
+                             e.integer(threadsPerWarp - 1), NVVM::ShflKind::bfly, UnitAttr());
+    value = combine(kind, value, other);
+  }
+  return value;
+}
+
+/// The columns of a vector, the lanes of a warp, the warps in order: the order depends on the width
+/// alone. A stage's statistics share one barrier.
+void BodyEmitter::finishReductions(const cpu::rows::Stage &stage, ValueRange carried) {
+  for (auto [r, reduction] : llvm::enumerate(stage.reductions)) {
+    dispatch::ReduceOp reduce = reduction;
+    Value total = vector::ExtractOp::create(b, carried[r], 0);
+    for (int64_t i = 1; i < plan.vector; ++i) {
+      total = combine(reduce.getKind(), total, vector::ExtractOp::create(b, carried[r], i));
+    }
+    total = acrossWarp(reduce.getKind(), total);
+    scalars[reduce.getResult()] = total;
+    if (plan.team > threadsPerWarp) {
+      Value first = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, frame.lane, e.index(0));
+      e.when(first, [&] { e.store(total, slots.lookup(reduce), frame.warp); });
+    }
+  }
+  if (plan.team <= threadsPerWarp || stage.reductions.empty()) {
+    return;
+  }
+  NVVM::BarrierOp::create(b);
+  for (dispatch::ReduceOp reduce : stage.reductions) {
+    Value slot = slots.lookup(reduce), total = e.loadScalar(slot, e.index(0));
+    for (int64_t warp = 1; warp < plan.team / threadsPerWarp; ++warp) {
+      total = combine(reduce.getKind(), total, e.loadScalar(slot, e.index(warp)));
+    }
+    scalars[reduce.getResult()] = total;
+  }
+}

@@ -1,0 +1,309 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One row, stage by stage: statistics over its columns, and what it stores.
+#include "Rows.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <limits>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+using namespace sluice::cuda::rows;
+using dispatch::AccessKind;
+
+Value rows::sharedMemory(Frame &frame, const Twine &name, int64_t elements, Type element) {
+  ImplicitLocOpBuilder &b = frame.b;
+  auto type =
+      MemRefType::get({elements}, element, MemRefLayoutAttrInterface(), b.getI64IntegerAttr(3));
+  std::string symbol = (frame.function.getName() + "_" + name.str()).str();
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(frame.function);
+    memref::GlobalOp::create(b, symbol, b.getStringAttr("private"), type, b.getUnitAttr(), false,
+                             b.getI64IntegerAttr(16));
+  }
+  return memref::GetGlobalOp::create(b, type, symbol);
+}
+
+BodyEmitter::BodyEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan,
+                         const Schedule &schedule)
+    : frame(frame), op(op), plan(plan), schedule(schedule), b(frame.b), e(frame.e),
+      addresses(frame, op, plan) {
+  thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
+  Value team = e.index(plan.team);
+  teamOfBlock = arith::DivUIOp::create(b, thread, team);
+  laneOfTeam = arith::RemUIOp::create(b, thread, team);
+  int64_t warps = plan.team / threadsPerWarp;
+  for (auto reduce : op.getBody().front().getOps<dispatch::ReduceOp>()) {
+    if (warps > 1) {
+      std::string name = "reduction" + std::to_string(slots.size());
+      Type element = getElementTypeOrSelf(reduce.getRow().getType());
+      slots[reduce] = sharedMemory(frame, name, warps, element);
+    }
+  }
+}
+
+/// `count` vectors from column `base` (null: 0) on.
+Columns BodyEmitter::columnsFrom(int64_t width, Value base, int64_t count, bool ragged) {
+  Columns columns;
+  columns.width = width;
+  Value first = e.mul(laneOfTeam, plan.vector);
+  first = base ? e.add(base, first) : first;
+  for (int64_t j = 0; j < count; ++j) {
+    int64_t offset = j * plan.team * plan.vector;
+    columns.first.push_back(offset ? e.add(first, offset) : first);
+    columns.ragged.push_back(ragged || (!base && offset + plan.team * plan.vector > width));
+  }
+  return columns;
+}
+
+/// Teams of one block read what all rows share from shared memory: from global memory it is read
+/// once a block.
+void BodyEmitter::emitShared() {
+  if (!plan.whole || plan.slices > 1) {
+    return;
+  }
+  for (const cpu::rows::Stage &stage : schedule.stages()) {
+    inHand[stage.width] = columnsFrom(stage.width, nullptr, plan.chunksOf(stage.width), false);
+  }
+  SmallVector<std::pair<unsigned, Source>> sources;
+  for (BlockArgument argument : op.getBody().getArguments()) {
+    unsigned number = argument.getArgNumber();
+    if (isShared(op, number) && inHand.count(widthOf(argument))) {
+      Source source = addresses.operandRow(number, at, e.index(0), nullptr);
+      sources.emplace_back(number, plan.teams() > 1 ? staged(number, source) : source);
+    }
+  }
+  if (plan.teams() > 1 && !sources.empty()) {
+    NVVM::BarrierOp::create(b);
+  }
+  for (auto &[number, source] : sources) {
+    shared[number] = loadArgument(number, source, inHand[source.width]);
+  }
+}
+
+/// Copies a row to shared memory, with all threads of the block.
+Source BodyEmitter::staged(unsigned number, const Source &source) {
+  Source copy = source;
+  copy.readable = llvm::alignTo(uint64_t(source.width), uint64_t(plan.vector));
+  copy.aligned = true;
+  copy.memory = sharedMemory(frame, "operand" + std::to_string(number), copy.readable,
+                             cast<MemRefType>(source.memory.getType()).getElementType());
+  int64_t perTurn = plan.threads * plan.vector;
+  for (int64_t base = 0; base < source.width; base += perTurn) {
+    Columns columns;
+    columns.width = source.width;
+    columns.first = {e.add(e.mul(thread, plan.vector), base)};
+    columns.ragged = {base + perTurn > source.width};
+    store(load(source, columns, 0), copy, columns, 0, nullptr);
+  }
+  return copy;
+}
+
+//===----------------------------------------------------------------------===//
+// One row
+//===----------------------------------------------------------------------===//
+
+Values BodyEmitter::emitRow(const Row &read, const Row &row, Value storesRow, Value sliceOfRow,
+                            ValueRange carried) {
+  at = read;
+  to = row;
+  stores = storesRow;
+  slice = sliceOfRow;
+  scalars.clear();
+  bases.clear();
+  for (auto &[width, columns] : inHand) {
+    columns.values.clear();
+    columns.groups.clear();
+  }
+  Block &body = op.getBody().front();
+  for (BlockArgument argument : body.getArguments()) {
+    if (!isRow(argument)) {
+      scalars[argument] = addresses.operandElement(argument.getArgNumber(), at);
+    }
+  }
+  for (BlockArgument argument : body.getArguments()) {
+    unsigned number = argument.getArgNumber();
+    int64_t members = std::max<int64_t>(groupOf(argument), 1);
+    if (isRow(argument) && members <= unrolledGroup && !shared.count(number)) {
+      for (int64_t i = 0; i < members; ++i) {
+        bases[number].push_back(memberRow(number, e.index(i)));
+      }
+    }
+  }
+  ValueRange rest = carried;
+  sums.clear();
+  for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
+    bool summed = accessOf(op, op.getInputs().size() + i).getKind() == AccessKind::Columns;
+    if (summed && plan.whole) {
+      size_t count = plan.chunksOf(widthOf(value));
+      sums[i] = Values(rest.take_front(count));
+      rest = rest.drop_front(count);
+    }
+  }
+  for (const cpu::rows::Stage &stage : schedule.stages()) {
+    emitScalars(stage.depth);
+    emitStage(stage);
+  }
+  emitScalars(std::numeric_limits<int64_t>::max());
+  bool elements = !llvm::all_of(yieldOf(op).getValues(), isRow);
+  // Slots of statistics are used again by the next row.
+  if (elements || !slots.empty()) {
+    meet();
+  }
+  if (elements) {
+    Value first = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, laneOfTeam, e.index(0));
+    e.when(stores ? e.both(stores, first) : first, [&] {
+      for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
+        if (!isRow(value)) {
+          Value stored = known(value);
+          stored = op.getZeroInvalid() ? e.select(at.valid, stored, zero(value.getType())) : stored;
+          addresses.storeElement(i, to, stored);
+        }
+      }
+    });
+  }
+  Values after;
+  for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
+    llvm::append_range(after, sums.lookup(i));
+  }
+  return after;
+}
+
+/// Emits the scalars (and the rows that spread one) that are known once `depth` reductions have
+/// been done.
+void BodyEmitter::emitScalars(int64_t depth) {
+  for (Operation &operation : op.getBody().front().without_terminator()) {
+    Value result = operation.getResult(0);
+    bool due = !scalars.count(result) && schedule.depth(result) <= depth &&
+               !isa<dispatch::ReduceOp>(operation);
+    if (due) {
+      emitScalar(operation);
+    }
+  }
+}
+
+void BodyEmitter::emitScalar(Operation &operation) {
+  Value result = operation.getResult(0);
+  if (auto splat = dyn_cast<tensor::SplatOp>(operation)) {
+    VectorType type = vectorOf(splat.getInput().getType());
+    scalars[result] = vector::BroadcastOp::create(b, type, known(splat.getInput()));
+  } else if (isRow(result)) {
+    return;
+  } else if (isa<dispatch::PositionOp>(operation)) {
+    scalars[result] = e.toInteger(at.position);
+  } else if (auto random = dyn_cast<dispatch::RandomOp>(operation)) {
+    scalars[result] = uniformElement(random);
+  } else {
+    Operation *copy = operation.clone();
+    for (OpOperand &operand : copy->getOpOperands()) {
+      operand.set(known(operand.get()));
+    }
+    b.insert(copy);
+    scalars[result] = copy->getResult(0);
+  }
+}
+
+void BodyEmitter::emitStage(const cpu::rows::Stage &stage) {
+  Values start;
+  for (dispatch::ReduceOp reduce : stage.reductions) {
+    start.push_back(identity(reduce, vectorOf(getElementTypeOrSelf(reduce.getRow().getType()))));
+  }
+  if (plan.whole) {
+    if (plan.slices > 1) {
+      bool ragged = stage.width % plan.step() != 0;
+      inHand[stage.width] =
+          columnsFrom(stage.width, e.mul(slice, plan.step()), plan.chunks, ragged);
+    }
+    Columns &columns = inHand[stage.width];
+    finishReductions(stage, accumulate(stage, columns, start));
+    storeStage(stage, columns);
+    return;
+  }
+  int64_t step = plan.step(), full = stage.width / step * step;
+  Values carried = start;
+  if (full > 0) {
+    carried = e.loop(e.index(0), e.index(full), step, start, [&](Value base, ValueRange so) {
+      Columns columns = columnsFrom(stage.width, base, plan.chunks, false);
+      Values next = accumulate(stage, columns, so);
+      storeStage(stage, columns);
+      return next;
+    });
+  }
+  if (int64_t rest = stage.width - full) {
+    int64_t count = llvm::divideCeil(rest, plan.vector * plan.team);
+    Columns columns = columnsFrom(stage.width, e.index(full), count, true);
+    carried = accumulate(stage, columns, carried);
+    storeStage(stage, columns);
+  }
+  finishReductions(stage, carried);
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+/// All loads come before the stores: a result may take an operand's place.
+void BodyEmitter::storeStage(const cpu::rows::Stage &stage, Columns &columns) {
+  auto yielded = yieldOf(op).getValues();
+  bool any = false;
+  for (unsigned i : stage.stores) {
+    int64_t members = groupOf(yielded[i]);
+    if (members == 0) {
+      rowValues(yielded[i], columns);
+    } else if (members <= unrolledGroup) {
+      forMembers(members, columns,
+                 [&](Member &member) { memberValues(yielded[i], columns, member); });
+    }
+    bool summed = accessOf(op, op.getInputs().size() + i).getKind() == AccessKind::Columns;
+    summed ? addToSums(i, columns) : void(any = true);
+  }
+  if (!any) {
+    return;
+  }
+  if (plan.whole || columns.ragged.back()) {
+    meet(); // threads past the last column read what another one writes
+  }
+  auto storeAll = [&] {
+    for (unsigned i : stage.stores) {
+      if (accessOf(op, op.getInputs().size() + i).getKind() != AccessKind::Columns) {
+        storeResult(i, columns);
+      }
+    }
+  };
+  stores ? e.when(stores, storeAll) : storeAll();
+}
+
+void BodyEmitter::storeResult(unsigned result, Columns &columns) {
+  Value value = yieldOf(op).getValues()[result];
+  int64_t members = groupOf(value);
+  auto storeRow = [&](const Source &row, const Values &values) {
+    for (auto [j, vector] : llvm::enumerate(values)) {
+      Value stored = vector;
+      if (op.getZeroInvalid()) {
+        stored = e.select(at.valid, stored, zero(stored.getType()));
+      }
+      store(stored, row, columns, j, nullptr);
+    }
+  };
+  if (members == 0) {
+    storeRow(addresses.resultRow(result, to, widthOf(value), nullptr), rowValues(value, columns));
+    return;
+  }
+  // tensor<k x d> is one row of k d columns.
+  auto storeMember = [&](Member &member) {
+    storeRow(addresses.resultRow(result, to, widthOf(value), member.index),
+             memberValues(value, columns, member));
+  };
+  if (members <= unrolledGroup) {
+    forMembers(members, columns, storeMember);
+    return;
+  }
+  e.loop(e.index(0), e.index(members), 1, [&](Value index) {
+    Memo memo;
+    Member member{-1, index, &memo};
+    storeMember(member);
+  });
+}

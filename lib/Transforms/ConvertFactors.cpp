@@ -1,0 +1,51 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Inputs of linear maps and heads in the type that these multiply in.
+#include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace sluice {
+#define GEN_PASS_DEF_CONVERTFACTORS
+#include "sluice/Transforms/Passes.h.inc"
+} // namespace sluice
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+
+/// Conversions of one function, one a value and type: several maps may read one input.
+class Converter {
+public:
+  void convert(Operation &op, OpOperand &input, Value weight) {
+    Type compute = getComputeType(weight);
+    Value &converted = known[{input.get(), compute}];
+    if (!converted) {
+      OpBuilder b(&op);
+      converted = convertSequence(b, op.getLoc(), input.get(), compute);
+    }
+    input.set(converted);
+  }
+
+private:
+  DenseMap<std::pair<Value, Type>, Value> known;
+};
+
+struct ConvertFactorsPass : sluice::impl::ConvertFactorsBase<ConvertFactorsPass> {
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      Converter converter;
+      for (Operation &op : llvm::make_early_inc_range(func.getBody().front())) {
+        if (auto linear = dyn_cast<LinearOp>(op)) {
+          converter.convert(op, linear.getInputMutable(), linear.getWeight());
+        } else if (auto head = dyn_cast<CrossEntropyOp>(op)) {
+          converter.convert(op, head.getInputMutable(), head.getWeight());
+        }
+      }
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,293 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A plan on an NVIDIA GPU, through the driver alone.
+#include "CudaGpu.h"
+#include "CudaLaunch.h"
+#include "HostLaunch.h"
+#include "sluice/Runtime/Error.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <sys/mman.h>
+
+namespace sluice::runtime {
+namespace {
+
+using namespace cuda;
+
+/// Pages that cost nothing until they are touched: the host's copy of an arena that may be larger
+/// than the host's memory.
+class Mirror {
+public:
+  explicit Mirror(size_t bytes) : bytes(std::max<size_t>(bytes, 1)) {
+    memory = ::mmap(nullptr, this->bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+      throw UserError("cannot reserve " + std::to_string(bytes) +
+                      " bytes of address space for the host's copy of the arena");
+    }
+  }
+  ~Mirror() { ::munmap(memory, bytes); }
+  Mirror(const Mirror &) = delete;
+  Mirror &operator=(const Mirror &) = delete;
+  uint8_t *get() const { return static_cast<uint8_t *>(memory); }
+
+private:
+  void *memory = nullptr;
+  size_t bytes;
+};
+
+class CudaDevice : public Device {
+public:
+  CudaDevice(std::shared_ptr<const Artifact> artifact, const std::string &wanted)
+      : Device(std::move(artifact)), driver(openDriver(*loaded, wanted)), gpu(findGpu(driver)),
+        chosen(chooseTarget(*loaded, gpu, wanted)),
+        mirror(static_cast<size_t>(plan().memory.arenaBytes)) {
+    Context primary = nullptr;
+    driver.check(driver.primaryContextRetain(&primary, gpu.number), "make a context");
+    context = {gpu.number, driver.primaryContextRelease};
+    driver.check(driver.contextSetCurrent(primary), "use its context");
+    Stream made = nullptr;
+    driver.check(driver.streamCreate(&made, streamNonBlocking), "make a stream");
+    stream = {made, driver.streamDestroy};
+    makeArena();
+    bool takesCubin = chosen == "sm_90a" || gpu.major == 8;
+    code = std::make_unique<Code>(driver, *loaded, chosen, takesCubin, gpu.mostSharedBytes);
+    makeArguments();
+    makeStaging();
+  }
+
+  ~CudaDevice() override { driver.streamSynchronize(stream.get()); }
+
+  std::string target() const override { return chosen; }
+  std::string describe() const override { return gpu.name; }
+  bool sharesMemory() const override { return false; }
+  uint8_t *host() override { return mirror.get(); }
+
+  void upload(Range range) override {
+    if (range.bytes == 0) {
+      return;
+    }
+    const uint8_t *from = mirror.get() + range.offset;
+    auto bytes = static_cast<size_t>(range.bytes);
+    if (range.bytes > slotBytes) {
+      // From memory that is not pinned the driver copies before it returns.
+      driver.check(driver.copyToDevice(at(range.offset), from, bytes, stream.get()), "upload");
+      return;
+    }
+    Slot &slot = slots[nextSlot++ % slots.size()];
+    driver.check(driver.eventSynchronize(slot.free.get()), "wait for an upload");
+    std::memcpy(slot.memory, from, bytes);
+    driver.check(driver.copyToDevice(at(range.offset), slot.memory, bytes, stream.get()), "upload");
+    driver.check(driver.eventRecord(slot.free.get(), stream.get()), "record an event");
+  }
+
+  void download(Range range) override {
+    if (isScalar(range)) {
+      fetchScalars();
+      return;
+    }
+    driver.check(driver.copyToHost(mirror.get() + range.offset, at(range.offset),
+                                   static_cast<size_t>(range.bytes), stream.get()),
+                 "download");
+    synchronize();
+  }
+
+  void run(const std::string &entry, const std::vector<Launch> &launches) override {
+    auto [known, isNew] = segments.try_emplace(entry);
+    if (isNew) {
+      known->second = cutSegments(plan(), launches);
+    }
+    for (Segment &segment : known->second) {
+      if (segment.guard) {
+        fetchScalars(); // waits for what writes the guard; what follows needs no wait for metrics
+        if (!isAllowed(plan(), segment.guard, mirror.get())) {
+          continue;
+        }
+      }
+      timing ? runTimed(segment, launches) : runGraph(segment, launches);
+      scalarsFresh &= !segment.writesScalars;
+    }
+  }
+
+  void synchronize() override {
+    driver.check(driver.streamSynchronize(stream.get()), "run the kernels");
+  }
+
+private:
+  /// Pinned memory for one upload in flight.
+  struct Slot {
+    uint8_t *memory = nullptr;
+    Owned<Event> free;
+  };
+
+  Address at(int64_t offset) const { return arena.get() + static_cast<Address>(offset); }
+
+  void makeArena() {
+    size_t free = 0, total = 0;
+    driver.check(driver.memoryGetInfo(&free, &total), "tell its free memory");
+    auto bytes = static_cast<size_t>(std::max<int64_t>(plan().memory.arenaBytes, 256));
+    Address memory = 0;
+    Result result = free < bytes ? outOfMemory : driver.memoryAllocate(&memory, bytes);
+    if (result == outOfMemory) {
+      throw UserError(explainMemory(*loaded, gpu, free));
+    }
+    driver.check(result, "allocate the arena");
+    arena = {memory, driver.memoryFree};
+    driver.check(driver.memset8(memory, 0, bytes, stream.get()), "clear the arena");
+    std::span<const uint8_t> constants = loaded->constants();
+    if (!constants.empty()) {
+      driver.check(driver.copyToDevice(at(plan().constantsOffset), constants.data(),
+                                       constants.size(), stream.get()),
+                   "upload the constants");
+    }
+  }
+
+  /// The arguments of every launch, once.
+  void makeArguments() {
+    std::vector<int64_t> all;
+    for (const auto &[name, launches] : plan().entries) {
+      for (const Launch &launch : launches) {
+        argumentsOf[&launch] = static_cast<Address>(all.size() * sizeof(int64_t));
+        all.insert(all.end(), launch.arguments.begin(), launch.arguments.end());
+      }
+    }
+    size_t bytes = std::max<size_t>(all.size(), 1) * sizeof(int64_t);
+    Address memory = 0;
+    driver.check(driver.memoryAllocate(&memory, bytes), "allocate the launches' arguments");
+    arguments = {memory, driver.memoryFree};
+    driver.check(
+        driver.copyToDevice(memory, all.data(), all.size() * sizeof(int64_t), stream.get()),
+        "upload the launches' arguments");
+  }
+
+  /// Slots as large as the tokens, and room for the scalars.
+  void makeStaging() {
+    for (const auto &[name, scalar] : plan().scalars) {
+      scalarsBegin = std::min(scalarsBegin, scalar.offset);
+      scalarsEnd = std::max(scalarsEnd, scalar.offset + sizeOf(scalar.type));
+    }
+    scalarsBegin = std::min(scalarsBegin, scalarsEnd);
+    slotBytes = (plan().model.batch * (plan().model.context + 1) * 4 + 63) / 64 * 64;
+    void *memory = nullptr;
+    int64_t bytes = slotBytes * static_cast<int64_t>(slots.size()) + scalarsEnd - scalarsBegin;
+    driver.check(driver.hostAllocate(&memory, static_cast<size_t>(bytes)), "pin memory");
+    pinned = {memory, driver.hostFree};
+    auto *next = static_cast<uint8_t *>(memory);
+    for (Slot &slot : slots) {
+      slot = {next, makeEvent(eventDisableTiming)};
+      next += slotBytes;
+    }
+    scalarCopy = next;
+  }
+
+  Owned<Event> makeEvent(unsigned flags) const {
+    Event event = nullptr;
+    driver.check(driver.eventCreate(&event, flags), "make an event");
+    return {event, driver.eventDestroy};
+  }
+
+  bool isScalar(Range range) const {
+    return std::any_of(plan().scalars.begin(), plan().scalars.end(), [&](const auto &named) {
+      return named.second.offset == range.offset && sizeOf(named.second.type) == range.bytes;
+    });
+  }
+
+  /// Every scalar that entries write, in one copy; none where nothing wrote one since.
+  void fetchScalars() {
+    if (scalarsFresh) {
+      return;
+    }
+    driver.check(driver.copyToHost(scalarCopy, at(scalarsBegin),
+                                   static_cast<size_t>(scalarsEnd - scalarsBegin), stream.get()),
+                 "download the scalars");
+    synchronize();
+    for (const auto &[name, scalar] : plan().scalars) {
+      if (name != "length" && name != "rows" && name != "step" && name != "seed") {
+        std::memcpy(mirror.get() + scalar.offset, scalarCopy + (scalar.offset - scalarsBegin),
+                    static_cast<size_t>(sizeOf(scalar.type)));
+      }
+    }
+    scalarsFresh = true;
+  }
+
+  void launchAll(const Segment &segment, const std::vector<Launch> &launches) const {
+    for (size_t i = segment.first; i < segment.last; ++i) {
+      launchOne(launches[i]);
+    }
+  }
+  void launchOne(const Launch &launch) const {
+    code->launch(launch, arena.get(), arguments.get() + argumentsOf.at(&launch), stream.get());
+  }
+
+  void runGraph(Segment &segment, const std::vector<Launch> &launches) {
+    if (!segment.graph) {
+      driver.check(driver.streamBeginCapture(stream.get(), captureThreadLocal), "begin a graph");
+      Graph graph = nullptr;
+      try {
+        launchAll(segment, launches);
+      } catch (...) {
+        driver.streamEndCapture(stream.get(), &graph);
+        throw;
+      }
+      driver.check(driver.streamEndCapture(stream.get(), &graph), "end a graph");
+      Owned<Graph> owner(graph, driver.graphDestroy);
+      GraphExec exec = nullptr;
+      driver.check(driver.graphInstantiate(&exec, graph, 0), "make a graph");
+      segment.graph = {exec, driver.graphExecDestroy};
+    }
+    driver.check(driver.graphLaunch(segment.graph.get(), stream.get()), "launch a graph");
+  }
+
+  /// One by one, between events.
+  void runTimed(const Segment &segment, const std::vector<Launch> &launches) {
+    std::vector<Owned<Event>> events;
+    auto mark = [&] {
+      events.push_back(makeEvent(0));
+      driver.check(driver.eventRecord(events.back().get(), stream.get()), "record an event");
+    };
+    mark();
+    for (size_t i = segment.first; i < segment.last; ++i) {
+      launchOne(launches[i]);
+      mark();
+    }
+    synchronize();
+    for (size_t i = segment.first; i < segment.last; ++i) {
+      float milliseconds = 0;
+      size_t event = i - segment.first;
+      driver.check(
+          driver.eventElapsedTime(&milliseconds, events[event].get(), events[event + 1].get()),
+          "time a kernel");
+      KernelTime &time = kernelTimes[static_cast<size_t>(launches[i].kernel)];
+      time.seconds += milliseconds * 1e-3;
+      ++time.launches;
+    }
+  }
+
+  const Driver &driver;
+  const Gpu gpu;
+  const std::string chosen;
+  Mirror mirror;
+  Owned<DeviceNumber> context;
+  Owned<Stream> stream;
+  Owned<Address> arena, arguments;
+  Owned<void *> pinned;
+  std::unique_ptr<Code> code;
+  std::map<const Launch *, Address> argumentsOf;
+  std::map<std::string, std::vector<Segment>> segments; // by entry
+  std::array<Slot, 8> slots;
+  size_t nextSlot = 0;
+  int64_t slotBytes = 0;
+  int64_t scalarsBegin = INT64_MAX, scalarsEnd = 0;
+  uint8_t *scalarCopy = nullptr;
+  bool scalarsFresh = false;
+};
+
+} // namespace
+
+std::unique_ptr<Device> makeCudaDevice(std::shared_ptr<const Artifact> artifact,
+                                       const std::string &target) {
+  return std::make_unique<CudaDevice>(std::move(artifact), target);
+}
+
+} // namespace sluice::runtime

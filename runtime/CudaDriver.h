@@ -1,0 +1,115 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What is used of NVIDIA's driver, declared here and found at run time: neither building nor
+// running on other devices needs CUDA. Names and numbers are the driver API's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace sluice::runtime::cuda {
+
+using Result = int; // CUresult
+using DeviceNumber = int;
+using Address = unsigned long long; // CUdeviceptr
+using Context = struct CUctx_st *;
+using Module = struct CUmod_st *;
+using Function = struct CUfunc_st *;
+using Stream = struct CUstream_st *;
+using Event = struct CUevent_st *;
+using Graph = struct CUgraph_st *;
+using GraphExec = struct CUgraphExec_st *;
+
+enum : Result { success = 0, outOfMemory = 2, noDevice = 100 };
+/// CUdevice_attribute
+enum Attribute : int {
+  multiprocessorCount = 16,
+  computeCapabilityMajor = 75,
+  computeCapabilityMinor = 76,
+  mostSharedBytesOptin = 97
+};
+constexpr int functionMaxDynamicSharedBytes = 8; // CUfunction_attribute
+constexpr unsigned streamNonBlocking = 1;
+constexpr int captureThreadLocal = 1;
+constexpr unsigned eventDisableTiming = 2;
+constexpr int leastVersion = 12000; // of CUDA: the first to read PTX 8.0
+
+/// The driver's functions, opened once a process.
+struct Driver {
+  /// Throws UserError where there is no driver or one that lacks a function.
+  static const Driver &open();
+
+  /// Throws UserError with the driver's own words unless `result` is success.
+  void check(Result result, const std::string &doing) const;
+  std::string explain(Result result) const;
+
+  Result (*init)(unsigned flags);
+  Result (*driverGetVersion)(int *version);
+  Result (*getErrorName)(Result error, const char **text);
+  Result (*getErrorString)(Result error, const char **text);
+  Result (*deviceGetCount)(int *count);
+  Result (*deviceGet)(DeviceNumber *device, int ordinal);
+  Result (*deviceGetName)(char *name, int length, DeviceNumber device);
+  Result (*deviceGetAttribute)(int *value, int attribute, DeviceNumber device);
+  Result (*primaryContextRetain)(Context *context, DeviceNumber device);
+  Result (*primaryContextRelease)(DeviceNumber device);
+  Result (*contextSetCurrent)(Context context);
+  Result (*moduleLoadData)(Module *module, const void *image);
+  Result (*moduleUnload)(Module module);
+  Result (*moduleGetFunction)(Function *function, Module module, const char *name);
+  Result (*functionSetAttribute)(Function function, int attribute, int value);
+  Result (*memoryGetInfo)(size_t *free, size_t *total);
+  Result (*memoryAllocate)(Address *address, size_t bytes);
+  Result (*memoryFree)(Address address);
+  Result (*hostAllocate)(void **memory, size_t bytes);
+  Result (*hostFree)(void *memory);
+  Result (*copyToDevice)(Address to, const void *from, size_t bytes, Stream stream);
+  Result (*copyToHost)(void *to, Address from, size_t bytes, Stream stream);
+  Result (*memset8)(Address to, unsigned char value, size_t bytes, Stream stream);
+  Result (*streamCreate)(Stream *stream, unsigned flags);
+  Result (*streamDestroy)(Stream stream);
+  Result (*streamSynchronize)(Stream stream);
+  Result (*streamBeginCapture)(Stream stream, int mode);
+  Result (*streamEndCapture)(Stream stream, Graph *graph);
+  Result (*graphInstantiate)(GraphExec *exec, Graph graph, unsigned long long flags);
+  Result (*graphLaunch)(GraphExec exec, Stream stream);
+  Result (*graphDestroy)(Graph graph);
+  Result (*graphExecDestroy)(GraphExec exec);
+  Result (*eventCreate)(Event *event, unsigned flags);
+  Result (*eventDestroy)(Event event);
+  Result (*eventRecord)(Event event, Stream stream);
+  Result (*eventSynchronize)(Event event);
+  Result (*eventElapsedTime)(float *milliseconds, Event from, Event to);
+  Result (*launchKernel)(Function function, unsigned gridX, unsigned gridY, unsigned gridZ,
+                         unsigned blockX, unsigned blockY, unsigned blockZ, unsigned sharedBytes,
+                         Stream stream, void **parameters, void **extra);
+};
+
+/// A handle of the driver's, given back when it goes.
+template <typename T> class Owned {
+public:
+  using Release = Result (*)(T);
+  Owned() = default;
+  Owned(T value, Release release) : value(value), release(release) {}
+  Owned(Owned &&other) noexcept : value(other.value), release(other.release) {
+    other.release = nullptr;
+  }
+  Owned &operator=(Owned &&other) noexcept {
+    std::swap(value, other.value);
+    std::swap(release, other.release);
+    return *this;
+  }
+  ~Owned() {
+    if (release) {
+      release(value);
+    }
+  }
+  T get() const { return value; }
+  explicit operator bool() const { return release != nullptr; }
+
+private:
+  T value{};
+  Release release = nullptr;
+};
+
+} // namespace sluice::runtime::cuda

@@ -1,0 +1,47 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The code of a plan on a GPU, and its entries as CUDA graphs.
+#pragma once
+
+#include "CudaDriver.h"
+#include "sluice/Runtime/Device.h"
+
+#include <map>
+
+namespace sluice::runtime::cuda {
+
+/// Functions of every kernel's stages, loaded.
+class Code {
+public:
+  /// From the cubin where `takesCubin`, else, or where the driver refuses it, from PTX, which the
+  /// driver compiles. Throws UserError.
+  Code(const Driver &driver, const Artifact &artifact, const std::string &target, bool takesCubin,
+       int64_t mostSharedBytes);
+
+  /// All stages of a launch, in order, on `stream`.
+  void launch(const Launch &launch, Address arena, Address arguments, Stream stream) const;
+
+private:
+  struct Loaded {
+    const Stage *stage = nullptr;
+    Function function = nullptr;
+  };
+  Owned<Module> loadModule(const std::string &name, bool takesCubin) const;
+
+  const Driver &driver;
+  const Artifact &artifact;
+  std::vector<Owned<Module>> modules;
+  std::vector<std::vector<Loaded>> kernels; // by kernel and stage
+};
+
+/// Launches in a row that need no look at a scalar between them.
+struct Segment {
+  std::optional<Guard> guard;
+  size_t first = 0, last = 0; // launches of the entry, half open
+  bool writesScalars = false; // any that the host reads
+  Owned<GraphExec> graph;     // captured when it is first run
+};
+
+/// Cuts an entry where a guard begins or ends, or where its scalar may have been written.
+std::vector<Segment> cutSegments(const Plan &plan, const std::vector<Launch> &launches);
+
+} // namespace sluice::runtime::cuda

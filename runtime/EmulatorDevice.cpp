@@ -1,0 +1,262 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// GPU kernels on the CPU, by the plug-in that holds LLVM and the emulator.
+#include "HostLaunch.h"
+#include "sluice/Runtime/EmulatorPlugin.h"
+#include "sluice/Runtime/Error.h"
+
+#include <chrono>
+#include <dlfcn.h>
+#include <filesystem>
+
+namespace sluice::runtime {
+namespace {
+
+constexpr const char *pluginName = "libsluice_emulator_plugin.so";
+
+/// The plug-in's functions. It stays loaded: LLVM does not like to be unloaded.
+struct Plugin {
+  decltype(&sluice_emulator_create) create;
+  decltype(&sluice_emulator_launch) launch;
+  decltype(&sluice_emulator_destroy) destroy;
+  decltype(&sluice_emulator_free) free;
+  decltype(&sluice_replay_create) createReplay;
+  decltype(&sluice_replay_judge) judge;
+  decltype(&sluice_replay_destroy) destroyReplay;
+
+  /// Takes ownership of a message.
+  std::string take(char *message) const {
+    std::string text = message ? message : "no reason given";
+    free(message);
+    return text;
+  }
+};
+
+template <typename T> bool find(void *library, const char *symbol, T &function) {
+  function = reinterpret_cast<T>(::dlsym(library, symbol));
+  return function != nullptr;
+}
+
+const Plugin &openPlugin() {
+  static const Plugin plugin = [] {
+    Dl_info self{};
+    ::dladdr(reinterpret_cast<void *>(&makeEmulatorDevice), &self);
+    std::string path =
+        (std::filesystem::canonical(self.dli_fname).parent_path() / pluginName).string();
+    void *library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+      const char *error = ::dlerror();
+      throw UserError(path + ": expected the emulator, found none that loads (" +
+                      (error ? error : "unknown reason") +
+                      "); build the target sluice_emulator_plugin, or use another --device");
+    }
+    Plugin found{};
+    decltype(&sluice_emulator_abi) abi = nullptr;
+    if (!find(library, "sluice_emulator_abi", abi) || abi() != sluiceEmulatorAbi ||
+        !find(library, "sluice_emulator_create", found.create) ||
+        !find(library, "sluice_emulator_launch", found.launch) ||
+        !find(library, "sluice_emulator_destroy", found.destroy) ||
+        !find(library, "sluice_emulator_free", found.free) ||
+        !find(library, "sluice_replay_create", found.createReplay) ||
+        !find(library, "sluice_replay_judge", found.judge) ||
+        !find(library, "sluice_replay_destroy", found.destroyReplay)) {
+      throw UserError(path + ": expected the emulator of this version of sluice, found another; "
+                             "build both together");
+    }
+    return found;
+  }();
+  return plugin;
+}
+
+struct DestroyKernel {
+  void operator()(void *kernel) const { openPlugin().destroy(kernel); }
+};
+struct DestroyReplay {
+  void operator()(void *replay) const { openPlugin().destroyReplay(replay); }
+};
+
+class EmulatorDevice : public Device {
+public:
+  EmulatorDevice(std::shared_ptr<const Artifact> artifact, const std::string &wanted)
+      : Device(std::move(artifact)), chosen(requireGpuTargets(*loaded, "emulator", wanted).front()),
+        plugin(openPlugin()), arena(makeArena(*loaded)) {
+    for (const Kernel &kernel : plan().kernels) {
+      kernels.emplace_back(requireVariant(*loaded, kernel, chosen).stages.size());
+    }
+    replays.resize(kernels.size());
+  }
+
+  std::string target() const override { return chosen; }
+  std::string describe() const override { return "emulated"; }
+  bool sharesMemory() const override { return true; }
+  uint8_t *host() override { return arena.get(); }
+  void upload(Range) override {}
+  void download(Range) override {}
+
+  void run(const std::string &, const std::vector<Launch> &launches) override {
+    for (const Launch &launch : launches) {
+      if (!isAllowed(plan(), launch.guard, arena.get())) {
+        continue;
+      }
+      auto start = std::chrono::steady_clock::now();
+      std::vector<std::vector<uint8_t>> before = operandsOf(launch);
+      runStages(launch);
+      replay(launch, before);
+      if (timing) {
+        KernelTime &time = kernelTimes[static_cast<size_t>(launch.kernel)];
+        time.seconds +=
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        ++time.launches;
+      }
+    }
+  }
+
+private:
+  void runStages(const Launch &launch) {
+    const Kernel &kernel = plan().kernels[static_cast<size_t>(launch.kernel)];
+    const DeviceVariant &variant = kernel.deviceVariants.at(chosen);
+    for (size_t i = 0; i < variant.stages.size(); ++i) {
+      const Stage &stage = variant.stages[i];
+      std::vector<SluiceEmulatorBuffer> buffers = buffersOf(kernel, variant, launch, i > 0);
+      uint64_t arguments[] = {reinterpret_cast<uint64_t>(arena.get()),
+                              reinterpret_cast<uint64_t>(launch.arguments.data())};
+      SluiceEmulatorLaunch request = {static_cast<uint32_t>(stage.blocks),
+                                      static_cast<uint32_t>(stage.threads),
+                                      static_cast<uint64_t>(stage.sharedBytes),
+                                      arguments,
+                                      std::size(arguments),
+                                      buffers.data(),
+                                      buffers.size(),
+                                      ++launched};
+      char *message = nullptr;
+      if (int count = plugin.launch(translate(launch.kernel, variant, i), &request, &message)) {
+        throw JobError("the emulator found " + std::to_string(count) +
+                       (count == 1 ? " violation" : " violations") + " in kernel \"" + kernel.name +
+                       "\" (" + stage.symbol + ", " + chosen +
+                       "), expected none; this is a defect of sluice, please report it:\n" +
+                       plugin.take(message));
+      }
+    }
+  }
+
+  const Kernel &kernelOf(const Launch &launch) const {
+    return plan().kernels[static_cast<size_t>(launch.kernel)];
+  }
+
+  /// What the operands hold: results may lie in their memory.
+  std::vector<std::vector<uint8_t>> operandsOf(const Launch &launch) {
+    std::vector<std::vector<uint8_t>> copies;
+    const std::vector<Operand> &operands = kernelOf(launch).operands;
+    for (size_t i = 0; i < operands.size() && !operands[i].written; ++i) {
+      const uint8_t *from = arena.get() + launch.arguments[i];
+      copies.emplace_back(from, from + operands[i].bytes);
+    }
+    return copies;
+  }
+
+  /// Judges what the launch made of `before` in float64.
+  void replay(const Launch &launch, const std::vector<std::vector<uint8_t>> &before) {
+    const Kernel &kernel = kernelOf(launch);
+    if (kernel.operands.empty()) {
+      return; // a plan by hand, of no dispatch
+    }
+    std::vector<const void *> buffers;
+    for (size_t i = 0; i < kernel.operands.size(); ++i) {
+      buffers.push_back(i < before.size() ? before[i].data() : arena.get() + launch.arguments[i]);
+    }
+    auto scalar = [&](const char *name) {
+      return *reinterpret_cast<const int64_t *>(arena.get() + plan().scalars.at(name).offset);
+    };
+    size_t firstStream = kernel.operands.size() + 4; // after the four scalars
+    SluiceEmulatorReplay request = {buffers.data(),
+                                    buffers.size(),
+                                    scalar("length"),
+                                    scalar("rows"),
+                                    scalar("step"),
+                                    scalar("seed"),
+                                    launch.arguments[firstStream]};
+    char *message = nullptr;
+    if (plugin.judge(replayOf(launch.kernel), &request, &message)) {
+      throw JobError("kernel \"" + kernel.name + "\" (" + chosen +
+                     ", emulated) computes other numbers than its operands have in float64, "
+                     "rounding allowed for; this is a defect of sluice, please report it:\n" +
+                     plugin.take(message));
+    }
+  }
+
+  void *replayOf(int64_t kernel) {
+    std::unique_ptr<void, DestroyReplay> &known = replays[static_cast<size_t>(kernel)];
+    if (!known) {
+      std::span<const uint8_t> text = loaded->blob("k" + std::to_string(kernel) + "_dispatch");
+      char *message = nullptr;
+      known.reset(
+          plugin.createReplay(reinterpret_cast<const char *>(text.data()), text.size(), &message));
+      if (!known) {
+        throw JobError("the replay does not take kernel " +
+                       plan().kernels[static_cast<size_t>(kernel)].name + ": " +
+                       plugin.take(message));
+      }
+    }
+    return known.get();
+  }
+
+  /// What a launch may touch. A result has no contents before the first stage, nor has the
+  /// workspace.
+  std::vector<SluiceEmulatorBuffer> buffersOf(const Kernel &kernel, const DeviceVariant &variant,
+                                              const Launch &launch, bool later) {
+    std::vector<SluiceEmulatorBuffer> buffers;
+    auto add = [&](const char *name, int64_t offset, int64_t bytes, bool written, bool filled) {
+      buffers.push_back(
+          {name, arena.get() + offset, static_cast<uint64_t>(bytes), written, filled});
+    };
+    if (kernel.operands.empty()) {
+      add("the arena", 0, plan().memory.arenaBytes, true, true);
+    }
+    for (size_t i = 0; i < kernel.operands.size(); ++i) {
+      const Operand &operand = kernel.operands[i];
+      add(operand.written ? "a result" : "an operand", launch.arguments[i], operand.bytes,
+          operand.written, later || !operand.written);
+    }
+    for (const char *name : {"length", "rows", "step", "seed"}) {
+      if (auto scalar = plan().scalars.find(name); scalar != plan().scalars.end()) {
+        add(name, scalar->second.offset, sizeOf(scalar->second.type), false, true);
+      }
+    }
+    if (variant.workspaceBytes > 0) {
+      add("the workspace", launch.arguments.back(), variant.workspaceBytes, true, later);
+    }
+    buffers.push_back({"the launch's arguments", const_cast<int64_t *>(launch.arguments.data()),
+                       launch.arguments.size() * sizeof(int64_t), false, true});
+    return buffers;
+  }
+
+  void *translate(int64_t kernel, const DeviceVariant &variant, size_t stage) {
+    std::unique_ptr<void, DestroyKernel> &known = kernels[static_cast<size_t>(kernel)][stage];
+    if (!known) {
+      std::span<const uint8_t> bitcode = loaded->blob(variant.module + "_bitcode");
+      char *message = nullptr;
+      known.reset(plugin.create(bitcode.data(), bitcode.size(),
+                                variant.stages[stage].symbol.c_str(), &message));
+      if (!known) {
+        throw JobError("the emulator does not take kernel " + variant.stages[stage].symbol +
+                       " of " + chosen + ": " + plugin.take(message));
+      }
+    }
+    return known.get();
+  }
+
+  std::string chosen;
+  const Plugin &plugin;
+  HostMemory arena;
+  std::vector<std::vector<std::unique_ptr<void, DestroyKernel>>> kernels; // by kernel and stage
+  std::vector<std::unique_ptr<void, DestroyReplay>> replays;              // by kernel
+  uint64_t launched = 0;
+};
+
+} // namespace
+
+std::unique_ptr<Device> makeEmulatorDevice(std::shared_ptr<const Artifact> artifact,
+                                           const std::string &target) {
+  return std::make_unique<EmulatorDevice>(std::move(artifact), target);
+}
+
+} // namespace sluice::runtime

@@ -1,0 +1,78 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "HostLaunch.h"
+
+#include "sluice/Runtime/Error.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <sys/mman.h>
+
+namespace sluice::runtime {
+
+void FreeHostMemory::operator()(uint8_t *memory) const { std::free(memory); }
+
+HostMemory allocateHost(size_t bytes) {
+  constexpr size_t hugePage = size_t(2) << 20;
+  size_t rounded = std::max<size_t>(bytes, 64);
+  size_t alignment = rounded >= hugePage ? hugePage : 64;
+  rounded = (rounded + alignment - 1) / alignment * alignment;
+  auto *memory = static_cast<uint8_t *>(std::aligned_alloc(alignment, rounded));
+  if (!memory) {
+    throw UserError("cannot allocate " + std::to_string(bytes) +
+                    " bytes of memory; lower the spec's batch or context, or free memory");
+  }
+  if (alignment == hugePage) {
+    ::madvise(memory, rounded, MADV_HUGEPAGE);
+  }
+  std::memset(memory, 0, rounded);
+  return HostMemory(memory);
+}
+
+HostMemory makeArena(const Artifact &artifact) {
+  HostMemory arena = allocateHost(static_cast<size_t>(artifact.plan().memory.arenaBytes));
+  std::span<const uint8_t> constants = artifact.constants();
+  std::copy(constants.begin(), constants.end(), arena.get() + artifact.plan().constantsOffset);
+  return arena;
+}
+
+bool isAllowed(const Plan &plan, const std::optional<Guard> &guard, const uint8_t *host) {
+  if (!guard) {
+    return true;
+  }
+  const Scalar &scalar = plan.scalars.at(guard->scalar);
+  const uint8_t *at = host + scalar.offset;
+  int64_t value = scalar.type == Type::i64 ? *reinterpret_cast<const int64_t *>(at)
+                                           : *reinterpret_cast<const int32_t *>(at);
+  return value == guard->equals;
+}
+
+std::vector<std::string> requireGpuTargets(const Artifact &artifact, const std::string &device,
+                                           const std::string &wanted) {
+  std::vector<std::string> targets = artifact.plan().gpuTargets();
+  bool known = wanted.empty() || std::count(targets.begin(), targets.end(), wanted) > 0;
+  if (!targets.empty() && known) {
+    return wanted.empty() ? targets : std::vector{wanted};
+  }
+  std::string found;
+  for (const std::string &target : artifact.plan().targets) {
+    found += (found.empty() ? "" : ", ") + target;
+  }
+  throw UserError(artifact.path() + ": expected code for " +
+                  (wanted.empty() ? "a GPU (sm_80 or sm_90a)" : wanted) + " for --device " +
+                  device + ", found code for " + found +
+                  "; compile the spec again with --target cpu," +
+                  (wanted.empty() ? "sm_80,sm_90a" : wanted));
+}
+
+const DeviceVariant &requireVariant(const Artifact &artifact, const Kernel &kernel,
+                                    const std::string &target) {
+  auto found = kernel.deviceVariants.find(target);
+  if (found == kernel.deviceVariants.end()) {
+    throw UserError(artifact.path() + ": kernel \"" + kernel.name + "\" has no code for " + target +
+                    "; compile the spec again");
+  }
+  return found->second;
+}
+
+} // namespace sluice::runtime

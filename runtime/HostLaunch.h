@@ -1,0 +1,32 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What devices share: host memory, guards, and which GPU code is meant.
+#pragma once
+
+#include "sluice/Runtime/Device.h"
+
+namespace sluice::runtime {
+
+struct FreeHostMemory {
+  void operator()(uint8_t *memory) const;
+};
+using HostMemory = std::unique_ptr<uint8_t, FreeHostMemory>;
+
+/// Zeroed memory on a huge-page boundary: an arena of hundreds of megabytes would else miss the TLB
+/// in every matmul. Throws UserError where there is too little.
+HostMemory allocateHost(size_t bytes);
+
+/// The artifact's arena in host memory, with the constants.
+HostMemory makeArena(const Artifact &artifact);
+
+/// Whether the integer scalar of `guard` has its value in the arena `host`; true without a guard.
+bool isAllowed(const Plan &plan, const std::optional<Guard> &guard, const uint8_t *host);
+
+/// The artifact's GPU targets, or the one that `wanted` names. Throws UserError where it has none.
+std::vector<std::string> requireGpuTargets(const Artifact &artifact, const std::string &device,
+                                           const std::string &wanted);
+
+/// Code of `kernel` for a GPU target; throws UserError where it has none.
+const DeviceVariant &requireVariant(const Artifact &artifact, const Kernel &kernel,
+                                    const std::string &target);
+
+} // namespace sluice::runtime

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Plants faults in the GPU kernels of a model that uses all of them (test/mutation/subject.json: ragged sizes, several blocks
+# an axis, more steps of K than twice a pipeline's stages) and asks the emulator and the float64 replay about each: barriers,
+# waits and commits removed or loosened, bounds, masks, clamps and stage numbers one off. Prints what nothing found.
+# Usage: scripts/mutate.sh [flags of sluice-mutate, for instance --every 20 --kernels attention]
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+mutate=$build/bin/sluice-mutate
+[[ -x $mutate ]] || die "expected $mutate, found none; run scripts/build.sh"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"$build/bin/sluice" compile "$root/test/mutation/subject.json" -o "$folder/subject.sla" --target sm_80
+"$mutate" "$folder/subject.sla" "$@"

@@ -1,0 +1,220 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Sites of faults, and the faults.
+#include "Mutations.h"
+
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+using namespace sluice::mutation;
+
+namespace {
+
+/// The operators of one instruction, each with its number of variants.
+using Sites = SmallVector<std::pair<Operator, unsigned>>;
+
+bool isBoolean(const Value *value) { return value->getType()->isIntegerTy(1); }
+
+/// Whether `value` reaches a phi through nothing but a selection: it is carried by a loop.
+bool isCarried(const Value &value) {
+  return any_of(value.users(), [](const User *user) {
+    return isa<PHINode>(user) || (isa<SelectInst>(user) && any_of(user->users(), [](const User *u) {
+                                    return isa<PHINode>(u);
+                                  }));
+  });
+}
+
+bool isAsyncCopy(StringRef name) { return name.starts_with("llvm.nvvm.cp.async.c"); }
+
+/// The operand of a copy that says how many bytes are read, or -1.
+int sizeOperand(const CallInst &call) {
+  StringRef name = call.getCalledFunction()->getName();
+  return isAsyncCopy(name) && name.ends_with(".s") && !isa<Constant>(call.getArgOperand(2)) ? 2
+                                                                                            : -1;
+}
+
+Sites sitesOfCall(const CallInst &call) {
+  const Function *callee = call.getCalledFunction();
+  if (!callee) {
+    return {};
+  }
+  StringRef name = callee->getName();
+  if (name.starts_with("llvm.nvvm.barrier") || name.starts_with("llvm.nvvm.bar.warp.sync")) {
+    return {{Operator::RemoveBarrier, 1}};
+  }
+  if (name == "llvm.nvvm.cp.async.commit.group") {
+    return {{Operator::RemoveCommit, 1}};
+  }
+  if (name.starts_with("llvm.nvvm.cp.async.wait")) {
+    return {{Operator::WaitForLess, 1}};
+  }
+  if (sizeOperand(call) >= 0) {
+    return {{Operator::CopyWhole, 1}, {Operator::CopyNothing, 1}};
+  }
+  switch (callee->getIntrinsicID()) {
+  case Intrinsic::smin:
+  case Intrinsic::smax:
+  case Intrinsic::umin:
+  case Intrinsic::umax:
+    return {{Operator::RemoveClamp, 1}};
+  default:
+    return {};
+  }
+}
+
+Sites sitesOf(const Instruction &instruction) {
+  if (const auto *call = dyn_cast<CallInst>(&instruction)) {
+    return sitesOfCall(*call);
+  }
+  if (const auto *compare = dyn_cast<ICmpInst>(&instruction)) {
+    bool isConstant = isa<ConstantInt>(compare->getOperand(1));
+    return compare->isEquality() && !isConstant ? Sites{} : Sites{{Operator::ShiftBound, 2}};
+  }
+  if (const auto *select = dyn_cast<SelectInst>(&instruction)) {
+    return isBoolean(select->getCondition()) ? Sites{{Operator::ForceCondition, 2}} : Sites{};
+  }
+  const auto *binary = dyn_cast<BinaryOperator>(&instruction);
+  if (!binary) {
+    return {};
+  }
+  if (isBoolean(binary)) {
+    bool joins = binary->getOpcode() == Instruction::And || binary->getOpcode() == Instruction::Or;
+    return joins ? Sites{{Operator::ForceCondition, 2}} : Sites{};
+  }
+  bool isConstant = isa<ConstantInt>(binary->getOperand(1));
+  switch (binary->getOpcode()) {
+  case Instruction::URem:
+  case Instruction::SRem:
+    return isConstant ? Sites{{Operator::ShiftStage, 2}} : Sites{};
+  case Instruction::Add:
+  case Instruction::And:
+    return isConstant && isCarried(*binary) ? Sites{{Operator::ShiftStage, 2}} : Sites{};
+  default:
+    return {};
+  }
+}
+
+/// Constant operand 1, one less (variant 0) or one more.
+void shiftConstant(Instruction &instruction, unsigned variant) {
+  auto *constant = cast<ConstantInt>(instruction.getOperand(1));
+  APInt one(constant->getBitWidth(), 1);
+  APInt value = variant ? constant->getValue() + one : constant->getValue() - one;
+  instruction.dropPoisonGeneratingFlags();
+  instruction.setOperand(1, ConstantInt::get(constant->getType(), value));
+}
+
+void shiftBound(ICmpInst &compare, unsigned variant) {
+  if (isa<ConstantInt>(compare.getOperand(1))) {
+    compare.dropPoisonGeneratingFlags();
+    return shiftConstant(compare, variant);
+  }
+  // Against a value: the bound itself is let in or left out; in the other variant it is moved on.
+  if (variant == 0) {
+    compare.setPredicate(compare.isNonStrictPredicate() ? compare.getStrictPredicate()
+                                                        : compare.getNonStrictPredicate());
+    return;
+  }
+  Value *bound = compare.getOperand(1);
+  if (bound->getType()->isIntegerTy()) {
+    compare.setOperand(1, BinaryOperator::CreateAdd(bound, ConstantInt::get(bound->getType(), 2),
+                                                    "", compare.getIterator()));
+  }
+}
+
+void forceCondition(Instruction &instruction, unsigned variant) {
+  Value *replacement = instruction.getOperand(variant);
+  if (auto *select = dyn_cast<SelectInst>(&instruction)) {
+    replacement = variant ? select->getTrueValue() : select->getFalseValue();
+  }
+  instruction.replaceAllUsesWith(replacement);
+  instruction.eraseFromParent();
+}
+
+void plantInCall(CallInst &call, Operator op) {
+  switch (op) {
+  case Operator::CopyWhole:
+  case Operator::CopyNothing: {
+    StringRef name = call.getCalledFunction()->getName(); // ... .16.s
+    int64_t bytes = 0;
+    name.drop_back(2).rsplit('.').second.getAsInteger(10, bytes);
+    Type *type = call.getArgOperand(2)->getType();
+    call.setArgOperand(2, ConstantInt::get(type, op == Operator::CopyWhole ? bytes : 0));
+    return;
+  }
+  case Operator::WaitForLess:
+    if (call.arg_size() == 1) {
+      auto *pending = cast<ConstantInt>(call.getArgOperand(0));
+      call.setArgOperand(0, ConstantInt::get(pending->getType(), pending->getZExtValue() + 1));
+      return;
+    }
+    break;
+  case Operator::RemoveClamp:
+    call.replaceAllUsesWith(call.getArgOperand(isa<Constant>(call.getArgOperand(0)) ? 1 : 0));
+    break;
+  default:
+    break;
+  }
+  call.eraseFromParent();
+}
+
+} // namespace
+
+StringRef sluice::mutation::name(Operator op) {
+  switch (op) {
+  case Operator::RemoveBarrier:
+    return "barrier removed";
+  case Operator::RemoveCommit:
+    return "commit removed";
+  case Operator::WaitForLess:
+    return "wait for less";
+  case Operator::CopyWhole:
+    return "copy not cut";
+  case Operator::CopyNothing:
+    return "nothing copied";
+  case Operator::ShiftBound:
+    return "bound shifted";
+  case Operator::ForceCondition:
+    return "condition forced";
+  case Operator::RemoveClamp:
+    return "clamp removed";
+  case Operator::ShiftStage:
+    return "stage shifted";
+  }
+  llvm_unreachable("an operator without a name");
+}
+
+std::vector<Mutation> sluice::mutation::mutationsOf(Module &module) {
+  std::vector<Mutation> result;
+  for (Function &function : module) {
+    unsigned number = 0;
+    for (Instruction &instruction : instructions(function)) {
+      for (auto [op, variants] : sitesOf(instruction)) {
+        for (unsigned variant = 0; variant < variants; ++variant) {
+          Mutation mutation{op, function.getName().str(), number, variant, ""};
+          raw_string_ostream(mutation.text) << instruction;
+          result.push_back(std::move(mutation));
+        }
+      }
+      ++number;
+    }
+  }
+  return result;
+}
+
+void sluice::mutation::plant(Module &module, const Mutation &mutation) {
+  auto at = inst_begin(*module.getFunction(mutation.function));
+  std::advance(at, mutation.instruction);
+  Instruction &instruction = *at;
+  switch (mutation.op) {
+  case Operator::ShiftBound:
+    return shiftBound(cast<ICmpInst>(instruction), mutation.variant);
+  case Operator::ForceCondition:
+    return forceCondition(instruction, mutation.variant);
+  case Operator::ShiftStage:
+    return shiftConstant(instruction, mutation.variant);
+  default:
+    return plantInCall(cast<CallInst>(instruction), mutation.op);
+  }
+}

@@ -1,0 +1,42 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Faults planted in CUDA kernels, in the LLVM IR that ships: one a site.
+#pragma once
+
+#include "llvm/IR/Module.h"
+
+#include <string>
+#include <vector>
+
+namespace sluice::mutation {
+
+enum class Operator {
+  RemoveBarrier, ///< of a block or a warp
+  RemoveCommit,  ///< a group of copies is not ended
+  WaitForLess,   ///< one group more stays pending; a wait for all is removed
+  CopyWhole,     ///< the source of a copy is not cut at an edge
+  CopyNothing,
+  ShiftBound,     ///< a comparison: < becomes <=, and so on; a constant one less or one more
+  ForceCondition, ///< a select, or one side of a conjunction or disjunction: always, never
+  RemoveClamp,    ///< of min and max
+  ShiftStage      ///< a constant of a loop-carried index's step, remainder or mask, one off
+};
+llvm::StringRef name(Operator op);
+
+/// A fault: an operator at an instruction, in one of its variants.
+struct Mutation {
+  Operator op = Operator::RemoveBarrier;
+  std::string function;
+  unsigned instruction = 0; ///< number within the function
+  unsigned variant = 0;
+  std::string text; ///< the instruction before
+};
+
+/// Every fault that can be planted in a module's functions, in order. Comparisons that only decide
+/// what a number is (of floating point) are no sites.
+std::vector<Mutation> mutationsOf(llvm::Module &module);
+
+/// Plants one; the module is the one that it was found in, or an equal one.
+void plant(llvm::Module &module, const Mutation &mutation);
+
+} // namespace sluice::mutation

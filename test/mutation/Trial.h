@@ -1,0 +1,56 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What becomes of a kernel with a planted fault: each runs in a process of its own.
+#pragma once
+
+#include "Mutations.h"
+#include "sluice/Emulator/Emulator.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace sluice::mutation {
+
+/// A kernel, its launches and the memory that they work on. Memory is written by no trial but in
+/// its own process.
+struct Subject {
+  std::string name, ir; ///< bitcode or text, as it ships
+  struct Stage {
+    std::string function;
+    emulator::Launch launch;
+  };
+  std::vector<Stage> stages;
+  std::vector<std::pair<const void *, uint64_t>> outputs; ///< with their bytes
+  /// After the launches: what is wrong with the outputs, or nothing.
+  std::function<std::string()> judge;
+};
+
+enum class Fate {
+  Judged,   ///< the emulator reports a violation, or never comes to an end
+  Wrong,    ///< the subject's judge refuses the results
+  Changed,  ///< results have other bits, but the judge takes them
+  Survived, ///< nothing differs
+  Invalid   ///< the fault is no program
+};
+llvm::StringRef name(Fate fate);
+
+struct Outcome {
+  Fate fate = Fate::Survived;
+  std::string text; ///< the first violation, or by how much results differ
+};
+
+/// Runs kernels with faults and compares with the kernel as it is.
+class Trials {
+public:
+  /// Runs the subject as it is; it must break no rule. Throws std::runtime_error otherwise.
+  explicit Trials(const Subject &subject);
+  std::vector<Mutation> mutations() const;
+  Outcome run(const Mutation &mutation) const;
+
+private:
+  const Subject &subject;
+  std::string expected; ///< bytes of the outputs, one after the other
+};
+
+} // namespace sluice::mutation

@@ -1,0 +1,287 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// sluice-mutate: plants faults in the GPU kernels of an artifact, one at a time, and asks the
+// emulator and the float64 replay about each. Every kernel is tried at its first launch of a training
+// step, on the very memory that it then has.
+#include "Trial.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Parser/Parser.h"
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "sluice/Replay/Replay.h"
+#include "sluice/Runtime/Artifact.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Regex.h"
+
+#include <cstring>
+#include <iostream>
+#include <map>
+#include <set>
+
+using namespace sluice;
+using namespace sluice::mutation;
+
+namespace {
+
+llvm::cl::opt<std::string> artifactPath(llvm::cl::Positional, llvm::cl::Required,
+                                        llvm::cl::desc("<artifact>"));
+llvm::cl::opt<std::string> target("target", llvm::cl::init("sm_80"),
+                                  llvm::cl::desc("GPU target whose kernels are tried"));
+llvm::cl::opt<std::string> only("kernels", llvm::cl::init("."),
+                                llvm::cl::desc("Regular expression of kernels to try"));
+llvm::cl::opt<unsigned> every("every", llvm::cl::init(1),
+                              llvm::cl::desc("Try one fault in so many of a kernel"));
+llvm::cl::opt<bool> verbose("all", llvm::cl::desc("Print every fault, not only what survives"));
+
+/// What became of the faults of one kind, or of all.
+struct Counts {
+  std::map<Fate, int> fates;
+  int total() const {
+    int sum = 0;
+    for (auto [fate, count] : fates) {
+      sum += fate == Fate::Invalid ? 0 : count;
+    }
+    return sum;
+  }
+  int of(Fate fate) const {
+    auto found = fates.find(fate);
+    return found == fates.end() ? 0 : found->second;
+  }
+  void print(const std::string &what) const {
+    int caught = of(Fate::Judged) + of(Fate::Wrong);
+    std::cout << what << ": " << total() << " faults, " << caught << " caught ("
+              << of(Fate::Judged) << " by a rule, " << of(Fate::Wrong) << " by the numbers), "
+              << of(Fate::Changed) << " changed bits within bounds, " << of(Fate::Survived)
+              << " changed nothing" << std::endl;
+  }
+};
+
+/// The dispatch of a kernel, for the replay.
+class Dispatch {
+public:
+  Dispatch(const runtime::Artifact &artifact, int64_t kernel) {
+    context.loadDialect<dispatch::DispatchDialect, mlir::arith::ArithDialect,
+                        mlir::func::FuncDialect, mlir::math::MathDialect,
+                        mlir::tensor::TensorDialect>();
+    auto text = artifact.blob("k" + std::to_string(kernel) + "_dispatch");
+    module = mlir::parseSourceString<mlir::ModuleOp>(
+        llvm::StringRef(reinterpret_cast<const char *>(text.data()), text.size()),
+        mlir::ParserConfig(&context, /*verifyAfterParse=*/false));
+    if (module) {
+      module->walk([&](mlir::Operation *found) {
+        bool isKernel = llvm::isa_and_nonnull<mlir::func::FuncOp>(found->getParentOp()) &&
+                        found->hasAttr("domain");
+        op = isKernel ? found : op;
+      });
+    }
+    if (!op) {
+      throw std::runtime_error("kernel " + std::to_string(kernel) + " has no dispatch");
+    }
+  }
+  mlir::Operation *op = nullptr;
+
+private:
+  mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+};
+
+/// One training step on the emulator, kernel by kernel.
+class Step {
+public:
+  explicit Step(const runtime::Artifact &artifact)
+      : artifact(artifact), plan(artifact.plan()),
+        arena(static_cast<uint8_t *>(
+                  std::aligned_alloc(4096, size_t(plan.memory.arenaBytes + 4095) / 4096 * 4096)),
+              std::free) {
+    std::memset(arena.get(), 0, size_t(plan.memory.arenaBytes));
+    auto constants = artifact.constants();
+    std::memcpy(arena.get() + plan.constantsOffset, constants.data(), constants.size());
+    // A batch that is not full, of rows that are not.
+    scalar("length") = std::max<int64_t>(1, plan.model.context - 3);
+    scalar("rows") = std::max<int64_t>(1, plan.model.batch - 1);
+    scalar("step") = 1;
+    scalar("seed") = 7;
+    const runtime::Region &tokens = plan.inputs.at("tokens");
+    for (int64_t i = 0; i < tokens.shape[0] * tokens.rowStride; ++i) {
+      auto token = static_cast<int32_t>(i * i * 31 % plan.model.vocabulary);
+      std::memcpy(arena.get() + tokens.offset + i * 4, &token, 4);
+    }
+  }
+
+  /// Calls `visit` with every kernel's first launch, and then runs it.
+  void run(const std::function<void(const Subject &)> &visit) {
+    std::set<int64_t> seen;
+    for (const char *entry : {"initialize", "prepare", "gradient", "update"}) {
+      auto found = plan.entries.find(entry);
+      for (const runtime::Launch &launch :
+           found == plan.entries.end() ? std::vector<runtime::Launch>{} : found->second) {
+        Subject subject = subjectOf(launch);
+        if (seen.insert(launch.kernel).second && llvm::Regex(only).match(subject.name)) {
+          visit(subject);
+        }
+        for (Subject::Stage &stage : subject.stages) {
+          emulator::Report report = emulatorOf(launch.kernel, subject, stage.function)
+                                        .launch(stage.launch, {.countTraffic = false});
+          if (!report.passed()) {
+            throw std::runtime_error(subject.name + ": " + report.str());
+          }
+        }
+      }
+    }
+  }
+
+private:
+  int64_t &scalar(const std::string &name) {
+    return *reinterpret_cast<int64_t *>(arena.get() + plan.scalars.at(name).offset);
+  }
+  emulator::Emulator &emulatorOf(int64_t kernel, const Subject &subject, const std::string &stage);
+  Subject subjectOf(const runtime::Launch &launch);
+  std::vector<emulator::Buffer> buffersOf(const runtime::Launch &launch, bool later);
+  std::string judge(const runtime::Launch &launch,
+                    const std::vector<std::vector<uint8_t>> &before);
+
+  const runtime::Artifact &artifact;
+  const runtime::Plan &plan;
+  std::unique_ptr<uint8_t, decltype(&std::free)> arena;
+  std::map<std::string, std::unique_ptr<emulator::Emulator>> emulators;
+  std::map<int64_t, std::unique_ptr<Dispatch>> dispatches;
+};
+
+} // namespace
+
+emulator::Emulator &Step::emulatorOf(int64_t kernel, const Subject &subject,
+                                     const std::string &stage) {
+  auto &known = emulators[stage];
+  if (!known) {
+    auto made = emulator::Emulator::create(subject.ir, stage);
+    if (!made) {
+      throw std::runtime_error(llvm::toString(made.takeError()));
+    }
+    known = std::move(*made);
+  }
+  return *known;
+}
+
+std::vector<emulator::Buffer> Step::buffersOf(const runtime::Launch &launch, bool later) {
+  using emulator::Writes;
+  std::vector<emulator::Buffer> buffers;
+  const auto &operands = plan.kernels[size_t(launch.kernel)].operands;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    bool written = operands[i].written;
+    buffers.push_back({"buffer " + std::to_string(i), arena.get() + launch.arguments[i],
+                       uint64_t(operands[i].bytes), written ? Writes::AtMostOnce : Writes::None,
+                       later || !written});
+  }
+  for (const char *name : {"length", "rows", "step", "seed"}) {
+    buffers.push_back({name, &scalar(name), 8});
+  }
+  int64_t workspace = plan.kernels[size_t(launch.kernel)].deviceVariants.at(target).workspaceBytes;
+  if (workspace > 0) {
+    buffers.push_back({"workspace", arena.get() + launch.arguments.back(), uint64_t(workspace),
+                       Writes::Any, later});
+  }
+  buffers.push_back({"arguments", const_cast<int64_t *>(launch.arguments.data()),
+                     launch.arguments.size() * 8});
+  return buffers;
+}
+
+std::string Step::judge(const runtime::Launch &launch,
+                        const std::vector<std::vector<uint8_t>> &before) {
+  std::unique_ptr<Dispatch> &dispatch = dispatches[launch.kernel];
+  if (!dispatch) {
+    dispatch = std::make_unique<Dispatch>(artifact, launch.kernel);
+  }
+  const auto &operands = plan.kernels[size_t(launch.kernel)].operands;
+  replay::Launch done;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].written) {
+      done.results.push_back(arena.get() + launch.arguments[i]);
+    } else {
+      done.operands.push_back(before[i].data());
+    }
+  }
+  done.length = scalar("length");
+  done.rows = scalar("rows");
+  done.step = scalar("step");
+  done.seed = scalar("seed");
+  done.firstStream = launch.arguments[operands.size() + 4];
+  auto judgement = replay::judge(dispatch->op, done);
+  if (mlir::failed(judgement)) {
+    throw std::runtime_error("a dispatch that the replay does not know");
+  }
+  return judgement->str();
+}
+
+Subject Step::subjectOf(const runtime::Launch &launch) {
+  const runtime::Kernel &kernel = plan.kernels[size_t(launch.kernel)];
+  const runtime::DeviceVariant &variant = kernel.deviceVariants.at(target);
+  auto bitcode = artifact.blob(variant.module + "_bitcode");
+  Subject subject;
+  subject.name = kernel.name;
+  subject.ir.assign(bitcode.begin(), bitcode.end());
+  std::vector<std::vector<uint8_t>> before;
+  for (size_t i = 0; i < kernel.operands.size(); ++i) {
+    const uint8_t *at = arena.get() + launch.arguments[i];
+    before.emplace_back(at, at + kernel.operands[i].bytes);
+    if (kernel.operands[i].written) {
+      subject.outputs.emplace_back(at, uint64_t(kernel.operands[i].bytes));
+    }
+  }
+  for (size_t i = 0; i < variant.stages.size(); ++i) {
+    const runtime::Stage &stage = variant.stages[i];
+    emulator::Launch request;
+    request.grid = {uint32_t(stage.blocks), 1, 1};
+    request.block = {uint32_t(stage.threads), 1, 1};
+    request.dynamicSharedBytes = uint64_t(stage.sharedBytes);
+    request.arguments = {reinterpret_cast<uint64_t>(arena.get()),
+                         reinterpret_cast<uint64_t>(launch.arguments.data())};
+    request.buffers = buffersOf(launch, i > 0);
+    subject.stages.push_back({stage.symbol, std::move(request)});
+  }
+  subject.judge = [this, &launch, before = std::move(before)] { return judge(launch, before); };
+  return subject;
+}
+
+/// Tries a kernel's faults; those that nothing finds are printed.
+static Counts tryKernel(const Subject &subject) {
+  Trials trials(subject);
+  Counts counts;
+  unsigned number = 0;
+  for (const Mutation &mutation : trials.mutations()) {
+    if (number++ % every != 0) {
+      continue;
+    }
+    Outcome outcome = trials.run(mutation);
+    ++counts.fates[outcome.fate];
+    bool isCaught = outcome.fate == Fate::Judged || outcome.fate == Fate::Wrong;
+    if (verbose || !isCaught) {
+      std::cout << "  " << name(outcome.fate).str() << ": " << name(mutation.op).str() << " "
+                << mutation.variant << " in " << mutation.function << " at " << mutation.text
+                << (verbose && isCaught ? ": " + outcome.text : "") << "\n";
+    }
+  }
+  counts.print(subject.name);
+  return counts;
+}
+
+int main(int argc, char **argv) {
+  llvm::cl::ParseCommandLineOptions(argc, argv,
+                                    "Plants faults in an artifact's GPU kernels; who finds them?\n");
+  try {
+    auto artifact = runtime::Artifact::load(artifactPath.getValue());
+    Counts all;
+    Step(*artifact).run([&](const Subject &subject) {
+      for (auto [fate, count] : tryKernel(subject).fates) {
+        all.fates[fate] += count;
+      }
+    });
+    all.print("all");
+    return all.total() > 0 ? 0 : 1;
+  } catch (const std::exception &error) {
+    std::cerr << "sluice-mutate: error: " << error.what() << "\n";
+    return 2;
+  }
+}

@@ -1,0 +1,80 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "DeviceRoad.h"
+
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Target/Artifact.h"
+
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Parser/Parser.h"
+
+using namespace mlir;
+using namespace sluice;
+
+static Targets targetsOf(const test::RoadRequest &request) {
+  Targets targets;
+  for (const std::string &name : request.targets) {
+    if (name == cpu::Target::avx2().name) {
+      targets.cpus.push_back(&cpu::Target::avx2());
+    }
+    for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
+      if (name == target->chip) {
+        targets.gpus.push_back(target);
+      }
+    }
+  }
+  return targets;
+}
+
+static void plantFaults(const test::RoadRequest &request, KernelSet &kernels) {
+  for (KernelRecord &record : kernels.records) {
+    for (KernelRecord::Operand &operand : record.operands) {
+      operand.bytes -= request.claimsLess && operand.written ? 64 : 0;
+    }
+  }
+  for (KernelRecord::DeviceVariant &variant : kernels.records.front().deviceVariants) {
+    variant.workspaceBytes = request.workspaceBytes;
+  }
+}
+
+std::string test::takeRoad(const RoadRequest &request) {
+  MLIRContext context;
+  context.loadDialect<SluiceDialect, dispatch::DispatchDialect, plan::PlanDialect,
+                      affine::AffineDialect, arith::ArithDialect, func::FuncDialect,
+                      math::MathDialect, tensor::TensorDialect>();
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(request.text, &context);
+  if (!module) {
+    return "the module does not parse";
+  }
+  Targets targets = targetsOf(request);
+  std::string message;
+  FailureOr<KernelSet> kernels = generateKernels(*module, targets, message);
+  if (failed(kernels)) {
+    return message.empty() ? "no kernels" : message;
+  }
+  plantFaults(request, *kernels);
+  FailureOr<MemoryPlan> memory = planMemory(*module, kernels->workspaceBytes());
+  if (failed(memory)) {
+    return "no memory plan";
+  }
+  emitPlan(*module, *kernels, *memory);
+  SmallVector<cpu::ObjectRequest> requests;
+  for (size_t i = 0; i < targets.cpus.size(); ++i) {
+    requests.push_back({*kernels->modules[i], targets.cpus[i]});
+  }
+  std::vector<std::string> objects;
+  FailureOr<std::vector<Blob>> blobs = lowerDeviceKernels(*kernels);
+  if (failed(blobs) || failed(cpu::lowerToObjects(requests, objects))) {
+    return "kernels do not compile";
+  }
+  std::string plan;
+  llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, "{}",
+                                               {"proved", {"eval"}}, targets);
+  return llvm::toString(
+      writeArtifact(request.path, plan, makeConstants(*module, *memory), objects, *blobs));
+}

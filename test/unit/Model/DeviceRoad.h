@@ -1,0 +1,21 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Entries written as dispatches, down the road from kernels to an artifact. No MLIR in this header.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace sluice::test {
+
+struct RoadRequest {
+  std::string text;                 ///< a module of parameters and entries of dispatches
+  std::vector<std::string> targets; ///< cpu-avx2, sm_80, sm_90a
+  std::string path;                 ///< of the artifact
+  bool claimsLess = false;    ///< plant a fault: the plan says that results are 64 bytes short
+  int64_t workspaceBytes = 0; ///< that the first kernel claims to need
+};
+
+/// Empty, or what went wrong.
+std::string takeRoad(const RoadRequest &request);
+
+} // namespace sluice::test

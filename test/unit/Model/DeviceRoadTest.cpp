@@ -1,0 +1,241 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// From dispatches to an artifact with GPU code, and that code in the runtime, on the emulator.
+#include "DeviceRoad.h"
+
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/Generator.h"
+#include "sluice/Runtime/Inspect.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <random>
+
+using namespace sluice::runtime;
+using namespace sluice::test;
+
+namespace {
+
+/// A feed-forward layer between an embedding and a head, on the last row: no size is a multiple of
+/// anything.
+const char *feedForward = R"(
+#own = affine_map<(d0, d1)[s0] -> (d0)>
+#zero = affine_map<(d0) -> (0)>
+#last = affine_map<(d0, d1)[s0] -> (s0 - 1)>
+#row = #dispatch.access<row, map = #own, group = 1, factor = 1, column = #zero, index = -1>
+#out = #dispatch.access<row, map = #own, group = 1, factor = 0, column = #zero, index = -1>
+#vector = #dispatch.access<vector, map = #own, group = 1, factor = 0, column = #zero, index = -1>
+#table = #dispatch.access<gather, map = #own, group = 1, factor = 0, column = #zero, index = 0>
+#lastRow = #dispatch.access<row, map = #last, group = 1, factor = 1, column = #zero, index = -1>
+#all = #dispatch.domain<batch = 3, positions = 21, factor = 1>
+#one = #dispatch.domain<batch = 3, positions = 1, factor = 0>
+module attributes {sluice.batch = 3 : i64, sluice.context = 21 : i64, sluice.name = "road",
+    sluice.seed = 0 : i64, sluice.training = {steps = 1.0 : f64}, sluice.vocabulary = 70 : i64,
+    sluice.width = 25 : i64} {
+  sluice.parameter @table : tensor<70x25xf32> {initial = "zeros", names = ["table"], sizes = array<i64: 70>}
+  sluice.parameter @in : tensor<37x25xf32> {initial = "zeros", names = ["in"], sizes = array<i64: 37>}
+  sluice.parameter @bias : tensor<37xf32> {initial = "zeros", names = ["bias"], sizes = array<i64: 37>}
+  sluice.parameter @out : tensor<25x37xf32> {initial = "zeros", names = ["out"], sizes = array<i64: 25>}
+  sluice.parameter @head : tensor<70x25xf32> {initial = "zeros", names = ["head"], sizes = array<i64: 70>}
+  func.func @predict() {
+    %tokens = plan.bind "input:tokens" : tensor<3x22xi32>
+    %table = plan.bind "parameter:table" : tensor<70x25xf32>
+    %x = dispatch.rows %tokens, %table attributes {accesses = [#row, #table], domain = #all,
+        result_accesses = [#out]} {
+    ^bb0(%token: i32, %row: tensor<25xf32>):
+      dispatch.yield %row : tensor<25xf32>
+    } : (tensor<3x22xi32>, tensor<70x25xf32>) -> tensor<3x21x25xf32>
+    %w1 = plan.bind "parameter:in" : tensor<37x25xf32>
+    %b1 = plan.bind "parameter:bias" : tensor<37xf32>
+    %h = dispatch.contract %x, %w1, %b1 attributes {accesses = [#vector], domain = #all,
+        result_accesses = [#out]} {
+    ^bb0(%acc: f32, %bias: f32):
+      %sum = arith.addf %acc, %bias : f32
+      %zero = arith.constant 0.0 : f32
+      %positive = arith.cmpf ogt, %sum, %zero : f32
+      %y = arith.select %positive, %sum, %zero : f32
+      dispatch.yield %y : f32
+    } : (tensor<3x21x25xf32>, tensor<37x25xf32>, tensor<37xf32>) -> tensor<3x21x37xf32>
+    %w2 = plan.bind "parameter:out" : tensor<25x37xf32>
+    %z = dispatch.contract %h, %w2, %x attributes {accesses = [#row], domain = #all,
+        result_accesses = [#out]} {
+    ^bb0(%acc: f32, %residual: f32):
+      %y = arith.addf %acc, %residual : f32
+      dispatch.yield %y : f32
+    } : (tensor<3x21x37xf32>, tensor<25x37xf32>, tensor<3x21x25xf32>) -> tensor<3x21x25xf32>
+    %l = dispatch.rows %z attributes {accesses = [#lastRow], domain = #one,
+        result_accesses = [#out]} {
+    ^bb0(%row: tensor<25xf32>):
+      dispatch.yield %row : tensor<25xf32>
+    } : (tensor<3x21x25xf32>) -> tensor<3x1x25xf32>
+    %w3 = plan.bind "parameter:head" : tensor<70x25xf32>
+    %logits = dispatch.contract %l, %w3 attributes {accesses = [], domain = #one,
+        result_accesses = [#out]} {
+    ^bb0(%acc: f32):
+      dispatch.yield %acc : f32
+    } : (tensor<3x1x25xf32>, tensor<70x25xf32>) -> tensor<3x1x70xf32>
+    plan.store "output:logits", %logits : tensor<3x1x70xf32>
+    return
+  }
+}
+)";
+
+class DeviceRoad : public testing::Test {
+protected:
+  DeviceRoad() : folder(::mkdtemp(pattern.data())) {}
+  ~DeviceRoad() override { std::filesystem::remove_all(folder); }
+
+  std::shared_ptr<const Artifact> compile(const std::vector<std::string> &targets,
+                                          bool claimsLess = false, int64_t workspaceBytes = 0) {
+    RoadRequest request = {feedForward, targets, folder + "/art.sla", claimsLess, workspaceBytes};
+    std::string problem = takeRoad(request);
+    EXPECT_EQ(problem, "");
+    return problem.empty() ? Artifact::load(request.path) : nullptr;
+  }
+
+  std::string pattern = (std::filesystem::temp_directory_path() / "sluice-road-XXXXXX").string();
+  std::string folder;
+};
+
+/// Small integers, four a row of the layer's matrices: every product and sum is exact in bf16 and
+/// f32, so targets must agree bit for bit.
+void setWeights(Executor &executor) {
+  std::mt19937 generator(1);
+  auto draw = [&](int from, int to) {
+    return static_cast<float>(std::uniform_int_distribution<int>(from, to)(generator));
+  };
+  for (const Tensor &tensor : executor.plan().tensors) {
+    std::span<float> values = executor.tensor(tensor);
+    bool sparse = tensor.name == "in" || tensor.name == "out";
+    auto width = static_cast<size_t>(tensor.shape.back());
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = sparse && i % width % 9 != i / width % 9 ? 0 : draw(-2, 2);
+    }
+  }
+}
+
+std::vector<float> predict(Executor &executor, int64_t length, int64_t rows) {
+  std::span<int32_t> tokens = executor.tokens();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<int32_t>(i * 31 % 70);
+  }
+  executor.scalarI64("length") = length;
+  executor.scalarI64("rows") = rows;
+  executor.run("predict");
+  std::vector<float> all;
+  for (int64_t row = 0; row < rows; ++row) {
+    std::span<const float> logits = executor.outputRow("logits", row);
+    all.insert(all.end(), logits.begin(), logits.end());
+  }
+  return all;
+}
+
+TEST_F(DeviceRoad, EmulatedKernelsGiveTheCpusNumbers) {
+  auto artifact = compile({"cpu-avx2", "sm_80", "sm_90a"});
+  ASSERT_TRUE(artifact);
+  Executor cpu(artifact, 1);
+  setWeights(cpu);
+  for (const char *target : {"sm_80", "sm_90a"}) {
+    Executor emulated(makeEmulatorDevice(artifact, target));
+    EXPECT_EQ(emulated.target(), target);
+    setWeights(emulated);
+    for (auto [length, rows] : {std::pair{21, 3}, std::pair{8, 2}, std::pair{1, 1}}) {
+      std::vector<float> expected = predict(cpu, length, rows);
+      EXPECT_GT(*std::max_element(expected.begin(), expected.end()), 8) << "hardly a test";
+      EXPECT_EQ(predict(emulated, length, rows), expected) << target << " length " << length;
+    }
+  }
+}
+
+TEST_F(DeviceRoad, AnArtifactForAGpuAloneNeedsNoCpu) {
+  auto artifact = compile({"sm_80"});
+  ASSERT_TRUE(artifact);
+  EXPECT_EQ(artifact->target(), "");
+  Executor emulated(makeEmulatorDevice(artifact));
+  setWeights(emulated);
+  std::string text;
+  SamplingOptions likeliest;
+  likeliest.temperature = 0;
+  generate(emulated, "12#3", 3, likeliest, [&](uint8_t byte) {
+    text += static_cast<char>(byte);
+    return true;
+  });
+  EXPECT_EQ(text.size(), 3u);
+  try {
+    Executor cpu(artifact, 1);
+    FAIL() << "there is no code for a CPU";
+  } catch (const UserError &error) {
+    EXPECT_NE(std::string(error.what()).find("found code for sm_80"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(DeviceRoad, ViolationsNameTheKernel) {
+  auto artifact = compile({"sm_80"}, true);
+  ASSERT_TRUE(artifact);
+  Executor emulated(makeEmulatorDevice(artifact));
+  try {
+    predict(emulated, 21, 3);
+    FAIL() << "a kernel wrote past what the plan says";
+  } catch (const JobError &error) {
+    std::string message = error.what();
+    EXPECT_NE(message.find("in kernel \"rows_3x22_70x25_k0\" (k0, sm_80)"), std::string::npos)
+        << message;
+    EXPECT_NE(message.find("out of bounds"), std::string::npos) << message;
+  }
+}
+
+TEST_F(DeviceRoad, LaunchesShareOneWorkspace) {
+  auto artifact = compile({"sm_80"}, false, 5000);
+  ASSERT_TRUE(artifact);
+  const Plan &plan = artifact->plan();
+  auto workspace = std::find_if(plan.buffers.begin(), plan.buffers.end(),
+                                [](const Buffer &buffer) { return buffer.kind == "workspace"; });
+  ASSERT_NE(workspace, plan.buffers.end());
+  EXPECT_EQ(workspace->bytes, 5000);
+  for (const Launch &launch : plan.entries.at("predict")) {
+    EXPECT_EQ(launch.arguments.back(), workspace->offset);
+    size_t operands = plan.kernels[static_cast<size_t>(launch.kernel)].operands.size();
+    EXPECT_EQ(launch.arguments.size(), operands + 4 + 2); // scalars, first stream, workspace
+  }
+  for (const Buffer &buffer : plan.buffers) {
+    EXPECT_TRUE(buffer.kind == "workspace" || buffer.offset + buffer.bytes <= workspace->offset);
+  }
+  Executor emulated(makeEmulatorDevice(artifact));
+  predict(emulated, 21, 3);
+}
+
+TEST_F(DeviceRoad, HoldsBitcodePtxAndCubins) {
+  auto artifact = compile({"cpu-avx2", "sm_80", "sm_90a"});
+  ASSERT_TRUE(artifact);
+  bool hasCubins = !artifact->blob("k0_sm_80_cubin").empty();
+  if (!hasCubins) {
+    std::cout << "no ptxas: PTX only\n";
+  }
+  for (const Kernel &kernel : artifact->plan().kernels) {
+    for (const char *target : {"sm_80", "sm_90a"}) {
+      const DeviceVariant &variant = kernel.deviceVariants.at(target);
+      std::span<const uint8_t> ptx = artifact->blob(variant.module + "_ptx"),
+                               bitcode = artifact->blob(variant.module + "_bitcode"),
+                               cubin = artifact->blob(variant.module + "_cubin");
+      std::string text(ptx.begin(), ptx.end());
+      EXPECT_NE(text.find(".target " + std::string(target)), std::string::npos);
+      EXPECT_NE(text.find(".entry " + variant.stages[0].symbol + "("), std::string::npos);
+      EXPECT_EQ(std::string(bitcode.begin(), bitcode.begin() + 2), "BC");
+      EXPECT_EQ(!cubin.empty(), hasCubins);
+      EXPECT_EQ(variant.stages[0].registers > 0, hasCubins);
+      EXPECT_LE(variant.stages[0].spills, 0);
+    }
+  }
+  auto again = compile({"cpu-avx2", "sm_80", "sm_90a"});
+  std::span<const uint8_t> first = artifact->elf(), second = again->elf();
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), second.begin(), second.end()))
+      << "the same input gave other bytes";
+  std::string people = describeForPeople(*artifact, false);
+  EXPECT_NE(people.find("sm_90a: kernels for a GPU"), std::string::npos);
+}
+
+} // namespace

@@ -1,0 +1,238 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Models with bf16 storage. The oracle is the float64 reference of the model's own IR, in which
+// nothing is rounded; the yardstick is the same arithmetic with every value of element type bf16
+// rounded as it is made. As for f32 models (test/golden/README.md), what is compiled may be off by
+// 8 times what the yardstick is off by in the worst element of a tensor: kernels round no value
+// that the yardstick does not round, but other sums come before each rounding.
+#include "Harness.h"
+#include "Specs.h"
+#include "sluice/Runtime/Checkpoint.h"
+
+#include <cmath>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+
+using namespace sluice::testing;
+
+namespace {
+
+struct Mixed {
+  const char *name;
+  const char *residual;
+  const char *body; ///< of the spec behind "sluice": 1
+};
+
+/// Between them: both placements, every method of shortening and upsampling, tied and untied heads,
+/// learned positions, grouped heads, rotation, windows, dropout, widths that are no multiple of a
+/// vector, a stage's norm before the head and none.
+const Mixed families[] = {{"vanilla", "bf16",
+                           R"("vocabulary": 37, "context": 21, "batch": 3, "width": 20,
+  "defaults": {"heads": 2, "key_value_heads": 1, "head_size": 6, "rotary": true, "feed_forward": 33},
+  "stages": [{"op": "embedding"}, {"op": "hourglass", "hierarchy": "2@1"}, {"op": "head", "tied": true, "bias": true}])"},
+                          {"hourglass", "f32",
+                           R"("vocabulary": 40, "context": 26, "batch": 2, "width": 24,
+  "defaults": {"heads": 3, "activation": "gelu_tanh", "rotary": true},
+  "stages": [{"op": "embedding"}, {"op": "hourglass", "hierarchy": "1@1 1@3 1@1"}, {"op": "head"}])"},
+                          {"nested", "f32",
+                           R"("vocabulary": 29, "context": 31, "batch": 2, "width": 16,
+  "defaults": {"heads": 2, "norm": "rms", "activation": "swiglu", "bias": false, "mask": {"window": [0, 7]}},
+  "stages": [{"op": "embedding", "positions": "learned"},
+             {"op": "hourglass", "hierarchy": "1@1 0@2 1@6 0@2 1@1"}, {"op": "head"}])"},
+                          {"post", "f32",
+                           R"("vocabulary": 33, "context": 18, "batch": 2, "width": 18,
+  "defaults": {"heads": 3, "placement": "post", "activation": "swiglu"},
+  "stages": [{"op": "embedding", "positions": "sinusoidal"}, {"op": "layers", "count": 2}, {"op": "head"}])"},
+                          {"linear", "f32",
+                           R"("vocabulary": 31, "context": 20, "batch": 3, "width": 16,
+  "defaults": {"heads": 2, "placement": "post", "activation": "relu"},
+  "stages": [{"op": "embedding"},
+             {"op": "hourglass", "hierarchy": "1@1 1@4 1@1", "shorten": "linear", "upsample": "linear"},
+             {"op": "head", "tied": true}])"},
+                          {"dropout", "bf16",
+                           R"("vocabulary": 31, "context": 20, "batch": 3, "width": 16,
+  "defaults": {"heads": 2, "dropout": 0.1, "attention_dropout": 0.1},
+  "stages": [{"op": "embedding", "dropout": 0.1},
+             {"op": "hourglass", "hierarchy": "1@1 1@2 1@1", "shorten": "linear", "upsample": "linear"},
+             {"op": "norm"}, {"op": "head"}])"}};
+
+std::string specOf(const Mixed &family) {
+  return std::string(R"({"sluice": 1, "precision": {"compute": "bf16", "residual": ")") +
+         family.residual + "\"}, " + family.body + "}";
+}
+
+class MixedModel : public ::testing::TestWithParam<Mixed> {};
+
+TEST_P(MixedModel, IsAsCloseToTheReferenceAsRoundingLeavesIt) {
+  Folder folder;
+  std::string spec = folder.write("model.json", specOf(GetParam()));
+  ReferenceModel forward(emit(spec, "model")), backward(emit(spec, "gradient"));
+  Tensors weights = randomWeights(forward.shapes(), 7);
+  for (const auto &[target, artifact] : compileForAll(folder, spec)) {
+    Model model(artifact, target);
+    model.setWeights(weights);
+    Comparison comparison(GetParam().name + (" on " + target));
+    int64_t context = forward.size("context");
+    for (int64_t length : {context, context - 3}) {
+      Inputs inputs = randomInputs(forward.size("vocabulary"), 2, length, uint64_t(length));
+      Gradient exact = backward.gradient(inputs, weights, Precision::F64),
+               rounded = backward.gradient(inputs, weights, Precision::Bf16),
+               found = model.gradient(inputs);
+      std::string at = " at " + std::to_string(length);
+      comparison.expect("losses" + at, found.losses, yardstick(exact.losses, rounded.losses));
+      for (const auto &[name, values] : found.gradients) {
+        comparison.expect("gradient of " + name + at, values,
+                          yardstick(exact.gradients.at(name), rounded.gradients.at(name)));
+      }
+      std::vector<float> logits = model.predict(inputs);
+      comparison.expect("logits" + at, {logits.begin(), logits.end()},
+                        yardstick(forward.predict(inputs, weights, Precision::F64),
+                                  forward.predict(inputs, weights, Precision::Bf16)));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, MixedModel, ::testing::ValuesIn(families),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+//===----------------------------------------------------------------------===//
+// Training
+//===----------------------------------------------------------------------===//
+
+const std::string source = SLUICE_SOURCE_DIR;
+
+std::string textOf(const std::string &path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Rows of the format's own documentation, one batch a step.
+Inputs batchOf(const std::string &text, uint64_t step) {
+  constexpr int64_t rows = 4, length = 64;
+  Inputs inputs{.rows = rows, .length = length, .seed = 42, .step = step, .tokens = {}};
+  for (int64_t row = 0; row < rows; ++row) {
+    size_t start = (step * rows + uint64_t(row)) * 61 % (text.size() - length - 1);
+    for (size_t i = 0; i <= length; ++i) {
+      inputs.tokens.push_back(static_cast<unsigned char>(text[start + i]));
+    }
+  }
+  return inputs;
+}
+
+std::vector<double> curveOf(Model &model, const std::string &text, uint64_t first, uint64_t last) {
+  std::vector<double> losses;
+  for (uint64_t step = first; step <= last; ++step) {
+    losses.push_back(model.train(batchOf(text, step)).loss);
+    EXPECT_EQ(model.executor().scalarI32("finite"), 1);
+  }
+  return losses;
+}
+
+void initialize(Model &model) {
+  model.executor().scalarI64("seed") = 42;
+  model.executor().run("initialize");
+}
+
+/// From the same initial weights both losses fall by more than a nat, and stay within one rounding
+/// to bf16 of one another: a loss is a mean over rows, whose errors have either sign.
+TEST(MixedTraining, FollowsF32) {
+  std::string text = textOf(source + "/docs/spec.md");
+  std::string target = sluice::runtime::machineTargets().front();
+  for (std::string name : {"vanilla", "hourglass"}) {
+    Folder folder;
+    std::vector<std::vector<double>> curves;
+    for (std::string suffix : {"", "-bf16"}) {
+      Model model(compile(folder, source + "/models/tiny/" + name + suffix + ".json", target),
+                  target);
+      initialize(model);
+      curves.push_back(curveOf(model, text, 1, 50));
+      EXPECT_LT(curves.back().back(), curves.back().front() - 1) << name << suffix;
+    }
+    double worst = 0;
+    for (size_t i = 0; i < curves[0].size(); ++i) {
+      worst = std::max(worst, std::fabs(curves[1][i] - curves[0][i]) / curves[0][i]);
+    }
+    std::cout << name << ": f32 " << curves[0].front() << " to " << curves[0].back() << ", bf16 "
+              << curves[1].front() << " to " << curves[1].back() << ", worst relative difference "
+              << worst << std::endl;
+    EXPECT_LT(worst, 0x1p-9) << name;
+    EXPECT_GT(worst, 0) << name << " is not in bf16";
+  }
+}
+
+std::string bitsOf(Model &model, const std::vector<double> &losses) {
+  std::ostringstream text;
+  text << std::hexfloat;
+  for (double loss : losses) {
+    text << loss << '\n';
+  }
+  for (const auto &[name, values] : model.weights()) {
+    for (double value : values) {
+      text << value << ' ';
+    }
+  }
+  return text.str();
+}
+
+TEST(MixedTraining, IsTheSameForAnyNumberOfThreads) {
+  std::string text = textOf(source + "/docs/spec.md");
+  std::string target = sluice::runtime::machineTargets().front();
+  Folder folder;
+  std::string artifact = compile(folder, source + "/models/tiny/hourglass-bf16.json", target);
+  std::vector<std::string> runs;
+  for (int threads : {1, 2, 5}) {
+    Model model(artifact, target, threads);
+    initialize(model);
+    std::vector<double> losses = curveOf(model, text, 1, 8);
+    runs.push_back(bitsOf(model, losses));
+  }
+  EXPECT_EQ(runs[0].find("nan"), std::string::npos);
+  EXPECT_TRUE(runs[0] == runs[1]) << "two threads differ from one";
+  EXPECT_TRUE(runs[0] == runs[2]) << "five threads differ from one";
+}
+
+/// A checkpoint holds masters alone: what is loaded must make the copies again.
+TEST(MixedTraining, ResumesExactly) {
+  std::string text = textOf(source + "/docs/spec.md");
+  std::string target = sluice::runtime::machineTargets().front();
+  Folder folder;
+  std::string artifact = compile(folder, source + "/models/tiny/vanilla-bf16.json", target);
+  Model whole(artifact, target);
+  initialize(whole);
+  curveOf(whole, text, 1, 5);
+  sluice::runtime::TrainingState state;
+  state.step = 5;
+  sluice::runtime::saveCheckpoint(folder.path("run"), whole.executor(), state, 1);
+  Model resumed(artifact, target);
+  sluice::runtime::loadCheckpoint(folder.path("run"), resumed.executor());
+  Inputs probe = batchOf(text, 99);
+  EXPECT_EQ(resumed.evaluate(probe), whole.evaluate(probe));
+  Model loaded(artifact, target);
+  sluice::runtime::loadWeights(folder.path("run"), loaded.executor());
+  EXPECT_EQ(loaded.evaluate(probe), whole.evaluate(probe));
+  std::vector<double> expected = curveOf(whole, text, 6, 10), found = curveOf(resumed, text, 6, 10);
+  EXPECT_TRUE(bitsOf(resumed, found) == bitsOf(whole, expected));
+}
+
+/// The optimizer's copies are its masters rounded: making them again from those changes nothing.
+TEST(MixedTraining, CopiesAreTheMastersRounded) {
+  std::string text = textOf(source + "/docs/spec.md");
+  std::string target = sluice::runtime::machineTargets().front();
+  Folder folder;
+  Model model(compile(folder, source + "/models/tiny/vanilla-bf16.json", target), target);
+  initialize(model);
+  Inputs probe = batchOf(text, 99);
+  std::vector<double> before = model.evaluate(probe);
+  model.executor().prepare();
+  EXPECT_EQ(model.evaluate(probe), before) << "initialization";
+  curveOf(model, text, 1, 3);
+  std::vector<double> after = model.evaluate(probe);
+  EXPECT_NE(after, before);
+  model.executor().prepare();
+  EXPECT_EQ(model.evaluate(probe), after) << "the optimizer";
+}
+
+} // namespace

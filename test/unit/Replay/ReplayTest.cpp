@@ -1,0 +1,280 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The replay against CPU kernels: what they give is within its bounds, and what is planted is not.
+#include "sluice/Replay/Replay.h"
+#include "../Target/AttentionReference.h"
+#include "../Target/RowsText.h"
+
+#include "mlir/IR/Verifier.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+mlir::FailureOr<cpu::Kernel> generate(mlir::Operation *op, mlir::ModuleOp module,
+                                      llvm::StringRef name, const cpu::Target &target) {
+  return cpu::generateKernel(op, module, name, target);
+}
+
+/// Runs the kernel of a dispatch and judges it.
+class Judged {
+public:
+  explicit Judged(const std::string &text) : kernel(text, cpu::Target::avx2(), generate) {}
+
+  replay::Judgement run(const Launch &launch) {
+    replay::Judgement judgement;
+    kernel.observe(
+        [&](const std::vector<const void *> &operands, const std::vector<const void *> &results) {
+          replay::Launch told{operands,    results,     launch.length,     launch.rows,
+                              launch.step, launch.seed, launch.firstStream};
+          auto judged = replay::judge(kernel.dispatch(), told);
+          ASSERT_TRUE(mlir::succeeded(judged));
+          judgement = *judged;
+          if (spoil) {
+            judgeSpoiled(told);
+          }
+        });
+    kernel.run(launch);
+    kernel.observe(nullptr);
+    return judgement;
+  }
+  /// Also judges with one operand's first number changed: the results are then wrong for it.
+  void spoilOperand(unsigned operand, std::function<void(float &)> change) {
+    spoil = std::move(change);
+    spoilt = operand;
+  }
+  replay::Judgement ofSpoiled;
+  LoadedKernel kernel;
+
+private:
+  void judgeSpoiled(replay::Launch told) {
+    size_t count = size_t(kernel.bufferBytes()[spoilt]) / 4;
+    std::vector<float> copy(count);
+    std::memcpy(copy.data(), told.operands[spoilt], count * 4);
+    spoil(copy.front());
+    told.operands[spoilt] = copy.data();
+    auto judged = replay::judge(kernel.dispatch(), told);
+    ASSERT_TRUE(mlir::succeeded(judged));
+    ofSpoiled = *judged;
+  }
+
+  std::function<void(float &)> spoil;
+  unsigned spoilt = 0;
+};
+
+void expectRight(Judged &judged, const Launch &launch) {
+  replay::Judgement judgement = judged.run(launch);
+  EXPECT_TRUE(judgement.passed()) << judgement.str();
+  ASSERT_FALSE(judgement.results.empty());
+  for (const replay::ResultJudgement &result : judgement.results) {
+    EXPECT_GT(result.checked, 0);
+  }
+}
+
+const char *const gelu = R"(%b = arith.addf %acc, %bias : f32
+  %k = arith.constant 0.7978845608 : f32
+  %c = arith.constant 0.044715 : f32
+  %one = arith.constant 1.0 : f32
+  %half = arith.constant 0.5 : f32
+  %q = arith.mulf %b, %b : f32
+  %r = math.fma %q, %c, %one : f32
+  %t = arith.mulf %b, %r : f32
+  %u = arith.mulf %t, %k : f32
+  %h = math.tanh %u : f32
+  %p = arith.addf %h, %one : f32
+  %w = arith.mulf %p, %half : f32
+  %g = arith.mulf %w, %b : f32
+  %rate = arith.constant 0.25 : f32
+  %zero = arith.constant 0.0 : f32
+  %draw = dispatch.random {id = 5 : i64, width = 19 : i64} : f32
+  %kept = arith.cmpf oge, %draw, %rate : f32
+  %d = arith.select %kept, %g, %zero : f32
+  %y = arith.addf %d, %residual : f32
+  dispatch.yield %b, %y : f32, f32
+)";
+
+std::string contractText(bool byInput, const std::string &type = "f32") {
+  std::string x = tensor({2, 9, 21}, type), y = tensor({2, 9, 19}, type), bias = tensor({19}),
+              w = byInput ? tensor({21, 19}, type) : tensor({19, 21}, type);
+  std::string row = Access{.factor = 2}, vector = Access{.kind = "vector"};
+  return "func.func @f(%a0: " + x + ", %a1: " + w + ", %a2: " + bias + ", %a3: " + y +
+         ") {\n%made:2 = dispatch.contract %a0, %a1, %a2, %a3 attributes {domain = "
+         "#dispatch.domain<batch "
+         "= 2, positions = 9, factor = 2>" +
+         (byInput ? ", by_input" : "") + ", accesses = [" + vector + ", " + row +
+         "], result_accesses = [" + row + ", " + row +
+         "]} {\n^bb0(%acc: f32, %bias: f32, %residual: f32):\n" + gelu + "} : (" + x + ", " + w +
+         ", " + bias + ", " + y + ") -> (" + y + ", " + y + ")\nreturn\n}";
+}
+
+Launch contractLaunch() {
+  return {.operands = {randomFloats(18 * 21, 1), randomFloats(21 * 19, 2), randomFloats(19, 3),
+                       randomFloats(18 * 19, 4)},
+          .length = 15,
+          .rows = 2,
+          .step = 3,
+          .seed = 11,
+          .firstStream = 2};
+}
+
+class Replay : public ::testing::Test {
+protected:
+  void SetUp() override {
+    if (targets().empty()) {
+      GTEST_SKIP() << "this machine runs no CPU kernel to judge";
+    }
+  }
+};
+
+} // namespace
+
+TEST_F(Replay, ContractionWithEpilogue) {
+  for (bool byInput : {false, true}) {
+    Judged judged(contractText(byInput));
+    judged.spoilOperand(0, [](float &value) { value += 0.01f; });
+    expectRight(judged, contractLaunch());
+    EXPECT_GE(judged.ofSpoiled.results[0].mismatches, 18); // the row's 19 columns, all but chance
+    EXPECT_FALSE(judged.ofSpoiled.passed());
+    EXPECT_NE(judged.ofSpoiled.str().find("result 0, row 0, column 0: expected "),
+              std::string::npos);
+  }
+}
+
+/// A step of K left out, and a neighbour's row.
+TEST_F(Replay, LostTermIsFound) {
+  Judged judged(contractText(false));
+  judged.spoilOperand(0, [](float &value) { value = 0; });
+  expectRight(judged, contractLaunch());
+  EXPECT_GE(judged.ofSpoiled.results[0].mismatches, 18);
+}
+
+TEST_F(Replay, WeightGradient) {
+  std::string left = tensor({2, 9, 13}), right = tensor({2, 9, 7}), weight = tensor({13, 7}),
+              bias = tensor({13});
+  Judged judged("func.func @f(%l: " + left + ", %r: " + right + ", %w: " + weight +
+                ", %b: " + bias +
+                ") {\n%y:2 = dispatch.weight_gradient %l, %r, %w, %b attributes {domain = "
+                "#dispatch.domain<batch = 2, positions = 9, factor = 2>, operandSegmentSizes = "
+                "array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (" +
+                left + ", " + right + ", " + weight + ", " + bias + ") -> (" + weight + ", " +
+                bias + ")\nreturn\n}");
+  judged.spoilOperand(1, [](float &value) { value += 0.01f; });
+  expectRight(judged, {.operands = {randomFloats(18 * 13, 1), randomFloats(18 * 7, 2),
+                                    randomFloats(13 * 7, 3), randomFloats(13, 4)},
+                       .length = 11,
+                       .rows = 2,
+                       .shares = {{0, 2}, {1, 3}}});
+  EXPECT_GE(judged.ofSpoiled.results[0].mismatches, 12);
+  EXPECT_EQ(judged.ofSpoiled.results[1].mismatches, 0); // the bias does not read it
+}
+
+/// A mean of shifted rows, a norm of it, and its statistic.
+TEST_F(Replay, RowsOfAShorteningAndANorm) {
+  std::string row = tensor({24}), group = tensor({4, 24});
+  Access own{.factor = 4}, vector{.kind = "vector"};
+  Judged judged(rowsText({2, 5, 4},
+                         {{tensor({2, 18, 24}), Access{.map = "4 * p + i - 3", .group = 4}, group},
+                          {tensor({24}), vector, row}},
+                         {{tensor({2, 5, 24}), own},
+                          {tensor({2, 5, 24}), own},
+                          {tensor({2, 5}), own},
+                          {tensor({3, 24}), Access{.kind = "columns"}}},
+                         R"(%sum = dispatch.sum_group %a0 : tensor<4x24xf32> -> ROW
+  %share = arith.constant dense<0.25> : ROW
+  %h = arith.mulf %sum, %share : ROW
+  %squares = arith.mulf %h, %h : ROW
+  %total = dispatch.reduce add %squares : ROW -> f32
+  %inverse = arith.constant 0.0416666679 : f32
+  %epsilon = arith.constant 1.0e-05 : f32
+  %mean = arith.mulf %total, %inverse : f32
+  %shifted = arith.addf %mean, %epsilon : f32
+  %root = math.sqrt %shifted : f32
+  %roots = tensor.splat %root : ROW
+  %normalized = arith.divf %h, %roots : ROW
+  %y = arith.mulf %normalized, %a1 : ROW
+  dispatch.yield %h, %y, %root, %y : ROW, ROW, f32, ROW)",
+                         row, /*zeroInvalid=*/true));
+  judged.spoilOperand(0, [](float &value) { value += 1; });
+  expectRight(
+      judged,
+      {.operands = {randomFloats(2 * 18 * 24, 1), randomFloats(24, 2)}, .length = 14, .rows = 1});
+  EXPECT_GT(judged.ofSpoiled.results[0].mismatches, 0);
+  EXPECT_GT(judged.ofSpoiled.results[3].mismatches, 0);
+}
+
+TEST_F(Replay, Scatter) {
+  std::string index = tensor({2, 10}, "i32"), values = tensor({2, 9, 6}), table = tensor({5, 6});
+  Judged judged("func.func @f(%i: " + index + ", %v: " + values + ", %t: " + table +
+                ") {\n%y = dispatch.scatter_rows %i, %v, %t attributes {domain = "
+                "#dispatch.domain<batch = 2, positions = 9, factor = 1>} : (" +
+                index + ", " + values + ", " + table + ") -> " + table + "\nreturn\n}");
+  judged.spoilOperand(1, [](float &value) { value += 0.01f; });
+  expectRight(judged,
+              {.operands = {randomIntegers(20, 1, 5), randomFloats(108, 2), randomFloats(30, 3)},
+               .length = 8,
+               .rows = 2,
+               .shares = {{0, 2}}});
+  EXPECT_EQ(judged.ofSpoiled.results[0].mismatches, 1);
+}
+
+TEST_F(Replay, AttentionBothWays) {
+  AttentionCase c{.name = "grouped",
+                  .batch = 2,
+                  .positions = 13,
+                  .heads = 4,
+                  .kvHeads = 2,
+                  .head = 6,
+                  .length = 11,
+                  .rows = 2,
+                  .relation = window(4),
+                  .score = softCap(3),
+                  .rotary = true,
+                  .dropout = 0.25f};
+  AttentionData data = makeAttention(c);
+  Launch launch{.operands = {data.qkv, data.qkv, data.qkv, data.rotary},
+                .length = c.length,
+                .rows = c.rows,
+                .step = c.step,
+                .seed = c.seed};
+  Judged forward(c.forwardText());
+  forward.spoilOperand(2, [](float &value) { value = -value; }); // not of V: nothing changes
+  expectRight(forward, launch);
+  EXPECT_TRUE(forward.ofSpoiled.passed());
+  Judged backward(c.backwardText());
+  backward.spoilOperand(3, [](float &value) { value += 2; }); // row 0's dO * O
+  launch.operands = {data.qkv,   data.qkv, data.qkv, data.outputIn, data.lseIn, data.outputGradient,
+                     data.rotary};
+  expectRight(backward, launch);
+  EXPECT_GT(backward.ofSpoiled.results[0].mismatches, 0);
+}
+
+TEST_F(Replay, HeadAndCrossEntropy) {
+  std::string x = tensor({2, 9, 12}), w = tensor({17, 12}), t = tensor({2, 10}, "i32"),
+              one = tensor({2, 9}), b = tensor({17});
+  std::string domain =
+      "domain = #dispatch.domain<batch = 2, positions = 9, factor = 1>, offset = 1 : i64, ";
+  Judged rows("func.func @f(%x: " + x + ", %w: " + w + ", %t: " + t + ", %b: " + b +
+              ") {\n%y:3 = dispatch.cross_entropy %x, %w, %t, %b attributes {" + domain +
+              "resultSegmentSizes = array<i32: 1, 1, 1>} : (" + x + ", " + w + ", " + t + ", " + b +
+              ") -> (" + one + ", " + one + ", " + x + ")\nreturn\n}");
+  rows.spoilOperand(0, [](float &value) { value += 0.5f; });
+  Launch launch{.operands = {randomFloats(18 * 12, 1), randomFloats(17 * 12, 2),
+                             randomIntegers(20, 3, 17), randomFloats(17, 4)},
+                .length = 7,
+                .rows = 2};
+  expectRight(rows, launch);
+  EXPECT_EQ(rows.ofSpoiled.results[0].mismatches, 1);
+  std::vector<Floats> made = rows.kernel.run(launch);
+  Judged weights("func.func @f(%x: " + x + ", %w: " + w + ", %t: " + t + ", %l: " + one +
+                 ", %b: " + b +
+                 ") {\n%y:2 = dispatch.cross_entropy_weight_gradient %x, %w, %t, %l, %b "
+                 "attributes {" +
+                 domain + "operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (" + x + ", " +
+                 w + ", " + t + ", " + one + ", " + b + ") -> (" + w + ", " + b + ")\nreturn\n}");
+  weights.spoilOperand(0, [](float &value) { value += 0.5f; });
+  launch.operands = {launch.operands[0], launch.operands[1], launch.operands[2], made[1],
+                     launch.operands[3]};
+  expectRight(weights, launch);
+  EXPECT_GT(weights.ofSpoiled.results[0].mismatches, 0);
+}

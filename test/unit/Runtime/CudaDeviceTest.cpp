@@ -1,0 +1,260 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The bigram model through the driver's interface, on the stand-in of FakeCuda.cpp: what is called,
+// in which order, and that the numbers are the CPU's.
+#include "Fixture.h"
+
+#include "sluice/Runtime/Checkpoint.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Evaluator.h"
+
+#include <cmath>
+#include <dlfcn.h>
+#include <sstream>
+
+using namespace sluice::runtime;
+using namespace sluice::test;
+
+namespace {
+
+class CudaDevice : public testing::Test {
+protected:
+  CudaDevice() : library(::dlopen(FAKE_CUDA, RTLD_NOW | RTLD_LOCAL)) {
+    ::setenv("SLUICE_CUDA_DRIVER", FAKE_CUDA, 1);
+    ::setenv("FAKE_CUDA_KERNELS", BIGRAM_GPU_LIBRARY, 1);
+    artifact = gpuBigramArtifact(folder);
+    forget();
+  }
+  ~CudaDevice() override {
+    for (const char *name : {"FAKE_CUDA_CAPABILITY", "FAKE_CUDA_FREE", "FAKE_CUDA_REFUSE_CUBIN",
+                             "FAKE_CUDA_FAIL", "FAKE_CUDA_VERSION", "FAKE_CUDA_COUNT"}) {
+      ::unsetenv(name);
+    }
+  }
+
+  std::unique_ptr<Executor> open() { return std::make_unique<Executor>(makeCudaDevice(artifact)); }
+  template <typename T> T symbol(const char *name) const {
+    return reinterpret_cast<T>(::dlsym(library, name));
+  }
+  void forget() const { symbol<void (*)()>("fakeCudaForget")(); }
+  std::string calls() const { return symbol<const char *(*)()>("fakeCudaCalls")(); }
+  size_t allocated() const { return symbol<size_t (*)()>("fakeCudaAllocated")(); }
+  /// Calls whose line begins with `start`.
+  int count(const std::string &start) const {
+    std::istringstream lines(calls());
+    int found = 0;
+    for (std::string line; std::getline(lines, line);) {
+      found += line.starts_with(start);
+    }
+    return found;
+  }
+
+  TemporaryFolder folder;
+  void *library;
+  std::shared_ptr<const Artifact> artifact;
+};
+
+void fillTokens(Executor &executor, unsigned seed) {
+  std::string text = easyText(executor.tokens().size(), seed);
+  std::copy(text.begin(), text.end(), executor.tokens().begin());
+  executor.scalarI64("length") = 13;
+  executor.scalarI64("rows") = 3;
+}
+
+/// Steps with other tokens each; then every number that the host can see, as bytes.
+std::string trainedBytes(Executor &executor, bool fillAhead) {
+  executor.scalarI64("seed") = 3;
+  executor.run("initialize");
+  std::string bytes;
+  auto add = [&](const void *data, size_t size) {
+    bytes.append(static_cast<const char *>(data), size);
+  };
+  for (int step = 1; step <= 5; ++step) {
+    fillTokens(executor, static_cast<unsigned>(step));
+    executor.scalarI64("step") = step;
+    executor.run("gradient");
+    if (fillAhead) { // while the device may not have read the tokens yet
+      fillTokens(executor, 99);
+      executor.scalarI64("step") = step; // update reads it too
+    }
+    executor.run("update");
+    for (const char *name : {"loss", "grad_norm", "learning_rate"}) {
+      float value = executor.scalarF32(name);
+      add(&value, sizeof value);
+    }
+  }
+  for (const Tensor &tensor : executor.plan().tensors) {
+    for (std::span<float> values :
+         {executor.tensor(tensor, Access::Read), executor.gradient(tensor, Access::Read),
+          executor.state(tensor, "adam.m", Access::Read),
+          executor.state(tensor, "adam.v", Access::Read)}) {
+      add(values.data(), values.size_bytes());
+    }
+  }
+  fillTokens(executor, 7);
+  executor.run("evaluate");
+  for (int64_t row = 0; row < 4; ++row) {
+    std::span<const float> losses = executor.outputRow("losses", row);
+    add(losses.data(), losses.size_bytes());
+  }
+  executor.run("predict");
+  for (int64_t row = 0; row < 3; ++row) {
+    std::span<const float> logits = executor.outputRow("logits", row);
+    add(logits.data(), logits.size_bytes());
+  }
+  return bytes;
+}
+
+TEST_F(CudaDevice, TrainsAsTheCpuDoes) {
+  Executor cpu(artifact, 2);
+  std::string expected = trainedBytes(cpu, false);
+  for (bool fillAhead : {false, true}) {
+    auto gpu = open();
+    EXPECT_EQ(gpu->target(), "sm_80");
+    EXPECT_EQ(gpu->describeDevice(), "Fake H200");
+    EXPECT_TRUE(trainedBytes(*gpu, fillAhead) == expected) << fillAhead;
+  }
+  EXPECT_EQ(allocated(), 0u) << "memory of the device or pinned memory was not given back";
+}
+
+TEST_F(CudaDevice, ResultsAreTheSameWhileTiming) {
+  Executor cpu(artifact, 1);
+  std::string expected = trainedBytes(cpu, false);
+  auto gpu = open();
+  gpu->startTiming();
+  EXPECT_TRUE(trainedBytes(*gpu, true) == expected);
+  EXPECT_EQ(count("cuGraphLaunch"), 0);
+  EXPECT_EQ(gpu->times()[6].launches, 5);
+  EXPECT_NEAR(gpu->times()[6].seconds, 5 * 0.5e-3, 1e-9); // the stand-in's half a millisecond
+}
+
+TEST_F(CudaDevice, EntriesBecomeGraphsOnce) {
+  auto gpu = open();
+  gpu->run("initialize");
+  fillTokens(*gpu, 1);
+  forget();
+  for (int step = 1; step <= 3; ++step) {
+    gpu->scalarI64("step") = step;
+    gpu->run("gradient");
+    gpu->run("update");
+  }
+  EXPECT_EQ(count("cuStreamBeginCapture_v2"), 3); // gradient, update, update under its guard
+  EXPECT_EQ(count("cuGraphInstantiateWithFlags"), 3);
+  EXPECT_EQ(count("cuLaunchKernel"), 6);
+  EXPECT_EQ(count("cuGraphLaunch 4"), 3);
+  EXPECT_EQ(count("cuGraphLaunch 1"), 6);
+  EXPECT_EQ(count("cuMemAlloc_v2") + count("cuMemAllocHost_v2"), 0);
+  EXPECT_EQ(count("cuMemcpyHtoDAsync_v2 272 pinned"), 3) << "tokens, once a step";
+  EXPECT_EQ(count("cuMemcpyHtoDAsync_v2 8 pinned"), 5) << "length and rows once, step thrice";
+  EXPECT_EQ(count("cuStreamSynchronize"), 3) << "for the guard, once a step";
+}
+
+// The guard's scalar is fetched with all others, before the optimizer, which writes none of them.
+TEST_F(CudaDevice, MetricsAreReadWithoutWaiting) {
+  auto gpu = open();
+  gpu->run("initialize");
+  fillTokens(*gpu, 1);
+  gpu->scalarI64("step") = 1;
+  gpu->run("gradient");
+  gpu->run("update");
+  forget();
+  EXPECT_EQ(gpu->scalarI32("finite"), 1);
+  EXPECT_GT(gpu->scalarF32("loss"), 0);
+  EXPECT_GT(gpu->scalarF32("grad_norm"), 0);
+  EXPECT_EQ(calls(), "");
+}
+
+TEST_F(CudaDevice, GuardKeepsTheOptimizerFromRunning) {
+  auto gpu = open();
+  gpu->run("initialize");
+  fillTokens(*gpu, 1);
+  gpu->scalarI64("step") = 1;
+  gpu->run("gradient");
+  const Tensor &table = gpu->plan().tensors[0];
+  gpu->gradient(table)[5] = NAN; // taken back by the next run
+  forget();
+  gpu->run("update");
+  EXPECT_EQ(gpu->scalarI32("finite"), 0);
+  EXPECT_EQ(count("cuGraphLaunch"), 1);
+  gpu->gradient(table)[5] = 1;
+  gpu->run("update");
+  EXPECT_EQ(gpu->scalarI32("finite"), 1);
+  EXPECT_EQ(count("cuGraphLaunch"), 3);
+}
+
+TEST_F(CudaDevice, CheckpointsAndWeightsGoThroughTheHost) {
+  auto gpu = open();
+  trainedBytes(*gpu, false);
+  TrainingState state;
+  state.step = 5;
+  saveCheckpoint(folder / "run", *gpu, state, 1);
+  auto other = open();
+  loadCheckpoint(folder / "run", *other);
+  Executor cpu(artifact, 1);
+  loadWeights(folder / "run", cpu);
+  for (Executor *executor : {gpu.get(), other.get(), &cpu}) {
+    fillTokens(*executor, 5);
+    executor->run("predict");
+  }
+  for (int64_t row = 0; row < 3; ++row) {
+    std::span<const float> a = gpu->outputRow("logits", row), b = other->outputRow("logits", row),
+                           c = cpu.outputRow("logits", row);
+    EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin()));
+    EXPECT_TRUE(std::equal(a.begin(), a.end(), c.begin()));
+  }
+}
+
+TEST_F(CudaDevice, TakesTheCubinOrThePtx) {
+  open();
+  EXPECT_EQ(count("cuModuleLoadData cubin"), 8);
+  EXPECT_EQ(count("cuModuleLoadData ptx"), 0);
+  forget();
+  ::setenv("FAKE_CUDA_CAPABILITY", "90", 1); // sm_80's cubin does not run there, its PTX does
+  open();
+  EXPECT_EQ(count("cuModuleLoadData cubin"), 0);
+  EXPECT_EQ(count("cuModuleLoadData ptx"), 8);
+  ::setenv("FAKE_CUDA_CAPABILITY", "86", 1);
+  ::setenv("FAKE_CUDA_REFUSE_CUBIN", "1", 1);
+  forget();
+  open();
+  EXPECT_EQ(count("cuModuleLoadData cubin"), 8);
+  EXPECT_EQ(count("cuModuleLoadData ptx"), 8);
+}
+
+TEST_F(CudaDevice, SaysWhatIsWrong) {
+  auto says = [&](const char *variable, const char *value, const std::string &piece) {
+    ::setenv(variable, value, 1);
+    std::string message = userError([&] { open(); });
+    EXPECT_NE(message.find(piece), std::string::npos) << message;
+    ::unsetenv(variable);
+    EXPECT_EQ(allocated(), 0u) << variable;
+  };
+  says("FAKE_CUDA_COUNT", "0", "expected an NVIDIA GPU, found none");
+  says("FAKE_CUDA_VERSION", "11080", "CUDA 12.0 or later, found one for CUDA 11.8; update");
+  says("FAKE_CUDA_CAPABILITY", "75",
+       "compute capability 8.0 (Ampere) or later, found Fake H200 of 7.5");
+  // 300352 bytes at batch 4, none of them in flat buffers: 40% of the memory is 40% of the batch.
+  says("FAKE_CUDA_FREE", "160000",
+       "expected 300352 bytes of GPU memory (the plan's peak at batch 4), found 160000 free on "
+       "Fake H200; set the spec's batch to 2");
+  says("FAKE_CUDA_FREE", "1000", "free memory of the GPU");
+  says("FAKE_CUDA_FAIL", "cuMemAlloc_v2", "failed to allocate the arena: CUDA_ERROR_INVALID_VALUE");
+  says("FAKE_CUDA_FAIL", "cuModuleLoadData", "failed to compile the PTX of initialize_table");
+  says("FAKE_CUDA_FAIL", "cuModuleGetFunction", "initialize_table");
+  std::string message = userError([&] { makeCudaDevice(artifact, "sm_90a"); });
+  EXPECT_NE(message.find("expected code for sm_90a for --device cuda, found code for cpu-avx2"),
+            std::string::npos)
+      << message;
+}
+
+TEST_F(CudaDevice, AFailingLaunchLeavesNoGraphBehind) {
+  auto gpu = open();
+  ::setenv("FAKE_CUDA_FAIL", "cuLaunchKernel", 1);
+  std::string message = userError([&] { gpu->run("initialize"); });
+  EXPECT_NE(message.find("failed to launch initialize_table"), std::string::npos) << message;
+  ::unsetenv("FAKE_CUDA_FAIL");
+  gpu->run("initialize");
+  gpu->synchronize();
+  EXPECT_NE(gpu->tensor(gpu->plan().tensors[0], Access::Read)[3], 0);
+}
+
+} // namespace

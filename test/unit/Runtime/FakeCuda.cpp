@@ -1,0 +1,314 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Stands in for NVIDIA's driver. Its "kernels" are the CPU's of the bigram model; all the rest is
+// what the runtime must get right. It is as unkind as a driver may be: work waits in the stream
+// until somebody waits for it, so that pinned memory written too early or read too early shows in
+// the numbers; addresses of the device are not the host's; a launch while a graph is captured does
+// nothing else. The environment sets what GPU it is:
+//   FAKE_CUDA_COUNT, FAKE_CUDA_VERSION, FAKE_CUDA_CAPABILITY (of 80 or 90), FAKE_CUDA_FREE (bytes),
+//   FAKE_CUDA_REFUSE_CUBIN, FAKE_CUDA_FAIL (a function that fails), FAKE_CUDA_KERNELS (library)
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <dlfcn.h>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Kernel = void (*)(uint8_t *arena, const int64_t *arguments, int64_t item, uint8_t *scratch);
+
+enum { invalid = 1, outOfMemory = 2, noDevice = 100, noBinary = 209, notFound = 500 };
+constexpr uint64_t deviceBit = uint64_t(1) << 62; // no host address has it
+
+struct Operation {
+  std::function<void()> run;
+  uint64_t event = 0; // a mark, not work
+};
+struct Graph {
+  std::vector<std::function<void()>> launches;
+};
+struct Module {
+  std::string kernel;
+};
+struct Event {
+  uint64_t recorded = 0;
+};
+
+std::string calls; // every call, a line each
+std::deque<Operation> stream;
+Graph *capturing = nullptr;
+uint64_t events = 0;
+std::map<uint8_t *, size_t> pinned;
+size_t allocated = 0;
+
+int setting(const char *name, int otherwise) {
+  const char *text = std::getenv(name);
+  return text && *text ? std::atoi(text) : otherwise;
+}
+
+/// Notes a call; an error where the environment wants this one to fail.
+int note(const std::string &call) {
+  calls += call + "\n";
+  const char *failing = std::getenv("FAKE_CUDA_FAIL");
+  return failing && call.substr(0, call.find(' ')) == failing ? invalid : 0;
+}
+
+uint8_t *hostOf(uint64_t address) { return reinterpret_cast<uint8_t *>(address & ~deviceBit); }
+
+bool isPinned(const void *memory) {
+  return std::any_of(pinned.begin(), pinned.end(), [&](const auto &range) {
+    return memory >= range.first && memory < range.first + range.second;
+  });
+}
+
+/// Runs what waits, up to a mark; 0: all.
+void drain(uint64_t event) {
+  while (!stream.empty()) {
+    Operation next = std::move(stream.front());
+    stream.pop_front();
+    if (next.run) {
+      next.run();
+    }
+    if (event != 0 && next.event == event) {
+      return;
+    }
+  }
+}
+
+Kernel findKernel(const std::string &name) {
+  static void *library = ::dlopen(std::getenv("FAKE_CUDA_KERNELS"), RTLD_NOW | RTLD_LOCAL);
+  return library ? reinterpret_cast<Kernel>(::dlsym(library, name.c_str())) : nullptr;
+}
+
+} // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+#define NOTE(...)                                                                                  \
+  if (int error = note(__VA_ARGS__)) {                                                             \
+    return error;                                                                                  \
+  }
+
+/// For tests in the same process.
+EXPORT const char *fakeCudaCalls() { return calls.c_str(); }
+EXPORT void fakeCudaForget() { calls.clear(); }
+EXPORT size_t fakeCudaAllocated() { return allocated; }
+
+EXPORT int cuInit(unsigned) {
+  NOTE("cuInit")
+  return setting("FAKE_CUDA_COUNT", 1) == 0 ? noDevice : 0;
+}
+EXPORT int cuDriverGetVersion(int *version) {
+  *version = setting("FAKE_CUDA_VERSION", 12040);
+  return note("cuDriverGetVersion");
+}
+EXPORT int cuGetErrorName(int error, const char **text) {
+  *text = error == invalid ? "CUDA_ERROR_INVALID_VALUE" : "CUDA_ERROR_OTHER";
+  return 0;
+}
+EXPORT int cuGetErrorString(int, const char **text) {
+  *text = "as the fake was told";
+  return 0;
+}
+EXPORT int cuDeviceGetCount(int *count) {
+  *count = setting("FAKE_CUDA_COUNT", 1);
+  return note("cuDeviceGetCount");
+}
+EXPORT int cuDeviceGet(int *device, int ordinal) {
+  *device = ordinal;
+  return note("cuDeviceGet");
+}
+EXPORT int cuDeviceGetName(char *name, int length, int) {
+  std::strncpy(name, "Fake H200", static_cast<size_t>(length));
+  return note("cuDeviceGetName");
+}
+EXPORT int cuDeviceGetAttribute(int *value, int attribute, int) {
+  int capability = setting("FAKE_CUDA_CAPABILITY", 80);
+  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : 227 << 10;
+  return note("cuDeviceGetAttribute");
+}
+EXPORT int cuDevicePrimaryCtxRetain(void **context, int) {
+  *context = &stream;
+  return note("cuDevicePrimaryCtxRetain");
+}
+EXPORT int cuDevicePrimaryCtxRelease_v2(int) { return note("cuDevicePrimaryCtxRelease_v2"); }
+EXPORT int cuCtxSetCurrent(void *) { return note("cuCtxSetCurrent"); }
+
+EXPORT int cuModuleLoadData(Module **module, const char *image) {
+  bool isCubin = image[0] == '\177';
+  std::string text = image; // PTX must be terminated; a cubin here is short enough not to matter
+  text = text.substr(text.rfind(' ') + 1);
+  NOTE(std::string("cuModuleLoadData ") + (isCubin ? "cubin" : "ptx"))
+  if (isCubin && setting("FAKE_CUDA_REFUSE_CUBIN", 0)) {
+    return noBinary;
+  }
+  *module = new Module{text};
+  return 0;
+}
+EXPORT int cuModuleUnload(Module *module) {
+  delete module;
+  return note("cuModuleUnload");
+}
+EXPORT int cuModuleGetFunction(void **function, Module *module, const char *name) {
+  NOTE(std::string("cuModuleGetFunction ") + name)
+  bool fits = module->kernel.compare(0, std::strlen(name), name) == 0;
+  *function = fits ? reinterpret_cast<void *>(findKernel(name)) : nullptr;
+  return *function ? 0 : notFound;
+}
+EXPORT int cuFuncSetAttribute(void *, int, int value) {
+  return note("cuFuncSetAttribute " + std::to_string(value));
+}
+
+EXPORT int cuMemGetInfo_v2(size_t *free, size_t *total) {
+  *free = *total = static_cast<size_t>(setting("FAKE_CUDA_FREE", 1 << 30));
+  return note("cuMemGetInfo_v2");
+}
+EXPORT int cuMemAlloc_v2(unsigned long long *address, size_t bytes) {
+  NOTE("cuMemAlloc_v2 " + std::to_string(bytes))
+  auto *memory = static_cast<uint8_t *>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  std::memset(memory, 0xa5, bytes);
+  *address = reinterpret_cast<uint64_t>(memory) | deviceBit;
+  ++allocated;
+  return 0;
+}
+EXPORT int cuMemFree_v2(unsigned long long address) {
+  std::free(hostOf(address));
+  --allocated;
+  return note("cuMemFree_v2");
+}
+EXPORT int cuMemAllocHost_v2(void **memory, size_t bytes) {
+  NOTE("cuMemAllocHost_v2")
+  auto *made = static_cast<uint8_t *>(std::malloc(bytes));
+  pinned[made] = bytes;
+  *memory = made;
+  ++allocated;
+  return 0;
+}
+EXPORT int cuMemFreeHost(void *memory) {
+  pinned.erase(static_cast<uint8_t *>(memory));
+  std::free(memory);
+  --allocated;
+  return note("cuMemFreeHost");
+}
+
+/// Reads pinned memory when the stream gets there, other memory at once.
+EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *) {
+  NOTE("cuMemcpyHtoDAsync_v2 " + std::to_string(bytes) + (isPinned(from) ? " pinned" : ""))
+  uint8_t *target = hostOf(to);
+  if (isPinned(from)) {
+    stream.push_back({[=] { std::memcpy(target, from, bytes); }});
+  } else {
+    const auto *start = static_cast<const uint8_t *>(from);
+    stream.push_back({[target, data = std::vector<uint8_t>(start, start + bytes)] {
+      std::memcpy(target, data.data(), data.size());
+    }});
+  }
+  return 0;
+}
+EXPORT int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *) {
+  NOTE("cuMemcpyDtoHAsync_v2 " + std::to_string(bytes))
+  stream.push_back({[=] { std::memcpy(to, hostOf(from), bytes); }});
+  return 0;
+}
+EXPORT int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void *) {
+  NOTE("cuMemsetD8Async")
+  stream.push_back({[=] { std::memset(hostOf(to), value, bytes); }});
+  return 0;
+}
+
+EXPORT int cuStreamCreate(void **made, unsigned) {
+  *made = &stream;
+  return note("cuStreamCreate");
+}
+EXPORT int cuStreamDestroy_v2(void *) { return note("cuStreamDestroy_v2"); }
+EXPORT int cuStreamSynchronize(void *) {
+  NOTE("cuStreamSynchronize")
+  drain(0);
+  return 0;
+}
+EXPORT int cuStreamBeginCapture_v2(void *, int) {
+  NOTE("cuStreamBeginCapture_v2")
+  capturing = new Graph;
+  return 0;
+}
+EXPORT int cuStreamEndCapture(void *, Graph **graph) {
+  *graph = capturing;
+  capturing = nullptr;
+  return note("cuStreamEndCapture");
+}
+EXPORT int cuGraphInstantiateWithFlags(Graph **exec, Graph *graph, unsigned long long) {
+  *exec = new Graph(*graph);
+  return note("cuGraphInstantiateWithFlags");
+}
+EXPORT int cuGraphLaunch(Graph *exec, void *) {
+  NOTE("cuGraphLaunch " + std::to_string(exec->launches.size()))
+  for (const auto &launch : exec->launches) {
+    stream.push_back({launch});
+  }
+  return 0;
+}
+EXPORT int cuGraphDestroy(Graph *graph) {
+  delete graph;
+  return note("cuGraphDestroy");
+}
+EXPORT int cuGraphExecDestroy(Graph *exec) {
+  delete exec;
+  return note("cuGraphExecDestroy");
+}
+
+EXPORT int cuEventCreate(Event **event, unsigned) {
+  *event = new Event;
+  return note("cuEventCreate");
+}
+EXPORT int cuEventDestroy_v2(Event *event) {
+  delete event;
+  return note("cuEventDestroy_v2");
+}
+EXPORT int cuEventRecord(Event *event, void *) {
+  event->recorded = ++events;
+  stream.push_back({nullptr, event->recorded});
+  return note("cuEventRecord");
+}
+EXPORT int cuEventSynchronize(Event *event) {
+  NOTE("cuEventSynchronize")
+  bool waits = std::any_of(stream.begin(), stream.end(), [&](const Operation &operation) {
+    return event->recorded != 0 && operation.event == event->recorded;
+  });
+  if (waits) {
+    drain(event->recorded);
+  }
+  return 0;
+}
+EXPORT int cuEventElapsedTime(float *milliseconds, Event *, Event *) {
+  *milliseconds = 0.5f;
+  return note("cuEventElapsedTime");
+}
+
+EXPORT int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY, unsigned gridZ,
+                          unsigned blockX, unsigned blockY, unsigned blockZ, unsigned sharedBytes,
+                          void *, void **parameters, void **) {
+  NOTE("cuLaunchKernel " + std::to_string(gridX) + " x " + std::to_string(blockX) + " shared " +
+       std::to_string(sharedBytes))
+  if (gridY != 1 || gridZ != 1 || blockY != 1 || blockZ != 1) {
+    return invalid;
+  }
+  uint8_t *arena = hostOf(*static_cast<uint64_t *>(parameters[0]));
+  const auto *arguments =
+      reinterpret_cast<const int64_t *>(hostOf(*static_cast<uint64_t *>(parameters[1])));
+  auto kernel = reinterpret_cast<Kernel>(function);
+  auto launch = [=] {
+    std::vector<uint8_t> scratch(sharedBytes + 64);
+    for (unsigned block = 0; block < gridX; ++block) {
+      kernel(arena, arguments, block, scratch.data());
+    }
+  };
+  if (capturing) {
+    capturing->launches.emplace_back(launch);
+  } else {
+    stream.push_back({launch});
+  }
+  return 0;
+}

@@ -1,0 +1,294 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Contractions on tensor cores, emulated and judged, against float64 sums of the same bf16 numbers.
+#include "CudaHarness.h"
+#include "Philox.h"
+#include "RowsText.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+constexpr double unit32 = 0x1p-23, unit16 = 0x1p-8;
+
+struct Case {
+  int64_t batch = 1, positions = 1, inner = 1, columns = 1;
+  bool byInput = false;
+  int64_t factor = 1;
+  std::string residual = "f32";               ///< storage of the extra of access row
+  std::vector<std::string> results = {"f32"}; ///< storage of each
+  std::string body = "%y = arith.addf %acc, %bias : f32\ndispatch.yield %y : f32";
+
+  int64_t rows() const { return batch * positions; }
+  std::string text() const {
+    std::string x = tensor({batch, positions, inner}, "bf16"),
+                w = byInput ? tensor({inner, columns}, "bf16") : tensor({columns, inner}, "bf16"),
+                b = tensor({columns}), r = tensor({batch, positions, columns}, residual), outs,
+                accesses, values;
+    std::string row = test::Access{.factor = factor};
+    for (size_t i = 0; i < results.size(); ++i) {
+      outs += (i ? ", " : "") + tensor({batch, positions, columns}, results[i]);
+      accesses += (i ? ", " : "") + row;
+    }
+    return "func.func @f(%x: " + x + ", %w: " + w + ", %b: " + b + ", %r: " + r + ") {\n  %y" +
+           (results.size() > 1 ? ":" + std::to_string(results.size()) : "") +
+           " = dispatch.contract %x, %w, %b, %r attributes {domain = #dispatch.domain<batch = " +
+           std::to_string(batch) + ", positions = " + std::to_string(positions) +
+           ", factor = " + std::to_string(factor) + ">" + (byInput ? ", by_input" : "") +
+           ", accesses = [" + std::string(test::Access{.kind = "vector", .factor = 0}) + ", " +
+           row + "], result_accesses = [" + accesses +
+           "]} {\n^bb0(%acc: f32, %bias: f32, %residual: f32):\n" + body + "\n} : (" + x + ", " +
+           w + ", " + b + ", " + r + ") -> (" + outs + ")\n  return\n}\n";
+  }
+};
+
+/// Operands in the op's order.
+CudaRun numbersOf(const Case &c, unsigned seed, bool integers = false) {
+  auto make = [&](int64_t count, unsigned more) {
+    return integers ? smallIntegers(count, seed + more, 3) : bf16Numbers(count, seed + more);
+  };
+  return {.operands = {make(c.rows() * c.inner, 1), make(c.inner * c.columns, 2),
+                       make(c.columns, 3), make(c.rows() * c.columns, 4)},
+          .length = c.positions * std::max<int64_t>(c.factor, 1),
+          .rows = c.batch,
+          .step = 3,
+          .seed = 11};
+}
+
+struct Sum {
+  double value = 0, magnitude = 0;
+};
+Sum sumOf(const Case &c, const CudaRun &run, int64_t r, int64_t n) {
+  Sum sum;
+  for (int64_t k = 0; k < c.inner; ++k) {
+    double w = run.operands[1][size_t(c.byInput ? k * c.columns + n : n * c.inner + k)];
+    double term = double(run.operands[0][size_t(r * c.inner + k)]) * w;
+    sum.value += term;
+    sum.magnitude += std::abs(term);
+  }
+  return sum;
+}
+
+bool isValid(const Case &c, const CudaRun &run, int64_t row) {
+  return c.factor == 0 || (row / c.positions < run.rows &&
+                           row % c.positions < (run.length + c.factor - 1) / c.factor);
+}
+
+/// acc + bias: K roundings of the sum, one of the addition.
+void checkBiased(const Case &c, const CudaRun &run, const Floats &y) {
+  for (int64_t i = 0; i < c.rows() * c.columns; ++i) {
+    int64_t r = i / c.columns, n = i % c.columns;
+    if (!isValid(c, run, r)) {
+      ASSERT_TRUE(std::isnan(y[size_t(i)])) << "row " << r << " is not valid";
+      continue;
+    }
+    Sum sum = sumOf(c, run, r, n);
+    double bias = run.operands[2][size_t(n)], expected = sum.value + bias;
+    double bound = double(c.inner + 1) * unit32 * (sum.magnitude + std::abs(bias));
+    ASSERT_NEAR(y[size_t(i)], expected,
+                bound + (c.results[0] == "bf16" ? unit16 : 0) * (std::abs(expected) + bound))
+        << "row " << r << " column " << n << " of " << c.text();
+  }
+}
+
+/// Tiles of every kind, ragged everywhere; K of more steps than twice the stages, and of one.
+const Case shapes[] = {
+    {.batch = 3, .positions = 47, .inner = 300, .columns = 139},
+    {.batch = 3, .positions = 47, .inner = 300, .columns = 139, .byInput = true},
+    {.batch = 2, .positions = 40, .inner = 289, .columns = 84},
+    {.batch = 2, .positions = 40, .inner = 70, .columns = 84, .byInput = true},
+    {.batch = 1, .positions = 1, .inner = 1, .columns = 1},
+    {.batch = 1, .positions = 65, .inner = 64, .columns = 64, .byInput = true},
+    {.batch = 1, .positions = 64, .inner = 16, .columns = 66, .byInput = true},
+};
+
+TEST(CudaContract, IsTheSumOfProductsWithinItsRoundings) {
+  unsigned seed = 0;
+  for (Case c : shapes) {
+    for (const char *storage : {"f32", "bf16"}) {
+      c.results = {storage};
+      EmulatedKernel kernel(c.text());
+      ASSERT_TRUE(kernel.made());
+      CudaRun run = numbersOf(c, ++seed);
+      checkBiased(c, run, kernel.run(run)[0]);
+    }
+  }
+}
+
+/// The large tiles, which only large results choose: a few valid rows keep the test short.
+TEST(CudaContract, LargeTilesOverPartialBatches) {
+  for (bool byInput : {false, true}) {
+    for (int64_t columns : {2060, 1100}) {
+      Case c{.batch = 10, .positions = 110, .inner = 70, .columns = columns, .byInput = byInput};
+      EmulatedKernel kernel(c.text());
+      ASSERT_TRUE(kernel.made());
+      CudaRun run = numbersOf(c, 5);
+      run.rows = 2;
+      run.length = 90;
+      checkBiased(c, run, kernel.run(run)[0]);
+    }
+  }
+}
+
+TEST(CudaContract, IntegersAreExactUnderEverySchedule) {
+  Case c{.batch = 2, .positions = 45, .inner = 330, .columns = 70, .factor = 2};
+  for (bool byInput : {false, true}) {
+    c.byInput = byInput;
+    EmulatedKernel kernel(c.text());
+    ASSERT_TRUE(kernel.made());
+    CudaRun run = numbersOf(c, 7, /*integers=*/true);
+    uint64_t seed = 0;
+    for (auto schedule :
+         {emulator::Schedule::InOrder, emulator::Schedule::Random, emulator::Schedule::WarpAlone}) {
+      for (auto copies :
+           {emulator::Copies::Early, emulator::Copies::Late, emulator::Copies::Random}) {
+        run.options = {.seed = ++seed, .schedule = schedule, .copies = copies};
+        run.length = seed % 2 ? 90 : 31;
+        Floats y = kernel.run(run)[0];
+        for (int64_t i = 0; i < c.rows() * c.columns; ++i) {
+          int64_t r = i / c.columns, n = i % c.columns;
+          if (isValid(c, run, r)) {
+            ASSERT_EQ(y[size_t(i)], sumOf(c, run, r, n).value + run.operands[2][size_t(n)]);
+          } else {
+            ASSERT_TRUE(std::isnan(y[size_t(i)]));
+          }
+        }
+      }
+    }
+  }
+}
+
+const char *geluOfBiased = R"(  %biased = arith.addf %acc, %bias : f32
+  %half = arith.constant 0.5 : f32
+  %one = arith.constant 1.0 : f32
+  %root = arith.constant 0.70710678 : f32
+  %s = arith.mulf %biased, %root : f32
+  %e = math.erf %s : f32
+  %f = arith.addf %e, %one : f32
+  %g = arith.mulf %f, %half : f32
+  %h = arith.mulf %g, %biased : f32
+  dispatch.yield %biased, %h : f32, f32)";
+
+/// Integers make the sum exact, so what is left is the epilogue's arithmetic: a few roundings, and
+/// one more where the result is bf16.
+TEST(CudaContract, TwoResultsBeforeAndAfterGelu) {
+  for (auto storages : {std::vector<std::string>{"bf16", "bf16"}, {"f32", "bf16"}}) {
+    Case c{.batch = 2, .positions = 37, .inner = 50, .columns = 90, .results = storages};
+    c.body = geluOfBiased;
+    EmulatedKernel kernel(c.text());
+    ASSERT_TRUE(kernel.made());
+    CudaRun run = numbersOf(c, 9, true);
+    auto y = kernel.run(run);
+    for (int64_t i = 0; i < c.rows() * c.columns; ++i) {
+      double x = sumOf(c, run, i / c.columns, i % c.columns).value +
+                 run.operands[2][size_t(i % c.columns)];
+      double gelu = 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
+      ASSERT_EQ(y[0][size_t(i)], storages[0] == "bf16" ? roundedToBf16(float(x)) : float(x));
+      // 1 + erf cancels for negative x: the erf's and the sum's roundings stay absolute, times x.
+      ASSERT_NEAR(y[1][size_t(i)], gelu, std::abs(x) * 16 * unit32 + std::abs(gelu) * unit16);
+    }
+  }
+}
+
+/// residual + dropout(acc + bias), drawn four at a time where rows are whole fours, else one by
+/// one.
+TEST(CudaContract, ResidualAndDropoutInPlace) {
+  for (int64_t columns : {72, 75}) {
+    for (const char *storage : {"f32", "bf16"}) {
+      Case c{.batch = 2,
+             .positions = 37,
+             .inner = 50,
+             .columns = columns,
+             .residual = storage,
+             .results = {storage}};
+      c.body = "%u = dispatch.random {id = 5 : i64, width = " + std::to_string(columns) +
+               R"( : i64} : f32
+  %biased = arith.addf %acc, %bias : f32
+  %p = arith.constant 0.25 : f32
+  %zero = arith.constant 0.0 : f32
+  %kept = arith.cmpf oge, %u, %p : f32
+  %d = arith.select %kept, %biased, %zero : f32
+  %y = arith.addf %d, %residual : f32
+  dispatch.yield %y : f32)";
+      EmulatedKernel kernel(c.text());
+      ASSERT_TRUE(kernel.made());
+      CudaRun run = numbersOf(c, 13, true);
+      run.shares = {{0, 3}};
+      Floats y = kernel.run(run)[0];
+      int64_t dropped = 0;
+      for (int64_t i = 0; i < c.rows() * columns; ++i) {
+        bool kept = philoxUniform(uint64_t(i), 5, 3, 11) >= 0.25f;
+        dropped += !kept;
+        float sum = float(sumOf(c, run, i / columns, i % columns).value) +
+                    run.operands[2][size_t(i % columns)];
+        float expected = (kept ? sum : 0) + run.operands[3][size_t(i)];
+        ASSERT_EQ(y[size_t(i)], c.residual == "bf16" ? roundedToBf16(expected) : expected) << i;
+      }
+      EXPECT_GT(dropped, 0);
+    }
+  }
+}
+
+/// Copies and matrix loads meet in no bank, global memory is read and written in whole sectors, and
+/// the tensor core's share of what a warp issues is large.
+TEST(CudaContract, TrafficIsConflictFreeAndCoalesced) {
+  for (bool byInput : {false, true}) {
+    for (const char *storage : {"f32", "bf16"}) {
+      Case c{.batch = 1,
+             .positions = 128,
+             .inner = 512,
+             .columns = 128,
+             .byInput = byInput,
+             .factor = 0,
+             .residual = storage,
+             .results = {storage}};
+      c.body = "%s = arith.addf %acc, %bias : f32\n%y = arith.addf %s, %residual : f32\n"
+               "dispatch.yield %y : f32";
+      EmulatedKernel kernel(c.text());
+      ASSERT_TRUE(kernel.made());
+      CudaRun run = numbersOf(c, 1);
+      kernel.run(run);
+      ASSERT_EQ(kernel.counters.size(), 1u);
+      const emulator::Counters &counted = kernel.counters[0];
+      EXPECT_EQ(counted.bankConflicts(), 0u);
+      EXPECT_GE(double(counted.leastSectors), 0.9 * double(counted.globalSectors));
+      EXPECT_EQ(counted.tensorFlops, uint64_t(2) * 128 * 128 * 512);
+      std::cout << (byInput ? "by input, " : "by output, ") << storage << ": sectors "
+                << counted.leastSectors << " of " << counted.globalSectors << ", "
+                << counted.globalSectors / double(counted.globalRequests)
+                << " a request, tensor share " << counted.tensorShare() << "\n";
+      for (const emulator::SiteTraffic &site : counted.sites) {
+        EXPECT_GE(double(site.leastUnits), 0.9 * double(site.units)) << site.instruction;
+      }
+    }
+  }
+}
+
+TEST(CudaContract, AssemblesWithoutSpills) {
+  const char *mma = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32";
+  for (Case c :
+       {Case{.batch = 16, .positions = 1024, .inner = 512, .columns = 1536},
+        Case{.batch = 16, .positions = 1024, .inner = 2048, .columns = 512, .byInput = true},
+        Case{.batch = 3, .positions = 1000, .inner = 300, .columns = 500},
+        Case{.batch = 3, .positions = 100, .inner = 301, .columns = 75, .byInput = true},
+        Case{.batch = 1, .positions = 1024, .inner = 512, .columns = 512}}) {
+    EmulatedKernel(c.text()).checkAssembly(mma);
+    c.results = {"bf16", "bf16"};
+    c.body = geluOfBiased;
+    EmulatedKernel(c.text()).checkAssembly(mma);
+  }
+}
+
+TEST(CudaContract, RefusesFactorsOfF32) {
+  std::string text = Case{.batch = 1, .positions = 8, .inner = 8, .columns = 8}.text();
+  for (size_t at; (at = text.find("bf16")) != std::string::npos;) {
+    text.replace(at, 4, "f32");
+  }
+  std::string message = cudaRefusal(text);
+  EXPECT_NE(message.find("expected factors of bf16, found 'tensor<1x8x8xf32>'"), std::string::npos)
+      << message;
+  EXPECT_NE(message.find("\"precision\""), std::string::npos) << message;
+}
+
+} // namespace

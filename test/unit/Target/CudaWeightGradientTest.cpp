@@ -1,0 +1,197 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Weight gradients on tensor cores, emulated and judged, against float64 sums.
+#include "CudaHarness.h"
+#include "RowsText.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+constexpr double unit32 = 0x1p-23;
+
+struct Case {
+  int64_t batch = 1, positions = 1, height = 1, width = 1;
+  int64_t factor = 1;
+  bool initWeight = false, initBias = false, weight = true, bias = true;
+
+  int64_t rows() const { return batch * positions; }
+  std::string text() const {
+    std::string left = tensor({batch, positions, height}, "bf16"),
+                right = tensor({batch, positions, width}, "bf16"), matrix = tensor({height, width}),
+                vector = tensor({height});
+    std::string names = "%l, %r", types = left + ", " + right,
+                parameters = "%l: " + left + ", %r: " + right;
+    auto add = [&](bool wanted, const std::string &name, const std::string &type) {
+      names += wanted ? ", " + name : "";
+      types += wanted ? ", " + type : "";
+      parameters += wanted ? ", " + name + ": " + type : "";
+      return std::string(wanted ? "1" : "0");
+    };
+    std::string inits = add(initWeight, "%iw", matrix) + ", " + add(initBias, "%ib", vector);
+    std::string results = weight ? matrix : "";
+    results += bias ? (weight ? ", " : "") + vector : "";
+    return "func.func @f(" + parameters + ") {\n  %g:" + std::to_string(weight + bias) +
+           " = dispatch.weight_gradient " + names +
+           " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
+           ", positions = " + std::to_string(positions) + ", factor = " + std::to_string(factor) +
+           ">, operandSegmentSizes = array<i32: 1, 1, " + inits +
+           ">, resultSegmentSizes = array<i32: " + (weight ? "1, " : "0, ") + (bias ? "1" : "0") +
+           ">} : (" + types + ") -> (" + results + ")\n  return\n}";
+  }
+};
+
+CudaRun numbersOf(const Case &c, unsigned seed, bool integers) {
+  auto make = [&](int64_t count, unsigned more) {
+    return integers ? smallIntegers(count, seed + more, 3) : bf16Numbers(count, seed + more);
+  };
+  CudaRun run{.operands = {make(c.rows() * c.height, 1), make(c.rows() * c.width, 2)},
+              .length = c.positions * std::max<int64_t>(c.factor, 1),
+              .rows = c.batch};
+  if (c.initWeight) {
+    run.operands.push_back(make(c.height * c.width, 3));
+  }
+  if (c.initBias) {
+    run.operands.push_back(make(c.height, 4));
+  }
+  return run;
+}
+
+/// One rounding an addition: rows, splits and the init. Small integers are exact. Rows that are not
+/// valid hold NaN.
+void check(const Case &c, EmulatedKernel &kernel, CudaRun run, bool integers) {
+  auto isValid = [&](int64_t row) {
+    return c.factor == 0 || (row / c.positions < run.rows &&
+                             row % c.positions < (run.length + c.factor - 1) / c.factor);
+  };
+  const Floats left = run.operands[0], right = run.operands[1];
+  for (int64_t row = 0; row < c.rows(); ++row) {
+    for (int64_t m = 0; !isValid(row) && m < c.height; ++m) {
+      run.operands[0][size_t(row * c.height + m)] = NAN;
+    }
+    for (int64_t k = 0; !isValid(row) && k < c.width; ++k) {
+      run.operands[1][size_t(row * c.width + k)] = NAN;
+    }
+  }
+  auto results = kernel.run(run);
+  ASSERT_EQ(results.size(), size_t(c.weight + c.bias));
+  double roundings = double(c.rows()) + 300;
+  auto compare = [&](float found, double init, double sum, double magnitude) {
+    double bound = integers ? 0 : roundings * unit32 * (magnitude + std::abs(init));
+    ASSERT_NEAR(found, init + sum, bound) << c.text();
+  };
+  for (int64_t m = 0; m < c.height; ++m) {
+    for (int64_t k = 0; c.weight && k < c.width; ++k) {
+      double sum = 0, magnitude = 0;
+      for (int64_t row = 0; row < c.rows(); ++row) {
+        if (isValid(row)) {
+          double term = double(left[size_t(row * c.height + m)]) * right[size_t(row * c.width + k)];
+          sum += term;
+          magnitude += std::abs(term);
+        }
+      }
+      double init = c.initWeight ? run.operands[2][size_t(m * c.width + k)] : 0;
+      compare(results[0][size_t(m * c.width + k)], init, sum, magnitude);
+    }
+    double sum = 0, magnitude = 0;
+    for (int64_t row = 0; row < c.rows(); ++row) {
+      sum += isValid(row) ? left[size_t(row * c.height + m)] : 0;
+      magnitude += isValid(row) ? std::abs(left[size_t(row * c.height + m)]) : 0;
+    }
+    if (c.bias) {
+      double init = c.initBias ? run.operands.back()[size_t(m)] : 0;
+      compare(results.back()[size_t(m)], init, sum, magnitude);
+    }
+  }
+}
+
+/// Without and with a split (more than sixteen steps of 32 rows), ragged everywhere.
+TEST(CudaWeightGradient, IsTheSumOverValidRows) {
+  unsigned seed = 0;
+  for (Case c :
+       {Case{.batch = 2, .positions = 57, .height = 70, .width = 90},
+        Case{.batch = 3,
+             .positions = 190,
+             .height = 130,
+             .width = 75,
+             .factor = 2,
+             .initWeight = true,
+             .initBias = true},
+        Case{.batch = 3,
+             .positions = 190,
+             .height = 33,
+             .width = 50,
+             .factor = 1,
+             .initWeight = true},
+        Case{.batch = 1, .positions = 600, .height = 66, .width = 34, .factor = 0, .bias = false},
+        Case{.batch = 2, .positions = 300, .height = 75, .width = 20, .weight = false},
+        Case{.batch = 2, .positions = 30, .height = 1, .width = 1, .initBias = true},
+        Case{.batch = 1, .positions = 1, .height = 129, .width = 129}}) {
+    EmulatedKernel kernel(c.text());
+    ASSERT_TRUE(kernel.made());
+    EXPECT_EQ(kernel.kernel().stages.size(), c.rows() >= 512 ? 2u : 1u);
+    for (bool integers : {false, true}) {
+      CudaRun run = numbersOf(c, seed += 10, integers);
+      check(c, kernel, run, integers);
+      run.rows = std::max<int64_t>(1, c.batch - 1);
+      run.length = run.length * 2 / 3;
+      run.options = {.seed = seed, .schedule = emulator::Schedule::WarpAlone};
+      check(c, kernel, run, integers);
+    }
+  }
+}
+
+TEST(CudaWeightGradient, SchedulesAndSharedInits) {
+  Case c{.batch = 2,
+         .positions = 300,
+         .height = 70,
+         .width = 72,
+         .initWeight = true,
+         .initBias = true};
+  EmulatedKernel kernel(c.text());
+  ASSERT_TRUE(kernel.made());
+  CudaRun run = numbersOf(c, 3, true);
+  run.shares = {{0, 2}, {1, 3}};
+  for (auto schedule :
+       {emulator::Schedule::InOrder, emulator::Schedule::Random, emulator::Schedule::WarpAlone}) {
+    for (auto copies : {emulator::Copies::Early, emulator::Copies::Late}) {
+      run.options = {.seed = ++run.options.seed, .schedule = schedule, .copies = copies};
+      check(c, kernel, run, true);
+    }
+  }
+}
+
+TEST(CudaWeightGradient, TrafficIsConflictFreeAndCoalesced) {
+  Case c{.batch = 1, .positions = 512, .height = 128, .width = 128, .factor = 0};
+  EmulatedKernel kernel(c.text());
+  ASSERT_TRUE(kernel.made());
+  kernel.run(numbersOf(c, 1, false));
+  for (const emulator::Counters &counted : kernel.counters) {
+    EXPECT_EQ(counted.bankConflicts(), 0u);
+    EXPECT_GE(double(counted.leastSectors), 0.9 * double(counted.globalSectors));
+    std::cout << "sectors " << counted.leastSectors << " of " << counted.globalSectors
+              << ", tensor share " << counted.tensorShare() << "\n";
+  }
+}
+
+TEST(CudaWeightGradient, AssemblesWithoutSpills) {
+  for (Case c : {Case{.batch = 16, .positions = 1024, .height = 2048, .width = 512},
+                 Case{.batch = 16,
+                      .positions = 1024,
+                      .height = 512,
+                      .width = 512,
+                      .initWeight = true,
+                      .initBias = true},
+                 Case{.batch = 3,
+                      .positions = 190,
+                      .height = 130,
+                      .width = 75,
+                      .factor = 2,
+                      .initWeight = true},
+                 Case{.batch = 3, .positions = 190, .height = 60, .width = 50}}) {
+    EmulatedKernel(c.text()).checkAssembly("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32");
+  }
+}
+
+} // namespace
