@@ -85,6 +85,7 @@ void replay(runtime::Executor &program, const std::string &entry, CausalWitness 
   double change = 0;
   for (int attempt = 0; attempt < attempts && change == 0; ++attempt) {
     setWeights(program, attempt);
+    program.prepare();
     setTokens(program);
     float before = lossOf(program, entry, witness.length, witness.row, attempt);
     int32_t &token = program.tokens()[static_cast<size_t>(witness.token)];
