@@ -25,28 +25,32 @@ Tile::Tile(Frame &frame, TensorCore &core, Factor given, int64_t step)
 bool Tile::linesAreWhole() const { return !factor.isValid && factor.lines % tileLines == 0; }
 bool Tile::widthIsWhole() const { return factor.width % lineElements == 0; }
 
-// Consecutive threads copy consecutive pieces of a line.
+// Consecutive threads copy consecutive pieces of a line. Copies by way of registers are a loop,
+// lest too many are under way at once.
 void Tile::copy(Value to, Value outer, Value inner) {
   int64_t perLine = lineElements / grain, pieces = tileLines * perLine, threads = frame.threads;
   Value thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
-  auto emit = [&](int64_t first) {
-    Value line, piece;
-    if (perLine <= threads) {
-      line = arith::DivUIOp::create(e.b, thread, e.index(perLine));
-      line = e.add(line, first / perLine);
-      piece = arith::RemUIOp::create(e.b, thread, e.index(perLine));
-    } else {
-      line = e.index(first / perLine);
-      piece = e.add(thread, first % perLine);
-    }
+  auto divide = [&](Value a) -> Value { return arith::DivUIOp::create(e.b, a, e.index(perLine)); };
+  auto rest = [&](Value a) -> Value { return arith::RemUIOp::create(e.b, a, e.index(perLine)); };
+  auto emit = [&](Value first) {
+    bool wide = perLine > threads; // a line takes all threads several times
+    Value line = wide ? divide(first) : e.add(divide(thread), divide(first));
+    Value piece = wide ? e.add(thread, rest(first)) : rest(thread);
     copyPiece(to, line, e.mul(piece, grain), outer, inner);
   };
+  constexpr int64_t atOnce = 4;
   if (pieces < threads) {
-    e.when(e.less(thread, e.index(pieces)), [&] { emit(0); });
-    return;
-  }
-  for (int64_t first = 0; first < pieces; first += threads) {
-    emit(first);
+    e.when(e.less(thread, e.index(pieces)), [&] { emit(e.index(0)); });
+  } else if (grain == 1 && pieces > atOnce * threads) {
+    e.loop(e.index(0), e.index(pieces), atOnce * threads, [&](Value first) {
+      for (int64_t i = 0; i < atOnce; ++i) {
+        emit(e.add(first, i * threads));
+      }
+    });
+  } else {
+    for (int64_t first = 0; first < pieces; first += threads) {
+      emit(e.index(first));
+    }
   }
 }
 
