@@ -171,33 +171,6 @@ TEST(CudaAttention, HeadsOfAnySize) {
   check({"head of 136", 1, 70, 1, 1, 136, 67, 1, causal(), scaled(0.125), true});
 }
 
-std::string replaced(std::string text, const std::string &from, const std::string &to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-  return text;
-}
-
-/// Results may be f32 where factors are bf16; in odd columns they are stored one by one.
-TEST(CudaAttention, ResultsOfF32) {
-  for (int64_t head : {16, 5}) {
-    AttentionCase c{"results of f32", 1, 70, 2, 1, head, 67, 1, causal(), plain};
-    c.bf16 = true;
-    AttentionData data = makeAttention(c);
-    std::string out = "x70x" + std::to_string(2 * head) + "x",
-                all = "tensor<1x70x" + std::to_string(c.width()) + "x";
-    EmulatedKernel forward(replaced(c.forwardText(), out + "bf16", out + "f32"), generate);
-    std::string text = replaced(c.backwardText(), "-> " + all + "bf16", "-> " + all + "f32");
-    EmulatedKernel backward(
-        replaced(text, "return %y : " + all + "bf16", "return %y : " + all + "f32"), generate);
-    ASSERT_TRUE(forward.made() && backward.made());
-    auto output = forward.run(forwardRun(c, data, Schedule::InOrder, Copies::Late))[0];
-    compare(c, output, data.output, 2 * head, false, false, "output");
-    auto gradient = backward.run(backwardRun(c, data, Schedule::InOrder, Copies::Late))[0];
-    compare(c, gradient, data.gradient, c.width(), true, false, "gradient");
-  }
-}
-
 /// NaN in what an empty tile would read reaches nobody: a tile that is computed and then masked
 /// would give 0 * NaN.
 TEST(CudaAttention, EmptyTilesAreSkipped) {
