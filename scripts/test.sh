@@ -53,20 +53,30 @@ except (OSError, ValueError):
 PYTHON
 }
 
+# run_program PROGRAM: its results and its exit status, as files.
+run_program() {
+  local name status=0
+  name=$(basename "$1")
+  "$1" --gtest_brief=1 --gtest_output="json:$results/$name.json" ${filter:+"$filter"} >&2 || status=$?
+  echo "$status" > "$results/$name.status"
+}
+
+# Programs run side by side, one a processor.
 run_unit() {
-  local program good bad status counts total_good=0 total_bad=0
-  local filter=${quick:+--gtest_filter=-*Slow*}
+  local program name good bad counts total_good=0 total_bad=0 programs=()
+  export filter=${quick:+--gtest_filter=-*Slow*} results
+  export -f run_program
   for program in "$build"/tests/*; do
-    [[ -f $program && -x $program ]] || continue
-    local file
-    file=$results/$(basename "$program").json
-    status=0
-    "$program" --gtest_brief=1 --gtest_output="json:$file" ${filter:+"$filter"} >&2 || status=$?
-    counts=$(unit_counts "$file")
+    [[ -f $program && -x $program ]] && programs+=("$program")
+  done
+  printf '%s\0' "${programs[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -c 'run_program "$0"'
+  for program in "${programs[@]}"; do
+    name=$(basename "$program")
+    counts=$(unit_counts "$results/$name.json")
     read -r good bad <<< "$counts"
     # A failure outside every test (a crash at exit, a sanitizer) must not pass either.
-    if ((status != 0 && bad == 0)); then
-      say "$(basename "$program") ended with status $status"
+    if ((bad == 0)) && [[ $(cat "$results/$name.status") != 0 ]]; then
+      say "$name ended with status $(cat "$results/$name.status")"
       bad=1
     fi
     total_good=$((total_good + good))

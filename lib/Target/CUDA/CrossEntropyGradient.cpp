@@ -31,8 +31,10 @@ constexpr int64_t downOf(int64_t i) { return i / 2 * fragmentRows + i % 2 * 8; }
 /// Columns of the gradient a block sums up. Lines of odd width are copied an element at a time, by
 /// way of registers: fewer are left for sums.
 int64_t chunkOf(int64_t width) {
-  int64_t widest = width % 2 == 0 ? 512 : 256;
-  return width <= 128 ? 128 : width <= 256 ? 256 : widest;
+  if (width <= 128 || width % 2 != 0) {
+    return 128;
+  }
+  return width <= 256 ? 256 : 512;
 }
 
 class Gradient {

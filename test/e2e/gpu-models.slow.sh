@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Every spec that the project ships compiles for every GPU target when its linear maps multiply bf16: PTX, and where there is a
+# ptxas cubins, no kernel of which spills or has a stack.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+cat > "$work/models.py" << 'PYTHON'
+import concurrent.futures, glob, json, os, shutil, subprocess, sys
+root, work = os.environ["root"], os.environ["work"]
+assembled = shutil.which("ptxas") is not None
+
+def compile(spec):
+    name = os.path.relpath(spec, root + "/models")
+    model = json.load(open(spec))
+    model.setdefault("precision", {"compute": "bf16"})
+    path = f"{work}/{name.replace('/', '-')}"
+    json.dump(model, open(path, "w"))
+    made = subprocess.run([f"{root}/build/bin/sluice", "compile", path, "-o", path + ".sla", "--target", "sm_80,sm_90a"],
+                          capture_output=True, text=True)
+    if made.returncode:
+        return f"FAIL {name} compiles for sm_80 and sm_90a\n  {made.stderr[-500:]}"
+    shown = subprocess.run([f"{root}/build/bin/sluice", "inspect", path + ".sla", "--json"], capture_output=True, text=True)
+    os.remove(path + ".sla")
+    kernels = [k for k in json.loads(shown.stdout)["kernels"] if k["target"].startswith("sm_")]
+    bad = [f"{k['name']} {k['target']}" for k in kernels if assembled and k["spills"] != 0]
+    if bad or {k["target"] for k in kernels} != {"sm_80", "sm_90a"}:
+        return f"FAIL {name}: no kernel spills\n  {bad[:5]}"
+    return f"ok {name}: {len(kernels)} kernels for sm_80 and sm_90a" + (", none spills" if assembled else "")
+
+with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    lines = list(pool.map(compile, sorted(glob.glob(root + "/models/*/*.json"))))
+print("\n".join(lines))
+sys.exit(any(line.startswith("FAIL") for line in lines))
+PYTHON
+python3 "$work/models.py"
