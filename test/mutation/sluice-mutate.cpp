@@ -138,6 +138,8 @@ private:
     return *reinterpret_cast<int64_t *>(arena.get() + plan.scalars.at(name).offset);
   }
   emulator::Emulator &emulatorOf(int64_t kernel, const Subject &subject, const std::string &stage);
+  Dispatch &dispatchOf(int64_t kernel);
+  void poisonPadding(const runtime::Launch &launch);
   Subject subjectOf(const runtime::Launch &launch);
   std::vector<emulator::Buffer> buffersOf(const runtime::Launch &launch, bool later);
   std::string judge(const runtime::Launch &launch, const std::vector<std::vector<uint8_t>> &before);
@@ -187,12 +189,32 @@ std::vector<emulator::Buffer> Step::buffersOf(const runtime::Launch &launch, boo
   return buffers;
 }
 
+Dispatch &Step::dispatchOf(int64_t kernel) {
+  std::unique_ptr<Dispatch> &dispatch = dispatches[kernel];
+  if (!dispatch) {
+    dispatch = std::make_unique<Dispatch>(artifact, kernel);
+  }
+  return *dispatch;
+}
+
+/// What lies between the rows of operands holds anything: NaN, so that reading it shows.
+void Step::poisonPadding(const runtime::Launch &launch) {
+  for (auto [i, operand] : llvm::enumerate(dispatchOf(launch.kernel).op->getOperands())) {
+    auto type = mlir::cast<mlir::RankedTensorType>(operand.getType());
+    if (type.getRank() != 3) {
+      continue;
+    }
+    int64_t bytes = type.getElementTypeBitWidth() / 8, width = type.getDimSize(2),
+            stride = dispatch::paddedWidth(width);
+    for (int64_t row = 0; row < type.getDimSize(0) * type.getDimSize(1); ++row) {
+      std::memset(arena.get() + launch.arguments[i] + (row * stride + width) * bytes, 0xff,
+                  size_t((stride - width) * bytes));
+    }
+  }
+}
+
 std::string Step::judge(const runtime::Launch &launch,
                         const std::vector<std::vector<uint8_t>> &before) {
-  std::unique_ptr<Dispatch> &dispatch = dispatches[launch.kernel];
-  if (!dispatch) {
-    dispatch = std::make_unique<Dispatch>(artifact, launch.kernel);
-  }
   const auto &operands = plan.kernels[size_t(launch.kernel)].operands;
   replay::Launch done;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -207,7 +229,7 @@ std::string Step::judge(const runtime::Launch &launch,
   done.step = scalar("step");
   done.seed = scalar("seed");
   done.firstStream = launch.arguments[operands.size() + 4];
-  auto judgement = replay::judge(dispatch->op, done);
+  auto judgement = replay::judge(dispatchOf(launch.kernel).op, done);
   if (mlir::failed(judgement)) {
     throw std::runtime_error("a dispatch that the replay does not know");
   }
@@ -215,6 +237,7 @@ std::string Step::judge(const runtime::Launch &launch,
 }
 
 Subject Step::subjectOf(const runtime::Launch &launch) {
+  poisonPadding(launch);
   const runtime::Kernel &kernel = plan.kernels[size_t(launch.kernel)];
   const runtime::DeviceVariant &variant = kernel.deviceVariants.at(target);
   auto bitcode = artifact.blob(variant.module + "_bitcode");

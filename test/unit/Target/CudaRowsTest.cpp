@@ -515,24 +515,4 @@ TEST(CudaRows, Assemble) {
   }
 }
 
-/// Memory may be bf16; bodies compute in f32.
-TEST(CudaRows, RefusesBodiesInBf16) {
-  auto context = makeDispatchContext();
-  std::string text = rowsText(
-      {1, 4, 1}, {{tensor({1, 4, 8}, "bf16"), Access{}, tensor({8}, "bf16")}},
-      {{tensor({1, 4, 8}, "bf16"), Access{}}}, "dispatch.yield %a0 : ROW", tensor({8}, "bf16"));
-  auto source = mlir::parseSourceString<mlir::ModuleOp>(text, context.get());
-  ASSERT_TRUE(source);
-  std::string message;
-  mlir::ScopedDiagnosticHandler handler(
-      context.get(), [&](mlir::Diagnostic &diagnostic) { message += diagnostic.str(); });
-  auto module = mlir::OwningOpRef<mlir::ModuleOp>(mlir::ModuleOp::create(source->getLoc()));
-  source->walk(
-      [&](dispatch::RowsOp op) { EXPECT_TRUE(mlir::failed(generateRowsOrScatter(op, *module))); });
-  EXPECT_TRUE(module->getBody()->empty());
-  EXPECT_NE(message.find("expected the body to see 'bf16' as 'f32', found 'tensor<8xbf16>'"),
-            std::string::npos)
-      << message;
-}
-
 } // namespace
