@@ -112,7 +112,8 @@ std::shared_ptr<const Artifact> Artifact::load(const Path &path, const std::stri
     if (artifact->parsedPlan.gpuTargets().empty()) {
       throw;
     }
-    artifact->cpuProblem = error.what();
+    artifact->cpuProblem = std::string(error.what()) +
+                           ", with --target cpu beside the GPUs, or use --device cuda or emulator";
   }
   return artifact;
 }

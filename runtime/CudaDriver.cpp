@@ -91,7 +91,20 @@ std::string Driver::explain(Result result) const {
          (text ? std::string(", ") + text : "");
 }
 
+/// Addresses, instructions and alignment that only a kernel can get wrong.
+static bool isFault(Result result) {
+  constexpr int illegalAddress = 700, illegalInstruction = 715, launchFailed = 719;
+  int code = static_cast<int>(result);
+  return code == illegalAddress || (code >= illegalInstruction && code <= launchFailed);
+}
+
 void Driver::check(Result result, const std::string &doing) const {
+  if (isFault(result)) {
+    throw JobError(
+        "a GPU kernel of this artifact failed (noticed as the driver was to " + doing +
+        "): " + explain(result) +
+        "; this is a defect of sluice, please report it; --device emulator may say more");
+  }
   if (result != success) {
     throw UserError("--device cuda: the driver failed to " + doing + ": " + explain(result));
   }

@@ -120,7 +120,8 @@ LogicalResult sluice::replay::judgeScatter(dispatch::ScatterRowsOp op, const Lau
       continue;
     }
     auto token = int64_t(index.at(row / rows.positions(), row % rows.positions()).value);
-    for (int64_t column = 0; column < width; ++column) {
+    bool inside = token >= 0 && token < result.stored().rows();
+    for (int64_t column = 0; inside && column < width; ++column) {
       sums[token * width + column].add(values.at(row, column));
     }
   }

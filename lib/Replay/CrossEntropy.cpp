@@ -31,7 +31,8 @@ template <typename Op> struct Head {
   }
   int64_t target(int64_t row) const {
     int64_t at = row % rows.positions() + offset;
-    return at < tokens.width() ? int64_t(tokens.at(row / rows.positions(), at).value) : 0;
+    auto token = at < tokens.width() ? int64_t(tokens.at(row / rows.positions(), at).value) : 0;
+    return std::clamp<int64_t>(token, 0, weight.rows() - 1); // others are no tokens
   }
   /// d loss / d logits of a row, from its log-sum-exp.
   std::vector<Number> gradient(int64_t row, const std::vector<Number> &logits, Number lse) const {

@@ -78,9 +78,12 @@ void Comparison::check(int64_t row, int64_t column, Number expected) {
   Number stored = memory.isBf16() ? roundedToBf16(expected) : expected;
   double found = memory.at(row, column).value, bound = stored.error + least;
   ++own.checked;
-  bool isRight = std::isfinite(stored.value)
-                     ? std::abs(found - stored.value) <= bound || std::isinf(bound)
-                     : found == stored.value || (found != found && stored.value != stored.value);
+  own.unbounded += std::isinf(bound) ? 1 : 0;
+  // Without a bound any number will do, but what is a number must not become none.
+  bool isRight =
+      std::isfinite(stored.value)
+          ? std::abs(found - stored.value) <= bound || (std::isinf(bound) && !std::isnan(found))
+          : found == stored.value || (std::isnan(found) && std::isnan(stored.value));
   count(found, expected);
   if (isRight) {
     return;

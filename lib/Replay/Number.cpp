@@ -7,7 +7,7 @@ using namespace sluice::replay;
 
 Number sluice::replay::divide(Number a, Number b) {
   double least = std::abs(b.value) - b.error; // of the divisor
-  if (least <= 0) {
+  if (!(least > 0)) {
     bool isExact = b.error == 0; // x / 0 is what it is
     return {a.value / b.value, isExact ? 0 : INFINITY};
   }
@@ -18,7 +18,7 @@ Number sluice::replay::divide(Number a, Number b) {
 Number sluice::replay::monotone(Number x, double (*function)(double)) {
   double value = function(x.value);
   double error = 0;
-  if (x.error > 0) {
+  if (!(x.error <= 0)) {
     error = std::max(std::abs(function(x.value + x.error) - value),
                      std::abs(function(x.value - x.error) - value));
     error = std::isnan(error) ? INFINITY : error; // a root or a logarithm of what may be negative

@@ -20,17 +20,27 @@ constexpr double elementary = 0x1p-21; ///< relative error of an elementary func
 struct Number {
   double value = 0, error = 0;
 };
+/// An error times what it is multiplied by; nothing is lost where either is zero, however large the
+/// other, and what is not known may be anything.
+inline double times(double factor, double error) {
+  double product = factor == 0 || error == 0 ? 0 : std::abs(factor) * error;
+  return std::isnan(product) ? INFINITY : product;
+}
+/// Of a product.
+inline double productError(double a, double errorOfA, double b, double errorOfB) {
+  return times(a, errorOfB) + times(b, errorOfA) + times(errorOfA, errorOfB);
+}
 using Numbers = std::vector<Number>;
 
 /// One more rounding to f32.
 inline Number rounded(double value, double error) {
-  return {value, error + unit * (std::abs(value) + error)};
+  double own = error + unit * (std::abs(value) + error);
+  return {value, std::isnan(own) ? INFINITY : own};
 }
 inline Number add(Number a, Number b) { return rounded(a.value + b.value, a.error + b.error); }
 inline Number subtract(Number a, Number b) { return rounded(a.value - b.value, a.error + b.error); }
 inline Number multiply(Number a, Number b) {
-  double error = std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error;
-  return rounded(a.value * b.value, error);
+  return rounded(a.value * b.value, productError(a.value, a.error, b.value, b.error));
 }
 Number divide(Number a, Number b);
 /// A monotone function, at most `elementary` off.
@@ -49,13 +59,16 @@ public:
     double product = a.value * b.value;
     value += product;
     magnitude += std::abs(product);
-    error += std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error;
+    error += productError(a.value, a.error, b.value, b.error);
     ++terms;
   }
   void add(Number a) { add(a, {1, 0}); }
   Number total(int64_t splits = 0) const {
     return {value, error + double(terms + splits) * sumUnit * (magnitude + error)};
   }
+
+  /// No part of the sum is larger, whatever its terms.
+  double most() const { return total().error + magnitude; }
 
 private:
   double value = 0, magnitude = 0, error = 0;

@@ -99,7 +99,9 @@ Numbers RowPass::read(unsigned operand, int64_t row, const Body &body) {
                   reference::evaluateAffine(access.getMap().getValue().getResult(0), p, 0, 0));
   case AccessKind::Gather: {
     Value index = op.getBody().getArgument(unsigned(access.getIndex()));
-    return lineOf(stored, argument, int64_t(body.get(index)[0].value));
+    auto line = int64_t(body.get(index)[0].value);
+    bool inside = line >= 0 && line < stored.rows();
+    return inside ? lineOf(stored, argument, line) : Numbers(elementsOf(argument));
   }
   case AccessKind::Flat: {
     bool isRank1 = cast<RankedTensorType>(op.getInputs()[operand].getType()).getRank() == 1;
@@ -133,13 +135,16 @@ void RowPass::judgeRow(unsigned result, int64_t row, const Numbers &yielded, boo
   }
 }
 
-/// Which rows are which part is the target's choice: the parts' sum is judged.
+/// Which rows are which part is the target's choice: the parts' sum is judged, and that no part is
+/// larger than all of its terms could make it.
 void RowPass::judgeColumns(unsigned result) {
   const Stored &stored = results[result]->stored();
   for (size_t column = 0; column < columnSums[result].size(); ++column) {
-    Number expected = columnSums[result][column].total(stored.rows());
-    for (int64_t part = 1; part < stored.rows(); ++part) {
-      expected.value -= stored.at(part, int64_t(column)).value;
+    const ProductSum &sum = columnSums[result][column];
+    Number expected = sum.total(stored.rows());
+    for (int64_t part = 0; part < stored.rows(); ++part) {
+      results[result]->check(part, int64_t(column), {0, sum.most()});
+      expected.value -= part > 0 ? stored.at(part, int64_t(column)).value : 0;
     }
     results[result]->check(0, int64_t(column), expected);
   }

@@ -88,10 +88,11 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
 
-/// One training step on the emulator, kernel by kernel.
+/// One training step on the emulator, kernel by kernel: of a full batch, or of one whose rows are
+/// not all there, nor whole. Bounds at the end of memory matter to the first, masks to the second.
 class Step {
 public:
-  explicit Step(const runtime::Artifact &artifact)
+  Step(const runtime::Artifact &artifact, bool full)
       : artifact(artifact), plan(artifact.plan()),
         arena(static_cast<uint8_t *>(
                   std::aligned_alloc(4096, size_t(plan.memory.arenaBytes + 4095) / 4096 * 4096)),
@@ -99,9 +100,8 @@ public:
     std::memset(arena.get(), 0, size_t(plan.memory.arenaBytes));
     auto constants = artifact.constants();
     std::memcpy(arena.get() + plan.constantsOffset, constants.data(), constants.size());
-    // A batch that is not full, of rows that are not.
-    scalar("length") = std::max<int64_t>(1, plan.model.context - 3);
-    scalar("rows") = std::max<int64_t>(1, plan.model.batch - 1);
+    scalar("length") = std::max<int64_t>(1, plan.model.context - (full ? 0 : 3));
+    scalar("rows") = std::max<int64_t>(1, plan.model.batch - (full ? 0 : 1));
     scalar("step") = 1;
     scalar("seed") = 7;
     const runtime::Region &tokens = plan.inputs.at("tokens");
@@ -267,26 +267,50 @@ Subject Step::subjectOf(const runtime::Launch &launch) {
   return subject;
 }
 
-/// Tries a kernel's faults; those that nothing finds are printed.
-static Counts tryKernel(const Subject &subject) {
+/// What became of each fault of each kernel, over all steps.
+using Fates = std::map<std::string, std::vector<std::pair<Mutation, Outcome>>>;
+
+static bool isCaught(const Outcome &outcome) {
+  return outcome.fate == Fate::Judged || outcome.fate == Fate::Wrong;
+}
+
+/// Tries those of a kernel's faults that no step before has caught.
+static void tryKernel(const Subject &subject, Fates &fates) {
   Trials trials(subject);
-  Counts counts;
-  unsigned number = 0;
-  for (const Mutation &mutation : trials.mutations()) {
-    if (number++ % every != 0) {
-      continue;
-    }
-    Outcome outcome = trials.run(mutation);
-    ++counts.fates[outcome.fate];
-    bool isCaught = outcome.fate == Fate::Judged || outcome.fate == Fate::Wrong;
-    if (verbose || !isCaught) {
-      std::cout << "  " << name(outcome.fate).str() << ": " << name(mutation.op).str() << " "
-                << mutation.variant << " in " << mutation.function << " at " << mutation.text
-                << (verbose && isCaught ? ": " + outcome.text : "") << "\n";
+  auto &known = fates[subject.name];
+  if (known.empty()) {
+    for (auto [i, mutation] : llvm::enumerate(trials.mutations())) {
+      if (i % every == 0) {
+        known.emplace_back(mutation, Outcome{});
+      }
     }
   }
-  counts.print(subject.name);
-  return counts;
+  int caught = 0;
+  for (auto &[mutation, outcome] : known) {
+    if (!isCaught(outcome)) {
+      outcome = trials.run(mutation);
+    }
+    caught += isCaught(outcome);
+  }
+  std::cerr << subject.name << ": " << caught << " of " << known.size() << " caught so far\n";
+}
+
+static void report(const Fates &fates) {
+  Counts all;
+  for (const auto &[kernel, tried] : fates) {
+    Counts counts;
+    for (const auto &[mutation, outcome] : tried) {
+      ++counts.fates[outcome.fate];
+      ++all.fates[outcome.fate];
+      if (verbose || !isCaught(outcome)) {
+        std::cout << "  " << name(outcome.fate).str() << ": " << name(mutation.op).str() << " "
+                  << mutation.variant << " in " << mutation.function << " at " << mutation.text
+                  << (isCaught(outcome) ? ": " + outcome.text : "") << "\n";
+      }
+    }
+    counts.print(kernel);
+  }
+  all.print("all");
 }
 
 int main(int argc, char **argv) {
@@ -294,14 +318,12 @@ int main(int argc, char **argv) {
       argc, argv, "Plants faults in an artifact's GPU kernels; who finds them?\n");
   try {
     auto artifact = runtime::Artifact::load(artifactPath.getValue());
-    Counts all;
-    Step(*artifact).run([&](const Subject &subject) {
-      for (auto [fate, count] : tryKernel(subject).fates) {
-        all.fates[fate] += count;
-      }
-    });
-    all.print("all");
-    return all.total() > 0 ? 0 : 1;
+    Fates fates;
+    for (bool full : {true, false}) {
+      Step(*artifact, full).run([&](const Subject &subject) { tryKernel(subject, fates); });
+    }
+    report(fates);
+    return fates.empty() ? 1 : 0;
   } catch (const std::exception &error) {
     std::cerr << "sluice-mutate: error: " << error.what() << "\n";
     return 2;

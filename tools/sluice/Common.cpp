@@ -29,8 +29,10 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
   command.add_option(
       "--cpu-target", options.target,
       "Instruction set: cpu-avx512 or cpu-avx2; none takes SLUICE_CPU_TARGET or else the best");
-  command.add_option("--gpu-target", options.gpuTarget,
-                     "GPU code to run: sm_80 or sm_90a; none takes what fits the GPU best");
+  command
+      .add_option("--gpu-target", options.gpuTarget,
+                  "GPU code to run: sm_80 or sm_90a; none takes what fits the GPU best")
+      ->check(oneOf({"sm_80", "sm_90a"}));
 }
 
 std::unique_ptr<Executor> openExecutor(const std::string &artifact, const DeviceOptions &options) {

@@ -50,11 +50,11 @@ private:
 
 } // namespace
 
-// Two fragments a warp halve the traffic of shared memory. Wider heads have no registers for them,
-// nor have long computations for each score.
+// Two fragments a warp halve the traffic of shared memory. Heads of 64 columns have no registers
+// for them on every chip (ptxas spills for sm_80), nor have long computations for each score.
 static int64_t chooseFragments(const Shape &shape) {
   int64_t blocks = shape.batch * shape.heads * llvm::divideCeil(shape.positions, 128);
-  bool fits = shape.width <= 64 && !shape.heavy;
+  bool fits = shape.width < 64 && !shape.heavy;
   return fits && shape.positions > 64 && blocks >= manyBlocks ? 2 : 1;
 }
 

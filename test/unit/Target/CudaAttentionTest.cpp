@@ -136,7 +136,7 @@ TEST(CudaAttention, CausalHeadOf64) {
 
 /// Enough blocks for 128 queries each; all but one row of the batch are not valid.
 TEST(CudaAttention, TwoFragmentsAWarp) {
-  check({"two fragments", 67, 140, 1, 1, 64, 133, 1, causal(), plain}, {63});
+  check({"two fragments", 67, 140, 1, 1, 48, 133, 1, causal(), plain}, {63});
 }
 
 TEST(CudaAttention, HeadOf16WindowAndCoarseScale) {
