@@ -69,6 +69,7 @@ run_unit() {
   for program in "$build"/tests/*; do
     [[ -f $program && -x $program ]] && programs+=("$program")
   done
+  # shellcheck disable=SC2016 # $0 is the inner shell's
   printf '%s\0' "${programs[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -c 'run_program "$0"'
   for program in "${programs[@]}"; do
     name=$(basename "$program")
