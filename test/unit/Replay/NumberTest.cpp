@@ -30,8 +30,8 @@ TEST(Number, ErrorsWithoutBoundStayWithoutBound) {
 /// Sums over rows whose parts are no numbers, or cancel.
 TEST(Columns, PartsAreHeldToTheirTerms) {
   mlir::MLIRContext context;
-  context.loadDialect<dispatch::DispatchDialect, mlir::func::FuncDialect,
-                      mlir::arith::ArithDialect>();
+  context
+      .loadDialect<dispatch::DispatchDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect>();
   const char *text = R"(
 #own = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
 #sums = #dispatch.access<columns, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
