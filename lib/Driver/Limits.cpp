@@ -8,12 +8,13 @@ using namespace sluice::spec;
 /// Positions of a batch: temporaries and the launches' items grow with them.
 constexpr int64_t mostPositions = int64_t(1) << 28;
 
-/// A stage that is only a map of positions: shift, or upsample by repetition.
+/// A stage that is only a map of positions: shift, or upsample by repetition; or, outside training,
+/// nothing at all: dropout.
 static bool isPositionMap(const Primitive &stage) {
   if (const auto *upsample = std::get_if<Upsample>(&stage.settings)) {
     return upsample->method == Upsampling::Repeat;
   }
-  return stage.op() == Op::Shift;
+  return stage.op() == Op::Shift || stage.op() == Op::Dropout;
 }
 
 /// The linear upsample that a linear shorten reads through position maps alone; -1: none. Such a

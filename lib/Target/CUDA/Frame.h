@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What both generators share: the kernel's function with views of its buffers, the rows of its
-// domain, and bodies evaluated element by element.
+// What both generators share: the kernel's function with views of its buffers, and the rows of
+// its domain.
 #pragma once
 
 #include "sluice/Target/CPU/Emitter.h"
@@ -60,40 +60,5 @@ private:
   dispatch::DomainAttr domain;
   mlir::Value arena, arguments;
 };
-
-/// A body, one thread's elements of each value at a time. A tensor of k rows of d columns is k *
-/// ceil(d / 32) values: element j of a row is column lane + 32 j. Everything else is one value. In
-/// an epilogue nothing is a tensor.
-class Body {
-public:
-  /// `column` is the epilogue's column (index); null in bodies of rows.
-  Body(Frame &frame, mlir::Block &block, const Row &row, mlir::Value column = nullptr);
-
-  void map(mlir::Value value, Values elements) { known[value] = std::move(elements); }
-  const Values &get(mlir::Value value) { return known[value]; }
-  mlir::LogicalResult
-  emit(); ///< all but the terminator; fails with a diagnostic on an op it does not know
-  mlir::Value columnOf(int64_t element); ///< index, of element j of a row
-
-  static int64_t elements(mlir::Type type); ///< values a thread holds
-
-private:
-  bool hasColumns(mlir::Type type) const; ///< whether columns of a value of this type have numbers
-  mlir::LogicalResult emitOp(mlir::Operation *op);
-  mlir::LogicalResult emitElementwise(mlir::Operation *op);
-  mlir::LogicalResult emitReduce(dispatch::ReduceOp op);
-  Values emitSumGroup(dispatch::SumGroupOp op);
-  Values emitColumns(mlir::Type type);
-  Values emitRandom(dispatch::RandomOp op);
-
-  Frame &frame;
-  mlir::Block &block;
-  Row row;
-  mlir::Value column;
-  llvm::DenseMap<mlir::Value, Values> known;
-};
-
-/// Parts of d columns that a warp reads one after another.
-inline int64_t partsOf(int64_t d) { return (d + threadsPerWarp - 1) / threadsPerWarp; }
 
 } // namespace sluice::cuda
