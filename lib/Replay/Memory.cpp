@@ -64,8 +64,9 @@ Comparison::~Comparison() {
 void Comparison::count(double found, Number expected) {
   double ulp = std::exp2(std::floor(std::log2(std::abs(expected.value))) - 7);
   bool isLast = std::isfinite(ulp) && ulp > 0 && expected.error < ulp / 64;
-  // Equal rows round alike: each value counts once.
-  if (memory.isBf16() && isLast && counted.insert(expected.value).second) {
+  // Values that crowd together round alike (equal rows, biases after their first step): each
+  // rounded number counts once.
+  if (memory.isBf16() && isLast && counted.insert(found).second) {
     ++judgement.results[result].rounded;
     signedUlps += (found - expected.value) / ulp * (expected.value < 0 ? -1 : 1);
   }
@@ -111,12 +112,8 @@ int64_t Rows::validRows() const {
   return valid;
 }
 
-/// Four deviations of a mean, and what the density of values may add: where it goes as the c-th
-/// power of the value, it falls by c ulp / x within an ulp and shifts the mean by a twelfth of
-/// that, which is below 2^-8 ulp for c up to 6.
-static double biasAllowed(int64_t rounded) {
-  return 4 * 0.29 / std::sqrt(double(rounded)) + 0x1p-8;
-}
+/// Four deviations of the mean of roundings to nearest, each spread evenly over an ulp.
+static double biasAllowed(int64_t rounded) { return 4 * 0.29 / std::sqrt(double(rounded)); }
 
 bool ResultJudgement::isBiased() const {
   return rounded > 0 && std::abs(meanSignedUlps) > biasAllowed(rounded);

@@ -49,7 +49,7 @@ private:
   Judgement &judgement;
   Stored memory;
   double signedUlps = 0;
-  std::unordered_set<double> counted; ///< values of roundings
+  std::unordered_set<double> counted; ///< rounded numbers
 };
 
 /// Rows of a domain.

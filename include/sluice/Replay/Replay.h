@@ -35,9 +35,9 @@ struct ResultJudgement {
   int64_t checked = 0;    ///< elements
   int64_t mismatches = 0; ///< of them
   int64_t unbounded = 0;  ///< of them, those that f32 cannot be held to any bound for
-  /// Different bf16 results whose error is their last rounding's alone: how many, and their mean
-  /// error in units of the last place, positive away from zero. Rounding to nearest keeps it within
-  /// 4 * 0.29 / sqrt(n) + 2^-8 of zero.
+  /// Different numbers among bf16 results whose error is their last rounding's alone: how many, and
+  /// their mean error in units of the last place, positive away from zero. Rounding to nearest
+  /// keeps it within 4 * 0.29 / sqrt(n) of zero.
   int64_t rounded = 0;
   double meanSignedUlps = 0;
   bool isBiased() const;
