@@ -11,8 +11,9 @@
 using namespace sluice;
 using namespace sluice::emulator;
 
-Memory::Memory(const Program &program, const Clocks &clocks, Complaint complain)
-    : program(program), clocks(clocks), histories(clocks), complain(std::move(complain)) {}
+Memory::Memory(const Program &program, const Clocks &clocks, const Order &order, Complaint complain)
+    : program(program), clocks(clocks), histories(clocks), blocks(order),
+      complain(std::move(complain)) {}
 
 /// Zeroed by the system page by page, as they are touched.
 template <typename T> static Region::Shadow<T> makeShadow(uint64_t count) {
@@ -57,8 +58,7 @@ void Memory::addGlobal(std::vector<Buffer> buffers) {
   }
   if (region.written) {
     region.history = makeShadow<uint32_t>(region.bytes);
-    region.writer = makeShadow<uint32_t>(region.bytes);
-    region.reader = makeShadow<uint32_t>(region.bytes);
+    region.past = makeShadow<uint32_t>(region.bytes);
   }
   region.buffers = std::move(buffers);
   regions.push_back(std::move(region));
@@ -77,6 +77,8 @@ void Memory::addShared(const SharedGlobal &global, uint64_t bytes) {
 
 void Memory::prepare(const Launch &launch, llvm::ArrayRef<Buffer> tables) {
   regions.clear();
+  blocks.startLaunch();
+  severalBlocks = launch.grid.count() > 1;
   std::vector<Buffer> buffers(launch.buffers);
   buffers.insert(buffers.end(), tables.begin(), tables.end());
   llvm::erase_if(buffers, [](const Buffer &buffer) { return buffer.bytes == 0; });
@@ -102,6 +104,7 @@ void Memory::prepare(const Launch &launch, llvm::ArrayRef<Buffer> tables) {
 void Memory::startBlock(uint32_t number) {
   block = number;
   histories.reset();
+  blocks.startBlock();
   for (Region &region : regions) {
     if (region.shared) {
       std::memset(region.flags.get(), Region::Writable, region.bytes);
@@ -173,7 +176,7 @@ void Memory::touch(unsigned thread, const Touch &touch) {
   if (region->written) {
     checkThreads(*region, thread, touch, offset);
     if (!region->shared) {
-      checkBlocks(*region, touch, offset);
+      checkBlocks(*region, thread, touch, offset);
     }
   }
 }
@@ -225,7 +228,7 @@ void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
 
 /// Bytes of one access mostly have the same history: one look-up for each run of equal ones.
 void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, uint64_t offset) {
-  Access access = touch.atomic ? Access::Atomic : touch.writes ? Access::Write : Access::Read;
+  Access access = accessOf(touch.writes, touch.atomic, touch.strong);
   Event event = touch.copy ? Event(thread + clocks.threads(), touch.copyTime, touch.site, access)
                            : Event(thread, clocks.now(thread), touch.site, access);
   uint32_t *history = region.history.get() + offset;
@@ -238,7 +241,7 @@ void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, u
       unsigned who = other.agent() % clocks.threads();
       std::string what = copies ? "a copy that thread " : "thread ";
       what += std::to_string(who) + (copies ? " issued" : "");
-      what += other.access() == Access::Read ? " read" : " wrote";
+      what += writes(other.access()) ? " wrote" : " read";
       Touch at = touch;
       at.address += i;
       complain(copies || touch.copy ? Kind::UnwaitedCopy : Kind::Race, at,
@@ -247,37 +250,70 @@ void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, u
                    (copies ? "': no wait of its own and no barrier after one lies between"
                            : "': no barrier lies between"));
     }
+    uint64_t from = i;
     for (; i < touch.bytes && history[i] == before; ++i) {
       history[i] = step.next;
+    }
+    if (severalBlocks && !region.shared && histories.isEmpty(before)) {
+      remember(region, offset + from, i - from);
     }
   }
 }
 
+void Memory::remember(Region &region, uint64_t offset, uint64_t bytes) {
+  if (!touched.empty() && touched.back().region == &region &&
+      touched.back().offset + touched.back().bytes == offset) {
+    touched.back().bytes += bytes;
+  } else {
+    touched.push_back({&region, offset, bytes});
+  }
+}
+
+void Memory::endBlock() {
+  for (const Run &run : touched) {
+    uint32_t *past = run.region->past.get() + run.offset;
+    const uint32_t *history = run.region->history.get() + run.offset;
+    for (uint64_t i = 0; i < run.bytes;) {
+      uint32_t before = past[i], mine = history[i];
+      uint32_t after = blocks.fold(before, mine, histories.eventsOf(mine), block);
+      for (; i < run.bytes && past[i] == before && history[i] == mine; ++i) {
+        past[i] = after;
+      }
+    }
+  }
+  touched.clear();
+}
+
 /// Blocks run one after the other here and in any order on a GPU: whatever depends on the order is
-/// wrong.
-void Memory::checkBlocks(Region &region, const Touch &touch, uint64_t offset) {
-  uint32_t *writer = region.writer.get() + offset, *reader = region.reader.get() + offset;
+/// wrong, unless atomics and fences make it.
+void Memory::checkBlocks(Region &region, unsigned thread, const Touch &touch, uint64_t offset) {
+  uint32_t *past = region.past.get() + offset;
+  Access access = accessOf(touch.writes, touch.atomic, touch.strong);
   bool told = false;
-  for (uint64_t i = 0; i < touch.bytes; ++i) {
-    uint32_t wrote = writer[i] & ~Region::atomicWriter, read = reader[i];
-    bool bothAtomic = touch.atomic && (writer[i] & Region::atomicWriter);
-    bool otherWrote = wrote && wrote != block && !bothAtomic;
-    bool otherRead = touch.writes && read && read != block;
-    if ((otherWrote || otherRead) && !told) {
+  for (uint64_t i = 0; i < touch.bytes;) {
+    uint32_t before = past[i];
+    if (before == 0) {
+      ++i;
+      continue;
+    }
+    // A copy's bytes may come to be known without what the thread knew when it issued the copy, and
+    // atomics of this block do not conflict with one another.
+    bool keeps = touch.copy || touch.atomic;
+    Blocks::Step step = blocks.add(before, thread, access, keeps);
+    if (step.conflict && !told) {
       told = true;
       Touch at = touch;
       at.address += i;
-      std::string who = otherWrote ? "block " + std::to_string(wrote - 1) + " wrote"
-                        : read == Region::manyReaders
-                            ? "several blocks read"
-                            : "block " + std::to_string(read - 1) + " read";
       complain(Kind::BlockConflict, at,
-               "expected a byte that no other block of the launch touches; " + who + " it");
+               "expected a byte that no other block of the launch touches, or to be ordered after "
+               "block " +
+                   std::to_string(step.conflict->block - 1) + ", which " +
+                   (writes(step.conflict->access) ? "wrote it" : "read it") + " at '" +
+                   program.sites[step.conflict->site].text +
+                   "': no release of it at device scope that was acquired here lies between");
     }
-    if (touch.writes) {
-      writer[i] = block | (touch.atomic ? Region::atomicWriter : 0);
-    } else if (!touch.atomic) {
-      reader[i] = read == 0 || read == block ? block : Region::manyReaders;
+    for (; i < touch.bytes && past[i] == before; ++i) {
+      past[i] = step.next;
     }
   }
 }
