@@ -98,9 +98,8 @@ FailureOr<Kernel> cuda::generateAttentionBackward(dispatch::AttentionBackwardOp 
     return failure();
   }
   Kernel kernel;
-  kernel.stages.push_back(makeRowStage(op, *shape, module, (name + "_rows").str()));
-  kernel.stages.push_back(makeKeyStage(op, *shape, module, (name + "_keys").str()));
   kernel.stages.push_back(makeQueryStage(op, *shape, module, (name + "_queries").str()));
+  kernel.stages.push_back(makeKeyStage(op, *shape, module, (name + "_keys").str()));
   kernel.kind = "attention";
   double pairs = cpu::attention::countPairs(shape->positions, op.getMask());
   kernel.flops = 10 * double(shape->head * shape->batch * shape->heads) * pairs;

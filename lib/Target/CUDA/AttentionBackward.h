@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention backward, three launches. The first forms two numbers a query in the workspace. Then
-// blocks of 64 keys sum dK and dV over queries that pass by, those of all query heads of a group
-// one after another, and blocks of 64 queries sum dQ over keys. Both recompute P from the
+// Attention backward, two launches. First blocks of 64 queries sum dQ over keys that pass by, and
+// leave two numbers of each query in the workspace. Then blocks of 64 keys sum dK and dV over
+// queries, those of all query heads of a group one after another. Both recompute P from the
 // log-sum-exps, seven products in all where one kernel would do five: nothing is summed across
 // blocks, so that the order of every sum is fixed.
 #pragma once
@@ -51,14 +51,12 @@ protected:
 /// Streamed rows that leave registers for `sums` sums beside the scores' two products.
 int64_t chooseRows(const Shape &shape, int64_t sums);
 
-/// Each query's delta and log-sum-exp.
-Stage makeRowStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
-                   llvm::StringRef name);
-/// dK and dV.
-Stage makeKeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
-                   llvm::StringRef name);
-/// dQ.
+/// dQ, and each query's log-sum-exp and delta, which every block of queries leaves in the
+/// workspace, valid or not.
 Stage makeQueryStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
                      llvm::StringRef name);
+/// dK and dV. Runs after the queries.
+Stage makeKeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
+                   llvm::StringRef name);
 
 } // namespace sluice::cuda::attention

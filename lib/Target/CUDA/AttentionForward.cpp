@@ -16,6 +16,7 @@ using namespace sluice::cuda::attention;
 namespace {
 
 constexpr int64_t keysPerTile = 64;
+constexpr int64_t widestKept = 128; ///< heads whose queries stay in registers
 constexpr float ln2 = 0.693147181f;
 /// Blocks that keep a large GPU busy; below, blocks of half the queries.
 constexpr int64_t manyBlocks = 132;
@@ -105,7 +106,7 @@ Kernel Forward::generate() {
       f.core.wait(1);
       f.rotate(queryTile, nullptr, query, p0);
       f.core.barrier();
-      fixed = f.keep(queryTile, fragments, shape.width);
+      fixed = f.keep(queryTile, fragments, widestKept);
       Values carried(size_t(2 * fragments), f.f32(-infinity));
       carried.append(f.core.zeros(2 * fragments + fragments * shape.partWidth / 2));
       return carried;

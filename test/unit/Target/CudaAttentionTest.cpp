@@ -107,6 +107,7 @@ void check(AttentionCase c, std::vector<int64_t> others = {}) {
   others.push_back(c.length);
   EmulatedKernel forward(c.forwardText(), generate), backward(c.backwardText(), generate);
   ASSERT_TRUE(forward.made() && backward.made()) << c.name;
+  EXPECT_EQ(backward.kernel().stages.size(), 2u) << c.name;
   for (int64_t length : others) {
     SCOPED_TRACE(c.name + ", length " + std::to_string(length));
     c.length = length;
@@ -149,6 +150,11 @@ TEST(CudaAttention, GroupedHeadsBidirectional) {
 
 TEST(CudaAttention, HeadOf128) {
   check({"head of 128", 1, 140, 1, 1, 128, 131, 1, causal(), plain});
+}
+
+/// The widest: two blocks sum half of the columns each.
+TEST(CudaAttention, HeadOf256) {
+  check({"head of 256", 2, 100, 2, 1, 256, 93, 2, causal(), scaled(0.0625)}, {30});
 }
 
 TEST(CudaAttention, ShiftedWindowWithEmptyRowsAndRotary) {
@@ -305,13 +311,13 @@ void checkAssembly(int64_t head, bool everything) {
 }
 
 TEST(CudaAttention, Assembles) {
-  for (int64_t head : {32, 64, 128}) {
+  for (int64_t head : {5, 16, 32, 64, 96, 128, 200, 256}) {
     checkAssembly(head, /*everything=*/false);
   }
 }
 
 TEST(CudaAttention, AssemblesWithEverything) {
-  for (int64_t head : {64, 128}) {
+  for (int64_t head : {64, 128, 256}) {
     checkAssembly(head, /*everything=*/true);
   }
 }
