@@ -26,6 +26,7 @@ private:
   Tile queryTile, gradientTile, keyTile, valueTile;
   Value head, p0;
   Values rows, logSums, deltas; ///< of the thread's queries
+  Value extreme;                ///< i1: whether one of theirs is
   Fixed queries, gradients;
 };
 
@@ -82,13 +83,14 @@ void QueryStage::formStatistics() {
     Value logSum = e.loadScalar(f.frame.buffer(Lse), {at, head});
     Value empty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, logSum, f.f32(-infinity));
     Value none = e.select(isValid, empty, arith::ConstantIntOp::create(b, b.getI1Type(), 1));
-    logSums.push_back(e.select(none, f.f32(infinity), e.mulf(logSum, f.f32(log2e))));
+    logSums.push_back(e.select(none, f.f32(infinity), statisticOf(logSum)));
     deltas.push_back(e.select(isValid, formDelta(at), f.f32(0)));
     e.when(e.both(isZero(f.quad), isZero(f.part)), [&] {
       e.store(logSums.back(), statistics(), {statisticsRow(0, head), position});
       e.store(deltas.back(), statistics(), {statisticsRow(1, head), position});
     });
   }
+  extreme = arith::OrIOp::create(b, isExtreme(logSums[0]), isExtreme(logSums[1]));
 }
 
 Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
@@ -98,8 +100,9 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
     return std::pair<Value, Value>(rows[at.row()], columns[at.columnOf()]);
   };
   Values raw = f.multiplyRows(queries, 1, keyTile, offset);
-  Values probability = probabilities(raw, keys, h, f.classify(p0, fixedRows, q0, keys).full,
-                                     positions, [&](const Place &at) { return logSums[at.row()]; });
+  Values probability =
+      probabilities(raw, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme, positions,
+                    [&](const Place &at) { return logSums[at.row()]; });
   if (shape.dropout > 0) {
     probability = f.marked(probability, keys, /*adjacent=*/true, [&](const Place &at) {
       return f.elementNumber(head, rows[at.row()], columns[at.columnOf()]);
