@@ -15,7 +15,8 @@ struct Case {
   int64_t batch = 1, positions = 1, width = 8, vocabulary = 2;
   bool bias = false, init = false;
   int64_t factor = 1, offset = 1;
-  float scale = 1; ///< of the rows
+  float scale = 1;           ///< of the rows
+  bool wideGradient = false; ///< the rows' gradient is f32
 
   int64_t rows() const { return batch * positions; }
 };
@@ -59,7 +60,7 @@ std::string rowsText(const Case &c, Wanted wanted) {
     results.push_back(numbers);
   }
   if (wanted != Wanted::Losses) {
-    results.push_back(operands[0]);
+    results.push_back(tensor({c.batch, c.positions, c.width}, c.wideGradient ? "f32" : "bf16"));
   }
   const char *sizes[] = {"1, 0, 0", "1, 0, 1", "1, 1, 1"};
   return textOf("cross_entropy", operands, results,
@@ -215,7 +216,9 @@ void checkRows(const Case &c, EmulatedKernel &kernel, const CudaRun &run, Wanted
       }
       sum /= double(reference.valid);
       bound /= double(reference.valid);
-      ASSERT_NEAR(gradient[size_t(r * c.width + k)], sum, bound + unit16 * (std::abs(sum) + bound))
+      double rounding = c.wideGradient ? unit32 : unit16;
+      ASSERT_NEAR(gradient[size_t(r * c.width + k)], sum,
+                  bound + rounding * (std::abs(sum) + bound))
           << "row " << r << " column " << k << " of " << c.vocabulary << " x " << c.width;
     }
   }
@@ -243,6 +246,18 @@ TEST(CudaCrossEntropy, LossesAndRowGradients) {
       run.options = {.seed = seed, .schedule = emulator::Schedule::WarpAlone};
       checkRows(c, kernel, run, wanted);
     }
+  }
+}
+
+TEST(CudaCrossEntropy, RowGradientsOfF32) {
+  unsigned seed = 500;
+  for (Case c : shapes) {
+    c.wideGradient = true;
+    EmulatedKernel kernel(rowsText(c, Wanted::LossesAndGradient));
+    ASSERT_TRUE(kernel.made());
+    CudaRun run = numbersOf(c, seed += 10);
+    run.options = {.seed = seed, .schedule = emulator::Schedule::WarpAlone};
+    checkRows(c, kernel, run, Wanted::LossesAndGradient);
   }
 }
 

@@ -185,7 +185,8 @@ std::vector<std::vector<float>> EmulatedKernel::run(const CudaRun &run) {
     emulator::Launch one = launch;
     if (kernel_.workspaceBytes > 0) {
       one.buffers.push_back({"workspace", arena + arguments.back(),
-                             uint64_t(kernel_.workspaceBytes), Writes::AtMostOnce, i > 0});
+                             uint64_t(kernel_.workspaceBytes), i > 0 ? Writes::None : Writes::Once,
+                             i > 0});
     }
     one.grid = {uint32_t(stage.blocks), 1, 1};
     one.block = {uint32_t(stage.threads), 1, 1};

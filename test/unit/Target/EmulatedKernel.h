@@ -49,7 +49,8 @@ public:
   ~EmulatedKernel();
 
   /// Results, dense row-major, widened to f32; what no kernel wrote is `untouched`. Everything that
-  /// is not an operand holds that value. A violation is recorded as a test failure.
+  /// is not an operand holds that value. A violation is recorded as a test failure; so is a byte of
+  /// the workspace that the first launch leaves out, or that a later one writes.
   std::vector<std::vector<float>> run(const CudaRun &run);
   static constexpr float untouched = 1.00000002e30f; ///< 0x7149f2ca; bf16 finds 0x7149 or 0xf2ca
   static bool isUntouched(float value, bool bf16);
