@@ -110,6 +110,11 @@ public:
     }
   }
 
+  void launch(const Launch &launch) override {
+    launchOne(launch);
+    scalarsFresh = false;
+  }
+
   void synchronize() override {
     driver.check(driver.streamSynchronize(stream.get()), "run the kernels");
   }

@@ -47,6 +47,7 @@ Driver load(void *library) {
   get("cuMemFreeHost", d.hostFree);
   get("cuMemcpyHtoDAsync_v2", d.copyToDevice);
   get("cuMemcpyDtoHAsync_v2", d.copyToHost);
+  get("cuMemcpyDtoDAsync_v2", d.copyOnDevice);
   get("cuMemsetD8Async", d.memset8);
   get("cuStreamCreate", d.streamCreate);
   get("cuStreamDestroy_v2", d.streamDestroy);

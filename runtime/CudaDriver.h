@@ -65,6 +65,7 @@ struct Driver {
   Result (*hostFree)(void *memory);
   Result (*copyToDevice)(Address to, const void *from, size_t bytes, Stream stream);
   Result (*copyToHost)(void *to, Address from, size_t bytes, Stream stream);
+  Result (*copyOnDevice)(Address to, Address from, size_t bytes, Stream stream);
   Result (*memset8)(Address to, unsigned char value, size_t bytes, Stream stream);
   Result (*streamCreate)(Stream *stream, unsigned flags);
   Result (*streamDestroy)(Stream stream);

@@ -68,6 +68,23 @@ struct Replayed {
   bool wasBiased = false; ///< in the launch before
 };
 
+/// An expectation with the layout of the result that it is of.
+SluiceExpectation describe(mlir::Operation *dispatch, const sluice::replay::Expectation &found) {
+  auto type = llvm::cast<mlir::RankedTensorType>(dispatch->getResult(found.result).getType());
+  mlir::Type element = type.getElementType();
+  int64_t columns = type.getRank() == 0 ? 1 : type.getShape().back();
+  SluiceExpectation told{};
+  told.result = found.result;
+  told.row = found.row;
+  told.column = found.column;
+  told.rows = type.getNumElements() / std::max<int64_t>(1, columns);
+  told.stride = type.getRank() == 3 ? sluice::dispatch::paddedWidth(columns) : columns;
+  told.type = element.isF32() ? 'f' : element.isBF16() ? 'b' : element.isInteger(32) ? 'i' : 'l';
+  told.value = found.value;
+  told.bound = found.bound;
+  return told;
+}
+
 } // namespace
 
 SLUICE_EXPORT void *sluice_replay_create(const char *text, size_t bytes, char **message) {
@@ -114,6 +131,12 @@ SLUICE_EXPORT int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *
   launch.step = request->step;
   launch.seed = request->seed;
   launch.firstStream = request->firstStream;
+  if (request->observe) {
+    launch.observe = [&](const sluice::replay::Expectation &found) {
+      SluiceExpectation told = describe(replayed->dispatch, found);
+      request->observe(request->context, &told);
+    };
+  }
   std::string said;
   mlir::ScopedDiagnosticHandler handler(
       &replayed->context, [&](mlir::Diagnostic &diagnostic) { said += diagnostic.str() + "\n"; });

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-enum { sluiceEmulatorAbi = 2 };
+enum { sluiceEmulatorAbi = 3 };
 
 /* Global memory that a launch may touch. */
 typedef struct {
@@ -40,12 +40,24 @@ void *sluice_emulator_create(const void *bitcode, size_t bytes, const char *kern
 int sluice_emulator_launch(void *kernel, const SluiceEmulatorLaunch *launch, char **message);
 void sluice_emulator_destroy(void *kernel);
 
+/* What an element of a result should hold. Results are seen as rows, `stride` elements apart. */
+typedef struct {
+  uint32_t result;
+  int64_t row, column; /* row -1: all rows of the column together */
+  int64_t rows, stride;
+  char type; /* of an element: f for f32, b for bf16, i for i32, l for i64 */
+  double value, bound;
+} SluiceExpectation;
+
 /* A launch that is over. `buffers` are those of the dispatch's operands, as they were before it,
    then of its results. */
 typedef struct {
   const void *const *buffers;
   size_t bufferCount;
   int64_t length, rows, step, seed, firstStream;
+  /* Told of whatever is judged; may be null. */
+  void (*observe)(void *context, const SluiceExpectation *expectation);
+  void *context;
 } SluiceEmulatorReplay;
 
 /* What a kernel should compute: the text of a module that holds one dispatch. Null with a message

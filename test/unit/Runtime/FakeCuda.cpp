@@ -5,7 +5,8 @@
 // the numbers; addresses of the device are not the host's; a launch while a graph is captured does
 // nothing else. The environment sets what GPU it is:
 //   FAKE_CUDA_COUNT, FAKE_CUDA_VERSION, FAKE_CUDA_CAPABILITY (of 80 or 90), FAKE_CUDA_FREE (bytes),
-//   FAKE_CUDA_REFUSE_CUBIN, FAKE_CUDA_FAIL (a function that fails), FAKE_CUDA_KERNELS (library)
+//   FAKE_CUDA_REFUSE_CUBIN, FAKE_CUDA_FAIL (a function that fails), FAKE_CUDA_KERNELS (library),
+//   FAKE_CUDA_SPOIL (an offset of the arena: after each kernel one bit of this byte is wrong)
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -215,6 +216,12 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes,
   stream.push_back({[=] { std::memcpy(to, hostOf(from), bytes); }});
   return 0;
 }
+EXPORT int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes,
+                                void *) {
+  NOTE("cuMemcpyDtoDAsync_v2 " + std::to_string(bytes))
+  stream.push_back({[=] { std::memcpy(hostOf(to), hostOf(from), bytes); }});
+  return 0;
+}
 EXPORT int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void *) {
   NOTE("cuMemsetD8Async")
   stream.push_back({[=] { std::memset(hostOf(to), value, bytes); }});
@@ -305,6 +312,9 @@ EXPORT int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY, unsign
     std::vector<uint8_t> scratch(sharedBytes + 64);
     for (unsigned block = 0; block < gridX; ++block) {
       kernel(arena, arguments, block, scratch.data());
+    }
+    if (int spoiled = setting("FAKE_CUDA_SPOIL", 0)) {
+      arena[spoiled] ^= 0x80;
     }
   };
   if (capturing) {
