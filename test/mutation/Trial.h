@@ -7,6 +7,7 @@
 #include "sluice/Emulator/Emulator.h"
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct Subject {
   };
   std::vector<Stage> stages;
   std::vector<std::pair<const void *, uint64_t>> outputs; ///< with their bytes
+  /// Before the launches, in the process of the trials; may be empty.
+  std::function<void()> prepare;
   /// After the launches: what is wrong with the outputs, or nothing.
   std::function<std::string()> judge;
 };
@@ -46,11 +49,24 @@ public:
   /// Runs the subject as it is; it must break no rule. Throws std::runtime_error otherwise.
   explicit Trials(const Subject &subject);
   std::vector<Mutation> mutations() const;
+
+  /// Basic blocks of each function, in order, and how often each was entered.
+  const std::map<std::string, std::vector<uint64_t>> &coverage() const { return entered; }
+
+  /// Tries all, on as many processors as `workers`; `done(i, outcome)` comes in any order. A kernel
+  /// that takes ten times its processor time and two seconds more is taken to hang.
+  void run(llvm::ArrayRef<Mutation> mutations, unsigned workers,
+           const std::function<void(size_t, Outcome)> &done) const;
   Outcome run(const Mutation &mutation) const;
 
 private:
+  void work(llvm::ArrayRef<Mutation> mutations, unsigned worker, unsigned workers, int pipe) const;
+  void readBaseline(const std::string &said);
+
   const Subject &subject;
   std::string expected; ///< bytes of the outputs, one after the other
+  std::map<std::string, std::vector<uint64_t>> entered;
+  double seconds = 0; ///< of processor time, to compile and launch every stage
 };
 
 } // namespace sluice::mutation
