@@ -11,47 +11,54 @@
 
 namespace sluice::mutation {
 
-/// The scalars of a step.
+/// The scalars of a launch.
 struct Occasion {
   std::string name;
   replay::Extent extent;
   int64_t step = 1;
 };
 
-/// Of a model of `context` tokens and `batch` sequences: all rows; some of some sequences; few rows
-/// of all; one row. The ends of memory matter to the first, masks to the others; what depends on
-/// the number of the step meets the beginning, middle and end of the schedule.
+/// Of a model of `context` tokens and `batch` sequences: all rows, then ever other parts of them.
+/// The ends of memory matter to the first, masks to the others; lengths end in every sixteenth of
+/// 64 rows. What depends on the number of the step meets the schedule's beginning, middle and end.
 std::vector<Occasion> occasionsOf(const runtime::Plan &plan);
 
-/// One training step. What the kernels of the step before it left is in memory when one is visited.
+/// One training step of a full batch. What the kernels before it left is in memory when one is
+/// visited.
 class Step {
 public:
-  Step(const runtime::Artifact &artifact, std::string target, const Occasion &occasion);
+  Step(const runtime::Artifact &artifact, std::string target);
   ~Step();
 
-  /// Calls `visit` with every kernel's first launch, and then runs it. Throws std::runtime_error
-  /// where a kernel breaks a rule.
-  void run(const std::function<void(const Subject &)> &visit);
+  /// Calls `visit` with every kernel's first launch on every occasion, and then runs it. Throws
+  /// std::runtime_error where a kernel breaks a rule.
+  void run(const std::function<void(const Occasion &, const Subject &)> &visit);
 
 private:
   class Dispatch;
+  /// A launch on an occasion.
+  struct Visit {
+    const runtime::Launch &launch;
+    const Occasion &occasion;
+    const runtime::Kernel &kernel;
+    mlir::Operation *op;
+  };
   int64_t &scalar(const std::string &name);
-  emulator::Emulator &emulatorOf(const Subject &subject, const std::string &stage);
+  void setScalars(const Occasion &occasion);
   Dispatch &dispatchOf(int64_t kernel);
-  Subject subjectOf(const runtime::Launch &launch);
-  void addBuffers(const runtime::Launch &launch, bool only, bool later,
-                  std::vector<emulator::Buffer> &buffers);
-  void addResult(const runtime::Launch &launch, size_t operand, unsigned result, bool only,
-                 bool later, std::vector<emulator::Buffer> &buffers);
-  void poison(const runtime::Launch &launch);
-  std::string judge(const runtime::Launch &launch, const std::vector<std::vector<uint8_t>> &before);
+  Subject subjectOf(const Visit &visit);
+  void addBuffers(const Visit &visit, bool later, std::vector<emulator::Buffer> &buffers);
+  void addResult(const Visit &visit, size_t operand, unsigned result, bool later,
+                 std::vector<emulator::Buffer> &buffers);
+  void poison(const Visit &visit);
+  std::string judge(const Visit &visit, const std::vector<std::vector<uint8_t>> &before);
 
   const runtime::Artifact &artifact;
   const runtime::Plan &plan;
   std::string target;
-  Occasion occasion;
+  std::vector<Occasion> occasions;
   std::unique_ptr<uint8_t, void (*)(void *)> arena;
-  std::map<std::string, std::unique_ptr<emulator::Emulator>> emulators;
+  std::map<std::string, std::shared_ptr<emulator::Emulator>> emulators;
   std::map<int64_t, std::unique_ptr<Dispatch>> dispatches;
 };
 

@@ -25,8 +25,6 @@ using namespace sluice::mutation;
 
 namespace {
 
-using Made = std::unique_ptr<emulator::Emulator>;
-
 std::unique_ptr<llvm::Module> parse(const std::string &ir, llvm::LLVMContext &context) {
   llvm::SMDiagnostic diagnostic;
   auto module = llvm::parseIR(llvm::MemoryBufferRef(ir, "kernel"), diagnostic, context);
@@ -34,25 +32,6 @@ std::unique_ptr<llvm::Module> parse(const std::string &ir, llvm::LLVMContext &co
     throw std::runtime_error("expected LLVM IR, found: " + diagnostic.getMessage().str());
   }
   return module;
-}
-
-/// The stage alone, with a fault or without.
-Made makeStage(const Subject &subject, const std::string &function, const Mutation *mutation) {
-  auto context = std::make_unique<llvm::LLVMContext>();
-  auto module = parse(subject.ir, *context);
-  if (mutation) {
-    plant(*module, *mutation);
-  }
-  for (llvm::Function &other : llvm::make_early_inc_range(*module)) {
-    if (!other.isDeclaration() && other.getName() != function && other.use_empty()) {
-      other.eraseFromParent();
-    }
-  }
-  auto made = emulator::Emulator::create(std::move(module), std::move(context), function);
-  if (!made) {
-    throw std::runtime_error(llvm::toString(made.takeError()));
-  }
-  return std::move(*made);
 }
 
 /// Copies land when they are waited for, and warps run apart: what a GPU might do at worst.
@@ -164,8 +143,35 @@ std::string coverageLine(const std::string &function, const emulator::Counters &
 } // namespace
 
 llvm::StringRef sluice::mutation::name(Fate fate) {
-  constexpr llvm::StringLiteral names[] = {"judged", "wrong", "changed", "survived", "invalid"};
+  constexpr llvm::StringLiteral names[] = {"judged", "wrong", "changed", "survived", "no fault",
+                                           "invalid"};
   return names[static_cast<int>(fate)];
+}
+
+std::unique_ptr<emulator::Emulator> sluice::mutation::makeStage(const std::string &ir,
+                                                                const std::string &function,
+                                                                const Mutation *mutation) {
+  auto context = std::make_unique<llvm::LLVMContext>();
+  auto module = parse(ir, *context);
+  if (mutation) {
+    plant(*module, *mutation);
+  }
+  for (llvm::Function &other : llvm::make_early_inc_range(*module)) {
+    if (!other.isDeclaration() && other.getName() != function && other.use_empty()) {
+      other.eraseFromParent();
+    }
+  }
+  auto made = emulator::Emulator::create(std::move(module), std::move(context), function);
+  if (!made) {
+    throw std::runtime_error(llvm::toString(made.takeError()));
+  }
+  return std::move(*made);
+}
+
+/// Made once, before processes part.
+static std::shared_ptr<emulator::Emulator> emulatorOf(const Subject &subject, size_t stage) {
+  const Subject::Stage &it = subject.stages[stage];
+  return it.emulator ? it.emulator : makeStage(subject.ir, it.function);
 }
 
 Trials::Trials(const Subject &subject) : subject(subject) {
@@ -173,9 +179,8 @@ Trials::Trials(const Subject &subject) : subject(subject) {
     std::string failure, blocks;
     try {
       subject.prepare ? subject.prepare() : void();
-      for (const Subject::Stage &stage : subject.stages) {
-        emulator::Report report =
-            makeStage(subject, stage.function, nullptr)->launch(stage.launch, adverse());
+      for (const auto &[i, stage] : llvm::enumerate(subject.stages)) {
+        emulator::Report report = emulatorOf(subject, i)->launch(stage.launch, adverse());
         failure = report.passed() ? "" : report.violations.front().str();
         if (!failure.empty()) {
           break;
@@ -216,6 +221,17 @@ void Trials::readBaseline(const std::string &said) {
   }
 }
 
+bool sluice::mutation::isProvablyNoFault(const Subject &subject, const Mutation &mutation) {
+  llvm::LLVMContext context;
+  auto module = parse(subject.ir, context);
+  return llvm::any_of(subject.stages, [&](const Subject::Stage &stage) {
+    Space space = stage.space;
+    space.blocks = int64_t(stage.launch.grid.count());
+    space.threads = int64_t(stage.launch.block.count());
+    return stage.function == mutation.function && isProvablyNoFault(*module, mutation, space);
+  });
+}
+
 std::vector<Mutation> Trials::mutations() const {
   llvm::LLVMContext context;
   return mutationsOf(*parse(subject.ir, context));
@@ -227,9 +243,9 @@ void Trials::work(llvm::ArrayRef<Mutation> mutations, unsigned worker, unsigned 
                   int pipe) const {
   constexpr size_t longest = 3000;
   subject.prepare ? subject.prepare() : void();
-  std::vector<Made> stages;
-  for (const Subject::Stage &stage : subject.stages) {
-    stages.push_back(makeStage(subject, stage.function, nullptr));
+  std::vector<std::shared_ptr<emulator::Emulator>> stages;
+  for (size_t i = 0; i < subject.stages.size(); ++i) {
+    stages.push_back(emulatorOf(subject, i));
   }
   for (size_t at = 0; at < subject.stages.size(); ++at) {
     for (size_t i = worker; i < mutations.size(); i += workers) {
@@ -237,7 +253,7 @@ void Trials::work(llvm::ArrayRef<Mutation> mutations, unsigned worker, unsigned 
         continue;
       }
       Outcome outcome = inChild(10 * seconds + 2, [&]() -> Outcome {
-        stages[at] = makeStage(subject, subject.stages[at].function, &mutations[i]);
+        stages[at] = makeStage(subject.ir, subject.stages[at].function, &mutations[i]);
         for (size_t later = at; later < stages.size(); ++later) {
           std::string violation = launchStage(*stages[later], subject.stages[later]);
           if (!violation.empty()) {

@@ -3,11 +3,13 @@
 // What becomes of a kernel with a planted fault: each runs in a process of its own.
 #pragma once
 
+#include "Equivalence.h"
 #include "Mutations.h"
 #include "sluice/Emulator/Emulator.h"
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,8 @@ struct Subject {
   struct Stage {
     std::string function;
     emulator::Launch launch;
+    Space space = {}; ///< of which `blocks` and `threads` follow from the launch
+    std::shared_ptr<emulator::Emulator> emulator = nullptr; ///< the function's; made where absent
   };
   std::vector<Stage> stages;
   std::vector<std::pair<const void *, uint64_t>> outputs; ///< with their bytes
@@ -34,6 +38,7 @@ enum class Fate {
   Wrong,    ///< the subject's judge refuses the results
   Changed,  ///< results have other bits, but the judge takes them
   Survived, ///< nothing differs
+  NoFault,  ///< nothing differs, and provably so
   Invalid   ///< the fault is no program
 };
 llvm::StringRef name(Fate fate);
@@ -42,6 +47,14 @@ struct Outcome {
   Fate fate = Fate::Survived;
   std::string text; ///< the first violation, or by how much results differ
 };
+
+/// A function of a subject's IR alone, with a fault or without. Throws std::runtime_error where it
+/// is no program.
+std::unique_ptr<emulator::Emulator> makeStage(const std::string &ir, const std::string &function,
+                                              const Mutation *mutation = nullptr);
+
+/// As of a module, for the stage that the fault is in.
+bool isProvablyNoFault(const Subject &subject, const Mutation &mutation);
 
 /// Runs kernels with faults and compares with the kernel as it is.
 class Trials {

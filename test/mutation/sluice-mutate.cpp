@@ -12,6 +12,7 @@
 
 #include <fstream>
 #include <iostream>
+#include <set>
 
 using namespace sluice;
 using namespace sluice::mutation;
@@ -32,6 +33,8 @@ llvm::cl::opt<unsigned> workers("workers", llvm::cl::init(2), llvm::cl::desc("Pr
 llvm::cl::opt<std::string> log("log", llvm::cl::desc("Append a line of JSON a trial to this file"));
 llvm::cl::opt<bool> resume("resume", llvm::cl::desc("Leave out the trials that --log's file has"));
 llvm::cl::opt<bool> verbose("all", llvm::cl::desc("Print every fault, not only what survives"));
+llvm::cl::opt<bool> checkProofs("check-proofs",
+                                llvm::cl::desc("Ask of caught faults too whether they are none"));
 llvm::cl::opt<bool> coverageOnly("coverage",
                                  llvm::cl::desc("Plant nothing: list blocks that never ran"));
 
@@ -42,6 +45,7 @@ struct Tried {
   bool isCaught() const {
     return outcome.fate == Fate::Judged || outcome.fate == Fate::Wrong;
   }
+  bool isDone() const { return isCaught() || outcome.fate == Fate::NoFault; }
 };
 
 /// What became of the faults of one kind, or of all.
@@ -60,6 +64,7 @@ struct Counts {
     if (all > 0) {
       std::cout << ", " << 100.0 * (judged + wrong) / all << "% caught";
     }
+    std::cout << "; " << of(Fate::NoFault) << " more are provably none";
     std::cout << std::endl;
   }
 };
@@ -75,12 +80,14 @@ public:
 private:
   std::string keyOf(const std::string &occasion, const Mutation &mutation) const;
   void choose(const std::string &kernel, const std::vector<Mutation> &all);
+  void proveRest(const Subject &subject, const std::string &occasion);
   void write(const std::string &kernel, const std::string &occasion, const Mutation &mutation,
              const Outcome &outcome);
 
   std::map<std::string, std::vector<Tried>> faults;
   std::map<std::string, Outcome> known; ///< trials of a run before
   std::map<std::string, std::vector<uint64_t>> entered;
+  std::set<std::string> proved; ///< faults that a proof was tried of
   std::ofstream lines;
   int trials = 0;
 };
@@ -131,6 +138,12 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
   if (!llvm::Regex(only).match(subject.name)) {
     return;
   }
+  auto chosen = faults.find(subject.name);
+  if (chosen != faults.end() && llvm::all_of(chosen->second, [](const Tried &tried) {
+        return tried.isDone();
+      })) {
+    return;
+  }
   Trials kernel(subject);
   for (const auto &[function, counts] : kernel.coverage()) {
     std::vector<uint64_t> &sum = entered[function];
@@ -142,14 +155,14 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
   if (coverageOnly) {
     return;
   }
-  if (!faults.contains(subject.name)) {
+  if (chosen == faults.end()) {
     choose(subject.name, kernel.mutations());
   }
   std::vector<Mutation> open;
   std::vector<Tried *> places;
   for (Tried &tried : faults[subject.name]) {
     auto found = known.find(keyOf(occasion, tried.mutation));
-    if (tried.isCaught()) {
+    if (tried.isDone()) {
       continue;
     }
     if (found != known.end()) {
@@ -164,13 +177,30 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
     places[i]->outcome = std::move(outcome);
     ++trials;
   });
-  int caught = 0;
+  proveRest(subject, occasion);
+  int caught = 0, none = 0;
   for (const Tried &tried : faults[subject.name]) {
     caught += tried.isCaught();
+    none += tried.outcome.fate == Fate::NoFault;
   }
-  std::cerr << occasion << ", " << subject.name << ": " << caught << " of "
-            << faults[subject.name].size() << " caught so far; " << trials << " trials"
-            << std::endl;
+  std::cerr << occasion << ", " << subject.name << ": of " << faults[subject.name].size()
+            << " caught " << caught << ", none " << none << "; " << trials << " trials" << std::endl;
+}
+
+/// What survives the first step may be none; a fault that is caught must not be proved to be none.
+void Run::proveRest(const Subject &subject, const std::string &occasion) {
+  for (Tried &tried : faults[subject.name]) {
+    bool asked = tried.outcome.fate == Fate::Survived || (checkProofs && tried.isCaught());
+    if (asked && proved.insert(keyOf("", tried.mutation)).second &&
+        isProvablyNoFault(subject, tried.mutation)) {
+      if (tried.isCaught()) {
+        throw std::runtime_error("a fault that is caught was proved to be none: " +
+                                 keyOf(occasion, tried.mutation) + " at " + tried.mutation.text);
+      }
+      tried.outcome = {Fate::NoFault, ""};
+      write(subject.name, occasion, tried.mutation, tried.outcome);
+    }
+  }
 }
 
 void Run::write(const std::string &kernel, const std::string &occasion, const Mutation &mutation,
@@ -201,7 +231,7 @@ void Run::report() const {
       for (Counts *sum : {&counts, &all, &kinds[mutation.op]}) {
         ++sum->fates[outcome.fate];
       }
-      if (verbose || !fault.isCaught()) {
+      if (verbose || !fault.isDone()) {
         std::cout << "  " << name(outcome.fate).str() << ": " << name(mutation.op).str() << " "
                   << mutation.variant << " in " << mutation.function << " at " << mutation.text
                   << (outcome.text.empty() ? "" : ": " + outcome.text) << "\n";
@@ -236,11 +266,9 @@ int main(int argc, char **argv) {
   try {
     auto artifact = runtime::Artifact::load(artifactPath.getValue());
     Run run;
-    for (const Occasion &occasion : occasionsOf(artifact->plan())) {
-      Step(*artifact, target, occasion).run([&](const Subject &subject) {
-        run.tryKernel(subject, occasion.name);
-      });
-    }
+    Step(*artifact, target).run([&](const Occasion &occasion, const Subject &subject) {
+      run.tryKernel(subject, occasion.name);
+    });
     coverageOnly ? run.reportCoverage() : run.report();
     return 0;
   } catch (const std::exception &error) {
