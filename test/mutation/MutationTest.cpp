@@ -88,7 +88,7 @@ protected:
     // Behind the last number lie others of the buffer: what is read there is wrong, not refused.
     launch.buffers = {{"in", in.data(), in.size() * 4},
                       {"out", out.data(), out.size() * 4, emulator::Writes::Once, false}};
-    subject = {"reverse", text, {{"k", launch}}, {{out.data(), out.size() * 4}}, [this] {
+    subject = {"reverse", text, {{"k", launch}}, {{out.data(), out.size() * 4}}, nullptr, [this] {
                  for (int64_t i = 0; i < tiles * 64; ++i) {
                    int64_t from = i / 64 * 64 + 63 - i % 64;
                    float right = from < count ? in[from] : 0;

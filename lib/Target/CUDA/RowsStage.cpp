@@ -149,8 +149,9 @@ Values BodyEmitter::emitRow(const Row &read, const Row &row, Value storesRow, Va
   }
   emitScalars(std::numeric_limits<int64_t>::max());
   bool elements = !llvm::all_of(yieldOf(op).getValues(), isRow);
-  // Slots of statistics are used again by the next row.
-  if (elements || !slots.empty()) {
+  // A block that sums rows uses the slots of statistics again for the next one.
+  bool again = plan.parts > 0 && !slots.empty();
+  if (again || takesPlace([](Value value) { return !isRow(value); })) {
     meet();
   }
   if (elements) {
@@ -245,6 +246,18 @@ void BodyEmitter::emitStage(const cpu::rows::Stage &stage) {
 // Results
 //===----------------------------------------------------------------------===//
 
+/// Whether one of these results takes the place of an operand.
+bool BodyEmitter::takesPlace(llvm::function_ref<bool(Value)> which) {
+  std::optional<ArrayRef<int64_t>> aliases = op.getAliases();
+  auto yielded = yieldOf(op).getValues();
+  for (size_t i = 0; aliases && i < aliases->size(); ++i) {
+    if ((*aliases)[i] >= 0 && which(yielded[i])) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// All loads come before the stores: a result may take an operand's place.
 void BodyEmitter::storeStage(const cpu::rows::Stage &stage, Columns &columns) {
   auto yielded = yieldOf(op).getValues();
@@ -263,7 +276,7 @@ void BodyEmitter::storeStage(const cpu::rows::Stage &stage, Columns &columns) {
   if (!any) {
     return;
   }
-  if (plan.whole || columns.ragged.back()) {
+  if ((plan.whole || columns.ragged.back()) && takesPlace([](Value value) { return isRow(value); })) {
     meet(); // threads past the last column read what another one writes
   }
   auto storeAll = [&] {
