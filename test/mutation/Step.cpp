@@ -50,11 +50,12 @@ std::vector<Occasion> sluice::mutation::occasionsOf(const runtime::Plan &plan) {
     return replay::Extent{std::max<int64_t>(1, length), std::max<int64_t>(1, rows)};
   };
   return {{"full", extent(context, batch), 1},
-          {"ragged", extent(context - 4, batch - 1), 2},
-          {"half", extent(context / 2, batch), std::max<int64_t>(1, steps / 2)},
-          {"third", extent(context / 3 + 1, 1), steps},
-          {"first", extent(context, 1), 3},
-          {"most", extent(context * 3 / 4 - 1, batch - 1), 4},
+          {"ragged", extent(context - 4, batch - 1), 2, true},
+          {"half", extent(context / 2, batch), 1, true},
+          {"third", extent(context / 3 + 1, 1), std::max<int64_t>(1, steps / 2)},
+          {"first", extent(context, 1), 3, true},
+          {"most", extent(context * 3 / 4 - 1, batch - 1), 4, true},
+          {"in place", extent(context - 1, batch), 1, true, true},
           {"single", extent(1, 1), steps + 1}};
 }
 
@@ -103,7 +104,7 @@ Step::Dispatch &Step::dispatchOf(int64_t kernel) {
 void Step::addResult(const Visit &visit, size_t operand, unsigned result, bool later,
                      std::vector<emulator::Buffer> &buffers) {
   using emulator::Writes;
-  uint8_t *data = arena.get() + visit.launch.arguments[operand];
+  uint8_t *data = arena.get() + (*visit.arguments)[operand];
   std::string name = "buffer " + std::to_string(operand);
   bool only = visit.kernel.deviceVariants.at(target).stages.size() == 1;
   buffers.push_back(
@@ -115,7 +116,7 @@ void Step::addResult(const Visit &visit, size_t operand, unsigned result, bool l
 }
 
 void Step::addBuffers(const Visit &visit, bool later, std::vector<emulator::Buffer> &buffers) {
-  const std::vector<int64_t> &arguments = visit.launch.arguments;
+  const std::vector<int64_t> &arguments = *visit.arguments;
   const auto &operands = visit.kernel.operands;
   unsigned results = 0;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -141,7 +142,7 @@ void Step::addBuffers(const Visit &visit, bool later, std::vector<emulator::Buff
 /// rows that are not valid. Zeros that should be written and are zeros already hide nothing then.
 void Step::poison(const Visit &visit) {
   const auto &operands = visit.kernel.operands;
-  const std::vector<int64_t> &arguments = visit.launch.arguments;
+  const std::vector<int64_t> &arguments = *visit.arguments;
   auto isOperand = [&](size_t i) {
     return llvm::any_of(llvm::seq(operands.size()), [&](size_t j) {
       return !operands[j].written && arguments[i] < arguments[j] + operands[j].bytes &&
@@ -165,7 +166,7 @@ std::string Step::judge(const Visit &visit, const std::vector<std::vector<uint8_
   replay::Launch done;
   for (size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].written) {
-      done.results.push_back(arena.get() + visit.launch.arguments[i]);
+      done.results.push_back(arena.get() + (*visit.arguments)[i]);
     } else {
       done.operands.push_back(before[i].data());
     }
@@ -174,7 +175,7 @@ std::string Step::judge(const Visit &visit, const std::vector<std::vector<uint8_
   done.rows = visit.occasion.extent.rows;
   done.step = visit.occasion.step;
   done.seed = scalar("seed");
-  done.firstStream = visit.launch.arguments[operands.size() + 4];
+  done.firstStream = (*visit.arguments)[operands.size() + 4];
   auto judgement = replay::judge(visit.op, done);
   if (mlir::failed(judgement)) {
     throw std::runtime_error("a dispatch that the replay does not know");
@@ -182,8 +183,29 @@ std::string Step::judge(const Visit &visit, const std::vector<std::vector<uint8_
   return judgement->str();
 }
 
+/// In place, each result lies where the first operand of its type that no other has taken does.
+Step::Visit Step::visitOf(const runtime::Launch &launch, const Occasion &occasion) {
+  Visit visit{occasion, plan.kernels[size_t(launch.kernel)], dispatchOf(launch.kernel).op, {}};
+  std::vector<int64_t> arguments = launch.arguments;
+  auto rows = llvm::dyn_cast<dispatch::RowsOp>(visit.op);
+  std::set<unsigned> taken;
+  for (unsigned i = 0; occasion.inPlace && rows && i < rows->getNumResults(); ++i) {
+    for (unsigned j = 0; j < rows->getNumOperands(); ++j) {
+      auto access = llvm::cast<dispatch::AccessAttr>(rows.getAccesses()[j]);
+      bool fits = access.isIdentity() &&
+                  rows->getOperand(j).getType() == rows->getResult(i).getType();
+      if (fits && taken.insert(j).second) {
+        arguments[rows->getNumOperands() + i] = arguments[j];
+        break;
+      }
+    }
+  }
+  visit.arguments = std::make_shared<const std::vector<int64_t>>(std::move(arguments));
+  return visit;
+}
+
 Subject Step::subjectOf(const Visit &visit) {
-  const auto &[launch, occasion, kernel, op] = visit;
+  const runtime::Kernel &kernel = visit.kernel;
   const runtime::DeviceVariant &variant = kernel.deviceVariants.at(target);
   auto bitcode = artifact.blob(variant.module + "_bitcode");
   Subject subject;
@@ -191,7 +213,7 @@ Subject Step::subjectOf(const Visit &visit) {
   subject.ir.assign(bitcode.begin(), bitcode.end());
   for (size_t i = 0; i < kernel.operands.size(); ++i) {
     if (kernel.operands[i].written) {
-      subject.outputs.emplace_back(arena.get() + launch.arguments[i],
+      subject.outputs.emplace_back(arena.get() + (*visit.arguments)[i],
                                    uint64_t(kernel.operands[i].bytes));
     }
   }
@@ -201,7 +223,7 @@ Subject Step::subjectOf(const Visit &visit) {
     request.block = {uint32_t(stage.threads), 1, 1};
     request.dynamicSharedBytes = uint64_t(stage.sharedBytes);
     request.arguments = {reinterpret_cast<uint64_t>(arena.get()),
-                         reinterpret_cast<uint64_t>(launch.arguments.data())};
+                         reinterpret_cast<uint64_t>(visit.arguments->data())};
     addBuffers(visit, !subject.stages.empty(), request.buffers);
     std::shared_ptr<emulator::Emulator> &made = emulators[stage.symbol];
     made = made ? made : makeStage(subject.ir, stage.symbol);
@@ -217,12 +239,24 @@ Subject Step::subjectOf(const Visit &visit) {
     setScalars(visit.occasion);
     poison(visit);
     for (size_t i = 0; i < visit.kernel.operands.size(); ++i) {
-      const uint8_t *at = arena.get() + visit.launch.arguments[i];
+      const uint8_t *at = arena.get() + (*visit.arguments)[i];
       before->emplace_back(at, at + visit.kernel.operands[i].bytes);
     }
   };
   subject.judge = [this, visit, before] { return judge(visit, *before); };
   return subject;
+}
+
+/// Where no row depends on lengths, only the number of the step can make a difference.
+std::vector<const Occasion *> Step::occasionsFor(const runtime::Launch &launch) {
+  auto domain = dispatchOf(launch.kernel).op->getAttrOfType<dispatch::DomainAttr>("domain");
+  std::vector<const Occasion *> result;
+  for (const Occasion &occasion : occasions) {
+    if (domain.getFactor() != 0 || !occasion.ofLengths) {
+      result.push_back(&occasion);
+    }
+  }
+  return result;
 }
 
 void Step::run(const std::function<void(const Occasion &, const Subject &)> &visit) {
@@ -231,16 +265,15 @@ void Step::run(const std::function<void(const Occasion &, const Subject &)> &vis
     auto found = plan.entries.find(entry);
     for (const runtime::Launch &launch :
          found == plan.entries.end() ? std::vector<runtime::Launch>{} : found->second) {
-      const runtime::Kernel &kernel = plan.kernels[size_t(launch.kernel)];
-      mlir::Operation *op = dispatchOf(launch.kernel).op;
       bool isFirst = seen.insert(launch.kernel).second;
-      for (const Occasion &occasion : occasions) {
-        isFirst ? visit(occasion, subjectOf({launch, occasion, kernel, op})) : void();
+      for (const Occasion *occasion : occasionsFor(launch)) {
+        isFirst ? visit(*occasion, subjectOf(visitOf(launch, *occasion))) : void();
       }
-      for (Subject::Stage &stage : subjectOf({launch, occasions.front(), kernel, op}).stages) {
+      Subject subject = subjectOf(visitOf(launch, occasions.front()));
+      for (Subject::Stage &stage : subject.stages) {
         emulator::Report report = stage.emulator->launch(stage.launch, {.countTraffic = false});
         if (!report.passed()) {
-          throw std::runtime_error(kernel.name + ": " + report.str());
+          throw std::runtime_error(subject.name + ": " + report.str());
         }
       }
     }

@@ -16,6 +16,8 @@ struct Occasion {
   std::string name;
   replay::Extent extent;
   int64_t step = 1;
+  bool ofLengths = false; ///< only for kernels whose rows may be invalid
+  bool inPlace = false;   ///< results of row passes take the place of operands where they may
 };
 
 /// Of a model of `context` tokens and `batch` sequences: all rows, then ever other parts of them.
@@ -38,14 +40,16 @@ private:
   class Dispatch;
   /// A launch on an occasion.
   struct Visit {
-    const runtime::Launch &launch;
     const Occasion &occasion;
     const runtime::Kernel &kernel;
     mlir::Operation *op;
+    std::shared_ptr<const std::vector<int64_t>> arguments;
   };
   int64_t &scalar(const std::string &name);
   void setScalars(const Occasion &occasion);
   Dispatch &dispatchOf(int64_t kernel);
+  std::vector<const Occasion *> occasionsFor(const runtime::Launch &launch);
+  Visit visitOf(const runtime::Launch &launch, const Occasion &occasion);
   Subject subjectOf(const Visit &visit);
   void addBuffers(const Visit &visit, bool later, std::vector<emulator::Buffer> &buffers);
   void addResult(const Visit &visit, size_t operand, unsigned result, bool later,

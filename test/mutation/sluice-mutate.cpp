@@ -27,16 +27,22 @@ llvm::cl::opt<std::string> only("kernels", llvm::cl::init("."),
                                 llvm::cl::desc("Regular expression of kernels to try"));
 llvm::cl::opt<unsigned>
     every("every", llvm::cl::init(1),
-          llvm::cl::desc("Try one bound, condition, clamp or cut in so many of a kernel; barriers, "
-                         "commits, waits and stages are all tried"));
+          llvm::cl::desc("Try one bound, condition, clamp or cut in so many of a kernel"));
 llvm::cl::opt<unsigned> workers("workers", llvm::cl::init(2), llvm::cl::desc("Processes"));
 llvm::cl::opt<std::string> log("log", llvm::cl::desc("Append a line of JSON a trial to this file"));
 llvm::cl::opt<bool> resume("resume", llvm::cl::desc("Leave out the trials that --log's file has"));
 llvm::cl::opt<bool> verbose("all", llvm::cl::desc("Print every fault, not only what survives"));
 llvm::cl::opt<bool> checkProofs("check-proofs",
                                 llvm::cl::desc("Ask of caught faults too whether they are none"));
-llvm::cl::opt<bool> coverageOnly("coverage",
-                                 llvm::cl::desc("Plant nothing: list blocks that never ran"));
+llvm::cl::opt<unsigned>
+    everySync("every-sync", llvm::cl::init(1),
+              llvm::cl::desc("Likewise of barriers, commits, waits and stages"));
+llvm::cl::opt<double> least("least", llvm::cl::init(0),
+                            llvm::cl::desc("Fail where fewer are caught, in percent"));
+llvm::cl::opt<std::string>
+    unreached("unreached",
+              llvm::cl::desc("Fail unless the basic blocks that never run are those of this file: "
+                             "lines of a kernel's name, their number and the reason"));
 
 /// What became of a fault: of the last step that it was tried in.
 struct Tried {
@@ -55,16 +61,18 @@ struct Counts {
     auto found = fates.find(fate);
     return found == fates.end() ? 0 : found->second;
   }
+  double share() const { ///< caught, in percent
+    int caught = of(Fate::Judged) + of(Fate::Wrong);
+    int all = caught + of(Fate::Changed) + of(Fate::Survived);
+    return all > 0 ? 100.0 * caught / all : 100;
+  }
   void print(const std::string &what) const {
     int judged = of(Fate::Judged), wrong = of(Fate::Wrong), changed = of(Fate::Changed),
         survived = of(Fate::Survived), all = judged + wrong + changed + survived;
     std::cout << what << ": " << all << " faults, " << judged + wrong << " caught (" << judged
               << " by a rule, " << wrong << " by the numbers), " << changed
               << " changed bits within bounds, " << survived << " changed nothing";
-    if (all > 0) {
-      std::cout << ", " << 100.0 * (judged + wrong) / all << "% caught";
-    }
-    std::cout << "; " << of(Fate::NoFault) << " more are provably none";
+    std::cout << ", " << share() << "% caught; " << of(Fate::NoFault) << " more are provably none";
     std::cout << std::endl;
   }
 };
@@ -74,12 +82,15 @@ class Run {
 public:
   Run();
   void tryKernel(const Subject &subject, const std::string &occasion);
-  void report() const;
-  void reportCoverage() const;
+  bool report() const;         ///< whether as many are caught as should be
+  bool reportCoverage() const; ///< whether all blocks ran that should
 
 private:
   std::string keyOf(const std::string &occasion, const Mutation &mutation) const;
   void choose(const std::string &kernel, const std::vector<Mutation> &all);
+  void addCoverage(const std::string &kernel,
+                   const std::map<std::string, std::vector<uint64_t>> &coverage);
+  bool isDone(const std::string &kernel);
   void proveRest(const Subject &subject, const std::string &occasion);
   void write(const std::string &kernel, const std::string &occasion, const Mutation &mutation,
              const Outcome &outcome);
@@ -119,19 +130,40 @@ Run::Run() {
   }
 }
 
-/// One in `every` of each kind, beginning elsewhere in each kernel; all of what synchronizes.
+/// One in so many of each kind, beginning elsewhere in each kernel.
 void Run::choose(const std::string &kernel, const std::vector<Mutation> &all) {
   std::map<Operator, unsigned> seen;
   auto phase = static_cast<unsigned>(faults.size());
+  std::vector<Tried> &chosen = faults[kernel];
   for (const Mutation &mutation : all) {
     unsigned number = seen[mutation.op]++;
-    bool always = mutation.op == Operator::RemoveBarrier ||
-                  mutation.op == Operator::RemoveCommit || mutation.op == Operator::WaitForLess ||
-                  mutation.op == Operator::ShiftStage;
-    if (always || (number + phase) % every == 0) {
-      faults[kernel].push_back({mutation, {}});
+    bool synchronizes =
+        mutation.op == Operator::RemoveBarrier || mutation.op == Operator::RemoveCommit ||
+        mutation.op == Operator::WaitForLess || mutation.op == Operator::ShiftStage;
+    if ((number + phase) % (synchronizes ? everySync : every) == 0) {
+      chosen.push_back({mutation, {}});
     }
   }
+}
+
+/// Counts of the functions of a kernel, one after the other.
+void Run::addCoverage(const std::string &kernel,
+                      const std::map<std::string, std::vector<uint64_t>> &coverage) {
+  std::vector<uint64_t> all;
+  for (const auto &[function, counts] : coverage) {
+    llvm::append_range(all, counts);
+  }
+  std::vector<uint64_t> &sum = entered[kernel];
+  sum.resize(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    sum[i] += all[i];
+  }
+}
+
+/// No fault is left to be tried, no basic block to be reached.
+bool Run::isDone(const std::string &kernel) {
+  return llvm::all_of(faults[kernel], [](const Tried &tried) { return tried.isDone(); }) &&
+         !llvm::is_contained(entered[kernel], 0);
 }
 
 void Run::tryKernel(const Subject &subject, const std::string &occasion) {
@@ -139,22 +171,11 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
     return;
   }
   auto chosen = faults.find(subject.name);
-  if (chosen != faults.end() && llvm::all_of(chosen->second, [](const Tried &tried) {
-        return tried.isDone();
-      })) {
+  if (chosen != faults.end() && isDone(subject.name)) {
     return;
   }
   Trials kernel(subject);
-  for (const auto &[function, counts] : kernel.coverage()) {
-    std::vector<uint64_t> &sum = entered[function];
-    sum.resize(counts.size());
-    for (size_t i = 0; i < counts.size(); ++i) {
-      sum[i] += counts[i];
-    }
-  }
-  if (coverageOnly) {
-    return;
-  }
+  addCoverage(subject.name, kernel.coverage());
   if (chosen == faults.end()) {
     choose(subject.name, kernel.mutations());
   }
@@ -221,7 +242,7 @@ void Run::write(const std::string &kernel, const std::string &occasion, const Mu
   lines << line << std::endl;
 }
 
-void Run::report() const {
+bool Run::report() const {
   Counts all;
   std::map<Operator, Counts> kinds;
   for (const auto &[kernel, tried] : faults) {
@@ -243,21 +264,37 @@ void Run::report() const {
     counts.print(name(op).str());
   }
   all.print("all");
+  return all.share() >= least;
 }
 
-/// Basic blocks that no step entered, by number.
-void Run::reportCoverage() const {
+/// Kernels whose blocks did not all run, with how many did not: "name 5", names without the number
+/// that they end in.
+bool Run::reportCoverage() const {
   size_t blocks = 0, missed = 0;
-  for (const auto &[function, counts] : entered) {
-    for (size_t i = 0; i < counts.size(); ++i) {
-      ++blocks;
-      if (counts[i] == 0) {
-        ++missed;
-        std::cout << function << ": block " << i << " of " << counts.size() << " never ran\n";
-      }
+  std::set<std::string> found, expected;
+  for (const auto &[kernel, counts] : entered) {
+    auto never = size_t(llvm::count(counts, 0));
+    blocks += counts.size();
+    missed += never;
+    if (never > 0) {
+      found.insert(llvm::StringRef(kernel).rsplit('_').first.str() + " " + std::to_string(never));
     }
   }
-  std::cout << blocks - missed << " of " << blocks << " basic blocks ran" << std::endl;
+  std::cout << blocks - missed << " of " << blocks << " basic blocks ran\n";
+  if (unreached.empty()) {
+    return true;
+  }
+  auto file = llvm::MemoryBuffer::getFile(unreached, /*IsText=*/true);
+  for (llvm::StringRef line : llvm::split(file ? (*file)->getBuffer() : "", '\n')) {
+    auto [kernel, rest] = line.split(' ');
+    if (!line.starts_with("#") && !rest.empty()) {
+      expected.insert((kernel + " " + rest.split(' ').first).str());
+    }
+  }
+  for (const std::string &kernel : found) {
+    std::cout << "  never ran: " << kernel << (expected.contains(kernel) ? ", as known" : "") << "\n";
+  }
+  return found == expected;
 }
 
 int main(int argc, char **argv) {
@@ -269,8 +306,8 @@ int main(int argc, char **argv) {
     Step(*artifact, target).run([&](const Occasion &occasion, const Subject &subject) {
       run.tryKernel(subject, occasion.name);
     });
-    coverageOnly ? run.reportCoverage() : run.report();
-    return 0;
+    bool enough = run.report();
+    return run.reportCoverage() && enough ? 0 : 1;
   } catch (const std::exception &error) {
     std::cerr << "sluice-mutate: error: " << error.what() << "\n";
     return 2;

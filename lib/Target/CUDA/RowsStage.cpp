@@ -246,16 +246,13 @@ void BodyEmitter::emitStage(const cpu::rows::Stage &stage) {
 // Results
 //===----------------------------------------------------------------------===//
 
-/// Whether one of these results takes the place of an operand.
+/// Whether one of these results may take the place of an operand: of one that is stored alike.
 bool BodyEmitter::takesPlace(llvm::function_ref<bool(Value)> which) {
-  std::optional<ArrayRef<int64_t>> aliases = op.getAliases();
   auto yielded = yieldOf(op).getValues();
-  for (size_t i = 0; aliases && i < aliases->size(); ++i) {
-    if ((*aliases)[i] >= 0 && which(yielded[i])) {
-      return true;
-    }
-  }
-  return false;
+  return llvm::any_of(llvm::enumerate(op.getOutputs()), [&](auto output) {
+    return which(yielded[output.index()]) &&
+           llvm::is_contained(op.getInputs().getTypes(), output.value().getType());
+  });
 }
 
 /// All loads come before the stores: a result may take an operand's place.
