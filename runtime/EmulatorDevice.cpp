@@ -133,7 +133,10 @@ private:
                                       std::size(arguments),
                                       buffers.data(),
                                       buffers.size(),
-                                      ++launched};
+                                      ++launched,
+                                      nullptr};
+      SluiceEmulatorCounts counts = {};
+      request.counts = timing ? &counts : nullptr;
       char *message = nullptr;
       if (int count = plugin.launch(translate(launch.kernel, variant, i), &request, &message)) {
         throw JobError("the emulator found " + std::to_string(count) +
@@ -142,7 +145,22 @@ private:
                        "), expected none; this is a defect of sluice, please report it:\n" +
                        plugin.take(message));
       }
+      if (timing) {
+        count(counts, kernelTimes[static_cast<size_t>(launch.kernel)].counts);
+      }
     }
+  }
+
+  static void count(const SluiceEmulatorCounts &from, KernelCounts &to) {
+    auto add = [](int64_t &sum, uint64_t value) { sum += static_cast<int64_t>(value); };
+    add(to.instructions, from.instructions);
+    add(to.tensorInstructions, from.tensorInstructions);
+    add(to.barriers, from.barriers);
+    add(to.bytes, from.readBytes + from.writtenBytes);
+    add(to.sectors, from.sectors);
+    add(to.leastSectors, from.leastSectors);
+    add(to.passes, from.passes);
+    add(to.leastPasses, from.leastPasses);
   }
 
   const Kernel &kernelOf(const Launch &launch) const {

@@ -123,8 +123,8 @@ void Step::addBuffers(const Visit &visit, bool later, std::vector<emulator::Buff
     if (operands[i].written) {
       addResult(visit, i, results++, later, buffers);
     } else {
-      buffers.push_back({"buffer " + std::to_string(i), arena.get() + arguments[i],
-                         uint64_t(operands[i].bytes)});
+      buffers.push_back(
+          {"buffer " + std::to_string(i), arena.get() + arguments[i], uint64_t(operands[i].bytes)});
     }
   }
   for (const char *name : {"length", "rows", "step", "seed"}) {
@@ -192,8 +192,8 @@ Step::Visit Step::visitOf(const runtime::Launch &launch, const Occasion &occasio
   for (unsigned i = 0; occasion.inPlace && rows && i < rows->getNumResults(); ++i) {
     for (unsigned j = 0; j < rows->getNumOperands(); ++j) {
       auto access = llvm::cast<dispatch::AccessAttr>(rows.getAccesses()[j]);
-      bool fits = access.isIdentity() &&
-                  rows->getOperand(j).getType() == rows->getResult(i).getType();
+      bool fits =
+          access.isIdentity() && rows->getOperand(j).getType() == rows->getResult(i).getType();
       if (fits && taken.insert(j).second) {
         arguments[rows->getNumOperands() + i] = arguments[j];
         break;
