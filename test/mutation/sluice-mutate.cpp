@@ -179,7 +179,12 @@ std::vector<emulator::Buffer> Step::buffersOf(const runtime::Launch &launch, boo
   for (const char *name : {"length", "rows", "step", "seed"}) {
     buffers.push_back({name, &scalar(name), 8});
   }
-  int64_t workspace = plan.kernels[size_t(launch.kernel)].deviceVariants.at(target).workspaceBytes;
+  const auto &variant = plan.kernels[size_t(launch.kernel)].deviceVariants.at(target);
+  int64_t workspace = variant.workspaceBytes, counters = variant.counters * 4;
+  if (counters > 0) {
+    buffers.push_back({"counters", arena.get() + launch.arguments.back() - counters,
+                       uint64_t(counters), Writes::Any});
+  }
   if (workspace > 0) {
     buffers.push_back({"workspace", arena.get() + launch.arguments.back(), uint64_t(workspace),
                        Writes::Any, later});

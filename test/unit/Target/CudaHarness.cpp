@@ -146,6 +146,8 @@ std::vector<std::vector<float>> EmulatedKernel::run(const CudaRun &run) {
     reserve(8);
   }
   arguments.push_back(run.firstStream);
+  int64_t counterBytes = generated.counters * cuda::Kernel::counterBytes;
+  used += (counterBytes + bufferAlignment - 1) / bufferAlignment * bufferAlignment;
   reserve(generated.workspaceBytes);
   std::unique_ptr<uint8_t, decltype(&std::free)> arena(
       static_cast<uint8_t *>(std::aligned_alloc(1024, size_t(used + 1023) / 1024 * 1024)),
@@ -167,6 +169,9 @@ std::vector<std::vector<float>> EmulatedKernel::run(const CudaRun &run) {
   }
   buffers.push_back({"workspace", arena.get() + arguments.back(),
                      uint64_t(generated.workspaceBytes), Writes::Any, true});
+  uint8_t *firstCounter = arena.get() + arguments.back() - counterBytes;
+  std::memset(firstCounter, 0, size_t(counterBytes));
+  buffers.push_back({"counters", firstCounter, uint64_t(counterBytes), Writes::Any});
   buffers.push_back({"arguments", arguments.data(), arguments.size() * 8});
   std::vector<uint8_t> before(arena.get(), arena.get() + used);
   counters.clear();
@@ -198,19 +203,27 @@ std::vector<std::vector<float>> EmulatedKernel::run(const CudaRun &run) {
   return results;
 }
 
+std::string EmulatedKernel::ptx(const cuda::Target &target) {
+  llvm::LLVMContext llvmContext;
+  auto lowered = cuda::lowerToLLVM(*module, llvmContext);
+  EXPECT_TRUE(lowered);
+  auto ptx = cuda::emitPTX(std::move(lowered), target);
+  if (!ptx) {
+    ADD_FAILURE() << llvm::toString(ptx.takeError());
+    return "";
+  }
+  return *ptx;
+}
+
 void EmulatedKernel::checkAssembly(const std::string &instruction) {
   ASSERT_TRUE(made());
   for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
-    llvm::LLVMContext llvmContext;
-    auto lowered = cuda::lowerToLLVM(*module, llvmContext);
-    ASSERT_TRUE(lowered);
-    auto ptx = cuda::emitPTX(std::move(lowered), *target);
-    ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-    EXPECT_NE(ptx->find(".version 8.0"), std::string::npos);
-    EXPECT_NE(ptx->find(".target " + target->chip.str() + "\n"), std::string::npos);
-    EXPECT_NE(ptx->find(instruction), std::string::npos);
-    EXPECT_EQ(ptx->find("call"), std::string::npos) << "a kernel calls a function";
-    auto binary = cuda::assemble(*ptx, *target);
+    std::string text = ptx(*target);
+    EXPECT_NE(text.find(".version 8.0"), std::string::npos);
+    EXPECT_NE(text.find(".target " + target->chip.str() + "\n"), std::string::npos);
+    EXPECT_NE(text.find(instruction), std::string::npos);
+    EXPECT_EQ(text.find("call"), std::string::npos) << "a kernel calls a function";
+    auto binary = cuda::assemble(text, *target);
     ASSERT_TRUE(bool(binary)) << llvm::toString(binary.takeError());
     if (!*binary) {
       std::cout << "no ptxas: PTX only\n";

@@ -40,6 +40,8 @@ public:
   /// The counters of each stage of the last run.
   std::vector<emulator::Counters> counters;
 
+  std::string ptx(const cuda::Target &target); ///< of all stages
+
   /// PTX of both architectures holds `instruction`; where there is a ptxas, cubins of all stages
   /// have neither spills nor stack. Prints registers, shared memory and blocks a multiprocessor.
   void checkAssembly(const std::string &instruction);

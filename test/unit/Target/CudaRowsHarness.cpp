@@ -131,6 +131,8 @@ std::vector<Floats> EmulatedRows::run(const Launch &launch) {
     reserve(8);
   }
   arguments.push_back(launch.firstStream);
+  int64_t counterBytes = kernel.counters * cuda::Kernel::counterBytes;
+  used += (counterBytes + 64 - 1) / 64 * 64;
   reserve(kernel.workspaceBytes);
   std::unique_ptr<uint8_t, decltype(&std::free)> arena(
       static_cast<uint8_t *>(std::aligned_alloc(64, size_t(used))), std::free);
@@ -165,6 +167,9 @@ std::vector<Floats> EmulatedRows::run(const Launch &launch) {
     buffers.push_back({"scalar " + std::to_string(i), at, 8});
   }
   buffers.push_back({"arguments", arguments.data(), arguments.size() * 8});
+  uint8_t *firstCounter = arena.get() + arguments.back() - counterBytes;
+  std::memset(firstCounter, 0, size_t(counterBytes));
+  buffers.push_back({"counters", firstCounter, uint64_t(counterBytes), Writes::Any});
   buffers.push_back({"workspace", arena.get() + arguments.back(), uint64_t(kernel.workspaceBytes),
                      Writes::Any, false});
   std::vector<uint8_t> before(arena.get(), arena.get() + used);

@@ -160,7 +160,9 @@ std::vector<std::vector<float>> EmulatedKernel::run(const CudaRun &run) {
     arguments.push_back(place(8));
   }
   arguments.push_back(run.firstStream);
-  arguments.push_back(place(kernel_.workspaceBytes));
+  int64_t counterBytes = kernel_.counters * cuda::Kernel::counterBytes;
+  int64_t counters = place(int64_t(llvm::alignTo(counterBytes, 64)) + kernel_.workspaceBytes);
+  arguments.push_back(counters + int64_t(llvm::alignTo(counterBytes, 64)));
   std::vector<uint32_t> memory(size_t(end) / 4 + 32, garbage);
   auto *arena = reinterpret_cast<uint8_t *>(llvm::alignTo(uint64_t(memory.data()), 64));
   emulator::Launch launch;
@@ -180,6 +182,9 @@ std::vector<std::vector<float>> EmulatedKernel::run(const CudaRun &run) {
   launch.buffers.push_back({"arguments", arguments.data(), arguments.size() * 8});
   launch.arguments = {reinterpret_cast<uint64_t>(arena),
                       reinterpret_cast<uint64_t>(arguments.data())};
+  uint8_t *firstCounter = arena + arguments.back() - counterBytes;
+  std::memset(firstCounter, 0, size_t(counterBytes));
+  launch.buffers.push_back({"counters", firstCounter, uint64_t(counterBytes), Writes::Any});
   reports.clear();
   for (auto [i, stage] : llvm::enumerate(kernel_.stages)) {
     emulator::Launch one = launch;
@@ -193,6 +198,9 @@ std::vector<std::vector<float>> EmulatedKernel::run(const CudaRun &run) {
     reports.push_back(stages[i]->launch(one, run.options));
     EXPECT_TRUE(reports.back().passed()) << reports.back().str();
   }
+  EXPECT_TRUE(llvm::all_of(llvm::ArrayRef(firstCounter, size_t(counterBytes)), [](uint8_t byte) {
+    return byte == 0;
+  })) << "counters that are not zero after the launch";
   std::vector<std::vector<float>> results;
   for (size_t i = operandCount; i < slots.size(); ++i) {
     results.push_back(read(arena + arguments[i], slots[i]));
