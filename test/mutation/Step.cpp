@@ -130,7 +130,13 @@ void Step::addBuffers(const Visit &visit, bool later, std::vector<emulator::Buff
   for (const char *name : {"length", "rows", "step", "seed"}) {
     buffers.push_back({name, &scalar(name), 8});
   }
-  int64_t workspace = visit.kernel.deviceVariants.at(target).workspaceBytes;
+  const runtime::DeviceVariant &variant = visit.kernel.deviceVariants.at(target);
+  int64_t workspace = variant.workspaceBytes;
+  int64_t counters = variant.counters * int64_t(sizeof(int32_t));
+  if (counters > 0) {
+    buffers.push_back({"counters", arena.get() + arguments.back() - counters, uint64_t(counters),
+                       emulator::Writes::Any});
+  }
   if (workspace > 0) {
     buffers.push_back({"workspace", arena.get() + arguments.back(), uint64_t(workspace),
                        emulator::Writes::AtMostOnce, later});

@@ -2,8 +2,8 @@
 //
 // Weight gradients: left^T times right over the rows. Both factors lie with the sum's index
 // outermost, so their fragments are transposed as they are loaded. Rows that are not valid are
-// copied as zeros. Where there are few tiles the rows are split among blocks, whose sums a second
-// launch adds up in order. Bias sums are products with ones, of the same tiles.
+// copied as zeros. Where there are few tiles the rows are split among blocks, the last of which
+// adds up in order what all left. Bias sums are products with ones, of the same tiles.
 #include "Columns.h"
 #include "SumTile.h"
 
@@ -40,8 +40,6 @@ private:
   void storeBias(ArrayRef<Value> sums, Pipeline &pipeline);
 
   dispatch::WeightGradientOp op;
-  ModuleOp module;
-  std::string name;
   Frame frame;
   cpu::Emitter &e;
   const WarpGrid grid;
@@ -50,15 +48,15 @@ private:
   SumTargets targets;
   std::unique_ptr<TensorCore> core;
   int64_t sharedBytes = 0;
-  Value validLength, split, firstRow, firstColumn, ownsBias;
+  Value validLength, split, tileNumber, columnBlock, firstRow, firstColumn, ownsBias;
 };
 
 } // namespace
 
 WeightGradient::WeightGradient(dispatch::WeightGradientOp op, ModuleOp module, StringRef name,
                                int64_t height, int64_t width, WarpGrid grid)
-    : op(op), module(module), name(name), frame(op, op.getDomain(), module, name, grid.threads()),
-      e(frame.e), grid(grid), rows(op.getDomain().getLaunchRows()), height(height), width(width),
+    : op(op), frame(op, op.getDomain(), module, name, grid.threads()), e(frame.e), grid(grid),
+      rows(op.getDomain().getLaunchRows()), height(height), width(width),
       rowBlocks(llvm::divideCeil(height, grid.blockRows())),
       columnBlocks(std::max<int64_t>(1, llvm::divideCeil(width, grid.blockColumns()))),
       totalSteps(llvm::divideCeil(rows, innerStep)) {
@@ -110,9 +108,9 @@ void WeightGradient::place() {
     return arith::RemUIOp::create(e.b, a, e.index(c));
   };
   split = divide(frame.block, tiles);
-  Value tile = rest(frame.block, tiles);
-  firstRow = e.mul(divide(tile, columnBlocks), grid.blockRows());
-  Value columnBlock = rest(tile, columnBlocks);
+  tileNumber = rest(frame.block, tiles);
+  firstRow = e.mul(divide(tileNumber, columnBlocks), grid.blockRows());
+  columnBlock = rest(tileNumber, columnBlocks);
   firstColumn = e.mul(columnBlock, grid.blockColumns());
   Value first = arith::AddIOp::create(e.b, columnBlock, rest(frame.warp, grid.columns));
   ownsBias = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, first, e.index(0));
@@ -212,14 +210,18 @@ Kernel WeightGradient::generate() {
   if (targets.matrix >= 0) {
     storeMatrix(Values(ArrayRef<Value>(sums).take_front(products)), pipeline);
   }
+  if (parts.splits > 1) {
+    Value isFirst = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, columnBlock, e.index(0));
+    addPartsInOrder(frame, *core, grid, parts, targets,
+                    {tileNumber, firstRow, firstColumn, isFirst});
+  }
   func::ReturnOp::create(e.b);
   double flops = 2 * double(rows) * double(height) * double(width);
   Kernel kernel =
       frame.kernel(rowBlocks * columnBlocks * parts.splits, "matmul", flops, sharedBytes);
   if (parts.splits > 1) {
     kernel.workspaceBytes = parts.bytes();
-    kernel.stages.push_back(
-        emitOrderedSums(op, op.getDomain(), module, name + "_sums", parts, targets));
+    kernel.counters = rowBlocks * columnBlocks;
   }
   return kernel;
 }

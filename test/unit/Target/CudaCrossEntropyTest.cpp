@@ -327,7 +327,8 @@ TEST(CudaCrossEntropy, WeightGradientsOfManyRowsAreSplit) {
   Case c{.batch = 9, .positions = 130, .width = 40, .vocabulary = 70, .bias = true, .init = true};
   EmulatedKernel kernel(weightsText(c));
   ASSERT_TRUE(kernel.made());
-  EXPECT_EQ(kernel.kernel().stages.size(), 2u);
+  EXPECT_EQ(kernel.kernel().stages.size(), 1u);
+  EXPECT_GT(kernel.kernel().counters, 0);
   CudaRun run = numbersOf(c, 1);
   checkWeights(c, kernel, run, 1);
 }

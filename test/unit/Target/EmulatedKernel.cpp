@@ -132,6 +132,7 @@ void EmulatedKernel::lay(Arena &arena, const CudaRun &run) const {
     arena.reserve(8);
   }
   arena.arguments.push_back(run.firstStream);
+  arena.bytes += int64_t(llvm::alignTo(uint64_t(counterBytes()), bufferAlignment));
   arena.reserve(generated.workspaceBytes);
   arena.memory.reset(static_cast<uint8_t *>(
       std::aligned_alloc(arenaAlignment, llvm::alignTo(uint64_t(arena.bytes), arenaAlignment))));
@@ -164,6 +165,10 @@ void EmulatedKernel::fill(Arena &arena, const CudaRun &run) const {
     arena.buffers.push_back({"scalar " + std::to_string(i), at, 8});
   }
   arena.buffers.push_back({"arguments", arena.arguments.data(), arena.arguments.size() * 8});
+  // Counters of arrived blocks lie before the workspace, and are zeros between launches.
+  uint8_t *counters = arena.at(arena.arguments.size() - 1) - counterBytes();
+  std::memset(counters, 0, size_t(counterBytes()));
+  arena.buffers.push_back({"counters", counters, uint64_t(counterBytes()), Writes::Any});
   // Parts of sums may be padded, and the last of a row written twice alike; attention's numbers of
   // each query are read whatever they are.
   bool whole = isa<dispatch::AttentionBackwardOp>(dispatch);
@@ -210,6 +215,10 @@ std::vector<std::vector<float>> EmulatedKernel::run(const CudaRun &run) {
   using emulator::Schedule;
   launch(arena, run.options.value_or(emulator::Options{
                     .seed = runs, .schedule = runs % 2 ? Schedule::WarpAlone : Schedule::Random}));
+  const uint8_t *counters = arena.at(arena.arguments.size() - 1) - counterBytes();
+  EXPECT_TRUE(std::all_of(counters, counters + counterBytes(), [](uint8_t byte) {
+    return byte == 0;
+  })) << "counters that are not zero after the launch";
   std::vector<std::vector<float>> results;
   auto forgive = [&](size_t argument, int64_t bytes) {
     std::copy_n(arena.at(argument), bytes, before.begin() + arena.arguments[argument]);

@@ -49,6 +49,7 @@ private:
     int64_t size() const { return rows * stride * bytes; }
   };
   struct Arena;
+  int64_t counterBytes() const { return generated.counters * cuda::Kernel::counterBytes; }
   void describe();
   void load();
   void put(uint8_t *at, const Slot &slot, float value) const;

@@ -81,28 +81,41 @@ static void checkUsage(const cuda::Kernel &kernel, const cuda::Usage &usage,
   }
 }
 
+static std::string ptxOf(ModuleOp module, const cuda::Target &target, const std::string &what) {
+  llvm::LLVMContext context;
+  auto lowered = cuda::lowerToLLVM(module, context);
+  if (!lowered) {
+    ADD_FAILURE() << "not lowered: " << what;
+    return "";
+  }
+  auto ptx = cuda::emitPTX(std::move(lowered), target);
+  if (!ptx) {
+    ADD_FAILURE() << llvm::toString(ptx.takeError()) << what;
+    return "";
+  }
+  return *ptx;
+}
+
+std::string GeneratedKernel::ptx(const cuda::Target &target) const {
+  EXPECT_TRUE(ready);
+  return ready ? ptxOf(*kernels, target, "") : "";
+}
+
 int64_t test::checkAssembly(const cuda::Kernel &kernel, ModuleOp module, const std::string &what,
                             const std::vector<std::string> &instructions, bool print) {
   int64_t registers = 0;
   for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
-    llvm::LLVMContext context;
-    auto lowered = cuda::lowerToLLVM(module, context);
-    if (!lowered) {
-      ADD_FAILURE() << "not lowered: " << what;
+    std::string ptx = ptxOf(module, *target, what);
+    if (ptx.empty()) {
       return 0;
     }
-    auto ptx = cuda::emitPTX(std::move(lowered), *target);
-    if (!ptx) {
-      ADD_FAILURE() << llvm::toString(ptx.takeError()) << what;
-      return 0;
-    }
-    EXPECT_NE(ptx->find(".version 8.0"), std::string::npos);
-    EXPECT_NE(ptx->find(".target " + target->chip.str() + "\n"), std::string::npos);
+    EXPECT_NE(ptx.find(".version 8.0"), std::string::npos);
+    EXPECT_NE(ptx.find(".target " + target->chip.str() + "\n"), std::string::npos);
     for (const std::string &instruction : instructions) {
-      EXPECT_NE(ptx->find(instruction), std::string::npos) << instruction << ": " << what;
+      EXPECT_NE(ptx.find(instruction), std::string::npos) << instruction << ": " << what;
     }
-    EXPECT_EQ(ptx->find("call"), std::string::npos) << "a kernel calls a function: " << what;
-    auto binary = cuda::assemble(*ptx, *target);
+    EXPECT_EQ(ptx.find("call"), std::string::npos) << "a kernel calls a function: " << what;
+    auto binary = cuda::assemble(ptx, *target);
     if (!binary) {
       ADD_FAILURE() << llvm::toString(binary.takeError()) << what;
       return 0;

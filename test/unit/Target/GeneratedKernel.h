@@ -28,6 +28,7 @@ public:
 
   /// As below, of all launches; prints their registers, shared memory and blocks a multiprocessor.
   int64_t checkAssembly(const std::vector<std::string> &instructions = {});
+  std::string ptx(const cuda::Target &target) const; ///< of all launches; empty on failure
 
 protected:
   std::unique_ptr<mlir::MLIRContext> context; ///< outlives what it made
