@@ -37,8 +37,10 @@ Driver load(void *library) {
   get("cuDevicePrimaryCtxRelease_v2", d.primaryContextRelease);
   get("cuCtxSetCurrent", d.contextSetCurrent);
   get("cuModuleLoadData", d.moduleLoadData);
+  get("cuModuleLoadDataEx", d.moduleLoadDataEx);
   get("cuModuleUnload", d.moduleUnload);
   get("cuModuleGetFunction", d.moduleGetFunction);
+  get("cuFuncGetAttribute", d.functionGetAttribute);
   get("cuFuncSetAttribute", d.functionSetAttribute);
   get("cuMemGetInfo_v2", d.memoryGetInfo);
   get("cuMemAlloc_v2", d.memoryAllocate);
@@ -52,6 +54,7 @@ Driver load(void *library) {
   get("cuStreamCreate", d.streamCreate);
   get("cuStreamDestroy_v2", d.streamDestroy);
   get("cuStreamSynchronize", d.streamSynchronize);
+  get("cuStreamWaitEvent", d.streamWaitEvent);
   get("cuStreamBeginCapture_v2", d.streamBeginCapture);
   get("cuStreamEndCapture", d.streamEndCapture);
   get("cuGraphInstantiateWithFlags", d.graphInstantiate);

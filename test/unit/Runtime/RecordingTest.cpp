@@ -66,10 +66,14 @@ protected:
   RecordedLaunches() {
     ::setenv("SLUICE_CUDA_DRIVER", FAKE_CUDA, 1);
     ::setenv("FAKE_CUDA_KERNELS", BIGRAM_GPU_LIBRARY, 1);
+    ::setenv("FAKE_CUDA_FREE", "4000000", 1); // a quarter of it is copied, to time that
     artifact = gpuBigramArtifact(folder);
     recording = recordOnCpu(artifact);
   }
-  ~RecordedLaunches() override { ::unsetenv("FAKE_CUDA_SPOIL"); }
+  ~RecordedLaunches() override {
+    ::unsetenv("FAKE_CUDA_SPOIL");
+    ::unsetenv("FAKE_CUDA_FREE");
+  }
 
   LaunchCheck check(RecordedLaunch *goldens = nullptr) const {
     std::unique_ptr<Device> gpu = makeCudaDevice(artifact);
@@ -202,6 +206,32 @@ TEST_F(RecordedLaunches, TheProgramRunsABundle) {
   ASSERT_EQ(program("table . -o results --torch torch.json"), 0) << err;
   EXPECT_NE(out.find("PyTorch 2.9"), std::string::npos) << out;
   EXPECT_NE(out.find("12.25"), std::string::npos) << out;
+}
+
+// As it is unpacked elsewhere: the script, the program and the list beside one another.
+TEST_F(RecordedLaunches, TheScriptPrintsItsTableLast) {
+  makeBundle();
+  for (const char *file : {"gpu-check.sh", "gpu_check_torch.py"}) {
+    std::filesystem::copy_file(Path(SCRIPTS_FOLDER) / file, folder / file);
+  }
+  std::filesystem::copy_file(GPU_CHECK_PROGRAM, folder / "sluice-gpu-check");
+  auto script = [&](const std::string &settings) {
+    std::string command = "cd " + folder.path.string() + " && " + settings +
+                          " ./gpu-check.sh results >out.txt 2>err.txt </dev/null";
+    int status = std::system(command.c_str());
+    out = readFile(folder / "out.txt");
+    err = readFile(folder / "err.txt");
+    return WEXITSTATUS(status);
+  };
+  EXPECT_EQ(script(""), 0) << err;
+  EXPECT_TRUE(out.starts_with("Fake H200, compute capability 8.0; PyTorch")) << out;
+  EXPECT_NE(out.find("kernels: 1 right, 0 wrong"), std::string::npos) << out;
+  EXPECT_TRUE(std::filesystem::exists(folder / "results/gpu-check.json"));
+  int64_t first = artifact->plan().outputs.at("losses").offset + 3;
+  EXPECT_EQ(script("FAKE_CUDA_SPOIL=" + std::to_string(first)), 1) << err;
+  EXPECT_NE(out.find("kernels: 0 right, 1 wrong"), std::string::npos) << out;
+  EXPECT_EQ(script("SLUICE_CUDA_DRIVER=/nowhere/libcuda.so.1"), 2);
+  EXPECT_EQ(out, "");
 }
 
 TEST_F(RecordedLaunches, TheProgramSaysWhatIsWrong) {
