@@ -160,8 +160,8 @@ private:
     }
   }
 
-  /// The arena, and behind it counters and a workspace for the side lane. Where that does not fit, both lanes
-  /// share the one in the arena.
+  /// The arena, and behind it counters and a workspace for the side lane. Where that does not fit,
+  /// both lanes share the one in the arena.
   void makeArena() {
     size_t free = 0, total = 0;
     driver.check(driver.memoryGetInfo(&free, &total), "tell its free memory");

@@ -121,8 +121,8 @@ SideMemory sideMemory(const Plan &plan, const std::string &target,
     if (assignment.lanes[i - first].side && found != kernel.deviceVariants.end()) {
       const DeviceVariant &variant = found->second;
       most.workspaceBytes = std::max(most.workspaceBytes, variant.workspaceBytes);
-      most.counterBytes = std::max(most.counterBytes,
-                                   variant.counters * static_cast<int64_t>(sizeof(int32_t)));
+      most.counterBytes =
+          std::max(most.counterBytes, variant.counters * static_cast<int64_t>(sizeof(int32_t)));
     }
   }
   return most;
