@@ -189,8 +189,10 @@ public:
   mlir::Value part;                   ///< index: first of a head's columns that the block sums
 
 private:
-  /// Lines and chunks of a tile, dealt to the block's threads.
-  void eachChunk(const Tile &tile, llvm::function_ref<void(mlir::Value line, mlir::Value chunk)>);
+  /// Lines and chunks of a tile, dealt to the block's threads. A thread's own are unrolled where
+  /// they are copied whole; where they are read element by element there are no registers for that.
+  void eachChunk(const Tile &tile, const Source &source,
+                 llvm::function_ref<void(mlir::Value line, mlir::Value chunk)>);
   mlir::Value placeOf(const Tile &tile, mlir::Value offset, mlir::Value line, mlir::Value chunk);
   void loadElements(const Source &source, mlir::Value to, mlir::Value position, mlir::Value chunk);
   /// Whether dropout keeps a fragment's four scores, where rows are a multiple of 4 long. By all

@@ -110,10 +110,14 @@ Values BackwardStage::scoreGradients(const Values &raw, const Values &probabilit
   });
 }
 
+// Where a line's chunks are no power of two, each chunk that a thread copies has a place of its own
+// to remember.
 int64_t attention::chooseRows(const Shape &shape, int64_t sums) {
   bool narrow = shape.width <= 64, two = sums == 2;
   int64_t rows = narrow || (shape.width <= 128 && !two) ? 64 : 32;
-  return shape.heavy && (two || !narrow) ? rows / 2 : rows;
+  rows = shape.heavy && (two || !narrow) ? rows / 2 : rows;
+  bool even = llvm::isPowerOf2_64(uint64_t(shape.width));
+  return shape.heavy && !narrow && !even ? fragmentRows : rows;
 }
 
 FailureOr<Kernel> cuda::generateAttentionBackward(dispatch::AttentionBackwardOp op, ModuleOp module,

@@ -15,7 +15,6 @@ using namespace sluice::cuda::attention;
 
 namespace {
 
-constexpr int64_t keysPerTile = 64;
 constexpr int64_t widestKept = 128; ///< heads whose queries stay in registers
 constexpr float ln2 = 0.693147181f;
 /// Blocks that keep a large GPU busy; below, blocks of half the queries.
@@ -46,6 +45,7 @@ private:
   cpu::Emitter &e;
   ImplicitLocOpBuilder &b;
   int64_t fragments, queries, tiles;
+  const int64_t keysPerTile;
   Tile queryTile, keyTile, valueTile;
   Value head, p0;
   Values rows; ///< i32: the thread's queries
@@ -62,11 +62,14 @@ static int64_t chooseFragments(const Shape &shape) {
   return fits && shape.positions > 64 && blocks >= manyBlocks ? 2 : 1;
 }
 
+// Each thread keeps where its chunks of a tile come from: wide heads have many.
+static int64_t chooseKeys(const Shape &shape) { return shape.heavy && shape.width > 128 ? 32 : 64; }
+
 Forward::Forward(dispatch::AttentionOp op, const Shape &shape, ModuleOp module, StringRef name)
     : op(op), shape(shape), f(op, op.getDomain(), op.getMask(), shape, module, name), e(f.e),
       b(f.b), fragments(chooseFragments(shape)), queries(fragments * fragmentRows * warps),
-      tiles(llvm::divideCeil(shape.positions, queries)), queryTile{queries, shape.width, 0},
-      keyTile{keysPerTile, shape.width, queryTile.end()},
+      tiles(llvm::divideCeil(shape.positions, queries)), keysPerTile(chooseKeys(shape)),
+      queryTile{queries, shape.width, 0}, keyTile{keysPerTile, shape.width, queryTile.end()},
       valueTile{keysPerTile, shape.partWidth, keyTile.end()} {}
 
 Source Forward::source(unsigned operand, Value headIndex, int64_t column, bool rotated) {

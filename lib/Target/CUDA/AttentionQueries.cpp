@@ -19,7 +19,9 @@ public:
 private:
   Values emitTile(Value number, Value offset, ValueRange carried);
   Value read(unsigned operand, Value row, Value column, int64_t count);
-  Value formDelta(Value row);
+  Value addProducts(Value row, Value column, int64_t count, Value sum);
+  Value addColumns(Value row);
+  Value addChunks(Value row);
   void formStatistics();
 
   const int64_t keys;
@@ -49,29 +51,43 @@ Value QueryStage::read(unsigned operand, Value row, Value column, int64_t count)
   return element.isF32() ? numbers : Value(arith::ExtFOp::create(b, wide, numbers));
 }
 
-/// The sum of dO O over all of the head's columns, those too that another block sums. The four
-/// lanes of the row take pieces in turn and add them in order.
-Value QueryStage::formDelta(Value row) {
-  int64_t count = shape.head % chunkElements == 0 ? chunkElements : 1, step = 4 * count;
-  Value first = e.mul(head, shape.head), total = f.f32(0);
-  for (int64_t i = 0; i < shape.head; i += step) {
-    Value column = e.add(e.mul(f.quad, count), i);
-    Value at = e.add(first, e.min(column, e.index(shape.head - count)));
-    Value output = read(Output, row, at, count), gradient = read(OutputGradient, row, at, count);
-    Value sum = total;
-    for (int64_t j = 0; j < count; ++j) {
-      sum = e.fma(vector::ExtractOp::create(b, output, ArrayRef<int64_t>{j}),
-                  vector::ExtractOp::create(b, gradient, ArrayRef<int64_t>{j}), sum);
-    }
-    total =
-        i + step <= shape.head ? sum : e.select(e.less(column, e.index(shape.head)), sum, total);
+/// sum + the products of `count` columns of O and dO, in order.
+Value QueryStage::addProducts(Value row, Value column, int64_t count, Value sum) {
+  Value at = e.add(e.mul(head, shape.head), column);
+  Value output = read(Output, row, at, count), gradient = read(OutputGradient, row, at, count);
+  for (int64_t i = 0; i < count; ++i) {
+    sum = e.fma(vector::ExtractOp::create(b, output, ArrayRef<int64_t>{i}),
+                vector::ExtractOp::create(b, gradient, ArrayRef<int64_t>{i}), sum);
   }
-  return f.acrossQuad(total, [&](Value x, Value y) { return e.addf(x, y); });
+  return sum;
 }
 
-/// Log-sum-exps and deltas of the thread's rows, left in the workspace by the first part's blocks.
-/// Queries that are not valid or have no key get a log-sum-exp of +inf: their P is 2^-inf = 0 with
-/// no mask.
+/// The sum of dO O over every fourth column: of heads whose chunks start anywhere.
+Value QueryStage::addColumns(Value row) {
+  auto loop = scf::ForOp::create(b, f.quad, e.index(shape.head), e.index(4), ValueRange(f.f32(0)));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value sum = addProducts(row, loop.getInductionVar(), 1, loop.getRegionIterArg(0));
+  scf::YieldOp::create(b, sum);
+  return loop.getResult(0);
+}
+
+/// The same over every fourth chunk, all under way at once.
+Value QueryStage::addChunks(Value row) {
+  Value total = f.f32(0), last = e.index(shape.head - chunkElements);
+  for (int64_t i = 0; i < shape.head; i += 4 * chunkElements) {
+    Value column = e.add(e.mul(f.quad, chunkElements), i);
+    Value sum = addProducts(row, e.min(column, last), chunkElements, total);
+    bool isWhole = i + 4 * chunkElements <= shape.head;
+    total = isWhole ? sum : e.select(e.less(column, e.index(shape.head)), sum, total);
+  }
+  return total;
+}
+
+/// Log-sum-exps and deltas of the thread's rows (over all of the head's columns, those too that
+/// another block sums; the four lanes of a row share them, and add in order), left in the workspace
+/// by the first part's blocks. Queries that are not valid or have no key get a log-sum-exp of +inf:
+/// their P is 2^-inf = 0 with no mask.
 void QueryStage::formStatistics() {
   auto isZero = [&](Value x) -> Value {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, e.index(0));
@@ -84,7 +100,9 @@ void QueryStage::formStatistics() {
     Value empty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, logSum, f.f32(-infinity));
     Value none = e.select(isValid, empty, arith::ConstantIntOp::create(b, b.getI1Type(), 1));
     logSums.push_back(e.select(none, f.f32(infinity), statisticOf(logSum)));
-    deltas.push_back(e.select(isValid, formDelta(at), f.f32(0)));
+    Value partial = shape.head % chunkElements == 0 ? addChunks(at) : addColumns(at);
+    Value delta = f.acrossQuad(partial, [&](Value x, Value y) { return e.addf(x, y); });
+    deltas.push_back(e.select(isValid, delta, f.f32(0)));
     e.when(e.both(isZero(f.quad), isZero(f.part)), [&] {
       e.store(logSums.back(), statistics(), {statisticsRow(0, head), position});
       e.store(deltas.back(), statistics(), {statisticsRow(1, head), position});
