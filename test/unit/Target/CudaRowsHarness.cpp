@@ -199,7 +199,7 @@ std::vector<Floats> EmulatedRows::run(const Launch &launch) {
   }
   std::copy_n(arena.get() + arguments.back(), kernel.workspaceBytes,
               before.begin() + arguments.back());
-  EXPECT_TRUE(std::equal(before.begin(), before.end(), arena.get()))
+  EXPECT_TRUE(edit || std::equal(before.begin(), before.end(), arena.get()))
       << "a write outside the results";
   return results;
 }
