@@ -314,9 +314,9 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes
     end = std::max(end, temporary.offset + temporary.bytes);
   }
   plan.workspaceBytes = workspaceBytes;
-  plan.counterBytes = counterBytes;
+  plan.counterBytes = alignTo(counterBytes, lineBytes);
   if (workspaceBytes > 0) {
-    plan.workspaceOffset = alignTo(end + counterBytes, pageBytes);
+    plan.workspaceOffset = alignTo(end + plan.counterBytes, pageBytes);
     end = plan.workspaceOffset + workspaceBytes;
   }
   plan.arenaBytes = alignTo(end, pageBytes);
