@@ -106,8 +106,7 @@ std::vector<Bytes> sluice::replay::readBytes(Operation *dispatch, unsigned opera
                       dispatch::ContractOp>(dispatch);
   int64_t factor = layout.type.getRank() == 3 ? factorOf(dispatch, operand, layout) : 0;
   if (!isJudged || layout.type.getRank() != 3 || factor <= 0) {
-    int64_t bytes = layout.allBytes();
-    return {{0, layout.type.getRank() == 3 ? bytes / layout.width * layout.stride : bytes}};
+    return {{0, dispatch::storageElements(layout.type) * layout.element}};
   }
   int64_t rows = layout.sequences() * layout.positions(), tile = tileOf(dispatch, blocks);
   std::vector<Bytes> result;
