@@ -3,6 +3,8 @@
 
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Sequence.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -84,6 +86,43 @@ int64_t factorOf(Operation *dispatch, unsigned operand, const Layout &layout) {
 }
 
 } // namespace
+
+/// Rows that a block shares, from a multiple of their number on.
+static int64_t tileOf(Operation *dispatch, int64_t blocks) {
+  auto contract = dyn_cast<dispatch::ContractOp>(dispatch);
+  if (!contract) {
+    return 1;
+  }
+  auto type = cast<RankedTensorType>(contract->getResult(0).getType());
+  int64_t ofLarge = llvm::divideCeil(type.getDimSize(0) * type.getDimSize(1), 128) *
+                    llvm::divideCeil(type.getDimSize(2), 64);
+  return blocks > ofLarge ? 64 : 128;
+}
+
+std::vector<Bytes> sluice::replay::readBytes(Operation *dispatch, unsigned operand,
+                                             const Extent &extent, int64_t blocks) {
+  Layout layout(dispatch->getOperand(operand));
+  bool isJudged = isa<dispatch::RowsOp, dispatch::WeightGradientOp, dispatch::ScatterRowsOp,
+                      dispatch::ContractOp>(dispatch);
+  int64_t factor = layout.type.getRank() == 3 ? factorOf(dispatch, operand, layout) : 0;
+  if (!isJudged || layout.type.getRank() != 3 || factor <= 0) {
+    return {{0, dispatch::storageElements(layout.type) * layout.element}};
+  }
+  int64_t rows = layout.sequences() * layout.positions(), tile = tileOf(dispatch, blocks);
+  std::vector<Bytes> result;
+  for (int64_t first = 0; first < rows; first += tile) {
+    int64_t last = std::min(rows, first + tile);
+    bool any = llvm::any_of(llvm::seq(first, last), [&](int64_t row) {
+      return row / layout.positions() < extent.rows &&
+             row % layout.positions() < lengthOf(extent, factor, layout.positions());
+    });
+    if (any) {
+      int64_t line = layout.stride * layout.element;
+      result.push_back({first * line, (last - first) * line});
+    }
+  }
+  return result;
+}
 
 std::vector<Bytes> sluice::replay::writtenBytes(Operation *dispatch, unsigned result,
                                                 const Extent &extent) {

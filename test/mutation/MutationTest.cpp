@@ -109,8 +109,7 @@ protected:
 
 TEST_F(Faults, FindsASiteOfEveryOperator) {
   std::map<Operator, int> sites;
-  Trials trials(subject);
-  for (const Mutation &mutation : trials.mutations()) {
+  for (const Mutation &mutation : mutationsIn(subject)) {
     ++sites[mutation.op];
   }
   std::map<Operator, int> expected = {
@@ -124,7 +123,7 @@ TEST_F(Faults, FindsASiteOfEveryOperator) {
 TEST_F(Faults, AreFoundSaveTheHarmlessOne) {
   Trials trials(subject);
   std::vector<std::string> survivors;
-  for (const Mutation &mutation : trials.mutations()) {
+  for (const Mutation &mutation : mutationsIn(subject)) {
     Outcome outcome = trials.run(mutation);
     if (outcome.fate != Fate::Judged && outcome.fate != Fate::Wrong) {
       survivors.push_back(name(mutation.op).str() + ": " + name(outcome.fate).str() + outcome.text);

@@ -115,6 +115,20 @@ void Step::addResult(const Visit &visit, size_t operand, unsigned result, bool l
   }
 }
 
+/// What the launch may read of an operand: elsewhere it is as if nobody had written it.
+void Step::addOperand(const Visit &visit, size_t operand, std::vector<emulator::Buffer> &buffers) {
+  uint8_t *data = arena.get() + (*visit.arguments)[operand];
+  std::string name = "buffer " + std::to_string(operand);
+  int64_t blocks = visit.kernel.deviceVariants.at(target).stages.front().blocks;
+  auto bytes = uint64_t(visit.kernel.operands[operand].bytes);
+  buffers.push_back({name, data, bytes, emulator::Writes::None, false});
+  for (replay::Bytes part :
+       replay::readBytes(visit.op, unsigned(operand), visit.occasion.extent, blocks)) {
+    uint64_t count = std::min(uint64_t(part.count), bytes - uint64_t(part.offset));
+    buffers.push_back({name, data + part.offset, count});
+  }
+}
+
 void Step::addBuffers(const Visit &visit, bool later, std::vector<emulator::Buffer> &buffers) {
   const std::vector<int64_t> &arguments = *visit.arguments;
   const auto &operands = visit.kernel.operands;
@@ -123,8 +137,7 @@ void Step::addBuffers(const Visit &visit, bool later, std::vector<emulator::Buff
     if (operands[i].written) {
       addResult(visit, i, results++, later, buffers);
     } else {
-      buffers.push_back(
-          {"buffer " + std::to_string(i), arena.get() + arguments[i], uint64_t(operands[i].bytes)});
+      addOperand(visit, i, buffers);
     }
   }
   for (const char *name : {"length", "rows", "step", "seed"}) {

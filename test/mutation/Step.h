@@ -52,6 +52,7 @@ private:
   Visit visitOf(const runtime::Launch &launch, const Occasion &occasion);
   Subject subjectOf(const Visit &visit);
   void addBuffers(const Visit &visit, bool later, std::vector<emulator::Buffer> &buffers);
+  void addOperand(const Visit &visit, size_t operand, std::vector<emulator::Buffer> &buffers);
   void addResult(const Visit &visit, size_t operand, unsigned result, bool later,
                  std::vector<emulator::Buffer> &buffers);
   void poison(const Visit &visit);

@@ -174,7 +174,7 @@ static std::shared_ptr<emulator::Emulator> emulatorOf(const Subject &subject, si
   return it.emulator ? it.emulator : makeStage(subject.ir, it.function);
 }
 
-Trials::Trials(const Subject &subject) : subject(subject) {
+Trials::Trials(const Subject &subject, bool judges) : subject(subject) {
   Child child([&](int to) {
     std::string failure, blocks;
     try {
@@ -187,7 +187,7 @@ Trials::Trials(const Subject &subject) : subject(subject) {
         }
         blocks += coverageLine(stage.function, report.counters);
       }
-      failure = failure.empty() ? subject.judge() : failure;
+      failure = failure.empty() && judges ? subject.judge() : failure;
     } catch (const std::exception &error) {
       failure = error.what();
     }
@@ -232,7 +232,7 @@ bool sluice::mutation::isProvablyNoFault(const Subject &subject, const Mutation 
   });
 }
 
-std::vector<Mutation> Trials::mutations() const {
+std::vector<Mutation> sluice::mutation::mutationsIn(const Subject &subject) {
   llvm::LLVMContext context;
   return mutationsOf(*parse(subject.ir, context));
 }

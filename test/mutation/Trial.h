@@ -53,15 +53,17 @@ struct Outcome {
 std::unique_ptr<emulator::Emulator> makeStage(const std::string &ir, const std::string &function,
                                               const Mutation *mutation = nullptr);
 
+std::vector<Mutation> mutationsIn(const Subject &subject);
+
 /// As of a module, for the stage that the fault is in.
 bool isProvablyNoFault(const Subject &subject, const Mutation &mutation);
 
 /// Runs kernels with faults and compares with the kernel as it is.
 class Trials {
 public:
-  /// Runs the subject as it is; it must break no rule. Throws std::runtime_error otherwise.
-  explicit Trials(const Subject &subject);
-  std::vector<Mutation> mutations() const;
+  /// Runs the subject as it is; it must break no rule, and with `judges` its judge must take what
+  /// comes out. Throws std::runtime_error otherwise.
+  explicit Trials(const Subject &subject, bool judges = true);
 
   /// Basic blocks of each function, in order, and how often each was entered.
   const std::map<std::string, std::vector<uint64_t>> &coverage() const { return entered; }

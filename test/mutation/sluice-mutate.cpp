@@ -89,6 +89,8 @@ private:
   void addCoverage(const std::string &kernel,
                    const std::map<std::string, std::vector<uint64_t>> &coverage);
   bool isDone(const std::string &kernel);
+  void tryFaults(const Subject &subject, const std::string &occasion,
+                 const std::vector<Mutation> &open, const std::vector<Tried *> &places);
   void proveRest(const Subject &subject, const std::string &occasion);
   void write(const std::string &kernel, const std::string &occasion, const Mutation &mutation,
              const Outcome &outcome);
@@ -172,30 +174,23 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
   if (chosen != faults.end() && isDone(subject.name)) {
     return;
   }
-  Trials kernel(subject);
-  addCoverage(subject.name, kernel.coverage());
   if (chosen == faults.end()) {
-    choose(subject.name, kernel.mutations());
+    choose(subject.name, mutationsIn(subject));
   }
   std::vector<Mutation> open;
   std::vector<Tried *> places;
   for (Tried &tried : faults[subject.name]) {
     auto found = known.find(keyOf(occasion, tried.mutation));
-    if (tried.isDone()) {
-      continue;
-    }
-    if (found != known.end()) {
+    if (!tried.isDone() && found != known.end()) {
       tried.outcome = found->second;
-      continue;
+    } else if (!tried.isDone()) {
+      open.push_back(tried.mutation);
+      places.push_back(&tried);
     }
-    open.push_back(tried.mutation);
-    places.push_back(&tried);
   }
-  kernel.run(open, workers, [&](size_t i, Outcome outcome) {
-    write(subject.name, occasion, open[i], outcome);
-    places[i]->outcome = std::move(outcome);
-    ++trials;
-  });
+  if (!open.empty() || !unreached.empty()) {
+    tryFaults(subject, occasion, open, places);
+  }
   proveRest(subject, occasion);
   int caught = 0, none = 0;
   for (const Tried &tried : faults[subject.name]) {
@@ -205,6 +200,23 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
   std::cerr << occasion << ", " << subject.name << ": of " << faults[subject.name].size()
             << " caught " << caught << ", none " << none << "; " << trials << " trials"
             << std::endl;
+}
+
+/// A fault is caught by numbers only where they are right without it.
+void Run::tryFaults(const Subject &subject, const std::string &occasion,
+                    const std::vector<Mutation> &open, const std::vector<Tried *> &places) {
+  Trials kernel(subject, /*judges=*/false);
+  addCoverage(subject.name, kernel.coverage());
+  bool byNumbers = false;
+  kernel.run(open, workers, [&](size_t i, Outcome outcome) {
+    write(subject.name, occasion, open[i], outcome);
+    byNumbers |= outcome.fate == Fate::Wrong;
+    places[i]->outcome = std::move(outcome);
+    ++trials;
+  });
+  if (byNumbers || open.empty()) {
+    Trials confirmed(subject);
+  }
 }
 
 /// What survives the first step may be none; a fault that is caught must not be proved to be none.

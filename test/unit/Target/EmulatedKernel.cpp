@@ -216,9 +216,8 @@ std::vector<std::vector<float>> EmulatedKernel::run(const CudaRun &run) {
   launch(arena, run.options.value_or(emulator::Options{
                     .seed = runs, .schedule = runs % 2 ? Schedule::WarpAlone : Schedule::Random}));
   const uint8_t *counters = arena.at(arena.arguments.size() - 1) - counterBytes();
-  EXPECT_TRUE(edit || std::all_of(counters, counters + counterBytes(), [](uint8_t byte) {
-                return byte == 0;
-              }))
+  EXPECT_TRUE(edit || std::all_of(counters, counters + counterBytes(),
+                                  [](uint8_t byte) { return byte == 0; }))
       << "counters that are not zero after the launch";
   std::vector<std::vector<float>> results;
   auto forgive = [&](size_t argument, int64_t bytes) {
