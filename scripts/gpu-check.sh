@@ -23,7 +23,7 @@ PYTHON
 
 pack() {
   . "$here/common.sh"
-  local bundle=$1 manifest=$root/benchmarks/gpu/bundle.json sluice=$build/bin/sluice artifact recording spec length rows bytes
+  local bundle=${1%/} manifest=$root/benchmarks/gpu/bundle.json sluice=$build/bin/sluice artifact recording spec length rows bytes
   [[ ! -e $bundle ]] || fail "$bundle: expected a new folder, found one that is there; remove it or name another"
   "$root/scripts/build.sh" sluice sluice-gpu-check sluice_emulator_plugin
   mkdir -p "$bundle"

@@ -15,7 +15,8 @@ for name in vanilla-bf16 hourglass-bf16 ragged; do
   for target in sm_80 sm_90a; do
     succeeds "$name: the emulator's numbers for $target are within the recorded bounds" \
       "$root/build/bin/sluice-gpu-check" check "$bundle/$name.sla" "$bundle/$name.rec" --device emulator --gpu-target "$target"
-    exits 1 "$name: every kernel's bits for $target are the recorded ones" grep -v ' 0 other bits' "$work/out"
+    cp "$work/out" "$work/checked"
+    exits 1 "$name: every kernel's bits for $target are the recorded ones" grep -v ' 0 other bits' "$work/checked"
   done
 done
 exits 2 "without a driver there is one message" env SLUICE_CUDA_DRIVER=/nowhere/libcuda.so.1 "$bundle/gpu-check.sh" "$work/results"
