@@ -56,10 +56,6 @@ double rooflineSeconds(const Kernel &kernel, const Chip &chip) {
   return std::max(arithmetic, static_cast<double>(kernel.bytes) / chip.bytes);
 }
 
-int64_t plannedBytes(const Kernel &kernel, const DeviceVariant &variant) {
-  return kernel.bytes + 2 * variant.workspaceBytes;
-}
-
 /// Bytes of what a forward launch wrote last before a backward launch reads it.
 static int64_t savedBytes(const Plan &plan) {
   struct Written {

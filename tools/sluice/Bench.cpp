@@ -142,16 +142,15 @@ Json kernelTable(const Executor &executor, int64_t steps, const Peak &peak) {
              {"fraction_of_peak", shareOf(gflops, peak)}});
     if (const KernelCounts &counts = time.counts; counts.instructions > 0) {
       const DeviceVariant &variant = kernel.deviceVariants.at(executor.target());
-      rows.back()["emulated"] = {
-          {"planned_bytes", plannedBytes(kernel, variant) * time.launches / steps},
-          {"bytes", counts.bytes / steps},
-          {"sectors", counts.sectors / steps},
-          {"least_sectors", counts.leastSectors / steps},
-          {"bank_passes", counts.passes / steps},
-          {"least_bank_passes", counts.leastPasses / steps},
-          {"barriers", counts.barriers / steps},
-          {"instructions", counts.instructions / steps},
-          {"tensor_instructions", counts.tensorInstructions / steps}};
+      rows.back()["emulated"] = {{"planned_bytes", variant.plannedBytes * time.launches / steps},
+                                 {"bytes", counts.bytes / steps},
+                                 {"sectors", counts.sectors / steps},
+                                 {"least_sectors", counts.leastSectors / steps},
+                                 {"bank_passes", counts.passes / steps},
+                                 {"least_bank_passes", counts.leastPasses / steps},
+                                 {"barriers", counts.barriers / steps},
+                                 {"instructions", counts.instructions / steps},
+                                 {"tensor_instructions", counts.tensorInstructions / steps}};
     }
   }
   std::sort(rows.begin(), rows.end(), [](const Json &a, const Json &b) {

@@ -31,7 +31,8 @@ struct KernelRecord {
     std::string module;
     std::vector<Stage> stages;
     int64_t workspaceBytes = 0;
-    int64_t counters = 0; ///< i32 in front of the workspace
+    int64_t counters = 0;    ///< i32 in front of the workspace
+    double plannedBytes = 0; ///< moved by all stages, the workspace written and read once
   };
   /// Memory of an operand or result, in the order of a launch's arguments.
   struct Operand {

@@ -70,8 +70,13 @@ LogicalResult sluice::generateForDevices(Operation *dispatch, size_t number,
     record.bytes = kernel->bytes;
   }
   for (const cuda::Target *target : targets) {
-    KernelRecord::DeviceVariant variant{
-        target, symbol + "_" + target->chip.str(), {}, kernel->workspaceBytes, kernel->counters};
+    KernelRecord::DeviceVariant variant{target,
+                                        symbol + "_" + target->chip.str(),
+                                        {},
+                                        kernel->workspaceBytes,
+                                        kernel->counters,
+                                        kernel->bytes + kernel->rereadBytes +
+                                            2 * double(kernel->workspaceBytes)};
     for (cuda::Stage &stage : kernel->stages) {
       variant.stages.push_back({stage.function.getSymName().str(), stage.blocks, stage.threads,
                                 stage.sharedBytes, std::nullopt});

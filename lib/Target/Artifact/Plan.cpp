@@ -299,10 +299,12 @@ static json::Object variantsToJson(const KernelRecord &record) {
     for (const KernelRecord::Stage &stage : variant.stages) {
       stages.push_back(stageToJson(stage));
     }
-    variants[variant.target->chip.str()] = json::Object{{"module", variant.module},
-                                                        {"stages", std::move(stages)},
-                                                        {"workspace_bytes", variant.workspaceBytes},
-                                                        {"counters", variant.counters}};
+    variants[variant.target->chip.str()] =
+        json::Object{{"module", variant.module},
+                     {"stages", std::move(stages)},
+                     {"workspace_bytes", variant.workspaceBytes},
+                     {"planned_bytes", int64_t(variant.plannedBytes)},
+                     {"counters", variant.counters}};
   }
   return variants;
 }

@@ -25,6 +25,7 @@
 #include "llvm/Support/Regex.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/Vectorize/LoadStoreVectorizer.h"
 #include <mutex>
 
 using namespace mlir;
@@ -143,7 +144,8 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(const Target &target, st
                                    std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
-/// LLVM's vectorizers look for vector registers, which there are none of.
+/// LLVM's vectorizers look for vector registers, which there are none of; loads and stores that
+/// lie side by side are put together, as the backend would: so the emulator counts what ships.
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::PipelineTuningOptions tuning;
   tuning.LoopVectorization = false;
@@ -158,7 +160,10 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, cycles, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+  llvm::ModulePassManager passes =
+      builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2);
+  passes.addPass(llvm::createModuleToFunctionPassAdaptor(llvm::LoadStoreVectorizerPass()));
+  passes.run(module, modules);
 }
 
 /// The module as the backend takes it.

@@ -50,6 +50,10 @@ struct Shape {
 /// Fails with a diagnostic on the op where there is no kernel for it.
 template <typename Op> mlir::FailureOr<Shape> makeShape(Op op);
 
+/// Bytes of so many heads' columns in all rows of a tensor.
+double headBytes(const Shape &shape, mlir::Value tensor, int64_t heads);
+double rotaryBytes(const Shape &shape, mlir::Value rotary); ///< of the table; 0 where it is null
+
 /// Rows of `columns` bf16 (a multiple of 16) from byte `byte` of shared memory on. Lines of 32 *
 /// 2^n bytes have their chunks exchanged; others are an odd number of chunks long. Either way eight
 /// lines' matrices lie in different banks.

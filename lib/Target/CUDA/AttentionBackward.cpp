@@ -134,10 +134,13 @@ FailureOr<Kernel> cuda::generateAttentionBackward(dispatch::AttentionBackwardOp 
   kernel.flops = 10 * double(shape->head * shape->batch * shape->heads) * pairs;
   kernel.workspaceBytes =
       2 * shape->batch * shape->heads * int64_t(llvm::alignTo(shape->positions, fixedRows)) * 4;
-  for (Type type : llvm::concat<const Type>(llvm::to_vector(op->getOperandTypes()),
-                                            llvm::to_vector(op->getResultTypes()))) {
-    auto tensor = cast<RankedTensorType>(type);
-    kernel.bytes += double(tensor.getNumElements()) * tensor.getElementTypeBitWidth() / 8;
-  }
+  auto bytes = [&](Value tensor, int64_t heads) { return headBytes(*shape, tensor, heads); };
+  double queries = bytes(op.getQuery(), shape->heads) + bytes(op.getOutputGradient(), shape->heads);
+  double keys = bytes(op.getKey(), shape->kvHeads) + bytes(op.getValue(), shape->kvHeads);
+  double rotary = rotaryBytes(*shape, op.getRotary());
+  kernel.rereadBytes = queries + keys + rotary;
+  kernel.bytes = queries + keys + rotary + bytes(op.getOutput(), shape->heads) +
+                 bytes(op.getGradient(), shape->heads + 2 * shape->kvHeads) +
+                 double(shape->batch * shape->positions * shape->heads * 4);
   return kernel;
 }

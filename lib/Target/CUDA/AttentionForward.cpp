@@ -121,8 +121,14 @@ Kernel Forward::generate() {
   double pairs =
       double(shape.batch * shape.heads) * cpu::attention::countPairs(shape.positions, op.getMask());
   int64_t blocks = shape.batch * shape.heads * tiles * shape.parts;
-  return *f.frame.finish(f.frame.kernel(blocks, "attention", 4 * double(shape.head) * pairs,
-                                        keyTile.byte + 2 * keys.bytes));
+  Kernel kernel = *f.frame.finish(f.frame.kernel(
+      blocks, "attention", 4 * double(shape.head) * pairs, keyTile.byte + 2 * keys.bytes));
+  kernel.bytes =
+      headBytes(shape, op.getQuery(), shape.heads) + headBytes(shape, op.getKey(), shape.kvHeads) +
+      headBytes(shape, op.getValue(), shape.kvHeads) +
+      headBytes(shape, op.getOutput(), shape.heads) + rotaryBytes(shape, op.getRotary()) +
+      (op.getLse() ? double(shape.batch * shape.positions * shape.heads * 4) : 0);
+  return kernel;
 }
 
 Values Forward::maskedScores(Value number, Value offset) {

@@ -139,3 +139,12 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
 
 template FailureOr<Shape> attention::makeShape(dispatch::AttentionOp op);
 template FailureOr<Shape> attention::makeShape(dispatch::AttentionBackwardOp op);
+
+double attention::headBytes(const Shape &shape, Value tensor, int64_t heads) {
+  unsigned bits = cast<RankedTensorType>(tensor.getType()).getElementTypeBitWidth();
+  return double(shape.batch * shape.positions * heads * shape.head) * bits / 8;
+}
+
+double attention::rotaryBytes(const Shape &shape, Value rotary) {
+  return rotary ? double(shape.positions * shape.head) * sizeof(float) : 0;
+}

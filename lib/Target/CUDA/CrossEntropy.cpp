@@ -110,6 +110,12 @@ FailureOr<Kernel> cuda::generateCrossEntropy(dispatch::CrossEntropyOp op, Module
     stages.push_back(emitGradient(head, name.str() + "_gradient", /*holdsRows=*/true, {}));
   }
   Kernel kernel = kernelOf(head, head.inputGradient >= 0 ? 2 : 1, stages);
+  if (head.inputGradient >= 0) { // the second launch forms the logits again
+    for (Value factor : {op.getInput(), op.getWeight()}) {
+      auto type = cast<RankedTensorType>(factor.getType());
+      kernel.rereadBytes += double(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
+    }
+  }
   bool keeps = head.inputGradient >= 0 && head.lse < 0;
   kernel.workspaceBytes = keeps ? head.rows * int64_t(sizeof(float)) : 0;
   return kernel;

@@ -73,7 +73,7 @@ Kernel Frame::kernel(int64_t blocks, StringRef kind, double flops, int64_t share
     auto tensor = cast<RankedTensorType>(type);
     bytes += double(tensor.getNumElements()) * tensor.getElementTypeBitWidth() / 8;
   }
-  return {{{function, blocks, threads, sharedBytes}}, 0, 0, kind, flops, bytes};
+  return {{{function, blocks, threads, sharedBytes}}, 0, 0, kind, flops, bytes, 0};
 }
 
 Value Frame::argument(int64_t position) { return e.loadScalar(arguments, e.index(position)); }

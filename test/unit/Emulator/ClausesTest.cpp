@@ -76,11 +76,12 @@ zero:
 go:
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
   store float 2.0, ptr addrspace(3) %p, align 4
--  %before = atomicrmw add ptr addrspace(3) @n, i32 1 monotonic
-+  %before = atomicrmw add ptr addrspace(3) @n, i32 1 acq_rel
++  fence syncscope("block") release
+   %before = atomicrmw add ptr addrspace(3) @n, i32 1 monotonic
   %last = icmp eq i32 %before, 63
   br i1 %last, label %read, label %end
 read:
+  fence syncscope("block") acquire
   %mirror = sub i64 63, %tid
   %r = getelementptr float, ptr addrspace(3) @s, i64 %mirror
   %y = load float, ptr addrspace(3) %r, align 4

@@ -47,9 +47,10 @@ struct Kernel {
   /// before and after each launch.
   int64_t counters = 0;
   static constexpr int64_t counterBytes = 4;
-  llvm::StringRef kind; ///< matmul, attention, row, stream
-  double flops = 0;     ///< at full length, causal work counted once
-  double bytes = 0;     ///< least bytes moved at full length
+  llvm::StringRef kind;   ///< matmul, attention, row, stream
+  double flops = 0;       ///< at full length, causal work counted once
+  double bytes = 0;       ///< least bytes moved at full length
+  double rereadBytes = 0; ///< of them, what launches after the first read again
 };
 
 /// Number of launch arguments of a dispatch: the CPU's, then the byte offset of the workspace.
