@@ -68,8 +68,7 @@ public:
     }
   }
 
-private:
-  void launch(const Launch &node) {
+  void launch(const Launch &node) override {
     if (!timing) {
       runItems(node);
       return;
@@ -81,6 +80,7 @@ private:
     ++time.launches;
   }
 
+private:
   void runItems(const Launch &node) {
     const auto &[kernel, items, scratchBytes] = loaded->kernels()[static_cast<size_t>(node.kernel)];
     const int64_t *arguments = node.arguments.data();

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <sys/mman.h>
+#include <thread>
 
 namespace sluice::runtime {
 namespace {
@@ -46,10 +48,11 @@ public:
     Context primary = nullptr;
     driver.check(driver.primaryContextRetain(&primary, gpu.number), "make a context");
     context = {gpu.number, driver.primaryContextRelease};
-    driver.check(driver.contextSetCurrent(primary), "use its context");
-    Stream made = nullptr;
-    driver.check(driver.streamCreate(&made, streamNonBlocking), "make a stream");
-    stream = {made, driver.streamDestroy};
+    current = primary;
+    enter();
+    stream = makeStream();
+    side = makeStream();
+    makeSegments();
     makeArena();
     bool takesCubin = chosen == "sm_90a" || gpu.major == 8;
     code = std::make_unique<Code>(driver, *loaded, chosen, takesCubin, gpu.mostSharedBytes);
@@ -57,7 +60,10 @@ public:
     makeStaging();
   }
 
-  ~CudaDevice() override { driver.streamSynchronize(stream.get()); }
+  ~CudaDevice() override {
+    driver.contextSetCurrent(current); // this may be any thread
+    driver.streamSynchronize(stream.get());
+  }
 
   std::string target() const override { return chosen; }
   std::string describe() const override { return gpu.name; }
@@ -68,6 +74,7 @@ public:
     if (range.bytes == 0) {
       return;
     }
+    enter();
     const uint8_t *from = mirror.get() + range.offset;
     auto bytes = static_cast<size_t>(range.bytes);
     if (range.bytes > slotBytes) {
@@ -87,6 +94,7 @@ public:
       fetchScalars();
       return;
     }
+    enter();
     driver.check(driver.copyToHost(mirror.get() + range.offset, at(range.offset),
                                    static_cast<size_t>(range.bytes), stream.get()),
                  "download");
@@ -94,11 +102,8 @@ public:
   }
 
   void run(const std::string &entry, const std::vector<Launch> &launches) override {
-    auto [known, isNew] = segments.try_emplace(entry);
-    if (isNew) {
-      known->second = cutSegments(plan(), launches);
-    }
-    for (Segment &segment : known->second) {
+    enter();
+    for (Segment &segment : segments.at(entry)) {
       if (segment.guard) {
         fetchScalars(); // waits for what writes the guard; what follows needs no wait for metrics
         if (!isAllowed(plan(), segment.guard, mirror.get())) {
@@ -110,7 +115,14 @@ public:
     }
   }
 
+  void launch(const Launch &launch) override {
+    enter();
+    launchOne(launch, stream.get());
+    scalarsFresh = false;
+  }
+
   void synchronize() override {
+    enter();
     driver.check(driver.streamSynchronize(stream.get()), "run the kernels");
   }
 
@@ -123,12 +135,49 @@ private:
 
   Address at(int64_t offset) const { return arena.get() + static_cast<Address>(offset); }
 
+  /// Makes the context the calling thread's, which may be another than the last call's.
+  void enter() {
+    if (lastThread != std::this_thread::get_id()) {
+      driver.check(driver.contextSetCurrent(current), "use its context");
+      lastThread = std::this_thread::get_id();
+    }
+  }
+
+  Owned<Stream> makeStream() const {
+    Stream made = nullptr;
+    driver.check(driver.streamCreate(&made, streamNonBlocking), "make a stream");
+    return {made, driver.streamDestroy};
+  }
+
+  void makeSegments() {
+    for (const auto &[entry, launches] : plan().entries) {
+      segments[entry] = cutSegments(plan(), launches);
+      for (const Segment &segment : segments[entry]) {
+        SideMemory needed = sideMemory(plan(), chosen, launches, segment.first, segment.last);
+        sideWorkspace = std::max(sideWorkspace, needed.workspaceBytes);
+        sideCounters = std::max(sideCounters, needed.counterBytes);
+      }
+    }
+  }
+
+  /// The arena, and behind it counters and a workspace for the side lane. Where that does not fit,
+  /// both lanes share the one in the arena.
   void makeArena() {
     size_t free = 0, total = 0;
     driver.check(driver.memoryGetInfo(&free, &total), "tell its free memory");
     auto bytes = static_cast<size_t>(std::max<int64_t>(plan().memory.arenaBytes, 256));
+    int64_t end = static_cast<int64_t>(bytes) + sideCounters;
+    sideWorkspaceOffset = (end + 4095) / 4096 * 4096;
+    auto both = static_cast<size_t>(sideWorkspaceOffset + sideWorkspace);
     Address memory = 0;
-    Result result = free < bytes ? outOfMemory : driver.memoryAllocate(&memory, bytes);
+    if (both <= free && driver.memoryAllocate(&memory, both) == success) {
+      bytes = both;
+    } else {
+      sideWorkspace = 0;
+    }
+    Result result = memory != 0    ? success
+                    : free < bytes ? outOfMemory
+                                   : driver.memoryAllocate(&memory, bytes);
     if (result == outOfMemory) {
       throw UserError(explainMemory(*loaded, gpu, free));
     }
@@ -146,10 +195,19 @@ private:
   /// The arguments of every launch, once.
   void makeArguments() {
     std::vector<int64_t> all;
-    for (const auto &[name, launches] : plan().entries) {
-      for (const Launch &launch : launches) {
-        argumentsOf[&launch] = static_cast<Address>(all.size() * sizeof(int64_t));
-        all.insert(all.end(), launch.arguments.begin(), launch.arguments.end());
+    for (auto &[name, entrySegments] : segments) {
+      const std::vector<Launch> &launches = plan().entries.at(name);
+      for (Segment &segment : entrySegments) {
+        segment.lanes =
+            assignLanes(plan(), chosen, launches, segment.first, segment.last, sideWorkspace > 0);
+        for (size_t i = segment.first; i < segment.last; ++i) {
+          const Launch &launch = launches[i];
+          argumentsOf[&launch] = static_cast<Address>(all.size() * sizeof(int64_t));
+          all.insert(all.end(), launch.arguments.begin(), launch.arguments.end());
+          if (segment.lanes[i - segment.first].side && usesWorkspace(launch) && sideWorkspace > 0) {
+            all.back() = sideWorkspaceOffset; // the last argument
+          }
+        }
       }
     }
     size_t bytes = std::max<size_t>(all.size(), 1) * sizeof(int64_t);
@@ -161,14 +219,14 @@ private:
         "upload the launches' arguments");
   }
 
-  /// Slots as large as the tokens, and room for the scalars.
+  /// Slots as large as the tokens, within bounds, and room for the scalars.
   void makeStaging() {
     for (const auto &[name, scalar] : plan().scalars) {
       scalarsBegin = std::min(scalarsBegin, scalar.offset);
       scalarsEnd = std::max(scalarsEnd, scalar.offset + sizeOf(scalar.type));
     }
     scalarsBegin = std::min(scalarsBegin, scalarsEnd);
-    slotBytes = (plan().model.batch * (plan().model.context + 1) * 4 + 63) / 64 * 64;
+    slotBytes = stagingBytes(plan());
     void *memory = nullptr;
     int64_t bytes = slotBytes * static_cast<int64_t>(slots.size()) + scalarsEnd - scalarsBegin;
     driver.check(driver.hostAllocate(&memory, static_cast<size_t>(bytes)), "pin memory");
@@ -198,6 +256,7 @@ private:
     if (scalarsFresh) {
       return;
     }
+    enter();
     driver.check(driver.copyToHost(scalarCopy, at(scalarsBegin),
                                    static_cast<size_t>(scalarsEnd - scalarsBegin), stream.get()),
                  "download the scalars");
@@ -211,30 +270,19 @@ private:
     scalarsFresh = true;
   }
 
-  void launchAll(const Segment &segment, const std::vector<Launch> &launches) const {
-    for (size_t i = segment.first; i < segment.last; ++i) {
-      launchOne(launches[i]);
-    }
+  bool usesWorkspace(const Launch &launch) const {
+    const Kernel &kernel = plan().kernels[static_cast<size_t>(launch.kernel)];
+    return requireVariant(*loaded, kernel, chosen).workspaceBytes > 0;
   }
-  void launchOne(const Launch &launch) const {
-    code->launch(launch, arena.get(), arguments.get() + argumentsOf.at(&launch), stream.get());
+
+  void launchOne(const Launch &launch, Stream lane) const {
+    code->launch(launch, arena.get(), arguments.get() + argumentsOf.at(&launch), lane);
   }
 
   void runGraph(Segment &segment, const std::vector<Launch> &launches) {
     if (!segment.graph) {
-      driver.check(driver.streamBeginCapture(stream.get(), captureThreadLocal), "begin a graph");
-      Graph graph = nullptr;
-      try {
-        launchAll(segment, launches);
-      } catch (...) {
-        driver.streamEndCapture(stream.get(), &graph);
-        throw;
-      }
-      driver.check(driver.streamEndCapture(stream.get(), &graph), "end a graph");
-      Owned<Graph> owner(graph, driver.graphDestroy);
-      GraphExec exec = nullptr;
-      driver.check(driver.graphInstantiate(&exec, graph, 0), "make a graph");
-      segment.graph = {exec, driver.graphExecDestroy};
+      segment.graph = captureGraph(driver, segment, stream.get(), side.get(),
+                                   [&](size_t i, Stream lane) { launchOne(launches[i], lane); });
     }
     driver.check(driver.graphLaunch(segment.graph.get(), stream.get()), "launch a graph");
   }
@@ -248,7 +296,7 @@ private:
     };
     mark();
     for (size_t i = segment.first; i < segment.last; ++i) {
-      launchOne(launches[i]);
+      launchOne(launches[i], stream.get());
       mark();
     }
     synchronize();
@@ -269,7 +317,9 @@ private:
   const std::string chosen;
   Mirror mirror;
   Owned<DeviceNumber> context;
-  Owned<Stream> stream;
+  Context current = nullptr;
+  std::thread::id lastThread;
+  Owned<Stream> stream, side;
   Owned<Address> arena, arguments;
   Owned<void *> pinned;
   std::unique_ptr<Code> code;
@@ -277,7 +327,7 @@ private:
   std::map<std::string, std::vector<Segment>> segments; // by entry
   std::array<Slot, 8> slots;
   size_t nextSlot = 0;
-  int64_t slotBytes = 0;
+  int64_t slotBytes = 0, sideWorkspace = 0, sideCounters = 0, sideWorkspaceOffset = 0;
   int64_t scalarsBegin = INT64_MAX, scalarsEnd = 0;
   uint8_t *scalarCopy = nullptr;
   bool scalarsFresh = false;

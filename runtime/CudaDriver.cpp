@@ -37,8 +37,10 @@ Driver load(void *library) {
   get("cuDevicePrimaryCtxRelease_v2", d.primaryContextRelease);
   get("cuCtxSetCurrent", d.contextSetCurrent);
   get("cuModuleLoadData", d.moduleLoadData);
+  get("cuModuleLoadDataEx", d.moduleLoadDataEx);
   get("cuModuleUnload", d.moduleUnload);
   get("cuModuleGetFunction", d.moduleGetFunction);
+  get("cuFuncGetAttribute", d.functionGetAttribute);
   get("cuFuncSetAttribute", d.functionSetAttribute);
   get("cuMemGetInfo_v2", d.memoryGetInfo);
   get("cuMemAlloc_v2", d.memoryAllocate);
@@ -47,10 +49,12 @@ Driver load(void *library) {
   get("cuMemFreeHost", d.hostFree);
   get("cuMemcpyHtoDAsync_v2", d.copyToDevice);
   get("cuMemcpyDtoHAsync_v2", d.copyToHost);
+  get("cuMemcpyDtoDAsync_v2", d.copyOnDevice);
   get("cuMemsetD8Async", d.memset8);
   get("cuStreamCreate", d.streamCreate);
   get("cuStreamDestroy_v2", d.streamDestroy);
   get("cuStreamSynchronize", d.streamSynchronize);
+  get("cuStreamWaitEvent", d.streamWaitEvent);
   get("cuStreamBeginCapture_v2", d.streamBeginCapture);
   get("cuStreamEndCapture", d.streamEndCapture);
   get("cuGraphInstantiateWithFlags", d.graphInstantiate);

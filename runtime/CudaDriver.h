@@ -28,7 +28,8 @@ enum Attribute : int {
   computeCapabilityMinor = 76,
   mostSharedBytesOptin = 97
 };
-constexpr int functionMaxDynamicSharedBytes = 8; // CUfunction_attribute
+constexpr int functionSharedBytes = 1, functionMaxDynamicSharedBytes = 8; // CUfunction_attribute
+constexpr int jitErrorLog = 5, jitErrorLogBytes = 6;                      // CUjit_option
 constexpr unsigned streamNonBlocking = 1;
 constexpr int captureThreadLocal = 1;
 constexpr unsigned eventDisableTiming = 2;
@@ -55,8 +56,11 @@ struct Driver {
   Result (*primaryContextRelease)(DeviceNumber device);
   Result (*contextSetCurrent)(Context context);
   Result (*moduleLoadData)(Module *module, const void *image);
+  Result (*moduleLoadDataEx)(Module *module, const void *image, unsigned optionCount, int *options,
+                             void **values);
   Result (*moduleUnload)(Module module);
   Result (*moduleGetFunction)(Function *function, Module module, const char *name);
+  Result (*functionGetAttribute)(int *value, int attribute, Function function);
   Result (*functionSetAttribute)(Function function, int attribute, int value);
   Result (*memoryGetInfo)(size_t *free, size_t *total);
   Result (*memoryAllocate)(Address *address, size_t bytes);
@@ -65,10 +69,12 @@ struct Driver {
   Result (*hostFree)(void *memory);
   Result (*copyToDevice)(Address to, const void *from, size_t bytes, Stream stream);
   Result (*copyToHost)(void *to, Address from, size_t bytes, Stream stream);
+  Result (*copyOnDevice)(Address to, Address from, size_t bytes, Stream stream);
   Result (*memset8)(Address to, unsigned char value, size_t bytes, Stream stream);
   Result (*streamCreate)(Stream *stream, unsigned flags);
   Result (*streamDestroy)(Stream stream);
   Result (*streamSynchronize)(Stream stream);
+  Result (*streamWaitEvent)(Stream stream, Event event, unsigned flags);
   Result (*streamBeginCapture)(Stream stream, int mode);
   Result (*streamEndCapture)(Stream stream, Graph *graph);
   Result (*graphInstantiate)(GraphExec *exec, Graph graph, unsigned long long flags);

@@ -49,11 +49,18 @@ std::string chooseTarget(const Artifact &artifact, const Gpu &gpu, const std::st
                     "found " +
                     gpu.name + " of " + gpu.capability() + "; use --device cpu");
   }
+  bool isHopper = gpu.major == 9 && gpu.minor == 0;
   std::vector<std::string> targets = requireGpuTargets(artifact, "cuda", wanted);
+  if (wanted == "sm_90a" && !isHopper) {
+    throw UserError("--gpu-target: expected code that " + gpu.name + " of compute capability " +
+                    gpu.capability() +
+                    " runs, found sm_90a, which runs on 9.0 alone; leave out --gpu-target, or "
+                    "give sm_80");
+  }
   auto has = [&](const char *target) {
     return std::count(targets.begin(), targets.end(), target) > 0;
   };
-  if (gpu.major == 9 && gpu.minor == 0 && has("sm_90a")) {
+  if (isHopper && has("sm_90a")) {
     return "sm_90a";
   }
   if (!has("sm_80")) {
@@ -90,9 +97,15 @@ std::string explainMemory(const Artifact &artifact, const Gpu &gpu, size_t free)
                            ? "set the spec's batch to " + std::to_string(batch) +
                                  ", which would fit, and compile it again"
                            : "free memory of the GPU, or make the model smaller";
-  return artifact.path() + ": expected " + std::to_string(plan.memory.peakBytes) +
-         " bytes of GPU memory (the plan's peak at batch " + std::to_string(plan.model.batch) +
-         "), found " + std::to_string(free) + " free on " + gpu.name + "; " + remedy;
+  return artifact.path() + ": expected " + std::to_string(plan.memory.arenaBytes) +
+         " bytes of GPU memory for the arena at batch " + std::to_string(plan.model.batch) +
+         " (the plan's peak is " + std::to_string(plan.memory.peakBytes) + "), found " +
+         std::to_string(free) + " free on " + gpu.name + "; " + remedy;
+}
+
+int64_t stagingBytes(const Plan &plan) {
+  constexpr int64_t most = 4 << 20;
+  return std::min(most, (plan.model.batch * (plan.model.context + 1) * 4 + 63) / 64 * 64);
 }
 
 } // namespace sluice::runtime::cuda

@@ -35,4 +35,8 @@ std::string chooseTarget(const Artifact &artifact, const Gpu &gpu, const std::st
 /// that would fit.
 std::string explainMemory(const Artifact &artifact, const Gpu &gpu, size_t free);
 
+/// Bytes of pinned memory for one upload: the tokens of a batch, and no more than 4 MiB. What is
+/// larger is uploaded from memory that is not pinned.
+int64_t stagingBytes(const Plan &plan);
+
 } // namespace sluice::runtime::cuda

@@ -5,13 +5,13 @@
 #include "sluice/Runtime/Error.h"
 
 #include <algorithm>
+#include <map>
 
 namespace sluice::runtime::cuda {
 
 Code::Code(const Driver &driver, const Artifact &artifact, const std::string &target,
            bool takesCubin, int64_t mostSharedBytes)
     : driver(driver), artifact(artifact) {
-  constexpr int64_t sharedWithoutAsking = 48 << 10;
   for (const Kernel &kernel : artifact.plan().kernels) {
     const DeviceVariant &variant = requireVariant(artifact, kernel, target);
     modules.push_back(loadModule(variant.module, takesCubin));
@@ -20,22 +20,33 @@ Code::Code(const Driver &driver, const Artifact &artifact, const std::string &ta
       Function function = nullptr;
       driver.check(driver.moduleGetFunction(&function, modules.back().get(), stage.symbol.c_str()),
                    "find the kernel " + stage.symbol + " in " + variant.module);
-      if (stage.sharedBytes > mostSharedBytes) {
-        throw UserError(artifact.path() + ": kernel \"" + kernel.name + "\" needs " +
-                        std::to_string(stage.sharedBytes) +
-                        " bytes of shared memory a block, expected at most the " +
-                        std::to_string(mostSharedBytes) +
-                        " that this GPU has; run on a GPU that has as much as " + target +
-                        "'s data-centre chips");
-      }
-      if (stage.sharedBytes + stage.staticSharedBytes > sharedWithoutAsking) {
-        driver.check(driver.functionSetAttribute(function, functionMaxDynamicSharedBytes,
-                                                 static_cast<int>(stage.sharedBytes)),
-                     "reserve shared memory for " + stage.symbol);
-      }
+      reserveShared(kernel, stage, function, mostSharedBytes);
       stages.push_back({&stage, function});
     }
     kernels.push_back(std::move(stages));
+  }
+}
+
+/// What the driver says is asked for, since ptxas may not have been there to say.
+void Code::reserveShared(const Kernel &kernel, const Stage &stage, Function function,
+                         int64_t mostSharedBytes) const {
+  constexpr int64_t sharedWithoutAsking = 48 << 10;
+  int fixed = 0;
+  driver.check(driver.functionGetAttribute(&fixed, functionSharedBytes, function),
+               "tell the shared memory of " + stage.symbol);
+  int64_t all = stage.sharedBytes + fixed;
+  if (all > mostSharedBytes) {
+    throw UserError(artifact.path() + ": kernel \"" + kernel.name + "\" needs " +
+                    std::to_string(all) + " bytes of shared memory a block (" +
+                    std::to_string(fixed) + " of them static), expected at most the " +
+                    std::to_string(mostSharedBytes) +
+                    " that this GPU has; run on a GPU with as much as an A100 or H100, or use "
+                    "--device cpu");
+  }
+  if (all > sharedWithoutAsking) {
+    driver.check(driver.functionSetAttribute(function, functionMaxDynamicSharedBytes,
+                                             static_cast<int>(stage.sharedBytes)),
+                 "reserve shared memory for " + stage.symbol);
   }
 }
 
@@ -45,14 +56,24 @@ Owned<Module> Code::loadModule(const std::string &name, bool takesCubin) const {
   if (takesCubin && !cubin.empty() && driver.moduleLoadData(&module, cubin.data()) == success) {
     return {module, driver.moduleUnload};
   }
+  return {compilePtx(name), driver.moduleUnload};
+}
+
+Module Code::compilePtx(const std::string &name) const {
   std::span<const uint8_t> ptx = artifact.blob(name + "_ptx");
   if (ptx.empty()) {
     throw UserError(artifact.path() + ": expected the PTX of " + name +
                     ", found none; compile the spec again");
   }
   std::string text(ptx.begin(), ptx.end()); // terminated, as the driver wants it
-  driver.check(driver.moduleLoadData(&module, text.c_str()), "compile the PTX of " + name);
-  return {module, driver.moduleUnload};
+  std::string log(8192, '\0');              // what the driver's compiler says of a mistake
+  int options[] = {jitErrorLog, jitErrorLogBytes};
+  void *values[] = {log.data(), reinterpret_cast<void *>(log.size() - 1)};
+  Module module = nullptr;
+  Result result = driver.moduleLoadDataEx(&module, text.c_str(), 2, options, values);
+  std::string said = log.c_str();
+  driver.check(result, "compile the PTX of " + name + (said.empty() ? "" : " (" + said + ")"));
+  return module;
 }
 
 void Code::launch(const Launch &launch, Address arena, Address arguments, Stream stream) const {
@@ -86,6 +107,86 @@ static bool writesScalar(const Plan &plan, const Launch &launch) {
   return false;
 }
 
+namespace {
+
+/// Streams that run side by side while a graph is captured. To be made before that begins: it makes
+/// the events.
+class Capture {
+public:
+  Capture(const Driver &driver, const Segment &segment, Stream main, Stream side)
+      : driver(driver), segment(segment), main(main), side(side) {
+    for (const Lane &lane : segment.lanes) {
+      forks |= lane.side;
+    }
+    auto signals = std::count_if(segment.lanes.begin(), segment.lanes.end(),
+                                 [](const Lane &lane) { return lane.signals; });
+    for (auto i = forks ? signals + 2 : 0; i > 0; --i) {
+      Event event = nullptr;
+      driver.check(driver.eventCreate(&event, eventDisableTiming), "make an event");
+      events.emplace_back(event, driver.eventDestroy);
+    }
+  }
+
+  void run(const std::function<void(size_t index, Stream stream)> &launch) {
+    if (forks) {
+      wait(side, record(main));
+    }
+    for (size_t i = segment.first; i < segment.last; ++i) {
+      const Lane &lane = segment.lanes[i - segment.first];
+      Stream stream = lane.side ? side : main;
+      if (lane.waitsFor >= 0) {
+        wait(stream, done.at(static_cast<size_t>(lane.waitsFor)));
+      }
+      launch(i, stream);
+      if (lane.signals) {
+        done[i] = record(stream);
+      }
+    }
+    if (forks) {
+      wait(main, record(side));
+    }
+  }
+
+private:
+  Event record(Stream stream) {
+    Event event = events[recorded++].get();
+    driver.check(driver.eventRecord(event, stream), "record an event");
+    return event;
+  }
+  void wait(Stream stream, Event event) {
+    driver.check(driver.streamWaitEvent(stream, event, 0), "wait for an event");
+  }
+
+  const Driver &driver;
+  const Segment &segment;
+  Stream main, side;
+  bool forks = false;
+  std::vector<Owned<Event>> events;
+  size_t recorded = 0;
+  std::map<size_t, Event> done; // by launch
+};
+
+} // namespace
+
+Owned<GraphExec> captureGraph(const Driver &driver, const Segment &segment, Stream main,
+                              Stream side,
+                              const std::function<void(size_t index, Stream stream)> &launch) {
+  Capture capture(driver, segment, main, side);
+  driver.check(driver.streamBeginCapture(main, captureThreadLocal), "begin a graph");
+  Graph graph = nullptr;
+  try {
+    capture.run(launch);
+  } catch (...) {
+    driver.streamEndCapture(main, &graph);
+    throw;
+  }
+  driver.check(driver.streamEndCapture(main, &graph), "end a graph");
+  Owned<Graph> owner(graph, driver.graphDestroy);
+  GraphExec exec = nullptr;
+  driver.check(driver.graphInstantiate(&exec, graph, 0), "make a graph");
+  return {exec, driver.graphExecDestroy};
+}
+
 std::vector<Segment> cutSegments(const Plan &plan, const std::vector<Launch> &launches) {
   auto same = [](const std::optional<Guard> &a, const std::optional<Guard> &b) {
     return a.has_value() == b.has_value() &&
@@ -96,7 +197,7 @@ std::vector<Segment> cutSegments(const Plan &plan, const std::vector<Launch> &la
     const std::optional<Guard> &guard = launches[i].guard;
     if (segments.empty() || !same(segments.back().guard, guard) ||
         (guard && segments.back().writesScalars)) {
-      segments.push_back({guard, i, i, false, {}});
+      segments.push_back({guard, i, i, false, {}, {}});
     }
     segments.back().last = i + 1;
     segments.back().writesScalars |= writesScalar(plan, launches[i]);

@@ -3,9 +3,10 @@
 #pragma once
 
 #include "CudaDriver.h"
+#include "CudaLanes.h"
 #include "sluice/Runtime/Device.h"
 
-#include <map>
+#include <functional>
 
 namespace sluice::runtime::cuda {
 
@@ -26,6 +27,9 @@ private:
     Function function = nullptr;
   };
   Owned<Module> loadModule(const std::string &name, bool takesCubin) const;
+  Module compilePtx(const std::string &name) const;
+  void reserveShared(const Kernel &kernel, const Stage &stage, Function function,
+                     int64_t mostSharedBytes) const;
 
   const Driver &driver;
   const Artifact &artifact;
@@ -38,10 +42,17 @@ struct Segment {
   std::optional<Guard> guard;
   size_t first = 0, last = 0; // launches of the entry, half open
   bool writesScalars = false; // any that the host reads
+  std::vector<Lane> lanes;    // of its launches
   Owned<GraphExec> graph;     // captured when it is first run
 };
 
 /// Cuts an entry where a guard begins or ends, or where its scalar may have been written.
 std::vector<Segment> cutSegments(const Plan &plan, const std::vector<Launch> &launches);
+
+/// A segment as a graph: `launch` is called for each launch in order, with the stream of its lane,
+/// between the events that its lane waits for and is waited for by.
+Owned<GraphExec> captureGraph(const Driver &driver, const Segment &segment, Stream main,
+                              Stream side,
+                              const std::function<void(size_t index, Stream stream)> &launch);
 
 } // namespace sluice::runtime::cuda

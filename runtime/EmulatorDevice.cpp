@@ -42,8 +42,11 @@ const Plugin &openPlugin() {
   static const Plugin plugin = [] {
     Dl_info self{};
     ::dladdr(reinterpret_cast<void *>(&makeEmulatorDevice), &self);
+    std::filesystem::path folder = std::filesystem::canonical(self.dli_fname).parent_path();
+    std::filesystem::path beside = folder / pluginName, built = folder / "../lib" / pluginName;
     std::string path =
-        (std::filesystem::canonical(self.dli_fname).parent_path() / pluginName).string();
+        (!std::filesystem::exists(beside) && std::filesystem::exists(built) ? built : beside)
+            .string();
     void *library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) {
       const char *error = ::dlerror();
@@ -78,9 +81,10 @@ struct DestroyReplay {
 
 class EmulatorDevice : public Device {
 public:
-  EmulatorDevice(std::shared_ptr<const Artifact> artifact, const std::string &wanted)
+  EmulatorDevice(std::shared_ptr<const Artifact> artifact, const std::string &wanted,
+                 Observer observer)
       : Device(std::move(artifact)), chosen(requireGpuTargets(*loaded, "emulator", wanted).front()),
-        plugin(openPlugin()), arena(makeArena(*loaded)) {
+        plugin(openPlugin()), observer(std::move(observer)), arena(makeArena(*loaded)) {
     for (const Kernel &kernel : plan().kernels) {
       kernels.emplace_back(requireVariant(*loaded, kernel, chosen).stages.size());
     }
@@ -95,20 +99,23 @@ public:
   void download(Range) override {}
 
   void run(const std::string &, const std::vector<Launch> &launches) override {
-    for (const Launch &launch : launches) {
-      if (!isAllowed(plan(), launch.guard, arena.get())) {
-        continue;
+    for (const Launch &node : launches) {
+      if (isAllowed(plan(), node.guard, arena.get())) {
+        launch(node);
       }
-      auto start = std::chrono::steady_clock::now();
-      std::vector<std::vector<uint8_t>> before = operandsOf(launch);
-      runStages(launch);
-      replay(launch, before);
-      if (timing) {
-        KernelTime &time = kernelTimes[static_cast<size_t>(launch.kernel)];
-        time.seconds +=
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        ++time.launches;
-      }
+    }
+  }
+
+  void launch(const Launch &node) override {
+    auto start = std::chrono::steady_clock::now();
+    std::vector<std::vector<uint8_t>> before = operandsOf(node);
+    runStages(node);
+    replay(node, before);
+    if (timing) {
+      KernelTime &time = kernelTimes[static_cast<size_t>(node.kernel)];
+      time.seconds +=
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      ++time.launches;
     }
   }
 
@@ -128,7 +135,10 @@ private:
                                       std::size(arguments),
                                       buffers.data(),
                                       buffers.size(),
-                                      ++launched};
+                                      ++launched,
+                                      nullptr};
+      SluiceEmulatorCounts counts = {};
+      request.counts = timing ? &counts : nullptr;
       char *message = nullptr;
       if (int count = plugin.launch(translate(launch.kernel, variant, i), &request, &message)) {
         throw JobError("the emulator found " + std::to_string(count) +
@@ -137,8 +147,23 @@ private:
                        "), expected none; this is a defect of sluice, please report it:\n" +
                        plugin.take(message));
       }
+      if (timing) {
+        count(counts, kernelTimes[static_cast<size_t>(launch.kernel)].counts);
+      }
       checkCounters(kernel, variant, launch);
     }
+  }
+
+  static void count(const SluiceEmulatorCounts &from, KernelCounts &to) {
+    auto add = [](int64_t &sum, uint64_t value) { sum += static_cast<int64_t>(value); };
+    add(to.instructions, from.instructions);
+    add(to.tensorInstructions, from.tensorInstructions);
+    add(to.barriers, from.barriers);
+    add(to.bytes, from.readBytes + from.writtenBytes);
+    add(to.sectors, from.sectors);
+    add(to.leastSectors, from.leastSectors);
+    add(to.passes, from.passes);
+    add(to.leastPasses, from.leastPasses);
   }
 
   /// The next launch counts from zero.
@@ -194,7 +219,9 @@ private:
                                     scalar("rows"),
                                     scalar("step"),
                                     scalar("seed"),
-                                    launch.arguments[firstStream]};
+                                    launch.arguments[firstStream],
+                                    observer ? &EmulatorDevice::observe : nullptr,
+                                    this};
     char *message = nullptr;
     if (plugin.judge(replayOf(launch.kernel), &request, &message)) {
       throw JobError("kernel \"" + kernel.name + "\" (" + chosen +
@@ -202,6 +229,17 @@ private:
                      "rounding allowed for; this is a defect of sluice, please report it:\n" +
                      plugin.take(message));
     }
+  }
+
+  /// For the plug-in.
+  static void observe(void *self, const SluiceExpectation *told) {
+    Type type = told->type == 'f'   ? Type::f32
+                : told->type == 'b' ? Type::bf16
+                : told->type == 'i' ? Type::i32
+                                    : Type::i64;
+    static_cast<EmulatorDevice *>(self)->observer({told->result, told->row, told->column,
+                                                   told->rows, told->stride, type, told->value,
+                                                   told->bound});
   }
 
   void *replayOf(int64_t kernel) {
@@ -270,6 +308,7 @@ private:
 
   std::string chosen;
   const Plugin &plugin;
+  const Observer observer;
   HostMemory arena;
   std::vector<std::vector<std::unique_ptr<void, DestroyKernel>>> kernels; // by kernel and stage
   std::vector<std::unique_ptr<void, DestroyReplay>> replays;              // by kernel
@@ -279,8 +318,8 @@ private:
 } // namespace
 
 std::unique_ptr<Device> makeEmulatorDevice(std::shared_ptr<const Artifact> artifact,
-                                           const std::string &target) {
-  return std::make_unique<EmulatorDevice>(std::move(artifact), target);
+                                           const std::string &target, Observer observer) {
+  return std::make_unique<EmulatorDevice>(std::move(artifact), target, std::move(observer));
 }
 
 } // namespace sluice::runtime

@@ -8,7 +8,7 @@
 #include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Driver/Driver.h"
-#include "sluice/Spec/Spec.h"
+#include "sluice/Spec/Override.h"
 #include "sluice/Target/Artifact.h"
 #include "sluice/Transforms/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
@@ -38,6 +38,7 @@ private:
   std::optional<Outcome> checkOutput() const;
   std::optional<Outcome> chooseTargets();
   std::optional<Outcome> readModel();
+  std::string explainPrecision(const spec::Model &model) const;
   std::optional<Outcome> checkCausal();
   void prepareReplay();
   std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
@@ -266,19 +267,40 @@ Outcome Compilation::generate() {
   return {};
 }
 
+/// Why a spec in f32 has no code for GPUs.
+std::string Compilation::explainPrecision(const spec::Model &model) const {
+  auto at = model.keys.find("precision");
+  return spec::toString(at == model.keys.end() ? model.location : at->second) + ": --target " +
+         targets.gpus.front()->chip.str() +
+         ": expected a model whose linear maps, attention and head multiply bf16, found f32 "
+         "(precision.compute); compile with --precision bf16, set \"precision\": {\"compute\": "
+         "\"bf16\"} in the spec, or leave out the GPU targets";
+}
+
 std::optional<Outcome> Compilation::readModel() {
   if (!isModelIR(request.spec)) {
     spec::Diagnostic error;
-    std::optional<spec::Model> model = spec::readFile(request.spec, error);
+    std::optional<spec::Model> model =
+        request.precision.empty()
+            ? spec::readFile(request.spec, error)
+            : spec::readFileWithCompute(request.spec, request.precision, error);
     if (!model) {
       return badInput(error.format());
     }
     if (auto unsupported = findUnsupported(*model)) {
       return badInput(unsupported->format());
     }
+    if (!targets.gpus.empty() && model->precision.compute != spec::NumberType::Bf16) {
+      return badInput(explainPrecision(*model));
+    }
     text = model->text;
     module = importSpec(context, *model);
     return module ? std::nullopt : std::optional(internalError());
+  }
+  if (!request.precision.empty()) {
+    return badInput(request.spec +
+                    ": --precision: expected a spec, found model IR, whose types say "
+                    "it; leave out --precision, or emit the IR from a spec with it");
   }
   std::string mistake;
   module = readModelIR(context, request.spec, text, mistake);

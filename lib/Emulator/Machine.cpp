@@ -318,6 +318,9 @@ Report Machine::run(llvm::ArrayRef<Buffer> tables, llvm::MutableArrayRef<uint64_
     if (!failed) {
       memory.finish();
     }
+    if (options.countTraffic) {
+      memory.countDistinct(report.counters);
+    }
     summarize(counts);
   }
   machine = nullptr;

@@ -212,6 +212,9 @@ void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
     // Once is enough.
     std::for_each_n(flags, touch.bytes, [](uint8_t &flag) { flag |= Region::Initialized; });
   }
+  if (touch.reads && !(all & Region::Read)) {
+    std::for_each_n(flags, touch.bytes, [](uint8_t &flag) { flag |= Region::Read; });
+  }
   if (!touch.writes) {
     return;
   }
@@ -280,6 +283,15 @@ void Memory::finish() {
         complain(Kind::NeverWritten, {begin + uint64_t(missing - flags), 1},
                  "expected every byte of the output to be written");
       }
+    }
+  }
+}
+
+void Memory::countDistinct(Counters &counters) const {
+  for (const Region &region : regions) {
+    for (uint64_t i = 0; !region.shared && i < region.bytes; ++i) {
+      counters.distinctReadBytes += (region.flags[i] & Region::Read) != 0;
+      counters.distinctWrittenBytes += (region.flags[i] & Region::Written) != 0;
     }
   }
 }

@@ -24,7 +24,8 @@ struct Region {
     AtMostOnce = 4,
     Must = 8,
     Written = 16,
-    Barrier = 32 ///< part of an mbarrier object
+    Barrier = 32, ///< part of an mbarrier object
+    Read = 64
   };
   template <typename T> using Shadow = std::unique_ptr<T[], void (*)(void *)>;
   Shadow<uint8_t> flags{nullptr, std::free};
@@ -73,6 +74,8 @@ public:
   std::string describe(uint64_t address) const;
   /// Complains of bytes that had to be written and were not.
   void finish();
+  /// Sums up which bytes of the launch's buffers were touched.
+  void countDistinct(Counters &counters) const;
 
 private:
   void addGlobal(std::vector<Buffer> buffers);

@@ -32,6 +32,18 @@ SLUICE_EXPORT void *sluice_emulator_create(const void *bitcode, size_t bytes, co
   return made->release();
 }
 
+static void add(const Counters &counters, SluiceEmulatorCounts &counts) {
+  counts.instructions += counters.instructions;
+  counts.tensorInstructions += counters.tensorInstructions;
+  counts.barriers += counters.barriers;
+  counts.readBytes += counters.distinctReadBytes;
+  counts.writtenBytes += counters.distinctWrittenBytes;
+  counts.sectors += counters.globalSectors;
+  counts.leastSectors += counters.leastSectors;
+  counts.passes += counters.sharedPasses;
+  counts.leastPasses += counters.leastPasses;
+}
+
 SLUICE_EXPORT int sluice_emulator_launch(void *kernel, const SluiceEmulatorLaunch *request,
                                          char **message) {
   Launch launch;
@@ -48,8 +60,11 @@ SLUICE_EXPORT int sluice_emulator_launch(void *kernel, const SluiceEmulatorLaunc
   Options options;
   options.seed = request->seed;
   options.schedule = Schedule::WarpAlone;
-  options.countTraffic = false;
+  options.countTraffic = request->counts != nullptr;
   Report report = static_cast<Emulator *>(kernel)->launch(launch, options);
+  if (request->counts) {
+    add(report.counters, *request->counts);
+  }
   if (!report.passed()) {
     tell(message, report.str());
   }
@@ -67,6 +82,23 @@ struct Replayed {
   mlir::Operation *dispatch = nullptr;
   bool wasBiased = false; ///< in the launch before
 };
+
+/// An expectation with the layout of the result that it is of.
+SluiceExpectation describe(mlir::Operation *dispatch, const sluice::replay::Expectation &found) {
+  auto type = llvm::cast<mlir::RankedTensorType>(dispatch->getResult(found.result).getType());
+  mlir::Type element = type.getElementType();
+  int64_t columns = type.getRank() == 0 ? 1 : type.getShape().back();
+  SluiceExpectation told{};
+  told.result = found.result;
+  told.row = found.row;
+  told.column = found.column;
+  told.rows = type.getNumElements() / std::max<int64_t>(1, columns);
+  told.stride = type.getRank() == 3 ? sluice::dispatch::paddedWidth(columns) : columns;
+  told.type = element.isF32() ? 'f' : element.isBF16() ? 'b' : element.isInteger(32) ? 'i' : 'l';
+  told.value = found.value;
+  told.bound = found.bound;
+  return told;
+}
 
 } // namespace
 
@@ -114,6 +146,12 @@ SLUICE_EXPORT int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *
   launch.step = request->step;
   launch.seed = request->seed;
   launch.firstStream = request->firstStream;
+  if (request->observe) {
+    launch.observe = [&](const sluice::replay::Expectation &found) {
+      SluiceExpectation told = describe(replayed->dispatch, found);
+      request->observe(request->context, &told);
+    };
+  }
   std::string said;
   mlir::ScopedDiagnosticHandler handler(
       &replayed->context, [&](mlir::Diagnostic &diagnostic) { said += diagnostic.str() + "\n"; });

@@ -48,7 +48,7 @@ Stored::Stored(Value tensor, const void *data) {
 
 Comparison::Comparison(Operation *dispatch, const Launch &launch, unsigned result,
                        Judgement &judgement)
-    : result(result), judgement(judgement),
+    : launch(launch), result(result), judgement(judgement),
       memory(dispatch->getResult(result), launch.results[result]) {
   if (judgement.results.size() <= result) {
     judgement.results.resize(result + 1);
@@ -72,12 +72,29 @@ void Comparison::count(double found, Number expected) {
   }
 }
 
+constexpr double leastBound = 0x1p-126; // below it numbers lose digits, or are flushed to zero
+
 void Comparison::check(int64_t row, int64_t column, Number expected) {
-  constexpr int64_t most = 4;
-  constexpr double least = 0x1p-126; // below it numbers lose digits, or are flushed to zero
-  ResultJudgement &own = judgement.results[result];
   Number stored = memory.isBf16() ? roundedToBf16(expected) : expected;
-  double found = memory.at(row, column).value, bound = stored.error + least;
+  double found = memory.at(row, column).value;
+  count(found, expected);
+  judge(row, column, stored, found, stored.error + leastBound);
+}
+
+void Comparison::checkSum(int64_t column, Number expected) {
+  double found = 0;
+  for (int64_t row = 0; row < memory.rows(); ++row) {
+    found += memory.at(row, column).value;
+  }
+  judge(-1, column, expected, found, expected.error + leastBound);
+}
+
+void Comparison::judge(int64_t row, int64_t column, Number stored, double found, double bound) {
+  constexpr int64_t most = 4;
+  ResultJudgement &own = judgement.results[result];
+  if (launch.observe) {
+    launch.observe({result, row, column, stored.value, bound});
+  }
   ++own.checked;
   own.unbounded += std::isinf(bound) ? 1 : 0;
   // Without a bound any number will do, but what is a number must not become none.
@@ -85,7 +102,6 @@ void Comparison::check(int64_t row, int64_t column, Number expected) {
       std::isfinite(stored.value)
           ? std::abs(found - stored.value) <= bound || (std::isinf(bound) && !std::isnan(found))
           : found == stored.value || (std::isnan(found) && std::isnan(stored.value));
-  count(found, expected);
   if (isRight) {
     return;
   }
@@ -132,8 +148,9 @@ bool Judgement::passed() const { return !isWrong() && !isBiased(); }
 std::string Judgement::str() const {
   std::string text;
   for (const Mismatch &m : worst) {
-    text += llvm::formatv("result {0}, row {1}, column {2}: expected {3} within {4}, found {5}\n",
-                          m.result, m.row, m.column, m.expected, m.bound, m.found);
+    std::string row = m.row < 0 ? "sum of all rows" : "row " + std::to_string(m.row);
+    text += llvm::formatv("result {0}, {1}, column {2}: expected {3} within {4}, found {5}\n",
+                          m.result, row, m.column, m.expected, m.bound, m.found);
   }
   for (auto [i, result] : llvm::enumerate(results)) {
     if (result.mismatches > 0) {

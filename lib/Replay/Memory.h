@@ -41,10 +41,14 @@ public:
   const Stored &stored() const { return memory; }
   /// Element (row, column) should be `expected`, stored with one rounding to bf16 where it is bf16.
   void check(int64_t row, int64_t column, Number expected);
+  /// All rows of a column should add up to `expected`, in f32.
+  void checkSum(int64_t column, Number expected);
 
 private:
   void count(double found, Number expected);
+  void judge(int64_t row, int64_t column, Number expected, double found, double bound);
 
+  const Launch &launch;
   unsigned result;
   Judgement &judgement;
   Stored memory;

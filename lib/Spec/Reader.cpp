@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "Stages.h"
+#include "sluice/Spec/Override.h"
 
 #include <cerrno>
 #include <cstring>
@@ -185,6 +186,16 @@ std::optional<Model> readText(std::string text, const std::string &file, Diagnos
 std::optional<Model> readFile(const std::string &path, Diagnostic &error) {
   try {
     return readModel(readWhole(path), path);
+  } catch (Failure &failure) {
+    error = std::move(failure.diagnostic);
+    return std::nullopt;
+  }
+}
+
+std::optional<Model> readFileWithCompute(const std::string &path, const std::string &compute,
+                                         Diagnostic &error) {
+  try {
+    return readModel(withCompute(readWhole(path), path, compute), path);
   } catch (Failure &failure) {
     error = std::move(failure.diagnostic);
     return std::nullopt;

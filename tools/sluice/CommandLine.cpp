@@ -28,6 +28,10 @@ size_t distance(const std::string &a, const std::string &b) {
 
 /// "; did you mean --steps?" where one of `names` is near to `found`.
 std::string suggest(const std::string &found, const std::vector<std::string> &names) {
+  bool meansGpu = found == "gpu" || found == "nvidia" || found == "cuda:0";
+  if (meansGpu && std::count(names.begin(), names.end(), "cuda") > 0) {
+    return "; did you mean cuda?"; // cpu is nearer by its letters
+  }
   auto nearest =
       std::min_element(names.begin(), names.end(), [&](const std::string &a, const std::string &b) {
         return distance(found, a) < distance(found, b);

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `sluice compile`: a spec becomes an artifact.
+#include "CommandLine.h"
 #include "Commands.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
@@ -26,6 +27,11 @@ void registerCompile(CLI::App &program) {
           "Targets: cpu (both instruction sets), cpu-avx512, cpu-avx2; for NVIDIA GPUs sm_80 "
           "(Ampere and later), sm_90a (Hopper)")
       ->delimiter(',');
+  command
+      ->add_option("--precision", request->precision,
+                   "What linear maps, attention and the head multiply, in place of the spec's "
+                   "precision.compute: f32 or bf16. GPU targets want bf16; the artifact records it")
+      ->check(oneOf({"f32", "bf16"}));
   std::string stages;
   for (const std::string &stage : driver::emitStages()) {
     stages += (stages.empty() ? "" : ", ") + stage;

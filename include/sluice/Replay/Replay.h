@@ -9,10 +9,18 @@
 #include "llvm/Support/LogicalResult.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace sluice::replay {
+
+/// What an element of a result should hold, or, where `row` is -1, all rows of a column together.
+struct Expectation {
+  unsigned result = 0;
+  int64_t row = 0, column = 0; ///< of the stored tensor, seen as rows
+  double value = 0, bound = 0;
+};
 
 /// A launch as it ran. Buffers hold tensors as they are stored (docs/plan-and-artifact.md: rows of
 /// rank 3 are padded), operands as they were before it.
@@ -21,12 +29,14 @@ struct Launch {
   int64_t length = 0, rows = 0, step = 1, seed = 0, firstStream = 0;
   /// Partial sums that a kernel may add to one another at the end of a long sum.
   int64_t splits = 0;
+  /// Told of whatever is judged, whether or not it is as it should be; may be empty.
+  std::function<void(const Expectation &)> observe = {};
 };
 
 /// An element that is farther from its value than rounding explains.
 struct Mismatch {
   unsigned result = 0;
-  int64_t row = 0, column = 0; ///< of the stored tensor, seen as rows
+  int64_t row = 0, column = 0; ///< as an Expectation's
   double found = 0, expected = 0, bound = 0;
 };
 

@@ -5,16 +5,27 @@
 #include "sluice/Runtime/Artifact.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace sluice::runtime {
 
+/// What the emulator counts of a kernel's launches.
+struct KernelCounts {
+  int64_t instructions = 0, tensorInstructions = 0; ///< of threads, of warps
+  int64_t barriers = 0;
+  int64_t bytes = 0;                     ///< of its buffers: read, and written, each once a launch
+  int64_t sectors = 0, leastSectors = 0; ///< of 32 bytes, over all requests
+  int64_t passes = 0, leastPasses = 0;   ///< over the banks of shared memory
+};
+
 /// Time of one kernel since timing was last reset: on the CPU's clock, or the GPU's.
 struct KernelTime {
   int64_t launches = 0;
   double seconds = 0;
+  KernelCounts counts; ///< on the emulator
 };
 
 /// Bytes of the arena.
@@ -52,6 +63,8 @@ public:
 
   /// Runs launches in order, each unless its guard forbids it. May return before they are done.
   virtual void run(const std::string &entry, const std::vector<Launch> &launches) = 0;
+  /// Runs one of the plan's launches, whatever its guard says. May return before it is done.
+  virtual void launch(const Launch &launch) = 0;
   /// Waits until all that was run is done.
   virtual void synchronize() {}
 
@@ -82,10 +95,22 @@ std::unique_ptr<Device> makeCpuDevice(std::shared_ptr<const Artifact> artifact, 
 std::unique_ptr<Device> makeCudaDevice(std::shared_ptr<const Artifact> artifact,
                                        const std::string &target = "");
 
+/// What an element of a launch's result should hold. Results are seen as rows that lie `stride`
+/// elements apart.
+struct Expectation {
+  size_t result = 0;
+  int64_t row = 0, column = 0; ///< row -1: all rows of the column together
+  int64_t rows = 0, stride = 0;
+  Type type = Type::f32;
+  double value = 0, bound = 0;
+};
+/// Told of all elements that a launch is held to, after it ran.
+using Observer = std::function<void(const Expectation &)>;
+
 /// GPU code on the CPU, judged: a launch that breaks a rule throws JobError with the kernel's name.
 /// `target` as above, empty takes the artifact's first. Throws UserError where the artifact has no
 /// code for a GPU, or the plug-in libsluice_emulator_plugin.so does not lie beside the runtime.
 std::unique_ptr<Device> makeEmulatorDevice(std::shared_ptr<const Artifact> artifact,
-                                           const std::string &target = "");
+                                           const std::string &target = "", Observer observer = {});
 
 } // namespace sluice::runtime

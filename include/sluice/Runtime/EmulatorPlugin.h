@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-enum { sluiceEmulatorAbi = 2 };
+enum { sluiceEmulatorAbi = 4 };
 
 /* Global memory that a launch may touch. */
 typedef struct {
@@ -21,6 +21,15 @@ typedef struct {
   int32_t initialized; /* 0: a byte must be written before it is read */
 } SluiceEmulatorBuffer;
 
+/* What a launch did; each member is added to. */
+typedef struct {
+  uint64_t instructions, tensorInstructions; /* of threads, of warps */
+  uint64_t barriers;
+  uint64_t readBytes, writtenBytes; /* of its buffers, each byte once */
+  uint64_t sectors, leastSectors;   /* of 32 bytes, over all requests */
+  uint64_t passes, leastPasses;     /* over the banks of shared memory */
+} SluiceEmulatorCounts;
+
 typedef struct {
   uint32_t blocks, threads;
   uint64_t sharedBytes;
@@ -28,7 +37,8 @@ typedef struct {
   size_t argumentCount;
   const SluiceEmulatorBuffer *buffers;
   size_t bufferCount;
-  uint64_t seed; /* of the order of blocks and warps */
+  uint64_t seed;                /* of the order of blocks and warps */
+  SluiceEmulatorCounts *counts; /* null: nothing is counted */
 } SluiceEmulatorLaunch;
 
 /* sluiceEmulatorAbi of the plug-in. */
@@ -40,12 +50,24 @@ void *sluice_emulator_create(const void *bitcode, size_t bytes, const char *kern
 int sluice_emulator_launch(void *kernel, const SluiceEmulatorLaunch *launch, char **message);
 void sluice_emulator_destroy(void *kernel);
 
+/* What an element of a result should hold. Results are seen as rows, `stride` elements apart. */
+typedef struct {
+  uint32_t result;
+  int64_t row, column; /* row -1: all rows of the column together */
+  int64_t rows, stride;
+  char type; /* of an element: f for f32, b for bf16, i for i32, l for i64 */
+  double value, bound;
+} SluiceExpectation;
+
 /* A launch that is over. `buffers` are those of the dispatch's operands, as they were before it,
    then of its results. */
 typedef struct {
   const void *const *buffers;
   size_t bufferCount;
   int64_t length, rows, step, seed, firstStream;
+  /* Told of whatever is judged; may be null. */
+  void (*observe)(void *context, const SluiceExpectation *expectation);
+  void *context;
 } SluiceEmulatorReplay;
 
 /* What a kernel should compute: the text of a module that holds one dispatch. Null with a message

@@ -111,6 +111,14 @@ Factor Gradient::factor(bool ofRows, bool linesAreInner, int64_t extent) {
                 linesAreInner, extent};
   if (ofRows && linesAreInner && head.domain.getFactor() > 0) {
     result.isValid = [this](Value row) { return frame.row(row).valid; };
+    if (head.domain.getPositions() % productStep == 0) {
+      result.validEnd = [this](Value first) {
+        Row row = frame.row(first);
+        Value end = e.add(e.sub(row.global, row.position),
+                          frame.validLength(head.domain.getFactor(), head.domain.getPositions()));
+        return e.select(e.less(row.batch, frame.rows), end, e.index(0));
+      };
+    }
   }
   return result;
 }

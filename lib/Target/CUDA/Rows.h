@@ -160,6 +160,7 @@ private:
   void storeStage(const cpu::rows::Stage &stage, Columns &columns);
   void storeResult(unsigned result, Columns &columns);
 
+  bool takesPlace(llvm::function_ref<bool(mlir::Value)> which);
   void meet(); ///< all threads of a row have read what they will
 
   // RowsReduce.cpp: statistics.

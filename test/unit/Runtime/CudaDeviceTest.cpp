@@ -1,6 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The bigram model through the driver's interface, on the stand-in of FakeCuda.cpp: what is called,
 // in which order, and that the numbers are the CPU's.
+#include "CudaGpu.h"
+#include "CudaLanes.h"
 #include "Fixture.h"
 
 #include "sluice/Runtime/Checkpoint.h"
@@ -9,7 +11,9 @@
 
 #include <cmath>
 #include <dlfcn.h>
+#include <set>
 #include <sstream>
+#include <thread>
 
 using namespace sluice::runtime;
 using namespace sluice::test;
@@ -203,6 +207,132 @@ TEST_F(CudaDevice, CheckpointsAndWeightsGoThroughTheHost) {
   }
 }
 
+/// For each launch, those that surely end before it begins.
+std::vector<std::set<size_t>> orderOf(const std::vector<cuda::Lane> &lanes) {
+  std::vector<std::set<size_t>> before(lanes.size());
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    auto add = [&](size_t other) {
+      before[i].insert(before[other].begin(), before[other].end());
+      before[i].insert(other);
+    };
+    for (size_t other = i; other-- > 0;) { // the one before it in its lane
+      if (lanes[other].side == lanes[i].side) {
+        add(other);
+        break;
+      }
+    }
+    if (lanes[i].waitsFor >= 0 && lanes[static_cast<size_t>(lanes[i].waitsFor)].signals) {
+      add(static_cast<size_t>(lanes[i].waitsFor));
+    }
+  }
+  return before;
+}
+
+/// Pairs of launches that nothing orders, once the plan's own dependences hold.
+size_t countUnordered(const Plan &plan, const std::string &entry) {
+  const std::vector<Launch> &launches = plan.entries.at(entry);
+  // The plan's dependences count the one workspace, as lanes that share it do.
+  std::vector<std::set<size_t>> before =
+      orderOf(cuda::assignLanes(plan, "sm_80", launches, 0, launches.size(), false));
+  size_t unordered = 0;
+  for (size_t b = 0; b < launches.size(); ++b) {
+    for (int64_t a : launches[b].after) {
+      EXPECT_TRUE(before[b].contains(static_cast<size_t>(a))) << entry << " " << a << " " << b;
+    }
+    unordered += b - before[b].size();
+  }
+  return unordered;
+}
+
+/// Weight gradients beside the contraction that follows them, the input's gradient.
+size_t countGradientPairs(const Plan &plan) {
+  const std::vector<Launch> &launches = plan.entries.at("gradient");
+  std::vector<std::set<size_t>> before =
+      orderOf(cuda::assignLanes(plan, "sm_80", launches, 0, launches.size(), true));
+  auto isOf = [&](size_t launch, const char *kind) {
+    return plan.kernels[static_cast<size_t>(launches[launch].kernel)].name.starts_with(kind);
+  };
+  size_t pairs = 0;
+  for (size_t i = 1; i < launches.size(); ++i) {
+    pairs += isOf(i - 1, "weight_gradient_") && isOf(i, "contract_") && !before[i].contains(i - 1);
+  }
+  return pairs;
+}
+
+TEST_F(CudaDevice, LanesKeepThePlansOrder) {
+  EXPECT_EQ(countUnordered(artifact->plan(), "gradient"), 2u); // the mean loss beside the rest
+  EXPECT_EQ(countUnordered(artifact->plan(), "update"), 0u);
+}
+
+// What the compiler says must come after what, in a model with attention, norms and two scales.
+TEST_F(CudaDevice, LanesOfACompiledModelKeepItsOrder) {
+  std::string command = std::string(SLUICE_PROGRAM) +
+                        " compile " TINY_MODEL " --target sm_80,sm_90a -o " +
+                        (folder / "tiny.sla").string();
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  auto tiny = Artifact::load(folder / "tiny.sla");
+  EXPECT_GT(countUnordered(tiny->plan(), "gradient"), 0u);
+  EXPECT_GT(countGradientPairs(tiny->plan()), 10u); // four products a layer, of four layers
+  for (const char *entry : {"initialize", "update", "evaluate", "predict", "prepare"}) {
+    countUnordered(tiny->plan(), entry);
+  }
+  std::string message = userError([&] { makeCudaDevice(tiny, "sm_90a"); }); // on 8.0
+  EXPECT_NE(
+      message.find("--gpu-target: expected code that Fake H200 of compute capability 8.0 runs, "
+                   "found sm_90a, which runs on 9.0 alone; leave out --gpu-target"),
+      std::string::npos)
+      << message;
+}
+
+TEST_F(CudaDevice, PinnedMemoryDoesNotGrowWithTheBatch) {
+  Plan plan = artifact->plan();
+  EXPECT_EQ(cuda::stagingBytes(plan), 320); // 4 x 17 tokens
+  plan.model.batch = 1 << 20;
+  EXPECT_EQ(cuda::stagingBytes(plan), 4 << 20);
+}
+
+// The mean loss (launch 1) runs beside the gradient (2): it reads losses, which launch 0 writes.
+TEST_F(CudaDevice, WhatNobodyReadsRunsBeside) {
+  auto gpu = open();
+  forget();
+  fillTokens(*gpu, 1);
+  gpu->run("gradient");
+  EXPECT_EQ(std::string(symbol<const char *(*)()>("fakeCudaDependences")()),
+            "0:\n1: 0\n2: 0\n3: 2\n");
+  EXPECT_EQ(count("cuStreamWaitEvent"), 3) << "fork, launch 0, join";
+}
+
+TEST_F(CudaDevice, LanesShareAWorkspaceOnlyInTurn) {
+  Plan plan = artifact->plan();
+  for (size_t kernel : {2, 3}) { // the mean loss and the gradient
+    plan.kernels[kernel].deviceVariants.at("sm_80").workspaceBytes = 64;
+    plan.kernels[kernel].deviceVariants.at("sm_80").counters = 3;
+  }
+  const std::vector<Launch> &launches = plan.entries.at("gradient");
+  cuda::SideMemory needed = cuda::sideMemory(plan, "sm_80", launches, 0, 4);
+  EXPECT_EQ(needed.workspaceBytes, 64);
+  EXPECT_EQ(needed.counterBytes, 12);
+  auto own = cuda::assignLanes(plan, "sm_80", launches, 0, 4, true),
+       shared = cuda::assignLanes(plan, "sm_80", launches, 0, 4, false);
+  EXPECT_TRUE(own[1].side);
+  EXPECT_FALSE(orderOf(own)[2].contains(1));
+  EXPECT_TRUE(orderOf(shared)[2].contains(1));
+}
+
+TEST_F(CudaDevice, AnyThreadMayCall) {
+  auto gpu = open();
+  forget();
+  gpu->run("initialize");
+  EXPECT_EQ(count("cuCtxSetCurrent"), 0);
+  std::thread([&] {
+    gpu->run("initialize");
+    gpu->synchronize();
+  }).join();
+  EXPECT_EQ(count("cuCtxSetCurrent"), 1);
+  gpu->run("initialize");
+  EXPECT_EQ(count("cuCtxSetCurrent"), 2);
+}
+
 TEST_F(CudaDevice, TakesTheCubinOrThePtx) {
   open();
   EXPECT_EQ(count("cuModuleLoadData cubin"), 8);
@@ -234,11 +364,15 @@ TEST_F(CudaDevice, SaysWhatIsWrong) {
        "compute capability 8.0 (Ampere) or later, found Fake H200 of 7.5");
   // 300352 bytes at batch 4, none of them in flat buffers: 40% of the memory is 40% of the batch.
   says("FAKE_CUDA_FREE", "160000",
-       "expected 300352 bytes of GPU memory (the plan's peak at batch 4), found 160000 free on "
-       "Fake H200; set the spec's batch to 2");
+       "expected 300352 bytes of GPU memory for the arena at batch 4 (the plan's peak is 300352), "
+       "found 160000 free on Fake H200; set the spec's batch to 2");
   says("FAKE_CUDA_FREE", "1000", "free memory of the GPU");
   says("FAKE_CUDA_FAIL", "cuMemAlloc_v2", "failed to allocate the arena: CUDA_ERROR_INVALID_VALUE");
-  says("FAKE_CUDA_FAIL", "cuModuleLoadData", "failed to compile the PTX of initialize_table");
+  says("FAKE_CUDA_FAIL", "cuModuleLoadData",
+       "failed to compile the PTX of initialize_table (ptxas fake: line 3)");
+  says("FAKE_CUDA_STATIC", "240000",
+       "needs 240000 bytes of shared memory a block (240000 of them static), expected at most the "
+       "232448");
   says("FAKE_CUDA_FAIL", "cuModuleGetFunction", "initialize_table");
   std::string message = userError([&] { makeCudaDevice(artifact, "sm_90a"); });
   EXPECT_NE(message.find("expected code for sm_90a for --device cuda, found code for cpu-avx2"),

@@ -109,6 +109,8 @@ TEST_F(DeviceCommand, SaysWhatIsMissing) {
     EXPECT_FALSE(std::filesystem::exists(folder / "run"));
   };
   refuses("SLUICE_CUDA_DRIVER=/nowhere/libcuda.so.1", "expected NVIDIA's driver, found none");
+  EXPECT_EQ(sluice("bench gpu.slc --device gpu"), 2);
+  EXPECT_NE(err.find("found \"gpu\"; did you mean cuda?"), std::string::npos) << err;
   refuses("SLUICE_CUDA_DRIVER=libm.so.6", "found one without cuInit; update NVIDIA's driver");
   refuses("SLUICE_CUDA_DRIVER=" FAKE_CUDA " FAKE_CUDA_COUNT=0", "CUDA_VISIBLE_DEVICES");
 }

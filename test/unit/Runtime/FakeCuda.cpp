@@ -3,9 +3,12 @@
 // what the runtime must get right. It is as unkind as a driver may be: work waits in the stream
 // until somebody waits for it, so that pinned memory written too early or read too early shows in
 // the numbers; addresses of the device are not the host's; a launch while a graph is captured does
-// nothing else. The environment sets what GPU it is:
+// nothing else; launches of a graph that nothing orders run latest first. The environment sets what
+// GPU it is:
 //   FAKE_CUDA_COUNT, FAKE_CUDA_VERSION, FAKE_CUDA_CAPABILITY (of 80 or 90), FAKE_CUDA_FREE (bytes),
-//   FAKE_CUDA_REFUSE_CUBIN, FAKE_CUDA_FAIL (a function that fails), FAKE_CUDA_KERNELS (library)
+//   FAKE_CUDA_REFUSE_CUBIN, FAKE_CUDA_FAIL (a function that fails), FAKE_CUDA_KERNELS (library),
+//   FAKE_CUDA_STATIC (bytes of static shared memory of a kernel),
+//   FAKE_CUDA_SPOIL (an offset of the arena: after each kernel one bit of this byte is wrong)
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -14,6 +17,7 @@
 #include <dlfcn.h>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,26 +25,45 @@ namespace {
 
 using Kernel = void (*)(uint8_t *arena, const int64_t *arguments, int64_t item, uint8_t *scratch);
 
-enum { invalid = 1, outOfMemory = 2, noDevice = 100, noBinary = 209, notFound = 500 };
+enum {
+  invalid = 1,
+  outOfMemory = 2,
+  noDevice = 100,
+  noBinary = 209,
+  notFound = 500,
+  unjoined = 904
+};
 constexpr uint64_t deviceBit = uint64_t(1) << 62; // no host address has it
 
 struct Operation {
   std::function<void()> run;
   uint64_t event = 0; // a mark, not work
 };
+struct Node {
+  std::function<void()> run;
+  std::set<size_t> after; // nodes
+};
 struct Graph {
-  std::vector<std::function<void()>> launches;
+  std::vector<Node> nodes;
+};
+struct Stream {
+  bool captures = false;
+  std::set<size_t> last; // nodes that the next one comes after
 };
 struct Module {
   std::string kernel;
 };
 struct Event {
   uint64_t recorded = 0;
+  bool captured = false;
+  std::set<size_t> nodes; // of the capture
 };
 
 std::string calls; // every call, a line each
 std::deque<Operation> stream;
 Graph *capturing = nullptr;
+std::set<Stream *> streams;
+std::string dependences; // of every graph that was captured, a line a node
 uint64_t events = 0;
 std::map<uint8_t *, size_t> pinned;
 size_t allocated = 0;
@@ -79,6 +102,31 @@ void drain(uint64_t event) {
   }
 }
 
+/// Nodes that must have run before `of`, themselves among them.
+std::set<size_t> ancestors(const Graph &graph, const std::set<size_t> &of) {
+  std::set<size_t> all = of;
+  for (size_t node : of) {
+    std::set<size_t> more = ancestors(graph, graph.nodes[node].after);
+    all.insert(more.begin(), more.end());
+  }
+  return all;
+}
+
+/// Runs a graph as unkindly as its edges allow: of all nodes that may run, the latest.
+void runGraph(const Graph &graph) {
+  std::set<size_t> done;
+  while (done.size() < graph.nodes.size()) {
+    for (size_t i = graph.nodes.size(); i-- > 0;) {
+      const std::set<size_t> &after = graph.nodes[i].after;
+      if (!done.count(i) && std::includes(done.begin(), done.end(), after.begin(), after.end())) {
+        graph.nodes[i].run();
+        done.insert(i);
+        break;
+      }
+    }
+  }
+}
+
 Kernel findKernel(const std::string &name) {
   static void *library = ::dlopen(std::getenv("FAKE_CUDA_KERNELS"), RTLD_NOW | RTLD_LOCAL);
   return library ? reinterpret_cast<Kernel>(::dlsym(library, name.c_str())) : nullptr;
@@ -94,7 +142,11 @@ Kernel findKernel(const std::string &name) {
 
 /// For tests in the same process.
 EXPORT const char *fakeCudaCalls() { return calls.c_str(); }
-EXPORT void fakeCudaForget() { calls.clear(); }
+EXPORT const char *fakeCudaDependences() { return dependences.c_str(); }
+EXPORT void fakeCudaForget() {
+  calls.clear();
+  dependences.clear();
+}
 EXPORT size_t fakeCudaAllocated() { return allocated; }
 
 EXPORT int cuInit(unsigned) {
@@ -148,6 +200,15 @@ EXPORT int cuModuleLoadData(Module **module, const char *image) {
   *module = new Module{text};
   return 0;
 }
+EXPORT int cuModuleLoadDataEx(Module **module, const char *image, unsigned count, int *options,
+                              void **values) {
+  int result = cuModuleLoadData(module, image);
+  if (result && count == 2 && options[0] == 5 && options[1] == 6) {
+    std::strncpy(static_cast<char *>(values[0]), "ptxas fake: line 3",
+                 reinterpret_cast<size_t>(values[1]));
+  }
+  return result;
+}
 EXPORT int cuModuleUnload(Module *module) {
   delete module;
   return note("cuModuleUnload");
@@ -157,6 +218,10 @@ EXPORT int cuModuleGetFunction(void **function, Module *module, const char *name
   bool fits = module->kernel.compare(0, std::strlen(name), name) == 0;
   *function = fits ? reinterpret_cast<void *>(findKernel(name)) : nullptr;
   return *function ? 0 : notFound;
+}
+EXPORT int cuFuncGetAttribute(int *value, int, void *) {
+  *value = setting("FAKE_CUDA_STATIC", 0);
+  return note("cuFuncGetAttribute");
 }
 EXPORT int cuFuncSetAttribute(void *, int, int value) {
   return note("cuFuncSetAttribute " + std::to_string(value));
@@ -215,41 +280,73 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes,
   stream.push_back({[=] { std::memcpy(to, hostOf(from), bytes); }});
   return 0;
 }
+EXPORT int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes,
+                                void *) {
+  NOTE("cuMemcpyDtoDAsync_v2 " + std::to_string(bytes))
+  stream.push_back({[=] { std::memcpy(hostOf(to), hostOf(from), bytes); }});
+  return 0;
+}
 EXPORT int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void *) {
   NOTE("cuMemsetD8Async")
   stream.push_back({[=] { std::memset(hostOf(to), value, bytes); }});
   return 0;
 }
 
-EXPORT int cuStreamCreate(void **made, unsigned) {
-  *made = &stream;
+EXPORT int cuStreamCreate(Stream **made, unsigned) {
+  *made = new Stream;
+  streams.insert(*made);
   return note("cuStreamCreate");
 }
-EXPORT int cuStreamDestroy_v2(void *) { return note("cuStreamDestroy_v2"); }
+EXPORT int cuStreamDestroy_v2(Stream *stream) {
+  streams.erase(stream);
+  delete stream;
+  return note("cuStreamDestroy_v2");
+}
 EXPORT int cuStreamSynchronize(void *) {
   NOTE("cuStreamSynchronize")
   drain(0);
   return 0;
 }
-EXPORT int cuStreamBeginCapture_v2(void *, int) {
-  NOTE("cuStreamBeginCapture_v2")
-  capturing = new Graph;
+EXPORT int cuStreamWaitEvent(Stream *stream, Event *event, unsigned) {
+  NOTE("cuStreamWaitEvent")
+  if (event->captured) {
+    stream->captures = true;
+    stream->last.insert(event->nodes.begin(), event->nodes.end());
+  }
   return 0;
 }
-EXPORT int cuStreamEndCapture(void *, Graph **graph) {
+EXPORT int cuStreamBeginCapture_v2(Stream *stream, int) {
+  NOTE("cuStreamBeginCapture_v2")
+  capturing = new Graph;
+  stream->captures = true;
+  return 0;
+}
+/// Every stream that joined the capture must have been joined by `stream` again.
+EXPORT int cuStreamEndCapture(Stream *stream, Graph **graph) {
   *graph = capturing;
+  std::set<size_t> joined = ancestors(*capturing, stream->last);
+  bool isJoined = true;
+  for (Stream *each : streams) {
+    isJoined &= std::includes(joined.begin(), joined.end(), each->last.begin(), each->last.end());
+    *each = {};
+  }
+  for (size_t i = 0; i < capturing->nodes.size(); ++i) {
+    dependences += std::to_string(i) + ":";
+    for (size_t before : capturing->nodes[i].after) {
+      dependences += " " + std::to_string(before);
+    }
+    dependences += "\n";
+  }
   capturing = nullptr;
-  return note("cuStreamEndCapture");
+  return isJoined ? note("cuStreamEndCapture") : unjoined;
 }
 EXPORT int cuGraphInstantiateWithFlags(Graph **exec, Graph *graph, unsigned long long) {
   *exec = new Graph(*graph);
   return note("cuGraphInstantiateWithFlags");
 }
 EXPORT int cuGraphLaunch(Graph *exec, void *) {
-  NOTE("cuGraphLaunch " + std::to_string(exec->launches.size()))
-  for (const auto &launch : exec->launches) {
-    stream.push_back({launch});
-  }
+  NOTE("cuGraphLaunch " + std::to_string(exec->nodes.size()))
+  stream.push_back({[graph = *exec] { runGraph(graph); }});
   return 0;
 }
 EXPORT int cuGraphDestroy(Graph *graph) {
@@ -269,7 +366,12 @@ EXPORT int cuEventDestroy_v2(Event *event) {
   delete event;
   return note("cuEventDestroy_v2");
 }
-EXPORT int cuEventRecord(Event *event, void *) {
+EXPORT int cuEventRecord(Event *event, Stream *on) {
+  event->captured = on->captures;
+  event->nodes = on->last;
+  if (on->captures) {
+    return note("cuEventRecord");
+  }
   event->recorded = ++events;
   stream.push_back({nullptr, event->recorded});
   return note("cuEventRecord");
@@ -291,7 +393,7 @@ EXPORT int cuEventElapsedTime(float *milliseconds, Event *, Event *) {
 
 EXPORT int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY, unsigned gridZ,
                           unsigned blockX, unsigned blockY, unsigned blockZ, unsigned sharedBytes,
-                          void *, void **parameters, void **) {
+                          Stream *on, void **parameters, void **) {
   NOTE("cuLaunchKernel " + std::to_string(gridX) + " x " + std::to_string(blockX) + " shared " +
        std::to_string(sharedBytes))
   if (gridY != 1 || gridZ != 1 || blockY != 1 || blockZ != 1) {
@@ -306,9 +408,13 @@ EXPORT int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY, unsign
     for (unsigned block = 0; block < gridX; ++block) {
       kernel(arena, arguments, block, scratch.data());
     }
+    if (int spoiled = setting("FAKE_CUDA_SPOIL", 0)) {
+      arena[spoiled] ^= 0x80;
+    }
   };
-  if (capturing) {
-    capturing->launches.emplace_back(launch);
+  if (on->captures) {
+    capturing->nodes.push_back({launch, on->last});
+    on->last = {capturing->nodes.size() - 1};
   } else {
     stream.push_back({launch});
   }

@@ -2,7 +2,8 @@
 //
 // The last block to arrive, in a kernel as it ships: every link between what one block leaves and
 // what another adds up is needed, and the emulator misses each.
-#include "CudaRowsHarness.h"
+#include "EmulatedKernel.h"
+#include "RowsText.h"
 
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/InstIterator.h"
@@ -89,21 +90,21 @@ Floats expected() {
 }
 
 TEST(CudaArrival, TheLastBlockAddsWhatAllLeft) {
-  EmulatedRows cuda(sumText());
+  EmulatedKernel cuda(sumText());
   ASSERT_TRUE(cuda.made());
-  ASSERT_EQ(cuda.kernel.counters, 2);
-  ASSERT_GE(cuda.kernel.stages[0].blocks, 6);
+  ASSERT_EQ(cuda.kernel().counters, 2);
+  ASSERT_GE(cuda.kernel().stages[0].blocks, 6);
   for (int time = 0; time < 5; ++time) { // each with the blocks in another order
-    EXPECT_EQ(cuda.run(launchOf())[0], expected());
+    EXPECT_EQ(cuda.run(runOf(launchOf()))[0], expected());
   }
 }
 
 TEST(CudaArrival, EveryLinkIsNeeded) {
-  for (EmulatedRows::Edit edit :
+  for (EmulatedKernel::Edit edit :
        {remove<0>, remove<1>, remove<3>, remove<4>, narrow<1>, narrow<2>, narrow<3>}) {
-    EmulatedRows cuda(sumText(), edit);
+    EmulatedKernel cuda(sumText(), edit);
     ASSERT_TRUE(cuda.made());
-    cuda.run(launchOf());
+    cuda.run(runOf(launchOf()));
     EXPECT_TRUE(llvm::any_of(cuda.reports[0].violations, [](const emulator::Violation &violation) {
       return violation.kind == emulator::Kind::BlockConflict;
     })) << cuda.reports[0].str();
@@ -111,10 +112,10 @@ TEST(CudaArrival, EveryLinkIsNeeded) {
 }
 
 TEST(CudaArrival, CountersThatWrapElsewhereGiveNoSum) {
-  for (EmulatedRows::Edit edit : {shift<-1>, shift<-2>}) {
-    EmulatedRows cuda(sumText(), edit);
+  for (EmulatedKernel::Edit edit : {shift<-1>, shift<-2>}) {
+    EmulatedKernel cuda(sumText(), edit);
     ASSERT_TRUE(cuda.made());
-    EXPECT_NE(cuda.run(launchOf())[0], expected());
+    EXPECT_NE(cuda.run(runOf(launchOf()))[0], expected());
   }
 }
 

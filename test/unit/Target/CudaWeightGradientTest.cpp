@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Weight gradients on tensor cores, emulated and judged, against float64 sums.
-#include "CudaHarness.h"
+#include "EmulatedKernel.h"
 #include "RowsText.h"
 
 using namespace sluice;
@@ -137,7 +137,7 @@ TEST(CudaWeightGradient, IsTheSumOverValidRows) {
       check(c, kernel, run, integers);
       run.rows = std::max<int64_t>(1, c.batch - 1);
       run.length = run.length * 2 / 3;
-      run.options = {.seed = seed, .schedule = emulator::Schedule::WarpAlone};
+      run.options = emulator::Options{.seed = seed, .schedule = emulator::Schedule::WarpAlone};
       check(c, kernel, run, integers);
     }
   }
@@ -154,10 +154,11 @@ TEST(CudaWeightGradient, SchedulesAndSharedInits) {
   ASSERT_TRUE(kernel.made());
   CudaRun run = numbersOf(c, 3, true);
   run.shares = {{0, 2}, {1, 3}};
+  uint64_t seed = 0;
   for (auto schedule :
        {emulator::Schedule::InOrder, emulator::Schedule::Random, emulator::Schedule::WarpAlone}) {
     for (auto copies : {emulator::Copies::Early, emulator::Copies::Late}) {
-      run.options = {.seed = ++run.options.seed, .schedule = schedule, .copies = copies};
+      run.options = emulator::Options{.seed = ++seed, .schedule = schedule, .copies = copies};
       check(c, kernel, run, true);
     }
   }
@@ -168,7 +169,8 @@ TEST(CudaWeightGradient, TrafficIsConflictFreeAndCoalesced) {
   EmulatedKernel kernel(c.text());
   ASSERT_TRUE(kernel.made());
   kernel.run(numbersOf(c, 1, false));
-  for (const emulator::Counters &counted : kernel.counters) {
+  for (const emulator::Report &report : kernel.reports) {
+    const emulator::Counters &counted = report.counters;
     EXPECT_EQ(counted.bankConflicts(), 0u);
     EXPECT_GE(double(counted.leastSectors), 0.9 * double(counted.globalSectors));
     std::cout << "sectors " << counted.leastSectors << " of " << counted.globalSectors
@@ -210,7 +212,8 @@ TEST(CudaWeightGradient, AssemblesWithoutSpills) {
                       .factor = 2,
                       .initWeight = true},
                  Case{.batch = 3, .positions = 190, .height = 60, .width = 50}}) {
-    EmulatedKernel(c.text()).checkAssembly("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32");
+    GeneratedKernel(c.text()).checkAssembly(
+        {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"});
   }
 }
 

@@ -84,8 +84,8 @@ generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op, ml
 mlir::FailureOr<Kernel> generateAttention(dispatch::AttentionOp op, mlir::ModuleOp module,
                                           llvm::StringRef name);
 
-/// Three launches: `<name>_rows` forms each query's log-sum-exp and delta in the workspace,
-/// `<name>_keys` sums dK and dV, `<name>_queries` dQ. P and dS are rounded to bf16 before products.
+/// Two launches: `<name>_queries` sums dQ and leaves each query's log-sum-exp and delta in the
+/// workspace, `<name>_keys` sums dK and dV. P and dS are rounded to bf16 before products.
 mlir::FailureOr<Kernel> generateAttentionBackward(dispatch::AttentionBackwardOp op,
                                                   mlir::ModuleOp module, llvm::StringRef name);
 

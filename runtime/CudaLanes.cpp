@@ -1,0 +1,131 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "CudaLanes.h"
+
+#include <algorithm>
+#include <array>
+
+namespace sluice::runtime::cuda {
+namespace {
+
+struct Touch {
+  int64_t begin = 0, end = 0;
+  bool written = false;
+};
+
+/// Memory of the arena that a launch touches; all of it where the plan does not say.
+std::vector<Touch> touchesOf(const Plan &plan, const Launch &launch) {
+  const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+  std::vector<Touch> touches;
+  for (size_t i = 0; i < kernel.operands.size(); ++i) {
+    int64_t begin = launch.arguments[i];
+    touches.push_back({begin, begin + kernel.operands[i].bytes, kernel.operands[i].written});
+  }
+  if (touches.empty()) {
+    touches.push_back({0, plan.memory.arenaBytes, true});
+  }
+  return touches;
+}
+
+bool overlap(const Touch &a, const Touch &b) { return a.begin < b.end && b.begin < a.end; }
+
+int64_t workspaceOf(const Plan &plan, const std::string &target, const Launch &launch) {
+  const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+  auto found = kernel.deviceVariants.find(target);
+  return found == kernel.deviceVariants.end() ? 0 : found->second.workspaceBytes;
+}
+
+/// One entry's launches, and what they touch.
+class Assignment {
+public:
+  Assignment(const Plan &plan, const std::vector<Launch> &launches, size_t first, size_t last)
+      : first(first), lanes(last - first) {
+    for (size_t i = first; i < last; ++i) {
+      touches.push_back(touchesOf(plan, launches[i]));
+    }
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      lanes[i].side = !isReadLater(i);
+    }
+    // With nothing beside it a side lane would only cost.
+    if (std::all_of(lanes.begin(), lanes.end(), [](const Lane &lane) { return lane.side; })) {
+      lanes.assign(lanes.size(), {});
+    } else {
+      lanes.back() = {};
+    }
+  }
+
+  /// Of each launch, the last one of the other lane that it must not overlap.
+  template <typename Shares> void order(const Shares &shareWorkspace) {
+    std::array<int64_t, 2> waited = {-1, -1}; // by lane, of this segment
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      int64_t last = waited[lanes[i].side ? 1 : 0];
+      for (auto j = static_cast<int64_t>(i) - 1; j > last; --j) {
+        auto other = static_cast<size_t>(j);
+        if (lanes[other].side != lanes[i].side &&
+            (conflict(i, other) || shareWorkspace(i, other))) {
+          lanes[i].waitsFor = static_cast<int64_t>(first) + j;
+          lanes[other].signals = true;
+          waited[lanes[i].side ? 1 : 0] = j;
+          break;
+        }
+      }
+    }
+  }
+
+  const size_t first;
+  std::vector<Lane> lanes;
+
+private:
+  bool isReadLater(size_t i) const {
+    for (size_t j = i + 1; j < touches.size(); ++j) {
+      for (const Touch &mine : touches[i]) {
+        for (const Touch &later : touches[j]) {
+          if (mine.written && !later.written && overlap(mine, later)) {
+            return true;
+          }
+        }
+      }
+    }
+    return false;
+  }
+
+  bool conflict(size_t i, size_t j) const {
+    return std::any_of(touches[i].begin(), touches[i].end(), [&](const Touch &a) {
+      return std::any_of(touches[j].begin(), touches[j].end(),
+                         [&](const Touch &b) { return (a.written || b.written) && overlap(a, b); });
+    });
+  }
+
+  std::vector<std::vector<Touch>> touches;
+};
+
+} // namespace
+
+std::vector<Lane> assignLanes(const Plan &plan, const std::string &target,
+                              const std::vector<Launch> &launches, size_t first, size_t last,
+                              bool ownWorkspace) {
+  Assignment assignment(plan, launches, first, last);
+  assignment.order([&](size_t i, size_t j) {
+    return !ownWorkspace && workspaceOf(plan, target, launches[first + i]) > 0 &&
+           workspaceOf(plan, target, launches[first + j]) > 0;
+  });
+  return std::move(assignment.lanes);
+}
+
+SideMemory sideMemory(const Plan &plan, const std::string &target,
+                      const std::vector<Launch> &launches, size_t first, size_t last) {
+  Assignment assignment(plan, launches, first, last);
+  SideMemory most;
+  for (size_t i = first; i < last; ++i) {
+    const Kernel &kernel = plan.kernels[static_cast<size_t>(launches[i].kernel)];
+    auto found = kernel.deviceVariants.find(target);
+    if (assignment.lanes[i - first].side && found != kernel.deviceVariants.end()) {
+      const DeviceVariant &variant = found->second;
+      most.workspaceBytes = std::max(most.workspaceBytes, variant.workspaceBytes);
+      most.counterBytes =
+          std::max(most.counterBytes, variant.counters * static_cast<int64_t>(sizeof(int32_t)));
+    }
+  }
+  return most;
+}
+
+} // namespace sluice::runtime::cuda

@@ -1,0 +1,177 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Hash.h"
+#include "sluice/Runtime/Recording.h"
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <set>
+
+namespace sluice::runtime {
+namespace {
+
+const std::array<const char *, 4> scalarNames = {"length", "rows", "step", "seed"};
+
+/// The smallest f32 that is not below `value`.
+float notBelow(double value) {
+  auto rounded = static_cast<float>(value);
+  return rounded < value ? std::nextafter(rounded, INFINITY) : rounded;
+}
+
+class Recorder {
+public:
+  Recorder(const std::shared_ptr<const Artifact> &artifact, const std::string &target)
+      : device(makeEmulatorDevice(artifact, target,
+                                  [this](const Expectation &told) { observe(told); })) {}
+
+  Recording record(int64_t length, int64_t rows) {
+    recording = {sha256Hex(device->artifact().elf()), device->describe(), {}};
+    scalars() = {device->plan().model.context, device->plan().model.batch, 1, 11};
+    write();
+    runEntry("initialize");
+    setWeights();
+    setTokens();
+    scalars() = {length, rows, 2, 11};
+    write();
+    for (const char *entry : {"prepare", "gradient", "update", "evaluate", "predict"}) {
+      runEntry(entry);
+    }
+    return std::move(recording);
+  }
+
+private:
+  std::array<int64_t, 4> &scalars() { return values; }
+  void write() {
+    for (size_t i = 0; i < scalarNames.size(); ++i) {
+      auto found = device->plan().scalars.find(scalarNames[i]);
+      if (found != device->plan().scalars.end()) {
+        std::memcpy(device->host() + found->second.offset, &values[i], sizeof values[i]);
+      }
+    }
+  }
+
+  /// Numbers at which nothing fades: matrices of deviation 1/sqrt(columns), others of 1/5.
+  void setWeights() {
+    std::mt19937_64 generator(5);
+    std::normal_distribution<float> normal;
+    for (const Tensor &tensor : device->plan().tensors) {
+      bool isGain = tensor.shape.size() == 1 && tensor.name.ends_with("weight");
+      float deviation = tensor.decay && tensor.shape.size() > 1
+                            ? 1 / std::sqrt(static_cast<float>(tensor.shape.back()))
+                            : 0.2f;
+      auto *numbers = reinterpret_cast<float *>(device->host() + tensor.offset);
+      for (int64_t i = 0; i < tensor.elements(); ++i) {
+        numbers[i] = (isGain ? 1.0f : 0.0f) + deviation * normal(generator);
+      }
+    }
+  }
+
+  void setTokens() {
+    const Plan &plan = device->plan();
+    auto found = plan.inputs.find("tokens");
+    if (found == plan.inputs.end()) {
+      return;
+    }
+    auto *tokens = reinterpret_cast<int32_t *>(device->host() + found->second.offset);
+    for (int64_t i = 0; i < plan.model.batch * (plan.model.context + 1); ++i) {
+      tokens[i] = static_cast<int32_t>(mix64(static_cast<uint64_t>(i)) %
+                                       static_cast<uint64_t>(plan.model.vocabulary));
+    }
+  }
+
+  void runEntry(const std::string &entry) {
+    auto found = device->plan().entries.find(entry);
+    if (found == device->plan().entries.end()) {
+      return;
+    }
+    for (size_t i = 0; i < found->second.size(); ++i) {
+      const Launch &launch = found->second[i];
+      if (!recorded.insert(launch.kernel).second) {
+        device->launch(launch);
+        continue;
+      }
+      current = {entry, static_cast<int64_t>(i), values, {}, {}};
+      begin(launch);
+      device->launch(launch);
+      end(launch);
+      recording.launches.push_back(std::move(current));
+    }
+  }
+
+  /// What the operands hold before the launch.
+  void begin(const Launch &launch) {
+    forEachOperand(launch, [&](const Operand &operand, std::span<const uint8_t> bytes) {
+      if (!operand.written) {
+        current.operands.emplace_back(bytes.begin(), bytes.end());
+      } else {
+        current.results.emplace_back();
+      }
+    });
+  }
+
+  void end(const Launch &launch) {
+    size_t result = 0;
+    forEachOperand(launch, [&](const Operand &operand, std::span<const uint8_t> bytes) {
+      if (operand.written) {
+        current.results[result++].found.assign(bytes.begin(), bytes.end());
+      }
+    });
+    current.results.resize(result);
+  }
+
+  template <typename Action> void forEachOperand(const Launch &launch, const Action &action) {
+    const std::vector<Operand> &operands =
+        device->plan().kernels[static_cast<size_t>(launch.kernel)].operands;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      action(operands[i], std::span<const uint8_t>(device->host() + launch.arguments[i],
+                                                   static_cast<size_t>(operands[i].bytes)));
+    }
+  }
+
+  /// Keeps what the launch is held to, as f32: the bound grows by what that rounds away.
+  void observe(const Expectation &told) {
+    if (told.result >= current.results.size()) {
+      return;
+    }
+    RecordedResult &result = current.results[told.result];
+    result.type = told.type;
+    result.rows = told.rows;
+    result.stride = told.stride;
+    bool isSum = told.row < 0;
+    std::vector<float> &kept = isSum ? result.sums : result.values,
+                       &bounds = isSum ? result.sumBounds : result.bounds;
+    auto at = static_cast<size_t>((isSum ? 0 : told.row) * told.stride + told.column);
+    if (kept.size() <= at) {
+      kept.resize(at + 1);
+      bounds.resize(at + 1, -1);
+    }
+    kept[at] = static_cast<float>(told.value);
+    double lost = std::isfinite(told.value) && std::isfinite(kept[at])
+                      ? std::abs(told.value - static_cast<double>(kept[at]))
+                      : 0;
+    bounds[at] = notBelow(told.bound + lost);
+  }
+
+  std::unique_ptr<Device> device;
+  Recording recording;
+  RecordedLaunch current;
+  std::array<int64_t, 4> values{};
+  std::set<int64_t> recorded; // kernels
+};
+
+} // namespace
+
+Recording recordLaunches(const std::shared_ptr<const Artifact> &artifact, const std::string &target,
+                         int64_t length, int64_t rows) {
+  const ModelFacts &model = artifact->plan().model;
+  if (length < 1 || length > model.context || rows < 1 || rows > model.batch) {
+    throw UserError(artifact->path() + ": expected a length from 1 to " +
+                    std::to_string(model.context) + " and rows from 1 to " +
+                    std::to_string(model.batch) + ", found " + std::to_string(length) + " and " +
+                    std::to_string(rows) + "; give others");
+  }
+  return Recorder(artifact, target).record(length, rows);
+}
+
+} // namespace sluice::runtime

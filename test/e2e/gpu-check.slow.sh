@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# The bundle that goes to a machine with a GPU: small, without LLVM, its recordings right on the emulator for both targets.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+bundle=$work/bundle
+succeeds "a bundle is made, under 60 MB" "$root/scripts/gpu-check.sh" --pack "$bundle"
+exits 2 "a folder that is there is left alone" "$root/scripts/gpu-check.sh" --pack "$bundle"
+tar -xzf "$bundle.tar.gz" -C "$work" --transform 's/^bundle/unpacked/'
+succeeds "the archive holds the bundle" diff -r "$bundle" "$work/unpacked"
+ldd "$bundle/sluice-gpu-check" > "$work/needed"
+exits 1 "the program needs the C library alone" grep -vE 'linux-vdso|ld-linux|lib(c|m|dl|pthread)\.so' "$work/needed"
+for name in vanilla-bf16 hourglass-bf16 ragged; do
+  for target in sm_80 sm_90a; do
+    succeeds "$name: the emulator's numbers for $target are within the recorded bounds" \
+      "$root/build/bin/sluice-gpu-check" check "$bundle/$name.sla" "$bundle/$name.rec" --device emulator --gpu-target "$target"
+    cp "$work/out" "$work/checked"
+    exits 1 "$name: every kernel's bits for $target are the recorded ones" grep -v ' 0 other bits' "$work/checked"
+  done
+done
+exits 2 "without a driver there is one message" env SLUICE_CUDA_DRIVER=/nowhere/libcuda.so.1 "$bundle/gpu-check.sh" "$work/results"
+succeeds "it names the driver" grep -q "error: --device cuda: expected NVIDIA's driver, found none" "$work/err"
+rm "$bundle/bundle.json"
+exits 2 "without the bundle's list there is one message" "$bundle/gpu-check.sh" "$work/results"
+succeeds "it names the list" grep -q 'bundle.json: expected a bundle, found none' "$work/err"
+finish

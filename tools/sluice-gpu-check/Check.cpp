@@ -1,0 +1,102 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "GpuCheck.h"
+
+#include "CudaGpu.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Recording.h"
+
+#include <iostream>
+
+namespace sluice::gpucheck {
+
+using namespace sluice::runtime;
+
+Json readJson(const Path &path, const std::string &what) {
+  Json json = Json::parse(readText(path, what), nullptr, false);
+  if (json.is_discarded()) {
+    throw UserError(path.string() + ": expected JSON, found text that does not parse; make the " +
+                    what + " again");
+  }
+  return json;
+}
+
+Json checkRecording(const Path &artifact, const Path &recording, const std::string &device,
+                    const std::string &target, const Path &goldens) {
+  std::shared_ptr<const Artifact> loaded = Artifact::load(artifact);
+  Recording recorded = readRecording(recording);
+  requireSameArtifact(recorded, *loaded, recording);
+  std::unique_ptr<Device> opened =
+      device == "cuda" ? makeCudaDevice(loaded, target) : makeEmulatorDevice(loaded, target);
+  Json kernels = Json::array();
+  for (RecordedLaunch &launch : recorded.launches) {
+    RecordedLaunch left;
+    LaunchCheck check = checkLaunch(*opened, launch, &left);
+    kernels.push_back({{"kernel", check.kernel},
+                       {"checked", check.checked},
+                       {"wrong", check.wrong},
+                       {"differing", check.differing},
+                       {"first", check.first}});
+    launch = std::move(left);
+  }
+  recorded.device = opened->describe();
+  if (!goldens.empty()) {
+    writeRecording(goldens, recorded);
+  }
+  return {{"artifact", artifact.filename().string()},
+          {"target", opened->target()},
+          {"kernels", std::move(kernels)}};
+}
+
+/// The list of objects under `key`, with the keys `needed` in each.
+static Json listOf(const Json &bundle, const char *key, std::initializer_list<const char *> needed,
+                   const Path &path) {
+  Json list = bundle.contains(key) ? bundle[key] : Json();
+  bool fits = list.is_array();
+  for (const Json &each : fits ? list : Json::array()) {
+    for (const char *name : needed) {
+      fits &= each.is_object() && each.contains(name) && each[name].is_string();
+    }
+  }
+  if (!fits) {
+    throw UserError(path.string() + ": expected a list of \"" + key +
+                    "\", found none like it; make the bundle again");
+  }
+  return list;
+}
+
+Json runBundle(const Path &bundle, const Path &folder) {
+  Path manifest = bundle / "bundle.json";
+  Json json = readJson(manifest, "bundle");
+  if (!json.is_object() || json.value("format", "") != "sluice-gpu-bundle" ||
+      json.value("version", 0) != 1) {
+    throw UserError(manifest.string() +
+                    ": expected a sluice-gpu-bundle of version 1, found another file; make the "
+                    "bundle again with this version of sluice");
+  }
+  Json checks = listOf(json, "checks", {"artifact", "recording"}, manifest),
+       timed = listOf(json, "timed", {"artifact", "label"}, manifest);
+  const cuda::Driver &driver = cuda::Driver::open();
+  cuda::Gpu gpu = cuda::findGpu(driver);
+  Json result = {{"gpu", gpu.name}, {"capability", gpu.capability()}};
+  for (const Json &check : checks) {
+    Path artifact = bundle / check["artifact"].get<std::string>(),
+         recording = bundle / check["recording"].get<std::string>();
+    for (const std::string &target : Artifact::load(artifact)->plan().gpuTargets()) {
+      if (target == "sm_90a" && !(gpu.major == 9 && gpu.minor == 0)) {
+        continue;
+      }
+      std::cerr << "checking " << artifact.filename().string() << ", " << target << std::endl;
+      Path goldens = folder / ("goldens-" + recording.stem().string() + "-" + target + ".rec");
+      result["checks"].push_back(checkRecording(artifact, recording, "cuda", target, goldens));
+    }
+  }
+  result["copy_gbytes_per_s"] = copyBandwidth();
+  for (const Json &each : timed) {
+    std::cerr << "timing " << each["label"].get<std::string>() << std::endl;
+    result["timed"].push_back(timeArtifact(bundle / each["artifact"].get<std::string>()));
+    result["timed"].back()["label"] = each["label"];
+  }
+  return result;
+}
+
+} // namespace sluice::gpucheck

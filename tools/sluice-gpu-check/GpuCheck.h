@@ -1,0 +1,43 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a machine with a GPU is asked: are the kernels right, and how fast are they.
+#pragma once
+
+#include "sluice/Runtime/Files.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace sluice::gpucheck {
+
+using Json = nlohmann::json;
+
+/// Runs a recording on a device ("cuda" or "emulator") with the code of `target`, and says what
+/// came of it: {"artifact", "target", "kernels": [{"kernel", "checked", "wrong", "differing",
+/// "first"}]}. Writes what the device left to `goldens` unless that is empty.
+Json checkRecording(const runtime::Path &artifact, const runtime::Path &recording,
+                    const std::string &device, const std::string &target,
+                    const runtime::Path &goldens);
+
+/// Times whole training steps and each of their kernels on the GPU: {"artifact", "target",
+/// "step_ms", "tokens_per_s", "loss", "kernels": [{"kernel", "kind", "launches", "seconds",
+/// "flops", "bytes"}]}, seconds and counts of one step, medians of several.
+Json timeArtifact(const runtime::Path &artifact);
+
+/// GB/s of a copy within the GPU's memory, read and written bytes counted.
+double copyBandwidth();
+
+/// Everything that bundle.json of `bundle` lists, in the first GPU's memory. `folder` gets the
+/// goldens. Numbers that are wrong are in the result, not thrown.
+Json runBundle(const runtime::Path &bundle, const runtime::Path &folder);
+
+/// The short table of a run, beside `torch` (what gpu_check_torch.py wrote; null without it).
+std::string makeTable(const Json &bundle, const Json &ours, const Json &torch);
+
+/// Whether no kernel was wrong, and any was checked.
+bool passed(const Json &ours);
+
+/// A JSON file, or UserError.
+Json readJson(const runtime::Path &path, const std::string &what);
+
+} // namespace sluice::gpucheck

@@ -1,0 +1,145 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "GpuCheck.h"
+
+#include <cstdarg>
+#include <regex>
+
+namespace sluice::gpucheck {
+namespace {
+
+std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
+std::string format(const char *pattern, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, pattern);
+  std::vsnprintf(text, sizeof text, pattern, arguments);
+  va_end(arguments);
+  return text;
+}
+
+/// Kernels of a timed artifact whose names match, added up; seconds 0 where there is none.
+struct Sum {
+  double seconds = 0, flops = 0, bytes = 0, launches = 0;
+};
+Sum sumKernels(const Json &ours, const std::string &label, const std::string &pattern) {
+  Sum sum;
+  std::regex expression(pattern);
+  for (const Json &timed : ours.value("timed", Json::array())) {
+    for (const Json &kernel : timed["label"] == label ? timed["kernels"] : Json::array()) {
+      if (std::regex_match(kernel["kernel"].get<std::string>(), expression)) {
+        sum.seconds += kernel["seconds"].get<double>();
+        sum.flops += kernel["flops"].get<double>();
+        sum.bytes += kernel["bytes"].get<double>();
+        sum.launches += kernel["launches"].get<double>();
+      }
+    }
+  }
+  return sum;
+}
+
+std::string checkLines(const Json &ours) {
+  int64_t right = 0, wrong = 0, numbers = 0, differing = 0;
+  std::string mistakes;
+  for (const Json &check : ours.value("checks", Json::array())) {
+    for (const Json &kernel : check["kernels"]) {
+      bool isWrong = kernel["wrong"].get<int64_t>() > 0;
+      ++(isWrong ? wrong : right);
+      numbers += kernel["checked"].get<int64_t>();
+      differing += kernel["differing"].get<int64_t>();
+      if (isWrong) {
+        mistakes += "WRONG " + check["artifact"].get<std::string>() + " " +
+                    check["target"].get<std::string>() + " " + kernel["kernel"].get<std::string>() +
+                    ": " + kernel["wrong"].dump() + " of " + kernel["checked"].dump() +
+                    " numbers; " + kernel["first"].get<std::string>() + "\n";
+      }
+    }
+  }
+  return mistakes +
+         format("kernels: %lld right, %lld wrong; %lld numbers held to float64, %lld of them other "
+                "bits than the emulator's\n",
+                static_cast<long long>(right), static_cast<long long>(wrong),
+                static_cast<long long>(numbers), static_cast<long long>(differing));
+}
+
+/// A rate of PyTorch's by label; 0 where there is none.
+double torchRate(const Json &torch, const std::string &label) {
+  return torch.is_object() && torch.contains("rows") && torch["rows"].contains(label) &&
+                 torch["rows"][label].is_number()
+             ? torch["rows"][label].get<double>()
+             : 0;
+}
+
+std::string productLines(const Json &bundle, const Json &ours, const Json &torch) {
+  std::string text =
+      format("%-42s %8s %8s %6s %15s\n", "TFLOP/s", "sluice", "PyTorch", "ratio", "good/excellent");
+  for (const Json &row : bundle.value("rows", Json::array())) {
+    std::string label = row["label"];
+    Sum sum = sumKernels(ours, row["timed"], row["kernel"]);
+    if (sum.seconds <= 0) {
+      text += format("%-42s %8s\n", label.c_str(), "none");
+      continue;
+    }
+    double flops = row.contains("flops") ? row["flops"].get<double>() * sum.launches : sum.flops;
+    double rate = flops / sum.seconds / 1e12, other = torchRate(torch, label);
+    text += format("%-42s %8.1f ", label.c_str(), rate) +
+            (other > 0 ? format("%8.1f %6.2f", other, rate / other) : format("%8s %6s", "-", "-")) +
+            format(" %15s\n", row.value("bars", "").c_str());
+  }
+  return text;
+}
+
+std::string streamLines(const Json &bundle, const Json &ours) {
+  double copy = ours.value("copy_gbytes_per_s", 0.0);
+  std::string text = format("copy: %.0f GB/s; row and stream kernels, share of it "
+                            "(good 85%%, excellent 92%%; above 100%%: from the cache)\n",
+                            copy);
+  for (const Json &row : bundle.value("streams", Json::array())) {
+    std::string label = row["label"];
+    Sum sum = sumKernels(ours, row["timed"], row["kernel"]);
+    text += sum.seconds > 0 && copy > 0
+                ? format("%-42s %7.0f%%\n", label.c_str(), sum.bytes / sum.seconds / 1e7 / copy)
+                : format("%-42s %8s\n", label.c_str(), "none");
+  }
+  return text;
+}
+
+std::string stepLines(const Json &ours, const Json &torch) {
+  std::string text =
+      format("%-42s %8s %8s %8s\n", "training step, ms", "sluice", "eager", "compile");
+  for (const Json &timed : ours.value("timed", Json::array())) {
+    std::string label = timed["label"];
+    text += format("%-42s %8.2f", label.c_str(), timed["step_ms"].get<double>());
+    for (const char *mode : {"eager_ms", "compile_ms"}) {
+      bool known = torch.is_object() && torch.contains("steps") && torch["steps"].contains(label) &&
+                   torch["steps"][label].contains(mode) && torch["steps"][label][mode].is_number();
+      text +=
+          known ? format(" %8.2f", torch["steps"][label][mode].get<double>()) : format(" %8s", "-");
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+} // namespace
+
+bool passed(const Json &ours) {
+  int64_t checked = 0, wrong = 0;
+  for (const Json &check : ours.value("checks", Json::array())) {
+    for (const Json &kernel : check["kernels"]) {
+      checked += kernel["checked"].get<int64_t>();
+      wrong += kernel["wrong"].get<int64_t>();
+    }
+  }
+  return checked > 0 && wrong == 0;
+}
+
+std::string makeTable(const Json &bundle, const Json &ours, const Json &torch) {
+  std::string beside = torch.is_null()             ? "PyTorch: not measured"
+                       : torch.contains("missing") ? "PyTorch: " + torch.value("missing", "")
+                                                   : "PyTorch " + torch.value("torch", "?");
+  return ours.value("gpu", "?") + ", compute capability " + ours.value("capability", "?") + "; " +
+         beside + "\n" + checkLines(ours) + productLines(bundle, ours, torch) +
+         streamLines(bundle, ours) + stepLines(ours, torch);
+}
+
+} // namespace sluice::gpucheck
