@@ -35,5 +35,22 @@ for name in vanilla-bf16 hourglass-bf16; do
   holds "$name: sm_90a gives sm_80's losses" 'all(a["loss"] == b["loss"] for a, b in zip(*f))' \
     "$work/$name-90a/metrics.jsonl" "$work/$name-emulated/metrics.jsonl"
 done
+# 12 x 64 rows are enough for several blocks to share the sum of a weight's gradient.
+python3 - "$root/models/tiny/vanilla-bf16.json" "$work/shared.json" << 'PYTHON'
+import json, sys
+model = json.load(open(sys.argv[1]))
+model["batch"] = 12
+json.dump(model, open(sys.argv[2], "w"))
+PYTHON
+succeeds "shared sums: compile" "$sluice" compile "$work/shared.json" -o "$work/shared.sla" --target cpu,sm_80
+succeeds "shared sums: extract" "$sluice" inspect "$work/shared.sla" --extract "$work/shared"
+holds "shared sums: by blocks that count themselves" \
+  'sum(k["variants"]["sm_80"].get("counters", 0) > 0 for k in f[0]["kernels"]) >= 4' "$work/shared/plan.json"
+for device in cpu emulator; do
+  succeeds "shared sums: two steps on $device" "$sluice" train "$work/shared.sla" --data "$work/training.txt" --steps 2 \
+    --out "$work/shared-$device" --device $device
+done
+holds "shared sums: the losses are the CPU's" 'all(abs(a["loss"] - b["loss"]) <= 2e-3 for a, b in zip(*f))' \
+  "$work/shared-emulator/metrics.jsonl" "$work/shared-cpu/metrics.jsonl"
 succeeds "generate on the emulator" "$sluice" generate "$work/vanilla-bf16.sla" --weights "$work/vanilla-bf16-cpu" --prompt "the" --tokens 4 --device emulator
 finish

@@ -63,7 +63,7 @@ TEST(OutputsClause, OnceMeansNotTwice) {
 }
 
 /// The last of 64 to count itself reads what the others wrote before they did: only where the
-/// counting releases and acquires.
+/// fences beside the counting release and acquire.
 TEST(RacesClause, AtomicsThatNeitherReleaseNorAcquire) {
   Planted planted{R"(
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
@@ -77,11 +77,11 @@ go:
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
   store float 2.0, ptr addrspace(3) %p, align 4
 +  fence syncscope("block") release
-   %before = atomicrmw add ptr addrspace(3) @n, i32 1 monotonic
+  %before = atomicrmw add ptr addrspace(3) @n, i32 1 syncscope("block") monotonic
++  fence syncscope("block") acquire
   %last = icmp eq i32 %before, 63
   br i1 %last, label %read, label %end
 read:
-  fence syncscope("block") acquire
   %mirror = sub i64 63, %tid
   %r = getelementptr float, ptr addrspace(3) @s, i64 %mirror
   %y = load float, ptr addrspace(3) %r, align 4
