@@ -142,13 +142,12 @@ std::vector<Bytes> sluice::replay::ignoredBytes(Operation *dispatch, unsigned op
     return ignored;
   }
   int64_t factor = factorOf(dispatch, operand, layout);
-  int64_t rows = layout.type.getRank() == 3 || factor > 0
-                     ? layout.sequences() * layout.positions()
-                     : 0;
+  int64_t rows =
+      layout.type.getRank() == 3 || factor > 0 ? layout.sequences() * layout.positions() : 0;
   for (int64_t row = 0; row < rows; ++row) {
-    bool valid = factor <= 0 ||
-                 (row / layout.positions() < extent.rows &&
-                  row % layout.positions() < lengthOf(extent, factor, layout.positions()));
+    bool valid =
+        factor <= 0 || (row / layout.positions() < extent.rows &&
+                        row % layout.positions() < lengthOf(extent, factor, layout.positions()));
     if (!valid) {
       ignored.push_back(layout.line(row));
     }

@@ -196,8 +196,7 @@ std::optional<Proof::Variable::Kind> Proof::sourceOf(const Instruction *instruct
     if (name == "llvm.nvvm.read.ptx.sreg.ctaid.x") {
       return Variable::Block;
     }
-    return name == "llvm.nvvm.read.ptx.sreg.tid.x" ? std::optional(Variable::Thread)
-                                                   : std::nullopt;
+    return name == "llvm.nvvm.read.ptx.sreg.tid.x" ? std::optional(Variable::Thread) : std::nullopt;
   }
   const auto *load = dyn_cast<LoadInst>(instruction);
   const auto *scalar = load ? dyn_cast<GetElementPtrInst>(load->getPointerOperand()) : nullptr;
@@ -335,9 +334,8 @@ Both Proof::compare(CmpInst::Predicate predicate, unsigned width, Both a, Both b
   if (!a.known || !b.known || width == 0 || width > 64) {
     return Both::unknown(a.same && b.same);
   }
-  return Both::of(
-      ICmpInst::compare(APInt(width, a.before), APInt(width, b.before), predicate),
-      ICmpInst::compare(APInt(width, a.after), APInt(width, b.after), predicate));
+  return Both::of(ICmpInst::compare(APInt(width, a.before), APInt(width, b.before), predicate),
+                  ICmpInst::compare(APInt(width, a.after), APInt(width, b.after), predicate));
 }
 
 Both Proof::computeSelect(const Instruction *instruction, Both condition, Both yes, Both no) {
@@ -389,8 +387,8 @@ Both Proof::computePhi(const PHINode *phi) {
     const auto *add = dyn_cast<BinaryOperator>(next);
     const auto *step = add ? dyn_cast<ConstantInt>(add->getOperand(1)) : nullptr;
     if (step && add->getOpcode() == Instruction::Add && add->getOperand(0) == phi) {
-      Both moved = Both::constant((APInt(width, iteration.before) * step->getValue())
-                                      .getZExtValue());
+      Both moved =
+          Both::constant((APInt(width, iteration.before) * step->getValue()).getZExtValue());
       return binary(Instruction::Add, width, first, moved);
     }
   }
@@ -438,8 +436,8 @@ Both Proof::compute(const Instruction *instruction) {
     return Both::of(cast(operands[0].before), cast(operands[0].after));
   }
   if (const auto *call = dyn_cast<IntrinsicInst>(instruction)) {
-    bool isKnown = width > 0 && width <= 64 && operands.size() >= 2 && operands[0].known &&
-                   operands[1].known;
+    bool isKnown =
+        width > 0 && width <= 64 && operands.size() >= 2 && operands[0].known && operands[1].known;
     auto at = [&](bool after) {
       auto pick = [&](Both both) { return APInt(width, after ? both.after : both.before); };
       return clamp(call->getIntrinsicID(), pick(operands[0]), pick(operands[1]));

@@ -38,7 +38,8 @@ entry:
   %start = load i64, ptr %arguments, align 8
   %memory = getelementptr i8, ptr %arena, i64 %start
   %to = getelementptr i64, ptr %memory, i64 %i
-)" + body + "\n}\n";
+)" + body +
+         "\n}\n";
 }
 
 /// The variants of `op` that are provably none: 3 blocks of 64 threads, lengths up to 75.
@@ -133,7 +134,8 @@ TEST(NoFault, AConditionThatAnotherImplies) {
 TEST(NoFault, ABoundThatNoIterationReaches) {
   auto loop = [](const std::string &bound) {
     return "  br label %loop\nloop:\n  %k = phi i64 [ 0, %entry ], [ %next, %loop ]\n"
-           "  %c = icmp ult i64 %k, " + bound +
+           "  %c = icmp ult i64 %k, " +
+           bound +
            "\n  %y = zext i1 %c to i64\n  store i64 %y, ptr %to\n"
            "  %next = add i64 %k, 1\n  %done = icmp eq i64 %next, 8\n"
            "  br i1 %done, label %end, label %loop\nend:\n  ret void";

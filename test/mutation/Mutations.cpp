@@ -26,9 +26,8 @@ bool isOfNumbers(const Value *condition) {
   const auto *binary = dyn_cast<BinaryOperator>(condition);
   auto isConstant = [](const Value *value) { return isa<Constant>(value); };
   return binary && !all_of(binary->operands(), isConstant) &&
-         all_of(binary->operands(), [&](const Use &operand) {
-           return isConstant(operand) || isOfNumbers(operand);
-         });
+         all_of(binary->operands(),
+                [&](const Use &operand) { return isConstant(operand) || isOfNumbers(operand); });
 }
 
 /// Whether `value` reaches a phi through nothing but a selection: it is carried by a loop.

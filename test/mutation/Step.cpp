@@ -205,8 +205,8 @@ Step::Visit Step::visitOf(const runtime::Launch &launch, const Occasion &occasio
   for (unsigned i = 0; occasion.inPlace && rows && i < rows->getNumResults(); ++i) {
     for (unsigned j = 0; j < rows->getNumOperands(); ++j) {
       auto access = llvm::cast<dispatch::AccessAttr>(rows.getAccesses()[j]);
-      bool fits = access.isIdentity() &&
-                  rows->getOperand(j).getType() == rows->getResult(i).getType();
+      bool fits =
+          access.isIdentity() && rows->getOperand(j).getType() == rows->getResult(i).getType();
       if (fits && taken.insert(j).second) {
         arguments[rows->getNumOperands() + i] = arguments[j];
         break;

@@ -143,8 +143,8 @@ std::string coverageLine(const std::string &function, const emulator::Counters &
 } // namespace
 
 llvm::StringRef sluice::mutation::name(Fate fate) {
-  constexpr llvm::StringLiteral names[] = {"judged", "wrong", "changed", "survived", "no fault",
-                                           "invalid"};
+  constexpr llvm::StringLiteral names[] = {"judged",   "wrong",    "changed",
+                                           "survived", "no fault", "invalid"};
   return names[static_cast<int>(fate)];
 }
 

@@ -48,9 +48,7 @@ llvm::cl::opt<std::string>
 struct Tried {
   Mutation mutation;
   Outcome outcome;
-  bool isCaught() const {
-    return outcome.fate == Fate::Judged || outcome.fate == Fate::Wrong;
-  }
+  bool isCaught() const { return outcome.fate == Fate::Judged || outcome.fate == Fate::Wrong; }
   bool isDone() const { return isCaught() || outcome.fate == Fate::NoFault; }
 };
 
@@ -139,9 +137,9 @@ void Run::choose(const std::string &kernel, const std::vector<Mutation> &all) {
   std::vector<Tried> &chosen = faults[kernel];
   for (const Mutation &mutation : all) {
     unsigned number = seen[mutation.op]++;
-    bool synchronizes =
-        mutation.op == Operator::RemoveBarrier || mutation.op == Operator::RemoveCommit ||
-        mutation.op == Operator::WaitForLess || mutation.op == Operator::ShiftStage;
+    bool synchronizes = mutation.op == Operator::RemoveBarrier ||
+                        mutation.op == Operator::RemoveCommit ||
+                        mutation.op == Operator::WaitForLess || mutation.op == Operator::ShiftStage;
     if ((number + phase) % (synchronizes ? everySync : every) == 0) {
       chosen.push_back({mutation, {}});
     }
@@ -200,7 +198,8 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
     none += tried.outcome.fate == Fate::NoFault;
   }
   std::cerr << occasion << ", " << subject.name << ": of " << faults[subject.name].size()
-            << " caught " << caught << ", none " << none << "; " << trials << " trials" << std::endl;
+            << " caught " << caught << ", none " << none << "; " << trials << " trials"
+            << std::endl;
 }
 
 /// A fault is caught by numbers only where they are right without it.
@@ -242,15 +241,15 @@ void Run::write(const std::string &kernel, const std::string &occasion, const Mu
     return;
   }
   std::string line;
-  llvm::raw_string_ostream(line) << llvm::json::Value(llvm::json::Object{
-      {"key", keyOf(occasion, mutation)},
-      {"kernel", kernel},
-      {"step", occasion},
-      {"operator", name(mutation.op)},
-      {"at", mutation.text},
-      {"fate", static_cast<int>(outcome.fate)},
-      {"said", name(outcome.fate)},
-      {"found", llvm::json::fixUTF8(outcome.text)}});
+  llvm::raw_string_ostream(line) << llvm::json::Value(
+      llvm::json::Object{{"key", keyOf(occasion, mutation)},
+                         {"kernel", kernel},
+                         {"step", occasion},
+                         {"operator", name(mutation.op)},
+                         {"at", mutation.text},
+                         {"fate", static_cast<int>(outcome.fate)},
+                         {"said", name(outcome.fate)},
+                         {"found", llvm::json::fixUTF8(outcome.text)}});
   lines << line << std::endl;
 }
 
@@ -304,7 +303,8 @@ bool Run::reportCoverage() const {
     }
   }
   for (const std::string &kernel : found) {
-    std::cout << "  never ran: " << kernel << (expected.contains(kernel) ? ", as known" : "") << "\n";
+    std::cout << "  never ran: " << kernel << (expected.contains(kernel) ? ", as known" : "")
+              << "\n";
   }
   return found == expected;
 }

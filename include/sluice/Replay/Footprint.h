@@ -21,8 +21,8 @@ struct Extent {
   int64_t length = 0, rows = 0;
 };
 
-/// The bytes of result `result` that a GPU kernel writes, all of them, once each: no padding, and no
-/// row that is not valid, save where the op wants zeros there.
+/// The bytes of result `result` that a GPU kernel writes, all of them, once each: no padding, and
+/// no row that is not valid, save where the op wants zeros there.
 std::vector<Bytes> writtenBytes(mlir::Operation *dispatch, unsigned result, const Extent &extent);
 
 /// Bytes of operand `operand` on whose values nothing may depend: padding, and rows that are not

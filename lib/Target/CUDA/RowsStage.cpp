@@ -273,7 +273,8 @@ void BodyEmitter::storeStage(const cpu::rows::Stage &stage, Columns &columns) {
   if (!any) {
     return;
   }
-  if ((plan.whole || columns.ragged.back()) && takesPlace([](Value value) { return isRow(value); })) {
+  if ((plan.whole || columns.ragged.back()) &&
+      takesPlace([](Value value) { return isRow(value); })) {
     meet(); // threads past the last column read what another one writes
   }
   auto storeAll = [&] {

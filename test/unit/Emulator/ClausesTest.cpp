@@ -87,8 +87,7 @@ read:
   br label %end
 end:)",
                   Kind::Race, "%y = load float",
-                  std::string(shared) +
-                      "@n = internal addrspace(3) global i32 undef, align 4\n"};
+                  std::string(shared) + "@n = internal addrspace(3) global i32 undef, align 4\n"};
   expectCaught(planted);
 }
 
