@@ -52,5 +52,24 @@ for device in cpu emulator; do
 done
 holds "shared sums: the losses are the CPU's" 'all(abs(a["loss"] - b["loss"]) <= 2e-3 for a, b in zip(*f))' \
   "$work/shared-emulator/metrics.jsonl" "$work/shared-cpu/metrics.jsonl"
+# What the emulator counts of a wider model's step, beside what is planned.
+cat > "$work/wide.json" << 'JSON'
+{ "sluice": 1, "name": "wide", "vocabulary": 256, "context": 256, "batch": 2, "width": 128,
+  "precision": { "compute": "bf16" },
+  "defaults": { "heads": 2, "activation": "gelu_tanh", "rotary": true },
+  "stages": [ { "op": "embedding" }, { "op": "hourglass", "hierarchy": "1@1" }, { "op": "head" } ] }
+JSON
+succeeds "wide: compile" "$sluice" compile "$work/wide.json" -o "$work/wide.sla" --target sm_80
+succeeds "wide: bench" "$sluice" bench "$work/wide.sla" --device emulator --kernels --steps 1 --json
+cp "$work/out" "$work/wide-counts.json"
+holds "every kernel moves the bytes that are planned, within 5%" \
+  'all(abs(k["emulated"]["bytes"] / k["emulated"]["planned_bytes"] - 1) <= 0.05 for k in f[0]["kernels"] if k["emulated"]["planned_bytes"] >= 4096)' \
+  "$work/wide-counts.json"
+holds "no kernel that multiplies meets a bank conflict" \
+  'all(k["emulated"]["bank_passes"] == k["emulated"]["least_bank_passes"] > 0 for k in f[0]["kernels"] if k["kind"] in ("matmul", "attention"))' \
+  "$work/wide-counts.json"
+holds "requests take at least 90% of the sectors that they need at least; attention with its angles and results two by two 60%" \
+  'all(k["emulated"]["least_sectors"] >= (0.6 if k["kind"] == "attention" else 0.9) * k["emulated"]["sectors"] for k in f[0]["kernels"] if k["emulated"]["planned_bytes"] >= 4096)' \
+  "$work/wide-counts.json"
 succeeds "generate on the emulator" "$sluice" generate "$work/vanilla-bf16.sla" --weights "$work/vanilla-bf16-cpu" --prompt "the" --tokens 4 --device emulator
 finish

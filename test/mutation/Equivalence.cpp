@@ -127,6 +127,7 @@ private:
   std::optional<Variable::Kind> sourceOf(const Instruction *instruction) const;
 
   bool isPure(const Instruction *instruction) const;
+  bool isLastOfCopies();
   bool allSinksAgree();
   bool agrees(const Instruction *sink);
   bool isReached(const BasicBlock *block);
@@ -561,7 +562,40 @@ bool Proof::allSinksAgree() {
   return all_of(sinks, [&](const Instruction *sink) { return agrees(sink); });
 }
 
+/// Whether no thread waits for copies, or ends them, after it has come here.
+bool Proof::isLastOfCopies() {
+  SmallVector<const BasicBlock *> work;
+  SmallPtrSet<const BasicBlock *, 32> seen;
+  auto waits = [](const Instruction &instruction) {
+    const auto *call = dyn_cast<CallInst>(&instruction);
+    const Function *callee = call ? call->getCalledFunction() : nullptr;
+    StringRef name = callee ? callee->getName() : "";
+    return name.starts_with("llvm.nvvm.cp.async.wait") ||
+           name.starts_with("llvm.nvvm.cp.async.mbarrier");
+  };
+  for (const Instruction *next = site.getNextNode(); next; next = next->getNextNode()) {
+    if (waits(*next)) {
+      return false;
+    }
+  }
+  llvm::append_range(work, successors(site.getParent()));
+  while (!work.empty()) {
+    const BasicBlock *block = work.pop_back_val();
+    if (!seen.insert(block).second) {
+      continue;
+    }
+    if (any_of(*block, waits)) {
+      return false;
+    }
+    llvm::append_range(work, successors(block));
+  }
+  return true;
+}
+
 bool Proof::succeeds() {
+  if (mutation.op == Operator::RemoveCommit) {
+    return isLastOfCopies();
+  }
   constexpr double most = 3e7; // points
   bool isCopy = sizeOfCopy(&site) != nullptr;
   if (!isPure(&site) && !isCopy) {

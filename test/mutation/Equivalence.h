@@ -23,7 +23,8 @@ struct Space {
 /// branch, store, load, copy and call with the same operands. Anything else (loaded numbers, other
 /// loops) is unknown, and a difference that it could hide or not counts as one. Of an
 /// asynchronous copy that reads nothing the source is no operand; an instruction counts only where
-/// the branches that lead to it go its way.
+/// the branches that lead to it go its way. The end of a group of copies is no fault where no wait
+/// follows.
 bool isProvablyNoFault(llvm::Module &module, const Mutation &mutation, const Space &space);
 
 } // namespace sluice::mutation

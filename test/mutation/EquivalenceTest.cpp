@@ -22,6 +22,8 @@ target triple = "nvptx64-nvidia-cuda"
 declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
 declare i64 @llvm.umin.i64(i64, i64)
+declare void @llvm.nvvm.cp.async.commit.group()
+declare void @llvm.nvvm.cp.async.wait.group(i32)
 declare void @llvm.nvvm.cp.async.cg.shared.global.16.s(ptr addrspace(3), ptr addrspace(1), i32)
 define ptx_kernel void @k(ptr %arena, ptr %arguments) {
 entry:
@@ -143,4 +145,18 @@ TEST(NoFault, ABoundThatNoIterationReaches) {
   // The loop's own bound is a second site: neither of its variants is harmless.
   EXPECT_EQ(proved(loop("9"), Operator::ShiftBound), (Variants{0, 1}));
   EXPECT_EQ(proved(loop("7"), Operator::ShiftBound), Variants{});
+}
+
+TEST(NoFault, TheEndOfAGroupOfCopiesThatNobodyWaitsFor) {
+  std::string commit = "  call void @llvm.nvvm.cp.async.commit.group()\n";
+  std::string wait = "  call void @llvm.nvvm.cp.async.wait.group(i32 0)\n";
+  EXPECT_EQ(proved(commit + "  ret void", Operator::RemoveCommit), Variants{0});
+  EXPECT_EQ(proved(commit + wait + "  ret void", Operator::RemoveCommit), Variants{});
+  EXPECT_EQ(proved(wait + commit + "  ret void", Operator::RemoveCommit), Variants{0});
+  // A wait that a loop leads back to follows too.
+  EXPECT_EQ(proved("  br label %loop\nloop:\n" + wait + commit +
+                       "  %x = load i1, ptr %to\n  br i1 %x, label %loop, label %end\nend:\n"
+                       "  ret void",
+                   Operator::RemoveCommit),
+            Variants{});
 }

@@ -193,6 +193,7 @@ private:
   llvm::DenseMap<unsigned, Values> sums;                     ///< by result
   llvm::DenseMap<mlir::Operation *, mlir::Value> slots; ///< memory where warps meet, by reduction
   mlir::Value sumMemory;                                ///< where teams meet
+  bool met = false; ///< all threads have, since the last statistics of the row
 };
 
 /// What `read` gives where `condition` holds, else zeros: what another row's team may be writing in

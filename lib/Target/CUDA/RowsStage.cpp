@@ -114,6 +114,7 @@ Values BodyEmitter::emitRow(const Row &read, const Row &row, Value storesRow, Va
   slice = sliceOfRow;
   scalars.clear();
   bases.clear();
+  met = false;
   for (auto &[width, columns] : inHand) {
     columns.values.clear();
     columns.groups.clear();
@@ -150,7 +151,7 @@ Values BodyEmitter::emitRow(const Row &read, const Row &row, Value storesRow, Va
   emitScalars(std::numeric_limits<int64_t>::max());
   bool elements = !llvm::all_of(yieldOf(op).getValues(), isRow);
   // A block that sums rows uses the slots of statistics again for the next one.
-  bool again = plan.parts > 0 && !slots.empty();
+  bool again = plan.parts > 0 && !slots.empty() && !met;
   if (again || takesPlace([](Value value) { return !isRow(value); })) {
     meet();
   }
@@ -220,6 +221,7 @@ void BodyEmitter::emitStage(const cpu::rows::Stage &stage) {
     }
     Columns &columns = inHand[stage.width];
     finishReductions(stage, accumulate(stage, columns, start));
+    met &= stage.reductions.empty();
     storeStage(stage, columns);
     return;
   }
@@ -240,6 +242,7 @@ void BodyEmitter::emitStage(const cpu::rows::Stage &stage) {
     storeStage(stage, columns);
   }
   finishReductions(stage, carried);
+  met &= stage.reductions.empty();
 }
 
 //===----------------------------------------------------------------------===//
@@ -273,9 +276,10 @@ void BodyEmitter::storeStage(const cpu::rows::Stage &stage, Columns &columns) {
   if (!any) {
     return;
   }
-  if ((plan.whole || columns.ragged.back()) &&
+  if (llvm::is_contained(columns.ragged, true) &&
       takesPlace([](Value value) { return isRow(value); })) {
     meet(); // threads past the last column read what another one writes
+    met = true;
   }
   auto storeAll = [&] {
     for (unsigned i : stage.stores) {

@@ -133,8 +133,8 @@ private:
   /// Sums over the lanes up to each one.
   Value scanned(Value value) {
     for (int64_t distance = 1; distance < threadsPerWarp; distance *= 2) {
-      Value from = e.max(e.sub(frame.lane, e.index(distance)), e.index(0));
-      Value other = shuffled(value, e.toInteger(from));
+      // Below the distance any lane will do: what comes from it is not taken.
+      Value other = shuffled(value, e.toInteger(e.sub(frame.lane, e.index(distance))));
       Value reaches = e.atLeast(frame.lane, e.index(distance));
       value = e.add(value, e.select(reaches, other, e.integer(0)));
     }
