@@ -153,19 +153,21 @@ private:
     for (const auto &[entry, launches] : plan().entries) {
       segments[entry] = cutSegments(plan(), launches);
       for (const Segment &segment : segments[entry]) {
-        sideWorkspace = std::max(sideWorkspace, sideWorkspaceBytes(plan(), chosen, launches,
-                                                                   segment.first, segment.last));
+        SideMemory needed = sideMemory(plan(), chosen, launches, segment.first, segment.last);
+        sideWorkspace = std::max(sideWorkspace, needed.workspaceBytes);
+        sideCounters = std::max(sideCounters, needed.counterBytes);
       }
     }
   }
 
-  /// The arena, and behind it a workspace for the side lane. Where that does not fit, both lanes
-  /// share the one in the arena.
+  /// The arena, and behind it counters and a workspace for the side lane. Where that does not fit,
+  /// both lanes share the one in the arena.
   void makeArena() {
     size_t free = 0, total = 0;
     driver.check(driver.memoryGetInfo(&free, &total), "tell its free memory");
     auto bytes = static_cast<size_t>(std::max<int64_t>(plan().memory.arenaBytes, 256));
-    sideWorkspaceOffset = static_cast<int64_t>((bytes + 4095) / 4096 * 4096);
+    int64_t end = static_cast<int64_t>(bytes) + sideCounters;
+    sideWorkspaceOffset = (end + 4095) / 4096 * 4096;
     auto both = static_cast<size_t>(sideWorkspaceOffset + sideWorkspace);
     Address memory = 0;
     if (both <= free && driver.memoryAllocate(&memory, both) == success) {
@@ -325,7 +327,7 @@ private:
   std::map<std::string, std::vector<Segment>> segments; // by entry
   std::array<Slot, 8> slots;
   size_t nextSlot = 0;
-  int64_t slotBytes = 0, sideWorkspace = 0, sideWorkspaceOffset = 0;
+  int64_t slotBytes = 0, sideWorkspace = 0, sideCounters = 0, sideWorkspaceOffset = 0;
   int64_t scalarsBegin = INT64_MAX, scalarsEnd = 0;
   uint8_t *scalarCopy = nullptr;
   bool scalarsFresh = false;

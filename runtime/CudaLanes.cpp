@@ -111,13 +111,18 @@ std::vector<Lane> assignLanes(const Plan &plan, const std::string &target,
   return std::move(assignment.lanes);
 }
 
-int64_t sideWorkspaceBytes(const Plan &plan, const std::string &target,
-                           const std::vector<Launch> &launches, size_t first, size_t last) {
+SideMemory sideMemory(const Plan &plan, const std::string &target,
+                      const std::vector<Launch> &launches, size_t first, size_t last) {
   Assignment assignment(plan, launches, first, last);
-  int64_t most = 0;
+  SideMemory most;
   for (size_t i = first; i < last; ++i) {
-    if (assignment.lanes[i - first].side) {
-      most = std::max(most, workspaceOf(plan, target, launches[i]));
+    const Kernel &kernel = plan.kernels[static_cast<size_t>(launches[i].kernel)];
+    auto found = kernel.deviceVariants.find(target);
+    if (assignment.lanes[i - first].side && found != kernel.deviceVariants.end()) {
+      const DeviceVariant &variant = found->second;
+      most.workspaceBytes = std::max(most.workspaceBytes, variant.workspaceBytes);
+      most.counterBytes =
+          std::max(most.counterBytes, variant.counters * static_cast<int64_t>(sizeof(int32_t)));
     }
   }
   return most;

@@ -25,8 +25,12 @@ std::vector<Lane> assignLanes(const Plan &plan, const std::string &target,
                               const std::vector<Launch> &launches, size_t first, size_t last,
                               bool ownWorkspace);
 
-/// Bytes of the largest workspace of a target's kernels that are launched on a side lane.
-int64_t sideWorkspaceBytes(const Plan &plan, const std::string &target,
-                           const std::vector<Launch> &launches, size_t first, size_t last);
+/// What a target's kernels that are launched on a side lane need at most: a workspace, and right in
+/// front of it counters that are zero.
+struct SideMemory {
+  int64_t workspaceBytes = 0, counterBytes = 0;
+};
+SideMemory sideMemory(const Plan &plan, const std::string &target,
+                      const std::vector<Launch> &launches, size_t first, size_t last);
 
 } // namespace sluice::runtime::cuda

@@ -4,9 +4,11 @@
 #include "sluice/Runtime/EmulatorPlugin.h"
 #include "sluice/Runtime/Error.h"
 
+#include <algorithm>
 #include <chrono>
 #include <dlfcn.h>
 #include <filesystem>
+#include <span>
 
 namespace sluice::runtime {
 namespace {
@@ -133,7 +135,10 @@ private:
                                       std::size(arguments),
                                       buffers.data(),
                                       buffers.size(),
-                                      ++launched};
+                                      ++launched,
+                                      nullptr};
+      SluiceEmulatorCounts counts = {};
+      request.counts = timing ? &counts : nullptr;
       char *message = nullptr;
       if (int count = plugin.launch(translate(launch.kernel, variant, i), &request, &message)) {
         throw JobError("the emulator found " + std::to_string(count) +
@@ -142,7 +147,41 @@ private:
                        "), expected none; this is a defect of sluice, please report it:\n" +
                        plugin.take(message));
       }
+      if (timing) {
+        count(counts, kernelTimes[static_cast<size_t>(launch.kernel)].counts);
+      }
+      checkCounters(kernel, variant, launch);
     }
+  }
+
+  static void count(const SluiceEmulatorCounts &from, KernelCounts &to) {
+    auto add = [](int64_t &sum, uint64_t value) { sum += static_cast<int64_t>(value); };
+    add(to.instructions, from.instructions);
+    add(to.tensorInstructions, from.tensorInstructions);
+    add(to.barriers, from.barriers);
+    add(to.bytes, from.readBytes + from.writtenBytes);
+    add(to.sectors, from.sectors);
+    add(to.leastSectors, from.leastSectors);
+    add(to.passes, from.passes);
+    add(to.leastPasses, from.leastPasses);
+  }
+
+  /// The next launch counts from zero.
+  void checkCounters(const Kernel &kernel, const DeviceVariant &variant, const Launch &launch) {
+    std::span<const uint8_t> counters = countersOf(variant, launch);
+    if (std::any_of(counters.begin(), counters.end(), [](uint8_t byte) { return byte != 0; })) {
+      throw JobError("kernel \"" + kernel.name + "\" (" + chosen +
+                     ", emulated) leaves a counter of arrived blocks that is not zero, expected "
+                     "all to be; this is a defect of sluice, please report it");
+    }
+  }
+
+  std::span<uint8_t> countersOf(const DeviceVariant &variant, const Launch &launch) {
+    if (variant.counters == 0) {
+      return {};
+    }
+    size_t bytes = static_cast<size_t>(variant.counters) * sizeof(int32_t);
+    return {arena.get() + launch.arguments.back() - bytes, bytes};
   }
 
   const Kernel &kernelOf(const Launch &launch) const {
@@ -243,6 +282,9 @@ private:
     }
     if (variant.workspaceBytes > 0) {
       add("the workspace", launch.arguments.back(), variant.workspaceBytes, true, later);
+    }
+    if (std::span<uint8_t> counters = countersOf(variant, launch); !counters.empty()) {
+      buffers.push_back({"the counters", counters.data(), counters.size(), true, true});
     }
     buffers.push_back({"the launch's arguments", const_cast<int64_t *>(launch.arguments.data()),
                        launch.arguments.size() * sizeof(int64_t), false, true});

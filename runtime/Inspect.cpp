@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <sstream>
 
 namespace sluice::runtime {
@@ -21,6 +22,10 @@ template <typename... Values> std::string format(const char *pattern, Values... 
 struct StepCosts {
   int64_t forward = 0, backward = 0, update = 0; // launches
   double flops = 0, bytes = 0;
+  struct Stages {
+    int64_t forward = 0, backward = 0, update = 0;
+  };
+  std::map<std::string, Stages> onGpu; // launches by target, where a dispatch may take several
 };
 
 /// A training step is entry `gradient`, then entry `update`.
@@ -32,11 +37,19 @@ StepCosts costsOfStep(const Plan &plan) {
       continue;
     }
     for (const Launch &launch : found->second) {
+      const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
       bool updates =
           launch.phase == "update" || (launch.phase.empty() && std::string_view(entry) == "update");
       ++(updates ? costs.update : launch.phase == "backward" ? costs.backward : costs.forward);
-      costs.flops += static_cast<double>(plan.kernels[static_cast<size_t>(launch.kernel)].flops);
-      costs.bytes += static_cast<double>(plan.kernels[static_cast<size_t>(launch.kernel)].bytes);
+      for (const auto &[target, variant] : kernel.deviceVariants) {
+        StepCosts::Stages &stages = costs.onGpu[target];
+        (updates                      ? stages.update
+         : launch.phase == "backward" ? stages.backward
+                                      : stages.forward) +=
+            static_cast<int64_t>(variant.stages.size());
+      }
+      costs.flops += static_cast<double>(kernel.flops);
+      costs.bytes += static_cast<double>(kernel.bytes);
     }
   }
   return costs;
@@ -156,7 +169,12 @@ Json describeArtifact(const Artifact &artifact) {
   StepCosts costs = costsOfStep(plan);
   json["launches"] = {
       {"forward", costs.forward}, {"backward", costs.backward}, {"update", costs.update}};
-  json["step"] = {{"flops", costs.flops}, {"bytes", costs.bytes}};
+  for (const auto &[target, stages] : costs.onGpu) {
+    json["launches"][target] = {
+        {"forward", stages.forward}, {"backward", stages.backward}, {"update", stages.update}};
+  }
+  json["step"] = {
+      {"flops", costs.flops}, {"bytes", costs.bytes}, {"least_bytes", leastBytesOfStep(plan)}};
   json["memory"] = {{"arena_bytes", plan.memory.arenaBytes},
                     {"peak_bytes", plan.memory.peakBytes},
                     {"constant_bytes", plan.memory.constantBytes},
@@ -183,8 +201,14 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   }
   out << "\n  launches a training step: " << costs.forward << " forward, " << costs.backward
       << " backward, " << costs.update << " update\n";
-  out << format("  a training step: %.3f Gflop, %s moved\n", costs.flops / 1e9,
-                showBytes(costs.bytes).c_str());
+  for (const auto &[target, stages] : costs.onGpu) {
+    out << "    on " << target << ": " << stages.forward << " forward, " << stages.backward
+        << " backward, " << stages.update << " update\n";
+  }
+  out << format("  a training step: %.3f Gflop, %s moved between launches and memory, of which "
+                "%s whatever the launches\n",
+                costs.flops / 1e9, showBytes(costs.bytes).c_str(),
+                showBytes(static_cast<double>(leastBytesOfStep(plan))).c_str());
   out << "  memory: arena " << showBytes(static_cast<double>(plan.memory.arenaBytes)) << ", peak "
       << showBytes(static_cast<double>(plan.memory.peakBytes)) << ", constants "
       << showBytes(static_cast<double>(plan.memory.constantBytes)) << "\n";

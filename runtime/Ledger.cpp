@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Ledger.h"
 
 #include <algorithm>
+#include <map>
 
 namespace sluice::runtime {
 namespace {
@@ -53,6 +54,57 @@ double rooflineSeconds(const Kernel &kernel, const Chip &chip) {
   double arithmetic =
       static_cast<double>(kernel.flops) / (multiplies ? chip.tensorFlops : chip.flops);
   return std::max(arithmetic, static_cast<double>(kernel.bytes) / chip.bytes);
+}
+
+int64_t plannedBytes(const Kernel &kernel, const DeviceVariant &variant) {
+  return kernel.bytes + 2 * variant.workspaceBytes;
+}
+
+/// Bytes of what a forward launch wrote last before a backward launch reads it.
+static int64_t savedBytes(const Plan &plan) {
+  struct Written {
+    bool forward = false, counted = false;
+    int64_t bytes = 0;
+  };
+  std::map<int64_t, Written> last; // by offset
+  int64_t saved = 0;
+  for (const Launch &launch : plan.entries.at("gradient")) {
+    const std::vector<Operand> &operands =
+        plan.kernels[static_cast<size_t>(launch.kernel)].operands;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      auto known = last.find(launch.arguments[i]);
+      bool reads = !operands[i].written && launch.phase == "backward" && known != last.end();
+      if (reads && known->second.forward && !known->second.counted) {
+        known->second.counted = true;
+        saved += known->second.bytes;
+      }
+    }
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].written) {
+        last[launch.arguments[i]] = {launch.phase == "forward", false, operands[i].bytes};
+      }
+    }
+  }
+  return saved;
+}
+
+int64_t leastBytesOfStep(const Plan &plan) {
+  if (!plan.entries.contains("gradient")) {
+    return 0;
+  }
+  int64_t bytes = 2 * savedBytes(plan) + 2 * plan.gradientsBytes;
+  for (const Tensor &tensor : plan.tensors) {
+    int64_t copies = 1 + static_cast<int64_t>(tensor.states.size());
+    bytes += 2 * copies * tensor.elements() * sizeOf(Type::f32);
+  }
+  for (const auto &[name, input] : plan.inputs) {
+    int64_t elements = 1;
+    for (int64_t size : input.shape) {
+      elements *= size;
+    }
+    bytes += elements * sizeOf(input.type);
+  }
+  return bytes;
 }
 
 std::vector<LedgerLine> makeLedger(const Plan &plan) {

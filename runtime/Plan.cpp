@@ -259,13 +259,16 @@ private:
   }
 
   DeviceVariant readDeviceVariant(const StrictJson &json) const {
-    json.keys({"module", "stages", "workspace_bytes"});
+    json.keys({"module", "stages", "workspace_bytes"}, {"counters"});
     DeviceVariant variant;
     variant.module = json.at("module").string();
     for (const StrictJson &stage : json.at("stages").array()) {
       variant.stages.push_back(readStage(stage));
     }
     variant.workspaceBytes = json.at("workspace_bytes").integer(0, plan.memory.arenaBytes);
+    if (json.has("counters")) {
+      variant.counters = json.at("counters").integer(0, plan.memory.arenaBytes / 4);
+    }
     return variant;
   }
 

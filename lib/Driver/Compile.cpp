@@ -241,7 +241,8 @@ Outcome Compilation::generate() {
     }
     return {0, text, ""};
   }
-  FailureOr<MemoryPlan> memory = planMemory(*module, kernels->workspaceBytes());
+  FailureOr<MemoryPlan> memory =
+      planMemory(*module, kernels->workspaceBytes(), kernels->counterBytes());
   if (failed(memory)) {
     return internalError();
   }

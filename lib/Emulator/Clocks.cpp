@@ -85,17 +85,9 @@ void Histories::reset() {
   std::fill(recent.begin(), recent.end(), Recent{});
 }
 
+/// Of two threads of a block.
 static bool conflicts(Access one, Access other) {
-  if (one == Access::Atomic && other == Access::Atomic) {
-    return false;
-  }
-  return one != Access::Read || other != Access::Read;
-}
-
-/// Whether whatever conflicts with `earlier` conflicts with `later` too. An atomic does not cover a
-/// read: another atomic conflicts with the read alone.
-static bool covers(Access later, Access earlier) {
-  return later == earlier || later == Access::Write;
+  return (writes(one) || writes(other)) && !(isAtomic(one) && isAtomic(other));
 }
 
 Histories::Step Histories::compute(uint32_t history, Event event, unsigned thread) {

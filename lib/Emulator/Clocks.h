@@ -55,21 +55,34 @@ private:
   std::vector<Owner> owners;
 };
 
-enum class Access : uint8_t { Read = 1, Write = 2, Atomic = 3 };
+/// What an access does, in bits: it writes, it is atomic, other blocks see it as such.
+enum class Access : uint8_t { Read = 0, Write = 1, Atomic = 7 };
+inline Access accessOf(bool writes, bool atomic, bool strong) {
+  return static_cast<Access>(int(writes) | int(atomic) << 1 | int(strong) << 2);
+}
+inline bool writes(Access access) { return uint8_t(access) & 1; }
+inline bool isAtomic(Access access) { return uint8_t(access) & 2; }
+inline bool isStrong(Access access) { return uint8_t(access) & 4; }
+/// Whether whatever conflicts with `earlier` conflicts with `later` too. An atomic does not cover a
+/// read: another atomic conflicts with the read alone.
+inline bool covers(Access later, Access earlier) {
+  return writes(later) >= writes(earlier) && isAtomic(later) <= isAtomic(earlier) &&
+         isStrong(later) <= isStrong(earlier);
+}
 
 /// One access, in 64 bits; 0 is none. 2^26 synchronizations a thread and block would take hours.
 class Event {
 public:
   Event() = default;
   Event(Agent agent, Time time, uint32_t site, Access access)
-      : bits(uint64_t(agent) << 52 | uint64_t(access) << 50 | uint64_t(time) << 24 | site) {}
+      : bits(uint64_t(agent) << 53 | uint64_t(access) << 50 | uint64_t(time) << 24 | site) {}
   static constexpr Time lastTime = (1u << 26) - 1;
   static constexpr uint32_t lastSite = (1u << 24) - 1;
 
   explicit operator bool() const { return bits != 0; }
   bool operator==(const Event &) const = default;
-  Agent agent() const { return static_cast<Agent>(bits >> 52); }
-  Access access() const { return static_cast<Access>(bits >> 50 & 3); }
+  Agent agent() const { return static_cast<Agent>(bits >> 53); }
+  Access access() const { return static_cast<Access>(bits >> 50 & 7); }
   Time time() const { return static_cast<Time>(bits >> 24 & lastTime); }
   uint32_t site() const { return static_cast<uint32_t>(bits & lastSite); }
   uint64_t raw() const { return bits; }
@@ -86,6 +99,13 @@ public:
 
   /// Forgets all: numbers given so far mean the empty history from now on.
   void reset();
+
+  /// Of this block, and so none: whether no access is in it.
+  bool isEmpty(uint32_t history) const { return history < first; }
+  llvm::ArrayRef<Event> eventsOf(uint32_t history) const {
+    size_t begin = starts[history - first], end = starts[history - first + 1];
+    return llvm::ArrayRef<Event>(events).slice(begin, end - begin);
+  }
 
   struct Step {
     uint32_t next = 0;

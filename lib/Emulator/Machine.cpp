@@ -19,7 +19,7 @@ Machine &Machine::current() { return *machine; }
 Machine::Machine(const Program &program, const SharedArena &arena, const Launch &launch,
                  const Options &options, void (*entry)(const uint64_t *))
     : threads(options), program(program), arena(arena), launch(launch), options(options),
-      entry(entry), memory(program, clocks,
+      entry(entry), memory(program, clocks, order,
                            [this](Kind kind, const Touch &touch, const std::string &message) {
                              bool ends = kind == Kind::OutOfBounds || kind == Kind::Misaligned;
                              ends ? fail(kind, touch.site, message, touch.address)
@@ -79,14 +79,17 @@ void Machine::access(uint64_t address, uint64_t bytes, uint32_t site) {
   touch.reads = at.reads;
   touch.writes = at.writes;
   touch.atomic = at.atomic;
+  touch.strong = at.atomic && at.scope == Scope::Device;
   touch.site = site;
   this->touch(thread(), touch);
-  if (at.acquires) {
-    clocks.acquire(thread(), atomics[address]);
+  if (at.atomic) {
+    order.atomic(thread(), address, at, !isShared(address));
   }
-  if (at.releases) {
-    clocks.release(thread(), atomics[address]);
-  }
+}
+
+void Machine::fence(uint32_t site) {
+  const Site &at = program.sites[site];
+  order.fence(thread(), at.scope, at.acquires, at.releases);
 }
 
 void Machine::touchShared(unsigned thread, uint64_t address, uint64_t bytes, bool writes,
@@ -247,6 +250,7 @@ void Machine::runBlock(uint32_t number) {
   auto count = static_cast<unsigned>(launch.block.count());
   block = unflatten(number, launch.grid);
   clocks.reset(count);
+  order.startBlock();
   memory.startBlock(number + 1);
   traffic.start(count);
   warps.assign((count + lanes - 1) / lanes, {});
@@ -257,7 +261,6 @@ void Machine::runBlock(uint32_t number) {
   queues.assign(count, {});
   std::fill(std::begin(named), std::end(named), NamedBarrier());
   mbarriers.clear();
-  atomics.clear();
   threads.start(count, [this] {
     entry(launch.arguments.data());
     endThread();
@@ -273,6 +276,7 @@ void Machine::runBlock(uint32_t number) {
   for (unsigned warp = 0; warp < warps.size(); ++warp) {
     traffic.flush(warp);
   }
+  memory.endBlock();
   ++report.counters.blocks;
   report.counters.threads += count;
 }
@@ -300,6 +304,7 @@ Report Machine::run(llvm::ArrayRef<Buffer> tables, llvm::MutableArrayRef<uint64_
   checkLimits();
   checkArguments();
   if (report.passed()) {
+    order.startLaunch();
     memory.prepare(launch, tables);
     std::fill(counts.begin(), counts.end(), 0);
     std::vector<uint32_t> order(launch.grid.count());
@@ -312,6 +317,9 @@ Report Machine::run(llvm::ArrayRef<Buffer> tables, llvm::MutableArrayRef<uint64_
     }
     if (!failed) {
       memory.finish();
+    }
+    if (options.countTraffic) {
+      memory.countDistinct(report.counters);
     }
     summarize(counts);
   }

@@ -5,6 +5,7 @@
 
 #include "Clocks.h"
 #include "Memory.h"
+#include "Order.h"
 #include "Threads.h"
 #include "Traffic.h"
 
@@ -47,6 +48,7 @@ public:
   void accessSite(uint64_t address, uint32_t site) {
     access(address, program.sites[site].bytes, site);
   }
+  void fence(uint32_t site);
   void touch(unsigned thread, const Touch &touch);
   /// The site's instruction wants `bytes` of shared memory, as much aligned.
   void touchShared(unsigned thread, uint64_t address, uint64_t bytes, bool writes, uint32_t site);
@@ -92,6 +94,7 @@ public:
   void arriveAfterCopies(uint32_t site, uint64_t address, bool counted);
 
   Clocks clocks;
+  Order order{clocks};
   Threads threads;
 
 private:
@@ -155,7 +158,6 @@ private:
   std::vector<Wait> waits;
   NamedBarrier named[namedBarriers];
   std::map<uint64_t, Mbarrier> mbarriers;
-  std::map<uint64_t, Knowledge> atomics; ///< what acquiring accesses of an address learn
   std::vector<Queue> queues;
 };
 

@@ -11,8 +11,9 @@
 using namespace sluice;
 using namespace sluice::emulator;
 
-Memory::Memory(const Program &program, const Clocks &clocks, Complaint complain)
-    : program(program), clocks(clocks), histories(clocks), complain(std::move(complain)) {}
+Memory::Memory(const Program &program, const Clocks &clocks, const Order &order, Complaint complain)
+    : program(program), clocks(clocks), histories(clocks), blocks(order),
+      complain(std::move(complain)) {}
 
 /// Zeroed by the system page by page, as they are touched.
 template <typename T> static Region::Shadow<T> makeShadow(uint64_t count) {
@@ -57,8 +58,7 @@ void Memory::addGlobal(std::vector<Buffer> buffers) {
   }
   if (region.written) {
     region.history = makeShadow<uint32_t>(region.bytes);
-    region.writer = makeShadow<uint32_t>(region.bytes);
-    region.reader = makeShadow<uint32_t>(region.bytes);
+    region.past = makeShadow<uint32_t>(region.bytes);
   }
   region.buffers = std::move(buffers);
   regions.push_back(std::move(region));
@@ -77,6 +77,8 @@ void Memory::addShared(const SharedGlobal &global, uint64_t bytes) {
 
 void Memory::prepare(const Launch &launch, llvm::ArrayRef<Buffer> tables) {
   regions.clear();
+  blocks.startLaunch();
+  severalBlocks = launch.grid.count() > 1;
   std::vector<Buffer> buffers(launch.buffers);
   buffers.insert(buffers.end(), tables.begin(), tables.end());
   llvm::erase_if(buffers, [](const Buffer &buffer) { return buffer.bytes == 0; });
@@ -102,6 +104,7 @@ void Memory::prepare(const Launch &launch, llvm::ArrayRef<Buffer> tables) {
 void Memory::startBlock(uint32_t number) {
   block = number;
   histories.reset();
+  blocks.startBlock();
   for (Region &region : regions) {
     if (region.shared) {
       std::memset(region.flags.get(), Region::Writable, region.bytes);
@@ -173,7 +176,7 @@ void Memory::touch(unsigned thread, const Touch &touch) {
   if (region->written) {
     checkThreads(*region, thread, touch, offset);
     if (!region->shared) {
-      checkBlocks(*region, touch, offset);
+      checkBlocks(*region, thread, touch, offset);
     }
   }
 }
@@ -209,6 +212,9 @@ void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
     // Once is enough.
     std::for_each_n(flags, touch.bytes, [](uint8_t &flag) { flag |= Region::Initialized; });
   }
+  if (touch.reads && !(all & Region::Read)) {
+    std::for_each_n(flags, touch.bytes, [](uint8_t &flag) { flag |= Region::Read; });
+  }
   if (!touch.writes) {
     return;
   }
@@ -225,7 +231,7 @@ void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
 
 /// Bytes of one access mostly have the same history: one look-up for each run of equal ones.
 void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, uint64_t offset) {
-  Access access = touch.atomic ? Access::Atomic : touch.writes ? Access::Write : Access::Read;
+  Access access = accessOf(touch.writes, touch.atomic, touch.strong);
   Event event = touch.copy ? Event(thread + clocks.threads(), touch.copyTime, touch.site, access)
                            : Event(thread, clocks.now(thread), touch.site, access);
   uint32_t *history = region.history.get() + offset;
@@ -238,7 +244,7 @@ void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, u
       unsigned who = other.agent() % clocks.threads();
       std::string what = copies ? "a copy that thread " : "thread ";
       what += std::to_string(who) + (copies ? " issued" : "");
-      what += other.access() == Access::Read ? " read" : " wrote";
+      what += writes(other.access()) ? " wrote" : " read";
       Touch at = touch;
       at.address += i;
       complain(copies || touch.copy ? Kind::UnwaitedCopy : Kind::Race, at,
@@ -247,37 +253,12 @@ void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, u
                    (copies ? "': no wait of its own and no barrier after one lies between"
                            : "': no barrier lies between"));
     }
+    uint64_t from = i;
     for (; i < touch.bytes && history[i] == before; ++i) {
       history[i] = step.next;
     }
-  }
-}
-
-/// Blocks run one after the other here and in any order on a GPU: whatever depends on the order is
-/// wrong.
-void Memory::checkBlocks(Region &region, const Touch &touch, uint64_t offset) {
-  uint32_t *writer = region.writer.get() + offset, *reader = region.reader.get() + offset;
-  bool told = false;
-  for (uint64_t i = 0; i < touch.bytes; ++i) {
-    uint32_t wrote = writer[i] & ~Region::atomicWriter, read = reader[i];
-    bool bothAtomic = touch.atomic && (writer[i] & Region::atomicWriter);
-    bool otherWrote = wrote && wrote != block && !bothAtomic;
-    bool otherRead = touch.writes && read && read != block;
-    if ((otherWrote || otherRead) && !told) {
-      told = true;
-      Touch at = touch;
-      at.address += i;
-      std::string who = otherWrote ? "block " + std::to_string(wrote - 1) + " wrote"
-                        : read == Region::manyReaders
-                            ? "several blocks read"
-                            : "block " + std::to_string(read - 1) + " read";
-      complain(Kind::BlockConflict, at,
-               "expected a byte that no other block of the launch touches; " + who + " it");
-    }
-    if (touch.writes) {
-      writer[i] = block | (touch.atomic ? Region::atomicWriter : 0);
-    } else if (!touch.atomic) {
-      reader[i] = read == 0 || read == block ? block : Region::manyReaders;
+    if (severalBlocks && !region.shared && histories.isEmpty(before)) {
+      remember(region, offset + from, i - from);
     }
   }
 }
@@ -302,6 +283,15 @@ void Memory::finish() {
         complain(Kind::NeverWritten, {begin + uint64_t(missing - flags), 1},
                  "expected every byte of the output to be written");
       }
+    }
+  }
+}
+
+void Memory::countDistinct(Counters &counters) const {
+  for (const Region &region : regions) {
+    for (uint64_t i = 0; !region.shared && i < region.bytes; ++i) {
+      counters.distinctReadBytes += (region.flags[i] & Region::Read) != 0;
+      counters.distinctWrittenBytes += (region.flags[i] & Region::Written) != 0;
     }
   }
 }

@@ -9,12 +9,16 @@
 
 namespace sluice::emulator {
 
+/// Who is sure to see an atomic or a fence as one.
+enum class Scope : uint8_t { Thread, Block, Device };
+
 /// An instruction that reads or writes memory, or calls the emulator.
 struct Site {
   std::string text, location;
   uint32_t bytes = 0, align = 1;
   bool reads = false, writes = false, atomic = false;
   bool acquires = false, releases = false;
+  Scope scope = Scope::Device; ///< of atomics and fences
 };
 
 /// Shared memory: one global of address space 3.

@@ -78,13 +78,38 @@ void Rewriter::announce(Instruction &instruction, Value *pointer, Type *type, Al
   site.reads = !isa<StoreInst>(instruction);
   site.writes = !isa<LoadInst>(instruction);
   AtomicOrdering ordering = orderingOf(instruction);
-  site.atomic = isStrongerThanUnordered(ordering);
-  site.acquires = isAcquireOrStronger(ordering) && site.reads;
-  site.releases = isReleaseOrStronger(ordering) && site.writes;
+  if (std::optional<SyncScope::ID> scope = getAtomicSyncScopeID(&instruction)) {
+    site.scope = scopeOf(*scope);
+  }
+  site.atomic = isStrongerThanUnordered(ordering) && site.scope != Scope::Thread;
+  site.acquires = site.atomic && isAcquireOrStronger(ordering) && site.reads;
+  site.releases = site.atomic && isReleaseOrStronger(ordering) && site.writes;
   IRBuilder<> builder(&instruction);
   FunctionCallee callee =
       module.getOrInsertFunction("emulator.access", builder.getVoidTy(), wide(), narrow());
   builder.CreateCall(callee, {builder.CreatePtrToInt(pointer, wide()), builder.getInt32(number)});
+}
+
+/// Clusters are not known here: to other blocks their scope is a block's.
+Scope Rewriter::scopeOf(SyncScope::ID scope) const {
+  SmallVector<StringRef> names;
+  module.getContext().getSyncScopeNames(names);
+  StringRef name = names[scope];
+  return name.empty() || name == "device" ? Scope::Device
+         : name == "singlethread"         ? Scope::Thread
+                                          : Scope::Block;
+}
+
+void Rewriter::announceFence(FenceInst &fence) {
+  uint32_t number = addSite(fence);
+  Site &site = program.sites[number];
+  site.scope = scopeOf(fence.getSyncScopeID());
+  site.acquires = isAcquireOrStronger(fence.getOrdering());
+  site.releases = isReleaseOrStronger(fence.getOrdering());
+  IRBuilder<> builder(&fence);
+  FunctionCallee callee =
+      module.getOrInsertFunction("emulator.fence", builder.getVoidTy(), narrow());
+  builder.CreateCall(callee, {builder.getInt32(number)});
 }
 
 void Rewriter::announceRange(MemIntrinsic &intrinsic) {
@@ -228,11 +253,17 @@ Error Rewriter::rewriteInstruction(Instruction &instruction) {
     announce(*store, store->getPointerOperand(), store->getValueOperand()->getType(),
              store->getAlign());
   } else if (auto *update = dyn_cast<AtomicRMWInst>(&instruction)) {
+    if (isStrongerThanMonotonic(update->getOrdering())) {
+      return refuse(*update, "atomicrmw of monotonic order beside fences, for the NVPTX backend "
+                             "leaves a stronger order out");
+    }
     announce(*update, update->getPointerOperand(), update->getValOperand()->getType(),
              update->getAlign());
   } else if (auto *exchange = dyn_cast<AtomicCmpXchgInst>(&instruction)) {
     announce(*exchange, exchange->getPointerOperand(), exchange->getNewValOperand()->getType(),
              exchange->getAlign());
+  } else if (auto *fence = dyn_cast<FenceInst>(&instruction)) {
+    announceFence(*fence);
   } else if (auto *call = dyn_cast<CallBase>(&instruction)) {
     return rewriteCall(*call);
   }

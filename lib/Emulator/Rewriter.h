@@ -37,6 +37,8 @@ private:
   void announceRange(llvm::MemIntrinsic &intrinsic);
   void announce(llvm::Instruction &instruction, llvm::Value *pointer, llvm::Type *type,
                 llvm::Align align);
+  void announceFence(llvm::FenceInst &fence);
+  Scope scopeOf(llvm::SyncScope::ID scope) const;
   uint32_t addSite(llvm::Instruction &instruction);
 
   llvm::Error refuse(const llvm::Instruction &instruction, const llvm::Twine &expected) {

@@ -133,6 +133,7 @@ llvm::ArrayRef<Builtin> sluice::emulator::scalarBuiltins() {
 static void accessSite(uint64_t address, uint32_t site) {
   Machine::current().accessSite(address, site);
 }
+static void fenceSite(uint32_t site) { Machine::current().fence(site); }
 static void accessRange(uint64_t address, uint64_t bytes, uint32_t site) {
   Machine::current().access(address, bytes, site);
 }
@@ -140,9 +141,9 @@ static void accessRange(uint64_t address, uint64_t bytes, uint32_t site) {
 static float truncateToBf16(float x) { return llvm::bit_cast<float>(toBf16(x)); }
 
 llvm::ArrayRef<Builtin> sluice::emulator::accessBuiltins() {
-  static const Builtin table[] = {makeBuiltin("access", accessSite),
-                                  makeBuiltin("range", accessRange),
-                                  makeBuiltin("__truncsfbf2", truncateToBf16)};
+  static const Builtin table[] = {
+      makeBuiltin("access", accessSite), makeBuiltin("range", accessRange),
+      makeBuiltin("fence", fenceSite), makeBuiltin("__truncsfbf2", truncateToBf16)};
   return table;
 }
 

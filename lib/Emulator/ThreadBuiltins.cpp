@@ -235,7 +235,12 @@ static void endThread(uint32_t site) {
   Machine::current().fail(Kind::Limit, site, "expected threads that end by returning");
 }
 
-/// Which warps or multiprocessors exist, what they see of memory at once, how long something takes:
+template <Scope Reach> static void fence(uint32_t) {
+  Machine &machine = Machine::current();
+  machine.order.fence(machine.thread(), Reach, true, true);
+}
+
+/// Which warps or multiprocessors exist, how long something takes:
 /// clocks know all of it that a kernel may rely on.
 static void nothing(uint32_t) {}
 static void sleepNow(uint32_t, uint32_t) {}
@@ -288,10 +293,10 @@ llvm::ArrayRef<Builtin> sluice::emulator::threadBuiltins() {
       makeBuiltin("redux.sync.or", reduceWarp<uint32_t, either>),
       makeBuiltin("redux.sync.xor", reduceWarp<uint32_t, different>),
       makeBuiltin("exit", endThread),
-      makeBuiltin("membar.cta", nothing),
-      makeBuiltin("membar.gl", nothing),
-      makeBuiltin("membar.sys", nothing),
-      makeBuiltin("fence.sc.cluster", nothing),
+      makeBuiltin("membar.cta", fence<Scope::Block>),
+      makeBuiltin("membar.gl", fence<Scope::Device>),
+      makeBuiltin("membar.sys", fence<Scope::Device>),
+      makeBuiltin("fence.sc.cluster", fence<Scope::Block>),
       makeBuiltin("fence.mbarrier_init.release.cluster", nothing),
       makeBuiltin("fence.proxy.async", nothing),
       makeBuiltin("fence.proxy.async.shared_cta", nothing),

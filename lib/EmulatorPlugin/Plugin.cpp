@@ -32,6 +32,18 @@ SLUICE_EXPORT void *sluice_emulator_create(const void *bitcode, size_t bytes, co
   return made->release();
 }
 
+static void add(const Counters &counters, SluiceEmulatorCounts &counts) {
+  counts.instructions += counters.instructions;
+  counts.tensorInstructions += counters.tensorInstructions;
+  counts.barriers += counters.barriers;
+  counts.readBytes += counters.distinctReadBytes;
+  counts.writtenBytes += counters.distinctWrittenBytes;
+  counts.sectors += counters.globalSectors;
+  counts.leastSectors += counters.leastSectors;
+  counts.passes += counters.sharedPasses;
+  counts.leastPasses += counters.leastPasses;
+}
+
 SLUICE_EXPORT int sluice_emulator_launch(void *kernel, const SluiceEmulatorLaunch *request,
                                          char **message) {
   Launch launch;
@@ -48,8 +60,11 @@ SLUICE_EXPORT int sluice_emulator_launch(void *kernel, const SluiceEmulatorLaunc
   Options options;
   options.seed = request->seed;
   options.schedule = Schedule::WarpAlone;
-  options.countTraffic = false;
+  options.countTraffic = request->counts != nullptr;
   Report report = static_cast<Emulator *>(kernel)->launch(launch, options);
+  if (request->counts) {
+    add(report.counters, *request->counts);
+  }
   if (!report.passed()) {
     tell(message, report.str());
   }

@@ -295,7 +295,8 @@ void summarize(MemoryPlan &plan) {
 
 } // namespace
 
-FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes) {
+FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes,
+                                         int64_t counterBytes) {
   MemoryPlan plan;
   std::vector<func::FuncOp> functions(module.getOps<func::FuncOp>().begin(),
                                       module.getOps<func::FuncOp>().end());
@@ -313,8 +314,9 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes
     end = std::max(end, temporary.offset + temporary.bytes);
   }
   plan.workspaceBytes = workspaceBytes;
+  plan.counterBytes = alignTo(counterBytes, lineBytes);
   if (workspaceBytes > 0) {
-    plan.workspaceOffset = alignTo(end, pageBytes);
+    plan.workspaceOffset = alignTo(end + plan.counterBytes, pageBytes);
     end = plan.workspaceOffset + workspaceBytes;
   }
   plan.arenaBytes = alignTo(end, pageBytes);

@@ -88,7 +88,7 @@ protected:
     // Behind the last number lie others of the buffer: what is read there is wrong, not refused.
     launch.buffers = {{"in", in.data(), in.size() * 4},
                       {"out", out.data(), out.size() * 4, emulator::Writes::Once, false}};
-    subject = {"reverse", text, {{"k", launch}}, {{out.data(), out.size() * 4}}, [this] {
+    subject = {"reverse", text, {{"k", launch}}, {{out.data(), out.size() * 4}}, nullptr, [this] {
                  for (int64_t i = 0; i < tiles * 64; ++i) {
                    int64_t from = i / 64 * 64 + 63 - i % 64;
                    float right = from < count ? in[from] : 0;
@@ -109,8 +109,7 @@ protected:
 
 TEST_F(Faults, FindsASiteOfEveryOperator) {
   std::map<Operator, int> sites;
-  Trials trials(subject);
-  for (const Mutation &mutation : trials.mutations()) {
+  for (const Mutation &mutation : mutationsIn(subject)) {
     ++sites[mutation.op];
   }
   std::map<Operator, int> expected = {
@@ -124,7 +123,7 @@ TEST_F(Faults, FindsASiteOfEveryOperator) {
 TEST_F(Faults, AreFoundSaveTheHarmlessOne) {
   Trials trials(subject);
   std::vector<std::string> survivors;
-  for (const Mutation &mutation : trials.mutations()) {
+  for (const Mutation &mutation : mutationsIn(subject)) {
     Outcome outcome = trials.run(mutation);
     if (outcome.fate != Fate::Judged && outcome.fate != Fate::Wrong) {
       survivors.push_back(name(mutation.op).str() + ": " + name(outcome.fate).str() + outcome.text);

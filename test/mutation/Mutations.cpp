@@ -17,6 +17,19 @@ using Sites = SmallVector<std::pair<Operator, unsigned>>;
 
 bool isBoolean(const Value *value) { return value->getType()->isIntegerTy(1); }
 
+/// Whether a condition is made of comparisons of floating-point numbers alone: it decides what a
+/// number is, not which numbers are read or written.
+bool isOfNumbers(const Value *condition) {
+  if (isa<FCmpInst>(condition)) {
+    return true;
+  }
+  const auto *binary = dyn_cast<BinaryOperator>(condition);
+  auto isConstant = [](const Value *value) { return isa<Constant>(value); };
+  return binary && !all_of(binary->operands(), isConstant) &&
+         all_of(binary->operands(),
+                [&](const Use &operand) { return isConstant(operand) || isOfNumbers(operand); });
+}
+
 /// Whether `value` reaches a phi through nothing but a selection: it is carried by a loop.
 bool isCarried(const Value &value) {
   return any_of(value.users(), [](const User *user) {
@@ -73,7 +86,8 @@ Sites sitesOf(const Instruction &instruction) {
     return compare->isEquality() && !isConstant ? Sites{} : Sites{{Operator::ShiftBound, 2}};
   }
   if (const auto *select = dyn_cast<SelectInst>(&instruction)) {
-    return isBoolean(select->getCondition()) ? Sites{{Operator::ForceCondition, 2}} : Sites{};
+    bool isSite = isBoolean(select->getCondition()) && !isOfNumbers(select->getCondition());
+    return isSite ? Sites{{Operator::ForceCondition, 2}} : Sites{};
   }
   const auto *binary = dyn_cast<BinaryOperator>(&instruction);
   if (!binary) {
@@ -81,7 +95,7 @@ Sites sitesOf(const Instruction &instruction) {
   }
   if (isBoolean(binary)) {
     bool joins = binary->getOpcode() == Instruction::And || binary->getOpcode() == Instruction::Or;
-    return joins ? Sites{{Operator::ForceCondition, 2}} : Sites{};
+    return joins && !isOfNumbers(binary) ? Sites{{Operator::ForceCondition, 2}} : Sites{};
   }
   bool isConstant = isa<ConstantInt>(binary->getOperand(1));
   switch (binary->getOpcode()) {

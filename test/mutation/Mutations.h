@@ -32,8 +32,8 @@ struct Mutation {
   std::string text; ///< the instruction before
 };
 
-/// Every fault that can be planted in a module's functions, in order. Comparisons that only decide
-/// what a number is (of floating point) are no sites.
+/// Every fault that can be planted in a module's functions, in order. Comparisons of floating-point
+/// numbers, and selections by them alone, are no sites: they decide what a number is.
 std::vector<Mutation> mutationsOf(llvm::Module &module);
 
 /// Plants one; the module is the one that it was found in, or an equal one.

@@ -1,8 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A trial forks: memory comes back by itself, and a kernel that never ends is stopped.
+// A worker runs a kernel's stages one after the other and forks before each, once a fault: memory
+// comes back by itself, the stages before are not run again, only the stage with the fault is
+// compiled, and a kernel that never ends is stopped.
 #include "Trial.h"
 
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/IRReader/IRReader.h"
@@ -10,7 +14,9 @@
 #include "llvm/Support/SourceMgr.h"
 
 #include <cstring>
+#include <ctime>
 #include <stdexcept>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,8 +25,6 @@ using namespace sluice::mutation;
 
 namespace {
 
-/// Processor seconds after which a kernel that took a fraction of one before is taken to hang.
-constexpr unsigned longest = 60;
 std::unique_ptr<llvm::Module> parse(const std::string &ir, llvm::LLVMContext &context) {
   llvm::SMDiagnostic diagnostic;
   auto module = llvm::parseIR(llvm::MemoryBufferRef(ir, "kernel"), diagnostic, context);
@@ -28,27 +32,6 @@ std::unique_ptr<llvm::Module> parse(const std::string &ir, llvm::LLVMContext &co
     throw std::runtime_error("expected LLVM IR, found: " + diagnostic.getMessage().str());
   }
   return module;
-}
-
-/// Every launch of the subject; the first violation, or nothing.
-std::string launchAll(const Subject &subject, const Mutation *mutation,
-                      const emulator::Options &options) {
-  for (const Subject::Stage &stage : subject.stages) {
-    auto context = std::make_unique<llvm::LLVMContext>();
-    auto module = parse(subject.ir, *context);
-    if (mutation) {
-      plant(*module, *mutation);
-    }
-    auto made = emulator::Emulator::create(std::move(module), std::move(context), stage.function);
-    if (!made) {
-      throw std::runtime_error(llvm::toString(made.takeError()));
-    }
-    emulator::Report report = (*made)->launch(stage.launch, options);
-    if (!report.passed()) {
-      return report.violations.front().str();
-    }
-  }
-  return "";
 }
 
 /// Copies land when they are waited for, and warps run apart: what a GPU might do at worst.
@@ -60,6 +43,12 @@ emulator::Options adverse() {
           .countTraffic = false};
 }
 
+/// The first violation, or nothing.
+std::string launchStage(emulator::Emulator &emulator, const Subject::Stage &stage) {
+  emulator::Report report = emulator.launch(stage.launch, adverse());
+  return report.passed() ? "" : report.violations.front().str();
+}
+
 std::string outputsOf(const Subject &subject) {
   std::string bytes;
   for (auto [data, count] : subject.outputs) {
@@ -68,96 +57,252 @@ std::string outputsOf(const Subject &subject) {
   return bytes;
 }
 
-/// What `work` gives, from a process of its own.
-Outcome inChild(const std::function<Outcome()> &work) {
-  int pipes[2];
-  if (::pipe(pipes) != 0) {
-    throw std::runtime_error("no pipe for a trial");
+void writeAll(int to, llvm::StringRef bytes) {
+  while (!bytes.empty()) {
+    ssize_t count = ::write(to, bytes.data(), bytes.size());
+    bytes = bytes.drop_front(count > 0 ? size_t(count) : bytes.size());
   }
-  pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(longest);
+}
+
+std::string readAll(int from) {
+  std::string bytes;
+  char part[65536];
+  for (ssize_t count = 0; (count = ::read(from, part, sizeof part)) > 0;) {
+    bytes.append(part, size_t(count));
+  }
+  return bytes;
+}
+
+/// A process that runs `work`, which writes to its argument; what is written is read from `output`.
+struct Child {
+  explicit Child(const std::function<void(int)> &work) {
+    int pipes[2];
+    if (::pipe(pipes) != 0) {
+      throw std::runtime_error("no pipe for a trial");
+    }
+    process = ::fork();
+    if (process == 0) {
+      ::close(pipes[0]);
+      work(pipes[1]);
+      ::_exit(0);
+    }
+    ::close(pipes[1]);
+    output = pipes[0];
+  }
+  /// What it wrote; `status` as of waitpid.
+  std::string wait(int &status) const {
+    std::string said = readAll(output);
+    ::close(output);
+    ::waitpid(process, &status, 0);
+    return said;
+  }
+
+  pid_t process = 0;
+  int output = -1;
+};
+
+/// After so much processor time the process ends by SIGPROF.
+void limitTime(double seconds) {
+  auto whole = static_cast<time_t>(seconds);
+  itimerval timer{{0, 0}, {whole, static_cast<suseconds_t>((seconds - double(whole)) * 1e6)}};
+  ::setitimer(ITIMER_PROF, &timer, nullptr);
+}
+
+double processorSeconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
+
+/// What `work` gives, from a process of its own that may take `limit` seconds of processor time.
+Outcome inChild(double limit, const std::function<Outcome()> &work) {
+  Child child([&](int to) {
+    limitTime(limit);
     Outcome outcome;
     try {
       outcome = work();
     } catch (const std::exception &error) {
       outcome = {Fate::Invalid, error.what()};
     }
-    std::string said = char('0' + static_cast<int>(outcome.fate)) + outcome.text;
-    [[maybe_unused]] ssize_t written =
-        ::write(pipes[1], said.data(), std::min<size_t>(said.size(), 4096));
-    ::_exit(0);
-  }
-  ::close(pipes[1]);
-  std::string said(4096, '\0');
-  ssize_t count = ::read(pipes[0], said.data(), said.size());
-  ::close(pipes[0]);
+    writeAll(to, std::string(1, char('0' + static_cast<int>(outcome.fate))) + outcome.text);
+  });
   int status = 0;
-  ::waitpid(child, &status, 0);
-  if (count <= 0) {
-    bool hangs = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
+  std::string said = child.wait(status);
+  if (said.empty()) {
+    bool hangs = WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF;
     return {Fate::Judged, hangs ? "the kernel never ends" : "the emulator dies"};
   }
-  return {static_cast<Fate>(said[0] - '0'), said.substr(1, size_t(count) - 1)};
+  return {static_cast<Fate>(said[0] - '0'), said.substr(1)};
+}
+
+/// One line a function: its name and how often each of its blocks was entered.
+std::string coverageLine(const std::string &function, const emulator::Counters &counters) {
+  std::string line = function;
+  for (const emulator::BlockCount &block : counters.coverage) {
+    line += " " + std::to_string(block.entered);
+  }
+  return line + "\n";
 }
 
 } // namespace
 
 llvm::StringRef sluice::mutation::name(Fate fate) {
-  constexpr llvm::StringLiteral names[] = {"judged", "wrong", "changed", "survived", "invalid"};
+  constexpr llvm::StringLiteral names[] = {"judged",   "wrong",    "changed",
+                                           "survived", "no fault", "invalid"};
   return names[static_cast<int>(fate)];
 }
 
-Trials::Trials(const Subject &subject) : subject(subject) {
-  int pipes[2];
-  if (::pipe(pipes) != 0) {
-    throw std::runtime_error("no pipe for a trial");
+std::unique_ptr<emulator::Emulator> sluice::mutation::makeStage(const std::string &ir,
+                                                                const std::string &function,
+                                                                const Mutation *mutation) {
+  auto context = std::make_unique<llvm::LLVMContext>();
+  auto module = parse(ir, *context);
+  if (mutation) {
+    plant(*module, *mutation);
   }
-  pid_t child = ::fork();
-  if (child == 0) {
-    std::string failure;
+  for (llvm::Function &other : llvm::make_early_inc_range(*module)) {
+    if (!other.isDeclaration() && other.getName() != function && other.use_empty()) {
+      other.eraseFromParent();
+    }
+  }
+  auto made = emulator::Emulator::create(std::move(module), std::move(context), function);
+  if (!made) {
+    throw std::runtime_error(llvm::toString(made.takeError()));
+  }
+  return std::move(*made);
+}
+
+/// Made once, before processes part.
+static std::shared_ptr<emulator::Emulator> emulatorOf(const Subject &subject, size_t stage) {
+  const Subject::Stage &it = subject.stages[stage];
+  return it.emulator ? it.emulator : makeStage(subject.ir, it.function);
+}
+
+Trials::Trials(const Subject &subject, bool judges) : subject(subject) {
+  Child child([&](int to) {
+    std::string failure, blocks;
     try {
-      failure = launchAll(subject, nullptr, adverse());
-      failure = failure.empty() ? subject.judge() : failure;
+      subject.prepare ? subject.prepare() : void();
+      for (const auto &[i, stage] : llvm::enumerate(subject.stages)) {
+        emulator::Report report = emulatorOf(subject, i)->launch(stage.launch, adverse());
+        failure = report.passed() ? "" : report.violations.front().str();
+        if (!failure.empty()) {
+          break;
+        }
+        blocks += coverageLine(stage.function, report.counters);
+      }
+      failure = failure.empty() && judges ? subject.judge() : failure;
     } catch (const std::exception &error) {
       failure = error.what();
     }
-    std::string said = failure.empty() ? outputsOf(subject) : failure;
-    for (size_t at = 0; at < said.size();) {
-      ssize_t count = ::write(pipes[1], said.data() + at, said.size() - at);
-      at = count > 0 ? at + size_t(count) : said.size();
-    }
+    writeAll(to, failure.empty() ? std::to_string(processorSeconds()) + "\n" + blocks + "\n" +
+                                       outputsOf(subject)
+                                 : failure);
     ::_exit(failure.empty() ? 0 : 1);
-  }
-  ::close(pipes[1]);
-  char part[65536];
-  for (ssize_t count = 0; (count = ::read(pipes[0], part, sizeof part)) > 0;) {
-    expected.append(part, size_t(count));
-  }
-  ::close(pipes[0]);
+  });
   int status = 0;
-  ::waitpid(child, &status, 0);
+  std::string said = child.wait(status);
   if (status != 0) {
     throw std::runtime_error(subject.name +
-                             ": expected a kernel that breaks no rule, found: " + expected);
+                             ": expected a kernel that breaks no rule, found: " + said);
+  }
+  readBaseline(said);
+}
+
+void Trials::readBaseline(const std::string &said) {
+  auto [head, bytes] = llvm::StringRef(said).split("\n\n");
+  auto [time, blocks] = head.split('\n');
+  seconds = std::stod(time.str());
+  expected = bytes.str();
+  for (llvm::StringRef line : llvm::split(blocks, '\n')) {
+    auto [function, counts] = line.split(' ');
+    for (llvm::StringRef count : llvm::split(counts, ' ')) {
+      uint64_t number = 0;
+      if (!count.getAsInteger(10, number)) {
+        entered[function.str()].push_back(number);
+      }
+    }
   }
 }
 
-std::vector<Mutation> Trials::mutations() const {
+bool sluice::mutation::isProvablyNoFault(const Subject &subject, const Mutation &mutation) {
+  llvm::LLVMContext context;
+  auto module = parse(subject.ir, context);
+  return llvm::any_of(subject.stages, [&](const Subject::Stage &stage) {
+    Space space = stage.space;
+    space.blocks = int64_t(stage.launch.grid.count());
+    space.threads = int64_t(stage.launch.block.count());
+    return stage.function == mutation.function && isProvablyNoFault(*module, mutation, space);
+  });
+}
+
+std::vector<Mutation> sluice::mutation::mutationsIn(const Subject &subject) {
   llvm::LLVMContext context;
   return mutationsOf(*parse(subject.ir, context));
 }
 
+/// Every `workers`th fault, stage by stage. A message is a head of two numbers and a text; short
+/// ones reach a pipe whole.
+void Trials::work(llvm::ArrayRef<Mutation> mutations, unsigned worker, unsigned workers,
+                  int pipe) const {
+  constexpr size_t longest = 3000;
+  subject.prepare ? subject.prepare() : void();
+  std::vector<std::shared_ptr<emulator::Emulator>> stages;
+  for (size_t i = 0; i < subject.stages.size(); ++i) {
+    stages.push_back(emulatorOf(subject, i));
+  }
+  for (size_t at = 0; at < subject.stages.size(); ++at) {
+    for (size_t i = worker; i < mutations.size(); i += workers) {
+      if (mutations[i].function != subject.stages[at].function) {
+        continue;
+      }
+      Outcome outcome = inChild(10 * seconds + 2, [&]() -> Outcome {
+        stages[at] = makeStage(subject.ir, subject.stages[at].function, &mutations[i]);
+        for (size_t later = at; later < stages.size(); ++later) {
+          std::string violation = launchStage(*stages[later], subject.stages[later]);
+          if (!violation.empty()) {
+            return {Fate::Judged, violation};
+          }
+        }
+        if (outputsOf(subject) == expected) {
+          return {Fate::Survived, ""};
+        }
+        std::string wrong = subject.judge();
+        return {wrong.empty() ? Fate::Changed : Fate::Wrong, wrong};
+      });
+      writeAll(pipe, std::to_string(i) + " " + std::to_string(static_cast<int>(outcome.fate)) +
+                         " " + outcome.text.substr(0, longest) + '\0');
+    }
+    launchStage(*stages[at], subject.stages[at]);
+  }
+}
+
+void Trials::run(llvm::ArrayRef<Mutation> mutations, unsigned workers,
+                 const std::function<void(size_t, Outcome)> &done) const {
+  int pipes[2];
+  if (::pipe(pipes) != 0) {
+    throw std::runtime_error("no pipe for trials");
+  }
+  for (unsigned worker = 0; worker < workers; ++worker) {
+    if (::fork() == 0) {
+      work(mutations, worker, workers, pipes[1]);
+      ::_exit(0);
+    }
+  }
+  ::close(pipes[1]);
+  std::string said;
+  char part[65536];
+  for (ssize_t count = 0; (count = ::read(pipes[0], part, sizeof part)) > 0;) {
+    said.append(part, size_t(count));
+    for (size_t end = 0; (end = said.find('\0')) != std::string::npos; said.erase(0, end + 1)) {
+      auto [index, rest] = llvm::StringRef(said).take_front(end).split(' ');
+      auto [fate, text] = rest.split(' ');
+      done(std::stoul(index.str()), {static_cast<Fate>(std::stoi(fate.str())), text.str()});
+    }
+  }
+  ::close(pipes[0]);
+  while (::wait(nullptr) > 0) {
+  }
+}
+
 Outcome Trials::run(const Mutation &mutation) const {
-  return inChild([&]() -> Outcome {
-    std::string violation = launchAll(subject, &mutation, adverse());
-    if (!violation.empty()) {
-      return {Fate::Judged, violation};
-    }
-    std::string wrong = subject.judge();
-    if (!wrong.empty()) {
-      return {Fate::Wrong, wrong};
-    }
-    return {outputsOf(subject) == expected ? Fate::Survived : Fate::Changed, ""};
-  });
+  Outcome result;
+  run(mutation, 1, [&](size_t, Outcome outcome) { result = std::move(outcome); });
+  return result;
 }

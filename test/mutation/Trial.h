@@ -3,10 +3,13 @@
 // What becomes of a kernel with a planted fault: each runs in a process of its own.
 #pragma once
 
+#include "Equivalence.h"
 #include "Mutations.h"
 #include "sluice/Emulator/Emulator.h"
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,9 +22,13 @@ struct Subject {
   struct Stage {
     std::string function;
     emulator::Launch launch;
+    Space space = {}; ///< of which `blocks` and `threads` follow from the launch
+    std::shared_ptr<emulator::Emulator> emulator = nullptr; ///< the function's; made where absent
   };
   std::vector<Stage> stages;
   std::vector<std::pair<const void *, uint64_t>> outputs; ///< with their bytes
+  /// Before the launches, in the process of the trials; may be empty.
+  std::function<void()> prepare;
   /// After the launches: what is wrong with the outputs, or nothing.
   std::function<std::string()> judge;
 };
@@ -31,6 +38,7 @@ enum class Fate {
   Wrong,    ///< the subject's judge refuses the results
   Changed,  ///< results have other bits, but the judge takes them
   Survived, ///< nothing differs
+  NoFault,  ///< nothing differs, and provably so
   Invalid   ///< the fault is no program
 };
 llvm::StringRef name(Fate fate);
@@ -40,17 +48,40 @@ struct Outcome {
   std::string text; ///< the first violation, or by how much results differ
 };
 
+/// A function of a subject's IR alone, with a fault or without. Throws std::runtime_error where it
+/// is no program.
+std::unique_ptr<emulator::Emulator> makeStage(const std::string &ir, const std::string &function,
+                                              const Mutation *mutation = nullptr);
+
+std::vector<Mutation> mutationsIn(const Subject &subject);
+
+/// As of a module, for the stage that the fault is in.
+bool isProvablyNoFault(const Subject &subject, const Mutation &mutation);
+
 /// Runs kernels with faults and compares with the kernel as it is.
 class Trials {
 public:
-  /// Runs the subject as it is; it must break no rule. Throws std::runtime_error otherwise.
-  explicit Trials(const Subject &subject);
-  std::vector<Mutation> mutations() const;
+  /// Runs the subject as it is; it must break no rule, and with `judges` its judge must take what
+  /// comes out. Throws std::runtime_error otherwise.
+  explicit Trials(const Subject &subject, bool judges = true);
+
+  /// Basic blocks of each function, in order, and how often each was entered.
+  const std::map<std::string, std::vector<uint64_t>> &coverage() const { return entered; }
+
+  /// Tries all, on as many processors as `workers`; `done(i, outcome)` comes in any order. A kernel
+  /// that takes ten times its processor time and two seconds more is taken to hang.
+  void run(llvm::ArrayRef<Mutation> mutations, unsigned workers,
+           const std::function<void(size_t, Outcome)> &done) const;
   Outcome run(const Mutation &mutation) const;
 
 private:
+  void work(llvm::ArrayRef<Mutation> mutations, unsigned worker, unsigned workers, int pipe) const;
+  void readBaseline(const std::string &said);
+
   const Subject &subject;
   std::string expected; ///< bytes of the outputs, one after the other
+  std::map<std::string, std::vector<uint64_t>> entered;
+  double seconds = 0; ///< of processor time, to compile and launch every stage
 };
 
 } // namespace sluice::mutation

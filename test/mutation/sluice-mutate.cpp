@@ -1,24 +1,17 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// sluice-mutate: plants faults in the GPU kernels of an artifact, one at a time, and asks the
-// emulator and the float64 replay about each. Every kernel is tried at its first launch of a
-// training step, on the very memory that it then has.
-#include "Trial.h"
+// Plants faults in an artifact's GPU kernels, one at a time, and asks the emulator and the float64
+// replay about each.
+#include "Step.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Parser/Parser.h"
-#include "sluice/Dialect/Dispatch/Dispatch.h"
-#include "sluice/Replay/Replay.h"
-#include "sluice/Runtime/Artifact.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Regex.h"
+#include "llvm/Support/raw_ostream.h"
 
-#include <cstring>
+#include <fstream>
 #include <iostream>
-#include <map>
 #include <set>
 
 using namespace sluice;
@@ -32,285 +25,288 @@ llvm::cl::opt<std::string> target("target", llvm::cl::init("sm_80"),
                                   llvm::cl::desc("GPU target whose kernels are tried"));
 llvm::cl::opt<std::string> only("kernels", llvm::cl::init("."),
                                 llvm::cl::desc("Regular expression of kernels to try"));
-llvm::cl::opt<unsigned> every("every", llvm::cl::init(1),
-                              llvm::cl::desc("Try one fault in so many of a kernel"));
+llvm::cl::opt<unsigned>
+    every("every", llvm::cl::init(1),
+          llvm::cl::desc("Try one bound, condition, clamp or cut in so many of a kernel"));
+llvm::cl::opt<unsigned> workers("workers", llvm::cl::init(2), llvm::cl::desc("Processes"));
+llvm::cl::opt<std::string> log("log", llvm::cl::desc("Append a line of JSON a trial to this file"));
+llvm::cl::opt<bool> resume("resume", llvm::cl::desc("Leave out the trials that --log's file has"));
 llvm::cl::opt<bool> verbose("all", llvm::cl::desc("Print every fault, not only what survives"));
+llvm::cl::opt<bool> checkProofs("check-proofs",
+                                llvm::cl::desc("Ask of caught faults too whether they are none"));
+llvm::cl::opt<unsigned>
+    everySync("every-sync", llvm::cl::init(1),
+              llvm::cl::desc("Likewise of barriers, commits, waits and stages"));
+llvm::cl::opt<double> least("least", llvm::cl::init(0),
+                            llvm::cl::desc("Fail where fewer are caught, in percent"));
+llvm::cl::opt<std::string>
+    unreached("unreached",
+              llvm::cl::desc("Fail unless the basic blocks that never run are those of this file: "
+                             "lines of a kernel's name, their number and the reason"));
+
+/// What became of a fault: of the last step that it was tried in.
+struct Tried {
+  Mutation mutation;
+  Outcome outcome;
+  bool isCaught() const { return outcome.fate == Fate::Judged || outcome.fate == Fate::Wrong; }
+  bool isDone() const { return isCaught() || outcome.fate == Fate::NoFault; }
+};
 
 /// What became of the faults of one kind, or of all.
 struct Counts {
   std::map<Fate, int> fates;
-  int total() const {
-    int sum = 0;
-    for (auto [fate, count] : fates) {
-      sum += fate == Fate::Invalid ? 0 : count;
-    }
-    return sum;
-  }
   int of(Fate fate) const {
     auto found = fates.find(fate);
     return found == fates.end() ? 0 : found->second;
   }
-  void print(const std::string &what) const {
+  double share() const { ///< caught, in percent
     int caught = of(Fate::Judged) + of(Fate::Wrong);
-    std::cout << what << ": " << total() << " faults, " << caught << " caught (" << of(Fate::Judged)
-              << " by a rule, " << of(Fate::Wrong) << " by the numbers), " << of(Fate::Changed)
-              << " changed bits within bounds, " << of(Fate::Survived) << " changed nothing"
-              << std::endl;
+    int all = caught + of(Fate::Changed) + of(Fate::Survived);
+    return all > 0 ? 100.0 * caught / all : 100;
+  }
+  void print(const std::string &what) const {
+    int judged = of(Fate::Judged), wrong = of(Fate::Wrong), changed = of(Fate::Changed),
+        survived = of(Fate::Survived), all = judged + wrong + changed + survived;
+    std::cout << what << ": " << all << " faults, " << judged + wrong << " caught (" << judged
+              << " by a rule, " << wrong << " by the numbers), " << changed
+              << " changed bits within bounds, " << survived << " changed nothing";
+    std::cout << ", " << share() << "% caught; " << of(Fate::NoFault) << " more are provably none";
+    std::cout << std::endl;
   }
 };
 
-/// The dispatch of a kernel, for the replay.
-class Dispatch {
+/// The faults that are tried, by kernel; each step tries those that none before has caught.
+class Run {
 public:
-  Dispatch(const runtime::Artifact &artifact, int64_t kernel) {
-    context
-        .loadDialect<dispatch::DispatchDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect,
-                     mlir::math::MathDialect, mlir::tensor::TensorDialect>();
-    auto text = artifact.blob("k" + std::to_string(kernel) + "_dispatch");
-    module = mlir::parseSourceString<mlir::ModuleOp>(
-        llvm::StringRef(reinterpret_cast<const char *>(text.data()), text.size()),
-        mlir::ParserConfig(&context, /*verifyAfterParse=*/false));
-    if (module) {
-      module->walk([&](mlir::Operation *found) {
-        bool isKernel = llvm::isa_and_nonnull<mlir::func::FuncOp>(found->getParentOp()) &&
-                        found->hasAttr("domain");
-        op = isKernel ? found : op;
-      });
-    }
-    if (!op) {
-      throw std::runtime_error("kernel " + std::to_string(kernel) + " has no dispatch");
-    }
-  }
-  mlir::Operation *op = nullptr;
+  Run();
+  void tryKernel(const Subject &subject, const std::string &occasion);
+  bool report() const;         ///< whether as many are caught as should be
+  bool reportCoverage() const; ///< whether all blocks ran that should
 
 private:
-  mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-};
+  std::string keyOf(const std::string &occasion, const Mutation &mutation) const;
+  void choose(const std::string &kernel, const std::vector<Mutation> &all);
+  void addCoverage(const std::string &kernel,
+                   const std::map<std::string, std::vector<uint64_t>> &coverage);
+  bool isDone(const std::string &kernel);
+  void tryFaults(const Subject &subject, const std::string &occasion,
+                 const std::vector<Mutation> &open, const std::vector<Tried *> &places);
+  void proveRest(const Subject &subject, const std::string &occasion);
+  void write(const std::string &kernel, const std::string &occasion, const Mutation &mutation,
+             const Outcome &outcome);
 
-/// One training step on the emulator, kernel by kernel: of a full batch, or of one whose rows are
-/// not all there, nor whole. Bounds at the end of memory matter to the first, masks to the second.
-class Step {
-public:
-  Step(const runtime::Artifact &artifact, bool full)
-      : artifact(artifact), plan(artifact.plan()),
-        arena(static_cast<uint8_t *>(
-                  std::aligned_alloc(4096, size_t(plan.memory.arenaBytes + 4095) / 4096 * 4096)),
-              std::free) {
-    std::memset(arena.get(), 0, size_t(plan.memory.arenaBytes));
-    auto constants = artifact.constants();
-    std::memcpy(arena.get() + plan.constantsOffset, constants.data(), constants.size());
-    scalar("length") = std::max<int64_t>(1, plan.model.context - (full ? 0 : 3));
-    scalar("rows") = std::max<int64_t>(1, plan.model.batch - (full ? 0 : 1));
-    scalar("step") = 1;
-    scalar("seed") = 7;
-    const runtime::Region &tokens = plan.inputs.at("tokens");
-    for (int64_t i = 0; i < tokens.shape[0] * tokens.rowStride; ++i) {
-      auto token = static_cast<int32_t>(i * i * 31 % plan.model.vocabulary);
-      std::memcpy(arena.get() + tokens.offset + i * 4, &token, 4);
-    }
-  }
-
-  /// Calls `visit` with every kernel's first launch, and then runs it.
-  void run(const std::function<void(const Subject &)> &visit) {
-    std::set<int64_t> seen;
-    for (const char *entry : {"initialize", "prepare", "gradient", "update"}) {
-      auto found = plan.entries.find(entry);
-      for (const runtime::Launch &launch :
-           found == plan.entries.end() ? std::vector<runtime::Launch>{} : found->second) {
-        Subject subject = subjectOf(launch);
-        if (seen.insert(launch.kernel).second && llvm::Regex(only).match(subject.name)) {
-          visit(subject);
-        }
-        for (Subject::Stage &stage : subject.stages) {
-          emulator::Report report = emulatorOf(launch.kernel, subject, stage.function)
-                                        .launch(stage.launch, {.countTraffic = false});
-          if (!report.passed()) {
-            throw std::runtime_error(subject.name + ": " + report.str());
-          }
-        }
-      }
-    }
-  }
-
-private:
-  int64_t &scalar(const std::string &name) {
-    return *reinterpret_cast<int64_t *>(arena.get() + plan.scalars.at(name).offset);
-  }
-  emulator::Emulator &emulatorOf(int64_t kernel, const Subject &subject, const std::string &stage);
-  Dispatch &dispatchOf(int64_t kernel);
-  void poisonPadding(const runtime::Launch &launch);
-  Subject subjectOf(const runtime::Launch &launch);
-  std::vector<emulator::Buffer> buffersOf(const runtime::Launch &launch, bool later);
-  std::string judge(const runtime::Launch &launch, const std::vector<std::vector<uint8_t>> &before);
-
-  const runtime::Artifact &artifact;
-  const runtime::Plan &plan;
-  std::unique_ptr<uint8_t, decltype(&std::free)> arena;
-  std::map<std::string, std::unique_ptr<emulator::Emulator>> emulators;
-  std::map<int64_t, std::unique_ptr<Dispatch>> dispatches;
+  std::map<std::string, std::vector<Tried>> faults;
+  std::map<std::string, Outcome> known; ///< trials of a run before
+  std::map<std::string, std::vector<uint64_t>> entered;
+  std::set<std::string> proved; ///< faults that a proof was tried of
+  std::ofstream lines;
+  int trials = 0;
 };
 
 } // namespace
 
-emulator::Emulator &Step::emulatorOf(int64_t kernel, const Subject &subject,
-                                     const std::string &stage) {
-  auto &known = emulators[stage];
-  if (!known) {
-    auto made = emulator::Emulator::create(subject.ir, stage);
-    if (!made) {
-      throw std::runtime_error(llvm::toString(made.takeError()));
-    }
-    known = std::move(*made);
-  }
-  return *known;
+std::string Run::keyOf(const std::string &occasion, const Mutation &mutation) const {
+  return occasion + "/" + mutation.function + "/" + name(mutation.op).str() + "/" +
+         std::to_string(mutation.instruction) + "/" + std::to_string(mutation.variant);
 }
 
-std::vector<emulator::Buffer> Step::buffersOf(const runtime::Launch &launch, bool later) {
-  using emulator::Writes;
-  std::vector<emulator::Buffer> buffers;
-  const auto &operands = plan.kernels[size_t(launch.kernel)].operands;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    bool written = operands[i].written;
-    buffers.push_back({"buffer " + std::to_string(i), arena.get() + launch.arguments[i],
-                       uint64_t(operands[i].bytes), written ? Writes::AtMostOnce : Writes::None,
-                       later || !written});
-  }
-  for (const char *name : {"length", "rows", "step", "seed"}) {
-    buffers.push_back({name, &scalar(name), 8});
-  }
-  int64_t workspace = plan.kernels[size_t(launch.kernel)].deviceVariants.at(target).workspaceBytes;
-  if (workspace > 0) {
-    buffers.push_back({"workspace", arena.get() + launch.arguments.back(), uint64_t(workspace),
-                       Writes::Any, later});
-  }
-  buffers.push_back(
-      {"arguments", const_cast<int64_t *>(launch.arguments.data()), launch.arguments.size() * 8});
-  return buffers;
-}
-
-Dispatch &Step::dispatchOf(int64_t kernel) {
-  std::unique_ptr<Dispatch> &dispatch = dispatches[kernel];
-  if (!dispatch) {
-    dispatch = std::make_unique<Dispatch>(artifact, kernel);
-  }
-  return *dispatch;
-}
-
-/// What lies between the rows of operands holds anything: NaN, so that reading it shows.
-void Step::poisonPadding(const runtime::Launch &launch) {
-  for (auto [i, operand] : llvm::enumerate(dispatchOf(launch.kernel).op->getOperands())) {
-    auto type = mlir::cast<mlir::RankedTensorType>(operand.getType());
-    if (type.getRank() != 3) {
-      continue;
-    }
-    int64_t bytes = type.getElementTypeBitWidth() / 8, width = type.getDimSize(2),
-            stride = dispatch::paddedWidth(width);
-    for (int64_t row = 0; row < type.getDimSize(0) * type.getDimSize(1); ++row) {
-      std::memset(arena.get() + launch.arguments[i] + (row * stride + width) * bytes, 0xff,
-                  size_t((stride - width) * bytes));
-    }
-  }
-}
-
-std::string Step::judge(const runtime::Launch &launch,
-                        const std::vector<std::vector<uint8_t>> &before) {
-  const auto &operands = plan.kernels[size_t(launch.kernel)].operands;
-  replay::Launch done;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].written) {
-      done.results.push_back(arena.get() + launch.arguments[i]);
-    } else {
-      done.operands.push_back(before[i].data());
-    }
-  }
-  done.length = scalar("length");
-  done.rows = scalar("rows");
-  done.step = scalar("step");
-  done.seed = scalar("seed");
-  done.firstStream = launch.arguments[operands.size() + 4];
-  auto judgement = replay::judge(dispatchOf(launch.kernel).op, done);
-  if (mlir::failed(judgement)) {
-    throw std::runtime_error("a dispatch that the replay does not know");
-  }
-  return judgement->str();
-}
-
-Subject Step::subjectOf(const runtime::Launch &launch) {
-  poisonPadding(launch);
-  const runtime::Kernel &kernel = plan.kernels[size_t(launch.kernel)];
-  const runtime::DeviceVariant &variant = kernel.deviceVariants.at(target);
-  auto bitcode = artifact.blob(variant.module + "_bitcode");
-  Subject subject;
-  subject.name = kernel.name;
-  subject.ir.assign(bitcode.begin(), bitcode.end());
-  std::vector<std::vector<uint8_t>> before;
-  for (size_t i = 0; i < kernel.operands.size(); ++i) {
-    const uint8_t *at = arena.get() + launch.arguments[i];
-    before.emplace_back(at, at + kernel.operands[i].bytes);
-    if (kernel.operands[i].written) {
-      subject.outputs.emplace_back(at, uint64_t(kernel.operands[i].bytes));
-    }
-  }
-  for (size_t i = 0; i < variant.stages.size(); ++i) {
-    const runtime::Stage &stage = variant.stages[i];
-    emulator::Launch request;
-    request.grid = {uint32_t(stage.blocks), 1, 1};
-    request.block = {uint32_t(stage.threads), 1, 1};
-    request.dynamicSharedBytes = uint64_t(stage.sharedBytes);
-    request.arguments = {reinterpret_cast<uint64_t>(arena.get()),
-                         reinterpret_cast<uint64_t>(launch.arguments.data())};
-    request.buffers = buffersOf(launch, i > 0);
-    subject.stages.push_back({stage.symbol, std::move(request)});
-  }
-  subject.judge = [this, &launch, before = std::move(before)] { return judge(launch, before); };
-  return subject;
-}
-
-/// What became of each fault of each kernel, over all steps.
-using Fates = std::map<std::string, std::vector<std::pair<Mutation, Outcome>>>;
-
-static bool isCaught(const Outcome &outcome) {
-  return outcome.fate == Fate::Judged || outcome.fate == Fate::Wrong;
-}
-
-/// Tries those of a kernel's faults that no step before has caught.
-static void tryKernel(const Subject &subject, Fates &fates) {
-  Trials trials(subject);
-  auto &known = fates[subject.name];
-  if (known.empty()) {
-    for (auto [i, mutation] : llvm::enumerate(trials.mutations())) {
-      if (i % every == 0) {
-        known.emplace_back(mutation, Outcome{});
+Run::Run() {
+  if (!log.empty() && resume) {
+    auto file = llvm::MemoryBuffer::getFile(log, /*IsText=*/true);
+    for (llvm::StringRef line : llvm::split(file ? (*file)->getBuffer() : "", '\n')) {
+      auto parsed = llvm::json::parse(line);
+      llvm::json::Object *object = parsed ? parsed->getAsObject() : nullptr;
+      if (!object) {
+        llvm::consumeError(parsed.takeError());
+        continue; // the last line of a run that was stopped
       }
+      known[object->getString("key")->str()] = {
+          static_cast<Fate>(object->getInteger("fate").value_or(0)),
+          object->getString("found")->str()};
     }
   }
-  int caught = 0;
-  for (auto &[mutation, outcome] : known) {
-    if (!isCaught(outcome)) {
-      outcome = trials.run(mutation);
-    }
-    caught += isCaught(outcome);
+  if (!log.empty()) {
+    lines.open(log, resume ? std::ios::app : std::ios::trunc);
   }
-  std::cerr << subject.name << ": " << caught << " of " << known.size() << " caught so far\n";
 }
 
-static void report(const Fates &fates) {
+/// One in so many of each kind, beginning elsewhere in each kernel.
+void Run::choose(const std::string &kernel, const std::vector<Mutation> &all) {
+  std::map<Operator, unsigned> seen;
+  auto phase = static_cast<unsigned>(faults.size());
+  std::vector<Tried> &chosen = faults[kernel];
+  for (const Mutation &mutation : all) {
+    unsigned number = seen[mutation.op]++;
+    bool synchronizes = mutation.op == Operator::RemoveBarrier ||
+                        mutation.op == Operator::RemoveCommit ||
+                        mutation.op == Operator::WaitForLess || mutation.op == Operator::ShiftStage;
+    if ((number + phase) % (synchronizes ? everySync : every) == 0) {
+      chosen.push_back({mutation, {}});
+    }
+  }
+}
+
+/// Counts of the functions of a kernel, one after the other.
+void Run::addCoverage(const std::string &kernel,
+                      const std::map<std::string, std::vector<uint64_t>> &coverage) {
+  std::vector<uint64_t> all;
+  for (const auto &[function, counts] : coverage) {
+    llvm::append_range(all, counts);
+  }
+  std::vector<uint64_t> &sum = entered[kernel];
+  sum.resize(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    sum[i] += all[i];
+  }
+}
+
+/// No fault is left to be tried, no basic block to be reached.
+bool Run::isDone(const std::string &kernel) {
+  return llvm::all_of(faults[kernel], [](const Tried &tried) { return tried.isDone(); }) &&
+         !llvm::is_contained(entered[kernel], 0);
+}
+
+void Run::tryKernel(const Subject &subject, const std::string &occasion) {
+  if (!llvm::Regex(only).match(subject.name)) {
+    return;
+  }
+  auto chosen = faults.find(subject.name);
+  if (chosen != faults.end() && isDone(subject.name)) {
+    return;
+  }
+  if (chosen == faults.end()) {
+    choose(subject.name, mutationsIn(subject));
+  }
+  std::vector<Mutation> open;
+  std::vector<Tried *> places;
+  for (Tried &tried : faults[subject.name]) {
+    auto found = known.find(keyOf(occasion, tried.mutation));
+    if (!tried.isDone() && found != known.end()) {
+      tried.outcome = found->second;
+    } else if (!tried.isDone()) {
+      open.push_back(tried.mutation);
+      places.push_back(&tried);
+    }
+  }
+  if (!open.empty() || !unreached.empty()) {
+    tryFaults(subject, occasion, open, places);
+  }
+  proveRest(subject, occasion);
+  int caught = 0, none = 0;
+  for (const Tried &tried : faults[subject.name]) {
+    caught += tried.isCaught();
+    none += tried.outcome.fate == Fate::NoFault;
+  }
+  std::cerr << occasion << ", " << subject.name << ": of " << faults[subject.name].size()
+            << " caught " << caught << ", none " << none << "; " << trials << " trials"
+            << std::endl;
+}
+
+/// A fault is caught by numbers only where they are right without it.
+void Run::tryFaults(const Subject &subject, const std::string &occasion,
+                    const std::vector<Mutation> &open, const std::vector<Tried *> &places) {
+  Trials kernel(subject, /*judges=*/false);
+  addCoverage(subject.name, kernel.coverage());
+  bool byNumbers = false;
+  kernel.run(open, workers, [&](size_t i, Outcome outcome) {
+    write(subject.name, occasion, open[i], outcome);
+    byNumbers |= outcome.fate == Fate::Wrong;
+    places[i]->outcome = std::move(outcome);
+    ++trials;
+  });
+  if (byNumbers || open.empty()) {
+    Trials confirmed(subject);
+  }
+}
+
+/// What survives the first step may be none; a fault that is caught must not be proved to be none.
+void Run::proveRest(const Subject &subject, const std::string &occasion) {
+  for (Tried &tried : faults[subject.name]) {
+    bool asked = tried.outcome.fate == Fate::Survived || (checkProofs && tried.isCaught());
+    if (asked && proved.insert(keyOf("", tried.mutation)).second &&
+        isProvablyNoFault(subject, tried.mutation)) {
+      if (tried.isCaught()) {
+        throw std::runtime_error("a fault that is caught was proved to be none: " +
+                                 keyOf(occasion, tried.mutation) + " at " + tried.mutation.text);
+      }
+      tried.outcome = {Fate::NoFault, ""};
+      write(subject.name, occasion, tried.mutation, tried.outcome);
+    }
+  }
+}
+
+void Run::write(const std::string &kernel, const std::string &occasion, const Mutation &mutation,
+                const Outcome &outcome) {
+  if (!lines.is_open()) {
+    return;
+  }
+  std::string line;
+  llvm::raw_string_ostream(line) << llvm::json::Value(
+      llvm::json::Object{{"key", keyOf(occasion, mutation)},
+                         {"kernel", kernel},
+                         {"step", occasion},
+                         {"operator", name(mutation.op)},
+                         {"at", mutation.text},
+                         {"fate", static_cast<int>(outcome.fate)},
+                         {"said", name(outcome.fate)},
+                         {"found", llvm::json::fixUTF8(outcome.text)}});
+  lines << line << std::endl;
+}
+
+bool Run::report() const {
   Counts all;
-  for (const auto &[kernel, tried] : fates) {
+  std::map<Operator, Counts> kinds;
+  for (const auto &[kernel, tried] : faults) {
     Counts counts;
-    for (const auto &[mutation, outcome] : tried) {
-      ++counts.fates[outcome.fate];
-      ++all.fates[outcome.fate];
-      if (verbose || !isCaught(outcome)) {
+    for (const Tried &fault : tried) {
+      const auto &[mutation, outcome] = fault;
+      for (Counts *sum : {&counts, &all, &kinds[mutation.op]}) {
+        ++sum->fates[outcome.fate];
+      }
+      if (verbose || !fault.isDone()) {
         std::cout << "  " << name(outcome.fate).str() << ": " << name(mutation.op).str() << " "
                   << mutation.variant << " in " << mutation.function << " at " << mutation.text
-                  << (isCaught(outcome) ? ": " + outcome.text : "") << "\n";
+                  << (outcome.text.empty() ? "" : ": " + outcome.text) << "\n";
       }
     }
     counts.print(kernel);
   }
+  for (const auto &[op, counts] : kinds) {
+    counts.print(name(op).str());
+  }
   all.print("all");
+  return all.share() >= least;
+}
+
+/// Kernels whose blocks did not all run, with how many did not: "name 5", names without the number
+/// that they end in.
+bool Run::reportCoverage() const {
+  size_t blocks = 0, missed = 0;
+  std::set<std::string> found, expected;
+  for (const auto &[kernel, counts] : entered) {
+    auto never = size_t(llvm::count(counts, 0));
+    blocks += counts.size();
+    missed += never;
+    if (never > 0) {
+      found.insert(llvm::StringRef(kernel).rsplit('_').first.str() + " " + std::to_string(never));
+    }
+  }
+  std::cout << blocks - missed << " of " << blocks << " basic blocks ran\n";
+  if (unreached.empty()) {
+    return true;
+  }
+  auto file = llvm::MemoryBuffer::getFile(unreached, /*IsText=*/true);
+  for (llvm::StringRef line : llvm::split(file ? (*file)->getBuffer() : "", '\n')) {
+    auto [kernel, rest] = line.split(' ');
+    if (!line.starts_with("#") && !rest.empty()) {
+      expected.insert((kernel + " " + rest.split(' ').first).str());
+    }
+  }
+  for (const std::string &kernel : found) {
+    std::cout << "  never ran: " << kernel << (expected.contains(kernel) ? ", as known" : "")
+              << "\n";
+  }
+  return found == expected;
 }
 
 int main(int argc, char **argv) {
@@ -318,12 +314,12 @@ int main(int argc, char **argv) {
       argc, argv, "Plants faults in an artifact's GPU kernels; who finds them?\n");
   try {
     auto artifact = runtime::Artifact::load(artifactPath.getValue());
-    Fates fates;
-    for (bool full : {true, false}) {
-      Step(*artifact, full).run([&](const Subject &subject) { tryKernel(subject, fates); });
-    }
-    report(fates);
-    return fates.empty() ? 1 : 0;
+    Run run;
+    Step(*artifact, target).run([&](const Occasion &occasion, const Subject &subject) {
+      run.tryKernel(subject, occasion.name);
+    });
+    bool enough = run.report();
+    return run.reportCoverage() && enough ? 0 : 1;
   } catch (const std::exception &error) {
     std::cerr << "sluice-mutate: error: " << error.what() << "\n";
     return 2;

@@ -133,13 +133,26 @@ Json kernelTable(const Executor &executor, int64_t steps, const Peak &peak) {
     double launches = static_cast<double>(time.launches);
     double gflops = static_cast<double>(kernel.flops) * launches / time.seconds / 1e9;
     rows.push_back(
-        {{"name", kernel.name},
-         {"kind", kernel.kind},
-         {"launches", launches / static_cast<double>(steps)},
-         {"ms", time.seconds * 1e3 / static_cast<double>(steps)},
-         {"gflops", gflops},
-         {"gbytes_per_s", static_cast<double>(kernel.bytes) * launches / time.seconds / 1e9},
-         {"fraction_of_peak", shareOf(gflops, peak)}});
+        Json{{"name", kernel.name},
+             {"kind", kernel.kind},
+             {"launches", launches / static_cast<double>(steps)},
+             {"ms", time.seconds * 1e3 / static_cast<double>(steps)},
+             {"gflops", gflops},
+             {"gbytes_per_s", static_cast<double>(kernel.bytes) * launches / time.seconds / 1e9},
+             {"fraction_of_peak", shareOf(gflops, peak)}});
+    if (const KernelCounts &counts = time.counts; counts.instructions > 0) {
+      const DeviceVariant &variant = kernel.deviceVariants.at(executor.target());
+      rows.back()["emulated"] = {
+          {"planned_bytes", plannedBytes(kernel, variant) * time.launches / steps},
+          {"bytes", counts.bytes / steps},
+          {"sectors", counts.sectors / steps},
+          {"least_sectors", counts.leastSectors / steps},
+          {"bank_passes", counts.passes / steps},
+          {"least_bank_passes", counts.leastPasses / steps},
+          {"barriers", counts.barriers / steps},
+          {"instructions", counts.instructions / steps},
+          {"tensor_instructions", counts.tensorInstructions / steps}};
+    }
   }
   std::sort(rows.begin(), rows.end(), [](const Json &a, const Json &b) {
     return a["ms"].get<double>() > b["ms"].get<double>();
@@ -158,6 +171,26 @@ double generationSpeed(Executor &executor) {
   auto start = std::chrono::steady_clock::now();
   generate(executor, prompt, count, SamplingOptions{}, [](uint8_t) { return true; });
   return count / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// What the emulator counted, where it ran: a step's sums.
+void printEmulated(const Json &json) {
+  if (!json.contains("kernels") || json["kernels"].empty() ||
+      !json["kernels"].front().contains("emulated")) {
+    return;
+  }
+  std::cout << format("\n%-52s %12s %8s %10s %10s %10s\n", "kernel (a step's sum)", "bytes",
+                      "planned", "sectors", "conflicts", "tensor");
+  for (const Json &row : json["kernels"]) {
+    const Json &counted = row["emulated"];
+    auto of = [&](const char *key) { return counted[key].get<double>(); };
+    std::cout << format("%-52s %12.0f %7.1f%% %9.1f%% %10.0f %9.1f%%\n",
+                        row["name"].get<std::string>().c_str(), of("bytes"),
+                        100 * of("bytes") / of("planned_bytes"),
+                        100 * of("least_sectors") / std::max(1.0, of("sectors")),
+                        of("bank_passes") - of("least_bank_passes"),
+                        3200 * of("tensor_instructions") / of("instructions"));
+  }
 }
 
 void printForPeople(const Json &json, const Executor &executor) {
@@ -189,6 +222,7 @@ void printForPeople(const Json &json, const Executor &executor) {
           hasPeak ? format("%.1f%%", 100 * row["fraction_of_peak"].get<double>()).c_str() : "-");
     }
   }
+  printEmulated(json);
   std::cout << std::flush;
 }
 

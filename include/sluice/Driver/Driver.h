@@ -17,8 +17,9 @@ struct CompileRequest {
   std::string spec;                 ///< path
   std::string output;               ///< path of the artifact; may be empty with `emit`
   std::vector<std::string> targets; ///< cpu-avx512, cpu-avx2, `cpu` for both; sm_80, sm_90a
-  std::string emit;      ///< stage to print instead of writing an artifact; see emitStages()
-  std::string precision; ///< "f32" or "bf16" replaces the spec's precision.compute; empty: as it is
+  std::string emit; ///< stage to print instead of writing an artifact; see emitStages()
+  /// "f32" or "bf16" replaces the spec's precision.compute; empty: as it is.
+  std::string precision = {};
   bool allowLeak = false;
   bool verifyEachCausality = false; ///< dependences are read again after every pass
   /// To replay a leak or to probe what was compiled: the spec is not checked.

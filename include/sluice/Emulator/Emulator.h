@@ -120,6 +120,9 @@ struct Counters {
   uint64_t warpBarriers = 0; ///< completions of bar.warp.sync
   uint64_t globalReadBytes = 0, globalWrittenBytes = 0;
   uint64_t sharedReadBytes = 0, sharedWrittenBytes = 0;
+  /// Bytes of the launch's buffers that were read, and that were written, each once: what memory
+  /// has to move where a cache keeps the rest.
+  uint64_t distinctReadBytes = 0, distinctWrittenBytes = 0;
   uint64_t globalRequests = 0, globalSectors = 0, leastSectors = 0;
   uint64_t sharedRequests = 0, sharedPasses = 0, leastPasses = 0;
   uint64_t bankConflicts() const { return sharedPasses - leastPasses; }

@@ -12,10 +12,20 @@
 
 namespace sluice::runtime {
 
+/// What the emulator counts of a kernel's launches.
+struct KernelCounts {
+  int64_t instructions = 0, tensorInstructions = 0; ///< of threads, of warps
+  int64_t barriers = 0;
+  int64_t bytes = 0;                     ///< of its buffers: read, and written, each once a launch
+  int64_t sectors = 0, leastSectors = 0; ///< of 32 bytes, over all requests
+  int64_t passes = 0, leastPasses = 0;   ///< over the banks of shared memory
+};
+
 /// Time of one kernel since timing was last reset: on the CPU's clock, or the GPU's.
 struct KernelTime {
   int64_t launches = 0;
   double seconds = 0;
+  KernelCounts counts; ///< on the emulator
 };
 
 /// Bytes of the arena.

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-enum { sluiceEmulatorAbi = 3 };
+enum { sluiceEmulatorAbi = 4 };
 
 /* Global memory that a launch may touch. */
 typedef struct {
@@ -21,6 +21,15 @@ typedef struct {
   int32_t initialized; /* 0: a byte must be written before it is read */
 } SluiceEmulatorBuffer;
 
+/* What a launch did; each member is added to. */
+typedef struct {
+  uint64_t instructions, tensorInstructions; /* of threads, of warps */
+  uint64_t barriers;
+  uint64_t readBytes, writtenBytes; /* of its buffers, each byte once */
+  uint64_t sectors, leastSectors;   /* of 32 bytes, over all requests */
+  uint64_t passes, leastPasses;     /* over the banks of shared memory */
+} SluiceEmulatorCounts;
+
 typedef struct {
   uint32_t blocks, threads;
   uint64_t sharedBytes;
@@ -28,7 +37,8 @@ typedef struct {
   size_t argumentCount;
   const SluiceEmulatorBuffer *buffers;
   size_t bufferCount;
-  uint64_t seed; /* of the order of blocks and warps */
+  uint64_t seed;                /* of the order of blocks and warps */
+  SluiceEmulatorCounts *counts; /* null: nothing is counted */
 } SluiceEmulatorLaunch;
 
 /* sluiceEmulatorAbi of the plug-in. */

@@ -39,6 +39,15 @@ struct LedgerLine {
   double rooflineSeconds = 0;
 };
 
+/// Bytes that a kernel plans to move on a GPU: what its least are, and its workspace written and
+/// read.
+int64_t plannedBytes(const Kernel &kernel, const DeviceVariant &variant);
+
+/// Least bytes of a training step, whatever its launches: what the forward pass leaves for the
+/// backward pass written and read once, parameters and their states read and written once, their
+/// gradients written and read once, inputs read once.
+int64_t leastBytesOfStep(const Plan &plan);
+
 /// Every GPU kernel of a plan, target by target.
 std::vector<LedgerLine> makeLedger(const Plan &plan);
 

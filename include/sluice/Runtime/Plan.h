@@ -74,6 +74,7 @@ struct DeviceVariant {
   std::string module; // symbols MODULE_bitcode, MODULE_ptx, MODULE_cubin of the artifact
   std::vector<Stage> stages;
   int64_t workspaceBytes = 0;
+  int64_t counters = 0; // i32 in front of the workspace, zero before and after each stage
 };
 
 /// Memory that argument i of a launch is the offset of.

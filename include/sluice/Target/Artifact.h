@@ -31,6 +31,7 @@ struct KernelRecord {
     std::string module;
     std::vector<Stage> stages;
     int64_t workspaceBytes = 0;
+    int64_t counters = 0; ///< i32 in front of the workspace
   };
   /// Memory of an operand or result, in the order of a launch's arguments.
   struct Operand {
@@ -44,8 +45,9 @@ struct KernelRecord {
   std::vector<Variant> variants;
   std::vector<DeviceVariant> deviceVariants;
 
-  /// The largest workspace of a target.
+  /// The largest workspace of a target, and the most counters.
   int64_t workspaceBytes() const;
+  int64_t counterBytes() const;
 };
 
 /// What kernels are generated for.
@@ -63,8 +65,9 @@ struct KernelSet {
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>>
       deviceModules; ///< generated GPU kernels, one module a record
 
-  /// The largest workspace of a launch.
+  /// The largest workspace of a launch, and the most counters.
   int64_t workspaceBytes() const;
+  int64_t counterBytes() const;
 };
 
 /// The least id of the random streams that a dispatch draws from, 0 where it draws none. Kernels

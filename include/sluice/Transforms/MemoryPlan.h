@@ -34,6 +34,7 @@ struct MemoryPlan {
   llvm::DenseMap<mlir::Value, int64_t> offsets; ///< of every tensor value of every entry
   int64_t constantsOffset = 0, constantsBytes = 0;
   int64_t workspaceOffset = 0, workspaceBytes = 0; ///< one region, which launches share
+  int64_t counterBytes = 0; ///< in front of it: counters, likewise, zero between launches
   int64_t arenaBytes = 0;
   std::map<int64_t, int64_t> bytesByFactor; ///< temporaries live at the fullest moment
 
@@ -44,7 +45,8 @@ struct MemoryPlan {
 /// Plans `module`, whose functions hold dispatches (after sluice-build-entries). Temporaries are
 /// packed by size, largest first, at the lowest offset free during their life. Fails with a
 /// diagnostic where two values must share memory and cannot. `workspaceBytes` is what the launch
-/// with the largest workspace needs.
-mlir::FailureOr<MemoryPlan> planMemory(mlir::ModuleOp module, int64_t workspaceBytes = 0);
+/// with the largest workspace needs, `counterBytes` the one with the most counters.
+mlir::FailureOr<MemoryPlan> planMemory(mlir::ModuleOp module, int64_t workspaceBytes = 0,
+                                       int64_t counterBytes = 0);
 
 } // namespace sluice

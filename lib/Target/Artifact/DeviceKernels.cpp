@@ -71,7 +71,7 @@ LogicalResult sluice::generateForDevices(Operation *dispatch, size_t number,
   }
   for (const cuda::Target *target : targets) {
     KernelRecord::DeviceVariant variant{
-        target, symbol + "_" + target->chip.str(), {}, kernel->workspaceBytes};
+        target, symbol + "_" + target->chip.str(), {}, kernel->workspaceBytes, kernel->counters};
     for (cuda::Stage &stage : kernel->stages) {
       variant.stages.push_back({stage.function.getSymName().str(), stage.blocks, stage.threads,
                                 stage.sharedBytes, std::nullopt});

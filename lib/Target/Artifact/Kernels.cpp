@@ -94,6 +94,22 @@ int64_t KernelSet::workspaceBytes() const {
   return most;
 }
 
+int64_t KernelRecord::counterBytes() const {
+  int64_t most = 0;
+  for (const DeviceVariant &variant : deviceVariants) {
+    most = std::max(most, variant.counters * cuda::Kernel::counterBytes);
+  }
+  return most;
+}
+
+int64_t KernelSet::counterBytes() const {
+  int64_t most = 0;
+  for (const KernelRecord &record : records) {
+    most = std::max(most, record.counterBytes());
+  }
+  return most;
+}
+
 static std::vector<KernelRecord::Operand> operandsOf(Operation *dispatch) {
   std::vector<KernelRecord::Operand> operands;
   auto add = [&](Type type, bool written) {

@@ -114,6 +114,7 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
       symbols.push_back(b.getNamedAttr(
           variant.target->chip,
           b.getDictionaryAttr({
+              b.getNamedAttr("counters", b.getI64IntegerAttr(variant.counters)),
               b.getNamedAttr("stages", b.getArrayAttr(stages)),
               b.getNamedAttr("workspace_bytes", b.getI64IntegerAttr(variant.workspaceBytes)),
           })));
@@ -255,6 +256,13 @@ static json::Array buffersToJson(const MemoryPlan &memory) {
                                    {"device", 0},
                                    {"class", "activation"}});
   }
+  if (memory.counterBytes > 0) {
+    buffers.push_back(json::Object{{"name", "counters"},
+                                   {"offset", memory.workspaceOffset - memory.counterBytes},
+                                   {"bytes", memory.counterBytes},
+                                   {"device", 0},
+                                   {"class", "counters"}});
+  }
   if (memory.workspaceBytes > 0) {
     buffers.push_back(json::Object{{"name", "workspace"},
                                    {"offset", memory.workspaceOffset},
@@ -291,10 +299,10 @@ static json::Object variantsToJson(const KernelRecord &record) {
     for (const KernelRecord::Stage &stage : variant.stages) {
       stages.push_back(stageToJson(stage));
     }
-    variants[variant.target->chip.str()] =
-        json::Object{{"module", variant.module},
-                     {"stages", std::move(stages)},
-                     {"workspace_bytes", variant.workspaceBytes}};
+    variants[variant.target->chip.str()] = json::Object{{"module", variant.module},
+                                                        {"stages", std::move(stages)},
+                                                        {"workspace_bytes", variant.workspaceBytes},
+                                                        {"counters", variant.counters}};
   }
   return variants;
 }

@@ -60,6 +60,21 @@ struct ExpandPass : PassWrapper<ExpandPass, OperationPass<ModuleOp>> {
   }
 };
 
+/// Loops' annotations reach LLVM's branches as attributes that translation passes by: makes them
+/// the branches' own.
+struct AnnotateLoopsPass : PassWrapper<AnnotateLoopsPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AnnotateLoopsPass)
+  void runOnOperation() override {
+    constexpr StringRef name = "llvm.loop_annotation";
+    getOperation().walk([&](LLVM::BrOp branch) {
+      if (auto annotation = branch->getAttrOfType<LLVM::LoopAnnotationAttr>(name)) {
+        branch.setLoopAnnotationAttr(annotation);
+        branch->removeAttr(name);
+      }
+    });
+  }
+};
+
 } // namespace
 
 /// NVVM ops pass through: they are of LLVM's types already. Views need strided metadata gone before
@@ -81,6 +96,7 @@ static void buildPipeline(PassManager &manager) {
   functions.useBarePtrCallConv = true;
   manager.addPass(createConvertFuncToLLVMPass(functions));
   manager.addPass(createConvertControlFlowToLLVMPass());
+  manager.addPass(std::make_unique<AnnotateLoopsPass>());
   manager.addPass(createReconcileUnrealizedCastsPass());
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());

@@ -24,6 +24,10 @@ namespace sluice::cuda::attention {
 constexpr int64_t warps = threadsPerBlock / threadsPerWarp;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float log2e = 1.44269504f;
+/// An exponent of base 2 that is larger in magnitude is *extreme*: rounded, it is off by so much
+/// that scores are subtracted before they are scaled, as on the CPU. A tile without one pays for a
+/// test of its rows.
+constexpr float largestExponent = 65536;
 
 /// Sizes of the problem.
 struct Shape {
@@ -129,6 +133,9 @@ public:
   /// `prepare` runs once, while the first tile is under way, and gives what is carried.
   Values stream(const Stream &stream, llvm::function_ref<Values()> prepare);
 
+  /// `count` f32 from one of two branches.
+  Values either(mlir::Value condition, size_t count, llvm::function_ref<Values()> where,
+                llvm::function_ref<Values()> elsewhere);
   /// f of every element of a warp's scores.
   Values each(const Values &scores, int64_t columns,
               llvm::function_ref<mlir::Value(mlir::Value, const Place &)> f);
@@ -151,6 +158,9 @@ public:
   mlir::Value score(mlir::Region &region, mlir::ValueRange arguments);
   /// By which what `score` gives is multiplied to be an exponent of base 2.
   float exponentFactor() const { return log2e * shape.scoreFactor.value_or(1); }
+  /// What `score` gives as the region would, rounded likewise.
+  mlir::Value exactScore(mlir::Value score);
+  mlir::Value isLarger(mlir::Value x, float bound); ///< i1: |x| > bound
 
   mlir::Value f32(float value);
   mlir::Value larger(mlir::Value x, mlir::Value y);
@@ -179,8 +189,10 @@ public:
   mlir::Value part;                   ///< index: first of a head's columns that the block sums
 
 private:
-  /// Lines and chunks of a tile, dealt to the block's threads.
-  void eachChunk(const Tile &tile, llvm::function_ref<void(mlir::Value line, mlir::Value chunk)>);
+  /// Lines and chunks of a tile, dealt to the block's threads. A thread's own are unrolled where
+  /// they are copied whole; where they are read element by element there are no registers for that.
+  void eachChunk(const Tile &tile, const Source &source,
+                 llvm::function_ref<void(mlir::Value line, mlir::Value chunk)>);
   mlir::Value placeOf(const Tile &tile, mlir::Value offset, mlir::Value line, mlir::Value chunk);
   void loadElements(const Source &source, mlir::Value to, mlir::Value position, mlir::Value chunk);
   /// Whether dropout keeps a fragment's four scores, where rows are a multiple of 4 long. By all

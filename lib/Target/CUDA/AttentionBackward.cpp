@@ -42,14 +42,39 @@ Stage BackwardStage::finish(int64_t blocks, int64_t sharedBytes) {
   return f.frame.finish(f.frame.kernel(blocks, "attention", 0, sharedBytes))->stages.front();
 }
 
+// Twice a log-sum-exp that is extreme is more than any other times log2(e).
+Value BackwardStage::statisticOf(Value logSum) {
+  return e.select(f.isLarger(logSum, largestExponent), e.mulf(logSum, f.f32(2)),
+                  e.mulf(logSum, f.f32(log2e)));
+}
+
+Value BackwardStage::isExtreme(Value statistic) {
+  Value finite = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, statistic, f.f32(infinity));
+  return e.both(f.isLarger(statistic, 1.75f * largestExponent), finite);
+}
+
+/// Extreme log-sum-exps are subtracted as they are, and nothing is left of the others' share in
+/// them: a rounding may make the difference positive, which P's exponent never is.
 Values BackwardStage::probabilities(const Values &raw, int64_t columns, Value head, Value full,
-                                    Positions positions, Numbers logSum) {
-  Values result = f.each(raw, columns, [&](Value score, const Place &at) {
+                                    Value extreme, Positions positions, Numbers logSum) {
+  Values scores = f.each(raw, columns, [&](Value score, const Place &at) {
     auto [p, q] = positions(at);
-    score = f.score(op.getScore(), {score, p, q, head});
-    Value negative = arith::NegFOp::create(b, logSum(at));
-    return f.exp2(e.fma(score, f.f32(f.exponentFactor()), negative));
+    return f.score(op.getScore(), {score, p, q, head});
   });
+  auto exponent = [&](Value score, const Place &at) -> Value {
+    Value negative = arith::NegFOp::create(b, logSum(at));
+    return e.fma(score, f.f32(f.exponentFactor()), negative);
+  };
+  auto difference = [&](Value score, const Place &at) -> Value {
+    Value half = e.mulf(logSum(at), f.f32(0.5));
+    Value exact = e.mulf(e.subf(f.exactScore(score), half), f.f32(log2e));
+    exact = arith::MinNumFOp::create(b, exact, f.f32(0));
+    return e.select(isExtreme(logSum(at)), exact, exponent(score, at));
+  };
+  Values result = f.either(
+      extreme, scores.size(), [&] { return f.each(scores, columns, difference); },
+      [&] { return f.each(scores, columns, exponent); });
+  result = f.each(result, columns, [&](Value x, const Place &) { return f.exp2(x); });
   return f.masked(result, columns, full, 0, [&](const Place &at) {
     auto [p, q] = positions(at);
     return f.holds(p, q);
@@ -85,10 +110,14 @@ Values BackwardStage::scoreGradients(const Values &raw, const Values &probabilit
   });
 }
 
+// Where a line's chunks are no power of two, each chunk that a thread copies has a place of its own
+// to remember.
 int64_t attention::chooseRows(const Shape &shape, int64_t sums) {
   bool narrow = shape.width <= 64, two = sums == 2;
   int64_t rows = narrow || (shape.width <= 128 && !two) ? 64 : 32;
-  return shape.heavy && (two || !narrow) ? rows / 2 : rows;
+  rows = shape.heavy && (two || !narrow) ? rows / 2 : rows;
+  bool even = llvm::isPowerOf2_64(uint64_t(shape.width));
+  return shape.heavy && !narrow && !even ? fragmentRows : rows;
 }
 
 FailureOr<Kernel> cuda::generateAttentionBackward(dispatch::AttentionBackwardOp op, ModuleOp module,
@@ -98,9 +127,8 @@ FailureOr<Kernel> cuda::generateAttentionBackward(dispatch::AttentionBackwardOp 
     return failure();
   }
   Kernel kernel;
-  kernel.stages.push_back(makeRowStage(op, *shape, module, (name + "_rows").str()));
-  kernel.stages.push_back(makeKeyStage(op, *shape, module, (name + "_keys").str()));
   kernel.stages.push_back(makeQueryStage(op, *shape, module, (name + "_queries").str()));
+  kernel.stages.push_back(makeKeyStage(op, *shape, module, (name + "_keys").str()));
   kernel.kind = "attention";
   double pairs = cpu::attention::countPairs(shape->positions, op.getMask());
   kernel.flops = 10 * double(shape->head * shape->batch * shape->heads) * pairs;

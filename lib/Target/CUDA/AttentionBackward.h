@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention backward, three launches. The first forms two numbers a query in the workspace. Then
-// blocks of 64 keys sum dK and dV over queries that pass by, those of all query heads of a group
-// one after another, and blocks of 64 queries sum dQ over keys. Both recompute P from the
+// Attention backward, two launches. First blocks of 64 queries sum dQ over keys that pass by, and
+// leave two numbers of each query in the workspace. Then blocks of 64 keys sum dK and dV over
+// queries, those of all query heads of a group one after another. Both recompute P from the
 // log-sum-exps, seven products in all where one kernel would do five: nothing is summed across
 // blocks, so that the order of every sum is fixed.
 #pragma once
@@ -26,13 +26,17 @@ protected:
   /// One head's columns of an operand that holds its rows from `column` on.
   Source source(unsigned operand, mlir::Value headIndex, int64_t column, bool rotated);
   Source result(mlir::Value headIndex, int64_t column, bool rotated);
-  mlir::Value statistics(); ///< [2 B heads][T rounded up]: log-sum-exps times log2(e), then deltas
+  /// [2 B heads][T rounded up]: log-sum-exps times log2(e), doubled instead where they are extreme;
+  /// then deltas.
+  mlir::Value statistics();
   mlir::Value statisticsRow(int64_t which, mlir::Value head);
-  /// P from raw scores; positions by place.
+  mlir::Value statisticOf(mlir::Value logSum);  ///< as above
+  mlir::Value isExtreme(mlir::Value statistic); ///< i1
+  /// P from raw scores; positions by place. `extreme` where a statistic of the tile may be.
   using Positions = llvm::function_ref<std::pair<mlir::Value, mlir::Value>(const Place &)>;
   using Numbers = llvm::function_ref<mlir::Value(const Place &)>;
   Values probabilities(const Values &raw, int64_t columns, mlir::Value head, mlir::Value full,
-                       Positions positions, Numbers logSum);
+                       mlir::Value extreme, Positions positions, Numbers logSum);
   /// The gradients of raw scores from those of P, yet to be multiplied by `gradientFactor`. With
   /// dropout P is marked.
   Values scoreGradients(const Values &raw, const Values &probability, const Values &change,
@@ -51,14 +55,12 @@ protected:
 /// Streamed rows that leave registers for `sums` sums beside the scores' two products.
 int64_t chooseRows(const Shape &shape, int64_t sums);
 
-/// Each query's delta and log-sum-exp.
-Stage makeRowStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
-                   llvm::StringRef name);
-/// dK and dV.
-Stage makeKeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
-                   llvm::StringRef name);
-/// dQ.
+/// dQ, and each query's log-sum-exp and delta, which every block of queries leaves in the
+/// workspace, valid or not.
 Stage makeQueryStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
                      llvm::StringRef name);
+/// dK and dV. Runs after the queries.
+Stage makeKeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
+                   llvm::StringRef name);
 
 } // namespace sluice::cuda::attention

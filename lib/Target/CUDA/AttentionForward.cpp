@@ -15,7 +15,7 @@ using namespace sluice::cuda::attention;
 
 namespace {
 
-constexpr int64_t keysPerTile = 64;
+constexpr int64_t widestKept = 128; ///< heads whose queries stay in registers
 constexpr float ln2 = 0.693147181f;
 /// Blocks that keep a large GPU busy; below, blocks of half the queries.
 constexpr int64_t manyBlocks = 132;
@@ -28,8 +28,11 @@ public:
 private:
   Source source(unsigned operand, Value headIndex, int64_t column, bool rotated);
   Values emitTile(Value number, Value offset, ValueRange carried);
+  Values maskedScores(Value number, Value offset);
+  Values largest(const Values &scores, Values maxima);
+  Values rescale(Values &scores, const Values &before, const Values &maxima);
   void emitResults(const Values &carried);
-  /// Maxima, then sums of exponentials, then outputs.
+  /// Maxima of scores, then sums of exponentials, then outputs.
   Values part(ValueRange carried, int64_t which) const {
     size_t rows = size_t(2 * fragments);
     return Values(which == 2 ? carried.drop_front(2 * rows)
@@ -42,6 +45,7 @@ private:
   cpu::Emitter &e;
   ImplicitLocOpBuilder &b;
   int64_t fragments, queries, tiles;
+  const int64_t keysPerTile;
   Tile queryTile, keyTile, valueTile;
   Value head, p0;
   Values rows; ///< i32: the thread's queries
@@ -58,11 +62,14 @@ static int64_t chooseFragments(const Shape &shape) {
   return fits && shape.positions > 64 && blocks >= manyBlocks ? 2 : 1;
 }
 
+// Each thread keeps where its chunks of a tile come from: wide heads have many.
+static int64_t chooseKeys(const Shape &shape) { return shape.heavy && shape.width > 128 ? 32 : 64; }
+
 Forward::Forward(dispatch::AttentionOp op, const Shape &shape, ModuleOp module, StringRef name)
     : op(op), shape(shape), f(op, op.getDomain(), op.getMask(), shape, module, name), e(f.e),
       b(f.b), fragments(chooseFragments(shape)), queries(fragments * fragmentRows * warps),
-      tiles(llvm::divideCeil(shape.positions, queries)), queryTile{queries, shape.width, 0},
-      keyTile{keysPerTile, shape.width, queryTile.end()},
+      tiles(llvm::divideCeil(shape.positions, queries)), keysPerTile(chooseKeys(shape)),
+      queryTile{queries, shape.width, 0}, keyTile{keysPerTile, shape.width, queryTile.end()},
       valueTile{keysPerTile, shape.partWidth, keyTile.end()} {}
 
 Source Forward::source(unsigned operand, Value headIndex, int64_t column, bool rotated) {
@@ -105,7 +112,7 @@ Kernel Forward::generate() {
       f.core.wait(1);
       f.rotate(queryTile, nullptr, query, p0);
       f.core.barrier();
-      fixed = f.keep(queryTile, fragments, shape.width);
+      fixed = f.keep(queryTile, fragments, widestKept);
       Values carried(size_t(2 * fragments), f.f32(-infinity));
       carried.append(f.core.zeros(2 * fragments + fragments * shape.partWidth / 2));
       return carried;
@@ -118,9 +125,7 @@ Kernel Forward::generate() {
                                         keyTile.byte + 2 * keys.bytes));
 }
 
-/// One tile of keys: scores, the new maxima, what they do to sums and outputs, and the tile's own.
-/// Maxima are kept as exponents of base 2, so that an unchanged one rescales by 1 exactly.
-Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
+Values Forward::maskedScores(Value number, Value offset) {
   Value q0 = e.mul(number, keysPerTile), h = e.toInteger(head);
   Values columns = f.columnNumbers(q0, keysPerTile);
   Values scores = f.multiplyRows(fixed, fragments, keyTile, offset);
@@ -128,32 +133,76 @@ Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
     return f.score(op.getScore(), {score, rows[at.row()], columns[at.columnOf()], h});
   });
   Value full = f.classify(p0, queries, q0, keysPerTile).full;
-  scores = f.masked(scores, keysPerTile, full, -infinity, [&](const Place &at) {
-    return f.holds(rows[at.row()], columns[at.columnOf()]);
-  });
+  return f.masked(scores, keysPerTile, full, -infinity,
+                  [&](const Place &at) { return f.holds(rows[at.row()], columns[at.columnOf()]); });
+}
+
+Values Forward::largest(const Values &scores, Values maxima) {
   auto larger = [&](Value x, Value y) { return f.larger(x, y); };
-  Value exponent = f.f32(f.exponentFactor());
-  Values best(size_t(2 * fragments));
+  Values best(maxima.size());
   f.each(scores, keysPerTile, [&](Value score, const Place &at) {
     Value &most = best[at.row()];
     return most = most ? larger(most, score) : score;
   });
-  Values maxima = part(carried, 0), totals = part(carried, 1), outputs = part(carried, 2);
-  Values shifts, factors;
   for (auto [row, most] : llvm::enumerate(best)) {
-    Value now = larger(maxima[row], e.mulf(f.acrossQuad(most, larger), exponent));
+    maxima[row] = larger(maxima[row], f.acrossQuad(most, larger));
+  }
+  return maxima;
+}
+
+/// Scores become exponents of base 2, about 0 at most; gives those of the factors of what was
+/// summed before, 0 exactly where the maximum stays.
+Values Forward::rescale(Values &scores, const Values &before, const Values &maxima) {
+  Value exponent = f.f32(f.exponentFactor()), some;
+  Values references, shifts, changes, extreme;
+  for (auto [row, maximum] : llvm::enumerate(maxima)) {
     // A query that has met no key yet keeps -inf; subtracting 0 instead makes its terms 2^-inf = 0,
     // not NaN.
-    Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, now, f.f32(-infinity));
-    shifts.push_back(e.select(none, f.f32(0), now));
-    factors.push_back(f.exp2(e.subf(maxima[row], shifts[row])));
-    maxima[row] = now;
+    Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, maximum, f.f32(-infinity));
+    references.push_back(e.select(none, f.f32(0), maximum));
+    shifts.push_back(e.mulf(references[row], exponent));
+    changes.push_back(e.subf(e.mulf(before[row], exponent), shifts[row]));
+    extreme.push_back(f.isLarger(shifts[row], largestExponent));
+    some = some ? Value(arith::OrIOp::create(b, some, extreme[row])) : extreme[row];
+  }
+  auto differences = [&] {
+    Values results = f.each(scores, keysPerTile, [&](Value score, const Place &at) {
+      return e.select(extreme[at.row()], e.subf(score, references[at.row()]), score);
+    });
+    for (auto [row, shift] : llvm::enumerate(shifts)) {
+      results.push_back(e.select(extreme[row], f.f32(0), shift));
+    }
+    for (auto [row, change] : llvm::enumerate(changes)) {
+      Value difference = e.mulf(e.subf(before[row], references[row]), exponent);
+      results.push_back(e.select(extreme[row], difference, change));
+    }
+    return results;
+  };
+  Values asTheyAre = scores;
+  asTheyAre.append(shifts);
+  asTheyAre.append(changes);
+  Values settled = f.either(some, asTheyAre.size(), differences, [&] { return asTheyAre; });
+  Values rest(ArrayRef<Value>(settled).drop_front(scores.size()));
+  settled.truncate(scores.size());
+  scores = f.each(settled, keysPerTile, [&](Value score, const Place &at) {
+    Value negative = arith::NegFOp::create(b, rest[at.row()]);
+    return e.fma(score, exponent, negative);
+  });
+  return Values(ArrayRef<Value>(rest).drop_front(shifts.size()));
+}
+
+/// One tile of keys: scores, the new maxima, what they do to sums and outputs, and the tile's own.
+Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
+  Values columns = f.columnNumbers(e.mul(number, keysPerTile), keysPerTile);
+  Values scores = maskedScores(number, offset);
+  Values before = part(carried, 0), maxima = largest(scores, before), factors;
+  Values totals = part(carried, 1), outputs = part(carried, 2);
+  for (auto [row, change] : llvm::enumerate(rescale(scores, before, maxima))) {
+    factors.push_back(f.exp2(change));
     totals[row] = e.mulf(totals[row], factors[row]);
   }
-  Values terms = f.each(scores, keysPerTile, [&](Value score, const Place &at) {
-    Value negative = arith::NegFOp::create(b, shifts[at.row()]);
-    return f.exp2(e.fma(score, exponent, negative));
-  });
+  Values terms =
+      f.each(scores, keysPerTile, [&](Value exponent, const Place &) { return f.exp2(exponent); });
   f.each(terms, keysPerTile, [&](Value term, const Place &at) {
     return totals[at.row()] = e.addf(totals[at.row()], term);
   });
@@ -181,7 +230,11 @@ void Forward::emitResults(const Values &carried) {
     Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, total, f.f32(0));
     Value divisor = e.select(some, total, f.f32(1));
     scale.push_back(arith::DivFOp::create(b, f.f32(1 / (1 - shape.dropout)), divisor));
-    Value logarithm = e.fma(maxima[row], f.f32(ln2), math::LogOp::create(b, divisor));
+    Value logarithm = math::LogOp::create(b, divisor);
+    Value shift = e.mulf(maxima[row], f.f32(f.exponentFactor()));
+    logarithm =
+        e.select(f.isLarger(shift, largestExponent), e.addf(f.exactScore(maxima[row]), logarithm),
+                 e.fma(shift, f.f32(ln2), logarithm));
     logarithms.push_back(e.select(some, logarithm, f.f32(-infinity)));
   }
   unsigned operands = op->getNumOperands();

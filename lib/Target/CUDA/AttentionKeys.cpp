@@ -3,6 +3,8 @@
 // Attention backward: dK and dV.
 #include "AttentionBackward.h"
 
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::cuda;
@@ -21,6 +23,7 @@ private:
   Values emitTile(Value number, Value offset, ValueRange carried);
   std::pair<Value, Value> locate(Value number); ///< query head and first query
   Values readStatistics(int64_t which, Value offset);
+  Value anyExtreme(Value offset);
 
   const int64_t queries, queryTiles;
   Tile keyTile, valueTile, queryTile, gradientTile;
@@ -74,18 +77,34 @@ Values KeyStage::readStatistics(int64_t which, Value offset) {
   return numbers;
 }
 
+/// i1, the same in a warp: whether one of the tile's log-sum-exps is extreme. Each lane looks at
+/// two of 64.
+Value KeyStage::anyExtreme(Value offset) {
+  Value lane = f.frame.lane, extreme;
+  if (queries < threadsPerWarp) {
+    lane = f.split(lane, queries).second;
+  }
+  Value at = e.add(offset, e.mul(lane, 4));
+  for (int64_t i = 0; i < queries; i += threadsPerWarp) {
+    Value is = isExtreme(f.core.load(b.getF32Type(), f.core.shared(at, numbersByte + i * 4), 4));
+    extreme = extreme ? Value(arith::OrIOp::create(b, extreme, is)) : is;
+  }
+  return NVVM::VoteSyncOp::create(b, b.getI1Type(), e.integer(-1), extreme,
+                                  NVVM::VoteSyncKind::any);
+}
+
 Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   auto [headIndex, p0] = locate(number);
   Value head = e.toInteger(headIndex), partOffset = e.add(offset, e.mul(f.part, 2));
   Values columns = f.columnNumbers(p0, queries);
-  Values logSums = readStatistics(0, offset), deltas = readStatistics(1, offset);
+  Values logSums = readStatistics(0, offset);
   auto positions = [&](const Place &at) {
     return std::pair<Value, Value>(columns[at.columnOf()], rows[at.row()]);
   };
   Values raw = f.multiplyRows(keys, 1, queryTile, offset);
-  Values probability =
-      probabilities(raw, queries, head, f.classify(p0, queries, q0, fixedRows).full, positions,
-                    [&](const Place &at) { return logSums[at.columnOf()]; });
+  Values probability = probabilities(
+      raw, queries, head, f.classify(p0, queries, q0, fixedRows).full, anyExtreme(offset),
+      positions, [&](const Place &at) { return logSums[at.columnOf()]; });
   Values dropped = probability;
   if (shape.dropout > 0) {
     probability =
@@ -98,6 +117,7 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   Values valueSums = f.multiplyWeights(dropped, 1, gradientTile, partOffset, shape.partWidth,
                                        Values(carried.drop_front(half)));
   Values change = f.multiplyRows(values, 1, gradientTile, offset);
+  Values deltas = readStatistics(1, offset);
   Values gradient = scoreGradients(raw, probability, change, queries, head, positions,
                                    [&](const Place &at) { return deltas[at.columnOf()]; });
   Values sums = f.multiplyWeights(gradient, 1, queryTile, partOffset, shape.partWidth,

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention backward: dQ.
+// Attention backward: dQ, and the two numbers of each query that dK and dV need as well.
 #include "AttentionBackward.h"
 
 using namespace mlir;
@@ -18,11 +18,17 @@ public:
 
 private:
   Values emitTile(Value number, Value offset, ValueRange carried);
+  Value read(unsigned operand, Value row, Value column, int64_t count);
+  Value addProducts(Value row, Value column, int64_t count, Value sum);
+  Value addColumns(Value row);
+  Value addChunks(Value row);
+  void formStatistics();
 
   const int64_t keys;
   Tile queryTile, gradientTile, keyTile, valueTile;
   Value head, p0;
   Values rows, logSums, deltas; ///< of the thread's queries
+  Value extreme;                ///< i1: whether one of theirs is
   Fixed queries, gradients;
 };
 
@@ -34,6 +40,77 @@ QueryStage::QueryStage(dispatch::AttentionBackwardOp op, const Shape &shape, Mod
       queryTile{fixedRows, shape.width, 0}, gradientTile{fixedRows, shape.width, queryTile.end()},
       keyTile{keys, shape.width, gradientTile.end()}, valueTile{keys, shape.width, keyTile.end()} {}
 
+/// vector<count x f32> from `column` on in a row of O or dO.
+Value QueryStage::read(unsigned operand, Value row, Value column, int64_t count) {
+  Value memory = f.frame.buffer(operand);
+  Type element = cast<MemRefType>(memory.getType()).getElementType();
+  int64_t bytes = count * element.getIntOrFloatBitWidth() / 8;
+  Value numbers = f.core.load(VectorType::get({count}, element),
+                              f.core.global(memory, {row, column}), std::min(bytes, chunkBytes));
+  auto wide = VectorType::get({count}, b.getF32Type());
+  return element.isF32() ? numbers : Value(arith::ExtFOp::create(b, wide, numbers));
+}
+
+/// sum + the products of `count` columns of O and dO, in order.
+Value QueryStage::addProducts(Value row, Value column, int64_t count, Value sum) {
+  Value at = e.add(e.mul(head, shape.head), column);
+  Value output = read(Output, row, at, count), gradient = read(OutputGradient, row, at, count);
+  for (int64_t i = 0; i < count; ++i) {
+    sum = e.fma(vector::ExtractOp::create(b, output, ArrayRef<int64_t>{i}),
+                vector::ExtractOp::create(b, gradient, ArrayRef<int64_t>{i}), sum);
+  }
+  return sum;
+}
+
+/// The sum of dO O over every fourth column: of heads whose chunks start anywhere.
+Value QueryStage::addColumns(Value row) {
+  auto loop = scf::ForOp::create(b, f.quad, e.index(shape.head), e.index(4), ValueRange(f.f32(0)));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value sum = addProducts(row, loop.getInductionVar(), 1, loop.getRegionIterArg(0));
+  scf::YieldOp::create(b, sum);
+  return loop.getResult(0);
+}
+
+/// The same over every fourth chunk, all under way at once.
+Value QueryStage::addChunks(Value row) {
+  Value total = f.f32(0), last = e.index(shape.head - chunkElements);
+  for (int64_t i = 0; i < shape.head; i += 4 * chunkElements) {
+    Value column = e.add(e.mul(f.quad, chunkElements), i);
+    Value sum = addProducts(row, e.min(column, last), chunkElements, total);
+    bool isWhole = i + 4 * chunkElements <= shape.head;
+    total = isWhole ? sum : e.select(e.less(column, e.index(shape.head)), sum, total);
+  }
+  return total;
+}
+
+/// Log-sum-exps and deltas of the thread's rows (over all of the head's columns, those too that
+/// another block sums; the four lanes of a row share them, and add in order), left in the workspace
+/// by the first part's blocks. Queries that are not valid or have no key get a log-sum-exp of +inf:
+/// their P is 2^-inf = 0 with no mask.
+void QueryStage::formStatistics() {
+  auto isZero = [&](Value x) -> Value {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, e.index(0));
+  };
+  for (Value row : rows) {
+    Value position = arith::IndexCastOp::create(b, b.getIndexType(), row);
+    Value at = e.add(f.base, e.min(position, e.index(shape.positions - 1)));
+    Value isValid = e.less(position, f.length);
+    Value logSum = e.loadScalar(f.frame.buffer(Lse), {at, head});
+    Value empty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, logSum, f.f32(-infinity));
+    Value none = e.select(isValid, empty, arith::ConstantIntOp::create(b, b.getI1Type(), 1));
+    logSums.push_back(e.select(none, f.f32(infinity), statisticOf(logSum)));
+    Value partial = shape.head % chunkElements == 0 ? addChunks(at) : addColumns(at);
+    Value delta = f.acrossQuad(partial, [&](Value x, Value y) { return e.addf(x, y); });
+    deltas.push_back(e.select(isValid, delta, f.f32(0)));
+    e.when(e.both(isZero(f.quad), isZero(f.part)), [&] {
+      e.store(logSums.back(), statistics(), {statisticsRow(0, head), position});
+      e.store(deltas.back(), statistics(), {statisticsRow(1, head), position});
+    });
+  }
+  extreme = arith::OrIOp::create(b, isExtreme(logSums[0]), isExtreme(logSums[1]));
+}
+
 Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
   Value q0 = e.mul(number, keys), h = e.toInteger(head);
   Values columns = f.columnNumbers(q0, keys);
@@ -41,8 +118,9 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
     return std::pair<Value, Value>(rows[at.row()], columns[at.columnOf()]);
   };
   Values raw = f.multiplyRows(queries, 1, keyTile, offset);
-  Values probability = probabilities(raw, keys, h, f.classify(p0, fixedRows, q0, keys).full,
-                                     positions, [&](const Place &at) { return logSums[at.row()]; });
+  Values probability =
+      probabilities(raw, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme, positions,
+                    [&](const Place &at) { return logSums[at.row()]; });
   if (shape.dropout > 0) {
     probability = f.marked(probability, keys, /*adjacent=*/true, [&](const Place &at) {
       return f.elementNumber(head, rows[at.row()], columns[at.columnOf()]);
@@ -69,12 +147,6 @@ Stage QueryStage::generate() {
   f.load(gradientTile, nullptr, gradient, p0);
   f.core.commit();
   rows = f.rowNumbers(p0, 1);
-  for (auto [which, numbers] : {std::pair(0, &logSums), std::pair(1, &deltas)}) {
-    for (Value row : rows) {
-      Value position = arith::IndexCastOp::create(b, b.getIndexType(), row);
-      numbers->push_back(e.loadScalar(statistics(), {statisticsRow(which, head), position}));
-    }
-  }
   AttentionFrame::Stream stream;
   stream.count = e.index(llvm::divideCeil(shape.positions, keys));
   stream.bytes = valueTile.end() - keyTile.byte;
@@ -92,6 +164,7 @@ Stage QueryStage::generate() {
     return emitTile(number, offset, carried);
   };
   Values sums = f.stream(stream, [&] {
+    formStatistics();
     f.core.wait(1);
     f.rotate(queryTile, nullptr, query, p0);
     f.core.barrier();

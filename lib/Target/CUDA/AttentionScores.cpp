@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "sluice/Target/CPU/Random.h"
 
 using namespace mlir;
@@ -21,6 +22,15 @@ Value AttentionFrame::larger(Value x, Value y) { return LLVM::MaxNumOp::create(b
 
 Value AttentionFrame::score(Region &region, ValueRange arguments) {
   return shape.scoreFactor ? arguments[0] : cpu::attention::emitRegion(e, region, arguments);
+}
+
+Value AttentionFrame::exactScore(Value score) {
+  return shape.scoreFactor.value_or(1) == 1 ? score : e.mulf(score, f32(*shape.scoreFactor));
+}
+
+Value AttentionFrame::isLarger(Value x, float bound) {
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, math::AbsFOp::create(b, x),
+                               f32(bound));
 }
 
 /// One instruction; 0 where x is -inf, and where the result would be subnormal.
@@ -72,18 +82,28 @@ Values AttentionFrame::each(const Values &scores, int64_t columns,
   return results;
 }
 
+Values AttentionFrame::either(Value condition, size_t count, llvm::function_ref<Values()> where,
+                              llvm::function_ref<Values()> elsewhere) {
+  SmallVector<Type> types(count, b.getF32Type());
+  auto test = scf::IfOp::create(b, types, condition, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(test.thenBlock());
+  scf::YieldOp::create(b, where());
+  b.setInsertionPointToStart(test.elseBlock());
+  scf::YieldOp::create(b, elsewhere());
+  return Values(test.getResults());
+}
+
 Values AttentionFrame::masked(const Values &scores, int64_t columns, Value full, float otherwise,
                               llvm::function_ref<Value(const Place &)> holds) {
   Value absent = f32(otherwise);
-  auto test = scf::IfOp::create(b, ValueRange(scores).getTypes(), full, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(test.thenBlock());
-  scf::YieldOp::create(b, scores);
-  b.setInsertionPointToStart(test.elseBlock());
-  scf::YieldOp::create(b, each(scores, columns, [&](Value score, const Place &place) {
-                         return e.select(holds(place), score, absent);
-                       }));
-  return Values(test.getResults());
+  return either(
+      full, scores.size(), [&] { return scores; },
+      [&] {
+        return each(scores, columns, [&](Value score, const Place &place) {
+          return e.select(holds(place), score, absent);
+        });
+      });
 }
 
 Value AttentionFrame::holds(Value p, Value q) {

@@ -47,8 +47,17 @@ void AttentionFrame::enterRow(Value row) {
 
 // Threads that follow one another take chunks that follow one another: whole sectors of memory, and
 // different banks.
-void AttentionFrame::eachChunk(const Tile &tile, llvm::function_ref<void(Value, Value)> f) {
+void AttentionFrame::eachChunk(const Tile &tile, const Source &source,
+                               llvm::function_ref<void(Value, Value)> f) {
   int64_t total = tile.rows * tile.chunks();
+  if (!source.aligned) {
+    auto loop = scf::ForOp::create(b, thread, e.index(total), e.index(threadsPerBlock));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    auto [line, chunk] = split(loop.getInductionVar(), tile.chunks());
+    f(line, chunk);
+    return;
+  }
   auto [line, chunk] = split(thread, tile.chunks());
   for (int64_t first = 0; first < total; first += threadsPerBlock) {
     Value number = e.add(thread, first), ofLine = e.add(line, first / tile.chunks()),
@@ -71,7 +80,7 @@ Value AttentionFrame::placeOf(const Tile &tile, Value offset, Value line, Value 
 }
 
 void AttentionFrame::load(const Tile &tile, Value offset, const Source &source, Value first) {
-  eachChunk(tile, [&](Value line, Value chunk) {
+  eachChunk(tile, source, [&](Value line, Value chunk) {
     Value to = placeOf(tile, offset, line, chunk), position = e.add(first, line);
     if (!source.aligned) {
       loadElements(source, to, position, chunk);
@@ -129,7 +138,7 @@ void AttentionFrame::rotate(const Tile &tile, Value offset, const Source &source
   }
   Type word = b.getI32Type(), number = b.getF32Type();
   auto type = VectorType::get({4}, word);
-  eachChunk(tile, [&](Value line, Value chunk) {
+  eachChunk(tile, source, [&](Value line, Value chunk) {
     Value at = placeOf(tile, offset, line, chunk);
     Values turn =
         angles(source.rotary, e.add(first, line), e.mul(chunk, chunkElements), chunkElements);

@@ -137,12 +137,8 @@ cuda::generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp 
   int64_t splits = std::min(std::max<int64_t>(1, streamed / leastBlocks), wanted);
   splits = llvm::divideCeil(streamed, llvm::divideCeil(streamed, splits));
   PartialSums parts{splits, head.vocabulary, head.width};
-  SmallVector<Stage> stages{emitGradient(head, name, /*holdsRows=*/false, parts)};
-  if (splits > 1) {
-    stages.push_back(
-        emitOrderedSums(op, head.domain, module, name.str() + "_sums", parts, targets));
-  }
-  Kernel kernel = kernelOf(head, 2, stages);
+  Kernel kernel = kernelOf(head, 2, {emitGradient(head, name, /*holdsRows=*/false, parts)});
+  kernel.counters = splits > 1 ? gradientBlocks(head, false) : 0;
   kernel.workspaceBytes = splits > 1 ? parts.bytes() : 0;
   return kernel;
 }

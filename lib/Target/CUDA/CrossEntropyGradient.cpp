@@ -95,7 +95,7 @@ private:
   std::unique_ptr<Tile> gradients; ///< g in shared memory, 64 held by 128 streamed
   int64_t gradientByte = 0, heldByte = 0, streamedByte = 0, threadByte = 0, biasByte = 0;
   int64_t sharedBytes = 0;
-  Value thread, split, firstHeld, firstColumn, isFirstChunk, share;
+  Value thread, split, tile, firstHeld, firstColumn, isFirstChunk, share;
 };
 
 } // namespace
@@ -111,6 +111,14 @@ Factor Gradient::factor(bool ofRows, bool linesAreInner, int64_t extent) {
                 linesAreInner, extent};
   if (ofRows && linesAreInner && head.domain.getFactor() > 0) {
     result.isValid = [this](Value row) { return frame.row(row).valid; };
+    if (head.domain.getPositions() % productStep == 0) {
+      result.validEnd = [this](Value first) {
+        Row row = frame.row(first);
+        Value end = e.add(e.sub(row.global, row.position),
+                          frame.validLength(head.domain.getFactor(), head.domain.getPositions()));
+        return e.select(e.less(row.batch, frame.rows), end, e.index(0));
+      };
+    }
   }
   return result;
 }
@@ -119,9 +127,9 @@ void Gradient::place() {
   int64_t blocks = gradientBlocks(head, holdsRows);
   thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
   split = divide(frame.block, blocks);
-  Value block = rest(frame.block, blocks);
-  firstHeld = e.mul(divide(block, chunks), heldLines);
-  Value chunkNumber = rest(block, chunks);
+  tile = rest(frame.block, blocks);
+  firstHeld = e.mul(divide(tile, chunks), heldLines);
+  Value chunkNumber = rest(tile, chunks);
   isFirstChunk = equal(chunkNumber, e.index(0));
   firstColumn = e.mul(chunkNumber, chunk);
   share = rows.share();
@@ -315,6 +323,10 @@ void Gradient::emitBlock() {
     storeBias();
   }
   storeMatrix(all);
+  if (parts.splits > 1) {
+    addPartsInOrder(frame, core, productGrid, parts, head.weightGradients,
+                    {tile, firstHeld, firstColumn, isFirstChunk});
+  }
 }
 
 void Gradient::storeMatrix(const Values &sums) {

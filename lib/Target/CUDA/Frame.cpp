@@ -3,6 +3,7 @@
 // The kernel's function, its buffers and the rows of its domain.
 #include "Frame.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "sluice/Target/CPU/Kernel.h"
 
@@ -55,6 +56,16 @@ Value Frame::workspaceView(MemRefType type, int64_t byte) {
   return memref::ViewOp::create(b, type, arena, e.add(workspace(), byte), ValueRange{});
 }
 
+Value Frame::counter(Value number) {
+  Value end = memref::ExtractAlignedPointerAsIndexOp::create(b, arena);
+  Value down = e.mul(e.add(number, 1), Kernel::counterBytes);
+  Value address = e.sub(e.add(end, workspace()), down);
+  address = arith::IndexCastOp::create(b, b.getI64Type(), address);
+  constexpr unsigned globalSpace = 1;
+  return LLVM::IntToPtrOp::create(b, LLVM::LLVMPointerType::get(b.getContext(), globalSpace),
+                                  address);
+}
+
 Kernel Frame::kernel(int64_t blocks, StringRef kind, double flops, int64_t sharedBytes) {
   double bytes = 0;
   for (Type type : llvm::concat<const Type>(llvm::to_vector(dispatch->getOperandTypes()),
@@ -62,7 +73,7 @@ Kernel Frame::kernel(int64_t blocks, StringRef kind, double flops, int64_t share
     auto tensor = cast<RankedTensorType>(type);
     bytes += double(tensor.getNumElements()) * tensor.getElementTypeBitWidth() / 8;
   }
-  return {{{function, blocks, threads, sharedBytes}}, 0, kind, flops, bytes};
+  return {{{function, blocks, threads, sharedBytes}}, 0, 0, kind, flops, bytes};
 }
 
 Value Frame::argument(int64_t position) { return e.loadScalar(arguments, e.index(position)); }

@@ -51,6 +51,8 @@ public:
   mlir::Value workspace(); ///< index: byte offset of the launch's workspace in the arena
   /// The launch's workspace from `byte` on, as memory of this type.
   mlir::Value workspaceView(mlir::MemRefType type, int64_t byte = 0);
+  /// Pointer (address space 1) to counter `number` (index) of the kernel's.
+  mlir::Value counter(mlir::Value number);
 
 private:
   mlir::Value argument(int64_t position);

@@ -3,11 +3,22 @@
 // Tiles in shared memory and the loop over the sum.
 #include "Pipeline.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::cuda;
 
 static constexpr int64_t elementBytes = 2;
+
+/// Keeps LLVM and ptxas from unrolling the loop that was emitted last.
+static void keepRolled(OpBuilder &b) {
+  MLIRContext *context = b.getContext();
+  auto unroll = LLVM::LoopUnrollAttr::get(context, b.getBoolAttr(true), {}, {}, {}, {}, {}, {});
+  auto annotation = LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unroll, {}, {}, {}, {}, {},
+                                                  {}, {}, {}, {}, {}, {});
+  std::prev(b.getInsertionPoint())->setAttr("llvm.loop_annotation", annotation);
+}
 
 Tile::Tile(Frame &frame, TensorCore &core, Factor given, int64_t step)
     : frame(frame), core(core), e(frame.e), factor(std::move(given)),
@@ -25,67 +36,120 @@ Tile::Tile(Frame &frame, TensorCore &core, Factor given, int64_t step)
 bool Tile::linesAreWhole() const { return !factor.isValid && factor.lines % tileLines == 0; }
 bool Tile::widthIsWhole() const { return factor.width % lineElements == 0; }
 
-// Consecutive threads copy consecutive pieces of a line. Copies by way of registers are a loop,
-// lest too many are under way at once.
-void Tile::copy(Value to, Value outer, Value inner) {
-  int64_t perLine = lineElements / grain, pieces = tileLines * perLine, threads = frame.threads;
+// Consecutive threads copy consecutive pieces of a line, and a thread's pieces lie at constant
+// distances: one pointer and one place in shared memory serve all of them.
+Share Tile::share(Value outer, Value inner) {
   Value thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
-  auto divide = [&](Value a) -> Value { return arith::DivUIOp::create(e.b, a, e.index(perLine)); };
-  auto rest = [&](Value a) -> Value { return arith::RemUIOp::create(e.b, a, e.index(perLine)); };
-  auto emit = [&](Value first) {
-    bool wide = perLine > threads; // a line takes all threads several times
-    Value line = wide ? divide(first) : e.add(divide(thread), divide(first));
-    Value piece = wide ? e.add(thread, rest(first)) : rest(thread);
-    copyPiece(to, line, e.mul(piece, grain), outer, inner);
-  };
-  constexpr int64_t atOnce = 4;
-  if (pieces < threads) {
-    e.when(e.less(thread, e.index(pieces)), [&] { emit(e.index(0)); });
-  } else if (grain == 1 && pieces > atOnce * threads) {
-    e.loop(e.index(0), e.index(pieces), atOnce * threads, [&](Value first) {
-      for (int64_t i = 0; i < atOnce; ++i) {
-        emit(e.add(first, i * threads));
-      }
-    });
+  Value line = e.index(0), piece = thread;
+  if (piecesOfLine() <= frame.threads) {
+    line = arith::DivUIOp::create(e.b, thread, e.index(piecesOfLine()));
+    piece = arith::RemUIOp::create(e.b, thread, e.index(piecesOfLine()));
+  }
+  Value element = e.mul(piece, grain);
+  Share result;
+  result.thread = thread;
+  result.line = line;
+  result.element = element;
+  result.inner = inner;
+  result.sourceLine = e.add(line, factor.linesAreInner ? inner : outer);
+  result.sourceElement = e.add(element, factor.linesAreInner ? outer : inner);
+  if (grain > 1) {
+    result.from = core.global(factor.memory, {result.sourceLine, result.sourceElement});
+  }
+  return result;
+}
+
+void Tile::copy(const Share &share, Value to, Value number, int64_t step) {
+  int64_t pieces = tileLines * piecesOfLine();
+  Target target{to, e.mul(number, step), nullptr};
+  if (factor.validEnd) {
+    target.validEnd = factor.validEnd(e.add(share.inner, target.ahead));
+  }
+  if (pieces < frame.threads) {
+    e.when(e.less(share.thread, e.index(pieces)), [&] { copyPiece(share, target, 0); });
+  } else if (grain == 1) {
+    copyElements(share, target);
   } else {
-    for (int64_t first = 0; first < pieces; first += threads) {
-      emit(e.index(first));
+    for (int64_t first = 0; first < pieces; first += frame.threads) {
+      copyPiece(share, target, first);
     }
   }
 }
 
-/// `line` and `element` within the tile.
-void Tile::copyPiece(Value to, Value line, Value element, Value outer, Value inner) {
+/// The piece that lies `first` pieces behind the thread's first one.
+void Tile::copyPiece(const Share &share, const Target &target, int64_t first) {
+  int64_t lines = first / piecesOfLine(), elements = first % piecesOfLine() * grain;
+  Value line = e.add(share.line, lines), element = e.add(share.element, elements);
+  Value sourceLine = e.add(share.sourceLine, lines);
+  Value sourceElement = e.add(share.sourceElement, elements);
+  Value &inner = factor.linesAreInner ? sourceLine : sourceElement;
+  inner = e.add(inner, target.ahead);
+  if (grain == 1) {
+    return copyElement(e.add(target.to, placeOf(line, element)), sourceLine, sourceElement,
+                       target.validEnd);
+  }
+  int64_t stride = cast<MemRefType>(factor.memory.getType()).getDimSize(1);
+  Value from = core.behind(share.from,
+                           e.mul(target.ahead, (factor.linesAreInner ? stride : 1) * elementBytes),
+                           (lines * stride + elements) * elementBytes);
+  // Lines that lie a multiple of the swizzle's period apart exchange their chunks alike.
+  Value place = lines % TensorCore::swizzlePeriod == 0
+                    ? core.shared(e.add(target.to, placeOf(share.line, share.element)),
+                                  lines * lineBytes + elements * elementBytes)
+                    : core.shared(e.add(target.to, placeOf(line, element)));
+  core.copy(place, from, grain * elementBytes,
+            sourceBytes(sourceLine, sourceElement, target.validEnd));
+}
+
+/// Byte of an element within the tile.
+Value Tile::placeOf(Value line, Value element) {
   Value chunk = arith::DivUIOp::create(e.b, element, e.index(chunkElements));
   Value within = arith::RemUIOp::create(e.b, element, e.index(chunkElements));
-  Value at = e.add(core.swizzled(line, chunk, lineBytes), e.mul(within, elementBytes));
-  line = e.add(line, factor.linesAreInner ? inner : outer);
-  element = e.add(element, factor.linesAreInner ? outer : inner);
-  at = e.add(to, at);
-  if (grain == 1) {
-    return copyElement(at, line, element);
+  return e.add(core.swizzled(line, chunk, lineBytes), e.mul(within, elementBytes));
+}
+
+/// Copies by way of registers: a loop, lest too many are under way at once.
+void Tile::copyElements(const Share &share, const Target &target) {
+  constexpr int64_t atOnce = 4;
+  int64_t pieces = tileLines * lineElements;
+  Value sourceLine = e.sub(share.sourceLine, share.line);
+  Value sourceElement = e.sub(share.sourceElement, share.element);
+  Value &inner = factor.linesAreInner ? sourceLine : sourceElement;
+  inner = e.add(inner, target.ahead);
+  int64_t count = std::min(atOnce, pieces / frame.threads);
+  e.loop(e.index(0), e.index(pieces), count * frame.threads, [&](Value first) {
+    for (int64_t i = 0; i < count; ++i) {
+      Value piece = e.add(e.add(first, share.thread), i * frame.threads);
+      Value line = arith::DivUIOp::create(e.b, piece, e.index(lineElements));
+      Value element = arith::RemUIOp::create(e.b, piece, e.index(lineElements));
+      copyElement(e.add(target.to, placeOf(line, element)), e.add(sourceLine, line),
+                  e.add(sourceElement, element), target.validEnd);
+    }
+  });
+  keepRolled(e.b);
+}
+
+Value Tile::lineCounts(Value line, Value validEnd) {
+  if (validEnd) {
+    return e.less(e.toInteger(line), e.toInteger(validEnd));
   }
-  core.copy(core.shared(at), core.global(factor.memory, {line, element}), grain * elementBytes,
-            sourceBytes(line, element));
+  Value exists = e.less(line, e.index(factor.lines));
+  return factor.isValid ? e.both(exists, factor.isValid(line)) : exists;
 }
 
 /// Lines at odd multiples of two bytes: there is no asynchronous copy of two bytes.
-void Tile::copyElement(Value to, Value line, Value element) {
+void Tile::copyElement(Value to, Value line, Value element, Value validEnd) {
   Type i16 = e.b.getI16Type();
-  Value existing = e.min(line, e.index(factor.lines - 1));
-  Value counts =
-      e.both(e.less(line, e.index(factor.lines)), e.less(element, e.index(factor.width)));
-  if (factor.isValid) {
-    counts = e.both(counts, factor.isValid(existing));
-  }
-  Value from = core.global(factor.memory, {existing, e.min(element, e.index(factor.width - 1))});
+  Value counts = e.both(lineCounts(line, validEnd), e.less(element, e.index(factor.width)));
+  Value from = core.global(factor.memory, {e.min(line, e.index(factor.lines - 1)),
+                                           e.min(element, e.index(factor.width - 1))});
   Value zero = arith::ConstantIntOp::create(e.b, i16, 0);
   core.store(e.select(counts, core.load(i16, from, elementBytes), zero), core.shared(to),
              elementBytes);
 }
 
 /// How many of a piece's bytes count; null where all always do.
-Value Tile::sourceBytes(Value line, Value element) {
+Value Tile::sourceBytes(Value line, Value element, Value validEnd) {
   if (linesAreWhole() && widthIsWhole()) {
     return nullptr;
   }
@@ -94,14 +158,7 @@ Value Tile::sourceBytes(Value line, Value element) {
     Value left = e.mul(e.sub(e.index(factor.width), element), elementBytes);
     bytes = e.max(e.index(0), e.min(bytes, left));
   }
-  if (!linesAreWhole()) {
-    Value counts = e.less(line, e.index(factor.lines));
-    if (factor.isValid) {
-      counts = e.both(counts, factor.isValid(e.min(line, e.index(factor.lines - 1))));
-    }
-    bytes = e.select(counts, bytes, e.index(0));
-  }
-  return bytes;
+  return linesAreWhole() ? bytes : e.select(lineCounts(line, validEnd), bytes, e.index(0));
 }
 
 /// Four matrices of 8 x 8 whose first elements are (outer, inner), given a lane's own matrix.
@@ -154,10 +211,10 @@ SmallVector<Values> cuda::rightFragments(Tile &tile, Value at, Value outer, int6
 }
 
 Pipeline::Pipeline(Frame &frame, TensorCore &core, WarpGrid grid, Factor left, Factor right,
-                   int64_t step, int64_t stages, int64_t firstByte)
+                   int64_t step, int64_t stages, int64_t firstByte, bool unrolls)
     : grid(grid), core(core), e(frame.e), left(frame, core, std::move(left), step),
       right(frame, core, right, step), hasRight(static_cast<bool>(right.memory)), step(step),
-      stages(stages), firstByte(firstByte) {
+      stages(stages), firstByte(firstByte), unrolls(unrolls) {
   Value row = arith::DivUIOp::create(e.b, frame.warp, e.index(grid.columns));
   Value column = arith::RemUIOp::create(e.b, frame.warp, e.index(grid.columns));
   firstRow = e.mul(row, grid.tileRows);
@@ -169,17 +226,26 @@ Value Pipeline::stageOf(Value number) {
   return e.add(e.mul(stage, stageBytes()), firstByte);
 }
 
-void Pipeline::copyStage(const Origin &origin, Value number) {
-  Value stage = stageOf(number), inner = e.add(origin.inner, e.mul(number, step));
-  left.copy(stage, origin.row, inner);
+Value Pipeline::stageAt(int64_t stage) {
+  return e.index(stage % stages * stageBytes() + firstByte);
+}
+
+Pipeline::Shares Pipeline::sharesOf(const Origin &origin) {
+  return {left.share(origin.row, origin.inner),
+          hasRight ? right.share(origin.column, origin.inner) : Share()};
+}
+
+void Pipeline::copyStage(const Shares &shares, Value number, Value stage) {
+  left.copy(shares.left, stage, number, step);
   if (hasRight) {
-    right.copy(e.add(stage, left.bytes()), origin.column, inner);
+    right.copy(shares.right, e.add(stage, left.bytes()), number, step);
   }
 }
 
 void Pipeline::fill(const Origin &origin, Value steps) {
+  Shares shares = sharesOf(origin);
   e.loop(e.index(0), e.index(stages - 1), 1, [&](Value number) {
-    e.when(e.less(number, steps), [&] { copyStage(origin, number); });
+    e.when(e.less(number, steps), [&] { copyStage(shares, number, stageOf(number)); });
     core.commit();
   });
 }
@@ -187,21 +253,46 @@ void Pipeline::fill(const Origin &origin, Value steps) {
 // The barrier of step s says two things: what the step reads has come, for every thread waited for
 // its own share; and everybody has read step s - 1, whose stage the copies of step s + stages - 1
 // fill.
-Values Pipeline::run(const Origin &origin, Value steps, ValueRange sums, Each each) {
+Values Pipeline::emitStep(const Run &run, const Step &at, ValueRange carried) {
   size_t count = hasRight ? static_cast<size_t>(grid.sums()) : 0;
-  return e.loop(e.index(0), steps, 1, sums, [&](Value number, ValueRange carried) {
-    core.wait(stages - 2);
-    core.barrier();
-    Value ahead = e.add(number, stages - 1);
-    e.when(e.less(ahead, steps), [&] { copyStage(origin, ahead); });
-    core.commit();
-    Value stage = stageOf(number);
-    Values next = hasRight ? multiply(stage, carried.take_front(count)) : Values();
-    if (each) {
-      llvm::append_range(next, each(number, stage, carried.drop_front(count)));
-    }
-    return next;
+  core.wait(stages - 2);
+  core.barrier();
+  Value ahead = e.add(at.number, stages - 1);
+  e.when(e.less(ahead, run.steps), [&] { copyStage(run.shares, ahead, at.stageAhead); });
+  core.commit();
+  Values next = hasRight ? multiply(at.stage, carried.take_front(count)) : Values();
+  if (run.each) {
+    llvm::append_range(next, run.each(at.number, at.stage, carried.drop_front(count)));
+  }
+  return next;
+}
+
+Values Pipeline::run(const Origin &origin, Value steps, ValueRange sums, Each each) {
+  Run run{sharesOf(origin), steps, each};
+  Values next(sums);
+  Value done = e.index(0);
+  if (unrolls) {
+    Value rounds = arith::DivUIOp::create(e.b, steps, e.index(stages));
+    next = e.loop(e.index(0), rounds, 1, next, [&](Value round, ValueRange carried) {
+      return emitRound(run, e.mul(round, stages), carried);
+    });
+    keepRolled(e.b);
+    done = e.mul(rounds, stages);
+  }
+  next = e.loop(done, steps, 1, next, [&](Value number, ValueRange carried) {
+    return emitStep(run, {number, stageOf(number), stageOf(e.add(number, stages - 1))}, carried);
   });
+  keepRolled(e.b);
+  return next;
+}
+
+/// As many steps as there are stages, the first of which is a multiple of their number.
+Values Pipeline::emitRound(const Run &run, Value first, ValueRange carried) {
+  Values next(carried);
+  for (int64_t i = 0; i < stages; ++i) {
+    next = emitStep(run, {e.add(first, i), stageAt(i), stageAt(i + stages - 1)}, next);
+  }
+  return next;
 }
 
 Values Pipeline::multiply(Value stage, ValueRange sums) {

@@ -19,6 +19,17 @@ struct Factor {
   int64_t extent = 0;         ///< of the tile, along outer: a power of two
   /// Whether a line (index, below `lines`) counts; its elements are zeros otherwise. Null: all do.
   std::function<mlir::Value(mlir::Value)> isValid = nullptr;
+  /// The same for the lines of a step that starts at line `first` (linesAreInner): those below the
+  /// result count. Cheaper, where a step's lines that count always come first.
+  std::function<mlir::Value(mlir::Value first)> validEnd = nullptr;
+};
+
+/// What a thread copies of a tile: its first piece. The others lie at constant distances.
+struct Share {
+  mlir::Value thread, line, element;     ///< index; the piece's place within the tile
+  mlir::Value sourceLine, sourceElement; ///< index; where it comes from at step 0
+  mlir::Value from;                      ///< pointer to that; null where elements go one by one
+  mlir::Value inner;                     ///< index; of the tile's first element at step 0
 };
 
 /// A factor's tile in shared memory, `extent` outer by `step` inner.
@@ -30,9 +41,11 @@ public:
 
   int64_t bytes() const { return tileLines * lineBytes; }
   const Factor &source() const { return factor; }
-  /// Starts copying the elements from (outer, inner) on to byte `to`, every thread its share.
-  /// Elements beyond the factor's edges become zeros.
-  void copy(Value to, Value outer, Value inner);
+  /// The thread's share of a tile whose first element at step 0 is (outer, inner).
+  Share share(Value outer, Value inner);
+  /// Starts copying the share of step `number` (index), `step` inner a step, to the tile at byte
+  /// `to`. Elements beyond the factor's edges become zeros.
+  void copy(const Share &share, Value to, Value number, int64_t step);
   /// Registers of 16 outer from `outer` (index) + `offset` on by 16 inner from `inner` on, as the
   /// left factor of a product: one fragment of four registers.
   Values left(Value tile, Value outer, int64_t offset, Value inner);
@@ -41,9 +54,17 @@ public:
 
 private:
   Values load(Value tile, Value outer, Value inner);
-  void copyPiece(Value to, Value line, Value element, Value outer, Value inner);
-  void copyElement(Value to, Value line, Value element);
-  Value sourceBytes(Value line, Value element);
+  /// A step's tile: where it goes, how far inner it lies from step 0's, and its validEnd or null.
+  struct Target {
+    Value to, ahead, validEnd;
+  };
+  void copyPiece(const Share &share, const Target &target, int64_t first);
+  void copyElements(const Share &share, const Target &target);
+  void copyElement(Value to, Value line, Value element, Value validEnd);
+  Value placeOf(Value line, Value element);
+  Value lineCounts(Value line, Value validEnd);
+  Value sourceBytes(Value line, Value element, Value validEnd);
+  int64_t piecesOfLine() const { return lineElements / grain; }
   bool linesAreWhole() const;
   bool widthIsWhole() const;
 
@@ -79,9 +100,11 @@ public:
   using Value = mlir::Value;
 
   /// `firstByte`: of shared memory. The left factor's extent is the grid's rows, the right one's
-  /// its columns. Without `right` (memory null) tiles of the left alone go by.
+  /// its columns. Without `right` (memory null) tiles of the left alone go by. `unrolls`: as many
+  /// steps as there are stages follow one another, so that the stages' addresses are constants;
+  /// not for kernels that keep much else in registers.
   Pipeline(Frame &frame, TensorCore &core, WarpGrid grid, Factor left, Factor right, int64_t step,
-           int64_t stages, int64_t firstByte = 0);
+           int64_t stages, int64_t firstByte = 0, bool unrolls = true);
 
   int64_t sharedBytes() const { return stages * stageBytes(); }
   /// Starts the first copies of `steps` (index) steps. Nothing may use the stages any more.
@@ -101,7 +124,22 @@ public:
 private:
   int64_t stageBytes() const { return left.bytes() + (hasRight ? right.bytes() : 0); }
   Value stageOf(Value number);
-  void copyStage(const Origin &origin, Value number);
+  Value stageAt(int64_t stage);
+  struct Shares {
+    Share left, right;
+  };
+  Shares sharesOf(const Origin &origin);
+  struct Run {
+    Shares shares;
+    Value steps;
+    Each each;
+  };
+  struct Step {
+    Value number, stage, stageAhead; ///< index; bytes of the stages read and filled
+  };
+  void copyStage(const Shares &shares, Value number, Value stage);
+  Values emitRound(const Run &run, Value first, mlir::ValueRange carried);
+  Values emitStep(const Run &run, const Step &at, mlir::ValueRange carried);
   Values multiply(Value stage, mlir::ValueRange sums);
 
   TensorCore &core;
@@ -109,6 +147,7 @@ private:
   Tile left, right;
   const bool hasRight;
   const int64_t step, stages, firstByte;
+  const bool unrolls;
   Value firstRow, firstColumn;
 };
 

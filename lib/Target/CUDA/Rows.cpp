@@ -3,17 +3,32 @@
 // The row kernel: which block takes which rows. The body is emitted once, for one row.
 #include "Rows.h"
 
+#include "Arrival.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
+
+/// To shared memory (address space 3).
+static Value pointerTo(Frame &frame, Value memory) {
+  ImplicitLocOpBuilder &b = frame.b;
+  Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, memory);
+  address = arith::IndexCastOp::create(b, b.getI64Type(), address);
+  constexpr unsigned sharedSpace = 3;
+  return LLVM::IntToPtrOp::create(b, LLVM::LLVMPointerType::get(b.getContext(), sharedSpace),
+                                  address);
+}
 
 namespace {
 
 class RowKernel {
 public:
   RowKernel(Frame &frame, dispatch::RowsOp op, const Plan &plan, const Schedule &schedule)
-      : frame(frame), e(frame.e), op(op), plan(plan), emitter(frame, op, plan, schedule) {}
+      : frame(frame), e(frame.e), op(op), plan(plan), schedule(schedule),
+        emitter(frame, op, plan, schedule) {}
 
   void emit() {
     emitter.emitShared();
@@ -89,6 +104,20 @@ private:
                      : emitter.emitRow(readFor(row), row, stores, nullptr, so);
     });
     emitter.storeSums(sums);
+    if (plan.staged()) {
+      sumParts(part);
+    }
+  }
+
+  /// The last of a part's blocks sums what all of them left in the workspace.
+  void sumParts(Value part) {
+    Plan whole;
+    whole.vector = 4;
+    whole.team = whole.chunks = 1;
+    whole.threads = plan.threads;
+    Value slot = pointerTo(frame, sharedMemory(frame, "arrived", 1, frame.b.getI32Type()));
+    Value last = isLastToArrive(frame, part, plan.partBlocks, slot);
+    e.when(last, [&] { BodyEmitter(frame, op, whole, schedule).emitSumOfParts(plan, part); });
   }
 
   /// The sums with a row that is wanted, else as they are.
@@ -111,29 +140,11 @@ private:
   cpu::Emitter &e;
   dispatch::RowsOp op;
   const Plan &plan;
+  const Schedule &schedule;
   BodyEmitter emitter;
 };
 
 } // namespace
-
-/// The launch that sums what the blocks of each part left in the workspace.
-static Stage generateSumOfParts(dispatch::RowsOp op, const Plan &summed, const Schedule &schedule,
-                                ModuleOp module, StringRef name) {
-  Plan plan;
-  plan.vector = 4;
-  plan.team = plan.chunks = 1;
-  plan.threads = threadsPerBlock;
-  int64_t vectors = 1;
-  for (auto [i, output] : llvm::enumerate(op.getOutputs())) {
-    int64_t width = cast<RankedTensorType>(output.getType()).getShape().back();
-    vectors = std::max<int64_t>(vectors, llvm::divideCeil(width, plan.vector));
-  }
-  plan.blocks = llvm::divideCeil(summed.parts * vectors, plan.threads);
-  Frame frame(op, op.getDomain(), module, (name + "_sum").str(), plan.threads);
-  BodyEmitter(frame, op, plan, schedule).emitSumOfParts(summed);
-  func::ReturnOp::create(frame.b);
-  return {frame.function, plan.blocks, plan.threads, 0};
-}
 
 FailureOr<Kernel> cuda::generateRows(dispatch::RowsOp op, ModuleOp module, StringRef name) {
   FailureOr<Schedule> schedule = Schedule::of(op);
@@ -152,8 +163,6 @@ FailureOr<Kernel> cuda::generateRows(dispatch::RowsOp op, ModuleOp module, Strin
   kernel.kind = estimate.kind;
   kernel.flops = estimate.flops;
   kernel.bytes = plan->bytes;
-  if (plan->staged()) {
-    kernel.stages.push_back(generateSumOfParts(op, *plan, *schedule, module, name));
-  }
+  kernel.counters = plan->staged() ? plan->parts : 0;
   return kernel;
 }

@@ -33,7 +33,7 @@ struct Plan {
   int64_t teams() const { return threads / team; }        ///< a block
   int64_t step() const { return vector * team * chunks; } ///< columns a team has in hand at once
   int64_t chunksOf(int64_t width) const;                  ///< vectors of a row that a thread takes
-  bool staged() const { return parts > 0 && (partBlocks > 1 || !whole); } ///< sums of sums
+  bool staged() const { return parts > 0 && (partBlocks > 1 || !whole); } ///< through the workspace
 };
 
 /// Fails with a diagnostic on a dispatch that no row kernel can be.
@@ -114,9 +114,9 @@ public:
   Values zeroSums();                     ///< where a thread has all its columns in hand
   void storeSums(mlir::ValueRange sums); ///< the block's, in the order of its teams
   void clearSums();                      ///< those in memory, where it has not
-  /// What the blocks of each part left in the workspace, summed in their order: every thread of the
-  /// launch takes a vector of each result.
-  void emitSumOfParts(const Plan &summed);
+  /// What the blocks of part `part` (index) left in the workspace, summed in their order: every
+  /// thread of the block takes vectors of each result.
+  void emitSumOfParts(const Plan &summed, mlir::Value part);
   mlir::Value thread, teamOfBlock, laneOfTeam; ///< index
 
 private:
@@ -160,6 +160,7 @@ private:
   void storeStage(const cpu::rows::Stage &stage, Columns &columns);
   void storeResult(unsigned result, Columns &columns);
 
+  bool takesPlace(llvm::function_ref<bool(mlir::Value)> which);
   void meet(); ///< all threads of a row have read what they will
 
   // RowsReduce.cpp: statistics.

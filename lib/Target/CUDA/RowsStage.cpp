@@ -149,8 +149,9 @@ Values BodyEmitter::emitRow(const Row &read, const Row &row, Value storesRow, Va
   }
   emitScalars(std::numeric_limits<int64_t>::max());
   bool elements = !llvm::all_of(yieldOf(op).getValues(), isRow);
-  // Slots of statistics are used again by the next row.
-  if (elements || !slots.empty()) {
+  // A block that sums rows uses the slots of statistics again for the next one.
+  bool again = plan.parts > 0 && !slots.empty();
+  if (again || takesPlace([](Value value) { return !isRow(value); })) {
     meet();
   }
   if (elements) {
@@ -245,6 +246,15 @@ void BodyEmitter::emitStage(const cpu::rows::Stage &stage) {
 // Results
 //===----------------------------------------------------------------------===//
 
+/// Whether one of these results may take the place of an operand: of one that is stored alike.
+bool BodyEmitter::takesPlace(llvm::function_ref<bool(Value)> which) {
+  auto yielded = yieldOf(op).getValues();
+  return llvm::any_of(llvm::enumerate(op.getOutputs()), [&](auto output) {
+    return which(yielded[output.index()]) &&
+           llvm::is_contained(op.getInputs().getTypes(), output.value().getType());
+  });
+}
+
 /// All loads come before the stores: a result may take an operand's place.
 void BodyEmitter::storeStage(const cpu::rows::Stage &stage, Columns &columns) {
   auto yielded = yieldOf(op).getValues();
@@ -263,7 +273,8 @@ void BodyEmitter::storeStage(const cpu::rows::Stage &stage, Columns &columns) {
   if (!any) {
     return;
   }
-  if (plan.whole || columns.ragged.back()) {
+  if ((plan.whole || columns.ragged.back()) &&
+      takesPlace([](Value value) { return isRow(value); })) {
     meet(); // threads past the last column read what another one writes
   }
   auto storeAll = [&] {

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Sums over rows (access `columns`): a team's in its registers, a block's through shared memory,
-// those of several blocks a part through the workspace and a second launch. Every order is fixed by
-// shapes.
+// those of several blocks a part through the workspace to the last of these. Every order is fixed
+// by shapes.
 #include "Rows.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -129,18 +129,15 @@ void BodyEmitter::storeSum(unsigned result, int64_t width, ValueRange sumsOfTeam
   }
 }
 
-void BodyEmitter::emitSumOfParts(const Plan &summed) {
+void BodyEmitter::emitSumOfParts(const Plan &summed, Value part) {
   SmallVector<int64_t> offsets = sumOffsets(op, summed);
+  Value first = e.mul(part, summed.partBlocks);
   forSums([&](unsigned result, int64_t width) {
-    int64_t vectors = llvm::divideCeil(width, plan.vector);
-    Value index = e.add(e.mul(frame.block, plan.threads), thread);
-    e.when(e.less(index, e.index(summed.parts * vectors)), [&] {
-      Value part = arith::DivUIOp::create(b, index, e.index(vectors));
+    auto sumVector = [&](Value index) {
       Columns columns;
       columns.width = width;
-      columns.first = {e.mul(arith::RemUIOp::create(b, index, e.index(vectors)), plan.vector)};
+      columns.first = {e.mul(index, plan.vector)};
       columns.ragged = {width % plan.vector != 0};
-      Value first = e.mul(part, summed.partBlocks);
       auto add = [&](Value sum, Value from, int64_t count) {
         for (int64_t i = 0; i < count; ++i) {
           Source row = addresses.workspaceRow(e.index(offsets[result]), e.add(from, i), width);
@@ -155,6 +152,7 @@ void BodyEmitter::emitSumOfParts(const Plan &summed) {
                          })[0];
       sum = add(sum, e.add(first, full), summed.partBlocks - full);
       store(sum, addresses.resultRow(result, at, width, nullptr, part), columns, 0, nullptr);
-    });
+    };
+    e.loop(thread, e.index(llvm::divideCeil(width, plan.vector)), plan.threads, sumVector);
   });
 }

@@ -68,7 +68,9 @@ public:
     int64_t all = op.getDomain().getLaunchRows();
     e.loop(e.index(0), e.index(all), staged, [&](Value base) {
       addListed(list(base));
-      NVVM::BarrierOp::create(b);
+      if (all > staged) {
+        NVVM::BarrierOp::create(b); // the next rows' list takes the place of this one
+      }
     });
     e.when(hasColumns, [&] {
       e.loop(e.index(0), count, 1, [&](Value token) {

@@ -2,6 +2,7 @@
 //
 // Sums from fragments to rows, and from parts to a whole.
 #include "SumTile.h"
+#include "Arrival.h"
 #include "Columns.h"
 
 using namespace mlir;
@@ -63,54 +64,81 @@ Value PartialSums::vector(Frame &frame) const {
                              matrixBytes());
 }
 
-/// first + second + ..., `part` giving each.
-static Value addParts(cpu::Emitter &e, int64_t splits, function_ref<Value(Value)> part) {
-  Values sum = e.loop(
-      e.index(1), e.index(splits), 1, {part(e.index(0))},
-      [&](Value split, ValueRange carried) -> Values { return {e.addf(carried[0], part(split))}; });
-  return sum[0];
+/// first + second + ..., `part` giving those of each split for several sums at once.
+static Values addParts(cpu::Emitter &e, int64_t splits, function_ref<Values(Value)> part) {
+  return e.loop(e.index(1), e.index(splits), 1, part(e.index(0)),
+                [&](Value split, ValueRange carried) {
+                  Values sums(carried);
+                  for (auto [sum, more] : llvm::zip_equal(sums, part(split))) {
+                    sum = e.addf(sum, more);
+                  }
+                  return sums;
+                });
 }
 
-Stage cuda::emitOrderedSums(Operation *op, dispatch::DomainAttr domain, ModuleOp module,
-                            StringRef name, const PartialSums &parts, const SumTargets &targets) {
-  Frame frame(op, domain, module, name);
-  TensorCore core(frame);
+/// Rows past the last are read as the last and not stored.
+static void addMatrixParts(Frame &frame, TensorCore &core, WarpGrid grid, const PartialSums &parts,
+                           const SumTargets &targets, const TilePlace &place) {
   cpu::Emitter &e = frame.e;
-  int64_t perRow = parts.stride() / columnsPerThread;
-  int64_t matrixBlocks = llvm::divideCeil(parts.height * perRow, frame.threads);
+  SumTile tile(frame, core, grid);
+  Value column = e.add(place.firstColumn, tile.column());
+  Value memory = parts.matrix(frame), result = frame.buffer(unsigned(targets.matrix));
+  Value init = targets.initMatrix >= 0 ? frame.buffer(unsigned(targets.initMatrix)) : Value();
+  e.when(e.less(column, e.index(parts.width)), [&] {
+    tile.eachLines(4, [&](ArrayRef<Value> lines) {
+      Values rows;
+      for (Value line : lines) {
+        rows.push_back(e.min(e.add(place.firstRow, line), e.index(parts.height - 1)));
+      }
+      Values sums = addParts(e, parts.splits, [&](Value split) {
+        Values loaded;
+        for (Value row : rows) {
+          Value at = e.add(e.mul(split, parts.height), row);
+          loaded.push_back(loadColumns(core, e, memory, {at, column}));
+        }
+        return loaded;
+      });
+      for (auto [line, row, sum] : llvm::zip_equal(lines, rows, sums)) {
+        e.when(e.less(e.add(place.firstRow, line), e.index(parts.height)),
+               [&, row = row, sum = sum] {
+                 Value whole = init ? e.addf(loadColumns(core, e, init, {row, column}), sum) : sum;
+                 storeColumns(core, e, whole, result, {row, column});
+               });
+      }
+    });
+  });
+}
+
+static void addVectorParts(Frame &frame, WarpGrid grid, const PartialSums &parts,
+                           const SumTargets &targets, const TilePlace &place) {
+  cpu::Emitter &e = frame.e;
   Value thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
-  auto item = [&](Value block) { return e.add(e.mul(block, frame.threads), thread); };
-  if (targets.matrix >= 0) {
-    Value i = item(frame.block);
-    e.when(e.less(i, e.index(parts.height * perRow)), [&] {
-      Value row = arith::DivUIOp::create(e.b, i, e.index(perRow));
-      Value column =
-          e.mul(Value(arith::RemUIOp::create(e.b, i, e.index(perRow))), columnsPerThread);
-      Value memory = parts.matrix(frame);
+  Value memory = parts.vector(frame), result = frame.buffer(unsigned(targets.vector));
+  for (int64_t base = 0; base < grid.blockRows(); base += frame.threads) {
+    Value line = e.add(thread, base), row = e.add(place.firstRow, line);
+    Value exists =
+        e.both(e.less(line, e.index(grid.blockRows())), e.less(row, e.index(parts.height)));
+    e.when(e.both(place.ownsVector, exists), [&] {
       Value sum = addParts(e, parts.splits, [&](Value split) {
-        return loadColumns(core, e, memory, {e.add(e.mul(split, parts.height), row), column});
-      });
-      if (targets.initMatrix >= 0) {
-        sum = e.addf(loadColumns(core, e, frame.buffer(targets.initMatrix), {row, column}), sum);
-      }
-      storeColumns(core, e, sum, frame.buffer(targets.matrix), {row, column});
-    });
-  }
-  if (targets.vector >= 0) {
-    Value i = item(e.sub(frame.block, e.index(matrixBlocks)));
-    Value mine = e.both(e.atLeast(i, e.index(0)), e.less(i, e.index(parts.height)));
-    e.when(mine, [&] {
-      Value memory = parts.vector(frame);
-      Value sum = addParts(e, parts.splits, [&](Value split) {
-        return e.loadScalar(memory, {e.add(e.mul(split, parts.height), i)});
-      });
+        return Values{e.loadScalar(memory, {e.add(e.mul(split, parts.height), row)})};
+      })[0];
       if (targets.initVector >= 0) {
-        sum = e.addf(e.loadScalar(frame.buffer(targets.initVector), {i}), sum);
+        sum = e.addf(e.loadScalar(frame.buffer(unsigned(targets.initVector)), {row}), sum);
       }
-      e.store(sum, frame.buffer(targets.vector), {i});
+      e.store(sum, result, {row});
     });
   }
-  func::ReturnOp::create(e.b);
-  int64_t vectorBlocks = targets.vector >= 0 ? llvm::divideCeil(parts.height, frame.threads) : 0;
-  return {frame.function, matrixBlocks + vectorBlocks, frame.threads, 0};
+}
+
+void cuda::addPartsInOrder(Frame &frame, TensorCore &core, WarpGrid grid, const PartialSums &parts,
+                           const SumTargets &targets, const TilePlace &place) {
+  Value last = isLastToArrive(frame, place.number, parts.splits, core.shared(nullptr));
+  frame.e.when(last, [&] {
+    if (targets.matrix >= 0) {
+      addMatrixParts(frame, core, grid, parts, targets, place);
+    }
+    if (targets.vector >= 0) {
+      addVectorParts(frame, grid, parts, targets, place);
+    }
+  });
 }

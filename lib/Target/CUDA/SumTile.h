@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A block's sums on their way from fragments to rows; partial sums of several blocks, and the
-// launch that adds them up.
+// A block's sums on their way from fragments to rows; partial sums of several blocks, and how the
+// last of these adds them up.
 #pragma once
 
 #include "Pipeline.h"
@@ -53,8 +53,16 @@ struct SumTargets {
   int initMatrix = -1, matrix = -1, initVector = -1, vector = -1;
 };
 
-/// A launch that adds the parts in their order, and the inits to that.
-Stage emitOrderedSums(mlir::Operation *op, dispatch::DomainAttr domain, mlir::ModuleOp module,
-                      llvm::StringRef name, const PartialSums &parts, const SumTargets &targets);
+/// The tile of a sum that several blocks make parts of.
+struct TilePlace {
+  mlir::Value number;                ///< index: which tile, and so which counter
+  mlir::Value firstRow, firstColumn; ///< index
+  mlir::Value ownsVector;            ///< i1: whether the vector's rows are this tile's too
+};
+
+/// At the end of a block that has left its parts: the last of the tile's blocks adds the parts in
+/// their order, and the inits to that.
+void addPartsInOrder(Frame &frame, TensorCore &core, WarpGrid grid, const PartialSums &parts,
+                     const SumTargets &targets, const TilePlace &place);
 
 } // namespace sluice::cuda

@@ -36,11 +36,15 @@ static Value toWide(ImplicitLocOpBuilder &b, Value index) {
   return b.createOrFold<arith::IndexCastOp>(b.getI64Type(), index);
 }
 
-Value TensorCore::shared(Value byte, int64_t offset) {
-  Type i8 = b.getI8Type();
-  Value at = byte ? Value(LLVM::GEPOp::create(b, base.getType(), i8, base, toWide(b, byte))) : base;
-  return offset == 0 ? at
-                     : Value(LLVM::GEPOp::create(b, base.getType(), i8, at,
+Value TensorCore::shared(Value byte, int64_t offset) { return behind(base, byte, offset); }
+
+Value TensorCore::behind(Value pointer, Value bytes, int64_t offset) {
+  Type i8 = b.getI8Type(), type = pointer.getType();
+  if (bytes) {
+    pointer = LLVM::GEPOp::create(b, type, i8, pointer, toWide(b, bytes));
+  }
+  return offset == 0 ? pointer
+                     : Value(LLVM::GEPOp::create(b, type, i8, pointer,
                                                  LLVM::GEPArg(static_cast<int32_t>(offset))));
 }
 

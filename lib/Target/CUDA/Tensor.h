@@ -31,6 +31,8 @@ public:
   Value shared(Value byte, int64_t offset = 0);
   /// Pointer (address space 1) to an element of a buffer of the frame.
   Value global(Value memory, mlir::ValueRange indices);
+  /// The pointer `bytes` (index) + `offset` behind another.
+  Value behind(Value pointer, Value bytes, int64_t offset);
 
   /// Starts copying `bytes` (4, 8 or 16; both places are multiples of it) from global to shared
   /// memory. Only the first `sourceBytes` (index, at most `bytes`) are read, the rest becomes zero;
@@ -55,6 +57,7 @@ public:
   /// are exchanged so that the same chunk of eight lines that follow one another, from a multiple
   /// of eight on, lies in different banks, and so do eight chunks that follow one another.
   Value swizzled(Value line, Value chunk, int64_t lineBytes);
+  static constexpr int64_t swizzlePeriod = 8; ///< lines so far apart exchange alike
   /// By which of a line's first chunks are exchanged (index, to be combined by xor): depends on
   /// the line modulo 8 alone.
   Value exchange(Value line, int64_t lineBytes);

@@ -2,8 +2,8 @@
 //
 // Weight gradients: left^T times right over the rows. Both factors lie with the sum's index
 // outermost, so their fragments are transposed as they are loaded. Rows that are not valid are
-// copied as zeros. Where there are few tiles the rows are split among blocks, whose sums a second
-// launch adds up in order. Bias sums are products with ones, of the same tiles.
+// copied as zeros. Where there are few tiles the rows are split among blocks, the last of which
+// adds up in order what all left. Bias sums are products with ones, of the same tiles.
 #include "Columns.h"
 #include "SumTile.h"
 
@@ -33,14 +33,13 @@ public:
 private:
   Factor factor(unsigned operand, int64_t width, int64_t extent);
   Value isValid(Value row);
+  Value validEnd(Value firstRow);
   void place();
   Values emitBias(Pipeline &pipeline, Value tile, ValueRange carried);
   void storeMatrix(const Values &sums, Pipeline &pipeline);
   void storeBias(ArrayRef<Value> sums, Pipeline &pipeline);
 
   dispatch::WeightGradientOp op;
-  ModuleOp module;
-  std::string name;
   Frame frame;
   cpu::Emitter &e;
   const WarpGrid grid;
@@ -49,15 +48,15 @@ private:
   SumTargets targets;
   std::unique_ptr<TensorCore> core;
   int64_t sharedBytes = 0;
-  Value validLength, split, firstRow, firstColumn, ownsBias;
+  Value validLength, split, tileNumber, columnBlock, firstRow, firstColumn, ownsBias;
 };
 
 } // namespace
 
 WeightGradient::WeightGradient(dispatch::WeightGradientOp op, ModuleOp module, StringRef name,
                                int64_t height, int64_t width, WarpGrid grid)
-    : op(op), module(module), name(name), frame(op, op.getDomain(), module, name, grid.threads()),
-      e(frame.e), grid(grid), rows(op.getDomain().getLaunchRows()), height(height), width(width),
+    : op(op), frame(op, op.getDomain(), module, name, grid.threads()), e(frame.e), grid(grid),
+      rows(op.getDomain().getLaunchRows()), height(height), width(width),
       rowBlocks(llvm::divideCeil(height, grid.blockRows())),
       columnBlocks(std::max<int64_t>(1, llvm::divideCeil(width, grid.blockColumns()))),
       totalSteps(llvm::divideCeil(rows, innerStep)) {
@@ -81,10 +80,21 @@ Value WeightGradient::isValid(Value row) {
   return e.both(e.less(sequence, frame.rows), e.less(position, validLength));
 }
 
+/// Where steps do not straddle sequences: the end of the valid rows of a step's sequence.
+Value WeightGradient::validEnd(Value firstRow) {
+  int64_t positions = op.getDomain().getPositions();
+  Value sequence = arith::DivUIOp::create(e.b, firstRow, e.index(positions));
+  Value end = e.add(e.mul(sequence, positions), validLength);
+  return e.select(e.less(sequence, frame.rows), end, e.index(0));
+}
+
 Factor WeightGradient::factor(unsigned operand, int64_t width, int64_t extent) {
   Factor result{frame.buffer(operand), rows, width, /*linesAreInner=*/true, extent};
   if (op.getDomain().getFactor() > 0) {
     result.isValid = [this](Value row) { return isValid(row); };
+    if (op.getDomain().getPositions() % innerStep == 0) {
+      result.validEnd = [this](Value first) { return validEnd(first); };
+    }
   }
   return result;
 }
@@ -98,9 +108,9 @@ void WeightGradient::place() {
     return arith::RemUIOp::create(e.b, a, e.index(c));
   };
   split = divide(frame.block, tiles);
-  Value tile = rest(frame.block, tiles);
-  firstRow = e.mul(divide(tile, columnBlocks), grid.blockRows());
-  Value columnBlock = rest(tile, columnBlocks);
+  tileNumber = rest(frame.block, tiles);
+  firstRow = e.mul(divide(tileNumber, columnBlocks), grid.blockRows());
+  columnBlock = rest(tileNumber, columnBlocks);
   firstColumn = e.mul(columnBlock, grid.blockColumns());
   Value first = arith::AddIOp::create(e.b, columnBlock, rest(frame.warp, grid.columns));
   ownsBias = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, first, e.index(0));
@@ -200,14 +210,18 @@ Kernel WeightGradient::generate() {
   if (targets.matrix >= 0) {
     storeMatrix(Values(ArrayRef<Value>(sums).take_front(products)), pipeline);
   }
+  if (parts.splits > 1) {
+    Value isFirst = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, columnBlock, e.index(0));
+    addPartsInOrder(frame, *core, grid, parts, targets,
+                    {tileNumber, firstRow, firstColumn, isFirst});
+  }
   func::ReturnOp::create(e.b);
   double flops = 2 * double(rows) * double(height) * double(width);
   Kernel kernel =
       frame.kernel(rowBlocks * columnBlocks * parts.splits, "matmul", flops, sharedBytes);
   if (parts.splits > 1) {
     kernel.workspaceBytes = parts.bytes();
-    kernel.stages.push_back(
-        emitOrderedSums(op, op.getDomain(), module, name + "_sums", parts, targets));
+    kernel.counters = rowBlocks * columnBlocks;
   }
   return kernel;
 }

@@ -65,6 +65,7 @@ class Histories : public testing::TestWithParam<unsigned> {};
 
 TEST_P(Histories, FindWhatCompleteKnowledgeFinds) {
   std::mt19937 random(GetParam());
+  const Access kinds[] = {Access::Read, Access::Write, Access::Atomic};
   auto draw = [&](unsigned below) { return static_cast<unsigned>(random() % below); };
   Clocks clocks;
   clocks.reset(threads);
@@ -77,7 +78,7 @@ TEST_P(Histories, FindWhatCompleteKnowledgeFinds) {
   for (unsigned step = 0; step < 400; ++step) {
     unsigned thread = draw(threads), choice = draw(20), flag = draw(flags);
     if (choice < 10) {
-      Past event{Access(1 + draw(3)), draw(cells), draw(4) == 0, thread, group[thread]};
+      Past event{kinds[draw(3)], draw(cells), draw(4) == 0, thread, group[thread]};
       Event packed(event.copy ? thread + threads : thread,
                    event.copy ? event.time : clocks.now(thread), step, event.access);
       auto found = histories.add(state[event.cell], packed, thread);

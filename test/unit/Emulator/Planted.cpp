@@ -86,6 +86,11 @@ Outcome test::runKernel(Emulator &emulator, const Planted &planted, const Option
                       reinterpret_cast<uint64_t>(outcome.out.data())};
   launch.buffers = {{"in", in.data(), count * 4},
                     {"out", outcome.out.data(), count * 4, planted.writes, false}};
+  std::vector<uint32_t> counters(planted.counters);
+  if (planted.counters > 0) {
+    launch.arguments.push_back(reinterpret_cast<uint64_t>(counters.data()));
+    launch.buffers.push_back({"counters", counters.data(), planted.counters * 4, Writes::Any});
+  }
   outcome.report = emulator.launch(launch, options);
   return outcome;
 }

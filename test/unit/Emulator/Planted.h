@@ -10,7 +10,8 @@
 
 namespace sluice::test {
 
-/// A kernel `@k(ptr addrspace(1) %in, ptr addrspace(1) %out)` with 64 threads a block, `%in` of
+/// A kernel `@k(ptr addrspace(1) %in, ptr addrspace(1) %out)`, or with a third parameter for
+/// `counters` words of zeros, with 64 threads a block, `%in` of
 /// 64 * `words` numbers and `%out` of as many. Lines that begin with '-' are in the faulty kernel
 /// alone, those with '+' in the right one alone. `%tid` and `%block` (i64) are at hand.
 struct Planted {
@@ -23,6 +24,7 @@ struct Planted {
   uint64_t dynamicSharedBytes = 0;
   emulator::Writes writes = emulator::Writes::AtMostOnce;
   std::string parameters = "ptr addrspace(1) %in, ptr addrspace(1) %out";
+  uint64_t counters = 0; ///< i32, which all blocks may write
   /// The faulty kernel's numbers are right where copies land early: only the judge can tell.
   bool rightWhenEarly = false;
 };

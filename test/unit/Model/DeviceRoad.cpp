@@ -39,6 +39,7 @@ static void plantFaults(const test::RoadRequest &request, KernelSet &kernels) {
   }
   for (KernelRecord::DeviceVariant &variant : kernels.records.front().deviceVariants) {
     variant.workspaceBytes = request.workspaceBytes;
+    variant.counters = request.counters;
   }
 }
 
@@ -58,7 +59,8 @@ std::string test::takeRoad(const RoadRequest &request) {
     return message.empty() ? "no kernels" : message;
   }
   plantFaults(request, *kernels);
-  FailureOr<MemoryPlan> memory = planMemory(*module, kernels->workspaceBytes());
+  FailureOr<MemoryPlan> memory =
+      planMemory(*module, kernels->workspaceBytes(), kernels->counterBytes());
   if (failed(memory)) {
     return "no memory plan";
   }

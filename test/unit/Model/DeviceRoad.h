@@ -13,6 +13,7 @@ struct RoadRequest {
   std::string path;                 ///< of the artifact
   bool claimsLess = false;    ///< plant a fault: the plan says that results are 64 bytes short
   int64_t workspaceBytes = 0; ///< that the first kernel claims to need
+  int64_t counters = 0;       ///< likewise
 };
 
 /// Empty, or what went wrong.

@@ -101,8 +101,10 @@ protected:
   ~DeviceRoad() override { std::filesystem::remove_all(folder); }
 
   std::shared_ptr<const Artifact> compile(const std::vector<std::string> &targets,
-                                          bool claimsLess = false, int64_t workspaceBytes = 0) {
-    RoadRequest request = {feedForward, targets, folder + "/art.sla", claimsLess, workspaceBytes};
+                                          bool claimsLess = false, int64_t workspaceBytes = 0,
+                                          int64_t counters = 0) {
+    RoadRequest request = {feedForward, targets,        folder + "/art.sla",
+                           claimsLess,  workspaceBytes, counters};
     std::string problem = takeRoad(request);
     EXPECT_EQ(problem, "");
     return problem.empty() ? Artifact::load(request.path) : nullptr;
@@ -219,6 +221,36 @@ TEST_F(DeviceRoad, LaunchesShareOneWorkspace) {
   }
   Executor emulated(makeEmulatorDevice(artifact));
   predict(emulated, 21, 3);
+}
+
+TEST_F(DeviceRoad, CountersLieInFrontOfTheWorkspaceAndStayZero) {
+  auto artifact = compile({"sm_80"}, false, 5000, 3);
+  ASSERT_TRUE(artifact);
+  const Plan &plan = artifact->plan();
+  auto find = [&](const std::string &kind) {
+    return *std::find_if(plan.buffers.begin(), plan.buffers.end(),
+                         [&](const Buffer &buffer) { return buffer.kind == kind; });
+  };
+  Buffer counters = find("counters");
+  EXPECT_EQ(counters.bytes, 64); // three of them, rounded up to what offsets are multiples of
+  EXPECT_EQ(counters.offset + counters.bytes, find("workspace").offset);
+  for (const Buffer &buffer : plan.buffers) {
+    EXPECT_TRUE(buffer.kind == "counters" || buffer.kind == "workspace" ||
+                buffer.offset + buffer.bytes <= counters.offset);
+  }
+  std::unique_ptr<Device> device = makeEmulatorDevice(artifact);
+  uint8_t *middle = device->host() + find("workspace").offset - 8;
+  Executor emulated(std::move(device));
+  predict(emulated, 21, 3);
+  *middle = 1; // as if a block had arrived and the others had not
+  try {
+    predict(emulated, 21, 3);
+    FAIL() << "a kernel left a counter that is not zero";
+  } catch (const JobError &error) {
+    std::string message = error.what();
+    EXPECT_NE(message.find("a counter of arrived blocks that is not zero"), std::string::npos)
+        << message;
+  }
 }
 
 TEST_F(DeviceRoad, HoldsBitcodePtxAndCubins) {

@@ -308,9 +308,12 @@ TEST_F(CudaDevice, LanesShareAWorkspaceOnlyInTurn) {
   Plan plan = artifact->plan();
   for (size_t kernel : {2, 3}) { // the mean loss and the gradient
     plan.kernels[kernel].deviceVariants.at("sm_80").workspaceBytes = 64;
+    plan.kernels[kernel].deviceVariants.at("sm_80").counters = 3;
   }
   const std::vector<Launch> &launches = plan.entries.at("gradient");
-  EXPECT_EQ(cuda::sideWorkspaceBytes(plan, "sm_80", launches, 0, 4), 64);
+  cuda::SideMemory needed = cuda::sideMemory(plan, "sm_80", launches, 0, 4);
+  EXPECT_EQ(needed.workspaceBytes, 64);
+  EXPECT_EQ(needed.counterBytes, 12);
   auto own = cuda::assignLanes(plan, "sm_80", launches, 0, 4, true),
        shared = cuda::assignLanes(plan, "sm_80", launches, 0, 4, false);
   EXPECT_TRUE(own[1].side);

@@ -92,7 +92,7 @@ static std::string region(const std::string &body, bool derivative) {
 
 std::string AttentionCase::forwardText() const {
   std::string qkv = tensor(batch, positions, width(), bf16),
-              out = tensor(batch, positions, heads * head, bf16);
+              out = tensor(batch, positions, heads * head, bf16Results());
   std::string logs = tensor(batch, positions, heads);
   std::string table = "tensor<" + std::to_string(positions) + "x" + std::to_string(head) + "xf32>";
   std::string types = qkv + ", " + qkv + ", " + qkv + (rotary ? ", " + table : "");
@@ -104,17 +104,19 @@ std::string AttentionCase::forwardText() const {
 
 std::string AttentionCase::backwardText() const {
   std::string qkv = tensor(batch, positions, width(), bf16),
-              out = tensor(batch, positions, heads * head, bf16);
+              out = tensor(batch, positions, heads * head, bf16Results()),
+              change = tensor(batch, positions, heads * head, bf16),
+              result = tensor(batch, positions, width(), bf16Results());
   std::string logs = tensor(batch, positions, heads);
   std::string table = "tensor<" + std::to_string(positions) + "x" + std::to_string(head) + "xf32>";
-  std::string types = qkv + ", " + qkv + ", " + qkv + ", " + out + ", " + logs + ", " + out +
+  std::string types = qkv + ", " + qkv + ", " + qkv + ", " + out + ", " + logs + ", " + change +
                       (rotary ? ", " + table : "");
-  return "func.func @f(%x: " + qkv + ", %o: " + out + ", %l: " + logs + ", %d: " + out +
-         ", %t: " + table + ") -> " + qkv +
+  return "func.func @f(%x: " + qkv + ", %o: " + out + ", %l: " + logs + ", %d: " + change +
+         ", %t: " + table + ") -> " + result +
          " {\n%y = dispatch.attention_backward %x, %x, %x, %o, %l, %d" + (rotary ? ", %t" : "") +
          " attributes " + attributes(*this) + region(score.text, false) + " derivative " +
-         region(score.derivativeText, true) + " : (" + types + ") -> " + qkv +
-         "\nreturn %y : " + qkv + "\n}";
+         region(score.derivativeText, true) + " : (" + types + ") -> " + result +
+         "\nreturn %y : " + result + "\n}";
 }
 
 static double toBf16(double value) {
@@ -283,9 +285,9 @@ void HeadEvaluation::evaluateRow(int64_t p) {
     }
     data.output.value[(row * c.heads + h) * c.head + i] = value;
     data.output.bound[(row * c.heads + h) * c.head + i] =
-        (relative + factorUnit + unit * double(n + 4)) * magnitude + factorUnit * std::abs(value) +
-        1e-30;
-    given[i] = c.bf16 ? toBf16(value) : value;
+        (relative + factorUnit + unit * double(n + 4)) * magnitude +
+        (c.bf16Results() ? bf16Unit : 0) * std::abs(value) + 1e-30;
+    given[i] = c.bf16Results() ? toBf16(value) : value;
   }
   if (sum > 0) {
     addGradients(p, times(probability, 1 / sum), raw, given,
@@ -357,13 +359,14 @@ AttentionData sluice::test::makeAttention(const AttentionCase &c) {
       HeadEvaluation{c, data, b, h}.evaluate();
     }
     for (int64_t i = b * c.positions * wide; i < (b * c.positions + c.valid()) * wide; ++i) {
-      data.outputIn[i] = float(c.bf16 ? toBf16(data.output.value[i]) : data.output.value[i]);
+      data.outputIn[i] =
+          float(c.bf16Results() ? toBf16(data.output.value[i]) : data.output.value[i]);
     }
     for (int64_t i = b * c.positions * c.heads; i < (b * c.positions + c.valid()) * c.heads; ++i) {
       data.lseIn[i] = float(data.lse.value[i]);
     }
   }
-  for (size_t i = 0; i < data.gradient.value.size() && c.bf16; ++i) {
+  for (size_t i = 0; i < data.gradient.value.size() && c.bf16Results(); ++i) {
     data.gradient.bound[i] +=
         bf16Unit * (std::abs(data.gradient.value[i]) + data.gradient.bound[i]);
   }

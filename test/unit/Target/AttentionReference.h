@@ -36,7 +36,9 @@ struct AttentionCase {
   /// Rows of Q, K, V, outputs and gradients are bf16, and so are factors of products: P, the
   /// scores' gradients and rotated rows are rounded, which the bounds then allow for.
   bool bf16 = false;
+  bool wideResults = false; ///< outputs and gradients are f32 all the same
 
+  bool bf16Results() const { return bf16 && !wideResults; }
   int64_t valid() const { return (length + factor - 1) / factor; }
   int64_t width() const {
     return (heads + 2 * kvHeads) * head;

@@ -3,7 +3,8 @@
 // Every rows and scatter_rows dispatch of shipped specs, in all entries (evaluation, training,
 // update, initialization, prediction): on the emulator, as PTX and, where ptxas is present, as
 // cubins.
-#include "CudaRowsHarness.h"
+#include "EmulatedKernel.h"
+#include "RowsText.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/InitAllDialects.h"
@@ -87,10 +88,10 @@ void forDispatchesOf(const std::string &spec, llvm::StringSet<> &seen,
 }
 
 /// Operands of any type: numbers in [0.5, 1), tokens of the least vocabulary, small counts.
-Launch launchOf(mlir::Operation *op, int64_t shortened) {
+CudaRun launchOf(mlir::Operation *op, int64_t shortened) {
   auto rows = llvm::dyn_cast<dispatch::RowsOp>(op);
   auto domain = rows ? rows.getDomain() : llvm::cast<dispatch::ScatterRowsOp>(op).getDomain();
-  Launch launch;
+  CudaRun launch;
   auto model = op->getParentOfType<mlir::ModuleOp>();
   launch.length = model->getAttrOfType<mlir::IntegerAttr>("sluice.context").getInt() - shortened;
   launch.rows = std::max<int64_t>(domain.getBatch() - (shortened ? 1 : 0), 1);
@@ -118,8 +119,9 @@ void assembleAllOf(llvm::ArrayRef<const char *> folders) {
       int64_t made = 0, registers = 0;
       forDispatchesOf(spec, seen, [&](mlir::Operation *op, const std::string &text) {
         auto module = mlir::OwningOpRef<mlir::ModuleOp>(mlir::ModuleOp::create(op->getLoc()));
-        ASSERT_TRUE(mlir::succeeded(generateRowsOrScatter(op, *module))) << text;
-        registers = std::max(registers, checkAssembly(*module, text));
+        auto kernel = cuda::generateKernel(op, *module, "kernel");
+        ASSERT_TRUE(mlir::succeeded(kernel)) << text;
+        registers = std::max(registers, checkAssembly(*kernel, *module, text));
         ++made;
       });
       std::cout << spec << ": " << made << " more kernels, at most " << registers << " registers\n";
@@ -139,7 +141,7 @@ TEST(CudaModels, RowsAndScatterOfTinySpecsBreakNoRule) {
   llvm::StringSet<> seen;
   for (const std::string &spec : specsIn("tiny")) {
     forDispatchesOf(spec, seen, [&](mlir::Operation *op, const std::string &text) {
-      EmulatedRows cuda(text);
+      EmulatedKernel cuda(text);
       ASSERT_TRUE(cuda.made()) << text;
       for (int64_t shortened : {0, 5}) {
         cuda.run(launchOf(op, shortened));

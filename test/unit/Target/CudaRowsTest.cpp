@@ -2,7 +2,8 @@
 //
 // Row kernels of the CUDA target, emulated and judged, against the CPU's on the same operands.
 // Nothing here runs on a GPU.
-#include "CudaRowsHarness.h"
+#include "EmulatedKernel.h"
+#include "RowsText.h"
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/STLExtras.h"
@@ -14,6 +15,28 @@ using namespace sluice;
 using namespace sluice::test;
 
 namespace {
+
+/// Bytes of whole sectors that vector accesses of global memory moved in the last run, and those
+/// that side by side would have been enough for.
+struct Traffic {
+  double bytes = 0, least = 0;
+};
+
+Traffic rowTraffic(const EmulatedKernel &kernel) {
+  Traffic traffic;
+  for (const emulator::Report &report : kernel.reports) {
+    for (const emulator::SiteTraffic &site : report.counters.sites) {
+      bool vectors = site.instruction.find(" x float>") != std::string::npos ||
+                     site.instruction.find(" x bfloat>") != std::string::npos;
+      bool global = site.instruction.find("addrspace(3)") == std::string::npos;
+      if (vectors && global) {
+        traffic.bytes += 32.0 * double(site.units);
+        traffic.least += 32.0 * double(site.leastUnits);
+      }
+    }
+  }
+  return traffic;
+}
 
 LoadedKernel cpuKernel(const std::string &text) {
   return LoadedKernel(text, cpu::Target::avx2(),
@@ -94,14 +117,14 @@ TEST(CudaRows, NormOfMeanOfShiftedRowsIsCpus) {
     int64_t shift = zeroInvalid ? 1 : 3, coarse = (fine + k - 1) / k;
     std::string text = normText(batch, fine, d, k, shift, zeroInvalid);
     LoadedKernel cpu = cpuKernel(text);
-    EmulatedRows cuda(text);
+    EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
     Floats gain = randomFloats(d, 2), bias = randomFloats(d, 3);
     for (int64_t length : {fine, fine / 2 - 2, int64_t(1)}) {
       Launch launch{.operands = {randomIntegers(batch * fine * d, 1, 100), gain, bias},
                     .length = length,
                     .rows = length == 1 ? 1 : 2};
-      auto expected = cpu.run(launch), found = cuda.run(launch);
+      auto expected = cpu.run(launch), found = cuda.run(runOf(launch));
       EXPECT_EQ(found[0], expected[0]) << "d " << d << " length " << length;
       double relative = double(d + 16) * 2 * unit;
       for (int64_t r = 0; r < batch * coarse; ++r) {
@@ -125,7 +148,7 @@ TEST(CudaRows, NormInBf16RoundsOnce) {
        {NormCase{24, 140, true}, NormCase{37, 140, false}, NormCase{520, 140, true}}) {
     int64_t coarse = (fine + k - 1) / k;
     LoadedKernel cpu = cpuKernel(normText(batch, fine, d, k, shift, zeroInvalid));
-    EmulatedRows cuda(normText(batch, fine, d, k, shift, zeroInvalid, "bf16"));
+    EmulatedKernel cuda(normText(batch, fine, d, k, shift, zeroInvalid, "bf16"));
     ASSERT_TRUE(cpu.loaded() && cuda.made());
     auto rounded = [](Floats values) {
       llvm::transform(values, values.begin(), roundedToBf16);
@@ -135,7 +158,7 @@ TEST(CudaRows, NormInBf16RoundsOnce) {
                                rounded(randomFloats(d, 2)), rounded(randomFloats(d, 3))},
                   .length = fine - 5,
                   .rows = 2};
-    auto expected = cpu.run(launch), found = cuda.run(launch);
+    auto expected = cpu.run(launch), found = cuda.run(runOf(launch));
     double relative = double(d + 16) * 2 * unit;
     for (int64_t i = 0; i < batch * coarse * d; ++i) {
       ASSERT_EQ(found[0][i], roundedToBf16(expected[0][i])) << "d " << d << " element " << i;
@@ -152,7 +175,7 @@ TEST(CudaRows, Bf16AndF32Together) {
   const int64_t batch = 3, positions = 50, d = 200;
   std::string sequence = tensor({batch, positions, d}),
               half = tensor({batch, positions, d}, "bf16"), row = tensor({d});
-  EmulatedRows cuda(
+  EmulatedKernel cuda(
       rowsText({batch, positions, 1}, {{sequence, Access{}, row}, {half, Access{}, row}},
                {{sequence, Access{}}, {half, Access{}}},
                "%y = arith.addf %a0, %a1 : ROW\ndispatch.yield %y, %y : ROW, ROW", row));
@@ -206,7 +229,8 @@ std::string normBackwardText(int64_t batch, int64_t fine, int64_t d, int64_t k, 
 }
 
 struct BackwardCase {
-  int64_t d, fine, k, parts, launches;
+  int64_t d, fine, k, parts;
+  bool shared; ///< blocks share a part
 };
 
 /// |dx| differs by the order of the row's two sums, of d terms below 1 / k each, times rstd <= 2;
@@ -214,15 +238,16 @@ struct BackwardCase {
 TEST(CudaRows, NormBackwardSumsOverRows) {
   SKIP_WITHOUT_CPU();
   const int64_t batch = 2;
-  for (auto [d, fine, k, parts, launches] :
-       {BackwardCase{7, 13, 1, 40, 1}, BackwardCase{40, 300, 2, 3, 1},
-        BackwardCase{16, 1200, 1, 1, 2}, BackwardCase{257, 150, 3, 2, 2},
-        BackwardCase{700, 90, 1, 2, 2}, BackwardCase{6000, 9, 2, 2, 2}}) {
+  for (auto [d, fine, k, parts, shared] :
+       {BackwardCase{7, 13, 1, 40, false}, BackwardCase{40, 300, 2, 3, false},
+        BackwardCase{16, 1200, 1, 1, true}, BackwardCase{257, 150, 3, 2, true},
+        BackwardCase{700, 90, 1, 2, true}, BackwardCase{6000, 9, 2, 2, true}}) {
     std::string text = normBackwardText(batch, fine, d, k, k - 1, parts);
     LoadedKernel cpu = cpuKernel(text);
-    EmulatedRows cuda(text);
+    EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
-    EXPECT_EQ(int64_t(cuda.kernel.stages.size()), launches) << "d " << d;
+    EXPECT_EQ(cuda.kernel().stages.size(), 1u) << "d " << d;
+    EXPECT_EQ(cuda.kernel().counters, shared ? parts : 0) << "d " << d;
     int64_t coarse = (fine + k - 1) / k, count = batch * fine * d;
     Launch launch{.operands = {randomFloats(batch * coarse * d, 1), randomFloats(count, 2),
                                randomFloats(d, 3), randomFloats(batch * fine, 4, 0.5f, 2.0f),
@@ -230,7 +255,7 @@ TEST(CudaRows, NormBackwardSumsOverRows) {
                   .length = fine - 3,
                   .rows = 2,
                   .shares = {{0, 4}}};
-    auto expected = cpu.run(launch), found = cuda.run(launch);
+    auto expected = cpu.run(launch), found = cuda.run(runOf(launch));
     // A mean of d terms: d roundings of sums of at most d / 2, over d; twice, for two kernels.
     double bound = 2 * (double(d) / 2 + 8) * unit * 2 * 2;
     for (int64_t i = 0; i < count; ++i) {
@@ -248,13 +273,13 @@ TEST(CudaRows, NormBackwardSumsOverRows) {
 
 /// The order of a sum over rows is that of the shapes: blocks in another order, the same bits.
 TEST(CudaRows, SumsOverRowsDoNotDependOnTheOrderOfBlocks) {
-  EmulatedRows cuda(normBackwardText(2, 300, 24, 2, 1, 2, "bf16"));
+  EmulatedKernel cuda(normBackwardText(2, 300, 24, 2, 1, 2, "bf16"));
   ASSERT_TRUE(cuda.made());
   Launch launch{.operands = {randomFloats(2 * 150 * 24, 1), randomFloats(2 * 300 * 24, 2),
                              randomFloats(24, 3), randomFloats(600, 4), randomFloats(600 * 24, 5)},
                 .length = 300,
                 .rows = 2};
-  auto first = cuda.run(launch), second = cuda.run(launch);
+  auto first = cuda.run(runOf(launch)), second = cuda.run(runOf(launch));
   EXPECT_EQ(first, second);
 }
 
@@ -262,7 +287,7 @@ TEST(CudaRows, SumsOverRowsDoNotDependOnTheOrderOfBlocks) {
 /// body; statistics alone. Integers are exact in any order.
 TEST(CudaRows, WideRowsAreSummedExactly) {
   for (int64_t d : {37, 6342, 50001}) {
-    EmulatedRows cuda(rowsText(
+    EmulatedKernel cuda(rowsText(
         {},
         {{tensor({d}), Access{.kind = "vector"}, tensor({d})},
          {"tensor<i64>", Access{.kind = "scalar"}, "i64"}},
@@ -284,7 +309,7 @@ TEST(CudaRows, WideRowsAreSummedExactly) {
 TEST(CudaRows, RowsBeyondRegistersPassTwice) {
   const int64_t batch = 1, positions = 3, d = 50002;
   std::string sequence = tensor({batch, positions, d}), row = tensor({d});
-  EmulatedRows cuda(
+  EmulatedKernel cuda(
       rowsText({batch, positions, 1}, {{sequence, Access{}, row}}, {{sequence, Access{}}},
                "%s = dispatch.reduce add %a0 : ROW -> f32\n%t = tensor.splat %s : ROW\n"
                "%y = arith.subf %a0, %t : ROW\ndispatch.yield %y : ROW",
@@ -311,10 +336,10 @@ TEST(CudaRows, GroupsOfAnySize) {
         {{tensor({d}), Access{.kind = "vector"}}},
         "%y = dispatch.sum_group %a0 : " + group + " -> ROW\ndispatch.yield %y : ROW", row);
     LoadedKernel cpu = cpuKernel(text);
-    EmulatedRows cuda(text);
+    EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
     Launch launch{.operands = {randomIntegers(k * d, 1, 50)}, .length = 1, .rows = 1};
-    EXPECT_EQ(cuda.run(launch), cpu.run(launch)) << "k " << k << " d " << d;
+    EXPECT_EQ(cuda.run(runOf(launch)), cpu.run(launch)) << "k " << k << " d " << d;
   }
   const int64_t batch = 2, fine = 40;
   for (auto [k, d] : {std::pair{2, 7}, std::pair{9, 40}}) {
@@ -332,10 +357,10 @@ TEST(CudaRows, GroupsOfAnySize) {
                      " -> f32\ndispatch.yield %s, %t, %all : ROW, " + group + ", f32",
                  row, true);
     LoadedKernel cpu = cpuKernel(text);
-    EmulatedRows cuda(text);
+    EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
     Launch launch{.operands = {randomIntegers(batch * fine * d, 1, 50)}, .length = 30, .rows = 2};
-    EXPECT_EQ(cuda.run(launch), cpu.run(launch)) << "k " << k << " d " << d;
+    EXPECT_EQ(cuda.run(runOf(launch)), cpu.run(launch)) << "k " << k << " d " << d;
   }
 }
 
@@ -359,7 +384,7 @@ TEST(CudaRows, GatherWithDropoutEqualsCpu) {
                   {tensor({positions, d}), Access{.kind = "table", .factor = 0}, tensor({d})}},
                  {{tensor({batch, positions, d}), Access{}}}, body, tensor({d}));
     LoadedKernel cpu = cpuKernel(text);
-    EmulatedRows cuda(text);
+    EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
     Launch launch{.operands = {randomIntegers(batch * (positions + 1), 4, vocabulary),
                                randomFloats(vocabulary * d, 5), randomFloats(positions * d, 6)},
@@ -368,7 +393,7 @@ TEST(CudaRows, GatherWithDropoutEqualsCpu) {
                   .step = 9,
                   .seed = 21};
     Floats expected = cpu.run(launch)[0];
-    EXPECT_EQ(cuda.run(launch)[0], expected) << "d " << d;
+    EXPECT_EQ(cuda.run(runOf(launch))[0], expected) << "d " << d;
     EXPECT_GT(std::count(expected.begin(), expected.end(), 0.0f), 0) << "nothing was dropped";
     EXPECT_EQ(expected.back(), untouched);
   }
@@ -387,10 +412,10 @@ TEST(CudaRows, FoldedRowsAreUnfolded) {
         {{tensor({batch, k * coarse, d}), Access{}}},
         "%y = arith.addf %a0, %a0 : ROW\ndispatch.yield %y : ROW", tensor({d}));
     LoadedKernel cpu = cpuKernel(text);
-    EmulatedRows cuda(text);
+    EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
     Launch launch{.operands = {randomFloats(batch * coarse * k * d, 1)}, .length = 16, .rows = 2};
-    EXPECT_EQ(cuda.run(launch), cpu.run(launch)) << "d " << d;
+    EXPECT_EQ(cuda.run(runOf(launch)), cpu.run(launch)) << "d " << d;
   }
 }
 
@@ -420,7 +445,7 @@ TEST(CudaRows, FlatRowsInPlace) {
       dispatch.yield %y, %v : ROW, ROW)",
                               row);
   LoadedKernel cpu = cpuKernel(text);
-  EmulatedRows cuda(text);
+  EmulatedKernel cuda(text);
   ASSERT_TRUE(cpu.loaded() && cuda.made());
   Launch launch{.operands = {randomFloats(count * d, 1),
                              randomFloats(count * d, 2),
@@ -430,41 +455,41 @@ TEST(CudaRows, FlatRowsInPlace) {
                 .length = 1,
                 .rows = 1,
                 .shares = {{0, 0}, {1, 2}}};
-  auto expected = cpu.run(launch), found = cuda.run(launch);
+  auto expected = cpu.run(launch), found = cuda.run(runOf(launch));
   for (int64_t i = 0; i < count * d; ++i) {
     ASSERT_NEAR(found[0][i], expected[0][i], 2 * 12 * 4 * unit) << i;
     ASSERT_NEAR(found[1][i], expected[1][i], 2 * 2 * 2 * unit) << i;
   }
   // Three rows read and two written, all of them side by side.
-  EmulatedRows::Traffic traffic = cuda.rowTraffic();
+  Traffic traffic = rowTraffic(cuda);
   EXPECT_EQ(traffic.bytes, traffic.least);
-  EXPECT_NEAR(traffic.bytes, cuda.kernel.bytes, 0.05 * cuda.kernel.bytes);
+  EXPECT_NEAR(traffic.bytes, cuda.kernel().bytes, 0.05 * cuda.kernel().bytes);
 }
 
 /// What a norm moves, both ways: whole sectors, and little more than the least.
 TEST(CudaRows, NormsMoveLittleMoreThanTheyMust) {
   const int64_t batch = 4, fine = 1024, d = 256;
   for (const char *element : {"f32", "bf16"}) {
-    EmulatedRows forward(normText(batch, fine, d, 1, 0, false, element));
+    EmulatedKernel forward(normText(batch, fine, d, 1, 0, false, element));
     ASSERT_TRUE(forward.made());
     forward.run(
         {.operands = {randomFloats(batch * fine * d, 1), randomFloats(d, 2), randomFloats(d, 3)},
          .length = fine,
          .rows = batch});
-    EmulatedRows backward(normBackwardText(batch, fine, d, 1, 0, 32, element));
+    EmulatedKernel backward(normBackwardText(batch, fine, d, 1, 0, 32, element));
     ASSERT_TRUE(backward.made());
     backward.run({.operands = {randomFloats(batch * fine * d, 1), randomFloats(batch * fine * d, 2),
                                randomFloats(d, 3), randomFloats(batch * fine, 4),
                                randomFloats(batch * fine * d, 5)},
                   .length = fine,
                   .rows = batch});
-    for (EmulatedRows *cuda : {&forward, &backward}) {
-      EmulatedRows::Traffic traffic = cuda->rowTraffic();
+    for (EmulatedKernel *cuda : {&forward, &backward}) {
+      Traffic traffic = rowTraffic(*cuda);
       std::cout << element << ": " << traffic.bytes << " bytes in vectors, " << traffic.least
-                << " side by side, " << cuda->kernel.bytes << " planned\n";
+                << " side by side, " << cuda->kernel().bytes << " planned\n";
       EXPECT_LE(traffic.least, traffic.bytes);
       EXPECT_LT(0.9 * traffic.bytes, traffic.least);
-      EXPECT_NEAR(traffic.bytes, cuda->kernel.bytes, 0.05 * cuda->kernel.bytes);
+      EXPECT_NEAR(traffic.bytes, cuda->kernel().bytes, 0.05 * cuda->kernel().bytes);
     }
   }
 }
@@ -489,13 +514,13 @@ TEST(CudaRows, RowsInPlaceNeedTheirWarpBarrier) {
                "%y = arith.addf %a0, %a0 : ROW\ndispatch.yield %y : ROW", row);
   Floats x = randomFloats(batch * positions * d, 1);
   Launch launch{.operands = {x}, .length = positions, .rows = batch, .shares = {{0, 0}}};
-  EmulatedRows right(text), wrong(text, dropWarpBarriers);
+  EmulatedKernel right(text), wrong(text, dropWarpBarriers);
   ASSERT_TRUE(right.made() && wrong.made());
-  Floats y = right.run(launch)[0];
+  Floats y = right.run(runOf(launch))[0];
   for (size_t i = 0; i < y.size(); ++i) {
     ASSERT_EQ(y[i], 2 * x[i]);
   }
-  wrong.run(launch);
+  wrong.run(runOf(launch));
   ASSERT_FALSE(wrong.reports[0].passed());
   EXPECT_EQ(wrong.reports[0].violations[0].kind, emulator::Kind::Race) << wrong.reports[0].str();
 }
@@ -505,11 +530,10 @@ TEST(CudaRows, Assemble) {
     for (const char *element : {"f32", "bf16"}) {
       for (const std::string &text : {normText(4, 1024, d, 2, 1, false, element),
                                       normBackwardText(4, 1024, d, 2, 1, 32, element)}) {
-        EmulatedRows cuda(text);
+        GeneratedKernel cuda(text);
         ASSERT_TRUE(cuda.made());
-        int64_t registers = checkAssembly(*cuda.module, text);
-        std::cout << "d " << d << " " << element << ": " << registers << " registers, "
-                  << cuda.kernel.stages[0].threads << " threads\n";
+        std::cout << "d " << d << " " << element << ": ";
+        cuda.checkAssembly();
       }
     }
   }

@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The gradient of a gather on the CUDA target, emulated and judged: sums in row order.
-#include "CudaRowsHarness.h"
+#include "EmulatedKernel.h"
+#include "RowsText.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -37,9 +38,9 @@ TEST(CudaScatter, SumsInRowOrder) {
            start = randomFloats(c.vocabulary * c.d, 3);
     for (bool init : {false, true}) {
       for (const char *element : {"f32", "bf16"}) {
-        EmulatedRows cuda(scatterText(c, init, element));
+        EmulatedKernel cuda(scatterText(c, init, element));
         ASSERT_TRUE(cuda.made());
-        EXPECT_EQ(cuda.kernel.kind, "stream");
+        EXPECT_EQ(cuda.kernel().kind, "stream");
         Launch launch{.operands = {index, values}, .length = c.positions - 3, .rows = c.batch};
         if (init) {
           launch.operands.push_back(start);
@@ -56,7 +57,7 @@ TEST(CudaScatter, SumsInRowOrder) {
             }
           }
         }
-        ASSERT_EQ(cuda.run(launch)[0], expected)
+        ASSERT_EQ(cuda.run(runOf(launch))[0], expected)
             << "d " << c.d << " vocabulary " << c.vocabulary << " " << element;
       }
     }
@@ -65,9 +66,9 @@ TEST(CudaScatter, SumsInRowOrder) {
 
 TEST(CudaScatter, Assembles) {
   for (Case c : {Case{4, 1024, 512, 50257}, Case{4, 1024, 256, 256}, Case{4, 64, 31, 256}}) {
-    EmulatedRows cuda(scatterText(c, true, "bf16"));
+    GeneratedKernel cuda(scatterText(c, true, "bf16"));
     ASSERT_TRUE(cuda.made());
-    checkAssembly(*cuda.module, "scatter");
+    cuda.checkAssembly();
   }
 }
 

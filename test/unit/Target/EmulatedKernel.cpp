@@ -1,54 +1,52 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Runs one generated CUDA kernel on the emulator.
+// Runs the CUDA kernel of a dispatch op on the emulator.
 #include "EmulatedKernel.h"
+#include "RowsText.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/Verifier.h"
-#include "mlir/Parser/Parser.h"
 #include "sluice/Target/CPU/Kernel.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/Transforms/Utils/Cloning.h"
-#include "gtest/gtest.h"
-#include <cstring>
+#include <random>
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::test;
 
-static constexpr int64_t guardBytes = 1024;
-static constexpr uint32_t garbage = 0x7149f2ca;
+static constexpr int64_t guardBytes = 1024, bufferAlignment = 64, arenaAlignment = 1024;
 
-float sluice::test::roundedToBf16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
-  float rounded;
-  std::memcpy(&rounded, &bits, sizeof bits);
-  return value == value ? rounded : value;
+CudaRun test::runOf(const Launch &launch) {
+  return {.operands = launch.operands,
+          .length = launch.length,
+          .rows = launch.rows,
+          .step = launch.step,
+          .seed = launch.seed,
+          .firstStream = launch.firstStream,
+          .shares = launch.shares};
 }
 
-GeneratedKernel::GeneratedKernel(llvm::StringRef text, const CudaGenerator &generator) {
-  generate(text, generator);
-}
-
-EmulatedKernel::EmulatedKernel(llvm::StringRef text, const CudaGenerator &generator)
-    : GeneratedKernel(text, generator) {
+EmulatedKernel::EmulatedKernel(const std::string &text, Edit edit)
+    : GeneratedKernel(text), edit(edit) {
   if (ready) {
     ready = false;
     describe();
     load();
   }
 }
-EmulatedKernel::~EmulatedKernel() = default;
+
+void EmulatedKernel::describe() {
+  for (Value value : llvm::concat<Value>(llvm::to_vector(dispatch->getOperands()),
+                                         llvm::to_vector_of<Value>(dispatch->getResults()))) {
+    auto type = cast<RankedTensorType>(value.getType());
+    Slot slot;
+    slot.width = type.getRank() == 0 ? 1 : type.getShape().back();
+    slot.rows = type.getNumElements() / slot.width;
+    slot.stride = type.getRank() == 3 ? dispatch::paddedWidth(slot.width) : slot.width;
+    slot.bytes = type.getElementTypeBitWidth() / 8;
+    slot.floats = isa<FloatType>(type.getElementType());
+    slots.push_back(slot);
+  }
+}
 
 /// The module with one kernel alone.
 static std::string bitcodeOf(llvm::Module &module, StringRef name) {
@@ -64,41 +62,6 @@ static std::string bitcodeOf(llvm::Module &module, StringRef name) {
   return bitcode;
 }
 
-void GeneratedKernel::generate(llvm::StringRef text, const CudaGenerator &generator) {
-  context = std::make_unique<MLIRContext>(MLIRContext::Threading::DISABLED);
-  context->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, NVVM::NVVMDialect,
-                       math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
-                       tensor::TensorDialect, vector::VectorDialect, dispatch::DispatchDialect>();
-  source = parseSourceString<ModuleOp>(text, context.get());
-  ASSERT_TRUE(source) << text.str();
-  source->walk([&](Operation *op) {
-    if (isa<dispatch::DispatchDialect>(op->getDialect()) && !dispatch_ &&
-        op->getBlock()->getParentOp()->getName().getStringRef() == "func.func") {
-      dispatch_ = op;
-    }
-  });
-  ASSERT_TRUE(dispatch_);
-  kernels = ModuleOp::create(UnknownLoc::get(context.get()));
-  FailureOr<cuda::Kernel> generated = generator(dispatch_, *kernels, "kernel");
-  ASSERT_TRUE(succeeded(generated));
-  kernel_ = *generated;
-  ASSERT_TRUE(succeeded(verify(*kernels)));
-  ready = true;
-}
-
-void EmulatedKernel::describe() {
-  operandCount = dispatch_->getNumOperands();
-  for (unsigned i = 0; i < operandCount + dispatch_->getNumResults(); ++i) {
-    Value value =
-        i < operandCount ? dispatch_->getOperand(i) : dispatch_->getResult(i - operandCount);
-    auto type = cast<RankedTensorType>(value.getType());
-    int64_t width = type.getShape().back();
-    slots.push_back({type.getNumElements() / width, width,
-                     type.getRank() == 3 ? dispatch::paddedWidth(width) : width,
-                     type.getElementType().isBF16()});
-  }
-}
-
 void EmulatedKernel::load() {
   llvm::LLVMContext llvmContext;
   auto lowered = cuda::lowerToLLVM(*kernels, llvmContext);
@@ -106,96 +69,202 @@ void EmulatedKernel::load() {
   if (llvm::Error error = cuda::prepare(*lowered, cuda::Target::sm80())) {
     FAIL() << llvm::toString(std::move(error));
   }
-  for (cuda::Stage &stage : kernel_.stages) {
+  if (edit) {
+    edit(*lowered);
+  }
+  for (cuda::Stage &stage : generated.stages) {
     StringRef name = stage.function.getName();
     auto created = emulator::Emulator::create(bitcodeOf(*lowered, name), name);
     ASSERT_TRUE(bool(created)) << llvm::toString(created.takeError());
-    stages.push_back(std::move(*created));
+    emulators.push_back(std::move(*created));
   }
   ready = true;
 }
 
-void EmulatedKernel::write(uint8_t *to, const Slot &slot, const std::vector<float> &values) const {
-  ASSERT_EQ(int64_t(values.size()), slot.rows * slot.width);
-  for (int64_t i = 0; i < slot.rows * slot.width; ++i) {
-    int64_t at = i / slot.width * slot.stride + i % slot.width;
-    float value = slot.bf16 ? roundedToBf16(values[i]) : values[i];
-    const char *bits = reinterpret_cast<const char *>(&value);
-    std::memcpy(to + at * (slot.bf16 ? 2 : 4), slot.bf16 ? bits + 2 : bits, slot.bf16 ? 2 : 4);
+void EmulatedKernel::put(uint8_t *at, const Slot &slot, float value) const {
+  if (!slot.floats) {
+    auto integer = static_cast<int64_t>(value);
+    std::memcpy(at, &integer, size_t(slot.bytes));
+    return;
   }
+  float stored = slot.bytes == 2 ? roundedToBf16(value) : value;
+  std::memcpy(at, reinterpret_cast<uint8_t *>(&stored) + (4 - slot.bytes), size_t(slot.bytes));
 }
 
-std::vector<float> EmulatedKernel::read(const uint8_t *from, const Slot &slot) const {
-  std::vector<float> values(slot.rows * slot.width);
-  for (int64_t i = 0; i < slot.rows * slot.width; ++i) {
-    int64_t at = i / slot.width * slot.stride + i % slot.width;
-    uint32_t bits = 0;
-    std::memcpy(reinterpret_cast<char *>(&bits) + (slot.bf16 ? 2 : 0),
-                from + at * (slot.bf16 ? 2 : 4), slot.bf16 ? 2 : 4);
-    std::memcpy(&values[i], &bits, 4);
+float EmulatedKernel::get(const uint8_t *at, const Slot &slot) const {
+  int64_t integer = 0;
+  if (!slot.floats) {
+    std::memcpy(&integer, at, size_t(slot.bytes));
+    return slot.bytes == 4 ? float(int32_t(integer)) : float(integer);
   }
-  return values;
+  float value = 0;
+  std::memcpy(reinterpret_cast<uint8_t *>(&value) + (4 - slot.bytes), at, size_t(slot.bytes));
+  return value;
 }
 
-bool EmulatedKernel::isUntouched(float value, bool bf16) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  return bf16 ? bits >> 16 == garbage >> 16 || bits >> 16 == (garbage & 0xffff) : bits == garbage;
+/// The memory of one run.
+struct EmulatedKernel::Arena {
+  std::vector<int64_t> arguments; ///< of the launches: operands, results, scalars, ..., workspace
+  std::unique_ptr<uint8_t, decltype(&std::free)> memory{nullptr, std::free};
+  int64_t bytes = guardBytes;
+  std::vector<emulator::Buffer> buffers; ///< the workspace last
+
+  void reserve(int64_t size) {
+    arguments.push_back(bytes);
+    bytes += int64_t(llvm::alignTo(size, bufferAlignment)) + guardBytes;
+  }
+  uint8_t *at(size_t argument) const { return memory.get() + arguments[argument]; }
+};
+
+static constexpr size_t scalarCount = 4;
+
+void EmulatedKernel::lay(Arena &arena, const CudaRun &run) const {
+  size_t operands = dispatch->getNumOperands();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    auto shared = i < operands ? run.shares.end() : run.shares.find(unsigned(i - operands));
+    if (shared != run.shares.end()) {
+      arena.arguments.push_back(arena.arguments[shared->second]);
+    } else {
+      arena.reserve(slots[i].size());
+    }
+  }
+  for (size_t i = 0; i < scalarCount; ++i) {
+    arena.reserve(8);
+  }
+  arena.arguments.push_back(run.firstStream);
+  arena.bytes += int64_t(llvm::alignTo(uint64_t(counterBytes()), bufferAlignment));
+  arena.reserve(generated.workspaceBytes);
+  arena.memory.reset(static_cast<uint8_t *>(
+      std::aligned_alloc(arenaAlignment, llvm::alignTo(uint64_t(arena.bytes), arenaAlignment))));
+  std::memset(arena.memory.get(), 0xff, size_t(arena.bytes));
+}
+
+/// Writes operands, scalars and what results hold before the run, and names the buffers.
+void EmulatedKernel::fill(Arena &arena, const CudaRun &run) const {
+  using emulator::Writes;
+  size_t operands = dispatch->getNumOperands();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Slot &slot = slots[i];
+    bool shared = i >= operands && run.shares.count(unsigned(i - operands)) > 0;
+    int64_t count = slot.rows * slot.width;
+    if (i < operands) {
+      ASSERT_EQ(int64_t(run.operands[i].size()), count) << "operand " << i;
+    }
+    for (int64_t n = 0; n < count && !shared && (i < operands || slot.floats); ++n) {
+      put(arena.at(i) + (n / slot.width * slot.stride + n % slot.width) * slot.bytes, slot,
+          i < operands ? run.operands[i][size_t(n)] : untouched);
+    }
+    arena.buffers.push_back({"buffer " + std::to_string(i), arena.at(i), uint64_t(slot.size()),
+                             i < operands ? Writes::None : Writes::AtMostOnce,
+                             i < operands || shared});
+  }
+  const int64_t scalars[scalarCount] = {run.length, run.rows, run.step, run.seed};
+  for (size_t i = 0; i < scalarCount; ++i) {
+    uint8_t *at = arena.at(slots.size() + i);
+    std::memcpy(at, &scalars[i], 8);
+    arena.buffers.push_back({"scalar " + std::to_string(i), at, 8});
+  }
+  arena.buffers.push_back({"arguments", arena.arguments.data(), arena.arguments.size() * 8});
+  // Counters of arrived blocks lie before the workspace, and are zeros between launches.
+  uint8_t *counters = arena.at(arena.arguments.size() - 1) - counterBytes();
+  std::memset(counters, 0, size_t(counterBytes()));
+  arena.buffers.push_back({"counters", counters, uint64_t(counterBytes()), Writes::Any});
+  // Parts of sums may be padded, and the last of a row written twice alike; attention's numbers of
+  // each query are read whatever they are.
+  bool whole = isa<dispatch::AttentionBackwardOp>(dispatch);
+  arena.buffers.push_back({"workspace", arena.at(arena.arguments.size() - 1),
+                           uint64_t(generated.workspaceBytes), whole ? Writes::Once : Writes::Any,
+                           false});
+}
+
+void EmulatedKernel::launch(Arena &arena, const emulator::Options &options) {
+  for (size_t i = 0; i < emulators.size(); ++i) {
+    const cuda::Stage &stage = generated.stages[i];
+    emulator::Launch launch;
+    launch.grid = {static_cast<uint32_t>(stage.blocks), 1, 1};
+    launch.block = {static_cast<uint32_t>(stage.threads), 1, 1};
+    launch.dynamicSharedBytes = uint64_t(stage.sharedBytes);
+    launch.arguments = {reinterpret_cast<uint64_t>(arena.memory.get()),
+                        reinterpret_cast<uint64_t>(arena.arguments.data())};
+    launch.buffers = arena.buffers;
+    if (i > 0) {
+      // The later launches read what the first left; those of cross-entropy its losses, too.
+      launch.buffers.back().writes = emulator::Writes::None;
+      launch.buffers.back().initialized = true;
+      for (emulator::Buffer &buffer : launch.buffers) {
+        buffer.initialized |= isa<dispatch::CrossEntropyOp>(dispatch);
+      }
+    }
+    reports.push_back(emulators[i]->launch(launch, options));
+    EXPECT_TRUE(edit || reports.back().passed()) << "launch " << i << "\n" << reports.back().str();
+  }
 }
 
 std::vector<std::vector<float>> EmulatedKernel::run(const CudaRun &run) {
-  using emulator::Writes;
-  EXPECT_EQ(run.operands.size(), operandCount);
-  int64_t end = guardBytes;
-  auto place = [&](int64_t bytes) {
-    int64_t offset = end;
-    end = int64_t(llvm::alignTo(end + bytes + guardBytes, 64));
-    return offset;
-  };
-  std::vector<int64_t> arguments, scalars{run.length, run.rows, run.step, run.seed};
-  for (const Slot &slot : slots) {
-    arguments.push_back(place(slot.bytes()));
+  size_t operands = dispatch ? dispatch->getNumOperands() : 0;
+  if (!made() || run.operands.size() != operands) {
+    ADD_FAILURE() << "expected " << operands << " operands, found " << run.operands.size();
+    return {};
   }
-  for (size_t i = 0; i < scalars.size(); ++i) {
-    arguments.push_back(place(8));
-  }
-  arguments.push_back(run.firstStream);
-  arguments.push_back(place(kernel_.workspaceBytes));
-  std::vector<uint32_t> memory(size_t(end) / 4 + 32, garbage);
-  auto *arena = reinterpret_cast<uint8_t *>(llvm::alignTo(uint64_t(memory.data()), 64));
-  emulator::Launch launch;
-  for (size_t i = 0; i < slots.size(); ++i) {
-    if (i < operandCount) {
-      write(arena + arguments[i], slots[i], run.operands[i]);
-    }
-    launch.buffers.push_back(
-        {"buffer " + std::to_string(i), arena + arguments[i], uint64_t(slots[i].bytes()),
-         i < operandCount ? Writes::None : Writes::AtMostOnce, i < operandCount});
-  }
-  for (size_t i = 0; i < scalars.size(); ++i) {
-    uint8_t *at = arena + arguments[slots.size() + i];
-    std::memcpy(at, &scalars[i], 8);
-    launch.buffers.push_back({"scalar " + std::to_string(i), at, 8});
-  }
-  launch.buffers.push_back({"arguments", arguments.data(), arguments.size() * 8});
-  launch.arguments = {reinterpret_cast<uint64_t>(arena),
-                      reinterpret_cast<uint64_t>(arguments.data())};
+  Arena arena;
+  lay(arena, run);
+  fill(arena, run);
+  std::vector<uint8_t> before(arena.memory.get(), arena.memory.get() + arena.bytes);
   reports.clear();
-  for (auto [i, stage] : llvm::enumerate(kernel_.stages)) {
-    emulator::Launch one = launch;
-    if (kernel_.workspaceBytes > 0) {
-      one.buffers.push_back({"workspace", arena + arguments.back(),
-                             uint64_t(kernel_.workspaceBytes), Writes::AtMostOnce, i > 0});
-    }
-    one.grid = {uint32_t(stage.blocks), 1, 1};
-    one.block = {uint32_t(stage.threads), 1, 1};
-    one.dynamicSharedBytes = uint64_t(stage.sharedBytes);
-    reports.push_back(stages[i]->launch(one, run.options));
-    EXPECT_TRUE(reports.back().passed()) << reports.back().str();
-  }
+  ++runs;
+  using emulator::Schedule;
+  launch(arena, run.options.value_or(emulator::Options{
+                    .seed = runs, .schedule = runs % 2 ? Schedule::WarpAlone : Schedule::Random}));
+  const uint8_t *counters = arena.at(arena.arguments.size() - 1) - counterBytes();
+  EXPECT_TRUE(edit || std::all_of(counters, counters + counterBytes(),
+                                  [](uint8_t byte) { return byte == 0; }))
+      << "counters that are not zero after the launch";
   std::vector<std::vector<float>> results;
-  for (size_t i = operandCount; i < slots.size(); ++i) {
-    results.push_back(read(arena + arguments[i], slots[i]));
+  auto forgive = [&](size_t argument, int64_t bytes) {
+    std::copy_n(arena.at(argument), bytes, before.begin() + arena.arguments[argument]);
+  };
+  for (size_t i = operands; i < slots.size(); ++i) {
+    const Slot &slot = slots[i];
+    results.emplace_back();
+    for (int64_t n = 0; n < slot.rows * slot.width; ++n) {
+      int64_t place = n / slot.width * slot.stride + n % slot.width;
+      results.back().push_back(get(arena.at(i) + place * slot.bytes, slot));
+    }
+    forgive(i, slot.size());
   }
+  forgive(arena.arguments.size() - 1, generated.workspaceBytes);
+  std::copy_n(counters, counterBytes(), before.begin() + (counters - arena.memory.get()));
+  EXPECT_TRUE(edit || std::equal(before.begin(), before.end(), arena.memory.get()))
+      << "a write outside the results";
   return results;
+}
+
+bool test::isUntouched(float value) {
+  return value == untouched || value == roundedToBf16(untouched);
+}
+
+float test::roundedToBf16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+  float rounded;
+  std::memcpy(&rounded, &bits, sizeof bits);
+  return value == value ? rounded : value;
+}
+
+std::vector<float> test::bf16Numbers(int64_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> distribution(-1, 1);
+  std::vector<float> values(static_cast<size_t>(count));
+  std::generate(values.begin(), values.end(),
+                [&] { return roundedToBf16(distribution(generator)); });
+  return values;
+}
+
+std::vector<float> test::smallIntegers(int64_t count, unsigned seed, int most) {
+  std::mt19937 generator(seed);
+  std::uniform_int_distribution<int> distribution(-most, most);
+  std::vector<float> values(static_cast<size_t>(count));
+  std::generate(values.begin(), values.end(), [&] { return float(distribution(generator)); });
+  return values;
 }

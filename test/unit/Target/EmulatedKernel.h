@@ -1,78 +1,77 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Runs one generated CUDA kernel on the emulator: from the text of a dispatch op, whose tensors may
-// be bf16 or f32, to dense results. All launches of the kernel, with their workspace.
+// Runs the CUDA kernel of a dispatch op on the emulator: from the op's text to dense results.
 #pragma once
 
-#include "sluice/Emulator/Emulator.h"
-#include "sluice/Target/CUDA/Kernel.h"
+#include "GeneratedKernel.h"
 
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
+#include "sluice/Emulator/Emulator.h"
+
+#include <map>
+#include <optional>
 
 namespace sluice::test {
 
-using CudaGenerator = std::function<mlir::FailureOr<cuda::Kernel>(
-    mlir::Operation *dispatch, mlir::ModuleOp module, llvm::StringRef name)>;
+struct Launch;
 
+/// What one run of a CUDA kernel is given. Operands are dense row-major, rounded to the tensor's
+/// element type.
 struct CudaRun {
-  std::vector<std::vector<float>> operands; ///< dense row-major; rounded to the tensor's type
+  std::vector<std::vector<float>> operands = {};
   int64_t length = 0, rows = 0, step = 1, seed = 0, firstStream = 0;
-  emulator::Options options = {};
+  std::map<unsigned, unsigned> shares = {}; ///< result -> operand whose memory it shares
+  /// Without: blocks in another order each run, warps alone and threads at random in turn.
+  std::optional<emulator::Options> options = {};
 };
 
-/// A kernel as MLIR. Records a test failure when a step fails; `made` says whether none did.
-class GeneratedKernel {
-public:
-  GeneratedKernel(llvm::StringRef text, const CudaGenerator &generator);
+/// The same run as of a CPU's kernel.
+CudaRun runOf(const Launch &launch);
 
-  bool made() const { return ready; }
-  const cuda::Kernel &kernel() const { return kernel_; }
-  mlir::ModuleOp module() const { return *kernels; }
-  mlir::Operation *dispatch() const { return dispatch_; }
-
-protected:
-  void generate(llvm::StringRef text, const CudaGenerator &generator);
-
-  std::unique_ptr<mlir::MLIRContext> context;
-  mlir::OwningOpRef<mlir::ModuleOp> source, kernels;
-  mlir::Operation *dispatch_ = nullptr;
-  cuda::Kernel kernel_;
-  bool ready = false;
-};
-
+/// A dispatch op's CUDA kernel, as the module that the backend is fed for sm_80.
 class EmulatedKernel : public GeneratedKernel {
 public:
-  EmulatedKernel(llvm::StringRef text, const CudaGenerator &generator);
-  ~EmulatedKernel();
+  /// `edit` may plant a fault; then `reports` say what came of it, and violations are no failure.
+  using Edit = void (*)(llvm::Module &);
+  explicit EmulatedKernel(const std::string &text, Edit edit = nullptr);
 
-  /// Results, dense row-major, widened to f32; what no kernel wrote is `untouched`. Everything that
-  /// is not an operand holds that value. A violation is recorded as a test failure.
+  /// Runs every launch and gives the results, dense row-major, widened to f32; `isUntouched` knows
+  /// what no kernel wrote. Padding, the workspace and guards around every buffer hold NaN before
+  /// the run. Test failures: a violation; a write outside a result and the workspace, or in the
+  /// workspace by a launch after the first; a byte there that attention's first launch leaves out.
   std::vector<std::vector<float>> run(const CudaRun &run);
-  static constexpr float untouched = 1.00000002e30f; ///< 0x7149f2ca; bf16 finds 0x7149 or 0xf2ca
-  static bool isUntouched(float value, bool bf16);
 
-  std::vector<emulator::Report> reports; ///< of the last run, a launch each
+  std::vector<emulator::Report> reports; ///< of the last run, one a launch
 
 private:
   struct Slot {
-    int64_t rows, width, stride; ///< in elements
-    bool bf16;
-    int64_t bytes() const { return rows * stride * (bf16 ? 2 : 4); }
+    int64_t rows = 1, width = 1, stride = 1, bytes = 4;
+    bool floats = true;
+    int64_t size() const { return rows * stride * bytes; }
   };
+  struct Arena;
+  int64_t counterBytes() const { return generated.counters * cuda::Kernel::counterBytes; }
   void describe();
   void load();
-  void write(uint8_t *to, const Slot &slot, const std::vector<float> &values) const;
-  std::vector<float> read(const uint8_t *from, const Slot &slot) const;
+  void put(uint8_t *at, const Slot &slot, float value) const;
+  float get(const uint8_t *at, const Slot &slot) const;
+  void lay(Arena &arena, const CudaRun &run) const;
+  void fill(Arena &arena, const CudaRun &run) const;
+  void launch(Arena &arena, const emulator::Options &options);
 
-  std::vector<std::unique_ptr<emulator::Emulator>> stages;
-  std::vector<Slot> slots;
-  size_t operandCount = 0;
+  const Edit edit;
+  std::vector<std::unique_ptr<emulator::Emulator>> emulators; ///< one a launch
+  std::vector<Slot> slots;                                    ///< operands, then results
+  uint64_t runs = 0;
 };
+
+/// Whether a result's number, of f32 or bf16, is what lay there before the run: 1e30.
+bool isUntouched(float value);
 
 /// To nearest, ties to even.
 float roundedToBf16(float value);
+/// Numbers in [-1, 1), rounded to bf16.
+std::vector<float> bf16Numbers(int64_t count, unsigned seed);
+/// Small integers from -most to most.
+std::vector<float> smallIntegers(int64_t count, unsigned seed, int most);
 
 } // namespace sluice::test

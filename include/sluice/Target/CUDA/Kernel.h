@@ -30,8 +30,8 @@ constexpr int64_t threadsPerBlock = 128; ///< of kernels that need no other numb
 constexpr int64_t threadsPerWarp = 32;
 
 /// One launch of a kernel: `void name(uint8_t *arena, const int64_t *arguments)`, the CPU's `item`
-/// being the block of a one-dimensional grid. Blocks are independent of one another; their number
-/// depends on shapes alone.
+/// being the block of a one-dimensional grid. Blocks run in any order and wait for no other; their
+/// number depends on shapes alone.
 struct Stage {
   mlir::func::FuncOp function;
   int64_t blocks = 0;
@@ -43,9 +43,13 @@ struct Stage {
 struct Kernel {
   llvm::SmallVector<Stage> stages;
   int64_t workspaceBytes = 0; ///< memory that only this launch uses, contents undefined before it
-  llvm::StringRef kind;       ///< matmul, attention, row, stream
-  double flops = 0;           ///< at full length, causal work counted once
-  double bytes = 0;           ///< least bytes moved at full length
+  /// i32, where blocks that share a sum count themselves: right in front of the workspace, zero
+  /// before and after each launch.
+  int64_t counters = 0;
+  static constexpr int64_t counterBytes = 4;
+  llvm::StringRef kind; ///< matmul, attention, row, stream
+  double flops = 0;     ///< at full length, causal work counted once
+  double bytes = 0;     ///< least bytes moved at full length
 };
 
 /// Number of launch arguments of a dispatch: the CPU's, then the byte offset of the workspace.
@@ -63,7 +67,7 @@ mlir::FailureOr<Kernel> generateContract(dispatch::ContractOp op, mlir::ModuleOp
                                          llvm::StringRef name);
 
 /// Factors are bf16; sums, inits and results are f32. Rows are split among blocks where there are
-/// few tiles; a second launch adds the parts in order.
+/// few tiles; the last of a tile's blocks adds the parts in order.
 mlir::FailureOr<Kernel> generateWeightGradient(dispatch::WeightGradientOp op, mlir::ModuleOp module,
                                                llvm::StringRef name);
 
@@ -80,13 +84,14 @@ generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op, ml
 mlir::FailureOr<Kernel> generateAttention(dispatch::AttentionOp op, mlir::ModuleOp module,
                                           llvm::StringRef name);
 
-/// Three launches: `<name>_rows` forms each query's log-sum-exp and delta in the workspace,
-/// `<name>_keys` sums dK and dV, `<name>_queries` dQ. P and dS are rounded to bf16 before products.
+/// Two launches: `<name>_queries` sums dQ and leaves each query's log-sum-exp and delta in the
+/// workspace, `<name>_keys` sums dK and dV. P and dS are rounded to bf16 before products.
 mlir::FailureOr<Kernel> generateAttentionBackward(dispatch::AttentionBackwardOp op,
                                                   mlir::ModuleOp module, llvm::StringRef name);
 
 /// Operands and results are stored as f32, bf16 or integers; the body computes in f32. Any width
-/// and group. Sums over rows (access `columns`) of several blocks a part take a second launch.
+/// and group. Of several blocks that sum over rows (access `columns`) the last adds up what all
+/// left.
 mlir::FailureOr<Kernel> generateRows(dispatch::RowsOp op, mlir::ModuleOp module,
                                      llvm::StringRef name);
 

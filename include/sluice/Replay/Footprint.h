@@ -1,0 +1,38 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which bytes a launch of a dispatch writes, and which it may not make use of: what its op, and the
+// rows that are valid, say about memory.
+#pragma once
+
+#include "mlir/IR/Operation.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace sluice::replay {
+
+/// Bytes of a stored tensor, from its first.
+struct Bytes {
+  int64_t offset = 0, count = 0;
+};
+
+/// Rows of a launch that are there: `rows` sequences of `length` tokens.
+struct Extent {
+  int64_t length = 0, rows = 0;
+};
+
+/// The bytes of result `result` that a GPU kernel writes, all of them, once each: no padding, and
+/// no row that is not valid, save where the op wants zeros there.
+std::vector<Bytes> writtenBytes(mlir::Operation *dispatch, unsigned result, const Extent &extent);
+
+/// Bytes of operand `operand` on whose values nothing may depend: padding, and rows that are not
+/// valid. Of floating-point operands only.
+std::vector<Bytes> ignoredBytes(mlir::Operation *dispatch, unsigned operand, const Extent &extent);
+
+/// Bytes of operand `operand` that a GPU kernel of `blocks` blocks may read: of row passes, weight
+/// gradients and scatters no row that is not valid, of contractions no tile of rows without a valid
+/// one; of others, and of weights, all.
+std::vector<Bytes> readBytes(mlir::Operation *dispatch, unsigned operand, const Extent &extent,
+                             int64_t blocks);
+
+} // namespace sluice::replay

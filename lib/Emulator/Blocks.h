@@ -1,0 +1,53 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What earlier blocks of a launch did to a byte of global memory: sets of accesses that a later
+// block's could conflict with. On a GPU the blocks run in any order, so what is not ordered by
+// releases that were acquired conflicts.
+#pragma once
+
+#include "Order.h"
+
+namespace sluice::emulator {
+
+/// What one block did, of its accesses those that are alike taken together.
+struct PastAccess {
+  uint32_t block = 0, site = 0;
+  Access access = Access::Read;
+  Releases covered; ///< who acquired one of these comes after it; none: nobody ever does
+
+  auto key() const { return std::tie(block, site, access, covered); }
+  bool operator<(const PastAccess &other) const { return key() < other.key(); }
+};
+
+/// A byte holds a number; bytes with the same past share one. 0 is no past.
+class Blocks {
+public:
+  explicit Blocks(const Order &order) : order(order) {}
+  void startLaunch();
+  void startBlock() { folded.clear(); }
+
+  struct Step {
+    uint32_t next = 0;
+    const PastAccess *conflict = nullptr; ///< that the access is not ordered after
+  };
+  /// An access of this block. What it is ordered after and stands for is past no more, unless
+  /// `keeps`.
+  Step add(uint32_t past, unsigned thread, Access access, bool keeps);
+  /// At the block's end: a byte's past with what this block did to it, its history `number`.
+  uint32_t fold(uint32_t past, uint32_t number, llvm::ArrayRef<Event> events, uint32_t block);
+
+private:
+  using Set = std::vector<uint32_t>; ///< positions in `accesses`
+  uint32_t numberOf(const Set &set);
+  uint32_t numberOf(const PastAccess &access);
+  void insert(Set &set, const PastAccess &access);
+
+  const Order &order;
+  std::vector<PastAccess> accesses;
+  std::map<PastAccess, uint32_t> numbersOfAccesses;
+  std::vector<Set> sets;
+  std::map<Set, uint32_t> numbersOfSets;
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> folded; ///< in this block
+};
+
+} // namespace sluice::emulator

@@ -1,0 +1,159 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Replay/Footprint.h"
+
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Sequence.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::replay;
+
+namespace {
+
+/// A tensor as it is stored: rank 3 [B, T, d] is B T padded rows of d, rank 2 [B, T] one number a
+/// row where `isNumberARow`.
+struct Layout {
+  explicit Layout(Value value) : type(cast<RankedTensorType>(value.getType())) {
+    element = type.getElementTypeBitWidth() / 8;
+    width = type.getRank() == 3 ? type.getDimSize(2) : 1;
+    stride = type.getRank() == 3 ? dispatch::paddedWidth(width) : 1;
+  }
+  int64_t sequences() const { return type.getDimSize(0); }
+  int64_t positions() const { return type.getDimSize(1); }
+  int64_t allBytes() const { return type.getNumElements() * element; }
+  Bytes line(int64_t row) const { return {row * stride * element, width * element}; }
+  Bytes padding(int64_t row) const {
+    return {(row * stride + width) * element, (stride - width) * element};
+  }
+
+  RankedTensorType type;
+  int64_t element, width, stride;
+};
+
+dispatch::DomainAttr domainOf(Operation *dispatch) {
+  return dispatch->getAttrOfType<dispatch::DomainAttr>("domain");
+}
+
+int64_t lengthOf(const Extent &extent, int64_t factor, int64_t all) {
+  return factor == 0 ? all : std::min(all, (extent.length + factor - 1) / factor);
+}
+
+/// Valid positions of each valid sequence, or all.
+std::vector<Bytes> validLines(const Layout &layout, int64_t factor, const Extent &extent) {
+  std::vector<Bytes> lines;
+  int64_t sequences = factor == 0 ? layout.sequences() : std::min(layout.sequences(), extent.rows);
+  int64_t positions = lengthOf(extent, factor, layout.positions());
+  for (int64_t b = 0; b < sequences; ++b) {
+    for (int64_t p = 0; p < positions; ++p) {
+      lines.push_back(layout.line(b * layout.positions() + p));
+    }
+  }
+  return lines;
+}
+
+/// Whether the rows of a result that are not valid are zeros.
+bool zeroesInvalid(Operation *dispatch, unsigned result) {
+  if (auto rows = dyn_cast<dispatch::RowsOp>(dispatch)) {
+    return rows.getZeroInvalid();
+  }
+  return isa<dispatch::AttentionBackwardOp>(dispatch) ||
+         (isa<dispatch::CrossEntropyOp>(dispatch) && result == 0);
+}
+
+/// Whether result `result` has a row (or a number) for each row of the domain.
+bool followsDomain(Operation *dispatch, unsigned result) {
+  if (auto rows = dyn_cast<dispatch::RowsOp>(dispatch)) {
+    auto access = cast<dispatch::AccessAttr>(rows.getResultAccesses()[result]);
+    return access.getKind() == dispatch::AccessKind::Row;
+  }
+  return !isa<dispatch::WeightGradientOp, dispatch::CrossEntropyWeightGradientOp,
+              dispatch::ScatterRowsOp>(dispatch);
+}
+
+/// The factor of the valid length of an operand whose rows are rows of sequences, or -1.
+int64_t factorOf(Operation *dispatch, unsigned operand, const Layout &layout) {
+  dispatch::DomainAttr domain = domainOf(dispatch);
+  if (auto rows = dyn_cast<dispatch::RowsOp>(dispatch)) {
+    auto access = cast<dispatch::AccessAttr>(rows.getAccesses()[operand]);
+    bool isRow = access.getKind() == dispatch::AccessKind::Row;
+    return isRow && domain.getFactor() != 0 ? access.getSourceFactor() : -1;
+  }
+  auto head = dyn_cast<dispatch::CrossEntropyWeightGradientOp>(dispatch);
+  bool isNumberARow = head && dispatch->getOperand(operand) == head.getLse();
+  return layout.type.getRank() == 3 || isNumberARow ? domain.getFactor() : -1;
+}
+
+} // namespace
+
+/// Rows that a block shares, from a multiple of their number on.
+static int64_t tileOf(Operation *dispatch, int64_t blocks) {
+  auto contract = dyn_cast<dispatch::ContractOp>(dispatch);
+  if (!contract) {
+    return 1;
+  }
+  auto type = cast<RankedTensorType>(contract->getResult(0).getType());
+  int64_t ofLarge = llvm::divideCeil(type.getDimSize(0) * type.getDimSize(1), 128) *
+                    llvm::divideCeil(type.getDimSize(2), 64);
+  return blocks > ofLarge ? 64 : 128;
+}
+
+std::vector<Bytes> sluice::replay::readBytes(Operation *dispatch, unsigned operand,
+                                             const Extent &extent, int64_t blocks) {
+  Layout layout(dispatch->getOperand(operand));
+  bool isJudged = isa<dispatch::RowsOp, dispatch::WeightGradientOp, dispatch::ScatterRowsOp,
+                      dispatch::ContractOp>(dispatch);
+  int64_t factor = layout.type.getRank() == 3 ? factorOf(dispatch, operand, layout) : 0;
+  if (!isJudged || layout.type.getRank() != 3 || factor <= 0) {
+    return {{0, dispatch::storageElements(layout.type) * layout.element}};
+  }
+  int64_t rows = layout.sequences() * layout.positions(), tile = tileOf(dispatch, blocks);
+  std::vector<Bytes> result;
+  for (int64_t first = 0; first < rows; first += tile) {
+    int64_t last = std::min(rows, first + tile);
+    bool any = llvm::any_of(llvm::seq(first, last), [&](int64_t row) {
+      return row / layout.positions() < extent.rows &&
+             row % layout.positions() < lengthOf(extent, factor, layout.positions());
+    });
+    if (any) {
+      int64_t line = layout.stride * layout.element;
+      result.push_back({first * line, (last - first) * line});
+    }
+  }
+  return result;
+}
+
+std::vector<Bytes> sluice::replay::writtenBytes(Operation *dispatch, unsigned result,
+                                                const Extent &extent) {
+  Layout layout(dispatch->getResult(result));
+  if (!followsDomain(dispatch, result)) {
+    return {{0, layout.allBytes()}};
+  }
+  int64_t factor = zeroesInvalid(dispatch, result) ? 0 : domainOf(dispatch).getFactor();
+  return validLines(layout, factor, extent);
+}
+
+std::vector<Bytes> sluice::replay::ignoredBytes(Operation *dispatch, unsigned operand,
+                                                const Extent &extent) {
+  Layout layout(dispatch->getOperand(operand));
+  std::vector<Bytes> ignored;
+  if (!isa<FloatType>(layout.type.getElementType()) || layout.type.getRank() < 2) {
+    return ignored;
+  }
+  int64_t factor = factorOf(dispatch, operand, layout);
+  int64_t rows =
+      layout.type.getRank() == 3 || factor > 0 ? layout.sequences() * layout.positions() : 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    bool valid =
+        factor <= 0 || (row / layout.positions() < extent.rows &&
+                        row % layout.positions() < lengthOf(extent, factor, layout.positions()));
+    if (!valid) {
+      ignored.push_back(layout.line(row));
+    }
+    if (layout.stride > layout.width) {
+      ignored.push_back(layout.padding(row));
+    }
+  }
+  return ignored;
+}

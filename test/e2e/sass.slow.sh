@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# The machine code of a model's GPU kernels: every product runs on tensor cores, and at least half of a contraction's main loop
+# are their instructions.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+if ! command -v ptxas > /dev/null; then
+  pass "machine code not looked at: no ptxas in the PATH"
+  finish
+fi
+python3 - "$root/models/papers/hourglass-2@1-8@4-2@1-repeat.json" "$work/model.json" << 'PYTHON'
+import json, sys
+model = json.load(open(sys.argv[1]))
+model["precision"] = {"compute": "bf16"}
+json.dump(model, open(sys.argv[2], "w"))
+PYTHON
+succeeds "compile" "$sluice" compile "$work/model.json" -o "$work/model.sla" --target sm_80,sm_90a
+status=0
+"$root/scripts/sass.sh" "$work/model.sla" --json > "$work/sass.json" 2> "$work/err" || status=$?
+if [[ $status -eq 3 ]]; then
+  pass "machine code not looked at: no disassembler in the PATH nor from PyPI"
+  finish
+fi
+[[ $status -eq 0 ]] || fail "disassemble" "$(tail -n 5 "$work/err")"
+succeeds "ledger" "$sluice" inspect "$work/model.sla" --json
+cp "$work/out" "$work/ledger.json"
+holds "every kernel that multiplies has a main loop on tensor cores" \
+  '{(k["name"], k["target"]) for k in f[1]["kernels"] if k["kind"] in ("matmul", "attention")} == {(r["kernel"], r["target"]) for r in f[0]}' \
+  "$work/sass.json" "$work/ledger.json"
+holds "at least half of a contraction's main loop are tensor-core instructions" \
+  'all(r["tensor_share"] >= 0.5 for r in f[0] if r["kernel"].startswith("contract_8x2048") or r["kernel"].startswith("contract_8x512"))' "$work/sass.json"
+finish

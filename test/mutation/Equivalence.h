@@ -1,0 +1,29 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Whether a planted fault is one at all. A kernel is made for one shape: what its index arithmetic
+// does is a function of few small numbers, all of which can be tried.
+#pragma once
+
+#include "Mutations.h"
+
+#include <cstdint>
+
+namespace sluice::mutation {
+
+/// All that index arithmetic may depend on.
+struct Space {
+  int64_t blocks = 1, threads = 1;
+  unsigned scalars = 0; ///< number of the argument that is the offset of `length`; then `rows`
+  int64_t lengths = 1, rows = 1; ///< they are 1 to this
+};
+
+/// Proves that the fault changes nothing that can be observed: evaluates the instruction and all
+/// that depends on it, with the fault and without, for every block, thread, iteration of loops
+/// whose number of iterations is bounded by a constant, `length` and `rows`, and finds every
+/// branch, store, load, copy and call with the same operands. Anything else (loaded numbers, other
+/// loops) is unknown, and a difference that it could hide or not counts as one. Of an
+/// asynchronous copy that reads nothing the source is no operand; an instruction counts only where
+/// the branches that lead to it go its way.
+bool isProvablyNoFault(llvm::Module &module, const Mutation &mutation, const Space &space);
+
+} // namespace sluice::mutation

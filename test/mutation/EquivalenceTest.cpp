@@ -1,0 +1,146 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What can be proved to be no fault, and what must not be.
+#include "Equivalence.h"
+
+#include "llvm/AsmParser/Parser.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/Support/SourceMgr.h"
+#include "gtest/gtest.h"
+
+using namespace sluice;
+using namespace sluice::mutation;
+
+namespace {
+
+/// A kernel `@k(arena, arguments)` of two operands; `%tid`, `%block`, `%length`, `%to` (memory) and
+/// `%i` = 64 * block + tid are at hand.
+std::string kernel(const std::string &body) {
+  return R"(
+target triple = "nvptx64-nvidia-cuda"
+@s = external addrspace(3) global [0 x i8], align 16
+declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+declare i64 @llvm.umin.i64(i64, i64)
+declare void @llvm.nvvm.cp.async.cg.shared.global.16.s(ptr addrspace(3), ptr addrspace(1), i32)
+define ptx_kernel void @k(ptr %arena, ptr %arguments) {
+entry:
+  %tid32 = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %tid = zext i32 %tid32 to i64
+  %block32 = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+  %block = zext i32 %block32 to i64
+  %first = shl i64 %block, 6
+  %i = add i64 %first, %tid
+  %place = getelementptr i8, ptr %arguments, i64 16
+  %offset = load i64, ptr %place, align 8
+  %scalar = getelementptr i8, ptr %arena, i64 %offset
+  %length = load i64, ptr %scalar, align 8
+  %start = load i64, ptr %arguments, align 8
+  %memory = getelementptr i8, ptr %arena, i64 %start
+  %to = getelementptr i64, ptr %memory, i64 %i
+)" + body +
+         "\n}\n";
+}
+
+/// The variants of `op` that are provably none: 3 blocks of 64 threads, lengths up to 75.
+std::vector<unsigned> proved(const std::string &body, Operator op) {
+  llvm::LLVMContext context;
+  llvm::SMDiagnostic diagnostic;
+  auto module = llvm::parseAssemblyString(kernel(body), diagnostic, context);
+  EXPECT_TRUE(module) << diagnostic.getMessage().str();
+  std::vector<unsigned> result;
+  for (const Mutation &mutation : mutationsOf(*module)) {
+    Space space{.blocks = 3, .threads = 64, .scalars = 2, .lengths = 75, .rows = 3};
+    if (mutation.op == op && isProvablyNoFault(*module, mutation, space)) {
+      result.push_back(mutation.variant);
+    }
+  }
+  return result;
+}
+using Variants = std::vector<unsigned>;
+
+} // namespace
+
+/// Of numbers 0 to 191: 200 and its neighbours are reached by none, 192 is by its lower one.
+TEST(NoFault, ABoundThatNoThreadReaches) {
+  auto bound = [](const std::string &number) {
+    return "  %c = icmp ult i64 %i, " + number +
+           "\n  br i1 %c, label %store, label %end\nstore:\n  store i64 1, ptr %to\n"
+           "  br label %end\nend:\n  ret void";
+  };
+  EXPECT_EQ(proved(bound("200"), Operator::ShiftBound), (Variants{0, 1}));
+  EXPECT_EQ(proved(bound("192"), Operator::ShiftBound), Variants{1});
+  EXPECT_EQ(proved(bound("191"), Operator::ShiftBound), Variants{});
+}
+
+TEST(NoFault, ABoundOfWhatIsLoadedIsNotProved) {
+  EXPECT_EQ(proved("  %x = load i64, ptr %to\n  %c = icmp ult i64 %x, 1000\n"
+                   "  %y = zext i1 %c to i64\n  store i64 %y, ptr %to\n  ret void",
+                   Operator::ShiftBound),
+            Variants{});
+}
+
+/// A length is at least 1 and at most the context.
+TEST(NoFault, ABoundThatNoLengthReaches) {
+  auto compare = [](const std::string &text) {
+    return "  %c = icmp " + text +
+           "\n  %y = zext i1 %c to i64\n  store i64 %y, ptr %to\n  ret void";
+  };
+  EXPECT_EQ(proved(compare("eq i64 %length, 0"), Operator::ShiftBound), Variants{0});
+  EXPECT_EQ(proved(compare("ult i64 %length, 77"), Operator::ShiftBound), (Variants{0, 1}));
+  EXPECT_EQ(proved(compare("ult i64 %length, 76"), Operator::ShiftBound), Variants{1});
+}
+
+/// A clamp before a branch that lets pass only what it leaves alone.
+TEST(NoFault, AClampThatABranchMakesIdle) {
+  auto clamped = [](const std::string &limit) {
+    return "  %m = call i64 @llvm.umin.i64(i64 %i, i64 150)\n  %c = icmp ult i64 %i, " + limit +
+           "\n  br i1 %c, label %store, label %end\nstore:\n"
+           "  %p = getelementptr i64, ptr %memory, i64 %m\n  store i64 1, ptr %p\n"
+           "  br label %end\nend:\n  ret void";
+  };
+  EXPECT_EQ(proved(clamped("151"), Operator::RemoveClamp), Variants{0});
+  EXPECT_EQ(proved(clamped("152"), Operator::RemoveClamp), Variants{});
+}
+
+/// The source of a copy matters where the copy reads anything, its size everywhere.
+TEST(NoFault, AClampOfTheSourceOfACopyOfNothing) {
+  auto copy = [](const std::string &limit) {
+    return "  %c = icmp ult i64 %i, " + limit +
+           "\n  %size = select i1 %c, i32 16, i32 0\n"
+           "  %m = call i64 @llvm.umin.i64(i64 %i, i64 150)\n"
+           "  %g = getelementptr <4 x i32>, ptr %memory, i64 %m\n"
+           "  %a = addrspacecast ptr %g to ptr addrspace(1)\n"
+           "  %p = getelementptr <4 x i32>, ptr addrspace(3) @s, i64 %i\n"
+           "  call void @llvm.nvvm.cp.async.cg.shared.global.16.s(ptr addrspace(3) %p, "
+           "ptr addrspace(1) %a, i32 %size)\n  ret void";
+  };
+  EXPECT_EQ(proved(copy("151"), Operator::RemoveClamp), Variants{0});
+  EXPECT_EQ(proved(copy("152"), Operator::RemoveClamp), Variants{});
+  EXPECT_EQ(proved(copy("151"), Operator::CopyWhole), Variants{});
+  EXPECT_EQ(proved(copy("192"), Operator::CopyWhole), Variants{0});
+  EXPECT_EQ(proved(copy("151"), Operator::CopyNothing), Variants{});
+}
+
+/// One side of a conjunction that the other implies.
+TEST(NoFault, AConditionThatAnotherImplies) {
+  std::string both = "  %a = icmp ult i64 %i, 100\n  %b = icmp ult i64 %i, 110\n"
+                     "  %c = and i1 %a, %b\n  br i1 %c, label %store, label %end\nstore:\n"
+                     "  store i64 1, ptr %to\n  br label %end\nend:\n  ret void";
+  EXPECT_EQ(proved(both, Operator::ForceCondition), Variants{0});
+}
+
+/// In a loop of eight iterations.
+TEST(NoFault, ABoundThatNoIterationReaches) {
+  auto loop = [](const std::string &bound) {
+    return "  br label %loop\nloop:\n  %k = phi i64 [ 0, %entry ], [ %next, %loop ]\n"
+           "  %c = icmp ult i64 %k, " +
+           bound +
+           "\n  %y = zext i1 %c to i64\n  store i64 %y, ptr %to\n"
+           "  %next = add i64 %k, 1\n  %done = icmp eq i64 %next, 8\n"
+           "  br i1 %done, label %end, label %loop\nend:\n  ret void";
+  };
+  // The loop's own bound is a second site: neither of its variants is harmless.
+  EXPECT_EQ(proved(loop("9"), Operator::ShiftBound), (Variants{0, 1}));
+  EXPECT_EQ(proved(loop("7"), Operator::ShiftBound), Variants{});
+}

@@ -1,0 +1,70 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A training step of an artifact on the emulator, kernel by kernel, each a subject of trials.
+#pragma once
+
+#include "Trial.h"
+#include "sluice/Replay/Footprint.h"
+#include "sluice/Runtime/Artifact.h"
+
+#include <memory>
+
+namespace sluice::mutation {
+
+/// The scalars of a launch.
+struct Occasion {
+  std::string name;
+  replay::Extent extent;
+  int64_t step = 1;
+  bool ofLengths = false; ///< only for kernels whose rows may be invalid
+  bool inPlace = false;   ///< results of row passes take the place of operands where they may
+};
+
+/// Of a model of `context` tokens and `batch` sequences: all rows, then ever other parts of them.
+/// The ends of memory matter to the first, masks to the others; lengths end in every sixteenth of
+/// 64 rows. What depends on the number of the step meets the schedule's beginning, middle and end.
+std::vector<Occasion> occasionsOf(const runtime::Plan &plan);
+
+/// One training step of a full batch. What the kernels before it left is in memory when one is
+/// visited.
+class Step {
+public:
+  Step(const runtime::Artifact &artifact, std::string target);
+  ~Step();
+
+  /// Calls `visit` with every kernel's first launch on every occasion, and then runs it. Throws
+  /// std::runtime_error where a kernel breaks a rule.
+  void run(const std::function<void(const Occasion &, const Subject &)> &visit);
+
+private:
+  class Dispatch;
+  /// A launch on an occasion.
+  struct Visit {
+    const Occasion &occasion;
+    const runtime::Kernel &kernel;
+    mlir::Operation *op;
+    std::shared_ptr<const std::vector<int64_t>> arguments;
+  };
+  int64_t &scalar(const std::string &name);
+  void setScalars(const Occasion &occasion);
+  Dispatch &dispatchOf(int64_t kernel);
+  std::vector<const Occasion *> occasionsFor(const runtime::Launch &launch);
+  Visit visitOf(const runtime::Launch &launch, const Occasion &occasion);
+  Subject subjectOf(const Visit &visit);
+  void addBuffers(const Visit &visit, bool later, std::vector<emulator::Buffer> &buffers);
+  void addOperand(const Visit &visit, size_t operand, std::vector<emulator::Buffer> &buffers);
+  void addResult(const Visit &visit, size_t operand, unsigned result, bool later,
+                 std::vector<emulator::Buffer> &buffers);
+  void poison(const Visit &visit);
+  std::string judge(const Visit &visit, const std::vector<std::vector<uint8_t>> &before);
+
+  const runtime::Artifact &artifact;
+  const runtime::Plan &plan;
+  std::string target;
+  std::vector<Occasion> occasions;
+  std::unique_ptr<uint8_t, void (*)(void *)> arena;
+  std::map<std::string, std::shared_ptr<emulator::Emulator>> emulators;
+  std::map<int64_t, std::unique_ptr<Dispatch>> dispatches;
+};
+
+} // namespace sluice::mutation

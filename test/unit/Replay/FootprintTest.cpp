@@ -1,0 +1,98 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What launches write and read, byte by byte: two sequences of five rows, four of the first valid.
+#include "sluice/Replay/Footprint.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+
+#include "gtest/gtest.h"
+
+using namespace sluice;
+
+namespace {
+
+class Footprint : public ::testing::Test {
+protected:
+  /// The dispatch in the body of a function of these parameters.
+  mlir::Operation *parse(const std::string &parameters, const std::string &body) {
+    context.loadDialect<dispatch::DispatchDialect, mlir::func::FuncDialect,
+                        mlir::arith::ArithDialect>();
+    std::string text =
+        "#own = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, "
+        "column = affine_map<(p) -> (0)>, index = -1>\n"
+        "#all = #dispatch.domain<batch = 2, positions = 5, factor = 1>\nfunc.func @f(" +
+        parameters + ") {\n" + body + "\n  return\n}\n";
+    module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+    mlir::Operation *op = nullptr;
+    if (module) {
+      module->walk([&](mlir::Operation *found) { op = found->hasAttr("domain") ? found : op; });
+    }
+    EXPECT_TRUE(op);
+    return op;
+  }
+  mlir::Operation *contract() {
+    return parse("%x: tensor<2x5x20xf32>, %w: tensor<12x20xf32>",
+                 "%y = dispatch.contract %x, %w attributes {domain = #all, accesses = [], "
+                 "result_accesses = [#own]} {\n^bb0(%acc: f32):\n  dispatch.yield %acc : f32\n} : "
+                 "(tensor<2x5x20xf32>, tensor<12x20xf32>) -> tensor<2x5x12xbf16>");
+  }
+  mlir::Operation *rows(const std::string &more) {
+    return parse("%x: tensor<2x5x20xf32>",
+                 "%y = dispatch.rows %x attributes {domain = #all, accesses = [#own], "
+                 "result_accesses = [#own]" +
+                     more +
+                     "} {\n^bb0(%a: tensor<20xf32>):\n  dispatch.yield %a : tensor<20xf32>\n} : "
+                     "(tensor<2x5x20xf32>) -> tensor<2x5x20xf32>");
+  }
+
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  const replay::Extent extent{4, 1};
+};
+
+std::vector<std::pair<int64_t, int64_t>> pairs(const std::vector<replay::Bytes> &all) {
+  std::vector<std::pair<int64_t, int64_t>> result;
+  for (replay::Bytes bytes : all) {
+    result.emplace_back(bytes.offset, bytes.count);
+  }
+  return result;
+}
+using Pairs = std::vector<std::pair<int64_t, int64_t>>;
+
+} // namespace
+
+/// Rows of 12 numbers of two bytes are 32 bytes apart; neither padding nor other rows are written.
+TEST_F(Footprint, ValidRowsAreWrittenWithoutTheirPadding) {
+  EXPECT_EQ(pairs(replay::writtenBytes(contract(), 0, extent)),
+            (Pairs{{0, 24}, {32, 24}, {64, 24}, {96, 24}}));
+}
+
+TEST_F(Footprint, RowsThatMustBeZerosAreWrittenToo) {
+  EXPECT_EQ(replay::writtenBytes(rows(""), 0, extent).size(), 4u);
+  EXPECT_EQ(replay::writtenBytes(rows(", zero_invalid"), 0, extent).size(), 10u);
+}
+
+/// Rows of 20 numbers of four bytes are 128 apart, 80 of them used.
+TEST_F(Footprint, PaddingAndRowsThatAreNotValidAreIgnored) {
+  Pairs found = pairs(replay::ignoredBytes(contract(), 0, extent));
+  Pairs expected;
+  for (int64_t row = 0; row < 10; ++row) {
+    if (row >= 4) {
+      expected.emplace_back(row * 128, 80);
+    }
+    expected.emplace_back(row * 128 + 80, 48);
+  }
+  EXPECT_EQ(found, expected);
+  EXPECT_TRUE(replay::ignoredBytes(contract(), 1, extent).empty()) << "weights are all used";
+}
+
+/// A row pass reads valid rows alone, a contraction the tiles that hold one.
+TEST_F(Footprint, RowsThatMayBeRead) {
+  EXPECT_EQ(pairs(replay::readBytes(rows(""), 0, extent, 1)),
+            (Pairs{{0, 128}, {128, 128}, {256, 128}, {384, 128}}));
+  EXPECT_EQ(pairs(replay::readBytes(contract(), 0, extent, 1)), (Pairs{{0, 1280}}));
+  EXPECT_EQ(pairs(replay::readBytes(contract(), 1, extent, 1)), (Pairs{{0, 960}}));
+}

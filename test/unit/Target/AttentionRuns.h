@@ -1,0 +1,21 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Runs of attention's CUDA kernels on the emulator, on what the float64 reference has evaluated.
+#pragma once
+
+#include "AttentionReference.h"
+#include "EmulatedKernel.h"
+
+namespace sluice::test {
+
+CudaRun forwardRun(const AttentionCase &c, const AttentionData &data, emulator::Schedule schedule,
+                   emulator::Copies copies);
+CudaRun backwardRun(const AttentionCase &c, const AttentionData &data, emulator::Schedule schedule,
+                    emulator::Copies copies);
+
+/// Every element within its bound; rows that are not valid as the op says: zeros where `zeros`,
+/// else left alone.
+void compare(const AttentionCase &c, const std::vector<float> &found, const Expected &expected,
+             int64_t width, bool zeros, const std::string &what);
+
+} // namespace sluice::test

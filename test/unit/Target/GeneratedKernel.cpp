@@ -1,0 +1,149 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From the text of a dispatch op to MLIR, PTX and cubins.
+#include "GeneratedKernel.h"
+
+#include "mlir/IR/Verifier.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/Parser/Parser.h"
+#include "sluice/Target/CPU/Kernel.h"
+#include "gtest/gtest.h"
+#include <iostream>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::test;
+
+std::unique_ptr<MLIRContext> test::makeDispatchContext() {
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  registry.insert<dispatch::DispatchDialect>();
+  auto context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
+  context->loadAllAvailableDialects();
+  return context;
+}
+
+static Operation *findDispatch(ModuleOp module) {
+  Operation *found = nullptr;
+  module.walk([&](Operation *op) {
+    bool isKernel =
+        op->getName().getDialectNamespace() == "dispatch" && isa<func::FuncOp>(op->getParentOp());
+    found = isKernel && !found ? op : found;
+  });
+  return found;
+}
+
+GeneratedKernel::GeneratedKernel(const std::string &text) : context(makeDispatchContext()) {
+  generate(text);
+}
+
+void GeneratedKernel::generate(const std::string &text) {
+  source = parseSourceString<ModuleOp>(text, context.get());
+  ASSERT_TRUE(source) << text;
+  dispatch = findDispatch(*source);
+  ASSERT_TRUE(dispatch) << text;
+  kernels = ModuleOp::create(UnknownLoc::get(context.get()));
+  FailureOr<cuda::Kernel> made = cuda::generateKernel(dispatch, *kernels, "kernel");
+  ASSERT_TRUE(succeeded(made)) << text;
+  ASSERT_TRUE(succeeded(verify(*kernels)));
+  generated = *made;
+  ready = true;
+}
+
+int64_t GeneratedKernel::checkAssembly(const std::vector<std::string> &instructions) {
+  EXPECT_TRUE(ready);
+  return ready ? test::checkAssembly(generated, *kernels, "", instructions, /*print=*/true) : 0;
+}
+
+/// Blocks of a launch that a multiprocessor holds, by registers, threads and shared memory.
+static int64_t blocksOf(const cuda::Stage &stage, const cuda::Usage &usage,
+                        const cuda::Target &target) {
+  int64_t registers = (usage.registers + 7) / 8 * 8;
+  int64_t sharedLimit = &target == &cuda::Target::sm80() ? 163 << 10 : 227 << 10;
+  int64_t blocks = std::min<int64_t>(65536 / (std::max<int64_t>(registers, 8) * stage.threads),
+                                     2048 / stage.threads);
+  return std::min(blocks, sharedLimit / (stage.sharedBytes + 1024));
+}
+
+static void checkUsage(const cuda::Kernel &kernel, const cuda::Usage &usage,
+                       const cuda::Target &target, const std::string &what, bool print) {
+  EXPECT_EQ(usage.stackBytes, 0) << usage.kernel << " " << what;
+  EXPECT_EQ(usage.spillBytes, 0) << usage.kernel << " " << what;
+  const auto *stage = llvm::find_if(
+      kernel.stages, [&](cuda::Stage each) { return each.function.getName() == usage.kernel; });
+  ASSERT_NE(stage, kernel.stages.end()) << usage.kernel << " " << what;
+  int64_t blocks = blocksOf(*stage, usage, target);
+  EXPECT_GE(blocks, 1) << usage.kernel << " " << what;
+  if (print) {
+    std::cout << target.name.str() << " " << usage.kernel << ": " << usage.registers
+              << " registers, " << stage->threads << " threads, " << stage->sharedBytes
+              << " bytes of shared memory, " << blocks << " blocks a multiprocessor\n";
+  }
+}
+
+static std::string ptxOf(ModuleOp module, const cuda::Target &target, const std::string &what) {
+  llvm::LLVMContext context;
+  auto lowered = cuda::lowerToLLVM(module, context);
+  if (!lowered) {
+    ADD_FAILURE() << "not lowered: " << what;
+    return "";
+  }
+  auto ptx = cuda::emitPTX(std::move(lowered), target);
+  if (!ptx) {
+    ADD_FAILURE() << llvm::toString(ptx.takeError()) << what;
+    return "";
+  }
+  return *ptx;
+}
+
+std::string GeneratedKernel::ptx(const cuda::Target &target) const {
+  EXPECT_TRUE(ready);
+  return ready ? ptxOf(*kernels, target, "") : "";
+}
+
+int64_t test::checkAssembly(const cuda::Kernel &kernel, ModuleOp module, const std::string &what,
+                            const std::vector<std::string> &instructions, bool print) {
+  int64_t registers = 0;
+  for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
+    std::string ptx = ptxOf(module, *target, what);
+    if (ptx.empty()) {
+      return 0;
+    }
+    EXPECT_NE(ptx.find(".version 8.0"), std::string::npos);
+    EXPECT_NE(ptx.find(".target " + target->chip.str() + "\n"), std::string::npos);
+    for (const std::string &instruction : instructions) {
+      EXPECT_NE(ptx.find(instruction), std::string::npos) << instruction << ": " << what;
+    }
+    EXPECT_EQ(ptx.find("call"), std::string::npos) << "a kernel calls a function: " << what;
+    auto binary = cuda::assemble(ptx, *target);
+    if (!binary) {
+      ADD_FAILURE() << llvm::toString(binary.takeError()) << what;
+      return 0;
+    }
+    if (!*binary) {
+      std::cout << (print ? "no ptxas: PTX only\n" : "");
+      continue;
+    }
+    EXPECT_EQ((*binary)->usage.size(), kernel.stages.size()) << what;
+    for (const cuda::Usage &usage : (*binary)->usage) {
+      registers = std::max(registers, usage.registers);
+      checkUsage(kernel, usage, *target, what, print);
+    }
+  }
+  return registers;
+}
+
+std::string test::cudaRefusal(const std::string &text) {
+  auto context = makeDispatchContext();
+  std::string message;
+  ScopedDiagnosticHandler handler(context.get(),
+                                  [&](Diagnostic &diagnostic) { message += diagnostic.str(); });
+  OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(text, context.get());
+  if (!source) {
+    return "not parsed: " + message;
+  }
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context.get()));
+  EXPECT_TRUE(failed(cuda::generateKernel(findDispatch(*source), *module, "kernel")));
+  EXPECT_TRUE(module->getBody()->empty());
+  return message;
+}

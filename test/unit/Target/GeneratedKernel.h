@@ -1,0 +1,53 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A dispatch op's CUDA kernel, from the op's text: as MLIR, as PTX and as cubins.
+#pragma once
+
+#include "sluice/Target/CUDA/Kernel.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sluice::test {
+
+/// A context with every dialect that dispatches may hold.
+std::unique_ptr<mlir::MLIRContext> makeDispatchContext();
+
+/// A kernel as MLIR.
+class GeneratedKernel {
+public:
+  /// `text` is a module whose function holds one dispatch op. Records a test failure when any step
+  /// fails; `made` says whether none did.
+  explicit GeneratedKernel(const std::string &text);
+  bool made() const { return ready; }
+  const cuda::Kernel &kernel() const { return generated; }
+  mlir::ModuleOp module() const { return *kernels; }
+
+  /// As below, of all launches; prints their registers, shared memory and blocks a multiprocessor.
+  int64_t checkAssembly(const std::vector<std::string> &instructions = {});
+  std::string ptx(const cuda::Target &target) const; ///< of all launches; empty on failure
+
+protected:
+  std::unique_ptr<mlir::MLIRContext> context; ///< outlives what it made
+  mlir::OwningOpRef<mlir::ModuleOp> source, kernels;
+  mlir::Operation *dispatch = nullptr;
+  cuda::Kernel generated;
+  bool ready = false;
+
+private:
+  void generate(const std::string &text);
+};
+
+/// PTX of both architectures holds `instructions` and calls nothing; where there is a ptxas, cubins
+/// of all launches have neither spills nor stack, and a multiprocessor holds a block. Gives the
+/// most registers of a launch; 0 without ptxas.
+int64_t checkAssembly(const cuda::Kernel &kernel, mlir::ModuleOp module, const std::string &what,
+                      const std::vector<std::string> &instructions = {}, bool print = false);
+
+/// What the generator says of an op that it refuses; the module must stay empty.
+std::string cudaRefusal(const std::string &text);
+
+} // namespace sluice::test
