@@ -50,13 +50,13 @@ std::string chooseTarget(const Artifact &artifact, const Gpu &gpu, const std::st
                     gpu.name + " of " + gpu.capability() + "; use --device cpu");
   }
   bool isHopper = gpu.major == 9 && gpu.minor == 0;
-  std::vector<std::string> targets = requireGpuTargets(artifact, "cuda", wanted);
   if (wanted == "sm_90a" && !isHopper) {
     throw UserError("--gpu-target: expected code that " + gpu.name + " of compute capability " +
                     gpu.capability() +
                     " runs, found sm_90a, which runs on 9.0 alone; leave out --gpu-target, or "
                     "give sm_80");
   }
+  std::vector<std::string> targets = requireGpuTargets(artifact, "cuda", wanted);
   auto has = [&](const char *target) {
     return std::count(targets.begin(), targets.end(), target) > 0;
   };

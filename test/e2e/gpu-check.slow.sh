@@ -20,8 +20,10 @@ for name in vanilla-bf16 hourglass-bf16 ragged; do
   done
 done
 exits 2 "without a driver there is one message" env SLUICE_CUDA_DRIVER=/nowhere/libcuda.so.1 "$bundle/gpu-check.sh" "$work/results"
-succeeds "it names the driver" grep -q "error: --device cuda: expected NVIDIA's driver, found none" "$work/err"
+cp "$work/err" "$work/said"
+succeeds "it names the driver" grep -q "error: --device cuda: expected NVIDIA's driver, found none" "$work/said"
 rm "$bundle/bundle.json"
 exits 2 "without the bundle's list there is one message" "$bundle/gpu-check.sh" "$work/results"
-succeeds "it names the list" grep -q 'bundle.json: expected a bundle, found none' "$work/err"
+cp "$work/err" "$work/said"
+succeeds "it names the list" grep -q 'bundle.json: expected a bundle, found none' "$work/said"
 finish
