@@ -79,6 +79,7 @@ Json describeLine(const LedgerLine &line) {
                {"kind", line.kernel->kind},
                {"flops", line.kernel->flops},
                {"bytes", line.kernel->bytes},
+               {"planned_bytes", line.variant->plannedBytes},
                {"registers", nullptr},
                {"spills", nullptr},
                {"occupancy", nullptr},
