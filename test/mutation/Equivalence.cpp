@@ -121,6 +121,8 @@ private:
   }
   void collectAffected();
   void collectVariables();
+  void collectSources(SetVector<const Value *> work);
+  bool holdsEverywhere(function_ref<bool()> holds);
   void addSource(Variable::Kind kind);
   void addVariable(Variable::Kind kind, int64_t first, int64_t count, const Loop *loop = nullptr);
   int64_t iterationsOf(const Loop *loop);
@@ -128,7 +130,6 @@ private:
 
   bool isPure(const Instruction *instruction) const;
   bool isLastOfCopies();
-  bool allSinksAgree();
   bool agrees(const Instruction *sink);
   bool isReached(const BasicBlock *block);
 
@@ -255,6 +256,11 @@ void Proof::collectVariables() {
     work.insert(instruction);
     isa<PHINode>(instruction) ? addPath(instruction) : void();
   }
+  collectSources(work);
+}
+
+/// Numbers that the values in `work` depend on.
+void Proof::collectSources(SetVector<const Value *> work) {
   for (size_t i = 0; i < work.size(); ++i) {
     const auto *instruction = dyn_cast<Instruction>(work[i]);
     if (!instruction) {
@@ -378,7 +384,8 @@ Both Proof::computePhi(const PHINode *phi) {
   bool nextSame = !nextInstruction || !affected.contains(nextInstruction);
   Both iteration = number(Variable::Iteration, loop);
   unsigned width = widthOf(phi);
-  if (nextSame && iteration.known && first.known && width > 0 && width <= 64) {
+  bool isStep = mutation.op == Operator::ShiftStage && next == &site;
+  if ((nextSame || isStep) && iteration.known && first.known && width > 0 && width <= 64) {
     if (iteration.before == 0) {
       return first;
     }
@@ -388,8 +395,10 @@ Both Proof::computePhi(const PHINode *phi) {
     const auto *add = dyn_cast<BinaryOperator>(next);
     const auto *step = add ? dyn_cast<ConstantInt>(add->getOperand(1)) : nullptr;
     if (step && add->getOpcode() == Instruction::Add && add->getOperand(0) == phi) {
+      APInt count(width, iteration.before), other = step->getValue();
+      other += isStep ? (mutation.variant ? 1 : -1) : 0;
       Both moved =
-          Both::constant((APInt(width, iteration.before) * step->getValue()).getZExtValue());
+          Both::of((count * step->getValue()).getZExtValue(), (count * other).getZExtValue());
       return binary(Instruction::Add, width, first, moved);
     }
   }
@@ -557,11 +566,6 @@ bool Proof::agrees(const Instruction *sink) {
   return true;
 }
 
-bool Proof::allSinksAgree() {
-  ++stamp;
-  return all_of(sinks, [&](const Instruction *sink) { return agrees(sink); });
-}
-
 /// Whether no thread waits for copies, or ends them, after it has come here.
 bool Proof::isLastOfCopies() {
   SmallVector<const BasicBlock *> work;
@@ -596,22 +600,38 @@ bool Proof::succeeds() {
   if (mutation.op == Operator::RemoveCommit) {
     return isLastOfCopies();
   }
-  constexpr double most = 3e7; // points
   bool isCopy = sizeOfCopy(&site) != nullptr;
   if (!isPure(&site) && !isCopy) {
     return false;
   }
   collectAffected();
+  // Mostly the instruction itself gives the same everywhere, of few numbers.
+  SetVector<const Value *> own;
+  own.insert(&site);
+  collectSources(own);
+  if (isPure(&site) && holdsEverywhere([&] { return get(&site).same; })) {
+    return true;
+  }
+  variables.clear();
   collectVariables();
+  return holdsEverywhere(
+      [&] { return all_of(sinks, [&](const Instruction *sink) { return agrees(sink); }); });
+}
+
+/// At every point, unless there are too many.
+bool Proof::holdsEverywhere(function_ref<bool()> holds) {
+  constexpr double most = 3e7;
   double points = 1;
+  point.clear();
   for (const Variable &variable : variables) {
     point.push_back(variable.first);
     points *= double(variable.count);
   }
-  if (points > most) {
-    return false;
-  }
-  while (allSinksAgree()) {
+  while (points <= most) {
+    ++stamp;
+    if (!holds()) {
+      return false;
+    }
     size_t i = 0;
     for (; i < point.size() && ++point[i] == variables[i].first + variables[i].count; ++i) {
       point[i] = variables[i].first;

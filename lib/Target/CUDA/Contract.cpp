@@ -180,10 +180,12 @@ LogicalResult Contraction::emitBlock() {
   SumTile tile(frame, *core, grid);
   column = e.add(firstColumn, tile.column());
   Origin origin{firstRow, firstColumn, e.index(0)};
-  Value steps = e.index(llvm::divideCeil(inner, innerStep));
-  pipeline.fill(origin, steps);
-  Values sums = pipeline.run(origin, steps, core->zeros(grid.sums()));
-  core->barrier();
+  int64_t steps = llvm::divideCeil(inner, innerStep);
+  pipeline.fill(origin, e.index(steps));
+  Values sums = pipeline.run(origin, e.index(steps), core->zeros(grid.sums()));
+  if (pipeline.firstByteOf(steps - 1) < tile.bytes()) {
+    core->barrier(); // a warp may still be reading where sums are stored
+  }
   tile.store(sums, pipeline.warpRow(), pipeline.warpColumn());
   core->barrier();
   sharedBytes = std::max(pipeline.sharedBytes(), tile.bytes());

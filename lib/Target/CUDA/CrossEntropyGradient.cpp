@@ -110,14 +110,9 @@ Factor Gradient::factor(bool ofRows, bool linesAreInner, int64_t extent) {
   Factor result{frame.buffer(ofRows ? 0 : 1), ofRows ? head.rows : head.vocabulary, head.width,
                 linesAreInner, extent};
   if (ofRows && linesAreInner && head.domain.getFactor() > 0) {
-    result.isValid = [this](Value row) { return frame.row(row).valid; };
+    result.isValid = [this](Value row) { return frame.isValid(row); };
     if (head.domain.getPositions() % productStep == 0) {
-      result.validEnd = [this](Value first) {
-        Row row = frame.row(first);
-        Value end = e.add(e.sub(row.global, row.position),
-                          frame.validLength(head.domain.getFactor(), head.domain.getPositions()));
-        return e.select(e.less(row.batch, frame.rows), end, e.index(0));
-      };
+      result.validEnd = [this](Value first) { return frame.validEnd(first); };
     }
   }
   return result;
@@ -309,7 +304,9 @@ void Gradient::emitBlock() {
     Value productSteps = e.min(e.index(streamedLines / productStep), left);
     products->fill(place, productSteps);
     Value following = e.add(block, 1);
-    e.when(e.less(following, end), [&] { logits->fill(origin(following), steps); });
+    // The first commit of the products' eight steps takes these copies along.
+    e.when(e.less(following, end),
+           [&] { logits->fill(origin(following), steps, /*commits=*/false); });
     storeGradients(x);
     return products->run(
         place, productSteps, carried,

@@ -120,6 +120,18 @@ Row Frame::row(Value number) {
   return row;
 }
 
+Value Frame::isValid(Value number) {
+  Value sequence = arith::DivUIOp::create(b, number, e.index(domain.getPositions()));
+  Value position = arith::RemUIOp::create(b, number, e.index(domain.getPositions()));
+  return e.both(e.less(sequence, rows), e.less(position, validLength(domain.getFactor(), 0)));
+}
+
+Value Frame::validEnd(Value number) {
+  Value sequence = arith::DivUIOp::create(b, number, e.index(domain.getPositions()));
+  Value end = e.add(e.mul(sequence, domain.getPositions()), validLength(domain.getFactor(), 0));
+  return e.select(e.less(sequence, rows), end, e.index(0));
+}
+
 FailureOr<Kernel> Frame::finish(FailureOr<Kernel> made) {
   if (failed(made)) {
     function.erase();

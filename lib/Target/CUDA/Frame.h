@@ -33,6 +33,11 @@ public:
   validLength(int64_t factor,
               int64_t positions); ///< index: ceil(length / factor); positions where factor is 0
   Row row(mlir::Value number);
+  /// Whether any number is that of a valid row; of a domain with lengths.
+  mlir::Value isValid(mlir::Value number);
+  /// One past the last valid row of the sequence of row `number`; 0 where the sequence is none of
+  /// this launch's. Of a domain with lengths.
+  mlir::Value validEnd(mlir::Value number);
   /// A kernel of this function alone, without workspace. Bytes are those of every operand and
   /// result once.
   Kernel kernel(int64_t blocks, llvm::StringRef kind, double flops, int64_t sharedBytes = 0);

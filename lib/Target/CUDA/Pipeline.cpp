@@ -133,8 +133,7 @@ Value Tile::lineCounts(Value line, Value validEnd) {
   if (validEnd) {
     return e.less(e.toInteger(line), e.toInteger(validEnd));
   }
-  Value exists = e.less(line, e.index(factor.lines));
-  return factor.isValid ? e.both(exists, factor.isValid(line)) : exists;
+  return factor.isValid ? factor.isValid(line) : e.less(line, e.index(factor.lines));
 }
 
 /// Lines at odd multiples of two bytes: there is no asynchronous copy of two bytes.
@@ -242,11 +241,13 @@ void Pipeline::copyStage(const Shares &shares, Value number, Value stage) {
   }
 }
 
-void Pipeline::fill(const Origin &origin, Value steps) {
+void Pipeline::fill(const Origin &origin, Value steps, bool commits) {
   Shares shares = sharesOf(origin);
   e.loop(e.index(0), e.index(stages - 1), 1, [&](Value number) {
     e.when(e.less(number, steps), [&] { copyStage(shares, number, stageOf(number)); });
-    core.commit();
+    if (commits) {
+      core.commit();
+    }
   });
 }
 

@@ -17,7 +17,8 @@ struct Factor {
   int64_t width = 0;          ///< elements of a line that count; what lies behind them is not read
   bool linesAreInner = false; ///< element (outer o, inner k) is memory[k, o], else memory[o, k]
   int64_t extent = 0;         ///< of the tile, along outer: a power of two
-  /// Whether a line (index, below `lines`) counts; its elements are zeros otherwise. Null: all do.
+  /// Whether a line (index) counts; its elements are zeros otherwise. False where there is no such
+  /// line. Null: all do.
   std::function<mlir::Value(mlir::Value)> isValid = nullptr;
   /// The same for the lines of a step that starts at line `first` (linesAreInner): those below the
   /// result count. Cheaper, where a step's lines that count always come first.
@@ -107,8 +108,13 @@ public:
            int64_t stages, int64_t firstByte = 0, bool unrolls = true);
 
   int64_t sharedBytes() const { return stages * stageBytes(); }
-  /// Starts the first copies of `steps` (index) steps. Nothing may use the stages any more.
-  void fill(const Origin &origin, Value steps);
+  /// First byte of the stage that step `step` reads: of the last step, all that warps may still be
+  /// reading after `run`.
+  int64_t firstByteOf(int64_t step) const { return firstByte + step % stages * stageBytes(); }
+  /// Starts the first copies of `steps` (index) steps. Nothing may use the stages any more. Without
+  /// `commits` the copies join whatever group this thread commits next; as many groups as there are
+  /// stages must end before `run`.
+  void fill(const Origin &origin, Value steps, bool commits = true);
   /// What else a step does with the left factor's tile (a byte of shared memory): `carried` are
   /// values of its own, behind the sums.
   using Each = llvm::function_ref<Values(Value number, Value leftTile, mlir::ValueRange carried)>;

@@ -32,8 +32,6 @@ public:
 
 private:
   Factor factor(unsigned operand, int64_t width, int64_t extent);
-  Value isValid(Value row);
-  Value validEnd(Value firstRow);
   void place();
   Values emitBias(Pipeline &pipeline, Value tile, ValueRange carried);
   void storeMatrix(const Values &sums, Pipeline &pipeline);
@@ -73,27 +71,12 @@ WeightGradient::WeightGradient(dispatch::WeightGradientOp op, ModuleOp module, S
   targets.vector = op.getBias() ? next++ : -1;
 }
 
-Value WeightGradient::isValid(Value row) {
-  int64_t positions = op.getDomain().getPositions();
-  Value sequence = arith::DivUIOp::create(e.b, row, e.index(positions));
-  Value position = arith::RemUIOp::create(e.b, row, e.index(positions));
-  return e.both(e.less(sequence, frame.rows), e.less(position, validLength));
-}
-
-/// Where steps do not straddle sequences: the end of the valid rows of a step's sequence.
-Value WeightGradient::validEnd(Value firstRow) {
-  int64_t positions = op.getDomain().getPositions();
-  Value sequence = arith::DivUIOp::create(e.b, firstRow, e.index(positions));
-  Value end = e.add(e.mul(sequence, positions), validLength);
-  return e.select(e.less(sequence, frame.rows), end, e.index(0));
-}
-
 Factor WeightGradient::factor(unsigned operand, int64_t width, int64_t extent) {
   Factor result{frame.buffer(operand), rows, width, /*linesAreInner=*/true, extent};
   if (op.getDomain().getFactor() > 0) {
-    result.isValid = [this](Value row) { return isValid(row); };
+    result.isValid = [this](Value row) { return frame.isValid(row); };
     if (op.getDomain().getPositions() % innerStep == 0) {
-      result.validEnd = [this](Value first) { return validEnd(first); };
+      result.validEnd = [this](Value first) { return frame.validEnd(first); };
     }
   }
   return result;
