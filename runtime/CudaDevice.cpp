@@ -154,8 +154,8 @@ private:
       segments[entry] = cutSegments(plan(), launches);
       for (const Segment &segment : segments[entry]) {
         SideMemory needed = sideMemory(plan(), chosen, launches, segment.first, segment.last);
-        sideWorkspace = std::max(sideWorkspace, needed.workspaceBytes);
-        sideCounters = std::max(sideCounters, needed.counterBytes);
+        sideNeeds.workspaceBytes = std::max(sideNeeds.workspaceBytes, needed.workspaceBytes);
+        sideNeeds.counterBytes = std::max(sideNeeds.counterBytes, needed.counterBytes);
       }
     }
   }
@@ -166,16 +166,13 @@ private:
     size_t free = 0, total = 0;
     driver.check(driver.memoryGetInfo(&free, &total), "tell its free memory");
     auto bytes = static_cast<size_t>(std::max<int64_t>(plan().memory.arenaBytes, 256));
-    int64_t end = static_cast<int64_t>(bytes) + sideCounters;
+    int64_t end = static_cast<int64_t>(bytes) + sideNeeds.counterBytes;
     sideWorkspaceOffset = (end + 4095) / 4096 * 4096;
-    auto both = static_cast<size_t>(sideWorkspaceOffset + sideWorkspace);
+    auto both = static_cast<size_t>(sideWorkspaceOffset + sideNeeds.workspaceBytes);
     Address memory = 0;
-    if (both <= free && driver.memoryAllocate(&memory, both) == success) {
-      bytes = both;
-    } else {
-      sideWorkspace = 0;
-    }
-    Result result = memory != 0    ? success
+    sideHasOwn = both <= free && driver.memoryAllocate(&memory, both) == success;
+    bytes = sideHasOwn ? both : bytes;
+    Result result = sideHasOwn     ? success
                     : free < bytes ? outOfMemory
                                    : driver.memoryAllocate(&memory, bytes);
     if (result == outOfMemory) {
@@ -199,12 +196,13 @@ private:
       const std::vector<Launch> &launches = plan().entries.at(name);
       for (Segment &segment : entrySegments) {
         segment.lanes =
-            assignLanes(plan(), chosen, launches, segment.first, segment.last, sideWorkspace > 0);
+            assignLanes(plan(), chosen, launches, segment.first, segment.last, sideHasOwn);
         for (size_t i = segment.first; i < segment.last; ++i) {
           const Launch &launch = launches[i];
           argumentsOf[&launch] = static_cast<Address>(all.size() * sizeof(int64_t));
           all.insert(all.end(), launch.arguments.begin(), launch.arguments.end());
-          if (segment.lanes[i - segment.first].side && usesWorkspace(launch) && sideWorkspace > 0) {
+          bool moves = segment.lanes[i - segment.first].side && sideHasOwn;
+          if (moves && workspaceOf(plan(), chosen, launch).any()) {
             all.back() = sideWorkspaceOffset; // the last argument
           }
         }
@@ -270,11 +268,6 @@ private:
     scalarsFresh = true;
   }
 
-  bool usesWorkspace(const Launch &launch) const {
-    const Kernel &kernel = plan().kernels[static_cast<size_t>(launch.kernel)];
-    return requireVariant(*loaded, kernel, chosen).workspaceBytes > 0;
-  }
-
   void launchOne(const Launch &launch, Stream lane) const {
     code->launch(launch, arena.get(), arguments.get() + argumentsOf.at(&launch), lane);
   }
@@ -327,7 +320,9 @@ private:
   std::map<std::string, std::vector<Segment>> segments; // by entry
   std::array<Slot, 8> slots;
   size_t nextSlot = 0;
-  int64_t slotBytes = 0, sideWorkspace = 0, sideCounters = 0, sideWorkspaceOffset = 0;
+  SideMemory sideNeeds;
+  bool sideHasOwn = false;
+  int64_t slotBytes = 0, sideWorkspaceOffset = 0;
   int64_t scalarsBegin = INT64_MAX, scalarsEnd = 0;
   uint8_t *scalarCopy = nullptr;
   bool scalarsFresh = false;

@@ -28,12 +28,6 @@ std::vector<Touch> touchesOf(const Plan &plan, const Launch &launch) {
 
 bool overlap(const Touch &a, const Touch &b) { return a.begin < b.end && b.begin < a.end; }
 
-int64_t workspaceOf(const Plan &plan, const std::string &target, const Launch &launch) {
-  const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
-  auto found = kernel.deviceVariants.find(target);
-  return found == kernel.deviceVariants.end() ? 0 : found->second.workspaceBytes;
-}
-
 /// One entry's launches, and what they touch.
 class Assignment {
 public:
@@ -100,13 +94,23 @@ private:
 
 } // namespace
 
+SideMemory workspaceOf(const Plan &plan, const std::string &target, const Launch &launch) {
+  const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+  auto found = kernel.deviceVariants.find(target);
+  if (found == kernel.deviceVariants.end()) {
+    return {};
+  }
+  return {found->second.workspaceBytes,
+          found->second.counters * static_cast<int64_t>(sizeof(int32_t))};
+}
+
 std::vector<Lane> assignLanes(const Plan &plan, const std::string &target,
                               const std::vector<Launch> &launches, size_t first, size_t last,
                               bool ownWorkspace) {
   Assignment assignment(plan, launches, first, last);
   assignment.order([&](size_t i, size_t j) {
-    return !ownWorkspace && workspaceOf(plan, target, launches[first + i]) > 0 &&
-           workspaceOf(plan, target, launches[first + j]) > 0;
+    return !ownWorkspace && workspaceOf(plan, target, launches[first + i]).any() &&
+           workspaceOf(plan, target, launches[first + j]).any();
   });
   return std::move(assignment.lanes);
 }
@@ -116,13 +120,10 @@ SideMemory sideMemory(const Plan &plan, const std::string &target,
   Assignment assignment(plan, launches, first, last);
   SideMemory most;
   for (size_t i = first; i < last; ++i) {
-    const Kernel &kernel = plan.kernels[static_cast<size_t>(launches[i].kernel)];
-    auto found = kernel.deviceVariants.find(target);
-    if (assignment.lanes[i - first].side && found != kernel.deviceVariants.end()) {
-      const DeviceVariant &variant = found->second;
-      most.workspaceBytes = std::max(most.workspaceBytes, variant.workspaceBytes);
-      most.counterBytes =
-          std::max(most.counterBytes, variant.counters * static_cast<int64_t>(sizeof(int32_t)));
+    if (assignment.lanes[i - first].side) {
+      SideMemory needed = workspaceOf(plan, target, launches[i]);
+      most.workspaceBytes = std::max(most.workspaceBytes, needed.workspaceBytes);
+      most.counterBytes = std::max(most.counterBytes, needed.counterBytes);
     }
   }
   return most;

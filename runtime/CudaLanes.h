@@ -25,11 +25,14 @@ std::vector<Lane> assignLanes(const Plan &plan, const std::string &target,
                               const std::vector<Launch> &launches, size_t first, size_t last,
                               bool ownWorkspace);
 
-/// What a target's kernels that are launched on a side lane need at most: a workspace, and right in
-/// front of it counters that are zero.
+/// A workspace, and right in front of it counters that are zero.
 struct SideMemory {
   int64_t workspaceBytes = 0, counterBytes = 0;
+  bool any() const { return workspaceBytes > 0 || counterBytes > 0; }
 };
+/// What a launch of a target's code needs.
+SideMemory workspaceOf(const Plan &plan, const std::string &target, const Launch &launch);
+/// What those launched on a side lane need at most.
 SideMemory sideMemory(const Plan &plan, const std::string &target,
                       const std::vector<Launch> &launches, size_t first, size_t last);
 

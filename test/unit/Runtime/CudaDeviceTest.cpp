@@ -319,6 +319,11 @@ TEST_F(CudaDevice, LanesShareAWorkspaceOnlyInTurn) {
   EXPECT_TRUE(own[1].side);
   EXPECT_FALSE(orderOf(own)[2].contains(1));
   EXPECT_TRUE(orderOf(shared)[2].contains(1));
+  for (size_t kernel : {2, 3}) { // counters alone are shared too
+    plan.kernels[kernel].deviceVariants.at("sm_80").workspaceBytes = 0;
+  }
+  shared = cuda::assignLanes(plan, "sm_80", launches, 0, 4, false);
+  EXPECT_TRUE(orderOf(shared)[2].contains(1));
 }
 
 TEST_F(CudaDevice, AnyThreadMayCall) {
