@@ -206,8 +206,8 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
     out << "    on " << target << ": " << stages.forward << " forward, " << stages.backward
         << " backward, " << stages.update << " update\n";
   }
-  out << format("  a training step: %.3f Gflop, %s moved between launches and memory, of which "
-                "%s whatever the launches\n",
+  out << format("  a training step: %.3f Gflop, %s moved between launches and memory; %s "
+                "with these saved activations, however many launches\n",
                 costs.flops / 1e9, showBytes(costs.bytes).c_str(),
                 showBytes(static_cast<double>(leastBytesOfStep(plan))).c_str());
   out << "  memory: arena " << showBytes(static_cast<double>(plan.memory.arenaBytes)) << ", peak "

@@ -299,6 +299,7 @@ private:
     launch.kernel = json.at("launch").integer(0, static_cast<int64_t>(plan.kernels.size()) - 1);
     launch.arguments = json.at("arguments").integers(std::numeric_limits<int64_t>::min());
     checkOperands(json.at("arguments"), launch);
+    checkWorkspace(json.at("arguments"), launch);
     if (json.has("stream")) {
       launch.stream = json.at("stream").integer(0);
     }
@@ -314,6 +315,25 @@ private:
       launch.guard = readGuard(json.at("guard"));
     }
     return launch;
+  }
+
+  /// So do the workspace, the last argument, and the counters in front of it.
+  void checkWorkspace(const StrictJson &json, const Launch &launch) const {
+    const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+    for (const auto &[target, variant] : kernel.deviceVariants) {
+      int64_t counterBytes = variant.counters * static_cast<int64_t>(sizeof(int32_t));
+      if (counterBytes + variant.workspaceBytes == 0) {
+        continue;
+      }
+      int64_t last = plan.memory.arenaBytes - variant.workspaceBytes;
+      if (launch.arguments.empty() || launch.arguments.back() < counterBytes ||
+          launch.arguments.back() > last) {
+        json.fail("a workspace (the last argument) from byte " + std::to_string(counterBytes) +
+                      " to byte " + std::to_string(last) + " of the arena",
+                  launch.arguments.empty() ? "no argument"
+                                           : std::to_string(launch.arguments.back()));
+      }
+    }
   }
 
   /// Every operand that the plan gives the size of lies in the arena.

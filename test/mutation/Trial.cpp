@@ -126,7 +126,8 @@ Outcome inChild(double limit, const std::function<Outcome()> &work) {
   std::string said = child.wait(status);
   if (said.empty()) {
     bool hangs = WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF;
-    return {Fate::Judged, hangs ? "the kernel never ends" : "the emulator dies"};
+    return hangs ? Outcome{Fate::Judged, "the kernel never ends"}
+                 : Outcome{Fate::Invalid, "the emulator dies"};
   }
   return {static_cast<Fate>(said[0] - '0'), said.substr(1)};
 }

@@ -39,7 +39,7 @@ enum class Fate {
   Changed,  ///< results have other bits, but the judge takes them
   Survived, ///< nothing differs
   NoFault,  ///< nothing differs, and provably so
-  Invalid   ///< the fault is no program
+  Invalid   ///< the fault is no program, or the emulator dies of it: no verdict, not caught
 };
 llvm::StringRef name(Fate fate);
 

@@ -9,6 +9,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Regex.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
 
 #include <fstream>
 #include <iostream>
@@ -61,15 +62,17 @@ struct Counts {
   }
   double share() const { ///< caught, in percent
     int caught = of(Fate::Judged) + of(Fate::Wrong);
-    int all = caught + of(Fate::Changed) + of(Fate::Survived);
+    int all = caught + of(Fate::Changed) + of(Fate::Survived) + of(Fate::Invalid);
     return all > 0 ? 100.0 * caught / all : 100;
   }
   void print(const std::string &what) const {
     int judged = of(Fate::Judged), wrong = of(Fate::Wrong), changed = of(Fate::Changed),
-        survived = of(Fate::Survived), all = judged + wrong + changed + survived;
+        survived = of(Fate::Survived), invalid = of(Fate::Invalid),
+        all = judged + wrong + changed + survived + invalid;
     std::cout << what << ": " << all << " faults, " << judged + wrong << " caught (" << judged
               << " by a rule, " << wrong << " by the numbers), " << changed
-              << " changed bits within bounds, " << survived << " changed nothing";
+              << " changed bits within bounds, " << survived << " changed nothing, " << invalid
+              << " gave no verdict";
     std::cout << ", " << share() << "% caught; " << of(Fate::NoFault) << " more are provably none";
     std::cout << std::endl;
   }
@@ -95,6 +98,7 @@ private:
   void write(const std::string &kernel, const std::string &occasion, const Mutation &mutation,
              const Outcome &outcome);
 
+  std::string code; ///< hash of the kernel's IR
   std::map<std::string, std::vector<Tried>> faults;
   std::map<std::string, Outcome> known; ///< trials of a run before
   std::map<std::string, std::vector<uint64_t>> entered;
@@ -105,8 +109,9 @@ private:
 
 } // namespace
 
+/// `code` names what the instructions' numbers are numbers of.
 std::string Run::keyOf(const std::string &occasion, const Mutation &mutation) const {
-  return occasion + "/" + mutation.function + "/" + name(mutation.op).str() + "/" +
+  return occasion + "/" + code + "/" + mutation.function + "/" + name(mutation.op).str() + "/" +
          std::to_string(mutation.instruction) + "/" + std::to_string(mutation.variant);
 }
 
@@ -170,6 +175,7 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
   if (!llvm::Regex(only).match(subject.name)) {
     return;
   }
+  code = llvm::utohexstr(llvm::xxh3_64bits(subject.ir));
   auto chosen = faults.find(subject.name);
   if (chosen != faults.end() && isDone(subject.name)) {
     return;

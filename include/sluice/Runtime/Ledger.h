@@ -39,8 +39,9 @@ struct LedgerLine {
   double rooflineSeconds = 0;
 };
 
-/// Least bytes of a training step, whatever its launches: what the forward pass leaves for the
-/// backward pass written and read once, parameters and their states read and written once, their
+/// Least bytes of a training step that saves what this plan saves, however its launches are
+/// grouped: what the forward pass leaves for the backward pass written and read once (found by the
+/// offsets of operands), parameters and their states read and written once, their
 /// gradients written and read once, inputs read once.
 int64_t leastBytesOfStep(const Plan &plan);
 

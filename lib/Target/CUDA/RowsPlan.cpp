@@ -331,6 +331,5 @@ FailureOr<Plan> rows::makePlan(dispatch::RowsOp op) {
   for (unsigned i = 0; i < op.getInputs().size() + op.getOutputs().size(); ++i) {
     plan.bytes += leastBytes(op, i);
   }
-  plan.bytes += 2.0 * double(sumOffsets(op, plan).back()); // written and read
   return plan;
 }
