@@ -177,7 +177,8 @@ Kernel WeightGradient::generate() {
                     stageCount);
   sharedBytes = pipeline.sharedBytes();
   int64_t stepsOfSplit = llvm::divideCeil(totalSteps, parts.splits);
-  Value firstStep = e.mul(split, stepsOfSplit);
+  // A constant where the rows are not split: short loops are then no more than what runs of them.
+  Value firstStep = parts.splits > 1 ? e.mul(split, stepsOfSplit) : e.index(0);
   Origin origin{firstRow, firstColumn, e.mul(firstStep, innerStep)};
   Value steps = e.min(e.index(stepsOfSplit), e.sub(e.index(totalSteps), firstStep));
   size_t products = targets.matrix >= 0 ? size_t(grid.sums()) : 0;
