@@ -245,6 +245,16 @@ TEST_F(RecordedLaunches, ALaunchThatFailsLeavesAReport) {
   EXPECT_NE(out.find("FAILED bigram: "), std::string::npos) << out;
 }
 
+// A probability changes its sign after each launch: the order of launches is in the gradient.
+TEST_F(RecordedLaunches, GraphsAreHeldToSerialLaunches) {
+  makeBundle();
+  int64_t probability = artifact->plan().entries.at("gradient")[0].arguments[4] + 3;
+  EXPECT_EQ(program("run . -o results", "FAKE_CUDA_SPOIL=" + std::to_string(probability)), 1)
+      << err;
+  Json timed = Json::parse(readFile(folder / "results/sluice.json"))["timed"][0];
+  EXPECT_TRUE(timed.value("error", "").starts_with("expected the same bits")) << timed.dump(1);
+}
+
 TEST_F(RecordedLaunches, AKernelWithoutBoundsFails) {
   for (RecordedResult &result : recording.launches[0].results) {
     std::fill(result.bounds.begin(), result.bounds.end(), INFINITY);
