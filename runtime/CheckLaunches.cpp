@@ -65,7 +65,7 @@ public:
 
 private:
   void compare(const std::string &where, double now, float expected, float bound) {
-    ++check.checked;
+    ++(std::isfinite(bound) ? check.checked : check.unbounded);
     if (isWithin(now, expected, bound)) {
       return;
     }

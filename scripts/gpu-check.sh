@@ -51,15 +51,17 @@ pack() {
 check() {
   local results=$1 status=0 torch=()
   mkdir -p "$results"
+  rm -f "$results"/{sluice,pytorch,gpu-check}.json
   [[ -x $here/sluice-gpu-check ]] || fail "$here/sluice-gpu-check: expected the program of the bundle, found none; unpack it again"
   timeout 250 "$here/sluice-gpu-check" run "$here" -o "$results" || status=$?
-  ((status != 124)) || fail "sluice-gpu-check: expected to end within 250 seconds, found it running; is the GPU used by others?"
-  ((status < 2)) || exit "$status"
+  ((status != 124)) || echo "error: sluice-gpu-check: expected to end within 250 seconds, found it running; is the GPU used by others?" >&2
+  [[ -f $results/sluice.json ]] || exit "$((status == 124 ? 2 : status))"
+  ((status == 0)) || status=1
   if command -v python3 > /dev/null; then
     timeout 210 python3 "$here/gpu_check_torch.py" "$here" "$results/pytorch.json" || echo "PyTorch ended early" >&2
     [[ -f $results/pytorch.json ]] && torch=(--torch "$results/pytorch.json")
   fi
-  "$here/sluice-gpu-check" table "$here" -o "$results" "${torch[@]}"
+  "$here/sluice-gpu-check" table "$here" -o "$results" ${torch[@]+"${torch[@]}"}
   exit "$status"
 }
 

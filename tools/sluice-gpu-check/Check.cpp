@@ -5,6 +5,7 @@
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Recording.h"
 
+#include <functional>
 #include <iostream>
 
 namespace sluice::gpucheck {
@@ -33,6 +34,7 @@ Json checkRecording(const Path &artifact, const Path &recording, const std::stri
     LaunchCheck check = checkLaunch(*opened, launch, &left);
     kernels.push_back({{"kernel", check.kernel},
                        {"checked", check.checked},
+                       {"unbounded", check.unbounded},
                        {"wrong", check.wrong},
                        {"differing", check.differing},
                        {"first", check.first}});
@@ -64,6 +66,18 @@ static Json listOf(const Json &bundle, const char *key, std::initializer_list<co
   return list;
 }
 
+/// What `action` gives, and of what; where it fails, "error" in its place.
+static Json attempt(const Json &what, const std::function<Json()> &action) {
+  Json made = what;
+  try {
+    made.update(action());
+  } catch (const std::exception &error) {
+    made["error"] = error.what();
+    std::cerr << "sluice-gpu-check: error: " << error.what() << std::endl;
+  }
+  return made;
+}
+
 Json runBundle(const Path &bundle, const Path &folder) {
   Path manifest = bundle / "bundle.json";
   Json json = readJson(manifest, "bundle");
@@ -78,6 +92,8 @@ Json runBundle(const Path &bundle, const Path &folder) {
   const cuda::Driver &driver = cuda::Driver::open();
   cuda::Gpu gpu = cuda::findGpu(driver);
   Json result = {{"gpu", gpu.name}, {"capability", gpu.capability()}};
+  auto keep = [&] { replaceFile(folder / "sluice.json", asBytes(result.dump(1) + "\n")); };
+  keep();
   for (const Json &check : checks) {
     Path artifact = bundle / check["artifact"].get<std::string>(),
          recording = bundle / check["recording"].get<std::string>();
@@ -87,15 +103,22 @@ Json runBundle(const Path &bundle, const Path &folder) {
       }
       std::cerr << "checking " << artifact.filename().string() << ", " << target << std::endl;
       Path goldens = folder / ("goldens-" + recording.stem().string() + "-" + target + ".rec");
-      result["checks"].push_back(checkRecording(artifact, recording, "cuda", target, goldens));
+      result["checks"].push_back(
+          attempt({{"artifact", artifact.filename().string()}, {"target", target}},
+                  [&] { return checkRecording(artifact, recording, "cuda", target, goldens); }));
+      keep();
     }
   }
-  result["copy_gbytes_per_s"] = copyBandwidth();
+  result["copy"] = attempt(Json::object(), [] { return Json{{"gbytes_per_s", copyBandwidth()}}; });
   for (const Json &each : timed) {
     std::cerr << "timing " << each["label"].get<std::string>() << std::endl;
-    result["timed"].push_back(timeArtifact(bundle / each["artifact"].get<std::string>()));
-    result["timed"].back()["label"] = each["label"];
+    result["timed"].push_back(attempt({{"label", each["label"]}}, [&] {
+      return timeArtifact(bundle / each["artifact"].get<std::string>());
+    }));
+    keep();
   }
+  result["ended"] = true;
+  keep();
   return result;
 }
 

@@ -13,13 +13,14 @@ namespace sluice::gpucheck {
 using Json = nlohmann::json;
 
 /// Runs a recording on a device ("cuda" or "emulator") with the code of `target`, and says what
-/// came of it: {"artifact", "target", "kernels": [{"kernel", "checked", "wrong", "differing",
-/// "first"}]}. Writes what the device left to `goldens` unless that is empty.
+/// came of it: {"artifact", "target", "kernels": [{"kernel", "checked", "unbounded", "wrong",
+/// "differing", "first"}]}. Writes what the device left to `goldens` unless that is empty.
 Json checkRecording(const runtime::Path &artifact, const runtime::Path &recording,
                     const std::string &device, const std::string &target,
                     const runtime::Path &goldens);
 
-/// Times whole training steps and each of their kernels on the GPU: {"artifact", "target",
+/// Compares a gradient's graphs with serial launches ("error" where they differ, or the loss is
+/// not finite), and times whole training steps and each of their kernels on the GPU: {"artifact", "target",
 /// "step_ms", "tokens_per_s", "loss", "kernels": [{"kernel", "kind", "launches", "seconds",
 /// "flops", "bytes"}]}, seconds and counts of one step, medians of several.
 Json timeArtifact(const runtime::Path &artifact);
@@ -28,14 +29,18 @@ Json timeArtifact(const runtime::Path &artifact);
 double copyBandwidth();
 
 /// Everything that bundle.json of `bundle` lists, in the first GPU's memory. `folder` gets the
-/// goldens. Numbers that are wrong are in the result, not thrown.
+/// goldens, and sluice.json after each artifact. Numbers that are wrong are in the result, and what
+/// fails is there as "error", not thrown.
 Json runBundle(const runtime::Path &bundle, const runtime::Path &folder);
 
 /// The short table of a run, beside `torch` (what gpu_check_torch.py wrote; null without it).
 std::string makeTable(const Json &bundle, const Json &ours, const Json &torch);
 
-/// Whether no kernel was wrong, and any was checked.
+/// Whether nothing failed, no kernel was wrong, and each had a number held to a bound.
 bool passed(const Json &ours);
+
+/// Whether a checked kernel had no wrong number, and one or more held to a bound.
+bool isRight(const Json &kernel);
 
 /// A JSON file, or UserError.
 Json readJson(const runtime::Path &path, const std::string &what);

@@ -25,7 +25,8 @@ Sum sumKernels(const Json &ours, const std::string &label, const std::string &pa
   Sum sum;
   std::regex expression(pattern);
   for (const Json &timed : ours.value("timed", Json::array())) {
-    for (const Json &kernel : timed["label"] == label ? timed["kernels"] : Json::array()) {
+    for (const Json &kernel :
+         timed["label"] == label ? timed.value("kernels", Json::array()) : Json::array()) {
       if (std::regex_match(kernel["kernel"].get<std::string>(), expression)) {
         sum.seconds += kernel["seconds"].get<double>();
         sum.flops += kernel["flops"].get<double>();
@@ -38,11 +39,17 @@ Sum sumKernels(const Json &ours, const std::string &label, const std::string &pa
 }
 
 std::string checkLines(const Json &ours) {
-  int64_t right = 0, wrong = 0, numbers = 0, differing = 0;
+  int64_t right = 0, wrong = 0, numbers = 0, unbounded = 0, differing = 0;
   std::string mistakes;
   for (const Json &check : ours.value("checks", Json::array())) {
-    for (const Json &kernel : check["kernels"]) {
-      bool isWrong = kernel["wrong"].get<int64_t>() > 0;
+    if (check.contains("error")) {
+      mistakes += "FAILED " + check["artifact"].get<std::string>() + " " +
+                  check["target"].get<std::string>() + ": " + check["error"].get<std::string>() +
+                  "\n";
+    }
+    for (const Json &kernel : check.value("kernels", Json::array())) {
+      bool isWrong = !isRight(kernel);
+      unbounded += kernel["unbounded"].get<int64_t>();
       ++(isWrong ? wrong : right);
       numbers += kernel["checked"].get<int64_t>();
       differing += kernel["differing"].get<int64_t>();
@@ -55,10 +62,12 @@ std::string checkLines(const Json &ours) {
     }
   }
   return mistakes +
-         format("kernels: %lld right, %lld wrong; %lld numbers held to float64, %lld of them other "
-                "bits than the emulator's\n",
-                static_cast<long long>(right), static_cast<long long>(wrong),
-                static_cast<long long>(numbers), static_cast<long long>(differing));
+         format(
+             "kernels: %lld right, %lld wrong; %lld numbers held to float64, %lld without a bound; "
+             "%lld of other bits than the emulator's\n",
+             static_cast<long long>(right), static_cast<long long>(wrong),
+             static_cast<long long>(numbers), static_cast<long long>(unbounded),
+             static_cast<long long>(differing));
 }
 
 /// A rate of PyTorch's by label; 0 where there is none.
@@ -89,7 +98,7 @@ std::string productLines(const Json &bundle, const Json &ours, const Json &torch
 }
 
 std::string streamLines(const Json &bundle, const Json &ours) {
-  double copy = ours.value("copy_gbytes_per_s", 0.0);
+  double copy = ours.value("copy", Json::object()).value("gbytes_per_s", 0.0);
   std::string text = format("copy: %.0f GB/s; row and stream kernels, share of it "
                             "(good 85%%, excellent 92%%; above 100%%: from the cache)\n",
                             copy);
@@ -108,6 +117,10 @@ std::string stepLines(const Json &ours, const Json &torch) {
       format("%-42s %8s %8s %8s\n", "training step, ms", "sluice", "eager", "compile");
   for (const Json &timed : ours.value("timed", Json::array())) {
     std::string label = timed["label"];
+    if (timed.contains("error")) {
+      text += "FAILED " + label + ": " + timed["error"].get<std::string>() + "\n";
+      continue;
+    }
     text += format("%-42s %8.2f", label.c_str(), timed["step_ms"].get<double>());
     for (const char *mode : {"eager_ms", "compile_ms"}) {
       bool known = torch.is_object() && torch.contains("steps") && torch["steps"].contains(label) &&
@@ -122,15 +135,22 @@ std::string stepLines(const Json &ours, const Json &torch) {
 
 } // namespace
 
+bool isRight(const Json &kernel) { return kernel["wrong"] == 0 && kernel["checked"] > 0; }
+
 bool passed(const Json &ours) {
-  int64_t checked = 0, wrong = 0;
-  for (const Json &check : ours.value("checks", Json::array())) {
-    for (const Json &kernel : check["kernels"]) {
-      checked += kernel["checked"].get<int64_t>();
-      wrong += kernel["wrong"].get<int64_t>();
+  bool any = false, right = !ours.value("copy", Json::object()).contains("error");
+  for (const char *list : {"checks", "timed"}) {
+    for (const Json &each : ours.value(list, Json::array())) {
+      right &= !each.contains("error");
     }
   }
-  return checked > 0 && wrong == 0;
+  for (const Json &check : ours.value("checks", Json::array())) {
+    for (const Json &kernel : check.value("kernels", Json::array())) {
+      any = true;
+      right &= isRight(kernel);
+    }
+  }
+  return any && right;
 }
 
 std::string makeTable(const Json &bundle, const Json &ours, const Json &torch) {
@@ -138,8 +158,9 @@ std::string makeTable(const Json &bundle, const Json &ours, const Json &torch) {
                        : torch.contains("missing") ? "PyTorch: " + torch.value("missing", "")
                                                    : "PyTorch " + torch.value("torch", "?");
   return ours.value("gpu", "?") + ", compute capability " + ours.value("capability", "?") + "; " +
-         beside + "\n" + checkLines(ours) + productLines(bundle, ours, torch) +
-         streamLines(bundle, ours) + stepLines(ours, torch);
+         beside + "\n" + (ours.contains("ended") ? "" : "INCOMPLETE: the run ended early\n") +
+         checkLines(ours) + productLines(bundle, ours, torch) + streamLines(bundle, ours) +
+         stepLines(ours, torch);
 }
 
 } // namespace sluice::gpucheck

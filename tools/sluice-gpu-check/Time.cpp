@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 
 namespace sluice::gpucheck {
@@ -49,9 +50,41 @@ public:
     return value;
   }
 
+  /// What is wrong with one gradient as graphs, whose lanes overlap, beside the same one launch
+  /// after another; empty where the bits are equal and the loss is finite.
+  std::string compareLanes() {
+    gradient();
+    std::vector<uint8_t> graphs = gradientBytes();
+    float loss = this->loss();
+    device->startTiming();
+    gradient();
+    device->synchronize();
+    device->stopTiming();
+    bool same = gradientBytes() == graphs;
+    float serial = this->loss();
+    if (!std::isfinite(loss)) {
+      return "expected a finite loss, found " + std::to_string(loss);
+    }
+    return same && std::memcmp(&loss, &serial, sizeof loss) == 0
+               ? ""
+               : "expected the same bits of loss and gradients from graphs as from one launch "
+                 "after another, found others";
+  }
+
   const std::unique_ptr<Device> device;
 
 private:
+  std::vector<uint8_t> gradientBytes() {
+    std::vector<uint8_t> all;
+    for (const Tensor &tensor : device->plan().tensors) {
+      int64_t bytes = tensor.elements() * static_cast<int64_t>(sizeof(float));
+      device->download({tensor.gradient, bytes});
+      const uint8_t *from = device->host() + tensor.gradient;
+      all.insert(all.end(), from, from + bytes);
+    }
+    return all;
+  }
+
   void run(const std::string &entry) {
     auto found = device->plan().entries.find(entry);
     if (found == device->plan().entries.end()) {
@@ -134,16 +167,21 @@ Json kernelTimes(Trainer &trainer) {
 
 Json timeArtifact(const Path &artifact) {
   Trainer trainer(artifact);
+  std::string mistake = trainer.compareLanes();
   double step = stepSeconds(trainer);
   Json kernels = kernelTimes(trainer);
   const ModelFacts &model = trainer.device->plan().model;
-  return {{"artifact", artifact.filename().string()},
-          {"target", trainer.device->target()},
-          {"step_ms", step * 1e3},
-          {"tokens_per_s", static_cast<double>(model.batch * model.context) / step},
-          {"parameters", model.parameters},
-          {"loss", trainer.loss()},
-          {"kernels", std::move(kernels)}};
+  Json made = {{"artifact", artifact.filename().string()},
+               {"target", trainer.device->target()},
+               {"step_ms", step * 1e3},
+               {"tokens_per_s", static_cast<double>(model.batch * model.context) / step},
+               {"parameters", model.parameters},
+               {"loss", trainer.loss()},
+               {"kernels", std::move(kernels)}};
+  if (!mistake.empty()) {
+    made["error"] = mistake;
+  }
+  return made;
 }
 
 double copyBandwidth() {

@@ -47,8 +47,9 @@ Recording recordLaunches(const std::shared_ptr<const Artifact> &artifact, const 
 /// What became of a recorded launch on another device.
 struct LaunchCheck {
   std::string kernel;
-  int64_t checked = 0;   ///< numbers held to a bound
-  int64_t wrong = 0;     ///< of them
+  int64_t checked = 0;   ///< numbers held to a finite bound
+  int64_t unbounded = 0; ///< numbers that must not be NaN, and may be any other
+  int64_t wrong = 0;     ///< of both
   int64_t differing = 0; ///< elements whose bits are not those of the recording
   std::string first;     ///< the first wrong one: where, expected, found
 };

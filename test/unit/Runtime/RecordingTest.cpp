@@ -193,7 +193,7 @@ TEST_F(RecordedLaunches, TheProgramRunsABundle) {
   ASSERT_EQ(program("run . -o results"), 0) << err;
   Json json = Json::parse(readFile(folder / "results/sluice.json"));
   EXPECT_EQ(json["gpu"], "Fake H200");
-  EXPECT_GT(json["copy_gbytes_per_s"].get<double>(), 0);
+  EXPECT_GT(json["copy"]["gbytes_per_s"].get<double>(), 0);
   EXPECT_EQ(json["timed"][0]["kernels"].size(), 6u); // those of a step
   EXPECT_EQ(readRecording(folder / "results/goldens-gpu-sm_80.rec").device, "Fake H200");
   ASSERT_EQ(program("table . -o results"), 0) << err;
@@ -232,6 +232,37 @@ TEST_F(RecordedLaunches, TheScriptPrintsItsTableLast) {
   EXPECT_NE(out.find("kernels: 0 right, 1 wrong"), std::string::npos) << out;
   EXPECT_EQ(script("SLUICE_CUDA_DRIVER=/nowhere/libcuda.so.1"), 2);
   EXPECT_EQ(out, "");
+}
+
+TEST_F(RecordedLaunches, ALaunchThatFailsLeavesAReport) {
+  makeBundle();
+  EXPECT_EQ(program("run . -o results", "FAKE_CUDA_FAIL=cuLaunchKernel"), 1) << err;
+  Json json = Json::parse(readFile(folder / "results/sluice.json"));
+  EXPECT_TRUE(json["checks"][0].contains("error"));
+  EXPECT_TRUE(json["timed"][0].contains("error"));
+  ASSERT_EQ(program("table . -o results"), 0) << err;
+  EXPECT_NE(out.find("FAILED gpu.slc sm_80: "), std::string::npos) << out;
+  EXPECT_NE(out.find("FAILED bigram: "), std::string::npos) << out;
+}
+
+// A probability changes its sign after each launch: the order of launches is in the gradient.
+TEST_F(RecordedLaunches, GraphsAreHeldToSerialLaunches) {
+  makeBundle();
+  int64_t probability = artifact->plan().entries.at("gradient")[0].arguments[4] + 3;
+  EXPECT_EQ(program("run . -o results", "FAKE_CUDA_SPOIL=" + std::to_string(probability)), 1)
+      << err;
+  Json timed = Json::parse(readFile(folder / "results/sluice.json"))["timed"][0];
+  EXPECT_TRUE(timed.value("error", "").starts_with("expected the same bits")) << timed.dump(1);
+}
+
+TEST_F(RecordedLaunches, AKernelWithoutBoundsFails) {
+  for (RecordedResult &result : recording.launches[0].results) {
+    std::fill(result.bounds.begin(), result.bounds.end(), INFINITY);
+  }
+  makeBundle();
+  EXPECT_EQ(check().checked, 0);
+  EXPECT_GT(check().unbounded, 0);
+  EXPECT_EQ(program("run . -o results"), 1) << err;
 }
 
 TEST_F(RecordedLaunches, TheProgramSaysWhatIsWrong) {
