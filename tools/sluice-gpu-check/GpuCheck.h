@@ -20,9 +20,9 @@ Json checkRecording(const runtime::Path &artifact, const runtime::Path &recordin
                     const runtime::Path &goldens);
 
 /// Compares a gradient's graphs with serial launches ("error" where they differ, or the loss is
-/// not finite), and times whole training steps and each of their kernels on the GPU: {"artifact", "target",
-/// "step_ms", "tokens_per_s", "loss", "kernels": [{"kernel", "kind", "launches", "seconds",
-/// "flops", "bytes"}]}, seconds and counts of one step, medians of several.
+/// not finite), and times whole training steps and each of their kernels on the GPU: {"artifact",
+/// "target", "step_ms", "tokens_per_s", "loss", "kernels": [{"kernel", "kind", "launches",
+/// "seconds", "flops", "bytes"}]}, seconds and counts of one step, medians of several.
 Json timeArtifact(const runtime::Path &artifact);
 
 /// GB/s of a copy within the GPU's memory, read and written bytes counted.
