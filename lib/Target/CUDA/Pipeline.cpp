@@ -258,8 +258,10 @@ Values Pipeline::emitStep(const Run &run, const Step &at, ValueRange carried) {
   size_t count = hasRight ? static_cast<size_t>(grid.sums()) : 0;
   core.wait(stages - 2);
   core.barrier();
-  Value ahead = e.add(at.number, stages - 1);
-  e.when(e.less(ahead, run.steps), [&] { copyStage(run.shares, ahead, at.stageAhead); });
+  if (at.stageAhead) {
+    Value ahead = e.add(at.number, stages - 1);
+    e.when(e.less(ahead, run.steps), [&] { copyStage(run.shares, ahead, at.stageAhead); });
+  }
   core.commit();
   Values next = hasRight ? multiply(at.stage, carried.take_front(count)) : Values();
   if (run.each) {
@@ -281,7 +283,9 @@ Values Pipeline::run(const Origin &origin, Value steps, ValueRange sums, Each ea
     done = e.mul(rounds, stages);
   }
   next = e.loop(done, steps, 1, next, [&](Value number, ValueRange carried) {
-    return emitStep(run, {number, stageOf(number), stageOf(e.add(number, stages - 1))}, carried);
+    // Behind whole rounds fewer steps are left than the copies are ahead.
+    Value ahead = unrolls ? Value() : stageOf(e.add(number, stages - 1));
+    return emitStep(run, {number, stageOf(number), ahead}, carried);
   });
   keepRolled(e.b);
   return next;

@@ -141,7 +141,8 @@ private:
     Each each;
   };
   struct Step {
-    Value number, stage, stageAhead; ///< index; bytes of the stages read and filled
+    /// Index; bytes of the stages read and filled, the latter null where nothing is left to copy.
+    Value number, stage, stageAhead;
   };
   void copyStage(const Shares &shares, Value number, Value stage);
   Values emitRound(const Run &run, Value first, mlir::ValueRange carried);
