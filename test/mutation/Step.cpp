@@ -49,14 +49,21 @@ std::vector<Occasion> sluice::mutation::occasionsOf(const runtime::Plan &plan) {
   auto extent = [&](int64_t length, int64_t rows) {
     return replay::Extent{std::max<int64_t>(1, length), std::max<int64_t>(1, rows)};
   };
-  return {{"full", extent(context, batch), 1},
-          {"ragged", extent(context - 4, batch - 1), 2, true},
-          {"half", extent(context / 2, batch), 1, true},
-          {"third", extent(context / 3 + 1, 1), std::max<int64_t>(1, steps / 2)},
-          {"first", extent(context, 1), 3, true},
-          {"most", extent(context * 3 / 4 - 1, batch - 1), 4, true},
-          {"in place", extent(context - 1, batch), 1, true, true},
-          {"single", extent(1, 1), steps + 1}};
+  std::vector<Occasion> occasions{
+      {"full", extent(context, batch), 1},
+      {"ragged", extent(context - 4, batch - 1), 2, true},
+      {"half", extent(context / 2, batch), 1, true},
+      {"third", extent(context / 3 + 1, 1), std::max<int64_t>(1, steps / 2)},
+      {"first", extent(context, 1), 3, true},
+      {"most", extent(context * 3 / 4 - 1, batch - 1), 4, true},
+      {"in place", extent(context - 1, batch), 1, true, true},
+      {"single", extent(1, 1), steps + 1}};
+  // Copies are unrolled: each compares rows of its own with the length. These lengths end sequences
+  // in the rows of every one of them, 8 rows apart.
+  for (int64_t length = 5; length < context; length += 8) {
+    occasions.push_back({"length " + std::to_string(length), extent(length, batch), 1, true});
+  }
+  return occasions;
 }
 
 Step::Step(const runtime::Artifact &artifact, std::string target)
