@@ -1,0 +1,28 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Integers of at most 64 bits as they are and as a planted fault makes them.
+#pragma once
+
+#include "llvm/IR/InstrTypes.h"
+#include "llvm/IR/Intrinsics.h"
+
+namespace sluice::mutation {
+
+/// A value without the fault and with it. An unknown one is the same in both or may differ.
+struct Both {
+  bool known = false, same = false;
+  uint64_t before = 0, after = 0;
+
+  static Both constant(uint64_t value) { return {true, true, value, value}; }
+  static Both of(uint64_t before, uint64_t after) { return {true, before == after, before, after}; }
+  static Both unknown(bool same) { return {false, same, 0, 0}; }
+  bool is(uint64_t value) const { return known && before == value && after == value; }
+};
+
+/// Operations on numbers of `width` bits; unknown where an operand is, or the width is 0 or over 64.
+Both binary(llvm::Instruction::BinaryOps op, unsigned width, Both a, Both b);
+Both compare(llvm::CmpInst::Predicate predicate, unsigned width, Both a, Both b);
+/// Of the intrinsics smin, smax, umin and umax; unknown of others.
+Both clamp(llvm::Intrinsic::ID id, unsigned width, Both a, Both b);
+
+} // namespace sluice::mutation

@@ -1,0 +1,88 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The proof that a planted fault is none: what depends on it, and every value of that with the
+// fault and without.
+#pragma once
+
+#include "Both.h"
+#include "Equivalence.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Analysis/AssumptionCache.h"
+#include "llvm/Analysis/LoopInfo.h"
+#include "llvm/Analysis/ScalarEvolution.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/IR/Dominators.h"
+#include "llvm/IR/Instructions.h"
+
+#include <optional>
+
+namespace sluice::mutation {
+
+/// A copy's number of bytes that are read, where it has one.
+llvm::Value *sizeOfCopy(const llvm::Instruction *instruction);
+
+class Proof {
+public:
+  Proof(llvm::Function &function, llvm::Instruction &site, const Mutation &mutation, const Space &space)
+      : function(function), site(site), mutation(mutation), space(space), tree(function),
+        loops(tree), assumptions(function), names(tripleOf(function)), library(names),
+        evolution(function, library, assumptions, tree, loops) {}
+
+  bool succeeds();
+
+private:
+  struct Variable {
+    enum Kind { Block, Thread, Length, Rows, Iteration } kind;
+    const llvm::Loop *loop;
+    int64_t first, count;
+  };
+
+  static llvm::Triple tripleOf(const llvm::Function &function) {
+    return llvm::Triple(function.getParent()->getTargetTriple());
+  }
+  void collectAffected();
+  void collectVariables();
+  void collectSources(llvm::SetVector<const llvm::Value *> work);
+  bool holdsEverywhere(llvm::function_ref<bool()> holds);
+  void addSource(Variable::Kind kind);
+  void addVariable(Variable::Kind kind, int64_t first, int64_t count, const llvm::Loop *loop = nullptr);
+  int64_t iterationsOf(const llvm::Loop *loop);
+  std::optional<Variable::Kind> sourceOf(const llvm::Instruction *instruction) const;
+
+  bool isPure(const llvm::Instruction *instruction) const;
+  bool isLastOfCopies();
+  bool agrees(const llvm::Instruction *sink);
+  bool isReached(const llvm::BasicBlock *block);
+
+  Both get(const llvm::Value *value);
+  Both compute(const llvm::Instruction *instruction);
+  Both computeSite(const llvm::Instruction *instruction);
+  Both computeForced(const llvm::Instruction *instruction, Both before);
+  Both computePhi(const llvm::PHINode *phi);
+  Both computeSelect(const llvm::Instruction *instruction, Both condition, Both yes, Both no);
+  Both number(Variable::Kind kind, const llvm::Loop *loop = nullptr);
+
+  llvm::Function &function;
+  llvm::Instruction &site;
+  const Mutation &mutation;
+  Space space;
+  llvm::DominatorTree tree;
+  llvm::LoopInfo loops;
+  llvm::AssumptionCache assumptions;
+  llvm::TargetLibraryInfoImpl names;
+  llvm::TargetLibraryInfo library;
+  llvm::ScalarEvolution evolution;
+
+  llvm::SetVector<const llvm::Instruction *> affected, sinks;
+  std::vector<Variable> variables;
+  std::vector<int64_t> point;
+  struct Known {
+    uint64_t stamp = 0;
+    Both value;
+  };
+  llvm::DenseMap<const llvm::Value *, Known> memo;
+  uint64_t stamp = 0;
+};
+
+} // namespace sluice::mutation

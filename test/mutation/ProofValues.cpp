@@ -1,0 +1,212 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Values with the fault and without, at one point of the numbers that they depend on.
+#include "Proof.h"
+
+#include "llvm/IR/IntrinsicInst.h"
+
+using namespace llvm;
+using namespace sluice::mutation;
+
+static unsigned widthOf(const Value *value) {
+  return value->getType()->isIntegerTy() ? value->getType()->getIntegerBitWidth() : 0;
+}
+
+Both Proof::number(Variable::Kind kind, const Loop *loop) {
+  for (auto [variable, value] : zip_equal(variables, point)) {
+    if (variable.kind == kind && variable.loop == loop) {
+      return Both::constant(uint64_t(value));
+    }
+  }
+  return Both::unknown(true);
+}
+
+Both Proof::get(const Value *value) {
+  if (const auto *constant = dyn_cast<ConstantInt>(value)) {
+    return constant->getBitWidth() <= 64 ? Both::constant(constant->getZExtValue())
+                                         : Both::unknown(true);
+  }
+  const auto *instruction = dyn_cast<Instruction>(value);
+  if (!instruction) {
+    return Both::unknown(true);
+  }
+  Known &known = memo[value];
+  if (known.stamp != stamp) {
+    Both computed = instruction == &site ? computeSite(instruction) : compute(instruction);
+    Known &again = memo[value]; // computing may have moved it
+    again = {stamp, computed};
+    return computed;
+  }
+  return known.value;
+}
+
+Both Proof::computeSelect(const Instruction *instruction, Both condition, Both yes, Both no) {
+  if (!condition.known) {
+    return Both::unknown(condition.same && yes.same && no.same);
+  }
+  if (condition.same) {
+    return condition.before ? yes : no;
+  }
+  if (!yes.known || !no.known) {
+    return Both::unknown(false);
+  }
+  return Both::of(condition.before ? yes.before : no.before,
+                  condition.after ? yes.after : no.after);
+}
+
+/// In a loop's header: where it began, a constant, or the count of a step. Elsewhere unknown.
+Both Proof::computePhi(const PHINode *phi) {
+  const Loop *loop = loops.getLoopFor(phi->getParent());
+  bool isHeader = loop && loop->getHeader() == phi->getParent();
+  if (!isHeader) {
+    bool same = true;
+    for (unsigned i = 0; i < phi->getNumIncomingValues(); ++i) {
+      same &= get(phi->getIncomingValue(i)).same || !isReached(phi->getIncomingBlock(i));
+    }
+    return Both::unknown(same);
+  }
+  const BasicBlock *latch = loop->getLoopLatch();
+  if (!latch || phi->getNumIncomingValues() != 2) {
+    return Both::unknown(none_of(phi->incoming_values(), [&](const Use &use) {
+      const auto *from = dyn_cast<Instruction>(use.get());
+      return from && affected.contains(from);
+    }));
+  }
+  const Value *next = phi->getIncomingValueForBlock(latch);
+  unsigned entry = phi->getIncomingBlock(0) == latch ? 1 : 0;
+  Both first = get(phi->getIncomingValue(entry));
+  const auto *nextInstruction = dyn_cast<Instruction>(next);
+  bool nextSame = !nextInstruction || !affected.contains(nextInstruction);
+  Both iteration = number(Variable::Iteration, loop);
+  unsigned width = widthOf(phi);
+  bool isStep = mutation.op == Operator::ShiftStage && next == &site;
+  if ((nextSame || isStep) && iteration.known && first.known && width > 0 && width <= 64) {
+    if (iteration.before == 0) {
+      return first;
+    }
+    if (const auto *constant = dyn_cast<ConstantInt>(next)) {
+      return Both::constant(constant->getZExtValue());
+    }
+    const auto *add = dyn_cast<BinaryOperator>(next);
+    const auto *step = add ? dyn_cast<ConstantInt>(add->getOperand(1)) : nullptr;
+    if (step && add->getOpcode() == Instruction::Add && add->getOperand(0) == phi) {
+      APInt count(width, iteration.before), other = step->getValue();
+      other += isStep ? (mutation.variant ? 1 : -1) : 0;
+      Both moved =
+          Both::of((count * step->getValue()).getZExtValue(), (count * other).getZExtValue());
+      return binary(Instruction::Add, width, first, moved);
+    }
+  }
+  return Both::unknown(first.same && nextSame);
+}
+
+Both Proof::compute(const Instruction *instruction) {
+  if (auto kind = sourceOf(instruction)) {
+    return number(*kind);
+  }
+  if (const auto *phi = dyn_cast<PHINode>(instruction)) {
+    return computePhi(phi);
+  }
+  bool isFollowed = instruction->getType()->isIntegerTy() && isPure(instruction);
+  if (!affected.contains(instruction) && !isFollowed) {
+    return Both::unknown(true); // the same, for the sinks before it agree
+  }
+  SmallVector<Both, 4> operands;
+  bool same = true;
+  for (const Value *operand : instruction->operands()) {
+    operands.push_back(get(operand));
+    same &= operands.back().same;
+  }
+  unsigned width = widthOf(instruction);
+  if (const auto *op = dyn_cast<BinaryOperator>(instruction)) {
+    return binary(op->getOpcode(), width, operands[0], operands[1]);
+  }
+  if (const auto *icmp = dyn_cast<ICmpInst>(instruction)) {
+    return compare(icmp->getPredicate(), widthOf(icmp->getOperand(0)), operands[0], operands[1]);
+  }
+  if (isa<SelectInst>(instruction)) {
+    return computeSelect(instruction, operands[0], operands[1], operands[2]);
+  }
+  if (isa<FreezeInst>(instruction)) {
+    return operands[0];
+  }
+  unsigned from = instruction->getNumOperands() ? widthOf(instruction->getOperand(0)) : 0;
+  bool isCast = isa<ZExtInst, SExtInst, TruncInst>(instruction);
+  if (isCast && operands[0].known && from > 0 && from <= 64 && width > 0 && width <= 64) {
+    auto cast = [&](uint64_t value) {
+      APInt number(from, value);
+      return (isa<SExtInst>(instruction) ? number.sextOrTrunc(width) : number.zextOrTrunc(width))
+          .getZExtValue();
+    };
+    return Both::of(cast(operands[0].before), cast(operands[0].after));
+  }
+  if (const auto *call = dyn_cast<IntrinsicInst>(instruction)) {
+    if (operands.size() >= 2) {
+      Both clamped = clamp(call->getIntrinsicID(), width, operands[0], operands[1]);
+      return clamped.known ? clamped : Both::unknown(same);
+    }
+  }
+  return Both::unknown(same);
+}
+
+/// A select that always takes one side; one side of a conjunction or disjunction without the other.
+Both Proof::computeForced(const Instruction *instruction, Both before) {
+  Both after;
+  bool isTaken = false;
+  if (isa<SelectInst>(instruction)) {
+    after = get(instruction->getOperand(mutation.variant ? 1 : 2));
+    isTaken = get(instruction->getOperand(0)).is(mutation.variant);
+  } else {
+    after = get(instruction->getOperand(mutation.variant));
+    bool neutral = instruction->getOpcode() == Instruction::And;
+    isTaken = get(instruction->getOperand(1 - mutation.variant)).is(neutral);
+  }
+  if (before.known && after.known) {
+    return Both::of(before.before, after.after);
+  }
+  return Both::unknown(isTaken && after.same);
+}
+
+/// The instruction as it is, and with the fault: as `plant` would make it.
+Both Proof::computeSite(const Instruction *instruction) {
+  Both before = compute(instruction);
+  auto with = [&](Both after) {
+    return before.known && after.known ? Both::of(before.before, after.after)
+                                       : Both::unknown(false);
+  };
+  unsigned width = widthOf(instruction->getOperand(0));
+  if (width == 0 || width > 64) {
+    return mutation.op == Operator::ForceCondition ? computeForced(instruction, before)
+                                                   : Both::unknown(false);
+  }
+  auto moved = [&](uint64_t by) {
+    return binary(Instruction::Add, width, get(instruction->getOperand(1)), Both::constant(by));
+  };
+  switch (mutation.op) {
+  case Operator::ShiftBound: {
+    const auto *icmp = cast<ICmpInst>(instruction);
+    Both left = get(icmp->getOperand(0));
+    if (isa<ConstantInt>(icmp->getOperand(1))) {
+      return with(compare(icmp->getPredicate(), width, left,
+                          moved(mutation.variant ? 1 : ~0ull >> (64 - width))));
+    }
+    if (mutation.variant == 1) {
+      return with(compare(icmp->getPredicate(), width, left, moved(2)));
+    }
+    CmpInst::Predicate other = icmp->isNonStrictPredicate()
+                                   ? ICmpInst::getStrictPredicate(icmp->getPredicate())
+                                   : ICmpInst::getNonStrictPredicate(icmp->getPredicate());
+    return with(compare(other, width, left, get(icmp->getOperand(1))));
+  }
+  case Operator::ForceCondition:
+    return computeForced(instruction, before);
+  case Operator::RemoveClamp:
+    return with(get(instruction->getOperand(isa<Constant>(instruction->getOperand(0)) ? 1 : 0)));
+  case Operator::ShiftStage:
+    return with(binary(cast<BinaryOperator>(instruction)->getOpcode(), width,
+                       get(instruction->getOperand(0)),
+                       moved(mutation.variant ? 1 : ~0ull >> (64 - width))));
+  default:
+    return Both::unknown(false);
+  }
+}
