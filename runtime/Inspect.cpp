@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Inspect.h"
 
+#include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Ledger.h"
 
 #include <algorithm>
@@ -12,12 +13,6 @@ namespace sluice::runtime {
 namespace {
 
 using Json = nlohmann::json;
-
-template <typename... Values> std::string format(const char *pattern, Values... values) {
-  char text[256];
-  std::snprintf(text, sizeof text, pattern, values...);
-  return text;
-}
 
 struct StepCosts {
   int64_t forward = 0, backward = 0, update = 0; // launches

@@ -19,7 +19,8 @@ struct Both {
   bool is(uint64_t value) const { return known && before == value && after == value; }
 };
 
-/// Operations on numbers of `width` bits; unknown where an operand is, or the width is 0 or over 64.
+/// Operations on numbers of `width` bits; unknown where an operand is, or the width is 0 or
+/// over 64.
 Both binary(llvm::Instruction::BinaryOps op, unsigned width, Both a, Both b);
 Both compare(llvm::CmpInst::Predicate predicate, unsigned width, Both a, Both b);
 /// Of the intrinsics smin, smax, umin and umax; unknown of others.

@@ -24,7 +24,8 @@ llvm::Value *sizeOfCopy(const llvm::Instruction *instruction);
 
 class Proof {
 public:
-  Proof(llvm::Function &function, llvm::Instruction &site, const Mutation &mutation, const Space &space)
+  Proof(llvm::Function &function, llvm::Instruction &site, const Mutation &mutation,
+        const Space &space)
       : function(function), site(site), mutation(mutation), space(space), tree(function),
         loops(tree), assumptions(function), names(tripleOf(function)), library(names),
         evolution(function, library, assumptions, tree, loops) {}
@@ -46,7 +47,8 @@ private:
   void collectSources(llvm::SetVector<const llvm::Value *> work);
   bool holdsEverywhere(llvm::function_ref<bool()> holds);
   void addSource(Variable::Kind kind);
-  void addVariable(Variable::Kind kind, int64_t first, int64_t count, const llvm::Loop *loop = nullptr);
+  void addVariable(Variable::Kind kind, int64_t first, int64_t count,
+                   const llvm::Loop *loop = nullptr);
   int64_t iterationsOf(const llvm::Loop *loop);
   std::optional<Variable::Kind> sourceOf(const llvm::Instruction *instruction) const;
 

@@ -1,21 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "GpuCheck.h"
+#include "sluice/Runtime/Format.h"
 
-#include <cstdarg>
 #include <regex>
 
 namespace sluice::gpucheck {
 namespace {
-
-std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
-std::string format(const char *pattern, ...) {
-  char text[512];
-  va_list arguments;
-  va_start(arguments, pattern);
-  std::vsnprintf(text, sizeof text, pattern, arguments);
-  va_end(arguments);
-  return text;
-}
 
 /// Kernels of a timed artifact whose names match, added up; seconds 0 where there is none.
 struct Sum {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdarg>
 #include <cstdio>
 #include <iostream>
 #include <sys/ioctl.h>
@@ -48,15 +47,6 @@ std::unique_ptr<Executor> openExecutor(const std::string &artifact, const Device
 
 void printJson(const nlohmann::json &json) {
   std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
-}
-
-std::string format(const char *pattern, ...) {
-  char text[1024];
-  va_list arguments;
-  va_start(arguments, pattern);
-  std::vsnprintf(text, sizeof text, pattern, arguments);
-  va_end(arguments);
-  return text;
 }
 
 namespace {

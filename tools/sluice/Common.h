@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/Format.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -48,8 +49,5 @@ private:
   bool terminal, drawn = false;
   double lastDrawn = -1;
 };
-
-/// printf into a string.
-std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
 
 } // namespace sluice::cli

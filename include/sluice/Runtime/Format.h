@@ -1,0 +1,11 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <string>
+
+namespace sluice {
+
+/// printf into a string, of any length.
+std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
+
+} // namespace sluice
