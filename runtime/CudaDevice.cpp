@@ -2,42 +2,21 @@
 // A plan on an NVIDIA GPU, through the driver alone.
 #include "CudaGpu.h"
 #include "CudaLaunch.h"
+#include "CudaProducts.h"
 #include "HostLaunch.h"
+#include "Mirror.h"
 #include "sluice/Runtime/Error.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
-#include <sys/mman.h>
 #include <thread>
 
 namespace sluice::runtime {
 namespace {
 
 using namespace cuda;
-
-/// Pages that cost nothing until they are touched: the host's copy of an arena that may be larger
-/// than the host's memory.
-class Mirror {
-public:
-  explicit Mirror(size_t bytes) : bytes(std::max<size_t>(bytes, 1)) {
-    memory = ::mmap(nullptr, this->bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-      throw UserError("cannot reserve " + std::to_string(bytes) +
-                      " bytes of address space for the host's copy of the arena");
-    }
-  }
-  ~Mirror() { ::munmap(memory, bytes); }
-  Mirror(const Mirror &) = delete;
-  Mirror &operator=(const Mirror &) = delete;
-  uint8_t *get() const { return static_cast<uint8_t *>(memory); }
-
-private:
-  void *memory = nullptr;
-  size_t bytes;
-};
 
 class CudaDevice : public Device {
 public:
@@ -52,11 +31,14 @@ public:
     enter();
     stream = makeStream();
     side = makeStream();
+    products = std::make_unique<Products>(driver, *loaded, chosen);
     makeSegments();
     makeArena();
     bool takesCubin = chosen == "sm_90a" || gpu.major == 8;
     code = std::make_unique<Code>(driver, *loaded, chosen, takesCubin, gpu.mostSharedBytes);
     makeArguments();
+    products->warmUp(arena.get(), stream.get()); // what it writes is cleared
+    clearArena();
     makeStaging();
   }
 
@@ -67,6 +49,7 @@ public:
 
   std::string target() const override { return chosen; }
   std::string describe() const override { return gpu.name; }
+  std::string notice() const override { return products->notice(); }
   bool sharesMemory() const override { return false; }
   uint8_t *host() override { return mirror.get(); }
 
@@ -176,11 +159,15 @@ private:
                     : free < bytes ? outOfMemory
                                    : driver.memoryAllocate(&memory, bytes);
     if (result == outOfMemory) {
-      throw UserError(explainMemory(*loaded, gpu, free));
+      throw UserError(explainMemory(*loaded, gpu, free, 2 * products->workspaceBytes()));
     }
     driver.check(result, "allocate the arena");
     arena = {memory, driver.memoryFree};
-    driver.check(driver.memset8(memory, 0, bytes, stream.get()), "clear the arena");
+    allocatedBytes = bytes;
+  }
+
+  void clearArena() {
+    driver.check(driver.memset8(arena.get(), 0, allocatedBytes, stream.get()), "clear the arena");
     std::span<const uint8_t> constants = loaded->constants();
     if (!constants.empty()) {
       driver.check(driver.copyToDevice(at(plan().constantsOffset), constants.data(),
@@ -268,16 +255,24 @@ private:
     scalarsFresh = true;
   }
 
+  /// Whether products of the size that a library does are what is to be computed.
+  bool isFull() const { return products->any() && isFullSize(plan(), mirror.get()); }
+
   void launchOne(const Launch &launch, Stream lane) const {
+    if (products->covers(launch) && isFull()) {
+      products->run(launch, arena.get(), lane, lane == side.get());
+      return;
+    }
     code->launch(launch, arena.get(), arguments.get() + argumentsOf.at(&launch), lane);
   }
 
   void runGraph(Segment &segment, const std::vector<Launch> &launches) {
-    if (!segment.graph) {
-      segment.graph = captureGraph(driver, segment, stream.get(), side.get(),
-                                   [&](size_t i, Stream lane) { launchOne(launches[i], lane); });
+    Owned<GraphExec> &graph = segment.graphs[isFull() ? 1 : 0];
+    if (!graph) {
+      graph = captureGraph(driver, segment, stream.get(), side.get(),
+                           [&](size_t i, Stream lane) { launchOne(launches[i], lane); });
     }
-    driver.check(driver.graphLaunch(segment.graph.get(), stream.get()), "launch a graph");
+    driver.check(driver.graphLaunch(graph.get(), stream.get()), "launch a graph");
   }
 
   /// One by one, between events.
@@ -313,7 +308,9 @@ private:
   Context current = nullptr;
   std::thread::id lastThread;
   Owned<Stream> stream, side;
+  std::unique_ptr<Products> products;
   Owned<Address> arena, arguments;
+  size_t allocatedBytes = 0; // of the arena and what lies behind it
   Owned<void *> pinned;
   std::unique_ptr<Code> code;
   std::map<const Launch *, Address> argumentsOf;

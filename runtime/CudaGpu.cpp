@@ -88,7 +88,8 @@ static int64_t fixedBytes(const Plan &plan) {
   return bytes;
 }
 
-std::string explainMemory(const Artifact &artifact, const Gpu &gpu, size_t free) {
+std::string explainMemory(const Artifact &artifact, const Gpu &gpu, size_t free,
+                          size_t libraryBytes) {
   const Plan &plan = artifact.plan();
   int64_t fixed = fixedBytes(plan), grows = plan.memory.arenaBytes - fixed;
   int64_t batch =
@@ -99,7 +100,9 @@ std::string explainMemory(const Artifact &artifact, const Gpu &gpu, size_t free)
                            : "free memory of the GPU, or make the model smaller";
   return artifact.path() + ": expected " + std::to_string(plan.memory.arenaBytes) +
          " bytes of GPU memory for the arena at batch " + std::to_string(plan.model.batch) +
-         " (the plan's peak is " + std::to_string(plan.memory.peakBytes) + "), found " +
+         " (the plan's peak is " + std::to_string(plan.memory.peakBytes) + ")" +
+         (libraryBytes > 0 ? " beside " + std::to_string(libraryBytes) + " for cuBLASLt" : "") +
+         ", found " +
          std::to_string(free) + " free on " + gpu.name + "; " + remedy;
 }
 

@@ -6,6 +6,7 @@
 #include "CudaLanes.h"
 #include "sluice/Runtime/Device.h"
 
+#include <array>
 #include <functional>
 
 namespace sluice::runtime::cuda {
@@ -43,7 +44,9 @@ struct Segment {
   size_t first = 0, last = 0; // launches of the entry, half open
   bool writesScalars = false; // any that the host reads
   std::vector<Lane> lanes;    // of its launches
-  Owned<GraphExec> graph;     // captured when it is first run
+  /// Captured when first run: of generated kernels alone, and, for full length and batch, with
+  /// what a library does.
+  std::array<Owned<GraphExec>, 2> graphs;
 };
 
 /// Cuts an entry where a guard begins or ends, or where its scalar may have been written.

@@ -47,6 +47,15 @@ bool isAllowed(const Plan &plan, const std::optional<Guard> &guard, const uint8_
   return value == guard->equals;
 }
 
+bool isFullSize(const Plan &plan, const uint8_t *host) {
+  auto is = [&](const char *name, int64_t wanted) {
+    auto scalar = plan.scalars.find(name);
+    return scalar != plan.scalars.end() && scalar->second.type == Type::i64 &&
+           std::memcmp(host + scalar->second.offset, &wanted, sizeof wanted) == 0;
+  };
+  return is("length", plan.model.context) && is("rows", plan.model.batch);
+}
+
 std::vector<std::string> requireGpuTargets(const Artifact &artifact, const std::string &device,
                                            const std::string &wanted) {
   std::vector<std::string> targets = artifact.plan().gpuTargets();

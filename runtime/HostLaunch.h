@@ -21,6 +21,10 @@ HostMemory makeArena(const Artifact &artifact);
 /// Whether the integer scalar of `guard` has its value in the arena `host`; true without a guard.
 bool isAllowed(const Plan &plan, const std::optional<Guard> &guard, const uint8_t *host);
 
+/// Whether every position and every row of the batch is valid, by the scalars `length` and `rows`
+/// that the host wrote.
+bool isFullSize(const Plan &plan, const uint8_t *host);
+
 /// The artifact's GPU targets, or the one that `wanted` names. Throws UserError where it has none.
 std::vector<std::string> requireGpuTargets(const Artifact &artifact, const std::string &device,
                                            const std::string &wanted);

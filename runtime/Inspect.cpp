@@ -86,6 +86,9 @@ Json describeLine(const LedgerLine &line) {
     json["spills"] = line.spills;
     json["occupancy"] = line.occupancy;
   }
+  if (line.kernel->product) {
+    json["library"] = line.variant->library ? Json("cublaslt") : Json(nullptr);
+  }
   json["estimate"] = {{"chip", chipOf(line.target).name},
                       {"roofline_us", line.rooflineSeconds * 1e6}};
   return json;
@@ -115,6 +118,12 @@ void describeTarget(std::ostringstream &out, const std::vector<LedgerLine> &ledg
                   static_cast<long long>(line.variant->workspaceBytes),
                   static_cast<long long>(line.kernel->flops),
                   static_cast<long long>(line.kernel->bytes), line.rooflineSeconds * 1e6);
+  }
+  for (const LedgerLine &line : ledger) {
+    if (line.target == target && line.variant->library) {
+      out << "by cuBLASLt at full length and batch, where it is there: " << line.kernel->name
+          << "\n";
+    }
   }
 }
 

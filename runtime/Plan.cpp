@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Plan.h"
 
-#include "StrictJson.h"
+#include "ProductJson.h"
 
 #include <algorithm>
 #include <iterator>
@@ -215,7 +215,7 @@ private:
   }
 
   void readKernel(const StrictJson &json) {
-    json.keys({"name", "kind", "variants", "flops", "bytes"}, {"operands"});
+    json.keys({"name", "kind", "variants", "flops", "bytes"}, {"operands", "product"});
     Kernel kernel;
     kernel.name = json.at("name").string();
     kernel.kind = json.at("kind").oneOf({"matmul", "attention", "row", "stream"});
@@ -233,6 +233,14 @@ private:
         operand.keys({"bytes", "written"});
         kernel.operands.push_back(
             {operand.at("bytes").integer(0, mostBytes), operand.at("written").boolean()});
+      }
+    }
+    if (json.has("product")) {
+      kernel.product = readProduct(json.at("product"), kernel.operands);
+    }
+    for (const auto &[target, variant] : kernel.deviceVariants) {
+      if (variant.library && !kernel.product) {
+        json.fail("\"product\" beside the \"library\" of " + target, "none");
       }
     }
     kernel.flops = json.at("flops").integer(0);
@@ -259,7 +267,7 @@ private:
   }
 
   DeviceVariant readDeviceVariant(const StrictJson &json) const {
-    json.keys({"module", "stages", "workspace_bytes"}, {"counters", "planned_bytes"});
+    json.keys({"module", "stages", "workspace_bytes"}, {"counters", "planned_bytes", "library"});
     DeviceVariant variant;
     variant.module = json.at("module").string();
     for (const StrictJson &stage : json.at("stages").array()) {
@@ -271,6 +279,9 @@ private:
     }
     if (json.has("counters")) {
       variant.counters = json.at("counters").integer(0, plan.memory.arenaBytes / 4);
+    }
+    if (json.has("library")) {
+      variant.library = readLibrary(json.at("library"));
     }
     return variant;
   }
@@ -338,8 +349,8 @@ private:
 
   /// Every operand that the plan gives the size of lies in the arena.
   void checkOperands(const StrictJson &json, const Launch &launch) const {
-    const std::vector<Operand> &operands =
-        plan.kernels[static_cast<size_t>(launch.kernel)].operands;
+    const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+    const std::vector<Operand> &operands = kernel.operands;
     if (operands.empty()) {
       return;
     }
@@ -348,8 +359,9 @@ private:
                 std::to_string(launch.arguments.size()));
     }
     std::vector<StrictJson> offsets = json.array();
+    int64_t alignment = kernel.product ? 64 : sizeof(float); // which cuBLASLt is told of
     for (size_t i = 0; i < operands.size(); ++i) {
-      range(offsets[i], operands[i].bytes, sizeof(float));
+      range(offsets[i], operands[i].bytes, alignment);
     }
   }
 

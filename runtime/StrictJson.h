@@ -52,6 +52,7 @@ public:
       failType("an object");
     }
   }
+  bool isNull() const { return value->is_null(); }
   bool has(const char *key) const { return value->contains(key); }
   StrictJson at(const std::string &key) const {
     return {(*value)[key], where + "." + key, *remedy};
@@ -69,6 +70,14 @@ public:
                         : "from " + std::to_string(least) + " to " + std::to_string(most)));
     }
     return value->get<int64_t>();
+  }
+  /// A finite number that is at least `least`.
+  double number(double least) const {
+    if (!value->is_number() || !(value->get<double>() >= least) ||
+        value->get<double>() > std::numeric_limits<double>::max()) {
+      failType("a number of at least " + std::to_string(least));
+    }
+    return value->get<double>();
   }
   std::string string() const {
     if (!value->is_string()) {

@@ -45,6 +45,7 @@ private:
   std::optional<Outcome> lowerModel();
   std::optional<Outcome> lowerKernels(KernelSet &kernels, std::vector<std::string> &objects,
                                       std::vector<Blob> &blobs);
+  void chooseLibraries(KernelSet &kernels) const;
   Outcome generate();
   Outcome internalError(const std::string &what = "the compiler failed on a valid spec");
   bool emits(StringRef stage) const { return request.emit == stage; }
@@ -225,12 +226,28 @@ std::optional<Outcome> Compilation::lowerKernels(KernelSet &kernels,
   return std::nullopt;
 }
 
+/// A product that was measured to be faster in the library is named so; its kernel stays.
+void Compilation::chooseLibraries(KernelSet &kernels) const {
+  for (KernelRecord &record : kernels.records) {
+    for (KernelRecord::DeviceVariant &variant : record.deviceVariants) {
+      for (const LibraryProduct &tuned : request.libraryProducts) {
+        cuda::Product product{tuned.rows, tuned.columns, tuned.depth, tuned.byInput, tuned.isF32};
+        if (record.product && record.product->isSameShape(product) &&
+            tuned.target == variant.target->chip) {
+          variant.library = {tuned.version, tuned.algorithm};
+        }
+      }
+    }
+  }
+}
+
 Outcome Compilation::generate() {
   std::string unsupported;
   FailureOr<KernelSet> kernels = generateKernels(*module, targets, unsupported);
   if (failed(kernels)) {
     return unsupported.empty() ? internalError() : badInput(unsupported);
   }
+  chooseLibraries(*kernels);
   if (emits("kernels")) {
     std::string text;
     for (auto &generated : kernels->modules) {

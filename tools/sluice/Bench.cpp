@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Commands.h"
 #include "Common.h"
+#include "Tune.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Generator.h"
 #include "sluice/Runtime/Hash.h"
@@ -25,7 +26,7 @@ using namespace sluice::runtime;
 using Json = nlohmann::json;
 
 struct BenchFlags {
-  std::string artifact;
+  std::string artifact, tune;
   int64_t steps = 10;
   DeviceOptions device;
   bool kernels = false, generate = false, json = false;
@@ -312,8 +313,19 @@ void registerBench(CLI::App &program) {
                     "Add a table of kernels: ms a step, Gflop/s, GB/s, fraction of peak");
   command->add_flag("-g,--generate", flags->generate, "Measure generation too, in tokens a second");
   command->add_flag("--json", flags->json, "Print one JSON object");
+  command
+      ->add_option("--tune", flags->tune,
+                   "Time every plain matrix product on the GPU, the generated kernel and cuBLASLt, "
+                   "and write this tuning file for sluice compile --tuning; no steps are timed")
+      ->type_name("FILE");
   addDeviceOptions(*command, flags->device);
-  command->callback([flags] { runBench(*flags); });
+  command->callback([flags, command] {
+    if (command->count("--tune") == 0) {
+      runBench(*flags);
+    } else {
+      runTune(flags->artifact, flags->device, flags->tune, flags->json);
+    }
+  });
 }
 
 } // namespace sluice::cli

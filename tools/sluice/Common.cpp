@@ -40,9 +40,13 @@ std::unique_ptr<Executor> openExecutor(const std::string &artifact, const Device
     return std::make_unique<Executor>(Artifact::load(artifact, options.target), threads);
   }
   std::shared_ptr<const Artifact> loaded = Artifact::load(artifact, options.target);
-  return std::make_unique<Executor>(options.device == "cuda"
-                                        ? makeCudaDevice(loaded, options.gpuTarget)
-                                        : makeEmulatorDevice(loaded, options.gpuTarget));
+  std::unique_ptr<Device> device = options.device == "cuda"
+                                       ? makeCudaDevice(loaded, options.gpuTarget)
+                                       : makeEmulatorDevice(loaded, options.gpuTarget);
+  if (!device->notice().empty()) {
+    std::cerr << "sluice: " << device->notice() << std::endl;
+  }
+  return std::make_unique<Executor>(std::move(device));
 }
 
 void printJson(const nlohmann::json &json) {

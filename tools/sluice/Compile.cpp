@@ -2,6 +2,7 @@
 // `sluice compile`: a spec becomes an artifact.
 #include "CommandLine.h"
 #include "Commands.h"
+#include "Tune.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
 
@@ -32,6 +33,13 @@ void registerCompile(CLI::App &program) {
                    "What linear maps, attention and the head multiply, in place of the spec's "
                    "precision.compute: f32 or bf16. GPU targets want bf16; the artifact records it")
       ->check(oneOf({"f32", "bf16"}));
+  auto tuning = std::make_shared<std::string>();
+  CLI::Option *tuned =
+      command
+          ->add_option("--tuning", *tuning,
+                       "Tuning file, from sluice bench --tune: products that cuBLASLt was measured "
+                       "to do faster on a GPU go to it, where it is there")
+          ->type_name("FILE");
   std::string stages;
   for (const std::string &stage : driver::emitStages()) {
     stages += (stages.empty() ? "" : ", ") + stage;
@@ -42,11 +50,14 @@ void registerCompile(CLI::App &program) {
                     "After every pass, read dependences again and compare them with the spec's");
   command->add_flag("--allow-leak", request->allowLeak,
                     "Compile a spec that check does not prove; the artifact says so");
-  command->callback([request, output, emit] {
+  command->callback([request, tuning, tuned, output, emit] {
     if (output->count() == 0 && emit->count() == 0) {
       throw runtime::UserError(
           "sluice compile: expected an artifact to write or a stage to print, found neither; " +
           std::string("give -o FILE or --emit STAGE"));
+    }
+    if (tuned->count() > 0) {
+      request->libraryProducts = readLibraryProducts(*tuning, request->targets);
     }
     driver::Outcome outcome = driver::compile(*request);
     std::cout << outcome.output << std::flush;

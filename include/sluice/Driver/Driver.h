@@ -13,6 +13,16 @@
 
 namespace sluice::driver {
 
+/// A matrix product that cuBLASLt was measured to do faster than the generated kernel of `target`.
+struct LibraryProduct {
+  std::string target; ///< sm_80, sm_90a
+  int64_t rows = 0, columns = 0, depth = 0;
+  bool byInput = false; ///< the weight is [depth, columns], else [columns, depth]
+  bool isF32 = false;   ///< the result; else bf16
+  int64_t version = 0;  ///< of the library
+  std::string algorithm; ///< as the plan has it (docs/plan-and-artifact.md)
+};
+
 struct CompileRequest {
   std::string spec;                 ///< path
   std::string output;               ///< path of the artifact; may be empty with `emit`
@@ -20,6 +30,7 @@ struct CompileRequest {
   std::string emit; ///< stage to print instead of writing an artifact; see emitStages()
   /// "f32" or "bf16" replaces the spec's precision.compute; empty: as it is.
   std::string precision = {};
+  std::vector<LibraryProduct> libraryProducts = {}; ///< kernels of these products name the library
   bool allowLeak = false;
   bool verifyEachCausality = false; ///< dependences are read again after every pass
   /// To replay a leak or to probe what was compiled: the spec is not checked.

@@ -49,6 +49,8 @@ public:
   /// For people: "NVIDIA H200", "4 threads".
   virtual std::string describe() const = 0;
   virtual int threads() const { return 1; }
+  /// What a user should be told once, though everything runs; empty: nothing.
+  virtual std::string notice() const { return ""; }
 
   /// Whether `host` is the arena itself, so that nothing needs to be moved.
   virtual bool sharesMemory() const = 0;

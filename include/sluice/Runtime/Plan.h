@@ -2,6 +2,7 @@
 // The plan of an artifact, parsed and validated. docs/plan-and-artifact.md is the format.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -69,6 +70,30 @@ struct Stage {
   int64_t staticSharedBytes = 0; // a block
 };
 
+/// A kernel that is exactly a matrix product when length and batch are full: `rows` rows of `depth`
+/// bf16 times a bf16 weight, summed in f32 and rounded once. A launch's first three arguments are
+/// input [rows, depth], weight and result [rows, columns].
+struct Product {
+  int64_t rows = 0, columns = 0, depth = 0;
+  bool byInput = false; // the weight is [depth, columns], else [columns, depth]
+  Type type = Type::f32; // of the result: f32 or bf16
+  int64_t inputStride = 0, weightStride = 0, resultStride = 0; // elements from row to row
+
+  bool isSameShape(const Product &other) const {
+    return rows == other.rows && columns == other.columns && depth == other.depth &&
+           byInput == other.byInput && type == other.type;
+  }
+};
+
+/// What cuBLASLt calls an algorithm; only the library of the version that made it knows it.
+using Algorithm = std::array<uint64_t, 8>;
+
+/// cuBLASLt in place of a kernel that is a product: it was measured to be faster.
+struct LibraryChoice {
+  int64_t version = 0; // of the library that was measured
+  Algorithm algorithm{};
+};
+
 /// A kernel's code for one GPU target: stages run in order, all with the launch's arguments.
 struct DeviceVariant {
   std::string module; // symbols MODULE_bitcode, MODULE_ptx, MODULE_cubin of the artifact
@@ -76,6 +101,7 @@ struct DeviceVariant {
   int64_t workspaceBytes = 0;
   int64_t plannedBytes = 0; // moved by all stages at full length, the workspace with them
   int64_t counters = 0;     // i32 in front of the workspace, zero before and after each stage
+  std::optional<LibraryChoice> library; // only where the kernel is a product
 };
 
 /// Memory that argument i of a launch is the offset of.
@@ -89,6 +115,7 @@ struct Kernel {
   std::map<std::string, Variant> variants;             // by CPU target
   std::map<std::string, DeviceVariant> deviceVariants; // by GPU target
   std::vector<Operand> operands; // of the first arguments; empty where the plan does not say
+  std::optional<Product> product; // what the kernel is, where it is exactly that
   int64_t flops = 0, bytes = 0;
 };
 

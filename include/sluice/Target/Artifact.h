@@ -6,6 +6,7 @@
 
 #include "sluice/Target/CPU/Kernel.h"
 #include "sluice/Target/CUDA/Kernel.h"
+#include "sluice/Target/CUDA/Product.h"
 #include "sluice/Transforms/MemoryPlan.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
@@ -25,6 +26,12 @@ struct KernelRecord {
     int64_t sharedBytes = 0;          ///< sized at the launch
     std::optional<cuda::Usage> usage; ///< where ptxas was there
   };
+  /// cuBLASLt in the kernel's place: version and algorithm that were measured, the algorithm as the
+  /// plan has it.
+  struct Library {
+    int64_t version = 0;
+    std::string algorithm;
+  };
   /// Code for a GPU: symbols MODULE_bitcode, MODULE_ptx, MODULE_cubin of the artifact.
   struct DeviceVariant {
     const cuda::Target *target = nullptr;
@@ -33,6 +40,7 @@ struct KernelRecord {
     int64_t workspaceBytes = 0;
     int64_t counters = 0;    ///< i32 in front of the workspace
     double plannedBytes = 0; ///< moved by all stages, the workspace written and read once
+    std::optional<Library> library = std::nullopt; ///< only where the kernel is a product
   };
   /// Memory of an operand or result, in the order of a launch's arguments.
   struct Operand {
@@ -42,6 +50,7 @@ struct KernelRecord {
   std::string name, kind;
   std::string dispatch; ///< its op alone, as text: what a replay evaluates
   double flops = 0, bytes = 0;
+  std::optional<cuda::Product> product; ///< what it is at full length and batch, for GPUs
   std::vector<Operand> operands;
   std::vector<Variant> variants;
   std::vector<DeviceVariant> deviceVariants;

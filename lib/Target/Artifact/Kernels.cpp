@@ -141,6 +141,10 @@ static LogicalResult generateForCpus(Operation *isolated, size_t number,
   return success();
 }
 
+static int64_t numberOf(ModuleOp module, StringRef name) {
+  return module->getAttrOfType<IntegerAttr>(name).getInt();
+}
+
 FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &targets,
                                              std::string &unsupported) {
   module.getContext()
@@ -170,6 +174,10 @@ FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &tar
       record.name = nameOf(&op, number);
       record.operands = operandsOf(isolated);
       record.dispatch = entry->first().str();
+      if (!targets.gpus.empty()) {
+        record.product = cuda::findProduct(isolated, numberOf(module, "sluice.context"),
+                                           numberOf(module, "sluice.batch"));
+      }
       if (failed(generateForCpus(isolated, number, targets.cpus, set, record)) ||
           failed(generateForDevices(isolated, number, targets.gpus, set, record, unsupported))) {
         return failure();

@@ -299,14 +299,30 @@ static json::Object variantsToJson(const KernelRecord &record) {
     for (const KernelRecord::Stage &stage : variant.stages) {
       stages.push_back(stageToJson(stage));
     }
-    variants[variant.target->chip.str()] =
-        json::Object{{"module", variant.module},
-                     {"stages", std::move(stages)},
-                     {"workspace_bytes", variant.workspaceBytes},
-                     {"planned_bytes", int64_t(variant.plannedBytes)},
-                     {"counters", variant.counters}};
+    json::Object object{{"module", variant.module},
+                        {"stages", std::move(stages)},
+                        {"workspace_bytes", variant.workspaceBytes},
+                        {"planned_bytes", int64_t(variant.plannedBytes)},
+                        {"counters", variant.counters}};
+    if (variant.library) {
+      object["library"] = json::Object{{"name", "cublaslt"},
+                                       {"version", variant.library->version},
+                                       {"algorithm", variant.library->algorithm}};
+    }
+    variants[variant.target->chip.str()] = std::move(object);
   }
   return variants;
+}
+
+static json::Object productToJson(const cuda::Product &product) {
+  return json::Object{{"rows", product.rows},
+                      {"columns", product.columns},
+                      {"depth", product.depth},
+                      {"by_input", product.byInput},
+                      {"type", product.isF32 ? "f32" : "bf16"},
+                      {"input_stride", product.inputStride},
+                      {"weight_stride", product.weightStride},
+                      {"result_stride", product.resultStride}};
 }
 
 static json::Array operandsToJson(const KernelRecord &record) {
@@ -329,6 +345,9 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
                                       {"operands", operandsToJson(record)},
                                       {"flops", static_cast<int64_t>(record.flops)},
                                       {"bytes", static_cast<int64_t>(record.bytes)}});
+    if (record.product) {
+      (*kernelList.back().getAsObject())["product"] = productToJson(*record.product);
+    }
   }
   json::Object entries;
   for (auto entry : module.getOps<plan::EntryOp>()) {

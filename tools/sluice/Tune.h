@@ -1,0 +1,23 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tuning files: written by `sluice bench --tune`, read by `sluice compile --tuning`.
+#pragma once
+
+#include "Common.h"
+#include "sluice/Driver/Driver.h"
+
+#include <string>
+#include <vector>
+
+namespace sluice::cli {
+
+/// Times the products of an artifact on the GPU, writes `file` and prints a table, or with `json`
+/// what the file holds. Throws UserError.
+void runTune(const std::string &artifact, const DeviceOptions &device, const std::string &file,
+             bool json);
+
+/// The products of a tuning file that the library won, for the GPUs among `targets`. Throws
+/// UserError, also where the file has nothing for them.
+std::vector<driver::LibraryProduct> readLibraryProducts(const std::string &file,
+                                                        const std::vector<std::string> &targets);
+
+} // namespace sluice::cli
