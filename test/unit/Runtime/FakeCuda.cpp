@@ -8,13 +8,16 @@
 //   FAKE_CUDA_COUNT, FAKE_CUDA_VERSION, FAKE_CUDA_CAPABILITY (of 80 or 90), FAKE_CUDA_FREE (bytes),
 //   FAKE_CUDA_REFUSE_CUBIN, FAKE_CUDA_FAIL (a function that fails), FAKE_CUDA_KERNELS (library),
 //   FAKE_CUDA_STATIC (bytes of static shared memory of a kernel),
-//   FAKE_CUDA_SPOIL (an offset of the arena: after each kernel one bit of this byte is wrong)
+//   FAKE_CUDA_SPOIL (an offset of the arena: after each kernel one bit of this byte is wrong),
+//   FAKE_CUDA_CLOCK (events tell the time that work took: half a millisecond a launch)
+// FAKE_CUDA_KERNELS may be a compiled artifact with CPU code beside the GPU's (FakeKernels.h).
+#include "FakeKernels.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <dlfcn.h>
 #include <functional>
 #include <map>
 #include <set>
@@ -22,8 +25,6 @@
 #include <vector>
 
 namespace {
-
-using Kernel = void (*)(uint8_t *arena, const int64_t *arguments, int64_t item, uint8_t *scratch);
 
 enum {
   invalid = 1,
@@ -67,6 +68,8 @@ std::string dependences; // of every graph that was captured, a line a node
 uint64_t events = 0;
 std::map<uint8_t *, size_t> pinned;
 size_t allocated = 0;
+double milliseconds = 0;            // that work took
+std::map<uint64_t, double> passed; // when the stream came to each event
 
 int setting(const char *name, int otherwise) {
   const char *text = std::getenv(name);
@@ -95,6 +98,8 @@ void drain(uint64_t event) {
     stream.pop_front();
     if (next.run) {
       next.run();
+    } else {
+      passed[next.event] = milliseconds;
     }
     if (event != 0 && next.event == event) {
       return;
@@ -104,10 +109,15 @@ void drain(uint64_t event) {
 
 /// Nodes that must have run before `of`, themselves among them.
 std::set<size_t> ancestors(const Graph &graph, const std::set<size_t> &of) {
-  std::set<size_t> all = of;
-  for (size_t node : of) {
-    std::set<size_t> more = ancestors(graph, graph.nodes[node].after);
-    all.insert(more.begin(), more.end());
+  std::set<size_t> all;
+  std::vector<size_t> open(of.begin(), of.end());
+  while (!open.empty()) {
+    size_t node = open.back();
+    open.pop_back();
+    if (all.insert(node).second) {
+      const std::set<size_t> &after = graph.nodes[node].after;
+      open.insert(open.end(), after.begin(), after.end());
+    }
   }
   return all;
 }
@@ -127,9 +137,18 @@ void runGraph(const Graph &graph) {
   }
 }
 
-Kernel findKernel(const std::string &name) {
-  static void *library = ::dlopen(std::getenv("FAKE_CUDA_KERNELS"), RTLD_NOW | RTLD_LOCAL);
-  return library ? reinterpret_cast<Kernel>(::dlsym(library, name.c_str())) : nullptr;
+/// Work for a stream, or for the graph that it captures.
+void enqueue(Stream *on, const std::function<void()> &work, double takes) {
+  auto run = [work, takes] {
+    work();
+    milliseconds += takes;
+  };
+  if (on->captures) {
+    capturing->nodes.push_back({run, on->last});
+    on->last = {capturing->nodes.size() - 1};
+  } else {
+    stream.push_back({run});
+  }
 }
 
 } // namespace
@@ -148,6 +167,11 @@ EXPORT void fakeCudaForget() {
   dependences.clear();
 }
 EXPORT size_t fakeCudaAllocated() { return allocated; }
+
+/// For libraries that the stand-ins know: work that takes some time.
+void fakeCudaEnqueue(void *stream, const std::function<void()> &run, double milliseconds) {
+  enqueue(static_cast<Stream *>(stream), run, milliseconds);
+}
 
 EXPORT int cuInit(unsigned) {
   NOTE("cuInit")
@@ -215,9 +239,12 @@ EXPORT int cuModuleUnload(Module *module) {
 }
 EXPORT int cuModuleGetFunction(void **function, Module *module, const char *name) {
   NOTE(std::string("cuModuleGetFunction ") + name)
-  bool fits = module->kernel.compare(0, std::strlen(name), name) == 0;
-  *function = fits ? reinterpret_cast<void *>(findKernel(name)) : nullptr;
-  return *function ? 0 : notFound;
+  const FakeKernel *kernel = findFakeKernel(name);
+  // A bigram kernel's image says whose it is.
+  bool fits = kernel && (kernel->items >= 0 ||
+                         module->kernel.compare(0, std::strlen(name), name) == 0);
+  *function = fits ? const_cast<FakeKernel *>(kernel) : nullptr;
+  return fits ? 0 : notFound;
 }
 EXPORT int cuFuncGetAttribute(int *value, int, void *) {
   *value = setting("FAKE_CUDA_STATIC", 0);
@@ -386,8 +413,10 @@ EXPORT int cuEventSynchronize(Event *event) {
   }
   return 0;
 }
-EXPORT int cuEventElapsedTime(float *milliseconds, Event *, Event *) {
-  *milliseconds = 0.5f;
+EXPORT int cuEventElapsedTime(float *elapsed, Event *from, Event *to) {
+  *elapsed = setting("FAKE_CUDA_CLOCK", 0)
+                 ? static_cast<float>(passed.at(to->recorded) - passed.at(from->recorded))
+                 : 0.5f;
   return note("cuEventElapsedTime");
 }
 
@@ -402,21 +431,20 @@ EXPORT int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY, unsign
   uint8_t *arena = hostOf(*static_cast<uint64_t *>(parameters[0]));
   const auto *arguments =
       reinterpret_cast<const int64_t *>(hostOf(*static_cast<uint64_t *>(parameters[1])));
-  auto kernel = reinterpret_cast<Kernel>(function);
+  const auto &kernel = *static_cast<const FakeKernel *>(function);
+  int64_t items = kernel.items >= 0 ? kernel.items : gridX;
+  int64_t scratchBytes = kernel.items >= 0 ? kernel.scratchBytes : sharedBytes;
   auto launch = [=] {
-    std::vector<uint8_t> scratch(sharedBytes + 64);
-    for (unsigned block = 0; block < gridX; ++block) {
-      kernel(arena, arguments, block, scratch.data());
+    auto bytes = static_cast<size_t>(scratchBytes / 64 + 1) * 64;
+    auto *scratch = static_cast<uint8_t *>(std::aligned_alloc(64, bytes));
+    for (int64_t item = 0; item < items; ++item) {
+      kernel.code(arena, arguments, item, scratch);
     }
+    std::free(scratch);
     if (int spoiled = setting("FAKE_CUDA_SPOIL", 0)) {
       arena[spoiled] ^= 0x80;
     }
   };
-  if (on->captures) {
-    capturing->nodes.push_back({launch, on->last});
-    on->last = {capturing->nodes.size() - 1};
-  } else {
-    stream.push_back({launch});
-  }
+  enqueue(on, launch, 0.5);
   return 0;
 }

@@ -82,6 +82,70 @@ const WrongPlan wrongPlans[] = {
 INSTANTIATE_TEST_SUITE_P(Plan, PlanRefuses, testing::ValuesIn(wrongPlans),
                          [](const auto &test) { return test.param.name; });
 
+/// The bigram plan with a kernel that is the product of 8 x 16 and 16 x 4, which no entry launches.
+Json planWithProduct() {
+  Json plan = bigramPlan(), kernel = plan["kernels"][0];
+  kernel["operands"] = {{{"bytes", 7 * 64 + 32}, {"written", false}},
+                        {{"bytes", 128}, {"written", false}},
+                        {{"bytes", 7 * 32 + 16}, {"written", true}}};
+  kernel["product"] = {{"rows", 8},           {"columns", 4},       {"depth", 16},
+                       {"by_input", false},   {"type", "f32"},      {"input_stride", 32},
+                       {"weight_stride", 16}, {"result_stride", 8}};
+  kernel["variants"]["sm_80"] = {
+      {"module", "k"},
+      {"stages", {{{"symbol", "k"}, {"blocks", 1}, {"threads", 32}, {"shared_bytes", 0}}}},
+      {"workspace_bytes", 0},
+      {"library",
+       {{"name", "cublaslt"}, {"version", 130100}, {"algorithm", std::string(128, '0')}}}};
+  plan["kernels"].push_back(kernel);
+  return plan;
+}
+
+TEST(Plan, ReadsProducts) {
+  Plan plan = parsePlan(planWithProduct().dump(), "x");
+  const Kernel &kernel = plan.kernels.back();
+  ASSERT_TRUE(kernel.product);
+  EXPECT_EQ(kernel.product->depth, 16);
+  EXPECT_EQ(kernel.product->inputStride, 32);
+  EXPECT_EQ(kernel.product->type, Type::f32);
+  ASSERT_TRUE(kernel.deviceVariants.at("sm_80").library);
+  EXPECT_EQ(kernel.deviceVariants.at("sm_80").library->version, 130100);
+}
+
+TEST(Plan, RefusesWrongProducts) {
+  auto refuses = [](void (*change)(Json &kernel), const char *piece) {
+    Json plan = planWithProduct();
+    change(plan["kernels"].back());
+    std::string message = userError([&] { parsePlan(plan.dump(), "art"); });
+    EXPECT_NE(message.find(piece), std::string::npos) << message;
+  };
+  refuses([](Json &k) { k["product"]["batch"] = 1; }, "product: expected only keys");
+  refuses([](Json &k) { k["product"].erase("type"); }, "the key \"type\"");
+  refuses([](Json &k) { k["product"]["type"] = "i32"; }, "product.type");
+  refuses([](Json &k) { k["product"]["columns"] = 0; }, "product.columns");
+  refuses([](Json &k) { k["product"]["input_stride"] = 15; }, "product.input_stride");
+  refuses([](Json &k) { k["product"]["input_stride"] = 33; }, "8 rows of 16 elements lie in 480");
+  refuses([](Json &k) { k["product"]["result_stride"] = 9; }, "8 rows of 4 elements lie in 240");
+  refuses([](Json &k) { k["product"]["by_input"] = true; }, "16 rows of 4 elements lie in 128");
+  refuses([](Json &k) { k["operands"][2]["written"] = false; }, "two operands and one result");
+  refuses([](Json &k) { k["operands"].erase(1); }, "two operands and one result");
+  refuses([](Json &k) { k.erase("product"); }, "\"product\" beside the \"library\" of sm_80");
+  refuses([](Json &k) { k["variants"]["sm_80"]["library"]["name"] = "x"; }, "library.name");
+  refuses([](Json &k) { k["variants"]["sm_80"]["library"]["algorithm"] = "0"; },
+          "128 hexadecimal digits");
+}
+
+// cuBLASLt is told that operands start at multiples of 64 bytes.
+TEST(Plan, ProductsAreAligned) {
+  Json plan = planWithProduct();
+  Json launch = {{"launch", plan["kernels"].size() - 1}, {"arguments", {0, 64, 128}}};
+  plan["entries"]["predict"].push_back(launch);
+  parsePlan(plan.dump(), "art");
+  plan["entries"]["predict"].back()["arguments"][1] = 68;
+  std::string message = userError([&] { parsePlan(plan.dump(), "art"); });
+  EXPECT_NE(message.find("a multiple of 64"), std::string::npos) << message;
+}
+
 TEST(Plan, RefusesTextThatIsNoJson) {
   std::string text = bigramPlan().dump();
   for (size_t length = 0; length < text.size(); length += 61) {
