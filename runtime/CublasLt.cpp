@@ -36,8 +36,8 @@ std::unique_ptr<Library> load(std::string &missing) {
   }
   auto l = std::make_unique<Library>();
   auto get = [&](const char *symbol, auto &function) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
-        ::dlsym(opened, symbol));
+    function =
+        reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(opened, symbol));
     if (!function && missing.empty()) {
       missing = std::string("one without ") + symbol;
     }
@@ -145,9 +145,8 @@ std::vector<Matmul::Choice> Matmul::candidates(int most) const {
 
 std::optional<Matmul::Choice> Matmul::confirm(const Algorithm &algorithm) const {
   HeuristicResult checked{};
-  Status status =
-      library.algorithmCheck(handle, desc.get(), weight.get(), input.get(), result.get(),
-                             result.get(), &algorithm, &checked);
+  Status status = library.algorithmCheck(handle, desc.get(), weight.get(), input.get(),
+                                         result.get(), result.get(), &algorithm, &checked);
   if (status != success || checked.workspaceBytes > mostWorkspace) {
     return std::nullopt;
   }

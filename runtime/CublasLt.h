@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What is used of cuBLASLt, declared here and found at run time, where a plan or `bench --tune` asks
-// for it. Names and numbers are those of cublasLt.h, cublas_api.h and library_types.h of CUDA 12 and
-// 13.
+// What is used of cuBLASLt, declared here and found at run time, where a plan or `bench --tune`
+// asks for it. Names and numbers are those of cublasLt.h, cublas_api.h and library_types.h of CUDA
+// 12 and 13.
 #pragma once
 
 #include "CudaDriver.h"
@@ -19,7 +19,7 @@ using Layout = struct MatrixLayout *;
 using Preference = struct MatmulPreference *;
 
 constexpr Status success = 0, notSupported = 15;
-constexpr int computeF32 = 68;           // CUBLAS_COMPUTE_32F: sums in f32
+constexpr int computeF32 = 68;            // CUBLAS_COMPUTE_32F: sums in f32
 constexpr int realF32 = 0, realBf16 = 14; // cudaDataType: CUDA_R_32F, CUDA_R_16BF
 constexpr int32_t transpose = 1;          // CUBLAS_OP_T
 constexpr int descTransA = 3;             // CUBLASLT_MATMUL_DESC_TRANSA, int32_t

@@ -102,8 +102,7 @@ std::string explainMemory(const Artifact &artifact, const Gpu &gpu, size_t free,
          " bytes of GPU memory for the arena at batch " + std::to_string(plan.model.batch) +
          " (the plan's peak is " + std::to_string(plan.memory.peakBytes) + ")" +
          (libraryBytes > 0 ? " beside " + std::to_string(libraryBytes) + " for cuBLASLt" : "") +
-         ", found " +
-         std::to_string(free) + " free on " + gpu.name + "; " + remedy;
+         ", found " + std::to_string(free) + " free on " + gpu.name + "; " + remedy;
 }
 
 int64_t stagingBytes(const Plan &plan) {

@@ -23,12 +23,13 @@ Products::Products(const Driver &driver, const Artifact &artifact, const std::st
   std::string missing;
   library = cublas::Library::open(missing);
   if (!library) {
-    said = artifact.path() +
-           ": expected cuBLASLt (libcublasLt.so.13 or .12), which --tuning chose for some products, "
-           "found none that loads (" +
-           missing +
-           "); the generated kernels run in its place. Install it, name it in SLUICE_CUBLASLT, or "
-           "compile the spec again without --tuning";
+    said =
+        artifact.path() +
+        ": expected cuBLASLt (libcublasLt.so.13 or .12), which --tuning chose for some products, "
+        "found none that loads (" +
+        missing +
+        "); the generated kernels run in its place. Install it, name it in SLUICE_CUBLASLT, or "
+        "compile the spec again without --tuning";
     return;
   }
   cublas::Handle made = nullptr;

@@ -22,10 +22,10 @@ const cublas::Library &openLibrary() {
   std::string missing;
   const cublas::Library *library = cublas::Library::open(missing);
   if (!library) {
-    throw UserError("--tune: expected cuBLASLt (libcublasLt.so.13 or .12), found none that loads (" +
-                    missing +
-                    "); install it with CUDA, or name it in SLUICE_CUBLASLT; without --tuning the "
-                    "generated kernels are used");
+    throw UserError(
+        "--tune: expected cuBLASLt (libcublasLt.so.13 or .12), found none that loads (" + missing +
+        "); install it with CUDA, or name it in SLUICE_CUBLASLT; without --tuning the "
+        "generated kernels are used");
   }
   return *library;
 }
@@ -35,8 +35,7 @@ class Tuner {
 public:
   Tuner(const Artifact &artifact, const std::string &wanted)
       : artifact(artifact), plan(artifact.plan()), driver(openDriver(artifact, wanted)),
-        gpu(findGpu(driver)), target(chooseTarget(artifact, gpu, wanted)),
-        library(openLibrary()) {
+        gpu(findGpu(driver)), target(chooseTarget(artifact, gpu, wanted)), library(openLibrary()) {
     Context primary = nullptr;
     driver.check(driver.primaryContextRetain(&primary, gpu.number), "make a context");
     context = {gpu.number, driver.primaryContextRelease};
@@ -130,8 +129,7 @@ private:
       std::vector<uint16_t> numbers(static_cast<size_t>(kernel.operands[i].bytes) / 2);
       for (size_t j = 0; j < numbers.size(); ++j) {
         constexpr uint16_t one = 0x3f80, signAndFraction = 0x807f;
-        numbers[j] =
-            one | (static_cast<uint16_t>(mix64(2 * j + i)) & signAndFraction);
+        numbers[j] = one | (static_cast<uint16_t>(mix64(2 * j + i)) & signAndFraction);
       }
       send(arena.get() + static_cast<Address>(launch.arguments[i]), numbers.data(),
            numbers.size() * 2);

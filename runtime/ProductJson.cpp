@@ -38,11 +38,11 @@ Product readProduct(const StrictJson &json, const std::vector<Operand> &operands
   json.keys({"rows", "columns", "depth", "by_input", "type", "input_stride", "weight_stride",
              "result_stride"});
   Product product = readShape(json);
-  bool fits = operands.size() == 3 && !operands[0].written && !operands[1].written &&
-              operands[2].written;
+  bool fits =
+      operands.size() == 3 && !operands[0].written && !operands[1].written && operands[2].written;
   if (!fits) {
-    json.fail("a kernel of two operands and one result", std::to_string(operands.size()) +
-                                                             " operands and results of other kinds");
+    json.fail("a kernel of two operands and one result",
+              std::to_string(operands.size()) + " operands and results of other kinds");
   }
   auto stride = [&](const char *key, int64_t rows, int64_t width, Type type,
                     const Operand &operand) {
@@ -57,9 +57,9 @@ Product readProduct(const StrictJson &json, const std::vector<Operand> &operands
   };
   product.inputStride =
       stride("input_stride", product.rows, product.depth, Type::bf16, operands[0]);
-  product.weightStride = stride("weight_stride", product.byInput ? product.depth : product.columns,
-                                product.byInput ? product.columns : product.depth, Type::bf16,
-                                operands[1]);
+  product.weightStride =
+      stride("weight_stride", product.byInput ? product.depth : product.columns,
+             product.byInput ? product.columns : product.depth, Type::bf16, operands[1]);
   product.resultStride =
       stride("result_stride", product.rows, product.columns, product.type, operands[2]);
   return product;

@@ -45,10 +45,9 @@ void runTune(const std::string &artifact, const DeviceOptions &device, const std
   }
   std::shared_ptr<const Artifact> loaded = Artifact::load(artifact, device.target);
   Progress progress;
-  Tuning tuning =
-      tuneProducts(*loaded, device.gpuTarget, [&](const TunedProduct &tuned) {
-        progress.plainLine("timed " + shapeOf(tuned.product));
-      });
+  Tuning tuning = tuneProducts(*loaded, device.gpuTarget, [&](const TunedProduct &tuned) {
+    progress.plainLine("timed " + shapeOf(tuned.product));
+  });
   writeTuning(file, tuning);
   if (json) {
     printJson(nlohmann::json::parse(readText(file, "tuning file")));
@@ -83,9 +82,10 @@ std::vector<driver::LibraryProduct> readLibraryProducts(const std::string &file,
     }
   }
   if (!any) {
-    throw UserError(file + ": expected products timed for the GPU targets of this compile, found " +
-                    (found.empty() ? "none" : "those of " + found) +
-                    "; write it anew with sluice bench --device cuda --tune, or leave out --tuning");
+    throw UserError(
+        file + ": expected products timed for the GPU targets of this compile, found " +
+        (found.empty() ? "none" : "those of " + found) +
+        "; write it anew with sluice bench --device cuda --tune, or leave out --tuning");
   }
   return products;
 }

@@ -17,9 +17,9 @@ namespace sluice::driver {
 struct LibraryProduct {
   std::string target; ///< sm_80, sm_90a
   int64_t rows = 0, columns = 0, depth = 0;
-  bool byInput = false; ///< the weight is [depth, columns], else [columns, depth]
-  bool isF32 = false;   ///< the result; else bf16
-  int64_t version = 0;  ///< of the library
+  bool byInput = false;  ///< the weight is [depth, columns], else [columns, depth]
+  bool isF32 = false;    ///< the result; else bf16
+  int64_t version = 0;   ///< of the library
   std::string algorithm; ///< as the plan has it (docs/plan-and-artifact.md)
 };
 

@@ -75,7 +75,7 @@ struct Stage {
 /// input [rows, depth], weight and result [rows, columns].
 struct Product {
   int64_t rows = 0, columns = 0, depth = 0;
-  bool byInput = false; // the weight is [depth, columns], else [columns, depth]
+  bool byInput = false;  // the weight is [depth, columns], else [columns, depth]
   Type type = Type::f32; // of the result: f32 or bf16
   int64_t inputStride = 0, weightStride = 0, resultStride = 0; // elements from row to row
 
@@ -114,7 +114,7 @@ struct Kernel {
   std::string name, kind;
   std::map<std::string, Variant> variants;             // by CPU target
   std::map<std::string, DeviceVariant> deviceVariants; // by GPU target
-  std::vector<Operand> operands; // of the first arguments; empty where the plan does not say
+  std::vector<Operand> operands;  // of the first arguments; empty where the plan does not say
   std::optional<Product> product; // what the kernel is, where it is exactly that
   int64_t flops = 0, bytes = 0;
 };

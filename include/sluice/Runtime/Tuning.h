@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Which matrix products a library does faster than the generated kernels, on one GPU: measured by
-// `sluice bench --tune`, read by `sluice compile --tuning`. docs/plan-and-artifact.md is the format.
+// `sluice bench --tune`, read by `sluice compile --tuning`. docs/plan-and-artifact.md is the
+// format.
 #pragma once
 
 #include "sluice/Runtime/Artifact.h"
@@ -36,16 +37,16 @@ constexpr double librarysShare = 0.97;
 /// An algorithm as files have it: its eight numbers in hexadecimal, 16 digits each.
 std::string showAlgorithm(const Algorithm &algorithm);
 
-/// Strict: unknown keys, other versions and what does not fit together are refused. Throws UserError
-/// with the path.
+/// Strict: unknown keys, other versions and what does not fit together are refused. Throws
+/// UserError with the path.
 Tuning readTuning(const Path &path);
 
 /// Replaces the file as a whole.
 void writeTuning(const Path &path, const Tuning &tuning);
 
-/// Times every distinct product of the plan at full length and batch on the first GPU, the generated
-/// kernel and cuBLASLt's best algorithms. `target` as in makeCudaDevice; `done` is called after each
-/// product. Throws UserError where there is no GPU, driver, library or memory.
+/// Times every distinct product of the plan at full length and batch on the first GPU, the
+/// generated kernel and cuBLASLt's best algorithms. `target` as in makeCudaDevice; `done` is called
+/// after each product. Throws UserError where there is no GPU, driver, library or memory.
 Tuning tuneProducts(const Artifact &artifact, const std::string &target,
                     const std::function<void(const TunedProduct &)> &done);
 

@@ -1,12 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stands in for cuBLASLt on the stand-in for NVIDIA's driver (FakeCuda.cpp): column-major products of
-// bf16, summed in f32 in another order than the generated code's. It refuses what the real one would
-// (shapes that do not fit, memory less aligned than was promised, a workspace that is missing), and
-// what the runtime must not ask for (a scale, a result that is not overwritten, sums in several
-// parts). The environment sets:
-//   FAKE_CUBLASLT_FAIL (a function that fails), FAKE_CUBLASLT_VERSION, FAKE_CUBLASLT_REFUSE (a depth
-//   for which it has no algorithm), FAKE_CUBLASLT_SLOW (a depth for which it takes four times as
-//   long), FAKE_CUBLASLT_WORKSPACE (bytes that algorithm 2 wants)
+// Stands in for cuBLASLt on the stand-in for NVIDIA's driver (FakeCuda.cpp): column-major products
+// of bf16, summed in f32 in another order than the generated code's. It refuses what the real one
+// would (shapes that do not fit, memory less aligned than was promised, a workspace that is
+// missing), and what the runtime must not ask for (a scale, a result that is not overwritten, sums
+// in several parts). The environment sets:
+//   FAKE_CUBLASLT_FAIL (a function that fails), FAKE_CUBLASLT_VERSION, FAKE_CUBLASLT_REFUSE (a
+//   depth for which it has no algorithm), FAKE_CUBLASLT_SLOW (a depth for which it takes four times
+//   as long), FAKE_CUBLASLT_WORKSPACE (bytes that algorithm 2 wants)
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -224,8 +224,8 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, Desc *desc, Layout *a, Layout 
     return notSupported;
   }
   for (uint64_t number : {3, 1, 2}) {
-    bool allowed = (number != 3 || preference->scheme != 0) &&
-                   workspaceOf(number) <= preference->workspace;
+    bool allowed =
+        (number != 3 || preference->scheme != 0) && workspaceOf(number) <= preference->workspace;
     if (allowed && *found < wanted) {
       results[(*found)++] = {{{number, preference->alignment}}, workspaceOf(number), 0, 1, {}};
     }
@@ -243,10 +243,11 @@ EXPORT int cublasLtMatmulAlgoCheck(void *, Desc *desc, Layout *a, Layout *b, Lay
   return fits(desc, a, b, c, d) ? 0 : invalidValue;
 }
 
-EXPORT int cublasLtMatmul(void *, Desc *desc, const float *alpha, const uint16_t *a, Layout *layoutA,
-                          const uint16_t *b, Layout *layoutB, const float *beta, const void *c,
-                          Layout *layoutC, void *d, Layout *layoutD, const Algorithm *algorithm,
-                          void *workspace, size_t workspaceBytes, void *stream) {
+EXPORT int cublasLtMatmul(void *, Desc *desc, const float *alpha, const uint16_t *a,
+                          Layout *layoutA, const uint16_t *b, Layout *layoutB, const float *beta,
+                          const void *c, Layout *layoutC, void *d, Layout *layoutD,
+                          const Algorithm *algorithm, void *workspace, size_t workspaceBytes,
+                          void *stream) {
   std::string address = std::to_string(reinterpret_cast<uint64_t>(workspace) & ~deviceBit);
   NOTE("cublasLtMatmul " + std::to_string(layoutD->rows) + " x " +
        std::to_string(layoutD->columns) + " x " + std::to_string(layoutB->rows) + " algorithm " +

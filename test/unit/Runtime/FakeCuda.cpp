@@ -68,7 +68,7 @@ std::string dependences; // of every graph that was captured, a line a node
 uint64_t events = 0;
 std::map<uint8_t *, size_t> pinned;
 size_t allocated = 0;
-double milliseconds = 0;            // that work took
+double milliseconds = 0;           // that work took
 std::map<uint64_t, double> passed; // when the stream came to each event
 
 int setting(const char *name, int otherwise) {
@@ -241,8 +241,8 @@ EXPORT int cuModuleGetFunction(void **function, Module *module, const char *name
   NOTE(std::string("cuModuleGetFunction ") + name)
   const FakeKernel *kernel = findFakeKernel(name);
   // A bigram kernel's image says whose it is.
-  bool fits = kernel && (kernel->items >= 0 ||
-                         module->kernel.compare(0, std::strlen(name), name) == 0);
+  bool fits =
+      kernel && (kernel->items >= 0 || module->kernel.compare(0, std::strlen(name), name) == 0);
   *function = fits ? const_cast<FakeKernel *>(kernel) : nullptr;
   return fits ? 0 : notFound;
 }

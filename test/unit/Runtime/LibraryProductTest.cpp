@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Products by cuBLASLt, on the stand-ins of FakeCuda.cpp and FakeCublasLt.cpp: a compiled model, its
-// tuning file, and what runs where. The stand-in's GPU kernels are the model's CPU code.
+// Products by cuBLASLt, on the stand-ins of FakeCuda.cpp and FakeCublasLt.cpp: a compiled model,
+// its tuning file, and what runs where. The stand-in's GPU kernels are the model's CPU code.
 #include "CudaProducts.h"
 #include "Fixture.h"
 
@@ -179,8 +179,9 @@ public:
     double sum = 0, size = 0;
     for (int64_t k = 0; k < product.depth; ++k) {
       int64_t w = product.byInput ? k * product.weightStride + n : n * product.weightStride + k;
-      double addend = double(extended(factors[0][static_cast<size_t>(r * product.inputStride + k)])) *
-                      extended(factors[1][static_cast<size_t>(w)]);
+      double addend =
+          double(extended(factors[0][static_cast<size_t>(r * product.inputStride + k)])) *
+          extended(factors[1][static_cast<size_t>(w)]);
       sum += addend;
       size += std::fabs(addend);
     }
@@ -374,8 +375,8 @@ std::pair<std::string, std::string> trained(Executor &executor, int64_t length, 
     losses.append(reinterpret_cast<const char *>(&loss), sizeof loss);
   }
   for (const Tensor &tensor : executor.plan().tensors) {
-    for (std::span<float> values : {executor.tensor(tensor, Access::Read),
-                                    executor.gradient(tensor, Access::Read)}) {
+    for (std::span<float> values :
+         {executor.tensor(tensor, Access::Read), executor.gradient(tensor, Access::Read)}) {
       numbers.append(reinterpret_cast<const char *>(values.data()), values.size_bytes());
     }
   }
@@ -384,7 +385,8 @@ std::pair<std::string, std::string> trained(Executor &executor, int64_t length, 
 
 // A graph's launches run as late as its edges allow; timed ones run one after the other.
 TEST_F(LibraryProducts, GraphsHoldTheCallsInOrder) {
-  Executor graphs(makeCudaDevice(tuned)), again(makeCudaDevice(tuned)), timed(makeCudaDevice(tuned));
+  Executor graphs(makeCudaDevice(tuned)), again(makeCudaDevice(tuned)),
+      timed(makeCudaDevice(tuned));
   forget();
   auto expected = trained(graphs, fullLength, fullRows);
   EXPECT_EQ(products().size(), 6u) << "captured once, for two steps";

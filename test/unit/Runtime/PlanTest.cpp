@@ -88,8 +88,8 @@ Json planWithProduct() {
   kernel["operands"] = {{{"bytes", 7 * 64 + 32}, {"written", false}},
                         {{"bytes", 128}, {"written", false}},
                         {{"bytes", 7 * 32 + 16}, {"written", true}}};
-  kernel["product"] = {{"rows", 8},           {"columns", 4},       {"depth", 16},
-                       {"by_input", false},   {"type", "f32"},      {"input_stride", 32},
+  kernel["product"] = {{"rows", 8},           {"columns", 4},      {"depth", 16},
+                       {"by_input", false},   {"type", "f32"},     {"input_stride", 32},
                        {"weight_stride", 16}, {"result_stride", 8}};
   kernel["variants"]["sm_80"] = {
       {"module", "k"},

@@ -72,8 +72,7 @@ TEST_P(TuningFileRefuses, WithAMessageThatNamesIt) {
   Json json = exampleJson(folder);
   GetParam().change(json);
   writeFile(folder / "t.json", json.dump());
-  std::string path = (folder / "t.json").string(),
-              message = userError([&] { readTuning(path); });
+  std::string path = (folder / "t.json").string(), message = userError([&] { readTuning(path); });
   EXPECT_EQ(message.substr(0, path.size() + 8), path + ": tuning");
   EXPECT_NE(message.find(GetParam().message), std::string::npos) << message;
   EXPECT_NE(message.find("; write it anew with sluice bench --device cuda --tune"),
@@ -87,7 +86,8 @@ const WrongTuning wrongTunings[] = {
     {"NoTuning", [](Json &t) { t = Json::object(); }, "\"format\" and \"version\""},
     {"NoObject", [](Json &t) { t = Json::array(); }, "an object, found []"},
     {"Format", [](Json &t) { t["format"] = "sluice-plan"; }, "one of \"sluice-tuning\""},
-    {"Version", [](Json &t) { t["version"] = 2; }, "tuning.version: expected an integer from 1 to 1"},
+    {"Version", [](Json &t) { t["version"] = 2; },
+     "tuning.version: expected an integer from 1 to 1"},
     {"OtherLibrary", [](Json &t) { t["library"]["name"] = "cutlass"; }, "library.name"},
     {"LibraryVersion", [](Json &t) { t["library"]["version"] = "13"; }, "library.version"},
     {"ProductKey", [](Json &t) { t["products"][1]["batch"] = 4; }, "tuning.products[1]"},
@@ -107,8 +107,7 @@ const WrongTuning wrongTunings[] = {
      "found null with an algorithm"},
     {"ShortAlgorithm", [](Json &t) { t["products"][0]["algorithm"] = "01"; },
      "128 hexadecimal digits"},
-    {"NoHexadecimal",
-     [](Json &t) { t["products"][0]["algorithm"] = std::string(127, '0') + "G"; },
+    {"NoHexadecimal", [](Json &t) { t["products"][0]["algorithm"] = std::string(127, '0') + "G"; },
      "128 hexadecimal digits"},
     {"Twice", [](Json &t) { t["products"].push_back(t["products"][0]); },
      "expected each product once"},
@@ -122,8 +121,9 @@ TEST(TuningFile, RefusesWhatIsCutShort) {
   std::string text = readFile(folder / "t.json");
   for (size_t length = 0; length + 3 < text.size(); length += 37) {
     writeFile(folder / "t.json", text.substr(0, length));
-    EXPECT_NE(userError([&] { readTuning(folder / "t.json"); })
-                  .find("expected a tuning file, found text that is no JSON; write it anew"),
+    EXPECT_NE(userError([&] {
+                readTuning(folder / "t.json");
+              }).find("expected a tuning file, found text that is no JSON; write it anew"),
               std::string::npos);
   }
   EXPECT_NE(userError([&] { readTuning(folder / "missing"); }).find("found no such file"),

@@ -23,9 +23,10 @@ struct Product {
   }
 };
 
-/// The product that a dispatch is when `length` tokens are valid in each of `batch` rows; none where
-/// it is anything else: another family, an epilogue (a bias among them: cuBLASLt wants biases in the
-/// result's type, and they are f32), factors that are not bf16, rows that are not all valid then.
+/// The product that a dispatch is when `length` tokens are valid in each of `batch` rows; none
+/// where it is anything else: another family, an epilogue (a bias among them: cuBLASLt wants biases
+/// in the result's type, and they are f32), factors that are not bf16, rows that are not all valid
+/// then.
 std::optional<Product> findProduct(mlir::Operation *dispatch, int64_t length, int64_t batch);
 
 } // namespace sluice::cuda
