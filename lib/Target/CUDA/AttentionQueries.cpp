@@ -72,13 +72,15 @@ Value QueryStage::addColumns(Value row) {
   return loop.getResult(0);
 }
 
-/// The same over every fourth chunk, all under way at once.
+/// The same over every fourth chunk of the wider of the two, all under way at once.
 Value QueryStage::addChunks(Value row) {
-  Value total = f.f32(0), last = e.index(shape.head - chunkElements);
-  for (int64_t i = 0; i < shape.head; i += 4 * chunkElements) {
-    Value column = e.add(e.mul(f.quad, chunkElements), i);
-    Value sum = addProducts(row, e.min(column, last), chunkElements, total);
-    bool isWhole = i + 4 * chunkElements <= shape.head;
+  bool isWide = cast<RankedTensorType>(op.getOutput().getType()).getElementType().isF32();
+  int64_t columns = isWide ? chunkElements / 2 : chunkElements; // of at most 16 bytes
+  Value total = f.f32(0), last = e.index(shape.head - columns);
+  for (int64_t i = 0; i < shape.head; i += 4 * columns) {
+    Value column = e.add(e.mul(f.quad, columns), i);
+    Value sum = addProducts(row, e.min(column, last), columns, total);
+    bool isWhole = i + 4 * columns <= shape.head;
     total = isWhole ? sum : e.select(e.less(column, e.index(shape.head)), sum, total);
   }
   return total;

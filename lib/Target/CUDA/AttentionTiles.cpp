@@ -131,8 +131,9 @@ Values AttentionFrame::angles(Value rotary, Value position, Value column, int64_
   return result;
 }
 
-// Two lanes share a chunk, four columns each, so that a warp's angles are 512 bytes that follow one
-// another; half of a warp's chunks come first, then the others.
+// Two lanes share two chunks of a line, four columns of each, so that every access of the angles takes
+// whole sectors. The even chunk comes first, but where a line has more than eight the second eight
+// begin with the odd one: then half a warp has eight chunks that lie in different banks.
 void AttentionFrame::rotate(const Tile &tile, Value offset, const Source &source, Value first) {
   if (!source.rotary) {
     return;
@@ -140,8 +141,7 @@ void AttentionFrame::rotate(const Tile &tile, Value offset, const Source &source
   constexpr int64_t columns = chunkElements / 2;
   Type word = b.getI32Type(), number = b.getF32Type();
   auto type = VectorType::get({columns / 2}, word);
-  auto [chunkOfWarp, half] = split(frame.lane, 2);
-  Value start = e.add(e.mul(frame.warp, threadsPerWarp), chunkOfWarp);
+  auto [pair, half] = split(thread, 2);
   auto turnHalf = [&, half = half](Value line, Value chunk) {
     Value at = core.behind(placeOf(tile, offset, line, chunk), e.mul(half, chunkBytes / 2), 0);
     Value column = e.add(e.mul(chunk, chunkElements), e.mul(half, columns));
@@ -161,8 +161,11 @@ void AttentionFrame::rotate(const Tile &tile, Value offset, const Source &source
     core.store(vector::FromElementsOp::create(b, type, turned), at, chunkBytes / 2);
   };
   core.warpBarrier();
-  eachChunk(tile, source, start, turnHalf);
-  eachChunk(tile, source, e.add(start, threadsPerWarp / 2), turnHalf);
+  eachChunk(tile, source, e.mul(pair, 2), [&](Value line, Value chunk) {
+    Value second = tile.chunks() > 8 ? split(split(chunk, 8).first, 2).second : e.index(0);
+    turnHalf(line, e.add(chunk, second));
+    turnHalf(line, e.sub(e.add(chunk, 1), second));
+  });
 }
 
 // Lane l gives line l mod 16 of the left or the right eight columns: matrices of the upper lines,
