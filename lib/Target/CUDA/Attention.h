@@ -76,7 +76,8 @@ struct Source {
   mlir::Value column;  ///< index: the head's first
   mlir::Value columns; ///< index: how many; what is beyond reads as zeros
   bool aligned;        ///< chunks of 8 columns lie at multiples of 16 bytes
-  mlir::Value rotary;  ///< [T][head], by which rows are rotated; null where not
+  /// Of results: [T][head], by which rows are rotated back; null where not.
+  mlir::Value rotary = nullptr;
   /// Of results: how many columns lie at a multiple of their bytes wherever such a group starts in
   /// the head: 4, 2 or 1.
   int64_t together = 1;
@@ -118,8 +119,6 @@ public:
   /// Starts copying rows first, first + 1, ... of the sequence into `tile`, `offset` bytes further;
   /// rows from `length` on become zeros. Each thread copies chunks of its own.
   void load(const Tile &tile, mlir::Value offset, const Source &source, mlir::Value first);
-  /// Rotates this warp's chunks once each thread has waited for its own. By all lanes of the warp.
-  void rotate(const Tile &tile, mlir::Value offset, const Source &source, mlir::Value first);
 
   /// Four matrices from lines [line, line + 16) and columns [column, column + 16): of the left
   /// factor in its order; of the right factor, streamed rows being its columns, as b0 of 8 rows, b0
@@ -143,7 +142,7 @@ public:
     mlir::Value count;
     int64_t bytes; ///< of one of the two buffers
     std::function<mlir::Value(mlir::Value number)> some;
-    std::function<void(mlir::Value number, mlir::Value offset)> load, arrived;
+    std::function<void(mlir::Value number, mlir::Value offset)> load;
     std::function<Values(mlir::Value number, mlir::Value offset, mlir::ValueRange carried)> body;
   };
   /// `prepare` runs once, while the first tile is under way, and gives what is carried.
@@ -158,8 +157,8 @@ public:
   /// Elements where the relation holds, `otherwise` elsewhere; nothing is tested where `full`.
   Values masked(const Values &scores, int64_t columns, mlir::Value full, float otherwise,
                 llvm::function_ref<mlir::Value(const Place &)> holds);
-  /// i1, of i32 positions: the mask's relation and, where `bounded`, that the key is valid. Of a query
-  /// that is not valid anything.
+  /// i1, of i32 positions: the mask's relation and, where `bounded`, that the key is valid. Of a
+  /// query that is not valid anything.
   mlir::Value holds(mlir::Value p, mlir::Value q, bool bounded);
   cpu::attention::BlockClass classify(mlir::Value p0, int64_t queries, mlir::Value q0,
                                       int64_t keys);
@@ -218,7 +217,6 @@ private:
   /// Whether dropout keeps two scores of which the second is in the next column.
   std::pair<mlir::Value, mlir::Value> keptPair(mlir::Value first, mlir::Value second,
                                                bool adjacent);
-  Values angles(mlir::Value rotary, mlir::Value position, mlir::Value column, int64_t count);
   void rotateBack(mlir::MutableArrayRef<mlir::Value> results, const Source &target,
                   mlir::Value position);
   Values exchangePairs(mlir::ArrayRef<mlir::Value> results);

@@ -12,17 +12,18 @@ using namespace sluice::cuda::attention;
 
 BackwardStage::BackwardStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
                              StringRef name)
-    : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e),
-      b(f.b), roundedPositions(llvm::alignTo(shape.positions, fixedRows)) {}
+    : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e), b(f.b),
+      roundedPositions(llvm::alignTo(shape.positions, fixedRows)) {}
 
-Source BackwardStage::source(unsigned operand, Value headIndex, int64_t column, bool rotated) {
+Source BackwardStage::source(unsigned operand, Value headIndex, int64_t column) {
   bool aligned = shape.head % chunkElements == 0 && column % chunkElements == 0;
   return {f.frame.buffer(operand), e.add(e.mul(headIndex, shape.head), column), e.index(shape.head),
-          aligned, rotated && op.getRotary() ? f.frame.buffer(Rotary) : Value()};
+          aligned};
 }
 
 Source BackwardStage::result(Value headIndex, int64_t column, bool rotated) {
-  Source target = source(op->getNumOperands(), headIndex, column, rotated);
+  Source target = source(op->getNumOperands(), headIndex, column);
+  target.rotary = rotated && op.getRotary() ? f.frame.buffer(Rotary) : Value();
   target.together = columnsTogether(shape, column);
   return target;
 }

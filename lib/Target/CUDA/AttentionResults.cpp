@@ -35,9 +35,8 @@ void AttentionFrame::storeColumns(Value values, const Source &target, Value posi
 /// one, so that a lane has 4 columns and the quad 16, a whole sector. By all lanes of the warp.
 Values AttentionFrame::exchangePairs(ArrayRef<Value> results) {
   Value one = e.integer(1);
-  Value odd =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
-                            arith::AndIOp::create(b, e.toInteger(quad), one), e.integer(0));
+  Value odd = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                                    arith::AndIOp::create(b, e.toInteger(quad), one), e.integer(0));
   Values fours;
   for (size_t i = 0; i < results.size(); i += 4) {
     Value low = core.pack(results[i], results[i + 1]),
@@ -75,16 +74,20 @@ void AttentionFrame::storePairs(ArrayRef<Value> results, const Source &target, V
   }
 }
 
-/// Pairs of a row, rotated back.
+/// Pairs of a row, rotated back; beyond the head's columns by any angle.
 void AttentionFrame::rotateBack(MutableArrayRef<Value> results, const Source &target,
                                 Value position) {
   Value first = e.add(part, e.mul(quad, 2));
+  Value row = e.min(position, e.index(shape.positions - 1));
   for (size_t i = 0; i < results.size(); i += 2) {
     Value &x = results[i], &y = results[i + 1];
-    Values turn =
-        angles(target.rotary, position, e.add(first, int64_t(i / 2) * fragmentColumns), 2);
-    Value turned = e.fma(x, turn[0], e.mulf(y, turn[1]));
-    y = e.fma(y, turn[0], arith::NegFOp::create(b, e.mulf(x, turn[1])));
+    Value column = e.min(e.add(first, int64_t(i / 2) * fragmentColumns), e.index(shape.head - 2));
+    Value angle = core.load(VectorType::get({2}, b.getF32Type()),
+                            core.global(target.rotary, {row, column}), 8);
+    Value cosine = vector::ExtractOp::create(b, angle, ArrayRef<int64_t>{0}),
+          sine = vector::ExtractOp::create(b, angle, ArrayRef<int64_t>{1});
+    Value turned = e.fma(x, cosine, e.mulf(y, sine));
+    y = e.fma(y, cosine, arith::NegFOp::create(b, e.mulf(x, sine)));
     x = turned;
   }
 }
@@ -110,8 +113,7 @@ void AttentionFrame::store(const Values &sums, ArrayRef<Value> scale, const Sour
     }
     bool exchanged = target.together == 4 && elementOf(target).isBF16();
     Values fours = exchanged ? exchangePairs(results) : Values();
-    Value stored =
-        padding == Padding::Left ? isValid : e.less(position, e.index(shape.positions));
+    Value stored = padding == Padding::Left ? isValid : e.less(position, e.index(shape.positions));
     e.when(stored, [&] {
       if (!exchanged) {
         storePairs(results, target, position);

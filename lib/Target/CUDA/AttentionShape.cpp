@@ -31,10 +31,6 @@ template <typename Op> static LogicalResult checkSizes(Op op) {
            << widestHead << " columns on a GPU, found " << head
            << "; use more heads, or compile for a CPU";
   }
-  if (op.getRotary() && head % 2 != 0) {
-    return op.emitError("expected an even head size, since rotation takes columns in pairs, found ")
-           << head;
-  }
   float dropout = op.getDropout().convertToFloat();
   if (!(dropout >= 0 && dropout < 1)) {
     return op.emitError("expected dropout in [0, 1), found ") << dropout;
@@ -56,9 +52,9 @@ template <typename Op> static LogicalResult checkTypes(Op op) {
   if constexpr (std::is_same_v<Op, dispatch::AttentionBackwardOp>) {
     factors.push_back(op.getOutputGradient());
     results.push_back(op.getGradient());
-  }
-  if (op.getRotary()) {
-    numbers.push_back(op.getRotary());
+    if (op.getRotary()) {
+      numbers.push_back(op.getRotary());
+    }
   }
   for (Value factor : factors) {
     if (!elementOf(factor).isBF16()) {

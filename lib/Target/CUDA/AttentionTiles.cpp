@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention's tiles: rows of bf16 into shared memory, rotated where they lie, and from there to
-// registers and products.
+// Attention's tiles: rows of bf16 into shared memory, and from there to registers and products.
 #include "Attention.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -113,56 +112,6 @@ void AttentionFrame::loadElements(const Source &source, Value to, Value position
   }
   Value all = vector::FromElementsOp::create(b, VectorType::get({4}, word), words);
   core.store(all, to, chunkBytes);
-}
-
-/// `count` cosines and sines in turn from an even column on; beyond the head's columns any.
-Values AttentionFrame::angles(Value rotary, Value position, Value column, int64_t count) {
-  int64_t step = count % 4 == 0 && shape.head % 4 == 0 ? 4 : 2;
-  Value row = e.min(position, e.index(shape.positions - 1));
-  Values result;
-  for (int64_t i = 0; i < count; i += step) {
-    Value at = e.min(e.add(column, i), e.index(shape.head - step));
-    Value some = core.load(VectorType::get({step}, b.getF32Type()), core.global(rotary, {row, at}),
-                           step * 4);
-    for (int64_t j = 0; j < step; ++j) {
-      result.push_back(vector::ExtractOp::create(b, some, ArrayRef<int64_t>{j}));
-    }
-  }
-  return result;
-}
-
-// Two lanes share a chunk, four columns each, so that a warp's angles are 512 bytes that follow one
-// another; half of a warp's chunks come first, then the others.
-void AttentionFrame::rotate(const Tile &tile, Value offset, const Source &source, Value first) {
-  if (!source.rotary) {
-    return;
-  }
-  constexpr int64_t columns = chunkElements / 2;
-  Type word = b.getI32Type(), number = b.getF32Type();
-  auto type = VectorType::get({columns / 2}, word);
-  auto [chunkOfWarp, half] = split(frame.lane, 2);
-  Value start = e.add(e.mul(frame.warp, threadsPerWarp), chunkOfWarp);
-  auto turnHalf = [&, half = half](Value line, Value chunk) {
-    Value at = core.behind(placeOf(tile, offset, line, chunk), e.mul(half, chunkBytes / 2), 0);
-    Value column = e.add(e.mul(chunk, chunkElements), e.mul(half, columns));
-    Values turn = angles(source.rotary, e.add(first, line), column, columns);
-    Value pairs = core.load(type, at, chunkBytes / 2);
-    Values turned;
-    for (int64_t i = 0; i < columns / 2; ++i) {
-      Value pair = vector::ExtractOp::create(b, pairs, ArrayRef<int64_t>{i});
-      Value low = arith::ShLIOp::create(b, pair, e.integer(16));
-      Value high = arith::AndIOp::create(b, pair, e.integer(int32_t(0xffff0000)));
-      Value x = arith::BitcastOp::create(b, number, low);
-      Value y = arith::BitcastOp::create(b, number, high);
-      Value cosine = turn[2 * i], sine = turn[2 * i + 1];
-      Value negative = arith::NegFOp::create(b, e.mulf(y, sine));
-      turned.push_back(core.pack(e.fma(x, cosine, negative), e.fma(y, cosine, e.mulf(x, sine))));
-    }
-    core.store(vector::FromElementsOp::create(b, type, turned), at, chunkBytes / 2);
-  };
-  core.warpBarrier();
-  eachChunk(tile, source, start, turnHalf);
-  eachChunk(tile, source, e.add(start, threadsPerWarp / 2), turnHalf);
 }
 
 // Lane l gives line l mod 16 of the left or the right eight columns: matrices of the upper lines,
@@ -294,7 +243,6 @@ Values AttentionFrame::stream(const Stream &stream, llvm::function_ref<Values()>
       [&](OpBuilder &, Location, ValueRange now) {
         Value number = now[0], offset = now[1];
         core.wait(0);
-        stream.arrived(number, offset);
         core.barrier();
         Value next = from(e.add(number, 1)), other = e.sub(e.index(stream.bytes), offset);
         request(next, other);
