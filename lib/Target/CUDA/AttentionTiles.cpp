@@ -168,11 +168,19 @@ void AttentionFrame::rotate(const Tile &tile, Value offset, const Source &source
   });
 }
 
-// Lane l gives line l mod 16 of the left or the right eight columns: matrices of the upper lines,
-// of the lower ones, then the same of the next columns.
+// Lane l gives a line of matrix l / 8. In rows' order the matrices are those of the upper lines, of
+// the lower ones, then the same of the next columns; in columns' order the left one of the upper
+// lines, the right one, then the same of the lower lines. What one product takes of the right factor
+// must be registers that follow one another, or they are moved.
 Values AttentionFrame::matrices(const Tile &tile, Value offset, int64_t line, int64_t column,
-                                bool transposed) {
+                                Order order) {
   auto [half, ofLine] = split(frame.lane, fragmentRows);
+  if (order == Order::Columns) {
+    auto [matrix, inMatrix] = split(frame.lane, 8);
+    auto [lower, right] = split(matrix, 2);
+    half = right;
+    ofLine = e.add(e.mul(lower, 8), inMatrix);
+  }
   int64_t chunk = column / chunkElements;
   Value place;
   if (tile.swizzled()) {
@@ -183,7 +191,8 @@ Values AttentionFrame::matrices(const Tile &tile, Value offset, int64_t line, in
   }
   Value byte = e.add(e.mul(ofLine, tile.lineBytes()), e.mul(place, chunkBytes));
   byte = offset ? e.add(offset, byte) : byte;
-  return core.loadMatrices(core.shared(byte, tile.byte + line * tile.lineBytes()), transposed);
+  return core.loadMatrices(core.shared(byte, tile.byte + line * tile.lineBytes()),
+                           order == Order::Transposed);
 }
 
 Value AttentionFrame::warpOffset(const Tile &tile, int64_t fragments) {
@@ -220,10 +229,10 @@ Values AttentionFrame::multiplyRows(const Fixed &fixed, int64_t fragments, const
               : Values(ArrayRef<Value>(fixed.registers).slice(kept, 4)));
     }
     for (int64_t row = 0; row < streamed.rows; row += fragmentRows) {
-      Values right = matrices(streamed, offset, row, k);
+      Values right = matrices(streamed, offset, row, k, Order::Columns);
       for (int64_t i = 0; i < fragments; ++i) {
-        add(left[i], right[0], right[2], i, row / fragmentColumns);
-        add(left[i], right[1], right[3], i, row / fragmentColumns + 1);
+        add(left[i], right[0], right[1], i, row / fragmentColumns);
+        add(left[i], right[2], right[3], i, row / fragmentColumns + 1);
       }
     }
   }
@@ -254,7 +263,7 @@ Values AttentionFrame::multiplyWeights(const Values &weights, int64_t fragments,
       left.push_back(packed(i, row));
     }
     for (int64_t column = 0; column < columns; column += fragmentRows) {
-      Values right = matrices(streamed, offset, row, column, /*transposed=*/true);
+      Values right = matrices(streamed, offset, row, column, Order::Transposed);
       for (int64_t i = 0; i < fragments; ++i) {
         add(left[i], right[0], right[1], i, column / fragmentColumns);
         add(left[i], right[2], right[3], i, column / fragmentColumns + 1);
