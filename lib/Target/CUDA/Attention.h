@@ -122,8 +122,8 @@ public:
   void rotate(const Tile &tile, mlir::Value offset, const Source &source, mlir::Value first);
 
   /// Four matrices from lines [line, line + 16) and columns [column, column + 16): of the left
-  /// factor in its order (rows); of the right factor as b0, b1 of 8 of its columns, then of the next
-  /// 8, be these columns the streamed rows or, transposed, their columns.
+  /// factor in its order (rows); of the right factor as b0, b1 of 8 of its columns, then of the
+  /// next 8, be these columns the streamed rows or, transposed, their columns.
   enum class Order { Rows, Columns, Transposed };
   Values matrices(const Tile &tile, mlir::Value offset, int64_t line, int64_t column,
                   Order order = Order::Rows);
@@ -159,8 +159,8 @@ public:
   /// Elements where the relation holds, `otherwise` elsewhere; nothing is tested where `full`.
   Values masked(const Values &scores, int64_t columns, mlir::Value full, float otherwise,
                 llvm::function_ref<mlir::Value(const Place &)> holds);
-  /// i1, of i32 positions: the mask's relation and, where `bounded`, that the key is valid. Of a query
-  /// that is not valid anything.
+  /// i1, of i32 positions: the mask's relation and, where `bounded`, that the key is valid. Of a
+  /// query that is not valid anything.
   mlir::Value holds(mlir::Value p, mlir::Value q, bool bounded);
   cpu::attention::BlockClass classify(mlir::Value p0, int64_t queries, mlir::Value q0,
                                       int64_t keys);

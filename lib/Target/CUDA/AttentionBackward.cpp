@@ -12,8 +12,8 @@ using namespace sluice::cuda::attention;
 
 BackwardStage::BackwardStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
                              StringRef name)
-    : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e),
-      b(f.b), roundedPositions(llvm::alignTo(shape.positions, fixedRows)) {}
+    : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e), b(f.b),
+      roundedPositions(llvm::alignTo(shape.positions, fixedRows)) {}
 
 Source BackwardStage::source(unsigned operand, Value headIndex, int64_t column, bool rotated) {
   bool aligned = shape.head % chunkElements == 0 && column % chunkElements == 0;

@@ -66,8 +66,8 @@ static int64_t chooseFragments(const Shape &shape) {
 static int64_t chooseKeys(const Shape &shape) { return shape.heavy && shape.width > 128 ? 32 : 64; }
 
 Forward::Forward(dispatch::AttentionOp op, const Shape &shape, ModuleOp module, StringRef name)
-    : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e),
-      b(f.b), fragments(chooseFragments(shape)), queries(fragments * fragmentRows * warps),
+    : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e), b(f.b),
+      fragments(chooseFragments(shape)), queries(fragments * fragmentRows * warps),
       tiles(llvm::divideCeil(shape.positions, queries)), keysPerTile(chooseKeys(shape)),
       queryTile{queries, shape.width, 0}, keyTile{keysPerTile, shape.width, queryTile.end()},
       valueTile{keysPerTile, shape.partWidth, keyTile.end()} {}

@@ -103,10 +103,9 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   };
   Values raw = f.multiplyRows(keys, 1, queryTile, offset);
   // Sums of keys that are not valid are their own rows': zeros replace them in the end.
-  Values probability =
-      probabilities(raw, queries, head, f.classify(p0, queries, q0, fixedRows).full,
-                    anyExtreme(offset), /*bounded=*/false, positions,
-                    [&](const Place &at) { return logSums[at.columnOf()]; });
+  Values probability = probabilities(
+      raw, queries, head, f.classify(p0, queries, q0, fixedRows).full, anyExtreme(offset),
+      /*bounded=*/false, positions, [&](const Place &at) { return logSums[at.columnOf()]; });
   Values dropped = probability;
   if (shape.dropout > 0) {
     probability =

@@ -120,10 +120,9 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
     return std::pair<Value, Value>(rows[at.row()], columns[at.columnOf()]);
   };
   Values raw = f.multiplyRows(queries, 1, keyTile, offset);
-  Values probability =
-      probabilities(raw, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme,
-                    /*bounded=*/!shape.boundsKeys, positions,
-                    [&](const Place &at) { return logSums[at.row()]; });
+  Values probability = probabilities(
+      raw, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme,
+      /*bounded=*/!shape.boundsKeys, positions, [&](const Place &at) { return logSums[at.row()]; });
   if (shape.dropout > 0) {
     probability = f.marked(probability, keys, /*adjacent=*/true, [&](const Place &at) {
       return f.elementNumber(head, rows[at.row()], columns[at.columnOf()]);

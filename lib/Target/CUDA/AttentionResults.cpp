@@ -35,9 +35,8 @@ void AttentionFrame::storeColumns(Value values, const Source &target, Value posi
 /// one, so that a lane has 4 columns and the quad 16, a whole sector. By all lanes of the warp.
 Values AttentionFrame::exchangePairs(ArrayRef<Value> results) {
   Value one = e.integer(1);
-  Value odd =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
-                            arith::AndIOp::create(b, e.toInteger(quad), one), e.integer(0));
+  Value odd = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                                    arith::AndIOp::create(b, e.toInteger(quad), one), e.integer(0));
   Values fours;
   for (size_t i = 0; i < results.size(); i += 4) {
     Value low = core.pack(results[i], results[i + 1]),
@@ -110,8 +109,7 @@ void AttentionFrame::store(const Values &sums, ArrayRef<Value> scale, const Sour
     }
     bool exchanged = target.together == 4 && elementOf(target).isBF16();
     Values fours = exchanged ? exchangePairs(results) : Values();
-    Value stored =
-        padding == Padding::Left ? isValid : e.less(position, e.index(shape.positions));
+    Value stored = padding == Padding::Left ? isValid : e.less(position, e.index(shape.positions));
     e.when(stored, [&] {
       if (!exchanged) {
         storePairs(results, target, position);

@@ -131,9 +131,9 @@ Values AttentionFrame::angles(Value rotary, Value position, Value column, int64_
   return result;
 }
 
-// Two lanes share two chunks of a line, four columns of each, so that every access of the angles takes
-// whole sectors. The even chunk comes first, but where a line has more than eight the second eight
-// begin with the odd one: then half a warp has eight chunks that lie in different banks.
+// Two lanes share two chunks of a line, four columns of each, so that every access of the angles
+// takes whole sectors. The even chunk comes first, but where a line has more than eight the second
+// eight begin with the odd one: then half a warp has eight chunks that lie in different banks.
 void AttentionFrame::rotate(const Tile &tile, Value offset, const Source &source, Value first) {
   if (!source.rotary) {
     return;
@@ -170,8 +170,8 @@ void AttentionFrame::rotate(const Tile &tile, Value offset, const Source &source
 
 // Lane l gives a line of matrix l / 8. In rows' order the matrices are those of the upper lines, of
 // the lower ones, then the same of the next columns; in columns' order the left one of the upper
-// lines, the right one, then the same of the lower lines. What one product takes of the right factor
-// must be registers that follow one another, or they are moved.
+// lines, the right one, then the same of the lower lines. What one product takes of the right
+// factor must be registers that follow one another, or they are moved.
 Values AttentionFrame::matrices(const Tile &tile, Value offset, int64_t line, int64_t column,
                                 Order order) {
   auto [half, ofLine] = split(frame.lane, fragmentRows);

@@ -39,7 +39,8 @@ void checkTraffic(const AttentionCase &c, const EmulatedKernel &kernel) {
     cuda::Stage stage = kernel.kernel().stages[i];
     std::cout << c.name << ", " << stage.function.getName().str() << ": " << stage.sharedBytes
               << " bytes of shared memory, tensor cores " << 100 * counters.tensorShare()
-              << "% of instructions, least sectors " << whole << "% of what moved, " << double(counters.tensorFlops) / 1e6 << " MFLOP\n";
+              << "% of instructions, least sectors " << whole << "% of what moved, "
+              << double(counters.tensorFlops) / 1e6 << " MFLOP\n";
   }
 }
 
@@ -119,7 +120,8 @@ TEST(CudaAttention, SoftCapAndRotary) {
 
 TEST(CudaAttention, RotaryOfEvenHeads) {
   for (int64_t head : {16, 32, 128, 256}) {
-    check({"rotary, head of " + std::to_string(head), 1, 100, 1, 1, head, 93, 1, causal(), plain, true});
+    check({"rotary, head of " + std::to_string(head), 1, 100, 1, 1, head, 93, 1, causal(), plain,
+           true});
   }
 }
 
