@@ -121,10 +121,11 @@ public:
   void load(const Tile &tile, mlir::Value offset, const Source &source, mlir::Value first);
 
   /// Four matrices from lines [line, line + 16) and columns [column, column + 16): of the left
-  /// factor in its order; of the right factor, streamed rows being its columns, as b0 of 8 rows, b0
-  /// of the next 8, b1, b1; transposed, as b0, b1 of 8 columns, then of the next 8.
+  /// factor in its order (rows); of the right factor as b0, b1 of 8 of its columns, then of the
+  /// next 8, be these columns the streamed rows or, transposed, their columns.
+  enum class Order { Rows, Columns, Transposed };
   Values matrices(const Tile &tile, mlir::Value offset, int64_t line, int64_t column,
-                  bool transposed = false);
+                  Order order = Order::Rows);
   /// The warp's first line among fixed rows, `fragments` a warp, in bytes of `tile`.
   mlir::Value warpOffset(const Tile &tile, int64_t fragments);
   /// Keeps the fixed factor in registers where it is narrow.
@@ -206,8 +207,7 @@ public:
 private:
   /// Lines and chunks of a tile, dealt to the block's threads. A thread's own are unrolled where
   /// they are copied whole; where they are read element by element there are no registers for that.
-  /// `start` is the number of the thread's first; the numbers of a warp's are the same 32 in turn.
-  void eachChunk(const Tile &tile, const Source &source, mlir::Value start,
+  void eachChunk(const Tile &tile, const Source &source,
                  llvm::function_ref<void(mlir::Value line, mlir::Value chunk)>);
   mlir::Value placeOf(const Tile &tile, mlir::Value offset, mlir::Value line, mlir::Value chunk);
   void loadElements(const Source &source, mlir::Value to, mlir::Value position, mlir::Value chunk);

@@ -45,20 +45,20 @@ void AttentionFrame::enterRow(Value row) {
 
 // Threads that follow one another take chunks that follow one another: whole sectors of memory, and
 // different banks.
-void AttentionFrame::eachChunk(const Tile &tile, const Source &source, Value start,
+void AttentionFrame::eachChunk(const Tile &tile, const Source &source,
                                llvm::function_ref<void(Value, Value)> f) {
   int64_t total = tile.rows * tile.chunks();
   if (!source.aligned) {
-    auto loop = scf::ForOp::create(b, start, e.index(total), e.index(threadsPerBlock));
+    auto loop = scf::ForOp::create(b, thread, e.index(total), e.index(threadsPerBlock));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     auto [line, chunk] = split(loop.getInductionVar(), tile.chunks());
     f(line, chunk);
     return;
   }
-  auto [line, chunk] = split(start, tile.chunks());
+  auto [line, chunk] = split(thread, tile.chunks());
   for (int64_t first = 0; first < total; first += threadsPerBlock) {
-    Value number = e.add(start, first), ofLine = e.add(line, first / tile.chunks()),
+    Value number = e.add(thread, first), ofLine = e.add(line, first / tile.chunks()),
           ofChunk = chunk;
     if (threadsPerBlock % tile.chunks() != 0) {
       std::tie(ofLine, ofChunk) = split(number, tile.chunks());
@@ -78,7 +78,7 @@ Value AttentionFrame::placeOf(const Tile &tile, Value offset, Value line, Value 
 }
 
 void AttentionFrame::load(const Tile &tile, Value offset, const Source &source, Value first) {
-  eachChunk(tile, source, thread, [&](Value line, Value chunk) {
+  eachChunk(tile, source, [&](Value line, Value chunk) {
     Value to = placeOf(tile, offset, line, chunk), position = e.add(first, line);
     if (!source.aligned) {
       loadElements(source, to, position, chunk);
@@ -114,11 +114,19 @@ void AttentionFrame::loadElements(const Source &source, Value to, Value position
   core.store(all, to, chunkBytes);
 }
 
-// Lane l gives line l mod 16 of the left or the right eight columns: matrices of the upper lines,
-// of the lower ones, then the same of the next columns.
+// Lane l gives a line of matrix l / 8. In rows' order the matrices are those of the upper lines, of
+// the lower ones, then the same of the next columns; in columns' order the left one of the upper
+// lines, the right one, then the same of the lower lines. What one product takes of the right
+// factor must be registers that follow one another, or they are moved.
 Values AttentionFrame::matrices(const Tile &tile, Value offset, int64_t line, int64_t column,
-                                bool transposed) {
+                                Order order) {
   auto [half, ofLine] = split(frame.lane, fragmentRows);
+  if (order == Order::Columns) {
+    auto [matrix, inMatrix] = split(frame.lane, 8);
+    auto [lower, right] = split(matrix, 2);
+    half = right;
+    ofLine = e.add(e.mul(lower, 8), inMatrix);
+  }
   int64_t chunk = column / chunkElements;
   Value place;
   if (tile.swizzled()) {
@@ -129,7 +137,8 @@ Values AttentionFrame::matrices(const Tile &tile, Value offset, int64_t line, in
   }
   Value byte = e.add(e.mul(ofLine, tile.lineBytes()), e.mul(place, chunkBytes));
   byte = offset ? e.add(offset, byte) : byte;
-  return core.loadMatrices(core.shared(byte, tile.byte + line * tile.lineBytes()), transposed);
+  return core.loadMatrices(core.shared(byte, tile.byte + line * tile.lineBytes()),
+                           order == Order::Transposed);
 }
 
 Value AttentionFrame::warpOffset(const Tile &tile, int64_t fragments) {
@@ -166,10 +175,10 @@ Values AttentionFrame::multiplyRows(const Fixed &fixed, int64_t fragments, const
               : Values(ArrayRef<Value>(fixed.registers).slice(kept, 4)));
     }
     for (int64_t row = 0; row < streamed.rows; row += fragmentRows) {
-      Values right = matrices(streamed, offset, row, k);
+      Values right = matrices(streamed, offset, row, k, Order::Columns);
       for (int64_t i = 0; i < fragments; ++i) {
-        add(left[i], right[0], right[2], i, row / fragmentColumns);
-        add(left[i], right[1], right[3], i, row / fragmentColumns + 1);
+        add(left[i], right[0], right[1], i, row / fragmentColumns);
+        add(left[i], right[2], right[3], i, row / fragmentColumns + 1);
       }
     }
   }
@@ -200,7 +209,7 @@ Values AttentionFrame::multiplyWeights(const Values &weights, int64_t fragments,
       left.push_back(packed(i, row));
     }
     for (int64_t column = 0; column < columns; column += fragmentRows) {
-      Values right = matrices(streamed, offset, row, column, /*transposed=*/true);
+      Values right = matrices(streamed, offset, row, column, Order::Transposed);
       for (int64_t i = 0; i < fragments; ++i) {
         add(left[i], right[0], right[1], i, column / fragmentColumns);
         add(left[i], right[2], right[3], i, column / fragmentColumns + 1);
