@@ -273,13 +273,23 @@ Subject Step::subjectOf(const Visit &visit) {
   return subject;
 }
 
-/// Where no row depends on lengths, only the number of the step can make a difference.
-std::vector<const Occasion *> Step::occasionsFor(const runtime::Launch &launch) {
+/// Where no row depends on lengths, only the number of the step can make a difference. Where they
+/// do, there are lengths and batches of which the last row lies right before the first of a block of
+/// 64: the block has nothing to do, and one row more would make it begin.
+std::vector<Occasion> Step::occasionsFor(const runtime::Launch &launch) {
   auto domain = dispatchOf(launch.kernel).op->getAttrOfType<dispatch::DomainAttr>("domain");
-  std::vector<const Occasion *> result;
+  std::vector<Occasion> result;
   for (const Occasion &occasion : occasions) {
     if (domain.getFactor() != 0 || !occasion.ofLengths) {
-      result.push_back(&occasion);
+      result.push_back(occasion);
+    }
+  }
+  int64_t positions = domain.getPositions(), batch = plan.model.batch;
+  for (int64_t first = 64; domain.getFactor() != 0 && first < positions * batch; first += 64) {
+    int64_t length = first % positions * domain.getFactor(), rows = first / positions + 1;
+    if (length > 0) {
+      result.push_back({"length " + std::to_string(length) + " of " + std::to_string(rows),
+                        {length, rows}, 1, true});
     }
   }
   return result;
@@ -287,13 +297,13 @@ std::vector<const Occasion *> Step::occasionsFor(const runtime::Launch &launch) 
 
 void Step::run(const std::function<void(const Occasion &, const Subject &)> &visit) {
   std::set<int64_t> seen;
-  for (const char *entry : {"initialize", "prepare", "gradient", "update"}) {
+  for (const char *entry : {"initialize", "prepare", "evaluate", "predict", "gradient", "update"}) {
     auto found = plan.entries.find(entry);
     for (const runtime::Launch &launch :
          found == plan.entries.end() ? std::vector<runtime::Launch>{} : found->second) {
       bool isFirst = seen.insert(launch.kernel).second;
-      for (const Occasion *occasion : occasionsFor(launch)) {
-        isFirst ? visit(*occasion, subjectOf(visitOf(launch, *occasion))) : void();
+      for (const Occasion &occasion : isFirst ? occasionsFor(launch) : std::vector<Occasion>()) {
+        visit(occasion, subjectOf(visitOf(launch, occasion)));
       }
       Subject subject = subjectOf(visitOf(launch, occasions.front()));
       for (Subject::Stage &stage : subject.stages) {

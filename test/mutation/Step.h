@@ -48,7 +48,7 @@ private:
   int64_t &scalar(const std::string &name);
   void setScalars(const Occasion &occasion);
   Dispatch &dispatchOf(int64_t kernel);
-  std::vector<const Occasion *> occasionsFor(const runtime::Launch &launch);
+  std::vector<Occasion> occasionsFor(const runtime::Launch &launch);
   Visit visitOf(const runtime::Launch &launch, const Occasion &occasion);
   Subject subjectOf(const Visit &visit);
   void addBuffers(const Visit &visit, bool later, std::vector<emulator::Buffer> &buffers);

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <iostream>
 #include <set>
+#include <sys/resource.h>
 
 using namespace sluice;
 using namespace sluice::mutation;
@@ -112,6 +113,17 @@ private:
 
 } // namespace
 
+/// Of this process and those that it has waited for.
+static int64_t processorSeconds() {
+  int64_t seconds = 0;
+  for (int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage;
+    ::getrusage(who, &usage);
+    seconds += usage.ru_utime.tv_sec + usage.ru_stime.tv_sec;
+  }
+  return seconds;
+}
+
 /// `code` names what the instructions' numbers are numbers of.
 std::string Run::keyOf(const std::string &occasion, const Mutation &mutation) const {
   return occasion + "/" + code + "/" + mutation.function + "/" + name(mutation.op).str() + "/" +
@@ -207,8 +219,8 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
     none += tried.outcome.fate == Fate::NoFault;
   }
   std::cerr << occasion << ", " << subject.name << ": of " << faults[subject.name].size()
-            << " caught " << caught << ", none " << none << "; " << trials << " trials"
-            << std::endl;
+            << " caught " << caught << ", none " << none << "; " << trials << " trials in "
+            << processorSeconds() << " s" << std::endl;
 }
 
 /// A fault is caught by numbers only where they are right without it.
