@@ -3,6 +3,8 @@
 
 #include "llvm/IR/InstIterator.h"
 
+#include <utility>
+
 using namespace llvm;
 using namespace sluice::mutation;
 
@@ -74,9 +76,49 @@ std::optional<Proof::Variable::Kind> Proof::sourceOf(const Instruction *instruct
 }
 
 int64_t Proof::iterationsOf(const Loop *loop) {
-  return loop && loop->getLoopPreheader() && loop->getLoopLatch()
-             ? evolution.getSmallConstantMaxTripCount(loop)
-             : 0;
+  constexpr unsigned most = 4096;
+  if (!loop || !loop->getLoopPreheader() || !loop->getLoopLatch()) {
+    return 0;
+  }
+  unsigned bound = evolution.getSmallConstantMaxTripCount(loop);
+  if (bound > 0 && bound <= most) {
+    return bound;
+  }
+  auto [found, isNew] = iterations.try_emplace(loop, 0);
+  if (isNew) {
+    int64_t searched = searchIterations(loop);
+    iterations[loop] = searched;
+    return searched;
+  }
+  return found->second; // 0 while it is searched for
+}
+
+/// The least number of iterations after which the loop's end leaves it, at every point, or 0.
+int64_t Proof::searchIterations(const Loop *loop) {
+  constexpr int64_t most = 64;
+  const auto *branch = dyn_cast<BranchInst>(loop->getLoopLatch()->getTerminator());
+  if (!branch || !branch->isConditional() ||
+      loop->contains(branch->getSuccessor(0)) == loop->contains(branch->getSuccessor(1))) {
+    return 0;
+  }
+  bool leaves = !loop->contains(branch->getSuccessor(0)), isKnown = true;
+  std::vector<Variable> before = std::exchange(variables, {});
+  int64_t result = 0;
+  for (int64_t count = 1; count <= most && result == 0 && isKnown; ++count) {
+    variables.clear();
+    addVariable(Variable::Iteration, count - 1, 1, loop);
+    SetVector<const Value *> work;
+    work.insert(branch->getCondition());
+    collectSources(work);
+    bool isLast = holdsEverywhere([&] {
+      Both ends = get(branch->getCondition());
+      isKnown &= ends.known && ends.same;
+      return isKnown && (ends.before != 0) == leaves;
+    });
+    result = isLast ? count : 0;
+  }
+  variables = std::move(before);
+  return result;
 }
 
 void Proof::addVariable(Variable::Kind kind, int64_t first, int64_t count, const Loop *loop) {
@@ -91,7 +133,9 @@ void Proof::collectVariables() {
   auto addPath = [&](const Instruction *to) {
     for (const auto *node = tree.getNode(to->getParent()); node; node = node->getIDom()) {
       const auto *branch = dyn_cast<BranchInst>(node->getBlock()->getTerminator());
-      if (branch && branch->isConditional()) {
+      const Loop *loop = loops.getLoopFor(node->getBlock());
+      bool isOver = loop && !loop->contains(to->getParent()); // says nothing any more
+      if (branch && branch->isConditional() && !isOver) {
         work.insert(branch->getCondition());
       }
     }
@@ -105,7 +149,12 @@ void Proof::collectVariables() {
   }
   for (const Instruction *instruction : affected) {
     work.insert(instruction);
-    isa<PHINode>(instruction) ? addPath(instruction) : void();
+    const auto *phi = dyn_cast<PHINode>(instruction);
+    for (const BasicBlock *from : phi ? phi->blocks() : ArrayRef<BasicBlock *>()) {
+      addPath(from->getTerminator());
+      const auto *branch = dyn_cast<BranchInst>(from->getTerminator());
+      branch && branch->isConditional() ? void(work.insert(branch->getCondition())) : void();
+    }
   }
   collectSources(work);
 }
@@ -168,6 +217,17 @@ bool Proof::isReached(const BasicBlock *block) {
     }
   }
   return true;
+}
+
+/// Whether the end of `from` may go to `to`.
+bool Proof::isTaken(const BasicBlock *from, const BasicBlock *to) {
+  const auto *branch = dyn_cast<BranchInst>(from->getTerminator());
+  if (!branch || !branch->isConditional() || branch->getSuccessor(0) == branch->getSuccessor(1)) {
+    return true;
+  }
+  Both condition = get(branch->getCondition());
+  bool isKnown = condition.known && condition.same;
+  return !isKnown || branch->getSuccessor(condition.before ? 0 : 1) == to;
 }
 
 bool Proof::agrees(const Instruction *sink) {
@@ -242,27 +302,42 @@ bool Proof::succeeds() {
       [&] { return all_of(sinks, [&](const Instruction *sink) { return agrees(sink); }); });
 }
 
-/// At every point, unless there are too many.
+/// At every point, unless that takes too long. Numbers on which least depends change most often.
 bool Proof::holdsEverywhere(function_ref<bool()> holds) {
   constexpr double most = 3e7;
+  constexpr unsigned mostVariables = 64;
+  if (variables.size() > mostVariables) {
+    return false;
+  }
+  std::vector<Variable> ordered;
+  for (auto kind : {Variable::Length, Variable::Rows, Variable::Iteration, Variable::Thread,
+                    Variable::Block}) {
+    copy_if(variables, std::back_inserter(ordered),
+            [&](const Variable &variable) { return variable.kind == kind; });
+  }
+  variables = std::move(ordered);
   double points = 1;
   point.clear();
   for (const Variable &variable : variables) {
     point.push_back(variable.first);
     points *= double(variable.count);
   }
-  while (points <= most) {
-    ++stamp;
+  begun = ++stamp;
+  changed.assign(variables.size(), stamp);
+  for (uint64_t limit = steps + uint64_t(most); points <= most && steps < limit; ++steps) {
     if (!holds()) {
       return false;
     }
+    ++stamp;
     size_t i = 0;
     for (; i < point.size() && ++point[i] == variables[i].first + variables[i].count; ++i) {
       point[i] = variables[i].first;
+      changed[i] = stamp;
     }
     if (i == point.size()) {
       return true;
     }
+    changed[i] = stamp;
   }
   return false;
 }

@@ -50,12 +50,14 @@ private:
   void addVariable(Variable::Kind kind, int64_t first, int64_t count,
                    const llvm::Loop *loop = nullptr);
   int64_t iterationsOf(const llvm::Loop *loop);
+  int64_t searchIterations(const llvm::Loop *loop);
   std::optional<Variable::Kind> sourceOf(const llvm::Instruction *instruction) const;
 
   bool isPure(const llvm::Instruction *instruction) const;
   bool isLastOfCopies();
   bool agrees(const llvm::Instruction *sink);
   bool isReached(const llvm::BasicBlock *block);
+  bool isTaken(const llvm::BasicBlock *from, const llvm::BasicBlock *to);
 
   Both get(const llvm::Value *value);
   Both compute(const llvm::Instruction *instruction);
@@ -79,12 +81,18 @@ private:
   llvm::SetVector<const llvm::Instruction *> affected, sinks;
   std::vector<Variable> variables;
   std::vector<int64_t> point;
+  /// A value, computed from the variables of a set alone: it stays until one of them changes.
   struct Known {
-    uint64_t stamp = 0;
+    uint64_t stamp = 0, variables = 0;
     Both value;
   };
+  bool isCurrent(const Known &known) const;
   llvm::DenseMap<const llvm::Value *, Known> memo;
-  uint64_t stamp = 0;
+  uint64_t stamp = 0, used = 0; ///< now; variables that the value being computed has been made of
+  std::vector<uint64_t> changed; ///< when each variable did
+  uint64_t begun = 0;            ///< when these variables were taken
+  uint64_t steps = 0;            ///< of all that has been computed
+  llvm::DenseMap<const llvm::Loop *, int64_t> iterations;
 };
 
 } // namespace sluice::mutation
