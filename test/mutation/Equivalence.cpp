@@ -121,10 +121,21 @@ int64_t Proof::searchIterations(const Loop *loop) {
   return result;
 }
 
-void Proof::addVariable(Variable::Kind kind, int64_t first, int64_t count, const Loop *loop) {
-  if (none_of(variables, [&](const Variable &v) { return v.kind == kind && v.loop == loop; })) {
-    variables.push_back({kind, loop, first, count});
+void Proof::addVariable(Variable::Kind kind, int64_t first, int64_t count, const void *of) {
+  if (none_of(variables, [&](const Variable &v) { return v.kind == kind && v.of == of; })) {
+    variables.push_back({kind, of, first, count});
   }
+}
+
+/// Of a loaded number whose lowest bits alone make a difference: how many those can be. Else 0.
+int64_t Proof::valuesOf(const Instruction *load) {
+  constexpr uint64_t most = 1023;
+  if (!isa<LoadInst>(load) || !load->getType()->isIntegerTy() ||
+      load->getType()->getIntegerBitWidth() > 64) {
+    return 0;
+  }
+  APInt bits = demanded.getDemandedBits(const_cast<Instruction *>(load));
+  return bits.isMask() && bits.ule(most) ? int64_t(bits.getZExtValue()) + 1 : 0;
 }
 
 /// Numbers that anything depends on which a sink, or a branch before it, makes use of.
@@ -168,6 +179,10 @@ void Proof::collectSources(SetVector<const Value *> work) {
     }
     if (auto kind = sourceOf(instruction)) {
       addSource(*kind);
+      continue;
+    }
+    if (int64_t values = valuesOf(instruction)) {
+      addVariable(Variable::Loaded, 0, values, instruction);
       continue;
     }
     bool isFollowed = instruction->getType()->isIntegerTy() && isPure(instruction);
@@ -310,8 +325,8 @@ bool Proof::holdsEverywhere(function_ref<bool()> holds) {
     return false;
   }
   std::vector<Variable> ordered;
-  for (auto kind : {Variable::Length, Variable::Rows, Variable::Iteration, Variable::Thread,
-                    Variable::Block}) {
+  for (auto kind : {Variable::Length, Variable::Rows, Variable::Iteration, Variable::Loaded,
+                    Variable::Thread, Variable::Block}) {
     copy_if(variables, std::back_inserter(ordered),
             [&](const Variable &variable) { return variable.kind == kind; });
   }

@@ -9,6 +9,7 @@
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Analysis/AssumptionCache.h"
+#include "llvm/Analysis/DemandedBits.h"
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Analysis/ScalarEvolution.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
@@ -28,14 +29,15 @@ public:
         const Space &space)
       : function(function), site(site), mutation(mutation), space(space), tree(function),
         loops(tree), assumptions(function), names(tripleOf(function)), library(names),
-        evolution(function, library, assumptions, tree, loops) {}
+        evolution(function, library, assumptions, tree, loops),
+        demanded(function, assumptions, tree) {}
 
   bool succeeds();
 
 private:
   struct Variable {
-    enum Kind { Block, Thread, Length, Rows, Iteration } kind;
-    const llvm::Loop *loop;
+    enum Kind { Block, Thread, Length, Rows, Iteration, Loaded } kind;
+    const void *of; ///< the loop, the load, or null
     int64_t first, count;
   };
 
@@ -47,8 +49,8 @@ private:
   void collectSources(llvm::SetVector<const llvm::Value *> work);
   bool holdsEverywhere(llvm::function_ref<bool()> holds);
   void addSource(Variable::Kind kind);
-  void addVariable(Variable::Kind kind, int64_t first, int64_t count,
-                   const llvm::Loop *loop = nullptr);
+  void addVariable(Variable::Kind kind, int64_t first, int64_t count, const void *of = nullptr);
+  int64_t valuesOf(const llvm::Instruction *load);
   int64_t iterationsOf(const llvm::Loop *loop);
   int64_t searchIterations(const llvm::Loop *loop);
   std::optional<Variable::Kind> sourceOf(const llvm::Instruction *instruction) const;
@@ -65,7 +67,7 @@ private:
   Both computeForced(const llvm::Instruction *instruction, Both before);
   Both computePhi(const llvm::PHINode *phi);
   Both computeSelect(const llvm::Instruction *instruction, Both condition, Both yes, Both no);
-  Both number(Variable::Kind kind, const llvm::Loop *loop = nullptr);
+  Both number(Variable::Kind kind, const void *of = nullptr);
 
   llvm::Function &function;
   llvm::Instruction &site;
@@ -77,6 +79,7 @@ private:
   llvm::TargetLibraryInfoImpl names;
   llvm::TargetLibraryInfo library;
   llvm::ScalarEvolution evolution;
+  llvm::DemandedBits demanded;
 
   llvm::SetVector<const llvm::Instruction *> affected, sinks;
   std::vector<Variable> variables;

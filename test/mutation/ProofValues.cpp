@@ -14,9 +14,9 @@ static unsigned widthOf(const Value *value) {
   return value->getType()->isIntegerTy() ? value->getType()->getIntegerBitWidth() : 0;
 }
 
-Both Proof::number(Variable::Kind kind, const Loop *loop) {
+Both Proof::number(Variable::Kind kind, const void *of) {
   for (auto [i, variable] : enumerate(variables)) {
-    if (variable.kind == kind && variable.loop == loop) {
+    if (variable.kind == kind && variable.of == of) {
       used |= 1ull << i;
       return Both::constant(uint64_t(point[i]));
     }
@@ -121,6 +121,9 @@ Both Proof::computePhi(const PHINode *phi) {
 Both Proof::compute(const Instruction *instruction) {
   if (auto kind = sourceOf(instruction)) {
     return number(*kind);
+  }
+  if (isa<LoadInst>(instruction)) {
+    return number(Variable::Loaded, instruction);
   }
   if (const auto *phi = dyn_cast<PHINode>(instruction)) {
     return computePhi(phi);
