@@ -121,13 +121,14 @@ static Value conjunction(Emitter &e, Value a, Value c) {
   return vector ? e.both(e.broadcast(a), e.broadcast(c)) : e.both(a, c);
 }
 
-Value attention::emitRelation(Emitter &e, IntegerSet mask, Value p, Value q, Value length) {
-  Value result = e.less(q, length);
+Value attention::emitRelation(Emitter &e, IntegerSet mask, Value p, Value q, Value length,
+                              bool bounded) {
+  Value result = bounded ? e.less(q, length) : Value();
   for (auto [expr, equality] : llvm::zip(mask.getConstraints(), mask.getEqFlags())) {
     Value value = emitAffine(e, expr, {p, q}, length);
     auto predicate = equality ? arith::CmpIPredicate::eq : arith::CmpIPredicate::sge;
     Value holds = arith::CmpIOp::create(e.b, predicate, value, e.constantLike(value, 0));
-    result = conjunction(e, result, holds);
+    result = result ? conjunction(e, result, holds) : holds;
   }
   return result;
 }

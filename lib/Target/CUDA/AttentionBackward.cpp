@@ -12,7 +12,7 @@ using namespace sluice::cuda::attention;
 
 BackwardStage::BackwardStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
                              StringRef name)
-    : op(op), shape(shape), f(op, op.getDomain(), op.getMask(), shape, module, name), e(f.e),
+    : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e),
       b(f.b), roundedPositions(llvm::alignTo(shape.positions, fixedRows)) {}
 
 Source BackwardStage::source(unsigned operand, Value headIndex, int64_t column, bool rotated) {
@@ -23,7 +23,7 @@ Source BackwardStage::source(unsigned operand, Value headIndex, int64_t column, 
 
 Source BackwardStage::result(Value headIndex, int64_t column, bool rotated) {
   Source target = source(op->getNumOperands(), headIndex, column, rotated);
-  target.aligned = shape.head % 2 == 0 && column % 2 == 0;
+  target.together = columnsTogether(shape, column);
   return target;
 }
 
@@ -56,7 +56,8 @@ Value BackwardStage::isExtreme(Value statistic) {
 /// Extreme log-sum-exps are subtracted as they are, and nothing is left of the others' share in
 /// them: a rounding may make the difference positive, which P's exponent never is.
 Values BackwardStage::probabilities(const Values &raw, int64_t columns, Value head, Value full,
-                                    Value extreme, Positions positions, Numbers logSum) {
+                                    Value extreme, bool bounded, Positions positions,
+                                    Numbers logSum) {
   Values scores = f.each(raw, columns, [&](Value score, const Place &at) {
     auto [p, q] = positions(at);
     return f.score(op.getScore(), {score, p, q, head});
@@ -77,7 +78,7 @@ Values BackwardStage::probabilities(const Values &raw, int64_t columns, Value he
   result = f.each(result, columns, [&](Value x, const Place &) { return f.exp2(x); });
   return f.masked(result, columns, full, 0, [&](const Place &at) {
     auto [p, q] = positions(at);
-    return f.holds(p, q);
+    return f.holds(p, q, bounded);
   });
 }
 

@@ -66,7 +66,7 @@ static int64_t chooseFragments(const Shape &shape) {
 static int64_t chooseKeys(const Shape &shape) { return shape.heavy && shape.width > 128 ? 32 : 64; }
 
 Forward::Forward(dispatch::AttentionOp op, const Shape &shape, ModuleOp module, StringRef name)
-    : op(op), shape(shape), f(op, op.getDomain(), op.getMask(), shape, module, name), e(f.e),
+    : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e),
       b(f.b), fragments(chooseFragments(shape)), queries(fragments * fragmentRows * warps),
       tiles(llvm::divideCeil(shape.positions, queries)), keysPerTile(chooseKeys(shape)),
       queryTile{queries, shape.width, 0}, keyTile{keysPerTile, shape.width, queryTile.end()},
@@ -139,8 +139,9 @@ Values Forward::maskedScores(Value number, Value offset) {
     return f.score(op.getScore(), {score, rows[at.row()], columns[at.columnOf()], h});
   });
   Value full = f.classify(p0, queries, q0, keysPerTile).full;
-  return f.masked(scores, keysPerTile, full, -infinity,
-                  [&](const Place &at) { return f.holds(rows[at.row()], columns[at.columnOf()]); });
+  return f.masked(scores, keysPerTile, full, -infinity, [&](const Place &at) {
+    return f.holds(rows[at.row()], columns[at.columnOf()], /*bounded=*/!shape.boundsKeys);
+  });
 }
 
 Values Forward::largest(const Values &scores, Values maxima) {
@@ -245,8 +246,8 @@ void Forward::emitResults(const Values &carried) {
   }
   unsigned operands = op->getNumOperands();
   Source target = source(operands, head, 0, false);
-  target.aligned = shape.head % 2 == 0;
-  f.store(part(carried, 2), scale, target, p0, fragments, /*zeros=*/false);
+  target.together = columnsTogether(shape, 0);
+  f.store(part(carried, 2), scale, target, p0, fragments, Padding::Left);
   Value lse = f.frame.buffer(operands + 1);
   auto isZero = [&](Value x) -> Value {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, e.index(0));

@@ -102,9 +102,11 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
     return std::pair<Value, Value>(columns[at.columnOf()], rows[at.row()]);
   };
   Values raw = f.multiplyRows(keys, 1, queryTile, offset);
-  Values probability = probabilities(
-      raw, queries, head, f.classify(p0, queries, q0, fixedRows).full, anyExtreme(offset),
-      positions, [&](const Place &at) { return logSums[at.columnOf()]; });
+  // Sums of keys that are not valid are their own rows': zeros replace them in the end.
+  Values probability =
+      probabilities(raw, queries, head, f.classify(p0, queries, q0, fixedRows).full,
+                    anyExtreme(offset), /*bounded=*/false, positions,
+                    [&](const Place &at) { return logSums[at.columnOf()]; });
   Values dropped = probability;
   if (shape.dropout > 0) {
     probability =
@@ -162,10 +164,11 @@ Stage KeyStage::generate() {
   });
   Values keyScale = scale(shape.gradientFactor.value_or(1)),
          valueScale = scale(1 / (1 - shape.dropout));
+  Padding padding = shape.boundsKeys ? Padding::Summed : Padding::Zeros;
   f.store(Values(ArrayRef<Value>(sums).take_front(count)), keyScale,
-          result(keyHead, shape.keyColumn, true), q0, 1, /*zeros=*/true);
+          result(keyHead, shape.keyColumn, true), q0, 1, padding);
   f.store(Values(ArrayRef<Value>(sums).drop_front(count)), valueScale,
-          result(keyHead, shape.valueColumn, false), q0, 1, /*zeros=*/true);
+          result(keyHead, shape.valueColumn, false), q0, 1, padding);
   return finish(shape.batch * shape.kvHeads * tiles * shape.parts, queryTile.byte + 2 * bytes);
 }
 

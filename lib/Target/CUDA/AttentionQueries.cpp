@@ -119,7 +119,8 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
   };
   Values raw = f.multiplyRows(queries, 1, keyTile, offset);
   Values probability =
-      probabilities(raw, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme, positions,
+      probabilities(raw, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme,
+                    /*bounded=*/!shape.boundsKeys, positions,
                     [&](const Place &at) { return logSums[at.row()]; });
   if (shape.dropout > 0) {
     probability = f.marked(probability, keys, /*adjacent=*/true, [&](const Place &at) {
@@ -172,8 +173,9 @@ Stage QueryStage::generate() {
     gradients = f.keep(gradientTile, 1, widestKept);
     return f.core.zeros(shape.partWidth / 2);
   });
+  // Queries that are not valid have sums of zeros.
   f.store(sums, scale(shape.gradientFactor.value_or(1)), result(head, shape.queryColumn, true), p0,
-          1, /*zeros=*/true);
+          1, Padding::Summed);
   return finish(shape.batch * shape.heads * tiles * shape.parts, keyTile.byte + 2 * stream.bytes);
 }
 

@@ -11,10 +11,9 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::attention;
 
-AttentionFrame::AttentionFrame(Operation *op, dispatch::DomainAttr domain, IntegerSet mask,
-                               const Shape &shape, ModuleOp module, StringRef name)
-    : frame(op, domain, module, name), e(frame.e), b(frame.b), core(frame), shape(shape),
-      mask(mask) {
+AttentionFrame::AttentionFrame(Operation *op, dispatch::DomainAttr domain, const Shape &shape,
+                               ModuleOp module, StringRef name)
+    : frame(op, domain, module, name), e(frame.e), b(frame.b), core(frame), shape(shape) {
   thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
   std::tie(group, quad) = split(frame.lane, 4);
 }
@@ -47,20 +46,20 @@ void AttentionFrame::enterRow(Value row) {
 
 // Threads that follow one another take chunks that follow one another: whole sectors of memory, and
 // different banks.
-void AttentionFrame::eachChunk(const Tile &tile, const Source &source,
+void AttentionFrame::eachChunk(const Tile &tile, const Source &source, Value start,
                                llvm::function_ref<void(Value, Value)> f) {
   int64_t total = tile.rows * tile.chunks();
   if (!source.aligned) {
-    auto loop = scf::ForOp::create(b, thread, e.index(total), e.index(threadsPerBlock));
+    auto loop = scf::ForOp::create(b, start, e.index(total), e.index(threadsPerBlock));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     auto [line, chunk] = split(loop.getInductionVar(), tile.chunks());
     f(line, chunk);
     return;
   }
-  auto [line, chunk] = split(thread, tile.chunks());
+  auto [line, chunk] = split(start, tile.chunks());
   for (int64_t first = 0; first < total; first += threadsPerBlock) {
-    Value number = e.add(thread, first), ofLine = e.add(line, first / tile.chunks()),
+    Value number = e.add(start, first), ofLine = e.add(line, first / tile.chunks()),
           ofChunk = chunk;
     if (threadsPerBlock % tile.chunks() != 0) {
       std::tie(ofLine, ofChunk) = split(number, tile.chunks());
@@ -80,7 +79,7 @@ Value AttentionFrame::placeOf(const Tile &tile, Value offset, Value line, Value 
 }
 
 void AttentionFrame::load(const Tile &tile, Value offset, const Source &source, Value first) {
-  eachChunk(tile, source, [&](Value line, Value chunk) {
+  eachChunk(tile, source, thread, [&](Value line, Value chunk) {
     Value to = placeOf(tile, offset, line, chunk), position = e.add(first, line);
     if (!source.aligned) {
       loadElements(source, to, position, chunk);
@@ -132,19 +131,24 @@ Values AttentionFrame::angles(Value rotary, Value position, Value column, int64_
   return result;
 }
 
+// Two lanes share a chunk, four columns each, so that a warp's angles are 512 bytes that follow one
+// another; half of a warp's chunks come first, then the others.
 void AttentionFrame::rotate(const Tile &tile, Value offset, const Source &source, Value first) {
   if (!source.rotary) {
     return;
   }
+  constexpr int64_t columns = chunkElements / 2;
   Type word = b.getI32Type(), number = b.getF32Type();
-  auto type = VectorType::get({4}, word);
-  eachChunk(tile, source, [&](Value line, Value chunk) {
-    Value at = placeOf(tile, offset, line, chunk);
-    Values turn =
-        angles(source.rotary, e.add(first, line), e.mul(chunk, chunkElements), chunkElements);
-    Value pairs = core.load(type, at, chunkBytes);
+  auto type = VectorType::get({columns / 2}, word);
+  auto [chunkOfWarp, half] = split(frame.lane, 2);
+  Value start = e.add(e.mul(frame.warp, threadsPerWarp), chunkOfWarp);
+  auto turnHalf = [&, half = half](Value line, Value chunk) {
+    Value at = core.behind(placeOf(tile, offset, line, chunk), e.mul(half, chunkBytes / 2), 0);
+    Value column = e.add(e.mul(chunk, chunkElements), e.mul(half, columns));
+    Values turn = angles(source.rotary, e.add(first, line), column, columns);
+    Value pairs = core.load(type, at, chunkBytes / 2);
     Values turned;
-    for (int64_t i = 0; i < 4; ++i) {
+    for (int64_t i = 0; i < columns / 2; ++i) {
       Value pair = vector::ExtractOp::create(b, pairs, ArrayRef<int64_t>{i});
       Value low = arith::ShLIOp::create(b, pair, e.integer(16));
       Value high = arith::AndIOp::create(b, pair, e.integer(int32_t(0xffff0000)));
@@ -154,8 +158,11 @@ void AttentionFrame::rotate(const Tile &tile, Value offset, const Source &source
       Value negative = arith::NegFOp::create(b, e.mulf(y, sine));
       turned.push_back(core.pack(e.fma(x, cosine, negative), e.fma(y, cosine, e.mulf(x, sine))));
     }
-    core.store(vector::FromElementsOp::create(b, type, turned), at, chunkBytes);
-  });
+    core.store(vector::FromElementsOp::create(b, type, turned), at, chunkBytes / 2);
+  };
+  core.warpBarrier();
+  eachChunk(tile, source, start, turnHalf);
+  eachChunk(tile, source, e.add(start, threadsPerWarp / 2), turnHalf);
 }
 
 // Lane l gives line l mod 16 of the left or the right eight columns: matrices of the upper lines,
