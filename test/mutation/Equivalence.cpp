@@ -2,6 +2,7 @@
 #include "Proof.h"
 
 #include "llvm/IR/InstIterator.h"
+#include "llvm/IR/PatternMatch.h"
 
 #include <utility>
 
@@ -93,6 +94,21 @@ int64_t Proof::iterationsOf(const Loop *loop) {
   return found->second; // 0 while it is searched for
 }
 
+/// Whether a loop that counts by ones and leaves where it meets a number has met it in the last
+/// `count` iterations.
+bool Proof::hasCome(const BranchInst *end, bool leaves, int64_t count) {
+  const auto *compare = dyn_cast<ICmpInst>(end->getCondition());
+  const auto *next = compare ? dyn_cast<BinaryOperator>(compare->getOperand(0)) : nullptr;
+  auto leaving = leaves ? CmpInst::ICMP_EQ : CmpInst::ICMP_NE;
+  if (!next || compare->getPredicate() != leaving || next->getOpcode() != Instruction::Add ||
+      !isa<PHINode>(next->getOperand(0)) || !match(next->getOperand(1), PatternMatch::m_One())) {
+    return false;
+  }
+  Both passed = binary(Instruction::Sub, next->getType()->getIntegerBitWidth(), get(next),
+                       get(compare->getOperand(1)));
+  return passed.known && passed.same && passed.before < uint64_t(count);
+}
+
 /// The least number of iterations after which the loop's end leaves it, at every point, or 0.
 int64_t Proof::searchIterations(const Loop *loop) {
   constexpr int64_t most = 64;
@@ -113,7 +129,7 @@ int64_t Proof::searchIterations(const Loop *loop) {
     bool isLast = holdsEverywhere([&] {
       Both ends = get(branch->getCondition());
       isKnown &= ends.known && ends.same;
-      return isKnown && (ends.before != 0) == leaves;
+      return isKnown && ((ends.before != 0) == leaves || hasCome(branch, leaves, count));
     });
     result = isLast ? count : 0;
   }
@@ -138,10 +154,13 @@ int64_t Proof::valuesOf(const Instruction *load) {
   return bits.isMask() && bits.ule(most) ? int64_t(bits.getZExtValue()) + 1 : 0;
 }
 
-/// Numbers that anything depends on which a sink, or a branch before it, makes use of.
-void Proof::collectVariables() {
+/// Numbers that anything depends on which a sink, or with paths a branch before it, makes use of.
+void Proof::collectVariables(bool withPaths) {
   SetVector<const Value *> work;
   auto addPath = [&](const Instruction *to) {
+    if (!withPaths) {
+      return;
+    }
     for (const auto *node = tree.getNode(to->getParent()); node; node = node->getIDom()) {
       const auto *branch = dyn_cast<BranchInst>(node->getBlock()->getTerminator());
       const Loop *loop = loops.getLoopFor(node->getBlock());
@@ -164,7 +183,7 @@ void Proof::collectVariables() {
     for (const BasicBlock *from : phi ? phi->blocks() : ArrayRef<BasicBlock *>()) {
       addPath(from->getTerminator());
       const auto *branch = dyn_cast<BranchInst>(from->getTerminator());
-      branch && branch->isConditional() ? void(work.insert(branch->getCondition())) : void();
+      withPaths && branch && branch->isConditional() ? void(work.insert(branch->getCondition())) : void();
     }
   }
   collectSources(work);
@@ -311,10 +330,12 @@ bool Proof::succeeds() {
   if (isPure(&site) && holdsEverywhere([&] { return get(&site).same; })) {
     return true;
   }
-  variables.clear();
-  collectVariables();
-  return holdsEverywhere(
-      [&] { return all_of(sinks, [&](const Instruction *sink) { return agrees(sink); }); });
+  return any_of(ArrayRef<bool>{false, true}, [&](bool withPaths) {
+    variables.clear();
+    collectVariables(withPaths);
+    return holdsEverywhere(
+        [&] { return all_of(sinks, [&](const Instruction *sink) { return agrees(sink); }); });
+  });
 }
 
 /// At every point, unless that takes too long. Numbers on which least depends change most often.

@@ -45,7 +45,7 @@ private:
     return llvm::Triple(function.getParent()->getTargetTriple());
   }
   void collectAffected();
-  void collectVariables();
+  void collectVariables(bool withPaths);
   void collectSources(llvm::SetVector<const llvm::Value *> work);
   bool holdsEverywhere(llvm::function_ref<bool()> holds);
   void addSource(Variable::Kind kind);
@@ -53,6 +53,7 @@ private:
   int64_t valuesOf(const llvm::Instruction *load);
   int64_t iterationsOf(const llvm::Loop *loop);
   int64_t searchIterations(const llvm::Loop *loop);
+  bool hasCome(const llvm::BranchInst *end, bool leaves, int64_t count);
   std::optional<Variable::Kind> sourceOf(const llvm::Instruction *instruction) const;
 
   bool isPure(const llvm::Instruction *instruction) const;
