@@ -38,9 +38,9 @@ struct Mutation {
 /// numbers, and selections by them alone, are no sites: they decide what a number is.
 std::vector<Mutation> mutationsOf(llvm::Module &module);
 
-/// Plants all `mutations`, of one function, at once: it takes one more argument, a number of 64 bits.
-/// With number i + 1 it has the i-th fault, with 0 none. The module is the one that they were found
-/// in, or an equal one.
+/// Plants all `mutations`, of one function, at once: it takes one more argument, a number of 64
+/// bits. With number i + 1 it has the i-th fault, with 0 none. The module is the one that they were
+/// found in, or an equal one.
 void plantAll(llvm::Module &module, llvm::ArrayRef<Mutation> mutations);
 
 } // namespace sluice::mutation

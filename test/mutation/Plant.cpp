@@ -130,7 +130,8 @@ void Planting::resizeCopy(CallInst &call, bool isWhole) {
   int64_t bytes = 0;
   name.drop_back(2).rsplit('.').second.getAsInteger(10, bytes);
   Value *size = call.getArgOperand(2);
-  call.setArgOperand(2, choose(ConstantInt::get(size->getType(), isWhole ? bytes : 0), size, &call));
+  call.setArgOperand(2,
+                     choose(ConstantInt::get(size->getType(), isWhole ? bytes : 0), size, &call));
 }
 
 void Planting::plant(const Mutation &mutation, uint64_t as) {

@@ -92,7 +92,7 @@ private:
   };
   bool isCurrent(const Known &known) const;
   llvm::DenseMap<const llvm::Value *, Known> memo;
-  uint64_t stamp = 0, used = 0; ///< now; variables that the value being computed has been made of
+  uint64_t stamp = 0, used = 0;  ///< now; variables that the value being computed has been made of
   std::vector<uint64_t> changed; ///< when each variable did
   uint64_t begun = 0;            ///< when these variables were taken
   uint64_t steps = 0;            ///< of all that has been computed

@@ -274,8 +274,8 @@ Subject Step::subjectOf(const Visit &visit) {
 }
 
 /// Where no row depends on lengths, only the number of the step can make a difference. Where they
-/// do, there are lengths and batches of which the last row lies right before the first of a block of
-/// 64: the block has nothing to do, and one row more would make it begin.
+/// do, there are lengths and batches of which the last row lies right before the first of a block
+/// of 64: the block has nothing to do, and one row more would make it begin.
 std::vector<Occasion> Step::occasionsFor(const runtime::Launch &launch) {
   auto domain = dispatchOf(launch.kernel).op->getAttrOfType<dispatch::DomainAttr>("domain");
   std::vector<Occasion> result;
@@ -289,7 +289,9 @@ std::vector<Occasion> Step::occasionsFor(const runtime::Launch &launch) {
     int64_t length = first % positions * domain.getFactor(), rows = first / positions + 1;
     if (length > 0) {
       result.push_back({"length " + std::to_string(length) + " of " + std::to_string(rows),
-                        {length, rows}, 1, true});
+                        {length, rows},
+                        1,
+                        true});
     }
   }
   return result;

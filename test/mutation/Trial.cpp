@@ -154,9 +154,9 @@ llvm::StringRef sluice::mutation::name(Fate fate) {
   return names[static_cast<int>(fate)];
 }
 
-std::unique_ptr<emulator::Emulator> sluice::mutation::makeStage(const std::string &ir,
-                                                                const std::string &function,
-                                                                llvm::ArrayRef<Mutation> mutations) {
+std::unique_ptr<emulator::Emulator>
+sluice::mutation::makeStage(const std::string &ir, const std::string &function,
+                            llvm::ArrayRef<Mutation> mutations) {
   auto context = std::make_unique<llvm::LLVMContext>();
   auto module = parse(ir, *context);
   if (!mutations.empty()) {

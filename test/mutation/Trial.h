@@ -48,8 +48,8 @@ struct Outcome {
   std::string text; ///< the first violation, or by how much results differ
 };
 
-/// A function of a subject's IR alone, with faults to choose from (see plantAll) or as it is. Throws
-/// std::runtime_error where it is no program.
+/// A function of a subject's IR alone, with faults to choose from (see plantAll) or as it is.
+/// Throws std::runtime_error where it is no program.
 std::unique_ptr<emulator::Emulator> makeStage(const std::string &ir, const std::string &function,
                                               llvm::ArrayRef<Mutation> mutations = {});
 
@@ -92,8 +92,7 @@ public:
 private:
   void work(const Faults &faults, llvm::ArrayRef<size_t> which, unsigned worker, unsigned workers,
             int pipe) const;
-  Outcome runFrom(size_t stage, uint64_t fault, const Stages &planted,
-                  const Stages &intact) const;
+  Outcome runFrom(size_t stage, uint64_t fault, const Stages &planted, const Stages &intact) const;
   void readBaseline(const std::string &said);
   double limit() const { return 10 * seconds + 0.5; } ///< of a trial's processor time
 

@@ -157,11 +157,10 @@ void Run::choose(const std::string &kernel, const std::vector<Mutation> &all) {
   std::vector<Tried> &chosen = faults[kernel];
   for (const Mutation &mutation : all) {
     unsigned number = seen[mutation.op]++;
-    bool synchronizes = mutation.op == Operator::RemoveBarrier ||
-                        mutation.op == Operator::RemoveCommit ||
-                        mutation.op == Operator::RemoveFence ||
-                        mutation.op == Operator::ShiftArrival ||
-                        mutation.op == Operator::WaitForLess || mutation.op == Operator::ShiftStage;
+    bool synchronizes =
+        mutation.op == Operator::RemoveBarrier || mutation.op == Operator::RemoveCommit ||
+        mutation.op == Operator::RemoveFence || mutation.op == Operator::ShiftArrival ||
+        mutation.op == Operator::WaitForLess || mutation.op == Operator::ShiftStage;
     if ((number + phase) % (synchronizes ? everySync : every) == 0) {
       chosen.push_back({mutation, {}});
     }
