@@ -152,10 +152,8 @@ void Step::addBuffers(const Visit &visit, bool later, std::vector<emulator::Buff
   }
   const runtime::DeviceVariant &variant = visit.kernel.deviceVariants.at(target);
   int64_t workspace = variant.workspaceBytes;
-  int64_t counters = variant.counters * int64_t(sizeof(int32_t));
-  if (counters > 0) {
-    buffers.push_back({"counters", arena.get() + arguments.back() - counters, uint64_t(counters),
-                       emulator::Writes::Any});
+  if (auto [counters, bytes] = countersOf(visit); bytes > 0) {
+    buffers.push_back({"counters", const_cast<uint8_t *>(counters), bytes, emulator::Writes::Any});
   }
   if (workspace > 0) {
     buffers.push_back({"workspace", arena.get() + arguments.back(), uint64_t(workspace),
@@ -187,7 +185,18 @@ void Step::poison(const Visit &visit) {
   }
 }
 
+/// Counters of blocks that arrive, which are zero again after each launch; with their bytes.
+std::pair<const uint8_t *, uint64_t> Step::countersOf(const Visit &visit) const {
+  int64_t count = visit.kernel.deviceVariants.at(target).counters;
+  int64_t bytes = count * int64_t(sizeof(int32_t));
+  return {arena.get() + visit.arguments->back() - bytes, uint64_t(bytes)};
+}
+
 std::string Step::judge(const Visit &visit, const std::vector<std::vector<uint8_t>> &before) {
+  auto [counters, counterBytes] = countersOf(visit);
+  if (std::any_of(counters, counters + counterBytes, [](uint8_t byte) { return byte != 0; })) {
+    return "expected counters of blocks that are zero after the launch, found others";
+  }
   const auto &operands = visit.kernel.operands;
   replay::Launch done;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -243,6 +252,7 @@ Subject Step::subjectOf(const Visit &visit) {
                                    uint64_t(kernel.operands[i].bytes));
     }
   }
+  subject.outputs.emplace_back(countersOf(visit));
   for (const runtime::Stage &stage : variant.stages) {
     emulator::Launch request;
     request.grid = {uint32_t(stage.blocks), 1, 1};

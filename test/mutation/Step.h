@@ -56,6 +56,7 @@ private:
   void addResult(const Visit &visit, size_t operand, unsigned result, bool later,
                  std::vector<emulator::Buffer> &buffers);
   void poison(const Visit &visit);
+  std::pair<const uint8_t *, uint64_t> countersOf(const Visit &visit) const;
   std::string judge(const Visit &visit, const std::vector<std::vector<uint8_t>> &before);
 
   const runtime::Artifact &artifact;
