@@ -238,6 +238,34 @@ bool sluice::mutation::isProvablyNoFault(const Subject &subject, const Mutation 
   });
 }
 
+std::vector<size_t> sluice::mutation::provablyNoFaults(const Subject &subject,
+                                                       llvm::ArrayRef<Mutation> mutations,
+                                                       unsigned workers) {
+  std::vector<Child> children;
+  for (unsigned worker = 0; worker < workers; ++worker) {
+    children.emplace_back([&, worker](int to) {
+      std::string said;
+      for (size_t i = worker; i < mutations.size(); i += workers) {
+        said += isProvablyNoFault(subject, mutations[i]) ? std::to_string(i) + "\n" : "";
+      }
+      writeAll(to, said + "done");
+    });
+  }
+  std::vector<size_t> result;
+  for (const Child &child : children) {
+    int status = 0;
+    std::string said = child.wait(status);
+    if (!llvm::StringRef(said).ends_with("done")) {
+      throw std::runtime_error("a proof died of " + subject.name);
+    }
+    for (llvm::StringRef line : llvm::split(said, '\n')) {
+      size_t number = 0;
+      line.getAsInteger(10, number) ? void() : result.push_back(number);
+    }
+  }
+  return result;
+}
+
 std::vector<Mutation> sluice::mutation::mutationsIn(const Subject &subject) {
   llvm::LLVMContext context;
   return mutationsOf(*parse(subject.ir, context));

@@ -68,6 +68,10 @@ std::vector<Mutation> mutationsIn(const Subject &subject);
 /// As of a module, for the stage that the fault is in.
 bool isProvablyNoFault(const Subject &subject, const Mutation &mutation);
 
+/// Those of `mutations` that are, by number, on as many processors as `workers`.
+std::vector<size_t> provablyNoFaults(const Subject &subject, llvm::ArrayRef<Mutation> mutations,
+                                     unsigned workers);
+
 /// Runs kernels with faults and compares with the kernel as it is.
 class Trials {
   using Stages = std::vector<std::shared_ptr<emulator::Emulator>>;

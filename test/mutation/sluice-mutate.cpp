@@ -257,17 +257,24 @@ const Faults &Run::plantedIn(const Subject &subject) {
 
 /// What survives the first step may be none; a fault that is caught must not be proved to be none.
 void Run::proveRest(const Subject &subject, const std::string &occasion) {
+  std::vector<Mutation> mutations;
+  std::vector<Tried *> asked;
   for (Tried &tried : faults[subject.name]) {
-    bool asked = tried.outcome.fate == Fate::Survived || (checkProofs && tried.isCaught());
-    if (asked && proved.insert(keyOf("", tried.mutation)).second &&
-        isProvablyNoFault(subject, tried.mutation)) {
-      if (tried.isCaught()) {
-        throw std::runtime_error("a fault that is caught was proved to be none: " +
-                                 keyOf(occasion, tried.mutation) + " at " + tried.mutation.text);
-      }
-      tried.outcome = {Fate::NoFault, ""};
-      write(subject.name, occasion, tried.mutation, tried.outcome);
+    bool isAsked = tried.outcome.fate == Fate::Survived || (checkProofs && tried.isCaught());
+    if (isAsked && proved.insert(keyOf("", tried.mutation)).second) {
+      mutations.push_back(tried.mutation);
+      asked.push_back(&tried);
     }
+  }
+  for (size_t i : mutations.empty() ? std::vector<size_t>()
+                                    : provablyNoFaults(subject, mutations, workers)) {
+    Tried &tried = *asked[i];
+    if (tried.isCaught()) {
+      throw std::runtime_error("a fault that is caught was proved to be none: " +
+                               keyOf(occasion, tried.mutation) + " at " + tried.mutation.text);
+    }
+    tried.outcome = {Fate::NoFault, ""};
+    write(subject.name, occasion, tried.mutation, tried.outcome);
   }
 }
 
