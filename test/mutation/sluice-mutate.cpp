@@ -266,8 +266,8 @@ void Run::proveRest(const Subject &subject, const std::string &occasion) {
       asked.push_back(&tried);
     }
   }
-  for (size_t i : mutations.empty() ? std::vector<size_t>()
-                                    : provablyNoFaults(subject, mutations, workers)) {
+  for (size_t i :
+       mutations.empty() ? std::vector<size_t>() : provablyNoFaults(subject, mutations, workers)) {
     Tried &tried = *asked[i];
     if (tried.isCaught()) {
       throw std::runtime_error("a fault that is caught was proved to be none: " +
