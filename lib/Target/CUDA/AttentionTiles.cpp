@@ -165,6 +165,8 @@ Values AttentionFrame::multiplyRows(const Fixed &fixed, int64_t fragments, const
         (fragment * columns + column) * sumsPerFragment, sumsPerFragment);
     llvm::copy(core.multiply(left, {first, second}, at), at.begin());
   };
+  // Where registers are short, both factors' lanes share their addresses, and moves are paid for.
+  Order order = shape.heavy && fixed.registers.empty() ? Order::Rows : Order::Columns;
   for (int64_t k = 0; k < streamed.columns; k += fragmentInner) {
     SmallVector<Values> left;
     for (int64_t i = 0; i < fragments; ++i) {
@@ -175,7 +177,10 @@ Values AttentionFrame::multiplyRows(const Fixed &fixed, int64_t fragments, const
               : Values(ArrayRef<Value>(fixed.registers).slice(kept, 4)));
     }
     for (int64_t row = 0; row < streamed.rows; row += fragmentRows) {
-      Values right = matrices(streamed, offset, row, k, Order::Columns);
+      Values right = matrices(streamed, offset, row, k, order);
+      if (order == Order::Rows) {
+        std::swap(right[1], right[2]);
+      }
       for (int64_t i = 0; i < fragments; ++i) {
         add(left[i], right[0], right[1], i, row / fragmentColumns);
         add(left[i], right[2], right[3], i, row / fragmentColumns + 1);
