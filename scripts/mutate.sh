@@ -3,7 +3,7 @@
 # Plants faults in the GPU kernels of a model that uses all of them (test/mutation/subject.json: ragged sizes, several blocks
 # an axis, more steps of K than twice a pipeline's stages) and asks the emulator and the float64 replay about each: barriers,
 # waits and commits removed or loosened, bounds, masks, clamps and stage numbers one off. Prints what nothing found, what was
-# proved to be no fault, and shares of what was caught. A complete run takes hours; it says its progress, and what was stopped
+# proved to be no fault, and shares of what was caught. A complete run takes an hour or two; it says its progress, and what was stopped
 # is taken up again where --log and --resume are given.
 # Usage: scripts/mutate.sh [flags of sluice-mutate, for instance --every 20 --kernels attention --log trials.jsonl --resume]
 set -euo pipefail

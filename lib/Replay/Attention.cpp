@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Attention and its gradients, one head after the other. What tensor cores multiply is bf16 where
-// the operands are: rotated queries and keys, probabilities and score gradients may be rounded once
-// more, and the bounds say so.
+// the operands are: probabilities and score gradients may be rounded once more, and the bounds say
+// so.
 #include "Ops.h"
 
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -18,20 +18,17 @@ using Lines = std::vector<Numbers>; ///< [positions][head size]
 /// What both directions share: one row of the batch and one query head.
 template <typename Op> class Head {
 public:
-  Head(Op op, const Launch &launch, int64_t batch, int64_t head, unsigned rotaryOperand)
+  Head(Op op, const Launch &launch, int64_t batch, int64_t head)
       : op(op), launch(launch), batch(batch), head(head), size(int64_t(op.getHeadSize())),
         positions(op.getDomain().getPositions()),
         valid(validLength(launch, op.getDomain().getFactor(), positions)),
         keyHead(head / (int64_t(op.getHeads()) / int64_t(op.getKvHeads()))) {
-    if (op.getRotary()) {
-      rotary.emplace(op.getRotary(), launch.operands[rotaryOperand]);
-    }
     Stored query(op.getQuery(), launch.operands[0]), key(op.getKey(), launch.operands[1]),
         value(op.getValue(), launch.operands[2]);
     isBf16 = query.isBf16();
     for (int64_t p = 0; p < valid; ++p) {
-      q.push_back(product(rotated(line(query, queryColumn(), p), p, 1)));
-      k.push_back(product(rotated(line(key, keyColumn(), p), p, 1)));
+      q.push_back(line(query, queryColumn(), p));
+      k.push_back(line(key, keyColumn(), p));
       v.push_back(line(value, valueColumn(), p));
     }
   }
@@ -47,24 +44,6 @@ public:
       numbers.push_back(stored.at(row(p), column + c));
     }
     return numbers;
-  }
-  /// Pairs (2i, 2i + 1) turned by the row's angle, or back.
-  Numbers rotated(Numbers line, int64_t p, double direction) const {
-    for (int64_t i = 0; rotary && i < size; i += 2) {
-      Number cosine = rotary->at(p, i), sine = rotary->at(p, i + 1);
-      sine.value *= direction;
-      Number x = line[i], y = line[i + 1];
-      line[i] = subtract(multiply(x, cosine), multiply(y, sine));
-      line[i + 1] = add(multiply(x, sine), multiply(y, cosine));
-    }
-    return line;
-  }
-  /// What is multiplied: rotation rounds bf16 to bf16 again.
-  Numbers product(Numbers line) const {
-    for (Number &number : line) {
-      number = rotary ? factor(number) : number;
-    }
-    return line;
   }
   Number factor(Number number) const { return isBf16 ? roundedToBf16(number) : number; }
 
@@ -105,21 +84,19 @@ public:
   mutable Op op; ///< ops' accessors are not const
   const Launch &launch;
   int64_t batch, head, size, positions, valid, keyHead;
-  std::optional<Stored> rotary;
   bool isBf16 = false;
   Lines q, k, v;
 };
 
 /// Every row of the batch and every head, in order.
 template <typename Op>
-LogicalResult eachHead(Op op, const Launch &launch, unsigned rotaryOperand,
-                       function_ref<LogicalResult(Head<Op> &)> body) {
+LogicalResult eachHead(Op op, const Launch &launch, function_ref<LogicalResult(Head<Op> &)> body) {
   dispatch::DomainAttr domain = op.getDomain();
   int64_t batches =
       domain.getFactor() ? std::min(domain.getBatch(), launch.rows) : domain.getBatch();
   for (int64_t batch = 0; batch < batches; ++batch) {
     for (int64_t head = 0; head < int64_t(op.getHeads()); ++head) {
-      Head<Op> one(op, launch, batch, head, rotaryOperand);
+      Head<Op> one(op, launch, batch, head);
       if (failed(body(one))) {
         return failure();
       }
@@ -177,7 +154,11 @@ public:
         lse(op.getLse(), launch.operands[4]),
         outputGradient(op.getOutputGradient(), launch.operands[5]),
         width(cast<RankedTensorType>(op.getGradient().getType()).getShape().back()),
-        sums(op.getDomain().getLaunchRows() * width) {}
+        sums(op.getDomain().getLaunchRows() * width) {
+    if (op.getRotary()) {
+      rotary.emplace(op.getRotary(), launch.operands[6]);
+    }
+  }
 
   LogicalResult add(Head<dispatch::AttentionBackwardOp> &head);
   void judge(Judgement &judgement);
@@ -186,10 +167,12 @@ private:
   LogicalResult addRow(Head<dispatch::AttentionBackwardOp> &head, int64_t p, Lines &dk, Lines &dv);
   void put(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t column,
            const Numbers &line);
+  Numbers rotatedBack(Numbers line, int64_t p) const;
 
   dispatch::AttentionBackwardOp op;
   const Launch &launch;
   Stored output, lse, outputGradient;
+  std::optional<Stored> rotary;
   int64_t width;
   std::vector<ProductSum> sums; ///< [rows][width], over heads
 };
@@ -199,6 +182,17 @@ void Gradients::put(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_
   for (int64_t c = 0; c < head.size; ++c) {
     sums[head.row(p) * width + column + c].add(line[c]);
   }
+}
+
+/// Pairs (2i, 2i + 1) turned back by the row's angle.
+Numbers Gradients::rotatedBack(Numbers line, int64_t p) const {
+  for (size_t i = 0; rotary && i < line.size(); i += 2) {
+    Number cosine = rotary->at(p, int64_t(i)), sine = rotary->at(p, int64_t(i) + 1);
+    Number x = line[i], y = line[i + 1];
+    line[i] = replay::add(multiply(x, cosine), multiply(y, sine));
+    line[i + 1] = subtract(multiply(y, cosine), multiply(x, sine));
+  }
+  return line;
 }
 
 LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64_t p, Lines &dk,
@@ -232,7 +226,7 @@ LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64
   for (const ProductSum &sum : dq) {
     line.push_back(sum.total(launch.splits));
   }
-  put(head, p, head.queryColumn(), head.rotated(line, p, -1));
+  put(head, p, head.queryColumn(), rotatedBack(line, p));
   return success();
 }
 
@@ -244,7 +238,7 @@ LogicalResult Gradients::add(Head<dispatch::AttentionBackwardOp> &head) {
     }
   }
   for (int64_t j = 0; j < head.valid; ++j) {
-    put(head, j, head.keyColumn(), head.rotated(dk[j], j, -1));
+    put(head, j, head.keyColumn(), rotatedBack(dk[j], j));
     put(head, j, head.valueColumn(), dv[j]);
   }
   return success();
@@ -270,7 +264,7 @@ void Gradients::judge(Judgement &judgement) {
 LogicalResult sluice::replay::judgeAttention(dispatch::AttentionOp op, const Launch &launch,
                                              Judgement &judgement) {
   Comparison output(op, launch, 0, judgement), lse(op, launch, 1, judgement);
-  return eachHead<dispatch::AttentionOp>(op, launch, 3, [&](Head<dispatch::AttentionOp> &head) {
+  return eachHead<dispatch::AttentionOp>(op, launch, [&](Head<dispatch::AttentionOp> &head) {
     for (int64_t p = 0; p < head.valid; ++p) {
       if (failed(judgeForwardRow(head, p, output, lse))) {
         return failure();
@@ -284,7 +278,7 @@ LogicalResult sluice::replay::judgeAttentionBackward(dispatch::AttentionBackward
                                                      const Launch &launch, Judgement &judgement) {
   Gradients gradients(op, launch);
   if (failed(eachHead<dispatch::AttentionBackwardOp>(
-          op, launch, 6,
+          op, launch,
           [&](Head<dispatch::AttentionBackwardOp> &head) { return gradients.add(head); }))) {
     return failure();
   }

@@ -17,6 +17,18 @@ std::vector<Stored> storedAll(ValueRange tensors, const Launch &launch, size_t f
   return all;
 }
 
+/// Rotates pairs of columns below `columns` of a row, the first of position `p`.
+void rotate(MutableArrayRef<SmallVector<Number>> row, const Stored &rotary, int64_t p,
+            int64_t columns) {
+  for (int64_t i = 0; i < columns; i += 2) {
+    int64_t at = i % rotary.width();
+    Number cosine = rotary.at(p, at), sine = rotary.at(p, at + 1);
+    Number x = row[i].front(), y = row[i + 1].front();
+    row[i].front() = subtract(multiply(x, cosine), multiply(y, sine));
+    row[i + 1].front() = add(multiply(x, sine), multiply(y, cosine));
+  }
+}
+
 /// Element (row, column) of an extra operand of a contraction.
 Number extraAt(const Stored &extra, dispatch::AccessKind kind, int64_t row, int64_t column) {
   switch (kind) {
@@ -43,22 +55,33 @@ LogicalResult sluice::replay::judgeContract(dispatch::ContractOp op, const Launc
   int64_t inner = input.width(), columns = byInput ? weight.width() : weight.rows();
   Rows rows{op.getDomain(), launch};
   for (int64_t row = 0; row < rows.count(); ++row) {
-    for (int64_t column = 0; rows.isValid(row) && column < columns; ++column) {
+    if (!rows.isValid(row)) {
+      continue;
+    }
+    int64_t position = row % rows.positions();
+    std::vector<SmallVector<Number>> yields; // of each column
+    for (int64_t column = 0; column < columns; ++column) {
       ProductSum sum;
       for (int64_t k = 0; k < inner; ++k) {
         sum.add(input.at(row, k), byInput ? weight.at(k, column) : weight.at(column, k));
       }
       SmallVector<Number> arguments{sum.total(launch.splits)};
-      for (auto [extra, access] : llvm::zip_equal(extras, op.getAccesses())) {
-        auto kind = cast<dispatch::AccessAttr>(access).getKind();
-        arguments.push_back(extraAt(extra, kind, row, column));
+      for (size_t i = 0; i < op.getArgumentExtras().size(); ++i) {
+        auto kind = cast<dispatch::AccessAttr>(op.getAccesses()[i]).getKind();
+        arguments.push_back(extraAt(extras[i], kind, row, column));
       }
-      Place place{row, row % rows.positions(), column};
-      auto yielded = evaluateScalar(op.getEpilogue(), arguments, launch, place);
+      auto yielded =
+          evaluateScalar(op.getEpilogue(), arguments, launch, Place{row, position, column});
       if (failed(yielded)) {
         return failure();
       }
-      for (auto [result, number] : llvm::zip_equal(results, *yielded)) {
+      yields.emplace_back(yielded->begin(), yielded->end());
+    }
+    if (op.getRotary()) {
+      rotate(yields, extras.back(), position, int64_t(*op.getRotatedColumns()));
+    }
+    for (int64_t column = 0; column < columns; ++column) {
+      for (auto [result, number] : llvm::zip_equal(results, yields[column])) {
         result->check(row, column, number);
       }
     }

@@ -89,6 +89,9 @@ int64_t factorOf(Operation *dispatch, unsigned operand, const Layout &layout) {
 
 /// Rows that a block shares, from a multiple of their number on.
 static int64_t tileOf(Operation *dispatch, int64_t blocks) {
+  if (isa<dispatch::CrossEntropyOp>(dispatch)) {
+    return 64;
+  }
   auto contract = dyn_cast<dispatch::ContractOp>(dispatch);
   if (!contract) {
     return 1;
@@ -103,7 +106,7 @@ std::vector<Bytes> sluice::replay::readBytes(Operation *dispatch, unsigned opera
                                              const Extent &extent, int64_t blocks) {
   Layout layout(dispatch->getOperand(operand));
   bool isJudged = isa<dispatch::RowsOp, dispatch::WeightGradientOp, dispatch::ScatterRowsOp,
-                      dispatch::ContractOp>(dispatch);
+                      dispatch::ContractOp, dispatch::CrossEntropyOp>(dispatch);
   int64_t factor = layout.type.getRank() == 3 ? factorOf(dispatch, operand, layout) : 0;
   if (!isJudged || layout.type.getRank() != 3 || factor <= 0) {
     return {{0, dispatch::storageElements(layout.type) * layout.element}};

@@ -201,7 +201,7 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
   auto op = dispatch::ContractOp::create(
       b, first->getLoc(), types, input, weight, body.operands(),
       emitter.domainOf(first->getOperand(0)), byInput ? b.getUnitAttr() : UnitAttr(),
-      b.getArrayAttr(body.accesses()), b.getArrayAttr(accesses), StringAttr());
+      b.getArrayAttr(body.accesses()), b.getArrayAttr(accesses), IntegerAttr(), StringAttr());
   op.getEpilogue().takeBody(region);
   for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
     tensors[output] = result;

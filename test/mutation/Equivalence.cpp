@@ -73,25 +73,35 @@ std::optional<Proof::Variable::Kind> Proof::sourceOf(const Instruction *instruct
                                : std::nullopt;
 }
 
-int64_t Proof::iterationsOf(const Loop *loop) {
-  return loop && loop->getLoopPreheader() && loop->getLoopLatch()
-             ? evolution.getSmallConstantMaxTripCount(loop)
-             : 0;
-}
-
-void Proof::addVariable(Variable::Kind kind, int64_t first, int64_t count, const Loop *loop) {
-  if (none_of(variables, [&](const Variable &v) { return v.kind == kind && v.loop == loop; })) {
-    variables.push_back({kind, loop, first, count});
+void Proof::addVariable(Variable::Kind kind, int64_t first, int64_t count, const void *of) {
+  if (none_of(variables, [&](const Variable &v) { return v.kind == kind && v.of == of; })) {
+    variables.push_back({kind, of, first, count});
   }
 }
 
-/// Numbers that anything depends on which a sink, or a branch before it, makes use of.
-void Proof::collectVariables() {
+/// Of a loaded number whose lowest bits alone make a difference: how many those can be. Else 0.
+int64_t Proof::valuesOf(const Instruction *load) {
+  constexpr uint64_t most = 1023;
+  if (!isa<LoadInst>(load) || !load->getType()->isIntegerTy() ||
+      load->getType()->getIntegerBitWidth() > 64) {
+    return 0;
+  }
+  APInt bits = demanded.getDemandedBits(const_cast<Instruction *>(load));
+  return bits.isMask() && bits.ule(most) ? int64_t(bits.getZExtValue()) + 1 : 0;
+}
+
+/// Numbers that anything depends on which a sink, or with paths a branch before it, makes use of.
+void Proof::collectVariables(bool withPaths) {
   SetVector<const Value *> work;
   auto addPath = [&](const Instruction *to) {
+    if (!withPaths) {
+      return;
+    }
     for (const auto *node = tree.getNode(to->getParent()); node; node = node->getIDom()) {
       const auto *branch = dyn_cast<BranchInst>(node->getBlock()->getTerminator());
-      if (branch && branch->isConditional()) {
+      const Loop *loop = loops.getLoopFor(node->getBlock());
+      bool isOver = loop && !loop->contains(to->getParent()); // says nothing any more
+      if (branch && branch->isConditional() && !isOver) {
         work.insert(branch->getCondition());
       }
     }
@@ -105,7 +115,13 @@ void Proof::collectVariables() {
   }
   for (const Instruction *instruction : affected) {
     work.insert(instruction);
-    isa<PHINode>(instruction) ? addPath(instruction) : void();
+    const auto *phi = dyn_cast<PHINode>(instruction);
+    for (const BasicBlock *from : phi ? phi->blocks() : ArrayRef<BasicBlock *>()) {
+      addPath(from->getTerminator());
+      const auto *branch = dyn_cast<BranchInst>(from->getTerminator());
+      withPaths && branch && branch->isConditional() ? void(work.insert(branch->getCondition()))
+                                                     : void();
+    }
   }
   collectSources(work);
 }
@@ -119,6 +135,10 @@ void Proof::collectSources(SetVector<const Value *> work) {
     }
     if (auto kind = sourceOf(instruction)) {
       addSource(*kind);
+      continue;
+    }
+    if (int64_t values = valuesOf(instruction)) {
+      addVariable(Variable::Loaded, 0, values, instruction);
       continue;
     }
     bool isFollowed = instruction->getType()->isIntegerTy() && isPure(instruction);
@@ -168,6 +188,17 @@ bool Proof::isReached(const BasicBlock *block) {
     }
   }
   return true;
+}
+
+/// Whether the end of `from` may go to `to`.
+bool Proof::isTaken(const BasicBlock *from, const BasicBlock *to) {
+  const auto *branch = dyn_cast<BranchInst>(from->getTerminator());
+  if (!branch || !branch->isConditional() || branch->getSuccessor(0) == branch->getSuccessor(1)) {
+    return true;
+  }
+  Both condition = get(branch->getCondition());
+  bool isKnown = condition.known && condition.same;
+  return !isKnown || branch->getSuccessor(condition.before ? 0 : 1) == to;
 }
 
 bool Proof::agrees(const Instruction *sink) {
@@ -236,33 +267,50 @@ bool Proof::succeeds() {
   if (isPure(&site) && holdsEverywhere([&] { return get(&site).same; })) {
     return true;
   }
-  variables.clear();
-  collectVariables();
-  return holdsEverywhere(
-      [&] { return all_of(sinks, [&](const Instruction *sink) { return agrees(sink); }); });
+  return any_of(ArrayRef<bool>{false, true}, [&](bool withPaths) {
+    variables.clear();
+    collectVariables(withPaths);
+    return holdsEverywhere(
+        [&] { return all_of(sinks, [&](const Instruction *sink) { return agrees(sink); }); });
+  });
 }
 
-/// At every point, unless there are too many.
+/// At every point, unless that takes too long. Numbers on which least depends change most often.
 bool Proof::holdsEverywhere(function_ref<bool()> holds) {
   constexpr double most = 3e7;
+  constexpr unsigned mostVariables = 64;
+  if (variables.size() > mostVariables) {
+    return false;
+  }
+  std::vector<Variable> ordered;
+  for (auto kind : {Variable::Length, Variable::Rows, Variable::Iteration, Variable::Loaded,
+                    Variable::Thread, Variable::Block}) {
+    copy_if(variables, std::back_inserter(ordered),
+            [&](const Variable &variable) { return variable.kind == kind; });
+  }
+  variables = std::move(ordered);
   double points = 1;
   point.clear();
   for (const Variable &variable : variables) {
     point.push_back(variable.first);
     points *= double(variable.count);
   }
-  while (points <= most) {
-    ++stamp;
+  begun = ++stamp;
+  changed.assign(variables.size(), stamp);
+  for (uint64_t limit = steps + uint64_t(most); points <= most && steps < limit; ++steps) {
     if (!holds()) {
       return false;
     }
+    ++stamp;
     size_t i = 0;
     for (; i < point.size() && ++point[i] == variables[i].first + variables[i].count; ++i) {
       point[i] = variables[i].first;
+      changed[i] = stamp;
     }
     if (i == point.size()) {
       return true;
     }
+    changed[i] = stamp;
   }
   return false;
 }

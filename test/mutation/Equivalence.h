@@ -18,13 +18,13 @@ struct Space {
 };
 
 /// Proves that the fault changes nothing that can be observed: evaluates the instruction and all
-/// that depends on it, with the fault and without, for every block, thread, iteration of loops
-/// whose number of iterations is bounded by a constant, `length` and `rows`, and finds every
-/// branch, store, load, copy and call with the same operands. Anything else (loaded numbers, other
-/// loops) is unknown, and a difference that it could hide or not counts as one. Of an
-/// asynchronous copy that reads nothing the source is no operand; an instruction counts only where
-/// the branches that lead to it go its way. The end of a group of copies is no fault where no wait
-/// follows.
+/// that depends on it, with the fault and without, for every block, thread, `length` and `rows`,
+/// iteration of loops that end after a constant number of them, and value of the lowest bits of
+/// loaded numbers of which no others are used, and finds every branch, store, load, copy and call
+/// with the same operands. Anything else (other loaded numbers, other loops) is unknown, and a
+/// difference that it could hide or not counts as one. Of an asynchronous copy that reads nothing
+/// the source is no operand; an instruction counts only where the branches that lead to it go its
+/// way. The end of a group of copies is no fault where no wait follows.
 bool isProvablyNoFault(llvm::Module &module, const Mutation &mutation, const Space &space);
 
 } // namespace sluice::mutation

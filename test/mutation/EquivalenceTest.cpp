@@ -160,3 +160,44 @@ TEST(NoFault, TheEndOfAGroupOfCopiesThatNobodyWaitsFor) {
                    Operator::RemoveCommit),
             Variants{});
 }
+
+/// Of a loop whose end depends on the block: 6 turns at most, so that `%k` is at most 5.
+TEST(NoFault, ABoundThatNoTurnOfALoopWithAVariableEndReaches) {
+  auto loop = [](const std::string &bound, const std::string &end) {
+    return "  %last = add i64 %block, 4\n  br label %loop\nloop:\n"
+           "  %k = phi i64 [ 0, %entry ], [ %next, %loop ]\n  %c = icmp ult i64 %k, " +
+           bound + "\n  %y = zext i1 %c to i64\n  store i64 %y, ptr %to\n" +
+           "  %next = add i64 %k, 1\n  %done = icmp " + end +
+           "\n  br i1 %done, label %end, label %loop\nend:\n  ret void";
+  };
+  for (const char *end : {"uge i64 %next, %last", "eq i64 %next, %last"}) {
+    EXPECT_EQ(proved(loop("7", end), Operator::ShiftBound).size(), 2u) << end;
+    EXPECT_EQ(proved(loop("6", end), Operator::ShiftBound), Variants{1}) << end;
+    EXPECT_EQ(proved(loop("5", end), Operator::ShiftBound), Variants{}) << end;
+  }
+  // What is loaded may be any number.
+  EXPECT_EQ(proved(loop("7", "eq i64 %next, %start"), Operator::ShiftBound), Variants{});
+}
+
+/// Four bits of a loaded number are used: it is as one of 0 to 15.
+TEST(NoFault, ABoundThatTheLowestBitsOfALoadedNumberDoNotReach) {
+  auto low = [](const std::string &bound) {
+    return "  %x = load i64, ptr %to\n  %low = and i64 %x, 15\n  %c = icmp ult i64 %low, " + bound +
+           "\n  %y = zext i1 %c to i64\n  store i64 %y, ptr %to\n  ret void";
+  };
+  EXPECT_EQ(proved(low("17"), Operator::ShiftBound), (Variants{0, 1}));
+  EXPECT_EQ(proved(low("16"), Operator::ShiftBound), Variants{1});
+  EXPECT_EQ(proved(low("15"), Operator::ShiftBound), Variants{});
+}
+
+/// A clamp whose result a branch takes along only where it is idle.
+TEST(NoFault, AClampThatNoBranchTakesAlong) {
+  auto joined = [](const std::string &limit) {
+    return "  %m = call i64 @llvm.umin.i64(i64 %i, i64 150)\n  %c = icmp ult i64 %i, " + limit +
+           "\n  br i1 %c, label %join, label %other\nother:\n  br label %join\njoin:\n"
+           "  %at = phi i64 [ %m, %entry ], [ 0, %other ]\n"
+           "  %p = getelementptr i64, ptr %memory, i64 %at\n  store i64 1, ptr %p\n  ret void";
+  };
+  EXPECT_EQ(proved(joined("151"), Operator::RemoveClamp), Variants{0});
+  EXPECT_EQ(proved(joined("152"), Operator::RemoveClamp), Variants{});
+}

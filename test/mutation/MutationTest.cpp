@@ -3,6 +3,7 @@
 // One small kernel with a site of every operator: every fault that can be seen is.
 #include "Trial.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"
 #include <map>
 #include <numeric>
@@ -76,9 +77,9 @@ end:
 }
 )";
 
-class Faults : public ::testing::Test {
+class Planted : public ::testing::Test {
 protected:
-  Faults() : in(tiles * 64), out(tiles * 64, 7.0f) {
+  Planted() : in(tiles * 64), out(tiles * 64, 7.0f) {
     std::iota(in.begin(), in.end(), 1.0f);
     emulator::Launch launch;
     launch.grid = {1, 1, 1};
@@ -107,7 +108,7 @@ protected:
 
 } // namespace
 
-TEST_F(Faults, FindsASiteOfEveryOperator) {
+TEST_F(Planted, FindsASiteOfEveryOperator) {
   std::map<Operator, int> sites;
   for (const Mutation &mutation : mutationsIn(subject)) {
     ++sites[mutation.op];
@@ -120,11 +121,10 @@ TEST_F(Faults, FindsASiteOfEveryOperator) {
 }
 
 /// One fault is none: where the clamp matters nothing is read.
-TEST_F(Faults, AreFoundSaveTheHarmlessOne) {
-  Trials trials(subject);
+TEST_F(Planted, AreFoundSaveTheHarmlessOne) {
+  Faults faults(subject, mutationsIn(subject));
   std::vector<std::string> survivors;
-  for (const Mutation &mutation : mutationsIn(subject)) {
-    Outcome outcome = trials.run(mutation);
+  for (const auto &[mutation, outcome] : llvm::zip_equal(faults.all, Trials(subject).run(faults))) {
     if (outcome.fate != Fate::Judged && outcome.fate != Fate::Wrong) {
       survivors.push_back(name(mutation.op).str() + ": " + name(outcome.fate).str() + outcome.text);
     }
@@ -132,7 +132,7 @@ TEST_F(Faults, AreFoundSaveTheHarmlessOne) {
   EXPECT_EQ(survivors, std::vector<std::string>{"clamp removed: survived"});
 }
 
-TEST_F(Faults, AKernelThatBreaksARuleIsNoSubject) {
+TEST_F(Planted, AKernelThatBreaksARuleIsNoSubject) {
   subject.ir.erase(subject.ir.rfind("  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"),
                    58);
   EXPECT_THROW(Trials{subject}, std::runtime_error);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Sites of faults, and the faults.
+// Sites of faults.
 #include "Mutations.h"
 
 #include "llvm/IR/InstIterator.h"
@@ -89,6 +89,13 @@ Sites sitesOf(const Instruction &instruction) {
     bool isSite = isBoolean(select->getCondition()) && !isOfNumbers(select->getCondition());
     return isSite ? Sites{{Operator::ForceCondition, 2}} : Sites{};
   }
+  if (isa<FenceInst>(instruction)) {
+    return {{Operator::RemoveFence, 1}};
+  }
+  if (const auto *update = dyn_cast<AtomicRMWInst>(&instruction)) {
+    bool counts = isa<ConstantInt>(update->getValOperand());
+    return counts ? Sites{{Operator::ShiftArrival, 2}} : Sites{};
+  }
   const auto *binary = dyn_cast<BinaryOperator>(&instruction);
   if (!binary) {
     return {};
@@ -108,69 +115,6 @@ Sites sitesOf(const Instruction &instruction) {
   default:
     return {};
   }
-}
-
-/// Constant operand 1, one less (variant 0) or one more.
-void shiftConstant(Instruction &instruction, unsigned variant) {
-  auto *constant = cast<ConstantInt>(instruction.getOperand(1));
-  APInt one(constant->getBitWidth(), 1);
-  APInt value = variant ? constant->getValue() + one : constant->getValue() - one;
-  instruction.dropPoisonGeneratingFlags();
-  instruction.setOperand(1, ConstantInt::get(constant->getType(), value));
-}
-
-void shiftBound(ICmpInst &compare, unsigned variant) {
-  if (isa<ConstantInt>(compare.getOperand(1))) {
-    compare.dropPoisonGeneratingFlags();
-    return shiftConstant(compare, variant);
-  }
-  // Against a value: the bound itself is let in or left out; in the other variant it is moved on.
-  if (variant == 0) {
-    compare.setPredicate(compare.isNonStrictPredicate() ? compare.getStrictPredicate()
-                                                        : compare.getNonStrictPredicate());
-    return;
-  }
-  Value *bound = compare.getOperand(1);
-  if (bound->getType()->isIntegerTy()) {
-    compare.setOperand(1, BinaryOperator::CreateAdd(bound, ConstantInt::get(bound->getType(), 2),
-                                                    "", compare.getIterator()));
-  }
-}
-
-void forceCondition(Instruction &instruction, unsigned variant) {
-  Value *replacement = instruction.getOperand(variant);
-  if (auto *select = dyn_cast<SelectInst>(&instruction)) {
-    replacement = variant ? select->getTrueValue() : select->getFalseValue();
-  }
-  instruction.replaceAllUsesWith(replacement);
-  instruction.eraseFromParent();
-}
-
-void plantInCall(CallInst &call, Operator op) {
-  switch (op) {
-  case Operator::CopyWhole:
-  case Operator::CopyNothing: {
-    StringRef name = call.getCalledFunction()->getName(); // ... .16.s
-    int64_t bytes = 0;
-    name.drop_back(2).rsplit('.').second.getAsInteger(10, bytes);
-    Type *type = call.getArgOperand(2)->getType();
-    call.setArgOperand(2, ConstantInt::get(type, op == Operator::CopyWhole ? bytes : 0));
-    return;
-  }
-  case Operator::WaitForLess:
-    if (call.arg_size() == 1) {
-      auto *pending = cast<ConstantInt>(call.getArgOperand(0));
-      call.setArgOperand(0, ConstantInt::get(pending->getType(), pending->getZExtValue() + 1));
-      return;
-    }
-    break;
-  case Operator::RemoveClamp:
-    call.replaceAllUsesWith(call.getArgOperand(isa<Constant>(call.getArgOperand(0)) ? 1 : 0));
-    break;
-  default:
-    break;
-  }
-  call.eraseFromParent();
 }
 
 } // namespace
@@ -195,6 +139,10 @@ StringRef sluice::mutation::name(Operator op) {
     return "clamp removed";
   case Operator::ShiftStage:
     return "stage shifted";
+  case Operator::RemoveFence:
+    return "fence removed";
+  case Operator::ShiftArrival:
+    return "arrivals miscounted";
   }
   llvm_unreachable("an operator without a name");
 }
@@ -215,20 +163,4 @@ std::vector<Mutation> sluice::mutation::mutationsOf(Module &module) {
     }
   }
   return result;
-}
-
-void sluice::mutation::plant(Module &module, const Mutation &mutation) {
-  auto at = inst_begin(*module.getFunction(mutation.function));
-  std::advance(at, mutation.instruction);
-  Instruction &instruction = *at;
-  switch (mutation.op) {
-  case Operator::ShiftBound:
-    return shiftBound(cast<ICmpInst>(instruction), mutation.variant);
-  case Operator::ForceCondition:
-    return forceCondition(instruction, mutation.variant);
-  case Operator::ShiftStage:
-    return shiftConstant(instruction, mutation.variant);
-  default:
-    return plantInCall(cast<CallInst>(instruction), mutation.op);
-  }
 }

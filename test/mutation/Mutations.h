@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Faults planted in CUDA kernels, in the LLVM IR that ships: one a site.
+// Faults planted in CUDA kernels, in the LLVM IR that ships.
 #pragma once
 
 #include "llvm/IR/Module.h"
@@ -19,7 +19,9 @@ enum class Operator {
   ShiftBound,     ///< a comparison: < becomes <=, and so on; a constant one less or one more
   ForceCondition, ///< a select, or one side of a conjunction or disjunction: always, never
   RemoveClamp,    ///< of min and max
-  ShiftStage      ///< a constant of a loop-carried index's step, remainder or mask, one off
+  ShiftStage,     ///< a constant of a loop-carried index's step, remainder or mask, one off
+  RemoveFence,
+  ShiftArrival ///< an atomic that counts up to a constant: one less, one more
 };
 llvm::StringRef name(Operator op);
 
@@ -36,7 +38,9 @@ struct Mutation {
 /// numbers, and selections by them alone, are no sites: they decide what a number is.
 std::vector<Mutation> mutationsOf(llvm::Module &module);
 
-/// Plants one; the module is the one that it was found in, or an equal one.
-void plant(llvm::Module &module, const Mutation &mutation);
+/// Plants all `mutations`, of one function, at once: it takes one more argument, a number of 64
+/// bits. With number i + 1 it has the i-th fault, with 0 none. The module is the one that they were
+/// found in, or an equal one.
+void plantAll(llvm::Module &module, llvm::ArrayRef<Mutation> mutations);
 
 } // namespace sluice::mutation

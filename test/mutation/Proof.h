@@ -9,6 +9,7 @@
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Analysis/AssumptionCache.h"
+#include "llvm/Analysis/DemandedBits.h"
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Analysis/ScalarEvolution.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
@@ -28,14 +29,15 @@ public:
         const Space &space)
       : function(function), site(site), mutation(mutation), space(space), tree(function),
         loops(tree), assumptions(function), names(tripleOf(function)), library(names),
-        evolution(function, library, assumptions, tree, loops) {}
+        evolution(function, library, assumptions, tree, loops),
+        demanded(function, assumptions, tree) {}
 
   bool succeeds();
 
 private:
   struct Variable {
-    enum Kind { Block, Thread, Length, Rows, Iteration } kind;
-    const llvm::Loop *loop;
+    enum Kind { Block, Thread, Length, Rows, Iteration, Loaded } kind;
+    const void *of; ///< the loop, the load, or null
     int64_t first, count;
   };
 
@@ -43,19 +45,22 @@ private:
     return llvm::Triple(function.getParent()->getTargetTriple());
   }
   void collectAffected();
-  void collectVariables();
+  void collectVariables(bool withPaths);
   void collectSources(llvm::SetVector<const llvm::Value *> work);
   bool holdsEverywhere(llvm::function_ref<bool()> holds);
   void addSource(Variable::Kind kind);
-  void addVariable(Variable::Kind kind, int64_t first, int64_t count,
-                   const llvm::Loop *loop = nullptr);
+  void addVariable(Variable::Kind kind, int64_t first, int64_t count, const void *of = nullptr);
+  int64_t valuesOf(const llvm::Instruction *load);
   int64_t iterationsOf(const llvm::Loop *loop);
+  int64_t searchIterations(const llvm::Loop *loop);
+  bool hasCome(const llvm::BranchInst *end, bool leaves, int64_t count);
   std::optional<Variable::Kind> sourceOf(const llvm::Instruction *instruction) const;
 
   bool isPure(const llvm::Instruction *instruction) const;
   bool isLastOfCopies();
   bool agrees(const llvm::Instruction *sink);
   bool isReached(const llvm::BasicBlock *block);
+  bool isTaken(const llvm::BasicBlock *from, const llvm::BasicBlock *to);
 
   Both get(const llvm::Value *value);
   Both compute(const llvm::Instruction *instruction);
@@ -63,7 +68,7 @@ private:
   Both computeForced(const llvm::Instruction *instruction, Both before);
   Both computePhi(const llvm::PHINode *phi);
   Both computeSelect(const llvm::Instruction *instruction, Both condition, Both yes, Both no);
-  Both number(Variable::Kind kind, const llvm::Loop *loop = nullptr);
+  Both number(Variable::Kind kind, const void *of = nullptr);
 
   llvm::Function &function;
   llvm::Instruction &site;
@@ -75,16 +80,23 @@ private:
   llvm::TargetLibraryInfoImpl names;
   llvm::TargetLibraryInfo library;
   llvm::ScalarEvolution evolution;
+  llvm::DemandedBits demanded;
 
   llvm::SetVector<const llvm::Instruction *> affected, sinks;
   std::vector<Variable> variables;
   std::vector<int64_t> point;
+  /// A value, computed from the variables of a set alone: it stays until one of them changes.
   struct Known {
-    uint64_t stamp = 0;
+    uint64_t stamp = 0, variables = 0;
     Both value;
   };
+  bool isCurrent(const Known &known) const;
   llvm::DenseMap<const llvm::Value *, Known> memo;
-  uint64_t stamp = 0;
+  uint64_t stamp = 0, used = 0;  ///< now; variables that the value being computed has been made of
+  std::vector<uint64_t> changed; ///< when each variable did
+  uint64_t begun = 0;            ///< when these variables were taken
+  uint64_t steps = 0;            ///< of all that has been computed
+  llvm::DenseMap<const llvm::Loop *, int64_t> iterations;
 };
 
 } // namespace sluice::mutation

@@ -5,6 +5,8 @@
 
 #include "llvm/IR/IntrinsicInst.h"
 
+#include <utility>
+
 using namespace llvm;
 using namespace sluice::mutation;
 
@@ -12,13 +14,24 @@ static unsigned widthOf(const Value *value) {
   return value->getType()->isIntegerTy() ? value->getType()->getIntegerBitWidth() : 0;
 }
 
-Both Proof::number(Variable::Kind kind, const Loop *loop) {
-  for (auto [variable, value] : zip_equal(variables, point)) {
-    if (variable.kind == kind && variable.loop == loop) {
-      return Both::constant(uint64_t(value));
+Both Proof::number(Variable::Kind kind, const void *of) {
+  for (auto [i, variable] : enumerate(variables)) {
+    if (variable.kind == kind && variable.of == of) {
+      used |= 1ull << i;
+      return Both::constant(uint64_t(point[i]));
     }
   }
   return Both::unknown(true);
+}
+
+bool Proof::isCurrent(const Known &known) const {
+  uint64_t rest = known.variables;
+  for (size_t i = 0; rest != 0; ++i, rest >>= 1) {
+    if ((rest & 1) != 0 && changed[i] > known.stamp) {
+      return false;
+    }
+  }
+  return known.stamp >= begun;
 }
 
 Both Proof::get(const Value *value) {
@@ -31,12 +44,15 @@ Both Proof::get(const Value *value) {
     return Both::unknown(true);
   }
   Known &known = memo[value];
-  if (known.stamp != stamp) {
+  if (!isCurrent(known)) {
+    uint64_t outer = std::exchange(used, 0);
     Both computed = instruction == &site ? computeSite(instruction) : compute(instruction);
-    Known &again = memo[value]; // computing may have moved it
-    again = {stamp, computed};
+    memo[value] = {stamp, used, computed}; // computing may have moved it
+    used |= outer;
+    ++steps;
     return computed;
   }
+  used |= known.variables;
   return known.value;
 }
 
@@ -61,7 +77,9 @@ Both Proof::computePhi(const PHINode *phi) {
   if (!isHeader) {
     bool same = true;
     for (unsigned i = 0; i < phi->getNumIncomingValues(); ++i) {
-      same &= get(phi->getIncomingValue(i)).same || !isReached(phi->getIncomingBlock(i));
+      const BasicBlock *from = phi->getIncomingBlock(i);
+      same &= get(phi->getIncomingValue(i)).same || !isTaken(from, phi->getParent()) ||
+              !isReached(from);
     }
     return Both::unknown(same);
   }
@@ -103,6 +121,9 @@ Both Proof::computePhi(const PHINode *phi) {
 Both Proof::compute(const Instruction *instruction) {
   if (auto kind = sourceOf(instruction)) {
     return number(*kind);
+  }
+  if (isa<LoadInst>(instruction)) {
+    return number(Variable::Loaded, instruction);
   }
   if (const auto *phi = dyn_cast<PHINode>(instruction)) {
     return computePhi(phi);

@@ -78,9 +78,9 @@ Step::Step(const runtime::Artifact &artifact, std::string target)
   setScalars(occasions.front());
   const runtime::Region &tokens = plan.inputs.at("tokens");
   for (int64_t i = 0; i < tokens.shape[0] * tokens.rowStride; ++i) {
-    // The first and the last token too.
+    // In every fragment of columns for every row of a thread; the first and the last token too.
     auto last = static_cast<int32_t>(plan.model.vocabulary - 1);
-    int32_t token = i % 7 == 3 ? last : static_cast<int32_t>(i * i * 31 % plan.model.vocabulary);
+    int32_t token = i % 31 == 3 ? last : static_cast<int32_t>(i * 97 % plan.model.vocabulary);
     std::memcpy(arena.get() + tokens.offset + i * 4, &token, 4);
   }
 }
@@ -152,10 +152,8 @@ void Step::addBuffers(const Visit &visit, bool later, std::vector<emulator::Buff
   }
   const runtime::DeviceVariant &variant = visit.kernel.deviceVariants.at(target);
   int64_t workspace = variant.workspaceBytes;
-  int64_t counters = variant.counters * int64_t(sizeof(int32_t));
-  if (counters > 0) {
-    buffers.push_back({"counters", arena.get() + arguments.back() - counters, uint64_t(counters),
-                       emulator::Writes::Any});
+  if (auto [counters, bytes] = countersOf(visit); bytes > 0) {
+    buffers.push_back({"counters", const_cast<uint8_t *>(counters), bytes, emulator::Writes::Any});
   }
   if (workspace > 0) {
     buffers.push_back({"workspace", arena.get() + arguments.back(), uint64_t(workspace),
@@ -187,7 +185,18 @@ void Step::poison(const Visit &visit) {
   }
 }
 
+/// Counters of blocks that arrive, which are zero again after each launch; with their bytes.
+std::pair<const uint8_t *, uint64_t> Step::countersOf(const Visit &visit) const {
+  int64_t count = visit.kernel.deviceVariants.at(target).counters;
+  int64_t bytes = count * int64_t(sizeof(int32_t));
+  return {arena.get() + visit.arguments->back() - bytes, uint64_t(bytes)};
+}
+
 std::string Step::judge(const Visit &visit, const std::vector<std::vector<uint8_t>> &before) {
+  auto [counters, counterBytes] = countersOf(visit);
+  if (std::any_of(counters, counters + counterBytes, [](uint8_t byte) { return byte != 0; })) {
+    return "expected counters of blocks that are zero after the launch, found others";
+  }
   const auto &operands = visit.kernel.operands;
   replay::Launch done;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -243,6 +252,7 @@ Subject Step::subjectOf(const Visit &visit) {
                                    uint64_t(kernel.operands[i].bytes));
     }
   }
+  subject.outputs.emplace_back(countersOf(visit));
   for (const runtime::Stage &stage : variant.stages) {
     emulator::Launch request;
     request.grid = {uint32_t(stage.blocks), 1, 1};
@@ -273,13 +283,25 @@ Subject Step::subjectOf(const Visit &visit) {
   return subject;
 }
 
-/// Where no row depends on lengths, only the number of the step can make a difference.
-std::vector<const Occasion *> Step::occasionsFor(const runtime::Launch &launch) {
+/// Where no row depends on lengths, only the number of the step can make a difference. Where they
+/// do, there are lengths and batches of which the last row lies right before the first of a block
+/// of 64: the block has nothing to do, and one row more would make it begin.
+std::vector<Occasion> Step::occasionsFor(const runtime::Launch &launch) {
   auto domain = dispatchOf(launch.kernel).op->getAttrOfType<dispatch::DomainAttr>("domain");
-  std::vector<const Occasion *> result;
+  std::vector<Occasion> result;
   for (const Occasion &occasion : occasions) {
     if (domain.getFactor() != 0 || !occasion.ofLengths) {
-      result.push_back(&occasion);
+      result.push_back(occasion);
+    }
+  }
+  int64_t positions = domain.getPositions(), batch = plan.model.batch;
+  for (int64_t first = 64; domain.getFactor() != 0 && first < positions * batch; first += 64) {
+    int64_t length = first % positions * domain.getFactor(), rows = first / positions + 1;
+    if (length > 0) {
+      result.push_back({"length " + std::to_string(length) + " of " + std::to_string(rows),
+                        {length, rows},
+                        1,
+                        true});
     }
   }
   return result;
@@ -287,13 +309,13 @@ std::vector<const Occasion *> Step::occasionsFor(const runtime::Launch &launch) 
 
 void Step::run(const std::function<void(const Occasion &, const Subject &)> &visit) {
   std::set<int64_t> seen;
-  for (const char *entry : {"initialize", "prepare", "gradient", "update"}) {
+  for (const char *entry : {"initialize", "prepare", "evaluate", "predict", "gradient", "update"}) {
     auto found = plan.entries.find(entry);
     for (const runtime::Launch &launch :
          found == plan.entries.end() ? std::vector<runtime::Launch>{} : found->second) {
       bool isFirst = seen.insert(launch.kernel).second;
-      for (const Occasion *occasion : occasionsFor(launch)) {
-        isFirst ? visit(*occasion, subjectOf(visitOf(launch, *occasion))) : void();
+      for (const Occasion &occasion : isFirst ? occasionsFor(launch) : std::vector<Occasion>()) {
+        visit(occasion, subjectOf(visitOf(launch, occasion)));
       }
       Subject subject = subjectOf(visitOf(launch, occasions.front()));
       for (Subject::Stage &stage : subject.stages) {

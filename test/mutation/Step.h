@@ -48,7 +48,7 @@ private:
   int64_t &scalar(const std::string &name);
   void setScalars(const Occasion &occasion);
   Dispatch &dispatchOf(int64_t kernel);
-  std::vector<const Occasion *> occasionsFor(const runtime::Launch &launch);
+  std::vector<Occasion> occasionsFor(const runtime::Launch &launch);
   Visit visitOf(const runtime::Launch &launch, const Occasion &occasion);
   Subject subjectOf(const Visit &visit);
   void addBuffers(const Visit &visit, bool later, std::vector<emulator::Buffer> &buffers);
@@ -56,6 +56,7 @@ private:
   void addResult(const Visit &visit, size_t operand, unsigned result, bool later,
                  std::vector<emulator::Buffer> &buffers);
   void poison(const Visit &visit);
+  std::pair<const uint8_t *, uint64_t> countersOf(const Visit &visit) const;
   std::string judge(const Visit &visit, const std::vector<std::vector<uint8_t>> &before);
 
   const runtime::Artifact &artifact;

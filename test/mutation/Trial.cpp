@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A worker runs a kernel's stages one after the other and forks before each, once a fault: memory
-// comes back by itself, the stages before are not run again, only the stage with the fault is
-// compiled, and a kernel that never ends is stopped.
+// comes back by itself, the stages before are not run again, nothing is compiled, and a kernel that
+// never ends is stopped.
 #include "Trial.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -15,6 +15,8 @@
 
 #include <cstring>
 #include <ctime>
+#include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -43,9 +45,12 @@ emulator::Options adverse() {
           .countTraffic = false};
 }
 
-/// The first violation, or nothing.
-std::string launchStage(emulator::Emulator &emulator, const Subject::Stage &stage) {
-  emulator::Report report = emulator.launch(stage.launch, adverse());
+/// The first violation, or nothing. A program with faults is told which.
+std::string launchStage(emulator::Emulator &emulator, const Subject::Stage &stage,
+                        std::optional<uint64_t> fault = std::nullopt) {
+  emulator::Launch launch = stage.launch;
+  fault ? launch.arguments.push_back(*fault) : void();
+  emulator::Report report = emulator.launch(launch, adverse());
   return report.passed() ? "" : report.violations.front().str();
 }
 
@@ -149,13 +154,13 @@ llvm::StringRef sluice::mutation::name(Fate fate) {
   return names[static_cast<int>(fate)];
 }
 
-std::unique_ptr<emulator::Emulator> sluice::mutation::makeStage(const std::string &ir,
-                                                                const std::string &function,
-                                                                const Mutation *mutation) {
+std::unique_ptr<emulator::Emulator>
+sluice::mutation::makeStage(const std::string &ir, const std::string &function,
+                            llvm::ArrayRef<Mutation> mutations) {
   auto context = std::make_unique<llvm::LLVMContext>();
   auto module = parse(ir, *context);
-  if (mutation) {
-    plant(*module, *mutation);
+  if (!mutations.empty()) {
+    plantAll(*module, mutations);
   }
   for (llvm::Function &other : llvm::make_early_inc_range(*module)) {
     if (!other.isDeclaration() && other.getName() != function && other.use_empty()) {
@@ -233,48 +238,100 @@ bool sluice::mutation::isProvablyNoFault(const Subject &subject, const Mutation 
   });
 }
 
+std::vector<size_t> sluice::mutation::provablyNoFaults(const Subject &subject,
+                                                       llvm::ArrayRef<Mutation> mutations,
+                                                       unsigned workers) {
+  std::vector<Child> children;
+  for (unsigned worker = 0; worker < workers; ++worker) {
+    children.emplace_back([&, worker](int to) {
+      std::string said;
+      for (size_t i = worker; i < mutations.size(); i += workers) {
+        said += isProvablyNoFault(subject, mutations[i]) ? std::to_string(i) + "\n" : "";
+      }
+      writeAll(to, said + "done");
+    });
+  }
+  std::vector<size_t> result;
+  for (const Child &child : children) {
+    int status = 0;
+    std::string said = child.wait(status);
+    if (!llvm::StringRef(said).ends_with("done")) {
+      throw std::runtime_error("a proof died of " + subject.name);
+    }
+    for (llvm::StringRef line : llvm::split(said, '\n')) {
+      size_t number = 0;
+      line.getAsInteger(10, number) ? void() : result.push_back(number);
+    }
+  }
+  return result;
+}
+
 std::vector<Mutation> sluice::mutation::mutationsIn(const Subject &subject) {
   llvm::LLVMContext context;
   return mutationsOf(*parse(subject.ir, context));
 }
 
-/// Every `workers`th fault, stage by stage. A message is a head of two numbers and a text; short
-/// ones reach a pipe whole.
-void Trials::work(llvm::ArrayRef<Mutation> mutations, unsigned worker, unsigned workers,
-                  int pipe) const {
-  constexpr size_t longest = 3000;
-  subject.prepare ? subject.prepare() : void();
-  std::vector<std::shared_ptr<emulator::Emulator>> stages;
-  for (size_t i = 0; i < subject.stages.size(); ++i) {
-    stages.push_back(emulatorOf(subject, i));
+Faults::Faults(const Subject &subject, std::vector<Mutation> mutations)
+    : all(std::move(mutations)), numbers(all.size()) {
+  std::map<std::string, std::vector<Mutation>> shares;
+  for (size_t i = 0; i < all.size(); ++i) {
+    shares[all[i].function].push_back(all[i]);
+    numbers[i] = shares[all[i].function].size();
   }
-  for (size_t at = 0; at < subject.stages.size(); ++at) {
-    for (size_t i = worker; i < mutations.size(); i += workers) {
-      if (mutations[i].function != subject.stages[at].function) {
-        continue;
-      }
-      Outcome outcome = inChild(10 * seconds + 2, [&]() -> Outcome {
-        stages[at] = makeStage(subject.ir, subject.stages[at].function, &mutations[i]);
-        for (size_t later = at; later < stages.size(); ++later) {
-          std::string violation = launchStage(*stages[later], subject.stages[later]);
-          if (!violation.empty()) {
-            return {Fate::Judged, violation};
-          }
-        }
-        if (outputsOf(subject) == expected) {
-          return {Fate::Survived, ""};
-        }
-        std::string wrong = subject.judge();
-        return {wrong.empty() ? Fate::Changed : Fate::Wrong, wrong};
-      });
-      writeAll(pipe, std::to_string(i) + " " + std::to_string(static_cast<int>(outcome.fate)) +
-                         " " + outcome.text.substr(0, longest) + '\0');
-    }
-    launchStage(*stages[at], subject.stages[at]);
+  for (const auto &[function, share] : shares) {
+    stages[function] = makeStage(subject.ir, function, share);
   }
 }
 
-void Trials::run(llvm::ArrayRef<Mutation> mutations, unsigned workers,
+/// A stage that has faults, and those after it as they are.
+Outcome Trials::runFrom(size_t stage, uint64_t fault, const Stages &planted,
+                        const Stages &intact) const {
+  for (size_t at = stage; at < intact.size(); ++at) {
+    std::string violation = at == stage ? launchStage(*planted[at], subject.stages[at], fault)
+                                        : launchStage(*intact[at], subject.stages[at]);
+    if (!violation.empty()) {
+      return {Fate::Judged, violation};
+    }
+  }
+  if (outputsOf(subject) == expected) {
+    return {Fate::Survived, ""};
+  }
+  std::string wrong = subject.judge();
+  return {wrong.empty() ? Fate::Changed : Fate::Wrong, wrong};
+}
+
+/// Every `workers`th fault, stage by stage. A message is a head of two numbers and a text; short
+/// ones reach a pipe whole.
+void Trials::work(const Faults &faults, llvm::ArrayRef<size_t> which, unsigned worker,
+                  unsigned workers, int pipe) const {
+  constexpr size_t longest = 3000;
+  auto say = [&](size_t i, const Outcome &outcome) {
+    writeAll(pipe, std::to_string(i) + " " + std::to_string(static_cast<int>(outcome.fate)) + " " +
+                       outcome.text.substr(0, longest) + '\0');
+  };
+  subject.prepare ? subject.prepare() : void();
+  Stages intact, planted;
+  for (size_t i = 0; i < subject.stages.size(); ++i) {
+    auto found = faults.stages.find(subject.stages[i].function);
+    intact.push_back(emulatorOf(subject, i));
+    planted.push_back(found == faults.stages.end() ? nullptr : found->second);
+  }
+  for (size_t at = 0; at < subject.stages.size(); ++at) {
+    if (worker == 0 && planted[at]) {
+      Outcome none = inChild(limit(), [&] { return runFrom(at, 0, planted, intact); });
+      none.fate != Fate::Survived ? say(faults.all.size(), none) : void();
+    }
+    for (size_t i = worker; i < which.size(); i += workers) {
+      if (faults.all[which[i]].function == subject.stages[at].function) {
+        uint64_t number = faults.numbers[which[i]];
+        say(which[i], inChild(limit(), [&] { return runFrom(at, number, planted, intact); }));
+      }
+    }
+    launchStage(*intact[at], subject.stages[at]);
+  }
+}
+
+void Trials::run(const Faults &faults, llvm::ArrayRef<size_t> which, unsigned workers,
                  const std::function<void(size_t, Outcome)> &done) const {
   int pipes[2];
   if (::pipe(pipes) != 0) {
@@ -282,28 +339,39 @@ void Trials::run(llvm::ArrayRef<Mutation> mutations, unsigned workers,
   }
   for (unsigned worker = 0; worker < workers; ++worker) {
     if (::fork() == 0) {
-      work(mutations, worker, workers, pipes[1]);
+      work(faults, which, worker, workers, pipes[1]);
       ::_exit(0);
     }
   }
   ::close(pipes[1]);
-  std::string said;
+  std::string said, differs;
   char part[65536];
   for (ssize_t count = 0; (count = ::read(pipes[0], part, sizeof part)) > 0;) {
     said.append(part, size_t(count));
     for (size_t end = 0; (end = said.find('\0')) != std::string::npos; said.erase(0, end + 1)) {
       auto [index, rest] = llvm::StringRef(said).take_front(end).split(' ');
       auto [fate, text] = rest.split(' ');
-      done(std::stoul(index.str()), {static_cast<Fate>(std::stoi(fate.str())), text.str()});
+      size_t i = std::stoul(index.str());
+      if (i == faults.all.size()) {
+        differs = "differs: " + text.str();
+      } else {
+        done(i, {static_cast<Fate>(std::stoi(fate.str())), text.str()});
+      }
     }
   }
   ::close(pipes[0]);
   while (::wait(nullptr) > 0) {
   }
+  if (!differs.empty()) {
+    throw std::runtime_error(subject.name + ": with every fault planted and none chosen it " +
+                             differs);
+  }
 }
 
-Outcome Trials::run(const Mutation &mutation) const {
-  Outcome result;
-  run(mutation, 1, [&](size_t, Outcome outcome) { result = std::move(outcome); });
-  return result;
+std::vector<Outcome> Trials::run(const Faults &faults) const {
+  std::vector<Outcome> outcomes(faults.all.size());
+  std::vector<size_t> which(faults.all.size());
+  std::iota(which.begin(), which.end(), 0);
+  run(faults, which, 1, [&](size_t i, Outcome outcome) { outcomes[i] = std::move(outcome); });
+  return outcomes;
 }

@@ -48,18 +48,34 @@ struct Outcome {
   std::string text; ///< the first violation, or by how much results differ
 };
 
-/// A function of a subject's IR alone, with a fault or without. Throws std::runtime_error where it
-/// is no program.
+/// A function of a subject's IR alone, with faults to choose from (see plantAll) or as it is.
+/// Throws std::runtime_error where it is no program.
 std::unique_ptr<emulator::Emulator> makeStage(const std::string &ir, const std::string &function,
-                                              const Mutation *mutation = nullptr);
+                                              llvm::ArrayRef<Mutation> mutations = {});
+
+/// The faults of a kernel: each stage that has any is compiled once, with all of its own.
+class Faults {
+public:
+  Faults(const Subject &subject, std::vector<Mutation> mutations);
+
+  std::vector<Mutation> all;
+  std::map<std::string, std::shared_ptr<emulator::Emulator>> stages;
+  std::vector<uint64_t> numbers; ///< of each fault in its stage, from 1
+};
 
 std::vector<Mutation> mutationsIn(const Subject &subject);
 
 /// As of a module, for the stage that the fault is in.
 bool isProvablyNoFault(const Subject &subject, const Mutation &mutation);
 
+/// Those of `mutations` that are, by number, on as many processors as `workers`.
+std::vector<size_t> provablyNoFaults(const Subject &subject, llvm::ArrayRef<Mutation> mutations,
+                                     unsigned workers);
+
 /// Runs kernels with faults and compares with the kernel as it is.
 class Trials {
+  using Stages = std::vector<std::shared_ptr<emulator::Emulator>>;
+
 public:
   /// Runs the subject as it is; it must break no rule, and with `judges` its judge must take what
   /// comes out. Throws std::runtime_error otherwise.
@@ -68,15 +84,21 @@ public:
   /// Basic blocks of each function, in order, and how often each was entered.
   const std::map<std::string, std::vector<uint64_t>> &coverage() const { return entered; }
 
-  /// Tries all, on as many processors as `workers`; `done(i, outcome)` comes in any order. A kernel
-  /// that takes ten times its processor time and two seconds more is taken to hang.
-  void run(llvm::ArrayRef<Mutation> mutations, unsigned workers,
+  /// Tries the faults of `faults` that `which` names, on as many processors as `workers`;
+  /// `done(i, outcome)` comes in any order, `i` one of `which`. A kernel that takes ten times its
+  /// processor time and half a second more is taken to hang. Throws std::runtime_error where the
+  /// program that has all faults differs from the kernel though none is chosen.
+  void run(const Faults &faults, llvm::ArrayRef<size_t> which, unsigned workers,
            const std::function<void(size_t, Outcome)> &done) const;
-  Outcome run(const Mutation &mutation) const;
+  /// All, in their order.
+  std::vector<Outcome> run(const Faults &faults) const;
 
 private:
-  void work(llvm::ArrayRef<Mutation> mutations, unsigned worker, unsigned workers, int pipe) const;
+  void work(const Faults &faults, llvm::ArrayRef<size_t> which, unsigned worker, unsigned workers,
+            int pipe) const;
+  Outcome runFrom(size_t stage, uint64_t fault, const Stages &planted, const Stages &intact) const;
   void readBaseline(const std::string &said);
+  double limit() const { return 10 * seconds + 0.5; } ///< of a trial's processor time
 
   const Subject &subject;
   std::string expected; ///< bytes of the outputs, one after the other

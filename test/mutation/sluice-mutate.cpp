@@ -14,6 +14,7 @@
 #include <fstream>
 #include <iostream>
 #include <set>
+#include <sys/resource.h>
 
 using namespace sluice;
 using namespace sluice::mutation;
@@ -93,7 +94,8 @@ private:
                    const std::map<std::string, std::vector<uint64_t>> &coverage);
   bool isDone(const std::string &kernel);
   void tryFaults(const Subject &subject, const std::string &occasion,
-                 const std::vector<Mutation> &open, const std::vector<Tried *> &places);
+                 const std::vector<size_t> &open);
+  const Faults &plantedIn(const Subject &subject);
   void proveRest(const Subject &subject, const std::string &occasion);
   void write(const std::string &kernel, const std::string &occasion, const Mutation &mutation,
              const Outcome &outcome);
@@ -102,12 +104,25 @@ private:
   std::map<std::string, std::vector<Tried>> faults;
   std::map<std::string, Outcome> known; ///< trials of a run before
   std::map<std::string, std::vector<uint64_t>> entered;
+  std::unique_ptr<Faults> planted;
+  std::string plantedKernel;
   std::set<std::string> proved; ///< faults that a proof was tried of
   std::ofstream lines;
   int trials = 0;
 };
 
 } // namespace
+
+/// Of this process and those that it has waited for.
+static int64_t processorSeconds() {
+  int64_t seconds = 0;
+  for (int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage;
+    ::getrusage(who, &usage);
+    seconds += usage.ru_utime.tv_sec + usage.ru_stime.tv_sec;
+  }
+  return seconds;
+}
 
 /// `code` names what the instructions' numbers are numbers of.
 std::string Run::keyOf(const std::string &occasion, const Mutation &mutation) const {
@@ -142,9 +157,10 @@ void Run::choose(const std::string &kernel, const std::vector<Mutation> &all) {
   std::vector<Tried> &chosen = faults[kernel];
   for (const Mutation &mutation : all) {
     unsigned number = seen[mutation.op]++;
-    bool synchronizes = mutation.op == Operator::RemoveBarrier ||
-                        mutation.op == Operator::RemoveCommit ||
-                        mutation.op == Operator::WaitForLess || mutation.op == Operator::ShiftStage;
+    bool synchronizes =
+        mutation.op == Operator::RemoveBarrier || mutation.op == Operator::RemoveCommit ||
+        mutation.op == Operator::RemoveFence || mutation.op == Operator::ShiftArrival ||
+        mutation.op == Operator::WaitForLess || mutation.op == Operator::ShiftStage;
     if ((number + phase) % (synchronizes ? everySync : every) == 0) {
       chosen.push_back({mutation, {}});
     }
@@ -183,19 +199,17 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
   if (chosen == faults.end()) {
     choose(subject.name, mutationsIn(subject));
   }
-  std::vector<Mutation> open;
-  std::vector<Tried *> places;
-  for (Tried &tried : faults[subject.name]) {
+  std::vector<size_t> open;
+  for (auto [i, tried] : llvm::enumerate(faults[subject.name])) {
     auto found = known.find(keyOf(occasion, tried.mutation));
     if (!tried.isDone() && found != known.end()) {
       tried.outcome = found->second;
     } else if (!tried.isDone()) {
-      open.push_back(tried.mutation);
-      places.push_back(&tried);
+      open.push_back(i);
     }
   }
   if (!open.empty() || !unreached.empty()) {
-    tryFaults(subject, occasion, open, places);
+    tryFaults(subject, occasion, open);
   }
   proveRest(subject, occasion);
   int caught = 0, none = 0;
@@ -204,40 +218,63 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
     none += tried.outcome.fate == Fate::NoFault;
   }
   std::cerr << occasion << ", " << subject.name << ": of " << faults[subject.name].size()
-            << " caught " << caught << ", none " << none << "; " << trials << " trials"
-            << std::endl;
+            << " caught " << caught << ", none " << none << "; " << trials << " trials in "
+            << processorSeconds() << " s" << std::endl;
 }
 
 /// A fault is caught by numbers only where they are right without it.
 void Run::tryFaults(const Subject &subject, const std::string &occasion,
-                    const std::vector<Mutation> &open, const std::vector<Tried *> &places) {
+                    const std::vector<size_t> &open) {
   Trials kernel(subject, /*judges=*/false);
   addCoverage(subject.name, kernel.coverage());
   bool byNumbers = false;
-  kernel.run(open, workers, [&](size_t i, Outcome outcome) {
-    write(subject.name, occasion, open[i], outcome);
-    byNumbers |= outcome.fate == Fate::Wrong;
-    places[i]->outcome = std::move(outcome);
-    ++trials;
-  });
+  if (!open.empty()) {
+    kernel.run(plantedIn(subject), open, workers, [&](size_t i, Outcome outcome) {
+      Tried &tried = faults[subject.name][i];
+      write(subject.name, occasion, tried.mutation, outcome);
+      byNumbers |= outcome.fate == Fate::Wrong;
+      tried.outcome = std::move(outcome);
+      ++trials;
+    });
+  }
   if (byNumbers || open.empty()) {
     Trials confirmed(subject);
   }
 }
 
+/// Of the kernel that is visited: all chosen ones.
+const Faults &Run::plantedIn(const Subject &subject) {
+  if (plantedKernel != subject.name) {
+    std::vector<Mutation> mutations;
+    for (const Tried &tried : faults[subject.name]) {
+      mutations.push_back(tried.mutation);
+    }
+    planted = std::make_unique<Faults>(subject, std::move(mutations));
+    plantedKernel = subject.name;
+  }
+  return *planted;
+}
+
 /// What survives the first step may be none; a fault that is caught must not be proved to be none.
 void Run::proveRest(const Subject &subject, const std::string &occasion) {
+  std::vector<Mutation> mutations;
+  std::vector<Tried *> asked;
   for (Tried &tried : faults[subject.name]) {
-    bool asked = tried.outcome.fate == Fate::Survived || (checkProofs && tried.isCaught());
-    if (asked && proved.insert(keyOf("", tried.mutation)).second &&
-        isProvablyNoFault(subject, tried.mutation)) {
-      if (tried.isCaught()) {
-        throw std::runtime_error("a fault that is caught was proved to be none: " +
-                                 keyOf(occasion, tried.mutation) + " at " + tried.mutation.text);
-      }
-      tried.outcome = {Fate::NoFault, ""};
-      write(subject.name, occasion, tried.mutation, tried.outcome);
+    bool isAsked = tried.outcome.fate == Fate::Survived || (checkProofs && tried.isCaught());
+    if (isAsked && proved.insert(keyOf("", tried.mutation)).second) {
+      mutations.push_back(tried.mutation);
+      asked.push_back(&tried);
     }
+  }
+  for (size_t i :
+       mutations.empty() ? std::vector<size_t>() : provablyNoFaults(subject, mutations, workers)) {
+    Tried &tried = *asked[i];
+    if (tried.isCaught()) {
+      throw std::runtime_error("a fault that is caught was proved to be none: " +
+                               keyOf(occasion, tried.mutation) + " at " + tried.mutation.text);
+    }
+    tried.outcome = {Fate::NoFault, ""};
+    write(subject.name, occasion, tried.mutation, tried.outcome);
   }
 }
 

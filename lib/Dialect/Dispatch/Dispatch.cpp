@@ -155,6 +155,33 @@ LogicalResult RowsOp::verify() {
                  failed(verifyBodyTypes(*this, getOutputs(), body.getTerminator()->getOperands())));
 }
 
+/// Of a contraction that rotates: the last extra is a table of angles for pairs of columns.
+static LogicalResult verifyRotation(ContractOp op) {
+  if (!op.getRotatedColumns()) {
+    return success();
+  }
+  int64_t columns = *op.getRotatedColumns();
+  auto table = op.getExtras().empty() ? RankedTensorType()
+                                      : cast<RankedTensorType>(op.getRotary().getType());
+  bool isTable =
+      table && table.getRank() == 2 && table.getElementType().isF32() &&
+      cast<AccessAttr>(op.getAccesses().getValue().back()).getKind() == AccessKind::Table;
+  if (!isTable || op.getOutputs().empty()) {
+    return op.emitOpError(
+        "D-017: expected a result, and a last extra of f32 [T, D] with access table "
+        "to rotate it by");
+  }
+  auto result = cast<RankedTensorType>(op.getOutputs().front().getType());
+  int64_t head = table.getDimSize(1);
+  if (head % 2 != 0 || columns < 0 || columns % head != 0 || columns > result.getShape().back() ||
+      table.getDimSize(0) < op.getDomain().getPositions()) {
+    return op.emitOpError("D-017: expected whole heads of an even number of columns to be rotated, "
+                          "and an angle for each position, found ")
+           << columns << " of " << result << " by " << table;
+  }
+  return success();
+}
+
 LogicalResult ContractOp::verify() {
   if (failed(verifyAccesses(*this, getAccesses(), getExtras().size(), "extra operands")) ||
       failed(verifyAccesses(*this, getResultAccesses(), getOutputs().size(), "results"))) {
@@ -167,14 +194,14 @@ LogicalResult ContractOp::verify() {
     return emitOpError("D-006: expected input rows of ")
            << inner << " columns, found " << input.getShape().back();
   }
-  if (failed(verifyFactors(*this, {getInput(), getWeight()})) ||
-      failed(verifyBody(*this, getEpilogue(), getExtras().size() + 1, getOutputs().size(),
+  if (failed(verifyFactors(*this, {getInput(), getWeight()})) || failed(verifyRotation(*this)) ||
+      failed(verifyBody(*this, getEpilogue(), getArgumentExtras().size() + 1, getOutputs().size(),
                         "epilogue"))) {
     return failure();
   }
   Block &epilogue = getEpilogue().front();
   return failure(
-      failed(verifyBodyTypes(*this, getExtras(), epilogue.getArguments().drop_front())) ||
+      failed(verifyBodyTypes(*this, getArgumentExtras(), epilogue.getArguments().drop_front())) ||
       failed(verifyBodyTypes(*this, getOutputs(), epilogue.getTerminator()->getOperands())));
 }
 
@@ -257,8 +284,7 @@ LogicalResult AttentionOp::verify() {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
   }
   if (failed(verifyFactors(*this, {getQuery(), getKey(), getValue()})) ||
-      failed(verifyStorage(*this, {getOutput()})) ||
-      failed(verifyF32(*this, {getRotary(), getLse()}))) {
+      failed(verifyStorage(*this, {getOutput()})) || failed(verifyF32(*this, {getLse()}))) {
     return failure();
   }
   return verifyBody(*this, getScore(), 4, 1, "score");
@@ -273,6 +299,14 @@ LogicalResult AttentionBackwardOp::verify() {
       failed(verifyF32(*this, {getRotary(), getLse()})) ||
       failed(verifyBody(*this, getScore(), 4, 1, "score"))) {
     return failure();
+  }
+  auto head = static_cast<int64_t>(getHeadSize());
+  auto table = getRotary() ? cast<RankedTensorType>(getRotary().getType()) : RankedTensorType();
+  if (table && (head % 2 != 0 || table.getRank() != 2 || table.getDimSize(1) != head ||
+                table.getDimSize(0) < getDomain().getPositions())) {
+    return emitOpError("D-017: expected heads of an even number of columns to be rotated back, and "
+                       "an angle for each position, found heads of ")
+           << head << " by " << table;
   }
   return verifyBody(*this, getScoreGradient(), 5, 1, "derivative");
 }

@@ -84,6 +84,9 @@ std::optional<Reads> ContractOp::getRowReads(unsigned result) {
       addArgument(getAccesses(), argument - 1, firstExtra, reads);
     }
   }
+  if (getRotary() && result == 0) {
+    reads.push_back(RowRead::whole(getNumOperands() - 1));
+  }
   return reads;
 }
 
@@ -132,7 +135,7 @@ static IntegerSet transposed(IntegerSet mask) {
 }
 
 Reads sluice::dispatch::attentionReads(IntegerSet mask, unsigned operands) {
-  constexpr unsigned rotary = 3;
+  constexpr unsigned rotary = 3; // of the model's attention
   IntegerSet relation = withinLength(mask);
   Reads reads{RowRead::itself(0, mask.getContext()), RowRead::related(1, relation),
               RowRead::related(2, relation)};

@@ -47,12 +47,46 @@ static void cloneRegion(Region &from, Region &to, OpBuilder &b) {
   yield->erase();
 }
 
+/// The contraction that makes queries and keys rotates them as it stores them, once for all
+/// readers.
+static LogicalResult rotate(AttentionOp op, DispatchEmitter &emitter) {
+  Value packed = emitter.get(op.getQuery()), table = emitter.get(op.getRotary());
+  auto contract = packed.getDefiningOp<dispatch::ContractOp>();
+  int64_t keyColumn = static_cast<int64_t>(op.getHeads() * op.getHeadSize());
+  bool areFirst = op.getQuery() == op.getKey() && op.getQueryColumn() == 0 &&
+                  static_cast<int64_t>(op.getKeyColumn()) == keyColumn;
+  bool areAlone = llvm::all_of(op.getQuery().getUsers(), [](Operation *user) {
+    return isa<AttentionOp, AttentionBackwardOp>(user);
+  });
+  if (!contract || contract.getRotary() || contract.getOutputs().front() != packed || !areFirst ||
+      !areAlone) {
+    return op.emitError(
+        "S-026: queries and keys are rotated only where they are the first columns, "
+        "queries first, of a linear map that this attention alone reads");
+  }
+  Operation *read = table.getDefiningOp();
+  if (contract->isBeforeInBlock(read)) {
+    read->moveBefore(contract);
+  }
+  Builder &b = emitter.b;
+  SmallVector<Attribute> accesses(contract.getAccesses().getValue());
+  accesses.push_back(dispatch::AccessAttr::get(b.getContext(), dispatch::AccessKind::Table,
+                                               AffineMap::get(2, 1, b.getAffineDimExpr(0)), 1, 0));
+  contract.getExtrasMutable().append(table);
+  contract.setAccessesAttr(b.getArrayAttr(accesses));
+  contract.setRotatedColumns(keyColumn + int64_t(op.getKvHeads() * op.getHeadSize()));
+  return success();
+}
+
 LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
+  if (getRotary() && failed(rotate(*this, emitter))) {
+    return failure();
+  }
   auto op = dispatch::AttentionOp::create(
       emitter.b, emitter.typeOf(getOutput()), emitter.typeOf(getLse()), emitter.get(getQuery()),
-      emitter.get(getKey()), emitter.get(getValue()), emitter.get(getRotary()),
-      emitter.domainOf(getQuery()), getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(),
-      getKeyColumn(), getValueColumn(), getMask(), getDropout(), getRandomId(), StringAttr());
+      emitter.get(getKey()), emitter.get(getValue()), emitter.domainOf(getQuery()), getHeads(),
+      getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(),
+      getDropout(), getRandomId(), StringAttr());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   emitter.set(getOutput(), op.getOutput());
   emitter.set(getLse(), op.getLse());

@@ -72,10 +72,6 @@ void emitMatmul(Emitter &e, const Target &target, const Matmul &matmul);
 /// init and finish that add the tile to memory [row][column].
 Matmul accumulateInto(Emitter &e, Matmul matmul, mlir::Value memory, mlir::Value row);
 
-/// Rotates a row's columns [lane0, lane0 + lanes) by the angles of `position`, or back.
-mlir::Value emitRotation(Emitter &e, mlir::Value vector, mlir::Value table, mlir::Value position,
-                         int64_t lane0, int64_t valid, bool back);
-
 /// Which rows are packed: positions first + i, i < count, of the sequence whose row 0 is `base`.
 struct RowRange {
   mlir::Value base, first, count;
@@ -83,9 +79,9 @@ struct RowRange {
                      ///< is valid
 };
 
-/// Copies one head's columns of rows into packed[i][headWidth], rotated where `rotary` is given.
+/// Copies one head's columns of rows into packed[i][headWidth].
 void emitPack(Emitter &e, const Shape &shape, mlir::Value source, const RowRange &range,
-              mlir::Value column, mlir::Value rotary, mlir::Value packed);
+              mlir::Value column, mlir::Value packed);
 
 /// transposed[row0 + c][p] = packed[first + p][c] for c < head, p < queryBlock.
 void emitTransposeBlock(Emitter &e, const Shape &shape, mlir::Value packed, mlir::Value first,

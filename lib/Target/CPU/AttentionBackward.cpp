@@ -141,8 +141,8 @@ void BackwardGenerator::emitItem() {
   Value keyColumn = columnOf(keyHead, shape.keyColumn),
         valueColumn = columnOf(keyHead, shape.valueColumn);
   RowRange allKeys{base, e.index(0), e.roundUp(length, shape.keyBlock), length};
-  emitPack(e, shape, key, allKeys, keyColumn, rotary, keys);
-  emitPack(e, shape, value, allKeys, valueColumn, {}, values);
+  emitPack(e, shape, key, allKeys, keyColumn, keys);
+  emitPack(e, shape, value, allKeys, valueColumn, values);
   emitFill(e, keyGradients, 0);
   emitFill(e, valueGradients, 0);
   e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) { emitHead(member); });
@@ -155,8 +155,8 @@ void BackwardGenerator::emitHead(Value member) {
   head = e.add(e.mul(keyHead, shape.group), member);
   Value queryColumn = columnOf(head, shape.queryColumn), outputColumn = columnOf(head, 0);
   RowRange all{base, e.index(0), e.roundUp(length, shape.queryBlock), length};
-  emitPack(e, shape, query, all, queryColumn, rotary, queryRows);
-  emitPack(e, shape, outputGradient, all, outputColumn, {}, outputRows);
+  emitPack(e, shape, query, all, queryColumn, queryRows);
+  emitPack(e, shape, outputGradient, all, outputColumn, outputRows);
   emitFill(e, queryGradients, 0);
   emitRowStatistics(outputColumn);
   Value blocks = e.floorDiv(e.add(length, shape.queryBlock - 1), shape.queryBlock);

@@ -52,7 +52,7 @@ private:
   Emitter e;
   const int64_t parts;
 
-  Value query, key, value, rotary, output, lse; // tensors
+  Value query, key, value, output, lse; // tensors
   Value keys, values, queries, scores, keep, accumulator, rowsOfBlock, maximum, sum, blockMaximum,
       rescale; // scratch
   Value length, batchRow, head, base, queryColumn, valueColumn, p0;
@@ -74,7 +74,6 @@ void ForwardGenerator::allocate() {
   query = frame.buffer(next++);
   key = frame.buffer(next++);
   value = frame.buffer(next++);
-  rotary = op.getRotary() ? frame.buffer(next++) : Value();
   output = frame.buffer(next++);
   lse = frame.buffer(next++);
   keys = frame.scratch(matrix(shape.keyBlocks * shape.keyBlock, shape.headWidth));
@@ -119,9 +118,9 @@ void ForwardGenerator::emitItem() {
   queryColumn = e.add(e.mul(head, shape.head), shape.queryColumn);
   valueColumn = e.add(e.mul(keyHead, shape.head), shape.valueColumn);
   RowRange allKeys{base, e.index(0), e.roundUp(length, shape.keyBlock), length};
-  emitPack(e, shape, key, allKeys, keyColumn, rotary, keys);
+  emitPack(e, shape, key, allKeys, keyColumn, keys);
   if (values) {
-    emitPack(e, shape, value, allKeys, valueColumn, {}, values);
+    emitPack(e, shape, value, allKeys, valueColumn, values);
   }
   Value part = e.sub(frame.item(), e.mul(e.floorDiv(frame.item(), parts), parts));
   Value blocks = e.floorDiv(e.add(length, shape.queryBlock - 1), shape.queryBlock);
@@ -130,7 +129,7 @@ void ForwardGenerator::emitItem() {
 
 void ForwardGenerator::emitQueryBlock(Value block) {
   p0 = e.mul(block, shape.queryBlock);
-  emitPack(e, shape, query, {base, p0, e.index(shape.queryBlock), length}, queryColumn, rotary,
+  emitPack(e, shape, query, {base, p0, e.index(shape.queryBlock), length}, queryColumn,
            rowsOfBlock);
   emitTransposeBlock(e, shape, rowsOfBlock, e.index(0), queries, e.index(0));
   emitFill(e, accumulator, 0);

@@ -121,13 +121,32 @@ static Value conjunction(Emitter &e, Value a, Value c) {
   return vector ? e.both(e.broadcast(a), e.broadcast(c)) : e.both(a, c);
 }
 
-Value attention::emitRelation(Emitter &e, IntegerSet mask, Value p, Value q, Value length) {
-  Value result = e.less(q, length);
+/// A constraint expr >= 0 on a scalar q whose other terms know nothing of q: one comparison with
+/// their sum, which is the same for all keys of a query. Null where it is none.
+static Value emitBound(Emitter &e, AffineExpr expr, Value p, Value q, Value length) {
+  AffineExpr key = getAffineDimExpr(1, expr.getContext());
+  for (auto [bound, predicate] : {std::pair(expr + key, arith::CmpIPredicate::sle),
+                                  std::pair(key - expr, arith::CmpIPredicate::sge)}) {
+    AffineExpr rest = simplifyAffineExpr(bound, 2, 1);
+    if (!rest.isFunctionOfDim(1)) {
+      return arith::CmpIOp::create(e.b, predicate, q, emitAffine(e, rest, {p, q}, length));
+    }
+  }
+  return nullptr;
+}
+
+Value attention::emitRelation(Emitter &e, IntegerSet mask, Value p, Value q, Value length,
+                              bool bounded) {
+  Value result = bounded ? e.less(q, length) : Value();
   for (auto [expr, equality] : llvm::zip(mask.getConstraints(), mask.getEqFlags())) {
-    Value value = emitAffine(e, expr, {p, q}, length);
-    auto predicate = equality ? arith::CmpIPredicate::eq : arith::CmpIPredicate::sge;
-    Value holds = arith::CmpIOp::create(e.b, predicate, value, e.constantLike(value, 0));
-    result = conjunction(e, result, holds);
+    bool isScalar = !equality && !isa<VectorType>(p.getType()) && !isa<VectorType>(q.getType());
+    Value holds = isScalar ? emitBound(e, expr, p, q, length) : Value();
+    if (!holds) {
+      Value value = emitAffine(e, expr, {p, q}, length);
+      auto predicate = equality ? arith::CmpIPredicate::eq : arith::CmpIPredicate::sge;
+      holds = arith::CmpIOp::create(e.b, predicate, value, e.constantLike(value, 0));
+    }
+    result = result ? conjunction(e, result, holds) : holds;
   }
   return result;
 }

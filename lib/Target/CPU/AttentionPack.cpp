@@ -1,34 +1,16 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Copies between the tensors' rows and the blocks' layouts: packing, transposition, rotation and
-// its reverse.
+// Copies between the tensors' rows and the blocks' layouts: packing, transposition, and unpacking
+// of gradients, rotated back.
 #include "Attention.h"
+#include "sluice/Target/CPU/Epilogue.h"
 
 using namespace mlir;
 using namespace sluice::cpu;
 using namespace sluice::cpu::attention;
 
-Value attention::emitRotation(Emitter &e, Value vector, Value table, Value position, int64_t lane0,
-                              int64_t valid, bool back) {
-  SmallVector<int64_t> even, odd, swapped;
-  SmallVector<float> signs;
-  for (int64_t i = 0; i < e.lanes; ++i) {
-    even.push_back(i & ~int64_t(1));
-    odd.push_back(i | 1);
-    swapped.push_back(i ^ 1);
-    signs.push_back(((i & 1) != 0) == back ? -1.0f : 1.0f);
-  }
-  Value angles = e.load(table, {position, e.index(lane0)}, valid);
-  Value sign =
-      arith::ConstantOp::create(e.b, DenseElementsAttr::get(e.floats, ArrayRef<float>(signs)));
-  Value cosine = e.shuffle(angles, angles, even);
-  Value sine = e.mulf(e.shuffle(angles, angles, odd), sign);
-  Value other = e.shuffle(vector, vector, swapped);
-  return e.fma(vector, cosine, e.mulf(other, sine));
-}
-
 void attention::emitPack(Emitter &e, const Shape &shape, Value source, const RowRange &range,
-                         Value column, Value rotary, Value packed) {
+                         Value column, Value packed) {
   Value last = e.add(range.limit, -1);
   e.loop(e.index(0), range.count, 1, [&](Value i) {
     Value position = e.min(e.add(range.first, i), last);
@@ -36,9 +18,6 @@ void attention::emitPack(Emitter &e, const Shape &shape, Value source, const Row
       int64_t lane0 = j * e.lanes;
       int64_t valid = shape.head - lane0;
       Value value = e.load(source, {e.add(range.base, position), e.add(column, lane0)}, valid);
-      if (rotary) {
-        value = emitRotation(e, value, rotary, position, lane0, valid, /*back=*/false);
-      }
       e.store(value, packed, {i, e.index(lane0)});
     }
   });
@@ -89,7 +68,8 @@ void attention::emitUnpack(Emitter &e, const Shape &shape, Value packed, Value f
       int64_t valid = shape.head - lane0;
       Value value = e.load(packed, {e.add(from, i), e.index(lane0)});
       if (rotary) {
-        value = emitRotation(e, value, rotary, position, lane0, valid, /*back=*/true);
+        Value angles = e.load(rotary, {position, e.index(lane0)}, valid);
+        value = emitRotation(e.b, value, angles, /*back=*/true);
       }
       e.store(value, target, {e.add(base, position), e.add(column, lane0)}, valid);
     }

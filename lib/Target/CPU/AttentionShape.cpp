@@ -43,14 +43,10 @@ template Shape attention::makeShape(dispatch::AttentionBackwardOp op, const Targ
 
 /// What the generators cannot do, said on the op.
 template <typename Op> LogicalResult attention::checkOp(Op op) {
-  int64_t heads = op.getHeads(), kvHeads = op.getKvHeads(), head = op.getHeadSize();
+  int64_t heads = op.getHeads(), kvHeads = op.getKvHeads();
   if (kvHeads < 1 || heads % kvHeads != 0) {
     return op.emitError("expected heads to be a multiple of kv_heads, found ")
            << heads << " and " << kvHeads;
-  }
-  if (op.getRotary() && head % 2 != 0) {
-    return op.emitError("expected an even head size, since rotation takes columns in pairs, found ")
-           << head;
   }
   float dropout = op.getDropout().convertToFloat();
   if (!(dropout >= 0 && dropout < 1)) {

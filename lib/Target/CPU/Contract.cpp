@@ -74,6 +74,7 @@ private:
   Value lastRowOr(Value row);
   void emitSums(Value first, Value slot, const Tile &tile, bool partialRows);
   void emitEpilogue(Value first, Value count, Value panel, const Tile &tile);
+  Value rotate(Value vector, Value row, Value column);
   Value loadDense(unsigned buffer, Value column, VectorType type);
   Value index(int64_t value) { return frame.index(value); }
   static dispatch::AccessKind kindOf(Attribute access) {
@@ -275,6 +276,38 @@ Value Emitter::loadDense(unsigned buffer, Value column, VectorType type) {
   return loadVector(b, width, extras[buffer], column, mask);
 }
 
+/// A vector of row `row` (of all batch rows) from `column` on, a multiple of the tile's columns,
+/// with the pairs rotated that are to be. The table's columns repeat every head: they are read in
+/// runs as long as heads and tiles have in common.
+Value Emitter::rotate(Value vector, Value row, Value column) {
+  auto type = cast<VectorType>(vector.getType());
+  Value table = extras.back();
+  int64_t width = type.getDimSize(0), rotated = *op.getRotatedColumns();
+  int64_t head = cast<MemRefType>(table.getType()).getDimSize(1);
+  int64_t run = std::gcd(std::gcd(head, s.tile.columns()), width);
+  Value begins = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, column, index(rotated));
+  auto branch = scf::IfOp::create(b, TypeRange(type), begins, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  Value position = arith::RemUIOp::create(b, row, index(domain.getPositions()));
+  Value angles = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  for (int64_t i = 0; i < width; i += run) {
+    Value at = arith::RemUIOp::create(b, addIndex(b, column, index(i)), index(head));
+    Value some = loadVector(b, run, table, {position, at});
+    angles = vector::InsertStridedSliceOp::create(b, some, angles, ArrayRef<int64_t>{i},
+                                                  ArrayRef<int64_t>{1});
+  }
+  Value turned = emitRotation(b, vector, angles, /*back=*/false);
+  if (rotated % width != 0) {
+    turned = arith::SelectOp::create(b, emitColumnMask(b, width, column, index(rotated)), turned,
+                                     vector);
+  }
+  scf::YieldOp::create(b, turned);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, vector);
+  return branch.getResult(0);
+}
+
 /// One row of the tile at a time, from scratch in L1: the region's code is emitted once, on vectors
 /// as wide as the tile, and the number of rows may vary. Rows are padded to whole vectors, so
 /// stores need no mask.
@@ -284,6 +317,9 @@ void Emitter::emitEpilogue(Value first, Value count, Value panel, const Tile &ti
   SmallVector<Value> shared;
   for (auto [i, access] : llvm::enumerate(op.getAccesses())) {
     Value value;
+    if (kindOf(access) == dispatch::AccessKind::Table) {
+      break; // the last, of angles: not an argument
+    }
     if (kindOf(access) == dispatch::AccessKind::Vector) {
       value = loadDense(i, column, type);
     } else if (kindOf(access) == dispatch::AccessKind::Scalar) {
@@ -302,6 +338,9 @@ void Emitter::emitEpilogue(Value first, Value count, Value panel, const Tile &ti
     if (failed(yielded)) {
       failed_ = true;
       return;
+    }
+    if (op.getRotary()) {
+      yielded->front() = rotate(yielded->front(), at.front(), column);
     }
     for (size_t r = 0; r < results.size(); ++r) {
       storeVector(b, (*yielded)[r], results[r], at);
@@ -323,7 +362,8 @@ static LogicalResult check(dispatch::ContractOp op) {
     auto access = cast<dispatch::AccessAttr>(attribute);
     bool fits = access.isIdentity() || access.getKind() == AccessKind::Vector ||
                 access.getKind() == AccessKind::Scalar;
-    if (!fits) {
+    bool isTable = op.getRotary() && attribute == op.getAccesses().getValue().back();
+    if (!fits && !isTable) {
       return op.emitOpError("expected extra operands with access row (identity map), vector or "
                             "scalar, found ")
              << attribute;

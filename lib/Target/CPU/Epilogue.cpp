@@ -5,12 +5,33 @@
 #include "sluice/Target/CPU/Epilogue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "sluice/Target/CPU/Random.h"
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
+
+Value cpu::emitRotation(ImplicitLocOpBuilder &b, Value vector, Value angles, bool back) {
+  auto type = cast<VectorType>(vector.getType());
+  SmallVector<int64_t> even, odd, swapped;
+  SmallVector<float> signs;
+  for (int64_t i = 0; i < type.getDimSize(0); ++i) {
+    even.push_back(i & ~int64_t(1));
+    odd.push_back(i | 1);
+    swapped.push_back(i ^ 1);
+    signs.push_back(((i & 1) != 0) == back ? -1.0f : 1.0f);
+  }
+  auto shuffled = [&](Value value, ArrayRef<int64_t> from) -> Value {
+    return vector::ShuffleOp::create(b, value, value, from);
+  };
+  Value sign = arith::ConstantOp::create(b, DenseElementsAttr::get(type, ArrayRef<float>(signs)));
+  Value sine = arith::MulFOp::create(b, shuffled(angles, odd), sign);
+  Value other = arith::MulFOp::create(b, shuffled(vector, swapped), sine);
+  return math::FmaOp::create(b, vector, shuffled(angles, even), other);
+}
 
 Epilogue::Epilogue(dispatch::ContractOp op, Frame &frame) : op(op), b(frame.builder()) {
   bool draws = false;

@@ -44,6 +44,10 @@ struct Shape {
   /// The score region where it is score * factor, and the derivative where it is g * factor: then
   /// neither costs anything for each score.
   std::optional<float> scoreFactor, gradientFactor;
+  /// The mask without constraints that all valid positions meet, and whether it gives valid queries
+  /// valid keys alone: then no key is held against the length.
+  mlir::IntegerSet mask;
+  bool boundsKeys;
   bool heavy; ///< much is computed for each score: Philox, a long region. Tiles are smaller then
 };
 
@@ -72,8 +76,13 @@ struct Source {
   mlir::Value column;  ///< index: the head's first
   mlir::Value columns; ///< index: how many; what is beyond reads as zeros
   bool aligned;        ///< chunks of 8 columns lie at multiples of 16 bytes
-  mlir::Value rotary;  ///< [T][head], by which rows are rotated; null where not
+  /// Of results: [T][head], by which rows are rotated back; null where not.
+  mlir::Value rotary = nullptr;
+  /// Of results: how many columns lie at a multiple of their bytes wherever such a group starts in
+  /// the head: 4, 2 or 1.
+  int64_t together = 1;
 };
+int64_t columnsTogether(const Shape &shape, int64_t column); ///< of heads from a row's column on
 
 /// The fixed rows' factor: matrices of a tile, kept in registers or read again each time.
 struct Fixed {
@@ -88,11 +97,15 @@ struct Place {
   int64_t columnOf() const { return 2 * column + part % 2; } ///< of the thread's columns
 };
 
+/// What rows of results get that exist but are not valid: nothing, zeros instead of their sums, or
+/// their sums, which are zeros.
+enum class Padding { Left, Zeros, Summed };
+
 /// A kernel's frame with attention's vocabulary. The builder stands inside the function.
 class AttentionFrame {
 public:
-  AttentionFrame(mlir::Operation *op, dispatch::DomainAttr domain, mlir::IntegerSet mask,
-                 const Shape &shape, mlir::ModuleOp module, llvm::StringRef name);
+  AttentionFrame(mlir::Operation *op, dispatch::DomainAttr domain, const Shape &shape,
+                 mlir::ModuleOp module, llvm::StringRef name);
 
   /// Sets `batchRow`, `base` and `length` (0 where the row of the batch is not valid).
   void enterRow(mlir::Value batchRow);
@@ -106,14 +119,13 @@ public:
   /// Starts copying rows first, first + 1, ... of the sequence into `tile`, `offset` bytes further;
   /// rows from `length` on become zeros. Each thread copies chunks of its own.
   void load(const Tile &tile, mlir::Value offset, const Source &source, mlir::Value first);
-  /// Rotates this thread's chunks once they have come.
-  void rotate(const Tile &tile, mlir::Value offset, const Source &source, mlir::Value first);
 
   /// Four matrices from lines [line, line + 16) and columns [column, column + 16): of the left
-  /// factor in its order; of the right factor, streamed rows being its columns, as b0 of 8 rows, b0
-  /// of the next 8, b1, b1; transposed, as b0, b1 of 8 columns, then of the next 8.
+  /// factor in its order (rows); of the right factor as b0, b1 of 8 of its columns, then of the
+  /// next 8, be these columns the streamed rows or, transposed, their columns.
+  enum class Order { Rows, Columns, Transposed };
   Values matrices(const Tile &tile, mlir::Value offset, int64_t line, int64_t column,
-                  bool transposed = false);
+                  Order order = Order::Rows);
   /// The warp's first line among fixed rows, `fragments` a warp, in bytes of `tile`.
   mlir::Value warpOffset(const Tile &tile, int64_t fragments);
   /// Keeps the fixed factor in registers where it is narrow.
@@ -131,7 +143,7 @@ public:
     mlir::Value count;
     int64_t bytes; ///< of one of the two buffers
     std::function<mlir::Value(mlir::Value number)> some;
-    std::function<void(mlir::Value number, mlir::Value offset)> load, arrived;
+    std::function<void(mlir::Value number, mlir::Value offset)> load;
     std::function<Values(mlir::Value number, mlir::Value offset, mlir::ValueRange carried)> body;
   };
   /// `prepare` runs once, while the first tile is under way, and gives what is carried.
@@ -146,7 +158,9 @@ public:
   /// Elements where the relation holds, `otherwise` elsewhere; nothing is tested where `full`.
   Values masked(const Values &scores, int64_t columns, mlir::Value full, float otherwise,
                 llvm::function_ref<mlir::Value(const Place &)> holds);
-  mlir::Value holds(mlir::Value p, mlir::Value q); ///< i1, of i32 positions
+  /// i1, of i32 positions: the mask's relation and, where `bounded`, that the key is valid. Of a
+  /// query that is not valid anything.
+  mlir::Value holds(mlir::Value p, mlir::Value q, bool bounded);
   cpu::attention::BlockClass classify(mlir::Value p0, int64_t queries, mlir::Value q0,
                                       int64_t keys);
 
@@ -176,17 +190,15 @@ public:
   Values columnNumbers(mlir::Value first, int64_t columns);
 
   /// Stores sums[row] * scale[row] (scale may be empty) in the part's columns of rows `first` on,
-  /// rotated back where `target.rotary`. Rows from `length` on are zeros where `zeros`, else left
-  /// alone. (`target.aligned` asks for pairs of columns only.)
+  /// rotated back where `target.rotary`. By all lanes of each warp.
   void store(const Values &sums, mlir::ArrayRef<mlir::Value> scale, const Source &target,
-             mlir::Value first, int64_t fragments, bool zeros);
+             mlir::Value first, int64_t fragments, Padding padding);
 
   Frame frame;
   cpu::Emitter &e;
   mlir::ImplicitLocOpBuilder &b;
   TensorCore core;
   const Shape shape;
-  const mlir::IntegerSet mask;
   mlir::Value thread, group, quad;    ///< index; a lane is 4 group + quad
   mlir::Value batchRow, base, length; ///< index
   mlir::Value valid;                  ///< i32: `length`
@@ -205,9 +217,12 @@ private:
   /// Whether dropout keeps two scores of which the second is in the next column.
   std::pair<mlir::Value, mlir::Value> keptPair(mlir::Value first, mlir::Value second,
                                                bool adjacent);
-  Values angles(mlir::Value rotary, mlir::Value position, mlir::Value column, int64_t count);
-  void storePair(mlir::Value x, mlir::Value y, const Source &target, mlir::Value position,
-                 mlir::Value column);
+  void rotateBack(mlir::MutableArrayRef<mlir::Value> results, const Source &target,
+                  mlir::Value position);
+  Values exchangePairs(mlir::ArrayRef<mlir::Value> results);
+  void storePairs(mlir::ArrayRef<mlir::Value> results, const Source &target, mlir::Value position);
+  void storeColumns(mlir::Value values, const Source &target, mlir::Value position,
+                    mlir::Value column);
 };
 
 } // namespace sluice::cuda::attention

@@ -12,18 +12,19 @@ using namespace sluice::cuda::attention;
 
 BackwardStage::BackwardStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
                              StringRef name)
-    : op(op), shape(shape), f(op, op.getDomain(), op.getMask(), shape, module, name), e(f.e),
-      b(f.b), roundedPositions(llvm::alignTo(shape.positions, fixedRows)) {}
+    : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e), b(f.b),
+      roundedPositions(llvm::alignTo(shape.positions, fixedRows)) {}
 
-Source BackwardStage::source(unsigned operand, Value headIndex, int64_t column, bool rotated) {
+Source BackwardStage::source(unsigned operand, Value headIndex, int64_t column) {
   bool aligned = shape.head % chunkElements == 0 && column % chunkElements == 0;
   return {f.frame.buffer(operand), e.add(e.mul(headIndex, shape.head), column), e.index(shape.head),
-          aligned, rotated && op.getRotary() ? f.frame.buffer(Rotary) : Value()};
+          aligned};
 }
 
 Source BackwardStage::result(Value headIndex, int64_t column, bool rotated) {
-  Source target = source(op->getNumOperands(), headIndex, column, rotated);
-  target.aligned = shape.head % 2 == 0 && column % 2 == 0;
+  Source target = source(op->getNumOperands(), headIndex, column);
+  target.rotary = rotated && op.getRotary() ? f.frame.buffer(Rotary) : Value();
+  target.together = columnsTogether(shape, column);
   return target;
 }
 
@@ -56,7 +57,8 @@ Value BackwardStage::isExtreme(Value statistic) {
 /// Extreme log-sum-exps are subtracted as they are, and nothing is left of the others' share in
 /// them: a rounding may make the difference positive, which P's exponent never is.
 Values BackwardStage::probabilities(const Values &raw, int64_t columns, Value head, Value full,
-                                    Value extreme, Positions positions, Numbers logSum) {
+                                    Value extreme, bool bounded, Positions positions,
+                                    Numbers logSum) {
   Values scores = f.each(raw, columns, [&](Value score, const Place &at) {
     auto [p, q] = positions(at);
     return f.score(op.getScore(), {score, p, q, head});
@@ -77,7 +79,7 @@ Values BackwardStage::probabilities(const Values &raw, int64_t columns, Value he
   result = f.each(result, columns, [&](Value x, const Place &) { return f.exp2(x); });
   return f.masked(result, columns, full, 0, [&](const Place &at) {
     auto [p, q] = positions(at);
-    return f.holds(p, q);
+    return f.holds(p, q, bounded);
   });
 }
 

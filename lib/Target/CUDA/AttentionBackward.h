@@ -24,7 +24,8 @@ public:
 
 protected:
   /// One head's columns of an operand that holds its rows from `column` on.
-  Source source(unsigned operand, mlir::Value headIndex, int64_t column, bool rotated);
+  Source source(unsigned operand, mlir::Value headIndex, int64_t column);
+  /// Of the result, `rotated` where queries and keys are: its rows are rotated back.
   Source result(mlir::Value headIndex, int64_t column, bool rotated);
   /// [2 B heads][T rounded up]: log-sum-exps times log2(e), doubled instead where they are extreme;
   /// then deltas.
@@ -32,11 +33,13 @@ protected:
   mlir::Value statisticsRow(int64_t which, mlir::Value head);
   mlir::Value statisticOf(mlir::Value logSum);  ///< as above
   mlir::Value isExtreme(mlir::Value statistic); ///< i1
-  /// P from raw scores; positions by place. `extreme` where a statistic of the tile may be.
+  /// P from raw scores; positions by place. `extreme` where a statistic of the tile may be. Keys
+  /// that are not valid have zeros where `bounded` or the mask says so; queries that are not always
+  /// do.
   using Positions = llvm::function_ref<std::pair<mlir::Value, mlir::Value>(const Place &)>;
   using Numbers = llvm::function_ref<mlir::Value(const Place &)>;
   Values probabilities(const Values &raw, int64_t columns, mlir::Value head, mlir::Value full,
-                       mlir::Value extreme, Positions positions, Numbers logSum);
+                       mlir::Value extreme, bool bounded, Positions positions, Numbers logSum);
   /// The gradients of raw scores from those of P, yet to be multiplied by `gradientFactor`. With
   /// dropout P is marked.
   Values scoreGradients(const Values &raw, const Values &probability, const Values &change,

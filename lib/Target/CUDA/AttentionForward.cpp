@@ -26,7 +26,7 @@ public:
   Kernel generate();
 
 private:
-  Source source(unsigned operand, Value headIndex, int64_t column, bool rotated);
+  Source source(unsigned operand, Value headIndex, int64_t column);
   Values emitTile(Value number, Value offset, ValueRange carried);
   Values maskedScores(Value number, Value offset);
   Values largest(const Values &scores, Values maxima);
@@ -66,16 +66,16 @@ static int64_t chooseFragments(const Shape &shape) {
 static int64_t chooseKeys(const Shape &shape) { return shape.heavy && shape.width > 128 ? 32 : 64; }
 
 Forward::Forward(dispatch::AttentionOp op, const Shape &shape, ModuleOp module, StringRef name)
-    : op(op), shape(shape), f(op, op.getDomain(), op.getMask(), shape, module, name), e(f.e),
-      b(f.b), fragments(chooseFragments(shape)), queries(fragments * fragmentRows * warps),
+    : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e), b(f.b),
+      fragments(chooseFragments(shape)), queries(fragments * fragmentRows * warps),
       tiles(llvm::divideCeil(shape.positions, queries)), keysPerTile(chooseKeys(shape)),
       queryTile{queries, shape.width, 0}, keyTile{keysPerTile, shape.width, queryTile.end()},
       valueTile{keysPerTile, shape.partWidth, keyTile.end()} {}
 
-Source Forward::source(unsigned operand, Value headIndex, int64_t column, bool rotated) {
+Source Forward::source(unsigned operand, Value headIndex, int64_t column) {
   bool aligned = shape.head % chunkElements == 0 && column % chunkElements == 0;
   return {f.frame.buffer(operand), e.add(e.mul(headIndex, shape.head), column), e.index(shape.head),
-          aligned, rotated && op.getRotary() ? f.frame.buffer(3) : Value()};
+          aligned};
 }
 
 Kernel Forward::generate() {
@@ -84,9 +84,8 @@ Kernel Forward::generate() {
   // Under a causal mask the last queries have the most keys: they start first.
   p0 = e.mul(e.sub(e.index(tiles - 1), fromEnd), queries);
   Value keyHead = e.floorDiv(head, shape.group);
-  Source query = source(0, head, shape.queryColumn, true),
-         key = source(1, keyHead, shape.keyColumn, true),
-         value = source(2, keyHead, shape.valueColumn, false);
+  Source query = source(0, head, shape.queryColumn), key = source(1, keyHead, shape.keyColumn),
+         value = source(2, keyHead, shape.valueColumn);
   value.column = e.add(value.column, f.part);
   value.columns = e.sub(value.columns, f.part);
   auto first = [&](Value number) { return e.mul(number, keysPerTile); };
@@ -100,7 +99,6 @@ Kernel Forward::generate() {
     f.load(keyTile, offset, key, first(number));
     f.load(valueTile, offset, value, first(number));
   };
-  keys.arrived = [&](Value number, Value offset) { f.rotate(keyTile, offset, key, first(number)); };
   keys.body = [&](Value number, Value offset, ValueRange carried) {
     return emitTile(number, offset, carried);
   };
@@ -110,7 +108,6 @@ Kernel Forward::generate() {
     rows = f.rowNumbers(p0, fragments);
     emitResults(f.stream(keys, [&] {
       f.core.wait(1);
-      f.rotate(queryTile, nullptr, query, p0);
       f.core.barrier();
       fixed = f.keep(queryTile, fragments, widestKept);
       Values carried(size_t(2 * fragments), f.f32(-infinity));
@@ -123,11 +120,11 @@ Kernel Forward::generate() {
   int64_t blocks = shape.batch * shape.heads * tiles * shape.parts;
   Kernel kernel = *f.frame.finish(f.frame.kernel(
       blocks, "attention", 4 * double(shape.head) * pairs, keyTile.byte + 2 * keys.bytes));
-  kernel.bytes =
-      headBytes(shape, op.getQuery(), shape.heads) + headBytes(shape, op.getKey(), shape.kvHeads) +
-      headBytes(shape, op.getValue(), shape.kvHeads) +
-      headBytes(shape, op.getOutput(), shape.heads) + rotaryBytes(shape, op.getRotary()) +
-      (op.getLse() ? double(shape.batch * shape.positions * shape.heads * 4) : 0);
+  kernel.bytes = headBytes(shape, op.getQuery(), shape.heads) +
+                 headBytes(shape, op.getKey(), shape.kvHeads) +
+                 headBytes(shape, op.getValue(), shape.kvHeads) +
+                 headBytes(shape, op.getOutput(), shape.heads) +
+                 (op.getLse() ? double(shape.batch * shape.positions * shape.heads * 4) : 0);
   return kernel;
 }
 
@@ -139,8 +136,9 @@ Values Forward::maskedScores(Value number, Value offset) {
     return f.score(op.getScore(), {score, rows[at.row()], columns[at.columnOf()], h});
   });
   Value full = f.classify(p0, queries, q0, keysPerTile).full;
-  return f.masked(scores, keysPerTile, full, -infinity,
-                  [&](const Place &at) { return f.holds(rows[at.row()], columns[at.columnOf()]); });
+  return f.masked(scores, keysPerTile, full, -infinity, [&](const Place &at) {
+    return f.holds(rows[at.row()], columns[at.columnOf()], /*bounded=*/!shape.boundsKeys);
+  });
 }
 
 Values Forward::largest(const Values &scores, Values maxima) {
@@ -244,9 +242,9 @@ void Forward::emitResults(const Values &carried) {
     logarithms.push_back(e.select(some, logarithm, f.f32(-infinity)));
   }
   unsigned operands = op->getNumOperands();
-  Source target = source(operands, head, 0, false);
-  target.aligned = shape.head % 2 == 0;
-  f.store(part(carried, 2), scale, target, p0, fragments, /*zeros=*/false);
+  Source target = source(operands, head, 0);
+  target.together = columnsTogether(shape, 0);
+  f.store(part(carried, 2), scale, target, p0, fragments, Padding::Left);
   Value lse = f.frame.buffer(operands + 1);
   auto isZero = [&](Value x) -> Value {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, e.index(0));

@@ -51,8 +51,8 @@ std::pair<Value, Value> KeyStage::locate(Value number) {
 
 void KeyStage::load(Value number, Value offset) {
   auto [head, p0] = locate(number);
-  f.load(queryTile, offset, source(Query, head, shape.queryColumn, true), p0);
-  f.load(gradientTile, offset, source(OutputGradient, head, 0, false), p0);
+  f.load(queryTile, offset, source(Query, head, shape.queryColumn), p0);
+  f.load(gradientTile, offset, source(OutputGradient, head, 0), p0);
   // The queries' numbers: log-sum-exps by the first threads, deltas by the next.
   int64_t chunks = queries * 4 / chunkBytes;
   e.when(e.less(f.thread, e.index(2 * chunks)), [&, head = head, p0 = p0] {
@@ -102,9 +102,10 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
     return std::pair<Value, Value>(columns[at.columnOf()], rows[at.row()]);
   };
   Values raw = f.multiplyRows(keys, 1, queryTile, offset);
+  // Sums of keys that are not valid are their own rows': zeros replace them in the end.
   Values probability = probabilities(
       raw, queries, head, f.classify(p0, queries, q0, fixedRows).full, anyExtreme(offset),
-      positions, [&](const Place &at) { return logSums[at.columnOf()]; });
+      /*bounded=*/false, positions, [&](const Place &at) { return logSums[at.columnOf()]; });
   Values dropped = probability;
   if (shape.dropout > 0) {
     probability =
@@ -131,8 +132,8 @@ Stage KeyStage::generate() {
   auto [head, tile] = f.place(shape.kvHeads, tiles);
   keyHead = head;
   q0 = e.mul(tile, fixedRows);
-  Source key = source(Key, keyHead, shape.keyColumn, true),
-         value = source(ValueRows, keyHead, shape.valueColumn, false);
+  Source key = source(Key, keyHead, shape.keyColumn),
+         value = source(ValueRows, keyHead, shape.valueColumn);
   f.load(keyTile, nullptr, key, q0);
   f.load(valueTile, nullptr, value, q0);
   f.core.commit();
@@ -144,17 +145,12 @@ Stage KeyStage::generate() {
     return f.classify(locate(number).second, queries, q0, fixedRows).some;
   };
   stream.load = [&](Value number, Value offset) { load(number, offset); };
-  stream.arrived = [&](Value number, Value offset) {
-    auto [queryHead, p0] = locate(number);
-    f.rotate(queryTile, offset, source(Query, queryHead, shape.queryColumn, true), p0);
-  };
   stream.body = [&](Value number, Value offset, ValueRange carried) {
     return emitTile(number, offset, carried);
   };
   int64_t count = shape.partWidth / 2;
   Values sums = f.stream(stream, [&] {
     f.core.wait(1);
-    f.rotate(keyTile, nullptr, key, q0);
     f.core.barrier();
     keys = f.keep(keyTile, 1, widestKept);
     values = f.keep(valueTile, 1, widestKept);
@@ -162,10 +158,11 @@ Stage KeyStage::generate() {
   });
   Values keyScale = scale(shape.gradientFactor.value_or(1)),
          valueScale = scale(1 / (1 - shape.dropout));
+  Padding padding = shape.boundsKeys ? Padding::Summed : Padding::Zeros;
   f.store(Values(ArrayRef<Value>(sums).take_front(count)), keyScale,
-          result(keyHead, shape.keyColumn, true), q0, 1, /*zeros=*/true);
+          result(keyHead, shape.keyColumn, true), q0, 1, padding);
   f.store(Values(ArrayRef<Value>(sums).drop_front(count)), valueScale,
-          result(keyHead, shape.valueColumn, false), q0, 1, /*zeros=*/true);
+          result(keyHead, shape.valueColumn, false), q0, 1, padding);
   return finish(shape.batch * shape.kvHeads * tiles * shape.parts, queryTile.byte + 2 * bytes);
 }
 

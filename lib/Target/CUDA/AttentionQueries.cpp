@@ -72,13 +72,15 @@ Value QueryStage::addColumns(Value row) {
   return loop.getResult(0);
 }
 
-/// The same over every fourth chunk, all under way at once.
+/// The same over every fourth chunk of the wider of the two, all under way at once.
 Value QueryStage::addChunks(Value row) {
-  Value total = f.f32(0), last = e.index(shape.head - chunkElements);
-  for (int64_t i = 0; i < shape.head; i += 4 * chunkElements) {
-    Value column = e.add(e.mul(f.quad, chunkElements), i);
-    Value sum = addProducts(row, e.min(column, last), chunkElements, total);
-    bool isWhole = i + 4 * chunkElements <= shape.head;
+  bool isWide = cast<RankedTensorType>(op.getOutput().getType()).getElementType().isF32();
+  int64_t columns = isWide ? chunkElements / 2 : chunkElements; // of at most 16 bytes
+  Value total = f.f32(0), last = e.index(shape.head - columns);
+  for (int64_t i = 0; i < shape.head; i += 4 * columns) {
+    Value column = e.add(e.mul(f.quad, columns), i);
+    Value sum = addProducts(row, e.min(column, last), columns, total);
+    bool isWhole = i + 4 * columns <= shape.head;
     total = isWhole ? sum : e.select(e.less(column, e.index(shape.head)), sum, total);
   }
   return total;
@@ -118,9 +120,9 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
     return std::pair<Value, Value>(rows[at.row()], columns[at.columnOf()]);
   };
   Values raw = f.multiplyRows(queries, 1, keyTile, offset);
-  Values probability =
-      probabilities(raw, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme, positions,
-                    [&](const Place &at) { return logSums[at.row()]; });
+  Values probability = probabilities(
+      raw, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme,
+      /*bounded=*/!shape.boundsKeys, positions, [&](const Place &at) { return logSums[at.row()]; });
   if (shape.dropout > 0) {
     probability = f.marked(probability, keys, /*adjacent=*/true, [&](const Place &at) {
       return f.elementNumber(head, rows[at.row()], columns[at.columnOf()]);
@@ -139,10 +141,9 @@ Stage QueryStage::generate() {
   head = headOf;
   p0 = e.mul(e.sub(e.index(tiles - 1), fromEnd), fixedRows);
   Value keyHead = e.floorDiv(head, shape.group);
-  Source query = source(Query, head, shape.queryColumn, true),
-         gradient = source(OutputGradient, head, 0, false),
-         key = source(Key, keyHead, shape.keyColumn, true),
-         value = source(ValueRows, keyHead, shape.valueColumn, false);
+  Source query = source(Query, head, shape.queryColumn), gradient = source(OutputGradient, head, 0),
+         key = source(Key, keyHead, shape.keyColumn),
+         value = source(ValueRows, keyHead, shape.valueColumn);
   f.load(queryTile, nullptr, query, p0);
   f.load(gradientTile, nullptr, gradient, p0);
   f.core.commit();
@@ -157,23 +158,20 @@ Stage QueryStage::generate() {
     f.load(keyTile, offset, key, e.mul(number, keys));
     f.load(valueTile, offset, value, e.mul(number, keys));
   };
-  stream.arrived = [&](Value number, Value offset) {
-    f.rotate(keyTile, offset, key, e.mul(number, keys));
-  };
   stream.body = [&](Value number, Value offset, ValueRange carried) {
     return emitTile(number, offset, carried);
   };
   Values sums = f.stream(stream, [&] {
     formStatistics();
     f.core.wait(1);
-    f.rotate(queryTile, nullptr, query, p0);
     f.core.barrier();
     queries = f.keep(queryTile, 1, widestKept);
     gradients = f.keep(gradientTile, 1, widestKept);
     return f.core.zeros(shape.partWidth / 2);
   });
+  // Queries that are not valid have sums of zeros.
   f.store(sums, scale(shape.gradientFactor.value_or(1)), result(head, shape.queryColumn, true), p0,
-          1, /*zeros=*/true);
+          1, Padding::Summed);
   return finish(shape.batch * shape.heads * tiles * shape.parts, keyTile.byte + 2 * stream.bytes);
 }
 

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention's scores in registers: masks, dropout, reductions along rows; and rows of results.
+// Attention's scores in registers: masks, dropout, reductions along rows.
 #include "Attention.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -106,13 +106,13 @@ Values AttentionFrame::masked(const Values &scores, int64_t columns, Value full,
       });
 }
 
-Value AttentionFrame::holds(Value p, Value q) {
-  return cpu::attention::emitRelation(e, mask, p, q, valid);
+Value AttentionFrame::holds(Value p, Value q, bool bounded) {
+  return cpu::attention::emitRelation(e, shape.mask, p, q, valid, bounded);
 }
 
 cpu::attention::BlockClass AttentionFrame::classify(Value p0, int64_t queries, Value q0,
                                                     int64_t keys) {
-  auto result = cpu::attention::classifyBlock(e, mask, p0, queries, q0, keys, length);
+  auto result = cpu::attention::classifyBlock(e, shape.mask, p0, queries, q0, keys, length);
   result.some = e.both(result.some, e.less(p0, length));
   return result;
 }
@@ -220,62 +220,4 @@ Values AttentionFrame::positive(Values values) {
     value = larger(value, f32(0));
   }
   return values;
-}
-
-/// Two results side by side; pairs start at even columns of the head.
-void AttentionFrame::storePair(Value x, Value y, const Source &target, Value position,
-                               Value column) {
-  if (target.rotary) {
-    Values turn = angles(target.rotary, position, column, 2);
-    Value turnedX = e.fma(x, turn[0], e.mulf(y, turn[1]));
-    y = e.fma(y, turn[0], arith::NegFOp::create(b, e.mulf(x, turn[1])));
-    x = turnedX;
-  }
-  Type element = cast<MemRefType>(target.memory.getType()).getElementType();
-  Value row = e.add(base, position), at = e.add(target.column, column);
-  if (target.aligned) {
-    e.when(e.less(column, target.columns), [&] {
-      Value to = core.global(target.memory, {row, at});
-      if (element.isBF16()) {
-        core.store(core.pack(x, y), to, 4);
-      } else {
-        Value two =
-            vector::FromElementsOp::create(b, VectorType::get({2}, element), ValueRange{x, y});
-        core.store(two, to, 8);
-      }
-    });
-    return;
-  }
-  Value values[2] = {x, y};
-  for (int64_t i = 0; i < 2; ++i) {
-    e.when(e.less(e.add(column, i), target.columns), [&] {
-      Value stored =
-          element.isBF16() ? Value(arith::TruncFOp::create(b, element, values[i])) : values[i];
-      e.store(stored, target.memory, {row, e.add(at, i)});
-    });
-  }
-}
-
-void AttentionFrame::store(const Values &sums, ArrayRef<Value> scale, const Source &target,
-                           Value first, int64_t fragments, bool zeros) {
-  int64_t columns = int64_t(sums.size()) / fragments / sumsPerFragment;
-  Value warpRow = e.add(e.add(first, group), e.mul(frame.warp, fragments * fragmentRows));
-  Value none = f32(0);
-  for (int64_t row = 0; row < 2 * fragments; ++row) {
-    Value position = e.add(warpRow, row * fragmentRows / 2);
-    Value isValid = e.less(position, length);
-    Value stored = zeros ? e.less(position, e.index(shape.positions)) : isValid;
-    e.when(stored, [&] {
-      for (int64_t column = 0; column < columns; ++column) {
-        Value pair[2];
-        for (int64_t i = 0; i < 2; ++i) {
-          int64_t at = (row / 2 * columns + column) * sumsPerFragment + row % 2 * 2 + i;
-          pair[i] = scale.empty() ? sums[at] : e.mulf(sums[at], scale[row]);
-          pair[i] = zeros ? e.select(isValid, pair[i], none) : pair[i];
-        }
-        storePair(pair[0], pair[1], target, position,
-                  e.add(e.add(part, e.mul(quad, 2)), column * fragmentColumns));
-      }
-    });
-  }
 }

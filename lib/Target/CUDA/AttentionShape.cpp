@@ -3,7 +3,10 @@
 // Sizes of attention's blocks, and what the generators ask of an op.
 #include "Attention.h"
 
+#include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+
+#include <numeric>
 
 using namespace mlir;
 using namespace sluice;
@@ -28,10 +31,6 @@ template <typename Op> static LogicalResult checkSizes(Op op) {
            << widestHead << " columns on a GPU, found " << head
            << "; use more heads, or compile for a CPU";
   }
-  if (op.getRotary() && head % 2 != 0) {
-    return op.emitError("expected an even head size, since rotation takes columns in pairs, found ")
-           << head;
-  }
   float dropout = op.getDropout().convertToFloat();
   if (!(dropout >= 0 && dropout < 1)) {
     return op.emitError("expected dropout in [0, 1), found ") << dropout;
@@ -53,9 +52,9 @@ template <typename Op> static LogicalResult checkTypes(Op op) {
   if constexpr (std::is_same_v<Op, dispatch::AttentionBackwardOp>) {
     factors.push_back(op.getOutputGradient());
     results.push_back(op.getGradient());
-  }
-  if (op.getRotary()) {
-    numbers.push_back(op.getRotary());
+    if (op.getRotary()) {
+      numbers.push_back(op.getRotary());
+    }
   }
   for (Value factor : factors) {
     if (!elementOf(factor).isBF16()) {
@@ -76,6 +75,48 @@ template <typename Op> static LogicalResult checkTypes(Op op) {
     }
   }
   return success();
+}
+
+/// Whether some p in [0, n) and q >= 0 meet all constraints, exactly.
+static bool isPossible(ArrayRef<AffineExpr> constraints, ArrayRef<bool> equalities) {
+  MLIRContext *context = constraints.front().getContext();
+  AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context),
+             n = getAffineSymbolExpr(0, context);
+  SmallVector<AffineExpr> all(constraints);
+  SmallVector<bool> equal(equalities);
+  all.append({p, n - 1 - p, q});
+  equal.append(3, false);
+  return !FlatLinearValueConstraints(IntegerSet::get(2, 1, all, equal)).isIntegerEmpty();
+}
+
+/// Whether the relation has no pair of a valid query and a key that is not valid.
+static bool boundsKeys(IntegerSet mask) {
+  SmallVector<AffineExpr> constraints(mask.getConstraints());
+  SmallVector<bool> equalities(mask.getEqFlags());
+  MLIRContext *context = mask.getContext();
+  constraints.push_back(getAffineDimExpr(1, context) - getAffineSymbolExpr(0, context));
+  equalities.push_back(false);
+  return !isPossible(constraints, equalities);
+}
+
+/// The relation without the constraints that follow, for valid positions, from those that stay.
+static IntegerSet withoutRedundant(IntegerSet mask) {
+  MLIRContext *context = mask.getContext();
+  AffineExpr zero = getAffineConstantExpr(0, context);
+  AffineExpr validKey = getAffineSymbolExpr(0, context) - 1 - getAffineDimExpr(1, context);
+  SmallVector<AffineExpr> constraints(mask.getConstraints());
+  SmallVector<bool> equalities(mask.getEqFlags());
+  for (size_t i = 0; i < constraints.size(); ++i) {
+    SmallVector<AffineExpr> others(constraints);
+    SmallVector<bool> equal(equalities);
+    others[i] = -1 - constraints[i];
+    others.push_back(validKey);
+    equal.push_back(false);
+    if (!equalities[i] && !isPossible(others, equal)) {
+      constraints[i] = zero; // 0 >= 0
+    }
+  }
+  return IntegerSet::get(2, 1, constraints, equalities);
 }
 
 /// Elementary functions are dozens of operations each.
@@ -130,6 +171,8 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
     }
     s.gradientFactor = factorOf(op.getScoreGradient(), 4);
   }
+  s.mask = withoutRedundant(op.getMask());
+  s.boundsKeys = boundsKeys(s.mask);
   s.heavy = s.dropout > 0 || isLong(op.getScore());
   s.parts = llvm::divideCeil(s.head, widestPart);
   s.partWidth = llvm::alignTo(llvm::divideCeil(s.head, s.parts), fragmentInner);
@@ -147,4 +190,8 @@ double attention::headBytes(const Shape &shape, Value tensor, int64_t heads) {
 
 double attention::rotaryBytes(const Shape &shape, Value rotary) {
   return rotary ? double(shape.positions * shape.head) * sizeof(float) : 0;
+}
+
+int64_t attention::columnsTogether(const Shape &shape, int64_t column) {
+  return std::gcd(4, std::gcd(shape.head, column));
 }

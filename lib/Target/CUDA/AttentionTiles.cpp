@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention's tiles: rows of bf16 into shared memory, rotated where they lie, and from there to
-// registers and products.
+// Attention's tiles: rows of bf16 into shared memory, and from there to registers and products.
 #include "Attention.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -11,10 +10,9 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::attention;
 
-AttentionFrame::AttentionFrame(Operation *op, dispatch::DomainAttr domain, IntegerSet mask,
-                               const Shape &shape, ModuleOp module, StringRef name)
-    : frame(op, domain, module, name), e(frame.e), b(frame.b), core(frame), shape(shape),
-      mask(mask) {
+AttentionFrame::AttentionFrame(Operation *op, dispatch::DomainAttr domain, const Shape &shape,
+                               ModuleOp module, StringRef name)
+    : frame(op, domain, module, name), e(frame.e), b(frame.b), core(frame), shape(shape) {
   thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
   std::tie(group, quad) = split(frame.lane, 4);
 }
@@ -116,53 +114,19 @@ void AttentionFrame::loadElements(const Source &source, Value to, Value position
   core.store(all, to, chunkBytes);
 }
 
-/// `count` cosines and sines in turn from an even column on; beyond the head's columns any.
-Values AttentionFrame::angles(Value rotary, Value position, Value column, int64_t count) {
-  int64_t step = count % 4 == 0 && shape.head % 4 == 0 ? 4 : 2;
-  Value row = e.min(position, e.index(shape.positions - 1));
-  Values result;
-  for (int64_t i = 0; i < count; i += step) {
-    Value at = e.min(e.add(column, i), e.index(shape.head - step));
-    Value some = core.load(VectorType::get({step}, b.getF32Type()), core.global(rotary, {row, at}),
-                           step * 4);
-    for (int64_t j = 0; j < step; ++j) {
-      result.push_back(vector::ExtractOp::create(b, some, ArrayRef<int64_t>{j}));
-    }
-  }
-  return result;
-}
-
-void AttentionFrame::rotate(const Tile &tile, Value offset, const Source &source, Value first) {
-  if (!source.rotary) {
-    return;
-  }
-  Type word = b.getI32Type(), number = b.getF32Type();
-  auto type = VectorType::get({4}, word);
-  eachChunk(tile, source, [&](Value line, Value chunk) {
-    Value at = placeOf(tile, offset, line, chunk);
-    Values turn =
-        angles(source.rotary, e.add(first, line), e.mul(chunk, chunkElements), chunkElements);
-    Value pairs = core.load(type, at, chunkBytes);
-    Values turned;
-    for (int64_t i = 0; i < 4; ++i) {
-      Value pair = vector::ExtractOp::create(b, pairs, ArrayRef<int64_t>{i});
-      Value low = arith::ShLIOp::create(b, pair, e.integer(16));
-      Value high = arith::AndIOp::create(b, pair, e.integer(int32_t(0xffff0000)));
-      Value x = arith::BitcastOp::create(b, number, low);
-      Value y = arith::BitcastOp::create(b, number, high);
-      Value cosine = turn[2 * i], sine = turn[2 * i + 1];
-      Value negative = arith::NegFOp::create(b, e.mulf(y, sine));
-      turned.push_back(core.pack(e.fma(x, cosine, negative), e.fma(y, cosine, e.mulf(x, sine))));
-    }
-    core.store(vector::FromElementsOp::create(b, type, turned), at, chunkBytes);
-  });
-}
-
-// Lane l gives line l mod 16 of the left or the right eight columns: matrices of the upper lines,
-// of the lower ones, then the same of the next columns.
+// Lane l gives a line of matrix l / 8. In rows' order the matrices are those of the upper lines, of
+// the lower ones, then the same of the next columns; in columns' order the left one of the upper
+// lines, the right one, then the same of the lower lines. What one product takes of the right
+// factor must be registers that follow one another, or they are moved.
 Values AttentionFrame::matrices(const Tile &tile, Value offset, int64_t line, int64_t column,
-                                bool transposed) {
+                                Order order) {
   auto [half, ofLine] = split(frame.lane, fragmentRows);
+  if (order == Order::Columns) {
+    auto [matrix, inMatrix] = split(frame.lane, 8);
+    auto [lower, right] = split(matrix, 2);
+    half = right;
+    ofLine = e.add(e.mul(lower, 8), inMatrix);
+  }
   int64_t chunk = column / chunkElements;
   Value place;
   if (tile.swizzled()) {
@@ -173,7 +137,8 @@ Values AttentionFrame::matrices(const Tile &tile, Value offset, int64_t line, in
   }
   Value byte = e.add(e.mul(ofLine, tile.lineBytes()), e.mul(place, chunkBytes));
   byte = offset ? e.add(offset, byte) : byte;
-  return core.loadMatrices(core.shared(byte, tile.byte + line * tile.lineBytes()), transposed);
+  return core.loadMatrices(core.shared(byte, tile.byte + line * tile.lineBytes()),
+                           order == Order::Transposed);
 }
 
 Value AttentionFrame::warpOffset(const Tile &tile, int64_t fragments) {
@@ -200,6 +165,8 @@ Values AttentionFrame::multiplyRows(const Fixed &fixed, int64_t fragments, const
         (fragment * columns + column) * sumsPerFragment, sumsPerFragment);
     llvm::copy(core.multiply(left, {first, second}, at), at.begin());
   };
+  // Where registers are short, both factors' lanes share their addresses, and moves are paid for.
+  Order order = shape.heavy && fixed.registers.empty() ? Order::Rows : Order::Columns;
   for (int64_t k = 0; k < streamed.columns; k += fragmentInner) {
     SmallVector<Values> left;
     for (int64_t i = 0; i < fragments; ++i) {
@@ -210,10 +177,13 @@ Values AttentionFrame::multiplyRows(const Fixed &fixed, int64_t fragments, const
               : Values(ArrayRef<Value>(fixed.registers).slice(kept, 4)));
     }
     for (int64_t row = 0; row < streamed.rows; row += fragmentRows) {
-      Values right = matrices(streamed, offset, row, k);
+      Values right = matrices(streamed, offset, row, k, order);
+      if (order == Order::Rows) {
+        std::swap(right[1], right[2]);
+      }
       for (int64_t i = 0; i < fragments; ++i) {
-        add(left[i], right[0], right[2], i, row / fragmentColumns);
-        add(left[i], right[1], right[3], i, row / fragmentColumns + 1);
+        add(left[i], right[0], right[1], i, row / fragmentColumns);
+        add(left[i], right[2], right[3], i, row / fragmentColumns + 1);
       }
     }
   }
@@ -244,7 +214,7 @@ Values AttentionFrame::multiplyWeights(const Values &weights, int64_t fragments,
       left.push_back(packed(i, row));
     }
     for (int64_t column = 0; column < columns; column += fragmentRows) {
-      Values right = matrices(streamed, offset, row, column, /*transposed=*/true);
+      Values right = matrices(streamed, offset, row, column, Order::Transposed);
       for (int64_t i = 0; i < fragments; ++i) {
         add(left[i], right[0], right[1], i, column / fragmentColumns);
         add(left[i], right[2], right[3], i, column / fragmentColumns + 1);
@@ -287,7 +257,6 @@ Values AttentionFrame::stream(const Stream &stream, llvm::function_ref<Values()>
       [&](OpBuilder &, Location, ValueRange now) {
         Value number = now[0], offset = now[1];
         core.wait(0);
-        stream.arrived(number, offset);
         core.barrier();
         Value next = from(e.add(number, 1)), other = e.sub(e.index(stream.bytes), offset);
         request(next, other);

@@ -51,6 +51,8 @@ private:
   LogicalResult emitRow(Value acc, const Row &row, ArrayRef<Value> extras);
   Value loadRow(Value memory, const Row &row);
   Values loadExtras(const Row &row);
+  Value loadAngles(const Row &row);
+  Value rotate(Value value, Value angles);
   dispatch::AccessKind kindOf(Attribute access) {
     return cast<dispatch::AccessAttr>(access).getKind();
   }
@@ -120,24 +122,68 @@ Value Contraction::loadRow(Value memory, const Row &row) {
   return branch.getResult(0);
 }
 
-/// Extras of one row; null where all rows share them.
+/// Extras of one row, the last of them its angles where results are rotated; null where all rows
+/// share them.
 Values Contraction::loadExtras(const Row &row) {
   Values values;
   for (auto [memory, access] : llvm::zip_equal(extras, op.getAccesses())) {
     bool isRow = kindOf(access) == dispatch::AccessKind::Row;
     values.push_back(isRow ? loadRow(memory, row) : Value());
   }
+  if (op.getRotary()) {
+    values.back() = loadAngles(row);
+  }
   return values;
+}
+
+/// Cosines and sines of this thread's two pairs of columns. The table repeats every head, and all
+/// columns have some of its angles.
+Value Contraction::loadAngles(const Row &row) {
+  Value table = extras.back();
+  int64_t head = cast<MemRefType>(table.getType()).getDimSize(1);
+  int64_t together = head % columnsPerThread == 0 ? columnsPerThread : 2;
+  Type number = frame.b.getF32Type();
+  Values angles;
+  for (int64_t i = 0; i < columnsPerThread; i += together) {
+    Value at = arith::RemUIOp::create(frame.b, e.add(column, i), e.index(head));
+    Value some = core->load(VectorType::get({together}, number),
+                            core->global(table, {row.position, at}), together * sizeof(float));
+    for (int64_t j = 0; j < together; ++j) {
+      angles.push_back(vector::ExtractOp::create(frame.b, some, ArrayRef<int64_t>{j}));
+    }
+  }
+  return vector::FromElementsOp::create(frame.b, VectorType::get({columnsPerThread}, number),
+                                        angles);
+}
+
+/// Pairs of columns that lie below those that are not rotated.
+Value Contraction::rotate(Value value, Value angles) {
+  Value turned = cpu::emitRotation(frame.b, value, angles, /*back=*/false);
+  auto rotated = int64_t(*op.getRotatedColumns());
+  Value isFirst = e.less(column, e.index(rotated));
+  Value isSecond =
+      rotated % columnsPerThread == 0 ? isFirst : e.less(e.add(column, 2), e.index(rotated));
+  Values numbers;
+  for (int64_t i = 0; i < columnsPerThread; ++i) {
+    auto element = [&](Value of) -> Value {
+      return vector::ExtractOp::create(frame.b, of, ArrayRef<int64_t>{i});
+    };
+    numbers.push_back(e.select(i < 2 ? isFirst : isSecond, element(turned), element(value)));
+  }
+  return vector::FromElementsOp::create(frame.b, value.getType(), numbers);
 }
 
 LogicalResult Contraction::emitRow(Value acc, const Row &row, ArrayRef<Value> extras) {
   Values arguments{acc};
-  for (auto [own, common] : llvm::zip_equal(extras, shared)) {
+  for (auto [own, common] : llvm::zip(extras, shared)) {
     arguments.push_back(own ? own : common);
   }
   FailureOr<SmallVector<Value>> yielded = epilogue->emit(arguments, {row.global, column});
   if (failed(yielded)) {
     return failure();
+  }
+  if (op.getRotary()) {
+    yielded->front() = rotate(yielded->front(), extras.back());
   }
   e.when(row.valid, [&] {
     for (auto [value, memory] : llvm::zip_equal(*yielded, results)) {
@@ -164,7 +210,10 @@ LogicalResult Contraction::emitLines(ArrayRef<Value> lines, SumTile &tile) {
 }
 
 void Contraction::loadShared() {
-  for (auto [memory, access] : llvm::zip_equal(extras, op.getAccesses())) {
+  for (auto [memory, access] : llvm::zip(extras, op.getAccesses())) {
+    if (kindOf(access) == dispatch::AccessKind::Table) {
+      return; // the last, of angles: not an argument
+    }
     Value value;
     if (kindOf(access) == dispatch::AccessKind::Vector) {
       value = loadColumns(*core, e, memory, {column});
@@ -227,8 +276,9 @@ static LogicalResult check(dispatch::ContractOp op) {
   }
   for (Attribute attribute : op.getAccesses()) {
     auto access = cast<dispatch::AccessAttr>(attribute);
+    bool isTable = op.getRotary() && attribute == op.getAccesses().getValue().back();
     if (!access.isIdentity() && access.getKind() != AccessKind::Vector &&
-        access.getKind() != AccessKind::Scalar) {
+        access.getKind() != AccessKind::Scalar && !isTable) {
       return op.emitOpError("expected extra operands of access row (identity map), vector or "
                             "scalar, found ")
              << attribute;

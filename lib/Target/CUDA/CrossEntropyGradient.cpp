@@ -229,10 +229,12 @@ void Gradient::storeGradients(const Values &sums) {
 /// sums += g times a step of what streams.
 Values Gradient::addProducts(Value number, Value tile, ValueRange sums) {
   SmallVector<Values> left;
-  Value inner = e.mul(number, productStep);
+  // Lines repeat their exchange of chunks after so many steps, a round of the unrolled loop.
+  constexpr int64_t period = TensorCore::swizzlePeriod * chunkElements / productStep;
+  Value at = e.add(e.mul(divide(number, period), period * productStep * 2), gradientByte);
+  Value inner = e.mul(rest(number, period), productStep);
   for (int64_t i = 0; i < productGrid.rowFragments(); ++i) {
-    left.push_back(
-        gradients->left(e.index(gradientByte), products->warpRow(), i * fragmentRows, inner));
+    left.push_back(gradients->left(at, products->warpRow(), i * fragmentRows, inner));
   }
   auto right = rightFragments(products->leftTile(), tile, products->warpColumn(),
                               productGrid.columnFragments(), e.index(0));
@@ -308,9 +310,10 @@ void Gradient::emitBlock() {
     e.when(e.less(following, end),
            [&] { logits->fill(origin(following), steps, /*commits=*/false); });
     storeGradients(x);
-    return products->run(
-        place, productSteps, carried,
-        [&](Value number, Value tile, ValueRange own) { return addProducts(number, tile, own); });
+    auto add = [&](Value number, Value tile, ArrayRef<Values>, ValueRange own) {
+      return addProducts(number, tile, own);
+    };
+    return products->run(place, productSteps, carried, add);
   };
   Values all = e.loop(firstBlock, end, 1, core.zeros(productGrid.sums()),
                       [&](Value block, ValueRange carried) {

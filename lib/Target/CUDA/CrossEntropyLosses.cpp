@@ -124,8 +124,7 @@ void Losses::mergeLanes(Statistics &of) {
 void Losses::emitBlock() {
   Factor held{frame.buffer(0), head.rows, head.width, false, grid.blockRows()};
   Factor streamed{frame.buffer(1), head.vocabulary, head.width, false, grid.blockColumns()};
-  Pipeline pipeline(frame, core, grid, held, streamed, innerStep, stageCount, /*firstByte=*/0,
-                    /*unrolls=*/false);
+  Pipeline pipeline(frame, core, grid, held, streamed, innerStep, stageCount);
   warpRow = pipeline.warpRow();
   warpColumn = pipeline.warpColumn();
   Value group = arith::DivUIOp::create(e.b, frame.lane, e.index(4));

@@ -127,9 +127,11 @@ Value Frame::isValid(Value number) {
 }
 
 Value Frame::validEnd(Value number) {
-  Value sequence = arith::DivUIOp::create(b, number, e.index(domain.getPositions()));
-  Value end = e.add(e.mul(sequence, domain.getPositions()), validLength(domain.getFactor(), 0));
-  return e.select(e.less(sequence, rows), end, e.index(0));
+  Value positions = e.integer(domain.getPositions());
+  Value sequence = arith::DivUIOp::create(b, e.toInteger(number), positions);
+  Value end = e.add(arith::MulIOp::create(b, sequence, positions),
+                    e.toInteger(validLength(domain.getFactor(), 0)));
+  return e.select(e.less(sequence, e.toInteger(rows)), end, e.integer(0));
 }
 
 FailureOr<Kernel> Frame::finish(FailureOr<Kernel> made) {

@@ -35,8 +35,8 @@ public:
   Row row(mlir::Value number);
   /// Whether any number is that of a valid row; of a domain with lengths.
   mlir::Value isValid(mlir::Value number);
-  /// One past the last valid row of the sequence of row `number`; 0 where the sequence is none of
-  /// this launch's. Of a domain with lengths.
+  /// i32: one past the last valid row of the sequence of row `number` (index); 0 where the sequence
+  /// is none of this launch's. Of a domain with lengths.
   mlir::Value validEnd(mlir::Value number);
   /// A kernel of this function alone, without workspace. Bytes are those of every operand and
   /// result once.

@@ -97,8 +97,15 @@ void Tile::copyPiece(const Share &share, const Target &target, int64_t first) {
                     ? core.shared(e.add(target.to, placeOf(share.line, share.element)),
                                   lines * lineBytes + elements * elementBytes)
                     : core.shared(e.add(target.to, placeOf(line, element)));
-  core.copy(place, from, grain * elementBytes,
-            sourceBytes(sourceLine, sourceElement, target.validEnd));
+  Value counts;
+  if (target.validEnd) {
+    // Of the thread's first line, so that each piece compares with a constant.
+    Value left = e.sub(target.validEnd, e.toInteger(e.add(share.sourceLine, target.ahead)));
+    counts = e.less(e.integer(lines), left);
+  } else if (!linesAreWhole()) {
+    counts = lineCounts(sourceLine, nullptr);
+  }
+  core.copy(place, from, grain * elementBytes, sourceBytes(sourceElement, counts));
 }
 
 /// Byte of an element within the tile.
@@ -131,7 +138,7 @@ void Tile::copyElements(const Share &share, const Target &target) {
 
 Value Tile::lineCounts(Value line, Value validEnd) {
   if (validEnd) {
-    return e.less(e.toInteger(line), e.toInteger(validEnd));
+    return e.less(e.toInteger(line), validEnd);
   }
   return factor.isValid ? factor.isValid(line) : e.less(line, e.index(factor.lines));
 }
@@ -147,9 +154,10 @@ void Tile::copyElement(Value to, Value line, Value element, Value validEnd) {
              elementBytes);
 }
 
-/// How many of a piece's bytes count; null where all always do.
-Value Tile::sourceBytes(Value line, Value element, Value validEnd) {
-  if (linesAreWhole() && widthIsWhole()) {
+/// How many of a piece's bytes count, of a line that counts or not (null: all do); null where all
+/// always do.
+Value Tile::sourceBytes(Value element, Value lineCounts) {
+  if (!lineCounts && widthIsWhole()) {
     return nullptr;
   }
   Value bytes = e.index(grain * elementBytes);
@@ -157,7 +165,7 @@ Value Tile::sourceBytes(Value line, Value element, Value validEnd) {
     Value left = e.mul(e.sub(e.index(factor.width), element), elementBytes);
     bytes = e.max(e.index(0), e.min(bytes, left));
   }
-  return linesAreWhole() ? bytes : e.select(lineCounts(line, validEnd), bytes, e.index(0));
+  return lineCounts ? e.select(lineCounts, bytes, e.index(0)) : bytes;
 }
 
 /// Four matrices of 8 x 8 whose first elements are (outer, inner), given a lane's own matrix.
@@ -260,14 +268,21 @@ Values Pipeline::emitStep(const Run &run, const Step &at, ValueRange carried) {
   core.barrier();
   if (at.stageAhead) {
     Value ahead = e.add(at.number, stages - 1);
-    e.when(e.less(ahead, run.steps), [&] { copyStage(run.shares, ahead, at.stageAhead); });
+    e.when(e.less(e.toInteger(ahead), e.toInteger(run.steps)),
+           [&] { copyStage(run.shares, ahead, at.stageAhead); });
   }
   core.commit();
-  Values next = hasRight ? multiply(at.stage, carried.take_front(count)) : Values();
-  if (run.each) {
-    llvm::append_range(next, run.each(at.number, at.stage, carried.drop_front(count)));
+  Values sums(carried.take_front(count)), own(carried.drop_front(count));
+  if (!hasRight) {
+    return run.each(at.number, at.stage, {}, own);
   }
-  return next;
+  for (int64_t inner = 0; inner < step; inner += fragmentInner) {
+    SmallVector<Values> a;
+    sums = multiply(at.stage, e.index(inner), sums, a);
+    own = run.each ? run.each(at.number, at.stage, a, own) : own;
+  }
+  llvm::append_range(sums, own);
+  return sums;
 }
 
 Values Pipeline::run(const Origin &origin, Value steps, ValueRange sums, Each each) {
@@ -300,17 +315,12 @@ Values Pipeline::emitRound(const Run &run, Value first, ValueRange carried) {
   return next;
 }
 
-Values Pipeline::multiply(Value stage, ValueRange sums) {
-  Values next(sums);
-  Value rightAt = e.add(stage, left.bytes());
-  for (int64_t first = 0; first < step; first += fragmentInner) {
-    Value inner = e.index(first);
-    SmallVector<Values> a;
-    for (int64_t i = 0; i < grid.rowFragments(); ++i) {
-      a.push_back(left.left(stage, firstRow, i * fragmentRows, inner));
-    }
-    auto c = rightFragments(right, rightAt, firstColumn, grid.columnFragments(), inner);
-    next = multiplyFragments(core, a, c, next);
+/// sums += the products of 16 inner of a stage; leaves the left factor's fragments in `a`.
+Values Pipeline::multiply(Value stage, Value inner, ValueRange sums, SmallVectorImpl<Values> &a) {
+  for (int64_t i = 0; i < grid.rowFragments(); ++i) {
+    a.push_back(left.left(stage, firstRow, i * fragmentRows, inner));
   }
-  return next;
+  Value rightAt = e.add(stage, left.bytes());
+  auto c = rightFragments(right, rightAt, firstColumn, grid.columnFragments(), inner);
+  return multiplyFragments(core, a, c, sums);
 }

@@ -21,7 +21,7 @@ struct Factor {
   /// line. Null: all do.
   std::function<mlir::Value(mlir::Value)> isValid = nullptr;
   /// The same for the lines of a step that starts at line `first` (linesAreInner): those below the
-  /// result count. Cheaper, where a step's lines that count always come first.
+  /// result (i32) count. Cheaper, where a step's lines that count always come first.
   std::function<mlir::Value(mlir::Value first)> validEnd = nullptr;
 };
 
@@ -64,7 +64,7 @@ private:
   void copyElement(Value to, Value line, Value element, Value validEnd);
   Value placeOf(Value line, Value element);
   Value lineCounts(Value line, Value validEnd);
-  Value sourceBytes(Value line, Value element, Value validEnd);
+  Value sourceBytes(Value element, Value lineCounts);
   int64_t piecesOfLine() const { return lineElements / grain; }
   bool linesAreWhole() const;
   bool widthIsWhole() const;
@@ -115,9 +115,11 @@ public:
   /// `commits` the copies join whatever group this thread commits next; as many groups as there are
   /// stages must end before `run`.
   void fill(const Origin &origin, Value steps, bool commits = true);
-  /// What else a step does with the left factor's tile (a byte of shared memory): `carried` are
-  /// values of its own, behind the sums.
-  using Each = llvm::function_ref<Values(Value number, Value leftTile, mlir::ValueRange carried)>;
+  /// What else is done with the left factor: with its fragments, after their products, or where
+  /// there is no right factor once a step with its tile (a byte of shared memory) and no fragments.
+  /// `carried` are values of its own, behind the sums.
+  using Each = llvm::function_ref<Values(Value number, Value leftTile, llvm::ArrayRef<Values> left,
+                                         mlir::ValueRange carried)>;
   /// sums += the product over `steps` steps, that `fill` was given. All threads must still meet
   /// before the stages are filled again.
   Values run(const Origin &origin, Value steps, mlir::ValueRange sums, Each each = nullptr);
@@ -147,7 +149,8 @@ private:
   void copyStage(const Shares &shares, Value number, Value stage);
   Values emitRound(const Run &run, Value first, mlir::ValueRange carried);
   Values emitStep(const Run &run, const Step &at, mlir::ValueRange carried);
-  Values multiply(Value stage, mlir::ValueRange sums);
+  Values multiply(Value stage, Value inner, mlir::ValueRange sums,
+                  llvm::SmallVectorImpl<Values> &left);
 
   TensorCore &core;
   cpu::Emitter &e;

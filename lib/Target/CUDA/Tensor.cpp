@@ -73,7 +73,6 @@ void TensorCore::wait(int64_t pending) {
   NVVM::CpAsyncWaitGroupOp::create(b, static_cast<uint32_t>(pending));
 }
 void TensorCore::barrier() { NVVM::Barrier0Op::create(b); }
-void TensorCore::warpBarrier() { NVVM::SyncWarpOp::create(b, e.integer(-1)); }
 
 static Values fieldsOf(ImplicitLocOpBuilder &b, Value aggregate) {
   Values fields;

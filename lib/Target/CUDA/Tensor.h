@@ -41,7 +41,6 @@ public:
   void commit();              ///< ends a group of this thread's copies
   void wait(int64_t pending); ///< until at most that many groups of this thread are under way
   void barrier();             ///< of the block
-  void warpBarrier();         ///< of a whole warp
 
   /// Four matrices of 8x8 bf16. Lane l gives the address of row l mod 8 of matrix l / 8 and gets
   /// its elements (l / 4, 2 (l mod 4)) and the next of each: four registers (i32). `transposed`

@@ -33,7 +33,7 @@ public:
 private:
   Factor factor(unsigned operand, int64_t width, int64_t extent);
   void place();
-  Values emitBias(Pipeline &pipeline, Value tile, ValueRange carried);
+  Values addBias(Pipeline &pipeline, Value tile, ArrayRef<Values> left, ValueRange carried);
   void storeMatrix(const Values &sums, Pipeline &pipeline);
   void storeBias(ArrayRef<Value> sums, Pipeline &pipeline);
 
@@ -100,20 +100,25 @@ void WeightGradient::place() {
   validLength = frame.validLength(op.getDomain().getFactor(), op.getDomain().getPositions());
 }
 
-/// carried += the left tile times ones: every column of a fragment is the sum.
-Values WeightGradient::emitBias(Pipeline &pipeline, Value tile, ValueRange carried) {
+/// carried += the left factor times ones: every column of a fragment is the sum. Of `left`, or
+/// where there are no products of the whole tile.
+Values WeightGradient::addBias(Pipeline &pipeline, Value tile, ArrayRef<Values> left,
+                               ValueRange carried) {
   auto branch = scf::IfOp::create(e.b, carried.getTypes(), ownsBias, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(e.b);
   e.b.setInsertionPointToStart(branch.thenBlock());
   constexpr int64_t onesOfBf16 = 0x3f803f80;
   Values ones{e.integer(onesOfBf16), e.integer(onesOfBf16)}, next(carried);
-  for (int64_t inner = 0; inner < innerStep; inner += fragmentInner) {
-    SmallVector<Values> left;
+  if (!left.empty()) {
+    next = multiplyFragments(*core, left, {ones}, next);
+  }
+  for (int64_t inner = 0; left.empty() && inner < innerStep; inner += fragmentInner) {
+    SmallVector<Values> ofTile;
     for (int64_t i = 0; i < grid.rowFragments(); ++i) {
-      left.push_back(
+      ofTile.push_back(
           pipeline.leftTile().left(tile, pipeline.warpRow(), i * fragmentRows, e.index(inner)));
     }
-    next = multiplyFragments(*core, left, {ones}, next);
+    next = multiplyFragments(*core, ofTile, {ones}, next);
   }
   scf::YieldOp::create(e.b, next);
   e.b.setInsertionPointToStart(branch.elseBlock());
@@ -184,10 +189,10 @@ Kernel WeightGradient::generate() {
   size_t products = targets.matrix >= 0 ? size_t(grid.sums()) : 0;
   int64_t biases = targets.vector >= 0 ? grid.rowFragments() * sumsPerFragment : 0;
   pipeline.fill(origin, steps);
-  auto addBias = [&](Value, Value tile, ValueRange carried) {
-    return biases ? emitBias(pipeline, tile, carried) : Values();
+  auto each = [&](Value, Value tile, ArrayRef<Values> left, ValueRange carried) {
+    return biases ? addBias(pipeline, tile, left, carried) : Values();
   };
-  Values sums = pipeline.run(origin, steps, core->zeros(int64_t(products) + biases), addBias);
+  Values sums = pipeline.run(origin, steps, core->zeros(int64_t(products) + biases), each);
   if (biases) {
     storeBias(ArrayRef<Value>(sums).drop_front(products), pipeline);
   }

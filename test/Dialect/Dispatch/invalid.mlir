@@ -184,3 +184,47 @@ func.func @scatter_type(%i: tensor<2x17xi32>, %v: tensor<2x16x8xf16>) {
   %t = dispatch.scatter_rows %i, %v attributes {domain = #domain} : (tensor<2x17xi32>, tensor<2x16x8xf16>) -> tensor<9x8xf32>
   return
 }
+
+// -----
+
+#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @rotated_by_no_table(%x: tensor<2x16x8xf32>, %w: tensor<4x8xf32>) {
+  // expected-error@+1 {{D-017: expected a result, and a last extra of f32 [T, D] with access table to rotate it by}}
+  %y = dispatch.contract %x, %w attributes {domain = #domain, accesses = [], result_accesses = [#row], rotated_columns = 4 : i64} {
+  ^bb0(%acc: f32):
+    dispatch.yield %acc : f32
+  } : (tensor<2x16x8xf32>, tensor<4x8xf32>) -> tensor<2x16x4xf32>
+  return
+}
+
+// -----
+
+#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#table = #dispatch.access<table, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @rotated_by_half_a_head(%x: tensor<2x16x8xf32>, %w: tensor<6x8xf32>, %t: tensor<16x4xf32>) {
+  // expected-error@+1 {{D-017: expected whole heads of an even number of columns to be rotated, and an angle for each position, found 6 of 'tensor<2x16x6xf32>' by 'tensor<16x4xf32>'}}
+  %y = dispatch.contract %x, %w, %t attributes {domain = #domain, accesses = [#table], result_accesses = [#row], rotated_columns = 6 : i64} {
+  ^bb0(%acc: f32):
+    dispatch.yield %acc : f32
+  } : (tensor<2x16x8xf32>, tensor<6x8xf32>, tensor<16x4xf32>) -> tensor<2x16x6xf32>
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @rotated_back_by_half(%x: tensor<2x16x9xf32>, %o: tensor<2x16x3xf32>, %l: tensor<2x16x1xf32>, %t: tensor<16x3xf32>) {
+  // expected-error@+1 {{D-017: expected heads of an even number of columns to be rotated back, and an angle for each position, found heads of 3 by 'tensor<16x3xf32>'}}
+  %dx = dispatch.attention_backward %x, %x, %x, %o, %l, %o, %t attributes {domain = #domain,
+      heads = 1 : i64, kv_heads = 1 : i64, head_size = 3 : i64, query_column = 0 : i64, key_column = 3 : i64,
+      value_column = 6 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    dispatch.yield %s : f32
+  } derivative {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %g: f32):
+    dispatch.yield %g : f32
+  } : (tensor<2x16x9xf32>, tensor<2x16x9xf32>, tensor<2x16x9xf32>, tensor<2x16x3xf32>, tensor<2x16x1xf32>, tensor<2x16x3xf32>, tensor<16x3xf32>) -> tensor<2x16x9xf32>
+  return
+}

@@ -1,5 +1,6 @@
 // RUN: sluice-opt %s | sluice-opt | FileCheck %s
 
+#table = #dispatch.access<table, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
 #row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
 #group = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p * 4 + i - 3)>, group = 4, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
 #vector = #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
@@ -41,6 +42,17 @@ func.func @contract(%x: tensor<2x16x8xf32>, %w: tensor<5x8xf32>, %b: tensor<5xf3
     dispatch.yield %sum : f32
   } : (tensor<2x16x8xf32>, tensor<5x8xf32>, tensor<5xf32>) -> tensor<2x16x5xf32>
   return %y : tensor<2x16x5xf32>
+}
+
+// CHECK-LABEL: func.func @contract_rotated
+func.func @contract_rotated(%x: tensor<2x16x8xf32>, %w: tensor<6x8xf32>, %t: tensor<16x2xf32>) -> tensor<2x16x6xf32> {
+  // CHECK: dispatch.contract %{{.*}}, %{{.*}}, %{{.*}} attributes {{.*}}rotated_columns = 4
+  %y = dispatch.contract %x, %w, %t attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,
+      accesses = [#table], result_accesses = [#row], rotated_columns = 4 : i64} {
+  ^bb0(%acc: f32):
+    dispatch.yield %acc : f32
+  } : (tensor<2x16x8xf32>, tensor<6x8xf32>, tensor<16x2xf32>) -> tensor<2x16x6xf32>
+  return %y : tensor<2x16x6xf32>
 }
 
 // CHECK-LABEL: func.func @weight_gradient

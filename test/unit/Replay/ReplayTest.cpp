@@ -232,7 +232,7 @@ TEST_F(Replay, AttentionBothWays) {
                   .rotary = true,
                   .dropout = 0.25f};
   AttentionData data = makeAttention(c);
-  Launch launch{.operands = {data.qkv, data.qkv, data.qkv, data.rotary},
+  Launch launch{.operands = {data.qkv, data.qkv, data.qkv},
                 .length = c.length,
                 .rows = c.rows,
                 .step = c.step,

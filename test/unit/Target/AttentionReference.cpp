@@ -94,12 +94,11 @@ std::string AttentionCase::forwardText() const {
   std::string qkv = tensor(batch, positions, width(), bf16),
               out = tensor(batch, positions, heads * head, bf16Results());
   std::string logs = tensor(batch, positions, heads);
-  std::string table = "tensor<" + std::to_string(positions) + "x" + std::to_string(head) + "xf32>";
-  std::string types = qkv + ", " + qkv + ", " + qkv + (rotary ? ", " + table : "");
-  return "func.func @f(%x: " + qkv + ", %t: " + table + ") -> (" + out + ", " + logs + ") {\n" +
-         "%o:2 = dispatch.attention %x, %x, %x" + (rotary ? ", %t" : "") + " attributes " +
-         attributes(*this) + region(score.text, false) + " : (" + types + ") -> (" + out + ", " +
-         logs + ")\nreturn %o#0, %o#1 : " + out + ", " + logs + "\n}";
+  std::string types = qkv + ", " + qkv + ", " + qkv;
+  return "func.func @f(%x: " + qkv + ") -> (" + out + ", " + logs + ") {\n" +
+         "%o:2 = dispatch.attention %x, %x, %x attributes " + attributes(*this) +
+         region(score.text, false) + " : (" + types + ") -> (" + out + ", " + logs +
+         ")\nreturn %o#0, %o#1 : " + out + ", " + logs + "\n}";
 }
 
 std::string AttentionCase::backwardText() const {
@@ -149,9 +148,8 @@ struct HeadEvaluation {
   AttentionData &data;
   int64_t b, h;
   int64_t n = c.valid();
-  double factorUnit = c.bf16 ? bf16Unit : 0;              ///< of P and the scores' gradients
-  double rotatedUnit = c.bf16 && c.rotary ? bf16Unit : 0; ///< of rotated rows
-  Matrix q{}, k{}, v{}, dO{};                             ///< [n][D], rotated
+  double factorUnit = c.bf16 ? bf16Unit : 0; ///< of P and the scores' gradients
+  Matrix q{}, k{}, v{}, dO{};                ///< [n][D]
 
   int64_t keyHead() const { return h / (c.heads / c.kvHeads); }
   int64_t column(int part) const {
@@ -161,14 +159,13 @@ struct HeadEvaluation {
     return (b * c.positions + p) * c.width() + columnOf;
   }
 
-  /// Rotates a row by its position's angles, or back.
-  void rotate(std::vector<double> &row, int64_t p, double direction) const {
+  /// Rotates a row back by its position's angles.
+  void rotateBack(std::vector<double> &row, int64_t p) const {
     for (int64_t i = 0; c.rotary && i < c.head; i += 2) {
-      double cosine = data.rotary[p * c.head + i],
-             sine = direction * data.rotary[p * c.head + i + 1];
+      double cosine = data.rotary[p * c.head + i], sine = data.rotary[p * c.head + i + 1];
       double x = row[i], y = row[i + 1];
-      row[i] = x * cosine - y * sine;
-      row[i + 1] = x * sine + y * cosine;
+      row[i] = x * cosine + y * sine;
+      row[i + 1] = y * cosine - x * sine;
     }
   }
   void load() {
@@ -182,8 +179,6 @@ struct HeadEvaluation {
         v[p][i] = data.qkv[at(p, column(2) + i)];
         dO[p][i] = data.outputGradient[((b * c.positions + p) * c.heads + h) * c.head + i];
       }
-      rotate(q[p], p, 1);
-      rotate(k[p], p, 1);
     }
   }
   double keep(int64_t p, int64_t j) const {
@@ -233,7 +228,7 @@ std::vector<double> times(const std::vector<double> &row, double factor) {
 void HeadEvaluation::add(int64_t p, int part, std::vector<double> row, double bound) const {
   double rounding = 4 * unit * largest(row);
   if (part != 2) {
-    rotate(row, p, -1);
+    rotateBack(row, p);
   }
   for (int64_t i = 0; i < c.head; ++i) {
     data.gradient.value[at(p, column(part) + i)] += row[i];
@@ -255,9 +250,8 @@ void HeadEvaluation::evaluateRow(int64_t p) {
     raw[j] = dot(q[p], k[j]);
     if (c.relation.holds(p, j, n)) {
       score[j] = c.score.value(raw[j], p, j, h);
-      // Products of rotated rows (3 roundings each) summed; then a region of a few operations, 16
-      // ulp of what it handles.
-      double ofRaw = (unit * double(c.head + 8) + 2 * rotatedUnit) * dot(q[p], k[j], true);
+      // A sum of products; then a region of a few operations, 16 ulp of what it handles.
+      double ofRaw = unit * double(c.head + 1) * dot(q[p], k[j], true);
       double ofRegion = 16 * unit * (std::abs(score[j]) + std::abs(c.score.value(0, p, j, h)) + 1);
       error = std::max(error, std::abs(c.score.derivative(raw[j], p, j, h)) * ofRaw +
                                   ofRaw * ofRaw + ofRegion);
@@ -316,11 +310,11 @@ void HeadEvaluation::addGradients(int64_t p, const std::vector<double> &probabil
     add(j, 2, times(dO[p], kept), (relative + factorUnit + sums) * kept * largest(dO[p]));
     double g = probability[j] * (keep(p, j) * dot(dO[p], v[j]) - delta);
     double slope = c.score.derivative(raw[j], p, j, h);
-    double ofScore = (unit * double(c.head + 8) + 2 * rotatedUnit) * dot(q[p], k[j], true);
+    double ofScore = unit * double(c.head + 1) * dot(q[p], k[j], true);
     double magnitude = probability[j] * 2 * change;
     double bound = std::abs(slope) * (relative * magnitude + probability[j] * ofChange) +
                    magnitude * (ofScore + 16 * unit) + sums * std::abs(g * slope);
-    bound += factorUnit * (std::abs(g * slope) + bound) + rotatedUnit * std::abs(g * slope);
+    bound += factorUnit * (std::abs(g * slope) + bound);
     add(j, 1, times(q[p], g * slope), bound * largest(q[p]));
     for (int64_t i = 0; i < c.head; ++i) {
       queryRow[i] += g * slope * k[j][i];

@@ -30,11 +30,11 @@ struct AttentionCase {
   int64_t length, rows;
   Relation relation;
   Score score;
-  bool rotary = false;
+  bool rotary = false; ///< gradients of Q and K are rotated back
   float dropout = 0;
   int64_t randomId = 3, factor = 1, step = 5, seed = (int64_t(7) << 32) + 11;
-  /// Rows of Q, K, V, outputs and gradients are bf16, and so are factors of products: P, the
-  /// scores' gradients and rotated rows are rounded, which the bounds then allow for.
+  /// Rows of Q, K, V, outputs and gradients are bf16, and so are factors of products: P and the
+  /// scores' gradients are rounded, which the bounds then allow for.
   bool bf16 = false;
   bool wideResults = false; ///< outputs and gradients are f32 all the same
 

@@ -20,16 +20,12 @@ CudaRun test::forwardRun(const AttentionCase &c, const AttentionData &data, Sche
               .step = c.step,
               .seed = c.seed,
               .options = emulator::Options{.seed = 7, .schedule = schedule, .copies = copies}};
-  if (c.rotary) {
-    run.operands.push_back(data.rotary);
-  }
   return run;
 }
 
 CudaRun test::backwardRun(const AttentionCase &c, const AttentionData &data, Schedule schedule,
                           Copies copies) {
   CudaRun run = forwardRun(c, data, schedule, copies);
-  run.operands.resize(3);
   run.operands.insert(run.operands.end(), {data.outputIn, data.lseIn, data.outputGradient});
   if (c.rotary) {
     run.operands.push_back(data.rotary);

@@ -31,6 +31,7 @@ struct Case {
   std::vector<Extra> extras = {};
   std::string body = "dispatch.yield %acc : f32";
   int results = 1;
+  int64_t rotated = 0, head = 2; ///< columns of result 0; the last extra is then the angles
 
   int64_t rows() const { return batch * positions; }
   std::string rowsOf(int64_t width) const {
@@ -56,8 +57,10 @@ std::string Case::text() const {
   for (size_t i = 0; i < extras.size(); ++i) {
     types.push_back(extras[i].type);
     names.push_back("%x" + std::to_string(i));
-    accesses.push_back(access(extras[i].kind, factor));
-    arguments.push_back("%e" + std::to_string(i) + ": f32");
+    accesses.push_back(access(extras[i].kind, extras[i].kind == "table" ? 0 : factor));
+    if (extras[i].kind != "table") {
+      arguments.push_back("%e" + std::to_string(i) + ": f32");
+    }
   }
   std::vector<std::string> parameters, resultAccesses, resultTypes, resultNames;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -74,9 +77,10 @@ std::string Case::text() const {
          " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
          ", positions = " + std::to_string(positions) + ", factor = " + std::to_string(factor) +
          ">" + (byInput ? ", by_input" : "") + ", accesses = [" + list(accesses) +
-         "], result_accesses = [" + list(resultAccesses) + "]} {\n  ^bb0(" + list(arguments) +
-         "):\n" + body + "\n  } : (" + list(types) + ") -> " + resultList + "\n  return " +
-         list(resultNames) + " : " + list(resultTypes) + "\n}";
+         "], result_accesses = [" + list(resultAccesses) + "]" +
+         (rotated ? ", rotated_columns = " + std::to_string(rotated) + " : i64" : "") +
+         "} {\n  ^bb0(" + list(arguments) + "):\n" + body + "\n  } : (" + list(types) + ") -> " +
+         resultList + "\n  return " + list(resultNames) + " : " + list(resultTypes) + "\n}";
 }
 
 mlir::FailureOr<cpu::Kernel> generate(mlir::Operation *op, mlir::ModuleOp module,
@@ -185,6 +189,53 @@ TEST(Contract, BiasAndResidualInPlace) {
         ASSERT_EQ(results[1][r * 45 + n], sum) << r << ", " << n;
         ASSERT_EQ(results[0][r * 45 + n], 2 * sum + launch.operands[3][r * 45 + n])
             << r << ", " << n;
+      }
+    }
+  }
+}
+
+/// Angles of positions and pairs of columns, [T][D].
+std::vector<float> anglesOf(int64_t positions, int64_t head) {
+  std::vector<float> table;
+  for (int64_t i = 0; i < positions * head; ++i) {
+    double angle = double(i / head) / std::pow(100.0, double(i % head / 2) / double(head));
+    table.push_back(float(i % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+  }
+  return table;
+}
+
+/// Heads shorter and longer than vectors and tiles, of sizes that divide neither; columns behind
+/// them that stay.
+TEST(Contract, RotatesPairsOfColumnsByPosition) {
+  const int64_t sizes[][3] = {{2, 3, 8},    {6, 5, 41},   {10, 7, 71},  {16, 4, 128}, {22, 3, 88},
+                              {32, 3, 128}, {40, 2, 120}, {64, 3, 256}, {200, 1, 401}};
+  for (auto [head, heads, columns] : sizes) {
+    Case c{.batch = 2, .positions = 19, .factor = 1, .inner = 13, .columns = columns};
+    c.rotated = head * heads;
+    c.head = head;
+    c.extras = {{"vector", "tensor<" + std::to_string(columns) + "xf32>"},
+                {"table", "tensor<19x" + std::to_string(head) + "xf32>"}};
+    c.body = "%a = arith.addf %acc, %e0 : f32\ndispatch.yield %a, %a : f32, f32";
+    c.results = 2;
+    for (const cpu::Target *target : targets()) {
+      LoadedKernel kernel(c.text(), *target, generate);
+      ASSERT_TRUE(kernel.loaded());
+      Launch launch{.operands = {numbers(38 * 13, 1), numbers(columns * 13, 2), numbers(columns, 3),
+                                 anglesOf(19, head)},
+                    .length = 19,
+                    .rows = 2};
+      auto results = kernel.run(launch);
+      for (int64_t i = 0; i < 38 * columns; ++i) {
+        int64_t n = i % columns, pair = i - n % 2,
+                at = (i / columns % 19) * head + n % head / 2 * 2;
+        double x = results[1][pair], y = n < c.rotated ? results[1][pair + 1] : 0;
+        double cosine = launch.operands[3][at], sine = launch.operands[3][at + 1];
+        double expected = n % 2 == 0 ? x * cosine - y * sine : x * sine + y * cosine;
+        expected = n < c.rotated ? expected : results[1][i];
+        // One product is rounded, and their sum.
+        double error = n < c.rotated ? (std::abs(x) + std::abs(y)) * 0x1p-23 : 0;
+        ASSERT_NEAR(results[0][i], expected, error)
+            << target->name.str() << " head " << head << " row " << i / columns << " column " << n;
       }
     }
   }

@@ -19,27 +19,31 @@ struct Case {
   std::string residual = "f32";               ///< storage of the extra of access row
   std::vector<std::string> results = {"f32"}; ///< storage of each
   std::string body = "%y = arith.addf %acc, %bias : f32\ndispatch.yield %y : f32";
+  int64_t rotated = 0, head = 2; ///< columns of result 0 that are rotated, by heads
 
   int64_t rows() const { return batch * positions; }
   std::string text() const {
     std::string x = tensor({batch, positions, inner}, "bf16"),
                 w = byInput ? tensor({inner, columns}, "bf16") : tensor({columns, inner}, "bf16"),
-                b = tensor({columns}), r = tensor({batch, positions, columns}, residual), outs,
-                accesses, values;
+                b = tensor({columns}), r = tensor({batch, positions, columns}, residual),
+                t = tensor({positions, head}), outs, accesses, values;
     std::string row = test::Access{.factor = factor};
     for (size_t i = 0; i < results.size(); ++i) {
       outs += (i ? ", " : "") + tensor({batch, positions, columns}, results[i]);
       accesses += (i ? ", " : "") + row;
     }
-    return "func.func @f(%x: " + x + ", %w: " + w + ", %b: " + b + ", %r: " + r + ") {\n  %y" +
-           (results.size() > 1 ? ":" + std::to_string(results.size()) : "") +
-           " = dispatch.contract %x, %w, %b, %r attributes {domain = #dispatch.domain<batch = " +
-           std::to_string(batch) + ", positions = " + std::to_string(positions) +
-           ", factor = " + std::to_string(factor) + ">" + (byInput ? ", by_input" : "") +
-           ", accesses = [" + std::string(test::Access{.kind = "vector", .factor = 0}) + ", " +
-           row + "], result_accesses = [" + accesses +
-           "]} {\n^bb0(%acc: f32, %bias: f32, %residual: f32):\n" + body + "\n} : (" + x + ", " +
-           w + ", " + b + ", " + r + ") -> (" + outs + ")\n  return\n}\n";
+    return "func.func @f(%x: " + x + ", %w: " + w + ", %b: " + b + ", %r: " + r + ", %t: " + t +
+           ") {\n  %y" + (results.size() > 1 ? ":" + std::to_string(results.size()) : "") +
+           " = dispatch.contract %x, %w, %b, %r" + (rotated ? ", %t" : "") +
+           " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
+           ", positions = " + std::to_string(positions) + ", factor = " + std::to_string(factor) +
+           ">" + (byInput ? ", by_input" : "") + ", accesses = [" +
+           std::string(test::Access{.kind = "vector", .factor = 0}) + ", " + row +
+           (rotated ? ", " + std::string(test::Access{.kind = "table", .factor = 0}) : "") +
+           "], result_accesses = [" + accesses + "]" +
+           (rotated ? ", rotated_columns = " + std::to_string(rotated) + " : i64" : "") +
+           "} {\n^bb0(%acc: f32, %bias: f32, %residual: f32):\n" + body + "\n} : (" + x + ", " + w +
+           ", " + b + ", " + r + (rotated ? ", " + t : "") + ") -> (" + outs + ")\n  return\n}\n";
   }
 };
 
@@ -112,6 +116,46 @@ TEST(CudaContract, IsTheSumOfProductsWithinItsRoundings) {
       ASSERT_TRUE(kernel.made());
       CudaRun run = numbersOf(c, ++seed);
       checkBiased(c, run, kernel.run(run)[0]);
+    }
+  }
+}
+
+/// Pairs by their row's angle, of heads that divide neither tiles nor a thread's four columns;
+/// columns behind them stay. Result 1 is what is rotated.
+TEST(CudaContract, RotatesPairsOfColumnsByPosition) {
+  const int64_t sizes[][3] = {{2, 3, 8}, {6, 5, 41}, {22, 3, 90}, {32, 4, 192}, {40, 3, 200}};
+  for (auto [head, heads, columns] : sizes) {
+    Case c{
+        .batch = 3, .positions = 47, .inner = 70, .columns = columns, .results = {"bf16", "f32"}};
+    c.body = "%y = arith.addf %acc, %bias : f32\ndispatch.yield %y, %y : f32, f32";
+    c.rotated = head * heads;
+    c.head = head;
+    EmulatedKernel kernel(c.text());
+    ASSERT_TRUE(kernel.made());
+    CudaRun run = numbersOf(c, 23);
+    run.length = 41;
+    run.rows = 2;
+    run.operands.emplace_back();
+    for (int64_t i = 0; i < c.positions * head; ++i) {
+      double angle = double(i / head) / std::pow(100.0, double(i % head / 2) / double(head));
+      run.operands.back().push_back(float(i % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+    }
+    auto results = kernel.run(run);
+    for (int64_t i = 0; i < c.rows() * columns; ++i) {
+      int64_t r = i / columns, n = i % columns, at = r % c.positions * head + n % head / 2 * 2;
+      if (!isValid(c, run, r)) {
+        ASSERT_TRUE(isUntouched(results[0][size_t(i)])) << "row " << r << " is not valid";
+        continue;
+      }
+      double expected = results[1][size_t(i)], bound = 0;
+      if (n < c.rotated) {
+        double x = results[1][size_t(i - n % 2)], y = results[1][size_t(i - n % 2 + 1)];
+        double cosine = run.operands[4][size_t(at)], sine = run.operands[4][size_t(at + 1)];
+        expected = n % 2 == 0 ? x * cosine - y * sine : x * sine + y * cosine;
+        bound = (std::abs(x) + std::abs(y)) * unit32;
+      }
+      ASSERT_NEAR(results[0][size_t(i)], expected, bound + unit16 * (std::abs(expected) + bound))
+          << "head " << head << " row " << r << " column " << n;
     }
   }
 }

@@ -145,14 +145,25 @@ def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
     value a result. Extra operands: access `row` [B, T, N] (identity map), `vector` [N], and `scalar`. Results: `row`
     [B, T, N]. `input` is [B, T, K]. Rows that are not valid may be computed or not. `input` and `weight` have one type,
     f32 or bf16; extras and results may have either.
+
+    With `rotated_columns` the last extra is the table of angles, f32 [T, D] of access `table`, at 2i the cosine and at
+    2i + 1 the sine of row p's angle, and has no argument: of the columns below `rotated_columns`, a multiple of D, each
+    pair (hD + 2i, hD + 2i + 1) of what is stored as the first result is rotated by its row's angle (Su et al. 2021,
+    equation 34).
   }];
   let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, Variadic<AnyRankedTensor>:$extras,
                        Dispatch_Domain:$domain, UnitAttr:$by_input,
-                       ArrayAttr:$accesses, ArrayAttr:$result_accesses,
+                       ArrayAttr:$accesses, ArrayAttr:$result_accesses, OptionalAttr<I64Attr>:$rotated_columns,
                        OptionalAttr<StrAttr>:$label);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{operands attr-dict-with-keyword $epilogue `:` functional-type(operands, results)}];
+  let extraClassDeclaration = [{
+    /// The table of angles; null where nothing is rotated.
+    ::mlir::Value getRotary() { return getRotatedColumns() ? ::mlir::Value(getExtras().back()) : ::mlir::Value(); }
+    /// Extras that are arguments of the epilogue.
+    ::mlir::OperandRange getArgumentExtras() { return getExtras().drop_back(getRotatedColumns() ? 1 : 0); }
+  }];
   let hasVerifier = 1;
 }
 
@@ -177,11 +188,10 @@ defvar attentionDoc = [{
     symbol N the valid length; both lengths are N), P = softmax over the q's of the relation with 0 <= q < N,
     O = (P o keep) V. A row whose relation is empty gives O = 0 and lse = -inf.
     Q, K and V are columns query_column + h D, key_column + hk D, value_column + hk D of rows of `query`, `key`
-    and `value` (the three may be one tensor). With `rotary` ([T, D], at 2i the cosine and at 2i + 1 the sine of
-    row p's angle) each pair (2i, 2i + 1) of Q and K is rotated by its row's angle before use.
+    and `value` (the three may be one tensor), rotated already where they are to be (`contract`).
     keep = bernoulli(1 - dropout) / (1 - dropout), drawn by Philox at element ((b heads + h) T + p) T + q, stream `random_id`.
     The score region takes (f32 score, i32 p, i32 q, i32 h) and yields f32; it is straight-line arith and math.
-    Q, K, V and the gradient of O have one type, f32 or bf16; results may have either; `rotary` and lse are f32.
+    Q, K, V and the gradient of O have one type, f32 or bf16; results may have either; lse is f32.
 }];
 
 class Dispatch_AttentionBase<string mnemonic_> : Dispatch_KernelOp<mnemonic_> {
@@ -196,8 +206,7 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
   let description = attentionDoc # [{
     Results: output [B, T, heads * D], lse [B, T, heads] (natural logarithm; rank 3, so its rows are padded).
   }];
-  let arguments = !con((ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
-                            Optional<AnyRankedTensor>:$rotary), attentionAttributes);
+  let arguments = !con((ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value), attentionAttributes);
   let results = (outs AnyRankedTensor:$output, AnyRankedTensor:$lse);
   let regions = (region SizedRegion<1>:$score);
   let assemblyFormat = [{operands attr-dict-with-keyword $score `:` functional-type(operands, results)}];
@@ -210,7 +219,8 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
     `score_gradient` takes (f32 score, i32 p, i32 q, i32 h, f32 g) and yields g * d score_region / d score; it is
     derived from the score region by differentiation of scalar code, never written by hand. Result `gradient` is
     [B, T, gradient width] with dQ, dK and dV in the columns query_column, key_column and value_column (so the three
-    ranges are disjoint in one tensor), rotated back where `rotary` is given. Rows that are not valid are zeros.
+    ranges are disjoint in one tensor); where `rotary` is given, f32 [T, D] as in `contract`, each pair of dQ and dK is
+    rotated back by its row's angle. Rows that are not valid are zeros.
   }];
   let arguments = !con((ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
                             AnyRankedTensor:$output, AnyRankedTensor:$lse, AnyRankedTensor:$output_gradient,

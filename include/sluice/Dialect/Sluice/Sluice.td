@@ -233,7 +233,9 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone]> {
   let description = [{
     As dispatch.attention: queries, keys and values are columns of `query`, `key` and `value` (one packed sequence or
     several); `mask` is the relation over (p, q) with symbol n, the valid length; the score region is scalar code
-    (f32 score, i32 p, i32 q, i32 head) -> f32. Results: output and the rows' log-sum-exp. The backward differentiates
+    (f32 score, i32 p, i32 q, i32 head) -> f32. With `rotary` ([T, D], at 2i the cosine and at 2i + 1 the sine of row p's
+    angle) each pair (2i, 2i + 1) of a query's or key's columns is rotated by its row's angle first (Su et al. 2021,
+    equation 34). Results: output and the rows' log-sum-exp. The backward differentiates
     the region and transposes the relation.
   }];
   let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value,

@@ -14,6 +14,11 @@ struct Place {
   mlir::Value column; ///< index: first column, a multiple of 4
 };
 
+/// Rotates the pairs (2i, 2i + 1) of a vector of f32 by `angles`, at 2i the cosine and at 2i + 1
+/// the sine, or back. As many elements each, an even number.
+mlir::Value emitRotation(mlir::ImplicitLocOpBuilder &b, mlir::Value vector, mlir::Value angles,
+                         bool back);
+
 /// Turns a contraction's epilogue (scalar arith, math, dispatch.column, position and random) into
 /// code on vectors of one row.
 class Epilogue {

@@ -22,9 +22,10 @@ struct BlockClass {
 BlockClass classifyBlock(Emitter &e, mlir::IntegerSet mask, mlir::Value p0, int64_t queries,
                          mlir::Value q0, int64_t keys, mlir::Value length);
 
-/// The relation and q < length, of i32 each a scalar or a vector: i1 or a vector of it.
+/// The relation and, where `bounded`, q < length, of i32 each a scalar or a vector: i1 or a vector
+/// of it.
 mlir::Value emitRelation(Emitter &e, mlir::IntegerSet mask, mlir::Value p, mlir::Value q,
-                         mlir::Value length);
+                         mlir::Value length, bool bounded = true);
 
 /// Fails with a diagnostic where a region holds what cannot become straight-line code.
 mlir::LogicalResult checkRegion(mlir::Region &region);

@@ -1,0 +1,126 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention's rows of results: from sums as mma.sync holds them, a pair of columns a lane, to
+// memory.
+#include "Attention.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+using namespace sluice::cuda::attention;
+
+static Type elementOf(const Source &target) {
+  return cast<MemRefType>(target.memory.getType()).getElementType();
+}
+
+/// Stores values side by side from `column` of the head on; columns beyond the head are left out.
+void AttentionFrame::storeColumns(Value values, const Source &target, Value position,
+                                  Value column) {
+  auto put = [&] {
+    auto type = cast<VectorType>(values.getType());
+    int64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;
+    Value row = e.add(base, position), at = e.add(target.column, column);
+    core.store(values, core.global(target.memory, {row, at}), bytes);
+  };
+  if (shape.width == shape.head) {
+    put();
+  } else {
+    e.when(e.less(column, target.columns), put);
+  }
+}
+
+/// Pairs of bf16, 8 columns apart, of which a quad holds 4 columns' bytes each: neighbours exchange
+/// one, so that a lane has 4 columns and the quad 16, a whole sector. By all lanes of the warp.
+Values AttentionFrame::exchangePairs(ArrayRef<Value> results) {
+  Value one = e.integer(1);
+  Value odd = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                                    arith::AndIOp::create(b, e.toInteger(quad), one), e.integer(0));
+  Values fours;
+  for (size_t i = 0; i < results.size(); i += 4) {
+    Value low = core.pack(results[i], results[i + 1]),
+          high = core.pack(results[i + 2], results[i + 3]);
+    Value other =
+        NVVM::ShflOp::create(b, b.getI32Type(), e.integer(-1), e.select(odd, low, high), one,
+                             e.integer(threadsPerWarp - 1), NVVM::ShflKind::bfly, UnitAttr());
+    Value words[2] = {e.select(odd, other, low), e.select(odd, high, other)};
+    fours.push_back(vector::FromElementsOp::create(b, VectorType::get({2}, b.getI32Type()), words));
+  }
+  return fours;
+}
+
+/// Pairs that start at even columns, wherever these lie in memory.
+void AttentionFrame::storePairs(ArrayRef<Value> results, const Source &target, Value position) {
+  Type element = elementOf(target);
+  Value first = e.add(part, e.mul(quad, 2));
+  for (size_t i = 0; i < results.size(); i += 2) {
+    Value column = e.add(first, int64_t(i / 2) * fragmentColumns);
+    Value pair = vector::FromElementsOp::create(b, VectorType::get({2}, b.getF32Type()),
+                                                results.slice(i, 2));
+    if (element.isBF16()) {
+      pair = arith::TruncFOp::create(b, VectorType::get({2}, element), pair);
+    }
+    if (target.together > 1) {
+      storeColumns(pair, target, position, column);
+      continue;
+    }
+    for (int64_t j : {0, 1}) {
+      e.when(e.less(e.add(column, j), target.columns), [&] {
+        e.store(vector::ExtractOp::create(b, pair, ArrayRef<int64_t>{j}), target.memory,
+                {e.add(base, position), e.add(e.add(target.column, column), j)});
+      });
+    }
+  }
+}
+
+/// Pairs of a row, rotated back; beyond the head's columns by any angle.
+void AttentionFrame::rotateBack(MutableArrayRef<Value> results, const Source &target,
+                                Value position) {
+  Value first = e.add(part, e.mul(quad, 2));
+  Value row = e.min(position, e.index(shape.positions - 1));
+  for (size_t i = 0; i < results.size(); i += 2) {
+    Value &x = results[i], &y = results[i + 1];
+    Value column = e.min(e.add(first, int64_t(i / 2) * fragmentColumns), e.index(shape.head - 2));
+    Value angle = core.load(VectorType::get({2}, b.getF32Type()),
+                            core.global(target.rotary, {row, column}), 8);
+    Value cosine = vector::ExtractOp::create(b, angle, ArrayRef<int64_t>{0}),
+          sine = vector::ExtractOp::create(b, angle, ArrayRef<int64_t>{1});
+    Value turned = e.fma(x, cosine, e.mulf(y, sine));
+    y = e.fma(y, cosine, arith::NegFOp::create(b, e.mulf(x, sine)));
+    x = turned;
+  }
+}
+
+void AttentionFrame::store(const Values &sums, ArrayRef<Value> scale, const Source &target,
+                           Value first, int64_t fragments, Padding padding) {
+  int64_t columns = int64_t(sums.size()) / fragments / sumsPerFragment;
+  Value warpRow = e.add(e.add(first, group), e.mul(frame.warp, fragments * fragmentRows));
+  // Of a quad's 16 columns the even lanes hold the first 8.
+  auto [pairOfLanes, odd] = split(quad, 2);
+  Value firstFour = e.add(part, e.add(e.mul(pairOfLanes, 4), e.mul(odd, fragmentColumns)));
+  for (int64_t row = 0; row < 2 * fragments; ++row) {
+    Value position = e.add(warpRow, row * fragmentRows / 2);
+    Value isValid = e.less(position, length);
+    Values results;
+    for (int64_t i = 0; i < 2 * columns; ++i) {
+      Value sum = sums[(row / 2 * columns + i / 2) * sumsPerFragment + row % 2 * 2 + i % 2];
+      sum = scale.empty() ? sum : e.mulf(sum, scale[row]);
+      results.push_back(padding == Padding::Zeros ? e.select(isValid, sum, f32(0)) : sum);
+    }
+    if (target.rotary) {
+      rotateBack(results, target, position);
+    }
+    bool exchanged = target.together == 4 && elementOf(target).isBF16();
+    Values fours = exchanged ? exchangePairs(results) : Values();
+    Value stored = padding == Padding::Left ? isValid : e.less(position, e.index(shape.positions));
+    e.when(stored, [&] {
+      if (!exchanged) {
+        storePairs(results, target, position);
+      }
+      for (auto [i, four] : llvm::enumerate(fours)) {
+        storeColumns(four, target, position, e.add(firstFour, int64_t(i) * fragmentInner));
+      }
+    });
+  }
+}
