@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Which contractions are exactly a matrix product.
-#include "sluice/Target/CUDA/Product.h"
 #include "RowsText.h"
+#include "sluice/Target/CUDA/Product.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -27,8 +27,8 @@ struct Case {
 
   std::string text() const {
     std::string x = test::tensor({batch, positions, 40}, type),
-                w = byInput ? test::tensor({40, 24}, type) : test::tensor({24, 40}, type), b = test::tensor({24}),
-                y = test::tensor({batch, positions, 24}, result);
+                w = byInput ? test::tensor({40, 24}, type) : test::tensor({24, 40}, type),
+                b = test::tensor({24}), y = test::tensor({batch, positions, 24}, result);
     std::string row = test::Access{.factor = factor},
                 vector = test::Access{.kind = "vector", .factor = 0};
     return "func.func @f(%x: " + x + ", %w: " + w + ", %b: " + b + ") {\n  %y" +
@@ -38,21 +38,21 @@ struct Case {
            ">" + (byInput ? ", by_input" : "") + ", accesses = [" + (bias ? vector : "") +
            "], result_accesses = [" + row + (results.empty() ? "" : ", " + row) +
            "]} {\n^bb0(%acc: f32" + (bias ? ", %bias: f32" : "") + "):\n" + body + "\n} : (" + x +
-           ", " + w + (bias ? ", " + b : "") + ") -> (" + y +
-           (results.empty() ? "" : ", " + y) + ")\n  return\n}\n";
+           ", " + w + (bias ? ", " + b : "") + ") -> (" + y + (results.empty() ? "" : ", " + y) +
+           ")\n  return\n}\n";
   }
 
   std::optional<cuda::Product> find(int64_t length = 22, int64_t sequences = 3) const {
     DialectRegistry registry;
-    registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, dispatch::DispatchDialect>();
+    registry
+        .insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, dispatch::DispatchDialect>();
     MLIRContext context(registry, MLIRContext::Threading::DISABLED);
     OwningOpRef<ModuleOp> module = mlir::parseSourceString<ModuleOp>(text(), &context);
     EXPECT_TRUE(module) << text();
     std::optional<cuda::Product> product;
     if (module) {
-      module->walk([&](dispatch::ContractOp op) {
-        product = cuda::findProduct(op, length, sequences);
-      });
+      module->walk(
+          [&](dispatch::ContractOp op) { product = cuda::findProduct(op, length, sequences); });
     }
     return product;
   }
@@ -82,9 +82,9 @@ TEST(CudaProduct, HasNoEpilogue) {
   EXPECT_FALSE((Case{.body = "%y = arith.addf %acc, %acc : f32\ndispatch.yield %y : f32"}.find()));
   EXPECT_FALSE((Case{.body = "%y = arith.constant 1.0 : f32\ndispatch.yield %y : f32"}.find()));
   EXPECT_FALSE((Case{.bias = true}.find())); // though it is not read
-  EXPECT_FALSE((Case{.bias = true,
-                     .body = "%y = arith.addf %acc, %bias : f32\ndispatch.yield %y : f32"}
-                    .find()));
+  EXPECT_FALSE(
+      (Case{.bias = true, .body = "%y = arith.addf %acc, %bias : f32\ndispatch.yield %y : f32"}
+           .find()));
   EXPECT_FALSE((Case{.results = "two", .body = "dispatch.yield %acc, %acc : f32, f32"}.find()));
 }
 
