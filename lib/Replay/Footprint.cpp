@@ -102,11 +102,21 @@ static int64_t tileOf(Operation *dispatch, int64_t blocks) {
   return blocks > ofLarge ? 64 : 128;
 }
 
+/// Attention's queries, keys, values and output gradients, where heads are copied in chunks of 16
+/// bytes: those of rows that are not valid are not.
+static bool isCopiedByRows(Operation *dispatch, unsigned operand) {
+  auto whole = [](auto op) { return op && op.getHeadSize() % 8 == 0; };
+  bool forward = whole(dyn_cast<dispatch::AttentionOp>(dispatch)) && operand < 3;
+  return forward || (whole(dyn_cast<dispatch::AttentionBackwardOp>(dispatch)) &&
+                     (operand < 3 || operand == 5));
+}
+
 std::vector<Bytes> sluice::replay::readBytes(Operation *dispatch, unsigned operand,
                                              const Extent &extent, int64_t blocks) {
   Layout layout(dispatch->getOperand(operand));
   bool isJudged = isa<dispatch::RowsOp, dispatch::WeightGradientOp, dispatch::ScatterRowsOp,
                       dispatch::ContractOp, dispatch::CrossEntropyOp>(dispatch);
+  isJudged = isJudged || isCopiedByRows(dispatch, operand);
   int64_t factor = layout.type.getRank() == 3 ? factorOf(dispatch, operand, layout) : 0;
   if (!isJudged || layout.type.getRank() != 3 || factor <= 0) {
     return {{0, dispatch::storageElements(layout.type) * layout.element}};

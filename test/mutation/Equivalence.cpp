@@ -90,6 +90,58 @@ int64_t Proof::valuesOf(const Instruction *load) {
   return bits.isMask() && bits.ule(most) ? int64_t(bits.getZExtValue()) + 1 : 0;
 }
 
+/// Whether a loop carries a number that is no count, such as that of a tile where some are left
+/// out, and that no fault changes: it may be any of its range.
+bool Proof::isFree(const PHINode *phi) const {
+  const Loop *loop = loops.getLoopFor(phi->getParent());
+  const BasicBlock *latch = loop ? loop->getLoopLatch() : nullptr;
+  if (!latch || loop->getHeader() != phi->getParent() || !phi->getType()->isIntegerTy() ||
+      phi->getType()->getIntegerBitWidth() > 64) {
+    return false;
+  }
+  const auto *next = dyn_cast<Instruction>(phi->getIncomingValueForBlock(latch));
+  bool isCount = next && next->getOpcode() == Instruction::Add && next->getOperand(0) == phi;
+  return next && !isCount && !affected.contains(phi);
+}
+
+/// Whether a number is made of constants and sums that are not negative, in any number of turns.
+static bool onlyGrows(const PHINode *phi) {
+  SetVector<const Value *> work;
+  work.insert(phi);
+  for (size_t i = 0; i < work.size(); ++i) {
+    const auto *constant = dyn_cast<ConstantInt>(work[i]);
+    const auto *add = dyn_cast<BinaryOperator>(work[i]);
+    if (constant && !constant->isNegative()) {
+      continue;
+    }
+    if (!isa<PHINode>(work[i]) &&
+        !(add && add->getOpcode() == Instruction::Add && add->hasNoSignedWrap())) {
+      return false;
+    }
+    for (const Value *operand : cast<Instruction>(work[i])->operands()) {
+      work.insert(operand);
+    }
+  }
+  return true;
+}
+
+void Proof::addFree(const PHINode *phi) {
+  constexpr uint64_t most = 4096;
+  const Loop *loop = loops.getLoopFor(phi->getParent());
+  auto *value = const_cast<PHINode *>(phi);
+  Instruction *at = loop->contains(&site) ? &site : value->getParent()->getTerminator();
+  ConstantRange range = ranges.getConstantRange(value, at, /*UndefAllowed=*/false);
+  if (onlyGrows(phi)) {
+    unsigned width = phi->getType()->getIntegerBitWidth();
+    range = range.intersectWith({APInt::getZero(width), APInt::getSignedMinValue(width)});
+  }
+  APInt size = range.getUpper() - range.getLower();
+  if (!range.isFullSet() && !range.isWrappedSet() && size.ule(most)) {
+    addVariable(Variable::Free, int64_t(range.getLower().getZExtValue()),
+                int64_t(size.getZExtValue()), phi);
+  }
+}
+
 /// Numbers that anything depends on which a sink, or with paths a branch before it, makes use of.
 void Proof::collectVariables(bool withPaths) {
   SetVector<const Value *> work;
@@ -138,15 +190,20 @@ void Proof::collectSources(SetVector<const Value *> work) {
       continue;
     }
     if (int64_t values = valuesOf(instruction)) {
-      addVariable(Variable::Loaded, 0, values, instruction);
+      addVariable(Variable::Free, 0, values, instruction);
       continue;
     }
     bool isFollowed = instruction->getType()->isIntegerTy() && isPure(instruction);
     if (!affected.contains(instruction) && !isFollowed && instruction != &site) {
       continue;
     }
+    const auto *phi = dyn_cast<PHINode>(instruction);
+    if (phi && isFree(phi)) {
+      addFree(phi);
+      continue;
+    }
     const Loop *loop = loops.getLoopFor(instruction->getParent());
-    int64_t iterations = isa<PHINode>(instruction) ? iterationsOf(loop) : 0;
+    int64_t iterations = phi ? iterationsOf(loop) : 0;
     if (iterations > 0 && loop->getHeader() == instruction->getParent()) {
       addVariable(Variable::Iteration, 0, iterations, loop);
     }
@@ -283,7 +340,7 @@ bool Proof::holdsEverywhere(function_ref<bool()> holds) {
     return false;
   }
   std::vector<Variable> ordered;
-  for (auto kind : {Variable::Length, Variable::Rows, Variable::Iteration, Variable::Loaded,
+  for (auto kind : {Variable::Length, Variable::Rows, Variable::Iteration, Variable::Free,
                     Variable::Thread, Variable::Block}) {
     copy_if(variables, std::back_inserter(ordered),
             [&](const Variable &variable) { return variable.kind == kind; });

@@ -179,6 +179,29 @@ TEST(NoFault, ABoundThatNoTurnOfALoopWithAVariableEndReaches) {
   EXPECT_EQ(proved(loop("7", "eq i64 %next, %start"), Operator::ShiftBound), Variants{});
 }
 
+/// A number that a loop carries on by another one's turns, as tiles that are left out make it: at
+/// least 0 and below 3 in the loop's body, whatever is skipped.
+TEST(NoFault, ABoundThatNoNumberCarriedByALoopMeets) {
+  auto loop = [](const std::string &bound, const std::string &flags) {
+    return "  br label %outer\nouter:\n  %n = phi i64 [ 0, %entry ], [ %next, %body ]\n"
+           "  %more = icmp slt i64 %n, 3\n  br i1 %more, label %skip, label %end\nskip:\n"
+           "  %m = phi i64 [ %n, %outer ], [ %next, %skip ]\n  %next = add " +
+           flags +
+           "i64 %m, 1\n  %loaded = load i64, ptr %to\n  %again = icmp eq i64 %loaded, %next\n"
+           "  br i1 %again, label %skip, label %body\nbody:\n  %at = shl i64 %n, 6\n"
+           "  %c = icmp slt i64 %at, " +
+           bound +
+           "\n  %y = zext i1 %c to i64\n  store i64 %y, ptr %to\n  br label %outer\nend:\n"
+           "  ret void";
+  };
+  // The first two of these variants are of %n < 3, which is no such fault.
+  EXPECT_EQ(proved(loop("100", "nuw nsw "), Operator::ShiftBound), (Variants{0, 1}));
+  EXPECT_EQ(proved(loop("129", "nuw nsw "), Operator::ShiftBound), Variants{1});
+  EXPECT_EQ(proved(loop("128", "nuw nsw "), Operator::ShiftBound), Variants{0});
+  // A sum that may wrap may be any number.
+  EXPECT_EQ(proved(loop("100", ""), Operator::ShiftBound), Variants{});
+}
+
 /// Four bits of a loaded number are used: it is as one of 0 to 15.
 TEST(NoFault, ABoundThatTheLowestBitsOfALoadedNumberDoNotReach) {
   auto low = [](const std::string &bound) {

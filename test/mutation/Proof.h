@@ -10,6 +10,7 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Analysis/AssumptionCache.h"
 #include "llvm/Analysis/DemandedBits.h"
+#include "llvm/Analysis/LazyValueInfo.h"
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Analysis/ScalarEvolution.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
@@ -30,14 +31,15 @@ public:
       : function(function), site(site), mutation(mutation), space(space), tree(function),
         loops(tree), assumptions(function), names(tripleOf(function)), library(names),
         evolution(function, library, assumptions, tree, loops),
-        demanded(function, assumptions, tree) {}
+        demanded(function, assumptions, tree),
+        ranges(&assumptions, &function.getParent()->getDataLayout()) {}
 
   bool succeeds();
 
 private:
   struct Variable {
-    enum Kind { Block, Thread, Length, Rows, Iteration, Loaded } kind;
-    const void *of; ///< the loop, the load, or null
+    enum Kind { Block, Thread, Length, Rows, Iteration, Free } kind;
+    const void *of; ///< the loop, the load or phi, or null
     int64_t first, count;
   };
 
@@ -51,6 +53,8 @@ private:
   void addSource(Variable::Kind kind);
   void addVariable(Variable::Kind kind, int64_t first, int64_t count, const void *of = nullptr);
   int64_t valuesOf(const llvm::Instruction *load);
+  bool isFree(const llvm::PHINode *phi) const;
+  void addFree(const llvm::PHINode *phi);
   int64_t iterationsOf(const llvm::Loop *loop);
   int64_t searchIterations(const llvm::Loop *loop);
   bool hasCome(const llvm::BranchInst *end, bool leaves, int64_t count);
@@ -81,6 +85,7 @@ private:
   llvm::TargetLibraryInfo library;
   llvm::ScalarEvolution evolution;
   llvm::DemandedBits demanded;
+  llvm::LazyValueInfo ranges;
 
   llvm::SetVector<const llvm::Instruction *> affected, sinks;
   std::vector<Variable> variables;

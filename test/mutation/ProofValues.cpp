@@ -90,6 +90,9 @@ Both Proof::computePhi(const PHINode *phi) {
       return from && affected.contains(from);
     }));
   }
+  if (isFree(phi)) {
+    return number(Variable::Free, phi);
+  }
   const Value *next = phi->getIncomingValueForBlock(latch);
   unsigned entry = phi->getIncomingBlock(0) == latch ? 1 : 0;
   Both first = get(phi->getIncomingValue(entry));
@@ -123,7 +126,7 @@ Both Proof::compute(const Instruction *instruction) {
     return number(*kind);
   }
   if (isa<LoadInst>(instruction)) {
-    return number(Variable::Loaded, instruction);
+    return number(Variable::Free, instruction);
   }
   if (const auto *phi = dyn_cast<PHINode>(instruction)) {
     return computePhi(phi);

@@ -39,6 +39,19 @@ protected:
                  "result_accesses = [#own]} {\n^bb0(%acc: f32):\n  dispatch.yield %acc : f32\n} : "
                  "(tensor<2x5x20xf32>, tensor<12x20xf32>) -> tensor<2x5x12xbf16>");
   }
+  mlir::Operation *attention(int64_t head) {
+    std::string size = std::to_string(head),
+                qkv = "tensor<2x5x" + std::to_string(3 * head) + "xbf16>",
+                results = "(tensor<2x5x" + size + "xbf16>, tensor<2x5x1xf32>)";
+    return parse("%x: " + qkv, "%o:2 = dispatch.attention %x, %x, %x attributes {domain = #all, "
+                               "heads = 1 : i64, kv_heads = 1 : i64, head_size = " +
+                                   size + " : i64, query_column = 0 : i64, key_column = " + size +
+                                   " : i64, value_column = " + std::to_string(2 * head) +
+                                   " : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {\n"
+                                   "^bb0(%s: f32, %p: i32, %q: i32, %h: i32):\n"
+                                   "  dispatch.yield %s : f32\n} : (" +
+                                   qkv + ", " + qkv + ", " + qkv + ") -> " + results);
+  }
   mlir::Operation *rows(const std::string &more) {
     return parse("%x: tensor<2x5x20xf32>",
                  "%y = dispatch.rows %x attributes {domain = #all, accesses = [#own], "
@@ -95,4 +108,12 @@ TEST_F(Footprint, RowsThatMayBeRead) {
             (Pairs{{0, 128}, {128, 128}, {256, 128}, {384, 128}}));
   EXPECT_EQ(pairs(replay::readBytes(contract(), 0, extent, 1)), (Pairs{{0, 1280}}));
   EXPECT_EQ(pairs(replay::readBytes(contract(), 1, extent, 1)), (Pairs{{0, 960}}));
+}
+
+/// Attention's factors: valid rows alone (24 columns of two bytes, 64 apart), but where heads are
+/// read element by element, which reads what it then leaves out.
+TEST_F(Footprint, AttentionReadsValidRows) {
+  EXPECT_EQ(pairs(replay::readBytes(attention(8), 1, extent, 1)),
+            (Pairs{{0, 64}, {64, 64}, {128, 64}, {192, 64}}));
+  EXPECT_EQ(replay::readBytes(attention(6), 1, extent, 1).size(), 1u);
 }
