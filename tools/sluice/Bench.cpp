@@ -308,16 +308,24 @@ void registerBench(CLI::App &program) {
   command->add_option("ART", flags->artifact, "Artifact, from sluice compile")
       ->type_name("FILE")
       ->required();
-  command->add_option("-n,--steps", flags->steps, "Training steps to time, after one to warm up");
-  command->add_flag("-k,--kernels", flags->kernels,
-                    "Add a table of kernels: ms a step, Gflop/s, GB/s, fraction of peak");
-  command->add_flag("-g,--generate", flags->generate, "Measure generation too, in tokens a second");
+  CLI::Option *ofSteps[] = {
+      command->add_option("-n,--steps", flags->steps,
+                          "Training steps to time, after one to warm up"),
+      command->add_flag("-k,--kernels", flags->kernels,
+                        "Add a table of kernels: ms a step, Gflop/s, GB/s, fraction of peak"),
+      command->add_flag("-g,--generate", flags->generate,
+                        "Measure generation too, in tokens a second")};
   command->add_flag("--json", flags->json, "Print one JSON object");
-  command
-      ->add_option("--tune", flags->tune,
-                   "Time every plain matrix product on the GPU, the generated kernel and cuBLASLt, "
-                   "and write this tuning file for sluice compile --tuning; no steps are timed")
-      ->type_name("FILE");
+  CLI::Option *tune =
+      command
+          ->add_option("--tune", flags->tune,
+                       "Time every plain matrix product on the GPU, the generated kernel and "
+                       "cuBLASLt, and write this tuning file for sluice compile --tuning; no steps "
+                       "are timed")
+          ->type_name("FILE");
+  for (CLI::Option *option : ofSteps) {
+    tune->excludes(option);
+  }
   addDeviceOptions(*command, flags->device);
   command->callback([flags, command] {
     if (command->count("--tune") == 0) {
