@@ -2,7 +2,7 @@
 //
 // Model IR from a file: what the parser and the ops' verifiers leave open is checked here.
 #include "ModelIR.h"
-#include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Dialect/Sluice/Fusion.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -177,6 +177,19 @@ static std::string findUncompilableAttention(func::FuncOp function) {
     if (isa_and_nonnull<ShiftOp, UpsampleOp>(query.getDefiningOp())) {
       return "attention over a shifted or upsampled sequence is checked, but not compiled yet; put "
              "a norm or a map between";
+    }
+    if (attention.getRotary() &&
+        !(query.getDefiningOp<LinearOp>() && canRotateWhereMade(attention))) {
+      return "attention whose rotated queries and keys are not the first columns, queries first, "
+             "of "
+             "a linear map that it alone reads is checked, but not compiled yet; give it one";
+    }
+    auto table = attention.getRotary() ? cast<RankedTensorType>(attention.getRotary().getType())
+                                       : RankedTensorType();
+    int64_t positions = getPositions(attention, attention.getQuery().getType());
+    if (table && table.getDimSize(0) < positions) {
+      return "expected a table of angles for " + std::to_string(positions) +
+             " positions, found one of " + std::to_string(table.getDimSize(0));
     }
   }
   return "";

@@ -102,13 +102,12 @@ static int64_t tileOf(Operation *dispatch, int64_t blocks) {
   return blocks > ofLarge ? 64 : 128;
 }
 
-/// Attention's queries, keys, values and output gradients, where heads are copied in chunks of 16
-/// bytes: those of rows that are not valid are not.
+/// Attention's queries, keys and values, where heads are copied in chunks of 16 bytes: those of
+/// rows that are not valid are not.
 static bool isCopiedByRows(Operation *dispatch, unsigned operand) {
   auto whole = [](auto op) { return op && op.getHeadSize() % 8 == 0; };
-  bool forward = whole(dyn_cast<dispatch::AttentionOp>(dispatch)) && operand < 3;
-  return forward || (whole(dyn_cast<dispatch::AttentionBackwardOp>(dispatch)) &&
-                     (operand < 3 || operand == 5));
+  return operand < 3 && (whole(dyn_cast<dispatch::AttentionOp>(dispatch)) ||
+                         whole(dyn_cast<dispatch::AttentionBackwardOp>(dispatch)));
 }
 
 std::vector<Bytes> sluice::replay::readBytes(Operation *dispatch, unsigned operand,

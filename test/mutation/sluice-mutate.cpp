@@ -222,7 +222,8 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
             << processorSeconds() << " s" << std::endl;
 }
 
-/// A fault is caught by numbers only where they are right without it.
+/// A fault is caught by numbers only where they are right without it: what was found is written
+/// once that is known.
 void Run::tryFaults(const Subject &subject, const std::string &occasion,
                     const std::vector<size_t> &open) {
   Trials kernel(subject, /*judges=*/false);
@@ -231,7 +232,6 @@ void Run::tryFaults(const Subject &subject, const std::string &occasion,
   if (!open.empty()) {
     kernel.run(plantedIn(subject), open, workers, [&](size_t i, Outcome outcome) {
       Tried &tried = faults[subject.name][i];
-      write(subject.name, occasion, tried.mutation, outcome);
       byNumbers |= outcome.fate == Fate::Wrong;
       tried.outcome = std::move(outcome);
       ++trials;
@@ -239,6 +239,10 @@ void Run::tryFaults(const Subject &subject, const std::string &occasion,
   }
   if (byNumbers || open.empty()) {
     Trials confirmed(subject);
+  }
+  for (size_t i : open) {
+    const Tried &tried = faults[subject.name][i];
+    write(subject.name, occasion, tried.mutation, tried.outcome);
   }
 }
 

@@ -30,9 +30,9 @@ std::vector<Bytes> writtenBytes(mlir::Operation *dispatch, unsigned result, cons
 std::vector<Bytes> ignoredBytes(mlir::Operation *dispatch, unsigned operand, const Extent &extent);
 
 /// Bytes of operand `operand` that a GPU kernel of `blocks` blocks may read: of row passes, weight
-/// gradients and scatters no row that is not valid, likewise of attention's factors where heads are
-/// multiples of 8 columns; of contractions and of cross-entropy no tile of rows without a valid
-/// one; of others, and of weights, all.
+/// gradients and scatters no row that is not valid, likewise of attention's queries, keys and
+/// values where heads are multiples of 8 columns; of contractions and of cross-entropy no tile of
+/// rows without a valid one; of others, and of weights, all.
 std::vector<Bytes> readBytes(mlir::Operation *dispatch, unsigned operand, const Extent &extent,
                              int64_t blocks);
 

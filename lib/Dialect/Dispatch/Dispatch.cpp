@@ -173,8 +173,8 @@ static LogicalResult verifyRotation(ContractOp op) {
   }
   auto result = cast<RankedTensorType>(op.getOutputs().front().getType());
   int64_t head = table.getDimSize(1);
-  if (head % 2 != 0 || columns < 0 || columns % head != 0 || columns > result.getShape().back() ||
-      table.getDimSize(0) < op.getDomain().getPositions()) {
+  if (head < 2 || head % 2 != 0 || columns < 0 || columns % head != 0 ||
+      columns > result.getShape().back() || table.getDimSize(0) < op.getDomain().getPositions()) {
     return op.emitOpError("D-017: expected whole heads of an even number of columns to be rotated, "
                           "and an angle for each position, found ")
            << columns << " of " << result << " by " << table;
@@ -302,7 +302,7 @@ LogicalResult AttentionBackwardOp::verify() {
   }
   auto head = static_cast<int64_t>(getHeadSize());
   auto table = getRotary() ? cast<RankedTensorType>(getRotary().getType()) : RankedTensorType();
-  if (table && (head % 2 != 0 || table.getRank() != 2 || table.getDimSize(1) != head ||
+  if (table && (head < 2 || head % 2 != 0 || table.getRank() != 2 || table.getDimSize(1) != head ||
                 table.getDimSize(0) < getDomain().getPositions())) {
     return emitOpError("D-017: expected heads of an even number of columns to be rotated back, and "
                        "an angle for each position, found heads of ")

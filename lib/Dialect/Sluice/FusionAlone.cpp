@@ -47,19 +47,34 @@ static void cloneRegion(Region &from, Region &to, OpBuilder &b) {
   yield->erase();
 }
 
+static int64_t endOfKeys(AttentionOp op) {
+  return static_cast<int64_t>((op.getHeads() + op.getKvHeads()) * op.getHeadSize());
+}
+
+bool sluice::canRotateWhereMade(AttentionOp op) {
+  Value packed = op.getQuery();
+  bool areFirst = op.getKey() == packed && op.getQueryColumn() == 0 &&
+                  op.getKeyColumn() == op.getHeads() * op.getHeadSize();
+  bool staysValue =
+      op.getValue() != packed || static_cast<int64_t>(op.getValueColumn()) >= endOfKeys(op);
+  bool isAlone = llvm::all_of(packed.getUsers(), [&](Operation *user) {
+    auto backward = dyn_cast<AttentionBackwardOp>(user);
+    bool isItsOwn = backward && backward.getRotary() == op.getRotary() &&
+                    backward.getQuery() == packed && backward.getKey() == packed &&
+                    backward.getQueryColumn() == op.getQueryColumn() &&
+                    backward.getKeyColumn() == op.getKeyColumn() &&
+                    backward.getValueColumn() == op.getValueColumn();
+    return user == op.getOperation() || isItsOwn;
+  });
+  return areFirst && staysValue && isAlone;
+}
+
 /// The contraction that makes queries and keys rotates them as it stores them, once for all
 /// readers.
 static LogicalResult rotate(AttentionOp op, DispatchEmitter &emitter) {
   Value packed = emitter.get(op.getQuery()), table = emitter.get(op.getRotary());
   auto contract = packed.getDefiningOp<dispatch::ContractOp>();
-  int64_t keyColumn = static_cast<int64_t>(op.getHeads() * op.getHeadSize());
-  bool areFirst = op.getQuery() == op.getKey() && op.getQueryColumn() == 0 &&
-                  static_cast<int64_t>(op.getKeyColumn()) == keyColumn;
-  bool areAlone = llvm::all_of(op.getQuery().getUsers(), [](Operation *user) {
-    return isa<AttentionOp, AttentionBackwardOp>(user);
-  });
-  if (!contract || contract.getRotary() || contract.getOutputs().front() != packed || !areFirst ||
-      !areAlone) {
+  if (!contract || contract.getOutputs().front() != packed || !canRotateWhereMade(op)) {
     return op.emitError(
         "S-026: queries and keys are rotated only where they are the first columns, "
         "queries first, of a linear map that this attention alone reads");
@@ -74,7 +89,7 @@ static LogicalResult rotate(AttentionOp op, DispatchEmitter &emitter) {
                                                AffineMap::get(2, 1, b.getAffineDimExpr(0)), 1, 0));
   contract.getExtrasMutable().append(table);
   contract.setAccessesAttr(b.getArrayAttr(accesses));
-  contract.setRotatedColumns(keyColumn + int64_t(op.getKvHeads() * op.getHeadSize()));
+  contract.setRotatedColumns(endOfKeys(op));
   return success();
 }
 

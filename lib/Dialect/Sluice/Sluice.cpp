@@ -149,6 +149,13 @@ LogicalResult AttentionOp::verify() {
       !fits(getValueColumn(), getKvHeads(), getValue().getType())) {
     return emitOpError("S-014: expected the columns of queries, keys and values inside their rows");
   }
+  auto table = getRotary() ? cast<RankedTensorType>(getRotary().getType()) : RankedTensorType();
+  if (table && (getHeadSize() % 2 != 0 || table.getRank() != 2 ||
+                table.getDimSize(1) != count(getHeadSize()))) {
+    return emitOpError("S-027: expected heads of an even number of columns, and a table of as many "
+                       "cosines and sines a position, found heads of ")
+           << count(getHeadSize()) << " and " << table;
+  }
   if (getScore().getNumArguments() != 4) {
     return emitOpError("S-009: expected a score region over (score, p, q, head), found ")
            << getScore().getNumArguments() << " arguments";

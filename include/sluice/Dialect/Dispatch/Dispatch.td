@@ -220,7 +220,7 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
     derived from the score region by differentiation of scalar code, never written by hand. Result `gradient` is
     [B, T, gradient width] with dQ, dK and dV in the columns query_column, key_column and value_column (so the three
     ranges are disjoint in one tensor); where `rotary` is given, f32 [T, D] as in `contract`, each pair of dQ and dK is
-    rotated back by its row's angle. Rows that are not valid are zeros.
+    rotated back by its row's angle. Rows that are not valid are zeros where all valid numbers are finite.
   }];
   let arguments = !con((ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
                             AnyRankedTensor:$output, AnyRankedTensor:$lse, AnyRankedTensor:$output_gradient,

@@ -32,6 +32,11 @@ AccessChain resolveMember(mlir::Value value, int64_t factor, int64_t member);
 /// needs an access of its own.
 bool readsWholeGroups(ShortenOp op);
 
+/// Whether the linear map that makes an attention's queries and keys may rotate them for it: they
+/// are the first columns of its rows, queries first, and only this attention, forward and backward,
+/// reads those.
+bool canRotateWhereMade(AttentionOp op);
+
 /// Collects the body of one dispatch: values of one row (tensor<d>), or of one element (f32) in an
 /// epilogue. Operands of the dispatch appear as ops ask for what the body does not yet hold.
 class BodyBuilder {
