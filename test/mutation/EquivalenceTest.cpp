@@ -179,6 +179,26 @@ TEST(NoFault, ABoundThatNoTurnOfALoopWithAVariableEndReaches) {
   EXPECT_EQ(proved(loop("7", "eq i64 %next, %start"), Operator::ShiftBound), Variants{});
 }
 
+/// Of a loop that is not entered where its end would never come: 4 turns in blocks 0 and 1, none in
+/// the others.
+TEST(NoFault, ABoundInALoopThatIsNotAlwaysEntered) {
+  auto loop = [](const std::string &bound) {
+    return "  %early = icmp ult i64 %block, 2\n  %last = select i1 %early, i64 4, i64 0\n"
+           "  %none = icmp eq i64 %last, 0\n  br i1 %none, label %end, label %enter\nenter:\n"
+           "  br label %loop\nloop:\n  %k = phi i64 [ 0, %enter ], [ %next, %loop ]\n"
+           "  %c = icmp ult i64 %k, " +
+           bound + "\n  %y = zext i1 %c to i64\n  store i64 %y, ptr %to\n" +
+           "  %next = add i64 %k, 1\n  %done = icmp eq i64 %next, %last\n"
+           "  br i1 %done, label %end, label %loop\nend:\n  ret void";
+  };
+  auto of = [&](const std::string &bound) {
+    std::vector<unsigned> all = proved(loop(bound), Operator::ShiftBound);
+    return all;
+  };
+  // Beside those of the bound, variants of the block's and of %none's that may be proved or not.
+  EXPECT_EQ(of("6").size(), of("2").size() + 2);
+}
+
 /// A number that a loop carries on by another one's turns, as tiles that are left out make it: at
 /// least 0 and below 3 in the loop's body, whatever is skipped.
 TEST(NoFault, ABoundThatNoNumberCarriedByALoopMeets) {

@@ -43,7 +43,8 @@ bool Proof::hasCome(const BranchInst *end, bool leaves, int64_t count) {
   return passed.known && passed.same && passed.before < uint64_t(count);
 }
 
-/// The least number of iterations after which the loop's end leaves it, at every point, or 0.
+/// The least number of iterations after which the loop's end leaves it, at every point where it is
+/// entered, or 0.
 int64_t Proof::searchIterations(const Loop *loop) {
   constexpr int64_t most = 64;
   const auto *branch = dyn_cast<BranchInst>(loop->getLoopLatch()->getTerminator());
@@ -52,6 +53,9 @@ int64_t Proof::searchIterations(const Loop *loop) {
     return 0;
   }
   bool leaves = !loop->contains(branch->getSuccessor(0)), isKnown = true;
+  const BasicBlock *preheader = loop->getLoopPreheader();
+  const auto *node = tree.getNode(preheader)->getIDom();
+  const auto *guard = node ? dyn_cast<BranchInst>(node->getBlock()->getTerminator()) : nullptr;
   std::vector<Variable> before = std::exchange(variables, {});
   int64_t result = 0;
   for (int64_t count = 1; count <= most && result == 0 && isKnown; ++count) {
@@ -59,11 +63,15 @@ int64_t Proof::searchIterations(const Loop *loop) {
     addVariable(Variable::Iteration, count - 1, 1, loop);
     SetVector<const Value *> work;
     work.insert(branch->getCondition());
+    if (guard && guard->isConditional()) {
+      work.insert(guard->getCondition());
+    }
     collectSources(work);
     bool isLast = holdsEverywhere([&] {
       Both ends = get(branch->getCondition());
       isKnown &= ends.known && ends.same;
-      return isKnown && ((ends.before != 0) == leaves || hasCome(branch, leaves, count));
+      return isKnown && ((ends.before != 0) == leaves || hasCome(branch, leaves, count) ||
+                         !isReached(preheader));
     });
     result = isLast ? count : 0;
   }

@@ -185,6 +185,19 @@ void Step::poison(const Visit &visit) {
   }
 }
 
+/// Every line of the head's weights becomes the first row with its sign changed: that row's logits
+/// are its square, negative. e^(0 - lse) of a token that does not exist is then infinite.
+void Step::lowerLogits(const Visit &visit) {
+  auto head = llvm::cast<dispatch::CrossEntropyOp>(visit.op);
+  auto weight = llvm::cast<mlir::RankedTensorType>(head.getWeight().getType());
+  const auto *row = reinterpret_cast<const uint16_t *>(arena.get() + (*visit.arguments)[0]);
+  auto *line = reinterpret_cast<uint16_t *>(arena.get() + (*visit.arguments)[1]);
+  for (int64_t i = 0; i < weight.getNumElements(); ++i) {
+    constexpr uint16_t sign = 0x8000;
+    line[i] = row[i % weight.getDimSize(1)] ^ sign;
+  }
+}
+
 /// Counters of blocks that arrive, which are zero again after each launch; with their bytes.
 std::pair<const uint8_t *, uint64_t> Step::countersOf(const Visit &visit) const {
   int64_t count = visit.kernel.deviceVariants.at(target).counters;
@@ -274,6 +287,7 @@ Subject Step::subjectOf(const Visit &visit) {
   subject.prepare = [this, visit, before] {
     setScalars(visit.occasion);
     poison(visit);
+    visit.occasion.negative ? lowerLogits(visit) : void();
     for (size_t i = 0; i < visit.kernel.operands.size(); ++i) {
       const uint8_t *at = arena.get() + (*visit.arguments)[i];
       before->emplace_back(at, at + visit.kernel.operands[i].bytes);
@@ -293,6 +307,11 @@ std::vector<Occasion> Step::occasionsFor(const runtime::Launch &launch) {
     if (domain.getFactor() != 0 || !occasion.ofLengths) {
       result.push_back(occasion);
     }
+  }
+  if (llvm::isa<dispatch::CrossEntropyOp>(dispatchOf(launch.kernel).op)) {
+    result.push_back(result.front());
+    result.back().name = "negative";
+    result.back().negative = true;
   }
   int64_t positions = domain.getPositions(), batch = plan.model.batch;
   for (int64_t first = 64; domain.getFactor() != 0 && first < positions * batch; first += 64) {

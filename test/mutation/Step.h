@@ -18,6 +18,7 @@ struct Occasion {
   int64_t step = 1;
   bool ofLengths = false; ///< only for kernels whose rows may be invalid
   bool inPlace = false;   ///< results of row passes take the place of operands where they may
+  bool negative = false; ///< of a head: logits of a row are far below 0, where absent tokens have 0
 };
 
 /// Of a model of `context` tokens and `batch` sequences: all rows, then ever other parts of them.
@@ -56,6 +57,7 @@ private:
   void addResult(const Visit &visit, size_t operand, unsigned result, bool later,
                  std::vector<emulator::Buffer> &buffers);
   void poison(const Visit &visit);
+  void lowerLogits(const Visit &visit);
   std::pair<const uint8_t *, uint64_t> countersOf(const Visit &visit) const;
   std::string judge(const Visit &visit, const std::vector<std::vector<uint8_t>> &before);
 
