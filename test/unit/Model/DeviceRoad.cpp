@@ -32,12 +32,11 @@ static Targets targetsOf(const test::RoadRequest &request) {
 }
 
 static void plantFaults(const test::RoadRequest &request, KernelSet &kernels) {
-  for (KernelRecord &record : kernels.records) {
-    for (KernelRecord::Operand &operand : record.operands) {
-      operand.bytes -= request.claimsLess && operand.written ? 64 : 0;
-    }
+  KernelRecord &first = kernels.records.front();
+  for (KernelRecord::Operand &operand : first.operands) {
+    operand.bytes -= request.claimsLess && operand.written ? 64 : 0;
   }
-  for (KernelRecord::DeviceVariant &variant : kernels.records.front().deviceVariants) {
+  for (KernelRecord::DeviceVariant &variant : first.deviceVariants) {
     variant.workspaceBytes = request.workspaceBytes;
     variant.counters = request.counters;
   }

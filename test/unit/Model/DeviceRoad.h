@@ -11,7 +11,7 @@ struct RoadRequest {
   std::string text;                 ///< a module of parameters and entries of dispatches
   std::vector<std::string> targets; ///< cpu-avx2, sm_80, sm_90a
   std::string path;                 ///< of the artifact
-  bool claimsLess = false;    ///< plant a fault: the plan says that results are 64 bytes short
+  bool claimsLess = false;    ///< plant a fault: the first kernel's results are 64 bytes short
   int64_t workspaceBytes = 0; ///< that the first kernel claims to need
   int64_t counters = 0;       ///< likewise
 };

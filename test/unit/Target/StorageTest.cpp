@@ -307,7 +307,6 @@ TEST(Storage, Attention) {
     backward.operands.insert(backward.operands.end(),
                              {data.outputIn, data.lseIn, data.outputGradient});
     if (c.rotary) {
-      forward.operands.push_back(data.rotary);
       backward.operands.push_back(data.rotary);
     }
     expectRoundedResults(c.forwardText(), {qkv, output}, forward);
