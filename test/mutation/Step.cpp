@@ -185,13 +185,17 @@ void Step::poison(const Visit &visit) {
   }
 }
 
-/// Every line of the head's weights becomes the first row with its sign changed: that row's logits
-/// are its square, negative. e^(0 - lse) of a token that does not exist is then infinite.
+/// All rows become the first, and every line of the head's weights that with its sign changed:
+/// logits are its square, negative. e^(0 - lse) of a token that does not exist is then infinite.
 void Step::lowerLogits(const Visit &visit) {
   auto head = llvm::cast<dispatch::CrossEntropyOp>(visit.op);
   auto weight = llvm::cast<mlir::RankedTensorType>(head.getWeight().getType());
-  const auto *row = reinterpret_cast<const uint16_t *>(arena.get() + (*visit.arguments)[0]);
+  auto *row = reinterpret_cast<uint16_t *>(arena.get() + (*visit.arguments)[0]);
   auto *line = reinterpret_cast<uint16_t *>(arena.get() + (*visit.arguments)[1]);
+  int64_t width = weight.getDimSize(1), stride = dispatch::paddedWidth(width);
+  for (int64_t i = 1; i < head.getDomain().getLaunchRows(); ++i) {
+    std::copy_n(row, width, row + i * stride);
+  }
   for (int64_t i = 0; i < weight.getNumElements(); ++i) {
     constexpr uint16_t sign = 0x8000;
     line[i] = row[i % weight.getDimSize(1)] ^ sign;
