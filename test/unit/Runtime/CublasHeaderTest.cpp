@@ -4,20 +4,18 @@
 // must agree: numbers, the result of a search field by field, and parameters by their number, size
 // and kind. Compiling is the test.
 #include "CublasLt.h"
+#include "Declarations.h"
 
 #include <cstddef>
 #include <cublasLt.h>
 #include <gtest/gtest.h>
-#include <type_traits>
 
 namespace {
 
 using namespace sluice::runtime::cublas;
+using namespace sluice::test;
 using sluice::runtime::Algorithm;
 
-template <typename Ours, typename Theirs> constexpr bool sameNumber(Ours ours, Theirs theirs) {
-  return static_cast<long long>(ours) == static_cast<long long>(theirs);
-}
 static_assert(sameNumber(success, CUBLAS_STATUS_SUCCESS));
 static_assert(sameNumber(notSupported, CUBLAS_STATUS_NOT_SUPPORTED));
 static_assert(sameNumber(computeF32, CUBLAS_COMPUTE_32F));
@@ -43,16 +41,6 @@ SAME_FIELD(algorithm, algo);
 SAME_FIELD(workspaceBytes, workspaceSize);
 SAME_FIELD(state, state);
 SAME_FIELD(waves, wavesCount);
-
-/// Passed alike: a pointer for a pointer, an integer or enumerator for one of the same size.
-template <typename A, typename B>
-constexpr bool areAlike = sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B>;
-
-template <typename Ours, typename Theirs> struct Signatures : std::false_type {};
-template <typename R, typename... A, typename S, typename... B>
-  requires(sizeof...(A) == sizeof...(B))
-struct Signatures<R (*)(A...), S (*)(B...)>
-    : std::bool_constant<areAlike<R, S> && (areAlike<A, B> && ...)> {};
 
 #define SAME(member, function)                                                                     \
   static_assert(Signatures<decltype(Library::member), decltype(&function)>::value, #function)

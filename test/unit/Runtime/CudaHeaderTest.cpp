@@ -3,18 +3,16 @@
 // runtime/CudaDriver.h declares NVIDIA's driver by hand. Where CUDA's own header is at hand, the
 // two must agree: numbers, and parameters by their number, size and kind. Compiling is the test.
 #include "CudaDriver.h"
+#include "Declarations.h"
 
 #include <cuda.h>
 #include <gtest/gtest.h>
-#include <type_traits>
 
 namespace {
 
 using namespace sluice::runtime::cuda;
+using namespace sluice::test;
 
-template <typename Ours, typename Theirs> constexpr bool sameNumber(Ours ours, Theirs theirs) {
-  return static_cast<long long>(ours) == static_cast<long long>(theirs);
-}
 static_assert(sameNumber(success, CUDA_SUCCESS));
 static_assert(sameNumber(outOfMemory, CUDA_ERROR_OUT_OF_MEMORY));
 static_assert(sameNumber(noDevice, CUDA_ERROR_NO_DEVICE));
@@ -31,16 +29,6 @@ static_assert(sameNumber(jitErrorLogBytes, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES));
 static_assert(sameNumber(streamNonBlocking, CU_STREAM_NON_BLOCKING));
 static_assert(sameNumber(captureThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 static_assert(sameNumber(eventDisableTiming, CU_EVENT_DISABLE_TIMING));
-
-/// Passed alike: a pointer for a pointer, an integer or enumerator for one of the same size.
-template <typename A, typename B>
-constexpr bool areAlike = sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B>;
-
-template <typename Ours, typename Theirs> struct Signatures : std::false_type {};
-template <typename R, typename... A, typename S, typename... B>
-  requires(sizeof...(A) == sizeof...(B))
-struct Signatures<R (*)(A...), S (*)(B...)>
-    : std::bool_constant<areAlike<R, S> && (areAlike<A, B> && ...)> {};
 
 #define SAME(member, function)                                                                     \
   static_assert(Signatures<decltype(Driver::member), decltype(&function)>::value, #function)
