@@ -6,6 +6,8 @@
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/LoweredCausality.h"
+#include "sluice/Analysis/Reach.h"
+#include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Spec/Override.h"
@@ -43,6 +45,7 @@ private:
   void prepareReplay();
   std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
   std::optional<Outcome> lowerModel();
+  Outcome emitStep();
   std::optional<Outcome> lowerKernels(KernelSet &kernels, std::vector<std::string> &objects,
                                       std::vector<Blob> &blobs);
   void chooseLibraries(KernelSet &kernels) const;
@@ -176,6 +179,25 @@ static bool readsComputeCopies(ModuleOp module) {
       .wasInterrupted();
 }
 
+/// The derived step, without the functions that it was derived from.
+Outcome Compilation::emitStep() {
+  StepRefusal refusal;
+  if (!deriveStep(module->lookupSymbol<func::FuncOp>("predict"), refusal)) {
+    return badInput(spec::toString(placeOf(refusal.op)) +
+                    ": expected a model that a step can be derived of, found that " +
+                    refusal.message);
+  }
+  if (auto failure = runPass(createDeriveStep())) {
+    return *failure;
+  }
+  for (auto function : llvm::to_vector(module->getOps<func::FuncOp>())) {
+    if (function.getSymName() != "step") {
+      function.erase();
+    }
+  }
+  return {0, print(*module), ""};
+}
+
 /// Model IR to dispatches, stopping where a stage is asked for.
 std::optional<Outcome> Compilation::lowerModel() {
   if (emits("model")) {
@@ -189,6 +211,9 @@ std::optional<Outcome> Compilation::lowerModel() {
     if (auto failure = runPass(createConvertFactors())) {
       return failure;
     }
+  }
+  if (emits("step")) {
+    return emitStep();
   }
   if (auto failure = runPass(createDifferentiate())) {
     return failure;
@@ -361,8 +386,8 @@ Outcome Compilation::run() {
 } // namespace
 
 const std::vector<std::string> &driver::emitStages() {
-  static const std::vector<std::string> stages{"model", "gradient", "dispatches", "kernels",
-                                               "plan"};
+  static const std::vector<std::string> stages{"model",      "step",    "gradient",
+                                               "dispatches", "kernels", "plan"};
   return stages;
 }
 
