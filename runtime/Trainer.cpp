@@ -3,10 +3,12 @@
 
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Evaluator.h"
+#include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Generator.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Inspect.h"
 #include "sluice/Runtime/Metrics.h"
+#include "sluice/Runtime/StartingWeights.h"
 
 #include <chrono>
 #include <cmath>
@@ -49,7 +51,7 @@ void checkOptions(const TrainingOptions &options) {
                       ", found " + std::to_string(value));
     }
   };
-  atLeast("a number of steps", options.steps, 0);
+  atLeast("a number of steps", options.steps.value_or(0), 0);
   atLeast("a distance between logged steps", options.logEvery, 1);
   atLeast("a distance between evaluations", options.evaluateEvery, 1);
   atLeast("a number of held-out tokens", options.evaluateTokens, 0);
@@ -64,19 +66,18 @@ class Trainer {
 public:
   Trainer(Executor &executor, const TrainingOptions &options, const TrainingObserver &observer)
       : executor(executor), options(options), observer(observer), plan(executor.plan()),
-        goal(options.steps > 0 ? options.steps : plan.trainingSteps),
-        data(options.data, plan.model.vocabulary, plan.model.context,
-             static_cast<uint64_t>(seed())),
+        goal(chooseGoal()),
         heldOut(readByteFiles(options.heldOut, plan.model.vocabulary, 2,
-                              "one byte to predict from another")) {
-    if (goal < 1) {
-      throw UserError(
-          "expected a number of steps in the artifact or the flags, found none; give --steps N");
+                              "one byte to predict from another", &skippedHeldOut)) {
+    if (goal > 0 || !options.data.empty()) {
+      data.emplace(options.data, plan.model.vocabulary, plan.model.context,
+                   static_cast<uint64_t>(seed()));
     }
     checkPrompt(options.samplePrompt, plan.model.vocabulary);
     state.seed = seed();
-    state.dataHash = data.hash();
+    state.dataHash = data ? data->hash() : "";
     state.specHash = sha256Hex(plan.model.spec);
+    describe(record);
   }
 
   TrainingEnd run() {
@@ -97,13 +98,85 @@ public:
       throw;
     }
     TrainingEnd end = loop();
-    if (state.step == 0) { // interrupted at once
+    if (state.step == 0 && goal > 0) { // interrupted at once
       forget(isNew);
     }
     return end;
   }
 
 private:
+  /// As asked for; else as the run was told before; else the spec's.
+  int64_t chooseGoal() const {
+    if (options.steps) {
+      return *options.steps;
+    }
+    std::optional<RunRecord> told = options.resume ? readRunRecord(options.run) : std::nullopt;
+    int64_t steps = told && told->steps > 0 ? told->steps : plan.trainingSteps;
+    if (steps < 1) {
+      throw UserError(
+          "expected a number of steps in the artifact or the flags, found none; give --steps N");
+    }
+    return steps;
+  }
+
+  static void append(std::vector<DataFile> &list, const std::vector<ByteFile> &files, bool used) {
+    for (const ByteFile &file : files) {
+      list.push_back({file.path.string(), static_cast<int64_t>(file.bytes.size()), used});
+    }
+  }
+
+  /// What this call says of the run.
+  void describe(RunRecord &into) const {
+    into.steps = goal;
+    into.seed = seed();
+    into.data.clear();
+    into.heldOut.clear();
+    if (data) {
+      append(into.data, data->usedFiles(), true);
+      append(into.data, data->skippedFiles(), false);
+    }
+    append(into.heldOut, heldOut, true);
+    append(into.heldOut, skippedHeldOut, false);
+  }
+
+  /// Writes down what the run was told, and the spec that it trains from now on.
+  void writeRecord() const {
+    writeRunRecord(options.run, record);
+    replaceFile(options.run / "spec.json", asBytes(plan.model.spec));
+  }
+
+  void noteSettings() {
+    if (options.settings.empty()) {
+      return;
+    }
+    record.changes.push_back({state.step, options.settings, state.specHash});
+    std::string list;
+    for (const std::string &setting : options.settings) {
+      list += (list.empty() ? "" : ", ") + setting;
+    }
+    say("from step " + std::to_string(state.step + 1) + " on: " + list);
+  }
+
+  /// What a user should know before the first step.
+  void sayNotes() const {
+    for (const std::string &note : data ? data->notes() : std::vector<std::string>()) {
+      say(note);
+    }
+    std::string skipped = describeSkipped(skippedHeldOut, heldOut.size() + skippedHeldOut.size(), 2,
+                                          "one byte to predict from another");
+    if (!skipped.empty()) {
+      say("held-out text: " + skipped);
+    }
+    if (options.scheduleEnd && goal > options.scheduleEnd->step && goal > state.step) {
+      int64_t first = std::max(options.scheduleEnd->step, state.step) + 1;
+      say(format("note: steps %lld to %lld run at the schedule's floor, a learning rate of %g: the "
+                 "spec's schedule ends at step %lld; --set training.schedule.steps=%lld spans all",
+                 static_cast<long long>(first), static_cast<long long>(goal),
+                 options.scheduleEnd->rate, static_cast<long long>(options.scheduleEnd->step),
+                 static_cast<long long>(goal)));
+    }
+  }
+
   int64_t seed() const { return options.seed.value_or(plan.model.seed); }
   void say(const std::string &text) const {
     if (observer.message) {
@@ -144,6 +217,7 @@ private:
     std::error_code ignored;
     std::filesystem::remove(options.run / "spec.json", ignored);
     std::filesystem::remove(options.run / "costs.json", ignored);
+    std::filesystem::remove(options.run / "run.json", ignored);
     if (withFolder) {
       std::filesystem::remove(options.run, ignored); // only where it is empty
     }
@@ -152,7 +226,15 @@ private:
   void begin() {
     executor.scalarI64("seed") = state.seed;
     executor.run("initialize");
-    replaceFile(options.run / "spec.json", asBytes(plan.model.spec));
+    if (!options.weights.empty()) {
+      record.weights = startFromWeights(options.weights, options.match, executor);
+      say(describeStart(*record.weights));
+    }
+    record.specHash =
+        options.artifactSpecHash.empty() ? state.specHash : options.artifactSpecHash;
+    noteSettings();
+    writeRecord();
+    sayNotes();
     replaceFile(options.run / "costs.json",
                 asBytes(describeArtifact(executor.artifact()).dump(2) + "\n"));
   }
@@ -166,18 +248,29 @@ private:
                         " as when the run began, found another; " + remedy);
       }
     };
-    demand(saved.specHash == state.specHash, "spec",
-           "compile the run's spec.json, or begin a new run");
+    RunRecord told = readRunRecord(options.run).value_or(RunRecord{.specHash = saved.specHash});
+    demand(told.knows(saved.specHash) && isSpecOf(told), "spec",
+           "compile the run's spec.json, or begin a new run; settings of \"training\" may be "
+           "changed with --set");
     demand(saved.seed == state.seed, "seed", "give --seed " + std::to_string(saved.seed));
-    demand(saved.dataHash == state.dataHash, "training data",
+    bool hadData = !saved.dataHash.empty(); // a run of 0 steps needs none
+    demand(!hadData || !data || saved.dataHash == state.dataHash, "training data",
            "give the same --data files in the same order");
-    demand(saved.position.index < data.rowsPerEpoch(), "training data",
+    demand(!data || saved.position.index < data->rowsPerEpoch(), "training data",
            "give the same --data files");
+    TrainingState now = state;
     state = loadCheckpoint(options.run, executor);
+    state.specHash = now.specHash;
+    state.dataHash = hadData ? state.dataHash : now.dataHash;
     keepLinesUpTo(options.run / "metrics.jsonl", state.step);
     keepLinesUpTo(options.run / "samples.jsonl", state.step);
     executor.scalarI64("seed") = state.seed;
     say("resumed after step " + std::to_string(state.step));
+    describe(told);
+    record = told;
+    noteSettings();
+    writeRecord();
+    sayNotes();
     if (state.step >= goal) {
       say("nothing to do: the run is to make " + std::to_string(goal) +
           " steps in all and has made " + std::to_string(state.step) +
@@ -185,8 +278,20 @@ private:
     }
   }
 
+  /// Whether the executor's spec is what the run trains, settings of this call put in.
+  bool isSpecOf(const RunRecord &told) const {
+    const std::string &artifact =
+        options.artifactSpecHash.empty() ? state.specHash : options.artifactSpecHash;
+    bool isOurs = artifact == told.specHash || artifact == told.currentSpec();
+    return isOurs && (!options.settings.empty() || state.specHash == told.currentSpec());
+  }
+
   TrainingEnd loop() {
     lastLog = Clock::now();
+    if (goal == 0 && state.step == 0) {
+      save();
+      say("wrote the initial weights as the checkpoint of step 0");
+    }
     while (state.step < goal) {
       if (observer.interrupted && observer.interrupted()) {
         save();
@@ -198,7 +303,8 @@ private:
       Json metrics = step();
       bool last = state.step == goal;
       bool evaluated = !heldOut.empty() && (last || state.step % options.evaluateEvery == 0);
-      bool logged = evaluated || last || state.step == 1 || state.step % options.logEvery == 0;
+      bool logged = evaluated || last || state.step == 1 || metrics.contains("set") ||
+                    state.step % options.logEvery == 0;
       if (logged) {
         measureSpeed(metrics);
       }
@@ -227,7 +333,7 @@ private:
   /// One step of the optimizer. The position moves only here, after the tensors did.
   Json step() {
     int64_t number = state.step + 1;
-    DataPosition next = data.fill(state.position, plan.model.batch, executor.tokens());
+    DataPosition next = data->fill(state.position, plan.model.batch, executor.tokens());
     executor.scalarI64("length") = plan.model.context;
     executor.scalarI64("rows") = plan.model.batch;
     executor.scalarI64("step") = number;
@@ -246,11 +352,22 @@ private:
     state.step = number;
     state.position = next;
     tokensSinceLog += plan.model.batch * plan.model.context;
-    return {{"step", number},
-            {"loss", loss},
-            {"bits_per_byte", loss / std::numbers::ln2},
-            {"learning_rate", executor.scalarF32("learning_rate")},
-            {"grad_norm", norm}};
+    Json metrics = {{"step", number},
+                    {"loss", loss},
+                    {"bits_per_byte", loss / std::numbers::ln2},
+                    {"learning_rate", executor.scalarF32("learning_rate")},
+                    {"grad_norm", norm}};
+    for (const SpecChange &change : record.changes) {
+      if (change.step + 1 == number) {
+        for (const std::string &setting : change.settings) {
+          metrics["set"].push_back(setting);
+        }
+      }
+    }
+    if (plan.verdict != "proved") {
+      metrics["leak_allowed"] = true;
+    }
+    return metrics;
   }
 
   void measureSpeed(Json &metrics) {
@@ -286,7 +403,8 @@ private:
   }
 
   void save() {
-    if (state.step > 0 && latestStep(options.run) != state.step) {
+    bool isDue = state.step > 0 || goal == 0;
+    if (isDue && latestStep(options.run) != state.step) {
       saveCheckpoint(options.run, executor, state, options.keep);
     }
   }
@@ -296,8 +414,9 @@ private:
   const TrainingObserver &observer;
   const Plan &plan;
   int64_t goal;
-  TrainingData data;
-  std::vector<ByteFile> heldOut;
+  std::optional<TrainingData> data; // none: no step needs it
+  std::vector<ByteFile> skippedHeldOut, heldOut; // in this order: reading sets what was skipped
+  RunRecord record;
   TrainingState state;
   Clock::time_point lastLog;
   int64_t tokensSinceLog = 0;

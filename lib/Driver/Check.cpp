@@ -4,7 +4,6 @@
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Driver/Driver.h"
-#include "sluice/Spec/Spec.h"
 #include "sluice/Target/Artifact.h"
 #include "sluice/Transforms/ImportSpec.h"
 
@@ -14,13 +13,13 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::driver;
 
-static OwningOpRef<ModuleOp> readModel(MLIRContext &context, const std::string &path,
+static OwningOpRef<ModuleOp> readModel(MLIRContext &context, const CheckRequest &request,
                                        std::string &text, Outcome &outcome) {
-  if (isModelIR(path)) {
-    return readModelIR(context, path, text, outcome.message);
+  if (isModelIR(request.spec)) {
+    return readModelIR(context, request.spec, text, outcome.message);
   }
   spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readFile(path, error);
+  std::optional<spec::Model> model = spec::readFileWith(request.spec, request.settings, error);
   if (!model) {
     outcome.message = error.format();
     return {};
@@ -34,6 +33,13 @@ static std::string findOutputMistake(const CheckRequest &request) {
   if (!request.certificate.empty() && isModelIR(request.spec)) {
     return request.spec + ": expected a spec for --certificate, found model IR; a certificate is "
                           "checked against a spec, so write the model as one, or use --smt";
+  }
+  if (!request.settings.empty() && (isModelIR(request.spec) || !request.certificate.empty())) {
+    return request.spec + ": " + request.settings.front().flag +
+           (isModelIR(request.spec)
+                ? ": expected a spec, found model IR; change the IR itself"
+                : ": expected no change of the spec beside --certificate, which is checked against "
+                  "the file; change the file, or compile with --set and take the artifact's");
   }
   for (const std::string &path : {request.certificate, request.smt}) {
     if (path.empty()) {
@@ -75,7 +81,7 @@ CheckOutcome driver::check(const CheckRequest &request) {
     return result;
   }
   std::string text;
-  OwningOpRef<ModuleOp> module = readModel(context, request.spec, text, result.outcome);
+  OwningOpRef<ModuleOp> module = readModel(context, request, text, result.outcome);
   if (!module) {
     result.outcome.status = 2;
     return result;

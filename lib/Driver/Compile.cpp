@@ -41,6 +41,7 @@ private:
   std::string explainPrecision(const spec::Model &model) const;
   std::optional<Outcome> checkCausal();
   void prepareReplay();
+  void keepEveryRow();
   std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
   std::optional<Outcome> lowerModel();
   std::optional<Outcome> lowerKernels(KernelSet &kernels, std::vector<std::string> &objects,
@@ -125,6 +126,32 @@ void Compilation::prepareReplay() {
   (*module)->setAttr("sluice.batch", b.getI64IntegerAttr(request.replay->batch));
   module->walk([&](CrossEntropyOp loss) { loss.setOffset(request.replay->targetOffset); });
   proof = {"leak-allowed", {}};
+}
+
+/// Entry `predict` without the op that leaves the last row alone.
+void Compilation::keepEveryRow() {
+  OpBuilder b(&context);
+  (*module)->setAttr("sluice.batch", b.getI64IntegerAttr(1));
+  proof = {"leak-allowed", {}};
+  auto predict = module->lookupSymbol<func::FuncOp>("predict");
+  for (LastOp last : llvm::make_early_inc_range(predict.getOps<LastOp>())) {
+    auto one = cast<SequenceType>(last.getResult().getType());
+    auto rows = cast<SequenceType>(last.getInput().getType());
+    last.replaceAllUsesWith(last.getInput());
+    last.erase();
+    for (Operation &op : predict.getBody().front()) {
+      for (OpResult result : op.getResults()) {
+        auto type = dyn_cast<SequenceType>(result.getType());
+        if (type && type.getScale() == one.getScale()) {
+          result.setType(SequenceType::get(&context, rows.getScale(), type.getWidth(),
+                                           type.getElement()));
+        }
+      }
+    }
+  }
+  Operation *terminator = predict.getBody().front().getTerminator();
+  predict.setType(
+      b.getFunctionType(predict.getArgumentTypes(), terminator->getOperandTypes()));
 }
 
 /// Compiler talk never reaches a user: it goes into a reproducer beside the artifact.
@@ -297,10 +324,13 @@ std::string Compilation::explainPrecision(const spec::Model &model) const {
 std::optional<Outcome> Compilation::readModel() {
   if (!isModelIR(request.spec)) {
     spec::Diagnostic error;
+    std::vector<spec::Setting> settings = request.settings;
+    if (!request.precision.empty()) {
+      settings.push_back(spec::computeSetting(request.precision));
+    }
     std::optional<spec::Model> model =
-        request.precision.empty()
-            ? spec::readFile(request.spec, error)
-            : spec::readFileWithCompute(request.spec, request.precision, error);
+        request.text ? spec::readTextWith(*request.text, request.spec, settings, error)
+                     : spec::readFileWith(request.spec, settings, error);
     if (!model) {
       return badInput(error.format());
     }
@@ -318,6 +348,11 @@ std::optional<Outcome> Compilation::readModel() {
     return badInput(request.spec +
                     ": --precision: expected a spec, found model IR, whose types say "
                     "it; leave out --precision, or emit the IR from a spec with it");
+  }
+  if (!request.settings.empty()) {
+    return badInput(request.spec + ": " + request.settings.front().flag +
+                    ": expected a spec, found model IR; change the IR itself, or emit it from a "
+                    "spec with the flag");
   }
   std::string mistake;
   module = readModelIR(context, request.spec, text, mistake);
@@ -346,6 +381,8 @@ Outcome Compilation::run() {
   imported = print(*module);
   if (request.replay) {
     prepareReplay();
+  } else if (request.everyLogit) {
+    keepEveryRow();
   } else if (auto outcome = checkCausal()) {
     return *outcome;
   }

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "ApplySettings.h"
 #include "Stages.h"
-#include "sluice/Spec/Override.h"
 
 #include <cerrno>
 #include <cstring>
@@ -192,10 +192,31 @@ std::optional<Model> readFile(const std::string &path, Diagnostic &error) {
   }
 }
 
-std::optional<Model> readFileWithCompute(const std::string &path, const std::string &compute,
-                                         Diagnostic &error) {
+static Model readWith(const std::string &text, const std::string &file,
+                      const std::vector<Setting> &settings) {
+  std::string changed = withSettings(text, file, settings);
   try {
-    return readModel(withCompute(readWhole(path), path, compute), path);
+    return readModel(changed, file);
+  } catch (Failure &failure) {
+    blameSettings(failure.diagnostic, text, changed, settings);
+    throw;
+  }
+}
+
+std::optional<Model> readTextWith(const std::string &text, const std::string &file,
+                                  const std::vector<Setting> &settings, Diagnostic &error) {
+  try {
+    return readWith(text, file, settings);
+  } catch (Failure &failure) {
+    error = std::move(failure.diagnostic);
+    return std::nullopt;
+  }
+}
+
+std::optional<Model> readFileWith(const std::string &path, const std::vector<Setting> &settings,
+                                  Diagnostic &error) {
+  try {
+    return readWith(readWhole(path), path, settings);
   } catch (Failure &failure) {
     error = std::move(failure.diagnostic);
     return std::nullopt;

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `sluice check`: is the model causal, for every length?
 #include "Commands.h"
+#include "Recompile.h"
 #include "Replay.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
@@ -17,6 +18,7 @@ namespace {
 
 struct CheckFlags {
   std::string spec, picture, certificate, smt;
+  std::vector<std::string> settings;
   int64_t pictureRow = -1;
   bool json = false, strict = false, noReplay = false;
 };
@@ -122,7 +124,7 @@ driver::CheckOutcome checkAndReplay(const CheckFlags &flags, driver::CheckReques
     return check;
   }
   CausalWitness &first = *check.verdict.witness;
-  bool ran = replayCompiled(flags.spec, check.verdict.refusedMode, first);
+  bool ran = replayCompiled(request, check.verdict.refusedMode, first);
   if (ran && first.replay == Replay::Changed) {
     return check;
   }
@@ -134,7 +136,7 @@ driver::CheckOutcome checkAndReplay(const CheckFlags &flags, driver::CheckReques
     return ran ? check : second;
   }
   CausalWitness compiled = *other;
-  if (replayCompiled(flags.spec, second.verdict.refusedMode, compiled) &&
+  if (replayCompiled(request, second.verdict.refusedMode, compiled) &&
       compiled.replay == Replay::Changed) {
     other = compiled;
   }
@@ -143,6 +145,7 @@ driver::CheckOutcome checkAndReplay(const CheckFlags &flags, driver::CheckReques
 
 void runCheck(const CheckFlags &flags) {
   driver::CheckRequest request{flags.spec};
+  request.settings = parseSettings(flags.settings);
   request.picture = !flags.picture.empty();
   if (flags.pictureRow >= 0) {
     request.pictureRow = flags.pictureRow;
@@ -182,6 +185,9 @@ void registerCheck(CLI::App &program) {
   command->add_option("SPEC", flags->spec, "Model spec, JSON (docs/spec.md), or model IR (.mlir)")
       ->type_name("FILE")
       ->required();
+  addSettings(*command, flags->settings,
+              "Put a value into the spec before it is checked, as in stages.1.shift=0; may be given "
+              "several times");
   command->add_flag("--json", flags->json, "Print one JSON object; positions count from 0");
   command->add_flag("--no-replay", flags->noReplay,
                     "Do not run a leak's witness; else the spec is compiled and run twice");

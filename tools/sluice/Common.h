@@ -20,10 +20,18 @@ struct DeviceOptions {
 
 void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 
-/// Loads the artifact and makes an executor for it. Throws UserError for a device that the machine
+/// Loads the artifact, warns of a leak that it was allowed and makes an executor for it. Throws UserError for a device that the machine
 /// or the artifact does not have.
 std::unique_ptr<runtime::Executor> openExecutor(const std::string &artifact,
                                                 const DeviceOptions &options);
+
+/// The same for an artifact that is loaded, with no word on a leak.
+std::unique_ptr<runtime::Executor>
+openExecutor(const std::shared_ptr<const runtime::Artifact> &artifact,
+             const DeviceOptions &options);
+
+/// One line on stderr where the artifact was compiled with --allow-leak.
+void warnOfLeak(const runtime::Artifact &artifact);
 
 /// Prints to stdout. The program ends with an error where that failed.
 void printJson(const nlohmann::json &json);

@@ -2,6 +2,7 @@
 // `sluice compile`: a spec becomes an artifact.
 #include "CommandLine.h"
 #include "Commands.h"
+#include "Recompile.h"
 #include "Tune.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
@@ -40,6 +41,11 @@ void registerCompile(CLI::App &program) {
                        "Tuning file, from sluice bench --tune: products that cuBLASLt was measured "
                        "to do faster on a GPU go to it, where it is there")
           ->type_name("FILE");
+  auto settings = std::make_shared<std::vector<std::string>>();
+  addSettings(*command, *settings,
+              "Put a value into the spec before it is compiled, as in training.learning_rate=1e-4 "
+              "or stages.1.hierarchy='1@1 2@2 1@1'; may be given several times. The artifact holds "
+              "the resulting spec");
   std::string stages;
   for (const std::string &stage : driver::emitStages()) {
     stages += (stages.empty() ? "" : ", ") + stage;
@@ -50,7 +56,7 @@ void registerCompile(CLI::App &program) {
                     "After every pass, read dependences again and compare them with the spec's");
   command->add_flag("--allow-leak", request->allowLeak,
                     "Compile a spec that check does not prove; the artifact says so");
-  command->callback([request, tuning, tuned, output, emit] {
+  command->callback([request, settings, tuning, tuned, output, emit] {
     if (output->count() == 0 && emit->count() == 0) {
       throw runtime::UserError(
           "sluice compile: expected an artifact to write or a stage to print, found neither; " +
@@ -59,6 +65,7 @@ void registerCompile(CLI::App &program) {
     if (tuned->count() > 0) {
       request->libraryProducts = readLibraryProducts(*tuning, request->targets);
     }
+    request->settings = parseSettings(*settings);
     driver::Outcome outcome = driver::compile(*request);
     std::cout << outcome.output << std::flush;
     if (!outcome.message.empty()) {

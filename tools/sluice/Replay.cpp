@@ -3,7 +3,6 @@
 // token in question differs between the two runs.
 #include "Replay.h"
 
-#include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Executor.h"
 
@@ -102,7 +101,8 @@ void replay(runtime::Executor &program, const std::string &entry, CausalWitness 
 
 } // namespace
 
-bool replayCompiled(const std::string &spec, const std::string &mode, CausalWitness &witness) {
+bool replayCompiled(const driver::CheckRequest &checked, const std::string &mode,
+                    CausalWitness &witness) {
   std::vector<std::string> targets = runtime::machineTargets();
   TemporaryFolder folder;
   bool hasLosses = mode == "eval" || mode == "train";
@@ -111,7 +111,8 @@ bool replayCompiled(const std::string &spec, const std::string &mode, CausalWitn
   }
   int64_t longer = std::max(witness.length, witness.token + 1);
   driver::CompileRequest request;
-  request.spec = spec;
+  request.spec = checked.spec;
+  request.settings = checked.settings;
   request.output = folder.path + "/replay.sla";
   request.targets = {targets.front()};
   request.replay = {.targetOffset = longer - witness.row, .batch = 1};

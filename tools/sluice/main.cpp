@@ -47,6 +47,7 @@ void registerCommands(CLI::App &program) {
   cli::registerCompile(program);
   cli::registerTrain(program);
   cli::registerEval(program);
+  cli::registerLogits(program);
   cli::registerGenerate(program);
   cli::registerBench(program);
   cli::registerInspect(program);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "sluice/Analysis/Picture.h"
+#include "sluice/Spec/Override.h"
 
 #include <optional>
 #include <string>
@@ -25,6 +26,9 @@ struct LibraryProduct {
 
 struct CompileRequest {
   std::string spec;                 ///< path
+  /// The spec itself, where it is in memory; `spec` then only names it in messages.
+  std::optional<std::string> text = std::nullopt;
+  std::vector<spec::Setting> settings = {}; ///< put into the spec before it is read
   std::string output;               ///< path of the artifact; may be empty with `emit`
   std::vector<std::string> targets; ///< cpu-avx512, cpu-avx2, `cpu` for both; sm_80, sm_90a
   std::string emit; ///< stage to print instead of writing an artifact; see emitStages()
@@ -33,6 +37,9 @@ struct CompileRequest {
   std::vector<LibraryProduct> libraryProducts = {}; ///< kernels of these products name the library
   bool allowLeak = false;
   bool verifyEachCausality = false; ///< dependences are read again after every pass
+  /// Entry `predict` gives the logits of every row, for one row of a batch; the spec is not checked
+  /// again. For `sluice logits`.
+  bool everyLogit = false;
   /// To replay a leak or to probe what was compiled: the spec is not checked.
   struct Replay {
     int64_t targetOffset = 1; ///< row t is scored against token t + this: one that it does not read
@@ -51,6 +58,7 @@ struct Outcome {
 
 struct CheckRequest {
   std::string spec;                                 ///< path of a spec, or of model IR (.mlir)
+  std::vector<spec::Setting> settings = {};         ///< put into the spec before it is read
   bool replay = true;                               ///< run a witness, if there is one
   bool picture = false;                             ///< make one
   std::optional<int64_t> pictureRow = std::nullopt; ///< none: an informative one
