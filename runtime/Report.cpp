@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Report.h"
 
+#include "StrictJson.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Inspect.h"
 #include "sluice/Runtime/Metrics.h"
@@ -210,7 +211,7 @@ Json optionalJson(const Path &path) {
   if (!std::filesystem::is_regular_file(path)) {
     return nullptr;
   }
-  Json json = Json::parse(readText(path, "part of the run"), nullptr, false);
+  Json json = parseJson(readText(path, "part of the run")).value;
   return json.is_object() ? json : Json(nullptr);
 }
 
@@ -355,7 +356,8 @@ std::string makeReport(const Path &run, const std::optional<Causality> &causalit
     throw UserError(run.string() +
                     ": expected a run's directory, found none; name the --out of sluice train");
   }
-  std::vector<Json> lines = readLines(run / "metrics.jsonl");
+  int64_t damaged = 0;
+  std::vector<Json> lines = readLines(run / "metrics.jsonl", &damaged);
   if (lines.empty()) {
     throw UserError((run / "metrics.jsonl").string() +
                     ": expected the run's metrics, found none; train first");
@@ -368,6 +370,9 @@ std::string makeReport(const Path &run, const std::optional<Causality> &causalit
   out << "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" << escape(name)
       << "</title>\n"
       << style << "</head>\n<body><h1>" << escape(name) << "</h1>\n";
+  if (damaged > 0) {
+    out << "<p>Damaged lines of metrics.jsonl, which are left out here: " << damaged << ".</p>\n";
+  }
   writeSummary(out, lines, optionalJson(run / "eval.json"), optionalJson(run / "ngram.json"));
   writeCurves(out, lines);
   writeSamples(out, readLines(run / "samples.jsonl"));
