@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstring>
+#include <tuple>
 #include <unistd.h>
 
 namespace sluice::runtime {
@@ -41,6 +43,19 @@ std::vector<NamedTensor> optimizerStates(Executor &executor, Access access) {
   return list;
 }
 
+/// Whether a step is finite is decided before its update; what the update wrote is looked at here.
+void requireFinite(const std::vector<NamedTensor> &tensors) {
+  for (const NamedTensor &tensor : tensors) {
+    auto wrong = std::find_if(tensor.data.begin(), tensor.data.end(),
+                              [](float value) { return !std::isfinite(value); });
+    if (wrong != tensor.data.end()) {
+      throw NotFiniteError("expected finite numbers to save, found " + std::to_string(*wrong) +
+                           " in \"" + tensor.name + "\" at element " +
+                           std::to_string(wrong - tensor.data.begin()));
+    }
+  }
+}
+
 /// The checksum covers state.json's other members as nlohmann prints them: keys sorted, no spaces.
 std::string checksum(Json state) {
   state.erase("checksum");
@@ -68,7 +83,24 @@ std::vector<int64_t> checkpointSteps(const Path &folder) {
   return steps;
 }
 
-/// Removes all but the newest checkpoints up to `newest`, and what an interrupted save left behind.
+} // namespace
+
+void removeUnfinishedSaves(const Path &run) {
+  std::error_code ignored;
+  std::vector<Path> found;
+  for (const auto &entry : std::filesystem::directory_iterator(run / "checkpoints", ignored)) {
+    if (entry.path().filename().string().starts_with(".tmp-")) {
+      found.push_back(entry.path());
+    }
+  }
+  for (const Path &path : found) {
+    std::filesystem::remove_all(path, ignored);
+  }
+}
+
+namespace {
+
+/// Removes all but the newest checkpoints up to `newest`, and what interrupted saves left behind.
 /// Failures are of no consequence: what stays is only disk space.
 void prune(const Path &folder, int64_t newest, int64_t keep) {
   std::error_code ignored;
@@ -77,19 +109,15 @@ void prune(const Path &folder, int64_t newest, int64_t keep) {
   for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
     std::filesystem::remove_all(folder / std::to_string(steps[i]), ignored);
   }
-  for (const auto &entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (entry.path().filename().string().starts_with(".tmp-")) {
-      std::filesystem::remove_all(entry.path(), ignored);
-    }
-  }
+  removeUnfinishedSaves(folder.parent_path());
 }
 
 Json readState(const Path &folder) {
   Path path = folder / stateName;
-  Json json = Json::parse(readText(path, "checkpoint's state"), nullptr, false);
+  const std::string expected = "the state of a checkpoint";
+  Json json = readJson(readText(path, "checkpoint's state"), path.string(), expected, remedy);
   if (!json.is_object() || !json.contains("checksum") || json["checksum"] != checksum(json)) {
-    throw UserError(path.string() + ": expected the state of a checkpoint, found a damaged file" +
-                    remedy);
+    throw UserError(path.string() + ": expected " + expected + ", found a damaged file" + remedy);
   }
   StrictJson state(json, path.string(), remedy);
   state.keys({"format", "version", "step", "seed", "data", "spec_sha256", "files", "checksum"});
@@ -177,9 +205,11 @@ void writeParts(const Path &temporary, Executor &executor, const TrainingState &
                {"spec_sha256", state.specHash}};
   json["data"] = {
       {"epoch", state.position.epoch}, {"index", state.position.index}, {"sha256", state.dataHash}};
-  writePart(temporary, weightsName, encodeSafetensors(weights(executor, Access::Read)), json);
-  writePart(temporary, optimizerName, encodeSafetensors(optimizerStates(executor, Access::Read)),
-            json);
+  for (auto [name, tensors] : {std::pair(weightsName, weights(executor, Access::Read)),
+                               std::pair(optimizerName, optimizerStates(executor, Access::Read))}) {
+    requireFinite(tensors);
+    writePart(temporary, name, encodeSafetensors(tensors), json);
+  }
   json["checksum"] = checksum(json);
   writeSynced(temporary / stateName, asBytes(json.dump(2) + "\n"));
   syncFolder(temporary);
@@ -215,6 +245,21 @@ void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &st
   prune(parent, state.step, keep);
 }
 
+int64_t newestCheckpoint(const Path &run) {
+  int64_t named = latestStep(run);
+  std::vector<int64_t> steps = checkpointSteps(run / "checkpoints");
+  return named >= 0 || steps.empty() ? named : steps.back();
+}
+
+bool adoptNewestCheckpoint(const Path &run) {
+  int64_t step = newestCheckpoint(run);
+  if (step == latestStep(run)) {
+    return false;
+  }
+  replaceFile(run / "latest", asBytes(std::to_string(step) + "\n"));
+  return true;
+}
+
 TrainingState readTrainingState(const Path &run) {
   Path folder = latestFolder(run);
   return parseState(readState(folder), folder);
@@ -233,17 +278,48 @@ TrainingState loadCheckpoint(const Path &run, Executor &executor) {
   return state;
 }
 
-Path loadWeights(const Path &path, Executor &executor) {
-  if (!std::filesystem::is_directory(path)) {
-    decodeSafetensors(readBytes(path, "weights"), path.string(), weights(executor, Access::Edit));
-    executor.prepare();
-    return path;
+namespace {
+
+/// The bytes of a run's latest weights, and where they lie. A training beside this process may
+/// remove a checkpoint at any moment, but only after it named a newer one.
+std::pair<Path, std::vector<uint8_t>> readLatestWeights(const Path &run) {
+  for (;;) {
+    int64_t step = latestStep(run);
+    try {
+      Path folder = latestFolder(run);
+      return {folder / weightsName, readPart(folder, weightsName, readState(folder))};
+    } catch (const UserError &) {
+      if (latestStep(run) == step) {
+        throw;
+      }
+    }
   }
-  Path folder = std::filesystem::exists(path / stateName) ? path : latestFolder(path);
-  std::vector<uint8_t> bytes = readPart(folder, weightsName, readState(folder));
-  decodeSafetensors(bytes, (folder / weightsName).string(), weights(executor, Access::Edit));
+}
+
+} // namespace
+
+std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path) {
+  if (!std::filesystem::is_directory(path)) {
+    return {path, readBytes(path, "weights")};
+  }
+  if (std::filesystem::exists(path / stateName)) {
+    return {path / weightsName, readPart(path, weightsName, readState(path))};
+  }
+  return readLatestWeights(path);
+}
+
+std::string describeMissingChecksum(const Path &file) {
+  return file.string() + ": the file holds no checksum, so damage to its numbers would not show";
+}
+
+Path loadWeights(const Path &path, Executor &executor, const Notice &notice) {
+  auto [file, bytes] = readWeights(path);
+  bool checked = decodeSafetensors(bytes, file.string(), weights(executor, Access::Edit));
+  if (!checked && notice) {
+    notice(describeMissingChecksum(file));
+  }
   executor.prepare();
-  return folder / weightsName;
+  return file;
 }
 
 } // namespace sluice::runtime

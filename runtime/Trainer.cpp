@@ -10,6 +10,8 @@
 #include "sluice/Runtime/Metrics.h"
 #include "sluice/Runtime/StartingWeights.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <fcntl.h>
@@ -22,6 +24,10 @@ namespace {
 
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
+
+/// Files that a run may hold before its first checkpoint.
+constexpr std::array writtenBefore = {"spec.json", "costs.json", "metrics.jsonl", "samples.jsonl",
+                                       "run.json"};
 
 /// Holds the run's folder for one process: two that train into one run would mix their metrics.
 class RunLock {
@@ -66,7 +72,7 @@ class Trainer {
 public:
   Trainer(Executor &executor, const TrainingOptions &options, const TrainingObserver &observer)
       : executor(executor), options(options), observer(observer), plan(executor.plan()),
-        goal(chooseGoal()),
+        told(options.resume ? readRunRecord(options.run) : std::nullopt), goal(chooseGoal()),
         heldOut(readByteFiles(options.heldOut, plan.model.vocabulary, 2,
                               "one byte to predict from another", &skippedHeldOut)) {
     if (goal > 0 || !options.data.empty()) {
@@ -85,13 +91,17 @@ public:
     bool isNew = !std::filesystem::exists(options.run);
     makeFolder(options.run);
     RunLock lock(options.run);
-    checkFolder(); // again: another process may have begun and ended a run here before the lock was
-                   // ours
-    if (options.resume) {
+    bool goesOn = checkFolder(); // again: another process may have begun and ended a run here
+                                 // before the lock was ours
+    removeUnfinishedSaves(options.run);
+    if (goesOn) {
       resume();
       return loop();
     }
     try {
+      if (!isNew) {
+        clearKilledRun();
+      }
       begin();
     } catch (...) {
       forget(isNew);
@@ -110,7 +120,6 @@ private:
     if (options.steps) {
       return *options.steps;
     }
-    std::optional<RunRecord> told = options.resume ? readRunRecord(options.run) : std::nullopt;
     int64_t steps = told && told->steps > 0 ? told->steps : plan.trainingSteps;
     if (steps < 1) {
       throw UserError(
@@ -145,13 +154,13 @@ private:
     replaceFile(options.run / "spec.json", asBytes(plan.model.spec));
   }
 
-  void noteSettings() {
-    if (options.settings.empty()) {
+  void noteSettings(const std::vector<std::string> &settings) {
+    if (settings.empty()) {
       return;
     }
-    record.changes.push_back({state.step, options.settings, state.specHash});
+    record.changes.push_back({state.step, settings, state.specHash});
     std::string list;
-    for (const std::string &setting : options.settings) {
+    for (const std::string &setting : settings) {
       list += (list.empty() ? "" : ", ") + setting;
     }
     say("from step " + std::to_string(state.step + 1) + " on: " + list);
@@ -184,7 +193,9 @@ private:
     }
   }
 
-  void checkFolder() const {
+  /// Whether the folder holds a run to go on with; false where training begins. Throws where the
+  /// folder and --resume do not fit one another.
+  bool checkFolder() const {
     const std::string name = options.run.string();
     bool exists = std::filesystem::exists(options.run),
          isFolder = std::filesystem::is_directory(options.run);
@@ -192,34 +203,61 @@ private:
       throw UserError(name +
                       ": expected a new directory for the run, found a file; name another --out");
     }
-    bool isEmpty = !exists || std::filesystem::is_empty(options.run);
     if (options.resume && !exists) {
       throw UserError(name +
                       ": expected a run to resume, found no such directory; leave out --resume");
     }
-    if (options.resume && latestStep(options.run) < 0) {
+    bool isEmpty = !exists || std::filesystem::is_empty(options.run);
+    bool hasCheckpoint = exists && newestCheckpoint(options.run) >= 0;
+    bool begins = isEmpty || isKilledRun();
+    if (options.resume && !hasCheckpoint && (isEmpty || !begins)) {
       throw UserError(
           name + ": expected a run with a checkpoint to resume, found no file \"latest\" in it; " +
-          (isEmpty ? "leave out --resume" : "remove the directory and leave out --resume"));
+          (isEmpty ? "leave out --resume" : "name another --out and leave out --resume"));
     }
-    if (!options.resume && !isEmpty) {
+    if (!options.resume && (hasCheckpoint || !begins)) {
       throw UserError(
           name +
-          ": expected a new directory for the run, found that it exists; name another --out, or " +
-          (std::filesystem::exists(options.run / "latest")
-               ? "continue it with --resume"
-               : "remove it (it holds no checkpoint to resume)"));
+          ": expected a new directory for the run, found that it exists; name another --out" +
+          (hasCheckpoint ? ", or continue it with --resume" : ""));
     }
+    return hasCheckpoint;
   }
 
-  /// Takes away what `begin` wrote, for a run that made no step.
+  /// Whether the folder holds what a training of this artifact leaves that was killed before its
+  /// first checkpoint, and nothing else.
+  bool isKilledRun() const {
+    for (const auto &entry : std::filesystem::directory_iterator(options.run)) {
+      std::string file = entry.path().filename().string();
+      file = file.substr(0, file.find(".tmp-"));
+      bool known =
+          file == "checkpoints" || file == "latest" ||
+          std::find(writtenBefore.begin(), writtenBefore.end(), file) != writtenBefore.end();
+      if (!known) {
+        return false;
+      }
+    }
+    Path spec = options.run / "spec.json";
+    return !std::filesystem::exists(spec) || readText(spec, "run's spec") == plan.model.spec;
+  }
+
+  void clearKilledRun() const {
+    if (!std::filesystem::is_empty(options.run)) {
+      say("the training into " + options.run.string() +
+          " ended before its first checkpoint: it begins anew");
+    }
+    forget(false);
+  }
+
+  /// Takes away what a run writes before its first checkpoint.
   void forget(bool withFolder) const {
     std::error_code ignored;
-    std::filesystem::remove(options.run / "spec.json", ignored);
-    std::filesystem::remove(options.run / "costs.json", ignored);
-    std::filesystem::remove(options.run / "run.json", ignored);
+    for (const char *file : writtenBefore) {
+      std::filesystem::remove(options.run / file, ignored);
+    }
+    std::filesystem::remove(options.run / "checkpoints", ignored); // only where it is empty
     if (withFolder) {
-      std::filesystem::remove(options.run, ignored); // only where it is empty
+      std::filesystem::remove(options.run, ignored); // likewise
     }
   }
 
@@ -232,7 +270,9 @@ private:
     }
     record.specHash =
         options.artifactSpecHash.empty() ? state.specHash : options.artifactSpecHash;
-    noteSettings();
+    std::vector<std::string> settings = told ? told->settings() : std::vector<std::string>();
+    settings.insert(settings.end(), options.settings.begin(), options.settings.end());
+    noteSettings(settings); // those told before: to a run that was killed before it saved anything
     writeRecord();
     sayNotes();
     replaceFile(options.run / "costs.json",
@@ -240,6 +280,9 @@ private:
   }
 
   void resume() {
+    if (adoptNewestCheckpoint(options.run)) {
+      say("the file \"latest\" is missing: the run goes on from its newest checkpoint");
+    }
     // First what tells an artifact of another spec from damage, then the tensors.
     TrainingState saved = readTrainingState(options.run);
     auto demand = [&](bool same, const std::string &what, const std::string &remedy) {
@@ -248,8 +291,8 @@ private:
                         " as when the run began, found another; " + remedy);
       }
     };
-    RunRecord told = readRunRecord(options.run).value_or(RunRecord{.specHash = saved.specHash});
-    demand(told.knows(saved.specHash) && isSpecOf(told), "spec",
+    record = told.value_or(RunRecord{.specHash = saved.specHash});
+    demand(record.knows(saved.specHash) && isSpecOf(record), "spec",
            "compile the run's spec.json, or begin a new run; settings of \"training\" may be "
            "changed with --set");
     demand(saved.seed == state.seed, "seed", "give --seed " + std::to_string(saved.seed));
@@ -262,13 +305,16 @@ private:
     state = loadCheckpoint(options.run, executor);
     state.specHash = now.specHash;
     state.dataHash = hadData ? state.dataHash : now.dataHash;
-    keepLinesUpTo(options.run / "metrics.jsonl", state.step);
-    keepLinesUpTo(options.run / "samples.jsonl", state.step);
+    for (const char *file : {"metrics.jsonl", "samples.jsonl"}) {
+      if (int64_t damaged = keepLinesUpTo(options.run / file, state.step)) {
+        say(std::to_string(damaged) + " damaged lines of " + file + " were moved to " + file +
+            ".damaged");
+      }
+    }
     executor.scalarI64("seed") = state.seed;
     say("resumed after step " + std::to_string(state.step));
-    describe(told);
-    record = told;
-    noteSettings();
+    describe(record);
+    noteSettings(options.settings);
     writeRecord();
     sayNotes();
     if (state.step >= goal) {
@@ -279,11 +325,11 @@ private:
   }
 
   /// Whether the executor's spec is what the run trains, settings of this call put in.
-  bool isSpecOf(const RunRecord &told) const {
+  bool isSpecOf(const RunRecord &run) const {
     const std::string &artifact =
         options.artifactSpecHash.empty() ? state.specHash : options.artifactSpecHash;
-    bool isOurs = artifact == told.specHash || artifact == told.currentSpec();
-    return isOurs && (!options.settings.empty() || state.specHash == told.currentSpec());
+    bool isOurs = artifact == run.specHash || artifact == run.currentSpec();
+    return isOurs && (!options.settings.empty() || state.specHash == run.currentSpec());
   }
 
   TrainingEnd loop() {
@@ -341,14 +387,10 @@ private:
     executor.run("update");
     double loss = executor.scalarF32("loss"), norm = executor.scalarF32("grad_norm");
     if (executor.scalarI32("finite") != 1) {
-      int64_t good = latestStep(options.run);
-      throw JobError("training stopped at step " + std::to_string(number) + ": the loss is " +
-                     std::to_string(loss) + ", the gradient's norm " + std::to_string(norm) +
-                     ", expected finite numbers; " +
-                     (good >= 0 ? "the checkpoint of step " + std::to_string(good) + " is whole"
-                                : "no checkpoint was saved") +
-                     "; lower the learning rate or lengthen its warm-up");
+      stopDiverged("at step " + std::to_string(number) + ": the loss is " + std::to_string(loss) +
+                   ", the gradient's norm " + std::to_string(norm) + ", expected finite numbers");
     }
+    lastBatch = state.position;
     state.step = number;
     state.position = next;
     tokensSinceLog += plan.model.batch * plan.model.context;
@@ -370,6 +412,21 @@ private:
     return metrics;
   }
 
+  /// Nothing that is not finite was saved, so the newest checkpoint is one to go on from.
+  [[noreturn]] void stopDiverged(const std::string &what) const {
+    int64_t good = latestStep(options.run);
+    Path checkpoint = options.run / "checkpoints" / std::to_string(good);
+    throw JobError(
+        "training stopped " + what + "; " +
+        (good >= 0 ? "the last finite checkpoint is that of step " + std::to_string(good) +
+                         "; go on from it with a lower rate: sluice train ... --resume --set "
+                         "training.learning_rate=RATE, or begin a new run there: sluice train ... "
+                         "--weights " +
+                         checkpoint.string() + " --out NEW"
+                   : "no checkpoint was saved; train again with --set training.learning_rate=RATE, "
+                     "lower, or with a longer training.schedule.warmup"));
+  }
+
   void measureSpeed(Json &metrics) {
     auto now = Clock::now();
     double seconds = std::chrono::duration<double>(now - lastLog).count();
@@ -381,7 +438,13 @@ private:
   void evaluateInto(Json &metrics) {
     EvaluationOptions evaluation;
     evaluation.mostTokens = options.evaluateTokens;
-    EvaluationResult result = evaluate(executor, heldOut, evaluation);
+    EvaluationResult result;
+    try {
+      result = evaluate(executor, heldOut, evaluation);
+    } catch (const NotFiniteError &) {
+      stopDiverged("after step " + std::to_string(state.step) +
+                   ": the losses of the held-out text are not finite");
+    }
     metrics["eval_loss"] = result.nats / static_cast<double>(result.tokens);
     metrics["eval_bits_per_byte"] = result.bitsPerByte();
     metrics["eval_tokens"] = result.tokens;
@@ -402,10 +465,33 @@ private:
                                                {"temperature", 0.8}});
   }
 
+  /// A checkpoint is saved, and an older one removed, only where the new one is finite and gives a
+  /// finite loss: the run always keeps one to go on from.
   void save() {
     bool isDue = state.step > 0 || goal == 0;
-    if (isDue && latestStep(options.run) != state.step) {
+    if (!isDue || latestStep(options.run) == state.step) {
+      return;
+    }
+    requireFiniteLoss();
+    try {
       saveCheckpoint(options.run, executor, state, options.keep);
+    } catch (const NotFiniteError &error) {
+      stopDiverged("after step " + std::to_string(state.step) + ": " + error.what());
+    }
+  }
+
+  /// The loss on the last batch, once more, with the weights that its update left.
+  void requireFiniteLoss() {
+    if (state.step == 0 || !plan.entries.contains("evaluate")) {
+      return;
+    }
+    data->fill(lastBatch, plan.model.batch, executor.tokens());
+    executor.scalarI64("length") = plan.model.context;
+    executor.scalarI64("rows") = plan.model.batch;
+    executor.run("evaluate");
+    if (float loss = executor.scalarF32("loss"); !std::isfinite(loss)) {
+      stopDiverged("after step " + std::to_string(state.step) + ": with its weights the loss is " +
+                   std::to_string(loss) + ", expected a finite number");
     }
   }
 
@@ -413,11 +499,13 @@ private:
   const TrainingOptions &options;
   const TrainingObserver &observer;
   const Plan &plan;
+  std::optional<RunRecord> told; // before, where a run is resumed
   int64_t goal;
   std::optional<TrainingData> data; // none: no step needs it
   std::vector<ByteFile> skippedHeldOut, heldOut; // in this order: reading sets what was skipped
   RunRecord record;
   TrainingState state;
+  DataPosition lastBatch; // of the last step's batch
   Clock::time_point lastLog;
   int64_t tokensSinceLog = 0;
 };

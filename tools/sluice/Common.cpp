@@ -50,7 +50,7 @@ std::unique_ptr<Executor> openExecutor(const std::shared_ptr<const Artifact> &lo
                                        ? makeCudaDevice(loaded, options.gpuTarget)
                                        : makeEmulatorDevice(loaded, options.gpuTarget);
   if (!device->notice().empty()) {
-    std::cerr << "sluice: " << device->notice() << std::endl;
+    printNotice(device->notice());
   }
   return std::make_unique<Executor>(std::move(device));
 }
@@ -63,6 +63,8 @@ void warnOfLeak(const Artifact &artifact) {
               << std::endl;
   }
 }
+
+void printNotice(const std::string &text) { std::cerr << "sluice: " << text << std::endl; }
 
 void printJson(const nlohmann::json &json) {
   std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;

@@ -33,6 +33,9 @@ openExecutor(const std::shared_ptr<const runtime::Artifact> &artifact,
 /// One line on stderr where the artifact was compiled with --allow-leak.
 void warnOfLeak(const runtime::Artifact &artifact);
 
+/// Prints one line to stderr: something that a user should know and that is no error.
+void printNotice(const std::string &text);
+
 /// Prints to stdout. The program ends with an error where that failed.
 void printJson(const nlohmann::json &json);
 

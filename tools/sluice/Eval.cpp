@@ -28,9 +28,9 @@ void runEval(const EvalFlags &flags) {
       readByteFiles({flags.data.begin(), flags.data.end()}, executor->plan().model.vocabulary, 2,
                     why, &skipped);
   if (!skipped.empty()) {
-    std::cerr << describeSkipped(skipped, files.size() + skipped.size(), 2, why) << std::endl;
+    printNotice(describeSkipped(skipped, files.size() + skipped.size(), 2, why));
   }
-  Path weights = loadWeights(flags.weights, *executor);
+  Path weights = loadWeights(flags.weights, *executor, printNotice);
   std::optional<NpyWriter> losses;
   if (!flags.perToken.empty()) {
     losses.emplace(flags.perToken, std::vector{countScored(files, flags.options.mostTokens)});

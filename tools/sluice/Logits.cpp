@@ -33,7 +33,7 @@ void runLogits(const LogitsFlags &flags) {
   progress.draw(0, "compiling");
   warnOfLeak(*artifact);
   std::unique_ptr<Executor> executor = recompile(*artifact, request, flags.device);
-  loadWeights(flags.weights, *executor);
+  loadWeights(flags.weights, *executor, printNotice);
   auto rows = static_cast<int64_t>(text.bytes.size());
   NpyWriter writer(flags.out, {rows, model.vocabulary});
   computeLogits(
