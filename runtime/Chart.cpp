@@ -48,8 +48,7 @@ std::vector<double> axisTicks(double low, double high, double least, int &digits
   return ticks;
 }
 
-void Chart::add(const std::vector<Point> &points, std::string color, std::string label,
-                bool dots) {
+void Chart::add(const std::vector<Point> &points, std::string color, std::string label, bool dots) {
   constexpr size_t mostPoints = 300;
   if (!points.empty()) {
     curves.push_back({thin(points, mostPoints), std::move(color), std::move(label), dots});
@@ -83,8 +82,7 @@ void Chart::fit() {
   }
   low.x = std::min(low.x, 0.0);
   high.x = std::max(high.x, low.x + 1);
-  double margin =
-      high.y > low.y ? 0.05 * (high.y - low.y) : std::max(1e-6, std::abs(high.y) * 0.1);
+  double margin = high.y > low.y ? 0.05 * (high.y - low.y) : std::max(1e-6, std::abs(high.y) * 0.1);
   low.y = low.y >= 0 ? std::max(0.0, low.y - margin) : low.y - margin;
   high.y += margin;
 }
@@ -112,17 +110,15 @@ std::string Chart::axes() const {
     double half = characterWidth * static_cast<double>(label.size()) / 2;
     out << "<line class=\"tick\" x1=\"" << showNumber(x(tick), 1) << "\" x2=\""
         << showNumber(x(tick), 1) << "\" y1=\"" << height - bottom << "\" y2=\""
-        << height - bottom + 5 << "\"/><text x=\""
-        << showNumber(std::min(x(tick), width - half), 1) << "\" y=\"" << height - 10
-        << "\" text-anchor=\"middle\">" << label << "</text>\n";
+        << height - bottom + 5 << "\"/><text x=\"" << showNumber(std::min(x(tick), width - half), 1)
+        << "\" y=\"" << height - 10 << "\" text-anchor=\"middle\">" << label << "</text>\n";
   }
   return out.str();
 }
 
 std::string Chart::drawCurve(const Curve &curve, size_t index) const {
   std::ostringstream out;
-  out << "<polyline fill=\"none\" stroke=\"" << curve.color
-      << "\" stroke-width=\"1.6\" points=\"";
+  out << "<polyline fill=\"none\" stroke=\"" << curve.color << "\" stroke-width=\"1.6\" points=\"";
   for (const Point &point : curve.points) {
     out << showNumber(x(point.x), 1) << "," << showNumber(y(point.y), 1) << " ";
   }
@@ -133,7 +129,8 @@ std::string Chart::drawCurve(const Curve &curve, size_t index) const {
           << "\" cy=\"" << showNumber(y(point.y), 1) << "\"/>\n";
     }
   }
-  out << "<text x=\"" << width - right - 8 << "\" y=\"" << top + 14 + 16 * static_cast<double>(index)
+  out << "<text x=\"" << width - right - 8 << "\" y=\""
+      << top + 14 + 16 * static_cast<double>(index)
       << "\" text-anchor=\"end\" style=\"fill:" << curve.color << "\">" << escapeHtml(curve.label)
       << "</text>\n";
   return out.str();

@@ -15,8 +15,9 @@ constexpr const char *rowBytes = "the context and one byte to predict";
 std::vector<uint8_t> readDataFile(const Path &path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
-    throw UserError(path.string() + ": expected a data file, found a directory; name the files in "
-                                    "it, as in --data " +
+    throw UserError(path.string() +
+                    ": expected a data file, found a directory; name the files in "
+                    "it, as in --data " +
                     (path / "*").string());
   }
   return readBytes(path, "data file");
@@ -123,8 +124,7 @@ int64_t TrainingData::bytes() const {
 std::vector<std::string> TrainingData::notes() const {
   std::vector<std::string> list;
   if (!skipped.empty()) {
-    list.push_back(
-        describeSkipped(skipped, files.size() + skipped.size(), context + 1, rowBytes));
+    list.push_back(describeSkipped(skipped, files.size() + skipped.size(), context + 1, rowBytes));
   }
   if (vocabulary > 256) {
     list.push_back("note: the vocabulary is " + std::to_string(vocabulary) +

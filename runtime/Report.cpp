@@ -63,7 +63,8 @@ void writeSamples(std::ostringstream &out, const std::vector<Json> &samples) {
   for (size_t i = samples.size(); i-- > first;) {
     const Json &sample = samples[i];
     out << "<h3>Step " << showNumber(numberIn(sample, "step"), 0) << "</h3><pre><b>"
-        << escapeHtml(textIn(sample, "prompt")) << "</b>" << escapeHtml(textIn(sample, "text")) << "</pre>\n";
+        << escapeHtml(textIn(sample, "prompt")) << "</b>" << escapeHtml(textIn(sample, "text"))
+        << "</pre>\n";
   }
 }
 
@@ -74,24 +75,27 @@ void writeCosts(std::ostringstream &out, const Json &costs) {
   out << "<h2>Model and costs</h2><table>\n";
   writeRow(out, "parameters", showNumber(numberIn(costs, "parameters"), 0));
   writeRow(out, "context, batch, width",
-      showNumber(numberIn(costs, "context"), 0) + ", " + showNumber(numberIn(costs, "batch"), 0) + ", " +
-          showNumber(numberIn(costs, "width"), 0));
+           showNumber(numberIn(costs, "context"), 0) + ", " +
+               showNumber(numberIn(costs, "batch"), 0) + ", " +
+               showNumber(numberIn(costs, "width"), 0));
   Json proof = objectIn(costs, "proof"), launches = objectIn(costs, "launches"),
        step = objectIn(costs, "step");
   Json memory = objectIn(costs, "memory"), scales = objectIn(memory, "by_scale");
   writeRow(out, "causality",
-      textIn(proof, "verdict") == "proved" ? "proved" : "not proved: a leak was allowed");
+           textIn(proof, "verdict") == "proved" ? "proved" : "not proved: a leak was allowed");
   writeRow(out, "launches a training step",
-      showNumber(numberIn(launches, "forward"), 0) + " forward, " +
-          showNumber(numberIn(launches, "backward"), 0) + " backward, " +
-          showNumber(numberIn(launches, "update"), 0) + " update");
+           showNumber(numberIn(launches, "forward"), 0) + " forward, " +
+               showNumber(numberIn(launches, "backward"), 0) + " backward, " +
+               showNumber(numberIn(launches, "update"), 0) + " update");
   writeRow(out, "a training step",
-      showNumber(numberIn(step, "flops") / 1e9, 3) + " Gflop, " + showBytes(numberIn(step, "bytes")) +
-          " moved");
+           showNumber(numberIn(step, "flops") / 1e9, 3) + " Gflop, " +
+               showBytes(numberIn(step, "bytes")) + " moved");
   writeRow(out, "memory",
-      showBytes(numberIn(memory, "arena_bytes")) + ", peak " + showBytes(numberIn(memory, "peak_bytes")));
+           showBytes(numberIn(memory, "arena_bytes")) + ", peak " +
+               showBytes(numberIn(memory, "peak_bytes")));
   for (const auto &[scale, bytes] : scales.items()) {
-    writeRow(out, "memory of scale " + scale, showBytes(bytes.is_number() ? bytes.get<double>() : 0));
+    writeRow(out, "memory of scale " + scale,
+             showBytes(bytes.is_number() ? bytes.get<double>() : 0));
   }
   out << "</table>\n";
 }

@@ -61,7 +61,8 @@ RunFiles::RunFiles(const Path &run) : run(run) {
 bool RunFiles::isLeakAllowed() const {
   auto marked = [](const Json &line) { return line.contains("leak_allowed"); };
   std::string verdict = textIn(objectIn(costs, "proof"), "verdict");
-  return (!verdict.empty() && verdict != "proved") || std::any_of(lines.begin(), lines.end(), marked);
+  return (!verdict.empty() && verdict != "proved") ||
+         std::any_of(lines.begin(), lines.end(), marked);
 }
 
 std::vector<Point> RunFiles::series(const char *field) const {
@@ -116,8 +117,7 @@ std::string describeFiles(const std::vector<DataFile> &files) {
   if (files.empty()) {
     return "none";
   }
-  std::string more =
-      count > mostNamed ? " and " + std::to_string(count - mostNamed) + " more" : "";
+  std::string more = count > mostNamed ? " and " + std::to_string(count - mostNamed) + " more" : "";
   return std::to_string(count) + (count == 1 ? " file, " : " files, ") +
          showNumber(bytesOf(files), 0) + " bytes: " + used +
          (skipped.empty() ? "" : "; skipped, too short: " + skipped) + more;
@@ -127,11 +127,10 @@ void addEvaluation(Facts &facts, const Json &evaluation) {
   if (!evaluation.is_object()) {
     return;
   }
-  facts.emplace_back("evaluation",
-                     showNumber(numberIn(evaluation, "bits_per_byte"), 4) +
-                         " bits per byte, perplexity " +
-                         showNumber(numberIn(evaluation, "perplexity"), 3) + ", " +
-                         showNumber(numberIn(evaluation, "tokens"), 0) + " tokens");
+  facts.emplace_back("evaluation", showNumber(numberIn(evaluation, "bits_per_byte"), 4) +
+                                       " bits per byte, perplexity " +
+                                       showNumber(numberIn(evaluation, "perplexity"), 3) + ", " +
+                                       showNumber(numberIn(evaluation, "tokens"), 0) + " tokens");
   facts.emplace_back("protocol", textIn(evaluation, "protocol"));
 }
 
@@ -155,8 +154,7 @@ Facts RunFiles::results() const {
     for (size_t i = losses.size() - count; i < losses.size(); ++i) {
       sum += losses[i].y;
     }
-    facts.emplace_back("training loss, mean of the last " + std::to_string(count) +
-                           " logged steps",
+    facts.emplace_back("training loss, mean of the last " + std::to_string(count) + " logged steps",
                        showNumber(sum / static_cast<double>(count), 4) + " bits per byte");
     facts.emplace_back("training loss, last step",
                        showNumber(losses.back().y, 4) + " bits per byte");
@@ -189,9 +187,9 @@ Facts RunFiles::data() const {
   }
   facts.emplace_back("seed", std::to_string(record->seed));
   if (record->weights) {
-    facts.emplace_back("weights it began from",
-                       record->weights->file + ", " + std::to_string(record->weights->taken.size()) +
-                           " tensors");
+    facts.emplace_back("weights it began from", record->weights->file + ", " +
+                                                    std::to_string(record->weights->taken.size()) +
+                                                    " tensors");
   }
   for (const SpecChange &change : record->changes) {
     std::string settings;

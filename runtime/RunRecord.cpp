@@ -18,8 +18,8 @@ std::vector<DataFile> readFiles(const StrictJson &json) {
   std::vector<DataFile> files;
   for (const StrictJson &each : json.array()) {
     each.keys({"path", "bytes", "used"});
-    files.push_back({each.at("path").string(), each.at("bytes").integer(),
-                     each.at("used").boolean()});
+    files.push_back(
+        {each.at("path").string(), each.at("bytes").integer(), each.at("used").boolean()});
   }
   return files;
 }
@@ -79,8 +79,8 @@ std::optional<RunRecord> readRunRecord(const Path &run) {
   if (!std::filesystem::exists(path, ignored)) {
     return std::nullopt;
   }
-  Json json = readJson(readText(path, "record of a run"), path.string(), "the record of a run",
-                       remedy);
+  Json json =
+      readJson(readText(path, "record of a run"), path.string(), "the record of a run", remedy);
   return parse(StrictJson(json, path.string(), remedy));
 }
 
@@ -94,9 +94,8 @@ void writeRunRecord(const Path &run, const RunRecord &record) {
                {"data", filesToJson(record.data)},
                {"held_out", filesToJson(record.heldOut)}};
   for (const SpecChange &change : record.changes) {
-    json["changes"].push_back({{"step", change.step},
-                               {"settings", change.settings},
-                               {"spec_sha256", change.specHash}});
+    json["changes"].push_back(
+        {{"step", change.step}, {"settings", change.settings}, {"spec_sha256", change.specHash}});
   }
   if (record.weights) {
     json["weights"] = {{"file", record.weights->file},

@@ -55,9 +55,8 @@ StartingWeights startFromWeights(const Path &path, const std::vector<std::string
   SafetensorsFile stored(bytes, start.file);
   std::vector<NamedTensor> into;
   for (const Tensor &tensor : executor.plan().tensors) {
-    bool wanted = std::any_of(match.begin(), match.end(), [&](const std::string &glob) {
-      return matches(glob, tensor.name);
-    });
+    bool wanted = std::any_of(match.begin(), match.end(),
+                              [&](const std::string &glob) { return matches(glob, tensor.name); });
     (wanted ? start.taken : start.left).push_back(tensor.name);
     if (wanted) {
       into.push_back({tensor.name, tensor.shape, executor.tensor(tensor)});

@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 /// Files that a run may hold before its first checkpoint.
 constexpr std::array writtenBefore = {"spec.json", "costs.json", "metrics.jsonl", "samples.jsonl",
-                                       "run.json"};
+                                      "run.json"};
 
 /// Holds the run's folder for one process: two that train into one run would mix their metrics.
 class RunLock {
@@ -261,20 +261,35 @@ private:
     }
   }
 
+  /// Weights to start from, if any: of this call, or told before to a run that was killed before it
+  /// saved anything.
+  void takeWeights() {
+    Path weights = options.weights;
+    std::vector<std::string> match = options.match;
+    if (weights.empty() && told && told->weights) {
+      weights = told->weights->file;
+      match = told->weights->left.empty() ? match : told->weights->taken;
+    }
+    if (!weights.empty()) {
+      record.weights = startFromWeights(weights, match, executor, observer.message);
+      say(describeStart(*record.weights));
+    }
+  }
+
   void begin() {
     executor.scalarI64("seed") = state.seed;
     executor.run("initialize");
-    if (!options.weights.empty()) {
-      record.weights = startFromWeights(options.weights, options.match, executor);
-      say(describeStart(*record.weights));
-    }
-    record.specHash =
-        options.artifactSpecHash.empty() ? state.specHash : options.artifactSpecHash;
+    takeWeights();
+    record.specHash = options.artifactSpecHash.empty() ? state.specHash : options.artifactSpecHash;
     std::vector<std::string> settings = told ? told->settings() : std::vector<std::string>();
     settings.insert(settings.end(), options.settings.begin(), options.settings.end());
     noteSettings(settings); // those told before: to a run that was killed before it saved anything
     writeRecord();
     sayNotes();
+    if (goal == 0) {
+      save();
+      say("wrote the initial weights as the checkpoint of step 0");
+    }
     replaceFile(options.run / "costs.json",
                 asBytes(describeArtifact(executor.artifact()).dump(2) + "\n"));
   }
@@ -334,10 +349,6 @@ private:
 
   TrainingEnd loop() {
     lastLog = Clock::now();
-    if (goal == 0 && state.step == 0) {
-      save();
-      say("wrote the initial weights as the checkpoint of step 0");
-    }
     while (state.step < goal) {
       if (observer.interrupted && observer.interrupted()) {
         save();
@@ -501,7 +512,7 @@ private:
   const Plan &plan;
   std::optional<RunRecord> told; // before, where a run is resumed
   int64_t goal;
-  std::optional<TrainingData> data; // none: no step needs it
+  std::optional<TrainingData> data;              // none: no step needs it
   std::vector<ByteFile> skippedHeldOut, heldOut; // in this order: reading sets what was skipped
   RunRecord record;
   TrainingState state;

@@ -143,15 +143,14 @@ void Compilation::keepEveryRow() {
       for (OpResult result : op.getResults()) {
         auto type = dyn_cast<SequenceType>(result.getType());
         if (type && type.getScale() == one.getScale()) {
-          result.setType(SequenceType::get(&context, rows.getScale(), type.getWidth(),
-                                           type.getElement()));
+          result.setType(
+              SequenceType::get(&context, rows.getScale(), type.getWidth(), type.getElement()));
         }
       }
     }
   }
   Operation *terminator = predict.getBody().front().getTerminator();
-  predict.setType(
-      b.getFunctionType(predict.getArgumentTypes(), terminator->getOperandTypes()));
+  predict.setType(b.getFunctionType(predict.getArgumentTypes(), terminator->getOperandTypes()));
 }
 
 /// Compiler talk never reaches a user: it goes into a reproducer beside the artifact.

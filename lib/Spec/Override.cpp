@@ -86,8 +86,7 @@ const JsonValue *follow(const JsonValue &value, const Setting &setting, size_t s
 Target resolve(const JsonValue &root, const Setting &setting, const std::string &file) {
   Target target{&root, root.position, 0};
   while (target.found < setting.path.size()) {
-    const JsonValue *next =
-        follow(*target.value, setting, target.found, file, target.start);
+    const JsonValue *next = follow(*target.value, setting, target.found, file, target.start);
     if (!next) {
       break;
     }

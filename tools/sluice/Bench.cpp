@@ -284,7 +284,8 @@ void runBench(const BenchFlags &flags) {
       {"threads", executor->threads()},
       {"steps", flags.steps},
       {"device", executor->describeDevice()},
-      {"target", executor->target()}};
+      {"target", executor->target()},
+      {"leak_allowed", plan.verdict != "proved"}};
   if (flags.kernels) {
     json["kernels"] = kernels;
   }

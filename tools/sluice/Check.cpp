@@ -185,9 +185,10 @@ void registerCheck(CLI::App &program) {
   command->add_option("SPEC", flags->spec, "Model spec, JSON (docs/spec.md), or model IR (.mlir)")
       ->type_name("FILE")
       ->required();
-  addSettings(*command, flags->settings,
-              "Put a value into the spec before it is checked, as in stages.1.shift=0; may be given "
-              "several times");
+  addSettings(
+      *command, flags->settings,
+      "Put a value into the spec before it is checked, as in stages.1.shift=0; may be given "
+      "several times");
   command->add_flag("--json", flags->json, "Print one JSON object; positions count from 0");
   command->add_flag("--no-replay", flags->noReplay,
                     "Do not run a leak's witness; else the spec is compiled and run twice");

@@ -66,6 +66,17 @@ void warnOfLeak(const Artifact &artifact) {
 
 void printNotice(const std::string &text) { std::cerr << "sluice: " << text << std::endl; }
 
+void requireOther(const std::string &flag, const std::string &output,
+                  const std::vector<std::string> &inputs) {
+  std::error_code ignored;
+  for (const std::string &input : inputs) {
+    if (std::filesystem::equivalent(output, input, ignored)) {
+      throw UserError(output + ": " + flag + ": expected the name of a new file, found one that is "
+                                              "read; name another file");
+    }
+  }
+}
+
 void printJson(const nlohmann::json &json) {
   std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
 }

@@ -20,8 +20,8 @@ struct DeviceOptions {
 
 void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 
-/// Loads the artifact, warns of a leak that it was allowed and makes an executor for it. Throws UserError for a device that the machine
-/// or the artifact does not have.
+/// Loads the artifact, warns of a leak that it was allowed and makes an executor for it. Throws
+/// UserError for a device that the machine or the artifact does not have.
 std::unique_ptr<runtime::Executor> openExecutor(const std::string &artifact,
                                                 const DeviceOptions &options);
 
@@ -35,6 +35,10 @@ void warnOfLeak(const runtime::Artifact &artifact);
 
 /// Prints one line to stderr: something that a user should know and that is no error.
 void printNotice(const std::string &text);
+
+/// Throws UserError where the file to write is one of those to read.
+void requireOther(const std::string &flag, const std::string &output,
+                  const std::vector<std::string> &inputs);
 
 /// Prints to stdout. The program ends with an error where that failed.
 void printJson(const nlohmann::json &json);

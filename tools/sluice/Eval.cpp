@@ -22,11 +22,13 @@ struct EvalFlags {
 
 void runEval(const EvalFlags &flags) {
   constexpr const char *why = "one byte to predict from another";
+  std::vector<std::string> inputs = flags.data;
+  inputs.insert(inputs.end(), {flags.artifact, flags.weights});
+  requireOther("--per-token", flags.perToken, inputs);
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
   std::vector<ByteFile> skipped;
-  std::vector<ByteFile> files =
-      readByteFiles({flags.data.begin(), flags.data.end()}, executor->plan().model.vocabulary, 2,
-                    why, &skipped);
+  std::vector<ByteFile> files = readByteFiles({flags.data.begin(), flags.data.end()},
+                                              executor->plan().model.vocabulary, 2, why, &skipped);
   if (!skipped.empty()) {
     printNotice(describeSkipped(skipped, files.size() + skipped.size(), 2, why));
   }
@@ -39,8 +41,7 @@ void runEval(const EvalFlags &flags) {
   {
     Progress progress;
     result = evaluate(
-        *executor, files, flags.options,
-        [&](double share) { progress.draw(share, "evaluating"); },
+        *executor, files, flags.options, [&](double share) { progress.draw(share, "evaluating"); },
         losses ? [&](std::span<const float> nats) { losses->append(nats); } : NumberSink());
   }
   if (losses) {

@@ -23,15 +23,16 @@ struct LogitsFlags {
 void runLogits(const LogitsFlags &flags) {
   // Artifacts form logits a tile at a time and keep none, so the entry that stores them is compiled
   // here.
+  requireOther("--out", flags.out, {flags.artifact, flags.weights, flags.data});
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   const ModelFacts &model = artifact->plan().model;
   ByteFile text =
       readByteFiles({flags.data}, model.vocabulary, 1, "a byte to predict from").front();
   driver::CompileRequest request;
   request.everyLogit = true;
+  warnOfLeak(*artifact);
   Progress progress;
   progress.draw(0, "compiling");
-  warnOfLeak(*artifact);
   std::unique_ptr<Executor> executor = recompile(*artifact, request, flags.device);
   loadWeights(flags.weights, *executor, printNotice);
   auto rows = static_cast<int64_t>(text.bytes.size());
@@ -50,7 +51,8 @@ void runLogits(const LogitsFlags &flags) {
 void registerLogits(CLI::App &program) {
   auto flags = std::make_shared<LogitsFlags>();
   CLI::App *command = program.add_subcommand(
-      "logits", "Write what a model predicts after every byte of a text, as an array of f32 (.npy)");
+      "logits",
+      "Write what a model predicts after every byte of a text, as an array of f32 (.npy)");
   command->add_option("ART", flags->artifact, "Artifact, from sluice compile")
       ->type_name("FILE")
       ->required();

@@ -15,9 +15,7 @@ struct ReportFlags {
   std::string out;
 };
 
-const char *nameOf(spec::NumberType type) {
-  return type == spec::NumberType::F32 ? "f32" : "bf16";
-}
+const char *nameOf(spec::NumberType type) { return type == spec::NumberType::F32 ? "f32" : "bf16"; }
 
 /// What a part of the spec says, value by value: "stages.1.hierarchy".
 void addValues(runtime::Facts &facts, const nlohmann::json &spec, const char *part) {
@@ -118,8 +116,8 @@ void runReport(const ReportFlags &flags) {
 
 void registerReport(CLI::App &program) {
   auto flags = std::make_shared<ReportFlags>();
-  CLI::App *command =
-      program.add_subcommand("report", "Write a run, or a comparison of runs, as one self-contained HTML page");
+  CLI::App *command = program.add_subcommand(
+      "report", "Write a run, or a comparison of runs, as one self-contained HTML page");
   command
       ->add_option("RUN", flags->runs,
                    "Directory of a run, from sluice train; several are compared with each other")

@@ -77,8 +77,9 @@ std::vector<spec::Setting> parseTrainingSettings(const std::vector<std::string> 
   std::vector<spec::Setting> settings = parseSettings(written);
   for (const spec::Setting &setting : settings) {
     if (setting.path.front() != "training" || setting.path.size() < 2) {
-      throw UserError(setting.flag + ": expected a key below training, such as "
-                                     "training.learning_rate or training.schedule.steps, found \"" +
+      throw UserError(setting.flag +
+                      ": expected a key below training, such as "
+                      "training.learning_rate or training.schedule.steps, found \"" +
                       setting.path.front() + "\"; other keys make another model: sluice compile " +
                       setting.flag);
     }
@@ -93,8 +94,7 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
   warnOfLeak(*artifact);
   const Plan &plan = artifact->plan();
   std::string hash = sha256Hex(plan.model.spec);
-  std::optional<RunRecord> told =
-      flags.options.resume ? readRunRecord(flags.out) : std::nullopt;
+  std::optional<RunRecord> told = flags.options.resume ? readRunRecord(flags.out) : std::nullopt;
   std::vector<std::string> written;
   if (told && hash == told->specHash) {
     written = told->settings(); // else it is the changed spec already, or none of this run's
@@ -105,6 +105,11 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
     return openExecutor(artifact, flags.device);
   }
   readSpecOf(plan, settings);
+  std::string list;
+  for (const std::string &setting : written) {
+    list += (list.empty() ? "" : ", ") + setting;
+  }
+  printNotice("compiling the artifact's spec once more, with " + list);
   flags.options.artifactSpecHash = hash;
   driver::CompileRequest request;
   request.settings = settings;

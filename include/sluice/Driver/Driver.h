@@ -25,12 +25,12 @@ struct LibraryProduct {
 };
 
 struct CompileRequest {
-  std::string spec;                 ///< path
+  std::string spec; ///< path
   /// The spec itself, where it is in memory; `spec` then only names it in messages.
   std::optional<std::string> text = std::nullopt;
   std::vector<spec::Setting> settings = {}; ///< put into the spec before it is read
-  std::string output;               ///< path of the artifact; may be empty with `emit`
-  std::vector<std::string> targets; ///< cpu-avx512, cpu-avx2, `cpu` for both; sm_80, sm_90a
+  std::string output;                       ///< path of the artifact; may be empty with `emit`
+  std::vector<std::string> targets;         ///< cpu-avx512, cpu-avx2, `cpu` for both; sm_80, sm_90a
   std::string emit; ///< stage to print instead of writing an artifact; see emitStages()
   /// "f32" or "bf16" replaces the spec's precision.compute; empty: as it is.
   std::string precision = {};

@@ -64,7 +64,7 @@ public:
 
 private:
   std::vector<ByteFile> skipped, files; // in this order: reading files sets what was skipped
-  std::vector<int64_t> firstRow; // by file, then the total
+  std::vector<int64_t> firstRow;        // by file, then the total
   int64_t vocabulary, context, totalRows = 0;
   uint64_t seed;
   std::string contentHash;

@@ -31,8 +31,8 @@ struct DataFile {
 };
 
 struct RunRecord {
-  int64_t steps = 0, seed = 0;    ///< steps in all, as last asked for
-  std::string specHash;           ///< SHA-256 of the spec of the artifact that began the run
+  int64_t steps = 0, seed = 0;     ///< steps in all, as last asked for
+  std::string specHash;            ///< SHA-256 of the spec of the artifact that began the run
   std::vector<SpecChange> changes; ///< in order; each in force from its step on, and still
   std::vector<DataFile> data, heldOut;
   std::optional<StartingWeights> weights;

@@ -35,12 +35,12 @@ struct TrainingOptions {
   std::vector<std::string> settings;
   std::string artifactSpecHash;
   std::optional<ScheduleEnd> scheduleEnd; // of a schedule that ends
-  std::optional<int64_t> seed;    // none: the spec's
-  int64_t logEvery = 1;           // steps
-  int64_t evaluateEvery = 250;    // steps, where there is held-out data
-  int64_t evaluateTokens = 65536; // of the held-out data, each time; 0: all
-  int64_t saveEvery = 500;        // steps
-  int64_t keep = 3;               // checkpoints
+  std::optional<int64_t> seed;            // none: the spec's
+  int64_t logEvery = 1;                   // steps
+  int64_t evaluateEvery = 250;            // steps, where there is held-out data
+  int64_t evaluateTokens = 65536;         // of the held-out data, each time; 0: all
+  int64_t saveEvery = 500;                // steps
+  int64_t keep = 3;                       // checkpoints
   std::string
       samplePrompt; // a sample is written at each evaluation and at the end where this is given
   int64_t sampleTokens = 200;

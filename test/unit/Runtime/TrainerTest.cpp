@@ -7,6 +7,7 @@
 #include "sluice/Runtime/Report.h"
 #include "sluice/Runtime/Trainer.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace sluice::runtime;
@@ -151,9 +152,9 @@ TEST_F(Trainer, DivergenceStopsAndKeepsTheGoodCheckpoint) {
     FAIL() << "expected a JobError";
   } catch (const JobError &error) {
     EXPECT_NE(std::string(error.what()).find("step 11"), std::string::npos) << error.what();
-    std::string remedy = "the last finite checkpoint is that of step 8; compile with a lower "
-                         "training.learning_rate or a longer warm-up and start from it: sluice "
-                         "train ART --weights " +
+    std::string remedy = "the last finite checkpoint is that of step 8; go on from it with a lower "
+                         "rate: sluice train ... --resume --set training.learning_rate=RATE, or "
+                         "begin a new run there: sluice train ... --weights " +
                          (folder / "run/checkpoints/8").string() + " --out NEW";
     EXPECT_NE(std::string(error.what()).find(remedy), std::string::npos) << error.what();
   }
@@ -325,6 +326,110 @@ TEST_F(Trainer, AnArtifactOfAnotherSpecIsNotDamage) {
   std::filesystem::remove(weights); // would be the message of a resume that reads the tensors first
   flags.resume = true;
   EXPECT_NE(userError([&] { run(flags); }).find("same spec"), std::string::npos);
+}
+
+TEST_F(Trainer, ABareResumeKeepsTheStepsOfItsRun) {
+  TrainingOptions flags = options("run");
+  flags.steps = 30; // the plan's are 20
+  TrainingObserver observer;
+  int asked = 0;
+  observer.interrupted = [&] { return ++asked > 5; };
+  run(flags, observer);
+  flags.steps.reset();
+  flags.resume = true;
+  run(flags);
+  EXPECT_EQ(metrics("run").size(), 30u);
+}
+
+TEST_F(Trainer, ZeroStepsSaveTheInitialWeights) {
+  TrainingOptions flags = options("start");
+  flags.steps = 0;
+  flags.data.clear();
+  EXPECT_EQ(run(flags), TrainingEnd::finished);
+  EXPECT_EQ(readFile(folder / "start/latest"), "0\n");
+  Executor fresh(artifact, 1), loaded(artifact, 1);
+  fresh.scalarI64("seed") = 7;
+  fresh.run("initialize");
+  loadWeights(folder / "start", loaded);
+  for (const Tensor &tensor : artifact->plan().tensors) {
+    EXPECT_TRUE(std::ranges::equal(fresh.tensor(tensor), loaded.tensor(tensor))) << tensor.name;
+  }
+  run(options("straight"));
+  flags = options("start"); // goes on, now with data
+  flags.resume = true;
+  run(flags);
+  EXPECT_EQ(metrics("start"), metrics("straight"));
+}
+
+TEST_F(Trainer, StartsFromGivenWeights) {
+  run(options("first"));
+  TrainingOptions flags = options("whole");
+  flags.weights = folder / "first";
+  flags.steps = 1;
+  run(flags);
+  EXPECT_LT(metrics("whole")[0]["loss"], metrics("first")[0]["loss"]);
+  std::string said;
+  TrainingObserver observer;
+  observer.message = [&](const std::string &text) { said += text + "\n"; };
+  flags.run = folder / "part";
+  flags.match = {"*.bias"};
+  flags.steps = 0;
+  run(flags, observer);
+  EXPECT_NE(said.find("took 1 of 2 tensors from " + flags.weights.string()), std::string::npos)
+      << said;
+  EXPECT_NE(said.find(": stages.0.bias; left as initialized: stages.0.weight"), std::string::npos)
+      << said;
+  Executor fresh(artifact, 1), first(artifact, 1), part(artifact, 1);
+  fresh.scalarI64("seed") = 7;
+  fresh.run("initialize");
+  loadWeights(folder / "first", first);
+  loadWeights(folder / "part", part);
+  const std::vector<Tensor> &tensors = artifact->plan().tensors;
+  EXPECT_TRUE(std::ranges::equal(part.tensor(tensors[0]), fresh.tensor(tensors[0])));
+  EXPECT_TRUE(std::ranges::equal(part.tensor(tensors[1]), first.tensor(tensors[1])));
+  EXPECT_FALSE(std::ranges::equal(fresh.tensor(tensors[1]), first.tensor(tensors[1])));
+  flags.run = folder / "none";
+  flags.match = {"stage.*"};
+  EXPECT_NE(userError([&] { run(flags); }).find("found \"stage.*\""), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder / "none"));
+}
+
+TEST_F(Trainer, SettingsAreRecordedWhereTheyBegin) {
+  TrainingOptions flags = options("run");
+  flags.steps = 8;
+  run(flags);
+  flags.steps = 12;
+  flags.resume = true;
+  flags.logEvery = 100;
+  flags.heldOut.clear();
+  flags.settings = {"training.clip=2"};
+  run(flags);
+  std::vector<Json> lines = metrics("run");
+  ASSERT_EQ(lines.size(), 10u); // 1 to 8, 9 for what it says, 12
+  EXPECT_EQ(lines[8]["set"], Json({"training.clip=2"}));
+  EXPECT_FALSE(lines[9].contains("set"));
+  std::optional<RunRecord> record = readRunRecord(folder / "run");
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->steps, 12);
+  ASSERT_EQ(record->changes.size(), 1u);
+  EXPECT_EQ(record->changes[0].step, 8);
+  EXPECT_EQ(record->data[0].bytes, 3000);
+}
+
+TEST_F(Trainer, StepsPastTheScheduleAreSaid) {
+  std::string said;
+  TrainingObserver observer;
+  observer.message = [&](const std::string &text) { said += text + "\n"; };
+  TrainingOptions flags = options("run");
+  flags.scheduleEnd = ScheduleEnd{20, 3e-5};
+  run(flags, observer);
+  EXPECT_EQ(said.find("floor"), std::string::npos) << said;
+  flags.resume = true;
+  flags.steps = 22;
+  run(flags, observer);
+  EXPECT_NE(said.find("steps 21 to 22 run at the schedule's floor, a learning rate of 3e-05"),
+            std::string::npos)
+      << said;
 }
 
 TEST_F(Trainer, AResumeWithNothingToDoSaysSo) {
