@@ -306,7 +306,9 @@ private:
                         " as when the run began, found another; " + remedy);
       }
     };
-    record = told.value_or(RunRecord{.specHash = saved.specHash});
+    record = told.value_or(RunRecord());
+    record.specHash =
+        told ? told->specHash : saved.specHash; // none was told to runs of old versions
     demand(record.knows(saved.specHash) && isSpecOf(record), "spec",
            "compile the run's spec.json, or begin a new run; settings of \"training\" may be "
            "changed with --set");

@@ -71,8 +71,9 @@ void requireOther(const std::string &flag, const std::string &output,
   std::error_code ignored;
   for (const std::string &input : inputs) {
     if (std::filesystem::equivalent(output, input, ignored)) {
-      throw UserError(output + ": " + flag + ": expected the name of a new file, found one that is "
-                                              "read; name another file");
+      throw UserError(output + ": " + flag +
+                      ": expected the name of a new file, found one that is "
+                      "read; name another file");
     }
   }
 }
