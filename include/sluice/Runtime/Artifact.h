@@ -4,8 +4,8 @@
 
 #include "sluice/Runtime/Files.h"
 #include "sluice/Runtime/Plan.h"
+#include "sluice/Runtime/Trailer.h"
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,17 +22,6 @@ struct LoadedKernel {
   KernelFunction function = nullptr;
   int64_t items = 0, scratchBytes = 0;
 };
-
-constexpr size_t trailerBytes = 64;
-constexpr uint32_t artifactVersion = 2;
-
-/// The trailer of `elf`, as docs/plan-and-artifact.md lays it out; an artifact is `elf` and then
-/// this.
-std::array<uint8_t, trailerBytes> makeTrailer(std::span<const uint8_t> elf);
-
-/// Throws UserError unless `file` ends in a trailer that fits it; returns the ELF part. `origin`
-/// starts the message.
-std::span<const uint8_t> checkTrailer(std::span<const uint8_t> file, const std::string &origin);
 
 /// The instruction set that this machine runs, best first: {"cpu-avx512", "cpu-avx2"}, {"cpu-avx2"}
 /// or {}.
