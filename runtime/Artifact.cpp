@@ -2,12 +2,17 @@
 #include "sluice/Runtime/Artifact.h"
 
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Text.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <new>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace sluice::runtime {
@@ -35,6 +40,28 @@ bool contains(const std::vector<std::string> &names, const std::string &name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+/// Throws JobError unless one more file can be opened and mapped.
+void requireRoom(const std::string &name) {
+  int file = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0 && isMachineFailure(errno)) {
+    failWith(std::string("cannot load the artifact: ") + std::strerror(errno) +
+                 "; raise the limit on open files (ulimit -n)",
+             errno);
+  }
+  struct stat status{};
+  bool known = file >= 0 && ::fstat(file, &status) == 0;
+  auto size = static_cast<size_t>(known ? status.st_size : 1);
+  void *all = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+  int error = errno;
+  ::close(file);
+  if (known && all == MAP_FAILED && isMachineFailure(error)) {
+    throw std::bad_alloc();
+  }
+  if (known && all != MAP_FAILED) {
+    ::munmap(all, size);
+  }
+}
+
 } // namespace
 
 std::vector<std::string> machineTargets() {
@@ -53,9 +80,14 @@ std::vector<std::string> machineTargets() {
 }
 
 std::shared_ptr<const Artifact> Artifact::load(const Path &path, const std::string &target) {
+  return fromBytes(readBytes(path, "artifact"), showPath(path.native()), target);
+}
+
+std::shared_ptr<const Artifact> Artifact::fromBytes(std::vector<uint8_t> bytes, std::string origin,
+                                                    const std::string &target) {
   std::shared_ptr<Artifact> artifact(new Artifact);
-  artifact->origin = path.string();
-  artifact->contents = readBytes(path, "artifact");
+  artifact->origin = std::move(origin);
+  artifact->contents = std::move(bytes);
   checkTrailer(artifact->contents, artifact->origin);
   artifact->open();
   artifact->readPlan();
@@ -95,28 +127,20 @@ Artifact::~Artifact() {
   if (library) {
     ::dlclose(library);
   }
-  if (memoryFile >= 0) {
-    ::close(memoryFile);
-  }
 }
 
 /// Loads the very bytes that were checked, through an anonymous file: the path could name other
-/// bytes by now. The descriptor stays open while the library is loaded, since the loader knows
-/// libraries by their path and would take a reused descriptor's path for the old library.
+/// bytes by now. The file stays open while the library is loaded, since the loader knows libraries
+/// by their path and would take a reused descriptor's path for the old library.
 void Artifact::open() {
-  memoryFile = ::memfd_create("sluice-artifact", MFD_CLOEXEC);
-  std::span<const uint8_t> bytes = elf();
-  for (size_t done = 0; memoryFile >= 0 && done < bytes.size();) {
-    ssize_t count = ::write(memoryFile, bytes.data() + done, bytes.size() - done);
-    if (count <= 0) {
-      throw std::runtime_error("cannot copy the artifact to memory");
-    }
-    done += static_cast<size_t>(count);
-  }
-  std::string name = "/proc/self/fd/" + std::to_string(memoryFile);
+  memoryFile.emplace("sluice-artifact");
+  memoryFile->write(elf());
+  std::string name = memoryFile->path();
   library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char *error = ::dlerror();
+    // The loader's own text does not say whether the file or the machine is to blame.
+    requireRoom(name);
     refuse(origin, std::string("the artifact's code does not load here: ") +
                        (error ? error : "unknown reason"));
   }
@@ -156,8 +180,8 @@ void Artifact::chooseTarget(const std::string &wanted) {
                              "run on a newer machine");
   }
   if (!wanted.empty() && !contains(machine, wanted)) {
-    throw UserError("expected a CPU target that this machine runs (" + list(machine) +
-                    "), found \"" + wanted + "\"; change the flag or SLUICE_CPU_TARGET");
+    throw UserError("expected a CPU target that this machine runs (" + list(machine) + "), found " +
+                    quote(wanted) + "; change the flag or SLUICE_CPU_TARGET");
   }
   for (const std::string &target : machine) {
     if ((wanted.empty() || wanted == target) && contains(parsedPlan.targets, target)) {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/MemoryFile.h"
 #include "sluice/Runtime/Plan.h"
 #include "sluice/Runtime/Trailer.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +36,9 @@ public:
   /// SLUICE_CPU_TARGET or else the best that the machine and the artifact share. Throws UserError;
   /// that no CPU code fits is said by `requireCpu` where the artifact has code for GPUs.
   static std::shared_ptr<const Artifact> load(const Path &path, const std::string &target = "");
+  /// The same of a file's bytes; `origin` is its name in messages.
+  static std::shared_ptr<const Artifact> fromBytes(std::vector<uint8_t> bytes, std::string origin,
+                                                   const std::string &target = "");
 
   ~Artifact();
   Artifact(const Artifact &) = delete;
@@ -65,7 +70,7 @@ private:
 
   std::string origin, text, chosenTarget, cpuProblem;
   std::vector<uint8_t> contents;
-  int memoryFile = -1;
+  std::optional<MemoryFile> memoryFile;
   void *library = nullptr;
   Plan parsedPlan;
   std::span<const uint8_t> constantTable;
