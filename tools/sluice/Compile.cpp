@@ -5,6 +5,7 @@
 #include "Tune.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Text.h"
 
 #include <CLI/CLI.hpp>
 
@@ -51,7 +52,7 @@ void registerCompile(CLI::App &program) {
   command->add_flag("--allow-leak", request->allowLeak,
                     "Compile a spec that check does not prove; the artifact says so");
   command->callback([request, tuning, tuned, output, emit] {
-    if (output->count() == 0 && emit->count() == 0) {
+    if (request->output.empty() && emit->count() == 0) {
       throw runtime::UserError(
           "sluice compile: expected an artifact to write or a stage to print, found neither; " +
           std::string("give -o FILE or --emit STAGE"));
@@ -62,7 +63,7 @@ void registerCompile(CLI::App &program) {
     driver::Outcome outcome = driver::compile(*request);
     std::cout << outcome.output << std::flush;
     if (!outcome.message.empty()) {
-      std::cerr << "sluice: " << (outcome.status == 1 ? "" : "error: ") << outcome.message
+      std::cerr << "sluice: " << (outcome.isLeak ? "" : "error: ") << showMessage(outcome.message)
                 << std::endl;
     }
     if (outcome.status != 0) {
