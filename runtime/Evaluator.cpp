@@ -109,7 +109,8 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
     throw UserError("expected at least 2 bytes to evaluate, found fewer; give a longer file");
   }
   if (!std::isfinite(result.nats)) {
-    throw JobError("the model's losses are not finite; use the weights of an earlier checkpoint");
+    throw NotFiniteError(
+        "the model's losses are not finite; use the weights of an earlier checkpoint");
   }
   return result;
 }

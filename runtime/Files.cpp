@@ -126,7 +126,7 @@ Container readAll(const Path &path, std::string_view what, size_t most) {
   return contents;
 }
 
-/// Writes and fsyncs; returns an errno, 0 where it is done.
+/// Writes all; returns an errno, 0 where it is done.
 int writeAll(int fd, std::span<const uint8_t> bytes) {
   while (!bytes.empty()) {
     ssize_t count = ::write(fd, bytes.data(), bytes.size());
@@ -135,7 +135,12 @@ int writeAll(int fd, std::span<const uint8_t> bytes) {
     }
     bytes = bytes.subspan(count < 0 ? 0 : static_cast<size_t>(count));
   }
-  return ::fsync(fd) == 0 ? 0 : errno;
+  return 0;
+}
+
+int writeAndSync(int fd, std::span<const uint8_t> bytes) {
+  int error = writeAll(fd, bytes);
+  return error == 0 && ::fsync(fd) != 0 ? errno : error;
 }
 
 int openForWriting(const Path &path) {
@@ -260,8 +265,18 @@ void writeSynced(const Path &path, std::span<const uint8_t> bytes) {
   if (file.fd < 0) {
     fail(path, "write", errno);
   }
-  if (int error = writeAll(file.fd, bytes)) {
+  if (int error = writeAndSync(file.fd, bytes)) {
     ::unlink(path.c_str());
+    fail(path, "write", error);
+  }
+}
+
+void appendFile(const Path &path, std::span<const uint8_t> bytes) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (file.fd < 0) {
+    fail(path, "write", errno);
+  }
+  if (int error = writeAll(file.fd, bytes)) {
     fail(path, "write", error);
   }
 }
@@ -295,7 +310,7 @@ void replaceFile(const Path &path, std::span<const uint8_t> bytes) {
     fail(path, "write", errno);
   }
   ::flock(file.fd, LOCK_EX | LOCK_NB); // where there are no locks, the process's number must do
-  int error = writeAll(file.fd, bytes);
+  int error = writeAndSync(file.fd, bytes);
   if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) {
     error = errno;
   }

@@ -395,10 +395,7 @@ private:
 
 Plan parsePlan(std::string_view text, const std::string &origin) {
   static const std::string remedy = "; compile the spec again with this version of sluice";
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) {
-    throw UserError(origin + ": plan: expected JSON, found text that does not parse" + remedy);
-  }
+  nlohmann::json json = readJson(text, origin + ": plan", "JSON", remedy);
   return PlanReader(StrictJson(json, origin + ": plan", remedy)).read();
 }
 

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Report.h"
 
+#include "StrictJson.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Inspect.h"
 #include "sluice/Runtime/Metrics.h"
@@ -207,10 +208,10 @@ private:
 
 /// A JSON file of the run, or null where there is none that parses.
 Json optionalJson(const Path &path) {
-  if (!std::filesystem::is_regular_file(path)) {
+  if (!runtime::isRegularFile(path)) {
     return nullptr;
   }
-  Json json = Json::parse(readText(path, "part of the run"), nullptr, false);
+  Json json = parseJson(readText(path, "part of the run")).value;
   return json.is_object() ? json : Json(nullptr);
 }
 
@@ -333,7 +334,7 @@ void writeCausality(std::ostringstream &out, const Path &run,
     out << (causality->picture.empty()
                 ? ""
                 : "<figure class=\"picture\">" + causality->picture + "</figure>\n");
-  } else if (std::filesystem::is_regular_file(picture)) {
+  } else if (runtime::isRegularFile(picture)) {
     out << "<h2>Causality</h2>\n<img alt=\"What each position reads\" style=\"max-width:100%\" "
            "src=\"data:image/svg+xml;base64,"
         << base64(readText(picture, "picture")) << "\">\n";
@@ -351,23 +352,28 @@ figure{margin:1rem 0}figcaption{font-weight:500}svg{width:100%;height:auto}.char
 } // namespace
 
 std::string makeReport(const Path &run, const std::optional<Causality> &causality) {
-  if (!std::filesystem::is_directory(run)) {
+  if (!runtime::isFolder(run)) {
     throw UserError(run.string() +
                     ": expected a run's directory, found none; name the --out of sluice train");
   }
-  std::vector<Json> lines = readLines(run / "metrics.jsonl");
+  int64_t damaged = 0;
+  std::vector<Json> lines = readLines(run / "metrics.jsonl", &damaged);
   if (lines.empty()) {
     throw UserError((run / "metrics.jsonl").string() +
                     ": expected the run's metrics, found none; train first");
   }
   Json costs = optionalJson(run / "costs.json");
+  std::error_code ignored;
   std::string name = costs.is_object() && costs.contains("name") && costs["name"].is_string()
                          ? costs["name"].get<std::string>()
-                         : std::filesystem::absolute(run).filename().string();
+                         : std::filesystem::absolute(run, ignored).filename().string();
   std::ostringstream out;
   out << "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" << escape(name)
       << "</title>\n"
       << style << "</head>\n<body><h1>" << escape(name) << "</h1>\n";
+  if (damaged > 0) {
+    out << "<p>Damaged lines of metrics.jsonl, which are left out here: " << damaged << ".</p>\n";
+  }
   writeSummary(out, lines, optionalJson(run / "eval.json"), optionalJson(run / "ngram.json"));
   writeCurves(out, lines);
   writeSamples(out, readLines(run / "samples.jsonl"));

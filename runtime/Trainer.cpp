@@ -8,6 +8,8 @@
 #include "sluice/Runtime/Inspect.h"
 #include "sluice/Runtime/Metrics.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <fcntl.h>
@@ -20,6 +22,9 @@ namespace {
 
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
+
+/// Files that a run may hold before its first checkpoint.
+constexpr std::array writtenBefore = {"spec.json", "costs.json", "metrics.jsonl", "samples.jsonl"};
 
 /// Holds the run's folder for one process: two that train into one run would mix their metrics.
 class RunLock {
@@ -81,16 +86,20 @@ public:
 
   TrainingEnd run() {
     checkFolder();
-    bool isNew = !std::filesystem::exists(options.run);
+    bool isNew = !runtime::exists(options.run);
     makeFolder(options.run);
     RunLock lock(options.run);
-    checkFolder(); // again: another process may have begun and ended a run here before the lock was
-                   // ours
-    if (options.resume) {
+    bool goesOn = checkFolder(); // again: another process may have begun and ended a run here
+                                 // before the lock was ours
+    removeUnfinishedSaves(options.run);
+    if (goesOn) {
       resume();
       return loop();
     }
     try {
+      if (!isNew) {
+        clearKilledRun();
+      }
       begin();
     } catch (...) {
       forget(isNew);
@@ -111,41 +120,69 @@ private:
     }
   }
 
-  void checkFolder() const {
+  /// Whether the folder holds a run to go on with; false where training begins. Throws where the
+  /// folder and --resume do not fit one another.
+  bool checkFolder() const {
     const std::string name = options.run.string();
-    bool exists = std::filesystem::exists(options.run),
-         isFolder = std::filesystem::is_directory(options.run);
+    bool exists = runtime::exists(options.run), isFolder = runtime::isFolder(options.run);
     if (exists && !isFolder) {
       throw UserError(name +
                       ": expected a new directory for the run, found a file; name another --out");
     }
-    bool isEmpty = !exists || std::filesystem::is_empty(options.run);
     if (options.resume && !exists) {
       throw UserError(name +
                       ": expected a run to resume, found no such directory; leave out --resume");
     }
-    if (options.resume && latestStep(options.run) < 0) {
+    bool isEmpty = !exists || listFolder(options.run).empty();
+    bool hasCheckpoint = exists && newestCheckpoint(options.run) >= 0;
+    bool begins = isEmpty || isKilledRun();
+    if (options.resume && !hasCheckpoint && (isEmpty || !begins)) {
       throw UserError(
           name + ": expected a run with a checkpoint to resume, found no file \"latest\" in it; " +
-          (isEmpty ? "leave out --resume" : "remove the directory and leave out --resume"));
+          (isEmpty ? "leave out --resume" : "name another --out and leave out --resume"));
     }
-    if (!options.resume && !isEmpty) {
+    if (!options.resume && (hasCheckpoint || !begins)) {
       throw UserError(
           name +
-          ": expected a new directory for the run, found that it exists; name another --out, or " +
-          (std::filesystem::exists(options.run / "latest")
-               ? "continue it with --resume"
-               : "remove it (it holds no checkpoint to resume)"));
+          ": expected a new directory for the run, found that it exists; name another --out" +
+          (hasCheckpoint ? ", or continue it with --resume" : ""));
     }
+    return hasCheckpoint;
   }
 
-  /// Takes away what `begin` wrote, for a run that made no step.
+  /// Whether the folder holds what a training of this artifact leaves that was killed before its
+  /// first checkpoint, and nothing else.
+  bool isKilledRun() const {
+    for (std::string file : listFolder(options.run)) {
+      file = file.substr(0, file.find(".tmp-"));
+      bool known =
+          file == "checkpoints" || file == "latest" ||
+          std::find(writtenBefore.begin(), writtenBefore.end(), file) != writtenBefore.end();
+      if (!known) {
+        return false;
+      }
+    }
+    Path spec = options.run / "spec.json";
+    return !runtime::exists(spec) || readText(spec, "run's spec") == plan.model.spec;
+  }
+
+  void clearKilledRun() const {
+    if (!listFolder(options.run).empty()) {
+      say("the training into " + options.run.string() +
+          " ended before its first checkpoint: it begins anew");
+    }
+    forget(false);
+  }
+
+  /// Takes away what a run writes before its first checkpoint.
   void forget(bool withFolder) const {
     std::error_code ignored;
-    std::filesystem::remove(options.run / "spec.json", ignored);
-    std::filesystem::remove(options.run / "costs.json", ignored);
+    for (const char *file : writtenBefore) {
+      std::filesystem::remove(options.run / file, ignored);
+    }
+    std::filesystem::remove(options.run / "checkpoints", ignored); // only where it is empty
     if (withFolder) {
-      std::filesystem::remove(options.run, ignored); // only where it is empty
+      std::filesystem::remove(options.run, ignored); // likewise
     }
   }
 
@@ -158,6 +195,9 @@ private:
   }
 
   void resume() {
+    if (adoptNewestCheckpoint(options.run)) {
+      say("the file \"latest\" is missing: the run goes on from its newest checkpoint");
+    }
     // First what tells an artifact of another spec from damage, then the tensors.
     TrainingState saved = readTrainingState(options.run);
     auto demand = [&](bool same, const std::string &what, const std::string &remedy) {
@@ -174,8 +214,12 @@ private:
     demand(saved.position.index < data.rowsPerEpoch(), "training data",
            "give the same --data files");
     state = loadCheckpoint(options.run, executor);
-    keepLinesUpTo(options.run / "metrics.jsonl", state.step);
-    keepLinesUpTo(options.run / "samples.jsonl", state.step);
+    for (const char *file : {"metrics.jsonl", "samples.jsonl"}) {
+      if (int64_t damaged = keepLinesUpTo(options.run / file, state.step)) {
+        say(std::to_string(damaged) + " damaged lines of " + file + " were moved to " + file +
+            ".damaged");
+      }
+    }
     executor.scalarI64("seed") = state.seed;
     say("resumed after step " + std::to_string(state.step));
     if (state.step >= goal) {
@@ -235,14 +279,10 @@ private:
     executor.run("update");
     double loss = executor.scalarF32("loss"), norm = executor.scalarF32("grad_norm");
     if (executor.scalarI32("finite") != 1) {
-      int64_t good = latestStep(options.run);
-      throw JobError("training stopped at step " + std::to_string(number) + ": the loss is " +
-                     std::to_string(loss) + ", the gradient's norm " + std::to_string(norm) +
-                     ", expected finite numbers; " +
-                     (good >= 0 ? "the checkpoint of step " + std::to_string(good) + " is whole"
-                                : "no checkpoint was saved") +
-                     "; lower the learning rate or lengthen its warm-up");
+      stopDiverged("at step " + std::to_string(number) + ": the loss is " + std::to_string(loss) +
+                   ", the gradient's norm " + std::to_string(norm) + ", expected finite numbers");
     }
+    lastBatch = state.position;
     state.step = number;
     state.position = next;
     tokensSinceLog += plan.model.batch * plan.model.context;
@@ -251,6 +291,20 @@ private:
             {"bits_per_byte", loss / std::numbers::ln2},
             {"learning_rate", executor.scalarF32("learning_rate")},
             {"grad_norm", norm}};
+  }
+
+  /// Nothing that is not finite was saved, so the newest checkpoint is one to go on from.
+  [[noreturn]] void stopDiverged(const std::string &what) const {
+    int64_t good = latestStep(options.run);
+    Path checkpoint = options.run / "checkpoints" / std::to_string(good);
+    throw JobError(
+        "training stopped " + what + "; " +
+        (good >= 0 ? "the last finite checkpoint is that of step " + std::to_string(good) +
+                         "; compile with a lower training.learning_rate or a longer warm-up and "
+                         "start from it: sluice train ART --weights " +
+                         checkpoint.string() + " --out NEW"
+                   : "no checkpoint was saved; compile with a lower training.learning_rate or a "
+                     "longer warm-up and train again"));
   }
 
   void measureSpeed(Json &metrics) {
@@ -264,7 +318,13 @@ private:
   void evaluateInto(Json &metrics) {
     EvaluationOptions evaluation;
     evaluation.mostTokens = options.evaluateTokens;
-    EvaluationResult result = evaluate(executor, heldOut, evaluation);
+    EvaluationResult result;
+    try {
+      result = evaluate(executor, heldOut, evaluation);
+    } catch (const NotFiniteError &) {
+      stopDiverged("after step " + std::to_string(state.step) +
+                   ": the losses of the held-out text are not finite");
+    }
     metrics["eval_loss"] = result.nats / static_cast<double>(result.tokens);
     metrics["eval_bits_per_byte"] = result.bitsPerByte();
     metrics["eval_tokens"] = result.tokens;
@@ -285,9 +345,32 @@ private:
                                                {"temperature", 0.8}});
   }
 
+  /// A checkpoint is saved, and an older one removed, only where the new one is finite and gives a
+  /// finite loss: the run always keeps one to go on from.
   void save() {
-    if (state.step > 0 && latestStep(options.run) != state.step) {
+    if (state.step == 0 || latestStep(options.run) == state.step) {
+      return;
+    }
+    requireFiniteLoss();
+    try {
       saveCheckpoint(options.run, executor, state, options.keep);
+    } catch (const NotFiniteError &error) {
+      stopDiverged("after step " + std::to_string(state.step) + ": " + error.what());
+    }
+  }
+
+  /// The loss on the last batch, once more, with the weights that its update left.
+  void requireFiniteLoss() {
+    if (!plan.entries.contains("evaluate")) {
+      return;
+    }
+    data.fill(lastBatch, plan.model.batch, executor.tokens());
+    executor.scalarI64("length") = plan.model.context;
+    executor.scalarI64("rows") = plan.model.batch;
+    executor.run("evaluate");
+    if (float loss = executor.scalarF32("loss"); !std::isfinite(loss)) {
+      stopDiverged("after step " + std::to_string(state.step) + ": with its weights the loss is " +
+                   std::to_string(loss) + ", expected a finite number");
     }
   }
 
@@ -299,6 +382,7 @@ private:
   TrainingData data;
   std::vector<ByteFile> heldOut;
   TrainingState state;
+  DataPosition lastBatch; // of the last step's batch
   Clock::time_point lastLog;
   int64_t tokensSinceLog = 0;
 };

@@ -44,10 +44,12 @@ std::unique_ptr<Executor> openExecutor(const std::string &artifact, const Device
                                        ? makeCudaDevice(loaded, options.gpuTarget)
                                        : makeEmulatorDevice(loaded, options.gpuTarget);
   if (!device->notice().empty()) {
-    std::cerr << "sluice: " << device->notice() << std::endl;
+    printNotice(device->notice());
   }
   return std::make_unique<Executor>(std::move(device));
 }
+
+void printNotice(const std::string &text) { std::cerr << "sluice: " << text << std::endl; }
 
 void printJson(const nlohmann::json &json) {
   std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;

@@ -25,6 +25,9 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 std::unique_ptr<runtime::Executor> openExecutor(const std::string &artifact,
                                                 const DeviceOptions &options);
 
+/// Prints one line to stderr: something that a user should know and that is no error.
+void printNotice(const std::string &text);
+
 /// Prints to stdout. The program ends with an error where that failed.
 void printJson(const nlohmann::json &json);
 

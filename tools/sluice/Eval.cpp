@@ -24,7 +24,7 @@ void runEval(const EvalFlags &flags) {
   std::vector<ByteFile> files =
       readByteFiles({flags.data.begin(), flags.data.end()}, executor->plan().model.vocabulary, 2,
                     "one byte to predict from another");
-  Path weights = loadWeights(flags.weights, *executor);
+  Path weights = loadWeights(flags.weights, *executor, printNotice);
   EvaluationResult result;
   {
     Progress progress;

@@ -20,6 +20,11 @@ void catchSignals() {
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction hangup{};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) { // nohup's training goes on
+    sigaction(SIGHUP, &action, nullptr);
+  }
 }
 
 struct TrainFlags {
@@ -104,7 +109,7 @@ void registerTrain(CLI::App &program) {
   command->add_option("--eval-tokens", options.evaluateTokens,
                       "Held-out tokens an evaluation scores; 0 scores all");
   command->add_option("--save-every", options.saveEvery,
-                      "Steps between checkpoints; the end and Ctrl-C save too");
+                      "Steps between checkpoints; the end, Ctrl-C, SIGTERM and SIGHUP save too");
   command->add_option("--keep", options.keep, "Checkpoints to keep, the newest ones");
   command->add_option("--log-every", options.logEvery, "Steps between lines of metrics.jsonl");
   command->add_option(

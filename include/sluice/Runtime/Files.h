@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Files and folders. Nothing else in sluice calls the file system, so that every failure is one
-// message that names the path, the reason and a remedy: a UserError, or a JobError where the
-// machine failed and not what the user named (a full disk, an I/O error, no file handle left).
+// Files and folders. Nothing else in sluice calls what throws of the file system, so that every
+// failure is one message that names the path, the reason and a remedy: a UserError, or a JobError
+// where the machine failed and not what the user named (a full disk, an I/O error, no file handle
+// left).
 #pragma once
 
 #include <cstdint>
@@ -48,6 +49,10 @@ std::string readText(const Path &path, std::string_view what, size_t most = SIZE
 
 /// Writes and fsyncs; leaves no file behind where it fails.
 void writeSynced(const Path &path, std::span<const uint8_t> bytes);
+
+/// Writes behind what the file has, in one piece where there is room; makes the file where there is
+/// none.
+void appendFile(const Path &path, std::span<const uint8_t> bytes);
 
 /// Throws where `replaceFile` could not write `path`, as far as that shows before: an empty name, a
 /// directory, a device (which a rename would take away from every program of the machine), a folder

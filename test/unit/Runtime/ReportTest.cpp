@@ -27,6 +27,7 @@ TEST(Report, HoldsCurvesSamplesAndCosts) {
   EXPECT_TRUE(has(page, "6.5000 bits per byte"));
   EXPECT_TRUE(has(page, "6.7500 bits per byte"));
   EXPECT_TRUE(has(page, "3-gram"));
+  EXPECT_TRUE(has(page, "Damaged lines of metrics.jsonl, which are left out here: 1.")) << page;
   EXPECT_TRUE(has(page, "&lt;b&gt;</b> &amp; \u00e9")) << page;
   EXPECT_TRUE(has(page, "base64,PHN2Zy8+")); // "<svg/>"
   EXPECT_FALSE(has(page, "http"));
