@@ -10,8 +10,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <fcntl.h>
 #include <numbers>
 #include <sys/file.h>
@@ -31,8 +33,14 @@ class RunLock {
 public:
   explicit RunLock(const Path &run) : fd(::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      int error = errno;
       if (fd >= 0) {
         ::close(fd);
+      }
+      if (error != EWOULDBLOCK) {
+        failWith(run.string() + ": cannot lock the run's directory: " + std::strerror(error) +
+                     "; look at its permissions and at the limit on open files (ulimit -n)",
+                 error);
       }
       throw UserError(
           run.string() +
