@@ -70,9 +70,10 @@ void writePart(const Path &folder, const char *name, std::span<const uint8_t> by
 /// Steps of the checkpoints that exist, ascending.
 std::vector<int64_t> checkpointSteps(const Path &folder) {
   std::vector<int64_t> steps;
-  std::error_code error;
-  for (const auto &entry : std::filesystem::directory_iterator(folder, error)) {
-    std::string name = entry.path().filename().string();
+  if (!isFolder(folder)) {
+    return steps;
+  }
+  for (const std::string &name : listFolder(folder)) {
     int64_t step = 0;
     auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), step);
     if (problem == std::errc() && end == name.data() + name.size()) {
@@ -86,15 +87,14 @@ std::vector<int64_t> checkpointSteps(const Path &folder) {
 } // namespace
 
 void removeUnfinishedSaves(const Path &run) {
-  std::error_code ignored;
-  std::vector<Path> found;
-  for (const auto &entry : std::filesystem::directory_iterator(run / "checkpoints", ignored)) {
-    if (entry.path().filename().string().starts_with(".tmp-")) {
-      found.push_back(entry.path());
-    }
+  Path folder = run / "checkpoints";
+  if (!isFolder(folder)) {
+    return;
   }
-  for (const Path &path : found) {
-    std::filesystem::remove_all(path, ignored);
+  for (const std::string &name : listFolder(folder)) {
+    if (name.starts_with(".tmp-")) {
+      removeAll(folder / name);
+    }
   }
 }
 
@@ -167,7 +167,7 @@ Path latestFolder(const Path &run) {
                     "name the --out of a training that saved one");
   }
   Path folder = run / "checkpoints" / std::to_string(step);
-  if (!std::filesystem::is_directory(folder)) {
+  if (!runtime::isFolder(folder)) {
     throw UserError(folder.string() +
                     ": expected the checkpoint that \"latest\" names, found none" + remedy);
   }
@@ -178,7 +178,7 @@ Path latestFolder(const Path &run) {
 
 int64_t latestStep(const Path &run) {
   Path path = run / "latest";
-  if (!std::filesystem::exists(path)) {
+  if (!runtime::exists(path)) {
     return -1;
   }
   std::string text = readText(path, "name of the latest checkpoint");
@@ -232,7 +232,7 @@ void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &st
   }
   // A folder of this step can only be one that `latest` does not name yet, or the same state saved
   // again.
-  if (std::filesystem::exists(target)) {
+  if (runtime::exists(target)) {
     Path old = parent / (".tmp-old-" + std::to_string(state.step));
     std::filesystem::remove_all(old, ignored);
     std::filesystem::rename(target, old, ignored);
@@ -299,10 +299,10 @@ std::pair<Path, std::vector<uint8_t>> readLatestWeights(const Path &run) {
 } // namespace
 
 std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path) {
-  if (!std::filesystem::is_directory(path)) {
+  if (!isFolder(path)) {
     return {path, readBytes(path, "weights")};
   }
-  if (std::filesystem::exists(path / stateName)) {
+  if (runtime::exists(path / stateName)) {
     return {path / weightsName, readPart(path, weightsName, readState(path))};
   }
   return readLatestWeights(path);

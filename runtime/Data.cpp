@@ -13,8 +13,7 @@ namespace {
 constexpr const char *rowBytes = "the context and one byte to predict";
 
 std::vector<uint8_t> readDataFile(const Path &path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
+  if (isFolder(path)) {
     throw UserError(path.string() +
                     ": expected a data file, found a directory; name the files in "
                     "it, as in --data " +

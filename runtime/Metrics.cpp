@@ -3,7 +3,6 @@
 
 #include "StrictJson.h"
 
-#include <fstream>
 #include <functional>
 
 namespace sluice::runtime {
@@ -14,7 +13,7 @@ using Json = nlohmann::json;
 /// Calls `each` with every line that is not empty: its text, and its object, which is null where
 /// the line is none with a step.
 void forEachLine(const Path &path, const std::function<void(std::string_view, Json)> &each) {
-  if (!std::filesystem::exists(path)) {
+  if (!runtime::exists(path)) {
     return;
   }
   std::string all = readText(path, "lines of the run");
@@ -64,23 +63,18 @@ int64_t keepLinesUpTo(const Path &path, int64_t step) {
   beside += ".damaged";
   if (damaged > 0) {
     // First the copy: a kill in between leaves these lines twice, never nowhere.
-    std::string before = std::filesystem::exists(beside) ? readText(beside, "damaged lines") : "";
+    std::string before = runtime::exists(beside) ? readText(beside, "damaged lines") : "";
     replaceFile(beside, asBytes(before + aside));
   }
-  if (std::filesystem::exists(path)) {
+  if (runtime::exists(path)) {
     replaceFile(path, asBytes(kept));
   }
   return damaged;
 }
 
 void appendLine(const Path &path, const Json &line) {
-  std::ofstream file(path, std::ios::app);
   // Samples may hold bytes that are no UTF-8.
-  file << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n' << std::flush;
-  if (!file) {
-    throw UserError(path.string() +
-                    ": cannot write; free space on the disk or check the permissions");
-  }
+  appendFile(path, asBytes(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));
 }
 
 } // namespace sluice::runtime

@@ -1,15 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Npy.h"
 
-#include "sluice/Runtime/Error.h"
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <stdexcept>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace sluice::runtime {
@@ -41,12 +38,7 @@ std::string header(const std::vector<int64_t> &shape) {
 
 NpyWriter::NpyWriter(const Path &path, const std::vector<int64_t> &shape)
     : path(path), temporary(path) {
-  struct stat status{};
-  if (path.empty() || (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))) {
-    throw UserError("\"" + path.string() + "\": expected the name of a .npy file to write, found " +
-                    (path.empty() ? "none" : "something not a regular file") +
-                    "; name another file");
-  }
+  requireWritable(path);
   missing = 1;
   for (int64_t size : shape) {
     missing *= size;
@@ -74,10 +66,9 @@ NpyWriter::~NpyWriter() {
 
 void NpyWriter::fail(int error) const {
   std::string message = path.string() + ": cannot write: " + std::strerror(error);
-  if (error == ENOSPC || error == EDQUOT || error == EIO || error == EFBIG) {
-    throw JobError(message + "; free space on the disk or name another place");
-  }
-  throw UserError(message + "; name another place");
+  failWith(message + (isMachineFailure(error) ? "; free space on the disk or name another place"
+                                              : "; name another place"),
+           error);
 }
 
 void NpyWriter::write(std::span<const uint8_t> bytes) {

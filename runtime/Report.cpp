@@ -115,7 +115,7 @@ void writeCausality(std::ostringstream &out, const Path &run,
     out << (causality->picture.empty()
                 ? ""
                 : "<figure class=\"picture\">" + causality->picture + "</figure>\n");
-  } else if (std::filesystem::is_regular_file(picture)) {
+  } else if (runtime::isRegularFile(picture)) {
     out << "<h2>Causality</h2>\n<img alt=\"What each position reads\" style=\"max-width:100%\" "
            "src=\"data:image/svg+xml;base64,"
         << base64(readText(picture, "picture")) << "\">\n";

@@ -14,8 +14,7 @@ namespace sluice::runtime {
 using Json = nlohmann::json;
 
 Json optionalJson(const Path &path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) {
+  if (!runtime::isRegularFile(path)) {
     return nullptr;
   }
   Json json = parseJson(readText(path, "part of the run")).value;
@@ -39,8 +38,7 @@ std::string textIn(const Json &json, const char *key) {
 }
 
 RunFiles::RunFiles(const Path &run) : run(run) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(run, ignored)) {
+  if (!isFolder(run)) {
     throw UserError(run.string() +
                     ": expected a run's directory, found none; name the --out of sluice train");
   }
@@ -54,6 +52,7 @@ RunFiles::RunFiles(const Path &run) : run(run) {
   record = readRunRecord(run);
   name = textIn(costs, "name");
   if (name.empty()) {
+    std::error_code ignored;
     name = std::filesystem::absolute(run, ignored).filename().string();
   }
 }

@@ -75,8 +75,7 @@ std::vector<std::string> RunRecord::settings() const {
 
 std::optional<RunRecord> readRunRecord(const Path &run) {
   Path path = pathOf(run);
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
+  if (!runtime::exists(path)) {
     return std::nullopt;
   }
   Json json =

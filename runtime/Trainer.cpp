@@ -12,8 +12,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <fcntl.h>
 #include <numbers>
 #include <sys/file.h>
@@ -34,8 +36,14 @@ class RunLock {
 public:
   explicit RunLock(const Path &run) : fd(::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      int error = errno;
       if (fd >= 0) {
         ::close(fd);
+      }
+      if (error != EWOULDBLOCK) {
+        failWith(run.string() + ": cannot lock the run's directory: " + std::strerror(error) +
+                     "; look at its permissions and at the limit on open files (ulimit -n)",
+                 error);
       }
       throw UserError(
           run.string() +
@@ -88,7 +96,7 @@ public:
 
   TrainingEnd run() {
     checkFolder();
-    bool isNew = !std::filesystem::exists(options.run);
+    bool isNew = !runtime::exists(options.run);
     makeFolder(options.run);
     RunLock lock(options.run);
     bool goesOn = checkFolder(); // again: another process may have begun and ended a run here
@@ -197,8 +205,7 @@ private:
   /// folder and --resume do not fit one another.
   bool checkFolder() const {
     const std::string name = options.run.string();
-    bool exists = std::filesystem::exists(options.run),
-         isFolder = std::filesystem::is_directory(options.run);
+    bool exists = runtime::exists(options.run), isFolder = runtime::isFolder(options.run);
     if (exists && !isFolder) {
       throw UserError(name +
                       ": expected a new directory for the run, found a file; name another --out");
@@ -207,7 +214,7 @@ private:
       throw UserError(name +
                       ": expected a run to resume, found no such directory; leave out --resume");
     }
-    bool isEmpty = !exists || std::filesystem::is_empty(options.run);
+    bool isEmpty = !exists || listFolder(options.run).empty();
     bool hasCheckpoint = exists && newestCheckpoint(options.run) >= 0;
     bool begins = isEmpty || isKilledRun();
     if (options.resume && !hasCheckpoint && (isEmpty || !begins)) {
@@ -227,8 +234,7 @@ private:
   /// Whether the folder holds what a training of this artifact leaves that was killed before its
   /// first checkpoint, and nothing else.
   bool isKilledRun() const {
-    for (const auto &entry : std::filesystem::directory_iterator(options.run)) {
-      std::string file = entry.path().filename().string();
+    for (std::string file : listFolder(options.run)) {
       file = file.substr(0, file.find(".tmp-"));
       bool known =
           file == "checkpoints" || file == "latest" ||
@@ -238,11 +244,11 @@ private:
       }
     }
     Path spec = options.run / "spec.json";
-    return !std::filesystem::exists(spec) || readText(spec, "run's spec") == plan.model.spec;
+    return !runtime::exists(spec) || readText(spec, "run's spec") == plan.model.spec;
   }
 
   void clearKilledRun() const {
-    if (!std::filesystem::is_empty(options.run)) {
+    if (!listFolder(options.run).empty()) {
       say("the training into " + options.run.string() +
           " ended before its first checkpoint: it begins anew");
     }

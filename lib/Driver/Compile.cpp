@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The road from a spec to an artifact.
+#include "Failures.h"
 #include "Limits.h"
 #include "ModelIR.h"
 #include "sluice/Analysis/CausalFlow.h"
@@ -8,6 +9,9 @@
 #include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Driver/Driver.h"
+#include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Plan.h"
+#include "sluice/Runtime/Text.h"
 #include "sluice/Spec/Override.h"
 #include "sluice/Target/Artifact.h"
 #include "sluice/Transforms/ImportSpec.h"
@@ -17,7 +21,6 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
-#include "llvm/Support/FileSystem.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -54,7 +57,8 @@ private:
 
   const CompileRequest &request;
   MLIRContext context;
-  std::string text; ///< the spec, or the model IR, as it was read
+  std::string text;       ///< the spec, or the model IR, as it was read
+  std::string sizesPlace; ///< where the spec says its sizes
   OwningOpRef<ModuleOp> module;
   std::string imported; ///< the module as imported, for the reproducer
   std::string diagnostics;
@@ -65,17 +69,15 @@ private:
 
 /// Before the work, since a compile may take seconds.
 std::optional<Outcome> Compilation::checkOutput() const {
-  if (!request.emit.empty()) {
+  if (!request.emit.empty() || request.inMemory) {
     return std::nullopt;
   }
-  if (llvm::sys::fs::equivalent(request.spec, request.output)) {
+  if (runtime::isSameFile(request.spec, request.output)) {
     return badInput(
-        request.output +
+        showPath(request.output) +
         ": expected the name of a new file, found the spec itself; name another artifact");
   }
-  if (llvm::Error error = checkArtifactPath(request.output)) {
-    return badInput(llvm::toString(std::move(error)));
-  }
+  runtime::requireWritable(request.output);
   return std::nullopt;
 }
 
@@ -99,8 +101,8 @@ std::optional<Outcome> Compilation::chooseTargets() {
       }
     }
     if (!known) {
-      return badInput("--target: expected cpu, cpu-avx512, cpu-avx2, sm_80 or sm_90a, found '" +
-                      name + "'");
+      return badInput("--target: expected cpu, cpu-avx512, cpu-avx2, sm_80 or sm_90a, found " +
+                      quote(name));
     }
   }
   return std::nullopt;
@@ -111,7 +113,8 @@ std::optional<Outcome> Compilation::checkCausal() {
   if (!verdict.isProved() && !request.allowLeak) {
     return Outcome{1, "",
                    verdict.format() + "\nnothing was compiled; mend the spec, or pass "
-                                      "--allow-leak, which the artifact then says for ever"};
+                                      "--allow-leak, which the artifact then says for ever",
+                   true};
   }
   // Certificates are about specs; a leak has none.
   bool certified = verdict.isProved() && !isModelIR(request.spec);
@@ -156,17 +159,16 @@ void Compilation::keepEveryRow() {
 /// Compiler talk never reaches a user: it goes into a reproducer beside the artifact.
 Outcome Compilation::internalError(const std::string &what) {
   std::string path = (request.output.empty() ? request.spec : request.output) + ".reproducer.mlir";
-  std::error_code code;
-  llvm::raw_fd_ostream file(path, code);
-  if (!code) {
-    file << "// sluice compile " << request.spec << "\n";
-    for (StringRef line : llvm::split(diagnostics, '\n')) {
-      file << "// " << line << "\n";
-    }
-    file << imported;
+  std::string file = "// sluice compile " + request.spec + "\n";
+  for (StringRef line : llvm::split(diagnostics, '\n')) {
+    file += ("// " + line + "\n").str();
   }
-  std::string where =
-      code ? "no reproducer could be written: " + code.message() : "please report it with " + path;
+  Outcome written = explainFailures([&] {
+    runtime::replaceFile(path, runtime::asBytes(file + imported));
+    return Outcome();
+  });
+  std::string where = written.status == 0 ? "please report it with " + showPath(path)
+                                          : "no reproducer could be written: " + written.message;
   return {3, "", "internal error: " + what + "; this is a defect of sluice, " + where};
 }
 
@@ -273,6 +275,9 @@ Outcome Compilation::generate() {
   if (failed(kernels)) {
     return unsupported.empty() ? internalError() : badInput(unsupported);
   }
+  if (std::string excess = findExcess(*module, *kernels); !excess.empty()) {
+    return badInput(excess);
+  }
   chooseLibraries(*kernels);
   if (emits("kernels")) {
     std::string text;
@@ -289,6 +294,9 @@ Outcome Compilation::generate() {
   if (failed(memory)) {
     return internalError();
   }
+  if (std::string excess = findExcess(*memory); !excess.empty()) {
+    return badInput(sizesPlace + ": " + excess);
+  }
   emitPlan(*module, *kernels, *memory);
   if (emits("plan")) {
     for (auto func : llvm::to_vector(module->getOps<func::FuncOp>())) {
@@ -303,10 +311,19 @@ Outcome Compilation::generate() {
   }
   std::string plan;
   llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, text, proof, targets);
-  if (llvm::Error error =
-          writeArtifact(request.output, plan, makeConstants(*module, *memory), objects, blobs)) {
-    return badInput(llvm::toString(std::move(error)));
+  // What compiles must load.
+  if (std::string mistake = runtime::findPlanMistake(plan); !mistake.empty()) {
+    return internalError("the runtime would refuse the plan" + mistake);
   }
+  llvm::Expected<std::string> artifact =
+      linkArtifact(plan, makeConstants(*module, *memory), objects, blobs);
+  if (!artifact) {
+    return {1, "", llvm::toString(artifact.takeError())};
+  }
+  if (request.inMemory) {
+    return {0, std::move(*artifact), ""};
+  }
+  runtime::replaceFile(request.output, runtime::asBytes(*artifact));
   return {};
 }
 
@@ -340,6 +357,8 @@ std::optional<Outcome> Compilation::readModel() {
       return badInput(explainPrecision(*model));
     }
     text = model->text;
+    auto sizes = model->keys.find("context");
+    sizesPlace = spec::toString(sizes == model->keys.end() ? model->location : sizes->second);
     module = importSpec(context, *model);
     return module ? std::nullopt : std::optional(internalError());
   }
@@ -354,6 +373,7 @@ std::optional<Outcome> Compilation::readModel() {
                     "spec with the flag");
   }
   std::string mistake;
+  sizesPlace = showPath(request.spec);
   module = readModelIR(context, request.spec, text, mistake);
   if (!module) {
     return badInput(mistake);
@@ -367,8 +387,8 @@ Outcome Compilation::run() {
     return *outcome;
   }
   if (!request.emit.empty() && !llvm::is_contained(emitStages(), request.emit)) {
-    return badInput("--emit: expected one of " + llvm::join(emitStages(), ", ") + ", found '" +
-                    request.emit + "'");
+    return badInput("--emit: expected one of " + llvm::join(emitStages(), ", ") + ", found " +
+                    quote(request.emit));
   }
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     llvm::raw_string_ostream(diagnostics) << diagnostic.getLocation() << ": " << diagnostic << "\n";
@@ -402,4 +422,6 @@ const std::vector<std::string> &driver::emitStages() {
   return stages;
 }
 
-Outcome driver::compile(const CompileRequest &request) { return Compilation(request).run(); }
+Outcome driver::compile(const CompileRequest &request) {
+  return explainFailures([&] { return Compilation(request).run(); });
+}

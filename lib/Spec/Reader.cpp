@@ -2,11 +2,10 @@
 
 #include "ApplySettings.h"
 #include "Stages.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Files.h"
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 
 namespace sluice::spec {
 namespace {
@@ -126,28 +125,11 @@ Model readModel(std::string text, const std::string &file) {
 }
 
 std::string readWhole(const std::string &path) {
-  auto fail = [&](const std::string &why) {
-    throw Failure{{{path}, "expected a spec that can be read, found " + why}};
-  };
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    fail("a folder; name a file in it");
+  try {
+    return runtime::readText(path, "spec", largestFile);
+  } catch (const runtime::UserError &error) {
+    throw Failure{{{}, error.what()}}; // it begins with the path
   }
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    fail(std::string(errno ? std::strerror(errno) : "an error") + "; check the file's name");
-  }
-  std::string text(largestFile + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(in.gcount()));
-  if (in.bad()) {
-    fail(std::string(errno ? std::strerror(errno) : "an error") + " while reading");
-  }
-  if (text.size() > largestFile) {
-    fail("more than 16 MiB; no spec is that long");
-  }
-  return text;
 }
 
 } // namespace
@@ -224,11 +206,16 @@ std::optional<Model> readFileWith(const std::string &path, const std::vector<Set
 }
 
 std::string toString(const SourceLocation &location) {
+  std::string file = showPath(location.file);
   if (location.line == 0) {
-    return location.file;
+    return file;
   }
-  return location.file + ":" + std::to_string(location.line) + ":" +
-         std::to_string(location.column);
+  return file + ":" + std::to_string(location.line) + ":" + std::to_string(location.column);
+}
+
+std::string Diagnostic::format() const {
+  std::string place = toString(location);
+  return place.empty() ? message : place + ": " + message;
 }
 
 const SourceLocation &Stage::at(std::string_view key) const {

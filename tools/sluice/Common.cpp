@@ -68,9 +68,8 @@ void printNotice(const std::string &text) { std::cerr << "sluice: " << text << s
 
 void requireOther(const std::string &flag, const std::string &output,
                   const std::vector<std::string> &inputs) {
-  std::error_code ignored;
   for (const std::string &input : inputs) {
-    if (std::filesystem::equivalent(output, input, ignored)) {
+    if (isSameFile(output, input)) {
       throw UserError(output + ": " + flag +
                       ": expected the name of a new file, found one that is "
                       "read; name another file");

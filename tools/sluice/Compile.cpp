@@ -6,6 +6,7 @@
 #include "Tune.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Text.h"
 
 #include <CLI/CLI.hpp>
 
@@ -21,8 +22,7 @@ void registerCompile(CLI::App &program) {
   command->add_option("SPEC", request->spec, "Model spec, JSON (docs/spec.md)")
       ->type_name("FILE")
       ->required();
-  CLI::Option *output =
-      command->add_option("-o,--output", request->output, "Artifact to write")->type_name("FILE");
+  command->add_option("-o,--output", request->output, "Artifact to write")->type_name("FILE");
   command
       ->add_option(
           "-t,--target", request->targets,
@@ -56,8 +56,8 @@ void registerCompile(CLI::App &program) {
                     "After every pass, read dependences again and compare them with the spec's");
   command->add_flag("--allow-leak", request->allowLeak,
                     "Compile a spec that check does not prove; the artifact says so");
-  command->callback([request, settings, tuning, tuned, output, emit] {
-    if (output->count() == 0 && emit->count() == 0) {
+  command->callback([request, settings, tuning, tuned, emit] {
+    if (request->output.empty() && emit->count() == 0) {
       throw runtime::UserError(
           "sluice compile: expected an artifact to write or a stage to print, found neither; " +
           std::string("give -o FILE or --emit STAGE"));
@@ -69,7 +69,7 @@ void registerCompile(CLI::App &program) {
     driver::Outcome outcome = driver::compile(*request);
     std::cout << outcome.output << std::flush;
     if (!outcome.message.empty()) {
-      std::cerr << "sluice: " << (outcome.status == 1 ? "" : "error: ") << outcome.message
+      std::cerr << "sluice: " << (outcome.isLeak ? "" : "error: ") << showMessage(outcome.message)
                 << std::endl;
     }
     if (outcome.status != 0) {

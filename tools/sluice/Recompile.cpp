@@ -4,40 +4,20 @@
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Tuning.h"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-
 namespace sluice::cli {
 
 using namespace sluice::runtime;
 
 namespace {
 
-/// A folder that lives as long as the object.
-class TemporaryFolder {
-public:
-  TemporaryFolder() {
-    const char *parent = std::getenv("TMPDIR");
-    path = std::string(parent && *parent ? parent : "/tmp") + "/sluice-compile-XXXXXX";
-    if (!::mkdtemp(path.data())) {
-      throw UserError(path + ": cannot make a temporary directory: " + std::strerror(errno) +
-                      "; set TMPDIR to a directory that can be written");
-    }
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder &) = delete;
-  TemporaryFolder &operator=(const TemporaryFolder &) = delete;
-
-  std::string path;
-};
-
-bool holdsModelIR(const Plan &plan) {
+/// An artifact may hold model IR instead, which is compiled from a file alone.
+void requireSpec(const Plan &plan, const std::vector<spec::Setting> &settings) {
   size_t first = plan.model.spec.find_first_not_of(" \t\r\n");
-  return first == std::string::npos || plan.model.spec[first] != '{';
+  if (first == std::string::npos || plan.model.spec[first] != '{') {
+    throw UserError((settings.empty() ? "" : settings.front().flag + ": ") +
+                    "expected an artifact that was compiled from a spec, found one of model IR; "
+                    "write the model as a spec");
+  }
 }
 
 /// As a file of the model's name would be called: a spec without a name keeps the one it had.
@@ -82,10 +62,7 @@ std::vector<spec::Setting> parseSettings(const std::vector<std::string> &written
 }
 
 spec::Model readSpecOf(const Plan &plan, const std::vector<spec::Setting> &settings) {
-  if (holdsModelIR(plan)) {
-    throw UserError((settings.empty() ? "" : settings.front().flag + ": ") +
-                    "expected an artifact of a spec, found one of model IR");
-  }
+  requireSpec(plan, settings);
   spec::Diagnostic error;
   std::optional<spec::Model> model =
       spec::readTextWith(plan.model.spec, fileNameOf(plan), settings, error);
@@ -98,15 +75,10 @@ spec::Model readSpecOf(const Plan &plan, const std::vector<spec::Setting> &setti
 std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileRequest request,
                                     const DeviceOptions &device) {
   const Plan &plan = artifact.plan();
-  TemporaryFolder folder;
-  request.output = folder.path + "/recompiled.sla";
-  if (holdsModelIR(plan)) {
-    request.spec = folder.path + "/model.mlir";
-    replaceFile(request.spec, asBytes(plan.model.spec));
-  } else {
-    request.spec = fileNameOf(plan);
-    request.text = plan.model.spec;
-  }
+  requireSpec(plan, request.settings);
+  request.spec = fileNameOf(plan);
+  request.text = plan.model.spec;
+  request.inMemory = true;
   request.targets = plan.gpuTargets();
   if (device.device == "cpu") {
     artifact.requireCpu();
@@ -119,10 +91,15 @@ std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileReq
   if (outcome.status == 3) {
     throw std::runtime_error("compiling the artifact's spec once more: " + outcome.message);
   }
+  if (outcome.status == 1) {
+    throw JobError(outcome.message);
+  }
   if (outcome.status != 0) {
     throw UserError(outcome.message);
   }
-  return openExecutor(Artifact::load(request.output, device.target), device);
+  return openExecutor(Artifact::fromBytes({outcome.output.begin(), outcome.output.end()},
+                                          artifact.path(), device.target),
+                      device);
 }
 
 } // namespace sluice::cli

@@ -16,10 +16,10 @@ void addSettings(CLI::App &command, std::vector<std::string> &written, const std
 /// What values of `--set` mean. Throws UserError.
 std::vector<spec::Setting> parseSettings(const std::vector<std::string> &written);
 
-/// Compiles the spec that `artifact` holds once more, with what `request` says besides spec, output
-/// and targets (settings, everyLogit), for the device alone, and opens it. The compiled file lives
-/// in a temporary folder until it is loaded. The same request gives the same code each time; a leak
-/// that the artifact was allowed stays allowed. Throws UserError.
+/// Compiles the spec that `artifact` holds once more, in memory, with what `request` says besides
+/// spec and targets (settings, everyLogit), for the device alone, and opens it. The same request
+/// gives the same code each time; a leak that the artifact was allowed stays allowed. Throws
+/// UserError, also where the artifact holds model IR instead of a spec.
 std::unique_ptr<runtime::Executor> recompile(const runtime::Artifact &artifact,
                                              driver::CompileRequest request,
                                              const DeviceOptions &device);
