@@ -178,7 +178,7 @@ Path latestFolder(const Path &run) {
 
 int64_t latestStep(const Path &run) {
   Path path = run / "latest";
-  if (!runtime::exists(path)) {
+  if (!isThere(path)) {
     return -1;
   }
   std::string text = readText(path, "name of the latest checkpoint");
@@ -232,7 +232,7 @@ void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &st
   }
   // A folder of this step can only be one that `latest` does not name yet, or the same state saved
   // again.
-  if (runtime::exists(target)) {
+  if (isThere(target)) {
     Path old = parent / (".tmp-old-" + std::to_string(state.step));
     std::filesystem::remove_all(old, ignored);
     std::filesystem::rename(target, old, ignored);
@@ -299,10 +299,10 @@ std::pair<Path, std::vector<uint8_t>> readLatestWeights(const Path &run) {
 } // namespace
 
 std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path) {
-  if (!isFolder(path)) {
+  if (!runtime::isFolder(path)) {
     return {path, readBytes(path, "weights")};
   }
-  if (runtime::exists(path / stateName)) {
+  if (isThere(path / stateName)) {
     return {path / weightsName, readPart(path, weightsName, readState(path))};
   }
   return readLatestWeights(path);

@@ -44,7 +44,7 @@ const Plugin &openPlugin() {
     ::dladdr(reinterpret_cast<void *>(&makeEmulatorDevice), &self);
     Path folder = Path(self.dli_fname).parent_path();
     Path beside = folder / pluginName, built = folder / "../lib" / pluginName;
-    std::string path = (!exists(beside) && exists(built) ? built : beside).string();
+    std::string path = (!isThere(beside) && isThere(built) ? built : beside).string();
     void *library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) {
       const char *error = ::dlerror();

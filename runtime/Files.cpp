@@ -201,7 +201,7 @@ void failWith(const std::string &message, int error) {
   throw UserError(message);
 }
 
-bool exists(const Path &path) { return kindOf(path) != 0; }
+bool isThere(const Path &path) { return kindOf(path) != 0; }
 bool isFolder(const Path &path) { return S_ISDIR(kindOf(path)); }
 bool isRegularFile(const Path &path) { return S_ISREG(kindOf(path)); }
 
@@ -229,7 +229,7 @@ void removeAll(const Path &path) noexcept {
   std::filesystem::remove_all(path, ignored);
 }
 
-void rename(const Path &from, const Path &to) {
+void moveFile(const Path &from, const Path &to) {
   if (::rename(from.c_str(), to.c_str()) != 0) {
     fail(to, "write", errno);
   }

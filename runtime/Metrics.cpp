@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 /// Calls `each` with every line that is not empty: its text, and its object, which is null where
 /// the line is none with a step.
 void forEachLine(const Path &path, const std::function<void(std::string_view, Json)> &each) {
-  if (!runtime::exists(path)) {
+  if (!isThere(path)) {
     return;
   }
   std::string all = readText(path, "lines of the run");
@@ -63,10 +63,10 @@ int64_t keepLinesUpTo(const Path &path, int64_t step) {
   beside += ".damaged";
   if (damaged > 0) {
     // First the copy: a kill in between leaves these lines twice, never nowhere.
-    std::string before = runtime::exists(beside) ? readText(beside, "damaged lines") : "";
+    std::string before = isThere(beside) ? readText(beside, "damaged lines") : "";
     replaceFile(beside, asBytes(before + aside));
   }
-  if (runtime::exists(path)) {
+  if (isThere(path)) {
     replaceFile(path, asBytes(kept));
   }
   return damaged;

@@ -96,7 +96,7 @@ public:
 
   TrainingEnd run() {
     checkFolder();
-    bool isNew = !runtime::exists(options.run);
+    bool isNew = !isThere(options.run);
     makeFolder(options.run);
     RunLock lock(options.run);
     bool goesOn = checkFolder(); // again: another process may have begun and ended a run here
@@ -205,7 +205,7 @@ private:
   /// folder and --resume do not fit one another.
   bool checkFolder() const {
     const std::string name = options.run.string();
-    bool exists = runtime::exists(options.run), isFolder = runtime::isFolder(options.run);
+    bool exists = isThere(options.run), isFolder = runtime::isFolder(options.run);
     if (exists && !isFolder) {
       throw UserError(name +
                       ": expected a new directory for the run, found a file; name another --out");
@@ -244,7 +244,7 @@ private:
       }
     }
     Path spec = options.run / "spec.json";
-    return !runtime::exists(spec) || readText(spec, "run's spec") == plan.model.spec;
+    return !isThere(spec) || readText(spec, "run's spec") == plan.model.spec;
   }
 
   void clearKilledRun() const {

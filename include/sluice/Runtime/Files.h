@@ -22,7 +22,7 @@ inline std::span<const uint8_t> asBytes(std::string_view text) {
 
 /// Whether something has this name. Throws where that cannot be known: a parent folder that may not
 /// be searched, a loop of symbolic links, a name that is too long.
-bool exists(const Path &path);
+bool isThere(const Path &path);
 bool isFolder(const Path &path);      ///< likewise
 bool isRegularFile(const Path &path); ///< likewise
 
@@ -37,7 +37,7 @@ std::vector<std::string> listFolder(const Path &folder);
 void removeAll(const Path &path) noexcept;
 
 /// Throws where it fails.
-void rename(const Path &from, const Path &to);
+void moveFile(const Path &from, const Path &to);
 
 /// Throws unless `path` is a readable regular file: a pipe could keep a job waiting for ever.
 /// `what` names its role: "artifact", "data file".

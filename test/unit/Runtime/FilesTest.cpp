@@ -55,7 +55,7 @@ TEST(Files, ALoopOfLinksIsTheUsersMistake) {
   ::symlink("b", (folder / "a").c_str());
   ::symlink("a", (folder / "b").c_str());
   auto all = {
-      +[](const Path &path) { exists(path); },
+      +[](const Path &path) { isThere(path); },
       +[](const Path &path) { isFolder(path); },
       +[](const Path &path) { readText(path, "spec"); },
       +[](const Path &path) { requireWritable(path); },
@@ -74,7 +74,7 @@ TEST(Files, ALongNameIsTheUsersMistake) {
   TemporaryFolder folder;
   Path name = folder / std::string(300, 'n');
   for (auto message :
-       {userError([&] { exists(name); }), userError([&] { readText(name, "spec"); }),
+       {userError([&] { isThere(name); }), userError([&] { readText(name, "spec"); }),
         userError([&] { replaceFile(name, {}); }), userError([&] { makeFolder(name); })}) {
     EXPECT_TRUE(has(message, "File name too long; name it shorter")) << message;
   }
@@ -143,16 +143,16 @@ TEST(Files, WhatAKilledProcessLeftGoesWithTheNextWrite) {
     writeFile(folder / name, "x");
   }
   replaceFile(folder / "art", asBytes("whole"));
-  EXPECT_FALSE(exists(folder / left));
+  EXPECT_FALSE(isThere(folder / left));
   for (const std::string &name : kept) {
-    EXPECT_TRUE(exists(folder / name)) << name;
+    EXPECT_TRUE(isThere(folder / name)) << name;
   }
   // A process of another container has a number that is none here, and holds its file.
   writeFile(folder / left, "half");
   int held = ::open((folder / left).c_str(), O_RDONLY);
   ::flock(held, LOCK_EX);
   replaceFile(folder / "art", asBytes("whole"));
-  EXPECT_TRUE(exists(folder / left));
+  EXPECT_TRUE(isThere(folder / left));
   ::close(held);
 }
 
