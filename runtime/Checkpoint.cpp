@@ -67,51 +67,6 @@ void writePart(const Path &folder, const char *name, std::span<const uint8_t> by
   state["files"][name] = {{"bytes", bytes.size()}, {"sha256", sha256Hex(bytes)}};
 }
 
-/// Steps of the checkpoints that exist, ascending.
-std::vector<int64_t> checkpointSteps(const Path &folder) {
-  std::vector<int64_t> steps;
-  if (!isFolder(folder)) {
-    return steps;
-  }
-  for (const std::string &name : listFolder(folder)) {
-    int64_t step = 0;
-    auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), step);
-    if (problem == std::errc() && end == name.data() + name.size()) {
-      steps.push_back(step);
-    }
-  }
-  std::sort(steps.begin(), steps.end());
-  return steps;
-}
-
-} // namespace
-
-void removeUnfinishedSaves(const Path &run) {
-  Path folder = run / "checkpoints";
-  if (!isFolder(folder)) {
-    return;
-  }
-  for (const std::string &name : listFolder(folder)) {
-    if (name.starts_with(".tmp-")) {
-      removeAll(folder / name);
-    }
-  }
-}
-
-namespace {
-
-/// Removes all but the newest checkpoints up to `newest`, and what interrupted saves left behind.
-/// Failures are of no consequence: what stays is only disk space.
-void prune(const Path &folder, int64_t newest, int64_t keep) {
-  std::error_code ignored;
-  std::vector<int64_t> steps = checkpointSteps(folder);
-  std::erase_if(steps, [&](int64_t step) { return step > newest; });
-  for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
-    std::filesystem::remove_all(folder / std::to_string(steps[i]), ignored);
-  }
-  removeUnfinishedSaves(folder.parent_path());
-}
-
 Json readState(const Path &folder) {
   Path path = folder / stateName;
   const std::string expected = "the state of a checkpoint";
@@ -175,6 +130,45 @@ Path latestFolder(const Path &run) {
 }
 
 } // namespace
+
+std::vector<int64_t> checkpointSteps(const Path &run) {
+  std::vector<int64_t> steps;
+  Path folder = run / "checkpoints";
+  if (!isFolder(folder)) {
+    return steps;
+  }
+  for (const std::string &name : listFolder(folder)) {
+    int64_t step = 0;
+    auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), step);
+    if (problem == std::errc() && end == name.data() + name.size()) {
+      steps.push_back(step);
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+// Failures are of no consequence: what stays is only disk space.
+void pruneCheckpoints(const Path &run, int64_t keep) {
+  std::error_code ignored;
+  std::vector<int64_t> steps = checkpointSteps(run);
+  std::erase_if(steps, [newest = latestStep(run)](int64_t step) { return step > newest; });
+  for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
+    std::filesystem::remove_all(run / "checkpoints" / std::to_string(steps[i]), ignored);
+  }
+}
+
+void removeUnfinishedSaves(const Path &run) {
+  Path folder = run / "checkpoints";
+  if (!isFolder(folder)) {
+    return;
+  }
+  for (const std::string &name : listFolder(folder)) {
+    if (name.starts_with(".tmp-")) {
+      removeAll(folder / name);
+    }
+  }
+}
 
 int64_t latestStep(const Path &run) {
   Path path = run / "latest";
@@ -242,12 +236,13 @@ void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &st
   }
   syncFolder(parent);
   replaceFile(run / "latest", asBytes(std::to_string(state.step) + "\n"));
-  prune(parent, state.step, keep);
+  pruneCheckpoints(run, keep);
+  removeUnfinishedSaves(run); // the old folder of this step, too
 }
 
 int64_t newestCheckpoint(const Path &run) {
   int64_t named = latestStep(run);
-  std::vector<int64_t> steps = checkpointSteps(run / "checkpoints");
+  std::vector<int64_t> steps = checkpointSteps(run);
   return named >= 0 || steps.empty() ? named : steps.back();
 }
 

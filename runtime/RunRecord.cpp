@@ -75,7 +75,7 @@ std::vector<std::string> RunRecord::settings() const {
 
 std::optional<RunRecord> readRunRecord(const Path &run) {
   Path path = pathOf(run);
-  if (!runtime::exists(path)) {
+  if (!isThere(path)) {
     return std::nullopt;
   }
   Json json =

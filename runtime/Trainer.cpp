@@ -392,6 +392,7 @@ private:
         lastLog = Clock::now(); // the clock of tokens_per_s counts training alone
       }
     }
+    pruneCheckpoints(options.run, options.keep);
     return TrainingEnd::finished;
   }
 
@@ -408,6 +409,10 @@ private:
     if (executor.scalarI32("finite") != 1) {
       stopDiverged("at step " + std::to_string(number) + ": the loss is " + std::to_string(loss) +
                    ", the gradient's norm " + std::to_string(norm) + ", expected finite numbers");
+    }
+    if (unproven) {
+      pruneCheckpoints(options.run, options.keep);
+      unproven = false;
     }
     lastBatch = state.position;
     state.step = number;
@@ -431,19 +436,24 @@ private:
     return metrics;
   }
 
-  /// Nothing that is not finite was saved, so the newest checkpoint is one to go on from.
+  /// The checkpoint to go on from: the newest with which a step was finite; where none is known,
+  /// the newest, which was finite itself and gave a finite loss.
   [[noreturn]] void stopDiverged(const std::string &what) const {
-    int64_t good = latestStep(options.run);
+    int64_t latest = latestStep(options.run);
+    std::vector<int64_t> steps = checkpointSteps(options.run);
+    std::erase_if(steps, [&](int64_t step) { return step >= state.step || step > latest; });
+    int64_t good = steps.empty() ? latest : steps.back();
     Path checkpoint = options.run / "checkpoints" / std::to_string(good);
     throw JobError(
         "training stopped " + what + "; " +
-        (good >= 0 ? "the last finite checkpoint is that of step " + std::to_string(good) +
-                         "; go on from it with a lower rate: sluice train ... --resume --set "
-                         "training.learning_rate=RATE, or begin a new run there: sluice train ... "
-                         "--weights " +
-                         checkpoint.string() + " --out NEW"
-                   : "no checkpoint was saved; train again with --set training.learning_rate=RATE, "
-                     "lower, or with a longer training.schedule.warmup"));
+        (good < 0 ? "no checkpoint was saved; train again with --set training.learning_rate=RATE, "
+                    "lower, or with a longer training.schedule.warmup"
+                  : "the last checkpoint to go on from is that of step " + std::to_string(good) +
+                        (good == latest ? "; go on with a lower rate: sluice train ... --resume "
+                                          "--set training.learning_rate=RATE, or begin"
+                                        : "; begin") +
+                        " a new run from it: sluice train ... --weights " + checkpoint.string() +
+                        " --out NEW"));
   }
 
   void measureSpeed(Json &metrics) {
@@ -484,8 +494,8 @@ private:
                                                {"temperature", 0.8}});
   }
 
-  /// A checkpoint is saved, and an older one removed, only where the new one is finite and gives a
-  /// finite loss: the run always keeps one to go on from.
+  /// A checkpoint is saved only where it is finite and gives a finite loss. The one before stays
+  /// until a step with the new one was finite too: the run always keeps one to go on from.
   void save() {
     bool isDue = state.step > 0 || goal == 0;
     if (!isDue || latestStep(options.run) == state.step) {
@@ -493,7 +503,8 @@ private:
     }
     requireFiniteLoss();
     try {
-      saveCheckpoint(options.run, executor, state, options.keep);
+      saveCheckpoint(options.run, executor, state, std::max<int64_t>(options.keep, 2));
+      unproven = true;
     } catch (const NotFiniteError &error) {
       stopDiverged("after step " + std::to_string(state.step) + ": " + error.what());
     }
@@ -525,6 +536,7 @@ private:
   RunRecord record;
   TrainingState state;
   DataPosition lastBatch; // of the last step's batch
+  bool unproven = false;  // no step was made with the newest checkpoint
   Clock::time_point lastLog;
   int64_t tokensSinceLog = 0;
 };

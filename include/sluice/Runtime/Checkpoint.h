@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace sluice::runtime {
 
@@ -22,9 +23,15 @@ struct TrainingState {
 };
 
 /// Writes checkpoint `state.step` of the run: to a temporary folder, every file fsynced, renamed,
-/// then `latest` is replaced. Afterwards all but the newest `keep` (>= 1) checkpoints are removed.
+/// then `latest` is replaced. Then prunes to `keep`.
 /// Throws NotFiniteError, and leaves the run as it was, where a weight or a state is not finite.
 void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &state, int64_t keep);
+
+/// Removes all checkpoints up to `latest` but the newest `keep` (>= 1) of them.
+void pruneCheckpoints(const Path &run, int64_t keep);
+
+/// Steps of the checkpoints that the run has, ascending.
+std::vector<int64_t> checkpointSteps(const Path &run);
 
 /// The state of the run's latest checkpoint, without its tensors. Throws UserError where it is
 /// missing or damaged.

@@ -23,7 +23,7 @@ namespace {
 
 int trials() {
   const char *text = std::getenv("SLUICE_FAULTS");
-  return text ? std::atoi(text) : 200;
+  return text ? std::atoi(text) : 50;
 }
 
 class Faults : public testing::Test {
@@ -148,10 +148,10 @@ std::vector<size_t> outsideStrings(const std::string &text) {
   return places;
 }
 
-/// Puts a value of up to 200,000 levels where a value, or anything else, stands in `text`.
+/// Puts a value of up to 100,000 levels where a value, or anything else, stands in `text`.
 std::string deepen(const std::string &text, const std::function<size_t(size_t)> &draw) {
   std::vector<size_t> places = outsideStrings(text);
-  size_t levels = 1000 + draw(200000), at = places[draw(places.size())];
+  size_t levels = 1000 + draw(100000), at = places[draw(places.size())];
   bool closed = draw(2) == 0, objects = draw(2) == 0;
   std::string deep;
   for (size_t i = 0; i < levels; ++i) {

@@ -201,8 +201,9 @@ TEST(Safetensors, RefusesWrongHeaders) {
           R"("z":{"dtype":"U8","shape":[2],"data_offsets":[6,8]}})",
           "starts at a multiple of 4");
   refused(with(R"("y":{"dtype":"F32","shape":[0],"data_offsets":[4,4]})"), "expected 4 bytes");
-  refused(with(R"("__metadata__":{"sluice.data_sha256":"0"})"), "damaged");
-  refused(with(R"("__metadata__":[])"), "an object");
+  const std::string both = R"("x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
+  refused("{" + both + R"(,"__metadata__":{"sluice.data_sha256":"0"}})", "damaged");
+  refused("{" + both + R"(,"__metadata__":[]})", "an object");
 }
 
 } // namespace
