@@ -21,8 +21,7 @@ void registerCompile(CLI::App &program) {
   command->add_option("SPEC", request->spec, "Model spec, JSON (docs/spec.md)")
       ->type_name("FILE")
       ->required();
-  CLI::Option *output =
-      command->add_option("-o,--output", request->output, "Artifact to write")->type_name("FILE");
+  command->add_option("-o,--output", request->output, "Artifact to write")->type_name("FILE");
   command
       ->add_option(
           "-t,--target", request->targets,
@@ -51,7 +50,7 @@ void registerCompile(CLI::App &program) {
                     "After every pass, read dependences again and compare them with the spec's");
   command->add_flag("--allow-leak", request->allowLeak,
                     "Compile a spec that check does not prove; the artifact says so");
-  command->callback([request, tuning, tuned, output, emit] {
+  command->callback([request, tuning, tuned, emit] {
     if (request->output.empty() && emit->count() == 0) {
       throw runtime::UserError(
           "sluice compile: expected an artifact to write or a stage to print, found neither; " +
