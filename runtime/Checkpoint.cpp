@@ -5,6 +5,7 @@
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Safetensors.h"
+#include "sluice/Runtime/Text.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -180,9 +181,9 @@ int64_t latestStep(const Path &run) {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
   if (error != std::errc() || step < 0 ||
       std::string_view(end, text.data() + text.size()) != "\n") {
-    throw UserError(path.string() + ": expected the step of a checkpoint, found \"" +
-                    text.substr(0, 20) +
-                    "\"; write the name of a folder in checkpoints/ and a newline into it");
+    throw UserError(path.string() + ": expected the step of a checkpoint, found " +
+                    quote(text, 20) +
+                    "; write the name of a folder in checkpoints/ and a newline into it");
   }
   return step;
 }
@@ -232,7 +233,9 @@ void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &st
     std::filesystem::rename(target, old, ignored);
   }
   if (::rename(temporary.c_str(), target.c_str()) != 0) {
-    throw UserError(target.string() + ": cannot write the checkpoint: " + std::strerror(errno));
+    int error = errno;
+    removeAll(temporary);
+    failWith(target.string() + ": cannot write the checkpoint: " + std::strerror(error), error);
   }
   syncFolder(parent);
   replaceFile(run / "latest", asBytes(std::to_string(state.step) + "\n"));
