@@ -15,7 +15,8 @@ cat > "$work/spec.json" << 'SPEC'
 SPEC
 write_text "$work/text" 20000 1
 succeeds "compile" "$sluice" compile "$work/spec.json" -o "$work/model.sla"
-train=("$sluice" train "$work/model.sla" --data "$work/text" --threads 1 --save-every 40 --keep 2)
+base=("$sluice" train "$work/model.sla" --data "$work/text" --threads 1)
+train=("${base[@]}" --save-every 40 --keep 2)
 
 # Whatever the moment of a kill, the next training goes on or begins anew, and ends in the same bytes.
 succeeds "a training that nobody kills" "${train[@]}" --out "$work/whole"
@@ -40,9 +41,12 @@ while done < kills:
     resume = saved or exists and bool(os.listdir(run)) and draw.random() < 0.5
     anew += exists and not saved
     process = subprocess.Popen(command + ["--out", run] + ["--resume"] * resume, stderr=subprocess.PIPE, text=True)
+    # A third of the kills fall into the start of a process, a third behind a run's first file. Now and then a run ends.
+    kind = "none" if ended * 10 < done - 5 else draw.choice(("start", "first", "any"))
+    while kind == "first" and process.poll() is None and not os.path.exists(run + "/spec.json"):
+        time.sleep(0.002)
     try:
-        # Half of the kills fall into the start of a process.
-        process.wait(timeout=draw.uniform(0, longest * (0.1 if draw.random() < 0.5 else 0.8)))
+        process.wait(timeout=None if kind == "none" else draw.uniform(0, longest * {"start": 0.1, "first": 0.05, "any": 0.8}[kind]))
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -64,24 +68,27 @@ print(f"{done} kills, {ended} runs that ended, {anew} begun anew")
 PYTHON
 then pass "kills at random moments: $(cat "$work/out")"; else fail "kills at random moments" "$(tail -n 5 "$work/out")"; fi
 
-# SIGHUP saves, as SIGTERM does; under nohup it is not heard.
+# SIGHUP saves, as SIGTERM does; under nohup it is not heard. interrupted SIGNAL RUN [EARLIER SIGNAL]
+hearing=(--default-signal=HUP) # this script may run under nohup itself
 # shellcheck disable=SC2317 # called by name
 interrupted() {
   local signal=$1 run=$2 status=0 process
-  "${train[@]}" --steps 1000000 --out "$run" 2> "$work/err" &
+  env "${hearing[@]}" "${train[@]}" --steps 1000000 --out "$run" 2> "$work/err" &
   process=$!
-  until [[ -s $run/metrics.jsonl ]]; do sleep 0.05; done
-  kill "-$signal" "$process"
+  while [[ ! -s $run/metrics.jsonl ]] && kill -0 "$process"; do sleep 0.05; done
+  for each in ${3:+"$3"} "$signal"; do kill "-$each" "$process"; sleep 0.2; done
   wait "$process" || status=$?
   [[ -f $run/latest && $status -eq $((128 + $(kill -l "$signal"))) ]]
 }
 succeeds "SIGTERM saves a checkpoint" interrupted TERM "$work/term"
 succeeds "SIGHUP saves a checkpoint" interrupted HUP "$work/hup"
+hearing=(--ignore-signal=HUP)
+succeeds "nohup's SIGHUP does nothing" interrupted TERM "$work/nohup" HUP
 
 # An evaluation beside a training that keeps one checkpoint, which is removed again and again.
-"${train[@]}" --steps 1000000 --save-every 1 --keep 1 --out "$work/beside" 2> "$work/beside.err" &
+"${base[@]}" --steps 1000000 --save-every 1 --keep 1 --out "$work/beside" 2> "$work/beside.err" &
 training=$!
-until [[ -s $work/beside/latest ]]; do sleep 0.05; done
+while [[ ! -s $work/beside/latest ]] && kill -0 "$training"; do sleep 0.05; done
 # shellcheck disable=SC2317 # called by name
 beside() { for _ in {1..15}; do "$sluice" eval "$work/model.sla" --weights "$work/beside" --data "$work/text" --tokens 64 || return; done; }
 succeeds "evaluation beside a training that keeps one checkpoint" beside
@@ -94,10 +101,11 @@ refuses_deep() {
   local name=$1
   shift
   exits 2 "deep JSON: $name" "$@"
-  succeeds "deep JSON: $name, the message" grep -q 'nest' "$work/err"
+  cp "$work/err" "$work/message"
+  succeeds "deep JSON: $name, the message" grep -q 'nest' "$work/message"
 }
 cp -r "$work/whole" "$work/deep"
-deep '{"x": ' '}' > "$work/deep/checkpoints/600/state.json"
+deep '{"checksum": "", "x": ' '}' > "$work/deep/checkpoints/600/state.json"
 refuses_deep "state.json" "${train[@]}" --out "$work/deep" --resume
 python3 - "$work" << 'PYTHON'
 import struct, sys
