@@ -2,6 +2,7 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Numbers in and out: given weights, initial weights, losses a token, logits, settings of the command line, and the mark of
 # a leak that was allowed.
+# shellcheck disable=SC2317 # succeeds and exits call these functions
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -15,8 +16,8 @@ cat > "$work/spec.json" << 'SPEC'
 }
 SPEC
 targets=cpu-avx2
-compile() { "$sluice" compile "$work/spec.json" -t $targets "$@"; }
-train() { "$sluice" train "$@" --cpu-target $targets --data "$work/text.txt"; }
+compile() { "$sluice" compile "$work/spec.json" -t "$targets" "$@"; }
+train() { "$sluice" train "$@" --cpu-target "$targets" --data "$work/text.txt"; }
 says() {
   if grep -qE -- "$2" "$work/err"; then pass "$1"; else fail "$1" "expected '$2' in:" "$(tail -n 5 "$work/err")"; fi
 }

@@ -46,8 +46,7 @@ TEST(Override, ReplacesOrAddsAndKeepsEveryOtherByte) {
             specWith("\"training\": { \"clip\": 0.5 },"));
   EXPECT_EQ(change(specWith("\"training\": {\"clip\": 1},"), {"training.epsilon=1e-6"}),
             specWith("\"training\": { \"epsilon\": 1e-6,\"clip\": 1},"));
-  std::string added = specWith("").insert(
-      1, " \"training\": { \"schedule\": { \"warmup\": 3 } },");
+  std::string added = specWith("").insert(1, " \"training\": { \"schedule\": { \"warmup\": 3 } },");
   EXPECT_EQ(change(specWith(""), {"training.schedule.warmup=3"}), added);
 }
 
@@ -60,11 +59,11 @@ TEST(Override, ReplacesWholeValuesOfAnyKind) {
   EXPECT_EQ(change(text, {"training.betas.1=0.99", "name=x"}),
             specWith("\"name\": \"x\", \"training\": {\"betas\": [0.8, 0.99]},"));
   Diagnostic error;
-  std::optional<Model> model = readTextWith(
-      specWith(""), "spec.json",
-      parse({"stages.1={\"op\": \"hourglass\", \"hierarchy\": \"1@1\", \"heads\": 2}",
-             "stages.1.hierarchy=1@1 2@2 1@1", "context=16", "context=32"}),
-      error);
+  std::optional<Model> model =
+      readTextWith(specWith(""), "spec.json",
+                   parse({"stages.1={\"op\": \"hourglass\", \"hierarchy\": \"1@1\", \"heads\": 2}",
+                          "stages.1.hierarchy=1@1 2@2 1@1", "context=16", "context=32"}),
+                   error);
   ASSERT_TRUE(model) << error.format();
   EXPECT_EQ(std::get<Hourglass>(model->stages[1].settings).hierarchy.size(), 3u);
   EXPECT_EQ(model->context, 32); // the later one
