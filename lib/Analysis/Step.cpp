@@ -226,7 +226,10 @@ bool Deriver::addReads(Operation &op, SmallVectorImpl<StepRead> &reads) {
   MLIRContext *context = function.getContext();
   AffineExpr p = getAffineDimExpr(0, context), x = getAffineDimExpr(1, context);
   bool isFinal = runsEveryStep(op) && !isa<CrossEntropyOp>(op);
-  auto flow = cast<CausalFlowInterface>(op);
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  if (!flow) {
+    return refuse(&op, "nothing is known of which positions it reads");
+  }
   for (OpOperand &operand : op.getOpOperands()) {
     Value value = operand.get();
     std::optional<IntegerSet> relation;

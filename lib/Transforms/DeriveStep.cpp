@@ -183,8 +183,13 @@ namespace {
 struct DeriveStepPass : sluice::impl::DeriveStepBase<DeriveStepPass> {
   void runOnOperation() override {
     auto predict = getOperation().lookupSymbol<func::FuncOp>("predict");
-    if (!predict) {
+    if (!predict || !llvm::hasSingleElement(predict.getBody())) {
       getOperation().emitError("expected a function @predict to derive the step of, found none");
+      return signalPassFailure();
+    }
+    if (!getOperation()->getAttrOfType<IntegerAttr>("sluice.context") ||
+        getOperation().lookupSymbol("step")) {
+      getOperation().emitError("expected the attribute sluice.context, and no @step yet");
       return signalPassFailure();
     }
     StepRefusal refusal;
