@@ -133,7 +133,7 @@ std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
 static std::string findExcess(const KernelRecord &record) {
   auto beyond = [](const char *what, double found, int64_t most) {
     return found > static_cast<double>(most)
-               ? format("expected a kernel of at most %lld %s, found %.10g",
+               ? format("expected a kernel of at most %lld %s, found %.15g",
                         static_cast<long long>(most), what, found)
                : std::string();
   };

@@ -13,7 +13,7 @@ ends() {
   timeout 60 "$@" > "$work/out" 2> "$work/err" < /dev/null || status=$?
   if [[ $status -ne $expected ]]; then
     fail "$name" "command: $*" "exit status $status, expected $expected" "$(tail -n 5 "$work/err")"
-  elif ! grep -qzE -- "$pattern" "$work/err"; then
+  elif [[ -n $pattern ]] && ! grep -qzE -- "$pattern" "$work/err"; then
     fail "$name" "the message does not match '$pattern':" "$(head -c 600 "$work/err")"
   elif LC_ALL=C grep -q $'[\x01-\x09\x0b-\x1f\x7f]' "$work/err"; then
     fail "$name" "the message has control characters:" "$(head -c 600 "$work/err" | cat -v)"
@@ -114,11 +114,11 @@ done
 # shellcheck disable=SC2016
 ends 1 "a full standard output" 'standard output' bash -c '"$0" compile "$1" --emit plan > /dev/full' "$sluice" "$spec"
 before=$(ls -A "$work")
-for kib in 0 1 16 100; do
+for kib in 1 100; do
   # shellcheck disable=SC2016
   ends 1 "files of $kib KiB" 'File too large' bash -c 'ulimit -f "$0"; exec "$@"' "$kib" "$sluice" compile "$spec" -o "$work/small.sla"
 done
-for handles in 4 5 6 7 8; do
+for handles in 4 6 8; do
   status=0
   # shellcheck disable=SC2016
   bash -c 'ulimit -n "$0"; exec "$@"' "$handles" "$sluice" compile "$spec" -o "$work/small.sla" 2> "$work/err" || status=$?

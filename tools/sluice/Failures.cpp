@@ -11,7 +11,9 @@
 #include <exception>
 #include <iostream>
 #include <new>
+#include <sys/mman.h>
 #include <system_error>
+#include <unistd.h>
 
 namespace sluice::cli {
 namespace {
@@ -52,6 +54,32 @@ void endInTerminate() {
   std::_Exit(lastWords.empty() ? status : 1);
 }
 
+/// MLIR writes to what malloc gave it without a look. Where no memory is to be had, that is why;
+/// else the fault is a defect, and takes its usual way. Only what a signal's handler may call.
+void explainFault(int signal) {
+  constexpr size_t some = size_t(1) << 20;
+  if (::mmap(nullptr, some, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=
+      MAP_FAILED) {
+    std::signal(signal, SIG_DFL);
+    return; // the instruction faults again
+  }
+  auto say = [](int fd, std::string_view text) {
+    while (!text.empty()) {
+      ssize_t count = ::write(fd, text.data(), text.size());
+      if (count <= 0) {
+        break;
+      }
+      text.remove_prefix(static_cast<size_t>(count));
+    }
+  };
+  if (!lastWords.empty()) {
+    say(STDOUT_FILENO, lastWords);
+    say(STDOUT_FILENO, "\n");
+  }
+  say(STDERR_FILENO, "sluice: error: out of memory\n");
+  ::_exit(1);
+}
+
 } // namespace
 
 void printError(std::string_view message) {
@@ -87,6 +115,7 @@ int explainException() {
 void installFailureHandlers() {
   std::signal(SIGPIPE, SIG_IGN); // a closed pipe then shows as a failed write,
   std::signal(SIGXFSZ, SIG_IGN); // and so does the limit on a file's size
+  std::signal(SIGSEGV, explainFault);
   std::set_terminate(endInTerminate);
   driver::setFailureHandler(endInFailureHandler);
 }
