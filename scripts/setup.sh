@@ -1,22 +1,24 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Installs the Debian packages that building and testing need and that are missing. Quick when there are none.
-# Usage: scripts/setup.sh [--demo] [--format]     also the demo's text; also what scripts/format.sh needs
+# Usage: scripts/setup.sh [--program] [--format]
+#   --program   only what building the program sluice needs; --format   also what scripts/format.sh needs
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 packages=(
-  clang-22 lld-22 llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
-  cmake ninja-build python3
-  z3 nlohmann-json3-dev libcli11-dev libgtest-dev libbenchmark-dev libboost-context-dev libtbb-dev libssl-dev zlib1g-dev libzstd-dev
+  clang-22 lld-22 llvm-22-dev libmlir-22-dev mlir-22-tools cmake ninja-build python3
+  nlohmann-json3-dev libcli11-dev libtbb-dev libssl-dev zlib1g-dev libzstd-dev
 )
+testing=(llvm-22-tools z3 libgtest-dev libboost-context-dev)
 for argument; do
   case $argument in
-    --demo) packages+=(dict-gcide) ;;
+    --program) testing=() ;;
     --format) packages+=(clang-format-22 shellcheck) ;;
-    *) die "unknown argument '$argument'; usage: scripts/setup.sh [--demo] [--format]" ;;
+    *) die "unknown argument '$argument'; usage: scripts/setup.sh [--program] [--format]" ;;
   esac
 done
+packages+=("${testing[@]}")
 
 if ! command -v dpkg-query > /dev/null; then
   say "not a Debian machine: install the counterparts of these packages yourself: ${packages[*]}"

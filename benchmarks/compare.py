@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Training steps of one spec in Sluice, PyTorch eager, torch.compile and JAX, measured in turns in one run on the CPU.
+
+Every program computes the same step on the same bytes in f32: forward, backward, clipping, AdamW. Before anything is timed,
+each peer takes a checkpoint of Sluice, makes three steps, and must find the losses that Sluice found. Then the programs
+take turns; a round times a few steps of each. The ratio is taken within a round, so that what else the machine does meets all
+alike. All are bound to the same processors, one a core, of the fastest kind of core. Wants an idle machine.
+
+Usage: benchmarks/compare.py [--quick] [--model SPEC] [--threads N] ...     (--help)
+The peers are installed with pip into a folder of their own, build/peers; PyTorch for Linux comes with its CUDA libraries, about
+3 GB. Prints a table and writes build/benchmarks/compare.json.
+"""
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ["torch>=2.6", "jax>=0.5", "numpy", "safetensors"]
+PEERS = {"PyTorch, eager": ("torch_peer.py", False), "PyTorch, torch.compile": ("torch_peer.py", True), "JAX, jit": ("jax_peer.py", False)}
+OURS = "Sluice"
+CHECKED = 3  # steps whose losses must agree
+# Two right f32 programs differ by rounding alone: some 1e-7 of a loss, which a few steps of Adam enlarge.
+TOLERANCE = 2e-5
+
+
+def say(text):
+    print(f"== {text}", file=sys.stderr, flush=True)
+
+
+def read(path):
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def choose_cpus(threads):
+    """One processor a core, of those with the highest clock; all such where `threads` is 0."""
+    def clock(cpu):
+        return int(read(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/cpuinfo_max_freq") or 0)
+
+    cores = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        siblings = read(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") or str(cpu)
+        cores.setdefault(siblings, cpu)
+    fastest = max(map(clock, cores.values()))
+    cpus = [cpu for cpu in cores.values() if clock(cpu) >= 0.95 * fastest]
+    if threads > len(cpus):
+        raise SystemExit(f"expected at most {len(cpus)} threads (cores of the fastest kind), found {threads}")
+    return cpus[: threads or len(cpus)]
+
+
+def install(folder):
+    """The peers' Python: a virtual environment of its own."""
+    python, stamp = folder / "bin" / "python", folder / "installed"
+    if read(stamp) != " ".join(PACKAGES):
+        say(f"installing {' '.join(PACKAGES)} into {folder}")
+        venv.create(folder, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+        stamp.write_text(" ".join(PACKAGES))
+    return python
+
+
+def run_measured(command):
+    """Runs a program to its end and returns the megabytes of its resident memory at the most."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, command))}: exit status {process.returncode}")
+    return usage.ru_maxrss / 1024
+
+
+class Peer:
+    """A peer's process, which waits on its input between its turns."""
+
+    def __init__(self, name, python, settings):
+        script, compiled = PEERS[name]
+        self.name = name
+        self.process = subprocess.Popen([python, ROOT / "benchmarks" / "peers" / script, json.dumps(settings | {"compile": compiled})],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=os.environ | {"OMP_NUM_THREADS": str(settings["threads"]), "JAX_PLATFORMS": "cpu"})
+        self.about = self.answer()
+        self.peak = 0.0
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.name} ended early; what it printed above says why")
+        return json.loads(line)
+
+    def run(self, steps):
+        self.process.stdin.write(json.dumps({"steps": steps}) + "\n")
+        self.process.stdin.flush()
+        answer = self.answer()
+        self.peak = answer["peak_mb"]
+        return answer
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def check_losses(peer, expected):
+    """The peer's losses from the checkpoint on must be Sluice's."""
+    found = peer.run(CHECKED)["losses"]
+    worst = max(abs(a - b) / b for a, b in zip(found, expected))
+    say(f"{peer.name} {peer.about['version']}: losses of steps 2 to {CHECKED + 1} differ by {worst:.1e} of themselves at most")
+    if not worst <= TOLERANCE:
+        raise SystemExit(f"{peer.name}: expected the losses {expected} within {TOLERANCE:g} of themselves, found {found}")
+    return worst
+
+
+def prepare(arguments, folder, threads):
+    """Compiles, trains a few steps and returns (artifact, first checkpoint, losses of the steps after it, peak MB)."""
+    artifact, run = folder / "model.sla", folder / "run"
+    subprocess.run([arguments.sluice, "compile", arguments.model, "-o", artifact], check=True, stdout=subprocess.DEVNULL)
+    train = [arguments.sluice, "train", artifact, "--data", arguments.data, "--out", run, "--steps", str(CHECKED + 1), "--save-every",
+             "1", "--keep", str(CHECKED + 1), "--threads", str(threads)]
+    peak = run_measured(list(map(str, train)))
+    losses = [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return artifact, run / "checkpoints" / "1", losses[1:], peak
+
+
+def bench(arguments, artifact, threads):
+    """Seconds of a step of Sluice: the median of a round."""
+    text = subprocess.run([arguments.sluice, "bench", artifact, "--steps", str(arguments.steps), "--threads", str(threads), "--json"],
+                          check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    return json.loads(text)["step_ms"] / 1000
+
+
+def measure(arguments, artifact, peers, threads):
+    seconds = {OURS: [], **{peer.name: [] for peer in peers}}
+    for peer in peers:
+        peer.run(2)  # caches, and what a compiler does after its first calls
+    for number in range(arguments.rounds):
+        say(f"round {number + 1} of {arguments.rounds}")
+        seconds[OURS].append(bench(arguments, artifact, threads))
+        for peer in peers:
+            seconds[peer.name].append(statistics.median(peer.run(arguments.steps)["seconds"]))
+    return seconds
+
+
+def describe(name, seconds, tokens, peak, ours, our_peak):
+    ratios = [theirs / mine for theirs, mine in zip(seconds, ours)]
+    return {"program": name, "step_ms": 1000 * statistics.median(seconds), "rounds_ms": [1000 * value for value in seconds],
+            "tokens_per_s": tokens / statistics.median(seconds), "time_ratio": statistics.median(ratios),
+            "time_ratio_range": [min(ratios), max(ratios)], "peak_mb": peak, "memory_ratio": peak / our_peak}
+
+
+def print_table(result):
+    print(f"{result['model']}: batch {result['batch']}, context {result['context']}, f32, {result['threads']} thread(s) on {result['cpu']}")
+    print(f"{'program':36} {'step ms':>9} {'tokens/s':>9} {'time':>6} {'range':>13} {'peak MB':>8} {'memory':>7}")
+    for row in result["programs"]:
+        low, high = row["time_ratio_range"]
+        print(f"{row['program']:36} {row['step_ms']:9.1f} {row['tokens_per_s']:9.0f} {row['time_ratio']:6.2f} "
+              f"{low:6.2f}-{high:<6.2f} {row['peak_mb']:8.0f} {row['memory_ratio']:7.2f}")
+    print("time, memory: as multiples of Sluice's, time within a round; peak MB: resident memory of the whole process")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=ROOT / "models/small/hourglass.json")
+    parser.add_argument("--data", type=Path, help="one file of bytes to train on (default: the text of docs/)")
+    parser.add_argument("--threads", type=int, default=0, help="default: one a core of the fastest kind")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--steps", type=int, help="steps of a round")
+    parser.add_argument("--quick", action="store_true", help="3 rounds of 2 steps instead of 10 of 5")
+    parser.add_argument("--peers", type=Path, default=ROOT / "build/peers", help="where the peers are installed")
+    parser.add_argument("--sluice", type=Path, default=ROOT / "build/bin/sluice")
+    parser.add_argument("--out", type=Path, default=ROOT / "build/benchmarks/compare.json")
+    arguments = parser.parse_args()
+    arguments.rounds = arguments.rounds or (3 if arguments.quick else 10)
+    arguments.steps = arguments.steps or (2 if arguments.quick else 5)
+    return arguments
+
+
+def main():
+    arguments = parse()
+    if not os.access(arguments.sluice, os.X_OK):
+        raise SystemExit(f"expected {arguments.sluice}, found none; run scripts/build.sh --program")
+    python = install(arguments.peers)
+    cpus = choose_cpus(arguments.threads)
+    os.sched_setaffinity(0, cpus)
+    threads, spec = len(cpus), json.loads(arguments.model.read_text())
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if arguments.data is None:
+            arguments.data = folder / "text"
+            arguments.data.write_bytes(b"".join(page.read_bytes() for page in sorted((ROOT / "docs").rglob("*.md"))))
+        say("Sluice: compiling, and the steps whose losses the peers must find")
+        artifact, checkpoint, losses, our_peak = prepare(arguments, folder, threads)
+        settings = {"spec": str(arguments.model), "data": str(arguments.data), "checkpoint": str(checkpoint), "threads": threads, "step": 1}
+        peers = [Peer(peer, python, settings) for peer in PEERS]
+        differences = {peer.name: check_losses(peer, losses) for peer in peers}
+        seconds = measure(arguments, artifact, peers, threads)
+        for peer in peers:
+            peer.close()
+    tokens, ours = spec["batch"] * spec["context"], seconds[OURS]
+    rows = [describe(OURS, ours, tokens, our_peak, ours, our_peak)]
+    for peer in peers:
+        row = describe(f"{peer.name} {peer.about['version']}", seconds[peer.name], tokens, peer.peak, ours, our_peak)
+        rows.append(row | {"imported_mb": peer.about["imported_mb"], "loss_difference": differences[peer.name]})
+    model = next((line.split(":")[1].strip() for line in read("/proc/cpuinfo").splitlines() if line.startswith("model name")), "")
+    result = {"model": arguments.model.name, "batch": spec["batch"], "context": spec["context"], "threads": threads, "cpus": cpus,
+              "cpu": model or platform.processor(), "rounds": arguments.rounds, "steps": arguments.steps, "programs": rows}
+    print_table(result)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+
+
+main()

@@ -1,0 +1,86 @@
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A training step in PyTorch 2, eager or compiled: fused attention and AdamW, one linear map for query, key and value."""
+import json
+import sys
+
+import torch
+import torch.nn.functional as F
+
+from model import serve, turns
+
+
+class Ops:
+    linear = staticmethod(F.linear)
+    tables = {}
+
+    @staticmethod
+    def norm(x, gain, bias):
+        return F.layer_norm(x, (x.shape[-1],), gain, bias, 1e-5)
+
+    @staticmethod
+    def attention(q, k, v):
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+
+    @staticmethod
+    def gelu(x):
+        return F.gelu(x, approximate="tanh")
+
+    @staticmethod
+    def pad_front(x, count):
+        return F.pad(x, (0, 0, count, 0))
+
+    @staticmethod
+    def repeat(x, count):
+        return x.repeat_interleave(count, dim=1)
+
+    @staticmethod
+    def stack_last(even, odd):
+        return torch.stack((even, odd), -1)
+
+    @classmethod
+    def turns(cls, length, size):
+        return cls.tables[length, size]
+
+
+class Trainer:
+    def __init__(self, model, checkpoint, threads):
+        torch.set_num_threads(threads)
+        self.version = torch.__version__
+        weights, first, second = checkpoint
+        self.weights = {name: torch.from_numpy(value.copy()).requires_grad_() for name, value in weights.items()}
+        decayed = [value for name, value in self.weights.items() if model.decayed(name)]
+        rest = [value for name, value in self.weights.items() if not model.decayed(name)]
+        settings = model.training
+        groups = [{"params": decayed, "weight_decay": settings["weight_decay"]}, {"params": rest, "weight_decay": 0.0}]
+        self.clip = settings["clip"]
+        self.optimizer = torch.optim.AdamW(groups, betas=tuple(settings["betas"]), eps=settings["epsilon"], fused=True)
+        for name, value in self.weights.items():
+            self.optimizer.state[value] = {"step": torch.tensor(float(json.loads(sys.argv[1])["step"])),
+                                           "exp_avg": torch.from_numpy(first[name].copy()),
+                                           "exp_avg_sq": torch.from_numpy(second[name].copy())}
+        size, length = model.width // model.heads, model.context
+        factors = {1} | {number for _, number in map(lambda word: map(int, word.split("@")),
+                                                     model.spec["stages"][1]["hierarchy"].split())}
+        for factor in factors:
+            rows = -(-length // factor)
+            Ops.tables[rows, size] = [torch.from_numpy(part) for part in turns(rows, size)]
+
+        def loss(weights, tokens):
+            logits = model.logits(Ops, weights, tokens[:, :-1])
+            return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+        self.loss = torch.compile(loss) if json.loads(sys.argv[1])["compile"] else loss
+
+    def step(self, tokens, number, rate):
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss(self.weights, torch.from_numpy(tokens).long())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.weights.values(), self.clip)
+        self.optimizer.step()
+        return loss.item()
+
+
+serve(Trainer)

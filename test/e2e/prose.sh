@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# The pages that people read have no sentence over 40 words, and every link between them leads somewhere.
+. "$(dirname "${BASH_SOURCE[0]}")/support/checks.bash"
+
+# shellcheck disable=SC2317 # called by `exits`
+judge() {
+  python3 - "$root" "$@" << 'PYTHON'
+import re, sys
+from pathlib import Path
+
+root, bad = Path(sys.argv[1]), 0
+for name in sys.argv[2:]:
+    path = root / name
+    text = re.sub(r"^( *)```.*?^ *```", "\n\n", path.read_text(), flags=re.S | re.M)
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if not target.startswith("http") and not (path.parent / target).exists():
+            print(f"{name}: a link to {target}, which does not exist", file=sys.stderr)
+            bad = 1
+    text = re.sub(r"^    .*$", "", text, flags=re.M)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    # Headings, table cells and list items end a sentence, as blank lines do.
+    text = re.sub(r"^#.*$|^ *([-*]|[0-9]+\.) |\|", "\n\n", text, flags=re.M)
+    for sentence in re.split(r"\n\s*\n|(?<=[.?!])[)\"*`]*\s+", text):
+        words = [word for word in sentence.split() if re.search(r"\w", word)]
+        if len(words) > 40:
+            print(f"{name}: {len(words)} words: {' '.join(sentence.split())[:150]}", file=sys.stderr)
+            bad = 1
+sys.exit(bad)
+PYTHON
+}
+
+for page in README.md CONTRIBUTING.md models/README.md $(cd "$root" && printf '%s\n' docs/*.md | grep -vx docs/passes.md); do
+  succeeds "$page" judge "$page"
+done
+printf 'a %.0s' {1..41} > "$work/long.md"
+root=$work exits 1 "a sentence of 41 words is found" judge long.md
+finish
