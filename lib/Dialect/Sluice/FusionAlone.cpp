@@ -11,7 +11,17 @@ using namespace mlir;
 using namespace sluice;
 
 RankedTensorType DispatchEmitter::typeOf(Value sequence) const {
-  return getStoredType(scope, cast<SequenceType>(sequence.getType()));
+  RankedTensorType type = getStoredType(scope, cast<SequenceType>(sequence.getType()));
+  Operation *op = sequence.getDefiningOp();
+  auto rows = op ? op->getAttrOfType<ArrayAttr>(stepRowsName) : ArrayAttr();
+  if (!rows) {
+    return type;
+  }
+  SmallVector<int64_t> shape(type.getShape());
+  if (auto ring = dyn_cast<IntegerAttr>(rows[cast<OpResult>(sequence).getResultNumber()])) {
+    shape[1] = ring.getInt();
+  }
+  return RankedTensorType::get(shape, type.getElementType());
 }
 
 dispatch::DomainAttr DispatchEmitter::domainOf(Value sequence) const {
@@ -87,7 +97,8 @@ static LogicalResult rotate(AttentionOp op, DispatchEmitter &emitter) {
   SmallVector<Attribute> accesses(contract.getAccesses().getValue());
   accesses.push_back(dispatch::AccessAttr::get(b.getContext(), dispatch::AccessKind::Table,
                                                AffineMap::get(2, 1, b.getAffineDimExpr(0)), 1, 0));
-  contract.getExtrasMutable().append(table);
+  contract->insertOperands(contract->getNumOperands() - (dispatch::scheduleOf(contract) ? 1 : 0),
+                           table);
   contract.setAccessesAttr(b.getArrayAttr(accesses));
   contract.setRotatedColumns(endOfKeys(op));
   return success();
@@ -99,9 +110,9 @@ LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
   }
   auto op = dispatch::AttentionOp::create(
       emitter.b, emitter.typeOf(getOutput()), emitter.typeOf(getLse()), emitter.get(getQuery()),
-      emitter.get(getKey()), emitter.get(getValue()), emitter.domainOf(getQuery()), getHeads(),
-      getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(),
-      getDropout(), getRandomId(), StringAttr());
+      emitter.get(getKey()), emitter.get(getValue()), /*schedule=*/Value(),
+      emitter.domainOf(getQuery()), getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(),
+      getKeyColumn(), getValueColumn(), getMask(), getDropout(), getRandomId(), StringAttr());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   emitter.set(getOutput(), op.getOutput());
   emitter.set(getLse(), op.getLse());
