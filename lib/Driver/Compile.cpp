@@ -6,7 +6,9 @@
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/LoweredCausality.h"
+#include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Spec/Override.h"
 #include "sluice/Target/Artifact.h"
@@ -42,6 +44,7 @@ private:
   std::optional<Outcome> checkCausal();
   void prepareReplay();
   std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
+  std::optional<Outcome> addStep();
   std::optional<Outcome> lowerModel();
   std::optional<Outcome> lowerKernels(KernelSet &kernels, std::vector<std::string> &objects,
                                       std::vector<Blob> &blobs);
@@ -176,6 +179,25 @@ static bool readsComputeCopies(ModuleOp module) {
       .wasInterrupted();
 }
 
+/// The incremental step, where there is one: else generation recomputes. There is no GPU code for
+/// steps yet, and an artifact's entries run on all of its targets.
+std::optional<Outcome> Compilation::addStep() {
+  auto predict = module->lookupSymbol<func::FuncOp>("predict");
+  StepRefusal refusal;
+  if (!targets.gpus.empty() || !predict || !deriveStep(predict, refusal)) {
+    return std::nullopt;
+  }
+  // The watch compares whole sequences; what a step reads, it proves itself.
+  std::optional<LoweringWatch> paused;
+  std::swap(paused, watch);
+  auto failure = runPass(createDeriveStep());
+  std::swap(paused, watch);
+  if (!failure) {
+    eraseNames(module->lookupSymbol("step"));
+  }
+  return failure;
+}
+
 /// Model IR to dispatches, stopping where a stage is asked for.
 std::optional<Outcome> Compilation::lowerModel() {
   if (emits("model")) {
@@ -196,6 +218,9 @@ std::optional<Outcome> Compilation::lowerModel() {
   if (emits("gradient")) {
     LoweringWatch::finish(*module);
     return Outcome{0, print(*module), ""};
+  }
+  if (auto failure = addStep()) {
+    return failure;
   }
   if (auto failure = runPass(createFormDispatches())) {
     return failure;
