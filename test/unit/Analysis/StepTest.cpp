@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The derived step: rings and schedules that can be worked out by hand, their least, and every
-// obligation over the corpus. That the step computes what the forward pass does: test/unit/Step.
+// obligation over the corpus. That the step computes what the forward pass does:
+// test/unit/Transforms/StepTest.cpp.
 #include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Transforms/ImportSpec.h"
