@@ -184,7 +184,8 @@ static bool readsComputeCopies(ModuleOp module) {
 std::optional<Outcome> Compilation::addStep() {
   auto predict = module->lookupSymbol<func::FuncOp>("predict");
   StepRefusal refusal;
-  if (!targets.gpus.empty() || !predict || !deriveStep(predict, refusal)) {
+  if (!targets.gpus.empty() || proof.verdict != "proved" || !predict ||
+      !deriveStep(predict, refusal)) {
     return std::nullopt;
   }
   // The watch compares whole sequences; what a step reads, it proves itself.

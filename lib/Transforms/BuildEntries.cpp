@@ -315,6 +315,12 @@ struct BuildEntriesPass : sluice::impl::BuildEntriesBase<BuildEntriesPass> {
     builder.buildUpdate();
     builder.buildInitialize();
     builder.buildPrepare();
+    // Behind all others, so that kernels of models that only train keep their numbers.
+    for (StringRef name : {"step", "prefill", "reset"}) {
+      if (auto func = module.lookupSymbol<func::FuncOp>(name)) {
+        func->moveBefore(module.getBody(), module.getBody()->end());
+      }
+    }
   }
 };
 

@@ -44,7 +44,20 @@ static void annotate(func::FuncOp step) {
     set(keep.getValue(), stepStateName, keep.getStateAttr());
     set(keep.getValue(), stepRowsName, b.getI64IntegerAttr(state.getRing()));
     keep.getResult().replaceAllUsesWith(keep.getValue());
+    if (!keep.getValue().getDefiningOp()) {
+      state.erase(); // of tokens: the input holds them all
+    }
     keep.erase();
+  }
+}
+
+static void eraseDead(
+    Block &body, llvm::function_ref<bool(Operation *)> stays = [](Operation *) { return false; }) {
+  SmallVector<Operation *> all(llvm::make_pointer_range(body));
+  for (Operation *op : llvm::reverse(all)) {
+    if (!op->hasTrait<OpTrait::IsTerminator>() && isOpTriviallyDead(op) && !stays(op)) {
+      op->erase();
+    }
   }
 }
 
@@ -75,11 +88,11 @@ void StepEntries::split() {
   Block &body = prefill.getBody().front();
   body.getTerminator()->setOperands(kept);
   prefill.setType(b.getFunctionType(prefill.getArgumentTypes(), ValueRange(kept).getTypes()));
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body.without_terminator()))) {
-    if (isOpTriviallyDead(&op)) {
-      op.erase();
-    }
-  }
+  // An attention whose result nobody reads still says how keys that are kept are rotated.
+  eraseDead(body, [&](Operation *op) {
+    auto attention = dyn_cast<AttentionOp>(op);
+    return attention && attention.getRotary() && llvm::is_contained(kept, attention.getKey());
+  });
   annotate(step);
 }
 
@@ -140,7 +153,7 @@ static Value emitRowCount(ImplicitLocOpBuilder &b, ScheduleOp schedule, Value t)
   return arith::SelectOp::create(b, before, zero, arith::MaxSIOp::create(b, count, zero));
 }
 
-RankedTensorType StepEntries::perRow() const {
+RankedTensorType StepEntries::perRow() {
   return RankedTensorType::get({getBatch(module)}, IntegerType::get(module.getContext(), 64));
 }
 
@@ -261,14 +274,16 @@ void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
 
 void StepEntries::endStep(func::FuncOp step, const DenseMap<Value, Value> &tensors) {
   b.setInsertionPoint(step.getBody().front().getTerminator());
-  for (auto [value, tensor] : tensors) {
-    Operation *op = value.getDefiningOp();
-    auto states = op ? op->getAttrOfType<ArrayAttr>(stepStateName) : ArrayAttr();
+  for (Operation &op : step.getBody().front()) {
+    auto states = op.getAttrOfType<ArrayAttr>(stepStateName);
     if (!states) {
       continue;
     }
-    if (auto state = dyn_cast<FlatSymbolRefAttr>(states[cast<OpResult>(value).getResultNumber()])) {
-      plan::StoreOp::create(b, value.getLoc(), ("state:" + state.getValue()).str(), tensor);
+    for (OpResult result : op.getResults()) {
+      if (auto state = dyn_cast<FlatSymbolRefAttr>(states[result.getResultNumber()])) {
+        plan::StoreOp::create(b, op.getLoc(), ("state:" + state.getValue()).str(),
+                              tensors.lookup(result));
+      }
     }
   }
 }
@@ -336,6 +351,7 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
     commit(tensor, state, made[kind - kinds.begin()]);
   }
   terminator->setOperands({});
+  eraseDead(prefill.getBody().front());
   prefill.setType(b.getFunctionType({}, {}));
 }
 

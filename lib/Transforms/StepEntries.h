@@ -53,7 +53,7 @@ private:
   void buildGuards(llvm::ArrayRef<mlir::Value> schedules);
   void commit(mlir::Value full, StateOp state, mlir::Value schedule);
   mlir::RankedTensorType typeOf(StateOp state);
-  mlir::RankedTensorType perRow() const;
+  mlir::RankedTensorType perRow();
 
   mlir::ModuleOp module;
   mlir::OpBuilder b;

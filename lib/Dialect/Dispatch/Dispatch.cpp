@@ -145,10 +145,6 @@ static LogicalResult verifySchedule(Operation *op, StringRef obstacle) {
   if (!obstacle.empty()) {
     return op->emitOpError("D-019: expected a domain that is not scheduled, for ") << obstacle;
   }
-  if (domain.getFactor() < 1) {
-    return op->emitOpError("D-020: expected a scheduled domain of a factor of at least 1, found ")
-           << domain.getFactor();
-  }
   Value schedule = scheduleOf(op);
   auto expected =
       RankedTensorType::get({domain.getBatch(), 3}, IntegerType::get(op->getContext(), 64));
@@ -342,6 +338,11 @@ LogicalResult ScatterRowsOp::verify() {
 LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2) {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
+  }
+  if (getSchedule() && getDomain().getFactor() < 1) {
+    return emitOpError(
+               "D-020: expected a scheduled domain of a scale, whose lengths masks are for, found ")
+           << getDomain();
   }
   if (failed(verifySchedule(*this, getDropout().isZero() ? "" : "dropout")) ||
       failed(verifyFactors(*this, {getQuery(), getKey(), getValue()})) ||

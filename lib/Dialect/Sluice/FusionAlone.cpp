@@ -17,8 +17,10 @@ RankedTensorType DispatchEmitter::typeOf(Value sequence) const {
   if (!rows) {
     return type;
   }
+  // A result that nothing reads has no rows of its own, and as many as another.
   SmallVector<int64_t> shape(type.getShape());
-  if (auto ring = dyn_cast<IntegerAttr>(rows[cast<OpResult>(sequence).getResultNumber()])) {
+  auto own = dyn_cast<IntegerAttr>(rows[cast<OpResult>(sequence).getResultNumber()]);
+  if (auto ring = own ? own : dyn_cast<IntegerAttr>(rows[0])) {
     shape[1] = ring.getInt();
   }
   return RankedTensorType::get(shape, type.getElementType());
@@ -74,7 +76,8 @@ bool sluice::canRotateWhereMade(AttentionOp op) {
                     backward.getQueryColumn() == op.getQueryColumn() &&
                     backward.getKeyColumn() == op.getKeyColumn() &&
                     backward.getValueColumn() == op.getValueColumn();
-    return user == op.getOperation() || isItsOwn;
+    // What leaves the function leaves it as it is stored.
+    return user == op.getOperation() || isItsOwn || user->hasTrait<OpTrait::IsTerminator>();
   });
   return areFirst && staysValue && isAlone;
 }

@@ -154,4 +154,52 @@ TEST(Generation, WritesTheSameTextWithAndWithoutACache) {
   }
 }
 
+/// A stage at factor k runs ceil((P + T) / k) - ceil(P / k) times in T steps after a prompt of P:
+/// launches are skipped by the scalars that guard them.
+TEST(Generation, RunsACoarseStageWhenItsGroupCloses) {
+  Folder folder;
+  std::string target = sluice::runtime::machineTargets().front();
+  Model model(
+      compile(folder, std::string(SLUICE_SOURCE_DIR) + "/models/tiny/hourglass.json", target),
+      target);
+  model.setWeights(randomWeights(model.shapes(), 5));
+  Executor &executor = model.executor();
+  constexpr int64_t steps = 13, factor = 4;
+  for (int64_t prompt : {4, 5, 6, 7}) {
+    std::span<int64_t> take = executor.take();
+    std::ranges::fill(take, 1);
+    executor.run("reset");
+    std::ranges::fill(take, 0);
+    take[1] = executor.scalarI64("length") = prompt;
+    executor.scalarI64("rows") = 2;
+    executor.run("prefill");
+    take[1] = 1;
+    std::map<std::string, int64_t> runs;
+    executor.startTiming();
+    for (int64_t step = 0; step < steps; ++step) {
+      executor.run("step");
+      for (const auto &[name, scalar] : model.plan().scalars) {
+        if (name.starts_with("due.")) {
+          runs[name] += executor.scalarI32(name);
+        }
+      }
+    }
+    executor.stopTiming();
+    int64_t coarse = (prompt + steps + factor - 1) / factor - (prompt + factor - 1) / factor;
+    int64_t expected = 0, found = 0;
+    bool some = false;
+    for (const auto &launch : model.plan().entries.at("step")) {
+      int64_t times = launch.guard ? runs.at(launch.guard->scalar) : steps;
+      EXPECT_TRUE(times == steps || times == coarse) << launch.guard->scalar << " " << times;
+      some |= times == coarse;
+      expected += times;
+    }
+    for (const auto &time : executor.times()) {
+      found += time.launches;
+    }
+    EXPECT_EQ(found, expected);
+    EXPECT_TRUE(some);
+  }
+}
+
 } // namespace
