@@ -32,6 +32,28 @@ int64_t StepSchedule::getDue(int64_t m) const {
   return step;
 }
 
+/// a floor(x / k) + c as a floor((x + (c / a) k) / k) where that is whole, so that what is divided
+/// is seldom negative.
+static AffineExpr withoutOffset(AffineExpr expression) {
+  auto sum = dyn_cast<AffineBinaryOpExpr>(expression);
+  auto offset = sum && sum.getKind() == AffineExprKind::Add
+                    ? dyn_cast<AffineConstantExpr>(sum.getRHS())
+                    : AffineConstantExpr();
+  auto division = offset ? dyn_cast<AffineBinaryOpExpr>(sum.getLHS()) : AffineBinaryOpExpr(nullptr);
+  int64_t multiple = 1;
+  if (division && division.getKind() == AffineExprKind::Mul) {
+    multiple = cast<AffineConstantExpr>(division.getRHS()).getValue();
+    division = dyn_cast<AffineBinaryOpExpr>(division.getLHS());
+  }
+  if (!division || division.getKind() != AffineExprKind::FloorDiv ||
+      offset.getValue() % multiple != 0) {
+    return expression;
+  }
+  int64_t divisor = cast<AffineConstantExpr>(division.getRHS()).getValue();
+  AffineExpr inside = division.getLHS() + offset.getValue() / multiple * divisor;
+  return inside.floorDiv(divisor) * multiple;
+}
+
 /// N(t) of one candidate: the number of rows m >= 0 with due(m) <= t. None where the candidate
 /// cannot be solved for m.
 static AffineExpr countOf(AffineExpr due) {
@@ -42,7 +64,7 @@ static AffineExpr countOf(AffineExpr due) {
       !bounds.conditions.empty()) {
     return {};
   }
-  return simplifyAffineExpr(bounds.upper.front() + 1, 1, 0);
+  return withoutOffset(simplifyAffineExpr(bounds.upper.front() + 1, 1, 0));
 }
 
 namespace {

@@ -87,10 +87,9 @@ void StepWriter::addRows(Value value) {
   auto by = FlatSymbolRefAttr::get(schedules[step.schedule].getSymNameAttr());
   DueOp::create(b, loc, rows, by);
   if (step.ring > 0) {
-    auto state = StateOp::create(symbols, loc, b.getStringAttr(nameState(value)),
-                                 b.getI64IntegerAttr(step.ring),
-                                 step.keepsAll ? b.getUnitAttr() : UnitAttr(),
-                                 TypeAttr::get(value.getType()));
+    auto state = StateOp::create(
+        symbols, loc, b.getStringAttr(nameState(value)), b.getI64IntegerAttr(step.ring),
+        step.keepsAll ? b.getUnitAttr() : UnitAttr(), TypeAttr::get(value.getType()));
     kept.map(value, KeepOp::create(b, loc, value.getType(), rows,
                                    FlatSymbolRefAttr::get(state.getSymNameAttr())));
   }
@@ -127,16 +126,15 @@ void StepWriter::addOp(Operation &op) {
       b.clone(*value.getDefiningOp(), computed); // a parameter
       computed.map(value, b.getInsertionBlock()->back().getResult(0));
     }
-    Value mapped = read == reads.end() ? computed.lookup(value)
-                                       : through(value, read->second->isOfStep);
+    Value mapped =
+        read == reads.end() ? computed.lookup(value) : through(value, read->second->isOfStep);
     operands.map(value, mapped);
   }
   Operation *copy = b.clone(op, operands);
   // Operands that are one value may be read of this step here, and kept there.
   for (OpOperand &operand : op.getOpOperands()) {
     if (auto read = reads.find({&op, operand.getOperandNumber()}); read != reads.end()) {
-      copy->setOperand(operand.getOperandNumber(),
-                       through(operand.get(), read->second->isOfStep));
+      copy->setOperand(operand.getOperandNumber(), through(operand.get(), read->second->isOfStep));
     }
   }
   computed.map(op.getResults(), copy->getResults());

@@ -7,6 +7,20 @@
 using namespace mlir;
 using namespace sluice;
 
+/// Where it is read, not under an alias at the head of the file: "(d0) -> (d0 floordiv 4 + 1)".
+static void printRowMap(OpAsmPrinter &printer, Operation *op, AffineMapAttr map) {
+  printer << map.getValue();
+}
+
+static ParseResult parseRowMap(OpAsmParser &parser, AffineMapAttr &map) {
+  AffineMap value;
+  if (failed(parser.parseAffineMap(value))) {
+    return failure();
+  }
+  map = AffineMapAttr::get(value);
+  return success();
+}
+
 #define GET_OP_CLASSES
 #include "sluice/Dialect/Sluice/StepOps.cpp.inc"
 

@@ -19,7 +19,7 @@ def Sluice_ScheduleOp : Sluice_Op<"schedule", [Symbol]> {
   let arguments = (ins SymbolNameAttr:$sym_name, AffineMapAttr:$count, AffineMapAttr:$due, I64Attr:$first,
                        I64Attr:$period, I64Attr:$rise, I64Attr:$burst);
   let assemblyFormat = [{
-    $sym_name `count` $count `due` $due `first` $first `period` $period `rise` $rise `burst` $burst attr-dict
+    $sym_name `count` custom<RowMap>($count) `due` custom<RowMap>($due) `first` $first `period` $period `rise` $rise `burst` $burst attr-dict
   }];
   let hasVerifier = 1;
 }

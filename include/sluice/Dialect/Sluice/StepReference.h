@@ -9,8 +9,8 @@
 namespace sluice::reference {
 
 /// Runs @step, which sluice-derive-step made, token after token, for one batch row. Ops are
-/// evaluated on the rows that are due, and read states and this step's rows alone: the read of a row
-/// that is not due yet, or that was overwritten, is a mistake.
+/// evaluated on the rows that are due, and read states and this step's rows alone: the read of a
+/// row that is not due yet, or that was overwritten, is a mistake.
 class StepRunner {
 public:
   explicit StepRunner(mlir::func::FuncOp step);

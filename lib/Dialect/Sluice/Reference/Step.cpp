@@ -12,8 +12,7 @@ using namespace sluice::reference;
 StepRunner::StepRunner(func::FuncOp step)
     : function(step), evaluator(step->getParentOfType<ModuleOp>(), Setting{}) {
   for (auto due : step.getOps<DueOp>()) {
-    auto schedule =
-        SymbolTable::lookupNearestSymbolFrom<ScheduleOp>(step, due.getScheduleAttr());
+    auto schedule = SymbolTable::lookupNearestSymbolFrom<ScheduleOp>(step, due.getScheduleAttr());
     schedules[due.getValue()] = schedule;
     // Results that nobody reads are made with the others.
     if (Operation *op = due.getValue().getDefiningOp()) {
@@ -69,7 +68,8 @@ void StepRunner::keep(KeepOp op, bool isPrefill) {
     }
     auto slot = static_cast<size_t>(row % ring.rows);
     if (ring.rowOf[slot] != row) {
-      note(KeepOp(op).getValue(), row, ring.rowOf[slot] < row ? "is not due yet" : "was overwritten");
+      note(KeepOp(op).getValue(), row,
+           ring.rowOf[slot] < row ? "is not due yet" : "was overwritten");
       return std::numeric_limits<double>::quiet_NaN();
     }
     return ring.data[slot][static_cast<size_t>(column)];
@@ -88,11 +88,10 @@ void StepRunner::store(KeepOp op) {
 
 std::vector<double> StepRunner::run(bool isPrefill) {
   evaluator.setTokens(function.getArgument(0), tokens);
-  evaluator.setStep(getLength(),
-                    {[this](Value value) { return rowsOf(value); },
-                     [this](Value value, int64_t row) {
-                       note(value, row, "is none of the rows that this step computes");
-                     }});
+  evaluator.setStep(getLength(), {[this](Value value) { return rowsOf(value); },
+                                  [this](Value value, int64_t row) {
+                                    note(value, row, "is none of the rows that this step computes");
+                                  }});
   Block &body = function.getBody().front();
   for (Operation &op : body.without_terminator()) {
     if (auto kept = dyn_cast<KeepOp>(op)) {
