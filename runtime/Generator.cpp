@@ -81,7 +81,8 @@ int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period
   }
   int64_t oldest = size - std::max<int64_t>(context / 2, 1);
   int64_t aligned = (oldest + period - 1) / period * period;
-  return aligned < size ? aligned : (size - 1) / period * period;
+  aligned = aligned < size ? aligned : (size - 1) / period * period;
+  return size - aligned <= context ? aligned : oldest; // no multiple lies in so short a context
 }
 
 Predictor::Predictor(Executor &executor, bool cached)

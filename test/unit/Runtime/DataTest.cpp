@@ -112,8 +112,9 @@ TEST(Data, SkipsShortFilesAmongOthersAndSaysSo) {
   EXPECT_NE(data.notes()[0].find((folder / "short").string()), std::string::npos);
   auto all = [&] { TrainingData({folder / "empty", folder / "short"}, 128, 16, 0); };
   EXPECT_NE(userError(all).find("at least 17 bytes"), std::string::npos);
-  EXPECT_NE(userError([&] { readByteFiles({folder / "long", folder / "empty"}, 128, 2, ""); })
-                .find("at least 2 bytes"),
+  EXPECT_NE(userError([&] {
+              readByteFiles({folder / "long", folder / "empty"}, 128, 2, "");
+            }).find("at least 2 bytes"),
             std::string::npos) // only where the caller says what was skipped
       << "a short file was skipped without a word";
 }

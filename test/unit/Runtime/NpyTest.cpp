@@ -12,8 +12,8 @@ namespace {
 
 TEST(Npy, WritesTheFormat) {
   TemporaryFolder folder;
-  for (const auto &[shape, shown] : {std::pair<std::vector<int64_t>, std::string>{{3, 2}, "(3, 2)"},
-                                     {{6}, "(6,)"}}) {
+  for (const auto &[shape, shown] :
+       {std::pair<std::vector<int64_t>, std::string>{{3, 2}, "(3, 2)"}, {{6}, "(6,)"}}) {
     NpyWriter writer(folder / "a.npy", shape);
     std::vector<float> numbers = {1, -0.0f, 3.5f, 1e-40f, 5, 6};
     writer.append(std::span(numbers).first(2));
@@ -36,7 +36,9 @@ TEST(Npy, WritesTheFormat) {
 TEST(Npy, LeavesNothingUnlessItIsWhole) {
   TemporaryFolder folder;
   writeFile(folder / "a.npy", "old");
-  { NpyWriter writer(folder / "a.npy", {2}); }
+  {
+    NpyWriter writer(folder / "a.npy", {2});
+  }
   {
     NpyWriter writer(folder / "a.npy", {2});
     EXPECT_THROW(writer.finish(), std::logic_error);
