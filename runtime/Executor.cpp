@@ -56,7 +56,12 @@ void Executor::sendInputs(const std::string &entry) {
       value = now;
     }
   }
-  if (entry == "gradient" || entry == "evaluate" || entry == "predict") {
+  bool generates = entry == "prefill" || entry == "step" || entry == "reset";
+  if (generates) {
+    std::span<int64_t> all = take();
+    device->upload({plan().inputs.at("take").offset, static_cast<int64_t>(all.size_bytes())});
+  }
+  if (generates || entry == "gradient" || entry == "evaluate" || entry == "predict") {
     std::span<int32_t> all = tokens();
     device->upload({plan().inputs.at("tokens").offset, static_cast<int64_t>(all.size_bytes())});
   }
@@ -105,6 +110,18 @@ std::span<int32_t> Executor::tokens() {
   }
   return {reinterpret_cast<int32_t *>(device->host() + found->second.offset),
           static_cast<size_t>(shape[0] * shape[1])};
+}
+
+std::span<int64_t> Executor::take() {
+  auto found = plan().inputs.find("take");
+  if (found == plan().inputs.end() || found->second.type != Type::i64 ||
+      found->second.shape != std::vector<int64_t>{plan().model.batch}) {
+    throw UserError(artifact().path() +
+                    ": expected the input \"take\", i64 [batch], found none like it; "
+                    "compile the spec again");
+  }
+  return {reinterpret_cast<int64_t *>(device->host() + found->second.offset),
+          static_cast<size_t>(plan().model.batch)};
 }
 
 std::span<const float> Executor::outputRow(const std::string &name, int64_t row) {

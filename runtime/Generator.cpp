@@ -75,6 +75,65 @@ void checkPrompt(std::string_view prompt, int64_t vocabulary) {
   }
 }
 
+int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period) {
+  if (size - start <= context) {
+    return start;
+  }
+  int64_t oldest = size - std::max<int64_t>(context / 2, 1);
+  int64_t aligned = (oldest + period - 1) / period * period;
+  aligned = aligned < size ? aligned : (size - 1) / period * period;
+  return size - aligned <= context ? aligned : oldest; // no multiple lies in so short a context
+}
+
+Predictor::Predictor(Executor &executor, bool cached)
+    : executor(executor), cached(cached && executor.plan().generation) {}
+
+std::span<const float> Predictor::predict(std::span<const uint8_t> text) {
+  const Plan &plan = executor.plan();
+  int64_t period = plan.generation ? plan.generation->period : 1;
+  auto size = static_cast<int64_t>(text.size());
+  int64_t from = windowStart(size, start, plan.model.context, period);
+  std::span<const uint8_t> window = text.subspan(static_cast<size_t>(from));
+  bool moved = from != start;
+  start = from;
+  if (!cached) {
+    return recompute(window);
+  }
+  auto last = static_cast<int64_t>(window.size()) - 1;
+  if (moved || seen != last) {
+    refill(window.first(static_cast<size_t>(last)));
+  }
+  executor.tokens()[static_cast<size_t>(last)] = window.back();
+  std::ranges::fill(executor.take(), 0);
+  executor.take()[0] = 1;
+  executor.run("step");
+  seen = last + 1;
+  return executor.outputRow("logits", 0);
+}
+
+std::span<const float> Predictor::recompute(std::span<const uint8_t> window) {
+  std::copy(window.begin(), window.end(), executor.tokens().begin());
+  executor.scalarI64("length") = static_cast<int64_t>(window.size());
+  executor.scalarI64("rows") = 1;
+  executor.run("predict");
+  return executor.outputRow("logits", 0);
+}
+
+/// States of row 0 as after `tokens`: the one behind them is then a step.
+void Predictor::refill(std::span<const uint8_t> tokens) {
+  std::span<int64_t> take = executor.take();
+  std::ranges::fill(take, 0);
+  take[0] = 1;
+  executor.run("reset");
+  if (tokens.empty()) {
+    return;
+  }
+  std::copy(tokens.begin(), tokens.end(), executor.tokens().begin());
+  executor.scalarI64("length") = take[0] = static_cast<int64_t>(tokens.size());
+  executor.scalarI64("rows") = 1;
+  executor.run("prefill");
+}
+
 void generate(Executor &executor, std::string_view prompt, int64_t count,
               const SamplingOptions &options, const std::function<bool(uint8_t)> &emit) {
   checkSampling(options);
@@ -85,13 +144,9 @@ void generate(Executor &executor, std::string_view prompt, int64_t count,
     throw UserError("expected a prompt of at least one byte, found none");
   }
   auto ids = static_cast<size_t>(std::min<int64_t>(model.vocabulary, 256));
+  Predictor predictor(executor, options.cached);
   for (int64_t i = 0; i < count; ++i) {
-    int64_t length = std::min<int64_t>(static_cast<int64_t>(text.size()), model.context);
-    std::copy(text.end() - length, text.end(), executor.tokens().begin());
-    executor.scalarI64("length") = length;
-    executor.scalarI64("rows") = 1;
-    executor.run("predict");
-    std::span<const float> logits = executor.outputRow("logits", 0);
+    std::span<const float> logits = predictor.predict(text);
     if (logits.size() < ids) {
       throw UserError("expected logits for " + std::to_string(ids) + " ids, found " +
                       std::to_string(logits.size()) + "; compile the spec again");

@@ -51,7 +51,8 @@ public:
   Plan read() {
     root.keys({"format", "version", "model", "proof", "targets", "training", "memory", "constants",
                "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries",
-               "buffers"});
+               "buffers"},
+              {"generation"});
     root.at("format").oneOf({"sluice-plan"});
     root.at("version").integer(2, 2);
     readModel(root.at("model"));
@@ -72,6 +73,9 @@ public:
       readKernel(kernel);
     }
     readEntries(root.at("entries"));
+    if (root.has("generation")) {
+      plan.generation = readGeneration(root.at("generation"));
+    }
     for (const StrictJson &buffer : root.at("buffers").array()) {
       readBuffer(buffer);
     }
@@ -162,22 +166,27 @@ private:
   void readRegions(const StrictJson &json, std::map<std::string, Region> &regions) {
     for (const auto &[name, region] : json.members()) {
       region.keys({"offset", "type", "shape"}, {"row_stride"});
-      Region &result = regions[name];
-      result.type = type(region.at("type"));
-      result.shape = shape(region.at("shape"));
-      int64_t width = result.shape.empty() ? 1 : result.shape.back();
-      result.rowStride =
-          region.has("row_stride") ? region.at("row_stride").integer(width, mostArenaBytes) : width;
-      int64_t rows = 1;
-      for (size_t i = 0; i + 1 < result.shape.size(); ++i) {
-        rows *= result.shape[i];
-      }
-      if (result.rowStride > mostArenaBytes / (rows * sizeOf(result.type))) {
-        region.at("row_stride").failType("a stride that fits the arena");
-      }
-      int64_t elements = (rows - 1) * result.rowStride + width;
-      result.offset = range(region.at("offset"), elements * sizeOf(result.type));
+      regions[name] = readRegion(region);
     }
+  }
+
+  Region readRegion(const StrictJson &region) const {
+    Region result;
+    result.type = type(region.at("type"));
+    result.shape = shape(region.at("shape"));
+    int64_t width = result.shape.empty() ? 1 : result.shape.back();
+    result.rowStride =
+        region.has("row_stride") ? region.at("row_stride").integer(width, mostArenaBytes) : width;
+    int64_t rows = 1;
+    for (size_t i = 0; i + 1 < result.shape.size(); ++i) {
+      rows *= result.shape[i];
+    }
+    if (result.rowStride > mostArenaBytes / (rows * sizeOf(result.type))) {
+      region.at("row_stride").failType("a stride that fits the arena");
+    }
+    int64_t elements = (rows - 1) * result.rowStride + width;
+    result.offset = range(region.at("offset"), elements * sizeOf(result.type));
+    return result;
   }
 
   void readTensor(const StrictJson &json) {
@@ -284,13 +293,30 @@ private:
   }
 
   void readEntries(const StrictJson &json) {
-    json.keys({}, {"initialize", "prepare", "gradient", "update", "evaluate", "predict"});
+    json.keys({}, {"initialize", "prepare", "gradient", "update", "evaluate", "predict", "prefill",
+                   "step", "reset"});
     for (const auto &[name, nodes] : json.members()) {
       std::vector<Launch> &launches = plan.entries[name];
       for (const StrictJson &node : nodes.array()) {
         launches.push_back(readNode(node, static_cast<int64_t>(launches.size())));
       }
     }
+  }
+
+  Generation readGeneration(const StrictJson &json) const {
+    json.keys({"period", "states"});
+    Generation generation;
+    generation.period = json.at("period").integer(1, 1 << 30);
+    for (const auto &[name, state] : json.at("states").members()) {
+      state.keys({"offset", "type", "shape", "scale"}, {"row_stride"});
+      generation.states[name] = {readRegion(state), state.at("scale").integer(0, 1 << 30)};
+    }
+    for (const char *entry : {"prefill", "step", "reset"}) {
+      if (!plan.entries.contains(entry)) {
+        json.fail(std::string("the entry \"") + entry + "\" beside it", "none");
+      }
+    }
+    return generation;
   }
 
   Launch readNode(const StrictJson &json, int64_t index) const {

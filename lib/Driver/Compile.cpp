@@ -10,6 +10,7 @@
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Files.h"
 #include "sluice/Runtime/Plan.h"
@@ -48,6 +49,7 @@ private:
   void prepareReplay();
   void keepEveryRow();
   std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
+  std::optional<Outcome> addStep();
   std::optional<Outcome> lowerModel();
   Outcome emitStep();
   std::optional<Outcome> lowerKernels(KernelSet &kernels, std::vector<std::string> &objects,
@@ -207,6 +209,26 @@ static bool readsComputeCopies(ModuleOp module) {
       .wasInterrupted();
 }
 
+/// The incremental step, where there is one: else generation recomputes. There is no GPU code for
+/// steps yet, and an artifact's entries run on all of its targets.
+std::optional<Outcome> Compilation::addStep() {
+  auto predict = module->lookupSymbol<func::FuncOp>("predict");
+  StepRefusal refusal;
+  if (!targets.gpus.empty() || proof.verdict != "proved" || !predict ||
+      !deriveStep(predict, refusal)) {
+    return std::nullopt;
+  }
+  // The watch compares whole sequences; what a step reads, it proves itself.
+  std::optional<LoweringWatch> paused;
+  std::swap(paused, watch);
+  auto failure = runPass(createDeriveStep());
+  std::swap(paused, watch);
+  if (!failure) {
+    eraseNames(module->lookupSymbol("step"));
+  }
+  return failure;
+}
+
 /// The derived step, without the functions that it was derived from.
 Outcome Compilation::emitStep() {
   StepRefusal refusal;
@@ -249,6 +271,9 @@ std::optional<Outcome> Compilation::lowerModel() {
   if (emits("gradient")) {
     LoweringWatch::finish(*module);
     return Outcome{0, print(*module), ""};
+  }
+  if (auto failure = addStep()) {
+    return failure;
   }
   if (auto failure = runPass(createFormDispatches())) {
     return failure;

@@ -1,14 +1,13 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What surrounds the model: mean loss, gradient norm, schedule, optimizer, initialization.
-#include "sluice/Dialect/Plan/Plan.h"
+#include "RowsBuilder.h"
 #include "sluice/Transforms/ParameterLayout.h"
 #include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include <cmath>
 #include <numbers>
 
@@ -33,66 +32,6 @@ struct Training {
   }
   StringRef text(StringRef name) const { return attributes.getAs<StringAttr>(name).getValue(); }
   DictionaryAttr attributes;
-};
-
-/// Builds one rows dispatch: operands with their access and body type, then the body, then results.
-class RowsBuilder {
-public:
-  RowsBuilder(OpBuilder &builder, Location loc, dispatch::DomainAttr domain)
-      : b(loc, builder), body(loc, builder.getContext()), domain(domain) {
-    body.setInsertionPointToEnd(&region.emplaceBlock());
-  }
-
-  /// Adds an operand; its body argument.
-  Value operand(Value tensor, AccessKind kind, Type type) {
-    operands.push_back(tensor);
-    accesses.push_back(AccessAttr::get(b.getContext(), kind));
-    return region.front().addArgument(type, b.getLoc());
-  }
-  Value scalar(StringRef place, Type type) {
-    return operand(plan::BindOp::create(b, RankedTensorType::get({}, type), place),
-                   AccessKind::Scalar, type);
-  }
-  void result(Value value, AccessKind kind, Type type, int64_t alias = -1) {
-    yields.push_back(value);
-    types.push_back(type);
-    resultAccesses.push_back(AccessAttr::get(b.getContext(), kind));
-    aliases.push_back(alias);
-  }
-  dispatch::RowsOp finish(StringRef label) {
-    dispatch::YieldOp::create(body, yields);
-    auto op = dispatch::RowsOp::create(b, types, operands, domain, b.getArrayAttr(accesses),
-                                       b.getArrayAttr(resultAccesses), UnitAttr(),
-                                       b.getDenseI64ArrayAttr(aliases), b.getStringAttr(label));
-    op.getBody().takeBody(region);
-    return op;
-  }
-
-  Value constant(double value, Type type) {
-    if (auto shaped = dyn_cast<RankedTensorType>(type)) {
-      return arith::ConstantOp::create(body,
-                                       DenseElementsAttr::get(shaped, static_cast<float>(value)));
-    }
-    return arith::ConstantOp::create(body, body.getF32FloatAttr(static_cast<float>(value)));
-  }
-  Value splat(Value number, RankedTensorType row) {
-    return tensor::SplatOp::create(body, row, number);
-  }
-  Value mul(Value x, Value y) { return arith::MulFOp::create(body, x, y); }
-  Value add(Value x, Value y) { return arith::AddFOp::create(body, x, y); }
-  Value sub(Value x, Value y) { return arith::SubFOp::create(body, x, y); }
-  Value div(Value x, Value y) { return arith::DivFOp::create(body, x, y); }
-
-  ImplicitLocOpBuilder b;    ///< stands outside, for binds
-  ImplicitLocOpBuilder body; ///< stands in the body
-
-private:
-  Region region;
-  dispatch::DomainAttr domain;
-  SmallVector<Value> operands, yields;
-  SmallVector<Attribute> accesses, resultAccesses;
-  SmallVector<Type> types;
-  SmallVector<int64_t> aliases;
 };
 
 class EntryBuilder {
@@ -368,12 +307,20 @@ struct BuildEntriesPass : sluice::impl::BuildEntriesBase<BuildEntriesPass> {
         builder.closeLoss(func);
       }
     }
-    if (auto func = module.lookupSymbol<func::FuncOp>("predict")) {
-      builder.closePredict(func);
+    for (StringRef name : {"predict", "step"}) {
+      if (auto func = module.lookupSymbol<func::FuncOp>(name)) {
+        builder.closePredict(func);
+      }
     }
     builder.buildUpdate();
     builder.buildInitialize();
     builder.buildPrepare();
+    // Behind all others, so that kernels of models that only train keep their numbers.
+    for (StringRef name : {"step", "prefill", "reset"}) {
+      if (auto func = module.lookupSymbol<func::FuncOp>(name)) {
+        func->moveBefore(module.getBody(), module.getBody()->end());
+      }
+    }
   }
 };
 

@@ -24,11 +24,13 @@ private:
     auto fusion = dyn_cast_or_null<FusionInterface>(op);
     return fusion ? std::optional(fusion.getFusionRole()) : std::nullopt;
   }
-  /// Scale and width of the rows that a group of `op` runs over, however they are stored.
-  static std::pair<Attribute, int64_t> domainOf(Operation *op) {
+  /// Scale and width of the rows that a group of `op` runs over, however they are stored, and of a
+  /// step's ops, when they are due.
+  static std::tuple<Attribute, int64_t, Attribute> domainOf(Operation *op) {
     auto type = dyn_cast<SequenceType>(op->getResult(0).getType());
     type = type ? type : cast<SequenceType>(op->getOperand(0).getType());
-    return {type.getScale(), type.getWidth()};
+    auto due = op->getAttrOfType<ArrayAttr>(stepScheduleName);
+    return {type.getScale(), type.getWidth(), due ? due[0] : Attribute()};
   }
   /// When an op runs: with its group, else at its own place.
   size_t timeOf(Operation *op) const {

@@ -2,6 +2,7 @@
 //
 // Groups model ops into dispatches.
 #include "DispatchGroups.h"
+#include "StepEntries.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Transforms/Passes.h"
@@ -27,7 +28,9 @@ constexpr int64_t maximumParts = 32;
 
 class Former {
 public:
-  explicit Former(func::FuncOp source) : source(source), b(source) {}
+  /// `step`, where `source` is the incremental step.
+  explicit Former(func::FuncOp source, StepEntries *step = nullptr)
+      : source(source), step(step), b(source) {}
 
   LogicalResult run();
 
@@ -42,6 +45,7 @@ private:
   void finish();
 
   func::FuncOp source;
+  StepEntries *step;
   OpBuilder b;
   DenseMap<Value, Value> tensors;
 };
@@ -232,6 +236,9 @@ LogicalResult Former::emit(const DispatchGroup &group) {
   for (Operation *op = before->getNextNode(); op && !op->hasTrait<OpTrait::IsTerminator>();
        op = op->getNextNode()) {
     op->setAttr("plan.phase", phase ? phase : Attribute(b.getStringAttr("forward")));
+    if (step && isa<dispatch::DispatchDialect>(op->getDialect())) {
+      step->schedule(op, group.ops);
+    }
   }
   return result;
 }
@@ -270,10 +277,16 @@ LogicalResult Former::run() {
     b.setInsertionPointToStart(&block);
     tensors[argument] = plan::BindOp::create(b, source.getLoc(), type, "input:tokens");
   }
+  if (step) {
+    step->beginStep(source);
+  }
   for (const DispatchGroup &group : groups) {
     if (failed(emit(group))) {
       return failure();
     }
+  }
+  if (step) {
+    step->endStep(source, tensors);
   }
   finish();
   block.eraseArguments([](BlockArgument) { return true; });
@@ -283,11 +296,18 @@ LogicalResult Former::run() {
 
 struct FormDispatchesPass : sluice::impl::FormDispatchesBase<FormDispatchesPass> {
   void runOnOperation() override {
+    StepEntries entries(getOperation());
+    entries.split();
     for (auto func : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
-      if (failed(Former(func).run())) {
+      bool isStep = func.getSymName() == "step";
+      if (failed(Former(func, isStep ? &entries : nullptr).run())) {
         return signalPassFailure();
       }
+      if (func.getSymName() == "prefill") {
+        entries.endPrefill(func);
+      }
     }
+    entries.buildReset();
   }
 };
 

@@ -220,6 +220,7 @@ public:
     plan.constantsBytes = cursor - plan.constantsOffset;
     layOut("input:");
     layOut("output:");
+    layOut("state:");
     int64_t flatBytes = parameters.rows * flatRowElements * 4;
     for (StringRef region : {"flat:parameters", "flat:gradients", "flat:adam.m", "flat:adam.v"}) {
       cursor = alignTo(cursor, pageBytes);

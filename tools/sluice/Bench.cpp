@@ -10,6 +10,7 @@
 #include "sluice/Runtime/Program.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -23,8 +24,8 @@ using namespace sluice::runtime;
 using Json = nlohmann::json;
 
 struct BenchFlags {
-  std::string artifact, tune;
-  int64_t steps = 10;
+  std::string artifact, tune, positions;
+  int64_t steps = 10, rows = 1;
   DeviceOptions device;
   bool kernels = false, generate = false, json = false;
 };
@@ -139,6 +140,65 @@ Json kernelTable(const Executor &executor, int64_t steps, const Peak &peak) {
   return rows;
 }
 
+/// [first, last) of "FIRST-LAST", whose LAST is included; the third quarter where it is empty.
+std::pair<int64_t, int64_t> positionsOf(const std::string &text, int64_t context) {
+  if (text.empty()) {
+    int64_t first = std::max<int64_t>(1, context / 2);
+    return {std::min(first, context - 1),
+            std::max(context * 3 / 4, std::min(first, context - 1) + 1)};
+  }
+  int64_t first = 0, last = 0;
+  const char *end = text.data() + text.size();
+  auto begin = std::from_chars(text.data(), end, first);
+  bool isRange = begin.ec == std::errc() && begin.ptr != end && *begin.ptr == '-';
+  auto rest = isRange ? std::from_chars(begin.ptr + 1, end, last) : begin;
+  if (!isRange || rest.ec != std::errc() || rest.ptr != end || first < 1 || last < first ||
+      last >= context) {
+    throw UserError("expected --positions FIRST-LAST, 1 <= FIRST <= LAST < " +
+                    std::to_string(context) + ", found \"" + text + "\"");
+  }
+  return {first, last + 1};
+}
+
+/// Tokens a second at positions [first, last) of `rows` rows that go in step, and of the prompt
+/// before.
+struct StepSpeed {
+  double tokens = 0, promptTokens = 0;
+};
+StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t last) {
+  const ModelFacts &model = executor.plan().model;
+  std::span<int32_t> tokens = executor.tokens();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<int32_t>(mix64(i) % static_cast<uint64_t>(model.vocabulary));
+  }
+  auto take = [&](int64_t count) {
+    std::ranges::fill(executor.take(), 0);
+    std::fill_n(executor.take().begin(), rows, count);
+  };
+  auto timed = [&](const char *entry) {
+    auto start = std::chrono::steady_clock::now();
+    executor.run(entry);
+    executor.outputRow("logits", 0); // waits
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  StepSpeed speed;
+  for (int turn = 0; turn < 2; ++turn) { // once to warm up
+    take(1);
+    executor.run("reset");
+    take(first);
+    executor.scalarI64("rows") = rows;
+    executor.scalarI64("length") = first;
+    double prompt = timed("prefill"), steps = 0;
+    take(1);
+    for (int64_t position = first; position < last; ++position) {
+      steps += timed("step");
+    }
+    speed = {static_cast<double>(rows * (last - first)) / steps,
+             static_cast<double>(rows * first) / prompt};
+  }
+  return speed;
+}
+
 /// Tokens a second of generation by full recomputation, at a full window.
 double generationSpeed(Executor &executor) {
   auto vocabulary = static_cast<uint64_t>(std::min<int64_t>(256, executor.plan().model.vocabulary));
@@ -148,7 +208,10 @@ double generationSpeed(Executor &executor) {
   }
   constexpr int64_t count = 8;
   auto start = std::chrono::steady_clock::now();
-  generate(executor, prompt, count, SamplingOptions{}, [](uint8_t) { return true; });
+  Predictor predictor(executor, /*cached=*/false);
+  for (int64_t i = 0; i < count; ++i) {
+    predictor.predict({reinterpret_cast<const uint8_t *>(prompt.data()), prompt.size()});
+  }
   return count / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -189,6 +252,11 @@ void printForPeople(const Json &json, const Executor &executor) {
   if (json.contains("recomputed_tokens_per_s")) {
     std::cout << format("generation      %.1f tokens a second, recomputing everything\n",
                         value("recomputed_tokens_per_s"));
+    if (!json["cached_tokens_per_s"].is_null()) {
+      std::cout << format("                %.1f step by step; prompts %.0f; states of %.1f MB\n",
+                          value("cached_tokens_per_s"), value("prefill_tokens_per_s"),
+                          value("state_bytes") / 1e6);
+    }
   }
   if (json.contains("kernels")) {
     std::cout << format("\n%-52s %-10s %8s %10s %10s %8s %7s\n", "kernel (a step's sum)", "kind",
@@ -270,7 +338,28 @@ void runBench(const BenchFlags &flags) {
   }
   if (flags.generate) {
     json["recomputed_tokens_per_s"] = generationSpeed(*executor);
-    json["cached_tokens_per_s"] = nullptr; // this version recomputes
+    json["cached_tokens_per_s"] = nullptr;
+    if (const auto &generation = executor->plan().generation) {
+      auto [first, last] = positionsOf(flags.positions, executor->plan().model.context);
+      if (flags.rows < 1 || flags.rows > executor->plan().model.batch) {
+        throw UserError("expected --rows from 1 to the batch of " +
+                        std::to_string(executor->plan().model.batch) + ", found " +
+                        std::to_string(flags.rows) + "; set \"batch\" in the spec");
+      }
+      StepSpeed speed = stepSpeed(*executor, flags.rows, first, last);
+      json["cached_tokens_per_s"] = speed.tokens;
+      json["prefill_tokens_per_s"] = speed.promptTokens;
+      json["step_launches"] = executor->plan().entries.at("step").size();
+      int64_t bytes = 0;
+      for (const auto &[name, state] : generation->states) {
+        int64_t elements = state.region.rowStride;
+        for (size_t i = 0; i + 1 < state.region.shape.size(); ++i) {
+          elements *= state.region.shape[i];
+        }
+        bytes += elements * sizeOf(state.region.type);
+      }
+      json["state_bytes"] = bytes;
+    }
   }
   if (flags.json) {
     printJson(json);
@@ -295,6 +384,13 @@ void registerBench(CLI::App &program) {
                         "Add a table of kernels: ms a step, Gflop/s, GB/s, fraction of peak"),
       command->add_flag("-g,--generate", flags->generate,
                         "Measure generation too, in tokens a second")};
+  command->add_option("--rows", flags->rows, "Rows of the batch that generate at once")
+      ->needs("--generate");
+  command
+      ->add_option("--positions", flags->positions,
+                   "Positions at which steps are timed; default: the third quarter of the context")
+      ->type_name("FIRST-LAST")
+      ->needs("--generate");
   command->add_flag("--json", flags->json, "Print one JSON object");
   CLI::Option *tune =
       command

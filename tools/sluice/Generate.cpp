@@ -33,7 +33,9 @@ void runGenerate(const GenerateFlags &flags) {
   if (!flags.noEcho) {
     std::cout << flags.prompt << std::flush;
   }
-  generate(*executor, prompt, flags.tokens, flags.options, [](uint8_t byte) {
+  SamplingOptions options = flags.options;
+  options.cached = !flags.noCache;
+  generate(*executor, prompt, flags.tokens, options, [uint8_t byte) {
     std::cout.put(static_cast<char>(byte)).flush();
     return std::cout.good(); // stop quietly where the reader has gone
   });
@@ -56,9 +58,8 @@ void registerGenerate(CLI::App &program) {
                    "Weights: a run, a checkpoint or a safetensors file")
       ->required();
   command->add_option("-p,--prompt", flags->prompt,
-                      "Text to continue; empty starts after a newline. Of a prompt longer than the "
-                      "context, and of the "
-                      "text as it grows, the model sees the last context tokens");
+                      "Text to continue; empty starts after a newline. Where the text outgrows the "
+                      "context, the model goes on from its newest part, half of the context");
   command->add_option("-n,--tokens", flags->tokens, "Tokens (bytes) to write");
   command->add_option("-t,--temperature", flags->options.temperature,
                       "Divides the logits; 0 takes the likeliest");
@@ -70,7 +71,7 @@ void registerGenerate(CLI::App &program) {
   command->add_flag("--no-echo", flags->noEcho,
                     "Print the continuation alone: no prompt, no newline at the end");
   command->add_flag("--no-cache", flags->noCache,
-                    "Recompute everything for each token (what this version does in any case)");
+                    "Recompute everything for each token, for comparison: the text is the same");
   addDeviceOptions(*command, flags->device);
   command->callback([flags] { runGenerate(*flags); });
 }

@@ -62,6 +62,10 @@ public:
   /// that reads tokens sees what they hold by then. Throws UserError where the plan's input has
   /// another shape.
   std::span<int32_t> tokens();
+  /// `take` [batch], for the host to write before `prefill` (tokens of each row's prompt), `step`
+  /// (1: append the row's next token) and `reset` (1: clear the row); 0 leaves a row alone. Throws
+  /// UserError where the plan has no such input.
+  std::span<int64_t> take();
   /// Row `row` of an f32 output of shape [rows, width]: `width` elements.
   std::span<const float> outputRow(const std::string &name, int64_t row);
 

@@ -17,6 +17,7 @@ struct SamplingOptions {
   int64_t topK = 0;       // only the k likeliest; 0: all
   double topP = 1;        // only the likeliest that together reach this probability
   uint64_t seed = 0;
+  bool cached = true; // step by step where the artifact can; else every token recomputes its window
 };
 
 /// Throws UserError unless temperature >= 0, topK >= 0 and 0 < topP <= 1.
@@ -29,10 +30,35 @@ void checkPrompt(std::string_view prompt, int64_t vocabulary);
 /// ids come first. Throws JobError where a logit is not finite.
 int64_t pickToken(std::span<const float> logits, const SamplingOptions &options, double uniform);
 
+/// Where the window that the model reads starts in a text of `size` tokens, given where it started
+/// before: there, as long as it fits the context. Else it is refilled with the newest tokens, at
+/// most half of the context, from a multiple of `period`.
+int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period);
+
+/// What comes next in a growing text.
+class Predictor {
+public:
+  /// With `cached` and an artifact that has a step, each call costs what its new tokens do; else
+  /// that of a full forward pass over the window. Both read the same windows.
+  Predictor(Executor &executor, bool cached);
+
+  /// Logits after `text`, of at least one byte; it starts with the text of the call before. They
+  /// stay until the next call.
+  std::span<const float> predict(std::span<const uint8_t> text);
+
+private:
+  std::span<const float> recompute(std::span<const uint8_t> window);
+  void refill(std::span<const uint8_t> tokens);
+
+  Executor &executor;
+  bool cached;
+  int64_t start = 0; // of the window
+  int64_t seen = -1; // tokens of it that states have seen; -1: states are not of this text
+};
+
 /// Continues `prompt` (at least one byte) by `count` bytes, giving each to `emit` until it returns
-/// false. Every token recomputes the whole window, which is the last context tokens of the text:
-/// cost grows with neither the prompt nor the text, but is that of a full forward pass. Of a larger
-/// vocabulary only ids below 256 are taken.
+/// false. The model reads the windows of `windowStart`. Of a larger vocabulary only ids below 256
+/// are taken.
 void generate(Executor &executor, std::string_view prompt, int64_t count,
               const SamplingOptions &options, const std::function<bool(uint8_t)> &emit);
 

@@ -132,6 +132,19 @@ struct Launch {
   std::string phase;
 };
 
+/// What the incremental step keeps of each row of the batch.
+struct State {
+  Region region;     // [batch, rows, ...]
+  int64_t scale = 0; // tokens a row; 0: not a sequence
+};
+
+/// Generation step by step: entries `prefill`, `step` and `reset`. Absent where the model has no
+/// step.
+struct Generation {
+  int64_t period = 1; // a window of text starts at a multiple of it: the least of all factors
+  std::map<std::string, State> states;
+};
+
 struct Buffer {
   std::string name, kind;
   int64_t offset = 0, bytes = 0;
@@ -152,6 +165,7 @@ struct Plan {
   std::vector<int64_t> buckets;
   std::vector<Kernel> kernels;
   std::map<std::string, std::vector<Launch>> entries;
+  std::optional<Generation> generation;
   std::vector<Buffer> buffers;
 
   /// Those of `targets` that are GPUs, in their order.

@@ -45,6 +45,13 @@ int64_t sluice::dispatch::storageElements(RankedTensorType type) {
   return elements;
 }
 
+Value sluice::dispatch::scheduleOf(Operation *dispatch) {
+  auto domain = dispatch->getAttrOfType<DomainAttr>("domain");
+  return domain && domain.getScheduled() && dispatch->getNumOperands() > 0
+             ? dispatch->getOperand(dispatch->getNumOperands() - 1)
+             : Value();
+}
+
 bool sluice::dispatch::isStorageType(Type element) { return element.isF32() || element.isBF16(); }
 
 Type sluice::dispatch::bodyTypeOf(Type element) {
@@ -128,6 +135,27 @@ static LogicalResult verifyBodyTypes(Operation *op, ValueRange tensors, ValueRan
   return success();
 }
 
+/// Of a scheduled dispatch: its schedule, and that nothing stands in its way. `obstacle` is what
+/// does, or empty.
+static LogicalResult verifySchedule(Operation *op, StringRef obstacle) {
+  auto domain = op->getAttrOfType<DomainAttr>("domain");
+  if (!domain.getScheduled()) {
+    return success();
+  }
+  if (!obstacle.empty()) {
+    return op->emitOpError("D-019: expected a domain that is not scheduled, for ") << obstacle;
+  }
+  Value schedule = scheduleOf(op);
+  auto expected =
+      RankedTensorType::get({domain.getBatch(), 3}, IntegerType::get(op->getContext(), 64));
+  if (!schedule || schedule.getType() != expected) {
+    InFlightDiagnostic error = op->emitOpError("D-018: expected a schedule of ")
+                               << expected << " as the last operand, found ";
+    return schedule ? error << schedule.getType() : error << "none";
+  }
+  return success();
+}
+
 static LogicalResult verifyAccesses(Operation *op, ArrayAttr accesses, size_t expected,
                                     StringRef what) {
   if (accesses.size() != expected) {
@@ -142,8 +170,20 @@ static LogicalResult verifyAccesses(Operation *op, ArrayAttr accesses, size_t ex
   return success();
 }
 
+/// A scheduled row is one of a sequence: it has a position, and no number among all rows.
+static StringRef obstacleOf(RowsOp op) {
+  bool onlyRows = llvm::all_of(op.getResultAccesses(), [](Attribute access) {
+    return cast<AccessAttr>(access).getKind() == AccessKind::Row;
+  });
+  if (!onlyRows || op.getZeroInvalid()) {
+    return "results that are not rows, or are written where rows are not valid";
+  }
+  return op.getBody().getOps<RandomOp>().empty() ? "" : "random numbers, which depend on the row";
+}
+
 LogicalResult RowsOp::verify() {
-  if (failed(verifyAccesses(*this, getAccesses(), getInputs().size(), "operands")) ||
+  if (failed(verifySchedule(*this, "")) ||
+      failed(verifyAccesses(*this, getAccesses(), getInputs().size(), "operands")) ||
       failed(verifyAccesses(*this, getResultAccesses(), getOutputs().size(), "results"))) {
     return failure();
   }
@@ -151,8 +191,19 @@ LogicalResult RowsOp::verify() {
     return failure();
   }
   Block &body = getBody().front();
+  if (failed(verifySchedule(*this, obstacleOf(*this)))) {
+    return failure();
+  }
   return failure(failed(verifyBodyTypes(*this, getInputs(), body.getArguments())) ||
                  failed(verifyBodyTypes(*this, getOutputs(), body.getTerminator()->getOperands())));
+}
+
+static StringRef obstacleOf(ContractOp op) {
+  if (op.getByInput()) {
+    return "a contraction by input";
+  }
+  bool draws = !op.getEpilogue().empty() && !op.getEpilogue().getOps<RandomOp>().empty();
+  return draws ? "random numbers, which depend on the row" : "";
 }
 
 /// Of a contraction that rotates: the last extra is a table of angles for pairs of columns.
@@ -183,7 +234,8 @@ static LogicalResult verifyRotation(ContractOp op) {
 }
 
 LogicalResult ContractOp::verify() {
-  if (failed(verifyAccesses(*this, getAccesses(), getExtras().size(), "extra operands")) ||
+  if (failed(verifySchedule(*this, obstacleOf(*this))) ||
+      failed(verifyAccesses(*this, getAccesses(), getExtras().size(), "extra operands")) ||
       failed(verifyAccesses(*this, getResultAccesses(), getOutputs().size(), "results"))) {
     return failure();
   }
@@ -206,6 +258,9 @@ LogicalResult ContractOp::verify() {
 }
 
 LogicalResult WeightGradientOp::verify() {
+  if (failed(verifySchedule(*this, "a sum over rows"))) {
+    return failure();
+  }
   int64_t left = cast<RankedTensorType>(getLeft().getType()).getShape().back();
   int64_t right = cast<RankedTensorType>(getRight().getType()).getShape().back();
   if (failed(verifyFactors(*this, {getLeft(), getRight()})) ||
@@ -247,7 +302,7 @@ template <typename Op> static LogicalResult verifyCrossEntropy(Op op) {
 }
 
 LogicalResult CrossEntropyOp::verify() {
-  if (failed(verifyCrossEntropy(*this))) {
+  if (failed(verifySchedule(*this, "losses")) || failed(verifyCrossEntropy(*this))) {
     return failure();
   }
   auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
@@ -260,7 +315,7 @@ LogicalResult CrossEntropyOp::verify() {
 }
 
 LogicalResult CrossEntropyWeightGradientOp::verify() {
-  if (failed(verifyCrossEntropy(*this))) {
+  if (failed(verifySchedule(*this, "a sum over rows")) || failed(verifyCrossEntropy(*this))) {
     return failure();
   }
   auto weight = cast<RankedTensorType>(getWeight().getType());
@@ -273,7 +328,8 @@ LogicalResult CrossEntropyWeightGradientOp::verify() {
 }
 
 LogicalResult ScatterRowsOp::verify() {
-  if (failed(verifyStorage(*this, {getValues()}))) {
+  if (failed(verifySchedule(*this, "a sum over rows")) ||
+      failed(verifyStorage(*this, {getValues()}))) {
     return failure();
   }
   return verifyF32(*this, {getInit(), getTable()});
@@ -283,7 +339,13 @@ LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2) {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
   }
-  if (failed(verifyFactors(*this, {getQuery(), getKey(), getValue()})) ||
+  if (getSchedule() && getDomain().getFactor() < 1) {
+    return emitOpError(
+               "D-020: expected a scheduled domain of a scale, whose lengths masks are for, found ")
+           << getDomain();
+  }
+  if (failed(verifySchedule(*this, getDropout().isZero() ? "" : "dropout")) ||
+      failed(verifyFactors(*this, {getQuery(), getKey(), getValue()})) ||
       failed(verifyStorage(*this, {getOutput()})) || failed(verifyF32(*this, {getLse()}))) {
     return failure();
   }
@@ -291,6 +353,9 @@ LogicalResult AttentionOp::verify() {
 }
 
 LogicalResult AttentionBackwardOp::verify() {
+  if (failed(verifySchedule(*this, "a backward pass"))) {
+    return failure();
+  }
   if (getMask().getNumDims() != 2) {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
   }

@@ -85,7 +85,7 @@ std::optional<Reads> ContractOp::getRowReads(unsigned result) {
     }
   }
   if (getRotary() && result == 0) {
-    reads.push_back(RowRead::whole(getNumOperands() - 1));
+    reads.push_back(RowRead::whole(firstExtra + getExtras().size() - 1));
   }
   return reads;
 }
@@ -161,7 +161,7 @@ Reads sluice::dispatch::attentionBackwardReads(IntegerSet mask, unsigned operand
 }
 
 std::optional<Reads> AttentionOp::getRowReads(unsigned) {
-  return attentionReads(getMask(), getNumOperands());
+  return attentionReads(getMask(), /*operands=*/3);
 }
 
 std::optional<Reads> AttentionBackwardOp::getRowReads(unsigned) {

@@ -11,7 +11,19 @@ using namespace mlir;
 using namespace sluice;
 
 RankedTensorType DispatchEmitter::typeOf(Value sequence) const {
-  return getStoredType(scope, cast<SequenceType>(sequence.getType()));
+  RankedTensorType type = getStoredType(scope, cast<SequenceType>(sequence.getType()));
+  Operation *op = sequence.getDefiningOp();
+  auto rows = op ? op->getAttrOfType<ArrayAttr>(stepRowsName) : ArrayAttr();
+  if (!rows) {
+    return type;
+  }
+  // A result that nothing reads has no rows of its own, and as many as another.
+  SmallVector<int64_t> shape(type.getShape());
+  auto own = dyn_cast<IntegerAttr>(rows[cast<OpResult>(sequence).getResultNumber()]);
+  if (auto ring = own ? own : dyn_cast<IntegerAttr>(rows[0])) {
+    shape[1] = ring.getInt();
+  }
+  return RankedTensorType::get(shape, type.getElementType());
 }
 
 dispatch::DomainAttr DispatchEmitter::domainOf(Value sequence) const {
@@ -64,7 +76,8 @@ bool sluice::canRotateWhereMade(AttentionOp op) {
                     backward.getQueryColumn() == op.getQueryColumn() &&
                     backward.getKeyColumn() == op.getKeyColumn() &&
                     backward.getValueColumn() == op.getValueColumn();
-    return user == op.getOperation() || isItsOwn;
+    // What leaves the function leaves it as it is stored.
+    return user == op.getOperation() || isItsOwn || user->hasTrait<OpTrait::IsTerminator>();
   });
   return areFirst && staysValue && isAlone;
 }
@@ -87,7 +100,8 @@ static LogicalResult rotate(AttentionOp op, DispatchEmitter &emitter) {
   SmallVector<Attribute> accesses(contract.getAccesses().getValue());
   accesses.push_back(dispatch::AccessAttr::get(b.getContext(), dispatch::AccessKind::Table,
                                                AffineMap::get(2, 1, b.getAffineDimExpr(0)), 1, 0));
-  contract.getExtrasMutable().append(table);
+  contract->insertOperands(contract->getNumOperands() - (dispatch::scheduleOf(contract) ? 1 : 0),
+                           table);
   contract.setAccessesAttr(b.getArrayAttr(accesses));
   contract.setRotatedColumns(endOfKeys(op));
   return success();
@@ -99,9 +113,9 @@ LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
   }
   auto op = dispatch::AttentionOp::create(
       emitter.b, emitter.typeOf(getOutput()), emitter.typeOf(getLse()), emitter.get(getQuery()),
-      emitter.get(getKey()), emitter.get(getValue()), emitter.domainOf(getQuery()), getHeads(),
-      getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(),
-      getDropout(), getRandomId(), StringAttr());
+      emitter.get(getKey()), emitter.get(getValue()), /*schedule=*/Value(),
+      emitter.domainOf(getQuery()), getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(),
+      getKeyColumn(), getValueColumn(), getMask(), getDropout(), getRandomId(), StringAttr());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   emitter.set(getOutput(), op.getOutput());
   emitter.set(getLse(), op.getLse());

@@ -2,10 +2,12 @@
 //
 // Launches over planned memory: plan IR, and its JSON form.
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/Step.h"
 #include "sluice/Target/Artifact.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SmallBitVector.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace sluice;
@@ -195,6 +197,33 @@ static json::Object placesToJson(const MemoryPlan &memory, StringRef prefix) {
   return result;
 }
 
+/// What the step keeps, and how windows of text are to start.
+static json::Object generationToJson(ModuleOp module, const MemoryPlan &memory) {
+  int64_t period = 1;
+  for (auto scale : module.getOps<ScaleOp>()) {
+    period = scale.getFactor() > 0 ? std::lcm(period, int64_t(scale.getFactor())) : period;
+  }
+  json::Object states;
+  for (const auto &[name, place] : memory.places) {
+    StringRef state(name);
+    if (!state.consume_front("state:")) {
+      continue;
+    }
+    auto type = cast<RankedTensorType>(place.type);
+    auto op = module.lookupSymbol<StateOp>(state);
+    json::Object object{
+        {"offset", place.offset},
+        {"type", typeName(type.getElementType())},
+        {"shape", json::Array(type.getShape())},
+        {"scale", op ? getFactor(op, cast<SequenceType>(op.getType())) : int64_t(0)}};
+    if (type.getRank() == 3) {
+      object["row_stride"] = dispatch::paddedWidth(type.getDimSize(2));
+    }
+    states[state.str()] = std::move(object);
+  }
+  return json::Object{{"period", period}, {"states", std::move(states)}};
+}
+
 static json::Array tensorsToJson(ModuleOp module, const MemoryPlan &memory) {
   json::Array tensors;
   for (const ParameterLayout::Entry &entry : ParameterLayout(module).entries) {
@@ -367,7 +396,7 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   }
   auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
   const Place &gradients = memory.places.at("flat:gradients");
-  return json::Object{
+  json::Object plan{
       {"format", "sluice-plan"},
       {"version", 2},
       {"model", modelToJson(module, spec)},
@@ -394,4 +423,8 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
       {"kernels", std::move(kernelList)},
       {"entries", std::move(entries)},
       {"buffers", buffersToJson(memory)}};
+  if (module.lookupSymbol("step.plan")) {
+    plan["generation"] = generationToJson(module, memory);
+  }
+  return plan;
 }

@@ -4,6 +4,7 @@
 // the head's keys once and then, for each block of queries, goes over the blocks of keys that the
 // mask leaves with an online softmax.
 #include "Attention.h"
+#include "Skinny.h"
 #include "Storage.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -256,6 +257,9 @@ FailureOr<Kernel> cpu::generateAttention(dispatch::AttentionOp op, ModuleOp modu
                                          const Target &target) {
   if (failed(checkOp(op)) || failed(checkRegion(op.getScore()))) {
     return failure();
+  }
+  if (op.getDomain().getScheduled()) {
+    return generateDecodeAttention(op, module, name, target);
   }
   return ForwardGenerator(op, module, name, target).generate();
 }

@@ -6,6 +6,7 @@
 // rows through every panel: rows are read in place (their padding keeps strides off powers of two),
 // a tile's sums stay in registers for all of K. Rows of bf16 are first extended, a tile's at a
 // time, since the inner loop reads them a scalar at a time.
+#include "Skinny.h"
 #include "Storage.h"
 #include "Tile.h"
 #include "sluice/Target/CPU/Epilogue.h"
@@ -276,36 +277,12 @@ Value Emitter::loadDense(unsigned buffer, Value column, VectorType type) {
   return loadVector(b, width, extras[buffer], column, mask);
 }
 
-/// A vector of row `row` (of all batch rows) from `column` on, a multiple of the tile's columns,
-/// with the pairs rotated that are to be. The table's columns repeat every head: they are read in
-/// runs as long as heads and tiles have in common.
 Value Emitter::rotate(Value vector, Value row, Value column) {
-  auto type = cast<VectorType>(vector.getType());
-  Value table = extras.back();
-  int64_t width = type.getDimSize(0), rotated = *op.getRotatedColumns();
-  int64_t head = cast<MemRefType>(table.getType()).getDimSize(1);
-  int64_t run = std::gcd(std::gcd(head, s.tile.columns()), width);
-  Value begins = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, column, index(rotated));
-  auto branch = scf::IfOp::create(b, TypeRange(type), begins, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  Value position = arith::RemUIOp::create(b, row, index(domain.getPositions()));
-  Value angles = arith::ConstantOp::create(b, b.getZeroAttr(type));
-  for (int64_t i = 0; i < width; i += run) {
-    Value at = arith::RemUIOp::create(b, addIndex(b, column, index(i)), index(head));
-    Value some = loadVector(b, run, table, {position, at});
-    angles = vector::InsertStridedSliceOp::create(b, some, angles, ArrayRef<int64_t>{i},
-                                                  ArrayRef<int64_t>{1});
-  }
-  Value turned = emitRotation(b, vector, angles, /*back=*/false);
-  if (rotated % width != 0) {
-    turned = arith::SelectOp::create(b, emitColumnMask(b, width, column, index(rotated)), turned,
-                                     vector);
-  }
-  scf::YieldOp::create(b, turned);
-  b.setInsertionPointToStart(branch.elseBlock());
-  scf::YieldOp::create(b, vector);
-  return branch.getResult(0);
+  auto position = [&]() -> Value {
+    return arith::RemUIOp::create(b, row, index(domain.getPositions()));
+  };
+  return emitColumnRotation(b, vector, extras.back(), position, column, *op.getRotatedColumns(),
+                            s.tile.columns());
 }
 
 /// One row of the tile at a time, from scratch in L1: the region's code is emitted once, on vectors
@@ -352,8 +329,9 @@ void Emitter::emitEpilogue(Value first, Value count, Value panel, const Tile &ti
 /// lists.
 static LogicalResult check(dispatch::ContractOp op) {
   using dispatch::AccessKind;
-  for (Type type : llvm::concat<const Type>(llvm::to_vector(op->getOperandTypes()),
-                                            llvm::to_vector(op->getResultTypes()))) {
+  size_t schedules = op.getDomain().getScheduled() ? 1 : 0;
+  auto operands = llvm::to_vector(llvm::drop_end(op->getOperandTypes(), schedules));
+  for (Type type : llvm::concat<const Type>(operands, llvm::to_vector(op->getResultTypes()))) {
     if (!dispatch::isStorageType(cast<RankedTensorType>(type).getElementType())) {
       return op.emitOpError("expected tensors of f32 or bf16, found ") << type;
     }
@@ -382,6 +360,9 @@ FailureOr<Kernel> cpu::generateContract(dispatch::ContractOp op, ModuleOp module
                                         const Target &target) {
   if (failed(check(op))) {
     return failure();
+  }
+  if (op.getDomain().getScheduled()) {
+    return generateSkinnyContract(op, module, name, target);
   }
   ArrayRef<int64_t> weight = cast<RankedTensorType>(op.getWeight().getType()).getShape();
   int64_t inner = weight[op.getByInput() ? 0 : 1], columns = weight[op.getByInput() ? 1 : 0];

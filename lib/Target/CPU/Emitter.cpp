@@ -143,6 +143,30 @@ Value Emitter::sum(Value vector) {
   return vector;
 }
 
+Value Emitter::sumEach(Values vectors) {
+  for (int64_t bit = 1; bit < lanes; bit *= 2) {
+    SmallVector<int64_t> own, other;
+    for (int64_t i = 0; i < lanes; ++i) {
+      int64_t from = (i & bit) != 0 ? lanes : 0;
+      own.push_back(from + i);
+      other.push_back(from + (i ^ bit));
+    }
+    Values merged;
+    for (size_t i = 0; i + 1 < vectors.size(); i += 2) {
+      Value a = vectors[i], c = vectors[i + 1];
+      merged.push_back(addf(shuffle(a, c, own), shuffle(a, c, other)));
+    }
+    if (vectors.size() == 1) {
+      for (int64_t &lane : other) {
+        lane %= lanes;
+      }
+      merged.push_back(addf(vectors[0], shuffle(vectors[0], vectors[0], other)));
+    }
+    vectors = std::move(merged);
+  }
+  return vectors[0];
+}
+
 void Emitter::transpose(Values &square) {
   for (int64_t bit = 1; bit < lanes; bit *= 2) {
     SmallVector<int64_t> low, high;

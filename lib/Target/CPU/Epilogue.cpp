@@ -4,8 +4,12 @@
 // Scalar regions as vector code.
 #include "sluice/Target/CPU/Epilogue.h"
 
+#include "Storage.h"
+#include "Tile.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "sluice/Target/CPU/Random.h"
@@ -31,6 +35,39 @@ Value cpu::emitRotation(ImplicitLocOpBuilder &b, Value vector, Value angles, boo
   Value sine = arith::MulFOp::create(b, shuffled(angles, odd), sign);
   Value other = arith::MulFOp::create(b, shuffled(vector, swapped), sine);
   return math::FmaOp::create(b, vector, shuffled(angles, even), other);
+}
+
+/// The table's columns repeat every head: they are read in runs as long as heads and `grain` have
+/// in common.
+Value cpu::emitColumnRotation(ImplicitLocOpBuilder &b, Value vector, Value table,
+                              llvm::function_ref<Value()> position, Value column, int64_t rotated,
+                              int64_t grain) {
+  auto type = cast<VectorType>(vector.getType());
+  auto index = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(b, value); };
+  int64_t width = type.getDimSize(0);
+  int64_t head = cast<MemRefType>(table.getType()).getDimSize(1);
+  int64_t run = std::gcd(std::gcd(head, grain), width);
+  Value begins = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, column, index(rotated));
+  auto branch = scf::IfOp::create(b, TypeRange(type), begins, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  Value row = position();
+  Value angles = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  for (int64_t i = 0; i < width; i += run) {
+    Value at = arith::RemUIOp::create(b, addIndex(b, column, index(i)), index(head));
+    Value some = loadVector(b, run, table, {row, at});
+    angles = vector::InsertStridedSliceOp::create(b, some, angles, ArrayRef<int64_t>{i},
+                                                  ArrayRef<int64_t>{1});
+  }
+  Value turned = emitRotation(b, vector, angles, /*back=*/false);
+  if (rotated % width != 0) {
+    turned = arith::SelectOp::create(b, emitColumnMask(b, width, column, index(rotated)), turned,
+                                     vector);
+  }
+  scf::YieldOp::create(b, turned);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, vector);
+  return branch.getResult(0);
 }
 
 Epilogue::Epilogue(dispatch::ContractOp op, Frame &frame) : op(op), b(frame.builder()) {
@@ -97,8 +134,11 @@ FailureOr<SmallVector<Value>> Epilogue::emit(ValueRange arguments, const Place &
           b, DenseElementsAttr::get(vectorOf(b.getI32Type()), ArrayRef<int32_t>(offsets)));
       value = arith::AddIOp::create(b, vector::BroadcastOp::create(b, ramp.getType(), first), ramp);
     } else if (isa<dispatch::PositionOp>(source)) {
-      Value positions = arith::ConstantIndexOp::create(b, op.getDomain().getPositions());
-      Value position = arith::RemUIOp::create(b, place.row, positions);
+      Value position = place.position;
+      if (!position) {
+        Value positions = arith::ConstantIndexOp::create(b, op.getDomain().getPositions());
+        position = arith::RemUIOp::create(b, place.row, positions);
+      }
       value = vector::BroadcastOp::create(b, vectorOf(b.getI32Type()),
                                           arith::IndexCastOp::create(b, b.getI32Type(), position));
     } else {

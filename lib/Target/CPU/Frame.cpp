@@ -89,6 +89,15 @@ Value Frame::seed() { return scalarAddress(Scalar::Seed, b.getI64Type()); }
 
 Value Frame::firstStream() { return argument(argumentCount(dispatch_) - 1); }
 
+Frame::Run Frame::run(Value batch) {
+  Value schedule = buffer(dispatch_->getNumOperands() - 1);
+  auto number = [&](int64_t column) -> Value {
+    Value loaded = memref::LoadOp::create(b, schedule, ValueRange{batch, index(column)});
+    return arith::IndexCastOp::create(b, b.getIndexType(), loaded);
+  };
+  return {number(0), number(1), number(2)};
+}
+
 Value Frame::validLength(int64_t factor, int64_t positions) {
   return factor == 0 ? index(positions)
                      : Value(arith::CeilDivUIOp::create(b, length(), index(factor)));

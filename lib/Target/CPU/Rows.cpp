@@ -112,8 +112,13 @@ static LogicalResult check(dispatch::RowsOp op) {
 
 /// Least bytes of one operand or result: what it holds, or what the rows of the launch can touch of
 /// it.
-static double bytesOf(RankedTensorType type, AccessAttr access, int64_t launchRows) {
+static double bytesOf(RankedTensorType type, AccessAttr access, dispatch::DomainAttr domain) {
   double elements = type.getNumElements();
+  auto launchRows = domain.getLaunchRows();
+  if (domain.getScheduled() && access.getKind() == AccessKind::Row) {
+    int64_t width = type.getRank() == 3 ? type.getShape().back() : 1;
+    elements = std::min<double>(elements, double(launchRows * access.getGroup() * width));
+  }
   if (access.getKind() == AccessKind::Gather) {
     elements = std::min<double>(elements, double(launchRows) * type.getShape().back());
   }
@@ -125,13 +130,13 @@ void rows::estimate(dispatch::RowsOp op, Kernel &kernel) {
   bool sequence = false;
   for (auto [i, input] : llvm::enumerate(op.getInputs())) {
     auto type = cast<RankedTensorType>(input.getType());
-    kernel.bytes += bytesOf(type, cast<AccessAttr>(op.getAccesses()[i]), launchRows);
+    kernel.bytes += bytesOf(type, cast<AccessAttr>(op.getAccesses()[i]), op.getDomain());
     sequence |= type.getRank() == 3;
   }
   for (auto [i, output] : llvm::enumerate(op.getOutputs())) {
     auto type = cast<RankedTensorType>(output.getType());
     auto access = cast<AccessAttr>(op.getResultAccesses()[i]);
-    kernel.bytes += bytesOf(type, access, launchRows);
+    kernel.bytes += bytesOf(type, access, op.getDomain());
     sequence |= type.getRank() == 3;
   }
   for (Operation &inner : op.getBody().front().without_terminator()) {
@@ -160,8 +165,11 @@ static void emitRowLoop(Frame &frame, dispatch::RowsOp op, Emitter &emitter, int
   Value first = arith::MulIOp::create(b, frame.item(), frame.index(perItem));
   Value last = arith::AddIOp::create(b, first, frame.index(perItem));
   last = arith::MinSIOp::create(b, last, frame.index(domain.getLaunchRows()));
-  Value valid = frame.validLength(domain.getFactor(), positions);
-  Value batch = domain.getFactor() ? frame.rows() : Value();
+  Value valid, batch;
+  if (!domain.getScheduled()) {
+    valid = frame.validLength(domain.getFactor(), positions);
+    batch = domain.getFactor() ? frame.rows() : Value();
+  }
 
   auto loop = scf::ForOp::create(b, first, last, frame.index(1));
   OpBuilder::InsertionGuard guard(b);
@@ -169,6 +177,14 @@ static void emitRowLoop(Frame &frame, dispatch::RowsOp op, Emitter &emitter, int
   Value row = loop.getInductionVar();
   RowPosition at{row, arith::DivUIOp::create(b, row, frame.index(positions)),
                  arith::RemUIOp::create(b, row, frame.index(positions))};
+  if (domain.getScheduled()) {
+    Frame::Run run = frame.run(at.batch);
+    Value due = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, at.position, run.count);
+    auto branch = scf::IfOp::create(b, due, /*withElseRegion=*/false);
+    b.setInsertionPointToStart(branch.thenBlock());
+    emitter.emitRow({row, at.batch, arith::AddIOp::create(b, run.start, at.position), run.length});
+    return;
+  }
   if (domain.getFactor() == 0) {
     emitter.emitRow(at);
     return;

@@ -59,13 +59,20 @@ bool isRow(mlir::Value value);
 /// Fills in the kind, the operations and the least bytes of a row kernel.
 void estimate(dispatch::RowsOp op, Kernel &kernel);
 
+/// Row of the memory of a tensor [B, extent, ...] that holds `position` of batch row `batch`: of a
+/// scheduled domain's, a ring.
+mlir::Value sequenceRow(mlir::ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, int64_t extent,
+                        mlir::Value batch, mlir::Value position);
+
 /// Whether the rows that an operand of access `row` or `table` (or a group of `flat`) maps to lie
 /// within its source for every valid row of the domain. `extent` counts the source's rows.
 bool alwaysInside(dispatch::RowsOp op, dispatch::AccessAttr access, int64_t extent);
 
-/// Where the body stands: row r = b * positions + p.
+/// Where the body stands: row r = b * positions + p, or, of a scheduled domain, b * positions + j
+/// at position p, in a sequence of `length` tokens.
 struct RowPosition {
   mlir::Value row, batch, position;
+  mlir::Value length = {};
 };
 
 /// Finds rows and elements in memory.

@@ -4,6 +4,7 @@
 // Where the rows and elements of a row kernel lie. A row outside its source is a row of zeros in
 // scratch, chosen by pointer, so that the loops over columns have no branch.
 #include "Rows.h"
+#include "Skinny.h"
 #include "Storage.h"
 
 #include "mlir/Dialect/Affine/Utils.h"
@@ -56,7 +57,8 @@ Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), 
   unsigned operands = op.getInputs().size();
   SmallVector<Type> zeroed;
   for (unsigned i = 0; i < operands + op.getOutputs().size(); ++i) {
-    offsets[i] = frame.buffer(i).getDefiningOp<memref::ViewOp>().getByteShift();
+    unsigned argument = i < operands ? i : op->getNumOperands() + i - operands;
+    offsets[i] = frame.buffer(argument).getDefiningOp<memref::ViewOp>().getByteShift();
     RankedTensorType type = tensorOf(op, i);
     AccessAttr access = accessOf(op, i);
     if (type.getRank() > 0) {
@@ -67,7 +69,8 @@ Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), 
     if (i < operands && needsZeroRow(i) && !llvm::is_contained(zeroed, memory)) {
       zeroed.push_back(memory);
     }
-    if (access.getSourceFactor() > 0 && !validLengths.count(access.getSourceFactor())) {
+    bool isOneLength = access.getSourceFactor() > 0 && !op.getDomain().getScheduled();
+    if (isOneLength && !validLengths.count(access.getSourceFactor())) {
       validLengths[access.getSourceFactor()] = frame.validLength(access.getSourceFactor(), 0);
     }
   }
@@ -138,14 +141,32 @@ bool rows::alwaysInside(dispatch::RowsOp op, AccessAttr access, int64_t extent) 
     return access.getSourceFactor() == domain.getFactor() &&
            expr == getAffineDimExpr(0, expr.getContext());
   }
+  if (domain.getScheduled() && expr.isFunctionOfDim(0)) {
+    return false;
+  }
   auto bounds = boundsOf(expr, domain.getPositions(), access.getGroup());
   return bounds && bounds->first >= 0 && bounds->second < extent;
 }
 
+Value rows::sequenceRow(ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, int64_t extent,
+                        Value batch, Value position) {
+  if (domain.getScheduled()) {
+    return ringRow(b, extent, batch, position);
+  }
+  Value first = arith::MulIOp::create(b, batch, arith::ConstantIndexOp::create(b, extent));
+  return arith::AddIOp::create(b, first, position);
+}
+
 Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowPosition &at,
                                    Value member, bool sequence) {
-  Value valid = access.getSourceFactor() == 0 ? frame.index(extent)
-                                              : validLengths.lookup(access.getSourceFactor());
+  int64_t factor = access.getSourceFactor();
+  Value valid;
+  if (factor == 0) {
+    valid = frame.index(extent);
+  } else {
+    valid = at.length ? Value(arith::CeilDivUIOp::create(b, at.length, frame.index(factor)))
+                      : validLengths.lookup(factor);
+  }
   AffineMap map = access.getMap().getValue();
   SmallVector<Value> symbols(map.getNumSymbols(), valid);
   Value position =
@@ -158,8 +179,7 @@ Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowP
   if (!sequence) {
     return {position, inside};
   }
-  Value first = arith::MulIOp::create(b, at.batch, frame.index(extent));
-  return {arith::AddIOp::create(b, first, position), inside};
+  return {sequenceRow(b, op.getDomain(), extent, at.batch, position), inside};
 }
 
 Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Value member,
@@ -241,11 +261,9 @@ Value Addresses::operandElement(unsigned i, const RowPosition &at) {
 Value Addresses::resultIndex(unsigned i, const RowPosition &at) {
   unsigned tensor = i + op.getInputs().size();
   switch (accessOf(op, tensor).getKind()) {
-  case AccessKind::Row: {
-    Value first =
-        arith::MulIOp::create(b, at.batch, frame.index(tensorOf(op, tensor).getDimSize(1)));
-    return arith::AddIOp::create(b, first, at.position);
-  }
+  case AccessKind::Row:
+    return sequenceRow(b, op.getDomain(), tensorOf(op, tensor).getDimSize(1), at.batch,
+                       at.position);
   case AccessKind::Flat:
   case AccessKind::Columns:
     return at.row;

@@ -228,3 +228,41 @@ func.func @rotated_back_by_half(%x: tensor<2x16x9xf32>, %o: tensor<2x16x3xf32>, 
   } : (tensor<2x16x9xf32>, tensor<2x16x9xf32>, tensor<2x16x9xf32>, tensor<2x16x3xf32>, tensor<2x16x1xf32>, tensor<2x16x3xf32>, tensor<16x3xf32>) -> tensor<2x16x9xf32>
   return
 }
+
+// -----
+
+#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, scheduled = true>
+func.func @rows(%x: tensor<2x16x8xf32>, %schedule: tensor<2x2xi64>) {
+  // expected-error@+1 {{D-018: expected a schedule of 'tensor<2x3xi64>' as the last operand, found 'tensor<2x2xi64>'}}
+  %y = dispatch.rows %x, %schedule attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
+  ^bb0(%r: tensor<8xf32>):
+    dispatch.yield %r : tensor<8xf32>
+  } : (tensor<2x16x8xf32>, tensor<2x2xi64>) -> tensor<2x16x8xf32>
+  return
+}
+
+// -----
+
+#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, scheduled = true>
+func.func @rows(%x: tensor<2x16x8xf32>, %schedule: tensor<2x3xi64>) {
+  // expected-error@+1 {{D-019: expected a domain that is not scheduled, for results that are not rows, or are written where rows are not valid}}
+  %y = dispatch.rows %x, %schedule attributes {domain = #domain, accesses = [#row], result_accesses = [#row], zero_invalid} {
+  ^bb0(%r: tensor<8xf32>):
+    dispatch.yield %r : tensor<8xf32>
+  } : (tensor<2x16x8xf32>, tensor<2x3xi64>) -> tensor<2x16x8xf32>
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 1, positions = 4, factor = 0, scheduled = true>
+func.func @attention(%q: tensor<1x4x24xf32>, %schedule: tensor<1x3xi64>) {
+  // expected-error@+1 {{D-020: expected a scheduled domain of a scale}}
+  %o, %l = dispatch.attention %q, %q, %q, %schedule attributes {domain = #domain, heads = 1 : i64, kv_heads = 1 : i64, head_size = 8 : i64, query_column = 0 : i64, key_column = 8 : i64, value_column = 16 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %k: i32, %h: i32):
+    dispatch.yield %s : f32
+  } : (tensor<1x4x24xf32>, tensor<1x4x24xf32>, tensor<1x4x24xf32>, tensor<1x3xi64>) -> (tensor<1x4x8xf32>, tensor<1x4x1xf32>)
+  return
+}

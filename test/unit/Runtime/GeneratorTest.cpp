@@ -55,6 +55,24 @@ TEST(Generator, RefusesWrongOptionsAndNumbers) {
   EXPECT_THROW(pickToken(std::vector<float>{0, NAN}, {}, 0), JobError);
 }
 
+/// A window stays until it is full; then it keeps the newest, at most half of the context and whole
+/// groups.
+TEST(Generator, RefillsTheWindowFromWholeGroups) {
+  EXPECT_EQ(windowStart(64, 0, 64, 4), 0);
+  EXPECT_EQ(windowStart(65, 0, 64, 4), 36); // the first multiple of 4 from 33 on
+  EXPECT_EQ(windowStart(100, 36, 64, 4), 36);
+  EXPECT_EQ(windowStart(101, 36, 64, 4), 72);
+  EXPECT_EQ(windowStart(200, 0, 64, 1), 168);
+  EXPECT_EQ(windowStart(2, 0, 1, 1), 1);
+  // A period longer than half of the context: what is left of the last one, never nothing.
+  EXPECT_EQ(windowStart(17, 0, 16, 12), 12);
+  EXPECT_EQ(windowStart(25, 0, 16, 12), 24);
+  EXPECT_EQ(windowStart(24, 0, 16, 12), 12);
+  // A period longer than the context.
+  EXPECT_EQ(windowStart(12, 0, 8, 12), 8);
+  EXPECT_EQ(windowStart(2, 0, 1, 2), 1);
+}
+
 std::string generated(Executor &executor, const std::string &prompt, int64_t count,
                       SamplingOptions options) {
   std::string text;

@@ -54,6 +54,19 @@ const WrongPlan wrongPlans[] = {
      [](Json &p) { p["entries"]["update"][0] = {{"collective", "all_reduce"}, {"bucket", 0}}; },
      "collective"},
     {"UnknownEntry", [](Json &p) { p["entries"]["dream"] = Json::array(); }, "\"dream\""},
+    {"GenerationWithoutItsEntries",
+     [](Json &p) { p["generation"] = {{"period", 1}, {"states", Json::object()}}; }, "prefill"},
+    {"GenerationOfNoPeriod",
+     [](Json &p) { p["generation"] = {{"period", 0}, {"states", Json::object()}}; },
+     "plan.generation.period"},
+    {"StateOutsideTheArena",
+     [](Json &p) {
+       p["generation"] = {
+           {"period", 1},
+           {"states",
+            {{"done", {{"offset", 300352}, {"type", "i64"}, {"shape", {2}}, {"scale", 0}}}}}};
+     },
+     "plan.generation.states.done"},
     {"UnalignedOffset", [](Json &p) { p["scalars"]["seed"]["offset"] = 68; }, "multiple of 64"},
     {"UnalignedTensor", [](Json &p) { p["tensors"][0]["offset"] = 3393; }, "multiple of 4"},
     {"TensorPastTheEnd", [](Json &p) { p["tensors"][0]["offset"] = 300352; }, "inside the arena"},

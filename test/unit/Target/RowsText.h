@@ -38,6 +38,7 @@ struct Access {
 
 struct Domain {
   int64_t batch = 1, positions = 1, factor = 0;
+  bool scheduled = false; ///< the last operand, behind those listed, is the schedule
 };
 
 /// tensor<AxBxTYPE>
@@ -66,6 +67,12 @@ inline std::string rowsText(const Domain &domain, const std::vector<Seen> &opera
     accesses += comma + operands[i].access;
     arguments += comma + "%a" + number + ": " + operands[i].argument;
   }
+  if (domain.scheduled) {
+    std::string comma = operands.empty() ? "" : ", ", type = tensor({domain.batch, 3}, "i64");
+    parameters += comma + "%schedule: " + type;
+    names += comma + "%schedule";
+    types += comma + type;
+  }
   for (size_t i = 0; i < results.size(); ++i) {
     resultTypes += (i ? ", " : "") + results[i].tensor;
     resultAccesses += (i ? ", " : "") + results[i].access;
@@ -74,7 +81,8 @@ inline std::string rowsText(const Domain &domain, const std::vector<Seen> &opera
          " = dispatch.rows " + names +
          " attributes {domain = #dispatch.domain<batch = " + std::to_string(domain.batch) +
          ", positions = " + std::to_string(domain.positions) +
-         ", factor = " + std::to_string(domain.factor) + ">, accesses = [" + accesses +
+         ", factor = " + std::to_string(domain.factor) +
+         (domain.scheduled ? ", scheduled = true" : "") + ">, accesses = [" + accesses +
          "], result_accesses = [" + resultAccesses + "]" + (zeroInvalid ? ", zero_invalid" : "") +
          "} {\n^bb0(" + arguments + "):\n" + body + "\n} : (" + types + ") -> (" + resultTypes +
          ")\n  return\n}\n";

@@ -42,6 +42,10 @@ bool isStorageType(mlir::Type element);
 /// What a body holds of an element that is stored as `element`: f32 for bf16, else the type itself.
 mlir::Type bodyTypeOf(mlir::Type element);
 
+/// The schedule of a dispatch, i64 [B, 3] (DomainAttr): its last operand; null where its domain is
+/// not scheduled.
+mlir::Value scheduleOf(mlir::Operation *dispatch);
+
 /// Elements that the memory of a tensor takes: rank 3 has padded rows.
 int64_t storageElements(mlir::RankedTensorType type);
 

@@ -47,9 +47,21 @@ def Dispatch_Domain : Dispatch_Attr<"Domain", "domain"> {
   let description = [{
     Row r = b * positions + p, 0 <= b < batch, 0 <= p < positions. With `factor` f > 0 row (b, p) is valid when
     b < rows and p < ceil(length / f), `rows` and `length` being device scalars; with f = 0 every row is valid.
+
+    A *scheduled* domain runs over a part of the rows that differs by batch row. The dispatch's last operand is then its
+    *schedule*, i64 [batch, 3]: for batch row b the first position `start`, the number of rows `count`, 0 to `positions`,
+    and the sequence's length in tokens, with start + count <= ceil(length / factor). Rows (b, j) with j < count are valid and stand at position p = start + j; the
+    valid length of whatever is at factor f is ceil(length / f), in place of the device scalars. Every operand or result
+    [B, T, ...] of rows is a *ring* there: position q lies in row q mod T. Where T covers the capacity that is row q, so
+    a whole sequence is a special case. Rows that are not valid are neither computed nor written.
   }];
-  let parameters = (ins "int64_t":$batch, "int64_t":$positions, "int64_t":$factor);
-  let assemblyFormat = "`<` `batch` `=` $batch `,` `positions` `=` $positions `,` `factor` `=` $factor `>`";
+  let parameters = (ins "int64_t":$batch, "int64_t":$positions, "int64_t":$factor,
+                        DefaultValuedParameter<"bool", "false">:$scheduled);
+  let builders = [AttrBuilder<(ins "int64_t":$batch, "int64_t":$positions, "int64_t":$factor), [{
+    return $_get($_ctxt, batch, positions, factor, false);
+  }]>];
+  let assemblyFormat = [{`<` `batch` `=` $batch `,` `positions` `=` $positions `,` `factor` `=` $factor
+                         (`,` `scheduled` `=` $scheduled^)? `>`}];
   let extraClassDeclaration = [{
     /// Rows that one launch runs over, valid or not.
     int64_t getLaunchRows() const { return getBatch() * getPositions(); }
@@ -127,12 +139,16 @@ def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock]> {
     }
     ```
   }];
-  let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
+  let arguments = (ins Variadic<AnyRankedTensor>:$all_inputs,
                        Dispatch_Domain:$domain, ArrayAttr:$accesses, ArrayAttr:$result_accesses,
                        UnitAttr:$zero_invalid, OptionalAttr<DenseI64ArrayAttr>:$aliases, OptionalAttr<StrAttr>:$label);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{operands attr-dict-with-keyword $body `:` functional-type(operands, results)}];
+  let extraClassDeclaration = [{
+    /// Operands with an access: all but the schedule.
+    ::mlir::OperandRange getInputs() { return getAllInputs().drop_back(getDomain().getScheduled() ? 1 : 0); }
+  }];
   let hasVerifier = 1;
 }
 
@@ -151,7 +167,7 @@ def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
     pair (hD + 2i, hD + 2i + 1) of what is stored as the first result is rotated by its row's angle (Su et al. 2021,
     equation 34).
   }];
-  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, Variadic<AnyRankedTensor>:$extras,
+  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, Variadic<AnyRankedTensor>:$all_extras,
                        Dispatch_Domain:$domain, UnitAttr:$by_input,
                        ArrayAttr:$accesses, ArrayAttr:$result_accesses, OptionalAttr<I64Attr>:$rotated_columns,
                        OptionalAttr<StrAttr>:$label);
@@ -159,6 +175,8 @@ def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{operands attr-dict-with-keyword $epilogue `:` functional-type(operands, results)}];
   let extraClassDeclaration = [{
+    /// Operands with an access: all behind the weight but the schedule.
+    ::mlir::OperandRange getExtras() { return getAllExtras().drop_back(getDomain().getScheduled() ? 1 : 0); }
     /// The table of angles; null where nothing is rotated.
     ::mlir::Value getRotary() { return getRotatedColumns() ? ::mlir::Value(getExtras().back()) : ::mlir::Value(); }
     /// Extras that are arguments of the epilogue.
@@ -205,8 +223,11 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
   let summary = "Attention forward: outputs and the rows' log-sum-exp";
   let description = attentionDoc # [{
     Results: output [B, T, heads * D], lse [B, T, heads] (natural logarithm; rank 3, so its rows are padded).
+    In a scheduled domain queries are its rows; keys and values are read wherever the relation holds, at the positions
+    that their rings still hold.
   }];
-  let arguments = !con((ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value), attentionAttributes);
+  let arguments = !con((ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
+                            Optional<AnyRankedTensor>:$schedule), attentionAttributes);
   let results = (outs AnyRankedTensor:$output, AnyRankedTensor:$lse);
   let regions = (region SizedRegion<1>:$score);
   let assemblyFormat = [{operands attr-dict-with-keyword $score `:` functional-type(operands, results)}];

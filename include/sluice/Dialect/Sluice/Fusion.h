@@ -114,6 +114,11 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Value> &tensors;
 };
 
+/// Attributes of an op of the incremental step, an entry a result: rows that its tensor holds (a
+/// ring), and where it has them, the symbols of its schedule and of its state.
+constexpr llvm::StringLiteral stepRowsName = "step.rows", stepScheduleName = "step.schedule",
+                              stepStateName = "step.state";
+
 /// Stored tensor of a sequence: [B, positions, d], or [B, positions] for one number a position.
 mlir::RankedTensorType getStoredType(mlir::Operation *scope, SequenceType type);
 

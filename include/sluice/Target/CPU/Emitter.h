@@ -71,6 +71,10 @@ public:
   Value sum(Value vector); ///< of all lanes, as a vector that holds it in each; a tree, so
                            ///< log2(lanes) additions deep
 
+  /// Lane i holds the sum of all lanes of vector i mod n, n = `vectors.size()` a power of two, at
+  /// most `lanes`: as `sum`, in a third of the operations.
+  Value sumEach(Values vectors);
+
   /// Transposes a square of `lanes` vectors of `lanes` elements: log2(lanes) rounds of two-source
   /// shuffles.
   void transpose(Values &square);

@@ -10,14 +10,22 @@ namespace sluice::cpu {
 
 /// Where a run of elements of a row lies.
 struct Place {
-  mlir::Value row;    ///< index: global row b * positions + p
-  mlir::Value column; ///< index: first column, a multiple of 4
+  mlir::Value row;           ///< index: global row b * positions + p
+  mlir::Value column;        ///< index: first column, a multiple of 4
+  mlir::Value position = {}; ///< index: of the row in its sequence; null: row mod positions
 };
 
 /// Rotates the pairs (2i, 2i + 1) of a vector of f32 by `angles`, at 2i the cosine and at 2i + 1
 /// the sine, or back. As many elements each, an even number.
 mlir::Value emitRotation(mlir::ImplicitLocOpBuilder &b, mlir::Value vector, mlir::Value angles,
                          bool back);
+
+/// Rotates columns [column, column + n) of a contraction's row by its position's angles: those
+/// below `rotated`, a multiple of the table's columns. `column` is a multiple of `grain`;
+/// `position` is called where it is needed.
+mlir::Value emitColumnRotation(mlir::ImplicitLocOpBuilder &b, mlir::Value vector, mlir::Value table,
+                               llvm::function_ref<mlir::Value()> position, mlir::Value column,
+                               int64_t rotated, int64_t grain);
 
 /// Turns a contraction's epilogue (scalar arith, math, dispatch.column, position and random) into
 /// code on vectors of one row.

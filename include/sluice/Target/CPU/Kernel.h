@@ -113,6 +113,11 @@ public:
   mlir::Value step();                      ///< i64
   mlir::Value seed();                      ///< i64
   mlir::Value firstStream();               ///< i64: added to the ids of random streams
+  /// What a scheduled dispatch's schedule says of row `batch` of the batch: all of type index.
+  struct Run {
+    mlir::Value start, count, length;
+  };
+  Run run(mlir::Value batch);
   mlir::Value
   validLength(int64_t factor,
               int64_t positions); ///< index: ceil(length / factor); positions where factor is 0

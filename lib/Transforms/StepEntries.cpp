@@ -1,0 +1,389 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The entries of generation. Schedules are computed on the device, from what each row of the batch
+// has seen.
+#include "StepEntries.h"
+#include "RowsBuilder.h"
+
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace sluice;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+
+//===----------------------------------------------------------------------===//
+// The model's functions
+//===----------------------------------------------------------------------===//
+
+/// Takes what @step says of when rows are due and where they are kept off the program: attributes
+/// of the ops that make them say it from now on. Of the function's tokens, which are all there,
+/// nothing is said.
+static void annotate(func::FuncOp step) {
+  Builder b(step.getContext());
+  auto set = [&](Value value, StringRef name, Attribute attribute) {
+    Operation *op = value.getDefiningOp();
+    if (!op) {
+      return;
+    }
+    SmallVector<Attribute> all(op->getNumResults(), b.getUnitAttr());
+    if (auto known = op->getAttrOfType<ArrayAttr>(name)) {
+      all.assign(known.begin(), known.end());
+    }
+    all[cast<OpResult>(value).getResultNumber()] = attribute;
+    op->setAttr(name, b.getArrayAttr(all));
+  };
+  for (auto due : llvm::to_vector(step.getOps<DueOp>())) {
+    auto schedule = SymbolTable::lookupNearestSymbolFrom<ScheduleOp>(due, due.getScheduleAttr());
+    set(due.getValue(), stepScheduleName, due.getScheduleAttr());
+    set(due.getValue(), stepRowsName, b.getI64IntegerAttr(schedule.getBurst()));
+    due.erase();
+  }
+  for (auto keep : llvm::to_vector(step.getOps<KeepOp>())) {
+    auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(keep, keep.getStateAttr());
+    set(keep.getValue(), stepStateName, keep.getStateAttr());
+    set(keep.getValue(), stepRowsName, b.getI64IntegerAttr(state.getRing()));
+    keep.getResult().replaceAllUsesWith(keep.getValue());
+    if (!keep.getValue().getDefiningOp()) {
+      state.erase(); // of tokens: the input holds them all
+    }
+    keep.erase();
+  }
+}
+
+static void eraseDead(
+    Block &body, llvm::function_ref<bool(Operation *)> stays = [](Operation *) { return false; }) {
+  SmallVector<Operation *> all(llvm::make_pointer_range(body));
+  for (Operation *op : llvm::reverse(all)) {
+    if (!op->hasTrait<OpTrait::IsTerminator>() && isOpTriviallyDead(op) && !stays(op)) {
+      op->erase();
+    }
+  }
+}
+
+void StepEntries::split() {
+  auto step = module.lookupSymbol<func::FuncOp>("step");
+  if (!step) {
+    return;
+  }
+  b.setInsertionPointToEnd(module.getBody());
+  auto prefill = cast<func::FuncOp>(b.clone(*step));
+  prefill.setSymName("prefill");
+  DenseMap<Value, ScheduleOp> due;
+  for (auto op : llvm::to_vector(prefill.getOps<DueOp>())) {
+    due[op.getValue()] = SymbolTable::lookupNearestSymbolFrom<ScheduleOp>(op, op.getScheduleAttr());
+    op.erase();
+  }
+  SmallVector<Value> kept;
+  for (auto keep : llvm::to_vector(prefill.getOps<KeepOp>())) {
+    Value value = keep.getValue();
+    keep.getResult().replaceAllUsesWith(value);
+    if (value.getDefiningOp()) {
+      auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(keep, keep.getStateAttr());
+      commits.push_back({state, due.lookup(value)});
+      kept.push_back(value);
+    }
+    keep.erase();
+  }
+  Block &body = prefill.getBody().front();
+  body.getTerminator()->setOperands(kept);
+  prefill.setType(b.getFunctionType(prefill.getArgumentTypes(), ValueRange(kept).getTypes()));
+  // An attention whose result nobody reads still says how keys that are kept are rotated.
+  eraseDead(body, [&](Operation *op) {
+    auto attention = dyn_cast<AttentionOp>(op);
+    return attention && attention.getRotary() && llvm::is_contained(kept, attention.getKey());
+  });
+  annotate(step);
+}
+
+//===----------------------------------------------------------------------===//
+// Schedules
+//===----------------------------------------------------------------------===//
+
+static Value constant(ImplicitLocOpBuilder &b, int64_t value) {
+  return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
+}
+
+/// i64, rounded towards minus infinity.
+static Value floorDiv(ImplicitLocOpBuilder &b, Value x, int64_t divisor) {
+  Value by = constant(b, divisor);
+  Value quotient = arith::DivSIOp::create(b, x, by);
+  Value rest = arith::SubIOp::create(b, x, arith::MulIOp::create(b, quotient, by));
+  Value below = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, rest, constant(b, 0));
+  Value lower = arith::SubIOp::create(b, quotient, constant(b, 1));
+  return arith::SelectOp::create(b, below, lower, quotient);
+}
+
+/// A schedule's expression of d0, made of sums, multiples, divisions rounded down and remainders.
+static Value emitExpression(ImplicitLocOpBuilder &b, AffineExpr expr, Value d0) {
+  if (auto number = dyn_cast<AffineConstantExpr>(expr)) {
+    return constant(b, number.getValue());
+  }
+  if (isa<AffineDimExpr>(expr)) {
+    return d0;
+  }
+  auto binary = cast<AffineBinaryOpExpr>(expr);
+  Value left = emitExpression(b, binary.getLHS(), d0);
+  if (expr.getKind() == AffineExprKind::Add) {
+    return arith::AddIOp::create(b, left, emitExpression(b, binary.getRHS(), d0));
+  }
+  int64_t by = cast<AffineConstantExpr>(binary.getRHS()).getValue();
+  switch (expr.getKind()) {
+  case AffineExprKind::Mul:
+    return arith::MulIOp::create(b, left, constant(b, by));
+  case AffineExprKind::FloorDiv:
+    return floorDiv(b, left, by);
+  case AffineExprKind::CeilDiv:
+    return floorDiv(b, arith::AddIOp::create(b, left, constant(b, by - 1)), by);
+  default:
+    return arith::SubIOp::create(b, left,
+                                 arith::MulIOp::create(b, floorDiv(b, left, by), constant(b, by)));
+  }
+}
+
+/// N(t), rows that steps up to t have computed: 0 before the first.
+static Value emitRowCount(ImplicitLocOpBuilder &b, ScheduleOp schedule, Value t) {
+  Value count;
+  for (AffineExpr expr : schedule.getCount().getResults()) {
+    Value one = emitExpression(b, expr, t);
+    count = count ? Value(arith::MinSIOp::create(b, count, one)) : one;
+  }
+  Value zero = constant(b, 0);
+  Value before = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, t, zero);
+  return arith::SelectOp::create(b, before, zero, arith::MaxSIOp::create(b, count, zero));
+}
+
+RankedTensorType StepEntries::perRow() {
+  return RankedTensorType::get({getBatch(module)}, IntegerType::get(module.getContext(), 64));
+}
+
+/// A row of three numbers.
+static Value packRow(RowsBuilder &rows, Value start, Value count, Value length) {
+  ImplicitLocOpBuilder &b = rows.body;
+  auto row = RankedTensorType::get({3}, b.getI64Type());
+  Value column = dispatch::ColumnOp::create(b, row.clone(b.getI32Type()));
+  auto isColumn = [&](int32_t number) -> Value {
+    Value other =
+        arith::ConstantOp::create(b, DenseElementsAttr::get(row.clone(b.getI32Type()), number));
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, column, other);
+  };
+  Value rest =
+      arith::SelectOp::create(b, isColumn(1), rows.splat(count, row), rows.splat(length, row));
+  return arith::SelectOp::create(b, isColumn(0), rows.splat(start, row), rest);
+}
+
+/// One launch for all schedules; `next` is what `done` becomes.
+SmallVector<Value>
+StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
+                            llvm::function_ref<Value(ImplicitLocOpBuilder &, Value, Value)> next,
+                            StringRef label) {
+  Location loc = module.getLoc();
+  int64_t batch = getBatch(module);
+  RowsBuilder rows(b, loc, dispatch::DomainAttr::get(b.getContext(), 1, batch, 0));
+  Value done = rows.operand(plan::BindOp::create(b, loc, perRow(), "state:done"), AccessKind::Flat,
+                            b.getI64Type());
+  Value take = rows.operand(plan::BindOp::create(b, loc, perRow(), "input:take"), AccessKind::Flat,
+                            b.getI64Type());
+  auto type = RankedTensorType::get({batch, 3}, b.getI64Type());
+  for (const MakeRun &make : runs) {
+    Run run = make(rows.body, take, done);
+    rows.result(packRow(rows, run.start, run.count, run.length), AccessKind::Flat, type);
+  }
+  rows.result(next(rows.body, take, done), AccessKind::Flat, perRow(), /*alias=*/0);
+  dispatch::RowsOp op = rows.finish(label);
+  op->setAttr("plan.phase", b.getStringAttr("forward"));
+  plan::StoreOp::create(b, loc, "state:done", op.getResults().back());
+  return llvm::to_vector_of<Value>(op.getResults().drop_back());
+}
+
+/// i32 scalar `due.N`: 1 where some row of the batch computes rows by schedule N. Launches of
+/// others are not worth starting.
+void StepEntries::buildGuards(ArrayRef<Value> schedules) {
+  Location loc = module.getLoc();
+  Type i64 = b.getI64Type(), i32 = b.getI32Type();
+  RowsBuilder rows(b, loc, dispatch::DomainAttr::get(b.getContext(), 1, 1, 0));
+  ImplicitLocOpBuilder &body = rows.body;
+  auto row = RankedTensorType::get({3 * getBatch(module)}, i64);
+  auto columns = row.clone(i32);
+  for (Value schedule : schedules) {
+    Value view = plan::ViewOp::create(b, loc, row, schedule);
+    Value numbers = rows.operand(view, AccessKind::Vector, row);
+    auto dense = [&](RankedTensorType type, Attribute number) -> Value {
+      return arith::ConstantOp::create(body, DenseElementsAttr::get(type, number));
+    };
+    Value column = dispatch::ColumnOp::create(body, columns);
+    Value member = arith::RemSIOp::create(body, column, dense(columns, b.getI32IntegerAttr(3)));
+    Value isCount = arith::CmpIOp::create(body, arith::CmpIPredicate::eq, member,
+                                          dense(columns, b.getI32IntegerAttr(1)));
+    Value counts =
+        arith::SelectOp::create(body, isCount, numbers, dense(row, b.getI64IntegerAttr(0)));
+    Value most = dispatch::ReduceOp::create(body, i64, dispatch::ReduceKind::Max, counts);
+    Value some = arith::CmpIOp::create(body, arith::CmpIPredicate::sgt, most, constant(body, 0));
+    rows.result(arith::ExtUIOp::create(body, i32, some), AccessKind::Scalar,
+                RankedTensorType::get({}, i32));
+  }
+  dispatch::RowsOp op = rows.finish("due");
+  op->setAttr("plan.phase", b.getStringAttr("forward"));
+  for (auto [i, guard] : llvm::enumerate(op.getResults())) {
+    plan::StoreOp::create(b, loc, ("scalar:due." + Twine(i)).str(), guard);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Step
+//===----------------------------------------------------------------------===//
+
+void StepEntries::beginStep(func::FuncOp step) {
+  SmallVector<MakeRun> runs;
+  auto append = [](ImplicitLocOpBuilder &b, Value take, Value done) -> Value {
+    return arith::AddIOp::create(b, done, take);
+  };
+  for (auto op : module.getOps<ScheduleOp>()) {
+    numbers[FlatSymbolRefAttr::get(op.getSymNameAttr())] = runs.size();
+    bursts.push_back(op.getBurst());
+    runs.push_back([op, append](ImplicitLocOpBuilder &b, Value take, Value done) {
+      Value before = arith::SubIOp::create(b, done, constant(b, 1));
+      Value start = emitRowCount(b, op, before);
+      Value count = arith::SubIOp::create(b, emitRowCount(b, op, done), start);
+      return Run{start, arith::MulIOp::create(b, count, take), append(b, take, done)};
+    });
+  }
+  // What has one position in all, such as the prediction, is computed at every step.
+  bursts.push_back(1);
+  runs.push_back([append](ImplicitLocOpBuilder &b, Value take, Value done) {
+    return Run{constant(b, 0), take, append(b, take, done)};
+  });
+  b.setInsertionPoint(step.getBody().front().getTerminator());
+  schedules = buildSchedules(runs, append, "step schedules");
+  buildGuards(schedules);
+}
+
+void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
+  size_t number = schedules.size() - 1;
+  for (Operation *op : ops) {
+    if (auto by = op->getAttrOfType<ArrayAttr>(stepScheduleName)) {
+      number = numbers.lookup(by[0]);
+    }
+  }
+  auto domain = dispatch->getAttrOfType<dispatch::DomainAttr>("domain");
+  dispatch->setAttr("domain", dispatch::DomainAttr::get(b.getContext(), domain.getBatch(),
+                                                        bursts[number], domain.getFactor(), true));
+  dispatch->insertOperands(dispatch->getNumOperands(), schedules[number]);
+  dispatch->setAttr("plan.guard", b.getStringAttr("due." + Twine(number)));
+}
+
+void StepEntries::endStep(func::FuncOp step, const DenseMap<Value, Value> &tensors) {
+  b.setInsertionPoint(step.getBody().front().getTerminator());
+  for (Operation &op : step.getBody().front()) {
+    auto states = op.getAttrOfType<ArrayAttr>(stepStateName);
+    if (!states) {
+      continue;
+    }
+    for (OpResult result : op.getResults()) {
+      if (auto state = dyn_cast<FlatSymbolRefAttr>(states[result.getResultNumber()])) {
+        plan::StoreOp::create(b, op.getLoc(), ("state:" + state.getValue()).str(),
+                              tensors.lookup(result));
+      }
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Prefill and reset
+//===----------------------------------------------------------------------===//
+
+RankedTensorType StepEntries::typeOf(StateOp state) {
+  auto type = cast<SequenceType>(state.getType());
+  SmallVector<int64_t> shape(getStoredType(module, type).getShape());
+  shape[1] = state.getRing();
+  return RankedTensorType::get(shape, type.getElement());
+}
+
+/// Copies the schedule's rows of a whole sequence into a state, or clears them where there is no
+/// sequence.
+void StepEntries::commit(Value full, StateOp state, Value schedule) {
+  auto type = cast<SequenceType>(state.getType());
+  RankedTensorType ring = typeOf(state);
+  int64_t factor = full ? getFactor(module, type) : 0;
+  RowsBuilder rows(b, state.getLoc(),
+                   dispatch::DomainAttr::get(b.getContext(), ring.getDimSize(0), ring.getDimSize(1),
+                                             factor, true));
+  Type element = dispatch::bodyTypeOf(ring.getElementType());
+  Type row = ring.getRank() == 3 ? RankedTensorType::get({ring.getDimSize(2)}, element) : element;
+  AffineMap own = AffineMap::get(2, 1, b.getAffineDimExpr(0));
+  Value held =
+      full ? rows.operand(full, AccessAttr::get(b.getContext(), AccessKind::Row, own, 1, factor),
+                          row)
+           : Value(arith::ConstantOp::create(rows.body, rows.body.getZeroAttr(row)));
+  rows.result(held, AccessKind::Row, ring);
+  dispatch::RowsOp op = rows.finish(full ? "commit" : "clear", schedule);
+  op->setAttr("plan.phase", b.getStringAttr("forward"));
+  plan::StoreOp::create(b, state.getLoc(), ("state:" + state.getSymName()).str(), op.getResult(0));
+}
+
+void StepEntries::endPrefill(func::FuncOp prefill) {
+  Operation *terminator = prefill.getBody().front().getTerminator();
+  b.setInsertionPoint(terminator);
+  llvm::SmallSetVector<std::pair<Operation *, int64_t>, 8> kinds;
+  for (auto [state, schedule] : commits) {
+    kinds.insert({schedule, static_cast<int64_t>(state.getRing())});
+  }
+  SmallVector<MakeRun> runs;
+  for (auto [op, ring] : kinds) {
+    auto schedule = cast<ScheduleOp>(op);
+    runs.push_back([schedule, ring](ImplicitLocOpBuilder &b, Value take, Value) {
+      Value last = arith::SubIOp::create(b, take, constant(b, 1));
+      Value rows = emitRowCount(b, schedule, last), most = constant(b, ring);
+      Value count = arith::MinSIOp::create(b, rows, most);
+      return Run{arith::SubIOp::create(b, rows, count), count, take};
+    });
+  }
+  auto next = [](ImplicitLocOpBuilder &b, Value take, Value done) -> Value {
+    Value some = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, take, constant(b, 0));
+    return arith::SelectOp::create(b, some, take, done);
+  };
+  SmallVector<Value> made = buildSchedules(runs, next, "prefill schedules");
+  SmallVector<Value> full(terminator->getOperands());
+  for (auto [tensor, commitOf] : llvm::zip_equal(full, commits)) {
+    auto [state, schedule] = commitOf;
+    const auto *kind =
+        llvm::find(kinds, std::pair<Operation *, int64_t>(schedule, state.getRing()));
+    commit(tensor, state, made[kind - kinds.begin()]);
+  }
+  terminator->setOperands({});
+  eraseDead(prefill.getBody().front());
+  prefill.setType(b.getFunctionType({}, {}));
+}
+
+void StepEntries::buildReset() {
+  if (!module.lookupSymbol<func::FuncOp>("step")) {
+    return;
+  }
+  b.setInsertionPointToEnd(module.getBody());
+  auto func = func::FuncOp::create(b, module.getLoc(), "reset", b.getFunctionType({}, {}));
+  b.setInsertionPointToStart(func.addEntryBlock());
+  b.setInsertionPoint(func::ReturnOp::create(b, module.getLoc()));
+  llvm::SmallSetVector<int64_t, 8> rings;
+  SmallVector<StateOp> states;
+  for (auto state : module.getOps<StateOp>()) {
+    states.push_back(state);
+    rings.insert(state.getRing());
+  }
+  SmallVector<MakeRun> runs;
+  for (int64_t ring : rings) {
+    runs.push_back([ring](ImplicitLocOpBuilder &b, Value take, Value) {
+      Value zero = constant(b, 0);
+      return Run{zero, arith::MulIOp::create(b, take, constant(b, ring)), zero};
+    });
+  }
+  auto next = [](ImplicitLocOpBuilder &b, Value take, Value done) -> Value {
+    Value zero = constant(b, 0);
+    Value some = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, take, zero);
+    return arith::SelectOp::create(b, some, zero, done);
+  };
+  SmallVector<Value> made = buildSchedules(runs, next, "reset schedules");
+  for (StateOp state : states) {
+    const auto *ring = llvm::find(rings, static_cast<int64_t>(state.getRing()));
+    commit(Value(), state, made[ring - rings.begin()]);
+  }
+}

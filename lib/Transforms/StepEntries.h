@@ -1,0 +1,67 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From the derived step to the entries of generation: @step over this step's rows, @prefill over a
+// prompt, @reset.
+#pragma once
+
+#include "sluice/Dialect/Sluice/Fusion.h"
+#include "sluice/Dialect/Sluice/Step.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace sluice {
+
+/// Which rows of the batch take part, and how far each has come: places of the arena.
+///   input:take  i64 [B]  step: 1 appends the row's next token, 0 leaves it alone; prefill: tokens
+///   of its prompt, 0
+///                        leaves it alone; reset: 1 clears it
+///   state:done  i64 [B]  tokens that the row's states have seen
+class StepEntries {
+public:
+  explicit StepEntries(mlir::ModuleOp module) : module(module), b(module.getContext()) {}
+
+  /// Where there is a @step: makes @prefill from it and writes its dues and keeps as attributes of
+  /// the ops that make the values. To be called before dispatches are formed.
+  void split();
+
+  /// In @step, before its first dispatch: what computes the schedules. Then `schedule` makes a
+  /// dispatch of it run over the rows that `ops`, those of the model that it stands for, are due
+  /// by.
+  void beginStep(mlir::func::FuncOp step);
+  void schedule(mlir::Operation *dispatch, llvm::ArrayRef<mlir::Operation *> ops);
+
+  /// `tensors` holds what was stored of each value of @step: states go to their places.
+  void endStep(mlir::func::FuncOp step, const llvm::DenseMap<mlir::Value, mlir::Value> &tensors);
+  /// @prefill's results become commits to the states.
+  void endPrefill(mlir::func::FuncOp prefill);
+  void buildReset();
+
+private:
+  /// Start and count of a row of the batch, from its `take` and `done`, all i64.
+  struct Run {
+    mlir::Value start, count, length;
+  };
+  using MakeRun =
+      std::function<Run(mlir::ImplicitLocOpBuilder &b, mlir::Value take, mlir::Value done)>;
+
+  llvm::SmallVector<mlir::Value>
+  buildSchedules(llvm::ArrayRef<MakeRun> runs,
+                 llvm::function_ref<mlir::Value(mlir::ImplicitLocOpBuilder &, mlir::Value take,
+                                                mlir::Value done)>
+                     next,
+                 llvm::StringRef label);
+  void buildGuards(llvm::ArrayRef<mlir::Value> schedules);
+  void commit(mlir::Value full, StateOp state, mlir::Value schedule);
+  mlir::RankedTensorType typeOf(StateOp state);
+  mlir::RankedTensorType perRow();
+
+  mlir::ModuleOp module;
+  mlir::OpBuilder b;
+  llvm::DenseMap<mlir::Attribute, size_t>
+      numbers; ///< of schedules, by symbol; the last is every step's
+  llvm::SmallVector<mlir::Value> schedules;
+  llvm::SmallVector<int64_t> bursts;
+  llvm::SmallVector<std::pair<StateOp, ScheduleOp>> commits; ///< of @prefill's results
+};
+
+} // namespace sluice

@@ -1,0 +1,205 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Generation step by step: logits of every step against the reference's whole forward, rows of the
+// batch at different places; the same text as without a cache.
+#include "Harness.h"
+#include "Specs.h"
+#include "sluice/Runtime/Generator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <gtest/gtest.h>
+
+using namespace sluice::testing;
+using sluice::runtime::Executor;
+
+namespace {
+
+/// Rows of a batch that take part at different times: row b begins with a prompt of its own length,
+/// and leaves out a step now and then.
+struct Ragged {
+  Ragged(int64_t batch, int64_t context, int64_t vocabulary)
+      : batch(batch), context(context), inputs(randomInputs(vocabulary, batch, context, 3)) {}
+
+  int64_t prompt(int64_t row) const { return std::min(row * 3 + row / 2, context - 1); }
+  bool takesPart(int64_t row, int64_t turn) const { return (turn + row) % 5 != 4; }
+  int32_t token(int64_t row, int64_t position) const {
+    return inputs.tokens[static_cast<size_t>(row * (context + 1) + position)];
+  }
+  Inputs prefix(int64_t row, int64_t length) const {
+    Inputs one{.rows = 1, .length = length, .tokens = {}};
+    for (int64_t i = 0; i <= length; ++i) {
+      one.tokens.push_back(token(row, i));
+    }
+    return one;
+  }
+
+  int64_t batch, context;
+  Inputs inputs;
+};
+
+using Told = std::function<void(int64_t row, int64_t length, std::span<const float> logits)>;
+
+/// Runs rows [first, last) of the batch to the end of the context.
+void run(Executor &executor, const Ragged &ragged, int64_t first, int64_t last, const Told &told) {
+  int64_t stride = ragged.context + 1;
+  std::vector<int64_t> done(static_cast<size_t>(ragged.batch));
+  std::span<int64_t> take = executor.take();
+  std::ranges::fill(take, 1);
+  executor.run("reset");
+  std::ranges::fill(take, 0);
+  for (int64_t row = first; row < last; ++row) {
+    done[row] = take[row] = ragged.prompt(row);
+    for (int64_t i = 0; i < done[row]; ++i) {
+      executor.tokens()[row * stride + i] = ragged.token(row, i);
+    }
+  }
+  executor.scalarI64("rows") = ragged.batch;
+  executor.scalarI64("length") = std::max<int64_t>(1, *std::max_element(take.begin(), take.end()));
+  executor.run("prefill");
+  for (int64_t turn = 0;
+       *std::min_element(done.begin() + first, done.begin() + last) < ragged.context; ++turn) {
+    for (int64_t row = 0; row < ragged.batch; ++row) {
+      bool runs =
+          row >= first && row < last && done[row] < ragged.context && ragged.takesPart(row, turn);
+      take[row] = runs ? 1 : 0;
+      if (runs) {
+        executor.tokens()[row * stride + done[row]] = ragged.token(row, done[row]);
+      }
+    }
+    executor.run("step");
+    for (int64_t row = first; row < last; ++row) {
+      if (take[row] == 1) {
+        told(row, ++done[row], executor.outputRow("logits", row));
+      }
+    }
+  }
+}
+
+class Stepped : public ::testing::TestWithParam<Family> {};
+
+TEST_P(Stepped, EveryPositionOfRaggedRows) {
+  Family family = GetParam();
+  Folder folder;
+  std::string spec = folder.write(std::string(family.name) + ".json", family.text);
+  ReferenceModel reference(emit(spec, "model"));
+  Tensors weights = randomWeights(reference.shapes(), 7);
+  Ragged ragged(reference.size("batch"), reference.size("context"), reference.size("vocabulary"));
+  std::map<std::pair<int64_t, int64_t>, Yardstick> expected;
+  for (int64_t row = 0; row < ragged.batch; ++row) {
+    for (int64_t length = ragged.prompt(row) + 1; length <= ragged.context; ++length) {
+      Inputs prefix = ragged.prefix(row, length);
+      expected[{row, length}] = yardstick(reference.predict(prefix, weights, Precision::F64),
+                                          reference.predict(prefix, weights, Precision::F32));
+    }
+  }
+  for (const auto &[target, artifact] : compileForAll(folder, spec)) {
+    Model model(artifact, target, 2);
+    ASSERT_TRUE(model.plan().generation) << "no step";
+    model.setWeights(weights);
+    Comparison comparison(family.name + (" step by step on " + target));
+    std::map<std::pair<int64_t, int64_t>, std::vector<float>> found;
+    run(model.executor(), ragged, 0, ragged.batch, [&](int64_t row, int64_t length, auto logits) {
+      found[{row, length}].assign(logits.begin(), logits.end());
+      comparison.expect("logits of row " + std::to_string(row) + " at " + std::to_string(length),
+                        {logits.begin(), logits.end()}, expected.at({row, length}));
+    });
+    ASSERT_EQ(found.size(), expected.size());
+    // A row alone, on another number of threads, on states that were in use.
+    Model other(artifact, target, 1);
+    other.setWeights(weights);
+    for (int64_t row = ragged.batch - 1; row >= 0; --row) {
+      run(other.executor(), ragged, row, row + 1, [&](int64_t, int64_t length, auto logits) {
+        EXPECT_TRUE(std::ranges::equal(logits, found.at({row, length})))
+            << "row " << row << " alone differs at " << length;
+      });
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Stepped, ::testing::ValuesIn(families()),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+std::string textOf(Executor &executor, const std::string &prompt, int64_t count, bool cached) {
+  std::string text;
+  sluice::runtime::generate(executor, prompt, count, {.temperature = 0, .cached = cached},
+                            [&](uint8_t byte) {
+                              text += static_cast<char>(byte);
+                              return true;
+                            });
+  return text;
+}
+
+/// Greedy text is the same with and without a cache, past the context and from prompts longer than
+/// it.
+TEST(Generation, WritesTheSameTextWithAndWithoutACache) {
+  for (const char *name : {"vanilla", "hourglass", "nested"}) {
+    Folder folder;
+    std::string spec = std::string(SLUICE_SOURCE_DIR) + "/models/tiny/" + name + ".json";
+    std::string target = sluice::runtime::machineTargets().front();
+    Model model(compile(folder, spec, target), target, 2);
+    ASSERT_TRUE(model.plan().generation) << name;
+    model.setWeights(randomWeights(model.shapes(), 5));
+    int64_t context = model.plan().model.context;
+    std::string prompt = "To be";
+    for (int64_t i = 0; static_cast<int64_t>(prompt.size()) < context + 3; ++i) {
+      prompt += static_cast<char>('a' + i * i % 23);
+    }
+    for (int64_t size : {int64_t{1}, int64_t{5}, context - 1, context, context + 3}) {
+      std::string begin = prompt.substr(0, static_cast<size_t>(size));
+      EXPECT_EQ(textOf(model.executor(), begin, context + 9, true),
+                textOf(model.executor(), begin, context + 9, false))
+          << name << " after " << size << " bytes";
+    }
+  }
+}
+
+/// A stage at factor k runs ceil((P + T) / k) - ceil(P / k) times in T steps after a prompt of P:
+/// launches are skipped by the scalars that guard them.
+TEST(Generation, RunsACoarseStageWhenItsGroupCloses) {
+  Folder folder;
+  std::string target = sluice::runtime::machineTargets().front();
+  Model model(
+      compile(folder, std::string(SLUICE_SOURCE_DIR) + "/models/tiny/hourglass.json", target),
+      target);
+  model.setWeights(randomWeights(model.shapes(), 5));
+  Executor &executor = model.executor();
+  constexpr int64_t steps = 13, factor = 4;
+  for (int64_t prompt : {4, 5, 6, 7}) {
+    std::span<int64_t> take = executor.take();
+    std::ranges::fill(take, 1);
+    executor.run("reset");
+    std::ranges::fill(take, 0);
+    take[1] = executor.scalarI64("length") = prompt;
+    executor.scalarI64("rows") = 2;
+    executor.run("prefill");
+    take[1] = 1;
+    std::map<std::string, int64_t> runs;
+    executor.startTiming();
+    for (int64_t step = 0; step < steps; ++step) {
+      executor.run("step");
+      for (const auto &[name, scalar] : model.plan().scalars) {
+        if (name.starts_with("due.")) {
+          runs[name] += executor.scalarI32(name);
+        }
+      }
+    }
+    executor.stopTiming();
+    int64_t coarse = (prompt + steps + factor - 1) / factor - (prompt + factor - 1) / factor;
+    int64_t expected = 0, found = 0;
+    bool some = false;
+    for (const auto &launch : model.plan().entries.at("step")) {
+      int64_t times = launch.guard ? runs.at(launch.guard->scalar) : steps;
+      EXPECT_TRUE(times == steps || times == coarse) << launch.guard->scalar << " " << times;
+      some |= times == coarse;
+      expected += times;
+    }
+    for (const auto &time : executor.times()) {
+      found += time.launches;
+    }
+    EXPECT_EQ(found, expected);
+    EXPECT_TRUE(some);
+  }
+}
+
+} // namespace
