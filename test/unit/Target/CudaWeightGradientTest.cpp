@@ -197,6 +197,43 @@ TEST(CudaWeightGradient, LastBlocksArrivalIsOrderedByFences) {
   }
 }
 
+struct Waves {
+  int64_t height, width, rows;
+  int64_t ofA100, ofH100; ///< blocks
+};
+
+/// Blocks that a multiprocessor holds by ptxas' registers; none without ptxas.
+std::optional<int64_t> residentBlocks(const GeneratedKernel &kernel, const cuda::Target &target) {
+  auto binary = cuda::assemble(kernel.ptx(target), target);
+  if (!binary) {
+    ADD_FAILURE() << llvm::toString(binary.takeError());
+    return std::nullopt;
+  }
+  return *binary ? std::optional(blocksOf(kernel.kernel().stages[0], (*binary)->usage[0], target))
+                 : std::nullopt;
+}
+
+// 216 blocks of large tiles run at a time on an A100, 264 on an H100 or H200; twice as many of
+// small ones. No wave is less than 85% full where rows can be split so.
+TEST(CudaWeightGradient, BlocksFillWholeWavesOfTheirTarget) {
+  for (Waves c : {Waves{512, 2048, 16384, 192, 256}, Waves{2048, 512, 16384, 192, 256},
+                  Waves{512, 512, 16384, 208, 256}, Waves{1536, 512, 16384, 192, 240},
+                  Waves{512, 64, 16384, 208, 256}, Waves{64, 512, 16384, 432, 520},
+                  Waves{64, 64, 1024, 4, 4}, Waves{2304, 2304, 512, 324, 324}}) {
+    for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
+      Case shape{.positions = c.rows, .height = c.height, .width = c.width, .bias = false};
+      GeneratedKernel kernel(shape.text(), *target);
+      ASSERT_TRUE(kernel.made());
+      int64_t blocks = kernel.kernel().stages[0].blocks,
+              expected = target == &cuda::Target::sm80() ? c.ofA100 : c.ofH100;
+      EXPECT_EQ(blocks, expected) << target->chip.str() << " " << c.height << " x " << c.width;
+      int64_t claimed = c.height <= 64 ? 4 : 2;
+      std::optional<int64_t> resident = residentBlocks(kernel, *target);
+      EXPECT_GE(resident.value_or(claimed), claimed) << c.height << " x " << c.width;
+    }
+  }
+}
+
 TEST(CudaWeightGradient, AssemblesWithoutSpills) {
   for (Case c : {Case{.batch = 16, .positions = 1024, .height = 2048, .width = 512},
                  Case{.batch = 16,
