@@ -20,11 +20,13 @@ struct Emitter {
   Type type; ///< i64 or a vector of it
   PhiloxWord word;
 
-  Type shaped(Type element) const {
+  static Type shapedAs(Type type, Type element) {
     auto vector = dyn_cast<VectorType>(type);
     return vector ? Type(vector.clone(element)) : element;
   }
-  Type wordType() const { return word == PhiloxWord::Narrow ? shaped(b.getI32Type()) : type; }
+  Type wordType() const {
+    return word == PhiloxWord::Narrow ? shapedAs(type, b.getI32Type()) : type;
+  }
 
   Value constant(uint64_t value, Type of) {
     Type element = getElementTypeOrSelf(of);
@@ -87,7 +89,8 @@ struct Emitter {
 
   /// (drawn >> 8) * 2^-24. The 24 bits fit an i32, whose conversion is native on every target.
   Value uniform(Value drawn) {
-    Type narrow = shaped(b.getI32Type()), number = shaped(b.getF32Type());
+    Type narrow = shapedAs(drawn.getType(), b.getI32Type());
+    Type number = shapedAs(drawn.getType(), b.getF32Type());
     Value top = shiftRight(drawn, 8);
     if (top.getType() != narrow) {
       top = arith::TruncIOp::create(b, narrow, top);
@@ -146,10 +149,14 @@ Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, i
   Value ramp = arith::ConstantOp::create(b, b.getI64VectorAttr(offsets));
   Value block = arith::AddIOp::create(b, emitter.shiftRight(emitter.splat(first), 2), ramp);
   Words words = emitter.philox(block, id, firstStream, step, seed);
-  std::array<Value, 4> numbers;
-  for (auto [number, drawn] : llvm::zip(numbers, words)) {
-    number = emitter.uniform(drawn);
+  auto inOrder = [&](const Words &four) {
+    return interleave(b, interleave(b, four[0], four[2]), interleave(b, four[1], four[3]));
+  };
+  if (word == PhiloxWord::Narrow) { // a comparison then meets what it compares
+    return emitter.uniform(inOrder(words));
   }
-  return interleave(b, interleave(b, numbers[0], numbers[2]),
-                    interleave(b, numbers[1], numbers[3]));
+  for (Value &number : words) {
+    number = emitter.uniform(number);
+  }
+  return inOrder(words);
 }

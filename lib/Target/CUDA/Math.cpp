@@ -18,7 +18,7 @@ using namespace sluice;
 
 namespace {
 
-/// Arithmetic on f32, scalar or vector.
+/// Arithmetic on one type, f32 but for calls, scalar or vector.
 class Calculator {
 public:
   Calculator(PatternRewriter &rewriter, Location loc, Type type) : b(loc, rewriter), type(type) {}
@@ -55,7 +55,8 @@ public:
   /// An intrinsic of NVVM, element by element.
   Value call(StringRef intrinsic, ValueRange operands) {
     auto one = [&](ValueRange scalars) -> Value {
-      return LLVM::CallIntrinsicOp::create(b, b.getF32Type(), b.getStringAttr(intrinsic), scalars)
+      return LLVM::CallIntrinsicOp::create(b, getElementTypeOrSelf(type),
+                                           b.getStringAttr(intrinsic), scalars)
           .getResult(0);
     };
     auto vector = dyn_cast<VectorType>(type);
@@ -153,10 +154,60 @@ struct Division : OpRewritePattern<arith::DivFOp> {
   }
 };
 
+/// Two instructions, of which ptxas makes one (IMAD.WIDE): of a product of 64 bits LLVM and ptxas
+/// make one and an addition of zero.
+struct WideProduct : OpRewritePattern<arith::MulUIExtendedOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::MulUIExtendedOp op,
+                                PatternRewriter &rewriter) const override {
+    Type type = op.getLhs().getType();
+    if (!getElementTypeOrSelf(type).isInteger(32)) {
+      return rewriter.notifyMatchFailure(op, "only 32 bits have a product of their upper half");
+    }
+    Calculator c(rewriter, op.getLoc(), type);
+    Value low = arith::MulIOp::create(c.b, op.getLhs(), op.getRhs());
+    rewriter.replaceOp(op, {low, c.call("llvm.nvvm.mulhi.ui", {op.getLhs(), op.getRhs()})});
+    return success();
+  }
+};
+
+/// Uniform numbers are integers below 2^24 times 2^-24: comparing the integers with the scaled
+/// constant is the same, exactly, and LLVM then compares without converting.
+struct UniformComparison : OpRewritePattern<arith::CmpFOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::CmpFOp op, PatternRewriter &rewriter) const override {
+    auto product = op.getLhs().getDefiningOp<arith::MulFOp>();
+    auto integer = product ? product.getLhs().getDefiningOp<arith::SIToFPOp>() : nullptr;
+    std::optional<float> scale = constantOf(product ? product.getRhs() : Value());
+    std::optional<float> bound = constantOf(op.getRhs());
+    bool isExact = bound && std::abs(*bound) > 0x1p-100f && std::abs(*bound) < 1;
+    if (!integer || scale != 0x1p-24f || !isExact) {
+      return rewriter.notifyMatchFailure(op, "no uniform number compared with a constant");
+    }
+    Calculator c(rewriter, op.getLoc(), op.getRhs().getType());
+    rewriter.replaceOpWithNewOp<arith::CmpFOp>(op, op.getPredicate(), integer.getResult(),
+                                               c.constant(*bound * 0x1p24f));
+    return success();
+  }
+
+  /// Of a scalar, or of all elements of a vector.
+  static std::optional<float> constantOf(Value value) {
+    FloatAttr number;
+    DenseElementsAttr numbers;
+    if (value && matchPattern(value, m_Constant(&number)) && number.getType().isF32()) {
+      return number.getValue().convertToFloat();
+    }
+    bool isSplat = value && matchPattern(value, m_Constant(&numbers)) && numbers.isSplat() &&
+                   numbers.getElementType().isF32();
+    return isSplat ? std::optional(numbers.getSplatValue<APFloat>().convertToFloat())
+                   : std::nullopt;
+  }
+};
+
 } // namespace
 
 void cuda::populateMathExpansions(RewritePatternSet &patterns) {
   patterns.add<Expansion<math::ExpOp, expandExp>, Expansion<math::Exp2Op, expandExp2>,
-               Expansion<math::ErfOp, expandErf>, Expansion<math::TanhOp, expandTanh>, Division>(
-      patterns.getContext());
+               Expansion<math::ErfOp, expandErf>, Expansion<math::TanhOp, expandTanh>, Division,
+               WideProduct, UniformComparison>(patterns.getContext());
 }
