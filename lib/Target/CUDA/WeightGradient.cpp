@@ -25,9 +25,9 @@ WarpGrid chooseGrid(int64_t height, int64_t width) {
   return width <= 64 ? WarpGrid{2, 2, 64, 32} : WarpGrid{2, 2, 64, 64};
 }
 
-/// Blocks that a multiprocessor surely holds at a time: two by registers, of which a thread has 255
-/// at most, or four of small tiles, whose threads need fewer than 128. Shared memory holds as many.
-int64_t leastResident(WarpGrid grid) { return grid.sums() > 32 ? 2 : 4; }
+/// Blocks that a multiprocessor surely holds at a time: a thread has 255 registers at most, and
+/// shared memory holds as many.
+constexpr int64_t residentBlocks = 2;
 
 /// Parts of the rows' steps. The cost of a launch is counted in steps of a block: as many waves of
 /// resident blocks as it takes, each with its start and end, and a part that the last block of a
@@ -84,7 +84,7 @@ WeightGradient::WeightGradient(dispatch::WeightGradientOp op, ModuleOp module, S
       rowBlocks(llvm::divideCeil(height, grid.blockRows())),
       columnBlocks(std::max<int64_t>(1, llvm::divideCeil(width, grid.blockColumns()))),
       totalSteps(llvm::divideCeil(rows, innerStep)) {
-  int64_t slots = multiprocessorsOf(module) * leastResident(grid);
+  int64_t slots = multiprocessorsOf(module) * residentBlocks;
   parts = {chooseSplits(rowBlocks * columnBlocks, totalSteps, slots), height, width};
   int next = 2;
   targets.initMatrix = op.getInitWeight() ? next++ : -1;

