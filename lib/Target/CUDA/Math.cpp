@@ -154,8 +154,8 @@ struct Division : OpRewritePattern<arith::DivFOp> {
   }
 };
 
-/// Two instructions, of which ptxas makes one (IMAD.WIDE): of a product of 64 bits LLVM and ptxas
-/// make one and an addition of zero.
+/// Two instructions, of which ptxas makes one (IMAD.WIDE) where registers allow. Of the product of
+/// 64 bits that LLVM would make it, ptxas makes one and an addition of zero.
 struct WideProduct : OpRewritePattern<arith::MulUIExtendedOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::MulUIExtendedOp op,
