@@ -15,12 +15,13 @@ using namespace sluice;
 using namespace sluice::driver;
 
 static OwningOpRef<ModuleOp> readModel(MLIRContext &context, const std::string &path,
-                                       std::string &text, Outcome &outcome) {
+                                       std::optional<spec::Model> &model, std::string &text,
+                                       Outcome &outcome) {
   if (isModelIR(path)) {
     return readModelIR(context, path, text, outcome.message);
   }
   spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readFile(path, error);
+  model = spec::readFile(path, error);
   if (!model) {
     outcome.message = error.format();
     return {};
@@ -75,21 +76,30 @@ CheckOutcome driver::check(const CheckRequest &request) {
     return result;
   }
   std::string text;
-  OwningOpRef<ModuleOp> module = readModel(context, request.spec, text, result.outcome);
+  std::optional<spec::Model> model;
+  OwningOpRef<ModuleOp> module = readModel(context, request.spec, model, text, result.outcome);
   if (!module) {
     result.outcome.status = 2;
     return result;
   }
-  result.verdict = checkCausality(*module, request.replay);
-  if (result.verdict.isProved()) {
-    findAdvice(*module, result.verdict);
+  CausalVerdict &verdict = result.verdict;
+  verdict = checkCausality(*module, request.replay);
+  if (request.tell) {
+    request.tell(verdict);
+  }
+  result.outcome.status = verdict.isProved() ? 0 : 1;
+  if (llvm::Error error = writeOutputs(request, *module, text, verdict.isProved())) {
+    result.outcome = {2, "", llvm::toString(std::move(error))};
+    return result;
   }
   if (request.picture) {
-    result.picture = makePicture(*module, result.verdict, request.pictureRow, result.pictureError);
+    result.picture = makePicture(*module, verdict, request.pictureRow, result.pictureError);
   }
-  result.outcome.status = result.verdict.isProved() ? 0 : 1;
-  if (llvm::Error error = writeOutputs(request, *module, text, result.verdict.isProved())) {
-    result.outcome = {2, "", llvm::toString(std::move(error))};
+  for (auto function : module->getOps<func::FuncOp>()) {
+    result.ops = std::max<int64_t>(result.ops, llvm::range_size(function.getOps()));
+  }
+  if (verdict.isProved() && request.advice) {
+    findAdvice(*module, verdict, {model ? &*model : nullptr});
   }
   return result;
 }

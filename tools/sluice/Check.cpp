@@ -9,8 +9,10 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
+#include <tuple>
 
 namespace sluice::cli {
 namespace {
@@ -18,7 +20,7 @@ namespace {
 struct CheckFlags {
   std::string spec, picture, certificate, smt;
   int64_t pictureRow = -1;
-  bool json = false, strict = false, noReplay = false;
+  bool json = false, strict = false, noReplay = false, noAdvice = false;
 };
 
 nlohmann::ordered_json placeToJson(const spec::SourceLocation &place) {
@@ -59,7 +61,19 @@ nlohmann::ordered_json lossesToJson(const std::vector<ProvedLoss> &losses) {
   return list;
 }
 
-nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict) {
+/// How far advice was looked for: "complete", "stopped" (a note says where), "left out" or, where
+/// there is none to give, "none".
+std::string adviceState(const CausalVerdict &verdict, bool leftOut) {
+  if (!verdict.isProved()) {
+    return "none";
+  }
+  bool stopped = std::any_of(verdict.notes.begin(), verdict.notes.end(), [](const auto &note) {
+    return note.kind == CausalWarning::Kind::Unfinished;
+  });
+  return leftOut ? "left out" : stopped ? "stopped" : "complete";
+}
+
+nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict, bool noAdvice) {
   const char *kinds[] = {"proved", "leak", "not proved", "misaligned"};
   nlohmann::ordered_json json = {{"verdict", kinds[static_cast<int>(verdict.kind)]},
                                  {"modes", verdict.modes}};
@@ -71,6 +85,7 @@ nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict) {
     json["place"] = placeToJson(verdict.place);
   }
   json["witness"] = verdict.witness ? witnessToJson(*verdict.witness) : nlohmann::ordered_json();
+  json["advice"] = adviceState(verdict, noAdvice);
   json["warnings"] = nlohmann::ordered_json::array();
   for (const CausalWarning &warning : verdict.warnings) {
     json["warnings"].push_back(warning.format());
@@ -88,7 +103,6 @@ nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict) {
   return json;
 }
 
-/// Written before the verdict is told: a leak's picture is wanted most.
 void writePicture(const CheckFlags &flags, const driver::CheckOutcome &check) {
   std::error_code ignored;
   if (std::filesystem::equivalent(flags.picture, flags.spec, ignored)) {
@@ -112,21 +126,26 @@ void refuseWarnings(const CheckFlags &flags, const CausalVerdict &verdict) {
   }
 }
 
-/// The verdict, its witness replayed on the compiled program where that can be, else on the
-/// reference. Numbers may hide a path (zeros read as a row that is not there): the reference then
-/// looks for a leak of another length whose row does change, and the program replays that one.
-driver::CheckOutcome checkAndReplay(const CheckFlags &flags, driver::CheckRequest request) {
-  request.replay = false;
-  driver::CheckOutcome check = driver::check(request);
-  if (flags.noReplay || !check.verdict.witness) {
+/// Beyond this many ops a program is not compiled only to show a leak: it would take minutes.
+constexpr int64_t mostOpsToReplay = 4000;
+
+/// Replays a witness on the compiled program where that can be, else on the reference. Numbers may
+/// hide a path (zeros read as a row that is not there): the reference then looks for a leak of
+/// another length whose row does change, and the program replays that one.
+driver::CheckOutcome replay(const CheckFlags &flags, driver::CheckRequest request,
+                            driver::CheckOutcome check) {
+  CausalVerdict &verdict = check.verdict;
+  if (flags.noReplay || !verdict.witness) {
     return check;
   }
-  CausalWitness &first = *check.verdict.witness;
-  bool ran = replayCompiled(flags.spec, check.verdict.refusedMode, first);
-  if (ran && first.replay == Replay::Changed) {
+  bool isSmall = check.ops <= mostOpsToReplay;
+  bool ran = isSmall && replayCompiled(flags.spec, verdict.refusedMode, *verdict.witness);
+  if (ran && verdict.witness->replay == Replay::Changed) {
     return check;
   }
   request.replay = true;
+  request.tell = {};
+  request.certificate = request.smt = "";
   driver::CheckOutcome second = driver::check(request);
   std::optional<CausalWitness> &other = second.verdict.witness;
   bool shown = other && other->replay == Replay::Changed;
@@ -141,31 +160,54 @@ driver::CheckOutcome checkAndReplay(const CheckFlags &flags, driver::CheckReques
   return second;
 }
 
+/// A leak whose numbers change where those of the one that was told first do not is told too.
+void printReplay(const CausalVerdict &told, const CausalVerdict &replayed) {
+  if (told.witness && replayed.witness) {
+    const CausalWitness &first = *told.witness, &second = *replayed.witness;
+    bool isOther = std::tie(first.length, first.row, first.token) !=
+                   std::tie(second.length, second.row, second.token);
+    std::cout << (isOther ? "no number shows that one; another leak does show:\n" +
+                                replayed.formatWithoutReplay() + "\n"
+                          : "")
+              << "  " << formatReplay(second) << std::endl;
+  }
+}
+
 void runCheck(const CheckFlags &flags) {
   driver::CheckRequest request{flags.spec};
+  request.replay = false;
   request.picture = !flags.picture.empty();
   if (flags.pictureRow >= 0) {
     request.pictureRow = flags.pictureRow;
   }
   request.certificate = flags.certificate;
   request.smt = flags.smt;
-  driver::CheckOutcome check = checkAndReplay(flags, request);
-  const CausalVerdict &verdict = check.verdict;
+  request.advice = !flags.noAdvice;
+  if (!flags.json) {
+    request.tell = [&](const CausalVerdict &verdict) {
+      std::cout << (verdict.isProved() ? flags.spec + ": " : "") << verdict.formatWithoutReplay()
+                << std::endl;
+    };
+  }
+  driver::CheckOutcome check = driver::check(request);
   if (check.outcome.status == 2) {
     throw runtime::UserError(check.outcome.message);
   }
+  CausalVerdict told = check.verdict;
+  check = replay(flags, request, std::move(check));
+  const CausalVerdict &verdict = check.verdict;
   for (const auto *list : {&verdict.warnings, &verdict.notes}) {
     for (const CausalWarning &finding : *list) {
       std::cerr << finding.format() << "\n";
     }
   }
+  if (flags.json) {
+    std::cout << verdictToJson(verdict, flags.noAdvice).dump(2) << std::endl;
+  } else {
+    printReplay(told, verdict);
+  }
   if (request.picture) {
     writePicture(flags, check);
-  }
-  if (flags.json) {
-    std::cout << verdictToJson(verdict).dump(2) << std::endl;
-  } else {
-    std::cout << (verdict.isProved() ? flags.spec + ": " : "") << verdict.format() << std::endl;
   }
   if (!verdict.isProved()) {
     throw ExitStatus{1};
@@ -185,9 +227,15 @@ void registerCheck(CLI::App &program) {
   command->add_flag("--json", flags->json, "Print one JSON object; positions count from 0");
   command->add_flag("--no-replay", flags->noReplay,
                     "Do not run a leak's witness; else the spec is compiled and run twice");
-  command->add_flag("--strict", flags->strict,
-                    "Refuse, with status 1, what is proved but warned of: blind spots, needless "
-                    "shifts, stages that reach no loss");
+  auto *noAdvice = command->add_flag(
+      "--no-advice", flags->noAdvice,
+      "Do not look for blind spots, needless shifts and dead stages of what is proved; else "
+      "that may take some seconds after the verdict is printed");
+  command
+      ->add_flag("--strict", flags->strict,
+                 "Refuse, with status 1, what is proved but warned of: blind spots, needless "
+                 "shifts, stages that reach no loss")
+      ->excludes(noAdvice);
   command
       ->add_option("--picture", flags->picture,
                    "Write what one row reads, or a leak's path, as an SVG picture")
