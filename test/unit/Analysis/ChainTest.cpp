@@ -209,7 +209,7 @@ TEST(Staircase, PointsInCommonAreFoundWhereThereAreSome) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   std::mt19937 generator(5);
   int found = 0, none = 0;
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 120; ++i) {
     SmallVector<AffineExpr> list;
     for (int j = 0; j < 3; ++j) {
       AffineExpr x = randomExpression(generator, &context, 3);
@@ -229,13 +229,13 @@ TEST(Staircase, PointsInCommonAreFoundWhereThereAreSome) {
         continue;
       }
       ++none;
-      for (int64_t p = everywhere ? -3000 : 0; p < 3000; ++p) {
+      for (int64_t p = everywhere ? -600 : 0; p < 600; ++p) {
         ASSERT_FALSE(all(p)) << p;
       }
     }
   }
-  EXPECT_GT(found, 50);
-  EXPECT_GT(none, 50);
+  EXPECT_GT(found, 20);
+  EXPECT_GT(none, 20);
 }
 
 /// Sets and periods decide every obligation alike, those that do not hold included.
@@ -281,7 +281,7 @@ TEST(Witnesses, SayWhereTheyTakeALongerSequence) {
       checkQuickly(stage("shift", "by", 20) + R"({ "op": "layer", "mask": "bidirectional" },)");
   ASSERT_EQ(verdict.kind, Kind::Leak);
   EXPECT_EQ(verdict.witness->length, 22);
-  EXPECT_TRUE(has(verdict.message, "reads token 1, through position 21 of the norm at "))
+  EXPECT_TRUE(has(verdict.message, "reads token 1, through position 21 of the "))
       << verdict.message;
   EXPECT_TRUE(has(verdict.message, "which only sequences of 22 tokens or more have"));
   verdict = checkQuickly(R"({ "op": "layer", "mask": "bidirectional" },)");
@@ -317,12 +317,15 @@ TEST(Witnesses, NameTheTargetWhereItIsRead) {
 
 /// Every change on the way to a causal model, or that one is not enough.
 TEST(Witnesses, RemediesMendTheWholeModel) {
-  auto short_ = [](int n) { return [n](int i, int64_t k) { return i < n ? k - 2 : k - 1; }; };
-  CausalVerdict verdict = checkQuickly(zigzag(6, false, short_(2)));
+  auto hourglasses = [](int n) {
+    return repeated("{ \"op\": \"hourglass\", \"hierarchy\": \"1@1 1@2 1@1\", \"shift\": 0 },\n",
+                    n);
+  };
+  CausalVerdict verdict = checkQuickly(hourglasses(2));
   ASSERT_EQ(verdict.kind, Kind::Leak);
   EXPECT_TRUE(has(verdict.message, "; then, at test.json:")) << verdict.message;
   EXPECT_FALSE(has(verdict.message, "not enough by itself")) << verdict.message;
-  verdict = checkQuickly(zigzag(6, false, short_(6)));
+  verdict = checkQuickly(hourglasses(5));
   ASSERT_EQ(verdict.kind, Kind::Leak);
   EXPECT_TRUE(has(verdict.message, "not enough by itself")) << verdict.message;
 }
