@@ -168,8 +168,8 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
     // Of positions that are not there, the last one says most, and without `missing` none matters.
     const LazyMap *map = plan.mapOf(operand);
     int64_t end = isLazy(operand.getDefiningOp()) && !map ? last : n - 1;
-    if (map) {
-      first = std::max(first, map->shift);
+    if (map) { // a position that reads nothing may still have to exist
+      first = missing && endsLazy ? first : std::max(first, map->shift);
       __int128 past = static_cast<__int128>(getLength(map->root)) * map->factor + map->shift;
       end = static_cast<int64_t>(std::min<__int128>(past - 1, beyond));
     }
@@ -191,6 +191,16 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
   return best;
 }
 
+/// Whether a read of a lazy operand counts for the token that makes its position exist.
+static bool countsByExisting(const ReadPlan &plan, const ReadWalk &walk, Operation *op,
+                             const ReadWalk::Reach &next) {
+  return llvm::any_of(plan.readsOf(op), [&](const ReadPlan::Read &read) {
+    return read.endsLazy && read.operand == next.operand &&
+           plan.scales.factorOf(read.operand) * next.position >
+               walk.at(next.operand, next.position).token;
+  });
+}
+
 /// A chain of maps that are not stored is walked map by map.
 std::vector<std::pair<Value, int64_t>> ReadWalk::pathFrom(Value value, int64_t position) const {
   std::vector<std::pair<Value, int64_t>> path;
@@ -207,6 +217,11 @@ std::vector<std::pair<Value, int64_t>> ReadWalk::pathFrom(Value value, int64_t p
     }
     if (!next.operand) {
       return path;
+    }
+    if (missing && !plan.mapOf(value) &&
+        countsByExisting(plan, *this, value.getDefiningOp(), next)) {
+      path.emplace_back(next.operand, next.position);
+      return path; // what it reads is of no matter
     }
     value = next.operand;
     position = next.position;
