@@ -2,43 +2,90 @@
 //
 // What a causal model can do better: shifts that delay for nothing, tokens that no row sees, stages
 // that no loss reads. Remedies are tried before they are named.
-#include "sluice/Analysis/Reach.h"
+#include "Revision.h"
 #include "sluice/Dialect/Sluice/Reference.h"
+#include <cmath>
+#include <ctime>
 
 using namespace mlir;
 using namespace sluice;
 using Kind = CausalWarning::Kind;
 
 //===----------------------------------------------------------------------===//
+// Time
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Processor time for one module's advice. Looked at between steps, of which each is short.
+class Clock {
+public:
+  explicit Clock(double seconds) : seconds(seconds), start(std::clock()) {}
+  bool isOver() const {
+    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC > seconds;
+  }
+  double seconds;
+
+private:
+  std::clock_t start;
+};
+} // namespace
+
+static std::string count(int64_t n, const std::string &what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+static void noteUnfinished(Operation *place, const Clock &clock, const std::string &what,
+                           CausalVerdict &verdict) {
+  verdict.notes.push_back({Kind::Unfinished, placeOf(place),
+                           "advice stopped after " + std::to_string(std::lround(clock.seconds)) +
+                               " s of processor time: " + what});
+}
+
+//===----------------------------------------------------------------------===//
 // Waste
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// One shift of the spec: an op in each mode that is trained or evaluated.
-struct SharedShift {
+/// The shifts that one key of the spec sets: of one stage, of every level of an hourglass, in each
+/// mode that is trained or evaluated.
+struct ShiftKey {
   SmallVector<ShiftOp, 2> ops;
-  int64_t by = 0, least = 0;
+  SmallVector<int64_t, 2> by; ///< of each
+  int64_t least = 0;
+  size_t levels = 0; ///< that it sets in one mode
 
   void set(int64_t value) {
     for (ShiftOp op : ops) {
       op.setBy(static_cast<uint64_t>(value));
     }
   }
+  void restore() {
+    for (auto [op, value] : llvm::zip_equal(ops, by)) {
+      op.setBy(static_cast<uint64_t>(value));
+    }
+  }
+  /// Levels that shift by different values are each shifted as they need; one value for all would
+  /// be no advice.
+  bool isOneValue() const { return llvm::all_equal(by) && by.front() >= 0; }
 };
 
 /// The shifts of a module's modes, and what is causal with other values.
 class Shifts {
 public:
   explicit Shifts(ModuleOp module);
-  /// Lowers one shift after the other, the last in the model first, as far as the model stays
-  /// causal.
-  void lower();
+  /// Lowers one key after the other, the last in the model first, as far as the model stays causal.
+  /// Returns how many were tried in the time.
+  size_t lower(const Clock &clock);
   void restore() {
-    for (SharedShift &shift : shifts) {
-      shift.set(shift.by);
+    for (ShiftKey &key : keys) {
+      key.restore();
     }
   }
-  std::vector<SharedShift> shifts;
+  /// Leaves the keys lowered that, alone and with all others that are, leave a model that is proved
+  /// as a whole. Returns how many were judged in the time; the others are not lowered.
+  size_t confirm(ModuleOp module, const spec::Model *model, const Clock &clock);
+
+  std::vector<ShiftKey> keys; ///< in the order of the model
 
 private:
   bool isCausal() {
@@ -49,52 +96,147 @@ private:
 } // namespace
 
 Shifts::Shifts(ModuleOp module) {
+  llvm::MapVector<Attribute, ShiftKey> byPlace;
   for (auto function : module.getOps<func::FuncOp>()) {
     if (lossesOf(function).empty()) {
       continue;
     }
     modes.push_back(function);
-    size_t i = 0;
+    size_t number = 0;
     for (auto op : function.getOps<ShiftOp>()) {
-      shifts.resize(std::max(shifts.size(), i + 1));
-      shifts[i].by = static_cast<int64_t>(op.getBy());
-      shifts[i++].ops.push_back(op);
+      auto place = op->getLoc()->findInstanceOf<FileLineColLoc>();
+      // IR without places: the n-th shift of each function.
+      Attribute name = place ? Attribute(place)
+                             : Attribute(IntegerAttr::get(IndexType::get(op.getContext()),
+                                                          static_cast<int64_t>(number)));
+      ShiftKey &key = byPlace[name];
+      key.ops.push_back(op);
+      key.by.push_back(static_cast<int64_t>(op.getBy()));
+      key.levels += modes.size() == 1;
+      ++number;
     }
+  }
+  for (auto &[place, key] : byPlace) {
+    key.least = key.by.front();
+    keys.push_back(std::move(key));
   }
 }
 
 /// Lower values read later tokens, so the causal values of one shift are all from the least on.
-void Shifts::lower() {
-  for (SharedShift &shift : llvm::reverse(shifts)) {
-    int64_t low = -1, high = shift.by; // -1: not tried, a negative shift looks ahead
-    while (high - low > 1) {
-      int64_t middle = low + (high - low) / 2;
-      shift.set(middle);
-      (isCausal() ? high : low) = middle;
+/// Most shifts are the least ones, so the next lower value is tried first.
+size_t Shifts::lower(const Clock &clock) {
+  size_t tried = 0;
+  for (ShiftKey &key : llvm::reverse(keys)) {
+    if (clock.isOver()) {
+      return tried;
     }
-    shift.least = high;
-    shift.set(high);
+    ++tried;
+    if (!key.isOneValue()) {
+      continue;
+    }
+    int64_t low = -1, high = key.by.front(); // -1: not tried, a negative shift looks ahead
+    for (int64_t middle = high - 1; high - low > 1; middle = low + (high - low) / 2) {
+      key.set(middle);
+      (isCausal() ? high : low) = middle;
+      if (high < key.by.front() && clock.isOver()) {
+        break; // causal, if not the least
+      }
+    }
+    key.least = high;
+    key.set(high);
+    if (high == key.by.front()) {
+      key.restore();
+    }
   }
+  return tried;
 }
 
-static std::string count(int64_t n, const std::string &what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+static bool provesWith(ModuleOp module, const spec::Model *model, ArrayRef<ShiftKey *> changes) {
+  if (!model) { // the module's other shifts are as they were
+    for (ShiftKey *key : changes) {
+      key->set(key->least);
+    }
+    bool proved = checkCausality(module, /*replay=*/false).isProved();
+    for (ShiftKey *key : changes) {
+      key->restore();
+    }
+    return proved;
+  }
+  Revision revision(*model);
+  return llvm::all_of(changes,
+                      [&](ShiftKey *key) {
+                        return revision.setShift(placeOf(key->ops.front()), key->least);
+                      }) &&
+         revision.isProved();
+}
+
+size_t Shifts::confirm(ModuleOp module, const spec::Model *model, const Clock &clock) {
+  restore();
+  size_t judged = 0;
+  SmallVector<ShiftKey *> accepted;
+  for (ShiftKey &key : llvm::reverse(keys)) {
+    if (key.least == key.by.front()) {
+      continue;
+    }
+    bool inTime = !clock.isOver();
+    judged += inTime;
+    SmallVector<ShiftKey *> all = accepted;
+    all.push_back(&key);
+    if (inTime && provesWith(module, model, {&key}) &&
+        (accepted.empty() || provesWith(module, model, all))) {
+      accepted = all;
+    } else {
+      key.least = key.by.front();
+    }
+  }
+  for (ShiftKey *key : accepted) {
+    key->set(key->least);
+  }
+  return judged;
 }
 
 static void warnOfWaste(const Shifts &shifts, CausalVerdict &verdict) {
-  for (const SharedShift &shift : shifts.shifts) {
-    if (shift.least >= shift.by || shift.by < 0) {
+  for (const ShiftKey &key : shifts.keys) {
+    int64_t by = key.by.front();
+    if (key.least >= by) {
       continue;
     }
-    Operation *op = shift.ops.front();
+    Operation *op = ShiftOp(key.ops.front());
     int64_t factor = getFactor(op, cast<SequenceType>(op->getResult(0).getType()));
-    std::string least = shift.least == 0 ? "none is needed to be causal"
-                                         : std::to_string(shift.least) + " is enough to be causal";
+    std::string least = key.least == 0 ? "none is needed to be causal"
+                                       : std::to_string(key.least) + " is enough to be causal";
+    std::string all =
+        key.levels > 1
+            ? " (it is set for " + count(static_cast<int64_t>(key.levels), "level") + " at once)"
+            : "";
     verdict.warnings.push_back({Kind::Waste, placeOf(op),
-                                "a shift by " + std::to_string(shift.by) + " where " + least +
+                                "a shift by " + std::to_string(by) + " where " + least + all +
                                     "; with the least one, all that is read through it is " +
-                                    count(factor * (shift.by - shift.least), "token") + " newer"});
+                                    count(factor * (by - key.least), "token") + " newer"});
   }
+}
+
+/// Leaves needless shifts lowered; returns whether there are any.
+static bool lowerShifts(Shifts &shifts, ModuleOp module, const AdviceRequest &request,
+                        const Clock &clock, CausalVerdict &verdict) {
+  auto all = static_cast<int64_t>(shifts.keys.size());
+  auto tried = static_cast<int64_t>(shifts.lower(clock));
+  int64_t lowered =
+      llvm::count_if(shifts.keys, [](const ShiftKey &key) { return key.least < key.by.front(); });
+  auto judged = static_cast<int64_t>(shifts.confirm(module, request.model, clock));
+  warnOfWaste(shifts, verdict);
+  if (tried < all || judged < lowered) {
+    Operation *place = ShiftOp(shifts.keys.front().ops.front());
+    noteUnfinished(place, clock,
+                   "of " + count(all, "shift") + " the last " + std::to_string(tried) +
+                       " were tried with smaller values" +
+                       (judged < lowered
+                            ? ", and of " + std::to_string(lowered) + " that could be smaller " +
+                                  std::to_string(judged) + " were proved so"
+                            : ""),
+                   verdict);
+  }
+  return llvm::any_of(shifts.keys, [](const ShiftKey &key) { return key.least < key.by.front(); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -155,23 +297,54 @@ static std::optional<IntegerSet> upToOwn(AttentionOp op) {
 }
 
 /// The first attention whose window, were it to end at the row itself, would leave no hole.
-static Operation *windowAtFault(CrossEntropyOp loss) {
+static Operation *windowAtFault(CrossEntropyOp loss, const Clock &clock) {
   constexpr int mostTries = 16;
   int tries = 0;
+  auto module = loss->getParentOfType<ModuleOp>();
   for (auto op : loss->getParentOfType<func::FuncOp>().getOps<AttentionOp>()) {
     IntegerSet mask = op.getMask();
     std::optional<IntegerSet> wider = upToOwn(op);
     AffineExpr latest = op.getLatest(1);
     if (!wider || !latest || latest == getAffineDimExpr(0, op.getContext()) ||
-        ++tries > mostTries) {
+        ++tries > mostTries || clock.isOver()) {
       continue;
     }
     op.setMask(*wider);
     bool mends =
-        isCausal(loss->getParentOfType<func::FuncOp>()) && !findBlindSpots(loss).hasHoles();
+        checkCausality(module, /*replay=*/false).isProved() && !findBlindSpots(loss).hasHoles();
     op.setMask(mask);
     if (mends) {
       return op;
+    }
+  }
+  return nullptr;
+}
+
+/// The same of a spec: a mask may stand in one place for many layers. The first stage of those.
+static const spec::Stage *windowAtFault(const spec::Model &model, const Clock &clock) {
+  constexpr size_t mostTries = 16;
+  std::vector<spec::SourceLocation> tried;
+  for (const spec::Stage &stage : model.stages) {
+    const spec::SourceLocation &place = stage.at("mask");
+    const auto *layer = std::get_if<spec::Layer>(&stage.settings);
+    const auto *layers = std::get_if<spec::Layers>(&stage.settings);
+    const auto *hourglass = std::get_if<spec::Hourglass>(&stage.settings);
+    const spec::Layer *settings = layer       ? layer
+                                  : layers    ? &layers->layer
+                                  : hourglass ? &hourglass->layer
+                                              : nullptr;
+    bool isKnown = llvm::any_of(tried, [&](const spec::SourceLocation &other) {
+      return std::tie(other.line, other.column) == std::tie(place.line, place.column);
+    });
+    if (!settings || settings->mask.kind != spec::MaskKind::Window || settings->mask.begin <= 0 ||
+        isKnown || tried.size() == mostTries || clock.isOver()) {
+      continue;
+    }
+    tried.push_back(place);
+    Revision revision(model);
+    revision.beginWindowsAtZero(place);
+    if (revision.seesAll()) {
+      return &stage;
     }
   }
   return nullptr;
@@ -224,26 +397,66 @@ template <typename... Ops> static Operation *lastBefore(CrossEntropyOp loss) {
   return last;
 }
 
-static std::pair<Operation *, std::string> remedyFor(const BlindPattern &pattern) {
-  if (Operation *window = windowAtFault(pattern.loss)) {
-    return {window, "begin this window at 0, so that it ends at the row itself"};
+namespace {
+struct Remedy {
+  spec::SourceLocation place;
+  std::string text; ///< "; put a layer ..."; empty where none is known to mend it
+};
+} // namespace
+
+/// Where to put a layer, tried on the spec in the order of how little they change.
+static std::string layerFor(const spec::Model &model, StringRef upsampling, const Clock &clock) {
+  const std::string fine = "put a layer of the finest scale after this upsampling (a hierarchy's "
+                           "last count at least 1)";
+  const std::string both =
+      "add a stream of the finest scale after this upsampling, then put a layer there";
+  auto mends = [&](auto change) {
+    Revision revision(model);
+    return !clock.isOver() && change(revision) && revision.seesAll();
+  };
+  auto behind = [&](int64_t stage, bool tokens) {
+    return mends([&](Revision &revision) {
+      revision.addLayerBehind(stage, tokens);
+      return true;
+    });
+  };
+  int64_t stage = stageIndexOf(upsampling);
+  bool isFine = stage >= 0 && mends([&](Revision &r) { return r.addLayerOnTheWayUp(upsampling); });
+  if (isFine || (stage >= 0 && behind(stage, false))) {
+    return fine;
   }
+  if (behind(-1, false)) {
+    return "put a causal layer right before the head";
+  }
+  if (stage >= 0 && behind(stage, true)) {
+    return both;
+  }
+  return behind(-1, true) ? "add the embedding's stream right before the head, then put a causal "
+                            "layer there"
+                          : "";
+}
+
+static Remedy remedyFor(const BlindPattern &pattern, const spec::Model *model, const Clock &clock) {
+  const std::string window = "; begin this window at 0, so that it ends at the row itself";
   Operation *upsample = lastBefore<UpsampleOp, UnfoldOp>(pattern.loss);
   Operation *shift = lastBefore<ShiftOp>(pattern.loss);
   Operation *place = upsample ? upsample
                      : shift  ? shift
                               : CrossEntropyOp(pattern.loss).getOperation();
-  if (layerMends(pattern)) {
-    return {place, upsample
-                       ? "put a layer of the finest scale after this upsampling (a hierarchy's "
-                         "last count at least 1)"
-                       : "put a layer without that shift after it"};
+  if (!model) {
+    if (Operation *op = windowAtFault(pattern.loss, clock)) {
+      return {placeOf(op), window};
+    }
+    // A causal layer reads no later token than its row: before the head it is causal always.
+    return {placeOf(place),
+            layerMends(pattern) ? "; put a causal layer right before the head" : ""};
   }
-  if (upsample) {
-    return {place,
-            "add a stream of the finest scale after this upsampling, then put a layer there"};
+  if (const spec::Stage *stage = windowAtFault(*model, clock)) {
+    return {stage->location, window};
   }
-  return {place, "let a layer read the stream from before it"};
+  auto name = upsample ? upsample->getLoc()->findInstanceOf<NameLoc>() : NameLoc();
+  std::string text = layerFor(*model, name ? name.getName().getValue() : "", clock);
+  return {placeOf(place), text.empty() ? "" : "; " + text};
 }
 
 static std::string howKnown(const BlindPattern &pattern) {
@@ -262,11 +475,14 @@ static void addOnce(std::vector<CausalWarning> &list, CausalWarning warning) {
   }
 }
 
-static void warnOfHoles(const BlindPattern &pattern, CausalVerdict &verdict) {
-  auto [place, remedy] = remedyFor(pattern);
-  addOnce(verdict.warnings,
-          {Kind::BlindSpot, placeOf(place),
-           "blind spot: " + pattern.describe() + "; " + remedy + howKnown(pattern)});
+static void warnOfHoles(const BlindPattern &pattern, const AdviceRequest &request,
+                        const Clock &clock, CausalVerdict &verdict) {
+  auto [place, remedy] = remedyFor(pattern, request.model, clock);
+  addOnce(verdict.warnings, {Kind::BlindSpot, place,
+                             "blind spot: " + pattern.describe() + remedy + howKnown(pattern)});
+  if (remedy.empty() && clock.isOver()) {
+    noteUnfinished(pattern.loss, clock, "remedies of the blind spot were not all tried", verdict);
+  }
 }
 
 /// A row's context where it is shorter than the model's: a fact, not a defect.
@@ -299,7 +515,7 @@ static void noteUnknown(const BlindPattern &pattern, CausalVerdict &verdict) {
           {Kind::NotEnumerated, placeOf(pattern.loss), "blind spots not looked for: " + why});
 }
 
-void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict) {
+void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceRequest &request) {
   func::FuncOp function;
   for (auto each : module.getOps<func::FuncOp>()) {
     function = !function && !lossesOf(each).empty() ? each : function;
@@ -307,25 +523,28 @@ void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict) {
   if (!function) {
     return;
   }
+  Clock clock(request.seconds);
   warnOfDeadStages(function, verdict);
   Shifts shifts(module);
-  shifts.lower();
-  warnOfWaste(shifts, verdict);
-  bool wastes =
-      llvm::any_of(shifts.shifts, [](const auto &shift) { return shift.least < shift.by; });
-  for (CrossEntropyOp loss : lossesOf(function)) {
-    // Holes that a needless shift alone makes are told of with the shift.
-    bool onlyWaste = wastes && !findBlindSpots(loss).hasHoles();
-    shifts.restore();
-    BlindPattern pattern = findBlindSpots(loss);
+  SmallVector<BlindPattern> patterns;
+  for (CrossEntropyOp loss : lossesOf(function)) { // the quicker part first
+    patterns.push_back(findBlindSpots(loss));
+  }
+  bool wastes = lowerShifts(shifts, module, request, clock, verdict);
+  // Holes that a needless shift alone makes are told of with the shift.
+  SmallVector<bool> onlyWaste;
+  for (const BlindPattern &pattern : patterns) {
+    onlyWaste.push_back(wastes && pattern.hasHoles() && !findBlindSpots(pattern.loss).hasHoles());
+  }
+  shifts.restore();
+  for (auto [pattern, isTold] : llvm::zip_equal(patterns, onlyWaste)) {
     if (!pattern.repeats) {
       noteUnknown(pattern, verdict);
       continue;
     }
-    if (pattern.hasHoles() && !onlyWaste) {
-      warnOfHoles(pattern, verdict);
+    if (pattern.hasHoles() && !isTold) {
+      warnOfHoles(pattern, request, clock, verdict);
     }
     noteContext(pattern, getContext(function), verdict);
   }
-  shifts.restore();
 }

@@ -11,7 +11,8 @@ using namespace sluice;
 using llvm::BitVector;
 
 namespace {
-/// Rows times positions times ops: about 0.2 s.
+/// Rows times positions times ops: about 0.2 s. Each op costs some by itself, and a word of memory
+/// for 64 positions.
 constexpr double mostWork = 1e8;
 constexpr int64_t longest = int64_t{1} << 20;
 
@@ -180,8 +181,10 @@ BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
   if (distance > longest) {
     return {pattern.loss, pattern.period, 0, 0, false, {}};
   }
-  if (3.0 * static_cast<double>(period) * static_cast<double>(pattern.length) * attentions >
-      mostWork) {
+  auto length = static_cast<double>(pattern.length);
+  double ofRow = length * attentions +
+                 static_cast<double>(llvm::range_size(function.getOps())) * (50 + length / 64);
+  if (3.0 * static_cast<double>(period) * ofRow > mostWork) {
     return {pattern.loss, pattern.period, 0, pattern.firstRow, false, {}};
   }
   ReachGraph graph(function, pattern.length);

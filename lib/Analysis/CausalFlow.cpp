@@ -2,6 +2,7 @@
 //
 // From frontiers to a verdict that a user can act on.
 #include "sluice/Analysis/CausalFlow.h"
+#include "Remedy.h"
 #include "sluice/Analysis/Proof.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -10,83 +11,36 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Factor of an op that reads groups; 1 for any other.
-static int64_t groupOf(Operation *op) {
-  if (auto shorten = dyn_cast<ShortenOp>(op)) {
-    return static_cast<int64_t>(shorten.getFactor());
-  }
-  auto fold = dyn_cast<FoldOp>(op);
-  return fold ? static_cast<int64_t>(fold.getFactor()) : 1;
-}
-
-namespace {
-/// The shifts that stand right before a shortening.
-struct ShiftChain {
-  explicit ShiftChain(Operation *shorten) {
-    for (Operation *op = shorten->getOperand(0).getDefiningOp(); isa_and_nonnull<ShiftOp>(op);
-         op = op->getOperand(0).getDefiningOp()) {
-      nearest = nearest ? nearest : op;
-      total += static_cast<int64_t>(cast<ShiftOp>(op).getBy());
-      ++count;
-    }
-  }
-  Operation *nearest = nullptr;
-  int64_t total = 0;
-  int count = 0;
-};
-} // namespace
-
 //===----------------------------------------------------------------------===//
 // Words
 //===----------------------------------------------------------------------===//
 
-/// The first op on the way from the token whose result reads a token past the start of its own
-/// position.
-static Operation *opAtFault(FoundLeak &leak) {
-  for (size_t i = leak.path.size() - 1; i-- > 0;) { // the last is what is read, not a reader
-    auto [value, position] = leak.path[i];
-    Operation *op = value.getDefiningOp();
-    int64_t factor = getFactor(op, cast<SequenceType>(value.getType()));
-    if (!isLazy(op) && leak.witness.token > factor * position) {
-      return op;
-    }
-  }
-  return leak.loss;
+/// "position 3 of the shorten at a.json:7:5"
+static std::string nameOf(Value value, int64_t position) {
+  Operation *op = value.getDefiningOp();
+  return "position " + std::to_string(position) + " of the " + op->getName().stripDialect().str() +
+         " at " + spec::toString(placeOf(op));
 }
 
-/// What to change, and the place to change it at.
-static std::string remedyFor(Operation *fault, spec::SourceLocation &place) {
-  place = placeOf(fault);
-  if (int64_t k = groupOf(fault); k > 1) {
-    ShiftChain shifts(fault);
-    std::string least = std::to_string(k - 1);
-    if (!shifts.nearest) {
-      return "no shift stands right before this shortening by " + std::to_string(k) +
-             "; shift by " + least + " directly before it";
+/// What the path goes through that neither the token nor the row makes exist; empty where all of it
+/// stands as soon as these do.
+static std::string longerSequence(const FoundLeak &leak) {
+  const CausalWitness &witness = leak.witness;
+  int64_t most = std::max(witness.token, witness.row);
+  const std::pair<Value, int64_t> *last = nullptr;
+  for (const auto &step : leak.path) {
+    Operation *op = step.first.getDefiningOp();
+    int64_t first = op && !isLazy(op)
+                        ? getFactor(op, cast<SequenceType>(step.first.getType())) * step.second
+                        : -1;
+    if (first > most) {
+      most = first;
+      last = &step;
     }
-    int64_t by = static_cast<int64_t>(cast<ShiftOp>(shifts.nearest).getBy());
-    place = placeOf(shifts.nearest);
-    return "a group of " + std::to_string(k) + " shifted by " + std::to_string(shifts.total) +
-           " holds later tokens than its first row may read; shift by " +
-           std::to_string(by + k - 1 - shifts.total) + ", not " + std::to_string(by) + ", at " +
-           spec::toString(place);
   }
-  if (auto loss = dyn_cast<CrossEntropyOp>(fault)) {
-    return "row t is scored against token t + " +
-           std::to_string(static_cast<int64_t>(loss.getOffset())) +
-           ", which it reads; score it against token t + 1, at " + spec::toString(place);
-  }
-  auto attention = dyn_cast<AttentionOp>(fault);
-  if (attention && mentionsLength(attention.getMask())) {
-    return "what its mask lets a position read changes as the sequence grows; use the mask "
-           "\"causal\" or a window, at " +
-           spec::toString(place);
-  }
-  if (attention) {
-    return "its mask lets a position read later ones; use the mask \"causal\" or a window, at " +
-           spec::toString(place);
-  }
-  return "this stage reads a position of its input that is not there yet";
+  return last ? ", through " + nameOf(last->first, last->second) + ", which only sequences of " +
+                    std::to_string(most + 1) + " tokens or more have"
+              : "";
 }
 
 static std::string describe(const FoundLeak &leak) {
@@ -96,10 +50,14 @@ static std::string describe(const FoundLeak &leak) {
   std::string row = "row " + std::to_string(witness.row), length = std::to_string(witness.length);
   if (witness.token < witness.length) {
     return "of " + length + " tokens, " + row + ", which predicts token " + std::to_string(target) +
-           ", reads token " + std::to_string(witness.token);
+           ", reads token " + std::to_string(witness.token) + longerSequence(leak);
   }
+  auto [value, position] = leak.path.back();
+  std::string through = value.getDefiningOp()
+                            ? ", for it reads " + nameOf(value, position) + ", which exists then"
+                            : "";
   return row + " of " + length + " tokens is another one once token " +
-         std::to_string(witness.token) + " is there";
+         std::to_string(witness.token) + " is there" + through;
 }
 
 /// Steps from the token to the row. A stage's steps that stay at their position are one.
@@ -136,8 +94,8 @@ struct Violation {
 } // namespace
 
 /// Row p may need tokens up to p, and not the target p + offset.
-static std::optional<Violation> findViolation(func::FuncOp function) {
-  DenseMap<Value, Frontier> frontiers = computeFrontiers(function);
+static std::optional<Violation> findViolation(func::FuncOp function,
+                                              const DenseMap<Value, Frontier> &frontiers) {
   AffineExpr p = getAffineDimExpr(0, function.getContext());
   for (CrossEntropyOp loss : lossesOf(function)) {
     const Frontier &frontier = frontiers.at(loss.getInput());
@@ -157,50 +115,99 @@ static std::optional<Violation> findViolation(func::FuncOp function) {
   return std::nullopt;
 }
 
-/// Lengths within which a leak must show, if there is one.
+/// Lengths within which a leak is looked for: all shifts together, and some groups.
 static int64_t longestLength(func::FuncOp function) {
-  int64_t reach = 8;
+  constexpr int64_t most = int64_t{1} << 34;
+  Scales scales(function);
+  int64_t shifts = 8, coarsest = 1;
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
-      int64_t factor = getFactor(&op, cast<SequenceType>(op.getResult(0).getType()));
-      auto shift = dyn_cast<ShiftOp>(op);
-      int64_t tokens = factor * (shift ? 2 + static_cast<int64_t>(shift.getBy()) : 2);
-      reach = std::max(reach, 4 * std::min(tokens, int64_t{1} << 32));
+      int64_t factor = scales.factorOf(op.getResult(0)); // below 2^31, as shifts are
+      coarsest = std::max(coarsest, factor);
+      if (auto shift = dyn_cast<ShiftOp>(op)) {
+        shifts = std::min(most, shifts + factor * std::abs(static_cast<int64_t>(shift.getBy())));
+      }
     }
   }
-  return reach;
+  return std::min(most, 4 * coarsest + 2 * shifts);
+}
+
+/// By the bound first, as it says how long a sequence to look at.
+static std::optional<FoundLeak> findLeakOf(const ReadPlan &plan, const Violation &violation,
+                                           LeakSearch &search) {
+  std::optional<FoundLeak> leak;
+  if (violation.decided && !violation.unbounded) {
+    leak = findLeak(plan, violation.token + 1, violation.row, search);
+  }
+  // That row may read a null where its bound is too large; a later one then leaks.
+  return leak ? leak : findLeak(plan, longestLength(plan.function), violation.row, search);
+}
+
+/// The changes that make the model causal as a whole, in their order, and the place of the first.
+/// Where these few are not enough, the first, and that it is not.
+static std::string findRemedy(func::FuncOp function, FoundLeak leak, spec::SourceLocation &place) {
+  constexpr int mostChanges = 3;
+  auto module = function->getParentOfType<ModuleOp>();
+  Mending mending(module);
+  std::string first, all;
+  for (int i = 0; i < mostChanges; ++i) {
+    spec::SourceLocation here;
+    std::string remedy = remedyFor(opAtFault(leak), here, mending);
+    if (i == 0) {
+      first = all = remedy;
+      place = here;
+    } else {
+      all += "; then, at " + spec::toString(here) + ", " + remedy;
+    }
+    std::optional<FoundLeak> next;
+    for (StringRef name : {"evaluate", "train"}) {
+      auto mode = module.lookupSymbol<func::FuncOp>(name);
+      auto violation = mode && !next ? findViolation(mode, computeFrontiers(mode)) : std::nullopt;
+      if (violation) {
+        LeakSearch search;
+        next = findLeakOf(ReadPlan(mode), *violation, search);
+        if (!next) {
+          return first; // whether it leaks still is not known
+        }
+      }
+    }
+    if (!next) {
+      return all;
+    }
+    leak = std::move(*next);
+  }
+  return first + " (not enough by itself: the model leaks in other places too)";
 }
 
 static void explain(func::FuncOp function, const Violation &violation, bool replay,
                     CausalVerdict &verdict) {
-  std::optional<FoundLeak> leak;
-  if (violation.decided && !violation.unbounded) {
-    leak = findLeak(function, violation.token + 1);
-  }
-  if (!leak) { // that row may read a null where its bound is too large; a later one then leaks
-    leak = findLeak(function, longestLength(function));
-  }
+  ReadPlan plan(function);
+  LeakSearch search;
+  std::optional<FoundLeak> leak = findLeakOf(plan, violation, search);
   if (!leak) {
     Operation *op =
         violation.unbounded ? violation.unbounded : CrossEntropyOp(violation.loss).getOperation();
     verdict.kind = CausalVerdict::Kind::NotProved;
     verdict.place = placeOf(op);
-    verdict.message = "not proved causal: no bound was found for what this stage reads, and no "
-                      "leak either; make its mask, "
-                      "shift and factors simpler";
+    verdict.message = "not proved causal: no bound was found for what this stage reads; make its "
+                      "mask, shift and factors simpler. Whether it leaks is not known either: " +
+                      search.describe();
     return;
   }
   verdict.kind = CausalVerdict::Kind::Leak;
+  preferTarget(plan, *leak);
   if (replay) {
-    replayLeak(function, *leak);
+    replayLeak(plan, *leak);
   }
   leak->witness.path = stepsOf(*leak);
-  std::string remedy = remedyFor(opAtFault(*leak), verdict.place);
-  verdict.message = "not causal: " + describe(*leak) + "; " + remedy;
+  std::string what = describe(*leak);
+  verdict.message = "not causal: " + what + "; " + findRemedy(function, *leak, verdict.place);
   verdict.witness = std::move(leak->witness);
 }
 
-bool sluice::isCausal(func::FuncOp function) { return !findViolation(function); }
+bool sluice::isCausal(func::FuncOp function) {
+  return !findViolation(function, computeFrontiers(function));
+}
 
 /// Decides every obligation; sets the verdict's message and returns false where one does not hold.
 /// The bounds were found by composition, so this is a second judge of every step.
@@ -217,6 +224,9 @@ static bool proves(const ModeProof &proof, ObligationDecider &decider, CausalVer
         decision.kind == Decision::Vacuous
             ? "not proved causal: this stage reads nothing at all, so that a proof "
               "about it would be empty; give its mask or shift positions to read"
+        : decision.kind == Decision::Undecided
+            ? "not proved causal: the bound of what this stage reads repeats only after too many "
+              "positions to be decided; make its mask, shift and factors simpler"
             : "not proved causal: the bound of what this stage reads does not hold at "
               "position " +
                   std::to_string(decision.p) +
@@ -318,12 +328,13 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
       verdict.message = "not proved causal: " + beyond->message;
       return verdict;
     }
-    if (auto violation = findViolation(function)) {
+    DenseMap<Value, Frontier> frontiers = computeFrontiers(function);
+    if (auto violation = findViolation(function, frontiers)) {
       verdict.refusedMode = mode;
       explain(function, *violation, replay, verdict);
       return verdict;
     }
-    if (!proves(collectProof(function, mode), decider, verdict)) {
+    if (!proves(collectProof(function, mode, frontiers), decider, verdict)) {
       return verdict;
     }
     verdict.modes.push_back(mode);
@@ -345,12 +356,17 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
   return verdict;
 }
 
-CausalVerdict sluice::checkModel(const spec::Model &model, bool replay) {
+CausalVerdict sluice::checkModel(const spec::Model &model, bool replay,
+                                 const std::function<void(const CausalVerdict &)> &tell,
+                                 double adviceSeconds) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> module = importSpec(context, model);
   CausalVerdict verdict = checkCausality(*module, replay);
+  if (tell) {
+    tell(verdict);
+  }
   if (verdict.isProved()) {
-    findAdvice(*module, verdict);
+    findAdvice(*module, verdict, {&model, adviceSeconds});
   }
   return verdict;
 }

@@ -8,16 +8,21 @@
 // (no leak) and is the same for every length that contains it (prefix invariance). Positions before
 // 0 are null and need nothing; candidates are negative there or merely too large, which is safe.
 #include "sluice/Analysis/Proof.h"
+#include "sluice/Analysis/Staircase.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 
 using namespace mlir;
 using namespace sluice;
 
 namespace {
-/// More candidates than this are given up; one or two are usual.
-constexpr size_t mostCandidates = 8;
+/// One or two candidates are usual. More are merged, and more than the second are given up.
+constexpr size_t fewCandidates = 3, mostCandidates = 8;
 /// Sums beyond this could overflow.
 constexpr int64_t largestCoefficient = int64_t{1} << 40;
+/// A candidate of more divisions is spelled anew by its steps, at most so many of them.
+constexpr size_t fewFloors = 3, mostFloors = 32;
+/// Periods up to here are tabulated: microseconds.
+constexpr int64_t longestTable = 4096;
 } // namespace
 
 bool sluice::isLazy(Operation *op) {
@@ -92,6 +97,65 @@ bool sluice::mentionsLength(IntegerSet relation) {
   return false;
 }
 
+/// What has fallen further than any sequence is long needs no larger number to say so. Larger is
+/// looser, and a bound still.
+static AffineExpr raised(AffineExpr candidate) {
+  auto sum = dyn_cast<AffineBinaryOpExpr>(candidate);
+  auto constant = sum && sum.getKind() == AffineExprKind::Add
+                      ? dyn_cast<AffineConstantExpr>(sum.getRHS())
+                      : AffineConstantExpr();
+  return constant && constant.getValue() < -largestCoefficient ? sum.getLHS() - largestCoefficient
+                                                               : candidate;
+}
+
+/// Composed through a deep model, a candidate nests as deep; its period stays that of the scales.
+/// Spelled by the steps of one period it is the same function. Where these are too many, a line
+/// above it takes its place: still a bound, though a looser one.
+static std::optional<AffineExpr> compacted(AffineExpr candidate) {
+  size_t floors = countFloors(candidate);
+  if (floors <= fewFloors) {
+    return candidate;
+  }
+  if (std::optional<Staircase> table = tabulate(candidate, longestTable)) {
+    table->shorten();
+    if (auto steps = table->toExpression(candidate.getContext(), mostFloors);
+        steps && (countFloors(*steps) < floors || floors > mostFloors)) {
+      return steps;
+    }
+  }
+  return floors <= mostFloors ? candidate : linearBound(candidate);
+}
+
+/// Candidates that rise alike are replaced by the larger of them at each position.
+static void mergeCandidates(Frontier &frontier) {
+  std::vector<std::pair<AffineExpr, std::optional<Staircase>>> merged;
+  for (AffineExpr candidate : frontier.candidates) {
+    std::optional<Staircase> table = tabulate(candidate, longestTable);
+    bool isMerged = false;
+    for (auto &[other, otherTable] : merged) {
+      std::optional<Staircase> larger =
+          table && otherTable ? maximum(*table, *otherTable, longestTable) : std::nullopt;
+      if (!larger) {
+        continue;
+      }
+      larger->shorten();
+      if (auto steps = larger->toExpression(candidate.getContext(), mostFloors)) {
+        other = *steps;
+        otherTable = std::move(larger);
+        isMerged = true;
+        break;
+      }
+    }
+    if (!isMerged) {
+      merged.emplace_back(candidate, std::move(table));
+    }
+  }
+  frontier.candidates.clear();
+  for (auto &[candidate, table] : merged) {
+    frontier.candidates.push_back(candidate);
+  }
+}
+
 /// What result positions need through one operand.
 static void addOperand(CausalFlowInterface op, unsigned operand, const Frontier &source,
                        Frontier &result) {
@@ -110,12 +174,16 @@ static void addOperand(CausalFlowInterface op, unsigned operand, const Frontier 
     return;
   }
   for (AffineExpr candidate : source.candidates) {
-    AffineExpr composed = simplifyAffineExpr(candidate.replaceDims({latest}), 1, 0);
-    if (!isTame(composed) || !isNonDecreasing(composed)) {
+    std::optional<AffineExpr> composed =
+        compacted(raised(simplifyAffineExpr(candidate.replaceDims({latest}), 1, 0)));
+    if (!composed || !isTame(*composed) || !isNonDecreasing(*composed)) {
       result.unbounded = op;
       return;
     }
-    addCandidate(result, composed);
+    addCandidate(result, *composed);
+  }
+  if (result.candidates.size() > fewCandidates) {
+    mergeCandidates(result);
   }
   if (result.candidates.size() > mostCandidates) {
     result.unbounded = op;

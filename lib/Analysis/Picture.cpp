@@ -66,11 +66,15 @@ private:
     return !picture.leak && token <= picture.row && !*end &&
            std::find(tokens.begin(), end, true) != end;
   }
+  bool isLeak(int64_t token) const {
+    return picture.leak == token ||
+           std::find(picture.leaks.begin(), picture.leaks.end(), token) != picture.leaks.end();
+  }
   bool isNextTo(const PictureEdge &edge) const { return edge.above == edge.below + 1; }
 
   //===-- Parts
   void assignLanes();
-  void drawHead();
+  std::string drawHead(double total);
   void drawBand(size_t band);
   void drawBox(size_t band, int64_t position);
   void drawEdge(const PictureEdge &edge);
@@ -84,7 +88,16 @@ private:
   void drawLane(const PictureEdge &edge, size_t lane);
   void drawTokens();
   void drawLeak();
-  void drawLegend();
+  bool has(const char *mark) const {
+    return out.find("class=\"" + std::string(mark) + "\"") != std::string::npos;
+  }
+  struct Entry {
+    enum { Box, Dashed, Line, DashedLine, Arrow, Shape, Bold } mark;
+    const char *fill, *stroke;
+    std::string words;
+  };
+  std::vector<Entry> legend() const;
+  double drawLegend();
 
   const Picture &picture;
   std::vector<size_t> laneOf; ///< of edges that skip bands
@@ -104,7 +117,7 @@ void Drawing::drawBox(size_t band, int64_t position) {
   bool marked = isSeen(band, position);
   bool tooLate = picture.bands[band].factor == 1 && position > picture.row;
   bool isBlind = band == 0 && isHole(position);
-  bool leaks = band == 0 && picture.leak == position;
+  bool leaks = band == 0 && isLeak(position);
   bool dashed = tooLate && !leaks && cell > 6;
   const char *fill = leaks ? leak : marked ? seen : isBlind ? blind : tooLate ? paper : empty;
   double inset = cell > 6 ? 1 : 0.3;
@@ -325,7 +338,7 @@ void Drawing::drawLeak() {
   }
 }
 
-void Drawing::drawHead() {
+std::string Drawing::drawHead(double total) {
   std::string row = "row " + std::to_string(picture.row);
   std::string what = picture.name + ": what " + row + " reads";
   if (picture.leak) {
@@ -333,6 +346,11 @@ void Drawing::drawHead() {
     what = picture.name + ": " + row +
            (picture.leakByGrowing ? " changes once " + token + " is there"
                                   : " must not read " + token + ", and does");
+    if (picture.leaks.size() > 1) {
+      what += picture.leakByGrowing
+                  ? ""
+                  : ", nor " + std::to_string(picture.leaks.size() - 1) + " more that it reads";
+    }
   }
   std::string desc = "Streams of the model over " + std::to_string(picture.length) +
                      " tokens, from the tokens up:";
@@ -344,42 +362,95 @@ void Drawing::drawHead() {
     desc += ". Row " + std::to_string(picture.row) + " reads token " +
             std::to_string(*picture.leak) + ", a leak";
   }
-  out += "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + number(width) + " " +
-         number(height) + "\" width=\"" + number(width) + "\" height=\"" + number(height) +
-         "\" role=\"img\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\">\n<title>" +
-         escapeXml(what) + "</title>\n<desc>" + escapeXml(desc) + ".</desc>\n";
-  out += "<rect class=\"ground\" width=\"" + number(width) + "\" height=\"" + number(height) +
+  std::string body = std::move(out);
+  out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + number(width) + " " +
+        number(total) + "\" width=\"" + number(width) + "\" height=\"" + number(total) +
+        "\" role=\"img\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\">\n<title>" +
+        escapeXml(what) + "</title>\n<desc>" + escapeXml(desc) + ".</desc>\n";
+  out += "<rect class=\"ground\" width=\"" + number(width) + "\" height=\"" + number(total) +
          "\" fill=\"" + paper + "\"/>\n";
   text({16, 24}, what, picture.leak ? leak : ink, 15, "start", true);
+  return out + body;
 }
 
-void Drawing::drawLegend() {
-  double y = height - 24, at = left;
-  auto entry = [&](const char *fill, const char *stroke, const std::string &words) {
-    out += "<rect x=\"" + number(at) + "\" y=\"" + number(y - 10) +
-           "\" width=\"13\" height=\"13\" rx=\"2\" fill=\"" + fill + "\" stroke=\"" + stroke +
-           "\"/>\n";
-    text({at + 19, y + 1}, words, quiet, 11);
-    at += 40 + 6.2 * static_cast<double>(words.size());
-  };
-  entry(seen, seen, "read by the row");
-  entry(empty, line, "not read");
-  if (picture.leak) {
-    entry(leak, leak,
-          picture.leakByGrowing ? "a token whose coming changes the row"
-                                : "a token that it must not read");
-    return;
-  }
-  for (int64_t token = 0; token <= picture.row; ++token) {
-    if (isHole(token)) {
-      entry(blind, blindLine, "a token that it cannot see, though older ones");
-      return;
+/// Of the marks that are in this picture.
+std::vector<Drawing::Entry> Drawing::legend() const {
+  std::vector<Entry> entries = {{Entry::Box, seen, seen, "read by the row"},
+                                {Entry::Box, empty, line, "not read"}};
+  auto add = [&](bool there, Entry entry) {
+    if (there) {
+      entries.push_back(std::move(entry));
     }
+  };
+  bool many = picture.leaks.size() > 1;
+  add(picture.leak && picture.leakByGrowing && !many,
+      {Entry::Box, leak, leak, "a token whose coming changes the row"});
+  add(picture.leak && picture.leakByGrowing && many,
+      {Entry::Box, leak, leak, "tokens whose coming changes the row"});
+  add(picture.leak && !picture.leakByGrowing,
+      {Entry::Box, leak, leak,
+       many ? "tokens that it must not read and does" : "a token that it must not read and does"});
+  add(has("leak-path"), {Entry::Line, leak, leak, "the way from that token to the row"});
+  add(has("leak-path") && picture.leakByGrowing,
+      {Entry::DashedLine, leak, leak, "it exists once that token is there"});
+  add(has("box blind"),
+      {Entry::Box, blind, blindLine, "a token that it cannot see, though older ones"});
+  add(out.find("stroke-dasharray=\"2 2\"") != std::string::npos,
+      {Entry::Dashed, paper, line, "later than the row"});
+  add(has("group"), {Entry::Shape, fan, seen, "a group that makes one position"});
+  add(has("spread"), {Entry::Shape, fan, seen, "one position handed to several"});
+  add(has("fan"),
+      {Entry::Shape, fan, fan, "what attention reads, the latest and the first position"});
+  add(has("shift"), {Entry::Arrow, seen, seen, "read through a shift"});
+  add(has("own"), {Entry::Line, seen, seen, "its own position"});
+  add(has("skip"), {Entry::Line, quiet, quiet, "a stream that is read further up"});
+  add(true, {Entry::Bold, ink, ink, "the row's own token"});
+  return entries;
+}
+
+/// In as many lines as it takes; returns the height of those after the first.
+double Drawing::drawLegend() {
+  constexpr double lineHeight = 19;
+  double y = height - 24, at = left;
+  for (const Entry &entry : legend()) {
+    double room = 40 + 6.2 * static_cast<double>(entry.words.size());
+    if (at > left && at + room > width) {
+      at = left;
+      y += lineHeight;
+    }
+    std::string box = "x=\"" + number(at) + "\" y=\"" + number(y - 10) +
+                      "\" width=\"13\" height=\"13\" rx=\"2\" fill=\"" + entry.fill +
+                      "\" stroke=\"" + entry.stroke + "\"";
+    Point from{at, y - 3.5}, to{at + 13, y - 3.5};
+    switch (entry.mark) {
+    case Entry::Box:
+      out += "<rect " + box + "/>\n";
+      break;
+    case Entry::Dashed:
+      out += "<rect " + box + " stroke-dasharray=\"2 2\"/>\n";
+      break;
+    case Entry::Line:
+    case Entry::DashedLine:
+      segment("key", from, to, entry.stroke, 2, entry.mark == Entry::DashedLine);
+      break;
+    case Entry::Arrow:
+      arrow("key", {at + 6.5, y + 3}, {at + 6.5, y - 11}, entry.stroke);
+      break;
+    case Entry::Shape:
+      polygon("key", {{at + 4, y - 10}, {at + 9, y - 10}, {at + 13, y + 3}, {at, y + 3}},
+              entry.fill, 0.5, entry.stroke);
+      break;
+    case Entry::Bold:
+      text({at, y + 1}, std::to_string(picture.row), ink, 10.5, "start", true);
+      break;
+    }
+    text({at + 19, y + 1}, entry.words, quiet, 11);
+    at += room;
   }
+  return y - (height - 24);
 }
 
 std::string Drawing::draw() {
-  drawHead();
   for (size_t i = 0; i < picture.edges.size(); ++i) {
     if (isNextTo(picture.edges[i])) {
       drawEdge(picture.edges[i]);
@@ -392,8 +463,8 @@ std::string Drawing::draw() {
   }
   drawTokens();
   drawLeak();
-  drawLegend();
-  return out + "</svg>\n";
+  double more = drawLegend();
+  return drawHead(height + more) + "</svg>\n";
 }
 
 std::string sluice::renderSvg(const Picture &picture) { return Drawing(picture).draw(); }

@@ -75,8 +75,13 @@ static std::optional<Picture> pictureOfRow(CrossEntropyOp loss, std::optional<in
 static std::optional<Picture> pictureOfLeak(func::FuncOp function, const CausalWitness &witness,
                                             std::string &error) {
   int64_t length = std::max(witness.length, witness.token + 1);
+  ReadPlan plan(function);
+  bool grows = witness.token >= witness.length;
   std::optional<FoundLeak> leak =
-      findLeakAt(function, witness.length, /*missing=*/witness.token >= witness.length);
+      length > widest ? std::nullopt : findLeakAt(plan, witness.length, grows, witness.row);
+  if (leak && leak->witness.token != witness.token) {
+    preferTarget(plan, *leak);
+  }
   if (length > widest || !leak) {
     error = "the leak shows from " + std::to_string(length) + " tokens on, and a picture holds " +
             std::to_string(widest);
@@ -90,7 +95,14 @@ static std::optional<Picture> pictureOfLeak(func::FuncOp function, const CausalW
   Picture picture = bands.finish(graph, witness.row);
   picture.length = length;
   picture.leak = witness.token;
-  picture.leakByGrowing = witness.token >= witness.length;
+  picture.leakByGrowing = grows;
+  const std::vector<bool> &tokens = picture.bands.front().seen;
+  int64_t allowed = witness.row + latestAllowed(leak->loss);
+  for (int64_t token = std::max<int64_t>(0, allowed + 1); token < length; ++token) {
+    if (tokens[static_cast<size_t>(token)]) {
+      picture.leaks.push_back(token);
+    }
+  }
   picture.leakPath.emplace_back(0, witness.token);
   for (auto &[value, position] : llvm::reverse(leak->path)) {
     std::optional<size_t> band = bands.bandOf(value);

@@ -6,6 +6,8 @@
 // candidate of the value.
 #include "sluice/Analysis/Proof.h"
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
+#include "sluice/Analysis/Staircase.h"
+#include "sluice/Dialect/Sluice/Reference.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -61,12 +63,16 @@ DenseSet<Value> sluice::collectLive(func::FuncOp function) {
 }
 
 ModeProof sluice::collectProof(func::FuncOp function, StringRef mode) {
+  return collectProof(function, mode, computeFrontiers(function));
+}
+
+ModeProof sluice::collectProof(func::FuncOp function, StringRef mode,
+                               const DenseMap<Value, Frontier> &frontiers) {
   ModeProof proof;
   proof.mode = mode.str();
   proof.function = function;
   Scales scales(function);
   DenseSet<Value> live = collectLive(function);
-  DenseMap<Value, Frontier> frontiers = computeFrontiers(function);
   for (BlockArgument argument : function.getArguments()) {
     if (live.contains(argument)) {
       proof.bounds[argument] = frontiers.at(argument);
@@ -232,6 +238,117 @@ static SmallVector<IntegerSet> negate(const ModeProof &proof, const Obligation &
   return sets;
 }
 
+//===----------------------------------------------------------------------===//
+// Deciding by periods
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Questions that are asked of the Presburger library before others are decided by periods: some
+/// 20 ms. Sets of more divisions can take it minutes.
+constexpr size_t mostAsked = 400, manyFloors = 6;
+/// Where periods decide nothing, sets of up to so many divisions are still asked for.
+constexpr size_t mostFloorsAsked = 24;
+constexpr int64_t longestPeriod = int64_t{1} << 14;
+} // namespace
+
+/// Divisions in a question about an obligation.
+static size_t floorsOf(const ModeProof &proof, const Obligation &obligation) {
+  size_t count = 0;
+  for (Value value : {obligation.value, obligation.source}) {
+    if (value) {
+      for (AffineExpr candidate : proof.bounds.find(value)->second.candidates) {
+        count += countFloors(candidate);
+      }
+    }
+  }
+  return count;
+}
+
+/// Whether no q of row p is beyond latest(p), for all p and n.
+bool ObligationDecider::readsUpTo(const Obligation &obligation, AffineExpr latest) {
+  AffineExpr q = getAffineDimExpr(1, latest.getContext());
+  if (obligation.relation == IntegerSet::get(2, 1, {q - latest}, {true})) {
+    return true; // q is latest(p)
+  }
+  Question question = domainOf(obligation);
+  question.require(q - latest - 1);
+  return !pointOf(question.get());
+}
+
+/// A point found by trial spares the search for one.
+bool ObligationDecider::isVacuous(const Obligation &obligation) {
+  AffineExpr latest = cast<CausalFlowInterface>(obligation.op).getLatest(obligation.operand);
+  for (int64_t p = 0; latest && p < (int64_t{1} << 34); p = 4 * p + 1) {
+    int64_t q = reference::evaluateAffine(latest, p, 0, 0);
+    if (q >= 0 && reference::contains(obligation.relation, p, q, q + 1)) {
+      return false;
+    }
+  }
+  return !pointOf(domainOf(obligation).get());
+}
+
+/// q is eliminated to the latest position that is read, which takes an operand's bound that never
+/// falls; what remains is about one integer p.
+Decision ObligationDecider::decideByPeriod(const ModeProof &proof, const Obligation &obligation) {
+  const Frontier &bound = proof.bounds.find(obligation.value)->second;
+  AffineExpr p = getAffineDimExpr(0, obligation.op->getContext()), latest = p;
+  bool everywhere = isLazy(obligation.value);
+  SmallVector<AffineExpr> larger, always; // one of `larger` above the bound, where all others >= 0
+  if (obligation.kind == ObligationKind::Read) {
+    latest = cast<CausalFlowInterface>(obligation.op).getLatest(obligation.operand);
+    if (!latest || !readsUpTo(obligation, latest)) {
+      return {Decision::Undecided};
+    }
+    bool isOne = obligation.relation.getNumConstraints() == 1 && obligation.relation.isEq(0);
+    for (AffineExpr candidate : proof.bounds.find(obligation.source)->second.candidates) {
+      std::optional<Staircase> table = isOne ? std::nullopt : tabulate(candidate, longestPeriod);
+      if (!isOne && (!table || !table->isNonDecreasing())) {
+        return {Decision::Undecided};
+      }
+      larger.push_back(candidate.replaceDims({latest}));
+    }
+    if (obligation.bound > 0) {
+      larger.push_back(latest * obligation.bound);
+    }
+    if (!isLazy(obligation.source)) {
+      always.push_back(latest);
+    }
+  } else if (obligation.kind == ObligationKind::Exist || obligation.kind == ObligationKind::Token) {
+    larger.push_back(p * obligation.bound);
+  } else {
+    int64_t last = obligation.kind == ObligationKind::NoLeak ? obligation.bound - 1 : 0;
+    for (AffineExpr candidate : bound.candidates) {
+      CommonPoint point =
+          findCommonPoint({candidate, candidate - (p + last) - 1}, everywhere, longestPeriod);
+      if (point.kind != CommonPoint::None) {
+        return {point.kind == CommonPoint::Found ? Decision::Fails : Decision::Undecided, point.at};
+      }
+    }
+    return {};
+  }
+  for (AffineExpr candidate : larger) {
+    SmallVector<AffineExpr> conditions = always;
+    conditions.push_back(candidate);
+    for (AffineExpr covering : bound.candidates) {
+      conditions.push_back(candidate - covering - 1);
+    }
+    CommonPoint point = findCommonPoint(conditions, everywhere, longestPeriod);
+    if (point.kind != CommonPoint::None) {
+      return {point.kind == CommonPoint::Found ? Decision::Fails : Decision::Undecided, point.at};
+    }
+  }
+  return {};
+}
+
+Decision ObligationDecider::decideBySets(const ModeProof &proof, const Obligation &obligation) {
+  for (IntegerSet set : negate(proof, obligation)) {
+    if (const Point &point = pointOf(set)) {
+      return {Decision::Fails, (*point)[0], (*point)[1], (*point)[2]};
+    }
+  }
+  return {};
+}
+
 Decision ObligationDecider::decide(const ModeProof &proof, const Obligation &obligation) {
   auto isUnbounded = [&](Value value) {
     return value && proof.bounds.find(value)->second.unbounded;
@@ -242,13 +359,15 @@ Decision ObligationDecider::decide(const ModeProof &proof, const Obligation &obl
   if (obligation.kind == ObligationKind::Steady) {
     return {isSteady(obligation.relation) ? Decision::Holds : Decision::Fails};
   }
-  if (obligation.kind == ObligationKind::Read && !pointOf(domainOf(obligation).get())) {
+  if (obligation.kind == ObligationKind::Read && isVacuous(obligation)) {
     return {Decision::Vacuous};
   }
-  for (IntegerSet set : negate(proof, obligation)) {
-    if (const Point &point = pointOf(set)) {
-      return {Decision::Fails, (*point)[0], (*point)[1], (*point)[2]};
-    }
+  size_t floors = floorsOf(proof, obligation);
+  if (known.size() < mostAsked && floors <= manyFloors) {
+    return decideBySets(proof, obligation);
   }
-  return {};
+  Decision decision = decideByPeriod(proof, obligation);
+  return decision.kind == Decision::Undecided && floors <= mostFloorsAsked
+             ? decideBySets(proof, obligation)
+             : decision;
 }

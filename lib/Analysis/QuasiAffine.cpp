@@ -4,6 +4,7 @@
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Analysis/Presburger/Fraction.h"
 #include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Analysis/Staircase.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
 using namespace mlir;
@@ -13,54 +14,44 @@ using presburger::Fraction;
 namespace {
 
 /// Most evaluations that a decision may cost: 0.2 s.
-constexpr int64_t mostSteps = int64_t{1} << 22;
+constexpr int64_t mostSteps = longestRepeat;
 /// Up to here a period is enumerated at once: microseconds.
 constexpr int64_t quickSteps = int64_t{1} << 10;
 /// Larger numbers could overflow where an expression is evaluated.
 constexpr int64_t largest = int64_t{1} << 60;
 
-/// slope p + low <= e(p) <= slope p + high, and e(p + period) = e(p) + slope period. `period` 0:
-/// too long to enumerate.
+/// slope p + low <= e(p) <= slope p + high, and e(p + period) = e(p) + rise.
 struct Shape {
   Fraction slope = 0, low = 0, high = 0;
-  int64_t period = 1;
+  Repeat repeat;
 };
-
-int64_t multiplied(int64_t x, int64_t y) {
-  return x == 0 || y == 0 || x > mostSteps / y ? 0 : x * y;
-}
-
-/// Both repeat after the least common multiple.
-int64_t commonPeriod(int64_t x, int64_t y) {
-  return x == 0 || y == 0 ? 0 : multiplied(x, y / std::gcd(x, y));
-}
 
 Shape scaled(Shape x, int64_t factor) {
   Fraction f(factor, 1);
   if (factor < 0) {
     std::swap(x.low, x.high);
   }
-  return {x.slope * f, x.low * f, x.high * f, x.period};
+  return {x.slope * f, x.low * f, x.high * f, multiplied(x.repeat, factor)};
 }
 
 /// floor(e / c), which is within ((c - 1) / c, 0] of e / c.
 Shape floored(const Shape &x, int64_t c) {
   Fraction inverse(1, c);
   return {x.slope * inverse, (x.low - Fraction(c - 1, 1)) * inverse, x.high * inverse,
-          multiplied(x.period, c)};
+          divided(x.repeat, c)};
 }
 
 Shape sum(const Shape &x, const Shape &y) {
-  return {x.slope + y.slope, x.low + y.low, x.high + y.high, commonPeriod(x.period, y.period)};
+  return {x.slope + y.slope, x.low + y.low, x.high + y.high, added(x.repeat, y.repeat)};
 }
 
 std::optional<Shape> shapeOf(AffineExpr expression) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expression)) {
     Fraction value(constant.getValue(), 1);
-    return Shape{0, value, value, 1};
+    return Shape{0, value, value, {1, 0}};
   }
   if (auto dim = dyn_cast<AffineDimExpr>(expression)) {
-    return dim.getPosition() == 0 ? std::optional(Shape{1, 0, 0, 1}) : std::nullopt;
+    return dim.getPosition() == 0 ? std::optional(Shape{1, 0, 0, {1, 1}}) : std::nullopt;
   }
   auto binary = dyn_cast<AffineBinaryOpExpr>(expression);
   if (!binary) {
@@ -88,7 +79,7 @@ std::optional<Shape> shapeOf(AffineExpr expression) {
   case AffineExprKind::CeilDiv: // -floor(-e / c)
     return scaled(floored(scaled(*x, -1), c), -1);
   case AffineExprKind::Mod:
-    return Shape{0, 0, Fraction(c - 1, 1), multiplied(x->period, c)};
+    return Shape{0, 0, Fraction(c - 1, 1), {divided(x->repeat, c).period, 0}};
   default:
     return std::nullopt;
   }
@@ -117,7 +108,7 @@ SignAnswer sluice::isNeverPositive(AffineExpr expression, bool wantFirst) {
   if (shape->slope <= Fraction(0, 1) && shape->high <= Fraction(0, 1)) {
     return {SignAnswer::Always, 0};
   }
-  Fraction steps(shape->period, 1);
+  Fraction steps(shape->repeat.period, 1);
   if (shape->slope < Fraction(0, 1)) {
     steps = Fraction(1, 1) - shape->high / shape->slope;
   } else if (shape->slope > Fraction(0, 1)) {
@@ -125,11 +116,11 @@ SignAnswer sluice::isNeverPositive(AffineExpr expression, bool wantFirst) {
   }
   // A period of millions is quicker asked for as a set; only where it fails first is enumerated.
   std::optional<int64_t> somewhere;
-  bool isLong = shape->period == 0 || steps > Fraction(quickSteps, 1);
+  bool isLong = shape->repeat.period == 0 || steps > Fraction(quickSteps, 1);
   if (isLong && !(somewhere = findPositive(expression))) {
     return {SignAnswer::Always, 0};
   }
-  if (somewhere && (!wantFirst || shape->period == 0)) {
+  if (somewhere && (!wantFirst || shape->repeat.period == 0)) {
     return {SignAnswer::Fails, *somewhere};
   }
   for (int64_t p = 0; p == 0 || Fraction(p, 1) <= steps; ++p) {
@@ -141,4 +132,25 @@ SignAnswer sluice::isNeverPositive(AffineExpr expression, bool wantFirst) {
     }
   }
   return shape->slope > Fraction(0, 1) ? SignAnswer{} : SignAnswer{SignAnswer::Always, 0};
+}
+
+std::optional<AffineExpr> sluice::linearBound(AffineExpr expression) {
+  std::optional<Shape> shape = shapeOf(expression);
+  constexpr int64_t most = int64_t{1} << 40;
+  auto isTame = [&](const presburger::Fraction &x) {
+    return x.num <= most && x.num >= -most && x.den <= most;
+  };
+  if (!shape || !isTame(shape->slope) || !isTame(shape->high)) {
+    return std::nullopt;
+  }
+  AffineExpr p = getAffineDimExpr(0, expression.getContext());
+  auto a = int64_t(shape->slope.num), c = int64_t(shape->slope.den), h = int64_t(shape->high.num),
+       d = int64_t(shape->high.den);
+  int64_t common, slope, constant;
+  int64_t part = std::gcd(c, d);
+  if (__builtin_mul_overflow(c, d / part, &common) || __builtin_mul_overflow(a, d / part, &slope) ||
+      __builtin_mul_overflow(h, c / part, &constant)) {
+    return std::nullopt;
+  }
+  return (p * slope + constant).floorDiv(common);
 }

@@ -165,19 +165,26 @@ private:
   const ReachGraph &graph;
 };
 
-/// Positions outside a stored sequence are null. A map that is not stored is followed to what is.
+/// Positions outside a stored sequence are null. A map that is not stored is followed to what is:
+/// map by map, as chains of them are long.
 void ReachGraph::Search::want(Value value, std::vector<int64_t> positions) {
-  const Info &info = graph.infoOf(value);
-  BitVector &set = setOf(value);
-  for (int64_t position : positions) {
-    if (position >= 0 && position < info.length) {
-      set.set(static_cast<unsigned>(position));
+  for (;;) {
+    const Info &info = graph.infoOf(value);
+    BitVector &set = setOf(value);
+    for (int64_t position : positions) {
+      if (position >= 0 && position < info.length) {
+        set.set(static_cast<unsigned>(position));
+      }
     }
-  }
-  if (info.lazy) {
-    for (const Read &read : graph.nodes[graph.indexOf.lookup(value.getDefiningOp())].reads) {
-      want(read.source, positionsRead(read, positions));
+    if (!info.lazy) {
+      return;
     }
+    const auto &reads = graph.nodes[graph.indexOf.lookup(value.getDefiningOp())].reads;
+    if (reads.empty()) {
+      return; // a map has one operand
+    }
+    positions = positionsRead(reads.front(), positions);
+    value = reads.front().source;
   }
 }
 

@@ -3,75 +3,131 @@
 // Reads at one length, position by position.
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Dialect/Sluice/Reference.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace sluice;
 
-/// What an op's positions read, solved once.
-static SmallVector<ReadWalk::Read> readsOf(Operation *op, const Scales &scales) {
-  SmallVector<ReadWalk::Read> reads;
-  auto flow = cast<CausalFlowInterface>(op);
-  for (OpOperand &operand : op->getOpOperands()) {
-    if (!isa<SequenceType>(operand.get().getType())) {
-      continue;
-    }
-    if (std::optional<IntegerSet> relation = flow.getRelation(operand.getOperandNumber())) {
-      reads.push_back({operand.get(), *relation, solveMask(*relation), mentionsLength(*relation),
-                       endsLazySource(*relation, operand.get(), scales)});
-    }
-  }
-  return reads;
+//===----------------------------------------------------------------------===//
+// Plan
+//===----------------------------------------------------------------------===//
+
+/// Beyond every length, and small enough to compute with.
+constexpr int64_t beyond = int64_t{1} << 61;
+
+int64_t LazyMap::at(int64_t p) const {
+  __int128 distance = static_cast<__int128>(p) - shift;
+  return llvm::divideFloorSigned(
+      static_cast<int64_t>(std::clamp<__int128>(distance, -beyond, beyond)), factor);
 }
 
-ReadWalk::ReadWalk(func::FuncOp function, int64_t length, bool missing, int64_t *budget)
-    : scales(function), length(length), missing(missing), budget(budget) {
+/// floor((floor((p - s) / f) - by) / k) = floor((p - s - f by) / (f k)), the op read first.
+static std::optional<LazyMap> mapThrough(Operation *op, const LazyMap *source) {
+  LazyMap map = source ? *source : LazyMap{op->getOperand(0), 0, 1};
+  __int128 by = 0, k = 1;
+  if (auto shift = dyn_cast<ShiftOp>(op)) {
+    by = static_cast<int64_t>(shift.getBy());
+  } else if (auto upsample = dyn_cast<UpsampleOp>(op)) {
+    k = static_cast<int64_t>(upsample.getFactor());
+  } else if (auto unfold = dyn_cast<UnfoldOp>(op)) {
+    k = static_cast<int64_t>(unfold.getFactor());
+  } else {
+    return std::nullopt;
+  }
+  // op reads position (p - by) div k of a value that reads (q - shift) div factor of the root
+  __int128 shift = by + k * map.shift, factor = k * map.factor;
+  map.shift = static_cast<int64_t>(std::clamp<__int128>(shift, -beyond, beyond));
+  map.factor = static_cast<int64_t>(std::min<__int128>(factor, beyond));
+  return map;
+}
+
+ReadPlan::ReadPlan(func::FuncOp function) : function(function), scales(function) {
+  DenseMap<IntegerSet, std::pair<MaskBounds, bool>> solved;
   for (Operation &op : function.getBody().front()) {
-    if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
-      reads[&op] = readsOf(&op, scales);
+    if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType())) {
+      continue;
+    }
+    ops.push_back(&op);
+    SmallVector<Read, 2> &list = reads[&op];
+    auto flow = cast<CausalFlowInterface>(op);
+    for (OpOperand &operand : op.getOpOperands()) {
+      if (!isa<SequenceType>(operand.get().getType())) {
+        continue;
+      }
+      std::optional<IntegerSet> relation = flow.getRelation(operand.getOperandNumber());
+      if (!relation) {
+        continue;
+      }
+      auto [entry, isNew] = solved.try_emplace(*relation);
+      if (isNew) {
+        entry->second = {solveMask(*relation), sluice::mentionsLength(*relation)};
+      }
+      list.push_back({operand.get(), *relation, entry->second.first, entry->second.second,
+                      endsLazySource(*relation, operand.get(), scales)});
+    }
+    if (isLazy(&op)) {
+      if (auto map = mapThrough(&op, mapOf(op.getOperand(0)))) {
+        maps[op.getResult(0)] = *map;
+      }
     }
   }
-  for (Operation &op : function.getBody().front()) {
-    if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType()) || isLazy(&op)) {
+}
+
+const LazyMap *ReadPlan::mapOf(Value value) const {
+  auto found = maps.find(value);
+  return found == maps.end() ? nullptr : &found->second;
+}
+
+int64_t ReadPlan::lengthOf(Value value, int64_t length) const {
+  int64_t factor = scales.factorOf(value);
+  return factor == 0 ? 1 : (length + factor - 1) / factor;
+}
+
+//===----------------------------------------------------------------------===//
+// Walk
+//===----------------------------------------------------------------------===//
+
+ReadWalk::ReadWalk(const ReadPlan &plan, int64_t length, bool missing, int64_t *budget)
+    : plan(plan), length(length), missing(missing), budget(budget) {
+  for (Operation *op : plan.ops) {
+    if (isLazy(op)) {
       continue;
     }
     std::vector<Reach> rows;
-    for (int64_t p = 0; p < getLength(op.getResult(0)); ++p) {
-      rows.push_back(compute(&op, p));
-      int64_t existence = scales.factorOf(op.getResult(0)) * p;
-      if (missing && scales.existsByTokens(op.getResult(0)) && rows.back().token < existence) {
+    for (int64_t p = 0; p < getLength(op->getResult(0)); ++p) {
+      rows.push_back(compute(op, p));
+      int64_t existence = plan.scales.factorOf(op->getResult(0)) * p;
+      if (missing && plan.scales.existsByTokens(op->getResult(0)) &&
+          rows.back().token < existence) {
         rows.back() = {existence, {}, 0};
       }
     }
-    for (Value result : op.getResults()) {
+    for (Value result : op->getResults()) {
       stored[result] = rows;
     }
   }
 }
 
-int64_t ReadWalk::getLength(Value value) const {
-  int64_t factor = scales.factorOf(value);
-  return factor == 0 ? 1 : (length + factor - 1) / factor;
-}
-
 ReadWalk::Reach ReadWalk::at(Value value, int64_t position) const {
-  if (position < 0 && !isLazy(value.getDefiningOp())) {
-    return {};
-  }
-  if (isa<BlockArgument>(value)) {
-    return {scales.isOnTargetAxis(value) ? position : -1, {}, 0};
+  if (const LazyMap *map = plan.mapOf(value)) {
+    return at(map->root, map->at(position)); // the root is stored, or the result of another kind
   }
   if (isLazy(value.getDefiningOp())) {
     return compute(value.getDefiningOp(), position);
+  }
+  if (position < 0) {
+    return {};
+  }
+  if (isa<BlockArgument>(value)) {
+    return {plan.scales.isOnTargetAxis(value) ? position : -1, {}, 0};
   }
   const std::vector<Reach> &rows = stored.at(value);
   if (position < static_cast<int64_t>(rows.size())) {
     return rows[static_cast<size_t>(position)];
   }
-  if (!missing || !scales.isOnTargetAxis(value)) {
+  if (!missing || !plan.scales.isOnTargetAxis(value)) {
     return {};
   }
-  return {scales.factorOf(value) * position, {}, 0};
+  return {plan.scales.factorOf(value) * position, {}, 0};
 }
 
 /// Whether row p reads others of the first n positions once there are n + 1.
@@ -89,10 +145,12 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
   if (budget && --*budget < 0) {
     return best;
   }
-  for (const Read &read : reads.at(op)) {
+  for (const ReadPlan::Read &read : plan.readsOf(op)) {
     const auto &[operand, relation, bounds, changes, endsLazy] = read;
     int64_t n = getLength(operand);
-    int64_t first = 0, last = std::max(n, length) - 1;
+    // Before 0 a stored operand is null, and a lazy one is read through.
+    int64_t first = isLazy(operand.getDefiningOp()) && !bounds.lower.empty() ? -beyond : 0;
+    int64_t last = std::max(n, length) - 1;
     bool bounded = false;
     for (AffineExpr upper : bounds.upper) {
       int64_t value = reference::evaluateAffine(upper, p, 0, n);
@@ -102,15 +160,27 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
     for (AffineExpr lower : bounds.lower) {
       first = std::max(first, reference::evaluateAffine(lower, p, 0, n));
     }
-    if (missing && changes && scales.isOnTargetAxis(operand) && changesWithLength(relation, p, n)) {
-      best = std::max(best, {scales.factorOf(operand) * n, operand, n},
+    if (missing && changes && plan.scales.isOnTargetAxis(operand) &&
+        changesWithLength(relation, p, n)) {
+      best = std::max(best, {plan.scales.factorOf(operand) * n, operand, n},
                       [](const Reach &x, const Reach &y) { return x.token < y.token; });
     }
+    // Of positions that are not there, the last one says most, and without `missing` none matters.
+    const LazyMap *map = plan.mapOf(operand);
+    int64_t end = isLazy(operand.getDefiningOp()) && !map ? last : n - 1;
+    if (map) { // a position that reads nothing may still have to exist
+      first = missing && endsLazy ? first : std::max(first, map->shift);
+      __int128 past = static_cast<__int128>(getLength(map->root)) * map->factor + map->shift;
+      end = static_cast<int64_t>(std::min<__int128>(past - 1, beyond));
+    }
     for (int64_t q = first; q <= last && !(budget && --*budget < 0); ++q) {
-      if (reference::contains(relation, p, q, n)) {
+      if (q > end && q < last) {
+        q = missing ? last : last + 1;
+      }
+      if (q <= last && reference::contains(relation, p, q, n)) {
         Reach reach = at(operand, q);
         if (missing && endsLazy) {
-          reach.token = std::max(reach.token, scales.factorOf(operand) * q);
+          reach.token = std::max(reach.token, plan.scales.factorOf(operand) * q);
         }
         if (reach.token > best.token) {
           best = {reach.token, operand, q};
@@ -121,81 +191,39 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
   return best;
 }
 
+/// Whether a read of a lazy operand counts for the token that makes its position exist.
+static bool countsByExisting(const ReadPlan &plan, const ReadWalk &walk, Operation *op,
+                             const ReadWalk::Reach &next) {
+  return llvm::any_of(plan.readsOf(op), [&](const ReadPlan::Read &read) {
+    return read.endsLazy && read.operand == next.operand &&
+           plan.scales.factorOf(read.operand) * next.position >
+               walk.at(next.operand, next.position).token;
+  });
+}
+
+/// A chain of maps that are not stored is walked map by map.
 std::vector<std::pair<Value, int64_t>> ReadWalk::pathFrom(Value value, int64_t position) const {
-  std::vector<std::pair<Value, int64_t>> path = {{value, position}};
-  for (Reach reach = at(value, position); reach.operand;
-       reach = at(reach.operand, reach.position)) {
-    path.emplace_back(reach.operand, reach.position);
-  }
-  return path;
-}
-
-SmallVector<CrossEntropyOp> sluice::lossesOf(func::FuncOp function) {
-  return llvm::to_vector(function.getOps<CrossEntropyOp>());
-}
-
-int64_t sluice::latestAllowed(CrossEntropyOp loss) {
-  return std::min<int64_t>(static_cast<int64_t>(loss.getOffset()) - 1, 0);
-}
-
-std::optional<FoundLeak> sluice::findLeakAt(func::FuncOp function, int64_t length, bool missing,
-                                            int64_t firstRow, int64_t *budget) {
-  ReadWalk walk(function, length, missing, budget);
-  for (CrossEntropyOp loss : lossesOf(function)) {
-    int64_t allowed = latestAllowed(loss);
-    for (int64_t row = firstRow; row < length; ++row) {
-      ReadWalk::Reach reach = walk.at(loss.getInput(), row);
-      if (reach.token <= std::max<int64_t>(row + allowed, -1)) {
-        continue;
-      }
-      FoundLeak leak;
-      leak.loss = loss;
-      leak.witness.length = length;
-      leak.witness.row = row;
-      leak.witness.token = reach.token;
-      leak.path = walk.pathFrom(loss.getInput(), row);
-      if (!isa<BlockArgument>(leak.path.back().first)) {
-        leak.witness.length =
-            std::min(length, reach.token); // without the position at the path's end
-      }
-      return leak;
-    }
-  }
-  return std::nullopt;
-}
-
-/// Lengths whose walk, quadratic where there is attention, takes about a second.
-static int64_t longestWalk(func::FuncOp function) {
-  constexpr double pairs = 2e8;
-  auto ops = static_cast<double>(std::distance(function.getOps().begin(), function.getOps().end()));
-  return static_cast<int64_t>(std::sqrt(pairs / ops));
-}
-
-/// A read within the sequence stays one as the sequence grows, so those lengths are searched by
-/// halving. A position past the end need not stay past it; the shortest lengths show it.
-std::optional<FoundLeak> sluice::findLeak(func::FuncOp function, int64_t longest) {
-  constexpr int64_t shortLengths = 64;
-  int64_t budget = 20'000'000; // seconds
-  longest = std::min(longest, longestWalk(function));
-  int64_t without = 0, with = 1;
-  std::optional<FoundLeak> leak;
-  while (budget > 0 && with < longest && !(leak = findLeakAt(function, with, false, 0, &budget))) {
-    without = with;
-    with = std::min(2 * with, longest);
-  }
-  leak = leak ? leak : findLeakAt(function, with, false, 0, &budget);
-  while (leak && budget > 0 && with - without > 1) {
-    int64_t middle = without + (with - without) / 2;
-    if (auto shorter = findLeakAt(function, middle, false, 0, &budget)) {
-      leak = shorter;
-      with = middle;
+  std::vector<std::pair<Value, int64_t>> path;
+  for (;;) {
+    path.emplace_back(value, position);
+    Reach next;
+    if (plan.mapOf(value)) {
+      Operation *op = value.getDefiningOp();
+      const ReadPlan::Read &read = plan.readsOf(op).front();
+      next = {0, read.operand,
+              reference::evaluateAffine(read.bounds.upper.front(), position, 0, 0)};
     } else {
-      without = middle;
+      next = at(value, position);
     }
+    if (!next.operand) {
+      return path;
+    }
+    if (missing && !plan.mapOf(value) &&
+        countsByExisting(plan, *this, value.getDefiningOp(), next)) {
+      path.emplace_back(next.operand, next.position);
+      return path; // what it reads is of no matter
+    }
+    value = next.operand;
+    position = next.position;
   }
-  for (int64_t length = 1; !leak && budget > 0 && length <= std::min(longest, shortLengths);
-       ++length) {
-    leak = findLeakAt(function, length, true, 0, &budget);
-  }
-  return leak;
 }

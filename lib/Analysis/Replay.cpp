@@ -54,8 +54,21 @@ std::vector<double> evaluateRow(func::FuncOp function, CrossEntropyOp loss, int6
   return {first, first + static_cast<std::ptrdiff_t>(columns)};
 }
 
-double workOf(ModuleOp module, int64_t length) {
+/// The reference reads through a chain of maps by recursion.
+constexpr int64_t longestChain = 1000;
+
+double workOf(func::FuncOp function, int64_t length) {
+  auto module = function->getParentOfType<ModuleOp>();
   double elements = 0;
+  DenseMap<Value, int64_t> chains;
+  for (Operation &op : function.getBody().front()) {
+    if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
+      elements += static_cast<double>(cast<SequenceType>(op.getResult(0).getType()).getWidth() + 1);
+      int64_t chain = isLazy(&op) ? chains.lookup(op.getOperand(0)) + 1 : 0;
+      chains[op.getResult(0)] = chain;
+      elements += chain > longestChain ? mostWork : 0;
+    }
+  }
   for (auto parameter : module.getOps<ParameterOp>()) {
     elements += static_cast<double>(cast<RankedTensorType>(parameter.getType()).getNumElements());
   }
@@ -68,7 +81,7 @@ static void replayOnce(func::FuncOp function, FoundLeak &leak) {
   auto module = function->getParentOfType<ModuleOp>();
   CausalWitness &witness = leak.witness;
   int64_t longer = std::max(witness.length, witness.token + 1);
-  if (longer > getContext(function) || workOf(module, longer) > mostWork) {
+  if (longer > getContext(function) || workOf(function, longer) > mostWork) {
     return;
   }
   auto vocabulary = module->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt();
@@ -102,22 +115,41 @@ static void replayOnce(func::FuncOp function, FoundLeak &leak) {
   witness.replay = witness.change > 0 ? Replay::Changed : Replay::Unchanged;
 }
 
+/// With another token of the same row, where the first shows nothing.
+static void replayEither(const ReadPlan &plan, FoundLeak &leak) {
+  FoundLeak target = leak;
+  preferTarget(plan, target);
+  replayOnce(plan.function, target);
+  if (target.witness.replay != Replay::Unchanged || target.witness.token == leak.witness.token) {
+    leak = std::move(target);
+    return;
+  }
+  replayOnce(plan.function, leak);
+}
+
 /// Numbers may hide a path: a row that is not there and a row of zeros read the same. Leaks of
 /// later rows of some greater lengths are then tried too, a few of each token that leaks.
-void sluice::replayLeak(func::FuncOp function, FoundLeak &leak) {
+void sluice::replayLeak(const ReadPlan &plan, FoundLeak &leak) {
   constexpr int64_t moreLengths = 120;
   constexpr int triesOfAToken = 2;
-  replayOnce(function, leak);
+  constexpr double mostPositions = 2e8; // seconds
+  replayOnce(plan.function, leak);
   bool missing = leak.witness.token >= leak.witness.length;
   int64_t first = leak.witness.length;
   std::map<int64_t, int> tries;
+  double positions = 0;
   for (int64_t length = first + 1;
        leak.witness.replay == Replay::Unchanged && length <= first + moreLengths; ++length) {
-    std::optional<FoundLeak> other = findLeakAt(function, length, missing, /*firstRow=*/length / 2);
+    positions += static_cast<double>(length) * static_cast<double>(length) *
+                 static_cast<double>(plan.ops.size());
+    if (positions > mostPositions) {
+      return;
+    }
+    std::optional<FoundLeak> other = findLeakAt(plan, length, missing, /*firstRow=*/length / 2);
     if (!other || ++tries[other->witness.token] > triesOfAToken) {
       continue;
     }
-    replayOnce(function, *other);
+    replayEither(plan, *other);
     if (other->witness.replay == Replay::Changed) {
       leak = std::move(*other);
     }

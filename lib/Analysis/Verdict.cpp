@@ -5,7 +5,7 @@
 
 using namespace sluice;
 
-static std::string formatReplay(const CausalWitness &witness) {
+std::string sluice::formatReplay(const CausalWitness &witness) {
   std::string row = "row " + std::to_string(witness.row),
               token = "token " + std::to_string(witness.token);
   std::string how =
@@ -28,12 +28,47 @@ static std::string formatReplay(const CausalWitness &witness) {
 }
 
 const char *CausalWarning::getName() const {
-  const char *names[] = {"blind-spot", "waste", "dead-stage", "bounded-context", "not-enumerated"};
+  const char *names[] = {"blind-spot",      "waste",          "dead-stage",
+                         "bounded-context", "not-enumerated", "unfinished"};
   return names[static_cast<int>(kind)];
 }
 
 std::string CausalWarning::format() const {
   return spec::toString(place) + (isNote() ? ": note: " : ": warning: ") + text;
+}
+
+/// Of a path of thousands of reads its ends are shown.
+static std::string formatPath(const std::vector<CausalStep> &path) {
+  constexpr size_t shown = 16;
+  std::string text;
+  for (size_t i = 0; i < path.size(); ++i) {
+    if (path.size() > 2 * shown + 1 && i == shown) {
+      i = path.size() - shown;
+      text += "\n    ... " + std::to_string(path.size() - 2 * shown) +
+              " more reads, which --json lists ...";
+    }
+    const CausalStep &step = path[i];
+    text += "\n    " + spec::toString(step.place) + ": " + step.op + ": position " +
+            std::to_string(step.from) + " into " + std::to_string(step.to);
+  }
+  return text;
+}
+
+std::string CausalVerdict::formatWithoutReplay() const {
+  if (isProved()) {
+    return format();
+  }
+  std::string mode = refusedMode.empty() ? "" : " (mode " + refusedMode + ")";
+  std::string text = spec::toString(place) + ": " + message + mode;
+  if (!witness) {
+    return text;
+  }
+  std::string token = std::to_string(witness->token), row = std::to_string(witness->row);
+  bool grows = witness->token >= witness->length;
+  return text + "\n  " +
+         (grows ? "once token " + token + " is there, to row " + row + ":"
+                : "from token " + token + " to row " + row + ":") +
+         formatPath(witness->path);
 }
 
 std::string CausalVerdict::format() const {
@@ -47,15 +82,6 @@ std::string CausalVerdict::format() const {
            "grows; " +
            std::to_string(obligations) + " obligations decided";
   }
-  std::string text = spec::toString(place) + ": " + message + " (mode " + refusedMode + ")";
-  if (!witness) {
-    return text;
-  }
-  text += "\n  from token " + std::to_string(witness->token) + " to row " +
-          std::to_string(witness->row) + ":";
-  for (const CausalStep &step : witness->path) {
-    text += "\n    " + spec::toString(step.place) + ": " + step.op + ": position " +
-            std::to_string(step.from) + " into " + std::to_string(step.to);
-  }
-  return text + "\n  " + formatReplay(*witness);
+  std::string text = formatWithoutReplay();
+  return witness ? text + "\n  " + formatReplay(*witness) : text;
 }

@@ -14,12 +14,13 @@ using namespace sluice;
 using namespace sluice::driver;
 
 static OwningOpRef<ModuleOp> readModel(MLIRContext &context, const CheckRequest &request,
-                                       std::string &text, Outcome &outcome) {
+                                       std::optional<spec::Model> &model, std::string &text,
+                                       Outcome &outcome) {
   if (isModelIR(request.spec)) {
     return readModelIR(context, request.spec, text, outcome.message);
   }
   spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readFileWith(request.spec, request.settings, error);
+  model = spec::readFileWith(request.spec, request.settings, error);
   if (!model) {
     outcome.message = error.format();
     return {};
@@ -76,21 +77,29 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
     return;
   }
   std::string text;
-  OwningOpRef<ModuleOp> module = readModel(context, request, text, result.outcome);
+  std::optional<spec::Model> model;
+  OwningOpRef<ModuleOp> module = readModel(context, request, model, text, result.outcome);
   if (!module) {
     result.outcome.status = 2;
     return;
   }
-  result.verdict = checkCausality(*module, request.replay);
-  if (result.verdict.isProved()) {
-    findAdvice(*module, result.verdict);
+  CausalVerdict &verdict = result.verdict;
+  verdict = checkCausality(*module, request.replay);
+  if (request.tell) {
+    request.tell(verdict);
   }
-  if (request.picture) {
-    result.picture = makePicture(*module, result.verdict, request.pictureRow, result.pictureError);
-  }
-  result.outcome.status = result.verdict.isProved() ? 0 : 1;
+  result.outcome.status = verdict.isProved() ? 0 : 1;
   result.isDecided = true;
-  writeOutputs(request, *module, text, result.verdict.isProved());
+  writeOutputs(request, *module, text, verdict.isProved());
+  if (request.picture) {
+    result.picture = makePicture(*module, verdict, request.pictureRow, result.pictureError);
+  }
+  for (auto function : module->getOps<func::FuncOp>()) {
+    result.ops = std::max<int64_t>(result.ops, llvm::range_size(function.getOps()));
+  }
+  if (verdict.isProved() && request.advice) {
+    findAdvice(*module, verdict, {model ? &*model : nullptr});
+  }
 }
 
 CheckOutcome driver::check(const CheckRequest &request) {

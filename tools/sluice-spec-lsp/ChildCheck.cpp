@@ -81,7 +81,8 @@ public:
     in.closeEnd(1);
   }
 
-  /// What the child printed until it closed its output.
+  /// What the child printed until it closed its output, or, once it has told the verdict, until the
+  /// deadline.
   std::string read(const std::atomic<bool> &cancelled, Clock::time_point deadline) {
     constexpr int often = 20; // milliseconds
     std::string text;
@@ -91,11 +92,14 @@ public:
       if (::poll(&ready, 1, often) > 0) {
         ssize_t count = ::read(out.ends[0], buffer, sizeof buffer);
         if (count <= 0) {
+          ended = true;
           return text;
         }
         text.append(buffer, static_cast<size_t>(count));
       } else if (cancelled) {
         throw NotChecked{"a newer text came"};
+      } else if (Clock::now() > deadline && text.find('\n') != std::string::npos) {
+        return text;
       } else if (Clock::now() > deadline) {
         throw NotChecked{"not checked as you type, which would take too long for this model; run "
                          "sluice check"};
@@ -103,7 +107,7 @@ public:
     }
   }
 
-  bool succeeded() { return wait() && WIFEXITED(status) && WEXITSTATUS(status) == 0; }
+  bool hasEnded() const { return ended; }
 
 private:
   bool wait() {
@@ -116,7 +120,7 @@ private:
   Pipe in, out;
   pid_t pid = 0;
   int status = 0;
-  bool waited = false;
+  bool waited = false, ended = false;
 };
 
 } // namespace
@@ -126,10 +130,19 @@ CausalVerdict editor::checkInChild(const spec::Model &model, const std::atomic<b
   Child child(model.location.file);
   child.write(model.text);
   std::string text = child.read(cancelled, Clock::now() + limit);
-  if (!child.succeeded()) {
+  // A line for the verdict, and one with its advice.
+  size_t first = text.find('\n'), second = text.find('\n', first + 1);
+  if (first == std::string::npos || (second == std::string::npos && child.hasEnded())) {
     throw std::runtime_error("its process failed");
   }
-  return verdictFromJson(nlohmann::json::parse(text));
+  if (second != std::string::npos) {
+    return verdictFromJson(nlohmann::json::parse(text.substr(first + 1, second - first - 1)));
+  }
+  CausalVerdict verdict = verdictFromJson(nlohmann::json::parse(text.substr(0, first)));
+  verdict.notes.push_back({CausalWarning::Kind::Unfinished, model.location,
+                           "advice is not looked for as you type, which would take too long for "
+                           "this model; run sluice check"});
+  return verdict;
 }
 
 int editor::runChild(const std::string &file) {
@@ -140,8 +153,13 @@ int editor::runChild(const std::string &file) {
   if (!model) {
     return 1;
   }
+  auto print = [](const CausalVerdict &verdict) {
+    std::cout << verdictToJson(verdict).dump(-1, ' ', false,
+                                             nlohmann::json::error_handler_t::replace)
+              << "\n"
+              << std::flush;
+  };
   // Replaying a witness takes seconds and would tell an editor nothing new.
-  nlohmann::json json = verdictToJson(checkModel(*model, false));
-  std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::flush;
+  print(checkModel(*model, false, print));
   return std::cout ? 0 : 1;
 }

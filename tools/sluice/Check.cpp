@@ -12,8 +12,10 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
+#include <tuple>
 
 namespace sluice::cli {
 namespace {
@@ -22,7 +24,7 @@ struct CheckFlags {
   std::string spec, picture, certificate, smt;
   std::vector<std::string> settings;
   int64_t pictureRow = -1;
-  bool json = false, strict = false, noReplay = false;
+  bool json = false, strict = false, noReplay = false, noAdvice = false;
 };
 
 nlohmann::ordered_json placeToJson(const spec::SourceLocation &place) {
@@ -63,7 +65,19 @@ nlohmann::ordered_json lossesToJson(const std::vector<ProvedLoss> &losses) {
   return list;
 }
 
-nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict) {
+/// How far advice was looked for: "complete", "stopped" (a note says where), "left out" or, where
+/// there is none to give, "none".
+std::string adviceState(const CausalVerdict &verdict, bool leftOut) {
+  if (!verdict.isProved()) {
+    return "none";
+  }
+  bool stopped = std::any_of(verdict.notes.begin(), verdict.notes.end(), [](const auto &note) {
+    return note.kind == CausalWarning::Kind::Unfinished;
+  });
+  return leftOut ? "left out" : stopped ? "stopped" : "complete";
+}
+
+nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict, bool noAdvice) {
   const char *kinds[] = {"proved", "leak", "not proved", "misaligned"};
   nlohmann::ordered_json json = {{"verdict", kinds[static_cast<int>(verdict.kind)]},
                                  {"modes", verdict.modes}};
@@ -75,6 +89,7 @@ nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict) {
     json["place"] = placeToJson(verdict.place);
   }
   json["witness"] = verdict.witness ? witnessToJson(*verdict.witness) : nlohmann::ordered_json();
+  json["advice"] = adviceState(verdict, noAdvice);
   json["warnings"] = nlohmann::ordered_json::array();
   for (const CausalWarning &warning : verdict.warnings) {
     json["warnings"].push_back(warning.format());
@@ -114,22 +129,27 @@ void refuseWarnings(const CheckFlags &flags, const CausalVerdict &verdict) {
   }
 }
 
-/// The verdict, its witness replayed on the compiled program where that can be, else on the
-/// reference. Numbers may hide a path (zeros read as a row that is not there): the reference then
-/// looks for a leak of another length whose row does change, and the program replays that one.
-driver::CheckOutcome checkAndReplay(const CheckFlags &flags, driver::CheckRequest request) {
-  request.replay = false;
-  driver::CheckOutcome check = driver::check(request);
-  if (flags.noReplay || !check.verdict.witness) {
+/// Beyond this many ops a program is not compiled only to show a leak: it would take minutes.
+constexpr int64_t mostOpsToReplay = 4000;
+
+/// Replays a witness on the compiled program where that can be, else on the reference. Numbers may
+/// hide a path (zeros read as a row that is not there): the reference then looks for a leak of
+/// another length whose row does change, and the program replays that one.
+driver::CheckOutcome replay(const CheckFlags &flags, driver::CheckRequest request,
+                            driver::CheckOutcome check) {
+  CausalVerdict &verdict = check.verdict;
+  if (flags.noReplay || !verdict.witness) {
     return check;
   }
-  setLastWords(check.verdict.format());
-  CausalWitness &first = *check.verdict.witness;
-  bool ran = replayCompiled(request, check.verdict.refusedMode, first);
-  if (ran && first.replay == Replay::Changed) {
+  setLastWords(flags.json ? verdict.format() : ""); // of text it is printed already
+  bool isSmall = check.ops <= mostOpsToReplay;
+  bool ran = isSmall && replayCompiled(request, verdict.refusedMode, *verdict.witness);
+  if (ran && verdict.witness->replay == Replay::Changed) {
     return check;
   }
   request.replay = true;
+  request.tell = {};
+  request.certificate = request.smt = "";
   driver::CheckOutcome second = driver::check(request);
   std::optional<CausalWitness> &other = second.verdict.witness;
   bool shown = other && other->replay == Replay::Changed;
@@ -154,23 +174,15 @@ driver::CheckOutcome checkAndReplay(const CheckFlags &flags, driver::CheckReques
   throw runtime::JobError(outcome.message);
 }
 
-void tellVerdict(const CheckFlags &flags, const CausalVerdict &verdict) {
-  if (flags.json) {
-    std::cout << verdictToJson(verdict).dump(2) << std::endl;
-  } else {
-    std::cout << (verdict.isProved() ? showPath(flags.spec) + ": " : "") << verdict.format()
-              << std::endl;
-  }
-}
-
 /// Fails where an output could not be written. A leak is the graver finding: its status stays.
-void finishOutputs(const CheckFlags &flags, const driver::CheckOutcome &check) {
+void finishOutputs(const CheckFlags &flags, const driver::CheckOutcome &check,
+                   const driver::Outcome &outputs) {
   try {
+    if (!outputs.message.empty()) {
+      failWith(outputs);
+    }
     if (!flags.picture.empty()) {
       writePicture(flags, check);
-    }
-    if (!check.outcome.message.empty()) {
-      failWith(check.outcome);
     }
   } catch (const std::runtime_error &error) {
     if (check.verdict.isProved()) {
@@ -180,29 +192,56 @@ void finishOutputs(const CheckFlags &flags, const driver::CheckOutcome &check) {
   }
 }
 
+/// A leak whose numbers change where those of the one that was told first do not is told too.
+void printReplay(const CausalVerdict &told, const CausalVerdict &replayed) {
+  if (told.witness && replayed.witness) {
+    const CausalWitness &first = *told.witness, &second = *replayed.witness;
+    bool isOther = std::tie(first.length, first.row, first.token) !=
+                   std::tie(second.length, second.row, second.token);
+    std::cout << (isOther ? "no number shows that one; another leak does show:\n" +
+                                replayed.formatWithoutReplay() + "\n"
+                          : "")
+              << "  " << formatReplay(second) << std::endl;
+  }
+}
+
 void runCheck(const CheckFlags &flags) {
   driver::CheckRequest request{flags.spec};
   request.settings = parseSettings(flags.settings);
+  request.replay = false;
   request.picture = !flags.picture.empty();
   if (flags.pictureRow >= 0) {
     request.pictureRow = flags.pictureRow;
   }
   request.certificate = flags.certificate;
   request.smt = flags.smt;
-  driver::CheckOutcome check = checkAndReplay(flags, request);
-  const CausalVerdict &verdict = check.verdict;
+  request.advice = !flags.noAdvice;
+  if (!flags.json) {
+    request.tell = [&](const CausalVerdict &verdict) {
+      std::cout << (verdict.isProved() ? showPath(flags.spec) + ": " : "")
+                << verdict.formatWithoutReplay() << std::endl;
+    };
+  }
+  driver::CheckOutcome check = driver::check(request);
   if (!check.isDecided) {
     failWith(check.outcome);
   }
+  CausalVerdict told = check.verdict;
+  driver::Outcome outputs = check.outcome;
+  check = replay(flags, request, std::move(check));
+  const CausalVerdict &verdict = check.verdict;
   for (const auto *list : {&verdict.warnings, &verdict.notes}) {
     for (const CausalWarning &finding : *list) {
       std::cerr << finding.format() << "\n";
     }
   }
-  // Before anything that can fail.
-  tellVerdict(flags, verdict);
+  if (flags.json) {
+    std::cout << verdictToJson(verdict, flags.noAdvice).dump(2) << std::endl;
+  } else {
+    printReplay(told, verdict);
+  }
   setLastWords("");
-  finishOutputs(flags, check);
+  finishOutputs(flags, check, outputs);
   if (!verdict.isProved()) {
     throw ExitStatus{1};
   }
@@ -225,9 +264,15 @@ void registerCheck(CLI::App &program) {
   command->add_flag("--json", flags->json, "Print one JSON object; positions count from 0");
   command->add_flag("--no-replay", flags->noReplay,
                     "Do not run a leak's witness; else the spec is compiled and run twice");
-  command->add_flag("--strict", flags->strict,
-                    "Refuse, with status 1, what is proved but warned of: blind spots, needless "
-                    "shifts, stages that reach no loss");
+  auto *noAdvice = command->add_flag(
+      "--no-advice", flags->noAdvice,
+      "Do not look for blind spots, needless shifts and dead stages of what is proved; else "
+      "that may take some seconds after the verdict is printed");
+  command
+      ->add_flag("--strict", flags->strict,
+                 "Refuse, with status 1, what is proved but warned of: blind spots, needless "
+                 "shifts, stages that reach no loss")
+      ->excludes(noAdvice);
   command
       ->add_option("--picture", flags->picture,
                    "Write what one row reads, or a leak's path, as an SVG picture")

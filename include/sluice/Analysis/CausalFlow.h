@@ -58,6 +58,10 @@ struct SignAnswer {
 /// `wantFirst`, `at` may be any point where it fails, which is quicker found.
 SignAnswer isNeverPositive(mlir::AffineExpr expression, bool wantFirst = true);
 
+/// floor((a p + b) / c) that is nowhere below a quasi-affine expression of d0 and rises with it;
+/// nothing where its numbers are too large.
+std::optional<mlir::AffineExpr> linearBound(mlir::AffineExpr expression);
+
 //===----------------------------------------------------------------------===//
 // Frontiers
 //===----------------------------------------------------------------------===//
@@ -87,6 +91,41 @@ bool isLazy(mlir::Operation *op);
 // Paths at one length
 //===----------------------------------------------------------------------===//
 
+/// A lazy value as a map of what is stored: position p reads `root` at floor((p - shift) / factor).
+/// Chains of shifts and upsamplings are one such map, however long.
+struct LazyMap {
+  mlir::Value root;
+  int64_t shift = 0, factor = 1;
+  int64_t at(int64_t p) const;
+};
+
+/// What the ops of a function read, solved once for all lengths.
+class ReadPlan {
+public:
+  explicit ReadPlan(mlir::func::FuncOp function);
+
+  /// One operand of an op: its relation and that solved for q.
+  struct Read {
+    mlir::Value operand;
+    mlir::IntegerSet relation;
+    MaskBounds bounds;
+    bool mentionsLength;
+    bool endsLazy; ///< endsLazySource
+  };
+  llvm::ArrayRef<Read> readsOf(mlir::Operation *op) const { return reads.find(op)->second; }
+  /// Null where the value is stored, or is no shift, upsampling or unfolding.
+  const LazyMap *mapOf(mlir::Value value) const;
+  int64_t lengthOf(mlir::Value value, int64_t length) const;
+
+  mlir::func::FuncOp function;
+  Scales scales;
+  std::vector<mlir::Operation *> ops; ///< that make sequences, in order
+
+private:
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Read, 2>> reads;
+  llvm::DenseMap<mlir::Value, LazyMap> maps;
+};
+
 /// What a position reads at one length, found by walking the relations themselves. Shares nothing
 /// with the frontiers.
 class ReadWalk {
@@ -102,29 +141,19 @@ public:
   /// With `missing`, a position counts as a read of the token that makes it exist, or, past the
   /// end, would; else it is null there.
   /// Every read that is looked at costs one of `budget`; below zero, what is not looked at is null.
-  ReadWalk(mlir::func::FuncOp function, int64_t length, bool missing, int64_t *budget = nullptr);
+  ReadWalk(const ReadPlan &plan, int64_t length, bool missing, int64_t *budget = nullptr);
   Reach at(mlir::Value value, int64_t position) const;
-  int64_t getLength(mlir::Value value) const;
+  int64_t getLength(mlir::Value value) const { return plan.lengthOf(value, length); }
   /// The reads from position `position` of `value` back to its latest token.
   std::vector<std::pair<mlir::Value, int64_t>> pathFrom(mlir::Value value, int64_t position) const;
-
-  /// One operand of an op: its relation and that solved for q.
-  struct Read {
-    mlir::Value operand;
-    mlir::IntegerSet relation;
-    MaskBounds bounds;
-    bool mentionsLength;
-    bool endsLazy; ///< endsLazySource
-  };
 
 private:
   Reach compute(mlir::Operation *op, int64_t position) const;
 
-  Scales scales;
+  const ReadPlan &plan;
   int64_t length;
   bool missing;
   int64_t *budget;
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Read>> reads;
   llvm::DenseMap<mlir::Value, std::vector<Reach>> stored;
 };
 
@@ -158,13 +187,29 @@ struct FoundLeak {
 /// of the sequence, or, with `missing`, also a position that does not exist yet.
 std::optional<FoundLeak> findLeakAt(mlir::func::FuncOp function, int64_t length, bool missing,
                                     int64_t firstRow = 0, int64_t *budget = nullptr);
-/// The leak of the smallest length up to `longest`, if possible within the sequence. Gives up, with
-/// nothing found, where the search would take more than seconds.
-std::optional<FoundLeak> findLeak(mlir::func::FuncOp function, int64_t longest);
+std::optional<FoundLeak> findLeakAt(const ReadPlan &plan, int64_t length, bool missing,
+                                    int64_t firstRow = 0, int64_t *budget = nullptr);
+
+/// What a search for a leak looked at.
+struct LeakSearch {
+  int64_t every = 0;   ///< at lengths up to this every read of every row was walked
+  int64_t growing = 0; ///< the same, and of positions that come with later tokens
+  int64_t latest = 0;  ///< at some lengths up to this the latest reads of some rows
+  /// "of sequences up to 57 tokens every read was followed; of ones up to ..."
+  std::string describe() const;
+};
+/// The leak of the smallest length up to `longest`, if possible within the sequence. `row` is one
+/// to look at first. Gives up, with nothing found, where the search would take more than seconds.
+std::optional<FoundLeak> findLeak(const ReadPlan &plan, int64_t longest, int64_t row,
+                                  LeakSearch &search);
+
+/// Of a row that reads later tokens, shows that it reads its own target where it does: the witness
+/// then names that token, and the path leads there.
+void preferTarget(const ReadPlan &plan, FoundLeak &leak);
 
 /// Runs `leak` on the reference twice, token changed or appended, and sets replay and change.
 /// Leaves them where the module's context or the work is too large. Where the numbers stay the
 /// same, `leak` becomes one of a somewhat greater length that changes them, if there is one.
-void replayLeak(mlir::func::FuncOp function, FoundLeak &leak);
+void replayLeak(const ReadPlan &plan, FoundLeak &leak);
 
 } // namespace sluice

@@ -40,7 +40,8 @@ struct Picture {
   int64_t target = 0;             ///< the token that it predicts
   std::vector<PictureBand> bands; ///< from the tokens up; the head reads the last
   std::vector<PictureEdge> edges; ///< in order of the band above
-  std::optional<int64_t> leak;    ///< a token that the row must not depend on
+  std::optional<int64_t> leak;    ///< a token that the row must not depend on: the witness's
+  std::vector<int64_t> leaks;     ///< all tokens that it must not read and does
   bool leakByGrowing = false;     ///< the row changes once that token is there, without reading it
   std::vector<std::pair<size_t, int64_t>>
       leakPath; ///< bands and positions from the token to the row

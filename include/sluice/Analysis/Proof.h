@@ -45,6 +45,8 @@ struct ModeProof {
 
 /// States bounds and obligations of a function about the axis of the tokens that its losses score.
 ModeProof collectProof(mlir::func::FuncOp function, llvm::StringRef mode);
+ModeProof collectProof(mlir::func::FuncOp function, llvm::StringRef mode,
+                       const llvm::DenseMap<mlir::Value, Frontier> &frontiers);
 
 /// Sequences, and tensors, that a prediction is computed from.
 llvm::DenseSet<mlir::Value> collectLive(mlir::func::FuncOp function);
@@ -62,21 +64,28 @@ bool isLazy(mlir::Value value);
 
 /// How an obligation was decided.
 struct Decision {
-  enum Kind { Holds, Fails, Vacuous } kind = Holds;
+  enum Kind { Holds, Fails, Vacuous, Undecided } kind = Holds;
   int64_t p = 0, q = 0, n = 0; ///< Fails: where
 };
-/// Decides obligations by MLIR's Presburger library, by integer-exact emptiness only. A Read whose
-/// relation has no point at all is Vacuous: its emptiness would prove nothing. Equal questions are
-/// asked once.
+/// Decides obligations. A model's first some hundred different questions are asked of MLIR's
+/// Presburger library, by integer-exact emptiness only. Further ones, and those with many
+/// divisions, are decided as functions of one position over one period, which does not grow with
+/// what a bound nests; where that cannot be, the library is asked. A Read whose relation has no
+/// point at all is Vacuous: its emptiness would prove nothing. Equal questions are asked once.
 class ObligationDecider {
 public:
   /// Whether a position's reads among the operand's first n positions change as n grows by one.
   bool isSteady(mlir::IntegerSet relation);
   Decision decide(const ModeProof &proof, const Obligation &obligation);
+  /// The two ways, one by one: for tests, which compare them.
+  Decision decideBySets(const ModeProof &proof, const Obligation &obligation);
+  Decision decideByPeriod(const ModeProof &proof, const Obligation &obligation);
 
 private:
   using Point = std::optional<llvm::SmallVector<int64_t, 3>>;
   const Point &pointOf(mlir::IntegerSet set);
+  bool isVacuous(const Obligation &obligation);
+  bool readsUpTo(const Obligation &obligation, mlir::AffineExpr latest);
   llvm::DenseMap<mlir::IntegerSet, Point> known;
 };
 

@@ -96,9 +96,18 @@ struct BlindPattern {
 };
 BlindPattern findBlindSpots(CrossEntropyOp loss);
 
+/// What advice may use.
+struct AdviceRequest {
+  /// The spec that the module was imported from: what is advised is then done to it, expanded and
+  /// proved again. Without it (model IR), what can be done to the module itself is.
+  const spec::Model *model = nullptr;
+  double seconds = 5; ///< of processor time; what is not looked at by then is named in a note
+};
+
 /// Blind spots, shifts larger than the least causal one, stages that reach no loss, and facts that
-/// are no defects (a bounded context). The module must be proved causal.
-void findAdvice(mlir::ModuleOp module, CausalVerdict &verdict);
+/// are no defects (a bounded context). The module must be proved causal. What is advised leaves a
+/// model that is proved causal as a whole.
+void findAdvice(mlir::ModuleOp module, CausalVerdict &verdict, const AdviceRequest &request = {});
 
 /// The picture of a checked module. A leak is drawn at its witness, another model at `row` of a
 /// short sequence; without `row`, at one in the middle of a period of the scales. Returns nothing

@@ -5,6 +5,7 @@
 
 #include "sluice/Spec/Spec.h"
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,13 +55,14 @@ struct CausalWarning {
     Waste,          ///< a shift larger than the least causal one
     DeadStage,      ///< a stage that no loss reads
     BoundedContext, ///< a fact: rows see a limited number of tokens back
-    NotEnumerated   ///< a fact: blind spots were not looked for
+    NotEnumerated,  ///< a fact: blind spots were not looked for
+    Unfinished      ///< a fact: the time for advice was over; what was not looked at
   };
   Kind kind = Kind::BlindSpot;
   spec::SourceLocation place;
   std::string text; ///< with the remedy, without place and severity
 
-  bool isNote() const { return kind == Kind::BoundedContext || kind == Kind::NotEnumerated; }
+  bool isNote() const { return kind >= Kind::BoundedContext; }
   /// "blind-spot"
   const char *getName() const;
   /// "file:line:column: warning: text"
@@ -89,10 +91,18 @@ struct CausalVerdict {
   bool isProved() const { return kind == Kind::Proved; }
   /// For people: the message at its place, then the witness read by read; one line where proved.
   std::string format() const;
+  /// The same without what a replay showed, which takes longer to find out.
+  std::string formatWithoutReplay() const;
 };
 
+/// "replay of the reference: with token 1 changed, row 0 changed by up to 0.2"
+std::string formatReplay(const CausalWitness &witness);
+
 /// Imports a valid model and checks every mode that would be compiled. With `replay`, a witness is
-/// run on the float64 reference where the model is small enough.
-CausalVerdict checkModel(const spec::Model &model, bool replay = true);
+/// run on the float64 reference where the model is small enough. `tell` is given the verdict before
+/// any advice is looked for, which takes up to `adviceSeconds` of processor time.
+CausalVerdict checkModel(const spec::Model &model, bool replay = true,
+                         const std::function<void(const CausalVerdict &)> &tell = {},
+                         double adviceSeconds = 5);
 
 } // namespace sluice

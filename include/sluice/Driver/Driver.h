@@ -8,6 +8,7 @@
 #include "sluice/Analysis/Picture.h"
 #include "sluice/Spec/Override.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -69,6 +70,9 @@ struct CheckRequest {
   std::string certificate = {};
   /// Path to write the obligations to, proved or not, as SMT-LIB; empty: none.
   std::string smt = {};
+  bool advice = true; ///< look for advice, once the verdict is told
+  /// Given the verdict as soon as it is known, before pictures and advice.
+  std::function<void(const CausalVerdict &)> tell = {};
 };
 
 struct CheckOutcome {
@@ -78,6 +82,8 @@ struct CheckOutcome {
   /// a message.
   bool isDecided = false;
   CausalVerdict verdict;
+  /// Ops of the refused mode: compiling a program of many to replay a leak takes long.
+  int64_t ops = 0;
   std::optional<Picture> picture;
   std::string pictureError; ///< why there is none though it was asked for
 };

@@ -24,7 +24,7 @@ struct Imported {
     { "op": "embedding", "to": "x" },
 )" + stages + "\n    { \"op\": \"head\" }]}";
     spec::Diagnostic error;
-    std::optional<spec::Model> model = spec::readText(text, "test.json", error);
+    model = spec::readText(text, "test.json", error);
     if (!model) {
       llvm::report_fatal_error(llvm::Twine(error.format() + "\n" + text));
     }
@@ -32,14 +32,15 @@ struct Imported {
   }
   func::FuncOp evaluate() { return module->lookupSymbol<func::FuncOp>("evaluate"); }
   CrossEntropyOp loss() { return lossesOf(evaluate()).front(); }
-  CausalVerdict check() {
+  CausalVerdict check(double seconds = 60) {
     CausalVerdict verdict = checkCausality(*module, /*replay=*/false);
     if (verdict.isProved()) {
-      findAdvice(*module, verdict);
+      findAdvice(*module, verdict, {&*model, seconds});
     }
     return verdict;
   }
 
+  std::optional<spec::Model> model;
   MLIRContext context{MLIRContext::Threading::DISABLED};
   OwningOpRef<ModuleOp> module;
 };
@@ -364,12 +365,50 @@ TEST(Waste, LeastShiftsAgreeWithEnumeration) {
   EXPECT_GE(wasteful, 5);
 }
 
-TEST(Waste, NestedShiftsOfAnOverriddenHourglass) {
-  CausalVerdict verdict =
-      Imported(R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@6 1@2 1@1", "shift": 2 },)").check();
+/// The levels shorten by 2 and by 3, so that the first could shift by 1, but one key sets both.
+TEST(Waste, AKeyThatSetsSeveralLevelsIsOneChange) {
+  auto hourglass = [](const std::string &shift) {
+    return R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@6 1@2 1@1", "shift": )" + shift + " },";
+  };
+  EXPECT_TRUE(Imported(hourglass("2")).check().warnings.empty());
+  CausalVerdict verdict = Imported(hourglass("7")).check();
   ASSERT_EQ(verdict.warnings.size(), 1u);
-  EXPECT_TRUE(has(verdict.warnings[0].text, "a shift by 2 where 1 is enough"))
+  EXPECT_TRUE(has(verdict.warnings[0].text,
+                  "a shift by 7 where 2 is enough to be causal (it is set "
+                  "for 2 levels at once)"))
       << verdict.warnings[0].text;
+  EXPECT_EQ(Imported(hourglass("2")).check().kind, CausalVerdict::Kind::Proved);
+  EXPECT_EQ(Imported(hourglass("1")).check().kind, CausalVerdict::Kind::Leak);
+}
+
+/// What is advised was done to the spec: it is causal, and the hole is gone.
+TEST(BlindSpots, ARemedyIsOne) {
+  const std::string late = R"({ "op": "shorten", "factor": 4 }, { "op": "layer" },
+    { "op": "upsample", "factor": 4 }, { "op": "shift", "by": 3 },)";
+  std::string text = blindSpotOf(late);
+  EXPECT_TRUE(has(text, "blind spot: ")) << text;
+  EXPECT_TRUE(
+      has(text, "add the embedding's stream right before the head, then put a causal layer") ||
+      has(text, "add a stream of the finest scale after this upsampling"))
+      << text;
+  EXPECT_EQ(blindSpotOf(late + R"({ "op": "add", "with": "x" }, { "op": "layer" },)"), "");
+}
+
+/// What was not looked at is said, and nothing is claimed of it.
+TEST(Advice, StopsInTimeAndSaysWhere) {
+  CausalVerdict verdict =
+      Imported(R"({ "op": "hourglass", "hierarchy": "0@1 1@4 0@1", "shift": 5 },)").check(0);
+  EXPECT_TRUE(verdict.isProved());
+  auto note = llvm::find_if(verdict.notes, [](const CausalWarning &each) {
+    return each.kind == WarningKind::Unfinished;
+  });
+  ASSERT_NE(note, verdict.notes.end());
+  EXPECT_TRUE(has(note->text, "of 1 shift the last 0 were tried")) << note->text;
+  EXPECT_STREQ(note->getName(), "unfinished");
+  EXPECT_TRUE(note->isNote());
+  EXPECT_TRUE(llvm::none_of(verdict.warnings, [](const CausalWarning &warning) {
+    return warning.kind == WarningKind::Waste;
+  }));
 }
 
 TEST(Waste, LeavesTheModuleAsItWas) {
@@ -462,6 +501,37 @@ TEST(Pictures, ALeakHasItsPathFromTheTokenToTheRow) {
   EXPECT_EQ(picture.leakPath.front(), std::pair(size_t{0}, *picture.leak));
   EXPECT_EQ(picture.leakPath.back(), std::pair(picture.bands.size() - 1, picture.row));
   EXPECT_FALSE(picture.leakByGrowing);
+}
+
+TEST(Pictures, EveryTokenThatLeaksIsMarked) {
+  Imported model(R"({ "op": "shorten", "factor": 4 }, { "op": "upsample", "factor": 4 },)");
+  Picture picture = drawn(model);
+  EXPECT_EQ(picture.row, 0);
+  EXPECT_EQ(picture.leaks, (std::vector<int64_t>{1, 2, 3}));
+  std::string svg = renderSvg(picture);
+  size_t marked = 0;
+  for (size_t at = 0; (at = svg.find("class=\"box leak\"", at)) != std::string::npos; ++at) {
+    ++marked;
+  }
+  EXPECT_EQ(marked, 3u);
+}
+
+/// Each kind of mark that is drawn has words in the legend, and no other has.
+TEST(Pictures, TheLegendExplainsTheMarks) {
+  Imported model(R"({ "op": "hourglass", "hierarchy": "1@1 1@4 1@1" },)");
+  std::string svg = renderSvg(drawn(model));
+  for (const char *words :
+       {"read by the row", "a group that makes one position", "one position handed to several",
+        "what attention reads", "read through a shift", "a stream that is read further up",
+        "the row's own token", "later than the row"}) {
+    EXPECT_TRUE(has(svg, words)) << words;
+  }
+  EXPECT_FALSE(has(svg, "the way from that token")) << "no leak";
+  Imported leaky(R"({ "op": "shorten", "factor": 4 }, { "op": "upsample", "factor": 4 },)");
+  svg = renderSvg(drawn(leaky));
+  EXPECT_TRUE(has(svg, "the way from that token to the row"));
+  EXPECT_TRUE(has(svg, "tokens that it must not read and does"));
+  EXPECT_FALSE(has(svg, "what attention reads"));
 }
 
 TEST(Pictures, OneTooWideIsRefused) {

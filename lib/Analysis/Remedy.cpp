@@ -1,0 +1,79 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Remedy.h"
+#include "sluice/Analysis/Reach.h"
+
+using namespace mlir;
+using namespace sluice;
+
+/// Factor of an op that reads groups; 1 for any other.
+static int64_t groupOf(Operation *op) {
+  if (auto shorten = dyn_cast<ShortenOp>(op)) {
+    return static_cast<int64_t>(shorten.getFactor());
+  }
+  auto fold = dyn_cast<FoldOp>(op);
+  return fold ? static_cast<int64_t>(fold.getFactor()) : 1;
+}
+
+namespace {
+/// The shifts that stand right before a shortening.
+struct ShiftChain {
+  explicit ShiftChain(Operation *shorten) {
+    for (Operation *op = shorten->getOperand(0).getDefiningOp(); isa_and_nonnull<ShiftOp>(op);
+         op = op->getOperand(0).getDefiningOp()) {
+      nearest = nearest ? nearest : op;
+      total += static_cast<int64_t>(cast<ShiftOp>(op).getBy());
+      ++count;
+    }
+  }
+  Operation *nearest = nullptr;
+  int64_t total = 0;
+  int count = 0;
+};
+} // namespace
+
+Operation *sluice::opAtFault(FoundLeak &leak) {
+  for (size_t i = leak.path.size() - 1; i-- > 0;) { // the last is what is read, not a reader
+    auto [value, position] = leak.path[i];
+    Operation *op = value.getDefiningOp();
+    int64_t factor = getFactor(op, cast<SequenceType>(value.getType()));
+    if (!isLazy(op) && leak.witness.token > factor * position) {
+      return op;
+    }
+  }
+  return leak.loss;
+}
+
+std::string sluice::remedyFor(Operation *fault, spec::SourceLocation &place, Mending &mending) {
+  place = placeOf(fault);
+  if (int64_t k = groupOf(fault); k > 1) {
+    ShiftChain shifts(fault);
+    std::string least = std::to_string(k - 1);
+    if (!shifts.nearest) {
+      mending.insertShift(fault, k - 1);
+      return "no shift stands right before this shortening by " + std::to_string(k) +
+             "; shift by " + least + " directly before it";
+    }
+    auto nearest = cast<ShiftOp>(shifts.nearest);
+    int64_t by = static_cast<int64_t>(nearest.getBy()), enough = by + k - 1 - shifts.total;
+    place = placeOf(nearest);
+    mending.setShift(nearest, enough);
+    return "a group of " + std::to_string(k) + " shifted by " + std::to_string(shifts.total) +
+           " holds later tokens than its first row may read; shift by " + std::to_string(enough) +
+           ", not " + std::to_string(by) + ", at " + spec::toString(place);
+  }
+  if (auto loss = dyn_cast<CrossEntropyOp>(fault)) {
+    auto offset = static_cast<int64_t>(loss.getOffset());
+    mending.setOffset(loss);
+    return "row t is scored against token t + " + std::to_string(offset) +
+           ", which it reads; score it against token t + 1, at " + spec::toString(place);
+  }
+  auto attention = dyn_cast<AttentionOp>(fault);
+  bool changes = attention && mentionsLength(attention.getMask());
+  if (attention) {
+    mending.setCausal(attention);
+    return std::string(changes ? "what its mask lets a position read changes as the sequence grows"
+                               : "its mask lets a position read later ones") +
+           "; use the mask \"causal\" or a window, at " + spec::toString(place);
+  }
+  return "this stage reads a position of its input that is not there yet";
+}

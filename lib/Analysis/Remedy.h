@@ -1,0 +1,92 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What to change about a leak, done to the module so that it can be asked again.
+#pragma once
+
+#include "sluice/Analysis/CausalFlow.h"
+#include <functional>
+
+namespace sluice {
+
+/// Changes to a module that its spec's keys would make: to every op of one place, in each mode.
+/// Undone in the end.
+class Mending {
+public:
+  explicit Mending(mlir::ModuleOp module) : module(module) {}
+  ~Mending() {
+    for (auto &step : llvm::reverse(undo)) {
+      step();
+    }
+  }
+  Mending(const Mending &) = delete;
+  Mending &operator=(const Mending &) = delete;
+
+  void setShift(ShiftOp like, int64_t by) {
+    forEachAt<ShiftOp>(like, [&](ShiftOp op) {
+      undo.emplace_back([op, old = op.getBy()]() mutable { op.setBy(old); });
+      op.setBy(static_cast<uint64_t>(by));
+    });
+  }
+  void insertShift(mlir::Operation *group, int64_t by) {
+    forEachAt<mlir::Operation *>(group, [&](mlir::Operation *op) {
+      if (op->getName() != group->getName()) {
+        return;
+      }
+      mlir::OpBuilder b(op);
+      mlir::Value source = op->getOperand(0);
+      auto shift = ShiftOp::create(b, op->getLoc(), source.getType(), source, by);
+      op->setOperand(0, shift);
+      undo.emplace_back([op, source, shift]() mutable {
+        op->setOperand(0, source);
+        shift->erase();
+      });
+    });
+  }
+  void setOffset(CrossEntropyOp like) {
+    forEachAt<CrossEntropyOp>(like, [&](CrossEntropyOp op) {
+      undo.emplace_back([op, old = op.getOffset()]() mutable { op.setOffset(old); });
+      op.setOffset(1);
+    });
+  }
+  void setCausal(AttentionOp like) {
+    mlir::AffineExpr p = mlir::getAffineDimExpr(0, like.getContext()),
+                     q = mlir::getAffineDimExpr(1, like.getContext());
+    forEachAt<AttentionOp>(like, [&](AttentionOp op) {
+      undo.emplace_back([op, old = op.getMask()]() mutable { op.setMask(old); });
+      op.setMask(mlir::IntegerSet::get(2, 1, {p - q}, {false}));
+    });
+  }
+
+private:
+  template <typename Op>
+  void forEachAt(mlir::Operation *like, llvm::function_ref<void(Op)> change) {
+    auto place = like->getLoc()->findInstanceOf<mlir::FileLineColLoc>();
+    llvm::SmallVector<Op> found;
+    for (auto function : module.getOps<mlir::func::FuncOp>()) {
+      for (mlir::Operation &op : function.getBody().front()) {
+        bool isThere =
+            &op == like || (place && op.getLoc()->findInstanceOf<mlir::FileLineColLoc>() == place);
+        if constexpr (std::is_same_v<Op, mlir::Operation *>) {
+          if (isThere) {
+            found.push_back(&op);
+          }
+        } else if (auto each = llvm::dyn_cast<Op>(op); each && isThere) {
+          found.push_back(each);
+        }
+      }
+    }
+    llvm::for_each(found, change);
+  }
+
+  mlir::ModuleOp module;
+  std::vector<std::function<void()>> undo;
+};
+
+/// The first op on the way from the token whose result reads a token past the start of its own
+/// position.
+mlir::Operation *opAtFault(FoundLeak &leak);
+
+/// What to change about an op at fault, and the place to change it at. Does it to the module.
+std::string remedyFor(mlir::Operation *fault, spec::SourceLocation &place, Mending &mending);
+
+} // namespace sluice
