@@ -35,7 +35,7 @@ void runGenerate(const GenerateFlags &flags) {
   }
   SamplingOptions options = flags.options;
   options.cached = !flags.noCache;
-  generate(*executor, prompt, flags.tokens, options, [uint8_t byte) {
+  generate(*executor, prompt, flags.tokens, options, [](uint8_t byte) {
     std::cout.put(static_cast<char>(byte)).flush();
     return std::cout.good(); // stop quietly where the reader has gone
   });
