@@ -71,7 +71,7 @@ fast=(--set training.learning_rate=5e-3)
 succeeds "check --set" "$sluice" check "$work/spec.json" --set stages.1.hierarchy='1@1 1@2 1@1'
 exits 1 "check --set that leaks" "$sluice" check "$work/spec.json" --set stages.1.shift=0 --no-replay
 exits 2 "a setting that no spec has" "$sluice" check "$work/spec.json" --set training.rate=1
-says "names the flag and the place" 'spec\.json:5:[0-9]+: --set training\.rate=1: '
+says "names the flag and the place" 'spec\.json:4:[0-9]+: --set training\.rate=1: '
 succeeds "compile --set" compile "${fast[@]}" -o "$work/fast.sla"
 succeeds "train what was compiled with --set" train "$work/fast.sla" --out "$work/fast-compiled"
 succeeds "train --set" train "$work/m.sla" --out "$work/fast-trained" "${fast[@]}"
@@ -85,8 +85,8 @@ succeeds "10 of 20 steps" train "$work/m.sla" --out "$work/changed" --steps 10
 succeeds "resume with another rate" train "$work/m.sla" --out "$work/changed" --resume --steps 16 --save-every 3 "${fast[@]}"
 cp "$work/changed/metrics.jsonl" "$work/straight.jsonl"
 holds "the rate changed after step 10, and the line says it" \
-  '{m["step"]: m.get("set") for m in f[0]}[11] == ["training.learning_rate=5e-3"] and
-   f[0][10]["learning_rate"] > 2 * f[0][9]["learning_rate"]' "$work/straight.jsonl"
+  '({m["step"]: m.get("set") for m in f[0]}[11] == ["training.learning_rate=5e-3"] and
+    f[0][10]["learning_rate"] > 2 * f[0][9]["learning_rate"])' "$work/straight.jsonl"
 succeeds "back to step 12" bash -c "echo 12 > '$work/changed/latest'"
 succeeds "a bare resume" train "$work/m.sla" --out "$work/changed" --resume
 holds "keeps the rate and the 16 steps, bit for bit" "(lambda a, b: len(a) == 16 and a == b)(*($timeless for run in f))" \
@@ -120,8 +120,8 @@ for artifact in m leak; do
   $mark "$artifact: report and the mark" 'compiled with --allow-leak'
 done
 holds "eval, bench and metrics carry the mark, or say that there is none" \
-  '[x["leak_allowed"] for x in f[:4]] == [True, False, True, False] and "leak_allowed" not in f[5][0] and
-   all(m["leak_allowed"] for m in f[4])' "$work"/{leak,m}-eval.json "$work"/{leak,m}-bench.json \
+  '([x["leak_allowed"] for x in f[:4]] == [True, False, True, False] and "leak_allowed" not in f[5][0] and
+    all(m["leak_allowed"] for m in f[4]))' "$work"/{leak,m}-eval.json "$work"/{leak,m}-bench.json \
   "$work"/{leak-run,m-run}/metrics.jsonl
 
 # Data: a folder, a short file among others, ids that bytes never are.

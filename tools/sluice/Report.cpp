@@ -20,7 +20,8 @@ const char *nameOf(spec::NumberType type) { return type == spec::NumberType::F32
 /// What a part of the spec says, value by value: "stages.1.hierarchy".
 void addValues(runtime::Facts &facts, const nlohmann::json &spec, const char *part) {
   if (spec.is_object() && spec.contains(part)) {
-    for (const auto &[path, value] : nlohmann::json{{part, spec[part]}}.flatten().items()) {
+    nlohmann::json values = nlohmann::json{{part, spec[part]}}.flatten();
+    for (const auto &[path, value] : values.items()) {
       std::string name = path.substr(1);
       std::replace(name.begin(), name.end(), '/', '.');
       facts.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
