@@ -29,13 +29,13 @@ public:
     context = {gpu.number, driver.primaryContextRelease};
     current = primary;
     enter();
-    stream = makeStream();
-    side = makeStream();
+    makeStreams();
     products = std::make_unique<Products>(driver, *loaded, chosen);
     makeSegments();
     makeArena();
     bool takesCubin = chosen == "sm_90a" || gpu.major == 8;
     code = std::make_unique<Code>(driver, *loaded, chosen, takesCubin, gpu.mostSharedBytes);
+    said = joinNotices(code->notice(), products->notice());
     makeArguments();
     products->warmUp(arena.get(), stream.get()); // what it writes is cleared
     clearArena();
@@ -49,7 +49,7 @@ public:
 
   std::string target() const override { return chosen; }
   std::string describe() const override { return gpu.name; }
-  std::string notice() const override { return products->notice(); }
+  std::string notice() const override { return said; }
   bool sharesMemory() const override { return false; }
   uint8_t *host() override { return mirror.get(); }
 
@@ -61,8 +61,7 @@ public:
     const uint8_t *from = mirror.get() + range.offset;
     auto bytes = static_cast<size_t>(range.bytes);
     if (range.bytes > slotBytes) {
-      // From memory that is not pinned the driver copies before it returns.
-      driver.check(driver.copyToDevice(at(range.offset), from, bytes, stream.get()), "upload");
+      driver.copyAndWait(at(range.offset), from, bytes, stream.get(), "upload");
       return;
     }
     Slot &slot = slots[nextSlot++ % slots.size()];
@@ -126,10 +125,18 @@ private:
     }
   }
 
-  Owned<Stream> makeStream() const {
-    Stream made = nullptr;
-    driver.check(driver.streamCreate(&made, streamNonBlocking), "make a stream");
-    return {made, driver.streamDestroy};
+  /// Blocks of the main lane go first: the step waits for them, and for the side lane's at its end
+  /// alone. A graph's nodes have the priority of the stream that they were captured from.
+  void makeStreams() {
+    int least = 0, greatest = 0;
+    driver.check(driver.contextGetPriorities(&least, &greatest), "tell its streams' priorities");
+    auto make = [&](int priority) -> Owned<Stream> {
+      Stream made = nullptr;
+      driver.check(driver.streamCreate(&made, streamNonBlocking, priority), "make a stream");
+      return {made, driver.streamDestroy};
+    };
+    stream = make(greatest);
+    side = make(least);
   }
 
   void makeSegments() {
@@ -170,9 +177,8 @@ private:
     driver.check(driver.memset8(arena.get(), 0, allocatedBytes, stream.get()), "clear the arena");
     std::span<const uint8_t> constants = loaded->constants();
     if (!constants.empty()) {
-      driver.check(driver.copyToDevice(at(plan().constantsOffset), constants.data(),
-                                       constants.size(), stream.get()),
-                   "upload the constants");
+      driver.copyAndWait(at(plan().constantsOffset), constants.data(), constants.size(),
+                         stream.get(), "upload the constants");
     }
   }
 
@@ -199,9 +205,8 @@ private:
     Address memory = 0;
     driver.check(driver.memoryAllocate(&memory, bytes), "allocate the launches' arguments");
     arguments = {memory, driver.memoryFree};
-    driver.check(
-        driver.copyToDevice(memory, all.data(), all.size() * sizeof(int64_t), stream.get()),
-        "upload the launches' arguments");
+    driver.copyAndWait(memory, all.data(), all.size() * sizeof(int64_t), stream.get(),
+                       "upload the launches' arguments");
   }
 
   /// Slots as large as the tokens, within bounds, and room for the scalars.
@@ -313,6 +318,7 @@ private:
   size_t allocatedBytes = 0; // of the arena and what lies behind it
   Owned<void *> pinned;
   std::unique_ptr<Code> code;
+  std::string said; // what a user should be told once
   std::map<const Launch *, Address> argumentsOf;
   std::map<std::string, std::vector<Segment>> segments; // by entry
   std::array<Slot, 8> slots;

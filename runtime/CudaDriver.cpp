@@ -36,6 +36,7 @@ Driver load(void *library) {
   get("cuDevicePrimaryCtxRetain", d.primaryContextRetain);
   get("cuDevicePrimaryCtxRelease_v2", d.primaryContextRelease);
   get("cuCtxSetCurrent", d.contextSetCurrent);
+  get("cuCtxGetStreamPriorityRange", d.contextGetPriorities);
   get("cuModuleLoadData", d.moduleLoadData);
   get("cuModuleLoadDataEx", d.moduleLoadDataEx);
   get("cuModuleUnload", d.moduleUnload);
@@ -51,7 +52,7 @@ Driver load(void *library) {
   get("cuMemcpyDtoHAsync_v2", d.copyToHost);
   get("cuMemcpyDtoDAsync_v2", d.copyOnDevice);
   get("cuMemsetD8Async", d.memset8);
-  get("cuStreamCreate", d.streamCreate);
+  get("cuStreamCreateWithPriority", d.streamCreate);
   get("cuStreamDestroy_v2", d.streamDestroy);
   get("cuStreamSynchronize", d.streamSynchronize);
   get("cuStreamWaitEvent", d.streamWaitEvent);
@@ -112,6 +113,12 @@ void Driver::check(Result result, const std::string &doing) const {
   if (result != success) {
     throw UserError("--device cuda: the driver failed to " + doing + ": " + explain(result));
   }
+}
+
+void Driver::copyAndWait(Address to, const void *from, size_t bytes, Stream stream,
+                         const std::string &doing) const {
+  check(copyToDevice(to, from, bytes, stream), doing);
+  check(streamSynchronize(stream), doing);
 }
 
 } // namespace sluice::runtime::cuda

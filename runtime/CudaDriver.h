@@ -44,6 +44,11 @@ struct Driver {
   void check(Result result, const std::string &doing) const;
   std::string explain(Result result) const;
 
+  /// Copies host memory to the device and waits until that is done: the driver may read memory that
+  /// is not pinned long after `copyToDevice` has returned, and the caller may then have let it go.
+  void copyAndWait(Address to, const void *from, size_t bytes, Stream stream,
+                   const std::string &doing) const;
+
   Result (*init)(unsigned flags);
   Result (*driverGetVersion)(int *version);
   Result (*getErrorName)(Result error, const char **text);
@@ -55,6 +60,7 @@ struct Driver {
   Result (*primaryContextRetain)(Context *context, DeviceNumber device);
   Result (*primaryContextRelease)(DeviceNumber device);
   Result (*contextSetCurrent)(Context context);
+  Result (*contextGetPriorities)(int *least, int *greatest);
   Result (*moduleLoadData)(Module *module, const void *image);
   Result (*moduleLoadDataEx)(Module *module, const void *image, unsigned optionCount, int *options,
                              void **values);
@@ -71,7 +77,7 @@ struct Driver {
   Result (*copyToHost)(void *to, Address from, size_t bytes, Stream stream);
   Result (*copyOnDevice)(Address to, Address from, size_t bytes, Stream stream);
   Result (*memset8)(Address to, unsigned char value, size_t bytes, Stream stream);
-  Result (*streamCreate)(Stream *stream, unsigned flags);
+  Result (*streamCreate)(Stream *stream, unsigned flags, int priority);
   Result (*streamDestroy)(Stream stream);
   Result (*streamSynchronize)(Stream stream);
   Result (*streamWaitEvent)(Stream stream, Event event, unsigned flags);

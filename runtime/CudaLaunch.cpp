@@ -5,13 +5,15 @@
 #include "sluice/Runtime/Error.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <map>
 
 namespace sluice::runtime::cuda {
 
 Code::Code(const Driver &driver, const Artifact &artifact, const std::string &target,
            bool takesCubin, int64_t mostSharedBytes)
-    : driver(driver), artifact(artifact) {
+    : driver(driver), artifact(artifact), target(target) {
   for (const Kernel &kernel : artifact.plan().kernels) {
     const DeviceVariant &variant = requireVariant(artifact, kernel, target);
     modules.push_back(loadModule(variant.module, takesCubin));
@@ -50,13 +52,40 @@ void Code::reserveShared(const Kernel &kernel, const Stage &stage, Function func
   }
 }
 
-Owned<Module> Code::loadModule(const std::string &name, bool takesCubin) const {
-  Module module = nullptr;
+Owned<Module> Code::loadModule(const std::string &name, bool takesCubin) {
   std::span<const uint8_t> cubin = artifact.blob(name + "_cubin");
-  if (takesCubin && !cubin.empty() && driver.moduleLoadData(&module, cubin.data()) == success) {
+  if (!takesCubin || cubin.empty()) {
+    return {compilePtx(name), driver.moduleUnload};
+  }
+  Module module = nullptr;
+  Result result = driver.moduleLoadData(&module, cubin.data());
+  if (result == success) {
     return {module, driver.moduleUnload};
   }
-  return {compilePtx(name), driver.moduleUnload};
+  auto start = std::chrono::steady_clock::now();
+  Owned<Module> compiled(compilePtx(name), driver.moduleUnload);
+  refusal.why = refusal.count++ == 0 ? driver.explain(result) : refusal.why;
+  refusal.seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return compiled;
+}
+
+std::string Code::notice() const {
+  if (refusal.count == 0) {
+    return "";
+  }
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.1f", refusal.seconds);
+  return artifact.path() + ": expected a driver that takes the machine code for " + target +
+         " in the artifact, found one that refused " + std::to_string(refusal.count) + " of " +
+         std::to_string(modules.size()) + " kernels (" + refusal.why +
+         "); it compiled their PTX instead, which took " + seconds +
+         " s and may give slower kernels than the ledger says. Update the driver, or compile the "
+         "spec with the ptxas of a CUDA release that the driver knows";
+}
+
+std::string joinNotices(const std::string &first, const std::string &second) {
+  return first + (first.empty() || second.empty() ? "" : "\nsluice: ") + second;
 }
 
 Module Code::compilePtx(const std::string &name) const {

@@ -15,9 +15,12 @@ namespace sluice::runtime::cuda {
 class Code {
 public:
   /// From the cubin where `takesCubin`, else, or where the driver refuses it, from PTX, which the
-  /// driver compiles. Throws UserError.
+  /// driver compiles; `notice` then says so. Throws UserError.
   Code(const Driver &driver, const Artifact &artifact, const std::string &target, bool takesCubin,
        int64_t mostSharedBytes);
+
+  /// What to tell the user once, empty: nothing.
+  std::string notice() const;
 
   /// All stages of a launch, in order, on `stream`.
   void launch(const Launch &launch, Address arena, Address arguments, Stream stream) const;
@@ -27,16 +30,27 @@ private:
     const Stage *stage = nullptr;
     Function function = nullptr;
   };
-  Owned<Module> loadModule(const std::string &name, bool takesCubin) const;
+  /// Cubins that the driver refused, and what that cost.
+  struct Refusal {
+    int64_t count = 0;
+    std::string why;    // the driver's words of the first
+    double seconds = 0; // that it took to compile PTX in their place
+  };
+  Owned<Module> loadModule(const std::string &name, bool takesCubin);
   Module compilePtx(const std::string &name) const;
   void reserveShared(const Kernel &kernel, const Stage &stage, Function function,
                      int64_t mostSharedBytes) const;
 
   const Driver &driver;
   const Artifact &artifact;
+  const std::string target;
+  Refusal refusal;
   std::vector<Owned<Module>> modules;
   std::vector<std::vector<Loaded>> kernels; // by kernel and stage
 };
+
+/// Two notices, either of which may be empty, as one.
+std::string joinNotices(const std::string &first, const std::string &second);
 
 /// Launches in a row that need no look at a scalar between them.
 struct Segment {

@@ -41,7 +41,7 @@ public:
     context = {gpu.number, driver.primaryContextRelease};
     driver.check(driver.contextSetCurrent(primary), "use its context");
     Stream made = nullptr;
-    driver.check(driver.streamCreate(&made, streamNonBlocking), "make a stream");
+    driver.check(driver.streamCreate(&made, streamNonBlocking, 0), "make a stream");
     stream = {made, driver.streamDestroy};
     cublas::Handle started = nullptr;
     library.check(library.create(&started), "start");
@@ -58,7 +58,7 @@ public:
   Tuning start() const {
     int version = 0;
     driver.check(driver.driverGetVersion(&version), "tell its version");
-    return {gpu.name, version, static_cast<int64_t>(library.getVersion()), {}};
+    return {gpu.name, version, static_cast<int64_t>(library.getVersion()), {}, code->notice()};
   }
 
   TunedProduct tune(const Launch &launch) {
@@ -95,7 +95,7 @@ private:
   }
 
   void send(Address to, const void *from, size_t bytes) const {
-    driver.check(driver.copyToDevice(to, from, bytes, stream.get()), "upload");
+    driver.copyAndWait(to, from, bytes, stream.get(), "upload");
   }
 
   /// Zeros, and all positions of all rows valid.

@@ -9,6 +9,7 @@ Writes {"torch", "gpu", "rows": {label: TFLOP/s}, "steps": {label: {"eager_ms", 
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 
@@ -53,6 +54,13 @@ def seconds(run, repetitions=15, inner=4):
 
 def random(*shape):
     return torch.randn(*shape, device=device, dtype=torch.bfloat16)
+
+
+def text_like(vocabulary, rows, columns):
+    """The tokens that Sluice is timed with: as often as in text."""
+    program = os.path.join(bundle_folder, "sluice-gpu-check")
+    said = subprocess.run([program, "tokens", str(vocabulary), str(rows * columns)], check=True, capture_output=True)
+    return torch.tensor([int(line) for line in said.stdout.split()], device=device).view(rows, columns)
 
 
 def flash():
@@ -154,7 +162,7 @@ class Model(torch.nn.Module):
 
 def step_times(spec):
     """Milliseconds of a training step: f32 weights, bf16 autocast, fused AdamW, clipped gradients."""
-    tokens = torch.randint(spec["vocabulary"], (spec["batch"], spec["context"] + 1), device=device)
+    tokens = text_like(spec["vocabulary"], spec["batch"], spec["context"] + 1)
     result = {}
     for mode in ("eager", "compile"):
         try:

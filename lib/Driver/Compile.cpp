@@ -38,7 +38,9 @@ private:
   std::optional<Outcome> checkOutput() const;
   std::optional<Outcome> chooseTargets();
   std::optional<Outcome> readModel();
+  std::string placeOfPrecision(const spec::Model &model) const;
   std::string explainPrecision(const spec::Model &model) const;
+  std::string noticeOfPrecision(const spec::Model &model) const;
   std::optional<Outcome> checkCausal();
   void prepareReplay();
   std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
@@ -56,6 +58,7 @@ private:
   std::string text; ///< the spec, or the model IR, as it was read
   OwningOpRef<ModuleOp> module;
   std::string imported; ///< the module as imported, for the reproducer
+  std::string notice;   ///< what to tell the user of a compile that succeeds
   std::string diagnostics;
   Targets targets;
   ProofRecord proof;
@@ -281,17 +284,30 @@ Outcome Compilation::generate() {
           writeArtifact(request.output, plan, makeConstants(*module, *memory), objects, blobs)) {
     return badInput(llvm::toString(std::move(error)));
   }
-  return {};
+  return {0, "", notice};
 }
 
-/// Why a spec in f32 has no code for GPUs.
-std::string Compilation::explainPrecision(const spec::Model &model) const {
+/// "spec.json:7:5: --target sm_80", where the spec says its precision, or could.
+std::string Compilation::placeOfPrecision(const spec::Model &model) const {
   auto at = model.keys.find("precision");
   return spec::toString(at == model.keys.end() ? model.location : at->second) + ": --target " +
-         targets.gpus.front()->chip.str() +
-         ": expected a model whose linear maps, attention and head multiply bf16, found f32 "
-         "(precision.compute); compile with --precision bf16, set \"precision\": {\"compute\": "
-         "\"bf16\"} in the spec, or leave out the GPU targets";
+         targets.gpus.front()->chip.str();
+}
+
+/// Why `--precision f32` has no code for GPUs.
+std::string Compilation::explainPrecision(const spec::Model &model) const {
+  return placeOfPrecision(model) +
+         ": expected linear maps, attention and head that multiply bf16, found --precision f32; "
+         "give --precision bf16, or leave out the GPU targets";
+}
+
+/// An artifact has one precision, so that all its targets compute the same model.
+std::string Compilation::noticeOfPrecision(const spec::Model &model) const {
+  return placeOfPrecision(model) +
+         ": the spec computes in f32 and GPU code multiplies bf16, so that the whole artifact "
+         "does" +
+         (targets.cpus.empty() ? "" : ", its code for CPUs too") +
+         "; give --precision bf16 to say so, or leave out the GPU targets for f32";
 }
 
 std::optional<Outcome> Compilation::readModel() {
@@ -308,7 +324,14 @@ std::optional<Outcome> Compilation::readModel() {
       return badInput(unsupported->format());
     }
     if (!targets.gpus.empty() && model->precision.compute != spec::NumberType::Bf16) {
-      return badInput(explainPrecision(*model));
+      if (!request.precision.empty()) {
+        return badInput(explainPrecision(*model));
+      }
+      notice = noticeOfPrecision(*model);
+      model = spec::readFileWithCompute(request.spec, "bf16", error);
+      if (!model) {
+        return badInput(error.format());
+      }
     }
     text = model->text;
     module = importSpec(context, *model);

@@ -1,7 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Arithmetic of one thread. Approximations of the hardware (ex2, rsqrt, ...) are given to the last
-// bit of f32: a GPU's differ from these by an ulp or two.
+// Arithmetic of one thread. Those approximations of the hardware that kernels ship with (ex2, rcp,
+// div.full) are as far off as the PTX ISA lets them be, by a number of ulp that depends on the
+// operands' bits alone: a bound that holds here holds on a GPU. The others (rsqrt, lg2, ...) are
+// right to the last bit of f32: a GPU's differ from these by an ulp or two.
 #include "Builtins.h"
 #include "Machine.h"
 
@@ -13,6 +15,38 @@ using namespace sluice::emulator;
 /// Results below the least normal number become zeros of their sign; so do operands.
 static float flush(float x) {
   return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x;
+}
+
+/// A float within `most` ulp of the exact result, any of them; zeros, subnormal numbers, infinities
+/// and NaN are as they are.
+static float perturb(double exact, int most, uint64_t operands) {
+  auto nearest = static_cast<float>(exact);
+  if (!std::isnormal(nearest)) {
+    return nearest;
+  }
+  operands = (operands ^ operands >> 32) * 0x9e3779b97f4a7c15ull; // spreads to the upper bits
+  int steps = static_cast<int>((operands >> 40) % static_cast<uint64_t>(2 * most + 1)) - most;
+  double ulp = std::ldexp(1.0, std::ilogb(exact) - 23);
+  float result = nearest;
+  for (; steps != 0; steps += steps < 0 ? 1 : -1) {
+    float next = std::nextafter(result, steps < 0 ? -INFINITY : INFINITY);
+    if (!std::isnormal(next) || std::abs(next - exact) > most * ulp) {
+      break;
+    }
+    result = next;
+  }
+  return result;
+}
+static uint64_t bitsOf(float x) { return llvm::bit_cast<uint32_t>(x); }
+
+template <double (*Function)(double), int most> static float perturbed(uint32_t, float x) {
+  return perturb(Function(x), most, bitsOf(x));
+}
+template <double (*Function)(double), int most> static float perturbedFlushing(uint32_t, float x) {
+  return flush(perturb(Function(flush(x)), most, bitsOf(x)));
+}
+static float perturbedQuotient(uint32_t, float x, float y) {
+  return perturb(double(x) / y, 2, bitsOf(x) << 32 | bitsOf(y));
 }
 
 template <double (*Function)(double)> static float approximate(uint32_t, float x) {
@@ -87,8 +121,8 @@ static void ignoreOne(uint32_t, uint32_t) {}
 
 llvm::ArrayRef<Builtin> sluice::emulator::scalarBuiltins() {
   static const Builtin table[] = {
-      makeBuiltin("ex2.approx.f32", approximate<std::exp2>),
-      makeBuiltin("ex2.approx.ftz.f32", approximateFlushing<std::exp2>),
+      makeBuiltin("ex2.approx.f32", perturbed<std::exp2, 2>),
+      makeBuiltin("ex2.approx.ftz.f32", perturbedFlushing<std::exp2, 2>),
       makeBuiltin("lg2.approx.f", approximate<std::log2>),
       makeBuiltin("lg2.approx.ftz.f", approximateFlushing<std::log2>),
       makeBuiltin("rsqrt.approx.f", approximate<reciprocalRoot>),
@@ -97,7 +131,7 @@ llvm::ArrayRef<Builtin> sluice::emulator::scalarBuiltins() {
       makeBuiltin("sqrt.approx.ftz.f", approximateFlushing<std::sqrt>),
       makeBuiltin("sqrt.rn.f", approximate<std::sqrt>),
       makeBuiltin("sqrt.f", approximate<std::sqrt>),
-      makeBuiltin("rcp.approx.ftz.f", approximateFlushing<reciprocal>),
+      makeBuiltin("rcp.approx.ftz.f", perturbedFlushing<reciprocal, 1>),
       makeBuiltin("rcp.rn.f", approximate<reciprocal>),
       makeBuiltin("sin.approx.f", approximate<std::sin>),
       makeBuiltin("cos.approx.f", approximate<std::cos>),
@@ -108,7 +142,7 @@ llvm::ArrayRef<Builtin> sluice::emulator::scalarBuiltins() {
       makeBuiltin("mul.rn.f", multiply),
       makeBuiltin("div.rn.f", divide),
       makeBuiltin("div.approx.f", divide),
-      makeBuiltin("div.full", divide),
+      makeBuiltin("div.full", perturbedQuotient),
       makeBuiltin("fabs.f32", absolute),
       makeBuiltin("fmax.f", larger),
       makeBuiltin("fmin.f", smaller),

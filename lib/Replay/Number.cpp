@@ -12,7 +12,9 @@ Number sluice::replay::divide(Number a, Number b) {
     return {a.value / b.value, isExact ? 0 : INFINITY};
   }
   double value = a.value / b.value;
-  return rounded(value, (a.error + std::abs(value) * b.error) / least);
+  double error = (a.error + std::abs(value) * b.error) / least;
+  double own = error + division * (std::abs(value) + error);
+  return {value, std::isnan(own) ? INFINITY : own};
 }
 
 Number sluice::replay::monotone(Number x, double (*function)(double)) {

@@ -14,6 +14,7 @@ constexpr double unit = 0x1p-24;    ///< half an ulp of 1 in f32: the relative e
 constexpr double bf16Unit = 0x1p-8; ///< likewise in bf16
 constexpr double sumUnit = 0x1p-23; ///< a step of a sum: tensor cores may cut instead of rounding
 constexpr double elementary = 0x1p-21; ///< relative error of an elementary function: 4 ulp
+constexpr double division = 0x1p-22;   ///< of a quotient: 2 ulp, the PTX ISA's bound of div.full
 
 /// What exact arithmetic gives, and how far an f32 evaluation may be from it. Integers and booleans
 /// are whole values; a boolean with an error may be either.

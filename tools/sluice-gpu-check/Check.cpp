@@ -21,6 +21,12 @@ Json readJson(const Path &path, const std::string &what) {
   return json;
 }
 
+void tellNotice(const Device &device) {
+  if (!device.notice().empty()) {
+    std::cerr << "sluice-gpu-check: " << device.notice() << std::endl;
+  }
+}
+
 Json checkRecording(const Path &artifact, const Path &recording, const std::string &device,
                     const std::string &target, const Path &goldens) {
   std::shared_ptr<const Artifact> loaded = Artifact::load(artifact);
@@ -28,6 +34,7 @@ Json checkRecording(const Path &artifact, const Path &recording, const std::stri
   requireSameArtifact(recorded, *loaded, recording);
   std::unique_ptr<Device> opened =
       device == "cuda" ? makeCudaDevice(loaded, target) : makeEmulatorDevice(loaded, target);
+  tellNotice(*opened);
   Json kernels = Json::array();
   for (RecordedLaunch &launch : recorded.launches) {
     RecordedLaunch left;

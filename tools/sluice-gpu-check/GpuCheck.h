@@ -2,6 +2,7 @@
 // What a machine with a GPU is asked: are the kernels right, and how fast are they.
 #pragma once
 
+#include "sluice/Runtime/Device.h"
 #include "sluice/Runtime/Files.h"
 
 #include <nlohmann/json.hpp>
@@ -11,6 +12,9 @@
 namespace sluice::gpucheck {
 
 using Json = nlohmann::json;
+
+/// Prints what a user should be told of the device once.
+void tellNotice(const runtime::Device &device);
 
 /// Runs a recording on a device ("cuda" or "emulator") with the code of `target`, and says what
 /// came of it: {"artifact", "target", "kernels": [{"kernel", "checked", "unbounded", "wrong",

@@ -4,7 +4,7 @@
 #include "CudaGpu.h"
 #include "sluice/Runtime/Device.h"
 #include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Hash.h"
+#include "sluice/Runtime/TextLike.h"
 
 #include <algorithm>
 #include <chrono>
@@ -22,7 +22,7 @@ double median(std::vector<double> numbers) {
   return numbers.empty() ? 0 : numbers[numbers.size() / 2];
 }
 
-/// A model at full length on the GPU, with random tokens.
+/// A model at full length on the GPU, with tokens as often as in text.
 class Trainer {
 public:
   explicit Trainer(const Path &artifact) : device(makeCudaDevice(Artifact::load(artifact))) {
@@ -33,6 +33,7 @@ public:
     setScalar("step", 1);
     run("initialize");
     setTokens();
+    tellNotice(*device);
   }
 
   void gradient() { run("gradient"); }
@@ -105,10 +106,7 @@ private:
     const Region &region = plan.inputs.at("tokens");
     int64_t count = plan.model.batch * (plan.model.context + 1);
     auto *tokens = reinterpret_cast<int32_t *>(device->host() + region.offset);
-    for (int64_t i = 0; i < count; ++i) {
-      tokens[i] = static_cast<int32_t>(mix64(static_cast<uint64_t>(i)) %
-                                       static_cast<uint64_t>(plan.model.vocabulary));
-    }
+    fillTextLike({tokens, static_cast<size_t>(count)}, plan.model.vocabulary);
     device->upload({region.offset, count * static_cast<int64_t>(sizeof(int32_t))});
   }
 
@@ -202,7 +200,7 @@ double copyBandwidth() {
   };
   Owned<Address> from = allocate(), to = allocate();
   Stream made = nullptr;
-  driver.check(driver.streamCreate(&made, streamNonBlocking), "make a stream");
+  driver.check(driver.streamCreate(&made, streamNonBlocking, 0), "make a stream");
   Owned<Stream> stream(made, driver.streamDestroy);
   auto mark = [&] {
     Event event = nullptr;

@@ -5,6 +5,7 @@
 
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Recording.h"
+#include "sluice/Runtime/TextLike.h"
 
 #include <CLI/CLI.hpp>
 
@@ -17,7 +18,7 @@ using sluice::runtime::Path;
 
 struct Flags {
   std::string artifact, recording, output, target, device = "cuda", bundle, torch;
-  int64_t length = 0, rows = 0;
+  int64_t length = 0, rows = 0, vocabulary = 0, count = 0;
 };
 
 void write(const Path &path, const Json &json) {
@@ -62,6 +63,17 @@ void table(const Flags &flags) {
   write(folder / "gpu-check.json", {{"sluice", ours}, {"pytorch", torch}});
 }
 
+/// One a line, for what is compared with: its embeddings must meet the same tokens.
+void printTokens(const Flags &flags) {
+  std::vector<int32_t> tokens(static_cast<size_t>(flags.count));
+  sluice::runtime::fillTextLike(tokens, flags.vocabulary);
+  std::string text;
+  for (int32_t token : tokens) {
+    text += std::to_string(token) + "\n";
+  }
+  std::cout << text << std::flush;
+}
+
 int parse(int argc, char **argv) {
   CLI::App program("Checks and times GPU code where there is a GPU and no compiler.",
                    "sluice-gpu-check");
@@ -92,6 +104,14 @@ int parse(int argc, char **argv) {
   tableCommand->add_option("-o,--output", flags.output, "Folder of the results")->required();
   tableCommand->add_option("--torch", flags.torch, "What gpu_check_torch.py wrote");
   tableCommand->callback([&] { table(flags); });
+  CLI::App *tokensCommand = program.add_subcommand("tokens", "Print the tokens that are timed");
+  tokensCommand->add_option("VOCABULARY", flags.vocabulary, "How many ids there are")
+      ->required()
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 24));
+  tokensCommand->add_option("COUNT", flags.count, "How many to print")
+      ->required()
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 28));
+  tokensCommand->callback([&] { printTokens(flags); });
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

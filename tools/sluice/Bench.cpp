@@ -6,6 +6,7 @@
 #include "sluice/Runtime/Generator.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Ledger.h"
+#include "sluice/Runtime/TextLike.h"
 
 #include <algorithm>
 #include <array>
@@ -91,15 +92,6 @@ Peak peakOf(const Executor &executor, const std::string &device) {
 /// Null where there is no peak.
 Json shareOf(double gflops, const Peak &peak) {
   return peak.gflops > 0 ? Json(gflops / peak.gflops) : Json(nullptr);
-}
-
-/// Random token ids, the same for every run.
-void fillTokens(Executor &executor) {
-  std::span<int32_t> tokens = executor.tokens();
-  auto vocabulary = static_cast<uint64_t>(executor.plan().model.vocabulary);
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = static_cast<int32_t>(mix64(i) % vocabulary);
-  }
 }
 
 double trainingStep(Executor &executor, int64_t step) {
@@ -244,7 +236,7 @@ void runBench(const BenchFlags &flags) {
   const Plan &plan = executor->plan();
   executor->scalarI64("seed") = plan.model.seed;
   executor->run("initialize");
-  fillTokens(*executor);
+  fillTextLike(executor->tokens(), plan.model.vocabulary);
   // The peak before and after: neighbours on the machine would else make the ratio look good.
   Peak before = peakOf(*executor, flags.device.device);
   trainingStep(*executor, 1);

@@ -31,7 +31,8 @@ void registerCompile(CLI::App &program) {
   command
       ->add_option("--precision", request->precision,
                    "What linear maps, attention and the head multiply, in place of the spec's "
-                   "precision.compute: f32 or bf16. GPU targets want bf16; the artifact records it")
+                   "precision.compute: f32 or bf16; the artifact records it. GPU targets multiply "
+                   "bf16: with one of them a spec in f32 becomes bf16, and a line says so")
       ->check(oneOf({"f32", "bf16"}));
   auto tuning = std::make_shared<std::string>();
   CLI::Option *tuned =
@@ -62,7 +63,7 @@ void registerCompile(CLI::App &program) {
     driver::Outcome outcome = driver::compile(*request);
     std::cout << outcome.output << std::flush;
     if (!outcome.message.empty()) {
-      std::cerr << "sluice: " << (outcome.status == 1 ? "" : "error: ") << outcome.message
+      std::cerr << "sluice: " << (outcome.status <= 1 ? "" : "error: ") << outcome.message
                 << std::endl;
     }
     if (outcome.status != 0) {

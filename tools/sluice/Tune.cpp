@@ -48,6 +48,9 @@ void runTune(const std::string &artifact, const DeviceOptions &device, const std
   Tuning tuning = tuneProducts(*loaded, device.gpuTarget, [&](const TunedProduct &tuned) {
     progress.plainLine("timed " + shapeOf(tuned.product));
   });
+  if (!tuning.notice.empty()) {
+    std::cerr << "sluice: " << tuning.notice << std::endl;
+  }
   writeTuning(file, tuning);
   if (json) {
     printJson(nlohmann::json::parse(readText(file, "tuning file")));

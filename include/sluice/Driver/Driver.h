@@ -28,7 +28,8 @@ struct CompileRequest {
   std::string output;               ///< path of the artifact; may be empty with `emit`
   std::vector<std::string> targets; ///< cpu-avx512, cpu-avx2, `cpu` for both; sm_80, sm_90a
   std::string emit; ///< stage to print instead of writing an artifact; see emitStages()
-  /// "f32" or "bf16" replaces the spec's precision.compute; empty: as it is.
+  /// "f32" or "bf16" replaces the spec's precision.compute; empty: as it is, but bf16 where a GPU
+  /// is among the targets, which the outcome's message then says.
   std::string precision = {};
   std::vector<LibraryProduct> libraryProducts = {}; ///< kernels of these products name the library
   bool allowLeak = false;

@@ -29,6 +29,7 @@ struct Tuning {
   std::string gpu;
   int64_t driverVersion = 0, libraryVersion = 0;
   std::vector<TunedProduct> products;
+  std::string notice = {}; // what to tell the user once; in no file
 };
 
 /// What the library's time must be of the kernel's to be chosen: less than noise is no reason.

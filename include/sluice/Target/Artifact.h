@@ -35,6 +35,7 @@ struct KernelRecord {
   /// Code for a GPU: symbols MODULE_bitcode, MODULE_ptx, MODULE_cubin of the artifact.
   struct DeviceVariant {
     const cuda::Target *target = nullptr;
+    size_t source = 0; ///< of KernelSet::deviceModules
     std::string module;
     std::vector<Stage> stages;
     int64_t workspaceBytes = 0;
@@ -73,7 +74,7 @@ struct KernelSet {
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>>
       modules; ///< generated CPU kernels, one module a target
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>>
-      deviceModules; ///< generated GPU kernels, one module a record
+      deviceModules; ///< generated GPU kernels, one module a record, or a variant
 
   /// The largest workspace of a launch, and the most counters.
   int64_t workspaceBytes() const;

@@ -1,8 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// GPU kernels of a module's dispatches: generated once, compiled for every target, a module each,
-// so that compiling goes on all threads and the emulator translates only what it runs.
+// GPU kernels of a module's dispatches: generated once, or once a target where that decides how
+// work is split, and compiled for every target, a module each, so that compiling goes on all
+// threads and the emulator translates only what it runs.
 #include "DeviceKernels.h"
+
+#include "sluice/Target/CUDA/Chip.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -42,16 +45,14 @@ static std::string explain(Operation *dispatch, ArrayRef<const cuda::Target *> t
          (hasRemedy ? "" : "; leave out the GPU targets");
 }
 
-LogicalResult sluice::generateForDevices(Operation *dispatch, size_t number,
-                                         ArrayRef<const cuda::Target *> targets, KernelSet &set,
-                                         KernelRecord &record, std::string &unsupported) {
-  if (targets.empty()) {
-    return success();
-  }
-  dispatch->getContext()->loadDialect<LLVM::LLVMDialect, NVVM::NVVMDialect>();
+/// A variant for each of `targets`, which share one kernel.
+static LogicalResult generateFor(Operation *dispatch, size_t number,
+                                 ArrayRef<const cuda::Target *> targets, KernelSet &set,
+                                 KernelRecord &record, std::string &unsupported) {
   std::string said;
   FailureOr<cuda::Kernel> kernel = failure();
   OwningOpRef<ModuleOp> module(ModuleOp::create(dispatch->getLoc()));
+  cuda::setTarget(*module, *targets.front());
   std::string symbol = "k" + std::to_string(number);
   {
     ScopedDiagnosticHandler handler(dispatch->getContext(), [&](Diagnostic &diagnostic) {
@@ -64,13 +65,14 @@ LogicalResult sluice::generateForDevices(Operation *dispatch, size_t number,
     unsupported = explain(dispatch, targets, said);
     return failure();
   }
-  if (record.variants.empty()) { // else the CPU's: the same counts
+  if (record.variants.empty() && record.deviceVariants.empty()) { // else the same counts
     record.kind = kernel->kind.str();
     record.flops = kernel->flops;
     record.bytes = kernel->bytes;
   }
   for (const cuda::Target *target : targets) {
     KernelRecord::DeviceVariant variant{target,
+                                        set.deviceModules.size(),
                                         symbol + "_" + target->chip.str(),
                                         {},
                                         kernel->workspaceBytes,
@@ -84,6 +86,23 @@ LogicalResult sluice::generateForDevices(Operation *dispatch, size_t number,
     record.deviceVariants.push_back(std::move(variant));
   }
   set.deviceModules.push_back(std::move(module));
+  return success();
+}
+
+LogicalResult sluice::generateForDevices(Operation *dispatch, size_t number,
+                                         ArrayRef<const cuda::Target *> targets, KernelSet &set,
+                                         KernelRecord &record, std::string &unsupported) {
+  if (targets.empty()) {
+    return success();
+  }
+  dispatch->getContext()->loadDialect<LLVM::LLVMDialect, NVVM::NVVMDialect>();
+  size_t together = cuda::dependsOnTarget(dispatch) ? 1 : targets.size();
+  for (size_t i = 0; i < targets.size(); i += together) {
+    if (failed(
+            generateFor(dispatch, number, targets.slice(i, together), set, record, unsupported))) {
+      return failure();
+    }
+  }
   return success();
 }
 
@@ -149,7 +168,6 @@ static void record(const DeviceCode &code, KernelRecord::DeviceVariant &variant,
 FailureOr<std::vector<Blob>> sluice::lowerDeviceKernels(KernelSet &kernels) {
   struct Job {
     KernelRecord::DeviceVariant *variant;
-    size_t module;
     DeviceCode code = {};
     std::string error = {};
   };
@@ -165,9 +183,9 @@ FailureOr<std::vector<Blob>> sluice::lowerDeviceKernels(KernelSet &kernels) {
     sources.push_back(bitcodeOf(*lowered));
   }
   std::vector<Job> jobs;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    for (KernelRecord::DeviceVariant &variant : kernels.records[i].deviceVariants) {
-      jobs.push_back({&variant, i});
+  for (KernelRecord &record : kernels.records) {
+    for (KernelRecord::DeviceVariant &variant : record.deviceVariants) {
+      jobs.push_back({&variant});
     }
   }
   std::vector<Blob> blobs;
@@ -177,11 +195,12 @@ FailureOr<std::vector<Blob>> sluice::lowerDeviceKernels(KernelSet &kernels) {
   MLIRContext *context = kernels.deviceModules.front()->getContext();
   parallelFor(context, 0, jobs.size(), [&](size_t i) {
     Job &job = jobs[i];
-    job.error = llvm::toString(compile(sources[job.module], *job.variant->target, job.code));
+    job.error =
+        llvm::toString(compile(sources[job.variant->source], *job.variant->target, job.code));
   });
   for (Job &job : jobs) {
     if (!job.error.empty()) {
-      kernels.deviceModules[job.module]->emitError(job.variant->module + ": " + job.error);
+      kernels.deviceModules[job.variant->source]->emitError(job.variant->module + ": " + job.error);
       return failure();
     }
     record(job.code, *job.variant, blobs);

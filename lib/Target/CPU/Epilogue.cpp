@@ -8,7 +8,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
-#include "sluice/Target/CPU/Random.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -53,14 +52,14 @@ Value Epilogue::emitRandom(dispatch::RandomOp random, const Place &place) {
     drawStep = arith::ConstantIntOp::create(b, b.getI64Type(), 0);
   }
   if (random.getWidth() % 4 == 0) {
-    return emitUniformRun(b, first, lanes, random.getId(), firstStream, drawStep, seed);
+    return emitUniformRun(b, first, lanes, random.getId(), firstStream, drawStep, seed, word);
   }
   SmallVector<int64_t> offsets(lanes);
   std::iota(offsets.begin(), offsets.end(), 0);
   Value ramp = arith::ConstantOp::create(b, b.getI64VectorAttr(offsets));
   Value elements =
       arith::AddIOp::create(b, vector::BroadcastOp::create(b, ramp.getType(), first), ramp);
-  return emitUniform(b, elements, random.getId(), firstStream, drawStep, seed);
+  return emitUniform(b, elements, random.getId(), firstStream, drawStep, seed, word);
 }
 
 FailureOr<Operation *> Epilogue::emitElementwise(Operation *source, IRMapping &mapping) {

@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Philox4x32-10 (Salmon et al., SC 2011) as straight-line integer arithmetic. The 32-bit words live
-// in the low halves of 64-bit lanes: x86 multiplies 32 x 32 -> 64 bits there in one instruction.
+// Philox4x32-10 (Salmon et al., SC 2011) as straight-line integer arithmetic.
 #include "sluice/Target/CPU/Random.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -10,6 +9,7 @@
 
 using namespace mlir;
 using namespace sluice;
+using cpu::PhiloxWord;
 
 namespace {
 
@@ -18,46 +18,88 @@ using Words = std::array<Value, 4>;
 struct Emitter {
   ImplicitLocOpBuilder &b;
   Type type; ///< i64 or a vector of it
+  PhiloxWord word;
 
-  Value constant(uint64_t value) {
-    return splat(arith::ConstantIntOp::create(b, b.getI64Type(), int64_t(value)));
+  static Type shapedAs(Type type, Type element) {
+    auto vector = dyn_cast<VectorType>(type);
+    return vector ? Type(vector.clone(element)) : element;
+  }
+  Type wordType() const {
+    return word == PhiloxWord::Narrow ? shapedAs(type, b.getI32Type()) : type;
+  }
+
+  Value constant(uint64_t value, Type of) {
+    Type element = getElementTypeOrSelf(of);
+    Value scalar = arith::ConstantOp::create(b, b.getIntegerAttr(element, int64_t(value)));
+    return isa<VectorType>(of) ? Value(vector::BroadcastOp::create(b, of, scalar)) : scalar;
+  }
+  Value constant(uint64_t value) { return constant(value, type); }
+  Value wordOf(uint32_t value) {
+    return constant(word == PhiloxWord::Narrow ? uint64_t(int64_t(int32_t(value))) : value,
+                    wordType());
   }
   Value splat(Value scalar) {
     return isa<VectorType>(type) ? Value(vector::BroadcastOp::create(b, type, scalar)) : scalar;
   }
-  Value low(Value x) { return arith::AndIOp::create(b, x, constant(0xffffffff)); }
-  Value shiftRight(Value x, uint64_t bits) { return arith::ShRUIOp::create(b, x, constant(bits)); }
+  Value shiftRight(Value x, uint64_t bits) {
+    return arith::ShRUIOp::create(b, x, constant(bits, x.getType()));
+  }
   Value exclusiveOr(Value x, Value y) { return arith::XOrIOp::create(b, x, y); }
+
+  /// The lower word of an i64, or of a sum of words.
+  Value low(Value x) {
+    if (word == PhiloxWord::Wide) {
+      return arith::AndIOp::create(b, x, constant(0xffffffff));
+    }
+    return x.getType() == type ? Value(arith::TruncIOp::create(b, wordType(), x)) : x;
+  }
+  Value high(Value x) {
+    Value upper = shiftRight(x, 32);
+    return word == PhiloxWord::Wide ? upper : low(upper);
+  }
+  Value add(Value x, uint32_t y) { return low(arith::AddIOp::create(b, x, wordOf(y))); }
+  /// Both words of x times y.
+  std::pair<Value, Value> multiply(Value x, uint32_t y) {
+    if (word == PhiloxWord::Narrow) {
+      auto product = arith::MulUIExtendedOp::create(b, x, wordOf(y));
+      return {product.getLow(), product.getHigh()};
+    }
+    Value product = arith::MulIOp::create(b, x, wordOf(y));
+    return {low(product), shiftRight(product, 32)};
+  }
 
   /// Words of block `block` (element / 4).
   Words philox(Value block, int64_t id, Value firstStream, Value step, Value seed) {
     Value stream =
         arith::AddIOp::create(b, firstStream, arith::ConstantIntOp::create(b, b.getI64Type(), id));
-    Words c{low(block), shiftRight(block, 32), low(splat(stream)), low(splat(step))};
-    Value key0 = low(splat(seed)), key1 = shiftRight(splat(seed), 32);
+    Words c{low(block), high(block), low(splat(stream)), low(splat(step))};
+    Value key0 = low(splat(seed)), key1 = high(splat(seed));
     for (int round = 0; round < 10; ++round) {
       if (round > 0) {
-        key0 = low(arith::AddIOp::create(b, key0, constant(0x9E3779B9)));
-        key1 = low(arith::AddIOp::create(b, key1, constant(0xBB67AE85)));
+        key0 = add(key0, 0x9E3779B9);
+        key1 = add(key1, 0xBB67AE85);
       }
-      Value product0 = arith::MulIOp::create(b, c[0], constant(0xD2511F53));
-      Value product1 = arith::MulIOp::create(b, c[2], constant(0xCD9E8D57));
-      c = {exclusiveOr(exclusiveOr(shiftRight(product1, 32), c[1]), key0), low(product1),
-           exclusiveOr(exclusiveOr(shiftRight(product0, 32), c[3]), key1), low(product0)};
+      auto [low0, high0] = multiply(c[0], 0xD2511F53);
+      auto [low1, high1] = multiply(c[2], 0xCD9E8D57);
+      c = {exclusiveOr(exclusiveOr(high1, c[1]), key0), low1,
+           exclusiveOr(exclusiveOr(high0, c[3]), key1), low0};
     }
     return c;
   }
 
-  /// (word >> 8) * 2^-24. The 24 bits fit an i32, whose conversion is native on every target.
-  Value uniform(Value word) {
-    auto shaped = dyn_cast<ShapedType>(type);
-    Type narrow = shaped ? Type(shaped.clone(b.getI32Type())) : Type(b.getI32Type());
-    Type number = shaped ? Type(shaped.clone(b.getF32Type())) : Type(b.getF32Type());
-    Value top = arith::TruncIOp::create(b, narrow, shiftRight(word, 8));
+  /// (drawn >> 8) * 2^-24. The 24 bits fit an i32, whose conversion is native on every target.
+  Value uniform(Value drawn) {
+    Type narrow = shapedAs(drawn.getType(), b.getI32Type());
+    Type number = shapedAs(drawn.getType(), b.getF32Type());
+    Value top = shiftRight(drawn, 8);
+    if (top.getType() != narrow) {
+      top = arith::TruncIOp::create(b, narrow, top);
+    }
     Value value = arith::SIToFPOp::create(b, number, top);
     Value scale = arith::ConstantOp::create(b, b.getF32FloatAttr(0x1p-24f));
     return arith::MulFOp::create(
-        b, value, shaped ? Value(vector::BroadcastOp::create(b, number, scale)) : scale);
+        b, value,
+        isa<VectorType>(number) ? Value(vector::BroadcastOp::create(b, number, scale)) : scale);
   }
 };
 
@@ -74,42 +116,47 @@ Value interleave(ImplicitLocOpBuilder &b, Value first, Value second) {
 } // namespace
 
 Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Value firstStream,
-                       Value step, Value seed) {
-  Emitter emitter{b, elements.getType()};
+                       Value step, Value seed, PhiloxWord word) {
+  Emitter emitter{b, elements.getType(), word};
   Words words = emitter.philox(emitter.shiftRight(elements, 2), id, firstStream, step, seed);
   Value which = arith::AndIOp::create(b, elements, emitter.constant(3));
-  Value word = words[0];
+  Value chosen = words[0];
   for (uint64_t i = 1; i < 4; ++i) {
     Value isThis = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, which, emitter.constant(i));
-    word = arith::SelectOp::create(b, isThis, words[i], word);
+    chosen = arith::SelectOp::create(b, isThis, words[i], chosen);
   }
-  return emitter.uniform(word);
+  return emitter.uniform(chosen);
 }
 
 std::array<Value, 4> cpu::emitUniformBlocks(ImplicitLocOpBuilder &b, Value blocks, int64_t id,
-                                            Value firstStream, Value step, Value seed) {
-  Emitter emitter{b, blocks.getType()};
+                                            Value firstStream, Value step, Value seed,
+                                            PhiloxWord word) {
+  Emitter emitter{b, blocks.getType(), word};
   std::array<Value, 4> numbers;
-  for (auto [number, word] :
+  for (auto [number, drawn] :
        llvm::zip(numbers, emitter.philox(blocks, id, firstStream, step, seed))) {
-    number = emitter.uniform(word);
+    number = emitter.uniform(drawn);
   }
   return numbers;
 }
 
 Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, int64_t id,
-                          Value firstStream, Value step, Value seed) {
+                          Value firstStream, Value step, Value seed, PhiloxWord word) {
   auto type = VectorType::get({count / 4}, b.getI64Type());
-  Emitter emitter{b, type};
+  Emitter emitter{b, type, word};
   SmallVector<int64_t> offsets(count / 4);
   std::iota(offsets.begin(), offsets.end(), 0);
   Value ramp = arith::ConstantOp::create(b, b.getI64VectorAttr(offsets));
   Value block = arith::AddIOp::create(b, emitter.shiftRight(emitter.splat(first), 2), ramp);
   Words words = emitter.philox(block, id, firstStream, step, seed);
-  std::array<Value, 4> numbers;
-  for (auto [number, word] : llvm::zip(numbers, words)) {
-    number = emitter.uniform(word);
+  auto inOrder = [&](const Words &four) {
+    return interleave(b, interleave(b, four[0], four[2]), interleave(b, four[1], four[3]));
+  };
+  if (word == PhiloxWord::Narrow) { // a comparison then meets what it compares
+    return emitter.uniform(inOrder(words));
   }
-  return interleave(b, interleave(b, numbers[0], numbers[2]),
-                    interleave(b, numbers[1], numbers[3]));
+  for (Value &number : words) {
+    number = emitter.uniform(number);
+  }
+  return inOrder(words);
 }

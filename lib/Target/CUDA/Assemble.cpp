@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Kernels to LLVM IR, to PTX with LLVM's own backend, to a cubin with ptxas.
+#include "Math.h"
 #include "sluice/Target/CPU/Math.h"
 #include "sluice/Target/CUDA/Kernel.h"
 
@@ -44,16 +45,17 @@ const Target &Target::sm90a() {
 
 namespace {
 
-/// Elementary functions as the very arithmetic that CPU kernels use: no device library, and the
-/// same results.
+/// Elementary functions as arithmetic: no device library. What the GPU has approximations for uses
+/// those, all else the very arithmetic that CPU kernels use.
 struct ExpandPass : PassWrapper<ExpandPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandPass)
   void getDependentDialects(DialectRegistry &registry) const override {
-    registry
-        .insert<arith::ArithDialect, math::MathDialect, vector::VectorDialect, scf::SCFDialect>();
+    registry.insert<arith::ArithDialect, math::MathDialect, vector::VectorDialect, scf::SCFDialect,
+                    LLVM::LLVMDialect>();
   }
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
+    cuda::populateMathExpansions(patterns);
     cpu::populateMathExpansions(patterns);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns)))) {
       signalPassFailure();

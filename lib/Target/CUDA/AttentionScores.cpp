@@ -134,16 +134,16 @@ std::pair<Value, Value> AttentionFrame::keptPair(Value first, Value second, bool
     return arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, uniform, rate);
   };
   auto draw = [&](Value element) {
-    return isKept(
-        cpu::emitUniform(b, element, shape.randomId, frame.firstStream, frame.step, frame.seed));
+    return isKept(cpu::emitUniform(b, element, shape.randomId, frame.firstStream, frame.step,
+                                   frame.seed, cpu::PhiloxWord::Narrow));
   };
   if (!adjacent || shape.positions % 2 != 0) {
     return {draw(first), draw(second)};
   }
   Value two = e.constantLike(first, 2);
   Value four = arith::ShRUIOp::create(b, first, two);
-  auto numbers =
-      cpu::emitUniformBlocks(b, four, shape.randomId, frame.firstStream, frame.step, frame.seed);
+  auto numbers = cpu::emitUniformBlocks(b, four, shape.randomId, frame.firstStream, frame.step,
+                                        frame.seed, cpu::PhiloxWord::Narrow);
   Value later = arith::CmpIOp::create(
       b, arith::CmpIPredicate::ne, arith::AndIOp::create(b, first, two), e.constantLike(first, 0));
   return {isKept(e.select(later, numbers[2], numbers[0])),
@@ -171,8 +171,8 @@ std::array<Value, 4> AttentionFrame::keptTogether(ArrayRef<Value> elements, bool
                     e.select(second, elements[1], elements[0]));
   }
   Value four = arith::ShRUIOp::create(b, mine, e.constantLike(mine, 2));
-  auto numbers =
-      cpu::emitUniformBlocks(b, four, shape.randomId, frame.firstStream, frame.step, frame.seed);
+  auto numbers = cpu::emitUniformBlocks(b, four, shape.randomId, frame.firstStream, frame.step,
+                                        frame.seed, cpu::PhiloxWord::Narrow);
   Value mask = e.integer(0);
   for (auto [i, number] : llvm::enumerate(numbers)) {
     Value isKept = arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, number, f32(shape.dropout));

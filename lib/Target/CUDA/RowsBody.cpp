@@ -75,7 +75,8 @@ Values BodyEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value s
     Value first = arith::IndexCastOp::create(b, i64, e.add(before, column));
     if (runs) {
       numbers.push_back(cpu::emitUniformRun(b, first, plan.vector, random.getId(),
-                                            frame.firstStream, step, frame.seed));
+                                            frame.firstStream, step, frame.seed,
+                                            cpu::PhiloxWord::Narrow));
       continue;
     }
     SmallVector<int64_t> offsets(plan.vector);
@@ -83,8 +84,8 @@ Values BodyEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value s
     Value ramp = arith::ConstantOp::create(b, b.getI64VectorAttr(offsets));
     Value elements =
         arith::AddIOp::create(b, vector::BroadcastOp::create(b, ramp.getType(), first), ramp);
-    numbers.push_back(
-        cpu::emitUniform(b, elements, random.getId(), frame.firstStream, step, frame.seed));
+    numbers.push_back(cpu::emitUniform(b, elements, random.getId(), frame.firstStream, step,
+                                       frame.seed, cpu::PhiloxWord::Narrow));
   }
   return numbers;
 }
@@ -93,7 +94,8 @@ Value BodyEmitter::uniformElement(dispatch::RandomOp random) {
   Type i64 = b.getI64Type();
   Value step = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, i64, 0)) : frame.step;
   Value element = arith::IndexCastOp::create(b, i64, e.mul(at.global, random.getWidth()));
-  return cpu::emitUniform(b, element, random.getId(), frame.firstStream, step, frame.seed);
+  return cpu::emitUniform(b, element, random.getId(), frame.firstStream, step, frame.seed,
+                          cpu::PhiloxWord::Narrow);
 }
 
 Values BodyEmitter::rowValues(Value value, Columns &columns) {

@@ -2,10 +2,12 @@
 //
 // Weight gradients: left^T times right over the rows. Both factors lie with the sum's index
 // outermost, so their fragments are transposed as they are loaded. Rows that are not valid are
-// copied as zeros. Where there are few tiles the rows are split among blocks, the last of which
-// adds up in order what all left. Bias sums are products with ones, of the same tiles.
+// copied as zeros. The rows are split among blocks so that these fill the GPU in whole waves; the
+// last block of a tile adds up in order what all left. Bias sums are products with ones, of the
+// same tiles.
 #include "Columns.h"
 #include "SumTile.h"
+#include "sluice/Target/CUDA/Chip.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -14,14 +16,38 @@ using namespace sluice::cuda;
 namespace {
 
 constexpr int64_t innerStep = 32, stageCount = 4;
-constexpr int64_t wantedBlocks = 264; ///< two a multiprocessor of a large GPU
-constexpr int64_t leastSteps = 8;     ///< of a block: fewer would be start and end alone
+constexpr int64_t leastSteps = 8; ///< of a block: fewer would be start and end alone
 
 WarpGrid chooseGrid(int64_t height, int64_t width) {
   if (height <= 64) {
     return {2, 2, 32, 32};
   }
   return width <= 64 ? WarpGrid{2, 2, 64, 32} : WarpGrid{2, 2, 64, 64};
+}
+
+/// Blocks that a multiprocessor surely holds at a time: a thread has 255 registers at most, and
+/// shared memory holds as many.
+constexpr int64_t residentBlocks = 2;
+
+/// Parts of the rows' steps. The cost of a launch is counted in steps of a block: as many waves of
+/// resident blocks as it takes, each with its start and end, and a part that the last block of a
+/// tile adds about one step (64 KB of a tile from the second cache against 16 KB for products of
+/// twice as many blocks). More parts must win 3%: they cost memory.
+int64_t chooseSplits(int64_t tiles, int64_t steps, int64_t slots) {
+  constexpr int64_t startAndEnd = 8;
+  int64_t best = 1;
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t splits = 1; splits <= std::max<int64_t>(1, steps / leastSteps); ++splits) {
+    int64_t waves = llvm::divideCeil(tiles * splits, slots);
+    auto cost =
+        double(waves * (llvm::divideCeil(steps, splits) + startAndEnd) + (splits > 1 ? splits : 0));
+    if (cost < 0.97 * least) {
+      least = cost;
+      best = splits;
+    }
+  }
+  // Without empty blocks at the end.
+  return llvm::divideCeil(steps, llvm::divideCeil(steps, best));
 }
 
 class WeightGradient {
@@ -58,12 +84,8 @@ WeightGradient::WeightGradient(dispatch::WeightGradientOp op, ModuleOp module, S
       rowBlocks(llvm::divideCeil(height, grid.blockRows())),
       columnBlocks(std::max<int64_t>(1, llvm::divideCeil(width, grid.blockColumns()))),
       totalSteps(llvm::divideCeil(rows, innerStep)) {
-  int64_t most = std::max<int64_t>(1, totalSteps / leastSteps);
-  int64_t wanted = llvm::divideCeil(wantedBlocks, rowBlocks * columnBlocks);
-  int64_t splits = std::min(most, wanted);
-  // Without empty blocks at the end.
-  splits = llvm::divideCeil(totalSteps, llvm::divideCeil(totalSteps, splits));
-  parts = {splits, height, width};
+  int64_t slots = multiprocessorsOf(module) * residentBlocks;
+  parts = {chooseSplits(rowBlocks * columnBlocks, totalSteps, slots), height, width};
   int next = 2;
   targets.initMatrix = op.getInitWeight() ? next++ : -1;
   targets.initVector = op.getInitBias() ? next++ : -1;

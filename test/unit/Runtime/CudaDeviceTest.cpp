@@ -27,8 +27,10 @@ protected:
     ::setenv("FAKE_CUDA_KERNELS", BIGRAM_GPU_LIBRARY, 1);
     artifact = gpuBigramArtifact(folder);
     forget();
+    changedBefore = changed();
   }
   ~CudaDevice() override {
+    EXPECT_EQ(changed(), changedBefore) << "a copy's source was let go before it was read";
     for (const char *name : {"FAKE_CUDA_CAPABILITY", "FAKE_CUDA_FREE", "FAKE_CUDA_REFUSE_CUBIN",
                              "FAKE_CUDA_FAIL", "FAKE_CUDA_VERSION", "FAKE_CUDA_COUNT"}) {
       ::unsetenv(name);
@@ -42,6 +44,7 @@ protected:
   void forget() const { symbol<void (*)()>("fakeCudaForget")(); }
   std::string calls() const { return symbol<const char *(*)()>("fakeCudaCalls")(); }
   size_t allocated() const { return symbol<size_t (*)()>("fakeCudaAllocated")(); }
+  size_t changed() const { return symbol<size_t (*)()>("fakeCudaChanged")(); }
   /// Calls whose line begins with `start`.
   int count(const std::string &start) const {
     std::istringstream lines(calls());
@@ -54,6 +57,7 @@ protected:
 
   TemporaryFolder folder;
   void *library;
+  size_t changedBefore = 0;
   std::shared_ptr<const Artifact> artifact;
 };
 
@@ -293,14 +297,15 @@ TEST_F(CudaDevice, PinnedMemoryDoesNotGrowWithTheBatch) {
   EXPECT_EQ(cuda::stagingBytes(plan), 4 << 20);
 }
 
-// The mean loss (launch 1) runs beside the gradient (2): it reads losses, which launch 0 writes.
+// The mean loss (launch 1) runs, at a lower priority, beside the gradient (2): it reads losses,
+// which launch 0 writes.
 TEST_F(CudaDevice, WhatNobodyReadsRunsBeside) {
   auto gpu = open();
   forget();
   fillTokens(*gpu, 1);
   gpu->run("gradient");
   EXPECT_EQ(std::string(symbol<const char *(*)()>("fakeCudaDependences")()),
-            "0:\n1: 0\n2: 0\n3: 2\n");
+            "0:\n1 (low): 0\n2: 0\n3: 2\n");
   EXPECT_EQ(count("cuStreamWaitEvent"), 3) << "fork, launch 0, join";
 }
 
@@ -355,6 +360,40 @@ TEST_F(CudaDevice, TakesTheCubinOrThePtx) {
   open();
   EXPECT_EQ(count("cuModuleLoadData cubin"), 8);
   EXPECT_EQ(count("cuModuleLoadData ptx"), 8);
+}
+
+// Why, what it costs, and what to do; nothing where all is as it should be.
+TEST_F(CudaDevice, SaysOnceThatTheCubinsWereRefused) {
+  EXPECT_EQ(makeCudaDevice(artifact)->notice(), "");
+  ::setenv("FAKE_CUDA_CAPABILITY", "90", 1); // PTX because no cubin fits: nothing was refused
+  EXPECT_EQ(makeCudaDevice(artifact)->notice(), "");
+  ::setenv("FAKE_CUDA_CAPABILITY", "86", 1);
+  ::setenv("FAKE_CUDA_REFUSE_CUBIN", "1", 1);
+  std::string notice = makeCudaDevice(artifact)->notice();
+  size_t took = notice.find("which took ");
+  ASSERT_NE(took, std::string::npos) << notice;
+  EXPECT_EQ(notice.substr(0, took),
+            artifact->path() +
+                ": expected a driver that takes the machine code for sm_80 in the artifact, found "
+                "one that refused 8 of 8 kernels (CUDA_ERROR_OTHER, as the fake was told); it "
+                "compiled their PTX instead, ");
+  EXPECT_NE(notice.find(" s and may give slower kernels than the ledger says. Update the driver, "
+                        "or compile the spec with the ptxas of a CUDA release that the driver "
+                        "knows"),
+            std::string::npos)
+      << notice;
+  EXPECT_EQ(notice.find('\n'), std::string::npos);
+}
+
+// Larger than what is pinned: the range may be written again as soon as `upload` returns.
+TEST_F(CudaDevice, LargeUploadsMayBeOverwrittenAtOnce) {
+  std::unique_ptr<Device> device = makeCudaDevice(artifact);
+  Range range{0, cuda::stagingBytes(artifact->plan()) + 64};
+  std::fill_n(device->host(), range.bytes, uint8_t(1));
+  device->upload(range);
+  std::fill_n(device->host(), range.bytes, uint8_t(2));
+  device->download(range);
+  EXPECT_EQ(std::count(device->host(), device->host() + range.bytes, 1), range.bytes);
 }
 
 TEST_F(CudaDevice, SaysWhatIsWrong) {

@@ -2,9 +2,9 @@
 // Stands in for NVIDIA's driver. Its "kernels" are the CPU's of the bigram model; all the rest is
 // what the runtime must get right. It is as unkind as a driver may be: work waits in the stream
 // until somebody waits for it, so that pinned memory written too early or read too early shows in
-// the numbers; addresses of the device are not the host's; a launch while a graph is captured does
-// nothing else; launches of a graph that nothing orders run latest first. The environment sets what
-// GPU it is:
+// the numbers; memory that is not pinned is read as late, and what has changed by then is counted;
+// addresses of the device are not the host's; a launch while a graph is captured does nothing else;
+// launches of a graph that nothing orders run latest first. The environment sets what GPU it is:
 //   FAKE_CUDA_COUNT, FAKE_CUDA_VERSION, FAKE_CUDA_CAPABILITY (of 80 or 90), FAKE_CUDA_FREE (bytes),
 //   FAKE_CUDA_REFUSE_CUBIN, FAKE_CUDA_FAIL (a function that fails), FAKE_CUDA_KERNELS (library),
 //   FAKE_CUDA_STATIC (bytes of static shared memory of a kernel),
@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -22,6 +23,8 @@
 #include <map>
 #include <set>
 #include <string>
+#include <sys/uio.h>
+#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -43,12 +46,14 @@ struct Operation {
 struct Node {
   std::function<void()> run;
   std::set<size_t> after; // nodes
+  int priority = 0;
 };
 struct Graph {
   std::vector<Node> nodes;
 };
 struct Stream {
   bool captures = false;
+  int priority = 0;
   std::set<size_t> last; // nodes that the next one comes after
 };
 struct Module {
@@ -68,8 +73,19 @@ std::string dependences; // of every graph that was captured, a line a node
 uint64_t events = 0;
 std::map<uint8_t *, size_t> pinned;
 size_t allocated = 0;
-double milliseconds = 0;           // that work took
+size_t changed = 0;      // copies whose source was another by the time that the stream came to them
+double milliseconds = 0; // that work took
 std::map<uint64_t, double> passed; // when the stream came to each event
+
+/// Programs that open this library end in failure too where the source of a copy changed.
+struct Verdict {
+  ~Verdict() {
+    if (changed > 0) {
+      std::fputs("fake driver: memory changed before an asynchronous copy had read it\n", stderr);
+      ::_exit(86);
+    }
+  }
+} verdict;
 
 int setting(const char *name, int otherwise) {
   const char *text = std::getenv(name);
@@ -144,7 +160,7 @@ void enqueue(Stream *on, const std::function<void()> &work, double takes) {
     milliseconds += takes;
   };
   if (on->captures) {
-    capturing->nodes.push_back({run, on->last});
+    capturing->nodes.push_back({run, on->last, on->priority});
     on->last = {capturing->nodes.size() - 1};
   } else {
     stream.push_back({run});
@@ -167,6 +183,7 @@ EXPORT void fakeCudaForget() {
   dependences.clear();
 }
 EXPORT size_t fakeCudaAllocated() { return allocated; }
+EXPORT size_t fakeCudaChanged() { return changed; }
 
 /// For libraries that the stand-ins know: work that takes some time.
 void fakeCudaEnqueue(void *stream, const std::function<void()> &run, double milliseconds) {
@@ -212,6 +229,11 @@ EXPORT int cuDevicePrimaryCtxRetain(void **context, int) {
 }
 EXPORT int cuDevicePrimaryCtxRelease_v2(int) { return note("cuDevicePrimaryCtxRelease_v2"); }
 EXPORT int cuCtxSetCurrent(void *) { return note("cuCtxSetCurrent"); }
+EXPORT int cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+  *least = 0;
+  *greatest = -5;
+  return note("cuCtxGetStreamPriorityRange");
+}
 
 EXPORT int cuModuleLoadData(Module **module, const char *image) {
   bool isCubin = image[0] == '\177';
@@ -288,7 +310,17 @@ EXPORT int cuMemFreeHost(void *memory) {
   return note("cuMemFreeHost");
 }
 
-/// Reads pinned memory when the stream gets there, other memory at once.
+/// Memory as it is now, which its owner may have given back: what cannot be read is zeros.
+static std::vector<uint8_t> readIfThere(const void *from, size_t bytes) {
+  std::vector<uint8_t> found(bytes);
+  iovec to{found.data(), bytes}, source{const_cast<void *>(from), bytes};
+  ::process_vm_readv(::getpid(), &to, 1, &source, 1, 0);
+  return found;
+}
+
+/// Reads its source when the stream gets there. Of memory that is not pinned a driver may take a
+/// copy at once, or may not: the work goes on with what was there at the call, and a change is
+/// counted.
 EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *) {
   NOTE("cuMemcpyHtoDAsync_v2 " + std::to_string(bytes) + (isPinned(from) ? " pinned" : ""))
   uint8_t *target = hostOf(to);
@@ -296,7 +328,8 @@ EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t 
     stream.push_back({[=] { std::memcpy(target, from, bytes); }});
   } else {
     const auto *start = static_cast<const uint8_t *>(from);
-    stream.push_back({[target, data = std::vector<uint8_t>(start, start + bytes)] {
+    stream.push_back({[=, data = std::vector<uint8_t>(start, start + bytes)] {
+      changed += readIfThere(from, bytes) != data;
       std::memcpy(target, data.data(), data.size());
     }});
   }
@@ -319,10 +352,11 @@ EXPORT int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t by
   return 0;
 }
 
-EXPORT int cuStreamCreate(Stream **made, unsigned) {
+EXPORT int cuStreamCreateWithPriority(Stream **made, unsigned, int priority) {
   *made = new Stream;
+  (*made)->priority = priority;
   streams.insert(*made);
-  return note("cuStreamCreate");
+  return note("cuStreamCreateWithPriority");
 }
 EXPORT int cuStreamDestroy_v2(Stream *stream) {
   streams.erase(stream);
@@ -355,10 +389,12 @@ EXPORT int cuStreamEndCapture(Stream *stream, Graph **graph) {
   bool isJoined = true;
   for (Stream *each : streams) {
     isJoined &= std::includes(joined.begin(), joined.end(), each->last.begin(), each->last.end());
-    *each = {};
+    each->captures = false;
+    each->last.clear();
   }
   for (size_t i = 0; i < capturing->nodes.size(); ++i) {
-    dependences += std::to_string(i) + ":";
+    dependences += std::to_string(i);
+    dependences += capturing->nodes[i].priority < 0 ? ":" : " (low):";
     for (size_t before : capturing->nodes[i].after) {
       dependences += " " + std::to_string(before);
     }

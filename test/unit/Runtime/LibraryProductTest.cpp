@@ -418,7 +418,7 @@ TEST_F(LibraryProducts, EachLaneHasAWorkspace) {
   makeCudaDevice(tuned); // starts the driver
   const cuda::Driver &driver = cuda::Driver::open();
   cuda::Stream stream = nullptr;
-  ASSERT_EQ(driver.streamCreate(&stream, cuda::streamNonBlocking), cuda::success);
+  ASSERT_EQ(driver.streamCreate(&stream, cuda::streamNonBlocking, 0), cuda::success);
   cuda::Address arena = 0;
   ASSERT_EQ(driver.memoryAllocate(&arena, static_cast<size_t>(tuned->plan().memory.arenaBytes)),
             cuda::success);

@@ -309,6 +309,32 @@ TEST(CudaContract, TrafficIsConflictFreeAndCoalesced) {
   }
 }
 
+/// A division would be a subroutine's or eight instructions; Philox's products are of 32 bits, and
+/// what it draws is compared with the rate as it is, an integer.
+TEST(CudaContract, EpiloguesDivideNothingAndDrawIn32Bits) {
+  Case c{.batch = 2, .positions = 64, .inner = 64, .columns = 64, .results = {"bf16", "bf16"}};
+  c.body = geluOfBiased;
+  GeneratedKernel gelu(c.text());
+  ASSERT_TRUE(gelu.made());
+  std::string ptx = gelu.ptx(cuda::Target::sm80());
+  EXPECT_EQ(ptx.find("div.rn.f32"), std::string::npos) << ptx;
+  EXPECT_EQ(ptx.find("div.full.f32"), std::string::npos) << ptx;
+  EXPECT_NE(ptx.find("ex2.approx.f32"), std::string::npos) << ptx;
+  c.results = {"f32"};
+  c.body = R"(%u = dispatch.random {id = 5 : i64, width = 64 : i64} : f32
+  %p = arith.constant 0.1 : f32
+  %zero = arith.constant 0.0 : f32
+  %kept = arith.cmpf oge, %u, %p : f32
+  %y = arith.select %kept, %acc, %zero : f32
+  dispatch.yield %y : f32)";
+  GeneratedKernel dropout(c.text());
+  ASSERT_TRUE(dropout.made());
+  ptx = dropout.ptx(cuda::Target::sm80());
+  EXPECT_NE(ptx.find("mul.hi.u32"), std::string::npos) << ptx;
+  EXPECT_EQ(ptx.find(", 3528531795;"), std::string::npos) << ptx; // a factor of 64 bits
+  EXPECT_EQ(ptx.find("cvt.rn.f32"), std::string::npos) << ptx;
+}
+
 TEST(CudaContract, AssemblesWithoutSpills) {
   const char *mma = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32";
   for (Case c :

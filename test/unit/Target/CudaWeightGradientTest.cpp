@@ -197,6 +197,40 @@ TEST(CudaWeightGradient, LastBlocksArrivalIsOrderedByFences) {
   }
 }
 
+struct Waves {
+  int64_t height, width, rows;
+  int64_t ofA100, ofH100; ///< blocks
+};
+
+/// Blocks that a multiprocessor holds by ptxas' registers; none without ptxas.
+std::optional<int64_t> residentBlocks(const GeneratedKernel &kernel, const cuda::Target &target) {
+  auto binary = cuda::assemble(kernel.ptx(target), target);
+  if (!binary) {
+    ADD_FAILURE() << llvm::toString(binary.takeError());
+    return std::nullopt;
+  }
+  return *binary ? std::optional(blocksOf(kernel.kernel().stages[0], (*binary)->usage[0], target))
+                 : std::nullopt;
+}
+
+// 216 blocks run at a time on an A100, 264 on an H100 or H200. The large gradients fill a wave to
+// 89% or more; where there are few tiles, adding their parts costs more than idle multiprocessors.
+TEST(CudaWeightGradient, BlocksFillWholeWavesOfTheirTarget) {
+  for (Waves c : {Waves{512, 2048, 16384, 192, 256}, Waves{2048, 512, 16384, 192, 256},
+                  Waves{512, 512, 16384, 208, 256}, Waves{1536, 512, 16384, 192, 240},
+                  Waves{64, 512, 16384, 152, 152}, Waves{64, 64, 1024, 4, 4}}) {
+    for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
+      Case shape{.positions = c.rows, .height = c.height, .width = c.width, .bias = false};
+      GeneratedKernel kernel(shape.text(), *target);
+      ASSERT_TRUE(kernel.made());
+      int64_t blocks = kernel.kernel().stages[0].blocks,
+              expected = target == &cuda::Target::sm80() ? c.ofA100 : c.ofH100;
+      EXPECT_EQ(blocks, expected) << target->chip.str() << " " << c.height << " x " << c.width;
+      EXPECT_GE(residentBlocks(kernel, *target).value_or(2), 2) << c.height << " x " << c.width;
+    }
+  }
+}
+
 TEST(CudaWeightGradient, AssemblesWithoutSpills) {
   for (Case c : {Case{.batch = 16, .positions = 1024, .height = 2048, .width = 512},
                  Case{.batch = 16,

@@ -7,6 +7,7 @@
 #include "mlir/InitAllDialects.h"
 #include "mlir/Parser/Parser.h"
 #include "sluice/Target/CPU/Kernel.h"
+#include "sluice/Target/CUDA/Chip.h"
 #include "gtest/gtest.h"
 #include <iostream>
 
@@ -33,16 +34,18 @@ static Operation *findDispatch(ModuleOp module) {
   return found;
 }
 
-GeneratedKernel::GeneratedKernel(const std::string &text) : context(makeDispatchContext()) {
-  generate(text);
+GeneratedKernel::GeneratedKernel(const std::string &text, const cuda::Target &target)
+    : context(makeDispatchContext()) {
+  generate(text, target);
 }
 
-void GeneratedKernel::generate(const std::string &text) {
+void GeneratedKernel::generate(const std::string &text, const cuda::Target &target) {
   source = parseSourceString<ModuleOp>(text, context.get());
   ASSERT_TRUE(source) << text;
   dispatch = findDispatch(*source);
   ASSERT_TRUE(dispatch) << text;
   kernels = ModuleOp::create(UnknownLoc::get(context.get()));
+  cuda::setTarget(*kernels, target);
   FailureOr<cuda::Kernel> made = cuda::generateKernel(dispatch, *kernels, "kernel");
   ASSERT_TRUE(succeeded(made)) << text;
   ASSERT_TRUE(succeeded(verify(*kernels)));
@@ -55,9 +58,8 @@ int64_t GeneratedKernel::checkAssembly(const std::vector<std::string> &instructi
   return ready ? test::checkAssembly(generated, *kernels, "", instructions, /*print=*/true) : 0;
 }
 
-/// Blocks of a launch that a multiprocessor holds, by registers, threads and shared memory.
-static int64_t blocksOf(const cuda::Stage &stage, const cuda::Usage &usage,
-                        const cuda::Target &target) {
+int64_t test::blocksOf(const cuda::Stage &stage, const cuda::Usage &usage,
+                       const cuda::Target &target) {
   int64_t registers = (usage.registers + 7) / 8 * 8;
   int64_t sharedLimit = &target == &cuda::Target::sm80() ? 163 << 10 : 227 << 10;
   int64_t blocks = std::min<int64_t>(65536 / (std::max<int64_t>(registers, 8) * stage.threads),

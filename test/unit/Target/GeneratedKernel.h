@@ -21,7 +21,8 @@ class GeneratedKernel {
 public:
   /// `text` is a module whose function holds one dispatch op. Records a test failure when any step
   /// fails; `made` says whether none did.
-  explicit GeneratedKernel(const std::string &text);
+  explicit GeneratedKernel(const std::string &text,
+                           const cuda::Target &target = cuda::Target::sm80());
   bool made() const { return ready; }
   const cuda::Kernel &kernel() const { return generated; }
   mlir::ModuleOp module() const { return *kernels; }
@@ -38,8 +39,11 @@ protected:
   bool ready = false;
 
 private:
-  void generate(const std::string &text);
+  void generate(const std::string &text, const cuda::Target &target);
 };
+
+/// Blocks of a launch that a multiprocessor holds, by registers, threads and shared memory.
+int64_t blocksOf(const cuda::Stage &stage, const cuda::Usage &usage, const cuda::Target &target);
 
 /// PTX of both architectures holds `instructions` and calls nothing; where there is a ptxas, cubins
 /// of all launches have neither spills nor stack, and a multiprocessor holds a block. Gives the

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "sluice/Target/CPU/Kernel.h"
+#include "sluice/Target/CPU/Random.h"
 
 namespace sluice::cpu {
 
@@ -25,10 +26,10 @@ class Epilogue {
 public:
   /// Step, seed and first stream are read only where the region draws random numbers.
   Epilogue(dispatch::ContractOp op, Frame &frame);
-  /// For other targets: `step`, `seed` and `firstStream` are i64.
+  /// For GPUs: `step`, `seed` and `firstStream` are i64.
   Epilogue(dispatch::ContractOp op, mlir::ImplicitLocOpBuilder &b, mlir::Value step,
            mlir::Value seed, mlir::Value firstStream)
-      : op(op), b(b), step(step), seed(seed), firstStream(firstStream) {}
+      : op(op), b(b), step(step), seed(seed), firstStream(firstStream), word(PhiloxWord::Narrow) {}
 
   /// Emits the region for vector arguments of any one length; gives the vectors yielded. Fails with
   /// a diagnostic on an op that is not elementwise.
@@ -44,6 +45,7 @@ private:
   mlir::ImplicitLocOpBuilder &b;
   int64_t lanes = 0; ///< of the vectors that `emit` was given
   mlir::Value step, seed, firstStream;
+  PhiloxWord word = PhiloxWord::Wide;
 };
 
 } // namespace sluice::cpu
