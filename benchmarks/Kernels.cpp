@@ -133,13 +133,16 @@ using Function = void (*)(uint8_t *, const int64_t *, int64_t, uint8_t *);
 
 /// Loads an object for the life of the process.
 Function load(const std::string &object) {
+  llvm::Expected<std::string> bytes = cpu::linkSharedObject({object});
+  if (!bytes) {
+    fail(llvm::toString(bytes.takeError()));
+  }
   SmallString<128> path;
-  if (std::error_code code = llvm::sys::fs::createTemporaryFile("sluice-bench", "so", path)) {
+  int file = -1;
+  if (std::error_code code = llvm::sys::fs::createTemporaryFile("sluice-bench", "so", file, path)) {
     fail(code.message());
   }
-  if (llvm::Error error = cpu::linkSharedObject({object}, path)) {
-    fail(llvm::toString(std::move(error)));
-  }
+  llvm::raw_fd_ostream(file, /*shouldClose=*/true) << *bytes;
   void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   llvm::sys::fs::remove(path);
   auto function = library ? reinterpret_cast<Function>(dlsym(library, "kernel")) : nullptr;

@@ -143,13 +143,16 @@ Loaded load(MLIRContext &context, const cpu::Target &target, int64_t head, int64
   }
   loaded.kernel = *kernel;
   loaded.compileSeconds = now() - start;
+  llvm::Expected<std::string> bytes = cpu::linkSharedObject({object});
+  if (!bytes) {
+    fail(llvm::toString(bytes.takeError()));
+  }
   SmallString<128> path;
-  if (llvm::sys::fs::createTemporaryFile("sluice-bench", "so", path)) {
+  int file = -1;
+  if (llvm::sys::fs::createTemporaryFile("sluice-bench", "so", file, path)) {
     fail("no temporary file");
   }
-  if (llvm::Error error = cpu::linkSharedObject({object}, path)) {
-    fail(llvm::toString(std::move(error)));
-  }
+  llvm::raw_fd_ostream(file, /*shouldClose=*/true) << *bytes;
   void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   llvm::sys::fs::remove(path);
   if (!library) {

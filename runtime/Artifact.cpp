@@ -2,21 +2,22 @@
 #include "sluice/Runtime/Artifact.h"
 
 #include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Hash.h"
+#include "sluice/Runtime/Text.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <new>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace sluice::runtime {
 namespace {
 
-constexpr char magic[8] = {'S', 'L', 'U', 'I', 'C', 'E', '\r', '\n'};
-
-template <typename T> void store(uint8_t *at, T value) { std::memcpy(at, &value, sizeof value); }
 template <typename T> T fetch(const uint8_t *at) {
   T value;
   std::memcpy(&value, at, sizeof value);
@@ -39,49 +40,29 @@ bool contains(const std::vector<std::string> &names, const std::string &name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+/// Throws JobError unless one more file can be opened and mapped.
+void requireRoom(const std::string &name) {
+  int file = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0 && isMachineFailure(errno)) {
+    failWith(std::string("cannot load the artifact: ") + std::strerror(errno) +
+                 "; raise the limit on open files (ulimit -n)",
+             errno);
+  }
+  struct stat status{};
+  bool known = file >= 0 && ::fstat(file, &status) == 0;
+  auto size = static_cast<size_t>(known ? status.st_size : 1);
+  void *all = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+  int error = errno;
+  ::close(file);
+  if (known && all == MAP_FAILED && isMachineFailure(error)) {
+    throw std::bad_alloc();
+  }
+  if (known && all != MAP_FAILED) {
+    ::munmap(all, size);
+  }
+}
+
 } // namespace
-
-std::array<uint8_t, trailerBytes> makeTrailer(std::span<const uint8_t> elf) {
-  std::array<uint8_t, trailerBytes> trailer{};
-  std::memcpy(trailer.data(), magic, sizeof magic);
-  store<uint32_t>(trailer.data() + 8, artifactVersion);
-  store<uint64_t>(trailer.data() + 16, elf.size());
-  Sha256 hash = sha256(elf);
-  std::copy(hash.begin(), hash.end(), trailer.begin() + 24);
-  Sha256 own = sha256(std::span(trailer).first(56));
-  std::copy_n(own.begin(), 8, trailer.begin() + 56);
-  return trailer;
-}
-
-std::span<const uint8_t> checkTrailer(std::span<const uint8_t> file, const std::string &origin) {
-  if (file.size() < trailerBytes ||
-      std::memcmp(file.data() + file.size() - trailerBytes, magic, sizeof magic) != 0) {
-    refuse(origin, "expected a Sluice artifact, found a file without its trailer (another kind of "
-                   "file, or cut short)");
-  }
-  std::span<const uint8_t> trailer = file.last(trailerBytes),
-                           elf = file.first(file.size() - trailerBytes);
-  Sha256 own = sha256(trailer.first(56));
-  if (!std::equal(own.begin(), own.begin() + 8, trailer.begin() + 56)) {
-    refuse(origin, "the artifact's trailer is damaged (its checksum differs)");
-  }
-  if (uint32_t version = fetch<uint32_t>(trailer.data() + 8); version != artifactVersion) {
-    refuse(origin, "expected artifact format " + std::to_string(artifactVersion) +
-                       ", found format " + std::to_string(version));
-  }
-  if (fetch<uint32_t>(trailer.data() + 12) != 0) {
-    refuse(origin, "the artifact's trailer uses a field that this version does not know");
-  }
-  if (uint64_t size = fetch<uint64_t>(trailer.data() + 16); size != elf.size()) {
-    refuse(origin, "expected " + std::to_string(size) +
-                       " bytes before the artifact's trailer, found " + std::to_string(elf.size()));
-  }
-  Sha256 hash = sha256(elf);
-  if (!std::equal(hash.begin(), hash.end(), trailer.begin() + 24)) {
-    refuse(origin, "the artifact is damaged (the SHA-256 of its contents differs)");
-  }
-  return elf;
-}
 
 std::vector<std::string> machineTargets() {
   __builtin_cpu_init();
@@ -99,9 +80,14 @@ std::vector<std::string> machineTargets() {
 }
 
 std::shared_ptr<const Artifact> Artifact::load(const Path &path, const std::string &target) {
+  return fromBytes(readBytes(path, "artifact"), showPath(path.native()), target);
+}
+
+std::shared_ptr<const Artifact> Artifact::fromBytes(std::vector<uint8_t> bytes, std::string origin,
+                                                    const std::string &target) {
   std::shared_ptr<Artifact> artifact(new Artifact);
-  artifact->origin = path.string();
-  artifact->contents = readBytes(path, "artifact");
+  artifact->origin = std::move(origin);
+  artifact->contents = std::move(bytes);
   checkTrailer(artifact->contents, artifact->origin);
   artifact->open();
   artifact->readPlan();
@@ -141,28 +127,20 @@ Artifact::~Artifact() {
   if (library) {
     ::dlclose(library);
   }
-  if (memoryFile >= 0) {
-    ::close(memoryFile);
-  }
 }
 
 /// Loads the very bytes that were checked, through an anonymous file: the path could name other
-/// bytes by now. The descriptor stays open while the library is loaded, since the loader knows
-/// libraries by their path and would take a reused descriptor's path for the old library.
+/// bytes by now. The file stays open while the library is loaded, since the loader knows libraries
+/// by their path and would take a reused descriptor's path for the old library.
 void Artifact::open() {
-  memoryFile = ::memfd_create("sluice-artifact", MFD_CLOEXEC);
-  std::span<const uint8_t> bytes = elf();
-  for (size_t done = 0; memoryFile >= 0 && done < bytes.size();) {
-    ssize_t count = ::write(memoryFile, bytes.data() + done, bytes.size() - done);
-    if (count <= 0) {
-      throw std::runtime_error("cannot copy the artifact to memory");
-    }
-    done += static_cast<size_t>(count);
-  }
-  std::string name = "/proc/self/fd/" + std::to_string(memoryFile);
+  memoryFile.emplace("sluice-artifact");
+  memoryFile->write(elf());
+  std::string name = memoryFile->path();
   library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char *error = ::dlerror();
+    // The loader's own text does not say whether the file or the machine is to blame.
+    requireRoom(name);
     refuse(origin, std::string("the artifact's code does not load here: ") +
                        (error ? error : "unknown reason"));
   }
@@ -202,8 +180,8 @@ void Artifact::chooseTarget(const std::string &wanted) {
                              "run on a newer machine");
   }
   if (!wanted.empty() && !contains(machine, wanted)) {
-    throw UserError("expected a CPU target that this machine runs (" + list(machine) +
-                    "), found \"" + wanted + "\"; change the flag or SLUICE_CPU_TARGET");
+    throw UserError("expected a CPU target that this machine runs (" + list(machine) + "), found " +
+                    quote(wanted) + "; change the flag or SLUICE_CPU_TARGET");
   }
   for (const std::string &target : machine) {
     if ((wanted.empty() || wanted == target) && contains(parsedPlan.targets, target)) {

@@ -5,11 +5,14 @@
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Safetensors.h"
+#include "sluice/Runtime/Text.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstring>
+#include <tuple>
 #include <unistd.h>
 
 namespace sluice::runtime {
@@ -41,6 +44,19 @@ std::vector<NamedTensor> optimizerStates(Executor &executor, Access access) {
   return list;
 }
 
+/// Whether a step is finite is decided before its update; what the update wrote is looked at here.
+void requireFinite(const std::vector<NamedTensor> &tensors) {
+  for (const NamedTensor &tensor : tensors) {
+    auto wrong = std::find_if(tensor.data.begin(), tensor.data.end(),
+                              [](float value) { return !std::isfinite(value); });
+    if (wrong != tensor.data.end()) {
+      throw NotFiniteError("expected finite numbers to save, found " + std::to_string(*wrong) +
+                           " in \"" + tensor.name + "\" at element " +
+                           std::to_string(wrong - tensor.data.begin()));
+    }
+  }
+}
+
 /// The checksum covers state.json's other members as nlohmann prints them: keys sorted, no spaces.
 std::string checksum(Json state) {
   state.erase("checksum");
@@ -52,44 +68,12 @@ void writePart(const Path &folder, const char *name, std::span<const uint8_t> by
   state["files"][name] = {{"bytes", bytes.size()}, {"sha256", sha256Hex(bytes)}};
 }
 
-/// Steps of the checkpoints that exist, ascending.
-std::vector<int64_t> checkpointSteps(const Path &folder) {
-  std::vector<int64_t> steps;
-  std::error_code error;
-  for (const auto &entry : std::filesystem::directory_iterator(folder, error)) {
-    std::string name = entry.path().filename().string();
-    int64_t step = 0;
-    auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), step);
-    if (problem == std::errc() && end == name.data() + name.size()) {
-      steps.push_back(step);
-    }
-  }
-  std::sort(steps.begin(), steps.end());
-  return steps;
-}
-
-/// Removes all but the newest checkpoints up to `newest`, and what an interrupted save left behind.
-/// Failures are of no consequence: what stays is only disk space.
-void prune(const Path &folder, int64_t newest, int64_t keep) {
-  std::error_code ignored;
-  std::vector<int64_t> steps = checkpointSteps(folder);
-  std::erase_if(steps, [&](int64_t step) { return step > newest; });
-  for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
-    std::filesystem::remove_all(folder / std::to_string(steps[i]), ignored);
-  }
-  for (const auto &entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (entry.path().filename().string().starts_with(".tmp-")) {
-      std::filesystem::remove_all(entry.path(), ignored);
-    }
-  }
-}
-
 Json readState(const Path &folder) {
   Path path = folder / stateName;
-  Json json = Json::parse(readText(path, "checkpoint's state"), nullptr, false);
+  const std::string expected = "the state of a checkpoint";
+  Json json = readJson(readText(path, "checkpoint's state"), path.string(), expected, remedy);
   if (!json.is_object() || !json.contains("checksum") || json["checksum"] != checksum(json)) {
-    throw UserError(path.string() + ": expected the state of a checkpoint, found a damaged file" +
-                    remedy);
+    throw UserError(path.string() + ": expected " + expected + ", found a damaged file" + remedy);
   }
   StrictJson state(json, path.string(), remedy);
   state.keys({"format", "version", "step", "seed", "data", "spec_sha256", "files", "checksum"});
@@ -139,7 +123,7 @@ Path latestFolder(const Path &run) {
                     "name the --out of a training that saved one");
   }
   Path folder = run / "checkpoints" / std::to_string(step);
-  if (!std::filesystem::is_directory(folder)) {
+  if (!runtime::isFolder(folder)) {
     throw UserError(folder.string() +
                     ": expected the checkpoint that \"latest\" names, found none" + remedy);
   }
@@ -148,9 +132,48 @@ Path latestFolder(const Path &run) {
 
 } // namespace
 
+std::vector<int64_t> checkpointSteps(const Path &run) {
+  std::vector<int64_t> steps;
+  Path folder = run / "checkpoints";
+  if (!isFolder(folder)) {
+    return steps;
+  }
+  for (const std::string &name : listFolder(folder)) {
+    int64_t step = 0;
+    auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), step);
+    if (problem == std::errc() && end == name.data() + name.size()) {
+      steps.push_back(step);
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+// Failures are of no consequence: what stays is only disk space.
+void pruneCheckpoints(const Path &run, int64_t keep) {
+  std::error_code ignored;
+  std::vector<int64_t> steps = checkpointSteps(run);
+  std::erase_if(steps, [newest = latestStep(run)](int64_t step) { return step > newest; });
+  for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
+    std::filesystem::remove_all(run / "checkpoints" / std::to_string(steps[i]), ignored);
+  }
+}
+
+void removeUnfinishedSaves(const Path &run) {
+  Path folder = run / "checkpoints";
+  if (!isFolder(folder)) {
+    return;
+  }
+  for (const std::string &name : listFolder(folder)) {
+    if (name.starts_with(".tmp-")) {
+      removeAll(folder / name);
+    }
+  }
+}
+
 int64_t latestStep(const Path &run) {
   Path path = run / "latest";
-  if (!std::filesystem::exists(path)) {
+  if (!isThere(path)) {
     return -1;
   }
   std::string text = readText(path, "name of the latest checkpoint");
@@ -158,9 +181,9 @@ int64_t latestStep(const Path &run) {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
   if (error != std::errc() || step < 0 ||
       std::string_view(end, text.data() + text.size()) != "\n") {
-    throw UserError(path.string() + ": expected the step of a checkpoint, found \"" +
-                    text.substr(0, 20) +
-                    "\"; write the name of a folder in checkpoints/ and a newline into it");
+    throw UserError(path.string() + ": expected the step of a checkpoint, found " +
+                    quote(text, 20) +
+                    "; write the name of a folder in checkpoints/ and a newline into it");
   }
   return step;
 }
@@ -177,9 +200,11 @@ void writeParts(const Path &temporary, Executor &executor, const TrainingState &
                {"spec_sha256", state.specHash}};
   json["data"] = {
       {"epoch", state.position.epoch}, {"index", state.position.index}, {"sha256", state.dataHash}};
-  writePart(temporary, weightsName, encodeSafetensors(weights(executor, Access::Read)), json);
-  writePart(temporary, optimizerName, encodeSafetensors(optimizerStates(executor, Access::Read)),
-            json);
+  for (auto [name, tensors] : {std::pair(weightsName, weights(executor, Access::Read)),
+                               std::pair(optimizerName, optimizerStates(executor, Access::Read))}) {
+    requireFinite(tensors);
+    writePart(temporary, name, encodeSafetensors(tensors), json);
+  }
   json["checksum"] = checksum(json);
   writeSynced(temporary / stateName, asBytes(json.dump(2) + "\n"));
   syncFolder(temporary);
@@ -202,17 +227,35 @@ void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &st
   }
   // A folder of this step can only be one that `latest` does not name yet, or the same state saved
   // again.
-  if (std::filesystem::exists(target)) {
+  if (isThere(target)) {
     Path old = parent / (".tmp-old-" + std::to_string(state.step));
     std::filesystem::remove_all(old, ignored);
     std::filesystem::rename(target, old, ignored);
   }
   if (::rename(temporary.c_str(), target.c_str()) != 0) {
-    throw UserError(target.string() + ": cannot write the checkpoint: " + std::strerror(errno));
+    int error = errno;
+    removeAll(temporary);
+    failWith(target.string() + ": cannot write the checkpoint: " + std::strerror(error), error);
   }
   syncFolder(parent);
   replaceFile(run / "latest", asBytes(std::to_string(state.step) + "\n"));
-  prune(parent, state.step, keep);
+  pruneCheckpoints(run, keep);
+  removeUnfinishedSaves(run); // the old folder of this step, too
+}
+
+int64_t newestCheckpoint(const Path &run) {
+  int64_t named = latestStep(run);
+  std::vector<int64_t> steps = checkpointSteps(run);
+  return named >= 0 || steps.empty() ? named : steps.back();
+}
+
+bool adoptNewestCheckpoint(const Path &run) {
+  int64_t step = newestCheckpoint(run);
+  if (step == latestStep(run)) {
+    return false;
+  }
+  replaceFile(run / "latest", asBytes(std::to_string(step) + "\n"));
+  return true;
 }
 
 TrainingState readTrainingState(const Path &run) {
@@ -233,17 +276,48 @@ TrainingState loadCheckpoint(const Path &run, Executor &executor) {
   return state;
 }
 
-Path loadWeights(const Path &path, Executor &executor) {
-  if (!std::filesystem::is_directory(path)) {
-    decodeSafetensors(readBytes(path, "weights"), path.string(), weights(executor, Access::Edit));
-    executor.prepare();
-    return path;
+namespace {
+
+/// The bytes of a run's latest weights, and where they lie. A training beside this process may
+/// remove a checkpoint at any moment, but only after it named a newer one.
+std::pair<Path, std::vector<uint8_t>> readLatestWeights(const Path &run) {
+  for (;;) {
+    int64_t step = latestStep(run);
+    try {
+      Path folder = latestFolder(run);
+      return {folder / weightsName, readPart(folder, weightsName, readState(folder))};
+    } catch (const UserError &) {
+      if (latestStep(run) == step) {
+        throw;
+      }
+    }
   }
-  Path folder = std::filesystem::exists(path / stateName) ? path : latestFolder(path);
-  std::vector<uint8_t> bytes = readPart(folder, weightsName, readState(folder));
-  decodeSafetensors(bytes, (folder / weightsName).string(), weights(executor, Access::Edit));
+}
+
+} // namespace
+
+std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path) {
+  if (!runtime::isFolder(path)) {
+    return {path, readBytes(path, "weights")};
+  }
+  if (isThere(path / stateName)) {
+    return {path / weightsName, readPart(path, weightsName, readState(path))};
+  }
+  return readLatestWeights(path);
+}
+
+std::string describeMissingChecksum(const Path &file) {
+  return file.string() + ": the file holds no checksum, so damage to its numbers would not show";
+}
+
+Path loadWeights(const Path &path, Executor &executor, const Notice &notice) {
+  auto [file, bytes] = readWeights(path);
+  bool checked = decodeSafetensors(bytes, file.string(), weights(executor, Access::Edit));
+  if (!checked && notice) {
+    notice(describeMissingChecksum(file));
+  }
   executor.prepare();
-  return folder / weightsName;
+  return file;
 }
 
 } // namespace sluice::runtime

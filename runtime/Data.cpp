@@ -8,30 +8,73 @@
 #include <bit>
 
 namespace sluice::runtime {
+namespace {
+
+constexpr const char *rowBytes = "the context and one byte to predict";
+
+std::vector<uint8_t> readDataFile(const Path &path) {
+  if (isFolder(path)) {
+    throw UserError(path.string() +
+                    ": expected a data file, found a directory; name the files in "
+                    "it, as in --data " +
+                    (path / "*").string());
+  }
+  return readBytes(path, "data file");
+}
+
+void checkIds(const ByteFile &file, int64_t vocabulary) {
+  if (vocabulary >= 256) {
+    return;
+  }
+  auto wrong = std::find_if(file.bytes.begin(), file.bytes.end(),
+                            [&](uint8_t byte) { return byte >= vocabulary; });
+  if (wrong != file.bytes.end()) {
+    throw UserError(file.path.string() + ": byte " + std::to_string(wrong - file.bytes.begin()) +
+                    ": expected token ids below the vocabulary of " + std::to_string(vocabulary) +
+                    ", found " + std::to_string(*wrong) +
+                    "; raise the spec's vocabulary to 256 or clean the file");
+  }
+}
+
+} // namespace
 
 std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t vocabulary,
-                                    int64_t least, const std::string &why) {
-  std::vector<ByteFile> files;
+                                    int64_t least, const std::string &why,
+                                    std::vector<ByteFile> *skipped) {
+  std::vector<ByteFile> files, tooShort;
   for (const Path &path : paths) {
-    ByteFile file{path, readBytes(path, "data file")};
-    if (static_cast<int64_t>(file.bytes.size()) < least) {
-      throw UserError(path.string() + ": expected at least " + std::to_string(least) + " bytes (" +
-                      why + "), found " + std::to_string(file.bytes.size()) +
-                      "; give a longer file");
-    }
-    if (vocabulary < 256) {
-      auto wrong = std::find_if(file.bytes.begin(), file.bytes.end(),
-                                [&](uint8_t byte) { return byte >= vocabulary; });
-      if (wrong != file.bytes.end()) {
-        throw UserError(path.string() + ": byte " + std::to_string(wrong - file.bytes.begin()) +
-                        ": expected token ids below the vocabulary of " +
-                        std::to_string(vocabulary) + ", found " + std::to_string(*wrong) +
-                        "; raise the spec's vocabulary to 256 or clean the file");
-      }
-    }
-    files.push_back(std::move(file));
+    ByteFile file{path, readDataFile(path)};
+    checkIds(file, vocabulary);
+    bool fits = static_cast<int64_t>(file.bytes.size()) >= least;
+    (fits ? files : tooShort).push_back(std::move(file));
+  }
+  if (!tooShort.empty() && (!skipped || files.empty())) {
+    const ByteFile &first = tooShort.front();
+    throw UserError(first.path.string() + ": expected at least " + std::to_string(least) +
+                    " bytes (" + why + "), found " + std::to_string(first.bytes.size()) +
+                    "; give a longer file");
+  }
+  if (skipped) {
+    *skipped = std::move(tooShort);
   }
   return files;
+}
+
+std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, int64_t least,
+                            const std::string &why) {
+  constexpr size_t mostNamed = 5;
+  if (skipped.empty()) {
+    return "";
+  }
+  std::string names;
+  for (size_t i = 0; i < std::min(skipped.size(), mostNamed); ++i) {
+    names += (i > 0 ? ", " : "") + skipped[i].path.string();
+  }
+  if (skipped.size() > mostNamed) {
+    names += " and " + std::to_string(skipped.size() - mostNamed) + " more";
+  }
+  return "skipped " + std::to_string(skipped.size()) + " of " + std::to_string(files) +
+         " files, shorter than " + std::to_string(least) + " bytes (" + why + "): " + names;
 }
 
 uint64_t permute(uint64_t index, uint64_t count, uint64_t key) {
@@ -52,8 +95,8 @@ uint64_t permute(uint64_t index, uint64_t count, uint64_t key) {
 
 TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context,
                            uint64_t seed)
-    : files(readByteFiles(paths, vocabulary, context + 1, "the context and one byte to predict")),
-      context(context), seed(seed) {
+    : files(readByteFiles(paths, vocabulary, context + 1, rowBytes, &skipped)),
+      vocabulary(vocabulary), context(context), seed(seed) {
   if (files.empty()) {
     throw UserError("expected at least one data file, found none; give --data FILE");
   }
@@ -75,6 +118,19 @@ int64_t TrainingData::bytes() const {
     sum += static_cast<int64_t>(file.bytes.size());
   }
   return sum;
+}
+
+std::vector<std::string> TrainingData::notes() const {
+  std::vector<std::string> list;
+  if (!skipped.empty()) {
+    list.push_back(describeSkipped(skipped, files.size() + skipped.size(), context + 1, rowBytes));
+  }
+  if (vocabulary > 256) {
+    list.push_back("note: the vocabulary is " + std::to_string(vocabulary) +
+                   ", but data are bytes: ids 256 to " + std::to_string(vocabulary - 1) +
+                   " never occur; a vocabulary of 256 is enough");
+  }
+  return list;
 }
 
 std::span<const uint8_t> TrainingData::row(DataPosition position) const {

@@ -3,11 +3,11 @@
 #include "HostLaunch.h"
 #include "sluice/Runtime/EmulatorPlugin.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Files.h"
 
 #include <algorithm>
 #include <chrono>
 #include <dlfcn.h>
-#include <filesystem>
 #include <span>
 
 namespace sluice::runtime {
@@ -42,11 +42,9 @@ const Plugin &openPlugin() {
   static const Plugin plugin = [] {
     Dl_info self{};
     ::dladdr(reinterpret_cast<void *>(&makeEmulatorDevice), &self);
-    std::filesystem::path folder = std::filesystem::canonical(self.dli_fname).parent_path();
-    std::filesystem::path beside = folder / pluginName, built = folder / "../lib" / pluginName;
-    std::string path =
-        (!std::filesystem::exists(beside) && std::filesystem::exists(built) ? built : beside)
-            .string();
+    Path folder = Path(self.dli_fname).parent_path();
+    Path beside = folder / pluginName, built = folder / "../lib" / pluginName;
+    std::string path = (!isThere(beside) && isThere(built) ? built : beside).string();
     void *library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) {
       const char *error = ::dlerror();

@@ -29,7 +29,7 @@ namespace {
 
 /// Runs one batch of windows of equal length and adds their scored rows up, in order.
 double scoreBatch(Executor &executor, const std::vector<uint8_t> &text,
-                  std::span<const Window> batch) {
+                  std::span<const Window> batch, const NumberSink &sink) {
   std::span<int32_t> tokens = executor.tokens();
   int64_t rowTokens = executor.plan().model.context + 1;
   for (size_t row = 0; row < batch.size(); ++row) {
@@ -43,8 +43,13 @@ double scoreBatch(Executor &executor, const std::vector<uint8_t> &text,
   double nats = 0;
   for (size_t row = 0; row < batch.size(); ++row) {
     std::span<const float> losses = executor.outputRow("losses", static_cast<int64_t>(row));
-    for (int64_t t = batch[row].firstScored; t < batch[row].length; ++t) {
-      nats += losses[static_cast<size_t>(t)];
+    auto first = static_cast<size_t>(batch[row].firstScored),
+         count = static_cast<size_t>(batch[row].length) - first;
+    for (float loss : losses.subspan(first, count)) {
+      nats += loss;
+    }
+    if (sink) {
+      sink(losses.subspan(first, count));
     }
   }
   return nats;
@@ -76,7 +81,7 @@ EvaluationOptions complete(EvaluationOptions options, int64_t context) {
 
 EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files,
                           const EvaluationOptions &given,
-                          const std::function<void(double)> &progress) {
+                          const std::function<void(double)> &progress, const NumberSink &losses) {
   EvaluationOptions options = complete(given, executor.plan().model.context);
   EvaluationResult result;
   result.window = options.window;
@@ -94,8 +99,8 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
              windows[last].length == windows[first].length) {
         ++last;
       }
-      result.nats +=
-          scoreBatch(executor, files[file].bytes, std::span(windows).subspan(first, last - first));
+      result.nats += scoreBatch(executor, files[file].bytes,
+                                std::span(windows).subspan(first, last - first), losses);
       first = last;
       if (progress) {
         progress((static_cast<double>(file) +
@@ -109,9 +114,43 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
     throw UserError("expected at least 2 bytes to evaluate, found fewer; give a longer file");
   }
   if (!std::isfinite(result.nats)) {
-    throw JobError("the model's losses are not finite; use the weights of an earlier checkpoint");
+    throw NotFiniteError(
+        "the model's losses are not finite; use the weights of an earlier checkpoint");
   }
   return result;
+}
+
+int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens) {
+  int64_t count = 0;
+  for (const ByteFile &file : files) {
+    count += std::max<int64_t>(0, static_cast<int64_t>(file.bytes.size()) - 1);
+  }
+  return mostTokens > 0 ? std::min(count, mostTokens) : count;
+}
+
+void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOptions &given,
+                   const NumberSink &rows, const std::function<void(double)> &progress) {
+  EvaluationOptions options = complete(given, executor.plan().model.context);
+  auto size = static_cast<int64_t>(file.bytes.size());
+  // As if one more byte followed: the last row predicts it, though nothing reads it.
+  for (const Window &window : cutWindows(size + 1, options.window, options.stride)) {
+    auto from = file.bytes.begin() + window.start;
+    std::copy(from, from + window.length, executor.tokens().begin());
+    executor.scalarI64("length") = window.length;
+    executor.scalarI64("rows") = 1;
+    executor.run("predict");
+    for (int64_t row = window.firstScored; row < window.length; ++row) {
+      std::span<const float> logits = executor.outputRow("logits", row);
+      if (!std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); })) {
+        throw JobError("the model's logits are not finite; use the weights of an earlier "
+                       "checkpoint");
+      }
+      rows(logits);
+    }
+    if (progress) {
+      progress(static_cast<double>(window.start + window.length) / static_cast<double>(size));
+    }
+  }
 }
 
 std::string describeProtocol(const EvaluationResult &result) {

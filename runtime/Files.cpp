@@ -2,10 +2,14 @@
 #include "sluice/Runtime/Files.h"
 
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Text.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +27,19 @@ const char *remedyFor(int error) {
   case ENOSPC:
   case EDQUOT:
     return "; free space on the disk or name another place";
+  case EFBIG:
+    return "; raise the limit on the size of files (ulimit -f) or name another place";
+  case EIO:
+    return "; look at the disk, or name another place";
+  case EMFILE:
+  case ENFILE:
+    return "; raise the limit on open files (ulimit -n)";
+  case ENOMEM:
+    return "; free memory";
+  case ENAMETOOLONG:
+    return "; name it shorter";
+  case ELOOP:
+    return "; mend the symbolic links or name another place";
   case ENOENT:
   case ENOTDIR:
     return "; check the path";
@@ -32,8 +49,9 @@ const char *remedyFor(int error) {
 }
 
 [[noreturn]] void fail(const Path &path, std::string_view doing, int error) {
-  throw UserError(path.string() + ": cannot " + std::string(doing) + ": " + std::strerror(error) +
-                  remedyFor(error));
+  failWith(showPath(path.native()) + ": cannot " + std::string(doing) + ": " +
+               std::strerror(error) + remedyFor(error),
+           error);
 }
 
 /// A file descriptor that closes itself.
@@ -49,9 +67,30 @@ struct Descriptor {
   }
 };
 
-template <typename Container> Container readAll(const Path &path, std::string_view what) {
+/// The kind of what `path` names, S_IFREG and so on; 0 where there is nothing.
+mode_t kindOf(const Path &path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0) {
+    return status.st_mode & S_IFMT;
+  }
+  if (errno == ENOENT || errno == ENOTDIR) {
+    return 0;
+  }
+  fail(path, "look at it", errno);
+}
+
+[[noreturn]] void refuseKind(const Path &path, std::string_view what, mode_t kind) {
+  throw UserError(showPath(path.native()) + ": expected the " + std::string(what) + ", found " +
+                  (S_ISDIR(kind) ? "a directory; name a file"
+                                 : "something not a regular file; save the contents to a file "
+                                   "and name that"));
+}
+
+template <typename Container>
+Container readAll(const Path &path, std::string_view what, size_t most) {
   requireFile(path, what);
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Without O_NONBLOCK a pipe that has come in the file's place meanwhile would wait for a writer.
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) {
     fail(path, "read", errno);
   }
@@ -59,7 +98,16 @@ template <typename Container> Container readAll(const Path &path, std::string_vi
   if (::fstat(file.fd, &status) != 0) {
     fail(path, "read", errno);
   }
-  Container contents(static_cast<size_t>(status.st_size), 0);
+  if (!S_ISREG(status.st_mode)) {
+    refuseKind(path, what, status.st_mode);
+  }
+  auto size = static_cast<size_t>(status.st_size);
+  if (size > most) {
+    throw UserError(showPath(path.native()) + ": expected the " + std::string(what) +
+                    " to have at most " + std::to_string(most) + " bytes, found " +
+                    std::to_string(size) + "; name another file");
+  }
+  Container contents(size, 0);
   size_t done = 0;
   while (done < contents.size()) {
     ssize_t count = ::read(file.fd, contents.data() + done, contents.size() - done);
@@ -78,86 +126,207 @@ template <typename Container> Container readAll(const Path &path, std::string_vi
   return contents;
 }
 
-/// Writes and fsyncs `path`; messages say `shown`.
-void writeNamed(const Path &path, const Path &shown, std::span<const uint8_t> bytes) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (file.fd < 0) {
-    fail(shown, "write", errno);
+/// Writes all; returns an errno, 0 where it is done.
+int writeAll(int fd, std::span<const uint8_t> bytes) {
+  while (!bytes.empty()) {
+    ssize_t count = ::write(fd, bytes.data(), bytes.size());
+    if (count < 0 && errno != EINTR) {
+      return errno;
+    }
+    bytes = bytes.subspan(count < 0 ? 0 : static_cast<size_t>(count));
   }
-  size_t done = 0;
-  while (done < bytes.size()) {
-    ssize_t count = ::write(file.fd, bytes.data() + done, bytes.size() - done);
-    if (count < 0 && errno == EINTR) {
+  return 0;
+}
+
+int writeAndSync(int fd, std::span<const uint8_t> bytes) {
+  int error = writeAll(fd, bytes);
+  return error == 0 && ::fsync(fd) != 0 ? errno : error;
+}
+
+int openForWriting(const Path &path) {
+  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+}
+
+Path parentOf(const Path &path) { return path.has_parent_path() ? path.parent_path() : Path("."); }
+
+/// Between a file's name and the number of the process that writes it.
+constexpr std::string_view temporaryMark = ".tmp-";
+
+/// Removes what processes that are no more left when they wrote `path`. A process of another
+/// container has a number that means nothing here; it holds a lock.
+void removeLeftovers(const Path &path) {
+  std::string start = path.filename().native() + std::string(temporaryMark);
+  std::error_code error;
+  for (std::filesystem::directory_iterator entries(parentOf(path), error), end;
+       !error && entries != end; entries.increment(error)) {
+    std::string name = entries->path().filename().native();
+    std::string digits = name.starts_with(start) ? name.substr(start.size()) : "";
+    if (digits.empty() || digits.size() > 9 ||
+        digits.find_first_not_of("0123456789") != std::string::npos ||
+        ::kill(static_cast<pid_t>(std::stol(digits)), 0) == 0 || errno != ESRCH) {
       continue;
     }
-    if (count < 0) {
-      int error = errno;
-      ::unlink(path.c_str());
-      fail(shown, "write", error);
+    Descriptor file(
+        ::open(entries->path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+    if (file.fd >= 0 && ::flock(file.fd, LOCK_EX | LOCK_NB) == 0) {
+      ::unlink(entries->path().c_str());
     }
-    done += static_cast<size_t>(count);
-  }
-  if (::fsync(file.fd) != 0) {
-    int error = errno;
-    ::unlink(path.c_str());
-    fail(shown, "write to the disk", error);
   }
 }
 
 } // namespace
 
+bool isMachineFailure(int error) {
+  switch (error) {
+  case ENOSPC:
+  case EDQUOT:
+  case EFBIG:
+  case EIO:
+  case EMFILE:
+  case ENFILE:
+  case ENOMEM:
+  case EAGAIN:
+  case EINTR:
+  case ESTALE:
+    return true;
+  default:
+    return false;
+  }
+}
+
+void failWith(const std::string &message, int error) {
+  if (isMachineFailure(error)) {
+    throw JobError(message);
+  }
+  throw UserError(message);
+}
+
+bool isThere(const Path &path) { return kindOf(path) != 0; }
+bool isFolder(const Path &path) { return S_ISDIR(kindOf(path)); }
+bool isRegularFile(const Path &path) { return S_ISREG(kindOf(path)); }
+
+bool isSameFile(const Path &a, const Path &b) {
+  std::error_code ignored;
+  return std::filesystem::equivalent(a, b, ignored);
+}
+
+std::vector<std::string> listFolder(const Path &folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator entries(folder, error), end;
+  for (; !error && entries != end; entries.increment(error)) {
+    names.push_back(entries->path().filename().native());
+  }
+  if (error) {
+    fail(folder, "read the directory", error.value());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void removeAll(const Path &path) noexcept {
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);
+}
+
+void moveFile(const Path &from, const Path &to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    fail(to, "write", errno);
+  }
+}
+
 void requireFile(const Path &path, std::string_view what) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) {
     int error = errno;
-    throw UserError(path.string() + ": expected the " + std::string(what) + ", found " +
-                    (error == ENOENT ? "no such file" : std::strerror(error)) + remedyFor(error));
-  }
-  if (S_ISDIR(status.st_mode)) {
-    throw UserError(path.string() + ": expected the " + std::string(what) +
-                    ", found a directory; name a file");
+    std::string found = path.empty()      ? "an empty name"
+                        : error == ENOENT ? "no such file"
+                                          : std::strerror(error);
+    failWith((path.empty() ? "" : showPath(path.native()) + ": ") + "expected the " +
+                 std::string(what) + ", found " + found +
+                 (path.empty() ? "; name a file" : remedyFor(error)),
+             error);
   }
   if (!S_ISREG(status.st_mode)) {
-    throw UserError(path.string() + ": expected the " + std::string(what) +
-                    ", found something not a regular file; " +
-                    "save the contents to a file and name that");
+    refuseKind(path, what, status.st_mode);
   }
 }
 
-std::vector<uint8_t> readBytes(const Path &path, std::string_view what) {
-  return readAll<std::vector<uint8_t>>(path, what);
+std::vector<uint8_t> readBytes(const Path &path, std::string_view what, size_t most) {
+  return readAll<std::vector<uint8_t>>(path, what, most);
 }
 
-std::string readText(const Path &path, std::string_view what) {
-  return readAll<std::string>(path, what);
+std::string readText(const Path &path, std::string_view what, size_t most) {
+  return readAll<std::string>(path, what, most);
 }
 
 void writeSynced(const Path &path, std::span<const uint8_t> bytes) {
-  writeNamed(path, path, bytes);
+  Descriptor file(openForWriting(path));
+  if (file.fd < 0) {
+    fail(path, "write", errno);
+  }
+  if (int error = writeAndSync(file.fd, bytes)) {
+    ::unlink(path.c_str());
+    fail(path, "write", error);
+  }
+}
+
+void appendFile(const Path &path, std::span<const uint8_t> bytes) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (file.fd < 0) {
+    fail(path, "write", errno);
+  }
+  if (int error = writeAll(file.fd, bytes)) {
+    fail(path, "write", error);
+  }
+}
+
+void requireWritable(const Path &path) {
+  if (path.empty()) {
+    throw UserError("expected the name of a file to write, found an empty one; name a file");
+  }
+  std::string shown = showPath(path.native());
+  if (mode_t kind = kindOf(path); kind != 0 && !S_ISREG(kind)) {
+    throw UserError(shown + ": expected the name of a file to write, found " +
+                    (S_ISDIR(kind) ? "a directory" : "something not a regular file") +
+                    "; name another file");
+  }
+  if (!path.has_filename()) {
+    throw UserError(shown + ": expected the name of a file to write, found one that ends in a "
+                            "slash; name a file");
+  }
+  if (path.has_parent_path() && !isFolder(path.parent_path())) {
+    throw UserError(shown + ": expected a folder to write into, found no folder " +
+                    showPath(path.parent_path().native()) + "; create it or name another file");
+  }
 }
 
 void replaceFile(const Path &path, std::span<const uint8_t> bytes) {
-  struct stat status{};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    // Renaming over a device such as /dev/null would take it away from every program of the
-    // machine.
-    throw UserError(path.string() + ": expected the name of a file to write, found " +
-                    (S_ISDIR(status.st_mode) ? "a directory" : "something not a regular file") +
-                    "; name another file");
-  }
+  requireWritable(path);
   Path temporary = path;
-  temporary += ".tmp-" + std::to_string(::getpid());
-  writeNamed(temporary, path, bytes);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    int error = errno;
+  temporary += std::string(temporaryMark) + std::to_string(::getpid());
+  Descriptor file(openForWriting(temporary));
+  if (file.fd < 0) {
+    fail(path, "write", errno);
+  }
+  ::flock(file.fd, LOCK_EX | LOCK_NB); // where there are no locks, the process's number must do
+  int error = writeAndSync(file.fd, bytes);
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    error = errno;
+  }
+  if (error != 0) {
     ::unlink(temporary.c_str());
     fail(path, "write", error);
   }
-  syncFolder(path.has_parent_path() ? path.parent_path() : Path("."));
+  syncFolder(parentOf(path));
+  removeLeftovers(path);
 }
 
 void syncFolder(const Path &folder) {
   Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.fd < 0 && errno == EACCES) {
+    return; // a folder that may be written and not be read: no program can do more
+  }
   if (directory.fd < 0 || ::fsync(directory.fd) != 0) {
     fail(folder, "write the directory to the disk", errno);
   }
@@ -170,11 +339,10 @@ void makeFolder(const Path &folder) {
   }
   std::filesystem::create_directories(folder, error);
   if (error) {
-    throw UserError(folder.string() + ": cannot create the directory: " + error.message() +
-                    remedyFor(error.value()));
+    fail(folder, "create the directory", error.value());
   }
-  if (!std::filesystem::is_directory(folder)) {
-    throw UserError(folder.string() +
+  if (!isFolder(folder)) {
+    throw UserError(showPath(folder.native()) +
                     ": expected a directory, found a file of this name; name another directory");
   }
 }

@@ -19,8 +19,8 @@ HostMemory allocateHost(size_t bytes) {
   rounded = (rounded + alignment - 1) / alignment * alignment;
   auto *memory = static_cast<uint8_t *>(std::aligned_alloc(alignment, rounded));
   if (!memory) {
-    throw UserError("cannot allocate " + std::to_string(bytes) +
-                    " bytes of memory; lower the spec's batch or context, or free memory");
+    throw JobError("cannot allocate " + std::to_string(bytes) +
+                   " bytes of memory; lower the spec's batch or context, or free memory");
   }
   if (alignment == hugePage) {
     ::madvise(memory, rounded, MADV_HUGEPAGE);

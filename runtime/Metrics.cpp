@@ -1,47 +1,80 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Metrics.h"
 
-#include "sluice/Runtime/Error.h"
+#include "StrictJson.h"
 
-#include <fstream>
+#include <functional>
 
 namespace sluice::runtime {
+namespace {
 
 using Json = nlohmann::json;
 
-std::vector<Json> readLines(const Path &path) {
+/// Calls `each` with every line that is not empty: its text, and its object, which is null where
+/// the line is none with a step.
+void forEachLine(const Path &path, const std::function<void(std::string_view, Json)> &each) {
+  if (!isThere(path)) {
+    return;
+  }
+  std::string all = readText(path, "lines of the run");
+  for (std::string_view rest = all; !rest.empty();) {
+    std::string_view text = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), text.size() + 1));
+    if (text.empty()) {
+      continue;
+    }
+    Json line = parseJson(text).value;
+    bool isWhole = line.is_object() && line.contains("step") && line["step"].is_number_integer() &&
+                   line["step"].get<int64_t>() >= 0;
+    each(text, isWhole ? std::move(line) : Json());
+  }
+}
+
+} // namespace
+
+std::vector<Json> readLines(const Path &path, int64_t *damaged) {
   std::vector<Json> lines;
-  std::ifstream file(path);
-  for (std::string text; std::getline(file, text);) {
-    Json line = Json::parse(text, nullptr, false);
-    if (line.is_object()) {
+  int64_t others = 0;
+  forEachLine(path, [&](std::string_view, Json line) {
+    if (line.is_null()) {
+      ++others;
+    } else {
       lines.push_back(std::move(line));
     }
+  });
+  if (damaged) {
+    *damaged = others;
   }
   return lines;
 }
 
-void keepLinesUpTo(const Path &path, int64_t step) {
-  if (!std::filesystem::exists(path)) {
-    return;
-  }
-  std::string kept;
-  for (const Json &line : readLines(path)) {
-    if (line.contains("step") && line["step"].is_number_integer() && line["step"] <= step) {
-      kept += line.dump() + "\n";
+int64_t keepLinesUpTo(const Path &path, int64_t step) {
+  std::string kept, aside;
+  int64_t damaged = 0;
+  forEachLine(path, [&](std::string_view text, const Json &line) {
+    if (line.is_null()) {
+      aside += std::string(text) + "\n";
+      ++damaged;
+    } else if (line["step"] <= step) {
+      kept += std::string(text) + "\n";
     }
+  });
+  Path beside = path;
+  beside += ".damaged";
+  if (damaged > 0) {
+    // First the copy: a kill in between leaves these lines twice, never nowhere.
+    std::string before = isThere(beside) ? readText(beside, "damaged lines") : "";
+    replaceFile(beside, asBytes(before + aside));
   }
-  replaceFile(path, asBytes(kept));
+  if (isThere(path)) {
+    replaceFile(path, asBytes(kept));
+  }
+  return damaged;
 }
 
 void appendLine(const Path &path, const Json &line) {
-  std::ofstream file(path, std::ios::app);
   // Samples may hold bytes that are no UTF-8.
-  file << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n' << std::flush;
-  if (!file) {
-    throw UserError(path.string() +
-                    ": cannot write; free space on the disk or check the permissions");
-  }
+  appendFile(path, asBytes(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));
 }
 
 } // namespace sluice::runtime

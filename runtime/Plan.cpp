@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Plan.h"
 
 #include "ProductJson.h"
+#include "sluice/Runtime/Limits.h"
 
 #include <algorithm>
 #include <iterator>
@@ -41,10 +42,6 @@ std::vector<std::string> Plan::gpuTargets() const {
 }
 
 namespace {
-
-/// More than any machine has, and small enough that sums and products of sizes cannot overflow
-/// unnoticed.
-constexpr int64_t mostBytes = int64_t(1) << 46;
 
 /// Reads one plan. Ranges are checked as they are read, so `memory` comes first.
 class PlanReader {
@@ -86,10 +83,10 @@ private:
     json.keys({"name", "vocabulary", "context", "batch", "width", "seed", "spec", "parameters"});
     ModelFacts &model = plan.model;
     model.name = json.at("name").string();
-    model.vocabulary = json.at("vocabulary").integer(2, 1 << 30);
-    model.context = json.at("context").integer(1, 1 << 30);
-    model.batch = json.at("batch").integer(1, 1 << 30);
-    model.width = json.at("width").integer(1, 1 << 30);
+    model.vocabulary = json.at("vocabulary").integer(2, mostSize);
+    model.context = json.at("context").integer(1, mostSize);
+    model.batch = json.at("batch").integer(1, mostSize);
+    model.width = json.at("width").integer(1, mostSize);
     model.seed = json.at("seed").integer(0);
     model.spec = json.at("spec").string();
     model.parameters = json.at("parameters").integer(0);
@@ -104,7 +101,7 @@ private:
 
   void readMemory(const StrictJson &json) {
     json.keys({"arena_bytes", "peak_bytes", "constant_bytes", "by_scale"});
-    plan.memory.arenaBytes = json.at("arena_bytes").integer(0, mostBytes);
+    plan.memory.arenaBytes = json.at("arena_bytes").integer(0, mostArenaBytes);
     plan.memory.peakBytes = json.at("peak_bytes").integer(0);
     plan.memory.constantBytes = json.at("constant_bytes").integer(0);
     for (const auto &[scale, bytes] : json.at("by_scale").members()) {
@@ -114,7 +111,7 @@ private:
 
   /// An offset that is a multiple of `alignment`, with `bytes` after it inside the arena.
   int64_t range(const StrictJson &json, int64_t bytes, int64_t alignment = 64) const {
-    int64_t offset = json.integer(0, mostBytes);
+    int64_t offset = json.integer(0, mostArenaBytes);
     if (offset % alignment != 0) {
       json.failType("a multiple of " + std::to_string(alignment));
     }
@@ -149,7 +146,7 @@ private:
 
   void readConstants(const StrictJson &json) {
     json.keys({"offset", "bytes"});
-    plan.constantsBytes = json.at("bytes").integer(0, mostBytes);
+    plan.constantsBytes = json.at("bytes").integer(0, mostConstantBytes);
     plan.constantsOffset = range(json.at("offset"), plan.constantsBytes);
   }
 
@@ -170,12 +167,12 @@ private:
       result.shape = shape(region.at("shape"));
       int64_t width = result.shape.empty() ? 1 : result.shape.back();
       result.rowStride =
-          region.has("row_stride") ? region.at("row_stride").integer(width, mostBytes) : width;
+          region.has("row_stride") ? region.at("row_stride").integer(width, mostArenaBytes) : width;
       int64_t rows = 1;
       for (size_t i = 0; i + 1 < result.shape.size(); ++i) {
         rows *= result.shape[i];
       }
-      if (result.rowStride > mostBytes / (rows * sizeOf(result.type))) {
+      if (result.rowStride > mostArenaBytes / (rows * sizeOf(result.type))) {
         region.at("row_stride").failType("a stride that fits the arena");
       }
       int64_t elements = (rows - 1) * result.rowStride + width;
@@ -207,7 +204,7 @@ private:
 
   void readGradients(const StrictJson &json) {
     json.keys({"offset", "bytes", "buckets"});
-    plan.gradientsBytes = json.at("bytes").integer(0, mostBytes);
+    plan.gradientsBytes = json.at("bytes").integer(0, mostArenaBytes);
     plan.gradientsOffset = range(json.at("offset"), plan.gradientsBytes);
     for (const StrictJson &bucket : json.at("buckets").array()) {
       plan.buckets.push_back(bucket.integer(0, plan.gradientsBytes));
@@ -226,13 +223,13 @@ private:
       }
       variant.keys({"symbol", "items", "scratch_bytes"});
       kernel.variants[target] = {variant.at("symbol").string(), variant.at("items").integer(0),
-                                 variant.at("scratch_bytes").integer(0, int64_t(1) << 32)};
+                                 variant.at("scratch_bytes").integer(0, mostScratchBytes)};
     }
     if (json.has("operands")) {
       for (const StrictJson &operand : json.at("operands").array()) {
         operand.keys({"bytes", "written"});
         kernel.operands.push_back(
-            {operand.at("bytes").integer(0, mostBytes), operand.at("written").boolean()});
+            {operand.at("bytes").integer(0, mostArenaBytes), operand.at("written").boolean()});
       }
     }
     if (json.has("product")) {
@@ -243,8 +240,8 @@ private:
         json.fail("\"product\" beside the \"library\" of " + target, "none");
       }
     }
-    kernel.flops = json.at("flops").integer(0);
-    kernel.bytes = json.at("bytes").integer(0);
+    kernel.flops = json.at("flops").integer(0, mostWork);
+    kernel.bytes = json.at("bytes").integer(0, mostWork);
     plan.kernels.push_back(std::move(kernel));
   }
 
@@ -253,9 +250,9 @@ private:
               {"registers", "spills", "stack_bytes", "static_shared_bytes"});
     Stage stage;
     stage.symbol = json.at("symbol").string();
-    stage.blocks = json.at("blocks").integer(1, std::numeric_limits<int32_t>::max());
-    stage.threads = json.at("threads").integer(1, 1024);
-    stage.sharedBytes = json.at("shared_bytes").integer(0, 1 << 20);
+    stage.blocks = json.at("blocks").integer(1, mostBlocks);
+    stage.threads = json.at("threads").integer(1, mostThreads);
+    stage.sharedBytes = json.at("shared_bytes").integer(0, mostSharedBytes);
     auto optional = [&](const char *key, int64_t otherwise) {
       return json.has(key) ? json.at(key).integer(0, 1 << 30) : otherwise;
     };
@@ -384,7 +381,7 @@ private:
     Buffer buffer;
     buffer.name = json.at("name").string();
     buffer.kind = json.at("class").string();
-    buffer.bytes = json.at("bytes").integer(0, mostBytes);
+    buffer.bytes = json.at("bytes").integer(0, mostArenaBytes);
     buffer.offset = range(json.at("offset"), buffer.bytes);
     json.at("device").integer(0, 0);
     plan.buffers.push_back(std::move(buffer));
@@ -398,11 +395,17 @@ private:
 
 Plan parsePlan(std::string_view text, const std::string &origin) {
   static const std::string remedy = "; compile the spec again with this version of sluice";
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) {
-    throw UserError(origin + ": plan: expected JSON, found text that does not parse" + remedy);
-  }
+  nlohmann::json json = readJson(text, origin + ": plan", "JSON", remedy);
   return PlanReader(StrictJson(json, origin + ": plan", remedy)).read();
+}
+
+std::string findPlanMistake(std::string_view text) {
+  try {
+    parsePlan(text, "");
+    return "";
+  } catch (const UserError &error) {
+    return error.what();
+  }
 }
 
 } // namespace sluice::runtime

@@ -73,13 +73,12 @@ public:
     }
     uint64_t bytes = number(16);
     const auto *text = reinterpret_cast<const char *>(file.data()) + headerBytes;
-    if (bytes <= file.size() - headerBytes) {
-      json = Json::parse(text, text + bytes, nullptr, false);
-      firstBlob = headerBytes + bytes;
+    if (bytes > file.size() - headerBytes) {
+      throw UserError(origin + ": expected a whole recording, found one that is cut short" +
+                      remedy);
     }
-    if (firstBlob == 0 || json.is_discarded()) {
-      throw UserError(origin + ": expected a whole recording, found a damaged one" + remedy);
-    }
+    json = readJson({text, bytes}, origin, "a whole recording", remedy);
+    firstBlob = headerBytes + bytes;
   }
 
   Recording read() const {

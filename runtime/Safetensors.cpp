@@ -1,72 +1,108 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Safetensors.h"
 
-#include "sluice/Runtime/Error.h"
-
-#include <nlohmann/json.hpp>
+#include "StrictJson.h"
+#include "sluice/Runtime/Hash.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
-#include <map>
+#include <set>
 
 namespace sluice::runtime {
 namespace {
 
 using Json = nlohmann::json;
+using Stored = SafetensorsFile::Stored;
 
-std::string show(const std::vector<int64_t> &shape) { return Json(shape).dump(); }
+const std::string remedy = "; give the safetensors file that belongs to this artifact";
+constexpr const char *metadataKey = "__metadata__";
+constexpr const char *dataKey = "sluice.data_sha256";
+constexpr const char *tensorsKey = "sluice.tensors_sha256";
 
 [[noreturn]] void refuse(const std::string &origin, const std::string &what) {
-  throw UserError(origin + ": " + what +
-                  "; give the safetensors file that belongs to this artifact");
+  throw UserError(origin + ": " + what + remedy);
 }
 
-/// Where one tensor's data lies, after the header.
-struct Extent {
-  std::vector<int64_t> shape;
-  uint64_t begin = 0, end = 0;
-};
+std::string naming(const std::string &name) { return "tensor " + showJson(name); }
 
-Extent readExtent(const Json &entry, const std::string &origin, const std::string &name,
-                  uint64_t dataBytes) {
-  const std::string tensor = "tensor \"" + name + "\"";
-  bool wellFormed = entry.is_object() && entry.contains("dtype") && entry["dtype"].is_string() &&
-                    entry.contains("shape") && entry["shape"].is_array() &&
-                    entry.contains("data_offsets") && entry["data_offsets"].is_array() &&
-                    entry["data_offsets"].size() == 2 &&
-                    entry["data_offsets"][0].is_number_unsigned() &&
-                    entry["data_offsets"][1].is_number_unsigned();
-  if (!wellFormed) {
-    refuse(origin, tensor + ": expected dtype, shape and data_offsets, found a malformed header");
+/// Bytes of an element of the format's types; 0 for one that this version does not know.
+uint64_t bytesOf(const std::string &type) {
+  static const std::map<std::string, uint64_t> sizes = {
+      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
+      {"U16", 2},  {"I16", 2}, {"F16", 2}, {"BF16", 2},    {"U32", 4},
+      {"I32", 4},  {"F32", 4}, {"U64", 8}, {"I64", 8},     {"F64", 8}};
+  auto found = sizes.find(type);
+  return found == sizes.end() ? 0 : found->second;
+}
+
+Stored readStored(const StrictJson &entry, uint64_t dataBytes) {
+  entry.keys({"dtype", "shape", "data_offsets"});
+  Stored stored;
+  stored.type = entry.at("dtype").string();
+  stored.shape = entry.at("shape").integers();
+  std::vector<int64_t> offsets = entry.at("data_offsets").integers();
+  auto most = static_cast<int64_t>(dataBytes);
+  if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > most) {
+    entry.at("data_offsets")
+        .failType("a range inside the file's " + std::to_string(dataBytes) +
+                  " bytes of data (the file may be cut short)");
   }
-  if (entry["dtype"] != "F32") {
-    refuse(origin, tensor + ": expected dtype F32, found " + entry["dtype"].get<std::string>());
+  stored.begin = static_cast<uint64_t>(offsets[0]);
+  stored.end = static_cast<uint64_t>(offsets[1]);
+  uint64_t size = bytesOf(stored.type);
+  if (size == 0) {
+    return stored; // its range is held against its neighbours' alone
   }
-  Extent extent;
-  extent.begin = entry["data_offsets"][0].get<uint64_t>();
-  extent.end = entry["data_offsets"][1].get<uint64_t>();
-  uint64_t elements = 1;
-  for (const Json &size : entry["shape"]) {
-    if (!size.is_number_unsigned() || (size > 0 && elements > dataBytes / size.get<uint64_t>())) {
-      refuse(origin,
-             tensor + ": expected a shape that fits the file, found " + entry["shape"].dump());
+  uint64_t bytes = size;
+  for (int64_t extent : stored.shape) {
+    auto factor = static_cast<uint64_t>(extent);
+    if (factor > 0 && bytes > dataBytes / factor) {
+      entry.at("shape").failType("a shape that fits the file");
     }
-    elements *= size.get<uint64_t>();
-    extent.shape.push_back(size.get<int64_t>());
+    bytes *= factor;
   }
-  if (extent.begin > extent.end || extent.end > dataBytes ||
-      extent.end - extent.begin != elements * 4) {
-    refuse(origin, tensor + ": expected " + std::to_string(elements * 4) +
-                       " bytes inside the file's " + std::to_string(dataBytes) +
-                       " bytes of data, found the range " + entry["data_offsets"].dump() +
-                       " (the file may be cut short)");
+  if (stored.end - stored.begin != bytes) {
+    entry.at("data_offsets").failType("a range of " + std::to_string(bytes) + " bytes");
   }
-  return extent;
+  if (stored.begin % size != 0) {
+    entry.at("data_offsets")
+        .failType("a range that starts at a multiple of " + std::to_string(size));
+  }
+  return stored;
 }
 
-std::map<std::string, Extent> readHeader(std::span<const uint8_t> file, const std::string &origin,
-                                         uint64_t &dataStart) {
+/// Every byte of the data belongs to one tensor: else two tensors share bytes, or the file holds
+/// what nobody reads.
+void requireWholeCover(const std::map<std::string, Stored> &table, uint64_t dataBytes,
+                       const std::string &origin) {
+  std::vector<std::pair<uint64_t, std::string>> starts;
+  for (const auto &[name, stored] : table) {
+    starts.emplace_back(stored.begin, name);
+  }
+  // Of tensors that start at one place, all but the last must be empty.
+  std::sort(starts.begin(), starts.end(), [&](const auto &a, const auto &b) {
+    return std::tuple(a.first, table.at(a.second).end) <
+           std::tuple(b.first, table.at(b.second).end);
+  });
+  uint64_t end = 0;
+  for (const auto &[begin, name] : starts) {
+    if (begin != end) {
+      refuse(origin, naming(name) + ": expected its data at byte " + std::to_string(end) +
+                         ", right behind the tensor before it, found it at byte " +
+                         std::to_string(begin) +
+                         (begin < end ? " (two tensors overlap)" : " (bytes of no tensor)"));
+    }
+    end = table.at(name).end;
+  }
+  if (end != dataBytes) {
+    refuse(origin, "expected " + std::to_string(end) + " bytes after the header, found " +
+                       std::to_string(dataBytes));
+  }
+}
+
+Json readHeader(std::span<const uint8_t> file, const std::string &origin, uint64_t &dataStart) {
   uint64_t headerBytes = 0;
   if (file.size() >= 8) {
     std::memcpy(&headerBytes, file.data(), 8);
@@ -75,30 +111,120 @@ std::map<std::string, Extent> readHeader(std::span<const uint8_t> file, const st
     refuse(origin, "expected a safetensors file, found one without a whole header (another kind of "
                    "file, or cut short)");
   }
-  Json header = Json::parse(file.begin() + 8, file.begin() + 8 + static_cast<int64_t>(headerBytes),
-                            nullptr, false);
-  if (!header.is_object()) {
-    refuse(origin, "expected a safetensors file, found a header that is not JSON");
-  }
   dataStart = 8 + headerBytes;
-  std::map<std::string, Extent> extents;
-  for (const auto &[name, entry] : header.items()) {
-    if (name != "__metadata__") {
-      extents[name] = readExtent(entry, origin, name, file.size() - dataStart);
-    }
+  const auto *text = reinterpret_cast<const char *>(file.data()) + 8;
+  Json header = readJson({text, headerBytes}, origin + ": header", "a JSON object", remedy);
+  StrictJson(header, origin + ": header", remedy).object();
+  return header;
+}
+
+/// SHA-256 of the header without its metadata.
+std::string hashOfTable(Json header) {
+  header.erase(metadataKey);
+  return sha256Hex(header.dump());
+}
+
+/// Whether the file has checksums. Throws where they are not those of its contents.
+bool verify(const Json &header, std::span<const uint8_t> data, const std::string &origin) {
+  if (!header.contains(metadataKey)) {
+    return false;
   }
-  uint64_t end = 0;
-  for (const auto &[name, extent] : extents) {
-    end = std::max(end, extent.end);
+  StrictJson metadata(header[metadataKey], origin + ": header." + metadataKey, remedy);
+  metadata.object();
+  if (!metadata.has(dataKey) && !metadata.has(tensorsKey)) {
+    return false;
   }
-  if (dataStart + end != file.size()) {
-    refuse(origin, "expected " + std::to_string(end) + " bytes after the header, found " +
-                       std::to_string(file.size() - dataStart));
+  auto holds = [&](const char *key, const std::string &hash) {
+    return metadata.has(key) && metadata.at(key).string() == hash;
+  };
+  if (!holds(tensorsKey, hashOfTable(header)) || !holds(dataKey, sha256Hex(data))) {
+    throw UserError(origin + ": expected tensors that match the checksums in the file's metadata, "
+                             "found others: the file is damaged; give another copy of it, or "
+                             "weights of another checkpoint");
   }
-  return extents;
+  return true;
+}
+
+/// IEEE 754 binary16 to binary32, bit by bit. Every binary16 number is a binary32 number.
+uint32_t widenHalf(uint32_t half) {
+  uint32_t sign = (half & 0x8000) << 16, exponent = half >> 10 & 31, mantissa = half & 0x3ff;
+  if (exponent == 31) { // infinite, or not a number
+    return sign | 0x7f800000 | mantissa << 13;
+  }
+  if (exponent > 0) {
+    return sign | (exponent + 127 - 15) << 23 | mantissa << 13;
+  }
+  if (mantissa == 0) {
+    return sign;
+  }
+  // A subnormal is mantissa * 2^-24; its leading bit, of weight 2^top, becomes the implicit one.
+  auto top = static_cast<uint32_t>(std::bit_width(mantissa)) - 1;
+  return sign | (top + 127 - 24) << 23 | ((mantissa << (23 - top)) & 0x7fffff);
 }
 
 } // namespace
+
+SafetensorsFile::SafetensorsFile(std::span<const uint8_t> file, std::string origin)
+    : origin(std::move(origin)) {
+  uint64_t dataStart = 0;
+  Json header = readHeader(file, this->origin, dataStart);
+  data = file.subspan(dataStart);
+  for (const auto &[name, entry] : header.items()) {
+    if (name != metadataKey) {
+      table[name] =
+          readStored(StrictJson(entry, this->origin + ": " + naming(name), remedy), data.size());
+    }
+  }
+  requireWholeCover(table, data.size(), this->origin);
+  checksummed = verify(header, data, this->origin);
+}
+
+float SafetensorsFile::element(const Stored &stored, size_t index) const {
+  const uint8_t *bytes = data.data() + stored.begin; // need not be aligned
+  uint32_t bits = 0;
+  if (stored.type == "F32") {
+    std::memcpy(&bits, bytes + index * 4, 4);
+  } else {
+    uint16_t half = 0;
+    std::memcpy(&half, bytes + index * 2, 2);
+    bits = stored.type == "F16" ? widenHalf(half) : static_cast<uint32_t>(half) << 16;
+  }
+  return std::bit_cast<float>(bits);
+}
+
+void SafetensorsFile::check(const NamedTensor &tensor) const {
+  auto found = table.find(tensor.name);
+  if (found == table.end()) {
+    refuse(origin, "expected " + naming(tensor.name) + " " + showJson(tensor.shape) +
+                       ", found none of this name");
+  }
+  const Stored &stored = found->second;
+  if (stored.type != "F32" && stored.type != "F16" && stored.type != "BF16") {
+    refuse(origin, naming(tensor.name) + ": expected dtype F32, F16 or BF16, found " +
+                       showJson(stored.type));
+  }
+  if (stored.shape != tensor.shape) {
+    refuse(origin, naming(tensor.name) + ": expected shape " + showJson(tensor.shape) + ", found " +
+                       showJson(stored.shape));
+  }
+  for (size_t i = 0; i < tensor.data.size(); ++i) {
+    if (float value = element(stored, i); !std::isfinite(value)) {
+      refuse(origin, naming(tensor.name) + ": expected finite numbers, found " +
+                         std::to_string(value) + " at element " + std::to_string(i));
+    }
+  }
+}
+
+void SafetensorsFile::copy(const NamedTensor &into) const {
+  const Stored &stored = table.at(into.name);
+  if (stored.type == "F32") {
+    std::memcpy(into.data.data(), data.data() + stored.begin, into.data.size_bytes());
+    return;
+  }
+  for (size_t i = 0; i < into.data.size(); ++i) {
+    into.data[i] = element(stored, i);
+  }
+}
 
 std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors) {
   Json header = Json::object();
@@ -109,57 +235,42 @@ std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors) {
         {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {bytes, end}}};
     bytes = end;
   }
-  std::string text = header.dump();
-  text.append((8 - text.size() % 8) % 8, ' '); // data starts aligned for readers that map the file
-  std::vector<uint8_t> file(8 + text.size() + bytes);
-  uint64_t length = text.size();
-  std::memcpy(file.data(), &length, 8);
-  std::memcpy(file.data() + 8, text.data(), text.size());
-  uint8_t *at = file.data() + 8 + text.size();
+  std::string hash = hashOfTable(header);
+  header[metadataKey] = {{dataKey, std::string(hash.size(), '0')}, {tensorsKey, hash}};
+  size_t length = header.dump().size();
+  length += (8 - length % 8) % 8; // data starts aligned for readers that map the file
+  std::vector<uint8_t> file(8 + length + bytes);
+  uint8_t *at = file.data() + 8 + length;
   for (const NamedTensor &tensor : tensors) {
     std::memcpy(at, tensor.data.data(), tensor.data.size_bytes());
     at += tensor.data.size_bytes();
   }
+  header[metadataKey][dataKey] = sha256Hex(std::span<const uint8_t>(file).subspan(8 + length));
+  std::string text = header.dump();
+  text.resize(length, ' ');
+  auto headerBytes = static_cast<uint64_t>(length);
+  std::memcpy(file.data(), &headerBytes, 8);
+  std::memcpy(file.data() + 8, text.data(), text.size());
   return file;
 }
 
-void decodeSafetensors(std::span<const uint8_t> file, const std::string &origin,
+bool decodeSafetensors(std::span<const uint8_t> file, const std::string &origin,
                        std::span<const NamedTensor> into) {
-  uint64_t dataStart = 0;
-  std::map<std::string, Extent> extents = readHeader(file, origin, dataStart);
-  std::map<std::string, bool> expected;
+  SafetensorsFile stored(file, origin);
+  std::set<std::string> expected;
   for (const NamedTensor &tensor : into) {
-    expected[tensor.name] = true;
-    auto found = extents.find(tensor.name);
-    if (found == extents.end()) {
-      refuse(origin, "expected tensor \"" + tensor.name + "\" " + show(tensor.shape) +
-                         ", found none of this name");
-    }
-    if (found->second.shape != tensor.shape) {
-      refuse(origin, "tensor \"" + tensor.name + "\": expected shape " + show(tensor.shape) +
-                         ", found " + show(found->second.shape));
-    }
+    expected.insert(tensor.name);
+    stored.check(tensor);
   }
-  for (const auto &[name, ignored] : extents) {
+  for (const auto &[name, ignored] : stored.tensors()) {
     if (!expected.contains(name)) {
-      refuse(origin, "expected only the model's tensors, found \"" + name + "\"");
+      refuse(origin, "expected only the model's tensors, found " + showJson(name));
     }
   }
   for (const NamedTensor &tensor : into) {
-    const uint8_t *data = file.data() + dataStart + extents[tensor.name].begin;
-    for (size_t i = 0; i < tensor.data.size(); ++i) {
-      float value = 0;
-      std::memcpy(&value, data + i * sizeof value, sizeof value); // the data need not be aligned
-      if (!std::isfinite(value)) {
-        refuse(origin, "tensor \"" + tensor.name + "\": expected finite numbers, found " +
-                           std::to_string(value) + " at element " + std::to_string(i));
-      }
-    }
+    stored.copy(tensor);
   }
-  for (const NamedTensor &tensor : into) {
-    std::memcpy(tensor.data.data(), file.data() + dataStart + extents[tensor.name].begin,
-                tensor.data.size_bytes());
-  }
+  return stored.hasChecksum();
 }
 
 } // namespace sluice::runtime

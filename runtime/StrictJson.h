@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Strict reading of JSON: a value with its path, so that each message says where.
+// The runtime's one way to read JSON: a strict parser, and a value with its path, so that each
+// message says where.
 #pragma once
 
 #include "sluice/Runtime/Error.h"
@@ -9,9 +10,27 @@
 #include <initializer_list>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sluice::runtime {
+
+/// A JSON text as a value, or what it is instead (the end of "expected ..., found").
+struct ParsedJson {
+  nlohmann::json value; ///< null where there is a problem
+  std::string problem;  ///< empty where the text parsed
+};
+
+/// Parses one JSON value and nothing after it. Refuses more than 64 levels and an object with a key
+/// twice. Needs no stack for depth, so any text is safe.
+ParsedJson parseJson(std::string_view text);
+
+/// The same, or UserError: "`where`: expected `expected`, found ...`remedy`".
+nlohmann::json readJson(std::string_view text, const std::string &where,
+                        const std::string &expected, const std::string &remedy);
+
+/// A value for a message: one line of ASCII, cut at 60 characters.
+std::string showJson(const nlohmann::json &value);
 
 class StrictJson {
 public:
@@ -24,8 +43,7 @@ public:
     throw UserError(where + ": expected " + expected + ", found " + found + *remedy);
   }
   [[noreturn]] void failType(const std::string &expected) const {
-    std::string found = value->dump(-1, ' ', true, Json::error_handler_t::replace);
-    fail(expected, found.size() > 60 ? found.substr(0, 57) + "..." : found);
+    fail(expected, showJson(*value));
   }
 
   /// Demands an object whose keys are all in `required` or `optional`, with none of `required`
@@ -37,7 +55,7 @@ public:
       auto same = [&, &key = key](const char *name) { return key == name; };
       if (std::none_of(required.begin(), required.end(), same) &&
           std::none_of(optional.begin(), optional.end(), same)) {
-        fail("only keys that this version knows", "\"" + key + "\"");
+        fail("only keys that this version knows", showJson(key));
       }
     }
     for (const char *name : required) {
@@ -131,7 +149,9 @@ public:
     object();
     std::vector<std::pair<std::string, StrictJson>> list;
     for (const auto &[key, element] : value->items()) {
-      list.emplace_back(key, StrictJson(element, where + "." + key, *remedy));
+      std::string shown = showJson(key); // in quotes
+      list.emplace_back(
+          key, StrictJson(element, where + "." + shown.substr(1, shown.size() - 2), *remedy));
     }
     return list;
   }

@@ -3,13 +3,19 @@
 
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Evaluator.h"
+#include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Generator.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Inspect.h"
 #include "sluice/Runtime/Metrics.h"
+#include "sluice/Runtime/StartingWeights.h"
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <fcntl.h>
 #include <numbers>
 #include <sys/file.h>
@@ -21,13 +27,23 @@ namespace {
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
+/// Files that a run may hold before its first checkpoint.
+constexpr std::array writtenBefore = {"spec.json", "costs.json", "metrics.jsonl", "samples.jsonl",
+                                      "run.json"};
+
 /// Holds the run's folder for one process: two that train into one run would mix their metrics.
 class RunLock {
 public:
   explicit RunLock(const Path &run) : fd(::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      int error = errno;
       if (fd >= 0) {
         ::close(fd);
+      }
+      if (error != EWOULDBLOCK) {
+        failWith(run.string() + ": cannot lock the run's directory: " + std::strerror(error) +
+                     "; look at its permissions and at the limit on open files (ulimit -n)",
+                 error);
       }
       throw UserError(
           run.string() +
@@ -49,7 +65,7 @@ void checkOptions(const TrainingOptions &options) {
                       ", found " + std::to_string(value));
     }
   };
-  atLeast("a number of steps", options.steps, 0);
+  atLeast("a number of steps", options.steps.value_or(0), 0);
   atLeast("a distance between logged steps", options.logEvery, 1);
   atLeast("a distance between evaluations", options.evaluateEvery, 1);
   atLeast("a number of held-out tokens", options.evaluateTokens, 0);
@@ -64,46 +80,120 @@ class Trainer {
 public:
   Trainer(Executor &executor, const TrainingOptions &options, const TrainingObserver &observer)
       : executor(executor), options(options), observer(observer), plan(executor.plan()),
-        goal(options.steps > 0 ? options.steps : plan.trainingSteps),
-        data(options.data, plan.model.vocabulary, plan.model.context,
-             static_cast<uint64_t>(seed())),
+        told(options.resume ? readRunRecord(options.run) : std::nullopt), goal(chooseGoal()),
         heldOut(readByteFiles(options.heldOut, plan.model.vocabulary, 2,
-                              "one byte to predict from another")) {
-    if (goal < 1) {
-      throw UserError(
-          "expected a number of steps in the artifact or the flags, found none; give --steps N");
+                              "one byte to predict from another", &skippedHeldOut)) {
+    if (goal > 0 || !options.data.empty()) {
+      data.emplace(options.data, plan.model.vocabulary, plan.model.context,
+                   static_cast<uint64_t>(seed()));
     }
     checkPrompt(options.samplePrompt, plan.model.vocabulary);
     state.seed = seed();
-    state.dataHash = data.hash();
+    state.dataHash = data ? data->hash() : "";
     state.specHash = sha256Hex(plan.model.spec);
+    describe(record);
   }
 
   TrainingEnd run() {
     checkFolder();
-    bool isNew = !std::filesystem::exists(options.run);
+    bool isNew = !isThere(options.run);
     makeFolder(options.run);
     RunLock lock(options.run);
-    checkFolder(); // again: another process may have begun and ended a run here before the lock was
-                   // ours
-    if (options.resume) {
+    bool goesOn = checkFolder(); // again: another process may have begun and ended a run here
+                                 // before the lock was ours
+    removeUnfinishedSaves(options.run);
+    if (goesOn) {
       resume();
       return loop();
     }
     try {
+      if (!isNew) {
+        clearKilledRun();
+      }
       begin();
     } catch (...) {
       forget(isNew);
       throw;
     }
     TrainingEnd end = loop();
-    if (state.step == 0) { // interrupted at once
+    if (state.step == 0 && goal > 0) { // interrupted at once
       forget(isNew);
     }
     return end;
   }
 
 private:
+  /// As asked for; else as the run was told before; else the spec's.
+  int64_t chooseGoal() const {
+    if (options.steps) {
+      return *options.steps;
+    }
+    int64_t steps = told && told->steps > 0 ? told->steps : plan.trainingSteps;
+    if (steps < 1) {
+      throw UserError(
+          "expected a number of steps in the artifact or the flags, found none; give --steps N");
+    }
+    return steps;
+  }
+
+  static void append(std::vector<DataFile> &list, const std::vector<ByteFile> &files, bool used) {
+    for (const ByteFile &file : files) {
+      list.push_back({file.path.string(), static_cast<int64_t>(file.bytes.size()), used});
+    }
+  }
+
+  /// What this call says of the run.
+  void describe(RunRecord &into) const {
+    into.steps = goal;
+    into.seed = seed();
+    into.data.clear();
+    into.heldOut.clear();
+    if (data) {
+      append(into.data, data->usedFiles(), true);
+      append(into.data, data->skippedFiles(), false);
+    }
+    append(into.heldOut, heldOut, true);
+    append(into.heldOut, skippedHeldOut, false);
+  }
+
+  /// Writes down what the run was told, and the spec that it trains from now on.
+  void writeRecord() const {
+    writeRunRecord(options.run, record);
+    replaceFile(options.run / "spec.json", asBytes(plan.model.spec));
+  }
+
+  void noteSettings(const std::vector<std::string> &settings) {
+    if (settings.empty()) {
+      return;
+    }
+    record.changes.push_back({state.step, settings, state.specHash});
+    std::string list;
+    for (const std::string &setting : settings) {
+      list += (list.empty() ? "" : ", ") + setting;
+    }
+    say("from step " + std::to_string(state.step + 1) + " on: " + list);
+  }
+
+  /// What a user should know before the first step.
+  void sayNotes() const {
+    for (const std::string &note : data ? data->notes() : std::vector<std::string>()) {
+      say(note);
+    }
+    std::string skipped = describeSkipped(skippedHeldOut, heldOut.size() + skippedHeldOut.size(), 2,
+                                          "one byte to predict from another");
+    if (!skipped.empty()) {
+      say("held-out text: " + skipped);
+    }
+    if (options.scheduleEnd && goal > options.scheduleEnd->step && goal > state.step) {
+      int64_t first = std::max(options.scheduleEnd->step, state.step) + 1;
+      say(format("note: steps %lld to %lld run at the schedule's floor, a learning rate of %g: the "
+                 "spec's schedule ends at step %lld; --set training.schedule.steps=%lld spans all",
+                 static_cast<long long>(first), static_cast<long long>(goal),
+                 options.scheduleEnd->rate, static_cast<long long>(options.scheduleEnd->step),
+                 static_cast<long long>(goal)));
+    }
+  }
+
   int64_t seed() const { return options.seed.value_or(plan.model.seed); }
   void say(const std::string &text) const {
     if (observer.message) {
@@ -111,53 +201,109 @@ private:
     }
   }
 
-  void checkFolder() const {
+  /// Whether the folder holds a run to go on with; false where training begins. Throws where the
+  /// folder and --resume do not fit one another.
+  bool checkFolder() const {
     const std::string name = options.run.string();
-    bool exists = std::filesystem::exists(options.run),
-         isFolder = std::filesystem::is_directory(options.run);
+    bool exists = isThere(options.run), isFolder = runtime::isFolder(options.run);
     if (exists && !isFolder) {
       throw UserError(name +
                       ": expected a new directory for the run, found a file; name another --out");
     }
-    bool isEmpty = !exists || std::filesystem::is_empty(options.run);
     if (options.resume && !exists) {
       throw UserError(name +
                       ": expected a run to resume, found no such directory; leave out --resume");
     }
-    if (options.resume && latestStep(options.run) < 0) {
+    bool isEmpty = !exists || listFolder(options.run).empty();
+    bool hasCheckpoint = exists && newestCheckpoint(options.run) >= 0;
+    bool begins = isEmpty || isKilledRun();
+    if (options.resume && !hasCheckpoint && (isEmpty || !begins)) {
       throw UserError(
           name + ": expected a run with a checkpoint to resume, found no file \"latest\" in it; " +
-          (isEmpty ? "leave out --resume" : "remove the directory and leave out --resume"));
+          (isEmpty ? "leave out --resume" : "name another --out and leave out --resume"));
     }
-    if (!options.resume && !isEmpty) {
+    if (!options.resume && (hasCheckpoint || !begins)) {
       throw UserError(
           name +
-          ": expected a new directory for the run, found that it exists; name another --out, or " +
-          (std::filesystem::exists(options.run / "latest")
-               ? "continue it with --resume"
-               : "remove it (it holds no checkpoint to resume)"));
+          ": expected a new directory for the run, found that it exists; name another --out" +
+          (hasCheckpoint ? ", or continue it with --resume" : ""));
+    }
+    return hasCheckpoint;
+  }
+
+  /// Whether the folder holds what a training of this artifact leaves that was killed before its
+  /// first checkpoint, and nothing else.
+  bool isKilledRun() const {
+    for (std::string file : listFolder(options.run)) {
+      file = file.substr(0, file.find(".tmp-"));
+      bool known =
+          file == "checkpoints" || file == "latest" ||
+          std::find(writtenBefore.begin(), writtenBefore.end(), file) != writtenBefore.end();
+      if (!known) {
+        return false;
+      }
+    }
+    Path spec = options.run / "spec.json";
+    return !isThere(spec) || readText(spec, "run's spec") == plan.model.spec;
+  }
+
+  void clearKilledRun() const {
+    if (!listFolder(options.run).empty()) {
+      say("the training into " + options.run.string() +
+          " ended before its first checkpoint: it begins anew");
+    }
+    forget(false);
+  }
+
+  /// Takes away what a run writes before its first checkpoint.
+  void forget(bool withFolder) const {
+    std::error_code ignored;
+    for (const char *file : writtenBefore) {
+      std::filesystem::remove(options.run / file, ignored);
+    }
+    std::filesystem::remove(options.run / "checkpoints", ignored); // only where it is empty
+    if (withFolder) {
+      std::filesystem::remove(options.run, ignored); // likewise
     }
   }
 
-  /// Takes away what `begin` wrote, for a run that made no step.
-  void forget(bool withFolder) const {
-    std::error_code ignored;
-    std::filesystem::remove(options.run / "spec.json", ignored);
-    std::filesystem::remove(options.run / "costs.json", ignored);
-    if (withFolder) {
-      std::filesystem::remove(options.run, ignored); // only where it is empty
+  /// Weights to start from, if any: of this call, or told before to a run that was killed before it
+  /// saved anything.
+  void takeWeights() {
+    Path weights = options.weights;
+    std::vector<std::string> match = options.match;
+    if (weights.empty() && told && told->weights) {
+      weights = told->weights->file;
+      match = told->weights->left.empty() ? match : told->weights->taken;
+    }
+    if (!weights.empty()) {
+      record.weights = startFromWeights(weights, match, executor, observer.message);
+      say(describeStart(*record.weights));
     }
   }
 
   void begin() {
     executor.scalarI64("seed") = state.seed;
     executor.run("initialize");
-    replaceFile(options.run / "spec.json", asBytes(plan.model.spec));
+    takeWeights();
+    record.specHash = options.artifactSpecHash.empty() ? state.specHash : options.artifactSpecHash;
+    std::vector<std::string> settings = told ? told->settings() : std::vector<std::string>();
+    settings.insert(settings.end(), options.settings.begin(), options.settings.end());
+    noteSettings(settings); // those told before: to a run that was killed before it saved anything
+    writeRecord();
+    sayNotes();
+    if (goal == 0) {
+      save();
+      say("wrote the initial weights as the checkpoint of step 0");
+    }
     replaceFile(options.run / "costs.json",
                 asBytes(describeArtifact(executor.artifact()).dump(2) + "\n"));
   }
 
   void resume() {
+    if (adoptNewestCheckpoint(options.run)) {
+      say("the file \"latest\" is missing: the run goes on from its newest checkpoint");
+    }
     // First what tells an artifact of another spec from damage, then the tensors.
     TrainingState saved = readTrainingState(options.run);
     auto demand = [&](bool same, const std::string &what, const std::string &remedy) {
@@ -166,23 +312,47 @@ private:
                         " as when the run began, found another; " + remedy);
       }
     };
-    demand(saved.specHash == state.specHash, "spec",
-           "compile the run's spec.json, or begin a new run");
+    record = told.value_or(RunRecord());
+    record.specHash =
+        told ? told->specHash : saved.specHash; // none was told to runs of old versions
+    demand(record.knows(saved.specHash) && isSpecOf(record), "spec",
+           "compile the run's spec.json, or begin a new run; settings of \"training\" may be "
+           "changed with --set");
     demand(saved.seed == state.seed, "seed", "give --seed " + std::to_string(saved.seed));
-    demand(saved.dataHash == state.dataHash, "training data",
+    bool hadData = !saved.dataHash.empty(); // a run of 0 steps needs none
+    demand(!hadData || !data || saved.dataHash == state.dataHash, "training data",
            "give the same --data files in the same order");
-    demand(saved.position.index < data.rowsPerEpoch(), "training data",
+    demand(!data || saved.position.index < data->rowsPerEpoch(), "training data",
            "give the same --data files");
+    TrainingState now = state;
     state = loadCheckpoint(options.run, executor);
-    keepLinesUpTo(options.run / "metrics.jsonl", state.step);
-    keepLinesUpTo(options.run / "samples.jsonl", state.step);
+    state.specHash = now.specHash;
+    state.dataHash = hadData ? state.dataHash : now.dataHash;
+    for (const char *file : {"metrics.jsonl", "samples.jsonl"}) {
+      if (int64_t damaged = keepLinesUpTo(options.run / file, state.step)) {
+        say(std::to_string(damaged) + " damaged lines of " + file + " were moved to " + file +
+            ".damaged");
+      }
+    }
     executor.scalarI64("seed") = state.seed;
     say("resumed after step " + std::to_string(state.step));
+    describe(record);
+    noteSettings(options.settings);
+    writeRecord();
+    sayNotes();
     if (state.step >= goal) {
       say("nothing to do: the run is to make " + std::to_string(goal) +
           " steps in all and has made " + std::to_string(state.step) +
           "; give more --steps to go on");
     }
+  }
+
+  /// Whether the executor's spec is what the run trains, settings of this call put in.
+  bool isSpecOf(const RunRecord &run) const {
+    const std::string &artifact =
+        options.artifactSpecHash.empty() ? state.specHash : options.artifactSpecHash;
+    bool isOurs = artifact == run.specHash || artifact == run.currentSpec();
+    return isOurs && (!options.settings.empty() || state.specHash == run.currentSpec());
   }
 
   TrainingEnd loop() {
@@ -198,7 +368,8 @@ private:
       Json metrics = step();
       bool last = state.step == goal;
       bool evaluated = !heldOut.empty() && (last || state.step % options.evaluateEvery == 0);
-      bool logged = evaluated || last || state.step == 1 || state.step % options.logEvery == 0;
+      bool logged = evaluated || last || state.step == 1 || metrics.contains("set") ||
+                    state.step % options.logEvery == 0;
       if (logged) {
         measureSpeed(metrics);
       }
@@ -221,13 +392,14 @@ private:
         lastLog = Clock::now(); // the clock of tokens_per_s counts training alone
       }
     }
+    pruneCheckpoints(options.run, options.keep);
     return TrainingEnd::finished;
   }
 
   /// One step of the optimizer. The position moves only here, after the tensors did.
   Json step() {
     int64_t number = state.step + 1;
-    DataPosition next = data.fill(state.position, plan.model.batch, executor.tokens());
+    DataPosition next = data->fill(state.position, plan.model.batch, executor.tokens());
     executor.scalarI64("length") = plan.model.context;
     executor.scalarI64("rows") = plan.model.batch;
     executor.scalarI64("step") = number;
@@ -235,22 +407,53 @@ private:
     executor.run("update");
     double loss = executor.scalarF32("loss"), norm = executor.scalarF32("grad_norm");
     if (executor.scalarI32("finite") != 1) {
-      int64_t good = latestStep(options.run);
-      throw JobError("training stopped at step " + std::to_string(number) + ": the loss is " +
-                     std::to_string(loss) + ", the gradient's norm " + std::to_string(norm) +
-                     ", expected finite numbers; " +
-                     (good >= 0 ? "the checkpoint of step " + std::to_string(good) + " is whole"
-                                : "no checkpoint was saved") +
-                     "; lower the learning rate or lengthen its warm-up");
+      stopDiverged("at step " + std::to_string(number) + ": the loss is " + std::to_string(loss) +
+                   ", the gradient's norm " + std::to_string(norm) + ", expected finite numbers");
     }
+    if (unproven) {
+      pruneCheckpoints(options.run, options.keep);
+      unproven = false;
+    }
+    lastBatch = state.position;
     state.step = number;
     state.position = next;
     tokensSinceLog += plan.model.batch * plan.model.context;
-    return {{"step", number},
-            {"loss", loss},
-            {"bits_per_byte", loss / std::numbers::ln2},
-            {"learning_rate", executor.scalarF32("learning_rate")},
-            {"grad_norm", norm}};
+    Json metrics = {{"step", number},
+                    {"loss", loss},
+                    {"bits_per_byte", loss / std::numbers::ln2},
+                    {"learning_rate", executor.scalarF32("learning_rate")},
+                    {"grad_norm", norm}};
+    for (const SpecChange &change : record.changes) {
+      if (change.step + 1 == number) {
+        for (const std::string &setting : change.settings) {
+          metrics["set"].push_back(setting);
+        }
+      }
+    }
+    if (plan.verdict != "proved") {
+      metrics["leak_allowed"] = true;
+    }
+    return metrics;
+  }
+
+  /// The checkpoint to go on from: the newest with which a step was finite; where none is known,
+  /// the newest, which was finite itself and gave a finite loss.
+  [[noreturn]] void stopDiverged(const std::string &what) const {
+    int64_t latest = latestStep(options.run);
+    std::vector<int64_t> steps = checkpointSteps(options.run);
+    std::erase_if(steps, [&](int64_t step) { return step >= state.step || step > latest; });
+    int64_t good = steps.empty() ? latest : steps.back();
+    Path checkpoint = options.run / "checkpoints" / std::to_string(good);
+    throw JobError(
+        "training stopped " + what + "; " +
+        (good < 0 ? "no checkpoint was saved; train again with --set training.learning_rate=RATE, "
+                    "lower, or with a longer training.schedule.warmup"
+                  : "the last checkpoint to go on from is that of step " + std::to_string(good) +
+                        (good == latest ? "; go on with a lower rate: sluice train ... --resume "
+                                          "--set training.learning_rate=RATE, or begin"
+                                        : "; begin") +
+                        " a new run from it: sluice train ... --weights " + checkpoint.string() +
+                        " --out NEW"));
   }
 
   void measureSpeed(Json &metrics) {
@@ -264,7 +467,13 @@ private:
   void evaluateInto(Json &metrics) {
     EvaluationOptions evaluation;
     evaluation.mostTokens = options.evaluateTokens;
-    EvaluationResult result = evaluate(executor, heldOut, evaluation);
+    EvaluationResult result;
+    try {
+      result = evaluate(executor, heldOut, evaluation);
+    } catch (const NotFiniteError &) {
+      stopDiverged("after step " + std::to_string(state.step) +
+                   ": the losses of the held-out text are not finite");
+    }
     metrics["eval_loss"] = result.nats / static_cast<double>(result.tokens);
     metrics["eval_bits_per_byte"] = result.bitsPerByte();
     metrics["eval_tokens"] = result.tokens;
@@ -285,9 +494,34 @@ private:
                                                {"temperature", 0.8}});
   }
 
+  /// A checkpoint is saved only where it is finite and gives a finite loss. The one before stays
+  /// until a step with the new one was finite too: the run always keeps one to go on from.
   void save() {
-    if (state.step > 0 && latestStep(options.run) != state.step) {
-      saveCheckpoint(options.run, executor, state, options.keep);
+    bool isDue = state.step > 0 || goal == 0;
+    if (!isDue || latestStep(options.run) == state.step) {
+      return;
+    }
+    requireFiniteLoss();
+    try {
+      saveCheckpoint(options.run, executor, state, std::max<int64_t>(options.keep, 2));
+      unproven = true;
+    } catch (const NotFiniteError &error) {
+      stopDiverged("after step " + std::to_string(state.step) + ": " + error.what());
+    }
+  }
+
+  /// The loss on the last batch, once more, with the weights that its update left.
+  void requireFiniteLoss() {
+    if (state.step == 0 || !plan.entries.contains("evaluate")) {
+      return;
+    }
+    data->fill(lastBatch, plan.model.batch, executor.tokens());
+    executor.scalarI64("length") = plan.model.context;
+    executor.scalarI64("rows") = plan.model.batch;
+    executor.run("evaluate");
+    if (float loss = executor.scalarF32("loss"); !std::isfinite(loss)) {
+      stopDiverged("after step " + std::to_string(state.step) + ": with its weights the loss is " +
+                   std::to_string(loss) + ", expected a finite number");
     }
   }
 
@@ -295,10 +529,14 @@ private:
   const TrainingOptions &options;
   const TrainingObserver &observer;
   const Plan &plan;
+  std::optional<RunRecord> told; // before, where a run is resumed
   int64_t goal;
-  TrainingData data;
-  std::vector<ByteFile> heldOut;
+  std::optional<TrainingData> data;              // none: no step needs it
+  std::vector<ByteFile> skippedHeldOut, heldOut; // in this order: reading sets what was skipped
+  RunRecord record;
   TrainingState state;
+  DataPosition lastBatch; // of the last step's batch
+  bool unproven = false;  // no step was made with the newest checkpoint
   Clock::time_point lastLog;
   int64_t tokensSinceLog = 0;
 };

@@ -65,11 +65,7 @@ std::string showAlgorithm(const Algorithm &algorithm) {
 Tuning readTuning(const Path &path) {
   static const std::string remedy = "; write it anew with sluice bench --device cuda --tune";
   std::string text = readText(path, "tuning file");
-  nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
-  if (parsed.is_discarded()) {
-    throw UserError(path.string() + ": expected a tuning file, found text that is no JSON" +
-                    remedy);
-  }
+  nlohmann::json parsed = readJson(text, path.string(), "a tuning file", remedy);
   StrictJson json(parsed, path.string() + ": tuning", remedy);
   json.object();
   if (!json.has("format") || !json.has("version")) {

@@ -15,9 +15,10 @@ esac
 pages=$(mktemp -d)
 trap 'rm -rf "$pages"' EXIT
 include=(-I "$root/include" -I /usr/lib/llvm-22/include)
-for dialect in Dispatch Plan Sluice; do
+for source in Dispatch/Dispatch Plan/Plan Sluice/Step; do # Step.td includes Sluice.td
+  dialect=${source%/*}
   "$llvm_bin/mlir-tblgen" -gen-dialect-doc "-dialect=${dialect,,}" "${include[@]}" \
-    "$root/include/sluice/Dialect/$dialect/$dialect.td" > "$pages/${dialect,,}.md"
+    "$root/include/sluice/Dialect/$source.td" > "$pages/${dialect,,}.md"
 done
 "$llvm_bin/mlir-tblgen" -gen-pass-doc "${include[@]}" "$root/include/sluice/Transforms/Passes.td" > "$pages/passes.md"
 

@@ -2,6 +2,7 @@
 //
 // A proof as docs/certificate.md spells it. Nothing is decided here.
 #include "sluice/Analysis/Certificate.h"
+#include "sluice/Analysis/Step.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/SHA256.h"
@@ -131,6 +132,7 @@ public:
   }
   void mode(const ModeProof &proof);
   void generation(ModuleOp module, const ModeProof &evaluate);
+  void step(const ModeProof &evaluate);
   std::string finish() {
     ++lines;
     out << "end certificate " << lines << " lines\n";
@@ -140,6 +142,7 @@ public:
 private:
   void value(Value value, const Scales &scales);
   void obligation(const Obligation &obligation);
+  int64_t reads(ArrayRef<StepRead> reads, const std::string &reader, bool isFinal);
 
   std::string text;
   llvm::raw_string_ostream out{text};
@@ -213,11 +216,47 @@ void Writer::generation(ModuleOp module, const ModeProof &evaluate) {
   }
 }
 
+/// Two obligations a read: that the row was computed, and that it is kept.
+int64_t Writer::reads(ArrayRef<StepRead> reads, const std::string &reader, bool isFinal) {
+  for (const StepRead &read : reads) {
+    std::string name = reader + (isFinal ? "" : " " + std::to_string(read.operand));
+    line("due", name, numbers.at(read.source));
+    line("kept", name, numbers.at(read.source));
+  }
+  return 2 * static_cast<int64_t>(reads.size());
+}
+
+/// The step that generation takes, of the values of evaluation.
+void Writer::step(const ModeProof &evaluate) {
+  StepRefusal refusal;
+  std::optional<StepPlan> plan = deriveStep(evaluate.function, refusal);
+  if (!plan) { // then there is none to generate with
+    return;
+  }
+  numbers.clear();
+  for (const auto &[value, bound] : evaluate.bounds) {
+    numbers.try_emplace(value, static_cast<int64_t>(numbers.size()));
+  }
+  line("mode", "step");
+  int64_t obligations = 0;
+  for (const auto &[value, step] : plan->values) {
+    const StepSchedule &schedule = plan->schedules[step.schedule];
+    int64_t number = numbers.at(value);
+    line("schedule", number, BoundSpeller::spell(Frontier{schedule.due, nullptr}));
+    line("keep", number, step.keepsAll ? "all" : std::to_string(step.ring));
+    line("exist", number, step.factor);
+    line("burst", number, schedule.burst);
+    obligations += 2 + reads(step.reads, std::to_string(number), /*isFinal=*/false);
+  }
+  obligations += reads(plan->finals, nameOf(plan->finals.front().reader), /*isFinal=*/true);
+  line("end", "step", plan->values.size(), "values", obligations, "obligations");
+}
+
 std::string sluice::formatCertificate(ModuleOp module, StringRef text) {
   llvm::SHA256 hash;
   hash.update(text);
   Writer writer;
-  writer.line("sluice-certificate", 1);
+  writer.line("sluice-certificate", 2);
   writer.line("spec", "sha256", llvm::toHex(hash.final(), /*LowerCase=*/true));
   std::vector<ModeProof> proofs = collectProofs(module);
   for (const ModeProof &proof : proofs) {
@@ -228,6 +267,7 @@ std::string sluice::formatCertificate(ModuleOp module, StringRef text) {
   }
   if (!proofs.empty()) {
     writer.generation(module, proofs.front());
+    writer.step(proofs.front());
   }
   return writer.finish();
 }

@@ -1,26 +1,25 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Failures.h"
 #include "ModelIR.h"
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Driver/Driver.h"
-#include "sluice/Spec/Spec.h"
-#include "sluice/Target/Artifact.h"
+#include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Text.h"
 #include "sluice/Transforms/ImportSpec.h"
-
-#include "llvm/Support/FileSystem.h"
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::driver;
 
-static OwningOpRef<ModuleOp> readModel(MLIRContext &context, const std::string &path,
+static OwningOpRef<ModuleOp> readModel(MLIRContext &context, const CheckRequest &request,
                                        std::string &text, Outcome &outcome) {
-  if (isModelIR(path)) {
-    return readModelIR(context, path, text, outcome.message);
+  if (isModelIR(request.spec)) {
+    return readModelIR(context, request.spec, text, outcome.message);
   }
   spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readFile(path, error);
+  std::optional<spec::Model> model = spec::readFileWith(request.spec, request.settings, error);
   if (!model) {
     outcome.message = error.format();
     return {};
@@ -35,16 +34,22 @@ static std::string findOutputMistake(const CheckRequest &request) {
     return request.spec + ": expected a spec for --certificate, found model IR; a certificate is "
                           "checked against a spec, so write the model as one, or use --smt";
   }
+  if (!request.settings.empty() && (isModelIR(request.spec) || !request.certificate.empty())) {
+    return request.spec + ": " + request.settings.front().flag +
+           (isModelIR(request.spec)
+                ? ": expected a spec, found model IR; change the IR itself"
+                : ": expected no change of the spec beside --certificate, which is checked against "
+                  "the file; change the file, or compile with --set and take the artifact's");
+  }
   for (const std::string &path : {request.certificate, request.smt}) {
     if (path.empty()) {
       continue;
     }
-    if (llvm::sys::fs::equivalent(request.spec, path)) {
-      return path + ": expected the name of a new file, found the spec itself; name another file";
+    if (runtime::isSameFile(request.spec, path)) {
+      return showPath(path) +
+             ": expected the name of a new file, found the spec itself; name another file";
     }
-    if (llvm::Error error = checkArtifactPath(path)) {
-      return llvm::toString(std::move(error));
-    }
+    runtime::requireWritable(path);
   }
   if (!request.smt.empty() && request.smt == request.certificate) {
     return request.smt + ": expected two files for --certificate and --smt, found one name";
@@ -53,32 +58,28 @@ static std::string findOutputMistake(const CheckRequest &request) {
 }
 
 /// Writes what was asked for: obligations whether or not they hold, a certificate of a proof only.
-static llvm::Error writeOutputs(const CheckRequest &request, ModuleOp module, StringRef text,
-                                bool proved) {
+static void writeOutputs(const CheckRequest &request, ModuleOp module, StringRef text,
+                         bool proved) {
   if (!request.smt.empty()) {
-    if (llvm::Error error = replaceFile(request.smt, formatSmt(module))) {
-      return error;
-    }
+    runtime::replaceFile(request.smt, runtime::asBytes(formatSmt(module)));
   }
   if (!request.certificate.empty() && proved) {
-    return replaceFile(request.certificate, formatCertificate(module, text));
+    runtime::replaceFile(request.certificate, runtime::asBytes(formatCertificate(module, text)));
   }
-  return llvm::Error::success();
 }
 
-CheckOutcome driver::check(const CheckRequest &request) {
-  CheckOutcome result;
+static void check(const CheckRequest &request, CheckOutcome &result) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   result.outcome.message = findOutputMistake(request);
   if (!result.outcome.message.empty()) {
     result.outcome.status = 2;
-    return result;
+    return;
   }
   std::string text;
-  OwningOpRef<ModuleOp> module = readModel(context, request.spec, text, result.outcome);
+  OwningOpRef<ModuleOp> module = readModel(context, request, text, result.outcome);
   if (!module) {
     result.outcome.status = 2;
-    return result;
+    return;
   }
   result.verdict = checkCausality(*module, request.replay);
   if (result.verdict.isProved()) {
@@ -88,8 +89,18 @@ CheckOutcome driver::check(const CheckRequest &request) {
     result.picture = makePicture(*module, result.verdict, request.pictureRow, result.pictureError);
   }
   result.outcome.status = result.verdict.isProved() ? 0 : 1;
-  if (llvm::Error error = writeOutputs(request, *module, text, result.verdict.isProved())) {
-    result.outcome = {2, "", llvm::toString(std::move(error))};
+  result.isDecided = true;
+  writeOutputs(request, *module, text, result.verdict.isProved());
+}
+
+CheckOutcome driver::check(const CheckRequest &request) {
+  CheckOutcome result;
+  Outcome failure = explainFailures([&] {
+    ::check(request, result);
+    return Outcome();
+  });
+  if (failure.status != 0) {
+    result.outcome = std::move(failure);
   }
   return result;
 }

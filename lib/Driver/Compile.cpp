@@ -1,13 +1,19 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The road from a spec to an artifact.
+#include "Failures.h"
 #include "Limits.h"
 #include "ModelIR.h"
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/LoweredCausality.h"
+#include "sluice/Analysis/Reach.h"
+#include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Driver/Driver.h"
+#include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Plan.h"
+#include "sluice/Runtime/Text.h"
 #include "sluice/Spec/Override.h"
 #include "sluice/Target/Artifact.h"
 #include "sluice/Transforms/ImportSpec.h"
@@ -17,7 +23,6 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
-#include "llvm/Support/FileSystem.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -39,12 +44,14 @@ private:
   std::optional<Outcome> chooseTargets();
   std::optional<Outcome> readModel();
   std::string placeOfPrecision(const spec::Model &model) const;
-  std::string explainPrecision(const spec::Model &model) const;
+  std::string explainPrecision(const spec::Model &model, const std::string &asked) const;
   std::string noticeOfPrecision(const spec::Model &model) const;
   std::optional<Outcome> checkCausal();
   void prepareReplay();
+  void keepEveryRow();
   std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
   std::optional<Outcome> lowerModel();
+  Outcome emitStep();
   std::optional<Outcome> lowerKernels(KernelSet &kernels, std::vector<std::string> &objects,
                                       std::vector<Blob> &blobs);
   void chooseLibraries(KernelSet &kernels) const;
@@ -55,7 +62,8 @@ private:
 
   const CompileRequest &request;
   MLIRContext context;
-  std::string text; ///< the spec, or the model IR, as it was read
+  std::string text;       ///< the spec, or the model IR, as it was read
+  std::string sizesPlace; ///< where the spec says its sizes
   OwningOpRef<ModuleOp> module;
   std::string imported; ///< the module as imported, for the reproducer
   std::string notice;   ///< what to tell the user of a compile that succeeds
@@ -67,17 +75,15 @@ private:
 
 /// Before the work, since a compile may take seconds.
 std::optional<Outcome> Compilation::checkOutput() const {
-  if (!request.emit.empty()) {
+  if (!request.emit.empty() || request.inMemory) {
     return std::nullopt;
   }
-  if (llvm::sys::fs::equivalent(request.spec, request.output)) {
+  if (runtime::isSameFile(request.spec, request.output)) {
     return badInput(
-        request.output +
+        showPath(request.output) +
         ": expected the name of a new file, found the spec itself; name another artifact");
   }
-  if (llvm::Error error = checkArtifactPath(request.output)) {
-    return badInput(llvm::toString(std::move(error)));
-  }
+  runtime::requireWritable(request.output);
   return std::nullopt;
 }
 
@@ -101,8 +107,8 @@ std::optional<Outcome> Compilation::chooseTargets() {
       }
     }
     if (!known) {
-      return badInput("--target: expected cpu, cpu-avx512, cpu-avx2, sm_80 or sm_90a, found '" +
-                      name + "'");
+      return badInput("--target: expected cpu, cpu-avx512, cpu-avx2, sm_80 or sm_90a, found " +
+                      quote(name));
     }
   }
   return std::nullopt;
@@ -113,7 +119,8 @@ std::optional<Outcome> Compilation::checkCausal() {
   if (!verdict.isProved() && !request.allowLeak) {
     return Outcome{1, "",
                    verdict.format() + "\nnothing was compiled; mend the spec, or pass "
-                                      "--allow-leak, which the artifact then says for ever"};
+                                      "--allow-leak, which the artifact then says for ever",
+                   true};
   }
   // Certificates are about specs; a leak has none.
   bool certified = verdict.isProved() && !isModelIR(request.spec);
@@ -130,20 +137,44 @@ void Compilation::prepareReplay() {
   proof = {"leak-allowed", {}};
 }
 
+/// Entry `predict` without the op that leaves the last row alone.
+void Compilation::keepEveryRow() {
+  OpBuilder b(&context);
+  (*module)->setAttr("sluice.batch", b.getI64IntegerAttr(1));
+  proof = {"leak-allowed", {}};
+  auto predict = module->lookupSymbol<func::FuncOp>("predict");
+  for (LastOp last : llvm::make_early_inc_range(predict.getOps<LastOp>())) {
+    auto one = cast<SequenceType>(last.getResult().getType());
+    auto rows = cast<SequenceType>(last.getInput().getType());
+    last.replaceAllUsesWith(last.getInput());
+    last.erase();
+    for (Operation &op : predict.getBody().front()) {
+      for (OpResult result : op.getResults()) {
+        auto type = dyn_cast<SequenceType>(result.getType());
+        if (type && type.getScale() == one.getScale()) {
+          result.setType(
+              SequenceType::get(&context, rows.getScale(), type.getWidth(), type.getElement()));
+        }
+      }
+    }
+  }
+  Operation *terminator = predict.getBody().front().getTerminator();
+  predict.setType(b.getFunctionType(predict.getArgumentTypes(), terminator->getOperandTypes()));
+}
+
 /// Compiler talk never reaches a user: it goes into a reproducer beside the artifact.
 Outcome Compilation::internalError(const std::string &what) {
   std::string path = (request.output.empty() ? request.spec : request.output) + ".reproducer.mlir";
-  std::error_code code;
-  llvm::raw_fd_ostream file(path, code);
-  if (!code) {
-    file << "// sluice compile " << request.spec << "\n";
-    for (StringRef line : llvm::split(diagnostics, '\n')) {
-      file << "// " << line << "\n";
-    }
-    file << imported;
+  std::string file = "// sluice compile " + request.spec + "\n";
+  for (StringRef line : llvm::split(diagnostics, '\n')) {
+    file += ("// " + line + "\n").str();
   }
-  std::string where =
-      code ? "no reproducer could be written: " + code.message() : "please report it with " + path;
+  Outcome written = explainFailures([&] {
+    runtime::replaceFile(path, runtime::asBytes(file + imported));
+    return Outcome();
+  });
+  std::string where = written.status == 0 ? "please report it with " + showPath(path)
+                                          : "no reproducer could be written: " + written.message;
   return {3, "", "internal error: " + what + "; this is a defect of sluice, " + where};
 }
 
@@ -179,6 +210,25 @@ static bool readsComputeCopies(ModuleOp module) {
       .wasInterrupted();
 }
 
+/// The derived step, without the functions that it was derived from.
+Outcome Compilation::emitStep() {
+  StepRefusal refusal;
+  if (!deriveStep(module->lookupSymbol<func::FuncOp>("predict"), refusal)) {
+    return badInput(spec::toString(placeOf(refusal.op)) +
+                    ": expected a model that a step can be derived of, found that " +
+                    refusal.message);
+  }
+  if (auto failure = runPass(createDeriveStep())) {
+    return *failure;
+  }
+  for (auto function : llvm::to_vector(module->getOps<func::FuncOp>())) {
+    if (function.getSymName() != "step") {
+      function.erase();
+    }
+  }
+  return {0, print(*module), ""};
+}
+
 /// Model IR to dispatches, stopping where a stage is asked for.
 std::optional<Outcome> Compilation::lowerModel() {
   if (emits("model")) {
@@ -192,6 +242,9 @@ std::optional<Outcome> Compilation::lowerModel() {
     if (auto failure = runPass(createConvertFactors())) {
       return failure;
     }
+  }
+  if (emits("step")) {
+    return emitStep();
   }
   if (auto failure = runPass(createDifferentiate())) {
     return failure;
@@ -250,6 +303,9 @@ Outcome Compilation::generate() {
   if (failed(kernels)) {
     return unsupported.empty() ? internalError() : badInput(unsupported);
   }
+  if (std::string excess = findExcess(*module, *kernels); !excess.empty()) {
+    return badInput(excess);
+  }
   chooseLibraries(*kernels);
   if (emits("kernels")) {
     std::string text;
@@ -266,6 +322,9 @@ Outcome Compilation::generate() {
   if (failed(memory)) {
     return internalError();
   }
+  if (std::string excess = findExcess(*memory); !excess.empty()) {
+    return badInput(sizesPlace + ": " + excess);
+  }
   emitPlan(*module, *kernels, *memory);
   if (emits("plan")) {
     for (auto func : llvm::to_vector(module->getOps<func::FuncOp>())) {
@@ -280,10 +339,19 @@ Outcome Compilation::generate() {
   }
   std::string plan;
   llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, text, proof, targets);
-  if (llvm::Error error =
-          writeArtifact(request.output, plan, makeConstants(*module, *memory), objects, blobs)) {
-    return badInput(llvm::toString(std::move(error)));
+  // What compiles must load.
+  if (std::string mistake = runtime::findPlanMistake(plan); !mistake.empty()) {
+    return internalError("the runtime would refuse the plan" + mistake);
   }
+  llvm::Expected<std::string> artifact =
+      linkArtifact(plan, makeConstants(*module, *memory), objects, blobs);
+  if (!artifact) {
+    return {1, "", llvm::toString(artifact.takeError())};
+  }
+  if (request.inMemory) {
+    return {0, std::move(*artifact), ""};
+  }
+  runtime::replaceFile(request.output, runtime::asBytes(*artifact));
   return {0, "", notice};
 }
 
@@ -294,11 +362,12 @@ std::string Compilation::placeOfPrecision(const spec::Model &model) const {
          targets.gpus.front()->chip.str();
 }
 
-/// Why `--precision f32` has no code for GPUs.
-std::string Compilation::explainPrecision(const spec::Model &model) const {
+/// Why f32 that was asked for has no code for GPUs.
+std::string Compilation::explainPrecision(const spec::Model &model,
+                                          const std::string &asked) const {
   return placeOfPrecision(model) +
-         ": expected linear maps, attention and head that multiply bf16, found --precision f32; "
-         "give --precision bf16, or leave out the GPU targets";
+         ": expected linear maps, attention and head that multiply bf16, found " + asked +
+         "; give --precision bf16, or leave out the GPU targets";
 }
 
 /// An artifact has one precision, so that all its targets compute the same model.
@@ -313,10 +382,15 @@ std::string Compilation::noticeOfPrecision(const spec::Model &model) const {
 std::optional<Outcome> Compilation::readModel() {
   if (!isModelIR(request.spec)) {
     spec::Diagnostic error;
-    std::optional<spec::Model> model =
-        request.precision.empty()
-            ? spec::readFile(request.spec, error)
-            : spec::readFileWithCompute(request.spec, request.precision, error);
+    std::vector<spec::Setting> settings = request.settings;
+    if (!request.precision.empty()) {
+      settings.push_back(spec::computeSetting(request.precision));
+    }
+    auto read = [&] {
+      return request.text ? spec::readTextWith(*request.text, request.spec, settings, error)
+                          : spec::readFileWith(request.spec, settings, error);
+    };
+    std::optional<spec::Model> model = read();
     if (!model) {
       return badInput(error.format());
     }
@@ -324,16 +398,22 @@ std::optional<Outcome> Compilation::readModel() {
       return badInput(unsupported->format());
     }
     if (!targets.gpus.empty() && model->precision.compute != spec::NumberType::Bf16) {
-      if (!request.precision.empty()) {
-        return badInput(explainPrecision(*model));
+      auto asked = llvm::find_if(llvm::reverse(settings), [](const spec::Setting &setting) {
+        return setting.path == spec::computeSetting("f32").path;
+      });
+      if (asked != settings.rend()) {
+        return badInput(explainPrecision(*model, asked->flag));
       }
       notice = noticeOfPrecision(*model);
-      model = spec::readFileWithCompute(request.spec, "bf16", error);
+      settings.push_back(spec::computeSetting("bf16"));
+      model = read();
       if (!model) {
         return badInput(error.format());
       }
     }
     text = model->text;
+    auto sizes = model->keys.find("context");
+    sizesPlace = spec::toString(sizes == model->keys.end() ? model->location : sizes->second);
     module = importSpec(context, *model);
     return module ? std::nullopt : std::optional(internalError());
   }
@@ -342,7 +422,13 @@ std::optional<Outcome> Compilation::readModel() {
                     ": --precision: expected a spec, found model IR, whose types say "
                     "it; leave out --precision, or emit the IR from a spec with it");
   }
+  if (!request.settings.empty()) {
+    return badInput(request.spec + ": " + request.settings.front().flag +
+                    ": expected a spec, found model IR; change the IR itself, or emit it from a "
+                    "spec with the flag");
+  }
   std::string mistake;
+  sizesPlace = showPath(request.spec);
   module = readModelIR(context, request.spec, text, mistake);
   if (!module) {
     return badInput(mistake);
@@ -356,8 +442,8 @@ Outcome Compilation::run() {
     return *outcome;
   }
   if (!request.emit.empty() && !llvm::is_contained(emitStages(), request.emit)) {
-    return badInput("--emit: expected one of " + llvm::join(emitStages(), ", ") + ", found '" +
-                    request.emit + "'");
+    return badInput("--emit: expected one of " + llvm::join(emitStages(), ", ") + ", found " +
+                    quote(request.emit));
   }
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     llvm::raw_string_ostream(diagnostics) << diagnostic.getLocation() << ": " << diagnostic << "\n";
@@ -369,6 +455,8 @@ Outcome Compilation::run() {
   imported = print(*module);
   if (request.replay) {
     prepareReplay();
+  } else if (request.everyLogit) {
+    keepEveryRow();
   } else if (auto outcome = checkCausal()) {
     return *outcome;
   }
@@ -384,9 +472,11 @@ Outcome Compilation::run() {
 } // namespace
 
 const std::vector<std::string> &driver::emitStages() {
-  static const std::vector<std::string> stages{"model", "gradient", "dispatches", "kernels",
-                                               "plan"};
+  static const std::vector<std::string> stages{"model",      "step",    "gradient",
+                                               "dispatches", "kernels", "plan"};
   return stages;
 }
 
-Outcome driver::compile(const CompileRequest &request) { return Compilation(request).run(); }
+Outcome driver::compile(const CompileRequest &request) {
+  return explainFailures([&] { return Compilation(request).run(); });
+}

@@ -1,6 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Limits.h"
+#include "sluice/Runtime/Format.h"
+#include "sluice/Runtime/Limits.h"
 #include "sluice/Spec/Expansion.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace sluice;
 using namespace sluice::spec;
@@ -28,6 +32,66 @@ static int64_t findUpsampleBehind(const std::vector<Primitive> &stages, const Pr
   return upsample && upsample->method == Upsampling::Linear ? at : -1;
 }
 
+static int64_t positionsOf(const Model &model, int64_t factor) {
+  return (model.context + factor - 1) / factor;
+}
+
+/// The widest rows that a stage makes, with the key that says so.
+static std::pair<__int128, const SourceLocation *> widestRow(const Model &model,
+                                                             const Primitive &stage) {
+  __int128 width = model.width;
+  if (const auto *layer = std::get_if<Layer>(&stage.settings)) {
+    __int128 heads = __int128(layer->heads + 2 * layer->keyValueHeads) * layer->headSize;
+    __int128 hidden =
+        __int128(layer->feedForward) * (layer->activation == Activation::SwiGlu ? 2 : 1);
+    return hidden > heads ? std::pair(hidden, &stage.at("feed_forward"))
+                          : std::pair(heads, &stage.at("heads"));
+  }
+  if (const auto *shorten = std::get_if<Shorten>(&stage.settings)) {
+    return {width * (shorten->method == Shortening::Linear ? shorten->factor : 1),
+            &stage.at("factor")};
+  }
+  return {width, &stage.location};
+}
+
+/// A stage whose results alone are more than an arena holds. Sums of sizes may overflow later, so
+/// this comes first.
+static std::optional<Diagnostic> findLargeResult(const Model &model, const Primitive &stage) {
+  auto [width, place] = widestRow(model, stage);
+  __int128 positions = __int128(model.batch) * positionsOf(model, stage.factor);
+  constexpr int64_t mostElements = mostArenaBytes / sizeof(float);
+  if (positions * width <= mostElements) {
+    return std::nullopt;
+  }
+  return Diagnostic{*place, "expected rows of a batch of at most " + std::to_string(mostElements) +
+                                " numbers, found " +
+                                std::to_string(static_cast<int64_t>(positions)) + " positions of " +
+                                std::to_string(static_cast<int64_t>(width)) +
+                                "; make the width of this stage, batch or context smaller"};
+}
+
+/// A table of angles that is more than an artifact holds.
+static std::optional<Diagnostic> findLargeTable(const Model &model, const Primitive &stage) {
+  const auto *embedding = std::get_if<Embedding>(&stage.settings);
+  const auto *layer = std::get_if<Layer>(&stage.settings);
+  bool sinusoidal = embedding && embedding->positions == Positions::Sinusoidal;
+  if (!sinusoidal && !(layer && layer->rotaryBase)) {
+    return std::nullopt;
+  }
+  int64_t rows = positionsOf(model, stage.factor);
+  int64_t columns = sinusoidal ? model.width : layer->headSize;
+  if (__int128(rows) * columns * int64_t(sizeof(float)) <= mostConstantBytes) {
+    return std::nullopt;
+  }
+  return Diagnostic{stage.at(sinusoidal ? "positions" : "rotary"),
+                    "expected a table of positions of at most " +
+                        std::to_string(mostConstantBytes) + " bytes, found " +
+                        std::to_string(rows) + " positions of " + std::to_string(columns) +
+                        " numbers; make context smaller" +
+                        (sinusoidal ? ", or set \"positions\" to \"learned\" or \"none\""
+                                    : " or turn \"rotary\" off")};
+}
+
 std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
   if (model.batch > mostPositions / model.context) {
     auto place = model.keys.find("context");
@@ -39,6 +103,12 @@ std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
   }
   std::vector<Primitive> stages = expand(model);
   for (const Primitive &stage : stages) {
+    if (auto large = findLargeResult(model, stage)) {
+      return large;
+    }
+    if (auto large = findLargeTable(model, stage)) {
+      return large;
+    }
     const auto *shorten = std::get_if<Shorten>(&stage.settings);
     if (!shorten || shorten->method != Shortening::Linear) {
       continue;
@@ -53,4 +123,77 @@ std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
     }
   }
   return std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// What was generated
+//===----------------------------------------------------------------------===//
+
+/// "expected AT MOST ..., found ..." for the first number beyond its limit; empty where none is.
+static std::string findExcess(const KernelRecord &record) {
+  auto beyond = [](const char *what, double found, int64_t most) {
+    return found > static_cast<double>(most)
+               ? format("expected a kernel of at most %lld %s, found %.10g",
+                        static_cast<long long>(most), what, found)
+               : std::string();
+  };
+  std::string excess;
+  auto add = [&](std::string found) { excess = excess.empty() ? found : excess; };
+  for (const KernelRecord::Operand &operand : record.operands) {
+    add(beyond("bytes an operand", double(operand.bytes), mostArenaBytes));
+  }
+  for (const KernelRecord::Variant &variant : record.variants) {
+    add(beyond("bytes of scratch a thread", double(variant.scratchBytes), mostScratchBytes));
+  }
+  for (const KernelRecord::DeviceVariant &variant : record.deviceVariants) {
+    add(beyond("bytes of workspace", double(variant.workspaceBytes), mostArenaBytes));
+    add(beyond("counters", double(variant.counters), mostBlocks));
+    for (const KernelRecord::Stage &stage : variant.stages) {
+      add(beyond("blocks", double(stage.blocks), mostBlocks));
+      add(beyond("threads a block", double(stage.threads), mostThreads));
+      add(beyond("bytes of shared memory a block", double(stage.sharedBytes), mostSharedBytes));
+    }
+  }
+  add(beyond("operations", record.flops, mostWork));
+  add(beyond("bytes moved", record.bytes, mostWork));
+  return excess;
+}
+
+std::string driver::findExcess(mlir::ModuleOp module, const KernelSet &kernels) {
+  std::vector<std::string> excesses;
+  for (const KernelRecord &record : kernels.records) {
+    excesses.push_back(::findExcess(record));
+  }
+  for (auto func : module.getOps<mlir::func::FuncOp>()) {
+    for (mlir::Operation &op : func.getBody().front()) {
+      auto kernel = kernels.kernelOf.find(&op);
+      if (kernel == kernels.kernelOf.end() || excesses[kernel->second].empty()) {
+        continue;
+      }
+      auto place = op.getLoc()->findInstanceOf<mlir::FileLineColLoc>();
+      std::string where =
+          place ? spec::toString({place.getFilename().str(), place.getLine(), place.getColumn()}) +
+                      ": "
+                : "";
+      return where + excesses[kernel->second] + " (" + kernels.records[kernel->second].name +
+             "); make the sizes of this stage (factor, width, heads, feed_forward, vocabulary), "
+             "batch or context smaller";
+    }
+  }
+  return "";
+}
+
+std::string driver::findExcess(const MemoryPlan &memory) {
+  auto say = [](llvm::StringRef what, int64_t found, int64_t most) {
+    return ("expected " + what + " of at most " + llvm::Twine(most) + " bytes, found " +
+            llvm::Twine(found) + "; make batch, context, the width or the number of layers smaller")
+        .str();
+  };
+  if (memory.arenaBytes < 0 || memory.arenaBytes > mostArenaBytes) {
+    return say("an arena", memory.arenaBytes, mostArenaBytes);
+  }
+  if (memory.constantsBytes > mostConstantBytes) {
+    return say("tables", memory.constantsBytes, mostConstantBytes);
+  }
+  return "";
 }

@@ -3,13 +3,15 @@
 // Model IR from a file: what the parser and the ops' verifiers leave open is checked here.
 #include "ModelIR.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
+#include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Limits.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
-#include "llvm/Support/MemoryBuffer.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace sluice;
@@ -19,13 +21,14 @@ static std::string findAttributeMistake(ModuleOp module) {
   for (StringRef name :
        {"sluice.batch", "sluice.context", "sluice.vocabulary", "sluice.width", "sluice.seed"}) {
     auto attribute = module->getAttrOfType<IntegerAttr>(name);
-    int64_t least = name == "sluice.seed" ? 0 : 1;
-    constexpr int64_t most = int64_t{1} << 31;
+    bool isSeed = name == "sluice.seed";
+    int64_t least = isSeed ? 0 : name == "sluice.vocabulary" ? 2 : 1;
+    constexpr int64_t most = mostSize + 1;
     bool fits =
         attribute && attribute.getType().isSignlessInteger(64) && attribute.getInt() >= least;
-    if (!fits || (least == 1 && attribute.getInt() >= most)) {
+    if (!fits || (!isSeed && attribute.getInt() >= most)) {
       return "expected the module attribute " + name.str() + ", an i64 of at least " +
-             std::to_string(least) + (least == 1 ? " and below 2^31" : "") + ", found " +
+             std::to_string(least) + (isSeed ? "" : " and below 2^31") + ", found " +
              (module->hasAttr(name) ? "another value" : "none");
     }
   }
@@ -38,6 +41,17 @@ static std::string findAttributeMistake(ModuleOp module) {
     if (!training || !training.getAs<FloatAttr>(name)) {
       return "expected the number " + name.str() +
              " in the module attribute sluice.training, found none";
+    }
+  }
+  for (StringRef name :
+       {"learning_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip", "floor"}) {
+    auto held = static_cast<float>(training.getAs<FloatAttr>(name).getValueAsDouble());
+    bool fits = std::isfinite(held) && held >= 0 && (!name.starts_with("beta") || held < 1) &&
+                (name != "epsilon" || held > 0);
+    if (!fits) {
+      return "expected the number " + name.str() +
+             " in the module attribute sluice.training to fit f32 and its range (docs/spec.md), "
+             "found another";
     }
   }
   for (StringRef name : {"optimizer", "schedule"}) {
@@ -67,7 +81,7 @@ static bool isFilled(ParameterOp parameter) {
 }
 
 /// Sizes, factors and shifts stay below this, as in specs.
-constexpr int64_t largestSize = int64_t{1} << 31;
+constexpr int64_t largestSize = mostSize + 1;
 
 static bool hasLargeConstant(IntegerSet set) {
   bool large = false;
@@ -225,12 +239,7 @@ bool driver::isModelIR(StringRef path) { return path.ends_with(".mlir"); }
 
 OwningOpRef<ModuleOp> driver::readModelIR(MLIRContext &context, const std::string &path,
                                           std::string &text, std::string &mistake) {
-  auto buffer = llvm::MemoryBuffer::getFile(path);
-  if (!buffer) {
-    mistake = path + ": expected a readable file, found: " + buffer.getError().message();
-    return {};
-  }
-  text = (*buffer)->getBuffer().str();
+  text = runtime::readText(path, "model IR");
   context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
                       arith::ArithDialect, math::MathDialect>();
   std::string diagnostics;
@@ -238,7 +247,7 @@ OwningOpRef<ModuleOp> driver::readModelIR(MLIRContext &context, const std::strin
     llvm::raw_string_ostream(diagnostics) << diagnostic.getLocation() << ": " << diagnostic << "\n";
     return success();
   });
-  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, ParserConfig(&context));
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, ParserConfig(&context), path);
   if (!module) {
     mistake = "expected model IR as --emit model prints it, found " + diagnostics;
     return {};

@@ -153,13 +153,31 @@ int64_t Fields::integerAt(const JsonValue &found, std::string_view name, Range r
   return found.integer;
 }
 
+static bool contains(Interval interval, double x) {
+  return (interval.withLeast ? x >= interval.least : x > interval.least) &&
+         (interval.withLargest ? x <= interval.largest : x < interval.largest);
+}
+
+/// `x` as kernels hold it.
+static double roundToF32(double x) {
+  constexpr double largest = std::numeric_limits<float>::max();
+  // The conversion of what is out of range is undefined; half a unit beyond, it would round down.
+  return std::fabs(x) > largest ? std::copysign(std::numeric_limits<double>::infinity(), x)
+                                : static_cast<double>(static_cast<float>(x));
+}
+
 double Fields::numberAt(const JsonValue &found, std::string_view name, Interval interval) const {
   bool numeric = found.kind == JsonKind::Integer || found.kind == JsonKind::Number;
   double x = found.number;
-  bool low = interval.withLeast ? x >= interval.least : x > interval.least;
-  bool high = interval.withLargest ? x <= interval.largest : x < interval.largest;
-  if (!numeric || !low || !high) {
+  if (!numeric || !contains(interval, x)) {
     mismatch(found, name, describe(interval));
+  }
+  double held = roundToF32(x);
+  if (std::isinf(held) || (held == 0 && x != 0) || !contains(interval, held)) {
+    std::string rounded = std::isinf(held) ? "infinity" : shortest(held);
+    fail(found.position, "expected " + describe(interval) + " in f32 for " + quote(name) +
+                             ", found " + spec::describe(found) + ", which f32 rounds to " +
+                             rounded + "; write a number that is further from it");
   }
   return x;
 }

@@ -7,14 +7,14 @@
 #define SLUICE_LIB_SPEC_FIELDS_H
 
 #include "Json.h"
+#include "sluice/Runtime/Limits.h"
 
 #include <limits>
 #include <utility>
 
 namespace sluice::spec {
 
-/// Sizes stay below 2^31, so that products of two fit 64 bits.
-constexpr int64_t largestSize = std::numeric_limits<int32_t>::max();
+constexpr int64_t largestSize = mostSize;
 
 /// Bounds of an integer; at most `largest`.
 struct Range {
@@ -60,6 +60,8 @@ public:
 
   int64_t integer(std::string_view key, Range range) const;
   int64_t integer(std::string_view key, Range range, int64_t otherwise) const;
+  /// Numbers are what kernels hold as f32: one that f32 rounds to 0, to infinity or to a bound that
+  /// the interval leaves out is refused.
   double number(std::string_view key, Interval interval) const;
   double number(std::string_view key, Interval interval, double otherwise) const;
   bool boolean(std::string_view key, bool otherwise) const;

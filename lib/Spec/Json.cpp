@@ -218,6 +218,11 @@ void Builder::badSeparator(size_t at, bool inObject) const {
     remedy = "; the file seems cut off";
   } else if (at == cursor && isDigit(text[at])) {
     remedy = "; write the number without leading zeros";
+  } else if (at == cursor && at > 0 && isDigit(text[at - 1]) && isWord(text[at])) {
+    bool isBased =
+        text[at - 1] == '0' && std::string_view("xXbBoO").find(text[at]) != std::string_view::npos;
+    remedy = isBased ? "; JSON has decimal numbers only: write 16, not 0x10"
+                     : "; write numbers as 12, -3, 0.5 or 1e-3";
   } else if (text[at] == '"' || text[at] == '{' || text[at] == '[' || isWord(text[at])) {
     remedy = "; put a comma before it";
   }
@@ -273,31 +278,6 @@ void refuseByteOrderMark(std::string_view text, const std::string &file) {
 }
 
 } // namespace
-
-std::string quote(std::string_view text) {
-  const char *digits = "0123456789abcdef";
-  bool cut = text.size() > longestShown;
-  if (cut) { // never through the middle of a character
-    size_t end = longestShown;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
-      --end;
-    }
-    text = text.substr(0, end);
-  }
-  std::string result = "\"";
-  for (char c : text) {
-    unsigned char byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      result += '\\';
-      result += c;
-    } else if (byte < 0x20 || byte == 0x7f) {
-      result += std::string("\\u00") + digits[byte >> 4] + digits[byte & 15];
-    } else {
-      result += c;
-    }
-  }
-  return result + (cut ? "...\"" : "\"");
-}
 
 std::string describe(const JsonValue &value) {
   switch (value.kind) {

@@ -10,6 +10,7 @@
 #ifndef SLUICE_LIB_SPEC_JSON_H
 #define SLUICE_LIB_SPEC_JSON_H
 
+#include "sluice/Runtime/Text.h"
 #include "sluice/Spec/Spec.h"
 
 namespace sluice::spec {
@@ -49,8 +50,7 @@ struct JsonMember {
 /// The value as a message shows it: `"text"`, `12.5`, `an array`; one line, cut after 40 bytes.
 std::string describe(const JsonValue &value);
 
-/// `"text"` with what would break a one-line message escaped; cut after 40 bytes.
-std::string quote(std::string_view text);
+using sluice::quote;
 
 /// Parses one JSON document. Throws Failure at the first error: syntax, a key given twice, nesting
 /// deeper than 64, a number out of a double's range, a byte-order mark.

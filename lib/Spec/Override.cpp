@@ -1,9 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Spec/Override.h"
 
-#include "Json.h"
+#include "ApplySettings.h"
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <charconv>
 
 namespace sluice::spec {
 namespace {
@@ -17,49 +20,176 @@ size_t offsetOf(const std::string &text, Position position) {
   return at + position.column - 1;
 }
 
-const JsonValue *find(const JsonValue &object, std::string_view key) {
-  auto found = std::find_if(object.members.begin(), object.members.end(),
-                            [&](const JsonMember &member) { return member.key == key; });
-  return found == object.members.end() ? nullptr : &found->value;
+/// Bytes from `at` to the end of the JSON value that begins there; the text is known to be JSON.
+size_t valueBytes(const std::string &text, size_t at) {
+  int depth = 0;
+  bool inString = false;
+  for (size_t i = at; i < text.size(); ++i) {
+    char c = text[i];
+    if (inString) {
+      i += c == '\\' ? 1 : 0;
+      inString = c != '"';
+    } else if (c == '"') {
+      inString = true;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (depth == 0 && std::string_view(" \t\r\n,]}").find(c) != std::string_view::npos) {
+      return i - at;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+    if (depth == 0 && !inString && std::string_view("\"]}").find(c) != std::string_view::npos) {
+      return i + 1 - at;
+    }
+  }
+  return text.size() - at;
 }
 
-/// Puts `member` first in an object.
-std::string insertFirst(std::string text, const JsonValue &object, const std::string &member) {
-  return text.insert(offsetOf(text, object.position) + 1,
-                     " " + member + (object.members.empty() ? " " : ","));
+/// What a path leads to, as far as the spec has it.
+struct Target {
+  const JsonValue *value; ///< of the last step that was found
+  Position start;         ///< of its key, or of the value itself in an array
+  size_t found;           ///< steps of the path
+};
+
+/// One step from `value`; null where an object lacks the key.
+const JsonValue *follow(const JsonValue &value, const Setting &setting, size_t step,
+                        const std::string &file, Position &start) {
+  auto fail = [&](const std::string &expected, const std::string &found) {
+    throw Failure{{{file, value.position.line, value.position.column},
+                   setting.flag + ": expected " + expected + ", found " + found}};
+  };
+  const std::string &key = setting.path[step];
+  if (value.kind == JsonKind::Object) {
+    auto member = std::find_if(value.members.begin(), value.members.end(),
+                               [&](const JsonMember &each) { return each.key == key; });
+    if (member == value.members.end()) {
+      return nullptr;
+    }
+    start = member->position;
+    return &member->value;
+  }
+  if (value.kind != JsonKind::Array) {
+    fail("an object or an array that holds " + quote(key), describe(value));
+  }
+  size_t index = 0;
+  auto [end, problem] = std::from_chars(key.data(), key.data() + key.size(), index);
+  if (problem != std::errc() || end != key.data() + key.size() || index >= value.items.size()) {
+    fail(value.items.empty() ? "an array that is not empty"
+                             : "an index from 0 to " + std::to_string(value.items.size() - 1),
+         quote(key));
+  }
+  start = value.items[index].position;
+  return &value.items[index];
 }
 
-std::string replaceCompute(const std::string &text, const JsonValue &root,
-                           const std::string &compute) {
-  std::string member = "\"compute\": \"" + compute + "\"";
-  const JsonValue *precision = find(root, "precision");
-  if (!precision) {
-    return insertFirst(text, root, "\"precision\": { " + member + " }");
+Target resolve(const JsonValue &root, const Setting &setting, const std::string &file) {
+  Target target{&root, root.position, 0};
+  while (target.found < setting.path.size()) {
+    const JsonValue *next = follow(*target.value, setting, target.found, file, target.start);
+    if (!next) {
+      break;
+    }
+    target.value = next;
+    ++target.found;
   }
-  if (precision->kind != JsonKind::Object) {
-    return text; // the reader says what is wrong with it
+  return target;
+}
+
+/// Replaces the value at the path, or adds the first key that is missing with what lies below it.
+std::string apply(std::string text, const Setting &setting, const std::string &file) {
+  JsonValue root = parseJson(text, file);
+  if (root.kind != JsonKind::Object) {
+    return text; // the reader says it
   }
-  const JsonValue *old = find(*precision, "compute");
-  if (!old) {
-    return insertFirst(text, *precision, member);
+  Target target = resolve(root, setting, file);
+  size_t at = offsetOf(text, target.value->position);
+  if (target.found == setting.path.size()) {
+    return text.replace(at, valueBytes(text, at), setting.value);
   }
-  if (old->kind != JsonKind::String || old->escaped) {
-    return text;
+  std::string member = setting.value;
+  for (size_t i = setting.path.size(); i-- > target.found;) {
+    member = nlohmann::json(setting.path[i]).dump() + ": " + member;
+    member = i > target.found ? "{ " + member + " }" : member;
   }
-  size_t at = offsetOf(text, old->position);
-  return std::string(text).replace(at, old->text.size() + 2, "\"" + compute + "\"");
+  return text.insert(at + 1, " " + member + (target.value->members.empty() ? " " : ","));
+}
+
+/// Whether a place of the changed spec is in what the setting wrote.
+bool wrote(const std::string &text, const Setting &setting, const SourceLocation &place) {
+  JsonValue root = parseJson(text, place.file);
+  if (root.kind != JsonKind::Object) {
+    return false;
+  }
+  Target target = resolve(root, setting, place.file);
+  size_t at = offsetOf(text, target.value->position),
+         last = at + valueBytes(text, at), // values of flags stand on one line
+      found = offsetOf(text, {place.line, place.column});
+  return place.line > 0 && found >= offsetOf(text, target.start) && found < last;
 }
 
 } // namespace
 
-std::string withCompute(const std::string &text, const std::string &file,
-                        const std::string &compute) {
-  try {
-    JsonValue root = parseJson(text, file);
-    return root.kind == JsonKind::Object ? replaceCompute(text, root, compute) : text;
-  } catch (const Failure &) {
-    return text; // the reader says it
+std::string withSettings(std::string text, const std::string &file,
+                         const std::vector<Setting> &settings) {
+  for (const Setting &setting : settings) {
+    text = apply(std::move(text), setting, file);
   }
+  return text;
+}
+
+void blameSettings(Diagnostic &error, const std::string &original, const std::string &changed,
+                   const std::vector<Setting> &settings) {
+  std::string flags, all;
+  for (const Setting &setting : settings) {
+    all += (all.empty() ? "" : " ") + setting.flag;
+    if (wrote(changed, setting, error.location)) {
+      flags = setting.flag;
+    }
+  }
+  Diagnostic ignored;
+  if (flags.empty() && readText(original, error.location.file, ignored)) {
+    flags = all;
+  }
+  error.message = flags.empty() ? error.message : flags + ": " + error.message;
+}
+
+std::optional<Setting> parseSetting(const std::string &written, std::string &mistake) {
+  size_t equals = written.find('=');
+  Setting setting{"--set " + written, {}, ""};
+  std::string key = written.substr(0, equals);
+  for (size_t from = 0; from <= key.size();) {
+    size_t dot = std::min(key.find('.', from), key.size());
+    setting.path.push_back(key.substr(from, dot - from));
+    from = dot + 1;
+  }
+  auto isEmpty = [](const std::string &step) { return step.empty(); };
+  if (equals == std::string::npos ||
+      std::any_of(setting.path.begin(), setting.path.end(), isEmpty)) {
+    mistake = "--set: expected KEY=VALUE, as in training.learning_rate=1e-4 or "
+              "stages.1.hierarchy='1@1 2@2 1@1', found " +
+              quote(written);
+    return std::nullopt;
+  }
+  setting.value = written.substr(equals + 1);
+  std::replace(setting.value.begin(), setting.value.end(), '\n', ' ');
+  std::replace(setting.value.begin(), setting.value.end(), '\r', ' ');
+  try {
+    parseJson(setting.value, "--set " + key);
+  } catch (const Failure &failure) {
+    if (setting.value.find_first_of("{[\"") == 0) {
+      mistake = "--set " + key + ": expected JSON or a plain word, found " + quote(setting.value) +
+                ": " + failure.diagnostic.message;
+      return std::nullopt;
+    }
+    setting.value = nlohmann::json(setting.value)
+                        .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  return setting;
+}
+
+Setting computeSetting(const std::string &compute) {
+  return {"--precision " + compute, {"precision", "compute"}, "\"" + compute + "\""};
 }
 
 } // namespace sluice::spec

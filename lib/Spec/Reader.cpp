@@ -1,12 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "ApplySettings.h"
 #include "Stages.h"
-#include "sluice/Spec/Override.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Files.h"
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 
 namespace sluice::spec {
 namespace {
@@ -126,28 +125,11 @@ Model readModel(std::string text, const std::string &file) {
 }
 
 std::string readWhole(const std::string &path) {
-  auto fail = [&](const std::string &why) {
-    throw Failure{{{path}, "expected a spec that can be read, found " + why}};
-  };
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    fail("a folder; name a file in it");
+  try {
+    return runtime::readText(path, "spec", largestFile);
+  } catch (const runtime::UserError &error) {
+    throw Failure{{{}, error.what()}}; // it begins with the path
   }
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    fail(std::string(errno ? std::strerror(errno) : "an error") + "; check the file's name");
-  }
-  std::string text(largestFile + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(in.gcount()));
-  if (in.bad()) {
-    fail(std::string(errno ? std::strerror(errno) : "an error") + " while reading");
-  }
-  if (text.size() > largestFile) {
-    fail("more than 16 MiB; no spec is that long");
-  }
-  return text;
 }
 
 } // namespace
@@ -192,10 +174,31 @@ std::optional<Model> readFile(const std::string &path, Diagnostic &error) {
   }
 }
 
-std::optional<Model> readFileWithCompute(const std::string &path, const std::string &compute,
-                                         Diagnostic &error) {
+static Model readWith(const std::string &text, const std::string &file,
+                      const std::vector<Setting> &settings) {
+  std::string changed = withSettings(text, file, settings);
   try {
-    return readModel(withCompute(readWhole(path), path, compute), path);
+    return readModel(changed, file);
+  } catch (Failure &failure) {
+    blameSettings(failure.diagnostic, text, changed, settings);
+    throw;
+  }
+}
+
+std::optional<Model> readTextWith(const std::string &text, const std::string &file,
+                                  const std::vector<Setting> &settings, Diagnostic &error) {
+  try {
+    return readWith(text, file, settings);
+  } catch (Failure &failure) {
+    error = std::move(failure.diagnostic);
+    return std::nullopt;
+  }
+}
+
+std::optional<Model> readFileWith(const std::string &path, const std::vector<Setting> &settings,
+                                  Diagnostic &error) {
+  try {
+    return readWith(readWhole(path), path, settings);
   } catch (Failure &failure) {
     error = std::move(failure.diagnostic);
     return std::nullopt;
@@ -203,11 +206,16 @@ std::optional<Model> readFileWithCompute(const std::string &path, const std::str
 }
 
 std::string toString(const SourceLocation &location) {
+  std::string file = showPath(location.file);
   if (location.line == 0) {
-    return location.file;
+    return file;
   }
-  return location.file + ":" + std::to_string(location.line) + ":" +
-         std::to_string(location.column);
+  return file + ":" + std::to_string(location.line) + ":" + std::to_string(location.column);
+}
+
+std::string Diagnostic::format() const {
+  std::string place = toString(location);
+  return place.empty() ? message : place + ": " + message;
 }
 
 const SourceLocation &Stage::at(std::string_view key) const {

@@ -112,13 +112,6 @@ train=("$sluice" train "$art" --steps 2)
 refuses "missing data" 'none\.txt' "${train[@]}" --data "$work/none.txt" --out "$work/run0"
 head -c 8 "$work/data.txt" > "$work/tiny.txt"
 refuses "data shorter than a row" 'tiny\.txt' "${train[@]}" --data "$work/tiny.txt" --out "$work/run0"
-# shellcheck disable=SC2016
-refuses "a full standard output" 'standard output' bash -c '"$0" compile "$1" --emit plan > /dev/full' "$sluice" "$work/good.json"
-# A limit on the size of files stands for a full disk; the linker meets it first, which must not show its stack trace.
-# shellcheck disable=SC2016
-refuses "a disk that is full while compiling" 'File (too large|size limit).*TMPDIR' \
-  bash -c 'trap "" XFSZ; ulimit -f 100; "$0" compile "$1" -o "$2"' "$sluice" "$work/good.json" "$work/small.sla"
-absent "a full disk leaves no artifact" "$work/small.sla"
 refuses "resume of nothing" 'run0' "${train[@]}" --data "$work/data.txt" --out "$work/run0" --resume
 succeeds "train" "${train[@]}" --data "$work/data.txt" --out "$work/run"
 

@@ -3,13 +3,9 @@
 // A certificate, line by line. What the spec alone decides (values, operands, obligations) must
 // stand there exactly; bounds are free, and every obligation about them is decided.
 #include "Certify.h"
-#include "Bound.h"
-#include "Graph.h"
+#include "Lines.h"
 
 #include <openssl/sha.h>
-
-#include <set>
-#include <tuple>
 
 using namespace certify;
 
@@ -25,56 +21,6 @@ std::string sha256(const std::string &text) {
   }
   return hex;
 }
-
-/// The lines of a certificate, in order.
-class Lines {
-public:
-  explicit Lines(const std::string &text) : text(text) {}
-
-  /// What follows `start` on the next line, nothing if that `isAll`.
-  std::string rest(const std::string &start, bool isAll = false) {
-    ++number;
-    size_t end = text.find('\n', at);
-    std::string line = text.substr(at, end - at);
-    if (end == std::string::npos || line.substr(0, isAll ? line.size() : start.size()) != start) {
-      throw Refusal("expected '" + start + (isAll ? "'" : "...'") + ", found " +
-                    (end == std::string::npos ? "that the file was cut short" : "'" + line + "'"));
-    }
-    at = end + 1;
-    return line.substr(start.size());
-  }
-  void expect(const std::string &line) { rest(line, true); }
-  void finish() {
-    expect("end certificate " + std::to_string(number + 1) + " lines");
-    if (at != text.size()) {
-      ++number;
-      throw Refusal("expected the end of the file, found more");
-    }
-  }
-  int64_t number = 0; ///< of the line read last, from 1
-
-private:
-  const std::string &text;
-  size_t at = 0;
-};
-
-/// Decides what obligations ask. Equal questions are asked once.
-class Judge {
-public:
-  /// left(x) <= right(x) for every x >= 0, or for every integer; `name` tells people what x is.
-  void demand(const Bound &left, const Bound &right, bool everywhere, const std::string &name) {
-    if (!known.emplace(left, right, everywhere).second) {
-      return; // it held, or this is not reached
-    }
-    if (std::optional<int64_t> x = findAbove(left, right, everywhere)) {
-      throw Refusal("the obligation does not hold at " + name + " = " + std::to_string(*x) + ": " +
-                    std::to_string(left.at(*x)) + " > " + std::to_string(right.at(*x)));
-    }
-  }
-
-private:
-  std::set<std::tuple<Bound, Bound, bool>> known;
-};
 
 /// Checks one mode's part of a certificate.
 class ModeChecker {
@@ -179,7 +125,7 @@ void ModeChecker::conclude() {
 
 /// Checks a certificate against a model; returns what it proves, for people.
 std::string check(const Model &model, const std::string &specText, Lines &lines, bool walks) {
-  lines.expect("sluice-certificate 1");
+  lines.expect("sluice-certificate 2");
   lines.expect("spec sha256 " + sha256(specText));
   Judge judge;
   int64_t obligations = 0, longest = 0;
@@ -198,8 +144,13 @@ std::string check(const Model &model, const std::string &specText, Lines &lines,
   const Graph &graph = model.evaluate;
   lines.expect("mode generate");
   lines.expect("aligned " + graph.loss + " " + graph.values[graph.row].name + " 1");
+  Step step = readStep(graph, lines, judge);
+  obligations += step.obligations;
   lines.finish();
-  std::string what = "causal for every length, in eval, train and generate; " +
+  if (walks) {
+    walkStep(graph, step, longest);
+  }
+  std::string what = "causal for every length, in eval, train and generate, and step by step; " +
                      std::to_string(obligations) + " obligations";
   return walks ? what + ", and all paths at lengths up to " + std::to_string(longest) : what;
 }

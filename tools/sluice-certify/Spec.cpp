@@ -285,10 +285,15 @@ Graph Deriver::run() {
   return std::move(graph);
 }
 
-/// JSON in which no object has a key twice: which of the two holds would be anyone's guess.
+/// JSON in which no object has a key twice: which of the two holds would be anyone's guess. Nor
+/// does it nest deeper than a spec may (docs/spec.md), as copies of a value recurse.
 json parseSpec(const std::string &text) {
+  constexpr int deepest = 64;
   std::vector<std::set<std::string>> open;
-  auto watch = [&](int, json::parse_event_t event, json &parsed) {
+  auto watch = [&](int depth, json::parse_event_t event, json &parsed) {
+    if (depth > deepest) {
+      throw BadInput("expected at most 64 levels of nesting, found more");
+    }
     if (event == json::parse_event_t::object_start) {
       open.emplace_back();
     } else if (event == json::parse_event_t::object_end) {

@@ -2,6 +2,7 @@
 #include "GpuCheck.h"
 
 #include "CudaGpu.h"
+#include "StrictJson.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Recording.h"
 
@@ -13,12 +14,8 @@ namespace sluice::gpucheck {
 using namespace sluice::runtime;
 
 Json readJson(const Path &path, const std::string &what) {
-  Json json = Json::parse(readText(path, what), nullptr, false);
-  if (json.is_discarded()) {
-    throw UserError(path.string() + ": expected JSON, found text that does not parse; make the " +
-                    what + " again");
-  }
-  return json;
+  return runtime::readJson(readText(path, what), path.string(), "JSON",
+                           "; make the " + what + " again");
 }
 
 void tellNotice(const Device &device) {

@@ -6,19 +6,16 @@
 #include "sluice/Runtime/Generator.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Ledger.h"
+#include "sluice/Runtime/MemoryFile.h"
+#include "sluice/Runtime/Program.h"
 #include "sluice/Runtime/TextLike.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 namespace sluice::cli {
 namespace {
@@ -42,37 +39,19 @@ struct Peak {
 
 /// Runs the program beside this one and returns what it prints.
 std::string runBeside(const std::string &name, const std::string &threads) {
+  std::error_code ignored;
   std::string program =
-      (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
-  std::array<int, 2> ends{};
-  if (::pipe(ends.data()) != 0) {
-    throw std::runtime_error("cannot make a pipe");
-  }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addclose(&actions, ends[0]);
-  std::array<const char *, 4> arguments = {program.c_str(), "--threads", threads.c_str(), nullptr};
-  pid_t child = 0;
-  int error = ::posix_spawn(&child, program.c_str(), &actions, nullptr,
-                            const_cast<char **>(arguments.data()), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  ::close(ends[1]);
-  std::string output;
-  std::array<char, 256> piece{};
-  for (ssize_t count = 0;
-       error == 0 && (count = ::read(ends[0], piece.data(), piece.size())) > 0;) {
-    output.append(piece.data(), static_cast<size_t>(count));
-  }
-  ::close(ends[0]);
-  int status = 1;
-  if (error != 0 || ::waitpid(child, &status, 0) != child || status != 0) {
+      (std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / name).string();
+  MemoryFile output("sluice-peak");
+  std::string failure =
+      runProgram({program, "--threads", threads}, output.descriptor(), STDERR_FILENO);
+  if (!failure.empty()) {
     throw UserError(
         program +
-        ": expected the program that measures the machine's peak, found none that runs; " +
-        "build it (target sluice-peak) into the folder of sluice");
+        ": expected the program that measures the machine's peak, found none that runs (" +
+        failure + "); build it (target sluice-peak) into the folder of sluice");
   }
-  return output;
+  return output.read();
 }
 
 Peak measurePeak(int threads) {
@@ -276,7 +255,8 @@ void runBench(const BenchFlags &flags) {
       {"threads", executor->threads()},
       {"steps", flags.steps},
       {"device", executor->describeDevice()},
-      {"target", executor->target()}};
+      {"target", executor->target()},
+      {"leak_allowed", plan.verdict != "proved"}};
   if (flags.kernels) {
     json["kernels"] = kernels;
   }

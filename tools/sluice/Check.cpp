@@ -1,10 +1,13 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `sluice check`: is the model causal, for every length?
 #include "Commands.h"
+#include "Failures.h"
+#include "Recompile.h"
 #include "Replay.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Text.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -17,6 +20,7 @@ namespace {
 
 struct CheckFlags {
   std::string spec, picture, certificate, smt;
+  std::vector<std::string> settings;
   int64_t pictureRow = -1;
   bool json = false, strict = false, noReplay = false;
 };
@@ -88,10 +92,8 @@ nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict) {
   return json;
 }
 
-/// Written before the verdict is told: a leak's picture is wanted most.
 void writePicture(const CheckFlags &flags, const driver::CheckOutcome &check) {
-  std::error_code ignored;
-  if (std::filesystem::equivalent(flags.picture, flags.spec, ignored)) {
+  if (runtime::isSameFile(flags.picture, flags.spec)) {
     throw runtime::UserError("--picture: expected a file to write, found the spec itself, " +
                              flags.picture + "; name another file");
   }
@@ -121,8 +123,9 @@ driver::CheckOutcome checkAndReplay(const CheckFlags &flags, driver::CheckReques
   if (flags.noReplay || !check.verdict.witness) {
     return check;
   }
+  setLastWords(check.verdict.format());
   CausalWitness &first = *check.verdict.witness;
-  bool ran = replayCompiled(flags.spec, check.verdict.refusedMode, first);
+  bool ran = replayCompiled(request, check.verdict.refusedMode, first);
   if (ran && first.replay == Replay::Changed) {
     return check;
   }
@@ -130,19 +133,56 @@ driver::CheckOutcome checkAndReplay(const CheckFlags &flags, driver::CheckReques
   driver::CheckOutcome second = driver::check(request);
   std::optional<CausalWitness> &other = second.verdict.witness;
   bool shown = other && other->replay == Replay::Changed;
+  if (!second.isDecided) {
+    return check;
+  }
   if (!ran || !shown) {
     return ran ? check : second;
   }
   CausalWitness compiled = *other;
-  if (replayCompiled(flags.spec, second.verdict.refusedMode, compiled) &&
+  if (replayCompiled(request, second.verdict.refusedMode, compiled) &&
       compiled.replay == Replay::Changed) {
     other = compiled;
   }
   return second;
 }
 
+[[noreturn]] void failWith(const driver::Outcome &outcome) {
+  if (outcome.status == 2) {
+    throw runtime::UserError(outcome.message);
+  }
+  throw runtime::JobError(outcome.message);
+}
+
+void tellVerdict(const CheckFlags &flags, const CausalVerdict &verdict) {
+  if (flags.json) {
+    std::cout << verdictToJson(verdict).dump(2) << std::endl;
+  } else {
+    std::cout << (verdict.isProved() ? showPath(flags.spec) + ": " : "") << verdict.format()
+              << std::endl;
+  }
+}
+
+/// Fails where an output could not be written. A leak is the graver finding: its status stays.
+void finishOutputs(const CheckFlags &flags, const driver::CheckOutcome &check) {
+  try {
+    if (!flags.picture.empty()) {
+      writePicture(flags, check);
+    }
+    if (!check.outcome.message.empty()) {
+      failWith(check.outcome);
+    }
+  } catch (const std::runtime_error &error) {
+    if (check.verdict.isProved()) {
+      throw;
+    }
+    printError(error.what());
+  }
+}
+
 void runCheck(const CheckFlags &flags) {
   driver::CheckRequest request{flags.spec};
+  request.settings = parseSettings(flags.settings);
   request.picture = !flags.picture.empty();
   if (flags.pictureRow >= 0) {
     request.pictureRow = flags.pictureRow;
@@ -151,22 +191,18 @@ void runCheck(const CheckFlags &flags) {
   request.smt = flags.smt;
   driver::CheckOutcome check = checkAndReplay(flags, request);
   const CausalVerdict &verdict = check.verdict;
-  if (check.outcome.status == 2) {
-    throw runtime::UserError(check.outcome.message);
+  if (!check.isDecided) {
+    failWith(check.outcome);
   }
   for (const auto *list : {&verdict.warnings, &verdict.notes}) {
     for (const CausalWarning &finding : *list) {
       std::cerr << finding.format() << "\n";
     }
   }
-  if (request.picture) {
-    writePicture(flags, check);
-  }
-  if (flags.json) {
-    std::cout << verdictToJson(verdict).dump(2) << std::endl;
-  } else {
-    std::cout << (verdict.isProved() ? flags.spec + ": " : "") << verdict.format() << std::endl;
-  }
+  // Before anything that can fail.
+  tellVerdict(flags, verdict);
+  setLastWords("");
+  finishOutputs(flags, check);
   if (!verdict.isProved()) {
     throw ExitStatus{1};
   }
@@ -182,6 +218,10 @@ void registerCheck(CLI::App &program) {
   command->add_option("SPEC", flags->spec, "Model spec, JSON (docs/spec.md), or model IR (.mlir)")
       ->type_name("FILE")
       ->required();
+  addSettings(
+      *command, flags->settings,
+      "Put a value into the spec before it is checked, as in stages.1.shift=0; may be given "
+      "several times");
   command->add_flag("--json", flags->json, "Print one JSON object; positions count from 0");
   command->add_flag("--no-replay", flags->noReplay,
                     "Do not run a leak's witness; else the spec is compiled and run twice");

@@ -1,6 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "CommandLine.h"
 
+#include "sluice/Runtime/Text.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -10,8 +12,13 @@
 namespace sluice::cli {
 namespace {
 
-/// Levenshtein distance.
+/// Levenshtein distance; that of a word too long to be a slip is not computed, as it costs the
+/// square.
 size_t distance(const std::string &a, const std::string &b) {
+  constexpr size_t longest = 64;
+  if (a.size() > longest || b.size() > longest) {
+    return std::max(a.size(), b.size());
+  }
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t(0));
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -54,7 +61,7 @@ std::string explainExtra(const CLI::App &program, const std::string &word) {
     for (const CLI::App *each : program.get_subcommands(nullptr)) {
       names.push_back(each->get_name());
     }
-    return "expected a subcommand, found \"" + word + "\"" + suggest(word, names) +
+    return "expected a subcommand, found " + quote(word) + suggest(word, names) +
            " (sluice --help lists them)";
   }
   for (const CLI::Option *option : command->get_options()) {
@@ -62,7 +69,7 @@ std::string explainExtra(const CLI::App &program, const std::string &word) {
       names.push_back("--" + name);
     }
   }
-  return "sluice " + command->get_name() + ": expected one of its flags, found \"" + word + "\"" +
+  return "sluice " + command->get_name() + ": expected one of its flags, found " + quote(word) +
          suggest(word.substr(0, word.find('=')), names) + " (sluice " + command->get_name() +
          " --help lists them)";
 }
@@ -96,8 +103,7 @@ CLI::Validator realNumber() {
   return {[](std::string &text) {
             char *end = nullptr;
             std::strtod(text.c_str(), &end);
-            return text.empty() || *end ? "expected a number, found \"" + text + "\""
-                                        : std::string();
+            return text.empty() || *end ? "expected a number, found " + quote(text) : std::string();
           },
           "", "number"};
 }
@@ -105,9 +111,12 @@ CLI::Validator realNumber() {
 /// A flag whose value is missing takes the flag after it, which this finds.
 CLI::Validator noFlag() {
   return {[](std::string &text) {
-            return text.starts_with("--")
-                       ? "expected a file, found \"" + text + "\"; a file of this name is ./" + text
-                       : std::string();
+            if (text.empty()) {
+              return std::string("expected the name of a file, found an empty one; name a file");
+            }
+            return text.starts_with("--") ? "expected a file, found " + quote(text) +
+                                                "; a file of this name is ./" + showPath(text)
+                                          : std::string();
           },
           "", "file"};
 }
@@ -130,7 +139,7 @@ CLI::Validator wholeNumber(int64_t least, int64_t most) {
                                                         std::to_string(most);
             bool tooBig = errno == ERANGE && least != lowest && most == highest;
             return "expected a whole number" + range + (tooBig ? " and at most 63 bits" : "") +
-                   ", found \"" + text + "\"";
+                   ", found " + quote(text);
           },
           "", "whole number"};
 }
@@ -143,7 +152,7 @@ CLI::Validator oneOf(const std::vector<std::string> &names) {
   return {[=](std::string &text) {
             return std::find(names.begin(), names.end(), text) != names.end()
                        ? std::string()
-                       : "expected one of " + list + ", found \"" + text + "\"" +
+                       : "expected one of " + list + ", found " + quote(text) +
                              suggest(text, names);
           },
           "", "one of"};

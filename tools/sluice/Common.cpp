@@ -35,18 +35,46 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
 }
 
 std::unique_ptr<Executor> openExecutor(const std::string &artifact, const DeviceOptions &options) {
+  std::shared_ptr<const Artifact> loaded = Artifact::load(artifact, options.target);
+  warnOfLeak(*loaded);
+  return openExecutor(loaded, options);
+}
+
+std::unique_ptr<Executor> openExecutor(const std::shared_ptr<const Artifact> &loaded,
+                                       const DeviceOptions &options) {
   if (options.device == "cpu") {
     int threads = options.threads > 0 ? options.threads : availableThreads();
-    return std::make_unique<Executor>(Artifact::load(artifact, options.target), threads);
+    return std::make_unique<Executor>(loaded, threads);
   }
-  std::shared_ptr<const Artifact> loaded = Artifact::load(artifact, options.target);
   std::unique_ptr<Device> device = options.device == "cuda"
                                        ? makeCudaDevice(loaded, options.gpuTarget)
                                        : makeEmulatorDevice(loaded, options.gpuTarget);
   if (!device->notice().empty()) {
-    std::cerr << "sluice: " << device->notice() << std::endl;
+    printNotice(device->notice());
   }
   return std::make_unique<Executor>(std::move(device));
+}
+
+void warnOfLeak(const Artifact &artifact) {
+  if (artifact.plan().verdict != "proved") {
+    std::cerr << "sluice: warning: " << artifact.path()
+              << " was compiled with --allow-leak: its predictions may read what they predict, so "
+                 "losses come out too low and mean nothing for generated text"
+              << std::endl;
+  }
+}
+
+void printNotice(const std::string &text) { std::cerr << "sluice: " << text << std::endl; }
+
+void requireOther(const std::string &flag, const std::string &output,
+                  const std::vector<std::string> &inputs) {
+  for (const std::string &input : inputs) {
+    if (isSameFile(output, input)) {
+      throw UserError(output + ": " + flag +
+                      ": expected the name of a new file, found one that is "
+                      "read; name another file");
+    }
+  }
 }
 
 void printJson(const nlohmann::json &json) {

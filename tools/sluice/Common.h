@@ -20,10 +20,25 @@ struct DeviceOptions {
 
 void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 
-/// Loads the artifact and makes an executor for it. Throws UserError for a device that the machine
-/// or the artifact does not have.
+/// Loads the artifact, warns of a leak that it was allowed and makes an executor for it. Throws
+/// UserError for a device that the machine or the artifact does not have.
 std::unique_ptr<runtime::Executor> openExecutor(const std::string &artifact,
                                                 const DeviceOptions &options);
+
+/// The same for an artifact that is loaded, with no word on a leak.
+std::unique_ptr<runtime::Executor>
+openExecutor(const std::shared_ptr<const runtime::Artifact> &artifact,
+             const DeviceOptions &options);
+
+/// One line on stderr where the artifact was compiled with --allow-leak.
+void warnOfLeak(const runtime::Artifact &artifact);
+
+/// Prints one line to stderr: something that a user should know and that is no error.
+void printNotice(const std::string &text);
+
+/// Throws UserError where the file to write is one of those to read.
+void requireOther(const std::string &flag, const std::string &output,
+                  const std::vector<std::string> &inputs);
 
 /// Prints to stdout. The program ends with an error where that failed.
 void printJson(const nlohmann::json &json);

@@ -2,9 +2,11 @@
 // `sluice compile`: a spec becomes an artifact.
 #include "CommandLine.h"
 #include "Commands.h"
+#include "Recompile.h"
 #include "Tune.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Text.h"
 
 #include <CLI/CLI.hpp>
 
@@ -20,8 +22,7 @@ void registerCompile(CLI::App &program) {
   command->add_option("SPEC", request->spec, "Model spec, JSON (docs/spec.md)")
       ->type_name("FILE")
       ->required();
-  CLI::Option *output =
-      command->add_option("-o,--output", request->output, "Artifact to write")->type_name("FILE");
+  command->add_option("-o,--output", request->output, "Artifact to write")->type_name("FILE");
   command
       ->add_option(
           "-t,--target", request->targets,
@@ -41,6 +42,11 @@ void registerCompile(CLI::App &program) {
                        "Tuning file, from sluice bench --tune: products that cuBLASLt was measured "
                        "to do faster on a GPU go to it, where it is there")
           ->type_name("FILE");
+  auto settings = std::make_shared<std::vector<std::string>>();
+  addSettings(*command, *settings,
+              "Put a value into the spec before it is compiled, as in training.learning_rate=1e-4 "
+              "or stages.1.hierarchy='1@1 2@2 1@1'; may be given several times. The artifact holds "
+              "the resulting spec");
   std::string stages;
   for (const std::string &stage : driver::emitStages()) {
     stages += (stages.empty() ? "" : ", ") + stage;
@@ -51,8 +57,8 @@ void registerCompile(CLI::App &program) {
                     "After every pass, read dependences again and compare them with the spec's");
   command->add_flag("--allow-leak", request->allowLeak,
                     "Compile a spec that check does not prove; the artifact says so");
-  command->callback([request, tuning, tuned, output, emit] {
-    if (output->count() == 0 && emit->count() == 0) {
+  command->callback([request, settings, tuning, tuned, emit] {
+    if (request->output.empty() && emit->count() == 0) {
       throw runtime::UserError(
           "sluice compile: expected an artifact to write or a stage to print, found neither; " +
           std::string("give -o FILE or --emit STAGE"));
@@ -60,11 +66,12 @@ void registerCompile(CLI::App &program) {
     if (tuned->count() > 0) {
       request->libraryProducts = readLibraryProducts(*tuning, request->targets);
     }
+    request->settings = parseSettings(*settings);
     driver::Outcome outcome = driver::compile(*request);
     std::cout << outcome.output << std::flush;
     if (!outcome.message.empty()) {
-      std::cerr << "sluice: " << (outcome.status <= 1 ? "" : "error: ") << outcome.message
-                << std::endl;
+      std::cerr << "sluice: " << (outcome.isLeak || outcome.status == 0 ? "" : "error: ")
+                << showMessage(outcome.message) << std::endl;
     }
     if (outcome.status != 0) {
       throw ExitStatus{outcome.status};

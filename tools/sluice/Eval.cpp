@@ -3,6 +3,7 @@
 #include "Common.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Evaluator.h"
+#include "sluice/Runtime/Npy.h"
 
 #include <iostream>
 
@@ -12,7 +13,7 @@ namespace {
 using namespace sluice::runtime;
 
 struct EvalFlags {
-  std::string artifact, weights;
+  std::string artifact, weights, perToken;
   std::vector<std::string> data;
   DeviceOptions device;
   EvaluationOptions options;
@@ -20,16 +21,31 @@ struct EvalFlags {
 };
 
 void runEval(const EvalFlags &flags) {
+  constexpr const char *why = "one byte to predict from another";
+  std::vector<std::string> inputs = flags.data;
+  inputs.insert(inputs.end(), {flags.artifact, flags.weights});
+  requireOther("--per-token", flags.perToken, inputs);
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
-  std::vector<ByteFile> files =
-      readByteFiles({flags.data.begin(), flags.data.end()}, executor->plan().model.vocabulary, 2,
-                    "one byte to predict from another");
-  Path weights = loadWeights(flags.weights, *executor);
+  std::vector<ByteFile> skipped;
+  std::vector<ByteFile> files = readByteFiles({flags.data.begin(), flags.data.end()},
+                                              executor->plan().model.vocabulary, 2, why, &skipped);
+  if (!skipped.empty()) {
+    printNotice(describeSkipped(skipped, files.size() + skipped.size(), 2, why));
+  }
+  Path weights = loadWeights(flags.weights, *executor, printNotice);
+  std::optional<NpyWriter> losses;
+  if (!flags.perToken.empty()) {
+    losses.emplace(flags.perToken, std::vector{countScored(files, flags.options.mostTokens)});
+  }
   EvaluationResult result;
   {
     Progress progress;
-    result = evaluate(*executor, files, flags.options,
-                      [&](double share) { progress.draw(share, "evaluating"); });
+    result = evaluate(
+        *executor, files, flags.options, [&](double share) { progress.draw(share, "evaluating"); },
+        losses ? [&](std::span<const float> nats) { losses->append(nats); } : NumberSink());
+  }
+  if (losses) {
+    losses->finish();
   }
   if (flags.json) {
     printJson({{"bits_per_token", result.bitsPerToken()},
@@ -41,6 +57,8 @@ void runEval(const EvalFlags &flags) {
                {"window", result.window},
                {"stride", result.stride},
                {"protocol", describeProtocol(result)},
+               {"skipped_files", skipped.size()},
+               {"leak_allowed", executor->plan().verdict != "proved"},
                {"weights", weights.string()}});
     return;
   }
@@ -74,6 +92,11 @@ void registerEval(CLI::App &program) {
                       "Tokens from a window's start to the next's; 0 takes half the window");
   command->add_option("--tokens", flags->options.mostTokens,
                       "Tokens to score at most; 0 scores all");
+  command
+      ->add_option("--per-token", flags->perToken,
+                   "Write the loss of every scored token, nats in the order of the text, as an "
+                   "array of f32 (.npy)")
+      ->type_name("FILE");
   command->add_flag("--json", flags->json, "Print one JSON object");
   addDeviceOptions(*command, flags->device);
   command->callback([flags] { runEval(*flags); });

@@ -26,7 +26,7 @@ void runGenerate(const GenerateFlags &flags) {
     throw UserError("expected --tokens of at least 0, found " + std::to_string(flags.tokens));
   }
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
-  loadWeights(flags.weights, *executor);
+  loadWeights(flags.weights, *executor, printNotice);
   // A model needs something to read: no prompt means the start of a line.
   std::string prompt = flags.prompt.empty() ? "\n" : flags.prompt;
   checkPrompt(prompt, executor->plan().model.vocabulary); // before it is printed

@@ -58,6 +58,7 @@ std::string extractParts(const Artifact &artifact, const Path &folder) {
 
 void runInspect(const InspectFlags &flags) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact);
+  warnOfLeak(*artifact);
   if (!flags.extract.empty()) {
     std::string names = extractParts(*artifact, flags.extract);
     std::cerr << "wrote " << names << " to " << flags.extract << std::endl;

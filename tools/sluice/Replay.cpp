@@ -3,45 +3,21 @@
 // token in question differs between the two runs.
 #include "Replay.h"
 
-#include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Executor.h"
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <iterator>
-#include <new>
 #include <random>
 
 namespace sluice::cli {
 namespace {
 
-namespace files = std::filesystem;
-
 /// Largest arena that a replay takes.
 constexpr int64_t mostBytes = int64_t{4} << 30;
 /// Dropout may drop the very path, and a softmax may look away, so numbers are drawn anew.
 constexpr int attempts = 4;
-
-/// A folder that lives as long as the object.
-class TemporaryFolder {
-public:
-  TemporaryFolder() : path((files::temp_directory_path() / "sluice-replay-XXXXXX").string()) {
-    made = ::mkdtemp(path.data()) != nullptr;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (made) {
-      files::remove_all(path, ignored);
-    }
-  }
-  TemporaryFolder(const TemporaryFolder &) = delete;
-  TemporaryFolder &operator=(const TemporaryFolder &) = delete;
-
-  std::string path;
-  bool made = false;
-};
 
 /// Matrices of deviation 1/sqrt(columns), embeddings 1/2, vectors 1/5, around 1 for gains: no path
 /// fades, and no softmax is a choice of one.
@@ -102,34 +78,35 @@ void replay(runtime::Executor &program, const std::string &entry, CausalWitness 
 
 } // namespace
 
-bool replayCompiled(const std::string &spec, const std::string &mode, CausalWitness &witness) {
+bool replayCompiled(const driver::CheckRequest &checked, const std::string &mode,
+                    CausalWitness &witness) {
   std::vector<std::string> targets = runtime::machineTargets();
-  TemporaryFolder folder;
   bool hasLosses = mode == "eval" || mode == "train";
-  if (targets.empty() || !folder.made || !hasLosses) {
+  if (targets.empty() || !hasLosses) {
     return false;
   }
   int64_t longer = std::max(witness.length, witness.token + 1);
   driver::CompileRequest request;
-  request.spec = spec;
-  request.output = folder.path + "/replay.sla";
+  request.spec = checked.spec;
+  request.settings = checked.settings;
+  request.inMemory = true;
   request.targets = {targets.front()};
   request.replay = {.targetOffset = longer - witness.row, .batch = 1};
-  if (driver::compile(request).status != 0) {
-    return false;
-  }
   try {
-    auto artifact = runtime::Artifact::load(request.output, targets.front());
+    driver::Outcome compiled = driver::compile(request);
+    if (compiled.status != 0) {
+      return false;
+    }
+    auto artifact = runtime::Artifact::fromBytes({compiled.output.begin(), compiled.output.end()},
+                                                 checked.spec, targets.front());
     if (longer > artifact->plan().model.context || artifact->plan().memory.arenaBytes > mostBytes) {
       return false;
     }
     runtime::Executor program(artifact, runtime::availableThreads());
     replay(program, mode == "train" ? "gradient" : "evaluate", witness);
     return true;
-  } catch (const runtime::UserError &) {
-    return false; // an artifact that this machine cannot load
-  } catch (const std::bad_alloc &) {
-    return false;
+  } catch (const std::exception &) {
+    return false; // whatever stops the replay, the verdict stands
   }
 }
 

@@ -4,14 +4,70 @@
 #include "Common.h"
 #include "sluice/Driver/Driver.h"
 
+#include <algorithm>
 #include <iostream>
 
 namespace sluice::cli {
 namespace {
 
 struct ReportFlags {
-  std::string run, out;
+  std::vector<std::string> runs;
+  std::string out;
 };
+
+const char *nameOf(spec::NumberType type) { return type == spec::NumberType::F32 ? "f32" : "bf16"; }
+
+/// What a part of the spec says, value by value: "stages.1.hierarchy".
+void addValues(runtime::Facts &facts, const nlohmann::json &spec, const char *part) {
+  if (spec.is_object() && spec.contains(part)) {
+    for (const auto &[path, value] : nlohmann::json{{part, spec[part]}}.flatten().items()) {
+      std::string name = path.substr(1);
+      std::replace(name.begin(), name.end(), '/', '.');
+      facts.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
+    }
+  }
+}
+
+void addTraining(runtime::Facts &facts, const spec::Training &training) {
+  auto add = [&](const char *name, double value) {
+    facts.emplace_back(std::string("training.") + name, format("%g", value));
+  };
+  const spec::Schedule &schedule = training.schedule;
+  bool isCosine = schedule.kind == spec::ScheduleKind::Cosine;
+  facts.emplace_back("training.optimizer",
+                     training.optimizer == spec::Optimizer::AdamW ? "adamw" : "adam");
+  add("learning_rate", training.learningRate);
+  facts.emplace_back("training.schedule.kind", isCosine ? "cosine" : "constant");
+  add("schedule.warmup", static_cast<double>(schedule.warmup));
+  if (isCosine) {
+    add("schedule.steps", static_cast<double>(schedule.steps));
+    add("schedule.floor", schedule.floor);
+  }
+  facts.emplace_back("training.betas", format("%g, %g", training.beta1, training.beta2));
+  add("epsilon", training.epsilon);
+  add("weight_decay", training.weightDecay);
+  add("clip", training.clip);
+}
+
+/// Of the spec that was trained, defaults filled in; none where the run holds no spec.
+runtime::Facts findHyperparameters(const runtime::Path &run) {
+  spec::Diagnostic ignored;
+  std::optional<spec::Model> model = spec::readFile((run / "spec.json").string(), ignored);
+  if (!model) {
+    return {};
+  }
+  runtime::Facts facts = {{"vocabulary", std::to_string(model->vocabulary)},
+                          {"context", std::to_string(model->context)},
+                          {"batch", std::to_string(model->batch)},
+                          {"width", std::to_string(model->width)}};
+  nlohmann::json spec = nlohmann::json::parse(model->text, nullptr, false);
+  addValues(facts, spec, "defaults");
+  addValues(facts, spec, "stages");
+  facts.emplace_back("precision", std::string(nameOf(model->precision.compute)) + ", residual " +
+                                      nameOf(model->precision.residual));
+  addTraining(facts, model->training);
+  return facts;
+}
 
 /// Of the spec that was trained; nothing where the run holds none that can be read (it was compiled
 /// from model IR).
@@ -38,9 +94,21 @@ std::optional<runtime::Causality> checkSpec(const runtime::Path &run) {
 }
 
 void runReport(const ReportFlags &flags) {
-  runtime::Path out =
-      flags.out.empty() ? runtime::Path(flags.run) / "report.html" : runtime::Path(flags.out);
-  runtime::replaceFile(out, runtime::asBytes(runtime::makeReport(flags.run, checkSpec(flags.run))));
+  bool compares = flags.runs.size() > 1;
+  runtime::Path first = flags.runs.front();
+  runtime::Path out = flags.out.empty() ? first / (compares ? "comparison.html" : "report.html")
+                                        : runtime::Path(flags.out);
+  std::string page;
+  if (compares) {
+    std::vector<runtime::ComparedRun> runs;
+    for (const std::string &run : flags.runs) {
+      runs.push_back({run, findHyperparameters(run)});
+    }
+    page = runtime::makeComparison(runs);
+  } else {
+    page = runtime::makeReport(first, checkSpec(first), findHyperparameters(first));
+  }
+  runtime::replaceFile(out, runtime::asBytes(page));
   std::cerr << "wrote " << out.string() << std::endl;
 }
 
@@ -48,10 +116,16 @@ void runReport(const ReportFlags &flags) {
 
 void registerReport(CLI::App &program) {
   auto flags = std::make_shared<ReportFlags>();
-  CLI::App *command =
-      program.add_subcommand("report", "Write a run as one self-contained HTML page");
-  command->add_option("RUN", flags->run, "Directory of a run, from sluice train")->required();
-  command->add_option("-o,--out", flags->out, "Page to write; none writes RUN/report.html");
+  CLI::App *command = program.add_subcommand(
+      "report", "Write a run, or a comparison of runs, as one self-contained HTML page");
+  command
+      ->add_option("RUN", flags->runs,
+                   "Directory of a run, from sluice train; several are compared with each other")
+      ->default_str("")
+      ->required();
+  command->add_option("-o,--out", flags->out,
+                      "Page to write; none writes RUN/report.html, or comparison.html into the "
+                      "first of several");
   command->callback([flags] { runReport(*flags); });
 }
 

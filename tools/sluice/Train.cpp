@@ -1,6 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Commands.h"
 #include "Common.h"
+#include "Recompile.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Trainer.h"
 
 #include <csignal>
@@ -20,6 +23,11 @@ void catchSignals() {
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction hangup{};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) { // nohup's training goes on
+    sigaction(SIGHUP, &action, nullptr);
+  }
 }
 
 struct TrainFlags {
@@ -27,7 +35,8 @@ struct TrainFlags {
   std::vector<std::string> data, heldOut;
   DeviceOptions device;
   TrainingOptions options;
-  int64_t seed = -1;
+  std::string weights;
+  int64_t steps = 0, seed = -1;
 };
 
 std::string describe(const nlohmann::json &metrics, int64_t steps) {
@@ -47,9 +56,83 @@ std::string describe(const nlohmann::json &metrics, int64_t steps) {
   return text;
 }
 
+void refuse(const std::string &expected, const std::string &found) {
+  throw UserError("sluice train: expected " + expected + ", found " + found);
+}
+
+void checkFlags(const TrainFlags &flags) {
+  if (flags.data.empty() && flags.options.steps != 0) {
+    refuse("--data", "none; give --data FILE (only --steps 0 needs none)");
+  }
+  if (!flags.weights.empty() && flags.options.resume) {
+    refuse("--weights or --resume", "both; a resumed run goes on with its own weights");
+  }
+  if (!flags.options.match.empty() && flags.weights.empty()) {
+    refuse("--weights beside --match", "none; name the weights to take tensors from");
+  }
+}
+
+/// What a run may change: nothing that its tensors, data or causality depend on.
+std::vector<spec::Setting> parseTrainingSettings(const std::vector<std::string> &written) {
+  std::vector<spec::Setting> settings = parseSettings(written);
+  for (const spec::Setting &setting : settings) {
+    if (setting.path.front() != "training" || setting.path.size() < 2) {
+      throw UserError(setting.flag +
+                      ": expected a key below training, such as "
+                      "training.learning_rate or training.schedule.steps, found \"" +
+                      setting.path.front() + "\"; other keys make another model: sluice compile " +
+                      setting.flag);
+    }
+  }
+  return settings;
+}
+
+/// The executor that trains: the artifact's own, or where settings were changed, now or before in
+/// the run, one that its spec makes with them.
+std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
+  std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
+  warnOfLeak(*artifact);
+  const Plan &plan = artifact->plan();
+  std::string hash = sha256Hex(plan.model.spec);
+  std::optional<RunRecord> told = flags.options.resume ? readRunRecord(flags.out) : std::nullopt;
+  std::vector<std::string> written;
+  if (told && hash == told->specHash) {
+    written = told->settings(); // else it is the changed spec already, or none of this run's
+  }
+  written.insert(written.end(), flags.options.settings.begin(), flags.options.settings.end());
+  std::vector<spec::Setting> settings = parseTrainingSettings(written);
+  if (settings.empty()) {
+    return openExecutor(artifact, flags.device);
+  }
+  readSpecOf(plan, settings);
+  std::string list;
+  for (const std::string &setting : written) {
+    list += (list.empty() ? "" : ", ") + setting;
+  }
+  printNotice("compiling the artifact's spec once more, with " + list);
+  flags.options.artifactSpecHash = hash;
+  driver::CompileRequest request;
+  request.settings = settings;
+  return recompile(*artifact, request, flags.device);
+}
+
+/// Where the rate stops falling; none where the spec says none, or there is no spec.
+std::optional<ScheduleEnd> findScheduleEnd(const Plan &plan) {
+  spec::Diagnostic ignored;
+  std::optional<spec::Model> model = spec::readText(plan.model.spec, "spec.json", ignored);
+  if (!model || model->training.schedule.kind != spec::ScheduleKind::Cosine) {
+    return std::nullopt;
+  }
+  const spec::Schedule &schedule = model->training.schedule;
+  return ScheduleEnd{schedule.steps, schedule.floor * model->training.learningRate};
+}
+
 void runTrain(TrainFlags &flags) {
-  std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
+  checkFlags(flags);
+  std::unique_ptr<Executor> executor = openForTraining(flags);
+  flags.options.scheduleEnd = findScheduleEnd(executor->plan());
   flags.options.run = flags.out;
+  flags.options.weights = flags.weights;
   flags.options.data.assign(flags.data.begin(), flags.data.end());
   flags.options.heldOut.assign(flags.heldOut.begin(), flags.heldOut.end());
   if (flags.seed != -1) {
@@ -88,13 +171,30 @@ void registerTrain(CLI::App &program) {
       ->required();
   command->add_option("--data", flags->data, "Training text: files whose bytes are token ids")
       ->type_name("FILE")
-      ->default_str("")
-      ->required();
+      ->default_str("");
   command->add_option("-o,--out", flags->out, "Directory of the run; new, unless --resume is given")
       ->required();
-  command->add_option("-n,--steps", options.steps,
-                      "Steps in all, counted from the run's first; 0 takes the spec's");
+  CLI::Option *steps =
+      command
+          ->add_option("-n,--steps", flags->steps,
+                       "Steps in all, counted from the run's first; 0 writes the initial weights "
+                       "as a checkpoint; none takes the run's own number with --resume, else the "
+                       "spec's")
+          ->default_str("");
   command->add_flag("--resume", options.resume, "Continue the run from its latest checkpoint");
+  command->add_option("--weights", flags->weights,
+                      "Weights to start from: a run, a checkpoint or a safetensors file");
+  command
+      ->add_option("--match", options.match,
+                   "Take only the tensors of --weights that this pattern names, as in "
+                   "'stages.0.*'; may be given several times")
+      ->type_name("GLOB")
+      ->default_str("")
+      ->allow_extra_args(false);
+  addSettings(*command, options.settings,
+              "Put a value below training into the spec, as in training.learning_rate=1e-4; with "
+              "--resume it holds from there on and is kept by later resumes. The spec is then "
+              "compiled once more, and the run records it");
   command
       ->add_option("--eval-data", flags->heldOut,
                    "Held-out text: files to evaluate on while training")
@@ -104,7 +204,7 @@ void registerTrain(CLI::App &program) {
   command->add_option("--eval-tokens", options.evaluateTokens,
                       "Held-out tokens an evaluation scores; 0 scores all");
   command->add_option("--save-every", options.saveEvery,
-                      "Steps between checkpoints; the end and Ctrl-C save too");
+                      "Steps between checkpoints; the end, Ctrl-C, SIGTERM and SIGHUP save too");
   command->add_option("--keep", options.keep, "Checkpoints to keep, the newest ones");
   command->add_option("--log-every", options.logEvery, "Steps between lines of metrics.jsonl");
   command->add_option(
@@ -114,7 +214,12 @@ void registerTrain(CLI::App &program) {
   command->add_option("--seed", flags->seed,
                       "Seed of initialization, data order and dropout; -1 takes the spec's");
   addDeviceOptions(*command, flags->device);
-  command->callback([flags] { runTrain(*flags); });
+  command->callback([flags, steps] {
+    if (steps->count() > 0) {
+      flags->options.steps = flags->steps;
+    }
+    runTrain(*flags);
+  });
 }
 
 } // namespace sluice::cli

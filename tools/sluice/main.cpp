@@ -1,14 +1,14 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The program `sluice`: reads the command line, runs one subcommand, turns failures into one
-// message and a status: 0 done, 1 the job failed (or a leak was found), 2 bad input, 3 an internal
-// error, 130 interrupted.
+// message and a status: 0 done, 1 the job or the machine failed (or a leak was found), 2 bad input,
+// 3 an internal error, 130 interrupted.
 #include "CommandLine.h"
 #include "Commands.h"
+#include "Failures.h"
 #include "sluice/Runtime/Error.h"
 
 #include <CLI/CLI.hpp>
 
-#include <csignal>
 #include <fcntl.h>
 #include <iostream>
 #include <poll.h>
@@ -36,9 +36,9 @@ void requireOutput() {
   pollfd out{STDOUT_FILENO, POLLOUT, 0};
   bool readerLeft = ::poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP));
   if (!std::cout && !readerLeft) {
-    throw runtime::UserError("expected to write to the standard output, found it closed or full; "
-                             "free space on the disk or " +
-                             std::string("name another place"));
+    throw runtime::JobError("expected to write to the standard output, found it closed or full; "
+                            "free space on the disk or " +
+                            std::string("name another place"));
   }
 }
 
@@ -47,6 +47,7 @@ void registerCommands(CLI::App &program) {
   cli::registerCompile(program);
   cli::registerTrain(program);
   cli::registerEval(program);
+  cli::registerLogits(program);
   cli::registerGenerate(program);
   cli::registerBench(program);
   cli::registerInspect(program);
@@ -78,8 +79,7 @@ int run(CLI::App &program, int argc, char **argv) {
 
 int main(int argc, char **argv) {
   occupyStandardStreams();
-  std::signal(SIGPIPE,
-              SIG_IGN); // a closed pipe then shows as a failed write, not as a killed program
+  cli::installFailureHandlers();
   CLI::App program("Compiles, trains and runs multi-scale autoregressive transformers.", "sluice");
   program.option_defaults()->always_capture_default();
   program.require_subcommand(1);
@@ -90,18 +90,7 @@ int main(int argc, char **argv) {
                  "defect of sluice; 130 interrupted.");
   try {
     return run(program, argc, argv);
-  } catch (const runtime::UserError &error) {
-    std::cerr << "sluice: error: " << error.what() << std::endl;
-    return 2;
-  } catch (const runtime::JobError &error) {
-    std::cerr << "sluice: error: " << error.what() << std::endl;
-    return 1;
-  } catch (const std::bad_alloc &) {
-    std::cerr << "sluice: error: out of memory" << std::endl;
-    return 1;
-  } catch (const std::exception &error) {
-    std::cerr << "sluice: internal error: " << error.what()
-              << "; this is a defect of sluice, please report it" << std::endl;
-    return 3;
+  } catch (...) {
+    return cli::explainException();
   }
 }

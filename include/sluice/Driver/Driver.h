@@ -6,6 +6,7 @@
 #pragma once
 
 #include "sluice/Analysis/Picture.h"
+#include "sluice/Spec/Override.h"
 
 #include <optional>
 #include <string>
@@ -24,16 +25,23 @@ struct LibraryProduct {
 };
 
 struct CompileRequest {
-  std::string spec;                 ///< path
-  std::string output;               ///< path of the artifact; may be empty with `emit`
+  std::string spec; ///< path
+  /// The spec itself, where it is in memory; `spec` then only names it in messages.
+  std::optional<std::string> text = std::nullopt;
+  std::vector<spec::Setting> settings = {}; ///< put into the spec before it is read
+  std::string output;               ///< path of the artifact; none with `emit` and `inMemory`
   std::vector<std::string> targets; ///< cpu-avx512, cpu-avx2, `cpu` for both; sm_80, sm_90a
   std::string emit; ///< stage to print instead of writing an artifact; see emitStages()
   /// "f32" or "bf16" replaces the spec's precision.compute; empty: as it is, but bf16 where a GPU
   /// is among the targets, which the outcome's message then says.
   std::string precision = {};
   std::vector<LibraryProduct> libraryProducts = {}; ///< kernels of these products name the library
+  bool inMemory = false; ///< the artifact's bytes are the outcome's output, and nothing is written
   bool allowLeak = false;
   bool verifyEachCausality = false; ///< dependences are read again after every pass
+  /// Entry `predict` gives the logits of every row, for one row of a batch; the spec is not checked
+  /// again. For `sluice logits`.
+  bool everyLogit = false;
   /// To replay a leak or to probe what was compiled: the spec is not checked.
   struct Replay {
     int64_t targetOffset = 1; ///< row t is scored against token t + this: one that it does not read
@@ -42,16 +50,18 @@ struct CompileRequest {
   std::optional<Replay> replay = std::nullopt;
 };
 
-/// How a job ended: exit status of contract (0 done, 1 refused, 2 bad input, 3 internal error),
-/// what goes to stdout and what to stderr.
+/// How a job ended: exit status of contract (0 done, 1 refused or the machine failed, 2 bad input,
+/// 3 internal error), what goes to stdout and what to stderr.
 struct Outcome {
   int status = 0;
   std::string output;
   std::string message;
+  bool isLeak = false; ///< status 1 because the model is not proved; the message is the verdict
 };
 
 struct CheckRequest {
   std::string spec;                                 ///< path of a spec, or of model IR (.mlir)
+  std::vector<spec::Setting> settings = {};         ///< put into the spec before it is read
   bool replay = true;                               ///< run a witness, if there is one
   bool picture = false;                             ///< make one
   std::optional<int64_t> pictureRow = std::nullopt; ///< none: an informative one
@@ -62,8 +72,12 @@ struct CheckRequest {
 };
 
 struct CheckOutcome {
-  Outcome outcome;       ///< status 0 proved, 1 not, 2 bad input with its message
-  CausalVerdict verdict; ///< unless the input was bad
+  /// Status 0 proved, 1 not; with a message 2 bad input, 1 the machine failed.
+  Outcome outcome;
+  /// Whether there is a verdict. Where an output could not be written, there are both a verdict and
+  /// a message.
+  bool isDecided = false;
+  CausalVerdict verdict;
   std::optional<Picture> picture;
   std::string pictureError; ///< why there is none though it was asked for
 };
@@ -77,5 +91,9 @@ const std::vector<std::string> &emitStages();
 /// Reads, checks, compiles and writes. Never throws for bad input; writes nothing unless it
 /// succeeds.
 Outcome compile(const CompileRequest &request);
+
+/// What LLVM ends a process for, a lack of memory or of threads and its own defects, goes to `end`,
+/// which is to end it: with what a user reads, and the exit status 1 or 3. Once a process.
+void setFailureHandler(void (*end)(const char *message, int status));
 
 } // namespace sluice::driver

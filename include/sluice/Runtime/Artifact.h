@@ -3,11 +3,13 @@
 #pragma once
 
 #include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/MemoryFile.h"
 #include "sluice/Runtime/Plan.h"
+#include "sluice/Runtime/Trailer.h"
 
-#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,17 +25,6 @@ struct LoadedKernel {
   int64_t items = 0, scratchBytes = 0;
 };
 
-constexpr size_t trailerBytes = 64;
-constexpr uint32_t artifactVersion = 2;
-
-/// The trailer of `elf`, as docs/plan-and-artifact.md lays it out; an artifact is `elf` and then
-/// this.
-std::array<uint8_t, trailerBytes> makeTrailer(std::span<const uint8_t> elf);
-
-/// Throws UserError unless `file` ends in a trailer that fits it; returns the ELF part. `origin`
-/// starts the message.
-std::span<const uint8_t> checkTrailer(std::span<const uint8_t> file, const std::string &origin);
-
 /// The instruction set that this machine runs, best first: {"cpu-avx512", "cpu-avx2"}, {"cpu-avx2"}
 /// or {}.
 std::vector<std::string> machineTargets();
@@ -45,6 +36,9 @@ public:
   /// SLUICE_CPU_TARGET or else the best that the machine and the artifact share. Throws UserError;
   /// that no CPU code fits is said by `requireCpu` where the artifact has code for GPUs.
   static std::shared_ptr<const Artifact> load(const Path &path, const std::string &target = "");
+  /// The same of a file's bytes; `origin` is its name in messages.
+  static std::shared_ptr<const Artifact> fromBytes(std::vector<uint8_t> bytes, std::string origin,
+                                                   const std::string &target = "");
 
   ~Artifact();
   Artifact(const Artifact &) = delete;
@@ -76,7 +70,7 @@ private:
 
   std::string origin, text, chosenTarget, cpuProblem;
   std::vector<uint8_t> contents;
-  int memoryFile = -1;
+  std::optional<MemoryFile> memoryFile;
   void *library = nullptr;
   Plan parsedPlan;
   std::span<const uint8_t> constantTable;

@@ -7,7 +7,9 @@
 #include "sluice/Runtime/Data.h"
 #include "sluice/Runtime/Executor.h"
 
+#include <functional>
 #include <string>
+#include <vector>
 
 namespace sluice::runtime {
 
@@ -21,8 +23,15 @@ struct TrainingState {
 };
 
 /// Writes checkpoint `state.step` of the run: to a temporary folder, every file fsynced, renamed,
-/// then `latest` is replaced. Afterwards all but the newest `keep` (>= 1) checkpoints are removed.
+/// then `latest` is replaced. Then prunes to `keep`.
+/// Throws NotFiniteError, and leaves the run as it was, where a weight or a state is not finite.
 void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &state, int64_t keep);
+
+/// Removes all checkpoints up to `latest` but the newest `keep` (>= 1) of them.
+void pruneCheckpoints(const Path &run, int64_t keep);
+
+/// Steps of the checkpoints that the run has, ascending.
+std::vector<int64_t> checkpointSteps(const Path &run);
 
 /// The state of the run's latest checkpoint, without its tensors. Throws UserError where it is
 /// missing or damaged.
@@ -33,11 +42,32 @@ TrainingState readTrainingState(const Path &run);
 /// considered undefined.
 TrainingState loadCheckpoint(const Path &run, Executor &executor);
 
+/// Gets one line that a user should see.
+using Notice = std::function<void(const std::string &)>;
+
+/// The path and the bytes of the weights in a safetensors file, a checkpoint's folder or a run's
+/// folder. Of the last two the checkpoint's own checksum is checked.
+std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path);
+
+/// That a file of weights holds no checksum, for people.
+std::string describeMissingChecksum(const Path &file);
+
 /// Loads weights from a safetensors file, a checkpoint's folder or a run's folder (its latest
-/// checkpoint). Returns the path of the file that was read.
-Path loadWeights(const Path &path, Executor &executor);
+/// checkpoint, also while a training beside this process replaces it). Returns the path of the file
+/// that was read. Where that file holds no checksum, `notice` says so.
+Path loadWeights(const Path &path, Executor &executor, const Notice &notice = {});
 
 /// The step that `latest` names, or -1 where the run has no checkpoint yet.
 int64_t latestStep(const Path &run);
+
+/// The same; where there is no `latest` (a process was killed between its first checkpoint and that
+/// file), the newest checkpoint's step.
+int64_t newestCheckpoint(const Path &run);
+
+/// Makes `latest` name the newest checkpoint where there is no `latest`. Returns whether it did.
+bool adoptNewestCheckpoint(const Path &run);
+
+/// Removes what saves of killed processes left. To be called by the process that holds the run.
+void removeUnfinishedSaves(const Path &run);
 
 } // namespace sluice::runtime

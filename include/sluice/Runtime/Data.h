@@ -19,9 +19,16 @@ struct ByteFile {
 
 /// Reads files, checking that each byte is below `vocabulary` and that each file has at least
 /// `least` bytes, which `why` explains. Throws UserError with the path, and the offset of an
-/// offending byte.
+/// offending byte. With `skipped`, files that are too short are left out and named there, as long
+/// as one is long enough.
 std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t vocabulary,
-                                    int64_t least, const std::string &why);
+                                    int64_t least, const std::string &why,
+                                    std::vector<ByteFile> *skipped = nullptr);
+
+/// "skipped 2 of 9 files: shorter than 17 bytes (the context and one byte to predict): a, b"; empty
+/// where none was.
+std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, int64_t least,
+                            const std::string &why);
 
 /// Where training stands in its data: two integers, from which every later row follows.
 struct DataPosition {
@@ -33,13 +40,19 @@ struct DataPosition {
 /// epoch `epoch` holds is a pure function of (seed, epoch, index): a keyed permutation of the
 /// epoch's rows. Neighbouring rows of a file share one byte (the last target of one is the first
 /// input of the next), and each epoch cuts the files at other places.
+/// Files too short for one row are skipped where another is long enough.
 class TrainingData {
 public:
   TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context, uint64_t seed);
 
   int64_t rowsPerEpoch() const { return totalRows; }
   int64_t bytes() const;
-  /// SHA-256 over the files' contents in order; a resumed run must see the same.
+  const std::vector<ByteFile> &usedFiles() const { return files; }
+  const std::vector<ByteFile> &skippedFiles() const { return skipped; }
+  /// What a user should know of the data, a line each: skipped files, ids that bytes never are.
+  std::vector<std::string> notes() const;
+  /// SHA-256 over the contents of the files that are used, in order; a resumed run must see the
+  /// same.
   const std::string &hash() const { return contentHash; }
 
   /// The bytes of one row; `position.index` < rowsPerEpoch().
@@ -50,9 +63,9 @@ public:
   DataPosition fill(DataPosition position, int64_t rows, std::span<int32_t> tokens) const;
 
 private:
-  std::vector<ByteFile> files;
-  std::vector<int64_t> firstRow; // by file, then the total
-  int64_t context, totalRows = 0;
+  std::vector<ByteFile> skipped, files; // in this order: reading files sets what was skipped
+  std::vector<int64_t> firstRow;        // by file, then the total
+  int64_t vocabulary, context, totalRows = 0;
   uint64_t seed;
   std::string contentHash;
 };

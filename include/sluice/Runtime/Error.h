@@ -20,4 +20,10 @@ public:
   using std::runtime_error::runtime_error;
 };
 
+/// Weights, optimizer states or losses that are not finite.
+class NotFiniteError : public JobError {
+public:
+  using JobError::JobError;
+};
+
 } // namespace sluice::runtime

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,12 +42,26 @@ struct Window {
 /// be shorter than `window`.
 std::vector<Window> cutWindows(int64_t tokens, int64_t window, int64_t stride);
 
+/// Gets numbers that belong together, in the order of the text.
+using NumberSink = std::function<void(std::span<const float>)>;
+
 /// Scores the files with entry `evaluate`, windows of equal length in batches. Files do not see
 /// each other. The first byte of each file has nothing before it and is not scored. `progress` gets
-/// the share done, 0 to 1.
+/// the share done, 0 to 1; `losses` gets the nats of every scored token, piece by piece.
 EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files,
                           const EvaluationOptions &options,
-                          const std::function<void(double)> &progress = {});
+                          const std::function<void(double)> &progress = {},
+                          const NumberSink &losses = {});
+
+/// How many tokens `evaluate` will score: the numbers that its `losses` will get.
+int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens);
+
+/// Logits after each byte of the file, from an executor whose entry `predict` gives them for every
+/// row (sluice logits compiles it so): file.bytes.size() rows of `vocabulary` numbers, in order.
+/// Windows are those of `evaluate`; row i predicts byte i + 1. Throws JobError where one is not
+/// finite.
+void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOptions &options,
+                   const NumberSink &rows, const std::function<void(double)> &progress = {});
 
 /// What was measured and how, for people.
 std::string describeProtocol(const EvaluationResult &result);

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A run's metrics.jsonl: one JSON object a line.
+// A run's metrics.jsonl: one JSON object a line, with its step.
 #pragma once
 
 #include "sluice/Runtime/Files.h"
@@ -10,14 +10,15 @@
 
 namespace sluice::runtime {
 
-/// Drops the lines of steps after `step` (those that a resumed run makes again) and a last line cut
-/// short.
-void keepLinesUpTo(const Path &path, int64_t step);
+/// Drops the lines of steps after `step`: those that a resumed run makes again. Lines that are no
+/// object with a step (cut short by a kill, damaged) move to the file `path`.damaged. Returns how
+/// many did.
+int64_t keepLinesUpTo(const Path &path, int64_t step);
 
 /// Appends one line; the file is created where there is none.
 void appendLine(const Path &path, const nlohmann::json &line);
 
-/// The lines that parse; none where there is no file.
-std::vector<nlohmann::json> readLines(const Path &path);
+/// The objects with a step; none where there is no file. `damaged` gets the number of other lines.
+std::vector<nlohmann::json> readLines(const Path &path, int64_t *damaged = nullptr);
 
 } // namespace sluice::runtime

@@ -166,4 +166,8 @@ bool isGpuTarget(std::string_view target);
 /// `origin` (a path) starts each message.
 Plan parsePlan(std::string_view text, const std::string &origin);
 
+/// What `parsePlan` would refuse `text` for; empty where it takes it. For the compiler, which asks
+/// before it writes.
+std::string findPlanMistake(std::string_view text);
+
 } // namespace sluice::runtime

@@ -1,11 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A run as one HTML page.
+// Runs as one HTML page.
 #pragma once
 
 #include "sluice/Runtime/Files.h"
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice::runtime {
@@ -17,10 +18,25 @@ struct Causality {
   std::string picture; ///< an SVG document of the check's own; it is put into the page
 };
 
-/// One self-contained page (no scripts, nothing fetched): curves from metrics.jsonl, samples.jsonl,
-/// costs.json, and where the run holds them eval.json (of `sluice eval --json`), ngram.json (of
-/// `sluice ngram --json`) and, without `causality`, causality.svg (of `sluice check --picture`).
-/// Throws UserError where `run` is no run.
-std::string makeReport(const Path &run, const std::optional<Causality> &causality = std::nullopt);
+/// Names and values, in the order in which they are shown.
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+/// One self-contained page (no scripts, nothing fetched): what came out, from which data and
+/// hyperparameters, curves from metrics.jsonl, samples.jsonl, costs.json, run.json, and where the
+/// run holds them eval.json (of `sluice eval --json`), ngram.json (of `sluice ngram --json`) and,
+/// without `causality`, causality.svg (of `sluice check --picture`). Throws UserError where `run`
+/// is no run.
+std::string makeReport(const Path &run, const std::optional<Causality> &causality = std::nullopt,
+                       const Facts &hyperparameters = {});
+
+/// A run among others, with the hyperparameters of its spec.
+struct ComparedRun {
+  Path run;
+  Facts hyperparameters;
+};
+
+/// One page that compares runs: their results side by side, hyperparameters that differ, curves
+/// over each other. Throws UserError where one of them is no run.
+std::string makeComparison(const std::vector<ComparedRun> &runs);
 
 } // namespace sluice::runtime

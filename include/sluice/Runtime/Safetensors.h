@@ -1,27 +1,64 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reading and writing safetensors files: 8 bytes of header length, a JSON header, dense data.
+// Tensors in safetensors files: 8 bytes of header length, a JSON header, the tensors' bytes.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace sluice::runtime {
 
+/// A tensor of f32 in memory, with the name it has in a file.
 struct NamedTensor {
   std::string name;
   std::vector<int64_t> shape;
   std::span<float> data; // dense, row-major
 };
 
-/// The whole file's bytes; tensors lie in the order given.
+/// A file's tensors, for reading. The bytes must live as long.
+class SafetensorsFile {
+public:
+  struct Stored {
+    std::string type; ///< F32, F16, BF16, or another that `check` refuses
+    std::vector<int64_t> shape;
+    uint64_t begin = 0, end = 0; ///< bytes after the header
+  };
+
+  /// Throws UserError unless the header is well-formed, the tensors fill the data without holes or
+  /// overlaps, aligned and in ranges as long as their shapes, and the checksum is right where the
+  /// file has one. `origin` (a path) starts each message.
+  SafetensorsFile(std::span<const uint8_t> file, std::string origin);
+
+  const std::map<std::string, Stored> &tensors() const { return table; }
+  /// Whether the file's metadata holds checksums (those that `encodeSafetensors` writes).
+  bool hasChecksum() const { return checksummed; }
+
+  /// Throws UserError unless the file has this tensor, in this shape, of F32, F16 or BF16 and with
+  /// finite numbers alone.
+  void check(const NamedTensor &tensor) const;
+  /// Copies a tensor that was checked. F16 and BF16 become f32 exactly.
+  void copy(const NamedTensor &into) const;
+
+private:
+  float element(const Stored &stored, size_t index) const;
+
+  std::string origin;
+  std::span<const uint8_t> data;
+  std::map<std::string, Stored> table;
+  bool checksummed = false;
+};
+
+/// The whole file's bytes; tensors lie in the order given. Its metadata holds two checksums,
+/// SHA-256 in hexadecimal: sluice.data_sha256 of the bytes after the header, sluice.tensors_sha256
+/// of the header's other members as compact JSON with sorted keys.
 std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors);
 
 /// Copies the file's tensors into `into`, which it must hold exactly: no missing name, none
-/// unexpected, equal shapes, dtype F32, ranges that fit. Throws UserError before anything is
-/// copied; `origin` starts the message.
-void decodeSafetensors(std::span<const uint8_t> file, const std::string &origin,
+/// unexpected. Throws UserError as SafetensorsFile does, before anything is copied. Returns whether
+/// the file had checksums.
+bool decodeSafetensors(std::span<const uint8_t> file, const std::string &origin,
                        std::span<const NamedTensor> into);
 
 } // namespace sluice::runtime

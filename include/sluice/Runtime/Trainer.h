@@ -4,6 +4,7 @@
 
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/RunRecord.h"
 
 #include <nlohmann/json.hpp>
 
@@ -14,17 +15,32 @@
 
 namespace sluice::runtime {
 
+/// Where a schedule stops falling.
+struct ScheduleEnd {
+  int64_t step = 0;
+  double rate = 0; // from there on
+};
+
 struct TrainingOptions {
   Path run;
-  std::vector<Path> data, heldOut;
-  int64_t steps = 0; // in all, from the run's first step; 0: the spec's
+  std::vector<Path> data, heldOut; // of `data` none is needed for 0 steps
+  /// In all, from the run's first step; 0: the initial weights are saved and nothing is trained.
+  /// None: as many as the run was told before, or else the spec's.
+  std::optional<int64_t> steps;
   bool resume = false;
-  std::optional<int64_t> seed;    // none: the spec's
-  int64_t logEvery = 1;           // steps
-  int64_t evaluateEvery = 250;    // steps, where there is held-out data
-  int64_t evaluateTokens = 65536; // of the held-out data, each time; 0: all
-  int64_t saveEvery = 500;        // steps
-  int64_t keep = 3;               // checkpoints
+  Path weights; // to start from instead of an initialization: a run, a checkpoint or a file
+  std::vector<std::string> match; // globs: only the tensors that one of them names; none: all
+  /// Settings (KEY=VALUE) that the executor's spec has beyond what the run was told before, and the
+  /// SHA-256 of the spec in the artifact that all settings were put into; empty: the executor's.
+  std::vector<std::string> settings;
+  std::string artifactSpecHash;
+  std::optional<ScheduleEnd> scheduleEnd; // of a schedule that ends
+  std::optional<int64_t> seed;            // none: the spec's
+  int64_t logEvery = 1;                   // steps
+  int64_t evaluateEvery = 250;            // steps, where there is held-out data
+  int64_t evaluateTokens = 65536;         // of the held-out data, each time; 0: all
+  int64_t saveEvery = 500;                // steps
+  int64_t keep = 3;                       // checkpoints
   std::string
       samplePrompt; // a sample is written at each evaluation and at the end where this is given
   int64_t sampleTokens = 200;

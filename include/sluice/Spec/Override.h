@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A spec with a setting replaced, as the command line may ask.
+// A spec with settings replaced, as the command line may ask.
 #ifndef SLUICE_SPEC_OVERRIDE_H
 #define SLUICE_SPEC_OVERRIDE_H
 
@@ -8,14 +8,31 @@
 
 namespace sluice::spec {
 
-/// The spec with `compute` ("f32" or "bf16") as its precision's; every other byte and the
-/// number of lines stay. Text that is no JSON object comes back as it is.
-std::string withCompute(const std::string &text, const std::string &file,
-                        const std::string &compute);
+/// A value that a flag puts into a spec.
+struct Setting {
+  std::string flag;              ///< as the user wrote it, for messages: "--set width=64"
+  std::vector<std::string> path; ///< keys, and indices of arrays: {"stages", "1", "hierarchy"}
+  std::string value;             ///< JSON, on one line
+};
 
-/// readFile, of the spec with another `compute`; the model's text is the changed one.
-std::optional<Model> readFileWithCompute(const std::string &path, const std::string &compute,
-                                         Diagnostic &error);
+/// The setting that `--set KEY=VALUE` means. VALUE is JSON; what is no JSON is a string, unless it
+/// begins like an object, an array or a string. Returns nothing and sets `mistake` where it is not
+/// of this form.
+std::optional<Setting> parseSetting(const std::string &written, std::string &mistake);
+
+/// `--precision COMPUTE`: precision.compute.
+Setting computeSetting(const std::string &compute);
+
+/// readFile, of the spec with `settings` put in, in order: a later one wins. A key that the spec
+/// lacks is added first in its object; every other byte and the number of lines stay, so only
+/// columns behind a change on its line move. The model's text is the changed one. Errors that a
+/// setting makes name its flag.
+std::optional<Model> readFileWith(const std::string &path, const std::vector<Setting> &settings,
+                                  Diagnostic &error);
+
+/// The same for a spec that is in memory.
+std::optional<Model> readTextWith(const std::string &text, const std::string &file,
+                                  const std::vector<Setting> &settings, Diagnostic &error);
 
 } // namespace sluice::spec
 

@@ -3,9 +3,10 @@
 // The model spec as a validated tree: what docs/spec.md describes, with every default filled in and
 // the place in the user's file of everything a later diagnostic may want to point at.
 //
-// A reader function returns a model or one diagnostic; no exception crosses this interface, so code
-// compiled without run-time type information may use it. A Model made by these functions is valid
-// in all respects that docs/spec.md states, except causality, which is proved elsewhere.
+// A reader function returns a model or one diagnostic, so code compiled without run-time type
+// information may use it. An I/O error or the lack of file handles is thrown (runtime::JobError). A
+// Model made by these functions is valid in all respects that docs/spec.md states, except
+// causality, which is proved elsewhere.
 
 #ifndef SLUICE_SPEC_SPEC_H
 #define SLUICE_SPEC_SPEC_H
@@ -34,11 +35,11 @@ std::string toString(const SourceLocation &location);
 
 /// One error of the user's: one line, with what was expected, what was found and a remedy.
 struct Diagnostic {
-  SourceLocation location;
+  SourceLocation location; ///< without a file: the message names it
   std::string message;
 
   /// "file:line:column: message", as it is shown.
-  std::string format() const { return toString(location) + ": " + message; }
+  std::string format() const;
 };
 
 enum class Positions : uint8_t { None, Learned, Sinusoidal };

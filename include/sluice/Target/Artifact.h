@@ -122,18 +122,10 @@ llvm::json::Value planToJson(mlir::ModuleOp module, const KernelSet &kernels,
 /// tables, positions, and what differs by parameter (decay, initial mean and deviation).
 std::vector<char> makeConstants(mlir::ModuleOp module, const MemoryPlan &memory);
 
-/// Refuses a path that no artifact can be written to: a folder, a device, one in a folder that is
-/// not there.
-llvm::Error checkArtifactPath(llvm::StringRef path);
-
-/// Writes `bytes` to a temporary name beside `path` and renames it. Nothing is left behind on
-/// failure.
-llvm::Error replaceFile(llvm::StringRef path, llvm::StringRef bytes);
-
-/// Writes the artifact to a temporary name beside `path` and renames it. Nothing is left behind on
-/// failure.
-llvm::Error writeArtifact(llvm::StringRef path, llvm::StringRef planText,
-                          llvm::ArrayRef<char> constants, llvm::ArrayRef<std::string> objects,
-                          llvm::ArrayRef<Blob> blobs = {});
+/// The bytes of an artifact: one ELF file and its trailer. Throws runtime::JobError where the
+/// machine has no room for the linker's files.
+llvm::Expected<std::string> linkArtifact(llvm::StringRef planText, llvm::ArrayRef<char> constants,
+                                         llvm::ArrayRef<std::string> objects,
+                                         llvm::ArrayRef<Blob> blobs = {});
 
 } // namespace sluice

@@ -35,6 +35,31 @@ def Differentiate : Pass<"sluice-differentiate", "::mlir::ModuleOp"> {
   let dependentDialects = ["::sluice::SluiceDialect"];
 }
 
+def DeriveStep : Pass<"sluice-derive-step", "::mlir::ModuleOp"> {
+  let summary = "Makes @step from @predict: one more token with what earlier steps kept";
+  let description = [{
+    Before: a function `@predict` of forward ops whose bounds are known (docs/causality.md). After: beside it `@step`, which is
+    `@predict` over the rows that one more token makes due: a `sluice.due` says which of each stored value, by a
+    `sluice.schedule`; `sluice.keep` stores them in a `sluice.state` and gives the rows that it holds to readers of earlier
+    rows. A reader of nothing but this step's rows reads the value itself. What no prediction reads is left out. Refuses, at
+    the op, a value without a bound and one on another axis. docs/generation.md has the formulas.
+
+    ```mlir
+    %x = sluice.embed %tokens, %table : ...
+    %y = sluice.shift %x by 3 : ...
+    %m = sluice.shorten %y factor 4 : ...
+    // becomes
+    %x = sluice.embed %tokens, %table : ...
+    sluice.due %x by @schedule.0 : ...
+    %k = sluice.keep %x in @state.stages.0.token : ...
+    %y = sluice.shift %k by 3 : ...
+    %m = sluice.shorten %y factor 4 : ...
+    sluice.due %m by @schedule.1 : ...
+    ```
+  }];
+  let dependentDialects = ["::sluice::SluiceDialect", "::mlir::func::FuncDialect"];
+}
+
 def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
   let summary = "Groups model ops into dispatches";
   let description = [{

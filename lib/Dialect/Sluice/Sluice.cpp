@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The model dialect: registration, verifiers, sizes of sequences.
-#include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Dialect/Sluice/Step.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -27,6 +27,10 @@ void SluiceDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "sluice/Dialect/Sluice/SluiceOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "sluice/Dialect/Sluice/StepOps.cpp.inc"
       >();
 }
 

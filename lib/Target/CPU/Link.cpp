@@ -4,14 +4,12 @@
 // Objects in memory to a shared object, by the linker program ld.lld.
 #include "sluice/Target/CPU/Link.h"
 
-#include "llvm/ADT/ScopeExit.h"
-#include "llvm/ADT/SmallString.h"
+#include "sluice/Runtime/MemoryFile.h"
+#include "sluice/Runtime/Program.h"
+
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
-#include "llvm/Support/Signals.h"
-#include "llvm/Support/raw_ostream.h"
+#include <list>
 
 using namespace llvm;
 
@@ -29,26 +27,6 @@ static Expected<std::string> findLinker() {
       "expected the linker ld.lld-22 or ld.lld on PATH, found neither; install the lld-22 package");
 }
 
-static Error writeTemporary(StringRef bytes, std::string &path) {
-  int descriptor = -1;
-  SmallString<128> name;
-  if (std::error_code code = sys::fs::createTemporaryFile("sluice", "o", descriptor, name)) {
-    return problem("cannot create a temporary file: " + code.message());
-  }
-  path = std::string(name);
-  sys::RemoveFileOnSignal(name);
-  raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
-  stream << bytes;
-  stream.close();
-  if (stream.has_error()) {
-    std::string message = stream.error().message();
-    stream.clear_error();
-    return problem("cannot write " + Twine(name) + ": " + message +
-                   "; free space in that folder, or let TMPDIR name another");
-  }
-  return Error::success();
-}
-
 /// What the linker says of its own; where it died, a stack trace stands around it, which is not for
 /// users.
 static std::string errorLines(StringRef log) {
@@ -61,39 +39,28 @@ static std::string errorLines(StringRef log) {
   return text;
 }
 
-Error sluice::cpu::linkSharedObject(ArrayRef<std::string> objects, StringRef path) {
+/// Inputs, result and messages are files in memory: nothing is left of a killed compile, no folder
+/// for temporary files has to be there, and a full disk cannot hit the linker, which maps what it
+/// writes and dies of one. To its standard output it writes without mapping.
+Expected<std::string> sluice::cpu::linkSharedObject(ArrayRef<StringRef> objects, size_t spare) {
   Expected<std::string> linker = findLinker();
   if (!linker) {
     return linker.takeError();
   }
-  std::vector<std::string> files;
-  scope_exit remove([&] {
-    for (const std::string &file : files) {
-      sys::fs::remove(file);
-    }
-  });
-  for (const std::string &object : objects) {
-    files.emplace_back();
-    if (Error error = writeTemporary(object, files.back())) {
-      return error;
-    }
+  std::vector<std::string> words{
+      *linker, "-shared", "--build-id=none", "-z", "noexecstack", "--strip-debug", "-o", "-"};
+  std::list<runtime::MemoryFile> inputs;
+  for (StringRef object : objects) {
+    inputs.emplace_back("sluice-object")
+        .write({reinterpret_cast<const uint8_t *>(object.data()), object.size()});
+    words.push_back(inputs.back().path());
   }
-  std::string log;
-  if (Error error = writeTemporary("", log)) {
-    return error;
+  runtime::MemoryFile result("sluice-artifact"), log("sluice-linker-log");
+  std::string failure = runtime::runProgram(words, result.descriptor(), log.descriptor());
+  if (!failure.empty()) {
+    std::string said = errorLines(log.read());
+    return problem("the linker " + *linker + " failed: " + failure + (said.empty() ? "" : ": ") +
+                   said);
   }
-  files.push_back(log);
-  SmallVector<StringRef> command{
-      *linker, "-shared", "--build-id=none", "-z", "noexecstack", "--strip-debug", "-o", path};
-  command.append(files.begin(), std::prev(files.end()));
-  std::string message;
-  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
-  if (sys::ExecuteAndWait(*linker, command, std::nullopt, redirects, 0, 0, &message) != 0) {
-    if (auto buffer = MemoryBuffer::getFile(log)) {
-      message += errorLines((*buffer)->getBuffer());
-    }
-    return problem("the linker " + *linker + " failed on " + path + ": " + message +
-                   "; free space in the folder of temporary files, or let TMPDIR name another");
-  }
-  return Error::success();
+  return result.read(spare);
 }

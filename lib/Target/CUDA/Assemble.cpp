@@ -2,6 +2,8 @@
 //
 // Kernels to LLVM IR, to PTX with LLVM's own backend, to a cubin with ptxas.
 #include "Math.h"
+#include "sluice/Runtime/MemoryFile.h"
+#include "sluice/Runtime/Program.h"
 #include "sluice/Target/CPU/Math.h"
 #include "sluice/Target/CUDA/Kernel.h"
 
@@ -19,9 +21,6 @@
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/Regex.h"
 #include "llvm/Support/TargetSelect.h"
@@ -257,32 +256,16 @@ llvm::Expected<std::optional<Binary>> cuda::assemble(StringRef ptx, const Target
   if (!program) {
     return std::nullopt;
   }
-  SmallString<128> paths[3];
-  for (auto [path, suffix] : llvm::zip(paths, ArrayRef<StringRef>{"ptx", "cubin", "log"})) {
-    if (std::error_code code = llvm::sys::fs::createTemporaryFile("sluice", suffix, path)) {
-      return llvm::createStringError(code, "no temporary file for ptxas");
-    }
+  // Nothing is left of a killed compile, and no folder for temporary files has to be there.
+  runtime::MemoryFile source("sluice-ptx"), cubin("sluice-cubin"), log("sluice-ptxas-log");
+  source.write({reinterpret_cast<const uint8_t *>(ptx.data()), ptx.size()});
+  std::string failure =
+      runtime::runProgram({*program, "--verbose", "--warn-on-spills",
+                           ("--gpu-name=" + target.chip).str(), source.path(), "-o", cubin.path()},
+                          log.descriptor(), log.descriptor());
+  std::string said = log.read();
+  if (!failure.empty()) {
+    return llvm::createStringError("ptxas refused a kernel: " + failure + ": " + said);
   }
-  llvm::FileRemover ptxFile(paths[0]), cubinFile(paths[1]), logFile(paths[2]);
-  std::error_code code;
-  llvm::raw_fd_ostream(paths[0], code) << ptx;
-  if (code) {
-    return llvm::createStringError(code, "PTX could not be written for ptxas");
-  }
-  std::string chip = ("--gpu-name=" + target.chip).str();
-  std::optional<StringRef> redirects[3] = {std::nullopt, paths[2].str(), paths[2].str()};
-  std::string error;
-  int status = llvm::sys::ExecuteAndWait(
-      *program, {*program, "--verbose", "--warn-on-spills", chip, paths[0], "-o", paths[1]},
-      std::nullopt, redirects, 0, 0, &error);
-  auto log = llvm::MemoryBuffer::getFile(paths[2]);
-  std::string said = log ? (*log)->getBuffer().str() : error;
-  if (status != 0) {
-    return llvm::createStringError("ptxas refused a kernel: " + (said.empty() ? error : said));
-  }
-  auto cubin = llvm::MemoryBuffer::getFile(paths[1]);
-  if (!cubin) {
-    return llvm::createStringError(cubin.getError(), "ptxas wrote no cubin");
-  }
-  return Binary{(*cubin)->getBuffer().str(), parseUsage(said)};
+  return Binary{cubin.read(), parseUsage(said)};
 }

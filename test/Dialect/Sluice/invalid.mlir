@@ -131,3 +131,53 @@ func.func @read() {
   %w = sluice.read @w : tensor<5x4xf16>
   return
 }
+
+// -----
+
+// expected-error@+1 {{S-028: expected maps of one dimension with results, found affine_map<(d0, d1) -> (d0)>}}
+sluice.schedule @s count (t, u) -> (t) due (m) -> (m) first 0 period 1 rise 1 burst 1
+
+// -----
+
+// expected-error@+1 {{S-029: expected period, rise and burst of at least 1, found 0}}
+sluice.schedule @s count (t) -> (t) due (m) -> (m) first 0 period 1 rise 1 burst 0
+
+// -----
+
+// expected-error@+1 {{S-030: expected a ring of at least 1 row, found 0}}
+sluice.state @s ring 0 : !sluice.seq<@s1, 4, f32>
+
+// -----
+
+func.func @step(%x: !sluice.seq<@s1, 4, f32>) {
+  // expected-error@+1 {{S-031: expected a defined schedule, found @s}}
+  sluice.due %x by @s : <@s1, 4, f32>
+  return
+}
+
+// -----
+
+sluice.schedule @s count (t) -> (t + 1) due (m) -> (m) first 0 period 1 rise 1 burst 1
+func.func @step(%x: !sluice.seq<@s1, 4, f32>) {
+  %y = sluice.shift %x by 1 : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 4, f32>
+  // expected-error@+1 {{S-032: expected a value that is stored, found the result of sluice.shift, which is read through}}
+  sluice.due %y by @s : <@s1, 4, f32>
+  return
+}
+
+// -----
+
+func.func @step(%x: !sluice.seq<@s1, 4, f32>) {
+  // expected-error@+1 {{S-033: expected a defined state, found @s}}
+  %k = sluice.keep %x in @s : <@s1, 4, f32> -> <@s1, 4, f32>
+  return
+}
+
+// -----
+
+sluice.state @s ring 2 : !sluice.seq<@s1, 8, f32>
+func.func @step(%x: !sluice.seq<@s1, 4, f32>) {
+  // expected-error@+1 {{S-034: expected value, state and result of one type}}
+  %k = sluice.keep %x in @s : <@s1, 4, f32> -> <@s1, 4, f32>
+  return
+}

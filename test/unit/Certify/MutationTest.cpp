@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A certificate with anything changed is refused, or proves the same: a bound may be looser than
-// it need be. Then enumeration of all paths must confirm the changed bound.
+// it need be, a row be computed later, kept longer or make room for more. Then enumeration of all
+// paths, and of all steps, must confirm what was changed.
 #include "Corpus.h"
 
 using namespace sluice::test;
@@ -109,7 +110,11 @@ TEST(Mutation, AChangedNumberIsRefusedOrABoundThatHolds) {
           continue;
         }
         ++looser;
-        EXPECT_EQ(mutant.find("bound "), 0U) << path << ": " << mutant;
+        bool isFree = false;
+        for (const char *start : {"bound ", "schedule ", "keep ", "burst "}) {
+          isFree |= mutant.starts_with(start);
+        }
+        EXPECT_TRUE(isFree) << path << ": " << mutant;
         certify::Answer walked = original.checkText(text, /*enumerate=*/true);
         EXPECT_EQ(walked.status, 0) << path << ": " << mutant << walked.message;
       }
@@ -118,6 +123,32 @@ TEST(Mutation, AChangedNumberIsRefusedOrABoundThatHolds) {
   EXPECT_GT(refused, 5000);
   RecordProperty("looser", looser);
   std::cout << refused << " refused, " << looser << " looser bounds that hold\n";
+}
+
+/// The statement of the step with one number less, of every value that has one.
+TEST(Mutation, RingsBurstsAndSchedulesAreTheLeast) {
+  int count = 0;
+  for (const std::string &path : subjects) {
+    Case original = subject(path);
+    std::vector<std::string> lines = linesOf(original.certificate.text);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      std::istringstream words(lines[i]);
+      std::string kind, value, number;
+      words >> kind >> value >> number;
+      bool isRing = kind == "keep" && number != "all" && number != "0";
+      if (isRing || kind == "burst") {
+        std::string less = std::to_string(std::stoll(number) - 1);
+        std::string text = with(lines, i, kind + " " + value + " " + less + "\n");
+        EXPECT_EQ(original.checkText(text).status, 1) << path << ": " << lines[i];
+        ++count;
+      } else if (kind == "schedule") {
+        std::string early = lines[i].substr(0, lines[i].size() - 2) + " - 1)\n";
+        EXPECT_EQ(original.checkText(with(lines, i, early)).status, 1) << path << ": " << early;
+        ++count;
+      }
+    }
+  }
+  EXPECT_GT(count, 400);
 }
 
 // No hash of the certificate's text is involved: with the other spec's hash in its place, what is

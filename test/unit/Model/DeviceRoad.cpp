@@ -76,6 +76,12 @@ std::string test::takeRoad(const RoadRequest &request) {
   std::string plan;
   llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, "{}",
                                                {"proved", {"eval"}}, targets);
-  return llvm::toString(
-      writeArtifact(request.path, plan, makeConstants(*module, *memory), objects, *blobs));
+  llvm::Expected<std::string> artifact =
+      linkArtifact(plan, makeConstants(*module, *memory), objects, *blobs);
+  if (!artifact) {
+    return llvm::toString(artifact.takeError());
+  }
+  std::error_code code;
+  llvm::raw_fd_ostream(request.path, code) << *artifact;
+  return code ? code.message() : "";
 }

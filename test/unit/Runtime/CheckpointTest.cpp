@@ -4,6 +4,11 @@
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
 
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
 using namespace sluice::runtime;
 using namespace sluice::test;
 
@@ -51,6 +56,68 @@ TEST_F(Checkpoint, WeightsComeFromARunACheckpointOrAFile) {
     EXPECT_EQ(other.tensor(other.plan().tensors[0])[9],
               executor.tensor(executor.plan().tensors[0])[9]);
   }
+}
+
+TEST_F(Checkpoint, SaysThatAFileHasNoChecksum) {
+  Path own = run / "checkpoints/12/weights.safetensors";
+  std::string file = readFile(own), said;
+  Notice notice = [&](const std::string &text) { said += text; };
+  loadWeights(own, executor, notice);
+  EXPECT_EQ(said, "");
+  uint64_t header = 0;
+  std::memcpy(&header, file.data(), 8);
+  nlohmann::json table = nlohmann::json::parse(file.substr(8, header));
+  ASSERT_EQ(table.erase("__metadata__"), 1u);
+  std::string text = table.dump(), length(8, '\0');
+  length[0] = static_cast<char>(text.size() & 255);
+  length[1] = static_cast<char>(text.size() >> 8);
+  writeFile(folder / "foreign.safetensors", length + text + file.substr(8 + header));
+  loadWeights(folder / "foreign.safetensors", executor, notice);
+  EXPECT_NE(said.find("foreign.safetensors: the file holds no checksum"), std::string::npos);
+}
+
+TEST_F(Checkpoint, IsNotWrittenWhereANumberIsNotFinite) {
+  const Tensor &table = executor.plan().tensors[0];
+  for (float value : {NAN, INFINITY}) {
+    for (float *number : {&executor.tensor(table)[5], &executor.state(table, "adam.v")[5]}) {
+      float before = *number;
+      *number = value;
+      state.step = 13;
+      EXPECT_THROW(saveCheckpoint(run, executor, state, 1), NotFiniteError);
+      EXPECT_EQ(latestStep(run), 12);
+      EXPECT_FALSE(std::filesystem::exists(run / "checkpoints/13"));
+      EXPECT_EQ(std::distance(std::filesystem::directory_iterator(run / "checkpoints"), {}), 1);
+      *number = before;
+    }
+  }
+  EXPECT_EQ(loadCheckpoint(run, executor).step, 12);
+}
+
+// A training that keeps one checkpoint removes the one that an evaluation beside it is about to
+// open.
+TEST_F(Checkpoint, WeightsLoadWhileATrainingReplacesThem) {
+  Executor other(bigramArtifact(folder), 1);
+  std::atomic<bool> done = false;
+  std::thread training([&] {
+    for (int i = 0; i < 150; ++i) {
+      ++state.step;
+      saveCheckpoint(run, executor, state, 1);
+    }
+    done = true;
+  });
+  int64_t loads = 0;
+  std::string failure;
+  while (!done && failure.empty()) {
+    try {
+      loadWeights(run, other);
+      ++loads;
+    } catch (const UserError &error) {
+      failure = error.what();
+    }
+  }
+  training.join();
+  EXPECT_EQ(failure, "") << "after " << loads << " loads";
+  EXPECT_GT(loads, 0);
 }
 
 TEST_F(Checkpoint, KeepsTheNewest) {

@@ -98,4 +98,41 @@ TEST(Data, RefusesShortFilesAndWrongBytes) {
   EXPECT_NE(message(".").find("directory"), std::string::npos);
 }
 
+TEST(Data, SkipsShortFilesAmongOthersAndSaysSo) {
+  TemporaryFolder folder;
+  writeFile(folder / "long", easyText(200));
+  writeFile(folder / "short", std::string(16, 'a'));
+  writeFile(folder / "empty", "");
+  TrainingData data({folder / "short", folder / "long", folder / "empty"}, 128, 16, 0);
+  EXPECT_EQ(data.rowsPerEpoch(), 199 / 16 - 1);
+  EXPECT_EQ(data.hash(), TrainingData({folder / "long"}, 128, 16, 0).hash());
+  ASSERT_EQ(data.notes().size(), 1u);
+  EXPECT_NE(data.notes()[0].find("skipped 2 of 3 files, shorter than 17 bytes"), std::string::npos)
+      << data.notes()[0];
+  EXPECT_NE(data.notes()[0].find((folder / "short").string()), std::string::npos);
+  auto all = [&] { TrainingData({folder / "empty", folder / "short"}, 128, 16, 0); };
+  EXPECT_NE(userError(all).find("at least 17 bytes"), std::string::npos);
+  EXPECT_NE(userError([&] { readByteFiles({folder / "long", folder / "empty"}, 128, 2, ""); })
+                .find("at least 2 bytes"),
+            std::string::npos) // only where the caller says what was skipped
+      << "a short file was skipped without a word";
+}
+
+TEST(Data, NotesIdsThatBytesNeverAre) {
+  TemporaryFolder folder;
+  writeFile(folder / "text", easyText(200));
+  EXPECT_TRUE(TrainingData({folder / "text"}, 256, 16, 0).notes().empty());
+  std::vector<std::string> notes = TrainingData({folder / "text"}, 1000, 16, 0).notes();
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes[0].find("ids 256 to 999 never occur"), std::string::npos) << notes[0];
+}
+
+TEST(Data, AFolderNamesTheWayToItsFiles) {
+  TemporaryFolder folder;
+  std::string message = userError([&] { TrainingData({folder.path}, 128, 16, 0); });
+  EXPECT_NE(message.find("found a directory; name the files in it, as in --data "),
+            std::string::npos)
+      << message;
+}
+
 } // namespace

@@ -80,6 +80,41 @@ TEST(Evaluator, LimitsTokensAndAddsFiles) {
   EXPECT_EQ(evaluate(executor, files, {0, 0, 20}).tokens, 20);
 }
 
+TEST(Evaluator, GivesEveryLossInTheOrderOfTheText) {
+  TemporaryFolder folder;
+  Executor executor(bigramArtifact(folder), 1);
+  executor.scalarI64("seed") = 3;
+  executor.run("initialize");
+  writeFile(folder / "a", easyText(50));
+  writeFile(folder / "b", easyText(21, 5));
+  auto files = readByteFiles({folder / "a", folder / "b"}, 128, 2, "");
+  auto lossesOf = [&](EvaluationOptions options) {
+    std::vector<float> all;
+    double nats = evaluate(executor, files, options, {}, [&](std::span<const float> losses) {
+                    all.insert(all.end(), losses.begin(), losses.end());
+                  }).nats;
+    EXPECT_EQ(all.size(), static_cast<size_t>(countScored(files, options.mostTokens)));
+    double sum = 0;
+    for (float loss : all) {
+      sum += loss;
+    }
+    EXPECT_NEAR(sum, nats, 1e-12 * nats); // batches are summed first: another order
+    return all;
+  };
+  std::vector<float> losses = lossesOf({});
+  EXPECT_EQ(losses.size(), 49u + 20u);
+  EXPECT_EQ(losses, lossesOf({5, 2, 0})); // a bigram's loss does not depend on the windows
+  losses.resize(52);
+  EXPECT_EQ(losses, lossesOf({0, 0, 52}));
+  auto table = executor.tensor(executor.plan().tensors[0]);
+  size_t at = files[1].bytes[2], next = files[1].bytes[3];
+  double sum = 0;
+  for (size_t j = 0; j < 128; ++j) {
+    sum += std::exp(table[at * 128 + j]);
+  }
+  EXPECT_NEAR(losses[49 + 2], std::log(sum) - table[at * 128 + next], 1e-5);
+}
+
 TEST(Evaluator, RefusesWrongWindows) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 1);

@@ -566,7 +566,7 @@ TEST_F(LibraryProducts, WrongCommandsAreStatusTwo) {
           "expected products timed for the GPU targets of this compile, found those of sm_80");
   writeFile(*folder / "cut.json", readFile(*folder / "tuning.json").substr(0, 100));
   refuses("compile spec.json --target sm_80 --tuning cut.json -o no.sla",
-          "cut.json: expected a tuning file, found text that is no JSON");
+          "cut.json: expected a tuning file, found text that is not JSON at line ");
 }
 
 } // namespace

@@ -149,8 +149,9 @@ TEST(Plan, ProductsAreAligned) {
 TEST(Plan, RefusesTextThatIsNoJson) {
   std::string text = bigramPlan().dump();
   for (size_t length = 0; length < text.size(); length += 61) {
-    EXPECT_NE(userError([&] { parsePlan(text.substr(0, length), "art"); }).find("does not parse"),
-              std::string::npos);
+    EXPECT_NE(
+        userError([&] { parsePlan(text.substr(0, length), "art"); }).find("text that is not JSON"),
+        std::string::npos);
   }
 }
 

@@ -181,7 +181,7 @@ TEST_F(RecordedLaunches, FilesComeBackAsTheyWere) {
   refuses("text", "expected a recording of launches, found another file");
   refuses(file.substr(0, 8) + '\7' + file.substr(9),
           "expected a recording of version 1, found version 7");
-  refuses(file.substr(0, 100), "expected a whole recording, found a damaged one");
+  refuses(file.substr(0, 100), "expected a whole recording, found one that is cut short");
   refuses(file.substr(0, file.size() - 1), "expected [offset, bytes] inside the file");
   auto other = bigramArtifact(folder);
   std::string message = userError([&] { requireSameArtifact(read, *other, "one.rec"); });

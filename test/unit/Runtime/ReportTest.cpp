@@ -1,10 +1,15 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 
+#include "Chart.h"
 #include "sluice/Runtime/Report.h"
+#include "sluice/Runtime/RunRecord.h"
+
+#include <cmath>
 
 using namespace sluice::runtime;
 using namespace sluice::test;
+using Json = nlohmann::json;
 
 namespace {
 
@@ -27,6 +32,7 @@ TEST(Report, HoldsCurvesSamplesAndCosts) {
   EXPECT_TRUE(has(page, "6.5000 bits per byte"));
   EXPECT_TRUE(has(page, "6.7500 bits per byte"));
   EXPECT_TRUE(has(page, "3-gram"));
+  EXPECT_TRUE(has(page, "Damaged lines of metrics.jsonl, which are left out here: 1.")) << page;
   EXPECT_TRUE(has(page, "&lt;b&gt;</b> &amp; \u00e9")) << page;
   EXPECT_TRUE(has(page, "base64,PHN2Zy8+")); // "<svg/>"
   EXPECT_FALSE(has(page, "http"));
@@ -44,6 +50,76 @@ TEST(Report, ShowsTheCausalityCheck) {
   EXPECT_TRUE(has(page, "<li>a.json:1:2: warning: row &lt;t&gt;</li>")) << page;
   EXPECT_TRUE(has(page, "<figure class=\"picture\"><svg id=\"drawn\"></svg></figure>")) << page;
   EXPECT_FALSE(has(page, "base64")) << "the picture is drawn anew";
+}
+
+TEST(Report, TellsDataTimeHyperparametersAndASmoothedLoss) {
+  TemporaryFolder run;
+  std::string lines;
+  for (int step = 1; step <= 60; ++step) { // 64 tokens a step at 32 a second: 2 s each
+    lines += Json{{"step", step}, {"bits_per_byte", step}, {"tokens_per_s", 32.0}}.dump() + "\n";
+  }
+  writeFile(run / "metrics.jsonl", lines);
+  writeFile(run / "costs.json", R"({"context": 16, "batch": 4, "proof": {"verdict": "proved"}})");
+  writeRunRecord(run.path, {.steps = 100,
+                            .seed = 7,
+                            .specHash = "a",
+                            .changes = {{10, {"training.clip=2"}, "b"}},
+                            .data = {{"a.txt", 1920, true}, {"b.txt", 3, false}},
+                            .heldOut = {},
+                            .weights = {}});
+  std::string page = makeReport(run.path, std::nullopt, {{"training.learning_rate", "0.001"}});
+  EXPECT_TRUE(has(page, "<td>60 of 100</td>")) << page;
+  EXPECT_TRUE(has(page, "<td>2 min 0 s</td>")) << page;
+  EXPECT_TRUE(has(page, "mean of the last 50 logged steps</th><td>35.5000 bits per byte")) << page;
+  EXPECT_TRUE(has(page, "2 files, 1920 bytes: a.txt; skipped, too short: b.txt")) << page;
+  EXPECT_TRUE(has(page, "3840, 2.00 times the training text")) << page;
+  EXPECT_TRUE(has(page, "changed after step 10</th><td>training.clip=2")) << page;
+  EXPECT_TRUE(has(page, "training.learning_rate</th><td>0.001")) << page;
+  EXPECT_FALSE(has(page, "--allow-leak")) << page;
+}
+
+TEST(Report, MarksALeak) {
+  TemporaryFolder run;
+  writeFile(run / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":7.5,\"leak_allowed\":true}\n");
+  EXPECT_TRUE(has(makeReport(run.path), "--allow-leak"));
+  writeFile(run / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":7.5}\n");
+  writeFile(run / "costs.json", R"({"proof": {"verdict": "leak-allowed"}})");
+  EXPECT_TRUE(has(makeReport(run.path), "--allow-leak"));
+}
+
+TEST(Report, ComparesRuns) {
+  TemporaryFolder a, b;
+  writeFile(a / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":7.5}\n");
+  writeFile(b / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":6.5,\"leak_allowed\":true}\n");
+  std::string page = makeComparison({{a.path, {{"width", "16"}, {"context", "8"}}},
+                                     {b.path, {{"width", "32"}, {"context", "8"}, {"x", "<"}}}});
+  EXPECT_TRUE(has(page, "<th>width</th><td>16</td><td>32</td>")) << page;
+  EXPECT_TRUE(has(page, "<th>x</th><td>\u2013</td><td>&lt;</td>")) << page;
+  EXPECT_FALSE(has(page, "<th>context</th>")) << "it is the same in both";
+  EXPECT_TRUE(has(page, "7.5000 bits per byte</td><td>6.5000 bits per byte")) << page;
+  size_t first = page.find("<polyline"), second = page.find("<polyline", first + 1);
+  EXPECT_LT(second, page.find("</svg>")) << "two curves in the first chart";
+  EXPECT_TRUE(has(page, b.path.string() + " was trained from an artifact")) << page;
+  EXPECT_FALSE(has(page, a.path.string() + " was trained from an artifact")) << page;
+}
+
+TEST(Report, TicksAreRoundAndInside) {
+  int digits = 0;
+  using Ticks = std::vector<double>;
+  EXPECT_EQ(axisTicks(0, 1000, 1, digits), (Ticks{0, 200, 400, 600, 800, 1000}));
+  EXPECT_EQ(digits, 0);
+  EXPECT_EQ(axisTicks(0, 3, 1, digits), (Ticks{0, 1, 2, 3}));
+  Ticks around = axisTicks(-0.3, 0.61, 0, digits);
+  EXPECT_EQ(digits, 1);
+  ASSERT_EQ(around.size(), 5u);
+  EXPECT_FALSE(std::signbit(around[1])) << "it would be shown as -0.0";
+  for (double high : {1e-4, 0.07, 0.3, 1.0, 7.0, 55.0, 1e5, 3e8}) {
+    Ticks ticks = axisTicks(high / 3, high, 0, digits);
+    EXPECT_GE(ticks.size(), 3u) << high;
+    EXPECT_LE(ticks.size(), 8u) << high;
+    EXPECT_GE(ticks.front(), high / 3 * (1 - 1e-9));
+    EXPECT_LE(ticks.back(), high * (1 + 1e-9));
+  }
 }
 
 TEST(Report, RefusesWhatIsNoRun) {

@@ -1,8 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 
+#include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Safetensors.h"
 
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -62,12 +64,81 @@ TEST(Safetensors, RefusesBytesAfterTheData) {
 TEST(Safetensors, ReadsMetadataOfOtherWriters) {
   std::vector<float> x(2, 9);
   std::vector<NamedTensor> into = {{"x", {2}, x}};
-  decodeSafetensors(
+  bool checked = decodeSafetensors(
       fileOf(
           R"({"__metadata__":{"format":"pt"},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
           8),
       "w", into);
   EXPECT_EQ(x, std::vector<float>(2, 0));
+  EXPECT_FALSE(checked);
+}
+
+// Every bit of the file, in a name, a number, a checksum or the data.
+TEST(Safetensors, AFlippedBitIsFoundOrChangesNothing) {
+  Tensors from;
+  const std::vector<uint8_t> whole = encodeSafetensors(from.list());
+  int64_t found = 0;
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::vector<uint8_t> file = whole;
+    file[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
+    Tensors to;
+    to.a.assign(6, 7);
+    to.b.assign(1, 7);
+    try {
+      decodeSafetensors(file, "w", to.list());
+      EXPECT_EQ(to.a, from.a) << "bit " << bit;
+      EXPECT_EQ(to.b, from.b) << "bit " << bit;
+    } catch (const UserError &) {
+      ++found;
+    }
+  }
+  EXPECT_EQ(found, static_cast<int64_t>(8 * whole.size())); // the header has no spare bit
+}
+
+TEST(Safetensors, DamagedDataIsSaidToBeDamaged) {
+  Tensors from, to;
+  std::vector<uint8_t> file = encodeSafetensors(from.list());
+  EXPECT_TRUE(decodeSafetensors(file, "w", to.list()));
+  file.back() ^= 1;
+  std::string message = userError([&] { decodeSafetensors(file, "w", to.list()); });
+  EXPECT_NE(message.find("the file is damaged"), std::string::npos) << message;
+}
+
+/// Reads one tensor "x" of `values` from data of another type.
+std::vector<float> readAs(const std::string &type, const std::vector<uint16_t> &values) {
+  std::string bytes = std::to_string(2 * values.size()), count = std::to_string(values.size());
+  std::vector<uint8_t> file = fileOf(R"({"x":{"dtype":")" + type + R"(","shape":[)" + count +
+                                         R"(],"data_offsets":[0,)" + bytes + "]}}",
+                                     2 * values.size());
+  std::memcpy(file.data() + file.size() - 2 * values.size(), values.data(), 2 * values.size());
+  std::vector<float> x(values.size());
+  decodeSafetensors(file, "w",
+                    std::vector<NamedTensor>{{"x", {static_cast<int64_t>(x.size())}, x}});
+  return x;
+}
+
+TEST(Safetensors, ReadsEveryFiniteNumberOfF16Exactly) {
+  std::vector<uint16_t> halves;
+  std::vector<float> expected;
+  for (uint32_t half = 0; half < 0x10000; ++half) {
+    int exponent = static_cast<int>(half >> 10 & 31), mantissa = static_cast<int>(half & 0x3ff);
+    if (exponent < 31) {
+      float size = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                                 : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
+      halves.push_back(static_cast<uint16_t>(half));
+      expected.push_back(half & 0x8000 ? -size : size);
+    }
+  }
+  std::vector<float> found = readAs("F16", halves);
+  EXPECT_EQ(std::memcmp(found.data(), expected.data(), expected.size() * 4), 0); // and -0
+  EXPECT_NE(userError([] { readAs("F16", {0x7c00}); }).find("found inf"), std::string::npos);
+  EXPECT_NE(userError([] { readAs("F16", {0x7e01}); }).find("found nan"), std::string::npos);
+}
+
+TEST(Safetensors, ReadsBF16Exactly) {
+  EXPECT_EQ(readAs("BF16", {0x3f80, 0xc040, 0x0001, 0x7f7f}),
+            (std::vector<float>{1, -3, 0x1p-133f, 0x1.fep127f}));
+  EXPECT_NE(userError([] { readAs("BF16", {0xff80}); }).find("found -inf"), std::string::npos);
 }
 
 TEST(Safetensors, RefusesTruncationAndCopiesNothing) {
@@ -105,14 +176,34 @@ TEST(Safetensors, RefusesWrongHeaders) {
     });
     EXPECT_NE(message.find(expected), std::string::npos) << message;
   };
-  refused(R"({"x":{"dtype":"F16","shape":[2],"data_offsets":[0,8]}})", "found F16");
+  refused(R"({"x":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})", "found \"I64\"");
+  refused(R"({"x":{"dtype":"F99","shape":[2],"data_offsets":[0,8]}})", "found \"F99\"");
+  refused(R"({"x":{"dtype":"F16","shape":[2],"data_offsets":[0,8]}})", "a range of 4 bytes");
   refused(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,16]}})", "range");
   refused(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[4,8]}})", "range");
   refused(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", "range");
   refused(R"({"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", "shape");
   refused(R"({"x":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "shape");
-  refused(R"({"x":{"dtype":"F32"}})", "malformed");
-  refused(R"([1])", "not JSON");
+  refused(R"({"x":{"dtype":"F32"}})", "the key \"shape\"");
+  refused(R"([1])", "an object");
+  refused(R"({"x":)", "text that is not JSON at line 1, column 6");
+  const std::string good = R"("x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  auto with = [&](const std::string &entry) { return "{" + good + "," + entry + "}"; };
+  refused(with(good), "the key \"x\" twice");
+  refused(with(R"("y":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})"), "overlap");
+  refused(with(R"("y":{"dtype":"U8","shape":[3],"data_offsets":[5,8]})"), "bytes of no tensor");
+  refused(with(R"("y":{"dtype":"U8","shape":[2],"data_offsets":[4,6]},)"
+               R"("z":{"dtype":"F16","shape":[1],"data_offsets":[6,8]},)"
+               R"("e":{"dtype":"F32","shape":[0],"data_offsets":[8,8]})"),
+          "expected shape [2], found [1]"); // else well-formed
+  refused(R"({"y":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+          R"("x":{"dtype":"F32","shape":[1],"data_offsets":[2,6]},)"
+          R"("z":{"dtype":"U8","shape":[2],"data_offsets":[6,8]}})",
+          "starts at a multiple of 4");
+  refused(with(R"("y":{"dtype":"F32","shape":[0],"data_offsets":[4,4]})"), "expected 4 bytes");
+  const std::string both = R"("x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
+  refused("{" + both + R"(,"__metadata__":{"sluice.data_sha256":"0"}})", "damaged");
+  refused("{" + both + R"(,"__metadata__":[]})", "an object");
 }
 
 } // namespace

@@ -123,7 +123,7 @@ TEST(TuningFile, RefusesWhatIsCutShort) {
     writeFile(folder / "t.json", text.substr(0, length));
     EXPECT_NE(userError([&] {
                 readTuning(folder / "t.json");
-              }).find("expected a tuning file, found text that is no JSON; write it anew"),
+              }).find("expected a tuning file, found text that is not JSON at line "),
               std::string::npos);
   }
   EXPECT_NE(userError([&] { readTuning(folder / "missing"); }).find("found no such file"),

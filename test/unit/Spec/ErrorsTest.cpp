@@ -53,22 +53,32 @@ TEST(BadFile, IsNotThere) {
   Diagnostic error;
   EXPECT_FALSE(readFile("no/such/spec.json", error));
   EXPECT_EQ(error.format(),
-            "no/such/spec.json: expected a spec that can be read, found No such file "
-            "or directory; check the file's name");
+            "no/such/spec.json: expected the spec, found no such file; check the path");
 }
 
 TEST(BadFile, IsAFolder) {
   Diagnostic error;
   EXPECT_FALSE(readFile(SPEC_ERRORS_DIR, error));
-  EXPECT_EQ(error.message, "expected a spec that can be read, found a folder; name a file in it");
+  EXPECT_EQ(error.format(), SPEC_ERRORS_DIR ": expected the spec, found a directory; name a file");
   EXPECT_EQ(error.location.line, 0u);
 }
 
-TEST(BadFile, IsEndless) {
+TEST(BadFile, IsADevice) {
   Diagnostic error;
   EXPECT_FALSE(readFile("/dev/zero", error));
-  EXPECT_EQ(error.message,
-            "expected a spec that can be read, found more than 16 MiB; no spec is that long");
+  EXPECT_EQ(error.format(), "/dev/zero: expected the spec, found something not a regular file; "
+                            "save the contents to a file and name that");
+}
+
+TEST(BadFile, IsEndless) {
+  std::filesystem::path path = std::filesystem::temp_directory_path() / "sluice-endless.json";
+  std::ofstream(path) << "{";
+  std::filesystem::resize_file(path, (size_t(16) << 20) + 1);
+  Diagnostic error;
+  EXPECT_FALSE(readFile(path, error));
+  std::filesystem::remove(path);
+  EXPECT_EQ(error.format(), path.string() + ": expected the spec to have at most 16777216 bytes, "
+                                            "found 16777217; name another file");
 }
 
 } // namespace

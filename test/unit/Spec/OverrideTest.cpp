@@ -7,36 +7,118 @@ using namespace sluice::spec;
 
 namespace {
 
-std::string bf16(const std::string &text) { return withCompute(text, "spec.json", "bf16"); }
-
-TEST(Override, ReplacesOrAddsComputeAndNothingElse) {
-  EXPECT_EQ(
-      bf16("{\n  \"precision\": { \"residual\": \"f32\", \"compute\": \"f32\" },\n \"x\": 1 }"),
-      "{\n  \"precision\": { \"residual\": \"f32\", \"compute\": \"bf16\" },\n \"x\": 1 }");
-  EXPECT_EQ(
-      bf16("{\n  \"x\": {\"compute\": \"f32\"}, \"precision\": {\"residual\": \"f32\"} }"),
-      "{\n  \"x\": {\"compute\": \"f32\"}, \"precision\": { \"compute\": \"bf16\",\"residual\": "
-      "\"f32\"} }");
-  EXPECT_EQ(bf16("{\"precision\": {}}"), "{\"precision\": { \"compute\": \"bf16\" }}");
-  EXPECT_EQ(bf16("\n {\n\"x\": 1}"), "\n { \"precision\": { \"compute\": \"bf16\" },\n\"x\": 1}");
-  EXPECT_EQ(bf16("{}"), "{ \"precision\": { \"compute\": \"bf16\" } }");
+/// Line 3 is for the tests.
+std::string specWith(const std::string &line) {
+  return "{\n  \"sluice\": 1, \"vocabulary\": 256, \"context\": 8, \"batch\": 2, \"width\": 16,\n" +
+         line +
+         "\n  \"stages\": [\n    { \"op\": \"embedding\" },\n"
+         "    { \"op\": \"layer\", \"heads\": 2 },\n    { \"op\": \"head\" }\n  ]\n}\n";
 }
 
-TEST(Override, LeavesMistakesToTheReader) {
-  for (const char *text : {"[]", "{", "{\"precision\": 3}", "{\"precision\": {\"compute\": 16}}"}) {
-    EXPECT_EQ(bf16(text), text);
+std::vector<Setting> parse(const std::vector<std::string> &written) {
+  std::vector<Setting> settings;
+  for (const std::string &each : written) {
+    std::string mistake;
+    std::optional<Setting> setting = parseSetting(each, mistake);
+    EXPECT_TRUE(setting) << mistake;
+    settings.push_back(setting.value_or(Setting{}));
   }
+  return settings;
+}
+
+/// The changed text, or the error.
+std::string change(const std::string &text, const std::vector<std::string> &written) {
+  Diagnostic error;
+  std::optional<Model> model = readTextWith(text, "spec.json", parse(written), error);
+  return model ? model->text : error.format();
+}
+
+std::string mistakeOf(const std::string &written) {
+  std::string mistake;
+  EXPECT_FALSE(parseSetting(written, mistake)) << written;
+  return mistake;
+}
+
+TEST(Override, ReplacesOrAddsAndKeepsEveryOtherByte) {
+  EXPECT_EQ(change(specWith("\"training\": { \"clip\": 2 },"), {"training.clip=0.5"}),
+            specWith("\"training\": { \"clip\": 0.5 },"));
+  EXPECT_EQ(change(specWith("\"training\": {},"), {"training.clip=0.5"}),
+            specWith("\"training\": { \"clip\": 0.5 },"));
+  EXPECT_EQ(change(specWith("\"training\": {\"clip\": 1},"), {"training.epsilon=1e-6"}),
+            specWith("\"training\": { \"epsilon\": 1e-6,\"clip\": 1},"));
+  std::string added = specWith("").insert(
+      1, " \"training\": { \"schedule\": { \"warmup\": 3 } },");
+  EXPECT_EQ(change(specWith(""), {"training.schedule.warmup=3"}), added);
+}
+
+TEST(Override, ReplacesWholeValuesOfAnyKind) {
+  std::string text = specWith("\"name\": \"a \\\" , } ]\", \"training\": {\"betas\": [0.8, 0.9]},");
+  EXPECT_EQ(change(text, {"name=b"}),
+            specWith("\"name\": \"b\", \"training\": {\"betas\": [0.8, 0.9]},"));
+  EXPECT_EQ(change(text, {"training.betas=[0.5, 0.6]", "name=x"}),
+            specWith("\"name\": \"x\", \"training\": {\"betas\": [0.5, 0.6]},"));
+  EXPECT_EQ(change(text, {"training.betas.1=0.99", "name=x"}),
+            specWith("\"name\": \"x\", \"training\": {\"betas\": [0.8, 0.99]},"));
+  Diagnostic error;
+  std::optional<Model> model = readTextWith(
+      specWith(""), "spec.json",
+      parse({"stages.1={\"op\": \"hourglass\", \"hierarchy\": \"1@1\", \"heads\": 2}",
+             "stages.1.hierarchy=1@1 2@2 1@1", "context=16", "context=32"}),
+      error);
+  ASSERT_TRUE(model) << error.format();
+  EXPECT_EQ(std::get<Hourglass>(model->stages[1].settings).hierarchy.size(), 3u);
+  EXPECT_EQ(model->context, 32); // the later one
+}
+
+TEST(Override, AWordIsAStringAndJsonIsJson) {
+  EXPECT_EQ(parse({"a=true"})[0].value, "true");
+  EXPECT_EQ(parse({"a=gelu"})[0].value, "\"gelu\"");
+  EXPECT_EQ(parse({"a=2@1 8@4 2@1"})[0].value, "\"2@1 8@4 2@1\"");
+  EXPECT_EQ(parse({"a=\"1\""})[0].value, "\"1\"");
+  EXPECT_EQ(parse({"a.0.b=x=y"})[0].value, "\"x=y\"");
+  EXPECT_EQ(parse({"a=[1,\n2]"})[0].value, "[1, 2]"); // lines of the spec stay
+  EXPECT_NE(mistakeOf("width").find("expected KEY=VALUE"), std::string::npos);
+  EXPECT_NE(mistakeOf("=3").find("expected KEY=VALUE"), std::string::npos);
+  EXPECT_NE(mistakeOf("a..b=3").find("expected KEY=VALUE"), std::string::npos);
+  EXPECT_NE(mistakeOf("a=[1,").find("--set a: expected JSON or a plain word"), std::string::npos);
+}
+
+TEST(Override, ErrorsNameTheFlagAndThePlace) {
+  std::string text = specWith("\"training\": { \"clip\": 2 },");
+  auto begins = [&](const std::vector<std::string> &written, const std::string &start) {
+    std::string error = change(text, written);
+    EXPECT_EQ(error.substr(0, start.size()), start);
+  };
+  begins({"training.clip=-1"}, "spec.json:3:23: --set training.clip=-1: expected");
+  begins({"widht=3"}, "spec.json:1:3: --set widht=3: ");
+  begins({"stages.9.op=layer"},
+         "spec.json:4:13: --set stages.9.op=layer: expected an index from 0 to 2, found \"9\"");
+  begins({"stages.x.op=layer"}, "spec.json:4:13: --set stages.x.op=layer: expected an index");
+  begins({"width.a=1"}, "spec.json:2:70: --set width.a=1: expected an object or an array that "
+                        "holds \"a\", found 16");
+  begins({"stages.1.heads=3", "name=x"}, "spec.json:6:31: --set stages.1.heads=3: ");
+  // The stage is at fault for what the width is.
+  begins({"width=17", "name=x"}, "spec.json:6:31: --set width=17 --set name=x: ");
+}
+
+TEST(Override, ASpecsOwnMistakesStayItsOwn) {
+  EXPECT_EQ(change("{", {"width=3"}).find("--set"), std::string::npos);
+  EXPECT_EQ(change("[]", {"width=3"}).find("--set"), std::string::npos);
+  std::string error = change(specWith("\"clip\": 3,"), {"width=32"});
+  EXPECT_NE(error.find("\"clip\""), std::string::npos) << error;
+  EXPECT_EQ(error.find("--set"), std::string::npos) << error;
+  EXPECT_NE(change(specWith("\"seed\": -1,"), {"seed=1"}).find("\"seed\": 1"), std::string::npos);
 }
 
 TEST(Override, ReadsTheChangedSpec) {
   Diagnostic error;
   std::string path = SPEC_MODELS_DIR "/tiny/vanilla.json";
-  std::optional<Model> changed = readFileWithCompute(path, "bf16", error);
+  std::optional<Model> changed = readFileWith(path, {computeSetting("bf16")}, error);
   ASSERT_TRUE(changed) << error.format();
   EXPECT_EQ(changed->precision.compute, NumberType::Bf16);
   EXPECT_NE(changed->text.find("\"compute\": \"bf16\""), std::string::npos);
   EXPECT_EQ(readFile(path, error)->precision.compute, NumberType::F32);
-  EXPECT_FALSE(readFileWithCompute("/nowhere.json", "bf16", error));
+  EXPECT_FALSE(readFileWith("/nowhere.json", {computeSetting("bf16")}, error));
 }
 
 } // namespace

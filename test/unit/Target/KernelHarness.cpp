@@ -52,15 +52,20 @@ std::vector<LoadedKernel::Slot> LoadedKernel::describe(Operation *dispatch) cons
 
 /// Loads the object as a shared library; the file is gone once it is loaded.
 static void *loadObject(const std::string &object) {
+  llvm::Expected<std::string> bytes = cpu::linkSharedObject({object});
+  if (!bytes) {
+    ADD_FAILURE() << llvm::toString(bytes.takeError());
+    return nullptr;
+  }
   SmallString<128> path;
-  if (std::error_code code = llvm::sys::fs::createTemporaryFile("sluice-test", "so", path)) {
+  int file = -1;
+  if (std::error_code code = llvm::sys::fs::createTemporaryFile("sluice-test", "so", file, path)) {
     ADD_FAILURE() << code.message();
     return nullptr;
   }
-  void *library = nullptr;
-  if (llvm::Error error = cpu::linkSharedObject({object}, path)) {
-    ADD_FAILURE() << llvm::toString(std::move(error));
-  } else if (!(library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))) {
+  llvm::raw_fd_ostream(file, /*shouldClose=*/true) << *bytes;
+  void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
     ADD_FAILURE() << dlerror();
   }
   llvm::sys::fs::remove(path);

@@ -135,15 +135,14 @@ TEST(Object, ThreadsDoNotChangeTheBytes) {
 TEST(Link, SaysWhatIsMissing) {
   std::string path = getenv("PATH");
   setenv("PATH", "/nonexistent", 1);
-  std::string message = llvm::toString(cpu::linkSharedObject({}, "/nonexistent/out.so"));
+  std::string message = llvm::toString(cpu::linkSharedObject({}).takeError());
   setenv("PATH", path.c_str(), 1);
   EXPECT_NE(message.find("expected the linker ld.lld"), std::string::npos) << message;
 }
 
 TEST(Link, PassesOnTheLinkersMessage) {
-  std::string message =
-      llvm::toString(cpu::linkSharedObject({"not an object"}, "/nonexistent/out.so"));
-  EXPECT_NE(message.find("failed on /nonexistent/out.so"), std::string::npos) << message;
+  std::string message = llvm::toString(cpu::linkSharedObject({"not an object"}).takeError());
+  EXPECT_NE(message.find("failed"), std::string::npos) << message;
   EXPECT_NE(message.find("unknown directive: not"), std::string::npos) << message;
 }
 

@@ -47,6 +47,16 @@ public:
   /// `module` gives scales and capacities.
   Evaluator(mlir::ModuleOp module, Setting setting) : module(module), setting(setting) {}
 
+  /// What one step of generation computes, and what it must not read (StepReference.h).
+  struct Window {
+    /// First row computed of a value, and one past the last.
+    std::function<std::pair<int64_t, int64_t>(mlir::Value)> rows;
+    /// Told of each read, from position 0 on, of a row that is not there.
+    std::function<void(mlir::Value, int64_t)> missing;
+  };
+  /// From now on, `length` tokens are valid, and ops are evaluated on the rows of `window` alone.
+  void setStep(int64_t length, Window window);
+
   const Setting &getSetting() const { return setting; }
   mlir::ModuleOp getModule() const { return module; }
 
@@ -111,10 +121,14 @@ private:
   struct Dense {
     int64_t positions = 0, columns = 0;
     std::vector<T> data;
+    int64_t first = 0; ///< position
   };
+  /// Positions that are computed: all valid ones, or the window's.
+  std::pair<int64_t, int64_t> rowsOf(mlir::Value sequence) const;
 
   mlir::ModuleOp module;
   Setting setting;
+  Window window; ///< of a step; without `rows`, there is none
   /// Valid positions by scale: looking a symbol up walks the module, and every element read asks.
   mutable llvm::DenseMap<mlir::Attribute, int64_t> positionsOfScale;
   llvm::DenseMap<mlir::Value, Dense> sequences;

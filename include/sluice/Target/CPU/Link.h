@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Objects in memory to a shared object on disk.
+// Objects to a shared object, in memory.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -10,8 +10,11 @@
 
 namespace sluice::cpu {
 
-/// Links `objects` (bytes of ELF object files) to the shared object `path` with ld.lld, without any
-/// library. Fails with a message when no linker is found, or with the linker's own.
-llvm::Error linkSharedObject(llvm::ArrayRef<std::string> objects, llvm::StringRef path);
+/// Links `objects` (bytes of ELF object files) to a shared object with ld.lld, without any library.
+/// Returns its bytes, in a string with room for `spare` bytes more. Fails with a message when no
+/// linker is found, or with the linker's own; throws runtime::JobError where the machine has no
+/// room for the linker's files.
+llvm::Expected<std::string> linkSharedObject(llvm::ArrayRef<llvm::StringRef> objects,
+                                             size_t spare = 0);
 
 } // namespace sluice::cpu

@@ -52,12 +52,22 @@ template <typename T> int64_t Evaluator<T>::getColumns(Value sequence) {
   return width == 0 ? 1 : width;
 }
 
+template <typename T> void Evaluator<T>::setStep(int64_t length, Window rows) {
+  setting.length = length;
+  window = std::move(rows);
+  positionsOfScale.clear();
+}
+
+template <typename T> std::pair<int64_t, int64_t> Evaluator<T>::rowsOf(Value sequence) const {
+  return window.rows ? window.rows(sequence) : std::pair(int64_t{0}, getPositions(sequence));
+}
+
 template <typename T> void Evaluator<T>::setSequence(Value value, std::vector<T> data) {
   if (static_cast<int64_t>(data.size()) != getRows() * getPositions(value) * getColumns(value)) {
     llvm::report_fatal_error("reference: a sequence of the wrong size");
   }
   sequences[value] = {getPositions(value), getColumns(value),
-                      stored(sequenceType(value).getElement(), std::move(data))};
+                      stored(sequenceType(value).getElement(), std::move(data)), 0};
 }
 
 template <typename T> void Evaluator<T>::setTokens(Value value, std::vector<int32_t> data) {
@@ -91,10 +101,13 @@ T Evaluator<T>::at(Value sequence, int64_t row, int64_t position, int64_t column
     llvm::report_fatal_error("reference: a sequence is read before it is set");
   }
   const Dense &dense = found->second;
-  if (position < 0 || position >= dense.positions) {
+  if (position < dense.first || position >= dense.first + dense.positions) {
+    if (window.missing && position >= 0) {
+      window.missing(sequence, position);
+    }
     return 0;
   }
-  return dense.data[(row * dense.positions + position) * dense.columns + column];
+  return dense.data[(row * dense.positions + position - dense.first) * dense.columns + column];
 }
 
 template <typename T>
@@ -116,15 +129,21 @@ int32_t Evaluator<T>::tokenAt(Value value, int64_t row, int64_t position) const 
   if (position < 0 || position >= stride) {
     llvm::report_fatal_error("reference: a token is read that was not given");
   }
+  if (window.missing) {
+    auto [first, end] = rowsOf(value);
+    if (position < first || position >= end) {
+      window.missing(value, position);
+    }
+  }
   return found->second[row * stride + position];
 }
 
 template <typename T>
 void Evaluator<T>::forEachPosition(Value sequence,
                                    llvm::function_ref<void(int64_t, int64_t)> visit) const {
-  int64_t positions = getPositions(sequence);
+  auto [first, end] = rowsOf(sequence);
   for (int64_t row = 0; row < getRows(); ++row) {
-    for (int64_t position = 0; position < positions; ++position) {
+    for (int64_t position = first; position < end; ++position) {
       visit(row, position);
     }
   }
@@ -140,7 +159,9 @@ void Evaluator<T>::define(Value sequence,
            "a row of another width");
     data.insert(data.end(), numbers.begin(), numbers.end());
   });
-  setSequence(sequence, std::move(data));
+  auto [first, end] = rowsOf(sequence);
+  sequences[sequence] = {end - first, getColumns(sequence),
+                         stored(sequenceType(sequence).getElement(), std::move(data)), first};
 }
 
 template <typename T> std::vector<T> Evaluator<T>::getSequence(Value value) const {

@@ -1,0 +1,127 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The incremental step, derived from the proof's bounds: which rows of every value a step computes,
+// and how many rows are kept for later steps (docs/generation.md). Step t appends token t, from 0.
+#pragma once
+
+#include "sluice/Analysis/Proof.h"
+
+namespace sluice {
+
+/// When the rows of a value are computed. Row m is due at step s(m) = max(due(m)).
+struct StepSchedule {
+  llvm::SmallVector<mlir::AffineExpr, 2> due; ///< of d0 = m >= 0; none falls
+
+  /// Rows computed once step t is done: N(t) = max(0, min(counts(t))), counts of d0 = t. Step t
+  /// computes rows N(t - 1) up to N(t), and nothing where these are equal.
+  llvm::SmallVector<mlir::AffineExpr, 2> counts;
+  int64_t first = 0;  ///< the first step that computes a row
+  int64_t period = 1; ///< N(t + period) = N(t) + rise, for all t from `first` on
+  int64_t rise = 1;
+  int64_t burst = 1; ///< most rows that one step computes
+
+  int64_t getCount(int64_t t) const;
+  int64_t getDue(int64_t m) const;
+};
+
+/// One read of a stored value, through whatever lazy values stand between: row p of the reader
+/// reads row `position`(x) of `source`, for every (p, x) in `relation` where that is >= 0.
+struct StepRead {
+  mlir::Operation *reader = nullptr;
+  unsigned operand = 0;
+  mlir::Value source; ///< stored, or the function's tokens
+  /// Dims p, x, where x is a position of the reader's operand; symbol n, the operand's valid
+  /// length. Of an op of the scale of one position, p is the step.
+  mlir::IntegerSet relation;
+  mlir::AffineExpr position; ///< of d1 = x
+  int64_t operandFactor = 1; ///< of the operand's scale: at step t, n = floor(t / factor) + 1
+  bool endsLazy = false;     ///< the operand is lazy, and its positions from n on are not read
+  bool isOfStep = false;     ///< reads rows alone that the same step computes
+};
+
+/// What the step does with one stored value.
+struct StepValue {
+  mlir::Value value; ///< a result, or the function's tokens
+  size_t schedule = 0;
+  int64_t factor = 1;
+  int64_t capacity = 1; ///< rows at the full context
+  /// Rows kept, the newest included; row q stands in slot q mod ring. 0: none outlives its step.
+  int64_t ring = 0;
+  bool keepsAll = false;         ///< some read reaches back without limit: ring is the capacity
+  std::vector<StepRead> reads{}; ///< by the op that makes it, in order of operands
+};
+
+/// A value that has no step, and why.
+struct StepRefusal {
+  mlir::Operation *op = nullptr;
+  std::string message;
+};
+
+/// The step of a function: @predict, or @evaluate with its losses in the place of the prediction.
+struct StepPlan {
+  mlir::func::FuncOp function;
+  std::vector<StepSchedule> schedules; ///< each once, in order of first use
+  /// Stored values that the prediction is computed from, in order of definition; others are not
+  /// computed. Lazy values have no entry: their readers read through them.
+  llvm::MapVector<mlir::Value, StepValue> values;
+  /// Reads of what runs at every step on one row: losses, and ops of the scale of one position.
+  std::vector<StepRead> finals;
+
+  const StepSchedule &scheduleOf(mlir::Value value) const {
+    return schedules[values.find(value)->second.schedule];
+  }
+  int64_t getCount(mlir::Value value, int64_t t) const { return scheduleOf(value).getCount(t); }
+};
+
+/// Derives the step from the bounds of `function`. Where there is none, sets `refusal`. Every claim
+/// of the plan is an obligation (below), not yet decided.
+std::optional<StepPlan> deriveStep(mlir::func::FuncOp function, StepRefusal &refusal);
+
+//===----------------------------------------------------------------------===//
+// Obligations
+//===----------------------------------------------------------------------===//
+
+/// One claim about the step, for all rows p and all steps. s_v(p) is when row p of v is due.
+enum class StepObligationKind {
+  Exist, ///< factor p <= s_value(p): the row exists by then; of tokens, factor 1
+  Burst, ///< s_value(p) < s_value(p + burst)
+  Count, ///< p < N_value(t) exactly where s_value(p) <= t
+  Due,   ///< (p, q) of a read: s_source(q) <= s_reader(p)
+  Kept   ///< (p, q) of a read: s_reader(p) < s_source(q + ring); without a ring, s_reader(p) <=
+         ///< s_source(q)
+};
+struct StepObligation {
+  StepObligationKind kind;
+  mlir::Value value;              ///< of a final read: none
+  const StepRead *read = nullptr; ///< Due, Kept
+};
+/// Of each value: exist, burst, count, then due and kept of each of its reads; the finals' last.
+/// The plan must outlive them.
+std::vector<StepObligation> collectObligations(const StepPlan &plan);
+
+/// Decides claims about a step by integer-exact emptiness; see ObligationDecider. Equal questions
+/// are asked once.
+class StepDecider {
+public:
+  /// A row for which it does not hold: p, and the x or t of it; none where it holds.
+  using Point = std::optional<std::pair<int64_t, int64_t>>;
+  Point findFailure(const StepPlan &plan, const StepObligation &obligation);
+
+  Point findNotExisting(const StepSchedule &schedule, int64_t factor);
+  /// Two rows `burst` apart that one step computes.
+  Point findBurst(const StepSchedule &schedule, int64_t burst);
+  Point findMiscount(const StepSchedule &schedule);
+  Point findNotDue(const StepSchedule &reader, const StepSchedule &source, const StepRead &read);
+  /// A read of a row that a ring of `ring` rows has lost; of an earlier step where it is 0.
+  Point findNotKept(const StepSchedule &reader, const StepSchedule &source, const StepRead &read,
+                    int64_t ring);
+
+private:
+  const Point &pointOf(mlir::IntegerSet set);
+  llvm::DenseMap<mlir::IntegerSet, Point> known;
+};
+
+/// The schedule of what runs at every step on one row: row t at step t.
+StepSchedule everyStep(mlir::MLIRContext *context);
+
+} // namespace sluice

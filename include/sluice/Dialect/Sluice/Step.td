@@ -1,0 +1,61 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the incremental step adds to the model dialect: when rows are computed, and which are kept
+// (docs/generation.md). Apart from Sluice.td, as few programs need it.
+
+#ifndef SLUICE_STEP_TD
+#define SLUICE_STEP_TD
+
+include "sluice/Dialect/Sluice/Sluice.td"
+
+def Sluice_ScheduleOp : Sluice_Op<"schedule", [Symbol]> {
+  let summary = "Which rows a step computes";
+  let description = [{
+    Step t, which appends token t, computes rows N(t - 1) up to N(t), N(t) = max(0, min(count(t))) and N(-1) = 0; nothing where
+    these are equal. `due` is the other way round: row m is computed at step max(due(m)). The first row comes at step `first`;
+    from there N(t + period) = N(t) + rise. No step computes more than `burst` rows. Both maps have one dimension and are made
+    of sums, multiples and divisions by constants, rounded down.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, AffineMapAttr:$count, AffineMapAttr:$due, I64Attr:$first,
+                       I64Attr:$period, I64Attr:$rise, I64Attr:$burst);
+  let assemblyFormat = [{
+    $sym_name `count` custom<RowMap>($count) `due` custom<RowMap>($due) `first` $first `period` $period `rise` $rise `burst` $burst attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def Sluice_StateOp : Sluice_Op<"state", [Symbol]> {
+  let summary = "Rows of a value that later steps read: a ring, a batch row";
+  let description = [{
+    Row q stands in slot q mod `ring`; the type gives scale, width and storage. `all`: some read reaches back without limit,
+    and the ring is the value's capacity, ceil(context / factor). Saved and loaded by name. A row before 0 is null and
+    stands in no slot.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$ring, UnitAttr:$all, TypeAttrOf<Sluice_Sequence>:$type);
+  let assemblyFormat = "$sym_name `ring` $ring (`all` $all^)? `:` $type attr-dict";
+  let hasVerifier = 1;
+}
+
+def Sluice_DueOp : Sluice_Op<"due"> {
+  let summary = "The rows of a value that a step computes";
+  let description = [{
+    Only rows of the schedule are computed of the op that makes `value`, and readers of `value` itself read those rows alone.
+  }];
+  let arguments = (ins Sluice_Sequence:$value, FlatSymbolRefAttr:$schedule);
+  let assemblyFormat = "$value `by` $schedule attr-dict `:` type($value)";
+  let hasVerifier = 1;
+}
+
+def Sluice_KeepOp : Sluice_Op<"keep"> {
+  let summary = "Stores this step's rows of a value; its result is the rows that its state holds";
+  let description = [{
+    Result row q is row q of `value`, for the newest `ring` rows up to this step. Reading any other row from 0 on would be an error,
+    and the obligations of the step say that none is read.
+  }];
+  let arguments = (ins Sluice_Sequence:$value, FlatSymbolRefAttr:$state);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$value `in` $state attr-dict `:` type($value) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+#endif

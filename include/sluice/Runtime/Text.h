@@ -1,0 +1,25 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A user's text in messages: names of files, keys and flags hold any bytes and have any length.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+/// `"text"` for one line of a message. Quotes and backslashes are escaped; so is what a terminal or
+/// a reader could take for something else: control characters, marks that turn the direction of
+/// writing or have no width (\u001b, \u202e), bytes that are no UTF-8 (\xff). Cut after `most`
+/// bytes of `text`, never inside a character, and then ends in `..."`.
+std::string quote(std::string_view text, size_t most = 40);
+
+/// A path as a message begins with it: escaped likewise, but without quotes, and with its own
+/// quotes and backslashes as they are. The middle of one longer than 300 bytes becomes "...".
+std::string showPath(std::string_view path);
+
+/// A whole message on its way to a terminal: as in a path, except that line breaks stay. The middle
+/// of one longer than 16 KiB becomes "...".
+std::string showMessage(std::string_view message);
+
+} // namespace sluice

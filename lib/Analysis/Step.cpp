@@ -1,0 +1,425 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The step is found here: schedules from the proof's bounds, reads composed through lazy values,
+// rings as the least that keep every read. StepProof.cpp decides each claim again.
+#include "sluice/Analysis/Step.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include "llvm/Support/MathExtras.h"
+#include <map>
+#include <numeric>
+
+using namespace mlir;
+using namespace sluice;
+
+//===----------------------------------------------------------------------===//
+// Schedules
+//===----------------------------------------------------------------------===//
+
+int64_t StepSchedule::getCount(int64_t t) const {
+  int64_t count = std::numeric_limits<int64_t>::max();
+  for (AffineExpr expression : counts) {
+    count = std::min(count, reference::evaluateAffine(expression, t, 0, 0));
+  }
+  return std::max<int64_t>(0, count);
+}
+
+int64_t StepSchedule::getDue(int64_t m) const {
+  int64_t step = 0;
+  for (AffineExpr expression : due) {
+    step = std::max(step, reference::evaluateAffine(expression, m, 0, 0));
+  }
+  return step;
+}
+
+/// a floor(x / k) + c as a floor((x + (c / a) k) / k) where that is whole, so that what is divided
+/// is seldom negative.
+static AffineExpr withoutOffset(AffineExpr expression) {
+  auto sum = dyn_cast<AffineBinaryOpExpr>(expression);
+  auto offset = sum && sum.getKind() == AffineExprKind::Add
+                    ? dyn_cast<AffineConstantExpr>(sum.getRHS())
+                    : AffineConstantExpr();
+  auto division = offset ? dyn_cast<AffineBinaryOpExpr>(sum.getLHS()) : AffineBinaryOpExpr(nullptr);
+  int64_t multiple = 1;
+  if (division && division.getKind() == AffineExprKind::Mul) {
+    multiple = cast<AffineConstantExpr>(division.getRHS()).getValue();
+    division = dyn_cast<AffineBinaryOpExpr>(division.getLHS());
+  }
+  if (!division || division.getKind() != AffineExprKind::FloorDiv ||
+      offset.getValue() % multiple != 0) {
+    return expression;
+  }
+  int64_t divisor = cast<AffineConstantExpr>(division.getRHS()).getValue();
+  AffineExpr inside = division.getLHS() + offset.getValue() / multiple * divisor;
+  return inside.floorDiv(divisor) * multiple;
+}
+
+/// N(t) of one candidate: the number of rows m >= 0 with due(m) <= t. None where the candidate
+/// cannot be solved for m.
+static AffineExpr countOf(AffineExpr due) {
+  MLIRContext *context = due.getContext();
+  AffineExpr t = getAffineDimExpr(0, context), m = getAffineDimExpr(1, context);
+  MaskBounds bounds = solveMask(IntegerSet::get(2, 1, {t - due.replaceDims({m})}, {false}));
+  if (!bounds.exact || bounds.upper.size() != 1 || !bounds.lower.empty() ||
+      !bounds.conditions.empty()) {
+    return {};
+  }
+  return withoutOffset(simplifyAffineExpr(bounds.upper.front() + 1, 1, 0));
+}
+
+namespace {
+/// e(t + period) = e(t) + rise
+struct Repeat {
+  int64_t period = 1, rise = 0;
+};
+/// Periods beyond this are not told of: 0.
+constexpr int64_t longestPeriod = int64_t{1} << 40;
+} // namespace
+
+static Repeat lengthened(Repeat repeat, int64_t times) {
+  bool fits = repeat.period > 0 && times > 0 && times <= longestPeriod / repeat.period;
+  return fits ? Repeat{repeat.period * times, repeat.rise * times} : Repeat{0, 0};
+}
+
+static Repeat sumOf(Repeat x, Repeat y) {
+  if (x.period == 0 || y.period == 0) {
+    return {0, 0};
+  }
+  int64_t common = std::gcd(x.period, y.period);
+  Repeat left = lengthened(x, y.period / common), right = lengthened(y, x.period / common);
+  return {left.period, left.rise + right.rise};
+}
+
+static Repeat repeatOf(AffineExpr expression) {
+  if (isa<AffineConstantExpr>(expression)) {
+    return {1, 0};
+  }
+  if (isa<AffineDimExpr>(expression)) {
+    return {1, 1};
+  }
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expression);
+  if (!binary) {
+    return {0, 0};
+  }
+  Repeat left = repeatOf(binary.getLHS());
+  if (binary.getKind() == AffineExprKind::Add) {
+    return sumOf(left, repeatOf(binary.getRHS()));
+  }
+  auto constant = dyn_cast<AffineConstantExpr>(binary.getRHS());
+  if (!constant || constant.getValue() == 0 || left.period == 0) {
+    return {0, 0};
+  }
+  int64_t c = constant.getValue();
+  if (binary.getKind() == AffineExprKind::Mul) {
+    return {left.period, left.rise * c};
+  }
+  Repeat whole = lengthened(left, c / std::gcd(c, left.rise));
+  return {whole.period, binary.getKind() == AffineExprKind::Mod ? 0 : whole.rise / c};
+}
+
+/// The schedule of a bound; none where it cannot be turned round.
+static std::optional<StepSchedule> scheduleOf(const Frontier &bound) {
+  StepSchedule schedule;
+  schedule.due.assign(bound.candidates.begin(), bound.candidates.end());
+  Repeat all{1, 0};
+  for (AffineExpr due : schedule.due) {
+    AffineExpr count = countOf(due);
+    if (!count) {
+      return std::nullopt;
+    }
+    schedule.counts.push_back(count);
+    all.period = sumOf(all, {repeatOf(count).period, 0}).period;
+  }
+  schedule.first = schedule.getDue(0);
+  schedule.period = all.period;
+  schedule.rise = all.period == 0 ? 0
+                                  : schedule.getCount(schedule.first + all.period) -
+                                        schedule.getCount(schedule.first);
+  return schedule;
+}
+
+StepSchedule sluice::everyStep(MLIRContext *context) {
+  AffineExpr step = getAffineDimExpr(0, context);
+  StepSchedule schedule;
+  schedule.due = {step};
+  schedule.counts = {step + 1};
+  return schedule;
+}
+
+//===----------------------------------------------------------------------===//
+// Deriving
+//===----------------------------------------------------------------------===//
+
+namespace {
+class Deriver {
+public:
+  Deriver(func::FuncOp function, StepRefusal &refusal)
+      : function(function), refusal(refusal), scales(function),
+        frontiers(computeFrontiers(function)), every(everyStep(function.getContext())),
+        context(sluice::getContext(function)) {
+    plan.function = function;
+  }
+  std::optional<StepPlan> derive();
+
+private:
+  bool refuse(Operation *op, const std::string &message) {
+    refusal = {op, message};
+    return false;
+  }
+  bool runsEveryStep(Operation &op) const;
+  bool collect();
+  bool addReads(Operation &op, SmallVectorImpl<StepRead> &reads);
+  bool follow(Operation *reader, StepRead &read, Value operand);
+  bool addValue(Value value);
+  void findBurst(StepSchedule &schedule);
+  void findRings(MutableArrayRef<StepRead> reads, const StepSchedule &reader);
+  int64_t ringOf(const StepRead &read, const StepSchedule &reader, const StepValue &source);
+
+  func::FuncOp function;
+  StepRefusal &refusal;
+  Scales scales;
+  DenseMap<Value, Frontier> frontiers;
+  StepSchedule every;
+  int64_t context; ///< tokens a row at most
+  StepPlan plan;
+  StepDecider decider;
+  DenseSet<Value> live;
+  std::map<std::vector<const void *>, size_t> scheduleIndices;
+  struct Known {
+    int64_t ring = 0;
+    bool keepsAll = false, isOfStep = false;
+  };
+  std::map<std::vector<const void *>, Known> rings; ///< by what a ring depends on
+};
+} // namespace
+
+/// A loss, or an op of the scale of one position.
+bool Deriver::runsEveryStep(Operation &op) const {
+  return isa<CrossEntropyOp>(op) ||
+         (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType()) &&
+          scales.factorOf(op.getResult(0)) == 0);
+}
+
+/// From an operand down to what is stored. A lazy value is a function of one operand's position.
+bool Deriver::follow(Operation *reader, StepRead &read, Value operand) {
+  for (;; operand = operand.getDefiningOp()->getOperand(0)) {
+    Operation *op = operand.getDefiningOp();
+    if (!isLazy(op)) {
+      read.source = operand;
+      return true;
+    }
+    auto flow = cast<CausalFlowInterface>(op);
+    std::optional<IntegerSet> relation = flow.getRelation(0);
+    AffineExpr position = flow.getLatest(0), q = getAffineDimExpr(1, function.getContext());
+    bool isFunction = relation && position && op->getNumOperands() == 1 &&
+                      relation->getNumConstraints() == 1 && relation->isEq(0) &&
+                      simplifyAffineExpr(relation->getConstraint(0) - (q - position), 2, 1) ==
+                          getAffineConstantExpr(0, function.getContext());
+    if (!isFunction) {
+      return refuse(op, "it is read through and reads more than one position; store its result");
+    }
+    read.position = simplifyAffineExpr(position.replaceDims({read.position}), 2, 1);
+  }
+}
+
+bool Deriver::addReads(Operation &op, SmallVectorImpl<StepRead> &reads) {
+  MLIRContext *context = function.getContext();
+  AffineExpr p = getAffineDimExpr(0, context), x = getAffineDimExpr(1, context);
+  bool isFinal = runsEveryStep(op) && !isa<CrossEntropyOp>(op);
+  auto flow = cast<CausalFlowInterface>(op);
+  for (OpOperand &operand : op.getOpOperands()) {
+    Value value = operand.get();
+    std::optional<IntegerSet> relation;
+    if (isa<SequenceType>(value.getType())) {
+      relation = flow.getRelation(operand.getOperandNumber());
+    }
+    int64_t factor = relation ? scales.factorOf(value) : 0;
+    if (!relation || factor == 0) { // of this step, as the op itself
+      continue;
+    }
+    StepRead read;
+    read.reader = &op;
+    read.operand = operand.getOperandNumber();
+    read.position = x;
+    read.operandFactor = factor;
+    read.endsLazy = !isFinal && endsLazySource(*relation, value, scales);
+    read.relation = *relation;
+    if (isFinal) { // its one position, at the length of step p
+      AffineExpr zero = getAffineConstantExpr(0, context);
+      read.relation = relation->replaceDimsAndSymbols({zero, x}, {p.floorDiv(factor) + 1}, 2, 1);
+    }
+    if (!follow(&op, read, value)) {
+      return false;
+    }
+    reads.push_back(read);
+  }
+  return true;
+}
+
+/// What the prediction is computed from, through lazy values, in order of definition.
+bool Deriver::collect() {
+  for (Operation &op : llvm::reverse(function.getBody().front().without_terminator())) {
+    bool isFinal = runsEveryStep(op) && (isa<CrossEntropyOp>(op) || !op.use_empty());
+    bool isLive = llvm::any_of(op.getResults(), [&](Value v) { return live.contains(v); });
+    if (!isFinal && (!isLive || isLazy(&op) || !isa<CausalFlowInterface>(op))) {
+      continue;
+    }
+    SmallVector<StepRead> reads;
+    if (!addReads(op, reads)) {
+      return false;
+    }
+    for (const StepRead &read : reads) {
+      live.insert(read.source);
+    }
+    if (isFinal) {
+      plan.finals.insert(plan.finals.begin(), reads.begin(), reads.end());
+    }
+  }
+  return true;
+}
+
+void Deriver::findBurst(StepSchedule &schedule) {
+  int64_t most = 1, least = 0;
+  for (; decider.findBurst(schedule, most); most *= 2) {
+    least = most;
+  }
+  while (most - least > 1) {
+    int64_t middle = least + (most - least) / 2;
+    (decider.findBurst(schedule, middle) ? least : most) = middle;
+  }
+  schedule.burst = most;
+}
+
+bool Deriver::addValue(Value value) {
+  Operation *op = value.getDefiningOp() ? value.getDefiningOp() : function.getOperation();
+  const Frontier &bound = frontiers.at(value);
+  if (bound.unbounded) {
+    return refuse(bound.unbounded, "no bound was found for what it reads, so that no step could "
+                                   "compute it; let it read earlier positions alone");
+  }
+  if (!scales.isOnTargetAxis(value) || bound.candidates.empty()) {
+    return refuse(op, "it stands on another axis than what is predicted; such sequences are "
+                      "checked, but not generated from yet");
+  }
+  std::vector<const void *> key;
+  for (AffineExpr candidate : bound.candidates) {
+    key.push_back(candidate.getAsOpaquePointer());
+  }
+  auto [entry, isNew] = scheduleIndices.try_emplace(key, plan.schedules.size());
+  if (isNew) {
+    std::optional<StepSchedule> schedule = scheduleOf(bound);
+    if (!schedule) {
+      scheduleIndices.erase(entry);
+      return refuse(op, "the steps that compute its rows could not be counted; make its mask and "
+                        "those before it simpler");
+    }
+    findBurst(*schedule);
+    plan.schedules.push_back(*schedule);
+  }
+  StepValue step;
+  step.value = value;
+  step.schedule = entry->second;
+  step.factor = scales.factorOf(value);
+  step.capacity = llvm::divideCeil(context, step.factor);
+  if (value.getDefiningOp()) {
+    SmallVector<StepRead> reads;
+    if (!addReads(*value.getDefiningOp(), reads)) {
+      return false;
+    }
+    step.reads.assign(reads.begin(), reads.end());
+  }
+  plan.values[value] = std::move(step);
+  return true;
+}
+
+/// The least ring that keeps the read at every length; beyond the capacity, -1.
+int64_t Deriver::ringOf(const StepRead &read, const StepSchedule &reader, const StepValue &source) {
+  const StepSchedule &schedule = plan.schedules[source.schedule];
+  auto loses = [&](int64_t ring) {
+    return decider.findNotKept(reader, schedule, read, ring).has_value();
+  };
+  int64_t most = 1, least = 0;
+  for (; most < source.capacity && loses(most); most *= 2) {
+    least = most;
+  }
+  most = std::min(most, source.capacity);
+  if (most == source.capacity && loses(most)) {
+    return -1;
+  }
+  while (most - least > 1) {
+    int64_t middle = least + (most - least) / 2;
+    (loses(middle) ? least : most) = middle;
+  }
+  return most;
+}
+
+/// Widens the rings of what is read. Equal reads are asked about once.
+void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &reader) {
+  for (StepRead &read : reads) {
+    StepValue &source = plan.values.find(read.source)->second;
+    std::vector<const void *> key = {read.relation.getAsOpaquePointer(),
+                                     read.position.getAsOpaquePointer(),
+                                     &plan.schedules[source.schedule]};
+    for (AffineExpr due : reader.due) {
+      key.push_back(due.getAsOpaquePointer());
+    }
+    key.push_back(reinterpret_cast<const void *>(source.capacity));
+    auto [entry, isNew] = rings.try_emplace(key);
+    if (isNew) {
+      const StepSchedule &schedule = plan.schedules[source.schedule];
+      int64_t ring = ringOf(read, reader, source);
+      entry->second = {ring < 0 ? source.capacity : ring, ring < 0,
+                       !decider.findNotKept(reader, schedule, read, 0)};
+    }
+    source.ring = std::max(source.ring, entry->second.ring);
+    source.keepsAll |= entry->second.keepsAll;
+    read.isOfStep = entry->second.isOfStep;
+  }
+}
+
+std::optional<StepPlan> Deriver::derive() {
+  if (!collect()) {
+    return std::nullopt;
+  }
+  auto add = [&](Value value) { return !live.contains(value) || addValue(value); };
+  for (BlockArgument argument : function.getArguments()) {
+    if (!add(argument)) {
+      return std::nullopt;
+    }
+  }
+  for (Operation &op : function.getBody().front()) {
+    for (Value value : op.getResults()) {
+      if (!add(value)) {
+        return std::nullopt;
+      }
+    }
+  }
+  for (auto &[value, step] : plan.values) {
+    findRings(step.reads, plan.schedules[step.schedule]);
+  }
+  findRings(plan.finals, every);
+  // Where every read is of rows of its own step, nothing outlives the step.
+  DenseSet<Value> outlives;
+  auto note = [&](ArrayRef<StepRead> reads) {
+    for (const StepRead &read : reads) {
+      if (!read.isOfStep) {
+        outlives.insert(read.source);
+      }
+    }
+  };
+  for (const auto &[value, step] : plan.values) {
+    note(step.reads);
+  }
+  note(plan.finals);
+  for (auto &[value, step] : plan.values) {
+    if (!outlives.contains(value)) {
+      step.ring = 0;
+      step.keepsAll = false;
+    }
+  }
+  return std::move(plan);
+}
+
+std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &refusal) {
+  return Deriver(function, refusal).derive();
+}

@@ -1,0 +1,191 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Obligations of the incremental step: the negation of each is a union of sets of integer points
+// that must all be empty. A maximum on the greater side is a conjunction; on the smaller side, one
+// set for each candidate. Rows exist from token 0 on, so the -1 of bounds never decides.
+#include "mlir/Analysis/FlatLinearValueConstraints.h"
+#include "sluice/Analysis/Step.h"
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+/// A conjunction over p = d0, x = d1 and n = s0, to be shown empty.
+struct Question {
+  explicit Question(MLIRContext *context)
+      : p(getAffineDimExpr(0, context)), x(getAffineDimExpr(1, context)),
+        n(getAffineSymbolExpr(0, context)) {
+    require(p);
+  }
+  Question &require(AffineExpr nonNegative, bool equality = false) {
+    constraints.push_back(nonNegative);
+    equalities.push_back(equality);
+    return *this;
+  }
+  /// Every candidate at `row` is at most `most`.
+  Question &requireAtMost(ArrayRef<AffineExpr> candidates, AffineExpr row, AffineExpr most) {
+    for (AffineExpr candidate : candidates) {
+      require(most - candidate.replaceDims({row}));
+    }
+    return *this;
+  }
+  bool mentionsLength() const {
+    return llvm::any_of(constraints,
+                        [](AffineExpr constraint) { return constraint.isFunctionOfSymbol(0); });
+  }
+  IntegerSet get() const { return IntegerSet::get(2, 1, constraints, equalities); }
+
+  AffineExpr p, x, n;
+  SmallVector<AffineExpr> constraints;
+  SmallVector<bool> equalities;
+};
+} // namespace
+
+/// The reads at a step where `step`, a candidate of the reader, says when its row p is due. The
+/// length is that step's or any later one, as what is read must not depend on it; what runs at
+/// every step reads at its own length.
+static Question readsAt(const StepSchedule &reader, AffineExpr step, const StepRead &read) {
+  Question question(step.getContext());
+  question.requireAtMost(reader.due, question.p, step);
+  for (auto [constraint, equality] :
+       llvm::zip_equal(read.relation.getConstraints(), read.relation.getEqFlags())) {
+    question.require(constraint, equality);
+  }
+  if (question.mentionsLength()) {
+    question.require(question.n - 1 - step.floorDiv(read.operandFactor));
+  } else {
+    question.require(question.n - 1, /*equality=*/true);
+  }
+  return question.require(read.position);
+}
+
+/// A point of the set; none where it is empty. Exact over the integers.
+const StepDecider::Point &StepDecider::pointOf(IntegerSet set) {
+  auto [entry, isNew] = known.try_emplace(set);
+  if (isNew) {
+    if (auto sample = FlatLinearValueConstraints(set).findIntegerSample()) {
+      entry->second = {int64_t((*sample)[0]), int64_t((*sample)[1])};
+    }
+  }
+  return entry->second;
+}
+
+StepDecider::Point StepDecider::findNotExisting(const StepSchedule &schedule, int64_t factor) {
+  Question question(schedule.due.front().getContext());
+  question.require(question.x, /*equality=*/true);
+  question.requireAtMost(schedule.due, question.p, question.p * factor - 1);
+  return pointOf(question.get());
+}
+
+StepDecider::Point StepDecider::findBurst(const StepSchedule &schedule, int64_t burst) {
+  for (AffineExpr step : schedule.due) {
+    Question question(step.getContext());
+    question.require(question.x - burst, /*equality=*/true);
+    question.requireAtMost(schedule.due, question.p + burst, step);
+    if (const Point &point = pointOf(question.get())) {
+      return point;
+    }
+  }
+  return std::nullopt;
+}
+
+/// p stands for a row, x for a step.
+StepDecider::Point StepDecider::findMiscount(const StepSchedule &schedule) {
+  Question domain(schedule.due.front().getContext());
+  domain.require(domain.x + 1);
+  auto counted = [&](AffineExpr count) { return count.replaceDims({domain.x}) - 1 - domain.p; };
+  for (AffineExpr due : schedule.due) { // counted, and not due yet
+    Question question = domain;
+    question.require(due - domain.x - 1);
+    llvm::for_each(schedule.counts, [&](AffineExpr count) { question.require(counted(count)); });
+    if (const Point &point = pointOf(question.get())) {
+      return point;
+    }
+  }
+  for (AffineExpr count : schedule.counts) { // due, and not counted
+    Question question = domain;
+    question.requireAtMost(schedule.due, domain.p, domain.x).require(-counted(count) - 1);
+    if (const Point &point = pointOf(question.get())) {
+      return point;
+    }
+  }
+  return std::nullopt;
+}
+
+StepDecider::Point StepDecider::findNotDue(const StepSchedule &reader, const StepSchedule &source,
+                                           const StepRead &read) {
+  for (AffineExpr step : reader.due) {
+    Question domain = readsAt(reader, step, read);
+    SmallVector<AffineExpr> needed;
+    for (AffineExpr due : source.due) {
+      needed.push_back(due.replaceDims({read.position}));
+    }
+    if (read.endsLazy) { // a position that is seen at a later length only
+      needed.push_back(domain.x * read.operandFactor);
+    }
+    for (AffineExpr later : needed) {
+      Question question = domain;
+      question.require(later - step - 1);
+      if (const Point &point = pointOf(question.get())) {
+        return point;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+StepDecider::Point StepDecider::findNotKept(const StepSchedule &reader, const StepSchedule &source,
+                                            const StepRead &read, int64_t ring) {
+  for (AffineExpr step : reader.due) {
+    Question question = readsAt(reader, step, read);
+    AffineExpr most = ring > 0 ? step : step - 1;
+    question.requireAtMost(source.due, read.position + ring, most);
+    if (const Point &point = pointOf(question.get())) {
+      return point;
+    }
+  }
+  return std::nullopt;
+}
+
+StepDecider::Point StepDecider::findFailure(const StepPlan &plan,
+                                            const StepObligation &obligation) {
+  const StepValue *value = obligation.value ? &plan.values.find(obligation.value)->second : nullptr;
+  StepSchedule every = everyStep(func::FuncOp(plan.function).getContext());
+  const StepSchedule &schedule = value ? plan.schedules[value->schedule] : every;
+  if (obligation.kind == StepObligationKind::Exist) {
+    return findNotExisting(schedule, value->factor);
+  }
+  if (obligation.kind == StepObligationKind::Burst) {
+    return findBurst(schedule, schedule.burst);
+  }
+  if (obligation.kind == StepObligationKind::Count) {
+    return findMiscount(schedule);
+  }
+  const StepValue &source = plan.values.find(obligation.read->source)->second;
+  if (obligation.kind == StepObligationKind::Due) {
+    return findNotDue(schedule, plan.schedules[source.schedule], *obligation.read);
+  }
+  if (source.keepsAll) { // nothing is lost while the context lasts
+    return source.ring == source.capacity ? std::nullopt : Point(std::pair(0, 0));
+  }
+  return findNotKept(schedule, plan.schedules[source.schedule], *obligation.read, source.ring);
+}
+
+std::vector<StepObligation> sluice::collectObligations(const StepPlan &plan) {
+  using Kind = StepObligationKind;
+  std::vector<StepObligation> obligations;
+  auto addReads = [&](Value value, ArrayRef<StepRead> reads) {
+    for (const StepRead &read : reads) {
+      obligations.push_back({Kind::Due, value, &read});
+      obligations.push_back({Kind::Kept, value, &read});
+    }
+  };
+  for (const auto &[value, step] : plan.values) {
+    for (Kind kind : {Kind::Exist, Kind::Burst, Kind::Count}) {
+      obligations.push_back({kind, value, nullptr});
+    }
+    addReads(value, step.reads);
+  }
+  addReads({}, plan.finals);
+  return obligations;
+}

@@ -1,0 +1,141 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// Token after token, with rings between.
+#include "sluice/Dialect/Sluice/StepReference.h"
+#include <limits>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::reference;
+
+StepRunner::StepRunner(func::FuncOp step)
+    : function(step), evaluator(step->getParentOfType<ModuleOp>(), Setting{}) {
+  for (auto due : step.getOps<DueOp>()) {
+    auto schedule = SymbolTable::lookupNearestSymbolFrom<ScheduleOp>(step, due.getScheduleAttr());
+    schedules[due.getValue()] = schedule;
+    // Results that nobody reads are made with the others.
+    if (Operation *op = due.getValue().getDefiningOp()) {
+      for (Value result : op->getResults()) {
+        schedules.try_emplace(result, schedule);
+      }
+    }
+  }
+  reset();
+}
+
+void StepRunner::reset() {
+  tokens.clear();
+  before = 0;
+  mistake.clear();
+  rings.clear();
+  for (auto state : function->getParentOfType<ModuleOp>().getOps<StateOp>()) {
+    auto rows = static_cast<int64_t>(state.getRing());
+    rings[state.getSymName()] = {rows, std::vector<int64_t>(rows, -1),
+                                 std::vector<std::vector<double>>(rows)};
+  }
+}
+
+std::pair<int64_t, int64_t> StepRunner::rowsOf(Value value) const {
+  auto found = schedules.find(value);
+  if (found == schedules.end()) { // of the scale of one position
+    return {0, 1};
+  }
+  return {getRowCount(found->second, before - 1), getRowCount(found->second, getLength() - 1)};
+}
+
+void StepRunner::note(Value value, int64_t row, const std::string &what) {
+  if (mistake.empty()) {
+    llvm::raw_string_ostream stream(mistake);
+    stream << "step " << getLength() - 1 << " reads row " << row << " of " << value.getLoc()
+           << ", which " << what;
+  }
+}
+
+/// Readers of the result read the ring; in a prefill, before it is written, the rows themselves.
+void StepRunner::keep(KeepOp op, bool isPrefill) {
+  if (isPrefill) {
+    evaluator.defineLazy(op.getResult(), [this, op](int64_t b, int64_t row, int64_t column) {
+      return evaluator.at(KeepOp(op).getValue(), b, row, column);
+    });
+    return;
+  }
+  store(op);
+  const Ring &ring = rings.find(op.getState())->second;
+  evaluator.defineLazy(op.getResult(), [this, op, &ring](int64_t, int64_t row, int64_t column) {
+    if (row < 0) {
+      return 0.0;
+    }
+    auto slot = static_cast<size_t>(row % ring.rows);
+    if (ring.rowOf[slot] != row) {
+      note(KeepOp(op).getValue(), row,
+           ring.rowOf[slot] < row ? "is not due yet" : "was overwritten");
+      return std::numeric_limits<double>::quiet_NaN();
+    }
+    return ring.data[slot][static_cast<size_t>(column)];
+  });
+}
+
+void StepRunner::store(KeepOp op) {
+  Ring &ring = rings.find(op.getState())->second;
+  auto [first, end] = rowsOf(op.getValue());
+  for (int64_t row = std::max(first, end - ring.rows); row < end; ++row) {
+    auto slot = static_cast<size_t>(row % ring.rows);
+    ring.rowOf[slot] = row;
+    ring.data[slot] = evaluator.rowAt(op.getValue(), 0, row);
+  }
+}
+
+std::vector<double> StepRunner::run(bool isPrefill) {
+  evaluator.setTokens(function.getArgument(0), tokens);
+  evaluator.setStep(getLength(), {[this](Value value) { return rowsOf(value); },
+                                  [this](Value value, int64_t row) {
+                                    note(value, row, "is none of the rows that this step computes");
+                                  }});
+  Block &body = function.getBody().front();
+  for (Operation &op : body.without_terminator()) {
+    if (auto kept = dyn_cast<KeepOp>(op)) {
+      keep(kept, isPrefill);
+    } else if (!isa<DueOp>(op) && !(hasParameters && isa<ReadOp>(op)) &&
+               failed(evaluator.evaluate(&op))) {
+      llvm::report_fatal_error("the reference cannot evaluate the step");
+    }
+  }
+  for (auto kept : function.getOps<KeepOp>()) {
+    if (isPrefill) {
+      store(kept);
+    }
+  }
+  hasParameters = true;
+  return evaluator.getSequence(body.getTerminator()->getOperand(0));
+}
+
+std::vector<double> StepRunner::prefill(ArrayRef<int32_t> prompt) {
+  reset();
+  tokens.assign(prompt.begin(), prompt.end());
+  return run(/*isPrefill=*/true);
+}
+
+std::vector<double> StepRunner::step(int32_t token) {
+  before = getLength();
+  tokens.push_back(token);
+  return run(/*isPrefill=*/false);
+}
+
+std::vector<Value> StepRunner::getValues() const {
+  std::vector<Value> values;
+  for (auto due : func::FuncOp(function).getOps<DueOp>()) {
+    values.push_back(due.getValue());
+  }
+  return values;
+}
+
+std::pair<int64_t, std::vector<double>> StepRunner::getRows(Value value) const {
+  auto [first, end] = rowsOf(value);
+  std::vector<double> data;
+  for (int64_t row = first; row < end; ++row) {
+    std::vector<double> numbers = evaluator.rowAt(value, 0, row);
+    data.insert(data.end(), numbers.begin(), numbers.end());
+  }
+  return {first, data};
+}

@@ -1,0 +1,203 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "RunFiles.h"
+
+#include "Html.h"
+#include "StrictJson.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Metrics.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace sluice::runtime {
+
+using Json = nlohmann::json;
+
+Json optionalJson(const Path &path) {
+  if (!runtime::isRegularFile(path)) {
+    return nullptr;
+  }
+  Json json = parseJson(readText(path, "part of the run")).value;
+  return json.is_object() ? json : Json(nullptr);
+}
+
+double numberIn(const Json &json, const char *key) {
+  return json.is_object() && json.contains(key) && json[key].is_number() ? json[key].get<double>()
+                                                                         : 0;
+}
+
+Json objectIn(const Json &json, const char *key) {
+  return json.is_object() && json.contains(key) && json[key].is_object() ? json[key]
+                                                                         : Json::object();
+}
+
+std::string textIn(const Json &json, const char *key) {
+  return json.is_object() && json.contains(key) && json[key].is_string()
+             ? json[key].get<std::string>()
+             : "";
+}
+
+RunFiles::RunFiles(const Path &run) : run(run) {
+  if (!isFolder(run)) {
+    throw UserError(run.string() +
+                    ": expected a run's directory, found none; name the --out of sluice train");
+  }
+  lines = readLines(run / "metrics.jsonl", &damaged);
+  if (lines.empty()) {
+    throw UserError((run / "metrics.jsonl").string() +
+                    ": expected the run's metrics, found none; train first");
+  }
+  costs = optionalJson(run / "costs.json");
+  evaluation = optionalJson(run / "eval.json");
+  record = readRunRecord(run);
+  name = textIn(costs, "name");
+  if (name.empty()) {
+    std::error_code ignored;
+    name = std::filesystem::absolute(run, ignored).filename().string();
+  }
+}
+
+bool RunFiles::isLeakAllowed() const {
+  auto marked = [](const Json &line) { return line.contains("leak_allowed"); };
+  std::string verdict = textIn(objectIn(costs, "proof"), "verdict");
+  return (!verdict.empty() && verdict != "proved") ||
+         std::any_of(lines.begin(), lines.end(), marked);
+}
+
+std::vector<Point> RunFiles::series(const char *field) const {
+  std::vector<Point> points;
+  for (const Json &line : lines) {
+    if (line.contains("step") && line["step"].is_number() && line.contains(field) &&
+        line[field].is_number()) {
+      points.push_back({line["step"].get<double>(), line[field].get<double>()});
+    }
+  }
+  return points;
+}
+
+namespace {
+
+/// Seconds of the steps alone, from the speed of the steps between logged lines; 0: not known.
+double trainingSeconds(const std::vector<Json> &lines, double tokensPerStep) {
+  double seconds = 0, before = 0;
+  for (const Json &line : lines) {
+    double step = numberIn(line, "step"), speed = numberIn(line, "tokens_per_s");
+    if (speed > 0) {
+      seconds += (step - before) * tokensPerStep / speed;
+      before = step;
+    }
+  }
+  return seconds;
+}
+
+double tokensPerStep(const Json &costs) {
+  return numberIn(costs, "context") * numberIn(costs, "batch");
+}
+
+double bytesOf(const std::vector<DataFile> &files) {
+  double bytes = 0;
+  for (const DataFile &file : files) {
+    bytes += file.used ? static_cast<double>(file.bytes) : 0;
+  }
+  return bytes;
+}
+
+/// "2 files, 1234 bytes: a, b; skipped, too short: c"
+std::string describeFiles(const std::vector<DataFile> &files) {
+  constexpr size_t mostNamed = 8;
+  std::string used, skipped;
+  size_t count = 0;
+  for (const DataFile &file : files) {
+    std::string &names = file.used ? used : skipped;
+    if (count++ < mostNamed) {
+      names += (names.empty() ? "" : ", ") + file.path;
+    }
+  }
+  if (files.empty()) {
+    return "none";
+  }
+  std::string more = count > mostNamed ? " and " + std::to_string(count - mostNamed) + " more" : "";
+  return std::to_string(count) + (count == 1 ? " file, " : " files, ") +
+         showNumber(bytesOf(files), 0) + " bytes: " + used +
+         (skipped.empty() ? "" : "; skipped, too short: " + skipped) + more;
+}
+
+void addEvaluation(Facts &facts, const Json &evaluation) {
+  if (!evaluation.is_object()) {
+    return;
+  }
+  facts.emplace_back("evaluation", showNumber(numberIn(evaluation, "bits_per_byte"), 4) +
+                                       " bits per byte, perplexity " +
+                                       showNumber(numberIn(evaluation, "perplexity"), 3) + ", " +
+                                       showNumber(numberIn(evaluation, "tokens"), 0) + " tokens");
+  facts.emplace_back("protocol", textIn(evaluation, "protocol"));
+}
+
+} // namespace
+
+Facts RunFiles::results() const {
+  constexpr size_t smoothed = 50;
+  Facts facts;
+  double last = numberIn(lines.back(), "step");
+  std::string planned = record && static_cast<double>(record->steps) > last
+                            ? " of " + std::to_string(record->steps)
+                            : "";
+  facts.emplace_back("steps", showNumber(last, 0) + planned);
+  if (double seconds = trainingSeconds(lines, tokensPerStep(costs)); seconds > 0) {
+    facts.emplace_back("time in training steps", showDuration(seconds));
+  }
+  std::vector<Point> losses = series("bits_per_byte");
+  if (!losses.empty()) {
+    size_t count = std::min(losses.size(), smoothed);
+    double sum = 0;
+    for (size_t i = losses.size() - count; i < losses.size(); ++i) {
+      sum += losses[i].y;
+    }
+    facts.emplace_back("training loss, mean of the last " + std::to_string(count) + " logged steps",
+                       showNumber(sum / static_cast<double>(count), 4) + " bits per byte");
+    facts.emplace_back("training loss, last step",
+                       showNumber(losses.back().y, 4) + " bits per byte");
+  }
+  std::vector<Point> heldOut = series("eval_bits_per_byte");
+  if (!heldOut.empty()) {
+    auto best = std::min_element(heldOut.begin(), heldOut.end(),
+                                 [](const Point &a, const Point &b) { return a.y < b.y; });
+    facts.emplace_back("held-out text, step " + showNumber(heldOut.back().x, 0),
+                       showNumber(heldOut.back().y, 4) + " bits per byte (least: " +
+                           showNumber(best->y, 4) + " at step " + showNumber(best->x, 0) + ")");
+  }
+  addEvaluation(facts, evaluation);
+  return facts;
+}
+
+Facts RunFiles::data() const {
+  Facts facts;
+  if (!record) {
+    return facts;
+  }
+  double bytes = bytesOf(record->data);
+  facts.emplace_back("training text", describeFiles(record->data));
+  facts.emplace_back("held-out text", describeFiles(record->heldOut));
+  double tokens = numberIn(lines.back(), "step") * tokensPerStep(costs);
+  if (tokens > 0 && bytes > 0) {
+    facts.emplace_back("tokens trained on", showNumber(tokens, 0) + ", " +
+                                                showNumber(tokens / bytes, 2) +
+                                                " times the training text");
+  }
+  facts.emplace_back("seed", std::to_string(record->seed));
+  if (record->weights) {
+    facts.emplace_back("weights it began from", record->weights->file + ", " +
+                                                    std::to_string(record->weights->taken.size()) +
+                                                    " tensors");
+  }
+  for (const SpecChange &change : record->changes) {
+    std::string settings;
+    for (const std::string &setting : change.settings) {
+      settings += (settings.empty() ? "" : ", ") + setting;
+    }
+    facts.emplace_back("changed after step " + std::to_string(change.step), settings);
+  }
+  return facts;
+}
+
+} // namespace sluice::runtime

@@ -1,0 +1,46 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What pages show of a run, read from its files.
+#pragma once
+
+#include "Chart.h"
+#include "sluice/Runtime/Report.h"
+#include "sluice/Runtime/RunRecord.h"
+
+#include <nlohmann/json.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sluice::runtime {
+
+/// The files of a run that a page is made of.
+struct RunFiles {
+  /// Throws UserError where `run` is no run.
+  explicit RunFiles(const Path &run);
+
+  Path run;
+  std::string name;                  ///< the model's, or else the folder's
+  std::vector<nlohmann::json> lines; ///< of metrics.jsonl; at least one
+  int64_t damaged = 0;               ///< lines that are none
+  nlohmann::json costs, evaluation;  ///< null where there are none
+  std::optional<RunRecord> record;   ///< none of runs of older versions
+
+  bool isLeakAllowed() const;
+  /// The finite values of one field over steps.
+  std::vector<Point> series(const char *field) const;
+  /// Results, one a row: steps, time, losses.
+  Facts results() const;
+  /// Files and how often they were read.
+  Facts data() const;
+};
+
+/// A JSON file of the run, or null where there is none that parses.
+nlohmann::json optionalJson(const Path &path);
+
+/// Members of an object, 0, {} or "" where it has none of this kind.
+double numberIn(const nlohmann::json &json, const char *key);
+nlohmann::json objectIn(const nlohmann::json &json, const char *key);
+std::string textIn(const nlohmann::json &json, const char *key);
+
+} // namespace sluice::runtime

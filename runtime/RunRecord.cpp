@@ -1,0 +1,108 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/RunRecord.h"
+
+#include "StrictJson.h"
+
+#include <algorithm>
+
+namespace sluice::runtime {
+namespace {
+
+using Json = nlohmann::json;
+const std::string remedy = "; restore the file, or remove it: the run then counts as one that was "
+                           "told nothing";
+
+Path pathOf(const Path &run) { return run / "run.json"; }
+
+std::vector<DataFile> readFiles(const StrictJson &json) {
+  std::vector<DataFile> files;
+  for (const StrictJson &each : json.array()) {
+    each.keys({"path", "bytes", "used"});
+    files.push_back(
+        {each.at("path").string(), each.at("bytes").integer(), each.at("used").boolean()});
+  }
+  return files;
+}
+
+Json filesToJson(const std::vector<DataFile> &files) {
+  Json list = Json::array();
+  for (const DataFile &file : files) {
+    list.push_back({{"path", file.path}, {"bytes", file.bytes}, {"used", file.used}});
+  }
+  return list;
+}
+
+RunRecord parse(const StrictJson &json) {
+  json.keys({"format", "version", "steps", "seed", "spec_sha256", "changes", "data", "held_out"},
+            {"weights"});
+  json.at("format").oneOf({"sluice-run"});
+  json.at("version").integer(1, 1);
+  RunRecord record;
+  record.steps = json.at("steps").integer();
+  record.seed = json.at("seed").integer();
+  record.specHash = json.at("spec_sha256").string();
+  for (const StrictJson &change : json.at("changes").array()) {
+    change.keys({"step", "settings", "spec_sha256"});
+    record.changes.push_back({change.at("step").integer(), change.at("settings").strings(),
+                              change.at("spec_sha256").string()});
+  }
+  record.data = readFiles(json.at("data"));
+  record.heldOut = readFiles(json.at("held_out"));
+  if (json.has("weights")) {
+    StrictJson weights = json.at("weights");
+    weights.keys({"file", "taken", "left"});
+    record.weights = {weights.at("file").string(), weights.at("taken").strings(),
+                      weights.at("left").strings()};
+  }
+  return record;
+}
+
+} // namespace
+
+bool RunRecord::knows(const std::string &hash) const {
+  return hash == specHash || std::any_of(changes.begin(), changes.end(), [&](const auto &change) {
+           return change.specHash == hash;
+         });
+}
+
+std::vector<std::string> RunRecord::settings() const {
+  std::vector<std::string> all;
+  for (const SpecChange &change : changes) {
+    all.insert(all.end(), change.settings.begin(), change.settings.end());
+  }
+  return all;
+}
+
+std::optional<RunRecord> readRunRecord(const Path &run) {
+  Path path = pathOf(run);
+  if (!isThere(path)) {
+    return std::nullopt;
+  }
+  Json json =
+      readJson(readText(path, "record of a run"), path.string(), "the record of a run", remedy);
+  return parse(StrictJson(json, path.string(), remedy));
+}
+
+void writeRunRecord(const Path &run, const RunRecord &record) {
+  Json json = {{"format", "sluice-run"},
+               {"version", 1},
+               {"steps", record.steps},
+               {"seed", record.seed},
+               {"spec_sha256", record.specHash},
+               {"changes", Json::array()},
+               {"data", filesToJson(record.data)},
+               {"held_out", filesToJson(record.heldOut)}};
+  for (const SpecChange &change : record.changes) {
+    json["changes"].push_back(
+        {{"step", change.step}, {"settings", change.settings}, {"spec_sha256", change.specHash}});
+  }
+  if (record.weights) {
+    json["weights"] = {{"file", record.weights->file},
+                       {"taken", record.weights->taken},
+                       {"left", record.weights->left}};
+  }
+  replaceFile(pathOf(run),
+              asBytes(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"));
+}
+
+} // namespace sluice::runtime

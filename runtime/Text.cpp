@@ -1,0 +1,108 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Text.h"
+
+#include <cstdint>
+
+namespace sluice {
+namespace {
+
+struct Character {
+  uint32_t code = 0;
+  size_t length = 0; // bytes; 0: no UTF-8
+};
+
+bool isContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+/// The character at `at`: of the shortest form, no surrogate, at most U+10FFFF.
+Character decode(std::string_view text, size_t at) {
+  auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  uint32_t first = byte(at);
+  if (first < 0x80) {
+    return {first, 1};
+  }
+  size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC2 ? 2 : 0;
+  if (length == 0 || first > 0xF4 || at + length > text.size()) {
+    return {};
+  }
+  uint32_t code = first & (0x7Fu >> length);
+  for (size_t i = 1; i < length; ++i) {
+    if (!isContinuation(text[at + i])) {
+      return {};
+    }
+    code = code << 6 | (byte(at + i) & 0x3Fu);
+  }
+  constexpr uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  bool isCode = code >= least[length] && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
+  return isCode ? Character{code, length} : Character{};
+}
+
+/// Moves the cursor, changes the direction of writing, breaks the line or shows nothing.
+bool isHidden(uint32_t code) {
+  auto within = [&](uint32_t first, uint32_t last) { return code >= first && code <= last; };
+  return code < 0x20 || within(0x7F, 0x9F) || code == 0xAD || code == 0x61C ||
+         within(0x200B, 0x200F) || within(0x2028, 0x202E) || within(0x2060, 0x206F) ||
+         code == 0xFEFF || within(0xFFF9, 0xFFFB) || within(0xE0000, 0xE0FFF);
+}
+
+std::string hexadecimal(uint32_t value, int digits) {
+  std::string text;
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) {
+    text += "0123456789abcdef"[value >> shift & 15];
+  }
+  return text;
+}
+
+/// `plain`: characters that stay although they are hidden; `marked`: those that get a backslash.
+std::string escape(std::string_view text, std::string_view plain, std::string_view marked) {
+  std::string result;
+  for (size_t at = 0; at < text.size();) {
+    auto [code, length] = decode(text, at);
+    if (length == 0) {
+      result += "\\x" + hexadecimal(static_cast<unsigned char>(text[at]), 2);
+      ++at;
+      continue;
+    }
+    if (length == 1 && marked.find(text[at]) != std::string_view::npos) {
+      result += '\\';
+    }
+    if (isHidden(code) && (length > 1 || plain.find(text[at]) == std::string_view::npos)) {
+      result += code > 0xFFFF ? "\\U" + hexadecimal(code, 8) : "\\u" + hexadecimal(code, 4);
+    } else {
+      result += text.substr(at, length);
+    }
+    at += length;
+  }
+  return result;
+}
+
+/// The start of the character that byte `at` is in the middle of, else `at`.
+size_t characterStart(std::string_view text, size_t at) {
+  for (int i = 0; i < 3 && at > 0 && at < text.size() && isContinuation(text[at]); ++i) {
+    --at;
+  }
+  return at;
+}
+
+/// Keeps the first and the last bytes of a text longer than `most`.
+std::string shorten(std::string_view text, size_t most, std::string_view plain) {
+  if (text.size() <= most) {
+    return escape(text, plain, "");
+  }
+  size_t head = characterStart(text, most / 2), tail = characterStart(text, text.size() - most / 2);
+  return escape(text.substr(0, head), plain, "") + "..." + escape(text.substr(tail), plain, "");
+}
+
+} // namespace
+
+std::string quote(std::string_view text, size_t most) {
+  bool cut = text.size() > most;
+  std::string_view shown = cut ? text.substr(0, characterStart(text, most)) : text;
+  return '"' + escape(shown, "", "\"\\") + (cut ? "...\"" : "\"");
+}
+
+std::string showPath(std::string_view path) { return shorten(path, 300, ""); }
+std::string showMessage(std::string_view message) {
+  return shorten(message, size_t(16) << 10, "\n\t");
+}
+
+} // namespace sluice

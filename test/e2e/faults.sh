@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Faults that a run meets: kills at random moments, a terminal that hangs up, an evaluation beside training, JSON that
+# nests 100,000 levels deep, numbers that overflow. FAULTS sets the number of kills.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+cat > "$work/spec.json" << 'SPEC'
+{
+  "sluice": 1, "name": "faults", "vocabulary": 256, "context": 32, "batch": 2, "width": 32,
+  "defaults": { "heads": 2 },
+  "stages": [ { "op": "embedding" }, { "op": "layer" }, { "op": "head" } ],
+  "training": { "schedule": { "kind": "constant", "steps": 600, "warmup": 10 } }
+}
+SPEC
+write_text "$work/text" 20000 1
+succeeds "compile" "$sluice" compile "$work/spec.json" -o "$work/model.sla"
+train=("$sluice" train "$work/model.sla" --data "$work/text" --threads 1 --save-every 40 --keep 2)
+
+# Whatever the moment of a kill, the next training goes on or begins anew, and ends in the same bytes.
+succeeds "a training that nobody kills" "${train[@]}" --out "$work/whole"
+if python3 - "$work" "${FAULTS:-25}" "${train[@]}" > "$work/out" 2>&1 << 'PYTHON'
+import filecmp, json, os, random, shutil, signal, subprocess, sys, time
+work, kills, command = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+draw = random.Random(7)
+def curve(run):
+    with open(run + "/metrics.jsonl") as file:
+        lines = [json.loads(line) for line in file]
+    return [(m["step"], m["loss"], m["grad_norm"]) for m in lines]
+begin = time.time()
+subprocess.run(command + ["--out", work + "/timed"], check=True, capture_output=True)
+longest = time.time() - begin
+done = ended = anew = 0
+run = work + "/killed"
+while done < kills:
+    exists = os.path.isdir(run)
+    # A run without a checkpoint can be named with --resume and without; an empty folder only without.
+    saved = exists and os.path.exists(run + "/latest") or os.path.isdir(run + "/checkpoints") and any(
+        name.isdigit() for name in os.listdir(run + "/checkpoints"))
+    resume = saved or exists and bool(os.listdir(run)) and draw.random() < 0.5
+    anew += exists and not saved
+    process = subprocess.Popen(command + ["--out", run] + ["--resume"] * resume, stderr=subprocess.PIPE, text=True)
+    try:
+        # Half of the kills fall into the start of a process.
+        process.wait(timeout=draw.uniform(0, longest * (0.1 if draw.random() < 0.5 else 0.8)))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    message = process.stderr.read()
+    if process.returncode == 0:
+        ended += 1
+        same = curve(run) == curve(work + "/whole") and all(
+            filecmp.cmp(run + "/checkpoints/600/" + name, work + "/whole/checkpoints/600/" + name, shallow=False)
+            for name in ("weights.safetensors", "optimizer.safetensors", "state.json"))
+        left = [name for folder in (run, run + "/checkpoints") for name in os.listdir(folder) if "tmp-" in name]
+        if not same or left:
+            sys.exit(f"after {done} kills, {ended} runs: same {same}, left {left}")
+        shutil.rmtree(run)
+    elif process.returncode == -signal.SIGKILL:
+        done += 1
+    else:
+        sys.exit(f"after {done} kills: status {process.returncode}: {message}")
+print(f"{done} kills, {ended} runs that ended, {anew} begun anew")
+PYTHON
+then pass "kills at random moments: $(cat "$work/out")"; else fail "kills at random moments" "$(tail -n 5 "$work/out")"; fi
+
+# SIGHUP saves, as SIGTERM does; under nohup it is not heard.
+# shellcheck disable=SC2317 # called by name
+interrupted() {
+  local signal=$1 run=$2 status=0 process
+  "${train[@]}" --steps 1000000 --out "$run" 2> "$work/err" &
+  process=$!
+  until [[ -s $run/metrics.jsonl ]]; do sleep 0.05; done
+  kill "-$signal" "$process"
+  wait "$process" || status=$?
+  [[ -f $run/latest && $status -eq $((128 + $(kill -l "$signal"))) ]]
+}
+succeeds "SIGTERM saves a checkpoint" interrupted TERM "$work/term"
+succeeds "SIGHUP saves a checkpoint" interrupted HUP "$work/hup"
+
+# An evaluation beside a training that keeps one checkpoint, which is removed again and again.
+"${train[@]}" --steps 1000000 --save-every 1 --keep 1 --out "$work/beside" 2> "$work/beside.err" &
+training=$!
+until [[ -s $work/beside/latest ]]; do sleep 0.05; done
+# shellcheck disable=SC2317 # called by name
+beside() { for _ in {1..15}; do "$sluice" eval "$work/model.sla" --weights "$work/beside" --data "$work/text" --tokens 64 || return; done; }
+succeeds "evaluation beside a training that keeps one checkpoint" beside
+kill -TERM "$training"
+wait "$training" || true
+
+# Deep JSON, wherever a command reads some.
+deep() { python3 -c 'import sys; sys.stdout.write(sys.argv[1] + "[" * 100000 + "]" * 100000 + sys.argv[2])' "$@"; }
+refuses_deep() {
+  local name=$1
+  shift
+  exits 2 "deep JSON: $name" "$@"
+  succeeds "deep JSON: $name, the message" grep -q 'nest' "$work/err"
+}
+cp -r "$work/whole" "$work/deep"
+deep '{"x": ' '}' > "$work/deep/checkpoints/600/state.json"
+refuses_deep "state.json" "${train[@]}" --out "$work/deep" --resume
+python3 - "$work" << 'PYTHON'
+import struct, sys
+header = b'{"x":{"dtype":"F32","data_offsets":[0,4],"shape":' + b"[" * 100000 + b"]" * 100000 + b"}}"
+open(sys.argv[1] + "/deep.safetensors", "wb").write(struct.pack("<Q", len(header)) + header + bytes(4))
+PYTHON
+refuses_deep "safetensors" "$sluice" eval "$work/model.sla" --weights "$work/deep.safetensors" --data "$work/text"
+deep '{"format": ' '}' > "$work/deep.json"
+refuses_deep "tuning" "$sluice" compile "$work/spec.json" -o "$work/no.sla" --target cpu,sm_80 --precision bf16 --tuning "$work/deep.json"
+deep '{"sluice": 1, "vocabulary": ' '}' > "$work/spec-deep.json"
+refuses_deep "spec" "$sluice" check "$work/spec-deep.json"
+refuses_deep "spec of the certificate's checker" "$root/build/bin/sluice-certify" "$work/spec-deep.json" "$work/spec.json"
+mkdir "$work/bundle"
+cp "$work/deep.json" "$work/bundle/bundle.json"
+refuses_deep "bundle" "$root/build/bin/sluice-gpu-check" run "$work/bundle" -o "$work/results"
+deep '{"name": ' '}' > "$work/deep/costs.json"
+deep '{"step": 1, "loss": ' '}' >> "$work/deep/metrics.jsonl"
+succeeds "deep JSON: report" "$sluice" report "$work/deep"
+succeeds "and it says that a line is damaged" grep -q 'Damaged lines of metrics.jsonl.*: 1' "$work/deep/report.html"
+finish

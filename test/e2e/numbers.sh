@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Numbers in and out: given weights, initial weights, losses a token, logits, settings of the command line, and the mark of
+# a leak that was allowed.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+write_text "$work/text.txt" 20000 1
+write_text "$work/held-out.txt" 700 2
+cat > "$work/spec.json" << 'SPEC'
+{
+  "sluice": 1, "vocabulary": 256, "context": 32, "batch": 2, "width": 32, "defaults": { "heads": 4, "rotary": true },
+  "stages": [ { "op": "embedding" }, { "op": "hourglass", "hierarchy": "1@1 1@4 1@1" }, { "op": "head" } ],
+  "training": { "learning_rate": 1e-3, "schedule": { "warmup": 4, "steps": 20 } }
+}
+SPEC
+targets=cpu-avx2
+compile() { "$sluice" compile "$work/spec.json" -t $targets "$@"; }
+train() { "$sluice" train "$@" --cpu-target $targets --data "$work/text.txt"; }
+says() {
+  if grep -qE -- "$2" "$work/err"; then pass "$1"; else fail "$1" "expected '$2' in:" "$(tail -n 5 "$work/err")"; fi
+}
+silent() {
+  if grep -qE -- "$2" "$work/err"; then fail "$1" "did not expect '$2' in:" "$(tail -n 5 "$work/err")"; else pass "$1"; fi
+}
+
+succeeds "compile" compile -o "$work/m.sla"
+succeeds "train" train "$work/m.sla" --out "$work/run"
+
+# Losses a token and logits, against each other and against the mean.
+for window in "" "--window 20 --stride 7"; do
+  # shellcheck disable=SC2086 # several words
+  succeeds "eval --per-token $window" "$sluice" eval "$work/m.sla" --weights "$work/run" --data "$work/held-out.txt" --json \
+    --per-token "$work/losses.npy" $window
+  cp "$work/out" "$work/eval.json"
+  # shellcheck disable=SC2086 # several words
+  succeeds "logits $window" "$sluice" logits "$work/m.sla" --weights "$work/run" --data "$work/held-out.txt" \
+    -o "$work/logits.npy" $window
+  succeeds "logits, losses and their mean agree $window" python3 "$root/test/e2e/support/agree.py" "$work/held-out.txt" \
+    "$work/logits.npy" "$work/losses.npy" "$work/eval.json"
+done
+exits 2 "logits to a folder are refused" "$sluice" logits "$work/m.sla" --weights "$work/run" --data "$work/held-out.txt" \
+  -o "$work"
+if [[ -w /dev/full ]]; then
+  exits 2 "logits to a device are refused" "$sluice" logits "$work/m.sla" --weights "$work/run" \
+    --data "$work/held-out.txt" -o /dev/full
+fi
+
+# Initial weights, and a run that starts from them.
+succeeds "train --steps 0 needs no data" "$sluice" train "$work/m.sla" --steps 0 --out "$work/start"
+succeeds "train --weights" train "$work/m.sla" --out "$work/from-start" --weights "$work/start"
+same_loss='f[0][0]["loss"] == f[1][0]["loss"] and f[0][-1] | {"tokens_per_s": 0} == f[1][-1] | {"tokens_per_s": 0}'
+holds "it makes the same run" "$same_loss" "$work/run/metrics.jsonl" "$work/from-start/metrics.jsonl"
+succeeds "train --weights from a trained run" train "$work/m.sla" --out "$work/further" --weights "$work/run"
+holds "which begins where that ended" 'f[0][0]["loss"] < f[1][0]["loss"] - 0.5' "$work/further/metrics.jsonl" \
+  "$work/run/metrics.jsonl"
+succeeds "train --weights --match" train "$work/m.sla" --out "$work/part" --steps 1 --weights "$work/run" \
+  --match 'stages.0.*' --match '*.norm.*'
+says "says what was taken and what was not" 'took [0-9]+ of [0-9]+ tensors from .*stages\.0\.token\.weight.*; left as init'
+exits 2 "a pattern that names nothing" train "$work/m.sla" --out "$work/none" --weights "$work/run" --match 'stage.*'
+exits 2 "--match without --weights" train "$work/m.sla" --out "$work/none" --match '*'
+exits 2 "--weights on --resume" train "$work/m.sla" --out "$work/run" --resume --weights "$work/start"
+succeeds "a wider model" compile --set width=64 -o "$work/wide.sla"
+exits 2 "weights of another shape" train "$work/wide.sla" --out "$work/none" --weights "$work/run" --match 'stages.0.*'
+says "name both shapes" '\[256,64\].*\[256,32\]'
+succeeds "nothing of these was written" test ! -e "$work/none"
+
+# Settings: at the start, at a resume, kept by later ones; the same as compiling with them.
+fast=(--set training.learning_rate=5e-3)
+succeeds "check --set" "$sluice" check "$work/spec.json" --set stages.1.hierarchy='1@1 1@2 1@1'
+exits 1 "check --set that leaks" "$sluice" check "$work/spec.json" --set stages.1.shift=0 --no-replay
+exits 2 "a setting that no spec has" "$sluice" check "$work/spec.json" --set training.rate=1
+says "names the flag and the place" 'spec\.json:5:[0-9]+: --set training\.rate=1: '
+succeeds "compile --set" compile "${fast[@]}" -o "$work/fast.sla"
+succeeds "train what was compiled with --set" train "$work/fast.sla" --out "$work/fast-compiled"
+succeeds "train --set" train "$work/m.sla" --out "$work/fast-trained" "${fast[@]}"
+timeless='[{k: v for k, v in m.items() if k not in ("tokens_per_s", "set")} for m in run]'
+holds "both make the same steps" "(lambda a, b: len(a) == 20 and a == b)(*($timeless for run in f))" \
+  "$work/fast-compiled/metrics.jsonl" "$work/fast-trained/metrics.jsonl"
+exits 2 "train --set of another model" train "$work/m.sla" --out "$work/none" --set width=64
+says "says what makes it" 'sluice compile --set width=64'
+
+succeeds "10 of 20 steps" train "$work/m.sla" --out "$work/changed" --steps 10
+succeeds "resume with another rate" train "$work/m.sla" --out "$work/changed" --resume --steps 16 --save-every 3 "${fast[@]}"
+cp "$work/changed/metrics.jsonl" "$work/straight.jsonl"
+holds "the rate changed after step 10, and the line says it" \
+  '{m["step"]: m.get("set") for m in f[0]}[11] == ["training.learning_rate=5e-3"] and
+   f[0][10]["learning_rate"] > 2 * f[0][9]["learning_rate"]' "$work/straight.jsonl"
+succeeds "back to step 12" bash -c "echo 12 > '$work/changed/latest'"
+succeeds "a bare resume" train "$work/m.sla" --out "$work/changed" --resume
+holds "keeps the rate and the 16 steps, bit for bit" "(lambda a, b: len(a) == 16 and a == b)(*($timeless for run in f))" \
+  "$work/straight.jsonl" "$work/changed/metrics.jsonl"
+holds "run.json records it" 'f[0]["steps"] == 16 and f[0]["changes"][0]["step"] == 10 and len(f[0]["changes"]) == 1' \
+  "$work/changed/run.json"
+succeeds "steps past the schedule" train "$work/m.sla" --out "$work/changed" --resume --steps 22
+says "are said" "steps 21 to 22 run at the schedule's floor"
+
+# A leak that was allowed.
+succeeds "compile --allow-leak" compile --set stages.1.shift=0 --allow-leak -o "$work/leak.sla"
+for artifact in m leak; do
+  mark=silent
+  [[ $artifact = leak ]] && mark=says
+  succeeds "$artifact: train" train "$work/$artifact.sla" --steps 3 --out "$work/$artifact-run"
+  $mark "$artifact: train and the mark" 'compiled with --allow-leak'
+  succeeds "$artifact: generate" "$sluice" generate "$work/$artifact.sla" -w "$work/$artifact-run" -n 2
+  $mark "$artifact: generate and the mark" 'compiled with --allow-leak'
+  succeeds "$artifact: inspect" "$sluice" inspect "$work/$artifact.sla"
+  $mark "$artifact: inspect and the mark" 'compiled with --allow-leak'
+  succeeds "$artifact: logits" "$sluice" logits "$work/$artifact.sla" -w "$work/$artifact-run" --data "$work/held-out.txt" \
+    -o "$work/logits.npy"
+  $mark "$artifact: logits and the mark" 'compiled with --allow-leak'
+  succeeds "$artifact: bench" "$sluice" bench "$work/$artifact.sla" --steps 1 --json
+  cp "$work/out" "$work/$artifact-bench.json"
+  succeeds "$artifact: eval" "$sluice" eval "$work/$artifact.sla" -w "$work/$artifact-run" --data "$work/held-out.txt" --json
+  cp "$work/out" "$work/$artifact-eval.json"
+  $mark "$artifact: eval and the mark" 'compiled with --allow-leak'
+  succeeds "$artifact: report" "$sluice" report "$work/$artifact-run"
+  cp "$work/$artifact-run/report.html" "$work/err"
+  $mark "$artifact: report and the mark" 'compiled with --allow-leak'
+done
+holds "eval, bench and metrics carry the mark, or say that there is none" \
+  '[x["leak_allowed"] for x in f[:4]] == [True, False, True, False] and "leak_allowed" not in f[5][0] and
+   all(m["leak_allowed"] for m in f[4])' "$work"/{leak,m}-eval.json "$work"/{leak,m}-bench.json \
+  "$work"/{leak-run,m-run}/metrics.jsonl
+
+# Data: a folder, a short file among others, ids that bytes never are.
+exits 2 "a folder as data" "$sluice" train "$work/m.sla" --data "$work" --out "$work/none"
+says "names its files" 'found a directory; name the files in it, as in --data .*/\*'
+echo short > "$work/short.txt"
+succeeds "a short file among others" "$sluice" train "$work/m.sla" --steps 1 --out "$work/skipped" \
+  --data "$work/short.txt" "$work/text.txt"
+says "is skipped and counted" 'skipped 1 of 2 files, shorter than 33 bytes'
+succeeds "a larger vocabulary" compile --set vocabulary=300 -o "$work/large.sla"
+succeeds "trains" train "$work/large.sla" --steps 1 --out "$work/large"
+says "with a note" 'ids 256 to 299 never occur'
+
+succeeds "report of two runs" "$sluice" report "$work/run" "$work/fast-trained" -o "$work/compared.html"
+succeeds "shows what differs" grep -qE 'training.learning_rate</th><td>0.001</td><td>0.005' "$work/compared.html"
+succeeds "and not what does not" bash -c "! grep -q '<th>width' '$work/compared.html'"
+finish

@@ -1,0 +1,257 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The derived step: rings and schedules that can be worked out by hand, their least, and every
+// obligation over the corpus. That the step computes what the forward pass does:
+// test/unit/Transforms/StepTest.cpp.
+#include "sluice/Analysis/Step.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Transforms/ImportSpec.h"
+
+#include <filesystem>
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+
+/// A spec of width 4 on a context of 64, imported.
+struct Derived {
+  explicit Derived(const std::string &stages) {
+    spec::Diagnostic error;
+    std::string text = R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1, "width": 4,
+      "defaults": {"heads": 1, "feed_forward": 2}, "stages": [)" +
+                       stages + R"(, {"op": "head"}]})";
+    std::optional<spec::Model> model = spec::readText(text, "test.json", error);
+    if (!model) {
+      llvm::report_fatal_error(llvm::Twine(error.format()));
+    }
+    module = importSpec(context, *model);
+    plan = deriveStep(module->lookupSymbol<func::FuncOp>("predict"), refusal);
+    EXPECT_TRUE(plan) << refusal.message;
+  }
+  /// The value that the stage part `name` makes.
+  StepValue &at(const std::string &name) {
+    for (auto &[value, step] : plan->values) {
+      Operation *op = value.getDefiningOp();
+      auto place = op ? op->getLoc()->findInstanceOf<NameLoc>() : NameLoc();
+      if (place && place.getName() == name) {
+        return step;
+      }
+    }
+    llvm::report_fatal_error(llvm::Twine("no value " + name));
+  }
+  const StepSchedule &scheduleOf(const std::string &name) {
+    return plan->schedules[at(name).schedule];
+  }
+
+  MLIRContext context{MLIRContext::Threading::DISABLED};
+  OwningOpRef<ModuleOp> module;
+  StepRefusal refusal;
+  std::optional<StepPlan> plan;
+};
+
+/// The first obligation that does not hold, in words; empty where all do.
+std::string findFailure(const StepPlan &plan) {
+  StepDecider decider;
+  for (const StepObligation &obligation : collectObligations(plan)) {
+    if (auto point = decider.findFailure(plan, obligation)) {
+      return "obligation " + std::to_string(static_cast<int>(obligation.kind)) + " at " +
+             std::to_string(point->first) + ", " + std::to_string(point->second);
+    }
+  }
+  return "";
+}
+
+std::string shortened(const std::string &shift) {
+  return R"({"op": "embedding", "to": "x"}, {"op": "shift", "by": )" + shift +
+         R"(}, {"op": "shorten", "factor": 4}, {"op": "upsample", "factor": 4},
+         {"op": "add", "with": "x"})";
+}
+
+} // namespace
+
+TEST(Step, ShorteningKeepsItsGroupAndItsShift) {
+  for (auto [shift, ring] : {std::pair(3, 4), std::pair(5, 6), std::pair(8, 9)}) {
+    Derived derived(shortened(std::to_string(shift)));
+    EXPECT_EQ(derived.at("stages.0.token").ring, ring) << shift;
+    EXPECT_FALSE(derived.at("stages.0.token").keepsAll);
+    const StepSchedule &coarse = derived.scheduleOf("stages.2.shorten");
+    EXPECT_EQ(coarse.first, 0);
+    EXPECT_EQ(coarse.period, 4);
+    EXPECT_EQ(coarse.burst, 1);
+    EXPECT_EQ(coarse.getCount(3), 1);
+    EXPECT_EQ(coarse.getCount(4), 2);
+    EXPECT_EQ(derived.at("stages.2.shorten").ring, 1) << "the newest group serves four rows";
+    EXPECT_EQ(findFailure(*derived.plan), "");
+  }
+}
+
+TEST(Step, AWholeGroupIsDueWithItsLastRow) {
+  Derived derived(R"({"op": "embedding"}, {"op": "shorten", "factor": 4}, {"op": "upsample",
+    "factor": 4}, {"op": "norm"}, {"op": "shift", "by": 3}, {"op": "norm"})");
+  EXPECT_EQ(derived.at("stages.0.token").ring, 4);
+  EXPECT_EQ(derived.scheduleOf("stages.1.shorten").first, 3);
+  const StepSchedule &stored = derived.scheduleOf("stages.3.norm");
+  EXPECT_EQ(stored.burst, 4) << "four rows are due with the group that they read";
+  EXPECT_EQ(stored.getCount(2), 0);
+  EXPECT_EQ(stored.getCount(3), 4);
+  EXPECT_EQ(stored.getCount(6), 4);
+  EXPECT_EQ(derived.at("stages.1.shorten").ring, 0) << "read in the step that computes it";
+  EXPECT_EQ(derived.at("stages.3.norm").ring, 4) << "row t - 3, the oldest of four at step 4m + 3";
+  EXPECT_EQ(findFailure(*derived.plan), "");
+}
+
+TEST(Step, ACoarseShiftKeepsOneMore) {
+  Derived derived(R"({"op": "embedding", "to": "x"}, {"op": "shift", "by": 3},
+    {"op": "shorten", "factor": 4}, {"op": "shift", "by": 2}, {"op": "upsample", "factor": 4},
+    {"op": "add", "with": "x"})");
+  EXPECT_EQ(derived.at("stages.2.shorten").ring, 3);
+}
+
+TEST(Step, WindowsKeepTheirLengthAndCausalKeysAll) {
+  Derived derived(R"({"op": "embedding"}, {"op": "layer", "mask": {"window": [2, 7]}},
+    {"op": "layer"}, {"op": "layer", "mask": {"window": [0, 64]}})");
+  EXPECT_EQ(derived.at("stages.1.attention.qkv").ring, 7);
+  EXPECT_FALSE(derived.at("stages.1.attention.qkv").keepsAll);
+  EXPECT_EQ(derived.at("stages.2.attention.qkv").ring, 64);
+  EXPECT_TRUE(derived.at("stages.2.attention.qkv").keepsAll);
+  EXPECT_EQ(derived.at("stages.3.attention.qkv").ring, 64);
+  EXPECT_FALSE(derived.at("stages.3.attention.qkv").keepsAll);
+  EXPECT_EQ(derived.at("stages.1.attention.mix").ring, 0);
+  EXPECT_EQ(findFailure(*derived.plan), "");
+}
+
+TEST(Step, ALaterStepReadsAValueAtItsOwnPosition) {
+  Derived derived(R"({"op": "embedding", "to": "x"}, {"op": "shorten", "factor": 4},
+    {"op": "upsample", "factor": 4}, {"op": "add", "with": "x"}, {"op": "shift", "by": 4},
+    {"op": "norm"})");
+  EXPECT_EQ(derived.at("stages.0.token").ring, 4);
+  EXPECT_EQ(findFailure(*derived.plan), "");
+}
+
+TEST(Step, WhatNoPredictionReadsIsNotComputed) {
+  Derived derived(R"({"op": "embedding", "to": "x"}, {"op": "layer", "mask": "bidirectional"},
+    {"op": "norm", "from": "x"})");
+  ASSERT_TRUE(derived.plan);
+  for (const auto &[value, step] : derived.plan->values) {
+    EXPECT_FALSE(isa_and_nonnull<AttentionOp>(value.getDefiningOp()));
+  }
+}
+
+TEST(Step, AValueWithoutABoundIsRefusedByName) {
+  MLIRContext context;
+  spec::Diagnostic error;
+  auto model = spec::readText(R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1,
+    "width": 4, "defaults": {"heads": 1}, "stages": [{"op": "embedding"},
+    {"op": "layer", "mask": "bidirectional"}, {"op": "head"}]})",
+                              "test.json", error);
+  OwningOpRef<ModuleOp> module = importSpec(context, *model);
+  StepRefusal refusal;
+  EXPECT_FALSE(deriveStep(module->lookupSymbol<func::FuncOp>("predict"), refusal));
+  EXPECT_TRUE(isa_and_nonnull<AttentionOp>(refusal.op));
+  EXPECT_NE(refusal.message.find("no bound"), std::string::npos) << refusal.message;
+}
+
+/// A plan with one claim changed is refused.
+TEST(Step, PlantedFaultsAreRefused) {
+  const std::string stages = R"({"op": "embedding", "to": "x"}, {"op": "shift", "by": 5},
+    {"op": "shorten", "factor": 4}, {"op": "layer", "mask": {"window": [1, 3]}},
+    {"op": "upsample", "factor": 4}, {"op": "add", "with": "x"}, {"op": "layer"})";
+  Derived derived(stages);
+  ASSERT_EQ(findFailure(*derived.plan), "");
+  for (size_t i = 0; i < derived.plan->values.size(); ++i) {
+    StepPlan changed = *derived.plan;
+    StepValue &value = (changed.values.begin() + i)->second;
+    if (value.ring > 0) {
+      --value.ring;
+      EXPECT_NE(findFailure(changed), "") << "a ring one too small, value " << i;
+    }
+  }
+  for (size_t i = 0; i < derived.plan->schedules.size(); ++i) {
+    StepPlan early = *derived.plan;
+    for (AffineExpr &due : early.schedules[i].due) {
+      due = due - 1;
+    }
+    EXPECT_NE(findFailure(early), "") << "a schedule one early, " << i;
+    StepPlan late = *derived.plan;
+    for (AffineExpr &due : late.schedules[i].due) {
+      due = due + 1;
+    }
+    EXPECT_NE(findFailure(late), "") << "a schedule one late, " << i;
+    StepPlan miscounted = *derived.plan;
+    miscounted.schedules[i].counts.front() = miscounted.schedules[i].counts.front() + 1;
+    EXPECT_NE(findFailure(miscounted), "") << "a count one too large, " << i;
+  }
+}
+
+/// Enumerated: rings and bursts are the least, counts are the schedule's, periods repeat.
+static void expectLeast(const StepPlan &plan, const std::string &name) {
+  for (const StepSchedule &schedule : plan.schedules) {
+    int64_t burst = 0, last = schedule.first + 2 * schedule.period + 8;
+    for (int64_t t = 0; t <= last; ++t) {
+      int64_t count = schedule.getCount(t);
+      burst = std::max(burst, count - schedule.getCount(t - 1));
+      EXPECT_TRUE(count == 0 || schedule.getDue(count - 1) <= t) << name;
+      EXPECT_GT(schedule.getDue(count), t) << name;
+      if (t >= schedule.first) {
+        EXPECT_EQ(schedule.getCount(t + schedule.period), count + schedule.rise) << name;
+      }
+    }
+    EXPECT_EQ(burst, schedule.burst) << name;
+  }
+  DenseMap<Value, int64_t> rings;
+  auto walk = [&](ArrayRef<StepRead> reads, const StepSchedule &reader, int64_t rows) {
+    for (const StepRead &read : reads) {
+      const StepValue &source = plan.values.find(read.source)->second;
+      for (int64_t p = 0; p < rows; ++p) {
+        int64_t t = reader.getDue(p), n = t / read.operandFactor + 1;
+        for (int64_t x = -8; x <= n; ++x) {
+          int64_t q = reference::evaluateAffine(read.position, p, x, n);
+          if (q >= 0 && reference::contains(read.relation, p, x, n)) {
+            rings[read.source] = std::max(rings[read.source], plan.getCount(read.source, t) - q);
+            EXPECT_LE(plan.schedules[source.schedule].getDue(q), t) << name;
+          }
+        }
+      }
+    }
+  };
+  for (const auto &[value, step] : plan.values) {
+    walk(step.reads, plan.schedules[step.schedule], std::min<int64_t>(step.capacity, 48));
+  }
+  StepSchedule every = everyStep(func::FuncOp(plan.function).getContext());
+  walk(plan.finals, every, 48);
+  for (const auto &[value, step] : plan.values) {
+    if (step.ring > 0 && !step.keepsAll && step.ring < 40) {
+      EXPECT_EQ(rings[value], step.ring) << name;
+    }
+  }
+}
+
+TEST(Step, EveryObligationHoldsOverTheCorpus) {
+  int count = 0;
+  for (const char *folder : {"/models", "/test/causality/causal", "/test/golden"}) {
+    for (const auto &entry :
+         std::filesystem::recursive_directory_iterator(SLUICE_SOURCE_DIR + std::string(folder))) {
+      std::string path = entry.path().string();
+      if (entry.path().extension() != ".json" || path.find("/expected/") != std::string::npos ||
+          path.ends_with("bidirectional.json")) {
+        continue;
+      }
+      spec::Diagnostic error;
+      MLIRContext context(MLIRContext::Threading::DISABLED);
+      std::optional<spec::Model> model = spec::readFile(path, error);
+      OwningOpRef<ModuleOp> module;
+      if (!model || !(module = importSpec(context, *model))) {
+        continue;
+      }
+      StepRefusal refusal;
+      auto plan = deriveStep(module->lookupSymbol<func::FuncOp>("predict"), refusal);
+      ASSERT_TRUE(plan) << path << refusal.message;
+      EXPECT_EQ(findFailure(*plan), "") << path;
+      expectLeast(*plan, path);
+      ++count;
+    }
+  }
+  EXPECT_GT(count, 90);
+}

@@ -1,0 +1,335 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The derived step against the whole forward pass, in float64, for every causal model of the
+// repository: the same code on the same numbers, so that every row of every value is bitwise equal.
+#include "sluice/Dialect/Sluice/StepReference.h"
+#include "sluice/Spec/Spec.h"
+#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+#include <regex>
+
+using namespace mlir;
+using namespace sluice;
+using reference::StepRunner;
+
+namespace {
+
+const std::string source = SLUICE_SOURCE_DIR;
+
+std::string readText(const std::string &path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The spec at a size that the reference runs in a moment: what the step is derived from stays, but
+/// for the number of layers.
+std::string shrunk(const std::string &text) {
+  auto spec = nlohmann::json::parse(text);
+  spec["vocabulary"] = 11;
+  spec["context"] = std::min<int64_t>(64, spec["context"]);
+  if (spec["width"] <= 8) {
+    return spec.dump();
+  }
+  spec["width"] = 8;
+  auto shrink = [](nlohmann::json &settings) {
+    for (auto [key, value] : {std::pair("heads", 2), std::pair("key_value_heads", 2),
+                              std::pair("head_size", 4), std::pair("feed_forward", 8)}) {
+      if (settings.contains(key)) {
+        settings[key] = value;
+      }
+    }
+  };
+  shrink(spec["defaults"]);
+  spec["defaults"]["heads"] = 2;
+  for (auto &stage : spec["stages"]) {
+    shrink(stage);
+    if (stage["op"] == "layers" && stage["count"] > 2) {
+      stage["count"] = 2;
+    }
+    if (stage["op"] == "hourglass") {
+      stage["hierarchy"] = std::regex_replace(stage["hierarchy"].get<std::string>(),
+                                              std::regex("(^| )[0-9]+@"), "$012@");
+    }
+  }
+  return spec.dump();
+}
+
+/// A module with @step, printed and read again: what is run is what --emit step shows.
+struct Subject {
+  MLIRContext context{MLIRContext::Threading::DISABLED};
+  OwningOpRef<ModuleOp> module;
+
+  explicit Subject(const std::string &path) {
+    context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
+                        arith::ArithDialect, math::MathDialect>();
+    if (path.ends_with(".mlir")) {
+      module = parseSourceString<ModuleOp>(readText(path), &context);
+    } else {
+      spec::Diagnostic error;
+      if (auto model = spec::readText(shrunk(readText(path)), path, error)) {
+        module = importSpec(context, *model);
+      } else {
+        ADD_FAILURE() << error.format();
+      }
+    }
+  }
+
+  func::FuncOp function(StringRef name) { return module->lookupSymbol<func::FuncOp>(name); }
+  /// One input, and keys and values of the queries' scale: what the reference and compile take.
+  bool canRun() {
+    bool can = module && function("predict").getNumArguments() == 1;
+    module->walk([&](AttentionOp op) { can &= op.getQuery() == op.getKey(); });
+    return can;
+  }
+  void derive() {
+    PassManager manager(&context);
+    manager.addPass(createConvertFactors());
+    manager.addPass(createDeriveStep());
+    ASSERT_TRUE(succeeded(manager.run(*module)));
+    ASSERT_TRUE(succeeded(verify(*module)));
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    module->print(stream, OpPrintingFlags().enableDebugInfo());
+    module = parseSourceString<ModuleOp>(text, &context);
+    ASSERT_TRUE(module);
+  }
+};
+
+using Weights = std::map<std::string, std::vector<double>>;
+
+Weights randomWeights(ModuleOp module) {
+  std::mt19937_64 generator(1);
+  Weights weights;
+  for (auto parameter : module.getOps<ParameterOp>()) {
+    auto &data = weights[parameter.getSymName().str()];
+    data.resize(cast<RankedTensorType>(parameter.getType()).getNumElements());
+    for (double &number : data) {
+      number = static_cast<double>(generator() >> 11) * 0x1p-53 - 0.5;
+    }
+  }
+  return weights;
+}
+
+/// @predict at one length.
+struct Forward {
+  Forward(func::FuncOp predict, const Weights &weights, std::vector<int32_t> tokens)
+      : evaluator(predict->getParentOfType<ModuleOp>(),
+                  {.length = static_cast<int64_t>(tokens.size())}) {
+    for (const auto &[symbol, data] : weights) {
+      evaluator.setParameter(symbol, data);
+    }
+    evaluator.setTokens(predict.getArgument(0), std::move(tokens));
+    EXPECT_TRUE(succeeded(evaluator.evaluate(predict)));
+    logits = evaluator.getSequence(predict.getBody().front().getTerminator()->getOperand(0));
+  }
+  reference::Evaluator<double> evaluator;
+  std::vector<double> logits;
+};
+
+/// The value of @predict that each stored value of @step was made from. Both stand in one order.
+DenseMap<Value, Value> matchValues(func::FuncOp step, func::FuncOp predict) {
+  DenseMap<Value, Value> pairs;
+  auto other = predict.getBody().front().begin(), end = predict.getBody().front().end();
+  for (auto due : step.getOps<DueOp>()) {
+    Operation *op = due.getValue().getDefiningOp();
+    if (!op || pairs.contains(due.getValue())) {
+      continue;
+    }
+    while (other != end && (other->getName() != op->getName() || other->getLoc() != op->getLoc())) {
+      ++other;
+    }
+    if (other == end) {
+      ADD_FAILURE() << "no counterpart";
+      break;
+    }
+    for (auto [mine, its] : llvm::zip_equal(op->getResults(), other->getResults())) {
+      pairs[mine] = its;
+    }
+  }
+  return pairs;
+}
+
+class Comparison {
+public:
+  explicit Comparison(Subject &subject)
+      : step(subject.function("step")), predict(subject.function("predict")),
+        weights(randomWeights(*subject.module)), pairs(matchValues(step, predict)) {
+    int64_t context = getContext(predict);
+    for (auto schedule : subject.module->getOps<ScheduleOp>()) {
+      period = std::lcm(period, static_cast<int64_t>(schedule.getPeriod()));
+    }
+    length = std::min({context, int64_t{64}, std::max<int64_t>(20, 2 * period + 5)});
+    std::mt19937_64 generator(2);
+    auto vocabulary =
+        subject.module->getOperation()->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt();
+    for (int64_t t = 0; t <= length; ++t) {
+      tokens.push_back(static_cast<int32_t>(generator() % vocabulary));
+    }
+    forward = std::make_unique<Forward>(predict, weights, first(length));
+  }
+
+  /// Token after token, from none.
+  void runSteps() {
+    StepRunner runner(step);
+    setWeights(runner);
+    for (int64_t t = 0; t < length; ++t) {
+      std::vector<double> logits = runner.step(tokens[t]);
+      compareRows(runner);
+      if (t < 5 || t % 7 == 0 || t == length - 1) {
+        EXPECT_EQ(logits, Forward(predict, weights, first(t + 1)).logits) << "step " << t;
+      }
+    }
+    EXPECT_EQ(runner.getMistake(), "");
+  }
+
+  /// Prompts of every length to three past a group, and some steps after each.
+  void runPrefills() {
+    StepRunner runner(step);
+    setWeights(runner);
+    for (int64_t prompt = 1; prompt <= std::min({length - 1, period + 3, int64_t{15}}); ++prompt) {
+      runner.prefill(first(prompt));
+      compareRows(runner);
+      for (int64_t t = prompt; t < std::min(length, prompt + 6); ++t) {
+        runner.step(tokens[t]);
+        compareRows(runner);
+      }
+      EXPECT_EQ(runner.getMistake(), "") << "after a prompt of " << prompt;
+    }
+  }
+
+  StepRunner makeRunner() {
+    StepRunner runner(step);
+    setWeights(runner);
+    return runner;
+  }
+  /// The first mistake, or row that differs, of a module that was tampered with.
+  bool findsFault() {
+    StepRunner runner(step);
+    setWeights(runner);
+    for (int64_t t = 0; t < length && runner.getMistake().empty(); ++t) {
+      runner.step(tokens[t]);
+    }
+    return !runner.getMistake().empty();
+  }
+
+private:
+  std::vector<int32_t> first(int64_t count) const {
+    return {tokens.begin(), tokens.begin() + count};
+  }
+  void setWeights(StepRunner &runner) {
+    for (const auto &[symbol, data] : weights) {
+      runner.setParameter(symbol, data);
+    }
+  }
+  void compareRows(const StepRunner &runner) {
+    for (Value value : runner.getValues()) {
+      if (!value.getDefiningOp()) {
+        continue;
+      }
+      auto [first, rows] = runner.getRows(value);
+      Value other = pairs.at(value);
+      int64_t columns = reference::Evaluator<double>::getColumns(value);
+      for (size_t i = 0; i < rows.size(); i += columns) {
+        std::vector<double> row(rows.begin() + i, rows.begin() + i + columns);
+        int64_t position = first + static_cast<int64_t>(i) / columns;
+        ASSERT_EQ(row, forward->evaluator.rowAt(other, 0, position))
+            << "row " << position << " at step " << runner.getLength() - 1;
+        ++compared;
+      }
+    }
+  }
+
+  func::FuncOp step, predict;
+  Weights weights;
+  DenseMap<Value, Value> pairs;
+  std::unique_ptr<Forward> forward;
+  std::vector<int32_t> tokens;
+
+public:
+  int64_t period = 1, length = 0, compared = 0;
+};
+
+std::vector<std::string> causalModels() {
+  std::vector<std::string> paths;
+  for (const char *folder : {"/models", "/test/causality/causal", "/test/golden"}) {
+    for (const auto &entry : std::filesystem::recursive_directory_iterator(source + folder)) {
+      std::string path = entry.path().string();
+      bool isModel = entry.path().extension() == ".json" || entry.path().extension() == ".mlir";
+      if (isModel && path.find("/expected/") == std::string::npos &&
+          !path.ends_with("golden/bidirectional.json")) {
+        paths.push_back(path);
+      }
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+} // namespace
+
+class DerivedStep : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(DerivedStep, EqualsTheForwardPassAtEveryPosition) {
+  Subject subject(GetParam());
+  if (!subject.canRun()) {
+    GTEST_SKIP() << "checked, but not compiled";
+  }
+  subject.derive();
+  ASSERT_FALSE(HasFatalFailure());
+  Comparison comparison(subject);
+  comparison.runSteps();
+  comparison.runPrefills();
+  EXPECT_GT(comparison.compared, comparison.length);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DerivedStep, ::testing::ValuesIn(causalModels()),
+                         [](const auto &info) {
+                           std::string name = std::filesystem::path(info.param).stem().string();
+                           for (char &c : name) {
+                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           }
+                           return name + "_" + std::to_string(info.index);
+                         });
+
+TEST(DerivedStepFaults, ARingOneTooSmallIsSeen) {
+  Subject intact(source + "/test/golden/nested.json");
+  intact.derive();
+  int count = 0;
+  for (auto state : intact.module->getOps<StateOp>()) {
+    Subject subject(source + "/test/golden/nested.json");
+    subject.derive();
+    auto changed = subject.module->lookupSymbol<StateOp>(state.getSymName());
+    auto ring = static_cast<int64_t>(changed.getRing());
+    if (ring < 2 || changed.getAll()) {
+      continue;
+    }
+    changed.setRing(ring - 1);
+    EXPECT_TRUE(Comparison(subject).findsFault()) << state.getSymName().str();
+    ++count;
+  }
+  EXPECT_GT(count, 1);
+}
+
+TEST(DerivedStepFaults, AScheduleOneEarlyIsSeen) {
+  Subject subject(source + "/test/golden/nested.json");
+  subject.derive();
+  auto schedules = llvm::to_vector(subject.module->getOps<ScheduleOp>());
+  ASSERT_GT(schedules.size(), 1u);
+  ScheduleOp coarse = schedules.back();
+  AffineExpr t = getAffineDimExpr(0, &subject.context);
+  coarse.setCount(coarse.getCount().replace(t, t + 1, 1, 0));
+  EXPECT_TRUE(Comparison(subject).findsFault());
+}

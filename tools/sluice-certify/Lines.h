@@ -1,0 +1,82 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the parts of a certificate share: its lines, and who decides.
+#pragma once
+
+#include "Bound.h"
+#include "Certify.h"
+#include "Graph.h"
+
+#include <set>
+#include <tuple>
+
+namespace certify {
+
+/// The lines of a certificate, in order.
+class Lines {
+public:
+  explicit Lines(const std::string &text) : text(text) {}
+
+  /// What follows `start` on the next line, nothing if that `isAll`.
+  std::string rest(const std::string &start, bool isAll = false) {
+    ++number;
+    size_t end = text.find('\n', at);
+    std::string line = text.substr(at, end - at);
+    if (end == std::string::npos || line.substr(0, isAll ? line.size() : start.size()) != start) {
+      throw Refusal("expected '" + start + (isAll ? "'" : "...'") + ", found " +
+                    (end == std::string::npos ? "that the file was cut short" : "'" + line + "'"));
+    }
+    at = end + 1;
+    return line.substr(start.size());
+  }
+  void expect(const std::string &line) { rest(line, true); }
+  void finish() {
+    expect("end certificate " + std::to_string(number + 1) + " lines");
+    if (at != text.size()) {
+      ++number;
+      throw Refusal("expected the end of the file, found more");
+    }
+  }
+  int64_t number = 0; ///< of the line read last, from 1
+
+private:
+  const std::string &text;
+  size_t at = 0;
+};
+
+/// Decides what obligations ask. Equal questions are asked once.
+class Judge {
+public:
+  /// left(x) <= right(x) for every x >= 0, or for every integer; `name` tells people what x is.
+  void demand(const Bound &left, const Bound &right, bool everywhere, const std::string &name) {
+    if (!known.emplace(left, right, everywhere).second) {
+      return; // it held, or this is not reached
+    }
+    if (std::optional<int64_t> x = findAbove(left, right, everywhere)) {
+      throw Refusal("the obligation does not hold at " + name + " = " + std::to_string(*x) + ": " +
+                    std::to_string(left.at(*x)) + " > " + std::to_string(right.at(*x)));
+    }
+  }
+
+private:
+  std::set<std::tuple<Bound, Bound, bool>> known;
+};
+
+/// The incremental step of a graph: when each stored value's rows are computed, and kept.
+struct Step {
+  struct Value {
+    Bound schedule;   ///< row m is computed at step schedule(m)
+    int64_t ring = 0; ///< newest rows that are kept; 0: those of one step; -1: all
+    int64_t burst = 1;
+  };
+  std::vector<Value> values; ///< as the graph's; those of lazy values say nothing
+  int64_t obligations = 0;
+};
+
+/// Reads and decides "mode step". Throws Refusal where the step would read a row that is not there.
+Step readStep(const Graph &graph, Lines &lines, Judge &judge);
+
+/// The same by brute force: steps of `length` tokens, every read of every row. Throws Refusal.
+void walkStep(const Graph &graph, const Step &step, int64_t length);
+
+} // namespace certify

@@ -1,0 +1,278 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The incremental step: every row that it reads was computed by then and is still kept. Schedules,
+// rings and bursts may be chosen; s_v(m), the step that computes row m of value v, never falls.
+#include "Lines.h"
+
+#include <algorithm>
+
+using namespace certify;
+
+namespace {
+
+/// A read of a stored value, through lazy ones: row p reads rows from first(p) to last(p).
+struct StoredRead {
+  size_t source = 0;
+  std::optional<Expression> first; ///< none: from row 0
+  Expression last;
+};
+
+/// All positions between are read too: each lazy value moves on by at most one.
+StoredRead followRead(const Graph &graph, const Relation &relation, size_t operand) {
+  StoredRead read;
+  Expression p = makeVariable();
+  int64_t k = relation.number;
+  switch (relation.kind) {
+  case Relation::Same:
+    read.first = read.last = p;
+    break;
+  case Relation::Earlier:
+    read.last = p;
+    break;
+  case Relation::Window:
+    read.first = makeLinear(1, 1 - relation.end);
+    read.last = makeLinear(1, -k);
+    break;
+  case Relation::Group:
+    read.first = makeLinear(k, 0);
+    read.last = makeLinear(k, k - 1);
+    break;
+  default:
+    throw Refusal("a stored value reads positions that no step could keep");
+  }
+  if (relation.isOfAttention() && graph.values[operand].isLazy()) {
+    throw Refusal("attention over positions that are not stored is not known to the step");
+  }
+  for (; graph.values[operand].isLazy(); operand = graph.values[operand].operands[0]) {
+    Relation lazy = relationOf(graph.values[operand], 0);
+    Expression position =
+        lazy.kind == Relation::Divided ? makeFloor(p, lazy.number) : makeLinear(1, -lazy.number);
+    read.last = position.of(read.last);
+    if (read.first) {
+      read.first = position.of(*read.first);
+    }
+  }
+  read.source = operand;
+  return read;
+}
+
+/// The first p >= 0 from which a function that never falls is at least 0.
+int64_t firstAtLeastZero(const Expression &function) {
+  int64_t below = -1, from = 0;
+  while (function.at(from) < 0) {
+    below = from;
+    from = 2 * from + 1;
+    if (from > int64_t{1} << 40) {
+      throw Refusal("nothing is read at all, so that a proof about it would be empty");
+    }
+  }
+  while (from - below > 1) {
+    int64_t middle = below + (from - below) / 2;
+    (function.at(middle) < 0 ? below : from) = middle;
+  }
+  return from;
+}
+
+Bound plusOne(Bound bound) {
+  for (Expression &candidate : bound.candidates) {
+    candidate = {Expression::Sum, 0, {candidate, {Expression::Constant, 1, {}}}};
+  }
+  return bound;
+}
+
+class StepReader {
+public:
+  StepReader(const Graph &graph, Lines &lines, Judge &judge)
+      : graph(graph), lines(lines), judge(judge) {}
+
+  Step read();
+
+private:
+  void obligation(const std::string &line) {
+    lines.expect(line);
+    ++step.obligations;
+  }
+  void value(size_t index);
+  void demandRead(const std::string &name, const Bound &reader, const StoredRead &read);
+  int64_t number(const std::string &start, bool orAll);
+
+  const Graph &graph;
+  Lines &lines;
+  Judge &judge;
+  Step step;
+};
+
+} // namespace
+
+/// The natural number that ends a line; -1 for "all".
+int64_t StepReader::number(const std::string &start, bool orAll) {
+  std::string text = lines.rest(start);
+  if (orAll && text == "all") {
+    return -1;
+  }
+  bool good = !text.empty() && text.size() < 18 && (text == "0" || text[0] != '0') &&
+              std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (!good) {
+    throw Refusal("expected a number of rows, found '" + text + "'");
+  }
+  return std::stoll(text);
+}
+
+/// s_source(last read) <= s_reader(p), and s_reader(p) < s_source(first read + ring): the row that
+/// takes the place of the oldest one is computed later. Rows before 0 are null and not read.
+void StepReader::demandRead(const std::string &name, const Bound &reader, const StoredRead &read) {
+  const Step::Value &source = step.values[read.source];
+  std::string about = name + " " + std::to_string(read.source);
+  obligation("due " + about);
+  int64_t from = firstAtLeastZero(read.last);
+  Expression later = makeLinear(1, from);
+  judge.demand(source.schedule.of(read.last.of(later)), reader.of(later), false,
+               "p - " + std::to_string(from));
+  obligation("kept " + about);
+  if (source.ring < 0) {
+    return;
+  }
+  if (!read.first) {
+    throw Refusal("every earlier row is read, of which the ring keeps " +
+                  std::to_string(source.ring));
+  }
+  Bound last = source.ring > 0 ? plusOne(reader) : reader;
+  int64_t whole = firstAtLeastZero(*read.first); // from here on, no row before 0 is read
+  later = makeLinear(1, whole);
+  Expression replaces = makeLinear(1, source.ring).of(read.first->of(later));
+  judge.demand(last.of(later), source.schedule.of(replaces), false, "p - " + std::to_string(whole));
+  if (whole > from && last.at(whole - 1) > source.schedule.at(source.ring)) {
+    throw Refusal("the obligation does not hold at p = " + std::to_string(whole - 1) +
+                  ", which reads row 0");
+  }
+}
+
+void StepReader::value(size_t index) {
+  const Value &value = graph.values[index];
+  std::string number = std::to_string(index);
+  Step::Value &mine = step.values[index];
+  mine.schedule = parseBound(lines.rest("schedule " + number + " "));
+  if (!isNonDecreasing(mine.schedule)) {
+    throw Refusal("the schedule falls somewhere, so that rows would not come in order");
+  }
+  mine.ring = this->number("keep " + number + " ", /*orAll=*/true);
+  obligation("exist " + number + " " + std::to_string(value.factor));
+  judge.demand({{makeLinear(value.factor, 0)}}, mine.schedule, false, "p");
+  mine.burst = this->number("burst " + number + " ", /*orAll=*/false);
+  ++step.obligations;
+  judge.demand(plusOne(mine.schedule), mine.schedule.of(makeLinear(1, mine.burst)), false, "p");
+  for (size_t i = 0; i < value.operands.size(); ++i) {
+    demandRead(number + " " + std::to_string(i), mine.schedule,
+               followRead(graph, relationOf(value, i), value.operands[i]));
+  }
+}
+
+Step StepReader::read() {
+  step.values.resize(graph.values.size());
+  lines.expect("mode step");
+  size_t count = 0;
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    if (!graph.values[i].isLazy()) {
+      value(i);
+      ++count;
+    }
+  }
+  // Step t samples from row t.
+  demandRead(graph.loss, {{makeVariable()}}, followRead(graph, Relation{}, graph.row));
+  lines.expect("end step " + std::to_string(count) + " values " + std::to_string(step.obligations) +
+               " obligations");
+  return step;
+}
+
+Step certify::readStep(const Graph &graph, Lines &lines, Judge &judge) {
+  return StepReader(graph, lines, judge).read();
+}
+
+//===----------------------------------------------------------------------===//
+// Brute force
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Steps, token after token, over the slots of every ring.
+class StepWalk {
+public:
+  StepWalk(const Graph &graph, const Step &step) : graph(graph), step(step) {
+    slots.resize(graph.values.size());
+    computed.resize(graph.values.size());
+  }
+
+  void run(int64_t t) {
+    for (size_t i = 0; i < graph.values.size(); ++i) {
+      const Value &value = graph.values[i];
+      int64_t rows = 0, firstRow = computed[i];
+      for (; !value.isLazy() && step.values[i].schedule.at(computed[i]) <= t; ++computed[i]) {
+        for (size_t operand = 0; operand < value.operands.size(); ++operand) {
+          visit(relationOf(value, operand), value.operands[operand], computed[i], t);
+        }
+        ++rows;
+      }
+      if (rows > step.values[i].burst) {
+        throw Refusal("enumeration: step " + std::to_string(t) + " computes " +
+                      std::to_string(rows) + " rows of " + value.name);
+      }
+      store(i, firstRow, rows);
+    }
+    visit(Relation{}, graph.row, t, t);
+  }
+
+private:
+  void store(size_t index, int64_t firstRow, int64_t rows) {
+    int64_t ring = step.values[index].ring;
+    if (ring == 0 && !graph.values[index].isLazy()) {
+      slots[index].clear();
+    }
+    for (int64_t row = firstRow; row < firstRow + rows; ++row) {
+      if (ring > 0) {
+        slots[index].resize(static_cast<size_t>(ring), -1);
+        slots[index][static_cast<size_t>(row % ring)] = row;
+      } else {
+        slots[index].push_back(row);
+      }
+    }
+  }
+
+  bool isThere(size_t index, int64_t row) const {
+    const std::vector<int64_t> &rows = slots[index];
+    int64_t ring = step.values[index].ring;
+    auto slot = static_cast<size_t>(ring > 0 ? row % ring : ring < 0 ? row : 0);
+    return ring == 0 ? std::find(rows.begin(), rows.end(), row) != rows.end()
+                     : slot < rows.size() && rows[slot] == row;
+  }
+
+  /// Rows of an operand that row p reads at step t, through lazy values.
+  void visit(const Relation &relation, size_t operand, int64_t p, int64_t t) {
+    int64_t n = t / graph.values[operand].factor + 1;
+    int64_t first = relation.firstOf(p).value_or(0), last = relation.lastOf(p).value_or(n - 1);
+    if (relation.isOfAttention()) {
+      first = std::max<int64_t>(first, 0);
+    }
+    for (int64_t q = first; q <= last; ++q) {
+      if (graph.values[operand].isLazy()) {
+        visit(relationOf(graph.values[operand], 0), graph.values[operand].operands[0], q, t);
+      } else if (q >= 0 && !isThere(operand, q)) {
+        throw Refusal("enumeration: step " + std::to_string(t) + " reads row " + std::to_string(q) +
+                      " of " + graph.values[operand].name + ", which is not there");
+      }
+    }
+  }
+
+  const Graph &graph;
+  const Step &step;
+  std::vector<std::vector<int64_t>> slots; ///< the row in each slot of a ring; or all rows
+  std::vector<int64_t> computed;           ///< rows so far
+};
+
+} // namespace
+
+void certify::walkStep(const Graph &graph, const Step &step, int64_t length) {
+  StepWalk walk(graph, step);
+  for (int64_t t = 0; t < length; ++t) {
+    walk.run(t);
+  }
+}

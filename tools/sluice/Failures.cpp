@@ -1,0 +1,96 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Failures.h"
+
+#include "sluice/Driver/Driver.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Text.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <system_error>
+
+namespace sluice::cli {
+namespace {
+
+std::string lastWords;
+
+constexpr const char *defect = "; this is a defect of sluice, please report it";
+
+/// Ends the process at once: a library asks for it, on any thread.
+[[noreturn]] void end(const char *message, int status) {
+  if (!lastWords.empty()) {
+    std::cout << lastWords << std::endl;
+    status = 1;
+  }
+  if (status == 3) {
+    printError(std::string("internal error: ") + message + defect);
+  } else {
+    printError(message);
+  }
+  std::_Exit(status);
+}
+
+void endInFailureHandler(const char *message, int status) { end(message, status); }
+
+void endInTerminate() {
+  if (!std::current_exception()) {
+    end("the program was ended from within", 3);
+  }
+  if (!lastWords.empty()) {
+    std::cout << lastWords << std::endl;
+  }
+  int status = 3;
+  try {
+    throw;
+  } catch (...) {
+    status = explainException();
+  }
+  std::_Exit(lastWords.empty() ? status : 1);
+}
+
+} // namespace
+
+void printError(std::string_view message) {
+  std::cerr << "sluice: error: " << showMessage(message) << std::endl;
+}
+
+int explainException() {
+  try {
+    throw;
+  } catch (const runtime::UserError &error) {
+    printError(error.what());
+    return 2;
+  } catch (const runtime::JobError &error) {
+    printError(error.what());
+    return 1;
+  } catch (const std::bad_alloc &) {
+    printError("out of memory");
+    return 1;
+  } catch (const std::system_error &error) {
+    if (runtime::isMachineFailure(error.code().value())) {
+      printError(std::string(error.what()) +
+                 "; raise the limits on processes and files (ulimit -u, ulimit -n) or free memory");
+      return 1;
+    }
+    std::cerr << "sluice: internal error: " << showMessage(error.what()) << defect << std::endl;
+    return 3;
+  } catch (const std::exception &error) {
+    std::cerr << "sluice: internal error: " << showMessage(error.what()) << defect << std::endl;
+    return 3;
+  }
+}
+
+void installFailureHandlers() {
+  std::signal(SIGPIPE, SIG_IGN); // a closed pipe then shows as a failed write,
+  std::signal(SIGXFSZ, SIG_IGN); // and so does the limit on a file's size
+  std::set_terminate(endInTerminate);
+  driver::setFailureHandler(endInFailureHandler);
+}
+
+void setLastWords(std::string text) { lastWords = std::move(text); }
+
+} // namespace sluice::cli

@@ -1,0 +1,79 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `sluice logits`: what the head says, for other tools to compare with.
+#include "Commands.h"
+#include "Common.h"
+#include "Recompile.h"
+#include "sluice/Runtime/Checkpoint.h"
+#include "sluice/Runtime/Evaluator.h"
+#include "sluice/Runtime/Npy.h"
+
+#include <iostream>
+
+namespace sluice::cli {
+namespace {
+
+using namespace sluice::runtime;
+
+struct LogitsFlags {
+  std::string artifact, weights, data, out;
+  DeviceOptions device;
+  EvaluationOptions options;
+};
+
+void runLogits(const LogitsFlags &flags) {
+  // Artifacts form logits a tile at a time and keep none, so the entry that stores them is compiled
+  // here.
+  requireOther("--out", flags.out, {flags.artifact, flags.weights, flags.data});
+  std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
+  const ModelFacts &model = artifact->plan().model;
+  ByteFile text =
+      readByteFiles({flags.data}, model.vocabulary, 1, "a byte to predict from").front();
+  driver::CompileRequest request;
+  request.everyLogit = true;
+  warnOfLeak(*artifact);
+  Progress progress;
+  progress.draw(0, "compiling");
+  std::unique_ptr<Executor> executor = recompile(*artifact, request, flags.device);
+  loadWeights(flags.weights, *executor, printNotice);
+  auto rows = static_cast<int64_t>(text.bytes.size());
+  NpyWriter writer(flags.out, {rows, model.vocabulary});
+  computeLogits(
+      *executor, text, flags.options, [&](std::span<const float> row) { writer.append(row); },
+      [&](double share) { progress.draw(share, "computing logits"); });
+  writer.finish();
+  progress.plainLine(format("wrote %lld rows of %lld logits to ", static_cast<long long>(rows),
+                            static_cast<long long>(model.vocabulary)) +
+                     flags.out);
+}
+
+} // namespace
+
+void registerLogits(CLI::App &program) {
+  auto flags = std::make_shared<LogitsFlags>();
+  CLI::App *command = program.add_subcommand(
+      "logits",
+      "Write what a model predicts after every byte of a text, as an array of f32 (.npy)");
+  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")
+      ->type_name("FILE")
+      ->required();
+  command
+      ->add_option("-w,--weights", flags->weights,
+                   "Weights: a run, a checkpoint or a safetensors file")
+      ->required();
+  command->add_option("--data", flags->data, "Text: a file whose bytes are token ids")
+      ->type_name("FILE")
+      ->required();
+  command
+      ->add_option("-o,--out", flags->out,
+                   "File to write: as many rows as the text has bytes, row i the logits of byte "
+                   "i + 1, by vocabulary")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--window", flags->options.window, "Tokens a window; 0 takes the context");
+  command->add_option("--stride", flags->options.stride,
+                      "Tokens from a window's start to the next's; 0 takes half the window");
+  addDeviceOptions(*command, flags->device);
+  command->callback([flags] { runLogits(*flags); });
+}
+
+} // namespace sluice::cli

@@ -1,0 +1,105 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Recompile.h"
+
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Tuning.h"
+
+namespace sluice::cli {
+
+using namespace sluice::runtime;
+
+namespace {
+
+/// An artifact may hold model IR instead, which is compiled from a file alone.
+void requireSpec(const Plan &plan, const std::vector<spec::Setting> &settings) {
+  size_t first = plan.model.spec.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || plan.model.spec[first] != '{') {
+    throw UserError((settings.empty() ? "" : settings.front().flag + ": ") +
+                    "expected an artifact that was compiled from a spec, found one of model IR; "
+                    "write the model as a spec");
+  }
+}
+
+/// As a file of the model's name would be called: a spec without a name keeps the one it had.
+std::string fileNameOf(const Plan &plan) { return plan.model.name + ".json"; }
+
+/// The library's products as the artifact has them.
+std::vector<driver::LibraryProduct> libraryProducts(const Plan &plan) {
+  std::vector<driver::LibraryProduct> list;
+  for (const Kernel &kernel : plan.kernels) {
+    for (const auto &[target, variant] : kernel.deviceVariants) {
+      if (kernel.product && variant.library) {
+        const Product &product = *kernel.product;
+        list.push_back({target, product.rows, product.columns, product.depth, product.byInput,
+                        product.type == Type::f32, variant.library->version,
+                        showAlgorithm(variant.library->algorithm)});
+      }
+    }
+  }
+  return list;
+}
+
+} // namespace
+
+void addSettings(CLI::App &command, std::vector<std::string> &written, const std::string &help) {
+  command.add_option("--set", written, help)
+      ->type_name("KEY=VALUE")
+      ->default_str("")
+      ->allow_extra_args(false);
+}
+
+std::vector<spec::Setting> parseSettings(const std::vector<std::string> &written) {
+  std::vector<spec::Setting> settings;
+  for (const std::string &each : written) {
+    std::string mistake;
+    std::optional<spec::Setting> setting = spec::parseSetting(each, mistake);
+    if (!setting) {
+      throw UserError(mistake);
+    }
+    settings.push_back(std::move(*setting));
+  }
+  return settings;
+}
+
+spec::Model readSpecOf(const Plan &plan, const std::vector<spec::Setting> &settings) {
+  requireSpec(plan, settings);
+  spec::Diagnostic error;
+  std::optional<spec::Model> model =
+      spec::readTextWith(plan.model.spec, fileNameOf(plan), settings, error);
+  if (!model) {
+    throw UserError(error.format());
+  }
+  return std::move(*model);
+}
+
+std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileRequest request,
+                                    const DeviceOptions &device) {
+  const Plan &plan = artifact.plan();
+  requireSpec(plan, request.settings);
+  request.spec = fileNameOf(plan);
+  request.text = plan.model.spec;
+  request.inMemory = true;
+  request.targets = plan.gpuTargets();
+  if (device.device == "cpu") {
+    artifact.requireCpu();
+    request.targets = {artifact.target()};
+  } else {
+    request.libraryProducts = libraryProducts(plan);
+  }
+  request.allowLeak = plan.verdict != "proved";
+  driver::Outcome outcome = driver::compile(request);
+  if (outcome.status == 3) {
+    throw std::runtime_error("compiling the artifact's spec once more: " + outcome.message);
+  }
+  if (outcome.status == 1) {
+    throw JobError(outcome.message);
+  }
+  if (outcome.status != 0) {
+    throw UserError(outcome.message);
+  }
+  return openExecutor(Artifact::fromBytes({outcome.output.begin(), outcome.output.end()},
+                                          artifact.path(), device.target),
+                      device);
+}
+
+} // namespace sluice::cli

@@ -1,0 +1,31 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The flag --set, and compiling the spec of an artifact once more.
+#pragma once
+
+#include "Common.h"
+#include "sluice/Driver/Driver.h"
+
+#include <string>
+#include <vector>
+
+namespace sluice::cli {
+
+/// Adds `--set KEY=VALUE`, which may be given several times.
+void addSettings(CLI::App &command, std::vector<std::string> &written, const std::string &help);
+
+/// What values of `--set` mean. Throws UserError.
+std::vector<spec::Setting> parseSettings(const std::vector<std::string> &written);
+
+/// Compiles the spec that `artifact` holds once more, in memory, with what `request` says besides
+/// spec and targets (settings, everyLogit), for the device alone, and opens it. The same request
+/// gives the same code each time; a leak that the artifact was allowed stays allowed. Throws
+/// UserError, also where the artifact holds model IR instead of a spec.
+std::unique_ptr<runtime::Executor> recompile(const runtime::Artifact &artifact,
+                                             driver::CompileRequest request,
+                                             const DeviceOptions &device);
+
+/// The artifact's spec read again with settings, in which errors are said as of NAME.json. Throws
+/// UserError, also where the artifact holds model IR instead of a spec.
+spec::Model readSpecOf(const runtime::Plan &plan, const std::vector<spec::Setting> &settings);
+
+} // namespace sluice::cli
