@@ -45,7 +45,7 @@ private:
   std::optional<Outcome> chooseTargets();
   std::optional<Outcome> readModel();
   std::string placeOfPrecision(const spec::Model &model) const;
-  std::string explainPrecision(const spec::Model &model) const;
+  std::string explainPrecision(const spec::Model &model, const std::string &asked) const;
   std::string noticeOfPrecision(const spec::Model &model) const;
   std::optional<Outcome> checkCausal();
   void prepareReplay();
@@ -387,11 +387,12 @@ std::string Compilation::placeOfPrecision(const spec::Model &model) const {
          targets.gpus.front()->chip.str();
 }
 
-/// Why `--precision f32` has no code for GPUs.
-std::string Compilation::explainPrecision(const spec::Model &model) const {
+/// Why f32 that was asked for has no code for GPUs.
+std::string Compilation::explainPrecision(const spec::Model &model,
+                                          const std::string &asked) const {
   return placeOfPrecision(model) +
-         ": expected linear maps, attention and head that multiply bf16, found --precision f32; "
-         "give --precision bf16, or leave out the GPU targets";
+         ": expected linear maps, attention and head that multiply bf16, found " + asked +
+         "; give --precision bf16, or leave out the GPU targets";
 }
 
 /// An artifact has one precision, so that all its targets compute the same model.
@@ -422,8 +423,11 @@ std::optional<Outcome> Compilation::readModel() {
       return badInput(unsupported->format());
     }
     if (!targets.gpus.empty() && model->precision.compute != spec::NumberType::Bf16) {
-      if (!request.precision.empty()) {
-        return badInput(explainPrecision(*model));
+      auto asked = llvm::find_if(llvm::reverse(settings), [](const spec::Setting &setting) {
+        return setting.path == spec::computeSetting("f32").path;
+      });
+      if (asked != settings.rend()) {
+        return badInput(explainPrecision(*model, asked->flag));
       }
       notice = noticeOfPrecision(*model);
       settings.push_back(spec::computeSetting("bf16"));
