@@ -76,8 +76,11 @@ bool sluice::canRotateWhereMade(AttentionOp op) {
                     backward.getQueryColumn() == op.getQueryColumn() &&
                     backward.getKeyColumn() == op.getKeyColumn() &&
                     backward.getValueColumn() == op.getValueColumn();
-    // What leaves the function leaves it as it is stored.
-    return user == op.getOperation() || isItsOwn || user->hasTrait<OpTrait::IsTerminator>();
+    // @prefill returns what it commits to states, as it is stored.
+    auto func = dyn_cast<func::FuncOp>(user->getParentOp());
+    bool isCommit =
+        user->hasTrait<OpTrait::IsTerminator>() && func && func.getSymName() == "prefill";
+    return user == op.getOperation() || isItsOwn || isCommit;
   });
   return areFirst && staysValue && isAlone;
 }
