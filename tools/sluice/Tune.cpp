@@ -43,6 +43,7 @@ void runTune(const std::string &artifact, const DeviceOptions &device, const std
     throw UserError("--tune: expected --device cuda, found --device " + device.device +
                     "; products are timed on a GPU alone");
   }
+  requireWritable(file); // before minutes of timing
   std::shared_ptr<const Artifact> loaded = Artifact::load(artifact, device.target);
   Progress progress;
   Tuning tuning = tuneProducts(*loaded, device.gpuTarget, [&](const TunedProduct &tuned) {

@@ -133,12 +133,12 @@ TEST(Certificate, RandomSpecsAgree) {
 
 TEST(Certificate, RandomSpecsOfTheFuzzerAgree) {
   int proved = 0, refused = 0;
-  for (uint64_t seed = 0; seed < 400 && !HasFailure(); ++seed) {
+  for (uint64_t seed = 0; seed < 60 && !HasFailure(); ++seed) {
     std::string text = sluice::fuzz::generateSpec(seed);
     (judge(makeCase(text, text)) ? proved : refused) += 1;
   }
-  EXPECT_GT(proved, 100);
-  EXPECT_GT(refused, 40);
+  EXPECT_GT(proved, 20);
+  EXPECT_GT(refused, 5);
 }
 
 TEST(Certificate, DeepSpecsAreCertified) {

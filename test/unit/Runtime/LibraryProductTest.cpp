@@ -557,7 +557,8 @@ TEST_F(LibraryProducts, WrongCommandsAreStatusTwo) {
           "FAKE_CUBLASLT_FAIL=cublasLtMatmul");
   refuses("bench plain.sla --device cuda --tune no.json", "for cuBLASLt, found 1000 free",
           "FAKE_CUDA_FREE=1000");
-  refuses("bench plain.sla --device cuda --tune nowhere/no.json", "nowhere/no.json: cannot write");
+  refuses("bench plain.sla --device cuda --tune nowhere/no.json",
+          "nowhere/no.json: expected a folder to write into, found no folder nowhere");
   refuses("compile spec.json --target cpu --tuning tuning.json -o no.sla",
           "--tuning: expected a GPU among the targets");
   refuses("compile spec.json --target sm_80 --tuning missing.json -o no.sla",

@@ -51,10 +51,10 @@ TEST(Npy, LeavesNothingUnlessItIsWhole) {
 TEST(Npy, RefusesWhatIsNoPlaceForAFile) {
   TemporaryFolder folder;
   auto message = [](const Path &path) { return userError([&] { NpyWriter(path, {2}); }); };
-  EXPECT_NE(message(folder.path).find("not a regular file"), std::string::npos);
+  EXPECT_NE(message(folder.path).find("found a directory"), std::string::npos);
   EXPECT_NE(message("/dev/null").find("not a regular file"), std::string::npos);
-  EXPECT_NE(message("").find("found none"), std::string::npos);
-  EXPECT_NE(message(folder / "nowhere/a.npy").find("cannot write"), std::string::npos);
+  EXPECT_NE(message("").find("found an empty one"), std::string::npos);
+  EXPECT_NE(message(folder / "nowhere/a.npy").find("found no folder"), std::string::npos);
 }
 
 } // namespace
