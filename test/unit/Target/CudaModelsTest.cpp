@@ -78,6 +78,11 @@ void forDispatchesOf(const std::string &spec, llvm::StringSet<> &seen,
   auto source = mlir::parseSourceString<mlir::ModuleOp>(outcome.output, context.get());
   ASSERT_TRUE(source) << spec;
   source->walk([&](mlir::Operation *op) {
+    // Generation step by step is not for GPUs yet: an artifact with GPU code has no such entries.
+    auto entry = op->getParentOfType<mlir::func::FuncOp>();
+    if (entry && llvm::is_contained({"step", "prefill", "reset"}, entry.getSymName())) {
+      return;
+    }
     if (llvm::isa<dispatch::RowsOp, dispatch::ScatterRowsOp>(op)) {
       std::string text = alone(op);
       if (seen.insert(text).second) {
