@@ -3,6 +3,7 @@
 
 #include "CommandLine.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Text.h"
 
 #include <algorithm>
 #include <chrono>
@@ -116,7 +117,7 @@ void Progress::draw(double share, const std::string &text) {
 
 void Progress::plainLine(const std::string &text) {
   clear();
-  std::cerr << text << std::endl;
+  std::cerr << showMessage(text) << std::endl;
 }
 
 void Progress::clear() {

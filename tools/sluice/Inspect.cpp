@@ -3,6 +3,7 @@
 #include "Commands.h"
 #include "Common.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Text.h"
 
 #include <iostream>
 
@@ -61,7 +62,7 @@ void runInspect(const InspectFlags &flags) {
   warnOfLeak(*artifact);
   if (!flags.extract.empty()) {
     std::string names = extractParts(*artifact, flags.extract);
-    std::cerr << "wrote " << names << " to " << flags.extract << std::endl;
+    std::cerr << "wrote " << names << " to " << showPath(flags.extract) << std::endl;
   }
   if (flags.json) {
     nlohmann::json json = describeArtifact(*artifact);

@@ -3,6 +3,7 @@
 #include "Commands.h"
 #include "Common.h"
 #include "sluice/Driver/Driver.h"
+#include "sluice/Runtime/Text.h"
 
 #include <algorithm>
 #include <iostream>
@@ -110,7 +111,7 @@ void runReport(const ReportFlags &flags) {
     page = runtime::makeReport(first, checkSpec(first), findHyperparameters(first));
   }
   runtime::replaceFile(out, runtime::asBytes(page));
-  std::cerr << "wrote " << out.string() << std::endl;
+  std::cerr << "wrote " << showPath(out.string()) << std::endl;
 }
 
 } // namespace
