@@ -214,11 +214,31 @@ static bool readsComputeCopies(ModuleOp module) {
 
 /// The incremental step, where there is one: else generation recomputes. There is no GPU code for
 /// steps yet, and an artifact's entries run on all of its targets.
+/// Whether every dispatch of a step would run over rows that some value's schedule says. A lazy
+/// value is stored only where a contraction or attention reads it; of those, the step knows the
+/// last row, which the prediction reads.
+static bool hasScheduledReads(func::FuncOp predict) {
+  auto roleOf = [](Operation *op) {
+    auto fusion = dyn_cast_or_null<FusionInterface>(op);
+    return fusion ? std::optional(fusion.getFusionRole()) : std::nullopt;
+  };
+  WalkResult result = predict.walk([&](Operation *op) {
+    auto role = roleOf(op);
+    bool readsStored = role == FusionRole::Contraction || role == FusionRole::Alone;
+    bool readsLazy = llvm::any_of(op->getOperands(), [&](Value operand) {
+      return roleOf(operand.getDefiningOp()) == FusionRole::Access &&
+             !isa<LastOp, UnfoldOp>(operand.getDefiningOp());
+    });
+    return readsStored && readsLazy ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return !result.wasInterrupted();
+}
+
 std::optional<Outcome> Compilation::addStep() {
   auto predict = module->lookupSymbol<func::FuncOp>("predict");
   StepRefusal refusal;
   if (!targets.gpus.empty() || proof.verdict != "proved" || !predict ||
-      !deriveStep(predict, refusal)) {
+      !hasScheduledReads(predict) || !deriveStep(predict, refusal)) {
     return std::nullopt;
   }
   // The watch compares whole sequences; what a step reads, it proves itself.

@@ -253,13 +253,21 @@ void StepEntries::beginStep(func::FuncOp step) {
   runs.push_back([append](ImplicitLocOpBuilder &b, Value take, Value done) {
     return Run{constant(b, 0), take, append(b, take, done)};
   });
+  // Of a lazy value that is stored for the prediction to read its last row: that row alone.
+  bursts.push_back(1);
+  runs.push_back([append](ImplicitLocOpBuilder &b, Value take, Value done) {
+    return Run{done, take, append(b, take, done)};
+  });
   b.setInsertionPoint(step.getBody().front().getTerminator());
   schedules = buildSchedules(runs, append, "step schedules");
   buildGuards(schedules);
 }
 
 void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
-  size_t number = schedules.size() - 1;
+  auto isLast = [](Operation *user) { return isa<LastOp>(user); };
+  bool isStoredForLast = llvm::all_of(
+      ops, [&](Operation *op) { return !op->use_empty() && llvm::all_of(op->getUsers(), isLast); });
+  size_t number = schedules.size() - (isStoredForLast ? 1 : 2);
   for (Operation *op : ops) {
     if (auto by = op->getAttrOfType<ArrayAttr>(stepScheduleName)) {
       number = numbers.lookup(by[0]);

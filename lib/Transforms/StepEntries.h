@@ -58,7 +58,7 @@ private:
   mlir::ModuleOp module;
   mlir::OpBuilder b;
   llvm::DenseMap<mlir::Attribute, size_t>
-      numbers; ///< of schedules, by symbol; the last is every step's
+      numbers; ///< of schedules, by symbol; then every step's, and the last row's
   llvm::SmallVector<mlir::Value> schedules;
   llvm::SmallVector<int64_t> bursts;
   llvm::SmallVector<std::pair<StateOp, ScheduleOp>> commits; ///< of @prefill's results
