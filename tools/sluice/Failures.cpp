@@ -82,6 +82,9 @@ void explainFault(int signal) {
 
 } // namespace
 
+constexpr const char *threadsRemedy =
+    "; raise the limits on processes and files (ulimit -u, ulimit -n) or free memory";
+
 void printError(std::string_view message) {
   std::cerr << "sluice: error: " << showMessage(message) << std::endl;
 }
@@ -100,13 +103,17 @@ int explainException() {
     return 1;
   } catch (const std::system_error &error) {
     if (runtime::isMachineFailure(error.code().value())) {
-      printError(std::string(error.what()) +
-                 "; raise the limits on processes and files (ulimit -u, ulimit -n) or free memory");
+      printError(std::string(error.what()) + threadsRemedy);
       return 1;
     }
     std::cerr << "sluice: internal error: " << showMessage(error.what()) << defect << std::endl;
     return 3;
   } catch (const std::exception &error) {
+    // oneTBB says so without a code.
+    if (std::string_view(error.what()).find("pthread_create") != std::string_view::npos) {
+      printError(std::string(error.what()) + threadsRemedy);
+      return 1;
+    }
     std::cerr << "sluice: internal error: " << showMessage(error.what()) << defect << std::endl;
     return 3;
   }

@@ -120,6 +120,20 @@ TEST_P(Stepped, EveryPositionOfRaggedRows) {
 INSTANTIATE_TEST_SUITE_P(Families, Stepped, ::testing::ValuesIn(families()),
                          [](const auto &info) { return std::string(info.param.name); });
 
+/// The prediction reads a coarse row that an earlier step computed, through lazy values.
+constexpr const char *coarseHead = R"json({"sluice": 1, "vocabulary": 17, "context": 14, "batch": 3,
+  "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding"}, {"op": "shift", "by": 3}, {"op": "shorten", "factor": 4},
+    {"op": "layer"}, {"op": "upsample", "factor": 4}, {"op": "head"}]})json";
+constexpr const char *lateHead = R"json({"sluice": 1, "vocabulary": 17, "context": 14, "batch": 3,
+  "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding"}, {"op": "layer"}, {"op": "shift", "by": 2}, {"op": "head"}]})json";
+
+INSTANTIATE_TEST_SUITE_P(LazyHeads, Stepped,
+                         ::testing::Values(Family{"Upsampled", coarseHead},
+                                           Family{"Shifted", lateHead}),
+                         [](const auto &info) { return std::string(info.param.name); });
+
 std::string textOf(Executor &executor, const std::string &prompt, int64_t count, bool cached) {
   std::string text;
   sluice::runtime::generate(executor, prompt, count, {.temperature = 0, .cached = cached},
