@@ -239,13 +239,14 @@ void requireFile(const Path &path, std::string_view what) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) {
     int error = errno;
-    std::string found = path.empty()      ? "an empty name"
-                        : error == ENOENT ? "no such file"
-                                          : std::strerror(error);
-    failWith((path.empty() ? "" : showPath(path.native()) + ": ") + "expected the " +
-                 std::string(what) + ", found " + found +
-                 (path.empty() ? "; name a file" : remedyFor(error)),
-             error);
+    if (path.empty()) {
+      throw UserError("expected the " + std::string(what) + ", found an empty name; name a file");
+    }
+    if (error == ENOENT) {
+      throw UserError(showPath(path.native()) + ": expected the " + std::string(what) +
+                      ", found no such file" + remedyFor(error));
+    }
+    fail(path, "read the " + std::string(what), error);
   }
   if (!S_ISREG(status.st_mode)) {
     refuseKind(path, what, status.st_mode);

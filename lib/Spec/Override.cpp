@@ -73,8 +73,8 @@ const JsonValue *follow(const JsonValue &value, const Setting &setting, size_t s
     fail("an object or an array that holds " + quote(key), describe(value));
   }
   size_t index = 0;
-  auto [end, problem] = std::from_chars(key.data(), key.data() + key.size(), index);
-  if (problem != std::errc() || end != key.data() + key.size() || index >= value.items.size()) {
+  std::errc problem = std::from_chars(key.data(), key.data() + key.size(), index).ec;
+  if (problem != std::errc() || std::to_string(index) != key || index >= value.items.size()) {
     fail(value.items.empty() ? "an array that is not empty"
                              : "an index from 0 to " + std::to_string(value.items.size() - 1),
          quote(key));

@@ -22,7 +22,8 @@ void registerCompile(CLI::App &program) {
   command->add_option("SPEC", request->spec, "Model spec, JSON (docs/spec.md)")
       ->type_name("FILE")
       ->required();
-  command->add_option("-o,--output", request->output, "Artifact to write")->type_name("FILE");
+  CLI::Option *output =
+      command->add_option("-o,--output", request->output, "Artifact to write")->type_name("FILE");
   command
       ->add_option(
           "-t,--target", request->targets,
@@ -51,8 +52,10 @@ void registerCompile(CLI::App &program) {
   for (const std::string &stage : driver::emitStages()) {
     stages += (stages.empty() ? "" : ", ") + stage;
   }
-  CLI::Option *emit = command->add_option("--emit", request->emit,
-                                          "Print the IR of a stage and write nothing: " + stages);
+  CLI::Option *emit = command
+                          ->add_option("--emit", request->emit,
+                                       "Print the IR of a stage and write nothing: " + stages)
+                          ->excludes(output);
   command->add_flag("--verify-each-causality", request->verifyEachCausality,
                     "After every pass, read dependences again and compare them with the spec's");
   command->add_flag("--allow-leak", request->allowLeak,

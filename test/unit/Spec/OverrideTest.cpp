@@ -92,6 +92,8 @@ TEST(Override, ErrorsNameTheFlagAndThePlace) {
   begins({"widht=3"}, "spec.json:1:3: --set widht=3: ");
   begins({"stages.9.op=layer"},
          "spec.json:4:13: --set stages.9.op=layer: expected an index from 0 to 2, found \"9\"");
+  begins({"stages.01.op=layer"},
+         "spec.json:4:13: --set stages.01.op=layer: expected an index from 0 to 2, found \"01\"");
   begins({"stages.x.op=layer"}, "spec.json:4:13: --set stages.x.op=layer: expected an index");
   begins({"width.a=1"}, "spec.json:2:70: --set width.a=1: expected an object or an array that "
                         "holds \"a\", found 16");
