@@ -8,7 +8,7 @@
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
-steps=${SLUICE_DEMO_STEPS:-1500}
+steps=${SLUICE_DEMO_STEPS:-1000}
 training_bytes=20000000
 held_out_bytes=500000
 spec=$root/models/demo.json
