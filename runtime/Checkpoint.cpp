@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 constexpr const char *weightsName = "weights.safetensors";
 constexpr const char *optimizerName = "optimizer.safetensors";
 constexpr const char *stateName = "state.json";
-const std::string remedy =
+const std::string damagedCheckpointRemedy =
     "; remove the damaged checkpoint and name an older one in the run's file \"latest\"";
 
 std::vector<NamedTensor> weights(Executor &executor, Access access) {
@@ -71,11 +71,13 @@ void writePart(const Path &folder, const char *name, std::span<const uint8_t> by
 Json readState(const Path &folder) {
   Path path = folder / stateName;
   const std::string expected = "the state of a checkpoint";
-  Json json = readJson(readText(path, "checkpoint's state"), path.string(), expected, remedy);
+  Json json = readJson(readText(path, "checkpoint's state"), path.string(), expected,
+                       damagedCheckpointRemedy);
   if (!json.is_object() || !json.contains("checksum") || json["checksum"] != checksum(json)) {
-    throw UserError(path.string() + ": expected " + expected + ", found a damaged file" + remedy);
+    throw UserError(path.string() + ": expected " + expected + ", found a damaged file" +
+                    damagedCheckpointRemedy);
   }
-  StrictJson state(json, path.string(), remedy);
+  StrictJson state(json, path.string(), damagedCheckpointRemedy);
   state.keys({"format", "version", "step", "seed", "data", "spec_sha256", "files", "checksum"});
   state.at("format").oneOf({"sluice-checkpoint"});
   state.at("version").integer(1, 1);
@@ -83,7 +85,7 @@ Json readState(const Path &folder) {
 }
 
 TrainingState parseState(const Json &json, const Path &folder) {
-  StrictJson state(json, (folder / stateName).string(), remedy);
+  StrictJson state(json, (folder / stateName).string(), damagedCheckpointRemedy);
   state.at("data").keys({"epoch", "index", "sha256"});
   TrainingState result;
   result.step = state.at("step").integer();
@@ -97,7 +99,7 @@ TrainingState parseState(const Json &json, const Path &folder) {
 
 /// Reads one file of a checkpoint and compares it with the size and hash that state.json names.
 std::vector<uint8_t> readPart(const Path &folder, const char *name, const Json &json) {
-  StrictJson state(json, (folder / stateName).string(), remedy);
+  StrictJson state(json, (folder / stateName).string(), damagedCheckpointRemedy);
   state.at("files").keys({weightsName, optimizerName});
   StrictJson part = state.at("files").at(name);
   part.keys({"bytes", "sha256"});
@@ -106,11 +108,12 @@ std::vector<uint8_t> readPart(const Path &folder, const char *name, const Json &
   auto expected = static_cast<size_t>(part.at("bytes").integer());
   if (bytes.size() != expected) {
     throw UserError(path.string() + ": expected " + std::to_string(expected) + " bytes, found " +
-                    std::to_string(bytes.size()) + remedy);
+                    std::to_string(bytes.size()) + damagedCheckpointRemedy);
   }
   if (sha256Hex(bytes) != part.at("sha256").string()) {
     throw UserError(path.string() +
-                    ": the file is damaged (its SHA-256 differs from state.json's)" + remedy);
+                    ": the file is damaged (its SHA-256 differs from state.json's)" +
+                    damagedCheckpointRemedy);
   }
   return bytes;
 }
@@ -125,7 +128,8 @@ Path latestFolder(const Path &run) {
   Path folder = run / "checkpoints" / std::to_string(step);
   if (!runtime::isFolder(folder)) {
     throw UserError(folder.string() +
-                    ": expected the checkpoint that \"latest\" names, found none" + remedy);
+                    ": expected the checkpoint that \"latest\" names, found none" +
+                    damagedCheckpointRemedy);
   }
   return folder;
 }

@@ -9,8 +9,9 @@ namespace sluice::runtime {
 namespace {
 
 using Json = nlohmann::json;
-const std::string remedy = "; restore the file, or remove it: the run then counts as one that was "
-                           "told nothing";
+const std::string damagedRecordRemedy =
+    "; restore the file, or remove it: the run then counts as one that was "
+    "told nothing";
 
 Path pathOf(const Path &run) { return run / "run.json"; }
 
@@ -78,9 +79,9 @@ std::optional<RunRecord> readRunRecord(const Path &run) {
   if (!isThere(path)) {
     return std::nullopt;
   }
-  Json json =
-      readJson(readText(path, "record of a run"), path.string(), "the record of a run", remedy);
-  return parse(StrictJson(json, path.string(), remedy));
+  Json json = readJson(readText(path, "record of a run"), path.string(), "the record of a run",
+                       damagedRecordRemedy);
+  return parse(StrictJson(json, path.string(), damagedRecordRemedy));
 }
 
 void writeRunRecord(const Path &run, const RunRecord &record) {

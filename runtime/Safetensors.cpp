@@ -16,13 +16,14 @@ namespace {
 using Json = nlohmann::json;
 using Stored = SafetensorsFile::Stored;
 
-const std::string remedy = "; give the safetensors file that belongs to this artifact";
+const std::string foreignWeightsRemedy =
+    "; give the safetensors file that belongs to this artifact";
 constexpr const char *metadataKey = "__metadata__";
 constexpr const char *dataKey = "sluice.data_sha256";
 constexpr const char *tensorsKey = "sluice.tensors_sha256";
 
 [[noreturn]] void refuse(const std::string &origin, const std::string &what) {
-  throw UserError(origin + ": " + what + remedy);
+  throw UserError(origin + ": " + what + foreignWeightsRemedy);
 }
 
 std::string naming(const std::string &name) { return "tensor " + showJson(name); }
@@ -113,8 +114,9 @@ Json readHeader(std::span<const uint8_t> file, const std::string &origin, uint64
   }
   dataStart = 8 + headerBytes;
   const auto *text = reinterpret_cast<const char *>(file.data()) + 8;
-  Json header = readJson({text, headerBytes}, origin + ": header", "a JSON object", remedy);
-  StrictJson(header, origin + ": header", remedy).object();
+  Json header =
+      readJson({text, headerBytes}, origin + ": header", "a JSON object", foreignWeightsRemedy);
+  StrictJson(header, origin + ": header", foreignWeightsRemedy).object();
   return header;
 }
 
@@ -129,7 +131,8 @@ bool verify(const Json &header, std::span<const uint8_t> data, const std::string
   if (!header.contains(metadataKey)) {
     return false;
   }
-  StrictJson metadata(header[metadataKey], origin + ": header." + metadataKey, remedy);
+  StrictJson metadata(header[metadataKey], origin + ": header." + metadataKey,
+                      foreignWeightsRemedy);
   metadata.object();
   if (!metadata.has(dataKey) && !metadata.has(tensorsKey)) {
     return false;
@@ -171,8 +174,8 @@ SafetensorsFile::SafetensorsFile(std::span<const uint8_t> file, std::string orig
   data = file.subspan(dataStart);
   for (const auto &[name, entry] : header.items()) {
     if (name != metadataKey) {
-      table[name] =
-          readStored(StrictJson(entry, this->origin + ": " + naming(name), remedy), data.size());
+      table[name] = readStored(
+          StrictJson(entry, this->origin + ": " + naming(name), foreignWeightsRemedy), data.size());
     }
   }
   requireWholeCover(table, data.size(), this->origin);

@@ -7,19 +7,17 @@
 namespace sluice::runtime {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json describe(const TunedProduct &tuned) {
+nlohmann::ordered_json describe(const TunedProduct &tuned) {
   const Product &product = tuned.product;
-  Json json = {{"target", tuned.target},
-               {"rows", product.rows},
-               {"columns", product.columns},
-               {"depth", product.depth},
-               {"by_input", product.byInput},
-               {"type", nameOf(product.type)},
-               {"generated_us", tuned.generatedSeconds * 1e6},
-               {"library_us", nullptr},
-               {"winner", tuned.libraryWins ? "library" : "generated"}};
+  nlohmann::ordered_json json = {{"target", tuned.target},
+                                 {"rows", product.rows},
+                                 {"columns", product.columns},
+                                 {"depth", product.depth},
+                                 {"by_input", product.byInput},
+                                 {"type", nameOf(product.type)},
+                                 {"generated_us", tuned.generatedSeconds * 1e6},
+                                 {"library_us", nullptr},
+                                 {"winner", tuned.libraryWins ? "library" : "generated"}};
   if (tuned.librarySeconds) {
     json["library_us"] = *tuned.librarySeconds * 1e6;
     json["algorithm"] = showAlgorithm(tuned.algorithm);
@@ -94,16 +92,19 @@ Tuning readTuning(const Path &path) {
 }
 
 void writeTuning(const Path &path, const Tuning &tuning) {
-  Json json = {{"format", "sluice-tuning"},
-               {"version", 1},
-               {"gpu", tuning.gpu},
-               {"driver", tuning.driverVersion},
-               {"library", {{"name", "cublaslt"}, {"version", tuning.libraryVersion}}},
-               {"products", Json::array()}};
+  nlohmann::ordered_json json = {
+      {"format", "sluice-tuning"},
+      {"version", 1},
+      {"gpu", tuning.gpu},
+      {"driver", tuning.driverVersion},
+      {"library", {{"name", "cublaslt"}, {"version", tuning.libraryVersion}}},
+      {"products", nlohmann::ordered_json::array()}};
   for (const TunedProduct &tuned : tuning.products) {
     json["products"].push_back(describe(tuned));
   }
-  replaceFile(path, asBytes(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"));
+  replaceFile(
+      path,
+      asBytes(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"));
 }
 
 } // namespace sluice::runtime

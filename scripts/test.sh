@@ -105,20 +105,35 @@ PYTHON
   count lit "$good" "$bad"
 }
 
-# An end-to-end script prints "ok NAME" and "FAIL NAME" lines; anything else it prints is for the reader.
+# run_script SCRIPT: what it prints and its exit status, as files.
+run_script() {
+  local name status=0
+  name=$(basename "$1")
+  bash "$1" > "$results/$name.txt" || status=$?
+  echo "$status" > "$results/$name.status"
+}
+
+# An end-to-end script prints "ok NAME" and "FAIL NAME" lines; anything else it prints is for the reader. Scripts run side
+# by side, one a processor, the slow ones first.
 run_end_to_end() {
-  local script output status good bad total_good=0 total_bad=0
+  local script name status good bad total_good=0 total_bad=0 scripts=()
+  export results
+  export -f run_script
+  [[ -n $quick ]] || scripts=("$root"/test/e2e/*.slow.sh)
   for script in "$root"/test/e2e/*.sh; do
-    [[ -n $quick && $script == *.slow.sh ]] && continue
-    output=$results/$(basename "$script").txt
-    status=0
-    bash "$script" > "$output" || status=$?
-    good=$(grep -c '^ok ' "$output" || true)
-    bad=$(grep -c '^FAIL ' "$output" || true)
+    [[ $script == *.slow.sh ]] || scripts+=("$script")
+  done
+  # shellcheck disable=SC2016 # $0 is the inner shell's
+  printf '%s\0' "${scripts[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -c 'run_script "$0"'
+  for script in "${scripts[@]}"; do
+    name=$(basename "$script")
+    status=$(cat "$results/$name.status")
+    good=$(grep -c '^ok ' "$results/$name.txt" || true)
+    bad=$(grep -c '^FAIL ' "$results/$name.txt" || true)
     if ((bad > 0)); then
-      cat "$output" >&2
+      cat "$results/$name.txt" >&2
     elif ((status != 0 || good == 0)); then
-      say "$(basename "$script") ended with status $status after $good checks"
+      say "$name ended with status $status after $good checks"
       bad=1
     fi
     total_good=$((total_good + good))

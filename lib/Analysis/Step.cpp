@@ -3,6 +3,7 @@
 // The step is found here: schedules from the proof's bounds, reads composed through lazy values,
 // rings as the least that keep every read. StepProof.cpp decides each claim again.
 #include "sluice/Analysis/Step.h"
+#include "sluice/Analysis/Staircase.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "llvm/Support/MathExtras.h"
@@ -67,55 +68,8 @@ static AffineExpr countOf(AffineExpr due) {
   return withoutOffset(simplifyAffineExpr(bounds.upper.front() + 1, 1, 0));
 }
 
-namespace {
-/// e(t + period) = e(t) + rise
-struct Repeat {
-  int64_t period = 1, rise = 0;
-};
 /// Periods beyond this are not told of: 0.
 constexpr int64_t longestPeriod = int64_t{1} << 40;
-} // namespace
-
-static Repeat lengthened(Repeat repeat, int64_t times) {
-  bool fits = repeat.period > 0 && times > 0 && times <= longestPeriod / repeat.period;
-  return fits ? Repeat{repeat.period * times, repeat.rise * times} : Repeat{0, 0};
-}
-
-static Repeat sumOf(Repeat x, Repeat y) {
-  if (x.period == 0 || y.period == 0) {
-    return {0, 0};
-  }
-  int64_t common = std::gcd(x.period, y.period);
-  Repeat left = lengthened(x, y.period / common), right = lengthened(y, x.period / common);
-  return {left.period, left.rise + right.rise};
-}
-
-static Repeat repeatOf(AffineExpr expression) {
-  if (isa<AffineConstantExpr>(expression)) {
-    return {1, 0};
-  }
-  if (isa<AffineDimExpr>(expression)) {
-    return {1, 1};
-  }
-  auto binary = dyn_cast<AffineBinaryOpExpr>(expression);
-  if (!binary) {
-    return {0, 0};
-  }
-  Repeat left = repeatOf(binary.getLHS());
-  if (binary.getKind() == AffineExprKind::Add) {
-    return sumOf(left, repeatOf(binary.getRHS()));
-  }
-  auto constant = dyn_cast<AffineConstantExpr>(binary.getRHS());
-  if (!constant || constant.getValue() == 0 || left.period == 0) {
-    return {0, 0};
-  }
-  int64_t c = constant.getValue();
-  if (binary.getKind() == AffineExprKind::Mul) {
-    return {left.period, left.rise * c};
-  }
-  Repeat whole = lengthened(left, c / std::gcd(c, left.rise));
-  return {whole.period, binary.getKind() == AffineExprKind::Mod ? 0 : whole.rise / c};
-}
 
 /// The schedule of a bound; none where it cannot be turned round.
 static std::optional<StepSchedule> scheduleOf(const Frontier &bound) {
@@ -128,7 +82,7 @@ static std::optional<StepSchedule> scheduleOf(const Frontier &bound) {
       return std::nullopt;
     }
     schedule.counts.push_back(count);
-    all.period = sumOf(all, {repeatOf(count).period, 0}).period;
+    all = added(all, {repeatOf(count, longestPeriod).period, 0});
   }
   schedule.first = schedule.getDue(0);
   schedule.period = all.period;

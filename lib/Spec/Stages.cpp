@@ -2,6 +2,8 @@
 
 #include "Stages.h"
 
+#include "sluice/Spec/Schema.h"
+
 #include <algorithm>
 #include <array>
 
@@ -77,50 +79,14 @@ Settings readSettings(Op op, const Fields &fields, int64_t width) {
   return {};
 }
 
-std::vector<std::string_view> ownKeys(Op op) {
-  switch (op) {
-  case Op::Embedding:
-    return {"positions", "dropout"};
-  case Op::Layer:
-    return {};
-  case Op::Norm:
-    return {"norm", "epsilon"};
-  case Op::Shift:
-    return {"by"};
-  case Op::Shorten:
-  case Op::Upsample:
-    return {"factor", "method"};
-  case Op::Add:
-    return {"with"};
-  case Op::Dropout:
-    return {"rate"};
-  case Op::Head:
-    return {"tied", "bias"};
-  case Op::Layers:
-    return {"count"};
-  case Op::Hourglass:
-    return {"hierarchy", "shorten", "upsample", "shift"};
-  }
-  return {};
-}
-
 bool hasLayerSettings(Op op) { return op == Op::Layer || op == Op::Layers || op == Op::Hourglass; }
 
-/// Every key that a stage may have. The embedding reads the tokens and nothing reads the head, so
-/// they have no `from` and no `to`.
-std::vector<std::string_view> allKeys(Op op) {
-  std::vector<std::string_view> keys = ownKeys(op);
-  keys.push_back("op");
-  if (op != Op::Embedding) {
-    keys.push_back("from");
+std::vector<std::string_view> keyNames(Op op) {
+  std::vector<std::string_view> names;
+  for (const KeyInfo &key : keysOf(op)) {
+    names.push_back(key.name);
   }
-  if (op != Op::Head) {
-    keys.push_back("to");
-  }
-  if (hasLayerSettings(op)) {
-    keys.insert(keys.end(), layerKeys().begin(), layerKeys().end());
-  }
-  return keys;
+  return names;
 }
 
 Op readOp(const JsonValue &value, const std::string &file) {
@@ -146,7 +112,7 @@ Stage readStage(const JsonValue &value, const std::string &file, const Fields *d
       op == Op::Embedding || op == Op::Upsample || op == Op::Add || op == Op::Hourglass ? "an "
                                                                                         : "a ";
   Fields fields(value, file, article + std::string(name(op)) + " stage");
-  fields.allowOnly(allKeys(op));
+  fields.allowOnly(keyNames(op));
   Stage stage;
   stage.location = fields.locate(value.position);
   stage.from = fields.text("from", "");
