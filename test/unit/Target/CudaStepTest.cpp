@@ -19,6 +19,20 @@ Run emulated(const std::string &text) {
   };
 }
 
+/// Weights and keys go 16 bytes at a time.
+TEST(CudaStep, AssembledWithoutSpills) {
+  const char *wide = "ld.global.v4";
+  for (Product c : {Product{1, 1, 512, 512}, Product{8, 4, 512, 2048}}) {
+    c.half = true;
+    c.heads = 2;
+    GeneratedKernel(c.text()).checkAssembly({wide});
+  }
+  for (int64_t head : {64, 256, 250}) {
+    Decode c{4, 2, 4, 2, head, 256, 1, causal(), softCap(30), true, {}};
+    GeneratedKernel(c.text()).checkAssembly({head == 250 ? "ld.global" : wide});
+  }
+}
+
 TEST(CudaStepRows, GroupsTablesAndPositionsThroughRings) {
   for (int64_t width : {1, 7, 40, 520}) {
     checkGroups(width, emulated);
