@@ -209,12 +209,12 @@ TEST_P(EmulatedSteps, EveryPositionOfRaggedRows) {
 }
 
 /// Grouped heads, rotation and a window; several scales; rows that one step computes together.
-constexpr const char *wideHeads = R"json({"sluice": 1, "vocabulary": 70, "context": 13, "batch": 3,
+constexpr const char *wideHeads = R"json({"sluice": 1, "vocabulary": 70, "context": 10, "batch": 3,
   "width": 24, "precision": {"compute": "bf16"},
   "defaults": {"heads": 4, "key_value_heads": 2, "head_size": 6, "feed_forward": 27, "rotary": true},
   "stages": [{"op": "embedding"}, {"op": "layer", "mask": {"window": [0, 3]}},
-    {"op": "hourglass", "hierarchy": "1@1 1@2 1@4 1@2 1@1"}, {"op": "head", "bias": true}]})json";
-constexpr const char *roundedResidual = R"json({"sluice": 1, "vocabulary": 61, "context": 12,
+    {"op": "hourglass", "hierarchy": "0@1 1@2 1@4 0@2 0@1"}, {"op": "head", "bias": true}]})json";
+constexpr const char *roundedResidual = R"json({"sluice": 1, "vocabulary": 61, "context": 9,
   "batch": 2, "width": 20, "precision": {"compute": "bf16", "residual": "bf16"},
   "defaults": {"heads": 2, "activation": "gelu_tanh", "feed_forward": 33, "placement": "post"},
   "stages": [{"op": "embedding", "positions": "learned"},
