@@ -63,8 +63,7 @@ Value SumRows::loadRow(Value memory, int64_t extent, const Row &row) {
 
 Values SumRows::loadExtras(const Row &row) {
   Values values;
-  for (auto [memory, tensor, access] :
-       llvm::zip_equal(extras, op.getExtras(), op.getAccesses())) {
+  for (auto [memory, tensor, access] : llvm::zip_equal(extras, op.getExtras(), op.getAccesses())) {
     bool isRow = kindOf(access) == AccessKind::Row;
     values.push_back(isRow ? loadRow(memory, extentOf(tensor), row) : Value());
   }

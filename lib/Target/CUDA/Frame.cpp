@@ -3,9 +3,9 @@
 // The kernel's function, its buffers and the rows of its domain.
 #include "Frame.h"
 
+#include "../CPU/Skinny.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "../CPU/Skinny.h"
 
 using namespace mlir;
 using namespace sluice;

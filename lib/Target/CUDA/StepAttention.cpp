@@ -37,9 +37,7 @@ private:
   State addKeys(Value q0, ValueRange before);
   void emitMerge(const State &state);
   Value exponential(Value x) { return math::ExpOp::create(e.b, x); }
-  Value f32(float value) {
-    return arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(value));
-  }
+  Value f32(float value) { return arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(value)); }
   Value isEqual(Value x, float value) {
     return arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, x, f32(value));
   }
@@ -53,9 +51,7 @@ private:
   Value partAt(Value team, Value i) {
     return core->shared(e.mul(e.add(e.mul(team, partNumbers), i), 4));
   }
-  Value loadPart(Value team, Value i) {
-    return core->load(e.b.getF32Type(), partAt(team, i), 4);
-  }
+  Value loadPart(Value team, Value i) { return core->load(e.b.getF32Type(), partAt(team, i), 4); }
 
   dispatch::AttentionOp op;
   dispatch::DomainAttr domain;
@@ -113,8 +109,8 @@ StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
   for (int64_t u = 0; u < keysAtOnce; ++u) {
     Value q = e.add(q0, e.add(teamOfBlock, u * teams));
     numbers.push_back(e.min(q, e.add(length, -1)));
-    Values columns = loadColumns(key, ringRow(op.getKey(), numbers.back()),
-                                 int64_t(op.getKeyColumn()), keyHead);
+    Values columns =
+        loadColumns(key, ringRow(op.getKey(), numbers.back()), int64_t(op.getKeyColumn()), keyHead);
     Value dot = f32(0);
     for (auto [x, y] : llvm::zip_equal(query, columns)) {
       dot = e.fma(x, y, dot);
@@ -168,8 +164,7 @@ void StepAttention::emitMerge(const State &state) {
   auto most = [&](Value number, ValueRange so) {
     return Values{LLVM::MaxNumOp::create(e.b, so[0], loadPart(number, e.index(0)))};
   };
-  Value greatest =
-      e.loop(e.index(0), e.index(teams), 1, ValueRange{f32(-infinity)}, most).front();
+  Value greatest = e.loop(e.index(0), e.index(teams), 1, ValueRange{f32(-infinity)}, most).front();
   Value shift = e.select(isEqual(greatest, -infinity), f32(0), greatest);
   Value output = frame.buffer(op->getNumOperands()), lse = frame.buffer(op->getNumOperands() + 1);
   e.loop(thread, e.index(head), threads, [&](Value column) {
@@ -212,8 +207,7 @@ void StepAttention::emitQuery() {
   state[0] = f32(-infinity);
   int64_t turn = teams * keysAtOnce;
   state = e.loop(e.index(0), length, turn, state, [&](Value q0, ValueRange before) {
-    Value some =
-        cpu::attention::classifyBlock(e, op.getMask(), position, 1, q0, turn, length).some;
+    Value some = cpu::attention::classifyBlock(e, op.getMask(), position, 1, q0, turn, length).some;
     auto branch = scf::IfOp::create(e.b, before.getTypes(), some, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(e.b);
     e.b.setInsertionPointToStart(branch.thenBlock());
@@ -240,13 +234,13 @@ FailureOr<Kernel> StepAttention::generate() {
   e.when(row.valid, [&] { emitQuery(); });
   int64_t rows = domain.getLaunchRows();
   double keys = double(typeOf(op.getKey()).getDimSize(1) * domain.getBatch());
-  Kernel kernel =
-      frame.kernel(rows * heads, "attention",
-                   4.0 * double(heads * head * domain.getPositions()) * keys, teams * partNumbers * 4);
+  Kernel kernel = frame.kernel(rows * heads, "attention",
+                               4.0 * double(heads * head * domain.getPositions()) * keys,
+                               teams * partNumbers * 4);
   double bytes = typeOf(op.getKey()).getElementTypeBitWidth() / 8;
-  kernel.bytes = 2 * double(kvHeads * head) * bytes * keys +
-                 double(rows * heads * head) *
-                     (bytes + typeOf(op.getOutput()).getElementTypeBitWidth() / 8);
+  kernel.bytes =
+      2 * double(kvHeads * head) * bytes * keys +
+      double(rows * heads * head) * (bytes + typeOf(op.getOutput()).getElementTypeBitWidth() / 8);
   return kernel;
 }
 

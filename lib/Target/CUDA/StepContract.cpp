@@ -163,8 +163,8 @@ Values StepContraction::emitDots(ArrayRef<Value> lines) {
     return sums;
   };
   Values zeros = core->zeros(warpColumns * int64_t(lines.size()));
-  Values sums = e.loop(e.mul(frame.lane, vector), e.index(inner), vector * threadsPerWarp, zeros,
-                       step);
+  Values sums =
+      e.loop(e.mul(frame.lane, vector), e.index(inner), vector * threadsPerWarp, zeros, step);
   for (Value &sum : sums) {
     sum = sumOfLanes(frame, sum, threadsPerWarp);
   }
@@ -202,7 +202,8 @@ void StepContraction::emitRows(Value first, Value due, int64_t count) {
 void StepContraction::emitEpilogue(Value first, Value due, int64_t count) {
   int64_t quads = blockColumns / columnsPerThread;
   Value place = arith::DivUIOp::create(e.b, thread, e.index(quads));
-  Value within = e.mul(Value(arith::RemUIOp::create(e.b, thread, e.index(quads))), columnsPerThread);
+  Value within =
+      e.mul(Value(arith::RemUIOp::create(e.b, thread, e.index(quads))), columnsPerThread);
   Value column = e.add(firstColumn, within);
   Value isDue = e.less(e.add(first, place), due);
   Value exists = e.both(e.less(place, e.index(count)), e.less(column, e.index(width)));
@@ -232,9 +233,9 @@ FailureOr<Kernel> StepContraction::generate() {
     if (together == 1) {
       return emitRows(first, due, 1);
     }
-    Value isOne = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, e.sub(due, first), e.index(1));
-    e.when(
-        isOne, [&] { emitRows(first, due, 1); }, [&] { emitRows(first, due, together); });
+    Value isOne =
+        arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, e.sub(due, first), e.index(1));
+    e.when(isOne, [&] { emitRows(first, due, 1); }, [&] { emitRows(first, due, together); });
   });
   if (isUnknown) {
     return failure();

@@ -41,7 +41,8 @@ protected:
   }
   /// One row a step of a ring of three, with a residual of all positions.
   mlir::Operation *stepContract() {
-    std::string types = "tensor<2x3x20xf32>, tensor<12x20xf32>, tensor<2x5x12xf32>, tensor<2x3xi64>";
+    std::string types =
+        "tensor<2x3x20xf32>, tensor<12x20xf32>, tensor<2x5x12xf32>, tensor<2x3xi64>";
     return parse("%x: tensor<2x3x20xf32>, %w: tensor<12x20xf32>, %r: tensor<2x5x12xf32>, "
                  "%runs: tensor<2x3xi64>",
                  "%y = dispatch.contract %x, %w, %r, %runs attributes {domain = "
@@ -136,9 +137,16 @@ TEST_F(Footprint, OfAScheduleIsInRings) {
   mlir::Operation *op = stepContract();
   EXPECT_EQ(pairs(replay::writtenBytes(op, 0, steps)), (Pairs{{2 * 32, 24}, {0, 24}}));
   // Of the input, all but these rows, and their padding.
-  EXPECT_EQ(pairs(replay::ignoredBytes(op, 0, steps)),
-            (Pairs{{80, 48}, {128, 80}, {208, 48}, {336, 48}, {384, 80}, {464, 48}, {512, 80},
-                   {592, 48}, {640, 80}, {720, 48}}));
+  EXPECT_EQ(pairs(replay::ignoredBytes(op, 0, steps)), (Pairs{{80, 48},
+                                                              {128, 80},
+                                                              {208, 48},
+                                                              {336, 48},
+                                                              {384, 80},
+                                                              {464, 48},
+                                                              {512, 80},
+                                                              {592, 48},
+                                                              {640, 80},
+                                                              {720, 48}}));
   EXPECT_EQ(replay::ignoredBytes(op, 2, steps).size(), 10u + 8u);
   EXPECT_EQ(pairs(replay::readBytes(op, 0, steps, 1)), (Pairs{{0, 6 * 128}}));
 }

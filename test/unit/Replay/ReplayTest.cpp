@@ -327,13 +327,12 @@ TEST_F(Replay, SeesRowsOfAnotherStep) {
     judged.kernel.run({.operands = operands});
     return judgement.isWrong();
   };
-  std::vector<Floats> factors{randomFloats(product.input().elements(), 1),
-                              randomFloats(16 * 24, 2), randomFloats(16, 3),
-                              randomFloats(product.residual().elements(), 4)};
+  std::vector<Floats> factors{randomFloats(product.input().elements(), 1), randomFloats(16 * 24, 2),
+                              randomFloats(16, 3), randomFloats(product.residual().elements(), 4)};
   EXPECT_FALSE(judge(product.text(), factors, 4, 0, 5));
   EXPECT_TRUE(judge(product.text(), factors, 4, 0, 6)) << "the row after";
-  Floats rows = randomFloats(decode.query().elements(), 5), keys = randomFloats(decode.key().elements(), 6);
+  Floats rows = randomFloats(decode.query().elements(), 5),
+         keys = randomFloats(decode.key().elements(), 6);
   EXPECT_FALSE(judge(decode.text(), {rows, keys, keys}, 3, 1, 1));
   EXPECT_TRUE(judge(decode.text(), {rows, keys, keys}, 3, 3, 8)) << "a key less";
 }
-

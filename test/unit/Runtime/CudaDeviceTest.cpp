@@ -276,8 +276,8 @@ TEST_F(CudaDevice, LanesOfACompiledModelKeepItsOrder) {
   auto tiny = Artifact::load(folder / "tiny.sla");
   EXPECT_GT(countUnordered(tiny->plan(), "gradient"), 0u);
   EXPECT_GT(countGradientPairs(tiny->plan()), 10u); // four products a layer, of four layers
-  for (const char *entry : {"initialize", "update", "evaluate", "predict", "prepare", "prefill",
-                            "step", "reset"}) {
+  for (const char *entry :
+       {"initialize", "update", "evaluate", "predict", "prepare", "prefill", "step", "reset"}) {
     countUnordered(tiny->plan(), entry);
   }
 }

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Every rows and scatter_rows dispatch of shipped specs, in all entries (evaluation, training,
-// update, initialization, prediction, generation by steps): on the emulator, as PTX and, where ptxas is present, as
-// cubins.
+// update, initialization, prediction, generation by steps): on the emulator, as PTX and, where
+// ptxas is present, as cubins.
 #include "EmulatedKernel.h"
 #include "RowsText.h"
 

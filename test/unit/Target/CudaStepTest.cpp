@@ -14,9 +14,8 @@ Run emulated(const std::string &text) {
   if (!kernel->made()) {
     return nullptr;
   }
-  return [kernel](const std::vector<Floats> &operands) {
-    return kernel->run({.operands = operands});
-  };
+  return
+      [kernel](const std::vector<Floats> &operands) { return kernel->run({.operands = operands}); };
 }
 
 /// Weights and keys go 16 bytes at a time.
@@ -42,21 +41,21 @@ TEST(CudaStepRows, GroupsTablesAndPositionsThroughRings) {
 TEST(CudaStepRows, WholeNumbers) { checkIntegers(emulated); }
 
 TEST(CudaStepContract, ShapesAroundVectorsAndBlocks) {
-  for (Product c : {Product{1, 1, 1, 1}, Product{1, 1, 32, 48}, Product{2, 1, 17, 15},
-                    Product{3, 2, 36, 40}, Product{8, 1, 264, 530}, Product{4, 4, 40, 31},
-                    Product{1, 5, 512, 2200}}) {
+  for (Product c :
+       {Product{1, 1, 1, 1}, Product{1, 1, 32, 48}, Product{2, 1, 17, 15}, Product{3, 2, 36, 40},
+        Product{8, 1, 264, 530}, Product{4, 4, 40, 31}, Product{1, 5, 512, 2200}}) {
     c.half = true;
     checkProduct(c, emulated);
   }
 }
 
 TEST(CudaStepContract, RotatesByThePositionOfTheRow) {
-  checkProduct({.batch = 3, .burst = 2, .inner = 24, .columns = 56, .heads = 5, .head = 8,
-                .half = true},
-               emulated);
-  checkProduct({.batch = 1, .burst = 1, .inner = 16, .columns = 130, .heads = 3, .head = 42,
-                .half = true},
-               emulated);
+  checkProduct(
+      {.batch = 3, .burst = 2, .inner = 24, .columns = 56, .heads = 5, .head = 8, .half = true},
+      emulated);
+  checkProduct(
+      {.batch = 1, .burst = 1, .inner = 16, .columns = 130, .heads = 3, .head = 42, .half = true},
+      emulated);
 }
 
 TEST(CudaStepAttention, CausalOverWholeCapacity) {

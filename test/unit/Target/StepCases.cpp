@@ -16,7 +16,7 @@ static Floats scheduleOf(const std::vector<Due> &runs) {
 
 /// What kernels leave alone holds what it held.
 static void expectUntouchedElsewhere(const Floats &result, const Ring &ring,
-                              const std::vector<Due> &runs) {
+                                     const std::vector<Due> &runs) {
   std::vector<bool> due(result.size());
   for (int64_t b = 0; b < ring.batch; ++b) {
     for (int64_t j = 0; j < runs[b].count; ++j) {
@@ -41,40 +41,40 @@ void test::checkGroups(int64_t d, const Make &make) {
       {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}},
       {{0, 2, 4}, {1, 2, 5}, {7, 1, 16}},
   };
-    Ring fine{3, 7, d}, own{3, 2, d}, result{3, 3, d};
-    std::string row = tensor({d});
-    std::string text =
-        rowsText({3, 2, 2, true},
-                 {{fine.text(), Access{.map = "2 * p + i - 3", .group = 2}, tensor({2, d})},
-                  {tensor({table, d}), Access{.kind = "table", .factor = 0}, row},
-                  {own.text(), Access{.factor = 2}, row}},
-                 {{result.text(), Access{.factor = 2}}, {tensor({3, 3}), Access{.factor = 2}}},
-                 "%sum = dispatch.sum_group %a0 : " + tensor({2, d}) + " -> ROW\n" +
-                     "%x = arith.addf %sum, %a1 : ROW\n%y = arith.addf %x, %a2 : ROW\n" +
-                     "%p = dispatch.position\n%f = arith.sitofp %p : i32 to f32\n" +
-                     "dispatch.yield %y, %f : ROW, f32",
-                 row);
-    Floats x = randomFloats(fine.elements(), 1), angles = randomFloats(table * d, 2),
-           residual = randomFloats(own.elements(), 3);
-    Run run = make(text);
-    ASSERT_TRUE(run);
-      for (const std::vector<Due> &runs : schedules) {
-        auto results = run({x, angles, residual, scheduleOf(runs)});
-        expectUntouchedElsewhere(results[0], result, runs);
-        expectUntouchedElsewhere(results[1], {3, 3, 1}, runs);
-        for (int64_t b = 0; b < 3; ++b) {
-          for (int64_t p = runs[b].start; p < runs[b].start + runs[b].count; ++p) {
-            EXPECT_EQ(results[1][b * 3 + p % 3], float(p));
-            for (int64_t c = 0; c < d; ++c) {
-              double sum = double(angles[p * d + c]) + residual[own.at(b, p) + c];
-              for (int64_t q = 2 * p - 3; q < 2 * p - 1; ++q) {
-                sum += q >= 0 && q < runs[b].length ? x[fine.at(b, q) + c] : 0;
-              }
-              ASSERT_NEAR(results[0][result.at(b, p) + c], sum, 4 * 4 * unit) << b << " " << p;
-            }
+  Ring fine{3, 7, d}, own{3, 2, d}, result{3, 3, d};
+  std::string row = tensor({d});
+  std::string text =
+      rowsText({3, 2, 2, true},
+               {{fine.text(), Access{.map = "2 * p + i - 3", .group = 2}, tensor({2, d})},
+                {tensor({table, d}), Access{.kind = "table", .factor = 0}, row},
+                {own.text(), Access{.factor = 2}, row}},
+               {{result.text(), Access{.factor = 2}}, {tensor({3, 3}), Access{.factor = 2}}},
+               "%sum = dispatch.sum_group %a0 : " + tensor({2, d}) + " -> ROW\n" +
+                   "%x = arith.addf %sum, %a1 : ROW\n%y = arith.addf %x, %a2 : ROW\n" +
+                   "%p = dispatch.position\n%f = arith.sitofp %p : i32 to f32\n" +
+                   "dispatch.yield %y, %f : ROW, f32",
+               row);
+  Floats x = randomFloats(fine.elements(), 1), angles = randomFloats(table * d, 2),
+         residual = randomFloats(own.elements(), 3);
+  Run run = make(text);
+  ASSERT_TRUE(run);
+  for (const std::vector<Due> &runs : schedules) {
+    auto results = run({x, angles, residual, scheduleOf(runs)});
+    expectUntouchedElsewhere(results[0], result, runs);
+    expectUntouchedElsewhere(results[1], {3, 3, 1}, runs);
+    for (int64_t b = 0; b < 3; ++b) {
+      for (int64_t p = runs[b].start; p < runs[b].start + runs[b].count; ++p) {
+        EXPECT_EQ(results[1][b * 3 + p % 3], float(p));
+        for (int64_t c = 0; c < d; ++c) {
+          double sum = double(angles[p * d + c]) + residual[own.at(b, p) + c];
+          for (int64_t q = 2 * p - 3; q < 2 * p - 1; ++q) {
+            sum += q >= 0 && q < runs[b].length ? x[fine.at(b, q) + c] : 0;
           }
+          ASSERT_NEAR(results[0][result.at(b, p) + c], sum, 4 * 4 * unit) << b << " " << p;
         }
       }
+    }
+  }
 }
 
 void test::checkIntegers(const Make &make) {
@@ -107,10 +107,10 @@ void test::checkIntegers(const Make &make) {
   EXPECT_EQ(run({{0, 3, 6, 7, 7}, {1, 1, 1, 1, 0}})[0],
             (Floats{0, 0, 1, 0, 1, 4, 1, 0, 7, 1, 1, 8, 1, 0, 8}));
   std::string numbers = tensor({40}, "i64");
-  Run greatest = make(rowsText({1, 1, 0}, {{numbers, Access{.kind = "vector", .factor = 0}, numbers}},
-                               {{"tensor<i64>", Access{.kind = "scalar", .factor = 0}}},
-                               "%m = dispatch.reduce max %a0 : " + numbers +
-                                   " -> i64\ndispatch.yield %m : i64"));
+  Run greatest = make(
+      rowsText({1, 1, 0}, {{numbers, Access{.kind = "vector", .factor = 0}, numbers}},
+               {{"tensor<i64>", Access{.kind = "scalar", .factor = 0}}},
+               "%m = dispatch.reduce max %a0 : " + numbers + " -> i64\ndispatch.yield %m : i64"));
   ASSERT_TRUE(greatest);
   Floats sizes(40, -1e12f);
   EXPECT_EQ(greatest({sizes})[0], Floats{-1e12f});
@@ -213,8 +213,8 @@ void test::checkProduct(const Product &c, const Make &make) {
                     4 * unit * (std::abs(row[pair]) + std::abs(row[pair + 1]));
           }
           ASSERT_NEAR(y[c.result().at(b, p) + n], expected, limit)
-              << "batch " << c.batch << " burst " << c.burst << " K "
-              << c.inner << " N " << c.columns << " at " << b << ", " << p << ", " << n;
+              << "batch " << c.batch << " burst " << c.burst << " K " << c.inner << " N "
+              << c.columns << " at " << b << ", " << p << ", " << n;
         }
       }
       // Alone, a row gets the same bits.
@@ -253,9 +253,8 @@ std::string Decode::text() const {
          ") {\n%o, %l = dispatch.attention %q, %k, %v, %runs attributes {domain = "
          "#dispatch.domain<batch = " +
          std::to_string(batch) + ", positions = " + std::to_string(burst) +
-         ", factor = " + std::to_string(factor) +
-         ", scheduled = true>, heads = " + number(heads) + ", kv_heads = " + number(kvHeads) +
-         ", head_size = " + number(head) +
+         ", factor = " + std::to_string(factor) + ", scheduled = true>, heads = " + number(heads) +
+         ", kv_heads = " + number(kvHeads) + ", head_size = " + number(head) +
          ", query_column = 0 : i64, key_column = " + number(heads * head) +
          ", value_column = " + number((heads + kvHeads) * head) + ", mask = " + relation.text +
          "} {\n^bb0(%s: f32, %p: i32, %q0: i32, %h: i32):\n" + scoreText(score) +
@@ -314,11 +313,10 @@ void test::checkDecode(const Decode &c, const Make &make) {
                    stored(values[c.key().at(b, q) + (c.heads + c.kvHeads + hk) * c.head + e]);
           }
           ASSERT_NEAR(results[0][c.output().at(b, p) + h * c.head + e], sum, bound)
-              << "head size " << c.head << " keys " << c.keys << " row " << b
-              << " position " << p << " head " << h;
+              << "head size " << c.head << " keys " << c.keys << " row " << b << " position " << p
+              << " head " << h;
         }
       }
     }
   }
 }
-
