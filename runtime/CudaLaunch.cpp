@@ -223,7 +223,9 @@ std::vector<Segment> cutSegments(const Plan &plan, const std::vector<Launch> &la
   };
   std::vector<Segment> segments;
   for (size_t i = 0; i < launches.size(); ++i) {
-    const std::optional<Guard> &guard = launches[i].guard;
+    // Kernels of rows that are not due return at once, so that the host need not wait to know.
+    bool waits = launches[i].guard && !launches[i].guard->scalar.starts_with("due.");
+    const std::optional<Guard> guard = waits ? launches[i].guard : std::nullopt;
     if (segments.empty() || !same(segments.back().guard, guard) ||
         (guard && segments.back().writesScalars)) {
       segments.push_back({guard, i, i, false, {}, {}});

@@ -63,7 +63,8 @@ struct Segment {
   std::array<Owned<GraphExec>, 2> graphs;
 };
 
-/// Cuts an entry where a guard begins or ends, or where its scalar may have been written.
+/// Cuts an entry where a guard begins or ends, or where its scalar may have been written. Guards of
+/// `due.N` are none here.
 std::vector<Segment> cutSegments(const Plan &plan, const std::vector<Launch> &launches);
 
 /// A segment as a graph: `launch` is called for each launch in order, with the stream of its lane,

@@ -1,4 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "HostLaunch.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Recording.h"
@@ -37,10 +38,37 @@ public:
     for (const char *entry : {"prepare", "gradient", "update", "evaluate", "predict"}) {
       runEntry(entry);
     }
+    generate();
     return std::move(recording);
   }
 
 private:
+  /// Prompts that differ by row, and as many steps as it takes until every row was due.
+  void generate() {
+    const Plan &plan = device->plan();
+    auto take = plan.inputs.find("take");
+    if (!plan.generation || take == plan.inputs.end()) {
+      return;
+    }
+    int64_t batch = take->second.shape.front();
+    int64_t steps = std::min(plan.generation->period, plan.model.context - 1);
+    auto *numbers = reinterpret_cast<int64_t *>(device->host() + take->second.offset);
+    auto run = [&](const char *entry, int64_t rows, auto numberOf) {
+      for (int64_t b = 0; b < batch; ++b) {
+        numbers[b] = b < rows ? numberOf(b) : 0;
+      }
+      runEntry(entry);
+    };
+    run("reset", batch, [](int64_t) { return 1; });
+    int64_t most = plan.model.context - steps;
+    scalars() = {most, batch, 2, 11};
+    write();
+    run("prefill", batch, [&](int64_t b) { return std::max<int64_t>(most - b, 1); });
+    for (int64_t i = 0; i < steps; ++i) {
+      run("step", batch, [](int64_t) { return 1; });
+    }
+  }
+
   std::array<int64_t, 4> &scalars() { return values; }
   void write() {
     for (size_t i = 0; i < scalarNames.size(); ++i) {
@@ -87,6 +115,9 @@ private:
     }
     for (size_t i = 0; i < found->second.size(); ++i) {
       const Launch &launch = found->second[i];
+      if (!isAllowed(device->plan(), launch.guard, device->host())) {
+        continue;
+      }
       if (!recorded.insert(launch.kernel).second) {
         device->launch(launch);
         continue;

@@ -212,8 +212,6 @@ static bool readsComputeCopies(ModuleOp module) {
       .wasInterrupted();
 }
 
-/// The incremental step, where there is one: else generation recomputes. There is no GPU code for
-/// steps yet, and an artifact's entries run on all of its targets.
 /// Whether every dispatch of a step would run over rows that some value's schedule says. A lazy
 /// value is stored only where a contraction or attention reads it; of those, the step knows the
 /// last row, which the prediction reads.
@@ -234,11 +232,12 @@ static bool hasScheduledReads(func::FuncOp predict) {
   return !result.wasInterrupted();
 }
 
+/// The incremental step, where there is one: else generation recomputes.
 std::optional<Outcome> Compilation::addStep() {
   auto predict = module->lookupSymbol<func::FuncOp>("predict");
   StepRefusal refusal;
-  if (!targets.gpus.empty() || proof.verdict != "proved" || !predict ||
-      !hasScheduledReads(predict) || !deriveStep(predict, refusal)) {
+  if (proof.verdict != "proved" || !predict || !hasScheduledReads(predict) ||
+      !deriveStep(predict, refusal)) {
     return std::nullopt;
   }
   // The watch compares whole sequences; what a step reads, it proves itself.

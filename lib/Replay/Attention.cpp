@@ -19,17 +19,17 @@ using Lines = std::vector<Numbers>; ///< [positions][head size]
 template <typename Op> class Head {
 public:
   Head(Op op, const Launch &launch, int64_t batch, int64_t head)
-      : op(op), launch(launch), batch(batch), head(head), size(int64_t(op.getHeadSize())),
-        positions(op.getDomain().getPositions()),
-        valid(validLength(launch, op.getDomain().getFactor(), positions)),
+      : op(op), launch(launch), rows(op, launch), batch(batch), head(head),
+        size(int64_t(op.getHeadSize())), positions(op.getDomain().getPositions()),
+        valid(rows.length(batch * positions, op.getDomain().getFactor(), positions)),
         keyHead(head / (int64_t(op.getHeads()) / int64_t(op.getKvHeads()))) {
     Stored query(op.getQuery(), launch.operands[0]), key(op.getKey(), launch.operands[1]),
         value(op.getValue(), launch.operands[2]);
     isBf16 = query.isBf16();
     for (int64_t p = 0; p < valid; ++p) {
-      q.push_back(line(query, queryColumn(), p));
-      k.push_back(line(key, keyColumn(), p));
-      v.push_back(line(value, valueColumn(), p));
+      q.push_back(line(op.getQuery(), query, queryColumn(), p));
+      k.push_back(line(op.getKey(), key, keyColumn(), p));
+      v.push_back(line(op.getValue(), value, valueColumn(), p));
     }
   }
 
@@ -37,11 +37,25 @@ public:
   int64_t keyColumn() const { return int64_t(op.getKeyColumn()) + keyHead * size; }
   int64_t valueColumn() const { return int64_t(op.getValueColumn()) + keyHead * size; }
   int64_t row(int64_t p) const { return batch * positions + p; }
+  /// Positions [first, second) whose rows are valid.
+  std::pair<int64_t, int64_t> run() const {
+    int64_t first = rows.position(row(0)), last = first;
+    while (last - first < positions && rows.isValid(row(last - first))) {
+      ++last;
+    }
+    return {first, last};
+  }
+  /// The memory row of a tensor's that holds position `p`. A ring may hold a later one there, which
+  /// no relation of a step then reaches.
+  int64_t inMemory(Value tensor, int64_t p) const {
+    int64_t extent = cast<RankedTensorType>(tensor.getType()).getDimSize(1);
+    return batch * extent + p % extent;
+  }
 
-  Numbers line(const Stored &stored, int64_t column, int64_t p) const {
+  Numbers line(Value tensor, const Stored &stored, int64_t column, int64_t p) const {
     Numbers numbers;
     for (int64_t c = 0; c < size; ++c) {
-      numbers.push_back(stored.at(row(p), column + c));
+      numbers.push_back(stored.at(inMemory(tensor, p), column + c));
     }
     return numbers;
   }
@@ -83,6 +97,7 @@ public:
 
   mutable Op op; ///< ops' accessors are not const
   const Launch &launch;
+  const Rows rows;
   int64_t batch, head, size, positions, valid, keyHead;
   bool isBf16 = false;
   Lines q, k, v;
@@ -92,8 +107,8 @@ public:
 template <typename Op>
 LogicalResult eachHead(Op op, const Launch &launch, function_ref<LogicalResult(Head<Op> &)> body) {
   dispatch::DomainAttr domain = op.getDomain();
-  int64_t batches =
-      domain.getFactor() ? std::min(domain.getBatch(), launch.rows) : domain.getBatch();
+  bool isCut = domain.getFactor() != 0 && !domain.getScheduled();
+  int64_t batches = isCut ? std::min(domain.getBatch(), launch.rows) : domain.getBatch();
   for (int64_t batch = 0; batch < batches; ++batch) {
     for (int64_t head = 0; head < int64_t(op.getHeads()); ++head) {
       Head<Op> one(op, launch, batch, head);
@@ -118,9 +133,9 @@ LogicalResult judgeForwardRow(Head<dispatch::AttentionOp> &head, int64_t p, Comp
     scores.push_back(*score);
     most = std::max(most, score->value);
   }
-  int64_t row = head.row(p);
+  int64_t row = head.inMemory(head.op.getOutput(), p), lseRow = head.inMemory(head.op.getLse(), p);
   if (keys.empty()) {
-    lse.check(row, head.head, {-INFINITY, 0});
+    lse.check(lseRow, head.head, {-INFINITY, 0});
     for (int64_t c = 0; c < head.size; ++c) {
       output.check(row, head.head * head.size + c, {});
     }
@@ -142,7 +157,7 @@ LogicalResult judgeForwardRow(Head<dispatch::AttentionOp> &head, int64_t p, Comp
   for (int64_t c = 0; c < head.size; ++c) {
     output.check(row, head.head * head.size + c, divide(sums[c].total(rescalings), sum));
   }
-  lse.check(row, head.head, add({most, 4 * unit * std::abs(most)}, monotone(sum, std::log)));
+  lse.check(lseRow, head.head, add({most, 4 * unit * std::abs(most)}, monotone(sum, std::log)));
   return success();
 }
 
@@ -198,7 +213,8 @@ Numbers Gradients::rotatedBack(Numbers line, int64_t p) const {
 LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64_t p, Lines &dk,
                                 Lines &dv) {
   int64_t column = head.head * head.size;
-  Numbers o = head.line(output, column, p), g = head.line(outputGradient, column, p);
+  Numbers o = head.line(op.getOutput(), output, column, p),
+          g = head.line(op.getOutputGradient(), outputGradient, column, p);
   Number delta = head.dot(o, g), own = lse.at(head.row(p), head.head);
   std::vector<ProductSum> dq(head.size);
   for (int64_t j : head.seen(p)) {
@@ -265,7 +281,8 @@ LogicalResult sluice::replay::judgeAttention(dispatch::AttentionOp op, const Lau
                                              Judgement &judgement) {
   Comparison output(op, launch, 0, judgement), lse(op, launch, 1, judgement);
   return eachHead<dispatch::AttentionOp>(op, launch, [&](Head<dispatch::AttentionOp> &head) {
-    for (int64_t p = 0; p < head.valid; ++p) {
+    auto [first, last] = head.run();
+    for (int64_t p = first; p < last; ++p) {
       if (failed(judgeForwardRow(head, p, output, lse))) {
         return failure();
       }

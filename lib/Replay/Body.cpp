@@ -74,6 +74,8 @@ Function wholeOf(StringRef name) {
       .Case("arith.subi", whole([](I x, I y) { return x - y; }))
       .Case("arith.muli", whole([](I x, I y) { return x * y; }))
       .Case("arith.divsi", whole([](I x, I y) { return y == 0 ? 0 : x / y; }))
+      .Case("arith.floordivsi",
+            whole([](I x, I y) { return y == 0 ? 0 : llvm::divideFloorSigned(x, y); }))
       .Case("arith.remsi", whole([](I x, I y) { return y == 0 ? 0 : x % y; }))
       .Case("arith.minsi", whole([](I x, I y) { return std::min(x, y); }))
       .Case("arith.maxsi", whole([](I x, I y) { return std::max(x, y); }))

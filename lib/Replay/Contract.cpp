@@ -17,6 +17,12 @@ std::vector<Stored> storedAll(ValueRange tensors, const Launch &launch, size_t f
   return all;
 }
 
+/// The memory row of a tensor's that a row of the domain has.
+int64_t lineOf(Value tensor, const Rows &rows, int64_t row) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  return type.getRank() == 3 ? rows.inMemory(type.getDimSize(1), row) : row;
+}
+
 /// Rotates pairs of columns below `columns` of a row, the first of position `p`.
 void rotate(MutableArrayRef<SmallVector<Number>> row, const Stored &rotary, int64_t p,
             int64_t columns) {
@@ -53,22 +59,23 @@ LogicalResult sluice::replay::judgeContract(dispatch::ContractOp op, const Launc
   }
   bool byInput = op.getByInput();
   int64_t inner = input.width(), columns = byInput ? weight.width() : weight.rows();
-  Rows rows{op.getDomain(), launch};
+  Rows rows(op, launch);
   for (int64_t row = 0; row < rows.count(); ++row) {
     if (!rows.isValid(row)) {
       continue;
     }
-    int64_t position = row % rows.positions();
+    int64_t position = rows.position(row), line = lineOf(op.getInput(), rows, row);
     std::vector<SmallVector<Number>> yields; // of each column
     for (int64_t column = 0; column < columns; ++column) {
       ProductSum sum;
       for (int64_t k = 0; k < inner; ++k) {
-        sum.add(input.at(row, k), byInput ? weight.at(k, column) : weight.at(column, k));
+        sum.add(input.at(line, k), byInput ? weight.at(k, column) : weight.at(column, k));
       }
       SmallVector<Number> arguments{sum.total(launch.splits)};
       for (size_t i = 0; i < op.getArgumentExtras().size(); ++i) {
         auto kind = cast<dispatch::AccessAttr>(op.getAccesses()[i]).getKind();
-        arguments.push_back(extraAt(extras[i], kind, row, column));
+        int64_t own = lineOf(op.getExtras()[i], rows, row);
+        arguments.push_back(extraAt(extras[i], kind, own, column));
       }
       auto yielded =
           evaluateScalar(op.getEpilogue(), arguments, launch, Place{row, position, column});
@@ -81,8 +88,9 @@ LogicalResult sluice::replay::judgeContract(dispatch::ContractOp op, const Launc
       rotate(yields, extras.back(), position, int64_t(*op.getRotatedColumns()));
     }
     for (int64_t column = 0; column < columns; ++column) {
-      for (auto [result, number] : llvm::zip_equal(results, yields[column])) {
-        result->check(row, column, number);
+      for (auto [result, tensor, number] :
+           llvm::zip_equal(results, op.getOutputs(), yields[column])) {
+        result->check(lineOf(tensor, rows, row), column, number);
       }
     }
   }
@@ -100,7 +108,7 @@ LogicalResult sluice::replay::judgeWeightGradient(dispatch::WeightGradientOp op,
   if (op.getInitBias()) {
     initBias.emplace(op.getInitBias(), launch.operands[next++]);
   }
-  Rows rows{op.getDomain(), launch};
+  Rows rows(op, launch);
   auto judge = [&](unsigned number, bool isBias, const std::optional<Stored> &init) {
     Comparison result(op, launch, number, judgement);
     for (int64_t m = 0; m < left.width(); ++m) {
@@ -131,7 +139,7 @@ LogicalResult sluice::replay::judgeScatter(dispatch::ScatterRowsOp op, const Lau
                                            Judgement &judgement) {
   Stored index(op.getIndex(), launch.operands[0]), values(op.getValues(), launch.operands[1]);
   Comparison result(op, launch, 0, judgement);
-  Rows rows{op.getDomain(), launch};
+  Rows rows(op, launch);
   int64_t width = result.stored().width();
   std::vector<ProductSum> sums(result.stored().rows() * width);
   std::optional<Stored> init;

@@ -13,7 +13,7 @@ namespace {
 /// Operands that both ops have.
 template <typename Op> struct Head {
   Head(Op op, const Launch &launch)
-      : launch(launch), rows{op.getDomain(), launch}, input(op.getInput(), launch.operands[0]),
+      : launch(launch), rows(op, launch), input(op.getInput(), launch.operands[0]),
         weight(op.getWeight(), launch.operands[1]), tokens(op.getTokens(), launch.operands[2]),
         offset(int64_t(op.getOffset())) {}
 

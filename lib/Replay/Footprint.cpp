@@ -40,6 +40,18 @@ int64_t lengthOf(const Extent &extent, int64_t factor, int64_t all) {
   return factor == 0 ? all : std::min(all, (extent.length + factor - 1) / factor);
 }
 
+/// Rows of a ring that are due, by the schedule.
+std::vector<int64_t> dueRows(Operation *dispatch, const Layout &layout, const Extent &extent) {
+  std::vector<int64_t> rows;
+  for (int64_t b = 0; b < domainOf(dispatch).getBatch(); ++b) {
+    const int64_t *run = extent.schedule + 3 * b;
+    for (int64_t p = run[0]; p < run[0] + run[1]; ++p) {
+      rows.push_back(b * layout.positions() + p % layout.positions());
+    }
+  }
+  return rows;
+}
+
 /// Valid positions of each valid sequence, or all.
 std::vector<Bytes> validLines(const Layout &layout, int64_t factor, const Extent &extent) {
   std::vector<Bytes> lines;
@@ -117,6 +129,7 @@ std::vector<Bytes> sluice::replay::readBytes(Operation *dispatch, unsigned opera
                       dispatch::ContractOp, dispatch::CrossEntropyOp>(dispatch);
   isJudged = isJudged || isCopiedByRows(dispatch, operand);
   int64_t factor = layout.type.getRank() == 3 ? factorOf(dispatch, operand, layout) : 0;
+  isJudged = isJudged && !dispatch::scheduleOf(dispatch);
   if (!isJudged || layout.type.getRank() != 3 || factor <= 0) {
     return {{0, dispatch::storageElements(layout.type) * layout.element}};
   }
@@ -142,6 +155,13 @@ std::vector<Bytes> sluice::replay::writtenBytes(Operation *dispatch, unsigned re
   if (!followsDomain(dispatch, result)) {
     return {{0, layout.allBytes()}};
   }
+  if (dispatch::scheduleOf(dispatch)) {
+    std::vector<Bytes> lines;
+    for (int64_t row : dueRows(dispatch, layout, extent)) {
+      lines.push_back(layout.line(row));
+    }
+    return lines;
+  }
   int64_t factor = zeroesInvalid(dispatch, result) ? 0 : domainOf(dispatch).getFactor();
   return validLines(layout, factor, extent);
 }
@@ -153,13 +173,22 @@ std::vector<Bytes> sluice::replay::ignoredBytes(Operation *dispatch, unsigned op
   if (!isa<FloatType>(layout.type.getElementType()) || layout.type.getRank() < 2) {
     return ignored;
   }
-  int64_t factor = factorOf(dispatch, operand, layout);
+  bool isScheduled = bool(dispatch::scheduleOf(dispatch));
+  bool isOwnRow = isa<dispatch::ContractOp>(dispatch) && layout.type.getRank() == 3;
+  std::vector<int64_t> due;
+  if (isScheduled && isOwnRow) {
+    due = dueRows(dispatch, layout, extent);
+  }
+  int64_t factor = isScheduled ? 0 : factorOf(dispatch, operand, layout);
   int64_t rows =
       layout.type.getRank() == 3 || factor > 0 ? layout.sequences() * layout.positions() : 0;
   for (int64_t row = 0; row < rows; ++row) {
     bool valid =
         factor <= 0 || (row / layout.positions() < extent.rows &&
                         row % layout.positions() < lengthOf(extent, factor, layout.positions()));
+    if (isScheduled && isOwnRow) {
+      valid = llvm::is_contained(due, row);
+    }
     if (!valid) {
       ignored.push_back(layout.line(row));
     }

@@ -114,7 +114,27 @@ int64_t sluice::replay::validLength(const Launch &launch, int64_t factor, int64_
   return factor == 0 ? all : std::min(all, (launch.length + factor - 1) / factor);
 }
 
+Rows::Rows(Operation *dispatch, const Launch &launch)
+    : domain(dispatch->getAttrOfType<dispatch::DomainAttr>("domain")), launch(launch) {
+  if (domain.getScheduled()) {
+    schedule = static_cast<const int64_t *>(launch.operands[dispatch->getNumOperands() - 1]);
+  }
+}
+
+int64_t Rows::position(int64_t row) const {
+  const int64_t *run = runOf(row);
+  return (run ? run[0] : 0) + row % positions();
+}
+
+int64_t Rows::length(int64_t row, int64_t factor, int64_t all) const {
+  const int64_t *run = runOf(row);
+  return run && factor != 0 ? (run[2] + factor - 1) / factor : validLength(launch, factor, all);
+}
+
 bool Rows::isValid(int64_t row) const {
+  if (const int64_t *run = runOf(row)) {
+    return row % positions() < run[1];
+  }
   int64_t factor = domain.getFactor();
   return factor == 0 || (row / positions() < launch.rows &&
                          row % positions() < validLength(launch, factor, positions()));

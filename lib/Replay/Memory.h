@@ -56,15 +56,32 @@ private:
   std::unordered_set<double> counted; ///< rounded numbers
 };
 
-/// Rows of a domain.
-struct Rows {
-  dispatch::DomainAttr domain;
-  const Launch &launch;
+/// Rows of a dispatch's domain: row b * positions + j is at position j of row b of the batch, or,
+/// where the domain is scheduled, at the j-th from where that row's run starts.
+class Rows {
+public:
+  Rows(mlir::Operation *dispatch, const Launch &launch);
 
   int64_t positions() const { return domain.getPositions(); }
   int64_t count() const { return domain.getLaunchRows(); }
+  int64_t batch(int64_t row) const { return row / positions(); }
+  int64_t position(int64_t row) const;
   bool isValid(int64_t row) const;
   int64_t validRows() const;
+  /// ceil(length / factor) of the tokens of the row's sequence, or `all` where the factor is 0.
+  int64_t length(int64_t row, int64_t factor, int64_t all) const;
+  /// The memory row of a tensor [B, extent, ...] that holds a row.
+  int64_t inMemory(int64_t extent, int64_t row) const {
+    return batch(row) * extent + position(row) % extent;
+  }
+
+private:
+  /// Start, count and length by row of the batch; null where the domain is not scheduled.
+  const int64_t *runOf(int64_t row) const { return schedule ? schedule + 3 * batch(row) : nullptr; }
+
+  dispatch::DomainAttr domain;
+  const Launch &launch;
+  const int64_t *schedule = nullptr;
 };
 /// ceil(length / factor), or `all` where the factor is 0.
 int64_t validLength(const Launch &launch, int64_t factor, int64_t all);

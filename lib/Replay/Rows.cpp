@@ -37,8 +37,8 @@ private:
 } // namespace
 
 RowPass::RowPass(dispatch::RowsOp op, const Launch &launch, Judgement &judgement)
-    : op(op), launch(launch), rows{op.getDomain(), launch}, columnSums(op->getNumResults()) {
-  for (auto [operand, data] : llvm::zip_equal(op.getInputs(), launch.operands)) {
+    : op(op), launch(launch), rows(op, launch), columnSums(op->getNumResults()) {
+  for (auto [operand, data] : llvm::zip(op.getInputs(), launch.operands)) {
     operands.emplace_back(operand, data);
   }
   for (unsigned i = 0; i < op->getNumResults(); ++i) {
@@ -66,8 +66,8 @@ Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessA
                          int64_t row) {
   auto type = cast<RankedTensorType>(
       op.getInputs()[cast<BlockArgument>(argument).getArgNumber()].getType());
-  int64_t sources = type.getDimSize(1), batch = row / rows.positions(), p = row % rows.positions();
-  int64_t limit = validLength(launch, access.getSourceFactor(), sources);
+  int64_t sources = type.getDimSize(1), batch = rows.batch(row), p = rows.position(row);
+  int64_t limit = rows.length(row, access.getSourceFactor(), sources);
   int64_t each = elementsOf(argument) / access.getGroup();
   int64_t first =
       reference::evaluateAffine(access.getColumn().getValue().getResult(0), p, 0, limit);
@@ -78,8 +78,8 @@ Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessA
       bool inside = q >= 0 && q < limit;
       bool isRank2 = type.getRank() == 2;
       numbers.push_back(!inside   ? Number{}
-                        : isRank2 ? stored.at(batch, q)
-                                  : stored.at(batch * sources + q, first + column));
+                        : isRank2 ? stored.at(batch, q % sources)
+                                  : stored.at(batch * sources + q % sources, first + column));
     }
   }
   return numbers;
@@ -90,7 +90,7 @@ Numbers RowPass::read(unsigned operand, int64_t row, const Body &body) {
   const Stored &stored = operands[operand];
   dispatch::AccessAttr access = accessOf(op.getAccesses(), operand);
   Value argument = op.getBody().getArgument(operand);
-  int64_t p = row % rows.positions();
+  int64_t p = rows.position(row);
   switch (access.getKind()) {
   case AccessKind::Row:
     return readRow(stored, argument, access, row);
@@ -117,6 +117,7 @@ void RowPass::judgeRow(unsigned result, int64_t row, const Numbers &yielded, boo
   Comparison &comparison = *results[result];
   auto type = cast<RankedTensorType>(op->getResult(result).getType());
   AccessKind kind = accessOf(op.getResultAccesses(), result).getKind();
+  int64_t line = kind == AccessKind::Row ? rows.inMemory(type.getDimSize(1), row) : row;
   bool isNumberARow = (kind == AccessKind::Row && type.getRank() == 2) ||
                       (kind == AccessKind::Flat && type.getRank() == 1);
   for (size_t i = 0; i < yielded.size(); ++i) {
@@ -126,11 +127,11 @@ void RowPass::judgeRow(unsigned result, int64_t row, const Numbers &yielded, boo
       columnSums[result][i].add(expected);
     } else if (isNumberARow) {
       bool isFlat = kind == AccessKind::Flat;
-      comparison.check(isFlat ? 0 : row / rows.positions(), isFlat ? row : row % rows.positions(),
+      comparison.check(isFlat ? 0 : rows.batch(row), isFlat ? row : line % type.getDimSize(1),
                        expected);
     } else {
       bool isOne = kind == AccessKind::Vector || kind == AccessKind::Scalar;
-      comparison.check(isOne ? 0 : row, int64_t(i), expected);
+      comparison.check(isOne ? 0 : line, int64_t(i), expected);
     }
   }
 }
@@ -155,7 +156,7 @@ LogicalResult RowPass::run() {
     if (!valid && !op.getZeroInvalid()) {
       continue;
     }
-    Body body(op.getBody().front(), launch, {row, row % rows.positions()});
+    Body body(op.getBody().front(), launch, {row, rows.position(row)});
     for (bool gathers : {false, true}) { // what gathers reads another argument
       for (unsigned i = 0; i < operands.size(); ++i) {
         bool isGather = accessOf(op.getAccesses(), i).getKind() == dispatch::AccessKind::Gather;

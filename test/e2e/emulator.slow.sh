@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # GPU code of whole models on the emulator, every launch judged: fifty training steps that fall by a nat and follow the
-# CPU's, another architecture's code, evaluation and generation.
+# CPU's, another architecture's code, evaluation and generation, by steps and without a cache.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -72,5 +72,11 @@ holds "no kernel that multiplies meets a bank conflict" \
 holds "requests take at least 90% of the sectors that they need at least; attention with its angles and results two by two 60%" \
   'all(k["emulated"]["least_sectors"] >= (0.6 if k["kind"] == "attention" else 0.9) * k["emulated"]["sectors"] for k in f[0]["kernels"] if k["emulated"]["planned_bytes"] >= 4096)' \
   "$work/wide-counts.json"
-succeeds "generate on the emulator" "$sluice" generate "$work/vanilla-bf16.sla" --weights "$work/vanilla-bf16-cpu" --prompt "the" --tokens 4 --device emulator
+for name in vanilla-bf16 hourglass-bf16; do
+  generate=("$sluice" generate "$work/$name.sla" --weights "$work/$name-cpu" --prompt "the water" --tokens 9 --temperature 0 --device emulator)
+  succeeds "$name: generate by steps" "${generate[@]}"
+  cp "$work/out" "$work/steps"
+  succeeds "$name: generate without a cache" "${generate[@]}" --no-cache
+  succeeds "$name: both write the same text" cmp "$work/out" "$work/steps"
+done
 finish

@@ -5,6 +5,7 @@
 // that the mask empties left out. Each warp keeps its queries' maxima, sums and outputs; the
 // exponentials are of base 2.
 #include "Attention.h"
+#include "StepKernels.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -264,5 +265,6 @@ FailureOr<Kernel> cuda::generateAttention(dispatch::AttentionOp op, ModuleOp mod
   if (failed(shape)) {
     return failure();
   }
-  return Forward(op, *shape, module, name).generate();
+  return op.getDomain().getScheduled() ? generateStepAttention(op, module, name)
+                                       : Forward(op, *shape, module, name).generate();
 }

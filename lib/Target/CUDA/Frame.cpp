@@ -3,9 +3,9 @@
 // The kernel's function, its buffers and the rows of its domain.
 #include "Frame.h"
 
+#include "../CPU/Skinny.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "sluice/Target/CPU/Kernel.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -113,11 +113,30 @@ Row Frame::row(Value number) {
   row.batch = arith::DivUIOp::create(b, row.global, e.index(domain.getPositions()));
   row.position = arith::RemUIOp::create(b, row.global, e.index(domain.getPositions()));
   row.valid = row.exists;
-  if (domain.getFactor() > 0) {
+  row.length = length;
+  if (domain.getScheduled()) {
+    Run due = run(row.batch);
+    row.valid = e.both(row.valid, e.less(row.position, due.count));
+    row.position = e.add(due.start, row.position);
+    row.length = due.length;
+  } else if (domain.getFactor() > 0) {
     Value inside = e.less(row.position, validLength(domain.getFactor(), 0));
     row.valid = e.both(row.valid, e.both(e.less(row.batch, rows), inside));
   }
   return row;
+}
+
+Run Frame::run(Value batch) {
+  Value schedule = buffer(dispatch->getNumOperands() - 1);
+  auto number = [&](int64_t column) -> Value {
+    Value loaded = e.loadScalar(schedule, {batch, e.index(column)});
+    return arith::IndexCastOp::create(b, b.getIndexType(), loaded);
+  };
+  return {number(0), number(1), number(2)};
+}
+
+Value Frame::memoryRow(int64_t extent, const Row &row) {
+  return domain.getScheduled() ? cpu::ringRow(b, extent, row.batch, row.position) : row.global;
 }
 
 Value Frame::isValid(Value number) {

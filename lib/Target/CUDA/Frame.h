@@ -17,7 +17,13 @@ using Values = llvm::SmallVector<mlir::Value>;
 struct Row {
   mlir::Value global, batch, position; ///< index
   mlir::Value exists;                  ///< i1: of this launch and within the domain
-  mlir::Value valid;                   ///< i1: exists, and within `rows` and `length`
+  mlir::Value valid;  ///< i1: exists, and within `rows` and `length`, or due by the schedule
+  mlir::Value length; ///< index: tokens of its sequence
+};
+
+/// What a schedule says of one row of the batch.
+struct Run {
+  mlir::Value start, count, length; ///< index
 };
 
 /// The function of a kernel. The builder stands inside it.
@@ -33,6 +39,11 @@ public:
   validLength(int64_t factor,
               int64_t positions); ///< index: ceil(length / factor); positions where factor is 0
   Row row(mlir::Value number);
+  /// Of a scheduled domain.
+  Run run(mlir::Value batch);
+  /// Row of the memory of a tensor [B, extent, ...] that holds a row of the domain: row `global`,
+  /// or, of a scheduled domain, a ring's.
+  mlir::Value memoryRow(int64_t extent, const Row &row);
   /// Whether any number is that of a valid row; of a domain with lengths.
   mlir::Value isValid(mlir::Value number);
   /// i32: one past the last valid row of the sequence of row `number` (index); 0 where the sequence

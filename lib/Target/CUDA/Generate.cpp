@@ -9,10 +9,6 @@ using namespace mlir;
 using namespace sluice;
 
 FailureOr<cuda::Kernel> cuda::generateKernel(Operation *op, ModuleOp module, StringRef name) {
-  if (dispatch::scheduleOf(op)) {
-    return op->emitOpError("expected a domain that is not scheduled: steps have no GPU code yet; "
-                           "compile for a CPU target instead");
-  }
   return llvm::TypeSwitch<Operation *, FailureOr<Kernel>>(op)
       .Case([&](dispatch::ContractOp contract) { return generateContract(contract, module, name); })
       .Case([&](dispatch::WeightGradientOp gradient) {

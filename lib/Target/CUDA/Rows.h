@@ -85,7 +85,6 @@ private:
   mlir::ImplicitLocOpBuilder &b;
   cpu::Emitter &e;
   llvm::SmallVector<mlir::Value> offsets;
-  llvm::DenseMap<int64_t, mlir::Value> validLengths;
 };
 
 using Memo = llvm::DenseMap<mlir::Value, Values>;
@@ -169,6 +168,7 @@ private:
   mlir::Value combine(dispatch::ReduceKind kind, mlir::Value left, mlir::Value right);
   mlir::Value identity(dispatch::ReduceOp reduce, mlir::Type type);
   mlir::Value acrossWarp(dispatch::ReduceKind kind, mlir::Value value);
+  mlir::Value ofLane(mlir::Value value, int64_t distance);
 
   // RowsSums.cpp: sums over rows.
   void addToSums(unsigned result, Columns &columns);

@@ -16,11 +16,9 @@ using dispatch::AccessKind;
 Addresses::Addresses(Frame &frame, dispatch::RowsOp op, const Plan &plan)
     : frame(frame), op(op), plan(plan), b(frame.b), e(frame.e) {
   for (unsigned i = 0; i < op.getInputs().size() + op.getOutputs().size(); ++i) {
-    offsets.push_back(frame.buffer(i).getDefiningOp<memref::ViewOp>().getByteShift());
-    int64_t factor = accessOf(op, i).getSourceFactor();
-    if (factor > 0 && !validLengths.count(factor)) {
-      validLengths[factor] = frame.validLength(factor, 0);
-    }
+    bool isResult = i >= op.getInputs().size();
+    unsigned argument = isResult ? op->getNumOperands() + i - op.getInputs().size() : i;
+    offsets.push_back(frame.buffer(argument).getDefiningOp<memref::ViewOp>().getByteShift());
   }
 }
 
@@ -31,8 +29,9 @@ Value Addresses::view(Value byteOffset, int64_t size, Type element) {
 
 Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row &at, Value member,
                                    bool sequence) {
-  Value valid = access.getSourceFactor() == 0 ? e.index(extent)
-                                              : validLengths.lookup(access.getSourceFactor());
+  int64_t factor = access.getSourceFactor();
+  Value valid = factor == 0 ? e.index(extent)
+                            : Value(arith::CeilDivUIOp::create(b, at.length, e.index(factor)));
   AffineMap map = access.getMap().getValue();
   SmallVector<Value> symbols(map.getNumSymbols(), valid);
   Value position =
@@ -44,7 +43,7 @@ Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row 
     position = e.select(inside, position, e.index(0));
   }
   if (sequence) {
-    position = e.add(e.mul(at.batch, extent), position);
+    position = cpu::rows::sequenceRow(b, op.getDomain(), extent, at.batch, position);
   }
   return {position, inside};
 }
@@ -153,7 +152,7 @@ Source Addresses::resultRow(unsigned i, const Row &at, int64_t width, Value memb
   int64_t bytes = type.getElementTypeBitWidth() / 8;
   Value row = part ? part : e.index(0);
   if (kind == AccessKind::Row) {
-    row = e.add(e.mul(at.batch, type.getDimSize(1)), at.position);
+    row = cpu::rows::sequenceRow(b, op.getDomain(), type.getDimSize(1), at.batch, at.position);
   } else if (kind == AccessKind::Flat) {
     row = at.global;
   }
@@ -185,7 +184,7 @@ void Addresses::storeElement(unsigned i, const Row &at, Value value) {
   AccessKind kind = accessOf(op, tensor).getKind();
   Value row = e.index(0);
   if (kind == AccessKind::Row) {
-    row = e.add(e.mul(at.batch, type.getDimSize(1)), at.position);
+    row = cpu::rows::sequenceRow(b, op.getDomain(), type.getDimSize(1), at.batch, at.position);
   } else if (kind == AccessKind::Flat) {
     row = at.global;
   }

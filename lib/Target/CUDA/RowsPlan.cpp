@@ -99,8 +99,8 @@ static LogicalResult check(dispatch::RowsOp op) {
   }
   for (auto reduce : op.getBody().front().getOps<dispatch::ReduceOp>()) {
     Type element = getElementTypeOrSelf(reduce.getRow().getType());
-    if (!element.isF32() && !element.isInteger(32)) {
-      return reduce.emitOpError("expected a row of f32 or i32 reduced, found ")
+    if (!element.isF32() && !element.isInteger(32) && !element.isInteger(64)) {
+      return reduce.emitOpError("expected a row of f32, i32 or i64 reduced, found ")
              << reduce.getRow().getType();
     }
   }

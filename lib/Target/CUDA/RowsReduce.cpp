@@ -51,14 +51,29 @@ Value BodyEmitter::combine(dispatch::ReduceKind kind, Value left, Value right) {
   return floats ? Value(arith::MaxNumFOp::create(b, left, right)) : e.max(left, right);
 }
 
+/// What the lane at that distance holds. A shuffle moves 32 bits.
+Value BodyEmitter::ofLane(Value value, int64_t distance) {
+  if (value.getType().isInteger(64)) {
+    Type i32 = b.getI32Type(), two = VectorType::get({2}, i32);
+    Value halves = vector::BitCastOp::create(
+        b, two, vector::BroadcastOp::create(b, VectorType::get({1}, value.getType()), value));
+    Values moved;
+    for (int64_t i : {0, 1}) {
+      moved.push_back(ofLane(vector::ExtractOp::create(b, halves, i), distance));
+    }
+    Value whole = vector::BitCastOp::create(b, VectorType::get({1}, value.getType()),
+                                            vector::FromElementsOp::create(b, two, moved));
+    return vector::ExtractOp::create(b, whole, 0);
+  }
+  return NVVM::ShflOp::create(b, value.getType(), e.integer(-1), value, e.integer(distance),
+                              e.integer(threadsPerWarp - 1), NVVM::ShflKind::bfly, UnitAttr());
+}
+
 /// A tree over the lanes of a row: every one of them holds the result.
 Value BodyEmitter::acrossWarp(dispatch::ReduceKind kind, Value value) {
   int64_t lanes = std::min(plan.team, threadsPerWarp);
   for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
-    Value other =
-        NVVM::ShflOp::create(b, value.getType(), e.integer(-1), value, e.integer(distance),
-                             e.integer(threadsPerWarp - 1), NVVM::ShflKind::bfly, UnitAttr());
-    value = combine(kind, value, other);
+    value = combine(kind, value, ofLane(value, distance));
   }
   return value;
 }

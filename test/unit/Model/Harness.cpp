@@ -98,17 +98,19 @@ std::string emit(const std::string &source, const std::string &stage, bool allow
 Model::Model(const std::string &artifact, const std::string &target, int threads)
     : running(runtime::Artifact::load(artifact, target), threads) {}
 
-void Model::setWeights(const Tensors &weights) {
-  for (const runtime::Tensor &tensor : plan().tensors) {
+void setWeights(runtime::Executor &executor, const Tensors &weights) {
+  for (const runtime::Tensor &tensor : executor.plan().tensors) {
     const std::vector<double> &values = weights.at(tensor.name);
-    std::span<float> into = running.tensor(tensor);
+    std::span<float> into = executor.tensor(tensor);
     if (values.size() != into.size()) {
       throw std::runtime_error("weights of another size: " + tensor.name);
     }
     std::copy(values.begin(), values.end(), into.begin());
   }
-  running.prepare();
+  executor.prepare();
 }
+
+void Model::setWeights(const Tensors &weights) { testing::setWeights(running, weights); }
 
 Tensors Model::weights() {
   Tensors result;

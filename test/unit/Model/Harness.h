@@ -46,6 +46,9 @@ Tensors randomWeights(const std::vector<Shape> &shapes, uint64_t seed);
 Inputs randomInputs(int64_t vocabulary, int64_t rows, int64_t length, uint64_t seed);
 
 /// A compiled model and its arena.
+/// Sets every tensor, and the copies that kernels read.
+void setWeights(runtime::Executor &executor, const Tensors &weights);
+
 class Model {
 public:
   Model(const std::string &artifact, const std::string &target, int threads = 1);

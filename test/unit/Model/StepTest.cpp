@@ -76,6 +76,22 @@ void run(Executor &executor, const Ragged &ragged, int64_t first, int64_t last, 
   }
 }
 
+/// By row and length.
+using Yardsticks = std::map<std::pair<int64_t, int64_t>, Yardstick>;
+
+Yardsticks yardsticks(ReferenceModel &reference, const Tensors &weights, const Ragged &ragged,
+                      Precision rounded) {
+  Yardsticks expected;
+  for (int64_t row = 0; row < ragged.batch; ++row) {
+    for (int64_t length = ragged.prompt(row) + 1; length <= ragged.context; ++length) {
+      Inputs prefix = ragged.prefix(row, length);
+      expected[{row, length}] = yardstick(reference.predict(prefix, weights, Precision::F64),
+                                          reference.predict(prefix, weights, rounded));
+    }
+  }
+  return expected;
+}
+
 class Stepped : public ::testing::TestWithParam<Family> {};
 
 TEST_P(Stepped, EveryPositionOfRaggedRows) {
@@ -85,14 +101,7 @@ TEST_P(Stepped, EveryPositionOfRaggedRows) {
   ReferenceModel reference(emit(spec, "model"));
   Tensors weights = randomWeights(reference.shapes(), 7);
   Ragged ragged(reference.size("batch"), reference.size("context"), reference.size("vocabulary"));
-  std::map<std::pair<int64_t, int64_t>, Yardstick> expected;
-  for (int64_t row = 0; row < ragged.batch; ++row) {
-    for (int64_t length = ragged.prompt(row) + 1; length <= ragged.context; ++length) {
-      Inputs prefix = ragged.prefix(row, length);
-      expected[{row, length}] = yardstick(reference.predict(prefix, weights, Precision::F64),
-                                          reference.predict(prefix, weights, Precision::F32));
-    }
-  }
+  Yardsticks expected = yardsticks(reference, weights, ragged, Precision::F32);
   for (const auto &[target, artifact] : compileForAll(folder, spec)) {
     Model model(artifact, target, 2);
     ASSERT_TRUE(model.plan().generation) << "no step";
@@ -167,6 +176,55 @@ TEST(Generation, WritesTheSameTextWithAndWithoutACache) {
     }
   }
 }
+
+/// GPU code on the emulator, which holds every launch to float64: ragged rows, and each row alone
+/// with the same bits.
+class EmulatedSteps : public ::testing::TestWithParam<Family> {};
+
+TEST_P(EmulatedSteps, EveryPositionOfRaggedRows) {
+  Folder folder;
+  std::string name = GetParam().name;
+  std::string spec = folder.write(name + ".json", GetParam().text);
+  ReferenceModel reference(emit(spec, "model"));
+  Tensors weights = randomWeights(reference.shapes(), 7);
+  Ragged ragged(reference.size("batch"), reference.size("context"), reference.size("vocabulary"));
+  Yardsticks expected = yardsticks(reference, weights, ragged, Precision::Bf16);
+  auto artifact = sluice::runtime::Artifact::load(compile(folder, spec, "sm_80"));
+  ASSERT_TRUE(artifact->plan().generation) << "no step";
+  Executor executor(sluice::runtime::makeEmulatorDevice(artifact));
+  setWeights(executor, weights);
+  Comparison comparison(name + " step by step on the emulator");
+  std::map<std::pair<int64_t, int64_t>, std::vector<float>> found;
+  run(executor, ragged, 0, ragged.batch, [&](int64_t row, int64_t length, auto logits) {
+    found[{row, length}].assign(logits.begin(), logits.end());
+    comparison.expect("logits of row " + std::to_string(row) + " at " + std::to_string(length),
+                      {logits.begin(), logits.end()}, expected.at({row, length}));
+  });
+  ASSERT_EQ(found.size(), expected.size());
+  int64_t last = ragged.batch - 1;
+  run(executor, ragged, last, ragged.batch, [&](int64_t row, int64_t length, auto logits) {
+    EXPECT_TRUE(std::ranges::equal(logits, found.at({row, length})))
+        << "row " << row << " alone differs at " << length;
+  });
+}
+
+/// Grouped heads, rotation and a window; several scales; rows that one step computes together.
+constexpr const char *wideHeads = R"json({"sluice": 1, "vocabulary": 70, "context": 10, "batch": 3,
+  "width": 24, "precision": {"compute": "bf16"},
+  "defaults": {"heads": 4, "key_value_heads": 2, "head_size": 6, "feed_forward": 27, "rotary": true},
+  "stages": [{"op": "embedding"}, {"op": "layer", "mask": {"window": [0, 3]}},
+    {"op": "hourglass", "hierarchy": "0@1 1@2 1@4 0@2 0@1"}, {"op": "head", "bias": true}]})json";
+constexpr const char *roundedResidual = R"json({"sluice": 1, "vocabulary": 61, "context": 9,
+  "batch": 2, "width": 20, "precision": {"compute": "bf16", "residual": "bf16"},
+  "defaults": {"heads": 2, "activation": "gelu_tanh", "feed_forward": 33, "placement": "post"},
+  "stages": [{"op": "embedding", "positions": "learned"},
+    {"op": "hourglass", "hierarchy": "0@1 1@3 0@1", "shorten": "linear", "upsample": "linear"},
+    {"op": "layer", "norm": "rms", "activation": "swiglu"}, {"op": "head", "tied": true}]})json";
+
+INSTANTIATE_TEST_SUITE_P(Families, EmulatedSteps,
+                         ::testing::Values(Family{"WideHeads", wideHeads},
+                                           Family{"RoundedResidual", roundedResidual}),
+                         [](const auto &info) { return std::string(info.param.name); });
 
 /// A stage at factor k runs ceil((P + T) / k) - ceil(P / k) times in T steps after a prompt of P:
 /// launches are skipped by the scalars that guard them.

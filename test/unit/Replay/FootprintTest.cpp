@@ -39,6 +39,18 @@ protected:
                  "result_accesses = [#own]} {\n^bb0(%acc: f32):\n  dispatch.yield %acc : f32\n} : "
                  "(tensor<2x5x20xf32>, tensor<12x20xf32>) -> tensor<2x5x12xbf16>");
   }
+  /// One row a step of a ring of three, with a residual of all positions.
+  mlir::Operation *stepContract() {
+    std::string types =
+        "tensor<2x3x20xf32>, tensor<12x20xf32>, tensor<2x5x12xf32>, tensor<2x3xi64>";
+    return parse("%x: tensor<2x3x20xf32>, %w: tensor<12x20xf32>, %r: tensor<2x5x12xf32>, "
+                 "%runs: tensor<2x3xi64>",
+                 "%y = dispatch.contract %x, %w, %r, %runs attributes {domain = "
+                 "#dispatch.domain<batch = 2, positions = 2, factor = 1, scheduled = true>, "
+                 "accesses = [#own], result_accesses = [#own]} {\n"
+                 "^bb0(%acc: f32, %residual: f32):\n  dispatch.yield %acc : f32\n} : (" +
+                     types + ") -> tensor<2x3x12xbf16>");
+  }
   mlir::Operation *attention(int64_t head) {
     std::string size = std::to_string(head),
                 qkv = "tensor<2x5x" + std::to_string(3 * head) + "xbf16>",
@@ -116,4 +128,25 @@ TEST_F(Footprint, AttentionReadsValidRows) {
   EXPECT_EQ(pairs(replay::readBytes(attention(8), 1, extent, 1)),
             (Pairs{{0, 64}, {64, 64}, {128, 64}, {192, 64}}));
   EXPECT_EQ(replay::readBytes(attention(6), 1, extent, 1).size(), 1u);
+}
+
+/// Rows 2 and 3 of the first sequence, in slots 2 and 0; none of the second.
+TEST_F(Footprint, OfAScheduleIsInRings) {
+  const int64_t schedule[] = {2, 2, 4, 7, 0, 7};
+  const replay::Extent steps{0, 0, schedule};
+  mlir::Operation *op = stepContract();
+  EXPECT_EQ(pairs(replay::writtenBytes(op, 0, steps)), (Pairs{{2 * 32, 24}, {0, 24}}));
+  // Of the input, all but these rows, and their padding.
+  EXPECT_EQ(pairs(replay::ignoredBytes(op, 0, steps)), (Pairs{{80, 48},
+                                                              {128, 80},
+                                                              {208, 48},
+                                                              {336, 48},
+                                                              {384, 80},
+                                                              {464, 48},
+                                                              {512, 80},
+                                                              {592, 48},
+                                                              {640, 80},
+                                                              {720, 48}}));
+  EXPECT_EQ(replay::ignoredBytes(op, 2, steps).size(), 10u + 8u);
+  EXPECT_EQ(pairs(replay::readBytes(op, 0, steps, 1)), (Pairs{{0, 6 * 128}}));
 }

@@ -3,7 +3,7 @@
 // The replay against CPU kernels: what they give is within its bounds, and what is planted is not.
 #include "sluice/Replay/Replay.h"
 #include "../Target/AttentionReference.h"
-#include "../Target/RowsText.h"
+#include "../Target/StepCases.h"
 
 #include "mlir/IR/Verifier.h"
 
@@ -62,6 +62,23 @@ private:
   std::function<void(float &)> spoil;
   unsigned spoilt = 0;
 };
+
+/// A kernel over a scheduled domain: all of its runs are right, and once the first rows are said to
+/// be another step's, no longer.
+Make judgedSteps() {
+  return [](const std::string &text) -> Run {
+    auto judged = std::make_shared<Judged>(text);
+    if (!judged->kernel.loaded()) {
+      return nullptr;
+    }
+    return [judged](const std::vector<Floats> &operands) {
+      Launch launch{.operands = operands};
+      replay::Judgement judgement = judged->run(launch);
+      EXPECT_TRUE(judgement.passed()) << judgement.str();
+      return judged->kernel.run(launch);
+    };
+  };
+}
 
 void expectRight(Judged &judged, const Launch &launch) {
   replay::Judgement judgement = judged.run(launch);
@@ -277,4 +294,45 @@ TEST_F(Replay, HeadAndCrossEntropy) {
                      launch.operands[3]};
   expectRight(weights, launch);
   EXPECT_GT(weights.ofSpoiled.results[0].mismatches, 0);
+}
+
+TEST_F(Replay, ScheduledRows) {
+  checkGroups(7, judgedSteps());
+  checkIntegers(judgedSteps());
+  for (bool half : {false, true}) {
+    checkProduct({3, 2, 24, 56, /*heads=*/5, /*head=*/8, half}, judgedSteps());
+    checkDecode({2, 3, 4, 2, 8, 11, 4, window(5), softCap(2), half, {{{3, 3, 24}, {20, 2, 90}}}},
+                judgedSteps());
+  }
+}
+
+/// A run that starts, counts or ends elsewhere than the kernel was told.
+TEST_F(Replay, SeesRowsOfAnotherStep) {
+  Product product{2, 1, 24, 16};
+  Decode decode{2, 1, 2, 2, 8, 16, 1, causal(), scaled(1), false, {}};
+  Floats runs = {5, 1, 6, 9, 1, 10};
+  auto judge = [&](const std::string &text, std::vector<Floats> operands, unsigned schedule,
+                   int64_t at, int64_t value) {
+    Judged judged(text);
+    operands.push_back(runs);
+    replay::Judgement judgement;
+    judged.kernel.observe([&](std::vector<const void *> before, std::vector<const void *> after) {
+      std::vector<int64_t> others(runs.begin(), runs.end());
+      others[size_t(at)] = value;
+      before[schedule] = others.data();
+      auto made = replay::judge(judged.kernel.dispatch(), {.operands = before, .results = after});
+      ASSERT_TRUE(mlir::succeeded(made));
+      judgement = *made;
+    });
+    judged.kernel.run({.operands = operands});
+    return judgement.isWrong();
+  };
+  std::vector<Floats> factors{randomFloats(product.input().elements(), 1), randomFloats(16 * 24, 2),
+                              randomFloats(16, 3), randomFloats(product.residual().elements(), 4)};
+  EXPECT_FALSE(judge(product.text(), factors, 4, 0, 5));
+  EXPECT_TRUE(judge(product.text(), factors, 4, 0, 6)) << "the row after";
+  Floats rows = randomFloats(decode.query().elements(), 5),
+         keys = randomFloats(decode.key().elements(), 6);
+  EXPECT_FALSE(judge(decode.text(), {rows, keys, keys}, 3, 1, 1));
+  EXPECT_TRUE(judge(decode.text(), {rows, keys, keys}, 3, 3, 8)) << "a key less";
 }

@@ -276,9 +276,23 @@ TEST_F(CudaDevice, LanesOfACompiledModelKeepItsOrder) {
   auto tiny = Artifact::load(folder / "tiny.sla");
   EXPECT_GT(countUnordered(tiny->plan(), "gradient"), 0u);
   EXPECT_GT(countGradientPairs(tiny->plan()), 10u); // four products a layer, of four layers
-  for (const char *entry : {"initialize", "update", "evaluate", "predict", "prepare"}) {
+  for (const char *entry :
+       {"initialize", "update", "evaluate", "predict", "prepare", "prefill", "step", "reset"}) {
     countUnordered(tiny->plan(), entry);
   }
+}
+
+// Guards of rows that are due are the kernels' own: a token is one graph, without a wait.
+TEST_F(CudaDevice, AStepIsOneGraph) {
+  std::string command = std::string(SLUICE_PROGRAM) + " compile " TINY_MODEL " --target sm_80 -o " +
+                        (folder / "tiny.sla").string();
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  auto tiny = Artifact::load(folder / "tiny.sla");
+  const Plan &plan = tiny->plan();
+  const std::vector<Launch> &step = plan.entries.at("step");
+  EXPECT_TRUE(std::ranges::any_of(step, [](const Launch &launch) { return bool(launch.guard); }));
+  EXPECT_EQ(cuda::cutSegments(plan, step).size(), 1u);
+  EXPECT_GT(cuda::cutSegments(plan, plan.entries.at("update")).size(), 1u);
 }
 
 TEST_F(CudaDevice, HopperCodeIsForHoppers) {

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Every rows and scatter_rows dispatch of shipped specs, in all entries (evaluation, training,
-// update, initialization, prediction): on the emulator, as PTX and, where ptxas is present, as
-// cubins.
+// update, initialization, prediction, generation by steps): on the emulator, as PTX and, where
+// ptxas is present, as cubins.
 #include "EmulatedKernel.h"
 #include "RowsText.h"
 
@@ -78,11 +78,6 @@ void forDispatchesOf(const std::string &spec, llvm::StringSet<> &seen,
   auto source = mlir::parseSourceString<mlir::ModuleOp>(outcome.output, context.get());
   ASSERT_TRUE(source) << spec;
   source->walk([&](mlir::Operation *op) {
-    // Generation step by step is not for GPUs yet: an artifact with GPU code has no such entries.
-    auto entry = op->getParentOfType<mlir::func::FuncOp>();
-    if (entry && llvm::is_contained({"step", "prefill", "reset"}, entry.getSymName())) {
-      return;
-    }
     if (llvm::isa<dispatch::RowsOp, dispatch::ScatterRowsOp>(op)) {
       std::string text = alone(op);
       if (seen.insert(text).second) {
@@ -106,6 +101,13 @@ CudaRun launchOf(mlir::Operation *op, int64_t shortened) {
     launch.operands.push_back(llvm::isa<mlir::FloatType>(type.getElementType())
                                   ? randomFloats(count, unsigned(count), 0.5f, 1)
                                   : randomIntegers(count, unsigned(count), 100));
+  }
+  for (int64_t b = 0; domain.getScheduled() && b < domain.getBatch(); ++b) {
+    int64_t count = std::max<int64_t>(domain.getPositions() - b - shortened, 0), start = 3 * b;
+    auto run = launch.operands.back().begin() + 3 * b;
+    run[0] = float(start);
+    run[1] = float(count);
+    run[2] = float((start + count) * std::max<int64_t>(domain.getFactor(), 1));
   }
   if (rows && rows.getAliases()) {
     for (auto [result, operand] : llvm::enumerate(*rows.getAliases())) {

@@ -1,12 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Kernels over scheduled domains against plain loops: rows, contractions and attention, with rings
-// that wrap and batch rows at different places.
-#include "AttentionReference.h"
-#include "RowsText.h"
-
-#include <algorithm>
+// CPU kernels over scheduled domains: rows, contractions and attention.
+#include "StepCases.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -18,251 +14,29 @@ mlir::FailureOr<cpu::Kernel> generate(mlir::Operation *op, mlir::ModuleOp module
   return cpu::generateKernel(op, module, name, target);
 }
 
-/// Start, count and length of one batch row.
-struct Due {
-  int64_t start, count, length;
-};
-
-Floats scheduleOf(const std::vector<Due> &runs) {
-  Floats numbers;
-  for (const Due &run : runs) {
-    numbers.insert(numbers.end(), {float(run.start), float(run.count), float(run.length)});
-  }
-  return numbers;
-}
-
-/// Rows of a ring [B, extent, width]. `at` is where `position` of batch row b lies.
-struct Ring {
-  int64_t batch, extent, width;
-  std::string text(const std::string &element = "f32") const {
-    return tensor({batch, extent, width}, element);
-  }
-  int64_t elements() const { return batch * extent * width; }
-  int64_t at(int64_t b, int64_t position) const { return (b * extent + position % extent) * width; }
-};
-
-/// What kernels leave alone holds what it held.
-void expectUntouchedElsewhere(const Floats &result, const Ring &ring,
-                              const std::vector<Due> &runs) {
-  std::vector<bool> due(result.size());
-  for (int64_t b = 0; b < ring.batch; ++b) {
-    for (int64_t j = 0; j < runs[b].count; ++j) {
-      auto first = due.begin() + ring.at(b, runs[b].start + j);
-      std::fill(first, first + ring.width, true);
+Make on(const cpu::Target &target) {
+  return [&target](const std::string &text) -> Run {
+    auto kernel = std::make_shared<LoadedKernel>(text, target, generate);
+    if (!kernel->loaded()) {
+      return nullptr;
     }
-  }
-  for (size_t i = 0; i < result.size(); ++i) {
-    ASSERT_TRUE(due[i] || result[i] == untouched) << "element " << i << " was written";
-  }
-}
-
-//===----------------------------------------------------------------------===//
-// Rows
-//===----------------------------------------------------------------------===//
-
-/// A sum over a shifted group of another ring, a row of a table, the row itself and its position.
-TEST(StepRows, GroupsTablesAndPositionsThroughRings) {
-  constexpr int64_t table = 9;
-  const std::vector<std::vector<Due>> schedules = {
-      {{0, 1, 1}, {0, 0, 1}, {3, 2, 9}},
-      {{5, 1, 11}, {7, 2, 17}, {8, 0, 17}},
-      {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}},
-      {{0, 2, 4}, {1, 2, 5}, {7, 1, 16}},
+    return [kernel](const std::vector<Floats> &operands) {
+      return runTwice(*kernel, {.operands = operands});
+    };
   };
-  for (int64_t d : {1, 7, 40}) {
-    Ring fine{3, 7, d}, own{3, 2, d}, result{3, 3, d};
-    std::string row = tensor({d});
-    std::string text =
-        rowsText({3, 2, 2, true},
-                 {{fine.text(), Access{.map = "2 * p + i - 3", .group = 2}, tensor({2, d})},
-                  {tensor({table, d}), Access{.kind = "table", .factor = 0}, row},
-                  {own.text(), Access{.factor = 2}, row}},
-                 {{result.text(), Access{.factor = 2}}, {tensor({3, 3}), Access{.factor = 2}}},
-                 "%sum = dispatch.sum_group %a0 : " + tensor({2, d}) + " -> ROW\n" +
-                     "%x = arith.addf %sum, %a1 : ROW\n%y = arith.addf %x, %a2 : ROW\n" +
-                     "%p = dispatch.position\n%f = arith.sitofp %p : i32 to f32\n" +
-                     "dispatch.yield %y, %f : ROW, f32",
-                 row);
-    Floats x = randomFloats(fine.elements(), 1), angles = randomFloats(table * d, 2),
-           residual = randomFloats(own.elements(), 3);
-    for (const cpu::Target *target : targets()) {
-      LoadedKernel kernel(text, *target, generate);
-      ASSERT_TRUE(kernel.loaded());
-      for (const std::vector<Due> &runs : schedules) {
-        auto results = runTwice(kernel, {.operands = {x, angles, residual, scheduleOf(runs)}});
-        expectUntouchedElsewhere(results[0], result, runs);
-        expectUntouchedElsewhere(results[1], {3, 3, 1}, runs);
-        for (int64_t b = 0; b < 3; ++b) {
-          for (int64_t p = runs[b].start; p < runs[b].start + runs[b].count; ++p) {
-            EXPECT_EQ(results[1][b * 3 + p % 3], float(p));
-            for (int64_t c = 0; c < d; ++c) {
-              double sum = double(angles[p * d + c]) + residual[own.at(b, p) + c];
-              for (int64_t q = 2 * p - 3; q < 2 * p - 1; ++q) {
-                sum += q >= 0 && q < runs[b].length ? x[fine.at(b, q) + c] : 0;
-              }
-              ASSERT_NEAR(results[0][result.at(b, p) + c], sum, 4 * 4 * unit) << b << " " << p;
-            }
-          }
-        }
-      }
-    }
-  }
 }
 
-/// What computes schedules: whole numbers, chosen by column.
-TEST(StepRows, IntegersByColumn) {
-  std::string row = tensor({3}, "i64"), flags = tensor({3}, "i1");
-  std::string body = R"(%one = arith.constant 1 : i64
-    %zero = arith.constant 0 : i64
-    %four = arith.constant 4 : i64
-    %next = arith.addi %a0, %one : i64
-    %before = arith.floordivsi %a0, %four : i64
-    %now = arith.floordivsi %next, %four : i64
-    %difference = arith.subi %now, %before : i64
-    %count = arith.muli %difference, %a1 : i64
-    %starts = tensor.splat %before : tensor<3xi64>
-    %counts = tensor.splat %count : tensor<3xi64>
-    %lengths = tensor.splat %next : tensor<3xi64>
-    %column = dispatch.column : tensor<3xi32>
-    %zeros = arith.constant dense<0> : tensor<3xi32>
-    %ones = arith.constant dense<1> : tensor<3xi32>
-    %isStart = arith.cmpi eq, %column, %zeros : tensor<3xi32>
-    %isCount = arith.cmpi eq, %column, %ones : tensor<3xi32>
-    %rest = arith.select %isCount, %counts, %lengths : tensor<3xi1>, tensor<3xi64>
-    %all = arith.select %isStart, %starts, %rest : tensor<3xi1>, tensor<3xi64>
-    dispatch.yield %all : tensor<3xi64>)";
-  Access flat{.kind = "flat", .factor = 0};
-  std::string text =
-      rowsText({5, 1, 0}, {{tensor({5}, "i64"), flat, "i64"}, {tensor({5}, "i64"), flat, "i64"}},
-               {{tensor({5, 3}, "i64"), flat}}, body);
+TEST(StepRows, GroupsTablesAndPositionsThroughRings) {
   for (const cpu::Target *target : targets()) {
-    LoadedKernel kernel(text, *target, generate);
-    ASSERT_TRUE(kernel.loaded());
-    auto results = runTwice(kernel, {.operands = {{0, 3, 6, 7, 7}, {1, 1, 1, 1, 0}}});
-    EXPECT_EQ(results[0], (Floats{0, 0, 1, 0, 1, 4, 1, 0, 7, 1, 1, 8, 1, 0, 8}));
+    for (int64_t width : {1, 7, 40}) {
+      checkGroups(width, on(*target));
+    }
   }
 }
 
-//===----------------------------------------------------------------------===//
-// Contractions
-//===----------------------------------------------------------------------===//
-
-struct Product {
-  int64_t batch, burst, inner, columns;
-  int64_t heads = 0, head = 8; ///< rotated
-  bool half = false;
-  static constexpr int64_t positions = 23;
-
-  Ring input() const { return {batch, burst + 1, inner}; }
-  Ring residual() const { return {batch, positions, columns}; }
-  Ring result() const { return {batch, burst + 2, columns}; }
-  std::string text() const {
-    std::string element = half ? "bf16" : "f32", weight = tensor({columns, inner}, element),
-                bias = tensor({columns}), angles = tensor({positions, head}),
-                runs = tensor({batch, 3}, "i64");
-    std::vector<std::string> types{input().text(element), weight, bias, residual().text()};
-    std::string accesses = std::string(Access{.kind = "vector"}) + ", " + std::string(Access{});
-    if (heads > 0) {
-      types.push_back(angles);
-      accesses += ", " + std::string(Access{.kind = "table", .factor = 0});
-    }
-    types.push_back(runs);
-    std::string parameters, names, list;
-    for (size_t i = 0; i < types.size(); ++i) {
-      std::string comma = i ? ", " : "", name = "%x" + std::to_string(i);
-      parameters += comma + name + ": " + types[i];
-      names += comma + name;
-      list += comma + types[i];
-    }
-    return "func.func @f(" + parameters + ") {\n%y = dispatch.contract " + names +
-           " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
-           ", positions = " + std::to_string(burst) +
-           ", factor = 1, scheduled = true>, accesses = [" + accesses + "], result_accesses = [" +
-           std::string(Access{}) + "]" +
-           (heads ? ", rotated_columns = " + std::to_string(heads * head) + " : i64" : "") +
-           "} {\n^bb0(%acc: f32, %b: f32, %r: f32):\n%s = arith.addf %acc, %b : f32\n" +
-           "%t = arith.addf %s, %r : f32\ndispatch.yield %t : f32\n} : (" + list + ") -> " +
-           result().text() + "\nreturn\n}\n";
-  }
-};
-
-Floats anglesOf(int64_t positions, int64_t head) {
-  Floats table;
-  for (int64_t i = 0; i < positions * head; ++i) {
-    double angle = double(i / head) / std::pow(100.0, double(i % head / 2) / double(head));
-    table.push_back(float(i % 2 == 0 ? std::cos(angle) : std::sin(angle)));
-  }
-  return table;
-}
-
-/// Runs that differ by batch row: none, one, all; `seed` turns them.
-std::vector<Due> runsOf(int64_t batch, int64_t burst, int64_t seed) {
-  std::vector<Due> runs;
-  for (int64_t b = 0; b < batch; ++b) {
-    int64_t count = (b + seed) % 3 == 0   ? burst
-                    : (b + seed) % 3 == 1 ? 0
-                                          : std::min<int64_t>(1, burst);
-    int64_t start = (7 * b + 5 * seed) % (Product::positions - burst);
-    runs.push_back({start, count, start + count});
-  }
-  return runs;
-}
-
-void checkProduct(const Product &c, const cpu::Target &target) {
-  LoadedKernel kernel(c.text(), target, generate);
-  ASSERT_TRUE(kernel.loaded());
-  EXPECT_EQ(kernel.kernel().kind, "matmul");
-  Floats x = randomFloats(c.input().elements(), 1), w = randomFloats(c.columns * c.inner, 2),
-         bias = randomFloats(c.columns, 3), residual = randomFloats(c.residual().elements(), 4),
-         angles = anglesOf(Product::positions, c.head);
-  auto stored = [&](float number) { return double(c.half ? toBf16(number) : number); };
-  for (int64_t seed : {0, 1, 2}) {
-    std::vector<Due> runs = runsOf(c.batch, c.burst, seed);
-    Launch launch{.operands = {x, w, bias, residual}};
-    if (c.heads > 0) {
-      launch.operands.push_back(angles);
-    }
-    launch.operands.push_back(scheduleOf(runs));
-    Floats y = runTwice(kernel, launch)[0];
-    expectUntouchedElsewhere(y, c.result(), runs);
-    for (int64_t b = 0; b < c.batch; ++b) {
-      for (int64_t p = runs[b].start; p < runs[b].start + runs[b].count; ++p) {
-        std::vector<double> row(c.columns), bound(c.columns);
-        for (int64_t n = 0; n < c.columns; ++n) {
-          double sum = 0, magnitude = 0;
-          for (int64_t k = 0; k < c.inner; ++k) {
-            double term = stored(x[c.input().at(b, p) + k]) * stored(w[n * c.inner + k]);
-            sum += term;
-            magnitude += std::abs(term);
-          }
-          row[n] = sum + bias[n] + residual[c.residual().at(b, p) + n];
-          bound[n] = double(c.inner + 4) * unit * (magnitude + 2);
-        }
-        for (int64_t n = 0; n < c.columns; ++n) {
-          double expected = row[n], limit = bound[n];
-          if (n < c.heads * c.head) {
-            int64_t pair = n - n % 2, at = p * c.head + n % c.head / 2 * 2;
-            double cosine = angles[at], sine = angles[at + 1];
-            expected = n % 2 == 0 ? row[pair] * cosine - row[pair + 1] * sine
-                                  : row[pair] * sine + row[pair + 1] * cosine;
-            limit = bound[pair] + bound[pair + 1] +
-                    4 * unit * (std::abs(row[pair]) + std::abs(row[pair + 1]));
-          }
-          ASSERT_NEAR(y[c.result().at(b, p) + n], expected, limit)
-              << target.name.str() << " batch " << c.batch << " burst " << c.burst << " K "
-              << c.inner << " N " << c.columns << " at " << b << ", " << p << ", " << n;
-        }
-      }
-      // Alone, a row gets the same bits.
-      std::vector<Due> alone(c.batch, Due{0, 0, 0});
-      alone[b] = runs[b];
-      launch.operands.back() = scheduleOf(alone);
-      Floats own = kernel.run(launch)[0];
-      for (int64_t i = 0; i < runs[b].count * c.columns; ++i) {
-        int64_t at = c.result().at(b, runs[b].start + i / c.columns) + i % c.columns;
-        ASSERT_EQ(own[at], y[at]);
-      }
-    }
+TEST(StepRows, WholeNumbers) {
+  for (const cpu::Target *target : targets()) {
+    checkIntegers(on(*target));
   }
 }
 
@@ -271,9 +45,9 @@ TEST(StepContract, ShapesAroundVectorsAndTiles) {
     for (Product c : {Product{1, 1, 1, 1}, Product{1, 1, 32, 48}, Product{2, 1, 17, 15},
                       Product{3, 2, 33, 40}, Product{8, 1, 64, 530}, Product{4, 4, 40, 31},
                       Product{16, 1, 15, 33}, Product{5, 4, 48, 16}}) {
-      checkProduct(c, *target);
+      checkProduct(c, on(*target));
       c.half = true;
-      checkProduct(c, *target);
+      checkProduct(c, on(*target));
     }
   }
 }
@@ -281,115 +55,9 @@ TEST(StepContract, ShapesAroundVectorsAndTiles) {
 TEST(StepContract, RotatesByThePositionOfTheRow) {
   for (const cpu::Target *target : targets()) {
     checkProduct({.batch = 3, .burst = 2, .inner = 24, .columns = 56, .heads = 5, .head = 8},
-                 *target);
+                 on(*target));
     checkProduct({.batch = 1, .burst = 1, .inner = 16, .columns = 130, .heads = 3, .head = 40},
-                 *target);
-  }
-}
-
-//===----------------------------------------------------------------------===//
-// Attention
-//===----------------------------------------------------------------------===//
-
-struct Decode {
-  int64_t batch, burst, heads, kvHeads, head, keys; ///< `keys`: rows of the ring
-  int64_t factor;
-  Relation relation;
-  Score score;
-  bool half = false;
-  std::vector<std::vector<Due>> schedules;
-
-  int64_t width() const { return (heads + 2 * kvHeads) * head; }
-  Ring query() const { return {batch, burst, width()}; }
-  Ring key() const { return {batch, keys, width()}; }
-  Ring output() const { return {batch, burst, heads * head}; }
-  Ring lse() const { return {batch, burst, heads}; }
-  std::string text() const {
-    auto number = [](int64_t value) { return std::to_string(value) + " : i64"; };
-    std::string element = half ? "bf16" : "f32", runs = tensor({batch, 3}, "i64"),
-                types = query().text(element) + ", " + key().text(element) + ", " +
-                        key().text(element) + ", " + runs;
-    return "func.func @f(%q: " + query().text(element) + ", %k: " + key().text(element) +
-           ", %v: " + key().text(element) + ", %runs: " + runs +
-           ") {\n%o, %l = dispatch.attention %q, %k, %v, %runs attributes {domain = "
-           "#dispatch.domain<batch = " +
-           std::to_string(batch) + ", positions = " + std::to_string(burst) +
-           ", factor = " + std::to_string(factor) +
-           ", scheduled = true>, heads = " + number(heads) + ", kv_heads = " + number(kvHeads) +
-           ", head_size = " + number(head) +
-           ", query_column = 0 : i64, key_column = " + number(heads * head) +
-           ", value_column = " + number((heads + kvHeads) * head) + ", mask = " + relation.text +
-           "} {\n^bb0(%s: f32, %p: i32, %q0: i32, %h: i32):\n" + scoreText() +
-           "dispatch.yield %r : f32\n} : (" + types + ") -> (" + output().text() + ", " +
-           lse().text() + ")\nreturn\n}\n";
-  }
-  /// The region names its arguments %s, %p, %q, %h.
-  std::string scoreText() const {
-    std::string body = score.text;
-    for (size_t at = 0; (at = body.find("%q", at)) != std::string::npos; at += 3) {
-      body.replace(at, 2, "%q0");
-    }
-    return body + "\n";
-  }
-};
-
-void checkDecode(const Decode &c, const cpu::Target &target) {
-  LoadedKernel kernel(c.text(), target, generate);
-  ASSERT_TRUE(kernel.loaded());
-  Floats query = randomFloats(c.query().elements(), 5), keys = randomFloats(c.key().elements(), 6),
-         values = randomFloats(c.key().elements(), 7);
-  auto stored = [&](float number) { return double(c.half ? toBf16(number) : number); };
-  for (const std::vector<Due> &runs : c.schedules) {
-    auto results = runTwice(kernel, {.operands = {query, keys, values, scheduleOf(runs)}});
-    expectUntouchedElsewhere(results[0], c.output(), runs);
-    expectUntouchedElsewhere(results[1], c.lse(), runs);
-    for (int64_t b = 0; b < c.batch; ++b) {
-      int64_t n = (runs[b].length + c.factor - 1) / c.factor;
-      for (int64_t i = 0; i < runs[b].count * c.heads; ++i) {
-        int64_t p = runs[b].start + i / c.heads, h = i % c.heads, hk = h / (c.heads / c.kvHeads);
-        std::vector<std::pair<int64_t, double>> scores;
-        double greatest = -INFINITY, error = 0, total = 0;
-        for (int64_t q = 0; q < n; ++q) {
-          if (!c.relation.holds(p, q, n)) {
-            continue;
-          }
-          double dot = 0, magnitude = 0;
-          for (int64_t e = 0; e < c.head; ++e) {
-            double term = stored(query[c.query().at(b, p) + h * c.head + e]) *
-                          stored(keys[c.key().at(b, q) + (c.heads + hk) * c.head + e]);
-            dot += term;
-            magnitude += std::abs(term);
-          }
-          scores.push_back({q, c.score.value(dot, p, q, h)});
-          greatest = std::max(greatest, scores.back().second);
-          error = std::max(error, double(c.head + 4) * unit * magnitude +
-                                      8 * unit * (1 + std::abs(scores.back().second)));
-        }
-        for (auto &[q, score] : scores) {
-          score = std::exp(score - greatest);
-          total += score;
-        }
-        // Each chance is off by twice a score's error, and a sum by a rounding a term.
-        double bound = 2 * error + double(n + 24) * unit;
-        int64_t at = c.lse().at(b, p) + h;
-        if (scores.empty()) {
-          EXPECT_EQ(results[1][at], -INFINITY);
-        } else {
-          ASSERT_NEAR(results[1][at], greatest + std::log(total),
-                      bound + 4 * unit * std::abs(greatest));
-        }
-        for (int64_t e = 0; e < c.head; ++e) {
-          double sum = 0;
-          for (auto [q, chance] : scores) {
-            sum += chance / total *
-                   stored(values[c.key().at(b, q) + (c.heads + c.kvHeads + hk) * c.head + e]);
-          }
-          ASSERT_NEAR(results[0][c.output().at(b, p) + h * c.head + e], sum, bound)
-              << target.name.str() << " head size " << c.head << " keys " << c.keys << " row " << b
-              << " position " << p << " head " << h;
-        }
-      }
-    }
+                 on(*target));
   }
 }
 
@@ -397,10 +65,10 @@ TEST(StepAttention, CausalOverWholeCapacity) {
   const std::vector<std::vector<Due>> schedules = {
       {{0, 1, 1}, {36, 1, 37}}, {{15, 1, 16}, {16, 1, 17}}, {{31, 0, 32}, {39, 1, 40}}};
   for (const cpu::Target *target : targets()) {
-    checkDecode({2, 1, 2, 2, 32, 40, 1, causal(), scaled(0.18), false, schedules}, *target);
-    checkDecode({2, 1, 4, 1, 8, 40, 1, causal(), softCap(2), false, schedules}, *target);
-    checkDecode({2, 1, 3, 3, 21, 40, 1, causal(), linearBias(), false, schedules}, *target);
-    checkDecode({2, 1, 4, 2, 16, 40, 1, causal(), scaled(0.25), true, schedules}, *target);
+    checkDecode({2, 1, 2, 2, 32, 40, 1, causal(), scaled(0.18), false, schedules}, on(*target));
+    checkDecode({2, 1, 4, 1, 8, 40, 1, causal(), softCap(2), false, schedules}, on(*target));
+    checkDecode({2, 1, 3, 3, 21, 40, 1, causal(), linearBias(), false, schedules}, on(*target));
+    checkDecode({2, 1, 4, 2, 16, 40, 1, causal(), scaled(0.25), true, schedules}, on(*target));
   }
 }
 
@@ -411,9 +79,9 @@ TEST(StepAttention, BurstsAndWindowsInRings) {
   const std::vector<std::vector<Due>> steps = {{{0, 1, 1}, {30, 1, 31}, {0, 0, 0}},
                                                {{13, 1, 14}, {7, 1, 8}, {100, 1, 101}}};
   for (const cpu::Target *target : targets()) {
-    checkDecode({3, 3, 2, 1, 24, 40, 4, causal(), scaled(0.2), false, bursts}, *target);
-    checkDecode({3, 1, 2, 2, 16, 5, 1, window(5), scaled(0.25), false, steps}, *target);
-    checkDecode({3, 1, 2, 2, 16, 19, 1, window(19), scaled(0.25), false, steps}, *target);
+    checkDecode({3, 3, 2, 1, 24, 40, 4, causal(), scaled(0.2), false, bursts}, on(*target));
+    checkDecode({3, 1, 2, 2, 16, 5, 1, window(5), scaled(0.25), false, steps}, on(*target));
+    checkDecode({3, 1, 2, 2, 16, 19, 1, window(19), scaled(0.25), false, steps}, on(*target));
   }
 }
 

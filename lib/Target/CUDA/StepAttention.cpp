@@ -1,0 +1,251 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention of an incremental step: a query of a head a block. A team of lanes has the columns of a
+// head, and takes every n-th key with an online softmax of its own; n is the block's teams. The
+// order of every sum depends on keys' absolute positions and on shapes, not on where rings hold
+// them.
+#include "StepKernels.h"
+#include "Tensor.h"
+#include "sluice/Target/CPU/Score.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+
+namespace {
+
+constexpr int64_t threads = 256;
+constexpr int64_t keysAtOnce = 4; ///< of a team: their loads are under way together
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+class StepAttention {
+public:
+  StepAttention(dispatch::AttentionOp op, ModuleOp module, StringRef name);
+  FailureOr<Kernel> generate();
+  Frame &kernelFrame() { return frame; }
+
+private:
+  /// Maximum, sum and columns of a team, in the order of loop-carried values.
+  using State = Values;
+  void emitQuery();
+  Values loadColumns(Value memory, Value row, int64_t first, Value head);
+  State addKeys(Value q0, ValueRange before);
+  void emitMerge(const State &state);
+  Value exponential(Value x) { return math::ExpOp::create(e.b, x); }
+  Value f32(float value) { return arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(value)); }
+  Value isEqual(Value x, float value) {
+    return arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, x, f32(value));
+  }
+  Value ringRow(Value tensor, Value position) {
+    Row row;
+    row.batch = batch;
+    row.position = position;
+    return frame.memoryRow(typeOf(tensor).getDimSize(1), row);
+  }
+  /// In the launch's shared memory: number `i` of what team `team` found.
+  Value partAt(Value team, Value i) {
+    return core->shared(e.mul(e.add(e.mul(team, partNumbers), i), 4));
+  }
+  Value loadPart(Value team, Value i) { return core->load(e.b.getF32Type(), partAt(team, i), 4); }
+
+  dispatch::AttentionOp op;
+  dispatch::DomainAttr domain;
+  Frame frame;
+  cpu::Emitter &e;
+  const int64_t head, heads, kvHeads;
+  const int64_t vector;      ///< columns of one load of a lane
+  const int64_t team;        ///< lanes, a power of two
+  const int64_t chunks;      ///< loads of a lane for a key
+  const int64_t teams;       ///< a block
+  const int64_t partNumbers; ///< floats that a team leaves: odd, so that teams are in other banks
+  std::unique_ptr<TensorCore> core;
+  Value thread, laneOfTeam, teamOfBlock;
+  Value batch, position, length, headNumber, keyHead;
+  Values query;
+};
+
+int64_t vectorOfHeads(dispatch::AttentionOp op) {
+  return vectorOf(typeOf(op.getKey()).getElementType(),
+                  {int64_t(op.getHeadSize()), int64_t(op.getQueryColumn()),
+                   int64_t(op.getKeyColumn()), int64_t(op.getValueColumn())});
+}
+
+int64_t lanesOf(int64_t vectors) {
+  return std::min<int64_t>(threadsPerWarp, int64_t(llvm::PowerOf2Ceil(uint64_t(vectors))));
+}
+
+} // namespace
+
+StepAttention::StepAttention(dispatch::AttentionOp op, ModuleOp module, StringRef name)
+    : op(op), domain(op.getDomain()), frame(op, domain, module, name, threads), e(frame.e),
+      head(op.getHeadSize()), heads(op.getHeads()), kvHeads(op.getKvHeads()),
+      vector(vectorOfHeads(op)), team(lanesOf(head / vector)),
+      chunks(llvm::divideCeil(head / vector, team)), teams(threads / team),
+      partNumbers((head + 2) | 1) {}
+
+/// This lane's columns of a head's row, those past the last being the last again.
+Values StepAttention::loadColumns(Value memory, Value row, int64_t first, Value number) {
+  Values columns;
+  Value start = e.add(e.mul(number, head), first);
+  for (int64_t i = 0; i < chunks; ++i) {
+    Value column = e.mul(e.add(laneOfTeam, i * team), vector);
+    column = e.add(start, e.min(column, e.index(head - vector)));
+    llvm::append_range(columns, loadElements(frame, memory, row, column, vector));
+  }
+  return columns;
+}
+
+/// The keys from `q0` on that are the teams' of one turn. A key that the mask leaves out counts
+/// with e^-inf, and its value as zero: whatever a ring still holds there.
+StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
+  Value key = frame.buffer(1), value = frame.buffer(2);
+  Value p = e.toInteger(position), n = e.toInteger(length);
+  Values scores, seen, numbers;
+  for (int64_t u = 0; u < keysAtOnce; ++u) {
+    Value q = e.add(q0, e.add(teamOfBlock, u * teams));
+    numbers.push_back(e.min(q, e.add(length, -1)));
+    Values columns =
+        loadColumns(key, ringRow(op.getKey(), numbers.back()), int64_t(op.getKeyColumn()), keyHead);
+    Value dot = f32(0);
+    for (auto [x, y] : llvm::zip_equal(query, columns)) {
+      dot = e.fma(x, y, dot);
+    }
+    dot = sumOfLanes(frame, dot, team);
+    seen.push_back(cpu::attention::emitRelation(e, op.getMask(), p, e.toInteger(q), n));
+    Value score = cpu::attention::emitRegion(e, op.getScore(),
+                                             {dot, p, e.toInteger(q), e.toInteger(headNumber)});
+    scores.push_back(e.select(seen.back(), score, f32(-infinity)));
+  }
+  Value most = before[0];
+  for (Value score : scores) {
+    most = LLVM::MaxNumOp::create(e.b, most, score);
+  }
+  // A team that has met no key yet keeps -inf; subtracting 0 instead makes its terms e^-inf = 0.
+  Value shift = e.select(isEqual(most, -infinity), f32(0), most);
+  Value factor = exponential(e.subf(before[0], shift));
+  State after{most, e.mulf(before[1], factor)};
+  for (Value column : before.drop_front(2)) {
+    after.push_back(e.mulf(column, factor));
+  }
+  for (auto [u, score] : llvm::enumerate(scores)) {
+    Value chance = exponential(e.subf(score, shift));
+    after[1] = e.addf(after[1], chance);
+    Values columns = loadColumns(value, ringRow(op.getValue(), numbers[u]),
+                                 int64_t(op.getValueColumn()), keyHead);
+    for (auto [i, column] : llvm::enumerate(columns)) {
+      Value counted = e.select(seen[u], column, f32(0));
+      after[2 + i] = e.fma(chance, counted, after[2 + i]);
+    }
+  }
+  return after;
+}
+
+/// What the teams found, in their order.
+void StepAttention::emitMerge(const State &state) {
+  Value isFirst = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, laneOfTeam, e.index(0));
+  e.when(isFirst, [&] {
+    core->store(state[0], partAt(teamOfBlock, e.index(0)), 4);
+    core->store(state[1], partAt(teamOfBlock, e.index(1)), 4);
+  });
+  for (int64_t i = 0; i < chunks; ++i) {
+    Value column = e.mul(e.add(laneOfTeam, i * team), vector);
+    e.when(e.less(column, e.index(head)), [&] {
+      for (int64_t j = 0; j < vector; ++j) {
+        core->store(state[2 + i * vector + j], partAt(teamOfBlock, e.add(column, 2 + j)), 4);
+      }
+    });
+  }
+  core->barrier();
+  auto most = [&](Value number, ValueRange so) {
+    return Values{LLVM::MaxNumOp::create(e.b, so[0], loadPart(number, e.index(0)))};
+  };
+  Value greatest = e.loop(e.index(0), e.index(teams), 1, ValueRange{f32(-infinity)}, most).front();
+  Value shift = e.select(isEqual(greatest, -infinity), f32(0), greatest);
+  Value output = frame.buffer(op->getNumOperands()), lse = frame.buffer(op->getNumOperands() + 1);
+  e.loop(thread, e.index(head), threads, [&](Value column) {
+    auto add = [&](Value number, ValueRange so) {
+      Value factor = exponential(e.subf(loadPart(number, e.index(0)), shift));
+      return Values{e.fma(loadPart(number, e.index(1)), factor, so[0]),
+                    e.fma(loadPart(number, e.add(column, 2)), factor, so[1])};
+    };
+    Values sums = e.loop(e.index(0), e.index(teams), 1, ValueRange{f32(0), f32(0)}, add);
+    Value isNone = isEqual(sums[0], 0);
+    Value divisor = e.select(isNone, f32(1), sums[0]);
+    Value result = arith::DivFOp::create(e.b, sums[1], divisor);
+    Type element = cast<MemRefType>(output.getType()).getElementType();
+    if (!element.isF32()) {
+      result = arith::TruncFOp::create(e.b, element, result);
+    }
+    Value line = ringRow(op.getOutput(), position);
+    memref::StoreOp::create(e.b, result, output,
+                            ValueRange{line, e.add(e.mul(headNumber, head), column)});
+    Value isOne = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, column, e.index(0));
+    e.when(isOne, [&] {
+      Value logarithm = e.addf(greatest, math::LogOp::create(e.b, divisor));
+      logarithm = e.select(isNone, f32(-infinity), logarithm);
+      e.store(logarithm, lse, {ringRow(op.getLse(), position), headNumber});
+    });
+  });
+}
+
+void StepAttention::emitQuery() {
+  query = loadColumns(frame.buffer(0), ringRow(op.getQuery(), position),
+                      int64_t(op.getQueryColumn()), headNumber);
+  for (int64_t i = 0; i < chunks; ++i) {
+    Value isOwn = e.less(e.mul(e.add(laneOfTeam, i * team), vector), e.index(head));
+    for (int64_t j = 0; j < vector; ++j) {
+      Value &column = query[i * vector + j];
+      column = e.select(isOwn, column, f32(0));
+    }
+  }
+  State state(2 + chunks * vector, f32(0));
+  state[0] = f32(-infinity);
+  int64_t turn = teams * keysAtOnce;
+  state = e.loop(e.index(0), length, turn, state, [&](Value q0, ValueRange before) {
+    Value some = cpu::attention::classifyBlock(e, op.getMask(), position, 1, q0, turn, length).some;
+    auto branch = scf::IfOp::create(e.b, before.getTypes(), some, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(e.b);
+    e.b.setInsertionPointToStart(branch.thenBlock());
+    scf::YieldOp::create(e.b, addKeys(q0, before));
+    e.b.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(e.b, before);
+    return Values(branch.getResults());
+  });
+  emitMerge(state);
+}
+
+FailureOr<Kernel> StepAttention::generate() {
+  core = std::make_unique<TensorCore>(frame);
+  ImplicitLocOpBuilder &b = frame.b;
+  thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
+  laneOfTeam = arith::RemUIOp::create(b, thread, e.index(team));
+  teamOfBlock = arith::DivUIOp::create(b, thread, e.index(team));
+  headNumber = arith::RemUIOp::create(b, frame.block, e.index(heads));
+  keyHead = arith::DivUIOp::create(b, headNumber, e.index(heads / kvHeads));
+  Row row = frame.row(arith::DivUIOp::create(b, frame.block, e.index(heads)));
+  batch = row.batch;
+  position = row.position;
+  length = arith::CeilDivUIOp::create(b, row.length, e.index(domain.getFactor()));
+  e.when(row.valid, [&] { emitQuery(); });
+  int64_t rows = domain.getLaunchRows();
+  double keys = double(typeOf(op.getKey()).getDimSize(1) * domain.getBatch());
+  Kernel kernel = frame.kernel(rows * heads, "attention",
+                               4.0 * double(heads * head * domain.getPositions()) * keys,
+                               teams * partNumbers * 4);
+  double bytes = typeOf(op.getKey()).getElementTypeBitWidth() / 8;
+  kernel.bytes =
+      2 * double(kvHeads * head) * bytes * keys +
+      double(rows * heads * head) * (bytes + typeOf(op.getOutput()).getElementTypeBitWidth() / 8);
+  return kernel;
+}
+
+FailureOr<Kernel> cuda::generateStepAttention(dispatch::AttentionOp op, ModuleOp module,
+                                              StringRef name) {
+  StepAttention attention(op, module, name);
+  return attention.kernelFrame().finish(attention.generate());
+}

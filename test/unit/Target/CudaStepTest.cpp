@@ -1,0 +1,87 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// CUDA kernels over scheduled domains, on the emulator.
+#include "EmulatedKernel.h"
+#include "StepCases.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+Run emulated(const std::string &text) {
+  auto kernel = std::make_shared<EmulatedKernel>(text);
+  if (!kernel->made()) {
+    return nullptr;
+  }
+  return
+      [kernel](const std::vector<Floats> &operands) { return kernel->run({.operands = operands}); };
+}
+
+/// Weights and keys go 16 bytes at a time.
+TEST(CudaStep, AssembledWithoutSpills) {
+  const char *wide = "ld.global.v4";
+  for (Product c : {Product{1, 1, 512, 512}, Product{8, 4, 512, 2048}}) {
+    c.half = true;
+    c.heads = 2;
+    GeneratedKernel(c.text()).checkAssembly({wide});
+  }
+  for (int64_t head : {64, 256, 250}) {
+    Decode c{4, 2, 4, 2, head, 256, 1, causal(), softCap(30), true, {}};
+    GeneratedKernel(c.text()).checkAssembly({head == 250 ? "ld.global" : wide});
+  }
+}
+
+TEST(CudaStepRows, GroupsTablesAndPositionsThroughRings) {
+  for (int64_t width : {1, 7, 40, 520}) {
+    checkGroups(width, emulated);
+  }
+}
+
+TEST(CudaStepRows, WholeNumbers) { checkIntegers(emulated); }
+
+TEST(CudaStepContract, ShapesAroundVectorsAndBlocks) {
+  for (Product c :
+       {Product{1, 1, 1, 1}, Product{1, 1, 32, 48}, Product{2, 1, 17, 15}, Product{3, 2, 36, 40},
+        Product{8, 1, 264, 530}, Product{4, 4, 40, 31}, Product{1, 5, 512, 2200}}) {
+    c.half = true;
+    checkProduct(c, emulated);
+  }
+}
+
+TEST(CudaStepContract, RotatesByThePositionOfTheRow) {
+  checkProduct(
+      {.batch = 3, .burst = 2, .inner = 24, .columns = 56, .heads = 5, .head = 8, .half = true},
+      emulated);
+  checkProduct(
+      {.batch = 1, .burst = 1, .inner = 16, .columns = 130, .heads = 3, .head = 42, .half = true},
+      emulated);
+}
+
+TEST(CudaStepAttention, CausalOverWholeCapacity) {
+  const std::vector<std::vector<Due>> schedules = {
+      {{0, 1, 1}, {36, 1, 37}}, {{15, 1, 16}, {16, 1, 17}}, {{31, 0, 32}, {39, 1, 40}}};
+  checkDecode({2, 1, 2, 2, 32, 40, 1, causal(), scaled(0.18), true, schedules}, emulated);
+  checkDecode({2, 1, 4, 1, 8, 40, 1, causal(), softCap(2), true, schedules}, emulated);
+  checkDecode({2, 1, 3, 3, 21, 40, 1, causal(), linearBias(), true, schedules}, emulated);
+  checkDecode({2, 1, 4, 2, 66, 40, 1, causal(), scaled(0.12), true, schedules}, emulated);
+}
+
+/// Many keys a team, several turns.
+TEST(CudaStepAttention, LongContexts) {
+  checkDecode({1, 1, 1, 1, 256, 70, 1, causal(), scaled(0.06), true, {{{69, 1, 70}}}}, emulated);
+  checkDecode({1, 1, 2, 1, 64, 300, 1, causal(), scaled(0.12), true, {{{299, 1, 300}}}}, emulated);
+}
+
+/// Several queries at once at a coarse scale, and rings that hold a window.
+TEST(CudaStepAttention, BurstsAndWindowsInRings) {
+  const std::vector<std::vector<Due>> bursts = {{{0, 3, 12}, {30, 2, 128}, {0, 0, 0}},
+                                                {{13, 3, 63}, {7, 1, 31}, {37, 3, 160}}};
+  const std::vector<std::vector<Due>> steps = {{{0, 1, 1}, {30, 1, 31}, {0, 0, 0}},
+                                               {{13, 1, 14}, {7, 1, 8}, {100, 1, 101}}};
+  checkDecode({3, 3, 2, 1, 24, 40, 4, causal(), scaled(0.2), true, bursts}, emulated);
+  checkDecode({3, 1, 2, 2, 16, 5, 1, window(5), scaled(0.25), true, steps}, emulated);
+  checkDecode({3, 1, 2, 2, 256, 19, 1, window(19), scaled(0.06), true, steps}, emulated);
+}
+
+} // namespace

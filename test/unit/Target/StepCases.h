@@ -1,0 +1,73 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Dispatches over scheduled domains with their expected numbers: rings that wrap, and batch rows at
+// different places. Every target's kernels are held to them.
+#pragma once
+
+#include "AttentionReference.h"
+#include "RowsText.h"
+
+namespace sluice::test {
+
+/// Start, count and length of one batch row.
+struct Due {
+  int64_t start, count, length;
+};
+
+/// Rows of a ring [B, extent, width]. `at` is where `position` of batch row b lies.
+struct Ring {
+  int64_t batch, extent, width;
+  std::string text(const std::string &element = "f32") const {
+    return tensor({batch, extent, width}, element);
+  }
+  int64_t elements() const { return batch * extent * width; }
+  int64_t at(int64_t b, int64_t position) const { return (b * extent + position % extent) * width; }
+};
+
+/// Runs a kernel: operands and results are dense row-major, and hold `untouched` where nothing was
+/// written.
+using Run = std::function<std::vector<Floats>(const std::vector<Floats> &operands)>;
+/// Makes a kernel from its text; null, with a test failure, where that fails.
+using Make = std::function<Run(const std::string &text)>;
+
+/// A sum over a shifted group of another ring, a row of a table, the row itself and its position,
+/// `width` columns each.
+void checkGroups(int64_t width, const Make &make);
+/// What computes schedules: whole numbers, chosen by column; and the greatest of them.
+void checkIntegers(const Make &make);
+
+/// A contraction with a bias and a residual.
+struct Product {
+  int64_t batch, burst, inner, columns;
+  int64_t heads = 0, head = 8; ///< rotated
+  bool half = false;
+  static constexpr int64_t positions = 23;
+
+  Ring input() const { return {batch, burst + 1, inner}; }
+  Ring residual() const { return {batch, positions, columns}; }
+  Ring result() const { return {batch, burst + 2, columns}; }
+  std::string text() const;
+};
+
+void checkProduct(const Product &c, const Make &make);
+
+/// Attention of queries that are due.
+struct Decode {
+  int64_t batch, burst, heads, kvHeads, head, keys; ///< `keys`: rows of the ring
+  int64_t factor;
+  Relation relation;
+  Score score;
+  bool half = false;
+  std::vector<std::vector<Due>> schedules;
+
+  int64_t width() const { return (heads + 2 * kvHeads) * head; }
+  Ring query() const { return {batch, burst, width()}; }
+  Ring key() const { return {batch, keys, width()}; }
+  Ring output() const { return {batch, burst, heads * head}; }
+  Ring lse() const { return {batch, burst, heads}; }
+  std::string text() const;
+};
+
+void checkDecode(const Decode &c, const Make &make);
+
+} // namespace sluice::test
