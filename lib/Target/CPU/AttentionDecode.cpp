@@ -43,12 +43,13 @@ private:
   void eachQuery(llvm::function_ref<void(Value slot, Value position, Value head)> body);
   void loadQuery(Value slot, Value position, Value head);
   void emitKeyBlock(Value q0);
-  Value emitScores(Value slot, Value position, Value head, Value q0);
+  Value emitScores(Value slot, Value position, Value head, Value q0, Value first);
   void accumulate(Value slot, Value q0, Value highest);
   void addValues(Value slot, Value q0, Value factor);
   void storeResult(Value slot, Value position, Value head);
-  Value rowOf(Value ring, Value q);
-  void prefetch(Value memory, Value q, Value column);
+  static bool isWhole(Value ring) { return extentOf(ring) % blockKeys == 0; }
+  Value rowOf(Value ring, Value q0, Value i);
+  void prefetch(Value ring, Value memory, Value row, Value column);
   /// Column of vector `j` of a head's columns, which begin at `first`, and how many of its lanes
   /// are the head's.
   Value columnOf(Value first, int64_t j) { return e.add(first, j * e.lanes); }
@@ -136,19 +137,25 @@ void DecodeGenerator::loadQuery(Value slot, Value position, Value head) {
   e.store(e.splat(0), sum, {slot, e.index(0)});
 }
 
-/// Row of `ring` that holds position q. From the valid length on, the last valid position stands
-/// for those that are missing: the mask leaves it out, and what it holds is a number.
-Value DecodeGenerator::rowOf(Value ring, Value q) {
-  return ringRow(e.b, extentOf(ring), batch, e.min(q, e.add(length, -1)));
+/// Row of `ring` that holds key `i` of the block at q0. Blocks begin at multiples of their size:
+/// one lies together in a ring of whole blocks, and its rows behind the valid length exist. In
+/// another ring the last valid position stands for those.
+Value DecodeGenerator::rowOf(Value ring, Value q0, Value i) {
+  if (isWhole(ring)) {
+    return e.add(ringRow(e.b, extentOf(ring), batch, q0), i);
+  }
+  return ringRow(e.b, extentOf(ring), batch, e.min(e.add(q0, i), e.add(length, -1)));
 }
 
 /// Asks for a head's columns of the row that the next block reads: rows lie too far apart for a
 /// processor to find out by itself.
-void DecodeGenerator::prefetch(Value memory, Value q, Value column) {
-  Value later = rowOf(memory == key ? op.getKey() : op.getValue(), e.add(q, blockKeys));
+void DecodeGenerator::prefetch(Value ring, Value memory, Value row, Value column) {
+  if (!isWhole(ring)) {
+    return;
+  }
   for (int64_t i = 0; i < shape.head; i += lineBytes / shape.elementBytes) {
-    memref::PrefetchOp::create(e.b, memory, ValueRange{later, e.add(column, i)}, /*isWrite=*/false,
-                               /*localityHint=*/3, /*isDataCache=*/true);
+    memref::PrefetchOp::create(e.b, memory, ValueRange{e.add(row, blockKeys), e.add(column, i)},
+                               /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
   }
 }
 
@@ -158,23 +165,24 @@ void DecodeGenerator::emitKeyBlock(Value q0) {
     BlockClass block = classifyBlock(e, op.getMask(), position, 1, q0, blockKeys, length);
     e.when(block.some, [&] {
       Value none = e.splat(-infinity);
-      Value highest =
-          e.loop(e.index(0), e.index(blockKeys), e.lanes, none, [&](Value i, ValueRange before) {
-             Value scores = emitScores(slot, position, head, e.add(q0, i));
-             e.store(scores, chances, {i});
-             return Emitter::Values{e.maxf(before.front(), scores)};
-           }).front();
+      auto scored = [&](Value i, ValueRange before) {
+        Value scores = emitScores(slot, position, head, q0, i);
+        e.store(scores, chances, {i});
+        return Emitter::Values{e.maxf(before.front(), scores)};
+      };
+      Value highest = e.loop(e.index(0), e.index(blockKeys), e.lanes, none, scored).front();
       accumulate(slot, q0, greatest(highest));
     });
   });
 }
 
-/// Scores of a query with keys [q0, q0 + lanes), -inf where the mask forbids.
-Value DecodeGenerator::emitScores(Value slot, Value position, Value head, Value q0) {
+/// Scores of a query with keys [first, first + lanes) of the block at q0, -inf where the mask
+/// forbids.
+Value DecodeGenerator::emitScores(Value slot, Value position, Value head, Value q0, Value first) {
   Emitter::Values dots(e.lanes, e.splat(0)), rows;
   for (int64_t i = 0; i < e.lanes; ++i) {
-    rows.push_back(rowOf(op.getKey(), e.add(q0, i)));
-    prefetch(key, e.add(q0, i), keyColumn);
+    rows.push_back(rowOf(op.getKey(), q0, e.add(first, i)));
+    prefetch(op.getKey(), key, rows.back(), keyColumn);
   }
   for (int64_t j = 0; j < shape.headVectors; ++j) {
     Value factor = e.load(queries, {slot, e.index(j * e.lanes)});
@@ -182,7 +190,7 @@ Value DecodeGenerator::emitScores(Value slot, Value position, Value head, Value 
       dots[i] = e.fma(factor, e.load(key, {rows[i], columnOf(keyColumn, j)}, validOf(j)), dots[i]);
     }
   }
-  Value p = e.toInteger(position), q = emitQueries(e, q0, e.index(0));
+  Value p = e.toInteger(position), q = emitQueries(e, q0, first);
   Value score =
       e.broadcast(emitRegion(e, op.getScore(), {e.sumEach(dots), p, q, e.toInteger(head)}));
   Value holds = emitRelation(e, op.getMask(), e.broadcast(p), q, e.broadcast(e.toInteger(length)));
@@ -225,19 +233,21 @@ void DecodeGenerator::accumulate(Value slot, Value q0, Value highest) {
 /// accumulator = factor accumulator + chances V, in column chunks that registers hold twice: keys
 /// of even and of odd position are summed apart, for twice as many multiplications at a time.
 void DecodeGenerator::addValues(Value slot, Value q0, Value factor) {
-  int64_t most = std::max<int64_t>(1, frame.target().registers / 4);
+  int64_t most = frame.target().registers / 4;
+  Value valid = e.min(e.index(blockKeys), e.sub(length, q0)); // the chances of others are 0
   for (int64_t first = 0; first < shape.headVectors; first += most) {
     int64_t count = std::min(most, shape.headVectors - first);
     Emitter::Values sums(2 * count, e.splat(0));
     for (int64_t j = 0; j < count; ++j) {
       sums[j] = e.mulf(e.load(accumulator, {slot, e.index((first + j) * e.lanes)}), factor);
     }
-    sums = e.loop(e.index(0), e.index(blockKeys), 2, sums, [&](Value i, ValueRange carried) {
+    sums = e.loop(e.index(0), valid, 2, sums, [&](Value i, ValueRange carried) {
       Emitter::Values next(carried);
       for (int64_t odd : {0, 1}) {
-        Value at = e.add(i, odd), q = e.add(q0, at), row = rowOf(op.getValue(), q);
+        Value at = e.add(i, odd);
+        Value row = rowOf(op.getValue(), q0, odd ? e.min(at, e.add(valid, -1)) : at);
         if (first == 0) {
-          prefetch(value, q, valueColumn);
+          prefetch(op.getValue(), value, row, valueColumn);
         }
         Value chance = e.broadcast(e.loadScalar(chances, {at}));
         for (int64_t j = 0; j < count; ++j) {
