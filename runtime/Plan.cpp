@@ -231,7 +231,8 @@ private:
         continue;
       }
       variant.keys({"symbol", "items", "scratch_bytes"});
-      kernel.variants[target] = {variant.at("symbol").string(), variant.at("items").integer(0),
+      kernel.variants[target] = {variant.at("symbol").string(),
+                                 variant.at("items").integer(0, mostItems),
                                  variant.at("scratch_bytes").integer(0, mostScratchBytes)};
     }
     if (json.has("operands")) {

@@ -109,11 +109,6 @@ int explainException() {
     std::cerr << "sluice: internal error: " << showMessage(error.what()) << defect << std::endl;
     return 3;
   } catch (const std::exception &error) {
-    // oneTBB says so without a code.
-    if (std::string_view(error.what()).find("pthread_create") != std::string_view::npos) {
-      printError(std::string(error.what()) + threadsRemedy);
-      return 1;
-    }
     std::cerr << "sluice: internal error: " << showMessage(error.what()) << defect << std::endl;
     return 3;
   }

@@ -13,6 +13,9 @@ constexpr int64_t mostSize = (int64_t(1) << 31) - 1;
 /// sums and products of sizes cannot overflow unnoticed.
 constexpr int64_t mostArenaBytes = int64_t(1) << 46;
 
+/// Items of one launch on a CPU.
+constexpr int64_t mostItems = (int64_t(1) << 31) - 1;
+
 /// Scratch of one thread.
 constexpr int64_t mostScratchBytes = int64_t(1) << 32;
 

@@ -1,10 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention of an incremental step: few queries, many keys. An item is one (row of the batch,
-// key/value head) with all queries that are due of the heads that share it. It goes over blocks of
-// as many keys as a vector has lanes, in the order of their positions, with an online softmax: keys
-// and values are read once, and sums depend on positions alone, not on where rings hold them nor on
-// threads.
+// Attention of an incremental step: few queries, many keys. An item is one (key/value head, row of
+// the batch) with all queries that are due of the heads that share it. It goes over blocks of keys
+// in the order of their positions, with an online softmax: keys and values are read once, and sums
+// depend on positions alone, not on where rings hold them nor on threads. A block is several
+// vectors of keys, so that the chain from a block's greatest score to the next block is short
+// beside the block's loads.
 #include "Attention.h"
 #include "Skinny.h"
 #include "Storage.h"
@@ -19,6 +20,8 @@ using namespace sluice::cpu::attention;
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr int64_t blockKeys = 32; ///< a multiple of the lanes
+constexpr int64_t lineBytes = 64; ///< of a cache line
 
 class DecodeGenerator {
 public:
@@ -40,9 +43,13 @@ private:
   void eachQuery(llvm::function_ref<void(Value slot, Value position, Value head)> body);
   void loadQuery(Value slot, Value position, Value head);
   void emitKeyBlock(Value q0);
-  Value emitScores(Value slot, Value position, Value head, Value q0);
-  void accumulate(Value slot, Value scores);
+  Value emitScores(Value slot, Value position, Value head, Value q0, Value first);
+  void accumulate(Value slot, Value q0, Value highest);
+  void addValues(Value slot, Value q0, Value factor);
   void storeResult(Value slot, Value position, Value head);
+  static bool isWhole(Value ring) { return extentOf(ring) % blockKeys == 0; }
+  Value rowOf(Value ring, Value q0, Value i);
+  void prefetch(Value ring, Value memory, Value row, Value column);
   /// Column of vector `j` of a head's columns, which begin at `first`, and how many of its lanes
   /// are the head's.
   Value columnOf(Value first, int64_t j) { return e.add(first, j * e.lanes); }
@@ -54,11 +61,11 @@ private:
   Frame frame;
   Emitter e;
 
-  Value query, key, value, output, lse;              // tensors
-  Value queries, accumulator, maximum, sum, chances; // scratch, by query but for the last
+  Value query, key, value, output, lse;     // tensors
+  Value queries, accumulator, maximum, sum; // scratch, by query
+  Value chances;                            // scratch [blockKeys]: scores, then terms of the sum
   Value batch, keyHead, keyColumn, valueColumn, length;
   Frame::Run run;
-  SmallVector<Value> keyRows, valueRows; // of the block's keys
 };
 
 } // namespace
@@ -73,13 +80,14 @@ void DecodeGenerator::allocate() {
   accumulator = frame.scratch(matrix(shape.headWidth));
   maximum = frame.scratch(matrix(1));
   sum = frame.scratch(matrix(e.lanes));
-  chances = frame.scratch(MemRefType::get({e.lanes}, e.b.getF32Type()));
+  chances = frame.scratch(MemRefType::get({blockKeys}, e.b.getF32Type()));
 }
 
 Kernel DecodeGenerator::generate() {
   allocate();
-  batch = e.floorDiv(frame.item(), shape.kvHeads);
-  keyHead = e.sub(frame.item(), e.mul(batch, shape.kvHeads));
+  // Rows of the batch that have nothing to do are spread evenly over the items.
+  keyHead = e.floorDiv(frame.item(), shape.batch);
+  batch = e.sub(frame.item(), e.mul(keyHead, shape.batch));
   run = frame.run(batch);
   e.when(e.less(e.index(0), run.count), [&] { emitItem(); });
   frame.finish();
@@ -101,7 +109,7 @@ void DecodeGenerator::emitItem() {
   int64_t factor = op.getDomain().getFactor();
   length = e.floorDiv(e.add(run.length, factor - 1), factor);
   eachQuery([&](Value slot, Value position, Value head) { loadQuery(slot, position, head); });
-  e.loop(e.index(0), length, e.lanes, [&](Value q0) { emitKeyBlock(q0); });
+  e.loop(e.index(0), length, blockKeys, [&](Value q0) { emitKeyBlock(q0); });
   eachQuery([&](Value slot, Value position, Value head) { storeResult(slot, position, head); });
 }
 
@@ -129,35 +137,60 @@ void DecodeGenerator::loadQuery(Value slot, Value position, Value head) {
   e.store(e.splat(0), sum, {slot, e.index(0)});
 }
 
-/// Keys [q0, q0 + lanes). From the valid length on, the last valid key stands for those that are
-/// missing: the mask leaves it out, and what it holds is a number.
-void DecodeGenerator::emitKeyBlock(Value q0) {
-  keyRows.clear();
-  valueRows.clear();
-  for (int64_t i = 0; i < e.lanes; ++i) {
-    Value q = e.min(e.add(q0, i), e.add(length, -1));
-    keyRows.push_back(ringRow(e.b, extentOf(op.getKey()), batch, q));
-    valueRows.push_back(extentOf(op.getValue()) == extentOf(op.getKey())
-                            ? keyRows.back()
-                            : ringRow(e.b, extentOf(op.getValue()), batch, q));
+/// Row of `ring` that holds key `i` of the block at q0. Blocks begin at multiples of their size:
+/// one lies together in a ring of whole blocks, and its rows behind the valid length exist. In
+/// another ring the last valid position stands for those.
+Value DecodeGenerator::rowOf(Value ring, Value q0, Value i) {
+  if (isWhole(ring)) {
+    return e.add(ringRow(e.b, extentOf(ring), batch, q0), i);
   }
+  return ringRow(e.b, extentOf(ring), batch, e.min(e.add(q0, i), e.add(length, -1)));
+}
+
+/// Asks for a head's columns of the row that the next block reads: rows lie too far apart for a
+/// processor to find out by itself.
+void DecodeGenerator::prefetch(Value ring, Value memory, Value row, Value column) {
+  if (!isWhole(ring)) {
+    return;
+  }
+  for (int64_t i = 0; i < shape.head; i += lineBytes / shape.elementBytes) {
+    memref::PrefetchOp::create(e.b, memory, ValueRange{e.add(row, blockKeys), e.add(column, i)},
+                               /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
+  }
+}
+
+/// Keys [q0, q0 + blockKeys).
+void DecodeGenerator::emitKeyBlock(Value q0) {
   eachQuery([&](Value slot, Value position, Value head) {
-    BlockClass block = classifyBlock(e, op.getMask(), position, 1, q0, e.lanes, length);
-    e.when(block.some, [&] { accumulate(slot, emitScores(slot, position, head, q0)); });
+    BlockClass block = classifyBlock(e, op.getMask(), position, 1, q0, blockKeys, length);
+    e.when(block.some, [&] {
+      Value none = e.splat(-infinity);
+      auto scored = [&](Value i, ValueRange before) {
+        Value scores = emitScores(slot, position, head, q0, i);
+        e.store(scores, chances, {i});
+        return Emitter::Values{e.maxf(before.front(), scores)};
+      };
+      Value highest = e.loop(e.index(0), e.index(blockKeys), e.lanes, none, scored).front();
+      accumulate(slot, q0, greatest(highest));
+    });
   });
 }
 
-/// Scores of a query with the block's keys, -inf where the mask forbids.
-Value DecodeGenerator::emitScores(Value slot, Value position, Value head, Value q0) {
-  Emitter::Values dots(e.lanes, e.splat(0));
+/// Scores of a query with keys [first, first + lanes) of the block at q0, -inf where the mask
+/// forbids.
+Value DecodeGenerator::emitScores(Value slot, Value position, Value head, Value q0, Value first) {
+  Emitter::Values dots(e.lanes, e.splat(0)), rows;
+  for (int64_t i = 0; i < e.lanes; ++i) {
+    rows.push_back(rowOf(op.getKey(), q0, e.add(first, i)));
+    prefetch(op.getKey(), key, rows.back(), keyColumn);
+  }
   for (int64_t j = 0; j < shape.headVectors; ++j) {
     Value factor = e.load(queries, {slot, e.index(j * e.lanes)});
     for (int64_t i = 0; i < e.lanes; ++i) {
-      dots[i] =
-          e.fma(factor, e.load(key, {keyRows[i], columnOf(keyColumn, j)}, validOf(j)), dots[i]);
+      dots[i] = e.fma(factor, e.load(key, {rows[i], columnOf(keyColumn, j)}, validOf(j)), dots[i]);
     }
   }
-  Value p = e.toInteger(position), q = emitQueries(e, q0, e.index(0));
+  Value p = e.toInteger(position), q = emitQueries(e, q0, first);
   Value score =
       e.broadcast(emitRegion(e, op.getScore(), {e.sumEach(dots), p, q, e.toInteger(head)}));
   Value holds = emitRelation(e, op.getMask(), e.broadcast(p), q, e.broadcast(e.toInteger(length)));
@@ -176,31 +209,58 @@ Value DecodeGenerator::greatest(Value vector) {
   return vector;
 }
 
-void DecodeGenerator::accumulate(Value slot, Value scores) {
+/// Takes the block's scores, whose greatest is `highest` in every lane, to the query's sums.
+void DecodeGenerator::accumulate(Value slot, Value q0, Value highest) {
   Value before = e.broadcast(e.loadScalar(maximum, {slot, e.index(0)}));
-  Value now = e.maxf(before, greatest(scores));
+  Value now = e.maxf(before, highest);
   // A query that has met no key yet keeps -inf; subtracting 0 instead makes its terms e^-inf = 0,
   // not NaN.
   Value none = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, now, e.splat(-infinity));
   Value shift = e.select(none, e.splat(0), now);
   Value factor = emitExp(e, e.subf(before, shift));
-  Value terms = emitExp(e, e.subf(scores, shift));
   e.store(vector::ExtractOp::create(e.b, now, int64_t(0)), maximum, {slot, e.index(0)});
-  e.store(e.addf(e.mulf(e.load(sum, {slot, e.index(0)}), factor), terms), sum, {slot, e.index(0)});
-  e.store(terms, chances, {e.index(0)});
-  Emitter::Values totals;
-  for (int64_t j = 0; j < shape.headVectors; ++j) {
-    totals.push_back(e.mulf(e.load(accumulator, {slot, e.index(j * e.lanes)}), factor));
-  }
-  for (int64_t i = 0; i < e.lanes; ++i) {
-    Value chance = e.broadcast(e.loadScalar(chances, {e.index(i)}));
-    for (int64_t j = 0; j < shape.headVectors; ++j) {
-      Value row = e.load(value, {valueRows[i], columnOf(valueColumn, j)}, validOf(j));
-      totals[j] = e.fma(chance, row, totals[j]);
+  Value scaled = e.mulf(e.load(sum, {slot, e.index(0)}), factor);
+  Value total =
+      e.loop(e.index(0), e.index(blockKeys), e.lanes, scaled, [&](Value i, ValueRange sums) {
+         Value terms = emitExp(e, e.subf(e.load(chances, {i}), shift));
+         e.store(terms, chances, {i});
+         return Emitter::Values{e.addf(sums.front(), terms)};
+       }).front();
+  e.store(total, sum, {slot, e.index(0)});
+  addValues(slot, q0, factor);
+}
+
+/// accumulator = factor accumulator + chances V, in column chunks that registers hold twice: keys
+/// of even and of odd position are summed apart, for twice as many multiplications at a time.
+void DecodeGenerator::addValues(Value slot, Value q0, Value factor) {
+  int64_t most = frame.target().registers / 4;
+  Value valid = e.min(e.index(blockKeys), e.sub(length, q0)); // the chances of others are 0
+  for (int64_t first = 0; first < shape.headVectors; first += most) {
+    int64_t count = std::min(most, shape.headVectors - first);
+    Emitter::Values sums(2 * count, e.splat(0));
+    for (int64_t j = 0; j < count; ++j) {
+      sums[j] = e.mulf(e.load(accumulator, {slot, e.index((first + j) * e.lanes)}), factor);
     }
-  }
-  for (int64_t j = 0; j < shape.headVectors; ++j) {
-    e.store(totals[j], accumulator, {slot, e.index(j * e.lanes)});
+    sums = e.loop(e.index(0), valid, 2, sums, [&](Value i, ValueRange carried) {
+      Emitter::Values next(carried);
+      for (int64_t odd : {0, 1}) {
+        Value at = e.add(i, odd);
+        Value row = rowOf(op.getValue(), q0, odd ? e.min(at, e.add(valid, -1)) : at);
+        if (first == 0) {
+          prefetch(op.getValue(), value, row, valueColumn);
+        }
+        Value chance = e.broadcast(e.loadScalar(chances, {at}));
+        for (int64_t j = 0; j < count; ++j) {
+          Value held = e.load(value, {row, columnOf(valueColumn, first + j)}, validOf(first + j));
+          next[odd * count + j] = e.fma(chance, held, next[odd * count + j]);
+        }
+      }
+      return next;
+    });
+    for (int64_t j = 0; j < count; ++j) {
+      e.store(e.addf(sums[j], sums[count + j]), accumulator,
+              {slot, e.index((first + j) * e.lanes)});
+    }
   }
 }
 

@@ -45,6 +45,8 @@ Cut::Cut(const Target &target, int64_t launchRows, int64_t width) {
   items = llvm::divideCeil(width, itemColumns);
 }
 
+constexpr int64_t lineBytes = 64; ///< of a cache line
+
 class SkinnyGenerator {
 public:
   SkinnyGenerator(dispatch::ContractOp op, ModuleOp module, StringRef name, const Target &target)
@@ -56,12 +58,15 @@ public:
   FailureOr<Kernel> generate();
 
 private:
+  using Values = Emitter::Values;
   static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
   static int64_t extentOf(Value value) { return typeOf(value).getDimSize(1); }
   Value listDue();
   void emitRows(Value first, Value due);
-  void gatherRow(Value to, Value slot);
-  void emitDots(Value column);
+  void emitDots(ArrayRef<Value> rows, Value column, int64_t columns);
+  Values stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k, int64_t valid,
+                  ValueRange dots);
+  void prefetch(Value column, int64_t columns, Value k);
   void emitEpilogue(Value first, Value count, Value column);
   Value listed(Value list, Value slot) {
     return arith::IndexCastOp::create(e.b, e.b.getIndexType(), e.loadScalar(list, {slot}));
@@ -78,7 +83,6 @@ private:
   Value input, weight, itemEnd;
   SmallVector<Value> extras, results;
   Value batches, positions; ///< of the rows that are due, in order
-  Value rows;               ///< [cut.rows][K], zeros behind K
   Value sums;               ///< [cut.rows][lanes], and as much again that is written over
   bool failed_ = false;
 };
@@ -98,8 +102,6 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
   int64_t launchRows = domain.getLaunchRows();
   batches = frame.scratch(MemRefType::get({launchRows}, i64));
   positions = frame.scratch(MemRefType::get({launchRows}, i64));
-  int64_t padded = llvm::divideCeil(inner, e.lanes) * e.lanes;
-  rows = frame.scratch(MemRefType::get({cut.rows, padded}, f32));
   sums = frame.scratch(MemRefType::get({cut.rows, 2 * e.lanes}, f32));
 
   Value due = listDue();
@@ -145,63 +147,90 @@ Value SkinnyGenerator::listDue() {
 /// those that are missing, and is not stored again.
 void SkinnyGenerator::emitRows(Value first, Value due) {
   Value last = e.add(due, -1);
-  e.loop(e.index(0), e.index(cut.rows), 1,
-         [&](Value i) { gatherRow(i, e.min(e.add(first, i), last)); });
+  SmallVector<Value> rows;
+  for (int64_t i = 0; i < cut.rows; ++i) {
+    Value slot = e.min(e.add(first, i), last);
+    rows.push_back(
+        ringRow(e.b, extentOf(op.getInput()), listed(batches, slot), listed(positions, slot)));
+  }
   Value count = e.min(e.index(cut.rows), e.sub(due, first));
+  Value isAlone = e.less(count, e.index(2));
   Value begin = e.mul(frame.item(), cut.itemColumns);
   Value end = e.min(e.add(begin, cut.itemColumns), e.index(width));
-  e.loop(begin, end, e.lanes, [&](Value column) {
+  auto together = [&](Value column) {
     e.loop(e.index(0), e.index(e.lanes), cut.columns,
-           [&](Value offset) { emitDots(e.add(column, offset)); });
+           [&](Value offset) { emitDots(rows, e.add(column, offset), cut.columns); });
+  };
+  e.loop(begin, end, e.lanes, [&](Value column) {
+    auto alone = [&] { emitDots(rows.front(), column, e.lanes); };
+    if (cut.rows == 1) {
+      alone();
+    } else {
+      e.when(isAlone, alone, [&] { together(column); });
+    }
     emitEpilogue(first, count, column);
   });
 }
 
-void SkinnyGenerator::gatherRow(Value to, Value slot) {
-  Value row = ringRow(e.b, extentOf(op.getInput()), listed(batches, slot), listed(positions, slot));
-  int64_t whole = inner / e.lanes * e.lanes;
-  e.loop(e.index(0), e.index(whole), e.lanes,
-         [&](Value k) { e.store(e.load(input, {row, k}), rows, {to, k}); });
-  if (whole < inner) {
-    Value k = e.index(whole);
-    e.store(e.load(input, {row, k}, inner - whole), rows, {to, k});
+/// Columns [column, column + columns) of `rows`, to `sums` at column mod lanes. Columns behind the
+/// last are the last again. The order of a sum depends on neither number.
+void SkinnyGenerator::emitDots(ArrayRef<Value> rows, Value column, int64_t columns) {
+  Values outputs;
+  for (int64_t j = 0; j < columns; ++j) {
+    outputs.push_back(e.min(e.add(column, j), e.index(width - 1)));
+  }
+  int64_t line = lineBytes * 8 / typeOf(op.getWeight()).getElementTypeBitWidth();
+  int64_t unroll = std::max<int64_t>(1, line / e.lanes) * e.lanes;
+  int64_t whole = inner / unroll * unroll;
+  Values dots(columns * rows.size(), e.splat(0));
+  dots = e.loop(e.index(0), e.index(whole), unroll, dots, [&](Value k, ValueRange carried) {
+    Values next(carried);
+    prefetch(column, columns, k);
+    for (int64_t i = 0; i < unroll; i += e.lanes) {
+      next = stepDots(rows, outputs, e.add(k, i), e.lanes, next);
+    }
+    return next;
+  });
+  for (int64_t k = whole; k < inner; k += e.lanes) {
+    dots = stepDots(rows, outputs, e.index(k), inner - k, dots);
+  }
+  Value at = arith::RemUIOp::create(e.b, column, e.index(e.lanes));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Values ofRow;
+    for (int64_t j = 0; j < columns; ++j) {
+      ofRow.push_back(dots[j * rows.size() + i]);
+    }
+    e.store(e.sumEach(ofRow), sums, {e.index(i), at});
   }
 }
 
-/// Columns [column, column + cut.columns) of all gathered rows, to `sums` at column mod lanes.
-/// Columns behind the last are the last again.
-void SkinnyGenerator::emitDots(Value column) {
-  SmallVector<Value> outputs;
-  for (int64_t j = 0; j < cut.columns; ++j) {
-    outputs.push_back(e.min(e.add(column, j), e.index(width - 1)));
+/// `dots`, by column and row, with the terms of `valid` elements from `k` on.
+Emitter::Values SkinnyGenerator::stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k,
+                                          int64_t valid, ValueRange dots) {
+  Values factors, next;
+  for (Value row : rows) {
+    factors.push_back(e.load(input, {row, k}, valid));
   }
-  auto step = [&](Value k, ValueRange carried, int64_t valid) {
-    Emitter::Values factors, next;
-    for (int64_t i = 0; i < cut.rows; ++i) {
-      factors.push_back(e.load(rows, {e.index(i), k}));
+  for (Value output : outputs) {
+    Value weights = e.load(weight, {output, k}, valid);
+    for (Value factor : factors) {
+      next.push_back(e.fma(factor, weights, dots[next.size()]));
     }
-    for (int64_t j = 0; j < cut.columns; ++j) {
-      Value weights = e.load(weight, {outputs[j], k}, valid);
-      for (int64_t i = 0; i < cut.rows; ++i) {
-        next.push_back(e.fma(factors[i], weights, carried[j * cut.rows + i]));
-      }
-    }
-    return next;
-  };
-  int64_t whole = inner / e.lanes * e.lanes;
-  Emitter::Values dots(cut.columns * cut.rows, e.splat(0));
-  dots = e.loop(e.index(0), e.index(whole), e.lanes, dots,
-                [&](Value k, ValueRange carried) { return step(k, carried, e.lanes); });
-  if (whole < inner) {
-    dots = step(e.index(whole), dots, inner - whole);
   }
-  Value at = arith::RemUIOp::create(e.b, column, e.index(e.lanes));
-  for (int64_t i = 0; i < cut.rows; ++i) {
-    Emitter::Values ofRow;
-    for (int64_t j = 0; j < cut.columns; ++j) {
-      ofRow.push_back(dots[j * cut.rows + i]);
-    }
-    e.store(e.sumEach(ofRow), sums, {e.index(i), at});
+  return next;
+}
+
+/// Asks for the line at `k` of the columns that come some kilobytes later. Rows of W as long as a
+/// page the processor follows by itself.
+void SkinnyGenerator::prefetch(Value column, int64_t columns, Value k) {
+  constexpr int64_t pageBytes = 4096;
+  if (inner * typeOf(op.getWeight()).getElementTypeBitWidth() / 8 >= pageBytes) {
+    return;
+  }
+  for (int64_t j = 0; j < columns; ++j) {
+    Value later = e.min(e.add(column, e.lanes + j), e.index(width - 1));
+    memref::PrefetchOp::create(e.b, weight, ValueRange{later, k}, /*isWrite=*/false,
+                               /*localityHint=*/3, /*isDataCache=*/true);
   }
 }
 

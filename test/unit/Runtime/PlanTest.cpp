@@ -80,6 +80,8 @@ const WrongPlan wrongPlans[] = {
      "row_stride"},
     {"NarrowStride", [](Json &p) { p["outputs"]["logits"]["row_stride"] = 127; }, "row_stride"},
     {"KernelIndex", [](Json &p) { p["entries"]["predict"][0]["launch"] = 8; }, "from 0 to 7"},
+    {"Items", [](Json &p) { p["kernels"][0]["variants"]["cpu-avx2"]["items"] = int64_t(1) << 31; },
+     "from 0 to 2147483647"},
     {"LaterDependency", [](Json &p) { p["entries"]["evaluate"][1]["after"] = {1}; }, "after"},
     {"GuardOfNoScalar", [](Json &p) { p["entries"]["update"][1]["guard"]["scalar"] = "x"; },
      "integer scalar"},
