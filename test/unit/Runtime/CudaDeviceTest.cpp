@@ -3,6 +3,7 @@
 // in which order, and that the numbers are the CPU's.
 #include "CudaGpu.h"
 #include "CudaLanes.h"
+#include "CudaLaunch.h"
 #include "Fixture.h"
 
 #include "sluice/Runtime/Checkpoint.h"

@@ -91,9 +91,9 @@ TEST(StepAttention, RingsOfWholeBlocks) {
   const std::vector<std::vector<Due>> steps = {
       {{0, 1, 1}, {31, 1, 32}}, {{32, 1, 33}, {63, 1, 64}}, {{64, 1, 65}, {200, 1, 201}}};
   for (const cpu::Target *target : targets()) {
-    checkDecode({2, 1, 2, 2, 32, 64, 1, window(40), scaled(0.18), false, steps}, *target);
-    checkDecode({2, 1, 2, 1, 72, 64, 1, window(33), scaled(0.12), true, steps}, *target);
-    checkDecode({2, 1, 1, 1, 130, 256, 1, causal(), scaled(0.1), false, steps}, *target);
+    checkDecode({2, 1, 2, 2, 32, 64, 1, window(40), scaled(0.18), false, steps}, on(*target));
+    checkDecode({2, 1, 2, 1, 72, 64, 1, window(33), scaled(0.12), true, steps}, on(*target));
+    checkDecode({2, 1, 1, 1, 130, 256, 1, causal(), scaled(0.1), false, steps}, on(*target));
   }
 }
 
