@@ -32,6 +32,30 @@ TEST(CudaStep, AssembledWithoutSpills) {
   }
 }
 
+/// Memory moves in whole sectors, and each weight, key and value once.
+void expectLeastTraffic(const std::string &text, const std::vector<Floats> &operands) {
+  EmulatedKernel kernel(text);
+  ASSERT_TRUE(kernel.made());
+  kernel.run({.operands = operands});
+  const emulator::Counters &counted = kernel.reports.at(0).counters;
+  EXPECT_GE(double(counted.leastSectors), 0.9 * double(counted.globalSectors));
+  double bytes = double(counted.distinctReadBytes + counted.distinctWrittenBytes);
+  EXPECT_NEAR(bytes, kernel.kernel().bytes, 0.05 * kernel.kernel().bytes);
+}
+
+TEST(CudaStep, ReadsInWholeSectors) {
+  Product c{1, 1, 512, 512};
+  c.half = true;
+  expectLeastTraffic(c.text(), {randomFloats(c.input().elements(), 1),
+                                randomFloats(512 * 512, 2),
+                                randomFloats(512, 3),
+                                randomFloats(c.residual().elements(), 4),
+                                {3, 1, 4}});
+  Decode d{1, 1, 2, 2, 64, 128, 1, causal(), scaled(0.12), true, {}};
+  Floats keys = randomFloats(d.key().elements(), 6);
+  expectLeastTraffic(d.text(), {randomFloats(d.query().elements(), 5), keys, keys, {127, 1, 128}});
+}
+
 TEST(CudaStepRows, GroupsTablesAndPositionsThroughRings) {
   for (int64_t width : {1, 7, 40, 520}) {
     checkGroups(width, emulated);
