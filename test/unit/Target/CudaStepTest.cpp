@@ -27,7 +27,7 @@ TEST(CudaStep, AssembledWithoutSpills) {
     GeneratedKernel(c.text()).checkAssembly({wide});
   }
   for (int64_t head : {64, 256, 250}) {
-    Decode c{4, 2, 4, 2, head, 256, 1, causal(), softCap(30), true, {}};
+    Decode c{2, 2, 4, 2, head, 512, 1, causal(), softCap(30), true, {}};
     GeneratedKernel(c.text()).checkAssembly({head == 250 ? "ld.global" : wide});
   }
 }
@@ -91,10 +91,13 @@ TEST(CudaStepAttention, CausalOverWholeCapacity) {
   checkDecode({2, 1, 4, 2, 66, 40, 1, causal(), scaled(0.12), true, schedules}, emulated);
 }
 
-/// Many keys a team, several turns.
+/// Many keys a team, several turns; several blocks a query, of which one may find no key.
 TEST(CudaStepAttention, LongContexts) {
   checkDecode({1, 1, 1, 1, 256, 70, 1, causal(), scaled(0.06), true, {{{69, 1, 70}}}}, emulated);
-  checkDecode({1, 1, 2, 1, 64, 300, 1, causal(), scaled(0.12), true, {{{299, 1, 300}}}}, emulated);
+  const std::vector<std::vector<Due>> schedules = {{{699, 1, 700}}, {{5, 1, 6}}, {{0, 0, 0}}};
+  checkDecode({1, 1, 2, 1, 64, 700, 1, causal(), scaled(0.12), true, schedules}, emulated);
+  checkDecode({1, 1, 1, 1, 128, 300, 1, window(300), softCap(3), true, {{{811, 1, 812}}}},
+              emulated);
 }
 
 /// Several queries at once at a coarse scale, and rings that hold a window.
