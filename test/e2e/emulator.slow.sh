@@ -78,5 +78,7 @@ for name in vanilla-bf16 hourglass-bf16; do
   cp "$work/out" "$work/steps"
   succeeds "$name: generate without a cache" "${generate[@]}" --no-cache
   succeeds "$name: both write the same text" cmp "$work/out" "$work/steps"
+  succeeds "$name: generate by steps of sm_90a code" "${generate[@]}" --gpu-target sm_90a
+  succeeds "$name: it writes the same text" cmp "$work/out" "$work/steps"
 done
 finish

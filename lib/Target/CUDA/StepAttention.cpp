@@ -1,9 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention of an incremental step: a query of a head a block. A team of lanes has the columns of a
-// head, and takes every n-th key with an online softmax of its own; n is the block's teams. The
-// order of every sum depends on keys' absolute positions and on shapes, not on where rings hold
-// them.
+// Attention of an incremental step: a query of a head a block, or several blocks where there are
+// few queries and long rings. A team of lanes has the columns of a head, and takes every n-th key
+// with an online softmax of its own; n is the query's teams. The order of every sum depends on
+// keys' absolute positions and on shapes, not on where rings hold them.
+#include "Arrival.h"
 #include "StepKernels.h"
 #include "Tensor.h"
 #include "sluice/Target/CPU/Score.h"
@@ -35,6 +36,12 @@ private:
   void emitQuery();
   Values loadColumns(Value memory, Value row, int64_t first, Value head);
   State addKeys(Value q0, ValueRange before);
+  /// Number `i` of part `part`.
+  using LoadPart = llvm::function_ref<Value(Value part, Value i)>;
+  void storeTeam(const State &state);
+  void merge(int64_t parts, LoadPart load,
+             llvm::function_ref<void(Value column, const State &)> body);
+  void storeResult(Value column, const State &found);
   void emitMerge(const State &state);
   Value exponential(Value x) { return math::ExpOp::create(e.b, x); }
   Value f32(float value) { return arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(value)); }
@@ -51,7 +58,9 @@ private:
   Value partAt(Value team, Value i) {
     return core->shared(e.mul(e.add(e.mul(team, partNumbers), i), 4));
   }
-  Value loadPart(Value team, Value i) { return core->load(e.b.getF32Type(), partAt(team, i), 4); }
+  Value isZero(Value index) {
+    return arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, index, e.index(0));
+  }
 
   dispatch::AttentionOp op;
   dispatch::DomainAttr domain;
@@ -63,9 +72,11 @@ private:
   const int64_t chunks;      ///< loads of a lane for a key
   const int64_t teams;       ///< a block
   const int64_t partNumbers; ///< floats that a team leaves: odd, so that teams are in other banks
+  const int64_t splits;      ///< blocks a query
   std::unique_ptr<TensorCore> core;
   Value thread, laneOfTeam, teamOfBlock;
   Value batch, position, length, headNumber, keyHead;
+  Value queryNumber, split; ///< of rows and heads; of the query's blocks
   Values query;
 };
 
@@ -79,6 +90,15 @@ int64_t lanesOf(int64_t vectors) {
   return std::min<int64_t>(threadsPerWarp, int64_t(llvm::PowerOf2Ceil(uint64_t(vectors))));
 }
 
+/// Blocks that share a query's keys: as many as a large GPU has multiprocessors for, as long as
+/// each has two turns of the ring.
+int64_t splitsOf(dispatch::AttentionOp op, int64_t turn) {
+  constexpr int64_t wanted = 132;
+  int64_t queries = op.getDomain().getLaunchRows() * int64_t(op.getHeads());
+  int64_t turns = llvm::divideCeil(typeOf(op.getKey()).getDimSize(1), turn);
+  return std::max<int64_t>(std::min<int64_t>(wanted / queries, turns / 2), 1);
+}
+
 } // namespace
 
 StepAttention::StepAttention(dispatch::AttentionOp op, ModuleOp module, StringRef name)
@@ -86,7 +106,7 @@ StepAttention::StepAttention(dispatch::AttentionOp op, ModuleOp module, StringRe
       head(op.getHeadSize()), heads(op.getHeads()), kvHeads(op.getKvHeads()),
       vector(vectorOfHeads(op)), team(lanesOf(head / vector)),
       chunks(llvm::divideCeil(head / vector, team)), teams(threads / team),
-      partNumbers((head + 2) | 1) {}
+      partNumbers((head + 2) | 1), splits(splitsOf(op, teams * keysAtOnce)) {}
 
 /// This lane's columns of a head's row, those past the last being the last again.
 Values StepAttention::loadColumns(Value memory, Value row, int64_t first, Value number) {
@@ -145,10 +165,9 @@ StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
   return after;
 }
 
-/// What the teams found, in their order.
-void StepAttention::emitMerge(const State &state) {
-  Value isFirst = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, laneOfTeam, e.index(0));
-  e.when(isFirst, [&] {
+/// Leaves what this team found in shared memory.
+void StepAttention::storeTeam(const State &state) {
+  e.when(isZero(laneOfTeam), [&] {
     core->store(state[0], partAt(teamOfBlock, e.index(0)), 4);
     core->store(state[1], partAt(teamOfBlock, e.index(1)), 4);
   });
@@ -160,36 +179,76 @@ void StepAttention::emitMerge(const State &state) {
       }
     });
   }
-  core->barrier();
-  auto most = [&](Value number, ValueRange so) {
-    return Values{LLVM::MaxNumOp::create(e.b, so[0], loadPart(number, e.index(0)))};
+}
+
+/// Adds up parts in their order, a column of the head a thread at a time: `body` is given the
+/// greatest score, the sum and the column's sum.
+void StepAttention::merge(int64_t parts, LoadPart load,
+                          llvm::function_ref<void(Value column, const State &)> body) {
+  auto most = [&](Value part, ValueRange so) {
+    return Values{LLVM::MaxNumOp::create(e.b, so[0], load(part, e.index(0)))};
   };
-  Value greatest = e.loop(e.index(0), e.index(teams), 1, ValueRange{f32(-infinity)}, most).front();
+  Value greatest = e.loop(e.index(0), e.index(parts), 1, ValueRange{f32(-infinity)}, most).front();
   Value shift = e.select(isEqual(greatest, -infinity), f32(0), greatest);
-  Value output = frame.buffer(op->getNumOperands()), lse = frame.buffer(op->getNumOperands() + 1);
   e.loop(thread, e.index(head), threads, [&](Value column) {
-    auto add = [&](Value number, ValueRange so) {
-      Value factor = exponential(e.subf(loadPart(number, e.index(0)), shift));
-      return Values{e.fma(loadPart(number, e.index(1)), factor, so[0]),
-                    e.fma(loadPart(number, e.add(column, 2)), factor, so[1])};
+    auto add = [&](Value part, ValueRange so) {
+      Value factor = exponential(e.subf(load(part, e.index(0)), shift));
+      return Values{e.fma(load(part, e.index(1)), factor, so[0]),
+                    e.fma(load(part, e.add(column, 2)), factor, so[1])};
     };
-    Values sums = e.loop(e.index(0), e.index(teams), 1, ValueRange{f32(0), f32(0)}, add);
-    Value isNone = isEqual(sums[0], 0);
-    Value divisor = e.select(isNone, f32(1), sums[0]);
-    Value result = arith::DivFOp::create(e.b, sums[1], divisor);
-    Type element = cast<MemRefType>(output.getType()).getElementType();
-    if (!element.isF32()) {
-      result = arith::TruncFOp::create(e.b, element, result);
-    }
-    Value line = ringRow(op.getOutput(), position);
-    memref::StoreOp::create(e.b, result, output,
-                            ValueRange{line, e.add(e.mul(headNumber, head), column)});
-    Value isOne = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, column, e.index(0));
-    e.when(isOne, [&] {
-      Value logarithm = e.addf(greatest, math::LogOp::create(e.b, divisor));
-      logarithm = e.select(isNone, f32(-infinity), logarithm);
-      e.store(logarithm, lse, {ringRow(op.getLse(), position), headNumber});
+    Values sums = e.loop(e.index(0), e.index(parts), 1, ValueRange{f32(0), f32(0)}, add);
+    body(column, {greatest, sums[0], sums[1]});
+  });
+}
+
+void StepAttention::storeResult(Value column, const State &found) {
+  Value output = frame.buffer(op->getNumOperands()), lse = frame.buffer(op->getNumOperands() + 1);
+  Value isNone = isEqual(found[1], 0);
+  Value divisor = e.select(isNone, f32(1), found[1]);
+  Value result = arith::DivFOp::create(e.b, found[2], divisor);
+  Type element = cast<MemRefType>(output.getType()).getElementType();
+  if (!element.isF32()) {
+    result = arith::TruncFOp::create(e.b, element, result);
+  }
+  Value line = ringRow(op.getOutput(), position);
+  memref::StoreOp::create(e.b, result, output,
+                          ValueRange{line, e.add(e.mul(headNumber, head), column)});
+  e.when(isZero(column), [&] {
+    Value logarithm = e.addf(found[0], math::LogOp::create(e.b, divisor));
+    logarithm = e.select(isNone, f32(-infinity), logarithm);
+    e.store(logarithm, lse, {ringRow(op.getLse(), position), headNumber});
+  });
+}
+
+/// From what teams found to the result, through the workspace where several blocks share a query.
+void StepAttention::emitMerge(const State &state) {
+  storeTeam(state);
+  core->barrier();
+  auto ofTeam = [&](Value part, Value i) -> Value {
+    return core->load(e.b.getF32Type(), partAt(part, i), 4);
+  };
+  auto storeAll = [&](Value column, const State &found) { storeResult(column, found); };
+  if (splits == 1) {
+    merge(teams, ofTeam, storeAll);
+    return;
+  }
+  auto type =
+      MemRefType::get({domain.getLaunchRows() * heads * splits, head + 2}, e.b.getF32Type());
+  Value parts = frame.workspaceView(type);
+  Value first = e.mul(queryNumber, splits), own = e.add(first, split);
+  merge(teams, ofTeam, [&](Value column, const State &found) {
+    e.store(found[2], parts, {own, e.add(column, 2)});
+    e.when(isZero(column), [&] {
+      e.store(found[0], parts, {own, e.index(0)});
+      e.store(found[1], parts, {own, e.index(1)});
     });
+  });
+  Value slot = core->shared(e.index(teams * partNumbers * 4));
+  e.when(isLastToArrive(frame, queryNumber, splits, slot), [&] {
+    auto ofBlock = [&](Value part, Value i) {
+      return e.loadScalar(parts, {e.add(first, part), i});
+    };
+    merge(splits, ofBlock, storeAll);
   });
 }
 
@@ -206,16 +265,18 @@ void StepAttention::emitQuery() {
   State state(2 + chunks * vector, f32(0));
   state[0] = f32(-infinity);
   int64_t turn = teams * keysAtOnce;
-  state = e.loop(e.index(0), length, turn, state, [&](Value q0, ValueRange before) {
-    Value some = cpu::attention::classifyBlock(e, op.getMask(), position, 1, q0, turn, length).some;
-    auto branch = scf::IfOp::create(e.b, before.getTypes(), some, /*withElseRegion=*/true);
-    OpBuilder::InsertionGuard guard(e.b);
-    e.b.setInsertionPointToStart(branch.thenBlock());
-    scf::YieldOp::create(e.b, addKeys(q0, before));
-    e.b.setInsertionPointToStart(branch.elseBlock());
-    scf::YieldOp::create(e.b, before);
-    return Values(branch.getResults());
-  });
+  state =
+      e.loop(e.mul(split, turn), length, turn * splits, state, [&](Value q0, ValueRange before) {
+        Value some =
+            cpu::attention::classifyBlock(e, op.getMask(), position, 1, q0, turn, length).some;
+        auto branch = scf::IfOp::create(e.b, before.getTypes(), some, /*withElseRegion=*/true);
+        OpBuilder::InsertionGuard guard(e.b);
+        e.b.setInsertionPointToStart(branch.thenBlock());
+        scf::YieldOp::create(e.b, addKeys(q0, before));
+        e.b.setInsertionPointToStart(branch.elseBlock());
+        scf::YieldOp::create(e.b, before);
+        return Values(branch.getResults());
+      });
   emitMerge(state);
 }
 
@@ -225,21 +286,25 @@ FailureOr<Kernel> StepAttention::generate() {
   thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
   laneOfTeam = arith::RemUIOp::create(b, thread, e.index(team));
   teamOfBlock = arith::DivUIOp::create(b, thread, e.index(team));
-  headNumber = arith::RemUIOp::create(b, frame.block, e.index(heads));
+  split = arith::RemUIOp::create(b, frame.block, e.index(splits));
+  queryNumber = arith::DivUIOp::create(b, frame.block, e.index(splits));
+  headNumber = arith::RemUIOp::create(b, queryNumber, e.index(heads));
   keyHead = arith::DivUIOp::create(b, headNumber, e.index(heads / kvHeads));
-  Row row = frame.row(arith::DivUIOp::create(b, frame.block, e.index(heads)));
+  Row row = frame.row(arith::DivUIOp::create(b, queryNumber, e.index(heads)));
   batch = row.batch;
   position = row.position;
   length = arith::CeilDivUIOp::create(b, row.length, e.index(domain.getFactor()));
   e.when(row.valid, [&] { emitQuery(); });
   int64_t rows = domain.getLaunchRows();
   double keys = double(typeOf(op.getKey()).getDimSize(1) * domain.getBatch());
-  Kernel kernel = frame.kernel(rows * heads, "attention",
+  Kernel kernel = frame.kernel(rows * heads * splits, "attention",
                                4.0 * double(heads * head * domain.getPositions()) * keys,
-                               teams * partNumbers * 4);
+                               (teams * partNumbers + 1) * 4);
+  kernel.workspaceBytes = splits > 1 ? rows * heads * splits * (head + 2) * 4 : 0;
+  kernel.counters = splits > 1 ? rows * heads : 0;
   double bytes = typeOf(op.getKey()).getElementTypeBitWidth() / 8;
   kernel.bytes =
-      2 * double(kvHeads * head) * bytes * keys +
+      2 * double(kvHeads * head) * bytes * keys + 2 * double(kernel.workspaceBytes) +
       double(rows * heads * head) * (bytes + typeOf(op.getOutput()).getElementTypeBitWidth() / 8);
   return kernel;
 }

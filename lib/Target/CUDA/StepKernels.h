@@ -14,8 +14,9 @@ namespace sluice::cuda {
 mlir::FailureOr<Kernel> generateStepContract(dispatch::ContractOp op, mlir::ModuleOp module,
                                              llvm::StringRef name);
 
-/// A block a query and head. Keys and values lie in rings, at absolute positions. Teams of lanes
-/// take keys in turn, each with sums of its own, which meet in the teams' order.
+/// A block a query and head, several where rings are long: the last of them adds up what all left.
+/// Keys and values lie in rings, at absolute positions. Teams of lanes take keys in turn, each with
+/// sums of its own, which meet in the teams' order.
 mlir::FailureOr<Kernel> generateStepAttention(dispatch::AttentionOp op, mlir::ModuleOp module,
                                               llvm::StringRef name);
 

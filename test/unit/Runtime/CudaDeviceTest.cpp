@@ -269,7 +269,8 @@ TEST_F(CudaDevice, LanesKeepThePlansOrder) {
   EXPECT_EQ(countUnordered(artifact->plan(), "update"), 0u);
 }
 
-// What the compiler says must come after what, in a model with attention, norms and two scales.
+// What the compiler says must come after what, in a model with attention, norms and two scales, and
+// what is one graph.
 TEST_F(CudaDevice, LanesOfACompiledModelKeepItsOrder) {
   std::string command = std::string(SLUICE_PROGRAM) + " compile " TINY_MODEL " --target sm_80 -o " +
                         (folder / "tiny.sla").string();
@@ -281,19 +282,11 @@ TEST_F(CudaDevice, LanesOfACompiledModelKeepItsOrder) {
        {"initialize", "update", "evaluate", "predict", "prepare", "prefill", "step", "reset"}) {
     countUnordered(tiny->plan(), entry);
   }
-}
-
-// Guards of rows that are due are the kernels' own: a token is one graph, without a wait.
-TEST_F(CudaDevice, AStepIsOneGraph) {
-  std::string command = std::string(SLUICE_PROGRAM) + " compile " TINY_MODEL " --target sm_80 -o " +
-                        (folder / "tiny.sla").string();
-  ASSERT_EQ(std::system(command.c_str()), 0);
-  auto tiny = Artifact::load(folder / "tiny.sla");
-  const Plan &plan = tiny->plan();
-  const std::vector<Launch> &step = plan.entries.at("step");
+  // Guards of rows that are due are the kernels' own: a token is one graph, without a wait.
+  const std::vector<Launch> &step = tiny->plan().entries.at("step");
   EXPECT_TRUE(std::ranges::any_of(step, [](const Launch &launch) { return bool(launch.guard); }));
-  EXPECT_EQ(cuda::cutSegments(plan, step).size(), 1u);
-  EXPECT_GT(cuda::cutSegments(plan, plan.entries.at("update")).size(), 1u);
+  EXPECT_EQ(cuda::cutSegments(tiny->plan(), step).size(), 1u);
+  EXPECT_GT(cuda::cutSegments(tiny->plan(), tiny->plan().entries.at("update")).size(), 1u);
 }
 
 TEST_F(CudaDevice, HopperCodeIsForHoppers) {

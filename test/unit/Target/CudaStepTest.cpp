@@ -27,9 +27,33 @@ TEST(CudaStep, AssembledWithoutSpills) {
     GeneratedKernel(c.text()).checkAssembly({wide});
   }
   for (int64_t head : {64, 256, 250}) {
-    Decode c{4, 2, 4, 2, head, 256, 1, causal(), softCap(30), true, {}};
+    Decode c{2, 2, 4, 2, head, 512, 1, causal(), softCap(30), true, {}};
     GeneratedKernel(c.text()).checkAssembly({head == 250 ? "ld.global" : wide});
   }
+}
+
+/// Memory moves in whole sectors, and each weight, key and value once.
+void expectLeastTraffic(const std::string &text, const std::vector<Floats> &operands) {
+  EmulatedKernel kernel(text);
+  ASSERT_TRUE(kernel.made());
+  kernel.run({.operands = operands});
+  const emulator::Counters &counted = kernel.reports.at(0).counters;
+  EXPECT_GE(double(counted.leastSectors), 0.9 * double(counted.globalSectors));
+  double bytes = double(counted.distinctReadBytes + counted.distinctWrittenBytes);
+  EXPECT_NEAR(bytes, kernel.kernel().bytes, 0.05 * kernel.kernel().bytes);
+}
+
+TEST(CudaStep, ReadsInWholeSectors) {
+  Product c{1, 1, 512, 512};
+  c.half = true;
+  expectLeastTraffic(c.text(), {randomFloats(c.input().elements(), 1),
+                                randomFloats(512 * 512, 2),
+                                randomFloats(512, 3),
+                                randomFloats(c.residual().elements(), 4),
+                                {3, 1, 4}});
+  Decode d{1, 1, 2, 2, 64, 128, 1, causal(), scaled(0.12), true, {}};
+  Floats keys = randomFloats(d.key().elements(), 6);
+  expectLeastTraffic(d.text(), {randomFloats(d.query().elements(), 5), keys, keys, {127, 1, 128}});
 }
 
 TEST(CudaStepRows, GroupsTablesAndPositionsThroughRings) {
@@ -67,10 +91,13 @@ TEST(CudaStepAttention, CausalOverWholeCapacity) {
   checkDecode({2, 1, 4, 2, 66, 40, 1, causal(), scaled(0.12), true, schedules}, emulated);
 }
 
-/// Many keys a team, several turns.
+/// Many keys a team, several turns; several blocks a query, of which one may find no key.
 TEST(CudaStepAttention, LongContexts) {
   checkDecode({1, 1, 1, 1, 256, 70, 1, causal(), scaled(0.06), true, {{{69, 1, 70}}}}, emulated);
-  checkDecode({1, 1, 2, 1, 64, 300, 1, causal(), scaled(0.12), true, {{{299, 1, 300}}}}, emulated);
+  const std::vector<std::vector<Due>> schedules = {{{699, 1, 700}}, {{5, 1, 6}}, {{0, 0, 0}}};
+  checkDecode({1, 1, 2, 1, 64, 700, 1, causal(), scaled(0.12), true, schedules}, emulated);
+  checkDecode({1, 1, 1, 1, 128, 300, 1, window(300), softCap(3), true, {{{811, 1, 812}}}},
+              emulated);
 }
 
 /// Several queries at once at a coarse scale, and rings that hold a window.
