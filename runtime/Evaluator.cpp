@@ -27,17 +27,22 @@ std::vector<Window> cutWindows(int64_t tokens, int64_t window, int64_t stride) {
 
 namespace {
 
-/// Runs one batch of windows of equal length and adds their scored rows up, in order.
+/// Runs one batch of windows and adds their scored rows up, in order. No row of a causal model sees
+/// what stands behind it, so a shorter window is filled up, and its losses are those that it has
+/// alone, bit for bit.
 double scoreBatch(Executor &executor, const std::vector<uint8_t> &text,
                   std::span<const Window> batch, const NumberSink &sink) {
   std::span<int32_t> tokens = executor.tokens();
   int64_t rowTokens = executor.plan().model.context + 1;
+  auto shorter = [](const Window &a, const Window &b) { return a.length < b.length; };
+  int64_t longest = std::ranges::max_element(batch, shorter)->length;
   for (size_t row = 0; row < batch.size(); ++row) {
     auto from = text.begin() + batch[row].start;
-    std::copy(from, from + batch[row].length + 1,
-              tokens.begin() + static_cast<int64_t>(row) * rowTokens);
+    auto end = std::copy(from, from + batch[row].length + 1,
+                         tokens.begin() + static_cast<int64_t>(row) * rowTokens);
+    std::fill_n(end, longest - batch[row].length, 0);
   }
-  executor.scalarI64("length") = batch.front().length;
+  executor.scalarI64("length") = longest;
   executor.scalarI64("rows") = static_cast<int64_t>(batch.size());
   executor.run("evaluate");
   double nats = 0;
@@ -87,6 +92,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
   result.window = options.window;
   result.stride = options.stride;
   auto batchRows = static_cast<size_t>(executor.plan().model.batch);
+  bool isCausal = executor.plan().verdict == "proved";
   for (size_t file = 0; file < files.size(); ++file) {
     auto size = static_cast<int64_t>(files[file].bytes.size());
     if (options.mostTokens > 0) {
@@ -96,7 +102,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
     for (size_t first = 0; first < windows.size();) {
       size_t last = first + 1;
       while (last < windows.size() && last - first < batchRows &&
-             windows[last].length == windows[first].length) {
+             (isCausal || windows[last].length == windows[first].length)) {
         ++last;
       }
       result.nats += scoreBatch(executor, files[file].bytes,

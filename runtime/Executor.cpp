@@ -56,14 +56,18 @@ void Executor::sendInputs(const std::string &entry) {
       value = now;
     }
   }
-  bool generates = entry == "prefill" || entry == "step" || entry == "reset";
-  if (generates) {
-    std::span<int64_t> all = take();
-    device->upload({plan().inputs.at("take").offset, static_cast<int64_t>(all.size_bytes())});
+  auto send = [&](const std::string &name, size_t bytes) {
+    device->upload({plan().inputs.at(name).offset, static_cast<int64_t>(bytes)});
+  };
+  if (entry == "prefill" || entry == "step" || entry == "reset") {
+    send("take", take().size_bytes());
   }
-  if (generates || entry == "gradient" || entry == "evaluate" || entry == "predict") {
-    std::span<int32_t> all = tokens();
-    device->upload({plan().inputs.at("tokens").offset, static_cast<int64_t>(all.size_bytes())});
+  if (entry == "prefill") {
+    send("prompt", prompt().size_bytes());
+  } else if (entry == "step") {
+    send("text", text().size_bytes());
+  } else if (entry == "gradient" || entry == "evaluate" || entry == "predict") {
+    send("tokens", tokens().size_bytes());
   }
 }
 
@@ -98,30 +102,35 @@ int32_t Executor::scalarI32(const std::string &name) {
 }
 float Executor::scalarF32(const std::string &name) { return fetchScalar<float>(name, Type::f32); }
 
-std::span<int32_t> Executor::tokens() {
-  auto found = plan().inputs.find("tokens");
-  std::vector<int64_t> shape = {plan().model.batch, plan().model.context + 1};
-  if (found == plan().inputs.end() || found->second.type != Type::i32 ||
-      found->second.shape != shape || found->second.rowStride != shape[1]) {
-    throw UserError(
-        artifact().path() +
-        ": expected the input \"tokens\", i32 [batch, context + 1], found none like it; " +
-        "compile the spec again");
+const Region &Executor::input(const std::string &name, Type type,
+                              const std::vector<int64_t> &shape) const {
+  auto found = plan().inputs.find(name);
+  if (found != plan().inputs.end() && found->second.type == type && found->second.shape == shape &&
+      found->second.rowStride == shape.back()) {
+    return found->second;
   }
-  return {reinterpret_cast<int32_t *>(device->host() + found->second.offset),
-          static_cast<size_t>(shape[0] * shape[1])};
+  std::string sizes;
+  for (int64_t size : shape) {
+    sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+  }
+  throw UserError(artifact().path() + ": expected the input \"" + name + "\", " +
+                  std::string(nameOf(type)) + " [" + sizes +
+                  "], found none like it; compile the spec again");
 }
 
+std::span<int32_t> Executor::tokensIn(const std::string &name, int64_t rows) {
+  int64_t row = plan().model.context + 1;
+  return {reinterpret_cast<int32_t *>(device->host() + input(name, Type::i32, {rows, row}).offset),
+          static_cast<size_t>(rows * row)};
+}
+std::span<int32_t> Executor::tokens() { return tokensIn("tokens", plan().model.batch); }
+std::span<int32_t> Executor::prompt() { return tokensIn("prompt", 1); }
+std::span<int32_t> Executor::text() { return tokensIn("text", plan().generationRows()); }
+
 std::span<int64_t> Executor::take() {
-  auto found = plan().inputs.find("take");
-  if (found == plan().inputs.end() || found->second.type != Type::i64 ||
-      found->second.shape != std::vector<int64_t>{plan().model.batch}) {
-    throw UserError(artifact().path() +
-                    ": expected the input \"take\", i64 [batch], found none like it; "
-                    "compile the spec again");
-  }
-  return {reinterpret_cast<int64_t *>(device->host() + found->second.offset),
-          static_cast<size_t>(plan().model.batch)};
+  int64_t rows = plan().generationRows();
+  return {reinterpret_cast<int64_t *>(device->host() + input("take", Type::i64, {rows}).offset),
+          static_cast<size_t>(rows)};
 }
 
 std::span<const float> Executor::outputRow(const std::string &name, int64_t row) {
@@ -142,10 +151,9 @@ std::span<const float> Executor::outputRow(const std::string &name, int64_t row)
   return {start, static_cast<size_t>(width)};
 }
 
-std::span<float> Executor::floats(int64_t offset, int64_t count, Access access) {
+std::span<uint8_t> Executor::bytes(Range range, Access access) {
   if (!device->sharesMemory()) {
-    Range range = {offset, count * static_cast<int64_t>(sizeof(float))};
-    auto sameStart = [&](const Range &other) { return other.offset == offset; };
+    auto sameStart = [&](const Range &other) { return other.offset == range.offset; };
     if (std::none_of(edited.begin(), edited.end(), sameStart)) { // else the edit would be lost
       device->download(range);
       if (access == Access::Edit) {
@@ -153,7 +161,15 @@ std::span<float> Executor::floats(int64_t offset, int64_t count, Access access) 
       }
     }
   }
-  return {reinterpret_cast<float *>(device->host() + offset), static_cast<size_t>(count)};
+  return {device->host() + range.offset, static_cast<size_t>(range.bytes)};
+}
+std::span<float> Executor::floats(int64_t offset, int64_t count, Access access) {
+  std::span<uint8_t> all = bytes({offset, count * static_cast<int64_t>(sizeof(float))}, access);
+  return {reinterpret_cast<float *>(all.data()), static_cast<size_t>(count)};
+}
+std::span<uint8_t> Executor::stateRow(const State &state, int64_t row, Access access) {
+  int64_t size = state.rowBytes();
+  return bytes({state.region.offset + row * size, size}, access);
 }
 std::span<float> Executor::tensor(const Tensor &tensor, Access access) {
   return floats(tensor.offset, tensor.elements(), access);

@@ -2,78 +2,11 @@
 #include "sluice/Runtime/Generator.h"
 
 #include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Hash.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
+#include <utility>
 
 namespace sluice::runtime {
-
-void checkSampling(const SamplingOptions &options) {
-  if (!(options.temperature >= 0) || !std::isfinite(options.temperature)) {
-    throw UserError("expected a temperature of at least 0, found " +
-                    std::to_string(options.temperature));
-  }
-  if (options.topK < 0) {
-    throw UserError("expected a top-k of at least 0, found " + std::to_string(options.topK));
-  }
-  if (!(options.topP > 0 && options.topP <= 1)) {
-    throw UserError("expected a top-p above 0 and at most 1, found " +
-                    std::to_string(options.topP));
-  }
-}
-
-int64_t pickToken(std::span<const float> logits, const SamplingOptions &options, double uniform) {
-  for (float logit : logits) {
-    if (!std::isfinite(logit)) {
-      throw JobError(
-          "the model's predictions are not finite; use the weights of an earlier checkpoint");
-    }
-  }
-  std::vector<size_t> order(logits.size());
-  std::iota(order.begin(), order.end(), size_t(0));
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-  });
-  if (options.temperature == 0) {
-    return static_cast<int64_t>(order.front());
-  }
-  if (options.topK > 0 && static_cast<size_t>(options.topK) < order.size()) {
-    order.resize(static_cast<size_t>(options.topK));
-  }
-  std::vector<double> weights;
-  double sum = 0;
-  for (size_t id : order) {
-    weights.push_back(
-        std::exp((static_cast<double>(logits[id]) - logits[order.front()]) / options.temperature));
-    sum += weights.back();
-  }
-  // The nucleus: the shortest run of the likeliest ids whose probability reaches topP.
-  double nucleus = 0;
-  size_t kept = 0;
-  while (kept < weights.size() && (kept == 0 || nucleus < options.topP * sum)) {
-    nucleus += weights[kept++];
-  }
-  double target = uniform * nucleus;
-  for (size_t i = 0; i + 1 < kept; ++i) {
-    target -= weights[i];
-    if (target < 0) {
-      return static_cast<int64_t>(order[i]);
-    }
-  }
-  return static_cast<int64_t>(order[kept - 1]);
-}
-
-void checkPrompt(std::string_view prompt, int64_t vocabulary) {
-  for (size_t i = 0; i < prompt.size(); ++i) {
-    if (auto byte = static_cast<uint8_t>(prompt[i]); byte >= vocabulary) {
-      throw UserError("the prompt: byte " + std::to_string(i) +
-                      ": expected token ids below the vocabulary of " + std::to_string(vocabulary) +
-                      ", found " + std::to_string(byte) + "; change the prompt");
-    }
-  }
-}
 
 int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period) {
   if (size - start <= context) {
@@ -85,30 +18,38 @@ int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period
   return size - aligned <= context ? aligned : oldest; // no multiple lies in so short a context
 }
 
-Predictor::Predictor(Executor &executor, bool cached)
-    : executor(executor), cached(cached && executor.plan().generation) {}
+//===----------------------------------------------------------------------===//
+// Predictor
+//===----------------------------------------------------------------------===//
 
-std::span<const float> Predictor::predict(std::span<const uint8_t> text) {
+Predictor::Predictor(Executor &executor, bool cached)
+    : executor(executor), cached(cached && executor.plan().generation),
+      windows(this->cached ? static_cast<size_t>(executor.plan().generation->rows) : 1) {}
+
+std::span<const float> Predictor::predict(std::span<const Turn> turns) {
   const Plan &plan = executor.plan();
   int64_t period = plan.generation ? plan.generation->period : 1;
-  auto size = static_cast<int64_t>(text.size());
-  int64_t from = windowStart(size, start, plan.model.context, period);
-  std::span<const uint8_t> window = text.subspan(static_cast<size_t>(from));
-  bool moved = from != start;
-  start = from;
-  if (!cached) {
-    return recompute(window);
+  logits.clear();
+  for (const Turn &turn : turns) {
+    Window &window = windows.at(static_cast<size_t>(turn.row));
+    int64_t from = windowStart(static_cast<int64_t>(turn.text.size()), window.start,
+                               plan.model.context, period);
+    bool moved = std::exchange(window.start, from) != from;
+    if (cached) {
+      catchUp(turn, moved);
+    } else {
+      std::span<const float> row = recompute(turn.text.subspan(static_cast<size_t>(from)));
+      logits.insert(logits.end(), row.begin(), row.end());
+    }
   }
-  auto last = static_cast<int64_t>(window.size()) - 1;
-  if (moved || seen != last) {
-    refill(window.first(static_cast<size_t>(last)));
+  if (cached) {
+    step(turns);
+    for (const Turn &turn : turns) {
+      std::span<const float> row = executor.outputRow("next_logits", turn.row);
+      logits.insert(logits.end(), row.begin(), row.end());
+    }
   }
-  executor.tokens()[static_cast<size_t>(last)] = window.back();
-  std::ranges::fill(executor.take(), 0);
-  executor.take()[0] = 1;
-  executor.run("step");
-  seen = last + 1;
-  return executor.outputRow("logits", 0);
+  return logits;
 }
 
 std::span<const float> Predictor::recompute(std::span<const uint8_t> window) {
@@ -119,46 +60,194 @@ std::span<const float> Predictor::recompute(std::span<const uint8_t> window) {
   return executor.outputRow("logits", 0);
 }
 
-/// States of row 0 as after `tokens`: the one behind them is then a step.
-void Predictor::refill(std::span<const uint8_t> tokens) {
+/// States as after all of the window but its newest token, which is then a step.
+void Predictor::catchUp(const Turn &turn, bool moved) {
+  Window &window = windows[static_cast<size_t>(turn.row)];
+  auto size = static_cast<int64_t>(turn.text.size()) - window.start, last = size - 1;
+  // A step reads all weights for one token, a prompt for all.
+  constexpr int64_t fewSteps = 8;
+  if (moved || window.seen < 0 || window.seen > last || last - window.seen > fewSteps) {
+    refill(turn.row,
+           turn.text.subspan(static_cast<size_t>(window.start), static_cast<size_t>(last)));
+    window.seen = last;
+  }
+  while (window.seen < last) {
+    Turn earlier = turn;
+    earlier.text = turn.text.first(static_cast<size_t>(window.start + window.seen) + 1);
+    step({&earlier, 1});
+  }
+}
+
+/// States of a row as after `tokens`.
+void Predictor::refill(int64_t row, std::span<const uint8_t> tokens) {
   std::span<int64_t> take = executor.take();
   std::ranges::fill(take, 0);
-  take[0] = 1;
+  take[static_cast<size_t>(row)] = 1;
   executor.run("reset");
   if (tokens.empty()) {
     return;
   }
-  std::copy(tokens.begin(), tokens.end(), executor.tokens().begin());
-  executor.scalarI64("length") = take[0] = static_cast<int64_t>(tokens.size());
+  std::ranges::copy(tokens, executor.prompt().begin());
+  std::ranges::copy(tokens, executor.text().begin() + row * (executor.plan().model.context + 1));
+  executor.scalarI64("length") = take[static_cast<size_t>(row)] =
+      static_cast<int64_t>(tokens.size());
   executor.scalarI64("rows") = 1;
   executor.run("prefill");
 }
 
-void generate(Executor &executor, std::string_view prompt, int64_t count,
-              const SamplingOptions &options, const std::function<bool(uint8_t)> &emit) {
-  checkSampling(options);
-  const ModelFacts &model = executor.plan().model;
-  std::vector<uint8_t> text(prompt.begin(), prompt.end());
-  checkPrompt(prompt, model.vocabulary);
-  if (text.empty()) {
-    throw UserError("expected a prompt of at least one byte, found none");
+/// Appends the newest token of each turn.
+void Predictor::step(std::span<const Turn> turns) {
+  std::span<int64_t> take = executor.take();
+  std::ranges::fill(take, 0);
+  for (const Turn &turn : turns) {
+    Window &window = windows[static_cast<size_t>(turn.row)];
+    int64_t at = turn.row * (executor.plan().model.context + 1) + window.seen++;
+    executor.text()[static_cast<size_t>(at)] = turn.text.back();
+    take[static_cast<size_t>(turn.row)] = 1;
   }
-  auto ids = static_cast<size_t>(std::min<int64_t>(model.vocabulary, 256));
-  Predictor predictor(executor, options.cached);
-  for (int64_t i = 0; i < count; ++i) {
-    std::span<const float> logits = predictor.predict(text);
-    if (logits.size() < ids) {
-      throw UserError("expected logits for " + std::to_string(ids) + " ids, found " +
-                      std::to_string(logits.size()) + "; compile the spec again");
+  executor.run("step");
+}
+
+//===----------------------------------------------------------------------===//
+// Texts
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Texts that are being written, each in its row, and those that wait.
+class Writer {
+public:
+  Writer(Executor &executor, Predictor &predictor, std::span<Text> texts, int64_t count,
+         const SamplingOptions &options, const std::vector<std::string> &stops,
+         const TextSink &sink)
+      : executor(executor), predictor(predictor), texts(texts), count(count), options(options),
+        stops(stops), sink(sink) {}
+
+  void run();
+
+private:
+  struct Live {
+    size_t text = 0;
+    int64_t row = 0, written = 0;
+    StopFilter filter;
+    bool isDone = false;
+  };
+  void seat();
+  void draw(Live &live, std::span<const float> logits);
+  void finish(Live &live, StopReason reason);
+
+  Executor &executor;
+  Predictor &predictor;
+  std::span<Text> texts;
+  const int64_t count;
+  const SamplingOptions &options;
+  const std::vector<std::string> &stops;
+  const TextSink &sink;
+  std::vector<Live> living;
+  size_t waiting = 0; ///< the first text that has no row yet
+};
+
+/// Gives free rows to waiting texts.
+void Writer::seat() {
+  std::vector<bool> taken(static_cast<size_t>(predictor.rows()));
+  for (const Live &live : living) {
+    taken[static_cast<size_t>(live.row)] = true;
+  }
+  for (int64_t row = 0; row < predictor.rows() && waiting < texts.size(); ++row) {
+    if (taken[static_cast<size_t>(row)]) {
+      continue;
     }
-    double uniform =
-        static_cast<double>(mix64(options.seed ^ mix64(static_cast<uint64_t>(i))) >> 11) * 0x1p-53;
-    auto byte = static_cast<uint8_t>(pickToken(logits.first(ids), options, uniform));
-    text.push_back(byte);
-    if (!emit(byte)) {
+    if (waiting >= taken.size()) { // the row has been another text's
+      predictor.begin(row, {});
+    }
+    living.push_back({waiting++, row, 0, StopFilter(stops)});
+  }
+}
+
+void Writer::finish(Live &live, StopReason reason) {
+  live.isDone = true;
+  std::string rest = live.filter.flush();
+  if (!rest.empty() && reason == StopReason::Length && !sink.write(live.text, rest)) {
+    reason = StopReason::Reader;
+  }
+  if (sink.finish) {
+    sink.finish(live.text, reason);
+  }
+}
+
+void Writer::draw(Live &live, std::span<const float> logits) {
+  Text &text = texts[live.text];
+  double uniform = uniformOf(options.seed, text.sample, text.drawn++);
+  auto byte = static_cast<uint8_t>(pickToken(logits, options, uniform, text.bytes));
+  text.bytes.push_back(byte);
+  ++live.written;
+  std::string free = live.filter.push(byte);
+  if (!free.empty() && !sink.write(live.text, free)) {
+    finish(live, StopReason::Reader);
+  } else if (live.filter.found()) {
+    finish(live, StopReason::StopText);
+  } else if (live.written == count) {
+    finish(live, StopReason::Length);
+  }
+}
+
+void Writer::run() {
+  auto vocabulary = static_cast<size_t>(executor.plan().model.vocabulary);
+  auto ids = std::min<size_t>(vocabulary, 256);
+  std::vector<Predictor::Turn> turns;
+  while (true) {
+    seat();
+    if (living.empty()) {
       return;
     }
+    turns.clear();
+    for (const Live &live : living) {
+      turns.push_back({live.row, texts[live.text].bytes});
+    }
+    std::span<const float> logits = predictor.predict(turns);
+    if (logits.size() != turns.size() * vocabulary) {
+      throw UserError(executor.artifact().path() + ": expected logits for " +
+                      std::to_string(vocabulary) + " ids, found " +
+                      std::to_string(logits.size() / turns.size()) + "; compile the spec again");
+    }
+    for (size_t i = 0; i < living.size(); ++i) {
+      draw(living[i], logits.subspan(i * vocabulary, ids));
+    }
+    std::erase_if(living, [](const Live &live) { return live.isDone; });
   }
+}
+
+} // namespace
+
+void writeTexts(Executor &executor, Predictor &predictor, std::span<Text> texts, int64_t count,
+                const SamplingOptions &options, const std::vector<std::string> &stops,
+                const TextSink &sink) {
+  checkSampling(options);
+  for (const Text &text : texts) {
+    checkPrompt({reinterpret_cast<const char *>(text.bytes.data()), text.bytes.size()},
+                executor.plan().model.vocabulary);
+    if (text.bytes.empty()) {
+      throw UserError("expected a prompt of at least one byte, found none");
+    }
+  }
+  if (count > 0) {
+    Writer(executor, predictor, texts, count, options, stops, sink).run();
+    return;
+  }
+  for (size_t i = 0; sink.finish && i < texts.size(); ++i) {
+    sink.finish(i, StopReason::Length);
+  }
+}
+
+void generate(Executor &executor, std::string_view prompt, int64_t count,
+              const SamplingOptions &options, const std::function<bool(uint8_t)> &emit) {
+  Text text;
+  text.bytes.assign(prompt.begin(), prompt.end());
+  Predictor predictor(executor, options.cached);
+  auto write = [&](size_t, std::string_view bytes) {
+    return std::ranges::all_of(bytes, [&](char byte) { return emit(static_cast<uint8_t>(byte)); });
+  };
+  writeTexts(executor, predictor, {&text, 1}, count, options, {}, {write});
 }
 
 } // namespace sluice::runtime

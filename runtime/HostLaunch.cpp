@@ -4,29 +4,30 @@
 #include "sluice/Runtime/Error.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
 
 namespace sluice::runtime {
 
-void FreeHostMemory::operator()(uint8_t *memory) const { std::free(memory); }
+void FreeHostMemory::operator()(uint8_t *) const { ::munmap(mapping, mapped); }
 
 HostMemory allocateHost(size_t bytes) {
   constexpr size_t hugePage = size_t(2) << 20;
-  size_t rounded = std::max<size_t>(bytes, 64);
-  size_t alignment = rounded >= hugePage ? hugePage : 64;
-  rounded = (rounded + alignment - 1) / alignment * alignment;
-  auto *memory = static_cast<uint8_t *>(std::aligned_alloc(alignment, rounded));
-  if (!memory) {
+  size_t mapped = std::max<size_t>(bytes, 1);
+  bool isLarge = mapped >= hugePage;
+  mapped += isLarge ? hugePage : 0; // room to begin at a huge page
+  void *mapping =
+      ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) {
     throw JobError("cannot allocate " + std::to_string(bytes) +
                    " bytes of memory; lower the spec's batch or context, or free memory");
   }
-  if (alignment == hugePage) {
-    ::madvise(memory, rounded, MADV_HUGEPAGE);
+  auto *memory = static_cast<uint8_t *>(mapping);
+  if (isLarge) {
+    memory += (hugePage - reinterpret_cast<uintptr_t>(memory) % hugePage) % hugePage;
+    ::madvise(memory, bytes, MADV_HUGEPAGE);
   }
-  std::memset(memory, 0, rounded);
-  return HostMemory(memory);
+  return {memory, FreeHostMemory{mapping, mapped}};
 }
 
 HostMemory makeArena(const Artifact &artifact) {

@@ -7,12 +7,15 @@
 namespace sluice::runtime {
 
 struct FreeHostMemory {
+  void *mapping = nullptr;
+  size_t mapped = 0; ///< bytes
   void operator()(uint8_t *memory) const;
 };
 using HostMemory = std::unique_ptr<uint8_t, FreeHostMemory>;
 
 /// Zeroed memory on a huge-page boundary: an arena of hundreds of megabytes would else miss the TLB
-/// in every matmul. Throws UserError where there is too little.
+/// in every matmul. Pages that nobody touches take no memory. Throws JobError where there are not
+/// as many addresses.
 HostMemory allocateHost(size_t bytes);
 
 /// The artifact's arena in host memory, with the constants.

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <map>
 #include <sstream>
+#include <utility>
 
 namespace sluice::runtime {
 namespace {
@@ -92,6 +93,79 @@ Json describeLine(const LedgerLine &line) {
   json["estimate"] = {{"chip", chipOf(line.target).name},
                       {"roofline_us", line.rooflineSeconds * 1e6}};
   return json;
+}
+
+/// Launches of a step of generation by how often they run, the most frequent first.
+std::vector<std::pair<Generation::Rate, int64_t>> launchesOfStep(const Plan &plan) {
+  std::map<Generation::Rate, int64_t> counts;
+  for (const Launch &launch : plan.entries.at("step")) {
+    auto rate = plan.generation->rates.find(launch.guard ? launch.guard->scalar : "");
+    bool isRare = rate != plan.generation->rates.end() && rate->second.runs < rate->second.period;
+    ++counts[isRare ? rate->second : Generation::Rate()];
+  }
+  std::vector<std::pair<Generation::Rate, int64_t>> sorted(counts.begin(), counts.end());
+  std::ranges::sort(sorted, [](const auto &a, const auto &b) {
+    int64_t left = a.first.runs * b.first.period, right = b.first.runs * a.first.period;
+    return left != right ? left > right : a.first < b.first;
+  });
+  return sorted;
+}
+
+/// "every token", "every 4th token", "3 of 4 tokens".
+std::string showRate(const Generation::Rate &rate) {
+  if (rate.runs != 1) {
+    return std::to_string(rate.runs) + " of " + std::to_string(rate.period) + " tokens";
+  }
+  const char *ordinal = rate.period == 2 ? "nd" : rate.period == 3 ? "rd" : "th";
+  return rate.period == 1 ? "every token"
+                          : "every " + std::to_string(rate.period) + ordinal + " token";
+}
+
+Json describeStates(const Generation &generation) {
+  Json states = Json::array();
+  for (const auto &[name, state] : generation.states) {
+    states.push_back({{"name", name},
+                      {"shape", state.region.shape},
+                      {"dtype", nameOf(state.region.type)},
+                      {"bytes", state.rowBytes() * generation.rows},
+                      {"scale", state.scale}});
+  }
+  return states;
+}
+
+Json describeGeneration(const Plan &plan) {
+  Json launches = Json::array();
+  for (const auto &[rate, count] : launchesOfStep(plan)) {
+    launches.push_back({{"runs", rate.runs}, {"period", rate.period}, {"count", count}});
+  }
+  return {{"rows", plan.generation->rows},
+          {"period", plan.generation->period},
+          {"launches", launches},
+          {"weight_bytes_read", plan.generation->weightReads},
+          {"state_bytes_read", plan.generation->stateReads}};
+}
+
+void describeGenerationForPeople(std::ostringstream &out, const Plan &plan) {
+  out << "\ngeneration: " << plan.generation->rows << " texts at once; launches a step:";
+  const char *separator = " ";
+  for (const auto &[rate, count] : launchesOfStep(plan)) {
+    out << std::exchange(separator, ", ") << count << " " << showRate(rate);
+  }
+  out << "\n  a step reads " << showBytes(static_cast<double>(plan.generation->weightReads))
+      << " of weights and, of each text, "
+      << showBytes(plan.generation->stateReadsAt(0, plan.model.context, plan.model.context))
+      << " of states, on the average\n";
+  out << format("%-52s %8s %6s %8s %8s %14s\n", "state (of each text)", "scale", "type", "rows",
+                "width", "bytes");
+  for (const auto &[name, state] : plan.generation->states) {
+    const std::vector<int64_t> &shape = state.region.shape;
+    out << format("%-52s %8lld %6s %8lld %8lld %14lld\n", name.c_str(),
+                  static_cast<long long>(state.scale),
+                  std::string(nameOf(state.region.type)).c_str(),
+                  static_cast<long long>(shape.size() > 1 ? shape[1] : 1),
+                  static_cast<long long>(shape.size() > 2 ? shape[2] : 1),
+                  static_cast<long long>(state.rowBytes()));
+  }
 }
 
 /// The ledger of one GPU target.
@@ -183,7 +257,12 @@ Json describeArtifact(const Artifact &artifact) {
   json["memory"] = {{"arena_bytes", plan.memory.arenaBytes},
                     {"peak_bytes", plan.memory.peakBytes},
                     {"constant_bytes", plan.memory.constantBytes},
-                    {"by_scale", plan.memory.byScale}};
+                    {"by_scale", plan.memory.byScale},
+                    {"by_use", plan.memory.byUse}};
+  if (plan.generation) {
+    json["generation"] = describeGeneration(plan);
+    json["states"] = describeStates(*plan.generation);
+  }
   return json;
 }
 
@@ -220,6 +299,9 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   for (const auto &[scale, bytes] : plan.memory.byScale) {
     out << "    scale " << scale << ": " << showBytes(static_cast<double>(bytes)) << "\n";
   }
+  for (const auto &[use, bytes] : plan.memory.byUse) {
+    out << "    " << use << ": " << showBytes(static_cast<double>(bytes)) << "\n";
+  }
   if (!artifact.kernels().empty()) {
     out << format("\n%-52s %-10s %14s %14s %8s\n", "kernel", "kind", "flops", "bytes", "items");
     for (const Kernel &kernel : plan.kernels) {
@@ -233,6 +315,9 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   std::vector<LedgerLine> ledger = makeLedger(plan);
   for (const std::string &target : plan.gpuTargets()) {
     describeTarget(out, ledger, target);
+  }
+  if (plan.generation) {
+    describeGenerationForPeople(out, plan);
   }
   if (withMemory) {
     std::vector<Buffer> buffers = plan.buffers;

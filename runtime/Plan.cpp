@@ -33,6 +33,24 @@ int64_t Tensor::elements() const {
   return count;
 }
 
+int64_t State::rowBytes() const {
+  int64_t elements = region.shape.size() < 2 ? 1 : region.rowStride;
+  for (size_t i = 1; i + 1 < region.shape.size(); ++i) {
+    elements *= region.shape[i];
+  }
+  return elements * sizeOf(region.type);
+}
+
+double Generation::stateReadsAt(int64_t first, int64_t last, int64_t context) const {
+  double sum = 0;
+  auto parts = static_cast<int64_t>(stateReads.size());
+  for (int64_t position = first; parts > 0 && position < last; ++position) {
+    auto part = static_cast<size_t>(std::min(position * parts / context, parts - 1));
+    sum += static_cast<double>(stateReads[part]);
+  }
+  return last > first ? sum / static_cast<double>(last - first) : 0;
+}
+
 bool isGpuTarget(std::string_view target) { return target.starts_with("sm_"); }
 
 std::vector<std::string> Plan::gpuTargets() const {
@@ -104,12 +122,17 @@ private:
   }
 
   void readMemory(const StrictJson &json) {
-    json.keys({"arena_bytes", "peak_bytes", "constant_bytes", "by_scale"});
+    json.keys({"arena_bytes", "peak_bytes", "constant_bytes", "by_scale"}, {"by_use"});
     plan.memory.arenaBytes = json.at("arena_bytes").integer(0, mostArenaBytes);
     plan.memory.peakBytes = json.at("peak_bytes").integer(0);
     plan.memory.constantBytes = json.at("constant_bytes").integer(0);
     for (const auto &[scale, bytes] : json.at("by_scale").members()) {
       plan.memory.byScale[scale] = bytes.integer(0);
+    }
+    if (json.has("by_use")) {
+      for (const auto &[use, bytes] : json.at("by_use").members()) {
+        plan.memory.byUse[use] = bytes.integer(0);
+      }
     }
   }
 
@@ -305,12 +328,27 @@ private:
   }
 
   Generation readGeneration(const StrictJson &json) const {
-    json.keys({"period", "states"});
+    json.keys({"rows", "period", "states", "rates", "reads"});
     Generation generation;
+    generation.rows = json.at("rows").integer(1, mostGenerationRows);
     generation.period = json.at("period").integer(1, 1 << 30);
     for (const auto &[name, state] : json.at("states").members()) {
       state.keys({"offset", "type", "shape", "scale"}, {"row_stride"});
-      generation.states[name] = {readRegion(state), state.at("scale").integer(0, 1 << 30)};
+      Region region = readRegion(state);
+      if (region.shape.empty() || region.shape.front() != generation.rows) {
+        state.at("shape").failType("a shape of " + std::to_string(generation.rows) + " rows");
+      }
+      generation.states[name] = {region, state.at("scale").integer(0, 1 << 30)};
+    }
+    for (const auto &[guard, rate] : json.at("rates").members()) {
+      rate.keys({"runs", "period"});
+      int64_t period = rate.at("period").integer(1, 1 << 30);
+      generation.rates[guard] = {rate.at("runs").integer(0, period), period};
+    }
+    json.at("reads").keys({"weights", "states"});
+    generation.weightReads = json.at("reads").at("weights").integer(0, mostWork);
+    for (const StrictJson &bytes : json.at("reads").at("states").array()) {
+      generation.stateReads.push_back(bytes.integer(0, mostWork));
     }
     for (const char *entry : {"prefill", "step", "reset"}) {
       if (!plan.entries.contains(entry)) {

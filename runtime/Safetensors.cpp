@@ -180,6 +180,16 @@ SafetensorsFile::SafetensorsFile(std::span<const uint8_t> file, std::string orig
   }
   requireWholeCover(table, data.size(), this->origin);
   checksummed = verify(header, data, this->origin);
+  if (auto metadata = header.find(metadataKey); metadata != header.end()) {
+    for (const auto &[key, text] : metadata->items()) {
+      texts[key] = text.is_string() ? text.get<std::string>() : "";
+    }
+  }
+}
+
+std::string SafetensorsFile::metadata(const std::string &key) const {
+  auto found = texts.find(key);
+  return found == texts.end() ? "" : found->second;
 }
 
 float SafetensorsFile::element(const Stored &stored, size_t index) const {
@@ -229,7 +239,8 @@ void SafetensorsFile::copy(const NamedTensor &into) const {
   }
 }
 
-std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors) {
+std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors,
+                                       const std::map<std::string, std::string> &metadata) {
   Json header = Json::object();
   uint64_t bytes = 0;
   for (const NamedTensor &tensor : tensors) {
@@ -239,7 +250,8 @@ std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors) {
     bytes = end;
   }
   std::string hash = hashOfTable(header);
-  header[metadataKey] = {{dataKey, std::string(hash.size(), '0')}, {tensorsKey, hash}};
+  header[metadataKey] = metadata;
+  header[metadataKey].update({{dataKey, std::string(hash.size(), '0')}, {tensorsKey, hash}});
   size_t length = header.dump().size();
   length += (8 - length % 8) % 8; // data starts aligned for readers that map the file
   std::vector<uint8_t> file(8 + length + bytes);

@@ -297,7 +297,7 @@ std::optional<Outcome> Compilation::lowerModel() {
   if (auto failure = addStep()) {
     return failure;
   }
-  if (auto failure = runPass(createFormDispatches())) {
+  if (auto failure = runPass(createFormDispatches({request.generationRows}))) {
     return failure;
   }
   if (auto failure = runPass(createBuildEntries())) {

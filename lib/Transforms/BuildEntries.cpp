@@ -102,7 +102,8 @@ void EntryBuilder::closeLoss(func::FuncOp func) {
 void EntryBuilder::closePredict(func::FuncOp func) {
   Operation *terminator = func.getBody().front().getTerminator();
   b.setInsertionPoint(terminator);
-  store("output:logits", terminator->getOperand(0));
+  store(func.getSymName() == "step" ? "output:next_logits" : "output:logits",
+        terminator->getOperand(0));
   terminator->setOperands({});
   func.setType(b.getFunctionType({}, {}));
 }

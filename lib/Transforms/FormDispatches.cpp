@@ -267,6 +267,12 @@ void Former::finish() {
   }
 }
 
+/// Generation has texts of its own: a prompt, and what each of its rows has read.
+static StringRef placeOfTokens(func::FuncOp source) {
+  StringRef name = source.getSymName();
+  return name == "prefill" ? "input:prompt" : name == "step" ? "input:text" : "input:tokens";
+}
+
 LogicalResult Former::run() {
   Block &block = source.getBody().front();
   std::vector<DispatchGroup> groups = formDispatchGroups(source);
@@ -275,7 +281,7 @@ LogicalResult Former::run() {
     auto type = RankedTensorType::get({getBatch(source), context + 1},
                                       cast<SequenceType>(argument.getType()).getElement());
     b.setInsertionPointToStart(&block);
-    tensors[argument] = plan::BindOp::create(b, source.getLoc(), type, "input:tokens");
+    tensors[argument] = plan::BindOp::create(b, source.getLoc(), type, placeOfTokens(source));
   }
   if (step) {
     step->beginStep(source);
@@ -295,8 +301,10 @@ LogicalResult Former::run() {
 }
 
 struct FormDispatchesPass : sluice::impl::FormDispatchesBase<FormDispatchesPass> {
+  using FormDispatchesBase::FormDispatchesBase;
+
   void runOnOperation() override {
-    StepEntries entries(getOperation());
+    StepEntries entries(getOperation(), generationRows);
     entries.split();
     for (auto func : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       bool isStep = func.getSymName() == "step";

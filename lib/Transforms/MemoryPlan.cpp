@@ -294,6 +294,37 @@ void summarize(MemoryPlan &plan) {
   }
 }
 
+/// Bytes of the union of ranges [begin, end).
+int64_t coveredBytes(std::vector<std::pair<int64_t, int64_t>> ranges) {
+  llvm::sort(ranges);
+  int64_t covered = 0, from = 0;
+  for (auto [begin, end] : ranges) {
+    covered += std::max<int64_t>(0, end - std::max(begin, from));
+    from = std::max(from, end);
+  }
+  return covered;
+}
+
+/// What the entries of each use touch, once all offsets are known.
+void summarizeUses(ModuleOp module, MemoryPlan &plan) {
+  std::map<std::string, std::vector<std::pair<int64_t, int64_t>>> ranges;
+  for (auto func : module.getOps<func::FuncOp>()) {
+    StringRef name = func.getSymName();
+    bool generates = llvm::is_contained({"prefill", "step", "reset"}, name);
+    auto &own = ranges[generates ? "generation" : "training"];
+    func.walk([&](Operation *op) {
+      for (Value result : op->getResults()) {
+        if (auto offset = plan.offsets.find(result); offset != plan.offsets.end()) {
+          own.push_back({offset->second, offset->second + bytesOf(result)});
+        }
+      }
+    });
+  }
+  for (auto &[use, touched] : ranges) {
+    plan.bytesByUse[use] = coveredBytes(std::move(touched));
+  }
+}
+
 } // namespace
 
 FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes,
@@ -328,5 +359,6 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes
     plan.offsets[value] = plan.places.at(place).offset;
   }
   summarize(plan);
+  summarizeUses(module, plan);
   return plan;
 }

@@ -69,6 +69,8 @@ void StepEntries::split() {
   b.setInsertionPointToEnd(module.getBody());
   auto prefill = cast<func::FuncOp>(b.clone(*step));
   prefill.setSymName("prefill");
+  step->setAttr("sluice.batch", b.getI64IntegerAttr(rows));
+  prefill->setAttr("sluice.batch", b.getI64IntegerAttr(1));
   DenseMap<Value, ScheduleOp> due;
   for (auto op : llvm::to_vector(prefill.getOps<DueOp>())) {
     due[op.getValue()] = SymbolTable::lookupNearestSymbolFrom<ScheduleOp>(op, op.getScheduleAttr());
@@ -153,9 +155,7 @@ static Value emitRowCount(ImplicitLocOpBuilder &b, ScheduleOp schedule, Value t)
   return arith::SelectOp::create(b, before, zero, arith::MaxSIOp::create(b, count, zero));
 }
 
-RankedTensorType StepEntries::perRow() {
-  return RankedTensorType::get({getBatch(module)}, IntegerType::get(module.getContext(), 64));
-}
+RankedTensorType StepEntries::perRow() { return RankedTensorType::get({rows}, b.getI64Type()); }
 
 /// A row of three numbers.
 static Value packRow(RowsBuilder &rows, Value start, Value count, Value length) {
@@ -178,19 +178,18 @@ StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
                             llvm::function_ref<Value(ImplicitLocOpBuilder &, Value, Value)> next,
                             StringRef label) {
   Location loc = module.getLoc();
-  int64_t batch = getBatch(module);
-  RowsBuilder rows(b, loc, dispatch::DomainAttr::get(b.getContext(), 1, batch, 0));
-  Value done = rows.operand(plan::BindOp::create(b, loc, perRow(), "state:done"), AccessKind::Flat,
+  RowsBuilder each(b, loc, dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));
+  Value done = each.operand(plan::BindOp::create(b, loc, perRow(), "state:done"), AccessKind::Flat,
                             b.getI64Type());
-  Value take = rows.operand(plan::BindOp::create(b, loc, perRow(), "input:take"), AccessKind::Flat,
+  Value take = each.operand(plan::BindOp::create(b, loc, perRow(), "input:take"), AccessKind::Flat,
                             b.getI64Type());
-  auto type = RankedTensorType::get({batch, 3}, b.getI64Type());
+  auto type = RankedTensorType::get({rows, 3}, b.getI64Type());
   for (const MakeRun &make : runs) {
-    Run run = make(rows.body, take, done);
-    rows.result(packRow(rows, run.start, run.count, run.length), AccessKind::Flat, type);
+    Run run = make(each.body, take, done);
+    each.result(packRow(each, run.start, run.count, run.length), AccessKind::Flat, type);
   }
-  rows.result(next(rows.body, take, done), AccessKind::Flat, perRow(), /*alias=*/0);
-  dispatch::RowsOp op = rows.finish(label);
+  each.result(next(each.body, take, done), AccessKind::Flat, perRow(), /*alias=*/0);
+  dispatch::RowsOp op = each.finish(label);
   op->setAttr("plan.phase", b.getStringAttr("forward"));
   plan::StoreOp::create(b, loc, "state:done", op.getResults().back());
   return llvm::to_vector_of<Value>(op.getResults().drop_back());
@@ -201,13 +200,13 @@ StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
 void StepEntries::buildGuards(ArrayRef<Value> schedules) {
   Location loc = module.getLoc();
   Type i64 = b.getI64Type(), i32 = b.getI32Type();
-  RowsBuilder rows(b, loc, dispatch::DomainAttr::get(b.getContext(), 1, 1, 0));
-  ImplicitLocOpBuilder &body = rows.body;
-  auto row = RankedTensorType::get({3 * getBatch(module)}, i64);
+  RowsBuilder all(b, loc, dispatch::DomainAttr::get(b.getContext(), 1, 1, 0));
+  ImplicitLocOpBuilder &body = all.body;
+  auto row = RankedTensorType::get({3 * rows}, i64);
   auto columns = row.clone(i32);
   for (Value schedule : schedules) {
     Value view = plan::ViewOp::create(b, loc, row, schedule);
-    Value numbers = rows.operand(view, AccessKind::Vector, row);
+    Value numbers = all.operand(view, AccessKind::Vector, row);
     auto dense = [&](RankedTensorType type, Attribute number) -> Value {
       return arith::ConstantOp::create(body, DenseElementsAttr::get(type, number));
     };
@@ -219,10 +218,10 @@ void StepEntries::buildGuards(ArrayRef<Value> schedules) {
         arith::SelectOp::create(body, isCount, numbers, dense(row, b.getI64IntegerAttr(0)));
     Value most = dispatch::ReduceOp::create(body, i64, dispatch::ReduceKind::Max, counts);
     Value some = arith::CmpIOp::create(body, arith::CmpIPredicate::sgt, most, constant(body, 0));
-    rows.result(arith::ExtUIOp::create(body, i32, some), AccessKind::Scalar,
-                RankedTensorType::get({}, i32));
+    all.result(arith::ExtUIOp::create(body, i32, some), AccessKind::Scalar,
+               RankedTensorType::get({}, i32));
   }
-  dispatch::RowsOp op = rows.finish("due");
+  dispatch::RowsOp op = all.finish("due");
   op->setAttr("plan.phase", b.getStringAttr("forward"));
   for (auto [i, guard] : llvm::enumerate(op.getResults())) {
     plan::StoreOp::create(b, loc, ("scalar:due." + Twine(i)).str(), guard);
@@ -303,28 +302,29 @@ void StepEntries::endStep(func::FuncOp step, const DenseMap<Value, Value> &tenso
 RankedTensorType StepEntries::typeOf(StateOp state) {
   auto type = cast<SequenceType>(state.getType());
   SmallVector<int64_t> shape(getStoredType(module, type).getShape());
+  shape[0] = rows;
   shape[1] = state.getRing();
   return RankedTensorType::get(shape, type.getElement());
 }
 
-/// Copies the schedule's rows of a whole sequence into a state, or clears them where there is no
-/// sequence.
+/// Copies the schedule's rows of a whole sequence, the prompt's, into a state, or clears them where
+/// there is no sequence.
 void StepEntries::commit(Value full, StateOp state, Value schedule) {
   auto type = cast<SequenceType>(state.getType());
   RankedTensorType ring = typeOf(state);
   int64_t factor = full ? getFactor(module, type) : 0;
-  RowsBuilder rows(b, state.getLoc(),
+  RowsBuilder kept(b, state.getLoc(),
                    dispatch::DomainAttr::get(b.getContext(), ring.getDimSize(0), ring.getDimSize(1),
                                              factor, true));
   Type element = dispatch::bodyTypeOf(ring.getElementType());
   Type row = ring.getRank() == 3 ? RankedTensorType::get({ring.getDimSize(2)}, element) : element;
   AffineMap own = AffineMap::get(2, 1, b.getAffineDimExpr(0));
   Value held =
-      full ? rows.operand(full, AccessAttr::get(b.getContext(), AccessKind::Row, own, 1, factor),
+      full ? kept.operand(full, AccessAttr::get(b.getContext(), AccessKind::Row, own, 1, factor),
                           row)
-           : Value(arith::ConstantOp::create(rows.body, rows.body.getZeroAttr(row)));
-  rows.result(held, AccessKind::Row, ring);
-  dispatch::RowsOp op = rows.finish(full ? "commit" : "clear", schedule);
+           : Value(arith::ConstantOp::create(kept.body, kept.body.getZeroAttr(row)));
+  kept.result(held, AccessKind::Row, ring);
+  dispatch::RowsOp op = kept.finish(full ? "commit" : "clear", schedule);
   op->setAttr("plan.phase", b.getStringAttr("forward"));
   plan::StoreOp::create(b, state.getLoc(), ("state:" + state.getSymName()).str(), op.getResult(0));
 }
@@ -341,9 +341,9 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
     auto schedule = cast<ScheduleOp>(op);
     runs.push_back([schedule, ring](ImplicitLocOpBuilder &b, Value take, Value) {
       Value last = arith::SubIOp::create(b, take, constant(b, 1));
-      Value rows = emitRowCount(b, schedule, last), most = constant(b, ring);
-      Value count = arith::MinSIOp::create(b, rows, most);
-      return Run{arith::SubIOp::create(b, rows, count), count, take};
+      Value computed = emitRowCount(b, schedule, last), most = constant(b, ring);
+      Value count = arith::MinSIOp::create(b, computed, most);
+      return Run{arith::SubIOp::create(b, computed, count), count, take};
     });
   }
   auto next = [](ImplicitLocOpBuilder &b, Value take, Value done) -> Value {

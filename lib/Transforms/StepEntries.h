@@ -12,13 +12,16 @@
 namespace sluice {
 
 /// Which rows of the batch take part, and how far each has come: places of the arena.
-///   input:take  i64 [B]  step: 1 appends the row's next token, 0 leaves it alone; prefill: tokens
-///   of its prompt, 0
-///                        leaves it alone; reset: 1 clears it
-///   state:done  i64 [B]  tokens that the row's states have seen
+///   input:take  i64 [R]  step: 1 appends the row's next token, 0 leaves it alone; prefill: tokens
+///                        of its prompt, 0 leaves it alone; reset: 1 clears it
+///   state:done  i64 [R]  tokens that the row's states have seen
+/// @step and @reset run over R rows. @prefill runs over one, the prompt, and commits it to the row
+/// that takes part.
 class StepEntries {
 public:
-  explicit StepEntries(mlir::ModuleOp module) : module(module), b(module.getContext()) {}
+  /// `rows` is R, at least 1.
+  StepEntries(mlir::ModuleOp module, int64_t rows)
+      : module(module), rows(rows), b(module.getContext()) {}
 
   /// Where there is a @step: makes @prefill from it and writes its dues and keeps as attributes of
   /// the ops that make the values. To be called before dispatches are formed.
@@ -56,6 +59,7 @@ private:
   mlir::RankedTensorType perRow();
 
   mlir::ModuleOp module;
+  int64_t rows;
   mlir::OpBuilder b;
   llvm::DenseMap<mlir::Attribute, size_t>
       numbers; ///< of schedules, by symbol; then every step's, and the last row's

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // sluice-peak: what this machine's cores can do at best, measured without any of Sluice's code.
 // Prints one JSON object: gflops, gbytes_per_s (both summed over the threads), instructions,
-// threads.
+// threads; or with --read, read_gbytes_per_s.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -99,16 +99,73 @@ double bestOf(int threads, int repeats, const std::function<void(int)> &work) {
   return *std::min_element(best.begin(), best.end());
 }
 
+/// GB/s at which the threads together read a buffer of `bytes` again and again, each its own part:
+/// what fits the caches comes from there.
+double measureReading(int threads, size_t bytes) {
+  size_t words =
+      std::max<size_t>(bytes / static_cast<size_t>(threads) / sizeof(uint64_t), 64) / 8 * 8;
+  std::vector<std::vector<uint64_t>> parts(static_cast<size_t>(threads));
+  // Some milliseconds a run, however small the buffer is.
+  size_t cycles = std::max<size_t>(1, (size_t(32) << 20) / (words * sizeof(uint64_t)));
+  bestOf(threads, 1, [&](int thread) { // each thread touches its own part first
+    parts[static_cast<size_t>(thread)].assign(words, static_cast<uint64_t>(thread));
+  });
+  double seconds = bestOf(threads, 40, [&](int thread) {
+    const uint64_t *from = parts[static_cast<size_t>(thread)].data();
+    uint64_t sums[8] = {};
+    for (size_t cycle = 0; cycle < cycles; ++cycle) {
+      for (size_t i = 0; i < words; i += 8) {
+        for (size_t j = 0; j < 8; ++j) {
+          sums[j] += from[i + j];
+        }
+      }
+    }
+    uint64_t total = 0;
+    for (uint64_t sum : sums) {
+      total += sum;
+    }
+    sink = static_cast<float>(total);
+  });
+  return static_cast<double>(cycles * words * sizeof(uint64_t)) * threads / seconds / 1e9;
+}
+
+struct Arguments {
+  int threads = 1;
+  long long read = 0; ///< bytes to read again and again; 0: measure arithmetic and copying
+  bool right = true;
+};
+
+Arguments parse(int argc, char **argv) {
+  Arguments arguments;
+  for (int i = 1; i < argc; i += 2) {
+    std::string flag = argv[i];
+    if (i + 1 < argc && flag == "--threads") {
+      arguments.threads = std::atoi(argv[i + 1]);
+    } else if (i + 1 < argc && flag == "--read") {
+      arguments.read = std::atoll(argv[i + 1]);
+      arguments.right &= arguments.read > 0 && arguments.read <= 1ll << 40;
+    } else {
+      arguments.right = false;
+    }
+  }
+  arguments.right &= arguments.threads >= 1 && arguments.threads <= 1024;
+  return arguments;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
-  int threads = 1;
-  if (argc == 3 && std::string(argv[1]) == "--threads") {
-    threads = std::atoi(argv[2]);
-  }
-  if (threads < 1 || threads > 1024 || (argc != 1 && argc != 3)) {
-    std::fprintf(stderr, "usage: sluice-peak [--threads N]    N from 1 to 1024, default 1\n");
+  auto [threads, read, right] = parse(argc, argv);
+  if (!right) {
+    std::fprintf(stderr,
+                 "usage: sluice-peak [--threads N] [--read BYTES]    N from 1 to 1024, default 1; "
+                 "with --read, the bandwidth of reading that many bytes again and again\n");
     return 2;
+  }
+  if (read > 0) {
+    std::printf("{\"read_gbytes_per_s\": %.2f, \"bytes\": %lld, \"threads\": %d}\n",
+                measureReading(threads, static_cast<size_t>(read)), read, threads);
+    return 0;
   }
   __builtin_cpu_init();
   bool avx512 = __builtin_cpu_supports("avx512f");

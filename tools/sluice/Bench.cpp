@@ -39,13 +39,14 @@ struct Peak {
 };
 
 /// Runs the program beside this one and returns what it prints.
-std::string runBeside(const std::string &name, const std::string &threads) {
+std::string runBeside(const std::string &name, const std::vector<std::string> &arguments) {
   std::error_code ignored;
   std::string program =
       (std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / name).string();
   MemoryFile output("sluice-peak");
-  std::string failure =
-      runProgram({program, "--threads", threads}, output.descriptor(), STDERR_FILENO);
+  std::vector<std::string> words = {program};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::string failure = runProgram(words, output.descriptor(), STDERR_FILENO);
   if (!failure.empty()) {
     throw UserError(
         program +
@@ -56,7 +57,7 @@ std::string runBeside(const std::string &name, const std::string &threads) {
 }
 
 Peak measurePeak(int threads) {
-  Json json = Json::parse(runBeside("sluice-peak", std::to_string(threads)));
+  Json json = Json::parse(runBeside("sluice-peak", {"--threads", std::to_string(threads)}));
   return {json.at("gflops").get<double>(), json.at("gbytes_per_s").get<double>(), "measured"};
 }
 
@@ -159,29 +160,33 @@ struct StepSpeed {
 };
 StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t last) {
   const ModelFacts &model = executor.plan().model;
-  std::span<int32_t> tokens = executor.tokens();
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = static_cast<int32_t>(mix64(i) % static_cast<uint64_t>(model.vocabulary));
+  for (std::span<int32_t> tokens : {executor.prompt(), executor.text()}) {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<int32_t>(mix64(i) % static_cast<uint64_t>(model.vocabulary));
+    }
   }
-  auto take = [&](int64_t count) {
+  auto take = [&](int64_t row, int64_t count, int64_t tokens) {
     std::ranges::fill(executor.take(), 0);
-    std::fill_n(executor.take().begin(), rows, count);
+    std::fill_n(executor.take().begin() + row, count, tokens);
   };
   auto timed = [&](const char *entry) {
     auto start = std::chrono::steady_clock::now();
     executor.run(entry);
-    executor.outputRow("logits", 0); // waits
+    executor.synchronize();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   StepSpeed speed;
   for (int turn = 0; turn < 2; ++turn) { // once to warm up
-    take(1);
+    take(0, rows, 1);
     executor.run("reset");
-    take(first);
-    executor.scalarI64("rows") = rows;
+    executor.scalarI64("rows") = 1;
     executor.scalarI64("length") = first;
-    double prompt = timed("prefill"), steps = 0;
-    take(1);
+    double prompt = 0, steps = 0;
+    for (int64_t row = 0; row < rows; ++row) {
+      take(row, 1, first);
+      prompt += timed("prefill");
+    }
+    take(0, rows, 1);
     for (int64_t position = first; position < last; ++position) {
       steps += timed("step");
     }
@@ -189,6 +194,14 @@ StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t las
              static_cast<double>(rows * first) / prompt};
   }
   return speed;
+}
+
+/// GB/s at which as many threads read a buffer of `bytes` bytes again and again.
+double readBandwidth(int threads, double bytes) {
+  auto size = static_cast<int64_t>(std::max(bytes, 1.0));
+  Json json = Json::parse(runBeside(
+      "sluice-peak", {"--threads", std::to_string(threads), "--read", std::to_string(size)}));
+  return json.at("read_gbytes_per_s").get<double>();
 }
 
 /// Tokens a second of generation by full recomputation, at a full window.
@@ -201,8 +214,9 @@ double generationSpeed(Executor &executor) {
   constexpr int64_t count = 8;
   auto start = std::chrono::steady_clock::now();
   Predictor predictor(executor, /*cached=*/false);
+  Predictor::Turn turn{0, {reinterpret_cast<const uint8_t *>(prompt.data()), prompt.size()}};
   for (int64_t i = 0; i < count; ++i) {
-    predictor.predict({reinterpret_cast<const uint8_t *>(prompt.data()), prompt.size()});
+    predictor.predict({&turn, 1});
   }
   return count / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -249,6 +263,12 @@ void printForPeople(const Json &json, const Executor &executor) {
                           value("cached_tokens_per_s"), value("prefill_tokens_per_s"),
                           value("state_bytes") / 1e6);
     }
+    if (json.contains("fraction_of_bandwidth")) {
+      std::cout << format("                a step reads %.1f MB: %.1f%% of the bandwidth of %.1f "
+                          "GB/s (measured)\n",
+                          value("step_bytes") / 1e6, 100 * value("fraction_of_bandwidth"),
+                          value("read_gbytes_per_s"));
+    }
   }
   if (json.contains("kernels")) {
     std::cout << format("\n%-52s %-10s %8s %10s %10s %8s %7s\n", "kernel (a step's sum)", "kind",
@@ -273,6 +293,40 @@ double timeSteps(Executor &executor, int64_t first, int64_t count, std::vector<d
     sum += seconds.back();
   }
   return sum;
+}
+
+/// Adds what `--generate` measures.
+void measureGeneration(Executor &executor, const BenchFlags &flags, Json &json) {
+  json["recomputed_tokens_per_s"] = generationSpeed(executor);
+  json["cached_tokens_per_s"] = nullptr;
+  const auto &generation = executor.plan().generation;
+  if (!generation) {
+    return;
+  }
+  auto [first, last] = positionsOf(flags.positions, executor.plan().model.context);
+  if (flags.rows < 1 || flags.rows > generation->rows) {
+    throw UserError("expected --rows from 1 to the " + std::to_string(generation->rows) +
+                    " that the artifact generates at once, found " + std::to_string(flags.rows) +
+                    "; compile with --generation-rows");
+  }
+  StepSpeed speed = stepSpeed(executor, flags.rows, first, last);
+  json["cached_tokens_per_s"] = speed.tokens;
+  json["prefill_tokens_per_s"] = speed.promptTokens;
+  json["step_launches"] = executor.plan().entries.at("step").size();
+  int64_t bytes = 0;
+  for (const auto &[name, state] : generation->states) {
+    bytes += flags.rows * state.rowBytes();
+  }
+  json["state_bytes"] = bytes;
+  if (executor.target().starts_with("cpu")) {
+    auto rows = static_cast<double>(flags.rows);
+    double ofStep = static_cast<double>(generation->weightReads) +
+                    rows * generation->stateReadsAt(first, last, executor.plan().model.context);
+    double bandwidth = readBandwidth(executor.threads(), ofStep);
+    json["step_bytes"] = ofStep;
+    json["read_gbytes_per_s"] = bandwidth;
+    json["fraction_of_bandwidth"] = ofStep * speed.tokens / rows / 1e9 / bandwidth;
+  }
 }
 
 void runBench(const BenchFlags &flags) {
@@ -329,29 +383,7 @@ void runBench(const BenchFlags &flags) {
     json["kernels"] = kernels;
   }
   if (flags.generate) {
-    json["recomputed_tokens_per_s"] = generationSpeed(*executor);
-    json["cached_tokens_per_s"] = nullptr;
-    if (const auto &generation = executor->plan().generation) {
-      auto [first, last] = positionsOf(flags.positions, executor->plan().model.context);
-      if (flags.rows < 1 || flags.rows > executor->plan().model.batch) {
-        throw UserError("expected --rows from 1 to the batch of " +
-                        std::to_string(executor->plan().model.batch) + ", found " +
-                        std::to_string(flags.rows) + "; set \"batch\" in the spec");
-      }
-      StepSpeed speed = stepSpeed(*executor, flags.rows, first, last);
-      json["cached_tokens_per_s"] = speed.tokens;
-      json["prefill_tokens_per_s"] = speed.promptTokens;
-      json["step_launches"] = executor->plan().entries.at("step").size();
-      int64_t bytes = 0;
-      for (const auto &[name, state] : generation->states) {
-        int64_t elements = state.region.rowStride;
-        for (size_t i = 0; i + 1 < state.region.shape.size(); ++i) {
-          elements *= state.region.shape[i];
-        }
-        bytes += elements * sizeOf(state.region.type);
-      }
-      json["state_bytes"] = bytes;
-    }
+    measureGeneration(*executor, flags, json);
   }
   if (flags.json) {
     printJson(json);
@@ -376,8 +408,7 @@ void registerBench(CLI::App &program) {
                         "Add a table of kernels: ms a step, Gflop/s, GB/s, fraction of peak"),
       command->add_flag("-g,--generate", flags->generate,
                         "Measure generation too, in tokens a second")};
-  command->add_option("--rows", flags->rows, "Rows of the batch that generate at once")
-      ->needs("--generate");
+  command->add_option("--rows", flags->rows, "Texts that generate at once")->needs("--generate");
   command
       ->add_option("--positions", flags->positions,
                    "Positions at which steps are timed; default: the third quarter of the context")

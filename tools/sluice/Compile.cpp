@@ -6,6 +6,7 @@
 #include "Tune.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Limits.h"
 #include "sluice/Runtime/Text.h"
 
 #include <CLI/CLI.hpp>
@@ -36,6 +37,10 @@ void registerCompile(CLI::App &program) {
                    "precision.compute: f32 or bf16; the artifact records it. GPU targets multiply "
                    "bf16: with one of them a spec in f32 becomes bf16, and a line says so")
       ->check(oneOf({"f32", "bf16"}));
+  command
+      ->add_option("--generation-rows", request->generationRows,
+                   "Texts that the artifact can generate at once, whatever the spec's batch")
+      ->check(wholeNumber(1, mostGenerationRows));
   auto tuning = std::make_shared<std::string>();
   CLI::Option *tuned =
       command

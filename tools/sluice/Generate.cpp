@@ -1,11 +1,17 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `sluice generate`: continues prompts.
+#include "CommandLine.h"
 #include "Commands.h"
 #include "Common.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Generator.h"
+#include "sluice/Runtime/Hash.h"
+#include "sluice/Runtime/Session.h"
+#include "sluice/Runtime/Text.h"
 
 #include <iostream>
+#include <iterator>
 
 namespace sluice::cli {
 namespace {
@@ -13,35 +19,267 @@ namespace {
 using namespace sluice::runtime;
 
 struct GenerateFlags {
-  std::string artifact, weights, prompt;
-  int64_t tokens = 256;
+  std::string artifact, weights, prompt, promptFile, session, saveSession;
+  std::vector<std::string> stops;
+  int64_t tokens = 256, samples = 1;
   DeviceOptions device;
   SamplingOptions options;
-  bool noCache = false, noEcho = false;
+  bool noCache = false, noEcho = false, json = false;
 };
 
-void runGenerate(const GenerateFlags &flags) {
-  checkSampling(flags.options);
-  if (flags.tokens < 0) {
-    throw UserError("expected --tokens of at least 0, found " + std::to_string(flags.tokens));
+/// Prompts as they were given, and the texts that begin with them.
+struct Job {
+  std::vector<std::string> prompts; ///< by text
+  std::vector<Text> texts;
+};
+
+std::vector<std::string> readPrompts(const std::string &path) {
+  std::string text = readText(path, "file of prompts");
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
   }
-  std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
-  loadWeights(flags.weights, *executor, printNotice);
-  // A model needs something to read: no prompt means the start of a line.
-  std::string prompt = flags.prompt.empty() ? "\n" : flags.prompt;
-  checkPrompt(prompt, executor->plan().model.vocabulary); // before it is printed
-  if (!flags.noEcho) {
-    std::cout << flags.prompt << std::flush;
+  if (lines.empty()) {
+    throw UserError(showPath(path) + ": expected one prompt a line, found an empty file");
   }
-  SamplingOptions options = flags.options;
-  options.cached = !flags.noCache;
-  generate(*executor, prompt, flags.tokens, options, [](uint8_t byte) {
-    std::cout.put(static_cast<char>(byte)).flush();
+  return lines;
+}
+
+std::vector<std::string> promptsOf(const GenerateFlags &flags) {
+  if (!flags.promptFile.empty()) {
+    return readPrompts(flags.promptFile);
+  }
+  if (flags.prompt == "-") {
+    return {std::string(std::istreambuf_iterator<char>(std::cin), {})};
+  }
+  return {flags.prompt};
+}
+
+Job makeJob(const GenerateFlags &flags, int64_t vocabulary) {
+  Job job;
+  int64_t line = 0;
+  for (const std::string &prompt : promptsOf(flags)) {
+    checkPrompt(prompt, vocabulary,
+                flags.promptFile.empty()
+                    ? "the prompt"
+                    : showPath(flags.promptFile) + ":" + std::to_string(++line));
+    for (int64_t sample = 0; sample < flags.samples; ++sample) {
+      // A model needs something to read: no prompt means the start of a line.
+      std::string start = prompt.empty() && flags.session.empty() ? "\n" : prompt;
+      job.prompts.push_back(prompt);
+      job.texts.push_back({{start.begin(), start.end()}, sample});
+    }
+  }
+  return job;
+}
+
+bool isUtf8(const std::string &text) {
+  try {
+    nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error &) {
+    return false;
+  }
+}
+
+/// Prints texts in their order: the first that is not finished as it comes, those behind it when
+/// their turn has come.
+class Printer {
+public:
+  Printer(const GenerateFlags &flags, const Job &job)
+      : flags(flags), job(job), parts(job.prompts.size()) {}
+
+  TextSink sink() {
+    return {[this](size_t text, std::string_view bytes) { return write(text, bytes); },
+            [this](size_t text, StopReason reason) { finish(text, reason); }};
+  }
+  void begin() {
+    if (!parts.empty()) {
+      open();
+    }
+  }
+
+private:
+  struct Part {
+    std::string text;
+    std::optional<StopReason> end;
+  };
+
+  bool write(size_t text, std::string_view bytes) {
+    parts[text].text += bytes;
+    if (text == current && !flags.json) {
+      std::cout << bytes << std::flush;
+    }
     return std::cout.good(); // stop quietly where the reader has gone
-  });
-  if (std::cout.good() && !flags.noEcho) {
-    std::cout << std::endl;
   }
+
+  void finish(size_t text, StopReason reason) {
+    parts[text].end = reason;
+    while (current < parts.size() && parts[current].end) {
+      close();
+      if (++current < parts.size()) {
+        open();
+      }
+    }
+  }
+
+  /// What stands before a text's bytes, and those that have come.
+  void open() {
+    if (flags.json) {
+      return;
+    }
+    if (parts.size() > 1) { // as head(1) does for several files
+      std::cout << (current == 0 ? "" : "\n") << "==> " << current + 1 << " <==\n";
+    }
+    std::cout << (flags.noEcho ? "" : job.prompts[current]) << parts[current].text << std::flush;
+  }
+
+  void close() {
+    const Part &part = parts[current];
+    if (flags.json) {
+      printLine(part);
+    } else if (std::cout.good() && (!flags.noEcho || parts.size() > 1)) {
+      std::cout << std::endl;
+    }
+  }
+
+  void printLine(const Part &part) {
+    nlohmann::ordered_json json = {{"prompt", job.prompts[current]},
+                                   {"sample", job.texts[current].sample},
+                                   {"text", part.text},
+                                   {"stop", *part.end == StopReason::StopText ? "stop" : "length"},
+                                   {"tokens", job.texts[current].drawn}};
+    if (!isUtf8(part.text)) {
+      json["hex"] = toHex(asBytes(part.text)); // `text` then holds replacement characters
+    }
+    std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+  }
+
+  const GenerateFlags &flags;
+  const Job &job;
+  std::vector<Part> parts;
+  size_t current = 0;
+};
+
+void checkFlags(const GenerateFlags &flags) {
+  checkSampling(flags.options);
+  bool several = flags.samples > 1 || !flags.promptFile.empty();
+  bool hasSession = !flags.session.empty() || !flags.saveSession.empty();
+  if (hasSession && several) {
+    throw UserError("expected one text for a session, found several; leave out --num and "
+                    "--prompt-file, or --session and --save-session");
+  }
+  if (hasSession && flags.noCache) {
+    throw UserError("expected a cache for a session, which is what it holds, found --no-cache; "
+                    "leave it out");
+  }
+  for (const std::string &stop : flags.stops) {
+    if (stop.empty()) {
+      throw UserError("expected a stop text of at least one byte, found an empty one; "
+                      "leave --stop out");
+    }
+  }
+  if (!flags.saveSession.empty()) {
+    requireOther("--save-session", flags.saveSession, {flags.artifact, flags.weights});
+    requireWritable(flags.saveSession);
+  }
+}
+
+/// The text that the session was saved with goes on in row 0, with its options where flags give no
+/// other.
+void resume(const GenerateFlags &flags, const CLI::App &command, Executor &executor,
+            Predictor &predictor, SamplingOptions &options, Text &text) {
+  Session session = loadSession(flags.session, executor, predictor);
+  SamplingOptions given = options;
+  options = session.options;
+  auto take = [&](const char *flag, auto member) {
+    if (command.count(flag) > 0) {
+      options.*member = given.*member;
+    }
+  };
+  take("--temperature", &SamplingOptions::temperature);
+  take("--top-k", &SamplingOptions::topK);
+  take("--top-p", &SamplingOptions::topP);
+  take("--min-p", &SamplingOptions::minP);
+  take("--typical", &SamplingOptions::typical);
+  take("--repetition-penalty", &SamplingOptions::repetitionPenalty);
+  take("--seed", &SamplingOptions::seed);
+  session.text.bytes.insert(session.text.bytes.end(), text.bytes.begin(), text.bytes.end());
+  text = std::move(session.text);
+}
+
+void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
+  checkFlags(flags);
+  std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
+  Job job = makeJob(flags, executor->plan().model.vocabulary); // checked before it is printed
+  loadWeights(flags.weights, *executor, printNotice);
+  SamplingOptions options = flags.options;
+  Predictor predictor(*executor, !flags.noCache);
+  bool hasSession = !flags.session.empty() || !flags.saveSession.empty();
+  if (hasSession && !predictor.isCached()) {
+    throw UserError(flags.artifact + ": expected an artifact that generates step by step, whose "
+                                     "states a session holds, found one without; compile a model "
+                                     "with a step, for the CPU alone");
+  }
+  if (!flags.session.empty()) {
+    resume(flags, command, *executor, predictor, options, job.texts.front());
+  }
+  Printer printer(flags, job);
+  printer.begin();
+  writeTexts(*executor, predictor, job.texts, flags.tokens, options, flags.stops, printer.sink());
+  if (!flags.saveSession.empty()) {
+    saveSession(flags.saveSession, *executor, predictor, {job.texts.front(), options});
+  }
+}
+
+/// What is written, and how far.
+void addTextFlags(CLI::App &command, GenerateFlags &flags) {
+  CLI::Option *prompt =
+      command.add_option("-p,--prompt", flags.prompt,
+                         "Text to continue; - reads it from the standard input; empty starts after "
+                         "a newline. Where the text outgrows the context, the model goes on from "
+                         "its newest part, half of the context");
+  command
+      .add_option("--prompt-file", flags.promptFile,
+                  "One prompt a line, answered in order, several at once")
+      ->type_name("FILE")
+      ->excludes(prompt);
+  command.add_option("-n,--tokens", flags.tokens, "Tokens (bytes) to write of each text")
+      ->check(wholeNumber(0, INT64_MAX));
+  command
+      .add_option("--num", flags.samples,
+                  "Samples of each prompt; each depends on the seed and its number alone")
+      ->check(wholeNumber(1, 1 << 20));
+  command
+      .add_option("--stop", flags.stops,
+                  "End a text before this, wherever it comes in what is written; may be given "
+                  "several times")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_flag("--no-echo", flags.noEcho,
+                   "Print the continuation alone: no prompt, no newline at the end");
+  command.add_flag("--json", flags.json,
+                   "Print one JSON object a line: prompt, sample, text, stop (length or stop), "
+                   "tokens; and hex, the text's bytes, where it is not UTF-8");
+}
+
+void addSamplingFlags(CLI::App &command, SamplingOptions &options) {
+  command.add_option("-t,--temperature", options.temperature,
+                     "Divides the logits; 0 takes the likeliest");
+  command.add_option("--top-k", options.topK, "Sample among the k likeliest; 0 samples among all");
+  command.add_option("--top-p", options.topP,
+                     "Sample among the likeliest that together reach this probability");
+  command.add_option("--min-p", options.minP,
+                     "Sample among those at least this likely, the likeliest counted as 1");
+  command.add_option("--typical", options.typical,
+                     "Sample among the most typical that together reach this probability: those "
+                     "whose -log p is nearest to its mean");
+  command.add_option("--repetition-penalty", options.repetitionPenalty,
+                     "Divides positive logits of bytes that the text has, multiplies negative "
+                     "ones; 1 is none");
+  command.add_option("--seed", options.seed, "Seed of the sampling");
 }
 
 } // namespace
@@ -49,7 +287,7 @@ void runGenerate(const GenerateFlags &flags) {
 void registerGenerate(CLI::App &program) {
   auto flags = std::make_shared<GenerateFlags>();
   CLI::App *command =
-      program.add_subcommand("generate", "Continue a text, byte by byte, to the standard output");
+      program.add_subcommand("generate", "Continue texts, byte by byte, to the standard output");
   command->add_option("ART", flags->artifact, "Artifact, from sluice compile")
       ->type_name("FILE")
       ->required();
@@ -57,23 +295,21 @@ void registerGenerate(CLI::App &program) {
       ->add_option("-w,--weights", flags->weights,
                    "Weights: a run, a checkpoint or a safetensors file")
       ->required();
-  command->add_option("-p,--prompt", flags->prompt,
-                      "Text to continue; empty starts after a newline. Where the text outgrows the "
-                      "context, the model goes on from its newest part, half of the context");
-  command->add_option("-n,--tokens", flags->tokens, "Tokens (bytes) to write");
-  command->add_option("-t,--temperature", flags->options.temperature,
-                      "Divides the logits; 0 takes the likeliest");
-  command->add_option("--top-k", flags->options.topK,
-                      "Sample among the k likeliest; 0 samples among all");
-  command->add_option("--top-p", flags->options.topP,
-                      "Sample among the likeliest that together reach this probability");
-  command->add_option("--seed", flags->options.seed, "Seed of the sampling");
-  command->add_flag("--no-echo", flags->noEcho,
-                    "Print the continuation alone: no prompt, no newline at the end");
+  addTextFlags(*command, *flags);
+  addSamplingFlags(*command, flags->options);
+  command
+      ->add_option("--save-session", flags->saveSession,
+                   "Write what the text's next token needs, to go on later")
+      ->type_name("FILE");
+  command
+      ->add_option("--session", flags->session,
+                   "Go on with a saved text, and its sampling flags where none are given; a prompt "
+                   "is appended to it first")
+      ->type_name("FILE");
   command->add_flag("--no-cache", flags->noCache,
                     "Recompute everything for each token, for comparison: the text is the same");
   addDeviceOptions(*command, flags->device);
-  command->callback([flags] { runGenerate(*flags); });
+  command->callback([flags, command] { runGenerate(*flags, *command); });
 }
 
 } // namespace sluice::cli

@@ -43,6 +43,7 @@ struct CompileRequest {
   /// Entry `predict` gives the logits of every row, for one row of a batch; the spec is not checked
   /// again. For `sluice logits`.
   bool everyLogit = false;
+  int64_t generationRows = 16; ///< rows that generate at once, 1 to mostGenerationRows
   /// To replay a leak or to probe what was compiled: the spec is not checked.
   struct Replay {
     int64_t targetOffset = 1; ///< row t is scored against token t + this: one that it does not read

@@ -62,10 +62,18 @@ public:
   /// that reads tokens sees what they hold by then. Throws UserError where the plan's input has
   /// another shape.
   std::span<int32_t> tokens();
-  /// `take` [batch], for the host to write before `prefill` (tokens of each row's prompt), `step`
-  /// (1: append the row's next token) and `reset` (1: clear the row); 0 leaves a row alone. Throws
+  /// `prompt` [context + 1], for the host to write before `prefill`. This and the next two throw
   /// UserError where the plan has no such input.
+  std::span<int32_t> prompt();
+  /// `text` [rows of generation, context + 1], row-major: what each row has read. The host writes
+  /// the next token before `step`.
+  std::span<int32_t> text();
+  /// `take` [rows of generation], for the host to write before `prefill` (tokens of the prompt, for
+  /// the one row that reads it), `step` (1: append the row's next token) and `reset` (1: clear the
+  /// row); 0 leaves a row alone.
   std::span<int64_t> take();
+  /// What generation keeps of row `row` in `state`, as it lies in the arena.
+  std::span<uint8_t> stateRow(const State &state, int64_t row, Access access);
   /// Row `row` of an f32 output of shape [rows, width]: `width` elements.
   std::span<const float> outputRow(const std::string &name, int64_t row);
 
@@ -85,6 +93,9 @@ public:
 private:
   const Scalar &scalar(const std::string &name, Type type) const;
   template <typename T> T fetchScalar(const std::string &name, Type type);
+  const Region &input(const std::string &name, Type type, const std::vector<int64_t> &shape) const;
+  std::span<int32_t> tokensIn(const std::string &name, int64_t rows);
+  std::span<uint8_t> bytes(Range range, Access access);
   std::span<float> floats(int64_t offset, int64_t count, Access access);
   void sendInputs(const std::string &entry);
 

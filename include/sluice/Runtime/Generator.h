@@ -1,64 +1,91 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writing text: a model's predictions, sampled on the host.
+// Writing texts: a model's predictions, several texts at once.
 #pragma once
 
 #include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/Sampling.h"
 
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace sluice::runtime {
-
-struct SamplingOptions {
-  double temperature = 1; // 0: always the likeliest
-  int64_t topK = 0;       // only the k likeliest; 0: all
-  double topP = 1;        // only the likeliest that together reach this probability
-  uint64_t seed = 0;
-  bool cached = true; // step by step where the artifact can; else every token recomputes its window
-};
-
-/// Throws UserError unless temperature >= 0, topK >= 0 and 0 < topP <= 1.
-void checkSampling(const SamplingOptions &options);
-
-/// Throws UserError where a byte of the prompt is no token id.
-void checkPrompt(std::string_view prompt, int64_t vocabulary);
-
-/// The id to take for `logits` when the random number is `uniform` in [0, 1). Among equals, lower
-/// ids come first. Throws JobError where a logit is not finite.
-int64_t pickToken(std::span<const float> logits, const SamplingOptions &options, double uniform);
 
 /// Where the window that the model reads starts in a text of `size` tokens, given where it started
 /// before: there, as long as it fits the context. Else it is refilled with the newest tokens, at
 /// most half of the context, from a multiple of `period`.
 int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period);
 
-/// What comes next in a growing text.
+/// What comes next in texts that grow, each in a row of its own.
 class Predictor {
 public:
   /// With `cached` and an artifact that has a step, each call costs what its new tokens do; else
-  /// that of a full forward pass over the window. Both read the same windows.
+  /// that of a full forward pass over every window. Both read the same windows.
   Predictor(Executor &executor, bool cached);
 
-  /// Logits after `text`, of at least one byte; it starts with the text of the call before. They
-  /// stay until the next call.
-  std::span<const float> predict(std::span<const uint8_t> text);
+  /// How many texts it takes at once.
+  int64_t rows() const { return static_cast<int64_t>(windows.size()); }
+  bool isCached() const { return cached; }
+
+  /// A text of at least one byte, in row `row`. It starts with the row's text of the call before.
+  struct Turn {
+    int64_t row = 0;
+    std::span<const uint8_t> text;
+  };
+  /// Logits after each text, [turns, vocabulary], row-major. They stay until the next call. A
+  /// text's logits do not depend on the others, bit for bit.
+  std::span<const float> predict(std::span<const Turn> turns);
+
+  /// What a row reads of its text, and what its states have seen of that.
+  struct Window {
+    int64_t start = 0;
+    int64_t seen = -1; ///< tokens from `start` on; -1: states are not of this text
+  };
+  const Window &window(int64_t row) const { return windows.at(static_cast<size_t>(row)); }
+  /// Row `row` goes on with a text whose window is `window`: {} for one that nobody has read.
+  void begin(int64_t row, const Window &window) { windows.at(static_cast<size_t>(row)) = window; }
 
 private:
   std::span<const float> recompute(std::span<const uint8_t> window);
-  void refill(std::span<const uint8_t> tokens);
+  void catchUp(const Turn &turn, bool moved);
+  void refill(int64_t row, std::span<const uint8_t> tokens);
+  void step(std::span<const Turn> turns);
 
   Executor &executor;
-  bool cached;
-  int64_t start = 0; // of the window
-  int64_t seen = -1; // tokens of it that states have seen; -1: states are not of this text
+  const bool cached;
+  std::vector<Window> windows; ///< by row
+  std::vector<float> logits;
 };
 
+/// A text to be continued.
+struct Text {
+  std::vector<uint8_t> bytes; ///< at least one
+  int64_t sample = 0;         ///< its number among the samples of a prompt
+  int64_t drawn = 0;          ///< tokens that were drawn for it
+};
+
+enum class StopReason { Length, StopText, Reader };
+
+/// What is told of texts while they are written, by their numbers.
+struct TextSink {
+  /// New bytes of a text; false: its reader has gone.
+  std::function<bool(size_t text, std::string_view bytes)> write;
+  std::function<void(size_t text, StopReason reason)> finish = {};
+};
+
+/// Continues each of `texts` by `count` bytes, to one of `stops`, or while it is read. As many go
+/// at once as the predictor has rows; where one ends, the next waiting text takes its row. What is
+/// written of a text depends on nothing but itself, the options and the weights. A stop text counts
+/// among the text's bytes and is not told. Of a larger vocabulary only ids below 256 are taken.
+void writeTexts(Executor &executor, Predictor &predictor, std::span<Text> texts, int64_t count,
+                const SamplingOptions &options, const std::vector<std::string> &stops,
+                const TextSink &sink);
+
 /// Continues `prompt` (at least one byte) by `count` bytes, giving each to `emit` until it returns
-/// false. The model reads the windows of `windowStart`. Of a larger vocabulary only ids below 256
-/// are taken.
+/// false.
 void generate(Executor &executor, std::string_view prompt, int64_t count,
               const SamplingOptions &options, const std::function<bool(uint8_t)> &emit);
 

@@ -22,6 +22,9 @@ constexpr int64_t mostScratchBytes = int64_t(1) << 32;
 /// Tables that an artifact holds: its code and data stay within reach of 32-bit offsets.
 constexpr int64_t mostConstantBytes = int64_t(1) << 30;
 
+/// Rows that generate at once.
+constexpr int64_t mostGenerationRows = 64;
+
 /// Operations or bytes moved of one launch.
 constexpr int64_t mostWork = int64_t(1) << 62;
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -27,6 +28,7 @@ struct ModelFacts {
 struct MemoryFacts {
   int64_t arenaBytes = 0, peakBytes = 0, constantBytes = 0;
   std::map<std::string, int64_t> byScale;
+  std::map<std::string, int64_t> byUse; // bytes that "training" touches, and "generation"
 };
 
 struct Scalar {
@@ -134,15 +136,32 @@ struct Launch {
 
 /// What the incremental step keeps of each row of the batch.
 struct State {
-  Region region;     // [batch, rows, ...]
+  Region region;     // [rows of generation, rows that are kept, ...]
   int64_t scale = 0; // tokens a row; 0: not a sequence
+
+  /// Of one row of generation, padding included.
+  int64_t rowBytes() const;
 };
 
 /// Generation step by step: entries `prefill`, `step` and `reset`. Absent where the model has no
 /// step.
 struct Generation {
+  int64_t rows = 1;   // texts that generate at once
   int64_t period = 1; // a window of text starts at a multiple of it: the least of all factors
   std::map<std::string, State> states;
+  /// How often launches of a step run, by the scalar that guards them; others run at every step.
+  struct Rate {
+    int64_t runs = 1, period = 1; // in `runs` of every `period` steps
+    auto operator<=>(const Rate &) const = default;
+  };
+  std::map<std::string, Rate> rates;
+  /// Bytes that a step must read, averaged over steps: weights; and states of one text, by equal
+  /// parts of the context.
+  int64_t weightReads = 0;
+  std::vector<int64_t> stateReads;
+
+  /// Bytes of states that a step of one text reads, averaged over positions [first, last).
+  double stateReadsAt(int64_t first, int64_t last, int64_t context) const;
 };
 
 struct Buffer {
@@ -168,6 +187,8 @@ struct Plan {
   std::optional<Generation> generation;
   std::vector<Buffer> buffers;
 
+  /// Texts that generate at once; 0 where the model has no step.
+  int64_t generationRows() const { return generation ? generation->rows : 0; }
   /// Those of `targets` that are GPUs, in their order.
   std::vector<std::string> gpuTargets() const;
 };

@@ -34,6 +34,8 @@ public:
   const std::map<std::string, Stored> &tensors() const { return table; }
   /// Whether the file's metadata holds checksums (those that `encodeSafetensors` writes).
   bool hasChecksum() const { return checksummed; }
+  /// A text of the file's metadata, which no checksum covers; empty where it has none.
+  std::string metadata(const std::string &key) const;
 
   /// Throws UserError unless the file has this tensor, in this shape, of F32, F16 or BF16 and with
   /// finite numbers alone.
@@ -47,13 +49,15 @@ private:
   std::string origin;
   std::span<const uint8_t> data;
   std::map<std::string, Stored> table;
+  std::map<std::string, std::string> texts; ///< of the metadata
   bool checksummed = false;
 };
 
 /// The whole file's bytes; tensors lie in the order given. Its metadata holds two checksums,
 /// SHA-256 in hexadecimal: sluice.data_sha256 of the bytes after the header, sluice.tensors_sha256
-/// of the header's other members as compact JSON with sorted keys.
-std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors);
+/// of the header's other members as compact JSON with sorted keys. `metadata` stands beside them.
+std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors,
+                                       const std::map<std::string, std::string> &metadata = {});
 
 /// Copies the file's tensors into `into`, which it must hold exactly: no missing name, none
 /// unexpected. Throws UserError as SafetensorsFile does, before anything is copied. Returns whether

@@ -37,6 +37,9 @@ struct MemoryPlan {
   int64_t counterBytes = 0; ///< in front of it: counters, likewise, zero between launches
   int64_t arenaBytes = 0;
   std::map<int64_t, int64_t> bytesByFactor; ///< temporaries live at the fullest moment
+  /// Of the arena, what entries of training and of generation touch, by "training" and
+  /// "generation"; what both touch counts for each.
+  std::map<std::string, int64_t> bytesByUse;
 
   /// Byte offset of `scalar:NAME`.
   int64_t scalar(llvm::StringRef name) const { return places.at("scalar:" + name.str()).offset; }

@@ -76,7 +76,11 @@ def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
     // becomes one dispatch that reads %skip at p and %y at p floordiv 4, and stores %x and %h:
     %0:4 = dispatch.rows %skip, %y, %gain, %bias ...
     ```
+
+    Where there is a @step, @prefill and @reset are made beside it. These have rows of their own, whatever the batch of
+    training: @step and @reset `generation-rows`, @prefill one, the prompt, which it commits to the row that takes part.
   }];
+  let options = [Option<"generationRows", "generation-rows", "int64_t", "16", "Rows that generate at once">];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }

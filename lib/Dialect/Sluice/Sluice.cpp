@@ -3,6 +3,7 @@
 // The model dialect: registration, verifiers, sizes of sequences.
 #include "sluice/Dialect/Sluice/Step.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -39,7 +40,11 @@ static int64_t moduleAttribute(Operation *op, StringRef name) {
   return module->getAttrOfType<IntegerAttr>(name).getInt();
 }
 
-int64_t sluice::getBatch(Operation *op) { return moduleAttribute(op, "sluice.batch"); }
+int64_t sluice::getBatch(Operation *op) {
+  auto func = isa<func::FuncOp>(op) ? cast<func::FuncOp>(op) : op->getParentOfType<func::FuncOp>();
+  auto own = func ? func->getAttrOfType<IntegerAttr>("sluice.batch") : IntegerAttr();
+  return own ? own.getInt() : moduleAttribute(op, "sluice.batch");
+}
 
 int64_t sluice::getContext(Operation *op) { return moduleAttribute(op, "sluice.context"); }
 

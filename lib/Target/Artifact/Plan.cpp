@@ -2,6 +2,7 @@
 //
 // Launches over planned memory: plan IR, and its JSON form.
 #include "sluice/Dialect/Plan/Plan.h"
+#include "StepReads.h"
 #include "sluice/Dialect/Sluice/Step.h"
 #include "sluice/Target/Artifact.h"
 
@@ -203,6 +204,7 @@ static json::Object generationToJson(ModuleOp module, const MemoryPlan &memory) 
   for (auto scale : module.getOps<ScaleOp>()) {
     period = scale.getFactor() > 0 ? std::lcm(period, int64_t(scale.getFactor())) : period;
   }
+  int64_t rows = cast<RankedTensorType>(memory.places.at("state:done").type).getDimSize(0);
   json::Object states;
   for (const auto &[name, place] : memory.places) {
     StringRef state(name);
@@ -221,7 +223,17 @@ static json::Object generationToJson(ModuleOp module, const MemoryPlan &memory) 
     }
     states[state.str()] = std::move(object);
   }
-  return json::Object{{"period", period}, {"states", std::move(states)}};
+  json::Object rates;
+  for (const auto &[guard, rate] : stepRates(module)) {
+    rates[guard] = json::Object{{"runs", rate.runs}, {"period", rate.period}};
+  }
+  StepReads reads = stepReads(module);
+  return json::Object{
+      {"rows", rows},
+      {"period", period},
+      {"states", std::move(states)},
+      {"rates", std::move(rates)},
+      {"reads", json::Object{{"weights", reads.weights}, {"states", json::Array(reads.states)}}}};
 }
 
 static json::Array tensorsToJson(ModuleOp module, const MemoryPlan &memory) {
@@ -394,6 +406,10 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   for (auto [factor, bytes] : memory.bytesByFactor) {
     byScale[std::to_string(factor)] = bytes;
   }
+  json::Object byUse;
+  for (const auto &[use, bytes] : memory.bytesByUse) {
+    byUse[use] = bytes;
+  }
   auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
   const Place &gradients = memory.places.at("flat:gradients");
   json::Object plan{
@@ -410,7 +426,8 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
       {"memory", json::Object{{"arena_bytes", memory.arenaBytes},
                               {"peak_bytes", memory.arenaBytes},
                               {"constant_bytes", memory.constantsBytes},
-                              {"by_scale", std::move(byScale)}}},
+                              {"by_scale", std::move(byScale)},
+                              {"by_use", std::move(byUse)}}},
       {"constants",
        json::Object{{"offset", memory.constantsOffset}, {"bytes", memory.constantsBytes}}},
       {"scalars", placesToJson(memory, "scalar:")},

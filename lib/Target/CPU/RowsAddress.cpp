@@ -187,8 +187,11 @@ Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Valu
   RankedTensorType type = tensorOf(op, i);
   AccessAttr access = accessOf(op, i);
   switch (access.getKind()) {
-  case AccessKind::Row:
-    return mapped(access, extentOf(type, access), at, member, true);
+  case AccessKind::Row: {
+    RowPosition from = at;
+    from.batch = type.getDimSize(0) == 1 ? frame.index(0) : at.batch;
+    return mapped(access, extentOf(type, access), from, member, true);
+  }
   case AccessKind::Table:
     return mapped(access, extentOf(type, access), at, member, false);
   case AccessKind::Flat:

@@ -4,11 +4,13 @@
 // batch at different places; the same text as without a cache.
 #include "Harness.h"
 #include "Specs.h"
-#include "sluice/Runtime/Generator.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Session.h"
 
 #include <algorithm>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <set>
 
 using namespace sluice::testing;
 using sluice::runtime::Executor;
@@ -43,20 +45,23 @@ using Told = std::function<void(int64_t row, int64_t length, std::span<const flo
 /// Runs rows [first, last) of the batch to the end of the context.
 void run(Executor &executor, const Ragged &ragged, int64_t first, int64_t last, const Told &told) {
   int64_t stride = ragged.context + 1;
+  executor.scalarI64("rows") = 1;
   std::vector<int64_t> done(static_cast<size_t>(ragged.batch));
   std::span<int64_t> take = executor.take();
   std::ranges::fill(take, 1);
   executor.run("reset");
-  std::ranges::fill(take, 0);
   for (int64_t row = first; row < last; ++row) {
-    done[row] = take[row] = ragged.prompt(row);
+    done[row] = ragged.prompt(row);
     for (int64_t i = 0; i < done[row]; ++i) {
-      executor.tokens()[row * stride + i] = ragged.token(row, i);
+      executor.text()[row * stride + i] = executor.prompt()[i] = ragged.token(row, i);
+    }
+    std::ranges::fill(take, 0);
+    executor.scalarI64("length") = take[row] = done[row];
+    if (done[row] > 0) {
+      executor.run("prefill");
     }
   }
-  executor.scalarI64("rows") = ragged.batch;
-  executor.scalarI64("length") = std::max<int64_t>(1, *std::max_element(take.begin(), take.end()));
-  executor.run("prefill");
+  std::ranges::fill(take, 0);
   for (int64_t turn = 0;
        *std::min_element(done.begin() + first, done.begin() + last) < ragged.context; ++turn) {
     for (int64_t row = 0; row < ragged.batch; ++row) {
@@ -64,13 +69,13 @@ void run(Executor &executor, const Ragged &ragged, int64_t first, int64_t last, 
           row >= first && row < last && done[row] < ragged.context && ragged.takesPart(row, turn);
       take[row] = runs ? 1 : 0;
       if (runs) {
-        executor.tokens()[row * stride + done[row]] = ragged.token(row, done[row]);
+        executor.text()[row * stride + done[row]] = ragged.token(row, done[row]);
       }
     }
     executor.run("step");
     for (int64_t row = first; row < last; ++row) {
       if (take[row] == 1) {
-        told(row, ++done[row], executor.outputRow("logits", row));
+        told(row, ++done[row], executor.outputRow("next_logits", row));
       }
     }
   }
@@ -220,6 +225,117 @@ constexpr const char *allOfIt = R"json({"sluice": 1, "vocabulary": 70, "context"
 INSTANTIATE_TEST_SUITE_P(Families, EmulatedSteps, ::testing::Values(Family{"AllOfIt", allOfIt}),
                          [](const auto &info) { return std::string(info.param.name); });
 
+std::vector<uint8_t> bytesOf(const std::string &text) { return {text.begin(), text.end()}; }
+
+/// What comes of `prompts`, as many at once as there are rows.
+std::vector<std::string> textsOf(Executor &executor, const std::vector<std::string> &prompts,
+                                 int64_t count, const sluice::runtime::SamplingOptions &options,
+                                 const std::vector<std::string> &stops = {}) {
+  std::vector<sluice::runtime::Text> texts;
+  for (const std::string &prompt : prompts) {
+    texts.push_back({bytesOf(prompt)});
+  }
+  std::vector<std::string> found(prompts.size());
+  sluice::runtime::Predictor predictor(executor, options.cached);
+  sluice::runtime::writeTexts(executor, predictor, texts, count, options, stops,
+                              {[&](size_t text, std::string_view bytes) {
+                                found[text] += bytes;
+                                return true;
+                              }});
+  return found;
+}
+
+std::string compileTiny(const Folder &folder) {
+  return compile(folder, std::string(SLUICE_SOURCE_DIR) + "/models/tiny/hourglass.json",
+                 sluice::runtime::machineTargets().front());
+}
+
+struct Tiny : Model {
+  Tiny(const std::string &artifact, int threads)
+      : Model(artifact, sluice::runtime::machineTargets().front(), threads) {
+    setWeights(randomWeights(shapes(), 5));
+  }
+};
+
+/// More texts than rows, prompts of many lengths, texts that end early: each is what it is alone.
+TEST(Generation, WritesATextTheSameInEveryBatch) {
+  Folder folder;
+  Tiny model(compileTiny(folder), 2);
+  int64_t rows = model.plan().generationRows(), context = model.plan().model.context;
+  EXPECT_EQ(rows, 16);
+  std::vector<std::string> prompts;
+  for (int64_t i = 0; i < rows + 5; ++i) {
+    prompts.push_back(std::string(static_cast<size_t>(1 + i * 37 % (context + 9)), 'a' + i));
+  }
+  sluice::runtime::SamplingOptions options{.seed = 3};
+  std::vector<std::string> stops = {"e", "zz"};
+  std::vector<std::string> together = textsOf(model.executor(), prompts, 50, options, stops);
+  std::set<size_t> sizes;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    EXPECT_EQ(together[i], textsOf(model.executor(), {prompts[i]}, 50, options, stops).front())
+        << i;
+    sizes.insert(together[i].size());
+  }
+  EXPECT_GT(sizes.size(), 3u) << "no text ended early";
+}
+
+/// A session goes on as if it had not been saved, on another number of threads, at every phase of
+/// a group and past the context; also with more of a prompt.
+TEST(Generation, GoesOnFromASession) {
+  using namespace sluice::runtime;
+  Folder folder;
+  std::string artifact = compileTiny(folder);
+  Tiny model(artifact, 2), other(artifact, 1);
+  TextSink nowhere{[](size_t, std::string_view) { return true; }};
+  SamplingOptions options{.repetitionPenalty = 1.1, .seed = 9};
+  auto write = [&](Executor &executor, Predictor &predictor, Text &text, int64_t count) {
+    writeTexts(executor, predictor, {&text, 1}, count, options, {}, nowhere);
+  };
+  for (int64_t first : {1, 6, 7, 8, 9, 60, 90}) {
+    Text whole{bytesOf("ab")}, half = whole;
+    Predictor straight(model.executor(), true);
+    write(model.executor(), straight, whole, first + 20);
+    Predictor begun(model.executor(), true);
+    write(model.executor(), begun, half, first);
+    saveSession(folder.path("s"), model.executor(), begun, {half, options});
+    Predictor resumed(other.executor(), true);
+    Session session = loadSession(folder.path("s"), other.executor(), resumed);
+    EXPECT_EQ(session.text.bytes, half.bytes);
+    EXPECT_EQ(session.options.repetitionPenalty, 1.1);
+    write(other.executor(), resumed, session.text, 20);
+    EXPECT_EQ(session.text.bytes, whole.bytes) << "after " << first;
+  }
+}
+
+TEST(Generation, RefusesASessionThatIsNotItsOwn) {
+  using namespace sluice::runtime;
+  Folder folder;
+  Tiny model(compileTiny(folder), 1);
+  Executor &executor = model.executor();
+  Predictor predictor(executor, true);
+  saveSession(folder.path("s"), executor, predictor, {{bytesOf("ab")}, {}});
+  std::vector<uint8_t> good = readBytes(folder.path("s"), "session");
+  auto refusal = [&](const std::vector<uint8_t> &bytes) {
+    folder.write("t", {bytes.begin(), bytes.end()});
+    try {
+      loadSession(folder.path("t"), executor, predictor);
+    } catch (const UserError &error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(refusal(good), "none");
+  for (size_t at = 8; at < good.size(); at += good.size() / 61) {
+    std::vector<uint8_t> bad = good;
+    bad[at] ^= 1;
+    EXPECT_NE(refusal(bad), "none") << "byte " << at;
+    bad.resize(at);
+    EXPECT_NE(refusal(bad), "none") << "cut at " << at;
+  }
+  executor.tensor(model.plan().tensors[0])[0] += 1;
+  EXPECT_NE(refusal(good).find("of the same weights"), std::string::npos);
+}
+
 /// A stage at factor k runs ceil((P + T) / k) - ceil(P / k) times in T steps after a prompt of P:
 /// launches are skipped by the scalars that guard them.
 TEST(Generation, RunsACoarseStageWhenItsGroupCloses) {
@@ -237,7 +353,7 @@ TEST(Generation, RunsACoarseStageWhenItsGroupCloses) {
     executor.run("reset");
     std::ranges::fill(take, 0);
     take[1] = executor.scalarI64("length") = prompt;
-    executor.scalarI64("rows") = 2;
+    executor.scalarI64("rows") = 1;
     executor.run("prefill");
     take[1] = 1;
     std::map<std::string, int64_t> runs;

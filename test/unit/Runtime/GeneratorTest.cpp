@@ -5,6 +5,7 @@
 #include "sluice/Runtime/Generator.h"
 
 #include <cmath>
+#include <set>
 
 using namespace sluice::runtime;
 using namespace sluice::test;
@@ -46,7 +47,76 @@ TEST(Generator, TopKAndTopPCutTheTail) {
   EXPECT_EQ(pick({.topP = 0.76}, 0.999), 0);
 }
 
+TEST(Generator, MinPAndTypicalCutByLikelihood) {
+  EXPECT_EQ(pick({.minP = 0.51}, 0.999), 1);
+  EXPECT_EQ(pick({.minP = 0.5}, 0.999), 2);
+  EXPECT_EQ(pick({.minP = 0.25}, 0.999), 3);
+  // The entropy of 4/8 2/8 1/8 1/8 is 1.75 bits: id 2 is nearest with 2 bits, then id 1 with 1.
+  EXPECT_EQ(pick({.typical = 0.25}, 0), 2);
+  EXPECT_EQ(pick({.typical = 0.25}, 0.999), 2);
+  EXPECT_EQ(pick({.typical = 0.26}, 0), 1);
+  EXPECT_EQ(pick({.typical = 0.26}, 0.999), 2);
+}
+
+TEST(Generator, RepetitionsBecomeLessLikely) {
+  auto greedy = [](std::vector<float> logits, double penalty, std::vector<uint8_t> text) {
+    return pickToken(logits, {.repetitionPenalty = penalty, .temperature = 0}, 0, text);
+  };
+  EXPECT_EQ(greedy({1, 3, 2}, 1, {1}), 1);
+  EXPECT_EQ(greedy({1, 3, 2}, 1.6, {1}), 2);
+  EXPECT_EQ(greedy({1, 3, 2}, 1.6, {1, 2}), 1);
+  EXPECT_EQ(greedy({-3, -1, -2}, 2.5, {1}), 2);
+}
+
+/// What comes through, and whether a stop text was found, when `text` comes byte by byte.
+std::pair<std::string, bool> filtered(const std::vector<std::string> &stops,
+                                      const std::string &text) {
+  StopFilter filter(stops);
+  std::string free;
+  for (char byte : text) {
+    free += filter.push(static_cast<uint8_t>(byte));
+    if (filter.found()) {
+      return {free, true};
+    }
+  }
+  return {free + filter.flush(), false};
+}
+
+TEST(Generator, StopTextsAreHeldBack) {
+  using Result = std::pair<std::string, bool>;
+  EXPECT_EQ(filtered({}, "abc"), Result("abc", false));
+  EXPECT_EQ(filtered({"cd"}, "abcde"), Result("ab", true));
+  EXPECT_EQ(filtered({"cd"}, "abcc"), Result("abcc", false));
+  EXPECT_EQ(filtered({"aab"}, "aaaab"), Result("aa", true));
+  EXPECT_EQ(filtered({"ababc"}, "abababc"), Result("ab", true));
+  EXPECT_EQ(filtered({"b", "ab"}, "xab"), Result("x", true)); // the longer of two that end here
+  EXPECT_EQ(filtered({"abcd", "bx"}, "abx"), Result("a", true));
+  std::vector<std::string> stops = {"cd"};
+  StopFilter filter(stops);
+  EXPECT_EQ(filter.push('b'), "b");
+  EXPECT_EQ(filter.push('c'), "");
+  EXPECT_EQ(filter.push('x'), "cx");
+}
+
+TEST(Generator, SamplesHaveNumbersOfTheirOwn) {
+  EXPECT_EQ(uniformOf(1, 2, 3), uniformOf(1, 2, 3));
+  std::set<double> all;
+  for (int64_t sample = 0; sample < 10; ++sample) {
+    for (int64_t token = 0; token < 10; ++token) {
+      double uniform = uniformOf(1, sample, token);
+      EXPECT_TRUE(uniform >= 0 && uniform < 1);
+      all.insert(uniform);
+    }
+  }
+  EXPECT_EQ(all.size(), 100u);
+}
+
 TEST(Generator, RefusesWrongOptionsAndNumbers) {
+  EXPECT_THROW(checkSampling({.minP = -0.1}), UserError);
+  EXPECT_THROW(checkSampling({.minP = 1.1}), UserError);
+  EXPECT_THROW(checkSampling({.typical = 0}), UserError);
+  EXPECT_THROW(checkSampling({.repetitionPenalty = 0}), UserError);
+  EXPECT_THROW(checkSampling({.temperature = INFINITY}), UserError);
   EXPECT_THROW(checkSampling({.temperature = -1}), UserError);
   EXPECT_THROW(checkSampling({.temperature = NAN}), UserError);
   EXPECT_THROW(checkSampling({.topP = 0}), UserError);

@@ -14,6 +14,23 @@ struct WrongPlan {
   const char *message;
 };
 
+/// What a plan says of generation, without states.
+Json generationOf(int64_t rows, int64_t period) {
+  return {{"rows", rows},
+          {"period", period},
+          {"states", Json::object()},
+          {"rates", {{"due.0", {{"runs", 1}, {"period", 4}}}}},
+          {"reads", {{"weights", 100}, {"states", {10, 30}}}}};
+}
+
+TEST(Plan, AveragesWhatAStepReads) {
+  Generation generation;
+  generation.stateReads = {10, 30};
+  EXPECT_EQ(generation.stateReadsAt(0, 8, 16), 10);
+  EXPECT_EQ(generation.stateReadsAt(0, 16, 16), 20);
+  EXPECT_EQ(generation.stateReadsAt(6, 9, 16), (10 + 10 + 30) / 3.0);
+}
+
 class PlanRefuses : public testing::TestWithParam<WrongPlan> {};
 
 TEST(Plan, ReadsAllThatIsThere) {
@@ -54,17 +71,22 @@ const WrongPlan wrongPlans[] = {
      [](Json &p) { p["entries"]["update"][0] = {{"collective", "all_reduce"}, {"bucket", 0}}; },
      "collective"},
     {"UnknownEntry", [](Json &p) { p["entries"]["dream"] = Json::array(); }, "\"dream\""},
-    {"GenerationWithoutItsEntries",
-     [](Json &p) { p["generation"] = {{"period", 1}, {"states", Json::object()}}; }, "prefill"},
-    {"GenerationOfNoPeriod",
-     [](Json &p) { p["generation"] = {{"period", 0}, {"states", Json::object()}}; },
+    {"GenerationWithoutItsEntries", [](Json &p) { p["generation"] = generationOf(1, 1); },
+     "prefill"},
+    {"GenerationOfNoPeriod", [](Json &p) { p["generation"] = generationOf(1, 0); },
      "plan.generation.period"},
+    {"StateOfOtherRows",
+     [](Json &p) {
+       p["generation"] = generationOf(2, 1);
+       p["generation"]["states"]["done"] = {
+           {"offset", 0}, {"type", "i64"}, {"shape", {3}}, {"scale", 0}};
+     },
+     "a shape of 2 rows"},
     {"StateOutsideTheArena",
      [](Json &p) {
-       p["generation"] = {
-           {"period", 1},
-           {"states",
-            {{"done", {{"offset", 300352}, {"type", "i64"}, {"shape", {2}}, {"scale", 0}}}}}};
+       p["generation"] = generationOf(2, 1);
+       p["generation"]["states"]["done"] = {
+           {"offset", 300352}, {"type", "i64"}, {"shape", {2}}, {"scale", 0}};
      },
      "plan.generation.states.done"},
     {"UnalignedOffset", [](Json &p) { p["scalars"]["seed"]["offset"] = 68; }, "multiple of 64"},

@@ -26,6 +26,7 @@ def Dispatch_Dialect : Dialect {
       - rank 3, `[B, T, d]`: rows of a sequence, capacity B rows of T positions. Each position's row is stored
         padded to `paddedWidth(d)` elements; the padding holds anything.
       - rank 2, `[B, T]`: one number a position, dense.
+      - `[1, T, d]` or `[1, T]` with access `row`, in a domain of more batch rows: each of them reads the one sequence.
       - rank 2 or 1 with access `table`, `gather`, `vector`, `flat`, and every operand named weight: dense, no padding.
     Padding is counted in elements, whatever their type. A *domain* names the rows a dispatch runs over and which of them
     are valid at run time.

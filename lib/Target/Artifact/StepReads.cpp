@@ -1,0 +1,113 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "StepReads.h"
+
+#include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
+#include "sluice/Dialect/Sluice/Step.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace sluice;
+using dispatch::AccessKind;
+
+/// Parts of the context: enough that keys grow little within one.
+constexpr int64_t mostParts = 64;
+
+std::map<std::string, StepRate> sluice::stepRates(ModuleOp module) {
+  std::map<std::string, StepRate> rates;
+  auto name = [&] { return "due." + std::to_string(rates.size()); };
+  for (auto schedule : module.getOps<ScheduleOp>()) {
+    auto period = static_cast<int64_t>(schedule.getPeriod());
+    StepRate rate{0, period, double(schedule.getRise()) / double(period)};
+    auto first = static_cast<int64_t>(schedule.getFirst());
+    for (int64_t t = first; t < first + period; ++t) {
+      rate.runs += getRowCount(schedule, t) > getRowCount(schedule, t - 1) ? 1 : 0;
+    }
+    rates[name()] = rate;
+  }
+  // What has one position in all, and the last row of a lazy value.
+  rates[name()] = {};
+  rates[name()] = {};
+  return rates;
+}
+
+static double bytesOf(RankedTensorType type, int64_t elements) {
+  return double(elements) * type.getElementTypeBitWidth() / 8;
+}
+
+/// The access of operand `i`; whole where the op names it by a role of its own.
+static AccessKind accessOf(Operation *op, unsigned i) {
+  auto contract = dyn_cast<dispatch::ContractOp>(op);
+  auto accesses = op->getAttrOfType<ArrayAttr>("accesses");
+  unsigned first = contract ? 2 : 0;
+  if (!accesses || i < first || i - first >= accesses.size()) {
+    return AccessKind::Vector;
+  }
+  return cast<dispatch::AccessAttr>(accesses[i - first]).getKind();
+}
+
+/// Bytes of a weight that `op` reads in a step: its rows by number, or all of it whenever it runs.
+static double weightBytes(Operation *op, unsigned i, const StepRate &rate) {
+  auto bind = op->getOperand(i).getDefiningOp<plan::BindOp>();
+  auto isWeight = [&](StringRef prefix) { return bind.getPlace().starts_with(prefix); };
+  if (!bind || !(isWeight("parameter:") || isWeight("compute:") || isWeight("constant:"))) {
+    return 0;
+  }
+  auto type = cast<RankedTensorType>(bind.getType());
+  AccessKind access = accessOf(op, i);
+  if (access == AccessKind::Gather || access == AccessKind::Table) {
+    return bytesOf(type, type.getShape().back()) * rate.rows;
+  }
+  return bytesOf(type, type.getNumElements()) * double(rate.runs) / double(rate.period);
+}
+
+/// Bytes of states that `op` reads at token t, on the average over the period around it.
+static double stateBytes(Operation *op, const DenseSet<Value> &states, const StepRate &rate,
+                         int64_t t) {
+  if (auto attention = dyn_cast<dispatch::AttentionOp>(op)) {
+    int64_t p = t / std::max<int64_t>(1, attention.getDomain().getFactor());
+    auto [first, last] = solveMask(attention.getMask()).getRange(p, p + 1);
+    auto type = cast<RankedTensorType>(attention.getKey().getType());
+    int64_t keys = std::min(std::max<int64_t>(0, last - first + 1), type.getDimSize(1));
+    int64_t columns = int64_t(attention.getKvHeads() * attention.getHeadSize());
+    return bytesOf(type, 2 * keys * columns) * double(rate.runs) / double(rate.period);
+  }
+  double bytes = 0;
+  for (unsigned i = 0; isa<dispatch::RowsOp>(op) && i + 1 < op->getNumOperands(); ++i) {
+    auto type = dyn_cast<RankedTensorType>(op->getOperand(i).getType());
+    if (states.contains(op->getOperand(i)) && type.getRank() == 3) {
+      auto access = cast<dispatch::AccessAttr>(op->getAttrOfType<ArrayAttr>("accesses")[i]);
+      bytes += bytesOf(type, access.getGroup() * type.getDimSize(2)) * rate.rows;
+    }
+  }
+  return bytes;
+}
+
+StepReads sluice::stepReads(ModuleOp module) {
+  auto step = module.lookupSymbol<func::FuncOp>("step");
+  std::map<std::string, StepRate> rates = stepRates(module);
+  DenseSet<Value> states;
+  for (auto store : step.getOps<plan::StoreOp>()) {
+    if (store.getPlace().starts_with("state:")) {
+      states.insert(store.getValue());
+    }
+  }
+  int64_t context = getContext(module), parts = std::min(context, mostParts);
+  double weights = 0;
+  SmallVector<double> kept(parts);
+  for (Operation &op : step.getBody().front()) {
+    if (!isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect())) {
+      continue;
+    }
+    auto guard = op.getAttrOfType<StringAttr>("plan.guard");
+    StepRate rate = guard ? rates.at(guard.str()) : StepRate();
+    for (unsigned i = 0; i < op.getNumOperands(); ++i) {
+      weights += weightBytes(&op, i, rate);
+    }
+    for (auto [part, bytes] : llvm::enumerate(kept)) {
+      bytes += stateBytes(&op, states, rate, (2 * int64_t(part) + 1) * context / (2 * parts));
+    }
+  }
+  return {int64_t(weights), SmallVector<int64_t>(kept.begin(), kept.end())};
+}

@@ -1,0 +1,220 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Session.h"
+
+#include "StrictJson.h"
+#include "sluice/Runtime/Hash.h"
+#include "sluice/Runtime/Safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace sluice::runtime {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string remedy = "; give a session that this version saved, or begin anew without it";
+constexpr const char *sessionKey = "sluice.session", *hashKey = "sluice.session_sha256";
+
+/// The hash of every tensor's hash, in the plan's order: whatever file they came from.
+std::string hashOfWeights(Executor &executor) {
+  std::string hashes;
+  for (const Tensor &tensor : executor.plan().tensors) {
+    std::span<const float> data = executor.tensor(tensor, Access::Read);
+    hashes += sha256Hex({reinterpret_cast<const uint8_t *>(data.data()), data.size_bytes()});
+  }
+  return sha256Hex(hashes);
+}
+
+/// What a session belongs to: key, how a message calls it, and what it is here.
+struct Owner {
+  const char *key, *name;
+  std::string value;
+};
+std::vector<Owner> ownersOf(Executor &executor) {
+  return {{"artifact", "artifact", sha256Hex(executor.artifact().elf())},
+          {"weights", "weights", hashOfWeights(executor)},
+          {"target", "instruction set (--cpu-target chooses it)", executor.target()}};
+}
+
+/// A state of one text, without padding; f32, as which every number of it is exact.
+class StateRow {
+public:
+  explicit StateRow(const State &state)
+      : state(state), width(state.region.shape.back()),
+        lines(state.rowBytes() / sizeOf(state.region.type) /
+              (state.region.shape.size() < 2 ? 1 : state.region.rowStride)),
+        shape(state.region.shape.begin() + 1, state.region.shape.end()) {}
+
+  /// The count of tokens that states have seen is no sequence: the window says it.
+  static bool isNumbers(const State &state) {
+    return state.region.type == Type::f32 || state.region.type == Type::bf16;
+  }
+  NamedTensor named(const std::string &name) {
+    data.resize(static_cast<size_t>(lines * width));
+    return {name, shape, data};
+  }
+  void take(std::span<const uint8_t> bytes) {
+    each([&](size_t i, size_t at, size_t size) {
+      uint32_t bits = 0;
+      std::memcpy(reinterpret_cast<uint8_t *>(&bits) + (4 - size), bytes.data() + at, size);
+      data[i] = std::bit_cast<float>(bits);
+    });
+  }
+  void give(std::span<uint8_t> bytes) const {
+    each([&](size_t i, size_t at, size_t size) {
+      auto bits = std::bit_cast<uint32_t>(data[i]);
+      std::memcpy(bytes.data() + at, reinterpret_cast<uint8_t *>(&bits) + (4 - size), size);
+    });
+  }
+
+private:
+  /// Number of each element, its first byte in the arena, its bytes: bf16 is the upper half of f32.
+  template <typename Action> void each(const Action &action) const {
+    auto size = static_cast<size_t>(sizeOf(state.region.type));
+    for (int64_t i = 0; i < lines * width; ++i) {
+      auto at = static_cast<size_t>(i / width * state.region.rowStride + i % width);
+      action(static_cast<size_t>(i), at * size, size);
+    }
+  }
+
+  const State &state;
+  int64_t width, lines;
+  std::vector<int64_t> shape;
+  std::vector<float> data;
+};
+
+Json describe(const SamplingOptions &options) {
+  return {{"repetition_penalty", options.repetitionPenalty},
+          {"temperature", options.temperature},
+          {"top_k", options.topK},
+          {"top_p", options.topP},
+          {"min_p", options.minP},
+          {"typical", options.typical},
+          {"seed", options.seed}};
+}
+
+SamplingOptions parseSampling(const StrictJson &json) {
+  json.keys({"repetition_penalty", "temperature", "top_k", "top_p", "min_p", "typical", "seed"});
+  SamplingOptions options;
+  options.repetitionPenalty = json.at("repetition_penalty").number(0);
+  options.temperature = json.at("temperature").number(0);
+  options.topK = json.at("top_k").integer();
+  options.topP = json.at("top_p").number(0);
+  options.minP = json.at("min_p").number(0);
+  options.typical = json.at("typical").number(0);
+  options.seed = static_cast<uint64_t>(json.at("seed").integer());
+  checkSampling(options);
+  return options;
+}
+
+/// The file's description, whose checksum is right.
+Json readDescription(const SafetensorsFile &file, const std::string &origin) {
+  std::string text = file.metadata(sessionKey);
+  if (text.empty() || !file.hasChecksum()) {
+    throw UserError(origin + ": expected a session, found a file without one" + remedy);
+  }
+  if (file.metadata(hashKey) != sha256Hex(text)) {
+    throw UserError(origin + ": expected a session that matches its checksum, found a damaged one" +
+                    remedy);
+  }
+  return readJson(text, origin + ": " + sessionKey, "JSON", remedy);
+}
+
+void requireOwners(const StrictJson &json, Executor &executor, const std::string &origin) {
+  for (const Owner &owner : ownersOf(executor)) {
+    std::string found = json.at(owner.key).string();
+    if (found != owner.value) {
+      throw UserError(origin + ": expected a session of the same " + owner.name + " (" +
+                      owner.value + "), found one of another (" + found +
+                      "); name what it was saved with" + ", or begin anew without it");
+    }
+  }
+}
+
+Session parseSession(const StrictJson &json, const Plan &plan, Predictor::Window &window) {
+  Session session;
+  for (const StrictJson &token : json.at("text").array()) {
+    session.text.bytes.push_back(
+        static_cast<uint8_t>(token.integer(0, std::min<int64_t>(plan.model.vocabulary, 256) - 1)));
+  }
+  auto size = static_cast<int64_t>(session.text.bytes.size());
+  if (size == 0) {
+    json.at("text").failType("at least one token");
+  }
+  session.text.sample = json.at("sample").integer();
+  session.text.drawn = json.at("drawn").integer();
+  session.options = parseSampling(json.at("sampling"));
+  window.start = json.at("start").integer(0, size - 1);
+  window.seen = json.at("seen").integer(-1, std::min(size - window.start, plan.model.context));
+  return session;
+}
+
+} // namespace
+
+void saveSession(const Path &path, Executor &executor, const Predictor &predictor,
+                 const Session &session) {
+  const auto &states = executor.plan().generation->states;
+  Predictor::Window window = predictor.window(0);
+  std::vector<StateRow> rows;
+  rows.reserve(states.size()); // tensors point into them
+  std::vector<NamedTensor> tensors;
+  for (const auto &[name, state] : states) {
+    if (StateRow::isNumbers(state)) {
+      rows.emplace_back(state);
+      tensors.push_back(rows.back().named(name));
+      rows.back().take(executor.stateRow(state, 0, Access::Read));
+    }
+  }
+  Json json = {{"format", "sluice-session"},  {"version", 1},
+               {"text", session.text.bytes},  {"sample", session.text.sample},
+               {"drawn", session.text.drawn}, {"sampling", describe(session.options)},
+               {"start", window.start},       {"seen", window.seen}};
+  for (const Owner &owner : ownersOf(executor)) {
+    json[owner.key] = owner.value;
+  }
+  std::string text = json.dump();
+  replaceFile(path, encodeSafetensors(tensors, {{sessionKey, text}, {hashKey, sha256Hex(text)}}));
+}
+
+Session loadSession(const Path &path, Executor &executor, Predictor &predictor) {
+  std::string origin = path.string();
+  std::vector<uint8_t> bytes = readBytes(path, "session");
+  SafetensorsFile file(bytes, origin);
+  Json description = readDescription(file, origin);
+  StrictJson json(description, origin + ": " + sessionKey, remedy);
+  json.keys({"format", "version", "text", "sample", "drawn", "sampling", "start", "seen",
+             "artifact", "weights", "target"});
+  json.at("format").oneOf({"sluice-session"});
+  json.at("version").integer(1, 1);
+  requireOwners(json, executor, origin);
+  Predictor::Window window;
+  Session session = parseSession(json, executor.plan(), window);
+  const auto &states = executor.plan().generation->states;
+  std::vector<StateRow> rows;
+  rows.reserve(states.size());
+  std::vector<NamedTensor> tensors;
+  for (const auto &[name, state] : states) {
+    if (StateRow::isNumbers(state)) {
+      rows.emplace_back(state);
+      tensors.push_back(rows.back().named(name));
+    }
+  }
+  decodeSafetensors(bytes, origin, tensors);
+  auto row = rows.begin();
+  for (const auto &[name, state] : states) {
+    std::span<uint8_t> place = executor.stateRow(state, 0, Access::Edit);
+    if (StateRow::isNumbers(state)) {
+      (row++)->give(place);
+    } else {
+      std::memcpy(place.data(), &window.seen, std::min(place.size(), sizeof window.seen));
+    }
+  }
+  auto begin = session.text.bytes.begin() + window.start;
+  std::copy(begin, begin + std::max<int64_t>(window.seen, 0), executor.text().begin());
+  predictor.begin(0, window);
+  return session;
+}
+
+} // namespace sluice::runtime
