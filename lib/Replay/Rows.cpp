@@ -66,7 +66,8 @@ Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessA
                          int64_t row) {
   auto type = cast<RankedTensorType>(
       op.getInputs()[cast<BlockArgument>(argument).getArgNumber()].getType());
-  int64_t sources = type.getDimSize(1), batch = rows.batch(row), p = rows.position(row);
+  int64_t sources = type.getDimSize(1), p = rows.position(row);
+  int64_t batch = type.getDimSize(0) == 1 ? 0 : rows.batch(row); // one sequence for all
   int64_t limit = rows.length(row, access.getSourceFactor(), sources);
   int64_t each = elementsOf(argument) / access.getGroup();
   int64_t first =

@@ -52,8 +52,11 @@ Addresses::Place Addresses::operandPlace(unsigned i, const Row &at, Value member
   RankedTensorType type = tensorOf(op, i);
   AccessAttr access = accessOf(op, i);
   switch (access.getKind()) {
-  case AccessKind::Row:
-    return mapped(access, type.getDimSize(1), at, member, true);
+  case AccessKind::Row: {
+    Row from = at;
+    from.batch = type.getDimSize(0) == 1 ? e.index(0) : at.batch;
+    return mapped(access, type.getDimSize(1), from, member, true);
+  }
   case AccessKind::Table:
     return mapped(access, type.getDimSize(0), at, member, false);
   case AccessKind::Flat:
