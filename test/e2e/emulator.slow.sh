@@ -72,8 +72,9 @@ holds "no kernel that multiplies meets a bank conflict" \
 holds "requests take at least 90% of the sectors that they need at least; attention with its angles and results two by two 60%" \
   'all(k["emulated"]["least_sectors"] >= (0.6 if k["kind"] == "attention" else 0.9) * k["emulated"]["sectors"] for k in f[0]["kernels"] if k["emulated"]["planned_bytes"] >= 4096)' \
   "$work/wide-counts.json"
+# After two steps the most likely bytes still differ from place to place.
 for name in vanilla-bf16 hourglass-bf16; do
-  generate=("$sluice" generate "$work/$name.sla" --weights "$work/$name-cpu" --prompt "the water" --tokens 9 --temperature 0 --device emulator)
+  generate=("$sluice" generate "$work/$name.sla" --weights "$work/$name-90a" --prompt "the water" --tokens 9 --temperature 0 --device emulator)
   succeeds "$name: generate by steps" "${generate[@]}"
   cp "$work/out" "$work/steps"
   succeeds "$name: generate without a cache" "${generate[@]}" --no-cache

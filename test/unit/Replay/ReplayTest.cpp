@@ -63,8 +63,7 @@ private:
   unsigned spoilt = 0;
 };
 
-/// A kernel over a scheduled domain: all of its runs are right, and once the first rows are said to
-/// be another step's, no longer.
+/// Makes kernels whose every run is judged to be right.
 Make judgedSteps() {
   return [](const std::string &text) -> Run {
     auto judged = std::make_shared<Judged>(text);
