@@ -257,6 +257,7 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
                   "End a text before this, wherever it comes in what is written; may be given "
                   "several times")
       ->expected(1)
+      ->default_str("")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command.add_flag("--no-echo", flags.noEcho,
                    "Print the continuation alone: no prompt, no newline at the end");

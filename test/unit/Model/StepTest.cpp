@@ -5,6 +5,7 @@
 #include "Harness.h"
 #include "Specs.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Evaluator.h"
 #include "sluice/Runtime/Session.h"
 
 #include <algorithm>
@@ -97,6 +98,33 @@ Yardsticks yardsticks(ReferenceModel &reference, const Tensors &weights, const R
   return expected;
 }
 
+/// Windows of different lengths that are evaluated in one batch: a file ends in a short window of
+/// every length, behind a whole one. The losses of each are those that it has alone, bit for bit.
+void expectScoresOfShortWindows(Model &model, const std::string &name) {
+  Executor &executor = model.executor();
+  int64_t context = model.plan().model.context;
+  for (int64_t rest = 1; rest <= context; ++rest) {
+    Inputs inputs = randomInputs(model.plan().model.vocabulary, 1, context + rest, 3);
+    std::vector<uint8_t> text(inputs.tokens.begin(), inputs.tokens.end());
+    std::vector<float> together, alone;
+    sluice::runtime::evaluate(executor, {{"text", text}}, {.window = context, .stride = context},
+                              {}, [&](std::span<const float> losses) {
+                                together.insert(together.end(), losses.begin(), losses.end());
+                              });
+    for (int64_t start : {int64_t(0), context}) {
+      int64_t length = std::min(context, context + rest - start);
+      std::ranges::fill(executor.tokens(), 1);
+      std::copy_n(text.begin() + start, length + 1, executor.tokens().begin());
+      executor.scalarI64("length") = length;
+      executor.scalarI64("rows") = 1;
+      executor.run("evaluate");
+      std::span<const float> losses = executor.outputRow("losses", 0);
+      alone.insert(alone.end(), losses.begin(), losses.begin() + length);
+    }
+    EXPECT_TRUE(together == alone) << name << ", a last window of " << rest;
+  }
+}
+
 class Stepped : public ::testing::TestWithParam<Family> {};
 
 TEST_P(Stepped, EveryPositionOfRaggedRows) {
@@ -119,6 +147,7 @@ TEST_P(Stepped, EveryPositionOfRaggedRows) {
                         {logits.begin(), logits.end()}, expected.at({row, length}));
     });
     ASSERT_EQ(found.size(), expected.size());
+    expectScoresOfShortWindows(model, family.name + (" on " + target));
     // A row alone, on another number of threads, on states that were in use.
     Model other(artifact, target, 1);
     other.setWeights(weights);
@@ -245,22 +274,25 @@ std::vector<std::string> textsOf(Executor &executor, const std::vector<std::stri
   return found;
 }
 
-std::string compileTiny(const Folder &folder) {
-  return compile(folder, std::string(SLUICE_SOURCE_DIR) + "/models/tiny/hourglass.json",
-                 sluice::runtime::machineTargets().front());
+/// Compiled once for all tests.
+const std::string &tinyArtifact() {
+  static Folder folder;
+  static std::string artifact =
+      compile(folder, std::string(SLUICE_SOURCE_DIR) + "/models/tiny/hourglass.json",
+              sluice::runtime::machineTargets().front());
+  return artifact;
 }
 
 struct Tiny : Model {
-  Tiny(const std::string &artifact, int threads)
-      : Model(artifact, sluice::runtime::machineTargets().front(), threads) {
+  explicit Tiny(int threads)
+      : Model(tinyArtifact(), sluice::runtime::machineTargets().front(), threads) {
     setWeights(randomWeights(shapes(), 5));
   }
 };
 
 /// More texts than rows, prompts of many lengths, texts that end early: each is what it is alone.
 TEST(Generation, WritesATextTheSameInEveryBatch) {
-  Folder folder;
-  Tiny model(compileTiny(folder), 2);
+  Tiny model(2);
   int64_t rows = model.plan().generationRows(), context = model.plan().model.context;
   EXPECT_EQ(rows, 16);
   std::vector<std::string> prompts;
@@ -284,8 +316,7 @@ TEST(Generation, WritesATextTheSameInEveryBatch) {
 TEST(Generation, GoesOnFromASession) {
   using namespace sluice::runtime;
   Folder folder;
-  std::string artifact = compileTiny(folder);
-  Tiny model(artifact, 2), other(artifact, 1);
+  Tiny model(2), other(1);
   TextSink nowhere{[](size_t, std::string_view) { return true; }};
   SamplingOptions options{.repetitionPenalty = 1.1, .seed = 9};
   auto write = [&](Executor &executor, Predictor &predictor, Text &text, int64_t count) {
@@ -310,7 +341,7 @@ TEST(Generation, GoesOnFromASession) {
 TEST(Generation, RefusesASessionThatIsNotItsOwn) {
   using namespace sluice::runtime;
   Folder folder;
-  Tiny model(compileTiny(folder), 1);
+  Tiny model(1);
   Executor &executor = model.executor();
   Predictor predictor(executor, true);
   saveSession(folder.path("s"), executor, predictor, {{bytesOf("ab")}, {}});
@@ -339,12 +370,7 @@ TEST(Generation, RefusesASessionThatIsNotItsOwn) {
 /// A stage at factor k runs ceil((P + T) / k) - ceil(P / k) times in T steps after a prompt of P:
 /// launches are skipped by the scalars that guard them.
 TEST(Generation, RunsACoarseStageWhenItsGroupCloses) {
-  Folder folder;
-  std::string target = sluice::runtime::machineTargets().front();
-  Model model(
-      compile(folder, std::string(SLUICE_SOURCE_DIR) + "/models/tiny/hourglass.json", target),
-      target);
-  model.setWeights(randomWeights(model.shapes(), 5));
+  Tiny model(1);
   Executor &executor = model.executor();
   constexpr int64_t steps = 13, factor = 4;
   for (int64_t prompt : {4, 5, 6, 7}) {

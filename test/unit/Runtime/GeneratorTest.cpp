@@ -49,11 +49,11 @@ TEST(Generator, TopKAndTopPCutTheTail) {
 
 TEST(Generator, MinPAndTypicalCutByLikelihood) {
   EXPECT_EQ(pick({.minP = 0.51}, 0.999), 1);
-  EXPECT_EQ(pick({.minP = 0.5}, 0.999), 2);
-  EXPECT_EQ(pick({.minP = 0.25}, 0.999), 3);
+  EXPECT_EQ(pick({.minP = 0.49}, 0.999), 2);
+  EXPECT_EQ(pick({.minP = 0.24}, 0.999), 3);
   // The entropy of 4/8 2/8 1/8 1/8 is 1.75 bits: id 2 is nearest with 2 bits, then id 1 with 1.
-  EXPECT_EQ(pick({.typical = 0.25}, 0), 2);
-  EXPECT_EQ(pick({.typical = 0.25}, 0.999), 2);
+  EXPECT_EQ(pick({.typical = 0.24}, 0), 2);
+  EXPECT_EQ(pick({.typical = 0.24}, 0.999), 2);
   EXPECT_EQ(pick({.typical = 0.26}, 0), 1);
   EXPECT_EQ(pick({.typical = 0.26}, 0.999), 2);
 }

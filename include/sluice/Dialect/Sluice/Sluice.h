@@ -66,7 +66,8 @@ template <typename T> class Evaluator;
 
 namespace sluice {
 
-/// Capacities of the module that `op` stands in: rows of a batch, tokens a row.
+/// Capacities where `op` stands: rows of a batch, those of its function where that has rows of its
+/// own, else of the module; tokens a row.
 int64_t getBatch(mlir::Operation *op);
 int64_t getContext(mlir::Operation *op);
 

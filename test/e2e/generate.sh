@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Generation as users see it: the same text with and without a cache, in every batch and after a session; stop texts;
+# refusals.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+# model NAME SPEC: an artifact and its initial weights.
+model() {
+  succeeds "$1: compile" "$sluice" compile "$2" -o "$work/$1.sla"
+  succeeds "$1: weights" "$sluice" train "$work/$1.sla" --steps 0 --out "$work/$1"
+}
+# write FILE NAME FLAGS...: what `generate --no-echo` prints.
+write() {
+  local file=$work/$1 name=$2
+  shift 2
+  "$sluice" generate "$work/$name.sla" --weights "$work/$name" --no-echo "$@" > "$file" 2> "$work/err" ||
+    fail "generate $*" "$(tail -n 3 "$work/err")"
+}
+same() { succeeds "$1" cmp "$work/$2" "$work/$3"; }
+# refuses NAME PATTERN FLAGS...: exit status 2 and a message.
+refuses() {
+  local name=$1 pattern=$2
+  shift 2
+  exits 2 "$name" "$sluice" generate "$work/hourglass.sla" --weights "$work/hourglass" "$@"
+  cp "$work/err" "$work/said"
+  succeeds "$name: the message" grep -qE -- "$pattern" "$work/said"
+}
+
+for name in vanilla hourglass; do
+  model "$name" "$root/models/tiny/$name.json"
+done
+for name in factors-2-3-7-nested hourglass-windows; do
+  model "$name" "$root/test/causality/causal/$name.json"
+done
+for name in vanilla hourglass factors-2-3-7-nested hourglass-windows; do
+  write cached "$name" -p $'\001\005\003' -n 150 -t 0
+  write recomputed "$name" -p $'\001\005\003' -n 150 -t 0 --no-cache
+  succeeds "$name: 150 bytes" test "$(wc -c < "$work/cached")" -eq 150
+  same "$name: the same greedy text without a cache, past the context" cached recomputed
+done
+
+# Batches: more prompts than rows, of different lengths.
+python3 -c 'for i in range(19): print("ab" * (1 + i * 7 % 40))' > "$work/prompts"
+write together hourglass --prompt-file "$work/prompts" -n 20 --seed 4 --json
+cp "$work/together" "$work/together.jsonl"
+holds "19 answers in the order of the prompts" \
+  'len(f[0]) == 19 and all(a["prompt"] == "ab" * (1 + i * 7 % 40) and a["tokens"] == 20 for i, a in enumerate(f[0]))' \
+  "$work/together.jsonl"
+: > "$work/alone"
+while read -r prompt; do
+  write one hourglass -p "$prompt" -n 20 --seed 4 --json
+  cat "$work/one" >> "$work/alone"
+done < <(head -n 6 "$work/prompts")
+head -n 6 "$work/together" > "$work/first"
+same "an answer is the same in a batch and alone" first alone
+
+# Samples.
+write samples hourglass -p ab -n 20 --seed 4 --num 3 --json
+head -n 1 "$work/samples" > "$work/first"
+write one hourglass -p ab -n 20 --seed 4 --json
+same "sample 0 is the text without --num" first one
+cp "$work/samples" "$work/samples.jsonl"
+holds "samples differ" 'len({a["text"] for a in f[0]}) == 3 == len(f[0])' "$work/samples.jsonl"
+"$sluice" generate "$work/hourglass.sla" -w "$work/hourglass" -p ab -n 3 --num 2 > "$work/plain"
+succeeds "several answers have headings" grep -qx '==> 2 <==' "$work/plain"
+printf ab | "$sluice" generate "$work/hourglass.sla" -w "$work/hourglass" -p - -n 20 --seed 4 --no-echo > "$work/piped"
+write one hourglass -p ab -n 20 --seed 4
+same "a prompt from the standard input" piped one
+
+# Sessions: threads, what is appended, damage.
+write whole hourglass -p ab -n 120 --seed 7 --top-k 90 --min-p 0.001 --typical 0.99 --repetition-penalty 1.1
+write begin hourglass -p ab -n 70 --seed 7 --top-k 90 --min-p 0.001 --typical 0.99 --repetition-penalty 1.1 \
+  --threads 2 --save-session "$work/session"
+write rest hourglass --session "$work/session" -n 50 --threads 1
+cat "$work/begin" "$work/rest" > "$work/joined"
+same "a session goes on as if it had not ended, on other threads" whole joined
+write greedy hourglass -p ab -n 10 -t 0 --save-session "$work/short"
+write appended hourglass --session "$work/short" -p ' and more' -n 10
+text="ab$(cat "$work/greedy") and more"
+write direct hourglass -p "$text" -n 10 -t 0 --no-cache
+same "a prompt is appended to a session" appended direct
+head -c 2000 "$work/session" > "$work/cut"
+refuses "a session that is cut" 'cut short' --session "$work/cut"
+python3 - "$work/session" "$work/damaged" << 'PYTHON'
+import sys
+data = bytearray(open(sys.argv[1], "rb").read())
+data[-100] ^= 1
+open(sys.argv[2], "wb").write(data)
+PYTHON
+refuses "a session that is damaged" 'damaged' --session "$work/damaged"
+refuses "weights in place of a session" 'expected a session' --session "$work/hourglass/checkpoints/0/weights.safetensors"
+exits 2 "a session of another model" "$sluice" generate "$work/vanilla.sla" -w "$work/vanilla" --session "$work/session"
+cp "$work/err" "$work/said"
+succeeds "it says so" grep -q 'of the same artifact' "$work/said"
+
+# Stop texts.
+write free hourglass -p ab -n 60 -t 1 --seed 2
+stop=$(python3 -c 'import sys; sys.stdout.buffer.write(next(bytes([a, b]) for a, b in zip(*(open(sys.argv[1], "rb").read()[i:] for i in (20, 21))) if 32 < a < 127 and 32 < b < 127))' "$work/free")
+write stopped hourglass -p ab -n 60 -t 1 --seed 2 --stop "$stop" --stop 'never to be seen'
+succeeds "the text before a stop text" python3 -c 'import sys
+free, stopped = (open(path, "rb").read() for path in sys.argv[1:3])
+sys.exit(stopped != free[:free.index(sys.argv[3].encode())] or len(stopped) == len(free))' "$work/free" "$work/stopped" "$stop"
+
+# Flags that make no sense.
+refuses "no samples" 'from 1 to' --num 0
+refuses "an empty stop text" 'at least one byte' --stop ''
+refuses "min-p beyond 1" 'min-p from 0 to 1' --min-p 1.5
+refuses "no typical text" 'typical probability' --typical 0
+refuses "a penalty of 0" 'repetition penalty above 0' --repetition-penalty 0
+refuses "two kinds of prompts" 'prompt' -p a --prompt-file "$work/prompts"
+refuses "a session of several texts" 'one text for a session' --prompt-file "$work/prompts" --save-session "$work/new"
+refuses "a session without a cache" 'no-cache' --no-cache --save-session "$work/new"
+refuses "prompts that are not there" 'nowhere' --prompt-file "$work/nowhere"
+: > "$work/empty"
+refuses "no prompts" 'one prompt a line' --prompt-file "$work/empty"
+succeeds "and nothing was written" test ! -e "$work/new"
+exits 2 "more rows than there can be" "$sluice" compile "$root/models/tiny/vanilla.json" -o "$work/new" --generation-rows 65
+
+# What is said about it.
+"$sluice" inspect "$work/hourglass.sla" --json > "$work/inspect.json"
+holds "inspect lists states and rates" \
+  '({"name", "shape", "bytes", "scale"} <= set(f[0]["states"][0]) and f[0]["generation"]["rows"] == 16 and
+     {l["period"] for l in f[0]["generation"]["launches"]} == {1, 4})' "$work/inspect.json"
+holds "and memory by its use" 'f[0]["memory"]["by_use"].keys() == {"training", "generation"}' "$work/inspect.json"
+"$sluice" inspect "$work/hourglass.sla" > "$work/inspect"
+succeeds "inspect says it to people" grep -q 'every token, [0-9]* every 4th token' "$work/inspect"
+"$sluice" bench "$work/hourglass.sla" -n 1 --generate --rows 3 --json > "$work/bench.json"
+holds "bench measures generation" '0 < f[0]["fraction_of_bandwidth"] < 1.5 and f[0]["cached_tokens_per_s"] > 0' "$work/bench.json"
+finish
