@@ -217,4 +217,5 @@ def main():
     arguments.out.write_text(json.dumps(result, indent=2) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

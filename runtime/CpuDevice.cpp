@@ -76,8 +76,17 @@ private:
         of.kernel(of.device->arena.get(), of.arguments, item, scratch);
       }
     };
-    // Up to 16 pieces a thread: enough to even out items of unequal cost, at some 20 ns a piece.
-    workers->run(run, &all, items, std::max<int64_t>(1, items / (16 * threadCount)));
+    workers->run(run, &all, items, grainOf(node.kernel, items));
+  }
+
+  /// Items of a piece. A launch of a few microseconds is one piece, for the calling thread: another
+  /// would cost more than it does. Else up to 16 pieces a thread: enough to even out items of
+  /// unequal cost, at some 20 ns a piece.
+  int64_t grainOf(int64_t number, int64_t items) const {
+    constexpr int64_t fewBytes = 64 << 10, fewFlops = 128 << 10;
+    const Kernel &kernel = plan().kernels[static_cast<size_t>(number)];
+    bool isShort = kernel.bytes < fewBytes && kernel.flops < fewFlops;
+    return isShort ? items : std::max<int64_t>(1, items / (16 * threadCount));
   }
 
   int threadCount;

@@ -110,6 +110,22 @@ class Model:
         even, odd = x[..., 0::2], x[..., 1::2]
         return ops.stack_last(even * cos - odd * sin, even * sin + odd * cos).reshape(x.shape)
 
+    def shapes(self):
+        """Shape of every weight by name, query, key and value joined."""
+        width, vocabulary = self.width, self.spec["vocabulary"]
+        found = {"stages.0.token.weight": (vocabulary, width), "stages.2.weight": (vocabulary, width)}
+        for what, name, _ in self.flat(self.steps):
+            if what == "norm":
+                found |= {name + "weight": (width,), name + "bias": (width,)}
+            if what == "layer":
+                linear = {"attention.qkv": (3 * width, width), "attention.output": (width, width),
+                          "feed_forward.in": (4 * width, width), "feed_forward.out": (width, 4 * width)}
+                for part, shape in linear.items():
+                    found |= {f"{name}{part}.weight": shape, f"{name}{part}.bias": shape[:1]}
+                for part in ("attention", "feed_forward"):
+                    found |= {f"{name}{part}.norm.weight": (width,), f"{name}{part}.norm.bias": (width,)}
+        return found
+
     def decayed(self, name):
         """Weight decay applies to the matrices of linear maps."""
         return name.endswith(".weight") and "norm" not in name and name != "stages.0.token.weight" and \

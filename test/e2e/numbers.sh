@@ -124,6 +124,12 @@ holds "eval, bench and metrics carry the mark, or say that there is none" \
     all(m["leak_allowed"] for m in f[4]))' "$work"/{leak,m}-eval.json "$work"/{leak,m}-bench.json \
   "$work"/{leak-run,m-run}/metrics.jsonl
 
+succeeds "bench of a token's kernels" "$sluice" bench "$work/m.sla" --steps 1 --generate --kernels --json
+cp "$work/out" "$work/token.json"
+holds "launches that are skipped do not count" \
+  '(0 < sum(k["launches"] for k in f[0]["step_kernels"]) < f[0]["step_launches"] and
+    all(k["bytes"] > 0 and k["ms"] > 0 for k in f[0]["step_kernels"]))' "$work/token.json"
+
 # Data: a folder, a short file among others, ids that bytes never are.
 exits 2 "a folder as data" "$sluice" train "$work/m.sla" --data "$work" --out "$work/none"
 says "names its files" 'found a directory; name the files in it, as in --data .*/\*'

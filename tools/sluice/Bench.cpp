@@ -96,7 +96,8 @@ double flopsOfStep(const Plan &plan) {
   return flops;
 }
 
-Json kernelTable(const Executor &executor, int64_t steps, const Peak &peak) {
+/// Kernels by time. `attended` is the share of its bytes that an attention reads.
+Json kernelTable(const Executor &executor, int64_t steps, const Peak &peak, double attended = 1) {
   std::vector<Json> rows;
   for (size_t i = 0; i < executor.times().size(); ++i) {
     const Kernel &kernel = executor.plan().kernels[i];
@@ -105,15 +106,17 @@ Json kernelTable(const Executor &executor, int64_t steps, const Peak &peak) {
       continue;
     }
     double launches = static_cast<double>(time.launches);
-    double gflops = static_cast<double>(kernel.flops) * launches / time.seconds / 1e9;
-    rows.push_back(
-        Json{{"name", kernel.name},
-             {"kind", kernel.kind},
-             {"launches", launches / static_cast<double>(steps)},
-             {"ms", time.seconds * 1e3 / static_cast<double>(steps)},
-             {"gflops", gflops},
-             {"gbytes_per_s", static_cast<double>(kernel.bytes) * launches / time.seconds / 1e9},
-             {"fraction_of_peak", shareOf(gflops, peak)}});
+    double share = kernel.kind == "attention" ? attended : 1;
+    double gflops = share * static_cast<double>(kernel.flops) * launches / time.seconds / 1e9;
+    double bytes = share * static_cast<double>(kernel.bytes) * launches;
+    rows.push_back(Json{{"name", kernel.name},
+                        {"kind", kernel.kind},
+                        {"launches", launches / static_cast<double>(steps)},
+                        {"ms", time.seconds * 1e3 / static_cast<double>(steps)},
+                        {"gflops", gflops},
+                        {"bytes", bytes / static_cast<double>(steps)},
+                        {"gbytes_per_s", bytes / time.seconds / 1e9},
+                        {"fraction_of_peak", shareOf(gflops, peak)}});
     if (const KernelCounts &counts = time.counts; counts.instructions > 0) {
       const DeviceVariant &variant = kernel.deviceVariants.at(executor.target());
       rows.back()["emulated"] = {{"planned_bytes", variant.plannedBytes * time.launches / steps},
@@ -154,11 +157,11 @@ std::pair<int64_t, int64_t> positionsOf(const std::string &text, int64_t context
 }
 
 /// Tokens a second at positions [first, last) of `rows` rows that go in step, and of the prompt
-/// before.
+/// before. Where `kernels` says so, the executor's times are then those of the steps.
 struct StepSpeed {
   double tokens = 0, promptTokens = 0;
 };
-StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t last) {
+StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t last, bool kernels) {
   const ModelFacts &model = executor.plan().model;
   for (std::span<int32_t> tokens : {executor.prompt(), executor.text()}) {
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -187,9 +190,13 @@ StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t las
       prompt += timed("prefill");
     }
     take(0, rows, 1);
+    if (kernels && turn == 1) {
+      executor.startTiming();
+    }
     for (int64_t position = first; position < last; ++position) {
       steps += timed("step");
     }
+    executor.stopTiming();
     speed = {static_cast<double>(rows * (last - first)) / steps,
              static_cast<double>(rows * first) / prompt};
   }
@@ -241,6 +248,24 @@ void printEmulated(const Json &json) {
   }
 }
 
+/// The table at `key`, where there is one.
+void printKernels(const Json &json, const char *key, const char *title) {
+  if (!json.contains(key)) {
+    return;
+  }
+  std::cout << format("\n%-52s %-10s %8s %10s %10s %10s %8s %7s\n", title, "kind", "launches", "ms",
+                      "MB", "Gflop/s", "GB/s", "peak");
+  for (const Json &row : json[key]) {
+    auto value = [&](const char *name) { return row[name].get<double>(); };
+    const Json &peak = row["fraction_of_peak"];
+    std::cout << format("%-52s %-10s %8.2f %10.4f %10.3f %10.2f %8.2f %7s\n",
+                        row["name"].get<std::string>().c_str(),
+                        row["kind"].get<std::string>().c_str(), value("launches"), value("ms"),
+                        value("bytes") / 1e6, value("gflops"), value("gbytes_per_s"),
+                        peak.is_null() ? "-" : format("%.1f%%", 100 * peak.get<double>()).c_str());
+  }
+}
+
 void printForPeople(const Json &json, const Executor &executor) {
   auto value = [&](const char *key) { return json[key].get<double>(); };
   bool hasPeak = !json["fraction_of_peak"].is_null();
@@ -270,17 +295,8 @@ void printForPeople(const Json &json, const Executor &executor) {
                           value("read_gbytes_per_s"));
     }
   }
-  if (json.contains("kernels")) {
-    std::cout << format("\n%-52s %-10s %8s %10s %10s %8s %7s\n", "kernel (a step's sum)", "kind",
-                        "launches", "ms", "Gflop/s", "GB/s", "peak");
-    for (const Json &row : json["kernels"]) {
-      std::cout << format(
-          "%-52s %-10s %8.0f %10.4f %10.2f %8.2f %7s\n", row["name"].get<std::string>().c_str(),
-          row["kind"].get<std::string>().c_str(), row["launches"].get<double>(),
-          row["ms"].get<double>(), row["gflops"].get<double>(), row["gbytes_per_s"].get<double>(),
-          hasPeak ? format("%.1f%%", 100 * row["fraction_of_peak"].get<double>()).c_str() : "-");
-    }
-  }
+  printKernels(json, "kernels", "kernel (a training step's sum)");
+  printKernels(json, "step_kernels", "kernel (a token's sum)");
   printEmulated(json);
   std::cout << std::flush;
 }
@@ -296,7 +312,8 @@ double timeSteps(Executor &executor, int64_t first, int64_t count, std::vector<d
 }
 
 /// Adds what `--generate` measures.
-void measureGeneration(Executor &executor, const BenchFlags &flags, Json &json) {
+void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &peak,
+                       Json &json) {
   json["recomputed_tokens_per_s"] = generationSpeed(executor);
   json["cached_tokens_per_s"] = nullptr;
   const auto &generation = executor.plan().generation;
@@ -309,7 +326,12 @@ void measureGeneration(Executor &executor, const BenchFlags &flags, Json &json) 
                     " that the artifact generates at once, found " + std::to_string(flags.rows) +
                     "; compile with --generation-rows");
   }
-  StepSpeed speed = stepSpeed(executor, flags.rows, first, last);
+  StepSpeed speed = stepSpeed(executor, flags.rows, first, last, flags.kernels);
+  if (flags.kernels) {
+    double keys = static_cast<double>(first + last) / 2 / double(executor.plan().model.context);
+    double attended = keys * double(flags.rows) / double(generation->rows);
+    json["step_kernels"] = kernelTable(executor, last - first, peak, attended);
+  }
   json["cached_tokens_per_s"] = speed.tokens;
   json["prefill_tokens_per_s"] = speed.promptTokens;
   json["step_launches"] = executor.plan().entries.at("step").size();
@@ -383,7 +405,7 @@ void runBench(const BenchFlags &flags) {
     json["kernels"] = kernels;
   }
   if (flags.generate) {
-    measureGeneration(*executor, flags, json);
+    measureGeneration(*executor, flags, peak, json);
   }
   if (flags.json) {
     printJson(json);
@@ -405,7 +427,8 @@ void registerBench(CLI::App &program) {
       command->add_option("-n,--steps", flags->steps,
                           "Training steps to time, after one to warm up"),
       command->add_flag("-k,--kernels", flags->kernels,
-                        "Add a table of kernels: ms a step, Gflop/s, GB/s, fraction of peak"),
+                        "Add a table of kernels: ms a step, bytes, Gflop/s, GB/s, fraction of "
+                        "peak; with --generate another of a token's kernels"),
       command->add_flag("-g,--generate", flags->generate,
                         "Measure generation too, in tokens a second")};
   command->add_option("--rows", flags->rows, "Texts that generate at once")->needs("--generate");
