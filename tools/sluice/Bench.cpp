@@ -312,8 +312,7 @@ double timeSteps(Executor &executor, int64_t first, int64_t count, std::vector<d
 }
 
 /// Adds what `--generate` measures.
-void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &peak,
-                       Json &json) {
+void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &peak, Json &json) {
   json["recomputed_tokens_per_s"] = generationSpeed(executor);
   json["cached_tokens_per_s"] = nullptr;
   const auto &generation = executor.plan().generation;
