@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -43,29 +44,28 @@ public:
   }
 
 private:
-  /// Prompts that differ by row, and as many steps as it takes until every row was due.
+  /// A prompt in one row, none in two others, and as many steps as it takes until every row was due.
   void generate() {
     const Plan &plan = device->plan();
-    auto take = plan.inputs.find("take");
-    if (!plan.generation || take == plan.inputs.end()) {
+    if (!plan.generation) {
       return;
     }
-    int64_t batch = take->second.shape.front();
-    int64_t steps = std::min(plan.generation->period, plan.model.context - 1);
-    auto *numbers = reinterpret_cast<int64_t *>(device->host() + take->second.offset);
-    auto run = [&](const char *entry, int64_t rows, auto numberOf) {
-      for (int64_t b = 0; b < batch; ++b) {
-        numbers[b] = b < rows ? numberOf(b) : 0;
-      }
+    const Region &take = plan.inputs.at("take");
+    auto *numbers = reinterpret_cast<int64_t *>(device->host() + take.offset);
+    int64_t all = take.shape.front(), some = std::min<int64_t>(all, 3), middle = some / 2;
+    auto run = [&](const char *entry, int64_t first, int64_t last, int64_t number) {
+      std::fill_n(numbers, all, 0);
+      std::fill(numbers + first, numbers + last, number);
       runEntry(entry);
     };
-    run("reset", batch, [](int64_t) { return 1; });
-    int64_t most = plan.model.context - steps;
-    scalars() = {most, batch, 2, 11};
+    run("reset", 0, all, 1);
+    int64_t steps = std::min(plan.generation->period, plan.model.context - 1);
+    int64_t prompt = plan.model.context - steps;
+    scalars() = {prompt, 1, 2, 11};
     write();
-    run("prefill", batch, [&](int64_t b) { return std::max<int64_t>(most - b, 1); });
+    run("prefill", middle, middle + 1, prompt);
     for (int64_t i = 0; i < steps; ++i) {
-      run("step", batch, [](int64_t) { return 1; });
+      run("step", 0, some, 1);
     }
   }
 
@@ -97,14 +97,18 @@ private:
 
   void setTokens() {
     const Plan &plan = device->plan();
-    auto found = plan.inputs.find("tokens");
-    if (found == plan.inputs.end()) {
-      return;
-    }
-    auto *tokens = reinterpret_cast<int32_t *>(device->host() + found->second.offset);
-    for (int64_t i = 0; i < plan.model.batch * (plan.model.context + 1); ++i) {
-      tokens[i] = static_cast<int32_t>(mix64(static_cast<uint64_t>(i)) %
-                                       static_cast<uint64_t>(plan.model.vocabulary));
+    for (const char *name : {"tokens", "prompt", "text"}) {
+      auto found = plan.inputs.find(name);
+      if (found == plan.inputs.end()) {
+        continue;
+      }
+      auto *tokens = reinterpret_cast<int32_t *>(device->host() + found->second.offset);
+      const std::vector<int64_t> &shape = found->second.shape;
+      int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+      for (int64_t i = 0; i < count; ++i) {
+        tokens[i] = static_cast<int32_t>(mix64(static_cast<uint64_t>(i)) %
+                                         static_cast<uint64_t>(plan.model.vocabulary));
+      }
     }
   }
 
