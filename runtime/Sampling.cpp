@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Sampling.h"
 
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Hash.h"
 
 #include <algorithm>
@@ -12,20 +13,24 @@
 namespace sluice::runtime {
 
 void checkSampling(const SamplingOptions &options) {
-  auto require = [](bool holds, const char *expected, double found) {
+  auto require = [](bool holds, const std::string &flag, const char *expected, double found) {
     if (!holds || !std::isfinite(found)) {
-      throw UserError(std::string("expected ") + expected + ", found " + std::to_string(found));
+      throw UserError(flag + ": expected " + expected + ", found " + format("%.9g", found) +
+                      "; change " + flag);
     }
   };
-  require(options.temperature >= 0, "a temperature of at least 0", options.temperature);
-  require(options.topP > 0 && options.topP <= 1, "a top-p above 0 and at most 1", options.topP);
-  require(options.minP >= 0 && options.minP <= 1, "a min-p from 0 to 1", options.minP);
-  require(options.typical > 0 && options.typical <= 1,
+  require(options.temperature >= 0, "--temperature", "a finite temperature of at least 0",
+          options.temperature);
+  require(options.topP > 0 && options.topP <= 1, "--top-p", "a top-p above 0 and at most 1",
+          options.topP);
+  require(options.minP >= 0 && options.minP <= 1, "--min-p", "a min-p from 0 to 1", options.minP);
+  require(options.typical > 0 && options.typical <= 1, "--typical",
           "a typical probability above 0 and at most 1", options.typical);
-  require(options.repetitionPenalty > 0, "a repetition penalty above 0 (1 is none)",
-          options.repetitionPenalty);
+  require(options.repetitionPenalty > 0, "--repetition-penalty",
+          "a finite repetition penalty above 0 (1 is none)", options.repetitionPenalty);
   if (options.topK < 0) {
-    throw UserError("expected a top-k of at least 0, found " + std::to_string(options.topK));
+    throw UserError("--top-k: expected a top-k of at least 0, found " +
+                    std::to_string(options.topK) + "; change --top-k");
   }
 }
 
@@ -84,11 +89,14 @@ void keepTypical(std::vector<Candidate> &candidates, double share) {
 std::vector<double> penalized(std::span<const float> logits, double penalty,
                               std::span<const uint8_t> text) {
   std::vector<double> result(logits.begin(), logits.end());
+  if (penalty == 1) {
+    return result;
+  }
   std::array<bool, 256> seen{};
   for (uint8_t byte : text) {
     seen[byte] = true;
   }
-  for (size_t id = 0; penalty != 1 && id < std::min(result.size(), seen.size()); ++id) {
+  for (size_t id = 0; id < std::min(result.size(), seen.size()); ++id) {
     result[id] = !seen[id]        ? result[id]
                  : result[id] > 0 ? result[id] / penalty
                                   : result[id] * penalty;

@@ -4,6 +4,7 @@
 #include "StrictJson.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Safetensors.h"
+#include "sluice/Runtime/Text.h"
 
 #include <algorithm>
 #include <bit>
@@ -144,14 +145,32 @@ Session parseSession(const StrictJson &json, const Plan &plan, Predictor::Window
     json.at("text").failType("at least one token");
   }
   session.text.sample = json.at("sample").integer();
-  session.text.drawn = json.at("drawn").integer();
+  session.text.drawn = json.at("drawn").integer(0, size);
   session.options = parseSampling(json.at("sampling"));
   window.start = json.at("start").integer(0, size - 1);
   window.seen = json.at("seen").integer(-1, std::min(size - window.start, plan.model.context));
   return session;
 }
 
+/// Whether a file's description has the key of sessions; false for what is no safetensors file.
+bool isSession(const Path &path) {
+  try {
+    std::vector<uint8_t> bytes = readBytes(path, "session");
+    return !SafetensorsFile(bytes, path.string()).metadata(sessionKey).empty();
+  } catch (const UserError &) {
+    return false;
+  }
+}
+
 } // namespace
+
+void requireNoOtherFile(const Path &path) {
+  if (isRegularFile(path) && !isSession(path)) {
+    throw UserError(showPath(path.native()) +
+                    ": expected a new file or a session to replace, found a file that is no "
+                    "session; name another file");
+  }
+}
 
 void saveSession(const Path &path, Executor &executor, const Predictor &predictor,
                  const Session &session) {

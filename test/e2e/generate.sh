@@ -112,6 +112,14 @@ refuses "two kinds of prompts" 'prompt' -p a --prompt-file "$work/prompts"
 refuses "a session of several texts" 'one text for a session' --prompt-file "$work/prompts" --save-session "$work/new"
 refuses "a session without a cache" 'no-cache' --no-cache --save-session "$work/new"
 refuses "prompts that are not there" 'nowhere' --prompt-file "$work/nowhere"
+cp "$work/hourglass/checkpoints/0/weights.safetensors" "$work/weights"
+for kept in checkpoints/0/weights.safetensors latest; do
+  refuses "a session in place of $kept" 'no session' -n 1 --save-session "$work/hourglass/$kept"
+done
+succeeds "which stays" cmp "$work/weights" "$work/hourglass/checkpoints/0/weights.safetensors"
+refuses "an infinite temperature" 'finite temperature' -t inf
+printf 'a\r\nb\n' | "$sluice" generate "$work/hourglass.sla" -w "$work/hourglass" --prompt-file - -n 1 --json > "$work/lines.jsonl"
+holds "prompts from the standard input, with carriage returns" '[a["prompt"] for a in f[0]] == ["a", "b"]' "$work/lines.jsonl"
 : > "$work/empty"
 refuses "no prompts" 'one prompt a line' --prompt-file "$work/empty"
 succeeds "and nothing was written" test ! -e "$work/new"

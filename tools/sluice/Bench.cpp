@@ -320,11 +320,6 @@ void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &
     return;
   }
   auto [first, last] = positionsOf(flags.positions, executor.plan().model.context);
-  if (flags.rows < 1 || flags.rows > generation->rows) {
-    throw UserError("expected --rows from 1 to the " + std::to_string(generation->rows) +
-                    " that the artifact generates at once, found " + std::to_string(flags.rows) +
-                    "; compile with --generation-rows");
-  }
   StepSpeed speed = stepSpeed(executor, flags.rows, first, last, flags.kernels);
   if (flags.kernels) {
     double keys = static_cast<double>(first + last) / 2 / double(executor.plan().model.context);
@@ -350,12 +345,28 @@ void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &
   }
 }
 
+/// Throws UserError where the flags of generation are not what the artifact can do.
+void checkGeneration(const BenchFlags &flags, const Plan &plan) {
+  if (!plan.generation) {
+    return;
+  }
+  positionsOf(flags.positions, plan.model.context);
+  if (flags.rows < 1 || flags.rows > plan.generation->rows) {
+    throw UserError("expected --rows from 1 to the " + std::to_string(plan.generation->rows) +
+                    " that the artifact generates at once, found " + std::to_string(flags.rows) +
+                    (flags.rows < 1 ? "; give at least 1" : "; compile with --generation-rows"));
+  }
+}
+
 void runBench(const BenchFlags &flags) {
   if (flags.steps < 1) {
     throw UserError("expected --steps of at least 1, found " + std::to_string(flags.steps));
   }
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
   const Plan &plan = executor->plan();
+  if (flags.generate) {
+    checkGeneration(flags, plan);
+  }
   executor->scalarI64("seed") = plan.model.seed;
   executor->run("initialize");
   fillTextLike(executor->tokens(), plan.model.vocabulary);

@@ -27,22 +27,30 @@ struct GenerateFlags {
   bool noCache = false, noEcho = false, json = false;
 };
 
+/// All prompts and answers are kept until the end.
+constexpr int64_t mostTexts = 1 << 20;
+
 /// Prompts as they were given, and the texts that begin with them.
 struct Job {
   std::vector<std::string> prompts; ///< by text
   std::vector<Text> texts;
 };
 
+std::string readStandardInput() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
+
+/// Lines, which end in a newline or a carriage return and a newline.
 std::vector<std::string> readPrompts(const std::string &path) {
-  std::string text = readText(path, "file of prompts");
+  std::string text = path == "-" ? readStandardInput() : readText(path, "file of prompts");
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
     size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
+    bool hasReturn = end > at && end < text.size() && text[end - 1] == '\r';
+    lines.push_back(text.substr(at, end - at - (hasReturn ? 1 : 0)));
     at = end + 1;
   }
   if (lines.empty()) {
-    throw UserError(showPath(path) + ": expected one prompt a line, found an empty file");
+    throw UserError(showPath(path) +
+                    ": expected one prompt a line, found an empty file; name another");
   }
   return lines;
 }
@@ -52,7 +60,7 @@ std::vector<std::string> promptsOf(const GenerateFlags &flags) {
     return readPrompts(flags.promptFile);
   }
   if (flags.prompt == "-") {
-    return {std::string(std::istreambuf_iterator<char>(std::cin), {})};
+    return {readStandardInput()};
   }
   return {flags.prompt};
 }
@@ -60,14 +68,22 @@ std::vector<std::string> promptsOf(const GenerateFlags &flags) {
 Job makeJob(const GenerateFlags &flags, int64_t vocabulary) {
   Job job;
   int64_t line = 0;
-  for (const std::string &prompt : promptsOf(flags)) {
-    checkPrompt(prompt, vocabulary,
-                flags.promptFile.empty()
-                    ? "the prompt"
-                    : showPath(flags.promptFile) + ":" + std::to_string(++line));
+  std::vector<std::string> prompts = promptsOf(flags);
+  if (static_cast<int64_t>(prompts.size()) > mostTexts / flags.samples) {
+    throw UserError("expected at most " + std::to_string(mostTexts) + " texts, found " +
+                    std::to_string(prompts.size()) + " prompts times --num " +
+                    std::to_string(flags.samples) + "; split the prompts or lower --num");
+  }
+  for (const std::string &prompt : prompts) {
+    // A model needs something to read: no prompt means the start of a line.
+    std::string start = prompt.empty() && flags.session.empty() ? "\n" : prompt;
+    std::string name = prompt.empty() ? "no prompt, which means a newline"
+                       : flags.promptFile.empty()
+                           ? "the prompt"
+                           : showPath(flags.promptFile) + ":" + std::to_string(line + 1);
+    ++line;
+    checkPrompt(start, vocabulary, name);
     for (int64_t sample = 0; sample < flags.samples; ++sample) {
-      // A model needs something to read: no prompt means the start of a line.
-      std::string start = prompt.empty() && flags.session.empty() ? "\n" : prompt;
       job.prompts.push_back(prompt);
       job.texts.push_back({{start.begin(), start.end()}, sample});
     }
@@ -89,7 +105,8 @@ bool isUtf8(const std::string &text) {
 class Printer {
 public:
   Printer(const GenerateFlags &flags, const Job &job)
-      : flags(flags), job(job), parts(job.prompts.size()) {}
+      : flags(flags), job(job), drawnBefore(job.texts.empty() ? 0 : job.texts.front().drawn),
+        parts(job.prompts.size()) {}
 
   TextSink sink() {
     return {[this](size_t text, std::string_view bytes) { return write(text, bytes); },
@@ -150,7 +167,7 @@ private:
                                    {"sample", job.texts[current].sample},
                                    {"text", part.text},
                                    {"stop", *part.end == StopReason::StopText ? "stop" : "length"},
-                                   {"tokens", job.texts[current].drawn}};
+                                   {"tokens", job.texts[current].drawn - drawnBefore}};
     if (!isUtf8(part.text)) {
       json["hex"] = toHex(asBytes(part.text)); // `text` then holds replacement characters
     }
@@ -159,6 +176,7 @@ private:
 
   const GenerateFlags &flags;
   const Job &job;
+  const int64_t drawnBefore; ///< of the one text of a session
   std::vector<Part> parts;
   size_t current = 0;
 };
@@ -184,6 +202,7 @@ void checkFlags(const GenerateFlags &flags) {
   if (!flags.saveSession.empty()) {
     requireOther("--save-session", flags.saveSession, {flags.artifact, flags.weights});
     requireWritable(flags.saveSession);
+    requireNoOtherFile(flags.saveSession);
   }
 }
 
@@ -221,7 +240,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   if (hasSession && !predictor.isCached()) {
     throw UserError(flags.artifact + ": expected an artifact that generates step by step, whose "
                                      "states a session holds, found one without; compile a model "
-                                     "with a step, for the CPU alone");
+                                     "that has a step (sluice compile --emit step says why not)");
   }
   if (!flags.session.empty()) {
     resume(flags, command, *executor, predictor, options, job.texts.front());
@@ -229,7 +248,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   Printer printer(flags, job);
   printer.begin();
   writeTexts(*executor, predictor, job.texts, flags.tokens, options, flags.stops, printer.sink());
-  if (!flags.saveSession.empty()) {
+  if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks what was drawn
     saveSession(flags.saveSession, *executor, predictor, {job.texts.front(), options});
   }
 }
