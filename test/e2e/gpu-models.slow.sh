@@ -71,7 +71,7 @@ def compare(found):
     changes = [line for line in difflib.unified_diff(expected, found, "ledger", "found", n=0, lineterm="")]
     return "\n  ".join(["FAIL every kernel uses what the ledger has: look at the changes, then run scripts/ledger.sh", *changes[:20]])
 
-# Of the papers' specs, one a kind of hierarchy: the others have the same kernels at other counts of layers.
+# Of the papers' specs, one a kind of hierarchy: all of them took longer than they found.
 papers = ["hourglass-10@1", "hourglass-2@1-1@2-4@4-1@2-2@1-repeat", "hourglass-2@1-8@3-2@1-repeat", "hourglass-2@1-8@4-2@1-repeat"]
 specs = [spec for spec in glob.glob(root + "/models/**/*.json", recursive=True)
          if "/papers/" not in spec or os.path.basename(spec)[:-len(".json")] in papers]
