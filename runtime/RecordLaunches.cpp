@@ -44,7 +44,8 @@ public:
   }
 
 private:
-  /// A prompt in one row, none in two others, and as many steps as it takes until every row was due.
+  /// A prompt in one row, none in two others, and as many steps as it takes until every row was
+  /// due.
   void generate() {
     const Plan &plan = device->plan();
     if (!plan.generation) {
