@@ -31,9 +31,9 @@ def Dispatch_Dialect : Dialect {
     Padding is counted in elements, whatever their type. A *domain* names the rows a dispatch runs over and which of them
     are valid at run time.
 
-    Numbers are *stored* as f32 or bf16 and *computed with* as f32: bodies, epilogues and regions take and yield f32; a
-    bf16 operand is extended when it is read, a result rounded to the nearest bf16 (ties to even, NaN stays NaN) when it is
-    written, and what stays inside a dispatch is not rounded. The two factors of a contraction have one type, its *compute
+    Numbers are *stored* as f32 or bf16 and *computed with* as f32. Bodies, epilogues and regions take and yield f32. A
+    bf16 operand is extended when it is read. A result is rounded to the nearest bf16 when it is written: ties go to even,
+    NaN stays NaN. What stays inside a dispatch is not rounded. The two factors of a contraction have one type, its *compute
     type*: products and sums of bf16 factors are those of their f32 values. Statistics, log-sum-exps, losses, logits,
     biases and the gradients of weights are f32.
   }];
@@ -163,10 +163,10 @@ def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
     [B, T, N]. `input` is [B, T, K]. Rows that are not valid may be computed or not. `input` and `weight` have one type,
     f32 or bf16; extras and results may have either.
 
-    With `rotated_columns` the last extra is the table of angles, f32 [T, D] of access `table`, at 2i the cosine and at
-    2i + 1 the sine of row p's angle, and has no argument: of the columns below `rotated_columns`, a multiple of D, each
-    pair (hD + 2i, hD + 2i + 1) of what is stored as the first result is rotated by its row's angle (Su et al. 2021,
-    equation 34).
+    With `rotated_columns` the last extra is the table of angles, f32 [T, D] of access `table`. At 2i it has the cosine and
+    at 2i + 1 the sine of row p's angle, and no argument stands for it. `rotated_columns` is a multiple of D. Of the columns
+    below it, each pair (hD + 2i, hD + 2i + 1) of what is stored as the first result is rotated by its row's angle (Su et
+    al. 2021, equation 34).
   }];
   let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, Variadic<AnyRankedTensor>:$all_extras,
                        Dispatch_Domain:$domain, UnitAttr:$by_input,
@@ -202,10 +202,13 @@ def Dispatch_WeightGradientOp : Dispatch_KernelOp<"weight_gradient", [AttrSizedO
 }
 
 defvar attentionDoc = [{
-    Per batch row b and head h (key/value head h div (heads / kv_heads)), with D = head_size:
-    score s(p, q) = score_region(sum_c Q[p, c] K[q, c], p, q, h) for (p, q) in `mask` (an integer set over dims (p, q),
-    symbol N the valid length; both lengths are N), P = softmax over the q's of the relation with 0 <= q < N,
-    O = (P o keep) V. A row whose relation is empty gives O = 0 and lse = -inf.
+    Of every batch row b and head h, whose key/value head is h div (heads / kv_heads). D is head_size.
+
+    - Scores: s(p, q) = score_region(sum_c Q[p, c] K[q, c], p, q, h) for (p, q) in `mask`. That is an integer set over dims
+      (p, q); its symbol N is the valid length of queries and of keys.
+    - P = softmax of s over the q's of the relation with 0 <= q < N.
+    - O = (P o keep) V. A row whose relation is empty gives O = 0 and lse = -inf.
+
     Q, K and V are columns query_column + h D, key_column + hk D, value_column + hk D of rows of `query`, `key`
     and `value` (the three may be one tensor), rotated already where they are to be (`contract`).
     keep = bernoulli(1 - dropout) / (1 - dropout), drawn by Philox at element ((b heads + h) T + p) T + q, stream `random_id`.
@@ -240,8 +243,8 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
   let description = attentionDoc # [{
     `score_gradient` takes (f32 score, i32 p, i32 q, i32 h, f32 g) and yields g * d score_region / d score; it is
     derived from the score region by differentiation of scalar code, never written by hand. Result `gradient` is
-    [B, T, gradient width] with dQ, dK and dV in the columns query_column, key_column and value_column (so the three
-    ranges are disjoint in one tensor); where `rotary` is given, f32 [T, D] as in `contract`, each pair of dQ and dK is
+    [B, T, gradient width]. dQ, dK and dV are in the columns query_column, key_column and value_column, so the three
+    ranges are disjoint in one tensor. Where `rotary` is given, f32 [T, D] as in `contract`, each pair of dQ and dK is
     rotated back by its row's angle. Rows that are not valid are zeros where all valid numbers are finite.
   }];
   let arguments = !con((ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
