@@ -2,48 +2,18 @@
 //
 // Exact reach sets against perturbation of the float64 reference; blind spots against enumeration
 // at other lengths; least causal shifts against enumeration of paths.
-#include "sluice/Analysis/Reach.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Parser/Parser.h"
+#include "Imported.h"
+
 #include "sluice/Dialect/Sluice/Reference.h"
-#include "sluice/Transforms/ImportSpec.h"
 #include <gtest/gtest.h>
 #include <random>
 
 using namespace mlir;
 using namespace sluice;
+using namespace sluice::test;
 using WarningKind = CausalWarning::Kind;
 
 namespace {
-
-/// A model of `stages` between an embedding named x and a head.
-struct Imported {
-  explicit Imported(const std::string &stages) {
-    std::string text = R"({"sluice": 1, "vocabulary": 7, "context": 512, "batch": 1, "width": 4,
-  "defaults": {"heads": 2, "feed_forward": 4}, "stages": [
-    { "op": "embedding", "to": "x" },
-)" + stages + "\n    { \"op\": \"head\" }]}";
-    spec::Diagnostic error;
-    model = spec::readText(text, "test.json", error);
-    if (!model) {
-      llvm::report_fatal_error(llvm::Twine(error.format() + "\n" + text));
-    }
-    module = importSpec(context, *model);
-  }
-  func::FuncOp evaluate() { return module->lookupSymbol<func::FuncOp>("evaluate"); }
-  CrossEntropyOp loss() { return lossesOf(evaluate()).front(); }
-  CausalVerdict check(double seconds = 60) {
-    CausalVerdict verdict = checkCausality(*module, /*replay=*/false);
-    if (verdict.isProved()) {
-      findAdvice(*module, verdict, {&*model, seconds});
-    }
-    return verdict;
-  }
-
-  std::optional<spec::Model> model;
-  MLIRContext context{MLIRContext::Threading::DISABLED};
-  OwningOpRef<ModuleOp> module;
-};
 
 /// What the head reads, for all rows, of the reference with fixed random weights.
 std::vector<double> headRows(Imported &model, std::vector<int32_t> tokens, int64_t length) {
@@ -146,10 +116,6 @@ std::string blindSpotOf(const std::string &stages) {
     }
   }
   return text;
-}
-
-bool has(const std::string &text, const std::string &part) {
-  return text.find(part) != std::string::npos;
 }
 
 } // namespace
@@ -435,176 +401,4 @@ TEST(DeadStages, TheLastOfAChainIsNamed) {
   ASSERT_EQ(verdict.warnings.size(), 1u);
   EXPECT_EQ(verdict.warnings[0].kind, WarningKind::DeadStage);
   EXPECT_EQ(verdict.warnings[0].place.line, 5u) << verdict.warnings[0].format();
-}
-
-//===----------------------------------------------------------------------===//
-// Pictures
-//===----------------------------------------------------------------------===//
-
-namespace {
-Picture drawn(Imported &model, std::optional<int64_t> row = std::nullopt) {
-  std::string error;
-  std::optional<Picture> picture =
-      makePicture(*model.module, checkCausality(*model.module, /*replay=*/false), row, error);
-  EXPECT_TRUE(picture) << error;
-  return picture ? *picture : Picture();
-}
-
-std::vector<std::string> labelsOf(const Picture &picture) {
-  std::vector<std::string> labels;
-  for (const PictureBand &band : picture.bands) {
-    labels.push_back(band.label);
-  }
-  return labels;
-}
-} // namespace
-
-TEST(Pictures, LayersOfOneKindAreOneBand) {
-  Imported model(R"({ "op": "hourglass", "hierarchy": "2@1 8@4 1@1" },)");
-  Picture picture = drawn(model);
-  EXPECT_EQ(labelsOf(picture),
-            (std::vector<std::string>{"tokens", "2 layers, causal", "average of 4",
-                                      "8 layers, causal", "add", "layer, causal"}));
-  ASSERT_EQ(picture.edges.size(), 6u);
-  EXPECT_EQ(picture.edges[1].label, "shift 3");
-  EXPECT_EQ(picture.edges[1].kind, PictureEdge::Kind::Group);
-  EXPECT_EQ(picture.edges[3].below, 1u) << "the skip";
-  EXPECT_EQ(picture.edges[4].label, "upsample 4");
-  EXPECT_FALSE(picture.leak);
-}
-
-/// Boxes are exact: of every band, what the row reads.
-TEST(Pictures, TheRowIsTheOneWithMostHoles) {
-  Imported model(R"({ "op": "hourglass", "hierarchy": "0@1 2@4 0@1" },)");
-  Picture picture = drawn(model);
-  EXPECT_EQ(picture.row % 4, 3);
-  std::vector<bool> tokens(static_cast<size_t>(picture.length));
-  for (int64_t token = 0; token <= picture.row; ++token) {
-    tokens[static_cast<size_t>(token)] = token <= picture.row - 3 || token == picture.row;
-  }
-  EXPECT_EQ(picture.bands[0].seen, tokens);
-}
-
-TEST(Pictures, DifferentMasksAreDifferentBands) {
-  Imported model(R"({ "op": "layer" }, { "op": "layer", "mask": {"window": [0, 4]} },
-    { "op": "layer", "mask": {"window": [0, 4]} },)");
-  EXPECT_EQ(labelsOf(drawn(model)),
-            (std::vector<std::string>{"tokens", "layer, causal", "2 layers, window 0 to 4"}));
-}
-
-TEST(Pictures, ALeakHasItsPathFromTheTokenToTheRow) {
-  Imported model(R"({ "op": "shift", "by": 2 }, { "op": "shorten", "factor": 4 }, { "op": "layer" },
-    { "op": "upsample", "factor": 4 }, { "op": "add", "with": "x" },)");
-  Picture picture = drawn(model);
-  ASSERT_TRUE(picture.leak);
-  ASSERT_GE(picture.leakPath.size(), 3u);
-  EXPECT_EQ(picture.leakPath.front(), std::pair(size_t{0}, *picture.leak));
-  EXPECT_EQ(picture.leakPath.back(), std::pair(picture.bands.size() - 1, picture.row));
-  EXPECT_FALSE(picture.leakByGrowing);
-}
-
-TEST(Pictures, EveryTokenThatLeaksIsMarked) {
-  Imported model(R"({ "op": "shorten", "factor": 4 }, { "op": "upsample", "factor": 4 },)");
-  Picture picture = drawn(model);
-  EXPECT_EQ(picture.row, 0);
-  EXPECT_EQ(picture.leaks, (std::vector<int64_t>{1, 2, 3}));
-  std::string svg = renderSvg(picture);
-  size_t marked = 0;
-  for (size_t at = 0; (at = svg.find("class=\"box leak\"", at)) != std::string::npos; ++at) {
-    ++marked;
-  }
-  EXPECT_EQ(marked, 3u);
-}
-
-/// Each kind of mark that is drawn has words in the legend, and no other has.
-TEST(Pictures, TheLegendExplainsTheMarks) {
-  Imported model(R"({ "op": "hourglass", "hierarchy": "1@1 1@4 1@1" },)");
-  std::string svg = renderSvg(drawn(model));
-  for (const char *words :
-       {"read by the row", "a group that makes one position", "one position handed to several",
-        "what attention reads", "read through a shift", "a stream that is read further up",
-        "the row's own token", "later than the row"}) {
-    EXPECT_TRUE(has(svg, words)) << words;
-  }
-  EXPECT_FALSE(has(svg, "the way from that token")) << "no leak";
-  Imported leaky(R"({ "op": "shorten", "factor": 4 }, { "op": "upsample", "factor": 4 },)");
-  svg = renderSvg(drawn(leaky));
-  EXPECT_TRUE(has(svg, "the way from that token to the row"));
-  EXPECT_TRUE(has(svg, "tokens that it must not read and does"));
-  EXPECT_FALSE(has(svg, "what attention reads"));
-}
-
-TEST(Pictures, OneTooWideIsRefused) {
-  Imported model(R"({ "op": "hourglass", "hierarchy": "1@1 1@1024 1@1" },)");
-  std::string error;
-  CausalVerdict verdict = checkCausality(*model.module);
-  EXPECT_FALSE(makePicture(*model.module, verdict, std::nullopt, error));
-  EXPECT_TRUE(has(error, "more than the 512 tokens")) << error;
-  Imported small(shapes[0]);
-  EXPECT_FALSE(makePicture(*small.module, checkCausality(*small.module), 512, error));
-  EXPECT_TRUE(has(error, "expected a row below 512, found 512")) << error;
-}
-
-namespace {
-
-/// A decoder whose rows read an encoder's sequence whole, with two losses of one stream.
-const char *const withEncoder = R"(
-module attributes {sluice.batch = 1 : i64, sluice.context = 16 : i64, sluice.vocabulary = 5 : i64} {
-  sluice.axis @target
-  sluice.axis @source
-  sluice.scale @s1 on @target factor 1
-  sluice.scale @e1 on @source factor 1
-  sluice.parameter @w : tensor<5x4xf32> {initial = "normal", names = ["w"], sizes = array<i64: 5>}
-  func.func @evaluate(%t: !sluice.seq<@s1, 0, i32>, %e: !sluice.seq<@e1, 0, i32>) -> !sluice.seq<@s1, 0, f32> {
-    %w = sluice.read @w : tensor<5x4xf32>
-    %x = sluice.embed %t, %w : (!sluice.seq<@s1, 0, i32>, tensor<5x4xf32>) -> !sluice.seq<@s1, 4, f32>
-    %y = sluice.embed %e, %w : (!sluice.seq<@e1, 0, i32>, tensor<5x4xf32>) -> !sluice.seq<@e1, 4, f32>
-    %c, %lse = sluice.attention %x, %y, %y attributes {heads = 1, kv_heads = 1, head_size = 4, query_column = 0,
-        key_column = 0, value_column = 0, mask = affine_set<(p, q)[n] : (0 == 0)>} {
-    ^bb0(%s: f32, %i: i32, %j: i32, %h: i32):
-      sluice.yield %s : f32
-    } : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@e1, 4, f32>, !sluice.seq<@e1, 4, f32>)
-        -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 1, f32>)
-    %l = sluice.cross_entropy %c, %w, %t {offset = 1} : (!sluice.seq<@s1, 4, f32>, tensor<5x4xf32>,
-        !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
-    %m = sluice.cross_entropy %c, %w, %t {offset = 2} : (!sluice.seq<@s1, 4, f32>, tensor<5x4xf32>,
-        !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
-    return %l : !sluice.seq<@s1, 0, f32>
-  }
-})";
-
-} // namespace
-
-/// Its tokens are no tokens of the target.
-TEST(Pictures, AnEncodersTokensAreABandOfTheirOwn) {
-  MLIRContext context(MLIRContext::Threading::DISABLED);
-  context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
-                      arith::ArithDialect>();
-  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(withEncoder, &context);
-  ASSERT_TRUE(module);
-  CausalVerdict verdict = checkCausality(*module);
-  ASSERT_EQ(verdict.kind, CausalVerdict::Kind::Proved) << verdict.message;
-  findAdvice(*module, verdict);
-  EXPECT_TRUE(verdict.warnings.empty());
-  ASSERT_GE(verdict.notes.size(), 1u);
-  EXPECT_TRUE(has(verdict.notes[0].text, "row t sees its own token alone "))
-      << verdict.notes[0].text;
-  std::string error;
-  std::optional<Picture> picture = makePicture(*module, verdict, 5, error);
-  ASSERT_TRUE(picture) << error;
-  EXPECT_EQ(labelsOf(*picture),
-            (std::vector<std::string>{"tokens", "other tokens", "attention, bidirectional"}));
-  EXPECT_EQ(llvm::count(picture->bands[0].seen, true), 1);
-  EXPECT_EQ(static_cast<int64_t>(llvm::count(picture->bands[1].seen, true)), picture->length);
-}
-
-TEST(Pictures, NamesAreEscaped) {
-  Picture picture;
-  picture.name = "<a> & \"b\"";
-  picture.length = 1;
-  picture.target = 1;
-  picture.bands.push_back({"tokens", {}, 1, {true}});
-  std::string svg = renderSvg(picture);
-  EXPECT_TRUE(has(svg, "&lt;a&gt; &amp; &quot;b&quot;")) << svg;
-  EXPECT_FALSE(has(svg, "<a>"));
 }

@@ -1,0 +1,45 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A small model for tests of reach sets, advice and pictures.
+#pragma once
+
+#include "sluice/Analysis/Reach.h"
+#include "sluice/Transforms/ImportSpec.h"
+
+#include "llvm/Support/ErrorHandling.h"
+
+namespace sluice::test {
+
+/// A model of `stages` between an embedding named x and a head.
+struct Imported {
+  explicit Imported(const std::string &stages) {
+    std::string text = R"({"sluice": 1, "vocabulary": 7, "context": 512, "batch": 1, "width": 4,
+  "defaults": {"heads": 2, "feed_forward": 4}, "stages": [
+    { "op": "embedding", "to": "x" },
+)" + stages + "\n    { \"op\": \"head\" }]}";
+    spec::Diagnostic error;
+    model = spec::readText(text, "test.json", error);
+    if (!model) {
+      llvm::report_fatal_error(llvm::Twine(error.format() + "\n" + text));
+    }
+    module = importSpec(context, *model);
+  }
+  mlir::func::FuncOp evaluate() { return module->lookupSymbol<mlir::func::FuncOp>("evaluate"); }
+  CrossEntropyOp loss() { return lossesOf(evaluate()).front(); }
+  CausalVerdict check(double seconds = 60) {
+    CausalVerdict verdict = checkCausality(*module, /*replay=*/false);
+    if (verdict.isProved()) {
+      findAdvice(*module, verdict, {&*model, seconds});
+    }
+    return verdict;
+  }
+
+  std::optional<spec::Model> model;
+  mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+};
+
+inline bool has(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
+
+} // namespace sluice::test
