@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Costs and streaming states worked out by hand, and masks counted by bounds against masks counted
+// Costs worked out by hand, and masks counted by bounds against masks counted
 // pair by pair.
 #include "Model.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
@@ -133,33 +133,6 @@ TEST(Cost, PositionsAloneAreFree) {
       "!sluice.seq<@s1, 2, f32> return }");
   EXPECT_EQ(cost.flops, 0);
   EXPECT_EQ(cost.bytes, 0);
-}
-
-StreamingState streamingOf(const std::string &function) {
-  Model model(function);
-  StreamingState state;
-  for (Operation &op : model.getFunction().getBody().front()) {
-    if (auto streaming = dyn_cast<StreamingInterface>(op)) {
-      state = streaming.getStreamingState();
-    }
-  }
-  return state;
-}
-
-TEST(Streaming, KeepsWhatLaterPositionsRead) {
-  EXPECT_EQ(streamingOf(attention("(p, q)[n] : (p - q >= 0)")).rows, -1);
-  EXPECT_EQ(streamingOf(attention("(p, q)[n] : (p - q >= 0, q - p + 7 >= 0)")).rows, 7);
-  EXPECT_EQ(streamingOf(attention("(p, q)[n] : (p - q == 0)")).rows, 0);
-  EXPECT_EQ(streamingOf("(%x: !sluice.seq<@s1, 2, f32>) { %y = sluice.shift %x by 3 : "
-                        "(!sluice.seq<@s1, 2, f32>) -> "
-                        "!sluice.seq<@s1, 2, f32> return }")
-                .rows,
-            3);
-  StreamingState group =
-      streamingOf("(%x: !sluice.seq<@s1, 2, f32>) { %y = sluice.shorten %x factor 4 : "
-                  "(!sluice.seq<@s1, 2, f32>) -> !sluice.seq<@s4, 2, f32> return }");
-  EXPECT_EQ(group.rows, 3);
-  EXPECT_EQ(group.period, 4);
 }
 
 } // namespace

@@ -20,14 +20,6 @@
 
 namespace sluice {
 
-/// What an incremental step keeps for an op, and when the op runs.
-struct StreamingState {
-  /// Operand rows (or keys and values) kept for later positions; -1: all earlier ones; 0: nothing.
-  int64_t rows = 0;
-  /// The op runs once in this many positions of its operand's scale.
-  int64_t period = 1;
-};
-
 /// Work of one op for the whole batch at full length.
 struct Cost {
   double flops = 0;

@@ -80,12 +80,11 @@ def Sluice_ParameterOp : Sluice_Op<"parameter", [Symbol]> {
 
 class Sluice_ComputeOp<string mnemonic, list<Trait> traits = []> : Sluice_Op<mnemonic, !listconcat([Pure], traits)>;
 
-/// An op of the forward pass answers all five questions; an op that differentiation makes has no backward of its own.
+/// An op of the forward pass answers every question; an op that differentiation makes has no backward of its own.
 class Sluice_ForwardOp<string mnemonic, list<Trait> traits = []>
     : Sluice_ComputeOp<mnemonic, !listconcat([
         DeclareOpInterfaceMethods<CausalFlowInterface>, DeclareOpInterfaceMethods<DifferentiableInterface>,
-        DeclareOpInterfaceMethods<StreamingInterface>, DeclareOpInterfaceMethods<CostInterface>,
-        DeclareOpInterfaceMethods<ReferenceInterface>], traits)>;
+        DeclareOpInterfaceMethods<CostInterface>, DeclareOpInterfaceMethods<ReferenceInterface>], traits)>;
 class Sluice_BackwardOp<string mnemonic, list<Trait> traits = []>
     : Sluice_ComputeOp<mnemonic, !listconcat([DeclareOpInterfaceMethods<ReferenceInterface>,
                                                DeclareOpInterfaceMethods<CostInterface>,

@@ -41,14 +41,6 @@ def DifferentiableInterface : OpInterface<"DifferentiableInterface"> {
   ];
 }
 
-def StreamingInterface : OpInterface<"StreamingInterface"> {
-  let cppNamespace = "::sluice";
-  let methods = [
-    InterfaceMethod<"What an incremental step keeps for this op, and when it runs (see StreamingState).",
-    "::sluice::StreamingState", "getStreamingState", (ins)>,
-  ];
-}
-
 def CostInterface : OpInterface<"CostInterface"> {
   let cppNamespace = "::sluice";
   let methods = [
