@@ -167,7 +167,7 @@ void Writer::seat() {
 void Writer::finish(Live &live, StopReason reason) {
   live.isDone = true;
   std::string rest = live.filter.flush();
-  if (!rest.empty() && reason == StopReason::Length && !sink.write(live.text, rest)) {
+  if (!rest.empty() && reason != StopReason::StopText && !sink.write(live.text, rest)) {
     reason = StopReason::Reader;
   }
   if (sink.finish) {

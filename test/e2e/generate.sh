@@ -80,6 +80,18 @@ write appended hourglass --session "$work/short" -p ' and more' -n 10
 text="ab$(cat "$work/greedy") and more"
 write direct hourglass -p "$text" -n 10 -t 0 --no-cache
 same "a prompt is appended to a session" appended direct
+"$sluice" generate "$work/hourglass.sla" -w "$work/hourglass" -p ab --no-echo -n 100000000 --seed 7 \
+  --save-session "$work/stopped" > "$work/begin" 2> "$work/err" &
+job=$!
+for ((i = 0; i < 100 && $(wc -c < "$work/begin") < 30; ++i)); do sleep 0.1; done
+kill -TERM "$job"
+status=0
+wait "$job" || status=$?
+succeeds "a text that a signal ends: status 143" test "$status" -eq 143
+write rest hourglass --session "$work/stopped" -n 50
+cat "$work/begin" "$work/rest" > "$work/joined"
+write whole hourglass -p ab --seed 7 -n "$(wc -c < "$work/joined")"
+same "its session was saved" whole joined
 head -c 2000 "$work/session" > "$work/cut"
 refuses "a session that is cut" 'cut short' --session "$work/cut"
 python3 - "$work/session" "$work/damaged" << 'PYTHON'

@@ -3,6 +3,7 @@
 #include "CommandLine.h"
 #include "Commands.h"
 #include "Common.h"
+#include "Signals.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Generator.h"
@@ -100,6 +101,17 @@ bool isUtf8(const std::string &text) {
   }
 }
 
+const char *nameOf(StopReason reason) {
+  switch (reason) {
+  case StopReason::Length:
+    return "length";
+  case StopReason::StopText:
+    return "stop";
+  case StopReason::Reader:
+    return "interrupted";
+  }
+}
+
 /// Prints texts in their order: the first that is not finished as it comes, those behind it when
 /// their turn has come.
 class Printer {
@@ -129,7 +141,7 @@ private:
     if (text == current && !flags.json) {
       std::cout << bytes << std::flush;
     }
-    return std::cout.good(); // stop quietly where the reader has gone
+    return std::cout.good() && caughtSignal() == 0; // quietly where the reader has gone
   }
 
   void finish(size_t text, StopReason reason) {
@@ -166,7 +178,7 @@ private:
     nlohmann::ordered_json json = {{"prompt", job.prompts[current]},
                                    {"sample", job.texts[current].sample},
                                    {"text", part.text},
-                                   {"stop", *part.end == StopReason::StopText ? "stop" : "length"},
+                                   {"stop", nameOf(*part.end)},
                                    {"tokens", job.texts[current].drawn - drawnBefore}};
     if (!isUtf8(part.text)) {
       json["hex"] = toHex(asBytes(part.text)); // `text` then holds replacement characters
@@ -246,10 +258,16 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
     resume(flags, command, *executor, predictor, options, job.texts.front());
   }
   Printer printer(flags, job);
+  if (!flags.saveSession.empty()) {
+    catchSignals();
+  }
   printer.begin();
   writeTexts(*executor, predictor, job.texts, flags.tokens, options, flags.stops, printer.sink());
   if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks what was drawn
     saveSession(flags.saveSession, *executor, predictor, {job.texts.front(), options});
+  }
+  if (caughtSignal() != 0) {
+    throw ExitStatus{128 + caughtSignal()};
   }
 }
 
@@ -281,7 +299,8 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
   command.add_flag("--no-echo", flags.noEcho,
                    "Print the continuation alone: no prompt, no newline at the end");
   command.add_flag("--json", flags.json,
-                   "Print one JSON object a line: prompt, sample, text, stop (length or stop), "
+                   "Print one JSON object a line: prompt, sample, text, stop (length, stop or "
+                   "interrupted), "
                    "tokens; and hex, the text's bytes, where it is not UTF-8");
 }
 
@@ -319,7 +338,7 @@ void registerGenerate(CLI::App &program) {
   addSamplingFlags(*command, flags->options);
   command
       ->add_option("--save-session", flags->saveSession,
-                   "Write what the text's next token needs, to go on later")
+                   "Write what the text's next token needs, to go on later; Ctrl-C writes it too")
       ->type_name("FILE");
   command
       ->add_option("--session", flags->session,

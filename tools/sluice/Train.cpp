@@ -2,33 +2,15 @@
 #include "Commands.h"
 #include "Common.h"
 #include "Recompile.h"
+#include "Signals.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Trainer.h"
-
-#include <csignal>
 
 namespace sluice::cli {
 namespace {
 
 using namespace sluice::runtime;
-
-volatile std::sig_atomic_t caughtSignal = 0;
-
-/// The first signal asks for a checkpoint; the handler then leaves, so a second one ends the
-/// program at once.
-void catchSignals() {
-  struct sigaction action{};
-  action.sa_handler = [](int signal) { caughtSignal = signal; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  struct sigaction hangup{};
-  sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) { // nohup's training goes on
-    sigaction(SIGHUP, &action, nullptr);
-  }
-}
 
 struct TrainFlags {
   std::string artifact, out;
@@ -142,7 +124,7 @@ void runTrain(TrainFlags &flags) {
   Progress progress;
   TrainingObserver observer;
   observer.message = [&](const std::string &text) { progress.plainLine(text); };
-  observer.interrupted = [] { return caughtSignal != 0; };
+  observer.interrupted = [] { return caughtSignal() != 0; };
   observer.step = [&](const nlohmann::json &metrics, int64_t steps) {
     int64_t step = metrics["step"];
     std::string text = describe(metrics, steps);
@@ -155,7 +137,7 @@ void runTrain(TrainFlags &flags) {
     progress.draw(static_cast<double>(step) / static_cast<double>(steps), text);
   };
   if (train(*executor, flags.options, observer) == TrainingEnd::interrupted) {
-    throw ExitStatus{128 + caughtSignal};
+    throw ExitStatus{128 + caughtSignal()};
   }
   progress.plainLine("the run is in " + flags.out);
 }
