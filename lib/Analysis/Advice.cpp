@@ -282,14 +282,15 @@ static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
 // Blind spots
 //===----------------------------------------------------------------------===//
 
-/// The mask from its lower bounds up to the row itself; nothing where it is not a plain window.
+/// The mask from its lower bounds up to the row's own place; nothing where it is not a plain
+/// window.
 static std::optional<IntegerSet> upToOwn(AttentionOp op) {
   MaskBounds bounds = solveMask(op.getMask());
   if (!bounds.exact || !bounds.conditions.empty()) {
     return std::nullopt;
   }
-  AffineExpr p = getAffineDimExpr(0, op.getContext()), q = getAffineDimExpr(1, op.getContext());
-  SmallVector<AffineExpr> constraints = {p - q};
+  AffineExpr q = getAffineDimExpr(1, op.getContext());
+  SmallVector<AffineExpr> constraints(causalMask(op.getContext(), scalesOf(op)).getConstraints());
   for (AffineExpr lower : bounds.lower) {
     constraints.push_back(q - lower);
   }
@@ -305,8 +306,8 @@ static Operation *windowAtFault(CrossEntropyOp loss, const Clock &clock) {
     IntegerSet mask = op.getMask();
     std::optional<IntegerSet> wider = upToOwn(op);
     AffineExpr latest = op.getLatest(1);
-    if (!wider || !latest || latest == getAffineDimExpr(0, op.getContext()) ||
-        ++tries > mostTries || clock.isOver()) {
+    bool endsAtOwn = latest == solveMask(causalMask(op.getContext(), scalesOf(op))).upper.front();
+    if (!wider || !latest || endsAtOwn || ++tries > mostTries || clock.isOver()) {
       continue;
     }
     op.setMask(*wider);

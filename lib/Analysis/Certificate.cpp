@@ -3,6 +3,7 @@
 // A proof as docs/certificate.md spells it. Nothing is decided here.
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Step.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/SHA256.h"
@@ -36,31 +37,25 @@ static std::string nameOf(Value value) {
   return op ? nameOf(op) : "tokens";
 }
 
-/// "causal", "window 0 4" or "bidirectional"; any other mask is spelled as a set, which no checker
-/// of specs accepts.
-static std::string spellMask(IntegerSet mask) {
-  MLIRContext *context = mask.getContext();
-  AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
-  if (mask == IntegerSet::get(2, 1, {p - q}, {false})) {
+/// "causal", "complete", "window 0 4" or "bidirectional"; any other mask is spelled as a set, which
+/// no checker of specs accepts.
+static std::string spellMask(AttentionOp op) {
+  MaskWords words = describeMask(op.getMask(), scalesOf(op));
+  switch (words.kind) {
+  case MaskWords::Causal:
     return "causal";
-  }
-  if (mask == IntegerSet::get(2, 1, {q}, {false})) {
+  case MaskWords::Complete:
+    return "complete";
+  case MaskWords::Bidirectional:
     return "bidirectional";
-  }
-  AffineExpr zero = getAffineConstantExpr(0, context);
-  if (mask.getNumConstraints() == 2) {
-    auto begin = dyn_cast<AffineConstantExpr>(mask.getConstraint(0).replaceDims({zero, zero}));
-    auto end = dyn_cast<AffineConstantExpr>(mask.getConstraint(1).replaceDims({zero, zero}));
-    if (begin && end &&
-        mask == IntegerSet::get(2, 1, {p - q + begin.getValue(), q - p + end.getValue()},
-                                {false, false})) {
-      return "window " + std::to_string(-begin.getValue()) + " " +
-             std::to_string(end.getValue() + 1);
-    }
+  case MaskWords::Window:
+    return "window " + std::to_string(words.begin) + " " + std::to_string(words.end);
+  case MaskWords::Other:
+    break;
   }
   std::string text;
   llvm::raw_string_ostream stream(text);
-  mask.print(stream);
+  op.getMask().print(stream);
   return text;
 }
 
@@ -76,8 +71,7 @@ static std::string spellKind(Value value) {
       .Case<ShiftOp>([&](auto shift) { return with(static_cast<int64_t>(shift.getBy())); })
       .Case<ShortenOp, FoldOp, UpsampleOp, UnfoldOp>(
           [&](auto scaled) { return with(static_cast<int64_t>(scaled.getFactor())); })
-      .Case<AttentionOp>(
-          [&](auto attention) { return kind + " " + spellMask(attention.getMask()); })
+      .Case<AttentionOp>([&](auto attention) { return kind + " " + spellMask(attention); })
       .Default([&](Operation *) { return kind; });
 }
 

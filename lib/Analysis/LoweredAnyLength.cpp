@@ -137,14 +137,15 @@ bool agree(AffineExpr x, AffineExpr y) {
          !pointOf({p, q, y - x - 1}, {false, true, false});
 }
 
-/// A pair of `x` within [0, n) that is not in `y`; none where there is none.
-std::optional<SmallVector<int64_t, 3>> findOutside(IntegerSet x, IntegerSet y) {
+/// A pair of `x` that is not in `y`, q within [0, n) and, where both are of one scale, p too; none
+/// where there is none.
+std::optional<SmallVector<int64_t, 3>> findOutside(IntegerSet x, IntegerSet y, bool isOneScale) {
   MLIRContext *context = x.getContext();
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context),
              n = getAffineSymbolExpr(0, context);
   SmallVector<AffineExpr> inside(x.getConstraints());
   SmallVector<bool> equalities(x.getEqFlags());
-  inside.append({p, q, n - 1 - p, n - 1 - q});
+  inside.append({p, q, isOneScale ? n - 1 - p : p, n - 1 - q});
   equalities.append(4, false);
   for (auto [constraint, equality] : llvm::zip_equal(y.getConstraints(), y.getEqFlags())) {
     SmallVector<AffineExpr> negations{-constraint - 1};
@@ -237,8 +238,10 @@ PathCheck::Answer PathCheck::decideRelation(const Path &path) {
   bool compared = false;
   for (const Path &other : before.all) {
     if (other.isRelation() && other.source == path.source) {
-      auto point = other.relation == path.relation ? std::nullopt
-                                                   : findOutside(path.relation, other.relation);
+      bool isOneScale = after.getValues()[*after.find(path.source)].factor == value.factor;
+      auto point = other.relation == path.relation
+                       ? std::nullopt
+                       : findOutside(path.relation, other.relation, isOneScale);
       if (!point) {
         return Answer::Contained;
       }

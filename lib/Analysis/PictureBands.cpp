@@ -11,6 +11,15 @@ using namespace sluice;
 //===----------------------------------------------------------------------===//
 
 static std::string nameOfMask(AttentionOp op) {
+  if (ScaleRatio scales = scalesOf(op); scales.query != scales.key) {
+    MaskWords words = describeMask(op.getMask(), scales);
+    return words.kind == MaskWords::Causal          ? "causal"
+           : words.kind == MaskWords::Complete      ? "complete"
+           : words.kind == MaskWords::Bidirectional ? "bidirectional"
+           : words.kind == MaskWords::Window
+               ? "window " + std::to_string(words.begin) + " to " + std::to_string(words.end)
+               : "own mask";
+  }
   MaskBounds bounds = solveMask(op.getMask());
   AffineExpr p = getAffineDimExpr(0, op.getContext());
   auto distance = [&](ArrayRef<AffineExpr> list) -> std::optional<int64_t> {

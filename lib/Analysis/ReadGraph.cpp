@@ -3,6 +3,7 @@
 // Reading dependences from IR, and walking them at one length.
 #include "sluice/Analysis/ReadGraph.h"
 #include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Dialect/Dispatch/ResultDomain.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
@@ -46,7 +47,7 @@ static int64_t factorOf(OpResult value) {
   if (auto sequence = dyn_cast<SequenceType>(value.getType())) {
     return getFactor(value.getOwner(), sequence);
   }
-  auto domain = value.getOwner()->getAttrOfType<dispatch::DomainAttr>("domain");
+  dispatch::DomainAttr domain = dispatch::domainOf(value);
   return domain ? domain.getFactor() : 0;
 }
 

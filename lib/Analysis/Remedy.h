@@ -4,6 +4,7 @@
 #pragma once
 
 #include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
 #include <functional>
 
 namespace sluice {
@@ -49,11 +50,9 @@ public:
     });
   }
   void setCausal(AttentionOp like) {
-    mlir::AffineExpr p = mlir::getAffineDimExpr(0, like.getContext()),
-                     q = mlir::getAffineDimExpr(1, like.getContext());
     forEachAt<AttentionOp>(like, [&](AttentionOp op) {
       undo.emplace_back([op, old = op.getMask()]() mutable { op.setMask(old); });
-      op.setMask(mlir::IntegerSet::get(2, 1, {p - q}, {false}));
+      op.setMask(causalMask(op.getContext(), scalesOf(op)));
     });
   }
 

@@ -2,6 +2,7 @@
 //
 // Model IR from a file: what the parser and the ops' verifiers leave open is checked here.
 #include "ModelIR.h"
+#include "sluice/Dialect/Sluice/AttentionColumns.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 #include "sluice/Runtime/Files.h"
 #include "sluice/Runtime/Limits.h"
@@ -181,14 +182,23 @@ static std::string findMistake(ModuleOp module) {
   return mistake.empty() ? findSymbolMistake(module) : mistake;
 }
 
+static bool isStoredNowhere(Value sequence) {
+  return isa_and_nonnull<ShiftOp, UpsampleOp>(sequence.getDefiningOp());
+}
+
 static std::string findUncompilableAttention(func::FuncOp function) {
   for (auto attention : function.getOps<AttentionOp>()) {
-    Value query = attention.getQuery();
-    if (attention.getKey() != query || attention.getValue() != query) {
-      return "attention whose queries, keys and values are not one sequence is checked, but not "
-             "compiled yet; pack them side by side";
+    Value query = attention.getQuery(), key = attention.getKey(), value = attention.getValue();
+    if ((query == key || query == value) && (key != value || query != key)) {
+      return "attention whose queries are packed with keys or values alone is checked, but not "
+             "compiled yet; pack all three side by side, or none with queries";
     }
-    if (isa_and_nonnull<ShiftOp, UpsampleOp>(query.getDefiningOp())) {
+    if (!fillsSequences(attention)) {
+      return "attention whose queries, keys and values do not fill their sequences, each column "
+             "one "
+             "of them, is checked, but not compiled yet; give each columns of its own";
+    }
+    if (llvm::any_of(ValueRange{query, key, value}, isStoredNowhere)) {
       return "attention over a shifted or upsampled sequence is checked, but not compiled yet; put "
              "a norm or a map between";
     }

@@ -21,18 +21,24 @@ public:
   Head(Op op, const Launch &launch, int64_t batch, int64_t head)
       : op(op), launch(launch), rows(op, launch), batch(batch), head(head),
         size(int64_t(op.getHeadSize())), positions(op.getDomain().getPositions()),
-        valid(rows.length(batch * positions, op.getDomain().getFactor(), positions)),
+        keyPositions(op.getKeys().getPositions()), queries(validOf(op.getDomain())),
+        keys(validOf(op.getKeys())),
         keyHead(head / (int64_t(op.getHeads()) / int64_t(op.getKvHeads()))) {
     Stored query(op.getQuery(), launch.operands[0]), key(op.getKey(), launch.operands[1]),
         value(op.getValue(), launch.operands[2]);
     isBf16 = query.isBf16();
-    for (int64_t p = 0; p < valid; ++p) {
+    for (int64_t p = 0; p < queries; ++p) {
       q.push_back(line(op.getQuery(), query, queryColumn(), p));
+    }
+    for (int64_t p = 0; p < keys; ++p) {
       k.push_back(line(op.getKey(), key, keyColumn(), p));
       v.push_back(line(op.getValue(), value, valueColumn(), p));
     }
   }
 
+  int64_t validOf(dispatch::DomainAttr domain) const {
+    return rows.length(batch * positions, domain.getFactor(), domain.getPositions());
+  }
   int64_t queryColumn() const { return int64_t(op.getQueryColumn()) + head * size; }
   int64_t keyColumn() const { return int64_t(op.getKeyColumn()) + keyHead * size; }
   int64_t valueColumn() const { return int64_t(op.getValueColumn()) + keyHead * size; }
@@ -63,13 +69,13 @@ public:
 
   /// Keys that row p sees.
   std::vector<int64_t> seen(int64_t p) const {
-    std::vector<int64_t> keys;
-    for (int64_t j = 0; j < valid; ++j) {
-      if (reference::contains(op.getMask(), p, j, valid)) {
-        keys.push_back(j);
+    std::vector<int64_t> found;
+    for (int64_t j = 0; j < keys; ++j) {
+      if (reference::contains(op.getMask(), p, j, keys)) {
+        found.push_back(j);
       }
     }
-    return keys;
+    return found;
   }
   Number dot(const Numbers &a, const Numbers &b) const {
     ProductSum sum;
@@ -90,7 +96,7 @@ public:
       return {1, 0};
     }
     uint64_t element =
-        uint64_t(((batch * int64_t(op.getHeads()) + head) * positions + p) * positions + j);
+        uint64_t(((batch * int64_t(op.getHeads()) + head) * positions + p) * keyPositions + j);
     bool dropped = draws(launch, int64_t(op.getRandomId()), element, rate);
     return dropped ? Number{} : divide({1, 0}, subtract({1, 0}, {rate, 0}));
   }
@@ -98,7 +104,8 @@ public:
   mutable Op op; ///< ops' accessors are not const
   const Launch &launch;
   const Rows rows;
-  int64_t batch, head, size, positions, valid, keyHead;
+  int64_t batch, head, size, positions, keyPositions; ///< of queries; of keys
+  int64_t queries, keys, keyHead;                     ///< how many are valid; number of a head
   bool isBf16 = false;
   Lines q, k, v;
 };
@@ -167,9 +174,10 @@ public:
   Gradients(dispatch::AttentionBackwardOp op, const Launch &launch)
       : op(op), launch(launch), output(op.getOutput(), launch.operands[3]),
         lse(op.getLse(), launch.operands[4]),
-        outputGradient(op.getOutputGradient(), launch.operands[5]),
-        width(cast<RankedTensorType>(op.getGradient().getType()).getShape().back()),
-        sums(op.getDomain().getLaunchRows() * width) {
+        outputGradient(op.getOutputGradient(), launch.operands[5]) {
+    for (Value gradient : op.getGradients()) {
+      sums.emplace_back(cast<RankedTensorType>(gradient.getType()).getNumElements());
+    }
     if (op.getRotary()) {
       rotary.emplace(op.getRotary(), launch.operands[6]);
     }
@@ -180,22 +188,28 @@ public:
 
 private:
   LogicalResult addRow(Head<dispatch::AttentionBackwardOp> &head, int64_t p, Lines &dk, Lines &dv);
-  void put(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t column,
+  void put(Head<dispatch::AttentionBackwardOp> &head, unsigned operand, int64_t p, int64_t column,
            const Numbers &line);
+  /// Of operand 0, 1 or 2.
+  unsigned numberOf(unsigned operand) const { return dispatch::gradientOf(operand, sums.size()); }
+  RankedTensorType typeOf(unsigned operand) {
+    return cast<RankedTensorType>(op.getGradients()[numberOf(operand)].getType());
+  }
   Numbers rotatedBack(Numbers line, int64_t p) const;
 
   dispatch::AttentionBackwardOp op;
   const Launch &launch;
   Stored output, lse, outputGradient;
   std::optional<Stored> rotary;
-  int64_t width;
-  std::vector<ProductSum> sums; ///< [rows][width], over heads
+  std::vector<std::vector<ProductSum>> sums; ///< by gradient: [rows][width], over heads
 };
 
-void Gradients::put(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t column,
-                    const Numbers &line) {
+void Gradients::put(Head<dispatch::AttentionBackwardOp> &head, unsigned operand, int64_t p,
+                    int64_t column, const Numbers &line) {
+  RankedTensorType type = typeOf(operand);
+  int64_t row = head.batch * type.getDimSize(1) + p;
   for (int64_t c = 0; c < head.size; ++c) {
-    sums[head.row(p) * width + column + c].add(line[c]);
+    sums[numberOf(operand)][row * type.getDimSize(2) + column + c].add(line[c]);
   }
 }
 
@@ -242,37 +256,38 @@ LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64
   for (const ProductSum &sum : dq) {
     line.push_back(sum.total(launch.splits));
   }
-  put(head, p, head.queryColumn(), rotatedBack(line, p));
+  put(head, 0, p, head.queryColumn(), rotatedBack(line, p));
   return success();
 }
 
 LogicalResult Gradients::add(Head<dispatch::AttentionBackwardOp> &head) {
-  Lines dk(head.valid, Numbers(head.size)), dv = dk;
-  for (int64_t p = 0; p < head.valid; ++p) {
+  Lines dk(head.keys, Numbers(head.size)), dv = dk;
+  for (int64_t p = 0; p < head.queries; ++p) {
     if (failed(addRow(head, p, dk, dv))) {
       return failure();
     }
   }
-  for (int64_t j = 0; j < head.valid; ++j) {
-    put(head, j, head.keyColumn(), rotatedBack(dk[j], j));
-    put(head, j, head.valueColumn(), dv[j]);
+  for (int64_t j = 0; j < head.keys; ++j) {
+    put(head, 1, j, head.keyColumn(), rotatedBack(dk[j], j));
+    put(head, 2, j, head.valueColumn(), dv[j]);
   }
   return success();
 }
 
 void Gradients::judge(Judgement &judgement) {
-  Comparison result(op, launch, 0, judgement);
-  auto judgeColumns = [&](int64_t first, int64_t count) {
-    for (int64_t row = 0; row < op.getDomain().getLaunchRows(); ++row) {
+  auto judgeColumns = [&](unsigned operand, int64_t first, int64_t count) {
+    Comparison result(op, launch, numberOf(operand), judgement);
+    RankedTensorType type = typeOf(operand);
+    for (int64_t row = 0; row < type.getDimSize(0) * type.getDimSize(1); ++row) {
       for (int64_t c = first; c < first + count; ++c) {
-        result.check(row, c, sums[row * width + c].total());
+        result.check(row, c, sums[numberOf(operand)][row * type.getDimSize(2) + c].total());
       }
     }
   };
   int64_t size = int64_t(op.getHeadSize()), keys = int64_t(op.getKvHeads()) * size;
-  judgeColumns(int64_t(op.getQueryColumn()), int64_t(op.getHeads()) * size);
-  judgeColumns(int64_t(op.getKeyColumn()), keys);
-  judgeColumns(int64_t(op.getValueColumn()), keys);
+  judgeColumns(0, int64_t(op.getQueryColumn()), int64_t(op.getHeads()) * size);
+  judgeColumns(1, int64_t(op.getKeyColumn()), keys);
+  judgeColumns(2, int64_t(op.getValueColumn()), keys);
 }
 
 } // namespace

@@ -92,6 +92,14 @@ int64_t factorOf(Operation *dispatch, unsigned operand, const Layout &layout) {
     bool isRow = access.getKind() == dispatch::AccessKind::Row;
     return isRow && domain.getFactor() != 0 ? access.getSourceFactor() : -1;
   }
+  if (operand == 1 || operand == 2) { // keys and values
+    if (auto attention = dyn_cast<dispatch::AttentionOp>(dispatch)) {
+      return attention.getKeys().getFactor();
+    }
+    if (auto attention = dyn_cast<dispatch::AttentionBackwardOp>(dispatch)) {
+      return attention.getKeys().getFactor();
+    }
+  }
   auto head = dyn_cast<dispatch::CrossEntropyWeightGradientOp>(dispatch);
   bool isNumberARow = head && dispatch->getOperand(operand) == head.getLse();
   return layout.type.getRank() == 3 || isNumberARow ? domain.getFactor() : -1;

@@ -177,6 +177,10 @@ int64_t Expander::expandStage(const Stage &stage) {
     checkAdd(stage, input, second);
     return emit(stage, *add, stage.prefix, stage.location, input, second);
   }
+  if (const auto *layer = std::get_if<Layer>(&stage.settings); layer && !layer->over.empty()) {
+    int64_t second = stream(layer->over, stage.at("over"));
+    return emit(stage, *layer, stage.prefix, stage.location, input, second);
+  }
   if (const auto *layers = std::get_if<Layers>(&stage.settings)) {
     for (int64_t i = 0; i < layers->count; ++i) {
       input = emit(stage, layers->layer, stage.prefix + ".inside." + std::to_string(i),

@@ -6,17 +6,22 @@ namespace sluice::spec {
 namespace {
 
 Mask readMask(const Fields &fields) {
-  constexpr std::string_view expected = "\"causal\", \"bidirectional\" or {\"window\": [a, b]}";
+  constexpr std::string_view expected =
+      "\"causal\", \"complete\", \"bidirectional\" or {\"window\": [a, b]}";
   const JsonValue *value = fields.find("mask");
   if (!value || (value->kind == JsonKind::String && value->text == "causal")) {
     return {};
+  }
+  if (value->kind == JsonKind::String && value->text == "complete") {
+    return {MaskKind::Complete};
   }
   if (value->kind == JsonKind::String && value->text == "bidirectional") {
     return {MaskKind::Bidirectional};
   }
   if (value->kind != JsonKind::Object) {
     bool isText = value->kind == JsonKind::String;
-    auto near = isText ? nearest(value->text, {"causal", "bidirectional"}) : std::nullopt;
+    auto near =
+        isText ? nearest(value->text, {"causal", "complete", "bidirectional"}) : std::nullopt;
     fields.mismatch(*value, "mask", expected, near ? "did you mean " + quote(*near) + "?" : "");
   }
   Fields window(*value, fields.fileName(), "a mask");

@@ -74,9 +74,10 @@ const Keys layerSettings = {
     {"attention_dropout", "number >= 0 and < 1", "on attention probabilities", "0", {}},
     {"mask",
      "string or {\"window\": [a, b]}",
-     "which positions q a query at position p reads; window: p - b < q <= p - a",
+     "which positions q a query at position p reads; complete: over another scale, groups that "
+     "have ended; window: p - b < q <= p - a",
      "causal",
-     {"causal", "bidirectional"}},
+     {"causal", "complete", "bidirectional"}},
     {"rotary",
      "false, true (base 10000) or {\"base\": number}",
      "rotates pairs of query and key features by the position on the layer's own scale",
@@ -149,7 +150,11 @@ Keys ownKeys(Op op) {
              {"none", "learned", "sinusoidal"}},
             {"dropout", "number >= 0 and < 1", "on the sum", "0", {}}};
   case Op::Layer:
-    return {};
+    return {{"over",
+             "name of a stream",
+             "the stream of keys and values, on any scale",
+             "the stream it reads",
+             {}}};
   case Op::Norm:
     return {norm, normEpsilon};
   case Op::Shift:

@@ -49,12 +49,24 @@ Hourglass readHourglass(const Fields &fields, int64_t width) {
   return hourglass;
 }
 
+/// A layer, whose keys and values may come from another stream.
+Layer readSingleLayer(const Fields &fields, int64_t width) {
+  Layer layer = readLayer(fields, width);
+  layer.over = fields.text("over", "");
+  if (!layer.over.empty() && layer.rotaryBase) {
+    fields.fail(fields.position("rotary"),
+                "expected no \"rotary\" where \"over\" names another stream, whose positions are "
+                "not those of the queries, found both; say \"rotary\": false in this stage");
+  }
+  return layer;
+}
+
 Settings readSettings(Op op, const Fields &fields, int64_t width) {
   switch (op) {
   case Op::Embedding:
     return readEmbedding(fields);
   case Op::Layer:
-    return readLayer(fields, width);
+    return readSingleLayer(fields, width);
   case Op::Norm:
     return readNorm(fields);
   case Op::Shift:

@@ -59,12 +59,21 @@ private:
   void add(const Layer &layer) {
     int64_t queries = layer.heads * layer.headSize;
     int64_t keys = layer.keyValueHeads * layer.headSize;
+    bool isOver = !layer.over.empty();
     norm("attention.norm.", layer.norm);
+    if (isOver && layer.placement == Placement::Pre) {
+      norm("attention.over.norm.", layer.norm);
+    }
     matrix("attention.query.", queries, d);
+    if (layer.bias && isOver) {
+      bias("attention.query.", queries);
+    }
     matrix("attention.key.", keys, d);
     matrix("attention.value.", keys, d);
-    if (layer.bias) {
+    if (layer.bias && !isOver) {
       bias("attention.query.", queries);
+    }
+    if (layer.bias) {
       bias("attention.key.", keys);
       bias("attention.value.", keys);
     }

@@ -113,19 +113,25 @@ void Importer::addParameter(const std::string &symbol, ArrayRef<const spec::Tens
                       llvm::APFloat(10000.0), first.decay, /*frozen=*/false);
 }
 
-/// Query, key and value, which stand one after the other and begin alike: one parameter. Returns
-/// the tensors it used.
+/// Query, key and value, or over another stream key and value, which stand one after the other and
+/// begin alike: one parameter. Returns the tensors it used.
 size_t Importer::addPacked(const std::vector<spec::Tensor> &tensors, size_t first) {
-  StringRef query = "attention.query.";
+  const spec::Primitive &stage = primitives[static_cast<size_t>(tensors[first].stage)];
+  const auto *layer = std::get_if<spec::Layer>(&stage.settings);
+  bool isOver = layer && !layer->over.empty();
+  StringRef part = isOver ? "attention.key." : "attention.query.";
+  StringRef packed = isOver ? "attention.kv." : "attention.qkv.";
   StringRef name = tensors[first].name;
-  size_t at = name.rfind(query);
+  size_t at = name.rfind(part);
   if (at == StringRef::npos) {
     return 0;
   }
-  std::string symbol =
-      (name.take_front(at) + "attention.qkv." + name.drop_front(at + query.size())).str();
-  addParameter(symbol, {&tensors[first], &tensors[first + 1], &tensors[first + 2]});
-  return 3;
+  SmallVector<const spec::Tensor *> parts;
+  for (size_t i = 0, count = isOver ? 2 : 3; i < count; ++i) {
+    parts.push_back(&tensors[first + i]);
+  }
+  addParameter((name.take_front(at) + packed + name.drop_front(at + part.size())).str(), parts);
+  return parts.size();
 }
 
 void Importer::addParameters() {

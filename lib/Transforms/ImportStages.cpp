@@ -2,6 +2,7 @@
 //
 // Each primitive stage as ops of the model dialect (docs/spec.md gives the equations).
 #include "ImportStages.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -140,16 +141,16 @@ Value StageWriter::linear(const std::string &part, Value x, Type element) {
 // Layers
 //===----------------------------------------------------------------------===//
 
-static IntegerSet maskSet(MLIRContext *context, const Mask &mask) {
-  AffineExpr p = getAffineDimExpr(0, context);
-  AffineExpr q = getAffineDimExpr(1, context);
+static IntegerSet maskSet(MLIRContext *context, const Mask &mask, ScaleRatio scales) {
   switch (mask.kind) {
   case MaskKind::Causal:
-    return IntegerSet::get(2, 1, {p - q}, {false});
+    return causalMask(context, scales);
+  case MaskKind::Complete:
+    return completeMask(context, scales);
   case MaskKind::Window:
-    return IntegerSet::get(2, 1, {p - q - mask.begin, q - p + (mask.end - 1)}, {false, false});
+    return windowMask(context, scales, mask.begin, mask.end);
   case MaskKind::Bidirectional:
-    return IntegerSet::get(2, 1, {q}, {false}); // every valid q
+    return everyKey(context);
   }
   llvm_unreachable("every kind of mask is above");
 }
@@ -162,18 +163,35 @@ Value StageWriter::rotaryTable(const Layer &settings) {
   return read(rotaryName(*settings.rotaryBase, settings.headSize, positions));
 }
 
+/// Where queries, keys and values come from: one linear map, or one of the stream itself and one of
+/// keys and values of another.
+StageWriter::Sources StageWriter::attentionSources(const Layer &settings, Value x) {
+  int64_t queries = settings.heads * settings.headSize,
+          keys = settings.keyValueHeads * settings.headSize;
+  if (settings.over.empty()) {
+    Value packed = linear("attention.qkv", x, computeType);
+    return {packed, packed, queries, queries + keys};
+  }
+  Value over = streams[current->second];
+  if (settings.placement == Placement::Pre) {
+    over = norm("attention.over", settings.norm, settings.epsilon, over, computeType);
+  }
+  Value query = linear("attention.query", x, computeType);
+  return {query, linear("attention.kv", over, computeType), 0, keys};
+}
+
 Value StageWriter::attention(const Layer &settings, Value x) {
   int64_t size = settings.headSize;
-  int64_t keyColumn = settings.heads * size;
-  int64_t valueColumn = keyColumn + settings.keyValueHeads * size;
-  Value packed = linear("attention.qkv", x, computeType);
+  auto [query, keys, keyColumn, valueColumn] = attentionSources(settings, x);
+  ScaleRatio scales = scaleRatio(getFactor(function, cast<SequenceType>(query.getType())),
+                                 getFactor(function, cast<SequenceType>(keys.getType())));
   bool dropped = purpose == Purpose::Train && settings.attentionDropout > 0;
   name("attention.mix");
   auto op = AttentionOp::create(
-      b, sequence(current->factor, keyColumn, computeType),
-      sequence(current->factor, settings.heads, b.getF32Type()), packed, packed, packed,
+      b, sequence(current->factor, settings.heads * size, computeType),
+      sequence(current->factor, settings.heads, b.getF32Type()), query, keys, keys,
       rotaryTable(settings), settings.heads, settings.keyValueHeads, size, 0, keyColumn,
-      valueColumn, maskSet(b.getContext(), settings.mask),
+      valueColumn, maskSet(b.getContext(), settings.mask, scales),
       llvm::APFloat(dropped ? static_cast<float>(settings.attentionDropout) : 0.0F),
       dropped ? nextRandom++ : 0);
   {

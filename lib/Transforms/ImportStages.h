@@ -47,6 +47,12 @@ private:
   mlir::Value stage(const spec::Layers &settings);
   mlir::Value stage(const spec::Hourglass &settings);
 
+  /// A sequence of queries, one of keys and values, and their columns in it.
+  struct Sources {
+    mlir::Value query, keys;
+    int64_t keyColumn, valueColumn;
+  };
+  Sources attentionSources(const spec::Layer &settings, mlir::Value x);
   mlir::Value attention(const spec::Layer &settings, mlir::Value x);
   mlir::Value feedForward(const spec::Layer &settings, mlir::Value x);
   mlir::Value rotaryTable(const spec::Layer &settings);

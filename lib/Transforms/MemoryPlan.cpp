@@ -2,6 +2,7 @@
 //
 // Memory planning: storage classes, lives, packing.
 #include "sluice/Transforms/MemoryPlan.h"
+#include "sluice/Dialect/Dispatch/ResultDomain.h"
 #include "sluice/Dialect/Plan/Plan.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -122,13 +123,13 @@ void Storage::collect() {
       storage.last = std::max(storage.last, launch);
       storage.bytes = std::max(storage.bytes, bytesOf(value));
     };
-    auto domain = op.getAttrOfType<dispatch::DomainAttr>("domain");
     for (Value operand : op.getOperands()) {
       touch(operand);
     }
-    for (Value result : op.getResults()) {
+    for (OpResult result : op.getResults()) {
       touch(result);
-      classOf(result).factor = std::max(classOf(result).factor, domain.getFactor());
+      classOf(result).factor =
+          std::max(classOf(result).factor, dispatch::domainOf(result).getFactor());
     }
     ++launch;
   }

@@ -123,6 +123,14 @@ void Generator::layer() {
     stage = {{"op", "layers"}, {"count", number(1, 2)}};
   }
   addLayerSettings(stage);
+  if (stage["op"] == "layer" && !streams.empty() && chance(0.2)) {
+    stage["over"] =
+        streams[static_cast<size_t>(number(0, static_cast<int64_t>(streams.size()) - 1))].name;
+    stage.erase("rotary");
+    if (chance(0.4)) {
+      stage["mask"] = "complete";
+    }
+  }
   emit(stage);
 }
 

@@ -22,6 +22,16 @@ std::string sha256(const std::string &text) {
   return hex;
 }
 
+} // namespace
+
+Expression certify::latestKey(const Relation &relation) {
+  int64_t a = relation.queryFactor, b = relation.keyFactor;
+  return b == 1 ? makeLinear(a, relation.offset - relation.number)
+                : makeLinear(1, -relation.number).of(makeFloor(makeLinear(a, relation.offset), b));
+}
+
+namespace {
+
 /// Checks one mode's part of a certificate.
 class ModeChecker {
 public:
@@ -101,11 +111,15 @@ void ModeChecker::read(size_t index, size_t operand) {
   }
   switch (relation.kind) {
   case Relation::Same:
-  case Relation::Earlier: // the latest is q = p
     return judge.demand(from, to, everywhere, "p");
-  case Relation::Shifted:
-  case Relation::Window: // the latest is q = p - k
+  case Relation::Shifted: // the latest is q = p - k
     return judge.demand(from, to.of(makeLinear(1, k)), everywhere, "q");
+  case Relation::Earlier:
+  case Relation::Window: { // from the first row that reads anything
+    Expression p = makeLinear(1, relation.firstRow());
+    return judge.demand(from.of(latestKey(relation).of(p)), to.of(p), false,
+                        "p - " + std::to_string(relation.firstRow()));
+  }
   case Relation::Group:
     return judge.demand(from.of(makeLinear(k, k - 1)), to, false, "p");
   case Relation::Divided: // p div k >= 0 where p >= 0 only

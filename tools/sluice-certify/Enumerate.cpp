@@ -92,8 +92,9 @@ int64_t longestOf(const Graph &graph) {
   for (const Value &value : graph.values) {
     bool coarser = value.kind == Kind::Shorten || value.kind == Kind::Fold;
     product = std::min<__int128>(product * (coarser ? value.number : 1), mostTokens);
-    int64_t by = value.kind == Kind::Shift ? value.number : value.mask.end;
-    reach = std::max(reach, __int128(by) * value.factor);
+    bool shifts = value.kind == Kind::Shift;
+    int64_t by = shifts ? value.number : value.mask.end;
+    reach = std::max(reach, __int128(by) * (shifts ? value.factor : value.keyFactor));
   }
   return static_cast<int64_t>(std::min<__int128>(2 * product + reach + 1, mostTokens));
 }

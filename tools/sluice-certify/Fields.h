@@ -106,11 +106,14 @@ inline Mask readMask(const Fields &fields) {
   if (!value || *value == "causal") {
     return {};
   }
+  if (*value == "complete") {
+    return {Mask::Complete};
+  }
   if (*value == "bidirectional") {
     return {Mask::Bidirectional};
   }
   const char *expected =
-      R"("causal", "bidirectional" or {"window": [a, b]}, 0 <= a < b, for "mask")";
+      R"("causal", "complete", "bidirectional" or {"window": [a, b]}, 0 <= a < b, for "mask")";
   if (!value->is_object() || value->size() != 1 || !value->contains("window") ||
       !value->at("window").is_array() || value->at("window").size() != 2) {
     fields.mismatch(expected, value->dump());

@@ -16,19 +16,22 @@ namespace certify {
 enum class Kind { Tokens, Embed, Position, Map, Norm, Linear, Attention, Shift, Shorten, Fold, Upsample, Unfold };
 // clang-format on
 
-/// Which keys a row of attention reads: q <= p; p - end < q <= p - begin; all.
+/// Which keys a row of attention reads, of queries on a scale of factor a and keys of b: those that
+/// begin where the query does or before, b q <= a p; those that end where it does, b (q + 1) <=
+/// a (p + 1); m - end < q <= m - begin, m = a p div b; all.
 struct Mask {
-  enum Kind { Causal, Window, Bidirectional } kind = Causal;
+  enum Kind { Causal, Complete, Window, Bidirectional } kind = Causal;
   int64_t begin = 0, end = 0;
 };
 
 struct Value {
   std::string name; ///< "stages.1.inside.0.attention.mix"
   Kind kind = Kind::Tokens;
-  int64_t number = 0; ///< of a shift: by; of what changes the scale: its factor
-  Mask mask;          ///< of attention
+  int64_t number = 0;    ///< of a shift: by; of what changes the scale: its factor
+  Mask mask;             ///< of attention
   std::vector<size_t> operands;
-  int64_t factor = 1; ///< tokens a position
+  int64_t factor = 1;    ///< tokens a position
+  int64_t keyFactor = 1; ///< of attention: tokens a key
 
   /// Not stored: positions outside its scale are read through to its operand.
   bool isLazy() const {
@@ -39,24 +42,29 @@ struct Value {
 };
 
 /// Positions q of an operand that position p reads, all from first to last. Attention reads
-/// 0 <= q < n only, n the operand's length; elsewhere what lies outside is read as zeros.
+/// 0 <= q < n only, n the operand's length; elsewhere what lies outside is read as zeros. Its
+/// newest key is m = (queryFactor p + offset) div keyFactor.
 struct Relation {
   enum Kind {
     Same,    ///< q = p
     Shifted, ///< q = p - number
     Group,   ///< number p <= q < number (p + 1)
     Divided, ///< q = p div number
-    Earlier, ///< q <= p
-    Window,  ///< p - end < q <= p - number
+    Earlier, ///< q <= m
+    Window,  ///< m - end < q <= m - number
     All
   } kind = Same;
   int64_t number = 0, end = 0;
+  int64_t queryFactor = 1, keyFactor = 1, offset = 0;
 
   bool isOfAttention() const { return kind == Earlier || kind == Window || kind == All; }
   /// Without the limits of attention. All has none.
   std::optional<int64_t> firstOf(int64_t p) const;
   std::optional<int64_t> lastOf(int64_t p) const;
   bool contains(int64_t p, int64_t q) const;
+  int64_t newest(int64_t p) const;
+  /// The first p >= 0 that reads a q >= 0 of attention.
+  int64_t firstRow() const;
   /// Some p, q >= 0 in it; none where it is empty.
   std::optional<std::pair<int64_t, int64_t>> findSample() const;
 };

@@ -73,6 +73,9 @@ struct Step {
   int64_t obligations = 0;
 };
 
+/// The latest key that row p of an attention reads that does not read all.
+Expression latestKey(const Relation &relation);
+
 /// Reads and decides "mode step". Throws Refusal where the step would read a row that is not there.
 Step readStep(const Graph &graph, Lines &lines, Judge &judge);
 

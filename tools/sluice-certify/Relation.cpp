@@ -3,6 +3,9 @@
 // The table of relations: the one place that says what ops read.
 #include "Graph.h"
 
+#include <algorithm>
+#include <numeric>
+
 using namespace certify;
 
 std::string Value::spell() const {
@@ -13,10 +16,27 @@ std::string Value::spell() const {
   if (kind == Kind::Attention) {
     std::string ends = " " + std::to_string(mask.begin) + " " + std::to_string(mask.end);
     return name + (mask.kind == Mask::Causal          ? " causal"
+                   : mask.kind == Mask::Complete      ? " complete"
                    : mask.kind == Mask::Bidirectional ? " bidirectional"
                                                       : " window" + ends);
   }
   return kind < Kind::Shift ? name : name + " " + std::to_string(number);
+}
+
+/// Of attention, with the scales' factors in lowest terms.
+static Relation relationOfKeys(const Value &value) {
+  int64_t common = std::gcd(value.factor, value.keyFactor);
+  int64_t a = value.factor / common, b = value.keyFactor / common;
+  switch (value.mask.kind) {
+  case Mask::Causal:
+    return {Relation::Earlier, 0, 0, a, b};
+  case Mask::Complete: // b (q + 1) <= a (p + 1)
+    return {Relation::Earlier, 0, 0, a, b, a - b};
+  case Mask::Window:
+    return {Relation::Window, value.mask.begin, value.mask.end, a, b};
+  default:
+    return {Relation::All};
+  }
 }
 
 Relation certify::relationOf(const Value &value, size_t operand) {
@@ -30,13 +50,8 @@ Relation certify::relationOf(const Value &value, size_t operand) {
   case Kind::Unfold:
     return {Relation::Divided, value.number};
   case Kind::Attention:
-    if (operand == 0) { // a query is its own row; keys and values are masked
-      return {Relation::Same};
-    }
-    return value.mask.kind == Mask::Causal ? Relation{Relation::Earlier}
-           : value.mask.kind == Mask::Window
-               ? Relation{Relation::Window, value.mask.begin, value.mask.end}
-               : Relation{Relation::All};
+    // A query is its own row; keys and values are masked.
+    return operand == 0 ? Relation{Relation::Same} : relationOfKeys(value);
   default:
     return {Relation::Same};
   }
@@ -44,8 +59,16 @@ Relation certify::relationOf(const Value &value, size_t operand) {
 
 int64_t certify::floorDivide(int64_t x, int64_t y) { return x / y - (x % y < 0 ? 1 : 0); }
 
+int64_t Relation::newest(int64_t p) const {
+  return floorDivide(queryFactor * p + offset, keyFactor);
+}
+
+int64_t Relation::firstRow() const {
+  return std::max<int64_t>(0, -floorDivide(offset - keyFactor * number, queryFactor));
+}
+
 std::optional<int64_t> Relation::firstOf(int64_t p) const {
-  return isOfAttention() ? kind == Window ? std::optional(p - end + 1) : std::nullopt
+  return isOfAttention() ? kind == Window ? std::optional(newest(p) - end + 1) : std::nullopt
          : kind == Group ? std::optional(number * p)
                          : lastOf(p);
 }
@@ -53,8 +76,10 @@ std::optional<int64_t> Relation::firstOf(int64_t p) const {
 std::optional<int64_t> Relation::lastOf(int64_t p) const {
   switch (kind) {
   case Shifted:
-  case Window:
     return p - number;
+  case Earlier:
+  case Window:
+    return newest(p) - number;
   case Group:
     return number * p + number - 1;
   case Divided:
@@ -72,11 +97,8 @@ bool Relation::contains(int64_t p, int64_t q) const {
 }
 
 std::optional<std::pair<int64_t, int64_t>> Relation::findSample() const {
-  // Shifts and windows start to read at p = number.
-  for (int64_t p : {int64_t{0}, number}) {
-    if (contains(p, 0)) {
-      return std::pair(p, int64_t{0});
-    }
-  }
-  return std::nullopt;
+  // Shifts start to read at p = number.
+  int64_t p = isOfAttention() ? firstRow() : contains(0, 0) ? 0 : number;
+  int64_t q = isOfAttention() ? std::max<int64_t>(0, lastOf(p).value_or(0)) : 0;
+  return contains(p, q) ? std::optional(std::pair(p, q)) : std::nullopt;
 }

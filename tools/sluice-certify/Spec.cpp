@@ -19,7 +19,7 @@ const std::set<std::string> layerKeys = {
 
 const std::map<std::string, std::set<std::string>> ownKeys = {
     {"embedding", {"positions", "dropout", "to"}},
-    {"layer", {"from", "to"}},
+    {"layer", {"over", "from", "to"}},
     {"norm", {"norm", "epsilon", "from", "to"}},
     {"shift", {"by", "from", "to"}},
     {"shorten", {"factor", "method", "from", "to"}},
@@ -49,7 +49,10 @@ public:
 private:
   size_t stage(const std::string &op, const Fields &fields, const std::string &path, size_t input);
   size_t embedding(const Fields &fields, const std::string &path);
-  size_t layer(const Layer &settings, const std::string &path, size_t x);
+  /// With keys and values of stream `over`, or of the layer's own.
+  size_t layer(const Layer &settings, const std::string &path, size_t x,
+               std::optional<size_t> over = {});
+  size_t mix(const Layer &settings, const std::string &path, size_t x, std::optional<size_t> over);
   size_t shorten(const std::string &path, int64_t k, bool linear, size_t x);
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
   size_t hourglass(const Fields &fields, const std::string &path, size_t x);
@@ -89,7 +92,28 @@ size_t Deriver::embedding(const Fields &fields, const std::string &path) {
   return terms.size() > 1 || drops ? make(Kind::Map, path + ".sum", terms) : terms[0];
 }
 
-size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x) {
+size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
+                    std::optional<size_t> over) {
+  size_t keys = 0;
+  if (over) {
+    keys = settings.preNorm ? make(Kind::Norm, path + ".over.norm", {*over}) : *over;
+    x = make(Kind::Linear, path + ".query", {x});
+    keys = make(Kind::Linear, path + ".kv", {keys});
+  } else {
+    x = keys = make(Kind::Linear, path + ".qkv", {x});
+  }
+  size_t result = make(Kind::Attention, path + ".mix", {x, keys, keys});
+  Value &value = graph.values[result];
+  value.mask = settings.mask;
+  value.keyFactor = graph.values[keys].factor;
+  if (value.mask.kind == Mask::Complete && value.keyFactor == value.factor) {
+    value.mask.kind = Mask::Causal; // of one scale they are one
+  }
+  return result;
+}
+
+size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x,
+                      std::optional<size_t> over) {
   dropout |= settings.dropsOut;
   auto block = [&](const std::string &name, auto inner) {
     size_t branch = inner(settings.preNorm ? make(Kind::Norm, name + ".norm", {x}) : x);
@@ -97,9 +121,7 @@ size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x) 
     x = settings.preNorm ? x : make(Kind::Norm, name + ".norm", {x});
   };
   block(path + ".attention", [&](size_t v) {
-    v = make(Kind::Linear, path + ".attention.qkv", {v});
-    v = make(Kind::Attention, path + ".attention.mix", {v, v, v});
-    graph.values[v].mask = settings.mask;
+    v = mix(settings, path + ".attention", v, over);
     return make(Kind::Linear, path + ".attention.output", {v});
   });
   block(path + ".feed_forward", [&](size_t v) {
@@ -191,7 +213,11 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
     return embedding(fields, path);
   }
   if (op == "layer") {
-    return layer(readLayer(fields), path, x);
+    std::optional<size_t> over;
+    if (fields.find("over")) {
+      over = stream(fields.text("over"), fields);
+    }
+    return layer(readLayer(fields), path, x, over);
   }
   for (int64_t i = 0; op == "layers" && i < fields.integer("count", 1); ++i) {
     x = layer(readLayer(fields), path + ".inside." + std::to_string(i), x);

@@ -27,11 +27,11 @@ StoredRead followRead(const Graph &graph, const Relation &relation, size_t opera
     read.first = read.last = p;
     break;
   case Relation::Earlier:
-    read.last = p;
+    read.last = latestKey(relation);
     break;
   case Relation::Window:
-    read.first = makeLinear(1, 1 - relation.end);
-    read.last = makeLinear(1, -k);
+    read.last = latestKey(relation);
+    read.first = makeLinear(1, k + 1 - relation.end).of(read.last);
     break;
   case Relation::Group:
     read.first = makeLinear(k, 0);

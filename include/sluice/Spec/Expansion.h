@@ -14,7 +14,7 @@ namespace sluice::spec {
 struct Primitive {
   int64_t id = 0;      ///< its index in the expansion
   int64_t input = -1;  ///< id of the stream it reads; -1: the tokens (embedding only)
-  int64_t second = -1; ///< id of the other operand of `add`; -1 elsewhere
+  int64_t second = -1; ///< id of the other operand of `add`, of a layer's `over`; -1 elsewhere
   int64_t factor = 1;  ///< of the result's scale: position m stands for tokens from factor * m
   Settings settings;   ///< never Layers or Hourglass
   std::string prefix;  ///< of the names of its weights: "stages.1.inside.0"
@@ -51,7 +51,7 @@ struct Tensor {
 
 /// Every trained tensor in spec order. Weights of attention.query, key and value follow one
 /// another, then their biases, so that laid out in this order they are one matrix [H D + 2 Hkv D,
-/// d]; likewise feed_forward.gate and in.
+/// d]; likewise feed_forward.gate and in. Over another stream those of key and value do alone.
 std::vector<Tensor> tensors(const Model &model, const std::vector<Primitive> &primitives);
 
 /// Elements of all trained tensors together.

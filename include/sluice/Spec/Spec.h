@@ -48,14 +48,16 @@ enum class Placement : uint8_t { Pre, Post };
 enum class Activation : uint8_t { Relu, Gelu, GeluTanh, SwiGlu };
 enum class Shortening : uint8_t { Average, Linear };
 enum class Upsampling : uint8_t { Repeat, Linear };
-enum class MaskKind : uint8_t { Causal, Bidirectional, Window };
+enum class MaskKind : uint8_t { Causal, Complete, Bidirectional, Window };
 enum class Optimizer : uint8_t { AdamW, Adam };
 enum class ScheduleKind : uint8_t { Cosine, Constant };
 
 /// How numbers are stored. Arithmetic is f32 whatever the storage.
 enum class NumberType : uint8_t { F32, Bf16 };
 
-/// Which positions q a query at position p reads. Window: p - end < q <= p - begin.
+/// Which positions q a query at position p reads, on scales of factors a of queries and b of keys.
+/// Causal: b q <= a p. Complete: b (q + 1) <= a (p + 1). Window: m - end < q <= m - begin, m =
+/// a p div b.
 struct Mask {
   MaskKind kind = MaskKind::Causal;
   int64_t begin = 0;
@@ -83,6 +85,7 @@ struct Layer {
   Mask mask;
   std::optional<double> rotaryBase; ///< absent: no rotation
   bool bias = true;
+  std::string over; ///< name of the stream of keys and values; empty: the queries' own
 };
 
 struct Norm {

@@ -14,10 +14,10 @@ namespace sluice {
 /// -> logits of the last position). Where the spec drops anything out there is also `@train`, which
 /// is `@evaluate` with dropout. Every op's location is its stage in the spec.
 ///
-/// Query, key and value weights become one parameter `PREFIX.attention.qkv.weight` [(H + 2 Hkv) D,
-/// d], with the three saved names (and `.bias` likewise); every other parameter bears the name that
-/// files know it by. Tables of angles and of sinusoidal positions are frozen parameters. Loads the
-/// dialects it uses.
+/// Query, key and value weights become one parameter (over another stream, key and value do)
+/// `PREFIX.attention.qkv.weight` [(H + 2 Hkv) D, d], with the three saved names (and `.bias`
+/// likewise); every other parameter bears the name that files know it by. Tables of angles and of
+/// sinusoidal positions are frozen parameters. Loads the dialects it uses.
 mlir::OwningOpRef<mlir::ModuleOp> importSpec(mlir::MLIRContext &context, const spec::Model &model);
 
 } // namespace sluice

@@ -335,6 +335,27 @@ LogicalResult ScatterRowsOp::verify() {
   return verifyF32(*this, {getInit(), getTable()});
 }
 
+/// Queries and outputs have the rows of the domain, keys and values those of theirs. Rings of a
+/// scheduled op may have any number.
+template <typename Op> static LogicalResult verifyDomains(Op op) {
+  DomainAttr domain = op.getDomain(), keys = op.getKeys();
+  bool isScheduled = domain.getScheduled();
+  auto has = [&](Value tensor, DomainAttr rows) {
+    auto type = cast<RankedTensorType>(tensor.getType());
+    return type.getRank() == 3 && type.getDimSize(0) == rows.getBatch() &&
+           (isScheduled || type.getDimSize(1) == rows.getPositions());
+  };
+  if (keys.getScheduled() != (isScheduled && keys == domain) ||
+      keys.getBatch() != domain.getBatch() ||
+      (keys.getFactor() == 0) != (domain.getFactor() == 0) || !has(op.getQuery(), domain) ||
+      !has(op.getOutput(), domain) || !has(op.getKey(), keys) || !has(op.getValue(), keys)) {
+    return op.emitOpError("D-021: expected queries and outputs of ")
+           << domain << " and keys and values of " << keys << ", found " << op.getQuery().getType()
+           << ", " << op.getKey().getType() << " and " << op.getValue().getType();
+  }
+  return success();
+}
+
 LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2) {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
@@ -346,10 +367,33 @@ LogicalResult AttentionOp::verify() {
   }
   if (failed(verifySchedule(*this, getDropout().isZero() ? "" : "dropout")) ||
       failed(verifyFactors(*this, {getQuery(), getKey(), getValue()})) ||
-      failed(verifyStorage(*this, {getOutput()})) || failed(verifyF32(*this, {getLse()}))) {
+      failed(verifyStorage(*this, {getOutput()})) || failed(verifyF32(*this, {getLse()})) ||
+      failed(verifyDomains(*this))) {
     return failure();
   }
   return verifyBody(*this, getScore(), 4, 1, "score");
+}
+
+/// One gradient a sequence: as many rows as it has.
+static LogicalResult verifyGradients(AttentionBackwardOp op) {
+  size_t count = op.getGradients().size();
+  auto rowsOf = [](Value tensor) {
+    return cast<RankedTensorType>(tensor.getType()).getShape().drop_back();
+  };
+  bool fits = count >= 1 && count <= 3 && (count > 1 || op.getKeys() == op.getDomain());
+  for (unsigned operand = 0; fits && operand < 3; ++operand) {
+    Value gradient = op.getGradients()[gradientOf(operand, count)];
+    fits = cast<RankedTensorType>(gradient.getType()).getRank() == 3 &&
+           rowsOf(gradient) == rowsOf(op->getOperand(operand));
+  }
+  if (fits) {
+    return success();
+  }
+  InFlightDiagnostic error = op.emitOpError(
+      "D-022: expected a gradient of queries, keys and values, or one of queries and "
+      "one or two of keys and values, of as many rows as those, found ");
+  llvm::interleaveComma(op.getGradients().getTypes(), error);
+  return error;
 }
 
 LogicalResult AttentionBackwardOp::verify() {
@@ -360,15 +404,16 @@ LogicalResult AttentionBackwardOp::verify() {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
   }
   if (failed(verifyFactors(*this, {getQuery(), getKey(), getValue(), getOutputGradient()})) ||
-      failed(verifyStorage(*this, {getOutput(), getGradient()})) ||
-      failed(verifyF32(*this, {getRotary(), getLse()})) ||
-      failed(verifyBody(*this, getScore(), 4, 1, "score"))) {
+      failed(verifyStorage(*this, {getOutput()})) || failed(verifyStorage(*this, getGradients())) ||
+      failed(verifyF32(*this, {getRotary(), getLse()})) || failed(verifyDomains(*this)) ||
+      failed(verifyGradients(*this)) || failed(verifyBody(*this, getScore(), 4, 1, "score"))) {
     return failure();
   }
   auto head = static_cast<int64_t>(getHeadSize());
   auto table = getRotary() ? cast<RankedTensorType>(getRotary().getType()) : RankedTensorType();
-  if (table && (head < 2 || head % 2 != 0 || table.getRank() != 2 || table.getDimSize(1) != head ||
-                table.getDimSize(0) < getDomain().getPositions())) {
+  if (table &&
+      (head < 2 || head % 2 != 0 || table.getRank() != 2 || table.getDimSize(1) != head ||
+       table.getDimSize(0) < std::max(getDomain().getPositions(), getKeys().getPositions()))) {
     return emitOpError("D-017: expected heads of an even number of columns to be rotated back, and "
                        "an angle for each position, found heads of ")
            << head << " by " << table;

@@ -145,17 +145,37 @@ Reads sluice::dispatch::attentionReads(IntegerSet mask, unsigned operands) {
   return reads;
 }
 
-Reads sluice::dispatch::attentionBackwardReads(IntegerSet mask, unsigned operands) {
+/// Where the gradient of queries alone, or of keys, reads an operand of one or the other.
+static RowRead readApart(IntegerSet mask, unsigned operand, bool isOfKeys, bool givesKeys) {
+  if (isOfKeys == givesKeys) {
+    return RowRead::itself(operand, mask.getContext());
+  }
+  if (isOfKeys) {
+    return RowRead::related(operand, withinLength(mask));
+  }
+  // Transposed, a relation that mentions the keys' length would have that of the queries.
+  bool mentionsLength = llvm::any_of(mask.getConstraints(), [](AffineExpr constraint) {
+    return constraint.isFunctionOfSymbol(0);
+  });
+  return mentionsLength ? RowRead::whole(operand)
+                        : RowRead::related(operand, withinLength(transposed(mask)));
+}
+
+Reads sluice::dispatch::attentionBackwardReads(IntegerSet mask, unsigned operands, unsigned result,
+                                               size_t gradients) {
   constexpr unsigned key = 1, value = 2, rotary = 6;
   IntegerSet seenBy = withinLength(transposed(mask));
   Reads reads;
   for (unsigned operand = 0; operand < operands; ++operand) {
-    if (operand == key || operand == value || operand == rotary) {
+    bool isOfKeys = operand == key || operand == value;
+    if (operand == rotary || (gradients == 1 && isOfKeys)) {
       reads.push_back(RowRead::whole(operand));
-      continue;
+    } else if (gradients > 1) {
+      reads.push_back(readApart(mask, operand, isOfKeys, /*givesKeys=*/result > 0));
+    } else {
+      reads.push_back(RowRead::itself(operand, mask.getContext()));
+      reads.push_back(RowRead::related(operand, seenBy));
     }
-    reads.push_back(RowRead::itself(operand, mask.getContext()));
-    reads.push_back(RowRead::related(operand, seenBy));
   }
   return reads;
 }
@@ -164,6 +184,6 @@ std::optional<Reads> AttentionOp::getRowReads(unsigned) {
   return attentionReads(getMask(), /*operands=*/3);
 }
 
-std::optional<Reads> AttentionBackwardOp::getRowReads(unsigned) {
-  return attentionBackwardReads(getMask(), getNumOperands());
+std::optional<Reads> AttentionBackwardOp::getRowReads(unsigned result) {
+  return attentionBackwardReads(getMask(), getNumOperands(), result, getGradients().size());
 }

@@ -29,8 +29,9 @@ Reads LinearWeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
 Reads NormBackwardOp::getRowReads(unsigned result) { return readsItsRow(*this, result); }
 Reads LinearInputGradientOp::getRowReads(unsigned result) { return readsItsRow(*this, result); }
 
-Reads AttentionBackwardOp::getRowReads(unsigned) {
-  return dispatch::attentionBackwardReads(getMask(), getNumOperands());
+Reads AttentionBackwardOp::getRowReads(unsigned result) {
+  return dispatch::attentionBackwardReads(getMask(), getNumOperands(), result,
+                                          getGradients().size());
 }
 
 /// The row and its target, token p + offset.

@@ -157,8 +157,9 @@ Cost LinearWeightGradientOp::getCost() {
 
 /// Pairs (p, q) that a batch's heads score.
 template <typename Op> static double pairs(Op op) {
-  int64_t positions = getPositions(op, op.getQuery().getType());
-  return static_cast<double>(getBatch(op)) * op.getHeads() * countMask(op.getMask(), positions);
+  int64_t queries = getPositions(op, op.getQuery().getType()),
+          keys = getPositions(op, op.getKey().getType());
+  return static_cast<double>(getBatch(op)) * op.getHeads() * countMask(op.getMask(), queries, keys);
 }
 
 /// A pair: two contractions of D, the score region, an exponential and its sum.

@@ -138,13 +138,21 @@ LogicalResult LinearOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 
 LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                          MutableArrayRef<Value> operands) {
-  if (getQuery() != getKey() || getKey() != getValue()) {
+  bool isPacked = getQuery() == getKey() && getKey() == getValue();
+  if (!isPacked && (getQuery() == getKey() || getQuery() == getValue())) {
     return emitError("S-023: attention has a gradient only where queries, keys and values are one "
-                     "packed sequence");
+                     "packed sequence, or queries are another than keys and values");
+  }
+  SmallVector<Type> types{getQuery().getType()};
+  if (!isPacked) {
+    types.push_back(getKey().getType());
+  }
+  if (getKey() != getValue()) {
+    types.push_back(getValue().getType());
   }
   OpBuilder::InsertionGuard guard(b);
   auto backward = AttentionBackwardOp::create(
-      b, getLoc(), getQuery().getType(), getQuery(), getKey(), getValue(), getOutput(), getLse(),
+      b, getLoc(), types, getQuery(), getKey(), getValue(), getOutput(), getLse(),
       convertSequence(b, getLoc(), results[0], getOutput().getType().getElement()), getRotary(),
       getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(),
       getMask(), getDropout(), getRandomId());
@@ -167,7 +175,7 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   }
   YieldOp::create(b, getLoc(), product);
   eraseDead(derivative);
-  operands[0] = backward.getGradient();
+  llvm::copy(backward.getGradients(), operands.begin());
   return success();
 }
 

@@ -3,6 +3,7 @@
 // FusionInterface of the ops that are dispatches of their own: weight gradients, attention,
 // scatters.
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/AttentionColumns.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -110,6 +111,13 @@ static LogicalResult rotate(AttentionOp op, DispatchEmitter &emitter) {
   return success();
 }
 
+/// The rows of keys where they are not those of queries.
+template <typename Op>
+static dispatch::DomainAttr keyDomain(Op op, const DispatchEmitter &emitter) {
+  dispatch::DomainAttr keys = emitter.domainOf(op.getKey());
+  return keys == emitter.domainOf(op.getQuery()) ? dispatch::DomainAttr() : keys;
+}
+
 LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
   if (getRotary() && failed(rotate(*this, emitter))) {
     return failure();
@@ -117,8 +125,9 @@ LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
   auto op = dispatch::AttentionOp::create(
       emitter.b, emitter.typeOf(getOutput()), emitter.typeOf(getLse()), emitter.get(getQuery()),
       emitter.get(getKey()), emitter.get(getValue()), /*schedule=*/Value(),
-      emitter.domainOf(getQuery()), getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(),
-      getKeyColumn(), getValueColumn(), getMask(), getDropout(), getRandomId(), StringAttr());
+      emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
+      getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
+      getRandomId(), StringAttr());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   emitter.set(getOutput(), op.getOutput());
   emitter.set(getLse(), op.getLse());
@@ -126,15 +135,24 @@ LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
 }
 
 LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
+  if (!fillsSequences(*this)) {
+    return emitError(
+        "S-037: expected queries, keys and values to fill their sequences, each column "
+        "one of them");
+  }
+  SmallVector<Type> types = llvm::map_to_vector(
+      getGradients(), [&](Value gradient) -> Type { return emitter.typeOf(gradient); });
   auto op = dispatch::AttentionBackwardOp::create(
-      emitter.b, emitter.typeOf(getGradient()), emitter.get(getQuery()), emitter.get(getKey()),
-      emitter.get(getValue()), emitter.get(getOutput()), emitter.get(getLse()),
-      emitter.get(getOutputGradient()), emitter.get(getRotary()), emitter.domainOf(getQuery()),
-      getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(),
-      getMask(), getDropout(), getRandomId(), StringAttr());
+      emitter.b, types, emitter.get(getQuery()), emitter.get(getKey()), emitter.get(getValue()),
+      emitter.get(getOutput()), emitter.get(getLse()), emitter.get(getOutputGradient()),
+      emitter.get(getRotary()), emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(),
+      getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(),
+      getDropout(), getRandomId(), StringAttr());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   cloneRegion(getScoreGradient(), op.getScoreGradient(), emitter.b);
-  emitter.set(getGradient(), op.getGradient());
+  for (auto [gradient, tensor] : llvm::zip_equal(getGradients(), op.getGradients())) {
+    emitter.set(gradient, tensor);
+  }
   return success();
 }
 

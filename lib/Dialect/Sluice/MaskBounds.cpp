@@ -7,6 +7,8 @@
 
 #include "sluice/Dialect/Sluice/Reference.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace sluice;
 
@@ -130,10 +132,10 @@ std::pair<int64_t, int64_t> MaskBounds::getRange(int64_t p, int64_t n) const {
   return {first, last};
 }
 
-int64_t sluice::countMask(IntegerSet mask, int64_t n) {
+int64_t sluice::countMask(IntegerSet mask, int64_t rows, int64_t n) {
   MaskBounds bounds = solveMask(mask);
   int64_t count = 0;
-  for (int64_t p = 0; p < n; ++p) {
+  for (int64_t p = 0; p < rows; ++p) {
     auto [first, last] = bounds.getRange(p, n);
     if (bounds.exact) {
       count += std::max<int64_t>(0, last - first + 1);
@@ -160,4 +162,69 @@ bool sluice::isNonDecreasing(AffineExpr expression) {
     return division.getKind() != AffineExprKind::Mod && division.getKind() != AffineExprKind::Mul &&
            divisor && divisor.getValue() > 0 && isNonDecreasing(division.getLHS());
   });
+}
+
+//===----------------------------------------------------------------------===//
+// Masks of specs
+//===----------------------------------------------------------------------===//
+
+ScaleRatio sluice::scaleRatio(int64_t queryFactor, int64_t keyFactor) {
+  queryFactor = std::max<int64_t>(1, queryFactor); // 0: a scale of one position
+  keyFactor = std::max<int64_t>(1, keyFactor);
+  int64_t common = std::gcd(queryFactor, keyFactor);
+  return {queryFactor / common, keyFactor / common};
+}
+
+ScaleRatio sluice::scalesOf(AttentionOp op) {
+  return scaleRatio(getFactor(op, op.getQuery().getType()), getFactor(op, op.getKey().getType()));
+}
+
+/// a p - b q
+static AffineExpr aheadOfKey(MLIRContext *context, ScaleRatio scales) {
+  return getAffineDimExpr(0, context) * scales.query - getAffineDimExpr(1, context) * scales.key;
+}
+
+IntegerSet sluice::causalMask(MLIRContext *context, ScaleRatio scales) {
+  return IntegerSet::get(2, 1, {aheadOfKey(context, scales)}, {false});
+}
+
+IntegerSet sluice::completeMask(MLIRContext *context, ScaleRatio scales) {
+  return IntegerSet::get(2, 1, {aheadOfKey(context, scales) + (scales.query - scales.key)},
+                         {false});
+}
+
+IntegerSet sluice::windowMask(MLIRContext *context, ScaleRatio scales, int64_t begin, int64_t end) {
+  AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
+  return IntegerSet::get(2, 1,
+                         {aheadOfKey(context, scales) - scales.key * begin,
+                          q * scales.key - p * scales.query + (scales.key * end - 1)},
+                         {false, false});
+}
+
+IntegerSet sluice::everyKey(MLIRContext *context) {
+  return IntegerSet::get(2, 1, {getAffineDimExpr(1, context)}, {false});
+}
+
+MaskWords sluice::describeMask(IntegerSet mask, ScaleRatio scales) {
+  MLIRContext *context = mask.getContext();
+  if (mask == causalMask(context, scales)) {
+    return {MaskWords::Causal};
+  }
+  if (mask == completeMask(context, scales)) {
+    return {MaskWords::Complete};
+  }
+  if (mask == everyKey(context)) {
+    return {MaskWords::Bidirectional};
+  }
+  AffineExpr zero = getAffineConstantExpr(0, context);
+  if (mask.getNumConstraints() == 2) {
+    auto first = dyn_cast<AffineConstantExpr>(mask.getConstraint(0).replaceDims({zero, zero}));
+    auto last = dyn_cast<AffineConstantExpr>(mask.getConstraint(1).replaceDims({zero, zero}));
+    int64_t begin = first ? -first.getValue() / scales.key : 0,
+            end = last ? (last.getValue() + 1) / scales.key : 0;
+    if (first && last && mask == windowMask(context, scales, begin, end)) {
+      return {MaskWords::Window, begin, end};
+    }
+  }
+  return {};
 }

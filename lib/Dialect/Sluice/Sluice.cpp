@@ -135,6 +135,19 @@ LogicalResult LinearOp::verify() {
   return success();
 }
 
+/// Keys and values lie on one scale, queries and what belongs to them on one.
+static LogicalResult verifyOneScale(Operation *op, ValueRange sequences, StringRef what) {
+  auto scaleOf = [](Value sequence) { return cast<SequenceType>(sequence.getType()).getScale(); };
+  for (Value sequence : sequences) {
+    if (scaleOf(sequence) != scaleOf(sequences.front())) {
+      return op->emitOpError("S-035: expected ")
+             << what << " on one scale, found " << scaleOf(sequences.front()) << " and "
+             << scaleOf(sequence);
+    }
+  }
+  return success();
+}
+
 LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2 || getMask().getNumSymbols() != 1) {
     return emitOpError("S-007: expected a mask over (p, q) with symbol n, found ") << getMaskAttr();
@@ -165,9 +178,30 @@ LogicalResult AttentionOp::verify() {
                        "cosines and sines a position, found heads of ")
            << count(getHeadSize()) << " and " << table;
   }
+  if (failed(verifyOneScale(*this, {getKey(), getValue()}, "keys and values")) ||
+      failed(verifyOneScale(*this, {getQuery(), getOutput(), getLse()}, "queries and outputs"))) {
+    return failure();
+  }
   if (getScore().getNumArguments() != 4) {
     return emitOpError("S-009: expected a score region over (score, p, q, head), found ")
            << getScore().getNumArguments() << " arguments";
+  }
+  return success();
+}
+
+/// A gradient has the scale and the width of what it is the gradient of.
+LogicalResult AttentionBackwardOp::verify() {
+  size_t count = getGradients().size();
+  if (count < 1 || count > 3) {
+    return emitOpError("S-036: expected one, two or three gradients, found ") << count;
+  }
+  for (unsigned operand = 0; operand < 3; ++operand) {
+    Value gradient = getGradients()[dispatch::gradientOf(operand, count)];
+    auto found = cast<SequenceType>(gradient.getType());
+    auto expected = cast<SequenceType>(getOperand(operand).getType());
+    if (found.getScale() != expected.getScale() || found.getWidth() != expected.getWidth()) {
+      return emitOpError("S-036: expected a gradient of ") << expected << ", found " << found;
+    }
   }
   return success();
 }

@@ -66,8 +66,11 @@ static double weightBytes(Operation *op, unsigned i, const StepRate &rate) {
 static double stateBytes(Operation *op, const DenseSet<Value> &states, const StepRate &rate,
                          int64_t t) {
   if (auto attention = dyn_cast<dispatch::AttentionOp>(op)) {
-    int64_t p = t / std::max<int64_t>(1, attention.getDomain().getFactor());
-    auto [first, last] = solveMask(attention.getMask()).getRange(p, p + 1);
+    auto positionOf = [&](dispatch::DomainAttr domain) {
+      return t / std::max<int64_t>(1, domain.getFactor());
+    };
+    int64_t p = positionOf(attention.getDomain()), keysSoFar = positionOf(attention.getKeys()) + 1;
+    auto [first, last] = solveMask(attention.getMask()).getRange(p, keysSoFar);
     auto type = cast<RankedTensorType>(attention.getKey().getType());
     int64_t keys = std::min(std::max<int64_t>(0, last - first + 1), type.getDimSize(1));
     int64_t columns = int64_t(attention.getKvHeads() * attention.getHeadSize());

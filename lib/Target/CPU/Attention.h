@@ -18,7 +18,8 @@ namespace sluice::cpu::attention {
 
 /// Sizes of the problem and of the blocks.
 struct Shape {
-  int64_t batch, positions, heads, kvHeads, head;
+  int64_t batch, queries, keys; ///< positions of queries and of keys, a row of the batch
+  int64_t heads, kvHeads, head;
   int64_t queryColumn, keyColumn, valueColumn;
   int64_t group;      ///< query heads a key/value head
   int64_t queryBlock; ///< queries a block: queryVectors vectors
@@ -26,7 +27,7 @@ struct Shape {
   int64_t keyBlock;    ///< keys a block
   int64_t headVectors; ///< vectors that hold one head's columns
   int64_t headWidth;   ///< headVectors * lanes
-  int64_t queryBlocks; ///< blocks that cover all positions
+  int64_t queryBlocks; ///< blocks that cover all queries
   int64_t keyBlocks;
   int64_t elementBytes; ///< of queries, keys, values, outputs and their gradients in memory
   float dropout;
@@ -37,6 +38,9 @@ template <typename Op> Shape makeShape(Op op, const Target &target);
 
 /// Fails with a diagnostic on the op where a generator cannot do what it says.
 template <typename Op> mlir::LogicalResult checkOp(Op op);
+
+/// Valid lengths of queries and of keys, of type index; one value where they have one domain.
+template <typename Op> std::pair<mlir::Value, mlir::Value> validLengths(Op op, Frame &frame);
 
 /// A matrix in two-dimensional memory, from (row, column) on. `transposed` swaps the two when it is
 /// read.
@@ -106,7 +110,7 @@ void emitZeroRows(Emitter &e, const Shape &shape, mlir::Value target, mlir::Valu
 void emitFill(Emitter &e, mlir::Value memory, float value);
 
 /// Fills in FLOPs of `matmuls` matmuls over the pairs that the mask keeps, and the bytes of
-/// `tensors` tensors of all heads' columns.
+/// `tensors` tensors of all heads' columns, half of them of queries and half of keys.
 void countWork(const Shape &shape, mlir::IntegerSet mask, int64_t matmuls, int64_t tensors,
                Kernel &kernel);
 

@@ -41,8 +41,12 @@ private:
   void emitProbabilities(Value q0, bool masked);
   void emitScoreGradients(Value q0);
   void emitProducts(Value q0);
-  void emitZeros(Value from);
+  void emitZeros(Value fromQuery, Value fromKey);
 
+  /// The gradient of operand 0, 1 or 2.
+  Value gradientOf(unsigned operand) {
+    return gradients[dispatch::gradientOf(operand, gradients.size())];
+  }
   Value columnOf(Value headIndex, int64_t first) {
     return e.add(e.mul(headIndex, shape.head), first);
   }
@@ -54,13 +58,14 @@ private:
   Emitter e;
   const bool keepsScores; ///< the derivative reads the raw scores
 
-  Value query, key, value, output, lse, outputGradient, rotary, gradient; // tensors
+  Value query, key, value, output, lse, outputGradient, rotary; // tensors
+  SmallVector<Value> gradients;                                 // one, two or three
   Value keys, values, keyGradients,
       valueGradients; // scratch of a key/value head, rows of positions
   Value queryRows, outputRows, queryBlocks, outputBlocks, queryGradients; // scratch of a query head
   Value logSums, deltas;                                                  // one number a query
   Value probabilities, scores, keep, scoreGradients, rows;                // one block
-  Value length, batchRow, keyHead, base, head, p0, blockRow;
+  Value queryLength, keyLength, batchRow, keyHead, queryBase, keyBase, head, p0, blockRow;
 };
 
 } // namespace
@@ -74,10 +79,13 @@ void BackwardGenerator::openTensors() {
   lse = frame.buffer(next++);
   outputGradient = frame.buffer(next++);
   rotary = op.getRotary() ? frame.buffer(next++) : Value();
-  gradient = frame.buffer(next++);
+  for (size_t i = 0; i < op.getGradients().size(); ++i) {
+    gradients.push_back(frame.buffer(next++));
+  }
 }
 
-// 9 T D numbers and a few blocks: rows and transposed blocks of Q and dO, dQ, K, V, dK, dV.
+// 9 D numbers a position and a few blocks: rows and transposed blocks of Q and dO, dQ, K, V, dK,
+// dV.
 void BackwardGenerator::allocate() {
   int64_t allKeys = shape.keyBlocks * shape.keyBlock,
           allQueries = shape.queryBlocks * shape.queryBlock;
@@ -103,18 +111,19 @@ void BackwardGenerator::allocate() {
 Kernel BackwardGenerator::generate() {
   openTensors();
   allocate();
-  length = frame.validLength(op.getDomain().getFactor(), shape.positions);
+  std::tie(queryLength, keyLength) = validLengths(op, frame);
   batchRow = e.floorDiv(frame.item(), shape.kvHeads);
   keyHead = e.sub(frame.item(), e.mul(batchRow, shape.kvHeads));
-  base = e.mul(batchRow, shape.positions);
+  queryBase = e.mul(batchRow, shape.queries);
+  keyBase = shape.keys == shape.queries ? queryBase : e.mul(batchRow, shape.keys);
   Value rowsOf = op.getDomain().getFactor() == 0 ? e.index(shape.batch) : frame.rows();
   e.when(
       e.less(batchRow, rowsOf),
       [&] {
         emitItem();
-        emitZeros(length);
+        emitZeros(queryLength, keyLength);
       },
-      [&] { emitZeros(e.index(0)); });
+      [&] { emitZeros(e.index(0), e.index(0)); });
   frame.finish();
 
   Kernel kernel;
@@ -126,54 +135,60 @@ Kernel BackwardGenerator::generate() {
   return kernel;
 }
 
-/// Zeros in the rows from `from` on of every column that the item owns.
-void BackwardGenerator::emitZeros(Value from) {
-  Value to = e.index(shape.positions);
+/// Zeros in the rows from those on of every column that the item owns.
+void BackwardGenerator::emitZeros(Value fromQuery, Value fromKey) {
+  Value queries = e.index(shape.queries), keysEnd = e.index(shape.keys);
   e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) {
     Value queryHead = e.add(e.mul(keyHead, shape.group), member);
-    emitZeroRows(e, shape, gradient, base, from, to, columnOf(queryHead, shape.queryColumn));
+    emitZeroRows(e, shape, gradientOf(0), queryBase, fromQuery, queries,
+                 columnOf(queryHead, shape.queryColumn));
   });
-  emitZeroRows(e, shape, gradient, base, from, to, columnOf(keyHead, shape.keyColumn));
-  emitZeroRows(e, shape, gradient, base, from, to, columnOf(keyHead, shape.valueColumn));
+  emitZeroRows(e, shape, gradientOf(1), keyBase, fromKey, keysEnd,
+               columnOf(keyHead, shape.keyColumn));
+  emitZeroRows(e, shape, gradientOf(2), keyBase, fromKey, keysEnd,
+               columnOf(keyHead, shape.valueColumn));
 }
 
 void BackwardGenerator::emitItem() {
   Value keyColumn = columnOf(keyHead, shape.keyColumn),
         valueColumn = columnOf(keyHead, shape.valueColumn);
-  RowRange allKeys{base, e.index(0), e.roundUp(length, shape.keyBlock), length};
+  RowRange allKeys{keyBase, e.index(0), e.roundUp(keyLength, shape.keyBlock), keyLength};
   emitPack(e, shape, key, allKeys, keyColumn, keys);
   emitPack(e, shape, value, allKeys, valueColumn, values);
   emitFill(e, keyGradients, 0);
   emitFill(e, valueGradients, 0);
   e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) { emitHead(member); });
   Value zero = e.index(0);
-  emitUnpack(e, shape, keyGradients, zero, zero, length, rotary, gradient, base, keyColumn);
-  emitUnpack(e, shape, valueGradients, zero, zero, length, {}, gradient, base, valueColumn);
+  emitUnpack(e, shape, keyGradients, zero, zero, keyLength, rotary, gradientOf(1), keyBase,
+             keyColumn);
+  emitUnpack(e, shape, valueGradients, zero, zero, keyLength, {}, gradientOf(2), keyBase,
+             valueColumn);
 }
 
 void BackwardGenerator::emitHead(Value member) {
   head = e.add(e.mul(keyHead, shape.group), member);
   Value queryColumn = columnOf(head, shape.queryColumn), outputColumn = columnOf(head, 0);
-  RowRange all{base, e.index(0), e.roundUp(length, shape.queryBlock), length};
+  RowRange all{queryBase, e.index(0), e.roundUp(queryLength, shape.queryBlock), queryLength};
   emitPack(e, shape, query, all, queryColumn, queryRows);
   emitPack(e, shape, outputGradient, all, outputColumn, outputRows);
   emitFill(e, queryGradients, 0);
   emitRowStatistics(outputColumn);
-  Value blocks = e.floorDiv(e.add(length, shape.queryBlock - 1), shape.queryBlock);
+  Value blocks = e.floorDiv(e.add(queryLength, shape.queryBlock - 1), shape.queryBlock);
   e.loop(e.index(0), blocks, 1, [&](Value block) {
     Value first = e.mul(block, shape.queryBlock), row = e.mul(block, shape.head);
     emitTransposeBlock(e, shape, queryRows, first, queryBlocks, row);
     emitTransposeBlock(e, shape, outputRows, first, outputBlocks, row);
   });
-  e.loop(e.index(0), length, shape.keyBlock, [&](Value q0) {
+  e.loop(e.index(0), keyLength, shape.keyBlock, [&](Value q0) {
     e.loop(e.index(0), blocks, 1, [&](Value block) { emitPair(q0, block); });
   });
   e.loop(e.index(0), blocks, 1, [&](Value block) {
     p0 = e.mul(block, shape.queryBlock);
     blockRow = e.mul(block, shape.head);
     emitTransposeBack(e, shape, queryGradients, blockRow, {}, rows);
-    Value count = e.min(e.index(shape.queryBlock), e.sub(length, p0));
-    emitUnpack(e, shape, rows, e.index(0), p0, count, rotary, gradient, base, queryColumn);
+    Value count = e.min(e.index(shape.queryBlock), e.sub(queryLength, p0));
+    emitUnpack(e, shape, rows, e.index(0), p0, count, rotary, gradientOf(0), queryBase,
+               queryColumn);
   });
 }
 
@@ -182,9 +197,9 @@ void BackwardGenerator::emitHead(Value member) {
 void BackwardGenerator::emitRowStatistics(Value outputColumn) {
   Value plusInfinity = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(infinity));
   Value minusInfinity = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(-infinity));
-  Value last = e.add(length, -1);
-  e.loop(e.index(0), e.roundUp(length, shape.queryBlock), 1, [&](Value p) {
-    Value row = e.add(base, e.min(p, last));
+  Value last = e.add(queryLength, -1);
+  e.loop(e.index(0), e.roundUp(queryLength, shape.queryBlock), 1, [&](Value p) {
+    Value row = e.add(queryBase, e.min(p, last));
     Value total = e.splat(0);
     for (int64_t lane0 = 0; lane0 < shape.head; lane0 += e.lanes) {
       Value out = e.load(output, {row, e.add(outputColumn, lane0)}, shape.head - lane0);
@@ -194,15 +209,15 @@ void BackwardGenerator::emitRowStatistics(Value outputColumn) {
     Value logSum = e.loadScalar(lse, {row, head});
     Value empty = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, logSum, minusInfinity);
     Value usable = e.select(empty, plusInfinity, logSum);
-    e.store(e.select(e.less(p, length), usable, plusInfinity), logSums, {p});
+    e.store(e.select(e.less(p, queryLength), usable, plusInfinity), logSums, {p});
   });
 }
 
 void BackwardGenerator::emitPair(Value q0, Value block) {
   p0 = e.mul(block, shape.queryBlock);
   blockRow = e.mul(block, shape.head);
-  BlockClass kind =
-      classifyBlock(e, op.getMask(), p0, shape.queryBlock, q0, shape.keyBlock, length);
+  BlockClass kind = classifyBlock(e, op.getMask(), p0, shape.queryBlock, q0, shape.keyBlock,
+                                  {queryLength, keyLength});
   e.when(kind.some, [&] {
     e.when(kind.full, [&] { emitProbabilities(q0, false); }, [&] { emitProbabilities(q0, true); });
     if (keep) {
@@ -222,7 +237,7 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
   product.a = {keys, q0, {}};
   product.b = {queryBlocks, blockRow, {}};
   product.finish = [&, masked](Value row, Value column, Accumulators &tile) {
-    Value h = e.toInteger(head), n = e.toInteger(length);
+    Value h = e.toInteger(head), n = e.toInteger(keyLength);
     for (size_t j = 0; j < tile.front().size(); ++j) {
       Value offset = e.add(column, j * e.lanes);
       Value p = emitQueries(e, p0, offset);
@@ -298,7 +313,7 @@ void BackwardGenerator::emitProducts(Value q0) {
   emitMatmul(e, target, accumulateInto(e, product, keyGradients, q0));
   product.rows = shape.head;
   product.vectors = shape.queryVectors;
-  product.depth = e.min(e.index(shape.keyBlock), e.sub(length, q0));
+  product.depth = e.min(e.index(shape.keyBlock), e.sub(keyLength, q0));
   product.a = {keys, q0, {}, /*transposed=*/true};
   product.b = {scoreGradients, {}, {}};
   emitMatmul(e, target, accumulateInto(e, product, queryGradients, blockRow));

@@ -36,7 +36,7 @@ private:
     return cast<RankedTensorType>(value.getType()).getDimSize(1);
   }
   MemRefType matrix(int64_t columns) {
-    return MemRefType::get({shape.positions * shape.group, columns}, e.b.getF32Type());
+    return MemRefType::get({shape.queries * shape.group, columns}, e.b.getF32Type());
   }
   void allocate();
   void emitItem();
@@ -98,7 +98,7 @@ Kernel DecodeGenerator::generate() {
   kernel.scratchBytes = frame.scratchBytes();
   kernel.kind = "attention";
   double keys = double(extentOf(op.getKey()) * shape.batch);
-  kernel.flops = 4.0 * double(shape.heads * shape.head * shape.positions) * keys;
+  kernel.flops = 4.0 * double(shape.heads * shape.head * shape.queries) * keys;
   kernel.bytes = double(2 * shape.kvHeads * shape.head * shape.elementBytes) * keys;
   return kernel;
 }
@@ -106,7 +106,7 @@ Kernel DecodeGenerator::generate() {
 void DecodeGenerator::emitItem() {
   keyColumn = e.add(e.mul(keyHead, shape.head), shape.keyColumn);
   valueColumn = e.add(e.mul(keyHead, shape.head), shape.valueColumn);
-  int64_t factor = op.getDomain().getFactor();
+  int64_t factor = op.getKeys().getFactor();
   length = e.floorDiv(e.add(run.length, factor - 1), factor);
   eachQuery([&](Value slot, Value position, Value head) { loadQuery(slot, position, head); });
   e.loop(e.index(0), length, blockKeys, [&](Value q0) { emitKeyBlock(q0); });
@@ -162,7 +162,8 @@ void DecodeGenerator::prefetch(Value ring, Value memory, Value row, Value column
 /// Keys [q0, q0 + blockKeys).
 void DecodeGenerator::emitKeyBlock(Value q0) {
   eachQuery([&](Value slot, Value position, Value head) {
-    BlockClass block = classifyBlock(e, op.getMask(), position, 1, q0, blockKeys, length);
+    BlockClass block =
+        classifyBlock(e, op.getMask(), position, 1, q0, blockKeys, {e.add(position, 1), length});
     e.when(block.some, [&] {
       Value none = e.splat(-infinity);
       auto scored = [&](Value i, ValueRange before) {

@@ -56,7 +56,7 @@ private:
   Value query, key, value, output, lse; // tensors
   Value keys, values, queries, scores, keep, accumulator, rowsOfBlock, maximum, sum, blockMaximum,
       rescale; // scratch
-  Value length, batchRow, head, base, queryColumn, valueColumn, p0;
+  Value queryLength, keyLength, batchRow, head, queryBase, keyBase, queryColumn, valueColumn, p0;
 };
 
 } // namespace
@@ -95,11 +95,12 @@ void ForwardGenerator::allocate() {
 
 Kernel ForwardGenerator::generate() {
   allocate();
-  length = frame.validLength(op.getDomain().getFactor(), shape.positions);
+  std::tie(queryLength, keyLength) = validLengths(op, frame);
   Value pair = e.floorDiv(frame.item(), parts);
   batchRow = e.floorDiv(pair, shape.heads);
   head = e.sub(pair, e.mul(batchRow, shape.heads));
-  base = e.mul(batchRow, shape.positions);
+  queryBase = e.mul(batchRow, shape.queries);
+  keyBase = shape.keys == shape.queries ? queryBase : e.mul(batchRow, shape.keys);
   Value rows = op.getDomain().getFactor() == 0 ? e.index(shape.batch) : frame.rows();
   e.when(e.less(batchRow, rows), [&] { emitItem(); });
   frame.finish();
@@ -118,19 +119,19 @@ void ForwardGenerator::emitItem() {
   Value keyColumn = e.add(e.mul(keyHead, shape.head), shape.keyColumn);
   queryColumn = e.add(e.mul(head, shape.head), shape.queryColumn);
   valueColumn = e.add(e.mul(keyHead, shape.head), shape.valueColumn);
-  RowRange allKeys{base, e.index(0), e.roundUp(length, shape.keyBlock), length};
+  RowRange allKeys{keyBase, e.index(0), e.roundUp(keyLength, shape.keyBlock), keyLength};
   emitPack(e, shape, key, allKeys, keyColumn, keys);
   if (values) {
     emitPack(e, shape, value, allKeys, valueColumn, values);
   }
   Value part = e.sub(frame.item(), e.mul(e.floorDiv(frame.item(), parts), parts));
-  Value blocks = e.floorDiv(e.add(length, shape.queryBlock - 1), shape.queryBlock);
+  Value blocks = e.floorDiv(e.add(queryLength, shape.queryBlock - 1), shape.queryBlock);
   e.loop(part, blocks, parts, [&](Value block) { emitQueryBlock(block); });
 }
 
 void ForwardGenerator::emitQueryBlock(Value block) {
   p0 = e.mul(block, shape.queryBlock);
-  emitPack(e, shape, query, {base, p0, e.index(shape.queryBlock), length}, queryColumn,
+  emitPack(e, shape, query, {queryBase, p0, e.index(shape.queryBlock), queryLength}, queryColumn,
            rowsOfBlock);
   emitTransposeBlock(e, shape, rowsOfBlock, e.index(0), queries, e.index(0));
   emitFill(e, accumulator, 0);
@@ -138,27 +139,27 @@ void ForwardGenerator::emitQueryBlock(Value block) {
     e.store(e.splat(-infinity), maximum, {offset});
     e.store(e.splat(0), sum, {offset});
   });
-  e.loop(e.index(0), length, shape.keyBlock, [&](Value q0) { emitKeyBlock(q0); });
+  e.loop(e.index(0), keyLength, shape.keyBlock, [&](Value q0) { emitKeyBlock(q0); });
   emitResults();
 }
 
 void ForwardGenerator::emitKeyBlock(Value q0) {
-  BlockClass block =
-      classifyBlock(e, op.getMask(), p0, shape.queryBlock, q0, shape.keyBlock, length);
+  BlockClass block = classifyBlock(e, op.getMask(), p0, shape.queryBlock, q0, shape.keyBlock,
+                                   {queryLength, keyLength});
   e.when(block.some, [&] {
     eachVector([&](int64_t, Value offset) { e.store(e.splat(-infinity), blockMaximum, {offset}); });
     e.when(block.full, [&] { emitScores(q0, false); }, [&] { emitScores(q0, true); });
     if (shape.dropout > 0) {
       emitKeep(e, frame, shape, e.add(e.mul(batchRow, shape.heads), head), p0, q0, keep);
     }
-    Value valid = e.min(e.index(shape.keyBlock), e.sub(length, q0));
+    Value valid = e.min(e.index(shape.keyBlock), e.sub(keyLength, q0));
     emitSoftmax(q0, valid);
     Matmul product;
     product.rows = shape.head;
     product.vectors = shape.queryVectors;
     product.depth = valid;
     product.a = values ? Matrix{values, q0, {}, /*transposed=*/true}
-                       : Matrix{value, e.add(base, q0), valueColumn, /*transposed=*/true};
+                       : Matrix{value, e.add(keyBase, q0), valueColumn, /*transposed=*/true};
     product.b = {scores, {}, {}};
     product = accumulateInto(e, product, accumulator, e.index(0));
     auto load = product.init;
@@ -183,7 +184,7 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
   product.a = {keys, q0, {}};
   product.b = {queries, {}, {}};
   product.finish = [&, masked, q0](Value row, Value column, Accumulators &tile) {
-    Value h = e.toInteger(head), n = e.toInteger(length);
+    Value h = e.toInteger(head), n = e.toInteger(keyLength);
     for (size_t j = 0; j < tile.front().size(); ++j) {
       Value offset = e.add(column, j * e.lanes);
       Value p = emitQueries(e, p0, offset);
@@ -246,11 +247,12 @@ void ForwardGenerator::emitResults() {
     e.store(e.select(some, logarithm, e.splat(-infinity)), sum, {offset});
   });
   emitTransposeBack(e, shape, accumulator, e.index(0), rescale, rowsOfBlock);
-  Value count = e.min(e.index(shape.queryBlock), e.sub(length, p0));
+  Value count = e.min(e.index(shape.queryBlock), e.sub(queryLength, p0));
   Value column = e.mul(head, shape.head);
-  emitUnpack(e, shape, rowsOfBlock, e.index(0), p0, count, {}, output, base, column);
-  e.loop(e.index(0), count, 1,
-         [&](Value i) { e.store(e.loadScalar(sum, {i}), lse, {e.add(base, e.add(p0, i)), head}); });
+  emitUnpack(e, shape, rowsOfBlock, e.index(0), p0, count, {}, output, queryBase, column);
+  e.loop(e.index(0), count, 1, [&](Value i) {
+    e.store(e.loadScalar(sum, {i}), lse, {e.add(queryBase, e.add(p0, i)), head});
+  });
 }
 
 FailureOr<Kernel> cpu::generateAttention(dispatch::AttentionOp op, ModuleOp module, StringRef name,

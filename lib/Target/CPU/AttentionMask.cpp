@@ -65,13 +65,14 @@ private:
 } // namespace
 
 BlockClass attention::classifyBlock(Emitter &e, IntegerSet mask, Value p0, int64_t queries,
-                                    Value q0, int64_t keys, Value length) {
-  Value last = e.add(length, -1);
+                                    Value q0, int64_t keys, Lengths lengths) {
+  Value lastKey = e.add(lengths.keys, -1);
+  Value lastQuery = lengths.queries == lengths.keys ? lastKey : e.add(lengths.queries, -1);
   Value zero = e.index(0);
-  Interval p{p0, e.min(e.add(p0, queries - 1), last)};
-  Interval q{q0, e.min(e.add(q0, keys - 1), last)};
-  RangeBuilder ranges(e, p, q, length);
-  BlockClass result{e.less(q0, length), e.atLeast(length, e.add(q0, keys))};
+  Interval p{p0, e.min(e.add(p0, queries - 1), lastQuery)};
+  Interval q{q0, e.min(e.add(q0, keys - 1), lastKey)};
+  RangeBuilder ranges(e, p, q, lengths.keys);
+  BlockClass result{e.less(q0, lengths.keys), e.atLeast(lengths.keys, e.add(q0, keys))};
   for (auto [expr, equality] : llvm::zip(mask.getConstraints(), mask.getEqFlags())) {
     Interval range = ranges.of(expr);
     result.some = e.both(result.some, e.atLeast(range.high, zero));
@@ -155,16 +156,18 @@ Value attention::emitMask(Emitter &e, IntegerSet mask, Value p, Value q, Value l
   return e.broadcast(emitRelation(e, mask, p, q, length));
 }
 
-double attention::countPairs(int64_t positions, IntegerSet mask) {
-  int64_t samples = std::min<int64_t>(64, positions);
+double attention::countPairs(int64_t queries, int64_t keys, IntegerSet mask) {
+  constexpr int64_t most = 64;
+  int64_t rows = std::min(most, queries), columns = std::min(most, keys);
   MLIRContext *context = mask.getContext();
-  auto position = [&](int64_t i) { return (2 * i + 1) * positions / (2 * samples); };
+  auto sample = [&](int64_t i, int64_t samples, int64_t positions) {
+    return getAffineConstantExpr((2 * i + 1) * positions / (2 * samples), context);
+  };
   int64_t holding = 0;
-  for (int64_t i = 0; i < samples * samples; ++i) {
-    SmallVector<AffineExpr> dims{getAffineConstantExpr(position(i / samples), context),
-                                 getAffineConstantExpr(position(i % samples), context)};
-    SmallVector<AffineExpr> symbols(mask.getNumSymbols(),
-                                    getAffineConstantExpr(positions, context));
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    SmallVector<AffineExpr> dims{sample(i / columns, rows, queries),
+                                 sample(i % columns, columns, keys)};
+    SmallVector<AffineExpr> symbols(mask.getNumSymbols(), getAffineConstantExpr(keys, context));
     bool holds = true;
     for (auto [expr, equality] : llvm::zip(mask.getConstraints(), mask.getEqFlags())) {
       auto value = cast<AffineConstantExpr>(expr.replaceDimsAndSymbols(dims, symbols)).getValue();
@@ -172,14 +175,16 @@ double attention::countPairs(int64_t positions, IntegerSet mask) {
     }
     holding += holds;
   }
-  double share = static_cast<double>(holding) / static_cast<double>(samples * samples);
-  return share * static_cast<double>(positions) * static_cast<double>(positions);
+  double share = static_cast<double>(holding) / static_cast<double>(rows * columns);
+  return share * static_cast<double>(queries) * static_cast<double>(keys);
 }
 
 void attention::countWork(const Shape &shape, IntegerSet mask, int64_t matmuls, int64_t tensors,
                           Kernel &kernel) {
-  double pairs = static_cast<double>(shape.batch * shape.heads) * countPairs(shape.positions, mask);
+  double pairs =
+      static_cast<double>(shape.batch * shape.heads) * countPairs(shape.queries, shape.keys, mask);
   kernel.flops = 2.0 * static_cast<double>(matmuls * shape.head) * pairs;
-  int64_t rows = shape.batch * shape.positions * shape.head;
-  kernel.bytes = static_cast<double>(shape.elementBytes * rows * (tensors * shape.heads));
+  // Half of the tensors have the rows of queries, half those of keys.
+  int64_t rows = shape.batch * (shape.queries + shape.keys) * (tensors / 2);
+  kernel.bytes = static_cast<double>(shape.elementBytes * rows * (shape.head * shape.heads));
 }

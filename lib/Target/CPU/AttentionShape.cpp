@@ -12,7 +12,8 @@ template <typename Op> Shape attention::makeShape(Op op, const Target &target) {
   dispatch::DomainAttr domain = op.getDomain();
   Shape s{};
   s.batch = domain.getBatch();
-  s.positions = domain.getPositions();
+  s.queries = domain.getPositions();
+  s.keys = op.getKeys().getPositions();
   s.heads = op.getHeads();
   s.kvHeads = op.getKvHeads();
   s.head = op.getHeadSize();
@@ -26,20 +27,32 @@ template <typename Op> Shape attention::makeShape(Op op, const Target &target) {
   // 64 queries by 64 keys: the block's scores, values and accumulators (16 KiB each at D = 64) stay
   // near the first level of cache. A causal diagonal wastes half a block a row of blocks: 6% at N =
   // 1024, but 25% at N = 256, where smaller blocks lose less to their own overhead than they save.
-  int64_t block = s.positions <= 256 ? 32 : 64;
+  int64_t block = std::max(s.queries, s.keys) <= 256 ? 32 : 64;
   s.queryVectors =
-      std::min<int64_t>(block / target.lanes, llvm::divideCeil(s.positions, target.lanes));
+      std::min<int64_t>(block / target.lanes, llvm::divideCeil(s.queries, target.lanes));
   s.queryBlock = s.queryVectors * target.lanes;
-  s.keyBlock = std::min<int64_t>(block, (s.positions + 3) / 4 * 4);
+  s.keyBlock = std::min<int64_t>(block, (s.keys + 3) / 4 * 4);
   s.headVectors = llvm::divideCeil(s.head, target.lanes);
   s.headWidth = s.headVectors * target.lanes;
-  s.queryBlocks = llvm::divideCeil(s.positions, s.queryBlock);
-  s.keyBlocks = llvm::divideCeil(s.positions, s.keyBlock);
+  s.queryBlocks = llvm::divideCeil(s.queries, s.queryBlock);
+  s.keyBlocks = llvm::divideCeil(s.keys, s.keyBlock);
   return s;
 }
 
 template Shape attention::makeShape(dispatch::AttentionOp op, const Target &target);
 template Shape attention::makeShape(dispatch::AttentionBackwardOp op, const Target &target);
+
+template <typename Op> std::pair<Value, Value> attention::validLengths(Op op, Frame &frame) {
+  auto lengthOf = [&](dispatch::DomainAttr domain) {
+    return frame.validLength(domain.getFactor(), domain.getPositions());
+  };
+  Value queries = lengthOf(op.getDomain());
+  return {queries, op.getKeys() == op.getDomain() ? queries : lengthOf(op.getKeys())};
+}
+
+template std::pair<Value, Value> attention::validLengths(dispatch::AttentionOp op, Frame &frame);
+template std::pair<Value, Value> attention::validLengths(dispatch::AttentionBackwardOp op,
+                                                         Frame &frame);
 
 /// What the generators cannot do, said on the op.
 template <typename Op> LogicalResult attention::checkOp(Op op) {

@@ -31,7 +31,8 @@ constexpr float largestExponent = 65536;
 
 /// Sizes of the problem.
 struct Shape {
-  int64_t batch, positions, heads, kvHeads, head;
+  int64_t batch, queries, keys; ///< positions of queries and of keys, a row of the batch
+  int64_t heads, kvHeads, head;
   int64_t group; ///< query heads a key/value head
   int64_t queryColumn, keyColumn, valueColumn;
   /// Columns of results that one block sums, a multiple of 16: all of a head's, up to 128 of them.
@@ -40,7 +41,7 @@ struct Shape {
   int64_t width; ///< of a head in shared memory: the parts, zeros from `head` on
   float dropout;
   int64_t randomId;
-  int64_t factor;
+  int64_t queryFactor, keyFactor; ///< of the domains
   /// The score region where it is score * factor, and the derivative where it is g * factor: then
   /// neither costs anything for each score.
   std::optional<float> scoreFactor, gradientFactor;
@@ -48,6 +49,7 @@ struct Shape {
   /// valid keys alone: then no key is held against the length.
   mlir::IntegerSet mask;
   bool boundsKeys;
+  bool isOneDomain() const { return queries == keys && queryFactor == keyFactor; }
   bool heavy; ///< much is computed for each score: Philox, a long region. Tiles are smaller then
 };
 
@@ -70,13 +72,20 @@ struct Tile {
   int64_t end() const { return byte + bytes(); }
 };
 
+/// The rows of queries or of keys, in one row of the batch.
+struct Side {
+  int64_t positions = 0;
+  mlir::Value base, length; ///< index: the first in memory; how many are valid
+};
+
 /// One head's columns in the rows of one sequence.
 struct Source {
+  Side rows;
   mlir::Value memory;  ///< [B * T][padded width]
   mlir::Value column;  ///< index: the head's first
   mlir::Value columns; ///< index: how many; what is beyond reads as zeros
   bool aligned;        ///< chunks of 8 columns lie at multiples of 16 bytes
-  /// Of results: [T][head], by which rows are rotated back; null where not.
+  /// Of results: [positions][head], by which rows are rotated back; null where not.
   mlir::Value rotary = nullptr;
   /// Of results: how many columns lie at a multiple of their bytes wherever such a group starts in
   /// the head: 4, 2 or 1.
@@ -107,7 +116,7 @@ public:
   AttentionFrame(mlir::Operation *op, dispatch::DomainAttr domain, const Shape &shape,
                  mlir::ModuleOp module, llvm::StringRef name);
 
-  /// Sets `batchRow`, `base` and `length` (0 where the row of the batch is not valid).
+  /// Sets `batchRow`, `queries` and `keys`, of length 0 where the row of the batch is not valid.
   void enterRow(mlir::Value batchRow);
   /// Divides the block's number into a row of the batch, one of `heads`, one of `tiles` and a part
   /// of the head's columns; enters the row and sets `part`. Gives the head and the
@@ -117,7 +126,7 @@ public:
   std::pair<mlir::Value, mlir::Value> split(mlir::Value number, int64_t divisor);
 
   /// Starts copying rows first, first + 1, ... of the sequence into `tile`, `offset` bytes further;
-  /// rows from `length` on become zeros. Each thread copies chunks of its own.
+  /// rows that are not valid become zeros. Each thread copies chunks of its own.
   void load(const Tile &tile, mlir::Value offset, const Source &source, mlir::Value first);
 
   /// Four matrices from lines [line, line + 16) and columns [column, column + 16): of the left
@@ -161,15 +170,16 @@ public:
   /// i1, of i32 positions: the mask's relation and, where `bounded`, that the key is valid. Of a
   /// query that is not valid anything.
   mlir::Value holds(mlir::Value p, mlir::Value q, bool bounded);
-  cpu::attention::BlockClass classify(mlir::Value p0, int64_t queries, mlir::Value q0,
-                                      int64_t keys);
+  /// Queries [p0, p0 + rows), keys [q0, q0 + columns).
+  cpu::attention::BlockClass classify(mlir::Value p0, int64_t rows, mlir::Value q0,
+                                      int64_t columns);
 
   /// Values that are not negative, those that dropout drops with their sign changed: one register
   /// tells both. `adjacent` where the elements of a pair of columns follow one another.
   Values marked(Values values, int64_t columns, bool adjacent,
                 llvm::function_ref<mlir::Value(const Place &)> elementOf);
   Values positive(Values values); ///< zeros for those that are dropped
-  /// i64: ((b heads + h) T + p) T + q, of i32 positions.
+  /// i64: ((b heads + h) T + p) T' + q, of i32 positions, T queries and T' keys.
   mlir::Value elementNumber(mlir::Value head, mlir::Value p, mlir::Value q);
 
   /// The score region, or the score itself where `scoreFactor` stands for it.
@@ -199,12 +209,14 @@ public:
   mlir::ImplicitLocOpBuilder &b;
   TensorCore core;
   const Shape shape;
-  mlir::Value thread, group, quad;    ///< index; a lane is 4 group + quad
-  mlir::Value batchRow, base, length; ///< index
-  mlir::Value valid;                  ///< i32: `length`
-  mlir::Value part;                   ///< index: first of a head's columns that the block sums
+  mlir::Value thread, group, quad; ///< index; a lane is 4 group + quad
+  mlir::Value batchRow;            ///< index
+  Side queries, keys;
+  mlir::Value validKeys; ///< i32: the keys' length
+  mlir::Value part;      ///< index: first of a head's columns that the block sums
 
 private:
+  Side sideOf(int64_t positions, int64_t factor);
   /// Lines and chunks of a tile, dealt to the block's threads. A thread's own are unrolled where
   /// they are copied whole; where they are read element by element there are no registers for that.
   void eachChunk(const Tile &tile, const Source &source,

@@ -13,17 +13,20 @@ using namespace sluice::cuda::attention;
 BackwardStage::BackwardStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
                              StringRef name)
     : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e), b(f.b),
-      roundedPositions(llvm::alignTo(shape.positions, fixedRows)) {}
+      roundedPositions(llvm::alignTo(shape.queries, fixedRows)) {}
 
 Source BackwardStage::source(unsigned operand, Value headIndex, int64_t column) {
   bool aligned = shape.head % chunkElements == 0 && column % chunkElements == 0;
-  return {f.frame.buffer(operand), e.add(e.mul(headIndex, shape.head), column), e.index(shape.head),
-          aligned};
+  bool isOfKeys = operand == Key || operand == ValueRows;
+  return {isOfKeys ? f.keys : f.queries, f.frame.buffer(operand),
+          e.add(e.mul(headIndex, shape.head), column), e.index(shape.head), aligned};
 }
 
-Source BackwardStage::result(Value headIndex, int64_t column, bool rotated) {
-  Source target = source(op->getNumOperands(), headIndex, column);
-  target.rotary = rotated && op.getRotary() ? f.frame.buffer(Rotary) : Value();
+Source BackwardStage::gradientOf(unsigned operand, Value headIndex, int64_t column) {
+  Source target = source(operand, headIndex, column);
+  unsigned number = dispatch::gradientOf(operand, op.getGradients().size());
+  target.memory = f.frame.buffer(op->getNumOperands() + number);
+  target.rotary = operand != ValueRows && op.getRotary() ? f.frame.buffer(Rotary) : Value();
   target.together = columnsTogether(shape, column);
   return target;
 }
@@ -132,17 +135,20 @@ FailureOr<Kernel> cuda::generateAttentionBackward(dispatch::AttentionBackwardOp 
   kernel.stages.push_back(makeQueryStage(op, *shape, module, (name + "_queries").str()));
   kernel.stages.push_back(makeKeyStage(op, *shape, module, (name + "_keys").str()));
   kernel.kind = "attention";
-  double pairs = cpu::attention::countPairs(shape->positions, op.getMask());
+  double pairs = cpu::attention::countPairs(shape->queries, shape->keys, op.getMask());
   kernel.flops = 10 * double(shape->head * shape->batch * shape->heads) * pairs;
   kernel.workspaceBytes =
-      2 * shape->batch * shape->heads * int64_t(llvm::alignTo(shape->positions, fixedRows)) * 4;
+      2 * shape->batch * shape->heads * int64_t(llvm::alignTo(shape->queries, fixedRows)) * 4;
   auto bytes = [&](Value tensor, int64_t heads) { return headBytes(*shape, tensor, heads); };
   double queries = bytes(op.getQuery(), shape->heads) + bytes(op.getOutputGradient(), shape->heads);
   double keys = bytes(op.getKey(), shape->kvHeads) + bytes(op.getValue(), shape->kvHeads);
   double rotary = rotaryBytes(*shape, op.getRotary());
   kernel.rereadBytes = queries + keys + rotary;
   kernel.bytes = queries + keys + rotary + bytes(op.getOutput(), shape->heads) +
-                 bytes(op.getGradient(), shape->heads + 2 * shape->kvHeads) +
-                 double(shape->batch * shape->positions * shape->heads * 4);
+                 double(shape->batch * shape->queries * shape->heads * 4);
+  for (unsigned operand : {Query, Key, ValueRows}) {
+    Value gradient = op.getGradients()[dispatch::gradientOf(operand, op.getGradients().size())];
+    kernel.bytes += bytes(gradient, operand == Query ? shape->heads : shape->kvHeads);
+  }
   return kernel;
 }

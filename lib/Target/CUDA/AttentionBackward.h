@@ -25,10 +25,10 @@ public:
 protected:
   /// One head's columns of an operand that holds its rows from `column` on.
   Source source(unsigned operand, mlir::Value headIndex, int64_t column);
-  /// Of the result, `rotated` where queries and keys are: its rows are rotated back.
-  Source result(mlir::Value headIndex, int64_t column, bool rotated);
-  /// [2 B heads][T rounded up]: log-sum-exps times log2(e), doubled instead where they are extreme;
-  /// then deltas.
+  /// Of the gradient of query, key or value: rows of the first two are rotated back.
+  Source gradientOf(unsigned operand, mlir::Value headIndex, int64_t column);
+  /// [2 B heads][queries rounded up]: log-sum-exps times log2(e), doubled instead where they are
+  /// extreme; then deltas.
   mlir::Value statistics();
   mlir::Value statisticsRow(int64_t which, mlir::Value head);
   mlir::Value statisticOf(mlir::Value logSum);  ///< as above

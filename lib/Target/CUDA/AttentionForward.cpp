@@ -58,9 +58,9 @@ private:
 // Two fragments a warp halve the traffic of shared memory. Heads of 64 columns have no registers
 // for them on every chip (ptxas spills for sm_80), nor have long computations for each score.
 static int64_t chooseFragments(const Shape &shape) {
-  int64_t blocks = shape.batch * shape.heads * llvm::divideCeil(shape.positions, 128);
+  int64_t blocks = shape.batch * shape.heads * llvm::divideCeil(shape.queries, 128);
   bool fits = shape.width < 64 && !shape.heavy;
-  return fits && shape.positions > 64 && blocks >= manyBlocks ? 2 : 1;
+  return fits && shape.queries > 64 && blocks >= manyBlocks ? 2 : 1;
 }
 
 // Each thread keeps where its chunks of a tile come from: wide heads have many.
@@ -69,14 +69,15 @@ static int64_t chooseKeys(const Shape &shape) { return shape.heavy && shape.widt
 Forward::Forward(dispatch::AttentionOp op, const Shape &shape, ModuleOp module, StringRef name)
     : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e), b(f.b),
       fragments(chooseFragments(shape)), queries(fragments * fragmentRows * warps),
-      tiles(llvm::divideCeil(shape.positions, queries)), keysPerTile(chooseKeys(shape)),
+      tiles(llvm::divideCeil(shape.queries, queries)), keysPerTile(chooseKeys(shape)),
       queryTile{queries, shape.width, 0}, keyTile{keysPerTile, shape.width, queryTile.end()},
       valueTile{keysPerTile, shape.partWidth, keyTile.end()} {}
 
 Source Forward::source(unsigned operand, Value headIndex, int64_t column) {
   bool aligned = shape.head % chunkElements == 0 && column % chunkElements == 0;
-  return {f.frame.buffer(operand), e.add(e.mul(headIndex, shape.head), column), e.index(shape.head),
-          aligned};
+  bool isOfKeys = operand == 1 || operand == 2;
+  return {isOfKeys ? f.keys : f.queries, f.frame.buffer(operand),
+          e.add(e.mul(headIndex, shape.head), column), e.index(shape.head), aligned};
 }
 
 Kernel Forward::generate() {
@@ -91,7 +92,7 @@ Kernel Forward::generate() {
   value.columns = e.sub(value.columns, f.part);
   auto first = [&](Value number) { return e.mul(number, keysPerTile); };
   AttentionFrame::Stream keys;
-  keys.count = e.index(llvm::divideCeil(shape.positions, keysPerTile));
+  keys.count = e.index(llvm::divideCeil(shape.keys, keysPerTile));
   keys.bytes = keyTile.bytes() + valueTile.bytes();
   keys.some = [&](Value number) {
     return f.classify(p0, queries, first(number), keysPerTile).some;
@@ -103,7 +104,7 @@ Kernel Forward::generate() {
   keys.body = [&](Value number, Value offset, ValueRange carried) {
     return emitTile(number, offset, carried);
   };
-  e.when(e.less(p0, f.length), [&] {
+  e.when(e.less(p0, f.queries.length), [&] {
     f.load(queryTile, nullptr, query, p0);
     f.core.commit();
     rows = f.rowNumbers(p0, fragments);
@@ -116,8 +117,8 @@ Kernel Forward::generate() {
       return carried;
     }));
   });
-  double pairs =
-      double(shape.batch * shape.heads) * cpu::attention::countPairs(shape.positions, op.getMask());
+  double pairs = double(shape.batch * shape.heads) *
+                 cpu::attention::countPairs(shape.queries, shape.keys, op.getMask());
   int64_t blocks = shape.batch * shape.heads * tiles * shape.parts;
   Kernel kernel = *f.frame.finish(f.frame.kernel(
       blocks, "attention", 4 * double(shape.head) * pairs, keyTile.byte + 2 * keys.bytes));
@@ -125,7 +126,7 @@ Kernel Forward::generate() {
                  headBytes(shape, op.getKey(), shape.kvHeads) +
                  headBytes(shape, op.getValue(), shape.kvHeads) +
                  headBytes(shape, op.getOutput(), shape.heads) +
-                 (op.getLse() ? double(shape.batch * shape.positions * shape.heads * 4) : 0);
+                 (op.getLse() ? double(shape.batch * shape.queries * shape.heads * 4) : 0);
   return kernel;
 }
 
@@ -253,8 +254,8 @@ void Forward::emitResults(const Values &carried) {
   Value mine = e.both(isZero(f.quad), isZero(f.part));
   for (auto [row, logarithm] : llvm::enumerate(logarithms)) {
     Value position = arith::IndexCastOp::create(b, b.getIndexType(), rows[row]);
-    e.when(e.both(mine, e.less(position, f.length)), [&, logarithm = logarithm] {
-      e.store(logarithm, lse, {e.add(f.base, position), head});
+    e.when(e.both(mine, e.less(position, f.queries.length)), [&, logarithm = logarithm] {
+      e.store(logarithm, lse, {e.add(f.queries.base, position), head});
     });
   }
 }

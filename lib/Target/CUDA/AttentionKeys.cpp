@@ -38,7 +38,7 @@ private:
 KeyStage::KeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
                    StringRef name)
     : BackwardStage(op, shape, module, name), queries(chooseRows(shape, 2)),
-      queryTiles(llvm::divideCeil(shape.positions, queries)), keyTile{fixedRows, shape.width, 0},
+      queryTiles(llvm::divideCeil(shape.queries, queries)), keyTile{fixedRows, shape.width, 0},
       valueTile{fixedRows, shape.width, keyTile.end()},
       queryTile{queries, shape.width, valueTile.end()},
       gradientTile{queries, shape.width, queryTile.end()}, numbersByte(gradientTile.end()),
@@ -128,7 +128,7 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
 }
 
 Stage KeyStage::generate() {
-  int64_t tiles = llvm::divideCeil(shape.positions, fixedRows);
+  int64_t tiles = llvm::divideCeil(shape.keys, fixedRows);
   auto [head, tile] = f.place(shape.kvHeads, tiles);
   keyHead = head;
   q0 = e.mul(tile, fixedRows);
@@ -160,9 +160,9 @@ Stage KeyStage::generate() {
          valueScale = scale(1 / (1 - shape.dropout));
   Padding padding = shape.boundsKeys ? Padding::Summed : Padding::Zeros;
   f.store(Values(ArrayRef<Value>(sums).take_front(count)), keyScale,
-          result(keyHead, shape.keyColumn, true), q0, 1, padding);
+          gradientOf(Key, keyHead, shape.keyColumn), q0, 1, padding);
   f.store(Values(ArrayRef<Value>(sums).drop_front(count)), valueScale,
-          result(keyHead, shape.valueColumn, false), q0, 1, padding);
+          gradientOf(ValueRows, keyHead, shape.valueColumn), q0, 1, padding);
   return finish(shape.batch * shape.kvHeads * tiles * shape.parts, queryTile.byte + 2 * bytes);
 }
 

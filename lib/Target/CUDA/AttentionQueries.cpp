@@ -96,8 +96,8 @@ void QueryStage::formStatistics() {
   };
   for (Value row : rows) {
     Value position = arith::IndexCastOp::create(b, b.getIndexType(), row);
-    Value at = e.add(f.base, e.min(position, e.index(shape.positions - 1)));
-    Value isValid = e.less(position, f.length);
+    Value at = e.add(f.queries.base, e.min(position, e.index(shape.queries - 1)));
+    Value isValid = e.less(position, f.queries.length);
     Value logSum = e.loadScalar(f.frame.buffer(Lse), {at, head});
     Value empty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, logSum, f.f32(-infinity));
     Value none = e.select(isValid, empty, arith::ConstantIntOp::create(b, b.getI1Type(), 1));
@@ -136,7 +136,7 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
 }
 
 Stage QueryStage::generate() {
-  int64_t tiles = llvm::divideCeil(shape.positions, fixedRows);
+  int64_t tiles = llvm::divideCeil(shape.queries, fixedRows);
   auto [headOf, fromEnd] = f.place(shape.heads, tiles);
   head = headOf;
   p0 = e.mul(e.sub(e.index(tiles - 1), fromEnd), fixedRows);
@@ -149,7 +149,7 @@ Stage QueryStage::generate() {
   f.core.commit();
   rows = f.rowNumbers(p0, 1);
   AttentionFrame::Stream stream;
-  stream.count = e.index(llvm::divideCeil(shape.positions, keys));
+  stream.count = e.index(llvm::divideCeil(shape.keys, keys));
   stream.bytes = valueTile.end() - keyTile.byte;
   stream.some = [&](Value number) {
     return f.classify(p0, fixedRows, e.mul(number, keys), keys).some;
@@ -170,8 +170,8 @@ Stage QueryStage::generate() {
     return f.core.zeros(shape.partWidth / 2);
   });
   // Queries that are not valid have sums of zeros.
-  f.store(sums, scale(shape.gradientFactor.value_or(1)), result(head, shape.queryColumn, true), p0,
-          1, Padding::Summed);
+  f.store(sums, scale(shape.gradientFactor.value_or(1)), gradientOf(Query, head, shape.queryColumn),
+          p0, 1, Padding::Summed);
   return finish(shape.batch * shape.heads * tiles * shape.parts, keyTile.byte + 2 * stream.bytes);
 }
 

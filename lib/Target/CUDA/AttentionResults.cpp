@@ -21,7 +21,7 @@ void AttentionFrame::storeColumns(Value values, const Source &target, Value posi
   auto put = [&] {
     auto type = cast<VectorType>(values.getType());
     int64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;
-    Value row = e.add(base, position), at = e.add(target.column, column);
+    Value row = e.add(target.rows.base, position), at = e.add(target.column, column);
     core.store(values, core.global(target.memory, {row, at}), bytes);
   };
   if (shape.width == shape.head) {
@@ -68,7 +68,7 @@ void AttentionFrame::storePairs(ArrayRef<Value> results, const Source &target, V
     for (int64_t j : {0, 1}) {
       e.when(e.less(e.add(column, j), target.columns), [&] {
         e.store(vector::ExtractOp::create(b, pair, ArrayRef<int64_t>{j}), target.memory,
-                {e.add(base, position), e.add(e.add(target.column, column), j)});
+                {e.add(target.rows.base, position), e.add(e.add(target.column, column), j)});
       });
     }
   }
@@ -78,7 +78,7 @@ void AttentionFrame::storePairs(ArrayRef<Value> results, const Source &target, V
 void AttentionFrame::rotateBack(MutableArrayRef<Value> results, const Source &target,
                                 Value position) {
   Value first = e.add(part, e.mul(quad, 2));
-  Value row = e.min(position, e.index(shape.positions - 1));
+  Value row = e.min(position, e.index(target.rows.positions - 1));
   for (size_t i = 0; i < results.size(); i += 2) {
     Value &x = results[i], &y = results[i + 1];
     Value column = e.min(e.add(first, int64_t(i / 2) * fragmentColumns), e.index(shape.head - 2));
@@ -101,7 +101,7 @@ void AttentionFrame::store(const Values &sums, ArrayRef<Value> scale, const Sour
   Value firstFour = e.add(part, e.add(e.mul(pairOfLanes, 4), e.mul(odd, fragmentColumns)));
   for (int64_t row = 0; row < 2 * fragments; ++row) {
     Value position = e.add(warpRow, row * fragmentRows / 2);
-    Value isValid = e.less(position, length);
+    Value isValid = e.less(position, target.rows.length);
     Values results;
     for (int64_t i = 0; i < 2 * columns; ++i) {
       Value sum = sums[(row / 2 * columns + i / 2) * sumsPerFragment + row % 2 * 2 + i % 2];
@@ -113,7 +113,8 @@ void AttentionFrame::store(const Values &sums, ArrayRef<Value> scale, const Sour
     }
     bool exchanged = target.together == 4 && elementOf(target).isBF16();
     Values fours = exchanged ? exchangePairs(results) : Values();
-    Value stored = padding == Padding::Left ? isValid : e.less(position, e.index(shape.positions));
+    Value stored =
+        padding == Padding::Left ? isValid : e.less(position, e.index(target.rows.positions));
     e.when(stored, [&] {
       if (!exchanged) {
         storePairs(results, target, position);

@@ -107,13 +107,14 @@ Values AttentionFrame::masked(const Values &scores, int64_t columns, Value full,
 }
 
 Value AttentionFrame::holds(Value p, Value q, bool bounded) {
-  return cpu::attention::emitRelation(e, shape.mask, p, q, valid, bounded);
+  return cpu::attention::emitRelation(e, shape.mask, p, q, validKeys, bounded);
 }
 
-cpu::attention::BlockClass AttentionFrame::classify(Value p0, int64_t queries, Value q0,
-                                                    int64_t keys) {
-  auto result = cpu::attention::classifyBlock(e, shape.mask, p0, queries, q0, keys, length);
-  result.some = e.both(result.some, e.less(p0, length));
+cpu::attention::BlockClass AttentionFrame::classify(Value p0, int64_t rows, Value q0,
+                                                    int64_t columns) {
+  auto result = cpu::attention::classifyBlock(e, shape.mask, p0, rows, q0, columns,
+                                              {queries.length, keys.length});
+  result.some = e.both(result.some, e.less(p0, queries.length));
   return result;
 }
 
@@ -121,9 +122,9 @@ Value AttentionFrame::elementNumber(Value head, Value p, Value q) {
   auto wide = [&](Value position) -> Value {
     return arith::ExtUIOp::create(b, b.getI64Type(), position);
   };
-  Value row = e.mul(e.add(e.mul(batchRow, shape.heads), head), shape.positions);
+  Value row = e.mul(e.add(e.mul(batchRow, shape.heads), head), shape.queries);
   Value first = arith::IndexCastOp::create(b, b.getI64Type(), row);
-  return e.add(e.mul(e.add(first, wide(p)), shape.positions), wide(q));
+  return e.add(e.mul(e.add(first, wide(p)), shape.keys), wide(q));
 }
 
 // Philox gives the numbers of four elements at a time. Two that follow one another lie among the
@@ -137,7 +138,7 @@ std::pair<Value, Value> AttentionFrame::keptPair(Value first, Value second, bool
     return isKept(cpu::emitUniform(b, element, shape.randomId, frame.firstStream, frame.step,
                                    frame.seed, cpu::PhiloxWord::Narrow));
   };
-  if (!adjacent || shape.positions % 2 != 0) {
+  if (!adjacent || shape.keys % 2 != 0) {
     return {draw(first), draw(second)};
   }
   Value two = e.constantLike(first, 2);
@@ -201,7 +202,7 @@ Values AttentionFrame::marked(Values values, int64_t columns, bool adjacent,
     for (size_t j = 0; j < 4; ++j) {
       elements[j] = elementOf(placeAt(i + j, columns));
     }
-    if (shape.positions % 4 == 0) {
+    if (shape.keys % 4 == 0) {
       kept = keptTogether(elements, adjacent);
     } else {
       std::tie(kept[0], kept[1]) = keptPair(elements[0], elements[1], adjacent);

@@ -51,7 +51,7 @@ template <typename Op> static LogicalResult checkTypes(Op op) {
   SmallVector<Value> numbers{op.getLse()}, results{op.getOutput()};
   if constexpr (std::is_same_v<Op, dispatch::AttentionBackwardOp>) {
     factors.push_back(op.getOutputGradient());
-    results.push_back(op.getGradient());
+    llvm::append_range(results, op.getGradients());
     if (op.getRotary()) {
       numbers.push_back(op.getRotary());
     }
@@ -77,30 +77,31 @@ template <typename Op> static LogicalResult checkTypes(Op op) {
   return success();
 }
 
-/// Whether some p in [0, n) and q >= 0 meet all constraints, exactly.
-static bool isPossible(ArrayRef<AffineExpr> constraints, ArrayRef<bool> equalities) {
+/// Whether some p >= 0, below n in one domain, and q >= 0 meet all constraints, exactly.
+static bool isPossible(ArrayRef<AffineExpr> constraints, ArrayRef<bool> equalities,
+                       bool isOneDomain) {
   MLIRContext *context = constraints.front().getContext();
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context),
              n = getAffineSymbolExpr(0, context);
   SmallVector<AffineExpr> all(constraints);
   SmallVector<bool> equal(equalities);
-  all.append({p, n - 1 - p, q});
+  all.append({p, isOneDomain ? n - 1 - p : p, q});
   equal.append(3, false);
   return !FlatLinearValueConstraints(IntegerSet::get(2, 1, all, equal)).isIntegerEmpty();
 }
 
 /// Whether the relation has no pair of a valid query and a key that is not valid.
-static bool boundsKeys(IntegerSet mask) {
+static bool boundsKeys(IntegerSet mask, bool isOneDomain) {
   SmallVector<AffineExpr> constraints(mask.getConstraints());
   SmallVector<bool> equalities(mask.getEqFlags());
   MLIRContext *context = mask.getContext();
   constraints.push_back(getAffineDimExpr(1, context) - getAffineSymbolExpr(0, context));
   equalities.push_back(false);
-  return !isPossible(constraints, equalities);
+  return !isPossible(constraints, equalities, isOneDomain);
 }
 
 /// The relation without the constraints that follow, for valid positions, from those that stay.
-static IntegerSet withoutRedundant(IntegerSet mask) {
+static IntegerSet withoutRedundant(IntegerSet mask, bool isOneDomain) {
   MLIRContext *context = mask.getContext();
   AffineExpr zero = getAffineConstantExpr(0, context);
   AffineExpr validKey = getAffineSymbolExpr(0, context) - 1 - getAffineDimExpr(1, context);
@@ -112,7 +113,7 @@ static IntegerSet withoutRedundant(IntegerSet mask) {
     others[i] = -1 - constraints[i];
     others.push_back(validKey);
     equal.push_back(false);
-    if (!equalities[i] && !isPossible(others, equal)) {
+    if (!equalities[i] && !isPossible(others, equal, isOneDomain)) {
       constraints[i] = zero; // 0 >= 0
     }
   }
@@ -153,8 +154,10 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
   dispatch::DomainAttr domain = op.getDomain();
   Shape s{};
   s.batch = domain.getBatch();
-  s.positions = domain.getPositions();
-  s.factor = domain.getFactor();
+  s.queries = domain.getPositions();
+  s.queryFactor = domain.getFactor();
+  s.keys = op.getKeys().getPositions();
+  s.keyFactor = op.getKeys().getFactor();
   s.heads = op.getHeads();
   s.kvHeads = op.getKvHeads();
   s.group = s.heads / s.kvHeads;
@@ -171,8 +174,8 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
     }
     s.gradientFactor = factorOf(op.getScoreGradient(), 4);
   }
-  s.mask = withoutRedundant(op.getMask());
-  s.boundsKeys = boundsKeys(s.mask);
+  s.mask = withoutRedundant(op.getMask(), s.isOneDomain());
+  s.boundsKeys = boundsKeys(s.mask, s.isOneDomain());
   s.heavy = s.dropout > 0 || isLong(op.getScore());
   s.parts = llvm::divideCeil(s.head, widestPart);
   s.partWidth = llvm::alignTo(llvm::divideCeil(s.head, s.parts), fragmentInner);
@@ -184,12 +187,13 @@ template FailureOr<Shape> attention::makeShape(dispatch::AttentionOp op);
 template FailureOr<Shape> attention::makeShape(dispatch::AttentionBackwardOp op);
 
 double attention::headBytes(const Shape &shape, Value tensor, int64_t heads) {
-  unsigned bits = cast<RankedTensorType>(tensor.getType()).getElementTypeBitWidth();
-  return double(shape.batch * shape.positions * heads * shape.head) * bits / 8;
+  auto type = cast<RankedTensorType>(tensor.getType());
+  return double(shape.batch * type.getDimSize(1) * heads * shape.head) *
+         type.getElementTypeBitWidth() / 8;
 }
 
 double attention::rotaryBytes(const Shape &shape, Value rotary) {
-  return rotary ? double(shape.positions * shape.head) * sizeof(float) : 0;
+  return rotary ? double(shape.queries * shape.head) * sizeof(float) : 0;
 }
 
 int64_t attention::columnsTogether(const Shape &shape, int64_t column) {

@@ -32,15 +32,20 @@ std::pair<Value, Value> AttentionFrame::place(int64_t heads, int64_t tiles) {
   return {head, tile};
 }
 
+Side AttentionFrame::sideOf(int64_t positions, int64_t factor) {
+  Side side{positions, e.mul(batchRow, positions), e.index(positions)};
+  if (factor > 0) {
+    Value inside = e.min(frame.validLength(factor, positions), side.length);
+    side.length = e.select(e.less(batchRow, frame.rows), inside, e.index(0));
+  }
+  return side;
+}
+
 void AttentionFrame::enterRow(Value row) {
   batchRow = row;
-  base = e.mul(row, shape.positions);
-  length = e.index(shape.positions);
-  if (shape.factor > 0) {
-    Value inside = e.min(frame.validLength(shape.factor, shape.positions), length);
-    length = e.select(e.less(row, frame.rows), inside, e.index(0));
-  }
-  valid = e.toInteger(length);
+  queries = sideOf(shape.queries, shape.queryFactor);
+  keys = shape.isOneDomain() ? queries : sideOf(shape.keys, shape.keyFactor);
+  validKeys = e.toInteger(keys.length);
 }
 
 // Threads that follow one another take chunks that follow one another: whole sectors of memory, and
@@ -85,8 +90,9 @@ void AttentionFrame::load(const Tile &tile, Value offset, const Source &source, 
       return;
     }
     Value column = e.mul(chunk, chunkElements);
-    Value from = core.global(source.memory, {e.add(base, position), e.add(source.column, column)});
-    Value inside = e.both(e.less(position, length), e.less(column, source.columns));
+    Value from = core.global(source.memory,
+                             {e.add(source.rows.base, position), e.add(source.column, column)});
+    Value inside = e.both(e.less(position, source.rows.length), e.less(column, source.columns));
     core.copy(to, from, chunkBytes, e.select(inside, e.index(chunkBytes), e.index(0)));
   });
 }
@@ -94,8 +100,9 @@ void AttentionFrame::load(const Tile &tile, Value offset, const Source &source, 
 /// A chunk that starts anywhere, element by element: heads whose size is no multiple of 8.
 void AttentionFrame::loadElements(const Source &source, Value to, Value position, Value chunk) {
   Type word = b.getI32Type();
-  Value row = e.add(base, e.min(position, e.index(shape.positions - 1)));
-  Value last = e.add(source.columns, -1), isValid = e.less(position, length), none = e.integer(0);
+  Value row = e.add(source.rows.base, e.min(position, e.index(source.rows.positions - 1)));
+  Value last = e.add(source.columns, -1), isValid = e.less(position, source.rows.length),
+        none = e.integer(0);
   Values words;
   for (int64_t i = 0; i < chunkElements; ++i) {
     Value column = e.add(e.mul(chunk, chunkElements), i);

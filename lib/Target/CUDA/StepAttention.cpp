@@ -75,7 +75,8 @@ private:
   const int64_t splits;      ///< blocks a query
   std::unique_ptr<TensorCore> core;
   Value thread, laneOfTeam, teamOfBlock;
-  Value batch, position, length, headNumber, keyHead;
+  Value batch, position, headNumber, keyHead;
+  Value length;             ///< of keys
   Value queryNumber, split; ///< of rows and heads; of the query's blocks
   Values query;
 };
@@ -267,8 +268,9 @@ void StepAttention::emitQuery() {
   int64_t turn = teams * keysAtOnce;
   state =
       e.loop(e.mul(split, turn), length, turn * splits, state, [&](Value q0, ValueRange before) {
-        Value some =
-            cpu::attention::classifyBlock(e, op.getMask(), position, 1, q0, turn, length).some;
+        Value some = cpu::attention::classifyBlock(e, op.getMask(), position, 1, q0, turn,
+                                                   {e.add(position, 1), length})
+                         .some;
         auto branch = scf::IfOp::create(e.b, before.getTypes(), some, /*withElseRegion=*/true);
         OpBuilder::InsertionGuard guard(e.b);
         e.b.setInsertionPointToStart(branch.thenBlock());
@@ -293,7 +295,7 @@ FailureOr<Kernel> StepAttention::generate() {
   Row row = frame.row(arith::DivUIOp::create(b, queryNumber, e.index(heads)));
   batch = row.batch;
   position = row.position;
-  length = arith::CeilDivUIOp::create(b, row.length, e.index(domain.getFactor()));
+  length = arith::CeilDivUIOp::create(b, row.length, e.index(op.getKeys().getFactor()));
   e.when(row.valid, [&] { emitQuery(); });
   int64_t rows = domain.getLaunchRows();
   double keys = double(typeOf(op.getKey()).getDimSize(1) * domain.getBatch());

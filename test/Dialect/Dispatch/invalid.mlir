@@ -266,3 +266,36 @@ func.func @attention(%q: tensor<1x4x24xf32>, %schedule: tensor<1x3xi64>) {
   } : (tensor<1x4x24xf32>, tensor<1x4x24xf32>, tensor<1x4x24xf32>, tensor<1x3xi64>) -> (tensor<1x4x8xf32>, tensor<1x4x1xf32>)
   return
 }
+
+// -----
+
+#fine = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+#coarse = #dispatch.domain<batch = 2, positions = 4, factor = 4>
+func.func @keys_of_another_domain(%x: tensor<2x16x4xf32>, %y: tensor<2x5x8xf32>) {
+  // expected-error@+1 {{D-021: expected queries and outputs of #dispatch.domain<batch = 2, positions = 16, factor = 1> and keys and values of #dispatch.domain<batch = 2, positions = 4, factor = 4>, found 'tensor<2x16x4xf32>', 'tensor<2x5x8xf32>' and 'tensor<2x5x8xf32>'}}
+  %o:2 = dispatch.attention %x, %y, %y attributes {domain = #fine, key_domain = #coarse,
+      heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, query_column = 0 : i64, key_column = 0 : i64,
+      value_column = 4 : i64, mask = affine_set<(p, q)[n] : (p - 4 * q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    dispatch.yield %s : f32
+  } : (tensor<2x16x4xf32>, tensor<2x5x8xf32>, tensor<2x5x8xf32>) -> (tensor<2x16x4xf32>, tensor<2x16x1xf32>)
+  return
+}
+
+// -----
+
+#fine = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+#coarse = #dispatch.domain<batch = 2, positions = 4, factor = 4>
+func.func @one_gradient_of_two_domains(%x: tensor<2x16x4xf32>, %y: tensor<2x4x8xf32>, %l: tensor<2x16x1xf32>) {
+  // expected-error@+1 {{D-022: expected a gradient of queries, keys and values, or one of queries and one or two of keys and values, of as many rows as those, found 'tensor<2x16x4xf32>'}}
+  %d = dispatch.attention_backward %x, %y, %y, %x, %l, %x attributes {domain = #fine, key_domain = #coarse,
+      heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, query_column = 0 : i64, key_column = 0 : i64,
+      value_column = 4 : i64, mask = affine_set<(p, q)[n] : (p - 4 * q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    dispatch.yield %s : f32
+  } derivative {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %g: f32):
+    dispatch.yield %g : f32
+  } : (tensor<2x16x4xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x16x4xf32>, tensor<2x16x1xf32>, tensor<2x16x4xf32>) -> tensor<2x16x4xf32>
+  return
+}

@@ -87,6 +87,30 @@ func.func @attention(%x: tensor<2x16x12xf32>, %dy: tensor<2x16x4xf32>) -> tensor
   return %dx : tensor<2x16x12xf32>
 }
 
+// CHECK-LABEL: func.func @attention_between_scales
+func.func @attention_between_scales(%x: tensor<2x16x4xf32>, %y: tensor<2x4x8xf32>) -> (tensor<2x16x4xf32>, tensor<2x4x8xf32>) {
+  // CHECK: dispatch.attention %{{.*}} attributes {{.*}}key_domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>
+  %o, %l = dispatch.attention %x, %y, %y attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,
+      key_domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>,
+      heads = 2 : i64, kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64, key_column = 0 : i64,
+      value_column = 4 : i64, mask = affine_set<(p, q)[n] : (p - 4 * q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    dispatch.yield %s : f32
+  } : (tensor<2x16x4xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> (tensor<2x16x4xf32>, tensor<2x16x2xf32>)
+  // CHECK: %{{.*}}:2 = dispatch.attention_backward
+  %dx, %dy = dispatch.attention_backward %x, %y, %y, %o, %l, %o attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,
+      key_domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>,
+      heads = 2 : i64, kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64, key_column = 0 : i64,
+      value_column = 4 : i64, mask = affine_set<(p, q)[n] : (p - 4 * q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    dispatch.yield %s : f32
+  } derivative {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %g: f32):
+    dispatch.yield %g : f32
+  } : (tensor<2x16x4xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x16x4xf32>, tensor<2x16x2xf32>, tensor<2x16x4xf32>) -> (tensor<2x16x4xf32>, tensor<2x4x8xf32>)
+  return %dx, %dy : tensor<2x16x4xf32>, tensor<2x4x8xf32>
+}
+
 // CHECK-LABEL: func.func @scatter
 func.func @scatter(%t: tensor<2x17xi32>, %dy: tensor<2x16x8xf32>, %init: tensor<7x8xf32>) -> tensor<7x8xf32> {
   // CHECK: dispatch.scatter_rows %{{.*}}, %{{.*}}, %{{.*}} attributes

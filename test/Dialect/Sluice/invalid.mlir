@@ -181,3 +181,54 @@ func.func @step(%x: !sluice.seq<@s1, 4, f32>) {
   %k = sluice.keep %x in @s : <@s1, 4, f32> -> <@s1, 4, f32>
   return
 }
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+sluice.scale @coarse on @t factor 4
+func.func @keys_and_values_of_two_scales(%x: !sluice.seq<@fine, 4, f32>, %y: !sluice.seq<@coarse, 4, f32>) {
+  // expected-error@+1 {{S-035: expected keys and values on one scale, found @fine and @coarse}}
+  %o, %l = sluice.attention %x, %x, %y attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@coarse, 4, f32>)
+      -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 1, f32>)
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+sluice.scale @coarse on @t factor 4
+func.func @output_on_the_keys_scale(%x: !sluice.seq<@fine, 4, f32>, %y: !sluice.seq<@coarse, 4, f32>) {
+  // expected-error@+1 {{S-035: expected queries and outputs on one scale, found @fine and @coarse}}
+  %o, %l = sluice.attention %x, %y, %y attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@coarse, 4, f32>, !sluice.seq<@coarse, 4, f32>)
+      -> (!sluice.seq<@coarse, 4, f32>, !sluice.seq<@coarse, 1, f32>)
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+sluice.scale @coarse on @t factor 4
+func.func @one_gradient_of_two_scales(%x: !sluice.seq<@fine, 4, f32>, %y: !sluice.seq<@coarse, 4, f32>, %l: !sluice.seq<@fine, 1, f32>) {
+  // expected-error@+1 {{S-036: expected a gradient of '!sluice.seq<@coarse, 4, f32>', found '!sluice.seq<@fine, 4, f32>'}}
+  %d = sluice.attention_backward %x, %y, %y, %x, %l, %x attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    sluice.yield %s : f32
+  } derivative {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %g: f32):
+    sluice.yield %g : f32
+  } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@coarse, 4, f32>, !sluice.seq<@coarse, 4, f32>, !sluice.seq<@fine, 4, f32>,
+       !sluice.seq<@fine, 1, f32>, !sluice.seq<@fine, 4, f32>) -> !sluice.seq<@fine, 4, f32>
+  return
+}

@@ -42,7 +42,7 @@ TEST(Mask, CountIsTheCountOfPairs) {
           expected += reference::contains(mask, p, q, n);
         }
       }
-      EXPECT_EQ(countMask(mask, n), expected) << text << ", n " << n;
+      EXPECT_EQ(countMask(mask, n, n), expected) << text << ", n " << n;
     }
   }
 }

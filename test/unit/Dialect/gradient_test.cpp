@@ -95,6 +95,25 @@ const std::string capped =
     "%i = arith.subi %p, %q : i32 %f = arith.sitofp %i : i32 to f32 %g = arith.mulf %e, %c : f32 "
     "%k = arith.mulf %f, %c : f32 %r = arith.subf %g, %k : f32";
 
+/// Two heads of 2 on scale 2 over one of keys and of values on `scale`, which are one sequence or
+/// two.
+std::string attentionOver(const std::string &scale, bool isPacked, const std::string &mask,
+                          const std::string &more = "") {
+  auto seq = [&](int width) {
+    return "!sluice.seq<@" + scale + ", " + std::to_string(width) + ", f32>";
+  };
+  std::string keys = isPacked ? seq(4) : seq(2);
+  std::string arguments = isPacked ? "%k: " + keys : "%k: " + keys + ", %v: " + keys;
+  return "(%q: " + s2d4 + ", " + arguments + ") -> " + s2d4 +
+         " { %o, %l = sluice.attention %q, %k, " + (isPacked ? "%k" : "%v") +
+         " attributes {heads = 2 : i64, kv_heads = 1 : i64, head_size = 2 : i64, query_column = 0 "
+         ": i64, key_column = 0 : i64, value_column = " +
+         (isPacked ? "2" : "0") + " : i64, mask = affine_set<(p, q)[n] : (" + mask + ")>" + more +
+         "} {^bb0(%s: f32, %p: i32, %t: i32, %h: i32): " + scaled + " sluice.yield %r : f32} : (" +
+         s2d4 + ", " + keys + ", " + keys + ") -> (" + s2d4 +
+         ", !sluice.seq<@s2, 2, f32>) return %o : " + s2d4 + " }";
+}
+
 std::string norm(bool rms, bool bias) {
   std::string v = "tensor<4xf32>";
   return "(%x: " + s2d4 + ", %g: " + v + (bias ? ", %b: " + v : "") + ") -> " + s2d4 +
@@ -192,6 +211,12 @@ std::vector<Case> cases() {
       {"attention_window_capped", differences,
        attention(2, "p - q - 1 >= 0, q - p + 3 >= 0", capped)},
       {"attention_both_ways", differences, attention(2, "n - 1 - q >= 0", scaled, true)},
+      {"attention_apart", differences, attentionOver("s2", false, "p - q >= 0")},
+      {"attention_over_a_finer_scale", differences,
+       attentionOver("s1", true, "2 * p - q >= 0, q - 2 * p + 4 >= 0")},
+      {"attention_over_a_coarser_scale", differences,
+       attentionOver("s4", false, "p - 2 * q >= 0",
+                     ", dropout = 0.375 : f32, random_id = 9 : i64")},
       {"attention_dropout", differences,
        attention(1, "p - q >= 0", scaled, false, ", dropout = 0.375 : f32, random_id = 9 : i64")},
       {"shift", differences, rescale("shift %x by 3", s1d4, s1d4)},

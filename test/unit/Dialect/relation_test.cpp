@@ -66,12 +66,14 @@ Arguments perturb(Generator &generator, Arguments arguments, unsigned index, int
 }
 
 /// An attention row that sees nothing has a defined result that no query changes.
-bool readsNothing(Operation *op, unsigned operand, int64_t p, int64_t n) {
+bool readsNothing(Operation *op, unsigned operand, int64_t p,
+                  const reference::Evaluator<double> &sizes) {
   auto attention = dyn_cast<AttentionOp>(op);
   if (!attention || operand != 0) {
     return false;
   }
   IntegerSet mask = attention.getMask();
+  int64_t n = sizes.getPositions(attention.getKey());
   return llvm::none_of(llvm::seq<int64_t>(0, n),
                        [&](int64_t q) { return reference::contains(mask, p, q, n); });
 }
@@ -125,7 +127,7 @@ void Relation::check(unsigned operand, Setting setting, Generator &generator) {
     }
     for (size_t p = 0; p < changed.size(); ++p) {
       bool expected =
-          reference::contains(relation(operand), p, q, n) && !readsNothing(op, operand, p, n);
+          reference::contains(relation(operand), p, q, n) && !readsNothing(op, operand, p, sizes);
       ASSERT_EQ(changed[p], expected) << "operand " << operand << ", p " << p << ", q " << q
                                       << ", n " << n << ", length " << setting.length;
     }
@@ -174,18 +176,18 @@ TEST_P(Relation, LatestIsTheLastPositionOfTheRelation) {
   "(%x: " FROM ") -> " TO " { %y = sluice." OP " %x " ATTRIBUTES " : (" FROM ") -> " TO            \
   " return %y : " TO " }"
 
-/// Two heads of 2; queries, keys and values apart.
+/// Two heads of 2; queries on scale Q, keys and values apart on scale K.
+#define ATTENTION_BETWEEN(Q, K, KV_HEADS, KV_WIDTH, MASK, SCORE)                                   \
+  "(%q: " SEQ(Q, 4) ", %k: " SEQ(K, KV_WIDTH) ", %v: " SEQ(K, KV_WIDTH) ") -> " SEQ(               \
+      Q, 4) " {"                                                                                   \
+            " %o, %l = sluice.attention %q, %k, %v attributes {heads = 2 : i64, kv_heads "         \
+            "= " #KV_HEADS " : i64, head_size = 2 : i64, query_column = 0 : i64, key_column = 0 "  \
+            ": i64, value_column = 0 : "                                                           \
+            "i64, mask = affine_set<" MASK ">} {^bb0(%s: f32, %p: i32, %t: i32, %h: i32): " SCORE  \
+            "} : (" SEQ(Q, 4) ", " SEQ(K, KV_WIDTH) ", " SEQ(K, KV_WIDTH) ") -> (" SEQ(            \
+                Q, 4) ", " SEQ(Q, 2) ") return %o : " SEQ(Q, 4) " }"
 #define ATTENTION(KV_HEADS, KV_WIDTH, MASK, SCORE)                                                 \
-  "(%q: " SEQ("s1", 4) ", %k: " SEQ("s1", KV_WIDTH) ", %v: " SEQ("s1", KV_WIDTH) ") -> " SEQ(      \
-      "s1",                                                                                        \
-      4) " {"                                                                                      \
-         " %o, %l = sluice.attention %q, %k, %v attributes {heads = 2 : i64, kv_heads "            \
-         "= " #KV_HEADS " : i64,"                                                                  \
-         " head_size = 2 : i64, query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : " \
-         "i64,"                                                                                    \
-         " mask = affine_set<" MASK ">} {^bb0(%s: f32, %p: i32, %t: i32, %h: i32): " SCORE         \
-         "} : (" SEQ("s1", 4) ", " SEQ("s1", KV_WIDTH) ", " SEQ("s1", KV_WIDTH) ") -> (" SEQ(      \
-             "s1", 4) ", " SEQ("s1", 2) ") return %o : " SEQ("s1", 4) " }"
+  ATTENTION_BETWEEN("s1", "s1", KV_HEADS, KV_WIDTH, MASK, SCORE)
 #define PLAIN "sluice.yield %s : f32"
 
 const Case cases[] = {
@@ -264,6 +266,17 @@ const Case cases[] = {
      ATTENTION(2, 4, "(p, q)[n] : (p floordiv 2 - q floordiv 2 == 0)", PLAIN)},
     {"attention_two_bounds",
      ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0, 2 * p + 1 - q >= 0)", PLAIN)},
+    {"attention_over_a_finer_scale",
+     ATTENTION_BETWEEN("s4", "s1", 2, 4, "(p, q)[n] : (4 * p - q >= 0)", PLAIN)},
+    {"attention_over_a_coarser_scale",
+     ATTENTION_BETWEEN("s1", "s4", 2, 4, "(p, q)[n] : (p - 4 * q >= 0)", PLAIN)},
+    {"attention_over_complete_groups",
+     ATTENTION_BETWEEN("s2", "s3", 1, 2, "(p, q)[n] : (2 * p - 3 * q - 1 >= 0)", PLAIN)},
+    {"attention_over_a_window_of_groups",
+     ATTENTION_BETWEEN("s2", "s3", 2, 4,
+                       "(p, q)[n] : (2 * p - 3 * q - 3 >= 0, 3 * q - 2 * p + 8 >= 0)", PLAIN)},
+    {"attention_over_all_of_a_scale",
+     ATTENTION_BETWEEN("s2", "s4", 2, 4, "(p, q)[n] : (n - 1 - q >= 0)", PLAIN)},
     {"attention_strided", ATTENTION(2, 4, "(p, q)[n] : (p - 2 * q >= 0)", PLAIN)},
     {"attention_scaled",
      ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0)",

@@ -89,11 +89,40 @@ static const char *const foldedTwice =
              {"op": "layer", "mask": {"window": [0, 3]}},
              {"op": "head"}]})json";
 
+/// Attention resampling, both ways: coarse queries over fine keys, fine queries over coarse ones.
+static const char *const overStreams =
+    R"json({"sluice": 1, "vocabulary": 61, "context": 22, "batch": 2, "width": 24,
+  "defaults": {"heads": 3, "feed_forward": 33},
+  "stages": [{"op": "embedding", "positions": "sinusoidal"},
+             {"op": "layer", "to": "x"},
+             {"op": "shift", "by": 2},
+             {"op": "shorten", "factor": 3},
+             {"op": "layer", "over": "x", "to": "y"},
+             {"op": "layer", "from": "x", "over": "y"},
+             {"op": "add", "with": "x"},
+             {"op": "head"}]})json";
+
+/// Factors of which neither divides the other, groups that are complete, windows, a stream read by
+/// two layers, and every dropout.
+static const char *const overScales =
+    R"json({"sluice": 1, "vocabulary": 43, "context": 37, "batch": 3, "width": 20,
+  "defaults": {"heads": 4, "key_value_heads": 2, "head_size": 6, "placement": "post", "norm": "rms",
+               "feed_forward": 24, "dropout": 0.1, "attention_dropout": 0.2},
+  "stages": [{"op": "embedding", "to": "x"},
+             {"op": "shorten", "factor": 3, "to": "threes"},
+             {"op": "shorten", "from": "x", "factor": 2},
+             {"op": "layer", "over": "threes", "mask": "complete", "bias": false, "to": "twos"},
+             {"op": "layer", "from": "x", "over": "twos", "mask": "complete"},
+             {"op": "layer", "over": "threes", "mask": {"window": [1, 4]}},
+             {"op": "layer", "over": "x", "mask": {"window": [0, 5]}},
+             {"op": "head"}]})json";
+
 const std::vector<Family> &families() {
   static const std::vector<Family> all = {{"PostNorm", postNorm},       {"Dropout", dropout},
                                           {"Windows", windows},         {"Resampling", resampling},
                                           {"Streams", streams},         {"Blocks", blocks},
-                                          {"FoldedTwice", foldedTwice}, {"Least", least}};
+                                          {"FoldedTwice", foldedTwice}, {"Least", least},
+                                          {"OverStreams", overStreams}, {"OverScales", overScales}};
   return all;
 }
 

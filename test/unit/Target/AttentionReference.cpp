@@ -32,6 +32,36 @@ Relation sluice::test::everything() {
           [](int64_t, int64_t, int64_t) { return true; }};
 }
 
+Relation sluice::test::betweenScales(int64_t a, int64_t b, int64_t begin, int64_t end) {
+  auto text = [](int64_t number) { return std::to_string(number); };
+  std::string ahead = text(a) + " * p - " + text(b) + " * q";
+  return {"affine_set<(p, q)[n] : (" + ahead + " - " + text(b * begin) + " >= 0, " +
+              text(b * end - 1) + " - (" + ahead + ") >= 0)>",
+          [=](int64_t p, int64_t q, int64_t) {
+            int64_t newest = a * p / b;
+            return q <= newest - begin && q > newest - end;
+          }};
+}
+
+AttentionCase sluice::test::onScales(int64_t a, int64_t b, int64_t begin, int64_t end) {
+  constexpr int64_t tokens = 150;
+  AttentionCase c{"scales " + std::to_string(a) + " and " + std::to_string(b),
+                  2,
+                  (tokens + a - 1) / a,
+                  4,
+                  2,
+                  8,
+                  tokens - 3,
+                  2,
+                  betweenScales(a, b, begin, end),
+                  scaled(0.25)};
+  c.factor = a;
+  c.keyFactor = b;
+  c.keyPositions = (tokens + b - 1) / b;
+  c.tensors = 2 + a % 2;
+  return c;
+}
+
 Score sluice::test::scaled(double factor) {
   std::string constant = "%c = arith.constant " + std::to_string(factor) + " : f32\n";
   return {constant + "%r = arith.mulf %s, %c : f32\n", constant + "%r = arith.mulf %g, %c : f32\n",
@@ -73,16 +103,41 @@ static std::string tensor(int64_t a, int64_t b, int64_t c, bool bf16 = false) {
          (bf16 ? "xbf16>" : "xf32>");
 }
 
+int64_t AttentionCase::columnOf(int64_t part) const {
+  int64_t column = 0;
+  for (int64_t before = 0; before < part; ++before) {
+    column += tensorOf(before) == tensorOf(part) ? (before == 0 ? heads : kvHeads) * head : 0;
+  }
+  return column;
+}
+
+int64_t AttentionCase::width(int64_t tensor) const {
+  int64_t columns = 0;
+  for (int64_t part = 0; part < 3; ++part) {
+    columns += tensorOf(part) == tensor ? (part == 0 ? heads : kvHeads) * head : 0;
+  }
+  return columns;
+}
+
+std::vector<std::vector<float>> sluice::test::sequences(const AttentionCase &c,
+                                                        const AttentionData &data) {
+  return {data.tensor(c.tensorOf(0)), data.tensor(c.tensorOf(1)), data.tensor(c.tensorOf(2))};
+}
+
 static std::string attributes(const AttentionCase &c) {
   auto number = [](int64_t value) { return std::to_string(value); };
-  return "{domain = #dispatch.domain<batch = " + number(c.batch) +
-         ", positions = " + number(c.positions) + ", factor = " + number(c.factor) +
-         ">, heads = " + number(c.heads) + " : i64, kv_heads = " + number(c.kvHeads) +
+  auto domain = [&](int64_t positions, int64_t factor) {
+    return "#dispatch.domain<batch = " + number(c.batch) + ", positions = " + number(positions) +
+           ", factor = " + number(factor) + ">";
+  };
+  return "{domain = " + domain(c.positions, c.factor) +
+         (c.keyPositions > 0 ? ", key_domain = " + domain(c.keyPositions, c.keyFactor) : "") +
+         ", heads = " + number(c.heads) + " : i64, kv_heads = " + number(c.kvHeads) +
          " : i64, head_size = " + number(c.head) +
-         " : i64, query_column = 0 : i64, key_column = " + number(c.heads * c.head) +
-         " : i64, value_column = " + number((c.heads + c.kvHeads) * c.head) +
-         " : i64, mask = " + c.relation.text + ", dropout = " + std::to_string(c.dropout) +
-         " : f32, random_id = " + number(c.randomId) + " : i64}";
+         " : i64, query_column = 0 : i64, key_column = " + number(c.columnOf(1)) +
+         " : i64, value_column = " + number(c.columnOf(2)) + " : i64, mask = " + c.relation.text +
+         ", dropout = " + std::to_string(c.dropout) + " : f32, random_id = " + number(c.randomId) +
+         " : i64}";
 }
 
 static std::string region(const std::string &body, bool derivative) {
@@ -90,32 +145,60 @@ static std::string region(const std::string &body, bool derivative) {
          (derivative ? ", %g: f32" : "") + "):\n" + body + "dispatch.yield %r : f32\n}";
 }
 
+namespace {
+
+/// Queries, keys and values as operands.
+struct Operands {
+  std::string arguments, names, types;
+  std::vector<std::string> gradients; ///< types
+};
+
+} // namespace
+
+static Operands operandsOf(const AttentionCase &c) {
+  Operands operands;
+  for (int64_t i = 0; i < c.tensors; ++i) {
+    operands.arguments += "%x" + std::to_string(i) + ": " +
+                          tensor(c.batch, c.rowsOf(i), c.width(i), c.bf16) +
+                          (i + 1 < c.tensors ? ", " : "");
+    operands.gradients.push_back(tensor(c.batch, c.rowsOf(i), c.width(i), c.bf16Results()));
+  }
+  for (int64_t part = 0; part < 3; ++part) {
+    int64_t of = c.tensorOf(part);
+    operands.names += (part > 0 ? ", %x" : "%x") + std::to_string(of);
+    operands.types += (part > 0 ? ", " : "") + tensor(c.batch, c.rowsOf(of), c.width(of), c.bf16);
+  }
+  return operands;
+}
+
 std::string AttentionCase::forwardText() const {
-  std::string qkv = tensor(batch, positions, width(), bf16),
-              out = tensor(batch, positions, heads * head, bf16Results());
-  std::string logs = tensor(batch, positions, heads);
-  std::string types = qkv + ", " + qkv + ", " + qkv;
-  return "func.func @f(%x: " + qkv + ") -> (" + out + ", " + logs + ") {\n" +
-         "%o:2 = dispatch.attention %x, %x, %x attributes " + attributes(*this) +
+  Operands operands = operandsOf(*this);
+  std::string out = tensor(batch, positions, heads * head, bf16Results());
+  std::string logs = tensor(batch, positions, heads), types = operands.types;
+  return "func.func @f(" + operands.arguments + ") -> (" + out + ", " + logs + ") {\n" +
+         "%o:2 = dispatch.attention " + operands.names + " attributes " + attributes(*this) +
          region(score.text, false) + " : (" + types + ") -> (" + out + ", " + logs +
          ")\nreturn %o#0, %o#1 : " + out + ", " + logs + "\n}";
 }
 
 std::string AttentionCase::backwardText() const {
-  std::string qkv = tensor(batch, positions, width(), bf16),
-              out = tensor(batch, positions, heads * head, bf16Results()),
-              change = tensor(batch, positions, heads * head, bf16),
-              result = tensor(batch, positions, width(), bf16Results());
+  Operands operands = operandsOf(*this);
+  std::string out = tensor(batch, positions, heads * head, bf16Results()),
+              change = tensor(batch, positions, heads * head, bf16), result, values;
+  for (int64_t i = 0; i < tensors; ++i) {
+    result += (i > 0 ? ", " : "") + operands.gradients[i];
+    values += (i > 0 ? ", %y#" : "%y#") + std::to_string(i);
+  }
   std::string logs = tensor(batch, positions, heads);
   std::string table = "tensor<" + std::to_string(positions) + "x" + std::to_string(head) + "xf32>";
-  std::string types = qkv + ", " + qkv + ", " + qkv + ", " + out + ", " + logs + ", " + change +
-                      (rotary ? ", " + table : "");
-  return "func.func @f(%x: " + qkv + ", %o: " + out + ", %l: " + logs + ", %d: " + change +
-         ", %t: " + table + ") -> " + result +
-         " {\n%y = dispatch.attention_backward %x, %x, %x, %o, %l, %d" + (rotary ? ", %t" : "") +
-         " attributes " + attributes(*this) + region(score.text, false) + " derivative " +
-         region(score.derivativeText, true) + " : (" + types + ") -> " + result +
-         "\nreturn %y : " + result + "\n}";
+  std::string types =
+      operands.types + ", " + out + ", " + logs + ", " + change + (rotary ? ", " + table : "");
+  return "func.func @f(" + operands.arguments + ", %o: " + out + ", %l: " + logs +
+         ", %d: " + change + ", %t: " + table + ") -> (" + result +
+         ") {\n%y:" + std::to_string(tensors) + " = dispatch.attention_backward " + operands.names +
+         ", %o, %l, %d" + (rotary ? ", %t" : "") + " attributes " + attributes(*this) +
+         region(score.text, false) + " derivative " + region(score.derivativeText, true) + " : (" +
+         types + ") -> (" + result + ")\nreturn " + values + " : " + result + "\n}";
 }
 
 static double toBf16(double value) {
@@ -147,16 +230,19 @@ struct HeadEvaluation {
   const AttentionCase &c;
   AttentionData &data;
   int64_t b, h;
-  int64_t n = c.valid();
+  int64_t n = c.valid(), m = c.validKeys();  ///< queries, keys
   double factorUnit = c.bf16 ? bf16Unit : 0; ///< of P and the scores' gradients
-  Matrix q{}, k{}, v{}, dO{};                ///< [n][D]
+  Matrix q{}, k{}, v{}, dO{};                ///< [n][D], keys' [m][D]
 
   int64_t keyHead() const { return h / (c.heads / c.kvHeads); }
-  int64_t column(int part) const {
-    return part == 0 ? h * c.head : (c.heads + (part - 1) * c.kvHeads + keyHead()) * c.head;
+  /// The tensor's element at column i of the head's.
+  int64_t at(int64_t p, int part, int64_t i) const {
+    int64_t tensor = c.tensorOf(part);
+    int64_t column = c.columnOf(part) + (part == 0 ? h : keyHead()) * c.head;
+    return (b * c.rowsOf(tensor) + p) * c.width(tensor) + column + i;
   }
-  int64_t at(int64_t p, int64_t columnOf) const {
-    return (b * c.positions + p) * c.width() + columnOf;
+  double number(int64_t p, int part, int64_t i) const {
+    return data.tensor(c.tensorOf(part))[at(p, part, i)];
   }
 
   /// Rotates a row back by its position's angles.
@@ -169,20 +255,24 @@ struct HeadEvaluation {
     }
   }
   void load() {
-    for (Matrix *matrix : {&q, &k, &v, &dO}) {
-      matrix->assign(n, std::vector<double>(c.head));
+    for (Matrix *matrix : {&q, &dO, &k, &v}) {
+      matrix->assign(matrix == &q || matrix == &dO ? n : m, std::vector<double>(c.head));
+    }
+    for (int64_t j = 0; j < m; ++j) {
+      for (int64_t i = 0; i < c.head; ++i) {
+        k[j][i] = number(j, 1, i);
+        v[j][i] = number(j, 2, i);
+      }
     }
     for (int64_t p = 0; p < n; ++p) {
       for (int64_t i = 0; i < c.head; ++i) {
-        q[p][i] = data.qkv[at(p, column(0) + i)];
-        k[p][i] = data.qkv[at(p, column(1) + i)];
-        v[p][i] = data.qkv[at(p, column(2) + i)];
+        q[p][i] = number(p, 0, i);
         dO[p][i] = data.outputGradient[((b * c.positions + p) * c.heads + h) * c.head + i];
       }
     }
   }
   double keep(int64_t p, int64_t j) const {
-    uint64_t element = ((b * c.heads + h) * c.positions + p) * c.positions + j;
+    uint64_t element = ((b * c.heads + h) * c.positions + p) * c.keys() + j;
     if (c.dropout == 0) {
       return 1;
     }
@@ -231,8 +321,9 @@ void HeadEvaluation::add(int64_t p, int part, std::vector<double> row, double bo
     rotateBack(row, p);
   }
   for (int64_t i = 0; i < c.head; ++i) {
-    data.gradient.value[at(p, column(part) + i)] += row[i];
-    data.gradient.bound[at(p, column(part) + i)] += (c.rotary ? 1.5 : 1) * bound + rounding;
+    Expected &gradient = data.gradientOf(c.tensorOf(part));
+    gradient.value[at(p, part, i)] += row[i];
+    gradient.bound[at(p, part, i)] += (c.rotary ? 1.5 : 1) * bound + rounding;
   }
 }
 
@@ -244,11 +335,11 @@ void HeadEvaluation::evaluate() {
 }
 
 void HeadEvaluation::evaluateRow(int64_t p) {
-  std::vector<double> raw(n), score(n, -INFINITY), probability(n);
+  std::vector<double> raw(m), score(m, -INFINITY), probability(m);
   double most = -INFINITY, error = 0;
-  for (int64_t j = 0; j < n; ++j) {
+  for (int64_t j = 0; j < m; ++j) {
     raw[j] = dot(q[p], k[j]);
-    if (c.relation.holds(p, j, n)) {
+    if (c.relation.holds(p, j, m)) {
       score[j] = c.score.value(raw[j], p, j, h);
       // A sum of products; then a region of a few operations, 16 ulp of what it handles.
       double ofRaw = unit * double(c.head + 1) * dot(q[p], k[j], true);
@@ -259,27 +350,27 @@ void HeadEvaluation::evaluateRow(int64_t p) {
     }
   }
   double sum = 0;
-  for (int64_t j = 0; j < n; ++j) {
+  for (int64_t j = 0; j < m; ++j) {
     probability[j] = most == -INFINITY ? 0 : std::exp(score[j] - most);
     sum += probability[j];
   }
   double logSum = most == -INFINITY ? -INFINITY : most + std::log(sum);
   int64_t row = b * c.positions + p;
   data.lse.value[row * c.heads + h] = logSum;
-  data.lse.bound[row * c.heads + h] = error + unit * (std::abs(logSum) * 2 + double(n) + 8);
+  data.lse.bound[row * c.heads + h] = error + unit * (std::abs(logSum) * 2 + double(m) + 8);
   // Score errors move a term and the sum; e^x is off by 2 ulp and is rescaled once a block.
-  double relative = std::expm1(2 * error) + unit * (double(n) + 16);
+  double relative = std::expm1(2 * error) + unit * (double(m) + 16);
   std::vector<double> given(c.head);
   for (int64_t i = 0; i < c.head; ++i) {
     double value = 0, magnitude = 0;
-    for (int64_t j = 0; j < n && sum > 0; ++j) {
+    for (int64_t j = 0; j < m && sum > 0; ++j) {
       double term = probability[j] / sum * keep(p, j) * v[j][i];
       value += term;
       magnitude += std::abs(term);
     }
     data.output.value[(row * c.heads + h) * c.head + i] = value;
     data.output.bound[(row * c.heads + h) * c.head + i] =
-        (relative + factorUnit + unit * double(n + 4)) * magnitude +
+        (relative + factorUnit + unit * double(m + 4)) * magnitude +
         (c.bf16Results() ? bf16Unit : 0) * std::abs(value) + 1e-30;
     given[i] = c.bf16Results() ? toBf16(value) : value;
   }
@@ -293,8 +384,8 @@ void HeadEvaluation::addGradients(int64_t p, const std::vector<double> &probabil
                                   const std::vector<double> &raw, const std::vector<double> &output,
                                   double relative) {
   double delta = dot(dO[p], output), change = dot(dO[p], output, true);
-  double sums = unit * double(n + 8); // of a sum over positions
-  for (int64_t j = 0; j < n; ++j) {
+  double sums = unit * double(std::max(n, m) + 8); // of a sum over positions
+  for (int64_t j = 0; j < m; ++j) {
     change = std::max(change, keep(p, j) * dot(dO[p], v[j], true));
   }
   // delta = sum of dO O with an O rounded to f32, dP = dO V: both sums of D products of magnitude
@@ -302,7 +393,7 @@ void HeadEvaluation::addGradients(int64_t p, const std::vector<double> &probabil
   double ofChange = 2 * unit * double(c.head + 8) * change;
   std::vector<double> queryRow(c.head);
   double queryBound = 0;
-  for (int64_t j = 0; j < n; ++j) {
+  for (int64_t j = 0; j < m; ++j) {
     if (probability[j] == 0) {
       continue;
     }
@@ -329,15 +420,22 @@ AttentionData sluice::test::makeAttention(const AttentionCase &c) {
   int64_t positions = c.batch * c.positions, wide = c.heads * c.head;
   std::mt19937 random(17);
   std::uniform_real_distribution<float> uniform(-1, 1);
-  auto draw = [&](std::vector<float> &rows, int64_t width) {
-    rows.assign(positions * width, std::numeric_limits<float>::quiet_NaN());
-    for (int64_t i = 0; i < positions * width; ++i) {
-      bool valid = i / width / c.positions < c.rows && i / width % c.positions < c.valid();
+  auto drawRows = [&](std::vector<float> &rows, int64_t count, int64_t some, int64_t width) {
+    rows.assign(c.batch * count * width, std::numeric_limits<float>::quiet_NaN());
+    for (int64_t i = 0; i < c.batch * count * width; ++i) {
+      bool valid = i / width / count < c.rows && i / width % count < some;
       rows[i] = valid ? uniform(random) : rows[i];
       rows[i] = valid && c.bf16 ? float(toBf16(rows[i])) : rows[i];
     }
   };
+  auto draw = [&](std::vector<float> &rows, int64_t width) {
+    drawRows(rows, c.positions, c.valid(), width);
+  };
   draw(data.qkv, c.width());
+  for (int64_t i = 1; i < c.tensors; ++i) {
+    drawRows(data.others.emplace_back(), c.keys(), c.validKeys(), c.width(i));
+    data.otherGradients.emplace_back(c.batch * c.keys() * c.width(i));
+  }
   draw(data.outputGradient, wide);
   draw(data.outputIn, wide);
   draw(data.lseIn, c.heads);
@@ -360,9 +458,11 @@ AttentionData sluice::test::makeAttention(const AttentionCase &c) {
       data.lseIn[i] = float(data.lse.value[i]);
     }
   }
-  for (size_t i = 0; i < data.gradient.value.size() && c.bf16Results(); ++i) {
-    data.gradient.bound[i] +=
-        bf16Unit * (std::abs(data.gradient.value[i]) + data.gradient.bound[i]);
+  for (int64_t tensor = 0; tensor < c.tensors && c.bf16Results(); ++tensor) {
+    Expected &gradient = data.gradientOf(tensor);
+    for (size_t i = 0; i < gradient.value.size(); ++i) {
+      gradient.bound[i] += bf16Unit * (std::abs(gradient.value[i]) + gradient.bound[i]);
+    }
   }
   return data;
 }

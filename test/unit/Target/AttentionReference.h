@@ -37,12 +37,23 @@ struct AttentionCase {
   /// scores' gradients are rounded, which the bounds then allow for.
   bool bf16 = false;
   bool wideResults = false; ///< outputs and gradients are f32 all the same
+  /// Tensors that hold Q, K and V: one of all; one of Q and one of K and V; or one each.
+  int64_t tensors = 1;
+  int64_t keyPositions = 0, keyFactor = 1; ///< of keys, where they have rows of their own
 
   bool bf16Results() const { return bf16 && !wideResults; }
   int64_t valid() const { return (length + factor - 1) / factor; }
-  int64_t width() const {
-    return (heads + 2 * kvHeads) * head;
-  } ///< of rows that hold Q, K and V, one after another
+  int64_t keys() const { return keyPositions > 0 ? keyPositions : positions; }
+  int64_t validKeys() const {
+    return keyPositions > 0 ? (length + keyFactor - 1) / keyFactor : valid();
+  }
+  /// Number of the tensor of Q (part 0), K (1) or V (2).
+  int64_t tensorOf(int64_t part) const {
+    return part == 0 ? 0 : part == 1 ? tensors > 1 : tensors - 1;
+  }
+  int64_t columnOf(int64_t part) const; ///< of its tensor, where part's heads begin
+  int64_t width(int64_t tensor = 0) const;
+  int64_t rowsOf(int64_t tensor) const { return tensor == 0 ? positions : keys(); }
   std::string forwardText() const;
   std::string backwardText() const;
 };
@@ -55,14 +66,30 @@ struct Expected {
 
 struct AttentionData {
   std::vector<float> qkv, outputGradient, rotary; ///< [B, T, width], [B, T, heads * D], [T, D]
+  std::vector<std::vector<float>> others;         ///< tensors after the first, which is `qkv`
   Expected output, lse, gradient;                 ///< rows that are not valid: zeros
-  std::vector<float> outputIn, lseIn;             ///< what the backward kernel is given
+  std::vector<Expected> otherGradients;
+  std::vector<float> outputIn, lseIn; ///< what the backward kernel is given
+
+  const std::vector<float> &tensor(int64_t number) const {
+    return number == 0 ? qkv : others[number - 1];
+  }
+  Expected &gradientOf(int64_t number) {
+    return number == 0 ? gradient : otherGradients[number - 1];
+  }
 };
+
+/// Queries, keys and values, as the first three operands.
+std::vector<std::vector<float>> sequences(const AttentionCase &c, const AttentionData &data);
 
 /// Draws inputs in [-1, 1] and evaluates. Rows that are not valid hold NaN in every input.
 AttentionData makeAttention(const AttentionCase &c);
 
 Relation causal(), window(int64_t size), everything();
+/// Queries on a scale of factor a, keys of b: m - end < q <= m - begin, m = a p div b.
+Relation betweenScales(int64_t a, int64_t b, int64_t begin, int64_t end);
+/// Two rows of 150 tokens at most, four heads of 8 over two of keys, under that relation.
+AttentionCase onScales(int64_t a, int64_t b, int64_t begin, int64_t end);
 Score scaled(double factor), softCap(double cap), linearBias();
 
 } // namespace sluice::test

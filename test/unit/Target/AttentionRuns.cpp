@@ -14,7 +14,7 @@ using emulator::Schedule;
 
 CudaRun test::forwardRun(const AttentionCase &c, const AttentionData &data, Schedule schedule,
                          Copies copies) {
-  CudaRun run{.operands = {data.qkv, data.qkv, data.qkv},
+  CudaRun run{.operands = sequences(c, data),
               .length = c.length,
               .rows = c.rows,
               .step = c.step,
@@ -33,19 +33,21 @@ CudaRun test::backwardRun(const AttentionCase &c, const AttentionData &data, Sch
   return run;
 }
 
-static bool isValid(const AttentionCase &c, int64_t row) {
-  return row / c.positions < c.rows && row % c.positions < c.valid();
+static bool isValid(const AttentionCase &c, int64_t row, int64_t tensor) {
+  int64_t positions = c.rowsOf(tensor), valid = tensor == 0 ? c.valid() : c.validKeys();
+  return row / positions < c.rows && row % positions < valid;
 }
 
 void test::compare(const AttentionCase &c, const std::vector<float> &found,
-                   const Expected &expected, int64_t width, bool zeros, const std::string &what) {
+                   const Expected &expected, int64_t width, bool zeros, const std::string &what,
+                   int64_t tensor) {
   ASSERT_EQ(found.size(), expected.value.size());
   double worst = 0;
   for (size_t i = 0; i < found.size(); ++i) {
     int64_t row = int64_t(i) / width;
     std::string where = what + ": row " + std::to_string(row) + " column " +
                         std::to_string(int64_t(i) % width) + " found " + std::to_string(found[i]);
-    if (!isValid(c, row)) {
+    if (!isValid(c, row, tensor)) {
       ASSERT_TRUE(zeros ? found[i] == 0 : isUntouched(found[i])) << where;
       continue;
     }

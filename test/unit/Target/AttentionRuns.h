@@ -16,6 +16,6 @@ CudaRun backwardRun(const AttentionCase &c, const AttentionData &data, emulator:
 /// Every element within its bound; rows that are not valid as the op says: zeros where `zeros`,
 /// else left alone.
 void compare(const AttentionCase &c, const std::vector<float> &found, const Expected &expected,
-             int64_t width, bool zeros, const std::string &what);
+             int64_t width, bool zeros, const std::string &what, int64_t tensor = 0);
 
 } // namespace sluice::test

@@ -27,7 +27,7 @@ FailureOr<cpu::Kernel> generate(Operation *op, ModuleOp module, StringRef name,
 }
 
 Launch forwardLaunch(const AttentionCase &c, const AttentionData &data) {
-  Launch launch{.operands = {data.qkv, data.qkv, data.qkv},
+  Launch launch{.operands = sequences(c, data),
                 .length = c.length,
                 .rows = c.rows,
                 .step = c.step,
@@ -82,8 +82,12 @@ void check(AttentionCase c, std::vector<int64_t> others = {}) {
       auto results = forward.run(forwardLaunch(c, data));
       compare(results[0], data.output, c.heads * c.head, valid, "output");
       compare(results[1], data.lse, c.heads, valid, "log-sum-exp");
-      auto gradient = backward.run(backwardLaunch(c, data));
-      compare(gradient[0], data.gradient, c.width(), [](int64_t) { return true; }, "gradient");
+      auto gradients = backward.run(backwardLaunch(c, data));
+      for (int64_t i = 0; i < c.tensors; ++i) {
+        auto every = [](int64_t) { return true; };
+        compare(gradients[i], data.gradientOf(i), c.width(i), every,
+                "gradient " + std::to_string(i));
+      }
     }
   }
 }
@@ -149,6 +153,23 @@ TEST(Attention, Relations) {
     check({"relation " + std::to_string(index++), 1, 150, 2, 2, 8, 140, 1, relation, plain},
           {20, 96});
   }
+}
+
+/// Queries and keys that lie apart, on one scale and on two, each way; windows; and factors of
+/// which neither divides the other.
+TEST(Attention, TwoDomains) {
+  AttentionCase apart{"apart", 2, 70, 4, 2, 8, 69, 2, causal(), plain};
+  for (int64_t tensors : {2, 3}) {
+    apart.tensors = tensors;
+    check(apart, {1, 33});
+  }
+  check(onScales(3, 1, 0, 1000), {1, 4, 97});
+  check(onScales(1, 3, 0, 1000), {1, 4, 97});
+  check(onScales(2, 3, 1, 9), {2, 50});
+  check(onScales(1, 70, 0, 2), {1, 71});
+  AttentionCase dropped = onScales(4, 2, 0, 1000);
+  dropped.dropout = 0.25f;
+  check(dropped);
 }
 
 TEST(Attention, GroupedHeadsRotaryAndScores) {

@@ -59,8 +59,11 @@ void check(AttentionCase c, std::vector<int64_t> others = {}) {
     compare(c, results[0], data.output, c.heads * c.head, false, "output");
     compare(c, results[1], data.lse, c.heads, false, "log-sum-exp");
     checkTraffic(c, forward);
-    auto gradient = backward.run(backwardRun(c, data, Schedule::WarpAlone, Copies::Late));
-    compare(c, gradient[0], data.gradient, c.width(), true, "gradient");
+    auto gradients = backward.run(backwardRun(c, data, Schedule::WarpAlone, Copies::Late));
+    for (int64_t i = 0; i < c.tensors; ++i) {
+      compare(c, gradients[i], data.gradientOf(i), c.width(i), true,
+              "gradient " + std::to_string(i), i);
+    }
     checkTraffic(c, backward);
   }
 }
@@ -129,6 +132,19 @@ TEST(CudaAttention, DropoutDrawsWhatTheCpuDraws) {
   check({"dropout, fours", 2, 132, 2, 1, 32, 130, 2, causal(), plain, false, 0.25f});
   check({"dropout, pairs", 2, 130, 2, 1, 16, 130, 2, causal(), plain, false, 0.25f});
   check({"dropout, alone, wide", 1, 67, 1, 1, 72, 67, 1, causal(), plain, false, 0.5f, 9});
+}
+
+/// Queries and keys that lie apart, on one scale and on two, each way.
+TEST(CudaAttention, TwoDomains) {
+  AttentionCase apart{"apart", 2, 70, 2, 1, 16, 69, 2, causal(), plain, true};
+  apart.tensors = 2;
+  check(apart, {33});
+  for (auto [a, b] : {std::pair<int64_t, int64_t>(3, 1), {1, 3}, {2, 3}}) {
+    AttentionCase c = onScales(a, b, a - 1, 40);
+    c.head = 8 * (a + b - 2);
+    c.dropout = a == 2 ? 0.25f : 0;
+    check(c, {1, 97});
+  }
 }
 
 TEST(CudaAttention, HeadsOfAnySize) {

@@ -46,6 +46,12 @@ mlir::Type bodyTypeOf(mlir::Type element);
 /// not scheduled.
 mlir::Value scheduleOf(mlir::Operation *dispatch);
 
+/// Which of an attention's `gradients` (1, 2 or 3) holds that of operand 0, 1 or 2: query, key,
+/// value.
+inline unsigned gradientOf(unsigned operand, size_t gradients) {
+  return operand == 0 ? 0 : operand == 1 ? gradients > 1 : unsigned(gradients) - 1;
+}
+
 /// Elements that the memory of a tensor takes: rank 3 has padded rows.
 int64_t storageElements(mlir::RankedTensorType type);
 

@@ -205,22 +205,28 @@ defvar attentionDoc = [{
     Of every batch row b and head h, whose key/value head is h div (heads / kv_heads). D is head_size.
 
     - Scores: s(p, q) = score_region(sum_c Q[p, c] K[q, c], p, q, h) for (p, q) in `mask`. That is an integer set over dims
-      (p, q); its symbol N is the valid length of queries and of keys.
+      (p, q); its symbol N is the valid length of keys.
     - P = softmax of s over the q's of the relation with 0 <= q < N.
     - O = (P o keep) V. A row whose relation is empty gives O = 0 and lse = -inf.
 
+    `domain` is that of queries. Keys and values have the rows of `key_domain`, the same where it is absent.
     Q, K and V are columns query_column + h D, key_column + hk D, value_column + hk D of rows of `query`, `key`
     and `value` (the three may be one tensor), rotated already where they are to be (`contract`).
-    keep = bernoulli(1 - dropout) / (1 - dropout), drawn by Philox at element ((b heads + h) T + p) T + q, stream `random_id`.
+    keep = bernoulli(1 - dropout) / (1 - dropout), drawn by Philox at element ((b heads + h) T + p) T' + q, stream
+    `random_id`, T the positions of queries and T' of keys.
     The score region takes (f32 score, i32 p, i32 q, i32 h) and yields f32; it is straight-line arith and math.
     Q, K, V and the gradient of O have one type, f32 or bf16; results may have either; lse is f32.
 }];
 
 class Dispatch_AttentionBase<string mnemonic_> : Dispatch_KernelOp<mnemonic_> {
-  dag attentionAttributes = (ins Dispatch_Domain:$domain, I64Attr:$heads, I64Attr:$kv_heads, I64Attr:$head_size,
+  dag attentionAttributes = (ins Dispatch_Domain:$domain, OptionalAttr<Dispatch_Domain>:$key_domain, I64Attr:$heads, I64Attr:$kv_heads, I64Attr:$head_size,
                        I64Attr:$query_column, I64Attr:$key_column, I64Attr:$value_column,
                        IntegerSetAttr:$mask, DefaultValuedAttr<F32Attr, "0.0f">:$dropout,
                        DefaultValuedAttr<I64Attr, "0">:$random_id, OptionalAttr<StrAttr>:$label);
+  let extraClassDeclaration = [{
+    /// The rows of keys and values. Of a scheduled op the factor alone holds: their rings say how many there are.
+    DomainAttr getKeys() { return getKeyDomain().value_or(getDomain()); }
+  }];
 }
 
 def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
@@ -242,15 +248,15 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
   let summary = "Attention backward: gradients of Q, K and V in one pass";
   let description = attentionDoc # [{
     `score_gradient` takes (f32 score, i32 p, i32 q, i32 h, f32 g) and yields g * d score_region / d score; it is
-    derived from the score region by differentiation of scalar code, never written by hand. Result `gradient` is
-    [B, T, gradient width]. dQ, dK and dV are in the columns query_column, key_column and value_column, so the three
-    ranges are disjoint in one tensor. Where `rotary` is given, f32 [T, D] as in `contract`, each pair of dQ and dK is
+    derived from the score region by differentiation of scalar code, never written by hand. Results are one gradient
+    of all three, [B, T, width]; or two, of Q and of K and V; or three. dQ, dK and dV are in the columns query_column,
+    key_column and value_column, so ranges in one tensor are disjoint. One tensor of all takes one domain. Where `rotary` is given, f32 [T, D] as in `contract`, each pair of dQ and dK is
     rotated back by its row's angle. Rows that are not valid are zeros where all valid numbers are finite.
   }];
   let arguments = !con((ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
                             AnyRankedTensor:$output, AnyRankedTensor:$lse, AnyRankedTensor:$output_gradient,
                             Optional<AnyRankedTensor>:$rotary), attentionAttributes);
-  let results = (outs AnyRankedTensor:$gradient);
+  let results = (outs Variadic<AnyRankedTensor>:$gradients);
   let regions = (region SizedRegion<1>:$score, SizedRegion<1>:$score_gradient);
   let assemblyFormat = [{operands attr-dict-with-keyword $score `derivative` $score_gradient `:`
                          functional-type(operands, results)}];

@@ -52,10 +52,12 @@ struct RowRead {
 /// The reads of an attention's rows. Forward, operands (query, key, value, rotary): its own query
 /// and the keys and values that `mask` (over (p, q), symbol n) gives it.
 llvm::SmallVector<RowRead> attentionReads(mlir::IntegerSet mask, unsigned operands);
-/// Backward, operands (query, key, value, output, lse, gradient of output, rotary), the result
-/// holding gradients of query, key and value side by side: whatever belongs to a row is read at the
-/// row itself, as a query, and at the queries that see it, as a key, so the transposed mask.
-/// Keys and values are read by all of those rows' masks, which is not told apart from all.
-llvm::SmallVector<RowRead> attentionBackwardReads(mlir::IntegerSet mask, unsigned operands);
+/// Backward, operands (query, key, value, output, lse, gradient of output, rotary), of gradient
+/// `result` of `gradients`. A query's reads the row itself, and keys and values as forward does. A
+/// key's reads the row itself and what belongs to the queries that see it, so the transposed mask.
+/// One of all three reads as both, and keys and values by all of those rows' masks, which is not
+/// told apart from all.
+llvm::SmallVector<RowRead> attentionBackwardReads(mlir::IntegerSet mask, unsigned operands,
+                                                  unsigned result, size_t gradients);
 
 } // namespace sluice::dispatch

@@ -4,11 +4,36 @@
 // What a relation over (p, q) says of the q's of one row p.
 #pragma once
 
+#include "sluice/Dialect/Sluice/Sluice.h"
+
 #include "mlir/IR/AffineExpr.h"
 #include "mlir/IR/IntegerSet.h"
-#include "llvm/ADT/SmallVector.h"
 
 namespace sluice {
+
+/// Factors of the scales of queries and of keys, in lowest terms: query p stands for tokens from a
+/// p on, key q for those from b q on, counted in common tokens.
+struct ScaleRatio {
+  int64_t query = 1, key = 1;
+};
+ScaleRatio scaleRatio(int64_t queryFactor, int64_t keyFactor);
+ScaleRatio scalesOf(AttentionOp op);
+
+/// b q <= a p: keys that begin where the query does, or before. Of one scale, q <= p.
+mlir::IntegerSet causalMask(mlir::MLIRContext *context, ScaleRatio scales);
+/// b (q + 1) <= a (p + 1): keys that end where the query does, or before. Of one scale, q <= p.
+mlir::IntegerSet completeMask(mlir::MLIRContext *context, ScaleRatio scales);
+/// m - end < q <= m - begin, where m = a p div b is the latest causal key.
+mlir::IntegerSet windowMask(mlir::MLIRContext *context, ScaleRatio scales, int64_t begin,
+                            int64_t end);
+mlir::IntegerSet everyKey(mlir::MLIRContext *context);
+
+/// A mask in a spec's words.
+struct MaskWords {
+  enum Kind { Causal, Complete, Window, Bidirectional, Other } kind = Other;
+  int64_t begin = 0, end = 0; ///< of a window
+};
+MaskWords describeMask(mlir::IntegerSet mask, ScaleRatio scales);
 
 /// A relation solved for q: row p of valid length n holds the q with every lower <= q <= every
 /// upper, where every condition (an expression that must be >= 0) holds. Expressions are over d0 =
@@ -27,8 +52,8 @@ struct MaskBounds {
 /// mod, are left out.
 MaskBounds solveMask(mlir::IntegerSet mask);
 
-/// Pairs (p, q) of `mask` with p and q in [0, n).
-int64_t countMask(mlir::IntegerSet mask, int64_t n);
+/// Pairs (p, q) of `mask` with p in [0, rows) and q in [0, n).
+int64_t countMask(mlir::IntegerSet mask, int64_t rows, int64_t n);
 
 /// Whether `expression` never falls as d0 grows: a sum of rising terms, without symbols.
 /// (Sufficient, not necessary.)

@@ -231,8 +231,9 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone]> {
   let summary = "Softmax attention with a score region and a mask relation";
   let description = [{
     As dispatch.attention: queries, keys and values are columns of `query`, `key` and `value` (one packed sequence or
-    several); `mask` is the relation over (p, q) with symbol n, the valid length; the score region is scalar code
-    (f32 score, i32 p, i32 q, i32 head) -> f32. With `rotary` ([T, D], at 2i the cosine and at 2i + 1 the sine of row p's
+    several). Keys and values lie on one scale, queries and the output on one. `mask` is the relation over p, a position
+    of the queries' scale, and q, one of the keys', with symbol n, the valid length of keys. The score region is scalar
+    code (f32 score, i32 p, i32 q, i32 head) -> f32. With `rotary` ([T, D], at 2i the cosine and at 2i + 1 the sine of row p's
     angle) each pair (2i, 2i + 1) of a query's or key's columns is rotated by its row's angle first (Su et al. 2021,
     equation 34). Results: output and the rows' log-sum-exp. The backward differentiates
     the region and transposes the relation.
@@ -246,13 +247,18 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone]> {
 }
 
 def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusedAlone]> {
-  let summary = "Gradients of packed queries, keys and values";
+  let summary = "Gradients of queries, keys and values";
+  let description = [{
+    One gradient a sequence: one where the three are packed, two where keys and values are, of queries and of both, three
+    where none are. A gradient has its columns where the sequence has them.
+  }];
   let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value, Sluice_Sequence:$output,
                             Sluice_Sequence:$lse, Sluice_Sequence:$output_gradient,
                             Optional<AnyRankedTensor>:$rotary), attentionAttributes.attributes);
-  let results = (outs Sluice_Sequence:$gradient);
+  let results = (outs Variadic<Sluice_Sequence>:$gradients);
   let regions = (region SizedRegion<1>:$score, SizedRegion<1>:$score_gradient);
   let assemblyFormat = "operands attr-dict-with-keyword $score `derivative` $score_gradient `:` functional-type(operands, results)";
+  let hasVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//

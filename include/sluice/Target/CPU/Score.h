@@ -16,14 +16,18 @@ struct BlockClass {
                     ///< are valid
 };
 
-/// Queries [p0, p0 + queries), keys [q0, q0 + keys), `length` the valid length of both; all values
-/// of type index. Each constraint's range over the block comes from interval arithmetic: exact
-/// where each dimension occurs once.
-BlockClass classifyBlock(Emitter &e, mlir::IntegerSet mask, mlir::Value p0, int64_t queries,
-                         mlir::Value q0, int64_t keys, mlir::Value length);
+/// Valid lengths, of type index.
+struct Lengths {
+  mlir::Value queries, keys;
+};
 
-/// The relation and, where `bounded`, q < length, of i32 each a scalar or a vector: i1 or a vector
-/// of it.
+/// Queries [p0, p0 + queries), keys [q0, q0 + keys); all values of type index. Each constraint's
+/// range over the block comes from interval arithmetic: exact where each dimension occurs once.
+BlockClass classifyBlock(Emitter &e, mlir::IntegerSet mask, mlir::Value p0, int64_t queries,
+                         mlir::Value q0, int64_t keys, Lengths lengths);
+
+/// The relation and, where `bounded`, q < length, the keys', of i32 each a scalar or a vector: i1
+/// or a vector of it.
 mlir::Value emitRelation(Emitter &e, mlir::IntegerSet mask, mlir::Value p, mlir::Value q,
                          mlir::Value length, bool bounded = true);
 
@@ -36,6 +40,6 @@ mlir::Value emitRegion(Emitter &e, mlir::Region &region, mlir::ValueRange argume
 
 /// Pairs (p, q) of the relation at full length, counted on a grid of at most 64 x 64 samples: a
 /// figure for plans.
-double countPairs(int64_t positions, mlir::IntegerSet mask);
+double countPairs(int64_t queries, int64_t keys, mlir::IntegerSet mask);
 
 } // namespace sluice::cpu::attention

@@ -15,8 +15,9 @@ template <typename T, typename Op> class Heads {
 public:
   Heads(Op op, Evaluator<T> &evaluator)
       : op(op), evaluator(evaluator), size(op.getHeadSize()),
-        positions(evaluator.getPositions(op.getQuery())),
-        capacity(evaluator.getCapacity(op.getQuery())) {}
+        positions(evaluator.getPositions(op.getKey())),
+        queryCapacity(evaluator.getCapacity(op.getQuery())),
+        keyCapacity(evaluator.getCapacity(op.getKey())) {}
 
   int64_t keyHead(int64_t h) { return h / (op.getHeads() / op.getKvHeads()); }
   std::vector<T> query(int64_t b, int64_t p, int64_t h) {
@@ -88,14 +89,15 @@ public:
       return 1;
     }
     const Setting &setting = evaluator.getSetting();
-    uint64_t element = ((b * op.getHeads() + h) * capacity + p) * capacity + q;
+    uint64_t element = ((b * op.getHeads() + h) * queryCapacity + p) * keyCapacity + q;
     bool kept = uniform(setting.seed, setting.step, op.getRandomId(), element) >= rate;
     return kept ? static_cast<T>(1 / (1 - rate)) : T(0);
   }
 
   Op op;
   Evaluator<T> &evaluator;
-  int64_t size, positions, capacity;
+  int64_t size, positions; ///< of a head; of keys
+  int64_t queryCapacity, keyCapacity;
 };
 
 /// One head's output of row p is added at out + h D; returns the row's log-sum-exp.
@@ -142,13 +144,14 @@ template <typename T> static void evaluate(AttentionOp op, Evaluator<T> &evaluat
   evaluator.define(op.getLse(), [&](int64_t, int64_t) { return *next++; });
 }
 
-/// Adds row p's part of head h to the packed gradient.
+/// Adds row p's part of head h to the gradients of operands 0, 1 and 2: `add(operand, position,
+/// column, vector, factor)`.
 /// P = exp(s - lse); dP = (dO . V) keep; dS = P (dP - dO . O); dV += P keep dO; dQ += dR K, dK +=
 /// dR Q, dR = score_gradient(raw score, dS).
 template <typename T>
-static void
-attendRowBackward(Heads<T, AttentionBackwardOp> &heads, int64_t b, int64_t p, int64_t h,
-                  llvm::function_ref<void(int64_t, int64_t, const std::vector<T> &, T)> add) {
+static void attendRowBackward(
+    Heads<T, AttentionBackwardOp> &heads, int64_t b, int64_t p, int64_t h,
+    llvm::function_ref<void(unsigned, int64_t, int64_t, const std::vector<T> &, T)> add) {
   AttentionBackwardOp op = heads.op;
   int64_t size = heads.size, keyHead = heads.keyHead(h);
   std::vector<T> query = heads.query(b, p, h);
@@ -163,30 +166,39 @@ attendRowBackward(Heads<T, AttentionBackwardOp> &heads, int64_t b, int64_t p, in
     T scoreGradient =
         probability * (heads.dot(outputGradient, heads.value(b, q, h)) * keep - delta);
     T rawGradient = heads.region(op.getScoreGradient(), raw, p, q, h, &scoreGradient);
-    add(q, op.getValueColumn() + keyHead * size, outputGradient, probability * keep);
+    add(2, q, op.getValueColumn() + keyHead * size, outputGradient, probability * keep);
     // A rotation's adjoint turns back, by the angle of the row that the gradient belongs to.
-    add(p, op.getQueryColumn() + h * size, heads.rotate(key, p, -1), rawGradient);
-    add(q, op.getKeyColumn() + keyHead * size, heads.rotate(query, q, -1), rawGradient);
+    add(0, p, op.getQueryColumn() + h * size, heads.rotate(key, p, -1), rawGradient);
+    add(1, q, op.getKeyColumn() + keyHead * size, heads.rotate(query, q, -1), rawGradient);
   }
 }
 
 template <typename T> static void evaluate(AttentionBackwardOp op, Evaluator<T> &evaluator) {
   Heads<T, AttentionBackwardOp> heads(op, evaluator);
-  int64_t width = evaluator.getColumns(op.getGradient());
-  std::vector<T> gradient(evaluator.getRows() * heads.positions * width);
-  evaluator.forEachPosition(op.getGradient(), [&](int64_t b, int64_t p) {
+  std::vector<std::vector<T>> gradients;
+  for (Value gradient : op.getGradients()) {
+    gradients.emplace_back(evaluator.getRows() * evaluator.getPositions(gradient) *
+                           evaluator.getColumns(gradient));
+  }
+  auto add = [&](int64_t b, unsigned operand, int64_t position, int64_t column,
+                 const std::vector<T> &vector, T factor) {
+    unsigned number = dispatch::gradientOf(operand, gradients.size());
+    Value gradient = op.getGradients()[number];
+    T *target = gradients[number].data() +
+                (b * evaluator.getPositions(gradient) + position) * evaluator.getColumns(gradient) +
+                column;
+    for (size_t c = 0; c < vector.size(); ++c) {
+      target[c] += factor * vector[c];
+    }
+  };
+  evaluator.forEachPosition(op.getQuery(), [&](int64_t b, int64_t p) {
     for (int64_t h = 0; h < static_cast<int64_t>(op.getHeads()); ++h) {
-      attendRowBackward<T>(
-          heads, b, p, h,
-          [&](int64_t position, int64_t column, const std::vector<T> &vector, T factor) {
-            T *target = gradient.data() + (b * heads.positions + position) * width + column;
-            for (size_t c = 0; c < vector.size(); ++c) {
-              target[c] += factor * vector[c];
-            }
-          });
+      attendRowBackward<T>(heads, b, p, h, [&](auto &&...part) { add(b, part...); });
     }
   });
-  evaluator.setSequence(op.getGradient(), std::move(gradient));
+  for (auto [value, numbers] : llvm::zip_equal(op.getGradients(), gradients)) {
+    evaluator.setSequence(value, std::move(numbers));
+  }
 }
 
 SLUICE_REFERENCE(AttentionOp)
