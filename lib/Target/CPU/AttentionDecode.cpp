@@ -2,10 +2,9 @@
 //
 // Attention of an incremental step: few queries, many keys. An item is one (part of the keys, group
 // of key/value heads, row of the batch) with all queries that are due of the heads that share them.
-// It goes over blocks of keys in the order of their positions, with an online softmax, and over its
-// heads within a block: rows of keys and values are read once, in long pieces. A block is several
-// vectors of keys, so that the chain from a block's greatest score to the next block is short
-// beside the block's loads.
+// It goes over blocks of keys in the order of their positions, with an online softmax. A block is
+// read in streams, one a lane: runs of rows of the ring, of which each goes on where it was, head
+// after head and row after row, for kilobytes. That is what a processor fetches ahead by itself.
 //
 // Where keys are in several parts, an item leaves its sums in the workspace, and the last of a
 // group's items to arrive adds them up in the order of the parts. Sums depend on positions and
@@ -24,8 +23,7 @@ using namespace sluice::cpu::attention;
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr int64_t blockKeys = 32; ///< a multiple of the lanes
-constexpr int64_t lineBytes = 64; ///< of a cache line
+constexpr int64_t blockKeys = 64; ///< a multiple of the lanes
 
 /// How the work of a batch row is cut into items, by shapes alone.
 struct Cut {
@@ -35,11 +33,11 @@ struct Cut {
   int64_t heads;     ///< key/value heads of a group
 
   Cut(int64_t extent, int64_t kvHeads) {
-    // Some 16 items a row occupy threads where one text is written. A part is several blocks long,
-    // as nothing is fetched ahead of its first. Heads of a group lie side by side.
-    constexpr int64_t wanted = 16, leastBlocks = 4;
+    // Some 16 items a row occupy threads where one text is written. Heads of a group lie side by
+    // side.
+    constexpr int64_t wanted = 16;
     int64_t blocks = llvm::divideCeil(extent, blockKeys);
-    while (2 * parts <= wanted && blocks >= 2 * parts * leastBlocks) {
+    while (2 * parts <= wanted && 2 * parts <= blocks) {
       parts *= 2;
     }
     partKeys = llvm::divideCeil(blocks, parts) * blockKeys;
@@ -77,10 +75,12 @@ private:
   };
   void eachQuery(llvm::function_ref<void(const Query &)> body);
   void loadQuery(const Query &query);
-  void emitKeyBlock(Value q0, Value end);
-  Value emitScores(const Query &query, Value q0, Value first);
-  void accumulate(const Query &query, Value q0, Value highest);
-  void addValues(const Query &query, Value q0, Value factor);
+  void emitKeyBlock(Value q0);
+  void addScores(Value q0, Value step);
+  Value emitScores(const Query &query, ArrayRef<Value> rows, Value q0, Value step);
+  void addTerms(const Query &query);
+  void addValues(Value q0, Value step);
+  int64_t run() const { return blockKeys / e.lanes; } ///< keys of a stream in a block
   void storePartial(const Query &query);
   void mergePartials(const Query &query, Value live);
   Value partialRow(Value number, const Query &query);
@@ -89,8 +89,6 @@ private:
   Value isNone(Value maximum);
   static bool isWhole(Value ring) { return extentOf(ring) % blockKeys == 0; }
   Value rowOf(Value ring, Value q0, Value i, bool clamped);
-  void prefetchRow(Value q0, Value i);
-  void prefetchRow(Value ring, Value memory, Value q0, Value i, int64_t firstColumn);
   /// Column of vector `j` of a head's columns, which begin at `first`, and how many of its lanes
   /// are the head's.
   Value columnOf(Value first, int64_t j) { return e.add(first, j * e.lanes); }
@@ -106,12 +104,11 @@ private:
 
   Value query, key, value, output, lse;     // tensors
   Value queries, accumulator, maximum, sum; // scratch, by query
-  Value chances;                            // scratch [blockKeys]: scores, then terms of the sum
-  Value parts;                              ///< workspace: sums, maximum, sum; by item and query
-  Value counters;                           ///< of arrived items, by batch row and group
+  Value chances;  // scratch [query][blockKeys], by step and stream: scores, then terms of the sum
+  Value parts;    ///< workspace: sums, maximum, sum; by item and query
+  Value counters; ///< of arrived items, by batch row and group
   Value batch, part, group, length;
-  Value ahead; ///< how many keys behind a block the next of its part lies; 0 at its last
-  Frame::Run run;
+  Frame::Run due;
 };
 
 } // namespace
@@ -126,7 +123,7 @@ void DecodeGenerator::allocate() {
   accumulator = frame.scratch(matrix(shape.headWidth));
   maximum = frame.scratch(matrix(e.lanes));
   sum = frame.scratch(matrix(e.lanes));
-  chances = frame.scratch(MemRefType::get({blockKeys}, e.b.getF32Type()));
+  chances = frame.scratch(matrix(blockKeys));
   if (cut.parts > 1) {
     parts = frame.workspace(MemRefType::get({partials(), partialWidth()}, e.b.getF32Type()));
     counters = frame.counters(shape.batch * cut.groups);
@@ -152,10 +149,10 @@ void DecodeGenerator::locateItem() {
 Kernel DecodeGenerator::generate() {
   allocate();
   locateItem();
-  run = frame.run(batch);
+  due = frame.run(batch);
   int64_t factor = op.getDomain().getFactor();
-  length = e.floorDiv(e.add(run.length, factor - 1), factor);
-  Value some = e.both(e.less(e.index(0), run.count), e.less(e.mul(part, cut.partKeys), length));
+  length = e.floorDiv(e.add(due.length, factor - 1), factor);
+  Value some = e.both(e.less(e.index(0), due.count), e.less(e.mul(part, cut.partKeys), length));
   e.when(some, [&] { emitItem(); });
   frame.finish();
 
@@ -179,10 +176,11 @@ void DecodeGenerator::emitItem() {
   // A ring that holds a window is shorter than the text: the part has keys once a turn.
   e.loop(e.mul(part, cut.partKeys), length, cut.parts * cut.partKeys, [&](Value first) {
     Value end = e.min(e.add(first, cut.partKeys), length);
-    if (isWhole(op.getKey())) {
-      e.loop(e.index(0), e.index(blockKeys), 1, [&](Value i) { prefetchRow(first, i); });
-    }
-    e.loop(first, end, blockKeys, [&](Value q0) { emitKeyBlock(q0, end); });
+    e.loop(first, end, blockKeys, [&](Value q0) {
+      BlockClass block =
+          classifyBlock(e, op.getMask(), due.start, shape.positions, q0, blockKeys, length);
+      e.when(block.some, [&] { emitKeyBlock(q0); });
+    });
   });
   if (cut.parts == 1) {
     eachQuery([&](const Query &query) { storeResult(query); });
@@ -197,10 +195,10 @@ void DecodeGenerator::eachQuery(llvm::function_ref<void(const Query &)> body) {
   e.loop(e.index(0), e.index(cut.heads), 1, [&](Value k) {
     Value keyHead = e.add(e.mul(group, cut.heads), k);
     Value column = e.mul(keyHead, shape.head);
-    e.loop(e.index(0), run.count, 1, [&](Value j) {
+    e.loop(e.index(0), due.count, 1, [&](Value j) {
       e.loop(e.index(0), e.index(shape.group), 1, [&](Value g) {
         Value slot = e.add(e.mul(e.add(e.mul(k, shape.positions), j), shape.group), g);
-        body({slot, e.add(run.start, j), e.add(e.mul(keyHead, shape.group), g),
+        body({slot, e.add(due.start, j), e.add(e.mul(keyHead, shape.group), g),
               e.add(column, shape.keyColumn), e.add(column, shape.valueColumn)});
       });
     });
@@ -230,58 +228,28 @@ Value DecodeGenerator::rowOf(Value ring, Value q0, Value i, bool clamped) {
   return ringRow(e.b, extentOf(ring), batch, e.min(e.add(q0, i), e.add(length, -1)));
 }
 
-/// Asks for what the item reads of key `i` of the block at q0, and of its value: rows lie too far
-/// apart for a processor to find out by itself.
-void DecodeGenerator::prefetchRow(Value q0, Value i) {
-  prefetchRow(op.getKey(), key, q0, i, shape.keyColumn);
-  prefetchRow(op.getValue(), value, q0, i, shape.valueColumn);
+/// Keys [q0, q0 + blockKeys). All streams go forward by a key at a time, for all queries.
+void DecodeGenerator::emitKeyBlock(Value q0) {
+  e.loop(e.index(0), e.index(run()), 1, [&](Value step) { addScores(q0, step); });
+  eachQuery([&](const Query &query) { addTerms(query); });
+  e.loop(e.index(0), e.index(run()), 1, [&](Value step) { addValues(q0, step); });
 }
 
-void DecodeGenerator::prefetchRow(Value ring, Value memory, Value q0, Value i,
-                                  int64_t firstColumn) {
-  Value row = rowOf(ring, q0, i, /*clamped=*/false);
-  int64_t columns = cut.heads * shape.head;
-  Value first = e.add(e.mul(group, columns), firstColumn);
-  for (int64_t j = 0; j < columns; j += lineBytes / shape.elementBytes) {
-    memref::PrefetchOp::create(e.b, memory, ValueRange{row, e.add(first, j)},
-                               /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
+void DecodeGenerator::addScores(Value q0, Value step) {
+  Emitter::Values rows;
+  for (int64_t i = 0; i < e.lanes; ++i) {
+    rows.push_back(rowOf(op.getKey(), q0, e.add(step, i * run()), /*clamped=*/false));
   }
-}
-
-/// Keys [q0, q0 + blockKeys) of a part that ends at `end`.
-void DecodeGenerator::emitKeyBlock(Value q0, Value end) {
-  Value isMore = e.less(e.add(q0, blockKeys), end);
-  ahead = e.select(isMore, e.index(blockKeys), e.index(0));
+  Value first = e.mul(step, e.lanes);
   eachQuery([&](const Query &query) {
-    BlockClass block = classifyBlock(e, op.getMask(), query.position, 1, q0, blockKeys, length);
-    e.when(block.some, [&] {
-      Value none = e.splat(-infinity);
-      auto scored = [&](Value i, ValueRange before) {
-        Value scores = emitScores(query, q0, i);
-        e.store(scores, chances, {i});
-        return Emitter::Values{e.maxf(before.front(), scores)};
-      };
-      Value highest = e.loop(e.index(0), e.index(blockKeys), e.lanes, none, scored).front();
-      accumulate(query, q0, greatest(highest));
-    });
+    e.store(emitScores(query, rows, q0, step), chances, {query.slot, first});
   });
 }
 
-/// Scores of a query with keys [first, first + lanes) of the block at q0, -inf where the mask
-/// forbids. Meanwhile a share of the part's next block is fetched.
-Value DecodeGenerator::emitScores(const Query &of, Value q0, Value first) {
-  Emitter::Values dots(e.lanes, e.splat(0)), rows;
-  for (int64_t i = 0; i < e.lanes; ++i) {
-    rows.push_back(rowOf(op.getKey(), q0, e.add(first, i), /*clamped=*/false));
-  }
-  if (isWhole(op.getKey())) {
-    int64_t share = llvm::divideCeil(e.lanes, cut.heads * shape.group);
-    Value turn = arith::RemUIOp::create(e.b, of.head, e.index(llvm::divideCeil(e.lanes, share)));
-    Value row = e.add(first, e.mul(turn, share));
-    for (int64_t i = 0; i < share; ++i) {
-      prefetchRow(e.add(q0, ahead), e.add(row, i));
-    }
-  }
+/// Scores of a query with the keys that `rows` of the ring hold, one a stream; -inf where the mask
+/// forbids.
+Value DecodeGenerator::emitScores(const Query &of, ArrayRef<Value> rows, Value q0, Value step) {
+  Emitter::Values dots(e.lanes, e.splat(0));
   for (int64_t j = 0; j < shape.headVectors; ++j) {
     Value factor = e.load(queries, {of.slot, e.index(j * e.lanes)});
     for (int64_t i = 0; i < e.lanes; ++i) {
@@ -289,7 +257,13 @@ Value DecodeGenerator::emitScores(const Query &of, Value q0, Value first) {
           e.fma(factor, e.load(key, {rows[i], columnOf(of.keyColumn, j)}, validOf(j)), dots[i]);
     }
   }
-  Value p = e.toInteger(of.position), q = emitQueries(e, q0, first);
+  SmallVector<int32_t> starts;
+  for (int64_t i = 0; i < e.lanes; ++i) {
+    starts.push_back(static_cast<int32_t>(i * run()));
+  }
+  Value offsets =
+      arith::ConstantOp::create(e.b, DenseElementsAttr::get(e.integers, ArrayRef(starts)));
+  Value p = e.toInteger(of.position), q = e.add(e.broadcast(e.toInteger(e.add(q0, step))), offsets);
   Value score =
       e.broadcast(emitRegion(e, op.getScore(), {e.sumEach(dots), p, q, e.toInteger(of.head)}));
   Value holds = emitRelation(e, op.getMask(), e.broadcast(p), q, e.broadcast(e.toInteger(length)));
@@ -314,62 +288,65 @@ Value DecodeGenerator::isNone(Value maximum) {
   return arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, maximum, e.splat(-infinity));
 }
 
-/// Takes the block's scores, whose greatest is `highest` in every lane, to the query's sums.
-void DecodeGenerator::accumulate(const Query &of, Value q0, Value highest) {
+/// Takes the block's scores to the query's maximum and sum, and what it has summed of values to the
+/// new maximum.
+void DecodeGenerator::addTerms(const Query &of) {
+  auto eachVector = [&](Value start, llvm::function_ref<Value(Value at, Value so)> body) {
+    return e
+        .loop(e.index(0), e.index(blockKeys), e.lanes, start,
+              [&](Value at, ValueRange so) { return Emitter::Values{body(at, so.front())}; })
+        .front();
+  };
+  Value highest = eachVector(e.splat(-infinity), [&](Value at, Value so) {
+    return e.maxf(so, e.load(chances, {of.slot, at}));
+  });
   Value before = e.load(maximum, {of.slot, e.index(0)});
-  Value now = e.maxf(before, highest);
+  Value now = e.maxf(before, greatest(highest));
   Value shift = e.select(isNone(now), e.splat(0), now);
   Value factor = emitExp(e, e.subf(before, shift));
   e.store(now, maximum, {of.slot, e.index(0)});
   Value scaled = e.mulf(e.load(sum, {of.slot, e.index(0)}), factor);
-  Value total =
-      e.loop(e.index(0), e.index(blockKeys), e.lanes, scaled, [&](Value i, ValueRange sums) {
-         Value terms = emitExp(e, e.subf(e.load(chances, {i}), shift));
-         e.store(terms, chances, {i});
-         return Emitter::Values{e.addf(sums.front(), terms)};
-       }).front();
+  Value total = eachVector(scaled, [&](Value at, Value so) {
+    Value terms = emitExp(e, e.subf(e.load(chances, {of.slot, at}), shift));
+    e.store(terms, chances, {of.slot, at});
+    return e.addf(so, terms);
+  });
   e.store(total, sum, {of.slot, e.index(0)});
-  addValues(of, q0, factor);
+  for (int64_t j = 0; j < shape.headVectors; ++j) {
+    Value column = e.index(j * e.lanes);
+    e.store(e.mulf(e.load(accumulator, {of.slot, column}), factor), accumulator, {of.slot, column});
+  }
 }
 
-/// accumulator = factor accumulator + chances V, in column chunks that registers hold twice: keys
-/// of even and of odd position are summed apart, for twice as many multiplications at a time. The
-/// last few keys, of which some may not be valid, have a turn of their own: chances of others are
-/// 0, but what lies there may be no number.
-void DecodeGenerator::addValues(const Query &of, Value q0, Value factor) {
-  constexpr int64_t turn = 4;
-  int64_t most = frame.target().registers / 4;
-  Value valid = e.min(e.index(blockKeys), e.sub(length, q0));
-  Value whole = e.mul(e.floorDiv(valid, turn), turn);
-  for (int64_t first = 0; first < shape.headVectors; first += most) {
-    int64_t count = std::min(most, shape.headVectors - first);
-    Emitter::Values sums(2 * count, e.splat(0));
-    for (int64_t j = 0; j < count; ++j) {
-      sums[j] = e.mulf(e.load(accumulator, {of.slot, e.index((first + j) * e.lanes)}), factor);
-    }
-    auto add = [&](Value i, ValueRange carried, bool clamped) {
-      Emitter::Values next(carried);
-      for (int64_t k = 0; k < turn; ++k) {
-        Value row = rowOf(op.getValue(), q0, e.add(i, k), clamped);
-        Value chance = e.broadcast(e.loadScalar(chances, {e.add(i, k)}));
+/// Adds a key's value a stream to the queries' sums. The chance of a key that is not valid is 0,
+/// but what lies there may be no number: the last that is valid stands for it.
+void DecodeGenerator::addValues(Value q0, Value step) {
+  Emitter::Values rows;
+  for (int64_t i = 0; i < e.lanes; ++i) {
+    rows.push_back(rowOf(op.getValue(), q0, e.add(step, i * run()), /*clamped=*/true));
+  }
+  int64_t most = frame.target().registers / 2;
+  eachQuery([&](const Query &of) {
+    Value at = e.mul(step, e.lanes);
+    for (int64_t first = 0; first < shape.headVectors; first += most) {
+      int64_t count = std::min(most, shape.headVectors - first);
+      Emitter::Values sums;
+      for (int64_t j = 0; j < count; ++j) {
+        sums.push_back(e.load(accumulator, {of.slot, e.index((first + j) * e.lanes)}));
+      }
+      for (int64_t i = 0; i < e.lanes; ++i) {
+        Value chance = e.broadcast(e.loadScalar(chances, {of.slot, e.add(at, i)}));
         for (int64_t j = 0; j < count; ++j) {
           Value held =
-              e.load(value, {row, columnOf(of.valueColumn, first + j)}, validOf(first + j));
-          Value &column = next[k % 2 * count + j];
-          column = e.fma(chance, held, column);
+              e.load(value, {rows[i], columnOf(of.valueColumn, first + j)}, validOf(first + j));
+          sums[j] = e.fma(chance, held, sums[j]);
         }
       }
-      return next;
-    };
-    sums = e.loop(e.index(0), whole, turn, sums,
-                  [&](Value i, ValueRange carried) { return add(i, carried, false); });
-    sums = e.loop(whole, valid, turn, sums,
-                  [&](Value i, ValueRange carried) { return add(i, carried, true); });
-    for (int64_t j = 0; j < count; ++j) {
-      e.store(e.addf(sums[j], sums[count + j]), accumulator,
-              {of.slot, e.index((first + j) * e.lanes)});
+      for (int64_t j = 0; j < count; ++j) {
+        e.store(sums[j], accumulator, {of.slot, e.index((first + j) * e.lanes)});
+      }
     }
-  }
+  });
 }
 
 //===----------------------------------------------------------------------===//
