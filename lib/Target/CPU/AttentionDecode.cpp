@@ -77,6 +77,7 @@ private:
   void loadQuery(const Query &query);
   void emitKeyBlock(Value q0);
   void addScores(Value q0, Value step);
+  void prefetchValues(Value q0, Value step);
   Value emitScores(const Query &query, ArrayRef<Value> rows, Value q0, Value step);
   void addTerms(const Query &query);
   void addValues(Value q0, Value step);
@@ -243,6 +244,21 @@ void DecodeGenerator::addScores(Value q0, Value step) {
   Value first = e.mul(step, e.lanes);
   eachQuery([&](const Query &query) {
     e.store(emitScores(query, rows, q0, step), chances, {query.slot, first});
+  });
+  prefetchValues(q0, step);
+}
+
+/// Asks for the values of a step's keys. They lie behind the keys, so that the streams stay whole.
+void DecodeGenerator::prefetchValues(Value q0, Value step) {
+  constexpr int64_t lineBytes = 64; // of a cache line
+  int64_t columns = cut.heads * shape.head;
+  Value first = e.add(e.mul(group, columns), shape.valueColumn);
+  e.loop(e.index(0), e.index(columns), lineBytes / shape.elementBytes, [&](Value column) {
+    for (int64_t i = 0; i < e.lanes; ++i) {
+      Value row = rowOf(op.getValue(), q0, e.add(step, i * run()), /*clamped=*/false);
+      memref::PrefetchOp::create(e.b, value, ValueRange{row, e.add(first, column)},
+                                 /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
+    }
   });
 }
 
