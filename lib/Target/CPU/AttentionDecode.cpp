@@ -14,6 +14,7 @@
 #include "Storage.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace sluice;
@@ -81,7 +82,6 @@ private:
   Value emitScores(const Query &query, ArrayRef<Value> rows, Value q0, Value step);
   void addTerms(const Query &query);
   void addValues(Value q0, Value step);
-  int64_t run() const { return blockKeys / e.lanes; } ///< keys of a stream in a block
   void storePartial(const Query &query);
   void mergePartials(const Query &query, Value live);
   Value partialRow(Value number, const Query &query);
@@ -109,6 +109,7 @@ private:
   Value parts;    ///< workspace: sums, maximum, sum; by item and query
   Value counters; ///< of arrived items, by batch row and group
   Value batch, part, group, length;
+  Value run; ///< keys of a stream in the block at hand
   Frame::Run due;
 };
 
@@ -229,17 +230,20 @@ Value DecodeGenerator::rowOf(Value ring, Value q0, Value i, bool clamped) {
   return ringRow(e.b, extentOf(ring), batch, e.min(e.add(q0, i), e.add(length, -1)));
 }
 
-/// Keys [q0, q0 + blockKeys). All streams go forward by a key at a time, for all queries.
+/// Keys [q0, q0 + blockKeys), or fewer at the end, a run of them a stream. All streams go forward
+/// by a key at a time, for all queries.
 void DecodeGenerator::emitKeyBlock(Value q0) {
-  e.loop(e.index(0), e.index(run()), 1, [&](Value step) { addScores(q0, step); });
+  Value valid = e.min(e.sub(length, q0), e.index(blockKeys));
+  run = e.floorDiv(e.add(valid, e.lanes - 1), e.lanes);
+  e.loop(e.index(0), run, 1, [&](Value step) { addScores(q0, step); });
   eachQuery([&](const Query &query) { addTerms(query); });
-  e.loop(e.index(0), e.index(run()), 1, [&](Value step) { addValues(q0, step); });
+  e.loop(e.index(0), run, 1, [&](Value step) { addValues(q0, step); });
 }
 
 void DecodeGenerator::addScores(Value q0, Value step) {
   Emitter::Values rows;
   for (int64_t i = 0; i < e.lanes; ++i) {
-    rows.push_back(rowOf(op.getKey(), q0, e.add(step, i * run()), /*clamped=*/false));
+    rows.push_back(rowOf(op.getKey(), q0, e.add(step, e.mul(run, i)), /*clamped=*/false));
   }
   Value first = e.mul(step, e.lanes);
   eachQuery([&](const Query &query) {
@@ -255,7 +259,7 @@ void DecodeGenerator::prefetchValues(Value q0, Value step) {
   Value first = e.add(e.mul(group, columns), shape.valueColumn);
   e.loop(e.index(0), e.index(columns), lineBytes / shape.elementBytes, [&](Value column) {
     for (int64_t i = 0; i < e.lanes; ++i) {
-      Value row = rowOf(op.getValue(), q0, e.add(step, i * run()), /*clamped=*/false);
+      Value row = rowOf(op.getValue(), q0, e.add(step, e.mul(run, i)), /*clamped=*/false);
       memref::PrefetchOp::create(e.b, value, ValueRange{row, e.add(first, column)},
                                  /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
     }
@@ -273,13 +277,13 @@ Value DecodeGenerator::emitScores(const Query &of, ArrayRef<Value> rows, Value q
           e.fma(factor, e.load(key, {rows[i], columnOf(of.keyColumn, j)}, validOf(j)), dots[i]);
     }
   }
-  SmallVector<int32_t> starts;
-  for (int64_t i = 0; i < e.lanes; ++i) {
-    starts.push_back(static_cast<int32_t>(i * run()));
-  }
-  Value offsets =
-      arith::ConstantOp::create(e.b, DenseElementsAttr::get(e.integers, ArrayRef(starts)));
-  Value p = e.toInteger(of.position), q = e.add(e.broadcast(e.toInteger(e.add(q0, step))), offsets);
+  SmallVector<int32_t> numbers(e.lanes);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  Value lanes =
+      arith::ConstantOp::create(e.b, DenseElementsAttr::get(e.integers, ArrayRef(numbers)));
+  Value p = e.toInteger(of.position);
+  Value q =
+      e.add(e.broadcast(e.toInteger(e.add(q0, step))), e.mul(e.broadcast(e.toInteger(run)), lanes));
   Value score =
       e.broadcast(emitRegion(e, op.getScore(), {e.sumEach(dots), p, q, e.toInteger(of.head)}));
   Value holds = emitRelation(e, op.getMask(), e.broadcast(p), q, e.broadcast(e.toInteger(length)));
@@ -309,7 +313,7 @@ Value DecodeGenerator::isNone(Value maximum) {
 void DecodeGenerator::addTerms(const Query &of) {
   auto eachVector = [&](Value start, llvm::function_ref<Value(Value at, Value so)> body) {
     return e
-        .loop(e.index(0), e.index(blockKeys), e.lanes, start,
+        .loop(e.index(0), e.mul(run, e.lanes), e.lanes, start,
               [&](Value at, ValueRange so) { return Emitter::Values{body(at, so.front())}; })
         .front();
   };
@@ -339,7 +343,7 @@ void DecodeGenerator::addTerms(const Query &of) {
 void DecodeGenerator::addValues(Value q0, Value step) {
   Emitter::Values rows;
   for (int64_t i = 0; i < e.lanes; ++i) {
-    rows.push_back(rowOf(op.getValue(), q0, e.add(step, i * run()), /*clamped=*/true));
+    rows.push_back(rowOf(op.getValue(), q0, e.add(step, e.mul(run, i)), /*clamped=*/true));
   }
   int64_t most = frame.target().registers / 2;
   eachQuery([&](const Query &of) {
