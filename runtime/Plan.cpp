@@ -253,10 +253,7 @@ private:
         kernel.deviceVariants[target] = readDeviceVariant(variant);
         continue;
       }
-      variant.keys({"symbol", "items", "scratch_bytes"});
-      kernel.variants[target] = {variant.at("symbol").string(),
-                                 variant.at("items").integer(0, mostItems),
-                                 variant.at("scratch_bytes").integer(0, mostScratchBytes)};
+      kernel.variants[target] = readVariant(variant);
     }
     if (json.has("operands")) {
       for (const StrictJson &operand : json.at("operands").array()) {
@@ -294,6 +291,19 @@ private:
     stage.stackBytes = optional("stack_bytes", -1);
     stage.staticSharedBytes = optional("static_shared_bytes", 0);
     return stage;
+  }
+
+  Variant readVariant(const StrictJson &json) const {
+    json.keys({"symbol", "items", "scratch_bytes"}, {"workspace_bytes", "counters"});
+    Variant variant{json.at("symbol").string(), json.at("items").integer(0, mostItems),
+                    json.at("scratch_bytes").integer(0, mostScratchBytes)};
+    if (json.has("workspace_bytes")) {
+      variant.workspaceBytes = json.at("workspace_bytes").integer(0, plan.memory.arenaBytes);
+    }
+    if (json.has("counters")) {
+      variant.counters = json.at("counters").integer(0, plan.memory.arenaBytes / 4);
+    }
+    return variant;
   }
 
   DeviceVariant readDeviceVariant(const StrictJson &json) const {
@@ -392,11 +402,10 @@ private:
 
   /// So do the workspace, the last argument, and the counters in front of it.
   void checkWorkspace(const StrictJson &json, const Launch &launch) const {
-    const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
-    for (const auto &[target, variant] : kernel.deviceVariants) {
+    auto check = [&](const auto &variant) {
       int64_t counterBytes = variant.counters * static_cast<int64_t>(sizeof(int32_t));
       if (counterBytes + variant.workspaceBytes == 0) {
-        continue;
+        return;
       }
       int64_t last = plan.memory.arenaBytes - variant.workspaceBytes;
       if (launch.arguments.empty() || launch.arguments.back() < counterBytes ||
@@ -406,6 +415,13 @@ private:
                   launch.arguments.empty() ? "no argument"
                                            : std::to_string(launch.arguments.back()));
       }
+    };
+    const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+    for (const auto &[target, variant] : kernel.variants) {
+      check(variant);
+    }
+    for (const auto &[target, variant] : kernel.deviceVariants) {
+      check(variant);
     }
   }
 

@@ -297,7 +297,8 @@ std::optional<Outcome> Compilation::lowerModel() {
   if (auto failure = addStep()) {
     return failure;
   }
-  if (auto failure = runPass(createFormDispatches({request.generationRows}))) {
+  if (auto failure = runPass(
+          createFormDispatches({request.generationRows, /*keysApart=*/targets.gpus.empty()}))) {
     return failure;
   }
   if (auto failure = runPass(createBuildEntries())) {

@@ -144,6 +144,7 @@ static std::string findExcess(const KernelRecord &record) {
   }
   for (const KernelRecord::Variant &variant : record.variants) {
     add(beyond("bytes of scratch a thread", double(variant.scratchBytes), mostScratchBytes));
+    add(beyond("bytes of workspace", double(variant.workspaceBytes), mostArenaBytes));
   }
   for (const KernelRecord::DeviceVariant &variant : record.deviceVariants) {
     add(beyond("bytes of workspace", double(variant.workspaceBytes), mostArenaBytes));

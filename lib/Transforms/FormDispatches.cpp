@@ -304,7 +304,7 @@ struct FormDispatchesPass : sluice::impl::FormDispatchesBase<FormDispatchesPass>
   using FormDispatchesBase::FormDispatchesBase;
 
   void runOnOperation() override {
-    StepEntries entries(getOperation(), generationRows);
+    StepEntries entries(getOperation(), generationRows, keysApart);
     entries.split();
     for (auto func : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       bool isStep = func.getSymName() == "step";

@@ -279,6 +279,59 @@ void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
   dispatch->setAttr("plan.guard", b.getStringAttr("due." + Twine(number)));
 }
 
+/// A row at its own position, from column `first` on.
+static AccessAttr ownColumns(OpBuilder &b, int64_t factor, int64_t first) {
+  AffineMap own = AffineMap::get(2, 1, b.getAffineDimExpr(0));
+  AffineMap column = AffineMap::get(1, 0, b.getAffineConstantExpr(first));
+  return AccessAttr::get(b.getContext(), AccessKind::Row, AffineMapAttr::get(own), 1, factor,
+                         AffineMapAttr::get(column), -1);
+}
+
+/// Queries, keys and values lie side by side in `packed`, and later steps read keys and values
+/// alone: a launch copies this step's to a ring of their own, which the attention reads from end to
+/// end. What is to be kept then; `packed` itself where there are other readers.
+Value StepEntries::keepKeys(Value packed, StateOp state) {
+  dispatch::AttentionOp attention;
+  for (Operation *user : packed.getUsers()) {
+    auto reader = dyn_cast<dispatch::AttentionOp>(user);
+    if (!reader || (attention && attention != reader) || reader.getKey() != packed ||
+        reader.getValue() != packed) {
+      return packed;
+    }
+    attention = reader;
+  }
+  auto type = cast<RankedTensorType>(packed.getType());
+  if (!keysApart || !attention) {
+    return packed;
+  }
+  auto key = static_cast<int64_t>(attention.getKeyColumn()),
+       value = static_cast<int64_t>(attention.getValueColumn()),
+       width = static_cast<int64_t>(attention.getKvHeads() * attention.getHeadSize()),
+       first = std::min(key, value), count = std::max(key, value) + width - first;
+  if (count == type.getDimSize(2)) {
+    return packed;
+  }
+  keptColumns[state] = {first, count};
+  dispatch::DomainAttr domain = attention.getDomain();
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(attention);
+  RowsBuilder kept(b, state.getLoc(), domain);
+  auto row = RankedTensorType::get({count}, dispatch::bodyTypeOf(type.getElementType()));
+  Value held = kept.operand(packed, ownColumns(b, domain.getFactor(), first), row);
+  kept.result(held, AccessKind::Row, typeOf(state));
+  dispatch::RowsOp op = kept.finish("keys", attention.getSchedule());
+  for (StringRef name : {"plan.phase", "plan.guard"}) {
+    op->setAttr(name, attention->getAttr(name));
+  }
+  packed.setType(RankedTensorType::get(
+      {type.getDimSize(0), domain.getPositions(), type.getDimSize(2)}, type.getElementType()));
+  attention.getKeyMutable().assign(op.getResult(0));
+  attention.getValueMutable().assign(op.getResult(0));
+  attention.setKeyColumn(key - first);
+  attention.setValueColumn(value - first);
+  return op.getResult(0);
+}
+
 void StepEntries::endStep(func::FuncOp step, const DenseMap<Value, Value> &tensors) {
   b.setInsertionPoint(step.getBody().front().getTerminator());
   for (Operation &op : step.getBody().front()) {
@@ -287,9 +340,10 @@ void StepEntries::endStep(func::FuncOp step, const DenseMap<Value, Value> &tenso
       continue;
     }
     for (OpResult result : op.getResults()) {
-      if (auto state = dyn_cast<FlatSymbolRefAttr>(states[result.getResultNumber()])) {
-        plan::StoreOp::create(b, op.getLoc(), ("state:" + state.getValue()).str(),
-                              tensors.lookup(result));
+      if (auto name = dyn_cast<FlatSymbolRefAttr>(states[result.getResultNumber()])) {
+        auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(&op, name);
+        plan::StoreOp::create(b, op.getLoc(), ("state:" + name.getValue()).str(),
+                              keepKeys(tensors.lookup(result), state));
       }
     }
   }
@@ -304,6 +358,9 @@ RankedTensorType StepEntries::typeOf(StateOp state) {
   SmallVector<int64_t> shape(getStoredType(module, type).getShape());
   shape[0] = rows;
   shape[1] = state.getRing();
+  if (auto columns = keptColumns.find(state); columns != keptColumns.end()) {
+    shape[2] = columns->second.second;
+  }
   return RankedTensorType::get(shape, type.getElement());
 }
 
@@ -318,11 +375,9 @@ void StepEntries::commit(Value full, StateOp state, Value schedule) {
                                              factor, true));
   Type element = dispatch::bodyTypeOf(ring.getElementType());
   Type row = ring.getRank() == 3 ? RankedTensorType::get({ring.getDimSize(2)}, element) : element;
-  AffineMap own = AffineMap::get(2, 1, b.getAffineDimExpr(0));
-  Value held =
-      full ? kept.operand(full, AccessAttr::get(b.getContext(), AccessKind::Row, own, 1, factor),
-                          row)
-           : Value(arith::ConstantOp::create(kept.body, kept.body.getZeroAttr(row)));
+  int64_t first = keptColumns.lookup(state).first;
+  Value held = full ? kept.operand(full, ownColumns(b, factor, first), row)
+                    : Value(arith::ConstantOp::create(kept.body, kept.body.getZeroAttr(row)));
   kept.result(held, AccessKind::Row, ring);
   dispatch::RowsOp op = kept.finish(full ? "commit" : "clear", schedule);
   op->setAttr("plan.phase", b.getStringAttr("forward"));

@@ -19,9 +19,10 @@ namespace sluice {
 /// that takes part.
 class StepEntries {
 public:
-  /// `rows` is R, at least 1.
-  StepEntries(mlir::ModuleOp module, int64_t rows)
-      : module(module), rows(rows), b(module.getContext()) {}
+  /// `rows` is R, at least 1. With `keysApart` a state holds only those columns that later steps
+  /// read, where these are keys and values.
+  StepEntries(mlir::ModuleOp module, int64_t rows, bool keysApart)
+      : module(module), rows(rows), keysApart(keysApart), b(module.getContext()) {}
 
   /// Where there is a @step: makes @prefill from it and writes its dues and keeps as attributes of
   /// the ops that make the values. To be called before dispatches are formed.
@@ -54,18 +55,22 @@ private:
                      next,
                  llvm::StringRef label);
   void buildGuards(llvm::ArrayRef<mlir::Value> schedules);
+  mlir::Value keepKeys(mlir::Value packed, StateOp state);
   void commit(mlir::Value full, StateOp state, mlir::Value schedule);
   mlir::RankedTensorType typeOf(StateOp state);
   mlir::RankedTensorType perRow();
 
   mlir::ModuleOp module;
   int64_t rows;
+  bool keysApart;
   mlir::OpBuilder b;
   llvm::DenseMap<mlir::Attribute, size_t>
       numbers; ///< of schedules, by symbol; then every step's, and the last row's
   llvm::SmallVector<mlir::Value> schedules;
   llvm::SmallVector<int64_t> bursts;
   llvm::SmallVector<std::pair<StateOp, ScheduleOp>> commits; ///< of @prefill's results
+  /// First column and number of columns that a state holds of its value's.
+  llvm::DenseMap<mlir::Operation *, std::pair<int64_t, int64_t>> keptColumns;
 };
 
 } // namespace sluice

@@ -160,6 +160,12 @@ std::pair<int64_t, int64_t> positionsOf(const std::string &text, int64_t context
 /// before. Where `kernels` says so, the executor's times are then those of the steps.
 struct StepSpeed {
   double tokens = 0, promptTokens = 0;
+  std::vector<double> seconds; ///< of each step, in ascending order
+
+  /// Milliseconds that the given share of the steps did not exceed.
+  double quantile(double share) const {
+    return 1e3 * seconds[static_cast<size_t>(share * static_cast<double>(seconds.size() - 1))];
+  }
 };
 StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t last, bool kernels) {
   const ModelFacts &model = executor.plan().model;
@@ -185,6 +191,7 @@ StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t las
     executor.scalarI64("rows") = 1;
     executor.scalarI64("length") = first;
     double prompt = 0, steps = 0;
+    std::vector<double> seconds;
     for (int64_t row = 0; row < rows; ++row) {
       take(row, 1, first);
       prompt += timed("prefill");
@@ -194,11 +201,13 @@ StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t las
       executor.startTiming();
     }
     for (int64_t position = first; position < last; ++position) {
-      steps += timed("step");
+      seconds.push_back(timed("step"));
+      steps += seconds.back();
     }
     executor.stopTiming();
+    std::ranges::sort(seconds);
     speed = {static_cast<double>(rows * (last - first)) / steps,
-             static_cast<double>(rows * first) / prompt};
+             static_cast<double>(rows * first) / prompt, std::move(seconds)};
   }
   return speed;
 }
@@ -284,9 +293,13 @@ void printForPeople(const Json &json, const Executor &executor) {
     std::cout << format("generation      %.1f tokens a second, recomputing everything\n",
                         value("recomputed_tokens_per_s"));
     if (!json["cached_tokens_per_s"].is_null()) {
+      const Json &times = json["generation_step_ms"];
       std::cout << format("                %.1f step by step; prompts %.0f; states of %.1f MB\n",
                           value("cached_tokens_per_s"), value("prefill_tokens_per_s"),
-                          value("state_bytes") / 1e6);
+                          value("state_bytes") / 1e6)
+                << format("                a step takes %.3f ms (median; %.3f ms or less in one of "
+                          "ten)\n",
+                          times["median"].get<double>(), times["tenth"].get<double>());
     }
     if (json.contains("fraction_of_bandwidth")) {
       std::cout << format("                a step reads %.1f MB: %.1f%% of the bandwidth of %.1f "
@@ -328,6 +341,7 @@ void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &
   }
   json["cached_tokens_per_s"] = speed.tokens;
   json["prefill_tokens_per_s"] = speed.promptTokens;
+  json["generation_step_ms"] = {{"tenth", speed.quantile(0.1)}, {"median", speed.quantile(0.5)}};
   json["step_launches"] = executor.plan().entries.at("step").size();
   int64_t bytes = 0;
   for (const auto &[name, state] : generation->states) {

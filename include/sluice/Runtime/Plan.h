@@ -60,6 +60,8 @@ struct Tensor {
 struct Variant {
   std::string symbol;
   int64_t items = 0, scratchBytes = 0;
+  int64_t workspaceBytes = 0;
+  int64_t counters = 0; // i32 in front of the workspace, zero before and after each launch
 };
 
 /// One launch of a kernel on a GPU: a one-dimensional grid of `blocks`.

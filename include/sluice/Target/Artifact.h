@@ -18,6 +18,8 @@ struct KernelRecord {
   struct Variant {
     std::string target, symbol;
     int64_t items = 0, scratchBytes = 0;
+    int64_t workspaceBytes = 0;
+    int64_t counters = 0; ///< i32 in front of the workspace
   };
   /// One launch of the kernel on a GPU.
   struct Stage {

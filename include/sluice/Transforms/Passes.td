@@ -79,8 +79,14 @@ def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
 
     Where there is a @step, @prefill and @reset are made beside it. These have rows of their own, whatever the batch of
     training: @step and @reset `generation-rows`, @prefill one, the prompt, which it commits to the row that takes part.
+
+    Queries, keys and values of an attention are columns of one value, and later steps read no queries. With `keys-apart`
+    the state holds keys and values alone, so that a step reads memory from end to end: one more launch copies them there.
+    It pays on a CPU; on a GPU the launch costs more than it saves.
   }];
-  let options = [Option<"generationRows", "generation-rows", "int64_t", "16", "Rows that generate at once">];
+  let options = [Option<"generationRows", "generation-rows", "int64_t", "16", "Rows that generate at once">,
+                 Option<"keysApart", "keys-apart", "bool", "false",
+                        "States hold keys and values without the queries beside them">];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }

@@ -80,6 +80,9 @@ static std::string nameOf(Operation *dispatch, size_t number) {
 
 int64_t KernelRecord::workspaceBytes() const {
   int64_t most = 0;
+  for (const Variant &variant : variants) {
+    most = std::max(most, variant.workspaceBytes);
+  }
   for (const DeviceVariant &variant : deviceVariants) {
     most = std::max(most, variant.workspaceBytes);
   }
@@ -96,6 +99,9 @@ int64_t KernelSet::workspaceBytes() const {
 
 int64_t KernelRecord::counterBytes() const {
   int64_t most = 0;
+  for (const Variant &variant : variants) {
+    most = std::max(most, variant.counters * cpu::Kernel::counterBytes);
+  }
   for (const DeviceVariant &variant : deviceVariants) {
     most = std::max(most, variant.counters * cuda::Kernel::counterBytes);
   }
@@ -136,7 +142,8 @@ static LogicalResult generateForCpus(Operation *isolated, size_t number,
     record.kind = kernel->kind.str();
     record.flops = kernel->flops;
     record.bytes = kernel->bytes;
-    record.variants.push_back({target->name.str(), symbol, kernel->items, kernel->scratchBytes});
+    record.variants.push_back({target->name.str(), symbol, kernel->items, kernel->scratchBytes,
+                               kernel->workspaceBytes, kernel->counters});
   }
   return success();
 }

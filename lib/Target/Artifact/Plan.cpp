@@ -34,7 +34,7 @@ struct Footprint {
 };
 
 /// Launch arguments: offsets of operands and results, of the scalars, then the first random
-/// stream, then the offset of the workspace, which GPU kernels alone use.
+/// stream, then the offset of the workspace.
 SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory) {
   SmallVector<int64_t> arguments;
   for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
@@ -99,9 +99,11 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
       symbols.push_back(b.getNamedAttr(
           variant.target,
           b.getDictionaryAttr({
+              b.getNamedAttr("counters", b.getI64IntegerAttr(variant.counters)),
               b.getNamedAttr("items", b.getI64IntegerAttr(variant.items)),
               b.getNamedAttr("scratch_bytes", b.getI64IntegerAttr(variant.scratchBytes)),
               b.getNamedAttr("symbol", b.getStringAttr(variant.symbol)),
+              b.getNamedAttr("workspace_bytes", b.getI64IntegerAttr(variant.workspaceBytes)),
           })));
     }
     for (const KernelRecord::DeviceVariant &variant : record.deviceVariants) {
@@ -331,9 +333,14 @@ static json::Object stageToJson(const KernelRecord::Stage &stage) {
 static json::Object variantsToJson(const KernelRecord &record) {
   json::Object variants;
   for (const KernelRecord::Variant &variant : record.variants) {
-    variants[variant.target] = json::Object{{"symbol", variant.symbol},
-                                            {"items", variant.items},
-                                            {"scratch_bytes", variant.scratchBytes}};
+    json::Object object{{"symbol", variant.symbol},
+                        {"items", variant.items},
+                        {"scratch_bytes", variant.scratchBytes}};
+    if (variant.workspaceBytes > 0) {
+      object["workspace_bytes"] = variant.workspaceBytes;
+      object["counters"] = variant.counters;
+    }
+    variants[variant.target] = std::move(object);
   }
   for (const KernelRecord::DeviceVariant &variant : record.deviceVariants) {
     json::Array stages;

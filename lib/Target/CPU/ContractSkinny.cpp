@@ -2,8 +2,10 @@
 // Apache-2.0 WITH LLVM-exception
 //
 // Few rows times a weight matrix: bound by reading the weights. A row of W [out, in] lies together,
-// so an output is a dot product along the input. An item is a block of output columns; it gathers
-// the rows that are due to scratch, as f32, and takes each row of W to all of them.
+// so an output is a dot product along the input. An item is a block of output columns, for all rows
+// that are due. It reads W in a few streams: runs of its rows, side by side. Each goes on where it
+// was, for kilobytes, which is what a processor fetches ahead by itself. Rows of W that are
+// neighbours would be as many streams that end after each row.
 #include "Skinny.h"
 #include "Storage.h"
 #include "Tile.h"
@@ -22,30 +24,30 @@ Value cpu::ringRow(ImplicitLocOpBuilder &b, int64_t extent, Value batch, Value p
 
 namespace {
 
+constexpr int64_t streams = 4; ///< runs of rows of W that are read side by side
+
 /// How rows and columns are cut.
 struct Cut {
-  int64_t rows;        ///< taken together: their sums for `columns` columns stay in registers
-  int64_t columns;     ///< rows of W side by side, a power of two
-  int64_t itemColumns; ///< output columns an item, a multiple of the lanes
+  int64_t rows;    ///< taken together, a power of two: their sums stay in registers
+  int64_t columns; ///< rows of W for `rows` rows at once: as many as make a vector of sums
+  int64_t run;     ///< rows of W of a stream in an item
   int64_t items;
 
   Cut(const Target &target, int64_t launchRows, int64_t width);
+  /// Output columns an item, a multiple of the lanes.
+  int64_t itemColumns() const { return streams * run; }
 };
 
 Cut::Cut(const Target &target, int64_t launchRows, int64_t width) {
-  rows = std::min(launchRows, target.registers / 4);
-  columns = target.lanes;
-  while (columns > 1 && columns * rows + rows + 2 > target.registers) {
-    columns /= 2;
-  }
-  // Some 32 items let threads even out; a whole vector of columns each, for the epilogue.
-  constexpr int64_t wantedItems = 32;
-  int64_t vectors = llvm::divideCeil(width, target.lanes);
-  itemColumns = llvm::divideCeil(vectors, wantedItems) * target.lanes;
-  items = llvm::divideCeil(width, itemColumns);
+  rows = std::min<int64_t>(llvm::PowerOf2Ceil(launchRows), target.registers / 4);
+  columns = std::min(streams, target.lanes / rows);
+  // Long runs, but some items for threads to even out.
+  constexpr int64_t longRun = 16, leastItems = 8;
+  run = std::max<int64_t>(1, width / (leastItems * streams));
+  run = std::min<int64_t>(longRun, llvm::bit_floor(uint64_t(run)));
+  run = std::max(run, target.lanes / streams);
+  items = llvm::divideCeil(width, itemColumns());
 }
-
-constexpr int64_t lineBytes = 64; ///< of a cache line
 
 class SkinnyGenerator {
 public:
@@ -62,12 +64,12 @@ private:
   static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
   static int64_t extentOf(Value value) { return typeOf(value).getDimSize(1); }
   Value listDue();
-  void emitRows(Value first, Value due);
-  void emitDots(ArrayRef<Value> rows, Value column, int64_t columns);
+  void emitItem(Value due);
+  void emitSums(Value first, Value due, Value column);
+  Values emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs);
   Values stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k, int64_t valid,
                   ValueRange dots);
-  void prefetch(Value column, int64_t columns, Value k);
-  void emitEpilogue(Value first, Value count, Value column);
+  void emitEpilogue(Value slot, Value column);
   Value listed(Value list, Value slot) {
     return arith::IndexCastOp::create(e.b, e.b.getIndexType(), e.loadScalar(list, {slot}));
   }
@@ -80,10 +82,11 @@ private:
   const int64_t inner, width;
   const Cut cut;
 
-  Value input, weight, itemEnd;
+  Value input, weight;
   SmallVector<Value> extras, results;
-  Value batches, positions; ///< of the rows that are due, in order
-  Value sums;               ///< [cut.rows][lanes], and as much again that is written over
+  Value batches, positions, inputRows; ///< of the rows that are due, in order
+  Value sums;                          ///< [rows that are due][columns of the item]
+  Value begin;                         ///< first column of the item
   bool failed_ = false;
 };
 
@@ -100,12 +103,14 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
   }
   Type f32 = e.b.getF32Type(), i64 = e.b.getI64Type();
   int64_t launchRows = domain.getLaunchRows();
-  batches = frame.scratch(MemRefType::get({launchRows}, i64));
-  positions = frame.scratch(MemRefType::get({launchRows}, i64));
-  sums = frame.scratch(MemRefType::get({cut.rows, 2 * e.lanes}, f32));
+  for (Value *list : {&batches, &positions, &inputRows}) {
+    *list = frame.scratch(MemRefType::get({launchRows}, i64));
+  }
+  int64_t slots = llvm::divideCeil(launchRows, cut.rows) * cut.rows;
+  sums = frame.scratch(MemRefType::get({slots, cut.itemColumns()}, f32));
 
-  Value due = listDue();
-  e.loop(e.index(0), due, cut.rows, [&](Value first) { emitRows(first, due); });
+  begin = e.mul(frame.item(), cut.itemColumns());
+  emitItem(listDue());
   frame.finish();
   if (failed_) {
     return failure();
@@ -126,7 +131,7 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
   return kernel;
 }
 
-/// Batch row and position of every row that is due, and how many there are.
+/// Batch row, position and row of the input of every row that is due, and how many there are.
 Value SkinnyGenerator::listDue() {
   Value none = e.index(0);
   auto outer = [&](Value batch, ValueRange before) {
@@ -135,57 +140,67 @@ Value SkinnyGenerator::listDue() {
       auto number = [&](Value value) {
         return arith::IndexCastOp::create(e.b, e.b.getI64Type(), value);
       };
+      Value position = e.add(run.start, j);
       e.store(number(batch), batches, listed);
-      e.store(number(e.add(run.start, j)), positions, listed);
+      e.store(number(position), positions, listed);
+      e.store(number(ringRow(e.b, extentOf(op.getInput()), batch, position)), inputRows, listed);
       return Emitter::Values{e.add(listed.front(), 1)};
     });
   };
   return e.loop(e.index(0), e.index(domain.getBatch()), 1, none, outer).front();
 }
 
-/// Rows [first, first + cut.rows) of those that are due; where there are fewer, the last stands for
-/// those that are missing, and is not stored again.
-void SkinnyGenerator::emitRows(Value first, Value due) {
-  Value last = e.add(due, -1);
-  SmallVector<Value> rows;
-  for (int64_t i = 0; i < cut.rows; ++i) {
-    Value slot = e.min(e.add(first, i), last);
-    rows.push_back(
-        ringRow(e.b, extentOf(op.getInput()), listed(batches, slot), listed(positions, slot)));
-  }
-  Value count = e.min(e.index(cut.rows), e.sub(due, first));
-  Value isAlone = e.less(count, e.index(2));
-  Value begin = e.mul(frame.item(), cut.itemColumns);
-  Value end = e.min(e.add(begin, cut.itemColumns), e.index(width));
-  auto together = [&](Value column) {
-    e.loop(e.index(0), e.index(e.lanes), cut.columns,
-           [&](Value offset) { emitDots(rows, e.add(column, offset), cut.columns); });
-  };
+/// All streams go forward by a row of W at a time, for all rows that are due.
+void SkinnyGenerator::emitItem(Value due) {
+  e.loop(e.index(0), e.index(cut.run), 1, [&](Value step) {
+    e.loop(e.index(0), due, cut.rows,
+           [&](Value first) { emitSums(first, due, e.add(begin, step)); });
+  });
+  Value end = e.min(e.add(begin, cut.itemColumns()), e.index(width));
   e.loop(begin, end, e.lanes, [&](Value column) {
-    auto alone = [&] { emitDots(rows.front(), column, e.lanes); };
-    if (cut.rows == 1) {
-      alone();
-    } else {
-      e.when(isAlone, alone, [&] { together(column); });
-    }
-    emitEpilogue(first, count, column);
+    e.loop(e.index(0), due, 1, [&](Value slot) { emitEpilogue(slot, column); });
   });
 }
 
-/// Columns [column, column + columns) of `rows`, to `sums` at column mod lanes. Columns behind the
-/// last are the last again. The order of a sum depends on neither number.
-void SkinnyGenerator::emitDots(ArrayRef<Value> rows, Value column, int64_t columns) {
-  Values outputs;
-  for (int64_t j = 0; j < columns; ++j) {
-    outputs.push_back(e.min(e.add(column, j), e.index(width - 1)));
+/// Sums of rows [first, first + cut.rows) of those that are due for one column a stream, from
+/// `column` on. Where there are fewer rows, the last stands for those that are missing.
+void SkinnyGenerator::emitSums(Value first, Value due, Value column) {
+  Values rows, outputs;
+  for (int64_t i = 0; i < cut.rows; ++i) {
+    rows.push_back(listed(inputRows, e.min(e.add(first, i), e.add(due, -1))));
   }
+  for (int64_t j = 0; j < streams; ++j) {
+    Value output = e.add(column, j * cut.run);
+    bool exists = width % cut.itemColumns() == 0;
+    outputs.push_back(exists ? output : e.min(output, e.index(width - 1)));
+  }
+  auto emit = [&](ArrayRef<Value> of, int64_t columns) {
+    for (int64_t j = 0; j < streams; j += columns) {
+      Values dots = emitDots(of, ArrayRef(outputs).slice(j, columns));
+      Value all = e.sumEach(dots);
+      for (int64_t i = 0; i < static_cast<int64_t>(dots.size()); ++i) {
+        Value at = e.add(e.sub(column, begin), (j + i % columns) * cut.run);
+        e.store(vector::ExtractOp::create(e.b, all, i), sums, {e.add(first, i / columns), at});
+      }
+    }
+  };
+  if (cut.rows == 1) {
+    emit(rows, streams);
+  } else {
+    Value isAlone = e.less(e.sub(due, first), e.index(2));
+    e.when(isAlone, [&] { emit(rows.front(), streams); }, [&] { emit(rows, cut.columns); });
+  }
+}
+
+/// A vector of partial sums a row and column, by row. The order of a sum depends on neither number.
+Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs) {
+  constexpr int64_t lineBytes = 64; // of a cache line
   int64_t line = lineBytes * 8 / typeOf(op.getWeight()).getElementTypeBitWidth();
   int64_t unroll = std::max<int64_t>(1, line / e.lanes) * e.lanes;
   int64_t whole = inner / unroll * unroll;
-  Values dots(columns * rows.size(), e.splat(0));
+  Values dots(outputs.size() * rows.size(), e.splat(0));
   dots = e.loop(e.index(0), e.index(whole), unroll, dots, [&](Value k, ValueRange carried) {
     Values next(carried);
-    prefetch(column, columns, k);
     for (int64_t i = 0; i < unroll; i += e.lanes) {
       next = stepDots(rows, outputs, e.add(k, i), e.lanes, next);
     }
@@ -194,79 +209,56 @@ void SkinnyGenerator::emitDots(ArrayRef<Value> rows, Value column, int64_t colum
   for (int64_t k = whole; k < inner; k += e.lanes) {
     dots = stepDots(rows, outputs, e.index(k), inner - k, dots);
   }
-  Value at = arith::RemUIOp::create(e.b, column, e.index(e.lanes));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    Values ofRow;
-    for (int64_t j = 0; j < columns; ++j) {
-      ofRow.push_back(dots[j * rows.size() + i]);
-    }
-    e.store(e.sumEach(ofRow), sums, {e.index(i), at});
-  }
+  return dots;
 }
 
-/// `dots`, by column and row, with the terms of `valid` elements from `k` on.
+/// `dots`, by row and column, with the terms of `valid` elements from `k` on.
 Emitter::Values SkinnyGenerator::stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k,
                                           int64_t valid, ValueRange dots) {
-  Values factors, next;
-  for (Value row : rows) {
-    factors.push_back(e.load(input, {row, k}, valid));
-  }
+  Values weights, next;
   for (Value output : outputs) {
-    Value weights = e.load(weight, {output, k}, valid);
-    for (Value factor : factors) {
-      next.push_back(e.fma(factor, weights, dots[next.size()]));
+    weights.push_back(e.load(weight, {output, k}, valid));
+  }
+  for (Value row : rows) {
+    Value factor = e.load(input, {row, k}, valid);
+    for (Value column : weights) {
+      next.push_back(e.fma(factor, column, dots[next.size()]));
     }
   }
   return next;
 }
 
-/// Asks for the line at `k` of the columns that come some kilobytes later. Rows of W as long as a
-/// page the processor follows by itself.
-void SkinnyGenerator::prefetch(Value column, int64_t columns, Value k) {
-  constexpr int64_t pageBytes = 4096;
-  if (inner * typeOf(op.getWeight()).getElementTypeBitWidth() / 8 >= pageBytes) {
-    return;
-  }
-  for (int64_t j = 0; j < columns; ++j) {
-    Value later = e.min(e.add(column, e.lanes + j), e.index(width - 1));
-    memref::PrefetchOp::create(e.b, weight, ValueRange{later, k}, /*isWrite=*/false,
-                               /*localityHint=*/3, /*isDataCache=*/true);
-  }
-}
-
-void SkinnyGenerator::emitEpilogue(Value first, Value count, Value column) {
+/// A vector of columns from `column` on, of one row.
+void SkinnyGenerator::emitEpilogue(Value slot, Value column) {
   Value mask =
       width % e.lanes == 0 ? Value() : emitColumnMask(e.b, e.lanes, column, e.index(width));
-  e.loop(e.index(0), count, 1, [&](Value i) {
-    Value slot = e.add(first, i);
-    Value batch = listed(batches, slot), position = listed(positions, slot);
-    Emitter::Values arguments{e.load(sums, {i, e.index(0)})};
-    for (auto [n, extra] : llvm::enumerate(op.getArgumentExtras())) {
-      auto access = cast<dispatch::AccessAttr>(op.getAccesses()[n]);
-      if (access.getKind() == dispatch::AccessKind::Vector) {
-        arguments.push_back(loadVector(e.b, e.lanes, extras[n], column, mask));
-      } else if (access.getKind() == dispatch::AccessKind::Scalar) {
-        arguments.push_back(e.broadcast(e.loadScalar(extras[n], {e.index(0)})));
-      } else {
-        Value row = ringRow(e.b, extentOf(extra), batch, position);
-        arguments.push_back(e.load(extras[n], {row, column}));
-      }
+  Value batch = listed(batches, slot), position = listed(positions, slot);
+  Values arguments{e.load(sums, {slot, e.sub(column, begin)})};
+  for (auto [n, extra] : llvm::enumerate(op.getArgumentExtras())) {
+    auto access = cast<dispatch::AccessAttr>(op.getAccesses()[n]);
+    if (access.getKind() == dispatch::AccessKind::Vector) {
+      arguments.push_back(loadVector(e.b, e.lanes, extras[n], column, mask));
+    } else if (access.getKind() == dispatch::AccessKind::Scalar) {
+      arguments.push_back(e.broadcast(e.loadScalar(extras[n], {e.index(0)})));
+    } else {
+      Value row = ringRow(e.b, extentOf(extra), batch, position);
+      arguments.push_back(e.load(extras[n], {row, column}));
     }
-    FailureOr<SmallVector<Value>> yielded = epilogue.emit(arguments, {slot, column, position});
-    if (failed(yielded)) {
-      failed_ = true;
-      return;
-    }
-    if (op.getRotary()) {
-      yielded->front() = emitColumnRotation(
-          e.b, yielded->front(), extras.back(), [&] { return position; }, column,
-          *op.getRotatedColumns(), e.lanes);
-    }
-    for (auto [n, result] : llvm::enumerate(op.getOutputs())) {
-      Value row = ringRow(e.b, extentOf(result), batch, position);
-      e.store((*yielded)[n], results[n], {row, column});
-    }
-  });
+  }
+  FailureOr<SmallVector<Value>> yielded = epilogue.emit(arguments, {slot, column, position});
+  if (failed(yielded)) {
+    failed_ = true;
+    return;
+  }
+  if (op.getRotary()) {
+    yielded->front() = emitColumnRotation(
+        e.b, yielded->front(), extras.back(), [&] { return position; }, column,
+        *op.getRotatedColumns(), e.lanes);
+  }
+  for (auto [n, result] : llvm::enumerate(op.getOutputs())) {
+    Value row = ringRow(e.b, extentOf(result), batch, position);
+    e.store((*yielded)[n], results[n], {row, column});
+  }
 }
 
 FailureOr<Kernel> cpu::generateSkinnyContract(dispatch::ContractOp op, ModuleOp module,

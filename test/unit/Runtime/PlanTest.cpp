@@ -71,6 +71,13 @@ const WrongPlan wrongPlans[] = {
      [](Json &p) { p["entries"]["update"][0] = {{"collective", "all_reduce"}, {"bucket", 0}}; },
      "collective"},
     {"UnknownEntry", [](Json &p) { p["entries"]["dream"] = Json::array(); }, "\"dream\""},
+    {"WorkspaceOutsideTheArena",
+     [](Json &p) {
+       Json &variant = p["kernels"][0]["variants"]["cpu-avx2"];
+       variant["workspace_bytes"] = p["memory"]["arena_bytes"];
+       variant["counters"] = 1;
+     },
+     "a workspace"},
     {"GenerationWithoutItsEntries", [](Json &p) { p["generation"] = generationOf(1, 1); },
      "prefill"},
     {"GenerationOfNoPeriod", [](Json &p) { p["generation"] = generationOf(1, 0); },

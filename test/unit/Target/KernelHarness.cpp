@@ -203,7 +203,7 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
     ADD_FAILURE() << "expected " << operandCount << " operands, found " << launch.operands.size();
     return {};
   }
-  std::vector<int64_t> arguments(slots.size() + cpu::scalarCount + 1);
+  std::vector<int64_t> arguments(slots.size() + cpu::scalarCount + 2);
   int64_t used = guardBytes;
   auto reserve = [&](int64_t bytes) {
     int64_t offset = used;
@@ -219,8 +219,12 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
   for (int64_t i = 0; i < cpu::scalarCount; ++i) {
     arguments[slots.size() + i] = reserve(8);
   }
-  arguments.back() = launch.firstStream;
+  arguments[slots.size() + cpu::scalarCount] = launch.firstStream;
+  int64_t counterBytes = (kernel_.counters * cpu::Kernel::counterBytes + 63) / 64 * 64;
+  int64_t counters = reserve(counterBytes + kernel_.workspaceBytes);
+  int64_t workspace = arguments.back() = counters + counterBytes;
   auto arena = makeMemory(used);
+  std::fill_n(arena.get() + counters, counterBytes, uint8_t(0));
   for (int64_t i = 0; i < cpu::scalarCount; ++i) {
     put(arena.get() + arguments[slots.size() + i], scalars[i]);
   }
@@ -273,6 +277,7 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
     });
     std::copy_n(arena.get() + arguments[i], slots[i].bytes(), before.begin() + arguments[i]);
   }
+  std::copy_n(arena.get() + workspace, kernel_.workspaceBytes, before.begin() + workspace);
   auto differing = std::mismatch(before.begin(), before.end(), arena.get());
   EXPECT_TRUE(differing.first == before.end())
       << "a write outside the results, at arena byte " << differing.first - before.begin();

@@ -97,4 +97,22 @@ TEST(StepAttention, RingsOfWholeBlocks) {
   }
 }
 
+/// Keys in several parts, whose sums meet in the workspace: parts that have none yet, a part's
+/// first and last key, a last block that is not full, heads in one group and in several, a window
+/// that has left its first turn of the ring.
+TEST(StepAttention, PartsOfKeysMeet) {
+  const std::vector<std::vector<Due>> steps = {{{0, 1, 1}, {127, 1, 128}, {0, 0, 0}},
+                                               {{128, 1, 129}, {255, 1, 256}, {0, 1, 1}},
+                                               {{511, 1, 512}, {300, 1, 301}, {0, 0, 0}}};
+  const std::vector<std::vector<Due>> bursts = {{{510, 2, 2048}, {127, 2, 516}}};
+  const std::vector<std::vector<Due>> later = {{{700, 1, 701}, {1023, 1, 1024}}};
+  for (const cpu::Target *target : targets()) {
+    checkDecode({3, 1, 4, 4, 16, 512, 1, causal(), scaled(0.25), false, steps}, on(*target));
+    checkDecode({3, 1, 6, 3, 21, 512, 1, causal(), linearBias(), true, steps}, on(*target));
+    checkDecode({2, 2, 16, 16, 8, 512, 4, causal(), scaled(0.3), false, bursts}, on(*target));
+    checkDecode({2, 1, 2, 1, 32, 512, 1, window(400), scaled(0.18), false, later}, on(*target));
+    checkDecode({2, 1, 2, 2, 8, 331, 1, window(300), scaled(0.3), false, later}, on(*target));
+  }
+}
+
 } // namespace

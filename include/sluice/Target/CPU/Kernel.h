@@ -35,6 +35,11 @@ struct Kernel {
   llvm::StringRef kind; ///< matmul, attention, row, stream
   double flops = 0;     ///< at full length, causal work counted once
   double bytes = 0;     ///< least bytes moved at full length
+  int64_t workspaceBytes = 0; ///< memory that the items of a launch share, contents undefined
+  /// i32 right in front of the workspace, zero before and after each launch: where items that share
+  /// a sum count themselves.
+  int64_t counters = 0;
+  static constexpr int64_t counterBytes = 4;
 };
 
 /// Generators, one a family. Each appends one function called `name` to `module`. They fail with a
@@ -88,7 +93,8 @@ mlir::LogicalResult lowerToObjects(llvm::ArrayRef<ObjectRequest> requests,
 enum class Scalar { Length, Rows, Step, Seed };
 constexpr int64_t scalarCount = 4;
 
-/// Number of launch arguments of a dispatch: operands, results, scalars, first stream.
+/// Number of launch arguments of a dispatch: operands, results, scalars, first stream. The byte
+/// offset of the workspace follows them.
 int64_t argumentCount(mlir::Operation *dispatch);
 
 /// The frame of a kernel: makes `void name(arena, arguments, item, scratch)` and hands out typed
@@ -126,12 +132,18 @@ public:
   mlir::Value scratch(mlir::MemRefType type);
   int64_t scratchBytes() const { return scratchUsed; }
 
+  /// The launch's workspace, from its start.
+  mlir::Value workspace(mlir::MemRefType type);
+  /// memref<count x i32>: the counters in front of the workspace.
+  mlir::Value counters(int64_t count);
+
   mlir::Value index(int64_t value); ///< index constant
   void finish();
 
 private:
   mlir::Value argument(int64_t position); ///< i64
   mlir::Value scalarAddress(Scalar scalar, mlir::Type type);
+  mlir::Value workspaceView(mlir::MemRefType type, int64_t byte);
 
   mlir::Operation *dispatch_;
   const Target &target_;
