@@ -40,7 +40,7 @@ LogicalResult LinearWeightGradientOp::emitDispatches(DispatchEmitter &emitter) {
   auto op = dispatch::WeightGradientOp::create(
       emitter.b, getWeight().getType(), getBias() ? getBias().getType() : Type(),
       emitter.get(getGradient()), emitter.get(getInput()), emitter.get(getInitWeight()),
-      emitter.get(getInitBias()), emitter.domainOf(getGradient()), StringAttr());
+      emitter.get(getInitBias()), emitter.domainOf(getGradient()), StringAttr(), StringAttr());
   emitter.set(getWeight(), op.getWeight());
   if (getBias()) {
     emitter.set(getBias(), op.getBias());
@@ -118,7 +118,8 @@ LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
       emitter.b, emitter.typeOf(getOutput()), emitter.typeOf(getLse()), emitter.get(getQuery()),
       emitter.get(getKey()), emitter.get(getValue()), /*schedule=*/Value(),
       emitter.domainOf(getQuery()), getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(),
-      getKeyColumn(), getValueColumn(), getMask(), getDropout(), getRandomId(), StringAttr());
+      getKeyColumn(), getValueColumn(), getMask(), getDropout(), getRandomId(), StringAttr(),
+      StringAttr());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   emitter.set(getOutput(), op.getOutput());
   emitter.set(getLse(), op.getLse());
@@ -131,7 +132,7 @@ LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
       emitter.get(getValue()), emitter.get(getOutput()), emitter.get(getLse()),
       emitter.get(getOutputGradient()), emitter.get(getRotary()), emitter.domainOf(getQuery()),
       getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(),
-      getMask(), getDropout(), getRandomId(), StringAttr());
+      getMask(), getDropout(), getRandomId(), StringAttr(), StringAttr());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   cloneRegion(getScoreGradient(), op.getScoreGradient(), emitter.b);
   emitter.set(getGradient(), op.getGradient());
@@ -141,7 +142,7 @@ LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
 LogicalResult EmbedBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   Value table = dispatch::ScatterRowsOp::create(
       emitter.b, getTable().getType(), emitter.get(getTokens()), emitter.get(getGradient()),
-      emitter.get(getInit()), emitter.domainOf(getGradient()), StringAttr());
+      emitter.get(getInit()), emitter.domainOf(getGradient()), StringAttr(), StringAttr());
   emitter.set(getTable(), table);
   return success();
 }
@@ -154,7 +155,7 @@ LogicalResult PositionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
       RankedTensorType::get({domain.getBatch(), domain.getPositions()}, emitter.b.getI32Type());
   Value table = dispatch::ScatterRowsOp::create(
       emitter.b, getTable().getType(), emitter.bind("constant:positions", index),
-      emitter.get(getGradient()), Value(), domain, StringAttr());
+      emitter.get(getGradient()), Value(), domain, StringAttr(), StringAttr());
   emitter.set(getTable(), table);
   return success();
 }
