@@ -2,7 +2,6 @@
 //
 // What the theorem speaks of. Model IR can say more than specs: a graph that hides reads from the
 // relations is refused here, before anything is concluded about it.
-#include "mlir/Transforms/RegionUtils.h"
 #include "sluice/Analysis/Proof.h"
 
 using namespace mlir;
@@ -43,11 +42,6 @@ static std::string findHiddenRead(Operation *op) {
   if (readsComputedTensor(op)) {
     return "it reads a tensor that is no parameter, and that may have been computed from tokens; "
            "read a parameter";
-  }
-  llvm::SetVector<Value> captured;
-  getUsedValuesDefinedAbove(op->getRegions(), captured);
-  if (!captured.empty()) {
-    return "its region uses a value from outside; pass it as an operand";
   }
   if (auto embed = dyn_cast<EmbedOp>(op); embed && !isa<BlockArgument>(embed.getTokens())) {
     return "it embeds tokens that were computed; embed the tokens as the function is given them";

@@ -304,6 +304,9 @@ std::optional<Outcome> Compilation::lowerModel() {
   if (auto failure = runPass(createBuildEntries())) {
     return failure;
   }
+  if (auto failure = runPass(createSeparatePlaces())) {
+    return failure;
+  }
   LoweringWatch::finish(*module);
   if (emits("dispatches")) {
     return Outcome{0, print(*module), ""};

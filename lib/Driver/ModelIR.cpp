@@ -12,22 +12,20 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace sluice;
 
-/// A module attribute that is missing or of another kind; empty if there is none.
+/// A module attribute that is missing or of another kind; empty if there is none. The rest is what
+/// `verifyModel` and `verifyTraining` check.
 static std::string findAttributeMistake(ModuleOp module) {
-  for (StringRef name :
-       {"sluice.batch", "sluice.context", "sluice.vocabulary", "sluice.width", "sluice.seed"}) {
+  for (StringRef name : {"sluice.vocabulary", "sluice.width", "sluice.seed"}) {
     auto attribute = module->getAttrOfType<IntegerAttr>(name);
     bool isSeed = name == "sluice.seed";
     int64_t least = isSeed ? 0 : name == "sluice.vocabulary" ? 2 : 1;
-    constexpr int64_t most = mostSize + 1;
     bool fits =
         attribute && attribute.getType().isSignlessInteger(64) && attribute.getInt() >= least;
-    if (!fits || (!isSeed && attribute.getInt() >= most)) {
+    if (!fits || (!isSeed && attribute.getInt() > mostSize)) {
       return "expected the module attribute " + name.str() + ", an i64 of at least " +
              std::to_string(least) + (isSeed ? "" : " and below 2^31") + ", found " +
              (module->hasAttr(name) ? "another value" : "none");
@@ -36,150 +34,32 @@ static std::string findAttributeMistake(ModuleOp module) {
   if (!module->getAttrOfType<StringAttr>("sluice.name")) {
     return "expected the module attribute sluice.name, a string, found none";
   }
-  auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
-  for (StringRef name : {"learning_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip",
-                         "warmup", "steps", "floor"}) {
-    if (!training || !training.getAs<FloatAttr>(name)) {
-      return "expected the number " + name.str() +
-             " in the module attribute sluice.training, found none";
-    }
-  }
-  for (StringRef name :
-       {"learning_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip", "floor"}) {
-    auto held = static_cast<float>(training.getAs<FloatAttr>(name).getValueAsDouble());
-    bool fits = std::isfinite(held) && held >= 0 && (!name.starts_with("beta") || held < 1) &&
-                (name != "epsilon" || held > 0);
-    if (!fits) {
-      return "expected the number " + name.str() +
-             " in the module attribute sluice.training to fit f32 and its range (docs/spec.md), "
-             "found another";
-    }
-  }
-  for (StringRef name : {"optimizer", "schedule"}) {
-    if (!training.getAs<StringAttr>(name)) {
-      return "expected the text " + name.str() +
-             " in the module attribute sluice.training, found none";
-    }
-  }
   return "";
 }
 
-/// Weights must fill their parameter: a plan gives each its own bytes of it.
-static bool isFilled(ParameterOp parameter) {
-  auto type = dyn_cast<RankedTensorType>(parameter.getType());
-  if (!type || !type.hasStaticShape() || type.getRank() == 0 ||
-      parameter.getNames().size() != parameter.getSizes().size()) {
-    return false;
-  }
-  int64_t rest = type.getDimSize(0);
-  for (int64_t size : parameter.getSizes()) {
-    if (size < 0 || size > rest) {
-      return false;
-    }
-    rest -= size;
-  }
-  return rest == 0;
-}
-
-/// Sizes, factors and shifts stay below this, as in specs.
-constexpr int64_t largestSize = mostSize + 1;
-
-static bool hasLargeConstant(IntegerSet set) {
-  bool large = false;
-  for (AffineExpr constraint : set.getConstraints()) {
-    constraint.walk([&](AffineExpr part) {
-      auto constant = dyn_cast<AffineConstantExpr>(part);
-      large |=
-          constant && (constant.getValue() >= largestSize || constant.getValue() <= -largestSize);
-    });
-  }
-  return large;
-}
-
-/// A scale or parameter that is used and not defined, or defined otherwise; empty if there is none.
-static std::string findSymbolMistake(ModuleOp module) {
+/// What a verifier says of `module`, with its place where that is an op's.
+static std::string findMistake(ModuleOp module) {
   std::string mistake;
-  auto at = [](Operation *op) {
-    std::string text;
-    llvm::raw_string_ostream stream(text);
-    stream << "at ";
-    if (auto place = op->getLoc()->findInstanceOf<FileLineColLoc>()) {
-      stream << place.getFilename().getValue() << ":" << place.getLine() << ":"
-             << place.getColumn();
-    } else {
-      stream << op->getLoc();
+  ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
+    llvm::raw_string_ostream stream(mistake);
+    if (auto place = diagnostic.getLocation()->findInstanceOf<FileLineColLoc>();
+        place && diagnostic.getLocation() != module.getLoc()) {
+      stream << "at " << place.getFilename().getValue() << ":" << place.getLine() << ":"
+             << place.getColumn() << ": ";
     }
-    stream << ": ";
-    return text;
-  };
-  auto checkType = [&](Operation *op, Type type) {
-    auto sequence = dyn_cast<SequenceType>(type);
-    if (sequence && (sequence.getWidth() < 0 || sequence.getWidth() >= largestSize)) {
-      mistake = at(op) + "expected a width from 0 to below 2^31, found " +
-                std::to_string(sequence.getWidth());
-    }
-    if (sequence && !SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, sequence.getScale())) {
-      mistake = at(op) + "expected a defined scale, found @" + sequence.getScale().getValue().str();
-    }
-  };
-  module.walk([&](Operation *op) {
-    llvm::for_each(op->getResultTypes(), [&](Type type) { checkType(op, type); });
-    if (auto func = dyn_cast<func::FuncOp>(op)) {
-      llvm::for_each(func.getArgumentTypes(), [&](Type type) { checkType(op, type); });
-    }
-    if (auto parameter = dyn_cast<ParameterOp>(op); parameter && !isFilled(parameter)) {
-      mistake = at(op) +
-                "expected a static shape, and names and sizes that fill its first dimension, of "
-                "parameter @" +
-                parameter.getSymName().str();
-    }
-    if (auto loss = dyn_cast<CrossEntropyOp>(op); loss && int64_t(loss.getOffset()) < 0) {
-      mistake = at(op) + "expected a target offset of at least 0, found " +
-                std::to_string(int64_t(loss.getOffset()));
-    }
-    auto scale = dyn_cast<ScaleOp>(op);
-    auto shift = dyn_cast<ShiftOp>(op);
-    auto attention = dyn_cast<AttentionOp>(op);
-    if ((scale && int64_t(scale.getFactor()) >= largestSize) ||
-        (shift && std::abs(int64_t(shift.getBy())) >= largestSize) ||
-        (attention && hasLargeConstant(attention.getMask()))) {
-      mistake = at(op) + "expected factors, shifts and a mask's constants below 2^31";
-    }
-    if (auto embed = dyn_cast<EmbedOp>(op); embed && !isa<BlockArgument>(embed.getTokens())) {
-      mistake = at(op) + "expected tokens as the function is given them, found the result of " +
-                embed.getTokens().getDefiningOp()->getName().getStringRef().str() +
-                "; embed them first";
-    }
-    if (auto loss = dyn_cast<CrossEntropyOp>(op); loss && !isa<BlockArgument>(loss.getTokens())) {
-      mistake = at(op) + "expected targets as the function is given them, found the result of " +
-                loss.getTokens().getDefiningOp()->getName().getStringRef().str() +
-                "; move targets by the offset";
-    }
-    if (auto read = dyn_cast<ReadOp>(op)) {
-      auto parameter =
-          SymbolTable::lookupNearestSymbolFrom<ParameterOp>(op, read.getParameterAttr());
-      auto type = cast<RankedTensorType>(read.getValue().getType());
-      // A trained parameter may be read as bf16.
-      bool isCopy = parameter && !parameter.getFrozen() && type.getElementType().isBF16();
-      Type master = isCopy ? Type(type.clone(Float32Type::get(op->getContext()))) : Type(type);
-      if (!parameter || parameter.getType() != master) {
-        mistake = at(op) + "expected a parameter of the type that is read, found @" +
-                  read.getParameter().str();
-      }
-    }
-    return mistake.empty() ? WalkResult::advance() : WalkResult::interrupt();
+    stream << diagnostic;
+    return success();
   });
+  if (failed(verifyModel(module)) || failed(verifyTraining(module))) {
+    return mistake;
+  }
+  mistake = findAttributeMistake(module);
   for (StringRef name : {"evaluate", "predict"}) {
     if (mistake.empty() && !module.lookupSymbol<func::FuncOp>(name)) {
       mistake = "expected a function @" + name.str() + ", found none";
     }
   }
   return mistake;
-}
-
-static std::string findMistake(ModuleOp module) {
-  std::string mistake = findAttributeMistake(module);
-  return mistake.empty() ? findSymbolMistake(module) : mistake;
 }
 
 static bool isStoredNowhere(Value sequence) {

@@ -229,7 +229,7 @@ void EntryBuilder::buildAdam() {
     rows.result(p, AccessKind::Flat, flatCopy);
   }
   dispatch::RowsOp op = rows.finish("optimizer");
-  op->setAttr("plan.guard", b.getStringAttr("finite"));
+  op.setGuard("finite");
   storeParameters(op);
 }
 
@@ -299,17 +299,39 @@ void EntryBuilder::buildPrepare() {
   markPhase(func, "initialize");
 }
 
+/// Losses or logits, which become the entry's output.
+LogicalResult requireResult(func::FuncOp func) {
+  TypeRange types = func.getResultTypes();
+  auto type = types.size() == 1 ? dyn_cast<RankedTensorType>(types[0]) : RankedTensorType();
+  if (!type || !type.hasStaticShape()) {
+    return func.emitError()
+           << "expected @" << func.getSymName()
+           << " to return one tensor of a static shape; run sluice-form-dispatches "
+              "before, and sluice-build-entries once";
+  }
+  return success();
+}
+
 struct BuildEntriesPass : sluice::impl::BuildEntriesBase<BuildEntriesPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    if (failed(verifyModel(module)) || failed(verifyTraining(module))) {
+      return signalPassFailure();
+    }
     EntryBuilder builder(module);
     for (StringRef name : {"evaluate", "gradient"}) {
       if (auto func = module.lookupSymbol<func::FuncOp>(name)) {
+        if (failed(requireResult(func))) {
+          return signalPassFailure();
+        }
         builder.closeLoss(func);
       }
     }
     for (StringRef name : {"predict", "step"}) {
       if (auto func = module.lookupSymbol<func::FuncOp>(name)) {
+        if (failed(requireResult(func))) {
+          return signalPassFailure();
+        }
         builder.closePredict(func);
       }
     }

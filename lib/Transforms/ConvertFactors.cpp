@@ -35,6 +35,9 @@ private:
 
 struct ConvertFactorsPass : sluice::impl::ConvertFactorsBase<ConvertFactorsPass> {
   void runOnOperation() override {
+    if (failed(verifyModel(getOperation()))) {
+      return signalPassFailure();
+    }
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       Converter converter;
       for (Operation &op : llvm::make_early_inc_range(func.getBody().front())) {

@@ -182,6 +182,9 @@ void StepWriter::write() {
 namespace {
 struct DeriveStepPass : sluice::impl::DeriveStepBase<DeriveStepPass> {
   void runOnOperation() override {
+    if (failed(verifyModel(getOperation()))) {
+      return signalPassFailure();
+    }
     auto predict = getOperation().lookupSymbol<func::FuncOp>("predict");
     if (!predict || !llvm::hasSingleElement(predict.getBody())) {
       getOperation().emitError("expected a function @predict to derive the step of, found none");

@@ -173,6 +173,9 @@ LogicalResult ReverseMode::run() {
 
 struct DifferentiatePass : sluice::impl::DifferentiateBase<DifferentiatePass> {
   void runOnOperation() override {
+    if (failed(verifyModel(getOperation()))) {
+      return signalPassFailure();
+    }
     auto forward = getOperation().lookupSymbol<func::FuncOp>("evaluate");
     if (!forward) {
       getOperation().emitError("sluice-differentiate: expected a function @evaluate, found none");

@@ -101,7 +101,7 @@ void Former::sumParts(ArrayRef<std::pair<Value, Value>> outputs, Location loc) {
   auto op =
       dispatch::RowsOp::create(b, loc, types, parts, dispatch::DomainAttr::get(context, 1, 1, 0),
                                b.getArrayAttr(accesses), b.getArrayAttr(resultAccesses), UnitAttr(),
-                               DenseI64ArrayAttr(), b.getStringAttr("sum parts"));
+                               DenseI64ArrayAttr(), b.getStringAttr("sum parts"), StringAttr());
   OpBuilder::InsertionGuard guard(b);
   Block *block = b.createBlock(&op.getBody());
   SmallVector<Value> sums;
@@ -158,7 +158,7 @@ LogicalResult Former::emitRows(const DispatchGroup &group) {
   dispatch::YieldOp::create(body.builder(), yields);
   auto op = dispatch::RowsOp::create(b, first->getLoc(), types, body.operands(), domain,
                                      b.getArrayAttr(body.accesses()), b.getArrayAttr(accesses),
-                                     UnitAttr(), DenseI64ArrayAttr(), StringAttr());
+                                     UnitAttr(), DenseI64ArrayAttr(), StringAttr(), StringAttr());
   op.getBody().takeBody(region);
   SmallVector<std::pair<Value, Value>> partial;
   for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
@@ -202,10 +202,11 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
   }
   dispatch::YieldOp::create(body.builder(), yields);
   SmallVector<Attribute> accesses(outputs.size(), AccessAttr::get(context, AccessKind::Row));
-  auto op = dispatch::ContractOp::create(
-      b, first->getLoc(), types, input, weight, body.operands(),
-      emitter.domainOf(first->getOperand(0)), byInput ? b.getUnitAttr() : UnitAttr(),
-      b.getArrayAttr(body.accesses()), b.getArrayAttr(accesses), IntegerAttr(), StringAttr());
+  auto op = dispatch::ContractOp::create(b, first->getLoc(), types, input, weight, body.operands(),
+                                         emitter.domainOf(first->getOperand(0)),
+                                         byInput ? b.getUnitAttr() : UnitAttr(),
+                                         b.getArrayAttr(body.accesses()), b.getArrayAttr(accesses),
+                                         IntegerAttr(), StringAttr(), StringAttr());
   op.getEpilogue().takeBody(region);
   for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
     tensors[output] = result;
@@ -304,6 +305,9 @@ struct FormDispatchesPass : sluice::impl::FormDispatchesBase<FormDispatchesPass>
   using FormDispatchesBase::FormDispatchesBase;
 
   void runOnOperation() override {
+    if (failed(verifyModel(getOperation()))) {
+      return signalPassFailure();
+    }
     StepEntries entries(getOperation(), generationRows, keysApart);
     entries.split();
     for (auto func : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {

@@ -46,10 +46,13 @@ private:
     int64_t factor = 0;
     int64_t offset = -1;
     size_t first = SIZE_MAX, last = 0;
-    size_t order = 0; ///< in which launches name it, from 1: what decides between equals
+    size_t order = 0;            ///< in which launches name it, from 1: what decides between equals
+    unsigned version = 0;        ///< writes so far, while order is checked
+    bool isStorePending = false; ///< a dispatch wrote the place, its plan.store comes later
   };
 
   void unite();
+  LogicalResult checkOrder();
   LogicalResult name(Value value, StringRef place);
   void collect();
   void pack();
@@ -107,6 +110,41 @@ LogicalResult Storage::name(Value value, StringRef place) {
                                      << storage.place << " and in " << place;
   }
   storage.place = place;
+  return success();
+}
+
+/// Refuses a read of memory that has been written since: values know no memory, so a pass that
+/// moves or merges ops can make one.
+LogicalResult Storage::checkOrder() {
+  llvm::DenseMap<Value, unsigned> versions; // of the class when the value came to be
+  for (Operation &op : func.getBody().front()) {
+    if (auto bind = dyn_cast<plan::BindOp>(op)) {
+      Class &storage = classOf(bind.getValue());
+      if (storage.isStorePending) {
+        return bind.emitError() << "reads " << bind.getPlace()
+                                << " between the dispatch that writes it and its plan.store";
+      }
+      versions[bind.getValue()] = storage.version;
+    } else if (auto view = dyn_cast<plan::ViewOp>(op)) {
+      versions[view.getResult()] = versions.lookup(view.getSource());
+    } else if (auto store = dyn_cast<plan::StoreOp>(op)) {
+      classOf(store.getValue()).isStorePending = false;
+    } else if (isDispatch(op)) {
+      for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
+        Class &storage = classOf(operand);
+        if (versions.lookup(operand) != storage.version) {
+          return op.emitError() << "operand " << i << " lives in memory"
+                                << (storage.place.empty() ? "" : " (" + storage.place + ")")
+                                << " that another dispatch has written since";
+        }
+      }
+      for (Value result : op.getResults()) {
+        Class &storage = classOf(result);
+        versions[result] = ++storage.version;
+        storage.isStorePending = !storage.place.empty();
+      }
+    }
+  }
   return success();
 }
 
@@ -181,6 +219,9 @@ LogicalResult Storage::run() {
         store && failed(name(store.getValue(), store.getPlace()))) {
       return failure();
     }
+  }
+  if (failed(checkOrder())) {
+    return failure();
   }
   collect();
   pack();

@@ -47,7 +47,8 @@ public:
     }
     auto op = dispatch::RowsOp::create(b, types, operands, domain, b.getArrayAttr(accesses),
                                        b.getArrayAttr(resultAccesses), mlir::UnitAttr(),
-                                       b.getDenseI64ArrayAttr(aliases), b.getStringAttr(label));
+                                       b.getDenseI64ArrayAttr(aliases), b.getStringAttr(label),
+                                       mlir::StringAttr());
     op.getBody().takeBody(region);
     return op;
   }

@@ -276,7 +276,7 @@ void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
   dispatch->setAttr("domain", dispatch::DomainAttr::get(b.getContext(), domain.getBatch(),
                                                         bursts[number], domain.getFactor(), true));
   dispatch->insertOperands(dispatch->getNumOperands(), schedules[number]);
-  dispatch->setAttr("plan.guard", b.getStringAttr("due." + Twine(number)));
+  dispatch->setAttr("guard", b.getStringAttr("due." + Twine(number)));
 }
 
 /// A row at its own position, from column `first` on.
@@ -414,7 +414,11 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
     commit(tensor, state, made[kind - kinds.begin()]);
   }
   terminator->setOperands({});
-  eraseDead(prefill.getBody().front());
+  // The host writes the prompt, also for a model that keeps nothing of it.
+  eraseDead(prefill.getBody().front(), [](Operation *op) {
+    auto bind = dyn_cast<plan::BindOp>(op);
+    return bind && bind.getPlace().starts_with("input:");
+  });
   prefill.setType(b.getFunctionType({}, {}));
 }
 

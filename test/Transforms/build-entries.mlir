@@ -32,7 +32,7 @@
 // CHECK:         %[[DECAY:.*]] = plan.bind "constant:decay" : tensor<4xf32>
 // CHECK:         %[[ADAM:.*]]:3 = dispatch.rows
 // CHECK-SAME:      aliases = array<i64: 0, 1, 2>
-// CHECK-SAME:      label = "optimizer", plan.guard = "finite"
+// CHECK-SAME:      guard = "finite", label = "optimizer"
 // CHECK:         plan.store "flat:parameters", %[[ADAM]]#0
 // CHECK-NOT:     dispatch.rows
 

@@ -30,10 +30,11 @@ refuses() {
 for name in vanilla hourglass; do
   model "$name" "$root/models/tiny/$name.json"
 done
-for name in factors-2-3-7-nested hourglass-windows; do
+# The last keeps nothing from one token to the next.
+for name in factors-2-3-7-nested hourglass-windows embedding-alone; do
   model "$name" "$root/test/causality/causal/$name.json"
 done
-for name in vanilla hourglass factors-2-3-7-nested hourglass-windows; do
+for name in vanilla hourglass factors-2-3-7-nested hourglass-windows embedding-alone; do
   write cached "$name" -p $'\001\005\003' -n 150 -t 0
   write recomputed "$name" -p $'\001\005\003' -n 150 -t 0 --no-cache
   succeeds "$name: 150 bytes" test "$(wc -c < "$work/cached")" -eq 150

@@ -99,6 +99,8 @@ if [[ ${#as_nobody[@]} -gt 0 ]] && "${as_nobody[@]}" "$sluice" --version > "$wor
   # shellcheck disable=SC2016
   limited=("${as_nobody[@]}" bash -c 'ulimit -u 1; exec "$0" "$@"' "$sluice")
   ends 1 "compile without threads" 'Resource temporarily unavailable' "${limited[@]}" compile "$spec" -o "$work/nobody/a.sla"
+  ends 1 "bench without threads" 'Resource temporarily unavailable|threads' \
+    "${limited[@]}" bench "$work/good.sla" --steps 1 --threads 1
   ends 1 "a leak without threads" '^$|Resource' "${limited[@]}" check "$work/leak.json"
   said "the verdict stands without threads" 'leak|reads'
 fi

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <string>
 #include <thread>
@@ -155,6 +156,10 @@ Arguments parse(int argc, char **argv) {
 } // namespace
 
 int main(int argc, char **argv) {
+  std::set_terminate([] { // thrown on any thread, while others may be waiting for it
+    std::fputs("sluice-peak: no memory or no threads left\n", stderr);
+    std::_Exit(1);
+  });
   auto [threads, read, right] = parse(argc, argv);
   if (!right) {
     std::fprintf(stderr,

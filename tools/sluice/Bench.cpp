@@ -47,11 +47,13 @@ std::string runBeside(const std::string &name, const std::vector<std::string> &a
   std::vector<std::string> words = {program};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::string failure = runProgram(words, output.descriptor(), STDERR_FILENO);
+  if (!failure.empty() && !std::filesystem::exists(program, ignored)) {
+    throw UserError(program + ": expected the program that measures the machine's peak, found "
+                              "none; build it (target sluice-peak) into the folder of sluice");
+  }
   if (!failure.empty()) {
-    throw UserError(
-        program +
-        ": expected the program that measures the machine's peak, found none that runs (" +
-        failure + "); build it (target sluice-peak) into the folder of sluice");
+    throw JobError(program + ": could not measure the machine's peak (" + failure +
+                   "); it needs memory, file handles and as many threads as --threads says");
   }
   return output.read();
 }

@@ -47,9 +47,13 @@ struct MemoryPlan {
 
 /// Plans `module`, whose functions hold dispatches (after sluice-build-entries). Temporaries are
 /// packed by size, largest first, at the lowest offset free during their life. Fails with a
-/// diagnostic where two values must share memory and cannot. `workspaceBytes` is what the launch
+/// diagnostic where two values must share memory and cannot, and where a dispatch would read memory
+/// that another one has written since. `workspaceBytes` is what the launch
 /// with the largest workspace needs, `counterBytes` the one with the most counters.
 mlir::FailureOr<MemoryPlan> planMemory(mlir::ModuleOp module, int64_t workspaceBytes = 0,
                                        int64_t counterBytes = 0);
+
+/// Adds a `plan.buffer` for every named place to the end of `module`.
+void emitBuffers(mlir::ModuleOp module, const MemoryPlan &memory);
 
 } // namespace sluice

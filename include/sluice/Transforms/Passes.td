@@ -104,4 +104,25 @@ def BuildEntries : Pass<"sluice-build-entries", "::mlir::ModuleOp"> {
                            "::mlir::func::FuncDialect"];
 }
 
+def SeparatePlaces : Pass<"sluice-separate-places", "::mlir::ModuleOp"> {
+  let summary = "Makes what is stored in several places once for each";
+  let description = [{
+    A dispatch writes its result where it is stored, so a value can live in one place. Where `cse` has merged equal dispatches whose
+    results go to different places (zeros for two states, for instance), this pass repeats the dispatch for each place.
+  }];
+  let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect"];
+}
+
+def PlanMemory : Pass<"sluice-plan-memory", "::mlir::ModuleOp"> {
+  let summary = "Gives every tensor its place in one arena";
+  let description = [{
+    Before: functions of dispatches, after `sluice-build-entries`. Named memory, what outlives an entry point, comes first; the
+    temporaries of all entry points share what is behind it, packed by size and by life. After: a `plan.buffer` for every
+    named place, the byte offsets of a dispatch's results as its attribute `plan.offsets`, the arena's size as the module's
+    `plan.arena_bytes`. The compiler runs the same planning with the workspaces of the kernels behind the temporaries.
+    Refused: a function in which a dispatch would read memory that another has written since.
+  }];
+  let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect"];
+}
+
 #endif

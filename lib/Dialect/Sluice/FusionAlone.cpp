@@ -41,7 +41,7 @@ LogicalResult LinearWeightGradientOp::emitDispatches(DispatchEmitter &emitter) {
   auto op = dispatch::WeightGradientOp::create(
       emitter.b, getWeight().getType(), getBias() ? getBias().getType() : Type(),
       emitter.get(getGradient()), emitter.get(getInput()), emitter.get(getInitWeight()),
-      emitter.get(getInitBias()), emitter.domainOf(getGradient()), StringAttr());
+      emitter.get(getInitBias()), emitter.domainOf(getGradient()), StringAttr(), StringAttr());
   emitter.set(getWeight(), op.getWeight());
   if (getBias()) {
     emitter.set(getBias(), op.getBias());
@@ -127,7 +127,7 @@ LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
       emitter.get(getKey()), emitter.get(getValue()), /*schedule=*/Value(),
       emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
       getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
-      getRandomId(), StringAttr());
+      getRandomId(), StringAttr(), StringAttr());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   emitter.set(getOutput(), op.getOutput());
   emitter.set(getLse(), op.getLse());
@@ -147,7 +147,7 @@ LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
       emitter.get(getOutput()), emitter.get(getLse()), emitter.get(getOutputGradient()),
       emitter.get(getRotary()), emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(),
       getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(),
-      getDropout(), getRandomId(), StringAttr());
+      getDropout(), getRandomId(), StringAttr(), StringAttr());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   cloneRegion(getScoreGradient(), op.getScoreGradient(), emitter.b);
   for (auto [gradient, tensor] : llvm::zip_equal(getGradients(), op.getGradients())) {
@@ -159,7 +159,7 @@ LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
 LogicalResult EmbedBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   Value table = dispatch::ScatterRowsOp::create(
       emitter.b, getTable().getType(), emitter.get(getTokens()), emitter.get(getGradient()),
-      emitter.get(getInit()), emitter.domainOf(getGradient()), StringAttr());
+      emitter.get(getInit()), emitter.domainOf(getGradient()), StringAttr(), StringAttr());
   emitter.set(getTable(), table);
   return success();
 }
@@ -172,7 +172,7 @@ LogicalResult PositionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
       RankedTensorType::get({domain.getBatch(), domain.getPositions()}, emitter.b.getI32Type());
   Value table = dispatch::ScatterRowsOp::create(
       emitter.b, getTable().getType(), emitter.bind("constant:positions", index),
-      emitter.get(getGradient()), Value(), domain, StringAttr());
+      emitter.get(getGradient()), Value(), domain, StringAttr(), StringAttr());
   emitter.set(getTable(), table);
   return success();
 }

@@ -14,7 +14,7 @@ static dispatch::CrossEntropyOp emitRows(Op op, DispatchEmitter &emitter, bool t
   return dispatch::CrossEntropyOp::create(
       emitter.b, losses, training ? losses : Type(), training ? input.getType() : Type(), input,
       emitter.get(op.getWeight()), emitter.get(op.getTokens()), emitter.get(op.getBias()),
-      emitter.domainOf(op.getInput()), op.getOffset(), StringAttr());
+      emitter.domainOf(op.getInput()), op.getOffset(), StringAttr(), StringAttr());
 }
 
 LogicalResult CrossEntropyOp::emitDispatches(DispatchEmitter &emitter) {
@@ -30,7 +30,7 @@ LogicalResult CrossEntropyBackwardOp::emitDispatches(DispatchEmitter &emitter) {
       emitter.b, getWeightGradient().getType(),
       getBiasGradient() ? rows.getBias().getType() : Type(), rows.getInput(), rows.getWeight(),
       rows.getTokens(), rows.getLse(), rows.getBias(), emitter.get(getInitWeight()),
-      emitter.get(getInitBias()), rows.getDomain(), getOffset(), StringAttr());
+      emitter.get(getInitBias()), rows.getDomain(), getOffset(), StringAttr(), StringAttr());
   emitter.set(getWeightGradient(), weights.getWeightGradient());
   if (getBiasGradient()) {
     emitter.set(getBiasGradient(), weights.getBiasGradient());

@@ -51,7 +51,7 @@ static Operation *isolate(Operation *dispatch, ModuleOp scratch) {
   IRMapping mapping;
   mapping.map(dispatch->getOperands(), block->getArguments());
   Operation *copy = b.clone(*dispatch, mapping);
-  for (StringRef name : {"plan.phase", "plan.guard", "label"}) {
+  for (StringRef name : {"plan.phase", "guard", "label"}) {
     copy->removeAttr(name);
   }
   rebaseStreams(copy);

@@ -88,11 +88,9 @@ std::vector<SmallVector<int64_t>> dependences(ArrayRef<Footprint> footprints) {
 } // namespace
 
 void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPlan &memory) {
+  emitBuffers(module, memory);
   OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
   Location loc = module.getLoc();
-  for (const auto &[name, place] : memory.places) {
-    plan::BufferOp::create(b, loc, name, place.offset, place.bytes, 0);
-  }
   for (const KernelRecord &record : kernels.records) {
     SmallVector<NamedAttribute> symbols;
     for (const KernelRecord::Variant &variant : record.variants) {
@@ -145,7 +143,7 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
       auto phase = op->getAttrOfType<StringAttr>("plan.phase");
       plan::LaunchOp::create(b, op->getLoc(), kernels.records[kernels.kernelOf.lookup(op)].name,
                              argumentsOf(op, memory), phase ? phase.getValue() : "forward",
-                             after[i], op->getAttrOfType<StringAttr>("plan.guard"));
+                             after[i], op->getAttrOfType<StringAttr>("guard"));
     }
   }
 }

@@ -103,7 +103,7 @@ StepReads sluice::stepReads(ModuleOp module) {
     if (!isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect())) {
       continue;
     }
-    auto guard = op.getAttrOfType<StringAttr>("plan.guard");
+    auto guard = op.getAttrOfType<StringAttr>("guard");
     StepRate rate = guard ? rates.at(guard.str()) : StepRate();
     for (unsigned i = 0; i < op.getNumOperands(); ++i) {
       weights += weightBytes(&op, i, rate);

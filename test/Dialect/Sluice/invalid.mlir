@@ -232,3 +232,16 @@ func.func @one_gradient_of_two_scales(%x: !sluice.seq<@fine, 4, f32>, %y: !sluic
        !sluice.seq<@fine, 1, f32>, !sluice.seq<@fine, 4, f32>) -> !sluice.seq<@fine, 4, f32>
   return
 }
+
+// -----
+
+func.func @captured(%a: !sluice.seq<@s1, 4, f32>, %outside: f32) {
+  // expected-note@+1 {{required by region isolation constraints}}
+  %y = sluice.map(%a) {
+  ^bb0(%x: f32):
+    // expected-error@+1 {{using value defined outside the region}}
+    %sum = arith.addf %x, %outside : f32
+    sluice.yield %sum : f32
+  } : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 4, f32>
+  return
+}

@@ -5,6 +5,7 @@
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Target/Artifact.h"
+#include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,6 +13,8 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -31,6 +34,12 @@ static Targets targetsOf(const test::RoadRequest &request) {
   return targets;
 }
 
+static void loadDialects(MLIRContext &context) {
+  context.loadDialect<SluiceDialect, dispatch::DispatchDialect, plan::PlanDialect,
+                      affine::AffineDialect, arith::ArithDialect, func::FuncDialect,
+                      math::MathDialect, tensor::TensorDialect>();
+}
+
 static void plantFaults(const test::RoadRequest &request, KernelSet &kernels) {
   KernelRecord &first = kernels.records.front();
   for (KernelRecord::Operand &operand : first.operands) {
@@ -44,12 +53,15 @@ static void plantFaults(const test::RoadRequest &request, KernelSet &kernels) {
 
 std::string test::takeRoad(const RoadRequest &request) {
   MLIRContext context;
-  context.loadDialect<SluiceDialect, dispatch::DispatchDialect, plan::PlanDialect,
-                      affine::AffineDialect, arith::ArithDialect, func::FuncDialect,
-                      math::MathDialect, tensor::TensorDialect>();
+  loadDialects(context);
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(request.text, &context);
   if (!module) {
     return "the module does not parse";
+  }
+  PassManager passes(&context);
+  passes.addPass(createSeparatePlaces());
+  if (failed(passes.run(*module))) {
+    return "places cannot be separated";
   }
   Targets targets = targetsOf(request);
   std::string message;
@@ -84,4 +96,21 @@ std::string test::takeRoad(const RoadRequest &request) {
   std::error_code code;
   llvm::raw_fd_ostream(request.path, code) << *artifact;
   return code ? code.message() : "";
+}
+
+std::string test::runUpstreamPasses(const std::string &text) {
+  MLIRContext context;
+  loadDialects(context);
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context);
+  PassManager passes(&context);
+  for (int round = 0; round < 2; ++round) {
+    passes.addPass(createCanonicalizerPass());
+    passes.addPass(createCSEPass());
+    passes.addPass(createSymbolDCEPass());
+  }
+  std::string result;
+  if (module && succeeded(passes.run(*module))) {
+    llvm::raw_string_ostream(result) << *module;
+  }
+  return result;
 }

@@ -46,7 +46,7 @@ std::string alone(mlir::Operation *op) {
   builder.setInsertionPointToStart(function.addEntryBlock());
   mlir::Operation *copy = builder.clone(*op);
   copy->setOperands(function.getArguments());
-  for (const char *name : {"label", "plan.phase", "plan.guard"}) {
+  for (const char *name : {"label", "plan.phase", "guard"}) {
     copy->removeAttr(name);
   }
   mlir::func::ReturnOp::create(builder, builder.getUnknownLoc());

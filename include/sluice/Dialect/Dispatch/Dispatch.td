@@ -31,6 +31,9 @@ def Dispatch_Dialect : Dialect {
     Padding is counted in elements, whatever their type. A *domain* names the rows a dispatch runs over and which of them
     are valid at run time.
 
+    `guard` names an i32 scalar, `scalar:GUARD`: where it is not 1 at the launch, the dispatch does nothing. Its results then keep
+    what their memory held, so only a dispatch whose results live in named memory, or are read under the same guard, may have one.
+
     Numbers are *stored* as f32 or bf16 and *computed with* as f32. Bodies, epilogues and regions take and yield f32. A
     bf16 operand is extended when it is read. A result is rounded to the nearest bf16 when it is written: ties go to even,
     NaN stays NaN. What stays inside a dispatch is not rounded. The two factors of a contraction have one type, its *compute
@@ -142,7 +145,8 @@ def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock]> {
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$all_inputs,
                        Dispatch_Domain:$domain, ArrayAttr:$accesses, ArrayAttr:$result_accesses,
-                       UnitAttr:$zero_invalid, OptionalAttr<DenseI64ArrayAttr>:$aliases, OptionalAttr<StrAttr>:$label);
+                       UnitAttr:$zero_invalid, OptionalAttr<DenseI64ArrayAttr>:$aliases, OptionalAttr<StrAttr>:$label,
+                       OptionalAttr<StrAttr>:$guard);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{operands attr-dict-with-keyword $body `:` functional-type(operands, results)}];
@@ -171,7 +175,8 @@ def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
   let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, Variadic<AnyRankedTensor>:$all_extras,
                        Dispatch_Domain:$domain, UnitAttr:$by_input,
                        ArrayAttr:$accesses, ArrayAttr:$result_accesses, OptionalAttr<I64Attr>:$rotated_columns,
-                       OptionalAttr<StrAttr>:$label);
+                       OptionalAttr<StrAttr>:$label,
+                       OptionalAttr<StrAttr>:$guard);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{operands attr-dict-with-keyword $epilogue `:` functional-type(operands, results)}];
@@ -195,7 +200,8 @@ def Dispatch_WeightGradientOp : Dispatch_KernelOp<"weight_gradient", [AttrSizedO
     `right` have one type, f32 or bf16; inits and results are f32.
   }];
   let arguments = (ins AnyRankedTensor:$left, AnyRankedTensor:$right, Optional<AnyRankedTensor>:$init_weight,
-                       Optional<AnyRankedTensor>:$init_bias, Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label);
+                       Optional<AnyRankedTensor>:$init_bias, Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label,
+                       OptionalAttr<StrAttr>:$guard);
   let results = (outs Optional<AnyRankedTensor>:$weight, Optional<AnyRankedTensor>:$bias);
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;
@@ -222,7 +228,8 @@ class Dispatch_AttentionBase<string mnemonic_> : Dispatch_KernelOp<mnemonic_> {
   dag attentionAttributes = (ins Dispatch_Domain:$domain, OptionalAttr<Dispatch_Domain>:$key_domain, I64Attr:$heads, I64Attr:$kv_heads, I64Attr:$head_size,
                        I64Attr:$query_column, I64Attr:$key_column, I64Attr:$value_column,
                        IntegerSetAttr:$mask, DefaultValuedAttr<F32Attr, "0.0f">:$dropout,
-                       DefaultValuedAttr<I64Attr, "0">:$random_id, OptionalAttr<StrAttr>:$label);
+                       DefaultValuedAttr<I64Attr, "0">:$random_id, OptionalAttr<StrAttr>:$label,
+                       OptionalAttr<StrAttr>:$guard);
   let extraClassDeclaration = [{
     /// The rows of keys and values. Of a scheduled op the factor alone holds: their rings say how many there are.
     DomainAttr getKeys() { return getKeyDomain().value_or(getDomain()); }
@@ -281,7 +288,8 @@ def Dispatch_CrossEntropyOp : Dispatch_KernelOp<"cross_entropy", [AttrSizedResul
   }];
   let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, AnyRankedTensor:$tokens,
                        Optional<AnyRankedTensor>:$bias, Dispatch_Domain:$domain, I64Attr:$offset,
-                       OptionalAttr<StrAttr>:$label);
+                       OptionalAttr<StrAttr>:$label,
+                       OptionalAttr<StrAttr>:$guard);
   let results = (outs AnyRankedTensor:$losses, Optional<AnyRankedTensor>:$lse,
                       Optional<AnyRankedTensor>:$input_gradient);
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
@@ -299,7 +307,8 @@ def Dispatch_CrossEntropyWeightGradientOp
   let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, AnyRankedTensor:$tokens, AnyRankedTensor:$lse,
                        Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$init_weight,
                        Optional<AnyRankedTensor>:$init_bias, Dispatch_Domain:$domain, I64Attr:$offset,
-                       OptionalAttr<StrAttr>:$label);
+                       OptionalAttr<StrAttr>:$label,
+                       OptionalAttr<StrAttr>:$guard);
   let results = (outs AnyRankedTensor:$weight_gradient, Optional<AnyRankedTensor>:$bias_gradient);
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;
@@ -313,7 +322,8 @@ def Dispatch_ScatterRowsOp : Dispatch_KernelOp<"scatter_rows"> {
     share the result's memory. `values` are f32 or bf16, tables f32.
   }];
   let arguments = (ins AnyRankedTensor:$index, AnyRankedTensor:$values, Optional<AnyRankedTensor>:$init,
-                       Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label);
+                       Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label,
+                       OptionalAttr<StrAttr>:$guard);
   let results = (outs AnyRankedTensor:$table);
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;

@@ -17,5 +17,15 @@
 
 #include "sluice/Dialect/Plan/PlanDialect.h.inc"
 
+namespace sluice::plan {
+
+/// What `plan.bind` reads and `plan.store` writes. Two places may overlap (flat:parameters holds
+/// every parameter:NAME), so it is one resource.
+struct NamedMemory : public mlir::SideEffects::Resource::Base<NamedMemory> {
+  llvm::StringRef getName() final { return "plan.named_memory"; }
+};
+
+} // namespace sluice::plan
+
 #define GET_OP_CLASSES
 #include "sluice/Dialect/Plan/PlanOps.h.inc"

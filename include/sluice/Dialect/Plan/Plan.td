@@ -20,11 +20,17 @@ def Plan_Dialect : Dialect {
   }];
 }
 
+/// Memory that has a name and outlives an entry point.
+def Plan_NamedMemory : Resource<"::sluice::plan::NamedMemory">;
+
 class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemonic, traits>;
 
-def Plan_BindOp : Plan_Op<"bind", [Pure]> {
+def Plan_BindOp : Plan_Op<"bind", [MemoryEffects<[MemRead<Plan_NamedMemory>]>]> {
   let summary = "The contents of named memory, as a tensor";
-  let description = "`place` is `class:name`: parameter:NAME, gradient:NAME, flat:NAME, scalar:NAME, constant:NAME.";
+  let description = [{
+    Reads the place at this point: a store to it before is seen, a store behind is not. `place` is `class:name`: parameter:NAME,
+    compute:NAME, gradient:NAME, flat:NAME, scalar:NAME, constant:NAME, input:NAME, output:NAME, state:NAME.
+  }];
   let arguments = (ins StrAttr:$place);
   let results = (outs AnyRankedTensor:$value);
   let assemblyFormat = "$place attr-dict `:` type($value)";
@@ -37,8 +43,12 @@ def Plan_ViewOp : Plan_Op<"view", [Pure]> {
   let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
 }
 
-def Plan_StoreOp : Plan_Op<"store"> {
-  let summary = "Says that a tensor is to live in named memory; the dispatch that makes it writes there";
+def Plan_StoreOp : Plan_Op<"store", [MemoryEffects<[MemWrite<Plan_NamedMemory>]>]> {
+  let summary = "Writes a tensor to named memory";
+  let description = [{
+    It moves nothing: the dispatch that makes `value` writes there. So memory planning refuses a function in which what was bound
+    from the place before is read behind that dispatch.
+  }];
   let arguments = (ins StrAttr:$place, AnyRankedTensor:$value);
   let assemblyFormat = "$place `,` $value attr-dict `:` type($value)";
 }

@@ -67,6 +67,13 @@ int64_t getContext(mlir::Operation *op);
 /// (`sluice.last`).
 int64_t getFactor(mlir::Operation *op, SequenceType type);
 
+/// What every pass over model IR needs beyond the ops' verifiers: capacities, and that scales and
+/// parameters are defined as they are used. Fails with a diagnostic at the op.
+llvm::LogicalResult verifyModel(mlir::ModuleOp module);
+
+/// The module attribute `sluice.training`, which sluice-build-entries reads. Fails with a diagnostic.
+llvm::LogicalResult verifyTraining(mlir::ModuleOp module);
+
 /// `sequence` stored as `element`: itself where it is, else the result of a map that only converts.
 mlir::Value convertSequence(mlir::OpBuilder &b, mlir::Location loc, mlir::Value sequence,
                             mlir::Type element);

@@ -140,7 +140,7 @@ def Sluice_PositionBackwardOp : Sluice_BackwardOp<"position_backward", [FusedAlo
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_MapOp : Sluice_ForwardOp<"map", [FusedBody, SingleBlock]> {
+def Sluice_MapOp : Sluice_ForwardOp<"map", [FusedBody, SingleBlock, IsolatedFromAbove]> {
   let summary = "Scalar code applied to every element of sequences of one scale and width";
   let description = [{
     Residual sums, activations and dropout are maps. The region takes one f32 an operand and yields one; it is
@@ -227,7 +227,7 @@ def attentionAttributes {
                         DefaultValuedAttr<F32Attr, "0.0f">:$dropout, DefaultValuedAttr<I64Attr, "0">:$random_id);
 }
 
-def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone]> {
+def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFromAbove]> {
   let summary = "Softmax attention with a score region and a mask relation";
   let description = [{
     As dispatch.attention: queries, keys and values are columns of `query`, `key` and `value` (one packed sequence or
@@ -246,7 +246,7 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone]> {
   let hasVerifier = 1;
 }
 
-def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusedAlone]> {
+def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusedAlone, IsolatedFromAbove]> {
   let summary = "Gradients of queries, keys and values";
   let description = [{
     One gradient a sequence: one where the three are packed, two where keys and values are, of queries and of both, three

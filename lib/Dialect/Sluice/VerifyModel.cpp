@@ -1,0 +1,184 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What passes need of a module beyond what each op's verifier sees.
+#include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Runtime/Limits.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace sluice;
+
+static LogicalResult verifyCapacities(ModuleOp module) {
+  for (StringRef name : {"sluice.batch", "sluice.context"}) {
+    auto attribute = module->getAttrOfType<IntegerAttr>(name);
+    if (!attribute || !attribute.getType().isSignlessInteger(64) || attribute.getInt() < 1 ||
+        attribute.getInt() > mostSize) {
+      return module.emitError() << "expected the module attribute " << name
+                                << ", an i64 of at least 1 and below 2^31, found "
+                                << (attribute ? "another value" : "none");
+    }
+  }
+  return success();
+}
+
+/// Weights must fill their parameter: a plan gives each its own bytes of it.
+static bool isFilled(ParameterOp parameter) {
+  auto type = dyn_cast<RankedTensorType>(parameter.getType());
+  if (!type || !type.hasStaticShape() || type.getRank() == 0 ||
+      parameter.getNames().size() != parameter.getSizes().size()) {
+    return false;
+  }
+  int64_t rest = type.getDimSize(0);
+  for (int64_t size : parameter.getSizes()) {
+    if (size < 0 || size > rest) {
+      return false;
+    }
+    rest -= size;
+  }
+  return rest == 0;
+}
+
+static bool hasLargeConstant(IntegerSet set) {
+  bool large = false;
+  for (AffineExpr constraint : set.getConstraints()) {
+    constraint.walk([&](AffineExpr part) {
+      auto constant = dyn_cast<AffineConstantExpr>(part);
+      large |= constant && (constant.getValue() > mostSize || constant.getValue() < -mostSize);
+    });
+  }
+  return large;
+}
+
+static LogicalResult verifySequence(Operation *op, Type type) {
+  auto sequence = dyn_cast<SequenceType>(type);
+  if (!sequence) {
+    return success();
+  }
+  if (sequence.getWidth() < 0 || sequence.getWidth() > mostSize) {
+    return op->emitError() << "expected a width from 0 to below 2^31, found "
+                           << sequence.getWidth();
+  }
+  if (!SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, sequence.getScale())) {
+    return op->emitError() << "expected a defined scale, found " << sequence.getScale();
+  }
+  return success();
+}
+
+/// `what` is read where the function was given it: its place in memory is the input's.
+static LogicalResult verifyGiven(Operation *op, Value value, StringRef what, StringRef remedy) {
+  if (Operation *maker = value.getDefiningOp()) {
+    return op->emitError() << "expected " << what
+                           << " as the function is given them, found the result of "
+                           << maker->getName() << "; " << remedy;
+  }
+  return success();
+}
+
+static LogicalResult verifyRead(ReadOp read) {
+  auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(read, read.getParameterAttr());
+  auto type = cast<RankedTensorType>(read.getValue().getType());
+  // A trained parameter may be read as bf16.
+  bool isCopy = parameter && !parameter.getFrozen() && type.getElementType().isBF16();
+  Type master = isCopy ? Type(type.clone(Float32Type::get(read.getContext()))) : Type(type);
+  if (!parameter || parameter.getType() != master) {
+    return read.emitError() << "expected a parameter of the type that is read, found "
+                            << read.getParameterAttr();
+  }
+  return success();
+}
+
+static LogicalResult verifySizes(Operation *op) {
+  auto scale = dyn_cast<ScaleOp>(op);
+  auto shift = dyn_cast<ShiftOp>(op);
+  auto attention = dyn_cast<AttentionOp>(op);
+  bool isShiftLarge =
+      shift && (int64_t(shift.getBy()) > mostSize || int64_t(shift.getBy()) < -mostSize);
+  if ((scale && int64_t(scale.getFactor()) > mostSize) || isShiftLarge ||
+      (attention && hasLargeConstant(attention.getMask()))) {
+    return op->emitError() << "expected factors, shifts and a mask's constants below 2^31";
+  }
+  return success();
+}
+
+static LogicalResult verifyInModel(Operation *op) {
+  for (Type type : op->getResultTypes()) {
+    if (failed(verifySequence(op, type))) {
+      return failure();
+    }
+  }
+  if (failed(verifySizes(op))) {
+    return failure();
+  }
+  if (auto func = dyn_cast<func::FuncOp>(op)) {
+    if (!llvm::hasSingleElement(func.getBody())) {
+      return op->emitError() << "expected functions of one block, found "
+                             << func.getBody().getBlocks().size();
+    }
+    for (Type type : func.getArgumentTypes()) {
+      if (failed(verifySequence(op, type))) {
+        return failure();
+      }
+    }
+  }
+  if (auto parameter = dyn_cast<ParameterOp>(op); parameter && !isFilled(parameter)) {
+    return op->emitError() << "expected a static shape, and names and sizes that fill its first "
+                              "dimension, of parameter @"
+                           << parameter.getSymName();
+  }
+  if (auto loss = dyn_cast<CrossEntropyOp>(op)) {
+    if (int64_t(loss.getOffset()) < 0) {
+      return op->emitError() << "expected a target offset of at least 0, found "
+                             << int64_t(loss.getOffset());
+    }
+    return verifyGiven(op, loss.getTokens(), "targets", "move targets by the offset");
+  }
+  if (auto embed = dyn_cast<EmbedOp>(op)) {
+    return verifyGiven(op, embed.getTokens(), "tokens", "embed them first");
+  }
+  auto read = dyn_cast<ReadOp>(op);
+  return read ? verifyRead(read) : success();
+}
+
+LogicalResult sluice::verifyModel(ModuleOp module) {
+  if (failed(verifyCapacities(module))) {
+    return failure();
+  }
+  WalkResult result = module.walk<WalkOrder::PreOrder>([](Operation *op) {
+    return succeeded(verifyInModel(op)) ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
+LogicalResult sluice::verifyTraining(ModuleOp module) {
+  auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
+  auto lacks = [&](StringRef kind, StringRef name) {
+    return module.emitError() << "expected the " << kind << " " << name
+                              << " in the module attribute sluice.training, found none";
+  };
+  for (StringRef name : {"learning_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip",
+                         "warmup", "steps", "floor"}) {
+    if (!training || !training.getAs<FloatAttr>(name)) {
+      return lacks("number", name);
+    }
+  }
+  for (StringRef name :
+       {"learning_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip", "floor"}) {
+    auto held = static_cast<float>(training.getAs<FloatAttr>(name).getValueAsDouble());
+    bool fits = std::isfinite(held) && held >= 0 && (!name.starts_with("beta") || held < 1) &&
+                (name != "epsilon" || held > 0);
+    if (!fits) {
+      return module.emitError()
+             << "expected the number " << name
+             << " in the module attribute sluice.training to fit f32 and its range "
+                "(docs/spec.md), found another";
+    }
+  }
+  for (StringRef name : {"optimizer", "schedule"}) {
+    if (!training.getAs<StringAttr>(name)) {
+      return lacks("text", name);
+    }
+  }
+  return success();
+}

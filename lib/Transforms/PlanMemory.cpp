@@ -1,0 +1,75 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The passes that give tensors their memory.
+#include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Transforms/MemoryPlan.h"
+#include "sluice/Transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace sluice {
+#define GEN_PASS_DEF_SEPARATEPLACES
+#define GEN_PASS_DEF_PLANMEMORY
+#include "sluice/Transforms/Passes.h.inc"
+} // namespace sluice
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+
+bool isDispatch(Operation *op) {
+  return op && isa_and_nonnull<dispatch::DispatchDialect>(op->getDialect());
+}
+
+void separatePlaces(func::FuncOp func) {
+  llvm::DenseMap<Value, StringRef> places;
+  for (auto store : func.getOps<plan::StoreOp>()) {
+    auto [place, isFirst] = places.try_emplace(store.getValue(), store.getPlace());
+    Operation *maker = store.getValue().getDefiningOp();
+    if (!isFirst && place->second != store.getPlace() && isDispatch(maker)) {
+      unsigned number = cast<OpResult>(store.getValue()).getResultNumber();
+      OpBuilder b(func.getContext());
+      b.setInsertionPointAfter(maker);
+      store.getValueMutable().assign(b.clone(*maker)->getResult(number));
+    }
+  }
+}
+
+struct SeparatePlacesPass : sluice::impl::SeparatePlacesBase<SeparatePlacesPass> {
+  void runOnOperation() override {
+    llvm::for_each(getOperation().getOps<func::FuncOp>(), separatePlaces);
+  }
+};
+
+struct PlanMemoryPass : sluice::impl::PlanMemoryBase<PlanMemoryPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    FailureOr<MemoryPlan> memory = planMemory(module);
+    if (failed(memory)) {
+      return signalPassFailure();
+    }
+    emitBuffers(module, *memory);
+    module.walk([&](Operation *op) {
+      if (!isDispatch(op) || !isa<func::FuncOp>(op->getParentOp())) {
+        return;
+      }
+      SmallVector<int64_t> offsets;
+      for (Value result : op->getResults()) {
+        offsets.push_back(memory->offsets.lookup(result));
+      }
+      op->setAttr("plan.offsets", DenseI64ArrayAttr::get(module.getContext(), offsets));
+    });
+    module->setAttr("plan.arena_bytes", IntegerAttr::get(IntegerType::get(module.getContext(), 64),
+                                                         memory->arenaBytes));
+  }
+};
+
+} // namespace
+
+void sluice::emitBuffers(ModuleOp module, const MemoryPlan &memory) {
+  OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+  for (const auto &[name, place] : memory.places) {
+    plan::BufferOp::create(b, module.getLoc(), name, place.offset, place.bytes, 0);
+  }
+}

@@ -1,0 +1,40 @@
+// What every pass over model IR refuses, at the op, instead of crashing.
+// RUN: sluice-opt %s -split-input-file -verify-diagnostics --sluice-form-dispatches
+
+// expected-error@+1 {{expected the module attribute sluice.context, an i64 of at least 1 and below 2^31, found another value}}
+module attributes {sluice.batch = 2 : i64, sluice.context = 0 : i64} {
+}
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
+  // expected-error@+1 {{expected a defined scale, found @s1}}
+  func.func @evaluate(%x: !sluice.seq<@s1, 4, f32>) {
+    return
+  }
+}
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
+  sluice.parameter @w : tensor<4xf32> {initial = "zeros", names = ["w"], sizes = array<i64: 4>}
+  func.func @evaluate() {
+    // expected-error@+1 {{expected a parameter of the type that is read, found @w}}
+    %w = sluice.read @w : tensor<5xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
+  // expected-error@+1 {{expected a static shape, and names and sizes that fill its first dimension, of parameter @w}}
+  sluice.parameter @w : tensor<4xf32> {initial = "zeros", names = ["w"], sizes = array<i64: 3>}
+}
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
+  // expected-error@+1 {{expected functions of one block, found 0}}
+  func.func private @evaluate()
+}
