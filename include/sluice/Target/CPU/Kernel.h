@@ -26,15 +26,15 @@ struct Target {
   static const Target &avx2();
 };
 
-/// A generated kernel. Items are independent of one another; their number depends on shapes alone,
-/// never on threads.
+/// A generated kernel. Results depend neither on the items' order nor on threads; the number of
+/// items depends on shapes alone.
 struct Kernel {
   mlir::func::FuncOp function;
   int64_t items = 0;
   int64_t scratchBytes = 0;
-  llvm::StringRef kind; ///< matmul, attention, row, stream
-  double flops = 0;     ///< at full length, causal work counted once
-  double bytes = 0;     ///< least bytes moved at full length
+  llvm::StringRef kind;       ///< matmul, attention, row, stream
+  double flops = 0;           ///< at full length, causal work counted once
+  double bytes = 0;           ///< least bytes moved at full length
   int64_t workspaceBytes = 0; ///< memory that the items of a launch share, contents undefined
   /// i32 right in front of the workspace, zero before and after each launch: where items that share
   /// a sum count themselves.
