@@ -158,9 +158,9 @@ Keys ownKeys(Op op) {
     return {factor("fine positions in one coarse position"),
             {"method",
              "string",
-             "mean of the group, or a linear map of its features",
+             "mean of the group, a linear map of its features, or the maximum of each feature",
              "average",
-             {"average", "linear"}}};
+             {shorteningNames.begin(), shorteningNames.end()}}};
   case Op::Upsample:
     return {factor("fine positions from one coarse position; divides the scale's factor"),
             {"method",
@@ -191,7 +191,7 @@ Keys ownKeys(Op op) {
              "string",
              "method of every shorten stage inside",
              "average",
-             {"average", "linear"}},
+             {shorteningNames.begin(), shorteningNames.end()}},
             {"upsample",
              "string",
              "method of every upsample stage inside",

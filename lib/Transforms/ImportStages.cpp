@@ -292,9 +292,9 @@ Value StageWriter::stage(const Shorten &settings) {
     x = FoldOp::create(b, sequence(current->factor, settings.factor * model.width, computeType), x,
                        settings.factor);
   } else if (settings.factor > 1) {
-    x = ShortenOp::create(b, sequence(current->factor, model.width, residualType), x,
-                          settings.factor,
-                          /*sum=*/false);
+    x = ShortenOp::create(
+        b, sequence(current->factor, model.width, residualType), x, settings.factor,
+        settings.method == Shortening::Max ? ShortenKind::Max : ShortenKind::Average);
   }
   return linearly ? linear("", x, residualType) : x;
 }

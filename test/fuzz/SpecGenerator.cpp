@@ -138,7 +138,7 @@ void Generator::hourglass() {
   }
   Json stage = {{"op", "hourglass"},
                 {"hierarchy", hierarchy},
-                {"shorten", pick({"average", "linear"})},
+                {"shorten", pick({"average", "linear", "max"})},
                 {"upsample", pick({"repeat", "linear"})}};
   if (mistake() || chance(0.1)) {
     stage["shift"] = std::max(k, inner) - (mistake() ? 2 : 1);
@@ -157,7 +157,7 @@ void Generator::shift(int64_t by) {
 }
 
 void Generator::shorten(int64_t k) {
-  emit({{"op", "shorten"}, {"factor", k}, {"method", pick({"average", "linear"})}});
+  emit({{"op", "shorten"}, {"factor", k}, {"method", pick({"average", "linear", "max"})}});
   factor *= k;
 }
 

@@ -23,10 +23,11 @@ NEEDS_ITS_POSITION_ALONE(LastOp)
 /// step is derived.
 StreamingState ShiftOp::getStreamingState() { return {.rows = std::max<int64_t>(0, getBy())}; }
 
-/// A group is made when its last row comes; the k - 1 before it wait.
-static StreamingState group(int64_t k) { return {.rows = k - 1, .period = k}; }
-StreamingState ShortenOp::getStreamingState() { return group(getFactor()); }
-StreamingState FoldOp::getStreamingState() { return group(getFactor()); }
+/// As a shortening's group (Shorten.cpp).
+StreamingState FoldOp::getStreamingState() {
+  auto k = static_cast<int64_t>(getFactor());
+  return {.rows = k - 1, .period = k};
+}
 
 /// The newest coarse row serves the k positions of its group.
 StreamingState UpsampleOp::getStreamingState() { return {.rows = 1}; }

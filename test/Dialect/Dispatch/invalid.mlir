@@ -266,3 +266,19 @@ func.func @attention(%q: tensor<1x4x24xf32>, %schedule: tensor<1x3xi64>) {
   } : (tensor<1x4x24xf32>, tensor<1x4x24xf32>, tensor<1x4x24xf32>, tensor<1x3xi64>) -> (tensor<1x4x8xf32>, tensor<1x4x1xf32>)
   return
 }
+
+// -----
+
+func.func @group(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{D-021: expected a group of rows [k, d] and a row [d] of its type, found 'tensor<4x8xf32>' and 'tensor<4xf32>'}}
+  %y = dispatch.reduce_group max %x : tensor<4x8xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @spread(%x: tensor<8xf32>) {
+  // expected-error@+1 {{D-021: expected a group of rows [k, d] and a row [d] of its type, found 'tensor<4x8xi32>' and 'tensor<8xf32>'}}
+  %y = dispatch.spread %x : tensor<8xf32> -> tensor<4x8xi32>
+  return
+}
