@@ -64,7 +64,7 @@ const Keys layerSettings = {
      "string",
      "of the feed-forward block; gelu is exact (erf), swiglu is Wout (silu(Wgate h) * (Win h))",
      "gelu",
-     {"relu", "gelu", "gelu_tanh", "swiglu"}},
+     {activationNames.begin(), activationNames.end()}},
     {"feed_forward", "integer >= 1", "hidden width of the feed-forward block", "4 d", {}},
     {"dropout",
      "number >= 0 and < 1",

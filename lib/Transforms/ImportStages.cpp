@@ -204,6 +204,17 @@ static Value gelu(ImplicitLocOpBuilder &b, Value x, bool byTanh,
   return arith::MulFOp::create(b, half, arith::AddFOp::create(b, inner, number(1)));
 }
 
+/// An activation of one number.
+static Value activate(ImplicitLocOpBuilder &b, Activation activation, Value x,
+                      function_ref<Value(double)> number) {
+  bool isRelu = activation == Activation::Relu || activation == Activation::ReluSquared;
+  if (!isRelu) {
+    return gelu(b, x, activation == Activation::GeluTanh, number);
+  }
+  Value kept = arith::MaximumFOp::create(b, x, number(0));
+  return activation == Activation::Relu ? kept : arith::MulFOp::create(b, kept, kept).getResult();
+}
+
 Value StageWriter::feedForward(const Layer &settings, Value x) {
   auto constant = [this](double value) { return number(value); };
   Value hidden;
@@ -219,12 +230,8 @@ Value StageWriter::feedForward(const Layer &settings, Value x) {
   } else {
     Value in = linear("feed_forward.in", x, computeType);
     name("feed_forward.activation");
-    hidden = map(in, [&](ArrayRef<Value> v) -> Value {
-      if (settings.activation == Activation::Relu) {
-        return arith::MaximumFOp::create(b, v[0], number(0));
-      }
-      return gelu(b, v[0], settings.activation == Activation::GeluTanh, constant);
-    });
+    hidden = map(
+        in, [&](ArrayRef<Value> v) { return activate(b, settings.activation, v[0], constant); });
   }
   return linear("feed_forward.out", hidden, residualType);
 }

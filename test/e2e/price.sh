@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What an op costs: docs/adding-an-op.md lists the files that name the maximum of a group, and no other does.
+# What an op costs: docs/adding-an-op.md lists the files that name the maximum of a group and the square of ReLU, and no other does.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -24,6 +24,7 @@ costs() {
 
 costs "the files that name a group's maximum" "The maximum of a group" \
   'Shortening::Max|ShortenKind::Max|ShortenMax|shorten_max|"average", "linear", "max"'
+costs "the files that name the square of ReLU" "The square of ReLU" 'ReluSquared|relu_squared'
 
 # Analyses and passes ask interfaces; only a picture's words go by the kind of op.
 switching=$(cd "$root" && grep -rlE '(isa|cast)[a-z_]*<[^>]*Shorten' lib | sort)

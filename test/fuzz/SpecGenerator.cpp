@@ -104,7 +104,7 @@ void Generator::addLayerSettings(Json &stage) {
     stage["placement"] = "post";
   }
   if (chance(0.6)) {
-    stage["activation"] = pick({"relu", "gelu", "gelu_tanh", "swiglu"});
+    stage["activation"] = pick({"relu", "gelu", "gelu_tanh", "swiglu", "relu_squared"});
   }
   if (chance(0.15)) {
     stage["dropout"] = 0.25;

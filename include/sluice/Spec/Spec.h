@@ -46,7 +46,7 @@ struct Diagnostic {
 enum class Positions : uint8_t { None, Learned, Sinusoidal };
 enum class NormKind : uint8_t { Layer, Rms };
 enum class Placement : uint8_t { Pre, Post };
-enum class Activation : uint8_t { Relu, Gelu, GeluTanh, SwiGlu };
+enum class Activation : uint8_t { Relu, Gelu, GeluTanh, SwiGlu, ReluSquared };
 enum class Shortening : uint8_t { Average, Linear, Max };
 enum class Upsampling : uint8_t { Repeat, Linear };
 enum class MaskKind : uint8_t { Causal, Bidirectional, Window };
@@ -58,6 +58,8 @@ enum class NumberType : uint8_t { F32, Bf16 };
 
 /// How specs spell them, in the order of the enumeration.
 inline constexpr std::array<std::string_view, 3> shorteningNames = {"average", "linear", "max"};
+inline constexpr std::array<std::string_view, 5> activationNames = {"relu", "gelu", "gelu_tanh",
+                                                                    "swiglu", "relu_squared"};
 
 /// Which positions q a query at position p reads. Window: p - end < q <= p - begin.
 struct Mask {

@@ -93,7 +93,7 @@ static const char *const foldedTwice =
 /// groups of an hourglass.
 static const char *const maxima =
     R"json({"sluice": 1, "vocabulary": 41, "context": 19, "batch": 3, "width": 20,
-  "defaults": {"heads": 2, "feed_forward": 24},
+  "defaults": {"heads": 2, "feed_forward": 24, "activation": "relu_squared"},
   "stages": [{"op": "embedding", "positions": "learned", "to": "fine"},
              {"op": "shift", "by": 6},
              {"op": "shorten", "factor": 3, "method": "max", "to": "thirds"},
