@@ -5,7 +5,6 @@
 #include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/SHA256.h"
 
 using namespace mlir;
@@ -66,13 +65,13 @@ static std::string spellKind(Value value) {
     return "tokens";
   }
   std::string kind = op->getName().stripDialect().str();
-  auto with = [&](int64_t number) { return kind + " " + std::to_string(number); };
-  return TypeSwitch<Operation *, std::string>(op)
-      .Case<ShiftOp>([&](auto shift) { return with(static_cast<int64_t>(shift.getBy())); })
-      .Case<ShortenOp, FoldOp, UpsampleOp, UnfoldOp>(
-          [&](auto scaled) { return with(static_cast<int64_t>(scaled.getFactor())); })
-      .Case<AttentionOp>([&](auto attention) { return kind + " " + spellMask(attention); })
-      .Default([&](Operation *) { return kind; });
+  for (StringRef name : {"by", "factor"}) {
+    if (auto number = op->getAttrOfType<IntegerAttr>(name)) {
+      return kind + " " + std::to_string(number.getInt());
+    }
+  }
+  auto attention = dyn_cast<AttentionOp>(op);
+  return attention ? kind + " " + spellMask(attention) : kind;
 }
 
 namespace {

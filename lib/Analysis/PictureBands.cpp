@@ -50,7 +50,8 @@ static std::string nameOfMap(Operation *op) {
     return "linear upsample " + std::to_string(unfold.getFactor());
   }
   if (auto shorten = dyn_cast<ShortenOp>(op)) {
-    return "average of " + std::to_string(shorten.getFactor());
+    return stringifyShortenKind(shorten.getKind()).str() + " of " +
+           std::to_string(shorten.getFactor());
   }
   if (auto fold = dyn_cast<FoldOp>(op)) {
     return "linear map of " + std::to_string(fold.getFactor());

@@ -7,11 +7,8 @@ using namespace sluice;
 
 /// Factor of an op that reads groups; 1 for any other.
 static int64_t groupOf(Operation *op) {
-  if (auto shorten = dyn_cast<ShortenOp>(op)) {
-    return static_cast<int64_t>(shorten.getFactor());
-  }
-  auto fold = dyn_cast<FoldOp>(op);
-  return fold ? static_cast<int64_t>(fold.getFactor()) : 1;
+  auto fusion = dyn_cast<FusionInterface>(op);
+  return fusion ? fusion.getGroupSize() : 1;
 }
 
 namespace {

@@ -7,9 +7,14 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Ops whose result stands on the scale of their first sequence operand.
+/// Ops whose result stands on the scale of their first operand: they read it at a distance.
 static bool keepsScale(Operation *op) {
-  return isa<EmbedOp, NormOp, LinearOp, ShiftOp, MapOp, AttentionOp, CrossEntropyOp>(op);
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  if (!flow || op->getNumOperands() == 0 || !isa<SequenceType>(op->getOperand(0).getType())) {
+    return false;
+  }
+  AffineExpr latest = flow.getLatest(0), p = getAffineDimExpr(0, op->getContext());
+  return latest && isa<AffineConstantExpr>(simplifyAffineExpr(latest - p, 1, 0));
 }
 
 static std::string findScaleMistake(Operation *op) {

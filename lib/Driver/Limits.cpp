@@ -21,7 +21,13 @@ static bool isPositionMap(const Primitive &stage) {
   return stage.op() == Op::Shift || stage.op() == Op::Dropout;
 }
 
-/// The linear upsample that a linear shorten reads through position maps alone; -1: none. Such a
+/// Whether a group's rows lie side by side: all features of a linear shorten, and where a maximum's
+/// gradient goes.
+static bool laysGroupsOut(const Shorten &shorten) {
+  return shorten.method == Shortening::Linear || shorten.method == Shortening::Max;
+}
+
+/// The linear upsample that such a shorten reads through position maps alone; -1: none. Such a
 /// group's rows would be columns of rows at a stride that no access says.
 static int64_t findUpsampleBehind(const std::vector<Primitive> &stages, const Primitive &shorten) {
   int64_t at = shorten.input;
@@ -48,8 +54,7 @@ static std::pair<__int128, const SourceLocation *> widestRow(const Model &model,
                           : std::pair(heads, &stage.at("heads"));
   }
   if (const auto *shorten = std::get_if<Shorten>(&stage.settings)) {
-    return {width * (shorten->method == Shortening::Linear ? shorten->factor : 1),
-            &stage.at("factor")};
+    return {width * (laysGroupsOut(*shorten) ? shorten->factor : 1), &stage.at("factor")};
   }
   return {width, &stage.location};
 }
@@ -110,14 +115,14 @@ std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
       return large;
     }
     const auto *shorten = std::get_if<Shorten>(&stage.settings);
-    if (!shorten || shorten->method != Shortening::Linear) {
+    if (!shorten || !laysGroupsOut(*shorten)) {
       continue;
     }
     if (int64_t upsample = findUpsampleBehind(stages, stage); upsample >= 0) {
       return Diagnostic{stage.location,
-                        "expected a layer or a norm between a linear upsample and the linear "
-                        "shorten of its result, "
-                        "found none (the upsample is at " +
+                        "expected a layer or a norm between a linear upsample and the " +
+                            std::string(shorteningNames[size_t(shorten->method)]) +
+                            " shorten of its result, found none (the upsample is at " +
                             toString(stages[upsample].location) +
                             "); put a norm between them, or make one of the two average or repeat"};
     }

@@ -220,31 +220,31 @@ Numbers Body::ofPlace(Operation &op) const {
   return numbers;
 }
 
-Numbers Body::reduced(Operation &op) const {
-  const Numbers &row = get(op.getOperand(0));
-  if (auto sum = dyn_cast<dispatch::SumGroupOp>(op)) {
-    std::vector<ProductSum> sums(elements(sum.getResult()));
-    for (size_t i = 0; i < row.size(); ++i) {
-      sums[i % sums.size()].add(row[i]);
-    }
-    Numbers numbers;
-    for (const ProductSum &one : sums) {
-      numbers.push_back(one.total());
-    }
-    return numbers;
+/// The greatest of each column, NaN where one of them is.
+static Numbers greatestOf(const Numbers &numbers, size_t columns) {
+  Numbers greatest(columns, Number{-INFINITY, 0});
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    Number &so = greatest[i % columns];
+    bool takes = numbers[i].value > so.value || std::isnan(numbers[i].value);
+    so = {takes ? numbers[i].value : so.value, std::max(so.error, numbers[i].error)};
   }
-  if (cast<dispatch::ReduceOp>(op).getKind() == dispatch::ReduceKind::Add) {
-    ProductSum sum;
-    for (Number number : row) {
-      sum.add(number);
-    }
-    return {sum.total()};
+  return greatest;
+}
+
+/// Number i belongs to column i mod `columns`.
+static Numbers reduce(dispatch::ReduceKind kind, const Numbers &numbers, size_t columns) {
+  if (kind == dispatch::ReduceKind::Max) {
+    return greatestOf(numbers, columns);
   }
-  Number greatest{-INFINITY, 0};
-  for (Number number : row) {
-    greatest = {std::max(greatest.value, number.value), std::max(greatest.error, number.error)};
+  std::vector<ProductSum> sums(columns);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    sums[i % columns].add(numbers[i]);
   }
-  return {greatest};
+  Numbers totals;
+  for (const ProductSum &sum : sums) {
+    totals.push_back(sum.total());
+  }
+  return totals;
 }
 
 LogicalResult Body::compute(Operation &op) {
@@ -257,8 +257,21 @@ LogicalResult Body::compute(Operation &op) {
     set(result, ofPlace(op));
     return success();
   }
-  if (isa<dispatch::ReduceOp, dispatch::SumGroupOp>(op)) {
-    set(result, reduced(op));
+  if (auto whole = dyn_cast<dispatch::ReduceOp>(op)) {
+    set(result, reduce(whole.getKind(), get(whole.getRow()), 1));
+    return success();
+  }
+  if (auto group = dyn_cast<dispatch::ReduceGroupOp>(op)) {
+    set(result, reduce(group.getKind(), get(group.getRows()), size_t(elements(result))));
+    return success();
+  }
+  if (auto spread = dyn_cast<dispatch::SpreadOp>(op)) {
+    const Numbers row = get(spread.getRow());
+    Numbers rows;
+    for (int64_t i = 0; i < elements(result); i += int64_t(row.size())) {
+      rows.insert(rows.end(), row.begin(), row.end());
+    }
+    set(result, std::move(rows));
     return success();
   }
   if (op.getName().getStringRef() == "tensor.splat") {

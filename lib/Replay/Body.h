@@ -30,7 +30,6 @@ public:
 private:
   llvm::LogicalResult compute(mlir::Operation &op);
   Numbers ofPlace(mlir::Operation &op) const;
-  Numbers reduced(mlir::Operation &op) const;
 
   mlir::Block &block;
   const Launch &launch;

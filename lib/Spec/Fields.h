@@ -10,6 +10,7 @@
 #include "sluice/Runtime/Limits.h"
 
 #include <limits>
+#include <span>
 #include <utility>
 
 namespace sluice::spec {
@@ -69,6 +70,12 @@ public:
   std::string text(std::string_view key, const std::string &otherwise) const;
   template <typename Enum>
   Enum choice(std::string_view key, const Names<Enum> &names, Enum otherwise) const;
+  /// The same, of all values of an enumeration, whose names stand in its order.
+  template <typename Enum>
+  Enum choice(std::string_view key, std::span<const std::string_view> names, Enum otherwise) const {
+    const JsonValue *found = find(key);
+    return found ? static_cast<Enum>(chosen(key, *found, {names.begin(), names.end()})) : otherwise;
+  }
 
   /// A value that is not the value of a key, such as an item of an array. `name` is for messages.
   int64_t integerAt(const JsonValue &value, std::string_view name, Range range) const;

@@ -67,12 +67,7 @@ Layer readWritten(const Fields &fields) {
   layer.epsilon = norm.epsilon;
   layer.placement = fields.choice<Placement>(
       "placement", {{"pre", Placement::Pre}, {"post", Placement::Post}}, Placement::Pre);
-  layer.activation = fields.choice<Activation>("activation",
-                                               {{"relu", Activation::Relu},
-                                                {"gelu", Activation::Gelu},
-                                                {"gelu_tanh", Activation::GeluTanh},
-                                                {"swiglu", Activation::SwiGlu}},
-                                               Activation::Gelu);
+  layer.activation = fields.choice("activation", activationNames, Activation::Gelu);
   layer.feedForward = fields.integer("feed_forward", {}, 0);
   layer.dropout = fields.number("dropout", probability, 0);
   layer.attentionDropout = fields.number("attention_dropout", probability, 0);

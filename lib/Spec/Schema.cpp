@@ -64,7 +64,7 @@ const Keys layerSettings = {
      "string",
      "of the feed-forward block; gelu is exact (erf), swiglu is Wout (silu(Wgate h) * (Win h))",
      "gelu",
-     {"relu", "gelu", "gelu_tanh", "swiglu"}},
+     {activationNames.begin(), activationNames.end()}},
     {"feed_forward", "integer >= 1", "hidden width of the feed-forward block", "4 d", {}},
     {"dropout",
      "number >= 0 and < 1",
@@ -163,9 +163,9 @@ Keys ownKeys(Op op) {
     return {factor("fine positions in one coarse position"),
             {"method",
              "string",
-             "mean of the group, or a linear map of its features",
+             "mean of the group, a linear map of its features, or the maximum of each feature",
              "average",
-             {"average", "linear"}}};
+             {shorteningNames.begin(), shorteningNames.end()}}};
   case Op::Upsample:
     return {factor("fine positions from one coarse position; divides the scale's factor"),
             {"method",
@@ -196,7 +196,7 @@ Keys ownKeys(Op op) {
              "string",
              "method of every shorten stage inside",
              "average",
-             {"average", "linear"}},
+             {shorteningNames.begin(), shorteningNames.end()}},
             {"upsample",
              "string",
              "method of every upsample stage inside",

@@ -17,8 +17,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Settings>> opNames = 
 constexpr Range anyShift = {0, largestSize};
 
 Shortening readShortening(const Fields &fields, std::string_view key) {
-  return fields.choice<Shortening>(
-      key, {{"average", Shortening::Average}, {"linear", Shortening::Linear}}, Shortening::Average);
+  return fields.choice(key, shorteningNames, Shortening::Average);
 }
 
 Upsampling readUpsampling(const Fields &fields, std::string_view key) {

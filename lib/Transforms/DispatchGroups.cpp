@@ -45,6 +45,7 @@ private:
   void absorbConsumers(size_t group, bool epilogue);
   void absorbProducers(size_t group);
   void storeEnd(Value end);
+  void storeEndsOfGroup(Value sequence, int64_t group);
   void findStored();
 
   std::vector<Operation *> ops;
@@ -101,8 +102,10 @@ bool Grouping::readersRunLater(Operation *op, size_t group, bool throughMap) con
   });
 }
 
-/// A fold's row is k rows side by side until it is stored: nobody reads it in the body.
-static bool isReadInBodies(Operation *op) { return !isa<FoldOp>(op); }
+static bool isReadInBodies(Operation *op) {
+  auto fusion = dyn_cast<FusionInterface>(op);
+  return !fusion || !fusion.yieldsGroup();
+}
 
 void Grouping::absorbConsumers(size_t group, bool epilogue) {
   if (!isReadInBodies(groups[group].ops.front())) {
@@ -161,21 +164,24 @@ void Grouping::findStored() {
     if (role == FusionRole::Access) {
       continue;
     }
-    if (auto shorten = dyn_cast<ShortenOp>(op)) {
-      for (int64_t i = 0;
-           !readsWholeGroups(shorten) && i < static_cast<int64_t>(shorten.getFactor()); ++i) {
-        storeEnd(resolveMember(shorten.getInput(), shorten.getFactor(), i).root);
-      }
-      continue;
-    }
-    if (isa<FoldOp>(op)) {
-      continue;
-    }
     bool takesMaps =
         role == FusionRole::Elementwise || role == FusionRole::Rows || role == FusionRole::Anchor;
-    for (Value operand : op->getOperands()) {
-      storeEnd(takesMaps ? resolveAccess(operand).root : operand);
+    auto fusion = dyn_cast<FusionInterface>(op);
+    int64_t group = fusion ? fusion.getGroupSize() : 1;
+    for (OpOperand &operand : op->getOpOperands()) {
+      if (group > 1 && operand.getOperandNumber() == 0) {
+        storeEndsOfGroup(operand.get(), group);
+      } else {
+        storeEnd(takesMaps ? resolveAccess(operand.get()).root : operand.get());
+      }
     }
+  }
+}
+
+/// Members are read one by one where one access does not read them all.
+void Grouping::storeEndsOfGroup(Value sequence, int64_t group) {
+  for (int64_t i = 0; !readsWholeGroups(sequence, group) && i < group; ++i) {
+    storeEnd(resolveMember(sequence, group, i).root);
   }
 }
 

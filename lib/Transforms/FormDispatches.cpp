@@ -106,8 +106,8 @@ void Former::sumParts(ArrayRef<std::pair<Value, Value>> outputs, Location loc) {
   Block *block = b.createBlock(&op.getBody());
   SmallVector<Value> sums;
   for (auto [part, type] : llvm::zip_equal(parts, types)) {
-    sums.push_back(
-        dispatch::SumGroupOp::create(b, loc, type, block->addArgument(part.getType(), loc)));
+    sums.push_back(dispatch::ReduceGroupOp::create(b, loc, type, dispatch::ReduceKind::Add,
+                                                   block->addArgument(part.getType(), loc)));
   }
   dispatch::YieldOp::create(b, loc, sums);
   for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {

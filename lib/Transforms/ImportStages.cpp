@@ -222,6 +222,17 @@ static Value gelu(ImplicitLocOpBuilder &b, Value x, bool byTanh,
   return arith::MulFOp::create(b, half, arith::AddFOp::create(b, inner, number(1)));
 }
 
+/// An activation of one number.
+static Value activate(ImplicitLocOpBuilder &b, Activation activation, Value x,
+                      function_ref<Value(double)> number) {
+  bool isRelu = activation == Activation::Relu || activation == Activation::ReluSquared;
+  if (!isRelu) {
+    return gelu(b, x, activation == Activation::GeluTanh, number);
+  }
+  Value kept = arith::MaximumFOp::create(b, x, number(0));
+  return activation == Activation::Relu ? kept : arith::MulFOp::create(b, kept, kept).getResult();
+}
+
 Value StageWriter::feedForward(const Layer &settings, Value x) {
   auto constant = [this](double value) { return number(value); };
   Value hidden;
@@ -237,12 +248,8 @@ Value StageWriter::feedForward(const Layer &settings, Value x) {
   } else {
     Value in = linear("feed_forward.in", x, computeType);
     name("feed_forward.activation");
-    hidden = map(in, [&](ArrayRef<Value> v) -> Value {
-      if (settings.activation == Activation::Relu) {
-        return arith::MaximumFOp::create(b, v[0], number(0));
-      }
-      return gelu(b, v[0], settings.activation == Activation::GeluTanh, constant);
-    });
+    hidden = map(
+        in, [&](ArrayRef<Value> v) { return activate(b, settings.activation, v[0], constant); });
   }
   return linear("feed_forward.out", hidden, residualType);
 }
@@ -310,9 +317,9 @@ Value StageWriter::stage(const Shorten &settings) {
     x = FoldOp::create(b, sequence(current->factor, settings.factor * model.width, computeType), x,
                        settings.factor);
   } else if (settings.factor > 1) {
-    x = ShortenOp::create(b, sequence(current->factor, model.width, residualType), x,
-                          settings.factor,
-                          /*sum=*/false);
+    x = ShortenOp::create(
+        b, sequence(current->factor, model.width, residualType), x, settings.factor,
+        settings.method == Shortening::Max ? ShortenKind::Max : ShortenKind::Average);
   }
   return linearly ? linear("", x, residualType) : x;
 }

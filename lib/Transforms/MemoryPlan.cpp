@@ -74,30 +74,9 @@ void Storage::unite() {
     if (auto view = dyn_cast<plan::ViewOp>(op)) {
       tie(view.getResult(), view.getSource());
     }
-    if (auto gradient = dyn_cast<dispatch::WeightGradientOp>(op)) {
-      if (gradient.getInitWeight()) {
-        tie(gradient.getWeight(), gradient.getInitWeight());
-      }
-      if (gradient.getInitBias()) {
-        tie(gradient.getBias(), gradient.getInitBias());
-      }
-    }
-    if (auto head = dyn_cast<dispatch::CrossEntropyWeightGradientOp>(op)) {
-      if (head.getInitWeight()) {
-        tie(head.getWeightGradient(), head.getInitWeight());
-      }
-      if (head.getInitBias()) {
-        tie(head.getBiasGradient(), head.getInitBias());
-      }
-    }
-    if (auto scatter = dyn_cast<dispatch::ScatterRowsOp>(op); scatter && scatter.getInit()) {
-      tie(scatter.getTable(), scatter.getInit());
-    }
-    if (auto aliases = op->getAttrOfType<DenseI64ArrayAttr>("aliases")) {
-      for (auto [result, operand] : llvm::enumerate(aliases.asArrayRef())) {
-        if (operand >= 0) {
-          tie(op->getResult(result), op->getOperand(operand));
-        }
+    if (auto sharing = dyn_cast<dispatch::SharedMemoryInterface>(op)) {
+      for (auto [result, operand] : sharing.getShared()) {
+        tie(result, operand);
       }
     }
   });

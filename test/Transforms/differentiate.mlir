@@ -24,7 +24,7 @@
 // CHECK:           arith.mulf
 
 // Upsampling's adjoint is the sum over groups, an average's is a third of upsampling, a shift's is the opposite shift.
-// CHECK:         %[[DL:.*]] = sluice.shorten %[[DUP]] factor 3 {plan.phase = "backward", sum}
+// CHECK:         %[[DL:.*]] = sluice.shorten %[[DUP]] factor 3 sum {plan.phase = "backward"}
 // CHECK-NEXT:    %[[DW:.*]] = sluice.linear_weight_gradient %[[DL]], %[[GROUPS]]
 // CHECK-NEXT:    %[[DG:.*]] = sluice.linear_input_gradient %[[DL]], %[[WEIGHT]]
 // CHECK-NEXT:    %[[THIRD:.*]] = sluice.map(%[[DG]])

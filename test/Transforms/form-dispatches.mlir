@@ -15,7 +15,7 @@
 // CHECK:         %[[G:.*]]:2 = dispatch.rows %[[E]], %{{.*}} attributes {accesses = [#dispatch.access<row, map = #[[SHIFTED]], group = 4, factor = 1,
 // CHECK-SAME:      domain = #dispatch.domain<batch = 2, positions = 3, factor = 4>
 // CHECK-NEXT:    ^bb0(%[[FOUR:[^:]*]]: tensor<4x8xf32>
-// CHECK-NEXT:      dispatch.sum_group %[[FOUR]]
+// CHECK-NEXT:      dispatch.reduce_group add %[[FOUR]]
 // CHECK:           dispatch.yield
 
 // The activation and the residual sum are the contraction's epilogue.

@@ -104,7 +104,7 @@ void Generator::addLayerSettings(Json &stage) {
     stage["placement"] = "post";
   }
   if (chance(0.6)) {
-    stage["activation"] = pick({"relu", "gelu", "gelu_tanh", "swiglu"});
+    stage["activation"] = pick({"relu", "gelu", "gelu_tanh", "swiglu", "relu_squared"});
   }
   if (chance(0.15)) {
     stage["dropout"] = 0.25;
@@ -146,7 +146,7 @@ void Generator::hourglass() {
   }
   Json stage = {{"op", "hourglass"},
                 {"hierarchy", hierarchy},
-                {"shorten", pick({"average", "linear"})},
+                {"shorten", pick({"average", "linear", "max"})},
                 {"upsample", pick({"repeat", "linear"})}};
   if (mistake() || chance(0.1)) {
     stage["shift"] = std::max(k, inner) - (mistake() ? 2 : 1);
@@ -165,7 +165,7 @@ void Generator::shift(int64_t by) {
 }
 
 void Generator::shorten(int64_t k) {
-  emit({{"op", "shorten"}, {"factor", k}, {"method", pick({"average", "linear"})}});
+  emit({{"op", "shorten"}, {"factor", k}, {"method", pick({"average", "linear", "max"})}});
   factor *= k;
 }
 

@@ -129,7 +129,8 @@ inline Mask readMask(const Fields &fields) {
 inline Layer readLayer(const Fields &fields) {
   Layer layer;
   layer.preNorm = fields.choice("placement", {"pre", "post"}) == 0;
-  layer.gated = fields.choice("activation", {"gelu", "relu", "gelu_tanh", "swiglu"}) == 3;
+  layer.gated =
+      fields.choice("activation", {"gelu", "relu", "gelu_tanh", "swiglu", "relu_squared"}) == 3;
   bool blocks = fields.dropsOut("dropout"), weights = fields.dropsOut("attention_dropout");
   layer.dropsOut = blocks || weights;
   layer.mask = readMask(fields);

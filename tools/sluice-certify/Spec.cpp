@@ -163,7 +163,7 @@ size_t Deriver::upsample(const std::string &path, int64_t k, bool linear, size_t
 size_t Deriver::hourglass(const Fields &fields, const std::string &path, size_t x) {
   std::vector<Level> levels = readHierarchy(fields);
   Layer settings = readLayer(fields);
-  bool folds = fields.choice("shorten", {"average", "linear"}) == 1;
+  bool folds = fields.choice("shorten", {"average", "linear", "max"}) == 1;
   bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
   size_t middle = levels.size() / 2;
   auto level = [&](auto &self, size_t depth, const std::string &prefix) -> void {
@@ -208,7 +208,8 @@ size_t Deriver::stream(const std::string &name, const Fields &fields) const {
 
 size_t Deriver::stage(const std::string &op, const Fields &fields, const std::string &path,
                       size_t x) {
-  bool linear = fields.choice("method", {op == "upsample" ? "repeat" : "average", "linear"}) == 1;
+  bool linear = op == "upsample" ? fields.choice("method", {"repeat", "linear"}) == 1
+                                 : fields.choice("method", {"average", "linear", "max"}) == 1;
   if (op == "embedding") {
     return embedding(fields, path);
   }

@@ -11,6 +11,7 @@
 #ifndef SLUICE_SPEC_SPEC_H
 #define SLUICE_SPEC_SPEC_H
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -45,8 +46,8 @@ struct Diagnostic {
 enum class Positions : uint8_t { None, Learned, Sinusoidal };
 enum class NormKind : uint8_t { Layer, Rms };
 enum class Placement : uint8_t { Pre, Post };
-enum class Activation : uint8_t { Relu, Gelu, GeluTanh, SwiGlu };
-enum class Shortening : uint8_t { Average, Linear };
+enum class Activation : uint8_t { Relu, Gelu, GeluTanh, SwiGlu, ReluSquared };
+enum class Shortening : uint8_t { Average, Linear, Max };
 enum class Upsampling : uint8_t { Repeat, Linear };
 enum class MaskKind : uint8_t { Causal, Complete, Bidirectional, Window };
 enum class Optimizer : uint8_t { AdamW, Adam };
@@ -54,6 +55,11 @@ enum class ScheduleKind : uint8_t { Cosine, Constant };
 
 /// How numbers are stored. Arithmetic is f32 whatever the storage.
 enum class NumberType : uint8_t { F32, Bf16 };
+
+/// How specs spell them, in the order of the enumeration.
+inline constexpr std::array<std::string_view, 3> shorteningNames = {"average", "linear", "max"};
+inline constexpr std::array<std::string_view, 5> activationNames = {"relu", "gelu", "gelu_tanh",
+                                                                    "swiglu", "relu_squared"};
 
 /// Which positions q a query at position p reads, on scales of factors a of queries and b of keys.
 /// Causal: b q <= a p. Complete: b (q + 1) <= a (p + 1). Window: m - end < q <= m - begin, m =

@@ -356,6 +356,21 @@ template <typename Op> static LogicalResult verifyDomains(Op op) {
   return success();
 }
 
+/// `group` must be k rows of `row`.
+static LogicalResult verifyGroup(Operation *op, Value group, Value row) {
+  auto rows = cast<RankedTensorType>(group.getType()), one = cast<RankedTensorType>(row.getType());
+  if (rows.getRank() != 2 ||
+      one != RankedTensorType::get({rows.getShape().back()}, rows.getElementType())) {
+    return op->emitOpError(
+               "D-023: expected a group of rows [k, d] and a row [d] of its type, found ")
+           << rows << " and " << one;
+  }
+  return success();
+}
+
+LogicalResult ReduceGroupOp::verify() { return verifyGroup(*this, getRows(), getResult()); }
+LogicalResult SpreadOp::verify() { return verifyGroup(*this, getRows(), getRow()); }
+
 LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2) {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
@@ -420,3 +435,35 @@ LogicalResult AttentionBackwardOp::verify() {
   }
   return verifyBody(*this, getScoreGradient(), 5, 1, "derivative");
 }
+
+//===----------------------------------------------------------------------===//
+// SharedMemoryInterface
+//===----------------------------------------------------------------------===//
+
+using Shared = SmallVector<std::pair<Value, Value>>;
+
+/// Those of `pairs` of which both are there.
+static Shared present(Shared pairs) {
+  llvm::erase_if(pairs, [](auto pair) { return !pair.first || !pair.second; });
+  return pairs;
+}
+
+Shared RowsOp::getShared() {
+  Shared shared;
+  for (auto [i, operand] : llvm::enumerate(getAliases().value_or(ArrayRef<int64_t>()))) {
+    if (operand >= 0) {
+      shared.emplace_back(getResult(i), getOperand(operand));
+    }
+  }
+  return shared;
+}
+
+Shared WeightGradientOp::getShared() {
+  return present({{getWeight(), getInitWeight()}, {getBias(), getInitBias()}});
+}
+
+Shared CrossEntropyWeightGradientOp::getShared() {
+  return present({{getWeightGradient(), getInitWeight()}, {getBiasGradient(), getInitBias()}});
+}
+
+Shared ScatterRowsOp::getShared() { return present({{getTable(), getInit()}}); }

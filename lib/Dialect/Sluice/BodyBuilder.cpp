@@ -39,8 +39,8 @@ AccessChain sluice::resolveMember(Value value, int64_t factor, int64_t member) {
                  getAffineConstantExpr(0, context), 1});
 }
 
-bool sluice::readsWholeGroups(ShortenOp op) {
-  auto root = resolveAccess(op.getInput(), op.getFactor()).root.getDefiningOp<FusionInterface>();
+bool sluice::readsWholeGroups(Value sequence, int64_t factor) {
+  auto root = resolveAccess(sequence, factor).root.getDefiningOp<FusionInterface>();
   return !root || root.getFusionRole() != FusionRole::Access;
 }
 
@@ -71,7 +71,7 @@ Value BodyBuilder::load(Value tensor, AccessAttr access, Type bodyType) {
   return block.addArgument(bodyType, b.getLoc());
 }
 
-Value BodyBuilder::loadChain(Value sequence, const AccessChain &chain) {
+Value BodyBuilder::loadChain(Value sequence, const AccessChain &chain, bool least) {
   int64_t group = chain.group;
   Value tensor = lowered(chain.root);
   if (!tensor) {
@@ -84,9 +84,10 @@ Value BodyBuilder::loadChain(Value sequence, const AccessChain &chain) {
     type = group > 1 ? RankedTensorType::get({group, width}, type)
                      : RankedTensorType::get({width}, type);
   }
-  auto access = AccessAttr::get(
-      b.getContext(), AccessKind::Row, AffineMapAttr::get(AffineMap::get(2, 1, chain.position)),
-      group, getFactor(scope, root), AffineMapAttr::get(AffineMap::get(1, 0, chain.column)), -1);
+  auto access = AccessAttr::get(b.getContext(), AccessKind::Row,
+                                AffineMapAttr::get(AffineMap::get(2, 1, chain.position)), group,
+                                getFactor(scope, root),
+                                AffineMapAttr::get(AffineMap::get(1, 0, chain.column)), -1, least);
   return load(tensor, access, type);
 }
 
@@ -97,8 +98,8 @@ Value BodyBuilder::get(Value sequence) {
   return values[sequence] = loadChain(sequence, resolveAccess(sequence));
 }
 
-Value BodyBuilder::getGroup(Value sequence, int64_t factor) {
-  Value rows = loadChain(sequence, resolveAccess(sequence, factor));
+Value BodyBuilder::getGroup(Value sequence, int64_t factor, bool least) {
+  Value rows = loadChain(sequence, resolveAccess(sequence, factor), least);
   if (factor > 1 || !rows) {
     return rows;
   }
@@ -128,8 +129,9 @@ Value BodyBuilder::getTableRow(Value table) {
 Value BodyBuilder::getGatheredRow(Value table, Value token) {
   auto type = cast<RankedTensorType>(table.getType());
   AccessAttr plain = AccessAttr::get(b.getContext(), AccessKind::Gather);
-  auto access = AccessAttr::get(b.getContext(), AccessKind::Gather, plain.getMap(), 1, 0,
-                                plain.getColumn(), cast<BlockArgument>(token).getArgNumber());
+  auto access =
+      AccessAttr::get(b.getContext(), AccessKind::Gather, plain.getMap(), 1, 0, plain.getColumn(),
+                      cast<BlockArgument>(token).getArgNumber(), false);
   return load(lowered(table), access,
               RankedTensorType::get({type.getDimSize(1)}, type.getElementType()));
 }

@@ -70,10 +70,6 @@ Relation ShiftOp::getRelation(unsigned operand) { return readsOne(*this, operand
 AffineExpr ShiftOp::getLatest(unsigned operand) { return shifted(*this); }
 
 static AffineExpr lastOfGroup(Operation *op, int64_t k) { return Names(op).p * k + (k - 1); }
-Relation ShortenOp::getRelation(unsigned operand) {
-  return readsGroup(*this, operand, getFactor());
-}
-AffineExpr ShortenOp::getLatest(unsigned operand) { return lastOfGroup(*this, getFactor()); }
 Relation FoldOp::getRelation(unsigned operand) { return readsGroup(*this, operand, getFactor()); }
 AffineExpr FoldOp::getLatest(unsigned operand) { return lastOfGroup(*this, getFactor()); }
 

@@ -7,12 +7,13 @@
 // Bytes: each sequence and tensor that the op takes or gives, once. An op that is only a map of
 // positions (shift, upsample, unfold, last) costs nothing: its consumer's bytes count it. Saved
 // bytes: operands and results that the op's backward reads.
+#include "OpFacts.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
-#include "sluice/Dialect/Sluice/Sluice.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace sluice;
+using facts::cost, facts::elements;
 
 /// Positions of a whole batch.
 static double rowsOf(Operation *op, Value sequence) {
@@ -25,8 +26,7 @@ static double width(Value sequence) {
       std::max<int64_t>(1, cast<SequenceType>(sequence.getType()).getWidth()));
 }
 
-/// Elements of a sequence at capacity, or of a tensor.
-static double elements(Operation *op, Value value) {
+double facts::elements(Operation *op, Value value) {
   if (isa<SequenceType>(value.getType())) {
     return rowsOf(op, value) * width(value);
   }
@@ -50,8 +50,7 @@ static double bytesOf(Operation *op, ValueRange values) {
   return bytes;
 }
 
-/// Everything that `op` takes and gives.
-static Cost cost(Operation *op, double flops, ValueRange saved = {}) {
+Cost facts::cost(Operation *op, double flops, ValueRange saved) {
   double bytes = bytesOf(op, op->getOperands()) + bytesOf(op, op->getResults());
   return {flops, bytes, saved.empty() ? 0 : bytesOf(op, saved)};
 }
@@ -185,11 +184,6 @@ Cost UpsampleOp::getCost() { return {}; }
 Cost UnfoldOp::getCost() { return {}; }
 Cost LastOp::getCost() { return {}; }
 Cost FoldOp::getCost() { return cost(*this, 0); }
-/// k - 1 additions and a division an element.
-Cost ShortenOp::getCost() {
-  double each = static_cast<double>(getFactor()) - (getSum() ? 1 : 0);
-  return cost(*this, each * elements(*this, getResult()));
-}
 
 //===----------------------------------------------------------------------===//
 // Loss

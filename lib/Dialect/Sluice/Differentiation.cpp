@@ -180,7 +180,7 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 }
 
 //===----------------------------------------------------------------------===//
-// Scales: shorten and upsample are each other's adjoints
+// Scales: shorten (Shorten.cpp) and upsample are each other's adjoints
 //===----------------------------------------------------------------------===//
 
 LogicalResult ShiftOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
@@ -190,30 +190,10 @@ LogicalResult ShiftOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   return success();
 }
 
-LogicalResult ShortenOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
-                                       MutableArrayRef<Value> operands) {
-  Value coarse = results[0];
-  if (!getSum()) {
-    // The division stands on the coarse side: a map is defined on valid positions alone, and the
-    // adjoint of a shift reads the upsampled gradient past the end of the fine scale.
-    OpBuilder::InsertionGuard guard(b);
-    auto scaled = MapOp::create(b, getLoc(), coarse.getType(), ValueRange{coarse});
-    Block &block = scaled.getBody().emplaceBlock();
-    Value g = block.addArgument(b.getF32Type(), getLoc());
-    b.setInsertionPointToStart(&block);
-    Value share = arith::ConstantOp::create(
-        b, getLoc(), b.getF32FloatAttr(1.0f / static_cast<float>(getFactor())));
-    YieldOp::create(b, getLoc(), ValueRange{arith::MulFOp::create(b, getLoc(), g, share)});
-    coarse = scaled.getResult();
-  }
-  operands[0] = UpsampleOp::create(b, getLoc(), getInput().getType(), coarse, getFactor());
-  return success();
-}
-
 LogicalResult UpsampleOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                         MutableArrayRef<Value> operands) {
-  operands[0] =
-      ShortenOp::create(b, getLoc(), getInput().getType(), results[0], getFactor(), /*sum=*/true);
+  operands[0] = ShortenOp::create(b, getLoc(), getInput().getType(), results[0], getFactor(),
+                                  ShortenKind::Sum);
   return success();
 }
 

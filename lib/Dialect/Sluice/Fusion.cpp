@@ -14,7 +14,6 @@ FusionRole PositionOp::getFusionRole() { return FusionRole::Rows; }
 FusionRole MapOp::getFusionRole() { return FusionRole::Elementwise; }
 FusionRole NormOp::getFusionRole() { return FusionRole::Anchor; }
 FusionRole NormBackwardOp::getFusionRole() { return FusionRole::Anchor; }
-FusionRole ShortenOp::getFusionRole() { return FusionRole::Rows; }
 FusionRole FoldOp::getFusionRole() { return FusionRole::Rows; }
 FusionRole ShiftOp::getFusionRole() { return FusionRole::Access; }
 FusionRole UpsampleOp::getFusionRole() { return FusionRole::Access; }
@@ -96,39 +95,8 @@ LogicalResult MapOp::emitBody(BodyBuilder &body) {
   return success();
 }
 
-/// The sum of a group's rows, in order; null with a diagnostic.
-static Value sumOfGroup(ShortenOp op, BodyBuilder &body) {
-  int64_t factor = op.getFactor();
-  ImplicitLocOpBuilder &b = body.builder();
-  if (readsWholeGroups(op)) {
-    Value rows = body.getGroup(op.getInput(), factor);
-    if (!rows) {
-      return {};
-    }
-    auto type = cast<RankedTensorType>(rows.getType());
-    return dispatch::SumGroupOp::create(
-        b, RankedTensorType::get({type.getDimSize(1)}, type.getElementType()), rows);
-  }
-  Value sum = body.getMember(op.getInput(), factor, 0);
-  for (int64_t i = 1; sum && i < factor; ++i) {
-    Value row = body.getMember(op.getInput(), factor, i);
-    sum = row ? Value(arith::AddFOp::create(b, sum, row)) : Value();
-  }
-  return sum;
-}
-
-LogicalResult ShortenOp::emitBody(BodyBuilder &body) {
-  Value sum = sumOfGroup(*this, body);
-  if (!sum) {
-    return failure();
-  }
-  if (!getSum()) {
-    Value share = body.constant(sum.getType(), 1.0 / static_cast<double>(getFactor()));
-    sum = arith::MulFOp::create(body.builder(), sum, share);
-  }
-  body.set(getResult(), sum);
-  return success();
-}
+int64_t FoldOp::getGroupSize() { return static_cast<int64_t>(getFactor()); }
+bool FoldOp::yieldsGroup() { return true; }
 
 LogicalResult FoldOp::emitBody(BodyBuilder &body) {
   Value rows = body.getGroup(getInput(), getFactor());

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The model dialect: registration, verifiers, sizes of sequences.
+#include "OpFacts.h"
 #include "sluice/Dialect/Sluice/Step.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -14,6 +15,8 @@ using namespace sluice;
 
 #define GET_TYPEDEF_CLASSES
 #include "sluice/Dialect/Sluice/SluiceTypes.cpp.inc"
+
+#include "sluice/Dialect/Sluice/SluiceEnums.cpp.inc"
 
 #include "sluice/Dialect/Sluice/SluiceInterfaces.cpp.inc"
 
@@ -207,7 +210,7 @@ LogicalResult AttentionBackwardOp::verify() {
 }
 
 /// Coarse factor must be `factor` times the fine one, and columns must fit.
-static LogicalResult verifyScales(Operation *op, SequenceType fine, SequenceType coarse,
+LogicalResult facts::verifyScales(Operation *op, SequenceType fine, SequenceType coarse,
                                   int64_t factor, bool wholeColumns) {
   auto fineScale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, fine.getScale());
   auto coarseScale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, coarse.getScale());
@@ -229,15 +232,13 @@ static LogicalResult verifyScales(Operation *op, SequenceType fine, SequenceType
   return success();
 }
 
-LogicalResult ShortenOp::verify() {
-  return verifyScales(*this, getInput().getType(), getResult().getType(), getFactor(), false);
-}
 LogicalResult UpsampleOp::verify() {
-  return verifyScales(*this, getResult().getType(), getInput().getType(), getFactor(), false);
+  return facts::verifyScales(*this, getResult().getType(), getInput().getType(), getFactor(),
+                             false);
 }
 LogicalResult FoldOp::verify() {
-  return verifyScales(*this, getInput().getType(), getResult().getType(), getFactor(), true);
+  return facts::verifyScales(*this, getInput().getType(), getResult().getType(), getFactor(), true);
 }
 LogicalResult UnfoldOp::verify() {
-  return verifyScales(*this, getResult().getType(), getInput().getType(), getFactor(), true);
+  return facts::verifyScales(*this, getResult().getType(), getInput().getType(), getFactor(), true);
 }

@@ -144,7 +144,7 @@ void rows::estimate(dispatch::RowsOp op, Kernel &kernel) {
         inner.getNumOperands() ? inner.getOperand(0).getType() : inner.getResult(0).getType();
     bool floats = isa<FloatType>(getElementTypeOrSelf(inner.getResult(0).getType()));
     bool counted =
-        isa<dispatch::ReduceOp, dispatch::SumGroupOp>(inner) ||
+        isa<dispatch::ReduceOp, dispatch::ReduceGroupOp>(inner) ||
         (floats && OpTrait::hasElementwiseMappableTraits(&inner) && !isa<arith::SelectOp>(inner));
     if (counted) {
       auto tensor = dyn_cast<RankedTensorType>(widest);

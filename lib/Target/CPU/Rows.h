@@ -56,6 +56,12 @@ int64_t widthOf(mlir::Value value);
 int64_t groupOf(mlir::Value value);
 bool isRow(mlir::Value value);
 
+/// Neutral element of a reduction (zero, or the least number), of a vector type or a number.
+mlir::Value identityOf(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, mlir::Type type);
+/// What `dispatch.reduce_group` makes of the rows so far and a later one, on both targets.
+mlir::Value combineRows(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, mlir::Value rows,
+                        mlir::Value later);
+
 /// Fills in the kind, the operations and the least bytes of a row kernel.
 void estimate(dispatch::RowsOp op, Kernel &kernel);
 
@@ -80,8 +86,8 @@ class Addresses {
 public:
   Addresses(Frame &frame, dispatch::RowsOp op);
 
-  /// The row that operand `i` has for group member `member`, from its first column on; zeros
-  /// outside the source.
+  /// The row that operand `i` has for group member `member`, from its first column on; outside the
+  /// source zeros, or the least number.
   mlir::Value operandRow(unsigned i, const RowPosition &at, mlir::Value member,
                          mlir::Value gathered);
   mlir::Value operandElement(unsigned i, const RowPosition &at);
@@ -96,13 +102,13 @@ private:
   Place operandPlace(unsigned i, const RowPosition &at, mlir::Value member, mlir::Value gathered);
   Place mapped(dispatch::AccessAttr access, int64_t extent, const RowPosition &at,
                mlir::Value member, bool sequence);
-  bool needsZeroRow(unsigned i);
+  bool mayBeOutside(unsigned i);
   mlir::Value resultIndex(unsigned i, const RowPosition &at);
   mlir::Value byteOffset(unsigned tensor);
   mlir::Value rowView(unsigned tensor, mlir::RankedTensorType type, bool padded, mlir::Value row,
                       mlir::Value column);
   mlir::Value elements(unsigned tensor, mlir::RankedTensorType type);
-  mlir::Value zeroRow(mlir::Type element);
+  mlir::Value outsideRow(mlir::Type element, bool least);
 
   Frame &frame;
   dispatch::RowsOp op;
@@ -110,7 +116,8 @@ private:
   int64_t widest = 1;
   llvm::DenseMap<unsigned, mlir::Value> offsets;
   llvm::DenseMap<int64_t, mlir::Value> validLengths;
-  llvm::DenseMap<mlir::Type, mlir::Value> zeroRows;
+  /// By type and whether they are of the least number, not of zeros.
+  llvm::DenseMap<std::pair<mlir::Type, unsigned>, mlir::Value> outsideRows;
 };
 
 /// Emits the body for one row.
@@ -151,13 +158,13 @@ private:
   void storeGroup(unsigned result, mlir::Value value, Columns &columns);
   mlir::Value finishReduction(dispatch::ReduceOp reduce, mlir::ValueRange sums);
   mlir::Value combine(dispatch::ReduceOp reduce, mlir::Value left, mlir::Value right);
-  mlir::Value identity(dispatch::ReduceOp reduce, mlir::Type type);
 
   Values rowValues(mlir::Value value, Columns &columns);
   Values makeRowValues(mlir::Value value, Columns &columns);
   Values memberValues(mlir::Value value, Columns &columns, Member &member);
   Values makeMemberValues(mlir::Value value, Columns &columns, Member &member);
-  Values sumOfGroup(mlir::Value group, Columns &columns);
+  Values reducedGroup(dispatch::ReduceKind kind, mlir::Value group, Columns &columns);
+  void prepareSpreads(mlir::Value group, Columns &columns);
   Values applied(mlir::Operation *operation, int64_t count,
                  llvm::function_ref<Values(mlir::Value)> operand);
   Values leaf(mlir::Operation *operation, Columns &columns, mlir::Value shift);

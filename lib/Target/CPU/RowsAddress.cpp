@@ -1,8 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Where the rows and elements of a row kernel lie. A row outside its source is a row of zeros in
-// scratch, chosen by pointer, so that the loops over columns have no branch.
+// Where the rows and elements of a row kernel lie. A row outside its source is a row of zeros (or
+// of the least number) in scratch, chosen by pointer, so that the loops over columns have no
+// branch.
 #include "Rows.h"
 #include "Skinny.h"
 #include "Storage.h"
@@ -35,7 +36,7 @@ static int64_t extentOf(RankedTensorType type, AccessAttr access) {
   return type.getDimSize(access.getKind() == AccessKind::Row ? 1 : 0);
 }
 
-bool Addresses::needsZeroRow(unsigned i) {
+bool Addresses::mayBeOutside(unsigned i) {
   AccessAttr access = accessOf(op, i);
   if (!isRow(op.getBody().getArgument(i))) {
     return false;
@@ -55,7 +56,7 @@ bool Addresses::needsZeroRow(unsigned i) {
 
 Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), b(frame.builder()) {
   unsigned operands = op.getInputs().size();
-  SmallVector<Type> zeroed;
+  llvm::SetVector<std::pair<Type, unsigned>> outside;
   for (unsigned i = 0; i < operands + op.getOutputs().size(); ++i) {
     unsigned argument = i < operands ? i : op->getNumOperands() + i - operands;
     offsets[i] = frame.buffer(argument).getDefiningOp<memref::ViewOp>().getByteShift();
@@ -65,9 +66,8 @@ Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), 
       bool whole = access.getKind() == AccessKind::Vector;
       widest = std::max(widest, whole ? type.getNumElements() : type.getShape().back());
     }
-    Type memory = memoryTypeOf(type.getElementType());
-    if (i < operands && needsZeroRow(i) && !llvm::is_contained(zeroed, memory)) {
-      zeroed.push_back(memory);
+    if (i < operands && mayBeOutside(i)) {
+      outside.insert({type.getElementType(), access.getLeast()});
     }
     bool isOneLength = access.getSourceFactor() > 0 && !op.getDomain().getScheduled();
     if (isOneLength && !validLengths.count(access.getSourceFactor())) {
@@ -75,18 +75,23 @@ Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), 
     }
   }
   widest = dispatch::paddedWidth(widest);
-  for (Type element : zeroed) {
-    zeroRows[element] = zeroRow(element);
+  for (auto [element, least] : outside) {
+    outsideRows[{element, least}] = outsideRow(element, least);
   }
 }
 
-Value Addresses::zeroRow(Type element) {
-  Value memory = frame.scratch(MemRefType::get({widest}, element));
-  auto type = VectorType::get({16}, element);
-  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(type));
+Value Addresses::outsideRow(Type element, bool least) {
+  Type stored = memoryTypeOf(element);
+  Value memory = frame.scratch(MemRefType::get({widest}, stored));
+  auto type = VectorType::get({16}, stored);
+  Value row = least ? identityOf(b, dispatch::ReduceKind::Max, type.clone(element))
+                    : Value(arith::ConstantOp::create(b, b.getZeroAttr(type)));
+  if (row.getType() != type) {
+    row = arith::BitcastOp::create(b, type, row);
+  }
   scf::ForOp::create(b, frame.index(0), frame.index(widest), frame.index(16), ValueRange{},
                      [&](OpBuilder &inner, Location loc, Value column, ValueRange) {
-                       vector::StoreOp::create(inner, loc, zeros, memory, column);
+                       vector::StoreOp::create(inner, loc, row, memory, column);
                        scf::YieldOp::create(inner, loc);
                      });
   return memory;
@@ -218,8 +223,8 @@ Value Addresses::rowView(unsigned tensor, RankedTensorType type, bool padded, Va
   if (column) {
     offset = arith::AddIOp::create(b, offset, arith::MulIOp::create(b, column, frame.index(bytes)));
   }
-  // All rows have one type, so that a row and the zero row can be chosen between; loads stay within
-  // the true width.
+  // All rows have one type, so that a row and the one outside can be chosen between; loads stay
+  // within the true width.
   Value arena = frame.function().getArgument(0);
   auto view = MemRefType::get({widest}, memoryTypeOf(type.getElementType()));
   return memref::ViewOp::create(b, view, arena, offset, ValueRange{});
@@ -239,7 +244,7 @@ Value Addresses::operandRow(unsigned i, const RowPosition &at, Value member, Val
     return row;
   }
   return arith::SelectOp::create(b, place.inside, row,
-                                 zeroRows.lookup(memoryTypeOf(type.getElementType())));
+                                 outsideRows.lookup({type.getElementType(), access.getLeast()}));
 }
 
 Value Addresses::elements(unsigned tensor, RankedTensorType type) {
@@ -257,8 +262,8 @@ Value Addresses::operandElement(unsigned i, const RowPosition &at) {
   }
   Value row = arith::SelectOp::create(b, place.inside, place.row, frame.index(0));
   Value loaded = loadElement(b, memory, row);
-  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(loaded.getType()));
-  return arith::SelectOp::create(b, place.inside, loaded, zero);
+  auto kind = accessOf(op, i).getLeast() ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add;
+  return arith::SelectOp::create(b, place.inside, loaded, identityOf(b, kind, loaded.getType()));
 }
 
 Value Addresses::resultIndex(unsigned i, const RowPosition &at) {

@@ -181,8 +181,8 @@ Emitter::Values Emitter::makeRowValues(Value value, Columns &columns) {
     return loadAll(kept.lookup(value), columns, true);
   }
   Operation *operation = value.getDefiningOp();
-  if (auto sum = dyn_cast<dispatch::SumGroupOp>(operation)) {
-    return sumOfGroup(sum.getRows(), columns);
+  if (auto reduced = dyn_cast<dispatch::ReduceGroupOp>(operation)) {
+    return reducedGroup(reduced.getKind(), reduced.getRows(), columns);
   }
   if (isa<arith::ConstantOp, tensor::SplatOp, dispatch::RandomOp, dispatch::ColumnOp>(operation)) {
     return leaf(operation, columns, nullptr);
@@ -211,6 +211,9 @@ Emitter::Values Emitter::makeMemberValues(Value value, Columns &columns, Member 
     Value shift = arith::MulIOp::create(b, member.index, frame.index(widthOf(value)));
     return leaf(operation, columns, shift);
   }
+  if (auto spread = dyn_cast<dispatch::SpreadOp>(operation)) {
+    return rowValues(spread.getRow(), columns);
+  }
   return applied(operation, columns.count,
                  [&](Value operand) { return memberValues(operand, columns, member); });
 }
@@ -227,14 +230,21 @@ void Emitter::forEachMember(int64_t group, Columns &columns,
   }
 }
 
-Emitter::Values Emitter::sumOfGroup(Value group, Columns &columns) {
+/// Makes the rows that `group` spreads, before a loop over its members that would make them anew.
+void Emitter::prepareSpreads(Value group, Columns &columns) {
+  Operation *operation = group.getDefiningOp();
+  if (auto spread = dyn_cast_or_null<dispatch::SpreadOp>(operation)) {
+    rowValues(spread.getRow(), columns);
+  } else if (operation) {
+    for (Value operand : operation->getOperands()) {
+      prepareSpreads(operand, columns);
+    }
+  }
+}
+
+Emitter::Values Emitter::reducedGroup(dispatch::ReduceKind kind, Value group, Columns &columns) {
   int64_t members = groupOf(group);
   VectorType type = vectorOf(getElementTypeOrSelf(group.getType()));
-  bool floats = isa<FloatType>(type.getElementType());
-  auto add = [&](Value left, Value right) -> Value {
-    return floats ? Value(arith::AddFOp::create(b, left, right))
-                  : Value(arith::AddIOp::create(b, left, right));
-  };
   if (members <= unrolledGroup) {
     Values sums;
     forEachMember(members, columns, [&](Member &member) {
@@ -243,13 +253,14 @@ Emitter::Values Emitter::sumOfGroup(Value group, Columns &columns) {
         if (member.known == 0) {
           sums.push_back(value);
         } else {
-          sums[i] = add(sums[i], value);
+          sums[i] = combineRows(b, kind, sums[i], value);
         }
       }
     });
     return sums;
   }
-  Values start(columns.count, zero(type));
+  prepareSpreads(group, columns);
+  Values start(columns.count, identityOf(b, kind, type));
   auto loop = scf::ForOp::create(b, frame.index(0), frame.index(members), frame.index(1), start);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
@@ -258,7 +269,7 @@ Emitter::Values Emitter::sumOfGroup(Value group, Columns &columns) {
   Values values = memberValues(group, columns, member);
   Values sums;
   for (auto [i, value] : llvm::enumerate(values)) {
-    sums.push_back(add(loop.getRegionIterArg(i), value));
+    sums.push_back(combineRows(b, kind, loop.getRegionIterArg(i), value));
   }
   scf::YieldOp::create(b, sums);
   return Values(loop.getResults());
@@ -276,6 +287,7 @@ void Emitter::storeGroup(unsigned result, Value value, Columns &columns) {
     forEachMember(members, columns, store);
     return;
   }
+  prepareSpreads(value, columns);
   auto loop = scf::ForOp::create(b, frame.index(0), frame.index(members), frame.index(1));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());

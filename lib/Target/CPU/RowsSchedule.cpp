@@ -25,10 +25,43 @@ int64_t rows::groupOf(Value value) {
   return type && type.getRank() == 2 ? type.getDimSize(0) : 0;
 }
 
+Value rows::identityOf(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Type type) {
+  Type element = getElementTypeOrSelf(type);
+  TypedAttr number = b.getZeroAttr(element);
+  if (kind == dispatch::ReduceKind::Max) {
+    if (auto floats = dyn_cast<FloatType>(element)) {
+      number = FloatAttr::get(element, APFloat::getInf(floats.getFloatSemantics(), true));
+    } else {
+      number = IntegerAttr::get(element, APInt::getSignedMinValue(element.getIntOrFloatBitWidth()));
+    }
+  }
+  if (auto shaped = dyn_cast<ShapedType>(type)) {
+    number = DenseElementsAttr::get(shaped, Attribute(number));
+  }
+  return arith::ConstantOp::create(b, number);
+}
+
+/// A later row takes over where it is greater, or where it is NaN: what comes first stays of
+/// equals.
+Value rows::combineRows(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Value rows,
+                        Value later) {
+  bool floats = isa<FloatType>(getElementTypeOrSelf(rows.getType()));
+  if (kind == dispatch::ReduceKind::Add) {
+    return floats ? Value(arith::AddFOp::create(b, rows, later))
+                  : Value(arith::AddIOp::create(b, rows, later));
+  }
+  if (!floats) {
+    return arith::MaxSIOp::create(b, rows, later);
+  }
+  Value greater = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, later, rows);
+  Value unknown = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, later, later);
+  return arith::SelectOp::create(b, arith::OrIOp::create(b, greater, unknown), later, rows);
+}
+
 /// What a row body may hold.
 static LogicalResult checkOp(Operation *op) {
-  if (isa<dispatch::YieldOp, tensor::SplatOp, dispatch::ReduceOp, dispatch::SumGroupOp,
-          dispatch::ColumnOp, dispatch::PositionOp, dispatch::RandomOp>(op)) {
+  if (isa<dispatch::YieldOp, tensor::SplatOp, dispatch::ReduceOp, dispatch::ReduceGroupOp,
+          dispatch::SpreadOp, dispatch::ColumnOp, dispatch::PositionOp, dispatch::RandomOp>(op)) {
     auto reduce = dyn_cast<dispatch::ReduceOp>(op);
     if (reduce && groupOf(reduce.getRow()) && reduce.getKind() != dispatch::ReduceKind::Add) {
       return op->emitOpError("R-001: a group of rows can only be reduced by add");
@@ -143,8 +176,8 @@ double Schedule::cost(Value value, unsigned stage, DenseMap<Value, double> &know
   for (Value operand : op->getOperands()) {
     total += cost(operand, stage, known);
   }
-  if (auto sum = dyn_cast<dispatch::SumGroupOp>(op)) {
-    total *= groupOf(sum.getRows());
+  if (auto reduced = dyn_cast<dispatch::ReduceGroupOp>(op)) {
+    total *= groupOf(reduced.getRows());
   }
   known[value] = total;
   return total;

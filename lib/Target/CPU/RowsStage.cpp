@@ -136,8 +136,8 @@ void Emitter::emitStage(unsigned number) {
   int64_t full = stage.width / step * step;
   Values sums;
   for (dispatch::ReduceOp reduce : stage.reductions) {
-    sums.append(together,
-                identity(reduce, vectorOf(getElementTypeOrSelf(reduce.getRow().getType()))));
+    sums.append(together, identityOf(b, reduce.getKind(),
+                                     vectorOf(getElementTypeOrSelf(reduce.getRow().getType()))));
   }
   if (full > 0) {
     auto loop = scf::ForOp::create(b, frame.index(0), frame.index(full), frame.index(step), sums);
@@ -172,11 +172,12 @@ Emitter::Values Emitter::emitColumns(const Stage &stage, Columns &columns, Value
   for (auto [r, reduction] : llvm::enumerate(stage.reductions)) {
     dispatch::ReduceOp reduce = reduction;
     Value row = reduce.getRow();
-    Values values = groupOf(row) ? sumOfGroup(row, columns) : rowValues(row, columns);
+    Values values =
+        groupOf(row) ? reducedGroup(reduce.getKind(), row, columns) : rowValues(row, columns);
     for (auto [i, value] : llvm::enumerate(values)) {
       if (Value lanesUsed = mask(columns, i)) {
         value = arith::SelectOp::create(b, lanesUsed, value,
-                                        identity(reduce, cast<VectorType>(value.getType())));
+                                        identityOf(b, reduce.getKind(), value.getType()));
       }
       Value &sum = next[r * together + i];
       sum = combine(reduce, sum, value);
@@ -216,20 +217,6 @@ void Emitter::storeResults(const Stage &stage, Columns &columns) {
 //===----------------------------------------------------------------------===//
 // Statistics
 //===----------------------------------------------------------------------===//
-
-Value Emitter::identity(dispatch::ReduceOp reduce, Type type) {
-  Type element = getElementTypeOrSelf(type);
-  TypedAttr least = b.getZeroAttr(element);
-  if (reduce.getKind() == dispatch::ReduceKind::Max) {
-    if (auto floats = dyn_cast<FloatType>(element)) {
-      least = FloatAttr::get(element, APFloat::getInf(floats.getFloatSemantics(), true));
-    } else {
-      least = IntegerAttr::get(element, APInt::getSignedMinValue(element.getIntOrFloatBitWidth()));
-    }
-  }
-  return arith::ConstantOp::create(
-      b, DenseElementsAttr::get(cast<ShapedType>(type), Attribute(least)));
-}
 
 /// Sum or greatest. The greatest of floats is one compare and select, a single instruction: NaN is
 /// left to the sums.

@@ -10,7 +10,9 @@
 
 namespace sluice::cuda::rows {
 
+using cpu::rows::combineRows;
 using cpu::rows::groupOf;
+using cpu::rows::identityOf;
 using cpu::rows::isRow;
 using cpu::rows::Schedule;
 using cpu::rows::unrolledGroup;
@@ -48,7 +50,8 @@ bool isShared(dispatch::RowsOp op, unsigned operand); ///< a row that all rows r
 /// vector that may be, or not at all.
 struct Source {
   mlir::Value memory;   ///< memref<readable x element>
-  mlir::Value inside;   ///< i1: else zeros; null where it always is
+  mlir::Value inside;   ///< i1: else zeros or the least number; null where it always is
+  bool least = false;   ///< the least number
   int64_t width = 0;    ///< columns
   int64_t readable = 0; ///< elements that are this row's own memory: its padding too
   bool aligned = true;  ///< vectors start at multiples of their size
@@ -131,7 +134,8 @@ private:
   Values makeRowValues(mlir::Value value, Columns &columns);
   Values memberValues(mlir::Value value, Columns &columns, Member &member);
   Values makeMemberValues(mlir::Value value, Columns &columns, Member &member);
-  Values sumOfGroup(mlir::Value group, Columns &columns);
+  Values reducedGroup(dispatch::ReduceKind kind, mlir::Value group, Columns &columns);
+  void prepareSpreads(mlir::Value group, Columns &columns);
   Values applied(mlir::Operation *operation, size_t count,
                  llvm::function_ref<Values(mlir::Value)> operand);
   Values leaf(mlir::Operation *operation, Columns &columns, mlir::Value shift);
@@ -166,7 +170,6 @@ private:
   Values accumulate(const cpu::rows::Stage &stage, Columns &columns, mlir::ValueRange sums);
   void finishReductions(const cpu::rows::Stage &stage, mlir::ValueRange sums);
   mlir::Value combine(dispatch::ReduceKind kind, mlir::Value left, mlir::Value right);
-  mlir::Value identity(dispatch::ReduceOp reduce, mlir::Type type);
   mlir::Value acrossWarp(dispatch::ReduceKind kind, mlir::Value value);
   mlir::Value ofLane(mlir::Value value, int64_t distance);
 

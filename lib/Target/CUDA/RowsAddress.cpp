@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Where the rows and elements of a row kernel lie. A row outside its source is found at the
-// source's first row, and `inside` says that it is to be zeros: loads need no branch.
+// source's first row, and `inside` says that it is to be zeros, or the least number: loads need no
+// branch.
 #include "Rows.h"
 
 #include "mlir/Dialect/Affine/Utils.h"
@@ -88,6 +89,7 @@ Source Addresses::operandRow(unsigned i, const Row &at, Value member, Value gath
   Place place = operandPlace(i, at, member, gathered);
   Source source;
   source.inside = place.inside;
+  source.least = access.getLeast();
   source.width = widthOf(op.getBody().getArgument(i));
   source.aligned = isAligned(type, columnMap, plan.vector);
   bool whole = columnMap.isSingleConstant() && columnMap.getSingleConstantResult() == 0;
@@ -141,8 +143,8 @@ Value Addresses::operandElement(unsigned i, const Row &at) {
   if (!place.inside) {
     return loaded;
   }
-  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(wanted));
-  return e.select(place.inside, loaded, zero);
+  auto kind = accessOf(op, i).getLeast() ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add;
+  return e.select(place.inside, loaded, identityOf(b, kind, wanted));
 }
 
 Source Addresses::resultRow(unsigned i, const Row &at, int64_t width, Value member, Value part) {

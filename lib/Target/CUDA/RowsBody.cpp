@@ -115,8 +115,8 @@ Values BodyEmitter::makeRowValues(Value value, Columns &columns) {
                                  : loadArgument(number, bases[number].front(), columns);
   }
   Operation *operation = value.getDefiningOp();
-  if (auto sum = dyn_cast<dispatch::SumGroupOp>(operation)) {
-    return sumOfGroup(sum.getRows(), columns);
+  if (auto reduced = dyn_cast<dispatch::ReduceGroupOp>(operation)) {
+    return reducedGroup(reduced.getKind(), reduced.getRows(), columns);
   }
   if (isa<arith::ConstantOp, tensor::SplatOp, dispatch::RandomOp, dispatch::ColumnOp>(operation)) {
     return leaf(operation, columns, nullptr);
@@ -144,6 +144,9 @@ Values BodyEmitter::makeMemberValues(Value value, Columns &columns, Member &memb
   if (isa<arith::ConstantOp, tensor::SplatOp, dispatch::RandomOp, dispatch::ColumnOp>(operation)) {
     return leaf(operation, columns, e.mul(member.index, widthOf(value)));
   }
+  if (auto spread = dyn_cast<dispatch::SpreadOp>(operation)) {
+    return rowValues(spread.getRow(), columns);
+  }
   return applied(operation, columns.count(),
                  [&](Value operand) { return memberValues(operand, columns, member); });
 }
@@ -170,15 +173,28 @@ void BodyEmitter::forMembers(int64_t group, Columns &columns,
   }
 }
 
+/// Makes the rows that `group` spreads, before a loop over its members or a branch around their
+/// stores would make them for itself.
+void BodyEmitter::prepareSpreads(Value group, Columns &columns) {
+  Operation *operation = group.getDefiningOp();
+  if (auto spread = dyn_cast_or_null<dispatch::SpreadOp>(operation)) {
+    rowValues(spread.getRow(), columns);
+  } else if (operation) {
+    for (Value operand : operation->getOperands()) {
+      prepareSpreads(operand, columns);
+    }
+  }
+}
+
 /// In the members' order. Long groups go by `unrolledGroup` members, whose loads are under way
 /// together.
-Values BodyEmitter::sumOfGroup(Value group, Columns &columns) {
+Values BodyEmitter::reducedGroup(dispatch::ReduceKind kind, Value group, Columns &columns) {
   int64_t members = groupOf(group);
   Type element = getElementTypeOrSelf(group.getType());
-  auto addAll = [&](Values sums, ArrayRef<Values> all) {
+  auto combineAll = [&](Values sums, ArrayRef<Values> all) {
     for (const Values &values : all) {
       for (auto [j, value] : llvm::enumerate(values)) {
-        sums[j] = isa<FloatType>(element) ? e.addf(sums[j], value) : e.add(sums[j], value);
+        sums[j] = combineRows(b, kind, sums[j], value);
       }
     }
     return sums;
@@ -187,7 +203,7 @@ Values BodyEmitter::sumOfGroup(Value group, Columns &columns) {
   if (members <= unrolledGroup) {
     forMembers(members, columns,
                [&](Member &member) { all.push_back(memberValues(group, columns, member)); });
-    return addAll(all.front(), ArrayRef(all).drop_front());
+    return combineAll(all.front(), ArrayRef(all).drop_front());
   }
   auto together = [&](Value first, int64_t count) {
     SmallVector<Values> made;
@@ -198,11 +214,12 @@ Values BodyEmitter::sumOfGroup(Value group, Columns &columns) {
     }
     return made;
   };
+  prepareSpreads(group, columns);
   int64_t full = members / unrolledGroup * unrolledGroup;
-  Values start(columns.count(), zero(vectorOf(element)));
+  Values start(columns.count(), identityOf(b, kind, vectorOf(element)));
   Values sums =
       e.loop(e.index(0), e.index(full), unrolledGroup, start, [&](Value first, ValueRange carried) {
-        return addAll(Values(carried), together(first, unrolledGroup));
+        return combineAll(Values(carried), together(first, unrolledGroup));
       });
-  return addAll(sums, together(e.index(full), members - full));
+  return combineAll(sums, together(e.index(full), members - full));
 }

@@ -77,7 +77,11 @@ Value BodyEmitter::load(const Source &source, const Columns &columns, size_t j) 
     }
     loaded = vector::FromElementsOp::create(b, type, elements);
   }
-  return source.inside ? e.select(source.inside, loaded, zero(type)) : loaded;
+  if (!source.inside) {
+    return loaded;
+  }
+  auto kind = source.least ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add;
+  return e.select(source.inside, loaded, identityOf(b, kind, type));
 }
 
 void BodyEmitter::store(Value value, const Source &source, const Columns &columns, size_t j,

@@ -146,7 +146,7 @@ static int64_t vectorOf(dispatch::RowsOp op) {
 }
 
 /// Row values that live at once, in rows: arguments from the start, others from where they are
-/// made, each to its last use. A group that is only summed is read member by member.
+/// made, each to its last use. A group that is only reduced is read member by member.
 static int64_t mostLive(dispatch::RowsOp op) {
   Block &body = op.getBody().front();
   auto weigh = [](Value value) -> int64_t {
@@ -155,10 +155,10 @@ static int64_t mostLive(dispatch::RowsOp op) {
         isa_and_nonnull<arith::ConstantOp, tensor::SplatOp>(made)) {
       return 0;
     }
-    bool summed = llvm::all_of(value.getUsers(),
-                               [](Operation *user) { return isa<dispatch::SumGroupOp>(user); });
+    bool reduced = llvm::all_of(value.getUsers(),
+                                [](Operation *user) { return isa<dispatch::ReduceGroupOp>(user); });
     int64_t members = groupOf(value);
-    return members <= 1 || summed || members > unrolledGroup ? 1 : members;
+    return members <= 1 || reduced || members > unrolledGroup ? 1 : members;
   };
   DenseMap<Value, Operation *> last;
   for (Operation &operation : body) {

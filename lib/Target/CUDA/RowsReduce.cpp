@@ -17,29 +17,16 @@ Values BodyEmitter::accumulate(const cpu::rows::Stage &stage, Columns &columns,
   for (auto [r, reduction] : llvm::enumerate(stage.reductions)) {
     dispatch::ReduceOp reduce = reduction;
     Value row = reduce.getRow();
-    Values values = groupOf(row) ? sumOfGroup(row, columns) : rowValues(row, columns);
+    Values values =
+        groupOf(row) ? reducedGroup(reduce.getKind(), row, columns) : rowValues(row, columns);
     for (auto [j, value] : llvm::enumerate(values)) {
       if (Value columnsOnly = mask(columns, j)) {
-        value = e.select(columnsOnly, value, identity(reduce, value.getType()));
+        value = e.select(columnsOnly, value, identityOf(b, reduce.getKind(), value.getType()));
       }
       next[r] = combine(reduce.getKind(), next[r], value);
     }
   }
   return next;
-}
-
-Value BodyEmitter::identity(dispatch::ReduceOp reduce, Type type) {
-  Type element = getElementTypeOrSelf(type);
-  TypedAttr least = b.getZeroAttr(element);
-  if (reduce.getKind() == dispatch::ReduceKind::Max) {
-    if (auto floats = dyn_cast<FloatType>(element)) {
-      least = FloatAttr::get(element, APFloat::getInf(floats.getFloatSemantics(), true));
-    } else {
-      least = IntegerAttr::get(element, APInt::getSignedMinValue(element.getIntOrFloatBitWidth()));
-    }
-  }
-  return arith::ConstantOp::create(
-      b, DenseElementsAttr::get(cast<ShapedType>(type), Attribute(least)));
 }
 
 /// Sum or greatest; of NaN no promise, as on the CPU.

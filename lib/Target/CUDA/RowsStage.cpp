@@ -211,7 +211,8 @@ void BodyEmitter::emitScalar(Operation &operation) {
 void BodyEmitter::emitStage(const cpu::rows::Stage &stage) {
   Values start;
   for (dispatch::ReduceOp reduce : stage.reductions) {
-    start.push_back(identity(reduce, vectorOf(getElementTypeOrSelf(reduce.getRow().getType()))));
+    start.push_back(
+        identityOf(b, reduce.getKind(), vectorOf(getElementTypeOrSelf(reduce.getRow().getType()))));
   }
   if (plan.whole) {
     if (plan.slices > 1) {
@@ -269,6 +270,8 @@ void BodyEmitter::storeStage(const cpu::rows::Stage &stage, Columns &columns) {
     } else if (members <= unrolledGroup) {
       forMembers(members, columns,
                  [&](Member &member) { memberValues(yielded[i], columns, member); });
+    } else {
+      prepareSpreads(yielded[i], columns);
     }
     bool summed = accessOf(op, op.getInputs().size() + i).getKind() == AccessKind::Columns;
     summed ? addToSums(i, columns) : void(any = true);

@@ -284,6 +284,14 @@ func.func @keys_of_another_domain(%x: tensor<2x16x4xf32>, %y: tensor<2x5x8xf32>)
 
 // -----
 
+func.func @group(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{D-023: expected a group of rows [k, d] and a row [d] of its type, found 'tensor<4x8xf32>' and 'tensor<4xf32>'}}
+  %y = dispatch.reduce_group max %x : tensor<4x8xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
 #fine = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 #coarse = #dispatch.domain<batch = 2, positions = 4, factor = 4>
 func.func @one_gradient_of_two_domains(%x: tensor<2x16x4xf32>, %y: tensor<2x4x8xf32>, %l: tensor<2x16x1xf32>) {
@@ -297,5 +305,13 @@ func.func @one_gradient_of_two_domains(%x: tensor<2x16x4xf32>, %y: tensor<2x4x8x
   ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %g: f32):
     dispatch.yield %g : f32
   } : (tensor<2x16x4xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x16x4xf32>, tensor<2x16x1xf32>, tensor<2x16x4xf32>) -> tensor<2x16x4xf32>
+  return
+}
+
+// -----
+
+func.func @spread(%x: tensor<8xf32>) {
+  // expected-error@+1 {{D-023: expected a group of rows [k, d] and a row [d] of its type, found 'tensor<4x8xi32>' and 'tensor<8xf32>'}}
+  %y = dispatch.spread %x : tensor<8xf32> -> tensor<4x8xi32>
   return
 }

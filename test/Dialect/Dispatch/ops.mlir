@@ -12,7 +12,8 @@ func.func @rows(%x: tensor<2x16x8xf32>, %g: tensor<8xf32>) -> tensor<2x4x8xf32> 
   // CHECK: dispatch.rows %{{.*}}, %{{.*}} attributes
   // CHECK-SAME: #dispatch.access<row, map = #[[GROUP]], group = 4, factor = 1
   // CHECK-SAME: domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>
-  // CHECK: dispatch.sum_group %{{.*}} : tensor<4x8xf32> -> tensor<8xf32>
+  // CHECK: dispatch.reduce_group add %{{.*}} : tensor<4x8xf32> -> tensor<8xf32>
+  // CHECK: dispatch.spread %{{.*}} : tensor<8xf32> -> tensor<4x8xf32>
   // CHECK: dispatch.reduce add %{{.*}} : tensor<8xf32> -> f32
   // CHECK: dispatch.column : tensor<8xi32>
   // CHECK: dispatch.position
@@ -21,7 +22,8 @@ func.func @rows(%x: tensor<2x16x8xf32>, %g: tensor<8xf32>) -> tensor<2x4x8xf32> 
   %y = dispatch.rows %x, %g attributes {domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>,
       accesses = [#group, #vector], result_accesses = [#row], zero_invalid} {
   ^bb0(%rows: tensor<4x8xf32>, %gain: tensor<8xf32>):
-    %sum = dispatch.sum_group %rows : tensor<4x8xf32> -> tensor<8xf32>
+    %sum = dispatch.reduce_group add %rows : tensor<4x8xf32> -> tensor<8xf32>
+    %sums = dispatch.spread %sum : tensor<8xf32> -> tensor<4x8xf32>
     %total = dispatch.reduce add %sum : tensor<8xf32> -> f32
     %column = dispatch.column : tensor<8xi32>
     %position = dispatch.position
@@ -135,4 +137,19 @@ func.func @cross_entropy(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor
       operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>,
       tensor<2x16xf32>, tensor<7xf32>) -> (tensor<7x8xf32>, tensor<7xf32>)
   return %l, %dx, %dw, %db : tensor<2x16xf32>, tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<7xf32>
+}
+
+#greatest = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p * 4 + i - 3)>, group = 4, factor = 1, column = affine_map<(p) -> (0)>, index = -1, least = true>
+
+// CHECK-LABEL: func.func @greatest
+func.func @greatest(%x: tensor<2x16x8xf32>) -> tensor<2x4x8xf32> {
+  // CHECK: #dispatch.access<row, map = #[[GROUP]], group = 4, factor = 1, column = #{{.*}}, index = -1, least = true>
+  // CHECK: dispatch.reduce_group max %{{.*}} : tensor<4x8xf32> -> tensor<8xf32>
+  %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>,
+      accesses = [#greatest], result_accesses = [#row]} {
+  ^bb0(%rows: tensor<4x8xf32>):
+    %max = dispatch.reduce_group max %rows : tensor<4x8xf32> -> tensor<8xf32>
+    dispatch.yield %max : tensor<8xf32>
+  } : (tensor<2x16x8xf32>) -> tensor<2x4x8xf32>
+  return %y : tensor<2x4x8xf32>
 }

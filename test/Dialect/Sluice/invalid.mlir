@@ -245,3 +245,14 @@ func.func @captured(%a: !sluice.seq<@s1, 4, f32>, %outside: f32) {
   } : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 4, f32>
   return
 }
+
+// -----
+
+sluice.axis @tokens
+sluice.scale @fine on @tokens factor 1
+sluice.scale @coarse on @tokens factor 4
+func.func @choice(%x: !sluice.seq<@fine, 4, f32>, %g: !sluice.seq<@coarse, 8, f32>) {
+  // expected-error@+1 {{S-038: expected a gradient of 4 columns on scale @coarse, found '!sluice.seq<@coarse, 8, f32>'}}
+  %z = sluice.shorten_max_backward %x, %g factor 4 : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@coarse, 8, f32>) -> !sluice.seq<@coarse, 16, f32>
+  return
+}

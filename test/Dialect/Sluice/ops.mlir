@@ -40,8 +40,12 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     %l = sluice.linear %n, %w, %v : (!sluice.seq<@fine, 8, f32>, tensor<8x8xf32>, tensor<8xf32>) -> !sluice.seq<@fine, 8, f32>
     // CHECK: sluice.shift %{{.*}} by 3
     %s = sluice.shift %l by 3 : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@fine, 8, f32>
-    // CHECK: sluice.shorten %{{.*}} factor 4 {sum}
-    %g = sluice.shorten %s factor 4 {sum} : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@coarse, 8, f32>
+    // CHECK: sluice.shorten %{{.*}} factor 4 sum
+    %g = sluice.shorten %s factor 4 sum : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@coarse, 8, f32>
+    // CHECK: sluice.shorten %{{.*}} factor 4 max :
+    %m = sluice.shorten %s factor 4 max : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@coarse, 8, f32>
+    // CHECK: sluice.shorten_max_backward %{{.*}}, %{{.*}} factor 4
+    %z = sluice.shorten_max_backward %s, %m factor 4 : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@coarse, 8, f32>) -> !sluice.seq<@coarse, 32, f32>
     // CHECK: sluice.fold %{{.*}} factor 4
     %f = sluice.fold %s factor 4 : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@coarse, 32, f32>
     // CHECK: sluice.unfold %{{.*}} factor 4

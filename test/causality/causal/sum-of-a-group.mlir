@@ -9,7 +9,7 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 32 : i64, sluice.nam
     %e = sluice.read @e : tensor<11x4xf32>
     %x = sluice.embed %t, %e : (!sluice.seq<@s1, 0, i32>, tensor<11x4xf32>) -> !sluice.seq<@s1, 4, f32>
     %late = sluice.shift %x by 3 : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 4, f32>
-    %g = sluice.shorten %late factor 4 {sum} : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s4, 4, f32>
+    %g = sluice.shorten %late factor 4 sum : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s4, 4, f32>
     %f = sluice.upsample %g factor 4 : (!sluice.seq<@s4, 4, f32>) -> !sluice.seq<@s1, 4, f32>
     %b = sluice.map(%f, %x) {
     ^bb0(%left: f32, %right: f32):
@@ -23,7 +23,7 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 32 : i64, sluice.nam
     %e = sluice.read @e : tensor<11x4xf32>
     %x = sluice.embed %t, %e : (!sluice.seq<@s1, 0, i32>, tensor<11x4xf32>) -> !sluice.seq<@s1, 4, f32>
     %late = sluice.shift %x by 3 : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 4, f32>
-    %g = sluice.shorten %late factor 4 {sum} : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s4, 4, f32>
+    %g = sluice.shorten %late factor 4 sum : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s4, 4, f32>
     %f = sluice.upsample %g factor 4 : (!sluice.seq<@s4, 4, f32>) -> !sluice.seq<@s1, 4, f32>
     %b = sluice.map(%f, %x) {
     ^bb0(%left: f32, %right: f32):

@@ -171,6 +171,13 @@ std::string repeatReadTwice() {
          s1d4 + ") -> " + s1d4 + " return %c, %e : " + s2d4 + ", " + s1d4 + " }";
 }
 
+/// Groups of which the first is outside, and the last reads past the end of its scale backward.
+std::string shiftedMax() {
+  return "(%x: " + s1d4 + ") -> " + s4d4 + " { %s = sluice.shift %x by 6 : (" + s1d4 + ") -> " +
+         s1d4 + " %y = sluice.shorten %s factor 4 max : (" + s1d4 + ") -> " + s4d4 +
+         " return %y : " + s4d4 + " }";
+}
+
 std::vector<Case> cases() {
   std::string v = "tensor<5x4xf32>";
   return {
@@ -224,7 +231,9 @@ std::vector<Case> cases() {
       {"shorten_average", differences, rescale("shorten %x factor 4", s1d4, s4d4)},
       {"shorten_third", constants,
        rescale("shorten %x factor 3", s2d4, "!sluice.seq<@s6, 4, f32>")},
-      {"shorten_sum", differences, rescale("shorten %x factor 2 {sum}", s2d4, s4d4)},
+      {"shorten_sum", differences, rescale("shorten %x factor 2 sum", s2d4, s4d4)},
+      {"shorten_max", differences, rescale("shorten %x factor 4 max", s1d4, s4d4)},
+      {"shifted_max", differences, shiftedMax()},
       {"upsample", differences, rescale("upsample %x factor 2", s4d4, s2d4)},
       {"fold", differences, rescale("fold %x factor 2", s2d4, "!sluice.seq<@s4, 8, f32>")},
       {"unfold", differences, rescale("unfold %x factor 2", "!sluice.seq<@s4, 8, f32>", s2d4)},

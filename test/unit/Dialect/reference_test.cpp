@@ -60,7 +60,7 @@ TEST(Scales, ShortenOfShiftReadsTheUnshiftedSequence) {
   // x[4 m + i - 3], null outside 0 ... 5: groups {., ., ., 1} and {2, 3, 4, 5}; row 6 is never
   // read.
   std::string f = "(%x: " + s1 + ") -> " + s4 + " { %s = sluice.shift %x by 3 : (" + s1 + ") -> " +
-                  s1 + " %y = sluice.shorten %s factor 4 {sum} : (" + s1 + ") -> " + s4 +
+                  s1 + " %y = sluice.shorten %s factor 4 sum : (" + s1 + ") -> " + s4 +
                   " return %y : " + s4 + " }";
   EXPECT_EQ(run(f, {{1, 2, 3, 4, 5, 6}}, {.rows = 1, .length = 6}), (Numbers{1, 14}));
 }
@@ -71,11 +71,30 @@ TEST(Scales, AverageOfAPartialGroupIsDividedByTheFactor) {
   EXPECT_EQ(run(f, {{1, 2, 3, 4, 5, 6}}, {.rows = 1, .length = 6}), (Numbers{2.5, 2.75}));
 }
 
+TEST(Scales, MaximaLeaveOutWhatIsOutside) {
+  // Groups {., ., ., .}, {., -1, -2, -3} and {-4 ...}: nothing is left of the first, and -1 is the
+  // greatest although what is outside reads as zero elsewhere.
+  std::string f = "(%x: " + s1 + ") -> " + s4 + " { %s = sluice.shift %x by 5 : (" + s1 + ") -> " +
+                  s1 + " %y = sluice.shorten %s factor 4 max : (" + s1 + ") -> " + s4 +
+                  " return %y : " + s4 + " }";
+  Numbers x = {-1, -2, -3, -4, -5, -6, -7, -8, -9};
+  EXPECT_EQ(run(f, {x}, {.rows = 1, .length = 9}), (Numbers{0, -1, -4}));
+}
+
+TEST(Scales, AMaximumsGradientGoesToTheFirst) {
+  std::string wide = "!sluice.seq<@s4, 4, f32>";
+  std::string f = "(%x: " + s1 + ", %g: " + s4 + ") -> " + wide +
+                  " { %z = sluice.shorten_max_backward %x, %g factor 4 : (" + s1 + ", " + s4 +
+                  ") -> " + wide + " return %z : " + wide + " }";
+  EXPECT_EQ(run(f, {{1, 3, 3, 2, -5, -5}, {10, 20}}, {.rows = 1, .length = 6}),
+            (Numbers{0, 10, 0, 0, 20, 0, 0, 0}));
+}
+
 TEST(Scales, RepeatIsLazy) {
   // The repeat has value 7 at position 3, past the end of a sequence of three; the sum of its last
   // pair reads it.
   std::string f = "(%x: " + s4 + ") -> " + s2 + " { %u = sluice.upsample %x factor 4 : (" + s4 +
-                  ") -> " + s1 + " %y = sluice.shorten %u factor 2 {sum} : (" + s1 + ") -> " + s2 +
+                  ") -> " + s1 + " %y = sluice.shorten %u factor 2 sum : (" + s1 + ") -> " + s2 +
                   " return %y : " + s2 + " }";
   EXPECT_EQ(run(f, {{7}}, {.rows = 1, .length = 3}), (Numbers{14, 14}));
 }

@@ -117,12 +117,30 @@ static const char *const overScales =
              {"op": "layer", "over": "x", "mask": {"window": [0, 5]}},
              {"op": "head"}]})json";
 
+/// Maxima of groups, of maxima again, behind shifts that leave groups with nothing inside, and of
+/// groups of an hourglass.
+static const char *const maxima =
+    R"json({"sluice": 1, "vocabulary": 41, "context": 19, "batch": 3, "width": 20,
+  "defaults": {"heads": 2, "feed_forward": 24, "activation": "relu_squared"},
+  "stages": [{"op": "embedding", "positions": "learned", "to": "fine"},
+             {"op": "shift", "by": 6},
+             {"op": "shorten", "factor": 3, "method": "max", "to": "thirds"},
+             {"op": "shift", "by": 2},
+             {"op": "shorten", "factor": 2, "method": "max"},
+             {"op": "layer"},
+             {"op": "upsample", "factor": 2},
+             {"op": "add", "with": "thirds"},
+             {"op": "upsample", "factor": 3, "method": "linear"},
+             {"op": "add", "with": "fine"},
+             {"op": "hourglass", "hierarchy": "1@1 1@4 1@1", "shorten": "max"},
+             {"op": "head"}]})json";
+
 const std::vector<Family> &families() {
-  static const std::vector<Family> all = {{"PostNorm", postNorm},       {"Dropout", dropout},
-                                          {"Windows", windows},         {"Resampling", resampling},
-                                          {"Streams", streams},         {"Blocks", blocks},
-                                          {"FoldedTwice", foldedTwice}, {"Least", least},
-                                          {"OverStreams", overStreams}, {"OverScales", overScales}};
+  static const std::vector<Family> all = {
+      {"PostNorm", postNorm},       {"Dropout", dropout},      {"Windows", windows},
+      {"Resampling", resampling},   {"Streams", streams},      {"Blocks", blocks},
+      {"FoldedTwice", foldedTwice}, {"Maxima", maxima},        {"Least", least},
+      {"OverStreams", overStreams}, {"OverScales", overScales}};
   return all;
 }
 

@@ -251,7 +251,15 @@ constexpr const char *allOfIt = R"json({"sluice": 1, "vocabulary": 70, "context"
     {"op": "hourglass", "hierarchy": "0@1 0@2 1@4 0@2 0@1", "shorten": "linear"},
     {"op": "head", "bias": true}]})json";
 
-INSTANTIATE_TEST_SUITE_P(Families, EmulatedSteps, ::testing::Values(Family{"AllOfIt", allOfIt}),
+/// Maxima of open groups, and of groups before the first token.
+constexpr const char *maxima = R"json({"sluice": 1, "vocabulary": 50, "context": 9, "batch": 2,
+  "width": 12, "defaults": {"heads": 2, "feed_forward": 20, "activation": "relu_squared"},
+  "stages": [{"op": "embedding", "to": "fine"}, {"op": "shift", "by": 5},
+    {"op": "shorten", "factor": 3, "method": "max"}, {"op": "layer"}, {"op": "upsample", "factor": 3},
+    {"op": "add", "with": "fine"}, {"op": "head"}]})json";
+
+INSTANTIATE_TEST_SUITE_P(Families, EmulatedSteps,
+                         ::testing::Values(Family{"AllOfIt", allOfIt}, Family{"Maxima", maxima}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 std::vector<uint8_t> bytesOf(const std::string &text) { return {text.begin(), text.end()}; }

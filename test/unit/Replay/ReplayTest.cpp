@@ -196,7 +196,7 @@ TEST_F(Replay, RowsOfAShorteningAndANorm) {
                           {tensor({2, 5, 24}), own},
                           {tensor({2, 5}), own},
                           {tensor({3, 24}), Access{.kind = "columns"}}},
-                         R"(%sum = dispatch.sum_group %a0 : tensor<4x24xf32> -> ROW
+                         R"(%sum = dispatch.reduce_group add %a0 : tensor<4x24xf32> -> ROW
   %share = arith.constant dense<0.25> : ROW
   %h = arith.mulf %sum, %share : ROW
   %squares = arith.mulf %h, %h : ROW

@@ -29,10 +29,12 @@ struct Access {
   int64_t group = 1, factor = 1;
   std::string column = "0";
   int64_t index = -1;
+  bool least = false;
   operator std::string() const {
     return "#dispatch.access<" + kind + ", map = affine_map<(p, i)[n] -> (" + map +
            ")>, group = " + std::to_string(group) + ", factor = " + std::to_string(factor) +
-           ", column = affine_map<(p) -> (" + column + ")>, index = " + std::to_string(index) + ">";
+           ", column = affine_map<(p) -> (" + column + ")>, index = " + std::to_string(index) +
+           (least ? ", least = true>" : ">");
   }
 };
 
@@ -86,6 +88,50 @@ inline std::string rowsText(const Domain &domain, const std::vector<Seen> &opera
          "], result_accesses = [" + resultAccesses + "]" + (zeroInvalid ? ", zero_invalid" : "") +
          "} {\n^bb0(" + arguments + "):\n" + body + "\n} : (" + types + ") -> (" + resultTypes +
          ")\n  return\n}\n";
+}
+
+/// Results: the maximum of rows k p + i - shift of the first operand, zeros where there are none;
+/// and, k rows side by side, the second operand where the first of the greatest is.
+inline std::string maxText(int64_t batch, int64_t fine, int64_t d, int64_t k, int64_t shift,
+                           const std::string &element = "f32") {
+  int64_t coarse = (fine + k - 1) / k;
+  std::string row = tensor({d}), group = tensor({k, d}), places = tensor({k, d}, "i32");
+  std::string body = R"(%m = dispatch.reduce_group max %a0 : GROUP -> ROW
+  %low = arith.constant dense<0xFF800000> : ROW
+  %none = arith.cmpf oeq, %m, %low : ROW
+  %zeros = arith.constant dense<0.0> : ROW
+  %y = arith.select %none, %zeros, %m : BITS, ROW
+  %ms = dispatch.spread %m : ROW -> GROUP
+  %reached = arith.cmpf oeq, %a0, %ms : GROUP
+  %column = dispatch.column : PLACES
+  %zero = arith.constant dense<0> : PLACES
+  %place = arith.subi %zero, %column : PLACES
+  %beyond = arith.constant dense<-1000000> : PLACES
+  %candidates = arith.select %reached, %place, %beyond : MANY, PLACES
+  %best = dispatch.reduce_group max %candidates : PLACES -> PLACE
+  %bests = dispatch.spread %best : PLACE -> PLACES
+  %first = arith.cmpi eq, %place, %bests : PLACES
+  %g = dispatch.spread %a1 : ROW -> GROUP
+  %nothing = arith.constant dense<0.0> : GROUP
+  %z = arith.select %first, %g, %nothing : MANY, GROUP
+  dispatch.yield %y, %z : ROW, GROUP)";
+  for (auto [name, type] : {std::pair<std::string, std::string>{"GROUP", group},
+                            {"PLACES", places},
+                            {"PLACE", tensor({d}, "i32")},
+                            {"BITS", tensor({d}, "i1")},
+                            {"MANY", tensor({k, d}, "i1")}}) {
+    for (size_t at; (at = body.find(name)) != std::string::npos;) {
+      body.replace(at, name.size(), type);
+    }
+  }
+  std::string map = std::to_string(k) + " * p + i - " + std::to_string(shift);
+  Access own{.factor = k}, rows{.map = map, .group = k, .least = true};
+  return rowsText(
+      {batch, coarse, k},
+      {{tensor({batch, fine, d}, element), rows, group},
+       {tensor({batch, coarse, d}, element), own, row}},
+      {{tensor({batch, coarse, d}, element), own}, {tensor({batch, coarse, k * d}, element), own}},
+      body, row);
 }
 
 inline Floats randomFloats(int64_t count, unsigned seed, float low = -1, float high = 1) {

@@ -49,7 +49,7 @@ void test::checkGroups(int64_t d, const Make &make) {
                 {tensor({table, d}), Access{.kind = "table", .factor = 0}, row},
                 {own.text(), Access{.factor = 2}, row}},
                {{result.text(), Access{.factor = 2}}, {tensor({3, 3}), Access{.factor = 2}}},
-               "%sum = dispatch.sum_group %a0 : " + tensor({2, d}) + " -> ROW\n" +
+               "%sum = dispatch.reduce_group add %a0 : " + tensor({2, d}) + " -> ROW\n" +
                    "%x = arith.addf %sum, %a1 : ROW\n%y = arith.addf %x, %a2 : ROW\n" +
                    "%p = dispatch.position\n%f = arith.sitofp %p : i32 to f32\n" +
                    "dispatch.yield %y, %f : ROW, f32",

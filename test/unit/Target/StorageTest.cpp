@@ -176,7 +176,7 @@ TEST(Storage, Rows) {
                  {{group, Access{.factor = 4}},
                   {tensor({batch, coarse}), Access{.factor = 4}},
                   {tensor({2, d}), Access{.kind = "columns", .factor = 0}}},
-                 "%g = dispatch.sum_group %a0 : " + tensor({4, d}) + " -> ROW\n" +
+                 "%g = dispatch.reduce_group add %a0 : " + tensor({4, d}) + " -> ROW\n" +
                      "%x = arith.addf %g, %a1 : ROW\n%y = arith.mulf %x, %a2 : ROW\n" +
                      "%s = dispatch.reduce add %y : ROW -> f32\n%t = tensor.splat %s : ROW\n" +
                      "%z = arith.subf %y, %t : ROW\n" + "dispatch.yield %z, %s, %y : ROW, f32, ROW",

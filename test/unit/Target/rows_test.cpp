@@ -77,7 +77,7 @@ TEST(Rows, NormOfMeanOfShiftedGroups) {
     std::string map = std::to_string(k) + " * p + i - " + std::to_string(shift);
     std::string body =
         (k == 1 ? "%sum = arith.addf %a0, %zeros : ROW\n"
-                : "%sum = dispatch.sum_group %a0 : " + group + " -> ROW\n") +
+                : "%sum = dispatch.reduce_group add %a0 : " + group + " -> ROW\n") +
         "%share = arith.constant dense<" + number(1.0 / double(k)) + "> : ROW\n" +
         "%h = arith.mulf %sum, %share : ROW\n" + layerNorm(d) +
         "%scaled = arith.mulf %normalized, %a1 : ROW\n%y = arith.addf %scaled, %a2 : ROW\n" +
@@ -317,7 +317,7 @@ TEST(Rows, GroupSumAdjointOfRepeat) {
     int64_t coarse = (fine + k - 1) / k;
     std::string row = tensor({d}), group = tensor({k, d});
     std::string body = "%doubled = arith.addf %a0, %a0 : " + group +
-                       "\n%s = dispatch.sum_group %doubled : " + group +
+                       "\n%s = dispatch.reduce_group add %doubled : " + group +
                        " -> ROW\n%all = dispatch.reduce add %a0 : " + group +
                        " -> f32\ndispatch.yield %s, %all : ROW, f32";
     std::string text =
@@ -346,6 +346,64 @@ TEST(Rows, GroupSumAdjointOfRepeat) {
           ASSERT_NEAR(results[0][r * d + c], 2 * sum, 4 * unit * double(k * k));
         }
         ASSERT_NEAR(results[1][r], all, sumBound(d * k) * std::sqrt(double(d * k)));
+      }
+    }
+  }
+}
+
+/// Few numbers, all below zero: many ties, and zeros outside would be greater. Long shifts leave
+/// whole groups outside.
+TEST(Rows, GreatestOfShiftedGroupsAndTheFirstThatIs) {
+  const int64_t batch = 2, fine = 29;
+  for (Size size : {Size{1, 2, 1}, Size{7, 3, 2}, Size{16, 4, 9}, Size{37, 5, 0}, Size{40, 8, 7},
+                    Size{21, 9, 8}, Size{33, 20, 21}}) {
+    auto [d, k, shift] = size;
+    int64_t coarse = (fine + k - 1) / k;
+    std::string text = maxText(batch, fine, d, k, shift);
+    Floats x = randomIntegers(batch * fine * d, 3, 3), g = randomFloats(batch * coarse * d, 4);
+    for (float &value : x) {
+      value -= 5;
+    }
+    for (const cpu::Target *target : targets()) {
+      LoadedKernel kernel(text, *target, rows());
+      ASSERT_TRUE(kernel.loaded());
+      for (int64_t length : {29, 17, 1}) {
+        auto results = runTwice(kernel, {.operands = {x, g}, .length = length, .rows = 2});
+        for (int64_t r = 0; r < batch * coarse; ++r) {
+          int64_t b = r / coarse, m = r % coarse;
+          for (int64_t c = 0; c < d && m < (length + k - 1) / k; ++c) {
+            int64_t first = -1;
+            auto at = [&](int64_t q) { return x[(b * fine + q) * d + c]; };
+            for (int64_t q = k * m - shift; q < k * m + k - shift; ++q) {
+              bool inside = q >= 0 && q < length;
+              first = inside && (first < 0 || at(q) > at(first)) ? q : first;
+            }
+            ASSERT_EQ(results[0][r * d + c], first < 0 ? 0 : at(first))
+                << "d " << d << " k " << k << " row " << m << " column " << c;
+            for (int64_t i = 0; first >= 0 && i < k; ++i) {
+              ASSERT_EQ(results[1][(r * k + i) * d + c],
+                        k * m + i - shift == first ? g[r * d + c] : 0)
+                  << "d " << d << " k " << k << " row " << m << " column " << c << " member " << i;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Rows, TheGreatestOfAGroupIsNaNWhereOneIs) {
+  for (int64_t k : {3, 9}) {
+    std::string text = maxText(1, k, 1, k, 0);
+    for (const cpu::Target *target : targets()) {
+      LoadedKernel kernel(text, *target, rows());
+      ASSERT_TRUE(kernel.loaded());
+      for (int64_t i = 0; i < k; ++i) {
+        Floats x = randomIntegers(k, 5, 3);
+        x[i] = NAN;
+        auto results = kernel.run({.operands = {x, {1}}, .length = k, .rows = 1});
+        EXPECT_TRUE(std::isnan(results[0][0])) << "member " << i << " of " << k;
+        EXPECT_EQ(results[1], Floats(k)) << "member " << i << " of " << k;
       }
     }
   }

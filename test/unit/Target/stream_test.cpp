@@ -189,7 +189,7 @@ TEST(Stream, SecondStageSumsParts) {
                      {{group, Access{.kind = kind, .map = "i", .group = parts, .factor = 0}, group},
                       {row, vector, row}},
                      {{row, vector}},
-                     "%s = dispatch.sum_group %a0 : " + group + " -> ROW\n" +
+                     "%s = dispatch.reduce_group add %a0 : " + group + " -> ROW\n" +
                          "%y = arith.addf %s, %a1 : ROW\ndispatch.yield %y : ROW",
                      row);
         Floats x = randomFloats(parts * d, 1), start = randomFloats(d, 2);

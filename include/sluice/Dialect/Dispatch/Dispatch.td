@@ -97,24 +97,27 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
 
     `map` is (p, i)[N'] -> position, N' = ceil(length / source_factor) the valid length of the source (T' where
     source_factor is 0). A position outside [0, N') is read as zeros. `column` is (p) -> first column, so that a
-    row of k d columns can be read as k rows of d (zero: the whole row or its first d columns). Results use `row`
+    row of k d columns can be read as k rows of d (zero: the whole row or its first d columns). With `least` a position
+    outside is read as the least number of the type (minus infinity), which no maximum chooses. Results use `row`
     with the identity map, `flat`, `vector` and `scalar` (domains of one row), or `columns`.
     A result of access `row` whose yield is tensor<k x d> is stored as one row of k d columns.
   }];
   let parameters = (ins "::sluice::dispatch::AccessKind":$kind, "::mlir::AffineMapAttr":$map, "int64_t":$group,
-                        "int64_t":$source_factor, "::mlir::AffineMapAttr":$column, "int64_t":$index);
+                        "int64_t":$source_factor, "::mlir::AffineMapAttr":$column, "int64_t":$index,
+                        DefaultValuedParameter<"bool", "false">:$least);
   let builders = [
     AttrBuilder<(ins "AccessKind":$kind), [{
       auto two = ::mlir::AffineMap::get(2, 1, ::mlir::getAffineDimExpr(0, $_ctxt));
       auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
-      return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(two), 1, 0, ::mlir::AffineMapAttr::get(zero), -1);
+      return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(two), 1, 0, ::mlir::AffineMapAttr::get(zero), -1, false);
     }]>,
     AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMap":$map, "int64_t":$group, "int64_t":$source_factor), [{
       auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
-      return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(map), group, source_factor, ::mlir::AffineMapAttr::get(zero), -1);
+      return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(map), group, source_factor, ::mlir::AffineMapAttr::get(zero), -1,
+                   false);
     }]>];
   let assemblyFormat = [{`<` $kind `,` `map` `=` $map `,` `group` `=` $group `,` `factor` `=` $source_factor `,`
-                         `column` `=` $column `,` `index` `=` $index `>`}];
+                         `column` `=` $column `,` `index` `=` $index (`,` `least` `=` $least^)? `>`}];
   let extraClassDeclaration = [{
     /// Row p of the source itself: identity map, one row, whole width.
     bool isIdentity() const;
@@ -125,19 +128,21 @@ class Dispatch_Op<string mnemonic, list<Trait> traits = []> : Op<Dispatch_Dialec
 class Dispatch_KernelOp<string mnemonic, list<Trait> traits = []>
     : Dispatch_Op<mnemonic, !listconcat(traits, [Pure, IsolatedFromAbove, DeclareOpInterfaceMethods<RowReadsInterface>])>;
 
-def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock]> {
+def SharesMemory : DeclareOpInterfaceMethods<SharedMemoryInterface>;
+
+def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock, SharesMemory]> {
   let summary = "One pass over rows, with statistics";
   let description = [{
     The body runs once a row. Its arguments are the operands seen through `accesses`; it yields one value a
     result, stored through `result_accesses`. The body holds elementwise arith and math ops on tensors of
-    one row, `tensor.splat`, and the dispatch ops that follow (reduce, sum_group, column, position, random).
+    one row, `tensor.splat`, and the dispatch ops that follow (reduce, reduce_group, spread, column, position, random).
     `aliases` gives, for each result, the operand whose memory it must share, or -1: it is updated in place.
     Rows that are not valid are skipped, or, with `zero_invalid`, their results are written as zeros.
 
     ```mlir
     %y, %h = dispatch.rows ... ins(%x, %gain) {
     ^bb0(%row: tensor<4x256xf32>, %g: tensor<256xf32>):
-      %sum = dispatch.sum_group %row : tensor<4x256xf32> -> tensor<256xf32>
+      %sum = dispatch.reduce_group add %row : tensor<4x256xf32> -> tensor<256xf32>
       ...
       dispatch.yield %mean, %normalized : tensor<256xf32>, tensor<256xf32>
     }
@@ -191,7 +196,7 @@ def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
   let hasVerifier = 1;
 }
 
-def Dispatch_WeightGradientOp : Dispatch_KernelOp<"weight_gradient", [AttrSizedOperandSegments, AttrSizedResultSegments]> {
+def Dispatch_WeightGradientOp : Dispatch_KernelOp<"weight_gradient", [AttrSizedOperandSegments, AttrSizedResultSegments, SharesMemory]> {
   let summary = "Sum over valid rows of an outer product, and of its left factor";
   let description = [{
     weight[m, k] = init_weight[m, k] + sum over valid rows r of left[r, m] * right[r, k];
@@ -297,7 +302,7 @@ def Dispatch_CrossEntropyOp : Dispatch_KernelOp<"cross_entropy", [AttrSizedResul
 }
 
 def Dispatch_CrossEntropyWeightGradientOp
-    : Dispatch_KernelOp<"cross_entropy_weight_gradient", [AttrSizedOperandSegments]> {
+    : Dispatch_KernelOp<"cross_entropy_weight_gradient", [AttrSizedOperandSegments, SharesMemory]> {
   let summary = "Head and cross-entropy: the gradients of the head's weights and bias";
   let description = crossEntropyDoc # [{
     weight_gradient[v, c] = init_weight[v, c] + sum over valid rows r of g[r, v] * input[r, c]; bias_gradient[v] =
@@ -314,7 +319,7 @@ def Dispatch_CrossEntropyWeightGradientOp
   let hasVerifier = 1;
 }
 
-def Dispatch_ScatterRowsOp : Dispatch_KernelOp<"scatter_rows"> {
+def Dispatch_ScatterRowsOp : Dispatch_KernelOp<"scatter_rows", [SharesMemory]> {
   let summary = "Deterministic scatter-add: the gradient of a gather";
   let description = [{
     table[v, :] = init[v, :] + sum, in row order, over valid rows r with index[r] = v of values[r, :]. `index` is
@@ -339,7 +344,7 @@ def Dispatch_YieldOp : Dispatch_Op<"yield", [Pure, Terminator, ReturnLike]> {
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 
-def Dispatch_ReduceKind : I32EnumAttr<"ReduceKind", "reduction over a row", [
+def Dispatch_ReduceKind : I32EnumAttr<"ReduceKind", "reduction over a row or a group of rows", [
     I32EnumAttrCase<"Add", 0, "add">, I32EnumAttrCase<"Max", 1, "max">]> {
   let cppNamespace = "::sluice::dispatch";
 }
@@ -351,11 +356,23 @@ def Dispatch_ReduceOp : Dispatch_Op<"reduce", [Pure]> {
   let assemblyFormat = "$kind $row attr-dict `:` type($row) `->` type($result)";
 }
 
-def Dispatch_SumGroupOp : Dispatch_Op<"sum_group", [Pure]> {
-  let summary = "Sums the k rows of a group, in order: tensor<k x d> -> tensor<d>";
-  let arguments = (ins AnyRankedTensor:$rows);
+def Dispatch_ReduceGroupOp : Dispatch_Op<"reduce_group", [Pure]> {
+  let summary = "Combines the k rows of a group, in order: tensor<k x d> -> tensor<d>";
+  let description = [{
+    Of `max`, a later row takes over where it is greater, so that of equal numbers the first stays; NaN stays NaN.
+  }];
+  let arguments = (ins Dispatch_ReduceKind:$kind, AnyRankedTensor:$rows);
   let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$rows attr-dict `:` type($rows) `->` type($result)";
+  let assemblyFormat = "$kind $rows attr-dict `:` type($rows) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Dispatch_SpreadOp : Dispatch_Op<"spread", [Pure]> {
+  let summary = "One row as each of the k rows of a group: tensor<d> -> tensor<k x d>";
+  let arguments = (ins AnyRankedTensor:$row);
+  let results = (outs AnyRankedTensor:$rows);
+  let assemblyFormat = "$row attr-dict `:` type($row) `->` type($rows)";
+  let hasVerifier = 1;
 }
 
 def Dispatch_ColumnOp : Dispatch_Op<"column", [Pure]> {

@@ -21,4 +21,12 @@ def RowReadsInterface : OpInterface<"RowReadsInterface"> {
   ];
 }
 
+def SharedMemoryInterface : OpInterface<"SharedMemoryInterface"> {
+  let cppNamespace = "::sluice::dispatch";
+  let methods = [
+    InterfaceMethod<"Results that must have an operand's memory, each with that operand.",
+    "::llvm::SmallVector<std::pair<::mlir::Value, ::mlir::Value>>", "getShared", (ins)>,
+  ];
+}
+
 #endif

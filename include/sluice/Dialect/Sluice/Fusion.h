@@ -28,9 +28,9 @@ struct AccessChain {
 AccessChain resolveAccess(mlir::Value value, int64_t group = 1);
 /// The same for row k p + i alone, 0 <= i < k.
 AccessChain resolveMember(mlir::Value value, int64_t factor, int64_t member);
-/// One access reads the k rows of a group: else a column offset differs between them, and each
-/// needs an access of its own.
-bool readsWholeGroups(ShortenOp op);
+/// One access reads the k rows of a group of `sequence`: else a column offset differs between them,
+/// and each needs an access of its own.
+bool readsWholeGroups(mlir::Value sequence, int64_t factor);
 
 /// Whether the linear map that makes an attention's queries and keys may rotate them for it: they
 /// are the first columns of its rows, queries first, and only this attention, forward and backward,
@@ -52,8 +52,9 @@ public:
 
   /// Body value of a sequence at this row: computed here, or loaded through its access chain.
   mlir::Value get(mlir::Value sequence);
-  /// Rows k p + i of a sequence: tensor<k x d>.
-  mlir::Value getGroup(mlir::Value sequence, int64_t factor);
+  /// Rows k p + i of a sequence: tensor<k x d>. Those outside are zeros, or with `least` what no
+  /// maximum chooses.
+  mlir::Value getGroup(mlir::Value sequence, int64_t factor, bool least = false);
   /// Row k p + i of a sequence alone.
   mlir::Value getMember(mlir::Value sequence, int64_t factor, int64_t member);
   /// A vector parameter, the same for every row (in an epilogue: its element at this column).
@@ -79,7 +80,7 @@ public:
 
 private:
   mlir::Value load(mlir::Value tensor, dispatch::AccessAttr access, mlir::Type bodyType);
-  mlir::Value loadChain(mlir::Value sequence, const AccessChain &chain);
+  mlir::Value loadChain(mlir::Value sequence, const AccessChain &chain, bool least = false);
 
   mlir::Operation *scope;
   mlir::Block &block;

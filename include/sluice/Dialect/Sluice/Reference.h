@@ -41,8 +41,8 @@ double uniform(uint64_t seed, uint64_t step, uint64_t id, uint64_t element);
 /// dense, row-major.
 template <typename T> class Evaluator {
 public:
-  /// Reads a lazy sequence: (row, any position, column) -> number.
-  using Lazy = std::function<T(int64_t, int64_t, int64_t)>;
+  /// Reads a lazy sequence: (row, any position, column, what null reads as) -> number.
+  using Lazy = std::function<T(int64_t, int64_t, int64_t, T)>;
 
   /// `module` gives scales and capacities.
   Evaluator(mlir::ModuleOp module, Setting setting) : module(module), setting(setting) {}
@@ -98,8 +98,8 @@ public:
   /// Numbers a position: the width, 1 where it is 0.
   static int64_t getColumns(mlir::Value sequence);
 
-  /// Element of a sequence at any position: null outside its root's valid ones.
-  T at(mlir::Value sequence, int64_t row, int64_t position, int64_t column) const;
+  /// Element of a sequence at any position: `null` outside its root's valid ones.
+  T at(mlir::Value sequence, int64_t row, int64_t position, int64_t column, T null = 0) const;
   /// One position's numbers.
   std::vector<T> rowAt(mlir::Value sequence, int64_t row, int64_t position) const;
   /// Token `position` of a row; must have been given.

@@ -53,6 +53,8 @@ template <typename T> class Evaluator;
 
 #include "sluice/Dialect/Sluice/SluiceInterfaces.h.inc"
 
+#include "sluice/Dialect/Sluice/SluiceEnums.h.inc"
+
 #define GET_OP_CLASSES
 #include "sluice/Dialect/Sluice/SluiceOps.h.inc"
 

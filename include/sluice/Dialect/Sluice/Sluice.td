@@ -91,6 +91,8 @@ class Sluice_BackwardOp<string mnemonic, list<Trait> traits = []>
                                                DeclareOpInterfaceMethods<RowReadsInterface>], traits)>;
 def FusedAccess : DeclareOpInterfaceMethods<FusionInterface, ["composeAccess"]>;
 def FusedBody : DeclareOpInterfaceMethods<FusionInterface, ["emitBody"]>;
+def FusedGroup : DeclareOpInterfaceMethods<FusionInterface, ["emitBody", "getGroupSize"]>;
+def FusedWholeGroup : DeclareOpInterfaceMethods<FusionInterface, ["emitBody", "getGroupSize", "yieldsGroup"]>;
 def FusedAlone : DeclareOpInterfaceMethods<FusionInterface, ["emitDispatches"]>;
 def FusedContraction : DeclareOpInterfaceMethods<FusionInterface, ["emitBody"]>;
 
@@ -272,11 +274,30 @@ def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusedAccess]> {
   let assemblyFormat = "$input `by` $by attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusedBody]> {
-  let summary = "Group m: the average (or sum) of x[k m + i], 0 <= i < k; always divided by k";
-  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor, UnitAttr:$sum);
+def Sluice_ShortenKind : I32EnumAttr<"ShortenKind", "what is made of a group", [
+    I32EnumAttrCase<"Average", 0, "average">, I32EnumAttrCase<"Sum", 1, "sum">, I32EnumAttrCase<"Max", 2, "max">]> {
+  let cppNamespace = "::sluice";
+}
+
+def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusedGroup]> {
+  let summary = "Group m: the average, sum or maximum of x[k m + i], 0 <= i < k";
+  let description = [{
+    An average is always divided by k. A maximum, column by column, leaves out positions where x is null. It is zero where
+    nothing is left, or only minus infinity. Its gradient goes to the first of the greatest (`shorten_max_backward`).
+  }];
+  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor,
+                       DefaultValuedAttr<Sluice_ShortenKind, "::sluice::ShortenKind::Average">:$kind);
   let results = (outs Sluice_Sequence:$result);
-  let assemblyFormat = "$input `factor` $factor attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "$input `factor` $factor ($kind^)? attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_ShortenMaxBackwardOp : Sluice_BackwardOp<"shorten_max_backward", [FusedWholeGroup]> {
+  let summary = "z[m, i d + c] = gradient[m, c] for the first i whose x[k m + i, c] is the greatest of its group, else 0";
+  let description = "The input's gradient is `unfold` of this, which a shift may read past the last position.";
+  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$gradient, I64Attr:$factor);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "operands `factor` $factor attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }
 
@@ -288,7 +309,7 @@ def Sluice_UpsampleOp : Sluice_ForwardOp<"upsample", [FusedAccess]> {
   let hasVerifier = 1;
 }
 
-def Sluice_FoldOp : Sluice_ForwardOp<"fold", [FusedBody]> {
+def Sluice_FoldOp : Sluice_ForwardOp<"fold", [FusedWholeGroup]> {
   let summary = "Group m: the k rows x[k m + i] side by side, k d columns";
   let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor);
   let results = (outs Sluice_Sequence:$result);

@@ -92,9 +92,9 @@ template <typename T> const std::vector<T> &Evaluator<T>::getTensor(Value value)
 }
 
 template <typename T>
-T Evaluator<T>::at(Value sequence, int64_t row, int64_t position, int64_t column) const {
+T Evaluator<T>::at(Value sequence, int64_t row, int64_t position, int64_t column, T null) const {
   if (auto lazy = lazies.find(sequence); lazy != lazies.end()) {
-    return lazy->second(row, position, column);
+    return lazy->second(row, position, column, null);
   }
   auto found = sequences.find(sequence);
   if (found == sequences.end()) {
@@ -105,7 +105,7 @@ T Evaluator<T>::at(Value sequence, int64_t row, int64_t position, int64_t column
     if (window.missing && position >= 0) {
       window.missing(sequence, position);
     }
-    return 0;
+    return null;
   }
   return dense.data[(row * dense.positions + position - dense.first) * dense.columns + column];
 }

@@ -17,35 +17,20 @@ static int64_t modulo(int64_t p, int64_t k) { return p - llvm::divideFloorSigned
 template <typename T> static void evaluate(ShiftOp op, Evaluator<T> &evaluator) {
   Value input = op.getInput();
   int64_t by = op.getBy();
-  evaluator.defineLazy(op.getResult(), [&evaluator, input, by](int64_t b, int64_t p, int64_t c) {
-    return evaluator.at(input, b, p - by, c);
-  });
-}
-
-/// y[m] = sum of x[k m + i], 0 <= i < k, divided by k unless `sum`
-template <typename T> static void evaluate(ShortenOp op, Evaluator<T> &evaluator) {
-  int64_t k = op.getFactor();
-  evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
-    std::vector<T> y(evaluator.getColumns(op.getResult()));
-    for (int64_t i = 0; i < k; ++i) {
-      for (size_t c = 0; c < y.size(); ++c) {
-        y[c] += evaluator.at(op.getInput(), b, k * m + i, c);
-      }
-    }
-    for (T &value : y) {
-      value = op.getSum() ? value : value / static_cast<T>(k);
-    }
-    return y;
-  });
+  evaluator.defineLazy(op.getResult(),
+                       [&evaluator, input, by](int64_t b, int64_t p, int64_t c, T null) {
+                         return evaluator.at(input, b, p - by, c, null);
+                       });
 }
 
 /// y[p] = x[p div k]
 template <typename T> static void evaluate(UpsampleOp op, Evaluator<T> &evaluator) {
   Value input = op.getInput();
   int64_t k = op.getFactor();
-  evaluator.defineLazy(op.getResult(), [&evaluator, input, k](int64_t b, int64_t p, int64_t c) {
-    return evaluator.at(input, b, llvm::divideFloorSigned(p, k), c);
-  });
+  evaluator.defineLazy(op.getResult(),
+                       [&evaluator, input, k](int64_t b, int64_t p, int64_t c, T null) {
+                         return evaluator.at(input, b, llvm::divideFloorSigned(p, k), c, null);
+                       });
 }
 
 /// y[m] = x[k m], x[k m + 1], ... side by side
@@ -65,10 +50,10 @@ template <typename T> static void evaluate(FoldOp op, Evaluator<T> &evaluator) {
 template <typename T> static void evaluate(UnfoldOp op, Evaluator<T> &evaluator) {
   Value input = op.getInput();
   int64_t k = op.getFactor(), width = evaluator.getColumns(op.getResult());
-  evaluator.defineLazy(
-      op.getResult(), [&evaluator, input, k, width](int64_t b, int64_t p, int64_t c) {
-        return evaluator.at(input, b, llvm::divideFloorSigned(p, k), modulo(p, k) * width + c);
-      });
+  evaluator.defineLazy(op.getResult(), [&evaluator, input, k, width](int64_t b, int64_t p,
+                                                                     int64_t c, T null) {
+    return evaluator.at(input, b, llvm::divideFloorSigned(p, k), modulo(p, k) * width + c, null);
+  });
 }
 
 /// y[0] = x[n - 1]
@@ -79,7 +64,6 @@ template <typename T> static void evaluate(LastOp op, Evaluator<T> &evaluator) {
 }
 
 SLUICE_REFERENCE(ShiftOp)
-SLUICE_REFERENCE(ShortenOp)
 SLUICE_REFERENCE(UpsampleOp)
 SLUICE_REFERENCE(FoldOp)
 SLUICE_REFERENCE(UnfoldOp)

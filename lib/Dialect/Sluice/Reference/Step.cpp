@@ -55,25 +55,27 @@ void StepRunner::note(Value value, int64_t row, const std::string &what) {
 /// Readers of the result read the ring; in a prefill, before it is written, the rows themselves.
 void StepRunner::keep(KeepOp op, bool isPrefill) {
   if (isPrefill) {
-    evaluator.defineLazy(op.getResult(), [this, op](int64_t b, int64_t row, int64_t column) {
-      return evaluator.at(KeepOp(op).getValue(), b, row, column);
-    });
+    evaluator.defineLazy(op.getResult(),
+                         [this, op](int64_t b, int64_t row, int64_t column, double null) {
+                           return evaluator.at(KeepOp(op).getValue(), b, row, column, null);
+                         });
     return;
   }
   store(op);
   const Ring &ring = rings.find(op.getState())->second;
-  evaluator.defineLazy(op.getResult(), [this, op, &ring](int64_t, int64_t row, int64_t column) {
-    if (row < 0) {
-      return 0.0;
-    }
-    auto slot = static_cast<size_t>(row % ring.rows);
-    if (ring.rowOf[slot] != row) {
-      note(KeepOp(op).getValue(), row,
-           ring.rowOf[slot] < row ? "is not due yet" : "was overwritten");
-      return std::numeric_limits<double>::quiet_NaN();
-    }
-    return ring.data[slot][static_cast<size_t>(column)];
-  });
+  evaluator.defineLazy(op.getResult(),
+                       [this, op, &ring](int64_t, int64_t row, int64_t column, double null) {
+                         if (row < 0) {
+                           return null;
+                         }
+                         auto slot = static_cast<size_t>(row % ring.rows);
+                         if (ring.rowOf[slot] != row) {
+                           note(KeepOp(op).getValue(), row,
+                                ring.rowOf[slot] < row ? "is not due yet" : "was overwritten");
+                           return std::numeric_limits<double>::quiet_NaN();
+                         }
+                         return ring.data[slot][static_cast<size_t>(column)];
+                       });
 }
 
 void StepRunner::store(KeepOp op) {

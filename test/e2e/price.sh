@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# What an op costs: docs/adding-an-op.md lists the files that name the maximum of a group and the square of ReLU, and no other does.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+# named PATTERN: the sources that name it, tests and documents apart
+named() {
+  (cd "$root" && grep -rlE "$1" include lib runtime tools | sort)
+}
+# listed HEADING: the files of the document's list under a line that begins so
+listed() {
+  awk -v heading="$1" 'index($0, heading) == 1 { on = 1; next } on && /^- `/ { split($0, part, "`"); print part[2] }
+                       on && /^The / { on = 0 }' "$root/docs/adding-an-op.md" | sort
+}
+# costs NAME HEADING PATTERN
+costs() {
+  if [[ $(named "$3") == "$(listed "$2")" && -n $(named "$3") ]]; then
+    pass "$1"
+  else
+    fail "$1" "$(diff <(listed "$2") <(named "$3"))" "mend docs/adding-an-op.md, or what needs to know"
+  fi
+}
+
+costs "the files that name a group's maximum" "The maximum of a group" \
+  'Shortening::Max|ShortenKind::Max|ShortenMax|shorten_max|"average", "linear", "max"'
+costs "the files that name the square of ReLU" "The square of ReLU" 'ReluSquared|relu_squared'
+
+# Analyses and passes ask interfaces; only a picture's words go by the kind of op.
+switching=$(cd "$root" && grep -rlE '(isa|cast)[a-z_]*<[^>]*Shorten' lib | sort)
+if [[ $switching == lib/Analysis/PictureBands.cpp ]]; then
+  pass "no analysis asks for the op that shortens"
+else
+  fail "no analysis asks for the op that shortens" "$switching"
+fi
+finish
