@@ -118,6 +118,14 @@ std::vector<uint8_t> readPart(const Path &folder, const char *name, const Json &
   return bytes;
 }
 
+/// What to write into "latest" where it names a checkpoint that is not there.
+std::string describeOthers(const Path &run) {
+  std::vector<int64_t> steps = checkpointSteps(run);
+  return steps.empty() ? "restore it, or train into a new run"
+                       : "restore it, or write " + std::to_string(steps.back()) +
+                             ", the newest one there is, into the run's file \"latest\"";
+}
+
 Path latestFolder(const Path &run) {
   int64_t step = latestStep(run);
   if (step < 0) {
@@ -128,8 +136,8 @@ Path latestFolder(const Path &run) {
   Path folder = run / "checkpoints" / std::to_string(step);
   if (!runtime::isFolder(folder)) {
     throw UserError(folder.string() +
-                    ": expected the checkpoint that \"latest\" names, found none" +
-                    damagedCheckpointRemedy);
+                    ": expected the checkpoint that \"latest\" names, found none; " +
+                    describeOthers(run));
   }
   return folder;
 }
@@ -183,11 +191,10 @@ int64_t latestStep(const Path &run) {
   std::string text = readText(path, "name of the latest checkpoint");
   int64_t step = -1;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-  if (error != std::errc() || step < 0 ||
-      std::string_view(end, text.data() + text.size()) != "\n") {
+  std::string_view rest(end, text.data() + text.size());
+  if (error != std::errc() || step < 0 || (rest != "\n" && !rest.empty())) { // an editor's newline
     throw UserError(path.string() + ": expected the step of a checkpoint, found " +
-                    quote(text, 20) +
-                    "; write the name of a folder in checkpoints/ and a newline into it");
+                    quote(text, 20) + "; write the name of a folder in checkpoints/ into it");
   }
   return step;
 }

@@ -62,22 +62,22 @@ double scoreBatch(Executor &executor, const std::vector<uint8_t> &text,
 
 EvaluationOptions complete(EvaluationOptions options, int64_t context) {
   if (options.mostTokens < 0) {
-    throw UserError("expected a number of tokens to score of at least 0, found " +
+    throw UserError("--tokens: expected a number of tokens to score of at least 0, found " +
                     std::to_string(options.mostTokens));
   }
   if (options.window == 0) {
     options.window = context;
   }
   if (options.window < 1 || options.window > context) {
-    throw UserError("expected a window from 1 to the context of " + std::to_string(context) +
-                    ", found " + std::to_string(options.window));
+    throw UserError("--window: expected a window from 1 to the context of " +
+                    std::to_string(context) + ", found " + std::to_string(options.window));
   }
   if (options.stride == 0) {
     options.stride = std::max<int64_t>(1, options.window / 2);
   }
   if (options.stride < 1 || options.stride > options.window) {
-    throw UserError("expected a stride from 1 to the window of " + std::to_string(options.window) +
-                    ", found " + std::to_string(options.stride));
+    throw UserError("--stride: expected a stride from 1 to the window of " +
+                    std::to_string(options.window) + ", found " + std::to_string(options.stride));
   }
   return options;
 }

@@ -178,6 +178,32 @@ void writeColumns(std::ostringstream &out, const std::vector<RunFiles> &runs,
   out << "</table>\n" << (any ? "" : "<p>None.</p>\n");
 }
 
+/// Held-out losses at the last step that every run was evaluated at, where that is not the last of
+/// each.
+void addCommonEvaluation(const std::vector<RunFiles> &runs, std::vector<Facts> &results) {
+  std::vector<Point> common = runs.front().series("eval_bits_per_byte");
+  for (const RunFiles &run : runs) {
+    std::vector<Point> points = run.series("eval_bits_per_byte");
+    std::erase_if(common, [&](const Point &point) {
+      return std::none_of(points.begin(), points.end(),
+                          [&](const Point &other) { return other.x == point.x; });
+    });
+  }
+  if (common.empty()) {
+    return;
+  }
+  double step = common.back().x;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    std::vector<Point> points = runs[i].series("eval_bits_per_byte");
+    if (points.back().x > step) {
+      auto at = std::find_if(points.begin(), points.end(),
+                             [&](const Point &point) { return point.x == step; });
+      results[i].emplace_back("held-out text, step " + showNumber(step, 0),
+                              showNumber(at->y, 4) + " bits per byte");
+    }
+  }
+}
+
 void writeCommonCurves(std::ostringstream &out, const std::vector<RunFiles> &runs) {
   constexpr std::pair<const char *, const char *> charts[] = {
       {"bits_per_byte", "Training, bits per byte"},
@@ -234,6 +260,7 @@ std::string makeComparison(const std::vector<ComparedRun> &compared) {
     Facts data = run.data();
     hyperparameters.back().insert(hyperparameters.back().end(), data.begin(), data.end());
   }
+  addCommonEvaluation(runs, results);
   std::ostringstream out;
   out << pageStart("Runs compared: " + title);
   for (const RunFiles &run : runs) {

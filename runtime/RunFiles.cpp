@@ -122,6 +122,18 @@ std::string describeFiles(const std::vector<DataFile> &files) {
          (skipped.empty() ? "" : "; skipped, too short: " + skipped) + more;
 }
 
+/// ", the first 4096 tokens alone" where evaluations did not score all of the held-out text.
+std::string describeShare(const std::vector<Json> &lines, const std::optional<RunRecord> &record) {
+  double scored = 0, all = 0;
+  for (const Json &line : lines) {
+    scored = line.contains("eval_tokens") ? numberIn(line, "eval_tokens") : scored;
+  }
+  for (const DataFile &file : record ? record->heldOut : std::vector<DataFile>()) {
+    all += file.used ? static_cast<double>(file.bytes - 1) : 0;
+  }
+  return scored > 0 && scored < all ? ", the first " + showNumber(scored, 0) + " tokens alone" : "";
+}
+
 void addEvaluation(Facts &facts, const Json &evaluation) {
   if (!evaluation.is_object()) {
     return;
@@ -162,9 +174,13 @@ Facts RunFiles::results() const {
   if (!heldOut.empty()) {
     auto best = std::min_element(heldOut.begin(), heldOut.end(),
                                  [](const Point &a, const Point &b) { return a.y < b.y; });
-    facts.emplace_back("held-out text, step " + showNumber(heldOut.back().x, 0),
-                       showNumber(heldOut.back().y, 4) + " bits per byte (least: " +
-                           showNumber(best->y, 4) + " at step " + showNumber(best->x, 0) + ")");
+    std::string last = showNumber(heldOut.back().y, 4), least = showNumber(best->y, 4);
+    facts.emplace_back(
+        "held-out text, step " + showNumber(heldOut.back().x, 0),
+        last + " bits per byte" +
+            (last == least ? ""
+                           : " (least: " + least + " at step " + showNumber(best->x, 0) + ")") +
+            describeShare(lines, record));
   }
   addEvaluation(facts, evaluation);
   return facts;
@@ -195,7 +211,9 @@ Facts RunFiles::data() const {
     for (const std::string &setting : change.settings) {
       settings += (settings.empty() ? "" : ", ") + setting;
     }
-    facts.emplace_back("changed after step " + std::to_string(change.step), settings);
+    facts.emplace_back(change.step == 0 ? "set from the start"
+                                        : "changed after step " + std::to_string(change.step),
+                       settings);
   }
   return facts;
 }

@@ -28,15 +28,16 @@ std::string hashOfWeights(Executor &executor) {
   return sha256Hex(hashes);
 }
 
-/// What a session belongs to: key, how a message calls it, and what it is here.
+/// What a session belongs to: key, how a message calls it and another one, and what it is here.
 struct Owner {
-  const char *key, *name;
+  const char *key, *name, *other;
   std::string value;
 };
 std::vector<Owner> ownersOf(Executor &executor) {
-  return {{"artifact", "artifact", sha256Hex(executor.artifact().elf())},
-          {"weights", "weights", hashOfWeights(executor)},
-          {"target", "instruction set (--cpu-target chooses it)", executor.target()}};
+  return {
+      {"artifact", "artifact", "another artifact", sha256Hex(executor.artifact().elf())},
+      {"weights", "weights", "other weights", hashOfWeights(executor)},
+      {"target", "instruction set (--cpu-target chooses it)", "another one", executor.target()}};
 }
 
 /// A state of one text, without padding; f32, as which every number of it is exact.
@@ -128,8 +129,8 @@ void requireOwners(const StrictJson &json, Executor &executor, const std::string
     std::string found = json.at(owner.key).string();
     if (found != owner.value) {
       throw UserError(origin + ": expected a session of the same " + owner.name + " (" +
-                      owner.value + "), found one of another (" + found +
-                      "); name what it was saved with" + ", or begin anew without it");
+                      owner.value + "), found one of " + owner.other + " (" + found +
+                      "); name what it was saved with, or begin anew without it");
     }
   }
 }

@@ -147,13 +147,15 @@ private:
     into.steps = goal;
     into.seed = seed();
     into.data.clear();
-    into.heldOut.clear();
     if (data) {
       append(into.data, data->usedFiles(), true);
       append(into.data, data->skippedFiles(), false);
     }
-    append(into.heldOut, heldOut, true);
-    append(into.heldOut, skippedHeldOut, false);
+    if (!options.heldOut.empty()) { // else those of the run that is resumed
+      into.heldOut.clear();
+      append(into.heldOut, heldOut, true);
+      append(into.heldOut, skippedHeldOut, false);
+    }
   }
 
   /// Writes down what the run was told, and the spec that it trains from now on.
@@ -186,11 +188,14 @@ private:
     }
     if (options.scheduleEnd && goal > options.scheduleEnd->step && goal > state.step) {
       int64_t first = std::max(options.scheduleEnd->step, state.step) + 1;
-      say(format("note: steps %lld to %lld run at the schedule's floor, a learning rate of %g: the "
-                 "spec's schedule ends at step %lld; --set training.schedule.steps=%lld spans all",
-                 static_cast<long long>(first), static_cast<long long>(goal),
-                 options.scheduleEnd->rate, static_cast<long long>(options.scheduleEnd->step),
-                 static_cast<long long>(goal)));
+      std::string steps =
+          first == goal ? "step " + std::to_string(goal) + " runs"
+                        : "steps " + std::to_string(first) + " to " + std::to_string(goal) + " run";
+      say(format(
+          "note: %s at the schedule's floor, a learning rate of %g: the spec's schedule ends "
+          "at step %lld; --set training.schedule.steps=%lld spans all",
+          steps.c_str(), options.scheduleEnd->rate,
+          static_cast<long long>(options.scheduleEnd->step), static_cast<long long>(goal)));
     }
   }
 
@@ -330,20 +335,24 @@ private:
     state.dataHash = hadData ? state.dataHash : now.dataHash;
     for (const char *file : {"metrics.jsonl", "samples.jsonl"}) {
       if (int64_t damaged = keepLinesUpTo(options.run / file, state.step)) {
-        say(std::to_string(damaged) + " damaged lines of " + file + " were moved to " + file +
-            ".damaged");
+        say(std::to_string(damaged) + (damaged == 1 ? " damaged line of " : " damaged lines of ") +
+            file + (damaged == 1 ? " was moved to " : " were moved to ") + file + ".damaged");
       }
     }
     executor.scalarI64("seed") = state.seed;
     say("resumed after step " + std::to_string(state.step));
+    if (state.step >= goal) {
+      say("nothing to do: the run is to make " + std::to_string(goal) +
+          (goal == 1 ? " step" : " steps") + " in all and has made " + std::to_string(state.step) +
+          "; give more --steps to go on");
+      return;
+    }
     describe(record);
     noteSettings(options.settings);
     writeRecord();
     sayNotes();
-    if (state.step >= goal) {
-      say("nothing to do: the run is to make " + std::to_string(goal) +
-          " steps in all and has made " + std::to_string(state.step) +
-          "; give more --steps to go on");
+    if (options.heldOut.empty() && !record.heldOut.empty()) {
+      say("note: without --eval-data the run's held-out text is not evaluated from here on");
     }
   }
 

@@ -4,6 +4,7 @@
 // that no loss reads. Remedies are tried before they are named.
 #include "Revision.h"
 #include "sluice/Dialect/Sluice/Reference.h"
+#include "llvm/ADT/StringSet.h"
 #include <cmath>
 #include <ctime>
 
@@ -95,6 +96,18 @@ private:
 };
 } // namespace
 
+/// Ops that are read on the way to a loss.
+static llvm::DenseSet<Operation *> liveOps(func::FuncOp function) {
+  llvm::DenseSet<Operation *> live;
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    if (isa<CrossEntropyOp>(op) ||
+        llvm::any_of(op.getUsers(), [&](Operation *user) { return live.contains(user); })) {
+      live.insert(&op);
+    }
+  }
+  return live;
+}
+
 Shifts::Shifts(ModuleOp module) {
   llvm::MapVector<Attribute, ShiftKey> byPlace;
   for (auto function : module.getOps<func::FuncOp>()) {
@@ -103,7 +116,11 @@ Shifts::Shifts(ModuleOp module) {
     }
     modes.push_back(function);
     size_t number = 0;
+    llvm::DenseSet<Operation *> live = liveOps(function);
     for (auto op : function.getOps<ShiftOp>()) {
+      if (!live.contains(op)) { // warned of as a dead stage
+        continue;
+      }
       auto place = op->getLoc()->findInstanceOf<FileLineColLoc>();
       // IR without places: the n-th shift of each function.
       Attribute name = place ? Attribute(place)
@@ -195,6 +212,16 @@ size_t Shifts::confirm(ModuleOp module, const spec::Model *model, const Clock &c
   return judged;
 }
 
+/// Tokens by which what is read through all levels of a key is late: a position of a level is as
+/// many tokens as its factor.
+static int64_t delayOf(const ShiftKey &key) {
+  int64_t tokens = 0;
+  for (ShiftOp op : ArrayRef(key.ops).take_front(key.levels)) { // those of the first mode
+    tokens += getFactor(op, cast<SequenceType>(op.getResult().getType()));
+  }
+  return tokens * (key.by.front() - key.least);
+}
+
 static void warnOfWaste(const Shifts &shifts, CausalVerdict &verdict) {
   for (const ShiftKey &key : shifts.keys) {
     int64_t by = key.by.front();
@@ -202,7 +229,6 @@ static void warnOfWaste(const Shifts &shifts, CausalVerdict &verdict) {
       continue;
     }
     Operation *op = ShiftOp(key.ops.front());
-    int64_t factor = getFactor(op, cast<SequenceType>(op->getResult(0).getType()));
     std::string least = key.least == 0 ? "none is needed to be causal"
                                        : std::to_string(key.least) + " is enough to be causal";
     std::string all =
@@ -211,8 +237,9 @@ static void warnOfWaste(const Shifts &shifts, CausalVerdict &verdict) {
             : "";
     verdict.warnings.push_back({Kind::Waste, placeOf(op),
                                 "a shift by " + std::to_string(by) + " where " + least + all +
-                                    "; with the least one, all that is read through it is " +
-                                    count(factor * (by - key.least), "token") + " newer"});
+                                    "; with the least one, all that is read through " +
+                                    (key.levels > 1 ? "all of them" : "it") + " is " +
+                                    count(delayOf(key), "token") + " newer"});
   }
 }
 
@@ -250,16 +277,15 @@ static bool isSequence(Operation &op) {
 /// A stage is dead where none of its ops is read on the way to a loss. The last of a chain of dead
 /// stages is named.
 static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
-  llvm::DenseSet<Operation *> live;
+  llvm::DenseSet<Operation *> live = liveOps(function);
   llvm::MapVector<Location, SmallVector<Operation *>> stages;
+  llvm::StringSet<> trained; // stages with weights
   for (Operation &op : llvm::reverse(function.getBody().front())) {
-    bool used = isa<CrossEntropyOp>(op) ||
-                llvm::any_of(op.getUsers(), [&](Operation *user) { return live.contains(user); });
-    if (used) {
-      live.insert(&op);
-    }
     if (isSequence(op)) {
       stages[op.getLoc()].push_back(&op);
+    }
+    if (llvm::any_of(op.getOperands(), [](Value v) { return v.getDefiningOp<ReadOp>(); })) {
+      trained.insert(stageNameOf(&op).stage);
     }
   }
   for (auto &[location, ops] : stages) {
@@ -271,9 +297,11 @@ static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
                           [&](Operation *user) { return user->getLoc() == location; });
     });
     if (isLast) {
+      bool hasWeights = trained.contains(stageNameOf(ops.front()).stage);
       verdict.warnings.push_back({Kind::DeadStage, placeOf(ops.front()),
-                                  "this stage's result reaches no loss, so its weights are never "
-                                  "trained; read it in a later stage, or remove it"});
+                                  std::string("this stage's result reaches no loss") +
+                                      (hasWeights ? ", so its weights are never trained" : "") +
+                                      "; read it in a later stage, or remove it"});
     }
   }
 }

@@ -15,11 +15,30 @@ using namespace sluice;
 // Words
 //===----------------------------------------------------------------------===//
 
+/// What a spec calls an op; the op's own name where it was not made from one.
+static std::string wordOf(Operation *op) {
+  StringRef part = stageNameOf(op).part;
+  if (isa<FoldOp>(op) && !part.empty()) {
+    return "shorten (linear)";
+  }
+  if (isa<UnfoldOp>(op) && !part.empty()) {
+    return "upsample (linear)";
+  }
+  if (isa<EmbedOp, PositionOp>(op) || part == "sum") {
+    return "embedding";
+  }
+  bool isLayer = part.starts_with("attention.") || part.starts_with("feed_forward.");
+  if (isLayer && !isa<AttentionOp>(op)) {
+    return "layer";
+  }
+  return isa<MapOp>(op) && !part.empty() ? part.str() : op->getName().stripDialect().str();
+}
+
 /// "position 3 of the shorten at a.json:7:5"
 static std::string nameOf(Value value, int64_t position) {
   Operation *op = value.getDefiningOp();
-  return "position " + std::to_string(position) + " of the " + op->getName().stripDialect().str() +
-         " at " + spec::toString(placeOf(op));
+  return "position " + std::to_string(position) + " of the " + wordOf(op) + " at " +
+         spec::toString(placeOf(op));
 }
 
 /// What the path goes through that neither the token nor the row makes exist; empty where all of it
@@ -47,29 +66,38 @@ static std::string describe(const FoundLeak &leak) {
   const CausalWitness &witness = leak.witness;
   CrossEntropyOp loss = leak.loss;
   int64_t target = witness.row + static_cast<int64_t>(loss.getOffset());
-  std::string row = "row " + std::to_string(witness.row), length = std::to_string(witness.length);
+  std::string row = "row " + std::to_string(witness.row);
   if (witness.token < witness.length) {
-    return "of " + length + " tokens, " + row + ", which predicts token " + std::to_string(target) +
-           ", reads token " + std::to_string(witness.token) + longerSequence(leak);
+    return "of " + std::to_string(witness.length) + " tokens, " + row + ", which predicts token " +
+           std::to_string(target) + ", reads token " + std::to_string(witness.token) +
+           longerSequence(leak);
   }
   auto [value, position] = leak.path.back();
-  std::string through = value.getDefiningOp()
-                            ? ", for it reads " + nameOf(value, position) + ", which exists then"
-                            : "";
-  return row + " of " + length + " tokens is another one once token " +
-         std::to_string(witness.token) + " is there" + through;
+  std::string through = value.getDefiningOp() ? ": it reads " + nameOf(value, position) +
+                                                    ", which does not exist before"
+                                              : "";
+  return row + " changes when the sequence grows to token " + std::to_string(witness.token) +
+         through;
 }
 
-/// Steps from the token to the row. A stage's steps that stay at their position are one.
+/// Steps from the token to the row. Of one stage those that stay at their position are told with
+/// the one that does not.
 static std::vector<CausalStep> stepsOf(FoundLeak &leak) {
   std::vector<CausalStep> steps;
+  StringRef stage; // of the last step
   for (size_t i = leak.path.size() - 1; i-- > 0;) {
     Operation *op = leak.path[i].first.getDefiningOp();
-    CausalStep step = {placeOf(op), op->getName().stripDialect().str(), leak.path[i + 1].second,
-                       leak.path[i].second};
-    bool same = !steps.empty() && step.from == step.to &&
-                spec::toString(steps.back().place) == spec::toString(step.place);
-    if (!same) {
+    CausalStep step = {placeOf(op), wordOf(op), leak.path[i + 1].second, leak.path[i].second};
+    StringRef own = stageNameOf(op).stage;
+    bool isSame = !steps.empty() && !own.empty() && own == stage;
+    bool stayed = isSame && steps.back().from == steps.back().to;
+    stage = own;
+    if (isSame && step.from == step.to && !(stayed && steps.back().op == "linear")) {
+      continue;
+    }
+    if (stayed) {
+      steps.back() = step;
+    } else {
       steps.push_back(step);
     }
   }

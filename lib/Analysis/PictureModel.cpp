@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace sluice;
 
 /// Tokens beyond this would be too narrow to see.
-constexpr int64_t widest = 512;
+constexpr int64_t widest = 256;
 
 /// Tokens that the largest shift moves by.
 static int64_t largestShift(func::FuncOp function) {

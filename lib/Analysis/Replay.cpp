@@ -81,7 +81,13 @@ static void replayOnce(func::FuncOp function, FoundLeak &leak) {
   auto module = function->getParentOfType<ModuleOp>();
   CausalWitness &witness = leak.witness;
   int64_t longer = std::max(witness.length, witness.token + 1);
-  if (longer > getContext(function) || workOf(function, longer) > mostWork) {
+  if (longer > getContext(function)) {
+    witness.whyNotRun = "it takes " + std::to_string(longer) + " tokens, and the context is " +
+                        std::to_string(getContext(function));
+    return;
+  }
+  if (workOf(function, longer) > mostWork) {
+    witness.whyNotRun = "the model is too large for it";
     return;
   }
   auto vocabulary = module->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt();
@@ -89,6 +95,7 @@ static void replayOnce(func::FuncOp function, FoundLeak &leak) {
   for (CrossEntropyOp loss : lossesOf(function)) {
     auto offset = static_cast<int64_t>(loss.getOffset());
     if (offset < 0) {
+      witness.whyNotRun = "a loss scores rows against tokens before them";
       return;
     }
     targets = std::max(targets, offset);
@@ -106,6 +113,7 @@ static void replayOnce(func::FuncOp function, FoundLeak &leak) {
     std::vector<double> after =
         evaluateRow(function, leak.loss, longer, witness.row, step, changed);
     if (before.empty() || after.empty()) {
+      witness.whyNotRun = "the reference cannot run the model";
       return;
     }
     for (auto [x, y] : llvm::zip_equal(before, after)) {

@@ -14,7 +14,7 @@ std::string sluice::formatReplay(const CausalWitness &witness) {
   std::string where = isCompiled ? "replay of the compiled program: " : "replay of the reference: ";
   switch (witness.replay) {
   case Replay::NotRun:
-    return "replay: not run; the model is too large for it, its context too short, or --no-replay";
+    return "replay: not run" + (witness.whyNotRun.empty() ? "" : ": " + witness.whyNotRun);
   case Replay::Unchanged:
     return where + "the path exists, but with " + how + " " + row + " stayed the same";
   case Replay::Changed:
@@ -37,19 +37,37 @@ std::string CausalWarning::format() const {
   return spec::toString(place) + (isNote() ? ": note: " : ": warning: ") + text;
 }
 
+/// One line a step; steps that say the same, of a stack of layers, share one.
+static std::vector<std::string> linesOf(const std::vector<CausalStep> &path) {
+  std::vector<std::string> lines;
+  std::string last;
+  int times = 1;
+  for (const CausalStep &step : path) {
+    std::string line = spec::toString(step.place) + ": " + step.op + ": position " +
+                       std::to_string(step.from) + " into " + std::to_string(step.to);
+    times = line == last ? times + 1 : 1;
+    if (times > 1) {
+      lines.back() = line + ", " + std::to_string(times) + " times";
+    } else {
+      lines.push_back(line);
+    }
+    last = std::move(line);
+  }
+  return lines;
+}
+
 /// Of a path of thousands of reads its ends are shown.
 static std::string formatPath(const std::vector<CausalStep> &path) {
   constexpr size_t shown = 16;
+  std::vector<std::string> lines = linesOf(path);
   std::string text;
-  for (size_t i = 0; i < path.size(); ++i) {
-    if (path.size() > 2 * shown + 1 && i == shown) {
-      i = path.size() - shown;
-      text += "\n    ... " + std::to_string(path.size() - 2 * shown) +
-              " more reads, which --json lists ...";
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (lines.size() > 2 * shown + 1 && i == shown) {
+      i = lines.size() - shown;
+      text += "\n    ... " + std::to_string(lines.size() - 2 * shown) +
+              " more lines of reads, which --json lists ...";
     }
-    const CausalStep &step = path[i];
-    text += "\n    " + spec::toString(step.place) + ": " + step.op + ": position " +
-            std::to_string(step.from) + " into " + std::to_string(step.to);
+    text += "\n    " + lines[i];
   }
   return text;
 }

@@ -1,4 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Blame.h"
 #include "Failures.h"
 #include "ModelIR.h"
 #include "sluice/Analysis/CausalFlow.h"
@@ -85,6 +86,10 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   }
   CausalVerdict &verdict = result.verdict;
   verdict = checkCausality(*module, request.replay);
+  blameSettings(verdict, text, request.settings, [&] {
+    spec::Diagnostic ignored;
+    return spec::readFile(request.spec, ignored);
+  });
   if (request.tell) {
     request.tell(verdict);
   }

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The road from a spec to an artifact.
+#include "Blame.h"
 #include "Failures.h"
 #include "Limits.h"
 #include "ModelIR.h"
@@ -118,11 +119,21 @@ std::optional<Outcome> Compilation::chooseTargets() {
 
 std::optional<Outcome> Compilation::checkCausal() {
   CausalVerdict verdict = checkCausality(*module);
+  blameSettings(verdict, text, request.settings, [&] {
+    spec::Diagnostic ignored;
+    return request.text ? spec::readText(*request.text, request.spec, ignored)
+                        : spec::readFile(request.spec, ignored);
+  });
   if (!verdict.isProved() && !request.allowLeak) {
     return Outcome{1, "",
-                   verdict.format() + "\nnothing was compiled; mend the spec, or pass "
-                                      "--allow-leak, which the artifact then says for ever",
+                   verdict.format() + "\nnothing was compiled; fix the spec, or pass "
+                                      "--allow-leak; the artifact stays marked as leaky",
                    true};
+  }
+  if (!verdict.isProved()) {
+    notice += (notice.empty() ? "" : "\n") + std::string("warning: ") +
+              spec::toString(verdict.place) + ": " + verdict.message +
+              "; compiled because of --allow-leak, and the artifact is marked as leaky";
   }
   // Certificates are about specs; a leak has none.
   bool certified = verdict.isProved() && !isModelIR(request.spec);

@@ -140,18 +140,32 @@ std::string withSettings(std::string text, const std::string &file,
 
 void blameSettings(Diagnostic &error, const std::string &original, const std::string &changed,
                    const std::vector<Setting> &settings) {
-  std::string flags, all;
-  for (const Setting &setting : settings) {
-    all += (all.empty() ? "" : " ") + setting.flag;
-    if (wrote(changed, setting, error.location)) {
-      flags = setting.flag;
-    }
-  }
+  std::string flags = flagAt(changed, settings, error.location);
   Diagnostic ignored;
   if (flags.empty() && readText(original, error.location.file, ignored)) {
-    flags = all;
+    flags = allFlags(settings);
   }
   error.message = flags.empty() ? error.message : flags + ": " + error.message;
+}
+
+std::string flagAt(const std::string &changed, const std::vector<Setting> &settings,
+                   const SourceLocation &place) {
+  std::string flag;
+  for (const Setting &setting : settings) {
+    try {
+      flag = wrote(changed, setting, place) ? setting.flag : flag;
+    } catch (const Failure &) { // a later setting replaced what its path leads through
+    }
+  }
+  return flag;
+}
+
+std::string allFlags(const std::vector<Setting> &settings) {
+  std::string all;
+  for (const Setting &setting : settings) {
+    all += (all.empty() ? "" : " ") + setting.flag;
+  }
+  return all;
 }
 
 std::optional<Setting> parseSetting(const std::string &written, std::string &mistake) {

@@ -59,9 +59,9 @@ void StageWriter::finish() {
 // Pieces
 //===----------------------------------------------------------------------===//
 
-void StageWriter::name(StringRef part) {
+void StageWriter::name(StringRef part, const SourceLocation &place) {
   b.setLoc(NameLoc::get(b.getStringAttr(current->prefix + "." + part),
-                        locationOf(b.getContext(), current->location)));
+                        locationOf(b.getContext(), place)));
 }
 
 SequenceType StageWriter::sequence(int64_t factor, int64_t width, Type element) {
@@ -186,7 +186,7 @@ Value StageWriter::attention(const Layer &settings, Value x) {
   ScaleRatio scales = scaleRatio(getFactor(function, cast<SequenceType>(query.getType())),
                                  getFactor(function, cast<SequenceType>(keys.getType())));
   bool dropped = purpose == Purpose::Train && settings.attentionDropout > 0;
-  name("attention.mix");
+  name("attention.mix", current->at("mask"));
   auto op = AttentionOp::create(
       b, sequence(current->factor, settings.heads * size, computeType),
       sequence(current->factor, settings.heads, b.getF32Type()), query, keys, keys,

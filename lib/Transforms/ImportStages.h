@@ -66,7 +66,9 @@ private:
 
   /// Names the ops that follow, "stages.1.inside.0.attention.mix" where `part` is "attention.mix":
   /// a NameLoc around the stage's place. Certificates name values so.
-  void name(llvm::StringRef part);
+  void name(llvm::StringRef part) { name(part, current->location); }
+  /// The same around the place of what the stage does there: its mask's.
+  void name(llvm::StringRef part, const spec::SourceLocation &place);
 
   SequenceType sequence(int64_t factor, int64_t width, mlir::Type element);
   /// This stage's parameter, or null where the model has none of that name.

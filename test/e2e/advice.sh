@@ -114,11 +114,13 @@ for path in pictures:
 # Errors
 rm -f "$work/picture.svg"
 exits 2 "too wide a picture" "$sluice" check "$work/wide.json" --picture "$work/picture.svg"
-says "too wide a picture: why" 'span more than the 512 tokens that a picture holds; no picture was written'
-exits 2 "a row too far" "$sluice" check "$work/fine.json" --picture "$work/picture.svg" --picture-row 512
-says "a row too far: why" 'expected a row below 512, found 512'
+says "too wide a picture: why" 'span more than the 256 tokens that a picture holds; no picture was written'
+exits 2 "a row too far" "$sluice" check "$work/fine.json" --picture "$work/picture.svg" --picture-row 256
+says "a row too far: why" 'expected a row below 256, found 256'
 exits 2 "a negative row" "$sluice" check "$work/fine.json" --picture "$work/picture.svg" --picture-row -1
 if [[ -e $work/picture.svg ]]; then fail "refused pictures are not written"; else pass "refused pictures are not written"; fi
+exits 2 "a row without a picture" "$sluice" check "$work/fine.json" --picture-row 3
+says "a row without a picture: what it wants" '--picture'
 exits 2 "a picture over its spec" "$sluice" check "$work/fine.json" --picture "$work/fine.json"
 succeeds "which stays as it was" "$sluice" check "$work/fine.json"
 exits 2 "a picture in no directory" "$sluice" check "$work/fine.json" --picture "$work/none/picture.svg"

@@ -98,6 +98,14 @@ says "are said" "steps 21 to 22 run at the schedule's floor"
 
 # A leak that was allowed.
 succeeds "compile --allow-leak" compile --set stages.1.shift=0 --allow-leak -o "$work/leak.sla"
+says "warns, and names the flag that made the leak" \
+  'warning: .*spec\.json:[0-9:]+: --set stages\.1\.shift=0: not causal: .*compiled because of --allow-leak'
+exits 1 "without it, a leak is refused" compile --set stages.1.shift=0 -o "$work/none.sla"
+says "and the flag is named" 'spec\.json:[0-9:]+: --set stages\.1\.shift=0: not causal: '
+exits 1 "a leak of a flag that stands at another place" "$sluice" check --no-replay "$work/spec.json" --set stages.1.mask=bidirectional \
+  --set training.clip=2
+cp "$work/out" "$work/err"
+says "its own flag alone" 'spec\.json:[0-9:]+: --set stages\.1\.mask=bidirectional: not causal: '
 for artifact in m leak; do
   mark=silent
   [[ $artifact = leak ]] && mark=says

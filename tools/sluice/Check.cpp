@@ -23,7 +23,7 @@ namespace {
 struct CheckFlags {
   std::string spec, picture, certificate, smt;
   std::vector<std::string> settings;
-  int64_t pictureRow = -1;
+  std::optional<int64_t> pictureRow;
   bool json = false, strict = false, noReplay = false, noAdvice = false;
 };
 
@@ -42,6 +42,9 @@ nlohmann::ordered_json witnessToJson(const CausalWitness &witness) {
   }
   const char *replays[] = {"not run", "changed", "unchanged"};
   nlohmann::ordered_json replay = {{"result", replays[static_cast<int>(witness.replay)]}};
+  if (!witness.whyNotRun.empty()) {
+    replay["why"] = witness.whyNotRun;
+  }
   if (witness.replay != Replay::NotRun) {
     const char *programs[] = {"reference", "compiled"};
     replay["program"] = programs[static_cast<int>(witness.program)];
@@ -124,7 +127,7 @@ void refuseWarnings(const CheckFlags &flags, const CausalVerdict &verdict) {
     std::cerr << flags.spec
               << ": proved causal, but refused because of --strict: " << verdict.warnings.size()
               << (verdict.warnings.size() == 1 ? " warning" : " warnings")
-              << "; mend the spec, or check without --strict" << std::endl;
+              << "; fix the spec, or check without --strict" << std::endl;
     throw ExitStatus{1};
   }
 }
@@ -138,7 +141,11 @@ constexpr int64_t mostOpsToReplay = 4000;
 driver::CheckOutcome replay(const CheckFlags &flags, driver::CheckRequest request,
                             driver::CheckOutcome check) {
   CausalVerdict &verdict = check.verdict;
-  if (flags.noReplay || !verdict.witness) {
+  if (!verdict.witness) {
+    return check;
+  }
+  if (flags.noReplay) {
+    verdict.witness->whyNotRun = "--no-replay";
     return check;
   }
   setLastWords(flags.json ? verdict.format() : ""); // of text it is printed already
@@ -210,9 +217,7 @@ void runCheck(const CheckFlags &flags) {
   request.settings = parseSettings(flags.settings);
   request.replay = false;
   request.picture = !flags.picture.empty();
-  if (flags.pictureRow >= 0) {
-    request.pictureRow = flags.pictureRow;
-  }
+  request.pictureRow = flags.pictureRow;
   request.certificate = flags.certificate;
   request.smt = flags.smt;
   request.advice = !flags.noAdvice;
@@ -273,15 +278,17 @@ void registerCheck(CLI::App &program) {
                  "Refuse, with status 1, what is proved but warned of: blind spots, needless "
                  "shifts, stages that reach no loss")
       ->excludes(noAdvice);
-  command
-      ->add_option("--picture", flags->picture,
-                   "Write what one row reads, or a leak's path, as an SVG picture")
-      ->type_name("FILE");
+  CLI::Option *picture =
+      command
+          ->add_option("--picture", flags->picture,
+                       "Write what one row reads, or a leak's path, as an SVG picture")
+          ->type_name("FILE");
   command
       ->add_option("--picture-row", flags->pictureRow,
-                   "Row to draw; none draws one in the middle of a period of the scales. A leak is "
-                   "drawn at its own row")
-      ->type_name("UINT");
+                   "Row to draw; none draws the row of a period of the scales that cannot see the "
+                   "most tokens, or the middle one. A leak is drawn at its own row")
+      ->type_name("UINT")
+      ->needs(picture);
   command
       ->add_option("--certificate", flags->certificate,
                    "Write the proof here, for sluice-certify (docs/certificate.md); only where "

@@ -78,10 +78,15 @@ std::string explainExtra(const CLI::App &program, const std::string &word) {
 std::string explainMissing(const CLI::App &command, const std::string &name) {
   std::string usage = "sluice " + command.get_name();
   bool positional = !name.starts_with("-");
-  std::string remedy = positional ? "write it first, as in " + usage + " " + name +
-                                        " ..., since a flag that takes several "
-                                        "values takes every word up to the next flag"
-                                  : "give " + name;
+  std::vector<const CLI::Option *> options = command.get_options();
+  bool mayBeTaken = std::any_of(options.begin(), options.end(), [](const CLI::Option *option) {
+    return option->count() > 0 && option->get_expected_max() > 1;
+  });
+  std::string remedy = !positional  ? "give " + name
+                       : mayBeTaken ? "write it first, as in " + usage + " " + name +
+                                          " ..., since a flag that takes several values takes "
+                                          "every word up to the next flag"
+                                    : "write it, as in " + usage + " " + name;
   return usage + ": expected " + name + ", found none; " + remedy + " (" + usage +
          " --help lists all)";
 }

@@ -280,7 +280,7 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
                          "its newest part, half of the context");
   command
       .add_option("--prompt-file", flags.promptFile,
-                  "One prompt a line, answered in order, several at once")
+                  "One prompt a line, answered in order, several at once; - is the standard input")
       ->type_name("FILE")
       ->excludes(prompt);
   command.add_option("-n,--tokens", flags.tokens, "Tokens (bytes) to write of each text")
@@ -291,8 +291,8 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
       ->check(wholeNumber(1, 1 << 20));
   command
       .add_option("--stop", flags.stops,
-                  "End a text before this, wherever it comes in what is written; may be given "
-                  "several times")
+                  "End a text before this, wherever it comes in what is written; may be repeated: "
+                  "--stop A --stop B")
       ->expected(1)
       ->default_str("")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -309,15 +309,18 @@ void addSamplingFlags(CLI::App &command, SamplingOptions &options) {
                      "Divides the logits; 0 takes the likeliest");
   command.add_option("--top-k", options.topK, "Sample among the k likeliest; 0 samples among all");
   command.add_option("--top-p", options.topP,
-                     "Sample among the likeliest that together reach this probability");
+                     "Sample among the likeliest that together reach this probability, above 0 and "
+                     "at most 1; 1 samples among all");
   command.add_option("--min-p", options.minP,
-                     "Sample among those at least this likely, the likeliest counted as 1");
+                     "Sample among those at least this likely, the likeliest counted as 1; from 0 "
+                     "to 1");
   command.add_option("--typical", options.typical,
                      "Sample among the most typical that together reach this probability: those "
-                     "whose -log p is nearest to its mean");
+                     "whose -log p is nearest to the entropy; above 0 and at most 1, where 1 "
+                     "samples among all");
   command.add_option("--repetition-penalty", options.repetitionPenalty,
                      "Divides positive logits of bytes that the text has, multiplies negative "
-                     "ones; 1 is none");
+                     "ones; above 0, and 1 is none");
   command.add_option("--seed", options.seed, "Seed of the sampling");
 }
 

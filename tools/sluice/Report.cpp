@@ -3,9 +3,11 @@
 #include "Commands.h"
 #include "Common.h"
 #include "sluice/Driver/Driver.h"
+#include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Text.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 namespace sluice::cli {
@@ -95,7 +97,21 @@ std::optional<runtime::Causality> checkSpec(const runtime::Path &run) {
   return causality;
 }
 
+/// A run beside itself would be a comparison of nothing.
+void requireDifferentRuns(const std::vector<std::string> &runs) {
+  std::error_code ignored;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (std::filesystem::equivalent(runs[i], runs[j], ignored)) {
+        throw runtime::UserError("sluice report: expected different runs, found " +
+                                 showPath(runs[i]) + " twice; name each run once");
+      }
+    }
+  }
+}
+
 void runReport(const ReportFlags &flags) {
+  requireDifferentRuns(flags.runs);
   bool compares = flags.runs.size() > 1;
   runtime::Path first = flags.runs.front();
   runtime::Path out = flags.out.empty() ? first / (compares ? "comparison.html" : "report.html")

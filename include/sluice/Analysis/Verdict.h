@@ -13,10 +13,11 @@
 namespace sluice {
 
 /// One read on the way from a token to a prediction: `op` at `place` reads `from` and gives `to`
-/// (positions of their own scales).
+/// (positions of their own scales). Ops of one stage that stay at their position are one step.
 struct CausalStep {
   spec::SourceLocation place;
-  std::string op; ///< "shorten"
+  std::string
+      op; ///< as a spec calls it: "shorten (linear)", "attention", "layer"; of model IR the op
   int64_t from = 0;
   int64_t to = 0;
 };
@@ -39,6 +40,7 @@ struct CausalWitness {
   Replay replay = Replay::NotRun;
   double change = 0; ///< largest difference in the row that predicts, where the replay was run
   ReplayProgram program = ReplayProgram::Reference;
+  std::string whyNotRun = {}; ///< "--no-replay"; empty where no replay was asked for
 };
 
 /// A loss that was proved about: row t is scored against token t + offset.

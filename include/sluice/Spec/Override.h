@@ -20,6 +20,14 @@ struct Setting {
 /// of this form.
 std::optional<Setting> parseSetting(const std::string &written, std::string &mistake);
 
+/// The flag of the setting whose value stands at a place of `changed`, the spec with `settings`
+/// put in; of several the last, empty where there is none.
+std::string flagAt(const std::string &changed, const std::vector<Setting> &settings,
+                   const SourceLocation &place);
+
+/// The flags of all settings, as they were given.
+std::string allFlags(const std::vector<Setting> &settings);
+
 /// `--precision COMPUTE`: precision.compute.
 Setting computeSetting(const std::string &compute);
 

@@ -109,10 +109,10 @@ TEST(Pictures, OneTooWideIsRefused) {
   std::string error;
   CausalVerdict verdict = checkCausality(*model.module);
   EXPECT_FALSE(makePicture(*model.module, verdict, std::nullopt, error));
-  EXPECT_TRUE(has(error, "more than the 512 tokens")) << error;
+  EXPECT_TRUE(has(error, "more than the 256 tokens")) << error;
   Imported small(R"({ "op": "hourglass", "hierarchy": "0@1 1@3 0@1" },)");
-  EXPECT_FALSE(makePicture(*small.module, checkCausality(*small.module), 512, error));
-  EXPECT_TRUE(has(error, "expected a row below 512, found 512")) << error;
+  EXPECT_FALSE(makePicture(*small.module, checkCausality(*small.module), 256, error));
+  EXPECT_TRUE(has(error, "expected a row below 256, found 256")) << error;
 }
 
 namespace {

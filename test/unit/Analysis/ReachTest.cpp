@@ -341,8 +341,21 @@ TEST(Waste, AKeyThatSetsSeveralLevelsIsOneChange) {
   ASSERT_EQ(verdict.warnings.size(), 1u);
   EXPECT_TRUE(has(verdict.warnings[0].text,
                   "a shift by 7 where 2 is enough to be causal (it is set "
-                  "for 2 levels at once)"))
+                  "for 2 levels at once); with the least one, all that is read "
+                  "through all of them is 15 tokens newer"))
       << verdict.warnings[0].text;
+  // Five positions of one token and five of two: what the relations say of the inner shortening.
+  auto latestToken = [&](const char *shift) {
+    Imported model(hourglass(shift));
+    ReachGraph graph(model.evaluate(), 90);
+    for (auto op : model.evaluate().getOps<ShortenOp>()) {
+      if (op.getFactor() == 3) {
+        return graph.sees(op.getResult(), 10).lookup(model.loss().getTokens()).find_last();
+      }
+    }
+    return -1;
+  };
+  EXPECT_EQ(latestToken("2") - latestToken("7"), 15);
   EXPECT_EQ(Imported(hourglass("2")).check().kind, CausalVerdict::Kind::Proved);
   EXPECT_EQ(Imported(hourglass("1")).check().kind, CausalVerdict::Kind::Leak);
 }
@@ -401,4 +414,15 @@ TEST(DeadStages, TheLastOfAChainIsNamed) {
   ASSERT_EQ(verdict.warnings.size(), 1u);
   EXPECT_EQ(verdict.warnings[0].kind, WarningKind::DeadStage);
   EXPECT_EQ(verdict.warnings[0].place.line, 5u) << verdict.warnings[0].format();
+  EXPECT_TRUE(has(verdict.warnings[0].text, "so its weights are never trained"));
+}
+
+TEST(DeadStages, AShiftHasNoWeightsAndIsNoWaste) {
+  CausalVerdict verdict = Imported("{ \"op\": \"layer\", \"to\": \"y\" },\n"
+                                   "{ \"op\": \"shift\", \"by\": 3 },\n"
+                                   "{ \"op\": \"layer\", \"from\": \"y\" },")
+                              .check();
+  ASSERT_EQ(verdict.warnings.size(), 1u);
+  EXPECT_EQ(verdict.warnings[0].text,
+            "this stage's result reaches no loss; read it in a later stage, or remove it");
 }

@@ -172,13 +172,16 @@ TEST_F(Checkpoint, RefusesDamageAnywhere) {
 }
 
 TEST_F(Checkpoint, RefusesAWrongLatest) {
-  for (const char *text : {"", "x\n", "12", "-3\n", "12\n12\n", "../12\n"}) {
+  for (const char *text : {"", "x\n", "12x", "-3\n", "12\n12\n", "../12\n"}) {
     writeFile(run / "latest", text);
     EXPECT_THROW(loadCheckpoint(run, executor), UserError) << text;
   }
+  writeFile(run / "latest", "12"); // as an editor may leave it
+  EXPECT_EQ(loadCheckpoint(run, executor).step, 12);
   writeFile(run / "latest", "13\n");
-  EXPECT_NE(userError([&] { loadCheckpoint(run, executor); }).find("checkpoints/13"),
-            std::string::npos);
+  std::string message = userError([&] { loadCheckpoint(run, executor); });
+  EXPECT_NE(message.find("checkpoints/13"), std::string::npos) << message;
+  EXPECT_NE(message.find("write 12, the newest one there is, into"), std::string::npos) << message;
   std::filesystem::remove(run / "latest");
   EXPECT_NE(userError([&] { loadCheckpoint(run, executor); }).find("with a checkpoint"),
             std::string::npos);

@@ -61,6 +61,13 @@ TEST_F(CommandLine, TheWholeRoad) {
   EXPECT_EQ(sluice("generate bigram.slc -w run -n 20 --no-echo --no-cache").out.size(), 20u);
   ASSERT_EQ(sluice("report run").status, 0);
   EXPECT_NE(readFile(folder / "run/report.html").find("<svg"), std::string::npos);
+  refuses("report run ./run", "expected different runs, found ./run twice");
+  refuses("eval bigram.slc -w run --data heldout --window 999", "--window: expected a window");
+}
+
+TEST_F(CommandLine, AFlagMayTakeAnArgumentButOnlyWhereThereIsOne) {
+  refuses("report", "expected RUN, found none; write it, as in sluice report RUN (");
+  refuses("eval --data heldout bigram.slc -w run", "since a flag that takes several values");
 }
 
 TEST_F(CommandLine, InspectAndNgramPrintTheContractsFields) {

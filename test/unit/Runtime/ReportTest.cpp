@@ -103,6 +103,31 @@ TEST(Report, ComparesRuns) {
   EXPECT_FALSE(has(page, a.path.string() + " was trained from an artifact")) << page;
 }
 
+TEST(Report, ComparesAtTheLastStepThatAllEvaluated) {
+  TemporaryFolder a, b;
+  std::string both = "{\"step\":5,\"eval_bits_per_byte\":4.5,\"eval_tokens\":64}\n"
+                     "{\"step\":10,\"eval_bits_per_byte\":4,\"eval_tokens\":64}\n";
+  writeFile(a / "metrics.jsonl", both);
+  writeFile(b / "metrics.jsonl",
+            both + "{\"step\":12,\"eval_bits_per_byte\":3.5,\"eval_tokens\":64}\n");
+  RunRecord record = {.steps = 12,
+                      .seed = 7,
+                      .specHash = "a",
+                      .changes = {{0, {"training.clip=2"}, "b"}},
+                      .data = {},
+                      .heldOut = {{"c.txt", 65, true}},
+                      .weights = {}};
+  writeRunRecord(a.path, record);
+  record.heldOut[0].bytes = 500;
+  writeRunRecord(b.path, record);
+  std::string page = makeComparison({{a.path, {}}, {b.path, {}}});
+  EXPECT_TRUE(has(page, "step 10</th><td>4.0000 bits per byte</td><td>4.0000 bits per byte</td>"))
+      << page;
+  EXPECT_TRUE(has(page, "<td>3.5000 bits per byte, the first 64 tokens alone</td>")) << page;
+  EXPECT_FALSE(has(page, "least:")) << "the last is the least";
+  EXPECT_TRUE(has(makeReport(a.path), "set from the start</th><td>training.clip=2"));
+}
+
 TEST(Report, TicksAreRoundAndInside) {
   int digits = 0;
   using Ticks = std::vector<double>;

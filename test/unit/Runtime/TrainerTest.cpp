@@ -453,13 +453,16 @@ TEST_F(Trainer, StepsPastTheScheduleAreSaid) {
   EXPECT_NE(said.find("steps 21 to 22 run at the schedule's floor, a learning rate of 3e-05"),
             std::string::npos)
       << said;
+  flags.steps = 23;
+  run(flags, observer);
+  EXPECT_NE(said.find("step 23 runs at the schedule's floor"), std::string::npos) << said;
 }
 
 TEST_F(Trainer, AResumeWithNothingToDoSaysSo) {
   TrainingOptions flags = options("run");
   flags.steps = 3;
   run(flags);
-  std::string said;
+  std::string said, record = readFile(folder / "run/run.json");
   TrainingObserver observer;
   observer.message = [&](const std::string &text) { said += text + "\n"; };
   flags.resume = true;
@@ -467,6 +470,28 @@ TEST_F(Trainer, AResumeWithNothingToDoSaysSo) {
   EXPECT_EQ(run(flags, observer), TrainingEnd::finished);
   EXPECT_NE(said.find("nothing to do"), std::string::npos) << said;
   EXPECT_EQ(metrics("run").size(), 3u);
+  EXPECT_EQ(readFile(folder / "run/run.json"), record);
+}
+
+TEST_F(Trainer, AResumeWithoutHeldOutTextKeepsItsRecord) {
+  TrainingOptions flags = options("run");
+  flags.steps = 3;
+  run(flags);
+  flags.heldOut.clear();
+  flags.resume = true;
+  flags.steps = 5;
+  std::string said;
+  TrainingObserver observer;
+  observer.message = [&](const std::string &text) { said += text + "\n"; };
+  run(flags, observer);
+  EXPECT_NE(said.find("without --eval-data the run's held-out text is not evaluated"),
+            std::string::npos)
+      << said;
+  std::optional<RunRecord> record = readRunRecord(folder / "run");
+  ASSERT_TRUE(record);
+  ASSERT_EQ(record->heldOut.size(), 1u);
+  EXPECT_EQ(record->heldOut[0].bytes, 400);
+  EXPECT_EQ(record->steps, 5);
 }
 
 TEST_F(Trainer, AnInterruptionBeforeTheFirstStepLeavesNothing) {

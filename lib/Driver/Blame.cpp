@@ -1,0 +1,27 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Blame.h"
+#include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Transforms/ImportSpec.h"
+
+using namespace mlir;
+using namespace sluice;
+
+static bool isProvedModel(const spec::Model &model) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  OwningOpRef<ModuleOp> module = importSpec(context, model);
+  return checkCausality(*module, /*replay=*/false).isProved();
+}
+
+void driver::blameSettings(CausalVerdict &verdict, const std::string &changed,
+                           const std::vector<spec::Setting> &settings,
+                           const std::function<std::optional<spec::Model>()> &readOriginal) {
+  if (verdict.isProved() || settings.empty()) {
+    return;
+  }
+  std::string flags = spec::flagAt(changed, settings, verdict.place);
+  if (flags.empty()) {
+    std::optional<spec::Model> original = readOriginal();
+    flags = original && isProvedModel(*original) ? spec::allFlags(settings) : "";
+  }
+  verdict.message = (flags.empty() ? "" : flags + ": ") + verdict.message;
+}
