@@ -27,8 +27,8 @@ struct Mask {
 struct Value {
   std::string name; ///< "stages.1.inside.0.attention.mix"
   Kind kind = Kind::Tokens;
-  int64_t number = 0;    ///< of a shift: by; of what changes the scale: its factor
-  Mask mask;             ///< of attention
+  int64_t number = 0; ///< of a shift: by; of what changes the scale: its factor
+  Mask mask;          ///< of attention
   std::vector<size_t> operands;
   int64_t factor = 1;    ///< tokens a position
   int64_t keyFactor = 1; ///< of attention: tokens a key

@@ -4,8 +4,8 @@
 
 namespace sluice::cli {
 
-/// From here on the first SIGINT, SIGTERM or SIGHUP (except under nohup) is only noted; a second one
-/// ends the program at once.
+/// From here on the first SIGINT, SIGTERM or SIGHUP (except under nohup) is only noted; a second
+/// one ends the program at once.
 void catchSignals();
 
 /// The signal that was noted, or 0.

@@ -19,8 +19,8 @@ struct RoadRequest {
 /// Empty, or what went wrong.
 std::string takeRoad(const RoadRequest &request);
 
-/// `text`, a module of any level, after upstream's canonicalize, cse and symbol-dce, each twice. Empty
-/// where a pass fails or leaves what does not verify.
+/// `text`, a module of any level, after upstream's canonicalize, cse and symbol-dce, each twice.
+/// Empty where a pass fails or leaves what does not verify.
 std::string runUpstreamPasses(const std::string &text);
 
 } // namespace sluice::test

@@ -73,7 +73,8 @@ int64_t getFactor(mlir::Operation *op, SequenceType type);
 /// parameters are defined as they are used. Fails with a diagnostic at the op.
 llvm::LogicalResult verifyModel(mlir::ModuleOp module);
 
-/// The module attribute `sluice.training`, which sluice-build-entries reads. Fails with a diagnostic.
+/// The module attribute `sluice.training`, which sluice-build-entries reads. Fails with a
+/// diagnostic.
 llvm::LogicalResult verifyTraining(mlir::ModuleOp module);
 
 /// `sequence` stored as `element`: itself where it is, else the result of a map that only converts.
