@@ -23,17 +23,19 @@ struct References {
   ReferenceModel forward, gradient;
 };
 
-/// A gradient that is zero exactly and in ordinary float32 too: that of queries and keys where a
-/// row sees one position alone. P (dP - dO . O) is then a difference of two equal sums, whose
-/// rounding is that of the values' gradient.
+/// A gradient that is zero exactly and in ordinary float32 too: that of queries and keys, and of
+/// what queries alone come from, where a row sees one position alone. P (dP - dO . O) is then a
+/// difference of two equal sums, whose rounding is that of the values' gradient.
 bool vanishes(const Yardstick &yardstick) {
   return yardstick.magnitude == 0 && yardstick.error == 0;
 }
 
 std::string valueOf(std::string name) {
-  for (std::string part : {".query.", ".key."}) {
+  const std::pair<std::string, std::string> parts[] = {
+      {".query.", ".value."}, {".key.", ".value."}, {".attention.norm.", ".attention.over.norm."}};
+  for (const auto &[part, value] : parts) {
     if (size_t at = name.find(part); at != std::string::npos) {
-      name.replace(at, part.size(), ".value.");
+      name.replace(at, part.size(), value);
     }
   }
   return name;
