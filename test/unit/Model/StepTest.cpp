@@ -253,6 +253,7 @@ constexpr const char *allOfIt = R"json({"sluice": 1, "vocabulary": 70, "context"
 
 /// Maxima of open groups, and of groups before the first token.
 constexpr const char *maxima = R"json({"sluice": 1, "vocabulary": 50, "context": 9, "batch": 2,
+  "precision": {"compute": "bf16", "residual": "bf16"},
   "width": 12, "defaults": {"heads": 2, "feed_forward": 20, "activation": "relu_squared"},
   "stages": [{"op": "embedding", "to": "fine"}, {"op": "shift", "by": 5},
     {"op": "shorten", "factor": 3, "method": "max"}, {"op": "layer"}, {"op": "upsample", "factor": 3},
