@@ -294,8 +294,8 @@ Value StepEntries::keepKeys(Value packed, StateOp state) {
   dispatch::AttentionOp attention;
   for (Operation *user : packed.getUsers()) {
     auto reader = dyn_cast<dispatch::AttentionOp>(user);
-    if (!reader || (attention && attention != reader) || reader.getKey() != packed ||
-        reader.getValue() != packed) {
+    if (!reader || (attention && attention != reader) || reader.getQuery() != packed ||
+        reader.getKey() != packed || reader.getValue() != packed) {
       return packed;
     }
     attention = reader;
@@ -320,7 +320,7 @@ Value StepEntries::keepKeys(Value packed, StateOp state) {
   Value held = kept.operand(packed, ownColumns(b, domain.getFactor(), first), row);
   kept.result(held, AccessKind::Row, typeOf(state));
   dispatch::RowsOp op = kept.finish("keys", attention.getSchedule());
-  for (StringRef name : {"plan.phase", "plan.guard"}) {
+  for (StringRef name : {"plan.phase", "guard"}) {
     op->setAttr(name, attention->getAttr(name));
   }
   packed.setType(RankedTensorType::get(
