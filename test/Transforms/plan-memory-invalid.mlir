@@ -34,6 +34,10 @@ func.func @read_between_write_and_store() {
   // expected-error@+1 {{reads state:x between the dispatch that writes it and its plan.store}}
   %old = plan.bind "state:x" : tensor<1x8x16xf32>
   plan.store "state:x", %new : tensor<1x8x16xf32>
-  plan.store "output:y", %old : tensor<1x8x16xf32>
+  %late = dispatch.rows %old attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
+  ^bb0(%r: tensor<16xf32>):
+    dispatch.yield %r : tensor<16xf32>
+  } : (tensor<1x8x16xf32>) -> tensor<1x8x16xf32>
+  plan.store "output:y", %late : tensor<1x8x16xf32>
   return
 }
