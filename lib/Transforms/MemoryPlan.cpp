@@ -46,9 +46,7 @@ private:
     int64_t factor = 0;
     int64_t offset = -1;
     size_t first = SIZE_MAX, last = 0;
-    size_t order = 0;            ///< in which launches name it, from 1: what decides between equals
-    unsigned version = 0;        ///< writes so far, while order is checked
-    bool isStorePending = false; ///< a dispatch wrote the place, its plan.store comes later
+    size_t order = 0; ///< in which launches name it, from 1: what decides between equals
   };
 
   void unite();
@@ -95,32 +93,41 @@ LogicalResult Storage::name(Value value, StringRef place) {
 /// Refuses a read of memory that has been written since: values know no memory, so a pass that
 /// moves or merges ops can make one.
 LogicalResult Storage::checkOrder() {
-  llvm::DenseMap<Value, unsigned> versions; // of the class when the value came to be
+  struct Writes {
+    unsigned count = 0;
+    bool isStorePending = false; // a dispatch wrote the place, its plan.store comes later
+  };
+  std::map<std::string, Writes> ofPlaces;
+  std::map<const Class *, Writes> ofClasses; // of temporaries
+  auto writesOf = [&](Value value) -> Writes & {
+    Class &storage = classOf(value);
+    return storage.place.empty() ? ofClasses[&storage] : ofPlaces[storage.place];
+  };
+  llvm::DenseMap<Value, unsigned> counts; // when the value came to be
   for (Operation &op : func.getBody().front()) {
     if (auto bind = dyn_cast<plan::BindOp>(op)) {
-      Class &storage = classOf(bind.getValue());
-      if (storage.isStorePending) {
+      if (writesOf(bind.getValue()).isStorePending) {
         return bind.emitError() << "reads " << bind.getPlace()
                                 << " between the dispatch that writes it and its plan.store";
       }
-      versions[bind.getValue()] = storage.version;
+      counts[bind.getValue()] = writesOf(bind.getValue()).count;
     } else if (auto view = dyn_cast<plan::ViewOp>(op)) {
-      versions[view.getResult()] = versions.lookup(view.getSource());
+      counts[view.getResult()] = counts.lookup(view.getSource());
     } else if (auto store = dyn_cast<plan::StoreOp>(op)) {
-      classOf(store.getValue()).isStorePending = false;
+      writesOf(store.getValue()).isStorePending = false;
     } else if (isDispatch(op)) {
       for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
-        Class &storage = classOf(operand);
-        if (versions.lookup(operand) != storage.version) {
-          return op.emitError() << "operand " << i << " lives in memory"
-                                << (storage.place.empty() ? "" : " (" + storage.place + ")")
-                                << " that another dispatch has written since";
+        if (counts.lookup(operand) != writesOf(operand).count) {
+          return op.emitError() << "operand " << i << " lives in memory ("
+                                << (classOf(operand).place.empty() ? "a temporary"
+                                                                   : classOf(operand).place)
+                                << ") that another dispatch has written since";
         }
       }
       for (Value result : op.getResults()) {
-        Class &storage = classOf(result);
-        versions[result] = ++storage.version;
-        storage.isStorePending = !storage.place.empty();
+        Writes &writes = writesOf(result);
+        counts[result] = ++writes.count;
+        writes.isStorePending = !classOf(result).place.empty();
       }
     }
   }
