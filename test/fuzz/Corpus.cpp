@@ -60,6 +60,10 @@ Expected fuzz::readExpected(const std::string &path) {
     throw std::runtime_error("expected a line and words in the .expected file of " + path);
   }
   for (std::string key, value; file >> key >> std::ws && std::getline(file, value);) {
+    if (key == "place") {
+      expected.isDefault = value == "defaults";
+      continue;
+    }
     std::string *field = key == "verdict"  ? &expected.verdict
                          : key == "mode"   ? &expected.mode
                          : key == "replay" ? &expected.replay

@@ -122,7 +122,7 @@ TEST(Chains, OfShifts) {
   ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
   EXPECT_GT(verdict.witness->length, 60000) << "no shorter sequence has a row that reads anything";
   EXPECT_GT(verdict.witness->token, verdict.witness->row);
-  EXPECT_TRUE(has(verdict.format(), "more reads, which --json lists")) << verdict.message;
+  EXPECT_TRUE(has(verdict.format(), "more lines of reads, which --json lists")) << verdict.message;
 }
 
 /// A certificate says the same of a bound that is spelled by its steps.

@@ -280,7 +280,7 @@ TEST(Refusal, SaysWhichOpHasNoGradient) {
             std::string::npos);
   EXPECT_NE(refusal(norm(false, true)).find("S-022"), std::string::npos);
   std::string apart = "(%x: " + s1d4 + ", %k: " + s1d4 +
-                      ") { %o, %l = sluice.attention %x, %k, %k attributes {heads = 2 : i64, "
+                      ") { %o, %l = sluice.attention %x, %x, %k attributes {heads = 2 : i64, "
                       "kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64, key_column "
                       "= 0 : i64, value_column = 0 : i64, "
                       "mask = affine_set<(p, q)[n] : (p - q >= 0)>} {^bb0(%s: f32, %p: i32, %q: "

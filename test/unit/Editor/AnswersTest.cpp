@@ -140,7 +140,7 @@ TEST(Completion, ReplacesWhatIsTyped) {
 TEST(Completion, OffersOpsValuesAndStreams) {
   EXPECT_EQ(labels(head + R"({"op": "|"})").size(), spec::allOps().size());
   EXPECT_EQ(labels(R"({"defaults": {"activation": |)"),
-            (std::vector<std::string>{"relu", "gelu", "gelu_tanh", "swiglu"}));
+            (std::vector<std::string>{"relu", "gelu", "gelu_tanh", "swiglu", "relu_squared"}));
   EXPECT_EQ(
       labels(head + R"({"op": "add", "with": "|", "to": "later"}, {"op": "head", "to": "x"}]})"),
       std::vector<std::string>{"fine"});
