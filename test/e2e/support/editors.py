@@ -61,7 +61,7 @@ def spec_session():
           and found[0]["code"] == "leak" and found[0]["range"]["start"] == start, found)
     check("the leak has its remedy", "shift by 3" in found[0]["message"], found)
     steps = found[0]["relatedInformation"]
-    check("each step of the path is named", [step["message"].split(":")[0] for step in steps][:2] == ["embed", "shorten"]
+    check("each step of the path is named", [step["message"].split(":")[0] for step in steps][:2] == ["embedding", "shorten"]
           and steps[1]["location"] == {"uri": uri, "range": found[0]["range"]}, steps)
 
     fixed = leaky.replace('{ "op": "shorten"', '{ "op": "shift", "by": 3 },\n    { "op": "shorten"')
