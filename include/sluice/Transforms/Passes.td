@@ -39,8 +39,8 @@ def DeriveStep : Pass<"sluice-derive-step", "::mlir::ModuleOp"> {
   let summary = "Makes @step from @predict: one more token with what earlier steps kept";
   let description = [{
     Before: a function `@predict` of forward ops whose bounds are known (docs/causality.md). After: beside it `@step`, which is
-    `@predict` over the rows that one more token makes due: a `sluice.due` says which of each stored value, by a
-    `sluice.schedule`; `sluice.keep` stores them in a `sluice.state` and gives the rows that it holds to readers of earlier
+    `@predict` over the rows that one more token makes due. A `sluice.due` says which rows of each stored value these are, by a
+    `sluice.schedule`. `sluice.keep` stores them in a `sluice.state`, and gives the rows that it holds to readers of earlier
     rows. A reader of nothing but this step's rows reads the value itself. What no prediction reads is left out. Refuses, at
     the op, a value without a bound and one on another axis. docs/generation.md has the formulas.
 

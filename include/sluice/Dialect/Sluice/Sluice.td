@@ -25,9 +25,9 @@ def Sluice_Dialect : Dialect {
     ceil(length / f) valid positions of ceil(N / f).
 
     A sequence is a function on all integers: outside its valid positions it is null (zeros). `shift` and `upsample` are
-    *lazy*: their results extend past the end of their operand's scale, so that `shorten` of `shift` reads
-    x[k m + i - s] of the unshifted sequence, and so that the adjoint of `shorten` is `upsample` and of `shift`, the
-    opposite shift, exactly. Every other op defines its result on valid positions alone.
+    *lazy*: their results extend past the end of their operand's scale. So `shorten` of `shift` reads
+    x[k m + i - s] of the unshifted sequence. The adjoint of `shorten` is exactly `upsample`, that of `shift` exactly the
+    opposite shift. Every other op defines its result on valid positions alone.
 
     A sequence's element type says how it is stored, f32 or bf16; regions compute in f32. A parameter is f32. Reading it as
     bf16 gives its *compute copy*, and a linear map, or head, multiplies in the type that it reads its weight in: an input
