@@ -1,198 +1,102 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Body.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "sluice/Dialect/Sluice/Reference.h"
-#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::replay;
 
-namespace {
+/// How far evaluation in f32 may be off; comparisons of numbers nearer than their errors are not
+/// sure.
+template <> struct sluice::scalar::Arithmetic<Number> {
+  static Number add(Number x, Number y) { return replay::add(x, y); }
+  static Number subtract(Number x, Number y) { return replay::subtract(x, y); }
+  static Number multiply(Number x, Number y) { return replay::multiply(x, y); }
+  static Number divide(Number x, Number y) { return replay::divide(x, y); }
+  static Number fma(Number x, Number y, Number z) { return add(multiply(x, y), z); }
+  static Number negate(Number x) { return {-x.value, x.error}; }
+  static Number absolute(Number x) { return {std::abs(x.value), x.error}; }
+  static Number copySign(Number x, Number y) {
+    bool isSure = std::abs(y.value) > y.error || y.error == 0;
+    return {std::copysign(x.value, y.value), isSure ? x.error : x.error + 2 * std::abs(x.value)};
+  }
+  /// x to the power y, of x > 0.
+  static Number power(Number x, Number y) {
+    return elementary(Elementary::Exp, multiply(y, elementary(Elementary::Log, x)));
+  }
+  static Number maximum(Number x, Number y) {
+    return {Arithmetic<double>::maximum(x.value, y.value), join(x, y).error};
+  }
+  static Number minimum(Number x, Number y) {
+    return {Arithmetic<double>::minimum(x.value, y.value), join(x, y).error};
+  }
+  static Number greater(Number x, Number y) {
+    return {std::fmax(x.value, y.value), join(x, y).error};
+  }
+  static Number lesser(Number x, Number y) {
+    return {std::fmin(x.value, y.value), join(x, y).error};
+  }
+  static Number elementary(Elementary function, Number x) {
+    auto exact = [function](double number) { return evaluate(function, number); };
+    bool isWave = function == Elementary::Sin || function == Elementary::Cos;
+    return isWave ? gentle(x, exact) : monotone(x, exact);
+  }
+  static Number converted(Number x, Type type) {
+    return type.isBF16() ? roundedToBf16(x) : rounded(x.value, x.error);
+  }
+  static Number ofInteger(int64_t integer, Number doubt) {
+    return rounded(double(integer), doubt.error);
+  }
 
-using Function = std::function<Number(ArrayRef<Number>)>;
-
-Function ofOne(double (*function)(double), Number (*rule)(Number, double (*)(double))) {
-  return [=](ArrayRef<Number> x) { return rule(x[0], function); };
-}
-
-Function whole(int64_t (*function)(int64_t, int64_t)) {
-  return [=](ArrayRef<Number> x) {
-    return Number{double(function(int64_t(x[0].value), int64_t(x[1].value))), 0};
-  };
-}
-
-/// The greater or the lesser; which one is not sure where they are near one another.
-Function extreme(bool greatest) {
-  return [=](ArrayRef<Number> x) {
-    double value = greatest ? std::fmax(x[0].value, x[1].value) : std::fmin(x[0].value, x[1].value);
-    return Number{value, std::max(x[0].error, x[1].error)};
-  };
-}
-
-double reciprocalRoot(double x) { return 1 / std::sqrt(x); }
-
-Function arithmetic(StringRef name) {
-  return llvm::StringSwitch<Function>(name)
-      .Case("arith.addf", [](ArrayRef<Number> x) { return add(x[0], x[1]); })
-      .Case("arith.subf", [](ArrayRef<Number> x) { return subtract(x[0], x[1]); })
-      .Case("arith.mulf", [](ArrayRef<Number> x) { return multiply(x[0], x[1]); })
-      .Case("arith.divf", [](ArrayRef<Number> x) { return divide(x[0], x[1]); })
-      .Case("math.fma", [](ArrayRef<Number> x) { return add(multiply(x[0], x[1]), x[2]); })
-      .Case("arith.negf", [](ArrayRef<Number> x) { return Number{-x[0].value, x[0].error}; })
-      .Case("math.absf",
-            [](ArrayRef<Number> x) { return Number{std::abs(x[0].value), x[0].error}; })
-      .Cases({"arith.extf", "arith.truncf"},
-             [](ArrayRef<Number> x) { return rounded(x[0].value, x[0].error); })
-      .Cases({"arith.maximumf", "arith.maxnumf"}, extreme(true))
-      .Cases({"arith.minimumf", "arith.minnumf"}, extreme(false))
-      .Default(nullptr);
-}
-
-Function elementaryOf(StringRef name) {
-  return llvm::StringSwitch<Function>(name)
-      .Case("math.exp", ofOne(std::exp, monotone))
-      .Case("math.exp2", ofOne(std::exp2, monotone))
-      .Case("math.expm1", ofOne(std::expm1, monotone))
-      .Case("math.log", ofOne(std::log, monotone))
-      .Case("math.log1p", ofOne(std::log1p, monotone))
-      .Case("math.sqrt", ofOne(std::sqrt, monotone))
-      .Case("math.rsqrt", ofOne(reciprocalRoot, monotone))
-      .Case("math.erf", ofOne(std::erf, monotone))
-      .Case("math.tanh", ofOne(std::tanh, monotone))
-      .Case("math.floor", ofOne(std::floor, monotone))
-      .Case("math.sin", ofOne(std::sin, gentle))
-      .Case("math.cos", ofOne(std::cos, gentle))
-      .Default(nullptr);
-}
-
-Function wholeOf(StringRef name) {
-  using I = int64_t;
-  return llvm::StringSwitch<Function>(name)
-      .Case("arith.addi", whole([](I x, I y) { return x + y; }))
-      .Case("arith.subi", whole([](I x, I y) { return x - y; }))
-      .Case("arith.muli", whole([](I x, I y) { return x * y; }))
-      .Case("arith.divsi", whole([](I x, I y) { return y == 0 ? 0 : x / y; }))
-      .Case("arith.floordivsi",
-            whole([](I x, I y) { return y == 0 ? 0 : llvm::divideFloorSigned(x, y); }))
-      .Case("arith.remsi", whole([](I x, I y) { return y == 0 ? 0 : x % y; }))
-      .Case("arith.minsi", whole([](I x, I y) { return std::min(x, y); }))
-      .Case("arith.maxsi", whole([](I x, I y) { return std::max(x, y); }))
-      .Case("arith.andi", whole([](I x, I y) { return x & y; }))
-      .Case("arith.ori", whole([](I x, I y) { return x | y; }))
-      .Case("arith.xori", whole([](I x, I y) { return x ^ y; }))
-      .Cases({"arith.index_cast", "arith.extsi", "arith.extui", "arith.trunci"},
-             [](ArrayRef<Number> x) { return x[0]; })
-      .Cases({"arith.sitofp", "arith.uitofp"},
-             [](ArrayRef<Number> x) { return rounded(x[0].value, x[0].error); })
-      .Default(nullptr);
-}
-
-/// A comparison of floating point; unsure where the two are nearer than their errors.
-Function comparison(arith::CmpFOp op) {
-  using P = arith::CmpFPredicate;
-  P predicate = op.getPredicate();
-  return [=](ArrayRef<Number> x) -> Number {
-    double a = x[0].value, b = x[1].value;
-    bool holds = false;
-    switch (predicate) {
-    case P::OEQ:
-    case P::UEQ:
-      holds = a == b;
-      break;
-    case P::ONE:
-    case P::UNE:
-      holds = a != b;
-      break;
-    case P::OLT:
-    case P::ULT:
-      holds = a < b;
-      break;
-    case P::OLE:
-    case P::ULE:
-      holds = a <= b;
-      break;
-    case P::OGT:
-    case P::UGT:
-      holds = a > b;
-      break;
-    case P::OGE:
-    case P::UGE:
-      holds = a >= b;
-      break;
-    case P::ORD:
-      holds = a == a && b == b;
-      break;
-    case P::UNO:
-      holds = a != a || b != b;
-      break;
-    case P::AlwaysTrue:
-      holds = true;
-      break;
-    case P::AlwaysFalse:
-      break;
+  static Number exact(double number) { return {number, 0}; }
+  static double valueOf(Number x) { return x.value; }
+  static Number doubt(Number x, Number y) {
+    double error = x.error + y.error;
+    return {0, error == 0 || std::abs(x.value - y.value) > error ? 0.0 : 1.0};
+  }
+  static bool isSure(Number doubt) { return doubt.error == 0; }
+  static Number join(Number x, Number y) { return {0, std::max(x.error, y.error)}; }
+  static Scalar<Number> select(Scalar<Number> condition, Scalar<Number> x, Scalar<Number> y) {
+    Scalar<Number> chosen = condition.integer != 0 ? x : y;
+    if (!isSure(condition.real)) { // or the other
+      chosen.real.error = std::abs(x.real.value - y.real.value) +
+                          std::abs(double(x.integer - y.integer)) + join(x.real, y.real).error;
     }
-    bool isSure = x[0].error + x[1].error == 0 || std::abs(a - b) > x[0].error + x[1].error;
-    return {double(holds), isSure ? 0.0 : 1.0};
-  };
+    return chosen;
+  }
+};
+
+/// A number as a value of `type`, and back: integers are whole numbers.
+static scalar::Scalar<Number> scalarOf(Number number, Type type) {
+  if (isa<FloatType>(type)) {
+    return {.real = number};
+  }
+  return {.real = {0, number.error}, .integer = int64_t(number.value)};
+}
+static Number numberOf(const scalar::Scalar<Number> &scalar, Type type) {
+  return isa<FloatType>(type) ? scalar.real : Number{double(scalar.integer), scalar.real.error};
 }
 
-Number select(ArrayRef<Number> x) {
-  Number chosen = x[0].value != 0 ? x[1] : x[2];
-  if (x[0].error > 0) { // or the other
-    chosen.error = std::abs(x[1].value - x[2].value) + std::max(x[1].error, x[2].error);
-  }
-  return chosen;
-}
-
-Function functionOf(Operation &op) {
-  StringRef name = op.getName().getStringRef();
-  if (auto compare = dyn_cast<arith::CmpFOp>(op)) {
-    return comparison(compare);
-  }
-  if (auto compare = dyn_cast<arith::CmpIOp>(op)) {
-    return [predicate = compare.getPredicate()](ArrayRef<Number> x) {
-      auto wide = [](Number n) { return APInt(64, uint64_t(int64_t(n.value)), true); };
-      return Number{double(arith::applyCmpPredicate(predicate, wide(x[0]), wide(x[1]))), 0};
-    };
-  }
-  if (name == "arith.select") {
-    return select;
-  }
-  for (auto find : {arithmetic, elementaryOf, wholeOf}) {
-    if (Function function = find(name)) {
-      return function;
-    }
-  }
-  return nullptr;
-}
-
-int64_t elements(Value value) {
+static int64_t elements(Value value) {
   auto tensor = dyn_cast<RankedTensorType>(value.getType());
   return tensor ? tensor.getNumElements() : 1;
 }
 
-Numbers constantOf(arith::ConstantOp constant) {
-  auto numberOf = [](Attribute attribute) -> Number {
-    if (auto real = dyn_cast<FloatAttr>(attribute)) {
-      return {real.getValueAsDouble(), 0};
-    }
-    APInt value = cast<IntegerAttr>(attribute).getValue();
-    return {double(value.getBitWidth() == 1 ? int64_t(value.getZExtValue()) : value.getSExtValue()),
-            0};
+static Numbers constantOf(arith::ConstantOp constant) {
+  Type type = getElementTypeOrSelf(constant.getType());
+  auto ofElement = [&](Attribute element) {
+    return numberOf(scalar::constantOf<Number>(element), type);
   };
+  Numbers numbers;
   if (auto dense = dyn_cast<DenseElementsAttr>(constant.getValue())) {
-    Numbers numbers;
-    for (Attribute attribute : dense.getValues<Attribute>()) {
-      numbers.push_back(numberOf(attribute));
+    for (Attribute element : dense.getValues<Attribute>()) {
+      numbers.push_back(ofElement(element));
     }
     return numbers;
   }
-  return {numberOf(constant.getValue())};
+  return {ofElement(constant.getValue())};
 }
-
-} // namespace
 
 bool sluice::replay::draws(const Launch &launch, int64_t id, uint64_t element, double rate) {
   return reference::uniform(uint64_t(launch.seed), uint64_t(launch.step),
@@ -278,18 +182,24 @@ LogicalResult Body::compute(Operation &op) {
     set(result, Numbers(elements(result), get(op.getOperand(0))[0]));
     return success();
   }
-  Function function = functionOf(op);
-  if (!function) {
+  return computeElements(op);
+}
+
+/// Element by element; a scalar operand goes with each.
+LogicalResult Body::computeElements(Operation &op) {
+  scalar::Rule<Number> rule = scalar::ruleOf<Number>(op);
+  if (!rule) {
     return op.emitOpError("expected an op whose value the replay knows");
   }
+  Value result = op.getResult(0);
   Numbers numbers;
-  SmallVector<Number> arguments(op.getNumOperands());
+  SmallVector<scalar::Scalar<Number>> arguments(op.getNumOperands());
   for (int64_t i = 0; i < elements(result); ++i) {
     for (auto [argument, operand] : llvm::zip_equal(arguments, op.getOperands())) {
       const Numbers &all = get(operand);
-      argument = all[all.size() == 1 ? 0 : size_t(i)];
+      argument = scalarOf(all[all.size() == 1 ? 0 : size_t(i)], getElementTypeOrSelf(operand));
     }
-    numbers.push_back(function(arguments));
+    numbers.push_back(numberOf(rule(op, arguments), getElementTypeOrSelf(result)));
   }
   set(result, std::move(numbers));
   return success();

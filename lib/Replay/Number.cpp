@@ -17,7 +17,7 @@ Number sluice::replay::divide(Number a, Number b) {
   return {value, std::isnan(own) ? INFINITY : own};
 }
 
-Number sluice::replay::monotone(Number x, double (*function)(double)) {
+Number sluice::replay::monotone(Number x, llvm::function_ref<double(double)> function) {
   double value = function(x.value);
   double error = 0;
   if (!(x.error <= 0)) {
@@ -28,6 +28,6 @@ Number sluice::replay::monotone(Number x, double (*function)(double)) {
   return {value, error + elementary * (std::abs(value) + error)};
 }
 
-Number sluice::replay::gentle(Number x, double (*function)(double)) {
+Number sluice::replay::gentle(Number x, llvm::function_ref<double(double)> function) {
   return {function(x.value), x.error + elementary};
 }

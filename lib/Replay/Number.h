@@ -3,9 +3,10 @@
 // Numbers with the error that an evaluation in f32 may have.
 #pragma once
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 namespace sluice::replay {
@@ -45,9 +46,12 @@ inline Number multiply(Number a, Number b) {
 }
 Number divide(Number a, Number b);
 /// A monotone function, at most `elementary` off.
-Number monotone(Number x, double (*function)(double));
+Number monotone(Number x, llvm::function_ref<double(double)> function);
+inline Number monotone(Number x, double (*function)(double)) { // one of an overloaded name
+  return monotone(x, llvm::function_ref<double(double)>(function));
+}
 /// A function of slope at most 1, at most `elementary` off 1.
-Number gentle(Number x, double (*function)(double));
+Number gentle(Number x, llvm::function_ref<double(double)> function);
 /// To bf16 and back, to nearest.
 inline Number roundedToBf16(Number x) {
   return {x.value, x.error + bf16Unit * (std::abs(x.value) + x.error)};

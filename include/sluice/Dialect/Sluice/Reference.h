@@ -6,6 +6,7 @@
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "sluice/Dialect/Dispatch/ScalarOps.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
@@ -149,11 +150,7 @@ struct ScalarPlace {
   int64_t globalRow = 0; ///< row * capacity + position
 };
 
-/// A number of scalar code: `real` for floats, `integer` for integers and booleans.
-template <typename T> struct Scalar {
-  T real = 0;
-  int64_t integer = 0;
-};
+using scalar::Scalar;
 
 /// Runs a straight-line region of arith, math and dispatch ops; returns what it yields. An op that
 /// it does not know ends the program, because a wrong oracle is worse than none.
