@@ -10,7 +10,7 @@
 #pragma once
 
 #include "sluice/Target/CPU/Kernel.h"
-#include "sluice/Target/CPU/Score.h"
+#include "sluice/Target/Common/Score.h"
 
 #include <functional>
 

@@ -9,9 +9,10 @@
 // Where keys are in several parts, an item leaves its sums in the workspace, and the last of a
 // group's items to arrive adds them up in the order of the parts. Sums depend on positions and
 // shapes alone, not on where rings hold keys nor on threads.
+#include "../Common/RowBody.h"
+#include "../Common/Storage.h"
 #include "Attention.h"
 #include "Skinny.h"
-#include "Storage.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 #include <numeric>

@@ -3,7 +3,7 @@
 // Attention dropout: the factors of one block of scores.
 #include "Attention.h"
 
-#include "sluice/Target/CPU/Random.h"
+#include "sluice/Target/Common/Random.h"
 
 using namespace mlir;
 using namespace sluice;

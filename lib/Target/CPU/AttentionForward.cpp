@@ -3,9 +3,9 @@
 // Attention forward. An item is one (row of the batch, query head, part of the queries); it packs
 // the head's keys once and then, for each block of queries, goes over the blocks of keys that the
 // mask leaves with an online softmax.
+#include "../Common/Storage.h"
 #include "Attention.h"
 #include "Skinny.h"
-#include "Storage.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 

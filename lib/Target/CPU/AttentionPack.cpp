@@ -3,7 +3,7 @@
 // Copies between the tensors' rows and the blocks' layouts: packing, transposition, and unpacking
 // of gradients, rotated back.
 #include "Attention.h"
-#include "sluice/Target/CPU/Epilogue.h"
+#include "Epilogue.h"
 
 using namespace mlir;
 using namespace sluice::cpu;

@@ -77,3 +77,27 @@ template <typename Op> LogicalResult attention::checkOp(Op op) {
 
 template LogicalResult attention::checkOp(dispatch::AttentionOp op);
 template LogicalResult attention::checkOp(dispatch::AttentionBackwardOp op);
+
+Value attention::emitMask(Emitter &e, IntegerSet mask, Value p, Value q, Value length) {
+  return e.broadcast(emitRelation(e, mask, p, q, length));
+}
+
+Value attention::emitQueries(Emitter &e, Value p0, Value column) {
+  SmallVector<int32_t> offsets;
+  for (int64_t i = 0; i < e.lanes; ++i) {
+    offsets.push_back(static_cast<int32_t>(i));
+  }
+  Value lanesOf = arith::ConstantOp::create(
+      e.b, DenseElementsAttr::get(e.integers, ArrayRef<int32_t>(offsets)));
+  return e.add(e.broadcast(e.toInteger(e.add(p0, column))), lanesOf);
+}
+
+void attention::countWork(const Shape &shape, IntegerSet mask, int64_t matmuls, int64_t tensors,
+                          Kernel &kernel) {
+  double pairs =
+      static_cast<double>(shape.batch * shape.heads) * countPairs(shape.queries, shape.keys, mask);
+  kernel.flops = 2.0 * static_cast<double>(matmuls * shape.head) * pairs;
+  // Half of the tensors have the rows of queries, half those of keys.
+  int64_t rows = shape.batch * (shape.queries + shape.keys) * (tensors / 2);
+  kernel.bytes = static_cast<double>(shape.elementBytes * rows * (shape.head * shape.heads));
+}

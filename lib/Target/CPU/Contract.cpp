@@ -6,10 +6,10 @@
 // rows through every panel: rows are read in place (their padding keeps strides off powers of two),
 // a tile's sums stay in registers for all of K. Rows of bf16 are first extended, a tile's at a
 // time, since the inner loop reads them a scalar at a time.
+#include "../Common/Storage.h"
+#include "Epilogue.h"
 #include "Skinny.h"
-#include "Storage.h"
 #include "Tile.h"
-#include "sluice/Target/CPU/Epilogue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -55,12 +55,12 @@ Schedule::Schedule(const Target &target, int64_t rows, int64_t inner, int64_t co
 }
 
 /// Emits one contraction.
-class Emitter {
+class ContractEmitter {
 public:
-  Emitter(dispatch::ContractOp op, ModuleOp module, StringRef name, const Target &target,
-          const Schedule &schedule)
+  ContractEmitter(dispatch::ContractOp op, ModuleOp module, StringRef name, const Target &target,
+                  const Schedule &schedule)
       : op(op), domain(op.getDomain()), s(schedule), frame(op, module, name, target),
-        b(frame.builder()), epilogue(op, frame) {}
+        b(frame.builder()), epilogue(makeEpilogue(op, frame)) {}
 
   LogicalResult emit();
   func::FuncOp function() { return frame.function(); }
@@ -96,7 +96,7 @@ private:
 
 } // namespace
 
-LogicalResult Emitter::emit() {
+LogicalResult ContractEmitter::emit() {
   tail = s.tile;
   tail.vectors = llvm::divideCeil(s.columns % s.tile.columns(), s.tile.lanes);
   input = frame.buffer(0);
@@ -122,7 +122,7 @@ LogicalResult Emitter::emit() {
   return failure(failed_);
 }
 
-void Emitter::emitItem() {
+void ContractEmitter::emitItem() {
   Value columnBlocks = index(s.columnBlocks());
   Value rowBlock = arith::DivUIOp::create(b, frame.item(), columnBlocks);
   Value columnBlock = arith::RemUIOp::create(b, frame.item(), columnBlocks);
@@ -156,7 +156,7 @@ void Emitter::emitItem() {
 
 /// Runs one panel of rows through the item's column panels. Whole and partial panels of rows have
 /// tiles of their own and share the epilogue, which is most of a kernel's code.
-void Emitter::emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail) {
+void ContractEmitter::emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail) {
   bool alwaysWhole = s.rows % s.tile.rows == 0;
   Value count = index(s.tile.rows), whole;
   if (!alwaysWhole) {
@@ -189,12 +189,12 @@ void Emitter::emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTa
 }
 
 /// `row`, or the item's last row where that comes sooner.
-Value Emitter::lastRowOr(Value row) {
+Value ContractEmitter::lastRowOr(Value row) {
   return minIndex(b, row, arith::SubIOp::create(b, rowEnd, index(1)));
 }
 
 /// The tile's rows as f32, whole vectors of them: rows are padded.
-void Emitter::extendRows(Value first, bool mayBePartial) {
+void ContractEmitter::extendRows(Value first, bool mayBePartial) {
   emitLoop(b, index(0), index(s.tile.rows), index(1), [&](Value i) {
     Value row = addIndex(b, first, i);
     row = mayBePartial ? lastRowOr(row) : row;
@@ -205,7 +205,7 @@ void Emitter::extendRows(Value first, bool mayBePartial) {
 }
 
 /// W's columns of `panel`, all of K, to slot `slot` of the packed block.
-void Emitter::packPanel(Value panel, Value slot, const Tile &tile) {
+void ContractEmitter::packPanel(Value panel, Value slot, const Tile &tile) {
   Value column = mulIndex(b, panel, s.tile.columns());
   int64_t lanes = tile.lanes, whole = s.inner / lanes * lanes;
   if (op.getByInput()) {
@@ -233,7 +233,7 @@ void Emitter::packPanel(Value panel, Value slot, const Tile &tile) {
 
 /// Square of `lanes` columns of W from `first` on by `lanes` steps of K, to the slot's columns from
 /// `at` on. Columns past the last are copies of the last: never stored.
-void Emitter::packTransposed(Value slot, Value first, Value at, Value k, bool tail) {
+void ContractEmitter::packTransposed(Value slot, Value first, Value at, Value k, bool tail) {
   int64_t lanes = s.tile.lanes;
   Value mask = tail ? emitColumnMask(b, lanes, k, index(s.inner)) : Value();
   SmallVector<Value> rows;
@@ -247,7 +247,7 @@ void Emitter::packTransposed(Value slot, Value first, Value at, Value k, bool ta
 }
 
 /// The sums of one tile to scratch. A panel with fewer rows repeats its last one.
-void Emitter::emitSums(Value first, Value slot, const Tile &tile, bool partialRows) {
+void ContractEmitter::emitSums(Value first, Value slot, const Tile &tile, bool partialRows) {
   SmallVector<Value> rows;
   for (int64_t i = 0; i < tile.rows; ++i) {
     Value row = extended ? index(i) : addIndex(b, first, index(i));
@@ -270,14 +270,14 @@ void Emitter::emitSums(Value first, Value slot, const Tile &tile, bool partialRo
 }
 
 /// Columns of a dense operand; those past the last are not touched.
-Value Emitter::loadDense(unsigned buffer, Value column, VectorType type) {
+Value ContractEmitter::loadDense(unsigned buffer, Value column, VectorType type) {
   int64_t width = type.getDimSize(0);
   bool isWhole = s.columns % width == 0;
   Value mask = isWhole ? Value() : emitColumnMask(b, width, column, index(s.columns));
   return loadVector(b, width, extras[buffer], column, mask);
 }
 
-Value Emitter::rotate(Value vector, Value row, Value column) {
+Value ContractEmitter::rotate(Value vector, Value row, Value column) {
   auto position = [&]() -> Value {
     return arith::RemUIOp::create(b, row, index(domain.getPositions()));
   };
@@ -288,7 +288,7 @@ Value Emitter::rotate(Value vector, Value row, Value column) {
 /// One row of the tile at a time, from scratch in L1: the region's code is emitted once, on vectors
 /// as wide as the tile, and the number of rows may vary. Rows are padded to whole vectors, so
 /// stores need no mask.
-void Emitter::emitEpilogue(Value first, Value count, Value panel, const Tile &tile) {
+void ContractEmitter::emitEpilogue(Value first, Value count, Value panel, const Tile &tile) {
   auto type = VectorType::get({tile.columns()}, b.getF32Type());
   Value column = mulIndex(b, panel, s.tile.columns());
   SmallVector<Value> shared;
@@ -368,7 +368,7 @@ FailureOr<Kernel> cpu::generateContract(dispatch::ContractOp op, ModuleOp module
   int64_t inner = weight[op.getByInput() ? 0 : 1], columns = weight[op.getByInput() ? 1 : 0];
   int64_t rows = op.getDomain().getLaunchRows();
   Schedule schedule(target, rows, inner, columns);
-  Emitter emitter(op, module, name, target, schedule);
+  ContractEmitter emitter(op, module, name, target, schedule);
   if (failed(emitter.emit())) {
     return failure();
   }

@@ -6,21 +6,16 @@
 // that are due. It reads W in a few streams: runs of its rows, side by side. Each goes on where it
 // was, for kilobytes, which is what a processor fetches ahead by itself. Rows of W that are
 // neighbours would be as many streams that end after each row.
+#include "../Common/RowBody.h"
+#include "../Common/Storage.h"
+#include "Epilogue.h"
 #include "Skinny.h"
-#include "Storage.h"
 #include "Tile.h"
-#include "sluice/Target/CPU/Emitter.h"
-#include "sluice/Target/CPU/Epilogue.h"
+#include "sluice/Target/Common/Emitter.h"
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
-
-Value cpu::ringRow(ImplicitLocOpBuilder &b, int64_t extent, Value batch, Value position) {
-  Value rows = arith::ConstantIndexOp::create(b, extent);
-  Value first = arith::MulIOp::create(b, batch, rows);
-  return arith::AddIOp::create(b, first, arith::RemUIOp::create(b, position, rows));
-}
 
 namespace {
 
@@ -53,7 +48,7 @@ class SkinnyGenerator {
 public:
   SkinnyGenerator(dispatch::ContractOp op, ModuleOp module, StringRef name, const Target &target)
       : op(op), domain(op.getDomain()), frame(op, module, name, target),
-        e(frame.builder(), target.lanes), epilogue(op, frame),
+        e(frame.builder(), target.lanes), epilogue(makeEpilogue(op, frame)),
         inner(typeOf(op.getInput()).getShape().back()), width(typeOf(op.getWeight()).getDimSize(0)),
         cut(target, domain.getLaunchRows(), width) {}
 

@@ -2,7 +2,7 @@
 //
 // Blocks, packing and matmuls of head and cross-entropy.
 #include "CrossEntropy.h"
-#include "Storage.h"
+#include "../Common/Storage.h"
 #include "Tile.h"
 
 using namespace mlir;

@@ -3,7 +3,7 @@
 // The frame of a kernel: its function, and typed views of the memory it is given.
 #include "sluice/Target/CPU/Kernel.h"
 
-#include "Storage.h"
+#include "../Common/Storage.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -20,10 +20,6 @@ const Target &Target::avx512() {
 const Target &Target::avx2() {
   static const Target target{"cpu-avx2", "x86-64-v3", "", 8, 16, 32 << 10, 512 << 10};
   return target;
-}
-
-int64_t cpu::argumentCount(Operation *dispatch) {
-  return dispatch->getNumOperands() + dispatch->getNumResults() + scalarCount + 1;
 }
 
 /// Kernels address the arena with bare pointers, which need static shapes; the bound is never

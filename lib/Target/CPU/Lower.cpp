@@ -5,7 +5,7 @@
 // patterns. A conversion walks and legalizes the whole module, so a pass a dialect would pay for
 // that eight times; what canonicalization would do to the result LLVM does faster.
 #include "Lower.h"
-#include "sluice/Target/CPU/Math.h"
+#include "sluice/Target/Common/Math.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -72,7 +72,7 @@ struct ReductionTree : OpRewritePattern<vector::ReductionOp> {
 static LogicalResult expand(ModuleOp module) {
   RewritePatternSet patterns(module.getContext());
   patterns.add<ReductionTree>(module.getContext());
-  populateMathExpansions(patterns);
+  target::populateMathExpansions(patterns);
   arith::populateArithExpandOpsPatterns(patterns);
   memref::populateExpandStridedMetadataPatterns(patterns);
   vector::populateVectorBroadcastLoweringPatterns(patterns);

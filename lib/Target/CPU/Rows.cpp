@@ -110,55 +110,11 @@ static LogicalResult check(dispatch::RowsOp op) {
 // Estimates
 //===----------------------------------------------------------------------===//
 
-/// Least bytes of one operand or result: what it holds, or what the rows of the launch can touch of
-/// it.
-static double bytesOf(RankedTensorType type, AccessAttr access, dispatch::DomainAttr domain) {
-  double elements = type.getNumElements();
-  auto launchRows = domain.getLaunchRows();
-  if (domain.getScheduled() && access.getKind() == AccessKind::Row) {
-    int64_t width = type.getRank() == 3 ? type.getShape().back() : 1;
-    elements = std::min<double>(elements, double(launchRows * access.getGroup() * width));
-  }
-  if (access.getKind() == AccessKind::Gather) {
-    elements = std::min<double>(elements, double(launchRows) * type.getShape().back());
-  }
-  return elements * type.getElementTypeBitWidth() / 8;
-}
-
-void rows::estimate(dispatch::RowsOp op, Kernel &kernel) {
-  int64_t launchRows = op.getDomain().getLaunchRows();
-  bool sequence = false;
-  for (auto [i, input] : llvm::enumerate(op.getInputs())) {
-    auto type = cast<RankedTensorType>(input.getType());
-    kernel.bytes += bytesOf(type, cast<AccessAttr>(op.getAccesses()[i]), op.getDomain());
-    sequence |= type.getRank() == 3;
-  }
-  for (auto [i, output] : llvm::enumerate(op.getOutputs())) {
-    auto type = cast<RankedTensorType>(output.getType());
-    auto access = cast<AccessAttr>(op.getResultAccesses()[i]);
-    kernel.bytes += bytesOf(type, access, op.getDomain());
-    sequence |= type.getRank() == 3;
-  }
-  for (Operation &inner : op.getBody().front().without_terminator()) {
-    Type widest =
-        inner.getNumOperands() ? inner.getOperand(0).getType() : inner.getResult(0).getType();
-    bool floats = isa<FloatType>(getElementTypeOrSelf(inner.getResult(0).getType()));
-    bool counted =
-        isa<dispatch::ReduceOp, dispatch::ReduceGroupOp>(inner) ||
-        (floats && OpTrait::hasElementwiseMappableTraits(&inner) && !isa<arith::SelectOp>(inner));
-    if (counted) {
-      auto tensor = dyn_cast<RankedTensorType>(widest);
-      kernel.flops += double(launchRows) * (tensor ? tensor.getNumElements() : 1);
-    }
-  }
-  kernel.kind = sequence ? "row" : "stream";
-}
-
 //===----------------------------------------------------------------------===//
 // The loop over rows
 //===----------------------------------------------------------------------===//
 
-static void emitRowLoop(Frame &frame, dispatch::RowsOp op, Emitter &emitter, int64_t perItem) {
+static void emitRowLoop(Frame &frame, dispatch::RowsOp op, RowEmitter &emitter, int64_t perItem) {
   ImplicitLocOpBuilder &b = frame.builder();
   dispatch::DomainAttr domain = op.getDomain();
   int64_t positions = domain.getPositions();
@@ -212,7 +168,7 @@ FailureOr<Kernel> cpu::generateRows(dispatch::RowsOp op, ModuleOp module, String
   int64_t perItem = rowsPerItem(launchRows, *parts, widestRow(op));
 
   Frame frame(op, module, name, target);
-  Emitter emitter(frame, op, *schedule);
+  RowEmitter emitter(frame, op, *schedule);
   emitter.clearSums();
   emitRowLoop(frame, op, emitter, perItem);
   emitter.storeSums();
@@ -222,6 +178,9 @@ FailureOr<Kernel> cpu::generateRows(dispatch::RowsOp op, ModuleOp module, String
   kernel.function = frame.function();
   kernel.items = *parts > 0 ? *parts : llvm::divideCeil(launchRows, perItem);
   kernel.scratchBytes = frame.scratchBytes();
-  estimate(op, kernel);
+  Work work = workOf(op);
+  kernel.flops = work.flops;
+  kernel.bytes = work.bytes;
+  kernel.kind = work.kind;
   return kernel;
 }

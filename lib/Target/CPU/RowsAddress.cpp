@@ -4,9 +4,8 @@
 // Where the rows and elements of a row kernel lie. A row outside its source is a row of zeros (or
 // of the least number) in scratch, chosen by pointer, so that the loops over columns have no
 // branch.
+#include "../Common/Storage.h"
 #include "Rows.h"
-#include "Skinny.h"
-#include "Storage.h"
 
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -95,71 +94,6 @@ Value Addresses::outsideRow(Type element, bool least) {
                        scf::YieldOp::create(inner, loc);
                      });
   return memory;
-}
-
-/// Least and greatest value of an index expression over [0, positions) x [0, group); none where it
-/// depends on more.
-static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int64_t positions,
-                                                           int64_t group) {
-  using Bounds = std::optional<std::pair<int64_t, int64_t>>;
-  if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {
-    return Bounds({constant.getValue(), constant.getValue()});
-  }
-  if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
-    return Bounds({0, (dim.getPosition() == 0 ? positions : group) - 1});
-  }
-  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
-  if (!binary) {
-    return std::nullopt;
-  }
-  Bounds left = boundsOf(binary.getLHS(), positions, group);
-  Bounds right = boundsOf(binary.getRHS(), positions, group);
-  if (!left || !right) {
-    return std::nullopt;
-  }
-  if (expr.getKind() == AffineExprKind::Add) {
-    return Bounds({left->first + right->first, left->second + right->second});
-  }
-  auto factor = dyn_cast<AffineConstantExpr>(binary.getRHS());
-  if (!factor || factor.getValue() <= 0) {
-    return std::nullopt;
-  }
-  int64_t k = factor.getValue();
-  switch (expr.getKind()) {
-  case AffineExprKind::Mul:
-    return Bounds({left->first * k, left->second * k});
-  case AffineExprKind::FloorDiv:
-    return Bounds(
-        {llvm::divideFloorSigned(left->first, k), llvm::divideFloorSigned(left->second, k)});
-  case AffineExprKind::Mod:
-    return Bounds({0, k - 1});
-  default:
-    return std::nullopt;
-  }
-}
-
-bool rows::alwaysInside(dispatch::RowsOp op, AccessAttr access, int64_t extent) {
-  AffineExpr expr = access.getMap().getValue().getResult(0);
-  dispatch::DomainAttr domain = op.getDomain();
-  if (access.getSourceFactor() != 0) {
-    // A valid row's own position is valid in a source of the same scale.
-    return access.getSourceFactor() == domain.getFactor() &&
-           expr == getAffineDimExpr(0, expr.getContext());
-  }
-  if (domain.getScheduled() && expr.isFunctionOfDim(0)) {
-    return false;
-  }
-  auto bounds = boundsOf(expr, domain.getPositions(), access.getGroup());
-  return bounds && bounds->first >= 0 && bounds->second < extent;
-}
-
-Value rows::sequenceRow(ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, int64_t extent,
-                        Value batch, Value position) {
-  if (domain.getScheduled()) {
-    return ringRow(b, extent, batch, position);
-  }
-  Value first = arith::MulIOp::create(b, batch, arith::ConstantIndexOp::create(b, extent));
-  return arith::AddIOp::create(b, first, position);
 }
 
 Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowPosition &at,

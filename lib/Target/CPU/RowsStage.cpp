@@ -2,8 +2,8 @@
 // Apache-2.0 WITH LLVM-exception
 //
 // The loops of a row kernel over columns, its statistics, and what it stores.
+#include "../Common/Storage.h"
 #include "Rows.h"
-#include "Storage.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -23,9 +23,9 @@ static dispatch::YieldOp yieldOf(dispatch::RowsOp op) {
   return cast<dispatch::YieldOp>(op.getBody().front().getTerminator());
 }
 
-Emitter::Emitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule)
-    : frame(frame), op(op), schedule(schedule), b(frame.builder()), addresses(frame, op),
-      lanes(frame.target().lanes) {
+RowEmitter::RowEmitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule)
+    : RowBody(frame.builder(), frame.target().lanes, /*contract=*/true), frame(frame), op(op),
+      schedule(schedule), addresses(frame, op) {
   if (!op.getBody().getOps<dispatch::RandomOp>().empty()) {
     step = frame.step();
     seed = frame.seed();
@@ -34,7 +34,7 @@ Emitter::Emitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule)
   auto row = [&](int64_t width, Type element) {
     return frame.scratch(MemRefType::get({int64_t(llvm::alignTo(width, 16))}, element));
   };
-  for (const Stage &stage : schedule.stages()) {
+  for (const RowStage &stage : schedule.stages()) {
     for (Value value : stage.keeps) {
       kept[value] = row(stage.width, getElementTypeOrSelf(value.getType()));
     }
@@ -50,7 +50,7 @@ Emitter::Emitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule)
 // One row
 //===----------------------------------------------------------------------===//
 
-void Emitter::emitRow(const RowPosition &position) {
+void RowEmitter::emitRow(const RowPosition &position) {
   at = position;
   scalars.clear();
   bases.clear();
@@ -93,7 +93,7 @@ void Emitter::emitRow(const RowPosition &position) {
 
 /// Emits the scalars (and the rows that spread one) that are known once `depth` reductions have
 /// been done.
-void Emitter::emitScalars(int64_t depth) {
+void RowEmitter::emitScalars(int64_t depth) {
   for (Operation &operation : op.getBody().front().without_terminator()) {
     Value result = operation.getResult(0);
     if (scalars.count(result) || schedule.depth(result) > depth ||
@@ -122,15 +122,15 @@ void Emitter::emitScalars(int64_t depth) {
 /// Loop-carried sums wait for one another (4 cycles an add, 2 adds a cycle), so eight in all hide
 /// the latency; stages that only map columns have nothing carried, and four vectors a turn are
 /// enough to spare the loop's own work.
-int64_t Emitter::vectorsTogether(const Stage &stage) const {
+int64_t RowEmitter::vectorsTogether(const RowStage &stage) const {
   int64_t reductions = std::max<int64_t>(stage.reductions.size(), 1);
   int64_t together = std::clamp<int64_t>(8 / reductions, 2, 4);
   return std::min<int64_t>(together, llvm::divideCeil(stage.width, lanes));
 }
 
-void Emitter::emitStage(unsigned number) {
+void RowEmitter::emitStage(unsigned number) {
   current = number;
-  const Stage &stage = schedule.stages()[number];
+  const RowStage &stage = schedule.stages()[number];
   int64_t together = vectorsTogether(stage);
   int64_t step = together * lanes;
   int64_t full = stage.width / step * step;
@@ -163,7 +163,7 @@ void Emitter::emitStage(unsigned number) {
 
 /// One turn of a stage's loop. All loads come before the stores: a result may take an operand's
 /// place.
-Emitter::Values Emitter::emitColumns(const Stage &stage, Columns &columns, ValueRange sums) {
+BodyValues RowEmitter::emitColumns(const RowStage &stage, Columns &columns, ValueRange sums) {
   int64_t together = vectorsTogether(stage);
   for (Value value : stage.keeps) {
     storeAll(kept.lookup(value), columns, rowValues(value, columns), true);
@@ -187,7 +187,7 @@ Emitter::Values Emitter::emitColumns(const Stage &stage, Columns &columns, Value
   return next;
 }
 
-void Emitter::storeResults(const Stage &stage, Columns &columns) {
+void RowEmitter::storeResults(const RowStage &stage, Columns &columns) {
   auto yield = yieldOf(op);
   for (unsigned i : stage.stores) {
     Value value = yield.getValues()[i];
@@ -220,7 +220,7 @@ void Emitter::storeResults(const Stage &stage, Columns &columns) {
 
 /// Sum or greatest. The greatest of floats is one compare and select, a single instruction: NaN is
 /// left to the sums.
-Value Emitter::combine(dispatch::ReduceOp reduce, Value left, Value right) {
+Value RowEmitter::combine(dispatch::ReduceOp reduce, Value left, Value right) {
   bool floats = isa<FloatType>(getElementTypeOrSelf(left.getType()));
   if (reduce.getKind() == dispatch::ReduceKind::Add) {
     if (!floats) {
@@ -237,7 +237,7 @@ Value Emitter::combine(dispatch::ReduceOp reduce, Value left, Value right) {
 
 /// Halves the vectors until one number is left: log2(lanes) steps, where a chain in order would
 /// take a step a lane.
-Value Emitter::finishReduction(dispatch::ReduceOp reduce, ValueRange sums) {
+Value RowEmitter::finishReduction(dispatch::ReduceOp reduce, ValueRange sums) {
   Values left(sums);
   while (left.size() > 1) {
     Values half;
@@ -267,7 +267,7 @@ Value Emitter::finishReduction(dispatch::ReduceOp reduce, ValueRange sums) {
 // Rows that are not valid, and sums over rows
 //===----------------------------------------------------------------------===//
 
-void Emitter::emitZeros(const RowPosition &position) {
+void RowEmitter::emitZeros(const RowPosition &position) {
   at = position;
   for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
     if (resultKind(op, i) == AccessKind::Columns) {
@@ -294,7 +294,7 @@ void Emitter::emitZeros(const RowPosition &position) {
   }
 }
 
-void Emitter::clearSums() {
+void RowEmitter::clearSums() {
   for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
     if (Value memory = sumRows.lookup(i)) {
       auto type = cast<MemRefType>(memory.getType());
@@ -308,7 +308,7 @@ void Emitter::clearSums() {
   }
 }
 
-void Emitter::storeSums() {
+void RowEmitter::storeSums() {
   RowPosition part{frame.item(), frame.index(0), frame.item()};
   for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
     Value sums = sumRows.lookup(i);

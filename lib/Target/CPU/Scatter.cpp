@@ -3,7 +3,7 @@
 //
 // Deterministic scatter-add. An item owns a block of table rows and looks through all indices in
 // order, so no two items write one row and the order of every sum is the order of the rows.
-#include "Storage.h"
+#include "../Common/Storage.h"
 #include "sluice/Target/CPU/Kernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

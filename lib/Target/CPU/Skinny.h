@@ -19,8 +19,4 @@ mlir::FailureOr<Kernel> generateSkinnyContract(dispatch::ContractOp op, mlir::Mo
 mlir::FailureOr<Kernel> generateDecodeAttention(dispatch::AttentionOp op, mlir::ModuleOp module,
                                                 llvm::StringRef name, const Target &target);
 
-/// The memory row of a ring [B, extent, ...] that holds `position` of batch row `batch`.
-mlir::Value ringRow(mlir::ImplicitLocOpBuilder &b, int64_t extent, mlir::Value batch,
-                    mlir::Value position);
-
 } // namespace sluice::cpu

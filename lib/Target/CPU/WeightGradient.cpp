@@ -5,7 +5,7 @@
 // blocks, copies the valid ones' columns of both factors to the thread's scratch (so that the inner
 // loop meets neither invalid rows nor long strides), and adds each block's products to sums kept in
 // scratch. One item adds its rows in their order: the result depends on shapes alone.
-#include "Storage.h"
+#include "../Common/Storage.h"
 #include "Tile.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -64,10 +64,10 @@ Schedule::Schedule(const Target &target, int64_t height, int64_t width)
 }
 
 /// Emits one weight gradient.
-class Emitter {
+class WeightEmitter {
 public:
-  Emitter(dispatch::WeightGradientOp op, ModuleOp module, StringRef name, const Target &target,
-          const Schedule &schedule)
+  WeightEmitter(dispatch::WeightGradientOp op, ModuleOp module, StringRef name,
+                const Target &target, const Schedule &schedule)
       : op(op), domain(op.getDomain()), s(schedule), frame(op, module, name, target),
         b(frame.builder()), type(schedule.tile.type(b)) {}
 
@@ -115,7 +115,7 @@ private:
 
 } // namespace
 
-void Emitter::makeBuffers() {
+void WeightEmitter::makeBuffers() {
   unsigned next = 2;
   left = frame.buffer(0);
   right = frame.buffer(1);
@@ -136,7 +136,7 @@ void Emitter::makeBuffers() {
   }
 }
 
-void Emitter::locateItem() {
+void WeightEmitter::locateItem() {
   Value columnBlocks = index(s.columnBlocks());
   Value rowBlock = arith::DivUIOp::create(b, frame.item(), columnBlocks);
   Value columnBlock = arith::RemUIOp::create(b, frame.item(), columnBlocks);
@@ -152,7 +152,7 @@ void Emitter::locateItem() {
   validRows = domain.getFactor() ? frame.rows() : index(domain.getBatch());
 }
 
-void Emitter::emit() {
+void WeightEmitter::emit() {
   makeBuffers();
   locateItem();
   clearSums();
@@ -178,7 +178,7 @@ void Emitter::emit() {
   frame.finish();
 }
 
-void Emitter::clearSums() {
+void WeightEmitter::clearSums() {
   Value zero = zeros();
   if (weight) {
     emitLoop(b, index(0), rowPanels, index(1), [&](Value m) {
@@ -197,7 +197,7 @@ void Emitter::clearSums() {
 }
 
 /// Copies the valid rows of [first, last) to the front of the packed blocks; gives their number.
-Value Emitter::packRows(Value first, Value last) {
+Value WeightEmitter::packRows(Value first, Value last) {
   auto loop = scf::ForOp::create(b, first, last, index(1), ValueRange{index(0)});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
@@ -219,7 +219,7 @@ Value Emitter::packRows(Value first, Value last) {
 /// Left columns start at multiples of the tile's rows, so their last vector may straddle the row's
 /// end: it is masked. Right columns start at whole vectors: those past the row's padded end are
 /// clamped to readable ones, and never stored.
-void Emitter::copyRow(Value row, Value slot) {
+void WeightEmitter::copyRow(Value row, Value slot) {
   int64_t lanes = s.tile.lanes;
   for (int64_t panel = 0; panel < s.blockRowPanels; ++panel) {
     Value column = addIndex(b, height0, index(panel * s.tile.rows));
@@ -241,7 +241,7 @@ void Emitter::copyRow(Value row, Value slot) {
 
 /// Without AVX-512, a masked load of 16-bit elements is a branch an element: only the vector that
 /// straddles the row's end pays for that.
-Value Emitter::loadLeft(Value row, Value column) {
+Value WeightEmitter::loadLeft(Value row, Value column) {
   int64_t lanes = s.tile.lanes;
   Value mask = emitColumnMask(b, lanes, column, index(s.height));
   if (!isHalfMemory(left)) {
@@ -259,13 +259,13 @@ Value Emitter::loadLeft(Value row, Value column) {
 }
 
 /// Where step `k` of a left panel starts.
-Value Emitter::leftAt(Value panel, Value k) {
+Value WeightEmitter::leftAt(Value panel, Value k) {
   return addIndex(b, mulIndex(b, panel, s.leftPanel()), mulIndex(b, k, s.tile.rows));
 }
 
 /// A right panel stays in L1 while the left panels pass it. `next` is the first row of the next
 /// block, `last` the end of all.
-void Emitter::addProducts(Value count, Value next, Value last) {
+void WeightEmitter::addProducts(Value count, Value next, Value last) {
   Tile tail = s.tile;
   tail.rows = s.height % s.tile.rows;
   Value fullPanels = arith::SubIOp::create(b, index(s.height / s.tile.rows), panelRow0);
@@ -293,7 +293,7 @@ void Emitter::addProducts(Value count, Value next, Value last) {
 /// Touches one line of each factor's row in the next block, a step: tile by tile the lines of all
 /// its columns. The rows come from memory or the last level of cache, and packing them is nothing
 /// but waiting otherwise.
-void Emitter::prefetch(Value k, const Ahead &ahead) {
+void WeightEmitter::prefetch(Value k, const Ahead &ahead) {
   auto touch = [&](Value buffer, Value row, Value column0, int64_t columns) {
     Value line = minIndex(b, ahead.tile, index((columns - 1) / 16));
     Value column = addIndex(b, column0, mulIndex(b, line, 16));
@@ -308,7 +308,7 @@ void Emitter::prefetch(Value k, const Ahead &ahead) {
 }
 
 /// sums[m, n] += packed left panel m, transposed, times packed right panel n.
-void Emitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead) {
+void WeightEmitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead) {
   SmallVector<Value> initial;
   auto at = [&](int64_t i) {
     return SmallVector<Value>{m, n, index(i / tile.vectors), index(i % tile.vectors * tile.lanes)};
@@ -331,7 +331,7 @@ void Emitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahe
   }
 }
 
-void Emitter::addBias(Value count) {
+void WeightEmitter::addBias(Value count) {
   SmallVector<Value> initial;
   for (int64_t panel = 0; panel < s.blockRowPanels; ++panel) {
     initial.push_back(vector::LoadOp::create(b, type, biasSums, {index(panel), index(0)}));
@@ -355,8 +355,8 @@ void Emitter::addBias(Value count) {
 
 /// result = init + sum for `lanes` columns from `column` on; results are dense, so the last ones
 /// are masked.
-void Emitter::storeSum(Value sum, Value init, Value result, ValueRange indices, Value column,
-                       int64_t columns) {
+void WeightEmitter::storeSum(Value sum, Value init, Value result, ValueRange indices, Value column,
+                             int64_t columns) {
   Value mask = emitColumnMask(b, s.tile.lanes, column, index(columns));
   if (init) {
     Value start = vector::MaskedLoadOp::create(b, type, init, indices, mask, zeros());
@@ -365,7 +365,7 @@ void Emitter::storeSum(Value sum, Value init, Value result, ValueRange indices, 
   vector::MaskedStoreOp::create(b, result, indices, mask, sum);
 }
 
-void Emitter::storeWeight() {
+void WeightEmitter::storeWeight() {
   const Tile &tile = s.tile;
   emitLoop(b, index(0), rowPanels, index(1), [&](Value m) {
     emitLoop(b, index(0), index(tile.rows), index(1), [&](Value i) {
@@ -384,7 +384,7 @@ void Emitter::storeWeight() {
   });
 }
 
-void Emitter::storeBias() {
+void WeightEmitter::storeBias() {
   for (int64_t panel = 0; panel < s.blockRowPanels; ++panel) {
     Value column = addIndex(b, height0, index(panel * s.tile.rows));
     Value end = addIndex(b, column, index(s.tile.rows));
@@ -405,7 +405,7 @@ FailureOr<Kernel> cpu::generateWeightGradient(dispatch::WeightGradientOp op, Mod
   int64_t height = left.getShape().back();
   int64_t width = cast<RankedTensorType>(op.getRight().getType()).getShape().back();
   Schedule schedule(target, height, op.getWeight() ? width : 0);
-  Emitter emitter(op, module, name, target, schedule);
+  WeightEmitter emitter(op, module, name, target, schedule);
   emitter.emit();
   double rows = op.getDomain().getLaunchRows();
   double results = double(height) * schedule.width * (op.getInitWeight() ? 2 : 1);

@@ -16,7 +16,7 @@ using namespace sluice::cuda;
 Value cuda::isLastToArrive(Frame &frame, Value number, int64_t blocks, Value slot) {
   constexpr unsigned alignment = Kernel::counterBytes;
   ImplicitLocOpBuilder &b = frame.b;
-  cpu::Emitter &e = frame.e;
+  Emitter &e = frame.e;
   StringRef scope = "device";
   Value last = e.integer(blocks - 1);
   auto isZero = [&](Value index) -> Value {

@@ -4,8 +4,8 @@
 #include "Math.h"
 #include "sluice/Runtime/MemoryFile.h"
 #include "sluice/Runtime/Program.h"
-#include "sluice/Target/CPU/Math.h"
 #include "sluice/Target/CUDA/Kernel.h"
+#include "sluice/Target/Common/Math.h"
 
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -63,7 +63,7 @@ struct ExpandPass : PassWrapper<ExpandPass, OperationPass<ModuleOp>> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     cuda::populateMathExpansions(patterns);
-    cpu::populateMathExpansions(patterns);
+    populateMathExpansions(patterns);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns)))) {
       signalPassFailure();
     }

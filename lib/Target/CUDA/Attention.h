@@ -12,7 +12,7 @@
 
 #include "Tensor.h"
 
-#include "sluice/Target/CPU/Score.h"
+#include "sluice/Target/Common/Score.h"
 
 #include <array>
 #include <functional>
@@ -171,8 +171,7 @@ public:
   /// query that is not valid anything.
   mlir::Value holds(mlir::Value p, mlir::Value q, bool bounded);
   /// Queries [p0, p0 + rows), keys [q0, q0 + columns).
-  cpu::attention::BlockClass classify(mlir::Value p0, int64_t rows, mlir::Value q0,
-                                      int64_t columns);
+  BlockClass classify(mlir::Value p0, int64_t rows, mlir::Value q0, int64_t columns);
 
   /// Values that are not negative, those that dropout drops with their sign changed: one register
   /// tells both. `adjacent` where the elements of a pair of columns follow one another.
@@ -205,7 +204,7 @@ public:
              mlir::Value first, int64_t fragments, Padding padding);
 
   Frame frame;
-  cpu::Emitter &e;
+  Emitter &e;
   mlir::ImplicitLocOpBuilder &b;
   TensorCore core;
   const Shape shape;

@@ -109,7 +109,7 @@ Values BackwardStage::scoreGradients(const Values &raw, const Values &probabilit
     if (shape.gradientFactor) {
       return g;
     }
-    Value derived = cpu::attention::emitRegion(e, op.getScoreGradient(), {score, p, q, head, g});
+    Value derived = emitRegion(e, op.getScoreGradient(), {score, p, q, head, g});
     Value absent = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, some, none);
     return e.select(absent, none, derived);
   });
@@ -135,7 +135,7 @@ FailureOr<Kernel> cuda::generateAttentionBackward(dispatch::AttentionBackwardOp 
   kernel.stages.push_back(makeQueryStage(op, *shape, module, (name + "_queries").str()));
   kernel.stages.push_back(makeKeyStage(op, *shape, module, (name + "_keys").str()));
   kernel.kind = "attention";
-  double pairs = cpu::attention::countPairs(shape->queries, shape->keys, op.getMask());
+  double pairs = countPairs(shape->queries, shape->keys, op.getMask());
   kernel.flops = 10 * double(shape->head * shape->batch * shape->heads) * pairs;
   kernel.workspaceBytes =
       2 * shape->batch * shape->heads * int64_t(llvm::alignTo(shape->queries, fixedRows)) * 4;

@@ -50,7 +50,7 @@ protected:
   dispatch::AttentionBackwardOp op;
   const Shape shape;
   AttentionFrame f;
-  cpu::Emitter &e;
+  Emitter &e;
   mlir::ImplicitLocOpBuilder &b;
   const int64_t roundedPositions;
 };

@@ -43,7 +43,7 @@ private:
   dispatch::AttentionOp op;
   const Shape shape;
   AttentionFrame f;
-  cpu::Emitter &e;
+  Emitter &e;
   ImplicitLocOpBuilder &b;
   int64_t fragments, queries, tiles;
   const int64_t keysPerTile;
@@ -117,8 +117,8 @@ Kernel Forward::generate() {
       return carried;
     }));
   });
-  double pairs = double(shape.batch * shape.heads) *
-                 cpu::attention::countPairs(shape.queries, shape.keys, op.getMask());
+  double pairs =
+      double(shape.batch * shape.heads) * countPairs(shape.queries, shape.keys, op.getMask());
   int64_t blocks = shape.batch * shape.heads * tiles * shape.parts;
   Kernel kernel = *f.frame.finish(f.frame.kernel(
       blocks, "attention", 4 * double(shape.head) * pairs, keyTile.byte + 2 * keys.bytes));

@@ -6,7 +6,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "sluice/Target/CPU/Random.h"
+#include "sluice/Target/Common/Random.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -21,7 +21,7 @@ Value AttentionFrame::f32(float value) {
 Value AttentionFrame::larger(Value x, Value y) { return LLVM::MaxNumOp::create(b, x, y); }
 
 Value AttentionFrame::score(Region &region, ValueRange arguments) {
-  return shape.scoreFactor ? arguments[0] : cpu::attention::emitRegion(e, region, arguments);
+  return shape.scoreFactor ? arguments[0] : emitRegion(e, region, arguments);
 }
 
 Value AttentionFrame::exactScore(Value score) {
@@ -107,13 +107,11 @@ Values AttentionFrame::masked(const Values &scores, int64_t columns, Value full,
 }
 
 Value AttentionFrame::holds(Value p, Value q, bool bounded) {
-  return cpu::attention::emitRelation(e, shape.mask, p, q, validKeys, bounded);
+  return emitRelation(e, shape.mask, p, q, validKeys, bounded);
 }
 
-cpu::attention::BlockClass AttentionFrame::classify(Value p0, int64_t rows, Value q0,
-                                                    int64_t columns) {
-  auto result = cpu::attention::classifyBlock(e, shape.mask, p0, rows, q0, columns,
-                                              {queries.length, keys.length});
+BlockClass AttentionFrame::classify(Value p0, int64_t rows, Value q0, int64_t columns) {
+  auto result = classifyBlock(e, shape.mask, p0, rows, q0, columns, {queries.length, keys.length});
   result.some = e.both(result.some, e.less(p0, queries.length));
   return result;
 }
@@ -135,16 +133,16 @@ std::pair<Value, Value> AttentionFrame::keptPair(Value first, Value second, bool
     return arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, uniform, rate);
   };
   auto draw = [&](Value element) {
-    return isKept(cpu::emitUniform(b, element, shape.randomId, frame.firstStream, frame.step,
-                                   frame.seed, cpu::PhiloxWord::Narrow));
+    return isKept(emitUniform(b, element, shape.randomId, frame.firstStream, frame.step, frame.seed,
+                              PhiloxWord::Narrow));
   };
   if (!adjacent || shape.keys % 2 != 0) {
     return {draw(first), draw(second)};
   }
   Value two = e.constantLike(first, 2);
   Value four = arith::ShRUIOp::create(b, first, two);
-  auto numbers = cpu::emitUniformBlocks(b, four, shape.randomId, frame.firstStream, frame.step,
-                                        frame.seed, cpu::PhiloxWord::Narrow);
+  auto numbers = emitUniformBlocks(b, four, shape.randomId, frame.firstStream, frame.step,
+                                   frame.seed, PhiloxWord::Narrow);
   Value later = arith::CmpIOp::create(
       b, arith::CmpIPredicate::ne, arith::AndIOp::create(b, first, two), e.constantLike(first, 0));
   return {isKept(e.select(later, numbers[2], numbers[0])),
@@ -172,8 +170,8 @@ std::array<Value, 4> AttentionFrame::keptTogether(ArrayRef<Value> elements, bool
                     e.select(second, elements[1], elements[0]));
   }
   Value four = arith::ShRUIOp::create(b, mine, e.constantLike(mine, 2));
-  auto numbers = cpu::emitUniformBlocks(b, four, shape.randomId, frame.firstStream, frame.step,
-                                        frame.seed, cpu::PhiloxWord::Narrow);
+  auto numbers = emitUniformBlocks(b, four, shape.randomId, frame.firstStream, frame.step,
+                                   frame.seed, PhiloxWord::Narrow);
   Value mask = e.integer(0);
   for (auto [i, number] : llvm::enumerate(numbers)) {
     Value isKept = arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, number, f32(shape.dropout));

@@ -147,8 +147,7 @@ static std::optional<float> factorOf(Region &region, unsigned i) {
 }
 
 template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
-  if (failed(checkSizes(op)) || failed(checkTypes(op)) ||
-      failed(cpu::attention::checkRegion(op.getScore()))) {
+  if (failed(checkSizes(op)) || failed(checkTypes(op)) || failed(checkRegion(op.getScore()))) {
     return failure();
   }
   dispatch::DomainAttr domain = op.getDomain();
@@ -169,7 +168,7 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
   s.randomId = op.getRandomId();
   s.scoreFactor = factorOf(op.getScore(), 0);
   if constexpr (std::is_same_v<Op, dispatch::AttentionBackwardOp>) {
-    if (failed(cpu::attention::checkRegion(op.getScoreGradient()))) {
+    if (failed(checkRegion(op.getScoreGradient()))) {
       return failure();
     }
     s.gradientFactor = factorOf(op.getScoreGradient(), 4);

@@ -14,7 +14,7 @@ static bool isWhole(Value memory) {
 static VectorType four(Type element) { return VectorType::get({columnsPerThread}, element); }
 static int64_t bytesOf(Type element) { return element.getIntOrFloatBitWidth() / 8; }
 
-static Value toF32(cpu::Emitter &e, Value value) {
+static Value toF32(Emitter &e, Value value) {
   Type element = getElementTypeOrSelf(value.getType());
   if (element.isF32()) {
     return value;
@@ -24,7 +24,7 @@ static Value toF32(cpu::Emitter &e, Value value) {
   return arith::ExtFOp::create(e.b, type, value);
 }
 
-Value cuda::loadColumns(TensorCore &core, cpu::Emitter &e, Value memory, ValueRange indices) {
+Value cuda::loadColumns(TensorCore &core, Emitter &e, Value memory, ValueRange indices) {
   Type element = typeOf(memory).getElementType();
   if (isWhole(memory)) {
     return toF32(e, core.load(four(element), core.global(memory, indices),
@@ -39,7 +39,7 @@ Value cuda::loadColumns(TensorCore &core, cpu::Emitter &e, Value memory, ValueRa
   return toF32(e, vector::FromElementsOp::create(e.b, four(element), values));
 }
 
-void cuda::storeColumns(TensorCore &core, cpu::Emitter &e, Value value, Value memory,
+void cuda::storeColumns(TensorCore &core, Emitter &e, Value value, Value memory,
                         ValueRange indices) {
   Type element = typeOf(memory).getElementType();
   if (!element.isF32()) {
@@ -57,7 +57,7 @@ void cuda::storeColumns(TensorCore &core, cpu::Emitter &e, Value value, Value me
   }
 }
 
-Value cuda::broadcastColumns(cpu::Emitter &e, Value memory) {
+Value cuda::broadcastColumns(Emitter &e, Value memory) {
   Value one = memref::LoadOp::create(e.b, memory, ValueRange{e.index(0)});
   return vector::BroadcastOp::create(e.b, four(e.b.getF32Type()), toF32(e, one));
 }
@@ -68,7 +68,7 @@ Value cuda::anyValid(Frame &frame, dispatch::DomainAttr domain, Value first, int
   if (domain.getFactor() == 0) {
     return row.valid;
   }
-  cpu::Emitter &e = frame.e;
+  Emitter &e = frame.e;
   Value next = e.add(row.batch, 1);
   Value end = e.min(e.add(first, count), e.index(domain.getLaunchRows()));
   Value reaches = e.both(e.less(e.mul(next, domain.getPositions()), end), e.less(next, frame.rows));

@@ -12,14 +12,13 @@ constexpr int64_t columnsPerThread = 4;
 
 /// vector<4xf32>: the columns from `indices`' last on, a multiple of four. Memory of f32 or bf16;
 /// in memory whose rows are not whole fours, columns past the last repeat it.
-mlir::Value loadColumns(TensorCore &core, cpu::Emitter &e, mlir::Value memory,
-                        mlir::ValueRange indices);
+mlir::Value loadColumns(TensorCore &core, Emitter &e, mlir::Value memory, mlir::ValueRange indices);
 /// Stores vector<4xf32> there, rounded to nearest even where memory is bf16. Columns past the last
 /// are not written in memory whose rows are not whole fours.
-void storeColumns(TensorCore &core, cpu::Emitter &e, mlir::Value value, mlir::Value memory,
+void storeColumns(TensorCore &core, Emitter &e, mlir::Value value, mlir::Value memory,
                   mlir::ValueRange indices);
 /// vector<4xf32> of the one number in `memory`.
-mlir::Value broadcastColumns(cpu::Emitter &e, mlir::Value memory);
+mlir::Value broadcastColumns(Emitter &e, mlir::Value memory);
 
 /// i1: whether any of `count` rows from `first` (index) on is valid. Blocks of padding do nothing.
 mlir::Value anyValid(Frame &frame, dispatch::DomainAttr domain, mlir::Value first, int64_t count);

@@ -50,7 +50,7 @@ private:
 
   dispatch::ContractOp op;
   Frame frame;
-  cpu::Emitter &e;
+  Emitter &e;
   const WarpGrid grid;
   int64_t rows, inner, columns, rowBlocks, columnBlocks, sharedBytes = 0;
   std::unique_ptr<TensorCore> core;

@@ -17,7 +17,7 @@ static int64_t extentOf(Value tensor) {
 
 SumRows::SumRows(dispatch::ContractOp op, Frame &frame, TensorCore &core, bool guarded)
     : op(op), frame(frame), core(core), e(frame.e), guarded(guarded),
-      epilogue(op, frame.b, frame.step, frame.seed, frame.firstStream) {
+      epilogue(op, frame.b, {frame.step, frame.seed, frame.firstStream, PhiloxWord::Narrow}) {
   for (size_t i = 0; i < op.getExtras().size(); ++i) {
     extras.push_back(frame.buffer(2 + i));
   }
@@ -95,7 +95,7 @@ Value SumRows::loadAngles(const Row &row) {
 
 /// Pairs of columns that lie below those that are not rotated.
 Value SumRows::rotate(Value value, Value angles) {
-  Value turned = cpu::emitRotation(frame.b, value, angles, /*back=*/false);
+  Value turned = emitRotation(frame.b, value, angles, /*back=*/false);
   auto rotated = int64_t(*op.getRotatedColumns());
   Value isFirst = e.less(column, e.index(rotated));
   Value isSecond =

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "Columns.h"
-#include "sluice/Target/CPU/Epilogue.h"
+#include "sluice/Target/Common/Epilogue.h"
 
 namespace sluice::cuda {
 
@@ -37,9 +37,9 @@ private:
   dispatch::ContractOp op;
   Frame &frame;
   TensorCore &core;
-  cpu::Emitter &e;
+  Emitter &e;
   const bool guarded;
-  cpu::Epilogue epilogue;
+  Epilogue epilogue;
   llvm::SmallVector<Value> extras, results; ///< memory
   Values shared;                            ///< extras that all rows share
   Value column;                             ///< index

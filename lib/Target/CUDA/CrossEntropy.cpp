@@ -35,7 +35,7 @@ Value Rows::share() {
 }
 
 Value Rows::exp(Value x) {
-  Value result = cpu::emitExp(e, e.broadcast(x));
+  Value result = emitExp(e, e.broadcast(x));
   return vector::ExtractOp::create(e.b, result, ArrayRef<int64_t>{0});
 }
 

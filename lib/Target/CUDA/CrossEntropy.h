@@ -38,7 +38,7 @@ public:
 
 private:
   Frame &frame;
-  cpu::Emitter &e;
+  Emitter &e;
   const Head &head;
   Value tokens, biases;
 };

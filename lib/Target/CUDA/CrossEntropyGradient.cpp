@@ -88,7 +88,7 @@ private:
   const int64_t chunk, chunks;
   const WarpGrid productGrid;
   Frame frame;
-  cpu::Emitter &e;
+  Emitter &e;
   TensorCore core;
   Rows rows;
   std::unique_ptr<Pipeline> logits, products;

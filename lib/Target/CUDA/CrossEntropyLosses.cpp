@@ -51,7 +51,7 @@ private:
 
   const Head &head;
   Frame frame;
-  cpu::Emitter &e;
+  Emitter &e;
   TensorCore core;
   Rows rows;
   Value thread, firstRow, warpRow, warpColumn;

@@ -3,7 +3,7 @@
 // The kernel's function, its buffers and the rows of its domain.
 #include "Frame.h"
 
-#include "../CPU/Skinny.h"
+#include "../Common/RowBody.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -15,7 +15,7 @@ using namespace sluice::cuda;
 /// reached.
 static MemRefType boundless(Type element) { return MemRefType::get({int64_t(1) << 60}, element); }
 
-int64_t cuda::argumentCount(Operation *dispatch) { return cpu::argumentCount(dispatch) + 1; }
+int64_t cuda::argumentCount(Operation *dispatch) { return target::argumentCount(dispatch) + 1; }
 
 Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, StringRef name,
              int64_t threads)
@@ -40,10 +40,10 @@ Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, 
   Value thread = toIndex(NVVM::ThreadIdXOp::create(b, b.getI32Type()));
   warp = arith::DivUIOp::create(b, thread, e.index(threadsPerWarp));
   lane = arith::RemUIOp::create(b, thread, e.index(threadsPerWarp));
-  length = toIndex(scalar(static_cast<int64_t>(cpu::Scalar::Length)));
-  rows = toIndex(scalar(static_cast<int64_t>(cpu::Scalar::Rows)));
-  step = scalar(static_cast<int64_t>(cpu::Scalar::Step));
-  seed = scalar(static_cast<int64_t>(cpu::Scalar::Seed));
+  length = toIndex(scalar(static_cast<int64_t>(target::Scalar::Length)));
+  rows = toIndex(scalar(static_cast<int64_t>(target::Scalar::Rows)));
+  step = scalar(static_cast<int64_t>(target::Scalar::Step));
+  seed = scalar(static_cast<int64_t>(target::Scalar::Seed));
   firstStream = argument(argumentCount(dispatch) - 2);
 }
 
@@ -136,7 +136,7 @@ Run Frame::run(Value batch) {
 }
 
 Value Frame::memoryRow(int64_t extent, const Row &row) {
-  return domain.getScheduled() ? cpu::ringRow(b, extent, row.batch, row.position) : row.global;
+  return domain.getScheduled() ? ringRow(b, extent, row.batch, row.position) : row.global;
 }
 
 Value Frame::isValid(Value number) {

@@ -4,11 +4,14 @@
 // its domain.
 #pragma once
 
-#include "sluice/Target/CPU/Emitter.h"
 #include "sluice/Target/CUDA/Kernel.h"
+#include "sluice/Target/Common/Abi.h"
+#include "sluice/Target/Common/Emitter.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace sluice::cuda {
+
+using namespace target;
 
 using Values = llvm::SmallVector<mlir::Value>;
 
@@ -56,7 +59,7 @@ public:
   finish(mlir::FailureOr<Kernel> made); ///< adds the return, or erases the function
 
   mlir::ImplicitLocOpBuilder b;
-  cpu::Emitter e;
+  Emitter e;
   mlir::func::FuncOp function;
   mlir::Value block, warp, lane; ///< index
   mlir::Value length, rows;      ///< index

@@ -71,7 +71,7 @@ private:
 
   Frame &frame;
   TensorCore &core;
-  cpu::Emitter &e;
+  Emitter &e;
   Factor factor;
   int64_t tileLines, lineElements, lineBytes;
   int64_t grain; ///< elements a copy: as many as every line's start is aligned to, at most 8
@@ -153,7 +153,7 @@ private:
                   llvm::SmallVectorImpl<Values> &left);
 
   TensorCore &core;
-  cpu::Emitter &e;
+  Emitter &e;
   Tile left, right;
   const bool hasRight;
   const int64_t step, stages, firstByte;

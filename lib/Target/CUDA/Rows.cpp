@@ -117,7 +117,7 @@ private:
     whole.threads = plan.threads;
     Value slot = pointerTo(frame, sharedMemory(frame, "arrived", 1, frame.b.getI32Type()));
     Value last = isLastToArrive(frame, part, plan.partBlocks, slot);
-    e.when(last, [&] { BodyEmitter(frame, op, whole, schedule).emitSumOfParts(plan, part); });
+    e.when(last, [&] { RowEmitter(frame, op, whole, schedule).emitSumOfParts(plan, part); });
   }
 
   /// The sums with a row that is wanted, else as they are.
@@ -137,11 +137,11 @@ private:
   }
 
   Frame &frame;
-  cpu::Emitter &e;
+  Emitter &e;
   dispatch::RowsOp op;
   const Plan &plan;
   const Schedule &schedule;
-  BodyEmitter emitter;
+  RowEmitter emitter;
 };
 
 } // namespace
@@ -155,13 +155,12 @@ FailureOr<Kernel> cuda::generateRows(dispatch::RowsOp op, ModuleOp module, Strin
   Frame frame(op, op.getDomain(), module, name, plan->threads);
   RowKernel(frame, op, *plan, *schedule).emit();
   func::ReturnOp::create(frame.b);
-  cpu::Kernel estimate;
-  cpu::rows::estimate(op, estimate);
+  Work work = workOf(op);
   Kernel kernel;
   kernel.stages.push_back({frame.function, plan->blocks, plan->threads, 0});
   kernel.workspaceBytes = sumOffsets(op, *plan).back();
-  kernel.kind = estimate.kind;
-  kernel.flops = estimate.flops;
+  kernel.kind = work.kind;
+  kernel.flops = work.flops;
   kernel.bytes = plan->bytes;
   kernel.counters = plan->staged() ? plan->parts : 0;
   return kernel;

@@ -5,18 +5,10 @@
 // stage to the next where they fit, and passes over the row again where they do not.
 #pragma once
 
-#include "../CPU/Rows.h"
+#include "../Common/RowBody.h"
 #include "Frame.h"
 
 namespace sluice::cuda::rows {
-
-using cpu::rows::combineRows;
-using cpu::rows::groupOf;
-using cpu::rows::identityOf;
-using cpu::rows::isRow;
-using cpu::rows::Schedule;
-using cpu::rows::unrolledGroup;
-using cpu::rows::widthOf;
 
 /// How rows and columns are divided among threads; from shapes alone.
 struct Plan {
@@ -86,26 +78,21 @@ private:
   dispatch::RowsOp op;
   const Plan &plan;
   mlir::ImplicitLocOpBuilder &b;
-  cpu::Emitter &e;
+  Emitter &e;
   llvm::SmallVector<mlir::Value> offsets;
 };
 
-using Memo = llvm::DenseMap<mlir::Value, Values>;
-
 /// Columns that a thread has in hand: vector j starts at column `first[j]`.
-struct Columns {
+struct Columns : BodyColumns {
   int64_t width = 0;
   llvm::SmallVector<mlir::Value> first; ///< index; may lie past the last column where ragged
   llvm::SmallVector<bool> ragged;
-  Memo values;
-  llvm::SmallVector<Memo> groups; ///< by member, of unrolled groups
-  size_t count() const { return first.size(); }
 };
 
 /// Emits the body for one row.
-class BodyEmitter {
+class RowEmitter : RowBody<Columns> {
 public:
-  BodyEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan, const Schedule &schedule);
+  RowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan, const Schedule &schedule);
 
   /// Loads what all rows read alike, at the kernel's start.
   void emitShared();
@@ -122,26 +109,14 @@ public:
   mlir::Value thread, teamOfBlock, laneOfTeam; ///< index
 
 private:
-  /// One row of a group: a known member, or a loop's.
-  struct Member {
-    int64_t known = -1;
-    mlir::Value index;
-    Memo *memo = nullptr;
-  };
-
   // RowsBody.cpp: values.
-  Values rowValues(mlir::Value value, Columns &columns);
-  Values makeRowValues(mlir::Value value, Columns &columns);
-  Values memberValues(mlir::Value value, Columns &columns, Member &member);
-  Values makeMemberValues(mlir::Value value, Columns &columns, Member &member);
-  Values reducedGroup(dispatch::ReduceKind kind, mlir::Value group, Columns &columns);
-  void prepareSpreads(mlir::Value group, Columns &columns);
-  Values applied(mlir::Operation *operation, size_t count,
-                 llvm::function_ref<Values(mlir::Value)> operand);
-  Values leaf(mlir::Operation *operation, Columns &columns, mlir::Value shift);
-  Values uniform(dispatch::RandomOp random, Columns &columns, mlir::Value shift);
+  size_t countOf(const Columns &columns) const override { return columns.first.size(); }
+  mlir::Value columnOf(Columns &columns, size_t vector, mlir::Value shift) override;
+  Values argumentValues(unsigned argument, Columns &columns) override;
+  Values argumentValues(unsigned argument, Columns &columns, Member &member) override;
+  Values uniform(dispatch::RandomOp random, Columns &columns, mlir::Value shift) override;
+  Values reducedGroup(dispatch::ReduceKind kind, mlir::Value group, Columns &columns) override;
   mlir::Value uniformElement(dispatch::RandomOp random);
-  void forMembers(int64_t group, Columns &columns, llvm::function_ref<void(Member &)> body);
   Source memberRow(unsigned argument, mlir::Value member);
 
   // RowsMemory.cpp: vectors of columns in memory.
@@ -150,7 +125,6 @@ private:
   void store(mlir::Value value, const Source &source, const Columns &columns, size_t j,
              mlir::Value guard);
   mlir::Value mask(const Columns &columns, size_t j);
-  mlir::VectorType vectorOf(mlir::Type element) const;
   mlir::Value zero(mlir::Type type);
   mlir::Value converted(mlir::Value value, mlir::Type element);
 
@@ -159,16 +133,16 @@ private:
   Columns columnsFrom(int64_t width, mlir::Value base, int64_t count, bool ragged);
   void emitScalars(int64_t depth);
   void emitScalar(mlir::Operation &operation);
-  void emitStage(const cpu::rows::Stage &stage);
-  void storeStage(const cpu::rows::Stage &stage, Columns &columns);
+  void emitStage(const RowStage &stage);
+  void storeStage(const RowStage &stage, Columns &columns);
   void storeResult(unsigned result, Columns &columns);
 
   bool takesPlace(llvm::function_ref<bool(mlir::Value)> which);
   void meet(); ///< all threads of a row have read what they will
 
   // RowsReduce.cpp: statistics.
-  Values accumulate(const cpu::rows::Stage &stage, Columns &columns, mlir::ValueRange sums);
-  void finishReductions(const cpu::rows::Stage &stage, mlir::ValueRange sums);
+  Values accumulate(const RowStage &stage, Columns &columns, mlir::ValueRange sums);
+  void finishReductions(const RowStage &stage, mlir::ValueRange sums);
   mlir::Value combine(dispatch::ReduceKind kind, mlir::Value left, mlir::Value right);
   mlir::Value acrossWarp(dispatch::ReduceKind kind, mlir::Value value);
   mlir::Value ofLane(mlir::Value value, int64_t distance);
@@ -178,18 +152,15 @@ private:
   Source sumRow(unsigned result);
   void forSums(llvm::function_ref<void(unsigned result, int64_t width)> body);
   void storeSum(unsigned result, int64_t width, mlir::ValueRange sums);
-  mlir::Value known(mlir::Value scalar) { return scalars.lookup(scalar); }
 
   Frame &frame;
   dispatch::RowsOp op;
   const Plan &plan;
   const Schedule &schedule;
-  mlir::ImplicitLocOpBuilder &b;
-  cpu::Emitter &e;
+  Emitter &e;
   Addresses addresses;
   Row at, to; ///< rows read and stored
   mlir::Value stores, slice;
-  llvm::DenseMap<mlir::Value, mlir::Value> scalars;          ///< of this row: by body value
   llvm::DenseMap<unsigned, llvm::SmallVector<Source>> bases; ///< of this row: by argument
   llvm::DenseMap<int64_t, Columns> inHand;                   ///< by width, where all columns are
   llvm::DenseMap<unsigned, Values> shared;                   ///< arguments that all rows read alike

@@ -38,13 +38,13 @@ Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row 
   Value position =
       affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {at.position, member}, symbols);
   Value inside;
-  if (!cpu::rows::alwaysInside(op, access, extent)) {
+  if (!alwaysInside(op, access, extent)) {
     // Unsigned, so that one comparison also catches the positions before the first.
     inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, position, valid);
     position = e.select(inside, position, e.index(0));
   }
   if (sequence) {
-    position = cpu::rows::sequenceRow(b, op.getDomain(), extent, at.batch, position);
+    position = sequenceRow(b, op.getDomain(), extent, at.batch, position);
   }
   return {position, inside};
 }
@@ -157,7 +157,7 @@ Source Addresses::resultRow(unsigned i, const Row &at, int64_t width, Value memb
   int64_t bytes = type.getElementTypeBitWidth() / 8;
   Value row = part ? part : e.index(0);
   if (kind == AccessKind::Row) {
-    row = cpu::rows::sequenceRow(b, op.getDomain(), type.getDimSize(1), at.batch, at.position);
+    row = sequenceRow(b, op.getDomain(), type.getDimSize(1), at.batch, at.position);
   } else if (kind == AccessKind::Flat) {
     row = at.global;
   }
@@ -189,7 +189,7 @@ void Addresses::storeElement(unsigned i, const Row &at, Value value) {
   AccessKind kind = accessOf(op, tensor).getKind();
   Value row = e.index(0);
   if (kind == AccessKind::Row) {
-    row = cpu::rows::sequenceRow(b, op.getDomain(), type.getDimSize(1), at.batch, at.position);
+    row = sequenceRow(b, op.getDomain(), type.getDimSize(1), at.batch, at.position);
   } else if (kind == AccessKind::Flat) {
     row = at.global;
   }

@@ -10,14 +10,10 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 
-VectorType BodyEmitter::vectorOf(Type element) const {
-  return VectorType::get({plan.vector}, element);
-}
-
-Value BodyEmitter::zero(Type type) { return arith::ConstantOp::create(b, b.getZeroAttr(type)); }
+Value RowEmitter::zero(Type type) { return arith::ConstantOp::create(b, b.getZeroAttr(type)); }
 
 /// Between what memory holds and what the body computes in: bf16 and f32.
-Value BodyEmitter::converted(Value value, Type element) {
+Value RowEmitter::converted(Value value, Type element) {
   Type from = getElementTypeOrSelf(value.getType());
   if (from == element) {
     return value;
@@ -30,7 +26,7 @@ Value BodyEmitter::converted(Value value, Type element) {
 }
 
 /// Elements of vector `j` that are columns; null where all are.
-Value BodyEmitter::mask(const Columns &columns, size_t j) {
+Value RowEmitter::mask(const Columns &columns, size_t j) {
   if (!columns.ragged[j]) {
     return nullptr;
   }
@@ -60,7 +56,7 @@ static bool holdsWholeVectors(const Source &source, int64_t vector) {
 
 /// Columns past the end repeat the row's last vector or element; nothing stores them, and sums
 /// leave them out.
-Value BodyEmitter::load(const Source &source, const Columns &columns, size_t j) {
+Value RowEmitter::load(const Source &source, const Columns &columns, size_t j) {
   VectorType type = vectorOf(cast<MemRefType>(source.memory.getType()).getElementType());
   Value first = columns.first[j], loaded;
   bool ragged = columns.ragged[j];
@@ -84,8 +80,8 @@ Value BodyEmitter::load(const Source &source, const Columns &columns, size_t j) 
   return e.select(source.inside, loaded, identityOf(b, kind, type));
 }
 
-void BodyEmitter::store(Value value, const Source &source, const Columns &columns, size_t j,
-                        Value guard) {
+void RowEmitter::store(Value value, const Source &source, const Columns &columns, size_t j,
+                       Value guard) {
   value = converted(value, cast<MemRefType>(source.memory.getType()).getElementType());
   auto type = cast<VectorType>(value.getType());
   Value first = columns.first[j];
@@ -107,12 +103,12 @@ void BodyEmitter::store(Value value, const Source &source, const Columns &column
   }
 }
 
-Values BodyEmitter::loadArgument(unsigned argument, const Source &source, Columns &columns) {
+Values RowEmitter::loadArgument(unsigned argument, const Source &source, Columns &columns) {
   Type element = getElementTypeOrSelf(op.getBody().getArgument(argument).getType());
   bool guarded =
       computesInvalid(op, plan) && accessOf(op, argument).getKind() != dispatch::AccessKind::Vector;
   Values values;
-  for (size_t j = 0; j < columns.count(); ++j) {
+  for (size_t j = 0; j < countOf(columns); ++j) {
     auto read = [&] { return converted(load(source, columns, j), element); };
     values.push_back(guarded ? readWhere(frame, at.valid, vectorOf(element), read) : read());
   }
@@ -120,7 +116,7 @@ Values BodyEmitter::loadArgument(unsigned argument, const Source &source, Column
 }
 
 /// All threads of a row have read what they will of it: a result may take an operand's place.
-void BodyEmitter::meet() {
+void RowEmitter::meet() {
   if (plan.team > threadsPerWarp) {
     NVVM::BarrierOp::create(b);
   } else {

@@ -11,8 +11,7 @@ using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 
 /// A thread's vectors in order: one vector of sums for each statistic.
-Values BodyEmitter::accumulate(const cpu::rows::Stage &stage, Columns &columns,
-                               ValueRange carried) {
+Values RowEmitter::accumulate(const RowStage &stage, Columns &columns, ValueRange carried) {
   Values next(carried);
   for (auto [r, reduction] : llvm::enumerate(stage.reductions)) {
     dispatch::ReduceOp reduce = reduction;
@@ -30,7 +29,7 @@ Values BodyEmitter::accumulate(const cpu::rows::Stage &stage, Columns &columns,
 }
 
 /// Sum or greatest; of NaN no promise, as on the CPU.
-Value BodyEmitter::combine(dispatch::ReduceKind kind, Value left, Value right) {
+Value RowEmitter::combine(dispatch::ReduceKind kind, Value left, Value right) {
   bool floats = isa<FloatType>(getElementTypeOrSelf(left.getType()));
   if (kind == dispatch::ReduceKind::Add) {
     return floats ? e.addf(left, right) : e.add(left, right);
@@ -39,7 +38,7 @@ Value BodyEmitter::combine(dispatch::ReduceKind kind, Value left, Value right) {
 }
 
 /// What the lane at that distance holds. A shuffle moves 32 bits.
-Value BodyEmitter::ofLane(Value value, int64_t distance) {
+Value RowEmitter::ofLane(Value value, int64_t distance) {
   if (value.getType().isInteger(64)) {
     Type i32 = b.getI32Type(), two = VectorType::get({2}, i32);
     Value halves = vector::BitCastOp::create(
@@ -57,7 +56,7 @@ Value BodyEmitter::ofLane(Value value, int64_t distance) {
 }
 
 /// A tree over the lanes of a row: every one of them holds the result.
-Value BodyEmitter::acrossWarp(dispatch::ReduceKind kind, Value value) {
+Value RowEmitter::acrossWarp(dispatch::ReduceKind kind, Value value) {
   int64_t lanes = std::min(plan.team, threadsPerWarp);
   for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
     value = combine(kind, value, ofLane(value, distance));
@@ -67,7 +66,7 @@ Value BodyEmitter::acrossWarp(dispatch::ReduceKind kind, Value value) {
 
 /// The columns of a vector, the lanes of a warp, the warps in order: the order depends on the width
 /// alone. A stage's statistics share one barrier.
-void BodyEmitter::finishReductions(const cpu::rows::Stage &stage, ValueRange carried) {
+void RowEmitter::finishReductions(const RowStage &stage, ValueRange carried) {
   for (auto [r, reduction] : llvm::enumerate(stage.reductions)) {
     dispatch::ReduceOp reduce = reduction;
     Value total = vector::ExtractOp::create(b, carried[r], 0);

@@ -27,10 +27,10 @@ Value rows::sharedMemory(Frame &frame, const Twine &name, int64_t elements, Type
   return memref::GetGlobalOp::create(b, type, symbol);
 }
 
-BodyEmitter::BodyEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan,
-                         const Schedule &schedule)
-    : frame(frame), op(op), plan(plan), schedule(schedule), b(frame.b), e(frame.e),
-      addresses(frame, op, plan) {
+RowEmitter::RowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan,
+                       const Schedule &schedule)
+    : RowBody(frame.b, plan.vector, /*contract=*/false), frame(frame), op(op), plan(plan),
+      schedule(schedule), e(frame.e), addresses(frame, op, plan) {
   thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
   Value team = e.index(plan.team);
   teamOfBlock = arith::DivUIOp::create(b, thread, team);
@@ -46,7 +46,7 @@ BodyEmitter::BodyEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan,
 }
 
 /// `count` vectors from column `base` (null: 0) on.
-Columns BodyEmitter::columnsFrom(int64_t width, Value base, int64_t count, bool ragged) {
+Columns RowEmitter::columnsFrom(int64_t width, Value base, int64_t count, bool ragged) {
   Columns columns;
   columns.width = width;
   Value first = e.mul(laneOfTeam, plan.vector);
@@ -61,11 +61,11 @@ Columns BodyEmitter::columnsFrom(int64_t width, Value base, int64_t count, bool 
 
 /// Teams of one block read what all rows share from shared memory: from global memory it is read
 /// once a block.
-void BodyEmitter::emitShared() {
+void RowEmitter::emitShared() {
   if (!plan.whole || plan.slices > 1) {
     return;
   }
-  for (const cpu::rows::Stage &stage : schedule.stages()) {
+  for (const RowStage &stage : schedule.stages()) {
     inHand[stage.width] = columnsFrom(stage.width, nullptr, plan.chunksOf(stage.width), false);
   }
   SmallVector<std::pair<unsigned, Source>> sources;
@@ -85,7 +85,7 @@ void BodyEmitter::emitShared() {
 }
 
 /// Copies a row to shared memory, with all threads of the block.
-Source BodyEmitter::staged(unsigned number, const Source &source) {
+Source RowEmitter::staged(unsigned number, const Source &source) {
   Source copy = source;
   copy.readable = llvm::alignTo(uint64_t(source.width), uint64_t(plan.vector));
   copy.aligned = true;
@@ -106,8 +106,8 @@ Source BodyEmitter::staged(unsigned number, const Source &source) {
 // One row
 //===----------------------------------------------------------------------===//
 
-Values BodyEmitter::emitRow(const Row &read, const Row &row, Value storesRow, Value sliceOfRow,
-                            ValueRange carried) {
+Values RowEmitter::emitRow(const Row &read, const Row &row, Value storesRow, Value sliceOfRow,
+                           ValueRange carried) {
   at = read;
   to = row;
   stores = storesRow;
@@ -144,7 +144,7 @@ Values BodyEmitter::emitRow(const Row &read, const Row &row, Value storesRow, Va
       rest = rest.drop_front(count);
     }
   }
-  for (const cpu::rows::Stage &stage : schedule.stages()) {
+  for (const RowStage &stage : schedule.stages()) {
     emitScalars(stage.depth);
     emitStage(stage);
   }
@@ -176,7 +176,7 @@ Values BodyEmitter::emitRow(const Row &read, const Row &row, Value storesRow, Va
 
 /// Emits the scalars (and the rows that spread one) that are known once `depth` reductions have
 /// been done.
-void BodyEmitter::emitScalars(int64_t depth) {
+void RowEmitter::emitScalars(int64_t depth) {
   for (Operation &operation : op.getBody().front().without_terminator()) {
     Value result = operation.getResult(0);
     bool due = !scalars.count(result) && schedule.depth(result) <= depth &&
@@ -187,7 +187,7 @@ void BodyEmitter::emitScalars(int64_t depth) {
   }
 }
 
-void BodyEmitter::emitScalar(Operation &operation) {
+void RowEmitter::emitScalar(Operation &operation) {
   Value result = operation.getResult(0);
   if (auto splat = dyn_cast<tensor::SplatOp>(operation)) {
     VectorType type = vectorOf(splat.getInput().getType());
@@ -208,7 +208,7 @@ void BodyEmitter::emitScalar(Operation &operation) {
   }
 }
 
-void BodyEmitter::emitStage(const cpu::rows::Stage &stage) {
+void RowEmitter::emitStage(const RowStage &stage) {
   Values start;
   for (dispatch::ReduceOp reduce : stage.reductions) {
     start.push_back(
@@ -251,7 +251,7 @@ void BodyEmitter::emitStage(const cpu::rows::Stage &stage) {
 //===----------------------------------------------------------------------===//
 
 /// Whether one of these results may take the place of an operand: of one that is stored alike.
-bool BodyEmitter::takesPlace(llvm::function_ref<bool(Value)> which) {
+bool RowEmitter::takesPlace(llvm::function_ref<bool(Value)> which) {
   auto yielded = yieldOf(op).getValues();
   return llvm::any_of(llvm::enumerate(op.getOutputs()), [&](auto output) {
     return which(yielded[output.index()]) &&
@@ -260,7 +260,7 @@ bool BodyEmitter::takesPlace(llvm::function_ref<bool(Value)> which) {
 }
 
 /// All loads come before the stores: a result may take an operand's place.
-void BodyEmitter::storeStage(const cpu::rows::Stage &stage, Columns &columns) {
+void RowEmitter::storeStage(const RowStage &stage, Columns &columns) {
   auto yielded = yieldOf(op).getValues();
   bool any = false;
   for (unsigned i : stage.stores) {
@@ -268,8 +268,8 @@ void BodyEmitter::storeStage(const cpu::rows::Stage &stage, Columns &columns) {
     if (members == 0) {
       rowValues(yielded[i], columns);
     } else if (members <= unrolledGroup) {
-      forMembers(members, columns,
-                 [&](Member &member) { memberValues(yielded[i], columns, member); });
+      forEachMember(members, columns,
+                    [&](Member &member) { memberValues(yielded[i], columns, member); });
     } else {
       prepareSpreads(yielded[i], columns);
     }
@@ -294,7 +294,7 @@ void BodyEmitter::storeStage(const cpu::rows::Stage &stage, Columns &columns) {
   stores ? e.when(stores, storeAll) : storeAll();
 }
 
-void BodyEmitter::storeResult(unsigned result, Columns &columns) {
+void RowEmitter::storeResult(unsigned result, Columns &columns) {
   Value value = yieldOf(op).getValues()[result];
   int64_t members = groupOf(value);
   auto storeRow = [&](const Source &row, const Values &values) {
@@ -316,7 +316,7 @@ void BodyEmitter::storeResult(unsigned result, Columns &columns) {
              memberValues(value, columns, member));
   };
   if (members <= unrolledGroup) {
-    forMembers(members, columns, storeMember);
+    forEachMember(members, columns, storeMember);
     return;
   }
   e.loop(e.index(0), e.index(members), 1, [&](Value index) {

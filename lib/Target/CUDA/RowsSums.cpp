@@ -15,7 +15,7 @@ using dispatch::AccessKind;
 
 static constexpr int64_t sumsTogether = 8; ///< rows of sums read at a time
 
-void BodyEmitter::forSums(llvm::function_ref<void(unsigned result, int64_t width)> body) {
+void RowEmitter::forSums(llvm::function_ref<void(unsigned result, int64_t width)> body) {
   for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
     if (accessOf(op, op.getInputs().size() + i).getKind() == AccessKind::Columns) {
       body(i, widthOf(value));
@@ -24,14 +24,14 @@ void BodyEmitter::forSums(llvm::function_ref<void(unsigned result, int64_t width
 }
 
 /// Where a block's sums go.
-Source BodyEmitter::sumRow(unsigned result) {
+Source RowEmitter::sumRow(unsigned result) {
   int64_t width = widthOf(yieldOf(op).getValues()[result]);
   return plan.staged()
              ? addresses.workspaceRow(e.index(sumOffsets(op, plan)[result]), frame.block, width)
              : addresses.resultRow(result, at, width, nullptr, frame.block);
 }
 
-Values BodyEmitter::zeroSums() {
+Values RowEmitter::zeroSums() {
   Values zeros;
   forSums([&](unsigned, int64_t width) {
     zeros.append(plan.whole ? plan.chunksOf(width) : 0, zero(vectorOf(b.getF32Type())));
@@ -39,7 +39,7 @@ Values BodyEmitter::zeroSums() {
   return zeros;
 }
 
-void BodyEmitter::clearSums() {
+void RowEmitter::clearSums() {
   if (plan.whole) {
     return;
   }
@@ -49,7 +49,7 @@ void BodyEmitter::clearSums() {
     e.loop(e.index(0), e.index(llvm::alignTo(uint64_t(width), uint64_t(step))), step,
            [&](Value base) {
              Columns columns = columnsFrom(width, base, plan.chunks, true);
-             for (size_t j = 0; j < columns.count(); ++j) {
+             for (size_t j = 0; j < countOf(columns); ++j) {
                store(zero(vectorOf(b.getF32Type())), row, columns, j, nullptr);
              }
            });
@@ -57,7 +57,7 @@ void BodyEmitter::clearSums() {
 }
 
 /// A thread's columns are its own, in registers and in memory: no other reads them before the end.
-void BodyEmitter::addToSums(unsigned result, Columns &columns) {
+void RowEmitter::addToSums(unsigned result, Columns &columns) {
   Values added = rowValues(yieldOf(op).getValues()[result], columns);
   for (Value &value : added) {
     value = e.select(at.valid, value, zero(value.getType()));
@@ -77,7 +77,7 @@ void BodyEmitter::addToSums(unsigned result, Columns &columns) {
   }
 }
 
-void BodyEmitter::storeSums(ValueRange rest) {
+void RowEmitter::storeSums(ValueRange rest) {
   if (!plan.whole) {
     return;
   }
@@ -96,7 +96,7 @@ void BodyEmitter::storeSums(ValueRange rest) {
   });
 }
 
-void BodyEmitter::storeSum(unsigned result, int64_t width, ValueRange sumsOfTeam) {
+void RowEmitter::storeSum(unsigned result, int64_t width, ValueRange sumsOfTeam) {
   Source row = sumRow(result);
   Columns &own = inHand[width];
   if (plan.teams() == 1) {
@@ -129,7 +129,7 @@ void BodyEmitter::storeSum(unsigned result, int64_t width, ValueRange sumsOfTeam
   }
 }
 
-void BodyEmitter::emitSumOfParts(const Plan &summed, Value part) {
+void RowEmitter::emitSumOfParts(const Plan &summed, Value part) {
   SmallVector<int64_t> offsets = sumOffsets(op, summed);
   Value first = e.mul(part, summed.partBlocks);
   forSums([&](unsigned result, int64_t width) {

@@ -203,7 +203,7 @@ private:
 
   Frame &frame;
   ImplicitLocOpBuilder &b;
-  cpu::Emitter &e;
+  Emitter &e;
   dispatch::ScatterRowsOp op;
   const Tiles &tiles;
   RankedTensorType table;

@@ -7,7 +7,7 @@
 #include "Arrival.h"
 #include "StepKernels.h"
 #include "Tensor.h"
-#include "sluice/Target/CPU/Score.h"
+#include "sluice/Target/Common/Score.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -65,7 +65,7 @@ private:
   dispatch::AttentionOp op;
   dispatch::DomainAttr domain;
   Frame frame;
-  cpu::Emitter &e;
+  Emitter &e;
   const int64_t head, heads, kvHeads;
   const int64_t vector;      ///< columns of one load of a lane
   const int64_t team;        ///< lanes, a power of two
@@ -137,9 +137,8 @@ StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
       dot = e.fma(x, y, dot);
     }
     dot = sumOfLanes(frame, dot, team);
-    seen.push_back(cpu::attention::emitRelation(e, op.getMask(), p, e.toInteger(q), n));
-    Value score = cpu::attention::emitRegion(e, op.getScore(),
-                                             {dot, p, e.toInteger(q), e.toInteger(headNumber)});
+    seen.push_back(emitRelation(e, op.getMask(), p, e.toInteger(q), n));
+    Value score = emitRegion(e, op.getScore(), {dot, p, e.toInteger(q), e.toInteger(headNumber)});
     scores.push_back(e.select(seen.back(), score, f32(-infinity)));
   }
   Value most = before[0];
@@ -268,9 +267,9 @@ void StepAttention::emitQuery() {
   int64_t turn = teams * keysAtOnce;
   state =
       e.loop(e.mul(split, turn), length, turn * splits, state, [&](Value q0, ValueRange before) {
-        Value some = cpu::attention::classifyBlock(e, op.getMask(), position, 1, q0, turn,
-                                                   {e.add(position, 1), length})
-                         .some;
+        Value some =
+            classifyBlock(e, op.getMask(), position, 1, q0, turn, {e.add(position, 1), length})
+                .some;
         auto branch = scf::IfOp::create(e.b, before.getTypes(), some, /*withElseRegion=*/true);
         OpBuilder::InsertionGuard guard(e.b);
         e.b.setInsertionPointToStart(branch.thenBlock());

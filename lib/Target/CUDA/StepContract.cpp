@@ -14,7 +14,7 @@ using namespace sluice;
 using namespace sluice::cuda;
 
 Value cuda::sumOfLanes(Frame &frame, Value value, int64_t lanes) {
-  cpu::Emitter &e = frame.e;
+  Emitter &e = frame.e;
   for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
     Value other =
         NVVM::ShflOp::create(e.b, value.getType(), e.integer(-1), value, e.integer(distance),
@@ -96,7 +96,7 @@ private:
   dispatch::ContractOp op;
   dispatch::DomainAttr domain;
   Frame frame;
-  cpu::Emitter &e;
+  Emitter &e;
   const int64_t inner, width, vector, warpColumns, blockColumns;
   std::unique_ptr<TensorCore> core;
   std::unique_ptr<SumRows> epilogue;

@@ -65,7 +65,7 @@ Value PartialSums::vector(Frame &frame) const {
 }
 
 /// first + second + ..., `part` giving those of each split for several sums at once.
-static Values addParts(cpu::Emitter &e, int64_t splits, function_ref<Values(Value)> part) {
+static Values addParts(Emitter &e, int64_t splits, function_ref<Values(Value)> part) {
   return e.loop(e.index(1), e.index(splits), 1, part(e.index(0)),
                 [&](Value split, ValueRange carried) {
                   Values sums(carried);
@@ -79,7 +79,7 @@ static Values addParts(cpu::Emitter &e, int64_t splits, function_ref<Values(Valu
 /// Rows past the last are read as the last and not stored.
 static void addMatrixParts(Frame &frame, TensorCore &core, WarpGrid grid, const PartialSums &parts,
                            const SumTargets &targets, const TilePlace &place) {
-  cpu::Emitter &e = frame.e;
+  Emitter &e = frame.e;
   SumTile tile(frame, core, grid);
   Value column = e.add(place.firstColumn, tile.column());
   Value memory = parts.matrix(frame), result = frame.buffer(unsigned(targets.matrix));
@@ -111,7 +111,7 @@ static void addMatrixParts(Frame &frame, TensorCore &core, WarpGrid grid, const 
 
 static void addVectorParts(Frame &frame, WarpGrid grid, const PartialSums &parts,
                            const SumTargets &targets, const TilePlace &place) {
-  cpu::Emitter &e = frame.e;
+  Emitter &e = frame.e;
   Value thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
   Value memory = parts.vector(frame), result = frame.buffer(unsigned(targets.vector));
   for (int64_t base = 0; base < grid.blockRows(); base += frame.threads) {

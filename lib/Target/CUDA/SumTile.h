@@ -29,7 +29,7 @@ public:
 private:
   Frame &frame;
   TensorCore &core;
-  cpu::Emitter &e;
+  Emitter &e;
   const WarpGrid grid;
   const int64_t stride; ///< floats from row to row
   const int64_t threadsPerRow;

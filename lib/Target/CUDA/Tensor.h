@@ -67,7 +67,7 @@ public:
 
 private:
   mlir::ImplicitLocOpBuilder &b;
-  cpu::Emitter &e;
+  Emitter &e;
   Value base;
 };
 

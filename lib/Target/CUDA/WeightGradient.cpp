@@ -65,7 +65,7 @@ private:
 
   dispatch::WeightGradientOp op;
   Frame frame;
-  cpu::Emitter &e;
+  Emitter &e;
   const WarpGrid grid;
   int64_t rows, height, width, rowBlocks, columnBlocks, totalSteps;
   PartialSums parts;

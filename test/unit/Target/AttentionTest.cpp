@@ -3,7 +3,7 @@
 // Attention kernels, forward and backward, against the float64 reference and against themselves.
 #include "AttentionReference.h"
 #include "KernelHarness.h"
-#include "sluice/Target/CPU/Emitter.h"
+#include "sluice/Target/Common/Emitter.h"
 
 #include "mlir/InitAllDialects.h"
 #include "mlir/Parser/Parser.h"

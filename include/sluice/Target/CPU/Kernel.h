@@ -9,8 +9,11 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "sluice/Target/Common/Abi.h"
 
 namespace sluice::cpu {
+
+using namespace target;
 
 /// An instruction set and the sizes that schedules depend on.
 struct Target {
@@ -85,17 +88,6 @@ struct ObjectRequest {
 /// number of threads.
 mlir::LogicalResult lowerToObjects(llvm::ArrayRef<ObjectRequest> requests,
                                    std::vector<std::string> &objects);
-
-/// Device scalars that every kernel is given: launch arguments after the buffers' offsets, in this
-/// order; each is the byte offset of the scalar. A plain integer ends the list: the launch's first
-/// random stream, which is added to every stream id in the kernel, so that layers that differ in
-/// their ids share a kernel.
-enum class Scalar { Length, Rows, Step, Seed };
-constexpr int64_t scalarCount = 4;
-
-/// Number of launch arguments of a dispatch: operands, results, scalars, first stream. The byte
-/// offset of the workspace follows them.
-int64_t argumentCount(mlir::Operation *dispatch);
 
 /// The frame of a kernel: makes `void name(arena, arguments, item, scratch)` and hands out typed
 /// views. The builder stands inside the function's body; `finish` adds the return.

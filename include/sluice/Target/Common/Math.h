@@ -6,7 +6,7 @@
 
 #include "mlir/IR/PatternMatch.h"
 
-namespace sluice::cpu {
+namespace sluice::target {
 
 /// Patterns that expand math.exp, exp2, log, log2, log1p, sin, cos, powf (f32 and f64, scalars and
 /// vectors), and tanh, erf, expm1 and the rest of upstream's approximations (f32). sqrt, fma,
@@ -15,4 +15,4 @@ namespace sluice::cpu {
 /// (f64).
 void populateMathExpansions(mlir::RewritePatternSet &patterns);
 
-} // namespace sluice::cpu
+} // namespace sluice::target

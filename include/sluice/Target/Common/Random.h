@@ -7,7 +7,7 @@
 
 #include <array>
 
-namespace sluice::cpu {
+namespace sluice::target {
 
 /// What a 32-bit word of Philox lies in: the low half of an i64, where x86 multiplies to 64 bits in
 /// one instruction, or an i32, as a GPU wants it.
@@ -33,4 +33,4 @@ std::array<mlir::Value, 4> emitUniformBlocks(mlir::ImplicitLocOpBuilder &b, mlir
                                              int64_t id, mlir::Value firstStream, mlir::Value step,
                                              mlir::Value seed, PhiloxWord word = PhiloxWord::Wide);
 
-} // namespace sluice::cpu
+} // namespace sluice::target

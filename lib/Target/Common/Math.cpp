@@ -4,7 +4,7 @@
 // Elementary functions as straight-line arithmetic. Arguments are reduced with split constants and
 // fused multiply-adds, then a Taylor series long enough for the type is summed by Horner's rule: 1
 // to 2 ulp each.
-#include "sluice/Target/CPU/Math.h"
+#include "sluice/Target/Common/Math.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -236,7 +236,7 @@ Value expandPow(Calculator &c, math::PowFOp op) {
 
 } // namespace
 
-void cpu::populateMathExpansions(RewritePatternSet &patterns) {
+void target::populateMathExpansions(RewritePatternSet &patterns) {
   patterns.add<Expansion<math::ExpOp, expandExp>, Expansion<math::Exp2Op, expandExp2>,
                Expansion<math::LogOp, expandLog>, Expansion<math::Log2Op, expandLog2>,
                Expansion<math::Log1pOp, expandLog1p>, Expansion<math::SinOp, expandSin>,

@@ -3,10 +3,10 @@
 // The exponential of softmax as straight vector code, 15 instructions. The general expansion of
 // math.exp keeps NaN, infinities and results below the normal numbers right, at about twice the
 // cost; here arguments are at most about 0.
-#include "sluice/Target/CPU/Emitter.h"
+#include "sluice/Target/Common/Emitter.h"
 
 using namespace mlir;
-using namespace sluice::cpu;
+using namespace sluice::target;
 
 static Value horner(Emitter &e, Value x, ArrayRef<float> fromHighest) {
   Value result = e.splat(fromHighest.front());
@@ -20,7 +20,7 @@ static Value horner(Emitter &e, Value x, ArrayRef<float> fromHighest) {
 // low bits are n. The Taylor polynomial of degree 7 leaves r^8 / 8! <= 5.2e-9, far below half an
 // ulp (6e-8); degree 6 would leave 1.2e-7. 2^n is added to the exponent. Below -87 the exponent
 // could run out, and the result is set to 0.
-Value sluice::cpu::emitExp(Emitter &e, Value x) {
+Value sluice::target::emitExp(Emitter &e, Value x) {
   ImplicitLocOpBuilder &b = e.b;
   Value magic = e.splat(12582912.0f);
   Value shifted = e.fma(x, e.splat(1.44269504088896341f), magic);

@@ -1,14 +1,14 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // One line an operation: the builder's long names, written once.
-#include "sluice/Target/CPU/Emitter.h"
+#include "sluice/Target/Common/Emitter.h"
 
 #include "Storage.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
-using namespace sluice::cpu;
+using namespace sluice::target;
 
 Value Emitter::index(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
 Value Emitter::integer(int64_t value) {

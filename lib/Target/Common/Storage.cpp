@@ -12,11 +12,11 @@ using namespace sluice;
 
 static Type elementOf(Value memory) { return cast<MemRefType>(memory.getType()).getElementType(); }
 
-Type cpu::memoryTypeOf(Type element) {
+Type target::memoryTypeOf(Type element) {
   return element.isBF16() ? Type(IntegerType::get(element.getContext(), 16)) : element;
 }
 
-bool cpu::isHalfMemory(Value memory) { return elementOf(memory).isInteger(16); }
+bool target::isHalfMemory(Value memory) { return elementOf(memory).isInteger(16); }
 
 /// `element`, or a vector of as many as `like` has.
 static Type typeLike(Value like, Type element) {
@@ -32,7 +32,7 @@ static Value constantOf(ImplicitLocOpBuilder &b, Type type, int64_t value) {
   return arith::ConstantOp::create(b, attribute);
 }
 
-Value cpu::emitExtend(ImplicitLocOpBuilder &b, Value bits) {
+Value target::emitExtend(ImplicitLocOpBuilder &b, Value bits) {
   Type word = typeLike(bits, b.getI32Type());
   Value wide = arith::ExtUIOp::create(b, word, bits);
   Value shifted = arith::ShLIOp::create(b, wide, constantOf(b, word, 16));
@@ -42,7 +42,7 @@ Value cpu::emitExtend(ImplicitLocOpBuilder &b, Value bits) {
 /// Adding 0x7fff and the lowest bit that stays carries into it exactly where the part cut off is
 /// more than half of its unit, or half of it and the number odd. A NaN could become infinite so: it
 /// keeps its upper half, with the bit set that makes it quiet.
-Value cpu::emitRound(ImplicitLocOpBuilder &b, Value number) {
+Value target::emitRound(ImplicitLocOpBuilder &b, Value number) {
   Type word = typeLike(number, b.getI32Type());
   Value bits = arith::BitcastOp::create(b, word, number);
   Value half = constantOf(b, word, 16);
@@ -57,8 +57,8 @@ Value cpu::emitRound(ImplicitLocOpBuilder &b, Value number) {
   return arith::TruncIOp::create(b, typeLike(number, b.getI16Type()), result);
 }
 
-Value cpu::loadVector(ImplicitLocOpBuilder &b, int64_t lanes, Value memory, ValueRange at,
-                      Value mask) {
+Value target::loadVector(ImplicitLocOpBuilder &b, int64_t lanes, Value memory, ValueRange at,
+                         Value mask) {
   auto type = VectorType::get({lanes}, elementOf(memory));
   Value loaded;
   if (mask) {
@@ -70,8 +70,8 @@ Value cpu::loadVector(ImplicitLocOpBuilder &b, int64_t lanes, Value memory, Valu
   return isHalfMemory(memory) ? emitExtend(b, loaded) : loaded;
 }
 
-void cpu::storeVector(ImplicitLocOpBuilder &b, Value vector, Value memory, ValueRange at,
-                      Value mask) {
+void target::storeVector(ImplicitLocOpBuilder &b, Value vector, Value memory, ValueRange at,
+                         Value mask) {
   Value stored = isHalfMemory(memory) ? emitRound(b, vector) : vector;
   if (mask) {
     vector::MaskedStoreOp::create(b, memory, at, mask, stored);
@@ -80,11 +80,11 @@ void cpu::storeVector(ImplicitLocOpBuilder &b, Value vector, Value memory, Value
   }
 }
 
-Value cpu::loadElement(ImplicitLocOpBuilder &b, Value memory, ValueRange at) {
+Value target::loadElement(ImplicitLocOpBuilder &b, Value memory, ValueRange at) {
   Value loaded = memref::LoadOp::create(b, memory, at);
   return isHalfMemory(memory) ? emitExtend(b, loaded) : loaded;
 }
 
-void cpu::storeElement(ImplicitLocOpBuilder &b, Value number, Value memory, ValueRange at) {
+void target::storeElement(ImplicitLocOpBuilder &b, Value number, Value memory, ValueRange at) {
   memref::StoreOp::create(b, isHalfMemory(memory) ? emitRound(b, number) : number, memory, at);
 }

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "mlir/IR/IntegerSet.h"
-#include "sluice/Target/CPU/Emitter.h"
+#include "sluice/Target/Common/Emitter.h"
 
-namespace sluice::cpu::attention {
+namespace sluice::target {
 
 /// How a block of queries and keys lies to the mask.
 struct BlockClass {
@@ -42,4 +42,4 @@ mlir::Value emitRegion(Emitter &e, mlir::Region &region, mlir::ValueRange argume
 /// figure for plans.
 double countPairs(int64_t queries, int64_t keys, mlir::IntegerSet mask);
 
-} // namespace sluice::cpu::attention
+} // namespace sluice::target

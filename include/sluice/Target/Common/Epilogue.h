@@ -4,10 +4,12 @@
 // Scalar regions as vector code.
 #pragma once
 
-#include "sluice/Target/CPU/Kernel.h"
-#include "sluice/Target/CPU/Random.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "sluice/Target/Common/Random.h"
 
-namespace sluice::cpu {
+namespace sluice::target {
 
 /// Where a run of elements of a row lies.
 struct Place {
@@ -21,23 +23,17 @@ struct Place {
 mlir::Value emitRotation(mlir::ImplicitLocOpBuilder &b, mlir::Value vector, mlir::Value angles,
                          bool back);
 
-/// Rotates columns [column, column + n) of a contraction's row by its position's angles: those
-/// below `rotated`, a multiple of the table's columns. `column` is a multiple of `grain`;
-/// `position` is called where it is needed.
-mlir::Value emitColumnRotation(mlir::ImplicitLocOpBuilder &b, mlir::Value vector, mlir::Value table,
-                               llvm::function_ref<mlir::Value()> position, mlir::Value column,
-                               int64_t rotated, int64_t grain);
-
 /// Turns a contraction's epilogue (scalar arith, math, dispatch.column, position and random) into
 /// code on vectors of one row.
 class Epilogue {
 public:
-  /// Step, seed and first stream are read only where the region draws random numbers.
-  Epilogue(dispatch::ContractOp op, Frame &frame);
-  /// For GPUs: `step`, `seed` and `firstStream` are i64.
-  Epilogue(dispatch::ContractOp op, mlir::ImplicitLocOpBuilder &b, mlir::Value step,
-           mlir::Value seed, mlir::Value firstStream)
-      : op(op), b(b), step(step), seed(seed), firstStream(firstStream), word(PhiloxWord::Narrow) {}
+  /// What random numbers depend on: i64 each, and read only where the region draws some.
+  struct Draw {
+    mlir::Value step = {}, seed = {}, firstStream = {};
+    PhiloxWord word = PhiloxWord::Wide;
+  };
+  Epilogue(dispatch::ContractOp op, mlir::ImplicitLocOpBuilder &b, Draw draw)
+      : op(op), b(b), draw(draw) {}
 
   /// Emits the region for vector arguments of any one length; gives the vectors yielded. Fails with
   /// a diagnostic on an op that is not elementwise.
@@ -52,8 +48,7 @@ private:
   dispatch::ContractOp op;
   mlir::ImplicitLocOpBuilder &b;
   int64_t lanes = 0; ///< of the vectors that `emit` was given
-  mlir::Value step, seed, firstStream;
-  PhiloxWord word = PhiloxWord::Wide;
+  Draw draw;
 };
 
-} // namespace sluice::cpu
+} // namespace sluice::target

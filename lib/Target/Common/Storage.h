@@ -8,7 +8,7 @@
 
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
-namespace sluice::cpu {
+namespace sluice::target {
 
 /// Element type of the memory of a tensor of `element`: i16 for bf16, else itself.
 mlir::Type memoryTypeOf(mlir::Type element);
@@ -32,4 +32,4 @@ mlir::Value loadElement(mlir::ImplicitLocOpBuilder &b, mlir::Value memory, mlir:
 void storeElement(mlir::ImplicitLocOpBuilder &b, mlir::Value number, mlir::Value memory,
                   mlir::ValueRange at);
 
-} // namespace sluice::cpu
+} // namespace sluice::target

@@ -11,7 +11,7 @@
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
-namespace sluice::cpu {
+namespace sluice::target {
 
 /// Emits at the builder's insertion point. Vectors have `lanes` elements of f32 (or i32).
 class Emitter {
@@ -90,4 +90,4 @@ public:
 /// promise.
 mlir::Value emitExp(Emitter &e, mlir::Value x);
 
-} // namespace sluice::cpu
+} // namespace sluice::target

@@ -1,15 +1,15 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Score regions: scalar code of the op, cloned as vector code into the tiles.
-#include "Attention.h"
+#include "sluice/Target/Common/Score.h"
 
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 
 using namespace mlir;
 using namespace sluice;
-using namespace sluice::cpu;
+using namespace sluice::target;
 
-LogicalResult attention::checkRegion(Region &region) {
+LogicalResult target::checkRegion(Region &region) {
   for (Operation &op : region.front().without_terminator()) {
     bool constant = isa<arith::ConstantOp>(op);
     if (op.getNumRegions() != 0 || op.getNumResults() != 1 ||
@@ -21,7 +21,7 @@ LogicalResult attention::checkRegion(Region &region) {
   return success();
 }
 
-Value attention::emitRegion(Emitter &e, Region &region, ValueRange arguments) {
+Value target::emitRegion(Emitter &e, Region &region, ValueRange arguments) {
   Block &block = region.front();
   IRMapping map;
   map.map(block.getArguments(), arguments);
@@ -44,14 +44,4 @@ Value attention::emitRegion(Emitter &e, Region &region, ValueRange arguments) {
     map.map(op.getResult(0), e.b.create(state)->getResult(0));
   }
   return map.lookup(cast<dispatch::YieldOp>(block.getTerminator()).getOperand(0));
-}
-
-Value attention::emitQueries(Emitter &e, Value p0, Value column) {
-  SmallVector<int32_t> offsets;
-  for (int64_t i = 0; i < e.lanes; ++i) {
-    offsets.push_back(static_cast<int32_t>(i));
-  }
-  Value lanesOf = arith::ConstantOp::create(
-      e.b, DenseElementsAttr::get(e.integers, ArrayRef<int32_t>(offsets)));
-  return e.add(e.broadcast(e.toInteger(e.add(p0, column))), lanesOf);
 }

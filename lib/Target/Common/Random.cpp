@@ -2,20 +2,19 @@
 // Apache-2.0 WITH LLVM-exception
 //
 // Philox4x32-10 (Salmon et al., SC 2011) as straight-line integer arithmetic.
-#include "sluice/Target/CPU/Random.h"
+#include "sluice/Target/Common/Random.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace sluice;
-using cpu::PhiloxWord;
 
 namespace {
 
 using Words = std::array<Value, 4>;
 
-struct Emitter {
+struct Philox {
   ImplicitLocOpBuilder &b;
   Type type; ///< i64 or a vector of it
   PhiloxWord word;
@@ -115,9 +114,9 @@ Value interleave(ImplicitLocOpBuilder &b, Value first, Value second) {
 
 } // namespace
 
-Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Value firstStream,
-                       Value step, Value seed, PhiloxWord word) {
-  Emitter emitter{b, elements.getType(), word};
+Value target::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Value firstStream,
+                          Value step, Value seed, PhiloxWord word) {
+  Philox emitter{b, elements.getType(), word};
   Words words = emitter.philox(emitter.shiftRight(elements, 2), id, firstStream, step, seed);
   Value which = arith::AndIOp::create(b, elements, emitter.constant(3));
   Value chosen = words[0];
@@ -128,10 +127,10 @@ Value cpu::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Valu
   return emitter.uniform(chosen);
 }
 
-std::array<Value, 4> cpu::emitUniformBlocks(ImplicitLocOpBuilder &b, Value blocks, int64_t id,
-                                            Value firstStream, Value step, Value seed,
-                                            PhiloxWord word) {
-  Emitter emitter{b, blocks.getType(), word};
+std::array<Value, 4> target::emitUniformBlocks(ImplicitLocOpBuilder &b, Value blocks, int64_t id,
+                                               Value firstStream, Value step, Value seed,
+                                               PhiloxWord word) {
+  Philox emitter{b, blocks.getType(), word};
   std::array<Value, 4> numbers;
   for (auto [number, drawn] :
        llvm::zip(numbers, emitter.philox(blocks, id, firstStream, step, seed))) {
@@ -140,10 +139,10 @@ std::array<Value, 4> cpu::emitUniformBlocks(ImplicitLocOpBuilder &b, Value block
   return numbers;
 }
 
-Value cpu::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, int64_t id,
-                          Value firstStream, Value step, Value seed, PhiloxWord word) {
+Value target::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count, int64_t id,
+                             Value firstStream, Value step, Value seed, PhiloxWord word) {
   auto type = VectorType::get({count / 4}, b.getI64Type());
-  Emitter emitter{b, type, word};
+  Philox emitter{b, type, word};
   SmallVector<int64_t> offsets(count / 4);
   std::iota(offsets.begin(), offsets.end(), 0);
   Value ramp = arith::ConstantOp::create(b, b.getI64VectorAttr(offsets));

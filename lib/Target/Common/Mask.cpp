@@ -1,11 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The mask relation: which blocks it empties or fills, and its value for single elements.
-#include "Attention.h"
+#include "sluice/Target/Common/Score.h"
 
 using namespace mlir;
-using namespace sluice::cpu;
-using namespace sluice::cpu::attention;
+using namespace sluice;
+using namespace sluice::target;
 
 namespace {
 
@@ -64,8 +64,8 @@ private:
 
 } // namespace
 
-BlockClass attention::classifyBlock(Emitter &e, IntegerSet mask, Value p0, int64_t queries,
-                                    Value q0, int64_t keys, Lengths lengths) {
+BlockClass target::classifyBlock(Emitter &e, IntegerSet mask, Value p0, int64_t queries, Value q0,
+                                 int64_t keys, Lengths lengths) {
   Value lastKey = e.add(lengths.keys, -1);
   Value lastQuery = lengths.queries == lengths.keys ? lastKey : e.add(lengths.queries, -1);
   Value zero = e.index(0);
@@ -136,8 +136,8 @@ static Value emitBound(Emitter &e, AffineExpr expr, Value p, Value q, Value leng
   return nullptr;
 }
 
-Value attention::emitRelation(Emitter &e, IntegerSet mask, Value p, Value q, Value length,
-                              bool bounded) {
+Value target::emitRelation(Emitter &e, IntegerSet mask, Value p, Value q, Value length,
+                           bool bounded) {
   Value result = bounded ? e.less(q, length) : Value();
   for (auto [expr, equality] : llvm::zip(mask.getConstraints(), mask.getEqFlags())) {
     bool isScalar = !equality && !isa<VectorType>(p.getType()) && !isa<VectorType>(q.getType());
@@ -152,11 +152,7 @@ Value attention::emitRelation(Emitter &e, IntegerSet mask, Value p, Value q, Val
   return result;
 }
 
-Value attention::emitMask(Emitter &e, IntegerSet mask, Value p, Value q, Value length) {
-  return e.broadcast(emitRelation(e, mask, p, q, length));
-}
-
-double attention::countPairs(int64_t queries, int64_t keys, IntegerSet mask) {
+double target::countPairs(int64_t queries, int64_t keys, IntegerSet mask) {
   constexpr int64_t most = 64;
   int64_t rows = std::min(most, queries), columns = std::min(most, keys);
   MLIRContext *context = mask.getContext();
@@ -177,14 +173,4 @@ double attention::countPairs(int64_t queries, int64_t keys, IntegerSet mask) {
   }
   double share = static_cast<double>(holding) / static_cast<double>(rows * columns);
   return share * static_cast<double>(queries) * static_cast<double>(keys);
-}
-
-void attention::countWork(const Shape &shape, IntegerSet mask, int64_t matmuls, int64_t tensors,
-                          Kernel &kernel) {
-  double pairs =
-      static_cast<double>(shape.batch * shape.heads) * countPairs(shape.queries, shape.keys, mask);
-  kernel.flops = 2.0 * static_cast<double>(matmuls * shape.head) * pairs;
-  // Half of the tensors have the rows of queries, half those of keys.
-  int64_t rows = shape.batch * (shape.queries + shape.keys) * (tensors / 2);
-  kernel.bytes = static_cast<double>(shape.elementBytes * rows * (shape.head * shape.heads));
 }

@@ -3,7 +3,7 @@
 //
 // Cuts the body of a row kernel into loops over columns, and chooses what is computed twice and
 // what is kept.
-#include "Rows.h"
+#include "RowBody.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -11,21 +11,20 @@
 
 using namespace mlir;
 using namespace sluice;
-using namespace sluice::cpu;
-using namespace sluice::cpu::rows;
+using namespace sluice::target;
 
-bool rows::isRow(Value value) { return isa<RankedTensorType>(value.getType()); }
+bool target::isRow(Value value) { return isa<RankedTensorType>(value.getType()); }
 
-int64_t rows::widthOf(Value value) {
+int64_t target::widthOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape().back();
 }
 
-int64_t rows::groupOf(Value value) {
+int64_t target::groupOf(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   return type && type.getRank() == 2 ? type.getDimSize(0) : 0;
 }
 
-Value rows::identityOf(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Type type) {
+Value target::identityOf(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Type type) {
   Type element = getElementTypeOrSelf(type);
   TypedAttr number = b.getZeroAttr(element);
   if (kind == dispatch::ReduceKind::Max) {
@@ -43,8 +42,8 @@ Value rows::identityOf(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Type 
 
 /// A later row takes over where it is greater, or where it is NaN: what comes first stays of
 /// equals.
-Value rows::combineRows(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Value rows,
-                        Value later) {
+Value target::combineRows(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Value rows,
+                          Value later) {
   bool floats = isa<FloatType>(getElementTypeOrSelf(rows.getType()));
   if (kind == dispatch::ReduceKind::Add) {
     return floats ? Value(arith::AddFOp::create(b, rows, later))
@@ -127,7 +126,7 @@ void Schedule::makeStages(dispatch::RowsOp op) {
   }
   for (int64_t depthOfStage = 0; depthOfStage <= last; ++depthOfStage) {
     for (int64_t width : widths) {
-      Stage stage{depthOfStage, width, {}, {}, {}};
+      RowStage stage{depthOfStage, width, {}, {}, {}};
       for (auto reduce : body.getOps<dispatch::ReduceOp>()) {
         if (depth(reduce.getRow()) == depthOfStage && widthOf(reduce.getRow()) == width) {
           stage.reductions.push_back(reduce);

@@ -1,0 +1,127 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which rows of memory the operands of a row kernel are, and what it does in all.
+#include "RowBody.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::target;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+
+/// Least and greatest value of an index expression over [0, positions) x [0, group); none where it
+/// depends on more.
+static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int64_t positions,
+                                                           int64_t group) {
+  using Bounds = std::optional<std::pair<int64_t, int64_t>>;
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {
+    return Bounds({constant.getValue(), constant.getValue()});
+  }
+  if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
+    return Bounds({0, (dim.getPosition() == 0 ? positions : group) - 1});
+  }
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary) {
+    return std::nullopt;
+  }
+  Bounds left = boundsOf(binary.getLHS(), positions, group);
+  Bounds right = boundsOf(binary.getRHS(), positions, group);
+  if (!left || !right) {
+    return std::nullopt;
+  }
+  if (expr.getKind() == AffineExprKind::Add) {
+    return Bounds({left->first + right->first, left->second + right->second});
+  }
+  auto factor = dyn_cast<AffineConstantExpr>(binary.getRHS());
+  if (!factor || factor.getValue() <= 0) {
+    return std::nullopt;
+  }
+  int64_t k = factor.getValue();
+  switch (expr.getKind()) {
+  case AffineExprKind::Mul:
+    return Bounds({left->first * k, left->second * k});
+  case AffineExprKind::FloorDiv:
+    return Bounds(
+        {llvm::divideFloorSigned(left->first, k), llvm::divideFloorSigned(left->second, k)});
+  case AffineExprKind::Mod:
+    return Bounds({0, k - 1});
+  default:
+    return std::nullopt;
+  }
+}
+
+bool target::alwaysInside(dispatch::RowsOp op, AccessAttr access, int64_t extent) {
+  AffineExpr expr = access.getMap().getValue().getResult(0);
+  dispatch::DomainAttr domain = op.getDomain();
+  if (access.getSourceFactor() != 0) {
+    // A valid row's own position is valid in a source of the same scale.
+    return access.getSourceFactor() == domain.getFactor() &&
+           expr == getAffineDimExpr(0, expr.getContext());
+  }
+  if (domain.getScheduled() && expr.isFunctionOfDim(0)) {
+    return false;
+  }
+  auto bounds = boundsOf(expr, domain.getPositions(), access.getGroup());
+  return bounds && bounds->first >= 0 && bounds->second < extent;
+}
+
+Value target::sequenceRow(ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, int64_t extent,
+                        Value batch, Value position) {
+  if (domain.getScheduled()) {
+    return ringRow(b, extent, batch, position);
+  }
+  Value first = arith::MulIOp::create(b, batch, arith::ConstantIndexOp::create(b, extent));
+  return arith::AddIOp::create(b, first, position);
+}
+
+Value target::ringRow(ImplicitLocOpBuilder &b, int64_t extent, Value batch, Value position) {
+  Value rows = arith::ConstantIndexOp::create(b, extent);
+  Value first = arith::MulIOp::create(b, batch, rows);
+  return arith::AddIOp::create(b, first, arith::RemUIOp::create(b, position, rows));
+}
+
+/// Least bytes of one operand or result: what it holds, or what the rows of the launch can touch of
+/// it.
+static double bytesOf(RankedTensorType type, AccessAttr access, dispatch::DomainAttr domain) {
+  double elements = type.getNumElements();
+  auto launchRows = domain.getLaunchRows();
+  if (domain.getScheduled() && access.getKind() == AccessKind::Row) {
+    int64_t width = type.getRank() == 3 ? type.getShape().back() : 1;
+    elements = std::min<double>(elements, double(launchRows * access.getGroup() * width));
+  }
+  if (access.getKind() == AccessKind::Gather) {
+    elements = std::min<double>(elements, double(launchRows) * type.getShape().back());
+  }
+  return elements * type.getElementTypeBitWidth() / 8;
+}
+
+Work target::workOf(dispatch::RowsOp op) {
+  Work work;
+  int64_t launchRows = op.getDomain().getLaunchRows();
+  bool sequence = false;
+  for (auto [i, input] : llvm::enumerate(op.getInputs())) {
+    auto type = cast<RankedTensorType>(input.getType());
+    work.bytes += bytesOf(type, cast<AccessAttr>(op.getAccesses()[i]), op.getDomain());
+    sequence |= type.getRank() == 3;
+  }
+  for (auto [i, output] : llvm::enumerate(op.getOutputs())) {
+    auto type = cast<RankedTensorType>(output.getType());
+    auto access = cast<AccessAttr>(op.getResultAccesses()[i]);
+    work.bytes += bytesOf(type, access, op.getDomain());
+    sequence |= type.getRank() == 3;
+  }
+  for (Operation &inner : op.getBody().front().without_terminator()) {
+    Type widest =
+        inner.getNumOperands() ? inner.getOperand(0).getType() : inner.getResult(0).getType();
+    bool floats = isa<FloatType>(getElementTypeOrSelf(inner.getResult(0).getType()));
+    bool counted =
+        isa<dispatch::ReduceOp, dispatch::ReduceGroupOp>(inner) ||
+        (floats && OpTrait::hasElementwiseMappableTraits(&inner) && !isa<arith::SelectOp>(inner));
+    if (counted) {
+      auto tensor = dyn_cast<RankedTensorType>(widest);
+      work.flops += double(launchRows) * (tensor ? tensor.getNumElements() : 1);
+    }
+  }
+  work.kind = sequence ? "row" : "stream";
+  return work;
+}
