@@ -38,3 +38,38 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
   // expected-error@+1 {{expected functions of one block, found 0}}
   func.func private @evaluate()
 }
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
+  sluice.axis @t
+  sluice.scale @s1 on @t factor 1
+  // expected-error@+1 {{expected a width from 0 to below 2^31, found 4294967296}}
+  func.func @evaluate(%x: !sluice.seq<@s1, 4294967296, f32>) {
+    return
+  }
+}
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
+  sluice.axis @t
+  sluice.scale @s1 on @t factor 1
+  func.func @evaluate(%x: !sluice.seq<@s1, 4, f32>) {
+    // expected-error@+1 {{expected factors, shifts and a mask's constants below 2^31}}
+    %y = sluice.shift %x by 4294967296 : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 4, f32>
+    return
+  }
+}
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
+  sluice.axis @t
+  sluice.scale @s1 on @t factor 1
+  func.func @evaluate(%h: !sluice.seq<@s1, 4, f32>, %w: tensor<7x4xf32>, %t: !sluice.seq<@s1, 0, i32>) {
+    // expected-error@+1 {{expected a target offset of at least 0, found -1}}
+    %loss = sluice.cross_entropy %h, %w, %t {offset = -1 : i64} : (!sluice.seq<@s1, 4, f32>, tensor<7x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
+    return
+  }
+}
