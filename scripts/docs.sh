@@ -20,7 +20,9 @@ for source in Dispatch/Dispatch Plan/Plan Sluice/Step; do # Step.td includes Slu
   "$llvm_bin/mlir-tblgen" -gen-dialect-doc "-dialect=${dialect,,}" "${include[@]}" \
     "$root/include/sluice/Dialect/$source.td" > "$pages/${dialect,,}.md"
 done
-"$llvm_bin/mlir-tblgen" -gen-pass-doc "${include[@]}" "$root/include/sluice/Transforms/Passes.td" > "$pages/passes.md"
+for folder in Transforms Target; do
+  "$llvm_bin/mlir-tblgen" -gen-pass-doc "${include[@]}" "$root/include/sluice/$folder/Passes.td"
+done > "$pages/passes.md"
 
 for page in "$pages"/*.md; do
   name=$(basename "$page")

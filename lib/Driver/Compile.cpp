@@ -92,26 +92,8 @@ std::optional<Outcome> Compilation::checkOutput() const {
 
 std::optional<Outcome> Compilation::chooseTargets() {
   for (const std::string &name : request.targets) {
-    bool known = false;
-    for (const cpu::Target *target : {&cpu::Target::avx512(), &cpu::Target::avx2()}) {
-      if (name == "cpu" || name == target->name) {
-        known = true;
-        if (!llvm::is_contained(targets.cpus, target)) {
-          targets.cpus.push_back(target);
-        }
-      }
-    }
-    for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
-      if (name == target->chip) {
-        known = true;
-        if (!llvm::is_contained(targets.gpus, target)) {
-          targets.gpus.push_back(target);
-        }
-      }
-    }
-    if (!known) {
-      return badInput("--target: expected cpu, cpu-avx512, cpu-avx2, sm_80 or sm_90a, found " +
-                      quote(name));
+    if (!addTarget(name, targets)) {
+      return badInput("--target: expected " + targetNames.str() + ", found " + quote(name));
     }
   }
   return std::nullopt;

@@ -23,14 +23,11 @@ using dispatch::AccessKind;
 
 namespace {
 
-/// Most parts that a sum over rows is cut into: its second stage reads them all.
-constexpr int64_t maximumParts = 32;
-
 class Former {
 public:
-  /// `step`, where `source` is the incremental step.
-  explicit Former(func::FuncOp source, StepEntries *step = nullptr)
-      : source(source), step(step), b(source) {}
+  /// Sums over rows are cut into at most `mostParts`; `step`, where `source` is the incremental step.
+  Former(func::FuncOp source, int64_t mostParts, StepEntries *step)
+      : source(source), mostParts(mostParts), step(step), b(source) {}
 
   LogicalResult run();
 
@@ -45,6 +42,7 @@ private:
   void finish();
 
   func::FuncOp source;
+  const int64_t mostParts;
   StepEntries *step;
   OpBuilder b;
   DenseMap<Value, Value> tensors;
@@ -143,7 +141,7 @@ LogicalResult Former::emitRows(const DispatchGroup &group) {
     }
   }
   dispatch::DomainAttr domain = emitter.domainOf(domainValue);
-  int64_t parts = std::min(maximumParts, domain.getLaunchRows());
+  int64_t parts = std::min(mostParts, domain.getLaunchRows());
   for (Value output : outputs) {
     yields.push_back(body.lookup(output));
     bool isSequence = isa<SequenceType>(output.getType());
@@ -305,6 +303,10 @@ struct FormDispatchesPass : sluice::impl::FormDispatchesBase<FormDispatchesPass>
   using FormDispatchesBase::FormDispatchesBase;
 
   void runOnOperation() override {
+    if (sumParts < 1) {
+      getOperation().emitError() << "expected sum-parts of at least 1, found " << int64_t(sumParts);
+      return signalPassFailure();
+    }
     if (failed(verifyModel(getOperation()))) {
       return signalPassFailure();
     }
@@ -312,7 +314,7 @@ struct FormDispatchesPass : sluice::impl::FormDispatchesBase<FormDispatchesPass>
     entries.split();
     for (auto func : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       bool isStep = func.getSymName() == "step";
-      if (failed(Former(func, isStep ? &entries : nullptr).run())) {
+      if (failed(Former(func, sumParts, isStep ? &entries : nullptr).run())) {
         return signalPassFailure();
       }
       if (func.getSymName() == "prefill") {

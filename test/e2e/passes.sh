@@ -24,6 +24,7 @@ fuzz() {
     python3 "$root/test/e2e/support/fuzz_passes.py" "$opt" "$work/$level.mlir" "$count" "${SLUICE_FUZZ_SEED:-1}" "$work/$level" "$@"
 }
 fuzz model sluice-convert-factors sluice-derive-step+sluice-form-dispatches \
-  $form+sluice-build-entries+sluice-separate-places+sluice-plan-memory $upstream+$form
-fuzz dispatches $upstream+sluice-separate-places+sluice-plan-memory sluice-build-entries
+  $form+sluice-build-entries+sluice-separate-places+sluice-plan-memory $upstream+$form $form+sluice-build-entries+sluice-emit-plan
+fuzz dispatches $upstream+sluice-separate-places+sluice-plan-memory sluice-build-entries sluice-emit-plan \
+  sluice-generate-kernels=target=sm_80
 finish

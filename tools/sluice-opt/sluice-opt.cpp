@@ -9,6 +9,7 @@
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Target/Passes.h"
 #include "sluice/Transforms/Passes.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -99,6 +100,7 @@ int main(int argc, char **argv) {
   registerAllDialects(registry);
   registerAllPasses();
   sluice::registerSluiceTransformsPasses();
+  sluice::registerSluiceTargetPasses();
   registry.insert<sluice::SluiceDialect, sluice::dispatch::DispatchDialect,
                   sluice::plan::PlanDialect>();
   llvm::InitLLVM init(argc, argv);

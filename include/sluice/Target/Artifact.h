@@ -68,6 +68,9 @@ struct Targets {
   llvm::SmallVector<const cpu::Target *> cpus;
   llvm::SmallVector<const cuda::Target *> gpus;
 };
+constexpr llvm::StringLiteral targetNames = "cpu, cpu-avx512, cpu-avx2, sm_80 or sm_90a";
+/// Adds the targets of a name (`cpu`: every CPU's) that are not there; whether it is known.
+bool addTarget(llvm::StringRef name, Targets &targets);
 
 /// Every distinct dispatch of a module, generated for every target.
 struct KernelSet {

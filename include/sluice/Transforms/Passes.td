@@ -86,7 +86,9 @@ def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
   }];
   let options = [Option<"generationRows", "generation-rows", "int64_t", "16", "Rows that generate at once">,
                  Option<"keysApart", "keys-apart", "bool", "false",
-                        "States hold keys and values without the queries beside them">];
+                        "States hold keys and values without the queries beside them">,
+                 Option<"sumParts", "sum-parts", "int64_t", "32",
+                        "Most parts that a sum over rows is cut into; threads take parts, and a second launch adds them">];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }

@@ -148,6 +148,23 @@ static LogicalResult generateForCpus(Operation *isolated, size_t number,
   return success();
 }
 
+bool sluice::addTarget(StringRef name, Targets &targets) {
+  bool known = false;
+  auto add = [&](auto &list, const auto *target, bool isMeant) {
+    known |= isMeant;
+    if (isMeant && !llvm::is_contained(list, target)) {
+      list.push_back(target);
+    }
+  };
+  for (const cpu::Target *target : {&cpu::Target::avx512(), &cpu::Target::avx2()}) {
+    add(targets.cpus, target, name == "cpu" || name == target->name);
+  }
+  for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
+    add(targets.gpus, target, name == target->chip);
+  }
+  return known;
+}
+
 static int64_t numberOf(ModuleOp module, StringRef name) {
   return module->getAttrOfType<IntegerAttr>(name).getInt();
 }

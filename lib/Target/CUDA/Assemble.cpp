@@ -63,7 +63,7 @@ struct ExpandPass : PassWrapper<ExpandPass, OperationPass<ModuleOp>> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     cuda::populateMathExpansions(patterns);
-    populateMathExpansions(patterns);
+    target::populateMathExpansions(patterns);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns)))) {
       signalPassFailure();
     }
