@@ -25,7 +25,8 @@ namespace {
 
 class Former {
 public:
-  /// Sums over rows are cut into at most `mostParts`; `step`, where `source` is the incremental step.
+  /// Sums over rows are cut into at most `mostParts`; `step`, where `source` is the incremental
+  /// step.
   Former(func::FuncOp source, int64_t mostParts, StepEntries *step)
       : source(source), mostParts(mostParts), step(step), b(source) {}
 
@@ -199,12 +200,22 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
     types.push_back(emitter.typeOf(output));
   }
   dispatch::YieldOp::create(body.builder(), yields);
-  SmallVector<Attribute> accesses(outputs.size(), AccessAttr::get(context, AccessKind::Row));
-  auto op = dispatch::ContractOp::create(b, first->getLoc(), types, input, weight, body.operands(),
-                                         emitter.domainOf(first->getOperand(0)),
-                                         byInput ? b.getUnitAttr() : UnitAttr(),
-                                         b.getArrayAttr(body.accesses()), b.getArrayAttr(accesses),
-                                         IntegerAttr(), StringAttr(), StringAttr());
+  SmallVector<Value> extras(body.operands());
+  SmallVector<Attribute> accesses(body.accesses());
+  IntegerAttr rotatedColumns;
+  auto map = dyn_cast<LinearOp>(first);
+  if (AttentionOp attention = map ? findRotation(map) : AttentionOp()) {
+    // Queries and keys are rotated as they are stored, once for all readers: the table is last.
+    extras.push_back(lower(attention.getRotary()));
+    accesses.push_back(AccessAttr::get(context, AccessKind::Table,
+                                       AffineMap::get(2, 1, b.getAffineDimExpr(0)), 1, 0));
+    rotatedColumns = b.getI64IntegerAttr(endOfKeys(attention));
+  }
+  SmallVector<Attribute> resultAccesses(outputs.size(), AccessAttr::get(context, AccessKind::Row));
+  auto op = dispatch::ContractOp::create(
+      b, first->getLoc(), types, input, weight, extras, emitter.domainOf(first->getOperand(0)),
+      byInput ? b.getUnitAttr() : UnitAttr(), b.getArrayAttr(accesses),
+      b.getArrayAttr(resultAccesses), rotatedColumns, StringAttr(), StringAttr());
   op.getEpilogue().takeBody(region);
   for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
     tensors[output] = result;

@@ -60,7 +60,7 @@ static void cloneRegion(Region &from, Region &to, OpBuilder &b) {
   yield->erase();
 }
 
-static int64_t endOfKeys(AttentionOp op) {
+int64_t sluice::endOfKeys(AttentionOp op) {
   return static_cast<int64_t>((op.getHeads() + op.getKvHeads()) * op.getHeadSize());
 }
 
@@ -86,29 +86,14 @@ bool sluice::canRotateWhereMade(AttentionOp op) {
   return areFirst && staysValue && isAlone;
 }
 
-/// The contraction that makes queries and keys rotates them as it stores them, once for all
-/// readers.
-static LogicalResult rotate(AttentionOp op, DispatchEmitter &emitter) {
-  Value packed = emitter.get(op.getQuery()), table = emitter.get(op.getRotary());
-  auto contract = packed.getDefiningOp<dispatch::ContractOp>();
-  if (!contract || contract.getOutputs().front() != packed || !canRotateWhereMade(op)) {
-    return op.emitError(
-        "S-026: queries and keys are rotated only where they are the first columns, "
-        "queries first, of a linear map that this attention alone reads");
+AttentionOp sluice::findRotation(LinearOp map) {
+  for (Operation *user : map.getResult().getUsers()) {
+    auto attention = dyn_cast<AttentionOp>(user);
+    if (attention && attention.getRotary() && canRotateWhereMade(attention)) {
+      return attention;
+    }
   }
-  Operation *read = table.getDefiningOp();
-  if (contract->isBeforeInBlock(read)) {
-    read->moveBefore(contract);
-  }
-  Builder &b = emitter.b;
-  SmallVector<Attribute> accesses(contract.getAccesses().getValue());
-  accesses.push_back(dispatch::AccessAttr::get(b.getContext(), dispatch::AccessKind::Table,
-                                               AffineMap::get(2, 1, b.getAffineDimExpr(0)), 1, 0));
-  contract->insertOperands(contract->getNumOperands() - (dispatch::scheduleOf(contract) ? 1 : 0),
-                           table);
-  contract.setAccessesAttr(b.getArrayAttr(accesses));
-  contract.setRotatedColumns(endOfKeys(op));
-  return success();
+  return {};
 }
 
 /// The rows of keys where they are not those of queries.
@@ -119,8 +104,10 @@ static dispatch::DomainAttr keyDomain(Op op, const DispatchEmitter &emitter) {
 }
 
 LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
-  if (getRotary() && failed(rotate(*this, emitter))) {
-    return failure();
+  auto made = getQuery().getDefiningOp<LinearOp>();
+  if (getRotary() && (!made || findRotation(made) != *this)) {
+    return emitError("S-026: queries and keys are rotated only where they are the first columns, "
+                     "queries first, of a linear map that this attention alone reads");
   }
   auto op = dispatch::AttentionOp::create(
       emitter.b, emitter.typeOf(getOutput()), emitter.typeOf(getLse()), emitter.get(getQuery()),

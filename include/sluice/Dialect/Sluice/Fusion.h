@@ -36,6 +36,11 @@ bool readsWholeGroups(mlir::Value sequence, int64_t factor);
 /// are the first columns of its rows, queries first, and only this attention, forward and backward,
 /// reads those.
 bool canRotateWhereMade(AttentionOp op);
+/// The attention that this linear map rotates queries and keys for, as it stores them; null where
+/// there is none.
+AttentionOp findRotation(LinearOp map);
+/// Columns of a packed row that are queries and keys.
+int64_t endOfKeys(AttentionOp op);
 
 /// Collects the body of one dispatch: values of one row (tensor<d>), or of one element (f32) in an
 /// epilogue. Operands of the dispatch appear as ops ask for what the body does not yet hold.
