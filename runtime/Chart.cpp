@@ -103,8 +103,11 @@ std::string Chart::axes() const {
         << left - 6 << "\" y=\"" << showNumber(y(tick) + 4, 1) << "\" text-anchor=\"end\">"
         << showNumber(tick, digits) << "</text>\n";
   }
-  out << "<text x=\"" << left - 10 << "\" y=\"" << height - 10
-      << "\" text-anchor=\"end\">step</text>\n";
+  // A short name stands before the numbers, a longer one above their end.
+  bool isShort = counted.size() <= 6;
+  out << "<text x=\"" << (isShort ? left - 10 : width - right) << "\" y=\""
+      << (isShort ? height - 10 : height - bottom - 8) << "\" text-anchor=\"end\">"
+      << escapeHtml(counted) << "</text>\n";
   for (double tick : axisTicks(low.x, high.x, 1, digits)) {
     std::string label = showNumber(tick, 0);
     double half = characterWidth * static_cast<double>(label.size()) / 2;

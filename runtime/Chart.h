@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Line charts over steps, as inline SVG.
+// Line charts, as inline SVG.
 #pragma once
 
 #include <string>
@@ -15,10 +15,11 @@ struct Point {
 /// decimals they need. `least`: two ticks are at least so far apart.
 std::vector<double> axisTicks(double low, double high, double least, int &digits);
 
-/// One chart of curves over steps, which begin at 0.
+/// One chart of curves over steps, or over what else is counted from 0 on.
 class Chart {
 public:
-  explicit Chart(std::string title) : title(std::move(title)) {}
+  explicit Chart(std::string title, std::string counted = "step")
+      : title(std::move(title)), counted(std::move(counted)) {}
 
   /// A curve without points is left out. `dots` marks each point.
   void add(const std::vector<Point> &points, std::string color, std::string label, bool dots);
@@ -38,7 +39,7 @@ private:
   std::string axes() const;
   std::string drawCurve(const Curve &curve, size_t index) const;
 
-  std::string title;
+  std::string title, counted;
   std::vector<Curve> curves;
   Point low{}, high{};
 };

@@ -54,6 +54,20 @@ done
 succeeds "report" "$sluice" report "$run"
 succeeds "the report shows what a row reads" grep -q 'class="band"' "$run/report.html"
 succeeds "and says that the model is proved" grep -q '>proved causal' "$run/report.html"
+analyze=("$sluice" analyze)
+weights=("$artifact" --weights "$run" --data "$work/held-out.txt" --json)
+succeeds "analyze context" "${analyze[@]}" context "${weights[@]}" --windows 8 --picture "$work/context.html"
+cp "$work/out" "$work/context.json"
+holds "a trained model reads the token before" 'f[0]["windows"] == 8 and f[0]["places"][0]["increase"] > 0' "$work/context.json"
+succeeds "and there is a chart" grep -q '<polyline' "$work/context.html"
+succeeds "analyze frequency" "${analyze[@]}" frequency "${weights[@]}" --train "$work/training.txt" --bins 3
+cp "$work/out" "$work/frequency.json"
+holds "the bins are all that is scored" \
+  'abs(sum(b["bits"] * b["scored"] for b in f[0]["bins"] if b["scored"]) / sum(b["scored"] for b in f[0]["bins"]) - f[1]["bits_per_token"]) < 1e-6' \
+  "$work/frequency.json" "$work/eval.json"
+exits 2 "bins of a context are refused" "${analyze[@]}" context "${weights[@]}" --bins 3
+succeeds "and the message says why" grep -q 'expected --bins with the analysis frequency alone' "$work/err"
+exits 2 "an odd window is refused" "${analyze[@]}" context "${weights[@]}" --length 7
 succeeds "ngram" "$sluice" ngram --order 2 3 --train "$work/training.txt" --test "$work/held-out.txt" --json
 cp "$work/out" "$work/ngram.json"
 holds "a trigram beats a bigram" \

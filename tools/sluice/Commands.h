@@ -23,6 +23,7 @@ void registerCompile(CLI::App &program);
 void registerTrain(CLI::App &program);
 void registerEval(CLI::App &program);
 void registerLogits(CLI::App &program);
+void registerAnalyze(CLI::App &program);
 void registerGenerate(CLI::App &program);
 void registerBench(CLI::App &program);
 void registerInspect(CLI::App &program);

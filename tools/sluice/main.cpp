@@ -48,6 +48,7 @@ void registerCommands(CLI::App &program) {
   cli::registerTrain(program);
   cli::registerEval(program);
   cli::registerLogits(program);
+  cli::registerAnalyze(program);
   cli::registerGenerate(program);
   cli::registerBench(program);
   cli::registerInspect(program);

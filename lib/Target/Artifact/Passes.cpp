@@ -26,7 +26,8 @@ using namespace sluice;
 static FailureOr<KernelSet> kernelsFor(ModuleOp module, StringRef name) {
   Targets targets;
   if (!addTarget(name, targets)) {
-    return module.emitError() << "expected a target (" << targetNames << "), found '" << name << "'";
+    return module.emitError() << "expected a target (" << targetNames << "), found '" << name
+                              << "'";
   }
   std::string unsupported;
   FailureOr<KernelSet> kernels = generateKernels(module, targets, unsupported);

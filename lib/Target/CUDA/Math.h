@@ -9,8 +9,8 @@
 
 namespace sluice::cuda {
 
-/// Patterns for f32 that go before those of target::populateMathExpansions: exp, exp2, erf and tanh of
-/// scalars and vectors, and divisions of vectors, which are what bodies and epilogues compute
+/// Patterns for f32 that go before those of target::populateMathExpansions: exp, exp2, erf and tanh
+/// of scalars and vectors, and divisions of vectors, which are what bodies and epilogues compute
 /// with. Scalars, one of a row, are divided exactly. Products of 32 bits to 64, and uniform numbers
 /// compared with a constant, take the GPU's instructions.
 void populateMathExpansions(mlir::RewritePatternSet &patterns);

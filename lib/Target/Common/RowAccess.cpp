@@ -66,7 +66,7 @@ bool target::alwaysInside(dispatch::RowsOp op, AccessAttr access, int64_t extent
 }
 
 Value target::sequenceRow(ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, int64_t extent,
-                        Value batch, Value position) {
+                          Value batch, Value position) {
   if (domain.getScheduled()) {
     return ringRow(b, extent, batch, position);
   }

@@ -251,8 +251,7 @@ private:
   void allowContraction(mlir::Operation *operation) const {
     using namespace mlir::arith;
     if (contract && mlir::isa<AddFOp, SubFOp, MulFOp>(operation)) {
-      auto flags =
-          mlir::cast<ArithFastMathInterface>(operation).getFastMathFlagsAttr().getValue();
+      auto flags = mlir::cast<ArithFastMathInterface>(operation).getFastMathFlagsAttr().getValue();
       operation->setAttr("fastmath", FastMathFlagsAttr::get(operation->getContext(),
                                                             flags | FastMathFlags::contract));
     }

@@ -1,0 +1,200 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Analyses.h"
+
+#include "Chart.h"
+#include "Html.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Evaluator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+namespace sluice::runtime {
+namespace {
+
+/// A mean and its standard error.
+class Mean {
+public:
+  void add(double number) {
+    ++count;
+    double step = number - mean;
+    mean += step / static_cast<double>(count);
+    squares += step * (number - mean);
+  }
+  double value() const { return mean; }
+  double error() const {
+    auto n = static_cast<double>(count);
+    return count < 2 ? 0 : std::sqrt(squares / (n - 1) / n);
+  }
+  int64_t number() const { return count; }
+
+private:
+  int64_t count = 0;
+  double mean = 0, squares = 0;
+};
+
+int64_t checkLength(int64_t asked, int64_t context) {
+  int64_t length = asked == 0 ? context - context % 2 : asked;
+  if (length < 4 || length > context || length % 2 != 0) {
+    throw UserError("--length: expected an even number of tokens from 4 to the context, " +
+                    std::to_string(context) + ", found " + std::to_string(length));
+  }
+  return length;
+}
+
+/// Windows of `length` tokens that do not overlap, at most `most`, evenly spread.
+std::vector<ByteFile> cutFiles(const std::vector<ByteFile> &files, int64_t length, int64_t most) {
+  std::vector<std::pair<const ByteFile *, int64_t>> starts;
+  for (const ByteFile &file : files) {
+    for (int64_t at = 0; at + length <= static_cast<int64_t>(file.bytes.size()); at += length) {
+      starts.emplace_back(&file, at);
+    }
+  }
+  if (starts.empty()) {
+    throw UserError("expected a text of at least " + std::to_string(length) +
+                    " bytes, a window, found shorter ones; name more data or lower --length");
+  }
+  auto all = static_cast<int64_t>(starts.size()), taken = most == 0 ? all : std::min(most, all);
+  std::vector<ByteFile> windows;
+  for (int64_t i = 0; i < taken; ++i) {
+    auto [file, at] = starts[static_cast<size_t>(i * all / taken)];
+    auto first = file->bytes.begin() + at;
+    windows.push_back({file->path, {first, first + length}});
+  }
+  return windows;
+}
+
+void shuffleFirstHalves(std::vector<ByteFile> &windows, uint64_t seed) {
+  for (size_t i = 0; i < windows.size(); ++i) {
+    std::vector<uint8_t> &bytes = windows[i].bytes, before = bytes;
+    uint64_t half = bytes.size() / 2, key = permute(i, UINT64_MAX, seed);
+    for (uint64_t at = 0; at < half; ++at) {
+      bytes[at] = before[permute(at, half, key)];
+    }
+  }
+}
+
+/// Bits of every scored token, in the order of the texts: a file's tokens but its first.
+std::vector<double> bitsOf(Executor &executor, const std::vector<ByteFile> &files,
+                           const std::function<void(double)> &progress) {
+  std::vector<double> bits;
+  evaluate(executor, files, {}, progress, [&](std::span<const float> nats) {
+    for (float number : nats) {
+      bits.push_back(number / std::numbers::ln2);
+    }
+  });
+  return bits;
+}
+
+std::array<int64_t, 256> countTokens(const std::vector<ByteFile> &files) {
+  std::array<int64_t, 256> counts{};
+  for (const ByteFile &file : files) {
+    for (uint8_t byte : file.bytes) {
+      ++counts[byte];
+    }
+  }
+  return counts;
+}
+
+/// A bin for each kind, and the bins' tokens.
+std::array<size_t, 256> fillBins(const std::array<int64_t, 256> &counts, FrequencyResult &result) {
+  std::array<uint8_t, 256> order;
+  std::iota(order.begin(), order.end(), uint8_t(0));
+  std::sort(order.begin(), order.end(), [&](uint8_t a, uint8_t b) {
+    return std::pair(-counts[a], a) < std::pair(-counts[b], b);
+  });
+  auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t(0)));
+  std::array<size_t, 256> binOf;
+  double before = 0;
+  for (uint8_t token : order) {
+    auto count = static_cast<double>(counts[token]);
+    double middle = (before + count / 2) / total * static_cast<double>(result.bins.size());
+    size_t bin = std::min(static_cast<size_t>(middle), result.bins.size() - 1);
+    before += count;
+    binOf[token] = bin;
+    result.bins[bin].tokens.push_back(token);
+    result.bins[bin].share += count / total;
+  }
+  return binOf;
+}
+
+constexpr const char *blue = "#2563eb", *red = "#dc2626";
+
+} // namespace
+
+ContextResult measureContext(Executor &executor, const std::vector<ByteFile> &files,
+                             const ContextOptions &options,
+                             const std::function<void(double)> &progress) {
+  int64_t length = checkLength(options.length, executor.plan().model.context);
+  std::vector<ByteFile> windows = cutFiles(files, length, options.mostWindows);
+  auto half = [&](double offset) {
+    return [&, offset](double share) { progress ? progress(offset + share / 2) : void(); };
+  };
+  std::vector<double> plain = bitsOf(executor, windows, half(0));
+  shuffleFirstHalves(windows, options.seed);
+  std::vector<double> shuffled = bitsOf(executor, windows, half(0.5));
+  ContextResult result{length, static_cast<int64_t>(windows.size()), options.seed, {}};
+  for (int64_t distance = 1; distance <= length / 2; ++distance) {
+    Mean before, after, difference;
+    for (int64_t i = 0; i < result.windows; ++i) {
+      // The first token is not scored.
+      auto at = static_cast<size_t>(i * (length - 1) + length / 2 + distance - 2);
+      before.add(plain[at]);
+      after.add(shuffled[at]);
+      difference.add(shuffled[at] - plain[at]);
+    }
+    result.places.push_back({distance, before.value(), after.value(), difference.error()});
+  }
+  return result;
+}
+
+FrequencyResult measureFrequency(Executor &executor, const std::vector<ByteFile> &counted,
+                                 const std::vector<ByteFile> &files, int64_t bins,
+                                 const std::function<void(double)> &progress) {
+  FrequencyResult result;
+  result.bins.resize(static_cast<size_t>(bins));
+  std::array<size_t, 256> binOf = fillBins(countTokens(counted), result);
+  std::vector<double> bits = bitsOf(executor, files, progress);
+  std::vector<Mean> means(result.bins.size());
+  size_t at = 0;
+  for (const ByteFile &file : files) {
+    for (size_t i = 1; i < file.bytes.size(); ++i) {
+      means[binOf[file.bytes[i]]].add(bits.at(at++));
+    }
+  }
+  for (size_t i = 0; i < means.size(); ++i) {
+    FrequencyResult::Bin &bin = result.bins[i];
+    bin.scored = means[i].number();
+    bin.bits = means[i].value();
+    bin.error = means[i].error();
+  }
+  return result;
+}
+
+std::string drawContext(const ContextResult &result, const std::string &model) {
+  std::vector<Point> plain, shuffled;
+  for (const ContextResult::Place &place : result.places) {
+    plain.push_back({static_cast<double>(place.distance), place.plain});
+    shuffled.push_back({static_cast<double>(place.distance), place.shuffled});
+  }
+  Chart chart("Bits per token behind a shuffled half", "tokens behind it");
+  chart.add(plain, blue, "in order", false);
+  chart.add(shuffled, red, "shuffled", false);
+  return pageStart("What " + model + " reads of its context") + chart.draw() + pageEnd();
+}
+
+std::string drawFrequency(const FrequencyResult &result, const std::string &model) {
+  std::vector<Point> points;
+  for (size_t i = 0; i < result.bins.size(); ++i) {
+    if (result.bins[i].scored > 0) {
+      points.push_back({static_cast<double>(i + 1), result.bins[i].bits});
+    }
+  }
+  Chart chart("Bits per token by how common tokens are", "bin, 1 the commonest");
+  chart.add(points, blue, "mean", true);
+  return pageStart("How " + model + " predicts common and rare tokens") + chart.draw() + pageEnd();
+}
+
+} // namespace sluice::runtime
