@@ -287,49 +287,76 @@ static AccessAttr ownColumns(OpBuilder &b, int64_t factor, int64_t first) {
                          AffineMapAttr::get(column), -1, /*least=*/false);
 }
 
+/// What a state holds of its value: all columns in one place, or what `apart` says.
+SmallVector<StepEntries::Kept> StepEntries::keptOf(StateOp state) {
+  if (auto kept = apart.find(state); kept != apart.end()) {
+    return kept->second;
+  }
+  auto type = cast<SequenceType>(state.getType());
+  RankedTensorType whole = getStoredType(module, type);
+  return {{"", 0, whole.getRank() == 3 ? whole.getDimSize(2) : 0}};
+}
+
+RankedTensorType StepEntries::typeOf(StateOp state, const Kept &kept) {
+  auto type = cast<SequenceType>(state.getType());
+  SmallVector<int64_t> shape(getStoredType(module, type).getShape());
+  shape[0] = rows;
+  shape[1] = state.getRing();
+  if (shape.size() == 3) {
+    shape[2] = kept.count;
+  }
+  return RankedTensorType::get(shape, type.getElement());
+}
+
+/// `tensors` by `keptOf`.
+void StepEntries::store(ValueRange tensors, StateOp state) {
+  for (auto [tensor, kept] : llvm::zip_equal(tensors, keptOf(state))) {
+    plan::StoreOp::create(b, state.getLoc(), ("state:" + state.getSymName() + kept.suffix).str(),
+                          tensor);
+  }
+}
+
 /// Queries, keys and values lie side by side in `packed`, and later steps read keys and values
-/// alone: a launch copies this step's to a ring of their own, which the attention reads from end to
-/// end. What is to be kept then; `packed` itself where there are other readers.
-Value StepEntries::keepKeys(Value packed, StateOp state) {
+/// alone: a launch copies this step's keys to one ring and the values to another, which the
+/// attention reads from end to end. What is to be kept then; `packed` itself where there are other
+/// readers.
+SmallVector<Value> StepEntries::keepKeys(Value packed, StateOp state) {
   dispatch::AttentionOp attention;
   for (Operation *user : packed.getUsers()) {
     auto reader = dyn_cast<dispatch::AttentionOp>(user);
     if (!reader || (attention && attention != reader) || reader.getQuery() != packed ||
         reader.getKey() != packed || reader.getValue() != packed) {
-      return packed;
+      return {packed};
     }
     attention = reader;
   }
-  auto type = cast<RankedTensorType>(packed.getType());
   if (!keysApart || !attention) {
-    return packed;
+    return {packed};
   }
-  auto key = static_cast<int64_t>(attention.getKeyColumn()),
-       value = static_cast<int64_t>(attention.getValueColumn()),
-       width = static_cast<int64_t>(attention.getKvHeads() * attention.getHeadSize()),
-       first = std::min(key, value), count = std::max(key, value) + width - first;
-  if (count == type.getDimSize(2)) {
-    return packed;
-  }
-  keptColumns[state] = {first, count};
+  auto type = cast<RankedTensorType>(packed.getType());
+  auto width = static_cast<int64_t>(attention.getKvHeads() * attention.getHeadSize());
+  apart[state] = {{".keys", static_cast<int64_t>(attention.getKeyColumn()), width},
+                  {".values", static_cast<int64_t>(attention.getValueColumn()), width}};
   dispatch::DomainAttr domain = attention.getDomain();
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(attention);
-  RowsBuilder kept(b, state.getLoc(), domain);
-  auto row = RankedTensorType::get({count}, dispatch::bodyTypeOf(type.getElementType()));
-  Value held = kept.operand(packed, ownColumns(b, domain.getFactor(), first), row);
-  kept.result(held, AccessKind::Row, typeOf(state));
-  dispatch::RowsOp op = kept.finish("keys", attention.getSchedule());
+  RowsBuilder rowsKept(b, state.getLoc(), domain);
+  auto row = RankedTensorType::get({width}, dispatch::bodyTypeOf(type.getElementType()));
+  for (const Kept &kept : apart[state]) {
+    Value held = rowsKept.operand(packed, ownColumns(b, domain.getFactor(), kept.first), row);
+    rowsKept.result(held, AccessKind::Row, typeOf(state, kept));
+  }
+  dispatch::RowsOp op = rowsKept.finish("keys", attention.getSchedule());
   for (StringRef name : {"plan.phase", "guard"}) {
     op->setAttr(name, attention->getAttr(name));
   }
   packed.setType(RankedTensorType::get(
       {type.getDimSize(0), domain.getPositions(), type.getDimSize(2)}, type.getElementType()));
   attention.getKeyMutable().assign(op.getResult(0));
-  attention.getValueMutable().assign(op.getResult(0));
-  attention.setKeyColumn(key - first);
-  attention.setValueColumn(value - first);
-  return op.getResult(0);
+  attention.getValueMutable().assign(op.getResult(1));
+  attention.setKeyColumn(0);
+  attention.setValueColumn(0);
+  return llvm::to_vector_of<Value>(op.getResults());
 }
 
 void StepEntries::endStep(func::FuncOp step, const DenseMap<Value, Value> &tensors) {
@@ -342,8 +369,7 @@ void StepEntries::endStep(func::FuncOp step, const DenseMap<Value, Value> &tenso
     for (OpResult result : op.getResults()) {
       if (auto name = dyn_cast<FlatSymbolRefAttr>(states[result.getResultNumber()])) {
         auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(&op, name);
-        plan::StoreOp::create(b, op.getLoc(), ("state:" + name.getValue()).str(),
-                              keepKeys(tensors.lookup(result), state));
+        store(keepKeys(tensors.lookup(result), state), state);
       }
     }
   }
@@ -353,35 +379,26 @@ void StepEntries::endStep(func::FuncOp step, const DenseMap<Value, Value> &tenso
 // Prefill and reset
 //===----------------------------------------------------------------------===//
 
-RankedTensorType StepEntries::typeOf(StateOp state) {
-  auto type = cast<SequenceType>(state.getType());
-  SmallVector<int64_t> shape(getStoredType(module, type).getShape());
-  shape[0] = rows;
-  shape[1] = state.getRing();
-  if (auto columns = keptColumns.find(state); columns != keptColumns.end()) {
-    shape[2] = columns->second.second;
-  }
-  return RankedTensorType::get(shape, type.getElement());
-}
-
 /// Copies the schedule's rows of a whole sequence, the prompt's, into a state, or clears them where
 /// there is no sequence.
 void StepEntries::commit(Value full, StateOp state, Value schedule) {
-  auto type = cast<SequenceType>(state.getType());
-  RankedTensorType ring = typeOf(state);
-  int64_t factor = full ? getFactor(module, type) : 0;
-  RowsBuilder kept(b, state.getLoc(),
-                   dispatch::DomainAttr::get(b.getContext(), ring.getDimSize(0), ring.getDimSize(1),
-                                             factor, true));
-  Type element = dispatch::bodyTypeOf(ring.getElementType());
-  Type row = ring.getRank() == 3 ? RankedTensorType::get({ring.getDimSize(2)}, element) : element;
-  int64_t first = keptColumns.lookup(state).first;
-  Value held = full ? kept.operand(full, ownColumns(b, factor, first), row)
-                    : Value(arith::ConstantOp::create(kept.body, kept.body.getZeroAttr(row)));
-  kept.result(held, AccessKind::Row, ring);
-  dispatch::RowsOp op = kept.finish(full ? "commit" : "clear", schedule);
+  int64_t factor = full ? getFactor(module, cast<SequenceType>(state.getType())) : 0;
+  RowsBuilder rowsKept(b, state.getLoc(),
+                       dispatch::DomainAttr::get(b.getContext(), rows,
+                                                 static_cast<int64_t>(state.getRing()), factor,
+                                                 true));
+  for (const Kept &kept : keptOf(state)) {
+    RankedTensorType ring = typeOf(state, kept);
+    Type element = dispatch::bodyTypeOf(ring.getElementType());
+    Type row = ring.getRank() == 3 ? RankedTensorType::get({kept.count}, element) : element;
+    Value held =
+        full ? rowsKept.operand(full, ownColumns(b, factor, kept.first), row)
+             : Value(arith::ConstantOp::create(rowsKept.body, rowsKept.body.getZeroAttr(row)));
+    rowsKept.result(held, AccessKind::Row, ring);
+  }
+  dispatch::RowsOp op = rowsKept.finish(full ? "commit" : "clear", schedule);
   op->setAttr("plan.phase", b.getStringAttr("forward"));
-  plan::StoreOp::create(b, state.getLoc(), ("state:" + state.getSymName()).str(), op.getResult(0));
+  store(op.getResults(), state);
 }
 
 void StepEntries::endPrefill(func::FuncOp prefill) {

@@ -19,8 +19,8 @@ namespace sluice {
 /// that takes part.
 class StepEntries {
 public:
-  /// `rows` is R, at least 1. With `keysApart` a state holds only those columns that later steps
-  /// read, where these are keys and values.
+  /// `rows` is R, at least 1. With `keysApart`, a state of which later steps read keys and values
+  /// alone is two places: one of its keys and one of its values.
   StepEntries(mlir::ModuleOp module, int64_t rows, bool keysApart)
       : module(module), rows(rows), keysApart(keysApart), b(module.getContext()) {}
 
@@ -55,9 +55,16 @@ private:
                      next,
                  llvm::StringRef label);
   void buildGuards(llvm::ArrayRef<mlir::Value> schedules);
-  mlir::Value keepKeys(mlir::Value packed, StateOp state);
+  /// Columns of a state's value that lie in a place of their own: the state's name and `suffix`.
+  struct Kept {
+    llvm::StringRef suffix;
+    int64_t first, count;
+  };
+  llvm::SmallVector<mlir::Value> keepKeys(mlir::Value packed, StateOp state);
+  llvm::SmallVector<Kept> keptOf(StateOp state);
+  void store(mlir::ValueRange tensors, StateOp state);
   void commit(mlir::Value full, StateOp state, mlir::Value schedule);
-  mlir::RankedTensorType typeOf(StateOp state);
+  mlir::RankedTensorType typeOf(StateOp state, const Kept &kept);
   mlir::RankedTensorType perRow();
 
   mlir::ModuleOp module;
@@ -68,9 +75,8 @@ private:
       numbers; ///< of schedules, by symbol; then every step's, and the last row's
   llvm::SmallVector<mlir::Value> schedules;
   llvm::SmallVector<int64_t> bursts;
-  llvm::SmallVector<std::pair<StateOp, ScheduleOp>> commits; ///< of @prefill's results
-  /// First column and number of columns that a state holds of its value's.
-  llvm::DenseMap<mlir::Operation *, std::pair<int64_t, int64_t>> keptColumns;
+  llvm::SmallVector<std::pair<StateOp, ScheduleOp>> commits;        ///< of @prefill's results
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Kept>> apart; ///< of states in two places
 };
 
 } // namespace sluice

@@ -213,6 +213,7 @@ static json::Object generationToJson(ModuleOp module, const MemoryPlan &memory) 
     }
     auto type = cast<RankedTensorType>(place.type);
     auto op = module.lookupSymbol<StateOp>(state);
+    op = op ? op : module.lookupSymbol<StateOp>(state.rsplit('.').first); // of its keys or values
     json::Object object{
         {"offset", place.offset},
         {"type", typeName(type.getElementType())},

@@ -25,25 +25,32 @@ using namespace sluice::cpu::attention;
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr int64_t blockKeys = 64; ///< a multiple of the lanes
 
 /// How the work of a batch row is cut into items, by shapes alone.
 struct Cut {
   int64_t parts = 1; ///< of the keys
   int64_t partKeys;  ///< keys of a part that lie together, whole blocks
+  int64_t shortKeys; ///< the same, while a text fills no more than half of the parts
+  int64_t block;     ///< keys that are read at once, a multiple of the lanes
   int64_t groups;    ///< of key/value heads
   int64_t heads;     ///< key/value heads of a group
 
   Cut(int64_t extent, int64_t kvHeads) {
-    // Some 16 items a row occupy threads where one text is written. Heads of a group lie side by
-    // side.
-    constexpr int64_t wanted = 16;
-    int64_t blocks = llvm::divideCeil(extent, blockKeys);
-    while (2 * parts <= wanted && 2 * parts <= blocks) {
+    // Some 8 items a row occupy threads where one text is written. Long blocks make long streams;
+    // a short text has more parts instead. Heads of a group lie side by side: all of them, where
+    // there are parts enough.
+    constexpr int64_t items = 8, least = 32;
+    int64_t blocks = llvm::divideCeil(extent, least);
+    while (2 * parts <= std::min(items, blocks)) {
       parts *= 2;
     }
-    partKeys = llvm::divideCeil(blocks, parts) * blockKeys;
-    groups = std::max<int64_t>(1, std::min(kvHeads, wanted / parts));
+    partKeys = llvm::divideCeil(blocks, parts) * least;
+    shortKeys = std::max(least, partKeys / 2);
+    block = 4 * least;
+    while (partKeys % block != 0) {
+      block /= 2;
+    }
+    groups = std::max<int64_t>(1, std::min(kvHeads, items / parts));
     while (kvHeads % groups != 0) {
       --groups;
     }
@@ -77,9 +84,8 @@ private:
   };
   void eachQuery(llvm::function_ref<void(const Query &)> body);
   void loadQuery(const Query &query);
-  void emitKeyBlock(Value q0);
+  void emitKeyBlock(Value q0, Value end);
   void addScores(Value q0, Value step);
-  void prefetchValues(Value q0, Value step);
   Value emitScores(const Query &query, ArrayRef<Value> rows, Value q0, Value step);
   void addTerms(const Query &query);
   void addValues(Value q0, Value step);
@@ -89,7 +95,7 @@ private:
   void emitArrival();
   void storeResult(const Query &query);
   Value isNone(Value maximum);
-  static bool isWhole(Value ring) { return extentOf(ring) % blockKeys == 0; }
+  bool isWhole(Value ring) const { return extentOf(ring) % cut.block == 0; }
   Value rowOf(Value ring, Value q0, Value i, bool clamped);
   /// Column of vector `j` of a head's columns, which begin at `first`, and how many of its lanes
   /// are the head's.
@@ -106,11 +112,13 @@ private:
 
   Value query, key, value, output, lse;     // tensors
   Value queries, accumulator, maximum, sum; // scratch, by query
-  Value chances;  // scratch [query][blockKeys], by step and stream: scores, then terms of the sum
+  Value chances;  // scratch [query][key of a block], by step: scores, then terms of the sum
   Value parts;    ///< workspace: sums, maximum, sum; by item and query
   Value counters; ///< of arrived items, by batch row and group
   Value batch, part, group, length;
-  Value run; ///< keys of a stream in the block at hand
+  Value isShort;  ///< whether the text's parts have `shortKeys` keys
+  Value partKeys; ///< of this text
+  Value run;      ///< keys of a stream in the block at hand
   Frame::Run due;
 };
 
@@ -126,7 +134,7 @@ void DecodeGenerator::allocate() {
   accumulator = frame.scratch(matrix(shape.headWidth));
   maximum = frame.scratch(matrix(e.lanes));
   sum = frame.scratch(matrix(e.lanes));
-  chances = frame.scratch(matrix(blockKeys));
+  chances = frame.scratch(matrix(cut.block));
   if (cut.parts > 1) {
     parts = frame.workspace(MemRefType::get({partials(), partialWidth()}, e.b.getF32Type()));
     counters = frame.counters(shape.batch * cut.groups);
@@ -155,7 +163,9 @@ Kernel DecodeGenerator::generate() {
   due = frame.run(batch);
   int64_t factor = op.getKeys().getFactor();
   length = e.floorDiv(e.add(due.length, factor - 1), factor);
-  Value some = e.both(e.less(e.index(0), due.count), e.less(e.mul(part, cut.partKeys), length));
+  isShort = e.less(length, e.index(cut.parts * cut.shortKeys + 1));
+  partKeys = e.select(isShort, e.index(cut.shortKeys), e.index(cut.partKeys));
+  Value some = e.both(e.less(e.index(0), due.count), e.less(e.mul(part, partKeys), length));
   e.when(some, [&] { emitItem(); });
   frame.finish();
 
@@ -177,12 +187,12 @@ Kernel DecodeGenerator::generate() {
 void DecodeGenerator::emitItem() {
   eachQuery([&](const Query &query) { loadQuery(query); });
   // A ring that holds a window is shorter than the text: the part has keys once a turn.
-  e.loop(e.mul(part, cut.partKeys), length, cut.parts * cut.partKeys, [&](Value first) {
-    Value end = e.min(e.add(first, cut.partKeys), length);
-    e.loop(first, end, blockKeys, [&](Value q0) {
-      BlockClass block = classifyBlock(e, op.getMask(), due.start, shape.queries, q0, blockKeys,
+  e.loop(e.mul(part, partKeys), length, cut.parts * cut.partKeys, [&](Value first) {
+    Value end = e.min(e.add(first, partKeys), length);
+    e.loop(first, end, cut.block, [&](Value q0) {
+      BlockClass block = classifyBlock(e, op.getMask(), due.start, shape.queries, q0, cut.block,
                                        {e.add(due.start, shape.queries), length});
-      e.when(block.some, [&] { emitKeyBlock(q0); });
+      e.when(block.some, [&] { emitKeyBlock(q0, end); });
     });
   });
   if (cut.parts == 1) {
@@ -231,10 +241,10 @@ Value DecodeGenerator::rowOf(Value ring, Value q0, Value i, bool clamped) {
   return ringRow(e.b, extentOf(ring), batch, e.min(e.add(q0, i), e.add(length, -1)));
 }
 
-/// Keys [q0, q0 + blockKeys), or fewer at the end, a run of them a stream. All streams go forward
-/// by a key at a time, for all queries.
-void DecodeGenerator::emitKeyBlock(Value q0) {
-  Value valid = e.min(e.sub(length, q0), e.index(blockKeys));
+/// Keys [q0, q0 + block), or fewer before `end`, a run of them a stream. All streams go forward by
+/// a key at a time, for all queries.
+void DecodeGenerator::emitKeyBlock(Value q0, Value end) {
+  Value valid = e.min(e.sub(end, q0), e.index(cut.block));
   run = e.floorDiv(e.add(valid, e.lanes - 1), e.lanes);
   e.loop(e.index(0), run, 1, [&](Value step) { addScores(q0, step); });
   eachQuery([&](const Query &query) { addTerms(query); });
@@ -249,21 +259,6 @@ void DecodeGenerator::addScores(Value q0, Value step) {
   Value first = e.mul(step, e.lanes);
   eachQuery([&](const Query &query) {
     e.store(emitScores(query, rows, q0, step), chances, {query.slot, first});
-  });
-  prefetchValues(q0, step);
-}
-
-/// Asks for the values of a step's keys. They lie behind the keys, so that the streams stay whole.
-void DecodeGenerator::prefetchValues(Value q0, Value step) {
-  constexpr int64_t lineBytes = 64; // of a cache line
-  int64_t columns = cut.heads * shape.head;
-  Value first = e.add(e.mul(group, columns), shape.valueColumn);
-  e.loop(e.index(0), e.index(columns), lineBytes / shape.elementBytes, [&](Value column) {
-    for (int64_t i = 0; i < e.lanes; ++i) {
-      Value row = rowOf(op.getValue(), q0, e.add(step, e.mul(run, i)), /*clamped=*/false);
-      memref::PrefetchOp::create(e.b, value, ValueRange{row, e.add(first, column)},
-                                 /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
-    }
   });
 }
 
@@ -392,7 +387,8 @@ void DecodeGenerator::storePartial(const Query &of) {
 
 /// Counts the item; the last of those that have keys adds up what all of them found.
 void DecodeGenerator::emitArrival() {
-  Value live = e.floorDiv(e.add(length, cut.partKeys - 1), cut.partKeys);
+  auto partsOf = [&](int64_t keys) { return e.floorDiv(e.add(length, keys - 1), keys); };
+  Value live = e.select(isShort, partsOf(cut.shortKeys), partsOf(cut.partKeys));
   live = e.min(live, e.index(cut.parts));
   Value counter = e.add(e.mul(batch, cut.groups), group);
   Value before = memref::AtomicRMWOp::create(e.b, arith::AtomicRMWKind::addi, e.integer(1),

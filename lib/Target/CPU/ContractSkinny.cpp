@@ -24,8 +24,8 @@ constexpr int64_t streams = 4; ///< runs of rows of W that are read side by side
 /// How rows and columns are cut.
 struct Cut {
   int64_t rows;    ///< taken together, a power of two: their sums stay in registers
-  int64_t columns; ///< rows of W for `rows` rows at once: as many as make a vector of sums
-  int64_t run;     ///< rows of W of a stream in an item
+  int64_t columns; ///< rows of W for `rows` rows at once: as many as registers hold sums of
+  int64_t run;     ///< rows of W of a stream in an item, for one row
   int64_t items;
 
   Cut(const Target &target, int64_t launchRows, int64_t width);
@@ -35,7 +35,10 @@ struct Cut {
 
 Cut::Cut(const Target &target, int64_t launchRows, int64_t width) {
   rows = std::min<int64_t>(llvm::PowerOf2Ceil(launchRows), target.registers / 4);
-  columns = std::min(streams, target.lanes / rows);
+  // A weight is loaded for `rows` rows and an input for `columns` columns: 7 loads for 12
+  // multiply-adds with 16 registers, where two loads and two multiply-adds go in a cycle. The rest
+  // of the registers holds a weight a column and an input.
+  columns = std::min(streams, (target.registers - streams) / rows);
   // Long runs, but some items for threads to even out.
   constexpr int64_t longRun = 16, leastItems = 8;
   run = std::max<int64_t>(1, width / (leastItems * streams));
@@ -60,7 +63,13 @@ private:
   static int64_t extentOf(Value value) { return typeOf(value).getDimSize(1); }
   Value listDue();
   void emitItem(Value due);
-  void emitSums(Value first, Value due, Value column);
+  void emitColumns(Value due, int64_t rows, int64_t columns);
+  /// `count` output columns, each `apart` behind the one before.
+  struct Columns {
+    Value first;
+    int64_t count, apart;
+  };
+  void emitSums(Value first, Value due, int64_t count, const Columns &columns);
   Values emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs);
   Values stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k, int64_t valid,
                   ValueRange dots);
@@ -145,49 +154,71 @@ Value SkinnyGenerator::listDue() {
   return e.loop(e.index(0), e.index(domain.getBatch()), 1, none, outer).front();
 }
 
-/// All streams go forward by a row of W at a time, for all rows that are due.
 void SkinnyGenerator::emitItem(Value due) {
-  e.loop(e.index(0), e.index(cut.run), 1, [&](Value step) {
-    e.loop(e.index(0), due, cut.rows,
-           [&](Value first) { emitSums(first, due, e.add(begin, step)); });
-  });
+  auto alone = [&] { emitColumns(due, 1, streams); };
+  auto several = [&] { emitColumns(due, cut.rows, cut.columns); };
+  if (cut.rows == 1) {
+    alone();
+  } else {
+    e.when(e.less(due, e.index(2)), alone, several);
+  }
   Value end = e.min(e.add(begin, cut.itemColumns()), e.index(width));
   e.loop(begin, end, e.lanes, [&](Value column) {
     e.loop(e.index(0), due, 1, [&](Value slot) { emitEpilogue(slot, column); });
   });
 }
 
-/// Sums of rows [first, first + cut.rows) of those that are due for one column a stream, from
-/// `column` on. Where there are fewer rows, the last stands for those that are missing.
-void SkinnyGenerator::emitSums(Value first, Value due, Value column) {
-  Values rows, outputs;
-  for (int64_t i = 0; i < cut.rows; ++i) {
-    rows.push_back(listed(inputRows, e.min(e.add(first, i), e.add(due, -1))));
-  }
-  for (int64_t j = 0; j < streams; ++j) {
-    Value output = e.add(column, j * cut.run);
-    bool exists = width % cut.itemColumns() == 0;
-    outputs.push_back(exists ? output : e.min(output, e.index(width - 1)));
-  }
-  auto emit = [&](ArrayRef<Value> of, int64_t columns) {
-    for (int64_t j = 0; j < streams; j += columns) {
-      Values dots = emitDots(of, ArrayRef(outputs).slice(j, columns));
-      Value all = e.sumEach(dots);
-      for (int64_t i = 0; i < static_cast<int64_t>(dots.size()); ++i) {
-        Value at = e.add(e.sub(column, begin), (j + i % columns) * cut.run);
-        e.store(vector::ExtractOp::create(e.b, all, i), sums, {e.add(first, i / columns), at});
+/// The item's columns in `columns` streams. All go forward by a row of W at a time, for all rows
+/// that are due, `rows` of them at once; so W comes from the first cache for all but the first.
+/// Columns that no stream has come last.
+void SkinnyGenerator::emitColumns(Value due, int64_t rows, int64_t columns) {
+  int64_t run = cut.itemColumns() / columns, rest = cut.itemColumns() % columns;
+  auto eachGroup = [&](const Columns &of) {
+    e.loop(e.index(0), due, rows, [&](Value first) {
+      auto alone = [&] { emitSums(first, due, 1, of); };
+      if (rows == 1) {
+        alone();
+      } else {
+        Value isAlone = e.less(e.sub(due, first), e.index(2));
+        e.when(isAlone, alone, [&] { emitSums(first, due, rows, of); });
       }
-    }
+    });
   };
-  if (cut.rows == 1) {
-    emit(rows, streams);
-  } else {
-    Value isAlone = e.less(e.sub(due, first), e.index(2));
-    e.when(isAlone, [&] { emit(rows.front(), streams); }, [&] { emit(rows, cut.columns); });
+  e.loop(e.index(0), e.index(run), 1,
+         [&](Value step) { eachGroup({e.add(begin, step), columns, run}); });
+  if (rest > 0) {
+    eachGroup({e.add(begin, columns * run), rest, 1});
   }
 }
 
-/// A vector of partial sums a row and column, by row. The order of a sum depends on neither number.
+/// Sums of rows [first, first + count) of those that are due. Where there are fewer rows, the last
+/// stands for those that are missing.
+void SkinnyGenerator::emitSums(Value first, Value due, int64_t count, const Columns &columns) {
+  Values rows, outputs;
+  for (int64_t i = 0; i < count; ++i) {
+    rows.push_back(listed(inputRows, e.min(e.add(first, i), e.add(due, -1))));
+  }
+  for (int64_t j = 0; j < columns.count; ++j) {
+    Value output = e.add(columns.first, j * columns.apart);
+    bool exists = width % cut.itemColumns() == 0;
+    outputs.push_back(exists ? output : e.min(output, e.index(width - 1)));
+  }
+  Values dots = emitDots(rows, outputs);
+  // A power of two of vectors is summed at once.
+  auto all = static_cast<int64_t>(dots.size());
+  int64_t most = llvm::isPowerOf2_64(all) ? std::min(all, e.lanes) : count;
+  for (int64_t at = 0; at < all; at += most) {
+    Value each = e.sumEach(Values(ArrayRef(dots).slice(at, most)));
+    for (int64_t i = at; i < at + most; ++i) {
+      Value column = e.add(e.sub(columns.first, begin), i / count * columns.apart);
+      e.store(vector::ExtractOp::create(e.b, each, i - at), sums,
+              {e.add(first, i % count), column});
+    }
+  }
+}
+
+/// A vector of partial sums a row and column, by column. The order of a sum depends on neither
+/// number.
 Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs) {
   constexpr int64_t lineBytes = 64; // of a cache line
   int64_t line = lineBytes * 8 / typeOf(op.getWeight()).getElementTypeBitWidth();
@@ -207,17 +238,18 @@ Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> 
   return dots;
 }
 
-/// `dots`, by row and column, with the terms of `valid` elements from `k` on.
+/// `dots`, by column and row, with the terms of `valid` elements from `k` on.
 Emitter::Values SkinnyGenerator::stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k,
                                           int64_t valid, ValueRange dots) {
-  Values weights, next;
+  Values weights, next(dots);
   for (Value output : outputs) {
     weights.push_back(e.load(weight, {output, k}, valid));
   }
-  for (Value row : rows) {
+  for (auto [i, row] : llvm::enumerate(rows)) {
     Value factor = e.load(input, {row, k}, valid);
-    for (Value column : weights) {
-      next.push_back(e.fma(factor, column, dots[next.size()]));
+    for (auto [j, column] : llvm::enumerate(weights)) {
+      Value &dot = next[j * rows.size() + i];
+      dot = e.fma(factor, column, dot);
     }
   }
   return next;

@@ -115,4 +115,20 @@ TEST(StepAttention, PartsOfKeysMeet) {
   }
 }
 
+/// A text that fills half of the parts at most has smaller ones: the last that does and the first
+/// that does not, in rings of whole blocks and of others, with heads in several groups.
+TEST(StepAttention, ShortTextsHaveSmallerParts) {
+  const std::vector<std::vector<Due>> large = {{{511, 1, 512}, {512, 1, 513}},
+                                               {{999, 1, 1000}, {64, 1, 65}}};
+  const std::vector<std::vector<Due>> uneven = {{{383, 1, 384}, {384, 1, 385}},
+                                                {{47, 1, 48}, {703, 1, 704}}};
+  const std::vector<std::vector<Due>> small = {{{63, 1, 64}, {64, 1, 65}},
+                                               {{127, 1, 128}, {0, 1, 1}}};
+  for (const cpu::Target *target : targets()) {
+    checkDecode({2, 1, 2, 1, 32, 1024, 1, causal(), scaled(0.18), false, large}, on(*target));
+    checkDecode({2, 1, 2, 2, 8, 704, 1, causal(), scaled(0.3), true, uneven}, on(*target));
+    checkDecode({2, 1, 4, 4, 16, 128, 1, causal(), scaled(0.25), false, small}, on(*target));
+  }
+}
+
 } // namespace
