@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 namespace sluice::runtime {
 
@@ -58,6 +59,13 @@ double scoreBatch(Executor &executor, const std::vector<uint8_t> &text,
     }
   }
   return nats;
+}
+
+void requireFinite(const EvaluationResult &result) {
+  if (!std::isfinite(result.nats)) {
+    throw NotFiniteError(
+        "the model's losses are not finite; use the weights of an earlier checkpoint");
+  }
 }
 
 EvaluationOptions complete(EvaluationOptions options, int64_t context) {
@@ -119,10 +127,42 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
   if (result.tokens == 0) {
     throw UserError("expected at least 2 bytes to evaluate, found fewer; give a longer file");
   }
-  if (!std::isfinite(result.nats)) {
-    throw NotFiniteError(
-        "the model's losses are not finite; use the weights of an earlier checkpoint");
+  requireFinite(result);
+  return result;
+}
+
+EvaluationResult evaluateLines(Executor &executor, const LinePairs &pairs, int64_t mostTokens,
+                               const std::function<void(double)> &progress,
+                               const NumberSink &losses) {
+  EvaluationResult result;
+  int64_t batch = executor.plan().model.batch, count = pairs.rowsPerEpoch();
+  auto isDone = [&] { return mostTokens > 0 && result.tokens >= mostTokens; };
+  for (int64_t first = 0; first < count && !isDone(); first += batch) {
+    std::vector<int64_t> scored;
+    for (int64_t row = 0; row < std::min(batch, count - first); ++row) {
+      scored.push_back(pairs.write(first + row, row, executor.inputs()));
+    }
+    executor.scalarI64("length") = *std::ranges::max_element(scored);
+    executor.scalarI64("rows") = static_cast<int64_t>(scored.size());
+    executor.run("evaluate");
+    for (size_t row = 0; row < scored.size() && !isDone(); ++row) {
+      int64_t kept =
+          mostTokens > 0 ? std::min(scored[row], mostTokens - result.tokens) : scored[row];
+      std::span<const float> nats =
+          executor.outputRow("losses", static_cast<int64_t>(row)).first(static_cast<size_t>(kept));
+      result.nats = std::accumulate(nats.begin(), nats.end(), result.nats);
+      result.tokens += kept;
+      ++result.lines;
+      if (losses) {
+        losses(nats);
+      }
+    }
+    if (progress) {
+      progress(static_cast<double>(first + static_cast<int64_t>(scored.size())) /
+               static_cast<double>(count));
+    }
   }
+  requireFinite(result);
   return result;
 }
 
@@ -160,6 +200,11 @@ void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOpt
 }
 
 std::string describeProtocol(const EvaluationResult &result) {
+  if (result.lines > 0) {
+    return std::to_string(result.lines) +
+           " lines, each by itself with its inputs; a line's bytes are scored, and the end behind "
+           "it where the context holds it; a token is a byte";
+  }
   return "windows of " + std::to_string(result.window) + " tokens every " +
          std::to_string(result.stride) +
          "; each token is scored once, in the first window that reaches it; a file's first byte is "

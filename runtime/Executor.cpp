@@ -68,6 +68,10 @@ void Executor::sendInputs(const std::string &entry) {
     send("text", text().size_bytes());
   } else if (entry == "gradient" || entry == "evaluate" || entry == "predict") {
     send("tokens", tokens().size_bytes());
+    for (const auto &[name, given] : inputs().given) {
+      send(name, given.tokens.size_bytes());
+      send(name + ".count", given.counts.size_bytes());
+    }
   }
 }
 
@@ -127,10 +131,23 @@ std::span<int32_t> Executor::tokens() { return tokensIn("tokens", plan().model.b
 std::span<int32_t> Executor::prompt() { return tokensIn("prompt", 1); }
 std::span<int32_t> Executor::text() { return tokensIn("text", plan().generationRows()); }
 
-std::span<int64_t> Executor::take() {
-  int64_t rows = plan().generationRows();
-  return {reinterpret_cast<int64_t *>(device->host() + input("take", Type::i64, {rows}).offset),
+std::span<int64_t> Executor::countsIn(const std::string &name, int64_t rows) {
+  return {reinterpret_cast<int64_t *>(device->host() + input(name, Type::i64, {rows}).offset),
           static_cast<size_t>(rows)};
+}
+std::span<int64_t> Executor::take() { return countsIn("take", plan().generationRows()); }
+
+BatchInputs Executor::inputs() {
+  BatchInputs all{tokens(), {}};
+  int64_t batch = plan().model.batch;
+  for (const auto &[name, given] : plan().given) {
+    const Region &region = input(name, Type::i32, {batch, given.capacity});
+    all.given[name] = {given.capacity,
+                       {reinterpret_cast<int32_t *>(device->host() + region.offset),
+                        static_cast<size_t>(batch * given.capacity)},
+                       countsIn(name + ".count", batch)};
+  }
+  return all;
 }
 
 std::span<const float> Executor::outputRow(const std::string &name, int64_t row) {

@@ -70,7 +70,7 @@ public:
     root.keys({"format", "version", "model", "proof", "targets", "training", "memory", "constants",
                "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries",
                "buffers"},
-              {"generation"});
+              {"generation", "given"});
     root.at("format").oneOf({"sluice-plan"});
     root.at("version").integer(2, 2);
     readModel(root.at("model"));
@@ -83,6 +83,9 @@ public:
     readScalars(root.at("scalars"));
     readRegions(root.at("inputs"), plan.inputs);
     readRegions(root.at("outputs"), plan.outputs);
+    if (root.has("given")) {
+      readGiven(root.at("given"));
+    }
     for (const StrictJson &tensor : root.at("tensors").array()) {
       readTensor(tensor);
     }
@@ -190,6 +193,24 @@ private:
     for (const auto &[name, region] : json.members()) {
       region.keys({"offset", "type", "shape"}, {"row_stride"});
       regions[name] = readRegion(region);
+    }
+  }
+
+  void readGiven(const StrictJson &json) {
+    for (const auto &[name, input] : json.members()) {
+      input.keys({"vocabulary"});
+      auto tokens = plan.inputs.find(name), counts = plan.inputs.find(name + ".count");
+      bool isTokens = tokens != plan.inputs.end() && tokens->second.type == Type::i32 &&
+                      tokens->second.shape.size() == 2 &&
+                      tokens->second.shape.front() == plan.model.batch &&
+                      tokens->second.rowStride == tokens->second.shape.back();
+      bool isCounted = counts != plan.inputs.end() && counts->second.type == Type::i64 &&
+                       counts->second.shape == std::vector{plan.model.batch};
+      if (!isTokens || !isCounted) {
+        input.failType("an input of i32 [batch, capacity] and its counts, i64 [batch]");
+      }
+      plan.given[name] = {tokens->second.shape.back(),
+                          input.at("vocabulary").integer(1, std::numeric_limits<int32_t>::max())};
     }
   }
 

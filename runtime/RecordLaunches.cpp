@@ -99,17 +99,27 @@ private:
   void setTokens() {
     const Plan &plan = device->plan();
     for (const char *name : {"tokens", "prompt", "text"}) {
-      auto found = plan.inputs.find(name);
-      if (found == plan.inputs.end()) {
-        continue;
+      if (plan.inputs.contains(name)) {
+        setIds(plan.inputs.at(name), plan.model.vocabulary);
       }
-      auto *tokens = reinterpret_cast<int32_t *>(device->host() + found->second.offset);
-      const std::vector<int64_t> &shape = found->second.shape;
-      int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-      for (int64_t i = 0; i < count; ++i) {
-        tokens[i] = static_cast<int32_t>(mix64(static_cast<uint64_t>(i)) %
-                                         static_cast<uint64_t>(plan.model.vocabulary));
+    }
+    for (const auto &[name, given] : plan.given) { // every other row is short
+      setIds(plan.inputs.at(name), given.vocabulary);
+      auto *counts =
+          reinterpret_cast<int64_t *>(device->host() + plan.inputs.at(name + ".count").offset);
+      for (int64_t row = 0; row < plan.model.batch; ++row) {
+        counts[row] = row % 2 == 0 ? given.capacity : given.capacity / 2;
       }
+    }
+  }
+
+  void setIds(const Region &input, int64_t vocabulary) {
+    auto *tokens = reinterpret_cast<int32_t *>(device->host() + input.offset);
+    int64_t count =
+        std::accumulate(input.shape.begin(), input.shape.end(), int64_t{1}, std::multiplies<>());
+    for (int64_t i = 0; i < count; ++i) {
+      tokens[i] =
+          static_cast<int32_t>(mix64(static_cast<uint64_t>(i)) % static_cast<uint64_t>(vocabulary));
     }
   }
 

@@ -83,9 +83,17 @@ public:
         told(options.resume ? readRunRecord(options.run) : std::nullopt), goal(chooseGoal()),
         heldOut(readByteFiles(options.heldOut, plan.model.vocabulary, 2,
                               "one byte to predict from another", &skippedHeldOut)) {
-    if (goal > 0 || !options.data.empty()) {
-      data.emplace(options.data, plan.model.vocabulary, plan.model.context,
-                   static_cast<uint64_t>(seed()));
+    bool needsData = goal > 0 || !options.data.empty();
+    checkInputs(needsData);
+    auto drawn = static_cast<uint64_t>(seed());
+    if (needsData && plan.given.empty()) {
+      data = std::make_unique<TrainingData>(options.data, plan.model.vocabulary, plan.model.context,
+                                            drawn);
+    } else if (needsData) {
+      data = std::make_unique<LinePairs>(options.data, options.inputs, plan, drawn);
+    }
+    if (!plan.given.empty() && !options.heldOut.empty()) {
+      heldOutLines.emplace(options.heldOut, options.heldOutInputs, plan, drawn);
     }
     checkPrompt(options.samplePrompt, plan.model.vocabulary);
     state.seed = seed();
@@ -123,6 +131,19 @@ public:
   }
 
 private:
+  /// Files for every named input, and none for others.
+  void checkInputs(bool needsData) const {
+    if (needsData) {
+      requireInputs(plan, options.inputs, "--input");
+    }
+    if (!options.heldOut.empty() || !options.heldOutInputs.empty()) {
+      requireInputs(plan, options.heldOutInputs, "--eval-input");
+    }
+    if (!options.samplePrompt.empty()) {
+      refuseInputs(plan, "--sample-prompt");
+    }
+  }
+
   /// As asked for; else as the run was told before; else the spec's.
   int64_t chooseGoal() const {
     if (options.steps) {
@@ -180,6 +201,10 @@ private:
   void sayNotes() const {
     for (const std::string &note : data ? data->notes() : std::vector<std::string>()) {
       say(note);
+    }
+    for (const std::string &note :
+         heldOutLines ? heldOutLines->notes() : std::vector<std::string>()) {
+      say("held-out text: " + note);
     }
     std::string skipped = describeSkipped(skippedHeldOut, heldOut.size() + skippedHeldOut.size(), 2,
                                           "one byte to predict from another");
@@ -408,7 +433,7 @@ private:
   /// One step of the optimizer. The position moves only here, after the tensors did.
   Json step() {
     int64_t number = state.step + 1;
-    DataPosition next = data->fill(state.position, plan.model.batch, executor.tokens());
+    DataPosition next = data->fill(state.position, plan.model.batch, executor.inputs());
     executor.scalarI64("length") = plan.model.context;
     executor.scalarI64("rows") = plan.model.batch;
     executor.scalarI64("step") = number;
@@ -478,7 +503,8 @@ private:
     evaluation.mostTokens = options.evaluateTokens;
     EvaluationResult result;
     try {
-      result = evaluate(executor, heldOut, evaluation);
+      result = heldOutLines ? evaluateLines(executor, *heldOutLines, evaluation.mostTokens)
+                            : evaluate(executor, heldOut, evaluation);
     } catch (const NotFiniteError &) {
       stopDiverged("after step " + std::to_string(state.step) +
                    ": the losses of the held-out text are not finite");
@@ -524,7 +550,7 @@ private:
     if (state.step == 0 || !plan.entries.contains("evaluate")) {
       return;
     }
-    data->fill(lastBatch, plan.model.batch, executor.tokens());
+    data->fill(lastBatch, plan.model.batch, executor.inputs());
     executor.scalarI64("length") = plan.model.context;
     executor.scalarI64("rows") = plan.model.batch;
     executor.run("evaluate");
@@ -540,7 +566,8 @@ private:
   const Plan &plan;
   std::optional<RunRecord> told; // before, where a run is resumed
   int64_t goal;
-  std::optional<TrainingData> data;              // none: no step needs it
+  std::unique_ptr<TrainingSource> data;          // null: no step needs it
+  std::optional<LinePairs> heldOutLines;         // of a model with named inputs
   std::vector<ByteFile> skippedHeldOut, heldOut; // in this order: reading sets what was skipped
   RunRecord record;
   TrainingState state;

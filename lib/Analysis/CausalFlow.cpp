@@ -344,6 +344,11 @@ static bool provesGeneration(ModuleOp module, CausalVerdict &verdict) {
 
 CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
   CausalVerdict verdict;
+  for (auto axis : module.getOps<AxisOp>()) {
+    if (axis.getCapacity()) {
+      verdict.given.push_back(axis.getSymName().str());
+    }
+  }
   ObligationDecider decider;
   for (auto [mode, name] : {std::pair("eval", "evaluate"), std::pair("train", "train")}) {
     auto function = module.lookupSymbol<func::FuncOp>(name);

@@ -31,9 +31,15 @@ static std::string nameOf(Operation *op) {
   return name ? name.getName().str() : "unnamed";
 }
 
+/// Tokens of a given axis have its name.
 static std::string nameOf(Value value) {
-  Operation *op = value.getDefiningOp();
-  return op ? nameOf(op) : "tokens";
+  if (Operation *op = value.getDefiningOp()) {
+    return nameOf(op);
+  }
+  Operation *function = value.getParentRegion()->getParentOp();
+  auto type = cast<SequenceType>(value.getType());
+  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(function, type.getScale());
+  return isGiven(function, type) ? scale.getAxis().str() : "tokens";
 }
 
 /// "causal", "complete", "window 0 4" or "bidirectional"; any other mask is spelled as a set, which
@@ -155,7 +161,10 @@ void Writer::value(Value value, const Scales &scales) {
     }
   }
   line("value", number, nameOf(value), spellKind(value), "of" + operands, "scale",
-       scales.factorOf(value), isLazy(value) ? "lazy" : "stored");
+       scales.factorOf(value),
+       !scales.isOnTargetAxis(value) ? "given"
+       : isLazy(value)               ? "lazy"
+                                     : "stored");
 }
 
 void Writer::obligation(const Obligation &obligation) {

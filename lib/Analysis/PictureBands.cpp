@@ -236,6 +236,15 @@ void Bands::mergeLayers() {
   }
 }
 
+/// Of tokens that are not predicted: a given axis has a name.
+static std::string nameOfTokens(func::FuncOp function, Value argument) {
+  auto type = cast<SequenceType>(argument.getType());
+  if (!isGiven(function, type)) {
+    return "other tokens";
+  }
+  return SymbolTable::lookupNearestSymbolFrom<ScaleOp>(function, type.getScale()).getAxis().str();
+}
+
 Bands::Bands(CrossEntropyOp loss) : loss(loss) {
   auto function = loss->getParentOfType<func::FuncOp>();
   llvm::DenseSet<Operation *> live = {loss};
@@ -251,7 +260,8 @@ Bands::Bands(CrossEntropyOp loss) : loss(loss) {
         llvm::any_of(argument.getUsers(), [&](Operation *op) { return live.contains(op); });
     if (argument != loss.getTokens() && isRead && isa<SequenceType>(argument.getType())) {
       known[argument] = static_cast<int>(drafts.size());
-      drafts.push_back({nullptr, "other tokens", "", 0, false, {argument}, false});
+      drafts.push_back(
+          {nullptr, nameOfTokens(function, argument), "", 0, false, {argument}, false});
     }
   }
   for (Operation &op : function.getBody().front()) {

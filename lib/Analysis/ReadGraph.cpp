@@ -42,10 +42,11 @@ static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
   return reads;
 }
 
-/// Tokens from one row of a value to the next.
+/// Tokens from one row of a value to the next; 0 where tokens do not count its rows: what is given
+/// is walked as one row.
 static int64_t factorOf(OpResult value) {
   if (auto sequence = dyn_cast<SequenceType>(value.getType())) {
-    return getFactor(value.getOwner(), sequence);
+    return getDomainFactor(value.getOwner(), sequence);
   }
   dispatch::DomainAttr domain = dispatch::domainOf(value);
   return domain ? domain.getFactor() : 0;
@@ -87,7 +88,7 @@ void ReadGraph::addArguments(func::FuncOp function) {
       unsigned number = argument.getArgNumber();
       std::string name = "tokens" + (number > 0 ? " " + std::to_string(number) : std::string());
       add(argument,
-          {name, "", "tokens", function.getLoc(), getFactor(function, type), false, true});
+          {name, "", "tokens", function.getLoc(), getDomainFactor(function, type), false, true});
     }
   }
 }

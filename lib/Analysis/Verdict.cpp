@@ -95,7 +95,16 @@ std::string CausalVerdict::format() const {
     for (const std::string &mode : modes) {
       text += (&mode == &modes.front() ? " " : &mode == &modes.back() ? " and " : ", ") + mode;
     }
+    std::string inputs;
+    for (const std::string &name : given) {
+      inputs += (inputs.empty() ? "" : ", ") + name;
+    }
     return text +
+           (given.empty()
+                ? ""
+                : "\n  given whole before the first token, so that reading all of it is no "
+                  "leak: " +
+                      inputs) +
            "\n  no row reads its target or a later token, and none changes as the sequence "
            "grows; " +
            std::to_string(obligations) + " obligations decided";

@@ -38,8 +38,8 @@ static int64_t findUpsampleBehind(const std::vector<Primitive> &stages, const Pr
   return upsample && upsample->method == Upsampling::Linear ? at : -1;
 }
 
-static int64_t positionsOf(const Model &model, int64_t factor) {
-  return (model.context + factor - 1) / factor;
+static int64_t positionsOf(const Model &model, const Primitive &stage) {
+  return (model.contextOf(stage.axis) + stage.factor - 1) / stage.factor;
 }
 
 /// The widest rows that a stage makes, with the key that says so.
@@ -63,7 +63,7 @@ static std::pair<__int128, const SourceLocation *> widestRow(const Model &model,
 /// this comes first.
 static std::optional<Diagnostic> findLargeResult(const Model &model, const Primitive &stage) {
   auto [width, place] = widestRow(model, stage);
-  __int128 positions = __int128(model.batch) * positionsOf(model, stage.factor);
+  __int128 positions = __int128(model.batch) * positionsOf(model, stage);
   constexpr int64_t mostElements = mostArenaBytes / sizeof(float);
   if (positions * width <= mostElements) {
     return std::nullopt;
@@ -83,7 +83,7 @@ static std::optional<Diagnostic> findLargeTable(const Model &model, const Primit
   if (!sinusoidal && !(layer && layer->rotaryBase)) {
     return std::nullopt;
   }
-  int64_t rows = positionsOf(model, stage.factor);
+  int64_t rows = positionsOf(model, stage);
   int64_t columns = sinusoidal ? model.width : layer->headSize;
   if (__int128(rows) * columns * int64_t(sizeof(float)) <= mostConstantBytes) {
     return std::nullopt;
@@ -105,6 +105,15 @@ std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
                           std::to_string(mostPositions) + " positions, found " +
                           std::to_string(model.batch) + " times " + std::to_string(model.context) +
                           "; make one of them smaller"};
+  }
+  for (const Input &input : model.inputs) {
+    if (model.batch > mostPositions / input.context) {
+      return Diagnostic{input.location,
+                        "expected batch times context of the input \"" + input.name +
+                            "\" to be at most " + std::to_string(mostPositions) +
+                            " positions, found " + std::to_string(model.batch) + " times " +
+                            std::to_string(input.context) + "; make one of them smaller"};
+    }
   }
   std::vector<Primitive> stages = expand(model);
   for (const Primitive &stage : stages) {

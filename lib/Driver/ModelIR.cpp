@@ -99,6 +99,21 @@ static std::string findUncompilableAttention(func::FuncOp function) {
   return "";
 }
 
+/// The first argument is the tokens; of each given axis there may be one more.
+static std::string findUncompilableInputs(func::FuncOp function) {
+  SmallPtrSet<Attribute, 4> scales;
+  for (BlockArgument argument : function.getArguments()) {
+    auto type = dyn_cast<SequenceType>(argument.getType());
+    if (!type || isGiven(function, type) != (argument.getArgNumber() > 0) ||
+        !scales.insert(type.getScale()).second) {
+      return "@" + function.getSymName().str() +
+             ": models of several inputs are compiled where the first is the tokens that are "
+             "predicted, and each other is of a given axis of its own; check alone takes others";
+    }
+  }
+  return "";
+}
+
 std::string driver::findUncompilable(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>()) {
     SmallVector<CrossEntropyOp> losses = llvm::to_vector(function.getOps<CrossEntropyOp>());
@@ -113,9 +128,9 @@ std::string driver::findUncompilable(ModuleOp module) {
                "offset 1";
       }
     }
-    if (function.getNumArguments() > 1) {
-      return "@" + function.getSymName().str() +
-             ": models of several inputs are checked, but not compiled yet; leave one";
+    std::string inputs = findUncompilableInputs(function);
+    if (!inputs.empty()) {
+      return inputs;
     }
     std::string why = findUncompilableAttention(function);
     if (!why.empty()) {

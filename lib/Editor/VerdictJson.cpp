@@ -65,6 +65,7 @@ json editor::verdictToJson(const CausalVerdict &verdict) {
   }
   return {{"kind", static_cast<int>(verdict.kind)},
           {"modes", verdict.modes},
+          {"given", verdict.given},
           {"losses", losses},
           {"obligations", verdict.obligations},
           {"refusedMode", verdict.refusedMode},
@@ -79,6 +80,7 @@ CausalVerdict editor::verdictFromJson(const json &json) {
   CausalVerdict verdict;
   verdict.kind = static_cast<CausalVerdict::Kind>(json.at("kind").get<int>());
   verdict.modes = json.at("modes").get<std::vector<std::string>>();
+  verdict.given = json.at("given").get<std::vector<std::string>>();
   for (const auto &loss : json.at("losses")) {
     verdict.losses.push_back({loss.at(0), placeFromJson(loss.at(1)), loss.at(2)});
   }

@@ -22,7 +22,7 @@ public:
       : op(op), launch(launch), rows(op, launch), batch(batch), head(head),
         size(int64_t(op.getHeadSize())), positions(op.getDomain().getPositions()),
         keyPositions(op.getKeys().getPositions()), queries(validOf(op.getDomain())),
-        keys(validOf(op.getKeys())),
+        keys(keysOf(op, launch)),
         keyHead(head / (int64_t(op.getHeads()) / int64_t(op.getKvHeads()))) {
     Stored query(op.getQuery(), launch.operands[0]), key(op.getKey(), launch.operands[1]),
         value(op.getValue(), launch.operands[2]);
@@ -38,6 +38,14 @@ public:
 
   int64_t validOf(dispatch::DomainAttr domain) const {
     return rows.length(batch * positions, domain.getFactor(), domain.getPositions());
+  }
+  int64_t keysOf(Op op, const Launch &launch) const {
+    Value counts = op.getKeyCounts();
+    if (!counts) {
+      return validOf(op.getKeys());
+    }
+    auto operand = llvm::find(op->getOperands(), counts).getIndex();
+    return static_cast<const int64_t *>(launch.operands[operand])[batch];
   }
   int64_t queryColumn() const { return int64_t(op.getQueryColumn()) + head * size; }
   int64_t keyColumn() const { return int64_t(op.getKeyColumn()) + keyHead * size; }

@@ -39,6 +39,9 @@ private:
   void define(const Stage &stage);
   int64_t factorAfter(const Settings &settings, int64_t input, const SourceLocation &where) const;
   void checkAdd(const Stage &stage, int64_t input, int64_t second) const;
+  void checkGiven(const Stage &stage, int64_t input) const;
+  Layer settleOver(const Stage &stage, Layer layer, int64_t input, int64_t second) const;
+  const std::string &axisOf(int64_t id) const { return result[static_cast<size_t>(id)].axis; }
   std::string describe(int64_t id) const;
 
   int64_t emit(const Stage &stage, Settings settings, std::string prefix,
@@ -146,10 +149,48 @@ int64_t Expander::factorAfter(const Settings &settings, int64_t input,
 std::string Expander::describe(int64_t id) const {
   const Primitive &p = result[static_cast<size_t>(id)];
   return "the result of the " + std::string(name(p.op())) + " stage at " + toString(p.location) +
-         ", on scale " + std::to_string(p.factor);
+         (p.axis.empty() ? ", on scale " + std::to_string(p.factor)
+                         : ", on the axis of the input " + quote(p.axis));
+}
+
+/// Rows of an input's axis have counts of their own, so that nothing there groups or delays.
+void Expander::checkGiven(const Stage &stage, int64_t input) const {
+  Op op = stage.op();
+  bool moves = op == Op::Shift || op == Op::Shorten || op == Op::Upsample || op == Op::Hourglass;
+  if (input >= 0 && !axisOf(input).empty() && (moves || op == Op::Head)) {
+    fail(stage.location, "expected a stream of the tokens for " + std::string(name(op)) +
+                             ", found " + describe(input) +
+                             (op == Op::Head ? "; let a layer of the tokens read it with \"over\""
+                                             : "; on an input's axis use layers, norms, sums and "
+                                               "dropout"));
+  }
+}
+
+/// Over another axis every key is read: its positions are not those of the queries.
+Layer Expander::settleOver(const Stage &stage, Layer layer, int64_t input, int64_t second) const {
+  if (axisOf(input) == axisOf(second)) {
+    return layer;
+  }
+  if (!axisOf(input).empty()) {
+    fail(stage.at("over"), "expected a layer of the tokens where \"over\" names a stream of "
+                           "another axis, as an input is read before the first token, found " +
+                               describe(input) + " over " + describe(second));
+  }
+  if (stage.keys.contains("mask") && layer.mask.kind != MaskKind::Bidirectional) {
+    fail(stage.at("mask"), "expected \"bidirectional\" for \"mask\" over the axis of the input " +
+                               quote(axisOf(second)) +
+                               ", whose positions are not those of the queries, found another; say "
+                               "\"mask\": \"bidirectional\" in this stage, or leave it out");
+  }
+  layer.mask = {MaskKind::Bidirectional, 0, 0};
+  return layer;
 }
 
 void Expander::checkAdd(const Stage &stage, int64_t input, int64_t second) const {
+  if (axisOf(input) != axisOf(second)) {
+    fail(stage.at("with"), "expected two streams of one axis, found " + describe(input) + ", and " +
+                               describe(second) + "; let a layer read the other with \"over\"");
+  }
   if (result[static_cast<size_t>(input)].factor != result[static_cast<size_t>(second)].factor) {
     fail(stage.at("with"), "expected two streams of one scale, found " + describe(input) +
                                ", and " + describe(second) + "; shorten or upsample one of them");
@@ -165,13 +206,17 @@ int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix
   const auto *hourglass = std::get_if<Hourglass>(&stage.settings);
   int64_t factor = factorAfter(settings, input, hourglass ? location : stage.at("factor"));
   int64_t id = static_cast<int64_t>(result.size());
-  result.push_back(
-      {id, input, second, factor, std::move(settings), std::move(prefix), location, stage.keys});
+  const auto *embedding = std::get_if<Embedding>(&settings);
+  std::string axis = embedding ? embedding->input : axisOf(input);
+  result.push_back({id, input, second, factor, std::move(axis), std::move(settings),
+                    std::move(prefix), location, stage.keys});
   return id;
 }
 
 int64_t Expander::expandStage(const Stage &stage) {
   int64_t input = stage.from.empty() ? previous : stream(stage.from, stage.at("from"));
+  input = stage.op() == Op::Embedding ? -1 : input;
+  checkGiven(stage, input);
   if (const auto *add = std::get_if<Add>(&stage.settings)) {
     int64_t second = stream(add->with, stage.at("with"));
     checkAdd(stage, input, second);
@@ -179,7 +224,8 @@ int64_t Expander::expandStage(const Stage &stage) {
   }
   if (const auto *layer = std::get_if<Layer>(&stage.settings); layer && !layer->over.empty()) {
     int64_t second = stream(layer->over, stage.at("over"));
-    return emit(stage, *layer, stage.prefix, stage.location, input, second);
+    return emit(stage, settleOver(stage, *layer, input, second), stage.prefix, stage.location,
+                input, second);
   }
   if (const auto *layers = std::get_if<Layers>(&stage.settings)) {
     for (int64_t i = 0; i < layers->count; ++i) {
@@ -220,6 +266,14 @@ void checkExpansion(const Model &model) {
                    "expected context * batch * width of at most " + limit + ", found " +
                        std::to_string(model.context) + " * " + std::to_string(model.batch) + " * " +
                        std::to_string(model.width) + "; make one of them smaller"}};
+  }
+  for (const Input &input : model.inputs) {
+    __int128 numbers = static_cast<__int128>(input.context) * model.batch * model.width;
+    if (numbers > mostElements) {
+      throw Failure{{input.location, "expected context * batch * width of at most " + limit +
+                                         " for the input " + quote(input.name) +
+                                         ", found more; make one of them smaller"}};
+    }
   }
   std::vector<Primitive> primitives = expand(model);
   __int128 total = 0; // one tensor has at most 2^93 elements, and the first excess ends the loop

@@ -5,6 +5,8 @@
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Files.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 
 namespace sluice::spec {
@@ -61,6 +63,70 @@ void readSizes(const Fields &top, Model &model) {
   model.seed = top.integer("seed", {0, std::numeric_limits<int64_t>::max()}, 0);
 }
 
+/// Names become those of functions' neighbours and of a plan's inputs.
+bool isInputName(std::string_view name) {
+  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz";
+  constexpr std::array<std::string_view, 17> taken = {
+      "tokens",   "target",  "last",  "prompt",   "text",       "take",
+      "evaluate", "predict", "train", "gradient", "initialize", "prepare",
+      "update",   "prefill", "reset", "step",     "sinusoidal"};
+  bool isWord = !name.empty() && letters.find(name.front()) != letters.npos &&
+                name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == name.npos;
+  bool isScale = name.size() > 1 && name.front() == 's' &&
+                 name.find_first_not_of("0123456789", 1) == name.npos;
+  return isWord && !isScale && std::ranges::find(taken, name) == taken.end();
+}
+
+void readInputs(const Fields &top, Model &model) {
+  const JsonValue *list = top.find("inputs");
+  if (list && list->kind != JsonKind::Object) {
+    top.mismatch(*list, "inputs", "an object of inputs by name",
+                 R"(as in {"source": {"context": 64}})");
+  }
+  for (const JsonMember &member : list ? list->members : std::vector<JsonMember>()) {
+    if (!isInputName(member.key)) {
+      top.fail(member.position,
+               "expected the name of an input: a lower-case letter, then such letters, digits and "
+               "_, and no word that sluice uses itself, found " +
+                   quote(member.key) + "; choose another, such as \"source\"");
+    }
+    Fields fields(member.value, top.fileName(), "the input " + quote(member.key));
+    fields.allowOnly({"context", "vocabulary"});
+    model.inputs.push_back({member.key, top.locate(member.position), fields.integer("context", {}),
+                            fields.integer("vocabulary", {2}, model.vocabulary)});
+  }
+  std::ranges::sort(model.inputs, {}, &Input::name);
+}
+
+void checkInput(const Embedding &embedding, const Stage &stage, const Model &model) {
+  if (model.findInput(embedding.input)) {
+    return;
+  }
+  std::vector<std::string_view> known;
+  for (const Input &input : model.inputs) {
+    known.push_back(input.name);
+  }
+  throw Failure{
+      {stage.at("input"), "expected the name of an input, found " + quote(embedding.input) + "; " +
+                              (known.empty() ? R"(the spec has none: add it to "inputs")"
+                                             : suggestion(embedding.input, known, "inputs"))}};
+}
+
+/// An input that no stage embeds is a slip.
+void checkInputsAreRead(const Model &model) {
+  for (const Input &input : model.inputs) {
+    auto embeds = [&](const Stage &stage) {
+      const auto *embedding = std::get_if<Embedding>(&stage.settings);
+      return embedding && embedding->input == input.name;
+    };
+    if (std::ranges::none_of(model.stages, embeds)) {
+      throw Failure{{input.location, "expected a stage that embeds the input " + quote(input.name) +
+                                         R"(, found none; add {"op": "embedding", "input": ")" +
+                                         input.name + "\"}, or leave the input out"}};
+    }
+  }
+}
+
 void readStages(const Fields &top, const Fields *defaults, Model &model) {
   const JsonValue &list = top.need("stages", "an array of stages");
   if (list.kind != JsonKind::Array || list.items.size() < 2) {
@@ -74,11 +140,16 @@ void readStages(const Fields &top, const Fields *defaults, Model &model) {
     stage.prefix = "stages." + std::to_string(i);
     bool first = i == 0, last = i + 1 == list.items.size();
     Op op = stage.op();
-    if (first != (op == Op::Embedding) || last != (op == Op::Head)) {
+    const auto *embedding = std::get_if<Embedding>(&stage.settings);
+    if (embedding && !embedding->input.empty()) {
+      checkInput(*embedding, stage, model);
+    }
+    bool isOfTokens = embedding && embedding->input.empty();
+    if (first != isOfTokens || last != (op == Op::Head)) {
       std::string expected =
-          first  ? "an embedding as the first stage"
+          first  ? "an embedding of the tokens as the first stage"
           : last ? "a head as the last stage"
-                 : "only the first stage to be an embedding and only the last a head";
+                 : "only the first stage to be an embedding of the tokens and only the last a head";
       top.fail({stage.at("op").line, stage.at("op").column},
                "expected " + expected + ", found " + quote(name(op)) + " as stage " +
                    std::to_string(i + 1) + " of " + std::to_string(list.items.size()));
@@ -102,17 +173,19 @@ Model readModel(std::string text, const std::string &file) {
                    "expected an object with the model's spec ({ ... }), found " + describe(root)}};
   }
   Fields top(root, file, "the spec");
-  top.allowOnly({"sluice", "name", "vocabulary", "context", "batch", "width", "seed", "defaults",
-                 "stages", "precision", "training"});
+  top.allowOnly({"sluice", "name", "vocabulary", "context", "batch", "width", "seed", "inputs",
+                 "defaults", "stages", "precision", "training"});
   checkVersion(top);
   Model model;
   model.location = top.locate(root.position);
   model.keys = top.locations();
   model.name = top.text("name", std::filesystem::path(file).stem().string());
   readSizes(top, model);
+  readInputs(top, model);
   std::optional<Fields> defaults;
   checkDefaultsOf(top, defaults);
   readStages(top, defaults ? &*defaults : nullptr, model);
+  checkInputsAreRead(model);
   if (const JsonValue *precision = top.find("precision")) {
     model.precision = readPrecision(Fields(*precision, file, "the precision"));
   }
@@ -216,6 +289,16 @@ std::string toString(const SourceLocation &location) {
 std::string Diagnostic::format() const {
   std::string place = toString(location);
   return place.empty() ? message : place + ": " + message;
+}
+
+const Input *Model::findInput(std::string_view name) const {
+  auto found = std::ranges::find(inputs, name, &Input::name);
+  return found == inputs.end() ? nullptr : &*found;
+}
+
+int64_t Model::contextOf(std::string_view input) const {
+  const Input *found = findInput(input);
+  return found ? found->context : context;
 }
 
 const SourceLocation &Stage::at(std::string_view key) const {

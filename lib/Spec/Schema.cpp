@@ -27,13 +27,24 @@ const Keys topKeys = {
     {"context", "integer >= 1", "capacity N: most tokens in one row of a batch", "required", {}},
     {"batch", "integer >= 1", "capacity B: most rows in a batch", "required", {}},
     {"width", "integer >= 1", "model width d", "required", {}},
+    {"inputs",
+     "object of objects",
+     "named inputs beside the tokens, as in {\"source\": {\"context\": 64}}: each has an axis of "
+     "its "
+     "own, with \"context\" and \"vocabulary\" (the model's), and is given before the first token",
+     "{}",
+     {}},
     {"seed", "integer >= 0", "seed of initialization and of training's random numbers", "0", {}},
     {"defaults",
      "object",
      "settings every layer, layers and hourglass stage starts from",
      "{}",
      {}},
-    {"stages", "array", "the model; first stage embedding, last stage head", "required", {}},
+    {"stages",
+     "array",
+     "the model; first stage embedding of the tokens, last stage head",
+     "required",
+     {}},
     {"precision",
      "object",
      "how numbers are stored; arithmetic, weights, moments and sums are f32",
@@ -143,7 +154,8 @@ Keys ownKeys(Op op) {
   };
   switch (op) {
   case Op::Embedding:
-    return {{"positions",
+    return {{"input", "name of an input", "what is embedded", "the tokens", {}},
+            {"positions",
              "string",
              "what is added for a token's position",
              "none",
@@ -152,7 +164,7 @@ Keys ownKeys(Op op) {
   case Op::Layer:
     return {{"over",
              "name of a stream",
-             "the stream of keys and values, on any scale",
+             "the stream of keys and values, on any scale, or of an input's axis",
              "the stream it reads",
              {}}};
   case Op::Norm:

@@ -27,6 +27,7 @@ Upsampling readUpsampling(const Fields &fields, std::string_view key) {
 
 Embedding readEmbedding(const Fields &fields) {
   Embedding embedding;
+  embedding.input = fields.text("input", "");
   embedding.positions = fields.choice<Positions>("positions",
                                                  {{"none", Positions::None},
                                                   {"learned", Positions::Learned},

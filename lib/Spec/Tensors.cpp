@@ -15,7 +15,7 @@ constexpr double embeddingDeviation = 0.02;
 class TensorLister {
 public:
   TensorLister(const Model &model, const std::vector<Primitive> &primitives)
-      : d(model.width), vocabulary(model.vocabulary), context(model.context) {
+      : model(model), d(model.width), vocabulary(model.vocabulary) {
     auto layers = std::count_if(primitives.begin(), primitives.end(),
                                 [](const Primitive &p) { return p.op() == Op::Layer; });
     // Two residual branches a layer: their sum keeps its variance when each is divided by this.
@@ -50,9 +50,10 @@ private:
 
   void add(const Embedding &embedding) {
     Initial initial = {InitialKind::Normal, embeddingDeviation};
-    tensor("token.weight", {vocabulary, d}, initial, false);
+    const Input *input = model.findInput(embedding.input);
+    tensor("token.weight", {input ? input->vocabulary : vocabulary, d}, initial, false);
     if (embedding.positions == Positions::Learned) {
-      tensor("position.weight", {context, d}, initial, false);
+      tensor("position.weight", {model.contextOf(embedding.input), d}, initial, false);
     }
   }
 
@@ -135,7 +136,8 @@ private:
   void add(const Layers &) {}
   void add(const Hourglass &) {}
 
-  int64_t d, vocabulary, context;
+  const Model &model;
+  int64_t d, vocabulary;
   double residual = 1;
   const Primitive *stage = nullptr;
 };

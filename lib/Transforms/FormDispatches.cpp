@@ -277,8 +277,13 @@ void Former::finish() {
   }
 }
 
-/// Generation has texts of its own: a prompt, and what each of its rows has read.
-static StringRef placeOfTokens(func::FuncOp source) {
+/// Generation has texts of its own: a prompt, and what each of its rows has read. What is given has
+/// its axis's name.
+static std::string placeOf(func::FuncOp source, SequenceType tokens) {
+  if (isGiven(source, tokens)) {
+    auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(source, tokens.getScale());
+    return ("input:" + scale.getAxis()).str();
+  }
   StringRef name = source.getSymName();
   return name == "prefill" ? "input:prompt" : name == "step" ? "input:text" : "input:tokens";
 }
@@ -286,12 +291,13 @@ static StringRef placeOfTokens(func::FuncOp source) {
 LogicalResult Former::run() {
   Block &block = source.getBody().front();
   std::vector<DispatchGroup> groups = formDispatchGroups(source);
-  auto context = getContext(source);
   for (BlockArgument argument : block.getArguments()) {
-    auto type = RankedTensorType::get({getBatch(source), context + 1},
-                                      cast<SequenceType>(argument.getType()).getElement());
+    auto tokens = cast<SequenceType>(argument.getType());
+    int64_t target = isGiven(source, tokens) ? 0 : 1; // behind the last row, of what is predicted
+    auto type = RankedTensorType::get({getBatch(source), getPositions(source, tokens) + target},
+                                      tokens.getElement());
     b.setInsertionPointToStart(&block);
-    tensors[argument] = plan::BindOp::create(b, source.getLoc(), type, placeOfTokens(source));
+    tensors[argument] = plan::BindOp::create(b, source.getLoc(), type, placeOf(source, tokens));
   }
   if (step) {
     step->beginStep(source);

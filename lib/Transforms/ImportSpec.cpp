@@ -78,7 +78,7 @@ void Importer::setAttributes(ModuleOp module) {
 }
 
 void Importer::addScales() {
-  AxisOp::create(b, "target");
+  AxisOp::create(b, "target", IntegerAttr(), IntegerAttr());
   std::set<int64_t> factors = {1};
   for (const spec::Primitive &primitive : primitives) {
     factors.insert(primitive.factor);
@@ -87,6 +87,12 @@ void Importer::addScales() {
     ScaleOp::create(b, scaleName(factor), "target", factor);
   }
   ScaleOp::create(b, lastScale, "target", 0);
+  for (const spec::Input &input : model.inputs) {
+    b.setLoc(locationOf(b.getContext(), input.location));
+    AxisOp::create(b, input.name, b.getI64IntegerAttr(input.context),
+                   b.getI64IntegerAttr(input.vocabulary));
+    ScaleOp::create(b, scaleName(1, input.name), input.name, 1);
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -156,11 +162,13 @@ void Importer::addTable(const std::string &name, ArrayRef<int64_t> shape, String
 /// Tables of constants that stages read, one of each kind.
 void Importer::addTables() {
   std::set<std::string> known;
+  int64_t sinusoids = 0; // positions, of the longest axis that has them
   for (const spec::Primitive &primitive : primitives) {
     b.setLoc(locationOf(b.getContext(), primitive.location));
     if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings);
         layer && layer->rotaryBase) {
-      int64_t positions = (model.context + primitive.factor - 1) / primitive.factor;
+      int64_t positions =
+          (model.contextOf(primitive.axis) + primitive.factor - 1) / primitive.factor;
       std::string name = rotaryName(*layer->rotaryBase, layer->headSize, positions);
       if (known.insert(name).second) {
         addTable(name, {positions, layer->headSize}, "rotary", *layer->rotaryBase);
@@ -168,8 +176,11 @@ void Importer::addTables() {
     }
     const auto *embedding = std::get_if<spec::Embedding>(&primitive.settings);
     if (embedding && embedding->positions == spec::Positions::Sinusoidal) {
-      addTable(sinusoidalName.str(), {model.context, model.width}, "sinusoidal", 10000);
+      sinusoids = std::max(sinusoids, model.contextOf(embedding->input));
     }
+  }
+  if (sinusoids > 0) {
+    addTable(sinusoidalName.str(), {sinusoids, model.width}, "sinusoidal", 10000);
   }
 }
 
@@ -194,7 +205,12 @@ void Importer::addFunction(StringRef name, Purpose purpose) {
   b.setLoc(locationOf(b.getContext(), model.location));
   auto scale = FlatSymbolRefAttr::get(b.getContext(), scaleName(1));
   auto tokens = SequenceType::get(b.getContext(), scale, 0, b.getI32Type());
-  auto function = func::FuncOp::create(b, name, b.getFunctionType({tokens}, {}));
+  SmallVector<Type> arguments = {tokens};
+  for (const spec::Input &input : model.inputs) {
+    auto own = FlatSymbolRefAttr::get(b.getContext(), scaleName(1, input.name));
+    arguments.push_back(SequenceType::get(b.getContext(), own, 0, b.getI32Type()));
+  }
+  auto function = func::FuncOp::create(b, name, b.getFunctionType(arguments, {}));
   function.addEntryBlock();
   StageWriter writer(function, model, purpose);
   for (const spec::Primitive &primitive : primitives) {

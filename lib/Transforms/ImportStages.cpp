@@ -15,7 +15,9 @@ using namespace sluice;
 using namespace sluice::importing;
 using namespace sluice::spec;
 
-std::string importing::scaleName(int64_t factor) { return "s" + std::to_string(factor); }
+std::string importing::scaleName(int64_t factor, StringRef axis) {
+  return (axis.empty() ? "" : axis.str() + ".") + "s" + std::to_string(factor);
+}
 
 std::string importing::rotaryName(double base, int64_t headSize, int64_t positions) {
   std::string text;
@@ -65,8 +67,14 @@ void StageWriter::name(StringRef part, const SourceLocation &place) {
 }
 
 SequenceType StageWriter::sequence(int64_t factor, int64_t width, Type element) {
-  auto scale = FlatSymbolRefAttr::get(b.getContext(), scaleName(factor));
+  auto scale = FlatSymbolRefAttr::get(b.getContext(), scaleName(factor, current->axis));
   return SequenceType::get(b.getContext(), scale, width, element);
+}
+
+Value StageWriter::tokensOf(const std::string &input) {
+  auto found = std::ranges::find(model.inputs, input, &Input::name);
+  auto named = static_cast<unsigned>(found - model.inputs.begin());
+  return function.getArgument(input.empty() ? 0 : 1 + named);
 }
 
 Value StageWriter::read(const std::string &symbol) { return read(symbol, b.getF32Type()); }
@@ -159,7 +167,7 @@ Value StageWriter::rotaryTable(const Layer &settings) {
   if (!settings.rotaryBase) {
     return {};
   }
-  int64_t positions = (model.context + current->factor - 1) / current->factor;
+  int64_t positions = (model.contextOf(current->axis) + current->factor - 1) / current->factor;
   return read(rotaryName(*settings.rotaryBase, settings.headSize, positions));
 }
 
@@ -280,10 +288,11 @@ Value StageWriter::stage(const Layer &settings) {
 //===----------------------------------------------------------------------===//
 
 Value StageWriter::stage(const Embedding &settings) {
-  embedding = current->prefix + ".token.weight";
+  std::string table = current->prefix + ".token.weight";
+  embedding = settings.input.empty() ? table : embedding;
   SequenceType type = sequence(1, model.width, residualType);
   name("token");
-  SmallVector<Value> terms = {EmbedOp::create(b, type, function.getArgument(0), read(embedding))};
+  SmallVector<Value> terms = {EmbedOp::create(b, type, tokensOf(settings.input), read(table))};
   if (settings.positions != Positions::None) {
     bool learned = settings.positions == Positions::Learned;
     name("position");

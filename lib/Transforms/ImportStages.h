@@ -13,8 +13,8 @@ namespace sluice::importing {
 /// logits.
 enum class Purpose { Evaluate, Train, Predict };
 
-/// Symbol of a scale by its factor.
-std::string scaleName(int64_t factor);
+/// Symbol of a scale by its factor, on the axis of an input (empty: of the tokens).
+std::string scaleName(int64_t factor, llvm::StringRef axis = "");
 constexpr llvm::StringLiteral lastScale = "last";
 /// Symbol of the table of angles that a layer on a scale of `positions` positions reads.
 std::string rotaryName(double base, int64_t headSize, int64_t positions);
@@ -70,7 +70,10 @@ private:
   /// The same around the place of what the stage does there: its mask's.
   void name(llvm::StringRef part, const spec::SourceLocation &place);
 
+  /// On this stage's axis.
   SequenceType sequence(int64_t factor, int64_t width, mlir::Type element);
+  /// What an embedding reads: the function's first argument, or that of a named input.
+  mlir::Value tokensOf(const std::string &input);
   /// This stage's parameter, or null where the model has none of that name.
   mlir::Value parameter(const std::string &name);
   mlir::Value read(const std::string &symbol);
@@ -93,7 +96,7 @@ private:
   llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::Value> reads;
   std::vector<mlir::Value> streams; ///< by stage
   const spec::Primitive *current = nullptr;
-  std::string embedding;  ///< symbol of the token table, which a tied head reads
+  std::string embedding;  ///< symbol of the tokens' table, which a tied head reads
   int64_t nextRandom = 2; ///< 0 and 1 draw initial weights
 };
 

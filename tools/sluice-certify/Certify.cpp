@@ -73,16 +73,19 @@ void ModeChecker::value(size_t index) {
     operands += " " + std::to_string(operand);
   }
   lines.expect("value " + number + " " + value.name + " " + value.spell() + " of" + operands +
-               " scale " + std::to_string(value.factor) + (value.isLazy() ? " lazy" : " stored"));
+               " scale " + std::to_string(value.factor) +
+               (value.isGiven()  ? " given"
+                : value.isLazy() ? " lazy"
+                                 : " stored"));
   bounds.push_back(parseBound(lines.rest("bound " + number + " ")));
-  if (value.kind == Kind::Tokens) {
+  if (value.kind == Kind::Tokens && !value.isGiven()) {
     obligation("token " + number);
     judge.demand({{makeVariable()}}, bounds[index], false, "p");
   }
   for (size_t i = 0; i < value.operands.size(); ++i) {
     read(index, i);
   }
-  if (value.kind != Kind::Tokens && !value.isLazy()) {
+  if (value.kind != Kind::Tokens && !value.isLazy() && !value.isGiven()) {
     obligation("exist " + number + " " + std::to_string(value.factor));
     judge.demand({{makeLinear(value.factor, 0)}}, bounds[index], false, "p");
   }
@@ -125,6 +128,9 @@ void ModeChecker::read(size_t index, size_t operand) {
   case Relation::Divided: // p div k >= 0 where p >= 0 only
     return judge.demand(from.of(makeFloor(makeVariable(), k)), to, everywhere, "p");
   case Relation::All:
+    if (graph.values[source].isGiven() && from.candidates.empty()) {
+      return; // no position of it needs a token
+    }
     throw Refusal("every position reads all of the sequence, later tokens too");
   }
 }
@@ -135,6 +141,15 @@ void ModeChecker::conclude() {
   judge.demand(bounds[graph.row], {{makeLinear(1, graph.offset - 1)}}, false, "p");
   obligation("prefix-invariance " + at);
   judge.demand(bounds[graph.row], {{makeVariable()}}, false, "p");
+}
+
+/// What the theorem does not speak of: inputs that are given whole before the first token.
+std::string describeGiven(const std::vector<std::string> &inputs) {
+  std::string names;
+  for (const std::string &input : inputs) {
+    names += (names.empty() ? "" : ", ") + input;
+  }
+  return ", whatever the inputs that are given before the first token hold (" + names + ")";
 }
 
 /// Checks a certificate against a model; returns what it proves, for people.
@@ -158,13 +173,19 @@ std::string check(const Model &model, const std::string &specText, Lines &lines,
   const Graph &graph = model.evaluate;
   lines.expect("mode generate");
   lines.expect("aligned " + graph.loss + " " + graph.values[graph.row].name + " 1");
-  Step step = readStep(graph, lines, judge);
-  obligations += step.obligations;
-  lines.finish();
-  if (walks) {
-    walkStep(graph, step, longest);
+  bool hasStep = model.inputs.empty(); // the compiler derives none over another axis
+  if (hasStep) {
+    Step step = readStep(graph, lines, judge);
+    obligations += step.obligations;
+    lines.finish();
+    if (walks) {
+      walkStep(graph, step, longest);
+    }
+  } else {
+    lines.finish();
   }
-  std::string what = "causal for every length, in eval, train and generate, and step by step; " +
+  std::string what = std::string("causal for every length, in eval, train and generate") +
+                     (hasStep ? ", and step by step" : describeGiven(model.inputs)) + "; " +
                      std::to_string(obligations) + " obligations";
   return walks ? what + ", and all paths at lengths up to " + std::to_string(longest) : what;
 }

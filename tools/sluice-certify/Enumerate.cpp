@@ -43,7 +43,12 @@ public:
     }
   }
 
+  /// What is given has a length of its own, whatever that of the tokens.
   int64_t lengthOf(size_t value) const {
+    constexpr int64_t givenLength = 3;
+    if (graph.values[value].isGiven()) {
+      return givenLength;
+    }
     int64_t factor = graph.values[value].factor;
     return (length + factor - 1) / factor;
   }
@@ -62,7 +67,8 @@ private:
     const Value &value = graph.values[index];
     Reading result = {-1, mix(index, 1)};
     if (value.operands.empty()) { // tokens; positions, which are constants
-      return {value.kind == Kind::Tokens ? p : -1, mix(result.digest, static_cast<uint64_t>(p))};
+      return {value.kind == Kind::Tokens && !value.isGiven() ? p : -1,
+              mix(result.digest, static_cast<uint64_t>(p))};
     }
     for (size_t i = 0; i < value.operands.size(); ++i) {
       Relation relation = relationOf(value, i);

@@ -32,11 +32,14 @@ struct Value {
   std::vector<size_t> operands;
   int64_t factor = 1;    ///< tokens a position
   int64_t keyFactor = 1; ///< of attention: tokens a key
+  std::string input;     ///< whose axis it stands on; empty: that of the tokens
 
   /// Not stored: positions outside its scale are read through to its operand.
   bool isLazy() const {
     return kind == Kind::Shift || kind == Kind::Upsample || kind == Kind::Unfold;
   }
+  /// On an input's axis, all known before the first token.
+  bool isGiven() const { return !input.empty(); }
   /// "attention window 0 4"
   std::string spell() const;
 };
@@ -85,6 +88,7 @@ struct Graph {
 };
 
 struct Model {
+  std::vector<std::string> inputs; ///< beside the tokens
   Graph evaluate;
   std::optional<Graph> train; ///< where dropout makes it another computation
 };

@@ -18,7 +18,7 @@ const std::set<std::string> layerKeys = {
     "dropout", "attention_dropout", "mask",      "rotary", "bias",      "feed_forward"};
 
 const std::map<std::string, std::set<std::string>> ownKeys = {
-    {"embedding", {"positions", "dropout", "to"}},
+    {"embedding", {"input", "positions", "dropout", "to"}},
     {"layer", {"over", "from", "to"}},
     {"norm", {"norm", "epsilon", "from", "to"}},
     {"shift", {"by", "from", "to"}},
@@ -38,6 +38,21 @@ void checkKeys(const json &object, const std::set<std::string> &known, const std
   }
 }
 
+/// In the order of their names.
+std::vector<std::string> namesOfInputs(const json &spec) {
+  std::vector<std::string> names;
+  if (spec.contains("inputs")) {
+    for (const auto &[name, input] : spec["inputs"].items()) {
+      if (!input.is_object()) {
+        fail("inputs", "objects", input.dump());
+      }
+      checkKeys(input, {"context", "vocabulary"}, "inputs." + name);
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
 /// Derives one graph.
 class Deriver {
 public:
@@ -49,6 +64,7 @@ public:
 private:
   size_t stage(const std::string &op, const Fields &fields, const std::string &path, size_t input);
   size_t embedding(const Fields &fields, const std::string &path);
+  void checkGiven(const std::string &op, const Fields &fields, size_t x) const;
   /// With keys and values of stream `over`, or of the layer's own.
   size_t layer(const Layer &settings, const std::string &path, size_t x,
                std::optional<size_t> over = {});
@@ -67,7 +83,8 @@ private:
     int64_t factor = operands.empty() ? 1 : graph.values[operands[0]].factor;
     factor *= kind == Kind::Shorten || kind == Kind::Fold ? number : 1;
     factor /= kind == Kind::Upsample || kind == Kind::Unfold ? number : 1;
-    graph.values.push_back({name, kind, number, {}, std::move(operands), factor});
+    std::string input = operands.empty() ? axis : graph.values[operands[0]].input;
+    graph.values.push_back({name, kind, number, {}, std::move(operands), factor, 1, input});
     return graph.values.size() - 1;
   }
   /// Whether this graph drops out here; notes that some graph does.
@@ -80,11 +97,18 @@ private:
   const json &spec;
   bool train, dropout = false;
   Graph graph;
-  std::map<std::string, size_t> streams;
+  std::string axis; ///< of what is made from nothing
+  std::map<std::string, size_t> streams, inputs;
 };
 
 size_t Deriver::embedding(const Fields &fields, const std::string &path) {
-  std::vector<size_t> terms = {make(Kind::Embed, path + ".token", {0})};
+  axis = fields.find("input") ? fields.text("input") : "";
+  auto input = inputs.find(axis);
+  if (!axis.empty() && input == inputs.end()) {
+    fields.mismatch("the name of an input", "\"" + axis + "\"");
+  }
+  size_t tokens = axis.empty() ? 0 : input->second;
+  std::vector<size_t> terms = {make(Kind::Embed, path + ".token", {tokens})};
   if (fields.choice("positions", {"none", "learned", "sinusoidal"}) != 0) {
     terms.push_back(make(Kind::Position, path + ".position", {}));
   }
@@ -106,6 +130,12 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
   Value &value = graph.values[result];
   value.mask = settings.mask;
   value.keyFactor = graph.values[keys].factor;
+  if (graph.values[keys].input != value.input) { // what is given is read whole, by tokens alone
+    if (value.isGiven()) {
+      fail(path, "a layer of the tokens over another axis", "one of the input " + value.input);
+    }
+    value.mask = {Mask::Bidirectional, 0, 0};
+  }
   if (value.mask.kind == Mask::Complete && value.keyFactor == value.factor) {
     value.mask.kind = Mask::Causal; // of one scale they are one
   }
@@ -206,6 +236,15 @@ size_t Deriver::stream(const std::string &name, const Fields &fields) const {
   return found->second;
 }
 
+/// On an input's axis nothing groups or delays, and no head reads it.
+void Deriver::checkGiven(const std::string &op, const Fields &fields, size_t x) const {
+  static const std::set<std::string> ofTokens = {"shift", "shorten", "upsample", "hourglass",
+                                                 "head"};
+  if (graph.values[x].isGiven() && ofTokens.contains(op)) {
+    fields.mismatch("a stream of the tokens for " + op, "one of " + graph.values[x].input);
+  }
+}
+
 size_t Deriver::stage(const std::string &op, const Fields &fields, const std::string &path,
                       size_t x) {
   bool linear = op == "upsample" ? fields.choice("method", {"repeat", "linear"}) == 1
@@ -243,6 +282,9 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   }
   if (op == "add") {
     size_t y = stream(fields.text("with"), fields);
+    if (graph.values[x].input != graph.values[y].input) {
+      fields.mismatch("two streams of one axis", "two axes");
+    }
     if (graph.values[x].factor != graph.values[y].factor) {
       fields.mismatch("two streams of one scale", "two scales");
     }
@@ -285,6 +327,11 @@ void keepLive(Graph &graph) {
 
 Graph Deriver::run() {
   size_t previous = make(Kind::Tokens, "tokens", {});
+  for (const std::string &name : namesOfInputs(spec)) {
+    axis = name;
+    inputs[name] = make(Kind::Tokens, name, {});
+  }
+  axis.clear();
   const json *defaults = spec.contains("defaults") ? &spec["defaults"] : nullptr;
   checkKeys(defaults ? *defaults : json::object(), layerKeys, "defaults");
   const json &stages = spec["stages"];
@@ -292,7 +339,8 @@ Graph Deriver::run() {
     const json &stage = stages[i];
     std::string path = "stages." + std::to_string(i), op = Fields(stage, nullptr, path).text("op");
     auto known = ownKeys.find(op);
-    if (known == ownKeys.end() || (op == "embedding") != (i == 0) ||
+    bool embeds = op == "embedding" && !stage.contains("input");
+    if (known == ownKeys.end() || embeds != (i == 0) ||
         (op == "head") != (i + 1 == stages.size())) {
       fail(path, "the kind of a stage, an embedding first and a head last", "\"" + op + "\"");
     }
@@ -303,6 +351,9 @@ Graph Deriver::run() {
     checkKeys(stage, keys, path);
     Fields fields(stage, layered ? defaults : nullptr, path);
     size_t input = stage.contains("from") ? stream(fields.text("from"), fields) : previous;
+    if (op != "embedding") {
+      checkGiven(op, fields, input);
+    }
     previous = this->stage(op, fields, path, input);
     if (stage.contains("to") && !streams.try_emplace(fields.text("to"), previous).second) {
       fail(path, "a name that no earlier result has", "\"" + fields.text("to") + "\"");
@@ -349,8 +400,8 @@ Model certify::deriveModel(const std::string &text) {
         "two, and perhaps \"defaults\", found another value");
   }
   checkKeys(spec,
-            {"sluice", "name", "vocabulary", "context", "batch", "width", "seed", "defaults",
-             "stages", "precision", "training"},
+            {"sluice", "name", "vocabulary", "context", "batch", "width", "seed", "inputs",
+             "defaults", "stages", "precision", "training"},
             "the spec");
   for (const json &stage : spec["stages"]) {
     if (!stage.is_object()) {
@@ -358,7 +409,7 @@ Model certify::deriveModel(const std::string &text) {
     }
   }
   Deriver evaluate(spec, false);
-  Model model = {evaluate.run(), std::nullopt};
+  Model model = {namesOfInputs(spec), evaluate.run(), std::nullopt};
   if (evaluate.hasDropout()) {
     model.train = Deriver(spec, true).run();
   }

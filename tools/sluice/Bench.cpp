@@ -386,6 +386,10 @@ void runBench(const BenchFlags &flags) {
   executor->scalarI64("seed") = plan.model.seed;
   executor->run("initialize");
   fillTextLike(executor->tokens(), plan.model.vocabulary);
+  for (auto &[name, given] : executor->inputs().given) { // every row as long as it may be
+    fillTextLike(given.tokens, plan.given.at(name).vocabulary);
+    std::ranges::fill(given.counts, given.capacity);
+  }
   // The peak before and after: neighbours on the machine would else make the ratio look good.
   Peak before = peakOf(*executor, flags.device.device);
   trainingStep(*executor, 1);

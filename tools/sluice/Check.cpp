@@ -83,7 +83,8 @@ std::string adviceState(const CausalVerdict &verdict, bool leftOut) {
 nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict, bool noAdvice) {
   const char *kinds[] = {"proved", "leak", "not proved", "misaligned"};
   nlohmann::ordered_json json = {{"verdict", kinds[static_cast<int>(verdict.kind)]},
-                                 {"modes", verdict.modes}};
+                                 {"modes", verdict.modes},
+                                 {"given", verdict.given}};
   json["obligations"] = verdict.obligations;
   json["losses"] = lossesToJson(verdict.losses);
   if (!verdict.isProved()) {

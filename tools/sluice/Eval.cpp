@@ -2,6 +2,7 @@
 #include "Commands.h"
 #include "Common.h"
 #include "sluice/Runtime/Checkpoint.h"
+#include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Evaluator.h"
 #include "sluice/Runtime/Npy.h"
 
@@ -14,24 +15,50 @@ using namespace sluice::runtime;
 
 struct EvalFlags {
   std::string artifact, weights, perToken;
-  std::vector<std::string> data;
+  std::vector<std::string> data, inputs;
   DeviceOptions device;
   EvaluationOptions options;
   bool json = false;
 };
 
-void runEval(const EvalFlags &flags) {
+/// What is scored: texts by windows, or, of a model with named inputs, lines.
+struct Scored {
+  std::vector<ByteFile> files, skipped;
+  std::unique_ptr<LinePairs> lines;
+};
+
+Scored readScored(const EvalFlags &flags, const Plan &plan) {
   constexpr const char *why = "one byte to predict from another";
+  Scored scored;
+  std::vector<Path> text(flags.data.begin(), flags.data.end());
+  InputFiles inputs = parseInputFiles("--input", flags.inputs);
+  requireInputs(plan, inputs, "--input");
+  if (!inputs.empty()) {
+    if (flags.options.window != 0 || flags.options.stride != 0 || !flags.perToken.empty()) {
+      throw UserError("sluice eval: expected no --window, --stride or --per-token beside --input, "
+                      "as lines are scored one by one, found one; leave it out");
+    }
+    scored.lines = std::make_unique<LinePairs>(text, inputs, plan, 0);
+    for (const std::string &note : scored.lines->notes()) {
+      printNotice(note);
+    }
+    return scored;
+  }
+  scored.files = readByteFiles(text, plan.model.vocabulary, 2, why, &scored.skipped);
+  if (!scored.skipped.empty()) {
+    printNotice(
+        describeSkipped(scored.skipped, scored.files.size() + scored.skipped.size(), 2, why));
+  }
+  return scored;
+}
+
+void runEval(const EvalFlags &flags) {
   std::vector<std::string> inputs = flags.data;
   inputs.insert(inputs.end(), {flags.artifact, flags.weights});
   requireOther("--per-token", flags.perToken, inputs);
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
-  std::vector<ByteFile> skipped;
-  std::vector<ByteFile> files = readByteFiles({flags.data.begin(), flags.data.end()},
-                                              executor->plan().model.vocabulary, 2, why, &skipped);
-  if (!skipped.empty()) {
-    printNotice(describeSkipped(skipped, files.size() + skipped.size(), 2, why));
-  }
+  Scored scored = readScored(flags, executor->plan());
+  const std::vector<ByteFile> &files = scored.files;
   Path weights = loadWeights(flags.weights, *executor, printNotice);
   std::optional<NpyWriter> losses;
   if (!flags.perToken.empty()) {
@@ -40,9 +67,11 @@ void runEval(const EvalFlags &flags) {
   EvaluationResult result;
   {
     Progress progress;
-    result = evaluate(
-        *executor, files, flags.options, [&](double share) { progress.draw(share, "evaluating"); },
-        losses ? [&](std::span<const float> nats) { losses->append(nats); } : NumberSink());
+    auto draw = [&](double share) { progress.draw(share, "evaluating"); };
+    auto append = [&](std::span<const float> nats) { losses->append(nats); };
+    result = scored.lines ? evaluateLines(*executor, *scored.lines, flags.options.mostTokens, draw)
+                          : evaluate(*executor, files, flags.options, draw,
+                                     losses ? NumberSink(append) : NumberSink());
   }
   if (losses) {
     losses->finish();
@@ -57,7 +86,7 @@ void runEval(const EvalFlags &flags) {
                {"window", result.window},
                {"stride", result.stride},
                {"protocol", describeProtocol(result)},
-               {"skipped_files", skipped.size()},
+               {"skipped_files", scored.skipped.size()},
                {"leak_allowed", executor->plan().verdict != "proved"},
                {"weights", weights.string()}});
     return;
@@ -87,6 +116,13 @@ void registerEval(CLI::App &program) {
       ->type_name("FILE")
       ->default_str("")
       ->required();
+  command
+      ->add_option("--input", flags->inputs,
+                   "A file for a named input of the model: its line i belongs to line i of --data; "
+                   "may be given several times")
+      ->type_name("NAME=FILE")
+      ->default_str("")
+      ->allow_extra_args(false);
   command->add_option("--window", flags->options.window, "Tokens a window; 0 takes the context");
   command->add_option("--stride", flags->options.stride,
                       "Tokens from a window's start to the next's; 0 takes half the window");

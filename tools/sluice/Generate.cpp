@@ -8,9 +8,11 @@
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Generator.h"
 #include "sluice/Runtime/Hash.h"
+#include "sluice/Runtime/LinePairs.h"
 #include "sluice/Runtime/Session.h"
 #include "sluice/Runtime/Text.h"
 
+#include <algorithm>
 #include <iostream>
 #include <iterator>
 
@@ -21,7 +23,7 @@ using namespace sluice::runtime;
 
 struct GenerateFlags {
   std::string artifact, weights, prompt, promptFile, session, saveSession;
-  std::vector<std::string> stops;
+  std::vector<std::string> stops, inputs;
   int64_t tokens = 256, samples = 1;
   DeviceOptions device;
   SamplingOptions options;
@@ -66,10 +68,41 @@ std::vector<std::string> promptsOf(const GenerateFlags &flags) {
   return {flags.prompt};
 }
 
-Job makeJob(const GenerateFlags &flags, int64_t vocabulary) {
+/// Of a model with named inputs; else nothing.
+std::optional<InputLines> readInputLines(const GenerateFlags &flags, const Plan &plan) {
+  InputFiles files = parseInputFiles("--input", flags.inputs);
+  requireInputs(plan, files, "--input");
+  std::optional<InputLines> lines;
+  if (!files.empty()) {
+    lines.emplace(files, plan);
+    for (const auto &[name, own] : lines->byName()) {
+      if (std::string cut = own.describeCut("the input " + name); !cut.empty()) {
+        printNotice(cut);
+      }
+    }
+  }
+  return lines;
+}
+
+/// A prompt for each line of the inputs.
+std::vector<std::string> promptsOfLines(const GenerateFlags &flags, int64_t lines) {
+  std::vector<std::string> prompts = promptsOf(flags);
+  if (flags.promptFile.empty()) {
+    return std::vector<std::string>(static_cast<size_t>(lines), prompts.front());
+  }
+  if (static_cast<int64_t>(prompts.size()) != lines) {
+    throw UserError(showPath(flags.promptFile) + ": expected a prompt for each of the " +
+                    std::to_string(lines) + " lines of --input, found " +
+                    std::to_string(prompts.size()) + "; give as many, or one --prompt for all");
+  }
+  return prompts;
+}
+
+/// With `lines` of named inputs, a prompt begins the line that belongs to each.
+Job makeJob(const GenerateFlags &flags, int64_t vocabulary, std::optional<int64_t> lines) {
   Job job;
   int64_t line = 0;
-  std::vector<std::string> prompts = promptsOf(flags);
+  std::vector<std::string> prompts = lines ? promptsOfLines(flags, *lines) : promptsOf(flags);
   if (static_cast<int64_t>(prompts.size()) > mostTexts / flags.samples) {
     throw UserError("expected at most " + std::to_string(mostTexts) + " texts, found " +
                     std::to_string(prompts.size()) + " prompts times --num " +
@@ -77,7 +110,7 @@ Job makeJob(const GenerateFlags &flags, int64_t vocabulary) {
   }
   for (const std::string &prompt : prompts) {
     // A model needs something to read: no prompt means the start of a line.
-    std::string start = prompt.empty() && flags.session.empty() ? "\n" : prompt;
+    std::string start = lines || (prompt.empty() && flags.session.empty()) ? "\n" + prompt : prompt;
     std::string name = prompt.empty() ? "no prompt, which means a newline"
                        : flags.promptFile.empty()
                            ? "the prompt"
@@ -241,10 +274,34 @@ void resume(const GenerateFlags &flags, const CLI::App &command, Executor &execu
   text = std::move(session.text);
 }
 
+/// One text after the other, each over its line of the inputs, to the line's end or that of the
+/// context: a line is one row of it.
+void writeLines(Executor &executor, Predictor &predictor, const InputLines &lines, Job &job,
+                const GenerateFlags &flags, const SamplingOptions &options, const TextSink &sink) {
+  std::vector<std::string> stops =
+      flags.stops.empty() ? std::vector<std::string>{"\n"} : flags.stops;
+  bool isRead = true;
+  for (size_t i = 0; isRead && i < job.texts.size(); ++i) {
+    TextSink own{[&](size_t, std::string_view bytes) { return sink.write(i, bytes); },
+                 [&](size_t, StopReason reason) {
+                   isRead = reason != StopReason::Reader;
+                   sink.finish(i, reason);
+                 }};
+    lines.write(static_cast<int64_t>(i) / flags.samples, 0, executor.inputs());
+    predictor.begin(0, {});
+    int64_t room =
+        executor.plan().model.context + 1 - static_cast<int64_t>(job.texts[i].bytes.size());
+    writeTexts(executor, predictor, std::span(job.texts).subspan(i, 1),
+               std::clamp<int64_t>(room, 0, flags.tokens), options, stops, own);
+  }
+}
+
 void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   checkFlags(flags);
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
-  Job job = makeJob(flags, executor->plan().model.vocabulary); // checked before it is printed
+  std::optional<InputLines> lines = readInputLines(flags, executor->plan());
+  Job job = makeJob(flags, executor->plan().model.vocabulary,
+                    lines ? std::optional(lines->count()) : std::nullopt); // checked before printed
   loadWeights(flags.weights, *executor, printNotice);
   SamplingOptions options = flags.options;
   Predictor predictor(*executor, !flags.noCache);
@@ -262,7 +319,11 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
     catchSignals();
   }
   printer.begin();
-  writeTexts(*executor, predictor, job.texts, flags.tokens, options, flags.stops, printer.sink());
+  if (lines) {
+    writeLines(*executor, predictor, *lines, job, flags, options, printer.sink());
+  } else {
+    writeTexts(*executor, predictor, job.texts, flags.tokens, options, flags.stops, printer.sink());
+  }
   if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks what was drawn
     saveSession(flags.saveSession, *executor, predictor, {job.texts.front(), options});
   }
@@ -283,6 +344,14 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
                   "One prompt a line, answered in order, several at once; - is the standard input")
       ->type_name("FILE")
       ->excludes(prompt);
+  command
+      .add_option("--input", flags.inputs,
+                  "A file for a named input of the model: a text for each of its lines is written, "
+                  "to its line's end; may be given several times. Everything is recomputed for "
+                  "each token")
+      ->type_name("NAME=FILE")
+      ->default_str("")
+      ->allow_extra_args(false);
   command.add_option("-n,--tokens", flags.tokens, "Tokens (bytes) to write of each text")
       ->check(wholeNumber(0, INT64_MAX));
   command

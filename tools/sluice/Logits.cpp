@@ -25,6 +25,7 @@ void runLogits(const LogitsFlags &flags) {
   // here.
   requireOther("--out", flags.out, {flags.artifact, flags.weights, flags.data});
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
+  refuseInputs(artifact->plan(), "sluice logits");
   const ModelFacts &model = artifact->plan().model;
   ByteFile text =
       readByteFiles({flags.data}, model.vocabulary, 1, "a byte to predict from").front();

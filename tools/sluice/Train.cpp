@@ -14,7 +14,7 @@ using namespace sluice::runtime;
 
 struct TrainFlags {
   std::string artifact, out;
-  std::vector<std::string> data, heldOut;
+  std::vector<std::string> data, heldOut, inputs, heldOutInputs;
   DeviceOptions device;
   TrainingOptions options;
   std::string weights;
@@ -116,6 +116,8 @@ void runTrain(TrainFlags &flags) {
   flags.options.run = flags.out;
   flags.options.weights = flags.weights;
   flags.options.data.assign(flags.data.begin(), flags.data.end());
+  flags.options.inputs = parseInputFiles("--input", flags.inputs);
+  flags.options.heldOutInputs = parseInputFiles("--eval-input", flags.heldOutInputs);
   flags.options.heldOut.assign(flags.heldOut.begin(), flags.heldOut.end());
   if (flags.seed != -1) {
     flags.options.seed = flags.seed;
@@ -154,6 +156,13 @@ void registerTrain(CLI::App &program) {
   command->add_option("--data", flags->data, "Training text: files whose bytes are token ids")
       ->type_name("FILE")
       ->default_str("");
+  command
+      ->add_option("--input", flags->inputs,
+                   "A file for a named input of the model: its line i belongs to line i of --data; "
+                   "may be given several times")
+      ->type_name("NAME=FILE")
+      ->default_str("")
+      ->allow_extra_args(false);
   command->add_option("-o,--out", flags->out, "Directory of the run; new, unless --resume is given")
       ->required();
   CLI::Option *steps =
@@ -182,6 +191,12 @@ void registerTrain(CLI::App &program) {
                    "Held-out text: files to evaluate on while training")
       ->type_name("FILE")
       ->default_str("");
+  command
+      ->add_option("--eval-input", flags->heldOutInputs,
+                   "What --input is, for the lines of --eval-data")
+      ->type_name("NAME=FILE")
+      ->default_str("")
+      ->allow_extra_args(false);
   command->add_option("--eval-every", options.evaluateEvery, "Steps between evaluations");
   command->add_option("--eval-tokens", options.evaluateTokens,
                       "Held-out tokens an evaluation scores; 0 scores all");

@@ -82,6 +82,7 @@ struct CausalVerdict {
   Kind kind = Kind::NotProved;
   std::vector<std::string> modes; ///< proved: "eval", "train", "generate"
   std::vector<ProvedLoss> losses; ///< of the modes proved
+  std::vector<std::string> given; ///< axes that are known before the first token: no leak
   int64_t obligations = 0;        ///< how many were decided to hold
   std::string refusedMode;        ///< the mode that was not, if any
   spec::SourceLocation place;     ///< of the stage at fault

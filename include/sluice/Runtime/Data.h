@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Inputs.h"
 
 #include <cstdint>
 #include <span>
@@ -36,24 +37,44 @@ struct DataPosition {
   bool operator==(const DataPosition &) const = default;
 };
 
+/// What training draws its batches from. Which row stands at a position is a pure function of the
+/// seed and the position.
+class TrainingSource {
+public:
+  TrainingSource() = default;
+  virtual ~TrainingSource() = default;
+  TrainingSource(const TrainingSource &) = delete;
+  TrainingSource &operator=(const TrainingSource &) = delete;
+
+  virtual int64_t rowsPerEpoch() const = 0;
+  virtual const std::vector<ByteFile> &usedFiles() const = 0;
+  virtual const std::vector<ByteFile> &skippedFiles() const = 0;
+  /// What a user should know of the data, a line each.
+  virtual std::vector<std::string> notes() const = 0;
+  /// SHA-256 over the contents of the files that are used, in order; a resumed run must see the
+  /// same.
+  virtual const std::string &hash() const = 0;
+  /// Writes `rows` consecutive rows from `position` on, crossing into later epochs where needed,
+  /// and returns the position after them.
+  virtual DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const = 0;
+};
+
 /// Rows of context + 1 bytes, drawn without replacement within an epoch. Which bytes row `index` of
 /// epoch `epoch` holds is a pure function of (seed, epoch, index): a keyed permutation of the
 /// epoch's rows. Neighbouring rows of a file share one byte (the last target of one is the first
 /// input of the next), and each epoch cuts the files at other places.
 /// Files too short for one row are skipped where another is long enough.
-class TrainingData {
+class TrainingData : public TrainingSource {
 public:
   TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context, uint64_t seed);
 
-  int64_t rowsPerEpoch() const { return totalRows; }
+  int64_t rowsPerEpoch() const override { return totalRows; }
   int64_t bytes() const;
-  const std::vector<ByteFile> &usedFiles() const { return files; }
-  const std::vector<ByteFile> &skippedFiles() const { return skipped; }
-  /// What a user should know of the data, a line each: skipped files, ids that bytes never are.
-  std::vector<std::string> notes() const;
-  /// SHA-256 over the contents of the files that are used, in order; a resumed run must see the
-  /// same.
-  const std::string &hash() const { return contentHash; }
+  const std::vector<ByteFile> &usedFiles() const override { return files; }
+  const std::vector<ByteFile> &skippedFiles() const override { return skipped; }
+  /// Skipped files, ids that bytes never are.
+  std::vector<std::string> notes() const override;
+  const std::string &hash() const override { return contentHash; }
 
   /// The bytes of one row; `position.index` < rowsPerEpoch().
   std::span<const uint8_t> row(DataPosition position) const;
@@ -61,6 +82,9 @@ public:
   /// Writes `rows` consecutive rows from `position` on as token ids, [rows, context + 1], crossing
   /// into later epochs where needed, and returns the position after them.
   DataPosition fill(DataPosition position, int64_t rows, std::span<int32_t> tokens) const;
+  DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const override {
+    return fill(position, rows, into.tokens);
+  }
 
 private:
   std::vector<ByteFile> skipped, files; // in this order: reading files sets what was skipped

@@ -4,6 +4,7 @@
 
 #include "sluice/Runtime/Data.h"
 #include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/LinePairs.h"
 
 #include <cstdint>
 #include <functional>
@@ -24,6 +25,7 @@ struct EvaluationResult {
   double nats = 0;    // sum over scored tokens
   int64_t tokens = 0; // scored
   int64_t window = 0, stride = 0;
+  int64_t lines = 0; // scored, each by itself; 0: windows of texts were
 
   double bitsPerToken() const;
   double bitsPerByte() const { return bitsPerToken(); } // a token is a byte
@@ -55,6 +57,12 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
 
 /// How many tokens `evaluate` will score: the numbers that its `losses` will get.
 int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens);
+
+/// Scores lines, each with its named inputs, in batches: the tokens of a line and the end behind it
+/// where it fits. At most `mostTokens` where that is above 0. Throws like the one above.
+EvaluationResult evaluateLines(Executor &executor, const LinePairs &pairs, int64_t mostTokens,
+                               const std::function<void(double)> &progress = {},
+                               const NumberSink &losses = {});
 
 /// Logits after each byte of the file, from an executor whose entry `predict` gives them for every
 /// row (sluice logits compiles it so): file.bytes.size() rows of `vocabulary` numbers, in order.

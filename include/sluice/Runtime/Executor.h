@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sluice/Runtime/Device.h"
+#include "sluice/Runtime/Inputs.h"
 
 #include <cstdint>
 #include <map>
@@ -62,6 +63,8 @@ public:
   /// that reads tokens sees what they hold by then. Throws UserError where the plan's input has
   /// another shape.
   std::span<int32_t> tokens();
+  /// `tokens`, and the named inputs beside them, for the host to write likewise.
+  BatchInputs inputs();
   /// `prompt` [context + 1], for the host to write before `prefill`. This and the next two throw
   /// UserError where the plan has no such input.
   std::span<int32_t> prompt();
@@ -95,6 +98,7 @@ private:
   template <typename T> T fetchScalar(const std::string &name, Type type);
   const Region &input(const std::string &name, Type type, const std::vector<int64_t> &shape) const;
   std::span<int32_t> tokensIn(const std::string &name, int64_t rows);
+  std::span<int64_t> countsIn(const std::string &name, int64_t rows);
   std::span<uint8_t> bytes(Range range, Access access);
   std::span<float> floats(int64_t offset, int64_t count, Access access);
   void sendInputs(const std::string &entry);

@@ -171,6 +171,12 @@ struct Buffer {
   int64_t offset = 0, bytes = 0;
 };
 
+/// A named input beside the tokens: input NAME, i32 [batch, capacity], and input NAME.count, i64
+/// [batch], how many of them each row has.
+struct GivenInput {
+  int64_t capacity = 0, vocabulary = 0;
+};
+
 struct Plan {
   ModelFacts model;
   std::string verdict;     // "proved" or "leak-allowed"
@@ -181,6 +187,7 @@ struct Plan {
   int64_t constantsOffset = 0, constantsBytes = 0;
   std::map<std::string, Scalar> scalars;
   std::map<std::string, Region> inputs, outputs;
+  std::map<std::string, GivenInput> given;
   std::vector<Tensor> tensors;
   int64_t gradientsOffset = 0, gradientsBytes = 0;
   std::vector<int64_t> buckets;

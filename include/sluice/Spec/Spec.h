@@ -73,6 +73,7 @@ struct Mask {
 // Settings of the stages. The primitive ones come first; `layers` and `hourglass` are composite.
 
 struct Embedding {
+  std::string input; ///< the named input that it reads; empty: the tokens
   Positions positions = Positions::None;
   double dropout = 0;
 };
@@ -206,6 +207,14 @@ struct Precision {
   NumberType residual = NumberType::F32; ///< streams between stages; bf16 only where compute is
 };
 
+/// A named input: tokens on an axis of its own, all given before the model's first token.
+struct Input {
+  std::string name;
+  SourceLocation location;
+  int64_t context = 0; ///< most tokens in a row of a batch
+  int64_t vocabulary = 0;
+};
+
 struct Model {
   std::string name;
   std::string text; ///< the spec itself, as it was read
@@ -218,7 +227,13 @@ struct Model {
   int64_t seed = 0;
   Precision precision;
   Training training;
+  std::vector<Input> inputs; ///< by name
   std::vector<Stage> stages;
+
+  /// The input of this name; null where it is empty, that is, for the tokens.
+  const Input *findInput(std::string_view name) const;
+  /// Most tokens in a row of the axis of an input, or of the tokens.
+  int64_t contextOf(std::string_view input) const;
 };
 
 /// Reads and validates the spec at `path`; `path` as given is the file of every location.

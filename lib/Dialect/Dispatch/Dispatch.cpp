@@ -45,6 +45,16 @@ int64_t sluice::dispatch::storageElements(RankedTensorType type) {
   return elements;
 }
 
+Value sluice::dispatch::optionalOperand(OperandRange extras, unsigned bits, int64_t rank) {
+  for (Value operand : extras) {
+    auto type = cast<RankedTensorType>(operand.getType());
+    if (type.getElementTypeBitWidth() == bits && type.getRank() == rank) {
+      return operand;
+    }
+  }
+  return {};
+}
+
 Value sluice::dispatch::scheduleOf(Operation *dispatch) {
   auto domain = dispatch->getAttrOfType<DomainAttr>("domain");
   return domain && domain.getScheduled() && dispatch->getNumOperands() > 0
@@ -337,6 +347,29 @@ LogicalResult ScatterRowsOp::verify() {
 
 /// Queries and outputs have the rows of the domain, keys and values those of theirs. Rings of a
 /// scheduled op may have any number.
+/// Every extra operand is one that the op knows, and they stand in their order.
+template <typename Op> static LogicalResult verifyExtras(Op op, Value other, StringRef what) {
+  Value counts = op.getKeyCounts();
+  auto expected =
+      RankedTensorType::get({op.getDomain().getBatch()}, IntegerType::get(op->getContext(), 64));
+  SmallVector<Value> known;
+  for (Value operand : {other, counts}) {
+    if (operand) {
+      known.push_back(operand);
+    }
+  }
+  bool fits = llvm::equal(known, op.getExtras()) && (!counts || counts.getType() == expected) &&
+              !(counts && op.getDomain().getScheduled());
+  if (fits) {
+    return success();
+  }
+  InFlightDiagnostic error = op.emitOpError("D-024: expected ")
+                             << what << ", then the keys' counts " << expected
+                             << ", or neither, as extra operands, found ";
+  llvm::interleaveComma(op.getExtras().getTypes(), error);
+  return error;
+}
+
 template <typename Op> static LogicalResult verifyDomains(Op op) {
   DomainAttr domain = op.getDomain(), keys = op.getKeys();
   bool isScheduled = domain.getScheduled();
@@ -346,8 +379,7 @@ template <typename Op> static LogicalResult verifyDomains(Op op) {
            (isScheduled || type.getDimSize(1) == rows.getPositions());
   };
   if (keys.getScheduled() != (isScheduled && keys == domain) ||
-      keys.getBatch() != domain.getBatch() ||
-      (keys.getFactor() == 0) != (domain.getFactor() == 0) || !has(op.getQuery(), domain) ||
+      keys.getBatch() != domain.getBatch() || !has(op.getQuery(), domain) ||
       !has(op.getOutput(), domain) || !has(op.getKey(), keys) || !has(op.getValue(), keys)) {
     return op.emitOpError("D-021: expected queries and outputs of ")
            << domain << " and keys and values of " << keys << ", found " << op.getQuery().getType()
@@ -374,6 +406,9 @@ LogicalResult SpreadOp::verify() { return verifyGroup(*this, getRows(), getRow()
 LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2) {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
+  }
+  if (failed(verifyExtras(*this, getSchedule(), "a schedule"))) {
+    return failure();
   }
   if (getSchedule() && getDomain().getFactor() < 1) {
     return emitOpError(
@@ -412,7 +447,8 @@ static LogicalResult verifyGradients(AttentionBackwardOp op) {
 }
 
 LogicalResult AttentionBackwardOp::verify() {
-  if (failed(verifySchedule(*this, "a backward pass"))) {
+  if (failed(verifySchedule(*this, "a backward pass")) ||
+      failed(verifyExtras(*this, getRotary(), "a table of angles"))) {
     return failure();
   }
   if (getMask().getNumDims() != 2) {

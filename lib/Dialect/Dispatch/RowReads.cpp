@@ -185,5 +185,6 @@ std::optional<Reads> AttentionOp::getRowReads(unsigned) {
 }
 
 std::optional<Reads> AttentionBackwardOp::getRowReads(unsigned result) {
-  return attentionBackwardReads(getMask(), getNumOperands(), result, getGradients().size());
+  unsigned operands = getNumOperands() - (getKeyCounts() ? 1 : 0); // which hold no rows
+  return attentionBackwardReads(getMask(), operands, result, getGradients().size());
 }

@@ -86,7 +86,7 @@ Value BodyBuilder::loadChain(Value sequence, const AccessChain &chain, bool leas
   }
   auto access = AccessAttr::get(b.getContext(), AccessKind::Row,
                                 AffineMapAttr::get(AffineMap::get(2, 1, chain.position)), group,
-                                getFactor(scope, root),
+                                getDomainFactor(scope, root),
                                 AffineMapAttr::get(AffineMap::get(1, 0, chain.column)), -1, least);
   return load(tensor, access, type);
 }

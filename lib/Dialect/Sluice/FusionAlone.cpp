@@ -30,7 +30,19 @@ RankedTensorType DispatchEmitter::typeOf(Value sequence) const {
 dispatch::DomainAttr DispatchEmitter::domainOf(Value sequence) const {
   auto type = cast<SequenceType>(sequence.getType());
   return dispatch::DomainAttr::get(b.getContext(), getBatch(scope), getPositions(scope, type),
-                                   getFactor(scope, type));
+                                   getDomainFactor(scope, type));
+}
+
+/// Each batch row's count of keys, where these are given; else nothing.
+static SmallVector<Value> keyCounts(Value key, DispatchEmitter &emitter) {
+  auto type = cast<SequenceType>(key.getType());
+  Operation *scope = emitter.getScope();
+  if (!isGiven(scope, type)) {
+    return {};
+  }
+  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(scope, type.getScale());
+  auto counts = RankedTensorType::get({getBatch(scope)}, emitter.b.getI64Type());
+  return {emitter.bind("input:" + countsName(scale.getAxis()), counts)};
 }
 
 Value DispatchEmitter::bind(StringRef place, Type type) {
@@ -111,7 +123,7 @@ LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
   }
   auto op = dispatch::AttentionOp::create(
       emitter.b, emitter.typeOf(getOutput()), emitter.typeOf(getLse()), emitter.get(getQuery()),
-      emitter.get(getKey()), emitter.get(getValue()), /*schedule=*/Value(),
+      emitter.get(getKey()), emitter.get(getValue()), keyCounts(getKey(), emitter),
       emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
       getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
       getRandomId(), StringAttr(), StringAttr());
@@ -129,12 +141,16 @@ LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   }
   SmallVector<Type> types = llvm::map_to_vector(
       getGradients(), [&](Value gradient) -> Type { return emitter.typeOf(gradient); });
+  SmallVector<Value> extras = keyCounts(getKey(), emitter);
+  if (getRotary()) {
+    extras.insert(extras.begin(), emitter.get(getRotary()));
+  }
   auto op = dispatch::AttentionBackwardOp::create(
       emitter.b, types, emitter.get(getQuery()), emitter.get(getKey()), emitter.get(getValue()),
-      emitter.get(getOutput()), emitter.get(getLse()), emitter.get(getOutputGradient()),
-      emitter.get(getRotary()), emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(),
-      getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(),
-      getDropout(), getRandomId(), StringAttr(), StringAttr());
+      emitter.get(getOutput()), emitter.get(getLse()), emitter.get(getOutputGradient()), extras,
+      emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
+      getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
+      getRandomId(), StringAttr(), StringAttr());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   cloneRegion(getScoreGradient(), op.getScoreGradient(), emitter.b);
   for (auto [gradient, tensor] : llvm::zip_equal(getGradients(), op.getGradients())) {
@@ -155,11 +171,16 @@ LogicalResult EmbedBackwardOp::emitDispatches(DispatchEmitter &emitter) {
 /// p).
 LogicalResult PositionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   dispatch::DomainAttr domain = emitter.domainOf(getGradient());
+  bool given = isGiven(*this, cast<SequenceType>(getGradient().getType()));
+  std::string place = "constant:positions";
+  if (given) { // as long as its axis, not as the context
+    place += "." + std::to_string(domain.getPositions());
+  }
   auto index =
       RankedTensorType::get({domain.getBatch(), domain.getPositions()}, emitter.b.getI32Type());
   Value table = dispatch::ScatterRowsOp::create(
-      emitter.b, getTable().getType(), emitter.bind("constant:positions", index),
-      emitter.get(getGradient()), Value(), domain, StringAttr(), StringAttr());
+      emitter.b, getTable().getType(), emitter.bind(place, index), emitter.get(getGradient()),
+      Value(), domain, StringAttr(), StringAttr());
   emitter.set(getTable(), table);
   return success();
 }

@@ -57,7 +57,26 @@ int64_t sluice::getFactor(Operation *op, SequenceType type) {
   return scale.getFactor();
 }
 
+/// The given axis of a sequence; null on the axis whose tokens are predicted.
+static AxisOp givenAxis(Operation *op, SequenceType type) {
+  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, type.getScale());
+  auto axis =
+      scale ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()) : AxisOp();
+  return axis && axis.getCapacity() ? axis : AxisOp();
+}
+
+bool sluice::isGiven(Operation *op, SequenceType type) { return bool(givenAxis(op, type)); }
+
+int64_t sluice::getDomainFactor(Operation *op, SequenceType type) {
+  return isGiven(op, type) ? 0 : getFactor(op, type);
+}
+
+std::string sluice::countsName(StringRef axis) { return (axis + ".count").str(); }
+
 int64_t sluice::getPositions(Operation *op, SequenceType type) {
+  if (AxisOp axis = givenAxis(op, type)) {
+    return static_cast<int64_t>(*axis.getCapacity());
+  }
   int64_t factor = getFactor(op, type);
   return factor == 0 ? 1 : (getContext(op) + factor - 1) / factor;
 }
@@ -84,6 +103,13 @@ Type sluice::getComputeType(Value weight) {
 //===----------------------------------------------------------------------===//
 // Verifiers
 //===----------------------------------------------------------------------===//
+
+LogicalResult AxisOp::verify() {
+  if (getCapacity().has_value() != getVocabulary().has_value()) {
+    return emitOpError("S-042: expected a capacity and a vocabulary, or neither, found one");
+  }
+  return success();
+}
 
 LogicalResult ScaleOp::verify() {
   // Factor 0 is the scale of one position, which `sluice.last` makes.

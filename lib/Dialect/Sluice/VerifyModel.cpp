@@ -102,13 +102,69 @@ static LogicalResult verifySizes(Operation *op) {
   return success();
 }
 
+static AxisOp axisOf(Operation *op, Value sequence) {
+  auto type = dyn_cast<SequenceType>(sequence.getType());
+  auto scale =
+      type ? SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, type.getScale()) : ScaleOp();
+  return scale ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()) : AxisOp();
+}
+
+/// Sequences of two axes meet in attention alone, and what is given reads nothing that is
+/// predicted.
+static LogicalResult verifyAxes(Operation *op) {
+  if (isa<AttentionOp, AttentionBackwardOp>(op)) {
+    AxisOp queries = axisOf(op, op->getOperand(0)), keys = axisOf(op, op->getOperand(1));
+    if (queries && keys && queries != keys && queries.getCapacity()) {
+      return op->emitError() << "S-040: expected queries of the axis that is predicted where keys "
+                                "are of another, found queries of the given axis @"
+                             << queries.getSymName() << " and keys of @" << keys.getSymName();
+    }
+    return success();
+  }
+  AxisOp first;
+  for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
+                                         llvm::to_vector_of<Value>(op->getResults()))) {
+    AxisOp axis = axisOf(op, value);
+    first = first ? first : axis;
+    if (axis && axis != first) {
+      return op->emitError() << "S-039: expected sequences of one axis, as axes meet in attention "
+                                "alone, found @"
+                             << first.getSymName() << " and @" << axis.getSymName();
+    }
+  }
+  if (first && first.getCapacity() && isa<ShiftOp>(op)) {
+    return op->emitError() << "S-041: expected no shift on the given axis @" << first.getSymName()
+                           << ", whose rows have counts of their own, found one";
+  }
+  return success();
+}
+
+/// An axis is there, and where it is given its capacity is one, and its scale its own positions.
+static LogicalResult verifyScale(ScaleOp scale) {
+  auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(scale, scale.getAxisAttr());
+  if (!axis) {
+    return scale.emitError() << "expected a defined axis, found " << scale.getAxisAttr();
+  }
+  auto capacity = static_cast<int64_t>(axis.getCapacity().value_or(1));
+  if (capacity < 1 || capacity > mostSize) {
+    return axis.emitError() << "S-042: expected a capacity of at least 1 and below 2^31, found "
+                            << capacity;
+  }
+  if (axis.getCapacity() && scale.getFactor() != 1) {
+    return scale.emitError() << "S-041: expected a scale of factor 1 on the given axis @"
+                             << axis.getSymName() << ", found " << scale.getFactor();
+  }
+  return success();
+}
+
 static LogicalResult verifyInModel(Operation *op) {
   for (Type type : op->getResultTypes()) {
     if (failed(verifySequence(op, type))) {
       return failure();
     }
   }
-  if (failed(verifySizes(op))) {
+  auto scale = dyn_cast<ScaleOp>(op);
+  if (failed(verifySizes(op)) || (scale && failed(verifyScale(scale))) || failed(verifyAxes(op))) {
     return failure();
   }
   if (auto func = dyn_cast<func::FuncOp>(op)) {
@@ -135,7 +191,18 @@ static LogicalResult verifyInModel(Operation *op) {
     return verifyGiven(op, loss.getTokens(), "targets", "move targets by the offset");
   }
   if (auto embed = dyn_cast<EmbedOp>(op)) {
-    return verifyGiven(op, embed.getTokens(), "tokens", "embed them first");
+    if (failed(verifyGiven(op, embed.getTokens(), "tokens", "embed them first"))) {
+      return failure();
+    }
+    AxisOp axis = axisOf(op, embed.getTokens());
+    auto table = cast<RankedTensorType>(embed.getTable().getType());
+    if (axis && axis.getVocabulary() &&
+        table.getDimSize(0) < static_cast<int64_t>(*axis.getVocabulary())) {
+      return op->emitError() << "S-043: expected a row for each of the "
+                             << static_cast<int64_t>(*axis.getVocabulary())
+                             << " tokens of the given axis @" << axis.getSymName() << ", found "
+                             << table.getDimSize(0);
+    }
   }
   auto read = dyn_cast<ReadOp>(op);
   return read ? verifyRead(read) : success();

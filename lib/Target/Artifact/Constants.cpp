@@ -70,12 +70,15 @@ std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memor
               return parameter.getInitial() == "normal" ? parameter.getDeviation().convertToDouble()
                                                         : 0.0;
             }));
-  if (memory.places.contains("constant:positions")) {
-    std::vector<int32_t> positions(getBatch(module) * getContext(module));
-    for (size_t i = 0; i < positions.size(); ++i) {
-      positions[i] = static_cast<int32_t>(i % getContext(module));
+  for (const auto &[name, place] : memory.places) { // one for each length that an axis has
+    if (StringRef(name).starts_with("constant:positions")) {
+      auto type = cast<RankedTensorType>(place.type);
+      std::vector<int32_t> positions(type.getNumElements());
+      for (size_t i = 0; i < positions.size(); ++i) {
+        positions[i] = static_cast<int32_t>(i % type.getDimSize(1));
+      }
+      put(name.substr(name.find(':') + 1), positions.data(), positions.size() * sizeof(int32_t));
     }
-    put("positions", positions.data(), positions.size() * sizeof(int32_t));
   }
   return bytes;
 }

@@ -265,6 +265,18 @@ static json::Array tensorsToJson(ModuleOp module, const MemoryPlan &memory) {
   return tensors;
 }
 
+/// Named inputs beside the tokens, where kernels read them.
+static json::Object givenToJson(ModuleOp module, const MemoryPlan &memory) {
+  json::Object given;
+  for (auto axis : module.getOps<AxisOp>()) {
+    StringRef name = axis.getSymName();
+    if (axis.getVocabulary() && memory.places.contains(("input:" + name).str())) {
+      given[name] = json::Object{{"vocabulary", static_cast<int64_t>(*axis.getVocabulary())}};
+    }
+  }
+  return given;
+}
+
 static json::Object modelToJson(ModuleOp module, StringRef spec) {
   auto number = [&](StringRef name) { return module->getAttrOfType<IntegerAttr>(name).getInt(); };
   int64_t count = 0;
@@ -418,6 +430,7 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   }
   auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
   const Place &gradients = memory.places.at("flat:gradients");
+  json::Object given = givenToJson(module, memory);
   json::Object plan{
       {"format", "sluice-plan"},
       {"version", 2},
@@ -446,6 +459,9 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
       {"kernels", std::move(kernelList)},
       {"entries", std::move(entries)},
       {"buffers", buffersToJson(memory)}};
+  if (!given.empty()) {
+    plan["given"] = std::move(given);
+  }
   if (module.lookupSymbol("step.plan")) {
     plan["generation"] = generationToJson(module, memory);
   }

@@ -39,8 +39,10 @@ template <typename Op> Shape makeShape(Op op, const Target &target);
 /// Fails with a diagnostic on the op where a generator cannot do what it says.
 template <typename Op> mlir::LogicalResult checkOp(Op op);
 
-/// Valid lengths of queries and of keys, of type index; one value where they have one domain.
-template <typename Op> std::pair<mlir::Value, mlir::Value> validLengths(Op op, Frame &frame);
+/// Valid lengths of queries and of keys in a row of the batch, of type index; one value where they
+/// have one domain and keys no counts.
+template <typename Op>
+std::pair<mlir::Value, mlir::Value> validLengths(Op op, Frame &frame, mlir::Value batchRow);
 
 /// A matrix in two-dimensional memory, from (row, column) on. `transposed` swaps the two when it is
 /// read.

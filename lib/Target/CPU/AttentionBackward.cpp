@@ -78,7 +78,8 @@ void BackwardGenerator::openTensors() {
   output = frame.buffer(next++);
   lse = frame.buffer(next++);
   outputGradient = frame.buffer(next++);
-  rotary = op.getRotary() ? frame.buffer(next++) : Value();
+  rotary = op.getRotary() ? frame.buffer(next) : Value();
+  next += op.getExtras().size();
   for (size_t i = 0; i < op.getGradients().size(); ++i) {
     gradients.push_back(frame.buffer(next++));
   }
@@ -111,8 +112,8 @@ void BackwardGenerator::allocate() {
 Kernel BackwardGenerator::generate() {
   openTensors();
   allocate();
-  std::tie(queryLength, keyLength) = validLengths(op, frame);
   batchRow = e.floorDiv(frame.item(), shape.kvHeads);
+  std::tie(queryLength, keyLength) = validLengths(op, frame, batchRow);
   keyHead = e.sub(frame.item(), e.mul(batchRow, shape.kvHeads));
   queryBase = e.mul(batchRow, shape.queries);
   keyBase = shape.keys == shape.queries ? queryBase : e.mul(batchRow, shape.keys);

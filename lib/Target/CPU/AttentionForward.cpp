@@ -75,6 +75,7 @@ void ForwardGenerator::allocate() {
   query = frame.buffer(next++);
   key = frame.buffer(next++);
   value = frame.buffer(next++);
+  next += op.getExtras().size();
   output = frame.buffer(next++);
   lse = frame.buffer(next++);
   keys = frame.scratch(matrix(shape.keyBlocks * shape.keyBlock, shape.headWidth));
@@ -95,9 +96,9 @@ void ForwardGenerator::allocate() {
 
 Kernel ForwardGenerator::generate() {
   allocate();
-  std::tie(queryLength, keyLength) = validLengths(op, frame);
   Value pair = e.floorDiv(frame.item(), parts);
   batchRow = e.floorDiv(pair, shape.heads);
+  std::tie(queryLength, keyLength) = validLengths(op, frame, batchRow);
   head = e.sub(pair, e.mul(batchRow, shape.heads));
   queryBase = e.mul(batchRow, shape.queries);
   keyBase = shape.keys == shape.queries ? queryBase : e.mul(batchRow, shape.keys);

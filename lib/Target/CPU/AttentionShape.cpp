@@ -3,6 +3,8 @@
 // Sizes of blocks, and what the generators ask of an op.
 #include "Attention.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
@@ -42,17 +44,25 @@ template <typename Op> Shape attention::makeShape(Op op, const Target &target) {
 template Shape attention::makeShape(dispatch::AttentionOp op, const Target &target);
 template Shape attention::makeShape(dispatch::AttentionBackwardOp op, const Target &target);
 
-template <typename Op> std::pair<Value, Value> attention::validLengths(Op op, Frame &frame) {
+template <typename Op>
+std::pair<Value, Value> attention::validLengths(Op op, Frame &frame, Value batchRow) {
   auto lengthOf = [&](dispatch::DomainAttr domain) {
     return frame.validLength(domain.getFactor(), domain.getPositions());
   };
   Value queries = lengthOf(op.getDomain());
+  if (Value counts = op.getKeyCounts()) {
+    ImplicitLocOpBuilder &b = frame.builder();
+    unsigned operand = static_cast<unsigned>(llvm::find(op->getOperands(), counts).getIndex());
+    Value count = memref::LoadOp::create(b, frame.buffer(operand), batchRow);
+    return {queries, arith::IndexCastOp::create(b, b.getIndexType(), count)};
+  }
   return {queries, op.getKeys() == op.getDomain() ? queries : lengthOf(op.getKeys())};
 }
 
-template std::pair<Value, Value> attention::validLengths(dispatch::AttentionOp op, Frame &frame);
+template std::pair<Value, Value> attention::validLengths(dispatch::AttentionOp op, Frame &frame,
+                                                         Value batchRow);
 template std::pair<Value, Value> attention::validLengths(dispatch::AttentionBackwardOp op,
-                                                         Frame &frame);
+                                                         Frame &frame, Value batchRow);
 
 /// What the generators cannot do, said on the op.
 template <typename Op> LogicalResult attention::checkOp(Op op) {

@@ -49,7 +49,9 @@ struct Shape {
   /// valid keys alone: then no key is held against the length.
   mlir::IntegerSet mask;
   bool boundsKeys;
-  bool isOneDomain() const { return queries == keys && queryFactor == keyFactor; }
+  std::optional<unsigned>
+      keyCounts; ///< the operand with each batch row's valid keys, if there is one
+  bool isOneDomain() const { return queries == keys && queryFactor == keyFactor && !keyCounts; }
   bool heavy; ///< much is computed for each score: Philox, a long region. Tiles are smaller then
 };
 

@@ -157,6 +157,9 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
   s.queryFactor = domain.getFactor();
   s.keys = op.getKeys().getPositions();
   s.keyFactor = op.getKeys().getFactor();
+  if (Value counts = op.getKeyCounts()) {
+    s.keyCounts = static_cast<unsigned>(llvm::find(op->getOperands(), counts).getIndex());
+  }
   s.heads = op.getHeads();
   s.kvHeads = op.getKvHeads();
   s.group = s.heads / s.kvHeads;

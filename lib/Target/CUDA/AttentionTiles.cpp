@@ -45,6 +45,10 @@ void AttentionFrame::enterRow(Value row) {
   batchRow = row;
   queries = sideOf(shape.queries, shape.queryFactor);
   keys = shape.isOneDomain() ? queries : sideOf(shape.keys, shape.keyFactor);
+  if (shape.keyCounts) {
+    Value count = e.loadScalar(frame.buffer(*shape.keyCounts), {batchRow});
+    keys.length = arith::IndexCastOp::create(b, b.getIndexType(), count);
+  }
   validKeys = e.toInteger(keys.length);
 }
 

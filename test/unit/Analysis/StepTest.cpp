@@ -246,7 +246,13 @@ TEST(Step, EveryObligationHoldsOverTheCorpus) {
         continue;
       }
       StepRefusal refusal;
-      auto plan = deriveStep(module->lookupSymbol<func::FuncOp>("predict"), refusal);
+      auto predict = module->lookupSymbol<func::FuncOp>("predict");
+      auto plan = deriveStep(predict, refusal);
+      if (predict.getNumArguments() > 1) {
+        EXPECT_FALSE(plan) << path;
+        EXPECT_NE(refusal.message.find("another axis"), std::string::npos) << refusal.message;
+        continue;
+      }
       ASSERT_TRUE(plan) << path << refusal.message;
       EXPECT_EQ(findFailure(*plan), "") << path;
       expectLeast(*plan, path);

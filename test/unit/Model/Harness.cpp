@@ -141,13 +141,35 @@ Tensors randomWeights(const std::vector<Shape> &shapes, uint64_t seed) {
   return weights;
 }
 
+std::map<std::string, GivenTokens>
+randomGiven(const std::map<std::string, std::pair<int64_t, int64_t>> &axes, int64_t rows,
+            uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::map<std::string, GivenTokens> result;
+  for (const auto &[name, sizes] : axes) {
+    auto [capacity, vocabulary] = sizes;
+    GivenTokens &given = result[name];
+    given.capacity = capacity;
+    for (int64_t row = 0; row < rows; ++row) {
+      auto some = static_cast<int64_t>(generator() % static_cast<uint64_t>(capacity));
+      given.counts.push_back(row == 0 ? capacity : row == 1 ? 0 : some);
+      for (int64_t i = 0; i < capacity; ++i) {
+        given.tokens.push_back(
+            static_cast<int32_t>(generator() % static_cast<uint64_t>(vocabulary)));
+      }
+    }
+  }
+  return result;
+}
+
 Inputs randomInputs(int64_t vocabulary, int64_t rows, int64_t length, uint64_t seed) {
   std::mt19937_64 generator(seed);
   Inputs inputs{.rows = rows,
                 .length = length,
                 .seed = seed * 0x9E3779B97F4A7C15,
                 .step = seed % 1000 + 1,
-                .tokens = {}};
+                .tokens = {},
+                .given = {}};
   for (int64_t i = 0; i < rows * (length + 1); ++i) {
     inputs.tokens.push_back(static_cast<int32_t>(generator() % static_cast<uint64_t>(vocabulary)));
   }
@@ -170,6 +192,11 @@ void Model::set(const Inputs &inputs) {
   for (int64_t row = 0; row < inputs.rows; ++row) {
     std::copy_n(inputs.tokens.begin() + row * (inputs.length + 1), inputs.length + 1,
                 tokens.begin() + row * stride);
+  }
+  for (auto &[name, into] : running.inputs().given) {
+    const GivenTokens &given = inputs.given.at(name);
+    std::ranges::copy(given.tokens, into.tokens.begin());
+    std::ranges::copy(given.counts, into.counts.begin());
   }
   running.scalarI64("length") = inputs.length;
   running.scalarI64("rows") = inputs.rows;

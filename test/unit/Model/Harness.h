@@ -42,6 +42,11 @@ std::string emit(const std::string &source, const std::string &stage, bool allow
 
 /// Random weights of the size that training would give them, the same for the same shapes and seed.
 Tensors randomWeights(const std::vector<Shape> &shapes, uint64_t seed);
+/// Random tokens for the named inputs of a model of `rows` rows: the first row is full, the next
+/// has none, others have some.
+std::map<std::string, GivenTokens>
+randomGiven(const std::map<std::string, std::pair<int64_t, int64_t>> &axes, int64_t rows,
+            uint64_t seed);
 /// `rows` rows of random tokens, and a random seed and step.
 Inputs randomInputs(int64_t vocabulary, int64_t rows, int64_t length, uint64_t seed);
 

@@ -60,6 +60,16 @@ std::vector<Shape> ReferenceModel::shapes() const {
   return result;
 }
 
+std::map<std::string, std::pair<int64_t, int64_t>> ReferenceModel::given() const {
+  std::map<std::string, std::pair<int64_t, int64_t>> result;
+  for (auto axis : impl->module->getOps<AxisOp>()) {
+    if (axis.getCapacity()) {
+      result[axis.getSymName().str()] = {*axis.getCapacity(), *axis.getVocabulary()};
+    }
+  }
+  return result;
+}
+
 int64_t ReferenceModel::size(const std::string &name) const {
   return impl->module.get()->getAttrOfType<IntegerAttr>("sluice." + name).getInt();
 }
@@ -112,6 +122,13 @@ static void evaluate(reference::Evaluator<T> &evaluator, func::FuncOp function,
                                                        : pack<T>(parameter, weights));
   }
   evaluator.setTokens(function.getArgument(0), inputs.tokens);
+  for (BlockArgument argument : function.getArguments().drop_front()) {
+    auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
+        function, cast<SequenceType>(argument.getType()).getScale());
+    const GivenTokens &given = inputs.given.at(scale.getAxis().str());
+    evaluator.setTokens(argument, given.tokens);
+    evaluator.setCounts(scale.getAxis(), given.counts);
+  }
   if (failed(evaluator.evaluate(function))) {
     llvm::report_fatal_error("the reference cannot evaluate the function");
   }

@@ -15,11 +15,19 @@ namespace sluice::testing {
 /// Numbers by the names that weights have in files, dense and row-major.
 using Tensors = std::map<std::string, std::vector<double>>;
 
+/// A named input's tokens, [rows, capacity], and how many of them each row has.
+struct GivenTokens {
+  int64_t capacity = 0;
+  std::vector<int32_t> tokens;
+  std::vector<int64_t> counts;
+};
+
 /// What an entry reads besides the weights.
 struct Inputs {
   int64_t rows = 1, length = 1;
   uint64_t seed = 0, step = 1;
   std::vector<int32_t> tokens; ///< [rows, length + 1]
+  std::map<std::string, GivenTokens> given = {};
 };
 
 /// What the entry `gradient` writes.
@@ -53,6 +61,8 @@ public:
 
   /// Every trained tensor, in spec order.
   std::vector<Shape> shapes() const;
+  /// Capacity and vocabulary of each named input.
+  std::map<std::string, std::pair<int64_t, int64_t>> given() const;
   /// `vocabulary`, `context` or `batch`.
   int64_t size(const std::string &name) const;
 

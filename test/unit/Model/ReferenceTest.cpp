@@ -90,6 +90,7 @@ std::vector<Inputs> someInputs(const ReferenceModel &model) {
                               {int64_t{1}, int64_t{1}}}) {
     if (rows >= 1 && length >= 1 && length <= context) {
       inputs.push_back(randomInputs(model.size("vocabulary"), rows, length, inputs.size() + 1));
+      inputs.back().given = randomGiven(model.given(), rows, inputs.size());
     }
   }
   return inputs;
@@ -118,6 +119,8 @@ TEST_P(CompiledModel, ComputesWhatTheReferenceComputes) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Inputs, CompiledModel, ::testing::ValuesIn(familiesOfInputs()),
+                         [](const auto &info) { return std::string(info.param.name); });
 INSTANTIATE_TEST_SUITE_P(Families, CompiledModel, ::testing::ValuesIn(families()),
                          [](const auto &info) { return std::string(info.param.name); });
 
@@ -161,6 +164,7 @@ TEST_P(WholeGradient, IsTheLimitOfDifferences) {
   int64_t rows = std::min<int64_t>(2, forward.size("batch")),
           length = std::min<int64_t>(11, forward.size("context"));
   Inputs inputs = randomInputs(forward.size("vocabulary"), rows, length, 5);
+  inputs.given = randomGiven(forward.given(), rows, 5);
   Gradient gradient = references.gradient.gradient(inputs, weights, Precision::F64);
   ASSERT_NEAR(gradient.loss, references.forward.loss(inputs, weights), 1e-13);
   for (uint64_t seed : {1, 2}) {
@@ -180,6 +184,8 @@ TEST_P(WholeGradient, IsTheLimitOfDifferences) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Inputs, WholeGradient, ::testing::ValuesIn(familiesOfInputs()),
+                         [](const auto &info) { return std::string(info.param.name); });
 INSTANTIATE_TEST_SUITE_P(Families, WholeGradient, ::testing::ValuesIn(families()),
                          [](const auto &info) { return std::string(info.param.name); });
 

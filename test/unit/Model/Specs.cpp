@@ -135,6 +135,32 @@ static const char *const maxima =
              {"op": "hourglass", "hierarchy": "1@1 1@4 1@1", "shorten": "max"},
              {"op": "head"}]})json";
 
+/// An encoder that rotates and one that drops out, of different lengths, each read by a decoder.
+static const char *const encoders =
+    R"json({"sluice": 1, "vocabulary": 37, "context": 13, "batch": 3, "width": 24,
+  "inputs": {"source": {"context": 19, "vocabulary": 23}, "hint": {"context": 5}},
+  "defaults": {"heads": 3, "key_value_heads": 1, "feed_forward": 20},
+  "stages": [{"op": "embedding", "positions": "sinusoidal", "to": "text"},
+             {"op": "embedding", "input": "source", "positions": "learned"},
+             {"op": "layer", "mask": "bidirectional", "rotary": true},
+             {"op": "layers", "count": 1, "mask": "bidirectional", "placement": "post"},
+             {"op": "norm", "to": "memory"},
+             {"op": "embedding", "input": "hint", "positions": "sinusoidal", "dropout": 0.1},
+             {"op": "layer", "attention_dropout": 0.2, "to": "advice"},
+             {"op": "layer", "from": "text"},
+             {"op": "layer", "over": "memory", "attention_dropout": 0.1},
+             {"op": "shift", "by": 1},
+             {"op": "shorten", "factor": 2},
+             {"op": "layer", "over": "advice", "placement": "post", "bias": false},
+             {"op": "upsample", "factor": 2},
+             {"op": "add", "with": "text"},
+             {"op": "head", "tied": true}]})json";
+
+const std::vector<Family> &familiesOfInputs() {
+  static const std::vector<Family> all = {{"encoders", encoders}};
+  return all;
+}
+
 const std::vector<Family> &families() {
   static const std::vector<Family> all = {
       {"PostNorm", postNorm},       {"Dropout", dropout},      {"Windows", windows},

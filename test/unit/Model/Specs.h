@@ -16,6 +16,9 @@ struct Family {
 /// A family of architectures each, between them every stage, setting and method of docs/spec.md.
 const std::vector<Family> &families();
 
+/// Families with named inputs beside their tokens, which have no step.
+const std::vector<Family> &familiesOfInputs();
+
 /// A stack of width 32 on a context of 24: `stages` stand between embedding and head.
 std::string stackOf(const std::string &stages);
 

@@ -96,6 +96,8 @@ const WrongPlan wrongPlans[] = {
            {"offset", 300352}, {"type", "i64"}, {"shape", {2}}, {"scale", 0}};
      },
      "plan.generation.states.done"},
+    {"InputWithoutItsCounts", [](Json &p) { p["given"]["tokens"] = {{"vocabulary", 9}}; },
+     "and its counts, i64 [batch]"},
     {"UnalignedOffset", [](Json &p) { p["scalars"]["seed"]["offset"] = 68; }, "multiple of 64"},
     {"UnalignedTensor", [](Json &p) { p["tensors"][0]["offset"] = 3393; }, "multiple of 4"},
     {"TensorPastTheEnd", [](Json &p) { p["tensors"][0]["offset"] = 300352; }, "inside the arena"},

@@ -62,6 +62,15 @@ AttentionCase sluice::test::onScales(int64_t a, int64_t b, int64_t begin, int64_
   return c;
 }
 
+AttentionCase sluice::test::overGivenKeys() {
+  AttentionCase c{"given keys", 4, 70, 4, 2, 8, 67, 3, everything(), scaled(0.25)};
+  c.keyPositions = 90;
+  c.keyFactor = 0;
+  c.keyCounts = {90, 0, 33, 64};
+  c.tensors = 2;
+  return c;
+}
+
 Score sluice::test::scaled(double factor) {
   std::string constant = "%c = arith.constant " + std::to_string(factor) + " : f32\n";
   return {constant + "%r = arith.mulf %s, %c : f32\n", constant + "%r = arith.mulf %g, %c : f32\n",
@@ -119,6 +128,10 @@ int64_t AttentionCase::width(int64_t tensor) const {
   return columns;
 }
 
+std::vector<float> sluice::test::countsOf(const AttentionCase &c) {
+  return {c.keyCounts.begin(), c.keyCounts.end()};
+}
+
 std::vector<std::vector<float>> sluice::test::sequences(const AttentionCase &c,
                                                         const AttentionData &data) {
   return {data.tensor(c.tensorOf(0)), data.tensor(c.tensorOf(1)), data.tensor(c.tensorOf(2))};
@@ -171,8 +184,18 @@ static Operands operandsOf(const AttentionCase &c) {
   return operands;
 }
 
+/// The counts' type, or nothing.
+static std::string countsType(const AttentionCase &c) {
+  return c.keyCounts.empty() ? "" : "tensor<" + std::to_string(c.batch) + "xi64>";
+}
+
 std::string AttentionCase::forwardText() const {
   Operands operands = operandsOf(*this);
+  if (std::string counts = countsType(*this); !counts.empty()) {
+    operands.arguments += ", %n: " + counts;
+    operands.names += ", %n";
+    operands.types += ", " + counts;
+  }
   std::string out = tensor(batch, positions, heads * head, bf16Results());
   std::string logs = tensor(batch, positions, heads), types = operands.types;
   return "func.func @f(" + operands.arguments + ") -> (" + out + ", " + logs + ") {\n" +
@@ -193,12 +216,15 @@ std::string AttentionCase::backwardText() const {
   std::string table = "tensor<" + std::to_string(positions) + "x" + std::to_string(head) + "xf32>";
   std::string types =
       operands.types + ", " + out + ", " + logs + ", " + change + (rotary ? ", " + table : "");
+  std::string counts = countsType(*this), argument = counts.empty() ? "" : ", %n: " + counts;
+  types += counts.empty() ? "" : ", " + counts;
   return "func.func @f(" + operands.arguments + ", %o: " + out + ", %l: " + logs +
-         ", %d: " + change + ", %t: " + table + ") -> (" + result +
+         ", %d: " + change + ", %t: " + table + argument + ") -> (" + result +
          ") {\n%y:" + std::to_string(tensors) + " = dispatch.attention_backward " + operands.names +
-         ", %o, %l, %d" + (rotary ? ", %t" : "") + " attributes " + attributes(*this) +
-         region(score.text, false) + " derivative " + region(score.derivativeText, true) + " : (" +
-         types + ") -> (" + result + ")\nreturn " + values + " : " + result + "\n}";
+         ", %o, %l, %d" + (rotary ? ", %t" : "") + (counts.empty() ? "" : ", %n") + " attributes " +
+         attributes(*this) + region(score.text, false) + " derivative " +
+         region(score.derivativeText, true) + " : (" + types + ") -> (" + result + ")\nreturn " +
+         values + " : " + result + "\n}";
 }
 
 static double toBf16(double value) {
@@ -230,7 +256,7 @@ struct HeadEvaluation {
   const AttentionCase &c;
   AttentionData &data;
   int64_t b, h;
-  int64_t n = c.valid(), m = c.validKeys();  ///< queries, keys
+  int64_t n = c.valid(), m = c.validKeys(b); ///< queries, keys
   double factorUnit = c.bf16 ? bf16Unit : 0; ///< of P and the scores' gradients
   Matrix q{}, k{}, v{}, dO{};                ///< [n][D], keys' [m][D]
 
@@ -420,20 +446,21 @@ AttentionData sluice::test::makeAttention(const AttentionCase &c) {
   int64_t positions = c.batch * c.positions, wide = c.heads * c.head;
   std::mt19937 random(17);
   std::uniform_real_distribution<float> uniform(-1, 1);
-  auto drawRows = [&](std::vector<float> &rows, int64_t count, int64_t some, int64_t width) {
+  auto drawRows = [&](std::vector<float> &rows, int64_t count, auto some, int64_t width) {
     rows.assign(c.batch * count * width, std::numeric_limits<float>::quiet_NaN());
     for (int64_t i = 0; i < c.batch * count * width; ++i) {
-      bool valid = i / width / count < c.rows && i / width % count < some;
+      bool valid = i / width / count < c.rows && i / width % count < some(i / width / count);
       rows[i] = valid ? uniform(random) : rows[i];
       rows[i] = valid && c.bf16 ? float(toBf16(rows[i])) : rows[i];
     }
   };
   auto draw = [&](std::vector<float> &rows, int64_t width) {
-    drawRows(rows, c.positions, c.valid(), width);
+    drawRows(rows, c.positions, [&](int64_t) { return c.valid(); }, width);
   };
   draw(data.qkv, c.width());
   for (int64_t i = 1; i < c.tensors; ++i) {
-    drawRows(data.others.emplace_back(), c.keys(), c.validKeys(), c.width(i));
+    auto validKeys = [&](int64_t b) { return c.validKeys(b); };
+    drawRows(data.others.emplace_back(), c.keys(), validKeys, c.width(i));
     data.otherGradients.emplace_back(c.batch * c.keys() * c.width(i));
   }
   draw(data.outputGradient, wide);

@@ -40,12 +40,16 @@ struct AttentionCase {
   /// Tensors that hold Q, K and V: one of all; one of Q and one of K and V; or one each.
   int64_t tensors = 1;
   int64_t keyPositions = 0, keyFactor = 1; ///< of keys, where they have rows of their own
+  std::vector<int64_t> keyCounts =
+      {}; ///< valid keys of each row of the batch, where it has its own
 
   bool bf16Results() const { return bf16 && !wideResults; }
   int64_t valid() const { return (length + factor - 1) / factor; }
   int64_t keys() const { return keyPositions > 0 ? keyPositions : positions; }
-  int64_t validKeys() const {
-    return keyPositions > 0 ? (length + keyFactor - 1) / keyFactor : valid();
+  int64_t validKeys(int64_t row) const {
+    return !keyCounts.empty() ? keyCounts[size_t(row)]
+           : keyPositions > 0 ? (length + keyFactor - 1) / keyFactor
+                              : valid();
   }
   /// Number of the tensor of Q (part 0), K (1) or V (2).
   int64_t tensorOf(int64_t part) const {
@@ -82,6 +86,9 @@ struct AttentionData {
 /// Queries, keys and values, as the first three operands.
 std::vector<std::vector<float>> sequences(const AttentionCase &c, const AttentionData &data);
 
+/// The counts as an operand.
+std::vector<float> countsOf(const AttentionCase &c);
+
 /// Draws inputs in [-1, 1] and evaluates. Rows that are not valid hold NaN in every input.
 AttentionData makeAttention(const AttentionCase &c);
 
@@ -90,6 +97,8 @@ Relation causal(), window(int64_t size), everything();
 Relation betweenScales(int64_t a, int64_t b, int64_t begin, int64_t end);
 /// Two rows of 150 tokens at most, four heads of 8 over two of keys, under that relation.
 AttentionCase onScales(int64_t a, int64_t b, int64_t begin, int64_t end);
+/// Four rows of 70 queries at most over given keys, of which each has its own count: 90, 0, 33, 64.
+AttentionCase overGivenKeys();
 Score scaled(double factor), softCap(double cap), linearBias();
 
 } // namespace sluice::test

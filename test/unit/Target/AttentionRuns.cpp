@@ -20,21 +20,26 @@ CudaRun test::forwardRun(const AttentionCase &c, const AttentionData &data, Sche
               .step = c.step,
               .seed = c.seed,
               .options = emulator::Options{.seed = 7, .schedule = schedule, .copies = copies}};
+  if (!c.keyCounts.empty()) {
+    run.operands.push_back(countsOf(c));
+  }
   return run;
 }
 
 CudaRun test::backwardRun(const AttentionCase &c, const AttentionData &data, Schedule schedule,
                           Copies copies) {
   CudaRun run = forwardRun(c, data, schedule, copies);
-  run.operands.insert(run.operands.end(), {data.outputIn, data.lseIn, data.outputGradient});
+  run.operands.insert(run.operands.begin() + 3,
+                      {data.outputIn, data.lseIn, data.outputGradient}); // counts stay last
   if (c.rotary) {
-    run.operands.push_back(data.rotary);
+    run.operands.insert(run.operands.begin() + 6, data.rotary);
   }
   return run;
 }
 
 static bool isValid(const AttentionCase &c, int64_t row, int64_t tensor) {
-  int64_t positions = c.rowsOf(tensor), valid = tensor == 0 ? c.valid() : c.validKeys();
+  int64_t positions = c.rowsOf(tensor),
+          valid = tensor == 0 ? c.valid() : c.validKeys(row / positions);
   return row / positions < c.rows && row % positions < valid;
 }
 

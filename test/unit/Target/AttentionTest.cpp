@@ -32,14 +32,18 @@ Launch forwardLaunch(const AttentionCase &c, const AttentionData &data) {
                 .rows = c.rows,
                 .step = c.step,
                 .seed = c.seed};
+  if (!c.keyCounts.empty()) {
+    launch.operands.push_back(countsOf(c));
+  }
   return launch;
 }
 
 Launch backwardLaunch(const AttentionCase &c, const AttentionData &data) {
   Launch launch = forwardLaunch(c, data);
-  launch.operands.insert(launch.operands.end(), {data.outputIn, data.lseIn, data.outputGradient});
+  launch.operands.insert(launch.operands.begin() + 3,
+                         {data.outputIn, data.lseIn, data.outputGradient}); // counts stay last
   if (c.rotary) {
-    launch.operands.push_back(data.rotary);
+    launch.operands.insert(launch.operands.begin() + 6, data.rotary);
   }
   return launch;
 }
@@ -167,6 +171,7 @@ TEST(Attention, TwoDomains) {
   check(onScales(1, 3, 0, 1000), {1, 4, 97});
   check(onScales(2, 3, 1, 9), {2, 50});
   check(onScales(1, 70, 0, 2), {1, 71});
+  check(overGivenKeys(), {1, 40});
   AttentionCase dropped = onScales(4, 2, 0, 1000);
   dropped.dropout = 0.25f;
   check(dropped);

@@ -145,6 +145,7 @@ TEST(CudaAttention, TwoDomains) {
     c.dropout = a == 2 ? 0.25f : 0;
     check(c, {1, 97});
   }
+  check(overGivenKeys(), {40});
 }
 
 TEST(CudaAttention, HeadsOfAnySize) {

@@ -26,6 +26,12 @@
 
 #include "sluice/Dialect/Dispatch/DispatchInterfaces.h.inc"
 
+namespace sluice::dispatch {
+/// The one of an attention's extra operands that has elements of so many bits and this rank; null
+/// where there is none.
+mlir::Value optionalOperand(mlir::OperandRange extras, unsigned bits, int64_t rank);
+} // namespace sluice::dispatch
+
 #define GET_OP_CLASSES
 #include "sluice/Dialect/Dispatch/DispatchOps.h.inc"
 

@@ -220,7 +220,8 @@ defvar attentionDoc = [{
     - P = softmax of s over the q's of the relation with 0 <= q < N.
     - O = (P o keep) V. A row whose relation is empty gives O = 0 and lse = -inf.
 
-    `domain` is that of queries. Keys and values have the rows of `key_domain`, the same where it is absent.
+    `domain` is that of queries. Keys and values have the rows of `key_domain`, the same where it is absent. With
+    `key_counts`, i64 [B], batch row b has key_counts[b] valid keys, 0 to the positions of their domain.
     Q, K and V are columns query_column + h D, key_column + hk D, value_column + hk D of rows of `query`, `key`
     and `value` (the three may be one tensor), rotated already where they are to be (`contract`).
     keep = bernoulli(1 - dropout) / (1 - dropout), drawn by Philox at element ((b heads + h) T + p) T' + q, stream
@@ -229,16 +230,19 @@ defvar attentionDoc = [{
     Q, K, V and the gradient of O have one type, f32 or bf16; results may have either; lse is f32.
 }];
 
+defvar attentionMethods = [{
+    /// The rows of keys and values. Of a scheduled op the factor alone holds: their rings say how many there are.
+    DomainAttr getKeys() { return getKeyDomain().value_or(getDomain()); }
+    /// Each batch row's valid keys, i64 [B]; null where the key domain says how many there are.
+    ::mlir::Value getKeyCounts() { return optionalOperand(getExtras(), 64, 1); }
+}];
+
 class Dispatch_AttentionBase<string mnemonic_> : Dispatch_KernelOp<mnemonic_> {
   dag attentionAttributes = (ins Dispatch_Domain:$domain, OptionalAttr<Dispatch_Domain>:$key_domain, I64Attr:$heads, I64Attr:$kv_heads, I64Attr:$head_size,
                        I64Attr:$query_column, I64Attr:$key_column, I64Attr:$value_column,
                        IntegerSetAttr:$mask, DefaultValuedAttr<F32Attr, "0.0f">:$dropout,
                        DefaultValuedAttr<I64Attr, "0">:$random_id, OptionalAttr<StrAttr>:$label,
                        OptionalAttr<StrAttr>:$guard);
-  let extraClassDeclaration = [{
-    /// The rows of keys and values. Of a scheduled op the factor alone holds: their rings say how many there are.
-    DomainAttr getKeys() { return getKeyDomain().value_or(getDomain()); }
-  }];
 }
 
 def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
@@ -246,10 +250,13 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
   let description = attentionDoc # [{
     Results: output [B, T, heads * D], lse [B, T, heads] (natural logarithm; rank 3, so its rows are padded).
     In a scheduled domain queries are its rows; keys and values are read wherever the relation holds, at the positions
-    that their rings still hold.
+    that their rings still hold. `extras` holds the schedule, or `key_counts`, or nothing.
   }];
   let arguments = !con((ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
-                            Optional<AnyRankedTensor>:$schedule), attentionAttributes);
+                            Variadic<AnyRankedTensor>:$extras), attentionAttributes);
+  let extraClassDeclaration = attentionMethods # [{
+    ::mlir::Value getSchedule() { return optionalOperand(getExtras(), 64, 2); }
+  }];
   let results = (outs AnyRankedTensor:$output, AnyRankedTensor:$lse);
   let regions = (region SizedRegion<1>:$score);
   let assemblyFormat = [{operands attr-dict-with-keyword $score `:` functional-type(operands, results)}];
@@ -264,10 +271,14 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
     of all three, [B, T, width]; or two, of Q and of K and V; or three. dQ, dK and dV are in the columns query_column,
     key_column and value_column, so ranges in one tensor are disjoint. One tensor of all takes one domain. Where `rotary` is given, f32 [T, D] as in `contract`, each pair of dQ and dK is
     rotated back by its row's angle. Rows that are not valid are zeros where all valid numbers are finite.
+    `extras` holds `rotary`, `key_counts`, both in this order, or nothing.
   }];
   let arguments = !con((ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
                             AnyRankedTensor:$output, AnyRankedTensor:$lse, AnyRankedTensor:$output_gradient,
-                            Optional<AnyRankedTensor>:$rotary), attentionAttributes);
+                            Variadic<AnyRankedTensor>:$extras), attentionAttributes);
+  let extraClassDeclaration = attentionMethods # [{
+    ::mlir::Value getRotary() { return optionalOperand(getExtras(), 32, 2); }
+  }];
   let results = (outs Variadic<AnyRankedTensor>:$gradients);
   let regions = (region SizedRegion<1>:$score, SizedRegion<1>:$score_gradient);
   let assemblyFormat = [{operands attr-dict-with-keyword $score `derivative` $score_gradient `:`

@@ -68,6 +68,10 @@ public:
   void setSequence(mlir::Value value, std::vector<T> data);
   /// Sets tokens, [rows, any number of tokens a row].
   void setTokens(mlir::Value value, std::vector<int32_t> data);
+  /// Sets how many positions each row has of a given axis; without, all of its capacity.
+  void setCounts(llvm::StringRef axis, std::vector<int64_t> counts) {
+    given[axis] = std::move(counts);
+  }
   /// Sets a tensor operand or argument.
   void setTensor(mlir::Value value, std::vector<T> data);
   /// Sets a parameter by its symbol.
@@ -92,7 +96,9 @@ public:
   //-------------------------------------------------------------------===//
 
   int64_t getRows() const { return setting.rows; }
-  /// Valid positions of a sequence's scale: ceil(length / factor).
+  /// Positions of a sequence that attention may read in this row of the batch.
+  int64_t getCount(mlir::Value sequence, int64_t row) const;
+  /// Positions of a sequence's scale that are computed: ceil(length / factor); of a given axis all.
   int64_t getPositions(mlir::Value sequence) const;
   /// Positions at capacity, which random numbers are counted in.
   int64_t getCapacity(mlir::Value sequence) const;
@@ -137,6 +143,7 @@ private:
   llvm::DenseMap<mlir::Value, std::vector<int32_t>> tokens;
   llvm::DenseMap<mlir::Value, std::vector<T>> tensors;
   llvm::StringMap<std::vector<T>> parameters, gradients;
+  llvm::StringMap<std::vector<int64_t>> given; ///< counts by axis
 };
 
 extern template class Evaluator<double>;

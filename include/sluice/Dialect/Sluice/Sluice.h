@@ -84,7 +84,19 @@ mlir::Value convertSequence(mlir::OpBuilder &b, mlir::Location loc, mlir::Value 
 /// The type that a linear map, or head, multiplies in: the element type that its weight is read in.
 mlir::Type getComputeType(mlir::Value weight);
 
-/// Positions that a sequence has at full length: ceil(context / factor); 1 where the factor is 0.
+/// Whether a sequence stands on a given axis (`sluice.axis`), looked up from `op`'s module.
+bool isGiven(mlir::Operation *op, SequenceType type);
+
+/// The factor of a sequence's domain: that of its scale, and 0 on a given axis, whose every
+/// position is computed.
+int64_t getDomainFactor(mlir::Operation *op, SequenceType type);
+
+/// Name in a plan of what says how many positions of a given axis each row has, i64 [B]. Its
+/// tokens, i32 [B, capacity], have the axis's own name.
+std::string countsName(llvm::StringRef axis);
+
+/// Positions that a sequence has at full length: the capacity of a given axis; ceil(context /
+/// factor); 1 where the factor is 0.
 int64_t getPositions(mlir::Operation *op, SequenceType type);
 
 } // namespace sluice

@@ -22,7 +22,8 @@ def Sluice_Dialect : Dialect {
   let description = [{
     A module holds `sluice.axis`, `sluice.scale` and `sluice.parameter` symbols and functions over sequences. Module
     attributes `sluice.batch` and `sluice.context` (i64) are the capacities B and N. A sequence on a scale of factor f has
-    ceil(length / f) valid positions of ceil(N / f).
+    ceil(length / f) valid positions of ceil(N / f). A function's first argument is the tokens of its axis; others are
+    tokens of given axes.
 
     A sequence is a function on all integers: outside its valid positions it is null (zeros). `shift` and `upsample` are
     *lazy*: their results extend past the end of their operand's scale. So `shorten` of `shift` reads
@@ -52,9 +53,17 @@ class Sluice_Op<string mnemonic, list<Trait> traits = []> : Op<Sluice_Dialect, m
 //===----------------------------------------------------------------------===//
 
 def Sluice_AxisOp : Sluice_Op<"axis", [Symbol]> {
-  let summary = "An independent sequence, for instance a decoder's tokens";
-  let arguments = (ins SymbolNameAttr:$sym_name);
-  let assemblyFormat = "$sym_name attr-dict";
+  let summary = "An independent sequence: a decoder's tokens, or what is given before them";
+  let description = [{
+    One axis counts the tokens that are predicted: N of them at most, `length` of them valid. Any other is *given*, with a
+    capacity and a vocabulary of its own: all of it is known before the first token is predicted. It has one scale, of factor 1, and each
+    row of a batch has its own count of valid positions there. What lies past the count is computed from whatever stands
+    there, and attention leaves those keys out. Sequences of two axes meet in attention alone, and no query of a given
+    axis reads the tokens that are predicted.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$capacity, OptionalAttr<I64Attr>:$vocabulary);
+  let assemblyFormat = "$sym_name (`given` $capacity^ `vocabulary` $vocabulary)? attr-dict";
+  let hasVerifier = 1;
 }
 
 def Sluice_ScaleOp : Sluice_Op<"scale", [Symbol]> {
@@ -234,7 +243,8 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFrom
   let description = [{
     As dispatch.attention: queries, keys and values are columns of `query`, `key` and `value` (one packed sequence or
     several). Keys and values lie on one scale, queries and the output on one. `mask` is the relation over p, a position
-    of the queries' scale, and q, one of the keys', with symbol n, the valid length of keys. The score region is scalar
+    of the queries' scale, and q, one of the keys', with symbol n, the valid length of keys: on a given axis, the row's own
+    count. The score region is scalar
     code (f32 score, i32 p, i32 q, i32 head) -> f32. With `rotary` ([T, D], at 2i the cosine and at 2i + 1 the sine of row p's
     angle) each pair (2i, 2i + 1) of a query's or key's columns is rotated by its row's angle first (Su et al. 2021,
     equation 34). Results: output and the rows' log-sum-exp. The backward differentiates

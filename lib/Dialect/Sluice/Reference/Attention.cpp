@@ -15,7 +15,6 @@ template <typename T, typename Op> class Heads {
 public:
   Heads(Op op, Evaluator<T> &evaluator)
       : op(op), evaluator(evaluator), size(op.getHeadSize()),
-        positions(evaluator.getPositions(op.getKey())),
         queryCapacity(evaluator.getCapacity(op.getQuery())),
         keyCapacity(evaluator.getCapacity(op.getKey())) {}
 
@@ -53,8 +52,9 @@ public:
   }
 
   /// The q's that row p may see, in order.
-  std::vector<int64_t> visible(int64_t p) {
+  std::vector<int64_t> visible(int64_t b, int64_t p) {
     std::vector<int64_t> keys;
+    int64_t positions = evaluator.getCount(op.getKey(), b);
     for (int64_t q = 0; q < positions; ++q) {
       if (contains(op.getMask(), p, q, positions)) {
         keys.push_back(q);
@@ -96,7 +96,7 @@ public:
 
   Op op;
   Evaluator<T> &evaluator;
-  int64_t size, positions; ///< of a head; of keys
+  int64_t size; ///< of a head
   int64_t queryCapacity, keyCapacity;
 };
 
@@ -104,7 +104,7 @@ public:
 template <typename T>
 static T attendRow(Heads<T, AttentionOp> &heads, int64_t b, int64_t p, int64_t h,
                    std::vector<T> &output) {
-  std::vector<int64_t> keys = heads.visible(p);
+  std::vector<int64_t> keys = heads.visible(b, p);
   if (keys.empty()) {
     return -std::numeric_limits<T>::infinity();
   }
@@ -158,7 +158,7 @@ static void attendRowBackward(
   std::vector<T> outputGradient = heads.columns(op.getOutputGradient(), b, p, h * size);
   T delta = heads.dot(outputGradient, heads.columns(op.getOutput(), b, p, h * size));
   T lse = heads.evaluator.at(op.getLse(), b, p, h);
-  for (int64_t q : heads.visible(p)) {
+  for (int64_t q : heads.visible(b, p)) {
     std::vector<T> key = heads.key(b, q, h);
     T raw = heads.dot(query, key);
     T probability = std::exp(heads.region(op.getScore(), raw, p, q, h) - lse);

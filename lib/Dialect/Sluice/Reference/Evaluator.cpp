@@ -37,10 +37,19 @@ template <typename T> std::vector<T> Evaluator<T>::stored(Type element, std::vec
 template <typename T> int64_t Evaluator<T>::getPositions(Value sequence) const {
   SequenceType type = sequenceType(sequence);
   auto [entry, added] = positionsOfScale.try_emplace(type.getScale(), 1);
-  if (int64_t factor = added ? getFactor(module, type) : 0) {
+  if (added && isGiven(module, type)) {
+    entry->second = sluice::getPositions(module, type);
+  } else if (int64_t factor = added ? getFactor(module, type) : 0) {
     entry->second = (setting.length + factor - 1) / factor;
   }
   return entry->second;
+}
+
+template <typename T> int64_t Evaluator<T>::getCount(Value sequence, int64_t row) const {
+  auto scale =
+      SymbolTable::lookupNearestSymbolFrom<ScaleOp>(module, sequenceType(sequence).getScale());
+  auto counts = given.find(scale.getAxis());
+  return counts == given.end() ? getPositions(sequence) : counts->second[static_cast<size_t>(row)];
 }
 
 template <typename T> int64_t Evaluator<T>::getCapacity(Value sequence) const {

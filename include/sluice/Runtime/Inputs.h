@@ -1,0 +1,25 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A batch's inputs, as the host writes them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+namespace sluice::runtime {
+
+struct BatchInputs {
+  /// A named input: tokens [batch, capacity], and how many of them each row has, 0 to capacity.
+  /// What stands behind a row's count is read, but reaches no prediction.
+  struct Given {
+    int64_t capacity = 0;
+    std::span<int32_t> tokens;
+    std::span<int64_t> counts;
+  };
+
+  std::span<int32_t> tokens; ///< [batch, context + 1]
+  std::map<std::string, Given> given;
+};
+
+} // namespace sluice::runtime

@@ -1,0 +1,95 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Texts for models with named inputs: line i of one file belongs to line i of the others.
+#pragma once
+
+#include "sluice/Runtime/Data.h"
+#include "sluice/Runtime/Plan.h"
+
+#include <map>
+
+namespace sluice::runtime {
+
+/// Files by the name of the input that they hold.
+using InputFiles = std::map<std::string, std::vector<Path>>;
+
+/// `NAME=FILE` of each flag. Throws UserError where one has another form; `flag` names it.
+InputFiles parseInputFiles(const std::string &flag, const std::vector<std::string> &written);
+
+/// Refuses files for inputs that the plan does not have, and inputs that have no files. `flag` is
+/// what gives them.
+void requireInputs(const Plan &plan, const InputFiles &files, const std::string &flag);
+
+/// Refuses a model with named inputs for `command`, which cannot be given any.
+void refuseInputs(const Plan &plan, const std::string &command);
+
+/// Lines of bytes, which are token ids; files of one list follow one another, and the last line of
+/// a file need not end.
+class Lines {
+public:
+  using Line = std::span<const uint8_t>;
+
+  /// Lines of `files`, each cut to `most` bytes. Throws UserError where a byte is no token id.
+  Lines(const std::vector<Path> &files, int64_t vocabulary, int64_t most);
+  Lines(const Lines &) = delete; // lines point into what was read
+  Lines &operator=(const Lines &) = delete;
+
+  int64_t count() const { return static_cast<int64_t>(lines.size()); }
+  Line at(int64_t index) const;
+  const std::vector<ByteFile> &files() const { return read; }
+  /// Refuses another number of lines than `expected`, which those of `other` are.
+  void requireCount(int64_t expected, const std::string &other) const;
+  /// "cut 3 of 9 lines of WHAT, longer than 16 bytes (its context)"; empty where none was.
+  std::string describeCut(const std::string &what) const;
+
+private:
+  std::vector<ByteFile> read;
+  std::vector<Line> lines;
+  size_t most;
+};
+
+/// The lines of every named input of a model.
+class InputLines {
+public:
+  InputLines(const InputFiles &files, const Plan &plan);
+
+  /// Writes line `index` of each as row `row` of the batch, with its bytes' count.
+  void write(int64_t index, int64_t row, const BatchInputs &into) const;
+  const std::map<std::string, Lines> &byName() const { return inputs; }
+  /// Those of every input; each must have as many.
+  int64_t count() const;
+
+private:
+  std::map<std::string, Lines> inputs;
+};
+
+/// Line i of a text with line i of each named input. A row of the batch holds one of them: its
+/// tokens are a line end, the line, and line ends up to the context.
+class LinePairs : public TrainingSource {
+public:
+  /// Throws UserError where the files differ in their number of lines, and where a byte is no token
+  /// id.
+  LinePairs(const std::vector<Path> &text, const InputFiles &inputs, const Plan &plan,
+            uint64_t seed);
+
+  int64_t rowsPerEpoch() const override { return text.count(); }
+  const std::vector<ByteFile> &usedFiles() const override { return files; }
+  const std::vector<ByteFile> &skippedFiles() const override { return none; }
+  /// How many lines were cut.
+  std::vector<std::string> notes() const override;
+  const std::string &hash() const override { return contentHash; }
+  DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const override;
+
+  /// Writes line `index` as row `row` of the batch. Returns how many of its tokens are to be
+  /// predicted: those of the line, and the end behind it where it fits.
+  int64_t write(int64_t index, int64_t row, const BatchInputs &into) const;
+
+private:
+  Lines text;
+  InputLines inputs;
+  int64_t context;
+  uint64_t seed;
+  std::vector<ByteFile> files, none;
+  std::string contentHash;
+};
+
+} // namespace sluice::runtime

@@ -1,0 +1,186 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/LinePairs.h"
+
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Hash.h"
+
+#include <algorithm>
+
+namespace sluice::runtime {
+
+constexpr uint8_t lineEnd = '\n';
+
+InputFiles parseInputFiles(const std::string &flag, const std::vector<std::string> &written) {
+  InputFiles files;
+  for (const std::string &text : written) {
+    size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == text.size()) {
+      throw UserError(flag + ": expected NAME=FILE, an input of the model and its file, found \"" +
+                      text + "\"; write it as in " + flag + " source=lines.txt");
+    }
+    files[text.substr(0, equals)].emplace_back(text.substr(equals + 1));
+  }
+  return files;
+}
+
+static std::string listInputs(const Plan &plan) {
+  std::string names;
+  for (const auto &[name, input] : plan.given) {
+    names += (names.empty() ? "\"" : ", \"") + name + "\"";
+  }
+  return names;
+}
+
+void requireInputs(const Plan &plan, const InputFiles &files, const std::string &flag) {
+  for (const auto &[name, paths] : files) {
+    if (!plan.given.contains(name)) {
+      std::string known = plan.given.empty() ? "none beside its tokens" : listInputs(plan);
+      throw UserError(flag + ": expected an input of the model, which has " + known + ", found \"" +
+                      name + "\"; name another, or leave the flag out");
+    }
+  }
+  for (const auto &[name, input] : plan.given) {
+    if (!files.contains(name)) {
+      throw UserError("expected " + flag + " " + name + "=FILE, as the model has the input \"" +
+                      name + "\", found none; give a file with a line for each line of the text");
+    }
+  }
+}
+
+void refuseInputs(const Plan &plan, const std::string &command) {
+  if (!plan.given.empty()) {
+    throw UserError(command +
+                    ": expected a model that reads its tokens alone, found one with the "
+                    "inputs " +
+                    listInputs(plan) +
+                    ", which this command cannot be given yet; use sluice train and sluice eval");
+  }
+}
+
+Lines::Lines(const std::vector<Path> &paths, int64_t vocabulary, int64_t most)
+    // A line end is no token of an input, so its vocabulary may be smaller.
+    : read(readByteFiles(paths, std::max<int64_t>(vocabulary, lineEnd + 1), 1, "a line")),
+      most(static_cast<size_t>(most)) {
+  for (const ByteFile &file : read) {
+    Line rest = file.bytes;
+    while (!rest.empty()) {
+      auto length = static_cast<size_t>(std::ranges::find(rest, lineEnd) - rest.begin());
+      lines.push_back(rest.first(length));
+      rest = rest.subspan(std::min(rest.size(), length + 1));
+    }
+  }
+  for (Line line : lines) {
+    auto wrong = std::ranges::find_if(line, [&](uint8_t id) { return id >= vocabulary; });
+    if (wrong != line.end()) {
+      throw UserError(paths.front().string() + ": expected token ids below the vocabulary of " +
+                      std::to_string(vocabulary) + ", found " + std::to_string(*wrong) +
+                      "; raise the vocabulary or clean the file");
+    }
+  }
+}
+
+Lines::Line Lines::at(int64_t index) const {
+  Line line = lines[static_cast<size_t>(index)];
+  return line.first(std::min(line.size(), most));
+}
+
+void Lines::requireCount(int64_t expected, const std::string &other) const {
+  if (count() != expected) {
+    throw UserError(read.front().path.string() + ": expected as many lines as " + other + " has, " +
+                    std::to_string(expected) + ", found " + std::to_string(count()) +
+                    "; line i of the one belongs to line i of the other");
+  }
+}
+
+std::string Lines::describeCut(const std::string &what) const {
+  auto cut = std::ranges::count_if(lines, [&](Line line) { return line.size() > most; });
+  return cut == 0
+             ? ""
+             : "cut " + std::to_string(cut) + " of " + std::to_string(lines.size()) + " lines of " +
+                   what + ", longer than " + std::to_string(most) + " bytes (its context)";
+}
+
+InputLines::InputLines(const InputFiles &files, const Plan &plan) {
+  for (const auto &[name, paths] : files) {
+    const GivenInput &input = plan.given.at(name);
+    inputs.try_emplace(name, paths, input.vocabulary, input.capacity);
+  }
+}
+
+int64_t InputLines::count() const {
+  const Lines &first = inputs.begin()->second;
+  for (const auto &[name, lines] : inputs) {
+    lines.requireCount(first.count(), first.files().front().path.string());
+  }
+  return first.count();
+}
+
+void InputLines::write(int64_t index, int64_t row, const BatchInputs &into) const {
+  for (const auto &[name, lines] : inputs) {
+    const BatchInputs::Given &given = into.given.at(name);
+    auto capacity = static_cast<size_t>(given.capacity);
+    std::span<int32_t> ids = given.tokens.subspan(static_cast<size_t>(row) * capacity, capacity);
+    std::ranges::fill(ids, 0);
+    std::ranges::copy(lines.at(index), ids.begin());
+    given.counts[static_cast<size_t>(row)] = static_cast<int64_t>(lines.at(index).size());
+  }
+}
+
+static const std::vector<Path> &requireFiles(const std::vector<Path> &text, const Plan &plan) {
+  if (text.empty()) {
+    throw UserError("expected at least one data file, found none; give --data FILE");
+  }
+  if (plan.model.vocabulary <= lineEnd) {
+    throw UserError("expected a vocabulary above 10, the byte that ends a line, found " +
+                    std::to_string(plan.model.vocabulary) + "; raise the spec's vocabulary");
+  }
+  return text;
+}
+
+LinePairs::LinePairs(const std::vector<Path> &paths, const InputFiles &given, const Plan &plan,
+                     uint64_t seed)
+    : text(requireFiles(paths, plan), plan.model.vocabulary, plan.model.context),
+      inputs(given, plan), context(plan.model.context), seed(seed), files(text.files()) {
+  for (const auto &[name, lines] : inputs.byName()) {
+    lines.requireCount(text.count(), paths.front().string());
+    files.insert(files.end(), lines.files().begin(), lines.files().end());
+  }
+  std::string hashes;
+  for (const ByteFile &file : files) {
+    hashes += sha256Hex(file.bytes);
+  }
+  contentHash = sha256Hex(hashes);
+}
+
+std::vector<std::string> LinePairs::notes() const {
+  std::vector<std::string> list{text.describeCut("the text")};
+  for (const auto &[name, lines] : inputs.byName()) {
+    list.push_back(lines.describeCut("the input " + name));
+  }
+  std::erase(list, "");
+  return list;
+}
+
+int64_t LinePairs::write(int64_t index, int64_t row, const BatchInputs &into) const {
+  auto width = static_cast<size_t>(context + 1);
+  std::span<int32_t> tokens = into.tokens.subspan(static_cast<size_t>(row) * width, width);
+  std::ranges::fill(tokens, lineEnd);
+  std::ranges::copy(text.at(index), tokens.begin() + 1);
+  inputs.write(index, row, into);
+  return std::min<int64_t>(static_cast<int64_t>(text.at(index).size()) + 1, context);
+}
+
+DataPosition LinePairs::fill(DataPosition position, int64_t rows, const BatchInputs &into) const {
+  auto count = static_cast<uint64_t>(rowsPerEpoch());
+  for (int64_t row = 0; row < rows; ++row) {
+    uint64_t key = mix64(seed ^ mix64(static_cast<uint64_t>(position.epoch)));
+    write(static_cast<int64_t>(permute(static_cast<uint64_t>(position.index), count, key)), row,
+          into);
+    if (++position.index == rowsPerEpoch()) {
+      position = {position.epoch + 1, 0};
+    }
+  }
+  return position;
+}
+
+} // namespace sluice::runtime

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# A named input on an axis of its own: an encoder's lines, which a decoder learns to copy; its proof; what is refused.
+# shellcheck disable=SC2317 # succeeds and exits call these functions
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+targets=cpu-avx2
+says() {
+  if grep -qE -- "$2" "$work/err"; then pass "$1"; else fail "$1" "expected '$2' in:" "$(tail -n 5 "$work/err")"; fi
+}
+# Random words of 4 to 12 letters: nothing but the source says which.
+python3 - "$work" << 'PYTHON'
+import random, sys
+random.seed(3)
+folder = sys.argv[1]
+for name, count in (("train", 20000), ("test", 200)):
+    lines = ["".join(random.choice("abcdefgh") for _ in range(random.randint(4, 12))) for _ in range(count)]
+    open(f"{folder}/{name}.txt", "w").write("\n".join(lines) + "\n")
+    random.shuffle(lines)
+    open(f"{folder}/{name}-shuffled.txt", "w").write("\n".join(lines) + "\n")
+PYTHON
+printf 'one\ntwo\n' > "$work/two.txt"
+python3 -c 'print("a" * 40)' > "$work/long.txt"
+
+succeeds "compile" "$sluice" compile "$root/models/tiny/copy.json" -t "$targets" -o "$work/copy.sla"
+succeeds "check says what is given" "$sluice" check "$root/models/tiny/copy.json" --json --certificate "$work/copy.cert"
+cp "$work/out" "$work/check.json"
+holds "given" 'f[0]["verdict"] == "proved" and f[0]["given"] == ["source"]' "$work/check.json"
+succeeds "certify" "$root/build/bin/sluice-certify" "$root/models/tiny/copy.json" "$work/copy.cert"
+succeeds "certify --enumerate" "$root/build/bin/sluice-certify" --enumerate "$root/models/tiny/copy.json" "$work/copy.cert"
+sed 's/^bound 1 max(-1)$/bound 1 max(-1, p)/' "$work/copy.cert" > "$work/forged.cert"
+exits 1 "a bound that makes the input depend on tokens is refused" \
+  "$root/build/bin/sluice-certify" "$root/models/tiny/copy.json" "$work/forged.cert"
+
+train() { "$sluice" train "$work/copy.sla" --cpu-target "$targets" --threads 2 "$@"; }
+score() { "$sluice" eval "$work/copy.sla" --cpu-target "$targets" --weights "$work/run" --data "$work/test.txt" --json "$@"; }
+succeeds "train" train --data "$work/train.txt" --input "source=$work/train.txt" --out "$work/run" \
+  --eval-data "$work/test.txt" --eval-input "source=$work/test.txt"
+succeeds "eval" score --input "source=$work/test.txt"
+cp "$work/out" "$work/right.json"
+succeeds "eval of another source" score --input "source=$work/test-shuffled.txt"
+cp "$work/out" "$work/wrong.json"
+holds "copies what the source says" 'f[0]["bits_per_byte"] < 0.1' "$work/right.json"
+holds "and only that" 'f[0]["bits_per_byte"] > 3' "$work/wrong.json"
+holds "every line is scored with its end" "f[0][\"tokens\"] == $(wc -c < "$work/test.txt")" "$work/right.json"
+holds "held-out lines while training" 'abs(f[1][-1]["eval_bits_per_byte"] - f[0]["bits_per_byte"]) < 1e-6' \
+  "$work/right.json" "$work/run/metrics.jsonl"
+
+exits 2 "no input" train --data "$work/train.txt" --out "$work/none"
+says "which one it lacks" 'expected --input source=FILE'
+exits 2 "another input" train --data "$work/train.txt" --input "sauce=$work/train.txt" --out "$work/none"
+says "which it has" 'which has "source", found "sauce"'
+exits 2 "other numbers of lines" score --input "source=$work/two.txt"
+says "both numbers" 'two.txt: expected as many lines as .*test.txt has, 200, found 2'
+exits 2 "no NAME=FILE" score --input "$work/two.txt"
+says "the form" 'expected NAME=FILE'
+succeeds "a line longer than its axis is cut" "$sluice" eval "$work/copy.sla" --weights "$work/run" --cpu-target "$targets" \
+  --data "$work/long.txt" --input "source=$work/long.txt" --json
+says "with a count" 'cut 1 of 1 lines of the input source, longer than 16 bytes'
+head -n 20 "$work/test.txt" > "$work/some.txt"
+writes() { "$sluice" generate "$work/copy.sla" --cpu-target "$targets" --weights "$work/run" --temperature 0 --json "$@"; }
+succeeds "generate" writes --input "source=$work/some.txt"
+python3 -c 'import json, sys; [print(json.loads(line)["text"]) for line in sys.stdin]' < "$work/out" > "$work/copied.txt"
+succeeds "writes each line of the source" cmp "$work/copied.txt" "$work/some.txt"
+head -n 1 "$work/test.txt" > "$work/one.txt"
+succeeds "generate goes on with a prompt" writes --input "source=$work/one.txt" --prompt "$(head -c 3 "$work/one.txt")"
+holds "by the rest of the line" "f[0]['text'] == '$(head -n 1 "$work/test.txt" | cut -c 4-)'" "$work/out"
+exits 2 "generate without its input" writes
+says "which it names" 'expected --input source=FILE'
+printf 'a\nb\n' > "$work/prompts.txt"
+exits 2 "other numbers of prompts" writes --input "source=$work/one.txt" --prompt-file "$work/prompts.txt"
+says "both" 'expected a prompt for each of the 1 lines of --input, found 2'
+exits 2 "logits are not there yet" "$sluice" logits "$work/copy.sla" --weights "$work/run" --data "$work/one.txt" -o "$work/x.npy"
+says "which says so" 'inputs "source", which this command cannot be given yet'
+finish
