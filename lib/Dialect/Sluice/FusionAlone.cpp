@@ -118,16 +118,44 @@ static dispatch::DomainAttr keyDomain(Op op, const DispatchEmitter &emitter) {
   return keys == emitter.domainOf(op.getQuery()) ? dispatch::DomainAttr() : keys;
 }
 
+template <typename Op> static SmallVector<Value> termsOf(Op op, DispatchEmitter &emitter) {
+  return llvm::map_to_vector(op.getExtras().take_front(op.getTerms().count()),
+                             [&](Value term) { return emitter.get(term); });
+}
+
+/// What a gradient is stored as: a table's is one part a row of the batch.
+static RankedTensorType gradientTypeOf(Value gradient, DispatchEmitter &emitter) {
+  auto table = dyn_cast<RankedTensorType>(gradient.getType());
+  if (!table) {
+    return emitter.typeOf(gradient);
+  }
+  return RankedTensorType::get(
+      {getBatch(emitter.getScope()), table.getDimSize(0), table.getDimSize(1)},
+      table.getElementType());
+}
+
+/// The sum of a table's parts, in the order of the batch: part b is its row of sequence b.
+static Value sumOfParts(Value parts, Type table, DispatchEmitter &emitter) {
+  auto type = cast<RankedTensorType>(parts.getType());
+  auto index = RankedTensorType::get({type.getDimSize(0), getContext(emitter.getScope())},
+                                     emitter.b.getI32Type());
+  auto every = dispatch::DomainAttr::get(emitter.b.getContext(), type.getDimSize(0),
+                                         type.getDimSize(1), /*factor=*/0);
+  return dispatch::ScatterRowsOp::create(emitter.b, table,
+                                         emitter.bind("constant:positions", index), parts, Value(),
+                                         every, StringAttr(), StringAttr());
+}
+
 LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
   if (getRotary() && failed(rotate(*this, emitter))) {
     return failure();
   }
   auto op = dispatch::AttentionOp::create(
       emitter.b, emitter.typeOf(getOutput()), emitter.typeOf(getLse()), emitter.get(getQuery()),
-      emitter.get(getKey()), emitter.get(getValue()), /*schedule=*/Value(),
+      emitter.get(getKey()), emitter.get(getValue()), termsOf(*this, emitter),
       emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
       getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
-      getRandomId(), StringAttr(), StringAttr());
+      getRandomId(), StringAttr(), StringAttr(), getDistanceBias());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   emitter.set(getOutput(), op.getOutput());
   emitter.set(getLse(), op.getLse());
@@ -141,17 +169,22 @@ LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
         "one of them");
   }
   SmallVector<Type> types = llvm::map_to_vector(
-      getGradients(), [&](Value gradient) -> Type { return emitter.typeOf(gradient); });
+      getGradients(), [&](Value gradient) -> Type { return gradientTypeOf(gradient, emitter); });
+  SmallVector<Value> extras = termsOf(*this, emitter);
+  if (getRotary()) {
+    extras.push_back(emitter.get(getRotary()));
+  }
   auto op = dispatch::AttentionBackwardOp::create(
       emitter.b, types, emitter.get(getQuery()), emitter.get(getKey()), emitter.get(getValue()),
-      emitter.get(getOutput()), emitter.get(getLse()), emitter.get(getOutputGradient()),
-      emitter.get(getRotary()), emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(),
-      getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(),
-      getDropout(), getRandomId(), StringAttr(), StringAttr());
+      emitter.get(getOutput()), emitter.get(getLse()), emitter.get(getOutputGradient()), extras,
+      emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
+      getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
+      getRandomId(), StringAttr(), StringAttr(), getDistanceBias());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   cloneRegion(getScoreGradient(), op.getScoreGradient(), emitter.b);
   for (auto [gradient, tensor] : llvm::zip_equal(getGradients(), op.getGradients())) {
-    emitter.set(gradient, tensor);
+    bool isTable = isa<RankedTensorType>(gradient.getType());
+    emitter.set(gradient, isTable ? sumOfParts(tensor, gradient.getType(), emitter) : tensor);
   }
   return success();
 }
