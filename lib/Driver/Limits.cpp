@@ -79,7 +79,8 @@ static std::optional<Diagnostic> findLargeResult(const Model &model, const Primi
 static std::optional<Diagnostic> findLargeTable(const Model &model, const Primitive &stage) {
   const auto *embedding = std::get_if<Embedding>(&stage.settings);
   const auto *layer = std::get_if<Layer>(&stage.settings);
-  bool sinusoidal = embedding && embedding->positions == Positions::Sinusoidal;
+  bool isXl = layer && layer->isXl();
+  bool sinusoidal = isXl || (embedding && embedding->positions == Positions::Sinusoidal);
   if (!sinusoidal && !(layer && layer->rotaryBase)) {
     return std::nullopt;
   }
@@ -88,13 +89,16 @@ static std::optional<Diagnostic> findLargeTable(const Model &model, const Primit
   if (__int128(rows) * columns * int64_t(sizeof(float)) <= mostConstantBytes) {
     return std::nullopt;
   }
-  return Diagnostic{stage.at(sinusoidal ? "positions" : "rotary"),
+  return Diagnostic{stage.at(isXl         ? "relative"
+                             : sinusoidal ? "positions"
+                                          : "rotary"),
                     "expected a table of positions of at most " +
                         std::to_string(mostConstantBytes) + " bytes, found " +
                         std::to_string(rows) + " positions of " + std::to_string(columns) +
                         " numbers; make context smaller" +
-                        (sinusoidal ? ", or set \"positions\" to \"learned\" or \"none\""
-                                    : " or turn \"rotary\" off")};
+                        (isXl         ? ", or leave \"relative\" out"
+                         : sinusoidal ? ", or set \"positions\" to \"learned\" or \"none\""
+                                      : " or turn \"rotary\" off")};
 }
 
 std::optional<Diagnostic> driver::findUnsupported(const Model &model) {

@@ -213,6 +213,9 @@ json completeValue(const Document &document, const Node &node, size_t begin, siz
   if (info->name == "rotary") {
     items.add("base", "{\"base\": 10000}", ValueItem, info->meaning);
   }
+  if (info->name == "relative") {
+    items.add("bias", "{\"bias\": 32}", ValueItem, info->meaning);
+  }
   if (info->type == "name of a stream") {
     addStreams(outline, node.parent, items);
   }

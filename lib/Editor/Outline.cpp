@@ -218,8 +218,8 @@ std::optional<spec::Section> Outline::sectionOf(int object) const {
     return Section::Schedule;
   }
   bool layer = outer == "defaults" || stageOf(self.parent) == self.parent;
-  if (layer && (name == "mask" || name == "rotary")) {
-    return name == "mask" ? Section::Mask : Section::Rotary;
+  if (layer && (name == "mask" || name == "rotary" || name == "relative")) {
+    return name == "mask" ? Section::Mask : name == "rotary" ? Section::Rotary : Section::Relative;
   }
   return std::nullopt;
 }

@@ -34,6 +34,28 @@ public:
       k.push_back(line(op.getKey(), key, keyColumn(), p));
       v.push_back(line(op.getValue(), value, valueColumn(), p));
     }
+    addTerms();
+  }
+
+  /// Qv, R and the table's biases, which stand behind the operands that every attention has.
+  void addTerms() {
+    dispatch::DistanceTerms terms = op.getTerms();
+    size_t first = op->getNumOperands() - op.getExtras().size();
+    if (terms.rows) {
+      Stored stored(terms.query, launch.operands[first]),
+          rowsOf(terms.rows, launch.operands[first + 1]);
+      for (int64_t p = 0; p < queries; ++p) {
+        positionQueries.push_back(line(terms.query, stored, head * size, p));
+        distances.push_back(line(terms.rows, rowsOf, head * size, p));
+      }
+    }
+    if (terms.bias) {
+      Stored stored(terms.bias, launch.operands[first + terms.count() - 1]);
+      int64_t count = cast<RankedTensorType>(terms.bias.getType()).getDimSize(0);
+      for (int64_t distance = 0; distance < count; ++distance) {
+        biases.push_back(stored.at(distance, head));
+      }
+    }
   }
 
   int64_t validOf(dispatch::DomainAttr domain) const {
@@ -92,10 +114,28 @@ public:
     }
     return sum.total();
   }
+  /// What the score region is given.
+  Number product(int64_t p, int64_t j) const {
+    ProductSum sum;
+    for (int64_t c = 0; c < size; ++c) {
+      sum.add(q[p][c], k[j][c]);
+    }
+    for (int64_t c = 0; !distances.empty() && c < size; ++c) {
+      sum.add(positionQueries[p][c], distances[p - j][c]);
+    }
+    return sum.total();
+  }
+  /// The row of the table of biases that two positions have.
+  int64_t biasRow(int64_t p, int64_t j) const {
+    return std::min(p - j, int64_t(biases.size()) - 1);
+  }
   FailureOr<Number> score(Number product, int64_t p, int64_t j) {
     Number place[] = {product, {double(p), 0}, {double(j), 0}, {double(head), 0}};
     auto yielded = evaluateScalar(op.getScore(), place, launch, {row(p), p});
-    return failed(yielded) ? FailureOr<Number>(failure()) : FailureOr<Number>((*yielded)[0]);
+    if (failed(yielded)) {
+      return failure();
+    }
+    return biases.empty() ? (*yielded)[0] : replay::add((*yielded)[0], biases[biasRow(p, j)]);
   }
   /// 0, or 1 / (1 - dropout).
   Number keep(int64_t p, int64_t j) {
@@ -116,6 +156,8 @@ public:
   int64_t queries, keys, keyHead;                     ///< how many are valid; number of a head
   bool isBf16 = false;
   Lines q, k, v;
+  Lines positionQueries, distances; ///< empty where there are no rows by distance
+  Numbers biases;
 };
 
 /// Every row of the batch and every head, in order.
@@ -141,7 +183,7 @@ LogicalResult judgeForwardRow(Head<dispatch::AttentionOp> &head, int64_t p, Comp
   Numbers scores;
   double most = -INFINITY;
   for (int64_t j : keys) {
-    auto score = head.score(head.dot(head.q[p], head.k[j]), p, j);
+    auto score = head.score(head.product(p, j), p, j);
     if (failed(score)) {
       return failure();
     }
@@ -186,8 +228,10 @@ public:
     for (Value gradient : op.getGradients()) {
       sums.emplace_back(cast<RankedTensorType>(gradient.getType()).getNumElements());
     }
+    sources = unsigned(op.getSourceGradients().size());
     if (op.getRotary()) {
-      rotary.emplace(op.getRotary(), launch.operands[6]);
+      rotary.emplace(op.getRotary(),
+                     launch.operands[op->getNumOperands() - (op.getKeyCounts() ? 2 : 1)]);
     }
   }
 
@@ -196,10 +240,14 @@ public:
 
 private:
   LogicalResult addRow(Head<dispatch::AttentionBackwardOp> &head, int64_t p, Lines &dk, Lines &dv);
+  void addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t j, Number rawGradient,
+                Number gradient);
   void put(Head<dispatch::AttentionBackwardOp> &head, unsigned operand, int64_t p, int64_t column,
            const Numbers &line);
-  /// Of operand 0, 1 or 2.
-  unsigned numberOf(unsigned operand) const { return dispatch::gradientOf(operand, sums.size()); }
+  /// Of operand 0, 1 or 2; of terms, 3 and on, those behind.
+  unsigned numberOf(unsigned operand) const {
+    return operand < 3 ? dispatch::gradientOf(operand, sources) : sources + operand - 3;
+  }
   RankedTensorType typeOf(unsigned operand) {
     return cast<RankedTensorType>(op.getGradients()[numberOf(operand)].getType());
   }
@@ -209,6 +257,7 @@ private:
   const Launch &launch;
   Stored output, lse, outputGradient;
   std::optional<Stored> rotary;
+  unsigned sources;                          ///< gradients of queries, keys and values
   std::vector<std::vector<ProductSum>> sums; ///< by gradient: [rows][width], over heads
 };
 
@@ -232,6 +281,29 @@ Numbers Gradients::rotatedBack(Numbers line, int64_t p) const {
   return line;
 }
 
+/// dQv[p] += ds R[p - j], dR[p - j] += ds Qv[p], db[p - j] += the gradient of the region's result.
+void Gradients::addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t j,
+                         Number rawGradient, Number gradient) {
+  constexpr unsigned positionQuery = 3, distanceRow = 4;
+  auto addLine = [&](unsigned operand, int64_t row, const Numbers &line) {
+    RankedTensorType type = typeOf(operand);
+    int64_t first =
+        (head.batch * type.getDimSize(1) + row) * type.getDimSize(2) + head.head * head.size;
+    for (int64_t c = 0; c < head.size; ++c) {
+      sums[numberOf(operand)][first + c].add(rawGradient, line[c]);
+    }
+  };
+  if (!head.distances.empty()) {
+    addLine(positionQuery, p, head.distances[p - j]);
+    addLine(distanceRow, p - j, head.positionQueries[p]);
+  }
+  if (!head.biases.empty()) {
+    auto type = cast<RankedTensorType>(op.getGradients().back().getType());
+    int64_t row = head.batch * type.getDimSize(1) + head.biasRow(p, j);
+    sums.back()[row * type.getDimSize(2) + head.head].add(gradient);
+  }
+}
+
 LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64_t p, Lines &dk,
                                 Lines &dv) {
   int64_t column = head.head * head.size;
@@ -240,7 +312,7 @@ LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64
   Number delta = head.dot(o, g), own = lse.at(head.row(p), head.head);
   std::vector<ProductSum> dq(head.size);
   for (int64_t j : head.seen(p)) {
-    Number product = head.dot(head.q[p], head.k[j]);
+    Number product = head.product(p, j);
     auto score = head.score(product, p, j);
     if (failed(score)) {
       return failure();
@@ -253,6 +325,7 @@ LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64
     if (failed(yielded)) {
       return failure();
     }
+    addTerms(head, p, j, (*yielded)[0], gradient);
     Number ds = head.factor((*yielded)[0]), kept = head.factor(multiply(probability, keep));
     for (int64_t c = 0; c < head.size; ++c) {
       dq[c].add(ds, head.k[j][c]);
@@ -296,6 +369,10 @@ void Gradients::judge(Judgement &judgement) {
   judgeColumns(0, int64_t(op.getQueryColumn()), int64_t(op.getHeads()) * size);
   judgeColumns(1, int64_t(op.getKeyColumn()), keys);
   judgeColumns(2, int64_t(op.getValueColumn()), keys);
+  for (size_t term = 0; term < op.getTerms().count(); ++term) {
+    unsigned operand = unsigned(3 + term);
+    judgeColumns(operand, 0, typeOf(operand).getDimSize(2));
+  }
 }
 
 } // namespace

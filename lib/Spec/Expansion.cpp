@@ -258,6 +258,27 @@ const SourceLocation &Primitive::at(std::string_view key) const {
   return found == keys.end() ? location : found->second;
 }
 
+/// Layers that share Transformer-XL's biases have as many columns of queries.
+static void checkShared(const std::vector<Primitive> &primitives) {
+  int64_t columns = 0;
+  for (const Primitive &primitive : primitives) {
+    const auto *layer = std::get_if<Layer>(&primitive.settings);
+    if (!layer || layer->relative != Relative::XlShared) {
+      continue;
+    }
+    int64_t own = layer->heads * layer->headSize;
+    if (columns != 0 && own != columns) {
+      throw Failure{
+          {primitive.at("relative"),
+           "expected layers with \"relative\": \"xl_shared\" to have heads * head_size alike, "
+           "found " +
+               std::to_string(columns) + " and " + std::to_string(own) +
+               "; make them equal, or use \"xl\""}};
+    }
+    columns = own;
+  }
+}
+
 void checkExpansion(const Model &model) {
   std::string limit = std::to_string(mostElements);
   __int128 activations = static_cast<__int128>(model.context) * model.batch * model.width;
@@ -276,6 +297,7 @@ void checkExpansion(const Model &model) {
     }
   }
   std::vector<Primitive> primitives = expand(model);
+  checkShared(primitives);
   __int128 total = 0; // one tensor has at most 2^93 elements, and the first excess ends the loop
   for (const Tensor &tensor : tensors(model, primitives)) {
     __int128 elements = 1;

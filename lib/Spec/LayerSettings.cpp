@@ -56,6 +56,49 @@ std::optional<double> readRotary(const Fields &fields) {
   return rotary.number("base", positive);
 }
 
+/// Sets what scores have by distance: "relative".
+void readRelative(const Fields &fields, Layer &layer) {
+  constexpr std::string_view expected = "\"none\", \"xl\", \"xl_shared\" or {\"bias\": distances}";
+  const JsonValue *value = fields.find("relative");
+  if (!value) {
+    return;
+  }
+  if (value->kind == JsonKind::Object) {
+    Fields bias(*value, fields.fileName(), "a relative setting");
+    bias.allowOnly({"bias"});
+    bias.need("bias", "the number of distances that are told apart");
+    layer.relative = Relative::Bias;
+    layer.distances = bias.integer("bias", {});
+    return;
+  }
+  if (value->kind != JsonKind::String) {
+    fields.mismatch(*value, "relative", expected);
+  }
+  layer.relative = fields.choice<Relative>(
+      "relative",
+      {{"none", Relative::None}, {"xl", Relative::Xl}, {"xl_shared", Relative::XlShared}},
+      Relative::None);
+}
+
+/// Distances are those of keys at or before the query; angles and XL's terms are two ways to say
+/// one thing.
+void checkRelative(const Fields &fields, const Layer &layer) {
+  if (layer.relative == Relative::None) {
+    return;
+  }
+  if (layer.mask.kind == MaskKind::Bidirectional) {
+    fields.fail(fields.position("relative"),
+                "expected a mask of keys at or before the query with \"relative\", found "
+                "\"bidirectional\"; use \"causal\" or a window, or leave \"relative\" out");
+  }
+  if (layer.isXl() && layer.rotaryBase) {
+    fields.fail(
+        fields.position("relative"),
+        "expected one of \"rotary\" and Transformer-XL's \"relative\" terms, found both; turn "
+        "one of them off");
+  }
+}
+
 /// What can be read without knowing the width; sizes that were not given are 0.
 Layer readWritten(const Fields &fields) {
   Layer layer;
@@ -73,6 +116,7 @@ Layer readWritten(const Fields &fields) {
   layer.attentionDropout = fields.number("attention_dropout", probability, 0);
   layer.mask = readMask(fields);
   layer.rotaryBase = readRotary(fields);
+  readRelative(fields, layer);
   layer.bias = fields.boolean("bias", true);
   return layer;
 }
@@ -81,9 +125,9 @@ Layer readWritten(const Fields &fields) {
 
 const std::vector<std::string_view> &layerKeys() {
   static const std::vector<std::string_view> keys = {
-      "heads",       "key_value_heads", "head_size",         "norm", "placement", "epsilon",
-      "activation",  "dropout",         "attention_dropout", "mask", "rotary",    "bias",
-      "feed_forward"};
+      "heads",        "key_value_heads", "head_size",         "norm", "placement", "epsilon",
+      "activation",   "dropout",         "attention_dropout", "mask", "rotary",    "bias",
+      "feed_forward", "relative"};
   return keys;
 }
 
@@ -128,6 +172,7 @@ Layer readLayer(const Fields &fields, int64_t width) {
                     std::to_string(layer.headSize) + (given ? "" : " (width / heads)") +
                     "; change the size or turn \"rotary\" off");
   }
+  checkRelative(fields, layer);
   if (layer.feedForward == 0) {
     layer.feedForward = 4 * width;
   }

@@ -94,6 +94,13 @@ const Keys layerSettings = {
      "rotates pairs of query and key features by the position on the layer's own scale",
      "false",
      {}},
+    {"relative",
+     "string or {\"bias\": distances}",
+     "what scores have by the distance of query and key: a learned bias a head, or "
+     "Transformer-XL's "
+     "terms, with biases of each layer or of all",
+     "none",
+     {"none", "xl", "xl_shared"}},
     {"bias", "boolean", "biases of the layer's linear maps", "true", {}}};
 
 const Keys trainingKeys = {
@@ -144,6 +151,11 @@ const Keys maskKeys = {{"window",
                         "a query at position p reads q with p - b < q <= p - a",
                         "required",
                         {}}};
+const Keys relativeKeys = {{"bias",
+                            "integer >= 1",
+                            "distances that are told apart; those beyond share the last one's bias",
+                            "required",
+                            {}}};
 const Keys rotaryKeys = {
     {"base", "number > 0", "pair (2i, 2i+1) turns by p * base^(-2i / head_size)", "required", {}}};
 
@@ -259,6 +271,8 @@ const std::vector<KeyInfo> &keysOf(Section section) {
     return scheduleKeys;
   case Section::Mask:
     return maskKeys;
+  case Section::Relative:
+    return relativeKeys;
   case Section::Rotary:
     break;
   }

@@ -58,6 +58,12 @@ Layer readSingleLayer(const Fields &fields, int64_t width) {
                 "expected no \"rotary\" where \"over\" names another stream, whose positions are "
                 "not those of the queries, found both; say \"rotary\": false in this stage");
   }
+  if (!layer.over.empty() && layer.relative != Relative::None) {
+    fields.fail(
+        fields.position("relative"),
+        "expected no \"relative\" where \"over\" names another stream, as distances are those "
+        "of one, found both; say \"relative\": \"none\" in this stage");
+  }
   return layer;
 }
 

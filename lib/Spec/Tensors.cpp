@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace sluice::spec {
 namespace {
@@ -60,7 +61,7 @@ private:
   void add(const Layer &layer) {
     int64_t queries = layer.heads * layer.headSize;
     int64_t keys = layer.keyValueHeads * layer.headSize;
-    bool isOver = !layer.over.empty();
+    bool isOver = !layer.over.empty(), isPacked = !layer.hasOwnQueries();
     norm("attention.norm.", layer.norm);
     if (isOver && layer.placement == Placement::Pre) {
       norm("attention.over.norm.", layer.norm);
@@ -71,18 +72,38 @@ private:
     }
     matrix("attention.key.", keys, d);
     matrix("attention.value.", keys, d);
-    if (layer.bias && !isOver) {
+    if (layer.bias && isPacked) {
       bias("attention.query.", queries);
     }
     if (layer.bias) {
       bias("attention.key.", keys);
       bias("attention.value.", keys);
     }
+    addRelative(layer);
     matrix("attention.output.", d, queries, residual);
     if (layer.bias) {
       bias("attention.output.", d);
     }
     addFeedForward(layer);
+  }
+
+  /// The first layer of those that share their biases has them.
+  void addRelative(const Layer &layer) {
+    int64_t queries = layer.heads * layer.headSize;
+    if (layer.relative == Relative::Bias) {
+      int64_t positions = (context + stage->factor - 1) / stage->factor;
+      tensor("attention.relative.table", {std::min(layer.distances, positions), layer.heads},
+             {InitialKind::Zeros}, false);
+    }
+    if (!layer.isXl()) {
+      return;
+    }
+    matrix("attention.relative.", queries, d);
+    bool isShared = layer.relative == Relative::XlShared;
+    if (!isShared || !std::exchange(hasShared, true)) {
+      bias("attention.relative.content.", queries);
+      bias("attention.relative.position.", queries);
+    }
   }
 
   void addFeedForward(const Layer &layer) {
@@ -139,6 +160,7 @@ private:
   const Model &model;
   int64_t d, vocabulary;
   double residual = 1;
+  bool hasShared = false; ///< some layer has the biases that layers share
   const Primitive *stage = nullptr;
 };
 

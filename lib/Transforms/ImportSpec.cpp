@@ -30,7 +30,8 @@ private:
   size_t addPacked(const std::vector<spec::Tensor> &tensors, size_t first);
   void addParameter(const std::string &symbol, ArrayRef<const spec::Tensor *> parts);
   void addTables();
-  void addTable(const std::string &name, ArrayRef<int64_t> shape, StringRef initial, double base);
+  void addTable(const std::string &name, ArrayRef<int64_t> shape, StringRef initial, double base,
+                int64_t stride = 1);
   void addFunction(StringRef name, Purpose purpose);
   bool dropsOut() const;
 
@@ -116,24 +117,25 @@ void Importer::addParameter(const std::string &symbol, ArrayRef<const spec::Tens
   b.setLoc(locationOf(b.getContext(), primitives[static_cast<size_t>(first.stage)].location));
   ParameterOp::create(b, symbol, RankedTensorType::get(shape, b.getF32Type()),
                       b.getArrayAttr(names), sizes, initial, llvm::APFloat(first.initial.deviation),
-                      llvm::APFloat(10000.0), first.decay, /*frozen=*/false);
+                      llvm::APFloat(10000.0), first.decay, /*frozen=*/false,
+                      /*stride=*/1);
 }
 
-/// Query, key and value, or over another stream key and value, which stand one after the other and
-/// begin alike: one parameter. Returns the tensors it used.
+/// Query, key and value, or where queries are apart key and value, which stand one after the other
+/// and begin alike: one parameter. Returns the tensors it used.
 size_t Importer::addPacked(const std::vector<spec::Tensor> &tensors, size_t first) {
   const spec::Primitive &stage = primitives[static_cast<size_t>(tensors[first].stage)];
   const auto *layer = std::get_if<spec::Layer>(&stage.settings);
-  bool isOver = layer && !layer->over.empty();
-  StringRef part = isOver ? "attention.key." : "attention.query.";
-  StringRef packed = isOver ? "attention.kv." : "attention.qkv.";
+  bool isApart = layer && layer->hasOwnQueries();
+  StringRef part = isApart ? "attention.key." : "attention.query.";
+  StringRef packed = isApart ? "attention.kv." : "attention.qkv.";
   StringRef name = tensors[first].name;
   size_t at = name.rfind(part);
   if (at == StringRef::npos) {
     return 0;
   }
   SmallVector<const spec::Tensor *> parts;
-  for (size_t i = 0, count = isOver ? 2 : 3; i < count; ++i) {
+  for (size_t i = 0, count = isApart ? 2 : 3; i < count; ++i) {
     parts.push_back(&tensors[first + i]);
   }
   addParameter((name.take_front(at) + packed + name.drop_front(at + part.size())).str(), parts);
@@ -152,11 +154,11 @@ void Importer::addParameters() {
 }
 
 void Importer::addTable(const std::string &name, ArrayRef<int64_t> shape, StringRef initial,
-                        double base) {
+                        double base, int64_t stride) {
   ParameterOp::create(b, name, RankedTensorType::get(shape, b.getF32Type()),
                       b.getStrArrayAttr({name}), ArrayRef<int64_t>(shape[0]), initial,
                       llvm::APFloat(0.0), llvm::APFloat(base), /*decay=*/false,
-                      /*frozen=*/true);
+                      /*frozen=*/true, stride);
 }
 
 /// Tables of constants that stages read, one of each kind.
@@ -173,6 +175,12 @@ void Importer::addTables() {
       if (known.insert(name).second) {
         addTable(name, {positions, layer->headSize}, "rotary", *layer->rotaryBase);
       }
+    }
+    if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings);
+        layer && layer->isXl() && known.insert(distancesName(primitive.factor)).second) {
+      int64_t distances = (model.context + primitive.factor - 1) / primitive.factor;
+      addTable(distancesName(primitive.factor), {distances, model.width}, "sinusoidal", 10000,
+               primitive.factor);
     }
     const auto *embedding = std::get_if<spec::Embedding>(&primitive.settings);
     if (embedding && embedding->positions == spec::Positions::Sinusoidal) {

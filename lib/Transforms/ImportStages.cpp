@@ -26,6 +26,10 @@ std::string importing::rotaryName(double base, int64_t headSize, int64_t positio
   return text;
 }
 
+std::string importing::distancesName(int64_t factor) {
+  return sinusoidalName.str() + "." + std::to_string(factor);
+}
+
 Location importing::locationOf(MLIRContext *context, const SourceLocation &location) {
   return FileLineColLoc::get(context, location.file, location.line, location.column);
 }
@@ -176,32 +180,69 @@ Value StageWriter::rotaryTable(const Layer &settings) {
 StageWriter::Sources StageWriter::attentionSources(const Layer &settings, Value x) {
   int64_t queries = settings.heads * settings.headSize,
           keys = settings.keyValueHeads * settings.headSize;
+  if (settings.isXl()) {
+    return relativeSources(settings, x);
+  }
   if (settings.over.empty()) {
     Value packed = linear("attention.qkv", x, computeType);
-    return {packed, packed, queries, queries + keys};
+    Sources sources{packed, packed, queries, queries + keys, {}};
+    if (settings.relative == Relative::Bias) {
+      sources.extras.push_back(parameter("attention.relative.table"));
+    }
+    if (Value table = rotaryTable(settings)) {
+      sources.extras.push_back(table);
+    }
+    return sources;
   }
   Value over = streams[current->second];
   if (settings.placement == Placement::Pre) {
     over = norm("attention.over", settings.norm, settings.epsilon, over, computeType);
   }
   Value query = linear("attention.query", x, computeType);
-  return {query, linear("attention.kv", over, computeType), 0, keys};
+  return {query, linear("attention.kv", over, computeType), 0, keys, {}};
+}
+
+/// Transformer-XL (Dai et al. 2019, section 3.3): queries q + u and q + v, q = Wq x, and rows W_r s
+/// of the sinusoids s of distances, in tokens.
+StageWriter::Sources StageWriter::relativeSources(const Layer &settings, Value x) {
+  int64_t queries = settings.heads * settings.headSize,
+          keys = settings.keyValueHeads * settings.headSize;
+  bool isShared = settings.relative == Relative::XlShared;
+  if (isShared && sharedBiases.empty()) {
+    sharedBiases = current->prefix;
+  }
+  const std::string &owner = isShared ? sharedBiases : current->prefix;
+  SequenceType type = sequence(current->factor, queries, computeType);
+  Value weight = readWeight(current->prefix + ".attention.query.weight");
+  auto query = [&](StringRef part, const char *bias) -> Value {
+    name(part);
+    return LinearOp::create(b, type, x, weight,
+                            read(owner + ".attention.relative." + bias + ".bias"));
+  };
+  Value content = query("attention.query", "content");
+  Value position = query("attention.query_position", "position");
+  Value packed = linear("attention.kv", x, computeType);
+  name("attention.distance");
+  Value distances = PositionOp::create(b, sequence(current->factor, model.width, computeType),
+                                       read(distancesName(current->factor)));
+  Value rows = linear("attention.relative", distances, computeType);
+  return {content, packed, 0, keys, {position, rows}};
 }
 
 Value StageWriter::attention(const Layer &settings, Value x) {
   int64_t size = settings.headSize;
-  auto [query, keys, keyColumn, valueColumn] = attentionSources(settings, x);
+  auto [query, keys, keyColumn, valueColumn, extras] = attentionSources(settings, x);
   ScaleRatio scales = scaleRatio(getFactor(function, cast<SequenceType>(query.getType())),
                                  getFactor(function, cast<SequenceType>(keys.getType())));
   bool dropped = purpose == Purpose::Train && settings.attentionDropout > 0;
   name("attention.mix", current->at("mask"));
   auto op = AttentionOp::create(
       b, sequence(current->factor, settings.heads * size, computeType),
-      sequence(current->factor, settings.heads, b.getF32Type()), query, keys, keys,
-      rotaryTable(settings), settings.heads, settings.keyValueHeads, size, 0, keyColumn,
-      valueColumn, maskSet(b.getContext(), settings.mask, scales),
+      sequence(current->factor, settings.heads, b.getF32Type()), query, keys, keys, extras,
+      settings.heads, settings.keyValueHeads, size, 0, keyColumn, valueColumn,
+      maskSet(b.getContext(), settings.mask, scales),
       llvm::APFloat(dropped ? static_cast<float>(settings.attentionDropout) : 0.0F),
-      dropped ? nextRandom++ : 0);
+      dropped ? nextRandom++ : 0, settings.relative == Relative::Bias);
   {
     OpBuilder::InsertionGuard guard(b);
     Block *block = b.createBlock(&op.getScore());

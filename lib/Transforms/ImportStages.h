@@ -19,6 +19,8 @@ constexpr llvm::StringLiteral lastScale = "last";
 /// Symbol of the table of angles that a layer on a scale of `positions` positions reads.
 std::string rotaryName(double base, int64_t headSize, int64_t positions);
 constexpr llvm::StringLiteral sinusoidalName = "sinusoidal";
+/// Symbol of the table of sinusoids that Transformer-XL's layers on a scale of `factor` read.
+std::string distancesName(int64_t factor);
 
 mlir::Location locationOf(mlir::MLIRContext *context, const spec::SourceLocation &location);
 
@@ -47,12 +49,15 @@ private:
   mlir::Value stage(const spec::Layers &settings);
   mlir::Value stage(const spec::Hourglass &settings);
 
-  /// A sequence of queries, one of keys and values, and their columns in it.
+  /// A sequence of queries, one of keys and values, and their columns in it; then the terms by
+  /// distance, and a table of angles.
   struct Sources {
     mlir::Value query, keys;
     int64_t keyColumn, valueColumn;
+    llvm::SmallVector<mlir::Value> extras;
   };
   Sources attentionSources(const spec::Layer &settings, mlir::Value x);
+  Sources relativeSources(const spec::Layer &settings, mlir::Value x);
   mlir::Value attention(const spec::Layer &settings, mlir::Value x);
   mlir::Value feedForward(const spec::Layer &settings, mlir::Value x);
   mlir::Value rotaryTable(const spec::Layer &settings);
@@ -96,8 +101,9 @@ private:
   llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::Value> reads;
   std::vector<mlir::Value> streams; ///< by stage
   const spec::Primitive *current = nullptr;
-  std::string embedding;  ///< symbol of the tokens' table, which a tied head reads
-  int64_t nextRandom = 2; ///< 0 and 1 draw initial weights
+  std::string sharedBiases; ///< prefix of the layer that has the biases which layers share
+  std::string embedding;    ///< symbol of the tokens' table, which a tied head reads
+  int64_t nextRandom = 2;   ///< 0 and 1 draw initial weights
 };
 
 } // namespace sluice::importing

@@ -124,6 +124,12 @@ Computation Enumeration::attend(AttentionOp op, int64_t p) const {
       add(result, at(op.getValue(), q));
     }
   }
+  if (op.getTerms().rows) {
+    add(result, at(op.getTerms().query, p));
+    for (int64_t distance = 0; distance <= p; ++distance) {
+      add(result, at(op.getTerms().rows, distance));
+    }
+  }
   return result;
 }
 

@@ -106,6 +106,9 @@ bool bidirectional(Json &stages, size_t at) {
     return false;
   }
   stages[at]["mask"] = "bidirectional";
+  if (stages[at].contains("relative")) { // there are no distances of later keys
+    stages[at]["relative"] = "none";
+  }
   return true;
 }
 

@@ -21,6 +21,7 @@ constexpr int64_t largestNumber = (int64_t{1} << 31) - 1;
 /// What a `layer` is, as far as the graph goes.
 struct Layer {
   bool preNorm = true, gated = false, dropsOut = false;
+  bool isXl = false; ///< scores have Transformer-XL's terms by distance
   Mask mask;
 };
 
@@ -126,6 +127,22 @@ inline Mask readMask(const Fields &fields) {
   return mask;
 }
 
+/// A table of biases by distance is no value; rows by distance are.
+inline void readRelative(const Fields &fields, Layer &layer) {
+  const json *value = fields.find("relative");
+  if (value && value->is_object()) {
+    if (value->size() != 1 || !value->contains("bias")) {
+      fields.mismatch("{\"bias\": distances} for \"relative\"", value->dump());
+    }
+    fields.integerOf(value->at("bias"), "bias", 1);
+  } else {
+    layer.isXl = fields.choice("relative", {"none", "xl", "xl_shared"}) > 0;
+  }
+  if (value && *value != "none" && layer.mask.kind == Mask::Bidirectional) {
+    fields.mismatch("keys at or before the query where \"relative\" is given", "\"bidirectional\"");
+  }
+}
+
 inline Layer readLayer(const Fields &fields) {
   Layer layer;
   layer.preNorm = fields.choice("placement", {"pre", "post"}) == 0;
@@ -134,6 +151,7 @@ inline Layer readLayer(const Fields &fields) {
   bool blocks = fields.dropsOut("dropout"), weights = fields.dropsOut("attention_dropout");
   layer.dropsOut = blocks || weights;
   layer.mask = readMask(fields);
+  readRelative(fields, layer);
   return layer;
 }
 

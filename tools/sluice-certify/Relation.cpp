@@ -50,8 +50,11 @@ Relation certify::relationOf(const Value &value, size_t operand) {
   case Kind::Unfold:
     return {Relation::Divided, value.number};
   case Kind::Attention:
-    // A query is its own row; keys and values are masked.
-    return operand == 0 ? Relation{Relation::Same} : relationOfKeys(value);
+    // A query, and one of positions, is its own row; keys and values are masked; of rows by
+    // distance those up to the row's own position are read.
+    return operand == 0 || operand == 3 ? Relation{Relation::Same}
+           : operand == 4               ? Relation{Relation::Earlier}
+                                        : relationOfKeys(value);
   default:
     return {Relation::Same};
   }

@@ -14,8 +14,9 @@ namespace {
 constexpr size_t mostValues = size_t{1} << 20;
 
 const std::set<std::string> layerKeys = {
-    "heads",   "key_value_heads",   "head_size", "norm",   "placement", "epsilon",     "activation",
-    "dropout", "attention_dropout", "mask",      "rotary", "bias",      "feed_forward"};
+    "heads",        "key_value_heads", "head_size",         "norm", "placement", "epsilon",
+    "activation",   "dropout",         "attention_dropout", "mask", "rotary",    "bias",
+    "feed_forward", "relative"};
 
 const std::map<std::string, std::set<std::string>> ownKeys = {
     {"embedding", {"input", "positions", "dropout", "to"}},
@@ -119,14 +120,25 @@ size_t Deriver::embedding(const Fields &fields, const std::string &path) {
 size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
                     std::optional<size_t> over) {
   size_t keys = 0;
-  if (over) {
+  std::vector<size_t> terms;
+  if (settings.isXl) {
+    size_t content = make(Kind::Linear, path + ".query", {x});
+    terms.push_back(make(Kind::Linear, path + ".query_position", {x}));
+    keys = make(Kind::Linear, path + ".kv", {x});
+    size_t distance = make(Kind::Position, path + ".distance", {});
+    graph.values[distance].factor = graph.values[x].factor;
+    terms.push_back(make(Kind::Linear, path + ".relative", {distance}));
+    x = content;
+  } else if (over) {
     keys = settings.preNorm ? make(Kind::Norm, path + ".over.norm", {*over}) : *over;
     x = make(Kind::Linear, path + ".query", {x});
     keys = make(Kind::Linear, path + ".kv", {keys});
   } else {
     x = keys = make(Kind::Linear, path + ".qkv", {x});
   }
-  size_t result = make(Kind::Attention, path + ".mix", {x, keys, keys});
+  std::vector<size_t> operands = {x, keys, keys};
+  operands.insert(operands.end(), terms.begin(), terms.end());
+  size_t result = make(Kind::Attention, path + ".mix", operands);
   Value &value = graph.values[result];
   value.mask = settings.mask;
   value.keyFactor = graph.values[keys].factor;
@@ -256,6 +268,9 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
     std::optional<size_t> over;
     if (fields.find("over")) {
       over = stream(fields.text("over"), fields);
+      if (fields.find("relative") && *fields.find("relative") != "none") {
+        fields.mismatch("no \"relative\" where \"over\" is given", "both");
+      }
     }
     return layer(readLayer(fields), path, x, over);
   }

@@ -21,7 +21,16 @@ struct KeyInfo {
 };
 
 /// The objects of a spec that are not stages.
-enum class Section : uint8_t { Spec, Defaults, Precision, Training, Schedule, Mask, Rotary };
+enum class Section : uint8_t {
+  Spec,
+  Defaults,
+  Precision,
+  Training,
+  Schedule,
+  Mask,
+  Rotary,
+  Relative
+};
 
 const std::vector<KeyInfo> &keysOf(Section section);
 /// The keys of a stage, `op` first, layer settings last.

@@ -50,6 +50,9 @@ enum class Activation : uint8_t { Relu, Gelu, GeluTanh, SwiGlu, ReluSquared };
 enum class Shortening : uint8_t { Average, Linear, Max };
 enum class Upsampling : uint8_t { Repeat, Linear };
 enum class MaskKind : uint8_t { Causal, Complete, Bidirectional, Window };
+/// What attention's scores have by distance: nothing, a table, or Transformer-XL's terms, whose two
+/// biases are the layer's own or those of all such layers.
+enum class Relative : uint8_t { None, Bias, Xl, XlShared };
 enum class Optimizer : uint8_t { AdamW, Adam };
 enum class ScheduleKind : uint8_t { Cosine, Constant };
 
@@ -91,8 +94,14 @@ struct Layer {
   double attentionDropout = 0;
   Mask mask;
   std::optional<double> rotaryBase; ///< absent: no rotation
+  Relative relative = Relative::None;
+  int64_t distances = 0; ///< of Relative::Bias: rows of the table at most
   bool bias = true;
   std::string over; ///< name of the stream of keys and values; empty: the queries' own
+
+  bool isXl() const { return relative == Relative::Xl || relative == Relative::XlShared; }
+  /// Queries are a sequence apart from keys and values.
+  bool hasOwnQueries() const { return !over.empty() || isXl(); }
 };
 
 struct Norm {

@@ -1,6 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The dispatch dialect's attributes, verifiers and storage rules.
+#include "Terms.h"
+
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 
 #include "mlir/IR/DialectImplementation.h"
@@ -358,7 +360,8 @@ template <typename Op> static LogicalResult verifyExtras(Op op, Value other, Str
       known.push_back(operand);
     }
   }
-  bool fits = llvm::equal(known, op.getExtras()) && (!counts || counts.getType() == expected) &&
+  bool fits = known.size() <= op.getExtras().size() &&
+              llvm::equal(known, op.getExtras().take_back(known.size())) && (!counts || counts.getType() == expected) &&
               !(counts && op.getDomain().getScheduled());
   if (fits) {
     return success();
@@ -418,7 +421,7 @@ LogicalResult AttentionOp::verify() {
   if (failed(verifySchedule(*this, getDropout().isZero() ? "" : "dropout")) ||
       failed(verifyFactors(*this, {getQuery(), getKey(), getValue()})) ||
       failed(verifyStorage(*this, {getOutput()})) || failed(verifyF32(*this, {getLse()})) ||
-      failed(verifyDomains(*this))) {
+      failed(verifyDomains(*this)) || failed(verifyTerms(*this, (getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0)))) {
     return failure();
   }
   return verifyBody(*this, getScore(), 4, 1, "score");
@@ -426,13 +429,13 @@ LogicalResult AttentionOp::verify() {
 
 /// One gradient a sequence: as many rows as it has.
 static LogicalResult verifyGradients(AttentionBackwardOp op) {
-  size_t count = op.getGradients().size();
+  size_t count = fitsTerms(op) ? op.getSourceGradients().size() : 0;
   auto rowsOf = [](Value tensor) {
     return cast<RankedTensorType>(tensor.getType()).getShape().drop_back();
   };
   bool fits = count >= 1 && count <= 3 && (count > 1 || op.getKeys() == op.getDomain());
   for (unsigned operand = 0; fits && operand < 3; ++operand) {
-    Value gradient = op.getGradients()[gradientOf(operand, count)];
+    Value gradient = op.getSourceGradients()[gradientOf(operand, count)];
     fits = cast<RankedTensorType>(gradient.getType()).getRank() == 3 &&
            rowsOf(gradient) == rowsOf(op->getOperand(operand));
   }
@@ -441,7 +444,7 @@ static LogicalResult verifyGradients(AttentionBackwardOp op) {
   }
   InFlightDiagnostic error = op.emitOpError(
       "D-022: expected a gradient of queries, keys and values, or one of queries and "
-      "one or two of keys and values, of as many rows as those, found ");
+      "one or two of keys and values, of as many rows as those, then those of the terms, found ");
   llvm::interleaveComma(op.getGradients().getTypes(), error);
   return error;
 }
@@ -457,7 +460,8 @@ LogicalResult AttentionBackwardOp::verify() {
   if (failed(verifyFactors(*this, {getQuery(), getKey(), getValue(), getOutputGradient()})) ||
       failed(verifyStorage(*this, {getOutput()})) || failed(verifyStorage(*this, getGradients())) ||
       failed(verifyF32(*this, {getRotary(), getLse()})) || failed(verifyDomains(*this)) ||
-      failed(verifyGradients(*this)) || failed(verifyBody(*this, getScore(), 4, 1, "score"))) {
+      failed(verifyTerms(*this, (getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0))) || failed(verifyGradients(*this)) ||
+      failed(verifyBody(*this, getScore(), 4, 1, "score"))) {
     return failure();
   }
   auto head = static_cast<int64_t>(getHeadSize());

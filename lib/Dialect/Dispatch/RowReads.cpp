@@ -134,13 +134,26 @@ static IntegerSet transposed(IntegerSet mask) {
   return mask.replaceDimsAndSymbols({q, p}, symbols, 2, mask.getNumSymbols());
 }
 
-Reads sluice::dispatch::attentionReads(IntegerSet mask, unsigned operands) {
-  constexpr unsigned rotary = 3; // of the model's attention
+/// d <= p, or with `every` any d: rows by distance.
+static IntegerSet distancesOf(MLIRContext *context, bool every) {
+  AffineExpr p = getAffineDimExpr(0, context), d = getAffineDimExpr(1, context);
+  return withinLength(IntegerSet::get(2, 1, {every ? d : p - d}, {false}));
+}
+
+/// Terms of a table alone have one operand, of rows two, of both three.
+static bool hasRows(size_t terms) { return terms >= 2; }
+
+Reads sluice::dispatch::attentionReads(IntegerSet mask, unsigned operands, size_t terms) {
+  constexpr unsigned firstTerm = 3;
   IntegerSet relation = withinLength(mask);
   Reads reads{RowRead::itself(0, mask.getContext()), RowRead::related(1, relation),
               RowRead::related(2, relation)};
-  if (operands > rotary) {
-    reads.push_back(RowRead::whole(rotary));
+  if (hasRows(terms)) {
+    reads.push_back(RowRead::itself(firstTerm, mask.getContext()));
+    reads.push_back(RowRead::related(firstTerm + 1, distancesOf(mask.getContext(), false)));
+  }
+  for (unsigned table = firstTerm + (hasRows(terms) ? 2 : 0); table < operands; ++table) {
+    reads.push_back(RowRead::whole(table));
   }
   return reads;
 }
@@ -161,17 +174,29 @@ static RowRead readApart(IntegerSet mask, unsigned operand, bool isOfKeys, bool 
                         : RowRead::related(operand, withinLength(transposed(mask)));
 }
 
-Reads sluice::dispatch::attentionBackwardReads(IntegerSet mask, unsigned operands, unsigned result,
-                                               size_t gradients) {
-  constexpr unsigned key = 1, value = 2, rotary = 6;
+std::optional<Reads> sluice::dispatch::attentionBackwardReads(IntegerSet mask, unsigned operands,
+                                                              unsigned result, size_t gradients,
+                                                              size_t terms) {
+  constexpr unsigned key = 1, value = 2, firstTerm = 6;
+  bool isOfTerm = result >= gradients,
+       isOfPositions = isOfTerm && hasRows(terms) && result == gradients;
+  if (isOfTerm && !isOfPositions) {
+    return std::nullopt;
+  }
   IntegerSet seenBy = withinLength(transposed(mask));
+  bool givesKeys = result > 0 && !isOfTerm;
   Reads reads;
   for (unsigned operand = 0; operand < operands; ++operand) {
     bool isOfKeys = operand == key || operand == value;
-    if (operand == rotary || (gradients == 1 && isOfKeys)) {
+    bool isRows = hasRows(terms) && operand == firstTerm + 1;
+    if (isRows) {
+      reads.push_back(
+          RowRead::related(operand, distancesOf(mask.getContext(), givesKeys || gradients == 1)));
+    } else if (operand >= firstTerm + (hasRows(terms) ? 2 : 0) ||
+               (gradients == 1 && isOfKeys && !isOfTerm)) {
       reads.push_back(RowRead::whole(operand));
-    } else if (gradients > 1) {
-      reads.push_back(readApart(mask, operand, isOfKeys, /*givesKeys=*/result > 0));
+    } else if (gradients > 1 || isOfTerm) {
+      reads.push_back(readApart(mask, operand, isOfKeys, givesKeys));
     } else {
       reads.push_back(RowRead::itself(operand, mask.getContext()));
       reads.push_back(RowRead::related(operand, seenBy));
@@ -181,10 +206,11 @@ Reads sluice::dispatch::attentionBackwardReads(IntegerSet mask, unsigned operand
 }
 
 std::optional<Reads> AttentionOp::getRowReads(unsigned) {
-  return attentionReads(getMask(), /*operands=*/3);
+  return attentionReads(getMask(), 3 + getTerms().count(), getTerms().count());
 }
 
 std::optional<Reads> AttentionBackwardOp::getRowReads(unsigned result) {
   unsigned operands = getNumOperands() - (getKeyCounts() ? 1 : 0); // which hold no rows
-  return attentionBackwardReads(getMask(), operands, result, getGradients().size());
+  return attentionBackwardReads(getMask(), operands, result, getSourceGradients().size(),
+                                getTerms().count());
 }

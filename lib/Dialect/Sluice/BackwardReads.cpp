@@ -31,7 +31,7 @@ Reads LinearInputGradientOp::getRowReads(unsigned result) { return readsItsRow(*
 
 Reads AttentionBackwardOp::getRowReads(unsigned result) {
   return dispatch::attentionBackwardReads(getMask(), getNumOperands(), result,
-                                          getGradients().size());
+                                          getSourceGradients().size(), getTerms().count());
 }
 
 /// The row and its target, token p + offset.

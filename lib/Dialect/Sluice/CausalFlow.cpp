@@ -94,13 +94,16 @@ AffineExpr LastOp::getLatest(unsigned operand) { return AffineExpr(); }
 // Attention
 //===----------------------------------------------------------------------===//
 
-/// Queries: their own row. Keys and values: the mask, 0 <= q < n.
+/// Operands of attention: queries, keys and values, then Qv and its rows by distance.
+constexpr unsigned positionQuery = 3, distanceRows = 4;
+
+/// Queries: their own row. Keys and values: the mask, 0 <= q < n. Rows by distance: up to p.
 Relation AttentionOp::getRelation(unsigned operand) {
   Names of(*this);
-  if (operand == 0 || !isSequence(*this, operand)) {
+  if (operand == 0 || operand == positionQuery || !isSequence(*this, operand)) {
     return readsOne(*this, operand, of.p);
   }
-  IntegerSet mask = getMask();
+  IntegerSet mask = operand == distanceRows ? causalMask(getContext(), {}) : getMask();
   SmallVector<AffineExpr> constraints(mask.getConstraints());
   SmallVector<bool> equalities(mask.getEqFlags());
   constraints.append({of.q, of.n - 1 - of.q});
@@ -111,7 +114,7 @@ Relation AttentionOp::getRelation(unsigned operand) {
 /// The tightest upper bound of q that the mask's constraints give in p alone. Each is sound by
 /// itself; which is tightest is judged far from the origin, where slopes decide.
 AffineExpr AttentionOp::getLatest(unsigned operand) {
-  if (operand == 0) {
+  if (operand == 0 || operand >= positionQuery) {
     return Names(*this).p;
   }
   constexpr int64_t far = int64_t{1} << 20;

@@ -161,17 +161,27 @@ template <typename Op> static double pairs(Op op) {
   return static_cast<double>(getBatch(op)) * op.getHeads() * countMask(op.getMask(), queries, keys);
 }
 
+/// Operations of a pair's terms by distance: `contractions` of D, `sums` of the table's biases.
+template <typename Op> static double termsOf(Op op, double contractions, double sums) {
+  dispatch::DistanceTerms terms = op.getTerms();
+  return (terms.rows ? 2 * contractions * op.getHeadSize() : 0) + (terms.bias ? sums : 0);
+}
+
 /// A pair: two contractions of D, the score region, an exponential and its sum.
 Cost AttentionOp::getCost() {
-  double each = 4.0 * getHeadSize() + operations(getScore()) + 2;
+  double each = 4.0 * getHeadSize() + operations(getScore()) + 2 + termsOf(*this, 1, 1);
   SmallVector<Value> saved = {getQuery(), getKey(), getValue(), getOutput(), getLse()};
+  if (dispatch::DistanceTerms terms = getTerms(); terms.rows) {
+    saved.append({terms.query, terms.rows});
+  }
   return cost(*this, each * pairs(*this), saved);
 }
 
 /// A pair: five contractions of D, both regions, an exponential, P (dP - delta) 2. A row: delta, 2
 /// D.
 Cost AttentionBackwardOp::getCost() {
-  double each = 10.0 * getHeadSize() + operations(getScore()) + operations(getScoreGradient()) + 3;
+  double each = 10.0 * getHeadSize() + operations(getScore()) + operations(getScoreGradient()) + 3 +
+                termsOf(*this, 3, 2);
   return cost(*this, each * pairs(*this) + 2 * elements(*this, getOutput()));
 }
 

@@ -150,12 +150,20 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   if (getKey() != getValue()) {
     types.push_back(getValue().getType());
   }
+  dispatch::DistanceTerms terms = getTerms();
+  constexpr unsigned firstTerm = 3;
+  if (terms.bias && operands[firstTerm + terms.count() - 1]) {
+    return emitError("S-047: a table by distance is shared between two stages, which has no "
+                     "gradient yet");
+  }
+  size_t sources = types.size();
+  llvm::append_range(types, getExtras().take_front(terms.count()).getTypes());
   OpBuilder::InsertionGuard guard(b);
   auto backward = AttentionBackwardOp::create(
       b, getLoc(), types, getQuery(), getKey(), getValue(), getOutput(), getLse(),
-      convertSequence(b, getLoc(), results[0], getOutput().getType().getElement()), getRotary(),
+      convertSequence(b, getLoc(), results[0], getOutput().getType().getElement()), getExtras(),
       getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(),
-      getMask(), getDropout(), getRandomId());
+      getMask(), getDropout(), getRandomId(), getDistanceBias());
   IRMapping mapping;
   getScore().cloneInto(&backward.getScore(), mapping);
   Block &derivative = backward.getScoreGradient().emplaceBlock();
@@ -175,7 +183,8 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   }
   YieldOp::create(b, getLoc(), product);
   eraseDead(derivative);
-  llvm::copy(backward.getGradients(), operands.begin());
+  llvm::copy(backward.getGradients().take_front(sources), operands.begin());
+  llvm::copy(backward.getGradients().drop_front(sources), operands.begin() + firstTerm);
   return success();
 }
 

@@ -115,6 +115,42 @@ static dispatch::DomainAttr keyDomain(Op op, const DispatchEmitter &emitter) {
   return keys == emitter.domainOf(op.getQuery()) ? dispatch::DomainAttr() : keys;
 }
 
+/// The operands of terms, a table of angles (or null), and the counts of given keys.
+template <typename Op>
+static SmallVector<Value> extrasOf(Op op, Value rotary, DispatchEmitter &emitter) {
+  SmallVector<Value> extras =
+      llvm::map_to_vector(op.getExtras().take_front(op.getTerms().count()),
+                          [&](Value term) { return emitter.get(term); });
+  if (rotary) {
+    extras.push_back(emitter.get(rotary));
+  }
+  llvm::append_range(extras, keyCounts(op.getKey(), emitter));
+  return extras;
+}
+
+/// What a gradient is stored as: a table's is one part a row of the batch.
+static RankedTensorType gradientTypeOf(Value gradient, DispatchEmitter &emitter) {
+  auto table = dyn_cast<RankedTensorType>(gradient.getType());
+  if (!table) {
+    return emitter.typeOf(gradient);
+  }
+  return RankedTensorType::get(
+      {getBatch(emitter.getScope()), table.getDimSize(0), table.getDimSize(1)},
+      table.getElementType());
+}
+
+/// The sum of a table's parts, in the order of the batch: part b is its row of sequence b.
+static Value sumOfParts(Value parts, Type table, DispatchEmitter &emitter) {
+  auto type = cast<RankedTensorType>(parts.getType());
+  auto index = RankedTensorType::get({type.getDimSize(0), getContext(emitter.getScope())},
+                                     emitter.b.getI32Type());
+  auto every = dispatch::DomainAttr::get(emitter.b.getContext(), type.getDimSize(0),
+                                         type.getDimSize(1), /*factor=*/0);
+  return dispatch::ScatterRowsOp::create(emitter.b, table,
+                                         emitter.bind("constant:positions", index), parts, Value(),
+                                         every, StringAttr(), StringAttr());
+}
+
 LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
   auto made = getQuery().getDefiningOp<LinearOp>();
   if (getRotary() && (!made || findRotation(made) != *this)) {
@@ -123,10 +159,10 @@ LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
   }
   auto op = dispatch::AttentionOp::create(
       emitter.b, emitter.typeOf(getOutput()), emitter.typeOf(getLse()), emitter.get(getQuery()),
-      emitter.get(getKey()), emitter.get(getValue()), keyCounts(getKey(), emitter),
+      emitter.get(getKey()), emitter.get(getValue()), extrasOf(*this, Value(), emitter),
       emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
       getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
-      getRandomId(), StringAttr(), StringAttr());
+      getRandomId(), StringAttr(), StringAttr(), getDistanceBias());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   emitter.set(getOutput(), op.getOutput());
   emitter.set(getLse(), op.getLse());
@@ -140,21 +176,19 @@ LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
         "one of them");
   }
   SmallVector<Type> types = llvm::map_to_vector(
-      getGradients(), [&](Value gradient) -> Type { return emitter.typeOf(gradient); });
-  SmallVector<Value> extras = keyCounts(getKey(), emitter);
-  if (getRotary()) {
-    extras.insert(extras.begin(), emitter.get(getRotary()));
-  }
+      getGradients(), [&](Value gradient) -> Type { return gradientTypeOf(gradient, emitter); });
+  SmallVector<Value> extras = extrasOf(*this, getRotary(), emitter);
   auto op = dispatch::AttentionBackwardOp::create(
       emitter.b, types, emitter.get(getQuery()), emitter.get(getKey()), emitter.get(getValue()),
       emitter.get(getOutput()), emitter.get(getLse()), emitter.get(getOutputGradient()), extras,
       emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
       getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
-      getRandomId(), StringAttr(), StringAttr());
+      getRandomId(), StringAttr(), StringAttr(), getDistanceBias());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   cloneRegion(getScoreGradient(), op.getScoreGradient(), emitter.b);
   for (auto [gradient, tensor] : llvm::zip_equal(getGradients(), op.getGradients())) {
-    emitter.set(gradient, tensor);
+    bool isTable = isa<RankedTensorType>(gradient.getType());
+    emitter.set(gradient, isTable ? sumOfParts(tensor, gradient.getType(), emitter) : tensor);
   }
   return success();
 }

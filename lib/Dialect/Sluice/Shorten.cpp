@@ -207,7 +207,7 @@ static Value sumOfGroup(ShortenOp op, BodyBuilder &body) {
 /// A group's rows, minus infinity where there is none; null with a diagnostic.
 static Value groupForMax(Operation *op, Value input, int64_t factor, BodyBuilder &body) {
   if (!readsWholeGroups(input, factor)) {
-    op->emitOpError("S-036: expected a layer or a norm between an unfold and the maximum of its "
+    op->emitOpError("S-048: expected a layer or a norm between an unfold and the maximum of its "
                     "groups, found none");
     return {};
   }

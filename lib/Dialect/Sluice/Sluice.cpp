@@ -2,6 +2,7 @@
 //
 // The model dialect: registration, verifiers, sizes of sequences.
 #include "OpFacts.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Step.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -177,6 +178,59 @@ static LogicalResult verifyOneScale(Operation *op, ValueRange sequences, StringR
   return success();
 }
 
+/// Terms by distance lie on the one scale of queries and keys, sequences before tables, and the
+/// mask lets a query see no later key.
+template <typename Op> static LogicalResult verifyTerms(Op op) {
+  auto isTable = [](Value extra) { return isa<RankedTensorType>(extra.getType()); };
+  size_t tables = llvm::count_if(op.getExtras(), isTable), all = op.getExtras().size();
+  size_t bias = op.getDistanceBias() ? 1 : 0;
+  bool isOrdered = llvm::all_of(op.getExtras().take_back(tables), isTable) && tables >= bias &&
+                   tables <= bias + 1 && (all == tables || all == tables + 2) &&
+                   llvm::all_of(op.getExtras().drop_back(tables),
+                                [](Value extra) { return isa<SequenceType>(extra.getType()); });
+  if (!isOrdered) {
+    InFlightDiagnostic error =
+        op.emitOpError("S-044: expected, behind the sequences, none or two "
+                       "of terms by distance, then ")
+        << (bias ? "a table of biases and at most one" : "at most one table,")
+        << " of angles, found ";
+    llvm::interleaveComma(op.getExtras().getTypes(), error);
+    return error;
+  }
+  auto terms = op.getTerms();
+  if (terms.count() == 0) {
+    return success();
+  }
+  auto widthOf = [](Value v) { return cast<SequenceType>(v.getType()).getWidth(); };
+  auto heads = static_cast<int64_t>(op.getHeads());
+  int64_t columns = heads * static_cast<int64_t>(op.getHeadSize());
+  auto table = terms.bias ? cast<RankedTensorType>(terms.bias.getType()) : RankedTensorType();
+  if ((terms.rows && (widthOf(terms.query) != columns || widthOf(terms.rows) != columns)) ||
+      (table &&
+       (table.getRank() != 2 || table.getDimSize(0) < 1 || table.getDimSize(1) != heads))) {
+    InFlightDiagnostic error = op.emitOpError("S-045: expected terms by distance of ")
+                               << columns << " columns a row, or of " << heads
+                               << " numbers a distance, found ";
+    llvm::interleaveComma(op.getExtras().getTypes(), error);
+    return error;
+  }
+  AffineExpr p = getAffineDimExpr(0, op.getContext());
+  bool isEarlier = llvm::any_of(solveMask(op.getMask()).upper, [&](AffineExpr bound) {
+    auto ahead = dyn_cast<AffineConstantExpr>(simplifyAffineExpr(bound - p, 1, 1));
+    return ahead && ahead.getValue() <= 0;
+  });
+  if (!isEarlier) {
+    return op.emitOpError("S-046: expected a mask that says q <= p where scores have terms by "
+                          "distance, found ")
+           << op.getMaskAttr();
+  }
+  SmallVector<Value> sequences{op.getQuery(), op.getKey()};
+  if (terms.rows) {
+    sequences.append({terms.query, terms.rows});
+  }
+  return verifyOneScale(op, sequences, "queries, keys and terms by distance");
+}
+
 LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2 || getMask().getNumSymbols() != 1) {
     return emitOpError("S-007: expected a mask over (p, q) with symbol n, found ") << getMaskAttr();
@@ -200,6 +254,9 @@ LogicalResult AttentionOp::verify() {
       !fits(getValueColumn(), getKvHeads(), getValue().getType())) {
     return emitOpError("S-014: expected the columns of queries, keys and values inside their rows");
   }
+  if (failed(verifyTerms(*this))) {
+    return failure();
+  }
   auto table = getRotary() ? cast<RankedTensorType>(getRotary().getType()) : RankedTensorType();
   if (table && (getHeadSize() % 2 != 0 || table.getRank() != 2 ||
                 table.getDimSize(1) != count(getHeadSize()))) {
@@ -220,16 +277,37 @@ LogicalResult AttentionOp::verify() {
 
 /// A gradient has the scale and the width of what it is the gradient of.
 LogicalResult AttentionBackwardOp::verify() {
-  size_t count = getGradients().size();
+  if (failed(verifyTerms(*this))) {
+    return failure();
+  }
+  auto terms = getTerms();
+  size_t all = getGradients().size(), count = all - std::min(all, terms.count());
   if (count < 1 || count > 3) {
-    return emitOpError("S-036: expected one, two or three gradients, found ") << count;
+    return emitOpError("S-036: expected one, two or three gradients, and one a term, found ")
+           << all;
   }
   for (unsigned operand = 0; operand < 3; ++operand) {
     Value gradient = getGradients()[dispatch::gradientOf(operand, count)];
+    if (!isa<SequenceType>(gradient.getType())) {
+      return emitOpError("S-036: expected the gradient of a sequence, found ")
+             << gradient.getType();
+    }
     auto found = cast<SequenceType>(gradient.getType());
     auto expected = cast<SequenceType>(getOperand(operand).getType());
     if (found.getScale() != expected.getScale() || found.getWidth() != expected.getWidth()) {
       return emitOpError("S-036: expected a gradient of ") << expected << ", found " << found;
+    }
+  }
+  auto ofTerms = getGradients().take_back(terms.count());
+  for (auto [gradient, term] : llvm::zip_equal(ofTerms, getExtras().take_front(terms.count()))) {
+    auto found = dyn_cast<SequenceType>(gradient.getType());
+    auto expected = dyn_cast<SequenceType>(term.getType());
+    bool fits = found && expected ? found.getScale() == expected.getScale() &&
+                                        found.getWidth() == expected.getWidth()
+                                  : gradient.getType() == term.getType();
+    if (!fits) {
+      return emitOpError("S-036: expected a gradient of ")
+             << term.getType() << ", found " << gradient.getType();
     }
   }
   return success();

@@ -11,7 +11,7 @@ using namespace sluice;
 
 namespace {
 
-/// Angle tables: entry (p, 2i) is `even` and (p, 2i + 1) is `odd` of p base^(-2i / width).
+/// Angle tables: entry (p, 2i) is `even` and (p, 2i + 1) is `odd` of p stride base^(-2i / width).
 std::vector<float> angleTable(ParameterOp parameter, double (*even)(double),
                               double (*odd)(double)) {
   auto type = cast<RankedTensorType>(parameter.getType());
@@ -21,8 +21,8 @@ std::vector<float> angleTable(ParameterOp parameter, double (*even)(double),
   for (int64_t p = 0; p < rows; ++p) {
     for (int64_t c = 0; c < width; ++c) {
       double exponent = -static_cast<double>(c / 2 * 2) / static_cast<double>(width);
-      double angle =
-          static_cast<double>(p) * std::pow(parameter.getBase().convertToDouble(), exponent);
+      double angle = static_cast<double>(p * int64_t(parameter.getStride())) *
+                     std::pow(parameter.getBase().convertToDouble(), exponent);
       values[p * width + c] = static_cast<float>(c % 2 == 0 ? even(angle) : odd(angle));
     }
   }

@@ -74,7 +74,10 @@ static double stateBytes(Operation *op, const DenseSet<Value> &states, const Ste
     auto type = cast<RankedTensorType>(attention.getKey().getType());
     int64_t keys = std::min(std::max<int64_t>(0, last - first + 1), type.getDimSize(1));
     int64_t columns = int64_t(attention.getKvHeads() * attention.getHeadSize());
-    return bytesOf(type, 2 * keys * columns) * double(rate.runs) / double(rate.period);
+    int64_t distances =
+        attention.getTerms().rows ? int64_t(attention.getHeads() * attention.getHeadSize()) : 0;
+    return bytesOf(type, keys * (2 * columns + distances)) * double(rate.runs) /
+           double(rate.period);
   }
   double bytes = 0;
   for (unsigned i = 0; isa<dispatch::RowsOp>(op) && i + 1 < op->getNumOperands(); ++i) {

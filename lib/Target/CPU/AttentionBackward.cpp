@@ -7,7 +7,7 @@
 //
 // With few (row, key/value head) pairs there are few items: fewer than the machine's cores leaves
 // cores idle.
-#include "Attention.h"
+#include "AttentionTerms.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -23,7 +23,7 @@ public:
   BackwardGenerator(dispatch::AttentionBackwardOp op, ModuleOp module, StringRef name,
                     const Target &target)
       : op(op), target(target), shape(makeShape(op, target)), frame(op, module, name, target),
-        e(frame.builder(), target.lanes),
+        e(frame.builder(), target.lanes), terms(op, target, shape, frame, e),
         keepsScores(!op.getScoreGradient().getArgument(0).use_empty()) {}
 
   Kernel generate();
@@ -41,7 +41,7 @@ private:
   void emitProbabilities(Value q0, bool masked);
   void emitScoreGradients(Value q0);
   void emitProducts(Value q0);
-  void emitZeros(Value fromQuery, Value fromKey);
+  void emitZeros(Value fromQuery, Value fromKey, bool isWhole);
 
   /// The gradient of operand 0, 1 or 2.
   Value gradientOf(unsigned operand) {
@@ -56,10 +56,12 @@ private:
   const Shape shape;
   Frame frame;
   Emitter e;
+  Terms terms;
   const bool keepsScores; ///< the derivative reads the raw scores
 
   Value query, key, value, output, lse, outputGradient, rotary; // tensors
   SmallVector<Value> gradients;                                 // one, two or three
+  unsigned firstTerm = 0; ///< the frame's number of the first term's gradient
   Value keys, values, keyGradients,
       valueGradients; // scratch of a key/value head, rows of positions
   Value queryRows, outputRows, queryBlocks, outputBlocks, queryGradients; // scratch of a query head
@@ -78,11 +80,12 @@ void BackwardGenerator::openTensors() {
   output = frame.buffer(next++);
   lse = frame.buffer(next++);
   outputGradient = frame.buffer(next++);
-  rotary = op.getRotary() ? frame.buffer(next) : Value();
-  next += op.getExtras().size();
-  for (size_t i = 0; i < op.getGradients().size(); ++i) {
+  rotary = op.getRotary() ? frame.buffer(next + unsigned(op.getTerms().count())) : Value();
+  next = op->getNumOperands();
+  for (size_t i = 0; i < op.getSourceGradients().size(); ++i) {
     gradients.push_back(frame.buffer(next++));
   }
+  firstTerm = next;
 }
 
 // 9 D numbers a position and a few blocks: rows and transposed blocks of Q and dO, dQ, K, V, dK,
@@ -103,10 +106,11 @@ void BackwardGenerator::allocate() {
   deltas = frame.scratch(MemRefType::get({allQueries}, e.b.getF32Type()));
   MemRefType block = matrix(shape.keyBlock, shape.queryBlock);
   probabilities = frame.scratch(block);
-  scoreGradients = frame.scratch(block);
+  scoreGradients = frame.scratch(matrix(shape.keyBlock + 2 * terms.padding(), shape.queryBlock));
   scores = keepsScores ? frame.scratch(block) : Value();
   keep = shape.dropout > 0 ? frame.scratch(block) : Value();
   rows = frame.scratch(matrix(shape.queryBlock, shape.headWidth));
+  terms.allocate(firstTerm);
 }
 
 Kernel BackwardGenerator::generate() {
@@ -122,9 +126,9 @@ Kernel BackwardGenerator::generate() {
       e.less(batchRow, rowsOf),
       [&] {
         emitItem();
-        emitZeros(queryLength, keyLength);
+        emitZeros(queryLength, keyLength, /*isWhole=*/false);
       },
-      [&] { emitZeros(e.index(0), e.index(0)); });
+      [&] { emitZeros(e.index(0), e.index(0), /*isWhole=*/true); });
   frame.finish();
 
   Kernel kernel;
@@ -132,17 +136,18 @@ Kernel BackwardGenerator::generate() {
   kernel.items = shape.batch * shape.kvHeads;
   kernel.scratchBytes = frame.scratchBytes();
   kernel.kind = "attention";
-  countWork(shape, op.getMask(), /*matmuls=*/5, /*tensors=*/8, kernel);
+  countWork(shape, op.getMask(), /*matmuls=*/5 + (terms.hasRows() ? 3 : 0), /*tensors=*/8, kernel);
   return kernel;
 }
 
-/// Zeros in the rows from those on of every column that the item owns.
-void BackwardGenerator::emitZeros(Value fromQuery, Value fromKey) {
+/// Zeros in the rows from those on of every column that the item owns; `isWhole`: in all of them.
+void BackwardGenerator::emitZeros(Value fromQuery, Value fromKey, bool isWhole) {
   Value queries = e.index(shape.queries), keysEnd = e.index(shape.keys);
   e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) {
     Value queryHead = e.add(e.mul(keyHead, shape.group), member);
     emitZeroRows(e, shape, gradientOf(0), queryBase, fromQuery, queries,
                  columnOf(queryHead, shape.queryColumn));
+    terms.storeZeros(batchRow, queryHead, fromQuery, isWhole);
   });
   emitZeroRows(e, shape, gradientOf(1), keyBase, fromKey, keysEnd,
                columnOf(keyHead, shape.keyColumn));
@@ -158,6 +163,9 @@ void BackwardGenerator::emitItem() {
   emitPack(e, shape, value, allKeys, valueColumn, values);
   emitFill(e, keyGradients, 0);
   emitFill(e, valueGradients, 0);
+  if (terms.padding() > 0) {
+    emitFill(e, scoreGradients, 0);
+  }
   e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) { emitHead(member); });
   Value zero = e.index(0);
   emitUnpack(e, shape, keyGradients, zero, zero, keyLength, rotary, gradientOf(1), keyBase,
@@ -173,12 +181,15 @@ void BackwardGenerator::emitHead(Value member) {
   emitPack(e, shape, query, all, queryColumn, queryRows);
   emitPack(e, shape, outputGradient, all, outputColumn, outputRows);
   emitFill(e, queryGradients, 0);
+  terms.packHead(queryBase, queryLength, head);
+  terms.packAllQueries(queryBase, queryLength, head);
   emitRowStatistics(outputColumn);
   Value blocks = e.floorDiv(e.add(queryLength, shape.queryBlock - 1), shape.queryBlock);
   e.loop(e.index(0), blocks, 1, [&](Value block) {
     Value first = e.mul(block, shape.queryBlock), row = e.mul(block, shape.head);
     emitTransposeBlock(e, shape, queryRows, first, queryBlocks, row);
     emitTransposeBlock(e, shape, outputRows, first, outputBlocks, row);
+    terms.transposeBlock(first, row);
   });
   e.loop(e.index(0), keyLength, shape.keyBlock, [&](Value q0) {
     e.loop(e.index(0), blocks, 1, [&](Value block) { emitPair(q0, block); });
@@ -190,7 +201,9 @@ void BackwardGenerator::emitHead(Value member) {
     Value count = e.min(e.index(shape.queryBlock), e.sub(queryLength, p0));
     emitUnpack(e, shape, rows, e.index(0), p0, count, rotary, gradientOf(0), queryBase,
                queryColumn);
+    terms.storeQueries(p0, blockRow, rows);
   });
+  terms.storeHead(batchRow);
 }
 
 /// deltas = sum over c of dO O. Log-sums become +inf where the row has no key (-inf) or is not
@@ -220,6 +233,7 @@ void BackwardGenerator::emitPair(Value q0, Value block) {
   BlockClass kind = classifyBlock(e, op.getMask(), p0, shape.queryBlock, q0, shape.keyBlock,
                                   {queryLength, keyLength});
   e.when(kind.some, [&] {
+    terms.emitProducts(p0, q0, blockRow);
     e.when(kind.full, [&] { emitProbabilities(q0, false); }, [&] { emitProbabilities(q0, true); });
     if (keep) {
       emitKeep(e, frame, shape, e.add(e.mul(batchRow, shape.heads), head), p0, q0, keep);
@@ -246,14 +260,16 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
       for (auto [i, line] : llvm::enumerate(tile)) {
         Value local = e.add(row, i);
         Value q = e.toInteger(e.add(q0, local));
-        Value score = e.broadcast(emitRegion(e, op.getScore(), {line[j], p, q, h}));
+        Value raw = terms.addProduct(line[j], local, offset);
+        Value score = e.broadcast(emitRegion(e, op.getScore(), {raw, p, q, h}));
+        score = terms.addBias(score, p0, q0, local, offset);
         Value probability = emitExp(e, e.subf(score, logSum));
         if (masked) {
           probability = e.select(emitMask(e, op.getMask(), p, q, n), probability, e.splat(0));
         }
         e.store(probability, probabilities, {local, offset});
         if (keepsScores) {
-          e.store(line[j], scores, {local, offset});
+          e.store(raw, scores, {local, offset});
         }
       }
     }
@@ -264,13 +280,14 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
 /// scoreGradients = derivative region of g = P (keep dP - delta), dP = V dO^T; then probabilities =
 /// keep P.
 void BackwardGenerator::emitScoreGradients(Value q0) {
+  int64_t padding = terms.padding();
   Matmul product;
   product.rows = shape.keyBlock;
   product.vectors = shape.queryVectors;
   product.depth = e.index(shape.head);
   product.a = {values, q0, {}};
   product.b = {outputBlocks, blockRow, {}};
-  product.finish = [&](Value row, Value column, Accumulators &tile) {
+  product.finish = [&, padding](Value row, Value column, Accumulators &tile) {
     Value h = e.toInteger(head);
     for (size_t j = 0; j < tile.front().size(); ++j) {
       Value offset = e.add(column, j * e.lanes);
@@ -293,7 +310,11 @@ void BackwardGenerator::emitScoreGradients(Value q0) {
         // infinite: 0 it is.
         Value absent =
             arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, probability, e.splat(0));
-        e.store(e.select(absent, e.splat(0), derived), scoreGradients, {local, offset});
+        Value stored = padding > 0 ? e.add(local, padding) : local;
+        e.store(e.select(absent, e.splat(0), derived), scoreGradients, {stored, offset});
+        if (op.getTerms().bias) {
+          terms.addBiasGradient(e.select(absent, e.splat(0), g), p0, q0, local, offset);
+        }
       }
     }
   };
@@ -309,15 +330,17 @@ void BackwardGenerator::emitProducts(Value q0) {
   product.a = {probabilities, {}, {}};
   product.b = {outputRows, p0, {}};
   emitMatmul(e, target, accumulateInto(e, product, valueGradients, q0));
-  product.a = {scoreGradients, {}, {}};
+  Value first = terms.padding() > 0 ? e.index(terms.padding()) : Value();
+  product.a = {scoreGradients, first, {}};
   product.b = {queryRows, p0, {}};
   emitMatmul(e, target, accumulateInto(e, product, keyGradients, q0));
   product.rows = shape.head;
   product.vectors = shape.queryVectors;
   product.depth = e.min(e.index(shape.keyBlock), e.sub(keyLength, q0));
   product.a = {keys, q0, {}, /*transposed=*/true};
-  product.b = {scoreGradients, {}, {}};
+  product.b = {scoreGradients, first, {}};
   emitMatmul(e, target, accumulateInto(e, product, queryGradients, blockRow));
+  terms.emitGradients(scoreGradients, p0, q0, blockRow);
 }
 
 FailureOr<Kernel> cpu::generateAttentionBackward(dispatch::AttentionBackwardOp op, ModuleOp module,

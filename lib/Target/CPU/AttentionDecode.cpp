@@ -87,6 +87,9 @@ private:
   void emitKeyBlock(Value q0, Value end);
   void addScores(Value q0, Value step);
   Value emitScores(const Query &query, ArrayRef<Value> rows, Value q0, Value step);
+  Value distanceOf(const Query &query, Value q0, Value key);
+  void addDistances(const Query &query, Value q0, Value step, Emitter::Values &dots);
+  Value addBiases(const Query &query, Value q0, Value step, Value score);
   void addTerms(const Query &query);
   void addValues(Value q0, Value step);
   void storePartial(const Query &query);
@@ -111,7 +114,9 @@ private:
   Emitter e;
 
   Value query, key, value, output, lse;     // tensors
+  Value positionQuery, distances, biases;   // tensors; null where scores have no such term
   Value queries, accumulator, maximum, sum; // scratch, by query
+  Value positionQueries;                    // likewise
   Value chances;  // scratch [query][key of a block], by step: scores, then terms of the sum
   Value parts;    ///< workspace: sums, maximum, sum; by item and query
   Value counters; ///< of arrived items, by batch row and group
@@ -130,6 +135,15 @@ void DecodeGenerator::allocate() {
   value = frame.buffer(2);
   output = frame.buffer(op->getNumOperands());
   lse = frame.buffer(op->getNumOperands() + 1);
+  dispatch::DistanceTerms terms = op.getTerms();
+  if (terms.rows) {
+    positionQuery = frame.buffer(3);
+    distances = frame.buffer(4);
+    positionQueries = frame.scratch(matrix(shape.headWidth));
+  }
+  if (terms.bias) {
+    biases = frame.buffer(2 + unsigned(terms.count()));
+  }
   queries = frame.scratch(matrix(shape.headWidth));
   accumulator = frame.scratch(matrix(shape.headWidth));
   maximum = frame.scratch(matrix(e.lanes));
@@ -226,8 +240,45 @@ void DecodeGenerator::loadQuery(const Query &of) {
             {of.slot, e.index(j * e.lanes)});
     e.store(e.splat(0), accumulator, {of.slot, e.index(j * e.lanes)});
   }
+  if (positionQuery) {
+    Value own = ringRow(e.b, extentOf(op.getTerms().query), batch, of.position);
+    Value column = e.mul(of.head, shape.head);
+    for (int64_t j = 0; j < shape.headVectors; ++j) {
+      e.store(e.load(positionQuery, {own, columnOf(column, j)}, validOf(j)), positionQueries,
+              {of.slot, e.index(j * e.lanes)});
+    }
+  }
   e.store(e.splat(-infinity), maximum, {of.slot, e.index(0)});
   e.store(e.splat(0), sum, {of.slot, e.index(0)});
+}
+
+/// Of a query and key q0 + `key`; of a key behind the query, which no mask lets it see, 0.
+Value DecodeGenerator::distanceOf(const Query &of, Value q0, Value key) {
+  return e.max(e.sub(of.position, e.add(q0, key)), e.index(0));
+}
+
+/// Adds the products of a query with its rows by distance to those with the keys, one a stream.
+void DecodeGenerator::addDistances(const Query &of, Value q0, Value step, Emitter::Values &dots) {
+  Value first = e.mul(of.head, shape.head);
+  for (int64_t i = 0; i < e.lanes; ++i) {
+    Value distance = distanceOf(of, q0, e.add(step, e.mul(run, i)));
+    Value row = ringRow(e.b, extentOf(op.getTerms().rows), batch, distance);
+    for (int64_t j = 0; j < shape.headVectors; ++j) {
+      Value factor = e.load(positionQueries, {of.slot, e.index(j * e.lanes)});
+      dots[i] = e.fma(factor, e.load(distances, {row, columnOf(first, j)}, validOf(j)), dots[i]);
+    }
+  }
+}
+
+/// Adds the table's biases, one a stream.
+Value DecodeGenerator::addBiases(const Query &of, Value q0, Value step, Value score) {
+  int64_t rows = cast<RankedTensorType>(op.getTerms().bias.getType()).getDimSize(0);
+  Emitter::Values numbers;
+  for (int64_t i = 0; i < e.lanes; ++i) {
+    Value distance = distanceOf(of, q0, e.add(step, e.mul(run, i)));
+    numbers.push_back(e.loadScalar(biases, {e.min(distance, e.index(rows - 1)), of.head}));
+  }
+  return e.addf(score, vector::FromElementsOp::create(e.b, e.floats, numbers));
 }
 
 /// Row of `ring` that holds key `i` of the block at q0. Blocks begin at multiples of their size:
@@ -273,6 +324,9 @@ Value DecodeGenerator::emitScores(const Query &of, ArrayRef<Value> rows, Value q
           e.fma(factor, e.load(key, {rows[i], columnOf(of.keyColumn, j)}, validOf(j)), dots[i]);
     }
   }
+  if (distances) {
+    addDistances(of, q0, step, dots);
+  }
   SmallVector<int32_t> numbers(e.lanes);
   std::iota(numbers.begin(), numbers.end(), 0);
   Value lanes =
@@ -282,6 +336,9 @@ Value DecodeGenerator::emitScores(const Query &of, ArrayRef<Value> rows, Value q
       e.add(e.broadcast(e.toInteger(e.add(q0, step))), e.mul(e.broadcast(e.toInteger(run)), lanes));
   Value score =
       e.broadcast(emitRegion(e, op.getScore(), {e.sumEach(dots), p, q, e.toInteger(of.head)}));
+  if (biases) {
+    score = addBiases(of, q0, step, score);
+  }
   Value holds = emitRelation(e, op.getMask(), e.broadcast(p), q, e.broadcast(e.toInteger(length)));
   return e.select(holds, score, e.splat(-infinity));
 }

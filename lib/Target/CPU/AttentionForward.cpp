@@ -4,7 +4,7 @@
 // the head's keys once and then, for each block of queries, goes over the blocks of keys that the
 // mask leaves with an online softmax.
 #include "../Common/Storage.h"
-#include "Attention.h"
+#include "AttentionTerms.h"
 #include "Skinny.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -22,7 +22,8 @@ class ForwardGenerator {
 public:
   ForwardGenerator(dispatch::AttentionOp op, ModuleOp module, StringRef name, const Target &target)
       : op(op), target(target), shape(makeShape(op, target)), frame(op, module, name, target),
-        e(frame.builder(), target.lanes), parts(chooseParts()) {}
+        e(frame.builder(), target.lanes), terms(op, target, shape, frame, e), parts(chooseParts()) {
+  }
 
   Kernel generate();
 
@@ -51,6 +52,7 @@ private:
   const Shape shape;
   Frame frame;
   Emitter e;
+  Terms terms;
   const int64_t parts;
 
   Value query, key, value, output, lse; // tensors
@@ -75,9 +77,8 @@ void ForwardGenerator::allocate() {
   query = frame.buffer(next++);
   key = frame.buffer(next++);
   value = frame.buffer(next++);
-  next += op.getExtras().size();
-  output = frame.buffer(next++);
-  lse = frame.buffer(next++);
+  output = frame.buffer(op->getNumOperands());
+  lse = frame.buffer(op->getNumOperands() + 1);
   keys = frame.scratch(matrix(shape.keyBlocks * shape.keyBlock, shape.headWidth));
   // Values are read a scalar at a time: where they lie, or, of bf16, extended.
   values = isHalfMemory(value)
@@ -92,6 +93,7 @@ void ForwardGenerator::allocate() {
   sum = frame.scratch(perQuery());
   blockMaximum = frame.scratch(perQuery());
   rescale = frame.scratch(perQuery());
+  terms.allocate();
 }
 
 Kernel ForwardGenerator::generate() {
@@ -111,7 +113,7 @@ Kernel ForwardGenerator::generate() {
   kernel.items = shape.batch * shape.heads * parts;
   kernel.scratchBytes = frame.scratchBytes();
   kernel.kind = "attention";
-  countWork(shape, op.getMask(), /*matmuls=*/2, /*tensors=*/4, kernel);
+  countWork(shape, op.getMask(), /*matmuls=*/2 + (terms.hasRows() ? 1 : 0), /*tensors=*/4, kernel);
   return kernel;
 }
 
@@ -125,6 +127,7 @@ void ForwardGenerator::emitItem() {
   if (values) {
     emitPack(e, shape, value, allKeys, valueColumn, values);
   }
+  terms.packHead(queryBase, queryLength, head);
   Value part = e.sub(frame.item(), e.mul(e.floorDiv(frame.item(), parts), parts));
   Value blocks = e.floorDiv(e.add(queryLength, shape.queryBlock - 1), shape.queryBlock);
   e.loop(part, blocks, parts, [&](Value block) { emitQueryBlock(block); });
@@ -135,6 +138,7 @@ void ForwardGenerator::emitQueryBlock(Value block) {
   emitPack(e, shape, query, {queryBase, p0, e.index(shape.queryBlock), queryLength}, queryColumn,
            rowsOfBlock);
   emitTransposeBlock(e, shape, rowsOfBlock, e.index(0), queries, e.index(0));
+  terms.packQueries(p0, rowsOfBlock);
   emitFill(e, accumulator, 0);
   eachVector([&](int64_t, Value offset) {
     e.store(e.splat(-infinity), maximum, {offset});
@@ -149,6 +153,7 @@ void ForwardGenerator::emitKeyBlock(Value q0) {
                                    {queryLength, keyLength});
   e.when(block.some, [&] {
     eachVector([&](int64_t, Value offset) { e.store(e.splat(-infinity), blockMaximum, {offset}); });
+    terms.emitProducts(p0, q0, e.index(0));
     e.when(block.full, [&] { emitScores(q0, false); }, [&] { emitScores(q0, true); });
     if (shape.dropout > 0) {
       emitKeep(e, frame, shape, e.add(e.mul(batchRow, shape.heads), head), p0, q0, keep);
@@ -191,12 +196,15 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
       Value p = emitQueries(e, p0, offset);
       Value best = e.load(blockMaximum, {offset});
       for (auto [i, line] : llvm::enumerate(tile)) {
-        Value q = e.toInteger(e.add(q0, e.add(row, i)));
-        Value score = e.broadcast(emitRegion(e, op.getScore(), {line[j], p, q, h}));
+        Value local = e.add(row, i);
+        Value q = e.toInteger(e.add(q0, local));
+        Value raw = terms.addProduct(line[j], local, offset);
+        Value score = e.broadcast(emitRegion(e, op.getScore(), {raw, p, q, h}));
+        score = terms.addBias(score, p0, q0, local, offset);
         if (masked) {
           score = e.select(emitMask(e, op.getMask(), p, q, n), score, e.splat(-infinity));
         }
-        e.store(score, scores, {e.add(row, i), offset});
+        e.store(score, scores, {local, offset});
         best = e.maxf(score, best);
       }
       e.store(best, blockMaximum, {offset});

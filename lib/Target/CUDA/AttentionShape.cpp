@@ -31,6 +31,11 @@ template <typename Op> static LogicalResult checkSizes(Op op) {
            << widestHead << " columns on a GPU, found " << head
            << "; use more heads, or compile for a CPU";
   }
+  if (op.getTerms().count() > 0) {
+    return op.emitError(
+        "expected scores without terms by distance on a GPU, which has no kernels "
+        "for them yet, found some; leave \"relative\" out of the spec, or compile for a CPU");
+  }
   float dropout = op.getDropout().convertToFloat();
   if (!(dropout >= 0 && dropout < 1)) {
     return op.emitError("expected dropout in [0, 1), found ") << dropout;

@@ -295,7 +295,7 @@ func.func @group(%x: tensor<4x8xf32>) {
 #fine = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 #coarse = #dispatch.domain<batch = 2, positions = 4, factor = 4>
 func.func @one_gradient_of_two_domains(%x: tensor<2x16x4xf32>, %y: tensor<2x4x8xf32>, %l: tensor<2x16x1xf32>) {
-  // expected-error@+1 {{D-022: expected a gradient of queries, keys and values, or one of queries and one or two of keys and values, of as many rows as those, found 'tensor<2x16x4xf32>'}}
+  // expected-error@+1 {{D-022: expected a gradient of queries, keys and values, or one of queries and one or two of keys and values, of as many rows as those, then those of the terms, found 'tensor<2x16x4xf32>'}}
   %d = dispatch.attention_backward %x, %y, %y, %x, %l, %x attributes {domain = #fine, key_domain = #coarse,
       heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, query_column = 0 : i64, key_column = 0 : i64,
       value_column = 4 : i64, mask = affine_set<(p, q)[n] : (p - 4 * q >= 0)>} {
@@ -328,5 +328,18 @@ func.func @counts_of_another_batch(%x: tensor<2x16x4xf32>, %y: tensor<2x5x8xf32>
   ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
     dispatch.yield %s : f32
   } : (tensor<2x16x4xf32>, tensor<2x5x8xf32>, tensor<2x5x8xf32>, tensor<3xi64>) -> (tensor<2x16x4xf32>, tensor<2x16x1xf32>)
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @more_biases_than_positions(%x: tensor<2x16x12xf32>, %b: tensor<17x1xf32>) {
+  // expected-error@+1 {{D-025: expected, behind queries, keys and values of one domain, two tensors of rows by distance or a table}}
+  %o:2 = dispatch.attention %x, %x, %x, %b attributes {domain = #domain, distance_bias, heads = 1 : i64, kv_heads = 1 : i64,
+      head_size = 4 : i64, query_column = 0 : i64, key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    dispatch.yield %s : f32
+  } : (tensor<2x16x12xf32>, tensor<2x16x12xf32>, tensor<2x16x12xf32>, tensor<17x1xf32>) -> (tensor<2x16x4xf32>, tensor<2x16x1xf32>)
   return
 }

@@ -235,6 +235,62 @@ func.func @one_gradient_of_two_scales(%x: !sluice.seq<@fine, 4, f32>, %y: !sluic
 
 // -----
 
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+func.func @one_sequence_by_distance(%x: !sluice.seq<@fine, 4, f32>) {
+  // expected-error@+1 {{S-044: expected, behind the sequences, none or two of terms by distance}}
+  %o, %l = sluice.attention %x, %x, %x, %x attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, 
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>) -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 1, f32>)
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+func.func @no_table_of_biases(%x: !sluice.seq<@fine, 4, f32>) {
+  // expected-error@+1 {{S-044: expected, behind the sequences}}
+  %o, %l = sluice.attention %x, %x, %x attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, distance_bias,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>) -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 1, f32>)
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+func.func @biases_of_other_heads(%x: !sluice.seq<@fine, 4, f32>, %b: tensor<3x2xf32>) {
+  // expected-error@+1 {{S-045: expected terms by distance of 4 columns a row, or of 1 numbers a distance}}
+  %o, %l = sluice.attention %x, %x, %x, %b attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, distance_bias,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, tensor<3x2xf32>) -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 1, f32>)
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+func.func @distances_of_later_keys(%x: !sluice.seq<@fine, 4, f32>, %b: tensor<3x1xf32>) {
+  // expected-error@+1 {{S-046: expected a mask that says q <= p}}
+  %o, %l = sluice.attention %x, %x, %x, %b attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, distance_bias,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q + 1 >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, tensor<3x1xf32>) -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 1, f32>)
+  return
+}
+
+// -----
+
 func.func @captured(%a: !sluice.seq<@s1, 4, f32>, %outside: f32) {
   // expected-note@+1 {{required by region isolation constraints}}
   %y = sluice.map(%a) {

@@ -92,6 +92,30 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     return %dx : !sluice.seq<@fine, 24, f32>
   }
 
+  // CHECK-LABEL: func.func @attention_by_distance
+  func.func @attention_by_distance(%q: !sluice.seq<@fine, 8, f32>, %x: !sluice.seq<@fine, 16, f32>, %u: !sluice.seq<@fine, 8, f32>,
+      %r: !sluice.seq<@fine, 8, f32>, %bias: tensor<5x2xf32>, %dy: !sluice.seq<@fine, 8, f32>) -> tensor<5x2xf32> {
+    // CHECK: sluice.attention %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes {distance_bias,
+    %o, %lse = sluice.attention %q, %x, %x, %u, %r, %bias attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 4 : i64, distance_bias,
+        query_column = 0 : i64, key_column = 0 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32):
+      sluice.yield %s : f32
+    } : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 8, f32>,
+         !sluice.seq<@fine, 8, f32>, tensor<5x2xf32>) -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 2, f32>)
+    // CHECK: %{{.*}}:5 = sluice.attention_backward
+    %d:5 = sluice.attention_backward %q, %x, %x, %o, %lse, %dy, %u, %r, %bias attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 4 : i64,
+        distance_bias, query_column = 0 : i64, key_column = 0 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32):
+      sluice.yield %s : f32
+    } derivative {
+    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32, %g: f32):
+      sluice.yield %g : f32
+    } : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 8, f32>,
+         !sluice.seq<@fine, 2, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, tensor<5x2xf32>)
+        -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, tensor<5x2xf32>)
+    return %d#4 : tensor<5x2xf32>
+  }
+
   // CHECK-LABEL: func.func @backward
   func.func @backward(%t: !sluice.seq<@fine, 0, i32>, %x: !sluice.seq<@fine, 8, f32>, %dy: !sluice.seq<@fine, 8, f32>,
                       %n: !sluice.seq<@fine, 0, f32>, %v: tensor<8xf32>, %w: tensor<8x8xf32>, %table: tensor<7x8xf32>) {

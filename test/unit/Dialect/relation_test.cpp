@@ -194,6 +194,19 @@ TEST_P(Relation, LatestIsTheLastPositionOfTheRelation) {
 #define ATTENTION(KV_HEADS, KV_WIDTH, MASK, SCORE)                                                 \
   ATTENTION_BETWEEN("s1", "s1", KV_HEADS, KV_WIDTH, MASK, SCORE)
 #define PLAIN "sluice.yield %s : f32"
+/// Two heads of 2 with rows by distance, and a table of two distances.
+constexpr const char *attentionByDistance =
+    R"((%q: !sluice.seq<@s1, 4, f32>, %k: !sluice.seq<@s1, 4, f32>,
+    %u: !sluice.seq<@s1, 4, f32>, %r: !sluice.seq<@s1, 4, f32>, %b: tensor<2x2xf32>) -> !sluice.seq<@s1, 4, f32> {
+  %o, %l = sluice.attention %q, %k, %k, %u, %r, %b attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 2 : i64,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, distance_bias,
+      mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %t: i32, %h: i32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>,
+       !sluice.seq<@s1, 4, f32>, tensor<2x2xf32>) -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 2, f32>)
+  return %o : !sluice.seq<@s1, 4, f32>
+})";
 
 const Case cases[] = {
     {"embed", "(%t: " TOKENS ", %w: tensor<7x3xf32>) -> " SEQ(
@@ -258,6 +271,7 @@ const Case cases[] = {
                                    ": (" SEQ("s1", 3) ", tensor<7x3xf32>, " TOKENS ") -> " SEQ(
                                        "s1", 0) " return %l : " SEQ("s1", 0) " }"},
     {"attention_causal", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0)", PLAIN)},
+    {"attention_by_distance", attentionByDistance},
     {"attention_causal_grouped", ATTENTION(1, 2, "(p, q)[n] : (p - q >= 0)", PLAIN)},
     {"attention_bidirectional", ATTENTION(2, 4, "(p, q)[n] : (n - 1 - q >= 0)", PLAIN)},
     {"attention_window", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0, q - p + 2 >= 0)", PLAIN)},

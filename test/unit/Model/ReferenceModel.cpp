@@ -74,8 +74,8 @@ int64_t ReferenceModel::size(const std::string &name) const {
   return impl->module.get()->getAttrOfType<IntegerAttr>("sluice." + name).getInt();
 }
 
-/// Row p of a table of angles, docs/spec.md: p base^(-2i / width) at 2i and 2i + 1. Rounded to f32,
-/// as models store it.
+/// Row p of a table of angles, docs/spec.md: p stride base^(-2i / width) at 2i and 2i + 1. Rounded
+/// to f32, as models store it.
 template <typename T> static std::vector<T> makeTable(ParameterOp parameter) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(parameter.getType()).getShape();
   bool rotary = parameter.getInitial() == "rotary";
@@ -83,8 +83,8 @@ template <typename T> static std::vector<T> makeTable(ParameterOp parameter) {
   for (int64_t p = 0; p < shape[0]; ++p) {
     for (int64_t c = 0; c < shape[1]; ++c) {
       double exponent = static_cast<double>(c - c % 2) / static_cast<double>(shape[1]);
-      double angle =
-          static_cast<double>(p) / std::pow(parameter.getBase().convertToDouble(), exponent);
+      double angle = static_cast<double>(p * int64_t(parameter.getStride())) /
+                     std::pow(parameter.getBase().convertToDouble(), exponent);
       bool cosine = (c % 2 == 0) == rotary;
       table.push_back(static_cast<float>(cosine ? std::cos(angle) : std::sin(angle)));
     }

@@ -23,16 +23,22 @@ struct References {
   ReferenceModel forward, gradient;
 };
 
-/// A gradient that is zero exactly and in ordinary float32 too: that of queries and keys, and of
-/// what queries alone come from, where a row sees one position alone. P (dP - dO . O) is then a
-/// difference of two equal sums, whose rounding is that of the values' gradient.
+/// A gradient that is zero exactly and in ordinary float32 too: that of queries and keys, of terms
+/// by distance, and of what queries alone come from, where a row sees one position alone. P (dP -
+/// dO . O) is then a difference of two equal sums, whose rounding is that of the values' gradient.
 bool vanishes(const Yardstick &yardstick) {
   return yardstick.magnitude == 0 && yardstick.error == 0;
 }
 
 std::string valueOf(std::string name) {
   const std::pair<std::string, std::string> parts[] = {
-      {".query.", ".value."}, {".key.", ".value."}, {".attention.norm.", ".attention.over.norm."}};
+      {".query.", ".value."},
+      {".key.", ".value."},
+      {".attention.norm.", ".attention.over.norm."},
+      {".relative.content.bias", ".value.weight"},
+      {".relative.position.bias", ".value.weight"},
+      {".relative.weight", ".value.weight"},
+      {".relative.table", ".value.weight"}};
   for (const auto &[part, value] : parts) {
     if (size_t at = name.find(part); at != std::string::npos) {
       name.replace(at, part.size(), value);

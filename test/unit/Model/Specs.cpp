@@ -160,13 +160,54 @@ const std::vector<Family> &familiesOfInputs() {
   static const std::vector<Family> all = {{"encoders", encoders}};
   return all;
 }
+/// Biases by distance on two scales, fewer and more distances than positions, with rotation,
+/// grouped heads, a window and dropout.
+static const char *const relativeBias =
+    R"json({"sluice": 1, "vocabulary": 43, "context": 29, "batch": 3, "width": 20,
+  "defaults": {"heads": 4, "key_value_heads": 2, "head_size": 6, "feed_forward": 24, "relative": {"bias": 7},
+               "attention_dropout": 0.2},
+  "stages": [{"op": "embedding"},
+             {"op": "layer", "rotary": true},
+             {"op": "hourglass", "hierarchy": "0@1 1@3 0@1", "relative": {"bias": 1000}},
+             {"op": "layer", "mask": {"window": [2, 9]}, "placement": "post"},
+             {"op": "head"}]})json";
+
+/// Transformer-XL's terms: biases of layers and shared ones, on two scales, with grouped heads, a
+/// window and dropout.
+static const char *const transformerXl =
+    R"json({"sluice": 1, "vocabulary": 47, "context": 29, "batch": 3, "width": 20,
+  "defaults": {"heads": 4, "key_value_heads": 2, "head_size": 6, "feed_forward": 24, "relative": "xl_shared",
+               "attention_dropout": 0.2},
+  "stages": [{"op": "embedding"},
+             {"op": "hourglass", "hierarchy": "1@1 1@3 0@1"},
+             {"op": "layer", "mask": {"window": [2, 9]}, "placement": "post", "bias": false, "relative": "xl"},
+             {"op": "head"}]})json";
+
+/// Terms by distance over several blocks of queries and keys, and a head of a width that fills no
+/// whole vectors.
+static const char *const distanceBlocks =
+    R"json({"sluice": 1, "vocabulary": 37, "context": 67, "batch": 2, "width": 20,
+  "defaults": {"heads": 1, "feed_forward": 24},
+  "stages": [{"op": "embedding"},
+             {"op": "layer", "relative": "xl"},
+             {"op": "layer", "relative": {"bias": 50}},
+             {"op": "head"}]})json";
 
 const std::vector<Family> &families() {
-  static const std::vector<Family> all = {
-      {"PostNorm", postNorm},       {"Dropout", dropout},      {"Windows", windows},
-      {"Resampling", resampling},   {"Streams", streams},      {"Blocks", blocks},
-      {"FoldedTwice", foldedTwice}, {"Maxima", maxima},        {"Least", least},
-      {"OverStreams", overStreams}, {"OverScales", overScales}};
+  static const std::vector<Family> all = {{"RelativeBias", relativeBias},
+                                          {"TransformerXl", transformerXl},
+                                          {"DistanceBlocks", distanceBlocks},
+                                          {"PostNorm", postNorm},
+                                          {"Dropout", dropout},
+                                          {"Windows", windows},
+                                          {"Resampling", resampling},
+                                          {"Streams", streams},
+                                          {"Blocks", blocks},
+                                          {"FoldedTwice", foldedTwice},
+                                          {"Maxima", maxima},
+                                          {"Least", least},
+                                          {"OverStreams", overStreams},
+                                          {"OverScales", overScales}};
   return all;
 }
 

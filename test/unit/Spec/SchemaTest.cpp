@@ -103,6 +103,8 @@ Place placeOf(Section section) {
     return {head + R"(, "defaults": {"mask": {)", "}}" + stages, {{"window", "[0, 4]"}}, keys};
   case Section::Rotary:
     return {head + R"(, "defaults": {"rotary": {)", "}}" + stages, {{"base", "100"}}, keys};
+  case Section::Relative:
+    return {head + R"(, "defaults": {"relative": {)", "}}" + stages, {{"bias", "8"}}, keys};
   }
   return {};
 }
@@ -113,7 +115,7 @@ std::vector<Place> allPlaces() {
     places.push_back(placeOf(op));
   }
   for (Section section : {Section::Spec, Section::Defaults, Section::Precision, Section::Training,
-                          Section::Schedule, Section::Mask, Section::Rotary}) {
+                          Section::Schedule, Section::Mask, Section::Rotary, Section::Relative}) {
     places.push_back(placeOf(section));
   }
   return places;

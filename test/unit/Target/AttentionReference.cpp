@@ -150,7 +150,7 @@ static std::string attributes(const AttentionCase &c) {
          " : i64, query_column = 0 : i64, key_column = " + number(c.columnOf(1)) +
          " : i64, value_column = " + number(c.columnOf(2)) + " : i64, mask = " + c.relation.text +
          ", dropout = " + std::to_string(c.dropout) + " : f32, random_id = " + number(c.randomId) +
-         " : i64}";
+         " : i64" + (c.biasRows > 0 ? ", distance_bias" : "") + "}";
 }
 
 static std::string region(const std::string &body, bool derivative) {
@@ -163,7 +163,8 @@ namespace {
 /// Queries, keys and values as operands.
 struct Operands {
   std::string arguments, names, types;
-  std::vector<std::string> gradients; ///< types
+  std::string termArguments, termNames, termTypes; ///< each behind a comma
+  std::vector<std::string> gradients;              ///< types
 };
 
 } // namespace
@@ -181,6 +182,19 @@ static Operands operandsOf(const AttentionCase &c) {
     operands.names += (part > 0 ? ", %x" : "%x") + std::to_string(of);
     operands.types += (part > 0 ? ", " : "") + tensor(c.batch, c.rowsOf(of), c.width(of), c.bf16);
   }
+  for (int64_t term = 0; term < c.terms(); ++term) {
+    bool isTable = c.biasRows > 0 && term + 1 == c.terms();
+    std::string name = ", %t" + std::to_string(term);
+    std::string type =
+        isTable ? "tensor<" + std::to_string(c.biasRows) + "x" + std::to_string(c.heads) + "xf32>"
+                : tensor(c.batch, c.positions, c.termWidth(term), c.bf16);
+    operands.termNames += name;
+    operands.termArguments += name + ": " + type;
+    operands.termTypes += ", " + type;
+    operands.gradients.push_back(
+        isTable ? tensor(c.batch, c.biasRows, c.heads)
+                : tensor(c.batch, c.positions, c.termWidth(term), c.bf16Results()));
+  }
   return operands;
 }
 
@@ -191,15 +205,18 @@ static std::string countsType(const AttentionCase &c) {
 
 std::string AttentionCase::forwardText() const {
   Operands operands = operandsOf(*this);
+  std::string arguments = operands.arguments + operands.termArguments;
+  std::string names = operands.names + operands.termNames;
+  std::string types = operands.types + operands.termTypes;
   if (std::string counts = countsType(*this); !counts.empty()) {
-    operands.arguments += ", %n: " + counts;
-    operands.names += ", %n";
-    operands.types += ", " + counts;
+    arguments += ", %n: " + counts;
+    names += ", %n";
+    types += ", " + counts;
   }
   std::string out = tensor(batch, positions, heads * head, bf16Results());
-  std::string logs = tensor(batch, positions, heads), types = operands.types;
-  return "func.func @f(" + operands.arguments + ") -> (" + out + ", " + logs + ") {\n" +
-         "%o:2 = dispatch.attention " + operands.names + " attributes " + attributes(*this) +
+  std::string logs = tensor(batch, positions, heads);
+  return "func.func @f(" + arguments + ") -> (" + out + ", " + logs + ") {\n" +
+         "%o:2 = dispatch.attention " + names + " attributes " + attributes(*this) +
          region(score.text, false) + " : (" + types + ") -> (" + out + ", " + logs +
          ")\nreturn %o#0, %o#1 : " + out + ", " + logs + "\n}";
 }
@@ -208,20 +225,22 @@ std::string AttentionCase::backwardText() const {
   Operands operands = operandsOf(*this);
   std::string out = tensor(batch, positions, heads * head, bf16Results()),
               change = tensor(batch, positions, heads * head, bf16), result, values;
-  for (int64_t i = 0; i < tensors; ++i) {
+  int64_t count = tensors + terms();
+  for (int64_t i = 0; i < count; ++i) {
     result += (i > 0 ? ", " : "") + operands.gradients[i];
     values += (i > 0 ? ", %y#" : "%y#") + std::to_string(i);
   }
   std::string logs = tensor(batch, positions, heads);
   std::string table = "tensor<" + std::to_string(positions) + "x" + std::to_string(head) + "xf32>";
-  std::string types =
-      operands.types + ", " + out + ", " + logs + ", " + change + (rotary ? ", " + table : "");
   std::string counts = countsType(*this), argument = counts.empty() ? "" : ", %n: " + counts;
-  types += counts.empty() ? "" : ", " + counts;
+  std::string types = operands.types + ", " + out + ", " + logs + ", " + change +
+                      operands.termTypes + (rotary ? ", " + table : "") +
+                      (counts.empty() ? "" : ", " + counts);
   return "func.func @f(" + operands.arguments + ", %o: " + out + ", %l: " + logs +
-         ", %d: " + change + ", %t: " + table + argument + ") -> (" + result +
-         ") {\n%y:" + std::to_string(tensors) + " = dispatch.attention_backward " + operands.names +
-         ", %o, %l, %d" + (rotary ? ", %t" : "") + (counts.empty() ? "" : ", %n") + " attributes " +
+         ", %d: " + change + operands.termArguments + ", %t: " + table + argument + ") -> (" +
+         result + ") {\n%y:" + std::to_string(count) + " = dispatch.attention_backward " +
+         operands.names + ", %o, %l, %d" + operands.termNames + (rotary ? ", %t" : "") +
+         (counts.empty() ? "" : ", %n") + " attributes " +
          attributes(*this) + region(score.text, false) + " derivative " +
          region(score.derivativeText, true) + " : (" + types + ") -> (" + result + ")\nreturn " +
          values + " : " + result + "\n}";
@@ -259,6 +278,7 @@ struct HeadEvaluation {
   int64_t n = c.valid(), m = c.validKeys(b); ///< queries, keys
   double factorUnit = c.bf16 ? bf16Unit : 0; ///< of P and the scores' gradients
   Matrix q{}, k{}, v{}, dO{};                ///< [n][D], keys' [m][D]
+  Matrix distanceQueries{}, distances{};     ///< [n][D] of the terms by distance
 
   int64_t keyHead() const { return h / (c.heads / c.kvHeads); }
   /// The tensor's element at column i of the head's.
@@ -280,7 +300,28 @@ struct HeadEvaluation {
       row[i + 1] = y * cosine - x * sine;
     }
   }
+  /// Where an element of a term by position or by distance stands.
+  int64_t atTerm(int64_t p, int64_t i) const {
+    return ((b * c.positions + p) * c.heads + h) * c.head + i;
+  }
+  int64_t biasRow(int64_t p, int64_t j) const { return std::min(p - j, c.biasRows - 1); }
+  double bias(int64_t p, int64_t j) const {
+    return c.biasRows > 0 ? data.terms.back()[biasRow(p, j) * c.heads + h] : 0;
+  }
+  /// What the score region is given, or the sum of its terms' magnitudes.
+  double raw(int64_t p, int64_t j, bool magnitudes = false) const;
+  void loadTerms() {
+    for (int64_t p = 0; c.distances && p < n; ++p) {
+      distanceQueries.emplace_back();
+      distances.emplace_back();
+      for (int64_t i = 0; i < c.head; ++i) {
+        distanceQueries[p].push_back(data.terms[0][atTerm(p, i)]);
+        distances[p].push_back(data.terms[1][atTerm(p, i)]);
+      }
+    }
+  }
   void load() {
+    loadTerms();
     for (Matrix *matrix : {&q, &dO, &k, &v}) {
       matrix->assign(matrix == &q || matrix == &dO ? n : m, std::vector<double>(c.head));
     }
@@ -311,6 +352,8 @@ struct HeadEvaluation {
   void addGradients(int64_t p, const std::vector<double> &probability,
                     const std::vector<double> &raw, const std::vector<double> &output,
                     double relative);
+  void addTerms(int64_t p, int64_t j, double rawGradient, double bound, double gradient,
+                double boundOfGradient) const;
   void add(int64_t p, int part, std::vector<double> row, double bound) const;
 };
 
@@ -340,6 +383,30 @@ std::vector<double> times(const std::vector<double> &row, double factor) {
 
 } // namespace
 
+double HeadEvaluation::raw(int64_t p, int64_t j, bool magnitudes) const {
+  double ofKeys = dot(q[p], k[j], magnitudes);
+  return c.distances && p >= j ? ofKeys + dot(distanceQueries[p], distances[p - j], magnitudes)
+                               : ofKeys;
+}
+
+/// Gradients of terms: each row by distance and each bias is a sum over the queries that have it.
+void HeadEvaluation::addTerms(int64_t p, int64_t j, double rawGradient, double bound,
+                              double gradient, double boundOfGradient) const {
+  auto put = [](Expected &expected, int64_t at, double value, double bound) {
+    expected.value[at] += value;
+    expected.bound[at] += bound + 4 * unit * std::abs(value);
+  };
+  for (int64_t i = 0; c.distances && i < c.head; ++i) {
+    double query = distanceQueries[p][i], row = distances[p - j][i];
+    put(data.termGradients[0], atTerm(p, i), rawGradient * row, bound * std::abs(row));
+    put(data.termGradients[1], atTerm(p - j, i), rawGradient * query, bound * std::abs(query));
+  }
+  if (c.biasRows > 0) {
+    int64_t at = (b * c.biasRows + biasRow(p, j)) * c.heads + h;
+    put(data.termGradients.back(), at, gradient, boundOfGradient);
+  }
+}
+
 /// Adds a row to the gradient of Q (part 0), K (1) or V (2); rotation back adds its own rounding.
 void HeadEvaluation::add(int64_t p, int part, std::vector<double> row, double bound) const {
   double rounding = 4 * unit * largest(row);
@@ -364,12 +431,14 @@ void HeadEvaluation::evaluateRow(int64_t p) {
   std::vector<double> raw(m), score(m, -INFINITY), probability(m);
   double most = -INFINITY, error = 0;
   for (int64_t j = 0; j < m; ++j) {
-    raw[j] = dot(q[p], k[j]);
+    raw[j] = this->raw(p, j);
     if (c.relation.holds(p, j, m)) {
-      score[j] = c.score.value(raw[j], p, j, h);
+      score[j] = c.score.value(raw[j], p, j, h) + bias(p, j);
       // A sum of products; then a region of a few operations, 16 ulp of what it handles.
-      double ofRaw = unit * double(c.head + 1) * dot(q[p], k[j], true);
-      double ofRegion = 16 * unit * (std::abs(score[j]) + std::abs(c.score.value(0, p, j, h)) + 1);
+      double ofRaw = unit * double(c.head + 2) * this->raw(p, j, true);
+      double ofRegion =
+          16 * unit *
+          (std::abs(score[j]) + std::abs(c.score.value(0, p, j, h)) + std::abs(bias(p, j)) + 1);
       error = std::max(error, std::abs(c.score.derivative(raw[j], p, j, h)) * ofRaw +
                                   ofRaw * ofRaw + ofRegion);
       most = std::max(most, score[j]);
@@ -427,11 +496,14 @@ void HeadEvaluation::addGradients(int64_t p, const std::vector<double> &probabil
     add(j, 2, times(dO[p], kept), (relative + factorUnit + sums) * kept * largest(dO[p]));
     double g = probability[j] * (keep(p, j) * dot(dO[p], v[j]) - delta);
     double slope = c.score.derivative(raw[j], p, j, h);
-    double ofScore = unit * double(c.head + 1) * dot(q[p], k[j], true);
+    double ofScore = unit * double(c.head + 2) * this->raw(p, j, true);
     double magnitude = probability[j] * 2 * change;
+    double ofGradient = relative * magnitude + probability[j] * ofChange + magnitude * 16 * unit +
+                        sums * std::abs(g);
     double bound = std::abs(slope) * (relative * magnitude + probability[j] * ofChange) +
                    magnitude * (ofScore + 16 * unit) + sums * std::abs(g * slope);
     bound += factorUnit * (std::abs(g * slope) + bound);
+    addTerms(p, j, g * slope, bound, g, ofGradient);
     add(j, 1, times(q[p], g * slope), bound * largest(q[p]));
     for (int64_t i = 0; i < c.head; ++i) {
       queryRow[i] += g * slope * k[j][i];
@@ -462,6 +534,17 @@ AttentionData sluice::test::makeAttention(const AttentionCase &c) {
     auto validKeys = [&](int64_t b) { return c.validKeys(b); };
     drawRows(data.others.emplace_back(), c.keys(), validKeys, c.width(i));
     data.otherGradients.emplace_back(c.batch * c.keys() * c.width(i));
+  }
+  for (int64_t term = 0; term < c.terms(); ++term) {
+    bool isTable = c.biasRows > 0 && term + 1 == c.terms();
+    int64_t elements = isTable ? c.biasRows * c.heads : positions * wide;
+    std::vector<float> &drawn = data.terms.emplace_back(elements);
+    if (isTable) {
+      std::ranges::generate(drawn, [&] { return uniform(random); });
+    } else {
+      draw(drawn, wide);
+    }
+    data.termGradients.emplace_back(isTable ? c.batch * elements : elements);
   }
   draw(data.outputGradient, wide);
   draw(data.outputIn, wide);

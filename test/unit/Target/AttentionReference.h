@@ -42,6 +42,8 @@ struct AttentionCase {
   int64_t keyPositions = 0, keyFactor = 1; ///< of keys, where they have rows of their own
   std::vector<int64_t> keyCounts =
       {}; ///< valid keys of each row of the batch, where it has its own
+  bool distances = false;                  ///< scores have products with rows by distance
+  int64_t biasRows = 0;                    ///< of a table of biases by distance; 0: none
 
   bool bf16Results() const { return bf16 && !wideResults; }
   int64_t valid() const { return (length + factor - 1) / factor; }
@@ -58,6 +60,8 @@ struct AttentionCase {
   int64_t columnOf(int64_t part) const; ///< of its tensor, where part's heads begin
   int64_t width(int64_t tensor = 0) const;
   int64_t rowsOf(int64_t tensor) const { return tensor == 0 ? positions : keys(); }
+  int64_t terms() const { return (distances ? 2 : 0) + (biasRows > 0 ? 1 : 0); }
+  int64_t termWidth(int64_t term) const { return distances && term < 2 ? heads * head : heads; }
   std::string forwardText() const;
   std::string backwardText() const;
 };
@@ -73,7 +77,9 @@ struct AttentionData {
   std::vector<std::vector<float>> others;         ///< tensors after the first, which is `qkv`
   Expected output, lse, gradient;                 ///< rows that are not valid: zeros
   std::vector<Expected> otherGradients;
-  std::vector<float> outputIn, lseIn; ///< what the backward kernel is given
+  std::vector<std::vector<float>> terms; ///< position queries and rows by distance; a table
+  std::vector<Expected> termGradients;   ///< of the table one part a row of the batch
+  std::vector<float> outputIn, lseIn;    ///< what the backward kernel is given
 
   const std::vector<float> &tensor(int64_t number) const {
     return number == 0 ? qkv : others[number - 1];

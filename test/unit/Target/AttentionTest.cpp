@@ -32,6 +32,7 @@ Launch forwardLaunch(const AttentionCase &c, const AttentionData &data) {
                 .rows = c.rows,
                 .step = c.step,
                 .seed = c.seed};
+  launch.operands.insert(launch.operands.end(), data.terms.begin(), data.terms.end());
   if (!c.keyCounts.empty()) {
     launch.operands.push_back(countsOf(c));
   }
@@ -43,7 +44,7 @@ Launch backwardLaunch(const AttentionCase &c, const AttentionData &data) {
   launch.operands.insert(launch.operands.begin() + 3,
                          {data.outputIn, data.lseIn, data.outputGradient}); // counts stay last
   if (c.rotary) {
-    launch.operands.insert(launch.operands.begin() + 6, data.rotary);
+    launch.operands.insert(launch.operands.begin() + 6 + int64_t(data.terms.size()), data.rotary);
   }
   return launch;
 }
@@ -91,6 +92,11 @@ void check(AttentionCase c, std::vector<int64_t> others = {}) {
         auto every = [](int64_t) { return true; };
         compare(gradients[i], data.gradientOf(i), c.width(i), every,
                 "gradient " + std::to_string(i));
+      }
+      for (int64_t term = 0; term < c.terms(); ++term) {
+        auto every = [](int64_t) { return true; };
+        compare(gradients[c.tensors + term], data.termGradients[term], c.termWidth(term), every,
+                "gradient of term " + std::to_string(term));
       }
     }
   }
@@ -185,6 +191,32 @@ TEST(Attention, GroupedHeadsRotaryAndScores) {
   check({"large blocks, rotary, grouped, soft cap", 1, 270, 2, 1, 32, 263, 1, causal(), softCap(2),
          true});
   check({"linear bias", 1, 70, 4, 2, 8, 66, 1, everything(), linearBias()});
+}
+
+AttentionCase withTerms(AttentionCase c, bool distances, int64_t biasRows) {
+  c.distances = distances;
+  c.biasRows = biasRows;
+  return c;
+}
+
+/// Biases, products with rows, and both; distances fewer, as many and more than those that are told
+/// apart; small and large blocks, grouped heads, windows, and a region whose derivative reads the
+/// score.
+TEST(Attention, TermsByDistance) {
+  AttentionCase small{"terms", 2, 70, 4, 2, 8, 69, 1, causal(), plain};
+  check(withTerms(small, false, 1), {1, 33});
+  check(withTerms(small, false, 70), {1, 33});
+  small.tensors = 2;
+  check(withTerms(small, true, 0), {1, 32, 33});
+  check(withTerms(small, true, 9));
+  AttentionCase narrow{"window", 1, 61, 1, 1, 5, 60, 1, window(7), softCap(1.5)};
+  check(withTerms(narrow, true, 5), {3});
+  AttentionCase late{"no late key", 1, 61, 1, 1, 6, 60, 1, window(7), plain, true, 0.25f};
+  late.relation = {"affine_set<(p, q)[n] : (p - q - 3 >= 0)>",
+                   [](int64_t p, int64_t q, int64_t) { return q <= p - 3; }};
+  check(withTerms(late, true, 5), {3});
+  AttentionCase large{"large blocks", 1, 330, 2, 1, 20, 329, 1, causal(), plain};
+  check(withTerms(large, true, 100), {1, 63, 64, 65, 129});
 }
 
 TEST(Attention, Dropout) {

@@ -22,6 +22,7 @@
 #define GET_ATTRDEF_CLASSES
 #include "sluice/Dialect/Dispatch/DispatchAttributes.h.inc"
 
+#include "sluice/Dialect/Dispatch/DistanceTerms.h"
 #include "sluice/Dialect/Dispatch/RowRead.h"
 
 #include "sluice/Dialect/Dispatch/DispatchInterfaces.h.inc"

@@ -227,6 +227,10 @@ defvar attentionDoc = [{
     keep = bernoulli(1 - dropout) / (1 - dropout), drawn by Philox at element ((b heads + h) T + p) T' + q, stream
     `random_id`, T the positions of queries and T' of keys.
     The score region takes (f32 score, i32 p, i32 q, i32 h) and yields f32; it is straight-line arith and math.
+
+    *Terms* by the distance p - q may follow the tensors above (DistanceTerms). Of two rows tensors Qv and R, each [B, T, heads * D],
+    the sum over c of Qv[p, c] R[p - q, c] is added to the score before the region. With `distance_bias` a table b, f32 [M, heads],
+    follows, and b[min(p - q, M - 1), h] is added to what the region yields. Then there is one domain, and the mask says q <= p.
     Q, K, V and the gradient of O have one type, f32 or bf16; results may have either; lse is f32.
 }];
 
@@ -242,7 +246,7 @@ class Dispatch_AttentionBase<string mnemonic_> : Dispatch_KernelOp<mnemonic_> {
                        I64Attr:$query_column, I64Attr:$key_column, I64Attr:$value_column,
                        IntegerSetAttr:$mask, DefaultValuedAttr<F32Attr, "0.0f">:$dropout,
                        DefaultValuedAttr<I64Attr, "0">:$random_id, OptionalAttr<StrAttr>:$label,
-                       OptionalAttr<StrAttr>:$guard);
+                       OptionalAttr<StrAttr>:$guard, UnitAttr:$distance_bias);
 }
 
 def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
@@ -250,14 +254,17 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
   let description = attentionDoc # [{
     Results: output [B, T, heads * D], lse [B, T, heads] (natural logarithm; rank 3, so its rows are padded).
     In a scheduled domain queries are its rows; keys and values are read wherever the relation holds, at the positions
-    that their rings still hold. `extras` holds the schedule, or `key_counts`, or nothing.
+    that their rings still hold. `extras` holds the operands of terms, then the schedule or `key_counts`, each where it is there.
   }];
   let arguments = !con((ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
                             Variadic<AnyRankedTensor>:$extras), attentionAttributes);
+  let results = (outs AnyRankedTensor:$output, AnyRankedTensor:$lse);
   let extraClassDeclaration = attentionMethods # [{
     ::mlir::Value getSchedule() { return optionalOperand(getExtras(), 64, 2); }
+    DistanceTerms getTerms() {
+      return DistanceTerms(getExtras().drop_back((getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0)), getDistanceBias());
+    }
   }];
-  let results = (outs AnyRankedTensor:$output, AnyRankedTensor:$lse);
   let regions = (region SizedRegion<1>:$score);
   let assemblyFormat = [{operands attr-dict-with-keyword $score `:` functional-type(operands, results)}];
   let hasVerifier = 1;
@@ -271,15 +278,30 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
     of all three, [B, T, width]; or two, of Q and of K and V; or three. dQ, dK and dV are in the columns query_column,
     key_column and value_column, so ranges in one tensor are disjoint. One tensor of all takes one domain. Where `rotary` is given, f32 [T, D] as in `contract`, each pair of dQ and dK is
     rotated back by its row's angle. Rows that are not valid are zeros where all valid numbers are finite.
-    `extras` holds `rotary`, `key_counts`, both in this order, or nothing.
+    `extras` holds the operands of terms, `rotary` and `key_counts`, in this order, each where it is there.
+    Gradients of terms follow: of Qv and R rows as theirs, and of the table [B, M, heads], one part a row of the batch, whose sum
+    `scatter_rows` forms.
   }];
   let arguments = !con((ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
                             AnyRankedTensor:$output, AnyRankedTensor:$lse, AnyRankedTensor:$output_gradient,
                             Variadic<AnyRankedTensor>:$extras), attentionAttributes);
-  let extraClassDeclaration = attentionMethods # [{
-    ::mlir::Value getRotary() { return optionalOperand(getExtras(), 32, 2); }
-  }];
   let results = (outs Variadic<AnyRankedTensor>:$gradients);
+  let extraClassDeclaration = attentionMethods # [{
+    /// The table of angles, behind the terms; null where nothing is rotated back.
+    ::mlir::Value getRotary() {
+      auto isTable = [](::mlir::Value value) {
+        return ::llvm::cast<::mlir::RankedTensorType>(value.getType()).getRank() == 2;
+      };
+      auto others = getExtras().drop_back(getKeyCounts() ? 1 : 0);
+      bool isThere = ::llvm::count_if(others, isTable) > (getDistanceBias() ? 1 : 0);
+      return isThere ? ::mlir::Value(others.back()) : ::mlir::Value();
+    }
+    DistanceTerms getTerms() {
+      return DistanceTerms(getExtras().drop_back((getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0)), getDistanceBias());
+    }
+    /// Gradients of queries, keys and values: one, two or three.
+    ::mlir::ResultRange getSourceGradients() { return getGradients().drop_back(getTerms().count()); }
+  }];
   let regions = (region SizedRegion<1>:$score, SizedRegion<1>:$score_gradient);
   let assemblyFormat = [{operands attr-dict-with-keyword $score `derivative` $score_gradient `:`
                          functional-type(operands, results)}];

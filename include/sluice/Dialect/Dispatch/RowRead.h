@@ -49,15 +49,18 @@ struct RowRead {
   }
 };
 
-/// The reads of an attention's rows. Forward, operands (query, key, value, rotary): its own query
-/// and the keys and values that `mask` (over (p, q), symbol n) gives it.
-llvm::SmallVector<RowRead> attentionReads(mlir::IntegerSet mask, unsigned operands);
-/// Backward, operands (query, key, value, output, lse, gradient of output, rotary), of gradient
-/// `result` of `gradients`. A query's reads the row itself, and keys and values as forward does. A
-/// key's reads the row itself and what belongs to the queries that see it, so the transposed mask.
-/// One of all three reads as both, and keys and values by all of those rows' masks, which is not
-/// told apart from all.
-llvm::SmallVector<RowRead> attentionBackwardReads(mlir::IntegerSet mask, unsigned operands,
-                                                  unsigned result, size_t gradients);
+/// The reads of an attention's rows. Forward, operands (query, key, value, terms, rotary): its own
+/// query and the keys and values that `mask` (over (p, q), symbol n) gives it; of rows by distance,
+/// which two terms have or more, those up to its own position.
+llvm::SmallVector<RowRead> attentionReads(mlir::IntegerSet mask, unsigned operands, size_t terms);
+/// Backward, operands (query, key, value, output, lse, gradient of output, terms, rotary), of
+/// gradient `result` of `gradients` of queries, keys and values; behind them Qv's is as a query's,
+/// and those of other terms are of no position: none. A query's reads the row itself, and keys and
+/// values as forward does. A key's reads the row itself and what belongs to the queries that see
+/// it, so the transposed mask. One of all three reads as both, and keys and values by all of those
+/// rows' masks, which is not told apart from all.
+std::optional<llvm::SmallVector<RowRead>> attentionBackwardReads(mlir::IntegerSet mask,
+                                                                 unsigned operands, unsigned result,
+                                                                 size_t gradients, size_t terms);
 
 } // namespace sluice::dispatch

@@ -78,12 +78,12 @@ def Sluice_ParameterOp : Sluice_Op<"parameter", [Symbol]> {
   let description = [{
     `names` and `sizes` say which weights, as files name them, are stored here, along dimension 0, in order. `initial` is
     `zeros`, `ones`, `normal` (with `deviation`), or, for frozen tables, `rotary` (row p: cosine and sine of p base^(-2i/D) at
-    2i and 2i + 1) or `sinusoidal` (sine and cosine there, base^(-2i/d)). `decay` marks matrices that weight decay applies to.
+    2i and 2i + 1) or `sinusoidal` (sine and cosine there, base^(-2i/d), of p times `stride`). `decay` marks matrices that weight decay applies to.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type, StrArrayAttr:$names,
                        DenseI64ArrayAttr:$sizes, StrAttr:$initial,
                        DefaultValuedAttr<F64Attr, "0.0">:$deviation, DefaultValuedAttr<F64Attr, "10000.0">:$base,
-                       UnitAttr:$decay, UnitAttr:$frozen);
+                       UnitAttr:$decay, UnitAttr:$frozen, DefaultValuedAttr<I64Attr, "1">:$stride);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
 }
 
@@ -235,7 +235,20 @@ def Sluice_LinearWeightGradientOp
 def attentionAttributes {
   dag attributes = (ins I64Attr:$heads, I64Attr:$kv_heads, I64Attr:$head_size,
                         I64Attr:$query_column, I64Attr:$key_column, I64Attr:$value_column, IntegerSetAttr:$mask,
-                        DefaultValuedAttr<F32Attr, "0.0f">:$dropout, DefaultValuedAttr<I64Attr, "0">:$random_id);
+                        DefaultValuedAttr<F32Attr, "0.0f">:$dropout, DefaultValuedAttr<I64Attr, "0">:$random_id,
+                        UnitAttr:$distance_bias);
+  code declaration = [{
+    /// The table of angles, the last operand; null where nothing is rotated.
+    ::mlir::Value getRotary() {
+      auto isTable = [](::mlir::Value value) { return ::llvm::isa<::mlir::RankedTensorType>(value.getType()); };
+      bool isThere = ::llvm::count_if(getExtras(), isTable) > (getDistanceBias() ? 1 : 0);
+      return isThere ? ::mlir::Value(getExtras().back()) : ::mlir::Value();
+    }
+    /// What scores have by distance.
+    ::sluice::dispatch::DistanceTerms getTerms() {
+      return ::sluice::dispatch::DistanceTerms(getExtras().drop_back(getRotary() ? 1 : 0), getDistanceBias());
+    }
+  }];
 }
 
 def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFromAbove]> {
@@ -249,12 +262,18 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFrom
     angle) each pair (2i, 2i + 1) of a query's or key's columns is rotated by its row's angle first (Su et al. 2021,
     equation 34). Results: output and the rows' log-sum-exp. The backward differentiates
     the region and transposes the relation.
+
+    *Terms* by the distance p - q may stand between the three sequences and the table. Two sequences on the queries' scale, of
+    heads D columns each, are Qv and R: the region's score is then Q K + Qv[p] R[p - q] (Dai et al. 2019, equation of section 3.3,
+    with Q = q + u, Qv = q + v). With `distance_bias` a table [M, heads] follows: b[min(p - q, M - 1), head] is
+    added to what the region yields. Then queries and keys lie on one scale, and the mask says q <= p.
   }];
   let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value,
-                            Optional<AnyRankedTensor>:$rotary), attentionAttributes.attributes);
+                            Variadic<AnyType>:$extras), attentionAttributes.attributes);
   let results = (outs Sluice_Sequence:$output, Sluice_Sequence:$lse);
   let regions = (region SizedRegion<1>:$score);
   let assemblyFormat = "operands attr-dict-with-keyword $score `:` functional-type(operands, results)";
+  let extraClassDeclaration = attentionAttributes.declaration;
   let hasVerifier = 1;
 }
 
@@ -262,14 +281,18 @@ def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusedA
   let summary = "Gradients of queries, keys and values";
   let description = [{
     One gradient a sequence: one where the three are packed, two where keys and values are, of queries and of both, three
-    where none are. A gradient has its columns where the sequence has them.
+    where none are. A gradient has its columns where the sequence has them. Those of the terms follow, in their order.
   }];
   let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value, Sluice_Sequence:$output,
                             Sluice_Sequence:$lse, Sluice_Sequence:$output_gradient,
-                            Optional<AnyRankedTensor>:$rotary), attentionAttributes.attributes);
-  let results = (outs Variadic<Sluice_Sequence>:$gradients);
+                            Variadic<AnyType>:$extras), attentionAttributes.attributes);
+  let results = (outs Variadic<AnyType>:$gradients);
   let regions = (region SizedRegion<1>:$score, SizedRegion<1>:$score_gradient);
   let assemblyFormat = "operands attr-dict-with-keyword $score `derivative` $score_gradient `:` functional-type(operands, results)";
+  let extraClassDeclaration = attentionAttributes.declaration # [{
+    /// Gradients of queries, keys and values: one, two or three.
+    ::mlir::ResultRange getSourceGradients() { return getGradients().drop_back(getTerms().count()); }
+  }];
   let hasVerifier = 1;
 }
 

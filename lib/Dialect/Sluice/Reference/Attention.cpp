@@ -16,7 +16,7 @@ public:
   Heads(Op op, Evaluator<T> &evaluator)
       : op(op), evaluator(evaluator), size(op.getHeadSize()),
         queryCapacity(evaluator.getCapacity(op.getQuery())),
-        keyCapacity(evaluator.getCapacity(op.getKey())) {}
+        keyCapacity(evaluator.getCapacity(op.getKey())), terms(op.getTerms()) {}
 
   int64_t keyHead(int64_t h) { return h / (op.getHeads() / op.getKvHeads()); }
   std::vector<T> query(int64_t b, int64_t p, int64_t h) {
@@ -27,6 +27,27 @@ public:
   }
   std::vector<T> value(int64_t b, int64_t q, int64_t h) {
     return columns(op.getValue(), b, q, op.getValueColumn() + keyHead(h) * size);
+  }
+  /// Qv and R of the terms by distance.
+  std::vector<T> positionQuery(int64_t b, int64_t p, int64_t h) {
+    return columns(terms.query, b, p, h * size);
+  }
+  std::vector<T> distanceRow(int64_t b, int64_t distance, int64_t h) {
+    return columns(terms.rows, b, distance, h * size);
+  }
+  /// Where the table's bias of a distance stands.
+  int64_t biasIndex(int64_t distance, int64_t h) {
+    int64_t rows = cast<RankedTensorType>(terms.bias.getType()).getDimSize(0);
+    return std::min(distance, rows - 1) * op.getHeads() + h;
+  }
+  /// What the score region is given.
+  T raw(const std::vector<T> &query, int64_t b, int64_t p, int64_t q, int64_t h) {
+    T product = dot(query, key(b, q, h));
+    return terms.rows ? product + dot(positionQuery(b, p, h), distanceRow(b, p - q, h)) : product;
+  }
+  T score(T raw, int64_t p, int64_t q, int64_t h) {
+    T yielded = region(op.getScore(), raw, p, q, h);
+    return terms.bias ? yielded + evaluator.getTensor(terms.bias)[biasIndex(p - q, h)] : yielded;
   }
   std::vector<T> columns(Value sequence, int64_t b, int64_t p, int64_t first) {
     std::vector<T> vector(size);
@@ -98,6 +119,7 @@ public:
   Evaluator<T> &evaluator;
   int64_t size; ///< of a head
   int64_t queryCapacity, keyCapacity;
+  dispatch::DistanceTerms terms;
 };
 
 /// One head's output of row p is added at out + h D; returns the row's log-sum-exp.
@@ -111,8 +133,7 @@ static T attendRow(Heads<T, AttentionOp> &heads, int64_t b, int64_t p, int64_t h
   std::vector<T> query = heads.query(b, p, h), scores;
   T maximum = -std::numeric_limits<T>::infinity(), sum = 0;
   for (int64_t q : keys) {
-    scores.push_back(
-        heads.region(heads.op.getScore(), heads.dot(query, heads.key(b, q, h)), p, q, h));
+    scores.push_back(heads.score(heads.raw(query, b, p, q, h), p, q, h));
     maximum = std::max(maximum, scores.back());
   }
   for (T score : scores) {
@@ -144,8 +165,11 @@ template <typename T> static void evaluate(AttentionOp op, Evaluator<T> &evaluat
   evaluator.define(op.getLse(), [&](int64_t, int64_t) { return *next++; });
 }
 
-/// Adds row p's part of head h to the gradients of operands 0, 1 and 2: `add(operand, position,
-/// column, vector, factor)`.
+/// Operands 3 and 4 in `add` are Qv and R, 5 the table of biases, whose positions are distances.
+constexpr unsigned positionQueries = 3, distanceRows = 4, biases = 5;
+
+/// Adds row p's part of head h to the gradients of operands 0, 1 and 2, and of terms: `add(operand,
+/// position, column, vector, factor)`.
 /// P = exp(s - lse); dP = (dO . V) keep; dS = P (dP - dO . O); dV += P keep dO; dQ += dR K, dK +=
 /// dR Q, dR = score_gradient(raw score, dS).
 template <typename T>
@@ -160,8 +184,8 @@ static void attendRowBackward(
   T lse = heads.evaluator.at(op.getLse(), b, p, h);
   for (int64_t q : heads.visible(b, p)) {
     std::vector<T> key = heads.key(b, q, h);
-    T raw = heads.dot(query, key);
-    T probability = std::exp(heads.region(op.getScore(), raw, p, q, h) - lse);
+    T raw = heads.raw(query, b, p, q, h);
+    T probability = std::exp(heads.score(raw, p, q, h) - lse);
     T keep = heads.keep(b, h, p, q);
     T scoreGradient =
         probability * (heads.dot(outputGradient, heads.value(b, q, h)) * keep - delta);
@@ -170,6 +194,13 @@ static void attendRowBackward(
     // A rotation's adjoint turns back, by the angle of the row that the gradient belongs to.
     add(0, p, op.getQueryColumn() + h * size, heads.rotate(key, p, -1), rawGradient);
     add(1, q, op.getKeyColumn() + keyHead * size, heads.rotate(query, q, -1), rawGradient);
+    if (heads.terms.rows) {
+      add(positionQueries, p, h * size, heads.distanceRow(b, p - q, h), rawGradient);
+      add(distanceRows, p - q, h * size, heads.positionQuery(b, p, h), rawGradient);
+    }
+    if (heads.terms.bias) {
+      add(biases, 0, heads.biasIndex(p - q, h), {T(1)}, scoreGradient);
+    }
   }
 }
 
@@ -177,16 +208,22 @@ template <typename T> static void evaluate(AttentionBackwardOp op, Evaluator<T> 
   Heads<T, AttentionBackwardOp> heads(op, evaluator);
   std::vector<std::vector<T>> gradients;
   for (Value gradient : op.getGradients()) {
-    gradients.emplace_back(evaluator.getRows() * evaluator.getPositions(gradient) *
-                           evaluator.getColumns(gradient));
+    auto table = dyn_cast<RankedTensorType>(gradient.getType());
+    gradients.emplace_back(table ? table.getNumElements()
+                                 : evaluator.getRows() * evaluator.getPositions(gradient) *
+                                       evaluator.getColumns(gradient));
   }
+  unsigned sources = op.getSourceGradients().size();
   auto add = [&](int64_t b, unsigned operand, int64_t position, int64_t column,
                  const std::vector<T> &vector, T factor) {
-    unsigned number = dispatch::gradientOf(operand, gradients.size());
+    unsigned number = operand < positionQueries ? dispatch::gradientOf(operand, sources)
+                      : operand == biases       ? gradients.size() - 1
+                                                : sources + operand - positionQueries;
     Value gradient = op.getGradients()[number];
-    T *target = gradients[number].data() +
-                (b * evaluator.getPositions(gradient) + position) * evaluator.getColumns(gradient) +
-                column;
+    T *target = gradients[number].data() + column;
+    if (operand != biases) {
+      target += (b * evaluator.getPositions(gradient) + position) * evaluator.getColumns(gradient);
+    }
     for (size_t c = 0; c < vector.size(); ++c) {
       target[c] += factor * vector[c];
     }
@@ -197,7 +234,11 @@ template <typename T> static void evaluate(AttentionBackwardOp op, Evaluator<T> 
     }
   });
   for (auto [value, numbers] : llvm::zip_equal(op.getGradients(), gradients)) {
-    evaluator.setSequence(value, std::move(numbers));
+    if (isa<SequenceType>(value.getType())) {
+      evaluator.setSequence(value, std::move(numbers));
+    } else {
+      evaluator.setTensor(value, std::move(numbers));
+    }
   }
 }
 

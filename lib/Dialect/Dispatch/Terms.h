@@ -1,0 +1,17 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the verifiers of attention ask of its terms by distance.
+#pragma once
+
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+
+namespace sluice::dispatch {
+
+/// D-025: terms are of one domain, each as wide as the heads that it serves. `others` operands
+/// follow them.
+template <typename Op> llvm::LogicalResult verifyTerms(Op op, size_t others);
+
+/// Whether a term's gradient has as many rows as it, and a table's those of each row of the batch.
+bool fitsTerms(AttentionBackwardOp op);
+
+} // namespace sluice::dispatch
