@@ -5,8 +5,11 @@
 #include "Html.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Evaluator.h"
+#include "sluice/Runtime/Generator.h"
+#include "sluice/Runtime/WordModel.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -53,8 +56,9 @@ std::vector<ByteFile> cutFiles(const std::vector<ByteFile> &files, int64_t lengt
     }
   }
   if (starts.empty()) {
-    throw UserError("expected a text of at least " + std::to_string(length) +
-                    " bytes, a window, found shorter ones; name more data or lower --length");
+    throw UserError(
+        "expected a text of at least " + std::to_string(length) +
+        " bytes, a window, found shorter ones; name more data, or make windows shorter");
   }
   auto all = static_cast<int64_t>(starts.size()), taken = most == 0 ? all : std::min(most, all);
   std::vector<ByteFile> windows;
@@ -120,6 +124,60 @@ std::array<size_t, 256> fillBins(const std::array<int64_t, 256> &counts, Frequen
   return binOf;
 }
 
+/// Sums over continuations.
+class Side {
+public:
+  explicit Side(const WordModel &model) : model(&model) {}
+
+  /// The words behind the prompt.
+  std::vector<std::string> add(std::string_view prompt, std::string_view whole) {
+    std::vector<std::string> words = splitWords(whole);
+    bool isCut = !whole.empty() &&
+                 std::string_view(" \t\n\v\f\r").find(whole.back()) == std::string_view::npos;
+    if (isCut && !words.empty()) {
+      words.pop_back();
+    }
+    size_t first = std::min(splitWords(prompt).size(), words.size());
+    bits += model->bits(words, first);
+    words.erase(words.begin(), words.begin() + static_cast<ptrdiff_t>(first));
+    count += static_cast<int64_t>(words.size());
+    std::array<double, 4> repeated = repeats(words);
+    ++texts;
+    for (size_t n = 0; n < 4; ++n) {
+      shares[n] += repeated[n];
+    }
+    return words;
+  }
+  SampleResult::Side result() const {
+    SampleResult::Side side{count, count > 0 ? std::exp2(bits / double(count)) : 0, shares};
+    for (double &share : side.repeats) {
+      share /= std::max(texts, 1.0);
+    }
+    return side;
+  }
+
+private:
+  const WordModel *model;
+  double bits = 0, texts = 0;
+  int64_t count = 0;
+  std::array<double, 4> shares{};
+};
+
+std::string_view asText(const std::vector<uint8_t> &bytes) {
+  return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
+}
+
+WordModel countWords(const std::vector<ByteFile> &files) {
+  std::vector<std::string> words;
+  for (const ByteFile &file : files) {
+    std::vector<std::string> some = splitWords(asText(file.bytes));
+    words.insert(words.end(), some.begin(), some.end());
+  }
+  WordModel model(4);
+  model.train(words);
+  return model;
+}
+
 constexpr const char *blue = "#2563eb", *red = "#dc2626";
 
 } // namespace
@@ -170,6 +228,51 @@ FrequencyResult measureFrequency(Executor &executor, const std::vector<ByteFile>
     bin.bits = means[i].value();
     bin.error = means[i].error();
   }
+  return result;
+}
+
+SampleResult measureSamples(Executor &executor, const std::vector<ByteFile> &counted,
+                            const std::vector<ByteFile> &files, const SampleOptions &options,
+                            const std::function<void(double)> &progress) {
+  SampleResult result;
+  result.promptTokens = options.promptTokens > 0
+                            ? options.promptTokens
+                            : std::max<int64_t>(executor.plan().model.context / 4, 1);
+  result.tokens = options.tokens > 0 ? options.tokens : 3 * result.promptTokens;
+  result.completions = options.completions;
+  std::vector<ByteFile> windows =
+      cutFiles(files, result.promptTokens + result.tokens, options.prompts);
+  result.prompts = static_cast<int64_t>(windows.size());
+  std::vector<Text> texts;
+  for (const ByteFile &window : windows) {
+    for (int64_t sample = 0; sample < options.completions; ++sample) {
+      texts.push_back({{window.bytes.begin(), window.bytes.begin() + result.promptTokens}, sample});
+    }
+  }
+  double written = 0, all = double(texts.size()) * double(result.tokens);
+  auto start = std::chrono::steady_clock::now();
+  Predictor predictor(executor, options.sampling.cached);
+  writeTexts(executor, predictor, texts, result.tokens, options.sampling, {},
+             {[&](size_t, std::string_view bytes) {
+               written += double(bytes.size());
+               return progress ? (progress(written / all), true) : true;
+             }});
+  std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  result.seconds = taken.count() / double(texts.size());
+  WordModel model = countWords(counted);
+  Side own(model), reference(model);
+  for (size_t i = 0; i < windows.size(); ++i) {
+    std::string_view whole = asText(windows[i].bytes),
+                     prompt = whole.substr(0, size_t(result.promptTokens));
+    std::vector<std::string> expected = reference.add(prompt, whole);
+    for (int64_t sample = 0; sample < options.completions; ++sample) {
+      size_t text = i * size_t(options.completions) + size_t(sample);
+      result.bleu +=
+          bleu(own.add(prompt, asText(texts[text].bytes)), expected) / double(texts.size());
+    }
+  }
+  result.written = own.result();
+  result.reference = reference.result();
   return result;
 }
 

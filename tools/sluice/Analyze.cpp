@@ -1,12 +1,15 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `sluice analyze`: what a trained model does with its context and with rare tokens.
+// `sluice analyze`: what a trained model does with its context and with rare tokens, and what it
+// writes.
 #include "Commands.h"
 #include "Common.h"
 #include "sluice/Runtime/Analyses.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/LinePairs.h"
 #include "sluice/Runtime/Text.h"
 
+#include <algorithm>
 #include <iostream>
 
 namespace sluice::cli {
@@ -18,33 +21,59 @@ struct AnalyzeFlags {
   std::string kind, artifact, weights, picture;
   std::vector<std::string> data, train;
   ContextOptions context;
+  SampleOptions samples;
   int64_t bins = 5;
   DeviceOptions device;
   bool json = false;
 };
 
-/// Flags that mean nothing to the analysis that was asked for.
+/// Flags that belong to some analyses alone.
+struct Owned {
+  const char *flag;
+  std::vector<std::string> kinds;
+};
+const std::vector<Owned> &ownedFlags() {
+  static const std::vector<Owned> flags = {{"--length", {"context"}},
+                                           {"--windows", {"context"}},
+                                           {"--bins", {"frequency"}},
+                                           {"--train", {"frequency", "samples"}},
+                                           {"--seed", {"context", "samples"}},
+                                           {"--prompts", {"samples"}},
+                                           {"--prompt-tokens", {"samples"}},
+                                           {"--tokens", {"samples"}},
+                                           {"--num", {"samples"}},
+                                           {"--temperature", {"samples"}},
+                                           {"--top-k", {"samples"}},
+                                           {"--top-p", {"samples"}},
+                                           {"--picture", {"context", "frequency"}}};
+  return flags;
+}
+
+void requireRange(const char *flag, int64_t value, int64_t least, int64_t most) {
+  if (value < least || value > most) {
+    throw UserError(std::string(flag) + ": expected a number from " + std::to_string(least) +
+                    " to " + std::to_string(most) + ", found " + std::to_string(value));
+  }
+}
+
 void checkFlags(const AnalyzeFlags &flags, const CLI::App &command) {
-  bool isContext = flags.kind == "context";
-  for (const char *flag : {"--length", "--windows", "--seed"}) {
-    if (!isContext && command.count(flag) > 0) {
-      throw UserError(std::string("expected ") + flag +
-                      " with the analysis context alone, found frequency; leave it out");
+  for (const Owned &owned : ownedFlags()) {
+    bool isOwn = std::find(owned.kinds.begin(), owned.kinds.end(), flags.kind) != owned.kinds.end();
+    if (!isOwn && command.count(owned.flag) > 0) {
+      throw UserError(std::string("expected ") + owned.flag + " with the analysis " +
+                      owned.kinds.front() +
+                      (owned.kinds.size() > 1 ? " or " + owned.kinds.back() : "") +
+                      " alone, found " + flags.kind + "; leave it out");
     }
   }
-  for (const char *flag : {"--train", "--bins"}) {
-    if (isContext && command.count(flag) > 0) {
-      throw UserError(std::string("expected ") + flag +
-                      " with the analysis frequency alone, found context; leave it out");
-    }
-  }
-  if (flags.bins < 2 || flags.bins > 256) {
-    throw UserError("--bins: expected a number from 2 to 256, found " + std::to_string(flags.bins));
-  }
-  if (flags.context.mostWindows < 0) {
-    throw UserError("--windows: expected 0, for all, or more, found " +
-                    std::to_string(flags.context.mostWindows));
-  }
+  constexpr int64_t most = int64_t(1) << 20;
+  requireRange("--bins", flags.bins, 2, 256);
+  requireRange("--windows", flags.context.mostWindows, 0, INT64_MAX);
+  requireRange("--prompts", flags.samples.prompts, 1, most);
+  requireRange("--num", flags.samples.completions, 1, most / flags.samples.prompts);
+  requireRange("--prompt-tokens", flags.samples.promptTokens, 0, INT32_MAX);
+  requireRange("--tokens", flags.samples.tokens, 0, INT32_MAX);
+  checkSampling(flags.samples.sampling);
 }
 
 nlohmann::json toJson(const ContextResult &result) {
@@ -75,14 +104,29 @@ nlohmann::json toJson(const FrequencyResult &result) {
   return {{"analysis", "frequency"}, {"bins", bins}};
 }
 
+nlohmann::json toJson(const SampleResult::Side &side) {
+  return {{"words", side.words}, {"word_perplexity", side.perplexity}, {"repeats", side.repeats}};
+}
+nlohmann::json toJson(const SampleResult &result) {
+  return {{"analysis", "samples"},
+          {"prompts", result.prompts},
+          {"completions", result.completions},
+          {"prompt_tokens", result.promptTokens},
+          {"tokens", result.tokens},
+          {"written", toJson(result.written)},
+          {"reference", toJson(result.reference)},
+          {"bleu", result.bleu},
+          {"seconds", result.seconds}};
+}
+
 /// Distances in runs that double: 1, 2, 3-4, 5-8, ...
 void print(const ContextResult &result) {
   std::cout << format("%lld windows of %lld tokens, the first half of each shuffled\n",
-                      static_cast<long long>(result.windows),
-                      static_cast<long long>(result.length))
+                      static_cast<long long>(result.windows), static_cast<long long>(result.length))
             << "tokens behind it    bits  shuffled  increase\n";
   auto half = static_cast<int64_t>(result.places.size());
-  for (int64_t first = 1, last = 1; first <= half; first = last + 1, last = std::min(half, 2 * last)) {
+  for (int64_t first = 1, last = 1; first <= half;
+       first = last + 1, last = std::min(half, 2 * last)) {
     double plain = 0, shuffled = 0;
     for (int64_t distance = first; distance <= last; ++distance) {
       const ContextResult::Place &place = result.places[static_cast<size_t>(distance - 1)];
@@ -104,6 +148,22 @@ void print(const FrequencyResult &result) {
     std::cout << format("%3zu  %5zu  %5.1f%%  %8lld  %6s\n", i + 1, bin.tokens.size(),
                         100 * bin.share, static_cast<long long>(bin.scored), bits.c_str());
   }
+}
+
+void print(const SampleResult &result) {
+  std::cout << format("%lld completions of %lld tokens behind each of %lld prompts of %lld\n",
+                      static_cast<long long>(result.completions),
+                      static_cast<long long>(result.tokens), static_cast<long long>(result.prompts),
+                      static_cast<long long>(result.promptTokens))
+            << "           words  perplexity  repeated 1-, 2-, 3-, 4-grams\n";
+  for (auto [name, side] :
+       {std::pair("written", &result.written), {"reference", &result.reference}}) {
+    std::cout << format("%-9s  %5lld  %10.1f  %5.1f%% %5.1f%% %5.1f%% %5.1f%%\n", name,
+                        static_cast<long long>(side->words), side->perplexity,
+                        100 * side->repeats[0], 100 * side->repeats[1], 100 * side->repeats[2],
+                        100 * side->repeats[3]);
+  }
+  std::cout << format("BLEU %.4f, %.3f s a completion\n", result.bleu, result.seconds);
 }
 
 template <typename Result>
@@ -128,6 +188,7 @@ void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
     requireWritable(flags.picture);
   }
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
+  refuseInputs(executor->plan(), "sluice analyze");
   int64_t vocabulary = executor->plan().model.vocabulary;
   auto read = [&](const std::vector<std::string> &names) {
     return readByteFiles({names.begin(), names.end()}, vocabulary, 2,
@@ -135,14 +196,22 @@ void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
   };
   std::vector<ByteFile> files = read(flags.data);
   std::vector<ByteFile> counted = flags.train.empty() ? files : read(flags.train);
+  SampleOptions options = flags.samples;
+  options.sampling.seed = flags.context.seed;
   loadWeights(flags.weights, *executor, printNotice);
   Progress progress;
-  auto draw = [&](double share) { progress.draw(share, "evaluating"); };
+  auto draw = [&](double share) {
+    progress.draw(share, flags.kind == "samples" ? "writing" : "evaluating");
+  };
   const std::string &model = executor->plan().model.name;
   if (flags.kind == "context") {
     ContextResult result = measureContext(*executor, files, flags.context, draw);
     progress.clear();
     report(flags, result, drawContext(result, model));
+  } else if (flags.kind == "samples") {
+    SampleResult result = measureSamples(*executor, counted, files, options, draw);
+    progress.clear();
+    report(flags, result, "");
   } else {
     FrequencyResult result = measureFrequency(*executor, counted, files, flags.bins, draw);
     progress.clear();
@@ -155,12 +224,15 @@ void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
 void registerAnalyze(CLI::App &program) {
   auto flags = std::make_shared<AnalyzeFlags>();
   CLI::App *command = program.add_subcommand(
-      "analyze", "Measure what a model does with its context, or with common and rare tokens");
+      "analyze",
+      "Measure what a model reads of its context, how it predicts rare tokens, what it writes");
   command
-      ->add_option("KIND", flags->kind,
-                   "context: how much worse tokens are predicted behind a shuffled half, by "
-                   "distance; frequency: how well, by how common they are")
-      ->check(CLI::IsMember({"context", "frequency"}))
+      ->add_option(
+          "KIND", flags->kind,
+          "context: how much worse tokens are predicted behind a shuffled half, by "
+          "distance; frequency: how well, by how common they are; samples: what is written "
+          "behind prompts, beside what the text goes on with")
+      ->check(CLI::IsMember({"context", "frequency", "samples"}))
       ->required();
   command->add_option("ART", flags->artifact, "Artifact, from sluice compile")
       ->type_name("FILE")
@@ -181,18 +253,46 @@ void registerAnalyze(CLI::App &program) {
       ->add_option("--windows", flags->context.mostWindows,
                    "context: at most so many windows, evenly spread; 0 takes all")
       ->default_val(0);
-  command->add_option("--seed", flags->context.seed, "context: seed of the shuffles")
+  command
+      ->add_option("--seed", flags->context.seed,
+                   "context: seed of the shuffles; samples: of what is drawn")
       ->default_val(0);
   command
       ->add_option("--train", flags->train,
-                   "frequency: files in which tokens are counted; else those that are scored")
+                   "frequency, samples: files in which tokens or words are counted; else --data")
       ->type_name("FILE")
       ->default_str("");
   command
       ->add_option("--bins", flags->bins,
                    "frequency: bins of equal shares of the counted tokens, from 2 to 256")
       ->default_val(5);
-  command->add_option("--picture", flags->picture, "Page to write: HTML with a chart")
+  SampleOptions &samples = flags->samples;
+  samples.sampling.temperature = 0.7;
+  command->add_option("--prompts", samples.prompts, "samples: prompts, evenly spread over the text")
+      ->default_val(16);
+  command
+      ->add_option("--prompt-tokens", samples.promptTokens,
+                   "samples: tokens of a prompt; 0 takes a quarter of the context")
+      ->default_val(0);
+  command
+      ->add_option("--tokens", samples.tokens,
+                   "samples: tokens to write behind each; 0 takes three times the prompt")
+      ->default_val(0);
+  command->add_option("--num", samples.completions, "samples: completions of each prompt")
+      ->default_val(3);
+  command->add_option("--temperature", samples.sampling.temperature, "samples: divides logits")
+      ->default_val(0.7);
+  command
+      ->add_option("--top-k", samples.sampling.topK,
+                   "samples: draws from the k likeliest; 0 from all")
+      ->default_val(0);
+  command
+      ->add_option("--top-p", samples.sampling.topP,
+                   "samples: draws from the likeliest that together reach this probability")
+      ->default_val(1);
+  command
+      ->add_option("--picture", flags->picture,
+                   "context, frequency: page to write, HTML with a chart")
       ->type_name("FILE");
   command->add_flag("--json", flags->json, "Print one JSON object");
   addDeviceOptions(*command, flags->device);

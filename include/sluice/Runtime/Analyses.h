@@ -1,10 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a trained model does with its context and with rare tokens: the analyses of "Multi-scale Transformer Language Models"
-// (arXiv 2005.00581, figures 3 and 4), on bytes.
+// What a trained model does with its context, with rare tokens, and what it writes: analyses of
+// "Multi-scale Transformer Language Models" (arXiv 2005.00581, figures 3 and 4), on bytes.
 #pragma once
 
 #include "sluice/Runtime/Data.h"
 #include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/Sampling.h"
 
 #include <array>
 #include <cstdint>
@@ -47,10 +48,10 @@ ContextResult measureContext(Executor &executor, const std::vector<ByteFile> &fi
 struct FrequencyResult {
   /// Tokens from the commonest on: as many kinds as make an equal share of what was counted.
   struct Bin {
-    std::vector<uint8_t> tokens;  ///< most common first; those that were never counted are last
-    double share = 0;             ///< of the counted tokens
-    int64_t scored = 0;           ///< times that one of them was to be predicted
-    double bits = 0, error = 0;   ///< mean over these, and its standard error; 0 where none was
+    std::vector<uint8_t> tokens; ///< most common first; those that were never counted are last
+    double share = 0;            ///< of the counted tokens
+    int64_t scored = 0;          ///< times that one of them was to be predicted
+    double bits = 0, error = 0;  ///< mean over these, and its standard error; 0 where none was
   };
   std::vector<Bin> bins;
 };
@@ -61,6 +62,34 @@ struct FrequencyResult {
 FrequencyResult measureFrequency(Executor &executor, const std::vector<ByteFile> &counted,
                                  const std::vector<ByteFile> &files, int64_t bins,
                                  const std::function<void(double)> &progress = {});
+
+struct SampleOptions {
+  int64_t prompts = 16;     ///< evenly spread over the text
+  int64_t promptTokens = 0; ///< of each prompt; 0: a quarter of the context
+  int64_t tokens = 0;       ///< written behind each; 0: three times the prompt
+  int64_t completions = 3;  ///< of each prompt
+  SamplingOptions sampling;
+};
+
+/// What a model writes behind prompts from a text, and beside it what the text goes on with.
+/// Words stand between whitespace; one that an end cuts is not counted.
+struct SampleResult {
+  struct Side {
+    int64_t words = 0;
+    double perplexity =
+        0; ///< a word, by an interpolated Kneser-Ney 4-gram model of the counted text
+    std::array<double, 4> repeats{}; ///< shares of n-grams that the text has before, n = 1 to 4
+  };
+  int64_t prompts = 0, completions = 0, promptTokens = 0, tokens = 0;
+  Side written, reference;
+  double bleu = 0;    ///< of each completion against what the text goes on with, mean
+  double seconds = 0; ///< a completion
+};
+
+/// Throws UserError where no window of prompt and continuation fits the files.
+SampleResult measureSamples(Executor &executor, const std::vector<ByteFile> &counted,
+                            const std::vector<ByteFile> &files, const SampleOptions &options,
+                            const std::function<void(double)> &progress = {});
 
 /// A page (HTML with inline SVG) that shows a result.
 std::string drawContext(const ContextResult &result, const std::string &model);

@@ -112,4 +112,23 @@ TEST_F(Analyses, BinsHoldEqualSharesAndAllTokens) {
   EXPECT_NE(drawFrequency(result, "<m>").find("&lt;m&gt;"), std::string::npos);
 }
 
+TEST_F(Analyses, SamplesStandBesideTheText) {
+  auto files = read("the water and the land and the water and the sky and the land and the sea ");
+  SampleOptions options{
+      .prompts = 2, .promptTokens = 8, .tokens = 24, .completions = 3, .sampling = {}};
+  SampleResult result = measureSamples(executor, files, files, options);
+  EXPECT_EQ(result.prompts, 2);
+  // "the wate" goes on to "... the wate": 6 whole words behind the cut one; then "r and th" to "
+  // sea ", 5 behind "th(e)".
+  EXPECT_GT(result.reference.words, 8);
+  EXPECT_GE(result.reference.perplexity, 1);
+  EXPECT_LT(result.reference.perplexity, 5); // its own text was counted
+  EXPECT_GT(result.reference.repeats[0], 0);
+  EXPECT_GE(result.bleu, 0);
+  EXPECT_LT(result.bleu, 0.5);
+  EXPECT_EQ(measureSamples(executor, files, files, options).written.words, result.written.words);
+  options.tokens = 500;
+  EXPECT_THROW(measureSamples(executor, files, files, options), UserError);
+}
+
 } // namespace
