@@ -91,7 +91,7 @@ private:
   void addRelative(const Layer &layer) {
     int64_t queries = layer.heads * layer.headSize;
     if (layer.relative == Relative::Bias) {
-      int64_t positions = (context + stage->factor - 1) / stage->factor;
+      int64_t positions = (model.context + stage->factor - 1) / stage->factor;
       tensor("attention.relative.table", {std::min(layer.distances, positions), layer.heads},
              {InitialKind::Zeros}, false);
     }

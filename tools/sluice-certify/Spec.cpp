@@ -255,6 +255,11 @@ void Deriver::checkGiven(const std::string &op, const Fields &fields, size_t x) 
   if (graph.values[x].isGiven() && ofTokens.contains(op)) {
     fields.mismatch("a stream of the tokens for " + op, "one of " + graph.values[x].input);
   }
+  bool isRelative = (op == "layer" || op == "layers") && fields.find("relative") &&
+                    *fields.find("relative") != "none";
+  if (graph.values[x].isGiven() && isRelative) {
+    fields.mismatch("no \"relative\" on the axis of an input", fields.find("relative")->dump());
+  }
 }
 
 size_t Deriver::stage(const std::string &op, const Fields &fields, const std::string &path,
