@@ -162,11 +162,23 @@ std::pair<int64_t, int64_t> positionsOf(const std::string &text, int64_t context
 /// before. Where `kernels` says so, the executor's times are then those of the steps.
 struct StepSpeed {
   double tokens = 0, promptTokens = 0;
-  std::vector<double> seconds; ///< of each step, in ascending order
+  std::vector<double> seconds; ///< of each step, in order
+  int64_t period = 1;          ///< coarse stages run at the same places of each
 
-  /// Milliseconds that the given share of the steps did not exceed.
+  /// Milliseconds that the given share of the steps did not exceed: of the steps at each place of a
+  /// period, and of that the mean over the places.
   double quantile(double share) const {
-    return 1e3 * seconds[static_cast<size_t>(share * static_cast<double>(seconds.size() - 1))];
+    size_t places = std::min(static_cast<size_t>(period), seconds.size());
+    double sum = 0;
+    for (size_t place = 0; place < places; ++place) {
+      std::vector<double> own;
+      for (size_t i = place; i < seconds.size(); i += places) {
+        own.push_back(seconds[i]);
+      }
+      std::ranges::sort(own);
+      sum += own[static_cast<size_t>(share * static_cast<double>(own.size() - 1))];
+    }
+    return 1e3 * sum / static_cast<double>(places);
   }
 };
 StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t last, bool kernels) {
@@ -207,9 +219,9 @@ StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t las
       steps += seconds.back();
     }
     executor.stopTiming();
-    std::ranges::sort(seconds);
     speed = {static_cast<double>(rows * (last - first)) / steps,
-             static_cast<double>(rows * first) / prompt, std::move(seconds)};
+             static_cast<double>(rows * first) / prompt, std::move(seconds),
+             executor.plan().generation->period};
   }
   return speed;
 }
