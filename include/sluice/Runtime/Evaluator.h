@@ -24,6 +24,9 @@ struct EvaluationResult {
   double nats = 0;    // sum over scored tokens
   int64_t tokens = 0; // scored
   int64_t window = 0, stride = 0;
+  /// Mean nats of every loss by name, the head's first, where there are several. Each is over the
+  /// rows of its own that lie among the scored ones.
+  std::vector<std::pair<std::string, double>> losses;
 
   double bitsPerToken() const;
   double bitsPerByte() const { return bitsPerToken(); } // a token is a byte
