@@ -28,6 +28,28 @@ std::vector<Window> cutWindows(int64_t tokens, int64_t window, int64_t stride) {
 
 namespace {
 
+/// Nats of one loss over `rows` scored rows.
+struct LossSum {
+  double nats = 0;
+  int64_t rows = 0;
+};
+
+/// Adds up each loss's rows of a batch of windows that just ran.
+void addLosses(Executor &executor, std::span<const Window> batch, std::vector<LossSum> &sums) {
+  const std::vector<LossFacts> &losses = executor.plan().losses;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    std::string output = i == 0 ? "losses" : "losses." + std::to_string(i);
+    for (size_t row = 0; row < batch.size(); ++row) {
+      std::span<const float> nats = executor.outputRow(output, static_cast<int64_t>(row));
+      int64_t first = std::max(batch[row].firstScored, losses[i].first);
+      for (int64_t p = first; p < batch[row].length; ++p) {
+        sums[i].nats += nats[static_cast<size_t>(p)];
+        ++sums[i].rows;
+      }
+    }
+  }
+}
+
 /// Runs one batch of windows and adds their scored rows up, in order. No row of a causal model sees
 /// what stands behind it, so a shorter window is filled up, and its losses are those that it has
 /// alone, bit for bit.
@@ -101,6 +123,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
   result.stride = options.stride;
   auto batchRows = static_cast<size_t>(executor.plan().model.batch);
   bool isCausal = executor.plan().verdict == "proved";
+  std::vector<LossSum> sums(executor.plan().losses.size());
   for (size_t file = 0; file < files.size(); ++file) {
     auto size = static_cast<int64_t>(files[file].bytes.size());
     if (options.mostTokens > 0) {
@@ -113,8 +136,9 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
              (isCausal || windows[last].length == windows[first].length)) {
         ++last;
       }
-      result.nats += scoreBatch(executor, files[file].bytes,
-                                std::span(windows).subspan(first, last - first), losses);
+      auto batch = std::span<const Window>(windows).subspan(first, last - first);
+      result.nats += scoreBatch(executor, files[file].bytes, batch, losses);
+      addLosses(executor, batch, sums);
       first = last;
       if (progress) {
         progress((static_cast<double>(file) +
@@ -126,6 +150,10 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
   }
   if (result.tokens == 0) {
     throw UserError("expected at least 2 bytes to evaluate, found fewer; give a longer file");
+  }
+  for (size_t i = 0; i < sums.size(); ++i) {
+    double rows = static_cast<double>(std::max<int64_t>(1, sums[i].rows));
+    result.losses.emplace_back(executor.plan().losses[i].name, sums[i].nats / rows);
   }
   requireFinite(result);
   return result;

@@ -70,7 +70,7 @@ public:
     root.keys({"format", "version", "model", "proof", "targets", "training", "memory", "constants",
                "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries",
                "buffers"},
-              {"generation", "given"});
+              {"generation", "given", "losses"});
     root.at("format").oneOf({"sluice-plan"});
     root.at("version").integer(2, 2);
     readModel(root.at("model"));
@@ -78,6 +78,9 @@ public:
     plan.targets = root.at("targets").strings();
     root.at("training").keys({"steps"});
     plan.trainingSteps = root.at("training").at("steps").integer(0);
+    if (root.has("losses")) {
+      readLosses(root.at("losses"));
+    }
     readMemory(root.at("memory"));
     readConstants(root.at("constants"));
     readScalars(root.at("scalars"));
@@ -115,6 +118,14 @@ private:
     model.seed = json.at("seed").integer(0);
     model.spec = json.at("spec").string();
     model.parameters = json.at("parameters").integer(0);
+  }
+
+  void readLosses(const StrictJson &json) {
+    for (const StrictJson &loss : json.array()) {
+      loss.keys({"name", "factor", "first"});
+      plan.losses.push_back({loss.at("name").string(), loss.at("factor").number(0),
+                             loss.at("first").integer(0, mostSize)});
+    }
   }
 
   void readProof(const StrictJson &json) {

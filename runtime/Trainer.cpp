@@ -439,10 +439,11 @@ private:
     executor.scalarI64("step") = number;
     executor.run("gradient");
     executor.run("update");
-    double loss = executor.scalarF32("loss"), norm = executor.scalarF32("grad_norm");
+    double objective = executor.scalarF32("loss"), norm = executor.scalarF32("grad_norm");
     if (executor.scalarI32("finite") != 1) {
-      stopDiverged("at step " + std::to_string(number) + ": the loss is " + std::to_string(loss) +
-                   ", the gradient's norm " + std::to_string(norm) + ", expected finite numbers");
+      stopDiverged("at step " + std::to_string(number) + ": the loss is " +
+                   std::to_string(objective) + ", the gradient's norm " + std::to_string(norm) +
+                   ", expected finite numbers");
     }
     if (unproven) {
       pruneCheckpoints(options.run, options.keep);
@@ -452,11 +453,20 @@ private:
     state.step = number;
     state.position = next;
     tokensSinceLog += plan.model.batch * plan.model.context;
+    Json losses = Json::object(); // of several, by name
+    for (const LossFacts &each : plan.losses) {
+      losses[each.name] = executor.scalarF32("loss." + each.name);
+    }
+    double loss = losses.empty() ? objective : losses[plan.losses.front().name].get<double>();
     Json metrics = {{"step", number},
                     {"loss", loss},
                     {"bits_per_byte", loss / std::numbers::ln2},
                     {"learning_rate", executor.scalarF32("learning_rate")},
                     {"grad_norm", norm}};
+    if (!losses.empty()) {
+      metrics["objective"] = objective;
+      metrics["losses"] = losses;
+    }
     for (const SpecChange &change : record.changes) {
       if (change.step + 1 == number) {
         for (const std::string &setting : change.settings) {
@@ -512,6 +522,9 @@ private:
     metrics["eval_loss"] = result.nats / static_cast<double>(result.tokens);
     metrics["eval_bits_per_byte"] = result.bitsPerByte();
     metrics["eval_tokens"] = result.tokens;
+    for (const auto &[name, nats] : result.losses) {
+      metrics["eval_losses"][name] = nats;
+    }
   }
 
   void writeSample() {

@@ -555,10 +555,8 @@ void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceReq
   Clock clock(request.seconds);
   warnOfDeadStages(function, verdict);
   Shifts shifts(module);
-  SmallVector<BlindPattern> patterns;
-  for (CrossEntropyOp loss : lossesOf(function)) { // the quicker part first
-    patterns.push_back(findBlindSpots(loss));
-  }
+  // The quicker part first. Losses that only train may see less than what is sampled.
+  SmallVector<BlindPattern> patterns{findBlindSpots(mainLossOf(function))};
   bool wastes = lowerShifts(shifts, module, request, clock, verdict);
   // Holes that a needless shift alone makes are told of with the shift.
   SmallVector<bool> onlyWaste;

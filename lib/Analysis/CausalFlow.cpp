@@ -102,7 +102,8 @@ static std::vector<CausalStep> stepsOf(FoundLeak &leak) {
     }
   }
   int64_t row = leak.witness.row;
-  steps.push_back({placeOf(leak.loss), "head", row, row});
+  bool isOther = stageNameOf(leak.loss).part == "loss";
+  steps.push_back({placeOf(leak.loss), isOther ? "loss" : "head", row, row});
   return steps;
 }
 

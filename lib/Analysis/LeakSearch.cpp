@@ -15,6 +15,13 @@ SmallVector<CrossEntropyOp> sluice::lossesOf(func::FuncOp function) {
   return llvm::to_vector(function.getOps<CrossEntropyOp>());
 }
 
+CrossEntropyOp sluice::mainLossOf(func::FuncOp function) {
+  Operation *end = function.getBody().front().getTerminator();
+  auto returned = end->getNumOperands() > 0 ? end->getOperand(0).getDefiningOp<CrossEntropyOp>()
+                                            : CrossEntropyOp();
+  return returned ? returned : lossesOf(function).front();
+}
+
 int64_t sluice::latestAllowed(CrossEntropyOp loss) {
   return std::min<int64_t>(static_cast<int64_t>(loss.getOffset()) - 1, 0);
 }

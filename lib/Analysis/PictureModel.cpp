@@ -123,7 +123,7 @@ std::optional<Picture> sluice::makePicture(ModuleOp module, const CausalVerdict 
   }
   std::optional<Picture> picture = verdict.witness
                                        ? pictureOfLeak(function, *verdict.witness, error)
-                                       : pictureOfRow(lossesOf(function).front(), row, error);
+                                       : pictureOfRow(mainLossOf(function), row, error);
   auto name = module->getAttrOfType<StringAttr>("sluice.name");
   if (picture && name) {
     picture->name = name.str();

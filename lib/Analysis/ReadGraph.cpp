@@ -137,10 +137,11 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
     std::string name = op.getName().stripDialect().str();
     add(value, {nameOf(value).str(), gradientOf(value).str(), name, op.getLoc(), factorOf(value),
                 isLazy(&op), false, readsOf(op, *reads)});
-    // What training minimizes is the mean over valid positions.
+    // What training minimizes are means over valid positions.
     auto loss = dyn_cast<CrossEntropyBackwardOp>(op);
     auto head = dyn_cast<dispatch::CrossEntropyOp>(op);
-    if ((loss && value == loss.getInputGradient()) || (head && value == head.getInputGradient())) {
+    if (isa<MeanGradientOp>(op) || (loss && value == loss.getInputGradient()) ||
+        (head && value == head.getInputGradient())) {
       values.back().reads.emplace_back();
     }
   }

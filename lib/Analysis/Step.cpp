@@ -147,9 +147,9 @@ private:
 };
 } // namespace
 
-/// A loss, or an op of the scale of one position.
+/// The loss whose prediction is sampled, or an op of the scale of one position.
 bool Deriver::runsEveryStep(Operation &op) const {
-  return isa<CrossEntropyOp>(op) ||
+  return (isa<CrossEntropyOp>(op) && mainLossOf(function) == &op) ||
          (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType()) &&
           scales.factorOf(op.getResult(0)) == 0);
 }

@@ -117,9 +117,11 @@ static std::string findUncompilableInputs(func::FuncOp function) {
 std::string driver::findUncompilable(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>()) {
     SmallVector<CrossEntropyOp> losses = llvm::to_vector(function.getOps<CrossEntropyOp>());
-    if (losses.size() > 1) {
-      return "@" + function.getSymName().str() +
-             ": models of several losses are checked, but not compiled yet; leave one";
+    auto objectives = llvm::to_vector(function.getOps<ObjectiveOp>());
+    if (objectives.size() > 1 || (objectives.empty() && losses.size() > 1)) {
+      return "@" + function.getSymName().str() + ": expected one sluice.objective of " +
+             std::to_string(losses.size()) + " losses, found " + std::to_string(objectives.size()) +
+             "; say what training minimizes";
     }
     for (CrossEntropyOp loss : losses) {
       if (loss.getOffset() > 1) {

@@ -44,6 +44,10 @@ std::vector<Primitive> partsOf(const spec::Stage &stage, const std::vector<Primi
 }
 
 std::string resultText(const spec::Model &model, const Primitive &last) {
+  if (last.op() == Op::Loss) {
+    return "- reads scale factor " + std::to_string(last.factor) + "\n- result " +
+           code(shapeText({model.batch, model.context})) + " = [batch, context] nats\n";
+  }
   int64_t length = (model.context + last.factor - 1) / last.factor;
   bool head = last.op() == Op::Head;
   std::string tokens =

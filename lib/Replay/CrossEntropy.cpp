@@ -15,7 +15,8 @@ template <typename Op> struct Head {
   Head(Op op, const Launch &launch)
       : launch(launch), rows(op, launch), input(op.getInput(), launch.operands[0]),
         weight(op.getWeight(), launch.operands[1]), tokens(op.getTokens(), launch.operands[2]),
-        offset(int64_t(op.getOffset())) {}
+        offset(int64_t(op.getOffset())), first(int64_t(op.getFirst())),
+        smoothing(op.getSmoothing().convertToFloat()), factor(op.getFactor().convertToFloat()) {}
 
   std::vector<Number> logits(int64_t row) const {
     std::vector<Number> result;
@@ -34,13 +35,50 @@ template <typename Op> struct Head {
     auto token = at < tokens.width() ? int64_t(tokens.at(row / rows.positions(), at).value) : 0;
     return std::clamp<int64_t>(token, 0, weight.rows() - 1); // others are no tokens
   }
-  /// d loss / d logits of a row, from its log-sum-exp.
+  bool isScored(int64_t row) const { return rows.isValid(row) && row % rows.positions() >= first; }
+  /// What row `row` should give token v, rounded once.
+  Number wanted(int64_t row, int64_t v) const {
+    if (smoothing == 0) {
+      return {double(v == target(row)), 0};
+    }
+    Number even = {smoothing / double(weight.rows()), unit * smoothing / double(weight.rows())};
+    return v == target(row) ? add({1 - smoothing, unit}, even) : even;
+  }
+  /// The cross-entropy of a row. Smoothed, kernels may sum logits as they are, or below the
+  /// maximum: the bound allows for both.
+  Number loss(int64_t row, const std::vector<Number> &logits, Number lse) const {
+    if (smoothing == 0) {
+      return subtract(lse, logits[target(row)]);
+    }
+    ProductSum below, plain;
+    for (int64_t v = 0; v < int64_t(logits.size()); ++v) {
+      below.add(wanted(row, v), subtract(lse, logits[v]));
+      plain.add(wanted(row, v), logits[v]);
+    }
+    Number total = below.total(int64_t(logits.size()));
+    return {total.value, total.error + plain.total().error};
+  }
+  /// d objective / d loss of a row.
+  Number incoming(int64_t row) const {
+    if (!isScored(row)) {
+      return {};
+    }
+    if (rowGradient) {
+      return rowGradient->at(row / rows.positions(), row % rows.positions());
+    }
+    int64_t scored = 0;
+    for (int64_t other = 0; other < rows.count(); ++other) {
+      scored += isScored(other);
+    }
+    return divide({factor, 0}, {double(scored), 0});
+  }
+  /// d objective / d logits of a row, from its log-sum-exp.
   std::vector<Number> gradient(int64_t row, const std::vector<Number> &logits, Number lse) const {
     std::vector<Number> result;
-    Number share = divide({1, 0}, {double(rows.validRows()), 0});
+    Number share = incoming(row);
     for (int64_t v = 0; v < int64_t(logits.size()); ++v) {
       Number p = monotone(subtract(logits[v], lse), std::exp);
-      Number g = multiply(subtract(p, {double(v == target(row)), 0}), share);
+      Number g = multiply(subtract(p, wanted(row, v)), share);
       result.push_back(weight.isBf16() ? roundedToBf16(g) : g);
     }
     return result;
@@ -49,8 +87,9 @@ template <typename Op> struct Head {
   const Launch &launch;
   Rows rows;
   Stored input, weight, tokens;
-  std::optional<Stored> bias;
-  int64_t offset;
+  std::optional<Stored> bias, rowGradient;
+  int64_t offset, first;
+  double smoothing, factor;
 };
 
 /// log sum e^x; sums of what is rescaled once a block of tokens.
@@ -72,8 +111,12 @@ Number logSumExp(const std::vector<Number> &logits) {
 LogicalResult sluice::replay::judgeCrossEntropy(dispatch::CrossEntropyOp op, const Launch &launch,
                                                 Judgement &judgement) {
   Head<dispatch::CrossEntropyOp> head(op, launch);
+  size_t operand = 3;
   if (op.getBias()) {
-    head.bias.emplace(op.getBias(), launch.operands[3]);
+    head.bias.emplace(op.getBias(), launch.operands[operand++]);
+  }
+  if (op.getRowGradient()) {
+    head.rowGradient.emplace(op.getRowGradient(), launch.operands[operand]);
   }
   Comparison losses(op, launch, 0, judgement);
   std::optional<Comparison> lses, gradients;
@@ -92,7 +135,7 @@ LogicalResult sluice::replay::judgeCrossEntropy(dispatch::CrossEntropyOp op, con
     }
     std::vector<Number> logits = head.logits(row);
     Number lse = logSumExp(logits);
-    losses.check(batch, p, subtract(lse, logits[head.target(row)]));
+    losses.check(batch, p, head.isScored(row) ? head.loss(row, logits, lse) : Number{});
     if (lses) {
       lses->check(batch, p, lse);
     }
@@ -125,6 +168,7 @@ sluice::replay::judgeCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGrad
     return stored;
   };
   head.bias = optional(op.getBias());
+  head.rowGradient = optional(op.getRowGradient());
   std::optional<Stored> initWeight = optional(op.getInitWeight()),
                         initBias = optional(op.getInitBias());
   int64_t tokens = head.weight.rows(), width = head.weight.width();

@@ -19,7 +19,12 @@ public:
 
   std::vector<Primitive> run() {
     for (const Stage &stage : model.stages) {
-      previous = expandStage(stage);
+      int64_t made = expandStage(stage);
+      if (stage.op() == Op::Loss) { // whose result nothing reads
+        defineLoss(stage);
+        continue;
+      }
+      previous = made;
       define(stage);
     }
     return std::move(result);
@@ -37,6 +42,7 @@ private:
 
   int64_t stream(const std::string &name, const SourceLocation &location) const;
   void define(const Stage &stage);
+  void defineLoss(const Stage &stage);
   int64_t factorAfter(const Settings &settings, int64_t input, const SourceLocation &where) const;
   void checkAdd(const Stage &stage, int64_t input, int64_t second) const;
   void checkGiven(const Stage &stage, int64_t input) const;
@@ -51,6 +57,7 @@ private:
   const Model &model;
   std::vector<Primitive> result;
   std::map<std::string, Stream, std::less<>> streams;
+  std::map<std::string, SourceLocation, std::less<>> losses;
   int64_t previous = -1;
 };
 
@@ -123,6 +130,16 @@ void Expander::define(const Stage &stage) {
   }
 }
 
+void Expander::defineLoss(const Stage &stage) {
+  const std::string &name = std::get<Loss>(stage.settings).name;
+  const SourceLocation &location = stage.at("name");
+  auto [at, added] = losses.try_emplace(name, location);
+  if (!added) {
+    fail(location, "expected a name that no earlier loss has, found " + quote(name) + ", which " +
+                       toString(at->second) + " defines; choose another");
+  }
+}
+
 int64_t Expander::factorAfter(const Settings &settings, int64_t input,
                               const SourceLocation &where) const {
   int64_t before = input < 0 ? 1 : result[static_cast<size_t>(input)].factor;
@@ -158,7 +175,7 @@ std::string Expander::describe(int64_t id) const {
 void Expander::checkGiven(const Stage &stage, int64_t input) const {
   Op op = stage.op();
   bool moves = op == Op::Shift || op == Op::Shorten || op == Op::Upsample || op == Op::Hourglass;
-  if (input >= 0 && !axisOf(input).empty() && (moves || op == Op::Head)) {
+  if (input >= 0 && !axisOf(input).empty() && (moves || op == Op::Head || op == Op::Loss)) {
     fail(stage.location, "expected a stream of the tokens for " + std::string(name(op)) +
                              ", found " + describe(input) +
                              (op == Op::Head ? "; let a layer of the tokens read it with \"over\""

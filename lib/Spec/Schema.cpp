@@ -159,6 +159,15 @@ const Keys relativeKeys = {{"bias",
 const Keys rotaryKeys = {
     {"base", "number > 0", "pair (2i, 2i+1) turns by p * base^(-2i / head_size)", "required", {}}};
 
+const Keys headKeys = {
+    {"tied", "boolean", "uses the embedding's token.weight", "false", {}},
+    {"bias", "boolean", "adds a bias [V]", "false", {}},
+    {"label_smoothing",
+     "number >= 0 and < 1",
+     "share of the target's distribution that is spread over all tokens, in training",
+     "0",
+     {}}};
+
 /// The keys that stages of one op have beside op, from, to and layer settings.
 Keys ownKeys(Op op) {
   auto factor = [](std::string_view meaning) {
@@ -206,8 +215,19 @@ Keys ownKeys(Op op) {
              "required",
              {}}};
   case Op::Head:
-    return {{"tied", "boolean", "uses the embedding's token.weight", "false", {}},
-            {"bias", "boolean", "adds a bias [V]", "false", {}}};
+    return headKeys;
+  case Op::Loss: {
+    Keys keys = {
+        {"name", "string", "what reports call this loss", "required", {}},
+        {"factor", "number > 0", "what its mean counts in what training minimizes", "1", {}},
+        {"shift",
+         "integer >= 0",
+         "row t reads group (t - shift) div f and is scored against token t + 1",
+         "the scale's factor - 1",
+         {}}};
+    keys.insert(keys.end(), headKeys.begin(), headKeys.end());
+    return keys;
+  }
   case Op::Layers:
     return {{"count", "integer from 1 to 10000", "number of layers", "required", {}}};
   case Op::Hourglass:
@@ -244,7 +264,7 @@ Keys keysOfStage(Op op) {
     keys.push_back(
         {"from", "name of a stream", "the stream it reads", "the result of the stage before", {}});
   }
-  if (op != Op::Head) {
+  if (op != Op::Head && op != Op::Loss) {
     keys.push_back({"to", "string", "names the result; defined once", "unnamed", {}});
   }
   Keys own = ownKeys(op);
@@ -318,6 +338,9 @@ std::string_view meaning(Op op) {
     return "Drops features in training.";
   case Op::Head:
     return "Logits; cross-entropy of row t against token t + 1.";
+  case Op::Loss:
+    return "Another loss: group g of a scale of factor f against tokens f (g + 1) to f (g + 2) - "
+           "1.";
   case Op::Layers:
     return "A stack of transformer layers.";
   case Op::Hourglass:

@@ -11,8 +11,8 @@ namespace sluice::spec {
 namespace {
 
 constexpr std::array<std::string_view, std::variant_size_v<Settings>> opNames = {
-    "embedding", "layer",   "norm", "shift",  "shorten",  "upsample",
-    "add",       "dropout", "head", "layers", "hourglass"};
+    "embedding", "layer",   "norm", "shift", "shorten", "upsample",
+    "add",       "dropout", "head", "loss",  "layers",  "hourglass"};
 
 constexpr Range anyShift = {0, largestSize};
 
@@ -67,6 +67,33 @@ Layer readSingleLayer(const Fields &fields, int64_t width) {
   return layer;
 }
 
+Head readHead(const Fields &fields) {
+  return {fields.boolean("tied", false), fields.boolean("bias", false),
+          fields.number("label_smoothing", probability, 0)};
+}
+
+Loss readLoss(const Fields &fields) {
+  fields.need("name", "what reports call this loss");
+  std::string name = fields.text("name");
+  bool isWord = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+  if (!isWord || name == mainLoss) {
+    fields.fail(fields.position("name"),
+                "expected small letters, digits and underscores for \"name\", and not \"" +
+                    std::string(mainLoss) + "\", which is the head's loss, found " + quote(name) +
+                    "; choose another");
+  }
+  Loss loss;
+  loss.name = name;
+  loss.factor = fields.number("factor", positive, 1);
+  if (fields.find("shift")) {
+    loss.shift = fields.integer("shift", anyShift);
+  }
+  loss.head = readHead(fields);
+  return loss;
+}
+
 Settings readSettings(Op op, const Fields &fields, int64_t width) {
   switch (op) {
   case Op::Embedding:
@@ -87,7 +114,9 @@ Settings readSettings(Op op, const Fields &fields, int64_t width) {
   case Op::Dropout:
     return Dropout{fields.number("rate", probability)};
   case Op::Head:
-    return Head{fields.boolean("tied", false), fields.boolean("bias", false)};
+    return readHead(fields);
+  case Op::Loss:
+    return readLoss(fields);
   case Op::Layers:
     // Beyond 10000 layers it is a slip, and the expansion would only be slow to say so.
     return Layers{fields.integer("count", {1, 10000}), readLayer(fields, width)};

@@ -150,6 +150,8 @@ private:
     }
   }
 
+  void add(const Loss &loss) { add(loss.head); }
+
   // No weights; the composite stages never get here.
   void add(const Shift &) {}
   void add(const Add &) {}

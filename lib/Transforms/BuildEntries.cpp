@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What surrounds the model: mean loss, gradient norm, schedule, optimizer, initialization.
+// What surrounds the model: outputs, gradient norm, schedule, optimizer, initialization.
 #include "RowsBuilder.h"
 #include "sluice/Transforms/ParameterLayout.h"
 #include "sluice/Transforms/Passes.h"
@@ -45,7 +45,7 @@ public:
         flatDomain(dispatch::DomainAttr::get(b.getContext(), 1, layout.rows, 0)),
         single(dispatch::DomainAttr::get(b.getContext(), 1, 1, 0)) {}
 
-  void closeLoss(func::FuncOp func);
+  void closeLosses(func::FuncOp func);
   void closePredict(func::FuncOp func);
   void buildUpdate();
   void buildInitialize();
@@ -75,26 +75,13 @@ private:
   dispatch::DomainAttr flatDomain, single;
 };
 
-/// The mean of the losses over valid positions (others are zero), and the entry's outputs.
-void EntryBuilder::closeLoss(func::FuncOp func) {
+/// The losses of rows become the entry's outputs: `losses`, then `losses.1` and on.
+void EntryBuilder::closeLosses(func::FuncOp func) {
   Operation *terminator = func.getBody().front().getTerminator();
   b.setInsertionPoint(terminator);
-  Value losses = terminator->getOperand(0);
-  auto type = cast<RankedTensorType>(losses.getType());
-  auto all = RankedTensorType::get({type.getNumElements()}, f32);
-  Value view = plan::ViewOp::create(b, loc, all, losses);
-  RowsBuilder rows(b, loc, single);
-  Value values = rows.operand(view, AccessKind::Vector, all);
-  Value length = rows.scalar("scalar:length", b.getI64Type());
-  Value batchRows = rows.scalar("scalar:rows", b.getI64Type());
-  Value sum = dispatch::ReduceOp::create(rows.body, f32, dispatch::ReduceKind::Add, values);
-  Value count =
-      arith::SIToFPOp::create(rows.body, f32, arith::MulIOp::create(rows.body, length, batchRows));
-  rows.result(rows.div(sum, count), AccessKind::Scalar, RankedTensorType::get({}, f32));
-  dispatch::RowsOp mean = rows.finish("mean loss");
-  mean->setAttr("plan.phase", b.getStringAttr("forward"));
-  store("output:losses", losses);
-  store("scalar:loss", mean.getResult(0));
+  for (auto [i, losses] : llvm::enumerate(terminator->getOperands())) {
+    store(i == 0 ? "output:losses" : ("output:losses." + Twine(i)).str(), losses);
+  }
   terminator->setOperands({});
   func.setType(b.getFunctionType({}, {}));
 }
@@ -299,15 +286,19 @@ void EntryBuilder::buildPrepare() {
   markPhase(func, "initialize");
 }
 
-/// Losses or logits, which become the entry's output.
-LogicalResult requireResult(func::FuncOp func) {
+bool isStatic(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.hasStaticShape();
+}
+
+/// Logits, which become the entry's output, or losses, of which there may be several.
+LogicalResult requireResults(func::FuncOp func, bool several) {
   TypeRange types = func.getResultTypes();
-  auto type = types.size() == 1 ? dyn_cast<RankedTensorType>(types[0]) : RankedTensorType();
-  if (!type || !type.hasStaticShape()) {
-    return func.emitError()
-           << "expected @" << func.getSymName()
-           << " to return one tensor of a static shape; run sluice-form-dispatches "
-              "before, and sluice-build-entries once";
+  if (types.empty() || (types.size() > 1 && !several) || !llvm::all_of(types, isStatic)) {
+    return func.emitError() << "expected @" << func.getSymName() << " to return "
+                            << (several ? "tensors" : "one tensor")
+                            << " of a static shape; run sluice-form-dispatches before, and "
+                               "sluice-build-entries once";
   }
   return success();
 }
@@ -321,15 +312,15 @@ struct BuildEntriesPass : sluice::impl::BuildEntriesBase<BuildEntriesPass> {
     EntryBuilder builder(module);
     for (StringRef name : {"evaluate", "gradient"}) {
       if (auto func = module.lookupSymbol<func::FuncOp>(name)) {
-        if (failed(requireResult(func))) {
+        if (failed(requireResults(func, /*several=*/true))) {
           return signalPassFailure();
         }
-        builder.closeLoss(func);
+        builder.closeLosses(func);
       }
     }
     for (StringRef name : {"predict", "step"}) {
       if (auto func = module.lookupSymbol<func::FuncOp>(name)) {
-        if (failed(requireResult(func))) {
+        if (failed(requireResults(func, /*several=*/false))) {
           return signalPassFailure();
         }
         builder.closePredict(func);

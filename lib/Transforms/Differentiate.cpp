@@ -108,12 +108,12 @@ LogicalResult ReverseMode::addContribution(Value value, Value contribution) {
 }
 
 LogicalResult ReverseMode::visit(DifferentiableInterface op) {
-  bool isLoss = isa<CrossEntropyOp>(op);
+  bool isObjective = isa<ObjectiveOp>(op);
   SmallVector<Value> results;
   for (Value result : op->getResults()) {
     results.push_back(gradients.lookup(result));
   }
-  if (!isLoss && llvm::none_of(results, [](Value g) { return g != nullptr; })) {
+  if (!isObjective && llvm::none_of(results, [](Value g) { return g != nullptr; })) {
     return success();
   }
   SmallVector<Value> operands;
@@ -162,12 +162,39 @@ LogicalResult ReverseMode::run() {
     }
   }
   storeGradients();
+  // What is minimized is told last: its losses may come from the backward pass.
+  for (auto objective : llvm::to_vector(func.getOps<ObjectiveOp>())) {
+    objective->moveBefore(func.getBody().front().getTerminator());
+  }
   SmallVector<Operation *> all(llvm::make_pointer_range(func.getBody().front()));
   for (Operation *op : llvm::reverse(all)) {
     if (isOpTriviallyDead(op)) {
       op->erase();
     }
   }
+  return success();
+}
+
+/// Without an objective, the mean of the losses that the function returns is minimized.
+LogicalResult completeObjective(func::FuncOp func) {
+  auto objectives = llvm::to_vector(func.getOps<ObjectiveOp>());
+  if (objectives.size() > 1) {
+    return objectives[1].emitError("sluice-differentiate: expected one objective in @")
+           << func.getSymName() << ", found another";
+  }
+  if (!objectives.empty()) {
+    return success();
+  }
+  Operation *end = func.getBody().front().getTerminator();
+  auto type = end->getNumOperands() == 1 ? dyn_cast<SequenceType>(end->getOperand(0).getType())
+                                         : SequenceType();
+  if (!type || type.getWidth() != 0 || !type.getElement().isF32()) {
+    return func.emitError("sluice-differentiate: expected @")
+           << func.getSymName() << " to have an objective, or to return the losses of one";
+  }
+  OpBuilder b(end);
+  ObjectiveOp::create(b, end->getOperand(0).getLoc(), end->getOperands(),
+                      b.getStrArrayAttr({"next"}), ArrayRef<double>{1.0}, ArrayRef<int64_t>{0});
   return success();
 }
 
@@ -183,6 +210,9 @@ struct DifferentiatePass : sluice::impl::DifferentiateBase<DifferentiatePass> {
     }
     // With dropout, what is trained is not what is evaluated.
     auto gradient = getOperation().lookupSymbol<func::FuncOp>("train");
+    if (failed(completeObjective(forward)) || (gradient && failed(completeObjective(gradient)))) {
+      return signalPassFailure();
+    }
     if (!gradient) {
       OpBuilder b(forward);
       b.setInsertionPointAfter(forward);

@@ -33,7 +33,7 @@ private:
   void addTable(const std::string &name, ArrayRef<int64_t> shape, StringRef initial, double base,
                 int64_t stride = 1);
   void addFunction(StringRef name, Purpose purpose);
-  bool dropsOut() const;
+  bool trainsOtherwise() const;
 
   const spec::Model &model;
   std::vector<spec::Primitive> primitives;
@@ -196,13 +196,20 @@ void Importer::addTables() {
 // Functions
 //===----------------------------------------------------------------------===//
 
-bool Importer::dropsOut() const {
+/// With dropout or smoothed labels, what is trained is not what is evaluated.
+bool Importer::trainsOtherwise() const {
   return llvm::any_of(primitives, [](const spec::Primitive &primitive) {
     if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings)) {
       return layer->dropout > 0 || layer->attentionDropout > 0;
     }
     if (const auto *embedding = std::get_if<spec::Embedding>(&primitive.settings)) {
       return embedding->dropout > 0;
+    }
+    if (const auto *head = std::get_if<spec::Head>(&primitive.settings)) {
+      return head->labelSmoothing > 0;
+    }
+    if (const auto *loss = std::get_if<spec::Loss>(&primitive.settings)) {
+      return loss->head.labelSmoothing > 0;
     }
     const auto *dropout = std::get_if<spec::Dropout>(&primitive.settings);
     return dropout && dropout->rate > 0;
@@ -236,7 +243,7 @@ OwningOpRef<ModuleOp> Importer::run() {
   addTables();
   addFunction("evaluate", Purpose::Evaluate);
   addFunction("predict", Purpose::Predict);
-  if (dropsOut()) {
+  if (trainsOtherwise()) {
     addFunction("train", Purpose::Train);
   }
   return module;

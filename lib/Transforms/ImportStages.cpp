@@ -56,9 +56,24 @@ void StageWriter::write(const Primitive &primitive) {
 }
 
 void StageWriter::finish() {
-  Value result = streams.back();
-  func::ReturnOp::create(b, result);
-  function.setType(b.getFunctionType(function.getArgumentTypes(), {result.getType()}));
+  SmallVector<Value> results = {streams.back()};
+  if (purpose != Purpose::Predict) {
+    std::rotate(terms.begin(), terms.end() - 1, terms.end()); // the head's loss leads
+    results.clear();
+    SmallVector<Attribute> names;
+    SmallVector<double> factors;
+    SmallVector<int64_t> first;
+    for (const Term &term : terms) {
+      results.push_back(term.losses);
+      names.push_back(b.getStringAttr(term.name));
+      factors.push_back(term.factor);
+      first.push_back(term.first);
+    }
+    name("objective");
+    ObjectiveOp::create(b, results, b.getArrayAttr(names), factors, first);
+  }
+  func::ReturnOp::create(b, results);
+  function.setType(b.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -402,14 +417,45 @@ Value StageWriter::stage(const Dropout &settings) {
   return map(x, [&](ArrayRef<Value> v) { return drop(v[0], settings.rate, model.width); });
 }
 
-Value StageWriter::stage(const Head &settings) {
-  Value x = streams[current->input];
+Value StageWriter::score(const Head &settings, Value x, int64_t first) {
   Value weight = readWeight(settings.tied ? embedding : current->prefix + ".weight");
   Value bias = settings.bias ? parameter("bias") : Value();
-  if (purpose != Purpose::Predict) {
-    SequenceType losses = sequence(1, 0, b.getF32Type());
-    return CrossEntropyOp::create(b, losses, x, weight, function.getArgument(0), bias, 1);
+  double smoothing = purpose == Purpose::Train ? settings.labelSmoothing : 0;
+  return CrossEntropyOp::create(b, sequence(1, 0, b.getF32Type()), x, weight,
+                                function.getArgument(0), bias, 1, first,
+                                llvm::APFloat(static_cast<float>(smoothing)));
+}
+
+/// The bag of a group's next f tokens: row t reads group (t - shift) div f and is scored against
+/// token t + 1. The first `shift` rows have no group.
+Value StageWriter::stage(const Loss &settings) {
+  Value x = streams[current->input];
+  if (purpose == Purpose::Predict) {
+    return x;
   }
+  int64_t factor = current->factor, first = settings.shift.value_or(factor - 1);
+  SequenceType type = sequence(1, model.width, cast<SequenceType>(x.getType()).getElement());
+  if (factor > 1) {
+    name("upsample");
+    x = UpsampleOp::create(b, type, x, factor);
+  }
+  if (first > 0) {
+    name("shift");
+    x = ShiftOp::create(b, type, x, first);
+  }
+  name("loss");
+  terms.push_back({score(settings.head, x, first), settings.name, settings.factor, first});
+  return terms.back().losses;
+}
+
+Value StageWriter::stage(const Head &settings) {
+  Value x = streams[current->input];
+  if (purpose != Purpose::Predict) {
+    terms.push_back({score(settings, x, 0), std::string(mainLoss), 1, 0});
+    return terms.back().losses;
+  }
+  Value weight = readWeight(settings.tied ? embedding : current->prefix + ".weight");
+  Value bias = settings.bias ? parameter("bias") : Value();
   auto last = FlatSymbolRefAttr::get(b.getContext(), lastScale);
   auto row = SequenceType::get(b.getContext(), last, model.width, computeType);
   auto logits = SequenceType::get(b.getContext(), last, model.vocabulary, b.getF32Type());

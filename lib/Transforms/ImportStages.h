@@ -31,7 +31,8 @@ public:
   StageWriter(mlir::func::FuncOp function, const spec::Model &model, Purpose purpose);
 
   void write(const spec::Primitive &primitive);
-  /// Ends the function with the head's result; its type is set here.
+  /// Ends the function with the last position's logits, or with the objective and the losses, the
+  /// head's first; its type is set here.
   void finish();
 
 private:
@@ -46,6 +47,7 @@ private:
   mlir::Value stage(const spec::Add &settings);
   mlir::Value stage(const spec::Dropout &settings);
   mlir::Value stage(const spec::Head &settings);
+  mlir::Value stage(const spec::Loss &settings);
   mlir::Value stage(const spec::Layers &settings);
   mlir::Value stage(const spec::Hourglass &settings);
 
@@ -97,6 +99,17 @@ private:
   mlir::ImplicitLocOpBuilder b;
   mlir::Type computeType;  ///< of what linear maps and attention read and what only they read
   mlir::Type residualType; ///< of streams, and of branches as they are added to them
+  /// The losses of rows, against the next token, from row `first` on.
+  mlir::Value score(const spec::Head &settings, mlir::Value x, int64_t first);
+
+  /// A term of what is minimized.
+  struct Term {
+    mlir::Value losses;
+    std::string name;
+    double factor;
+    int64_t first;
+  };
+  std::vector<Term> terms;
   llvm::StringMap<ParameterOp> parameters;
   llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::Value> reads;
   std::vector<mlir::Value> streams; ///< by stage

@@ -1,6 +1,6 @@
 // RUN: not sluice-opt %s -split-input-file --sluice-build-entries 2>&1 | FileCheck %s
 
-// CHECK: expected @evaluate to return one tensor of a static shape
+// CHECK: expected @evaluate to return tensors of a static shape
 module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64, sluice.training = {beta1 = 9.0e-01 : f64,
     beta2 = 9.5e-01 : f64, clip = 1.0 : f64, epsilon = 1.0e-08 : f64, floor = 1.0e-01 : f64, learning_rate = 1.0e-03 : f64,
     optimizer = "adamw", schedule = "cosine", steps = 100.0 : f64, warmup = 10.0 : f64, weight_decay = 1.0e-01 : f64}} {

@@ -2,7 +2,9 @@
 // RUN: sluice-opt %s --sluice-differentiate | FileCheck %s
 // RUN: sluice-opt %s --sluice-differentiate | sluice-opt | FileCheck %s
 
+// A function that states no objective minimizes the mean of its losses.
 // CHECK-LABEL: func.func @evaluate
+// CHECK:         sluice.objective
 // CHECK-NOT:   sluice.store_gradient
 // CHECK-LABEL: func.func @gradient(
 // CHECK-SAME:    %[[TOKENS:.*]]: !sluice.seq<@fine, 0, i32>) -> !sluice.seq<@fine, 0, f32>
@@ -13,7 +15,7 @@
 // CHECK:         %[[UP:.*]] = sluice.upsample
 // CHECK:         %[[Y:.*]] = sluice.map(%[[X]], %[[UP]])
 
-// The loss gives its own gradient; only what backward made is of that phase.
+// The loss divides by the number of rows itself: no gradient of the mean is stored. Only what backward made is of that phase.
 // CHECK:         %[[LOSSES:.*]], %[[DY:.*]], %[[DHEAD:.*]] = sluice.cross_entropy_backward %[[Y]], %[[TABLE]], %[[TOKENS]]
 // CHECK-SAME:      plan.phase = "backward"
 
@@ -40,6 +42,7 @@
 // One store a trained parameter; the frozen table has none.
 // CHECK-NEXT:    sluice.store_gradient @table, %[[DTABLE]]
 // CHECK-NEXT:    sluice.store_gradient @weight, %[[DW]]
+// CHECK-NEXT:    sluice.objective %[[LOSSES]] {factors = array<f64: 1.000000e+00>, first = array<i64: 0>, names = ["next"]}
 // CHECK-NEXT:    return %[[LOSSES]]
 
 module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {

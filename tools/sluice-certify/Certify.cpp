@@ -136,11 +136,13 @@ void ModeChecker::read(size_t index, size_t operand) {
 }
 
 void ModeChecker::conclude() {
-  std::string row = std::to_string(graph.row), at = row + " " + graph.loss;
-  obligation("no-leak " + at + " " + std::to_string(graph.offset));
-  judge.demand(bounds[graph.row], {{makeLinear(1, graph.offset - 1)}}, false, "p");
-  obligation("prefix-invariance " + at);
-  judge.demand(bounds[graph.row], {{makeVariable()}}, false, "p");
+  for (const Loss &loss : graph.losses) {
+    std::string at = std::to_string(loss.row) + " " + loss.name;
+    obligation("no-leak " + at + " 1");
+    judge.demand(bounds[loss.row], {{makeVariable()}}, false, "p");
+    obligation("prefix-invariance " + at);
+    judge.demand(bounds[loss.row], {{makeVariable()}}, false, "p");
+  }
 }
 
 /// What the theorem does not speak of: inputs that are given whole before the first token.
@@ -169,10 +171,10 @@ std::string check(const Model &model, const std::string &specText, Lines &lines,
   } else {
     lines.expect("mode train is eval");
   }
-  // Specs have one loss, of the row that is sampled; what is sampled becomes token t + 1.
+  // What is sampled from the head's row becomes token t + 1.
   const Graph &graph = model.evaluate;
   lines.expect("mode generate");
-  lines.expect("aligned " + graph.loss + " " + graph.values[graph.row].name + " 1");
+  lines.expect("aligned " + graph.head().name + " " + graph.values[graph.head().row].name + " 1");
   bool hasStep = model.inputs.empty(); // the compiler derives none over another axis
   if (hasStep) {
     Step step = readStep(graph, lines, judge);

@@ -114,7 +114,7 @@ int64_t certify::enumerate(const Graph &graph, const std::vector<Bound> &bounds)
                    "lengths up to " +
                    std::to_string(longest) + " are needed; leave out --enumerate");
   }
-  std::vector<uint64_t> rows; ///< digest of row t at length t + 1
+  std::vector<std::vector<uint64_t>> rows(graph.losses.size()); ///< digests of t at length t + 1
   for (int64_t length = 1; length <= longest; ++length) {
     Walk walk(graph, length);
     auto at = [&](int64_t p) {
@@ -129,16 +129,19 @@ int64_t certify::enumerate(const Graph &graph, const std::vector<Bound> &bounds)
         }
       }
     }
-    rows.push_back(walk.at(graph.row, length - 1).digest);
-    for (int64_t t = 0; t < length; ++t) {
-      Reading row = walk.at(graph.row, t);
-      if (row.latest >= t + graph.offset) {
-        throw Refusal("enumeration: row" + at(t) + " reads its target, token " +
-                      std::to_string(row.latest));
-      }
-      if (row.digest != rows[static_cast<size_t>(t)]) {
-        throw Refusal("enumeration: row" + at(t) + " is another one than at length " +
-                      std::to_string(t + 1));
+    for (size_t i = 0; i < graph.losses.size(); ++i) {
+      const Loss &loss = graph.losses[i];
+      rows[i].push_back(walk.at(loss.row, length - 1).digest);
+      for (int64_t t = 0; t < length; ++t) {
+        Reading row = walk.at(loss.row, t);
+        if (row.latest > t) {
+          throw Refusal("enumeration: row" + at(t) + " of " + loss.name +
+                        " reads its target, token " + std::to_string(row.latest));
+        }
+        if (row.digest != rows[i][static_cast<size_t>(t)]) {
+          throw Refusal("enumeration: row" + at(t) + " of " + loss.name +
+                        " is another one than at length " + std::to_string(t + 1));
+        }
       }
     }
   }

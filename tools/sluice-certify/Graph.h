@@ -33,6 +33,7 @@ struct Value {
   int64_t factor = 1;    ///< tokens a position
   int64_t keyFactor = 1; ///< of attention: tokens a key
   std::string input;     ///< whose axis it stands on; empty: that of the tokens
+  bool isSampled = true; ///< the row that is sampled is computed from it
 
   /// Not stored: positions outside its scale are read through to its operand.
   bool isLazy() const {
@@ -78,19 +79,24 @@ Relation relationOf(const Value &value, size_t operand);
 /// floor(x / y), y > 0.
 int64_t floorDivide(int64_t x, int64_t y);
 
-/// The values that the loss is computed from, operands first. Row t of values[row] is scored
-/// against token t + offset.
+/// Row t of values[row] is scored against token t + 1.
+struct Loss {
+  std::string name; ///< "stages.3.head"
+  size_t row = 0;
+};
+
+/// The values that the losses are computed from, operands first.
 struct Graph {
   std::vector<Value> values;
-  std::string loss; ///< "stages.3.head"
-  size_t row = 0;
-  int64_t offset = 1;
+  std::vector<Loss> losses; ///< the last one scores the row that is sampled
+
+  const Loss &head() const { return losses.back(); }
 };
 
 struct Model {
   std::vector<std::string> inputs; ///< beside the tokens
   Graph evaluate;
-  std::optional<Graph> train; ///< where dropout makes it another computation
+  std::optional<Graph> train; ///< where dropout or smoothed labels make it another computation
 };
 
 /// Derives the graphs of a spec, composite stages expanded (docs/spec.md). Throws BadInput where

@@ -27,7 +27,8 @@ const std::map<std::string, std::set<std::string>> ownKeys = {
     {"upsample", {"factor", "method", "from", "to"}},
     {"add", {"with", "from", "to"}},
     {"dropout", {"rate", "from", "to"}},
-    {"head", {"tied", "bias", "from"}},
+    {"head", {"tied", "bias", "label_smoothing", "from"}},
+    {"loss", {"name", "factor", "shift", "tied", "bias", "label_smoothing", "from"}},
     {"layers", {"count", "from", "to"}},
     {"hourglass", {"hierarchy", "shorten", "upsample", "shift", "from", "to"}}};
 
@@ -60,7 +61,8 @@ public:
   Deriver(const json &spec, bool train) : spec(spec), train(train) {}
 
   Graph run();
-  bool hasDropout() const { return dropout; } ///< known after run()
+  /// Whether what is trained is not what is evaluated; known after run().
+  bool trainsOtherwise() const { return dropout; }
 
 private:
   size_t stage(const std::string &op, const Fields &fields, const std::string &path, size_t input);
@@ -72,6 +74,7 @@ private:
   size_t mix(const Layer &settings, const std::string &path, size_t x, std::optional<size_t> over);
   size_t shorten(const std::string &path, int64_t k, bool linear, size_t x);
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
+  void loss(const Fields &fields, const std::string &path, size_t x);
   size_t hourglass(const Fields &fields, const std::string &path, size_t x);
   size_t stream(const std::string &name, const Fields &fields) const;
 
@@ -100,6 +103,7 @@ private:
   Graph graph;
   std::string axis; ///< of what is made from nothing
   std::map<std::string, size_t> streams, inputs;
+  std::set<std::string> lossNames;
 };
 
 size_t Deriver::embedding(const Fields &fields, const std::string &path) {
@@ -240,6 +244,28 @@ size_t Deriver::hourglass(const Fields &fields, const std::string &path, size_t 
   return x;
 }
 
+/// Row t reads group (t - shift) div k.
+void Deriver::loss(const Fields &fields, const std::string &path, size_t x) {
+  std::string name = fields.text("name");
+  for (char c : name) {
+    if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_') {
+      fields.mismatch("a name of small letters, digits and underscores", "\"" + name + "\"");
+    }
+  }
+  if (name.empty() || name == "next" || !lossNames.insert(name).second) {
+    fields.mismatch("a name that no other loss has", "\"" + name + "\"");
+  }
+  dropoutOf(fields, "label_smoothing");
+  int64_t k = graph.values[x].factor, by = fields.integer("shift", 0, k - 1);
+  if (k > 1) {
+    x = make(Kind::Upsample, path + ".upsample", {x}, k);
+  }
+  if (by > 0) {
+    x = make(Kind::Shift, path + ".shift", {x}, by);
+  }
+  graph.losses.push_back({path + ".loss", x});
+}
+
 size_t Deriver::stream(const std::string &name, const Fields &fields) const {
   auto found = streams.find(name);
   if (found == streams.end()) {
@@ -251,7 +277,7 @@ size_t Deriver::stream(const std::string &name, const Fields &fields) const {
 /// On an input's axis nothing groups or delays, and no head reads it.
 void Deriver::checkGiven(const std::string &op, const Fields &fields, size_t x) const {
   static const std::set<std::string> ofTokens = {"shift", "shorten", "upsample", "hourglass",
-                                                 "head"};
+                                                 "head", "loss"};
   if (graph.values[x].isGiven() && ofTokens.contains(op)) {
     fields.mismatch("a stream of the tokens for " + op, "one of " + graph.values[x].input);
   }
@@ -313,35 +339,54 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   if (op == "dropout") {
     return dropoutOf(fields, "rate") ? make(Kind::Map, path + ".dropout", {x}) : x;
   }
-  graph.loss = path + ".head";
-  graph.row = x;
+  if (op == "loss") {
+    loss(fields, path, x);
+    return x;
+  }
+  dropoutOf(fields, "label_smoothing");
+  graph.losses.push_back({path + ".head", x});
   if (graph.values[x].factor != 1) {
     fields.mismatch("a head that reads factor 1", std::to_string(graph.values[x].factor));
   }
   return x;
 }
 
-/// Keeps what the loss is computed from, in order.
-void keepLive(Graph &graph) {
+/// Which values `rows` are computed from.
+std::vector<bool> findLive(const Graph &graph, const std::vector<size_t> &rows) {
   std::vector<bool> live(graph.values.size());
-  live[graph.row] = true;
+  for (size_t row : rows) {
+    live[row] = true;
+  }
   for (size_t i = graph.values.size(); i-- > 0;) {
     for (size_t operand : graph.values[i].operands) {
       live[operand] = live[operand] || live[i];
     }
   }
+  return live;
+}
+
+/// Keeps what the losses are computed from, in order.
+void keepLive(Graph &graph) {
+  std::vector<size_t> rows;
+  for (const Loss &loss : graph.losses) {
+    rows.push_back(loss.row);
+  }
+  std::vector<bool> live = findLive(graph, rows), sampled = findLive(graph, {graph.head().row});
   std::vector<size_t> numbers(graph.values.size());
   std::vector<Value> kept;
   for (size_t i = 0; i < graph.values.size(); ++i) {
     if (live[i]) {
       numbers[i] = kept.size();
       kept.push_back(std::move(graph.values[i]));
+      kept.back().isSampled = sampled[i];
       for (size_t &operand : kept.back().operands) {
         operand = numbers[operand];
       }
     }
   }
-  graph.row = numbers[graph.row];
+  for (Loss &loss : graph.losses) {
+    loss.row = numbers[loss.row];
+  }
   graph.values = std::move(kept);
 }
 
@@ -374,7 +419,8 @@ Graph Deriver::run() {
     if (op != "embedding") {
       checkGiven(op, fields, input);
     }
-    previous = this->stage(op, fields, path, input);
+    size_t made = this->stage(op, fields, path, input);
+    previous = op == "loss" ? previous : made;
     if (stage.contains("to") && !streams.try_emplace(fields.text("to"), previous).second) {
       fail(path, "a name that no earlier result has", "\"" + fields.text("to") + "\"");
     }
@@ -430,7 +476,7 @@ Model certify::deriveModel(const std::string &text) {
   }
   Deriver evaluate(spec, false);
   Model model = {namesOfInputs(spec), evaluate.run(), std::nullopt};
-  if (evaluate.hasDropout()) {
+  if (evaluate.trainsOtherwise()) {
     model.train = Deriver(spec, true).run();
   }
   return model;

@@ -172,13 +172,14 @@ Step StepReader::read() {
   lines.expect("mode step");
   size_t count = 0;
   for (size_t i = 0; i < graph.values.size(); ++i) {
-    if (!graph.values[i].isLazy()) {
+    if (!graph.values[i].isLazy() && graph.values[i].isSampled) {
       value(i);
       ++count;
     }
   }
   // Step t samples from row t.
-  demandRead(graph.loss, {{makeVariable()}}, followRead(graph, Relation{}, graph.row));
+  const Loss &head = graph.head();
+  demandRead(head.name, {{makeVariable()}}, followRead(graph, Relation{}, head.row));
   lines.expect("end step " + std::to_string(count) + " values " + std::to_string(step.obligations) +
                " obligations");
   return step;
@@ -206,7 +207,8 @@ public:
     for (size_t i = 0; i < graph.values.size(); ++i) {
       const Value &value = graph.values[i];
       int64_t rows = 0, firstRow = computed[i];
-      for (; !value.isLazy() && step.values[i].schedule.at(computed[i]) <= t; ++computed[i]) {
+      for (; !value.isLazy() && value.isSampled && step.values[i].schedule.at(computed[i]) <= t;
+           ++computed[i]) {
         for (size_t operand = 0; operand < value.operands.size(); ++operand) {
           visit(relationOf(value, operand), value.operands[operand], computed[i], t);
         }
@@ -218,7 +220,7 @@ public:
       }
       store(i, firstRow, rows);
     }
-    visit(Relation{}, graph.row, t, t);
+    visit(Relation{}, graph.head().row, t, t);
   }
 
 private:

@@ -77,25 +77,36 @@ void runEval(const EvalFlags &flags) {
     losses->finish();
   }
   if (flags.json) {
-    printJson({{"bits_per_token", result.bitsPerToken()},
-               {"bits_per_byte", result.bitsPerByte()},
-               {"perplexity", result.perplexity()},
-               {"nats", result.nats},
-               {"tokens", result.tokens},
-               {"bytes", result.tokens},
-               {"window", result.window},
-               {"stride", result.stride},
-               {"protocol", describeProtocol(result)},
-               {"skipped_files", scored.skipped.size()},
-               {"leak_allowed", executor->plan().verdict != "proved"},
-               {"weights", weights.string()}});
+    nlohmann::ordered_json named = nlohmann::ordered_json::object();
+    for (const auto &[name, nats] : result.losses) {
+      named[name] = nats;
+    }
+    nlohmann::ordered_json json = {{"bits_per_token", result.bitsPerToken()},
+                                   {"bits_per_byte", result.bitsPerByte()},
+                                   {"perplexity", result.perplexity()},
+                                   {"nats", result.nats},
+                                   {"tokens", result.tokens},
+                                   {"bytes", result.tokens},
+                                   {"window", result.window},
+                                   {"stride", result.stride},
+                                   {"protocol", describeProtocol(result)},
+                                   {"skipped_files", scored.skipped.size()},
+                                   {"leak_allowed", executor->plan().verdict != "proved"},
+                                   {"weights", weights.string()}};
+    if (!named.empty()) {
+      json["losses"] = named;
+    }
+    printJson(json);
     return;
   }
   std::cout << format("bits per token  %.4f\nbits per byte   %.4f\nperplexity      %.4f\nscored "
                       "tokens   %lld\n",
                       result.bitsPerToken(), result.bitsPerByte(), result.perplexity(),
-                      static_cast<long long>(result.tokens))
-            << "weights         " << weights.string() << "\nprotocol        "
+                      static_cast<long long>(result.tokens));
+  for (const auto &[name, nats] : result.losses) {
+    std::cout << format("loss %-10s %.4f nats\n", name.c_str(), nats);
+  }
+  std::cout << "weights         " << weights.string() << "\nprotocol        "
             << describeProtocol(result) << std::endl;
 }
 

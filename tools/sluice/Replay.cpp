@@ -37,15 +37,20 @@ void setWeights(runtime::Executor &program, int attempt) {
   }
 }
 
-/// Loss of the witness's row after running `entry` on the first `length` tokens.
-float lossOf(runtime::Executor &program, const std::string &entry, int64_t length, int64_t row,
-             int attempt) {
+/// Every loss of the witness's row after running `entry` on the first `length` tokens.
+std::vector<float> lossesOf(runtime::Executor &program, const std::string &entry, int64_t length,
+                            int64_t row, int attempt) {
   program.scalarI64("length") = length;
   program.scalarI64("rows") = 1;
   program.scalarI64("seed") = attempt;
   program.scalarI64("step") = attempt + 1;
   program.run(entry);
-  return program.outputRow("losses", 0)[static_cast<size_t>(row)];
+  std::vector<float> losses;
+  for (size_t i = 0; i < std::max<size_t>(1, program.plan().losses.size()); ++i) {
+    std::string output = i == 0 ? "losses" : "losses." + std::to_string(i);
+    losses.push_back(program.outputRow(output, 0)[static_cast<size_t>(row)]);
+  }
+  return losses;
 }
 
 /// Different tokens side by side.
@@ -63,13 +68,16 @@ void replay(runtime::Executor &program, const std::string &entry, CausalWitness 
     setWeights(program, attempt);
     program.prepare();
     setTokens(program);
-    float before = lossOf(program, entry, witness.length, witness.row, attempt);
+    std::vector<float> before = lossesOf(program, entry, witness.length, witness.row, attempt);
     int32_t &token = program.tokens()[static_cast<size_t>(witness.token)];
     if (witness.token < witness.length) {
       token = static_cast<int32_t>((token + 1) % program.plan().model.vocabulary);
     }
-    float after = lossOf(program, entry, longer, witness.row, attempt);
-    change = std::abs(static_cast<double>(after) - static_cast<double>(before));
+    std::vector<float> after = lossesOf(program, entry, longer, witness.row, attempt);
+    for (size_t i = 0; i < before.size(); ++i) {
+      change = std::max(change,
+                        std::abs(static_cast<double>(after[i]) - static_cast<double>(before[i])));
+    }
   }
   witness.change = change;
   witness.replay = change > 0 ? Replay::Changed : Replay::Unchanged;

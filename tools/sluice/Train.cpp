@@ -29,6 +29,10 @@ std::string describe(const nlohmann::json &metrics, int64_t steps) {
       format("step %lld/%lld  loss %.4f  bits/byte %.4f  lr %.2e  norm %.3f",
              static_cast<long long>(metrics["step"].get<int64_t>()), static_cast<long long>(steps),
              value("loss"), value("bits_per_byte"), value("learning_rate"), value("grad_norm"));
+  const nlohmann::json losses = metrics.value("losses", nlohmann::json::object());
+  for (const auto &[name, mean] : losses.items()) {
+    text += format("  %s %.4f", name.c_str(), mean.get<double>());
+  }
   if (metrics.contains("tokens_per_s")) {
     text += format("  %.0f tokens/s", value("tokens_per_s"));
   }

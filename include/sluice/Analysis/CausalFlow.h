@@ -159,6 +159,9 @@ private:
 
 /// The losses of a function.
 llvm::SmallVector<CrossEntropyOp> lossesOf(mlir::func::FuncOp function);
+/// The loss that is returned first, whose prediction is sampled; the others only train. The
+/// function has one.
+CrossEntropyOp mainLossOf(mlir::func::FuncOp function);
 
 /// Row p of what a loss scores may need tokens up to p + this: never its target p + offset, and
 /// never one past itself, which need not stand in the sequence yet.

@@ -26,6 +26,9 @@ struct EvaluationResult {
   int64_t tokens = 0; // scored
   int64_t window = 0, stride = 0;
   int64_t lines = 0; // scored, each by itself; 0: windows of texts were
+  /// Mean nats of every loss by name, the head's first, where there are several. Each is over the
+  /// rows of its own that lie among the scored ones.
+  std::vector<std::pair<std::string, double>> losses;
 
   double bitsPerToken() const;
   double bitsPerByte() const { return bitsPerToken(); } // a token is a byte

@@ -177,12 +177,21 @@ struct GivenInput {
   int64_t capacity = 0, vocabulary = 0;
 };
 
+/// One of several losses: its rows are output `losses`, of the first one, or `losses.I`, and its
+/// mean in training the scalar `loss.NAME`.
+struct LossFacts {
+  std::string name;
+  double factor = 1; // of its mean in what training minimizes
+  int64_t first = 0; // the first row that is scored
+};
+
 struct Plan {
   ModelFacts model;
   std::string verdict;     // "proved" or "leak-allowed"
   std::string certificate; // docs/certificate.md; empty where there is none
   std::vector<std::string> modes, targets;
   int64_t trainingSteps = 0;
+  std::vector<LossFacts> losses; // the head's first; empty where that is the only one
   MemoryFacts memory;
   int64_t constantsOffset = 0, constantsBytes = 0;
   std::map<std::string, Scalar> scalars;

@@ -134,6 +134,19 @@ struct Dropout {
 struct Head {
   bool tied = false;
   bool bias = false;
+  double labelSmoothing = 0;
+};
+
+/// What reports call the head's loss.
+inline constexpr std::string_view mainLoss = "next";
+
+/// A loss beside the head's, of a stream of factor f: row t is scored against token t + 1 and reads
+/// group (t - shift) div f. Its result is no stream.
+struct Loss {
+  std::string name;             ///< unique; the head's is "next"
+  double factor = 1;            ///< what its mean counts in the sum that training minimizes
+  std::optional<int64_t> shift; ///< absent: f - 1, so that row g predicts tokens f (g + 1) and on
+  Head head;
 };
 
 struct Layers {
@@ -154,7 +167,7 @@ struct Hourglass {
 };
 
 using Settings = std::variant<Embedding, Layer, Norm, Shift, Shorten, Upsample, Add, Dropout, Head,
-                              Layers, Hourglass>;
+                              Loss, Layers, Hourglass>;
 
 /// The alternatives of Settings, in their order.
 enum class Op : uint8_t {
@@ -167,6 +180,7 @@ enum class Op : uint8_t {
   Add,
   Dropout,
   Head,
+  Loss,
   Layers,
   Hourglass
 };

@@ -26,11 +26,12 @@ def ConvertFactors : Pass<"sluice-convert-factors", "::mlir::ModuleOp"> {
 def Differentiate : Pass<"sluice-differentiate", "::mlir::ModuleOp"> {
   let summary = "Makes @gradient from @train or @evaluate";
   let description = [{
-    Before: a function `@evaluate` of forward ops that returns the losses of one `sluice.cross_entropy`, and, where there is
-    dropout, `@train` like it. After: `@evaluate` as it was, and in the place of `@train`, if there was one,
+    Before: a function `@evaluate` of forward ops with one `sluice.objective`, and, where there is dropout or smoothed
+    labels, `@train` like it. One that has none minimizes the mean of the losses that it returns, and gets an objective
+    that says so. After: `@evaluate` as it was, and in the place of `@train`, if there was one,
     `@gradient` with the forward ops, their backward ops in reverse order and one `sluice.store_gradient` a trained
     parameter. Gradients of a value with several readers are added in reverse order of the readers. Ops that only the
-    forward pass needed are erased. Limit: one loss.
+    forward pass needed are erased. The objective stands last: losses may come from the backward pass.
   }];
   let dependentDialects = ["::sluice::SluiceDialect"];
 }
@@ -94,9 +95,9 @@ def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
 }
 
 def BuildEntries : Pass<"sluice-build-entries", "::mlir::ModuleOp"> {
-  let summary = "Adds what surrounds the model: mean loss, gradient norm, optimizer, initialization";
+  let summary = "Adds what surrounds the model: outputs, gradient norm, optimizer, initialization";
   let description = [{
-    Before: functions of dispatches @gradient, @evaluate, @predict. After: the first two end in the mean of their losses;
+    Before: functions of dispatches @gradient, @evaluate, @predict. After: what these return is stored as outputs;
     @update (gradient norm in two stages, schedule, clipping, Adam or AdamW over the flat parameter arena) and @initialize
     stand beside them. Where a dispatch reads compute copies of weights, these two write the copies too, and @prepare makes
     them from parameters that the host has loaded. The optimizer's constants come from the module attribute `sluice.training`.

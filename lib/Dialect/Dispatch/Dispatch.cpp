@@ -310,6 +310,17 @@ template <typename Op> static LogicalResult verifyCrossEntropy(Op op) {
     return op.emitOpError("D-011: expected tokens of i32, one row a row of the batch, found ")
            << tokens;
   }
+  if (op.getRowGradient() &&
+      typeOf(op.getRowGradient()).getShape() != input.getShape().drop_back()) {
+    return op.emitOpError("D-050: expected an incoming gradient a row, ")
+           << input.getShape().drop_back() << ", found " << op.getRowGradient().getType();
+  }
+  float smoothing = op.getSmoothing().convertToFloat();
+  if (int64_t(op.getFirst()) < 0 || !(smoothing >= 0 && smoothing < 1)) {
+    return op.emitOpError(
+               "D-051: expected a first row of at least 0 and smoothing in [0, 1), found ")
+           << int64_t(op.getFirst()) << " and " << smoothing;
+  }
   return success();
 }
 
@@ -323,7 +334,7 @@ LogicalResult CrossEntropyOp::verify() {
     return emitOpError("D-012: expected a gradient of ")
            << getInput().getType() << ", found " << getInputGradient().getType();
   }
-  return verifyF32(*this, {getLosses(), getLse(), getBias()});
+  return verifyF32(*this, {getLosses(), getLse(), getBias(), getRowGradient()});
 }
 
 LogicalResult CrossEntropyWeightGradientOp::verify() {
@@ -336,7 +347,8 @@ LogicalResult CrossEntropyWeightGradientOp::verify() {
     return emitOpError("D-012: expected a gradient of ")
            << expected << ", found " << getWeightGradient().getType();
   }
-  return verifyF32(*this, {getLse(), getBias(), getInitWeight(), getInitBias(), getBiasGradient()});
+  return verifyF32(*this, {getLse(), getBias(), getRowGradient(), getInitWeight(), getInitBias(),
+                           getBiasGradient()});
 }
 
 LogicalResult ScatterRowsOp::verify() {

@@ -93,13 +93,17 @@ std::optional<Reads> ContractOp::getRowReads(unsigned result) {
 /// A row of the input and its target, all of W and the bias. Rows of `tokens` are read wherever
 /// they lie.
 std::optional<Reads> CrossEntropyOp::getRowReads(unsigned) {
-  constexpr unsigned input = 0, weight = 1, tokens = 2, bias = 3;
+  constexpr unsigned input = 0, weight = 1, tokens = 2;
   AffineExpr target = getAffineDimExpr(0, getContext()) + static_cast<int64_t>(getOffset());
   Reads reads{RowRead::itself(input, getContext()), RowRead::whole(weight),
               RowRead::through(tokens, AffineMap::get(2, 1, target))};
   reads.back().factor = 0;
   if (getBias()) {
-    reads.push_back(RowRead::whole(bias));
+    reads.push_back(RowRead::whole(getBiasMutable().begin()->getOperandNumber()));
+  }
+  if (getRowGradient()) {
+    reads.push_back(
+        RowRead::itself(getRowGradientMutable().begin()->getOperandNumber(), getContext()));
   }
   return reads;
 }

@@ -26,6 +26,7 @@ static Reads readsItsRow(Operation *op, unsigned result) {
 Reads EmbedBackwardOp::getRowReads(unsigned) { return std::nullopt; }
 Reads PositionBackwardOp::getRowReads(unsigned) { return std::nullopt; }
 Reads LinearWeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
+Reads MeanGradientOp::getRowReads(unsigned) { return SmallVector<RowRead>{}; }
 Reads NormBackwardOp::getRowReads(unsigned result) { return readsItsRow(*this, result); }
 Reads LinearInputGradientOp::getRowReads(unsigned result) { return readsItsRow(*this, result); }
 

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Access chains and the builder of dispatch bodies.
+#include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -118,6 +119,13 @@ Value BodyBuilder::getVector(Value parameter) {
   auto type = cast<RankedTensorType>(parameter.getType());
   return load(lowered(parameter), AccessAttr::get(b.getContext(), AccessKind::Vector),
               elementwise ? type.getElementType() : Type(type));
+}
+
+Value BodyBuilder::getScalar(StringRef place) {
+  OpBuilder outside(scope);
+  Value tensor = plan::BindOp::create(outside, scope->getLoc(),
+                                      RankedTensorType::get({}, outside.getI64Type()), place);
+  return load(tensor, AccessAttr::get(b.getContext(), AccessKind::Scalar), outside.getI64Type());
 }
 
 Value BodyBuilder::getTableRow(Value table) {

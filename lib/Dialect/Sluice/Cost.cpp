@@ -211,6 +211,9 @@ Cost CrossEntropyOp::getCost() {
               getInput());
 }
 
+Cost ObjectiveOp::getCost() { return cost(*this, 0); }
+Cost MeanGradientOp::getCost() { return cost(*this, 0); }
+
 /// Logits twice, as they are not stored, dx and dW: four contractions.
 Cost CrossEntropyBackwardOp::getCost() {
   return cost(*this, lossFlops(*this, getInput(), getWeight(), static_cast<bool>(getBias()), 4));

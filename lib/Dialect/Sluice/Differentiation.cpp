@@ -222,15 +222,32 @@ LogicalResult LastOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArrayRe
   return emitError("S-024: the last position is for generation and has no gradient");
 }
 
-LogicalResult CrossEntropyOp::buildBackward(OpBuilder &b, ArrayRef<Value>,
+LogicalResult ObjectiveOp::buildBackward(OpBuilder &b, ArrayRef<Value>,
+                                         MutableArrayRef<Value> operands) {
+  for (auto [i, losses] : llvm::enumerate(getLosses())) {
+    operands[i] =
+        MeanGradientOp::create(b, getLoc(), losses.getType(),
+                               llvm::APFloat(static_cast<float>(getFactors()[i])), getFirst()[i]);
+  }
+  return success();
+}
+
+/// A mean's gradient is one number: the backward op divides by the number of rows itself, and
+/// nothing is stored. Training needs the losses too. They come from the same pass then, and the
+/// forward op is dead; any other gradient may depend on them.
+LogicalResult CrossEntropyOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                             MutableArrayRef<Value> operands) {
   Type bias = getBias() ? getBias().getType() : Type();
+  auto mean = results[0].getDefiningOp<MeanGradientOp>();
+  bool isMean = mean && mean.getFirst() == getFirst();
   auto backward = CrossEntropyBackwardOp::create(
       b, getLoc(), getLosses().getType(), getInput().getType(), gradientType(getWeight()), bias,
-      getInput(), getWeight(), getTokens(), getBias(), operands[1],
-      getBias() ? operands[3] : Value(), getOffset());
-  // Training needs the losses too: they come from the same pass, and the forward op is then dead.
-  getLosses().replaceAllUsesWith(backward.getLosses());
+      getInput(), getWeight(), getTokens(), getBias(), isMean ? Value() : results[0], operands[1],
+      getBias() ? operands[3] : Value(), getOffset(), getFirst(), getSmoothing(),
+      isMean ? mean.getFactor() : llvm::APFloat(1.0F));
+  if (isMean) {
+    getLosses().replaceAllUsesWith(backward.getLosses());
+  }
   operands[0] = backward.getInputGradient();
   operands[1] = backward.getWeightGradient();
   if (getBias()) {

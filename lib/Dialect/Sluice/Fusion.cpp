@@ -26,6 +26,8 @@ FusionRole AttentionOp::getFusionRole() { return FusionRole::Alone; }
 FusionRole AttentionBackwardOp::getFusionRole() { return FusionRole::Alone; }
 FusionRole CrossEntropyOp::getFusionRole() { return FusionRole::Alone; }
 FusionRole CrossEntropyBackwardOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole ObjectiveOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole MeanGradientOp::getFusionRole() { return FusionRole::Rows; }
 FusionRole EmbedBackwardOp::getFusionRole() { return FusionRole::Alone; }
 FusionRole PositionBackwardOp::getFusionRole() { return FusionRole::Alone; }
 

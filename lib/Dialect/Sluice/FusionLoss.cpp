@@ -1,39 +1,185 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Head and cross-entropy as dispatches: one for the rows (losses and, in training, the gradient of
-// what the head reads) and in training one for the weights. No logits are stored.
+// what the head reads) and in training one for the weights. No logits are stored. What is minimized
+// is one dispatch more: means of losses and their sum.
+#include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 using namespace sluice;
 
-template <typename Op>
-static dispatch::CrossEntropyOp emitRows(Op op, DispatchEmitter &emitter, bool training) {
-  Value input = emitter.get(op.getInput());
-  RankedTensorType losses = emitter.typeOf(op.getLosses());
-  return dispatch::CrossEntropyOp::create(
-      emitter.b, losses, training ? losses : Type(), training ? input.getType() : Type(), input,
-      emitter.get(op.getWeight()), emitter.get(op.getTokens()), emitter.get(op.getBias()),
-      emitter.domainOf(op.getInput()), op.getOffset(), StringAttr(), StringAttr());
-}
-
 LogicalResult CrossEntropyOp::emitDispatches(DispatchEmitter &emitter) {
-  emitter.set(getLosses(), emitRows(*this, emitter, /*training=*/false).getLosses());
+  auto rows = dispatch::CrossEntropyOp::create(
+      emitter.b, emitter.typeOf(getLosses()), Type(), Type(), emitter.get(getInput()),
+      emitter.get(getWeight()), emitter.get(getTokens()), emitter.get(getBias()), Value(),
+      emitter.domainOf(getInput()), getOffset(), getFirst(), getSmoothing(), llvm::APFloat(1.0F),
+      StringAttr(), StringAttr());
+  emitter.set(getLosses(), rows.getLosses());
   return success();
 }
 
 LogicalResult CrossEntropyBackwardOp::emitDispatches(DispatchEmitter &emitter) {
-  dispatch::CrossEntropyOp rows = emitRows(*this, emitter, /*training=*/true);
+  Value input = emitter.get(getInput());
+  RankedTensorType losses = emitter.typeOf(getLosses());
+  auto rows = dispatch::CrossEntropyOp::create(
+      emitter.b, losses, losses, input.getType(), input, emitter.get(getWeight()),
+      emitter.get(getTokens()), emitter.get(getBias()), emitter.get(getGradient()),
+      emitter.domainOf(getInput()), getOffset(), getFirst(), getSmoothing(), getFactor(),
+      StringAttr(), StringAttr());
   emitter.set(getLosses(), rows.getLosses());
   emitter.set(getInputGradient(), rows.getInputGradient());
   auto weights = dispatch::CrossEntropyWeightGradientOp::create(
       emitter.b, getWeightGradient().getType(),
       getBiasGradient() ? rows.getBias().getType() : Type(), rows.getInput(), rows.getWeight(),
-      rows.getTokens(), rows.getLse(), rows.getBias(), emitter.get(getInitWeight()),
-      emitter.get(getInitBias()), rows.getDomain(), getOffset(), StringAttr(), StringAttr());
+      rows.getTokens(), rows.getLse(), rows.getBias(), rows.getRowGradient(),
+      emitter.get(getInitWeight()), emitter.get(getInitBias()), rows.getDomain(), getOffset(),
+      getFirst(), getSmoothing(), getFactor(), StringAttr(), StringAttr());
   emitter.set(getWeightGradient(), weights.getWeightGradient());
   if (getBiasGradient()) {
     emitter.set(getBiasGradient(), weights.getBiasGradient());
   }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Means
+//===----------------------------------------------------------------------===//
+
+/// f32: rows of a sequence from `first` on, over all sequences; at least 1.
+static Value countScored(ImplicitLocOpBuilder &b, Value length, Value rows, int64_t first) {
+  if (first > 0) {
+    auto number = [&](int64_t value) -> Value {
+      return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
+    };
+    length = arith::MaxSIOp::create(b, arith::SubIOp::create(b, length, number(first)), number(1));
+  }
+  return arith::SIToFPOp::create(b, b.getF32Type(), arith::MulIOp::create(b, length, rows));
+}
+
+LogicalResult ObjectiveOp::verify() {
+  size_t count = getLosses().size();
+  if (count == 0 || getNames().size() != count || getFactors().size() != count ||
+      getFirst().size() != count) {
+    return emitOpError(
+               "S-050: expected at least one loss, and a name, a factor and a first row for "
+               "each, found ")
+           << count << " losses, " << getNames().size() << " names, " << getFactors().size()
+           << " factors and " << getFirst().size() << " first rows";
+  }
+  for (Value losses : getLosses()) {
+    auto type = cast<SequenceType>(losses.getType());
+    if (type.getWidth() != 0 || !type.getElement().isF32()) {
+      return emitOpError("S-051: expected losses of one f32 a row, found ") << type;
+    }
+  }
+  return success();
+}
+
+namespace {
+/// The one dispatch of an objective: operands, their accesses and its body.
+struct MeansBody {
+  explicit MeansBody(DispatchEmitter &emitter)
+      : emitter(emitter), b(emitter.b.getLoc(), emitter.b.getContext()) {
+    b.setInsertionPointToEnd(&region.emplaceBlock());
+  }
+  Value operand(Value tensor, dispatch::AccessKind kind, Type type) {
+    operands.push_back(tensor);
+    accesses.push_back(dispatch::AccessAttr::get(b.getContext(), kind));
+    return region.front().addArgument(type, b.getLoc());
+  }
+  Value scalar(StringRef place) {
+    Type type = RankedTensorType::get({}, b.getI64Type());
+    return operand(emitter.bind(place, type), dispatch::AccessKind::Scalar, b.getI64Type());
+  }
+  /// The sum of all rows; those that are not valid hold zeros.
+  Value sum(Value losses) {
+    Value tensor = emitter.get(losses);
+    // A map leaves rows that are not valid alone, unless it is told otherwise.
+    if (auto rows = tensor.getDefiningOp<dispatch::RowsOp>()) {
+      rows.setZeroInvalid(true);
+    }
+    int64_t count = cast<RankedTensorType>(tensor.getType()).getNumElements();
+    auto all = RankedTensorType::get({count}, b.getF32Type());
+    Value view = plan::ViewOp::create(emitter.b, all, tensor);
+    return dispatch::ReduceOp::create(b, b.getF32Type(), dispatch::ReduceKind::Add,
+                                      operand(view, dispatch::AccessKind::Vector, all));
+  }
+
+  DispatchEmitter &emitter;
+  ImplicitLocOpBuilder b;
+  Region region;
+  SmallVector<Value> operands;
+  SmallVector<Attribute> accesses;
+};
+} // namespace
+
+/// What the artifact says of the losses: name, factor and first row of each.
+static void recordLosses(ObjectiveOp op) {
+  Builder b(op.getContext());
+  SmallVector<Attribute> records;
+  for (auto [name, factor, first] :
+       llvm::zip_equal(op.getNames(), op.getFactors(), op.getFirst())) {
+    records.push_back(b.getDictionaryAttr({b.getNamedAttr("name", name),
+                                           b.getNamedAttr("factor", b.getF64FloatAttr(factor)),
+                                           b.getNamedAttr("first", b.getI64IntegerAttr(first))}));
+  }
+  op->getParentOfType<ModuleOp>()->setAttr("plan.losses", b.getArrayAttr(records));
+}
+
+LogicalResult ObjectiveOp::emitDispatches(DispatchEmitter &emitter) {
+  MeansBody body(emitter);
+  SmallVector<Value> sums, means;
+  for (Value losses : getLosses()) {
+    if (sluice::getFactor(*this, cast<SequenceType>(losses.getType())) != 1) {
+      return emitError("S-052: expected losses on a scale of factor 1; upsample what they read");
+    }
+    sums.push_back(body.sum(losses));
+  }
+  Value length = body.scalar("scalar:length"), rows = body.scalar("scalar:rows"), total;
+  for (auto [sum, factor, first] : llvm::zip_equal(sums, getFactors(), getFirst())) {
+    Value mean = arith::DivFOp::create(body.b, sum, countScored(body.b, length, rows, first));
+    means.push_back(mean);
+    Value term = mean;
+    if (factor != 1) {
+      Value number = arith::ConstantOp::create(body.b, body.b.getF32FloatAttr(float(factor)));
+      term = arith::MulFOp::create(body.b, mean, number);
+    }
+    total = total ? arith::AddFOp::create(body.b, total, term).getResult() : term;
+  }
+  SmallVector<Value> results{total};
+  if (means.size() > 1) {
+    results.append(means);
+  }
+  dispatch::YieldOp::create(body.b, results);
+  ImplicitLocOpBuilder &b = emitter.b;
+  SmallVector<Type> types(results.size(), RankedTensorType::get({}, b.getF32Type()));
+  SmallVector<Attribute> accesses(
+      results.size(), dispatch::AccessAttr::get(b.getContext(), dispatch::AccessKind::Scalar));
+  auto op = dispatch::RowsOp::create(
+      b, types, body.operands, dispatch::DomainAttr::get(b.getContext(), 1, 1, 0),
+      b.getArrayAttr(body.accesses), b.getArrayAttr(accesses), UnitAttr(),
+      b.getDenseI64ArrayAttr(SmallVector<int64_t>(results.size(), -1)),
+      b.getStringAttr("mean loss"), StringAttr());
+  op.getBody().takeBody(body.region);
+  plan::StoreOp::create(b, "scalar:loss", op.getResult(0));
+  for (size_t i = 1; i < results.size(); ++i) {
+    StringRef name = cast<StringAttr>(getNames()[i - 1]).getValue();
+    plan::StoreOp::create(b, ("scalar:loss." + name).str(), op.getResult(i));
+  }
+  recordLosses(*this);
+  return success();
+}
+
+LogicalResult MeanGradientOp::emitBody(BodyBuilder &body) {
+  ImplicitLocOpBuilder &b = body.builder();
+  if (sluice::getFactor(*this, getResult().getType()) != 1) {
+    return emitError("S-052: expected losses on a scale of factor 1; upsample what they read");
+  }
+  Value length = body.getScalar("scalar:length"), rows = body.getScalar("scalar:rows");
+  Value factor = arith::ConstantOp::create(b, getFactorAttr());
+  body.set(getResult(), arith::DivFOp::create(b, factor, countScored(b, length, rows, getFirst())));
   return success();
 }

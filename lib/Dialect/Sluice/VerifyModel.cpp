@@ -188,6 +188,13 @@ static LogicalResult verifyInModel(Operation *op) {
       return op->emitError() << "expected a target offset of at least 0, found "
                              << int64_t(loss.getOffset());
     }
+    if (int64_t(loss.getFirst()) < 0) {
+      return op->emitError() << "expected a first scored row of at least 0, found "
+                             << int64_t(loss.getFirst());
+    }
+    if (float s = loss.getSmoothing().convertToFloat(); !(s >= 0 && s < 1)) {
+      return op->emitError() << "expected label smoothing of at least 0 and below 1, found " << s;
+    }
     return verifyGiven(op, loss.getTokens(), "targets", "move targets by the offset");
   }
   if (auto embed = dyn_cast<EmbedOp>(op)) {

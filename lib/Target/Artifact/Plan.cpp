@@ -293,6 +293,19 @@ static json::Object modelToJson(ModuleOp module, StringRef spec) {
                       {"parameters", count}};
 }
 
+/// What `sluice.objective` recorded.
+static json::Array lossesToJson(ModuleOp module) {
+  json::Array losses;
+  auto records = module->getAttrOfType<ArrayAttr>("plan.losses");
+  for (Attribute record : records ? records.getValue() : ArrayRef<Attribute>()) {
+    auto loss = cast<DictionaryAttr>(record);
+    losses.push_back(json::Object{{"name", loss.getAs<StringAttr>("name").getValue()},
+                                  {"factor", loss.getAs<FloatAttr>("factor").getValueAsDouble()},
+                                  {"first", loss.getAs<IntegerAttr>("first").getInt()}});
+  }
+  return losses;
+}
+
 static json::Array buffersToJson(const MemoryPlan &memory) {
   json::Array buffers;
   for (const auto &[name, place] : memory.places) {
@@ -461,6 +474,9 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
       {"buffers", buffersToJson(memory)}};
   if (!given.empty()) {
     plan["given"] = std::move(given);
+  }
+  if (json::Array losses = lossesToJson(module); losses.size() > 1) {
+    plan["losses"] = std::move(losses);
   }
   if (module.lookupSymbol("step.plan")) {
     plan["generation"] = generationToJson(module, memory);

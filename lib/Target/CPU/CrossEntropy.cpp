@@ -32,10 +32,9 @@ Shape::Shape(Value input, Value weight, int64_t held, const Target &target)
   factorBytes = cast<RankedTensorType>(weight.getType()).getElementTypeBitWidth() / 8;
 }
 
-Generator::Generator(Operation *op, Value input, Value weight, Value tokens,
-                     dispatch::DomainAttr domain, int64_t offset, int64_t held, ModuleOp module,
-                     StringRef name, const Target &target)
-    : target(target), shape(input, weight, held, target), domain(domain), offset(offset),
+Generator::Generator(Operation *op, Value input, Value weight, Value tokens, const Scoring &scoring,
+                     int64_t held, ModuleOp module, StringRef name, const Target &target)
+    : target(target), shape(input, weight, held, target), scoring(scoring),
       frame(op, module, name, target), e(frame.builder(), target.lanes), input(frame.buffer(0)),
       weight(frame.buffer(1)), tokens(frame.buffer(2)) {
   int64_t columns = llvm::divideCeil(shape.width, e.lanes) * e.lanes;
@@ -45,8 +44,8 @@ Generator::Generator(Operation *op, Value input, Value weight, Value tokens,
   if (isHalfMemory(this->weight)) {
     streamed = frame.scratch(numbers({shape.steps, dispatch::paddedWidth(shape.width)}));
   }
-  validLength = frame.validLength(domain.getFactor(), shape.positions);
-  validRows = domain.getFactor() == 0 ? e.index(shape.batch) : frame.rows();
+  validLength = frame.validLength(scoring.domain.getFactor(), shape.positions);
+  validRows = scoring.domain.getFactor() == 0 ? e.index(shape.batch) : frame.rows();
 }
 
 Value Generator::isValid(Value row) {
@@ -55,9 +54,27 @@ Value Generator::isValid(Value row) {
   return e.both(e.less(sequence, validRows), e.less(position, validLength));
 }
 
+Value Generator::isScored(Value row) {
+  Value valid = isValid(row);
+  if (scoring.first == 0) {
+    return valid;
+  }
+  Value position = e.sub(row, e.mul(e.floorDiv(row, shape.positions), shape.positions));
+  return e.both(valid, e.atLeast(position, e.index(scoring.first)));
+}
+
+Value Generator::incoming(Value row) {
+  Value sequence = e.floorDiv(row, shape.positions);
+  Value position = e.sub(row, e.mul(sequence, shape.positions));
+  Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
+  Value given = rowGradient ? e.loadScalar(rowGradient, {sequence, position}) : share();
+  return scoring.first == 0 ? given
+                            : e.select(e.atLeast(position, e.index(scoring.first)), given, zero);
+}
+
 Value Generator::targetOf(Value row) {
   Value sequence = e.floorDiv(row, shape.positions);
-  Value at = e.add(e.sub(row, e.mul(sequence, shape.positions)), offset);
+  Value at = e.add(e.sub(row, e.mul(sequence, shape.positions)), scoring.offset);
   int64_t last = cast<MemRefType>(tokens.getType()).getDimSize(1) - 1;
   auto clamp = [&](Value x, int64_t limit) { return e.max(e.index(0), e.min(x, e.index(limit))); };
   Value clamped = clamp(at, last);
@@ -73,9 +90,13 @@ Value Generator::loadIndex(Value memory, Value i) {
 }
 
 Value Generator::share() {
-  Value count = arith::IndexCastOp::create(e.b, e.b.getI64Type(), e.mul(validLength, validRows));
-  Value one = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1));
-  return arith::DivFOp::create(e.b, one, arith::SIToFPOp::create(e.b, e.b.getF32Type(), count));
+  Value length = validLength;
+  if (scoring.first > 0) {
+    length = e.max(e.sub(length, e.index(scoring.first)), e.index(1));
+  }
+  Value count = arith::IndexCastOp::create(e.b, e.b.getI64Type(), e.mul(length, validRows));
+  Value factor = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(scoring.factor));
+  return arith::DivFOp::create(e.b, factor, arith::SIToFPOp::create(e.b, e.b.getF32Type(), count));
 }
 
 Value Generator::loadBelow(Value memory, ValueRange indices, Value column, Value limit) {

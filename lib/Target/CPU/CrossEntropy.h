@@ -31,12 +31,28 @@ struct Shape {
   int64_t factorBytes; ///< of one element of rows or weights
 };
 
-/// Buffers and steps of either kernel. `Op` is a cross-entropy dispatch.
+/// Which rows are scored, against what, and what their losses count.
+struct Scoring {
+  template <typename Op>
+  explicit Scoring(Op op)
+      : domain(op.getDomain()), offset(static_cast<int64_t>(op.getOffset())),
+        first(static_cast<int64_t>(op.getFirst())), smoothing(op.getSmoothing().convertToFloat()),
+        factor(op.getFactor().convertToFloat()), hasRowGradient(op.getRowGradient() != nullptr) {}
+
+  dispatch::DomainAttr domain;
+  int64_t offset, first;
+  float smoothing, factor;
+  bool hasRowGradient;
+  /// Whether the incoming gradient differs by row.
+  bool differsByRow() const { return hasRowGradient || first > 0; }
+};
+
+/// Buffers and steps of either kernel.
 class Generator {
 public:
   Generator(mlir::Operation *op, mlir::Value input, mlir::Value weight, mlir::Value tokens,
-            dispatch::DomainAttr domain, int64_t offset, int64_t held, mlir::ModuleOp module,
-            llvm::StringRef name, const Target &target);
+            const Scoring &scoring, int64_t held, mlir::ModuleOp module, llvm::StringRef name,
+            const Target &target);
 
 protected:
   using Value = mlir::Value;
@@ -46,11 +62,15 @@ protected:
   }
   /// i1: whether global row `row` is valid.
   Value isValid(Value row);
+  /// i1: whether global row `row` is valid and scored.
+  Value isScored(Value row);
+  /// f32: the incoming gradient of global row `row`, which is valid.
+  Value incoming(Value row);
   /// index: the target of global row `row`, which lies in the batch.
   Value targetOf(Value row);
   /// index: element `i` of a memory of i32.
   Value loadIndex(Value memory, Value i);
-  /// f32: 1 / (valid rows).
+  /// f32: factor / (scored rows).
   Value share();
 
   /// held[c][i] = source[row(i)][c]; `row` gives a row that may be read. Columns of a source
@@ -88,11 +108,11 @@ protected:
 
   const Target &target;
   const Shape shape;
-  const dispatch::DomainAttr domain;
-  const int64_t offset;
+  const Scoring scoring;
   Frame frame;
   Emitter e;
   Value input, weight, tokens;  ///< tensors
+  Value rowGradient;            ///< tensor, where the op has one
   Value held, sums, staging;    ///< scratch
   Value streamed;               ///< scratch: a block of a bf16 factor's rows as f32
   Value validLength, validRows; ///< index

@@ -19,7 +19,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 class RowsGenerator : cross_entropy::Generator {
 public:
   RowsGenerator(dispatch::CrossEntropyOp op, ModuleOp module, StringRef name, const Target &target)
-      : Generator(op, op.getInput(), op.getWeight(), op.getTokens(), op.getDomain(), op.getOffset(),
+      : Generator(op, op.getInput(), op.getWeight(), op.getTokens(), cross_entropy::Scoring(op),
                   op.getDomain().getLaunchRows(), module, name, target),
         op(op) {}
 
@@ -30,8 +30,12 @@ private:
   void emitItem();
   void emitLogits();
   void storeLogits(Value token, Value column, attention::Accumulators &tile);
+  void sumLogits();
   void setTargetsAside();
+  void spreadTargets();
   void emitTerms();
+  void addProducts(Value token0, Value end);
+  void setShares();
   void emitLosses();
   void storeGradient();
   /// Runs `body` for each row of the block that lies in the batch.
@@ -43,6 +47,7 @@ private:
   dispatch::CrossEntropyOp op;
   Value bias, losses, lse, gradient;                // tensors
   Value logits, maximum, chosen, rest, scales, ids; // scratch
+  Value evenly; // scratch: of smoothed labels, the sum of a row's logits, each less the maximum
   Value first, count;
 };
 
@@ -51,6 +56,7 @@ private:
 void RowsGenerator::allocate() {
   unsigned next = 3;
   bias = op.getBias() ? frame.buffer(next++) : Value();
+  rowGradient = op.getRowGradient() ? frame.buffer(next++) : Value();
   losses = frame.buffer(next++);
   lse = op.getLse() ? frame.buffer(next++) : Value();
   gradient = op.getInputGradient() ? frame.buffer(next++) : Value();
@@ -60,13 +66,14 @@ void RowsGenerator::allocate() {
   rest = frame.scratch(numbers({shape.block}));
   scales = frame.scratch(numbers({shape.block}));
   ids = frame.scratch(MemRefType::get({shape.block}, e.b.getI32Type()));
+  evenly = scoring.smoothing > 0 ? frame.scratch(numbers({shape.block})) : Value();
 }
 
 Kernel RowsGenerator::generate() {
   allocate();
   first = e.mul(frame.item(), shape.block);
   count = e.min(e.index(shape.block), e.sub(e.index(shape.rows()), first));
-  Value any = emitAnyValid(e.b, domain, validLength, validRows, first, count);
+  Value any = emitAnyValid(e.b, scoring.domain, validLength, validRows, first, count);
   e.when(
       any, [&] { emitItem(); },
       [&] {
@@ -84,7 +91,7 @@ Kernel RowsGenerator::generate() {
   kernel.flops = (gradient ? 2 : 1) * matmul;
   double rows = shape.rows(), weights = double(shape.vocabulary) * shape.width;
   kernel.bytes = shape.factorBytes * (rows * (gradient ? 2 : 1) * shape.width + weights) +
-                 4 * rows * (lse ? 3 : 2);
+                 4 * rows * ((lse ? 3 : 2) + (rowGradient ? 1 : 0));
   return kernel;
 }
 
@@ -99,15 +106,35 @@ void RowsGenerator::emitItem() {
   packHeld(input, /*isPadded=*/true,
            [&](Value i) { return e.min(e.add(first, i), e.index(shape.rows() - 1)); });
   emitLogits();
+  if (evenly) {
+    sumLogits();
+  }
   setTargetsAside();
   if (gradient) {
     attention::emitFill(e, sums, 0);
   }
   emitTerms();
+  if (evenly && gradient) {
+    spreadTargets();
+  }
   emitLosses();
   if (gradient) {
     storeGradient();
   }
+}
+
+/// evenly[i] = sum over v of logits[v][i] - maximum[i].
+void RowsGenerator::sumLogits() {
+  eachVector([&](Value offset) {
+    Value top = e.load(maximum, {offset});
+    Emitter::Values start{e.splat(0)};
+    Emitter::Values sum = e.loop(e.index(0), e.index(shape.vocabulary), 1, start,
+                                 [&](Value token, ValueRange carried) {
+                                   Value x = e.subf(e.load(logits, {token, offset}), top);
+                                   return Emitter::Values{e.addf(carried[0], x)};
+                                 });
+    e.store(sum[0], evenly, {offset});
+  });
 }
 
 /// chosen = the targets' logits, which then leave the sums over the others.
@@ -182,10 +209,8 @@ void RowsGenerator::emitTerms() {
           }
           return next;
         });
-        if (gradient) {
-          Value tokensHere = e.sub(end, token0);
-          Stream rows = stream(weight, /*isPadded=*/false, token0, tokensHere);
-          emitProducts(rows, tokensHere, logits, token0);
+        if (gradient && !evenly) {
+          addProducts(token0, end);
         }
         for (auto [sum, addend] : llvm::zip_equal(part, before)) {
           sum = e.addf(sum, addend);
@@ -197,21 +222,71 @@ void RowsGenerator::emitTerms() {
   }
 }
 
-/// Stores losses and log-sum-exps; scales = 1 / (sum of all terms) / (valid rows).
-void RowsGenerator::emitLosses() {
-  Value shareOfRow = e.broadcast(share());
+/// sums += logits times rows [token0, end) of W.
+void RowsGenerator::addProducts(Value token0, Value end) {
+  Value tokensHere = e.sub(end, token0);
+  Stream rows = stream(weight, /*isPadded=*/false, token0, tokensHere);
+  emitProducts(rows, tokensHere, logits, token0);
+}
+
+/// Of smoothed labels, once the sum s of all terms is known: every token's share of the target is
+/// taken off its term, logits = e^(logits - maximum) - smoothing / V s, and the products are
+/// summed.
+void RowsGenerator::spreadTargets() {
+  Emitter::Values offsets, shares;
   eachVector([&](Value offset) {
+    Value below = e.subf(e.load(chosen, {offset}), e.load(maximum, {offset}));
+    Value sum = e.addf(e.load(rest, {offset}), emitExp(e, below));
+    offsets.push_back(offset);
+    shares.push_back(e.mulf(sum, e.splat(scoring.smoothing / float(shape.vocabulary))));
+  });
+  Value vocabulary = e.index(shape.vocabulary);
+  e.loop(e.index(0), vocabulary, shape.steps, [&](Value token0) {
+    Value end = e.min(vocabulary, e.add(token0, shape.steps));
+    e.loop(token0, end, 1, [&](Value token) {
+      for (auto [offset, share] : llvm::zip_equal(offsets, shares)) {
+        e.store(e.subf(e.load(logits, {token, offset}), share), logits, {token, offset});
+      }
+    });
+    addProducts(token0, end);
+  });
+}
+
+/// scales = the rows' incoming gradients, where these differ; lanes of other rows hold anything.
+void RowsGenerator::setShares() {
+  eachRow([&](Value i, Value row) { e.store(incoming(row), scales, {i}); });
+}
+
+/// Stores losses and log-sum-exps; scales = (incoming gradient) / (sum of all terms).
+void RowsGenerator::emitLosses() {
+  bool differs = gradient && scoring.differsByRow();
+  if (differs) {
+    setShares();
+  }
+  Value shareOfAll = differs ? Value() : e.broadcast(share());
+  eachVector([&](Value offset) {
+    Value shareOfRow = differs ? e.load(scales, {offset}) : shareOfAll;
     Value top = e.load(maximum, {offset}), below = e.subf(e.load(chosen, {offset}), top);
     Value sum = e.addf(e.load(rest, {offset}), emitExp(e, below));
     Value logarithm = math::LogOp::create(e.b, sum);
     e.store(arith::DivFOp::create(e.b, shareOfRow, sum), scales, {offset});
-    e.store(e.subf(logarithm, below), chosen, {offset});
+    Value loss = e.subf(logarithm, below);
+    if (evenly) {
+      Value own = e.mulf(below, e.splat(1 - scoring.smoothing));
+      Value all =
+          e.mulf(e.load(evenly, {offset}), e.splat(scoring.smoothing / float(shape.vocabulary)));
+      loss = e.subf(logarithm, e.addf(own, all));
+      // The target's row of W, which `storeGradient` adds, counts e^x[t] - (1 - smoothing) s.
+      e.store(e.subf(e.load(rest, {offset}), e.mulf(sum, e.splat(scoring.smoothing))), rest,
+              {offset});
+    }
+    e.store(loss, chosen, {offset});
     e.store(e.addf(top, logarithm), maximum, {offset});
   });
   Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
   eachRow([&](Value i, Value row) {
     Value valid = isValid(row);
-    storeNumber(e.select(valid, e.loadScalar(chosen, {i}), zero), losses, row);
+    storeNumber(e.select(isScored(row), e.loadScalar(chosen, {i}), zero), losses, row);
     if (lse) {
       e.when(valid, [&] { storeNumber(e.loadScalar(maximum, {i}), lse, row); });
     }

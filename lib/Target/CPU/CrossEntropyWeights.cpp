@@ -15,7 +15,7 @@ class WeightsGenerator : cross_entropy::Generator {
 public:
   WeightsGenerator(dispatch::CrossEntropyWeightGradientOp op, ModuleOp module, StringRef name,
                    const Target &target)
-      : Generator(op, op.getInput(), op.getWeight(), op.getTokens(), op.getDomain(), op.getOffset(),
+      : Generator(op, op.getInput(), op.getWeight(), op.getTokens(), cross_entropy::Scoring(op),
                   vocabularyOf(op), module, name, target),
         op(op) {}
 
@@ -29,6 +29,7 @@ private:
   void emitStart();
   void emitRows(Value row0, Value count);
   void emitGradient(const Stream &rows, Value count);
+  Value finalScale();
   void addBias(Value count);
   void storeWeight();
   void storeBias();
@@ -36,7 +37,8 @@ private:
   dispatch::CrossEntropyWeightGradientOp op;
   Value lse, bias, initWeight, initBias, weightGradient, biasGradient; // tensors
   Value gradient, biasBlock, biasSums, logSums, ids;                   // scratch
-  Value token0, limit;                                                 // of the block's tokens
+  Value incomings;     // scratch: incoming gradients of rows, where these differ
+  Value token0, limit; // of the block's tokens
 };
 
 } // namespace
@@ -45,6 +47,7 @@ void WeightsGenerator::allocate() {
   unsigned next = 3;
   lse = frame.buffer(next++);
   bias = op.getBias() ? frame.buffer(next++) : Value();
+  rowGradient = op.getRowGradient() ? frame.buffer(next++) : Value();
   initWeight = op.getInitWeight() ? frame.buffer(next++) : Value();
   initBias = op.getInitBias() ? frame.buffer(next++) : Value();
   weightGradient = frame.buffer(next++);
@@ -54,6 +57,7 @@ void WeightsGenerator::allocate() {
   biasSums = frame.scratch(numbers({shape.block}));
   logSums = frame.scratch(numbers({shape.steps}));
   ids = frame.scratch(MemRefType::get({shape.steps}, e.b.getI32Type()));
+  incomings = scoring.differsByRow() ? frame.scratch(numbers({shape.steps})) : Value();
 }
 
 Kernel WeightsGenerator::generate() {
@@ -86,7 +90,7 @@ Kernel WeightsGenerator::generate() {
   double rows = shape.rows(), weights = double(shape.vocabulary) * shape.width;
   kernel.flops = 4 * rows * weights;
   kernel.bytes = shape.factorBytes * (rows * shape.width + weights) +
-                 4 * (rows * 2 + (initWeight ? 2 : 1) * weights);
+                 4 * (rows * (rowGradient ? 3 : 2) + (initWeight ? 2 : 1) * weights);
   return kernel;
 }
 
@@ -111,6 +115,9 @@ void WeightsGenerator::emitRows(Value row0, Value count) {
     Value position = e.sub(row, e.mul(sequence, shape.positions));
     e.store(e.loadScalar(lse, {sequence, position}), logSums, {i});
     e.store(e.toInteger(targetOf(row)), ids, {i});
+    if (incomings) {
+      e.store(incoming(row), incomings, {i});
+    }
   });
   Stream rows = stream(input, /*isPadded=*/true, row0, count);
   emitGradient(rows, count);
@@ -120,24 +127,30 @@ void WeightsGenerator::emitRows(Value row0, Value count) {
   emitProducts(rows, count, gradient, e.index(0));
 }
 
-/// gradient[i][v] = e^(x - lse) - [v = target], still to be divided by the number of valid rows.
+/// gradient[i][v] = e^(x - lse) - y[v], times the row's incoming gradient where these differ.
 void WeightsGenerator::emitGradient(const Stream &rows, Value count) {
+  Value even =
+      scoring.smoothing > 0 ? e.splat(scoring.smoothing / float(shape.vocabulary)) : Value();
   emitScores(rows, count, [&](Value row, Value column, attention::Accumulators &tile) {
     for (auto [i, line] : llvm::enumerate(tile)) {
       Value at = e.add(row, i), shift = e.broadcast(e.loadScalar(logSums, {at}));
+      Value scale = incomings ? e.broadcast(e.loadScalar(incomings, {at})) : Value();
       for (auto [j, logit] : llvm::enumerate(line)) {
         Value lane = e.add(column, j * e.lanes);
         Value x = bias ? e.addf(logit, e.load(biasBlock, {lane})) : logit;
-        e.store(emitExp(e, e.subf(x, shift)), gradient, {at, lane});
+        Value g = emitExp(e, e.subf(x, shift));
+        g = even ? e.subf(g, even) : g;
+        e.store(scale ? e.mulf(g, scale) : g, gradient, {at, lane});
       }
     }
   });
-  Value one = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1));
+  Value one = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1 - scoring.smoothing));
   e.loop(e.index(0), count, 1, [&](Value i) {
+    Value whole = incomings ? e.mulf(one, e.loadScalar(incomings, {i})) : one;
     Value lane = e.sub(loadIndex(ids, i), token0);
     Value own = e.both(e.atLeast(lane, e.index(0)), e.less(lane, e.index(shape.block)));
     e.when(own,
-           [&] { e.store(e.subf(e.loadScalar(gradient, {i, lane}), one), gradient, {i, lane}); });
+           [&] { e.store(e.subf(e.loadScalar(gradient, {i, lane}), whole), gradient, {i, lane}); });
   });
 }
 
@@ -159,8 +172,11 @@ void WeightsGenerator::addBias(Value count) {
   }
 }
 
+/// What sums are still to be multiplied by: the incoming gradient where it is one for all rows.
+Value WeightsGenerator::finalScale() { return incomings ? e.splat(1) : e.broadcast(share()); }
+
 void WeightsGenerator::storeWeight() {
-  Value shareOfRow = e.broadcast(share()), width = e.index(shape.width);
+  Value shareOfRow = finalScale(), width = e.index(shape.width);
   unpackSums([&](Value) { return shareOfRow; });
   Value count = e.min(e.index(shape.block), e.sub(limit, token0));
   e.loop(e.index(0), count, 1, [&](Value i) {
@@ -176,7 +192,7 @@ void WeightsGenerator::storeWeight() {
 }
 
 void WeightsGenerator::storeBias() {
-  Value shareOfRow = e.broadcast(share());
+  Value shareOfRow = finalScale();
   eachVector([&](Value offset) {
     Value token = e.add(token0, offset);
     Value value = e.mulf(e.load(biasSums, {offset}), shareOfRow);

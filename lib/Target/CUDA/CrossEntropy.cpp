@@ -14,7 +14,8 @@ static constexpr int64_t leastBlocks = 4;    ///< of rows that a split streams
 
 Rows::Rows(Frame &frame, const Head &head)
     : frame(frame), e(frame.e), head(head), tokens(frame.buffer(2)),
-      biases(head.bias >= 0 ? frame.buffer(unsigned(head.bias)) : Value()) {}
+      biases(head.bias >= 0 ? frame.buffer(unsigned(head.bias)) : Value()),
+      gradients(head.rowGradient >= 0 ? frame.buffer(unsigned(head.rowGradient)) : Value()) {}
 
 Value Rows::targetOf(const Row &row) {
   Value at = e.add(row.position, head.offset);
@@ -29,9 +30,23 @@ Value Rows::share() {
   bool all = head.domain.getFactor() == 0;
   Value length = frame.validLength(head.domain.getFactor(), positions);
   Value sequences = all ? e.index(head.rows / positions) : frame.rows;
+  if (head.first > 0) {
+    length = e.max(e.add(length, -head.first), e.index(1));
+  }
   Value count = arith::IndexCastOp::create(e.b, e.b.getI64Type(), e.mul(length, sequences));
-  Value one = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1));
-  return arith::DivFOp::create(e.b, one, arith::SIToFPOp::create(e.b, e.b.getF32Type(), count));
+  Value factor = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(head.factor));
+  return arith::DivFOp::create(e.b, factor, arith::SIToFPOp::create(e.b, e.b.getF32Type(), count));
+}
+
+Value Rows::isScored(const Row &row) {
+  return head.first == 0 ? row.valid
+                         : e.both(row.valid, e.atLeast(row.position, e.index(head.first)));
+}
+
+Value Rows::incoming(const Row &row) {
+  Value given = gradients ? e.loadScalar(gradients, {row.batch, row.position}) : share();
+  Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
+  return e.select(isScored(row), given, zero);
 }
 
 Value Rows::exp(Value x) {
@@ -57,6 +72,9 @@ template <typename Op> static Head headOf(Op op, ModuleOp module) {
           module,
           op.getDomain(),
           static_cast<int64_t>(op.getOffset()),
+          static_cast<int64_t>(op.getFirst()),
+          op.getSmoothing().convertToFloat(),
+          op.getFactor().convertToFloat(),
           op.getDomain().getLaunchRows(),
           weight.getDimSize(1),
           weight.getDimSize(0)};
@@ -96,12 +114,13 @@ FailureOr<Kernel> cuda::generateCrossEntropy(dispatch::CrossEntropyOp op, Module
   }
   if (failed(checkFactors(op, {op.getInput(), op.getWeight()})) ||
       failed(checkStorage(op, gradient)) ||
-      failed(checkF32(op, {op.getBias(), op.getLosses(), op.getLse()}))) {
+      failed(checkF32(op, {op.getBias(), op.getLosses(), op.getLse(), op.getRowGradient()}))) {
     return failure();
   }
   Head head = headOf(op, module);
   int next = 3;
   head.bias = op.getBias() ? next++ : -1;
+  head.rowGradient = op.getRowGradient() ? next++ : -1;
   head.losses = next++;
   head.lse = op.getLse() ? next++ : -1;
   head.inputGradient = op.getInputGradient() ? next++ : -1;
@@ -125,14 +144,15 @@ FailureOr<Kernel>
 cuda::generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op, ModuleOp module,
                                          StringRef name) {
   if (failed(checkFactors(op, {op.getInput(), op.getWeight()})) ||
-      failed(checkF32(op, {op.getBias(), op.getLse(), op.getInitWeight(), op.getInitBias(),
-                           op.getWeightGradient(), op.getBiasGradient()}))) {
+      failed(checkF32(op, {op.getBias(), op.getLse(), op.getRowGradient(), op.getInitWeight(),
+                           op.getInitBias(), op.getWeightGradient(), op.getBiasGradient()}))) {
     return failure();
   }
   Head head = headOf(op, module);
   int next = 3;
   head.lse = next++;
   head.bias = op.getBias() ? next++ : -1;
+  head.rowGradient = op.getRowGradient() ? next++ : -1;
   SumTargets &targets = head.weightGradients;
   targets.initMatrix = op.getInitWeight() ? next++ : -1;
   targets.initVector = op.getInitBias() ? next++ : -1;

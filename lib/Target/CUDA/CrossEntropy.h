@@ -14,11 +14,18 @@ struct Head {
   mlir::ModuleOp module;
   dispatch::DomainAttr domain;
   int64_t offset;                  ///< of targets
+  int64_t first;                   ///< the first row that is scored
+  float smoothing, factor;         ///< of targets; of the mean
   int64_t rows, width, vocabulary; ///< rows of all sequences
   /// Positions of operands and results as `Frame::buffer` counts them, -1 where there is none;
   /// input, weight and tokens are 0, 1 and 2.
-  int bias = -1, lse = -1, losses = -1, inputGradient = -1;
+  int bias = -1, rowGradient = -1, lse = -1, losses = -1, inputGradient = -1;
   SumTargets weightGradients = {};
+
+  /// Whether the incoming gradient differs by row.
+  bool differsByRow() const { return rowGradient >= 0 || first > 0; }
+  /// Each token's share of a smoothed target.
+  float evenShare() const { return smoothing / float(vocabulary); }
 };
 
 /// Rows and targets inside one kernel.
@@ -29,7 +36,9 @@ public:
   Rows(Frame &frame, const Head &head);
 
   Value targetOf(const Row &row); ///< i32
-  Value share();                  ///< f32: 1 / (valid rows)
+  Value share();                  ///< f32: factor / (scored rows)
+  Value isScored(const Row &row); ///< i1: valid, and not before the first
+  Value incoming(const Row &row); ///< f32: its incoming gradient; of rows not scored 0
   /// e^x of one f32, at most about 0.
   Value exp(Value x);
   /// [B, T]: the rows' log-sum-exps, in the op's own tensor or in the workspace.
@@ -40,7 +49,7 @@ private:
   Frame &frame;
   Emitter &e;
   const Head &head;
-  Value tokens, biases;
+  Value tokens, biases, gradients;
 };
 
 /// Losses and log-sum-exps.

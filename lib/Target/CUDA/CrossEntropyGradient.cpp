@@ -22,8 +22,8 @@ constexpr int64_t logitStep = 32, productStep = 16, stageCount = 4;
 constexpr int64_t warps = 8, wordBytes = 4;
 constexpr int64_t heldPerThread = 2 * logitGrid.rowFragments();
 
-/// Of what is known of lines, numbers lie behind tokens.
-constexpr int64_t numberOffset = streamedLines * wordBytes;
+/// Of what is known of lines, numbers lie behind tokens, and scales behind those.
+constexpr int64_t numberOffset = streamedLines * wordBytes, scaleOffset = 2 * numberOffset;
 
 /// Rows from a thread's first to its i-th, in the order of the fragments.
 constexpr int64_t downOf(int64_t i) { return i / 2 * fragmentRows + i % 2 * 8; }
@@ -47,6 +47,7 @@ private:
   struct Line {
     Value token;  ///< i32: the token itself, or the row's target
     Value number; ///< f32: a row's log-sum-exp; a token's bias, null where there is none
+    Value scale;  ///< f32: a row's incoming gradient, where these differ; else null
     Value counts; ///< i1: valid row or existing token; null where all are
   };
 
@@ -127,17 +128,20 @@ void Gradient::place() {
   Value chunkNumber = rest(tile, chunks);
   isFirstChunk = equal(chunkNumber, e.index(0));
   firstColumn = e.mul(chunkNumber, chunk);
-  share = rows.share();
+  // Where incoming gradients differ by row they are in g.
+  share = head.differsByRow() ? Value(arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1)))
+                              : rows.share();
 }
 
 Gradient::Line Gradient::rowLine(Value number) {
   Row row = frame.row(number);
-  return {rows.targetOf(row), e.loadScalar(rows.lse(), {row.batch, row.position}), row.valid};
+  return {rows.targetOf(row), e.loadScalar(rows.lse(), {row.batch, row.position}),
+          head.differsByRow() ? rows.incoming(row) : Value(), row.valid};
 }
 
 Gradient::Line Gradient::tokenLine(Value token) {
   bool whole = head.vocabulary % streamedLines == 0;
-  return {e.toInteger(token), rows.bias(token),
+  return {e.toInteger(token), rows.bias(token), Value(),
           whole ? Value() : e.less(token, e.index(head.vocabulary))};
 }
 
@@ -150,15 +154,19 @@ void Gradient::leave(const Line &line, Value number, int64_t byte) {
   if (line.number) {
     core.store(line.number, core.shared(at, numberOffset), wordBytes);
   }
+  if (line.scale) {
+    core.store(line.scale, core.shared(at, scaleOffset), wordBytes);
+  }
 }
 
 Gradient::Line Gradient::find(Value number, int64_t byte, bool isRow) {
   Value at = e.add(e.mul(number, wordBytes), byte);
   Value token = core.load(e.b.getI32Type(), core.shared(at), wordBytes);
-  bool has = isRow || head.bias >= 0;
-  return {token,
-          has ? core.load(e.b.getF32Type(), core.shared(at, numberOffset), wordBytes) : Value(),
-          e.atLeast(token, e.integer(0))};
+  auto read = [&](bool has, int64_t offset) {
+    return has ? core.load(e.b.getF32Type(), core.shared(at, offset), wordBytes) : Value();
+  };
+  return {token, read(isRow || head.bias >= 0, numberOffset),
+          read(isRow && head.differsByRow(), scaleOffset), e.atLeast(token, e.integer(0))};
 }
 
 void Gradient::readHeld() {
@@ -175,15 +183,19 @@ void Gradient::readStreamed(Value first) {
   });
 }
 
-/// e^(x - lse) - [target], still to be divided by the number of valid rows; zero where the line
-/// that streams does not count.
+/// e^(x - lse) - y, times the row's incoming gradient where these differ; zero where the line that
+/// streams does not count.
 Value Gradient::gradient(Value logit, const Line &held, const Line &streamed) {
   const Line &row = holdsRows ? held : streamed, &token = holdsRows ? streamed : held;
-  Value one = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1));
+  Value one = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1 - head.smoothing));
   Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
   Value x = token.number ? e.addf(logit, token.number) : logit;
   Value g = rows.exp(e.subf(x, row.number));
   g = e.subf(g, e.select(equal(row.token, token.token), one, zero));
+  if (head.smoothing > 0) {
+    g = e.subf(g, arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(head.evenShare())));
+  }
+  g = row.scale ? e.mulf(g, row.scale) : g;
   return e.select(streamed.counts, g, zero);
 }
 
@@ -252,8 +264,9 @@ void Gradient::makePipelines() {
 void Gradient::layOut() {
   gradientByte = logits->sharedBytes() + products->sharedBytes();
   heldByte = gradientByte + gradients->bytes();
-  streamedByte = heldByte + 2 * numberOffset;
-  threadByte = streamedByte + 2 * numberOffset;
+  int64_t lineBytes = head.differsByRow() ? scaleOffset + numberOffset : scaleOffset;
+  streamedByte = heldByte + lineBytes;
+  threadByte = streamedByte + lineBytes;
   biasByte = threadByte + frame.threads * wordBytes;
   sharedBytes = biasByte + (sumsBias() ? heldPerThread * frame.threads * wordBytes : 0);
 }

@@ -19,25 +19,37 @@ namespace {
 constexpr WarpGrid grid{2, 2, 32, 64};
 constexpr int64_t innerStep = 32, stageCount = 4;
 constexpr int64_t floatBytes = sizeof(float);
-constexpr int64_t numbersPerRow = 3; ///< maximum, sum, the target's logit
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// Of the logits x of a row seen so far: max, sum of e^(x - max), and the target's x.
+/// Of the logits x of a row seen so far: max, sum of e^(x - max), the target's x, and where labels
+/// are smoothed the sum of x, null elsewhere.
 struct Statistics {
-  Value maximum, sum, chosen;
+  Value maximum, sum, chosen, all;
+
+  Values toValues() const {
+    Values values{maximum, sum, chosen};
+    if (all) {
+      values.push_back(all);
+    }
+    return values;
+  }
+  static Statistics of(ValueRange values) {
+    return {values[0], values[1], values[2], values.size() > 3 ? values[3] : Value()};
+  }
 };
 
 class Losses {
 public:
   Losses(const Head &head, StringRef name)
       : head(head), frame(head.op, head.domain, head.module, name, grid.threads()), e(frame.e),
-        core(frame), rows(frame, head) {}
+        core(frame), rows(frame, head), numbersPerRow(head.smoothing > 0 ? 4 : 3) {}
   Stage generate();
 
 private:
   void emitBlock();
   Values addTokens(const Values &sums, Value firstToken, ValueRange carried);
-  void addRow(ArrayRef<Value> logits, ArrayRef<Value> columns, Value target, Statistics &of);
+  void addRow(ArrayRef<Value> logits, ArrayRef<Value> columns, ArrayRef<Value> exists, Value target,
+              Statistics &of);
   void merge(Statistics &into, const Statistics &from);
   void mergeLanes(Statistics &of);
   void store(Value line, const Statistics &of);
@@ -54,6 +66,7 @@ private:
   Emitter &e;
   TensorCore core;
   Rows rows;
+  const int64_t numbersPerRow; ///< of `Statistics`
   Value thread, firstRow, warpRow, warpColumn;
   Values targets; ///< i32, of this thread's rows
 };
@@ -64,10 +77,12 @@ void Losses::merge(Statistics &into, const Statistics &from) {
   Value maximum = e.maxf(into.maximum, from.maximum);
   Value kept = e.mulf(into.sum, rows.exp(e.subf(into.maximum, maximum)));
   Value added = e.mulf(from.sum, rows.exp(e.subf(from.maximum, maximum)));
-  into = {maximum, e.addf(kept, added), e.addf(into.chosen, from.chosen)};
+  into = {maximum, e.addf(kept, added), e.addf(into.chosen, from.chosen),
+          into.all ? e.addf(into.all, from.all) : Value()};
 }
 
-void Losses::addRow(ArrayRef<Value> logits, ArrayRef<Value> columns, Value target, Statistics &of) {
+void Losses::addRow(ArrayRef<Value> logits, ArrayRef<Value> columns, ArrayRef<Value> exists,
+                    Value target, Statistics &of) {
   Value maximum = of.maximum;
   for (auto [x, column] : llvm::zip_equal(logits, columns)) {
     maximum = e.maxf(maximum, x);
@@ -80,6 +95,10 @@ void Losses::addRow(ArrayRef<Value> logits, ArrayRef<Value> columns, Value targe
   }
   of.maximum = maximum;
   of.sum = sum;
+  for (size_t j = 0; of.all && j < logits.size(); ++j) {
+    Value x = exists[j] ? e.select(exists[j], logits[j], number(0)) : logits[j];
+    of.all = e.addf(of.all, x);
+  }
 }
 
 Values Losses::addTokens(const Values &sums, Value firstToken, ValueRange carried) {
@@ -102,9 +121,9 @@ Values Losses::addTokens(const Values &sums, Value firstToken, ValueRange carrie
       x = biases[j] ? e.addf(x, biases[j]) : x;
       logits.push_back(exists[j] ? e.select(exists[j], x, number(-infinity)) : x);
     }
-    Statistics of{carried[3 * i], carried[3 * i + 1], carried[3 * i + 2]};
-    addRow(logits, columns, targets[i], of);
-    next.append({of.maximum, of.sum, of.chosen});
+    Statistics of = Statistics::of(carried.slice(numbersPerRow * i, numbersPerRow));
+    addRow(logits, columns, exists, targets[i], of);
+    next.append(of.toValues());
   }
   return next;
 }
@@ -116,7 +135,8 @@ void Losses::mergeLanes(Statistics &of) {
       return NVVM::ShflOp::create(e.b, e.b.getF32Type(), e.integer(-1), value, e.integer(distance),
                                   e.integer(threadsPerWarp - 1), NVVM::ShflKind::bfly, UnitAttr());
     };
-    merge(of, {other(of.maximum), other(of.sum), other(of.chosen)});
+    merge(of,
+          {other(of.maximum), other(of.sum), other(of.chosen), of.all ? other(of.all) : Value()});
   }
 }
 
@@ -132,7 +152,8 @@ void Losses::emitBlock() {
   for (int64_t i = 0; i < rowsPerThread(); ++i) {
     lines.push_back(e.add(e.add(warpRow, group), i / 2 * fragmentRows + i % 2 * 8));
     targets.push_back(rows.targetOf(frame.row(e.add(firstRow, lines.back()))));
-    start.append({number(std::numeric_limits<float>::lowest()), number(0), number(0)});
+    start.push_back(number(std::numeric_limits<float>::lowest()));
+    start.append(numbersPerRow - 1, number(0));
   }
   Value steps = e.index(llvm::divideCeil(head.width, innerStep));
   Value blocks = e.index(llvm::divideCeil(head.vocabulary, grid.blockColumns()));
@@ -151,13 +172,13 @@ void Losses::emitBlock() {
   Value speaks = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, first, e.index(0));
   Value mine = arith::RemUIOp::create(e.b, frame.warp, e.index(grid.columns));
   for (int64_t i = 0; i < rowsPerThread(); ++i) {
-    Statistics of{all[3 * i], all[3 * i + 1], all[3 * i + 2]};
+    Statistics of = Statistics::of(ValueRange(all).slice(numbersPerRow * i, numbersPerRow));
     mergeLanes(of);
     e.when(speaks, [&] {
       Value at = slot(mine, lines[i]);
-      core.store(of.maximum, core.shared(at), floatBytes);
-      core.store(of.sum, core.shared(at, floatBytes), floatBytes);
-      core.store(of.chosen, core.shared(at, 2 * floatBytes), floatBytes);
+      for (auto [j, value] : llvm::enumerate(of.toValues())) {
+        core.store(value, core.shared(at, int64_t(j) * floatBytes), floatBytes);
+      }
     });
   }
   core.barrier();
@@ -165,10 +186,11 @@ void Losses::emitBlock() {
     Statistics of;
     for (int64_t column = 0; column < grid.columns; ++column) {
       Value at = slot(e.index(column), thread);
-      auto read = [&](int64_t i) {
-        return core.load(e.b.getF32Type(), core.shared(at, i * floatBytes), floatBytes);
-      };
-      Statistics part{read(0), read(1), read(2)};
+      Values read;
+      for (int64_t i = 0; i < numbersPerRow; ++i) {
+        read.push_back(core.load(e.b.getF32Type(), core.shared(at, i * floatBytes), floatBytes));
+      }
+      Statistics part = Statistics::of(read);
       if (column == 0) {
         of = part;
       } else {
@@ -183,7 +205,11 @@ void Losses::store(Value line, const Statistics &of) {
   Row row = frame.row(e.add(firstRow, line));
   Value logarithm = math::LogOp::create(e.b, of.sum);
   Value below = e.subf(of.chosen, of.maximum);
-  Value loss = e.select(row.valid, e.subf(logarithm, below), number(0));
+  if (of.all) { // the mean of what is below the maximum, and the target's
+    Value even = e.subf(e.mulf(of.all, number(1 / float(head.vocabulary))), of.maximum);
+    below = e.addf(e.mulf(below, number(1 - head.smoothing)), e.mulf(even, number(head.smoothing)));
+  }
+  Value loss = e.select(rows.isScored(row), e.subf(logarithm, below), number(0));
   e.when(row.exists,
          [&] { e.store(loss, frame.buffer(unsigned(head.losses)), {row.batch, row.position}); });
   if (head.lse >= 0 || head.inputGradient >= 0) {

@@ -106,7 +106,7 @@ func.func @attention(%x: tensor<2x16x12xf32>) {
 func.func @cross_entropy_width(%x: tensor<2x16x8xf32>, %w: tensor<7x9xf32>, %t: tensor<2x17xi32>) {
   // expected-error@+1 {{D-009: expected rows [B, T, d] and weights [V, d], found 'tensor<2x16x8xf32>' and 'tensor<7x9xf32>'}}
   %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #domain, offset = 1 : i64,
-      resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x9xf32>, tensor<2x17xi32>) -> tensor<2x16xf32>
+      operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x9xf32>, tensor<2x17xi32>) -> tensor<2x16xf32>
   return
 }
 
@@ -116,7 +116,7 @@ func.func @cross_entropy_width(%x: tensor<2x16x8xf32>, %w: tensor<7x9xf32>, %t: 
 func.func @cross_entropy_type(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf64>, %t: tensor<2x17xi32>) {
   // expected-error@+1 {{D-010: expected rows and weights of one type, f32 or bf16, found 'tensor<2x16x8xf32>' and 'tensor<7x8xf64>'}}
   %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #domain, offset = 1 : i64,
-      resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf64>, tensor<2x17xi32>) -> tensor<2x16xf32>
+      operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf64>, tensor<2x17xi32>) -> tensor<2x16xf32>
   return
 }
 
@@ -126,7 +126,29 @@ func.func @cross_entropy_type(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf64>, %t: t
 func.func @cross_entropy_tokens(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor<3x17xi32>) {
   // expected-error@+1 {{D-011: expected tokens of i32, one row a row of the batch, found 'tensor<3x17xi32>'}}
   %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #domain, offset = 1 : i64,
-      resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<3x17xi32>) -> tensor<2x16xf32>
+      operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<3x17xi32>) -> tensor<2x16xf32>
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @cross_entropy_row_gradient(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor<2x17xi32>, %g: tensor<2x15xf32>) {
+  // expected-error@+1 {{D-050: expected an incoming gradient a row, 2, 16, found 'tensor<2x15xf32>'}}
+  %l = dispatch.cross_entropy %x, %w, %t, %g attributes {domain = #domain, offset = 1 : i64,
+      operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>, resultSegmentSizes = array<i32: 1, 0, 0>}
+      : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>, tensor<2x15xf32>) -> tensor<2x16xf32>
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @cross_entropy_smoothing(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor<2x17xi32>) {
+  // expected-error@+1 {{D-051: expected a first row of at least 0 and smoothing in [0, 1), found 0 and 1.0}}
+  %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #domain, offset = 1 : i64, smoothing = 1.0 : f32,
+      operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0>}
+      : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>) -> tensor<2x16xf32>
   return
 }
 
@@ -136,7 +158,7 @@ func.func @cross_entropy_tokens(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t:
 func.func @cross_entropy_weight_gradient(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor<2x17xi32>, %s: tensor<2x16xf32>) {
   // expected-error@+1 {{D-012: expected a gradient of 'tensor<7x8xf32>', found 'tensor<8x7xf32>'}}
   %dw = dispatch.cross_entropy_weight_gradient %x, %w, %t, %s attributes {domain = #domain, offset = 1 : i64,
-      operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>, tensor<2x16xf32>) -> tensor<8x7xf32>
+      operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>, tensor<2x16xf32>) -> tensor<8x7xf32>
   return
 }
 

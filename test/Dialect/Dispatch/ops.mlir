@@ -126,15 +126,20 @@ func.func @cross_entropy(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor
     -> (tensor<2x16xf32>, tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<7xf32>) {
   // CHECK: dispatch.cross_entropy %{{.*}}, %{{.*}}, %{{.*}} attributes
   %e = dispatch.cross_entropy %x, %w, %t attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,
-      offset = 1 : i64, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>) -> tensor<2x16xf32>
-  // CHECK: dispatch.cross_entropy %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes
-  %l, %s, %dx = dispatch.cross_entropy %x, %w, %t, %b attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,
-      offset = 1 : i64, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>, tensor<7xf32>)
+      offset = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0>}
+      : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>) -> tensor<2x16xf32>
+  // The incoming gradient of a mean is `factor` over the scored rows; any other is an operand.
+  // CHECK: dispatch.cross_entropy %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes
+  // CHECK-SAME: first = 3 : i64, offset = 1 : i64
+  // CHECK-SAME: smoothing = 1.000000e-01 : f32
+  %l, %s, %dx = dispatch.cross_entropy %x, %w, %t, %b, %e attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,
+      offset = 1 : i64, first = 3 : i64, smoothing = 0.1 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1>,
+      resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>, tensor<7xf32>, tensor<2x16xf32>)
       -> (tensor<2x16xf32>, tensor<2x16xf32>, tensor<2x16x8xf32>)
   // CHECK: dispatch.cross_entropy_weight_gradient %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes
   %dw, %db = dispatch.cross_entropy_weight_gradient %x, %w, %t, %s, %b attributes {
       domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>, offset = 1 : i64,
-      operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>,
+      factor = 0.5 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>,
       tensor<2x16xf32>, tensor<7xf32>) -> (tensor<7x8xf32>, tensor<7xf32>)
   return %l, %dx, %dw, %db : tensor<2x16xf32>, tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<7xf32>
 }

@@ -312,3 +312,19 @@ func.func @choice(%x: !sluice.seq<@fine, 4, f32>, %g: !sluice.seq<@coarse, 8, f3
   %z = sluice.shorten_max_backward %x, %g factor 4 : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@coarse, 8, f32>) -> !sluice.seq<@coarse, 16, f32>
   return
 }
+
+// -----
+
+func.func @objective_counts(%l: !sluice.seq<@fine, 0, f32>) {
+  // expected-error@+1 {{S-050: expected at least one loss, and a name, a factor and a first row for each, found 1 losses, 2 names, 1 factors and 1 first rows}}
+  sluice.objective %l {names = ["next", "bag"], factors = array<f64: 1.0>, first = array<i64: 0>} : !sluice.seq<@fine, 0, f32>
+  return
+}
+
+// -----
+
+func.func @objective_of_rows(%l: !sluice.seq<@fine, 4, f32>) {
+  // expected-error@+1 {{S-051: expected losses of one f32 a row, found '!sluice.seq<@fine, 4, f32>'}}
+  sluice.objective %l {names = ["next"], factors = array<f64: 1.0>, first = array<i64: 0>} : !sluice.seq<@fine, 4, f32>
+  return
+}

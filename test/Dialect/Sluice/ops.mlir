@@ -57,6 +57,12 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     // CHECK: sluice.cross_entropy %{{.*}}, %{{.*}}, %{{.*}} {offset = 1 : i64}
     %k = sluice.cross_entropy %h, %table, %t {offset = 1 : i64} : (!sluice.seq<@fine, 8, f32>, tensor<7x8xf32>, !sluice.seq<@fine, 0, i32>)
         -> !sluice.seq<@fine, 0, f32>
+    // CHECK: sluice.cross_entropy %{{.*}}, %{{.*}}, %{{.*}} {first = 3 : i64, offset = 1 : i64, smoothing = 1.000000e-01 : f32}
+    %late = sluice.cross_entropy %h, %table, %t {offset = 1 : i64, first = 3 : i64, smoothing = 0.1 : f32}
+        : (!sluice.seq<@fine, 8, f32>, tensor<7x8xf32>, !sluice.seq<@fine, 0, i32>) -> !sluice.seq<@fine, 0, f32>
+    // CHECK: sluice.objective %{{.*}}, %{{.*}} {factors = array<f64: 1.000000e+00, 3.000000e-01>, first = array<i64: 0, 3>, names = ["next", "bag"]}
+    sluice.objective %k, %late {names = ["next", "bag"], factors = array<f64: 1.0, 0.3>, first = array<i64: 0, 3>}
+        : !sluice.seq<@fine, 0, f32>, !sluice.seq<@fine, 0, f32>
     return %j : !sluice.seq<@last, 8, f32>
   }
 
@@ -120,8 +126,10 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
   func.func @backward(%t: !sluice.seq<@fine, 0, i32>, %x: !sluice.seq<@fine, 8, f32>, %dy: !sluice.seq<@fine, 8, f32>,
                       %n: !sluice.seq<@fine, 0, f32>, %v: tensor<8xf32>, %w: tensor<8x8xf32>, %table: tensor<7x8xf32>) {
     // CHECK: sluice.cross_entropy_backward %{{.*}}, %{{.*}}, %{{.*}} {offset = 1 : i64
-    %l, %dh, %dt = sluice.cross_entropy_backward %x, %table, %t {offset = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>}
+    %l, %dh, %dt = sluice.cross_entropy_backward %x, %table, %t {offset = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>}
         : (!sluice.seq<@fine, 8, f32>, tensor<7x8xf32>, !sluice.seq<@fine, 0, i32>) -> (!sluice.seq<@fine, 0, f32>, !sluice.seq<@fine, 8, f32>, tensor<7x8xf32>)
+    // CHECK: sluice.mean_gradient {factor = 5.000000e-01 : f32, first = 3 : i64} : <@fine, 0, f32>
+    %share = sluice.mean_gradient {factor = 0.5 : f32, first = 3 : i64} : !sluice.seq<@fine, 0, f32>
     // CHECK: sluice.linear_input_gradient
     %dx = sluice.linear_input_gradient %dh, %w : (!sluice.seq<@fine, 8, f32>, tensor<8x8xf32>) -> !sluice.seq<@fine, 8, f32>
     // CHECK: sluice.linear_weight_gradient

@@ -66,8 +66,7 @@ static void walkBack(OpBuilder &builder, Operation *op, Contributions &gradients
   for (Value result : op->getResults()) {
     results.push_back(total(builder, result, gradients));
   }
-  bool reached = isa<CrossEntropyOp>(op) ||
-                 llvm::any_of(results, [](Value value) { return value != nullptr; });
+  bool reached = llvm::any_of(results, [](Value value) { return value != nullptr; });
   if (isa<DifferentiableInterface>(op) && reached) {
     walkBack(builder, op, results, gradients);
   }
@@ -86,9 +85,7 @@ std::vector<unsigned> addGradient(Model &model) {
   Contributions gradients;
   for (Value result : SmallVector<Value>(terminator->getOperands())) {
     Value argument = block.addArgument(result.getType(), result.getLoc());
-    if (!result.getDefiningOp<CrossEntropyOp>()) {
-      gradients[result].push_back(argument);
-    }
+    gradients[result].push_back(argument);
   }
   OpBuilder builder(terminator);
   for (Operation *op : llvm::reverse(ops)) {
@@ -117,10 +114,8 @@ static double weightedSum(Model &model, const Arguments &arguments,
   std::vector<Numbers> results = evaluate<double>(function, arguments, setting);
   double sum = 0;
   for (auto [index, numbers] : llvm::enumerate(results)) {
-    bool loss = isa_and_nonnull<CrossEntropyOp>(
-        function.getBody().front().getTerminator()->getOperand(index).getDefiningOp());
     for (size_t i = 0; i < numbers.size(); ++i) {
-      sum += numbers[i] * (loss ? 1.0 / static_cast<double>(numbers.size()) : weights[index][i]);
+      sum += numbers[i] * weights[index][i];
     }
   }
   return sum;

@@ -7,14 +7,12 @@
 
 namespace sluice::testing {
 
-/// Adds function @gradient to the model. Arguments: those of @f, then one gradient a result of @f
-/// (given to every op but the loss, whose gradient is that of its mean). Results: the gradient of
-/// each argument of @f that has one. Returns which arguments those are.
+/// Adds function @gradient to the model. Arguments: those of @f, then one gradient a result of @f.
+/// Results: the gradient of each argument of @f that has one. Returns which arguments those are.
 std::vector<unsigned> addGradient(Model &model);
 
 /// Gradient of sum over results r of <weights[r], r> with respect to argument `index`, by
-/// fourth-order central differences in float64. Results of a loss count by their mean, whatever
-/// `weights` holds.
+/// fourth-order central differences in float64.
 Numbers finiteDifference(Model &model, const Arguments &arguments, unsigned index,
                          const std::vector<Numbers> &weights, reference::Setting setting);
 

@@ -122,12 +122,22 @@ std::string norm(bool rms, bool bias) {
          s2d4 + ", !sluice.seq<@s2, 0, f32>, !sluice.seq<@s2, 0, f32>) return %y : " + s2d4 + " }";
 }
 
-std::string head(bool bias) {
+std::string head(bool bias, const std::string &more = "") {
   return "(%x: " + s1d4 + ", %w: tensor<5x4xf32>, %t: " + tokens +
          (bias ? ", %b: tensor<5xf32>" : "") + ") -> " + losses +
-         " { %l = sluice.cross_entropy %x, %w, %t" + (bias ? ", %b" : "") +
-         " {offset = 1 : i64} : (" + s1d4 + ", tensor<5x4xf32>, " + tokens +
-         (bias ? ", tensor<5xf32>" : "") + ") -> " + losses + " return %l : " + losses + " }";
+         " { %l = sluice.cross_entropy %x, %w, %t" + (bias ? ", %b" : "") + " {offset = 1 : i64" +
+         more + "} : (" + s1d4 + ", tensor<5x4xf32>, " + tokens + (bias ? ", tensor<5xf32>" : "") +
+         ") -> " + losses + " return %l : " + losses + " }";
+}
+
+/// What comes in for a row depends on its loss.
+std::string squaredLosses() {
+  return "(%x: " + s1d4 + ", %w: tensor<5x4xf32>, %t: " + tokens + ") -> " + losses +
+         " { %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64} : (" + s1d4 +
+         ", tensor<5x4xf32>, " + tokens + ") -> " + losses +
+         " %m = sluice.map(%l) {^bb0(%f: f32): %g = arith.mulf %f, %f : f32 sluice.yield %g : f32} "
+         ": (" +
+         losses + ") -> " + losses + " return %m : " + losses + " }";
 }
 
 std::string linearTwice() {
@@ -239,6 +249,9 @@ std::vector<Case> cases() {
       {"unfold", differences, rescale("unfold %x factor 2", "!sluice.seq<@s4, 8, f32>", s2d4)},
       {"head", differences, head(false)},
       {"head_bias", differences, head(true)},
+      {"head_from_row_3", differences, head(true, ", first = 3 : i64")},
+      {"head_smoothed", differences, head(true, ", smoothing = 0.25 : f32")},
+      {"losses_squared", differences, squaredLosses()},
       {"hourglass", differences, hourglass(3)},
       {"hourglass_shift_1", differences, hourglass(1)},
       {"shifted_repeat", differences, shiftedRepeat()},

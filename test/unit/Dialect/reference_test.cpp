@@ -144,6 +144,13 @@ TEST(Loss, EqualLogitsCostTheLogarithmOfTheVocabulary) {
       run(f, {{1, 1}, {0, std::log(2.0), 0, 0, 0}, {4, 1, 0, 0, 0, 0}}, {.rows = 1, .length = 2});
   EXPECT_DOUBLE_EQ(losses[0], std::log(3.0));
   EXPECT_DOUBLE_EQ(losses[1], std::log(6.0));
+  // Of row 1, three quarters on token 0 (1 / 6) and a twentieth on each of the five.
+  std::string more = f;
+  more.replace(more.find("offset"), 0, "first = 1 : i64, smoothing = 2.5e-1 : f32, ");
+  losses = run(more, {{1, 1}, {0, std::log(2.0), 0, 0, 0}, {4, 1, 0, 0, 0, 0}},
+               {.rows = 1, .length = 2});
+  EXPECT_EQ(losses[0], 0);
+  EXPECT_DOUBLE_EQ(losses[1], 0.95 * std::log(6.0) + 0.05 * std::log(3.0));
 }
 
 /// One head of 2, scores as they are.

@@ -149,8 +149,19 @@ static std::vector<double> resultOf(reference::Evaluator<T> &evaluator, func::Fu
   return {numbers.begin(), numbers.end()};
 }
 
-static double mean(const std::vector<double> &numbers) {
-  return std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
+/// The sum of factors times means over the scored rows.
+template <typename T>
+static double objectiveOf(reference::Evaluator<T> &evaluator, func::FuncOp function,
+                          const Inputs &inputs) {
+  ObjectiveOp objective = *function.getOps<ObjectiveOp>().begin();
+  double result = 0;
+  for (auto [losses, factor, first] :
+       llvm::zip_equal(objective.getLosses(), objective.getFactors(), objective.getFirst())) {
+    std::vector<T> numbers = evaluator.getSequence(losses);
+    double scored = static_cast<double>(inputs.rows * std::max<int64_t>(1, inputs.length - first));
+    result += factor * std::accumulate(numbers.begin(), numbers.end(), 0.0) / scored;
+  }
+  return result;
 }
 
 template <typename T>
@@ -159,7 +170,7 @@ static Gradient gradientOf(ModuleOp module, func::FuncOp function, const Inputs 
   reference::Evaluator<T> evaluator(module, settingOf(inputs, precision));
   evaluate(evaluator, function, inputs, weights);
   Gradient result{.losses = resultOf(evaluator, function), .loss = 0, .gradients = {}};
-  result.loss = mean(result.losses);
+  result.loss = objectiveOf(evaluator, function, inputs);
   for (auto &entry : evaluator.getGradients()) {
     unpack(module.lookupSymbol<ParameterOp>(entry.getKey()), entry.getValue(), result.gradients);
   }
@@ -179,7 +190,7 @@ double ReferenceModel::loss(const Inputs &inputs, const Tensors &weights) const 
       impl->function(impl->module->lookupSymbol("train") ? "train" : "evaluate");
   reference::Evaluator<double> evaluator(*impl->module, settingOf(inputs, Precision::F64));
   evaluate(evaluator, function, inputs, weights);
-  return mean(resultOf(evaluator, function));
+  return objectiveOf(evaluator, function, inputs);
 }
 
 template <typename T>

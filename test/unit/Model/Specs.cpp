@@ -69,6 +69,25 @@ static const char *const blocks =
              {"op": "norm"},
              {"op": "head", "bias": true}]})json";
 
+/// Three losses: of fine rows with a head of its own, of groups before and after a shift; smoothed
+/// labels. The shortest input ends before any row of groups is scored.
+static const char *const losses =
+    R"json({"sluice": 1, "vocabulary": 61, "context": 19, "batch": 3, "width": 24,
+  "defaults": {"heads": 3, "feed_forward": 33},
+  "stages": [{"op": "embedding"},
+             {"op": "layer", "to": "fine"},
+             {"op": "loss", "name": "early", "factor": 0.25, "label_smoothing": 0.2},
+             {"op": "shift", "by": 3},
+             {"op": "shorten", "factor": 4},
+             {"op": "layer"},
+             {"op": "norm", "to": "coarse"},
+             {"op": "loss", "name": "bag", "factor": 0.5, "tied": true, "bias": true},
+             {"op": "loss", "name": "soon", "shift": 0},
+             {"op": "upsample", "factor": 4},
+             {"op": "add", "with": "fine"},
+             {"op": "norm"},
+             {"op": "head", "tied": true, "label_smoothing": 0.1}]})json";
+
 /// The least of everything.
 static const char *const least =
     R"json({"sluice": 1, "vocabulary": 2, "context": 1, "batch": 1, "width": 1,
@@ -207,7 +226,8 @@ const std::vector<Family> &families() {
                                           {"Maxima", maxima},
                                           {"Least", least},
                                           {"OverStreams", overStreams},
-                                          {"OverScales", overScales}};
+                                          {"OverScales", overScales},
+                                          {"Losses", losses}};
   return all;
 }
 

@@ -265,34 +265,45 @@ TEST_F(Replay, AttentionBothWays) {
   EXPECT_GT(backward.ofSpoiled.results[0].mismatches, 0);
 }
 
+/// A plain mean; and smoothed labels, some rows unscored, a gradient that comes in by row.
 TEST_F(Replay, HeadAndCrossEntropy) {
   std::string x = tensor({2, 9, 12}), w = tensor({17, 12}), t = tensor({2, 10}, "i32"),
               one = tensor({2, 9}), b = tensor({17});
-  std::string domain =
-      "domain = #dispatch.domain<batch = 2, positions = 9, factor = 1>, offset = 1 : i64, ";
-  Judged rows("func.func @f(%x: " + x + ", %w: " + w + ", %t: " + t + ", %b: " + b +
-              ") {\n%y:3 = dispatch.cross_entropy %x, %w, %t, %b attributes {" + domain +
-              "resultSegmentSizes = array<i32: 1, 1, 1>} : (" + x + ", " + w + ", " + t + ", " + b +
-              ") -> (" + one + ", " + one + ", " + x + ")\nreturn\n}");
-  rows.spoilOperand(0, [](float &value) { value += 0.5f; });
-  Launch launch{.operands = {randomFloats(18 * 12, 1), randomFloats(17 * 12, 2),
-                             randomIntegers(20, 3, 17), randomFloats(17, 4)},
-                .length = 7,
-                .rows = 2};
-  expectRight(rows, launch);
-  EXPECT_EQ(rows.ofSpoiled.results[0].mismatches, 1);
-  std::vector<Floats> made = rows.kernel.run(launch);
-  Judged weights("func.func @f(%x: " + x + ", %w: " + w + ", %t: " + t + ", %l: " + one +
-                 ", %b: " + b +
-                 ") {\n%y:2 = dispatch.cross_entropy_weight_gradient %x, %w, %t, %l, %b "
-                 "attributes {" +
-                 domain + "operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (" + x + ", " +
-                 w + ", " + t + ", " + one + ", " + b + ") -> (" + w + ", " + b + ")\nreturn\n}");
-  weights.spoilOperand(0, [](float &value) { value += 0.5f; });
-  launch.operands = {launch.operands[0], launch.operands[1], launch.operands[2], made[1],
-                     launch.operands[3]};
-  expectRight(weights, launch);
-  EXPECT_GT(weights.ofSpoiled.results[0].mismatches, 0);
+  for (bool other : {false, true}) {
+    SCOPED_TRACE(other);
+    std::string attributes = " attributes {domain = #dispatch.domain<batch = 2, positions = 9, "
+                             "factor = 1>, offset = 1 : i64, ";
+    attributes += other ? "first = 2 : i64, smoothing = 0.25 : f32, " : "";
+    std::string types = x + ", " + w + ", " + t + ", ", name = other ? ", %g" : "";
+    std::string extra = other ? ", " + one : "", count = other ? "1" : "0";
+    std::string parameters = "func.func @f(%x: " + x + ", %w: " + w + ", %t: " + t;
+    Judged rows(parameters + ", %b: " + b + ", %g: " + one +
+                ") {\n%y:3 = dispatch.cross_entropy %x, %w, %t, %b" + name + attributes +
+                "operandSegmentSizes = array<i32: 1, 1, 1, 1, " + count +
+                ">, resultSegmentSizes = array<i32: 1, 1, 1>} : (" + types + b + extra + ") -> (" +
+                one + ", " + one + ", " + x + ")\nreturn\n}");
+    rows.spoilOperand(0, [](float &value) { value += 0.5f; });
+    Floats byRow = randomFloats(18, 5);
+    Launch launch{.operands = {randomFloats(18 * 12, 1), randomFloats(17 * 12, 2),
+                               randomIntegers(20, 3, 17), randomFloats(17, 4)},
+                  .length = 7,
+                  .rows = 2};
+    if (other) {
+      launch.operands.push_back(byRow);
+    }
+    expectRight(rows, launch);
+    EXPECT_EQ(rows.ofSpoiled.results[0].mismatches, other ? 0 : 1); // row 0 has no loss there
+    std::vector<Floats> made = rows.kernel.run(launch);
+    Judged weights(parameters + ", %l: " + one + ", %b: " + b + ", %g: " + one +
+                   ") {\n%y:2 = dispatch.cross_entropy_weight_gradient %x, %w, %t, %l, %b" + name +
+                   attributes + "operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, " + count +
+                   ", 0, 0>} : (" + types + one + ", " + b + extra + ") -> (" + w + ", " + b +
+                   ")\nreturn\n}");
+    weights.spoilOperand(0, [](float &value) { value += 0.5f; });
+    launch.operands.insert(launch.operands.begin() + 3, made[1]);
+    expectRight(weights, launch);
+    EXPECT_EQ(weights.ofSpoiled.results[0].mismatches > 0, !other);
+  }
 }
 
 TEST_F(Replay, ScheduledRows) {

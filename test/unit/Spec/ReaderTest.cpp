@@ -120,6 +120,33 @@ TEST(Reader, ReadsTheOtherStages) {
   EXPECT_TRUE(std::get<Head>(model.stages[6].settings).bias);
 }
 
+/// A loss reads what stands before it, and the stage behind it reads the same.
+TEST(Reader, ReadsLosses) {
+  Model model = readGood(specText(R"({ "op": "shorten", "factor": 3, "to": "x" },
+    { "op": "loss", "name": "bag", "factor": 0.5, "tied": true, "label_smoothing": 0.25 },
+    { "op": "loss", "name": "soon_2", "shift": 0, "from": "x", "bias": true },
+    { "op": "upsample", "factor": 3 },)",
+                                  R"("heads": 2)", "", R"(, "label_smoothing": 0.1)"));
+  const auto &bag = std::get<Loss>(model.stages[2].settings);
+  EXPECT_EQ(bag.name, "bag");
+  EXPECT_EQ(bag.factor, 0.5);
+  EXPECT_FALSE(bag.shift);
+  EXPECT_TRUE(bag.head.tied);
+  EXPECT_EQ(bag.head.labelSmoothing, 0.25);
+  EXPECT_EQ(std::get<Loss>(model.stages[3].settings).shift, 0);
+  EXPECT_EQ(std::get<Head>(model.stages[5].settings).labelSmoothing, 0.1);
+  std::vector<Primitive> primitives = expand(model);
+  EXPECT_EQ(primitives[2].input, 1);
+  EXPECT_EQ(primitives[3].input, 1);
+  EXPECT_EQ(primitives[4].input, 1);
+  std::vector<std::string> names;
+  for (const Tensor &tensor : tensors(model, primitives)) {
+    names.push_back(tensor.name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"stages.0.token.weight", "stages.3.weight",
+                                             "stages.3.bias", "stages.5.weight"}));
+}
+
 TEST(Reader, KnowsWhereStagesAndValuesStand) {
   Model model = readGood(specText(R"(    { "op": "shift",
       "by":	12 },

@@ -63,6 +63,9 @@ Place placeOf(Op op) {
   case Op::Dropout:
     need("rate", "0.5");
     break;
+  case Op::Loss:
+    need("name", "\"bag\"");
+    break;
   default:
     break;
   }

@@ -20,6 +20,9 @@ struct Case {
   bool bias = false, init = false;
   int64_t length = 0, validRows = 0; ///< 0: all
   int64_t factor = 1, offset = 1;
+  int64_t first = 0;
+  float smoothing = 0, counts = 1; ///< `counts` is what the mean counts
+  bool rowGradient = false;
 
   int64_t rows() const { return batch * positions; }
   int64_t lengthOf() const { return length ? length : positions; }
@@ -27,6 +30,7 @@ struct Case {
   bool valid(int64_t row) const {
     return row / positions < rowsOf() && row % positions < lengthOf();
   }
+  bool scored(int64_t row) const { return valid(row) && row % positions >= first; }
 };
 
 std::string tensor(std::initializer_list<int64_t> shape, const std::string &element = "f32") {
@@ -56,7 +60,9 @@ std::string textOf(const std::string &op, const std::vector<std::string> &operan
          list(operands.size(), name) +
          " attributes {domain = #dispatch.domain<batch = " + std::to_string(c.batch) +
          ", positions = " + std::to_string(c.positions) + ", factor = " + std::to_string(c.factor) +
-         ">, offset = " + std::to_string(c.offset) + " : i64, " + attributes + "} : (" +
+         ">, offset = " + std::to_string(c.offset) + " : i64, first = " + std::to_string(c.first) +
+         " : i64, smoothing = " + std::to_string(c.smoothing) +
+         " : f32, factor = " + std::to_string(c.counts) + " : f32, " + attributes + "} : (" +
          list(operands.size(), [&](size_t i) { return operands[i]; }) + ") -> (" + types +
          ")\n  return\n}";
 }
@@ -65,16 +71,23 @@ std::string rowsText(const Case &c, bool training) {
   std::vector<std::string> operands{tensor({c.batch, c.positions, c.width}),
                                     tensor({c.vocabulary, c.width}),
                                     tensor({c.batch, c.positions + 1}, "i32")};
+  std::string numbers = tensor({c.batch, c.positions}), sizes = "1, 1, 1";
+  sizes += c.bias ? ", 1" : ", 0";
   if (c.bias) {
     operands.push_back(tensor({c.vocabulary}));
   }
-  std::vector<std::string> results{tensor({c.batch, c.positions})};
+  sizes += training && c.rowGradient ? ", 1" : ", 0";
+  if (training && c.rowGradient) {
+    operands.push_back(numbers);
+  }
+  sizes = "operandSegmentSizes = array<i32: " + sizes + ">, ";
+  std::vector<std::string> results{numbers};
   if (training) {
     results.insert(results.end(), {results[0], operands[0]});
   }
   return textOf("cross_entropy", operands, results,
-                training ? "resultSegmentSizes = array<i32: 1, 1, 1>"
-                         : "resultSegmentSizes = array<i32: 1, 0, 0>",
+                sizes + (training ? "resultSegmentSizes = array<i32: 1, 1, 1>"
+                                  : "resultSegmentSizes = array<i32: 1, 0, 0>"),
                 c);
 }
 
@@ -92,6 +105,7 @@ std::string weightsText(const Case &c) {
     }
   };
   add(c.bias, bias);
+  add(c.rowGradient, operands[3]);
   add(c.init, weight);
   add(c.init && c.bias, bias);
   if (c.bias) {
@@ -112,7 +126,7 @@ Floats numbers(int64_t count, unsigned seed, float scale) {
 }
 
 struct Data {
-  Floats input, weight, tokens, bias, initWeight, initBias;
+  Floats input, weight, tokens, bias, initWeight, initBias, rowGradient;
 };
 
 /// Rows that are not valid hold NaN: what is computed from them would show.
@@ -122,7 +136,8 @@ Data dataOf(const Case &c) {
             {},
             numbers(c.vocabulary, 3, 1),
             numbers(c.vocabulary * c.width, 4, 1),
-            numbers(c.vocabulary, 5, 1)};
+            numbers(c.vocabulary, 5, 1),
+            numbers(c.rows(), 7, 1)};
   std::mt19937 engine(6);
   for (int64_t i = 0; i < c.batch * (c.positions + 1); ++i) {
     data.tokens.push_back(float(engine() % c.vocabulary));
@@ -130,6 +145,7 @@ Data dataOf(const Case &c) {
   for (int64_t r = 0; r < c.rows(); ++r) {
     if (!c.valid(r)) {
       std::fill_n(data.input.begin() + r * c.width, c.width, NAN);
+      data.rowGradient[r] = NAN;
     }
   }
   return data;
@@ -147,6 +163,11 @@ struct Row {
   double lse = 0, loss = 0, lossBound = 0;
   int64_t target = 0;
 };
+
+/// What a row should give token v.
+double wantedOf(const Case &c, int64_t v, int64_t target) {
+  return (v == target ? 1 - double(c.smoothing) : 0) + double(c.smoothing) / double(c.vocabulary);
+}
 
 // A logit is off by at most e = (d + 2) u (|w| |x| + |b|). A term e^(x - m) is off by 2 e + u |x -
 // m| + 4 u of itself (emitExp: 2 ulp); the sum of them by 132 + V / 126 + 2 roundings more (blocks
@@ -174,11 +195,16 @@ Row rowOf(const Case &c, const Data &data, int64_t r) {
   int64_t b = r / c.positions, p = r % c.positions + c.offset;
   row.target = p <= c.positions ? int64_t(data.tokens[b * (c.positions + 1) + p]) : 0;
   row.lse = top + std::log(sum);
-  row.loss = row.lse - row.logits[row.target];
+  for (int64_t v = 0; v < c.vocabulary; ++v) {
+    row.loss += wantedOf(c, v, row.target) * (row.lse - row.logits[v]);
+  }
   double range = top - least;
   row.lossBound = 4 * error + roundoff * (range + 4 + 134 + vocabulary / 126) +
                   4 * roundoff * std::log(sum) +
                   3 * roundoff * (std::abs(top) + range + std::log(sum));
+  if (c.smoothing > 0) { // the sum of V logits below the maximum, its factor and two sums more
+    row.lossBound += c.smoothing * (vocabulary + 4) * roundoff * range + 3 * roundoff * range;
+  }
   return row;
 }
 
@@ -206,18 +232,22 @@ Expected expectedOf(const Case &c, const Data &data) {
   };
   e.weightBound = rounded(e.weightGradient);
   e.biasBound = rounded(e.biasGradient);
-  double count = double(c.lengthOf() * c.rowsOf()), share = 1 / count;
+  double count = double(std::max<int64_t>(1, c.lengthOf() - c.first) * c.rowsOf());
   for (int64_t r = 0; r < c.rows(); ++r) {
     if (!c.valid(r)) {
       continue;
     }
     Row row = rowOf(c, data, r);
-    e.losses[r] = row.loss;
+    e.losses[r] = c.scored(r) ? row.loss : 0;
+    double share = !c.scored(r)    ? 0
+                   : c.rowGradient ? std::abs(double(data.rowGradient[r]))
+                                   : c.counts / count;
+    double sign = c.rowGradient && data.rowGradient[r] < 0 ? -1 : 1;
     e.lse[r] = row.lse;
     e.lossBound[r] = row.lossBound;
     for (int64_t v = 0; v < vocabulary; ++v) {
-      double p = std::exp(row.logits[v] - row.lse), hit = v == row.target;
-      double g = (p - hit) * share, error = 2 * row.lossBound * (p + hit) * share;
+      double p = std::exp(row.logits[v] - row.lse), hit = wantedOf(c, v, row.target);
+      double g = sign * (p - hit) * share, error = 2 * row.lossBound * (p + hit) * share;
       double alongRows = error + (vocabulary + 4) * roundoff * std::abs(g);
       double alongTokens = error + (count + 8) * roundoff * std::abs(g);
       for (int64_t k = 0; k < d; ++k) {
@@ -244,6 +274,9 @@ std::vector<Floats> runRows(const Case &c, const Data &data, const LoadedKernel 
   if (c.bias) {
     launch.operands.push_back(data.bias);
   }
+  if (c.rowGradient && kernel.dispatch()->getNumResults() > 1) {
+    launch.operands.push_back(data.rowGradient);
+  }
   return kernel.run(launch);
 }
 
@@ -252,6 +285,9 @@ std::vector<Floats> runWeights(const Case &c, const Data &data, const Floats &ls
   launch.operands = {data.input, data.weight, data.tokens, lse};
   if (c.bias) {
     launch.operands.push_back(data.bias);
+  }
+  if (c.rowGradient) {
+    launch.operands.push_back(data.rowGradient);
   }
   if (c.init) {
     launch.shares[0] = launch.operands.size();
@@ -356,12 +392,36 @@ TEST(CrossEntropy, NoFactorAndOtherOffsets) {
             {.batch = 2, .positions = 19, .vocabulary = 11, .offset = 3}});
 }
 
+/// Rows from the first scored one on, a mean that counts less, and smoothed labels.
+TEST(CrossEntropy, FirstRowsFactorsAndSmoothedLabels) {
+  Case c{.batch = 3, .positions = 43, .width = 17, .vocabulary = 135, .bias = true, .init = true};
+  c.length = 40;
+  Case late = c, light = c, smooth = c, all = c;
+  late.first = all.first = 7;
+  light.counts = all.counts = 0.25F;
+  smooth.smoothing = all.smoothing = 0.125F;
+  Case none = late;
+  none.first = 43; // nothing is scored: all gradients are zeros
+  checkAll({late, light, smooth, all, none});
+}
+
+/// Every row's gradient is what comes in for it, whatever the mean would be.
+TEST(CrossEntropy, GradientsThatComeInByRow) {
+  Case c{.batch = 2, .positions = 29, .width = 24, .vocabulary = 257, .length = 27};
+  c.rowGradient = true;
+  Case all = c;
+  all.bias = all.init = true;
+  all.first = 3;
+  all.smoothing = 0.25F;
+  checkAll({c, all});
+}
+
 /// A row that is nearly certain of its target: the loss is far below the logits.
 TEST(CrossEntropy, LogitsFarApart) {
   for (const cpu::Target *target : targets()) {
     Case c{.positions = 5, .width = 1, .vocabulary = 3};
     LoadedKernel kernel(rowsText(c, true), *target, cpu::generateKernel);
-    Data data{{60, 60, 60, 1e-3f, -200}, {1, 0.8f, -1}, {0, 0, 1, 2, 0, 2}, {}, {}, {}};
+    Data data{{60, 60, 60, 1e-3f, -200}, {1, 0.8f, -1}, {0, 0, 1, 2, 0, 2}, {}, {}, {}, {}};
     std::vector<Floats> rows = runRows(c, data, kernel, launchOf(c));
     Expected expected = expectedOf(c, data);
     expectNear(rows[0], expected.losses, expected.lossBound, "loss");

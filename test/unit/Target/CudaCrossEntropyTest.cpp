@@ -17,6 +17,9 @@ struct Case {
   int64_t factor = 1, offset = 1;
   float scale = 1;           ///< of the rows
   bool wideGradient = false; ///< the rows' gradient is f32
+  int64_t first = 0;
+  float smoothing = 0, counts = 1; ///< `counts` is what the mean counts
+  bool rowGradient = false;
 
   int64_t rows() const { return batch * positions; }
 };
@@ -38,8 +41,10 @@ std::string textOf(const std::string &op, const std::vector<std::string> &operan
          " = dispatch." + op + " " + names +
          " attributes {domain = #dispatch.domain<batch = " + std::to_string(c.batch) +
          ", positions = " + std::to_string(c.positions) + ", factor = " + std::to_string(c.factor) +
-         ">, offset = " + std::to_string(c.offset) + " : i64, " + attributes + "} : (" + types +
-         ") -> (" + outs + ")\n  return\n}";
+         ">, offset = " + std::to_string(c.offset) + " : i64, first = " + std::to_string(c.first) +
+         " : i64, smoothing = " + std::to_string(c.smoothing) +
+         " : f32, factor = " + std::to_string(c.counts) + " : f32, " + attributes + "} : (" +
+         types + ") -> (" + outs + ")\n  return\n}";
 }
 
 std::vector<std::string> commonOperands(const Case &c) {
@@ -55,6 +60,9 @@ std::string rowsText(const Case &c, Wanted wanted) {
     operands.push_back(tensor({c.vocabulary}));
   }
   std::string numbers = tensor({c.batch, c.positions});
+  if (c.rowGradient) {
+    operands.push_back(numbers);
+  }
   std::vector<std::string> results{numbers};
   if (wanted == Wanted::All) {
     results.push_back(numbers);
@@ -64,7 +72,10 @@ std::string rowsText(const Case &c, Wanted wanted) {
   }
   const char *sizes[] = {"1, 0, 0", "1, 0, 1", "1, 1, 1"};
   return textOf("cross_entropy", operands, results,
-                std::string("resultSegmentSizes = array<i32: ") + sizes[int(wanted)] + ">", c);
+                std::string("operandSegmentSizes = array<i32: 1, 1, 1, ") +
+                    (c.bias ? "1, " : "0, ") + (c.rowGradient ? "1" : "0") +
+                    ">, resultSegmentSizes = array<i32: " + sizes[int(wanted)] + ">",
+                c);
 }
 
 std::string weightsText(const Case &c) {
@@ -79,6 +90,7 @@ std::string weightsText(const Case &c) {
     }
   };
   add(c.bias, bias);
+  add(c.rowGradient, operands[3]);
   add(c.init, weight);
   add(c.init && c.bias, bias);
   std::vector<std::string> results{weight};
@@ -102,7 +114,8 @@ struct Reference {
       if (!isValid(r)) {
         continue;
       }
-      ++valid;
+      bool scored = r % c.positions >= c.first;
+      valid += scored;
       std::vector<double> logits, errors;
       for (int64_t v = 0; v < c.vocabulary; ++v) {
         double sum = c.bias ? run.operands[biasAt][size_t(v)] : 0, magnitude = std::abs(sum);
@@ -124,13 +137,26 @@ struct Reference {
       lseError[size_t(r)] = worst + double(c.vocabulary + 3 * (c.vocabulary / 128) + 32) * unit32 +
                             4 * unit32 * (std::abs(lse[size_t(r)]) + std::abs(top));
       int64_t target = targetOf(r);
-      loss[size_t(r)] = lse[size_t(r)] - logits[size_t(target)];
+      double even = double(c.smoothing) / double(c.vocabulary);
+      auto wanted = [&](int64_t v) { return even + (v == target ? 1 - double(c.smoothing) : 0); };
+      for (int64_t v = 0; scored && v < c.vocabulary; ++v) {
+        loss[size_t(r)] += wanted(v) * (lse[size_t(r)] - logits[size_t(v)]);
+      }
+      double magnitudes = 0; // of the logits that a smoothed target sums up
+      for (double logit : logits) {
+        magnitudes += even * (std::abs(logit) + std::abs(top));
+      }
+      smoothingError.resize(size_t(r) + 1);
+      smoothingError[size_t(r)] = double(c.vocabulary + 8) * unit32 * magnitudes;
+      double incoming = !scored         ? 0
+                        : c.rowGradient ? double(run.operands[biasAt + (c.bias ? 1 : 0)][size_t(r)])
+                                        : double(c.counts);
       for (int64_t v = 0; v < c.vocabulary; ++v) {
         double p = std::exp(logits[size_t(v)] - lse[size_t(r)]);
         double off = errors[size_t(v)] + lseError[size_t(r)] + 16 * unit32;
-        double g = p - (v == target ? 1 : 0);
+        double g = incoming * (p - wanted(v));
         gradient[size_t(r)][size_t(v)] = g;
-        double error = p * off * 1.1 + unit32;
+        double error = std::abs(incoming) * (p * off * 1.1 + 3 * unit32);
         gradientError[size_t(r)][size_t(v)] = error + unit16 * (std::abs(g) + error);
       }
     }
@@ -149,8 +175,11 @@ struct Reference {
   const CudaRun &run;
   size_t biasAt = 3;
   int64_t valid = 0;
-  std::vector<double> lse, loss, lseError;
-  std::vector<std::vector<double>> gradient, gradientError; ///< times valid rows
+  /// What sums over rows are still to be divided by.
+  double divisor() const { return c.rowGradient ? 1 : double(std::max<int64_t>(valid, 1)); }
+
+  std::vector<double> lse, loss, lseError, smoothingError;
+  std::vector<std::vector<double>> gradient, gradientError; ///< times the divisor
 };
 
 CudaRun numbersOf(const Case &c, unsigned seed) {
@@ -167,6 +196,9 @@ CudaRun numbersOf(const Case &c, unsigned seed) {
               .rows = c.batch};
   if (c.bias) {
     run.operands.push_back(bf16Numbers(c.vocabulary, seed + 4));
+  }
+  if (c.rowGradient) {
+    run.operands.push_back(bf16Numbers(c.rows(), seed + 5));
   }
   return run;
 }
@@ -197,7 +229,9 @@ void checkRows(const Case &c, EmulatedKernel &kernel, const CudaRun &run, Wanted
       continue;
     }
     double error = reference.lseError[size_t(r)];
-    ASSERT_NEAR(loss, reference.loss[size_t(r)], 2 * error) << "row " << r;
+    bool scored = r % c.positions >= c.first;
+    double lossError = scored ? 2 * error + reference.smoothingError[size_t(r)] : 0;
+    ASSERT_NEAR(loss, reference.loss[size_t(r)], lossError) << "row " << r;
     if (!training) {
       continue;
     }
@@ -214,8 +248,8 @@ void checkRows(const Case &c, EmulatedKernel &kernel, const CudaRun &run, Wanted
                   double(c.vocabulary + 4) * unit32 * std::abs(g)) *
                  std::abs(w);
       }
-      sum /= double(reference.valid);
-      bound /= double(reference.valid);
+      sum /= reference.divisor();
+      bound /= reference.divisor();
       double rounding = c.wideGradient ? unit32 : unit16;
       ASSERT_NEAR(gradient[size_t(r * c.width + k)], sum,
                   bound + rounding * (std::abs(sum) + bound))
@@ -295,8 +329,8 @@ void checkWeights(const Case &c, EmulatedKernel &kernel, CudaRun run, unsigned s
               std::abs(x);
         }
       }
-      sum /= double(reference.valid);
-      bound /= double(reference.valid);
+      sum /= reference.divisor();
+      bound /= reference.divisor();
       double init = !c.init  ? 0
                     : isBias ? initBias[size_t(v)]
                              : initWeight[size_t(v * c.width + k)];
@@ -304,6 +338,34 @@ void checkWeights(const Case &c, EmulatedKernel &kernel, CudaRun run, unsigned s
       ASSERT_NEAR(found, init + sum, bound + unit32 * (std::abs(init) + std::abs(sum)))
           << "token " << v << " column " << k;
     }
+  }
+}
+
+/// First rows that are not scored, factors, smoothed labels, and gradients that come in by row.
+std::vector<Case> otherScorings() {
+  Case late{
+      .batch = 2, .positions = 20, .width = 70, .vocabulary = 300, .bias = true, .init = true};
+  Case all{.batch = 1, .positions = 30, .width = 139, .vocabulary = 129};
+  late.first = all.first = 7;
+  late.counts = 0.25F;
+  all.smoothing = 0.125F;
+  all.rowGradient = true;
+  return {late, all};
+}
+
+TEST(CudaCrossEntropy, OtherScorings) {
+  unsigned seed = 900;
+  for (const Case &c : otherScorings()) {
+    CudaRun run = numbersOf(c, seed += 10);
+    run.length = c.positions - 4;
+    for (Wanted wanted : {Wanted::Losses, Wanted::All}) {
+      EmulatedKernel kernel(rowsText(c, wanted));
+      ASSERT_TRUE(kernel.made());
+      checkRows(c, kernel, run, wanted);
+    }
+    EmulatedKernel kernel(weightsText(c));
+    ASSERT_TRUE(kernel.made());
+    checkWeights(c, kernel, run, seed);
   }
 }
 
@@ -368,7 +430,15 @@ TEST(CudaCrossEntropy, AssemblesWithoutSpills) {
                       .bias = true,
                       .init = true},
                  Case{.batch = 3, .positions = 100, .width = 501, .vocabulary = 301, .bias = true},
-                 Case{.batch = 2, .positions = 45, .width = 75, .vocabulary = 300}}) {
+                 Case{.batch = 2, .positions = 45, .width = 75, .vocabulary = 300},
+                 Case{.batch = 16,
+                      .positions = 1024,
+                      .width = 512,
+                      .vocabulary = 32000,
+                      .bias = true,
+                      .init = true,
+                      .first = 3,
+                      .smoothing = 0.125F}}) {
     GeneratedKernel(rowsText(c, Wanted::All)).checkAssembly({mma});
     GeneratedKernel(weightsText(c)).checkAssembly({mma});
   }

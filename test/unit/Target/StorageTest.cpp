@@ -349,16 +349,18 @@ TEST(Storage, CrossEntropy) {
                   .rows = 2};
     std::string forward =
         lossText("cross_entropy", {rows, weight, tokens}, {numbers, numbers, rows},
-                 "resultSegmentSizes = array<i32: 1, 1, 1>", positions);
+                 "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, "
+                 "resultSegmentSizes = array<i32: 1, 1, 1>",
+                 positions);
     expectRoundedResults(forward, {rows, weight}, launch);
     LoadedKernel losses(forward, *targets().front(), generate);
     Launch backward = launch;
     backward.operands.push_back(losses.run(launch)[1]);
     backward.operands.push_back(randomFloats(vocabulary, 5));
     // The gradient of the weights is f32 beside weights of bf16: its type is put back.
-    std::string text = lossText("cross_entropy_weight_gradient",
-                                {rows, weight, tokens, numbers, bias}, {"GRADIENT", bias},
-                                "operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>", positions);
+    std::string text = lossText(
+        "cross_entropy_weight_gradient", {rows, weight, tokens, numbers, bias}, {"GRADIENT", bias},
+        "operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0>", positions);
     auto withGradient = [&](std::string op) { return op.replace(op.find("GRADIENT"), 8, weight); };
     for (const cpu::Target *target : targets()) {
       LoadedKernel plain(withGradient(text), *target, generate),

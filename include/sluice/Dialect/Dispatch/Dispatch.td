@@ -311,23 +311,30 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
 defvar crossEntropyDoc = [{
     Row r = (b, p) of `input` [B, T, d] has logits x[v] = sum over c of input[r, c] * weight[v, c], plus bias[v], for the V
     rows v of `weight`. Its target t is token p + offset of row b of `tokens` (i32 [B, T'], in [0, V); 0 beyond T'), its
-    loss log(sum over v of e^x[v]) - x[t]. The loss that training minimizes is the mean over valid rows, so the
-    logits' gradient is g[r, v] = (e^(x[v] - lse[r]) - [v = t]) / (valid rows). Logits and g are never stored: a
+    loss log(sum over v of e^x[v]) - sum over v of y[v] x[v], where y[v] = (1 - s) [v = t] + s / V and s is `smoothing`.
+    Rows p < `first` are not scored. The logits' gradient is g[r, v] = a[r] (e^(x[v] - lse[r]) - y[v]), with the incoming
+    gradient a[r] = `row_gradient`[r], f32 [B, T]; without that operand a[r] = `factor` / (scored rows), that of a mean.
+    Rows that are not scored have a[r] = 0. Logits and g are never stored: a
     kernel holds those of one block of rows or of tokens. `input` and `weight` have one type, f32 or bf16; the input's
     gradient may have either; all else is f32.
 }];
 
-def Dispatch_CrossEntropyOp : Dispatch_KernelOp<"cross_entropy", [AttrSizedResultSegments]> {
+defvar crossEntropyAttributes = (ins I64Attr:$offset, DefaultValuedAttr<I64Attr, "0">:$first,
+                                     DefaultValuedAttr<F32Attr, "0.0f">:$smoothing,
+                                     DefaultValuedAttr<F32Attr, "1.0f">:$factor,
+                                     OptionalAttr<StrAttr>:$label, OptionalAttr<StrAttr>:$guard);
+
+def Dispatch_CrossEntropyOp
+    : Dispatch_KernelOp<"cross_entropy", [AttrSizedOperandSegments, AttrSizedResultSegments]> {
   let summary = "Head and cross-entropy of rows: losses and, in training, the rows' gradient";
   let description = crossEntropyDoc # [{
     Results: losses [B, T]; lse [B, T], the log-sum-exp of each row (natural logarithm), for
     `cross_entropy_weight_gradient`; input_gradient[r, c] = sum over v of g[r, v] * weight[v, c], [B, T, d]. Losses of rows
-    that are not valid are zeros, the other results are left alone there.
+    that are not scored are zeros. The other results are left alone at rows that are not valid.
   }];
-  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, AnyRankedTensor:$tokens,
-                       Optional<AnyRankedTensor>:$bias, Dispatch_Domain:$domain, I64Attr:$offset,
-                       OptionalAttr<StrAttr>:$label,
-                       OptionalAttr<StrAttr>:$guard);
+  let arguments = !con((ins AnyRankedTensor:$input, AnyRankedTensor:$weight, AnyRankedTensor:$tokens,
+                            Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$row_gradient,
+                            Dispatch_Domain:$domain), crossEntropyAttributes);
   let results = (outs AnyRankedTensor:$losses, Optional<AnyRankedTensor>:$lse,
                       Optional<AnyRankedTensor>:$input_gradient);
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
@@ -342,11 +349,10 @@ def Dispatch_CrossEntropyWeightGradientOp
     init_bias[v] + sum over valid rows of g[r, v]. `lse` is that of `cross_entropy`: logits are formed a second time from
     it. Inits may be absent (zero) and may share their result's memory. The order of the sum is fixed.
   }];
-  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, AnyRankedTensor:$tokens, AnyRankedTensor:$lse,
-                       Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$init_weight,
-                       Optional<AnyRankedTensor>:$init_bias, Dispatch_Domain:$domain, I64Attr:$offset,
-                       OptionalAttr<StrAttr>:$label,
-                       OptionalAttr<StrAttr>:$guard);
+  let arguments = !con((ins AnyRankedTensor:$input, AnyRankedTensor:$weight, AnyRankedTensor:$tokens, AnyRankedTensor:$lse,
+                            Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$row_gradient,
+                            Optional<AnyRankedTensor>:$init_weight, Optional<AnyRankedTensor>:$init_bias,
+                            Dispatch_Domain:$domain), crossEntropyAttributes);
   let results = (outs AnyRankedTensor:$weight_gradient, Optional<AnyRankedTensor>:$bias_gradient);
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;

@@ -64,6 +64,8 @@ public:
   mlir::Value getMember(mlir::Value sequence, int64_t factor, int64_t member);
   /// A vector parameter, the same for every row (in an epilogue: its element at this column).
   mlir::Value getVector(mlir::Value parameter);
+  /// A device scalar, i64, by place.
+  mlir::Value getScalar(llvm::StringRef place);
   /// Row of a table at position p.
   mlir::Value getTableRow(mlir::Value table);
   /// Row of a table at a token id.

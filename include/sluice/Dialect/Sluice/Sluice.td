@@ -370,26 +370,58 @@ def Sluice_LastOp : Sluice_ForwardOp<"last", [FusedAccess]> {
 //===----------------------------------------------------------------------===//
 
 def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusedAlone]> {
-  let summary = "Head and loss in one: nats of token p + offset under softmax(x[p] W^T + b)";
+  let summary = "Head and loss in one, a number a row: nats of token p + offset under softmax(x[p] W^T + b)";
   let description = [{
     One op, so that a batch's logits are never stored. Tokens are targets here: row p is scored against token p + offset.
-    The scalar that training minimizes is the mean over valid positions.
+    Rows p < `first` are not scored: their losses are zeros. With `smoothing` s > 0 the target's distribution is
+    1 - s on the token plus s / V on every one of the V tokens (Szegedy et al. 2016, section 7), and the loss its
+    cross-entropy.
   }];
   let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$weight, Sluice_Sequence:$tokens,
-                       Optional<AnyRankedTensor>:$bias, I64Attr:$offset);
+                       Optional<AnyRankedTensor>:$bias, I64Attr:$offset, DefaultValuedAttr<I64Attr, "0">:$first,
+                       DefaultValuedAttr<F32Attr, "0.0f">:$smoothing);
   let results = (outs Sluice_Sequence:$losses);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
 def Sluice_CrossEntropyBackwardOp
     : Sluice_BackwardOp<"cross_entropy_backward", [FusedAlone, AttrSizedOperandSegments]> {
-  let summary = "Losses and the gradients of their mean over valid positions";
+  let summary = "Losses and their gradients, for an incoming gradient a row";
+  let description = [{
+    Row p's incoming gradient is gradient[p]. Without that operand it is that of `factor` times a mean, the same for all
+    scored rows: factor / (scored rows). Rows p < `first` have none.
+  }];
   let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$weight, Sluice_Sequence:$tokens,
-                       Optional<AnyRankedTensor>:$bias, Optional<AnyRankedTensor>:$init_weight,
-                       Optional<AnyRankedTensor>:$init_bias, I64Attr:$offset);
+                       Optional<AnyRankedTensor>:$bias, Optional<Sluice_Sequence>:$gradient,
+                       Optional<AnyRankedTensor>:$init_weight, Optional<AnyRankedTensor>:$init_bias, I64Attr:$offset,
+                       DefaultValuedAttr<I64Attr, "0">:$first, DefaultValuedAttr<F32Attr, "0.0f">:$smoothing,
+                       DefaultValuedAttr<F32Attr, "1.0f">:$factor);
   let results = (outs Sluice_Sequence:$losses, Sluice_Sequence:$input_gradient, AnyRankedTensor:$weight_gradient,
                       Optional<AnyRankedTensor>:$bias_gradient);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_ObjectiveOp : Sluice_Op<"objective", [FusedAlone, DeclareOpInterfaceMethods<DifferentiableInterface>,
+                                                 DeclareOpInterfaceMethods<CostInterface>,
+                                                 DeclareOpInterfaceMethods<ReferenceInterface>]> {
+  let summary = "The scalar that training minimizes: the sum of factors times means of losses";
+  let description = [{
+    Operand i, one number a row, has the name names[i] and counts factors[i] times its mean: the sum over valid rows,
+    divided by the number of rows p >= first[i]. Rows before those must be zeros, as `cross_entropy` makes them. The scalar becomes the device scalar `loss`, and where
+    there are several means, each becomes `loss.NAME`. Losses may be mapped first, for instance weighted. A function
+    without this op minimizes the mean of the losses that it returns.
+  }];
+  let arguments = (ins Variadic<Sluice_Sequence>:$losses, StrArrayAttr:$names, DenseF64ArrayAttr:$factors,
+                       DenseI64ArrayAttr:$first);
+  let assemblyFormat = "operands attr-dict `:` type($losses)";
+  let hasVerifier = 1;
+}
+
+def Sluice_MeanGradientOp : Sluice_BackwardOp<"mean_gradient", [FusedBody]> {
+  let summary = "Gradient of `factor` times a mean over rows p >= `first`: factor / (their number), for every row";
+  let arguments = (ins F32Attr:$factor, I64Attr:$first);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
 }
 
 #endif

@@ -39,12 +39,28 @@ static std::vector<T> rowOf(Op op, Evaluator<T> &evaluator, int64_t b, int64_t p
                              evaluator.getTensor(op.getWeight()), bias);
 }
 
-/// loss[p] = -log softmax(x[p] W^T + b)[token[p + offset]]
+/// The distribution that row (b, p) should give: y[v] = (1 - s) [v = token[p + offset]] + s / V.
+template <typename T, typename Op>
+static std::vector<T> wantedOf(Op op, Evaluator<T> &evaluator, int64_t b, int64_t p,
+                               size_t vocabulary) {
+  T smoothing = op.getSmoothing().convertToFloat();
+  std::vector<T> wanted(vocabulary, smoothing / static_cast<T>(vocabulary));
+  wanted[evaluator.tokenAt(op.getTokens(), b, p + op.getOffset())] += 1 - smoothing;
+  return wanted;
+}
+
+/// loss[p] = - sum over v of y[v] log softmax(x[p] W^T + b)[v], and 0 for p < first.
 template <typename T, typename Op> static void defineLosses(Op op, Evaluator<T> &evaluator) {
-  int64_t offset = op.getOffset();
   evaluator.define(op.getLosses(), [&](int64_t b, int64_t p) {
-    return std::vector<T>{
-        -rowOf<T>(op, evaluator, b, p)[evaluator.tokenAt(op.getTokens(), b, p + offset)]};
+    T loss = 0;
+    if (p >= static_cast<int64_t>(op.getFirst())) {
+      std::vector<T> logs = rowOf<T>(op, evaluator, b, p);
+      std::vector<T> wanted = wantedOf<T>(op, evaluator, b, p, logs.size());
+      for (size_t v = 0; v < logs.size(); ++v) {
+        loss -= wanted[v] != 0 ? wanted[v] * logs[v] : T(0);
+      }
+    }
+    return std::vector<T>{loss};
   });
 }
 
@@ -52,7 +68,8 @@ template <typename T> static void evaluate(CrossEntropyOp op, Evaluator<T> &eval
   defineLosses<T>(op, evaluator);
 }
 
-/// With g = (softmax - onehot) / (rows positions): dx = g W, dW = init + sum of g^T x, db = init +
+/// With g = a (softmax - y), where a is the row's incoming gradient, factor / (scored rows) unless
+/// it is given: dx = g W, dW = init + sum of g^T x, db = init +
 /// sum of g
 template <typename T> static void evaluate(CrossEntropyBackwardOp op, Evaluator<T> &evaluator) {
   defineLosses<T>(op, evaluator);
@@ -66,12 +83,17 @@ template <typename T> static void evaluate(CrossEntropyBackwardOp op, Evaluator<
   if (op.getInitBias()) {
     biasGradient = evaluator.getTensor(op.getInitBias());
   }
-  T count = static_cast<T>(evaluator.getRows() * evaluator.getPositions(op.getInput()));
+  int64_t first = op.getFirst();
+  int64_t scored = std::max<int64_t>(evaluator.getPositions(op.getInput()) - first, 1);
+  T count = op.getGradient() ? 1 : static_cast<T>(evaluator.getRows() * scored);
   evaluator.define(op.getInputGradient(), [&](int64_t b, int64_t p) {
     std::vector<T> g = rowOf<T>(op, evaluator, b, p), dx(width);
-    int64_t target = evaluator.tokenAt(op.getTokens(), b, p + op.getOffset());
+    std::vector<T> wanted = wantedOf<T>(op, evaluator, b, p, g.size());
+    T incoming = op.getGradient() ? evaluator.at(op.getGradient(), b, p, 0)
+                                  : static_cast<T>(op.getFactor().convertToFloat());
+    incoming = p < first ? T(0) : incoming;
     for (int64_t v = 0; v < vocabulary; ++v) {
-      g[v] = (std::exp(g[v]) - (v == target ? T(1) : T(0))) / count;
+      g[v] = incoming * (std::exp(g[v]) - wanted[v]) / count;
       for (int64_t i = 0; i < width; ++i) {
         dx[i] += g[v] * weight[v * width + i];
         weightGradient[v * width + i] += g[v] * evaluator.at(op.getInput(), b, p, i);
@@ -86,5 +108,18 @@ template <typename T> static void evaluate(CrossEntropyBackwardOp op, Evaluator<
   }
 }
 
+/// What is minimized becomes no value of the model's.
+template <typename T> static void evaluate(ObjectiveOp, Evaluator<T> &) {}
+
+template <typename T> static void evaluate(MeanGradientOp op, Evaluator<T> &evaluator) {
+  int64_t scored = evaluator.getPositions(op.getResult()) - static_cast<int64_t>(op.getFirst());
+  T count = static_cast<T>(evaluator.getRows() * std::max<int64_t>(scored, 1));
+  evaluator.define(op.getResult(), [&](int64_t, int64_t) {
+    return std::vector<T>{op.getFactor().convertToFloat() / count};
+  });
+}
+
+SLUICE_REFERENCE(ObjectiveOp)
+SLUICE_REFERENCE(MeanGradientOp)
 SLUICE_REFERENCE(CrossEntropyOp)
 SLUICE_REFERENCE(CrossEntropyBackwardOp)
