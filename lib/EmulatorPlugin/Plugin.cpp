@@ -3,7 +3,7 @@
 // The emulator and the replay behind a C interface, for the runtime, which knows no LLVM.
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Emulator/Emulator.h"
-#include "sluice/Replay/Replay.h"
+#include "sluice/Oracle/Oracle.h"
 #include "sluice/Runtime/EmulatorPlugin.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -84,7 +84,7 @@ struct Replayed {
 };
 
 /// An expectation with the layout of the result that it is of.
-SluiceExpectation describe(mlir::Operation *dispatch, const sluice::replay::Expectation &found) {
+SluiceExpectation describe(mlir::Operation *dispatch, const sluice::oracle::Expectation &found) {
   auto type = llvm::cast<mlir::RankedTensorType>(dispatch->getResult(found.result).getType());
   mlir::Type element = type.getElementType();
   int64_t columns = type.getRank() == 0 ? 1 : type.getShape().back();
@@ -138,7 +138,7 @@ SLUICE_EXPORT int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *
     return 1;
   }
   const void *const *first = request->buffers;
-  sluice::replay::Launch launch;
+  sluice::oracle::Launch launch;
   launch.operands.assign(first, first + operands);
   launch.results.assign(first + operands, first + operands + results);
   launch.length = request->length;
@@ -147,7 +147,7 @@ SLUICE_EXPORT int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *
   launch.seed = request->seed;
   launch.firstStream = request->firstStream;
   if (request->observe) {
-    launch.observe = [&](const sluice::replay::Expectation &found) {
+    launch.observe = [&](const sluice::oracle::Expectation &found) {
       SluiceExpectation told = describe(replayed->dispatch, found);
       request->observe(request->context, &told);
     };
@@ -155,7 +155,7 @@ SLUICE_EXPORT int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *
   std::string said;
   mlir::ScopedDiagnosticHandler handler(
       &replayed->context, [&](mlir::Diagnostic &diagnostic) { said += diagnostic.str() + "\n"; });
-  auto judgement = sluice::replay::judge(replayed->dispatch, launch);
+  auto judgement = sluice::oracle::judge(replayed->dispatch, launch);
   if (mlir::failed(judgement)) {
     tell(message, said);
     return 1;

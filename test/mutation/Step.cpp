@@ -7,7 +7,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Parser/Parser.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
-#include "sluice/Replay/Replay.h"
+#include "sluice/Oracle/Oracle.h"
 
 #include <cstring>
 #include <set>
@@ -47,7 +47,7 @@ private:
 std::vector<Occasion> sluice::mutation::occasionsOf(const runtime::Plan &plan) {
   int64_t context = plan.model.context, batch = plan.model.batch, steps = plan.trainingSteps;
   auto extent = [&](int64_t length, int64_t rows) {
-    return replay::Extent{std::max<int64_t>(1, length), std::max<int64_t>(1, rows)};
+    return oracle::Extent{std::max<int64_t>(1, length), std::max<int64_t>(1, rows)};
   };
   std::vector<Occasion> occasions{
       {"full", extent(context, batch), 1},
@@ -116,7 +116,7 @@ void Step::addResult(const Visit &visit, size_t operand, unsigned result, bool l
   bool only = visit.kernel.deviceVariants.at(target).stages.size() == 1;
   buffers.push_back(
       {name, data, uint64_t(visit.kernel.operands[operand].bytes), Writes::None, later});
-  for (replay::Bytes part : replay::writtenBytes(visit.op, result, visit.occasion.extent)) {
+  for (oracle::Bytes part : oracle::writtenBytes(visit.op, result, visit.occasion.extent)) {
     buffers.push_back({name, data + part.offset, uint64_t(part.count),
                        only ? Writes::Once : Writes::AtMostOnce, later});
   }
@@ -129,8 +129,8 @@ void Step::addOperand(const Visit &visit, size_t operand, std::vector<emulator::
   int64_t blocks = visit.kernel.deviceVariants.at(target).stages.front().blocks;
   auto bytes = uint64_t(visit.kernel.operands[operand].bytes);
   buffers.push_back({name, data, bytes, emulator::Writes::None, false});
-  for (replay::Bytes part :
-       replay::readBytes(visit.op, unsigned(operand), visit.occasion.extent, blocks)) {
+  for (oracle::Bytes part :
+       oracle::readBytes(visit.op, unsigned(operand), visit.occasion.extent, blocks)) {
     uint64_t count = std::min(uint64_t(part.count), bytes - uint64_t(part.offset));
     buffers.push_back({name, data + part.offset, count});
   }
@@ -179,7 +179,7 @@ void Step::poison(const Visit &visit) {
     }
   }
   for (unsigned i = 0; i < visit.op->getNumOperands(); ++i) {
-    for (replay::Bytes part : replay::ignoredBytes(visit.op, i, visit.occasion.extent)) {
+    for (oracle::Bytes part : oracle::ignoredBytes(visit.op, i, visit.occasion.extent)) {
       std::memset(arena.get() + arguments[i] + part.offset, 0xff, size_t(part.count));
     }
   }
@@ -215,7 +215,7 @@ std::string Step::judge(const Visit &visit, const std::vector<std::vector<uint8_
     return "expected counters of blocks that are zero after the launch, found others";
   }
   const auto &operands = visit.kernel.operands;
-  replay::Launch done;
+  oracle::Launch done;
   for (size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].written) {
       done.results.push_back(arena.get() + (*visit.arguments)[i]);
@@ -228,7 +228,7 @@ std::string Step::judge(const Visit &visit, const std::vector<std::vector<uint8_
   done.step = visit.occasion.step;
   done.seed = scalar("seed");
   done.firstStream = (*visit.arguments)[operands.size() + 4];
-  auto judgement = replay::judge(visit.op, done);
+  auto judgement = oracle::judge(visit.op, done);
   if (mlir::failed(judgement)) {
     throw std::runtime_error("a dispatch that the replay does not know");
   }

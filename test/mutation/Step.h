@@ -4,7 +4,7 @@
 #pragma once
 
 #include "Trial.h"
-#include "sluice/Replay/Footprint.h"
+#include "sluice/Oracle/Footprint.h"
 #include "sluice/Runtime/Artifact.h"
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace sluice::mutation {
 /// The scalars of a launch.
 struct Occasion {
   std::string name;
-  replay::Extent extent;
+  oracle::Extent extent;
   int64_t step = 1;
   bool ofLengths = false; ///< only for kernels whose rows may be invalid
   bool inPlace = false;   ///< results of row passes take the place of operands where they may

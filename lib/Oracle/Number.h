@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace sluice::replay {
+namespace sluice::oracle {
 
 constexpr double unit = 0x1p-24;    ///< half an ulp of 1 in f32: the relative error of a rounding
 constexpr double bf16Unit = 0x1p-8; ///< likewise in bf16
@@ -80,4 +80,4 @@ private:
   int64_t terms = 0;
 };
 
-} // namespace sluice::replay
+} // namespace sluice::oracle

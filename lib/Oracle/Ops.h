@@ -5,7 +5,7 @@
 
 #include "Body.h"
 
-namespace sluice::replay {
+namespace sluice::oracle {
 
 llvm::LogicalResult judgeRows(dispatch::RowsOp op, const Launch &launch, Judgement &judgement);
 llvm::LogicalResult judgeContract(dispatch::ContractOp op, const Launch &launch,
@@ -23,4 +23,4 @@ llvm::LogicalResult judgeCrossEntropy(dispatch::CrossEntropyOp op, const Launch 
 llvm::LogicalResult judgeCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op,
                                                     const Launch &launch, Judgement &judgement);
 
-} // namespace sluice::replay
+} // namespace sluice::oracle

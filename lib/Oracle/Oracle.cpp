@@ -5,9 +5,9 @@
 
 using namespace mlir;
 using namespace sluice;
-using namespace sluice::replay;
+using namespace sluice::oracle;
 
-FailureOr<Judgement> sluice::replay::judge(Operation *dispatch, const Launch &launch) {
+FailureOr<Judgement> sluice::oracle::judge(Operation *dispatch, const Launch &launch) {
   Judgement judgement;
   judgement.results.resize(dispatch->getNumResults());
   auto with = [&](auto judgeOp) {

@@ -6,7 +6,7 @@
 #include "Memory.h"
 #include "llvm/ADT/DenseMap.h"
 
-namespace sluice::replay {
+namespace sluice::oracle {
 
 /// Where a region runs: what its ops on places answer.
 struct Place {
@@ -46,4 +46,4 @@ llvm::FailureOr<llvm::SmallVector<Number>> evaluateScalar(mlir::Region &region,
 /// Whether element `element` of random stream `id` (the launch's first is added) is below `rate`.
 bool draws(const Launch &launch, int64_t id, uint64_t element, double rate);
 
-} // namespace sluice::replay
+} // namespace sluice::oracle

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Replays one launch in float64: what a dispatch op should have made of the very operands that it
+// The oracle of one launch, in float64: what a dispatch op should have made of the very operands that it
 // was given, and how far a kernel may be from that. Bounds are derived, never tuned: every number
 // carries the error that the roundings behind it can have caused.
 #pragma once
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace sluice::replay {
+namespace sluice::oracle {
 
 /// What an element of a result should hold, or, where `row` is -1, all rows of a column together.
 struct Expectation {
@@ -67,4 +67,4 @@ struct Judgement {
 /// diagnostic on the op where a body holds something unknown.
 llvm::FailureOr<Judgement> judge(mlir::Operation *dispatch, const Launch &launch);
 
-} // namespace sluice::replay
+} // namespace sluice::oracle

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "sluice/Replay/Footprint.h"
+#include "sluice/Oracle/Footprint.h"
 
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "llvm/ADT/STLExtras.h"
@@ -8,7 +8,7 @@
 
 using namespace mlir;
 using namespace sluice;
-using namespace sluice::replay;
+using namespace sluice::oracle;
 
 namespace {
 
@@ -130,7 +130,7 @@ static bool isCopiedByRows(Operation *dispatch, unsigned operand) {
                          whole(dyn_cast<dispatch::AttentionBackwardOp>(dispatch)));
 }
 
-std::vector<Bytes> sluice::replay::readBytes(Operation *dispatch, unsigned operand,
+std::vector<Bytes> sluice::oracle::readBytes(Operation *dispatch, unsigned operand,
                                              const Extent &extent, int64_t blocks) {
   Layout layout(dispatch->getOperand(operand));
   bool isJudged = isa<dispatch::RowsOp, dispatch::WeightGradientOp, dispatch::ScatterRowsOp,
@@ -157,7 +157,7 @@ std::vector<Bytes> sluice::replay::readBytes(Operation *dispatch, unsigned opera
   return result;
 }
 
-std::vector<Bytes> sluice::replay::writtenBytes(Operation *dispatch, unsigned result,
+std::vector<Bytes> sluice::oracle::writtenBytes(Operation *dispatch, unsigned result,
                                                 const Extent &extent) {
   Layout layout(dispatch->getResult(result));
   if (!followsDomain(dispatch, result)) {
@@ -174,7 +174,7 @@ std::vector<Bytes> sluice::replay::writtenBytes(Operation *dispatch, unsigned re
   return validLines(layout, factor, extent);
 }
 
-std::vector<Bytes> sluice::replay::ignoredBytes(Operation *dispatch, unsigned operand,
+std::vector<Bytes> sluice::oracle::ignoredBytes(Operation *dispatch, unsigned operand,
                                                 const Extent &extent) {
   Layout layout(dispatch->getOperand(operand));
   std::vector<Bytes> ignored;

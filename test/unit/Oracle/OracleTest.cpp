@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The replay against CPU kernels: what they give is within its bounds, and what is planted is not.
-#include "sluice/Replay/Replay.h"
+// The oracle against CPU kernels: what they give is within its bounds, and what is planted is not.
+#include "sluice/Oracle/Oracle.h"
 #include "../Target/AttentionReference.h"
 #include "../Target/StepCases.h"
 
@@ -22,13 +22,13 @@ class Judged {
 public:
   explicit Judged(const std::string &text) : kernel(text, cpu::Target::avx2(), generate) {}
 
-  replay::Judgement run(const Launch &launch) {
-    replay::Judgement judgement;
+  oracle::Judgement run(const Launch &launch) {
+    oracle::Judgement judgement;
     kernel.observe(
         [&](const std::vector<const void *> &operands, const std::vector<const void *> &results) {
-          replay::Launch told{operands,    results,     launch.length,     launch.rows,
+          oracle::Launch told{operands,    results,     launch.length,     launch.rows,
                               launch.step, launch.seed, launch.firstStream};
-          auto judged = replay::judge(kernel.dispatch(), told);
+          auto judged = oracle::judge(kernel.dispatch(), told);
           ASSERT_TRUE(mlir::succeeded(judged));
           judgement = *judged;
           if (spoil) {
@@ -44,17 +44,17 @@ public:
     spoil = std::move(change);
     spoilt = operand;
   }
-  replay::Judgement ofSpoiled;
+  oracle::Judgement ofSpoiled;
   LoadedKernel kernel;
 
 private:
-  void judgeSpoiled(replay::Launch told) {
+  void judgeSpoiled(oracle::Launch told) {
     size_t count = size_t(kernel.bufferBytes()[spoilt]) / 4;
     std::vector<float> copy(count);
     std::memcpy(copy.data(), told.operands[spoilt], count * 4);
     spoil(copy.front());
     told.operands[spoilt] = copy.data();
-    auto judged = replay::judge(kernel.dispatch(), told);
+    auto judged = oracle::judge(kernel.dispatch(), told);
     ASSERT_TRUE(mlir::succeeded(judged));
     ofSpoiled = *judged;
   }
@@ -72,7 +72,7 @@ Make judgedSteps() {
     }
     return [judged](const std::vector<Floats> &operands) {
       Launch launch{.operands = operands};
-      replay::Judgement judgement = judged->run(launch);
+      oracle::Judgement judgement = judged->run(launch);
       EXPECT_TRUE(judgement.passed()) << judgement.str();
       return judged->kernel.run(launch);
     };
@@ -80,10 +80,10 @@ Make judgedSteps() {
 }
 
 void expectRight(Judged &judged, const Launch &launch) {
-  replay::Judgement judgement = judged.run(launch);
+  oracle::Judgement judgement = judged.run(launch);
   EXPECT_TRUE(judgement.passed()) << judgement.str();
   ASSERT_FALSE(judgement.results.empty());
-  for (const replay::ResultJudgement &result : judgement.results) {
+  for (const oracle::ResultJudgement &result : judgement.results) {
     EXPECT_GT(result.checked, 0);
   }
 }
@@ -325,12 +325,12 @@ TEST_F(Replay, SeesRowsOfAnotherStep) {
                    int64_t at, int64_t value) {
     Judged judged(text);
     operands.push_back(runs);
-    replay::Judgement judgement;
+    oracle::Judgement judgement;
     judged.kernel.observe([&](std::vector<const void *> before, std::vector<const void *> after) {
       std::vector<int64_t> others(runs.begin(), runs.end());
       others[size_t(at)] = value;
       before[schedule] = others.data();
-      auto made = replay::judge(judged.kernel.dispatch(), {.operands = before, .results = after});
+      auto made = oracle::judge(judged.kernel.dispatch(), {.operands = before, .results = after});
       ASSERT_TRUE(mlir::succeeded(made));
       judgement = *made;
     });

@@ -1,16 +1,16 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Errors are never lost: what is not known may be anything, and says so.
-#include "../../../lib/Replay/Number.h"
+#include "../../../lib/Oracle/Number.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
-#include "sluice/Replay/Replay.h"
+#include "sluice/Oracle/Oracle.h"
 #include "gtest/gtest.h"
 
 using namespace sluice;
-using namespace sluice::replay;
+using namespace sluice::oracle;
 
 TEST(Number, ErrorsWithoutBoundStayWithoutBound) {
   Number unknown{1, INFINITY};

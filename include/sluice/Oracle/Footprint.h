@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace sluice::replay {
+namespace sluice::oracle {
 
 /// Bytes of a stored tensor, from its first.
 struct Bytes {
@@ -39,4 +39,4 @@ std::vector<Bytes> ignoredBytes(mlir::Operation *dispatch, unsigned operand, con
 std::vector<Bytes> readBytes(mlir::Operation *dispatch, unsigned operand, const Extent &extent,
                              int64_t blocks);
 
-} // namespace sluice::replay
+} // namespace sluice::oracle

@@ -5,11 +5,11 @@
 
 #include "Number.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
-#include "sluice/Replay/Replay.h"
+#include "sluice/Oracle/Oracle.h"
 
 #include <unordered_set>
 
-namespace sluice::replay {
+namespace sluice::oracle {
 
 /// A tensor in memory, seen as rows: rank 3 [B, T, d] is B T padded rows of d, a lower rank one
 /// dense row for all but the last dimension.
@@ -86,4 +86,4 @@ private:
 /// ceil(length / factor), or `all` where the factor is 0.
 int64_t validLength(const Launch &launch, int64_t factor, int64_t all);
 
-} // namespace sluice::replay
+} // namespace sluice::oracle

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-using namespace sluice::replay;
+using namespace sluice::oracle;
 
-Number sluice::replay::divide(Number a, Number b) {
+Number sluice::oracle::divide(Number a, Number b) {
   double least = std::abs(b.value) - b.error; // of the divisor
   if (!(least > 0)) {
     bool isExact = b.error == 0; // x / 0 is what it is
@@ -17,7 +17,7 @@ Number sluice::replay::divide(Number a, Number b) {
   return {value, std::isnan(own) ? INFINITY : own};
 }
 
-Number sluice::replay::monotone(Number x, llvm::function_ref<double(double)> function) {
+Number sluice::oracle::monotone(Number x, llvm::function_ref<double(double)> function) {
   double value = function(x.value);
   double error = 0;
   if (!(x.error <= 0)) {
@@ -28,6 +28,6 @@ Number sluice::replay::monotone(Number x, llvm::function_ref<double(double)> fun
   return {value, error + elementary * (std::abs(value) + error)};
 }
 
-Number sluice::replay::gentle(Number x, llvm::function_ref<double(double)> function) {
+Number sluice::oracle::gentle(Number x, llvm::function_ref<double(double)> function) {
   return {function(x.value), x.error + elementary};
 }

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Scalar ops mean the same to the reference and to the judge of launches, and what MLIR says.
-#include "../../../lib/Replay/Body.h"
+#include "../../../lib/Oracle/Body.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -31,10 +31,10 @@ protected:
     SmallVector<reference::Scalar<double>> arguments = {{.real = x}, {.real = y}};
     return reference::evaluateScalar<double>(parse(lines), arguments, {}).front().real;
   }
-  replay::Number judged(const std::string &lines, replay::Number x, replay::Number y) {
-    auto made = replay::evaluateScalar(parse(lines), {x, y}, {}, {});
+  oracle::Number judged(const std::string &lines, oracle::Number x, oracle::Number y) {
+    auto made = oracle::evaluateScalar(parse(lines), {x, y}, {}, {});
     EXPECT_TRUE(succeeded(made)) << lines;
-    return succeeded(made) ? made->front() : replay::Number{};
+    return succeeded(made) ? made->front() : oracle::Number{};
   }
 
   MLIRContext context;
@@ -78,7 +78,7 @@ TEST_F(Scalars, MeanWhatTheirDialectsSay) {
   };
   for (const Case &one : cases) {
     EXPECT_NEAR(reference(one.lines, x, y), one.expected, 1e-12) << one.lines;
-    replay::Number number = judged(one.lines, {x, 0}, {y, 0});
+    oracle::Number number = judged(one.lines, {x, 0}, {y, 0});
     EXPECT_LE(std::abs(number.value - one.expected), number.error + 1e-12) << one.lines;
     EXPECT_LE(number.error, 1e-5 * std::max(1.0, std::abs(one.expected))) << one.lines;
   }
@@ -96,7 +96,7 @@ TEST_F(Scalars, MaximumHandsANaNOn) {
 
 /// A comparison of numbers within their errors may go either way, and so may all that reads it.
 TEST_F(Scalars, DoubtGoesThroughLogic) {
-  const replay::Number near{1, 0.1}, same{1.05, 0};
+  const oracle::Number near{1, 0.1}, same{1.05, 0};
   const std::string chosen = "\n%z = arith.select %c, %x, %zero : f32";
   const std::string zero = "%zero = arith.constant 0.0 : f32\n%false = arith.constant false\n";
   EXPECT_GE(judged(booleans(zero + "%c = arith.andi %less, %true : i1" + chosen), near, same).error,

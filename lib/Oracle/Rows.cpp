@@ -7,7 +7,7 @@
 
 using namespace mlir;
 using namespace sluice;
-using namespace sluice::replay;
+using namespace sluice::oracle;
 
 namespace {
 
@@ -180,7 +180,7 @@ LogicalResult RowPass::run() {
   return success();
 }
 
-LogicalResult sluice::replay::judgeRows(dispatch::RowsOp op, const Launch &launch,
+LogicalResult sluice::oracle::judgeRows(dispatch::RowsOp op, const Launch &launch,
                                         Judgement &judgement) {
   return RowPass(op, launch, judgement).run();
 }

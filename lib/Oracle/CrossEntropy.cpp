@@ -6,7 +6,7 @@
 
 using namespace mlir;
 using namespace sluice;
-using namespace sluice::replay;
+using namespace sluice::oracle;
 
 namespace {
 
@@ -108,7 +108,7 @@ Number logSumExp(const std::vector<Number> &logits) {
 
 } // namespace
 
-LogicalResult sluice::replay::judgeCrossEntropy(dispatch::CrossEntropyOp op, const Launch &launch,
+LogicalResult sluice::oracle::judgeCrossEntropy(dispatch::CrossEntropyOp op, const Launch &launch,
                                                 Judgement &judgement) {
   Head<dispatch::CrossEntropyOp> head(op, launch);
   size_t operand = 3;
@@ -155,7 +155,7 @@ LogicalResult sluice::replay::judgeCrossEntropy(dispatch::CrossEntropyOp op, con
 }
 
 LogicalResult
-sluice::replay::judgeCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op,
+sluice::oracle::judgeCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op,
                                                 const Launch &launch, Judgement &judgement) {
   Head<dispatch::CrossEntropyWeightGradientOp> head(op, launch);
   Stored lse(op.getLse(), launch.operands[3]);

@@ -5,15 +5,15 @@
 
 using namespace mlir;
 using namespace sluice;
-using namespace sluice::replay;
+using namespace sluice::oracle;
 
 /// How far evaluation in f32 may be off; comparisons of numbers nearer than their errors are not
 /// sure.
 template <> struct sluice::scalar::Arithmetic<Number> {
-  static Number add(Number x, Number y) { return replay::add(x, y); }
-  static Number subtract(Number x, Number y) { return replay::subtract(x, y); }
-  static Number multiply(Number x, Number y) { return replay::multiply(x, y); }
-  static Number divide(Number x, Number y) { return replay::divide(x, y); }
+  static Number add(Number x, Number y) { return oracle::add(x, y); }
+  static Number subtract(Number x, Number y) { return oracle::subtract(x, y); }
+  static Number multiply(Number x, Number y) { return oracle::multiply(x, y); }
+  static Number divide(Number x, Number y) { return oracle::divide(x, y); }
   static Number fma(Number x, Number y, Number z) { return add(multiply(x, y), z); }
   static Number negate(Number x) { return {-x.value, x.error}; }
   static Number absolute(Number x) { return {std::abs(x.value), x.error}; }
@@ -98,7 +98,7 @@ static Numbers constantOf(arith::ConstantOp constant) {
   return {ofElement(constant.getValue())};
 }
 
-bool sluice::replay::draws(const Launch &launch, int64_t id, uint64_t element, double rate) {
+bool sluice::oracle::draws(const Launch &launch, int64_t id, uint64_t element, double rate) {
   return reference::uniform(uint64_t(launch.seed), uint64_t(launch.step),
                             uint64_t(launch.firstStream + id), element) < rate;
 }
@@ -189,7 +189,7 @@ LogicalResult Body::compute(Operation &op) {
 LogicalResult Body::computeElements(Operation &op) {
   scalar::Rule<Number> rule = scalar::ruleOf<Number>(op);
   if (!rule) {
-    return op.emitOpError("expected an op whose value the replay knows");
+    return op.emitOpError("expected an op whose value the oracle knows");
   }
   Value result = op.getResult(0);
   Numbers numbers;
@@ -214,7 +214,7 @@ LogicalResult Body::run() {
   return success();
 }
 
-FailureOr<SmallVector<Number>> sluice::replay::evaluateScalar(Region &region,
+FailureOr<SmallVector<Number>> sluice::oracle::evaluateScalar(Region &region,
                                                               ArrayRef<Number> arguments,
                                                               const Launch &launch, Place place) {
   Body body(region.front(), launch, place);

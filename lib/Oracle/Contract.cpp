@@ -5,7 +5,7 @@
 
 using namespace mlir;
 using namespace sluice;
-using namespace sluice::replay;
+using namespace sluice::oracle;
 
 namespace {
 
@@ -49,7 +49,7 @@ Number extraAt(const Stored &extra, dispatch::AccessKind kind, int64_t row, int6
 
 } // namespace
 
-LogicalResult sluice::replay::judgeContract(dispatch::ContractOp op, const Launch &launch,
+LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Launch &launch,
                                             Judgement &judgement) {
   Stored input(op.getInput(), launch.operands[0]), weight(op.getWeight(), launch.operands[1]);
   std::vector<Stored> extras = storedAll(op.getExtras(), launch, 2);
@@ -97,7 +97,7 @@ LogicalResult sluice::replay::judgeContract(dispatch::ContractOp op, const Launc
   return success();
 }
 
-LogicalResult sluice::replay::judgeWeightGradient(dispatch::WeightGradientOp op,
+LogicalResult sluice::oracle::judgeWeightGradient(dispatch::WeightGradientOp op,
                                                   const Launch &launch, Judgement &judgement) {
   Stored left(op.getLeft(), launch.operands[0]), right(op.getRight(), launch.operands[1]);
   size_t next = 2;
@@ -135,7 +135,7 @@ LogicalResult sluice::replay::judgeWeightGradient(dispatch::WeightGradientOp op,
   return success();
 }
 
-LogicalResult sluice::replay::judgeScatter(dispatch::ScatterRowsOp op, const Launch &launch,
+LogicalResult sluice::oracle::judgeScatter(dispatch::ScatterRowsOp op, const Launch &launch,
                                            Judgement &judgement) {
   Stored index(op.getIndex(), launch.operands[0]), values(op.getValues(), launch.operands[1]);
   Comparison result(op, launch, 0, judgement);

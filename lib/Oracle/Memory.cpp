@@ -6,7 +6,7 @@
 
 using namespace mlir;
 using namespace sluice;
-using namespace sluice::replay;
+using namespace sluice::oracle;
 
 /// The number of `bytes` bytes at `from`.
 static double decode(const uint8_t *from, Type type, int64_t bytes) {
@@ -110,7 +110,7 @@ void Comparison::judge(int64_t row, int64_t column, Number stored, double found,
   }
 }
 
-int64_t sluice::replay::validLength(const Launch &launch, int64_t factor, int64_t all) {
+int64_t sluice::oracle::validLength(const Launch &launch, int64_t factor, int64_t all) {
   return factor == 0 ? all : std::min(all, (launch.length + factor - 1) / factor);
 }
 

@@ -5,7 +5,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
-#include "sluice/Replay/Replay.h"
+#include "sluice/Oracle/Oracle.h"
 #include "gtest/gtest.h"
 #include <cstring>
 #include <random>
@@ -34,7 +34,7 @@ uint16_t nearest(float value) {
 }
 
 /// Rows times a matrix in f32, stored by `round`.
-replay::Judgement judgeStored(uint16_t (*round)(float)) {
+oracle::Judgement judgeStored(uint16_t (*round)(float)) {
   mlir::MLIRContext context;
   context
       .loadDialect<dispatch::DispatchDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect>();
@@ -71,7 +71,7 @@ func.func @f(%x: tensor<1x40x24xbf16>, %w: tensor<16x24xbf16>) {
       y[r * outStride + n] = round(sum);
     }
   }
-  auto judged = replay::judge(op, {{x.data(), w.data()}, {y.data()}, rows, 1});
+  auto judged = oracle::judge(op, {{x.data(), w.data()}, {y.data()}, rows, 1});
   EXPECT_TRUE(mlir::succeeded(judged));
   return *judged;
 }
@@ -79,14 +79,14 @@ func.func @f(%x: tensor<1x40x24xbf16>, %w: tensor<16x24xbf16>) {
 } // namespace
 
 TEST(Rounding, ToNearestPasses) {
-  replay::Judgement judgement = judgeStored(nearest);
+  oracle::Judgement judgement = judgeStored(nearest);
   EXPECT_TRUE(judgement.passed()) << judgement.str();
   EXPECT_GT(judgement.results[0].rounded, rows * columns / 2);
 }
 
 /// The error of a cut is half an ulp on average; counted away from zero, as signs would hide it.
 TEST(Rounding, CuttingIsFoundByItsMean) {
-  replay::Judgement judgement = judgeStored(cut);
+  oracle::Judgement judgement = judgeStored(cut);
   EXPECT_GT(judgement.results[0].mismatches, 0);
   EXPECT_TRUE(judgement.results[0].isBiased());
   EXPECT_NEAR(judgement.results[0].meanSignedUlps, -0.5, 0.1);

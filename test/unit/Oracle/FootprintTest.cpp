@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What launches write and read, byte by byte: two sequences of five rows, four of the first valid.
-#include "sluice/Replay/Footprint.h"
+#include "sluice/Oracle/Footprint.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -75,12 +75,12 @@ protected:
 
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  const replay::Extent extent{4, 1};
+  const oracle::Extent extent{4, 1};
 };
 
-std::vector<std::pair<int64_t, int64_t>> pairs(const std::vector<replay::Bytes> &all) {
+std::vector<std::pair<int64_t, int64_t>> pairs(const std::vector<oracle::Bytes> &all) {
   std::vector<std::pair<int64_t, int64_t>> result;
-  for (replay::Bytes bytes : all) {
+  for (oracle::Bytes bytes : all) {
     result.emplace_back(bytes.offset, bytes.count);
   }
   return result;
@@ -91,18 +91,18 @@ using Pairs = std::vector<std::pair<int64_t, int64_t>>;
 
 /// Rows of 12 numbers of two bytes are 32 bytes apart; neither padding nor other rows are written.
 TEST_F(Footprint, ValidRowsAreWrittenWithoutTheirPadding) {
-  EXPECT_EQ(pairs(replay::writtenBytes(contract(), 0, extent)),
+  EXPECT_EQ(pairs(oracle::writtenBytes(contract(), 0, extent)),
             (Pairs{{0, 24}, {32, 24}, {64, 24}, {96, 24}}));
 }
 
 TEST_F(Footprint, RowsThatMustBeZerosAreWrittenToo) {
-  EXPECT_EQ(replay::writtenBytes(rows(""), 0, extent).size(), 4u);
-  EXPECT_EQ(replay::writtenBytes(rows(", zero_invalid"), 0, extent).size(), 10u);
+  EXPECT_EQ(oracle::writtenBytes(rows(""), 0, extent).size(), 4u);
+  EXPECT_EQ(oracle::writtenBytes(rows(", zero_invalid"), 0, extent).size(), 10u);
 }
 
 /// Rows of 20 numbers of four bytes are 128 apart, 80 of them used.
 TEST_F(Footprint, PaddingAndRowsThatAreNotValidAreIgnored) {
-  Pairs found = pairs(replay::ignoredBytes(contract(), 0, extent));
+  Pairs found = pairs(oracle::ignoredBytes(contract(), 0, extent));
   Pairs expected;
   for (int64_t row = 0; row < 10; ++row) {
     if (row >= 4) {
@@ -111,33 +111,33 @@ TEST_F(Footprint, PaddingAndRowsThatAreNotValidAreIgnored) {
     expected.emplace_back(row * 128 + 80, 48);
   }
   EXPECT_EQ(found, expected);
-  EXPECT_TRUE(replay::ignoredBytes(contract(), 1, extent).empty()) << "weights are all used";
+  EXPECT_TRUE(oracle::ignoredBytes(contract(), 1, extent).empty()) << "weights are all used";
 }
 
 /// A row pass reads valid rows alone, a contraction the tiles that hold one.
 TEST_F(Footprint, RowsThatMayBeRead) {
-  EXPECT_EQ(pairs(replay::readBytes(rows(""), 0, extent, 1)),
+  EXPECT_EQ(pairs(oracle::readBytes(rows(""), 0, extent, 1)),
             (Pairs{{0, 128}, {128, 128}, {256, 128}, {384, 128}}));
-  EXPECT_EQ(pairs(replay::readBytes(contract(), 0, extent, 1)), (Pairs{{0, 1280}}));
-  EXPECT_EQ(pairs(replay::readBytes(contract(), 1, extent, 1)), (Pairs{{0, 960}}));
+  EXPECT_EQ(pairs(oracle::readBytes(contract(), 0, extent, 1)), (Pairs{{0, 1280}}));
+  EXPECT_EQ(pairs(oracle::readBytes(contract(), 1, extent, 1)), (Pairs{{0, 960}}));
 }
 
 /// Attention's factors: valid rows alone (24 columns of two bytes, 64 apart), but where heads are
 /// read element by element, which reads what it then leaves out.
 TEST_F(Footprint, AttentionReadsValidRows) {
-  EXPECT_EQ(pairs(replay::readBytes(attention(8), 1, extent, 1)),
+  EXPECT_EQ(pairs(oracle::readBytes(attention(8), 1, extent, 1)),
             (Pairs{{0, 64}, {64, 64}, {128, 64}, {192, 64}}));
-  EXPECT_EQ(replay::readBytes(attention(6), 1, extent, 1).size(), 1u);
+  EXPECT_EQ(oracle::readBytes(attention(6), 1, extent, 1).size(), 1u);
 }
 
 /// Rows 2 and 3 of the first sequence, in slots 2 and 0; none of the second.
 TEST_F(Footprint, OfAScheduleIsInRings) {
   const int64_t schedule[] = {2, 2, 4, 7, 0, 7};
-  const replay::Extent steps{0, 0, schedule};
+  const oracle::Extent steps{0, 0, schedule};
   mlir::Operation *op = stepContract();
-  EXPECT_EQ(pairs(replay::writtenBytes(op, 0, steps)), (Pairs{{2 * 32, 24}, {0, 24}}));
+  EXPECT_EQ(pairs(oracle::writtenBytes(op, 0, steps)), (Pairs{{2 * 32, 24}, {0, 24}}));
   // Of the input, all but these rows, and their padding.
-  EXPECT_EQ(pairs(replay::ignoredBytes(op, 0, steps)), (Pairs{{80, 48},
+  EXPECT_EQ(pairs(oracle::ignoredBytes(op, 0, steps)), (Pairs{{80, 48},
                                                               {128, 80},
                                                               {208, 48},
                                                               {336, 48},
@@ -147,6 +147,6 @@ TEST_F(Footprint, OfAScheduleIsInRings) {
                                                               {592, 48},
                                                               {640, 80},
                                                               {720, 48}}));
-  EXPECT_EQ(replay::ignoredBytes(op, 2, steps).size(), 10u + 8u);
-  EXPECT_EQ(pairs(replay::readBytes(op, 0, steps, 1)), (Pairs{{0, 6 * 128}}));
+  EXPECT_EQ(oracle::ignoredBytes(op, 2, steps).size(), 10u + 8u);
+  EXPECT_EQ(pairs(oracle::readBytes(op, 0, steps, 1)), (Pairs{{0, 6 * 128}}));
 }

@@ -9,7 +9,7 @@
 
 using namespace mlir;
 using namespace sluice;
-using namespace sluice::replay;
+using namespace sluice::oracle;
 
 namespace {
 
@@ -135,7 +135,7 @@ public:
     if (failed(yielded)) {
       return failure();
     }
-    return biases.empty() ? (*yielded)[0] : replay::add((*yielded)[0], biases[biasRow(p, j)]);
+    return biases.empty() ? (*yielded)[0] : oracle::add((*yielded)[0], biases[biasRow(p, j)]);
   }
   /// 0, or 1 / (1 - dropout).
   Number keep(int64_t p, int64_t j) {
@@ -275,7 +275,7 @@ Numbers Gradients::rotatedBack(Numbers line, int64_t p) const {
   for (size_t i = 0; rotary && i < line.size(); i += 2) {
     Number cosine = rotary->at(p, int64_t(i)), sine = rotary->at(p, int64_t(i) + 1);
     Number x = line[i], y = line[i + 1];
-    line[i] = replay::add(multiply(x, cosine), multiply(y, sine));
+    line[i] = oracle::add(multiply(x, cosine), multiply(y, sine));
     line[i + 1] = subtract(multiply(y, cosine), multiply(x, sine));
   }
   return line;
@@ -329,8 +329,8 @@ LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64
     Number ds = head.factor((*yielded)[0]), kept = head.factor(multiply(probability, keep));
     for (int64_t c = 0; c < head.size; ++c) {
       dq[c].add(ds, head.k[j][c]);
-      dk[j][c] = replay::add(dk[j][c], multiply(ds, head.q[p][c]));
-      dv[j][c] = replay::add(dv[j][c], multiply(kept, g[c]));
+      dk[j][c] = oracle::add(dk[j][c], multiply(ds, head.q[p][c]));
+      dv[j][c] = oracle::add(dv[j][c], multiply(kept, g[c]));
     }
   }
   Numbers line;
@@ -377,7 +377,7 @@ void Gradients::judge(Judgement &judgement) {
 
 } // namespace
 
-LogicalResult sluice::replay::judgeAttention(dispatch::AttentionOp op, const Launch &launch,
+LogicalResult sluice::oracle::judgeAttention(dispatch::AttentionOp op, const Launch &launch,
                                              Judgement &judgement) {
   Comparison output(op, launch, 0, judgement), lse(op, launch, 1, judgement);
   return eachHead<dispatch::AttentionOp>(op, launch, [&](Head<dispatch::AttentionOp> &head) {
@@ -391,7 +391,7 @@ LogicalResult sluice::replay::judgeAttention(dispatch::AttentionOp op, const Lau
   });
 }
 
-LogicalResult sluice::replay::judgeAttentionBackward(dispatch::AttentionBackwardOp op,
+LogicalResult sluice::oracle::judgeAttentionBackward(dispatch::AttentionBackwardOp op,
                                                      const Launch &launch, Judgement &judgement) {
   Gradients gradients(op, launch);
   if (failed(eachHead<dispatch::AttentionBackwardOp>(
