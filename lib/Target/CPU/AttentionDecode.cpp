@@ -86,6 +86,7 @@ private:
   void loadQuery(const Query &query);
   void emitKeyBlock(Value q0, Value end);
   void addScores(Value q0, Value step);
+  void prefetchValues(Value q0, Value step);
   Value emitScores(const Query &query, ArrayRef<Value> rows, Value q0, Value step);
   Value distanceOf(const Query &query, Value q0, Value key);
   void addDistances(const Query &query, Value q0, Value step, Emitter::Values &dots);
@@ -310,6 +311,24 @@ void DecodeGenerator::addScores(Value q0, Value step) {
   Value first = e.mul(step, e.lanes);
   eachQuery([&](const Query &query) {
     e.store(emitScores(query, rows, q0, step), chances, {query.slot, first});
+  });
+  if (op.getKey() == op.getValue()) {
+    prefetchValues(q0, step);
+  }
+}
+
+/// Asks for the values of a step's keys. Beside their keys they lie in streams with gaps, which a
+/// processor does not fetch ahead.
+void DecodeGenerator::prefetchValues(Value q0, Value step) {
+  constexpr int64_t lineBytes = 64; // of a cache line
+  int64_t columns = cut.heads * shape.head;
+  Value first = e.add(e.mul(group, columns), shape.valueColumn);
+  e.loop(e.index(0), e.index(columns), lineBytes / shape.elementBytes, [&](Value column) {
+    for (int64_t i = 0; i < e.lanes; ++i) {
+      Value row = rowOf(op.getValue(), q0, e.add(step, e.mul(run, i)), /*clamped=*/false);
+      memref::PrefetchOp::create(e.b, value, ValueRange{row, e.add(first, column)},
+                                 /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
+    }
   });
 }
 
