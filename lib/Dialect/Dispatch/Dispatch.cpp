@@ -347,20 +347,15 @@ LogicalResult ScatterRowsOp::verify() {
 
 /// Queries and outputs have the rows of the domain, keys and values those of theirs. Rings of a
 /// scheduled op may have any number.
-/// Every extra operand is one that the op knows, and they stand in their order.
+/// Extra operands are `other`, then the keys' counts, where they are there.
 template <typename Op> static LogicalResult verifyExtras(Op op, Value other, StringRef what) {
   Value counts = op.getKeyCounts();
   auto expected =
       RankedTensorType::get({op.getDomain().getBatch()}, IntegerType::get(op->getContext(), 64));
-  SmallVector<Value> known;
-  for (Value operand : {other, counts}) {
-    if (operand) {
-      known.push_back(operand);
-    }
-  }
-  bool fits = llvm::equal(known, op.getExtras()) && (!counts || counts.getType() == expected) &&
-              !(counts && op.getDomain().getScheduled());
-  if (fits) {
+  SmallVector<Value> known{other, counts};
+  llvm::erase(known, Value());
+  if (llvm::equal(known, op.getExtras()) &&
+      (!counts || (counts.getType() == expected && !op.getDomain().getScheduled()))) {
     return success();
   }
   InFlightDiagnostic error = op.emitOpError("D-024: expected ")
