@@ -170,8 +170,8 @@ std::string Expander::describe(int64_t id) const {
                          : ", on the axis of the input " + quote(p.axis));
 }
 
-/// Rows of an input's axis have counts of their own, so that nothing there groups or delays, and no score has terms by
-/// distance.
+/// Rows of an input's axis have counts of their own, so that nothing there groups or delays, and no
+/// score has terms by distance.
 void Expander::checkGiven(const Stage &stage, int64_t input) const {
   Op op = stage.op();
   bool moves = op == Op::Shift || op == Op::Shorten || op == Op::Upsample || op == Op::Hourglass;
@@ -184,13 +184,11 @@ void Expander::checkGiven(const Stage &stage, int64_t input) const {
   }
   const auto *layer = std::get_if<Layer>(&stage.settings);
   const auto *layers = std::get_if<Layers>(&stage.settings);
-  Relative relative = layer    ? layer->relative
-                      : layers ? layers->layer.relative
-                               : Relative::None;
+  Relative relative = layer ? layer->relative : layers ? layers->layer.relative : Relative::None;
   if (input >= 0 && !axisOf(input).empty() && relative != Relative::None) {
-    fail(stage.at("relative"), "expected \"none\" for \"relative\" on the axis of the input " +
-                                   quote(axisOf(input)) + ", found another; say \"relative\": " +
-                                   "\"none\" in this stage, or leave it out");
+    fail(stage.at("relative"),
+         "expected \"none\" for \"relative\" on the axis of the input " + quote(axisOf(input)) +
+             ", found another; say \"relative\": " + "\"none\" in this stage, or leave it out");
   }
 }
 

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The oracle of one launch, in float64: what a dispatch op should have made of the very operands that it
-// was given, and how far a kernel may be from that. Bounds are derived, never tuned: every number
-// carries the error that the roundings behind it can have caused.
+// The oracle of one launch, in float64: what a dispatch op should have made of the very operands
+// that it was given, and how far a kernel may be from that. Bounds are derived, never tuned: every
+// number carries the error that the roundings behind it can have caused.
 #pragma once
 
 #include "mlir/IR/Operation.h"

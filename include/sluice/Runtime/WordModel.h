@@ -14,12 +14,13 @@ namespace sluice::runtime {
 /// What stands between whitespace (bytes 9 to 13 and 32).
 std::vector<std::string> splitWords(std::string_view text);
 
-/// Interpolated Kneser-Ney smoothing over words (Chen and Goodman 1999, section 3.3), with one discount an order,
-/// D = n1 / (n1 + 2 n2). With c(h w) the occurrences of w behind h, of the highest order, and below it the number of
-/// different words before h w,
-///   P(w | h) = max(c(h w) - D, 0) / c(h .) + D N(h .) / c(h .) P(w | h'),     h' = h without its first word,
-/// N(h .) the number of different words behind h. Below one word stands 1 / (V + 1): V words are known, and all
-/// others are one.
+/// Interpolated Kneser-Ney smoothing over words (Chen and Goodman 1999, section 3.3), with one
+/// discount an order, D = n1 / (n1 + 2 n2). With c(h w) the occurrences of w behind h, of the
+/// highest order, and below it the number of different words before h w,
+///   P(w | h) = max(c(h w) - D, 0) / c(h .) + D N(h .) / c(h .) P(w | h'),     h' = h without its
+///   first word,
+/// N(h .) the number of different words behind h. Below one word stands 1 / (V + 1): V words are
+/// known, and all others are one.
 class WordModel {
 public:
   /// `order` from 1 to 6: a word and order - 1 words of history.
@@ -57,7 +58,8 @@ private:
 /// 4-grams (Lin and Och 2004), as a short text has few. From 0 to 1.
 double bleu(const std::vector<std::string> &words, const std::vector<std::string> &reference);
 
-/// Of the n-grams of a text, n = 1 to 4, the shares that occurred in it before; 0 where it has none.
+/// Of the n-grams of a text, n = 1 to 4, the shares that occurred in it before; 0 where it has
+/// none.
 std::array<double, 4> repeats(const std::vector<std::string> &words);
 
 } // namespace sluice::runtime

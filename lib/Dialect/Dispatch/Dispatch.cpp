@@ -361,21 +361,17 @@ LogicalResult ScatterRowsOp::verify() {
 
 /// Queries and outputs have the rows of the domain, keys and values those of theirs. Rings of a
 /// scheduled op may have any number.
-/// Every extra operand is one that the op knows, and they stand in their order.
+/// Extra operands are `other`, then the keys' counts, where they are there.
 template <typename Op> static LogicalResult verifyExtras(Op op, Value other, StringRef what) {
   Value counts = op.getKeyCounts();
   auto expected =
       RankedTensorType::get({op.getDomain().getBatch()}, IntegerType::get(op->getContext(), 64));
-  SmallVector<Value> known;
-  for (Value operand : {other, counts}) {
-    if (operand) {
-      known.push_back(operand);
-    }
-  }
-  bool fits = known.size() <= op.getExtras().size() &&
-              llvm::equal(known, op.getExtras().take_back(known.size())) && (!counts || counts.getType() == expected) &&
-              !(counts && op.getDomain().getScheduled());
-  if (fits) {
+  SmallVector<Value> known{other, counts};
+  llvm::erase(known, Value());
+  ValueRange extras = op.getExtras(); // those of terms first
+  bool areLast =
+      known.size() <= extras.size() && llvm::equal(known, extras.take_back(known.size()));
+  if (areLast && (!counts || (counts.getType() == expected && !op.getDomain().getScheduled()))) {
     return success();
   }
   InFlightDiagnostic error = op.emitOpError("D-024: expected ")
@@ -433,7 +429,8 @@ LogicalResult AttentionOp::verify() {
   if (failed(verifySchedule(*this, getDropout().isZero() ? "" : "dropout")) ||
       failed(verifyFactors(*this, {getQuery(), getKey(), getValue()})) ||
       failed(verifyStorage(*this, {getOutput()})) || failed(verifyF32(*this, {getLse()})) ||
-      failed(verifyDomains(*this)) || failed(verifyTerms(*this, (getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0)))) {
+      failed(verifyDomains(*this)) ||
+      failed(verifyTerms(*this, (getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0)))) {
     return failure();
   }
   return verifyBody(*this, getScore(), 4, 1, "score");
@@ -472,8 +469,8 @@ LogicalResult AttentionBackwardOp::verify() {
   if (failed(verifyFactors(*this, {getQuery(), getKey(), getValue(), getOutputGradient()})) ||
       failed(verifyStorage(*this, {getOutput()})) || failed(verifyStorage(*this, getGradients())) ||
       failed(verifyF32(*this, {getRotary(), getLse()})) || failed(verifyDomains(*this)) ||
-      failed(verifyTerms(*this, (getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0))) || failed(verifyGradients(*this)) ||
-      failed(verifyBody(*this, getScore(), 4, 1, "score"))) {
+      failed(verifyTerms(*this, (getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0))) ||
+      failed(verifyGradients(*this)) || failed(verifyBody(*this, getScore(), 4, 1, "score"))) {
     return failure();
   }
   auto head = static_cast<int64_t>(getHeadSize());

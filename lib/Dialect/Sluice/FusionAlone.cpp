@@ -118,9 +118,8 @@ static dispatch::DomainAttr keyDomain(Op op, const DispatchEmitter &emitter) {
 /// The operands of terms, a table of angles (or null), and the counts of given keys.
 template <typename Op>
 static SmallVector<Value> extrasOf(Op op, Value rotary, DispatchEmitter &emitter) {
-  SmallVector<Value> extras =
-      llvm::map_to_vector(op.getExtras().take_front(op.getTerms().count()),
-                          [&](Value term) { return emitter.get(term); });
+  SmallVector<Value> extras = llvm::map_to_vector(op.getExtras().take_front(op.getTerms().count()),
+                                                  [&](Value term) { return emitter.get(term); });
   if (rotary) {
     extras.push_back(emitter.get(rotary));
   }

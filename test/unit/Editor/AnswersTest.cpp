@@ -126,7 +126,7 @@ TEST(Completion, OffersKeysThatAreNotThereYet) {
   EXPECT_EQ(labels(head + R"({"op": "shorten", "factor": 4, |})" + rest), keys);
   EXPECT_EQ(labels(head + R"({"op": "shorten", "factor": 4, "me|"})" + rest), keys);
   EXPECT_EQ(labels(head + "{|"), std::vector<std::string>{"op"});
-  EXPECT_EQ(labels("{\"widt|").size(), 11u);
+  EXPECT_EQ(labels("{\"widt|").size(), 12u);
 }
 
 TEST(Completion, ReplacesWhatIsTyped) {

@@ -20,8 +20,12 @@ TEST(WordModel, ProbabilitiesSumToOne) {
   for (int order = 1; order <= 4; ++order) {
     WordModel model(order);
     model.train(text);
-    for (std::vector<std::string> history :
-         {std::vector<std::string>{}, {"a"}, {"a", "b"}, {"e", "f", "e"}, {"never"}, {"never", "a"}}) {
+    for (std::vector<std::string> history : {std::vector<std::string>{},
+                                             {"a"},
+                                             {"a", "b"},
+                                             {"e", "f", "e"},
+                                             {"never"},
+                                             {"never", "a"}}) {
       double sum = 0;
       for (std::string word : {"a", "b", "c", "d", "e", "f", "unknown"}) {
         sum += model.probability(history, word);
@@ -31,8 +35,9 @@ TEST(WordModel, ProbabilitiesSumToOne) {
   }
 }
 
-/// By hand: bigrams of "x y x y x z": xy 2, yx 2, xz 1. D2 = 1 / (1 + 4) = 0.2. Different words before x: 1 (y),
-/// y: 1 (x), z: 1 (x): D1 falls back to 0.75 (no count is 2), P1(z) = (0.25 + 0.75 * 3 / 4) / 3.
+/// By hand: bigrams of "x y x y x z": xy 2, yx 2, xz 1. D2 = 1 / (1 + 4) = 0.2. Different words
+/// before x: 1 (y), y: 1 (x), z: 1 (x): D1 falls back to 0.75 (no count is 2), P1(z) = (0.25 + 0.75
+/// * 3 / 4) / 3.
 TEST(WordModel, AgreesWithTheFormula) {
   WordModel model(2);
   model.train(splitWords("x y x y x z"));

@@ -240,10 +240,9 @@ std::string AttentionCase::backwardText() const {
          ", %d: " + change + operands.termArguments + ", %t: " + table + argument + ") -> (" +
          result + ") {\n%y:" + std::to_string(count) + " = dispatch.attention_backward " +
          operands.names + ", %o, %l, %d" + operands.termNames + (rotary ? ", %t" : "") +
-         (counts.empty() ? "" : ", %n") + " attributes " +
-         attributes(*this) + region(score.text, false) + " derivative " +
-         region(score.derivativeText, true) + " : (" + types + ") -> (" + result + ")\nreturn " +
-         values + " : " + result + "\n}";
+         (counts.empty() ? "" : ", %n") + " attributes " + attributes(*this) +
+         region(score.text, false) + " derivative " + region(score.derivativeText, true) + " : (" +
+         types + ") -> (" + result + ")\nreturn " + values + " : " + result + "\n}";
 }
 
 static double toBf16(double value) {

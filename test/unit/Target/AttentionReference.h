@@ -41,9 +41,9 @@ struct AttentionCase {
   int64_t tensors = 1;
   int64_t keyPositions = 0, keyFactor = 1; ///< of keys, where they have rows of their own
   std::vector<int64_t> keyCounts =
-      {}; ///< valid keys of each row of the batch, where it has its own
-  bool distances = false;                  ///< scores have products with rows by distance
-  int64_t biasRows = 0;                    ///< of a table of biases by distance; 0: none
+      {};                 ///< valid keys of each row of the batch, where it has its own
+  bool distances = false; ///< scores have products with rows by distance
+  int64_t biasRows = 0;   ///< of a table of biases by distance; 0: none
 
   bool bf16Results() const { return bf16 && !wideResults; }
   int64_t valid() const { return (length + factor - 1) / factor; }
