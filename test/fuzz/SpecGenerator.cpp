@@ -115,6 +115,10 @@ void Generator::addLayerSettings(Json &stage) {
   if (chance(0.2)) {
     stage["bias"] = false;
   }
+  // Layers that share biases are of one size, which these are not.
+  if (stage["mask"] != "bidirectional" && chance(0.15)) {
+    stage["relative"] = rotary || chance(0.5) ? Json{{"bias", number(1, 5)}} : Json("xl");
+  }
 }
 
 void Generator::layer() {
@@ -127,6 +131,7 @@ void Generator::layer() {
     stage["over"] =
         streams[static_cast<size_t>(number(0, static_cast<int64_t>(streams.size()) - 1))].name;
     stage.erase("rotary");
+    stage.erase("relative");
     if (chance(0.4)) {
       stage["mask"] = "complete";
     }
@@ -248,6 +253,7 @@ void Generator::unusedBranch() {
   Json stage = {{"op", "layer"}};
   addLayerSettings(stage);
   stage["mask"] = "bidirectional";
+  stage.erase("relative");
   emit(stage);
   if (chance(0.5) && factor * 3 <= coarsest) {
     emit({{"op", "shorten"}, {"factor", 3}});
