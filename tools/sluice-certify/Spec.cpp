@@ -131,6 +131,7 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
     keys = make(Kind::Linear, path + ".kv", {x});
     size_t distance = make(Kind::Position, path + ".distance", {});
     graph.values[distance].factor = graph.values[x].factor;
+    graph.values[distance].input = graph.values[x].input;
     terms.push_back(make(Kind::Linear, path + ".relative", {distance}));
     x = content;
   } else if (over) {
