@@ -75,4 +75,33 @@ exits 2 "other numbers of prompts" writes --input "source=$work/one.txt" --promp
 says "both" 'expected a prompt for each of the 1 lines of --input, found 2'
 exits 2 "logits are not there yet" "$sluice" logits "$work/copy.sla" --weights "$work/run" --data "$work/one.txt" -o "$work/x.npy"
 says "which says so" 'inputs "source", which this command cannot be given yet'
+
+# A decoder with Transformer-XL's terms, whose rows by distance stand on the tokens' axis, and a loss of its groups.
+cat > "$work/both.json" << 'SPEC'
+{
+  "sluice": 1, "vocabulary": 256, "context": 16, "batch": 4, "width": 32,
+  "inputs": { "source": { "context": 16 } },
+  "defaults": { "heads": 4 },
+  "stages": [
+    { "op": "embedding", "positions": "learned", "to": "text" },
+    { "op": "embedding", "input": "source", "positions": "learned" },
+    { "op": "layer", "mask": "bidirectional" },
+    { "op": "norm", "to": "memory" },
+    { "op": "layer", "from": "text", "relative": "xl" },
+    { "op": "layer", "over": "memory" },
+    { "op": "norm", "to": "fine" },
+    { "op": "shorten", "factor": 4 },
+    { "op": "layer", "relative": {"bias": 3} },
+    { "op": "loss", "name": "bag", "factor": 0.3, "tied": true },
+    { "op": "norm", "from": "fine" },
+    { "op": "head", "label_smoothing": 0.1 }
+  ]
+}
+SPEC
+succeeds "both: check" "$sluice" check "$work/both.json" --certificate "$work/both.cert"
+succeeds "both: certified" "$root/build/bin/sluice-certify" "$work/both.json" "$work/both.cert"
+succeeds "both: compile" "$sluice" compile "$work/both.json" -t "$targets" -o "$work/both.sla"
+succeeds "both: train" "$sluice" train "$work/both.sla" --data "$work/test.txt" --input "source=$work/test.txt" \
+  --out "$work/both-run" --steps 20 --threads 2
+holds "both: two losses fall" 'all(f[0][-1]["losses"][n] < f[0][0]["losses"][n] for n in ("next", "bag"))' "$work/both-run/metrics.jsonl"
 finish
