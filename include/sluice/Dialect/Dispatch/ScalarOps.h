@@ -143,6 +143,11 @@ inline bool holds(mlir::arith::CmpFPredicate predicate, double x, double y) {
   llvm_unreachable("every predicate is above");
 }
 
+/// The type of a scalar, or of a row's elements.
+inline mlir::Type elementOf(mlir::Value value) {
+  return mlir::getElementTypeOrSelf(value.getType());
+}
+
 template <typename T> using Arguments = llvm::ArrayRef<Scalar<T>>;
 /// Computes an op's result from its operands.
 template <typename T> using Rule = Scalar<T> (*)(mlir::Operation &op, Arguments<T> x);
@@ -162,20 +167,20 @@ template <typename T, Elementary function> Scalar<T> elementary(mlir::Operation 
   return {.real = Arithmetic<T>::elementary(function, x[0].real)};
 }
 template <typename T> Scalar<T> converted(mlir::Operation &op, Arguments<T> x) {
-  return {.real = Arithmetic<T>::converted(x[0].real, op.getResult(0).getType())};
+  return {.real = Arithmetic<T>::converted(x[0].real, elementOf(op.getResult(0)))};
 }
 
 template <typename T, int64_t (*function)(int64_t, int64_t)>
 Scalar<T> whole(mlir::Operation &op, Arguments<T> x) {
   int64_t result = function(x[0].integer, x[1].integer);
-  return {Arithmetic<T>::join(x[0].real, x[1].real), wrapped(result, op.getResult(0).getType())};
+  return {Arithmetic<T>::join(x[0].real, x[1].real), wrapped(result, elementOf(op.getResult(0)))};
 }
 /// Bitwise: what one operand decides alone is sure if that one is. `deciding` is a boolean.
 template <typename T, int64_t (*function)(int64_t, int64_t), int64_t deciding>
 Scalar<T> logical(mlir::Operation &op, Arguments<T> x) {
   Scalar<T> result = whole<T, function>(op, x);
   for (const Scalar<T> &operand : x) {
-    if (op.getResult(0).getType().isInteger(1) && operand.integer == deciding &&
+    if (elementOf(op.getResult(0)).isInteger(1) && operand.integer == deciding &&
         Arithmetic<T>::isSure(operand.real)) {
       result.real = {};
     }
@@ -184,11 +189,11 @@ Scalar<T> logical(mlir::Operation &op, Arguments<T> x) {
 }
 /// A whole number as one of another width, or as a float.
 template <typename T, bool isSigned> int64_t extended(mlir::Operation &op, Arguments<T> x) {
-  llvm::APInt bits = bitsOf(x[0].integer, op.getOperand(0).getType());
+  llvm::APInt bits = bitsOf(x[0].integer, elementOf(op.getOperand(0)));
   return isSigned ? bits.getSExtValue() : int64_t(bits.getZExtValue());
 }
 template <typename T, bool isSigned> Scalar<T> resized(mlir::Operation &op, Arguments<T> x) {
-  return {x[0].real, wrapped(extended<T, isSigned>(op, x), op.getResult(0).getType())};
+  return {x[0].real, wrapped(extended<T, isSigned>(op, x), elementOf(op.getResult(0)))};
 }
 template <typename T, bool isSigned> Scalar<T> toFloat(mlir::Operation &op, Arguments<T> x) {
   return {.real = Arithmetic<T>::ofInteger(extended<T, isSigned>(op, x), x[0].real)};
@@ -202,7 +207,7 @@ template <typename T> Scalar<T> compareFloats(mlir::Operation &op, Arguments<T> 
 }
 template <typename T> Scalar<T> compareIntegers(mlir::Operation &op, Arguments<T> x) {
   auto compare = mlir::cast<mlir::arith::CmpIOp>(op);
-  mlir::Type type = compare.getLhs().getType();
+  mlir::Type type = elementOf(compare.getLhs());
   return {Arithmetic<T>::join(x[0].real, x[1].real),
           mlir::arith::applyCmpPredicate(compare.getPredicate(), bitsOf(x[0].integer, type),
                                          bitsOf(x[1].integer, type))};
