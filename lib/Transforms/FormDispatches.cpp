@@ -291,6 +291,12 @@ static std::string placeOf(func::FuncOp source, SequenceType tokens) {
 LogicalResult Former::run() {
   Block &block = source.getBody().front();
   std::vector<DispatchGroup> groups = formDispatchGroups(source);
+  for (Type type : source.getArgumentTypes()) {
+    if (!isa<SequenceType>(type)) {
+      return source.emitError() << "expected sequences as arguments, found " << type
+                                << "; read a parameter";
+    }
+  }
   for (BlockArgument argument : block.getArguments()) {
     auto tokens = cast<SequenceType>(argument.getType());
     int64_t target = isGiven(source, tokens) ? 0 : 1; // behind the last row, of what is predicted

@@ -100,3 +100,30 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
     return %loss : !sluice.seq<@s1, 0, f32>
   }
 }
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
+  sluice.axis @target
+  sluice.scale @s1 on @target factor 1
+  sluice.parameter @w : tensor<4x4xf32> {initial = "normal", names = ["w"], sizes = array<i64: 4>}
+  sluice.parameter @b : tensor<8x1xf32> {initial = "zeros", names = ["b"], sizes = array<i64: 8>}
+  func.func @evaluate(%t: !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32> {
+    %w = sluice.read @w : tensor<4x4xf32>
+    %b = sluice.read @b : tensor<8x1xf32>
+    %x = sluice.embed %t, %w : (!sluice.seq<@s1, 0, i32>, tensor<4x4xf32>) -> !sluice.seq<@s1, 4, f32>
+    // expected-error@+1 {{S-047: a table by distance is shared between two stages, which has no gradient yet}}
+    %y, %lx = sluice.attention %x, %x, %x, %b attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, distance_bias,
+        query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+    ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+      sluice.yield %s : f32
+    } : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, tensor<8x1xf32>) -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 1, f32>)
+    %o, %ly = sluice.attention %y, %y, %y, %b attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, distance_bias,
+        query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+    ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+      sluice.yield %s : f32
+    } : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, tensor<8x1xf32>) -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 1, f32>)
+    %loss = sluice.cross_entropy %o, %w, %t {offset = 1 : i64} : (!sluice.seq<@s1, 4, f32>, tensor<4x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
+    return %loss : !sluice.seq<@s1, 0, f32>
+  }
+}

@@ -67,7 +67,8 @@ holds "the bins are all that is scored" \
   'abs(sum(b["bits"] * b["scored"] for b in f[0]["bins"] if b["scored"]) / sum(b["scored"] for b in f[0]["bins"]) - f[1]["bits_per_token"]) < 1e-6' \
   "$work/frequency.json" "$work/eval.json"
 exits 2 "bins of a context are refused" "${analyze[@]}" context "${weights[@]}" --bins 3
-succeeds "and the message says why" grep -q 'expected --bins with the analysis frequency alone, found context' "$work/err"
+cp "$work/err" "$work/bins.err"
+succeeds "and the message says why" grep -q 'expected --bins with the analysis frequency alone, found context' "$work/bins.err"
 succeeds "analyze samples" "${analyze[@]}" samples "${weights[@]}" --train "$work/training.txt" --prompts 2 --num 2 --tokens 32
 cp "$work/out" "$work/samples.json"
 holds "samples and their text have words" 'f[0]["written"]["words"] > 0 and f[0]["reference"]["word_perplexity"] >= 1' "$work/samples.json"

@@ -228,6 +228,9 @@ static Value maxOfGroup(ShortenOp op, BodyBuilder &body) {
 }
 
 LogicalResult ShortenOp::emitBody(BodyBuilder &body) {
+  if (getInput().getType().getWidth() == 0) {
+    return emitOpError("S-053: expected rows of columns, found one number a row");
+  }
   Value row = getKind() == ShortenKind::Max ? maxOfGroup(*this, body) : sumOfGroup(*this, body);
   if (!row) {
     return failure();
