@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Trainer.h"
 
+#include "RunFolder.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Evaluator.h"
 #include "sluice/Runtime/Format.h"
@@ -11,52 +12,15 @@
 #include "sluice/Runtime/StartingWeights.h"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstring>
-#include <fcntl.h>
 #include <numbers>
-#include <sys/file.h>
-#include <unistd.h>
 
 namespace sluice::runtime {
 namespace {
 
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
-
-/// Files that a run may hold before its first checkpoint.
-constexpr std::array writtenBefore = {"spec.json", "costs.json", "metrics.jsonl", "samples.jsonl",
-                                      "run.json"};
-
-/// Holds the run's folder for one process: two that train into one run would mix their metrics.
-class RunLock {
-public:
-  explicit RunLock(const Path &run) : fd(::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-      int error = errno;
-      if (fd >= 0) {
-        ::close(fd);
-      }
-      if (error != EWOULDBLOCK) {
-        failWith(run.string() + ": cannot lock the run's directory: " + std::strerror(error) +
-                     "; look at its permissions and at the limit on open files (ulimit -n)",
-                 error);
-      }
-      throw UserError(
-          run.string() +
-          ": another process is training into this run; wait for it or name another --out");
-    }
-  }
-  RunLock(const RunLock &) = delete;
-  RunLock &operator=(const RunLock &) = delete;
-  ~RunLock() { ::close(fd); }
-
-private:
-  int fd;
-};
 
 void checkOptions(const TrainingOptions &options) {
   auto atLeast = [](const char *name, int64_t value, int64_t least) {
@@ -103,12 +67,13 @@ public:
   }
 
   TrainingEnd run() {
-    checkFolder();
+    checkRunFolder(options.run, options.resume, plan.model.spec);
     bool isNew = !isThere(options.run);
     makeFolder(options.run);
     RunLock lock(options.run);
-    bool goesOn = checkFolder(); // again: another process may have begun and ended a run here
-                                 // before the lock was ours
+    bool goesOn = checkRunFolder(options.run, options.resume,
+                                 plan.model.spec); // again: another process may have begun and
+                                                   // ended a run here before the lock was ours
     removeUnfinishedSaves(options.run);
     if (goesOn) {
       resume();
@@ -120,12 +85,12 @@ public:
       }
       begin();
     } catch (...) {
-      forget(isNew);
+      forgetRun(options.run, isNew);
       throw;
     }
     TrainingEnd end = loop();
     if (state.step == 0 && goal > 0) { // interrupted at once
-      forget(isNew);
+      forgetRun(options.run, isNew);
     }
     return end;
   }
@@ -231,70 +196,12 @@ private:
     }
   }
 
-  /// Whether the folder holds a run to go on with; false where training begins. Throws where the
-  /// folder and --resume do not fit one another.
-  bool checkFolder() const {
-    const std::string name = options.run.string();
-    bool exists = isThere(options.run), isFolder = runtime::isFolder(options.run);
-    if (exists && !isFolder) {
-      throw UserError(name +
-                      ": expected a new directory for the run, found a file; name another --out");
-    }
-    if (options.resume && !exists) {
-      throw UserError(name +
-                      ": expected a run to resume, found no such directory; leave out --resume");
-    }
-    bool isEmpty = !exists || listFolder(options.run).empty();
-    bool hasCheckpoint = exists && newestCheckpoint(options.run) >= 0;
-    bool begins = isEmpty || isKilledRun();
-    if (options.resume && !hasCheckpoint && (isEmpty || !begins)) {
-      throw UserError(
-          name + ": expected a run with a checkpoint to resume, found no file \"latest\" in it; " +
-          (isEmpty ? "leave out --resume" : "name another --out and leave out --resume"));
-    }
-    if (!options.resume && (hasCheckpoint || !begins)) {
-      throw UserError(
-          name +
-          ": expected a new directory for the run, found that it exists; name another --out" +
-          (hasCheckpoint ? ", or continue it with --resume" : ""));
-    }
-    return hasCheckpoint;
-  }
-
-  /// Whether the folder holds what a training of this artifact leaves that was killed before its
-  /// first checkpoint, and nothing else.
-  bool isKilledRun() const {
-    for (std::string file : listFolder(options.run)) {
-      file = file.substr(0, file.find(".tmp-"));
-      bool known =
-          file == "checkpoints" || file == "latest" ||
-          std::find(writtenBefore.begin(), writtenBefore.end(), file) != writtenBefore.end();
-      if (!known) {
-        return false;
-      }
-    }
-    Path spec = options.run / "spec.json";
-    return !isThere(spec) || readText(spec, "run's spec") == plan.model.spec;
-  }
-
   void clearKilledRun() const {
     if (!listFolder(options.run).empty()) {
       say("the training into " + options.run.string() +
           " ended before its first checkpoint: it begins anew");
     }
-    forget(false);
-  }
-
-  /// Takes away what a run writes before its first checkpoint.
-  void forget(bool withFolder) const {
-    std::error_code ignored;
-    for (const char *file : writtenBefore) {
-      std::filesystem::remove(options.run / file, ignored);
-    }
-    std::filesystem::remove(options.run / "checkpoints", ignored); // only where it is empty
-    if (withFolder) {
-      std::filesystem::remove(options.run, ignored); // likewise
-    }
+    forgetRun(options.run, false);
   }
 
   /// Weights to start from, if any: of this call, or told before to a run that was killed before it

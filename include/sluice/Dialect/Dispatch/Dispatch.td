@@ -310,8 +310,8 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
 
 defvar crossEntropyDoc = [{
     Row r = (b, p) of `input` [B, T, d] has logits x[v] = sum over c of input[r, c] * weight[v, c], plus bias[v], for the V
-    rows v of `weight`. Its target t is token p + offset of row b of `tokens` (i32 [B, T'], in [0, V); 0 beyond T'), its
-    loss log(sum over v of e^x[v]) - sum over v of y[v] x[v], where y[v] = (1 - s) [v = t] + s / V and s is `smoothing`.
+    rows v of `weight`. Its target t is token p + offset of row b of `tokens` (i32 [B, T'], in [0, V); 0 beyond T'). Its
+    loss is log(sum over v of e^x[v]) - sum over v of y[v] x[v]. Here y[v] = (1 - s) [v = t] + s / V, and s is `smoothing`.
     Rows p < `first` are not scored. The logits' gradient is g[r, v] = a[r] (e^(x[v] - lse[r]) - y[v]), with the incoming
     gradient a[r] = `row_gradient`[r], f32 [B, T]; without that operand a[r] = `factor` / (scored rows), that of a mean.
     Rows that are not scored have a[r] = 0. Logits and g are never stored: a
