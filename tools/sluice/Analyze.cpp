@@ -234,13 +234,7 @@ void registerAnalyze(CLI::App &program) {
           "behind prompts, beside what the text goes on with")
       ->check(CLI::IsMember({"context", "frequency", "samples"}))
       ->required();
-  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")
-      ->type_name("FILE")
-      ->required();
-  command
-      ->add_option("-w,--weights", flags->weights,
-                   "Weights: a run, a checkpoint or a safetensors file")
-      ->required();
+  addModelOptions(*command, flags->artifact, flags->weights);
   command->add_option("--data", flags->data, "Files to score, whose bytes are token ids")
       ->type_name("FILE")
       ->default_str("")

@@ -16,6 +16,14 @@ namespace sluice::cli {
 
 using namespace sluice::runtime;
 
+void addModelOptions(CLI::App &command, std::string &artifact, std::string &weights) {
+  command.add_option("ART", artifact, "Artifact, from sluice compile")
+      ->type_name("FILE")
+      ->required();
+  command.add_option("-w,--weights", weights, "Weights: a run, a checkpoint or a safetensors file")
+      ->required();
+}
+
 void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
   command
       .add_option("-d,--device", options.device,

@@ -20,6 +20,9 @@ struct DeviceOptions {
 
 void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 
+/// The artifact and its weights, both required.
+void addModelOptions(CLI::App &command, std::string &artifact, std::string &weights);
+
 /// Loads the artifact, warns of a leak that it was allowed and makes an executor for it. Throws
 /// UserError for a device that the machine or the artifact does not have.
 std::unique_ptr<runtime::Executor> openExecutor(const std::string &artifact,

@@ -116,13 +116,7 @@ void registerEval(CLI::App &program) {
   auto flags = std::make_shared<EvalFlags>();
   CLI::App *command =
       program.add_subcommand("eval", "Measure bits per byte of text that a model has not seen");
-  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")
-      ->type_name("FILE")
-      ->required();
-  command
-      ->add_option("-w,--weights", flags->weights,
-                   "Weights: a run, a checkpoint or a safetensors file")
-      ->required();
+  addModelOptions(*command, flags->artifact, flags->weights);
   command->add_option("--data", flags->data, "Text to score: files whose bytes are token ids")
       ->type_name("FILE")
       ->default_str("")

@@ -399,13 +399,7 @@ void registerGenerate(CLI::App &program) {
   auto flags = std::make_shared<GenerateFlags>();
   CLI::App *command =
       program.add_subcommand("generate", "Continue texts, byte by byte, to the standard output");
-  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")
-      ->type_name("FILE")
-      ->required();
-  command
-      ->add_option("-w,--weights", flags->weights,
-                   "Weights: a run, a checkpoint or a safetensors file")
-      ->required();
+  addModelOptions(*command, flags->artifact, flags->weights);
   addTextFlags(*command, *flags);
   addSamplingFlags(*command, flags->options);
   command

@@ -54,13 +54,7 @@ void registerLogits(CLI::App &program) {
   CLI::App *command = program.add_subcommand(
       "logits",
       "Write what a model predicts after every byte of a text, as an array of f32 (.npy)");
-  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")
-      ->type_name("FILE")
-      ->required();
-  command
-      ->add_option("-w,--weights", flags->weights,
-                   "Weights: a run, a checkpoint or a safetensors file")
-      ->required();
+  addModelOptions(*command, flags->artifact, flags->weights);
   command->add_option("--data", flags->data, "Text: a file whose bytes are token ids")
       ->type_name("FILE")
       ->required();
