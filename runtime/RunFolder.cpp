@@ -24,9 +24,8 @@ constexpr std::array writtenBefore = {"spec.json", "costs.json", "metrics.jsonl"
 bool isKilledRun(const Path &run, const std::string &spec) {
   for (std::string file : listFolder(run)) {
     file = file.substr(0, file.find(".tmp-"));
-    bool known =
-        file == "checkpoints" || file == "latest" ||
-        std::find(writtenBefore.begin(), writtenBefore.end(), file) != writtenBefore.end();
+    bool known = file == "checkpoints" || file == "latest" ||
+                 std::find(writtenBefore.begin(), writtenBefore.end(), file) != writtenBefore.end();
     if (!known) {
       return false;
     }
@@ -77,8 +76,7 @@ bool checkRunFolder(const Path &run, bool resume, const std::string &spec) {
   }
   if (!resume && (hasCheckpoint || !begins)) {
     throw UserError(
-        name +
-        ": expected a new directory for the run, found that it exists; name another --out" +
+        name + ": expected a new directory for the run, found that it exists; name another --out" +
         (hasCheckpoint ? ", or continue it with --resume" : ""));
   }
   return hasCheckpoint;
