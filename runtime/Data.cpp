@@ -77,6 +77,27 @@ std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, 
          " files, shorter than " + std::to_string(least) + " bytes (" + why + "): " + names;
 }
 
+std::string hashFiles(const std::vector<ByteFile> &files) {
+  std::string hashes;
+  for (const ByteFile &file : files) {
+    hashes += sha256Hex(file.bytes);
+  }
+  return sha256Hex(hashes);
+}
+
+DataPosition ItemSource::fill(DataPosition position, int64_t rows, const BatchInputs &into) const {
+  auto count = static_cast<uint64_t>(rowsPerEpoch());
+  for (int64_t row = 0; row < rows; ++row) {
+    uint64_t key = mix64(seed ^ mix64(static_cast<uint64_t>(position.epoch)));
+    write(static_cast<int64_t>(permute(static_cast<uint64_t>(position.index), count, key)), row,
+          into);
+    if (++position.index == rowsPerEpoch()) {
+      position = {position.epoch + 1, 0};
+    }
+  }
+  return position;
+}
+
 uint64_t permute(uint64_t index, uint64_t count, uint64_t key) {
   // Two halves of `half` bits each; 2^(2 half) >= count.
   int half = std::max(1, static_cast<int>(std::bit_width(count - 1) + 1) / 2);
@@ -100,16 +121,14 @@ TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, i
   if (files.empty()) {
     throw UserError("expected at least one data file, found none; give --data FILE");
   }
-  std::string hashes;
   for (const ByteFile &file : files) {
-    hashes += sha256Hex(file.bytes);
     firstRow.push_back(totalRows);
     int64_t rows = (static_cast<int64_t>(file.bytes.size()) - 1) / context;
     // One row less than would fit leaves room to cut at another place each epoch.
     totalRows += rows > 1 ? rows - 1 : rows;
   }
   firstRow.push_back(totalRows);
-  contentHash = sha256Hex(hashes);
+  contentHash = hashFiles(files);
 }
 
 int64_t TrainingData::bytes() const {

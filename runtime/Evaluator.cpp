@@ -13,6 +13,9 @@ namespace sluice::runtime {
 double EvaluationResult::bitsPerToken() const {
   return nats / std::numbers::ln2 / static_cast<double>(tokens);
 }
+double EvaluationResult::wordPerplexity() const {
+  return std::exp(nats / static_cast<double>(words));
+}
 double EvaluationResult::perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }
 
 std::vector<Window> cutWindows(int64_t tokens, int64_t window, int64_t stride) {
@@ -50,6 +53,13 @@ void addLosses(Executor &executor, std::span<const Window> batch, std::vector<Lo
   }
 }
 
+void addMeans(Executor &executor, const std::vector<LossSum> &sums, EvaluationResult &result) {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    double rows = static_cast<double>(std::max<int64_t>(1, sums[i].rows));
+    result.losses.emplace_back(executor.plan().losses[i].name, sums[i].nats / rows);
+  }
+}
+
 /// Runs one batch of windows and adds their scored rows up, in order. No row of a causal model sees
 /// what stands behind it, so a shorter window is filled up, and its losses are those that it has
 /// alone, bit for bit.
@@ -81,6 +91,18 @@ double scoreBatch(Executor &executor, const std::vector<uint8_t> &text,
     }
   }
   return nats;
+}
+
+/// See EvaluationResult::words.
+int64_t countWords(std::span<const uint8_t> scored) {
+  int64_t count = 0;
+  bool inWord = false;
+  for (uint8_t byte : scored) {
+    bool isSpace = byte == ' ' || (byte >= '\t' && byte <= '\r');
+    count += (byte == '\n' ? 1 : 0) + (!isSpace && !inWord ? 1 : 0);
+    inWord = !isSpace;
+  }
+  return count;
 }
 
 void requireFinite(const EvaluationResult &result) {
@@ -146,50 +168,59 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
                  static_cast<double>(files.size()));
       }
     }
-    result.tokens += std::max<int64_t>(0, size - 1);
+    auto scored = static_cast<size_t>(std::max<int64_t>(0, size - 1));
+    result.tokens += static_cast<int64_t>(scored);
+    result.words += countWords(std::span(files[file].bytes).subspan(1, scored));
   }
   if (result.tokens == 0) {
     throw UserError("expected at least 2 bytes to evaluate, found fewer; give a longer file");
   }
-  for (size_t i = 0; i < sums.size(); ++i) {
-    double rows = static_cast<double>(std::max<int64_t>(1, sums[i].rows));
-    result.losses.emplace_back(executor.plan().losses[i].name, sums[i].nats / rows);
-  }
+  addMeans(executor, sums, result);
   requireFinite(result);
   return result;
 }
 
-EvaluationResult evaluateLines(Executor &executor, const LinePairs &pairs, int64_t mostTokens,
+EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int64_t mostTokens,
                                const std::function<void(double)> &progress,
                                const NumberSink &losses) {
   EvaluationResult result;
-  int64_t batch = executor.plan().model.batch, count = pairs.rowsPerEpoch();
+  result.noun = source.noun();
+  result.protocol = source.protocol();
+  int64_t batch = executor.plan().model.batch, count = source.rowsPerEpoch();
+  std::vector<LossSum> sums(executor.plan().losses.size());
   auto isDone = [&] { return mostTokens > 0 && result.tokens >= mostTokens; };
   for (int64_t first = 0; first < count && !isDone(); first += batch) {
-    std::vector<int64_t> scored;
+    std::vector<Window> items;
+    int64_t longest = 0;
     for (int64_t row = 0; row < std::min(batch, count - first); ++row) {
-      scored.push_back(pairs.write(first + row, row, executor.inputs()));
+      items.push_back({0, source.write(first + row, row, executor.inputs()), 0});
+      longest = std::max(longest, items.back().length);
     }
-    executor.scalarI64("length") = *std::ranges::max_element(scored);
-    executor.scalarI64("rows") = static_cast<int64_t>(scored.size());
+    executor.scalarI64("length") = longest;
+    executor.scalarI64("rows") = static_cast<int64_t>(items.size());
     executor.run("evaluate");
-    for (size_t row = 0; row < scored.size() && !isDone(); ++row) {
-      int64_t kept =
-          mostTokens > 0 ? std::min(scored[row], mostTokens - result.tokens) : scored[row];
+    for (size_t row = 0; row < items.size(); ++row) {
+      int64_t &kept = items[row].length;
+      kept = mostTokens > 0 ? std::min(kept, mostTokens - result.tokens) : kept;
+      if (kept == 0) {
+        continue;
+      }
       std::span<const float> nats =
           executor.outputRow("losses", static_cast<int64_t>(row)).first(static_cast<size_t>(kept));
       result.nats = std::accumulate(nats.begin(), nats.end(), result.nats);
       result.tokens += kept;
-      ++result.lines;
+      ++result.items;
       if (losses) {
         losses(nats);
       }
     }
+    addLosses(executor, items, sums);
     if (progress) {
-      progress(static_cast<double>(first + static_cast<int64_t>(scored.size())) /
+      progress(static_cast<double>(first + static_cast<int64_t>(items.size())) /
                static_cast<double>(count));
     }
   }
+  addMeans(executor, sums, result);
   requireFinite(result);
   return result;
 }
@@ -228,10 +259,8 @@ void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOpt
 }
 
 std::string describeProtocol(const EvaluationResult &result) {
-  if (result.lines > 0) {
-    return std::to_string(result.lines) +
-           " lines, each by itself with its inputs; a line's bytes are scored, and the end behind "
-           "it where the context holds it; a token is a byte";
+  if (result.items > 0) {
+    return std::to_string(result.items) + " " + result.noun + ", " + result.protocol;
   }
   return "windows of " + std::to_string(result.window) + " tokens every " +
          std::to_string(result.stride) +

@@ -2,7 +2,6 @@
 #include "sluice/Runtime/LinePairs.h"
 
 #include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Hash.h"
 
 #include <algorithm>
 
@@ -139,17 +138,13 @@ static const std::vector<Path> &requireFiles(const std::vector<Path> &text, cons
 
 LinePairs::LinePairs(const std::vector<Path> &paths, const InputFiles &given, const Plan &plan,
                      uint64_t seed)
-    : text(requireFiles(paths, plan), plan.model.vocabulary, plan.model.context),
-      inputs(given, plan), context(plan.model.context), seed(seed), files(text.files()) {
+    : ItemSource(seed), text(requireFiles(paths, plan), plan.model.vocabulary, plan.model.context),
+      inputs(given, plan), context(plan.model.context), files(text.files()) {
   for (const auto &[name, lines] : inputs.byName()) {
     lines.requireCount(text.count(), paths.front().string());
     files.insert(files.end(), lines.files().begin(), lines.files().end());
   }
-  std::string hashes;
-  for (const ByteFile &file : files) {
-    hashes += sha256Hex(file.bytes);
-  }
-  contentHash = sha256Hex(hashes);
+  contentHash = hashFiles(files);
 }
 
 std::vector<std::string> LinePairs::notes() const {
@@ -168,19 +163,6 @@ int64_t LinePairs::write(int64_t index, int64_t row, const BatchInputs &into) co
   std::ranges::copy(text.at(index), tokens.begin() + 1);
   inputs.write(index, row, into);
   return std::min<int64_t>(static_cast<int64_t>(text.at(index).size()) + 1, context);
-}
-
-DataPosition LinePairs::fill(DataPosition position, int64_t rows, const BatchInputs &into) const {
-  auto count = static_cast<uint64_t>(rowsPerEpoch());
-  for (int64_t row = 0; row < rows; ++row) {
-    uint64_t key = mix64(seed ^ mix64(static_cast<uint64_t>(position.epoch)));
-    write(static_cast<int64_t>(permute(static_cast<uint64_t>(position.index), count, key)), row,
-          into);
-    if (++position.index == rowsPerEpoch()) {
-      position = {position.epoch + 1, 0};
-    }
-  }
-  return position;
 }
 
 } // namespace sluice::runtime

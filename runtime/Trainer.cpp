@@ -45,21 +45,14 @@ public:
   Trainer(Executor &executor, const TrainingOptions &options, const TrainingObserver &observer)
       : executor(executor), options(options), observer(observer), plan(executor.plan()),
         told(options.resume ? readRunRecord(options.run) : std::nullopt), goal(chooseGoal()),
-        heldOut(readByteFiles(options.heldOut, plan.model.vocabulary, 2,
-                              "one byte to predict from another", &skippedHeldOut)) {
-    bool needsData = goal > 0 || !options.data.empty();
-    checkInputs(needsData);
-    auto drawn = static_cast<uint64_t>(seed());
-    if (needsData && plan.given.empty()) {
-      data = std::make_unique<TrainingData>(options.data, plan.model.vocabulary, plan.model.context,
-                                            drawn);
-    } else if (needsData) {
-      data = std::make_unique<LinePairs>(options.data, options.inputs, plan, drawn);
-    }
-    if (!plan.given.empty() && !options.heldOut.empty()) {
-      heldOutLines.emplace(options.heldOut, options.heldOutInputs, plan, drawn);
+        heldOut(options.heldOut, plan) {
+    if (goal > 0 || !options.data.data.empty()) {
+      data = openTraining(options.data, plan, static_cast<uint64_t>(seed()));
     }
     checkPrompt(options.samplePrompt, plan.model.vocabulary);
+    if (!options.samplePrompt.empty()) {
+      refuseInputs(plan, "--sample-prompt");
+    }
     state.seed = seed();
     state.dataHash = data ? data->hash() : "";
     state.specHash = sha256Hex(plan.model.spec);
@@ -96,19 +89,6 @@ public:
   }
 
 private:
-  /// Files for every named input, and none for others.
-  void checkInputs(bool needsData) const {
-    if (needsData) {
-      requireInputs(plan, options.inputs, "--input");
-    }
-    if (!options.heldOut.empty() || !options.heldOutInputs.empty()) {
-      requireInputs(plan, options.heldOutInputs, "--eval-input");
-    }
-    if (!options.samplePrompt.empty()) {
-      refuseInputs(plan, "--sample-prompt");
-    }
-  }
-
   /// As asked for; else as the run was told before; else the spec's.
   int64_t chooseGoal() const {
     if (options.steps) {
@@ -137,10 +117,10 @@ private:
       append(into.data, data->usedFiles(), true);
       append(into.data, data->skippedFiles(), false);
     }
-    if (!options.heldOut.empty()) { // else those of the run that is resumed
+    if (heldOut.isThere()) { // else those of the run that is resumed
       into.heldOut.clear();
-      append(into.heldOut, heldOut, true);
-      append(into.heldOut, skippedHeldOut, false);
+      append(into.heldOut, heldOut.usedFiles(), true);
+      append(into.heldOut, heldOut.skippedFiles(), false);
     }
   }
 
@@ -167,14 +147,8 @@ private:
     for (const std::string &note : data ? data->notes() : std::vector<std::string>()) {
       say(note);
     }
-    for (const std::string &note :
-         heldOutLines ? heldOutLines->notes() : std::vector<std::string>()) {
+    for (const std::string &note : heldOut.notes()) {
       say("held-out text: " + note);
-    }
-    std::string skipped = describeSkipped(skippedHeldOut, heldOut.size() + skippedHeldOut.size(), 2,
-                                          "one byte to predict from another");
-    if (!skipped.empty()) {
-      say("held-out text: " + skipped);
     }
     if (options.scheduleEnd && goal > options.scheduleEnd->step && goal > state.step) {
       int64_t first = std::max(options.scheduleEnd->step, state.step) + 1;
@@ -283,7 +257,7 @@ private:
     noteSettings(options.settings);
     writeRecord();
     sayNotes();
-    if (options.heldOut.empty() && !record.heldOut.empty()) {
+    if (!heldOut.isThere() && !record.heldOut.empty()) {
       say("note: without --eval-data the run's held-out text is not evaluated from here on");
     }
   }
@@ -308,7 +282,7 @@ private:
       }
       Json metrics = step();
       bool last = state.step == goal;
-      bool evaluated = !heldOut.empty() && (last || state.step % options.evaluateEvery == 0);
+      bool evaluated = heldOut.isThere() && (last || state.step % options.evaluateEvery == 0);
       bool logged = evaluated || last || state.step == 1 || metrics.contains("set") ||
                     state.step % options.logEvery == 0;
       if (logged) {
@@ -420,8 +394,7 @@ private:
     evaluation.mostTokens = options.evaluateTokens;
     EvaluationResult result;
     try {
-      result = heldOutLines ? evaluateLines(executor, *heldOutLines, evaluation.mostTokens)
-                            : evaluate(executor, heldOut, evaluation);
+      result = heldOut.score(executor, evaluation);
     } catch (const NotFiniteError &) {
       stopDiverged("after step " + std::to_string(state.step) +
                    ": the losses of the held-out text are not finite");
@@ -486,9 +459,8 @@ private:
   const Plan &plan;
   std::optional<RunRecord> told; // before, where a run is resumed
   int64_t goal;
-  std::unique_ptr<TrainingSource> data;          // null: no step needs it
-  std::optional<LinePairs> heldOutLines;         // of a model with named inputs
-  std::vector<ByteFile> skippedHeldOut, heldOut; // in this order: reading sets what was skipped
+  std::unique_ptr<TrainingSource> data; // null: no step needs it
+  HeldOut heldOut;
   RunRecord record;
   TrainingState state;
   DataPosition lastBatch; // of the last step's batch

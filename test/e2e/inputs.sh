@@ -104,4 +104,9 @@ succeeds "both: compile" "$sluice" compile "$work/both.json" -t "$targets" -o "$
 succeeds "both: train" "$sluice" train "$work/both.sla" --data "$work/test.txt" --input "source=$work/test.txt" \
   --out "$work/both-run" --steps 20 --threads 2
 holds "both: two losses fall" 'all(f[0][-1]["losses"][n] < f[0][0]["losses"][n] for n in ("next", "bag"))' "$work/both-run/metrics.jsonl"
+succeeds "both: eval" "$sluice" eval "$work/both.sla" --weights "$work/both-run" --data "$work/test.txt" \
+  --input "source=$work/test.txt" --json
+cp "$work/out" "$work/both.eval.json"
+holds "both: eval names both losses" \
+  'abs(f[0]["losses"]["next"] - f[0]["nats"] / f[0]["tokens"]) < 1e-9 and f[0]["losses"]["bag"] > 0' "$work/both.eval.json"
 finish

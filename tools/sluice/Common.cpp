@@ -24,6 +24,19 @@ void addModelOptions(CLI::App &command, std::string &artifact, std::string &weig
       ->required();
 }
 
+void addImages(CLI::App &command, std::string &images, const std::string &files) {
+  command
+      .add_option("--images", images,
+                  files + ": images of this size, PNG or their bytes one after the other, and no "
+                          "text; as many bytes each as the context has tokens")
+      ->type_name("WxHxC")
+      ->default_str("");
+}
+
+std::optional<ImageSize> parseImages(const std::string &images) {
+  return images.empty() ? std::nullopt : std::optional(parseImageSize("--images", images));
+}
+
 void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
   command
       .add_option("-d,--device", options.device,

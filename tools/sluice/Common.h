@@ -4,11 +4,13 @@
 
 #include "sluice/Runtime/Executor.h"
 #include "sluice/Runtime/Format.h"
+#include "sluice/Runtime/Images.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace sluice::cli {
@@ -22,6 +24,11 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 
 /// The artifact and its weights, both required.
 void addModelOptions(CLI::App &command, std::string &artifact, std::string &weights);
+
+/// --images, which says what files hold; `files` names their flags.
+void addImages(CLI::App &command, std::string &images, const std::string &files);
+/// None where it was not given.
+std::optional<runtime::ImageSize> parseImages(const std::string &images);
 
 /// Loads the artifact, warns of a leak that it was allowed and makes an executor for it. Throws
 /// UserError for a device that the machine or the artifact does not have.

@@ -3,8 +3,8 @@
 #include "Common.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Evaluator.h"
 #include "sluice/Runtime/Npy.h"
+#include "sluice/Runtime/Sources.h"
 
 #include <iostream>
 
@@ -14,40 +14,27 @@ namespace {
 using namespace sluice::runtime;
 
 struct EvalFlags {
-  std::string artifact, weights, perToken;
+  std::string artifact, weights, perToken, images;
   std::vector<std::string> data, inputs;
   DeviceOptions device;
   EvaluationOptions options;
   bool json = false;
 };
 
-/// What is scored: texts by windows, or, of a model with named inputs, lines.
-struct Scored {
-  std::vector<ByteFile> files, skipped;
-  std::unique_ptr<LinePairs> lines;
-};
-
-Scored readScored(const EvalFlags &flags, const Plan &plan) {
-  constexpr const char *why = "one byte to predict from another";
-  Scored scored;
-  std::vector<Path> text(flags.data.begin(), flags.data.end());
-  InputFiles inputs = parseInputFiles("--input", flags.inputs);
-  requireInputs(plan, inputs, "--input");
-  if (!inputs.empty()) {
-    if (flags.options.window != 0 || flags.options.stride != 0 || !flags.perToken.empty()) {
-      throw UserError("sluice eval: expected no --window, --stride or --per-token beside --input, "
-                      "as lines are scored one by one, found one; leave it out");
-    }
-    scored.lines = std::make_unique<LinePairs>(text, inputs, plan, 0);
-    for (const std::string &note : scored.lines->notes()) {
-      printNotice(note);
-    }
-    return scored;
+HeldOut readScored(const EvalFlags &flags, const Plan &plan) {
+  SourceFiles files;
+  files.data.assign(flags.data.begin(), flags.data.end());
+  files.inputs = parseInputFiles("--input", flags.inputs);
+  files.images = parseImages(flags.images);
+  HeldOut scored(files, plan);
+  if (scored.getItems() && !flags.perToken.empty()) {
+    throw UserError("sluice eval: expected no --per-token, as " +
+                    std::string(scored.getItems()->noun()) +
+                    " are scored one by one, found it; "
+                    "leave it out");
   }
-  scored.files = readByteFiles(text, plan.model.vocabulary, 2, why, &scored.skipped);
-  if (!scored.skipped.empty()) {
-    printNotice(
-        describeSkipped(scored.skipped, scored.files.size() + scored.skipped.size(), 2, why));
+  for (const std::string &note : scored.notes()) {
+    printNotice(note);
   }
   return scored;
 }
@@ -57,21 +44,20 @@ void runEval(const EvalFlags &flags) {
   inputs.insert(inputs.end(), {flags.artifact, flags.weights});
   requireOther("--per-token", flags.perToken, inputs);
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
-  Scored scored = readScored(flags, executor->plan());
-  const std::vector<ByteFile> &files = scored.files;
+  HeldOut scored = readScored(flags, executor->plan());
   Path weights = loadWeights(flags.weights, *executor, printNotice);
   std::optional<NpyWriter> losses;
   if (!flags.perToken.empty()) {
-    losses.emplace(flags.perToken, std::vector{countScored(files, flags.options.mostTokens)});
+    losses.emplace(flags.perToken,
+                   std::vector{countScored(scored.usedFiles(), flags.options.mostTokens)});
   }
   EvaluationResult result;
   {
     Progress progress;
     auto draw = [&](double share) { progress.draw(share, "evaluating"); };
     auto append = [&](std::span<const float> nats) { losses->append(nats); };
-    result = scored.lines ? evaluateLines(*executor, *scored.lines, flags.options.mostTokens, draw)
-                          : evaluate(*executor, files, flags.options, draw,
-                                     losses ? NumberSink(append) : NumberSink());
+    result =
+        scored.score(*executor, flags.options, draw, losses ? NumberSink(append) : NumberSink());
   }
   if (losses) {
     losses->finish();
@@ -90,11 +76,19 @@ void runEval(const EvalFlags &flags) {
                                    {"window", result.window},
                                    {"stride", result.stride},
                                    {"protocol", describeProtocol(result)},
-                                   {"skipped_files", scored.skipped.size()},
+                                   {"skipped_files", scored.skippedFiles().size()},
                                    {"leak_allowed", executor->plan().verdict != "proved"},
                                    {"weights", weights.string()}};
     if (!named.empty()) {
       json["losses"] = named;
+    }
+    if (result.words > 0) {
+      json["words"] = result.words;
+      json["word_perplexity"] = result.wordPerplexity();
+    }
+    if (!flags.images.empty()) {
+      json["images"] = result.items;
+      json["bits_per_dim"] = result.bitsPerToken();
     }
     printJson(json);
     return;
@@ -103,6 +97,13 @@ void runEval(const EvalFlags &flags) {
                       "tokens   %lld\n",
                       result.bitsPerToken(), result.bitsPerByte(), result.perplexity(),
                       static_cast<long long>(result.tokens));
+  if (result.words > 0) {
+    std::cout << format("per word        %.4f perplexity, %lld words\n", result.wordPerplexity(),
+                        static_cast<long long>(result.words));
+  }
+  if (!flags.images.empty()) {
+    std::cout << format("bits per dim    %.4f\n", result.bitsPerToken());
+  }
   for (const auto &[name, nats] : result.losses) {
     std::cout << format("loss %-10s %.4f nats\n", name.c_str(), nats);
   }
@@ -128,6 +129,7 @@ void registerEval(CLI::App &program) {
       ->type_name("NAME=FILE")
       ->default_str("")
       ->allow_extra_args(false);
+  addImages(*command, flags->images, "--data");
   command->add_option("--window", flags->options.window, "Tokens a window; 0 takes the context");
   command->add_option("--stride", flags->options.stride,
                       "Tokens from a window's start to the next's; 0 takes half the window");

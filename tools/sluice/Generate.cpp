@@ -3,6 +3,7 @@
 #include "CommandLine.h"
 #include "Commands.h"
 #include "Common.h"
+#include "GenerateImages.h"
 #include "Signals.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
@@ -23,6 +24,7 @@ using namespace sluice::runtime;
 
 struct GenerateFlags {
   std::string artifact, weights, prompt, promptFile, session, saveSession;
+  ImageFlags images;
   std::vector<std::string> stops, inputs;
   int64_t tokens = 256, samples = 1;
   DeviceOptions device;
@@ -216,6 +218,9 @@ private:
     if (!isUtf8(part.text)) {
       json["hex"] = toHex(asBytes(part.text)); // `text` then holds replacement characters
     }
+    if (!isUtf8(job.prompts[current])) {
+      json["prompt_hex"] = toHex(asBytes(job.prompts[current]));
+    }
     std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
   }
 
@@ -248,6 +253,16 @@ void checkFlags(const GenerateFlags &flags) {
     requireOther("--save-session", flags.saveSession, {flags.artifact, flags.weights});
     requireWritable(flags.saveSession);
     requireNoOtherFile(flags.saveSession);
+  }
+}
+
+void refuseBesideImages(const CLI::App &command) {
+  for (const char *flag : {"--prompt", "--prompt-file", "--input", "--tokens", "--stop",
+                           "--no-echo", "--json", "--session", "--save-session"}) {
+    if (command.count(flag) > 0) {
+      throw UserError(std::string("expected no ") + flag +
+                      " beside --images, which writes images, found it; leave one of them out");
+    }
   }
 }
 
@@ -299,6 +314,12 @@ void writeLines(Executor &executor, Predictor &predictor, const InputLines &line
 void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   checkFlags(flags);
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
+  if (!flags.images.size.empty()) {
+    refuseBesideImages(command);
+    writeImages(flags.images, flags.samples, flags.noCache, flags.weights, flags.options,
+                *executor);
+    return;
+  }
   std::optional<InputLines> lines = readInputLines(flags, executor->plan());
   Job job = makeJob(flags, executor->plan().model.vocabulary,
                     lines ? std::optional(lines->count()) : std::nullopt); // checked before printed
@@ -352,6 +373,7 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
       ->type_name("NAME=FILE")
       ->default_str("")
       ->allow_extra_args(false);
+  addImageFlags(command, flags.images);
   command.add_option("-n,--tokens", flags.tokens, "Tokens (bytes) to write of each text")
       ->check(wholeNumber(0, INT64_MAX));
   command
@@ -367,10 +389,12 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command.add_flag("--no-echo", flags.noEcho,
                    "Print the continuation alone: no prompt, no newline at the end");
-  command.add_flag("--json", flags.json,
-                   "Print one JSON object a line: prompt, sample, text, stop (length, stop or "
-                   "interrupted), "
-                   "tokens; and hex, the text's bytes, where it is not UTF-8");
+  command.add_flag(
+      "--json", flags.json,
+      "Print one JSON object a line: prompt, sample, text, stop (length, stop or "
+      "interrupted), "
+      "tokens; and hex and prompt_hex, the bytes of text or prompt, where these are not "
+      "UTF-8");
 }
 
 void addSamplingFlags(CLI::App &command, SamplingOptions &options) {

@@ -15,6 +15,7 @@ using namespace sluice::runtime;
 struct TrainFlags {
   std::string artifact, out;
   std::vector<std::string> data, heldOut, inputs, heldOutInputs;
+  std::string images;
   DeviceOptions device;
   TrainingOptions options;
   std::string weights;
@@ -119,10 +120,13 @@ void runTrain(TrainFlags &flags) {
   flags.options.scheduleEnd = findScheduleEnd(executor->plan());
   flags.options.run = flags.out;
   flags.options.weights = flags.weights;
-  flags.options.data.assign(flags.data.begin(), flags.data.end());
-  flags.options.inputs = parseInputFiles("--input", flags.inputs);
-  flags.options.heldOutInputs = parseInputFiles("--eval-input", flags.heldOutInputs);
-  flags.options.heldOut.assign(flags.heldOut.begin(), flags.heldOut.end());
+  flags.options.data = {{flags.data.begin(), flags.data.end()},
+                        parseInputFiles("--input", flags.inputs),
+                        parseImages(flags.images)};
+  flags.options.heldOut = {{flags.heldOut.begin(), flags.heldOut.end()},
+                           parseInputFiles("--eval-input", flags.heldOutInputs),
+                           parseImages(flags.images),
+                           "--eval-input"};
   if (flags.seed != -1) {
     flags.options.seed = flags.seed;
   }
@@ -167,6 +171,7 @@ void registerTrain(CLI::App &program) {
       ->type_name("NAME=FILE")
       ->default_str("")
       ->allow_extra_args(false);
+  addImages(*command, flags->images, "--data and --eval-data");
   command->add_option("-o,--out", flags->out, "Directory of the run; new, unless --resume is given")
       ->required();
   CLI::Option *steps =

@@ -59,6 +59,28 @@ public:
   virtual DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const = 0;
 };
 
+/// Items of which each is a row by itself: a line with its named inputs, an image.
+class ItemSource : public TrainingSource {
+public:
+  explicit ItemSource(uint64_t seed) : seed(seed) {}
+
+  /// Writes item `index`, below rowsPerEpoch(), as row `row` of the batch. Returns how many of its
+  /// tokens are to be predicted.
+  virtual int64_t write(int64_t index, int64_t row, const BatchInputs &into) const = 0;
+  /// What an item is: "lines".
+  virtual std::string_view noun() const = 0;
+  /// How an item is scored, for people.
+  virtual std::string_view protocol() const = 0;
+  /// Each epoch takes every item once, in an order of its own.
+  DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const override;
+
+private:
+  uint64_t seed;
+};
+
+/// SHA-256 over the contents of files, in order.
+std::string hashFiles(const std::vector<ByteFile> &files);
+
 /// Rows of context + 1 bytes, drawn without replacement within an epoch. Which bytes row `index` of
 /// epoch `epoch` holds is a pure function of (seed, epoch, index): a keyed permutation of the
 /// epoch's rows. Neighbouring rows of a file share one byte (the last target of one is the first

@@ -4,7 +4,6 @@
 
 #include "sluice/Runtime/Data.h"
 #include "sluice/Runtime/Executor.h"
-#include "sluice/Runtime/LinePairs.h"
 
 #include <cstdint>
 #include <functional>
@@ -25,7 +24,11 @@ struct EvaluationResult {
   double nats = 0;    // sum over scored tokens
   int64_t tokens = 0; // scored
   int64_t window = 0, stride = 0;
-  int64_t lines = 0; // scored, each by itself; 0: windows of texts were
+  /// Of texts: runs of bytes between white space with a scored byte, and scored line ends, which
+  /// WikiText counts as words.
+  int64_t words = 0;
+  int64_t items = 0;          // scored, each by itself; 0: windows of texts were
+  std::string noun, protocol; // of the items
   /// Mean nats of every loss by name, the head's first, where there are several. Each is over the
   /// rows of its own that lie among the scored ones.
   std::vector<std::pair<std::string, double>> losses;
@@ -33,6 +36,8 @@ struct EvaluationResult {
   double bitsPerToken() const;
   double bitsPerByte() const { return bitsPerToken(); } // a token is a byte
   double perplexity() const;
+  /// A word's, whatever the tokens are: exp(nats / words).
+  double wordPerplexity() const;
 };
 
 /// One window over a text: it reads tokens start .. start + length, and its rows from firstScored
@@ -61,9 +66,9 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
 /// How many tokens `evaluate` will score: the numbers that its `losses` will get.
 int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens);
 
-/// Scores lines, each with its named inputs, in batches: the tokens of a line and the end behind it
-/// where it fits. At most `mostTokens` where that is above 0. Throws like the one above.
-EvaluationResult evaluateLines(Executor &executor, const LinePairs &pairs, int64_t mostTokens,
+/// Scores items, in batches; at most `mostTokens` tokens where that is above 0. Throws like the one
+/// above.
+EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int64_t mostTokens,
                                const std::function<void(double)> &progress = {},
                                const NumberSink &losses = {});
 

@@ -64,7 +64,7 @@ private:
 
 /// Line i of a text with line i of each named input. A row of the batch holds one of them: its
 /// tokens are a line end, the line, and line ends up to the context.
-class LinePairs : public TrainingSource {
+class LinePairs : public ItemSource {
 public:
   /// Throws UserError where the files differ in their number of lines, and where a byte is no token
   /// id.
@@ -77,17 +77,19 @@ public:
   /// How many lines were cut.
   std::vector<std::string> notes() const override;
   const std::string &hash() const override { return contentHash; }
-  DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const override;
 
-  /// Writes line `index` as row `row` of the batch. Returns how many of its tokens are to be
-  /// predicted: those of the line, and the end behind it where it fits.
-  int64_t write(int64_t index, int64_t row, const BatchInputs &into) const;
+  /// A line's tokens are predicted, and the end behind it where it fits.
+  int64_t write(int64_t index, int64_t row, const BatchInputs &into) const override;
+  std::string_view noun() const override { return "lines"; }
+  std::string_view protocol() const override {
+    return "each by itself with its inputs; a line's bytes are scored, and the end behind it where "
+           "the context holds it; a token is a byte";
+  }
 
 private:
   Lines text;
   InputLines inputs;
   int64_t context;
-  uint64_t seed;
   std::vector<ByteFile> files, none;
   std::string contentHash;
 };

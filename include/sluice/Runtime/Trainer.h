@@ -4,8 +4,8 @@
 
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Executor.h"
-#include "sluice/Runtime/LinePairs.h"
 #include "sluice/Runtime/RunRecord.h"
+#include "sluice/Runtime/Sources.h"
 
 #include <nlohmann/json.hpp>
 
@@ -24,8 +24,7 @@ struct ScheduleEnd {
 
 struct TrainingOptions {
   Path run;
-  std::vector<Path> data, heldOut;  // of `data` none is needed for 0 steps
-  InputFiles inputs, heldOutInputs; // of the model's named inputs, beside `data` and `heldOut`
+  SourceFiles data, heldOut; // of data none is needed for 0 steps
   /// In all, from the run's first step; 0: the initial weights are saved and nothing is trained.
   /// None: as many as the run was told before, or else the spec's.
   std::optional<int64_t> steps;

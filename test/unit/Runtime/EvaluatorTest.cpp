@@ -80,6 +80,24 @@ TEST(Evaluator, LimitsTokensAndAddsFiles) {
   EXPECT_EQ(evaluate(executor, files, {0, 0, 20}).tokens, 20);
 }
 
+// Runs between white space with a scored byte, and scored line ends; a file's first byte is not scored.
+TEST(Evaluator, CountsWords) {
+  TemporaryFolder folder;
+  Executor executor(bigramArtifact(folder), 1);
+  auto words = [&](const std::string &text, int64_t most = 0) {
+    writeFile(folder / "text", text);
+    auto files = readByteFiles({folder / "text"}, 128, 2, "");
+    EvaluationResult result = evaluate(executor, files, {0, 0, most});
+    EXPECT_DOUBLE_EQ(result.wordPerplexity(),
+                     std::exp(result.nats / static_cast<double>(result.words)));
+    return result.words;
+  };
+  EXPECT_EQ(words("a quick  fox\n"), 3); // "a" is not scored; two words and a line end
+  EXPECT_EQ(words("an ox"), 2);
+  EXPECT_EQ(words("\nan ox\tsees\n\n"), 5);
+  EXPECT_EQ(words("an ox", 2), 1); // "n" and the space
+}
+
 TEST(Evaluator, GivesEveryLossInTheOrderOfTheText) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 1);

@@ -26,8 +26,8 @@ protected:
   TrainingOptions options(const std::string &run) {
     TrainingOptions result;
     result.run = folder / run;
-    result.data = {folder / "text"};
-    result.heldOut = {folder / "heldout"};
+    result.data.data = {folder / "text"};
+    result.heldOut.data = {folder / "heldout"};
     result.evaluateEvery = 5;
     result.saveEvery = 8;
     return result;
@@ -146,7 +146,7 @@ TEST_F(Trainer, DivergenceStopsAndKeepsTheGoodCheckpoint) {
     }
   };
   TrainingOptions flags = options("run");
-  flags.heldOut.clear();
+  flags.heldOut.data.clear();
   try {
     train(executor, flags, observer);
     FAIL() << "expected a JobError";
@@ -188,7 +188,7 @@ TEST_F(Trainer, NeverSavesWhatIsNotFinite) {
     };
     std::filesystem::remove_all(folder / "run");
     TrainingOptions flags = options("run");
-    flags.heldOut.clear();
+    flags.heldOut.data.clear();
     flags.keep = 1;
     std::string message;
     try {
@@ -329,7 +329,7 @@ TEST_F(Trainer, RefusesToOverwriteOrMix) {
   flags.seed = 1;
   EXPECT_NE(userError([&] { run(flags); }).find("--seed 7"), std::string::npos);
   flags.seed.reset();
-  flags.data = {folder / "heldout"};
+  flags.data.data = {folder / "heldout"};
   EXPECT_NE(userError([&] { run(flags); }).find("same training data"), std::string::npos);
   EXPECT_EQ(readFile(folder / "run/metrics.jsonl"), before);
 }
@@ -366,7 +366,7 @@ TEST_F(Trainer, ABareResumeKeepsTheStepsOfItsRun) {
 TEST_F(Trainer, ZeroStepsSaveTheInitialWeights) {
   TrainingOptions flags = options("start");
   flags.steps = 0;
-  flags.data.clear();
+  flags.data.data.clear();
   EXPECT_EQ(run(flags), TrainingEnd::finished);
   EXPECT_EQ(readFile(folder / "start/latest"), "0\n");
   Executor fresh(artifact, 1), loaded(artifact, 1);
@@ -424,7 +424,7 @@ TEST_F(Trainer, SettingsAreRecordedWhereTheyBegin) {
   flags.steps = 12;
   flags.resume = true;
   flags.logEvery = 100;
-  flags.heldOut.clear();
+  flags.heldOut.data.clear();
   flags.settings = {"training.clip=2"};
   run(flags);
   std::vector<Json> lines = metrics("run");
@@ -477,7 +477,7 @@ TEST_F(Trainer, AResumeWithoutHeldOutTextKeepsItsRecord) {
   TrainingOptions flags = options("run");
   flags.steps = 3;
   run(flags);
-  flags.heldOut.clear();
+  flags.heldOut.data.clear();
   flags.resume = true;
   flags.steps = 5;
   std::string said;
@@ -503,7 +503,7 @@ TEST_F(Trainer, AnInterruptionBeforeTheFirstStepLeavesNothing) {
 
 TEST_F(Trainer, BadInputWritesNothing) {
   TrainingOptions flags = options("run");
-  flags.heldOut = {folder / "missing"};
+  flags.heldOut.data = {folder / "missing"};
   EXPECT_NE(userError([&] { run(flags); }).find("no such file"), std::string::npos);
   flags = options("run");
   flags.samplePrompt = "\xff"; // else the training would end at the first sample

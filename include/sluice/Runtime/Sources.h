@@ -1,0 +1,53 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which kind of data a model is given: texts, lines with named inputs, or images.
+#pragma once
+
+#include "sluice/Runtime/Evaluator.h"
+#include "sluice/Runtime/Images.h"
+#include "sluice/Runtime/LinePairs.h"
+
+#include <memory>
+#include <optional>
+
+namespace sluice::runtime {
+
+struct SourceFiles {
+  std::vector<Path> data;
+  InputFiles inputs;               // of the model's named inputs
+  std::optional<ImageSize> images; // what `data` holds; none: text
+  std::string inputFlag = "--input"; // what gives `inputs`
+};
+
+/// Items that each stand by themselves; null where `files` are texts. Throws UserError as LinePairs
+/// and Images do, where the model has other named inputs, and where it has any beside images.
+std::unique_ptr<ItemSource> openItems(const SourceFiles &files, const Plan &plan, uint64_t seed);
+
+/// What training draws its batches from.
+std::unique_ptr<TrainingSource> openTraining(const SourceFiles &files, const Plan &plan,
+                                             uint64_t seed);
+
+/// What is scored. Without data there is none.
+class HeldOut {
+public:
+  HeldOut(const SourceFiles &files, const Plan &plan);
+
+  bool isThere() const { return items || !texts.empty(); }
+  /// Texts, or the files of the items.
+  const std::vector<ByteFile> &usedFiles() const { return items ? items->usedFiles() : texts; }
+  const std::vector<ByteFile> &skippedFiles() const { return skipped; }
+  /// Items; null where texts are scored.
+  const ItemSource *getItems() const { return items.get(); }
+  /// What a user should know of the data, a line each.
+  std::vector<std::string> notes() const;
+
+  /// Throws UserError where `options` cut windows and items are scored. See `evaluate`.
+  EvaluationResult score(Executor &executor, const EvaluationOptions &options,
+                         const std::function<void(double)> &progress = {},
+                         const NumberSink &losses = {}) const;
+
+private:
+  std::unique_ptr<ItemSource> items;
+  std::vector<ByteFile> skipped, texts; // in this order: reading texts sets what was skipped
+};
+
+} // namespace sluice::runtime

@@ -1,0 +1,62 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Sources.h"
+
+#include "sluice/Runtime/Error.h"
+
+namespace sluice::runtime {
+
+static constexpr const char *twoBytes = "one byte to predict from another";
+
+std::unique_ptr<ItemSource> openItems(const SourceFiles &files, const Plan &plan, uint64_t seed) {
+  if (files.images) {
+    refuseInputs(plan, "--images");
+    return std::make_unique<Images>(files.data, *files.images, plan, seed);
+  }
+  requireInputs(plan, files.inputs, files.inputFlag);
+  if (!plan.given.empty()) {
+    return std::make_unique<LinePairs>(files.data, files.inputs, plan, seed);
+  }
+  return nullptr;
+}
+
+std::unique_ptr<TrainingSource> openTraining(const SourceFiles &files, const Plan &plan,
+                                             uint64_t seed) {
+  if (std::unique_ptr<ItemSource> items = openItems(files, plan, seed)) {
+    return items;
+  }
+  return std::make_unique<TrainingData>(files.data, plan.model.vocabulary, plan.model.context,
+                                        seed);
+}
+
+HeldOut::HeldOut(const SourceFiles &files, const Plan &plan) {
+  if (files.data.empty() && files.inputs.empty()) {
+    return;
+  }
+  items = openItems(files, plan, 0);
+  if (!items) {
+    texts = readByteFiles(files.data, plan.model.vocabulary, 2, twoBytes, &skipped);
+  }
+}
+
+std::vector<std::string> HeldOut::notes() const {
+  std::vector<std::string> list = items ? items->notes() : std::vector<std::string>();
+  if (!skipped.empty()) {
+    list.push_back(describeSkipped(skipped, texts.size() + skipped.size(), 2, twoBytes));
+  }
+  return list;
+}
+
+EvaluationResult HeldOut::score(Executor &executor, const EvaluationOptions &options,
+                                const std::function<void(double)> &progress,
+                                const NumberSink &losses) const {
+  if (!items) {
+    return evaluate(executor, texts, options, progress, losses);
+  }
+  if (options.window != 0 || options.stride != 0) {
+    throw UserError("expected no --window and no --stride, as " + std::string(items->noun()) +
+                    " are scored one by one, found one; leave it out");
+  }
+  return evaluateItems(executor, *items, options.mostTokens, progress, losses);
+}
+
+} // namespace sluice::runtime

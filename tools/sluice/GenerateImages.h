@@ -1,0 +1,29 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `sluice generate --images`: completes images.
+#pragma once
+
+#include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/Sampling.h"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace sluice::cli {
+
+struct ImageFlags {
+  std::string size; ///< empty: text is written
+  std::vector<std::string> files;
+  std::string out; ///< a folder
+  int64_t keep = -1;
+};
+
+void addImageFlags(CLI::App &command, ImageFlags &flags);
+
+/// Writes `samples` images for each image of `flags.files`, which keep its first rows, or for
+/// none, as PNG files of the folder `flags.out`. Prints their names.
+void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const std::string &weights,
+                 const runtime::SamplingOptions &options, runtime::Executor &executor);
+
+} // namespace sluice::cli
