@@ -80,7 +80,8 @@ TEST(Evaluator, LimitsTokensAndAddsFiles) {
   EXPECT_EQ(evaluate(executor, files, {0, 0, 20}).tokens, 20);
 }
 
-// Runs between white space with a scored byte, and scored line ends; a file's first byte is not scored.
+// Runs between white space with a scored byte, and scored line ends; a file's first byte is not
+// scored.
 TEST(Evaluator, CountsWords) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 1);
