@@ -233,29 +233,59 @@ int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens) {
   return mostTokens > 0 ? std::min(count, mostTokens) : count;
 }
 
+/// Entry `predict` on a window of one file.
+static void predictWindow(Executor &executor, const ByteFile &file, const Window &window) {
+  auto from = file.bytes.begin() + window.start;
+  std::copy(from, from + window.length, executor.tokens().begin());
+  executor.scalarI64("length") = window.length;
+  executor.scalarI64("rows") = 1;
+  executor.run("predict");
+}
+
+/// Row `row` of what `predict` gave.
+static std::span<const float> finiteRow(Executor &executor, int64_t row) {
+  std::span<const float> numbers = executor.outputRow("logits", row);
+  if (!std::all_of(numbers.begin(), numbers.end(), [](float x) { return std::isfinite(x); })) {
+    throw JobError("what the model computes is not finite; use the weights of an earlier "
+                   "checkpoint");
+  }
+  return numbers;
+}
+
 void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOptions &given,
                    const NumberSink &rows, const std::function<void(double)> &progress) {
   EvaluationOptions options = complete(given, executor.plan().model.context);
   auto size = static_cast<int64_t>(file.bytes.size());
   // As if one more byte followed: the last row predicts it, though nothing reads it.
   for (const Window &window : cutWindows(size + 1, options.window, options.stride)) {
-    auto from = file.bytes.begin() + window.start;
-    std::copy(from, from + window.length, executor.tokens().begin());
-    executor.scalarI64("length") = window.length;
-    executor.scalarI64("rows") = 1;
-    executor.run("predict");
+    predictWindow(executor, file, window);
     for (int64_t row = window.firstScored; row < window.length; ++row) {
-      std::span<const float> logits = executor.outputRow("logits", row);
-      if (!std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); })) {
-        throw JobError("the model's logits are not finite; use the weights of an earlier "
-                       "checkpoint");
-      }
-      rows(logits);
+      rows(finiteRow(executor, row));
     }
     if (progress) {
       progress(static_cast<double>(window.start + window.length) / static_cast<double>(size));
     }
   }
+}
+
+void computeRows(Executor &executor, const ByteFile &file, int64_t factor, const NumberSink &rows,
+                 const std::function<void(double)> &progress) {
+  int64_t context = executor.plan().model.context, size = std::ssize(file.bytes);
+  for (int64_t start = 0; start < size; start += context) {
+    Window window{start, std::min(context, size - start), 0};
+    predictWindow(executor, file, window);
+    for (int64_t row = 0; row * factor < window.length; ++row) {
+      rows(finiteRow(executor, row));
+    }
+    if (progress) {
+      progress(static_cast<double>(start + window.length) / static_cast<double>(size));
+    }
+  }
+}
+
+int64_t countRows(int64_t bytes, int64_t context, int64_t factor) {
+  auto rowsOf = [&](int64_t length) { return (length + factor - 1) / factor; };
+  return bytes / context * rowsOf(context) + rowsOf(bytes % context);
 }
 
 std::string describeProtocol(const EvaluationResult &result) {

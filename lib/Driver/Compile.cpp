@@ -2,6 +2,7 @@
 //
 // The road from a spec to an artifact.
 #include "Blame.h"
+#include "EveryRow.h"
 #include "Failures.h"
 #include "Limits.h"
 #include "ModelIR.h"
@@ -50,7 +51,6 @@ private:
   std::string noticeOfPrecision(const spec::Model &model) const;
   std::optional<Outcome> checkCausal();
   void prepareReplay();
-  void keepEveryRow();
   std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
   std::optional<Outcome> addStep();
   std::optional<Outcome> lowerModel();
@@ -130,31 +130,6 @@ void Compilation::prepareReplay() {
   (*module)->setAttr("sluice.batch", b.getI64IntegerAttr(request.replay->batch));
   module->walk([&](CrossEntropyOp loss) { loss.setOffset(request.replay->targetOffset); });
   proof = {"leak-allowed", {}};
-}
-
-/// Entry `predict` without the op that leaves the last row alone.
-void Compilation::keepEveryRow() {
-  OpBuilder b(&context);
-  (*module)->setAttr("sluice.batch", b.getI64IntegerAttr(1));
-  proof = {"leak-allowed", {}};
-  auto predict = module->lookupSymbol<func::FuncOp>("predict");
-  for (LastOp last : llvm::make_early_inc_range(predict.getOps<LastOp>())) {
-    auto one = cast<SequenceType>(last.getResult().getType());
-    auto rows = cast<SequenceType>(last.getInput().getType());
-    last.replaceAllUsesWith(last.getInput());
-    last.erase();
-    for (Operation &op : predict.getBody().front()) {
-      for (OpResult result : op.getResults()) {
-        auto type = dyn_cast<SequenceType>(result.getType());
-        if (type && type.getScale() == one.getScale()) {
-          result.setType(
-              SequenceType::get(&context, rows.getScale(), type.getWidth(), type.getElement()));
-        }
-      }
-    }
-  }
-  Operation *terminator = predict.getBody().front().getTerminator();
-  predict.setType(b.getFunctionType(predict.getArgumentTypes(), terminator->getOperandTypes()));
 }
 
 /// Compiler talk never reaches a user: it goes into a reproducer beside the artifact.
@@ -496,8 +471,11 @@ Outcome Compilation::run() {
   imported = print(*module);
   if (request.replay) {
     prepareReplay();
-  } else if (request.everyLogit) {
-    keepEveryRow();
+  } else if (request.everyRow) {
+    proof = {"leak-allowed", {}};
+    if (failed(keepEveryRow(*module, *request.everyRow))) {
+      return internalError();
+    }
   } else if (auto outcome = checkCausal()) {
     return *outcome;
   }

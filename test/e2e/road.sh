@@ -73,6 +73,31 @@ succeeds "analyze samples" "${analyze[@]}" samples "${weights[@]}" --train "$wor
 cp "$work/out" "$work/samples.json"
 holds "samples and their text have words" 'f[0]["written"]["words"] > 0 and f[0]["reference"]["word_perplexity"] >= 1' "$work/samples.json"
 exits 2 "an odd window is refused" "${analyze[@]}" context "${weights[@]}" --length 7
+coarse=stages.1.inside.5
+alike=("$work/hourglass.sla" --weights "$work/hourglass-run" --data "$work/held-out.txt")
+succeeds "rows of a stream" "$sluice" logits "${alike[@]}" --stream "$coarse" -o "$work/rows.npy"
+succeeds "analyze neighbours" "${analyze[@]}" neighbours "${alike[@]}" --json --stream "$coarse" --queries 3 --nearest 4 --picture "$work/alike.html"
+cp "$work/out" "$work/alike.json"
+cat > "$work/alike.py" << 'PYTHON'
+import ast, json, math, struct, sys
+data = open(sys.argv[1], "rb").read()
+size = struct.unpack("<H", data[8:10])[0]
+count, width = ast.literal_eval(data[10:10 + size].decode())["shape"]
+rows = [struct.unpack(f"<{width}f", data[10 + size + 4 * width * i:10 + size + 4 * width * (i + 1)]) for i in range(count)]
+result = json.load(open(sys.argv[2]))
+factor, text = result["factor"], open(sys.argv[3], "rb").read()
+assert count == (len(text) // 64 * (64 // factor) + -(-(len(text) % 64) // factor)) and result["groups"] == len(text) // factor
+unit = [[x / math.sqrt(sum(y * y for y in row)) for x in row] for row in rows[:result["groups"]]]
+for query in result["queries"]:
+    at = query["group"]["start"] // factor
+    close = sorted((-sum(a * b for a, b in zip(unit[at], row)), i) for i, row in enumerate(unit) if i != at)[:4]
+    for (distance, i), group in zip(close, query["nearest"]):
+        assert abs(group["similarity"] + distance) < 1e-5
+        assert group["text"].encode() == text[group["start"]:group["start"] + factor]
+PYTHON
+succeeds "neighbours are those of the rows" python3 "$work/alike.py" "$work/rows.npy" "$work/alike.json" "$work/held-out.txt"
+exits 2 "a stream that is not there" "${analyze[@]}" neighbours "${alike[@]}" --stream fine
+exits 2 "neighbours of no stream" "${analyze[@]}" neighbours "${alike[@]}"
 succeeds "ngram" "$sluice" ngram --order 2 3 --train "$work/training.txt" --test "$work/held-out.txt" --json
 cp "$work/out" "$work/ngram.json"
 holds "a trigram beats a bigram" \

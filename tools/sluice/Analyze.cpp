@@ -3,10 +3,12 @@
 // writes.
 #include "Commands.h"
 #include "Common.h"
+#include "Streams.h"
 #include "sluice/Runtime/Analyses.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/LinePairs.h"
+#include "sluice/Runtime/Neighbours.h"
 #include "sluice/Runtime/Text.h"
 
 #include <algorithm>
@@ -18,10 +20,11 @@ namespace {
 using namespace sluice::runtime;
 
 struct AnalyzeFlags {
-  std::string kind, artifact, weights, picture;
+  std::string kind, artifact, weights, picture, stream;
   std::vector<std::string> data, train;
   ContextOptions context;
   SampleOptions samples;
+  NeighbourOptions neighbours;
   int64_t bins = 5;
   DeviceOptions device;
   bool json = false;
@@ -45,7 +48,10 @@ const std::vector<Owned> &ownedFlags() {
                                            {"--temperature", {"samples"}},
                                            {"--top-k", {"samples"}},
                                            {"--top-p", {"samples"}},
-                                           {"--picture", {"context", "frequency"}}};
+                                           {"--stream", {"neighbours"}},
+                                           {"--queries", {"neighbours"}},
+                                           {"--nearest", {"neighbours"}},
+                                           {"--picture", {"context", "frequency", "neighbours"}}};
   return flags;
 }
 
@@ -60,9 +66,11 @@ void checkFlags(const AnalyzeFlags &flags, const CLI::App &command) {
   for (const Owned &owned : ownedFlags()) {
     bool isOwn = std::find(owned.kinds.begin(), owned.kinds.end(), flags.kind) != owned.kinds.end();
     if (!isOwn && command.count(owned.flag) > 0) {
-      throw UserError(std::string("expected ") + owned.flag + " with the analysis " +
-                      owned.kinds.front() +
-                      (owned.kinds.size() > 1 ? " or " + owned.kinds.back() : "") +
+      std::string kinds = owned.kinds.front();
+      for (size_t i = 1; i < owned.kinds.size(); ++i) {
+        kinds += (i + 1 == owned.kinds.size() ? " or " : ", ") + owned.kinds[i];
+      }
+      throw UserError(std::string("expected ") + owned.flag + " with the analysis " + kinds +
                       " alone, found " + flags.kind + "; leave it out");
     }
   }
@@ -73,6 +81,13 @@ void checkFlags(const AnalyzeFlags &flags, const CLI::App &command) {
   requireRange("--num", flags.samples.completions, 1, most / flags.samples.prompts);
   requireRange("--prompt-tokens", flags.samples.promptTokens, 0, INT32_MAX);
   requireRange("--tokens", flags.samples.tokens, 0, INT32_MAX);
+  requireRange("--queries", flags.neighbours.queries, 1, most);
+  requireRange("--nearest", flags.neighbours.nearest, 1, most);
+  if (flags.kind == "neighbours" && flags.stream.empty()) {
+    throw UserError(
+        "expected --stream with the analysis neighbours, found none; name a stage whose "
+        "rows are compared, such as stages.1.inside.2");
+  }
   checkSampling(flags.samples.sampling);
 }
 
@@ -117,6 +132,27 @@ nlohmann::json toJson(const SampleResult &result) {
           {"reference", toJson(result.reference)},
           {"bleu", result.bleu},
           {"seconds", result.seconds}};
+}
+
+nlohmann::json toJson(const NeighbourResult::Group &group) {
+  return {{"file", group.file},
+          {"start", group.start},
+          {"text", group.text},
+          {"similarity", group.similarity}};
+}
+nlohmann::json toJson(const NeighbourResult &result) {
+  nlohmann::json queries = nlohmann::json::array();
+  for (const NeighbourResult::Query &query : result.queries) {
+    nlohmann::json nearest = nlohmann::json::array();
+    for (const NeighbourResult::Group &group : query.nearest) {
+      nearest.push_back(toJson(group));
+    }
+    queries.push_back({{"group", toJson(query.group)}, {"nearest", nearest}});
+  }
+  return {{"analysis", "neighbours"},
+          {"factor", result.factor},
+          {"groups", result.groups},
+          {"queries", queries}};
 }
 
 /// Distances in runs that double: 1, 2, 3-4, 5-8, ...
@@ -166,6 +202,22 @@ void print(const SampleResult &result) {
   std::cout << format("BLEU %.4f, %.3f s a completion\n", result.bleu, result.seconds);
 }
 
+/// A group's text on one line.
+std::string oneLine(const std::string &text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void print(const NeighbourResult &result) {
+  std::cout << format("%lld groups of %lld tokens; similarity is the cosine of their rows\n",
+                      static_cast<long long>(result.groups), static_cast<long long>(result.factor));
+  for (const NeighbourResult::Query &query : result.queries) {
+    std::cout << oneLine(query.group.text) << "\n";
+    for (const NeighbourResult::Group &group : query.nearest) {
+      std::cout << format("  %.3f  ", group.similarity) << oneLine(group.text) << "\n";
+    }
+  }
+}
+
 template <typename Result>
 void report(const AnalyzeFlags &flags, const Result &result, const std::string &page) {
   if (!flags.picture.empty()) {
@@ -187,7 +239,16 @@ void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
     requireOther("--picture", flags.picture, inputs);
     requireWritable(flags.picture);
   }
-  std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
+  std::unique_ptr<Executor> executor;
+  Stream stream;
+  if (flags.kind == "neighbours") {
+    std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
+    warnOfLeak(*artifact);
+    stream = findStream(artifact->plan(), "--stream", flags.stream);
+    executor = openStream(*artifact, stream, flags.device);
+  } else {
+    executor = openExecutor(flags.artifact, flags.device);
+  }
   refuseInputs(executor->plan(), "sluice analyze");
   int64_t vocabulary = executor->plan().model.vocabulary;
   auto read = [&](const std::vector<std::string> &names) {
@@ -208,6 +269,11 @@ void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
     ContextResult result = measureContext(*executor, files, flags.context, draw);
     progress.clear();
     report(flags, result, drawContext(result, model));
+  } else if (flags.kind == "neighbours") {
+    NeighbourResult result =
+        measureNeighbours(*executor, files, stream.factor, flags.neighbours, draw);
+    progress.clear();
+    report(flags, result, drawNeighbours(result, model));
   } else if (flags.kind == "samples") {
     SampleResult result = measureSamples(*executor, counted, files, options, draw);
     progress.clear();
@@ -231,8 +297,9 @@ void registerAnalyze(CLI::App &program) {
           "KIND", flags->kind,
           "context: how much worse tokens are predicted behind a shuffled half, by "
           "distance; frequency: how well, by how common they are; samples: what is written "
-          "behind prompts, beside what the text goes on with")
-      ->check(CLI::IsMember({"context", "frequency", "samples"}))
+          "behind prompts, beside what the text goes on with; neighbours: which groups of tokens "
+          "have rows alike in a stream")
+      ->check(CLI::IsMember({"context", "frequency", "samples", "neighbours"}))
       ->required();
   addModelOptions(*command, flags->artifact, flags->weights);
   command->add_option("--data", flags->data, "Files to score, whose bytes are token ids")
@@ -285,8 +352,19 @@ void registerAnalyze(CLI::App &program) {
                    "samples: draws from the likeliest that together reach this probability")
       ->default_val(1);
   command
+      ->add_option("--stream", flags->stream,
+                   "neighbours: whose rows, by a stage's \"to\" or its name, stages.1.inside.2")
+      ->type_name("NAME")
+      ->default_str("");
+  command
+      ->add_option("--queries", flags->neighbours.queries,
+                   "neighbours: groups to look for others of, evenly spread")
+      ->default_val(8);
+  command->add_option("--nearest", flags->neighbours.nearest, "neighbours: how many of each")
+      ->default_val(5);
+  command
       ->add_option("--picture", flags->picture,
-                   "context, frequency: page to write, HTML with a chart")
+                   "context, frequency, neighbours: page to write, HTML")
       ->type_name("FILE");
   command->add_flag("--json", flags->json, "Print one JSON object");
   addDeviceOptions(*command, flags->device);

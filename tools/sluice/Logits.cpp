@@ -3,6 +3,7 @@
 #include "Commands.h"
 #include "Common.h"
 #include "Recompile.h"
+#include "Streams.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Evaluator.h"
 #include "sluice/Runtime/Npy.h"
@@ -15,10 +16,34 @@ namespace {
 using namespace sluice::runtime;
 
 struct LogitsFlags {
-  std::string artifact, weights, data, out;
+  std::string artifact, weights, data, out, stream;
   DeviceOptions device;
   EvaluationOptions options;
 };
+
+void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteFile &text,
+                 Progress &progress) {
+  if (flags.options.window != 0 || flags.options.stride != 0) {
+    throw UserError("expected no --window and no --stride beside --stream, whose windows are those "
+                    "of the context, one behind the other, found one; leave it out");
+  }
+  Stream stream = findStream(artifact.plan(), "--stream", flags.stream);
+  progress.draw(0, "compiling");
+  std::unique_ptr<Executor> executor = openStream(artifact, stream, flags.device);
+  loadWeights(flags.weights, *executor, printNotice);
+  const Plan &plan = executor->plan();
+  int64_t width = plan.outputs.at("logits").shape.at(1);
+  int64_t rows = countRows(std::ssize(text.bytes), plan.model.context, stream.factor);
+  NpyWriter writer(flags.out, {rows, width});
+  computeRows(
+      *executor, text, stream.factor, [&](std::span<const float> row) { writer.append(row); },
+      [&](double share) { progress.draw(share, "computing rows"); });
+  writer.finish();
+  progress.plainLine(format("wrote %lld rows of %lld numbers, one for %lld tokens each, to ",
+                            static_cast<long long>(rows), static_cast<long long>(width),
+                            static_cast<long long>(stream.factor)) +
+                     flags.out);
+}
 
 void runLogits(const LogitsFlags &flags) {
   // Artifacts form logits a tile at a time and keep none, so the entry that stores them is compiled
@@ -29,10 +54,14 @@ void runLogits(const LogitsFlags &flags) {
   const ModelFacts &model = artifact->plan().model;
   ByteFile text =
       readByteFiles({flags.data}, model.vocabulary, 1, "a byte to predict from").front();
-  driver::CompileRequest request;
-  request.everyLogit = true;
   warnOfLeak(*artifact);
   Progress progress;
+  if (!flags.stream.empty()) {
+    writeStream(flags, *artifact, text, progress);
+    return;
+  }
+  driver::CompileRequest request;
+  request.everyRow = "";
   progress.draw(0, "compiling");
   std::unique_ptr<Executor> executor = recompile(*artifact, request, flags.device);
   loadWeights(flags.weights, *executor, printNotice);
@@ -64,6 +93,13 @@ void registerLogits(CLI::App &program) {
                    "i + 1, by vocabulary")
       ->type_name("FILE")
       ->required();
+  command
+      ->add_option("--stream", flags->stream,
+                   "Write the rows of this stream and no logits: a name that a stage's \"to\" "
+                   "gives, or a stage such as stages.1.inside.2. On a scale of factor f row m of a "
+                   "window stands for its tokens from f m on")
+      ->type_name("NAME")
+      ->default_str("");
   command->add_option("--window", flags->options.window, "Tokens a window; 0 takes the context");
   command->add_option("--stride", flags->options.stride,
                       "Tokens from a window's start to the next's; 0 takes half the window");

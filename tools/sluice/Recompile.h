@@ -17,7 +17,7 @@ void addSettings(CLI::App &command, std::vector<std::string> &written, const std
 std::vector<spec::Setting> parseSettings(const std::vector<std::string> &written);
 
 /// Compiles the spec that `artifact` holds once more, in memory, with what `request` says besides
-/// spec and targets (settings, everyLogit), for the device alone, and opens it. The same request
+/// spec and targets (settings, everyRow), for the device alone, and opens it. The same request
 /// gives the same code each time; a leak that the artifact was allowed stays allowed. Throws
 /// UserError, also where the artifact holds model IR instead of a spec.
 std::unique_ptr<runtime::Executor> recompile(const runtime::Artifact &artifact,

@@ -40,9 +40,9 @@ struct CompileRequest {
   bool inMemory = false; ///< the artifact's bytes are the outcome's output, and nothing is written
   bool allowLeak = false;
   bool verifyEachCausality = false; ///< dependences are read again after every pass
-  /// Entry `predict` gives the logits of every row, for one row of a batch; the spec is not checked
-  /// again. For `sluice logits`.
-  bool everyLogit = false;
+  /// Entry `predict` gives every row of one row of a batch: of the logits or, where a stage is
+  /// named ("stages.1.inside.4"), of its result. The spec is not checked again.
+  std::optional<std::string> everyRow = std::nullopt;
   int64_t generationRows = 16; ///< rows that generate at once, 1 to mostGenerationRows
   /// To replay a leak or to probe what was compiled: the spec is not checked.
   struct Replay {

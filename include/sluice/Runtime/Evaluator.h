@@ -79,6 +79,15 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
 void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOptions &options,
                    const NumberSink &rows, const std::function<void(double)> &progress = {});
 
+/// Rows of a stream on a scale of `factor` (row m stands for tokens from factor * m), from an
+/// executor whose entry `predict` gives them. Windows are of the context and do not overlap; one of
+/// n bytes has ceil(n / factor) rows. Throws JobError where one is not finite.
+void computeRows(Executor &executor, const ByteFile &file, int64_t factor, const NumberSink &rows,
+                 const std::function<void(double)> &progress = {});
+
+/// How many rows `computeRows` will give for a file of `bytes` bytes.
+int64_t countRows(int64_t bytes, int64_t context, int64_t factor);
+
 /// What was measured and how, for people.
 std::string describeProtocol(const EvaluationResult &result);
 

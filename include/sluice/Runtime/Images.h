@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Images as sequences of bytes (Nawrot et al. 2021, section 4.2): row by row, a pixel's channels one after the other.
+// Images as sequences of bytes (Nawrot et al. 2021, section 4.2): row by row, a pixel's channels
+// one after the other.
 #pragma once
 
 #include "sluice/Runtime/Data.h"
@@ -55,7 +56,7 @@ public:
 private:
   ImageSize size;
   std::vector<ByteFile> files, none; ///< pixels by file
-  std::vector<int64_t> firstImage; ///< by file
+  std::vector<int64_t> firstImage;   ///< by file
   int64_t count = 0;
   std::string contentHash;
 };

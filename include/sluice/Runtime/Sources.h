@@ -13,8 +13,8 @@ namespace sluice::runtime {
 
 struct SourceFiles {
   std::vector<Path> data;
-  InputFiles inputs;               // of the model's named inputs
-  std::optional<ImageSize> images; // what `data` holds; none: text
+  InputFiles inputs;                 // of the model's named inputs
+  std::optional<ImageSize> images;   // what `data` holds; none: text
   std::string inputFlag = "--input"; // what gives `inputs`
 };
 
