@@ -38,8 +38,8 @@ void requireFits(const ImageSize &size, const Plan &plan) {
   if (size.bytes() != plan.model.context) {
     throw UserError("--images: expected images of as many bytes as the context has tokens, " +
                     std::to_string(plan.model.context) + ", found " + size.toString() + ", " +
-                    std::to_string(size.bytes()) + " bytes; compile with --set context=" +
-                    std::to_string(size.bytes()));
+                    std::to_string(size.bytes()) +
+                    " bytes; compile with --set context=" + std::to_string(size.bytes()));
   }
 }
 
@@ -82,8 +82,9 @@ std::vector<uint8_t> decodePng(const Path &path, const std::vector<uint8_t> &byt
   }
   if (png.image.width != size.width || png.image.height != size.height ||
       channels != size.channels) {
-    throw UserError(path.string() + ": expected a PNG of " + size.toString() + ", as --images says, " +
-                    "found one of " + describe(png.image.width, png.image.height, channels) +
+    throw UserError(path.string() + ": expected a PNG of " + size.toString() +
+                    ", as --images says, " + "found one of " +
+                    describe(png.image.width, png.image.height, channels) +
                     "; scale or convert it first");
   }
   png.image.format = formatOf(size);
@@ -134,7 +135,8 @@ Images::Images(const std::vector<Path> &paths, const ImageSize &size, const Plan
   for (const Path &path : paths) {
     files.push_back({path, readImages(path, size)});
     const std::vector<uint8_t> &pixels = files.back().bytes;
-    auto wrong = std::ranges::find_if(pixels, [&](uint8_t v) { return v >= plan.model.vocabulary; });
+    auto wrong =
+        std::ranges::find_if(pixels, [&](uint8_t v) { return v >= plan.model.vocabulary; });
     if (wrong != pixels.end()) {
       throw UserError(path.string() + ": expected values below the vocabulary of " +
                       std::to_string(plan.model.vocabulary) + ", found " + std::to_string(*wrong) +
@@ -147,8 +149,8 @@ Images::Images(const std::vector<Path> &paths, const ImageSize &size, const Plan
 }
 
 std::span<const uint8_t> Images::at(int64_t index) const {
-  auto file = static_cast<size_t>(std::ranges::upper_bound(firstImage, index) -
-                                  firstImage.begin() - 1);
+  auto file =
+      static_cast<size_t>(std::ranges::upper_bound(firstImage, index) - firstImage.begin() - 1);
   return std::span(files[file].bytes)
       .subspan(static_cast<size_t>((index - firstImage[file]) * size.bytes()),
                static_cast<size_t>(size.bytes()));
