@@ -46,7 +46,11 @@ public:
           rowsOf(terms.rows, launch.operands[first + 1]);
       for (int64_t p = 0; p < queries; ++p) {
         positionQueries.push_back(line(terms.query, stored, head * size, p));
-        distances.push_back(line(terms.rows, rowsOf, head * size, p));
+      }
+      int64_t all = cast<RankedTensorType>(terms.rows.getType()).getDimSize(1);
+      int64_t step = op.getDomain().getFactor() / terms.distance.query;
+      for (int64_t d = 0; d < rows.length(batch * positions, step, all); ++d) {
+        distances.push_back(line(terms.rows, rowsOf, head * size, d));
       }
     }
     if (terms.bias) {
@@ -121,13 +125,16 @@ public:
       sum.add(q[p][c], k[j][c]);
     }
     for (int64_t c = 0; !distances.empty() && c < size; ++c) {
-      sum.add(positionQueries[p][c], distances[p - j][c]);
+      sum.add(positionQueries[p][c], distances[distanceRow(p, j)][c]);
     }
     return sum.total();
   }
-  /// The row of the table of biases that two positions have.
+  /// The rows by distance, and of the table of biases, that two positions have.
+  int64_t distanceRow(int64_t p, int64_t j) const {
+    return op.getTerms().distance.row(p, j, int64_t(distances.size()));
+  }
   int64_t biasRow(int64_t p, int64_t j) const {
-    return std::min(p - j, int64_t(biases.size()) - 1);
+    return op.getTerms().distance.row(p, j, int64_t(biases.size()));
   }
   FailureOr<Number> score(Number product, int64_t p, int64_t j) {
     Number place[] = {product, {double(p), 0}, {double(j), 0}, {double(head), 0}};
@@ -281,7 +288,8 @@ Numbers Gradients::rotatedBack(Numbers line, int64_t p) const {
   return line;
 }
 
-/// dQv[p] += ds R[p - j], dR[p - j] += ds Qv[p], db[p - j] += the gradient of the region's result.
+/// With r the row of p and j: dQv[p] += ds R[r], dR[r] += ds Qv[p], db[r] += the gradient of the
+/// region's result.
 void Gradients::addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t j,
                          Number rawGradient, Number gradient) {
   constexpr unsigned positionQuery = 3, distanceRow = 4;
@@ -294,8 +302,9 @@ void Gradients::addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, i
     }
   };
   if (!head.distances.empty()) {
-    addLine(positionQuery, p, head.distances[p - j]);
-    addLine(distanceRow, p - j, head.positionQueries[p]);
+    int64_t row = head.distanceRow(p, j);
+    addLine(positionQuery, p, head.distances[row]);
+    addLine(distanceRow, row, head.positionQueries[p]);
   }
   if (!head.biases.empty()) {
     auto type = cast<RankedTensorType>(op.getGradients().back().getType());

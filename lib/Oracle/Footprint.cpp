@@ -84,6 +84,17 @@ bool followsDomain(Operation *dispatch, unsigned result) {
               dispatch::ScatterRowsOp>(dispatch);
 }
 
+/// Of an attention: keys and values, rows by distance, and what has the rows of queries.
+template <typename Op> int64_t factorOf(Op op, unsigned operand, const Layout &layout) {
+  if (operand == 1 || operand == 2) {
+    return op.getKeys().getFactor();
+  }
+  int64_t factor = op.getDomain().getFactor();
+  dispatch::DistanceTerms terms = op.getTerms();
+  bool isRows = terms.rows && op->getOperand(operand) == terms.rows;
+  return isRows ? factor / terms.distance.query : layout.type.getRank() == 3 ? factor : -1;
+}
+
 /// The factor of the valid length of an operand whose rows are rows of sequences, or -1.
 int64_t factorOf(Operation *dispatch, unsigned operand, const Layout &layout) {
   dispatch::DomainAttr domain = domainOf(dispatch);
@@ -92,13 +103,11 @@ int64_t factorOf(Operation *dispatch, unsigned operand, const Layout &layout) {
     bool isRow = access.getKind() == dispatch::AccessKind::Row;
     return isRow && domain.getFactor() != 0 ? access.getSourceFactor() : -1;
   }
-  if (operand == 1 || operand == 2) { // keys and values
-    if (auto attention = dyn_cast<dispatch::AttentionOp>(dispatch)) {
-      return attention.getKeys().getFactor();
-    }
-    if (auto attention = dyn_cast<dispatch::AttentionBackwardOp>(dispatch)) {
-      return attention.getKeys().getFactor();
-    }
+  if (auto attention = dyn_cast<dispatch::AttentionOp>(dispatch)) {
+    return factorOf(attention, operand, layout);
+  }
+  if (auto attention = dyn_cast<dispatch::AttentionBackwardOp>(dispatch)) {
+    return factorOf(attention, operand, layout);
   }
   auto head = dyn_cast<dispatch::CrossEntropyWeightGradientOp>(dispatch);
   bool isNumberARow = head && dispatch->getOperand(operand) == head.getLse();

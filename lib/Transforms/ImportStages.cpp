@@ -257,7 +257,7 @@ Value StageWriter::attention(const Layer &settings, Value x) {
       settings.heads, settings.keyValueHeads, size, 0, keyColumn, valueColumn,
       maskSet(b.getContext(), settings.mask, scales),
       llvm::APFloat(dropped ? static_cast<float>(settings.attentionDropout) : 0.0F),
-      dropped ? nextRandom++ : 0, settings.relative == Relative::Bias);
+      dropped ? nextRandom++ : 0, settings.relative == Relative::Bias, AffineMapAttr());
   {
     OpBuilder::InsertionGuard guard(b);
     Block *block = b.createBlock(&op.getScore());

@@ -138,25 +138,24 @@ static IntegerSet transposed(IntegerSet mask) {
   return mask.replaceDimsAndSymbols({q, p}, symbols, 2, mask.getNumSymbols());
 }
 
-/// d <= p, or with `every` any d: rows by distance.
-static IntegerSet distancesOf(MLIRContext *context, bool every) {
+/// Rows by distance up to the greatest of row p, or with `every` any.
+static IntegerSet distancesOf(MLIRContext *context, const Distance &distance, bool every) {
   AffineExpr p = getAffineDimExpr(0, context), d = getAffineDimExpr(1, context);
-  return withinLength(IntegerSet::get(2, 1, {every ? d : p - d}, {false}));
+  return withinLength(IntegerSet::get(2, 1, {every ? d : distance.greatest(p) - d}, {false}));
 }
 
-/// Terms of a table alone have one operand, of rows two, of both three.
-static bool hasRows(size_t terms) { return terms >= 2; }
-
-Reads sluice::dispatch::attentionReads(IntegerSet mask, unsigned operands, size_t terms) {
+Reads sluice::dispatch::attentionReads(IntegerSet mask, unsigned operands,
+                                       const DistanceTerms &terms) {
   constexpr unsigned firstTerm = 3;
   IntegerSet relation = withinLength(mask);
   Reads reads{RowRead::itself(0, mask.getContext()), RowRead::related(1, relation),
               RowRead::related(2, relation)};
-  if (hasRows(terms)) {
+  if (terms.rows) {
     reads.push_back(RowRead::itself(firstTerm, mask.getContext()));
-    reads.push_back(RowRead::related(firstTerm + 1, distancesOf(mask.getContext(), false)));
+    reads.push_back(
+        RowRead::related(firstTerm + 1, distancesOf(mask.getContext(), terms.distance, false)));
   }
-  for (unsigned table = firstTerm + (hasRows(terms) ? 2 : 0); table < operands; ++table) {
+  for (unsigned table = firstTerm + (terms.rows ? 2 : 0); table < operands; ++table) {
     reads.push_back(RowRead::whole(table));
   }
   return reads;
@@ -180,10 +179,10 @@ static RowRead readApart(IntegerSet mask, unsigned operand, bool isOfKeys, bool 
 
 std::optional<Reads> sluice::dispatch::attentionBackwardReads(IntegerSet mask, unsigned operands,
                                                               unsigned result, size_t gradients,
-                                                              size_t terms) {
+                                                              const DistanceTerms &terms) {
   constexpr unsigned key = 1, value = 2, firstTerm = 6;
   bool isOfTerm = result >= gradients,
-       isOfPositions = isOfTerm && hasRows(terms) && result == gradients;
+       isOfPositions = isOfTerm && terms.rows && result == gradients;
   if (isOfTerm && !isOfPositions) {
     return std::nullopt;
   }
@@ -192,11 +191,11 @@ std::optional<Reads> sluice::dispatch::attentionBackwardReads(IntegerSet mask, u
   Reads reads;
   for (unsigned operand = 0; operand < operands; ++operand) {
     bool isOfKeys = operand == key || operand == value;
-    bool isRows = hasRows(terms) && operand == firstTerm + 1;
+    bool isRows = terms.rows && operand == firstTerm + 1;
     if (isRows) {
-      reads.push_back(
-          RowRead::related(operand, distancesOf(mask.getContext(), givesKeys || gradients == 1)));
-    } else if (operand >= firstTerm + (hasRows(terms) ? 2 : 0) ||
+      reads.push_back(RowRead::related(
+          operand, distancesOf(mask.getContext(), terms.distance, givesKeys || gradients == 1)));
+    } else if (operand >= firstTerm + (terms.rows ? 2 : 0) ||
                (gradients == 1 && isOfKeys && !isOfTerm)) {
       reads.push_back(RowRead::whole(operand));
     } else if (gradients > 1 || isOfTerm) {
@@ -210,11 +209,12 @@ std::optional<Reads> sluice::dispatch::attentionBackwardReads(IntegerSet mask, u
 }
 
 std::optional<Reads> AttentionOp::getRowReads(unsigned) {
-  return attentionReads(getMask(), 3 + getTerms().count(), getTerms().count());
+  DistanceTerms terms = getTerms();
+  return attentionReads(getMask(), 3 + terms.count(), terms);
 }
 
 std::optional<Reads> AttentionBackwardOp::getRowReads(unsigned result) {
   unsigned operands = getNumOperands() - (getKeyCounts() ? 1 : 0); // which hold no rows
   return attentionBackwardReads(getMask(), operands, result, getSourceGradients().size(),
-                                getTerms().count());
+                                getTerms());
 }

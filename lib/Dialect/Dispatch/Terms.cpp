@@ -10,31 +10,41 @@ template <typename Op> LogicalResult sluice::dispatch::verifyTerms(Op op, size_t
   auto terms = op.getTerms();
   auto typeOf = [](Value value) { return cast<RankedTensorType>(value.getType()); };
   auto heads = static_cast<int64_t>(op.getHeads()), head = static_cast<int64_t>(op.getHeadSize());
+  DomainAttr domain = op.getDomain(), keys = op.getKeys();
+  const Distance &distance = terms.distance;
   auto areRows = [&](Value term) {
     RankedTensorType type = typeOf(term);
-    return type.getRank() == 3 && type.getDimSize(0) == op.getDomain().getBatch() &&
+    return type.getRank() == 3 && type.getDimSize(0) == domain.getBatch() &&
            type.getDimSize(2) == heads * head &&
-           type.getElementType() == typeOf(op.getQuery()).getElementType() &&
-           (op.getDomain().getScheduled() || type.getDimSize(1) == op.getDomain().getPositions());
+           type.getElementType() == typeOf(op.getQuery()).getElementType();
+  };
+  auto stepsOf = [&](Value rows, int64_t step) {
+    return (typeOf(rows).getDimSize(1) + step - 1) / step;
   };
   bool fits = terms.count() + others == op.getExtras().size() &&
-              terms.count() >= (op.getDistanceBias() ? 1 : 0);
+              terms.count() >= (op.getDistanceBias() ? 1 : 0) &&
+              Distance::of(op.getDistance()).has_value();
   fits = fits && (!terms.rows || (areRows(terms.query) && areRows(terms.rows)));
+  if (fits && terms.rows && !domain.getScheduled()) {
+    fits = typeOf(terms.query).getDimSize(1) == domain.getPositions() &&
+           stepsOf(terms.rows, distance.query) == domain.getPositions() &&
+           stepsOf(terms.rows, distance.key) == keys.getPositions();
+  }
   if (fits && terms.bias) {
     RankedTensorType type = typeOf(terms.bias);
+    int64_t most = distance.query * domain.getPositions() + std::max<int64_t>(distance.offset, 0);
     fits = type.getRank() == 2 && type.getElementType().isF32() && type.getDimSize(0) >= 1 &&
-           (op.getDomain().getScheduled() || type.getDimSize(0) <= op.getDomain().getPositions()) &&
-           type.getDimSize(1) == heads;
+           (domain.getScheduled() || type.getDimSize(0) <= most) && type.getDimSize(1) == heads;
   }
-  bool isOneDomain = op.getDomain().getScheduled()
-                         ? op.getKeys().getFactor() == op.getDomain().getFactor()
-                         : op.getKeys() == op.getDomain();
-  if (fits && (terms.count() == 0 || isOneDomain)) {
+  bool isOneStep = domain.getFactor() * distance.key == keys.getFactor() * distance.query &&
+                   domain.getFactor() % distance.query == 0;
+  if (fits && (terms.count() == 0 || isOneStep)) {
     return success();
   }
   InFlightDiagnostic error = op.emitOpError(
-      "D-025: expected, behind queries, keys and values of one domain, two tensors of rows by "
-      "distance or a table of distances by heads, or both, found ");
+      "D-025: expected, behind queries, keys and values whose factors are in the ratio of the "
+      "distance's steps, two tensors of rows by distance or a table of distances by heads, or "
+      "both, found ");
   llvm::interleaveComma(op.getExtras().getTypes(), error);
   return error;
 }

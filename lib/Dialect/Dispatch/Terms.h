@@ -7,8 +7,8 @@
 
 namespace sluice::dispatch {
 
-/// D-025: terms are of one domain, each as wide as the heads that it serves. `others` operands
-/// follow them.
+/// D-025: terms are of the steps that the distance counts, each as wide as the heads that it
+/// serves. `others` operands follow them.
 template <typename Op> llvm::LogicalResult verifyTerms(Op op, size_t others);
 
 /// Whether a term's gradient has as many rows as it, and a table's those of each row of the batch.

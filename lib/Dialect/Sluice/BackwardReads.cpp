@@ -32,7 +32,7 @@ Reads LinearInputGradientOp::getRowReads(unsigned result) { return readsItsRow(*
 
 Reads AttentionBackwardOp::getRowReads(unsigned result) {
   return dispatch::attentionBackwardReads(getMask(), getNumOperands(), result,
-                                          getSourceGradients().size(), getTerms().count());
+                                          getSourceGradients().size(), getTerms());
 }
 
 /// The row and its target, token p + offset.

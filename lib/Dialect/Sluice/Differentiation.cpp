@@ -163,7 +163,7 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
       b, getLoc(), types, getQuery(), getKey(), getValue(), getOutput(), getLse(),
       convertSequence(b, getLoc(), results[0], getOutput().getType().getElement()), getExtras(),
       getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(),
-      getMask(), getDropout(), getRandomId(), getDistanceBias());
+      getMask(), getDropout(), getRandomId(), getDistanceBias(), getDistanceAttr());
   IRMapping mapping;
   getScore().cloneInto(&backward.getScore(), mapping);
   Block &derivative = backward.getScoreGradient().emplaceBlock();

@@ -161,7 +161,7 @@ LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
       emitter.get(getKey()), emitter.get(getValue()), extrasOf(*this, Value(), emitter),
       emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
       getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
-      getRandomId(), StringAttr(), StringAttr(), getDistanceBias());
+      getRandomId(), StringAttr(), StringAttr(), getDistanceBias(), getDistanceAttr());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   emitter.set(getOutput(), op.getOutput());
   emitter.set(getLse(), op.getLse());
@@ -182,7 +182,7 @@ LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
       emitter.get(getOutput()), emitter.get(getLse()), emitter.get(getOutputGradient()), extras,
       emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
       getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
-      getRandomId(), StringAttr(), StringAttr(), getDistanceBias());
+      getRandomId(), StringAttr(), StringAttr(), getDistanceBias(), getDistanceAttr());
   cloneRegion(getScore(), op.getScore(), emitter.b);
   cloneRegion(getScoreGradient(), op.getScoreGradient(), emitter.b);
   for (auto [gradient, tensor] : llvm::zip_equal(getGradients(), op.getGradients())) {

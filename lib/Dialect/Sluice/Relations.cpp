@@ -97,13 +97,17 @@ AffineExpr LastOp::getLatest(unsigned operand) { return AffineExpr(); }
 /// Operands of attention: queries, keys and values, then Qv and its rows by distance.
 constexpr unsigned positionQuery = 3, distanceRows = 4;
 
-/// Queries: their own row. Keys and values: the mask, 0 <= q < n. Rows by distance: up to p.
+/// Queries: their own row. Keys and values: the mask, 0 <= q < n. Rows by distance: up to the
+/// greatest that p has.
 Relation AttentionOp::getRelation(unsigned operand) {
   Names of(*this);
   if (operand == 0 || operand == positionQuery || !isSequence(*this, operand)) {
     return readsOne(*this, operand, of.p);
   }
-  IntegerSet mask = operand == distanceRows ? causalMask(getContext(), {}) : getMask();
+  IntegerSet mask =
+      operand == distanceRows
+          ? IntegerSet::get(2, 1, {getTerms().distance.greatest(of.p) - of.q}, {false})
+          : getMask();
   SmallVector<AffineExpr> constraints(mask.getConstraints());
   SmallVector<bool> equalities(mask.getEqFlags());
   constraints.append({of.q, of.n - 1 - of.q});
@@ -115,7 +119,8 @@ Relation AttentionOp::getRelation(unsigned operand) {
 /// itself; which is tightest is judged far from the origin, where slopes decide.
 AffineExpr AttentionOp::getLatest(unsigned operand) {
   if (operand == 0 || operand >= positionQuery) {
-    return Names(*this).p;
+    AffineExpr p = Names(*this).p;
+    return operand == distanceRows ? getTerms().distance.greatest(p) : p;
   }
   constexpr int64_t far = int64_t{1} << 20;
   AffineExpr latest;

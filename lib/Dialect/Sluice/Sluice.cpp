@@ -178,8 +178,45 @@ static LogicalResult verifyOneScale(Operation *op, ValueRange sequences, StringR
   return success();
 }
 
-/// Terms by distance lie on the one scale of queries and keys, sequences before tables, and the
-/// mask lets a query see no later key.
+static int64_t factorOf(Operation *op, Value sequence) {
+  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
+      op, cast<SequenceType>(sequence.getType()).getScale());
+  return scale ? static_cast<int64_t>(scale.getFactor()) : 0;
+}
+
+/// A row by distance is a step that both a query's and a key's factor are whole numbers of, and no
+/// pair of the mask has a distance below 0.
+template <typename Op> static LogicalResult verifyDistance(Op op) {
+  auto distance = dispatch::Distance::of(op.getDistance());
+  if (!distance) {
+    return op.emitOpError("S-080: expected a distance a * p - b * q + c with a and b of at least "
+                          "1, found ")
+           << op.getDistanceAttr();
+  }
+  auto terms = op.getTerms();
+  int64_t query = factorOf(op, op.getQuery()), key = factorOf(op, op.getKey());
+  int64_t step = terms.rows ? factorOf(op, terms.rows) : query / distance->query;
+  if (step * distance->query != query || step * distance->key != key) {
+    return op.emitOpError("S-081: expected queries and keys whose factors are ")
+           << distance->query << " and " << distance->key
+           << " times that of a step of distance, found " << query << ", " << key << " and "
+           << step;
+  }
+  AffineExpr p = getAffineDimExpr(0, op.getContext());
+  AffineExpr latest = distance->greatest(p).floorDiv(distance->key);
+  bool isEarlier = llvm::any_of(solveMask(op.getMask()).upper, [&](AffineExpr bound) {
+    auto ahead = dyn_cast<AffineConstantExpr>(simplifyAffineExpr(bound - latest, 1, 1));
+    return ahead && ahead.getValue() <= 0;
+  });
+  if (!isEarlier) {
+    return op.emitOpError("S-046: expected a mask that says ")
+           << (*distance == dispatch::Distance() ? "q <= p" : "the distance is at least 0")
+           << " where scores have terms by distance, found " << op.getMaskAttr();
+  }
+  return success();
+}
+
+/// Terms by distance: sequences before tables, of as many columns as the heads have.
 template <typename Op> static LogicalResult verifyTerms(Op op) {
   auto isTable = [](Value extra) { return isa<RankedTensorType>(extra.getType()); };
   size_t tables = llvm::count_if(op.getExtras(), isTable), all = op.getExtras().size();
@@ -214,21 +251,10 @@ template <typename Op> static LogicalResult verifyTerms(Op op) {
     llvm::interleaveComma(op.getExtras().getTypes(), error);
     return error;
   }
-  AffineExpr p = getAffineDimExpr(0, op.getContext());
-  bool isEarlier = llvm::any_of(solveMask(op.getMask()).upper, [&](AffineExpr bound) {
-    auto ahead = dyn_cast<AffineConstantExpr>(simplifyAffineExpr(bound - p, 1, 1));
-    return ahead && ahead.getValue() <= 0;
-  });
-  if (!isEarlier) {
-    return op.emitOpError("S-046: expected a mask that says q <= p where scores have terms by "
-                          "distance, found ")
-           << op.getMaskAttr();
+  if (terms.rows && failed(verifyOneScale(op, {op.getQuery(), terms.query}, "queries"))) {
+    return failure();
   }
-  SmallVector<Value> sequences{op.getQuery(), op.getKey()};
-  if (terms.rows) {
-    sequences.append({terms.query, terms.rows});
-  }
-  return verifyOneScale(op, sequences, "queries, keys and terms by distance");
+  return verifyDistance(op);
 }
 
 LogicalResult AttentionOp::verify() {

@@ -106,7 +106,7 @@ void BackwardGenerator::allocate() {
   deltas = frame.scratch(MemRefType::get({allQueries}, e.b.getF32Type()));
   MemRefType block = matrix(shape.keyBlock, shape.queryBlock);
   probabilities = frame.scratch(block);
-  scoreGradients = frame.scratch(matrix(shape.keyBlock + 2 * terms.padding(), shape.queryBlock));
+  scoreGradients = frame.scratch(block);
   scores = keepsScores ? frame.scratch(block) : Value();
   keep = shape.dropout > 0 ? frame.scratch(block) : Value();
   rows = frame.scratch(matrix(shape.queryBlock, shape.headWidth));
@@ -163,9 +163,6 @@ void BackwardGenerator::emitItem() {
   emitPack(e, shape, value, allKeys, valueColumn, values);
   emitFill(e, keyGradients, 0);
   emitFill(e, valueGradients, 0);
-  if (terms.padding() > 0) {
-    emitFill(e, scoreGradients, 0);
-  }
   e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) { emitHead(member); });
   Value zero = e.index(0);
   emitUnpack(e, shape, keyGradients, zero, zero, keyLength, rotary, gradientOf(1), keyBase,
@@ -181,8 +178,8 @@ void BackwardGenerator::emitHead(Value member) {
   emitPack(e, shape, query, all, queryColumn, queryRows);
   emitPack(e, shape, outputGradient, all, outputColumn, outputRows);
   emitFill(e, queryGradients, 0);
-  terms.packHead(queryBase, queryLength, head);
-  terms.packAllQueries(queryBase, queryLength, head);
+  terms.packHead(batchRow, queryLength, head);
+  terms.packAllQueries();
   emitRowStatistics(outputColumn);
   Value blocks = e.floorDiv(e.add(queryLength, shape.queryBlock - 1), shape.queryBlock);
   e.loop(e.index(0), blocks, 1, [&](Value block) {
@@ -280,14 +277,13 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
 /// scoreGradients = derivative region of g = P (keep dP - delta), dP = V dO^T; then probabilities =
 /// keep P.
 void BackwardGenerator::emitScoreGradients(Value q0) {
-  int64_t padding = terms.padding();
   Matmul product;
   product.rows = shape.keyBlock;
   product.vectors = shape.queryVectors;
   product.depth = e.index(shape.head);
   product.a = {values, q0, {}};
   product.b = {outputBlocks, blockRow, {}};
-  product.finish = [&, padding](Value row, Value column, Accumulators &tile) {
+  product.finish = [&](Value row, Value column, Accumulators &tile) {
     Value h = e.toInteger(head);
     for (size_t j = 0; j < tile.front().size(); ++j) {
       Value offset = e.add(column, j * e.lanes);
@@ -310,8 +306,7 @@ void BackwardGenerator::emitScoreGradients(Value q0) {
         // infinite: 0 it is.
         Value absent =
             arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, probability, e.splat(0));
-        Value stored = padding > 0 ? e.add(local, padding) : local;
-        e.store(e.select(absent, e.splat(0), derived), scoreGradients, {stored, offset});
+        e.store(e.select(absent, e.splat(0), derived), scoreGradients, {local, offset});
         if (op.getTerms().bias) {
           terms.addBiasGradient(e.select(absent, e.splat(0), g), p0, q0, local, offset);
         }
@@ -330,15 +325,14 @@ void BackwardGenerator::emitProducts(Value q0) {
   product.a = {probabilities, {}, {}};
   product.b = {outputRows, p0, {}};
   emitMatmul(e, target, accumulateInto(e, product, valueGradients, q0));
-  Value first = terms.padding() > 0 ? e.index(terms.padding()) : Value();
-  product.a = {scoreGradients, first, {}};
+  product.a = {scoreGradients, {}, {}};
   product.b = {queryRows, p0, {}};
   emitMatmul(e, target, accumulateInto(e, product, keyGradients, q0));
   product.rows = shape.head;
   product.vectors = shape.queryVectors;
   product.depth = e.min(e.index(shape.keyBlock), e.sub(keyLength, q0));
   product.a = {keys, q0, {}, /*transposed=*/true};
-  product.b = {scoreGradients, first, {}};
+  product.b = {scoreGradients, {}, {}};
   emitMatmul(e, target, accumulateInto(e, product, queryGradients, blockRow));
   terms.emitGradients(scoreGradients, p0, q0, blockRow);
 }

@@ -88,7 +88,7 @@ private:
   void addScores(Value q0, Value step);
   void prefetchValues(Value q0, Value step);
   Value emitScores(const Query &query, ArrayRef<Value> rows, Value q0, Value step);
-  Value distanceOf(const Query &query, Value q0, Value key);
+  Value distanceRow(const Query &query, Value q0, Value key, Value rows);
   void addDistances(const Query &query, Value q0, Value step, Emitter::Values &dots);
   Value addBiases(const Query &query, Value q0, Value step, Value score);
   void addTerms(const Query &query);
@@ -122,9 +122,10 @@ private:
   Value parts;    ///< workspace: sums, maximum, sum; by item and query
   Value counters; ///< of arrived items, by batch row and group
   Value batch, part, group, length;
-  Value isShort;  ///< whether the text's parts have `shortKeys` keys
-  Value partKeys; ///< of this text
-  Value run;      ///< keys of a stream in the block at hand
+  Value distanceCount; ///< valid rows by distance
+  Value isShort;       ///< whether the text's parts have `shortKeys` keys
+  Value partKeys;      ///< of this text
+  Value run;           ///< keys of a stream in the block at hand
   Frame::Run due;
 };
 
@@ -178,6 +179,10 @@ Kernel DecodeGenerator::generate() {
   due = frame.run(batch);
   int64_t factor = op.getKeys().getFactor();
   length = e.floorDiv(e.add(due.length, factor - 1), factor);
+  if (distances) {
+    int64_t step = distanceStep(op);
+    distanceCount = e.floorDiv(e.add(due.length, step - 1), step);
+  }
   isShort = e.less(length, e.index(cut.parts * cut.shortKeys + 1));
   partKeys = e.select(isShort, e.index(cut.shortKeys), e.index(cut.partKeys));
   Value some = e.both(e.less(e.index(0), due.count), e.less(e.mul(part, partKeys), length));
@@ -253,16 +258,17 @@ void DecodeGenerator::loadQuery(const Query &of) {
   e.store(e.splat(0), sum, {of.slot, e.index(0)});
 }
 
-/// Of a query and key q0 + `key`; of a key behind the query, which no mask lets it see, 0.
-Value DecodeGenerator::distanceOf(const Query &of, Value q0, Value key) {
-  return e.max(e.sub(of.position, e.add(q0, key)), e.index(0));
+/// The row of `rows` that a query and key q0 + `key` have.
+Value DecodeGenerator::distanceRow(const Query &of, Value q0, Value key, Value rows) {
+  return emitDistanceRow(e, emitDistance(e, op.getTerms().distance, of.position, e.add(q0, key)),
+                         rows);
 }
 
 /// Adds the products of a query with its rows by distance to those with the keys, one a stream.
 void DecodeGenerator::addDistances(const Query &of, Value q0, Value step, Emitter::Values &dots) {
   Value first = e.mul(of.head, shape.head);
   for (int64_t i = 0; i < e.lanes; ++i) {
-    Value distance = distanceOf(of, q0, e.add(step, e.mul(run, i)));
+    Value distance = distanceRow(of, q0, e.add(step, e.mul(run, i)), distanceCount);
     Value row = ringRow(e.b, extentOf(op.getTerms().rows), batch, distance);
     for (int64_t j = 0; j < shape.headVectors; ++j) {
       Value factor = e.load(positionQueries, {of.slot, e.index(j * e.lanes)});
@@ -276,8 +282,8 @@ Value DecodeGenerator::addBiases(const Query &of, Value q0, Value step, Value sc
   int64_t rows = cast<RankedTensorType>(op.getTerms().bias.getType()).getDimSize(0);
   Emitter::Values numbers;
   for (int64_t i = 0; i < e.lanes; ++i) {
-    Value distance = distanceOf(of, q0, e.add(step, e.mul(run, i)));
-    numbers.push_back(e.loadScalar(biases, {e.min(distance, e.index(rows - 1)), of.head}));
+    Value row = distanceRow(of, q0, e.add(step, e.mul(run, i)), e.index(rows));
+    numbers.push_back(e.loadScalar(biases, {row, of.head}));
   }
   return e.addf(score, vector::FromElementsOp::create(e.b, e.floats, numbers));
 }

@@ -127,7 +127,7 @@ void ForwardGenerator::emitItem() {
   if (values) {
     emitPack(e, shape, value, allKeys, valueColumn, values);
   }
-  terms.packHead(queryBase, queryLength, head);
+  terms.packHead(batchRow, queryLength, head);
   Value part = e.sub(frame.item(), e.mul(e.floorDiv(frame.item(), parts), parts));
   Value blocks = e.floorDiv(e.add(queryLength, shape.queryBlock - 1), shape.queryBlock);
   e.loop(part, blocks, parts, [&](Value block) { emitQueryBlock(block); });

@@ -20,47 +20,47 @@ void Terms::allocate(std::optional<unsigned> firstGradient) {
   if (operands.rows) {
     query = frame.buffer(operand++);
     rows = frame.buffer(operand++);
-    packedRows = matrix(front() + allQueries() + 1, shape.headWidth);
+    packedRows = matrix(packedCount(), shape.headWidth);
     products = matrix(distancesOfPair(), shape.queryBlock);
     queryBlocks = matrix(transposed, shape.queryBlock);
   }
   if (operands.bias) {
     table = frame.buffer(operand);
-    biases = vector(front() + allQueries());
+    biases = vector(front() + allDistances());
   }
   if (firstGradient && operands.rows) {
     queryGradient = frame.buffer(gradient++);
     rowGradient = frame.buffer(gradient++);
     queryRows = matrix(allQueries(), shape.headWidth);
     queryGradients = matrix(transposed, shape.queryBlock);
-    rowGradients = matrix(front() + allQueries() + 1, shape.headWidth);
+    rowGradients = matrix(packedCount(), shape.headWidth);
   }
   if (firstGradient && operands.bias) {
     tableGradient = frame.buffer(gradient);
-    biasGradients = vector(front() + allQueries());
+    biasGradients = vector(front() + allDistances());
   }
 }
 
-void Terms::packHead(Value baseOf, Value lengthOf, Value headOf) {
-  base = baseOf;
+void Terms::packHead(Value batchRow, Value lengthOf, Value headOf) {
+  base = e.mul(batchRow, shape.queries);
   length = lengthOf;
   head = headOf;
-  Value last = e.add(length, -1), zero = e.index(0);
+  Value zero = e.index(0);
   if (rows) {
-    e.loop(zero, e.index(front() + allQueries() + 1), 1, [&](Value i) {
-      Value distance = e.max(e.min(e.add(i, -front()), last), zero);
+    rowBase = e.mul(batchRow, rowCount());
+    rowLength = frame.validLength(step, rowCount());
+    e.loop(zero, e.index(packedCount()), 1, [&](Value i) {
+      Value row0 = e.add(rowBase, emitDistanceRow(e, e.add(i, -front()), rowLength));
       for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
-        Value row =
-            e.load(rows, {e.add(base, distance), e.add(columnOf(head), lane0)}, shape.head - lane0);
+        Value row = e.load(rows, {row0, e.add(columnOf(head), lane0)}, shape.head - lane0);
         e.store(row, packedRows, {i, e.index(lane0)});
       }
     });
   }
   if (table) {
-    Value most = e.index(biasRows() - 1);
-    e.loop(zero, e.index(front() + allQueries()), 1, [&](Value i) {
-      Value distance = e.max(e.min(e.add(i, -front()), most), zero);
-      e.store(e.loadScalar(table, {distance, head}), biases, {i});
+    e.loop(zero, e.index(front() + allDistances()), 1, [&](Value i) {
+      Value row = emitDistanceRow(e, e.add(i, -front()), e.index(biasRows()));
+      e.store(e.loadScalar(table, {row, head}), biases, {i});
     });
   }
 }
@@ -73,16 +73,16 @@ void Terms::packQueries(Value p0, Value rowsOfBlock) {
   }
 }
 
-void Terms::packAllQueries(Value baseOf, Value lengthOf, Value headOf) {
+void Terms::packAllQueries() {
   if (rows) {
-    Value count = e.roundUp(lengthOf, shape.queryBlock);
-    emitPack(e, shape, query, {baseOf, e.index(0), count, lengthOf}, columnOf(headOf), queryRows);
+    Value count = e.roundUp(length, shape.queryBlock);
+    emitPack(e, shape, query, {base, e.index(0), count, length}, columnOf(head), queryRows);
     emitFill(e, queryGradients, 0);
     emitFill(e, rowGradients, 0);
   }
   if (table) {
     Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
-    e.loop(e.index(0), e.index(front() + allQueries()), 1,
+    e.loop(e.index(0), e.index(front() + allDistances()), 1,
            [&](Value i) { e.store(zero, biasGradients, {i}); });
   }
 }
@@ -113,51 +113,77 @@ void Terms::emitProducts(Value p0, Value q0, Value row0) {
   emitMatmul(e, target, product);
 }
 
-/// memory[row + l][column + l] in lane l, of rows of queryBlock numbers.
-Value Terms::diagonal(Value memory, Value row, Value column) {
-  SmallVector<int32_t> steps;
+Value Terms::steps(int64_t stride) {
+  SmallVector<int32_t> numbers;
   for (int64_t lane = 0; lane < e.lanes; ++lane) {
-    steps.push_back(static_cast<int32_t>(lane * (shape.queryBlock + 1)));
+    numbers.push_back(static_cast<int32_t>(lane * stride));
   }
-  Value indices =
-      arith::ConstantOp::create(e.b, DenseElementsAttr::get(e.integers, ArrayRef<int32_t>(steps)));
+  return arith::ConstantOp::create(e.b,
+                                   DenseElementsAttr::get(e.integers, ArrayRef<int32_t>(numbers)));
+}
+
+Value Terms::allLanes() {
   auto masks = VectorType::get({e.lanes}, e.b.getI1Type());
-  Value all = arith::ConstantOp::create(e.b, DenseElementsAttr::get(masks, true));
-  return vector::GatherOp::create(e.b, e.floats, memory, ValueRange{row, column}, indices, all,
+  return arith::ConstantOp::create(e.b, DenseElementsAttr::get(masks, true));
+}
+
+/// Elements of memory from `first` on, a stride apart.
+Value Terms::gather(Value memory, ValueRange first, int64_t stride) {
+  return vector::GatherOp::create(e.b, e.floats, memory, first, steps(stride), allLanes(),
                                   e.splat(0));
+}
+
+/// Element l of a vector goes a stride from that of l - 1, none to the place of another.
+void Terms::scatter(Value vector, Value memory, ValueRange first, int64_t stride) {
+  vector::ScatterOp::create(e.b, TypeRange(), memory, first, steps(stride), allLanes(), vector,
+                            IntegerAttr());
 }
 
 Value Terms::addProduct(Value raw, Value key, Value offset) {
   if (!rows) {
     return raw;
   }
-  Value row = e.add(e.sub(offset, key), shape.keyBlock - 1);
-  return e.addf(raw, diagonal(products, row, offset));
+  return e.addf(raw, gather(products, {productRow(key, offset), offset}, diagonal()));
 }
 
 Value Terms::addBias(Value score, Value p0, Value q0, Value key, Value offset) {
-  return table ? e.addf(score, e.load(biases, {biasIndex(p0, q0, key, offset)})) : score;
+  if (!table) {
+    return score;
+  }
+  Value at = biasIndex(p0, q0, key, offset);
+  return e.addf(score, a == 1 ? e.load(biases, {at}) : gather(biases, {at}, a));
 }
 
 void Terms::addBiasGradient(Value gradient, Value p0, Value q0, Value key, Value offset) {
-  if (table) {
-    Value at = biasIndex(p0, q0, key, offset);
-    e.store(e.addf(e.load(biasGradients, {at}), gradient), biasGradients, {at});
+  if (!table) {
+    return;
   }
+  Value at = biasIndex(p0, q0, key, offset);
+  if (a == 1) {
+    e.store(e.addf(e.load(biasGradients, {at}), gradient), biasGradients, {at});
+    return;
+  }
+  scatter(e.addf(gather(biasGradients, {at}, a), gradient), biasGradients, {at}, a);
+}
+
+/// The products' gradient: that of each score along its diagonal, 0 where no key of the block has
+/// the distance.
+void Terms::emitProductGradients(Value scoreGradients) {
+  emitFill(e, products, 0);
+  e.loop(e.index(0), e.index(shape.keyBlock), 1, [&](Value key) {
+    for (int64_t j = 0; j < shape.queryVectors; ++j) {
+      Value offset = e.index(j * e.lanes);
+      scatter(e.load(scoreGradients, {key, offset}), products, {productRow(key, offset), offset},
+              diagonal());
+    }
+  });
 }
 
 void Terms::emitGradients(Value scoreGradients, Value p0, Value q0, Value row0) {
   if (!rows) {
     return;
   }
-  // What the products' gradient is where no key of the block has the distance: the padding's zeros.
-  e.loop(e.index(0), e.index(distancesOfPair()), 1, [&](Value i) {
-    for (int64_t j = 0; j < shape.queryVectors; ++j) {
-      Value column = e.index(j * e.lanes);
-      Value row = e.sub(e.add(column, padding() + shape.keyBlock - 1), i);
-      e.store(diagonal(scoreGradients, row, column), products, {i, column});
-    }
-  });
+  emitProductGradients(scoreGradients);
   Value first = firstRow(p0, q0);
   Matmul product;
   product.rows = shape.head;
@@ -183,10 +209,25 @@ void Terms::storeQueries(Value p0, Value row0, Value rowsOfBlock) {
   emitUnpack(e, shape, rowsOfBlock, e.index(0), p0, count, {}, queryGradient, base, columnOf(head));
 }
 
+/// Distances beyond the last valid row have that row.
+void Terms::foldLastRow() {
+  Value last = e.add(rowLength, front() - 1);
+  e.loop(e.index(0), e.index(c), 1, [&](Value i) {
+    for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
+      Value lane = e.index(lane0);
+      Value beyond = e.load(rowGradients, {e.add(e.add(last, 1), i), lane});
+      e.store(e.addf(e.load(rowGradients, {last, lane}), beyond), rowGradients, {last, lane});
+    }
+  });
+}
+
 void Terms::storeHead(Value batchRow) {
   if (rows) {
-    emitUnpack(e, shape, rowGradients, e.index(front()), e.index(0), length, {}, rowGradient, base,
-               columnOf(head));
+    if (c > 0) {
+      foldLastRow();
+    }
+    emitUnpack(e, shape, rowGradients, e.index(front()), e.index(0), rowLength, {}, rowGradient,
+               rowBase, columnOf(head));
   }
   if (!table) {
     return;
@@ -198,19 +239,21 @@ void Terms::storeHead(Value batchRow) {
             {e.add(part, i), head});
   });
   Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
-  auto rest = e.loop(last, e.index(allQueries()), 1, zero, [&](Value i, ValueRange so) {
+  auto rest = e.loop(last, e.index(allDistances()), 1, zero, [&](Value i, ValueRange so) {
     return Emitter::Values{e.addf(so.front(), e.loadScalar(biasGradients, {e.add(i, front())}))};
   });
   e.store(rest.front(), tableGradient, {e.add(part, last), head});
 }
 
-void Terms::storeZeros(Value batchRow, Value headOf, Value from, bool noBiases) {
+void Terms::storeZeros(Value batchRow, Value headOf, Value from, bool isWhole) {
   if (rows) {
-    Value to = e.index(shape.queries), first = e.mul(batchRow, shape.queries);
-    emitZeroRows(e, shape, queryGradient, first, from, to, columnOf(headOf));
-    emitZeroRows(e, shape, rowGradient, first, from, to, columnOf(headOf));
+    emitZeroRows(e, shape, queryGradient, e.mul(batchRow, shape.queries), from,
+                 e.index(shape.queries), columnOf(headOf));
+    Value fromRow = isWhole ? e.index(0) : frame.validLength(step, rowCount());
+    emitZeroRows(e, shape, rowGradient, e.mul(batchRow, rowCount()), fromRow, e.index(rowCount()),
+                 columnOf(headOf));
   }
-  if (table && noBiases) {
+  if (table && isWhole) {
     Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
     Value part = e.mul(batchRow, biasRows());
     e.loop(e.index(0), e.index(biasRows()), 1,

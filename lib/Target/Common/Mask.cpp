@@ -152,6 +152,16 @@ Value target::emitRelation(Emitter &e, IntegerSet mask, Value p, Value q, Value 
   return result;
 }
 
+Value target::emitDistance(Emitter &e, const dispatch::Distance &distance, Value p, Value q) {
+  auto scaled = [&](Value x, int64_t factor) { return factor == 1 ? x : e.mul(x, factor); };
+  Value between = e.sub(scaled(p, distance.query), scaled(q, distance.key));
+  return distance.offset == 0 ? between : e.add(between, distance.offset);
+}
+
+Value target::emitDistanceRow(Emitter &e, Value distance, Value rows) {
+  return e.max(e.min(distance, e.add(rows, -1)), e.constantLike(distance, 0));
+}
+
 double target::countPairs(int64_t queries, int64_t keys, IntegerSet mask) {
   constexpr int64_t most = 64;
   int64_t rows = std::min(most, queries), columns = std::min(most, keys);

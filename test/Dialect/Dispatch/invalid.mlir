@@ -357,7 +357,7 @@ func.func @counts_of_another_batch(%x: tensor<2x16x4xf32>, %y: tensor<2x5x8xf32>
 
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @more_biases_than_positions(%x: tensor<2x16x12xf32>, %b: tensor<17x1xf32>) {
-  // expected-error@+1 {{D-025: expected, behind queries, keys and values of one domain, two tensors of rows by distance or a table}}
+  // expected-error@+1 {{D-025: expected, behind queries, keys and values whose factors are in the ratio of the distance's steps, two tensors}}
   %o:2 = dispatch.attention %x, %x, %x, %b attributes {domain = #domain, distance_bias, heads = 1 : i64, kv_heads = 1 : i64,
       head_size = 4 : i64, query_column = 0 : i64, key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
   ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):

@@ -291,6 +291,52 @@ func.func @distances_of_later_keys(%x: !sluice.seq<@fine, 4, f32>, %b: tensor<3x
 
 // -----
 
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+func.func @distances_that_grow(%x: !sluice.seq<@fine, 4, f32>, %b: tensor<3x1xf32>) {
+  // expected-error@+1 {{S-080: expected a distance a * p - b * q + c with a and b of at least 1, found affine_map<(d0, d1) -> (d0 + d1)>}}
+  %o, %l = sluice.attention %x, %x, %x, %b attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, distance_bias,
+      distance = affine_map<(p, q) -> (p + q)>,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, tensor<3x1xf32>) -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 1, f32>)
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+sluice.scale @coarse on @t factor 4
+func.func @distances_of_one_scale(%x: !sluice.seq<@fine, 4, f32>, %y: !sluice.seq<@coarse, 4, f32>, %b: tensor<3x1xf32>) {
+  // expected-error@+1 {{S-081: expected queries and keys whose factors are 1 and 1 times that of a step of distance, found 4, 1 and 4}}
+  %o, %l = sluice.attention %y, %x, %x, %b attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, distance_bias,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@coarse, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, tensor<3x1xf32>) -> (!sluice.seq<@coarse, 4, f32>, !sluice.seq<@coarse, 1, f32>)
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+sluice.scale @coarse on @t factor 4
+func.func @distances_below_zero(%x: !sluice.seq<@fine, 4, f32>, %y: !sluice.seq<@coarse, 4, f32>, %b: tensor<3x1xf32>) {
+  // expected-error@+1 {{S-046: expected a mask that says the distance is at least 0}}
+  %o, %l = sluice.attention %y, %x, %x, %b attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, distance_bias,
+      distance = affine_map<(p, q) -> (p * 4 - q)>,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p * 4 + 3 - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@coarse, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, tensor<3x1xf32>) -> (!sluice.seq<@coarse, 4, f32>, !sluice.seq<@coarse, 1, f32>)
+  return
+}
+
+// -----
+
 func.func @captured(%a: !sluice.seq<@s1, 4, f32>, %outside: f32) {
   // expected-note@+1 {{required by region isolation constraints}}
   %y = sluice.map(%a) {

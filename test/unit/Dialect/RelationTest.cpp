@@ -208,6 +208,20 @@ constexpr const char *attentionByDistance =
   return %o : !sluice.seq<@s1, 4, f32>
 })";
 
+/// The same from groups of four over what they are made of.
+constexpr const char *attentionByDistanceBetweenScales =
+    R"((%q: !sluice.seq<@s4, 2, f32>, %k: !sluice.seq<@s1, 2, f32>,
+    %u: !sluice.seq<@s4, 2, f32>, %r: !sluice.seq<@s1, 2, f32>) -> !sluice.seq<@s4, 2, f32> {
+  %o, %l = sluice.attention %q, %k, %k, %u, %r attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 2 : i64,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64,
+      distance = affine_map<(p, q) -> (p * 4 - q)>, mask = affine_set<(p, q)[n] : (p * 4 - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %t: i32, %h: i32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@s4, 2, f32>, !sluice.seq<@s1, 2, f32>, !sluice.seq<@s1, 2, f32>, !sluice.seq<@s4, 2, f32>,
+       !sluice.seq<@s1, 2, f32>) -> (!sluice.seq<@s4, 2, f32>, !sluice.seq<@s4, 1, f32>)
+  return %o : !sluice.seq<@s4, 2, f32>
+})";
+
 const Case cases[] = {
     {"embed", "(%t: " TOKENS ", %w: tensor<7x3xf32>) -> " SEQ(
                   "s1", 3) " { %y = sluice.embed %t, %w : (" TOKENS
@@ -272,6 +286,7 @@ const Case cases[] = {
                                        "s1", 0) " return %l : " SEQ("s1", 0) " }"},
     {"attention_causal", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0)", PLAIN)},
     {"attention_by_distance", attentionByDistance},
+    {"attention_by_distance_between_scales", attentionByDistanceBetweenScales},
     {"attention_causal_grouped", ATTENTION(1, 2, "(p, q)[n] : (p - q >= 0)", PLAIN)},
     {"attention_bidirectional", ATTENTION(2, 4, "(p, q)[n] : (n - 1 - q >= 0)", PLAIN)},
     {"attention_window", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0, q - p + 2 >= 0)", PLAIN)},

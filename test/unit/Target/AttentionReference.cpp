@@ -137,6 +137,14 @@ std::vector<std::vector<float>> sluice::test::sequences(const AttentionCase &c,
   return {data.tensor(c.tensorOf(0)), data.tensor(c.tensorOf(1)), data.tensor(c.tensorOf(2))};
 }
 
+static std::string distanceText(const AttentionCase &c) {
+  auto number = [](int64_t value) { return std::to_string(value); };
+  return c.distancePositions == 0
+             ? ""
+             : ", distance = affine_map<(p, q) -> (p * " + number(c.distanceQuery) + " - q * " +
+                   number(c.distanceKey) + " + " + number(c.distanceOffset) + ")>";
+}
+
 static std::string attributes(const AttentionCase &c) {
   auto number = [](int64_t value) { return std::to_string(value); };
   auto domain = [&](int64_t positions, int64_t factor) {
@@ -150,7 +158,7 @@ static std::string attributes(const AttentionCase &c) {
          " : i64, query_column = 0 : i64, key_column = " + number(c.columnOf(1)) +
          " : i64, value_column = " + number(c.columnOf(2)) + " : i64, mask = " + c.relation.text +
          ", dropout = " + std::to_string(c.dropout) + " : f32, random_id = " + number(c.randomId) +
-         " : i64" + (c.biasRows > 0 ? ", distance_bias" : "") + "}";
+         " : i64" + (c.biasRows > 0 ? ", distance_bias" : "") + distanceText(c) + "}";
 }
 
 static std::string region(const std::string &body, bool derivative) {
@@ -187,13 +195,13 @@ static Operands operandsOf(const AttentionCase &c) {
     std::string name = ", %t" + std::to_string(term);
     std::string type =
         isTable ? "tensor<" + std::to_string(c.biasRows) + "x" + std::to_string(c.heads) + "xf32>"
-                : tensor(c.batch, c.positions, c.termWidth(term), c.bf16);
+                : tensor(c.batch, c.termRows(term), c.termWidth(term), c.bf16);
     operands.termNames += name;
     operands.termArguments += name + ": " + type;
     operands.termTypes += ", " + type;
     operands.gradients.push_back(
         isTable ? tensor(c.batch, c.biasRows, c.heads)
-                : tensor(c.batch, c.positions, c.termWidth(term), c.bf16Results()));
+                : tensor(c.batch, c.termRows(term), c.termWidth(term), c.bf16Results()));
   }
   return operands;
 }
@@ -299,24 +307,34 @@ struct HeadEvaluation {
       row[i + 1] = y * cosine - x * sine;
     }
   }
-  /// Where an element of a term by position or by distance stands.
-  int64_t atTerm(int64_t p, int64_t i) const {
-    return ((b * c.positions + p) * c.heads + h) * c.head + i;
+  /// Where an element of the terms by position (0) and by distance (1) stands.
+  int64_t atTerm(int64_t term, int64_t p, int64_t i) const {
+    return ((b * c.termRows(term) + p) * c.heads + h) * c.head + i;
   }
-  int64_t biasRow(int64_t p, int64_t j) const { return std::min(p - j, c.biasRows - 1); }
+  int64_t distance(int64_t p, int64_t j) const {
+    return c.distanceQuery * p - c.distanceKey * j + c.distanceOffset;
+  }
+  int64_t biasRow(int64_t p, int64_t j) const { return std::min(distance(p, j), c.biasRows - 1); }
+  int64_t distanceRow(int64_t p, int64_t j) const {
+    return std::min(distance(p, j), c.validDistances() - 1);
+  }
   double bias(int64_t p, int64_t j) const {
     return c.biasRows > 0 ? data.terms.back()[biasRow(p, j) * c.heads + h] : 0;
   }
   /// What the score region is given, or the sum of its terms' magnitudes.
   double raw(int64_t p, int64_t j, bool magnitudes = false) const;
   void loadTerms() {
-    for (int64_t p = 0; c.distances && p < n; ++p) {
-      distanceQueries.emplace_back();
-      distances.emplace_back();
-      for (int64_t i = 0; i < c.head; ++i) {
-        distanceQueries[p].push_back(data.terms[0][atTerm(p, i)]);
-        distances[p].push_back(data.terms[1][atTerm(p, i)]);
+    auto load = [&](Matrix &matrix, int64_t term, int64_t count) {
+      for (int64_t p = 0; p < count; ++p) {
+        matrix.emplace_back();
+        for (int64_t i = 0; i < c.head; ++i) {
+          matrix[p].push_back(data.terms[term][atTerm(term, p, i)]);
+        }
       }
+    };
+    if (c.distances) {
+      load(distanceQueries, 0, n);
+      load(distances, 1, c.validDistances());
     }
   }
   void load() {
@@ -384,8 +402,9 @@ std::vector<double> times(const std::vector<double> &row, double factor) {
 
 double HeadEvaluation::raw(int64_t p, int64_t j, bool magnitudes) const {
   double ofKeys = dot(q[p], k[j], magnitudes);
-  return c.distances && p >= j ? ofKeys + dot(distanceQueries[p], distances[p - j], magnitudes)
-                               : ofKeys;
+  return c.distances && distance(p, j) >= 0
+             ? ofKeys + dot(distanceQueries[p], distances[distanceRow(p, j)], magnitudes)
+             : ofKeys;
 }
 
 /// Gradients of terms: each row by distance and each bias is a sum over the queries that have it.
@@ -396,9 +415,10 @@ void HeadEvaluation::addTerms(int64_t p, int64_t j, double rawGradient, double b
     expected.bound[at] += bound + 4 * unit * std::abs(value);
   };
   for (int64_t i = 0; c.distances && i < c.head; ++i) {
-    double query = distanceQueries[p][i], row = distances[p - j][i];
-    put(data.termGradients[0], atTerm(p, i), rawGradient * row, bound * std::abs(row));
-    put(data.termGradients[1], atTerm(p - j, i), rawGradient * query, bound * std::abs(query));
+    int64_t at = distanceRow(p, j);
+    double query = distanceQueries[p][i], row = distances[at][i];
+    put(data.termGradients[0], atTerm(0, p, i), rawGradient * row, bound * std::abs(row));
+    put(data.termGradients[1], atTerm(1, at, i), rawGradient * query, bound * std::abs(query));
   }
   if (c.biasRows > 0) {
     int64_t at = (b * c.biasRows + biasRow(p, j)) * c.heads + h;
@@ -536,12 +556,13 @@ AttentionData sluice::test::makeAttention(const AttentionCase &c) {
   }
   for (int64_t term = 0; term < c.terms(); ++term) {
     bool isTable = c.biasRows > 0 && term + 1 == c.terms();
-    int64_t elements = isTable ? c.biasRows * c.heads : positions * wide;
+    int64_t elements = isTable ? c.biasRows * c.heads : c.batch * c.termRows(term) * wide;
     std::vector<float> &drawn = data.terms.emplace_back(elements);
     if (isTable) {
       std::ranges::generate(drawn, [&] { return uniform(random); });
     } else {
-      draw(drawn, wide);
+      auto valid = [&](int64_t) { return term == 0 ? c.valid() : c.validDistances(); };
+      drawRows(drawn, c.termRows(term), valid, wide);
     }
     data.termGradients.emplace_back(isTable ? c.batch * elements : elements);
   }

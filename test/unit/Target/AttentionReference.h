@@ -44,6 +44,8 @@ struct AttentionCase {
       {};                 ///< valid keys of each row of the batch, where it has its own
   bool distances = false; ///< scores have products with rows by distance
   int64_t biasRows = 0;   ///< of a table of biases by distance; 0: none
+  int64_t distanceQuery = 1, distanceKey = 1, distanceOffset = 0; ///< a, b, c of a p - b q + c
+  int64_t distancePositions = 0; ///< rows by distance; 0: as many as queries
 
   bool bf16Results() const { return bf16 && !wideResults; }
   int64_t valid() const { return (length + factor - 1) / factor; }
@@ -60,6 +62,12 @@ struct AttentionCase {
   int64_t columnOf(int64_t part) const; ///< of its tensor, where part's heads begin
   int64_t width(int64_t tensor = 0) const;
   int64_t rowsOf(int64_t tensor) const { return tensor == 0 ? positions : keys(); }
+  int64_t distanceRows() const { return distancePositions > 0 ? distancePositions : positions; }
+  int64_t validDistances() const {
+    int64_t step = factor / distanceQuery;
+    return (length + step - 1) / step;
+  }
+  int64_t termRows(int64_t term) const { return term == 1 ? distanceRows() : positions; }
   int64_t terms() const { return (distances ? 2 : 0) + (biasRows > 0 ? 1 : 0); }
   int64_t termWidth(int64_t term) const { return distances && term < 2 ? heads * head : heads; }
   std::string forwardText() const;

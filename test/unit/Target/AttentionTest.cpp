@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 using namespace mlir;
 using namespace sluice;
@@ -217,6 +218,31 @@ TEST(Attention, TermsByDistance) {
   check(withTerms(late, true, 5), {3});
   AttentionCase large{"large blocks", 1, 330, 2, 1, 20, 329, 1, causal(), plain};
   check(withTerms(large, true, 100), {1, 63, 64, 65, 129});
+}
+
+/// The same between scales of factors a of queries and b of keys: distances in steps of the finer,
+/// between beginnings, or between ends, where the last group may not be full.
+AttentionCase acrossScales(int64_t a, int64_t b, bool isComplete, int64_t biasRows) {
+  int64_t step = std::gcd(a, b);
+  AttentionCase c = onScales(a, b, 0, 1000);
+  c.name += isComplete ? " by their ends" : "";
+  c.distanceQuery = a / step;
+  c.distanceKey = b / step;
+  c.distancePositions = (150 + step - 1) / step;
+  if (isComplete) {
+    c.distanceOffset = (a - b) / step;
+    c.relation = {"affine_set<(p, q)[n] : (p * " + std::to_string(a) + " - q * " +
+                      std::to_string(b) + " + " + std::to_string(a - b) + " >= 0)>",
+                  [a, b](int64_t p, int64_t q, int64_t) { return b * (q + 1) <= a * (p + 1); }};
+  }
+  return withTerms(c, true, biasRows);
+}
+
+TEST(Attention, TermsByDistanceBetweenScales) {
+  check(acrossScales(3, 1, false, 20), {1, 4});
+  check(acrossScales(1, 3, false, 200), {2, 97});
+  check(acrossScales(4, 2, true, 0), {1, 3, 50});
+  check(acrossScales(2, 3, true, 9), {4});
 }
 
 TEST(Attention, Dropout) {

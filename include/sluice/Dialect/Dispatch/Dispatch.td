@@ -228,9 +228,11 @@ defvar attentionDoc = [{
     `random_id`, T the positions of queries and T' of keys.
     The score region takes (f32 score, i32 p, i32 q, i32 h) and yields f32; it is straight-line arith and math.
 
-    *Terms* by the distance p - q may follow the tensors above (DistanceTerms). Of two rows tensors Qv and R, each [B, T, heads * D],
-    the sum over c of Qv[p, c] R[p - q, c] is added to the score before the region. With `distance_bias` a table b, f32 [M, heads],
-    follows, and b[min(p - q, M - 1), h] is added to what the region yields. Then there is one domain, and the mask says q <= p.
+    *Terms* by distance may follow the tensors above (DistanceTerms). `distance` is d(p, q) = a p - b q + c, p - q where it is
+    absent, with a, b >= 1; then a row of R is a step of factor f / a, f that of queries, and so f / b that of keys' factor. Of two rows
+    tensors, Qv [B, T, heads * D] and R [B, M, heads * D], the sum over c of Qv[p, c] R[d(p, q), c] is added to the score before the region.
+    With `distance_bias` a table b, f32 [M, heads], follows, and b[d(p, q), h] is added to what the region yields. A distance beyond the
+    last (valid) row has that row. The mask says d(p, q) >= 0.
     Q, K, V and the gradient of O have one type, f32 or bf16; results may have either; lse is f32.
 }];
 
@@ -246,7 +248,7 @@ class Dispatch_AttentionBase<string mnemonic_> : Dispatch_KernelOp<mnemonic_> {
                        I64Attr:$query_column, I64Attr:$key_column, I64Attr:$value_column,
                        IntegerSetAttr:$mask, DefaultValuedAttr<F32Attr, "0.0f">:$dropout,
                        DefaultValuedAttr<I64Attr, "0">:$random_id, OptionalAttr<StrAttr>:$label,
-                       OptionalAttr<StrAttr>:$guard, UnitAttr:$distance_bias);
+                       OptionalAttr<StrAttr>:$guard, UnitAttr:$distance_bias, OptionalAttr<AffineMapAttr>:$distance);
 }
 
 def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
@@ -262,7 +264,7 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
   let extraClassDeclaration = attentionMethods # [{
     ::mlir::Value getSchedule() { return optionalOperand(getExtras(), 64, 2); }
     DistanceTerms getTerms() {
-      return DistanceTerms(getExtras().drop_back((getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0)), getDistanceBias());
+      return DistanceTerms(getExtras().drop_back((getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0)), getDistanceBias(), getDistance());
     }
   }];
   let regions = (region SizedRegion<1>:$score);
@@ -297,7 +299,7 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
       return isThere ? ::mlir::Value(others.back()) : ::mlir::Value();
     }
     DistanceTerms getTerms() {
-      return DistanceTerms(getExtras().drop_back((getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0)), getDistanceBias());
+      return DistanceTerms(getExtras().drop_back((getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0)), getDistanceBias(), getDistance());
     }
     /// Gradients of queries, keys and values: one, two or three.
     ::mlir::ResultRange getSourceGradients() { return getGradients().drop_back(getTerms().count()); }

@@ -1,19 +1,46 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a score of attention has by the distance p - q of query and key.
+// What a score of attention has by the distance of query and key.
 #pragma once
 
+#include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/ValueRange.h"
 
+#include <algorithm>
+#include <optional>
+
 namespace sluice::dispatch {
+
+/// The distance a p - b q + c of query p and key q, in steps of the finest scale that divides
+/// both: a and b are the steps of a query and of a key.
+struct Distance {
+  int64_t query = 1, key = 1, offset = 0;
+
+  /// That of an attribute `distance`: p - q where it is absent. None where it has another form, or
+  /// a or b is below 1.
+  static std::optional<Distance> of(std::optional<mlir::AffineMap> map);
+  /// That attribute; null for p - q.
+  mlir::AffineMapAttr attribute(mlir::MLIRContext *context) const;
+
+  bool operator==(const Distance &) const = default;
+  int64_t between(int64_t p, int64_t q) const { return query * p - key * q + offset; }
+  /// The row of `rows` rows by distance that a pair has: 0 <= row < rows.
+  int64_t row(int64_t p, int64_t q, int64_t rows) const {
+    return std::clamp<int64_t>(between(p, q), 0, rows - 1);
+  }
+  /// The greatest distance of query p, whatever the key.
+  mlir::AffineExpr greatest(mlir::AffineExpr p) const { return p * query + offset; }
+};
 
 /// Operands of an attention behind those that each has. Absent ones are null.
 struct DistanceTerms {
   mlir::Value query; ///< Qv, rows of heads D columns; there where `rows` is
-  mlir::Value rows;  ///< R: row p - q is multiplied by Qv's row p, head by head
-  mlir::Value bias;  ///< [M, heads]: row min(p - q, M - 1) is added to what the score region yields
+  mlir::Value rows;  ///< R: the row of p and q is multiplied by Qv's row p, head by head
+  mlir::Value bias;  ///< [M, heads]: the row of p and q is added to what the score region yields
+  Distance distance; ///< which row of R, or of the table, p and q have
 
-  DistanceTerms(mlir::ValueRange terms, bool hasBias) {
+  DistanceTerms(mlir::ValueRange terms, bool hasBias, std::optional<mlir::AffineMap> map)
+      : distance(Distance::of(map).value_or(Distance())) {
     if (hasBias && !terms.empty()) {
       bias = terms.back();
       terms = terms.drop_back();

@@ -5,6 +5,13 @@
 
 namespace sluice::dispatch {
 
+/// The gradient of rows by distance: a row a step of the distance.
+inline DomainAttr domainOfRows(AttentionBackwardOp op, mlir::Value gradient) {
+  auto type = llvm::cast<mlir::RankedTensorType>(gradient.getType());
+  return DomainAttr::get(op.getContext(), type.getDimSize(0), type.getDimSize(1),
+                         op.getDomain().getFactor() / op.getTerms().distance.query);
+}
+
 /// The rows that a result has: those of its dispatch's domain, of keys, or of distances; null where
 /// its op has no domain.
 inline DomainAttr domainOf(mlir::OpResult result) {
@@ -15,7 +22,11 @@ inline DomainAttr domainOf(mlir::OpResult result) {
     return DomainAttr::get(result.getContext(), type.getDimSize(0), type.getDimSize(1), 0);
   }
   if (backward && result.getResultNumber() > 0) {
-    return backward.getKeys();
+    size_t sources = backward.getSourceGradients().size();
+    bool isOfTerm = result.getResultNumber() >= sources;
+    return !isOfTerm                             ? backward.getKeys()
+           : result.getResultNumber() == sources ? backward.getDomain()
+                                                 : domainOfRows(backward, result);
   }
   return result.getOwner()->getAttrOfType<DomainAttr>("domain");
 }

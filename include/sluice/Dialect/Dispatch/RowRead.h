@@ -50,9 +50,10 @@ struct RowRead {
 };
 
 /// The reads of an attention's rows. Forward, operands (query, key, value, terms, rotary): its own
-/// query and the keys and values that `mask` (over (p, q), symbol n) gives it; of rows by distance,
-/// which two terms have or more, those up to its own position.
-llvm::SmallVector<RowRead> attentionReads(mlir::IntegerSet mask, unsigned operands, size_t terms);
+/// query and the keys and values that `mask` (over (p, q), symbol n) gives it; of rows by distance
+/// those up to the greatest that its position has.
+llvm::SmallVector<RowRead> attentionReads(mlir::IntegerSet mask, unsigned operands,
+                                          const DistanceTerms &terms);
 /// Backward, operands (query, key, value, output, lse, gradient of output, terms, rotary), of
 /// gradient `result` of `gradients` of queries, keys and values; behind them Qv's is as a query's,
 /// and those of other terms are of no position: none. A query's reads the row itself, and keys and
@@ -61,6 +62,7 @@ llvm::SmallVector<RowRead> attentionReads(mlir::IntegerSet mask, unsigned operan
 /// rows' masks, which is not told apart from all.
 std::optional<llvm::SmallVector<RowRead>> attentionBackwardReads(mlir::IntegerSet mask,
                                                                  unsigned operands, unsigned result,
-                                                                 size_t gradients, size_t terms);
+                                                                 size_t gradients,
+                                                                 const DistanceTerms &terms);
 
 } // namespace sluice::dispatch

@@ -236,7 +236,7 @@ def attentionAttributes {
   dag attributes = (ins I64Attr:$heads, I64Attr:$kv_heads, I64Attr:$head_size,
                         I64Attr:$query_column, I64Attr:$key_column, I64Attr:$value_column, IntegerSetAttr:$mask,
                         DefaultValuedAttr<F32Attr, "0.0f">:$dropout, DefaultValuedAttr<I64Attr, "0">:$random_id,
-                        UnitAttr:$distance_bias);
+                        UnitAttr:$distance_bias, OptionalAttr<AffineMapAttr>:$distance);
   code declaration = [{
     /// The table of angles, the last operand; null where nothing is rotated.
     ::mlir::Value getRotary() {
@@ -246,7 +246,7 @@ def attentionAttributes {
     }
     /// What scores have by distance.
     ::sluice::dispatch::DistanceTerms getTerms() {
-      return ::sluice::dispatch::DistanceTerms(getExtras().drop_back(getRotary() ? 1 : 0), getDistanceBias());
+      return ::sluice::dispatch::DistanceTerms(getExtras().drop_back(getRotary() ? 1 : 0), getDistanceBias(), getDistance());
     }
   }];
 }
@@ -263,10 +263,12 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFrom
     equation 34). Results: output and the rows' log-sum-exp. The backward differentiates
     the region and transposes the relation.
 
-    *Terms* by the distance p - q may stand between the three sequences and the table. Two sequences on the queries' scale, of
-    heads D columns each, are Qv and R: the region's score is then Q K + Qv[p] R[p - q] (Dai et al. 2019, equation of section 3.3,
-    with Q = q + u, Qv = q + v). With `distance_bias` a table [M, heads] follows: b[min(p - q, M - 1), head] is
-    added to what the region yields. Then queries and keys lie on one scale, and the mask says q <= p.
+    *Terms* by distance may stand between the three sequences and the table. `distance` is d(p, q) = a p - b q + c, p - q where it
+    is absent, with a, b >= 1 and f / a = g / b for scales of factors f of queries and g of keys: distances are counted in steps of
+    factor f / a. Two sequences of heads D columns each are Qv, on the queries' scale, and R, on that of factor f / a: the region's score
+    is then Q K + Qv[p] R[d(p, q)] (Dai et al. 2019, equation of section 3.3, with Q = q + u, Qv = q + v). With `distance_bias` a
+    table [M, heads] follows: b[d(p, q), head] is added to what the region yields. A distance beyond the last valid row has that row.
+    The mask says d(p, q) >= 0.
   }];
   let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value,
                             Variadic<AnyType>:$extras), attentionAttributes.attributes);

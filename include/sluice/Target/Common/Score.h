@@ -4,6 +4,7 @@
 #pragma once
 
 #include "mlir/IR/IntegerSet.h"
+#include "sluice/Dialect/Dispatch/DistanceTerms.h"
 #include "sluice/Target/Common/Emitter.h"
 
 namespace sluice::target {
@@ -30,6 +31,18 @@ BlockClass classifyBlock(Emitter &e, mlir::IntegerSet mask, mlir::Value p0, int6
 /// or a vector of it.
 mlir::Value emitRelation(Emitter &e, mlir::IntegerSet mask, mlir::Value p, mlir::Value q,
                          mlir::Value length, bool bounded = true);
+
+/// The distance of a query and a key, scalars or vectors of one type, index or i32.
+mlir::Value emitDistance(Emitter &e, const dispatch::Distance &distance, mlir::Value p,
+                         mlir::Value q);
+
+/// The row of so many (at least 1) that a distance has: itself, 0 below 0, the last beyond.
+mlir::Value emitDistanceRow(Emitter &e, mlir::Value distance, mlir::Value rows);
+
+/// The factor of a step of distance: of the domain of rows by distance.
+template <typename Op> int64_t distanceStep(Op op) {
+  return op.getDomain().getFactor() / op.getTerms().distance.query;
+}
 
 /// Fails with a diagnostic where a region holds what cannot become straight-line code.
 mlir::LogicalResult checkRegion(mlir::Region &region);

@@ -32,22 +32,26 @@ public:
   std::vector<T> positionQuery(int64_t b, int64_t p, int64_t h) {
     return columns(terms.query, b, p, h * size);
   }
-  std::vector<T> distanceRow(int64_t b, int64_t distance, int64_t h) {
-    return columns(terms.rows, b, distance, h * size);
+  /// The row of R that a pair has.
+  int64_t rowOf(int64_t b, int64_t p, int64_t q) {
+    return terms.distance.row(p, q, evaluator.getCount(terms.rows, b));
   }
-  /// Where the table's bias of a distance stands.
-  int64_t biasIndex(int64_t distance, int64_t h) {
+  std::vector<T> distanceRow(int64_t b, int64_t p, int64_t q, int64_t h) {
+    return columns(terms.rows, b, rowOf(b, p, q), h * size);
+  }
+  /// Where the table's bias of a pair stands.
+  int64_t biasIndex(int64_t p, int64_t q, int64_t h) {
     int64_t rows = cast<RankedTensorType>(terms.bias.getType()).getDimSize(0);
-    return std::min(distance, rows - 1) * op.getHeads() + h;
+    return terms.distance.row(p, q, rows) * op.getHeads() + h;
   }
   /// What the score region is given.
   T raw(const std::vector<T> &query, int64_t b, int64_t p, int64_t q, int64_t h) {
     T product = dot(query, key(b, q, h));
-    return terms.rows ? product + dot(positionQuery(b, p, h), distanceRow(b, p - q, h)) : product;
+    return terms.rows ? product + dot(positionQuery(b, p, h), distanceRow(b, p, q, h)) : product;
   }
   T score(T raw, int64_t p, int64_t q, int64_t h) {
     T yielded = region(op.getScore(), raw, p, q, h);
-    return terms.bias ? yielded + evaluator.getTensor(terms.bias)[biasIndex(p - q, h)] : yielded;
+    return terms.bias ? yielded + evaluator.getTensor(terms.bias)[biasIndex(p, q, h)] : yielded;
   }
   std::vector<T> columns(Value sequence, int64_t b, int64_t p, int64_t first) {
     std::vector<T> vector(size);
@@ -195,11 +199,11 @@ static void attendRowBackward(
     add(0, p, op.getQueryColumn() + h * size, heads.rotate(key, p, -1), rawGradient);
     add(1, q, op.getKeyColumn() + keyHead * size, heads.rotate(query, q, -1), rawGradient);
     if (heads.terms.rows) {
-      add(positionQueries, p, h * size, heads.distanceRow(b, p - q, h), rawGradient);
-      add(distanceRows, p - q, h * size, heads.positionQuery(b, p, h), rawGradient);
+      add(positionQueries, p, h * size, heads.distanceRow(b, p, q, h), rawGradient);
+      add(distanceRows, heads.rowOf(b, p, q), h * size, heads.positionQuery(b, p, h), rawGradient);
     }
     if (heads.terms.bias) {
-      add(biases, 0, heads.biasIndex(p - q, h), {T(1)}, scoreGradient);
+      add(biases, 0, heads.biasIndex(p, q, h), {T(1)}, scoreGradient);
     }
   }
 }
