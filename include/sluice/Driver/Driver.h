@@ -43,6 +43,8 @@ struct CompileRequest {
   /// Entry `predict` gives the logits of every row, for one row of a batch; the spec is not checked
   /// again. For `sluice logits`.
   bool everyLogit = false;
+  /// Bytes that the arena may take; forward results are computed again for it.
+  std::optional<int64_t> memoryBudget = std::nullopt;
   int64_t generationRows = 16; ///< rows that generate at once, 1 to mostGenerationRows
   /// To replay a leak or to probe what was compiled: the spec is not checked.
   struct Replay {
