@@ -254,11 +254,7 @@ Json describeArtifact(const Artifact &artifact) {
   }
   json["step"] = {
       {"flops", costs.flops}, {"bytes", costs.bytes}, {"least_bytes", leastBytesOfStep(plan)}};
-  json["memory"] = {{"arena_bytes", plan.memory.arenaBytes},
-                    {"peak_bytes", plan.memory.peakBytes},
-                    {"constant_bytes", plan.memory.constantBytes},
-                    {"by_scale", plan.memory.byScale},
-                    {"by_use", plan.memory.byUse}};
+  json["memory"] = describeMemory(plan);
   if (plan.generation) {
     json["generation"] = describeGeneration(plan);
     json["states"] = describeStates(*plan.generation);
@@ -302,6 +298,15 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   for (const auto &[use, bytes] : plan.memory.byUse) {
     out << "    " << use << ": " << showBytes(static_cast<double>(bytes)) << "\n";
   }
+  if (const std::optional<MemoryBudget> &budget = plan.memory.budget) {
+    double flops = static_cast<double>(budget->flops);
+    out << format(
+        "    budget %s; without it %s; %lld launches of a step compute again, %.1f%% more "
+        "operations\n",
+        showBytes(static_cast<double>(budget->bytes)).c_str(),
+        showBytes(static_cast<double>(budget->fullBytes)).c_str(),
+        static_cast<long long>(budget->launches), 100 * flops / std::max(1.0, costs.flops - flops));
+  }
   if (!artifact.kernels().empty()) {
     out << format("\n%-52s %-10s %14s %14s %8s\n", "kernel", "kind", "flops", "bytes", "items");
     for (const Kernel &kernel : plan.kernels) {
@@ -320,6 +325,7 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
     describeGenerationForPeople(out, plan);
   }
   if (withMemory) {
+    out << showMemoryTable(plan);
     std::vector<Buffer> buffers = plan.buffers;
     std::sort(buffers.begin(), buffers.end(), [](const Buffer &a, const Buffer &b) {
       return a.bytes != b.bytes ? a.bytes > b.bytes : a.offset < b.offset;

@@ -136,7 +136,8 @@ private:
   }
 
   void readMemory(const StrictJson &json) {
-    json.keys({"arena_bytes", "peak_bytes", "constant_bytes", "by_scale"}, {"by_use"});
+    json.keys({"arena_bytes", "peak_bytes", "constant_bytes", "by_scale"},
+              {"by_use", "contents", "peak", "budget"});
     plan.memory.arenaBytes = json.at("arena_bytes").integer(0, mostArenaBytes);
     plan.memory.peakBytes = json.at("peak_bytes").integer(0);
     plan.memory.constantBytes = json.at("constant_bytes").integer(0);
@@ -147,6 +148,25 @@ private:
       for (const auto &[use, bytes] : json.at("by_use").members()) {
         plan.memory.byUse[use] = bytes.integer(0);
       }
+    }
+    if (json.has("contents")) {
+      for (const StrictJson &part : json.at("contents").array()) {
+        part.keys({"scale", "kind", "bytes"});
+        plan.memory.contents.push_back({part.at("scale").integer(0), part.at("kind").string(),
+                                        part.at("bytes").integer(0, mostArenaBytes)});
+      }
+    }
+    if (json.has("peak")) {
+      const StrictJson peak = json.at("peak");
+      peak.keys({"entry", "launch"}, {"place"});
+      plan.memory.peak = {peak.at("entry").string(), peak.at("launch").integer(0),
+                          peak.has("place") ? peak.at("place").string() : ""};
+    }
+    if (json.has("budget")) {
+      const StrictJson budget = json.at("budget");
+      budget.keys({"bytes", "full_bytes", "launches", "flops"});
+      plan.memory.budget = {budget.at("bytes").integer(0), budget.at("full_bytes").integer(0),
+                            budget.at("launches").integer(0), budget.at("flops").integer(0)};
     }
   }
 

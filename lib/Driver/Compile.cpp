@@ -2,6 +2,7 @@
 //
 // The road from a spec to an artifact.
 #include "Blame.h"
+#include "Budget.h"
 #include "EveryRow.h"
 #include "Failures.h"
 #include "Limits.h"
@@ -52,12 +53,15 @@ private:
   std::optional<Outcome> checkCausal();
   void prepareReplay();
   std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
+  std::optional<Outcome> watchPass(const std::string &name);
   std::optional<Outcome> addStep();
   std::optional<Outcome> lowerModel();
+  std::optional<Outcome> finishDispatches();
   Outcome emitStep();
   std::optional<Outcome> lowerKernels(KernelSet &kernels, std::vector<std::string> &objects,
                                       std::vector<Blob> &blobs);
   void chooseLibraries(KernelSet &kernels) const;
+  std::optional<Outcome> keepToBudget(KernelSet &kernels, std::optional<MemoryBudget> &budget);
   Outcome generate();
   Outcome internalError(const std::string &what = "the compiler failed on a valid spec");
   bool emits(StringRef stage) const { return request.emit == stage; }
@@ -155,6 +159,11 @@ std::optional<Outcome> Compilation::runPass(std::unique_ptr<Pass> pass) {
   if (failed(manager.run(*module))) {
     return internalError();
   }
+  return watchPass(name);
+}
+
+/// What a pass added to the dependences is a defect of it.
+std::optional<Outcome> Compilation::watchPass(const std::string &name) {
   if (watch) {
     if (std::optional<std::string> added = watch->find(*module, name)) {
       return internalError(*added);
@@ -275,11 +284,37 @@ std::optional<Outcome> Compilation::lowerModel() {
   if (auto failure = runPass(createSeparatePlaces())) {
     return failure;
   }
+  // With a budget, kernels come first: dispatches are repeated by what these cost and need.
+  return request.memoryBudget ? std::nullopt : finishDispatches();
+}
+
+std::optional<Outcome> Compilation::finishDispatches() {
   LoweringWatch::finish(*module);
-  if (emits("dispatches")) {
-    return Outcome{0, print(*module), ""};
+  return emits("dispatches") ? std::optional(Outcome{0, print(*module), ""}) : std::nullopt;
+}
+
+/// Dispatches that run again, for the budget.
+std::optional<Outcome> Compilation::keepToBudget(KernelSet &kernels,
+                                                 std::optional<MemoryBudget> &budget) {
+  if (!request.memoryBudget) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  FailureOr<Recomputation> made = recomputeWithin(*module, kernels, *request.memoryBudget);
+  if (failed(made)) {
+    return internalError();
+  }
+  if (made->arenaBytes > *request.memoryBudget) {
+    return badInput(sizesPlace + ": " + explainBudget(*made, *request.memoryBudget));
+  }
+  if (!made->copies.empty()) {
+    notice += (notice.empty() ? "" : "\n") + describeRecomputation(*made, *module, kernels);
+  }
+  budget = {*request.memoryBudget, made->fullBytes, static_cast<int64_t>(made->copies.size()),
+            made->operations};
+  if (auto failure = watchPass("sluice-recompute")) {
+    return failure;
+  }
+  return finishDispatches();
 }
 
 /// CPU objects, and what GPUs get.
@@ -323,6 +358,10 @@ Outcome Compilation::generate() {
     return badInput(excess);
   }
   chooseLibraries(*kernels);
+  std::optional<MemoryBudget> budget;
+  if (auto outcome = keepToBudget(*kernels, budget)) {
+    return *outcome;
+  }
   if (emits("kernels")) {
     std::string text;
     for (auto &generated : kernels->modules) {
@@ -338,6 +377,7 @@ Outcome Compilation::generate() {
   if (failed(memory)) {
     return internalError();
   }
+  memory->budget = budget;
   if (std::string excess = findExcess(*memory); !excess.empty()) {
     return badInput(sizesPlace + ": " + excess);
   }

@@ -4,6 +4,7 @@
 #include "sluice/Transforms/MemoryPlan.h"
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Transforms/Recompute.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/EquivalenceClasses.h"
@@ -18,12 +19,6 @@ constexpr int64_t pageBytes = 4096;
 
 int64_t alignTo(int64_t value, int64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
-}
-
-int64_t bytesOf(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  int64_t elements = dispatch::storageElements(type);
-  return alignTo(elements * (type.getElementTypeBitWidth() / 8), lineBytes);
 }
 
 bool isDispatch(Operation &op) {
@@ -46,6 +41,7 @@ private:
     int64_t factor = 0;
     int64_t offset = -1;
     size_t first = SIZE_MAX, last = 0;
+    TemporaryKind kind = TemporaryKind::Transient;
     size_t order = 0; ///< in which launches name it, from 1: what decides between equals
   };
 
@@ -134,6 +130,14 @@ LogicalResult Storage::checkOrder() {
   return success();
 }
 
+/// Of what a dispatch makes, before its readers are known.
+TemporaryKind kindOf(Operation *maker) {
+  auto phase = maker->getAttrOfType<StringAttr>("plan.phase");
+  return maker->hasAttr(recomputedName)            ? TemporaryKind::Recomputed
+         : phase && phase.getValue() == "backward" ? TemporaryKind::Gradient
+                                                   : TemporaryKind::Transient;
+}
+
 void Storage::collect() {
   size_t launch = 0, touched = 0;
   for (Operation &op : func.getBody().front()) {
@@ -145,13 +149,17 @@ void Storage::collect() {
       storage.order = storage.order == 0 ? ++touched : storage.order;
       storage.first = std::min(storage.first, launch);
       storage.last = std::max(storage.last, launch);
-      storage.bytes = std::max(storage.bytes, bytesOf(value));
+      storage.bytes = std::max(storage.bytes, storedBytes(value));
     };
     for (Value operand : op.getOperands()) {
       touch(operand);
+      TemporaryKind &kind = classOf(operand).kind;
+      bool isKept = kind == TemporaryKind::Transient && kindOf(&op) != TemporaryKind::Transient;
+      kind = isKept ? TemporaryKind::Kept : kind;
     }
     for (OpResult result : op.getResults()) {
       touch(result);
+      classOf(result).kind = kindOf(&op);
       classOf(result).factor =
           std::max(classOf(result).factor, dispatch::domainOf(result).getFactor());
     }
@@ -190,7 +198,7 @@ void Storage::pack() {
     storage->offset = offset;
     placed.push_back(storage);
     plan.temporaries.push_back({func.getSymName().str(), offset, storage->bytes, storage->factor,
-                                storage->first, storage->last});
+                                storage->first, storage->last, storage->kind});
   }
 }
 
@@ -224,7 +232,7 @@ LogicalResult Storage::run() {
           if (!isa<plan::ViewOp>(op)) {
             place.type = result.getType();
           }
-          place.bytes = std::max(place.bytes, bytesOf(result));
+          place.bytes = std::max(place.bytes, storedBytes(result));
         }
       }
     }
@@ -302,23 +310,30 @@ private:
   MemoryPlan &plan;
 };
 
-/// Bytes of temporaries by scale at the moment when most are alive.
-void summarize(MemoryPlan &plan) {
+/// What is alive at the moment when most bytes of temporaries are.
+void summarize(ModuleOp module, MemoryPlan &plan) {
   int64_t best = -1;
   for (const Temporary &moment : plan.temporaries) {
-    std::map<int64_t, int64_t> bytes;
+    std::map<std::pair<int64_t, TemporaryKind>, int64_t> bytes;
     int64_t total = 0;
     for (const Temporary &other : plan.temporaries) {
       if (other.entry == moment.entry && other.firstLaunch <= moment.firstLaunch &&
           moment.firstLaunch <= other.lastLaunch) {
-        bytes[other.factor] += other.bytes;
+        bytes[{other.factor, other.kind}] += other.bytes;
         total += other.bytes;
       }
     }
     if (total > best) {
       best = total;
-      plan.bytesByFactor = bytes;
+      plan.peak = {moment.entry, moment.firstLaunch, std::nullopt, std::move(bytes)};
     }
+  }
+  for (auto [which, bytes] : plan.peak.bytes) {
+    plan.bytesByFactor[which.first] += bytes;
+  }
+  if (auto entry = module.lookupSymbol<func::FuncOp>(plan.peak.entry)) {
+    auto launches = llvm::make_filter_range(entry.getBody().front(), isDispatch);
+    plan.peak.place = std::next(launches.begin(), plan.peak.launch)->getLoc();
   }
 }
 
@@ -343,7 +358,7 @@ void summarizeUses(ModuleOp module, MemoryPlan &plan) {
     func.walk([&](Operation *op) {
       for (Value result : op->getResults()) {
         if (auto offset = plan.offsets.find(result); offset != plan.offsets.end()) {
-          own.push_back({offset->second, offset->second + bytesOf(result)});
+          own.push_back({offset->second, offset->second + storedBytes(result)});
         }
       }
     });
@@ -354,6 +369,26 @@ void summarizeUses(ModuleOp module, MemoryPlan &plan) {
 }
 
 } // namespace
+
+StringRef sluice::toString(TemporaryKind kind) {
+  switch (kind) {
+  case TemporaryKind::Kept:
+    return "kept";
+  case TemporaryKind::Recomputed:
+    return "recomputed";
+  case TemporaryKind::Gradient:
+    return "gradients";
+  case TemporaryKind::Transient:
+    return "transient";
+  }
+  llvm_unreachable("a kind of its own");
+}
+
+int64_t sluice::storedBytes(Value tensor) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  int64_t elements = dispatch::storageElements(type);
+  return alignTo(elements * (type.getElementTypeBitWidth() / 8), lineBytes);
+}
 
 FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes,
                                          int64_t counterBytes) {
@@ -369,10 +404,12 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes
   Layout layout(module, plan);
   layout.run();
   int64_t end = layout.cursor;
+  plan.temporariesOffset = end;
   for (Temporary &temporary : plan.temporaries) {
     temporary.offset += layout.cursor;
     end = std::max(end, temporary.offset + temporary.bytes);
   }
+  plan.temporariesBytes = end - plan.temporariesOffset;
   plan.workspaceBytes = workspaceBytes;
   plan.counterBytes = alignTo(counterBytes, lineBytes);
   if (workspaceBytes > 0) {
@@ -386,7 +423,7 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes
   for (auto &[value, place] : names) {
     plan.offsets[value] = plan.places.at(place).offset;
   }
-  summarize(plan);
+  summarize(module, plan);
   summarizeUses(module, plan);
   return plan;
 }

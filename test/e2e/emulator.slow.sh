@@ -42,10 +42,12 @@ model = json.load(open(sys.argv[1]))
 model["batch"] = 12
 json.dump(model, open(sys.argv[2], "w"))
 PYTHON
-succeeds "shared sums: compile" "$sluice" compile "$work/shared.json" -o "$work/shared.sla" --target cpu,sm_80
+# Within a budget of memory, so that launches which compute again are judged as well.
+succeeds "shared sums: compile" "$sluice" compile "$work/shared.json" -o "$work/shared.sla" --target cpu,sm_80 --memory-budget 2500KiB
 succeeds "shared sums: extract" "$sluice" inspect "$work/shared.sla" --extract "$work/shared"
 holds "shared sums: by blocks that count themselves" \
   'sum(k["variants"]["sm_80"].get("counters", 0) > 0 for k in f[0]["kernels"]) >= 4' "$work/shared/plan.json"
+holds "shared sums: some launches compute again" 'f[0]["memory"]["budget"]["launches"] > 0' "$work/shared/plan.json"
 for device in cpu emulator; do
   succeeds "shared sums: two steps on $device" "$sluice" train "$work/shared.sla" --data "$work/training.txt" --steps 2 \
     --out "$work/shared-$device" --device $device

@@ -26,5 +26,5 @@ fuzz() {
 fuzz model sluice-convert-factors sluice-derive-step+sluice-form-dispatches \
   $form+sluice-build-entries+sluice-separate-places+sluice-plan-memory $upstream+$form $form+sluice-build-entries+sluice-emit-plan
 fuzz dispatches $upstream+sluice-separate-places+sluice-plan-memory sluice-build-entries sluice-emit-plan \
-  sluice-generate-kernels=target=sm_80
+  sluice-generate-kernels=target=sm_80 sluice-recompute=memory-budget=900000
 finish

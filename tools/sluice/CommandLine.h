@@ -15,6 +15,11 @@ void checkValues(CLI::App &command);
 /// A whole number from `least` to `most`.
 CLI::Validator wholeNumber(int64_t least, int64_t most);
 
+/// A size: "512MiB", "1.5GiB", "100KiB", or plain bytes; at least one byte.
+CLI::Validator byteSize();
+/// Bytes of what byteSize takes.
+int64_t parseByteSize(const std::string &text);
+
 /// One of `names`.
 CLI::Validator oneOf(const std::vector<std::string> &names);
 

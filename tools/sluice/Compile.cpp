@@ -41,6 +41,16 @@ void registerCompile(CLI::App &program) {
       ->add_option("--generation-rows", request->generationRows,
                    "Texts that the artifact can generate at once, whatever the spec's batch")
       ->check(wholeNumber(1, mostGenerationRows));
+  auto budget = std::make_shared<std::string>();
+  CLI::Option *budgeted =
+      command
+          ->add_option("--memory-budget", *budget,
+                       "Most memory that the arena may take (weights, optimizer, activations, "
+                       "generation), as in 512MiB: a training step computes results of its "
+                       "forward pass again instead of keeping them, as few as that needs; "
+                       "gradients stay the same bit for bit")
+          ->type_name("SIZE")
+          ->check(byteSize());
   auto tuning = std::make_shared<std::string>();
   CLI::Option *tuned =
       command
@@ -65,11 +75,14 @@ void registerCompile(CLI::App &program) {
                     "After every pass, read dependences again and compare them with the spec's");
   command->add_flag("--allow-leak", request->allowLeak,
                     "Compile a spec that check does not prove; the artifact says so");
-  command->callback([request, settings, tuning, tuned, emit] {
+  command->callback([request, settings, budget, budgeted, tuning, tuned, emit] {
     if (request->output.empty() && emit->count() == 0) {
       throw runtime::UserError(
           "sluice compile: expected an artifact to write or a stage to print, found neither; " +
           std::string("give -o FILE or --emit STAGE"));
+    }
+    if (budgeted->count() > 0) {
+      request->memoryBudget = parseByteSize(*budget);
     }
     if (tuned->count() > 0) {
       request->libraryProducts = readLibraryProducts(*tuning, request->targets);

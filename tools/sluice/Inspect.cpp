@@ -91,7 +91,9 @@ void registerInspect(CLI::App &program) {
       ->type_name("FILE")
       ->required();
   command->add_flag("--json", flags->json, "Print one JSON object; sizes are bytes");
-  command->add_flag("-m,--memory", flags->memory, "List every buffer of the arena, in bytes");
+  command->add_flag(
+      "-m,--memory", flags->memory,
+      "Show what the arena holds when it is fullest, by scale, and list every buffer");
   command->add_option(
       "--extract", flags->extract,
       "Directory to write the spec, the plan, the kernels' code (for GPUs bitcode, PTX and cubins) "

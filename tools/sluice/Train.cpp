@@ -100,6 +100,10 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
   flags.options.artifactSpecHash = hash;
   driver::CompileRequest request;
   request.settings = settings;
+  if (plan.memory.budget) { // which was met with the artifact's rows of generation
+    request.memoryBudget = plan.memory.budget->bytes;
+    request.generationRows = std::max<int64_t>(1, plan.generationRows());
+  }
   return recompile(*artifact, request, flags.device);
 }
 

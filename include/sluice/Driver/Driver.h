@@ -43,6 +43,8 @@ struct CompileRequest {
   /// Entry `predict` gives every row of one row of a batch: of the logits or, where a stage is
   /// named ("stages.1.inside.4"), of its result. The spec is not checked again.
   std::optional<std::string> everyRow = std::nullopt;
+  /// Bytes that the arena may take; forward results are computed again for it.
+  std::optional<int64_t> memoryBudget = std::nullopt;
   int64_t generationRows = 16; ///< rows that generate at once, 1 to mostGenerationRows
   /// To replay a leak or to probe what was compiled: the spec is not checked.
   struct Replay {

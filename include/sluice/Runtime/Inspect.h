@@ -15,7 +15,14 @@ namespace sluice::runtime {
 /// bytes a training step, memory, proof.
 nlohmann::json describeArtifact(const Artifact &artifact);
 
-/// The same for people; `withMemory` adds every buffer.
+/// Its "memory": sizes of the arena, what it holds when it is fullest, by scale and kind, and where
+/// in a step that is; the budget it was compiled for.
+nlohmann::json describeMemory(const Plan &plan);
+
+/// The same as a table; empty where the plan does not say.
+std::string showMemoryTable(const Plan &plan);
+
+/// What describeArtifact says, for people; `withMemory` adds that table and every buffer.
 std::string describeForPeople(const Artifact &artifact, bool withMemory);
 
 /// "1.5 KiB", "27.1 MiB".

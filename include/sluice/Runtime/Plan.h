@@ -25,10 +25,33 @@ struct ModelFacts {
   std::string spec; // the whole text of the spec
 };
 
+/// Part of what the arena holds when it is fullest.
+struct MemoryPart {
+  int64_t scale = 0; // tokens a row; 0: of no scale
+  std::string kind;
+  int64_t bytes = 0;
+};
+
+/// Where most temporaries are alive.
+struct MemoryPeak {
+  std::string entry;
+  int64_t launch = 0; // of the entry
+  std::string place;  // in the spec; empty where not known
+};
+
+/// What --memory-budget asked for and what that took.
+struct MemoryBudget {
+  int64_t bytes = 0, fullBytes = 0; // asked for; of the arena, were nothing computed again
+  int64_t launches = 0, flops = 0;  // of a training step that compute again
+};
+
 struct MemoryFacts {
   int64_t arenaBytes = 0, peakBytes = 0, constantBytes = 0;
   std::map<std::string, int64_t> byScale;
   std::map<std::string, int64_t> byUse; // bytes that "training" touches, and "generation"
+  std::vector<MemoryPart> contents;     // add up to the arena; empty where the plan does not say
+  std::optional<MemoryPeak> peak;
+  std::optional<MemoryBudget> budget;
 };
 
 struct Scalar {

@@ -8,6 +8,7 @@
 #include "sluice/Target/CUDA/Kernel.h"
 #include "sluice/Target/CUDA/Product.h"
 #include "sluice/Transforms/MemoryPlan.h"
+#include "sluice/Transforms/Recompute.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
 
@@ -96,6 +97,12 @@ int64_t firstStream(mlir::Operation *dispatch);
 /// with the place in the spec.
 mlir::FailureOr<KernelSet> generateKernels(mlir::ModuleOp module, const Targets &targets,
                                            std::string &unsupported);
+
+/// Computes forward results of @gradient again so that the arena takes at most `budgetBytes`, if
+/// that can be (Recomputation::arenaBytes). Copies of dispatches have the kernels of their
+/// originals, so none is generated.
+mlir::FailureOr<Recomputation> recomputeWithin(mlir::ModuleOp module, KernelSet &kernels,
+                                               int64_t budgetBytes);
 
 /// A named range of bytes that an artifact holds besides plan, constants and CPU code.
 struct Blob {

@@ -6,9 +6,15 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "sluice/Transforms/ParameterLayout.h"
 #include <map>
+#include <optional>
 #include <string>
 
 namespace sluice {
+
+/// Why a temporary is there: a forward result that the backward pass reads, one that it makes again
+/// for itself (sluice-recompute), a gradient, or a result that is soon read for the last time.
+enum class TemporaryKind { Kept, Recomputed, Gradient, Transient };
+llvm::StringRef toString(TemporaryKind kind);
 
 /// One named range of the arena that outlives an entry point.
 struct Place {
@@ -24,6 +30,23 @@ struct Temporary {
   int64_t bytes = 0;
   int64_t factor = 0; ///< of the scale it belongs to; 0: none
   size_t firstLaunch = 0, lastLaunch = 0;
+  TemporaryKind kind = TemporaryKind::Transient;
+};
+
+/// The fullest moment of the temporaries' region.
+struct MemoryPeak {
+  std::string entry;
+  size_t launch = 0; ///< of the entry
+  std::optional<mlir::Location> place;
+  std::map<std::pair<int64_t, TemporaryKind>, int64_t> bytes; ///< by factor and kind
+};
+
+/// What --memory-budget asked for and what that took.
+struct MemoryBudget {
+  int64_t bytes = 0;     ///< that were asked for
+  int64_t fullBytes = 0; ///< of the arena, were nothing computed again
+  int64_t launches = 0;  ///< of a training step that compute again
+  double operations = 0; ///< theirs
 };
 
 /// Scalars, constants, inputs, outputs, flat regions (parameters, gradients, moments, and bf16
@@ -37,6 +60,9 @@ struct MemoryPlan {
   int64_t counterBytes = 0; ///< in front of it: counters, likewise, zero between launches
   int64_t arenaBytes = 0;
   std::map<int64_t, int64_t> bytesByFactor; ///< temporaries live at the fullest moment
+  MemoryPeak peak;
+  int64_t temporariesOffset = 0, temporariesBytes = 0; ///< their region
+  std::optional<MemoryBudget> budget;
   /// Of the arena, what entries of training and of generation touch, by "training" and
   /// "generation"; what both touch counts for each.
   std::map<std::string, int64_t> bytesByUse;
@@ -52,6 +78,9 @@ struct MemoryPlan {
 /// with the largest workspace needs, `counterBytes` the one with the most counters.
 mlir::FailureOr<MemoryPlan> planMemory(mlir::ModuleOp module, int64_t workspaceBytes = 0,
                                        int64_t counterBytes = 0);
+
+/// Bytes of a tensor in the arena, with the padding of its rows and behind it.
+int64_t storedBytes(mlir::Value tensor);
 
 /// Adds a `plan.buffer` for every named place to the end of `module`.
 void emitBuffers(mlir::ModuleOp module, const MemoryPlan &memory);

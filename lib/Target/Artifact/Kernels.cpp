@@ -2,6 +2,8 @@
 //
 // Distinct dispatches of a module, generated once a target.
 #include "DeviceKernels.h"
+#include "sluice/Dialect/Sluice/ValueNames.h"
+#include "sluice/Transforms/Recompute.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -51,9 +53,11 @@ static Operation *isolate(Operation *dispatch, ModuleOp scratch) {
   IRMapping mapping;
   mapping.map(dispatch->getOperands(), block->getArguments());
   Operation *copy = b.clone(*dispatch, mapping);
-  for (StringRef name : {"plan.phase", "guard", "label"}) {
+  for (StringRef name : {StringRef("plan.phase"), StringRef("guard"), StringRef("label"),
+                         StringRef(recomputedName)}) {
     copy->removeAttr(name);
   }
+  eraseNames(copy);
   rebaseStreams(copy);
   return copy;
 }
@@ -195,7 +199,7 @@ FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &tar
       }
       KernelRecord record;
       size_t number = set.records.size();
-      record.name = nameOf(&op, number);
+      record.name = ::nameOf(&op, number);
       record.operands = operandsOf(isolated);
       record.dispatch = entry->first().str();
       if (!targets.gpus.empty()) {

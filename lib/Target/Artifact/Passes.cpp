@@ -16,6 +16,7 @@
 namespace sluice {
 #define GEN_PASS_DEF_GENERATEKERNELS
 #define GEN_PASS_DEF_EMITPLAN
+#define GEN_PASS_DEF_RECOMPUTE
 #include "sluice/Target/Passes.h.inc"
 } // namespace sluice
 
@@ -80,6 +81,27 @@ struct EmitPlanPass : sluice::impl::EmitPlanBase<EmitPlanPass> {
     }
     emitPlan(module, *kernels, *memory);
     eraseFunctions(module);
+  }
+};
+
+struct RecomputePass : sluice::impl::RecomputeBase<RecomputePass> {
+  using RecomputeBase::RecomputeBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    FailureOr<KernelSet> kernels = kernelsFor(module, target);
+    if (failed(kernels)) {
+      return signalPassFailure();
+    }
+    FailureOr<Recomputation> made = recomputeWithin(module, *kernels, memoryBudget);
+    if (failed(made)) {
+      return signalPassFailure();
+    }
+    if (made->arenaBytes > memoryBudget) {
+      module.emitError() << "expected a memory-budget of at least " << made->arenaBytes
+                         << " bytes, found " << int64_t(memoryBudget);
+      signalPassFailure();
+    }
   }
 };
 

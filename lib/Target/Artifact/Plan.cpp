@@ -2,6 +2,7 @@
 //
 // Launches over planned memory: plan IR, and its JSON form.
 #include "sluice/Dialect/Plan/Plan.h"
+#include "MemoryJson.h"
 #include "StepReads.h"
 #include "sluice/Dialect/Sluice/Step.h"
 #include "sluice/Target/Artifact.h"
@@ -433,14 +434,6 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   for (const cuda::Target *target : targets.gpus) {
     targetNames.push_back(target->chip.str());
   }
-  json::Object byScale;
-  for (auto [factor, bytes] : memory.bytesByFactor) {
-    byScale[std::to_string(factor)] = bytes;
-  }
-  json::Object byUse;
-  for (const auto &[use, bytes] : memory.bytesByUse) {
-    byUse[use] = bytes;
-  }
   auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
   const Place &gradients = memory.places.at("flat:gradients");
   json::Object given = givenToJson(module, memory);
@@ -455,11 +448,7 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
       {"training",
        json::Object{
            {"steps", static_cast<int64_t>(training.getAs<FloatAttr>("steps").getValueAsDouble())}}},
-      {"memory", json::Object{{"arena_bytes", memory.arenaBytes},
-                              {"peak_bytes", memory.arenaBytes},
-                              {"constant_bytes", memory.constantsBytes},
-                              {"by_scale", std::move(byScale)},
-                              {"by_use", std::move(byUse)}}},
+      {"memory", memoryToJson(memory)},
       {"constants",
        json::Object{{"offset", memory.constantsOffset}, {"bytes", memory.constantsBytes}}},
       {"scalars", placesToJson(memory, "scalar:")},

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
+#include "sluice/Runtime/Inspect.h"
 
 using namespace sluice::runtime;
 using namespace sluice::test;
@@ -46,6 +47,36 @@ TEST(Plan, ReadsAllThatIsThere) {
   EXPECT_EQ(plan.buffers.at(0).kind, "activation");
 }
 
+/// What the arena holds, and for which budget: as read, and as a table.
+TEST(Plan, ReadsTheContentsOfTheArena) {
+  Json text = bigramPlan();
+  text["memory"]["contents"] = {{{"scale", 1}, {"kind", "kept"}, {"bytes", 1536}},
+                                {{"scale", 1}, {"kind", "gradients"}, {"bytes", 512}},
+                                {{"scale", 4}, {"kind", "recomputed"}, {"bytes", 64}},
+                                {{"scale", 0}, {"kind", "weights"}, {"bytes", 1024}}};
+  text["memory"]["peak"] = {{"entry", "gradient"}, {"launch", 3}, {"place", "a.json:2:3"}};
+  text["memory"]["budget"] = {{"bytes", 9}, {"full_bytes", 8}, {"launches", 7}, {"flops", 6}};
+  Plan plan = parsePlan(text.dump(), "x");
+  EXPECT_EQ(plan.memory.contents.at(2).scale, 4);
+  EXPECT_EQ(plan.memory.budget->fullBytes, 8);
+  std::string table = showMemoryTable(plan);
+  for (const char *line : {"launch 4 of 4 in gradient (backward, ", ", made for a.json:2:3\n",
+                           "  1                           1.5 KiB            -        512 B        "
+                           "    -      2.0 KiB\n",
+                           "  4                                 -         64 B            -        "
+                           "    -         64 B\n",
+                           "  weights                                                              "
+                           "           1.0 KiB\n"}) {
+    EXPECT_NE(table.find(line), std::string::npos) << line << "is not in\n" << table;
+  }
+  Json json = describeMemory(plan);
+  EXPECT_EQ(json["contents"], text["memory"]["contents"]);
+  EXPECT_EQ(json["budget"], text["memory"]["budget"]);
+  EXPECT_EQ(json["peak"]["phase"], "backward");
+  plan.memory.peak->launch = 4; // which no entry has
+  EXPECT_FALSE(describeMemory(plan)["peak"].contains("kernel"));
+}
+
 TEST_P(PlanRefuses, WithAMessageThatNamesIt) {
   Json plan = bigramPlan();
   GetParam().change(plan);
@@ -57,6 +88,7 @@ TEST_P(PlanRefuses, WithAMessageThatNamesIt) {
 const WrongPlan wrongPlans[] = {
     {"UnknownKey", [](Json &p) { p["extra"] = 1; }, "\"extra\""},
     {"MissingKey", [](Json &p) { p.erase("tensors"); }, "\"tensors\""},
+    {"Budget", [](Json &p) { p["memory"]["budget"] = {{"bytes", 1}}; }, "\"full_bytes\""},
     {"Version", [](Json &p) { p["version"] = 1; }, "plan.version"},
     {"Format", [](Json &p) { p["format"] = "other"; }, "plan.format"},
     {"UnknownModelKey", [](Json &p) { p["model"]["depth"] = 1; }, "plan.model: "},

@@ -1,0 +1,12 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "sluice/Transforms/MemoryPlan.h"
+#include "llvm/Support/JSON.h"
+
+namespace sluice {
+
+/// The plan's "memory" (docs/plan-and-artifact.md).
+llvm::json::Object memoryToJson(const MemoryPlan &memory);
+
+} // namespace sluice

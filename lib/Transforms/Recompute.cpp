@@ -1,0 +1,270 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which results of the forward pass are kept for a budget.
+#include "sluice/Transforms/Recompute.h"
+#include "RepeatedDispatches.h"
+#include "sluice/Transforms/MemoryPlan.h"
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+
+/// Plans memory for sets of values that are not kept.
+///
+/// A start drops everything but the values at cuts: places of the forward pass where little is
+/// alive, as between two halves of a layer. What lies between two cuts is there again at the same
+/// time, so few cuts keep little and need much while they run again. From a start on, dispatches
+/// are taken back while the budget allows it, those of most operations a byte first: attention
+/// before maps, maps before norms.
+class Search {
+public:
+  Search(ModuleOp module, func::FuncOp gradient, const RecomputeRequest &request)
+      : module(module), request(request), limit(request.budgetBytes), dispatches(gradient) {}
+
+  FailureOr<Recomputation> run();
+
+private:
+  /// What is dropped, and what that comes to.
+  struct State {
+    ValueSet dropped;
+    int64_t bytes = 0;
+    double operations = 0;
+  };
+  /// A forward dispatch with results that need not be kept.
+  struct Unit {
+    Operation *op = nullptr;
+    double operationsByByte = 0;
+    size_t number = 0; ///< of its function's, the last first
+  };
+
+  LogicalResult measure(State &state);
+  bool fits(const State &state) const { return state.bytes <= limit; }
+  void findUnits();
+  std::vector<size_t> findCuts(bool areEqualsCuts) const;
+  State startFrom(ArrayRef<size_t> cuts, int64_t spacing) const;
+  LogicalResult findStarts();
+  static State without(const State &state, ArrayRef<Unit> units);
+  LogicalResult takeBack(State &state);
+  FailureOr<const State *> findBest();
+  LogicalResult takeBackOneByOne(State &state, ArrayRef<Unit> rest);
+
+  /// Single dispatches that are tried from one start, at most: planning costs milliseconds.
+  static constexpr int mostTries = 32;
+
+  ModuleOp module;
+  const RecomputeRequest &request;
+  int64_t limit; ///< the budget, or what the leanest start takes
+  RepeatedDispatches dispatches;
+  std::vector<Unit> units;
+  std::vector<State> starts;
+};
+
+LogicalResult Search::measure(State &state) {
+  dispatches.repeat(state.dropped);
+  FailureOr<MemoryPlan> plan = planMemory(module, request.workspaceBytes, request.counterBytes);
+  state.operations = 0;
+  for (auto [original, copy] : dispatches.copies()) {
+    state.operations += request.operationsOf(original);
+  }
+  dispatches.undo();
+  if (failed(plan)) {
+    return failure();
+  }
+  state.bytes = plan->arenaBytes;
+  return success();
+}
+
+/// Those of most operations a byte first; of equals the last, since what the backward pass reads
+/// first is not kept for long.
+void Search::findUnits() {
+  for (Operation *op : llvm::reverse(dispatches.forward())) {
+    int64_t bytes = 0;
+    for (Value result : op->getResults()) {
+      bytes += dispatches.isRepeatable(result) ? storedBytes(result) : 0;
+    }
+    if (bytes > 0) {
+      units.push_back({op, request.operationsOf(op) / static_cast<double>(bytes), units.size()});
+    }
+  }
+  llvm::sort(units, [](const Unit &a, const Unit &b) {
+    return std::tuple(-a.operationsByByte, a.number) < std::tuple(-b.operationsByByte, b.number);
+  });
+}
+
+/// Where no more bytes are alive than at the places beside it; of equals in a row all of them, or
+/// the last of those that come after more.
+std::vector<size_t> Search::findCuts(bool areEqualsCuts) const {
+  std::vector<int64_t> bytes = dispatches.bytesBetween();
+  std::vector<size_t> cuts;
+  bool falls = areEqualsCuts;
+  for (size_t i = 0; i + 1 < bytes.size(); ++i) {
+    falls = i > 0 && bytes[i] != bytes[i - 1] ? bytes[i] < bytes[i - 1] : falls;
+    if (falls && (areEqualsCuts ? bytes[i + 1] >= bytes[i] : bytes[i + 1] > bytes[i])) {
+      cuts.push_back(i);
+    }
+  }
+  return cuts;
+}
+
+/// Keeps what crosses the cuts, of which some are left out so that at least `spacing` bytes are
+/// made between two of them.
+Search::State Search::startFrom(ArrayRef<size_t> cuts, int64_t spacing) const {
+  State state;
+  SmallVector<Value> kept;
+  int64_t between = 0;
+  for (auto [i, op] : llvm::enumerate(dispatches.forward())) {
+    for (Value result : op->getResults()) {
+      if (dispatches.isRepeatable(result)) {
+        state.dropped.insert(result);
+        between += storedBytes(result);
+      }
+    }
+    if (between >= spacing && llvm::is_contained(cuts, i)) {
+      kept.append(dispatches.valuesAcross(i));
+      between = 0;
+    }
+  }
+  for (Value value : kept) {
+    state.dropped.erase(value);
+  }
+  return state;
+}
+
+LogicalResult Search::findStarts() {
+  starts.push_back(startFrom(findCuts(/*areEqualsCuts=*/false), 0));
+  std::vector<size_t> cuts = findCuts(/*areEqualsCuts=*/true);
+  int64_t all = 0;
+  for (Value value : startFrom({}, 0).dropped) {
+    all += storedBytes(value);
+  }
+  int64_t mean = all / static_cast<int64_t>(cuts.size() + 1);
+  for (int64_t spacing = mean + 1; spacing < all; spacing *= 2) {
+    starts.push_back(startFrom(cuts, spacing));
+  }
+  for (State &start : starts) {
+    if (failed(measure(start))) {
+      return failure();
+    }
+  }
+  return success();
+}
+
+Search::State Search::without(const State &state, ArrayRef<Unit> units) {
+  State smaller = state;
+  for (const Unit &unit : units) {
+    for (Value result : unit.op->getResults()) {
+      smaller.dropped.erase(result);
+    }
+  }
+  return smaller;
+}
+
+/// Those that the first ones leave no room for may be followed by smaller ones. One that is not
+/// repeated anyhow costs nothing.
+LogicalResult Search::takeBackOneByOne(State &state, ArrayRef<Unit> rest) {
+  int tries = 0;
+  for (const Unit &unit : rest) {
+    State next = without(state, unit);
+    if (next.dropped.size() == state.dropped.size()) {
+      continue;
+    }
+    if (tries++ == mostTries) {
+      break;
+    }
+    if (failed(measure(next))) {
+      return failure();
+    }
+    if (fits(next) && next.operations < state.operations) {
+      state = std::move(next);
+    }
+  }
+  return success();
+}
+
+/// As many of the first units as fit, by bisection, then others one by one.
+LogicalResult Search::takeBack(State &state) {
+  State best = state;
+  size_t least = 0, most = units.size();
+  while (least < most) {
+    size_t middle = (least + most + 1) / 2;
+    State next = without(state, ArrayRef(units).take_front(middle));
+    if (failed(measure(next))) {
+      return failure();
+    }
+    if (fits(next)) {
+      least = middle;
+      best = std::move(next);
+    } else {
+      most = middle - 1;
+    }
+  }
+  state = std::move(best);
+  return takeBackOneByOne(state, ArrayRef(units).drop_front(least));
+}
+
+/// The state of fewest operations that fits; else one as lean as any that was found.
+FailureOr<const Search::State *> Search::findBest() {
+  auto isLeaner = [](const State &a, const State &b) { return a.bytes < b.bytes; };
+  State &leanest = *std::min_element(starts.begin(), starts.end(), isLeaner);
+  if (!fits(leanest)) { // a kept result may need less than what a copy of it reads
+    limit = leanest.bytes;
+    return failed(takeBack(leanest)) ? FailureOr<const State *>() : &leanest;
+  }
+  const State *best = nullptr;
+  for (State &start : starts) {
+    if (!fits(start)) {
+      continue;
+    }
+    if (failed(takeBack(start))) {
+      return failure();
+    }
+    auto price = [](const State &state) { return std::pair(state.operations, state.bytes); };
+    best = !best || price(start) < price(*best) ? &start : best;
+  }
+  return best;
+}
+
+FailureOr<Recomputation> Search::run() {
+  State full;
+  if (failed(measure(full))) {
+    return failure();
+  }
+  Recomputation result;
+  result.fullBytes = result.arenaBytes = full.bytes;
+  if (fits(full)) {
+    return result;
+  }
+  findUnits();
+  if (failed(findStarts())) {
+    return failure();
+  }
+  FailureOr<const State *> best = findBest();
+  if (failed(best)) {
+    return failure();
+  }
+  result.arenaBytes = std::min(full.bytes, (*best)->bytes);
+  if ((*best)->bytes <= request.budgetBytes) {
+    result.operations = (*best)->operations;
+    dispatches.repeat((*best)->dropped);
+    for (auto [original, copy] : dispatches.copies()) {
+      result.copies.emplace_back(copy, original);
+    }
+  }
+  return result;
+}
+
+} // namespace
+
+FailureOr<Recomputation> sluice::recompute(ModuleOp module, const RecomputeRequest &request) {
+  if (auto gradient = module.lookupSymbol<func::FuncOp>("gradient")) {
+    return Search(module, gradient, request).run();
+  }
+  FailureOr<MemoryPlan> plan = planMemory(module, request.workspaceBytes, request.counterBytes);
+  if (failed(plan)) {
+    return failure();
+  }
+  Recomputation result;
+  result.fullBytes = result.arenaBytes = plan->arenaBytes;
+  return result;
+}
