@@ -18,10 +18,10 @@ using namespace sluice;
 /// What a spec calls an op; the op's own name where it was not made from one.
 static std::string wordOf(Operation *op) {
   StringRef part = stageNameOf(op).part;
-  if (isa<FoldOp>(op) && !part.empty()) {
+  if (isa<FoldOp>(op) && part == "fold") {
     return "shorten (linear)";
   }
-  if (isa<UnfoldOp>(op) && !part.empty()) {
+  if ((isa<UnfoldOp>(op) && !part.empty()) || (isa<FoldOp>(op) && part == "window")) {
     return "upsample (linear)";
   }
   if (isa<EmbedOp, PositionOp>(op) || part == "sum") {

@@ -73,7 +73,10 @@ static std::string spellKind(Value value) {
   std::string kind = op->getName().stripDialect().str();
   for (StringRef name : {"by", "factor"}) {
     if (auto number = op->getAttrOfType<IntegerAttr>(name)) {
-      return kind + " " + std::to_string(number.getInt());
+      auto window = op->getAttrOfType<IntegerAttr>("window");
+      bool isApart = window && window.getInt() != 0 && window.getInt() != number.getInt();
+      return kind + " " + std::to_string(number.getInt()) +
+             (isApart ? " window " + std::to_string(window.getInt()) : "");
     }
   }
   auto attention = dyn_cast<AttentionOp>(op);

@@ -365,7 +365,7 @@ std::optional<std::string> LoweringWatch::find(ModuleOp module, StringRef pass, 
     std::optional<AddedRead> added = findAddedRead(*promise->graph, *now);
     bool isNew = promise->name != name;
     if (!added && isNew) {
-      added = findUntransposed(*promise->graph, *now);
+      added = findUntransposed(*promise->graph, ReadGraph(function, /*byMember=*/true));
     }
     if (added) {
       added->function = name;

@@ -39,6 +39,12 @@ static std::string nameOfMask(AttentionOp op) {
                       : "own mask";
 }
 
+/// "4", and where the window is another, "4, window 8"
+static std::string nameOfGroup(RowGroup group) {
+  return std::to_string(group.factor) +
+         (group.window == group.factor ? "" : ", window " + std::to_string(group.window));
+}
+
 static std::string nameOfMap(Operation *op) {
   if (auto shift = dyn_cast<ShiftOp>(op)) {
     return "shift " + std::to_string(static_cast<int64_t>(shift.getBy()));
@@ -51,10 +57,10 @@ static std::string nameOfMap(Operation *op) {
   }
   if (auto shorten = dyn_cast<ShortenOp>(op)) {
     return stringifyShortenKind(shorten.getKind()).str() + " of " +
-           std::to_string(shorten.getFactor());
+           nameOfGroup(shorten.getRowGroup());
   }
   if (auto fold = dyn_cast<FoldOp>(op)) {
-    return "linear map of " + std::to_string(fold.getFactor());
+    return "linear map of " + nameOfGroup(fold.getRowGroup());
   }
   return isa<MapOp>(op) ? "add" : op->getName().stripDialect().str();
 }

@@ -52,7 +52,7 @@ static int64_t factorOf(OpResult value) {
   return domain ? domain.getFactor() : 0;
 }
 
-ReadGraph::ReadGraph(func::FuncOp function) {
+ReadGraph::ReadGraph(func::FuncOp function, bool byMember) : byMember(byMember) {
   add({}, {"length", "", "length", function.getLoc(), 0});
   addArguments(function);
   size_t outputs = 0;
@@ -135,8 +135,10 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
   }
   if (reads) {
     std::string name = op.getName().stripDialect().str();
+    auto unfold = dyn_cast<UnfoldOp>(op);
+    auto sums = unfold && byMember ? unfold.getInput().getDefiningOp<OverlapAddOp>() : nullptr;
     add(value, {nameOf(value).str(), gradientOf(value).str(), name, op.getLoc(), factorOf(value),
-                isLazy(&op), false, readsOf(op, *reads)});
+                isLazy(&op), false, sums ? readsOf(unfold, sums) : readsOf(op, *reads)});
     // What training minimizes are means over valid positions.
     auto loss = dyn_cast<CrossEntropyBackwardOp>(op);
     auto head = dyn_cast<dispatch::CrossEntropyOp>(op);
@@ -164,6 +166,15 @@ std::vector<ReadGraph::Read> ReadGraph::readsOf(Operation &op, ArrayRef<RowRead>
     result.push_back(std::move(known));
   }
   return result;
+}
+
+/// Windows q that position p stands in: k q + k - w <= p <= k q + k - 1.
+std::vector<ReadGraph::Read> ReadGraph::readsOf(UnfoldOp unfold, OverlapAddOp sums) const {
+  auto k = static_cast<int64_t>(sums.getFactor()), w = static_cast<int64_t>(sums.getWindow());
+  AffineExpr p = getAffineDimExpr(0, unfold.getContext()), q = getAffineDimExpr(1, p.getContext());
+  AffineExpr last = q * k + (k - 1);
+  IntegerSet windows = IntegerSet::get(2, 1, {p - last + (w - 1), last - p}, {false, false});
+  return readsOf(*sums, RowRead::related(0, windows));
 }
 
 //===----------------------------------------------------------------------===//

@@ -8,7 +8,7 @@ using namespace sluice;
 /// Factor of an op that reads groups; 1 for any other.
 static int64_t groupOf(Operation *op) {
   auto fusion = dyn_cast<FusionInterface>(op);
-  return fusion ? fusion.getGroupSize() : 1;
+  return fusion ? fusion.getRowGroup().factor : 1;
 }
 
 namespace {

@@ -21,16 +21,44 @@ static bool isPositionMap(const Primitive &stage) {
   return stage.op() == Op::Shift || stage.op() == Op::Dropout;
 }
 
-/// Whether a group's rows lie side by side: all features of a linear shorten, and where a maximum's
-/// gradient goes.
+/// Whether a group's rows lie side by side: all features of a linear shorten, and where the
+/// gradient of a maximum goes, or of a window that is no whole number of groups.
 static bool laysGroupsOut(const Shorten &shorten) {
-  return shorten.method == Shortening::Linear || shorten.method == Shortening::Max;
+  return shorten.method == Shortening::Linear || shorten.method == Shortening::Max ||
+         shorten.rows() % shorten.factor != 0;
 }
 
-/// The linear upsample that such a shorten reads through position maps alone; -1: none. Such a
+/// Windows of many groups whose rows lie side by side: the kernel of their gradients has code for
+/// each group.
+static std::optional<Diagnostic> findLongWindow(const Primitive &stage) {
+  constexpr int64_t mostGroups = 64;
+  const auto *shorten = std::get_if<Shorten>(&stage.settings);
+  bool isLong = shorten && shorten->method != Shortening::Average && shorten->factor > 1 &&
+                shorten->rows() / shorten->factor > mostGroups;
+  if (!isLong) {
+    return std::nullopt;
+  }
+  return Diagnostic{stage.at("window"),
+                    "expected a window of at most " + std::to_string(mostGroups) +
+                        " groups for a shorten that does not average, found " +
+                        std::to_string(shorten->rows()) + " rows of groups of " +
+                        std::to_string(shorten->factor) + "; make the window smaller"};
+}
+
+/// What such a stage is called: "max shorten"; empty for any other.
+static std::string nameOfGroups(const Primitive &stage) {
+  if (const auto *shorten = std::get_if<Shorten>(&stage.settings)) {
+    std::string method(shorteningNames[size_t(shorten->method)]);
+    return laysGroupsOut(*shorten) ? method + " shorten" : "";
+  }
+  const auto *upsample = std::get_if<Upsample>(&stage.settings);
+  return upsample && upsample->groups() > 1 ? "upsample by windows" : "";
+}
+
+/// The linear upsample that such a stage reads through position maps alone; -1: none. Such a
 /// group's rows would be columns of rows at a stride that no access says.
-static int64_t findUpsampleBehind(const std::vector<Primitive> &stages, const Primitive &shorten) {
-  int64_t at = shorten.input;
+static int64_t findUpsampleBehind(const std::vector<Primitive> &stages, const Primitive &groups) {
+  int64_t at = groups.input;
   while (at >= 0 && isPositionMap(stages[at])) {
     at = stages[at].input;
   }
@@ -54,7 +82,11 @@ static std::pair<__int128, const SourceLocation *> widestRow(const Model &model,
                           : std::pair(heads, &stage.at("heads"));
   }
   if (const auto *shorten = std::get_if<Shorten>(&stage.settings)) {
-    return {width * (laysGroupsOut(*shorten) ? shorten->factor : 1), &stage.at("factor")};
+    return {width * (laysGroupsOut(*shorten) ? std::max(shorten->rows(), shorten->factor) : 1),
+            &stage.at(shorten->window ? "window" : "factor")};
+  }
+  if (const auto *upsample = std::get_if<Upsample>(&stage.settings); upsample && upsample->window) {
+    return {width * std::max(upsample->factor, upsample->groups()), &stage.at("window")};
   }
   return {width, &stage.location};
 }
@@ -127,15 +159,17 @@ std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
     if (auto large = findLargeTable(model, stage)) {
       return large;
     }
-    const auto *shorten = std::get_if<Shorten>(&stage.settings);
-    if (!shorten || !laysGroupsOut(*shorten)) {
+    if (auto window = findLongWindow(stage)) {
+      return window;
+    }
+    std::string groups = nameOfGroups(stage);
+    if (groups.empty()) {
       continue;
     }
     if (int64_t upsample = findUpsampleBehind(stages, stage); upsample >= 0) {
       return Diagnostic{stage.location,
-                        "expected a layer or a norm between a linear upsample and the " +
-                            std::string(shorteningNames[size_t(shorten->method)]) +
-                            " shorten of its result, found none (the upsample is at " +
+                        "expected a layer or a norm between a linear upsample and the " + groups +
+                            " of its result, found none (the upsample is at " +
                             toString(stages[upsample].location) +
                             "); put a norm between them, or make one of the two average or repeat"};
     }

@@ -58,15 +58,21 @@ std::string resultText(const spec::Model &model, const Primitive &last) {
          " = [batch, " + tokens + ", " + (head ? "vocabulary" : "width") + "]\n";
 }
 
+/// " 4", and where the window is another, " 4 window 8"
+std::string groupText(int64_t factor, const std::optional<int64_t> &window) {
+  bool isApart = window && *window != factor;
+  return " " + std::to_string(factor) + (isApart ? " window " + std::to_string(*window) : "");
+}
+
 /// "shift 3", "layer"
 std::string shortName(const Primitive &primitive) {
   std::string text(spec::name(primitive.op()));
   if (const auto *shift = std::get_if<spec::Shift>(&primitive.settings)) {
     text += " " + std::to_string(shift->by);
   } else if (const auto *shorten = std::get_if<spec::Shorten>(&primitive.settings)) {
-    text += " " + std::to_string(shorten->factor);
+    text += groupText(shorten->factor, shorten->window);
   } else if (const auto *upsample = std::get_if<spec::Upsample>(&primitive.settings)) {
-    text += " " + std::to_string(upsample->factor);
+    text += groupText(upsample->factor, upsample->window);
   }
   return text;
 }

@@ -61,7 +61,8 @@ Numbers RowPass::lineOf(const Stored &stored, Value argument, int64_t line) cons
   return numbers;
 }
 
-/// Rows map(p, i) of the row's own sequence; zeros or the least number outside [0, N').
+/// Rows map(p, i) of the row's own sequence; zeros or the least number outside [0, N') and before
+/// the first column.
 Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessAttr access,
                          int64_t row) {
   auto type = cast<RankedTensorType>(
@@ -70,14 +71,14 @@ Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessA
   int64_t batch = type.getDimSize(0) == 1 ? 0 : rows.batch(row); // one sequence for all
   int64_t limit = rows.length(row, access.getSourceFactor(), sources);
   int64_t each = elementsOf(argument) / access.getGroup();
-  int64_t first =
-      reference::evaluateAffine(access.getColumn().getValue().getResult(0), p, 0, limit);
   Number outside{access.getLeast() ? -INFINITY : 0, 0};
   Numbers numbers;
   for (int64_t i = 0; i < access.getGroup(); ++i) {
     int64_t q = reference::evaluateAffine(access.getMap().getValue().getResult(0), p, i, limit);
+    int64_t first =
+        reference::evaluateAffine(access.getColumn().getValue().getResult(0), p, i, limit);
     for (int64_t column = 0; column < each; ++column) {
-      bool inside = q >= 0 && q < limit;
+      bool inside = q >= 0 && q < limit && first >= 0;
       bool isRank2 = type.getRank() == 2;
       numbers.push_back(!inside   ? outside
                         : isRank2 ? stored.at(batch, q % sources)

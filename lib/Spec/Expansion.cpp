@@ -80,9 +80,9 @@ public:
     int64_t skip = x;
     int64_t k = levels[depth + 1].factor / levels[depth].factor;
     x = emit(Shift{hourglass.shift.value_or(k - 1)}, next(), whereShift, x, -1);
-    x = emit(Shorten{k, hourglass.shorten}, next(), where, x, -1);
+    x = emit(Shorten{k, hourglass.shorten, {}}, next(), where, x, -1);
     x = depth + 1 == middle ? stack(levels[middle].layers, x, next) : level(depth + 1, next(), x);
-    x = emit(Upsample{k, hourglass.upsample}, next(), where, x, -1);
+    x = emit(Upsample{k, hourglass.upsample, {}}, next(), where, x, -1);
     x = emit(Add{}, next(), where, x, skip);
     return stack(levels[last].layers, x, next);
   }

@@ -198,14 +198,24 @@ Keys ownKeys(Op op) {
              "string",
              "mean of the group, a linear map of its features, or the maximum of each feature",
              "average",
-             {shorteningNames.begin(), shorteningNames.end()}}};
+             {shorteningNames.begin(), shorteningNames.end()}},
+            {"window",
+             "integer >= 1",
+             "rows that a group reads, which end where the group ends",
+             "the factor",
+             {}}};
   case Op::Upsample:
     return {factor("fine positions from one coarse position; divides the scale's factor"),
             {"method",
              "string",
              "repetition, or a linear map to the group's features",
              "repeat",
-             {"repeat", "linear"}}};
+             {"repeat", "linear"}},
+            {"window",
+             "integer >= 1",
+             "rows that a linear upsample's group reaches, a multiple of the factor",
+             "the factor",
+             {}}};
   case Op::Add:
     return {{"with", "name of a stream", "the second stream, on the same scale", "required", {}}};
   case Op::Dropout:

@@ -25,6 +25,39 @@ Upsampling readUpsampling(const Fields &fields, std::string_view key) {
       key, {{"repeat", Upsampling::Repeat}, {"linear", Upsampling::Linear}}, Upsampling::Repeat);
 }
 
+constexpr Range anyWindow = {1, largestSize};
+
+Shorten readShorten(const Fields &fields) {
+  Shorten shorten = {fields.integer("factor", {}), readShortening(fields, "method"), {}};
+  if (fields.find("window")) {
+    shorten.window = fields.integer("window", anyWindow);
+  }
+  return shorten;
+}
+
+/// With a window, a transposed convolution of whole groups.
+Upsample readUpsample(const Fields &fields) {
+  Upsample upsample = {fields.integer("factor", {}), readUpsampling(fields, "method"), {}};
+  if (!fields.find("window")) {
+    return upsample;
+  }
+  int64_t window = fields.integer("window", anyWindow);
+  if (window % upsample.factor != 0) {
+    fields.fail(fields.position("window"),
+                "expected a multiple of the factor " + std::to_string(upsample.factor) +
+                    " for \"window\", found " + std::to_string(window) +
+                    "; a window of whole groups reaches as far as one that ends inside the last");
+  }
+  if (upsample.method == Upsampling::Repeat && window != upsample.factor) {
+    fields.fail(fields.position("window"),
+                "expected no \"window\" apart from the factor " + std::to_string(upsample.factor) +
+                    " for an upsample that repeats, found " + std::to_string(window) +
+                    "; say \"method\": \"linear\", or leave it out");
+  }
+  upsample.window = window;
+  return upsample;
+}
+
 Embedding readEmbedding(const Fields &fields) {
   Embedding embedding;
   embedding.input = fields.text("input", "");
@@ -105,9 +138,9 @@ Settings readSettings(Op op, const Fields &fields, int64_t width) {
   case Op::Shift:
     return Shift{fields.integer("by", anyShift)};
   case Op::Shorten:
-    return Shorten{fields.integer("factor", {}), readShortening(fields, "method")};
+    return readShorten(fields);
   case Op::Upsample:
-    return Upsample{fields.integer("factor", {}), readUpsampling(fields, "method")};
+    return readUpsample(fields);
   case Op::Add:
     fields.need("with", "the name of an earlier stage's result");
     return Add{fields.text("with")};

@@ -129,14 +129,14 @@ private:
 
   void add(const Shorten &shorten) {
     if (shorten.method == Shortening::Linear) {
-      matrix("", d, shorten.factor * d);
+      matrix("", d, shorten.rows() * d);
       bias("", d);
     }
   }
 
   void add(const Upsample &upsample) {
     if (upsample.method == Upsampling::Linear) {
-      matrix("", upsample.factor * d, d);
+      matrix("", upsample.factor * d, upsample.groups() * d);
       bias("", upsample.factor * d);
     }
   }

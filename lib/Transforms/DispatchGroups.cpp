@@ -42,10 +42,11 @@ private:
   void join(size_t group, Operation *op);
   bool isReady(Value operand, size_t group, bool identityOnly) const;
   bool readersRunLater(Operation *op, size_t group, bool throughMap = false) const;
+  bool readsGroupsOf(Operation *op, size_t group) const;
   void absorbConsumers(size_t group, bool epilogue);
   void absorbProducers(size_t group);
   void storeEnd(Value end);
-  void storeEndsOfGroup(Value sequence, int64_t group);
+  void storeEndsOfGroup(Value sequence, RowGroup group);
   void findStored();
 
   std::vector<Operation *> ops;
@@ -84,9 +85,14 @@ bool Grouping::isReady(Value operand, size_t group, bool identityOnly) const {
   return timeOf(def) < groups[group].order;
 }
 
+static RowGroup rowGroupOf(Operation *op) {
+  auto fusion = dyn_cast<FusionInterface>(op);
+  return fusion ? fusion.getRowGroup() : RowGroup();
+}
+
 /// Every reader of `op` runs later than `group`, or inside it at the same row. A reader inside that
-/// looks through a map needs other rows, which must be stored by then; a stored map reads at its
-/// own place.
+/// looks through a map, or reads a window, needs other rows, which must be stored by then; a stored
+/// map reads at its own place.
 bool Grouping::readersRunLater(Operation *op, size_t group, bool throughMap) const {
   return llvm::all_of(op->getUsers(), [&](Operation *user) {
     bool isMap = roleOf(user) == FusionRole::Access;
@@ -98,8 +104,18 @@ bool Grouping::readersRunLater(Operation *op, size_t group, bool throughMap) con
     }
     auto found = groupOf.find(user);
     bool inside = found != groupOf.end() && found->second == group;
-    return inside ? !throughMap : timeOf(user) > groups[group].order;
+    bool readsOwnRow = !throughMap && rowGroupOf(user).isOwnRow();
+    return inside ? readsOwnRow : timeOf(user) > groups[group].order;
   });
+}
+
+/// Whether `op` reads windows of what `group` makes.
+bool Grouping::readsGroupsOf(Operation *op, size_t group) const {
+  if (rowGroupOf(op).isOwnRow()) {
+    return false;
+  }
+  auto found = groupOf.find(resolveAccess(op->getOperand(0)).root.getDefiningOp());
+  return found != groupOf.end() && found->second == group;
 }
 
 static bool isReadInBodies(Operation *op) {
@@ -138,7 +154,7 @@ void Grouping::absorbProducers(size_t group) {
       std::optional<FusionRole> role = roleOf(def);
       bool fits = role == FusionRole::Elementwise || role == FusionRole::Rows;
       if (!fits || !isReadInBodies(def) || groupOf.contains(def) || domainOf(def) != domain ||
-          !readersRunLater(def, group)) {
+          readsGroupsOf(def, group) || !readersRunLater(def, group)) {
         continue;
       }
       join(group, def);
@@ -166,10 +182,9 @@ void Grouping::findStored() {
     }
     bool takesMaps =
         role == FusionRole::Elementwise || role == FusionRole::Rows || role == FusionRole::Anchor;
-    auto fusion = dyn_cast<FusionInterface>(op);
-    int64_t group = fusion ? fusion.getGroupSize() : 1;
+    RowGroup group = rowGroupOf(op);
     for (OpOperand &operand : op->getOpOperands()) {
-      if (group > 1 && operand.getOperandNumber() == 0) {
+      if (!group.isOwnRow() && operand.getOperandNumber() == 0) {
         storeEndsOfGroup(operand.get(), group);
       } else {
         storeEnd(takesMaps ? resolveAccess(operand.get()).root : operand.get());
@@ -179,8 +194,8 @@ void Grouping::findStored() {
 }
 
 /// Members are read one by one where one access does not read them all.
-void Grouping::storeEndsOfGroup(Value sequence, int64_t group) {
-  for (int64_t i = 0; !readsWholeGroups(sequence, group) && i < group; ++i) {
+void Grouping::storeEndsOfGroup(Value sequence, RowGroup group) {
+  for (int64_t i = 0; !readsWholeGroups(sequence, group) && i < group.window; ++i) {
     storeEnd(resolveMember(sequence, group, i).root);
   }
 }

@@ -377,21 +377,34 @@ Value StageWriter::stage(const Shift &settings) {
 Value StageWriter::stage(const Shorten &settings) {
   Value x = streams[current->input];
   bool linearly = settings.method == Shortening::Linear;
-  if (settings.factor > 1 && linearly) {
+  int64_t rows = settings.rows(), window = rows == settings.factor ? 0 : rows;
+  if (settings.factor == 1 && rows == 1) {
+    return linearly ? linear("", x, residualType) : x;
+  }
+  if (linearly) {
     name("fold");
-    x = FoldOp::create(b, sequence(current->factor, settings.factor * model.width, computeType), x,
-                       settings.factor);
-  } else if (settings.factor > 1) {
+    x = FoldOp::create(b, sequence(current->factor, rows * model.width, computeType), x,
+                       settings.factor, window);
+  } else {
     x = ShortenOp::create(
         b, sequence(current->factor, model.width, residualType), x, settings.factor,
-        settings.method == Shortening::Max ? ShortenKind::Max : ShortenKind::Average);
+        settings.method == Shortening::Max ? ShortenKind::Max : ShortenKind::Average, window);
   }
   return linearly ? linear("", x, residualType) : x;
 }
 
+/// A transposed convolution of w = j k columns is a linear map of j groups at a time: row r of
+/// group m is the sum over i < j of W_(r + k i) x[m - i].
 Value StageWriter::stage(const Upsample &settings) {
   Value x = streams[current->input];
   bool linearly = settings.method == Upsampling::Linear;
+  if (int64_t groups = settings.groups(); groups > 1) {
+    auto coarse = cast<SequenceType>(x.getType());
+    name("window");
+    x = FoldOp::create(
+        b, SequenceType::get(b.getContext(), coarse.getScale(), groups * model.width, computeType),
+        x, 1, groups);
+  }
   if (linearly) {
     x = linear("", x, residualType);
   }

@@ -140,11 +140,11 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
     add(result, attend(attention, p));
     return result;
   }
-  int64_t group = 1;
-  if (auto shorten = dyn_cast<ShortenOp>(op)) {
-    group = static_cast<int64_t>(shorten.getFactor());
-  } else if (auto fold = dyn_cast<FoldOp>(op)) {
-    group = static_cast<int64_t>(fold.getFactor());
+  int64_t group = 1, window = 1;
+  if (isa<ShortenOp, FoldOp>(op)) {
+    group = op->getAttrOfType<IntegerAttr>("factor").getInt();
+    auto given = op->getAttrOfType<IntegerAttr>("window");
+    window = given && given.getInt() != 0 ? given.getInt() : group;
   } else if (isa<PositionOp>(op)) {
     result.hash = mixed(result.hash, static_cast<uint64_t>(p));
   }
@@ -153,7 +153,7 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
     if (!isa<SequenceType>(operand.getType()) || isTarget) {
       continue;
     }
-    for (int64_t j = 0; j < group; ++j) {
+    for (int64_t j = group - window; j < group; ++j) {
       add(result, at(operand, group * p + j));
     }
   }

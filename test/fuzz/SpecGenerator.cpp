@@ -171,11 +171,17 @@ void Generator::shift(int64_t by) {
 
 void Generator::shorten(int64_t k) {
   emit({{"op", "shorten"}, {"factor", k}, {"method", pick({"average", "linear", "max"})}});
+  if (chance(0.3)) {
+    stages.back()["window"] = number(1, 2 * k + 1);
+  }
   factor *= k;
 }
 
 void Generator::upsample(int64_t k) {
   emit({{"op", "upsample"}, {"factor", k}, {"method", pick({"repeat", "linear"})}});
+  if (stages.back()["method"] == "linear" && chance(0.3)) {
+    stages.back()["window"] = k * number(1, 3);
+  }
   factor /= k;
 }
 

@@ -144,6 +144,7 @@ bool largerFactor(Json &stages, size_t at) {
     if (is(stages, i, "upsample") && stages[i]["factor"] == stages[at]["factor"]) {
       int64_t k = stages[at]["factor"].get<int64_t>() + 1;
       stages[at]["factor"] = stages[i]["factor"] = k;
+      stages[i].erase("window"); // whole groups no more
       return true;
     }
   }
@@ -165,6 +166,9 @@ bool factorsExchanged(Json &stages, size_t at) {
         stage["factor"] = stage["factor"] == outer   ? inner
                           : stage["factor"] == inner ? outer
                                                      : stage["factor"];
+        if (stage["op"] == "upsample") {
+          stage.erase("window");
+        }
       }
     }
     return true;

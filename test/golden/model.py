@@ -21,12 +21,12 @@ class Stream:
     def __init__(self, x, factor, shift=0):
         self.x, self.factor, self.shift = x, factor, shift
 
-    def at(self, positions):
-        """x[p - shift] for each p of `positions`; zero where that lies outside the unshifted sequence."""
+    def at(self, positions, null=0.0):
+        """x[p - shift] for each p of `positions`; `null` where that lies outside the unshifted sequence."""
         source = positions - self.shift
         inside = (source >= 0) & (source < self.x.shape[1])
         rows = self.x[:, source.clamp(0, self.x.shape[1] - 1)]
-        return torch.where(inside[None, :, None], rows, torch.zeros((), dtype=self.x.dtype))
+        return torch.where(inside[None, :, None], rows, torch.full((), null, dtype=self.x.dtype))
 
     def rows(self):
         return self.at(torch.arange(self.x.shape[1])) if self.shift else self.x
@@ -136,9 +136,10 @@ class Model:
         elif op == "norm":
             self.norm_weights(prefix, stage.get("norm", self.defaults["norm"]))
         elif op == "shorten" and stage.get("method") == "linear":
-            self.linear_weights(prefix, d, stage["factor"] * d, True)
+            self.linear_weights(prefix, d, stage.get("window", stage["factor"]) * d, True)
         elif op == "upsample" and stage.get("method") == "linear":
-            self.linear_weights(prefix, stage["factor"] * d, d, True)
+            groups = stage.get("window", stage["factor"]) // stage["factor"]
+            self.linear_weights(prefix, stage["factor"] * d, groups * d, True)
         elif op == "head":
             if not stage.get("tied", False):
                 self.weight(prefix + "weight", (self.vocabulary, d), "matrix")
@@ -235,8 +236,34 @@ class Model:
         angle = p / 10000.0 ** (2 * (column // 2) / d)
         return torch.where(column % 2 == 0, angle.sin(), angle.cos()).to(dtype)
 
+    def windows(self, prefix, stage, stream):
+        """A window of w rows a group, which ends where the group ends: PyTorch's pooling and convolution of stride k
+        over the padded sequence."""
+        k, w, d, method = stage["factor"], stage["window"], self.width, stage.get("method", "average")
+        groups = -(-stream.x.shape[1] // k)
+        positions = torch.arange(k - w, groups * k)
+        if method == "max":
+            x = F.max_pool1d(stream.at(positions, -math.inf).transpose(1, 2), w, k)
+            x = x.masked_fill(x == -math.inf, 0)
+        elif method == "average":
+            x = F.avg_pool1d(stream.at(positions).transpose(1, 2), w, k)
+        else:
+            kernel = self.weights[prefix + "weight"].view(d, w, d).transpose(1, 2)  # [out, in, w]
+            x = F.conv1d(stream.at(positions).transpose(1, 2), kernel, self.weights[prefix + "bias"], k)
+        return Stream(x.transpose(1, 2), stream.factor * k)
+
+    def transposed(self, prefix, k, w, y):
+        """[B, M, d] -> [B, M k, d]: W_(r + k i) stands in rows r d and columns (w / k - 1 - i) d; a bias a row r."""
+        d, j = self.width, w // k
+        blocks = self.weights[prefix + "weight"].view(k, d, j, d).flip(2)  # [r, out, i, in]
+        kernel = blocks.permute(3, 1, 2, 0).reshape(d, d, w)
+        made = F.conv_transpose1d(y.transpose(1, 2), kernel, stride=k).transpose(1, 2)[:, :y.shape[1] * k]
+        return made + self.weights[prefix + "bias"].view(k, d).repeat(y.shape[1], 1)
+
     def shorten(self, prefix, stage, stream):
         k = stage["factor"]
+        if "window" in stage:
+            return self.windows(prefix, stage, stream)
         groups = -(-stream.x.shape[1] // k)
         x = stream.at(torch.arange(groups * k)).unflatten(1, (groups, k))  # [B, M, k, d]
         x = self.linear(prefix, x.flatten(2)) if stage.get("method") == "linear" else x.sum(2) / k
@@ -245,7 +272,9 @@ class Model:
     def upsample(self, prefix, stage, stream):
         k, y = stage["factor"], stream.rows()
         fine = -(-self.context // (stream.factor // k))
-        if stage.get("method") == "linear":
+        if "window" in stage:
+            y = self.transposed(prefix, k, stage["window"], y)
+        elif stage.get("method") == "linear":
             y = self.linear(prefix, y).unflatten(2, (k, self.width)).flatten(1, 2)
         else:
             y = y.repeat_interleave(k, dim=1)

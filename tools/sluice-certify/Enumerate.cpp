@@ -101,6 +101,8 @@ int64_t longestOf(const Graph &graph) {
     bool shifts = value.kind == Kind::Shift;
     int64_t by = shifts ? value.number : value.mask.end;
     reach = std::max(reach, __int128(by) * (shifts ? value.factor : value.keyFactor));
+    int64_t rowTokens = coarser ? value.factor / value.number : 1;
+    reach = std::max(reach, __int128(value.window) * rowTokens);
   }
   return static_cast<int64_t>(std::min<__int128>(2 * product + reach + 1, mostTokens));
 }

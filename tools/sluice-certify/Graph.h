@@ -28,6 +28,7 @@ struct Value {
   std::string name; ///< "stages.1.inside.0.attention.mix"
   Kind kind = Kind::Tokens;
   int64_t number = 0; ///< of a shift: by; of what changes the scale: its factor
+  int64_t window = 0; ///< of a group: rows that it reads, the last one its own; 0: its factor
   Mask mask;          ///< of attention
   std::vector<size_t> operands;
   int64_t factor = 1;    ///< tokens a position
@@ -52,7 +53,7 @@ struct Relation {
   enum Kind {
     Same,    ///< q = p
     Shifted, ///< q = p - number
-    Group,   ///< number p <= q < number (p + 1)
+    Group,   ///< number (p + 1) - end <= q < number (p + 1)
     Divided, ///< q = p div number
     Earlier, ///< q <= m
     Window,  ///< m - end < q <= m - number

@@ -20,7 +20,10 @@ std::string Value::spell() const {
                    : mask.kind == Mask::Bidirectional ? " bidirectional"
                                                       : " window" + ends);
   }
-  return kind < Kind::Shift ? name : name + " " + std::to_string(number);
+  bool isApart = window != 0 && window != number;
+  return kind < Kind::Shift ? name
+                            : name + " " + std::to_string(number) +
+                                  (isApart ? " window " + std::to_string(window) : "");
 }
 
 /// Of attention, with the scales' factors in lowest terms.
@@ -45,7 +48,7 @@ Relation certify::relationOf(const Value &value, size_t operand) {
     return {Relation::Shifted, value.number};
   case Kind::Shorten:
   case Kind::Fold:
-    return {Relation::Group, value.number};
+    return {Relation::Group, value.number, value.window == 0 ? value.number : value.window};
   case Kind::Upsample:
   case Kind::Unfold:
     return {Relation::Divided, value.number};
@@ -72,7 +75,7 @@ int64_t Relation::firstRow() const {
 
 std::optional<int64_t> Relation::firstOf(int64_t p) const {
   return isOfAttention() ? kind == Window ? std::optional(newest(p) - end + 1) : std::nullopt
-         : kind == Group ? std::optional(number * p)
+         : kind == Group ? std::optional(number * (p + 1) - end)
                          : lastOf(p);
 }
 
@@ -100,6 +103,9 @@ bool Relation::contains(int64_t p, int64_t q) const {
 }
 
 std::optional<std::pair<int64_t, int64_t>> Relation::findSample() const {
+  if (kind == Group) {
+    return std::pair(int64_t{0}, number - 1);
+  }
   // Shifts start to read at p = number.
   int64_t p = isOfAttention() ? firstRow() : contains(0, 0) ? 0 : number;
   int64_t q = isOfAttention() ? std::max<int64_t>(0, lastOf(p).value_or(0)) : 0;

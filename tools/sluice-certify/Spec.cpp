@@ -23,8 +23,8 @@ const std::map<std::string, std::set<std::string>> ownKeys = {
     {"layer", {"over", "from", "to"}},
     {"norm", {"norm", "epsilon", "from", "to"}},
     {"shift", {"by", "from", "to"}},
-    {"shorten", {"factor", "method", "from", "to"}},
-    {"upsample", {"factor", "method", "from", "to"}},
+    {"shorten", {"factor", "method", "window", "from", "to"}},
+    {"upsample", {"factor", "method", "window", "from", "to"}},
     {"add", {"with", "from", "to"}},
     {"dropout", {"rate", "from", "to"}},
     {"head", {"tied", "bias", "label_smoothing", "from"}},
@@ -72,7 +72,7 @@ private:
   size_t layer(const Layer &settings, const std::string &path, size_t x,
                std::optional<size_t> over = {});
   size_t mix(const Layer &settings, const std::string &path, size_t x, std::optional<size_t> over);
-  size_t shorten(const std::string &path, int64_t k, bool linear, size_t x);
+  size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x);
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
   void loss(const Fields &fields, const std::string &path, size_t x);
   size_t hourglass(const Fields &fields, const std::string &path, size_t x);
@@ -88,7 +88,7 @@ private:
     factor *= kind == Kind::Shorten || kind == Kind::Fold ? number : 1;
     factor /= kind == Kind::Upsample || kind == Kind::Unfold ? number : 1;
     std::string input = operands.empty() ? axis : graph.values[operands[0]].input;
-    graph.values.push_back({name, kind, number, {}, std::move(operands), factor, 1, input});
+    graph.values.push_back({name, kind, number, 0, {}, std::move(operands), factor, 1, input});
     return graph.values.size() - 1;
   }
   /// Whether this graph drops out here; notes that some graph does.
@@ -183,13 +183,14 @@ size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x,
   return x;
 }
 
-size_t Deriver::shorten(const std::string &path, int64_t k, bool linear, size_t x) {
+size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x) {
   if (graph.values[x].factor * k > largestNumber) { // both are below 2^31
     fail(path, "scales of at most 2^31 - 1 tokens a position", "more");
   }
-  if (k > 1) {
+  if (k > 1 || window > 1) {
     x = linear ? make(Kind::Fold, path + ".fold", {x}, k)
                : make(Kind::Shorten, path + ".shorten", {x}, k);
+    graph.values[x].window = window;
   }
   return linear ? make(Kind::Linear, path + ".linear", {x}) : x;
 }
@@ -198,6 +199,14 @@ size_t Deriver::upsample(const std::string &path, int64_t k, bool linear, size_t
                          const Fields &fields) {
   if (graph.values[x].factor % k != 0) {
     fields.mismatch("a factor that divides the scale's", std::to_string(k));
+  }
+  int64_t window = fields.integer("window", 1, k);
+  if (window % k != 0 || (!linear && window != k)) {
+    fields.mismatch("a window of whole groups, for a linear upsample", std::to_string(window));
+  }
+  if (window > k) { // a transposed convolution: a linear map of several groups
+    x = make(Kind::Fold, path + ".window", {x}, 1);
+    graph.values[x].window = window / k;
   }
   if (linear) {
     x = make(Kind::Linear, path + ".linear", {x});
@@ -231,7 +240,7 @@ size_t Deriver::hourglass(const Fields &fields, const std::string &path, size_t 
     size_t skip = x;
     int64_t k = levels[depth + 1].factor / levels[depth].factor;
     x = make(Kind::Shift, next() + ".shift", {x}, fields.integer("shift", 0, k - 1));
-    x = shorten(next(), k, folds, x);
+    x = shorten(next(), k, k, folds, x);
     if (depth + 1 == middle) {
       stack(levels[middle].layers);
     } else {
@@ -322,7 +331,8 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
     return make(Kind::Shift, path + ".shift", {x}, fields.integer("by", 0));
   }
   if (op == "shorten") {
-    return shorten(path, fields.integer("factor", 1), linear, x);
+    int64_t k = fields.integer("factor", 1);
+    return shorten(path, k, fields.integer("window", 1, k), linear, x);
   }
   if (op == "upsample") {
     return upsample(path, fields.integer("factor", 1), linear, x, fields);

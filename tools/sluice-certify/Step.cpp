@@ -34,7 +34,7 @@ StoredRead followRead(const Graph &graph, const Relation &relation, size_t opera
     read.first = makeLinear(1, k + 1 - relation.end).of(read.last);
     break;
   case Relation::Group:
-    read.first = makeLinear(k, 0);
+    read.first = makeLinear(k, k - relation.end);
     read.last = makeLinear(k, k - 1);
     break;
   default:

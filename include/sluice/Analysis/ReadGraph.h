@@ -34,7 +34,9 @@ public:
     size_t maker = 0;          ///< the same for results of one op
   };
 
-  explicit ReadGraph(mlir::func::FuncOp function);
+  /// A row that holds those of a group side by side depends on all that any of them reads. With
+  /// `byMember`, what unfolds windows laid over one another reads those of its own position alone.
+  explicit ReadGraph(mlir::func::FuncOp function, bool byMember = false);
 
   const std::vector<Value> &getValues() const { return values; }
   /// Index by name; none where no value has it.
@@ -57,6 +59,7 @@ private:
   void addOutput(mlir::Value value, size_t number);
   void add(mlir::Value value, Value description);
   std::vector<Read> readsOf(mlir::Operation &op, llvm::ArrayRef<dispatch::RowRead> reads) const;
+  std::vector<Read> readsOf(UnfoldOp unfold, OverlapAddOp sums) const;
   void visitRow(size_t source, int64_t q, const Read &read, int64_t length,
                 llvm::function_ref<void(size_t, int64_t)> visit) const;
 
@@ -64,6 +67,7 @@ private:
   llvm::DenseMap<mlir::Value, size_t> indices;
   llvm::StringMap<size_t> byName;
   size_t makers = 0;
+  bool byMember;
 };
 
 /// Where the rows of a graph's named values stand in sets of rows, for every length up to one.

@@ -116,11 +116,18 @@ struct Shift {
 struct Shorten {
   int64_t factor = 1;
   Shortening method = Shortening::Average;
+  std::optional<int64_t> window; ///< rows that a group reads, the last one its own; none: factor
+
+  int64_t rows() const { return window.value_or(factor); }
 };
 
 struct Upsample {
   int64_t factor = 1;
   Upsampling method = Upsampling::Repeat;
+  std::optional<int64_t> window; ///< rows that a group reaches, whole groups; none: factor
+
+  /// Groups that a row reads.
+  int64_t groups() const { return window.value_or(factor) / factor; }
 };
 
 struct Add {

@@ -27,21 +27,23 @@ static AccessChain follow(AccessChain chain) {
   return chain;
 }
 
-AccessChain sluice::resolveAccess(Value value, int64_t group) {
+AccessChain sluice::resolveAccess(Value value, RowGroup group) {
   MLIRContext *context = value.getContext();
-  AffineExpr p = getAffineDimExpr(0, context);
-  AffineExpr position = group > 1 ? p * group + getAffineDimExpr(1, context) : p;
-  return follow({value, position, getAffineConstantExpr(0, context), group});
+  AffineExpr position = getAffineDimExpr(0, context) * group.factor + group.first;
+  if (group.window > 1) {
+    position = position + getAffineDimExpr(1, context);
+  }
+  return follow({value, position, getAffineConstantExpr(0, context), group.window});
 }
 
-AccessChain sluice::resolveMember(Value value, int64_t factor, int64_t member) {
+AccessChain sluice::resolveMember(Value value, RowGroup group, int64_t member) {
   MLIRContext *context = value.getContext();
-  return follow({value, getAffineDimExpr(0, context) * factor + member,
+  return follow({value, getAffineDimExpr(0, context) * group.factor + group.first + member,
                  getAffineConstantExpr(0, context), 1});
 }
 
-bool sluice::readsWholeGroups(Value sequence, int64_t factor) {
-  auto root = resolveAccess(sequence, factor).root.getDefiningOp<FusionInterface>();
+bool sluice::readsWholeGroups(Value sequence, RowGroup group) {
+  auto root = resolveAccess(sequence, group).root.getDefiningOp<FusionInterface>();
   return !root || root.getFusionRole() != FusionRole::Access;
 }
 
@@ -72,36 +74,38 @@ Value BodyBuilder::load(Value tensor, AccessAttr access, Type bodyType) {
   return block.addArgument(bodyType, b.getLoc());
 }
 
-Value BodyBuilder::loadChain(Value sequence, const AccessChain &chain, bool least) {
+Value BodyBuilder::loadChain(const AccessChain &chain, int64_t width, bool least) {
   int64_t group = chain.group;
   Value tensor = lowered(chain.root);
   if (!tensor) {
     return {};
   }
   auto root = cast<SequenceType>(chain.root.getType());
-  int64_t width = cast<SequenceType>(sequence.getType()).getWidth();
   Type type = dispatch::bodyTypeOf(root.getElement());
   if (!elementwise && width > 0) {
     type = group > 1 ? RankedTensorType::get({group, width}, type)
                      : RankedTensorType::get({width}, type);
   }
-  auto access = AccessAttr::get(b.getContext(), AccessKind::Row,
-                                AffineMapAttr::get(AffineMap::get(2, 1, chain.position)), group,
-                                getDomainFactor(scope, root),
-                                AffineMapAttr::get(AffineMap::get(1, 0, chain.column)), -1, least);
+  unsigned columnDims = chain.column.isFunctionOfDim(1) ? 2 : 1;
+  auto access = AccessAttr::get(
+      b.getContext(), AccessKind::Row, AffineMapAttr::get(AffineMap::get(2, 1, chain.position)),
+      group, getDomainFactor(scope, root),
+      AffineMapAttr::get(AffineMap::get(columnDims, 0, chain.column)), -1, least);
   return load(tensor, access, type);
 }
+
+static int64_t widthOf(Value sequence) { return cast<SequenceType>(sequence.getType()).getWidth(); }
 
 Value BodyBuilder::get(Value sequence) {
   if (Value known = values.lookup(sequence)) {
     return known;
   }
-  return values[sequence] = loadChain(sequence, resolveAccess(sequence));
+  return values[sequence] = loadChain(resolveAccess(sequence), widthOf(sequence));
 }
 
-Value BodyBuilder::getGroup(Value sequence, int64_t factor, bool least) {
-  Value rows = loadChain(sequence, resolveAccess(sequence, factor), least);
-  if (factor > 1 || !rows) {
+Value BodyBuilder::getGroup(Value sequence, RowGroup group, bool least) {
+  Value rows = loadChain(resolveAccess(sequence, group), widthOf(sequence), least);
+  if (group.window > 1 || !rows) {
     return rows;
   }
   // A group of one row is loaded as a row.
@@ -111,8 +115,13 @@ Value BodyBuilder::getGroup(Value sequence, int64_t factor, bool least) {
   return tensor::ExpandShapeOp::create(b, grouped, rows, all);
 }
 
-Value BodyBuilder::getMember(Value sequence, int64_t factor, int64_t member) {
-  return loadChain(sequence, resolveMember(sequence, factor, member));
+Value BodyBuilder::getMember(Value sequence, RowGroup group, int64_t member) {
+  return loadChain(resolveMember(sequence, group, member), widthOf(sequence));
+}
+
+Value BodyBuilder::getStored(Value sequence, AffineExpr position, AffineExpr column, int64_t group,
+                             int64_t width) {
+  return loadChain({sequence, position, column, group}, width);
 }
 
 Value BodyBuilder::getVector(Value parameter) {

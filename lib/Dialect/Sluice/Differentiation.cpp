@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // DifferentiableInterface: each op's backward ops.
+#include "OpFacts.h"
 #include "sluice/Dialect/Sluice/ScalarDifferentiation.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 
@@ -202,19 +203,20 @@ LogicalResult ShiftOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 LogicalResult UpsampleOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                         MutableArrayRef<Value> operands) {
   operands[0] = ShortenOp::create(b, getLoc(), getInput().getType(), results[0], getFactor(),
-                                  ShortenKind::Sum);
+                                  ShortenKind::Sum, /*window=*/0);
   return success();
 }
 
 LogicalResult FoldOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                     MutableArrayRef<Value> operands) {
-  operands[0] = UnfoldOp::create(b, getLoc(), getInput().getType(), results[0], getFactor());
+  operands[0] = facts::unfoldWindows(b, getLoc(), getInput().getType(), results[0], getRowGroup());
   return success();
 }
 
 LogicalResult UnfoldOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                       MutableArrayRef<Value> operands) {
-  operands[0] = FoldOp::create(b, getLoc(), getInput().getType(), results[0], getFactor());
+  operands[0] = FoldOp::create(b, getLoc(), getInput().getType(), results[0], getFactor(),
+                               /*window=*/0);
   return success();
 }
 

@@ -97,11 +97,14 @@ LogicalResult MapOp::emitBody(BodyBuilder &body) {
   return success();
 }
 
-int64_t FoldOp::getGroupSize() { return static_cast<int64_t>(getFactor()); }
+RowGroup FoldOp::getRowGroup() {
+  return RowGroup::endingWithGroup(static_cast<int64_t>(getFactor()),
+                                   static_cast<int64_t>(getWindow()));
+}
 bool FoldOp::yieldsGroup() { return true; }
 
 LogicalResult FoldOp::emitBody(BodyBuilder &body) {
-  Value rows = body.getGroup(getInput(), getFactor());
+  Value rows = body.getGroup(getInput(), getRowGroup());
   body.set(getResult(), rows);
   return success(rows != nullptr);
 }

@@ -2,6 +2,7 @@
 // Apache-2.0 WITH LLVM-exception
 //
 // Which operand positions each op's results read.
+#include "OpFacts.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
@@ -30,15 +31,6 @@ static Relation readsOne(Operation *op, unsigned operand, AffineExpr source) {
     return std::nullopt;
   }
   return IntegerSet::get(2, 1, {Names(op).q - source}, {true});
-}
-
-/// k p <= q <= k p + k - 1.
-static Relation readsGroup(Operation *op, unsigned operand, int64_t k) {
-  Names of(op);
-  if (!isSequence(op, operand)) {
-    return std::nullopt;
-  }
-  return IntegerSet::get(2, 1, {of.q - of.p * k, of.p * k + (k - 1) - of.q}, {false, false});
 }
 
 //===----------------------------------------------------------------------===//
@@ -70,7 +62,7 @@ Relation ShiftOp::getRelation(unsigned operand) { return readsOne(*this, operand
 AffineExpr ShiftOp::getLatest(unsigned operand) { return shifted(*this); }
 
 static AffineExpr lastOfGroup(Operation *op, int64_t k) { return Names(op).p * k + (k - 1); }
-Relation FoldOp::getRelation(unsigned operand) { return readsGroup(*this, operand, getFactor()); }
+Relation FoldOp::getRelation(unsigned) { return facts::relationOf(getContext(), getRowGroup()); }
 AffineExpr FoldOp::getLatest(unsigned operand) { return lastOfGroup(*this, getFactor()); }
 
 static AffineExpr groupOf(Operation *op, int64_t k) { return Names(op).p.floorDiv(k); }

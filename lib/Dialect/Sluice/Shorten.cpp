@@ -20,15 +20,14 @@ using dispatch::RowRead;
 //===----------------------------------------------------------------------===//
 
 LogicalResult ShortenOp::verify() {
-  return facts::verifyScales(*this, getInput().getType(), getResult().getType(), getFactor(),
-                             false);
+  if (failed(facts::verifyWindow(*this, getRowGroup()))) {
+    return failure();
+  }
+  return facts::verifyScales(*this, getInput().getType(), getResult().getType(), getFactor());
 }
 
-/// k p <= q <= k p + k - 1.
 std::optional<IntegerSet> ShortenOp::getRelation(unsigned) {
-  auto k = static_cast<int64_t>(getFactor());
-  AffineExpr first = getAffineDimExpr(0, getContext()) * k, q = getAffineDimExpr(1, getContext());
-  return IntegerSet::get(2, 1, {q - first, first + (k - 1) - q}, {false, false});
+  return facts::relationOf(getContext(), getRowGroup());
 }
 
 AffineExpr ShortenOp::getLatest(unsigned) {
@@ -36,10 +35,11 @@ AffineExpr ShortenOp::getLatest(unsigned) {
   return getAffineDimExpr(0, getContext()) * k + (k - 1);
 }
 
-/// An element: k - 1 additions or comparisons, and an average's division. A maximum's backward
+/// An element: w - 1 additions or comparisons, and an average's division. A maximum's backward
 /// compares again.
 Cost ShortenOp::getCost() {
-  double each = static_cast<double>(getFactor()) - (getKind() == ShortenKind::Average ? 0 : 1);
+  auto window = static_cast<double>(getRowGroup().window);
+  double each = window - (getKind() == ShortenKind::Average ? 0 : 1);
   bool keeps = getKind() == ShortenKind::Max;
   return facts::cost(*this, each * facts::elements(*this, getResult()),
                      keeps ? ValueRange(getInput()) : ValueRange());
@@ -47,7 +47,8 @@ Cost ShortenOp::getCost() {
 
 LogicalResult ShortenMaxBackwardOp::verify() {
   SequenceType fine = getInput().getType(), coarse = getResult().getType();
-  if (failed(facts::verifyScales(*this, fine, coarse, getFactor(), true))) {
+  if (failed(facts::verifyWindow(*this, getRowGroup())) ||
+      failed(facts::verifyScales(*this, fine, coarse, getFactor(), getRowGroup().window))) {
     return failure();
   }
   SequenceType gradient = getGradient().getType();
@@ -61,9 +62,9 @@ LogicalResult ShortenMaxBackwardOp::verify() {
 
 std::optional<SmallVector<RowRead>> ShortenMaxBackwardOp::getRowReads(unsigned) {
   AffineExpr p = getAffineDimExpr(0, getContext()), i = getAffineDimExpr(1, getContext());
-  auto k = static_cast<int64_t>(getFactor());
-  RowRead group = RowRead::through(0, AffineMap::get(2, 1, p * k + i));
-  group.group = k;
+  RowGroup rows = getRowGroup();
+  RowRead group = RowRead::through(0, AffineMap::get(2, 1, p * rows.factor + rows.first + i));
+  group.group = rows.window;
   return SmallVector<RowRead>{group, RowRead::itself(1, getContext())};
 }
 
@@ -76,7 +77,7 @@ Cost ShortenMaxBackwardOp::getCost() {
 // Backward
 //===----------------------------------------------------------------------===//
 
-/// g / k. The division stands on the coarse side: a map is defined on valid positions alone, and
+/// g / w. The division stands on the coarse side: a map is defined on valid positions alone, and
 /// the adjoint of a shift reads the upsampled gradient past the end of the fine scale.
 static Value shareOf(ShortenOp op, OpBuilder &b, Value gradient) {
   OpBuilder::InsertionGuard guard(b);
@@ -86,9 +87,20 @@ static Value shareOf(ShortenOp op, OpBuilder &b, Value gradient) {
   Value g = block.addArgument(b.getF32Type(), loc);
   b.setInsertionPointToStart(&block);
   Value share = arith::ConstantOp::create(
-      b, loc, b.getF32FloatAttr(1.0f / static_cast<float>(op.getFactor())));
+      b, loc, b.getF32FloatAttr(1.0f / static_cast<float>(op.getRowGroup().window)));
   YieldOp::create(b, loc, ValueRange{arith::MulFOp::create(b, loc, g, share)});
   return scaled.getResult();
+}
+
+/// Where windows are whole numbers of groups, all rows of a group stand in the same ones, from its
+/// own on: one sum for all of them.
+static Value sumOverWindows(ShortenOp op, OpBuilder &b, Value gradient) {
+  RowGroup group = op.getRowGroup();
+  int64_t count = group.window / group.factor;
+  gradient = facts::withinLength(b, op.getLoc(), gradient);
+  Value ahead = ShiftOp::create(b, op.getLoc(), gradient.getType(), gradient, 1 - count);
+  Type type = group.factor == 1 ? op.getInput().getType() : gradient.getType();
+  return ShortenOp::create(b, op.getLoc(), type, ahead, 1, ShortenKind::Sum, count);
 }
 
 /// A sum's adjoint is `upsample`, a choice's `unfold` of the groups with the gradient in its place:
@@ -96,16 +108,25 @@ static Value shareOf(ShortenOp op, OpBuilder &b, Value gradient) {
 LogicalResult ShortenOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                        MutableArrayRef<Value> operands) {
   SequenceType type = getInput().getType();
-  auto k = static_cast<int64_t>(getFactor());
+  RowGroup group = getRowGroup();
   if (getKind() == ShortenKind::Max) {
     auto groups = SequenceType::get(getContext(), getResult().getType().getScale(),
-                                    k * type.getWidth(), type.getElement());
-    Value chosen = ShortenMaxBackwardOp::create(b, getLoc(), groups, getInput(), results[0], k);
-    operands[0] = UnfoldOp::create(b, getLoc(), type, chosen, k);
+                                    group.window * type.getWidth(), type.getElement());
+    Value chosen = ShortenMaxBackwardOp::create(b, getLoc(), groups, getInput(), results[0],
+                                                group.factor, getWindow());
+    operands[0] = facts::unfoldWindows(b, getLoc(), type, chosen, group);
     return success();
   }
+  bool isApart = group.window != group.factor;
   Value coarse = getKind() == ShortenKind::Average ? shareOf(*this, b, results[0]) : results[0];
-  operands[0] = UpsampleOp::create(b, getLoc(), type, coarse, k);
+  if (group.window % group.factor != 0) {
+    operands[0] = facts::unfoldWindows(b, getLoc(), type, coarse, group);
+    return success();
+  }
+  coarse = isApart ? sumOverWindows(*this, b, coarse) : coarse;
+  operands[0] = isApart && group.factor == 1
+                    ? coarse
+                    : UpsampleOp::create(b, getLoc(), type, coarse, group.factor).getResult();
   return success();
 }
 
@@ -115,14 +136,15 @@ LogicalResult ShortenOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 
 template <typename T> constexpr T leastNumber = -std::numeric_limits<T>::infinity();
 
-/// The first i whose x[k m + i, c] is the greatest of its group, and that number: minus infinity
-/// where there is none, NaN where one of them is.
+/// The first row i of window m whose number in column c is the greatest, and that number: minus
+/// infinity where there is none, NaN where one of them is.
 template <typename T>
-static std::pair<int64_t, T> greatest(const Evaluator<T> &evaluator, Value x, int64_t k, int64_t b,
-                                      int64_t m, int64_t c) {
-  std::pair<int64_t, T> found{0, evaluator.at(x, b, k * m, c, leastNumber<T>)};
-  for (int64_t i = 1; i < k; ++i) {
-    T number = evaluator.at(x, b, k * m + i, c, leastNumber<T>);
+static std::pair<int64_t, T> greatest(const Evaluator<T> &evaluator, Value x, RowGroup group,
+                                      int64_t b, int64_t m, int64_t c) {
+  int64_t first = group.factor * m + group.first;
+  std::pair<int64_t, T> found{0, evaluator.at(x, b, first, c, leastNumber<T>)};
+  for (int64_t i = 1; i < group.window; ++i) {
+    T number = evaluator.at(x, b, first + i, c, leastNumber<T>);
     if (number > found.second || std::isnan(number)) {
       found = {i, number};
     }
@@ -130,34 +152,35 @@ static std::pair<int64_t, T> greatest(const Evaluator<T> &evaluator, Value x, in
   return found;
 }
 
-/// y[m] = sum of x[k m + i], 0 <= i < k, divided by k where it is an average; or the greatest
+/// y[m] = sum of x[k m + k - w + i], 0 <= i < w, divided by w where it is an average; or the
+/// greatest
 template <typename T> static void evaluate(ShortenOp op, Evaluator<T> &evaluator) {
-  int64_t k = op.getFactor();
+  RowGroup group = op.getRowGroup();
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
     std::vector<T> y(evaluator.getColumns(op.getResult()));
     for (size_t c = 0; op.getKind() == ShortenKind::Max && c < y.size(); ++c) {
-      T number = greatest(evaluator, op.getInput(), k, b, m, c).second;
+      T number = greatest(evaluator, op.getInput(), group, b, m, c).second;
       y[c] = number == leastNumber<T> ? 0 : number;
     }
-    for (int64_t i = 0; op.getKind() != ShortenKind::Max && i < k; ++i) {
+    for (int64_t i = 0; op.getKind() != ShortenKind::Max && i < group.window; ++i) {
       for (size_t c = 0; c < y.size(); ++c) {
-        y[c] += evaluator.at(op.getInput(), b, k * m + i, c);
+        y[c] += evaluator.at(op.getInput(), b, group.factor * m + group.first + i, c);
       }
     }
     for (T &value : y) {
-      value = op.getKind() == ShortenKind::Average ? value / static_cast<T>(k) : value;
+      value = op.getKind() == ShortenKind::Average ? value / static_cast<T>(group.window) : value;
     }
     return y;
   });
 }
 
-/// z[m, i d + c] = dy[m, c] where x[k m + i, c] is the first greatest of its group
+/// z[m, i d + c] = dy[m, c] where row i of window m has its first greatest
 template <typename T> static void evaluate(ShortenMaxBackwardOp op, Evaluator<T> &evaluator) {
-  int64_t k = op.getFactor(), width = evaluator.getColumns(op.getInput());
+  int64_t width = evaluator.getColumns(op.getInput());
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
     std::vector<T> z(evaluator.getColumns(op.getResult()));
     for (int64_t c = 0; c < width; ++c) {
-      auto [i, number] = greatest(evaluator, op.getInput(), k, b, m, c);
+      auto [i, number] = greatest(evaluator, op.getInput(), op.getRowGroup(), b, m, c);
       if (!std::isnan(number)) {
         z[i * width + c] = evaluator.at(op.getGradient(), b, m, c);
       }
@@ -176,8 +199,14 @@ SLUICE_REFERENCE(ShortenMaxBackwardOp)
 FusionRole ShortenOp::getFusionRole() { return FusionRole::Rows; }
 FusionRole ShortenMaxBackwardOp::getFusionRole() { return FusionRole::Rows; }
 bool ShortenMaxBackwardOp::yieldsGroup() { return true; }
-int64_t ShortenOp::getGroupSize() { return static_cast<int64_t>(getFactor()); }
-int64_t ShortenMaxBackwardOp::getGroupSize() { return static_cast<int64_t>(getFactor()); }
+RowGroup ShortenOp::getRowGroup() {
+  return RowGroup::endingWithGroup(static_cast<int64_t>(getFactor()),
+                                   static_cast<int64_t>(getWindow()));
+}
+RowGroup ShortenMaxBackwardOp::getRowGroup() {
+  return RowGroup::endingWithGroup(static_cast<int64_t>(getFactor()),
+                                   static_cast<int64_t>(getWindow()));
+}
 
 /// One row of a group tensor<k x d>.
 static RankedTensorType rowOf(RankedTensorType group) {
@@ -186,37 +215,37 @@ static RankedTensorType rowOf(RankedTensorType group) {
 
 /// The sum of a group's rows, in order; null with a diagnostic.
 static Value sumOfGroup(ShortenOp op, BodyBuilder &body) {
-  int64_t factor = op.getFactor();
+  RowGroup group = op.getRowGroup();
   ImplicitLocOpBuilder &b = body.builder();
-  if (readsWholeGroups(op.getInput(), factor)) {
-    Value rows = body.getGroup(op.getInput(), factor);
+  if (readsWholeGroups(op.getInput(), group)) {
+    Value rows = body.getGroup(op.getInput(), group);
     if (!rows) {
       return {};
     }
     return dispatch::ReduceGroupOp::create(b, rowOf(cast<RankedTensorType>(rows.getType())),
                                            ReduceKind::Add, rows);
   }
-  Value sum = body.getMember(op.getInput(), factor, 0);
-  for (int64_t i = 1; sum && i < factor; ++i) {
-    Value row = body.getMember(op.getInput(), factor, i);
+  Value sum = body.getMember(op.getInput(), group, 0);
+  for (int64_t i = 1; sum && i < group.window; ++i) {
+    Value row = body.getMember(op.getInput(), group, i);
     sum = row ? Value(arith::AddFOp::create(b, sum, row)) : Value();
   }
   return sum;
 }
 
 /// A group's rows, minus infinity where there is none; null with a diagnostic.
-static Value groupForMax(Operation *op, Value input, int64_t factor, BodyBuilder &body) {
-  if (!readsWholeGroups(input, factor)) {
+static Value groupForMax(Operation *op, Value input, RowGroup group, BodyBuilder &body) {
+  if (!readsWholeGroups(input, group)) {
     op->emitOpError("S-048: expected a layer or a norm between an unfold and the maximum of its "
                     "groups, found none");
     return {};
   }
-  return body.getGroup(input, factor, /*least=*/true);
+  return body.getGroup(input, group, /*least=*/true);
 }
 
 static Value maxOfGroup(ShortenOp op, BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
-  Value rows = groupForMax(op, op.getInput(), op.getFactor(), body);
+  Value rows = groupForMax(op, op.getInput(), op.getRowGroup(), body);
   if (!rows) {
     return {};
   }
@@ -236,7 +265,7 @@ LogicalResult ShortenOp::emitBody(BodyBuilder &body) {
     return failure();
   }
   if (getKind() == ShortenKind::Average) {
-    Value share = body.constant(row.getType(), 1.0 / static_cast<double>(getFactor()));
+    Value share = body.constant(row.getType(), 1.0 / static_cast<double>(getRowGroup().window));
     row = arith::MulFOp::create(body.builder(), row, share);
   }
   body.set(getResult(), row);
@@ -266,7 +295,7 @@ static Value firstOfGreatest(ImplicitLocOpBuilder &b, Value rows) {
 
 LogicalResult ShortenMaxBackwardOp::emitBody(BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
-  Value rows = groupForMax(*this, getInput(), getFactor(), body);
+  Value rows = groupForMax(*this, getInput(), getRowGroup(), body);
   Value gradient = rows ? body.get(getGradient()) : Value();
   if (!gradient) {
     return failure();

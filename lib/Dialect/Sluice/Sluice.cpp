@@ -341,7 +341,7 @@ LogicalResult AttentionBackwardOp::verify() {
 
 /// Coarse factor must be `factor` times the fine one, and columns must fit.
 LogicalResult facts::verifyScales(Operation *op, SequenceType fine, SequenceType coarse,
-                                  int64_t factor, bool wholeColumns) {
+                                  int64_t factor, int64_t rows) {
   auto fineScale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, fine.getScale());
   auto coarseScale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, coarse.getScale());
   if (!fineScale || !coarseScale) {
@@ -354,7 +354,7 @@ LogicalResult facts::verifyScales(Operation *op, SequenceType fine, SequenceType
     diagnostic.attachNote(coarseScale.getLoc()) << "the coarse scale is defined here";
     return diagnostic;
   }
-  int64_t columns = wholeColumns ? fine.getWidth() * factor : fine.getWidth();
+  int64_t columns = fine.getWidth() * rows;
   if (coarse.getWidth() != columns) {
     return op->emitOpError("S-012: expected coarse rows of ")
            << columns << " columns, found " << coarse.getWidth();
@@ -363,12 +363,16 @@ LogicalResult facts::verifyScales(Operation *op, SequenceType fine, SequenceType
 }
 
 LogicalResult UpsampleOp::verify() {
-  return facts::verifyScales(*this, getResult().getType(), getInput().getType(), getFactor(),
-                             false);
+  return facts::verifyScales(*this, getResult().getType(), getInput().getType(), getFactor());
 }
 LogicalResult FoldOp::verify() {
-  return facts::verifyScales(*this, getInput().getType(), getResult().getType(), getFactor(), true);
+  if (failed(facts::verifyWindow(*this, getRowGroup()))) {
+    return failure();
+  }
+  return facts::verifyScales(*this, getInput().getType(), getResult().getType(), getFactor(),
+                             getRowGroup().window);
 }
 LogicalResult UnfoldOp::verify() {
-  return facts::verifyScales(*this, getResult().getType(), getInput().getType(), getFactor(), true);
+  return facts::verifyScales(*this, getResult().getType(), getInput().getType(), getFactor(),
+                             getFactor());
 }

@@ -47,7 +47,8 @@ bool Addresses::mayBeOutside(unsigned i) {
     return access.getGroup() > 1 && !alwaysInside(op, access, extentOf(tensorOf(op, i), access));
   case AccessKind::Row:
   case AccessKind::Table:
-    return !alwaysInside(op, access, extentOf(tensorOf(op, i), access));
+    return !alwaysInside(op, access, extentOf(tensorOf(op, i), access)) ||
+           mayPrecedeColumns(op, access);
   default:
     return false;
   }
@@ -171,7 +172,13 @@ Value Addresses::operandRow(unsigned i, const RowPosition &at, Value member, Val
   AffineMap columnMap = access.getColumn().getValue();
   Value column;
   if (!columnMap.isSingleConstant() || columnMap.getSingleConstantResult() != 0) {
-    column = affine::expandAffineExpr(b, b.getLoc(), columnMap.getResult(0), {at.position}, {});
+    column =
+        affine::expandAffineExpr(b, b.getLoc(), columnMap.getResult(0), {at.position, member}, {});
+  }
+  if (column && mayPrecedeColumns(op, access)) {
+    Value stands = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, column, frame.index(0));
+    place.inside =
+        place.inside ? arith::AndIOp::create(b, place.inside, stands).getResult() : stands;
   }
   Value row = rowView(i, type, type.getRank() == 3, place.row, column);
   if (!place.inside) {

@@ -100,7 +100,13 @@ Source Addresses::operandRow(unsigned i, const Row &at, Value member, Value gath
   Value offset = e.add(offsets[i], e.mul(place.row, stride * bytes));
   if (!whole) {
     Value column =
-        affine::expandAffineExpr(b, b.getLoc(), columnMap.getResult(0), {at.position}, {});
+        affine::expandAffineExpr(b, b.getLoc(), columnMap.getResult(0), {at.position, member}, {});
+    if (mayPrecedeColumns(op, access)) {
+      Value stands = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, column, e.index(0));
+      column = e.select(stands, column, e.index(0));
+      source.inside =
+          source.inside ? arith::AndIOp::create(b, source.inside, stands).getResult() : stands;
+    }
     offset = e.add(offset, e.mul(column, bytes));
   }
   source.memory = view(offset, source.readable, type.getElementType());

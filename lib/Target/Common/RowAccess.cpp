@@ -33,10 +33,14 @@ static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int6
     return Bounds({left->first + right->first, left->second + right->second});
   }
   auto factor = dyn_cast<AffineConstantExpr>(binary.getRHS());
-  if (!factor || factor.getValue() <= 0) {
+  bool isMul = expr.getKind() == AffineExprKind::Mul;
+  if (!factor || (factor.getValue() <= 0 && !isMul)) {
     return std::nullopt;
   }
   int64_t k = factor.getValue();
+  if (k < 0) {
+    return Bounds({left->second * k, left->first * k});
+  }
   switch (expr.getKind()) {
   case AffineExprKind::Mul:
     return Bounds({left->first * k, left->second * k});
@@ -63,6 +67,12 @@ bool target::alwaysInside(dispatch::RowsOp op, AccessAttr access, int64_t extent
   }
   auto bounds = boundsOf(expr, domain.getPositions(), access.getGroup());
   return bounds && bounds->first >= 0 && bounds->second < extent;
+}
+
+bool target::mayPrecedeColumns(dispatch::RowsOp op, AccessAttr access) {
+  auto bounds = boundsOf(access.getColumn().getValue().getResult(0), op.getDomain().getPositions(),
+                         access.getGroup());
+  return !bounds || bounds->first < 0;
 }
 
 Value target::sequenceRow(ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, int64_t extent,

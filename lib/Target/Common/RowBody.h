@@ -82,6 +82,8 @@ mlir::Value sequenceRow(mlir::ImplicitLocOpBuilder &b, dispatch::DomainAttr doma
 /// Whether the rows that an operand of access `row` or `table` (or a group of `flat`) maps to lie
 /// within its source for every valid row of the domain. `extent` counts the source's rows.
 bool alwaysInside(dispatch::RowsOp op, dispatch::AccessAttr access, int64_t extent);
+/// Whether an operand's first column may be negative, where zeros are read.
+bool mayPrecedeColumns(dispatch::RowsOp op, dispatch::AccessAttr access);
 
 /// Values of a body by columns. `Columns` is what a target has in hand at a time; it derives from
 /// `BodyColumns`.

@@ -374,3 +374,56 @@ func.func @objective_of_rows(%l: !sluice.seq<@fine, 4, f32>) {
   sluice.objective %l {names = ["next"], factors = array<f64: 1.0>, first = array<i64: 0>} : !sluice.seq<@fine, 4, f32>
   return
 }
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+sluice.scale @coarse on @t factor 4
+func.func @window(%x: !sluice.seq<@fine, 4, f32>) {
+  // expected-error@+1 {{S-095: expected a window and a factor of at least 1, found -1 and 4}}
+  %y = sluice.shorten %x factor 4 window -1 : (!sluice.seq<@fine, 4, f32>) -> !sluice.seq<@coarse, 4, f32>
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+sluice.scale @coarse on @t factor 4
+func.func @window_columns(%x: !sluice.seq<@fine, 4, f32>) {
+  // expected-error@+1 {{S-012: expected coarse rows of 24 columns, found 16}}
+  %y = sluice.fold %x factor 4 window 6 : (!sluice.seq<@fine, 4, f32>) -> !sluice.seq<@coarse, 16, f32>
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @coarse on @t factor 4
+func.func @windows_of_nothing(%x: !sluice.seq<@coarse, 4, f32>) {
+  // expected-error@+1 {{S-096: expected a factor and a window of at least 1, found 4 and 0}}
+  %y = sluice.overlap_add %x factor 4 window 0 : (!sluice.seq<@coarse, 4, f32>) -> !sluice.seq<@coarse, 16, f32>
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @coarse on @t factor 4
+func.func @windows_of_other_columns(%x: !sluice.seq<@coarse, 12, f32>) {
+  // expected-error@+1 {{S-097: expected rows of 6 times as many columns as a position has, or as many, found '!sluice.seq<@coarse, 12, f32>' for groups of 4 in '!sluice.seq<@coarse, 16, f32>'}}
+  %y = sluice.overlap_add %x factor 4 window 6 : (!sluice.seq<@coarse, 12, f32>) -> !sluice.seq<@coarse, 16, f32>
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @coarse on @t factor 4
+func.func @windows_of_a_map(%x: !sluice.seq<@coarse, 24, f32>) {
+  %s = sluice.shift %x by 1 : (!sluice.seq<@coarse, 24, f32>) -> !sluice.seq<@coarse, 24, f32>
+  // expected-error@+1 {{S-098: expected rows that are stored, found those of a map of positions}}
+  %y = sluice.overlap_add %s factor 4 window 6 : (!sluice.seq<@coarse, 24, f32>) -> !sluice.seq<@coarse, 16, f32>
+  return
+}

@@ -46,6 +46,14 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     %m = sluice.shorten %s factor 4 max : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@coarse, 8, f32>
     // CHECK: sluice.shorten_max_backward %{{.*}}, %{{.*}} factor 4
     %z = sluice.shorten_max_backward %s, %m factor 4 : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@coarse, 8, f32>) -> !sluice.seq<@coarse, 32, f32>
+    // CHECK: sluice.shorten %{{.*}} factor 4 window 6 sum
+    %windows = sluice.shorten %s factor 4 window 6 sum : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@coarse, 8, f32>
+    // CHECK: sluice.shorten_max_backward %{{.*}}, %{{.*}} factor 4 window 2
+    %chosen = sluice.shorten_max_backward %s, %m factor 4 window 2 : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@coarse, 8, f32>) -> !sluice.seq<@coarse, 16, f32>
+    // CHECK: sluice.overlap_add %{{.*}} factor 4 window 2
+    %laid = sluice.overlap_add %chosen factor 4 window 2 : (!sluice.seq<@coarse, 16, f32>) -> !sluice.seq<@coarse, 32, f32>
+    // CHECK: sluice.fold %{{.*}} factor 4 window 2
+    %folded = sluice.fold %s factor 4 window 2 : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@coarse, 16, f32>
     // CHECK: sluice.fold %{{.*}} factor 4
     %f = sluice.fold %s factor 4 : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@coarse, 32, f32>
     // CHECK: sluice.unfold %{{.*}} factor 4

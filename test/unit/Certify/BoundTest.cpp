@@ -142,7 +142,8 @@ TEST(Bound, MonotoneBoundsAgreeWithTryingEveryPoint) {
 
 TEST(Relation, EveryRelationHasTheSampleItNames) {
   for (const Relation &relation :
-       {Relation{Relation::Same}, Relation{Relation::Shifted, 5}, Relation{Relation::Group, 4},
+       {Relation{Relation::Same}, Relation{Relation::Shifted, 5}, Relation{Relation::Group, 4, 4},
+        Relation{Relation::Group, 4, 2}, Relation{Relation::Group, 1, 3},
         Relation{Relation::Divided, 4}, Relation{Relation::Earlier},
         Relation{Relation::Window, 3, 4}, Relation{Relation::All}}) {
     auto sample = relation.findSample();

@@ -188,6 +188,28 @@ std::string shiftedMax() {
          " return %y : " + s4d4 + " }";
 }
 
+/// Windows of 6 of groups of 4, the first two of which begin before the sequence.
+std::string shiftedWindow(const std::string &op, const std::string &kind, const std::string &to) {
+  return "(%x: " + s1d4 + ") -> " + to + " { %s = sluice.shift %x by 3 : (" + s1d4 + ") -> " +
+         s1d4 + " %y = sluice." + op + " %s factor 4 window 6" + kind + " : (" + s1d4 + ") -> " +
+         to + " return %y : " + to + " }";
+}
+
+/// A repeat read past the end of its scale by windows.
+std::string windowOfRepeat() {
+  return "(%x: " + s4d4 + ") -> " + s2d4 + " { %u = sluice.upsample %x factor 4 : (" + s4d4 +
+         ") -> " + s1d4 + " %s = sluice.shift %u by 1 : (" + s1d4 + ") -> " + s1d4 +
+         " %c = sluice.shorten %s factor 2 window 5 : (" + s1d4 + ") -> " + s2d4 +
+         " return %c : " + s2d4 + " }";
+}
+
+/// Windows whose gradient is a repeat, which goes on past their last row.
+std::string windowReadPastTheEnd() {
+  return "(%x: " + s1d4 + ") -> " + s4d4 + " { %c = sluice.shorten %x factor 2 window 4 : (" +
+         s1d4 + ") -> " + s2d4 + " %d = sluice.shorten %c factor 2 sum : (" + s2d4 + ") -> " +
+         s4d4 + " return %d : " + s4d4 + " }";
+}
+
 std::vector<Case> cases() {
   std::string v = "tensor<5x4xf32>";
   return {
@@ -246,6 +268,22 @@ std::vector<Case> cases() {
       {"shifted_max", differences, shiftedMax()},
       {"upsample", differences, rescale("upsample %x factor 2", s4d4, s2d4)},
       {"fold", differences, rescale("fold %x factor 2", s2d4, "!sluice.seq<@s4, 8, f32>")},
+      {"shorten_window_whole", constants, rescale("shorten %x factor 2 window 6", s1d4, s2d4)},
+      {"shorten_window_part", constants, rescale("shorten %x factor 2 window 5", s1d4, s2d4)},
+      {"shorten_window_gap", differences, rescale("shorten %x factor 4 window 3 sum", s1d4, s4d4)},
+      {"shorten_window_moving", constants, rescale("shorten %x factor 1 window 3", s2d4, s2d4)},
+      {"shorten_window_max", differences, rescale("shorten %x factor 4 window 6 max", s1d4, s4d4)},
+      {"shorten_window_shifted", constants, shiftedWindow("shorten", "", s4d4)},
+      {"shorten_window_max_shifted", differences, shiftedWindow("shorten", " max", s4d4)},
+      {"fold_window", differences,
+       rescale("fold %x factor 2 window 3", s2d4, "!sluice.seq<@s4, 12, f32>")},
+      {"fold_window_gap", differences,
+       rescale("fold %x factor 4 window 2", s1d4, "!sluice.seq<@s4, 8, f32>")},
+      {"fold_window_moving", differences,
+       rescale("fold %x factor 1 window 3", s2d4, "!sluice.seq<@s2, 12, f32>")},
+      {"fold_window_shifted", differences, shiftedWindow("fold", "", "!sluice.seq<@s4, 24, f32>")},
+      {"window_of_a_repeat", constants, windowOfRepeat()},
+      {"window_read_past_the_end", differences, windowReadPastTheEnd()},
       {"unfold", differences, rescale("unfold %x factor 2", "!sluice.seq<@s4, 8, f32>", s2d4)},
       {"head", differences, head(false)},
       {"head_bias", differences, head(true)},

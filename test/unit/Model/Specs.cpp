@@ -154,6 +154,38 @@ static const char *const maxima =
              {"op": "hourglass", "hierarchy": "1@1 1@4 1@1", "shorten": "max"},
              {"op": "head"}]})json";
 
+/// Windows apart from their step: whole groups and parts of them, gaps, a moving maximum and a
+/// causal convolution; a transposed convolution, and a repeat read by windows past its end.
+static const char *const convolutions =
+    R"json({"sluice": 1, "vocabulary": 41, "context": 19, "batch": 3, "width": 20,
+  "defaults": {"heads": 2, "feed_forward": 24},
+  "stages": [{"op": "embedding", "positions": "learned"},
+             {"op": "shorten", "factor": 1, "window": 3},
+             {"op": "norm"},
+             {"op": "shorten", "factor": 1, "window": 4, "method": "linear", "to": "fine"},
+             {"op": "shift", "by": 2},
+             {"op": "shorten", "factor": 3, "window": 7, "method": "linear", "to": "thirds"},
+             {"op": "shorten", "factor": 1, "window": 3, "method": "max"},
+             {"op": "shift", "by": 1},
+             {"op": "shorten", "factor": 2, "window": 5},
+             {"op": "layer"},
+             {"op": "upsample", "factor": 2, "window": 6, "method": "linear"},
+             {"op": "add", "with": "thirds"},
+             {"op": "upsample", "factor": 3, "to": "wide"},
+             {"op": "add", "with": "fine", "to": "sum"},
+             {"op": "shift", "by": 3},
+             {"op": "shorten", "factor": 4, "window": 8},
+             {"op": "upsample", "factor": 4},
+             {"op": "add", "with": "sum", "to": "again"},
+             {"op": "shift", "by": 3},
+             {"op": "shorten", "factor": 4, "window": 9, "method": "max", "to": "maxima"},
+             {"op": "shift", "from": "wide", "by": 3},
+             {"op": "shorten", "factor": 4, "window": 2},
+             {"op": "add", "with": "maxima"},
+             {"op": "upsample", "factor": 4},
+             {"op": "add", "with": "again"},
+             {"op": "head"}]})json";
+
 /// An encoder that rotates and one that drops out, of different lengths, each read by a decoder.
 static const char *const encoders =
     R"json({"sluice": 1, "vocabulary": 37, "context": 13, "batch": 3, "width": 24,
@@ -224,6 +256,7 @@ const std::vector<Family> &families() {
                                           {"Blocks", blocks},
                                           {"FoldedTwice", foldedTwice},
                                           {"Maxima", maxima},
+                                          {"Convolutions", convolutions},
                                           {"Least", least},
                                           {"OverStreams", overStreams},
                                           {"OverScales", overScales},

@@ -109,6 +109,22 @@ TEST(Tensors, ATiedHeadHasNoMatrix) {
   EXPECT_EQ(show(model, "", ""), "stages.0.token.weight [11, 12]\n");
 }
 
+TEST(Tensors, OfWindows) {
+  Model model =
+      readGood(specText(R"({ "op": "shorten", "factor": 2, "window": 5, "method": "linear" },
+    { "op": "shorten", "factor": 1, "window": 2, "method": "linear" },
+    { "op": "upsample", "factor": 2, "window": 6, "method": "linear" },)"));
+  EXPECT_NE(show(model, "", "")
+                .find("stages.1.weight [12, 60] *\n"
+                      "stages.1.bias [12]\n"
+                      "stages.2.weight [12, 24] *\n"
+                      "stages.2.bias [12]\n"
+                      "stages.3.weight [24, 36] *\n"
+                      "stages.3.bias [24]\n"),
+            std::string::npos)
+      << show(model, "", "");
+}
+
 TEST(Tensors, Initialization) {
   Model model = readGood(specText(R"({ "op": "layers", "count": 8, "feed_forward": 16 },
     { "op": "shorten", "factor": 3, "method": "linear" },

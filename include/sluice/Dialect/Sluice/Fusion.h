@@ -14,7 +14,7 @@ namespace sluice {
 struct AccessChain {
   mlir::Value root;
   mlir::AffineExpr position;
-  mlir::AffineExpr column; ///< first column, of d0
+  mlir::AffineExpr column; ///< first column, of d0 and d1
   int64_t group = 1;
 
   bool isIdentity() const {
@@ -22,15 +22,15 @@ struct AccessChain {
   }
 };
 
-/// The chain from `value`, read at p, down to the first op that computes. With group k > 1: read at
-/// k p + i, i < k. It ends sooner where a link cannot be expressed (a column offset inside a group,
-/// a scale behind the last position): the root is then the map there, which must be stored.
-AccessChain resolveAccess(mlir::Value value, int64_t group = 1);
-/// The same for row k p + i alone, 0 <= i < k.
-AccessChain resolveMember(mlir::Value value, int64_t factor, int64_t member);
-/// One access reads the k rows of a group of `sequence`: else a column offset differs between them,
+/// The chain from `value`, read at the rows of a group, down to the first op that computes. It ends
+/// sooner where a link cannot be expressed (a column offset inside a group, a scale behind the last
+/// position): the root is then the map there, which must be stored.
+AccessChain resolveAccess(mlir::Value value, RowGroup group = {});
+/// The same for one row of the group alone, 0 <= member < window.
+AccessChain resolveMember(mlir::Value value, RowGroup group, int64_t member);
+/// One access reads the rows of a group of `sequence`: else a column offset differs between them,
 /// and each needs an access of its own.
-bool readsWholeGroups(mlir::Value sequence, int64_t factor);
+bool readsWholeGroups(mlir::Value sequence, RowGroup group);
 
 /// Whether the linear map that makes an attention's queries and keys may rotate them for it: they
 /// are the first columns of its rows, queries first, and only this attention, forward and backward,
@@ -57,11 +57,15 @@ public:
 
   /// Body value of a sequence at this row: computed here, or loaded through its access chain.
   mlir::Value get(mlir::Value sequence);
-  /// Rows k p + i of a sequence: tensor<k x d>. Those outside are zeros, or with `least` what no
-  /// maximum chooses.
-  mlir::Value getGroup(mlir::Value sequence, int64_t factor, bool least = false);
-  /// Row k p + i of a sequence alone.
-  mlir::Value getMember(mlir::Value sequence, int64_t factor, int64_t member);
+  /// A group's rows of a sequence: tensor<window x d>. Those outside are zeros, or with `least`
+  /// what no maximum chooses.
+  mlir::Value getGroup(mlir::Value sequence, RowGroup group, bool least = false);
+  /// One row of a group alone.
+  mlir::Value getMember(mlir::Value sequence, RowGroup group, int64_t member);
+  /// Rows of `width` columns of a stored sequence, at positions and from first columns that are
+  /// expressions of p and i < group: tensor<group x width>, or of one row tensor<width>.
+  mlir::Value getStored(mlir::Value sequence, mlir::AffineExpr position, mlir::AffineExpr column,
+                        int64_t group, int64_t width);
   /// A vector parameter, the same for every row (in an epilogue: its element at this column).
   mlir::Value getVector(mlir::Value parameter);
   /// A device scalar, i64, by place.
@@ -87,7 +91,7 @@ public:
 
 private:
   mlir::Value load(mlir::Value tensor, dispatch::AccessAttr access, mlir::Type bodyType);
-  mlir::Value loadChain(mlir::Value sequence, const AccessChain &chain, bool least = false);
+  mlir::Value loadChain(const AccessChain &chain, int64_t width, bool least = false);
 
   mlir::Operation *scope;
   mlir::Block &block;

@@ -37,6 +37,18 @@ enum class FusionRole {
   Alone        ///< a dispatch, or several, of its own
 };
 
+/// Rows that row p of a group's op reads: factor p + first + i, 0 <= i < window.
+struct RowGroup {
+  int64_t factor = 1, window = 1, first = 0;
+
+  /// Of groups of `factor`, windows that end where the groups do; 0 rows stands for `factor`.
+  static RowGroup endingWithGroup(int64_t factor, int64_t window) {
+    window = window == 0 ? factor : window;
+    return {factor, window, factor - window};
+  }
+  bool isOwnRow() const { return factor == 1 && window == 1 && first == 0; }
+};
+
 struct AccessChain;
 class BodyBuilder;
 class DispatchEmitter;

@@ -30,6 +30,10 @@ def Sluice_Dialect : Dialect {
     x[k m + i - s] of the unshifted sequence. The adjoint of `shorten` is exactly `upsample`, that of `shift` exactly the
     opposite shift. Every other op defines its result on valid positions alone.
 
+    A group of k may have a *window* of w rows: of group m those that end where the group ends, x[k m + k - w + i], 0 <= i < w.
+    With w > k windows overlap, with w < k rows between them are left out; w = k where none is given. Then a row stands in
+    several windows or none, and the adjoint is `unfold` of `overlap_add`.
+
     A sequence's element type says how it is stored, f32 or bf16; regions compute in f32. A parameter is f32. Reading it as
     bf16 gives its *compute copy*, and a linear map, or head, multiplies in the type that it reads its weight in: an input
     of another type is converted by a map of its own (`sluice-convert-factors`). Gradients of sequences have the sequences'
@@ -100,8 +104,8 @@ class Sluice_BackwardOp<string mnemonic, list<Trait> traits = []>
                                                DeclareOpInterfaceMethods<RowReadsInterface>], traits)>;
 def FusedAccess : DeclareOpInterfaceMethods<FusionInterface, ["composeAccess"]>;
 def FusedBody : DeclareOpInterfaceMethods<FusionInterface, ["emitBody"]>;
-def FusedGroup : DeclareOpInterfaceMethods<FusionInterface, ["emitBody", "getGroupSize"]>;
-def FusedWholeGroup : DeclareOpInterfaceMethods<FusionInterface, ["emitBody", "getGroupSize", "yieldsGroup"]>;
+def FusedGroup : DeclareOpInterfaceMethods<FusionInterface, ["emitBody", "getRowGroup"]>;
+def FusedWholeGroup : DeclareOpInterfaceMethods<FusionInterface, ["emitBody", "getRowGroup", "yieldsGroup"]>;
 def FusedAlone : DeclareOpInterfaceMethods<FusionInterface, ["emitDispatches"]>;
 def FusedContraction : DeclareOpInterfaceMethods<FusionInterface, ["emitBody"]>;
 
@@ -315,24 +319,28 @@ def Sluice_ShortenKind : I32EnumAttr<"ShortenKind", "what is made of a group", [
 }
 
 def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusedGroup]> {
-  let summary = "Group m: the average, sum or maximum of x[k m + i], 0 <= i < k";
+  let summary = "Group m: the average, sum or maximum of its window x[k m + k - w + i], 0 <= i < w";
   let description = [{
-    An average is always divided by k. A maximum, column by column, leaves out positions where x is null. It is zero where
+    An average is always divided by w. A maximum, column by column, leaves out positions where x is null. It is zero where
     nothing is left, or only minus infinity. Its gradient goes to the first of the greatest (`shorten_max_backward`).
   }];
   let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor,
-                       DefaultValuedAttr<Sluice_ShortenKind, "::sluice::ShortenKind::Average">:$kind);
+                       DefaultValuedAttr<Sluice_ShortenKind, "::sluice::ShortenKind::Average">:$kind,
+                       DefaultValuedAttr<I64Attr, "0">:$window);
   let results = (outs Sluice_Sequence:$result);
-  let assemblyFormat = "$input `factor` $factor ($kind^)? attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "$input `factor` $factor (`window` $window^)? ($kind^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }
 
 def Sluice_ShortenMaxBackwardOp : Sluice_BackwardOp<"shorten_max_backward", [FusedWholeGroup]> {
-  let summary = "z[m, i d + c] = gradient[m, c] for the first i whose x[k m + i, c] is the greatest of its group, else 0";
-  let description = "The input's gradient is `unfold` of this, which a shift may read past the last position.";
-  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$gradient, I64Attr:$factor);
+  let summary = "z[m, i d + c] = gradient[m, c] for the first i whose x[k m + k - w + i, c] is the greatest of window m, else 0";
+  let description = [{
+    The input's gradient is `unfold` of this (with a window, of its `overlap_add`), which a shift may read past the last position.
+  }];
+  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$gradient, I64Attr:$factor,
+                       DefaultValuedAttr<I64Attr, "0">:$window);
   let results = (outs Sluice_Sequence:$result);
-  let assemblyFormat = "operands `factor` $factor attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "operands `factor` $factor (`window` $window^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }
 
@@ -345,10 +353,10 @@ def Sluice_UpsampleOp : Sluice_ForwardOp<"upsample", [FusedAccess]> {
 }
 
 def Sluice_FoldOp : Sluice_ForwardOp<"fold", [FusedWholeGroup]> {
-  let summary = "Group m: the k rows x[k m + i] side by side, k d columns";
-  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor);
+  let summary = "Group m: the w rows of its window, x[k m + k - w + i], side by side, w d columns";
+  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor, DefaultValuedAttr<I64Attr, "0">:$window);
   let results = (outs Sluice_Sequence:$result);
-  let assemblyFormat = "$input `factor` $factor attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "$input `factor` $factor (`window` $window^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }
 
@@ -357,6 +365,20 @@ def Sluice_UnfoldOp : Sluice_ForwardOp<"unfold", [FusedAccess]> {
   let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "$input `factor` $factor attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_OverlapAddOp : Sluice_BackwardOp<"overlap_add", [FusedWholeGroup]> {
+  let summary = "Group m: its k rows side by side, each the sum of what windows have at its position";
+  let description = [{
+    Row m of the input is window m of a `fold`: columns i d + c, 0 <= i < w, stand at position k m + k - w + i. Or it has d columns,
+    which then stand at every position of the window. z[m, r d + c] is the sum of what stands at position k m + r: of windows m + j,
+    0 <= j < ceil(w / k), column i d + c with i = r + w - k (j + 1), where i >= 0. `unfold` of this is the adjoint of a `fold`,
+    or of a `shorten` with sum, with that window. The input is stored, so that nothing stands past its last row.
+  }];
+  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor, I64Attr:$window);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input `factor` $factor `window` $window attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }
 

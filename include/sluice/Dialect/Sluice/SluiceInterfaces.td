@@ -70,8 +70,8 @@ def FusionInterface : OpInterface<"FusionInterface"> {
     InterfaceMethod<[{For roles elementwise, rows: emits the computation of one row (or, in an epilogue, of one element) and
       sets the results' values in `body`.}],
     "::mlir::LogicalResult", "emitBody", (ins "::sluice::BodyBuilder &":$body), [{}], [{ return ::mlir::failure(); }]>,
-    InterfaceMethod<"Rows of its first operand that one row reads, k p + i for i < k; 1 where it reads no groups.",
-    "int64_t", "getGroupSize", (ins), [{}], [{ return 1; }]>,
+    InterfaceMethod<"Rows of its first operand that one row reads; the row's own where it reads no groups.",
+    "::sluice::RowGroup", "getRowGroup", (ins), [{}], [{ return ::sluice::RowGroup(); }]>,
     InterfaceMethod<"Whether its row is the k rows of a group side by side, which no body reads until they are stored.",
     "bool", "yieldsGroup", (ins), [{}], [{ return false; }]>,
     InterfaceMethod<"For role alone: builds the op's own dispatches and sets its results' tensors in `emitter`.",

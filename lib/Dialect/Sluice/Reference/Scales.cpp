@@ -33,13 +33,13 @@ template <typename T> static void evaluate(UpsampleOp op, Evaluator<T> &evaluato
                        });
 }
 
-/// y[m] = x[k m], x[k m + 1], ... side by side
+/// y[m] = x[k m + k - w], x[k m + k - w + 1], ... side by side
 template <typename T> static void evaluate(FoldOp op, Evaluator<T> &evaluator) {
-  int64_t k = op.getFactor();
+  RowGroup group = op.getRowGroup();
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
     std::vector<T> y;
-    for (int64_t i = 0; i < k; ++i) {
-      std::vector<T> x = evaluator.rowAt(op.getInput(), b, k * m + i);
+    for (int64_t i = 0; i < group.window; ++i) {
+      std::vector<T> x = evaluator.rowAt(op.getInput(), b, group.factor * m + group.first + i);
       y.insert(y.end(), x.begin(), x.end());
     }
     return y;

@@ -1,0 +1,53 @@
+// Windows apart from their step: what backward makes of them, and what reads which rows and columns.
+// RUN: sluice-opt %s --sluice-differentiate | FileCheck %s
+// RUN: sluice-opt %s --sluice-differentiate --sluice-form-dispatches | FileCheck %s --check-prefix=ROWS
+
+// A row stands in several windows of 3: those of the moving average are summed, those of the fold and of the maximum laid over one
+// another, on the coarse scale, so that the opposite shift may read past the end.
+// CHECK-LABEL: func.func @gradient(
+// CHECK:         %[[MOVING:.*]] = sluice.shorten %{{.*}} factor 1 window 3 :
+// CHECK:         %[[SHIFTED:.*]] = sluice.shift %[[MOVING]] by 1
+// CHECK:         sluice.fold %[[SHIFTED]] factor 2 window 3
+// CHECK:         %[[DF:.*]] = sluice.linear_input_gradient
+// CHECK-NEXT:    %[[GROUPS:.*]] = sluice.overlap_add %[[DF]] factor 2 window 3 {{.*}} -> !sluice.seq<@coarse, 8, f32>
+// CHECK-NEXT:    %[[UNFOLDED:.*]] = sluice.unfold %[[GROUPS]] factor 2
+// CHECK-NEXT:    sluice.shift %[[UNFOLDED]] by -1
+// CHECK:         %[[AHEAD:.*]] = sluice.shift %{{.*}} by -2
+// CHECK-NEXT:    sluice.shorten %[[AHEAD]] factor 1 window 3 sum
+
+// Window m ends where group m of the shifted rows does. Of window m + 1, what stands in group m begins a row before its columns.
+// ROWS-DAG:   #[[FOLD:.*]] = affine_map<(d0, d1)[s0] -> (d0 * 2 + d1 - 2)>
+// ROWS-DAG:   #[[NEXT:.*]] = affine_map<(d0, d1)[s0] -> (d0 + 1)>
+// ROWS-DAG:   #[[OWN:.*]] = affine_map<(d0, d1) -> ((d1 + 1) * 4)>
+// ROWS-DAG:   #[[PART:.*]] = affine_map<(d0, d1) -> ((d1 - 1) * 4)>
+// ROWS-LABEL: func.func @gradient(
+// ROWS:         dispatch.rows %{{.*}} attributes {accesses = [#dispatch.access<row, map = #[[FOLD]], group = 3, factor = 1,
+// ROWS:         dispatch.rows %[[DW:.*]], %[[DW]] attributes {accesses = [#dispatch.access<row, map = #{{[a-z0-9]*}}, group = 2, factor = 2, column = #[[OWN]], index = -1>, #dispatch.access<row, map = #[[NEXT]], group = 2, factor = 2, column = #[[PART]], index = -1>]
+// ROWS-NEXT:    ^bb0(%[[A:[^:]*]]: tensor<2x4xf32>, %[[B:[^:]*]]: tensor<2x4xf32>):
+// ROWS-NEXT:      %[[SUM:.*]] = arith.addf %[[A]], %[[B]]
+// ROWS-NEXT:      dispatch.yield %[[SUM]]
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
+  sluice.axis @tokens
+  sluice.scale @fine on @tokens factor 1
+  sluice.scale @coarse on @tokens factor 2
+  sluice.parameter @table : tensor<7x4xf32> {names = ["table"], sizes = array<i64: 7>, initial = "normal"}
+  sluice.parameter @weight : tensor<4x12xf32> {names = ["weight"], sizes = array<i64: 4>, initial = "normal", decay}
+  func.func @evaluate(%tokens: !sluice.seq<@fine, 0, i32>) -> !sluice.seq<@fine, 0, f32> {
+    %table = sluice.read @table : tensor<7x4xf32>
+    %weight = sluice.read @weight : tensor<4x12xf32>
+    %x = sluice.embed %tokens, %table : (!sluice.seq<@fine, 0, i32>, tensor<7x4xf32>) -> !sluice.seq<@fine, 4, f32>
+    %m = sluice.shorten %x factor 1 window 3 : (!sluice.seq<@fine, 4, f32>) -> !sluice.seq<@fine, 4, f32>
+    %s = sluice.shift %m by 1 : (!sluice.seq<@fine, 4, f32>) -> !sluice.seq<@fine, 4, f32>
+    %f = sluice.fold %s factor 2 window 3 : (!sluice.seq<@fine, 4, f32>) -> !sluice.seq<@coarse, 12, f32>
+    %l = sluice.linear %f, %weight : (!sluice.seq<@coarse, 12, f32>, tensor<4x12xf32>) -> !sluice.seq<@coarse, 4, f32>
+    %u = sluice.upsample %l factor 2 : (!sluice.seq<@coarse, 4, f32>) -> !sluice.seq<@fine, 4, f32>
+    %y = sluice.map(%x, %u) {
+    ^bb0(%a: f32, %b: f32):
+      %c = arith.mulf %a, %b : f32
+      sluice.yield %c : f32
+    } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>) -> !sluice.seq<@fine, 4, f32>
+    %losses = sluice.cross_entropy %y, %table, %tokens {offset = 1 : i64} : (!sluice.seq<@fine, 4, f32>, tensor<7x4xf32>, !sluice.seq<@fine, 0, i32>) -> !sluice.seq<@fine, 0, f32>
+    return %losses : !sluice.seq<@fine, 0, f32>
+  }
+}
