@@ -36,6 +36,14 @@ template <typename Op> static LogicalResult checkSizes(Op op) {
            << widestWithTerms << " columns with terms by distance on a GPU, found " << head
            << "; use more heads, leave \"relative\" out of the spec, or compile for a CPU";
   }
+  // A line further in a band is a row further among queries and among keys.
+  bool isOneScale =
+      op.getKeys().getFactor() == op.getDomain().getFactor() && !op->hasAttr("distance");
+  if (op.getTerms().count() > 0 && !isOneScale) {
+    return op.emitError(
+        "expected terms by the distance p - q of one scale on a GPU, found those of "
+        "another; leave \"relative\" out of the stage, or compile for a CPU");
+  }
   float dropout = op.getDropout().convertToFloat();
   if (!(dropout >= 0 && dropout < 1)) {
     return op.emitError("expected dropout in [0, 1), found ") << dropout;

@@ -271,6 +271,13 @@ TEST(CudaAttention, RefusesWhatItCannotDo) {
       EXPECT_NE(said.find(message), std::string::npos) << said;
     }
   }
+  terms.head = 16;
+  for (std::string text : {terms.forwardText(), terms.backwardText()}) {
+    text.insert(text.find("distance_bias"), "distance = affine_map<(p, q) -> (p - q + 1)>, ");
+    std::string said = cudaRefusal(text);
+    EXPECT_NE(said.find("expected terms by the distance p - q of one scale"), std::string::npos)
+        << said;
+  }
 }
 
 void checkAssembly(int64_t head, bool everything) {
