@@ -93,6 +93,10 @@ void Traffic::count(uint32_t site, llvm::ArrayRef<Request> requests) {
   total.leastUnits += least;
 }
 
+/// An instruction that copies reads global memory before it writes shared memory; lanes that read
+/// nothing only write.
+static uint64_t placeOf(uint32_t site, bool shared) { return 2 * uint64_t(site) + shared; }
+
 /// Lanes that diverged are put together where they are at the same instruction again, the earliest
 /// first: exact for structured code, an estimate otherwise.
 void Traffic::flush(unsigned warp) {
@@ -100,23 +104,25 @@ void Traffic::flush(unsigned warp) {
   size_t heads[lanes] = {};
   llvm::SmallVector<Request, lanes> together;
   while (true) {
-    uint32_t site = ~0u;
+    uint64_t place = ~uint64_t(0);
     for (size_t i = first; i < end; ++i) {
       if (heads[i - first] < queues[i].size()) {
-        site = std::min<uint32_t>(site, queues[i][heads[i - first]].site);
+        const Request &next = queues[i][heads[i - first]];
+        place = std::min(place, placeOf(next.site, next.shared));
       }
     }
-    if (site == ~0u) {
+    if (place == ~uint64_t(0)) {
       break;
     }
     together.clear();
     for (size_t i = first; i < end; ++i) {
       size_t &head = heads[i - first];
-      if (head < queues[i].size() && queues[i][head].site == site) {
+      if (head < queues[i].size() &&
+          placeOf(queues[i][head].site, queues[i][head].shared) == place) {
         together.push_back(queues[i][head++]);
       }
     }
-    count(site, together);
+    count(together.front().site, together);
   }
   for (size_t i = first; i < end; ++i) {
     queues[i].clear();

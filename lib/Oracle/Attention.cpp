@@ -334,8 +334,8 @@ LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64
     if (failed(yielded)) {
       return failure();
     }
-    addTerms(head, p, j, (*yielded)[0], gradient);
     Number ds = head.factor((*yielded)[0]), kept = head.factor(multiply(probability, keep));
+    addTerms(head, p, j, ds, gradient);
     for (int64_t c = 0; c < head.size; ++c) {
       dq[c].add(ds, head.k[j][c]);
       dk[j][c] = oracle::add(dk[j][c], multiply(ds, head.q[p][c]));

@@ -54,6 +54,14 @@ for device in cpu emulator; do
 done
 holds "shared sums: the losses are the CPU's" 'all(abs(a["loss"] - b["loss"]) <= 2e-3 for a, b in zip(*f))' \
   "$work/shared-emulator/metrics.jsonl" "$work/shared-cpu/metrics.jsonl"
+# Scores by distance have kernels of their own.
+succeeds "by distance: compile" "$sluice" compile "$root/models/tiny/relative-bf16.json" -o "$work/relative.sla" --target cpu,sm_80
+for device in cpu emulator; do
+  succeeds "by distance: two steps on $device" "$sluice" train "$work/relative.sla" --data "$work/training.txt" --steps 2 \
+    --out "$work/relative-$device" --device $device
+done
+holds "by distance: the losses are the CPU's" 'all(abs(a["loss"] - b["loss"]) <= 2e-3 for a, b in zip(*f))' \
+  "$work/relative-emulator/metrics.jsonl" "$work/relative-cpu/metrics.jsonl"
 # What the emulator counts of a wider model's step, beside what is planned.
 cat > "$work/wide.json" << 'JSON'
 { "sluice": 1, "name": "wide", "vocabulary": 256, "context": 256, "batch": 2, "width": 128,

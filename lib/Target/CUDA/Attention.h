@@ -51,6 +51,12 @@ struct Shape {
   bool boundsKeys;
   std::optional<unsigned>
       keyCounts; ///< the operand with each batch row's valid keys, if there is one
+  /// Terms by distance: whether there are rows, the biases told apart, and the first of their
+  /// operands.
+  bool hasRows;
+  int64_t biasRows;
+  unsigned firstTerm;
+  bool hasTerms() const { return hasRows || biasRows > 0; }
   bool isOneDomain() const { return queries == keys && queryFactor == keyFactor && !keyCounts; }
   bool heavy; ///< much is computed for each score: Philox, a long region. Tiles are smaller then
 };
@@ -61,6 +67,7 @@ template <typename Op> mlir::FailureOr<Shape> makeShape(Op op);
 /// Bytes of so many heads' columns in all rows of a tensor.
 double headBytes(const Shape &shape, mlir::Value tensor, int64_t heads);
 double rotaryBytes(const Shape &shape, mlir::Value rotary); ///< of the table; 0 where it is null
+double termBytes(const Shape &shape, const dispatch::DistanceTerms &terms);
 
 /// Rows of `columns` bf16 (a multiple of 16) from byte `byte` of shared memory on. Lines of 32 *
 /// 2^n bytes have their chunks exchanged; others are an odd number of chunks long. Either way eight
@@ -92,6 +99,8 @@ struct Source {
   /// Of results: how many columns lie at a multiple of their bytes wherever such a group starts in
   /// the head: 4, 2 or 1.
   int64_t together = 1;
+  /// Whether rows before the first may be asked for; they are zeros.
+  bool before = false;
 };
 int64_t columnsTogether(const Shape &shape, int64_t column); ///< of heads from a row's column on
 
@@ -99,6 +108,7 @@ int64_t columnsTogether(const Shape &shape, int64_t column); ///< of heads from 
 struct Fixed {
   Tile tile;
   Values registers;
+  mlir::Value offset = nullptr; ///< of the warp's first line in bytes of `tile`, if not its own
 };
 
 /// Sums of a warp: [fragment][8 columns][4], element by element as mma.sync holds them.
@@ -175,9 +185,11 @@ public:
   /// Queries [p0, p0 + rows), keys [q0, q0 + columns).
   BlockClass classify(mlir::Value p0, int64_t rows, mlir::Value q0, int64_t columns);
 
+  /// How the elements of scores lie among keys: a column is a key, a row is, or neither.
+  enum class Keys { Columns, Rows, Neither };
   /// Values that are not negative, those that dropout drops with their sign changed: one register
-  /// tells both. `adjacent` where the elements of a pair of columns follow one another.
-  Values marked(Values values, int64_t columns, bool adjacent,
+  /// tells both.
+  Values marked(Values values, int64_t columns, Keys keys,
                 llvm::function_ref<mlir::Value(const Place &)> elementOf);
   Values positive(Values values); ///< zeros for those that are dropped
   /// i64: ((b heads + h) T + p) T' + q, of i32 positions, T queries and T' keys.

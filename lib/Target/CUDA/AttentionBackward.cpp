@@ -3,6 +3,7 @@
 // What the launches of attention backward share.
 #include "AttentionBackward.h"
 
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
@@ -24,15 +25,28 @@ Source BackwardStage::source(unsigned operand, Value headIndex, int64_t column) 
 
 Source BackwardStage::gradientOf(unsigned operand, Value headIndex, int64_t column) {
   Source target = source(operand, headIndex, column);
-  unsigned number = dispatch::gradientOf(operand, op.getGradients().size());
+  unsigned number = dispatch::gradientOf(operand, op.getSourceGradients().size());
   target.memory = f.frame.buffer(op->getNumOperands() + number);
-  target.rotary = operand != ValueRows && op.getRotary() ? f.frame.buffer(Rotary) : Value();
+  unsigned rotary = shape.firstTerm + unsigned(op.getTerms().count());
+  target.rotary = operand != ValueRows && op.getRotary() ? f.frame.buffer(rotary) : Value();
   target.together = columnsTogether(shape, column);
   return target;
 }
 
+Source BackwardStage::gradientOfTerm(unsigned term, Value headIndex) {
+  Source target = sourceOfTerm(f, shape.firstTerm + term, headIndex);
+  auto sources = unsigned(op.getSourceGradients().size());
+  target.memory = f.frame.buffer(op->getNumOperands() + sources + term);
+  target.together = columnsTogether(shape, 0);
+  return target;
+}
+
+static int64_t statisticRows(const Shape &shape) {
+  return (shape.biasRows > 0 ? 3 : 2) * shape.batch * shape.heads;
+}
+
 Value BackwardStage::statistics() {
-  auto type = MemRefType::get({2 * shape.batch * shape.heads, roundedPositions}, b.getF32Type());
+  auto type = MemRefType::get({statisticRows(shape), roundedPositions}, b.getF32Type());
   Value arena = f.frame.function.getArgument(0);
   return memref::ViewOp::create(b, type, arena, f.frame.workspace(), ValueRange{});
 }
@@ -61,10 +75,11 @@ Value BackwardStage::isExtreme(Value statistic) {
 /// them: a rounding may make the difference positive, which P's exponent never is.
 Values BackwardStage::probabilities(const Values &raw, int64_t columns, Value head, Value full,
                                     Value extreme, bool bounded, Positions positions,
-                                    Numbers logSum) {
+                                    Numbers logSum, Numbers bias) {
   Values scores = f.each(raw, columns, [&](Value score, const Place &at) {
     auto [p, q] = positions(at);
-    return f.score(op.getScore(), {score, p, q, head});
+    score = f.score(op.getScore(), {score, p, q, head});
+    return shape.biasRows > 0 ? e.addf(score, bias(at)) : score;
   });
   auto exponent = [&](Value score, const Place &at) -> Value {
     Value negative = arith::NegFOp::create(b, logSum(at));
@@ -94,7 +109,7 @@ Values BackwardStage::scale(float factor) {
 /// its derivative may be infinite: 0 it is.
 Values BackwardStage::scoreGradients(const Values &raw, const Values &probability,
                                      const Values &change, int64_t columns, Value head,
-                                     Positions positions, Numbers delta) {
+                                     Positions positions, Numbers delta, Values *ofBiases) {
   size_t i = 0;
   return f.each(raw, columns, [&](Value score, const Place &at) -> Value {
     auto [p, q] = positions(at);
@@ -106,6 +121,9 @@ Values BackwardStage::scoreGradients(const Values &raw, const Values &probabilit
     }
     ++i;
     Value g = e.mulf(some, e.subf(moved, delta(at)));
+    if (ofBiases) {
+      ofBiases->push_back(g);
+    }
     if (shape.gradientFactor) {
       return g;
     }
@@ -113,6 +131,47 @@ Values BackwardStage::scoreGradients(const Values &raw, const Values &probabilit
     Value absent = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, some, none);
     return e.select(absent, none, derived);
   });
+}
+
+void StreamedQueries::loadStatistics(Value offset, Value head, Value p0) {
+  // Log-sum-exps by the first threads, deltas by the next.
+  int64_t chunks = queries * 4 / chunkBytes;
+  e.when(e.less(f.thread, e.index(2 * chunks)), [&] {
+    auto [which, chunk] = f.split(f.thread, chunks);
+    Value row = e.add(statisticsRow(0, head), e.mul(which, shape.batch * shape.heads));
+    Value from = f.core.global(statistics(), {row, e.add(p0, e.mul(chunk, 4))});
+    f.core.copy(f.core.shared(e.add(offset, e.mul(f.thread, chunkBytes)), numbersByte), from);
+  });
+}
+
+/// Two by two.
+Values StreamedQueries::readStatistics(int64_t which, Value offset) {
+  Value at = e.add(offset, e.mul(f.quad, 8));
+  Values numbers;
+  for (int64_t i = 0; i < queries; i += fragmentColumns) {
+    Value two = f.core.load(VectorType::get({2}, b.getF32Type()),
+                            f.core.shared(at, numbersByte + (which * queries + i) * 4), 8);
+    for (int64_t j : {0, 1}) {
+      numbers.push_back(vector::ExtractOp::create(b, two, ArrayRef<int64_t>{j}));
+    }
+  }
+  return numbers;
+}
+
+/// i1, the same in a warp: whether one of the tile's log-sum-exps is extreme. Each lane looks at
+/// two of 64.
+Value StreamedQueries::anyExtreme(Value offset) {
+  Value lane = f.frame.lane, extreme;
+  if (queries < threadsPerWarp) {
+    lane = f.split(lane, queries).second;
+  }
+  Value at = e.add(offset, e.mul(lane, 4));
+  for (int64_t i = 0; i < queries; i += threadsPerWarp) {
+    Value is = isExtreme(f.core.load(b.getF32Type(), f.core.shared(at, numbersByte + i * 4), 4));
+    extreme = extreme ? Value(arith::OrIOp::create(b, extreme, is)) : is;
+  }
+  return NVVM::VoteSyncOp::create(b, b.getI1Type(), e.integer(-1), extreme,
+                                  NVVM::VoteSyncKind::any);
 }
 
 // Where a line's chunks are no power of two, each chunk that a thread copies has a place of its own
@@ -134,20 +193,26 @@ FailureOr<Kernel> cuda::generateAttentionBackward(dispatch::AttentionBackwardOp 
   Kernel kernel;
   kernel.stages.push_back(makeQueryStage(op, *shape, module, (name + "_queries").str()));
   kernel.stages.push_back(makeKeyStage(op, *shape, module, (name + "_keys").str()));
+  if (shape->hasTerms()) {
+    kernel.stages.push_back(makeDistanceStage(op, *shape, module, (name + "_distances").str()));
+  }
   kernel.kind = "attention";
   double pairs = countPairs(shape->queries, shape->keys, op.getMask());
-  kernel.flops = 10 * double(shape->head * shape->batch * shape->heads) * pairs;
+  kernel.flops =
+      (shape->hasRows ? 16 : 10) * double(shape->head * shape->batch * shape->heads) * pairs;
   kernel.workspaceBytes =
-      2 * shape->batch * shape->heads * int64_t(llvm::alignTo(shape->queries, fixedRows)) * 4;
+      statisticRows(*shape) * int64_t(llvm::alignTo(shape->queries, fixedRows)) * 4;
   auto bytes = [&](Value tensor, int64_t heads) { return headBytes(*shape, tensor, heads); };
   double queries = bytes(op.getQuery(), shape->heads) + bytes(op.getOutputGradient(), shape->heads);
   double keys = bytes(op.getKey(), shape->kvHeads) + bytes(op.getValue(), shape->kvHeads);
   double rotary = rotaryBytes(*shape, op.getRotary());
-  kernel.rereadBytes = queries + keys + rotary;
-  kernel.bytes = queries + keys + rotary + bytes(op.getOutput(), shape->heads) +
+  double terms = termBytes(*shape, op.getTerms());
+  kernel.rereadBytes = (queries + keys + terms) * (shape->hasTerms() ? 2 : 1) + rotary;
+  kernel.bytes = queries + keys + 2 * terms + rotary + bytes(op.getOutput(), shape->heads) +
                  double(shape->batch * shape->queries * shape->heads * 4);
   for (unsigned operand : {Query, Key, ValueRows}) {
-    Value gradient = op.getGradients()[dispatch::gradientOf(operand, op.getGradients().size())];
+    unsigned number = dispatch::gradientOf(operand, op.getSourceGradients().size());
+    Value gradient = op.getGradients()[number];
     kernel.bytes += bytes(gradient, operand == Query ? shape->heads : shape->kvHeads);
   }
   return kernel;

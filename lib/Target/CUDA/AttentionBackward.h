@@ -5,16 +5,18 @@
 // queries, those of all query heads of a group one after another. Both recompute P from the
 // log-sum-exps, seven products in all where one kernel would do five: nothing is summed across
 // blocks, so that the order of every sum is fixed.
+//
+// With terms by distance a third launch sums dR and the biases' gradients: there blocks keep 64
+// distances, and queries pass by with bands of keys and values.
 #pragma once
 
-#include "Attention.h"
+#include "AttentionTerms.h"
 
 namespace sluice::cuda::attention {
 
-constexpr int64_t fixedRows = fragmentRows * warps; ///< of a block
-constexpr int64_t widestKept = 64;                  ///< heads whose fixed factors stay in registers
+constexpr int64_t widestKept = 64; ///< heads whose fixed factors stay in registers
 
-enum Operand : unsigned { Query, Key, ValueRows, Output, Lse, OutputGradient, Rotary };
+enum Operand : unsigned { Query, Key, ValueRows, Output, Lse, OutputGradient };
 
 /// What the launches share.
 class BackwardStage {
@@ -27,8 +29,11 @@ protected:
   Source source(unsigned operand, mlir::Value headIndex, int64_t column);
   /// Of the gradient of query, key or value: rows of the first two are rotated back.
   Source gradientOf(unsigned operand, mlir::Value headIndex, int64_t column);
-  /// [2 B heads][queries rounded up]: log-sum-exps times log2(e), doubled instead where they are
-  /// extreme; then deltas.
+  /// Of the gradient of term `term`, in its head's columns.
+  Source gradientOfTerm(unsigned term, mlir::Value headIndex);
+  mlir::Value biasTable() { return f.frame.buffer(shape.firstTerm + (shape.hasRows ? 2 : 0)); }
+  /// [2 or 3 B heads][queries rounded up]: log-sum-exps times log2(e), doubled instead where they
+  /// are extreme; then deltas; with biases then each query's share in the gradient of the last.
   mlir::Value statistics();
   mlir::Value statisticsRow(int64_t which, mlir::Value head);
   mlir::Value statisticOf(mlir::Value logSum);  ///< as above
@@ -39,11 +44,13 @@ protected:
   using Positions = llvm::function_ref<std::pair<mlir::Value, mlir::Value>(const Place &)>;
   using Numbers = llvm::function_ref<mlir::Value(const Place &)>;
   Values probabilities(const Values &raw, int64_t columns, mlir::Value head, mlir::Value full,
-                       mlir::Value extreme, bool bounded, Positions positions, Numbers logSum);
+                       mlir::Value extreme, bool bounded, Positions positions, Numbers logSum,
+                       Numbers bias);
   /// The gradients of raw scores from those of P, yet to be multiplied by `gradientFactor`. With
-  /// dropout P is marked.
+  /// dropout P is marked. `ofBiases` gets what the derivative region is given.
   Values scoreGradients(const Values &raw, const Values &probability, const Values &change,
-                        int64_t columns, mlir::Value head, Positions positions, Numbers delta);
+                        int64_t columns, mlir::Value head, Positions positions, Numbers delta,
+                        Values *ofBiases = nullptr);
   Values scale(float factor); ///< of the thread's two rows of results; none where it is 1
   Stage finish(int64_t blocks, int64_t sharedBytes);
 
@@ -53,6 +60,23 @@ protected:
   Emitter &e;
   mlir::ImplicitLocOpBuilder &b;
   const int64_t roundedPositions;
+};
+
+/// A stage that streams queries with their log-sum-exps and deltas.
+class StreamedQueries : protected BackwardStage {
+protected:
+  StreamedQueries(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
+                  llvm::StringRef name, int64_t queries)
+      : BackwardStage(op, shape, module, name), queries(queries),
+        queryTiles(llvm::divideCeil(shape.queries, queries)) {}
+  int64_t numberBytes() const { return 2 * queries * 4; }
+  /// Starts copying the numbers of queries from `p0` on.
+  void loadStatistics(mlir::Value offset, mlir::Value head, mlir::Value p0);
+  Values readStatistics(int64_t which, mlir::Value offset); ///< of the thread's columns
+  mlir::Value anyExtreme(mlir::Value offset);
+
+  const int64_t queries, queryTiles; ///< of a tile; tiles
+  int64_t numbersByte = 0;           ///< where the numbers are
 };
 
 /// Streamed rows that leave registers for `sums` sums beside the scores' two products.
@@ -65,5 +89,9 @@ Stage makeQueryStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir:
 /// dK and dV. Runs after the queries.
 Stage makeKeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
                    llvm::StringRef name);
+
+/// dR, and the gradients of biases. Runs after the queries.
+Stage makeDistanceStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
+                        llvm::StringRef name);
 
 } // namespace sluice::cuda::attention

@@ -4,7 +4,7 @@
 // of its four warps 16 or 32 of them in registers; keys and values pass by in tiles of 64, those
 // that the mask empties left out. Each warp keeps its queries' maxima, sums and outputs; the
 // exponentials are of base 2.
-#include "Attention.h"
+#include "AttentionTerms.h"
 #include "StepKernels.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -16,7 +16,8 @@ using namespace sluice::cuda::attention;
 
 namespace {
 
-constexpr int64_t widestKept = 128; ///< heads whose queries stay in registers
+constexpr int64_t widestKept = 128;     ///< heads whose queries stay in registers
+constexpr int64_t widestPositions = 64; ///< likewise of position queries
 constexpr float ln2 = 0.693147181f;
 /// Blocks that keep a large GPU busy; below, blocks of half the queries.
 constexpr int64_t manyBlocks = 132;
@@ -28,6 +29,7 @@ public:
 
 private:
   Source source(unsigned operand, Value headIndex, int64_t column);
+  void loadTerms(Value offset, Value q0);
   Values emitTile(Value number, Value offset, ValueRange carried);
   Values maskedScores(Value number, Value offset);
   Values largest(const Values &scores, Values maxima);
@@ -47,10 +49,12 @@ private:
   ImplicitLocOpBuilder &b;
   int64_t fragments, queries, tiles;
   const int64_t keysPerTile;
-  Tile queryTile, keyTile, valueTile;
+  Tile queryTile, positionTile, keyTile, valueTile, bandTile;
+  int64_t biasByte;
+  std::optional<Band> band;
   Value head, p0;
   Values rows; ///< i32: the thread's queries
-  Fixed fixed;
+  Fixed fixed, positions;
 };
 
 } // namespace
@@ -63,15 +67,25 @@ static int64_t chooseFragments(const Shape &shape) {
   return fits && shape.queries > 64 && blocks >= manyBlocks ? 2 : 1;
 }
 
-// Each thread keeps where its chunks of a tile come from: wide heads have many.
-static int64_t chooseKeys(const Shape &shape) { return shape.heavy && shape.width > 128 ? 32 : 64; }
+// Each thread keeps where its chunks of a tile come from: wide heads have many, and so do bands.
+static int64_t chooseKeys(const Shape &shape) {
+  return shape.heavy && shape.width > (shape.hasRows ? 64 : 128) ? 32 : 64;
+}
 
 Forward::Forward(dispatch::AttentionOp op, const Shape &shape, ModuleOp module, StringRef name)
     : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e), b(f.b),
       fragments(chooseFragments(shape)), queries(fragments * fragmentRows * warps),
       tiles(llvm::divideCeil(shape.queries, queries)), keysPerTile(chooseKeys(shape)),
-      queryTile{queries, shape.width, 0}, keyTile{keysPerTile, shape.width, queryTile.end()},
-      valueTile{keysPerTile, shape.partWidth, keyTile.end()} {}
+      queryTile{queries, shape.width, 0},
+      positionTile{shape.hasRows ? queries : 0, shape.width, queryTile.end()},
+      keyTile{keysPerTile, shape.width, positionTile.end()},
+      valueTile{keysPerTile, shape.partWidth, keyTile.end()},
+      bandTile{shape.hasRows ? fixedRows + keysPerTile : 0, shape.width, valueTile.end()},
+      biasByte(bandTile.end()) {
+  if (shape.hasTerms()) {
+    band.emplace(f, keysPerTile, Band::Slope::FixedMinusStreamed);
+  }
+}
 
 Source Forward::source(unsigned operand, Value headIndex, int64_t column) {
   bool aligned = shape.head % chunkElements == 0 && column % chunkElements == 0;
@@ -93,25 +107,32 @@ Kernel Forward::generate() {
   auto first = [&](Value number) { return e.mul(number, keysPerTile); };
   AttentionFrame::Stream keys;
   keys.count = e.index(llvm::divideCeil(shape.keys, keysPerTile));
-  keys.bytes = keyTile.bytes() + valueTile.bytes();
+  keys.bytes = biasByte + (shape.biasRows > 0 ? band->biasBytes() : 0) - keyTile.byte;
   keys.some = [&](Value number) {
     return f.classify(p0, queries, first(number), keysPerTile).some;
   };
   keys.load = [&](Value number, Value offset) {
     f.load(keyTile, offset, key, first(number));
     f.load(valueTile, offset, value, first(number));
+    loadTerms(offset, first(number));
   };
   keys.body = [&](Value number, Value offset, ValueRange carried) {
     return emitTile(number, offset, carried);
   };
   e.when(e.less(p0, f.queries.length), [&] {
     f.load(queryTile, nullptr, query, p0);
+    if (shape.hasRows) {
+      f.load(positionTile, nullptr, sourceOfTerm(f, shape.firstTerm, head), p0);
+    }
     f.core.commit();
     rows = f.rowNumbers(p0, fragments);
     emitResults(f.stream(keys, [&] {
       f.core.wait(1);
       f.core.barrier();
       fixed = f.keep(queryTile, fragments, widestKept);
+      if (shape.hasRows) {
+        positions = f.keep(positionTile, fragments, widestPositions);
+      }
       Values carried(size_t(2 * fragments), f.f32(-infinity));
       carried.append(f.core.zeros(2 * fragments + fragments * shape.partWidth / 2));
       return carried;
@@ -120,22 +141,39 @@ Kernel Forward::generate() {
   double pairs =
       double(shape.batch * shape.heads) * countPairs(shape.queries, shape.keys, op.getMask());
   int64_t blocks = shape.batch * shape.heads * tiles * shape.parts;
-  Kernel kernel = *f.frame.finish(f.frame.kernel(
-      blocks, "attention", 4 * double(shape.head) * pairs, keyTile.byte + 2 * keys.bytes));
+  Kernel kernel = *f.frame.finish(
+      f.frame.kernel(blocks, "attention", (shape.hasRows ? 6 : 4) * double(shape.head) * pairs,
+                     keyTile.byte + 2 * keys.bytes));
   kernel.bytes = headBytes(shape, op.getQuery(), shape.heads) +
                  headBytes(shape, op.getKey(), shape.kvHeads) +
                  headBytes(shape, op.getValue(), shape.kvHeads) +
                  headBytes(shape, op.getOutput(), shape.heads) +
-                 (op.getLse() ? double(shape.batch * shape.queries * shape.heads * 4) : 0);
+                 (op.getLse() ? double(shape.batch * shape.queries * shape.heads * 4) : 0) +
+                 termBytes(shape, op.getTerms());
   return kernel;
+}
+
+/// Those of a tile of keys from `q0` on.
+void Forward::loadTerms(Value offset, Value q0) {
+  if (shape.hasRows) {
+    f.load(bandTile, offset, sourceOfTerm(f, shape.firstTerm + 1, head), band->firstLine(p0, q0));
+  }
+  if (shape.biasRows > 0) {
+    Value table = f.frame.buffer(shape.firstTerm + (shape.hasRows ? 2 : 0));
+    band->loadBiases(biasByte, offset, table, head, band->firstLine(p0, q0));
+  }
 }
 
 Values Forward::maskedScores(Value number, Value offset) {
   Value q0 = e.mul(number, keysPerTile), h = e.toInteger(head);
   Values columns = f.columnNumbers(q0, keysPerTile);
   Values scores = f.multiplyRows(fixed, fragments, keyTile, offset);
+  if (shape.hasRows) {
+    scores = addEach(e, scores, band->multiplyFixed(positions, bandTile, offset));
+  }
   scores = f.each(scores, keysPerTile, [&](Value score, const Place &at) {
-    return f.score(op.getScore(), {score, rows[at.row()], columns[at.columnOf()], h});
+    score = f.score(op.getScore(), {score, rows[at.row()], columns[at.columnOf()], h});
+    return shape.biasRows > 0 ? e.addf(score, band->bias(biasByte, offset, at)) : score;
   });
   Value full = f.classify(p0, queries, q0, keysPerTile).full;
   return f.masked(scores, keysPerTile, full, -infinity, [&](const Place &at) {
@@ -213,9 +251,10 @@ Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
     return totals[at.row()] = e.addf(totals[at.row()], term);
   });
   if (shape.dropout > 0) {
-    terms = f.positive(f.marked(terms, keysPerTile, /*adjacent=*/true, [&](const Place &at) {
-      return f.elementNumber(head, rows[at.row()], columns[at.columnOf()]);
-    }));
+    terms = f.positive(
+        f.marked(terms, keysPerTile, AttentionFrame::Keys::Columns, [&](const Place &at) {
+          return f.elementNumber(head, rows[at.row()], columns[at.columnOf()]);
+        }));
   }
   outputs = f.each(outputs, shape.partWidth, [&](Value output, const Place &at) {
     return e.mulf(output, factors[at.row()]);

@@ -3,8 +3,6 @@
 // Attention backward: dK and dV.
 #include "AttentionBackward.h"
 
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::cuda;
@@ -13,7 +11,7 @@ using namespace sluice::cuda::attention;
 namespace {
 
 /// dK and dV of 64 keys.
-class KeyStage : BackwardStage {
+class KeyStage : StreamedQueries {
 public:
   KeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module, StringRef name);
   Stage generate();
@@ -22,12 +20,10 @@ private:
   void load(Value number, Value offset);
   Values emitTile(Value number, Value offset, ValueRange carried);
   std::pair<Value, Value> locate(Value number); ///< query head and first query
-  Values readStatistics(int64_t which, Value offset);
-  Value anyExtreme(Value offset);
 
-  const int64_t queries, queryTiles;
-  Tile keyTile, valueTile, queryTile, gradientTile;
-  int64_t numbersByte, bytes;
+  Tile keyTile, valueTile, queryTile, gradientTile, positionTile, bandTile;
+  int64_t biasByte, bytes; ///< `bytes`: of what is streamed
+  std::optional<Band> band;
   Value keyHead, q0;
   Values rows; ///< i32: the thread's keys
   Fixed keys, values;
@@ -37,12 +33,19 @@ private:
 
 KeyStage::KeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
                    StringRef name)
-    : BackwardStage(op, shape, module, name), queries(chooseRows(shape, 2)),
-      queryTiles(llvm::divideCeil(shape.queries, queries)), keyTile{fixedRows, shape.width, 0},
-      valueTile{fixedRows, shape.width, keyTile.end()},
+    : StreamedQueries(op, shape, module, name, chooseRows(shape, 2)),
+      keyTile{fixedRows, shape.width, 0}, valueTile{fixedRows, shape.width, keyTile.end()},
       queryTile{queries, shape.width, valueTile.end()},
-      gradientTile{queries, shape.width, queryTile.end()}, numbersByte(gradientTile.end()),
-      bytes(numbersByte - queryTile.byte + 2 * queries * 4) {}
+      gradientTile{queries, shape.width, queryTile.end()} {
+  numbersByte = gradientTile.end();
+  positionTile = {shape.hasRows ? queries : 0, shape.width, numbersByte + numberBytes()};
+  bandTile = {shape.hasRows ? fixedRows + queries : 0, shape.width, positionTile.end()};
+  biasByte = bandTile.end();
+  if (shape.hasTerms()) {
+    band.emplace(f, queries, Band::Slope::StreamedMinusFixed);
+  }
+  bytes = biasByte + (shape.biasRows > 0 ? band->biasBytes() : 0) - queryTile.byte;
+}
 
 std::pair<Value, Value> KeyStage::locate(Value number) {
   auto [member, tile] = f.split(number, queryTiles);
@@ -53,44 +56,14 @@ void KeyStage::load(Value number, Value offset) {
   auto [head, p0] = locate(number);
   f.load(queryTile, offset, source(Query, head, shape.queryColumn), p0);
   f.load(gradientTile, offset, source(OutputGradient, head, 0), p0);
-  // The queries' numbers: log-sum-exps by the first threads, deltas by the next.
-  int64_t chunks = queries * 4 / chunkBytes;
-  e.when(e.less(f.thread, e.index(2 * chunks)), [&, head = head, p0 = p0] {
-    auto [which, chunk] = f.split(f.thread, chunks);
-    Value row = e.add(statisticsRow(0, head), e.mul(which, shape.batch * shape.heads));
-    Value from = f.core.global(statistics(), {row, e.add(p0, e.mul(chunk, 4))});
-    f.core.copy(f.core.shared(e.add(offset, e.mul(f.thread, chunkBytes)), numbersByte), from);
-  });
-}
-
-/// Of the thread's columns, two by two.
-Values KeyStage::readStatistics(int64_t which, Value offset) {
-  Value at = e.add(offset, e.mul(f.quad, 8));
-  Values numbers;
-  for (int64_t i = 0; i < queries; i += fragmentColumns) {
-    Value two = f.core.load(VectorType::get({2}, b.getF32Type()),
-                            f.core.shared(at, numbersByte + (which * queries + i) * 4), 8);
-    for (int64_t j : {0, 1}) {
-      numbers.push_back(vector::ExtractOp::create(b, two, ArrayRef<int64_t>{j}));
-    }
+  loadStatistics(offset, head, p0);
+  if (shape.hasRows) {
+    f.load(positionTile, offset, sourceOfTerm(f, shape.firstTerm, head), p0);
+    f.load(bandTile, offset, sourceOfTerm(f, shape.firstTerm + 1, head), band->firstLine(q0, p0));
   }
-  return numbers;
-}
-
-/// i1, the same in a warp: whether one of the tile's log-sum-exps is extreme. Each lane looks at
-/// two of 64.
-Value KeyStage::anyExtreme(Value offset) {
-  Value lane = f.frame.lane, extreme;
-  if (queries < threadsPerWarp) {
-    lane = f.split(lane, queries).second;
+  if (shape.biasRows > 0) {
+    band->loadBiases(biasByte, offset, biasTable(), head, band->firstLine(q0, p0));
   }
-  Value at = e.add(offset, e.mul(lane, 4));
-  for (int64_t i = 0; i < queries; i += threadsPerWarp) {
-    Value is = isExtreme(f.core.load(b.getF32Type(), f.core.shared(at, numbersByte + i * 4), 4));
-    extreme = extreme ? Value(arith::OrIOp::create(b, extreme, is)) : is;
-  }
-  return NVVM::VoteSyncOp::create(b, b.getI1Type(), e.integer(-1), extreme,
-                                  NVVM::VoteSyncKind::any);
 }
 
 Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
@@ -102,16 +75,20 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
     return std::pair<Value, Value>(columns[at.columnOf()], rows[at.row()]);
   };
   Values raw = f.multiplyRows(keys, 1, queryTile, offset);
+  if (shape.hasRows) {
+    raw = addEach(e, raw, band->multiplyStreamed(bandTile, positionTile, offset));
+  }
   // Sums of keys that are not valid are their own rows': zeros replace them in the end.
   Values probability = probabilities(
       raw, queries, head, f.classify(p0, queries, q0, fixedRows).full, anyExtreme(offset),
-      /*bounded=*/false, positions, [&](const Place &at) { return logSums[at.columnOf()]; });
+      /*bounded=*/false, positions, [&](const Place &at) { return logSums[at.columnOf()]; },
+      [&](const Place &at) { return band->bias(biasByte, offset, at); });
   Values dropped = probability;
   if (shape.dropout > 0) {
-    probability =
-        f.marked(probability, queries, /*adjacent=*/false, [&, h = headIndex](const Place &at) {
-          return f.elementNumber(h, columns[at.columnOf()], rows[at.row()]);
-        });
+    probability = f.marked(probability, queries, AttentionFrame::Keys::Rows,
+                           [&, h = headIndex](const Place &at) {
+                             return f.elementNumber(h, columns[at.columnOf()], rows[at.row()]);
+                           });
     dropped = f.positive(probability);
   }
   size_t half = carried.size() / 2;

@@ -23,22 +23,34 @@ private:
   Value addColumns(Value row);
   Value addChunks(Value row);
   void formStatistics();
+  void loadTerms(Value offset, Value q0);
+  Values addLast(const Values &ofBiases, const Values &columns, ValueRange before);
+  void storeLast(const Values &sums);
 
   const int64_t keys;
-  Tile queryTile, gradientTile, keyTile, valueTile;
+  Tile queryTile, gradientTile, positionTile, keyTile, valueTile, bandTile;
+  int64_t biasByte;
+  std::optional<Band> band;
   Value head, p0;
   Values rows, logSums, deltas; ///< of the thread's queries
   Value extreme;                ///< i1: whether one of theirs is
-  Fixed queries, gradients;
+  Fixed queries, gradients, positionQueries;
 };
 
 } // namespace
 
 QueryStage::QueryStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
                        StringRef name)
-    : BackwardStage(op, shape, module, name), keys(chooseRows(shape, 1)),
+    : BackwardStage(op, shape, module, name), keys(chooseRows(shape, shape.hasRows ? 2 : 1)),
       queryTile{fixedRows, shape.width, 0}, gradientTile{fixedRows, shape.width, queryTile.end()},
-      keyTile{keys, shape.width, gradientTile.end()}, valueTile{keys, shape.width, keyTile.end()} {}
+      positionTile{shape.hasRows ? fixedRows : 0, shape.width, gradientTile.end()},
+      keyTile{keys, shape.width, positionTile.end()}, valueTile{keys, shape.width, keyTile.end()},
+      bandTile{shape.hasRows ? fixedRows + keys : 0, shape.width, valueTile.end()},
+      biasByte(bandTile.end()) {
+  if (shape.hasTerms()) {
+    band.emplace(f, keys, Band::Slope::FixedMinusStreamed);
+  }
+}
 
 /// vector<count x f32> from `column` on in a row of O or dO.
 Value QueryStage::read(unsigned operand, Value row, Value column, int64_t count) {
@@ -120,19 +132,64 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
     return std::pair<Value, Value>(rows[at.row()], columns[at.columnOf()]);
   };
   Values raw = f.multiplyRows(queries, 1, keyTile, offset);
+  if (shape.hasRows) {
+    raw = addEach(e, raw, band->multiplyFixed(positionQueries, bandTile, offset));
+  }
   Values probability = probabilities(
       raw, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme,
-      /*bounded=*/!shape.boundsKeys, positions, [&](const Place &at) { return logSums[at.row()]; });
+      /*bounded=*/!shape.boundsKeys, positions, [&](const Place &at) { return logSums[at.row()]; },
+      [&](const Place &at) { return band->bias(biasByte, offset, at); });
   if (shape.dropout > 0) {
-    probability = f.marked(probability, keys, /*adjacent=*/true, [&](const Place &at) {
+    probability = f.marked(probability, keys, AttentionFrame::Keys::Columns, [&](const Place &at) {
       return f.elementNumber(head, rows[at.row()], columns[at.columnOf()]);
     });
   }
   Values change = f.multiplyRows(gradients, 1, valueTile, offset);
-  Values gradient = scoreGradients(raw, probability, change, keys, h, positions,
-                                   [&](const Place &at) { return deltas[at.row()]; });
-  return f.multiplyWeights(gradient, 1, keyTile, e.add(offset, e.mul(f.part, 2)), shape.partWidth,
-                           Values(carried));
+  Values ofBiases;
+  Values gradient = scoreGradients(
+      raw, probability, change, keys, h, positions,
+      [&](const Place &at) { return deltas[at.row()]; }, shape.biasRows > 0 ? &ofBiases : nullptr);
+  size_t count = size_t(shape.partWidth / 2);
+  Values sums = f.multiplyWeights(gradient, 1, keyTile, e.add(offset, e.mul(f.part, 2)),
+                                  shape.partWidth, Values(carried.take_front(count)));
+  if (shape.hasRows) {
+    sums.append(
+        band->multiplyWeights(gradient, bandTile, offset, Values(carried.slice(count, count))));
+  }
+  if (shape.biasRows > 0) {
+    sums.append(addLast(ofBiases, columns, carried.take_back(2)));
+  }
+  return sums;
+}
+
+/// Sums of the thread's rows, and the gradients of biases that the table's last row stands for.
+Values QueryStage::addLast(const Values &ofBiases, const Values &columns, ValueRange before) {
+  Values sums(before);
+  f.each(ofBiases, keys, [&](Value gradient, const Place &at) {
+    Value distance = e.sub(rows[at.row()], columns[at.columnOf()]);
+    Value isLast = e.atLeast(distance, e.integer(shape.biasRows - 1));
+    return sums[at.row()] = e.addf(sums[at.row()], e.select(isLast, gradient, f.f32(0)));
+  });
+  return sums;
+}
+
+void QueryStage::storeLast(const Values &sums) {
+  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, f.quad, e.index(0));
+  for (auto [row, partial] : llvm::zip_equal(rows, sums)) {
+    Value sum = f.acrossQuad(partial, [&](Value x, Value y) { return e.addf(x, y); });
+    Value position = arith::IndexCastOp::create(b, b.getIndexType(), row);
+    e.when(isFirst,
+           [&, sum = sum] { e.store(sum, statistics(), {statisticsRow(2, head), position}); });
+  }
+}
+
+void QueryStage::loadTerms(Value offset, Value q0) {
+  if (shape.hasRows) {
+    f.load(bandTile, offset, sourceOfTerm(f, shape.firstTerm + 1, head), band->firstLine(p0, q0));
+  }
+  if (shape.biasRows > 0) {
+    band->loadBiases(biasByte, offset, biasTable(), head, band->firstLine(p0, q0));
+  }
 }
 
 Stage QueryStage::generate() {
@@ -146,17 +203,21 @@ Stage QueryStage::generate() {
          value = source(ValueRows, keyHead, shape.valueColumn);
   f.load(queryTile, nullptr, query, p0);
   f.load(gradientTile, nullptr, gradient, p0);
+  if (shape.hasRows) {
+    f.load(positionTile, nullptr, sourceOfTerm(f, shape.firstTerm, head), p0);
+  }
   f.core.commit();
   rows = f.rowNumbers(p0, 1);
   AttentionFrame::Stream stream;
   stream.count = e.index(llvm::divideCeil(shape.keys, keys));
-  stream.bytes = valueTile.end() - keyTile.byte;
+  stream.bytes = biasByte + (shape.biasRows > 0 ? band->biasBytes() : 0) - keyTile.byte;
   stream.some = [&](Value number) {
     return f.classify(p0, fixedRows, e.mul(number, keys), keys).some;
   };
   stream.load = [&](Value number, Value offset) {
     f.load(keyTile, offset, key, e.mul(number, keys));
     f.load(valueTile, offset, value, e.mul(number, keys));
+    loadTerms(offset, e.mul(number, keys));
   };
   stream.body = [&](Value number, Value offset, ValueRange carried) {
     return emitTile(number, offset, carried);
@@ -167,11 +228,24 @@ Stage QueryStage::generate() {
     f.core.barrier();
     queries = f.keep(queryTile, 1, widestKept);
     gradients = f.keep(gradientTile, 1, widestKept);
-    return f.core.zeros(shape.partWidth / 2);
+    if (shape.hasRows) {
+      positionQueries = f.keep(positionTile, 1, widestKept);
+    }
+    return f.core.zeros(shape.partWidth / 2 * (shape.hasRows ? 2 : 1) +
+                        (shape.biasRows > 0 ? 2 : 0));
   });
+  size_t count = size_t(shape.partWidth / 2);
+  if (shape.biasRows > 0) {
+    storeLast(Values(ArrayRef<Value>(sums).take_back(2)));
+  }
   // Queries that are not valid have sums of zeros.
-  f.store(sums, scale(shape.gradientFactor.value_or(1)), gradientOf(Query, head, shape.queryColumn),
-          p0, 1, Padding::Summed);
+  Values factor = scale(shape.gradientFactor.value_or(1));
+  f.store(Values(ArrayRef<Value>(sums).take_front(count)), factor,
+          gradientOf(Query, head, shape.queryColumn), p0, 1, Padding::Summed);
+  if (shape.hasRows) {
+    f.store(Values(ArrayRef<Value>(sums).slice(count, count)), factor, gradientOfTerm(0, head), p0,
+            1, Padding::Summed);
+  }
   return finish(shape.batch * shape.heads * tiles * shape.parts, keyTile.byte + 2 * stream.bytes);
 }
 

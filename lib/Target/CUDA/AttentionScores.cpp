@@ -193,14 +193,15 @@ std::array<Value, 4> AttentionFrame::keptTogether(ArrayRef<Value> elements, bool
   return kept;
 }
 
-Values AttentionFrame::marked(Values values, int64_t columns, bool adjacent,
+Values AttentionFrame::marked(Values values, int64_t columns, Keys keys,
                               llvm::function_ref<Value(const Place &)> elementOf) {
+  bool adjacent = keys == Keys::Columns;
   for (size_t i = 0; i < values.size(); i += sumsPerFragment) {
     std::array<Value, 4> elements, kept;
     for (size_t j = 0; j < 4; ++j) {
       elements[j] = elementOf(placeAt(i + j, columns));
     }
-    if (shape.keys % 4 == 0) {
+    if (shape.keys % 4 == 0 && keys != Keys::Neither) {
       kept = keptTogether(elements, adjacent);
     } else {
       std::tie(kept[0], kept[1]) = keptPair(elements[0], elements[1], adjacent);

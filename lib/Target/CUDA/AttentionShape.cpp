@@ -13,7 +13,7 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::attention;
 
-static constexpr int64_t widestPart = 128, widestHead = 256;
+static constexpr int64_t widestPart = 128, widestHead = 256, widestWithTerms = 128;
 
 static Type elementOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getElementType();
@@ -31,10 +31,18 @@ template <typename Op> static LogicalResult checkSizes(Op op) {
            << widestHead << " columns on a GPU, found " << head
            << "; use more heads, or compile for a CPU";
   }
-  if (op.getTerms().count() > 0) {
+  if (op.getTerms().count() > 0 && head > widestWithTerms) {
+    return op.emitError("expected heads of at most ")
+           << widestWithTerms << " columns with terms by distance on a GPU, found " << head
+           << "; use more heads, leave \"relative\" out of the spec, or compile for a CPU";
+  }
+  // A line further in a band is a row further among queries and among keys.
+  bool isOneScale =
+      op.getKeys().getFactor() == op.getDomain().getFactor() && !op->hasAttr("distance");
+  if (op.getTerms().count() > 0 && !isOneScale) {
     return op.emitError(
-        "expected scores without terms by distance on a GPU, which has no kernels "
-        "for them yet, found some; leave \"relative\" out of the spec, or compile for a CPU");
+        "expected terms by the distance p - q of one scale on a GPU, found those of "
+        "another; leave \"relative\" out of the stage, or compile for a CPU");
   }
   float dropout = op.getDropout().convertToFloat();
   if (!(dropout >= 0 && dropout < 1)) {
@@ -54,6 +62,13 @@ template <typename Op> static LogicalResult checkSizes(Op op) {
 template <typename Op> static LogicalResult checkTypes(Op op) {
   SmallVector<Value> factors{op.getQuery(), op.getKey(), op.getValue()};
   SmallVector<Value> numbers{op.getLse()}, results{op.getOutput()};
+  dispatch::DistanceTerms terms = op.getTerms();
+  if (terms.rows) {
+    factors.append({terms.query, terms.rows});
+  }
+  if (terms.bias) {
+    numbers.push_back(terms.bias);
+  }
   if constexpr (std::is_same_v<Op, dispatch::AttentionBackwardOp>) {
     factors.push_back(op.getOutputGradient());
     llvm::append_range(results, op.getGradients());
@@ -63,8 +78,8 @@ template <typename Op> static LogicalResult checkTypes(Op op) {
   }
   for (Value factor : factors) {
     if (!elementOf(factor).isBF16()) {
-      return op.emitError("expected queries, keys, values and output gradients of bf16 on a GPU, "
-                          "found ")
+      return op.emitError("expected queries, keys, values, output gradients and rows by distance "
+                          "of bf16 on a GPU, found ")
              << factor.getType() << R"(; say "precision": {"compute": "bf16"} in the spec)";
     }
   }
@@ -76,7 +91,8 @@ template <typename Op> static LogicalResult checkTypes(Op op) {
   }
   for (Value number : numbers) {
     if (!elementOf(number).isF32()) {
-      return op.emitError("expected log-sum-exps and angles of f32, found ") << number.getType();
+      return op.emitError("expected log-sum-exps, biases and angles of f32, found ")
+             << number.getType();
     }
   }
   return success();
@@ -174,7 +190,11 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
   s.valueColumn = op.getValueColumn();
   s.dropout = op.getDropout().convertToFloat();
   s.randomId = op.getRandomId();
-  s.scoreFactor = factorOf(op.getScore(), 0);
+  dispatch::DistanceTerms terms = op.getTerms();
+  s.hasRows = bool(terms.rows);
+  s.biasRows = terms.bias ? cast<RankedTensorType>(terms.bias.getType()).getDimSize(0) : 0;
+  s.firstTerm = op->getNumOperands() - unsigned(op.getExtras().size());
+  s.scoreFactor = terms.bias ? std::nullopt : factorOf(op.getScore(), 0); // a bias is not scaled
   if constexpr (std::is_same_v<Op, dispatch::AttentionBackwardOp>) {
     if (failed(checkRegion(op.getScoreGradient()))) {
       return failure();
@@ -183,7 +203,7 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
   }
   s.mask = withoutRedundant(op.getMask(), s.isOneDomain());
   s.boundsKeys = boundsKeys(s.mask, s.isOneDomain());
-  s.heavy = s.dropout > 0 || isLong(op.getScore());
+  s.heavy = s.dropout > 0 || isLong(op.getScore()) || s.hasTerms();
   s.parts = llvm::divideCeil(s.head, widestPart);
   s.partWidth = llvm::alignTo(llvm::divideCeil(s.head, s.parts), fragmentInner);
   s.width = s.parts * s.partWidth;
@@ -201,6 +221,13 @@ double attention::headBytes(const Shape &shape, Value tensor, int64_t heads) {
 
 double attention::rotaryBytes(const Shape &shape, Value rotary) {
   return rotary ? double(shape.queries * shape.head) * sizeof(float) : 0;
+}
+
+double attention::termBytes(const Shape &shape, const dispatch::DistanceTerms &terms) {
+  double rows = terms.rows ? headBytes(shape, terms.query, shape.heads) +
+                                 headBytes(shape, terms.rows, shape.heads)
+                           : 0;
+  return rows + double(shape.biasRows * shape.heads) * sizeof(float);
 }
 
 int64_t attention::columnsTogether(const Shape &shape, int64_t column) {

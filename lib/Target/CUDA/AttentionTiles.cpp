@@ -94,9 +94,11 @@ void AttentionFrame::load(const Tile &tile, Value offset, const Source &source, 
       return;
     }
     Value column = e.mul(chunk, chunkElements);
+    Value existing = source.before ? e.max(position, e.index(0)) : position;
     Value from = core.global(source.memory,
-                             {e.add(source.rows.base, position), e.add(source.column, column)});
+                             {e.add(source.rows.base, existing), e.add(source.column, column)});
     Value inside = e.both(e.less(position, source.rows.length), e.less(column, source.columns));
+    inside = source.before ? e.both(inside, e.atLeast(position, e.index(0))) : inside;
     core.copy(to, from, chunkBytes, e.select(inside, e.index(chunkBytes), e.index(0)));
   });
 }
@@ -104,9 +106,12 @@ void AttentionFrame::load(const Tile &tile, Value offset, const Source &source, 
 /// A chunk that starts anywhere, element by element: heads whose size is no multiple of 8.
 void AttentionFrame::loadElements(const Source &source, Value to, Value position, Value chunk) {
   Type word = b.getI32Type();
-  Value row = e.add(source.rows.base, e.min(position, e.index(source.rows.positions - 1)));
+  Value existing = e.min(position, e.index(source.rows.positions - 1));
+  existing = source.before ? e.max(existing, e.index(0)) : existing;
+  Value row = e.add(source.rows.base, existing);
   Value last = e.add(source.columns, -1), isValid = e.less(position, source.rows.length),
         none = e.integer(0);
+  isValid = source.before ? e.both(isValid, e.atLeast(position, e.index(0))) : isValid;
   Values words;
   for (int64_t i = 0; i < chunkElements; ++i) {
     Value column = e.add(e.mul(chunk, chunkElements), i);
@@ -182,10 +187,11 @@ Values AttentionFrame::multiplyRows(const Fixed &fixed, int64_t fragments, const
     SmallVector<Values> left;
     for (int64_t i = 0; i < fragments; ++i) {
       size_t kept = size_t(k / fragmentInner * fragments + i) * 4;
-      left.push_back(
-          fixed.registers.empty()
-              ? matrices(fixed.tile, warpOffset(fixed.tile, fragments), i * fragmentRows, k)
-              : Values(ArrayRef<Value>(fixed.registers).slice(kept, 4)));
+      left.push_back(fixed.registers.empty()
+                         ? matrices(fixed.tile,
+                                    fixed.offset ? fixed.offset : warpOffset(fixed.tile, fragments),
+                                    i * fragmentRows, k)
+                         : Values(ArrayRef<Value>(fixed.registers).slice(kept, 4)));
     }
     for (int64_t row = 0; row < streamed.rows; row += fragmentRows) {
       Values right = matrices(streamed, offset, row, k, order);

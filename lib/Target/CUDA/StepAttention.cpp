@@ -35,6 +35,10 @@ private:
   using State = Values;
   void emitQuery();
   Values loadColumns(Value memory, Value row, int64_t first, Value head);
+  Values loadOwnColumns(Value memory, Value row, int64_t first);
+  Value distanceOf(Value key);
+  Value productOf(Value memory, Value key);
+  Value addBias(Value score, Value key);
   State addKeys(Value q0, ValueRange before);
   /// Number `i` of part `part`.
   using LoadPart = llvm::function_ref<Value(Value part, Value i)>;
@@ -64,6 +68,7 @@ private:
 
   dispatch::AttentionOp op;
   dispatch::DomainAttr domain;
+  const dispatch::DistanceTerms terms;
   Frame frame;
   Emitter &e;
   const int64_t head, heads, kvHeads;
@@ -76,9 +81,9 @@ private:
   std::unique_ptr<TensorCore> core;
   Value thread, laneOfTeam, teamOfBlock;
   Value batch, position, headNumber, keyHead;
-  Value length;             ///< of keys
-  Value queryNumber, split; ///< of rows and heads; of the query's blocks
-  Values query;
+  Value length;                ///< of keys
+  Value queryNumber, split;    ///< of rows and heads; of the query's blocks
+  Values query, positionQuery; ///< the latter empty where there are no rows by distance
 };
 
 int64_t vectorOfHeads(dispatch::AttentionOp op) {
@@ -103,11 +108,12 @@ int64_t splitsOf(dispatch::AttentionOp op, int64_t turn) {
 } // namespace
 
 StepAttention::StepAttention(dispatch::AttentionOp op, ModuleOp module, StringRef name)
-    : op(op), domain(op.getDomain()), frame(op, domain, module, name, threads), e(frame.e),
-      head(op.getHeadSize()), heads(op.getHeads()), kvHeads(op.getKvHeads()),
-      vector(vectorOfHeads(op)), team(lanesOf(head / vector)),
-      chunks(llvm::divideCeil(head / vector, team)), teams(threads / team),
-      partNumbers((head + 2) | 1), splits(splitsOf(op, teams * keysAtOnce)) {}
+    : op(op), domain(op.getDomain()), terms(op.getTerms()),
+      frame(op, domain, module, name, threads), e(frame.e), head(op.getHeadSize()),
+      heads(op.getHeads()), kvHeads(op.getKvHeads()), vector(vectorOfHeads(op)),
+      team(lanesOf(head / vector)), chunks(llvm::divideCeil(head / vector, team)),
+      teams(threads / team), partNumbers((head + 2) | 1), splits(splitsOf(op, teams * keysAtOnce)) {
+}
 
 /// This lane's columns of a head's row, those past the last being the last again.
 Values StepAttention::loadColumns(Value memory, Value row, int64_t first, Value number) {
@@ -121,6 +127,49 @@ Values StepAttention::loadColumns(Value memory, Value row, int64_t first, Value 
   return columns;
 }
 
+/// This lane's columns of a row of the query's head; zeros where they are the last again.
+Values StepAttention::loadOwnColumns(Value memory, Value row, int64_t first) {
+  Values columns = loadColumns(memory, row, first, headNumber);
+  for (int64_t i = 0; i < chunks; ++i) {
+    Value isOwn = e.less(e.mul(e.add(laneOfTeam, i * team), vector), e.index(head));
+    for (int64_t j = 0; j < vector; ++j) {
+      Value &column = columns[i * vector + j];
+      column = e.select(isOwn, column, f32(0));
+    }
+  }
+  return columns;
+}
+
+/// Of a key behind the query, which no mask lets it see, 0.
+Value StepAttention::distanceOf(Value key) { return e.max(e.sub(position, key), e.index(0)); }
+
+/// What the score region is given of `key`: products with its row and with that of its distance.
+Value StepAttention::productOf(Value memory, Value key) {
+  Values columns =
+      loadColumns(memory, ringRow(op.getKey(), key), int64_t(op.getKeyColumn()), keyHead);
+  Value dot = f32(0);
+  for (auto [x, y] : llvm::zip_equal(query, columns)) {
+    dot = e.fma(x, y, dot);
+  }
+  if (terms.rows) {
+    Value row = ringRow(terms.rows, distanceOf(key));
+    for (auto [x, y] :
+         llvm::zip_equal(positionQuery, loadColumns(frame.buffer(4), row, 0, headNumber))) {
+      dot = e.fma(x, y, dot);
+    }
+  }
+  return sumOfLanes(frame, dot, team);
+}
+
+Value StepAttention::addBias(Value score, Value key) {
+  if (!terms.bias) {
+    return score;
+  }
+  Value last = e.index(typeOf(terms.bias).getDimSize(0) - 1);
+  Value table = frame.buffer(terms.rows ? 5 : 3);
+  return e.addf(score, e.loadScalar(table, {e.min(distanceOf(key), last), headNumber}));
+}
+
 /// The keys from `q0` on that are the teams' of one turn. A key that the mask leaves out counts
 /// with e^-inf, and its value as zero: whatever a ring still holds there.
 StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
@@ -130,15 +179,10 @@ StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
   for (int64_t u = 0; u < keysAtOnce; ++u) {
     Value q = e.add(q0, e.add(teamOfBlock, u * teams));
     numbers.push_back(e.min(q, e.add(length, -1)));
-    Values columns =
-        loadColumns(key, ringRow(op.getKey(), numbers.back()), int64_t(op.getKeyColumn()), keyHead);
-    Value dot = f32(0);
-    for (auto [x, y] : llvm::zip_equal(query, columns)) {
-      dot = e.fma(x, y, dot);
-    }
-    dot = sumOfLanes(frame, dot, team);
+    Value dot = productOf(key, numbers.back());
     seen.push_back(emitRelation(e, op.getMask(), p, e.toInteger(q), n));
     Value score = emitRegion(e, op.getScore(), {dot, p, e.toInteger(q), e.toInteger(headNumber)});
+    score = addBias(score, numbers.back());
     scores.push_back(e.select(seen.back(), score, f32(-infinity)));
   }
   Value most = before[0];
@@ -253,14 +297,10 @@ void StepAttention::emitMerge(const State &state) {
 }
 
 void StepAttention::emitQuery() {
-  query = loadColumns(frame.buffer(0), ringRow(op.getQuery(), position),
-                      int64_t(op.getQueryColumn()), headNumber);
-  for (int64_t i = 0; i < chunks; ++i) {
-    Value isOwn = e.less(e.mul(e.add(laneOfTeam, i * team), vector), e.index(head));
-    for (int64_t j = 0; j < vector; ++j) {
-      Value &column = query[i * vector + j];
-      column = e.select(isOwn, column, f32(0));
-    }
+  query = loadOwnColumns(frame.buffer(0), ringRow(op.getQuery(), position),
+                         int64_t(op.getQueryColumn()));
+  if (terms.rows) {
+    positionQuery = loadOwnColumns(frame.buffer(3), ringRow(terms.query, position), 0);
   }
   State state(2 + chunks * vector, f32(0));
   state[0] = f32(-infinity);
@@ -298,15 +338,18 @@ FailureOr<Kernel> StepAttention::generate() {
   e.when(row.valid, [&] { emitQuery(); });
   int64_t rows = domain.getLaunchRows();
   double keys = double(typeOf(op.getKey()).getDimSize(1) * domain.getBatch());
-  Kernel kernel = frame.kernel(rows * heads * splits, "attention",
-                               4.0 * double(heads * head * domain.getPositions()) * keys,
-                               (teams * partNumbers + 1) * 4);
+  Kernel kernel =
+      frame.kernel(rows * heads * splits, "attention",
+                   (terms.rows ? 6.0 : 4.0) * double(heads * head * domain.getPositions()) * keys,
+                   (teams * partNumbers + 1) * 4);
   kernel.workspaceBytes = splits > 1 ? rows * heads * splits * (head + 2) * 4 : 0;
   kernel.counters = splits > 1 ? rows * heads : 0;
   double bytes = typeOf(op.getKey()).getElementTypeBitWidth() / 8;
   kernel.bytes =
       2 * double(kvHeads * head) * bytes * keys + 2 * double(kernel.workspaceBytes) +
-      double(rows * heads * head) * (bytes + typeOf(op.getOutput()).getElementTypeBitWidth() / 8);
+      double(rows * heads * head) * (bytes + typeOf(op.getOutput()).getElementTypeBitWidth() / 8) +
+      (terms.rows ? double(heads * head) * bytes * (keys + double(rows)) : 0) +
+      (terms.bias ? double(typeOf(terms.bias).getNumElements()) * sizeof(float) : 0);
   return kernel;
 }
 

@@ -588,11 +588,16 @@ AttentionData sluice::test::makeAttention(const AttentionCase &c) {
       data.lseIn[i] = float(data.lse.value[i]);
     }
   }
-  for (int64_t tensor = 0; tensor < c.tensors && c.bf16Results(); ++tensor) {
-    Expected &gradient = data.gradientOf(tensor);
+  auto round = [](Expected &gradient) {
     for (size_t i = 0; i < gradient.value.size(); ++i) {
       gradient.bound[i] += bf16Unit * (std::abs(gradient.value[i]) + gradient.bound[i]);
     }
+  };
+  for (int64_t tensor = 0; tensor < c.tensors && c.bf16Results(); ++tensor) {
+    round(data.gradientOf(tensor));
+  }
+  for (int64_t term = 0; term < 2 && c.distances && c.bf16Results(); ++term) {
+    round(data.termGradients[term]);
   }
   return data;
 }

@@ -20,6 +20,7 @@ CudaRun test::forwardRun(const AttentionCase &c, const AttentionData &data, Sche
               .step = c.step,
               .seed = c.seed,
               .options = emulator::Options{.seed = 7, .schedule = schedule, .copies = copies}};
+  run.operands.insert(run.operands.end(), data.terms.begin(), data.terms.end());
   if (!c.keyCounts.empty()) {
     run.operands.push_back(countsOf(c));
   }
@@ -32,12 +33,15 @@ CudaRun test::backwardRun(const AttentionCase &c, const AttentionData &data, Sch
   run.operands.insert(run.operands.begin() + 3,
                       {data.outputIn, data.lseIn, data.outputGradient}); // counts stay last
   if (c.rotary) {
-    run.operands.insert(run.operands.begin() + 6, data.rotary);
+    run.operands.insert(run.operands.begin() + 6 + c.terms(), data.rotary);
   }
   return run;
 }
 
 static bool isValid(const AttentionCase &c, int64_t row, int64_t tensor) {
+  if (tensor == allValid) {
+    return true;
+  }
   int64_t positions = c.rowsOf(tensor),
           valid = tensor == 0 ? c.valid() : c.validKeys(row / positions);
   return row / positions < c.rows && row % positions < valid;

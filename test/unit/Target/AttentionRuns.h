@@ -13,6 +13,8 @@ CudaRun forwardRun(const AttentionCase &c, const AttentionData &data, emulator::
 CudaRun backwardRun(const AttentionCase &c, const AttentionData &data, emulator::Schedule schedule,
                     emulator::Copies copies);
 
+constexpr int64_t allValid = -1; ///< number of a tensor whose rows are no positions
+
 /// Every element within its bound; rows that are not valid as the op says: zeros where `zeros`,
 /// else left alone.
 void compare(const AttentionCase &c, const std::vector<float> &found, const Expected &expected,

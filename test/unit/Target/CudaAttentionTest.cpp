@@ -30,8 +30,9 @@ void checkTraffic(const AttentionCase &c, const EmulatedKernel &kernel) {
     if (even) {
       EXPECT_EQ(counters.bankConflicts(), 0u) << c.name << ", launch " << i;
     }
-    // Log-sum-exps lie a sector each, a tenth of what narrower heads move.
-    if (even && c.head >= 32) {
+    // Log-sum-exps lie a sector each, a tenth of what narrower heads move; a head's biases
+    // likewise.
+    if (even && c.head >= 32 && c.biasRows == 0) {
       EXPECT_GE(double(counters.leastSectors), 0.9 * double(counters.globalSectors))
           << c.name << ", launch " << i;
     }
@@ -50,7 +51,7 @@ void check(AttentionCase c, std::vector<int64_t> others = {}) {
   others.push_back(c.length);
   EmulatedKernel forward(c.forwardText()), backward(c.backwardText());
   ASSERT_TRUE(forward.made() && backward.made()) << c.name;
-  EXPECT_EQ(backward.kernel().stages.size(), 2u) << c.name;
+  EXPECT_EQ(backward.kernel().stages.size(), c.terms() > 0 ? 3u : 2u) << c.name;
   for (int64_t length : others) {
     SCOPED_TRACE(c.name + ", length " + std::to_string(length));
     c.length = length;
@@ -63,6 +64,11 @@ void check(AttentionCase c, std::vector<int64_t> others = {}) {
     for (int64_t i = 0; i < c.tensors; ++i) {
       compare(c, gradients[i], data.gradientOf(i), c.width(i), true,
               "gradient " + std::to_string(i), i);
+    }
+    for (int64_t term = 0; term < c.terms(); ++term) {
+      bool isTable = c.biasRows > 0 && term + 1 == c.terms();
+      compare(c, gradients[c.tensors + term], data.termGradients[term], c.termWidth(term), true,
+              "gradient of term " + std::to_string(term), isTable ? allValid : 0);
     }
     checkTraffic(c, backward);
   }
@@ -154,6 +160,33 @@ TEST(CudaAttention, HeadsOfAnySize) {
   check({"head of 136", 1, 70, 1, 1, 136, 67, 1, causal(), scaled(0.125), true});
 }
 
+AttentionCase withTerms(AttentionCase c, bool distances, int64_t biasRows) {
+  c.distances = distances;
+  c.biasRows = biasRows;
+  return c;
+}
+
+/// Rows by distance, biases, and both; distances fewer, as many and more than those told apart.
+TEST(CudaAttention, RowsByDistance) {
+  check(withTerms({"rows", 2, 70, 2, 1, 32, 69, 2, causal(), plain}, true, 0), {1});
+  check(withTerms({"rows, head of 128", 1, 40, 1, 1, 128, 39, 1, causal(), plain}, true, 0));
+}
+
+TEST(CudaAttention, BiasesByDistance) {
+  AttentionCase c{"biases", 2, 70, 4, 2, 16, 69, 1, causal(), plain};
+  c.tensors = 2;
+  check(withTerms(c, false, 1), {33});
+  check(withTerms({"wide, biases", 1, 40, 1, 1, 96, 40, 1, window(9), plain}, false, 40));
+}
+
+TEST(CudaAttention, RowsAndBiasesByDistance) {
+  AttentionCase narrow{"both, head of 5", 1, 100, 1, 1, 5, 99, 1, window(90), softCap(1.5)};
+  narrow.wideResults = true;
+  check(withTerms(narrow, true, 67));
+  AttentionCase late{"both, no late key", 1, 72, 3, 1, 20, 70, 1, shifted, plain, true, 0.25f};
+  check(withTerms(late, true, 9));
+}
+
 /// NaN in what an empty tile would read reaches nobody: a tile that is computed and then masked
 /// would give 0 * NaN.
 TEST(CudaAttention, EmptyTilesAreSkipped) {
@@ -187,10 +220,7 @@ TEST(CudaAttention, EmptyTilesAreSkipped) {
   compare(c, gradient, data.gradient, c.width(), true, "gradient");
 }
 
-/// The same bits whatever the order of threads, blocks and copies.
-TEST(CudaAttention, SchedulesChangeNothing) {
-  AttentionCase c{"schedules", 2, 140, 2, 1, 32, 131, 2, causal(), softCap(2), true, 0.125f};
-  c.bf16 = true;
+void expectSameBits(const AttentionCase &c) {
   AttentionData data = makeAttention(c);
   for (bool isForward : {true, false}) {
     EmulatedKernel kernel(isForward ? c.forwardText() : c.backwardText());
@@ -211,22 +241,42 @@ TEST(CudaAttention, SchedulesChangeNothing) {
   }
 }
 
+/// The same bits whatever the order of threads, blocks and copies.
+TEST(CudaAttention, SchedulesChangeNothing) {
+  AttentionCase plainly{"schedules", 2, 140, 2, 1, 32, 131, 2, causal(), softCap(2), true, 0.125f};
+  AttentionCase byDistance{"schedules, terms", 1, 70, 1, 1, 16, 69, 1, causal(), plain};
+  plainly.bf16 = byDistance.bf16 = true;
+  expectSameBits(plainly);
+  expectSameBits(withTerms(byDistance, true, 20));
+}
+
 /// What cannot be generated is said, on the op, and leaves nothing behind.
 TEST(CudaAttention, RefusesWhatItCannotDo) {
-  AttentionCase wide{"wide", 1, 16, 1, 1, 264, 16, 1, causal(), plain}, narrow = wide, heads = wide;
-  wide.bf16 = heads.bf16 = true;
+  AttentionCase wide{"wide", 1, 16, 1, 1, 264, 16, 1, causal(), plain}, narrow = wide, heads = wide,
+                                                                        terms = wide;
+  wide.bf16 = heads.bf16 = terms.bf16 = true;
+  terms.head = 136;
+  terms.biasRows = 4;
   narrow.head = 16;
   heads.head = 16;
   heads.heads = 3;
   heads.kvHeads = 2;
   for (const auto &[c, message] :
        {std::pair(wide, "expected heads of at most 256 columns on a GPU, found 264"),
+        std::pair(terms, "at most 128 columns with terms by distance on a GPU, found 136"),
         std::pair(narrow, R"(say "precision": {"compute": "bf16"} in the spec)"),
         std::pair(heads, "expected heads to be a multiple of kv_heads, found 3 and 2")}) {
     for (const std::string &text : {c.forwardText(), c.backwardText()}) {
       std::string said = cudaRefusal(text);
       EXPECT_NE(said.find(message), std::string::npos) << said;
     }
+  }
+  terms.head = 16;
+  for (std::string text : {terms.forwardText(), terms.backwardText()}) {
+    text.insert(text.find("distance_bias"), "distance = affine_map<(p, q) -> (p - q + 1)>, ");
+    std::string said = cudaRefusal(text);
+    EXPECT_NE(said.find("expected terms by the distance p - q of one scale"), std::string::npos)
+        << said;
   }
 }
 
@@ -249,6 +299,15 @@ void checkAssembly(int64_t head, bool everything) {
 TEST(CudaAttention, Assembles) {
   for (int64_t head : {5, 16, 32, 64, 96, 100, 128, 200, 256}) {
     checkAssembly(head, /*everything=*/false);
+  }
+}
+
+TEST(CudaAttention, AssemblesWithTermsByDistance) {
+  AttentionCase c{"assembly", 8, 1024, 8, 4, 64, 1024, 8, causal(), scaled(0.125), false, 0.1f};
+  c.bf16 = true;
+  c = withTerms(c, true, 32);
+  for (const std::string &text : {c.forwardText(), c.backwardText()}) {
+    GeneratedKernel(text).checkAssembly({"mma.sync.aligned.m16n8k16", "ldmatrix"});
   }
 }
 

@@ -30,6 +30,8 @@ TEST(CudaStep, AssembledWithoutSpills) {
     Decode c{2, 2, 4, 2, head, 512, 1, causal(), softCap(30), true, {}};
     GeneratedKernel(c.text()).checkAssembly({head == 250 ? "ld.global" : wide});
   }
+  Decode terms{2, 2, 4, 2, 64, 512, 1, causal(), softCap(30), true, {}, true, 32};
+  GeneratedKernel(terms.text()).checkAssembly({wide});
 }
 
 /// Memory moves in whole sectors, and each weight, key and value once.
@@ -98,6 +100,19 @@ TEST(CudaStepAttention, LongContexts) {
   checkDecode({1, 1, 2, 1, 64, 700, 1, causal(), scaled(0.12), true, schedules}, emulated);
   checkDecode({1, 1, 1, 1, 128, 300, 1, window(300), softCap(3), true, {{{811, 1, 812}}}},
               emulated);
+}
+
+/// Rows by distance, biases, and both, in rings of a window and of all.
+TEST(CudaStepAttention, TermsByDistance) {
+  const std::vector<std::vector<Due>> steps = {{{0, 1, 1}, {30, 1, 31}, {0, 0, 0}},
+                                               {{13, 2, 15}, {7, 1, 8}, {38, 2, 40}}};
+  Decode c{3, 2, 4, 2, 21, 40, 1, causal(), softCap(2), true, steps, true, 9};
+  checkDecode(c, emulated);
+  c.biasRows = 0;
+  checkDecode(c, emulated);
+  const std::vector<std::vector<Due>> late = {{{100, 1, 101}, {3, 1, 4}}};
+  checkDecode({2, 1, 2, 2, 16, 5, 1, window(5), scaled(0.25), true, late, true, 3}, emulated);
+  checkDecode({2, 1, 4, 1, 8, 128, 1, causal(), scaled(0.25), true, late, false, 50}, emulated);
 }
 
 /// Several queries at once at a coarse scale, and rings that hold a window.

@@ -246,17 +246,33 @@ static std::string scoreText(const Score &score) {
 std::string Decode::text() const {
   auto number = [](int64_t value) { return std::to_string(value) + " : i64"; };
   std::string element = half ? "bf16" : "f32", runs = tensor({batch, 3}, "i64"),
-              types = query().text(element) + ", " + key().text(element) + ", " +
-                      key().text(element) + ", " + runs;
+              types =
+                  query().text(element) + ", " + key().text(element) + ", " + key().text(element),
+              names, arguments;
+  auto add = [&](const std::string &name, const std::string &type) {
+    names += ", " + name;
+    arguments += ", " + name + ": " + type;
+    types += ", " + type;
+  };
+  if (distances) {
+    add("%x", positionQuery().text(element));
+    add("%d", distance().text(element));
+  }
+  if (biasRows > 0) {
+    add("%b", tensor({biasRows, heads}));
+  }
+  add("%runs", runs);
   return "func.func @f(%q: " + query().text(element) + ", %k: " + key().text(element) +
-         ", %v: " + key().text(element) + ", %runs: " + runs +
-         ") {\n%o, %l = dispatch.attention %q, %k, %v, %runs attributes {domain = "
+         ", %v: " + key().text(element) + arguments +
+         ") {\n%o, %l = dispatch.attention %q, %k, %v" + names +
+         " attributes {domain = "
          "#dispatch.domain<batch = " +
          std::to_string(batch) + ", positions = " + std::to_string(burst) +
          ", factor = " + std::to_string(factor) + ", scheduled = true>, heads = " + number(heads) +
          ", kv_heads = " + number(kvHeads) + ", head_size = " + number(head) +
          ", query_column = 0 : i64, key_column = " + number(heads * head) +
          ", value_column = " + number((heads + kvHeads) * head) + ", mask = " + relation.text +
+         (biasRows > 0 ? ", distance_bias" : "") +
          "} {\n^bb0(%s: f32, %p: i32, %q0: i32, %h: i32):\n" + scoreText(score) +
          "dispatch.yield %r : f32\n} : (" + types + ") -> (" + output().text() + ", " +
          lse().text() + ")\nreturn\n}\n";
@@ -265,10 +281,21 @@ void test::checkDecode(const Decode &c, const Make &make) {
   Run run = make(c.text());
   ASSERT_TRUE(run);
   Floats query = randomFloats(c.query().elements(), 5), keys = randomFloats(c.key().elements(), 6),
-         values = randomFloats(c.key().elements(), 7);
+         values = randomFloats(c.key().elements(), 7),
+         positionQueries = randomFloats(c.positionQuery().elements(), 8),
+         distances = randomFloats(c.distance().elements(), 9),
+         biases = randomFloats(c.biasRows * c.heads, 10);
   auto stored = [&](float number) { return double(c.half ? toBf16(number) : number); };
   for (const std::vector<Due> &runs : c.schedules) {
-    auto results = run({query, keys, values, scheduleOf(runs)});
+    std::vector<Floats> operands = {query, keys, values};
+    if (c.distances) {
+      operands.insert(operands.end(), {positionQueries, distances});
+    }
+    if (c.biasRows > 0) {
+      operands.push_back(biases);
+    }
+    operands.push_back(scheduleOf(runs));
+    auto results = run(operands);
     expectUntouchedElsewhere(results[0], c.output(), runs);
     expectUntouchedElsewhere(results[1], c.lse(), runs);
     for (int64_t b = 0; b < c.batch; ++b) {
@@ -288,9 +315,16 @@ void test::checkDecode(const Decode &c, const Make &make) {
             dot += term;
             magnitude += std::abs(term);
           }
-          scores.push_back({q, c.score.value(dot, p, q, h)});
+          for (int64_t e = 0; c.distances && e < c.head; ++e) {
+            double term = stored(positionQueries[c.positionQuery().at(b, p) + h * c.head + e]) *
+                          stored(distances[c.distance().at(b, p - q) + h * c.head + e]);
+            dot += term;
+            magnitude += std::abs(term);
+          }
+          double bias = c.biasRows > 0 ? biases[std::min(p - q, c.biasRows - 1) * c.heads + h] : 0;
+          scores.push_back({q, c.score.value(dot, p, q, h) + bias});
           greatest = std::max(greatest, scores.back().second);
-          error = std::max(error, double(c.head + 4) * unit * magnitude +
+          error = std::max(error, double(2 * c.head + 4) * unit * magnitude +
                                       8 * unit * (1 + std::abs(scores.back().second)));
         }
         for (auto &[q, score] : scores) {

@@ -59,12 +59,16 @@ struct Decode {
   Score score;
   bool half = false;
   std::vector<std::vector<Due>> schedules;
+  bool distances = false; ///< scores have products with rows by distance, in a ring as the keys'
+  int64_t biasRows = 0;   ///< of a table of biases by distance; 0: none
 
   int64_t width() const { return (heads + 2 * kvHeads) * head; }
   Ring query() const { return {batch, burst, width()}; }
   Ring key() const { return {batch, keys, width()}; }
   Ring output() const { return {batch, burst, heads * head}; }
   Ring lse() const { return {batch, burst, heads}; }
+  Ring positionQuery() const { return {batch, burst, heads * head}; }
+  Ring distance() const { return {batch, keys, heads * head}; }
   std::string text() const;
 };
 

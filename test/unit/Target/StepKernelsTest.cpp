@@ -115,6 +115,19 @@ TEST(StepAttention, PartsOfKeysMeet) {
   }
 }
 
+/// Rows by distance, biases, and both, of f32 and bf16, in rings of a window and of all.
+TEST(StepAttention, TermsByDistance) {
+  const std::vector<std::vector<Due>> steps = {{{0, 1, 1}, {30, 1, 31}, {0, 0, 0}},
+                                               {{13, 2, 15}, {7, 1, 8}, {38, 2, 40}}};
+  const std::vector<std::vector<Due>> late = {{{100, 1, 101}, {3, 1, 4}}};
+  for (const cpu::Target *target : targets()) {
+    checkDecode({3, 2, 4, 2, 21, 40, 1, causal(), softCap(2), true, steps, true, 9}, on(*target));
+    checkDecode({2, 1, 2, 2, 16, 5, 1, window(5), scaled(0.25), true, late, true, 0}, on(*target));
+    checkDecode({2, 1, 4, 1, 8, 128, 1, causal(), scaled(0.25), false, late, false, 50},
+                on(*target));
+  }
+}
+
 /// A text that fills half of the parts at most has smaller ones: the last that does and the first
 /// that does not, in rings of whole blocks and of others, with heads in several groups.
 TEST(StepAttention, ShortTextsHaveSmallerParts) {

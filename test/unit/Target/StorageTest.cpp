@@ -287,12 +287,16 @@ TEST(Storage, ScatterRows) {
 
 /// Rows that are not valid hold NaN in every input.
 TEST(Storage, Attention) {
+  AttentionCase byDistance{"by distance", 2, 70, 4, 2, 6, 65, 2, window(40), softCap(3), true};
+  byDistance.distances = true;
+  byDistance.biasRows = 9;
   const std::vector<AttentionCase> cases = {
       {"one position", 1, 1, 1, 1, 8, 1, 1, causal(), scaled(0.25)},
       {"grouped heads of 5", 2, 37, 4, 2, 5, 33, 2, causal(), scaled(0.25)},
       {"rotary", 1, 70, 2, 2, 16, 70, 1, window(20), scaled(0.25), true},
       {"dropout", 2, 44, 2, 1, 8, 100, 2, causal(), softCap(3), false, 0.2f, 3, 3},
-      {"two blocks", 1, 130, 2, 2, 40, 129, 1, everything(), scaled(0.25)}};
+      {"two blocks", 1, 130, 2, 2, 40, 129, 1, everything(), scaled(0.25)},
+      byDistance};
   for (const AttentionCase &c : cases) {
     SCOPED_TRACE(c.name);
     AttentionData data = makeAttention(c);
@@ -304,8 +308,10 @@ TEST(Storage, Attention) {
                    .step = c.step,
                    .seed = c.seed};
     Launch backward = forward;
+    forward.operands.insert(forward.operands.end(), data.terms.begin(), data.terms.end());
     backward.operands.insert(backward.operands.end(),
                              {data.outputIn, data.lseIn, data.outputGradient});
+    backward.operands.insert(backward.operands.end(), data.terms.begin(), data.terms.end());
     if (c.rotary) {
       backward.operands.push_back(data.rotary);
     }
