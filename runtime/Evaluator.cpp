@@ -54,7 +54,7 @@ void addLosses(Executor &executor, std::span<const Window> batch, std::vector<Lo
 /// what stands behind it, so a shorter window is filled up, and its losses are those that it has
 /// alone, bit for bit.
 double scoreBatch(Executor &executor, const std::vector<uint8_t> &text,
-                  std::span<const Window> batch, const NumberSink &sink) {
+                  std::span<const Window> batch, const NumberSink &sink, int64_t &scored) {
   std::span<int32_t> tokens = executor.tokens();
   int64_t rowTokens = executor.plan().model.context + 1;
   auto shorter = [](const Window &a, const Window &b) { return a.length < b.length; };
@@ -71,13 +71,13 @@ double scoreBatch(Executor &executor, const std::vector<uint8_t> &text,
   double nats = 0;
   for (size_t row = 0; row < batch.size(); ++row) {
     std::span<const float> losses = executor.outputRow("losses", static_cast<int64_t>(row));
-    auto first = static_cast<size_t>(batch[row].firstScored),
-         count = static_cast<size_t>(batch[row].length) - first;
-    for (float loss : losses.subspan(first, count)) {
-      nats += loss;
-    }
+    int64_t first = std::max(batch[row].firstScored, executor.plan().model.first),
+            count = std::max<int64_t>(0, batch[row].length - first);
+    losses = losses.subspan(static_cast<size_t>(count > 0 ? first : 0), static_cast<size_t>(count));
+    nats = std::accumulate(losses.begin(), losses.end(), nats);
+    scored += count;
     if (sink) {
-      sink(losses.subspan(first, count));
+      sink(losses);
     }
   }
   return nats;
@@ -90,7 +90,9 @@ void requireFinite(const EvaluationResult &result) {
   }
 }
 
-EvaluationOptions complete(EvaluationOptions options, int64_t context) {
+/// Of a model whose rows before `model.first` are not scored.
+EvaluationOptions complete(EvaluationOptions options, const ModelFacts &model) {
+  int64_t context = model.context;
   if (options.mostTokens < 0) {
     throw UserError("--tokens: expected a number of tokens to score of at least 0, found " +
                     std::to_string(options.mostTokens));
@@ -98,16 +100,21 @@ EvaluationOptions complete(EvaluationOptions options, int64_t context) {
   if (options.window == 0) {
     options.window = context;
   }
-  if (options.window < 1 || options.window > context) {
-    throw UserError("--window: expected a window from 1 to the context of " +
-                    std::to_string(context) + ", found " + std::to_string(options.window));
+  if (options.window <= model.first || options.window > context) {
+    throw UserError("--window: expected a window from " + std::to_string(model.first + 1) +
+                    " to the context of " + std::to_string(context) + ", found " +
+                    std::to_string(options.window));
   }
+  int64_t most = options.window - model.first; // a longer one would leave tokens out
   if (options.stride == 0) {
-    options.stride = std::max<int64_t>(1, options.window / 2);
+    options.stride = std::clamp<int64_t>(options.window / 2, 1, most);
   }
-  if (options.stride < 1 || options.stride > options.window) {
-    throw UserError("--stride: expected a stride from 1 to the window of " +
-                    std::to_string(options.window) + ", found " + std::to_string(options.stride));
+  if (options.stride < 1 || options.stride > most) {
+    throw UserError("--stride: expected a stride from 1 to " +
+                    (model.first == 0
+                         ? "the window of " + std::to_string(most)
+                         : std::to_string(most) + ", the rows of a window that are scored") +
+                    ", found " + std::to_string(options.stride));
   }
   return options;
 }
@@ -117,17 +124,19 @@ EvaluationOptions complete(EvaluationOptions options, int64_t context) {
 EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files,
                           const EvaluationOptions &given,
                           const std::function<void(double)> &progress, const NumberSink &losses) {
-  EvaluationOptions options = complete(given, executor.plan().model.context);
+  const ModelFacts &model = executor.plan().model;
+  EvaluationOptions options = complete(given, model);
   EvaluationResult result;
+  result.first = model.first;
   result.window = options.window;
   result.stride = options.stride;
-  auto batchRows = static_cast<size_t>(executor.plan().model.batch);
+  auto batchRows = static_cast<size_t>(model.batch);
   bool isCausal = executor.plan().verdict == "proved";
   std::vector<LossSum> sums(executor.plan().losses.size());
   for (size_t file = 0; file < files.size(); ++file) {
     auto size = static_cast<int64_t>(files[file].bytes.size());
     if (options.mostTokens > 0) {
-      size = std::min(size, options.mostTokens - result.tokens + 1);
+      size = std::min(size, options.mostTokens - result.tokens + 1 + model.first);
     }
     std::vector<Window> windows = cutWindows(size, options.window, options.stride);
     for (size_t first = 0; first < windows.size();) {
@@ -137,7 +146,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
         ++last;
       }
       auto batch = std::span<const Window>(windows).subspan(first, last - first);
-      result.nats += scoreBatch(executor, files[file].bytes, batch, losses);
+      result.nats += scoreBatch(executor, files[file].bytes, batch, losses, result.tokens);
       addLosses(executor, batch, sums);
       first = last;
       if (progress) {
@@ -146,10 +155,10 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
                  static_cast<double>(files.size()));
       }
     }
-    result.tokens += std::max<int64_t>(0, size - 1);
   }
   if (result.tokens == 0) {
-    throw UserError("expected at least 2 bytes to evaluate, found fewer; give a longer file");
+    throw UserError("expected at least " + std::to_string(model.first + 2) +
+                    " bytes to evaluate, found fewer; give a longer file");
   }
   for (size_t i = 0; i < sums.size(); ++i) {
     double rows = static_cast<double>(std::max<int64_t>(1, sums[i].rows));
@@ -164,6 +173,7 @@ EvaluationResult evaluateLines(Executor &executor, const LinePairs &pairs, int64
                                const NumberSink &losses) {
   EvaluationResult result;
   int64_t batch = executor.plan().model.batch, count = pairs.rowsPerEpoch();
+  int64_t unscored = executor.plan().model.first;
   auto isDone = [&] { return mostTokens > 0 && result.tokens >= mostTokens; };
   for (int64_t first = 0; first < count && !isDone(); first += batch) {
     std::vector<int64_t> scored;
@@ -174,10 +184,10 @@ EvaluationResult evaluateLines(Executor &executor, const LinePairs &pairs, int64
     executor.scalarI64("rows") = static_cast<int64_t>(scored.size());
     executor.run("evaluate");
     for (size_t row = 0; row < scored.size() && !isDone(); ++row) {
-      int64_t kept =
-          mostTokens > 0 ? std::min(scored[row], mostTokens - result.tokens) : scored[row];
-      std::span<const float> nats =
-          executor.outputRow("losses", static_cast<int64_t>(row)).first(static_cast<size_t>(kept));
+      int64_t kept = std::max<int64_t>(0, scored[row] - unscored);
+      kept = mostTokens > 0 ? std::min(kept, mostTokens - result.tokens) : kept;
+      std::span<const float> nats = executor.outputRow("losses", static_cast<int64_t>(row));
+      nats = nats.subspan(static_cast<size_t>(kept > 0 ? unscored : 0), static_cast<size_t>(kept));
       result.nats = std::accumulate(nats.begin(), nats.end(), result.nats);
       result.tokens += kept;
       ++result.lines;
@@ -194,17 +204,17 @@ EvaluationResult evaluateLines(Executor &executor, const LinePairs &pairs, int64
   return result;
 }
 
-int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens) {
+int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens, int64_t first) {
   int64_t count = 0;
   for (const ByteFile &file : files) {
-    count += std::max<int64_t>(0, static_cast<int64_t>(file.bytes.size()) - 1);
+    count += std::max<int64_t>(0, static_cast<int64_t>(file.bytes.size()) - 1 - first);
   }
   return mostTokens > 0 ? std::min(count, mostTokens) : count;
 }
 
 void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOptions &given,
                    const NumberSink &rows, const std::function<void(double)> &progress) {
-  EvaluationOptions options = complete(given, executor.plan().model.context);
+  EvaluationOptions options = complete(given, executor.plan().model);
   auto size = static_cast<int64_t>(file.bytes.size());
   // As if one more byte followed: the last row predicts it, though nothing reads it.
   for (const Window &window : cutWindows(size + 1, options.window, options.stride)) {
@@ -235,9 +245,9 @@ std::string describeProtocol(const EvaluationResult &result) {
   }
   return "windows of " + std::to_string(result.window) + " tokens every " +
          std::to_string(result.stride) +
-         "; each token is scored once, in the first window that reaches it; a file's first byte is "
-         "not scored; "
-         "a token is a byte";
+         "; each token is scored once, in the first window that reaches it; a file's first " +
+         (result.first == 0 ? "byte is" : std::to_string(result.first + 1) + " bytes are") +
+         " not scored; a token is a byte";
 }
 
 } // namespace sluice::runtime

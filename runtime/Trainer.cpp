@@ -59,7 +59,9 @@ public:
     if (!plan.given.empty() && !options.heldOut.empty()) {
       heldOutLines.emplace(options.heldOut, options.heldOutInputs, plan, drawn);
     }
-    checkPrompt(options.samplePrompt, plan.model.vocabulary);
+    if (!options.samplePrompt.empty()) {
+      checkContinues(executor, options.samplePrompt);
+    }
     state.seed = seed();
     state.dataHash = data ? data->hash() : "";
     state.specHash = sha256Hex(plan.model.spec);

@@ -62,7 +62,8 @@ void runEval(const EvalFlags &flags) {
   Path weights = loadWeights(flags.weights, *executor, printNotice);
   std::optional<NpyWriter> losses;
   if (!flags.perToken.empty()) {
-    losses.emplace(flags.perToken, std::vector{countScored(files, flags.options.mostTokens)});
+    losses.emplace(flags.perToken, std::vector{countScored(files, flags.options.mostTokens,
+                                                           executor->plan().model.first)});
   }
   EvaluationResult result;
   {
