@@ -80,7 +80,8 @@ void shuffleFirstHalves(std::vector<ByteFile> &windows, uint64_t seed) {
   }
 }
 
-/// Bits of every scored token, in the order of the texts: a file's tokens but its first.
+/// Bits of every scored token, in the order of the texts: a file's tokens but its first, and those
+/// that the model's rows before its first scored one predict.
 std::vector<double> bitsOf(Executor &executor, const std::vector<ByteFile> &files,
                            const std::function<void(double)> &progress) {
   std::vector<double> bits;
@@ -186,6 +187,12 @@ ContextResult measureContext(Executor &executor, const std::vector<ByteFile> &fi
                              const ContextOptions &options,
                              const std::function<void(double)> &progress) {
   int64_t length = checkLength(options.length, executor.plan().model.context);
+  int64_t first = executor.plan().model.first;
+  if (first >= length / 2) {
+    throw UserError("expected windows of at least " + std::to_string(2 * first + 2) +
+                    " tokens, as the model scores no row before " + std::to_string(first) +
+                    ", found " + std::to_string(length) + "; make them longer");
+  }
   std::vector<ByteFile> windows = cutFiles(files, length, options.mostWindows);
   auto half = [&](double offset) {
     return [&, offset](double share) { progress ? progress(offset + share / 2) : void(); };
@@ -197,8 +204,9 @@ ContextResult measureContext(Executor &executor, const std::vector<ByteFile> &fi
   for (int64_t distance = 1; distance <= length / 2; ++distance) {
     Mean before, after, difference;
     for (int64_t i = 0; i < result.windows; ++i) {
-      // The first token is not scored.
-      auto at = static_cast<size_t>(i * (length - 1) + length / 2 + distance - 2);
+      // The first tokens are not scored.
+      int64_t unscored = first + 1;
+      auto at = static_cast<size_t>(i * (length - unscored) + length / 2 + distance - 1 - unscored);
       before.add(plain[at]);
       after.add(shuffled[at]);
       difference.add(shuffled[at] - plain[at]);
@@ -218,7 +226,8 @@ FrequencyResult measureFrequency(Executor &executor, const std::vector<ByteFile>
   std::vector<Mean> means(result.bins.size());
   size_t at = 0;
   for (const ByteFile &file : files) {
-    for (size_t i = 1; i < file.bytes.size(); ++i) {
+    for (auto i = static_cast<size_t>(executor.plan().model.first + 1); i < file.bytes.size();
+         ++i) {
       means[binOf[file.bytes[i]]].add(bits.at(at++));
     }
   }

@@ -64,7 +64,7 @@ void addMeans(Executor &executor, const std::vector<LossSum> &sums, EvaluationRe
 /// what stands behind it, so a shorter window is filled up, and its losses are those that it has
 /// alone, bit for bit.
 double scoreBatch(Executor &executor, const std::vector<uint8_t> &text,
-                  std::span<const Window> batch, const NumberSink &sink) {
+                  std::span<const Window> batch, const NumberSink &sink, int64_t &scored) {
   std::span<int32_t> tokens = executor.tokens();
   int64_t rowTokens = executor.plan().model.context + 1;
   auto shorter = [](const Window &a, const Window &b) { return a.length < b.length; };
@@ -81,13 +81,13 @@ double scoreBatch(Executor &executor, const std::vector<uint8_t> &text,
   double nats = 0;
   for (size_t row = 0; row < batch.size(); ++row) {
     std::span<const float> losses = executor.outputRow("losses", static_cast<int64_t>(row));
-    auto first = static_cast<size_t>(batch[row].firstScored),
-         count = static_cast<size_t>(batch[row].length) - first;
-    for (float loss : losses.subspan(first, count)) {
-      nats += loss;
-    }
+    int64_t first = std::max(batch[row].firstScored, executor.plan().model.first),
+            count = std::max<int64_t>(0, batch[row].length - first);
+    losses = losses.subspan(static_cast<size_t>(count > 0 ? first : 0), static_cast<size_t>(count));
+    nats = std::accumulate(losses.begin(), losses.end(), nats);
+    scored += count;
     if (sink) {
-      sink(losses.subspan(first, count));
+      sink(losses);
     }
   }
   return nats;
@@ -112,7 +112,9 @@ void requireFinite(const EvaluationResult &result) {
   }
 }
 
-EvaluationOptions complete(EvaluationOptions options, int64_t context) {
+/// Of a model whose rows before `model.first` are not scored.
+EvaluationOptions complete(EvaluationOptions options, const ModelFacts &model) {
+  int64_t context = model.context;
   if (options.mostTokens < 0) {
     throw UserError("--tokens: expected a number of tokens to score of at least 0, found " +
                     std::to_string(options.mostTokens));
@@ -120,16 +122,21 @@ EvaluationOptions complete(EvaluationOptions options, int64_t context) {
   if (options.window == 0) {
     options.window = context;
   }
-  if (options.window < 1 || options.window > context) {
-    throw UserError("--window: expected a window from 1 to the context of " +
-                    std::to_string(context) + ", found " + std::to_string(options.window));
+  if (options.window <= model.first || options.window > context) {
+    throw UserError("--window: expected a window from " + std::to_string(model.first + 1) +
+                    " to the context of " + std::to_string(context) + ", found " +
+                    std::to_string(options.window));
   }
+  int64_t most = options.window - model.first; // a longer one would leave tokens out
   if (options.stride == 0) {
-    options.stride = std::max<int64_t>(1, options.window / 2);
+    options.stride = std::clamp<int64_t>(options.window / 2, 1, most);
   }
-  if (options.stride < 1 || options.stride > options.window) {
-    throw UserError("--stride: expected a stride from 1 to the window of " +
-                    std::to_string(options.window) + ", found " + std::to_string(options.stride));
+  if (options.stride < 1 || options.stride > most) {
+    throw UserError("--stride: expected a stride from 1 to " +
+                    (model.first == 0
+                         ? "the window of " + std::to_string(most)
+                         : std::to_string(most) + ", the rows of a window that are scored") +
+                    ", found " + std::to_string(options.stride));
   }
   return options;
 }
@@ -139,17 +146,19 @@ EvaluationOptions complete(EvaluationOptions options, int64_t context) {
 EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files,
                           const EvaluationOptions &given,
                           const std::function<void(double)> &progress, const NumberSink &losses) {
-  EvaluationOptions options = complete(given, executor.plan().model.context);
+  const ModelFacts &model = executor.plan().model;
+  EvaluationOptions options = complete(given, model);
   EvaluationResult result;
+  result.first = model.first;
   result.window = options.window;
   result.stride = options.stride;
-  auto batchRows = static_cast<size_t>(executor.plan().model.batch);
+  auto batchRows = static_cast<size_t>(model.batch);
   bool isCausal = executor.plan().verdict == "proved";
   std::vector<LossSum> sums(executor.plan().losses.size());
   for (size_t file = 0; file < files.size(); ++file) {
     auto size = static_cast<int64_t>(files[file].bytes.size());
     if (options.mostTokens > 0) {
-      size = std::min(size, options.mostTokens - result.tokens + 1);
+      size = std::min(size, options.mostTokens - result.tokens + 1 + model.first);
     }
     std::vector<Window> windows = cutWindows(size, options.window, options.stride);
     for (size_t first = 0; first < windows.size();) {
@@ -159,7 +168,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
         ++last;
       }
       auto batch = std::span<const Window>(windows).subspan(first, last - first);
-      result.nats += scoreBatch(executor, files[file].bytes, batch, losses);
+      result.nats += scoreBatch(executor, files[file].bytes, batch, losses, result.tokens);
       addLosses(executor, batch, sums);
       first = last;
       if (progress) {
@@ -168,12 +177,15 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
                  static_cast<double>(files.size()));
       }
     }
-    auto scored = static_cast<size_t>(std::max<int64_t>(0, size - 1));
-    result.tokens += static_cast<int64_t>(scored);
-    result.words += countWords(std::span(files[file].bytes).subspan(1, scored));
+    auto scored = static_cast<size_t>(std::max<int64_t>(0, size - 1 - model.first));
+    if (scored > 0) {
+      result.words += countWords(
+          std::span(files[file].bytes).subspan(1 + static_cast<size_t>(model.first), scored));
+    }
   }
   if (result.tokens == 0) {
-    throw UserError("expected at least 2 bytes to evaluate, found fewer; give a longer file");
+    throw UserError("expected at least " + std::to_string(model.first + 2) +
+                    " bytes to evaluate, found fewer; give a longer file");
   }
   addMeans(executor, sums, result);
   requireFinite(result);
@@ -188,6 +200,7 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
   result.protocol = source.protocol();
   int64_t batch = executor.plan().model.batch, count = source.rowsPerEpoch();
   std::vector<LossSum> sums(executor.plan().losses.size());
+  int64_t unscored = executor.plan().model.first;
   auto isDone = [&] { return mostTokens > 0 && result.tokens >= mostTokens; };
   for (int64_t first = 0; first < count && !isDone(); first += batch) {
     std::vector<Window> items;
@@ -200,13 +213,14 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
     executor.scalarI64("rows") = static_cast<int64_t>(items.size());
     executor.run("evaluate");
     for (size_t row = 0; row < items.size(); ++row) {
-      int64_t &kept = items[row].length;
+      int64_t kept = std::max<int64_t>(0, items[row].length - unscored);
       kept = mostTokens > 0 ? std::min(kept, mostTokens - result.tokens) : kept;
+      items[row].length = kept > 0 ? unscored + kept : 0;
       if (kept == 0) {
         continue;
       }
-      std::span<const float> nats =
-          executor.outputRow("losses", static_cast<int64_t>(row)).first(static_cast<size_t>(kept));
+      std::span<const float> nats = executor.outputRow("losses", static_cast<int64_t>(row));
+      nats = nats.subspan(static_cast<size_t>(unscored), static_cast<size_t>(kept));
       result.nats = std::accumulate(nats.begin(), nats.end(), result.nats);
       result.tokens += kept;
       ++result.items;
@@ -225,10 +239,10 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
   return result;
 }
 
-int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens) {
+int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens, int64_t first) {
   int64_t count = 0;
   for (const ByteFile &file : files) {
-    count += std::max<int64_t>(0, static_cast<int64_t>(file.bytes.size()) - 1);
+    count += std::max<int64_t>(0, static_cast<int64_t>(file.bytes.size()) - 1 - first);
   }
   return mostTokens > 0 ? std::min(count, mostTokens) : count;
 }
@@ -254,7 +268,7 @@ static std::span<const float> finiteRow(Executor &executor, int64_t row) {
 
 void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOptions &given,
                    const NumberSink &rows, const std::function<void(double)> &progress) {
-  EvaluationOptions options = complete(given, executor.plan().model.context);
+  EvaluationOptions options = complete(given, executor.plan().model);
   auto size = static_cast<int64_t>(file.bytes.size());
   // As if one more byte followed: the last row predicts it, though nothing reads it.
   for (const Window &window : cutWindows(size + 1, options.window, options.stride)) {
@@ -294,9 +308,9 @@ std::string describeProtocol(const EvaluationResult &result) {
   }
   return "windows of " + std::to_string(result.window) + " tokens every " +
          std::to_string(result.stride) +
-         "; each token is scored once, in the first window that reaches it; a file's first byte is "
-         "not scored; "
-         "a token is a byte";
+         "; each token is scored once, in the first window that reaches it; a file's first " +
+         (result.first == 0 ? "byte is" : std::to_string(result.first + 1) + " bytes are") +
+         " not scored; a token is a byte";
 }
 
 } // namespace sluice::runtime

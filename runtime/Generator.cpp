@@ -8,13 +8,13 @@
 
 namespace sluice::runtime {
 
-int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period) {
+int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period, int64_t least) {
   if (size - start <= context) {
     return start;
   }
-  int64_t oldest = size - std::max<int64_t>(context / 2, 1);
+  int64_t oldest = size - std::max(context / 2, least);
   int64_t aligned = (oldest + period - 1) / period * period;
-  aligned = aligned < size ? aligned : (size - 1) / period * period;
+  aligned = aligned <= size - least ? aligned : (size - least) / period * period;
   return size - aligned <= context ? aligned : oldest; // no multiple lies in so short a context
 }
 
@@ -33,7 +33,7 @@ std::span<const float> Predictor::predict(std::span<const Turn> turns) {
   for (const Turn &turn : turns) {
     Window &window = windows.at(static_cast<size_t>(turn.row));
     int64_t from = windowStart(static_cast<int64_t>(turn.text.size()), window.start,
-                               plan.model.context, period);
+                               plan.model.context, period, plan.model.first + 1);
     bool moved = std::exchange(window.start, from) != from;
     if (cached) {
       catchUp(turn, moved);
@@ -219,16 +219,34 @@ void Writer::run() {
 
 } // namespace
 
+void checkContinues(const Executor &executor, std::string_view prompt) {
+  const ModelFacts &model = executor.plan().model;
+  if (model.group > 1) {
+    throw UserError(executor.artifact().path() +
+                    ": expected a model that predicts the next token, found one of groups of " +
+                    std::to_string(model.group) +
+                    " tokens, which predicts the bag of the next group, not its order; upsample "
+                    "what the head reads, and compile the spec again");
+  }
+  checkPrompt(prompt, model.vocabulary);
+  if (prompt.empty()) {
+    throw UserError("expected a prompt of at least one byte, found none");
+  }
+  if (static_cast<int64_t>(prompt.size()) <= model.first) {
+    throw UserError("expected a prompt of at least " + std::to_string(model.first + 1) +
+                    " bytes, as the model scores no row before that of token " +
+                    std::to_string(model.first) + ", found " + std::to_string(prompt.size()) +
+                    "; give a longer one");
+  }
+}
+
 void writeTexts(Executor &executor, Predictor &predictor, std::span<Text> texts, int64_t count,
                 const SamplingOptions &options, const std::vector<std::string> &stops,
                 const TextSink &sink) {
   checkSampling(options);
   for (const Text &text : texts) {
-    checkPrompt({reinterpret_cast<const char *>(text.bytes.data()), text.bytes.size()},
-                executor.plan().model.vocabulary);
-    if (text.bytes.empty()) {
-      throw UserError("expected a prompt of at least one byte, found none");
-    }
+    checkContinues(executor,
+                   {reinterpret_cast<const char *>(text.bytes.data()), text.bytes.size()});
   }
   if (count > 0) {
     Writer(executor, predictor, texts, count, options, stops, sink).run();

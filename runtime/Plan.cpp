@@ -108,7 +108,8 @@ public:
 
 private:
   void readModel(const StrictJson &json) {
-    json.keys({"name", "vocabulary", "context", "batch", "width", "seed", "spec", "parameters"});
+    json.keys({"name", "vocabulary", "context", "batch", "width", "seed", "spec", "parameters"},
+              {"first", "group"});
     ModelFacts &model = plan.model;
     model.name = json.at("name").string();
     model.vocabulary = json.at("vocabulary").integer(2, mostSize);
@@ -118,6 +119,8 @@ private:
     model.seed = json.at("seed").integer(0);
     model.spec = json.at("spec").string();
     model.parameters = json.at("parameters").integer(0);
+    model.first = json.has("first") ? json.at("first").integer(0, model.context - 1) : 0;
+    model.group = json.has("group") ? json.at("group").integer(1, mostSize) : 1;
   }
 
   void readLosses(const StrictJson &json) {

@@ -49,8 +49,8 @@ public:
     if (goal > 0 || !options.data.data.empty()) {
       data = openTraining(options.data, plan, static_cast<uint64_t>(seed()));
     }
-    checkPrompt(options.samplePrompt, plan.model.vocabulary);
     if (!options.samplePrompt.empty()) {
+      checkContinues(executor, options.samplePrompt);
       refuseInputs(plan, "--sample-prompt");
     }
     state.seed = seed();

@@ -358,9 +358,11 @@ static const spec::Stage *windowAtFault(const spec::Model &model, const Clock &c
     const auto *layer = std::get_if<spec::Layer>(&stage.settings);
     const auto *layers = std::get_if<spec::Layers>(&stage.settings);
     const auto *hourglass = std::get_if<spec::Hourglass>(&stage.settings);
+    const auto *topDown = std::get_if<spec::TopDown>(&stage.settings);
     const spec::Layer *settings = layer       ? layer
                                   : layers    ? &layers->layer
                                   : hourglass ? &hourglass->layer
+                                  : topDown   ? &topDown->layer
                                               : nullptr;
     bool isKnown = llvm::any_of(tried, [&](const spec::SourceLocation &other) {
       return std::tie(other.line, other.column) == std::tie(place.line, place.column);
@@ -556,7 +558,11 @@ void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceReq
   warnOfDeadStages(function, verdict);
   Shifts shifts(module);
   // The quicker part first. Losses that only train may see less than what is sampled.
-  SmallVector<BlindPattern> patterns{findBlindSpots(mainLossOf(function))};
+  // A model of groups alone sees no newer tokens than those of whole groups, as it should.
+  SmallVector<BlindPattern> patterns;
+  if (!module->hasAttr("sluice.group")) {
+    patterns.push_back(findBlindSpots(mainLossOf(function)));
+  }
   bool wastes = lowerShifts(shifts, module, request, clock, verdict);
   // Holes that a needless shift alone makes are told of with the shift.
   SmallVector<bool> onlyWaste;

@@ -42,19 +42,20 @@ static std::string nameOf(Value value) {
   return isGiven(function, type) ? scale.getAxis().str() : "tokens";
 }
 
-/// "causal", "complete", "window 0 4" or "bidirectional"; any other mask is spelled as a set, which
-/// no checker of specs accepts.
+/// "causal", "complete", "window 0 4" or "bidirectional", with " from 3" where keys begin at row 3;
+/// any other mask is spelled as a set, which no checker of specs accepts.
 static std::string spellMask(AttentionOp op) {
   MaskWords words = describeMask(op.getMask(), scalesOf(op));
+  std::string from = words.first > 0 ? " from " + std::to_string(words.first) : "";
   switch (words.kind) {
   case MaskWords::Causal:
-    return "causal";
+    return "causal" + from;
   case MaskWords::Complete:
-    return "complete";
+    return "complete" + from;
   case MaskWords::Bidirectional:
-    return "bidirectional";
+    return "bidirectional" + from;
   case MaskWords::Window:
-    return "window " + std::to_string(words.begin) + " " + std::to_string(words.end);
+    return "window " + std::to_string(words.begin) + " " + std::to_string(words.end) + from;
   case MaskWords::Other:
     break;
   }

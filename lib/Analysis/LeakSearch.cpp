@@ -39,8 +39,8 @@ std::optional<FoundLeak> sluice::findLeakAt(const ReadPlan &plan, int64_t length
                                             int64_t firstRow, int64_t *budget) {
   ReadWalk walk(plan, length, missing, budget);
   for (CrossEntropyOp loss : lossesOf(plan.function)) {
-    int64_t allowed = latestAllowed(loss);
-    for (int64_t row = firstRow; row < length; ++row) {
+    int64_t allowed = latestAllowed(loss), scored = static_cast<int64_t>(loss.getFirst());
+    for (int64_t row = std::max(firstRow, scored); row < length; ++row) {
       ReadWalk::Reach reach = walk.at(loss.getInput(), row);
       if (reach.token <= std::max<int64_t>(row + allowed, -1)) {
         continue;
@@ -234,7 +234,7 @@ static std::optional<FoundLeak> findLatestAt(const ReadPlan &plan, int64_t lengt
                                              ArrayRef<int64_t> rows) {
   for (CrossEntropyOp loss : lossesOf(plan.function)) {
     for (int64_t row : rows) {
-      if (row >= 0 && row < length) {
+      if (row >= static_cast<int64_t>(loss.getFirst()) && row < length) {
         if (auto leak = LatestWalk(plan, loss, length, row).find()) {
           return leak;
         }

@@ -10,9 +10,9 @@ using namespace sluice;
 // Words
 //===----------------------------------------------------------------------===//
 
-static std::string nameOfMask(AttentionOp op) {
+static std::string nameOfMask(AttentionOp op, IntegerSet mask) {
   if (ScaleRatio scales = scalesOf(op); scales.query != scales.key) {
-    MaskWords words = describeMask(op.getMask(), scales);
+    MaskWords words = describeMask(mask, scales);
     return words.kind == MaskWords::Causal          ? "causal"
            : words.kind == MaskWords::Complete      ? "complete"
            : words.kind == MaskWords::Bidirectional ? "bidirectional"
@@ -20,7 +20,7 @@ static std::string nameOfMask(AttentionOp op) {
                ? "window " + std::to_string(words.begin) + " to " + std::to_string(words.end)
                : "own mask";
   }
-  MaskBounds bounds = solveMask(op.getMask());
+  MaskBounds bounds = solveMask(mask);
   AffineExpr p = getAffineDimExpr(0, op.getContext());
   auto distance = [&](ArrayRef<AffineExpr> list) -> std::optional<int64_t> {
     auto constant = list.size() == 1
@@ -37,6 +37,12 @@ static std::string nameOfMask(AttentionOp op) {
   }
   return end && begin ? "window " + std::to_string(*end) + " to " + std::to_string(*begin + 1)
                       : "own mask";
+}
+
+/// "causal from 3" where keys begin at row 3.
+static std::string nameOfMask(AttentionOp op) {
+  auto [mask, first] = splitFirstKey(op.getMask());
+  return nameOfMask(op, mask) + (first > 0 ? " from " + std::to_string(first) : "");
 }
 
 /// "4", and where the window is another, "4, window 8"

@@ -37,6 +37,9 @@ static spec::Layer *layerOf(spec::Stage &stage) {
   if (auto *layers = std::get_if<spec::Layers>(&stage.settings)) {
     return &layers->layer;
   }
+  if (auto *topDown = std::get_if<spec::TopDown>(&stage.settings)) {
+    return &topDown->layer;
+  }
   auto *hourglass = std::get_if<spec::Hourglass>(&stage.settings);
   return hourglass ? &hourglass->layer : nullptr;
 }

@@ -48,8 +48,13 @@ std::string resultText(const spec::Model &model, const Primitive &last) {
     return "- reads scale factor " + std::to_string(last.factor) + "\n- result " +
            code(shapeText({model.batch, model.context})) + " = [batch, context] nats\n";
   }
-  int64_t length = (model.context + last.factor - 1) / last.factor;
   bool head = last.op() == Op::Head;
+  if (head && last.factor > 1) {
+    return "- reads scale factor " + std::to_string(last.factor) + "\n- result " +
+           code(shapeText({model.batch, model.context, model.vocabulary})) +
+           " = [batch, context, vocabulary]\n";
+  }
+  int64_t length = (model.context + last.factor - 1) / last.factor;
   std::string tokens =
       last.factor == 1 ? "context" : "ceil(context / " + std::to_string(last.factor) + ")";
   std::string shape = shapeText({model.batch, length, head ? model.vocabulary : model.width});
@@ -132,7 +137,7 @@ std::string editor::describeStage(const spec::Model &model, size_t index) {
     return "";
   }
   std::string text = resultText(model, parts.back());
-  if (stage.op() == Op::Layers || stage.op() == Op::Hourglass) {
+  if (stage.op() == Op::Layers || stage.op() == Op::Hourglass || stage.op() == Op::TopDown) {
     text += "- expands to " + expansionText(parts) + "\n";
   }
   return text + weightsText(spec::tensors(model, all), parts);

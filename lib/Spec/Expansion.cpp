@@ -21,7 +21,6 @@ public:
     for (const Stage &stage : model.stages) {
       int64_t made = expandStage(stage);
       if (stage.op() == Op::Loss) { // whose result nothing reads
-        defineLoss(stage);
         continue;
       }
       previous = made;
@@ -42,9 +41,10 @@ private:
 
   int64_t stream(const std::string &name, const SourceLocation &location) const;
   void define(const Stage &stage);
-  void defineLoss(const Stage &stage);
+  void defineLoss(const Loss &loss, const SourceLocation &location);
   int64_t factorAfter(const Settings &settings, int64_t input, const SourceLocation &where) const;
   void checkAdd(const Stage &stage, int64_t input, int64_t second) const;
+  void checkScored(const Stage &stage, const Head &head, int64_t input) const;
   void checkGiven(const Stage &stage, int64_t input) const;
   Layer settleOver(const Stage &stage, Layer layer, int64_t input, int64_t second) const;
   const std::string &axisOf(int64_t id) const { return result[static_cast<size_t>(id)].axis; }
@@ -53,9 +53,11 @@ private:
   int64_t emit(const Stage &stage, Settings settings, std::string prefix,
                const SourceLocation &location, int64_t input, int64_t second = -1);
   int64_t expandStage(const Stage &stage);
+  int64_t expandTopDown(const Stage &stage, int64_t input);
 
   const Model &model;
   std::vector<Primitive> result;
+  std::vector<int64_t> firstTokens; ///< by id: tokens before the first row that may be scored
   std::map<std::string, Stream, std::less<>> streams;
   std::map<std::string, SourceLocation, std::less<>> losses;
   int64_t previous = -1;
@@ -130,13 +132,11 @@ void Expander::define(const Stage &stage) {
   }
 }
 
-void Expander::defineLoss(const Stage &stage) {
-  const std::string &name = std::get<Loss>(stage.settings).name;
-  const SourceLocation &location = stage.at("name");
-  auto [at, added] = losses.try_emplace(name, location);
+void Expander::defineLoss(const Loss &loss, const SourceLocation &location) {
+  auto [at, added] = losses.try_emplace(loss.name, location);
   if (!added) {
-    fail(location, "expected a name that no earlier loss has, found " + quote(name) + ", which " +
-                       toString(at->second) + " defines; choose another");
+    fail(location, "expected a name that no earlier loss has, found " + quote(loss.name) +
+                       ", which " + toString(at->second) + " defines; choose another");
   }
 }
 
@@ -174,7 +174,8 @@ std::string Expander::describe(int64_t id) const {
 /// score has terms by distance.
 void Expander::checkGiven(const Stage &stage, int64_t input) const {
   Op op = stage.op();
-  bool moves = op == Op::Shift || op == Op::Shorten || op == Op::Upsample || op == Op::Hourglass;
+  bool moves = op == Op::Shift || op == Op::Shorten || op == Op::Upsample || op == Op::Hourglass ||
+               op == Op::TopDown;
   if (input >= 0 && !axisOf(input).empty() && (moves || op == Op::Head || op == Op::Loss)) {
     fail(stage.location, "expected a stream of the tokens for " + std::string(name(op)) +
                              ", found " + describe(input) +
@@ -223,17 +224,47 @@ void Expander::checkAdd(const Stage &stage, int64_t input, int64_t second) const
   }
 }
 
+/// Rows are scored from the first one on that reads a group, and a group of every scale that a
+/// top_down has above it.
+void Expander::checkScored(const Stage &stage, const Head &head, int64_t input) const {
+  int64_t factor = result[static_cast<size_t>(input)].factor;
+  int64_t shift = head.shiftOf(factor), first = head.firstOf(factor);
+  int64_t tokens = firstTokens[static_cast<size_t>(input)];
+  std::string found = head.first || tokens <= shift ? std::to_string(first) : "none";
+  if (first < shift) {
+    fail(stage.at("first"), "expected \"first\" of at least the shift of " + std::to_string(shift) +
+                                ", as earlier rows read no group, found " + found +
+                                "; leave it out, or make it larger");
+  }
+  if (first < tokens) {
+    fail(stage.at("first"),
+         "expected \"first\" of at least " + std::to_string(tokens) +
+             ", as earlier rows have no group of the coarsest scale of a top_down stage, found " +
+             found + "; say \"first\": " + std::to_string(tokens) + " in this stage");
+  }
+  if (first >= model.context) {
+    fail(stage.at("first"), "expected a first row that is scored within the context of " +
+                                std::to_string(model.context) + ", found row " +
+                                std::to_string(first) + "; make the context larger");
+  }
+}
+
 int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix,
                        const SourceLocation &location, int64_t input, int64_t second) {
   if (result.size() == mostPrimitives) {
     fail(location, "expected a model of at most " + std::to_string(mostPrimitives) +
                        " stages once expanded, found more; use fewer layers");
   }
-  const auto *hourglass = std::get_if<Hourglass>(&stage.settings);
-  int64_t factor = factorAfter(settings, input, hourglass ? location : stage.at("factor"));
+  bool isComposite = stage.op() == Op::Hourglass || stage.op() == Op::TopDown;
+  int64_t factor = factorAfter(settings, input, isComposite ? location : stage.at("factor"));
+  if (const auto *loss = std::get_if<Loss>(&settings)) {
+    defineLoss(*loss, isComposite ? stage.at("bags") : stage.at("name"));
+  }
   int64_t id = static_cast<int64_t>(result.size());
   const auto *embedding = std::get_if<Embedding>(&settings);
   std::string axis = embedding ? embedding->input : axisOf(input);
+  auto firstOf = [&](int64_t id) { return id < 0 ? 0 : firstTokens[static_cast<size_t>(id)]; };
+  firstTokens.push_back(std::max(firstOf(input), firstOf(second)));
   result.push_back({id, input, second, factor, std::move(axis), std::move(settings),
                     std::move(prefix), location, stage.keys});
   return id;
@@ -247,6 +278,12 @@ int64_t Expander::expandStage(const Stage &stage) {
     int64_t second = stream(add->with, stage.at("with"));
     checkAdd(stage, input, second);
     return emit(stage, *add, stage.prefix, stage.location, input, second);
+  }
+  if (const auto *project = std::get_if<Project>(&stage.settings);
+      project && !project->with.empty()) {
+    int64_t second = stream(project->with, stage.at("with"));
+    checkAdd(stage, input, second);
+    return emit(stage, *project, stage.prefix, stage.location, input, second);
   }
   if (const auto *layer = std::get_if<Layer>(&stage.settings); layer && !layer->over.empty()) {
     int64_t second = stream(layer->over, stage.at("over"));
@@ -267,12 +304,28 @@ int64_t Expander::expandStage(const Stage &stage) {
     };
     return HourglassExpander(stage, append).level(0, stage.prefix, input);
   }
-  if (stage.op() == Op::Head && result[static_cast<size_t>(input)].factor != 1) {
-    fail(stage.location,
-         "expected the head to read a stream on scale 1, one position a token, found " +
-             describe(input) + "; upsample it first");
+  if (stage.op() == Op::TopDown) {
+    return expandTopDown(stage, input);
+  }
+  if (const auto *head = std::get_if<Head>(&stage.settings)) {
+    checkScored(stage, *head, input);
+  }
+  if (const auto *loss = std::get_if<Loss>(&stage.settings)) {
+    checkScored(stage, loss->head, input);
   }
   return emit(stage, stage.settings, stage.prefix, stage.location, input);
+}
+
+int64_t Expander::expandTopDown(const Stage &stage, int64_t input) {
+  auto append = [&](Settings settings, std::string prefix, const SourceLocation &location,
+                    int64_t x, int64_t second) {
+    return emit(stage, std::move(settings), std::move(prefix), location, x, second);
+  };
+  int64_t factor = result[static_cast<size_t>(input)].factor;
+  int64_t made = spec::expandTopDown(stage, input, factor, append);
+  int64_t &first = firstTokens[static_cast<size_t>(made)];
+  first = std::max(first, tokensBefore(std::get<TopDown>(stage.settings), factor));
+  return made;
 }
 
 } // namespace

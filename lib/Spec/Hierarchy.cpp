@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The Hourglass paper's notation: "2@1 8@4 2@1" is 2 layers on tokens, 8 on groups of 4, 2 on
-// tokens.
+// tokens. A top_down has the same levels from the coarsest down: "2@16 4@4 8@1".
 
 #include "Stages.h"
 
@@ -19,20 +19,34 @@ class HierarchyReader {
 public:
   HierarchyReader(const Fields &fields, const JsonValue &value) : fields(fields), value(value) {}
 
+  /// Of a top_down: coarse to fine.
+  std::vector<Hourglass::Level> readDownwards() {
+    split();
+    checkCount();
+    for (size_t i = 0; i + 1 < levels.size(); ++i) {
+      if (levels[i].factor % levels[i + 1].factor != 0) {
+        fail(offsets[i + 1], "expected each factor to divide the one before it, found " +
+                                 levelText(i + 1) + " behind " + levelText(i) +
+                                 "; begin with the coarsest scale, as in \"2@16 4@4 8@1\"");
+      }
+    }
+    if (levels.empty() || levels.back().factor != 1) {
+      fail(levels.empty() ? 0 : offsets.back(),
+           "expected the last level to have factor 1, the scale of the stage's input, found " +
+               (levels.empty() ? "none" : levelText(levels.size() - 1)) +
+               "; write the hierarchy as \"2@16 4@4 8@1\"");
+    }
+    return std::move(levels);
+  }
+
   std::vector<Hourglass::Level> read() {
     split();
     if (levels.size() % 2 == 0) {
       fail(0, "expected an odd number of levels, from the finest to the coarsest and back, found " +
                   std::to_string(levels.size()) + "; write it as \"2@1 8@4 2@1\"");
     }
-    if (levels.size() > mostLevels) {
-      fail(offsets[mostLevels], "expected at most " + std::to_string(mostLevels) +
-                                    " levels, found " + std::to_string(levels.size()));
-    }
+    checkCount();
     checkFactors();
-    if (levels.size() == 1 && levels[0].layers == 0) {
-      fail(0, "expected at least one layer, found " + levelText(0));
-    }
     return std::move(levels);
   }
 
@@ -43,6 +57,16 @@ private:
       at.column += 1 + static_cast<unsigned>(offset);
     }
     fields.fail(at, message);
+  }
+
+  void checkCount() const {
+    if (levels.size() > mostLevels) {
+      fail(offsets[mostLevels], "expected at most " + std::to_string(mostLevels) +
+                                    " levels, found " + std::to_string(levels.size()));
+    }
+    if (levels.size() == 1 && levels[0].layers == 0) {
+      fail(0, "expected at least one layer, found " + levelText(0));
+    }
   }
 
   std::string levelText(size_t i) const {
@@ -113,6 +137,12 @@ std::vector<Hourglass::Level> readHierarchy(const Fields &fields) {
   fields.need("hierarchy", "levels such as \"2@1 8@4 2@1\"");
   fields.text("hierarchy");
   return HierarchyReader(fields, *fields.find("hierarchy")).read();
+}
+
+std::vector<Hourglass::Level> readScales(const Fields &fields) {
+  fields.need("hierarchy", "levels such as \"2@16 4@4 8@1\"");
+  fields.text("hierarchy");
+  return HierarchyReader(fields, *fields.find("hierarchy")).readDownwards();
 }
 
 } // namespace sluice::spec

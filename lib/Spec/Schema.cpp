@@ -2,6 +2,8 @@
 
 #include "sluice/Spec/Schema.h"
 
+#include "Stages.h"
+
 #include <array>
 
 namespace sluice::spec {
@@ -37,7 +39,7 @@ const Keys topKeys = {
     {"seed", "integer >= 0", "seed of initialization and of training's random numbers", "0", {}},
     {"defaults",
      "object",
-     "settings every layer, layers and hourglass stage starts from",
+     "settings every layer, layers, hourglass and top_down stage starts from",
      "{}",
      {}},
     {"stages",
@@ -166,7 +168,18 @@ const Keys headKeys = {
      "number >= 0 and < 1",
      "share of the target's distribution that is spread over all tokens, in training",
      "0",
-     {}}};
+     {}},
+    {"shift",
+     "integer >= 0",
+     "row t reads group (t - shift) div f and is scored against token t + 1",
+     "the scale's factor - 1",
+     {}},
+    {"first", "integer >= 0", "rows before it are not scored", "the shift", {}}};
+
+/// Of layers of one scale.
+const KeyInfo firstKey = {
+    "first", "integer >= 0", "keys before this row are left out, whatever the mask", "0", {}};
+const std::vector<std::string_view> upsamplingNames = {"repeat", "linear"};
 
 /// The keys that stages of one op have beside op, from, to and layer settings.
 Keys ownKeys(Op op) {
@@ -187,7 +200,8 @@ Keys ownKeys(Op op) {
              "name of a stream",
              "the stream of keys and values, on any scale, or of an input's axis",
              "the stream it reads",
-             {}}};
+             {}},
+            firstKey};
   case Op::Norm:
     return {norm, normEpsilon};
   case Op::Shift:
@@ -206,11 +220,8 @@ Keys ownKeys(Op op) {
              {}}};
   case Op::Upsample:
     return {factor("fine positions from one coarse position; divides the scale's factor"),
-            {"method",
-             "string",
-             "repetition, or a linear map to the group's features",
-             "repeat",
-             {"repeat", "linear"}},
+            {"method", "string", "repetition, or a linear map to the group's features", "repeat",
+             upsamplingNames},
             {"window",
              "integer >= 1",
              "rows that a linear upsample's group reaches, a multiple of the factor",
@@ -229,38 +240,55 @@ Keys ownKeys(Op op) {
   case Op::Loss: {
     Keys keys = {
         {"name", "string", "what reports call this loss", "required", {}},
-        {"factor", "number > 0", "what its mean counts in what training minimizes", "1", {}},
-        {"shift",
-         "integer >= 0",
-         "row t reads group (t - shift) div f and is scored against token t + 1",
-         "the scale's factor - 1",
-         {}}};
+        {"factor", "number > 0", "what its mean counts in what training minimizes", "1", {}}};
     keys.insert(keys.end(), headKeys.begin(), headKeys.end());
     return keys;
   }
   case Op::Layers:
-    return {{"count", "integer from 1 to 10000", "number of layers", "required", {}}};
+    return {{"count", "integer from 1 to 10000", "number of layers", "required", {}}, firstKey};
   case Op::Hourglass:
-    return {{"hierarchy",
-             "string",
-             "N@f is N layers on a scale f times coarser than the stage's input: \"2@1 8@4 2@1\"",
-             "required",
-             {}},
-            {"shorten",
-             "string",
-             "method of every shorten stage inside",
-             "average",
-             {shorteningNames.begin(), shorteningNames.end()}},
-            {"upsample",
-             "string",
-             "method of every upsample stage inside",
-             "repeat",
-             {"repeat", "linear"}},
-            {"shift",
-             "integer >= 0",
-             "shift before each shortening, the same on every level",
-             "relative factor - 1",
-             {}}};
+    return {
+        {"hierarchy",
+         "string",
+         "N@f is N layers on a scale f times coarser than the stage's input: \"2@1 8@4 2@1\"",
+         "required",
+         {}},
+        {"shorten",
+         "string",
+         "method of every shorten stage inside",
+         "average",
+         {shorteningNames.begin(), shorteningNames.end()}},
+        {"upsample", "string", "method of every upsample stage inside", "repeat", upsamplingNames},
+        {"shift",
+         "integer >= 0",
+         "shift before each shortening, the same on every level",
+         "relative factor - 1",
+         {}}};
+  case Op::Project:
+    return {{"with", "name of a stream", "the second stream, on the same scale", "none", {}},
+            {"activation", "string", "of the sum", "none", projectionNames()},
+            {"bias", "boolean", "adds a bias", "true", {}}};
+  case Op::TopDown:
+    return {
+        {"hierarchy",
+         "string",
+         "N@f is N layers on a scale f times coarser than the stage's input, the coarsest "
+         "first: \"2@16 4@4 8@1\"",
+         "required",
+         {}},
+        {"shorten",
+         "string",
+         "method of every shorten stage inside",
+         "average",
+         {shorteningNames.begin(), shorteningNames.end()}},
+        {"upsample", "string", "method of every upsample stage inside", "repeat", upsamplingNames},
+        {"projection_activation", "string", "of the project stages that join two scales", "none",
+         projectionNames()},
+        {"bags",
+         "number > 0",
+         "gives each coarse scale a loss of this factor, against the tokens that follow a group",
+         "no such losses",
+         {}}};
   }
   return {};
 }
@@ -279,7 +307,7 @@ Keys keysOfStage(Op op) {
   }
   Keys own = ownKeys(op);
   keys.insert(keys.end(), own.begin(), own.end());
-  if (op == Op::Layer || op == Op::Layers || op == Op::Hourglass) {
+  if (op == Op::Layer || op == Op::Layers || op == Op::Hourglass || op == Op::TopDown) {
     keys.insert(keys.end(), layerSettings.begin(), layerSettings.end());
   }
   return keys;
@@ -347,7 +375,9 @@ std::string_view meaning(Op op) {
   case Op::Dropout:
     return "Drops features in training.";
   case Op::Head:
-    return "Logits; cross-entropy of row t against token t + 1.";
+    return "Logits; cross-entropy of row t against token t + 1. On a coarse scale, of groups "
+           "against "
+           "the tokens that follow them.";
   case Op::Loss:
     return "Another loss: group g of a scale of factor f against tokens f (g + 1) to f (g + 2) - "
            "1.";
@@ -355,6 +385,11 @@ std::string_view meaning(Op op) {
     return "A stack of transformer layers.";
   case Op::Hourglass:
     return "Layers on several scales: shift, shorten, inner levels, upsample, residual sum.";
+  case Op::Project:
+    return "act(W x + V z + b), of two streams of one scale.";
+  case Op::TopDown:
+    return "Scales of a pooled stream from the coarsest to the tokens; each reads the one before "
+           "it.";
   }
   return "";
 }

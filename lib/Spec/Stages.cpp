@@ -11,19 +11,10 @@ namespace sluice::spec {
 namespace {
 
 constexpr std::array<std::string_view, std::variant_size_v<Settings>> opNames = {
-    "embedding", "layer",   "norm", "shift", "shorten", "upsample",
-    "add",       "dropout", "head", "loss",  "layers",  "hourglass"};
+    "embedding", "layer", "norm", "shift",  "shorten",   "upsample", "add",
+    "dropout",   "head",  "loss", "layers", "hourglass", "project",  "top_down"};
 
 constexpr Range anyShift = {0, largestSize};
-
-Shortening readShortening(const Fields &fields, std::string_view key) {
-  return fields.choice(key, shorteningNames, Shortening::Average);
-}
-
-Upsampling readUpsampling(const Fields &fields, std::string_view key) {
-  return fields.choice<Upsampling>(
-      key, {{"repeat", Upsampling::Repeat}, {"linear", Upsampling::Linear}}, Upsampling::Repeat);
-}
 
 constexpr Range anyWindow = {1, largestSize};
 
@@ -85,6 +76,7 @@ Hourglass readHourglass(const Fields &fields, int64_t width) {
 /// A layer, whose keys and values may come from another stream.
 Layer readSingleLayer(const Fields &fields, int64_t width) {
   Layer layer = readLayer(fields, width);
+  layer.first = fields.integer("first", anyShift, 0);
   layer.over = fields.text("over", "");
   if (!layer.over.empty() && layer.rotaryBase) {
     fields.fail(fields.position("rotary"),
@@ -101,8 +93,22 @@ Layer readSingleLayer(const Fields &fields, int64_t width) {
 }
 
 Head readHead(const Fields &fields) {
-  return {fields.boolean("tied", false), fields.boolean("bias", false),
-          fields.number("label_smoothing", probability, 0)};
+  Head head = {fields.boolean("tied", false), fields.boolean("bias", false),
+               fields.number("label_smoothing", probability, 0), std::nullopt, std::nullopt};
+  if (fields.find("shift")) {
+    head.shift = fields.integer("shift", anyShift);
+  }
+  if (fields.find("first")) {
+    head.first = fields.integer("first", anyShift);
+  }
+  return head;
+}
+
+Layers readLayers(const Fields &fields, int64_t width) {
+  // Beyond 10000 layers it is a slip, and the expansion would only be slow to say so.
+  Layers layers = {fields.integer("count", {1, 10000}), readLayer(fields, width)};
+  layers.layer.first = fields.integer("first", anyShift, 0);
+  return layers;
 }
 
 Loss readLoss(const Fields &fields) {
@@ -120,9 +126,6 @@ Loss readLoss(const Fields &fields) {
   Loss loss;
   loss.name = name;
   loss.factor = fields.number("factor", positive, 1);
-  if (fields.find("shift")) {
-    loss.shift = fields.integer("shift", anyShift);
-  }
   loss.head = readHead(fields);
   return loss;
 }
@@ -151,15 +154,21 @@ Settings readSettings(Op op, const Fields &fields, int64_t width) {
   case Op::Loss:
     return readLoss(fields);
   case Op::Layers:
-    // Beyond 10000 layers it is a slip, and the expansion would only be slow to say so.
-    return Layers{fields.integer("count", {1, 10000}), readLayer(fields, width)};
+    return readLayers(fields, width);
   case Op::Hourglass:
     return readHourglass(fields, width);
+  case Op::Project:
+    return Project{fields.text("with", ""), readProjection(fields, "activation"),
+                   fields.boolean("bias", true)};
+  case Op::TopDown:
+    return readTopDown(fields, width);
   }
   return {};
 }
 
-bool hasLayerSettings(Op op) { return op == Op::Layer || op == Op::Layers || op == Op::Hourglass; }
+bool hasLayerSettings(Op op) {
+  return op == Op::Layer || op == Op::Layers || op == Op::Hourglass || op == Op::TopDown;
+}
 
 std::vector<std::string_view> keyNames(Op op) {
   std::vector<std::string_view> names;
@@ -182,6 +191,40 @@ Op readOp(const JsonValue &value, const std::string &file) {
 }
 
 } // namespace
+
+const std::vector<std::string_view> &projectionNames() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all = {"none"};
+    for (size_t i = 0; i < activationNames.size(); ++i) {
+      if (static_cast<Activation>(i) != Activation::SwiGlu) { // which takes two numbers
+        all.push_back(activationNames[i]);
+      }
+    }
+    return all;
+  }();
+  return names;
+}
+
+std::optional<Activation> readProjection(const Fields &fields, std::string_view key) {
+  Names<std::optional<Activation>> names;
+  for (std::string_view name : projectionNames()) {
+    auto at = std::find(activationNames.begin(), activationNames.end(), name);
+    bool isNone = at == activationNames.end();
+    names.emplace_back(
+        name, isNone ? std::nullopt
+                     : std::optional(static_cast<Activation>(at - activationNames.begin())));
+  }
+  return fields.choice<std::optional<Activation>>(key, names, std::nullopt);
+}
+
+Shortening readShortening(const Fields &fields, std::string_view key) {
+  return fields.choice(key, shorteningNames, Shortening::Average);
+}
+
+Upsampling readUpsampling(const Fields &fields, std::string_view key) {
+  return fields.choice<Upsampling>(
+      key, {{"repeat", Upsampling::Repeat}, {"linear", Upsampling::Linear}}, Upsampling::Repeat);
+}
 
 std::string_view name(Op op) { return opNames[static_cast<size_t>(op)]; }
 

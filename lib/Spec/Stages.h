@@ -7,6 +7,8 @@
 
 #include "Fields.h"
 
+#include <functional>
+
 namespace sluice::spec {
 
 /// The keys that `defaults`, `layer`, `layers` and `hourglass` have in common.
@@ -23,6 +25,32 @@ Norm readNorm(const Fields &fields);
 
 /// The value of `hierarchy`: "2@1 8@4 2@1".
 std::vector<Hourglass::Level> readHierarchy(const Fields &fields);
+
+/// The value of `hierarchy` of a `top_down`: "2@16 4@4 8@1".
+std::vector<Hourglass::Level> readScales(const Fields &fields);
+
+/// "none" and the activations of one number, which a `project` stage may have.
+const std::vector<std::string_view> &projectionNames();
+/// One of them; nothing for "none".
+std::optional<Activation> readProjection(const Fields &fields, std::string_view key);
+Shortening readShortening(const Fields &fields, std::string_view key);
+Upsampling readUpsampling(const Fields &fields, std::string_view key);
+
+TopDown readTopDown(const Fields &fields, int64_t width);
+
+/// Appends a stage of a composite one: its settings, prefix, place, and the ids of what it reads.
+/// Returns its id.
+using AppendStage =
+    std::function<int64_t(Settings settings, std::string prefix, const SourceLocation &place,
+                          int64_t input, int64_t second)>;
+
+/// Appends the stages of a `top_down` that reads stream `input`, of a scale of `factor`. Returns
+/// the id of the last one's result.
+int64_t expandTopDown(const Stage &stage, int64_t input, int64_t factor, const AppendStage &append);
+
+/// Tokens that must stand before the first row of a `top_down` that reads a scale of `factor`: rows
+/// before it have no group of the coarsest scale.
+int64_t tokensBefore(const TopDown &topDown, int64_t factor);
 
 /// A stage but for its `prefix`. `defaults` may be null.
 Stage readStage(const JsonValue &value, const std::string &file, const Fields *defaults,

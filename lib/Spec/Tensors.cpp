@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 namespace sluice::spec {
@@ -152,12 +153,26 @@ private:
 
   void add(const Loss &loss) { add(loss.head); }
 
+  /// The two matrices are one of twice as many columns.
+  void add(const Project &project) {
+    bool isJoint = stage->second >= 0;
+    double shrink = isJoint ? std::numbers::sqrt2 : 1;
+    matrix("", d, d, shrink);
+    if (project.bias) {
+      bias("", d);
+    }
+    if (isJoint) {
+      matrix("with.", d, d, shrink);
+    }
+  }
+
   // No weights; the composite stages never get here.
   void add(const Shift &) {}
   void add(const Add &) {}
   void add(const Dropout &) {}
   void add(const Layers &) {}
   void add(const Hourglass &) {}
+  void add(const TopDown &) {}
 
   const Model &model;
   int64_t d, vocabulary;

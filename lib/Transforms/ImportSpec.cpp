@@ -74,6 +74,9 @@ void Importer::setAttributes(ModuleOp module) {
   integer("sluice.vocabulary", model.vocabulary);
   integer("sluice.width", model.width);
   integer("sluice.seed", model.seed);
+  if (primitives.back().factor > 1) { // the head's: what it predicts is no next token
+    integer("sluice.group", primitives.back().factor);
+  }
   module->setAttr("sluice.name", b.getStringAttr(model.name));
   module->setAttr("sluice.training", training());
 }

@@ -255,7 +255,7 @@ Value StageWriter::attention(const Layer &settings, Value x) {
       b, sequence(current->factor, settings.heads * size, computeType),
       sequence(current->factor, settings.heads, b.getF32Type()), query, keys, keys, extras,
       settings.heads, settings.keyValueHeads, size, 0, keyColumn, valueColumn,
-      maskSet(b.getContext(), settings.mask, scales),
+      withFirstKey(maskSet(b.getContext(), settings.mask, scales), settings.first),
       llvm::APFloat(dropped ? static_cast<float>(settings.attentionDropout) : 0.0F),
       dropped ? nextRandom++ : 0, settings.relative == Relative::Bias, AffineMapAttr());
   {
@@ -422,6 +422,33 @@ Value StageWriter::stage(const Add &) {
              [&](ArrayRef<Value> v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
 }
 
+Value StageWriter::stored(StringRef part, Value x) {
+  auto fusion = dyn_cast_or_null<FusionInterface>(x.getDefiningOp());
+  if (!fusion || fusion.getFusionRole() != FusionRole::Access) {
+    return x;
+  }
+  name(part);
+  return map(x, [](ArrayRef<Value> v) { return v[0]; });
+}
+
+/// The two products are one of [W | V] and rows side by side, without the rows being written so.
+Value StageWriter::stage(const Project &settings) {
+  SmallVector<Value> terms = {linear("", stored("rows", streams[current->input]), residualType)};
+  if (current->second >= 0) {
+    Value z = stored("with.rows", streams[current->second]);
+    terms.push_back(linear("with", z, residualType));
+  }
+  if (terms.size() == 1 && !settings.activation) {
+    return terms.front();
+  }
+  name("project");
+  auto constant = [this](double value) { return number(value); };
+  return map(terms, [&](ArrayRef<Value> v) {
+    Value sum = v.size() == 1 ? v[0] : arith::AddFOp::create(b, v[0], v[1]).getResult();
+    return settings.activation ? activate(b, *settings.activation, sum, constant) : sum;
+  });
+}
+
 Value StageWriter::stage(const Dropout &settings) {
   Value x = streams[current->input];
   if (purpose != Purpose::Train || settings.rate == 0) {
@@ -430,41 +457,49 @@ Value StageWriter::stage(const Dropout &settings) {
   return map(x, [&](ArrayRef<Value> v) { return drop(v[0], settings.rate, model.width); });
 }
 
-Value StageWriter::score(const Head &settings, Value x, int64_t first) {
+Value StageWriter::score(const Head &settings, Value x) {
   Value weight = readWeight(settings.tied ? embedding : current->prefix + ".weight");
   Value bias = settings.bias ? parameter("bias") : Value();
   double smoothing = purpose == Purpose::Train ? settings.labelSmoothing : 0;
   return CrossEntropyOp::create(b, sequence(1, 0, b.getF32Type()), x, weight,
-                                function.getArgument(0), bias, 1, first,
+                                function.getArgument(0), bias, 1, settings.firstOf(current->factor),
                                 llvm::APFloat(static_cast<float>(smoothing)));
 }
 
 /// The bag of a group's next f tokens: row t reads group (t - shift) div f and is scored against
 /// token t + 1. The first `shift` rows have no group.
-Value StageWriter::stage(const Loss &settings) {
-  Value x = streams[current->input];
-  if (purpose == Purpose::Predict) {
-    return x;
-  }
-  int64_t factor = current->factor, first = settings.shift.value_or(factor - 1);
+Value StageWriter::rowsOf(const Head &settings, Value x) {
+  int64_t factor = current->factor, shift = settings.shiftOf(factor);
   SequenceType type = sequence(1, model.width, cast<SequenceType>(x.getType()).getElement());
   if (factor > 1) {
     name("upsample");
     x = UpsampleOp::create(b, type, x, factor);
   }
-  if (first > 0) {
+  if (shift > 0) {
     name("shift");
-    x = ShiftOp::create(b, type, x, first);
+    x = ShiftOp::create(b, type, x, shift);
   }
+  return x;
+}
+
+Value StageWriter::stage(const Loss &settings) {
+  Value x = streams[current->input];
+  if (purpose == Purpose::Predict) {
+    return x;
+  }
+  x = rowsOf(settings.head, x);
   name("loss");
-  terms.push_back({score(settings.head, x, first), settings.name, settings.factor, first});
+  terms.push_back({score(settings.head, x), settings.name, settings.factor,
+                   settings.head.firstOf(current->factor)});
   return terms.back().losses;
 }
 
 Value StageWriter::stage(const Head &settings) {
-  Value x = streams[current->input];
+  Value x = rowsOf(settings, streams[current->input]);
+  name("head");
   if (purpose != Purpose::Predict) {
-    terms.push_back({score(settings, x, 0), std::string(mainLoss), 1, 0});
+    terms.push_back(
+        {score(settings, x), std::string(mainLoss), 1, settings.firstOf(current->factor)});
     return terms.back().losses;
   }
   Value weight = readWeight(settings.tied ? embedding : current->prefix + ".weight");
@@ -477,3 +512,4 @@ Value StageWriter::stage(const Head &settings) {
 
 Value StageWriter::stage(const Layers &) { llvm_unreachable("expanded"); }
 Value StageWriter::stage(const Hourglass &) { llvm_unreachable("expanded"); }
+Value StageWriter::stage(const TopDown &) { llvm_unreachable("expanded"); }

@@ -50,6 +50,8 @@ private:
   mlir::Value stage(const spec::Loss &settings);
   mlir::Value stage(const spec::Layers &settings);
   mlir::Value stage(const spec::Hourglass &settings);
+  mlir::Value stage(const spec::Project &settings);
+  mlir::Value stage(const spec::TopDown &settings);
 
   /// A sequence of queries, one of keys and values, and their columns in it; then the terms by
   /// distance, and a table of angles.
@@ -99,8 +101,13 @@ private:
   mlir::ImplicitLocOpBuilder b;
   mlir::Type computeType;  ///< of what linear maps and attention read and what only they read
   mlir::Type residualType; ///< of streams, and of branches as they are added to them
-  /// The losses of rows, against the next token, from row `first` on.
-  mlir::Value score(const spec::Head &settings, mlir::Value x, int64_t first);
+  /// x itself, or a copy of what is only read through: a linear map's rows lie in memory, and a
+  /// step knows those of ops alone that store them.
+  mlir::Value stored(llvm::StringRef part, mlir::Value x);
+  /// The rows that a head scores, on the tokens' scale: row t reads group (t - shift) div f of x.
+  mlir::Value rowsOf(const spec::Head &settings, mlir::Value x);
+  /// The losses of rows, against the next token, from the first scored row on.
+  mlir::Value score(const spec::Head &settings, mlir::Value x);
 
   /// A term of what is minimized.
   struct Term {

@@ -73,8 +73,13 @@ holds "the verdict is still proved, with its findings" \
    [(x["kind"], x["severity"], x["line"], x["column"]) for x in f[0]["findings"]] == [("blind-spot", "warning", 5, 39)])' \
   "$work/blind.verdict.json"
 
-# The models that are shipped
+# The models that are shipped. Rows of the multi-scale transformers' tables differ in sizes alone.
 for spec in "$root"/models/*.json "$root"/models/*/*.json; do
+  case $spec in
+    */multiscale-vanilla-12-window-64.json | */multiscale-top-down-2-4-8-12.json | */multiscale-top-down-7-7-8-8-convolution.json | \
+      */multiscale-coarse-16.json) ;;
+    */multiscale-*) continue ;;
+  esac
   succeeds "models/${spec#"$root"/models/}: --strict" "$sluice" check "$spec" --strict
 done
 

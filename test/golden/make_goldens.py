@@ -83,10 +83,12 @@ def learning_rate(training, n):
 
 
 def losses_of(model, tokens):
-    """tokens [B, N + 1] -> logits [B, N, V] and losses [B, N] in nats: row t is scored against token t + 1."""
-    logits = model.logits(tokens[:, :-1])
-    losses = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
-    return logits, losses.view(tokens.shape[0], -1)
+    """tokens [B, N + 1] -> logits [B, N, V], losses [B, N] in nats and their mean: row t is scored against token t + 1.
+    Rows before the head's `first` are not: zeros stand in their place."""
+    first, logits = model.spec["stages"][-1].get("first", 0), model.logits(tokens[:, :-1])
+    losses = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none").view(tokens.shape[0], -1)
+    mean = losses[:, first:].mean()
+    return F.pad(logits[:, first:], (0, 0, first, 0)), F.pad(losses[:, first:], (first, 0)), mean
 
 
 def make_optimizer(model, training):
@@ -108,9 +110,9 @@ def compute(spec, weights, tokens, dtype):
     optimizer = make_optimizer(model, training)
     results, curve = {}, {"loss": [], "grad_norm": [], "learning_rate": []}
     for n in range(1, STEPS + 1):
-        logits, losses = losses_of(model, batches[n - 1])
+        logits, losses, mean = losses_of(model, batches[n - 1])
         optimizer.zero_grad()
-        losses.mean().backward()
+        mean.backward()
         gradients = {name: w.grad for name, w in model.weights.items()}
         if n == 1:
             results |= {"logits": logits, "losses": losses}
@@ -122,7 +124,7 @@ def compute(spec, weights, tokens, dtype):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(training, n)
         optimizer.step()
-        for key, value in zip(curve, (losses.mean(), norm, learning_rate(training, n))):
+        for key, value in zip(curve, (mean, norm, learning_rate(training, n))):
             curve[key].append(float(value))
     results |= {"train." + key: torch.tensor(values, dtype=torch.float64) for key, values in curve.items()}
     results |= {"final." + name: w for name, w in model.weights.items()}

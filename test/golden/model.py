@@ -64,6 +64,8 @@ class Model:
         elif op == "hourglass":
             levels = [tuple(map(int, word.split("@"))) for word in stage["hierarchy"].split()]
             self.expand_parts(prefix, self.level(stage, levels, 1), stage)
+        elif op == "top_down":
+            self.stages.append((prefix, {**stage, "scales": self.declare_scales(prefix, stage)}))
         else:
             self.declare(prefix, stage)
             self.stages.append((prefix, stage))
@@ -110,6 +112,37 @@ class Model:
         parts += [{"op": "upsample", "factor": relative, "method": stage.get("upsample", "repeat")},
                   {"op": "add", "with": skip}]
         return parts + stack(levels[-1][0])
+
+    def declare_scales(self, prefix, stage):
+        """Weights of a `top_down`, which is evaluated whole, by `top_down` below. Per scale: its factor, the names of
+        its resamplings' weights and of its layers."""
+        d, s, number, scales = self.width, self.settings(stage), iter(range(1 << 16)), []
+
+        def part():
+            return f"{prefix}inside.{next(number)}."
+
+        for layers, factor in (tuple(map(int, word.split("@"))) for word in stage["hierarchy"].split()):
+            scale = {"factor": factor}
+            if scales:
+                scale["upsample"], _ = part(), part()
+                if stage.get("upsample") == "linear":
+                    self.linear_weights(scale["upsample"], scales[-1]["factor"] // factor * d, d, True)
+            if factor > 1:
+                scale["shorten"] = part()
+                if stage.get("shorten") == "linear":
+                    self.linear_weights(scale["shorten"], d, factor * d, True)
+            if scales:
+                scale["project"] = part()
+                self.linear_weights(scale["project"], d, d, s["bias"])
+                self.linear_weights(scale["project"] + "with.", d, d, False)
+            scale["layers"] = [part() for _ in range(layers)]
+            for name in scale["layers"]:
+                self.declare_layer(name, s)
+            if s["placement"] == "pre" and layers:
+                scale["norm"] = part()
+                self.norm_weights(scale["norm"], s["norm"])
+            scales.append(scale)
+        return scales
 
     def weight(self, name, shape, kind):
         self.weights[name], self.kinds[name] = self.make(name, shape, kind), kind
@@ -280,6 +313,44 @@ class Model:
             y = y.repeat_interleave(k, dim=1)
         return Stream(y[:, :fine], stream.factor // k)
 
+    def top_down(self, stage, e):
+        """Subramanian et al. (2020), section 3.1, on rows that exist alone: at factor k those g >= K / k - 1, K the
+        coarsest. e [B, N, d] with positions. The two parts of a projection stand side by side, as the paper has them."""
+        s, coarsest, n = self.settings(stage), stage["scales"][0]["factor"], e.shape[1]
+        above = None
+        for scale in stage["scales"]:
+            k, first, rows = scale["factor"], coarsest // scale["factor"] - 1, []
+            for g in range(first, -(-n // k)):
+                group = F.pad(e[:, g * k:(g + 1) * k], (0, 0, 0, max(0, (g + 1) * k - n)))
+                if k == 1:
+                    row = group[:, 0]
+                elif stage.get("shorten") == "linear":
+                    row = self.linear(scale["shorten"], group.flatten(1))
+                else:
+                    row = group.sum(1) / k
+                if above is not None:
+                    coarse, coarse_first, r = above
+                    row = self.join(scale, stage, row, coarse[:, (g + 1) // r - 1 - coarse_first], (g + 1) % r)
+                rows.append(row)
+            x = torch.stack(rows, 1)
+            for name in scale["layers"]:
+                x = self.layer(name, x, s)
+            if "norm" in scale:
+                x = self.norm(scale["norm"], x, s["norm"], s["epsilon"])
+            index = stage["scales"].index(scale) + 1
+            if index < len(stage["scales"]):
+                above = x, first, k // stage["scales"][index]["factor"]
+        return F.pad(x, (0, 0, coarsest - 1, 0))
+
+    def join(self, scale, stage, row, coarse, place):
+        """act([W | V] [row; z] + b), z the `place`-th fine row of a coarse one; all [B, d]."""
+        if stage.get("upsample") == "linear":
+            coarse = self.linear(scale["upsample"], coarse).unflatten(1, (-1, self.width))[:, place]
+        weight = torch.cat((self.weights[scale["project"] + "weight"], self.weights[scale["project"] + "with.weight"]), 1)
+        row = F.linear(torch.cat((row, coarse), 1), weight, self.weights.get(scale["project"] + "bias"))
+        kind = stage.get("projection_activation", "none")
+        return row if kind == "none" else {"gelu": F.gelu, "relu": F.relu}[kind](row)
+
     def logits(self, tokens):
         """tokens [B, N] -> [B, N, V]."""
         streams, current = {}, None
@@ -305,6 +376,8 @@ class Model:
         if op == "upsample":
             return self.upsample(prefix, stage, source)
         x = source.rows()
+        if op == "top_down":
+            return Stream(self.top_down(stage, x), source.factor)
         if op == "layer":
             x = self.layer(prefix, x, self.settings(stage))
         elif op == "norm":

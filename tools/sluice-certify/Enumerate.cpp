@@ -75,7 +75,7 @@ private:
       int64_t first = relation.firstOf(p).value_or(0);
       int64_t last = relation.lastOf(p).value_or(lengthOf(value.operands[i]) - 1);
       if (relation.isOfAttention()) {
-        first = std::max<int64_t>(first, 0);
+        first = std::max(first, relation.from);
         last = std::min(last, lengthOf(value.operands[i]) - 1);
       }
       for (int64_t q = first; q <= last; ++q) {
@@ -99,7 +99,7 @@ int64_t longestOf(const Graph &graph) {
     bool coarser = value.kind == Kind::Shorten || value.kind == Kind::Fold;
     product = std::min<__int128>(product * (coarser ? value.number : 1), mostTokens);
     bool shifts = value.kind == Kind::Shift;
-    int64_t by = shifts ? value.number : value.mask.end;
+    int64_t by = shifts ? value.number : value.mask.end + value.mask.from;
     reach = std::max(reach, __int128(by) * (shifts ? value.factor : value.keyFactor));
     int64_t rowTokens = coarser ? value.factor / value.number : 1;
     reach = std::max(reach, __int128(value.window) * rowTokens);

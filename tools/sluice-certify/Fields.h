@@ -16,6 +16,10 @@ namespace certify {
 
 using nlohmann::json;
 
+/// JSON in which no object has a key twice: which of the two holds would be anyone's guess. Nor
+/// does it nest deeper than a spec may (docs/spec.md), as copies of a value recurse.
+json parseSpec(const std::string &text);
+
 constexpr int64_t largestNumber = (int64_t{1} << 31) - 1;
 
 /// What a `layer` is, as far as the graph goes.
@@ -155,8 +159,8 @@ inline Layer readLayer(const Fields &fields) {
   return layer;
 }
 
-/// "2@1 8@4 2@1"
-inline std::vector<Level> readHierarchy(const Fields &fields) {
+/// LAYERS@FACTOR, separated by spaces.
+inline std::vector<Level> readLevels(const Fields &fields) {
   std::string text = fields.text("hierarchy"), word;
   std::vector<Level> levels;
   auto number = [&](std::string_view digits, int64_t least, int64_t most) {
@@ -174,8 +178,16 @@ inline std::vector<Level> readHierarchy(const Fields &fields) {
     levels.push_back(
         {number(view.substr(0, at), 0, 10000), number(view.substr(at + 1), 1, largestNumber)});
   }
-  bool good = levels.size() % 2 == 1 && levels.size() <= 63 && levels[0].factor == 1 &&
-              (levels.size() > 1 || levels[0].layers > 0);
+  if (levels.size() > 63 || (levels.size() == 1 && levels[0].layers == 0)) {
+    fields.mismatch("at most 63 levels, and a layer where there is one", text);
+  }
+  return levels;
+}
+
+/// "2@1 8@4 2@1"
+inline std::vector<Level> readHierarchy(const Fields &fields) {
+  std::vector<Level> levels = readLevels(fields);
+  bool good = levels.size() % 2 == 1 && levels[0].factor == 1;
   for (size_t i = 0; good && i < levels.size() / 2; ++i) {
     good = levels[levels.size() - 1 - i].factor == levels[i].factor &&
            levels[i + 1].factor % levels[i].factor == 0;
@@ -184,9 +196,28 @@ inline std::vector<Level> readHierarchy(const Fields &fields) {
     fields.mismatch(
         "an odd number of levels from factor 1 inwards and back, each factor a multiple "
         "of the one outside it",
-        text);
+        fields.text("hierarchy"));
   }
   return levels;
+}
+
+/// "2@16 4@4 8@1"
+inline std::vector<Level> readScales(const Fields &fields) {
+  std::vector<Level> levels = readLevels(fields);
+  bool good = !levels.empty() && levels.back().factor == 1;
+  for (size_t i = 1; good && i < levels.size(); ++i) {
+    good = levels[i - 1].factor % levels[i].factor == 0;
+  }
+  if (!good) {
+    fields.mismatch("levels down to factor 1, each factor a multiple of the next",
+                    fields.text("hierarchy"));
+  }
+  return levels;
+}
+
+/// Whether a map of the projection's sum has code of its own.
+inline bool isActivated(const Fields &fields, const std::string &key) {
+  return fields.choice(key, {"none", "relu", "gelu", "gelu_tanh", "relu_squared"}) > 0;
 }
 
 } // namespace certify

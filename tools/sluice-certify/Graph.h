@@ -22,6 +22,7 @@ enum class Kind { Tokens, Embed, Position, Map, Norm, Linear, Attention, Shift, 
 struct Mask {
   enum Kind { Causal, Complete, Window, Bidirectional } kind = Causal;
   int64_t begin = 0, end = 0;
+  int64_t from = 0; ///< keys before this one are left out
 };
 
 struct Value {
@@ -47,7 +48,7 @@ struct Value {
 };
 
 /// Positions q of an operand that position p reads, all from first to last. Attention reads
-/// 0 <= q < n only, n the operand's length; elsewhere what lies outside is read as zeros. Its
+/// from <= q < n only, n the operand's length; elsewhere what lies outside is read as zeros. Its
 /// newest key is m = (queryFactor p + offset) div keyFactor.
 struct Relation {
   enum Kind {
@@ -61,6 +62,7 @@ struct Relation {
   } kind = Same;
   int64_t number = 0, end = 0;
   int64_t queryFactor = 1, keyFactor = 1, offset = 0;
+  int64_t from = 0;
 
   bool isOfAttention() const { return kind == Earlier || kind == Window || kind == All; }
   /// Without the limits of attention. All has none.
@@ -68,7 +70,7 @@ struct Relation {
   std::optional<int64_t> lastOf(int64_t p) const;
   bool contains(int64_t p, int64_t q) const;
   int64_t newest(int64_t p) const;
-  /// The first p >= 0 that reads a q >= 0 of attention.
+  /// The first p >= 0 that reads a q >= from of attention.
   int64_t firstRow() const;
   /// Some p, q >= 0 in it; none where it is empty.
   std::optional<std::pair<int64_t, int64_t>> findSample() const;
@@ -99,6 +101,9 @@ struct Model {
   Graph evaluate;
   std::optional<Graph> train; ///< where dropout or smoothed labels make it another computation
 };
+
+/// Keeps what the losses are computed from, in order.
+void keepLive(Graph &graph);
 
 /// Derives the graphs of a spec, composite stages expanded (docs/spec.md). Throws BadInput where
 /// the text is no spec.

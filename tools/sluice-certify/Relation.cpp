@@ -15,10 +15,12 @@ std::string Value::spell() const {
   std::string name = names[static_cast<size_t>(kind)];
   if (kind == Kind::Attention) {
     std::string ends = " " + std::to_string(mask.begin) + " " + std::to_string(mask.end);
-    return name + (mask.kind == Mask::Causal          ? " causal"
-                   : mask.kind == Mask::Complete      ? " complete"
-                   : mask.kind == Mask::Bidirectional ? " bidirectional"
-                                                      : " window" + ends);
+    return name +
+           (mask.kind == Mask::Causal          ? " causal"
+            : mask.kind == Mask::Complete      ? " complete"
+            : mask.kind == Mask::Bidirectional ? " bidirectional"
+                                               : " window" + ends) +
+           (mask.from > 0 ? " from " + std::to_string(mask.from) : "");
   }
   bool isApart = window != 0 && window != number;
   return kind < Kind::Shift ? name
@@ -27,7 +29,7 @@ std::string Value::spell() const {
 }
 
 /// Of attention, with the scales' factors in lowest terms.
-static Relation relationOfKeys(const Value &value) {
+static Relation relationOfMask(const Value &value) {
   int64_t common = std::gcd(value.factor, value.keyFactor);
   int64_t a = value.factor / common, b = value.keyFactor / common;
   switch (value.mask.kind) {
@@ -40,6 +42,12 @@ static Relation relationOfKeys(const Value &value) {
   default:
     return {Relation::All};
   }
+}
+
+static Relation relationOfKeys(const Value &value) {
+  Relation relation = relationOfMask(value);
+  relation.from = value.mask.from;
+  return relation;
 }
 
 Relation certify::relationOf(const Value &value, size_t operand) {
@@ -70,7 +78,7 @@ int64_t Relation::newest(int64_t p) const {
 }
 
 int64_t Relation::firstRow() const {
-  return std::max<int64_t>(0, -floorDivide(offset - keyFactor * number, queryFactor));
+  return std::max<int64_t>(0, -floorDivide(offset - keyFactor * (number + from), queryFactor));
 }
 
 std::optional<int64_t> Relation::firstOf(int64_t p) const {
@@ -99,7 +107,7 @@ std::optional<int64_t> Relation::lastOf(int64_t p) const {
 
 bool Relation::contains(int64_t p, int64_t q) const {
   std::optional<int64_t> first = firstOf(p), last = lastOf(p);
-  return (!first || *first <= q) && (!last || q <= *last) && (!isOfAttention() || q >= 0);
+  return (!first || *first <= q) && (!last || q <= *last) && (!isOfAttention() || q >= from);
 }
 
 std::optional<std::pair<int64_t, int64_t>> Relation::findSample() const {
@@ -108,6 +116,6 @@ std::optional<std::pair<int64_t, int64_t>> Relation::findSample() const {
   }
   // Shifts start to read at p = number.
   int64_t p = isOfAttention() ? firstRow() : contains(0, 0) ? 0 : number;
-  int64_t q = isOfAttention() ? std::max<int64_t>(0, lastOf(p).value_or(0)) : 0;
+  int64_t q = isOfAttention() ? std::max(from, lastOf(p).value_or(0)) : 0;
   return contains(p, q) ? std::optional(std::pair(p, q)) : std::nullopt;
 }

@@ -20,17 +20,20 @@ const std::set<std::string> layerKeys = {
 
 const std::map<std::string, std::set<std::string>> ownKeys = {
     {"embedding", {"input", "positions", "dropout", "to"}},
-    {"layer", {"over", "from", "to"}},
+    {"layer", {"over", "first", "from", "to"}},
     {"norm", {"norm", "epsilon", "from", "to"}},
     {"shift", {"by", "from", "to"}},
     {"shorten", {"factor", "method", "window", "from", "to"}},
     {"upsample", {"factor", "method", "window", "from", "to"}},
     {"add", {"with", "from", "to"}},
     {"dropout", {"rate", "from", "to"}},
-    {"head", {"tied", "bias", "label_smoothing", "from"}},
-    {"loss", {"name", "factor", "shift", "tied", "bias", "label_smoothing", "from"}},
-    {"layers", {"count", "from", "to"}},
-    {"hourglass", {"hierarchy", "shorten", "upsample", "shift", "from", "to"}}};
+    {"head", {"tied", "bias", "label_smoothing", "shift", "first", "from"}},
+    {"loss", {"name", "factor", "shift", "first", "tied", "bias", "label_smoothing", "from"}},
+    {"layers", {"count", "first", "from", "to"}},
+    {"hourglass", {"hierarchy", "shorten", "upsample", "shift", "from", "to"}},
+    {"project", {"with", "activation", "bias", "from", "to"}},
+    {"top_down",
+     {"hierarchy", "shorten", "upsample", "projection_activation", "bags", "from", "to"}}};
 
 void checkKeys(const json &object, const std::set<std::string> &known, const std::string &where) {
   for (const auto &[key, value] : object.items()) {
@@ -74,7 +77,10 @@ private:
   size_t mix(const Layer &settings, const std::string &path, size_t x, std::optional<size_t> over);
   size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x);
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
-  void loss(const Fields &fields, const std::string &path, size_t x);
+  void score(const Fields &fields, const std::string &path, const std::string &what, size_t x);
+  void nameLoss(const std::string &name, const Fields &fields);
+  size_t project(const std::string &path, size_t x, std::optional<size_t> with, bool activated);
+  size_t topDown(const Fields &fields, const std::string &path, size_t x);
   size_t hourglass(const Fields &fields, const std::string &path, size_t x);
   size_t stream(const std::string &name, const Fields &fields) const;
 
@@ -151,7 +157,7 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
     if (value.isGiven()) {
       fail(path, "a layer of the tokens over another axis", "one of the input " + value.input);
     }
-    value.mask = {Mask::Bidirectional, 0, 0};
+    value.mask = {Mask::Bidirectional, 0, 0, value.mask.from};
   }
   if (value.mask.kind == Mask::Complete && value.keyFactor == value.factor) {
     value.mask.kind = Mask::Causal; // of one scale they are one
@@ -254,9 +260,56 @@ size_t Deriver::hourglass(const Fields &fields, const std::string &path, size_t 
   return x;
 }
 
-/// Row t reads group (t - shift) div k.
-void Deriver::loss(const Fields &fields, const std::string &path, size_t x) {
-  std::string name = fields.text("name");
+size_t Deriver::project(const std::string &path, size_t x, std::optional<size_t> with,
+                        bool activated) {
+  auto stored = [&](const std::string &name, size_t value) {
+    return graph.values[value].isLazy() ? make(Kind::Map, path + name, {value}) : value;
+  };
+  std::vector<size_t> terms = {make(Kind::Linear, path + ".linear", {stored(".rows", x)})};
+  if (with) {
+    terms.push_back(make(Kind::Linear, path + ".with", {stored(".with.rows", *with)}));
+  }
+  return with || activated ? make(Kind::Map, path + ".project", terms) : terms[0];
+}
+
+/// Scales from the coarsest down: groups of the stage's own input, beside them what the scale above
+/// made of the last group that ended.
+size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t input) {
+  std::vector<Level> levels = readScales(fields);
+  Layer settings = readLayer(fields);
+  bool folds = fields.choice("shorten", {"average", "linear", "max"}) == 1;
+  bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
+  bool activated = isActivated(fields, "projection_activation");
+  int64_t count = 0, before = 0;
+  auto next = [&] { return path + ".inside." + std::to_string(count++); };
+  size_t above = input;
+  for (const Level &level : levels) {
+    bool joins = before > 0;
+    int64_t ratio = joins ? before / level.factor : 1;
+    if (joins) {
+      above = upsample(next(), ratio, unfolds, above, fields);
+      above = make(Kind::Shift, next() + ".shift", {above}, ratio - 1);
+    }
+    size_t x = level.factor > 1 ? shorten(next(), level.factor, folds, input) : input;
+    x = joins ? project(next(), x, above, activated) : x;
+    settings.mask.from = levels[0].factor / level.factor - 1;
+    for (int64_t i = 0; i < level.layers; ++i) {
+      x = layer(settings, next(), x);
+    }
+    if (level.layers > 0 && settings.preNorm) {
+      x = make(Kind::Norm, next() + ".norm", {x});
+    }
+    if (level.factor > 1 && fields.find("bags")) {
+      nameLoss("bag_" + std::to_string(level.factor), fields);
+      score(Fields(json::object(), nullptr, path), next(), "loss", x);
+    }
+    above = x;
+    before = level.factor;
+  }
+  return above;
+}
+
+void Deriver::nameLoss(const std::string &name, const Fields &fields) {
   for (char c : name) {
     if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_') {
       fields.mismatch("a name of small letters, digits and underscores", "\"" + name + "\"");
@@ -265,7 +318,13 @@ void Deriver::loss(const Fields &fields, const std::string &path, size_t x) {
   if (name.empty() || name == "next" || !lossNames.insert(name).second) {
     fields.mismatch("a name that no other loss has", "\"" + name + "\"");
   }
+}
+
+/// Row t reads group (t - shift) div k. Rows that are not scored are held to the theorem too.
+void Deriver::score(const Fields &fields, const std::string &path, const std::string &what,
+                    size_t x) {
   dropoutOf(fields, "label_smoothing");
+  fields.integer("first", 0, 0);
   int64_t k = graph.values[x].factor, by = fields.integer("shift", 0, k - 1);
   if (k > 1) {
     x = make(Kind::Upsample, path + ".upsample", {x}, k);
@@ -273,7 +332,7 @@ void Deriver::loss(const Fields &fields, const std::string &path, size_t x) {
   if (by > 0) {
     x = make(Kind::Shift, path + ".shift", {x}, by);
   }
-  graph.losses.push_back({path + ".loss", x});
+  graph.losses.push_back({path + "." + what, x});
 }
 
 size_t Deriver::stream(const std::string &name, const Fields &fields) const {
@@ -286,8 +345,8 @@ size_t Deriver::stream(const std::string &name, const Fields &fields) const {
 
 /// On an input's axis nothing groups or delays, and no head reads it.
 void Deriver::checkGiven(const std::string &op, const Fields &fields, size_t x) const {
-  static const std::set<std::string> ofTokens = {"shift",     "shorten", "upsample",
-                                                 "hourglass", "head",    "loss"};
+  static const std::set<std::string> ofTokens = {"shift",    "shorten", "upsample", "hourglass",
+                                                 "top_down", "head",    "loss"};
   if (graph.values[x].isGiven() && ofTokens.contains(op)) {
     fields.mismatch("a stream of the tokens for " + op, "one of " + graph.values[x].input);
   }
@@ -313,16 +372,23 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
         fields.mismatch("no \"relative\" where \"over\" is given", "both");
       }
     }
-    return layer(readLayer(fields), path, x, over);
+    Layer settings = readLayer(fields);
+    settings.mask.from = fields.integer("first", 0, 0);
+    return layer(settings, path, x, over);
   }
   for (int64_t i = 0; op == "layers" && i < fields.integer("count", 1); ++i) {
-    x = layer(readLayer(fields), path + ".inside." + std::to_string(i), x);
+    Layer settings = readLayer(fields);
+    settings.mask.from = fields.integer("first", 0, 0);
+    x = layer(settings, path + ".inside." + std::to_string(i), x);
   }
   if (op == "layers") {
     return x;
   }
   if (op == "hourglass") {
     return hourglass(fields, path, x);
+  }
+  if (op == "top_down") {
+    return topDown(fields, path, x);
   }
   if (op == "norm") {
     return make(Kind::Norm, path + ".norm", {x});
@@ -337,7 +403,10 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   if (op == "upsample") {
     return upsample(path, fields.integer("factor", 1), linear, x, fields);
   }
-  if (op == "add") {
+  if (op == "project" && !fields.find("with")) {
+    return project(path, x, {}, isActivated(fields, "activation"));
+  }
+  if (op == "add" || op == "project") {
     size_t y = stream(fields.text("with"), fields);
     if (graph.values[x].input != graph.values[y].input) {
       fields.mismatch("two streams of one axis", "two axes");
@@ -345,60 +414,17 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
     if (graph.values[x].factor != graph.values[y].factor) {
       fields.mismatch("two streams of one scale", "two scales");
     }
-    return make(Kind::Map, path + ".add", {x, y});
+    return op == "add" ? make(Kind::Map, path + ".add", {x, y})
+                       : project(path, x, y, isActivated(fields, "activation"));
   }
   if (op == "dropout") {
     return dropoutOf(fields, "rate") ? make(Kind::Map, path + ".dropout", {x}) : x;
   }
   if (op == "loss") {
-    loss(fields, path, x);
-    return x;
+    nameLoss(fields.text("name"), fields);
   }
-  dropoutOf(fields, "label_smoothing");
-  graph.losses.push_back({path + ".head", x});
-  if (graph.values[x].factor != 1) {
-    fields.mismatch("a head that reads factor 1", std::to_string(graph.values[x].factor));
-  }
+  score(fields, path, op, x);
   return x;
-}
-
-/// Which values `rows` are computed from.
-std::vector<bool> findLive(const Graph &graph, const std::vector<size_t> &rows) {
-  std::vector<bool> live(graph.values.size());
-  for (size_t row : rows) {
-    live[row] = true;
-  }
-  for (size_t i = graph.values.size(); i-- > 0;) {
-    for (size_t operand : graph.values[i].operands) {
-      live[operand] = live[operand] || live[i];
-    }
-  }
-  return live;
-}
-
-/// Keeps what the losses are computed from, in order.
-void keepLive(Graph &graph) {
-  std::vector<size_t> rows;
-  for (const Loss &loss : graph.losses) {
-    rows.push_back(loss.row);
-  }
-  std::vector<bool> live = findLive(graph, rows), sampled = findLive(graph, {graph.head().row});
-  std::vector<size_t> numbers(graph.values.size());
-  std::vector<Value> kept;
-  for (size_t i = 0; i < graph.values.size(); ++i) {
-    if (live[i]) {
-      numbers[i] = kept.size();
-      kept.push_back(std::move(graph.values[i]));
-      kept.back().isSampled = sampled[i];
-      for (size_t &operand : kept.back().operands) {
-        operand = numbers[operand];
-      }
-    }
-  }
-  for (Loss &loss : graph.losses) {
-    loss.row = numbers[loss.row];
-  }
-  graph.values = std::move(kept);
 }
 
 Graph Deriver::run() {
@@ -420,7 +446,7 @@ Graph Deriver::run() {
         (op == "head") != (i + 1 == stages.size())) {
       fail(path, "the kind of a stage, an embedding first and a head last", "\"" + op + "\"");
     }
-    bool layered = op == "layer" || op == "layers" || op == "hourglass";
+    bool layered = op == "layer" || op == "layers" || op == "hourglass" || op == "top_down";
     std::set<std::string> keys = known->second;
     keys.insert("op");
     keys.insert(layerKeys.begin(), layered ? layerKeys.end() : layerKeys.begin());
@@ -438,31 +464,6 @@ Graph Deriver::run() {
   }
   keepLive(graph);
   return std::move(graph);
-}
-
-/// JSON in which no object has a key twice: which of the two holds would be anyone's guess. Nor
-/// does it nest deeper than a spec may (docs/spec.md), as copies of a value recurse.
-json parseSpec(const std::string &text) {
-  constexpr int deepest = 64;
-  std::vector<std::set<std::string>> open;
-  auto watch = [&](int depth, json::parse_event_t event, json &parsed) {
-    if (depth > deepest) {
-      throw BadInput("expected at most 64 levels of nesting, found more");
-    }
-    if (event == json::parse_event_t::object_start) {
-      open.emplace_back();
-    } else if (event == json::parse_event_t::object_end) {
-      open.pop_back();
-    } else if (event == json::parse_event_t::key && !open.back().insert(parsed).second) {
-      throw BadInput("expected keys that stand once, found " + parsed.dump() + " twice");
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, watch);
-  } catch (const json::exception &error) {
-    throw BadInput(std::string("expected JSON, found ") + error.what());
-  }
 }
 
 } // namespace

@@ -17,7 +17,8 @@ struct StoredRead {
   Expression last;
 };
 
-/// All positions between are read too: each lazy value moves on by at most one.
+/// All positions between are read too: each lazy value moves on by at most one. Keys that a mask
+/// leaves out at the front count as read: that demands more.
 StoredRead followRead(const Graph &graph, const Relation &relation, size_t operand) {
   StoredRead read;
   Expression p = makeVariable();
@@ -252,7 +253,7 @@ private:
     int64_t n = t / graph.values[operand].factor + 1;
     int64_t first = relation.firstOf(p).value_or(0), last = relation.lastOf(p).value_or(n - 1);
     if (relation.isOfAttention()) {
-      first = std::max<int64_t>(first, 0);
+      first = std::max(first, relation.from);
     }
     for (int64_t q = first; q <= last; ++q) {
       if (graph.values[operand].isLazy()) {

@@ -49,7 +49,8 @@ void runEval(const EvalFlags &flags) {
   std::optional<NpyWriter> losses;
   if (!flags.perToken.empty()) {
     losses.emplace(flags.perToken,
-                   std::vector{countScored(scored.usedFiles(), flags.options.mostTokens)});
+                   std::vector{countScored(scored.usedFiles(), flags.options.mostTokens,
+                                           executor->plan().model.first)});
   }
   EvaluationResult result;
   {

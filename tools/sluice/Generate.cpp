@@ -335,6 +335,10 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   if (!flags.session.empty()) {
     resume(flags, command, *executor, predictor, options, job.texts.front());
   }
+  for (const Text &text : job.texts) { // before anything is printed
+    checkContinues(*executor,
+                   {reinterpret_cast<const char *>(text.bytes.data()), text.bytes.size()});
+  }
   Printer printer(flags, job);
   if (!flags.saveSession.empty()) {
     catchSignals();

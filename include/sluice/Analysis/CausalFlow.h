@@ -186,8 +186,8 @@ struct FoundLeak {
   CausalWitness witness;
   std::vector<std::pair<mlir::Value, int64_t>> path; ///< from the row back to the token
 };
-/// The first leak at one length: a row, from `firstRow` on, that reads its target or a later token
-/// of the sequence, or, with `missing`, also a position that does not exist yet.
+/// The first leak at one length: a scored row, from `firstRow` on, that reads its target or a later
+/// token of the sequence, or, with `missing`, also a position that does not exist yet.
 std::optional<FoundLeak> findLeakAt(mlir::func::FuncOp function, int64_t length, bool missing,
                                     int64_t firstRow = 0, int64_t *budget = nullptr);
 std::optional<FoundLeak> findLeakAt(const ReadPlan &plan, int64_t length, bool missing,

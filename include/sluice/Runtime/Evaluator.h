@@ -24,6 +24,7 @@ struct EvaluationResult {
   double nats = 0;    // sum over scored tokens
   int64_t tokens = 0; // scored
   int64_t window = 0, stride = 0;
+  int64_t first = 0; // the first row of a window that is scored
   /// Of texts: runs of bytes between white space with a scored byte, and scored line ends, which
   /// WikiText counts as words.
   int64_t words = 0;
@@ -56,15 +57,17 @@ std::vector<Window> cutWindows(int64_t tokens, int64_t window, int64_t stride);
 using NumberSink = std::function<void(std::span<const float>)>;
 
 /// Scores the files with entry `evaluate`, windows of equal length in batches. Files do not see
-/// each other. The first byte of each file has nothing before it and is not scored. `progress` gets
+/// each other. The first byte of each file has nothing before it and is not scored, nor are those
+/// before the model's first scored row, in a file's first window. `progress` gets
 /// the share done, 0 to 1; `losses` gets the nats of every scored token, piece by piece.
 EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files,
                           const EvaluationOptions &options,
                           const std::function<void(double)> &progress = {},
                           const NumberSink &losses = {});
 
-/// How many tokens `evaluate` will score: the numbers that its `losses` will get.
-int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens);
+/// How many tokens `evaluate` will score, of a model that scores rows from `first` on: the numbers
+/// that its `losses` will get.
+int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens, int64_t first = 0);
 
 /// Scores items, in batches; at most `mostTokens` tokens where that is above 0. Throws like the one
 /// above.

@@ -16,8 +16,9 @@ namespace sluice::runtime {
 
 /// Where the window that the model reads starts in a text of `size` tokens, given where it started
 /// before: there, as long as it fits the context. Else it is refilled with the newest tokens, at
-/// most half of the context, from a multiple of `period`.
-int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period);
+/// most half of the context, from a multiple of `period`; but at least `least`, in any case.
+int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period,
+                    int64_t least = 1);
 
 /// What comes next in texts that grow, each in a row of its own.
 class Predictor {
@@ -75,6 +76,10 @@ struct TextSink {
   std::function<bool(size_t text, std::string_view bytes)> write;
   std::function<void(size_t text, StopReason reason)> finish = {};
 };
+
+/// Throws UserError where the model cannot continue `prompt`: an id that it has not, fewer tokens
+/// than its first scored row has, or a head that predicts groups.
+void checkContinues(const Executor &executor, std::string_view prompt);
 
 /// Continues each of `texts` by `count` bytes, to one of `stops`, or while it is read. As many go
 /// at once as the predictor has rows; where one ends, the next waiting text takes its row. What is

@@ -22,7 +22,9 @@ std::string_view nameOf(Type type);
 struct ModelFacts {
   std::string name;
   int64_t vocabulary = 0, context = 0, batch = 0, width = 0, seed = 0, parameters = 0;
-  std::string spec; // the whole text of the spec
+  std::string spec;  // the whole text of the spec
+  int64_t first = 0; // row of the head's that is scored first: generation needs a token more
+  int64_t group = 1; // tokens of a group that the head predicts the next bag of
 };
 
 /// Part of what the arena holds when it is fullest.

@@ -14,13 +14,13 @@ namespace sluice::spec {
 struct Primitive {
   int64_t id = 0;      ///< its index in the expansion
   int64_t input = -1;  ///< id of the stream it reads; -1: the tokens (embedding only)
-  int64_t second = -1; ///< id of the other operand of `add`, of a layer's `over`; -1 elsewhere
+  int64_t second = -1; ///< id of the other operand of `add`, `project`, a layer's `over`; -1: none
   int64_t factor = 1;  ///< of the result's scale: position m stands for tokens from factor * m
   std::string axis;    ///< of the result: the name of an input; empty: of the tokens
-  Settings settings;   ///< never Layers or Hourglass
+  Settings settings;   ///< never those of a composite stage
   std::string prefix;  ///< of the names of its weights: "stages.1.inside.0"
-  /// The stage as written; in an hourglass its `hierarchy` (or `shift`, for a shift that it
-  /// overrides).
+  /// The stage as written; in an hourglass or a top_down its `hierarchy` (or `shift`, for a shift
+  /// that an hourglass overrides).
   SourceLocation location;
   KeyLocations keys; ///< of the stage as written
 

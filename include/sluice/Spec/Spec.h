@@ -73,7 +73,7 @@ struct Mask {
   int64_t end = 0;
 };
 
-// Settings of the stages. The primitive ones come first; `layers` and `hourglass` are composite.
+// Settings of the stages. `layers`, `hourglass` and `top_down` are composite, the others primitive.
 
 struct Embedding {
   std::string input; ///< the named input that it reads; empty: the tokens
@@ -93,6 +93,7 @@ struct Layer {
   double dropout = 0;
   double attentionDropout = 0;
   Mask mask;
+  int64_t first = 0;                ///< keys before this row are left out, whatever the mask
   std::optional<double> rotaryBase; ///< absent: no rotation
   Relative relative = Relative::None;
   int64_t distances = 0; ///< of Relative::Bias: rows of the table at most
@@ -138,21 +139,26 @@ struct Dropout {
   double rate = 0;
 };
 
+/// Logits of a stream of factor f: row t reads group (t - shift) div f and is scored against token
+/// t + 1.
 struct Head {
   bool tied = false;
   bool bias = false;
   double labelSmoothing = 0;
+  std::optional<int64_t> shift; ///< absent: f - 1, so that row g predicts tokens f (g + 1) and on
+  std::optional<int64_t> first; ///< rows before it are not scored; absent: the shift
+
+  int64_t shiftOf(int64_t factor) const { return shift.value_or(factor - 1); }
+  int64_t firstOf(int64_t factor) const { return first.value_or(shiftOf(factor)); }
 };
 
 /// What reports call the head's loss.
 inline constexpr std::string_view mainLoss = "next";
 
-/// A loss beside the head's, of a stream of factor f: row t is scored against token t + 1 and reads
-/// group (t - shift) div f. Its result is no stream.
+/// A loss beside the head's. Its result is no stream.
 struct Loss {
-  std::string name;             ///< unique; the head's is "next"
-  double factor = 1;            ///< what its mean counts in the sum that training minimizes
-  std::optional<int64_t> shift; ///< absent: f - 1, so that row g predicts tokens f (g + 1) and on
+  std::string name;  ///< unique; the head's is "next"
+  double factor = 1; ///< what its mean counts in the sum that training minimizes
   Head head;
 };
 
@@ -173,8 +179,26 @@ struct Hourglass {
   Layer layer;
 };
 
+/// act(W x + V z + b), z of the stream `with`: a linear map of the two side by side.
+struct Project {
+  std::string with; ///< empty: no z, or the stage is a composite's
+  std::optional<Activation> activation;
+  bool bias = true;
+};
+
+/// The top-down model of Subramanian et al. (2020): the scales of a pooled stream, the coarsest
+/// first, each of which reads the one before it.
+struct TopDown {
+  std::vector<Hourglass::Level> hierarchy; ///< coarse to fine; the last has factor 1
+  Shortening shorten = Shortening::Average;
+  Upsampling upsample = Upsampling::Repeat;
+  std::optional<Activation> projection; ///< activation of what joins two scales
+  std::optional<double> bags;           ///< factor of a loss on each coarse scale; absent: none
+  Layer layer;
+};
+
 using Settings = std::variant<Embedding, Layer, Norm, Shift, Shorten, Upsample, Add, Dropout, Head,
-                              Loss, Layers, Hourglass>;
+                              Loss, Layers, Hourglass, Project, TopDown>;
 
 /// The alternatives of Settings, in their order.
 enum class Op : uint8_t {
@@ -189,7 +213,9 @@ enum class Op : uint8_t {
   Head,
   Loss,
   Layers,
-  Hourglass
+  Hourglass,
+  Project,
+  TopDown
 };
 
 /// The op as a spec spells it ("shorten").

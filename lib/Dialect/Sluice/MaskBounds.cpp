@@ -205,7 +205,30 @@ IntegerSet sluice::everyKey(MLIRContext *context) {
   return IntegerSet::get(2, 1, {getAffineDimExpr(1, context)}, {false});
 }
 
-MaskWords sluice::describeMask(IntegerSet mask, ScaleRatio scales) {
+IntegerSet sluice::withFirstKey(IntegerSet mask, int64_t first) {
+  if (first == 0) {
+    return mask;
+  }
+  SmallVector<AffineExpr> constraints(mask.getConstraints());
+  SmallVector<bool> equalities(mask.getEqFlags());
+  constraints.push_back(getAffineDimExpr(1, mask.getContext()) - first);
+  equalities.push_back(false);
+  return IntegerSet::get(2, 1, constraints, equalities);
+}
+
+std::pair<IntegerSet, int64_t> sluice::splitFirstKey(IntegerSet mask) {
+  unsigned count = mask.getNumConstraints() - 1;
+  auto rest =
+      simplifyAffineExpr(mask.getConstraint(count) - getAffineDimExpr(1, mask.getContext()), 2, 1);
+  auto first = dyn_cast<AffineConstantExpr>(rest);
+  if (count == 0 || !first || first.getValue() >= 0 || mask.isEq(count)) {
+    return {mask, 0};
+  }
+  return {IntegerSet::get(2, 1, mask.getConstraints().drop_back(), mask.getEqFlags().drop_back()),
+          -first.getValue()};
+}
+
+static MaskWords describeWhole(IntegerSet mask, ScaleRatio scales) {
   MLIRContext *context = mask.getContext();
   if (mask == causalMask(context, scales)) {
     return {MaskWords::Causal};
@@ -227,4 +250,11 @@ MaskWords sluice::describeMask(IntegerSet mask, ScaleRatio scales) {
     }
   }
   return {};
+}
+
+MaskWords sluice::describeMask(IntegerSet mask, ScaleRatio scales) {
+  auto [whole, first] = splitFirstKey(mask);
+  MaskWords words = describeWhole(whole, scales);
+  words.first = first;
+  return words;
 }

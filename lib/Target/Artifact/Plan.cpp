@@ -284,14 +284,25 @@ static json::Object modelToJson(ModuleOp module, StringRef spec) {
   for (const ParameterLayout::Entry &entry : ParameterLayout(module).entries) {
     count += entry.elements;
   }
-  return json::Object{{"name", module->getAttrOfType<StringAttr>("sluice.name").getValue()},
-                      {"vocabulary", number("sluice.vocabulary")},
-                      {"context", number("sluice.context")},
-                      {"batch", number("sluice.batch")},
-                      {"width", number("sluice.width")},
-                      {"seed", number("sluice.seed")},
-                      {"spec", spec},
-                      {"parameters", count}};
+  json::Object model{{"name", module->getAttrOfType<StringAttr>("sluice.name").getValue()},
+                     {"vocabulary", number("sluice.vocabulary")},
+                     {"context", number("sluice.context")},
+                     {"batch", number("sluice.batch")},
+                     {"width", number("sluice.width")},
+                     {"seed", number("sluice.seed")},
+                     {"spec", spec},
+                     {"parameters", count}};
+  auto losses = module->getAttrOfType<ArrayAttr>("plan.losses");
+  if (losses && !losses.empty()) { // the head's leads
+    int64_t first = cast<DictionaryAttr>(losses[0]).getAs<IntegerAttr>("first").getInt();
+    if (first > 0) {
+      model["first"] = first;
+    }
+  }
+  if (module->hasAttr("sluice.group")) {
+    model["group"] = number("sluice.group");
+  }
+  return model;
 }
 
 /// What `sluice.objective` recorded.

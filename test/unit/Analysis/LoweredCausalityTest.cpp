@@ -3,6 +3,7 @@
 // Dependences after each pass: no false alarm on any spec, and every wrong map, mask and guard that
 // is planted is caught, with the pass named.
 #include "sluice/Analysis/LoweredCausality.h"
+#include "../Papers.h"
 #include "mlir/Pass/PassManager.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
@@ -25,7 +26,7 @@ std::vector<std::string> specs() {
   for (const char *folder :
        {"models", "test/causality/causal", "test/golden", "test/Transforms/Inputs"}) {
     for (const auto &entry : std::filesystem::recursive_directory_iterator(source + "/" + folder)) {
-      if (entry.path().extension() == ".json" &&
+      if (entry.path().extension() == ".json" && sluice::test::standsForItsKind(entry.path()) &&
           entry.path().parent_path().filename() != "expected") {
         result.push_back(entry.path().string());
       }

@@ -244,6 +244,31 @@ static const char *const distanceBlocks =
              {"op": "layer", "relative": {"bias": 50}},
              {"op": "head"}]})json";
 
+/// Scales from the coarsest down, each from a row of its own on, with losses of bags; every
+/// dropout.
+static const char *const topDown =
+    R"json({"sluice": 1, "vocabulary": 47, "context": 29, "batch": 3, "width": 20,
+  "defaults": {"heads": 2, "feed_forward": 24, "placement": "post", "dropout": 0.1,
+               "attention_dropout": 0.2},
+  "stages": [{"op": "embedding", "positions": "learned"},
+             {"op": "top_down", "hierarchy": "1@8 1@4 1@1", "upsample": "linear",
+              "projection_activation": "gelu", "bags": 0.3},
+             {"op": "head", "first": 7}]})json";
+
+/// Keys that begin past a block of them, and on a coarse scale; projections of one stream and two.
+static const char *const firstKeys =
+    R"json({"sluice": 1, "vocabulary": 31, "context": 90, "batch": 2, "width": 16,
+  "defaults": {"heads": 2, "feed_forward": 20},
+  "stages": [{"op": "embedding", "to": "fine"},
+             {"op": "layer", "first": 70},
+             {"op": "project", "activation": "relu", "bias": false},
+             {"op": "shorten", "factor": 4, "method": "linear"},
+             {"op": "layer", "mask": {"window": [0, 3]}, "first": 2},
+             {"op": "upsample", "factor": 4},
+             {"op": "shift", "by": 3},
+             {"op": "project", "with": "fine"},
+             {"op": "head", "bias": true, "first": 11}]})json";
+
 const std::vector<Family> &families() {
   static const std::vector<Family> all = {{"RelativeBias", relativeBias},
                                           {"TransformerXl", transformerXl},
@@ -260,7 +285,9 @@ const std::vector<Family> &families() {
                                           {"Least", least},
                                           {"OverStreams", overStreams},
                                           {"OverScales", overScales},
-                                          {"Losses", losses}};
+                                          {"Losses", losses},
+                                          {"TopDown", topDown},
+                                          {"FirstKeys", firstKeys}};
   return all;
 }
 

@@ -9,6 +9,7 @@
 #include "sluice/Runtime/Session.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <set>
@@ -147,7 +148,9 @@ TEST_P(Stepped, EveryPositionOfRaggedRows) {
                         {logits.begin(), logits.end()}, expected.at({row, length}));
     });
     ASSERT_EQ(found.size(), expected.size());
-    expectScoresOfShortWindows(model, family.name + (" on " + target));
+    if (model.plan().model.first == 0) { // else windows overlap
+      expectScoresOfShortWindows(model, family.name + (" on " + target));
+    }
     // A row alone, on another number of threads, on states that were in use.
     Model other(artifact, target, 1);
     other.setWeights(weights);
@@ -212,7 +215,7 @@ TEST(Generation, WritesTheSameTextWithAndWithoutACache) {
 }
 
 /// GPU code on the emulator, which holds every launch to float64: ragged rows, and each row alone
-/// with the same bits.
+/// with the same bits; a gradient.
 class EmulatedSteps : public ::testing::TestWithParam<Family> {};
 
 TEST_P(EmulatedSteps, EveryPositionOfRaggedRows) {
@@ -240,6 +243,12 @@ TEST_P(EmulatedSteps, EveryPositionOfRaggedRows) {
     EXPECT_TRUE(std::ranges::equal(logits, found.at({row, length})))
         << "row " << row << " alone differs at " << length;
   });
+  // A step of training, whose launches are held to float64 too.
+  std::ranges::copy(ragged.inputs.tokens, executor.tokens().begin());
+  executor.scalarI64("length") = ragged.context;
+  executor.scalarI64("rows") = ragged.batch;
+  executor.run("gradient");
+  EXPECT_TRUE(std::isfinite(executor.scalarF32("loss")));
 }
 
 /// Grouped heads, rotation, a window, several scales, and rows that one step computes together.
@@ -259,8 +268,17 @@ constexpr const char *maxima = R"json({"sluice": 1, "vocabulary": 50, "context":
     {"op": "shorten", "factor": 3, "method": "max"}, {"op": "layer"}, {"op": "upsample", "factor": 3},
     {"op": "add", "with": "fine"}, {"op": "head"}]})json";
 
+/// Rows that do not exist, on two scales; the fine ones read coarse ones through a linear map.
+constexpr const char *topDown = R"json({"sluice": 1, "vocabulary": 50, "context": 11, "batch": 2,
+  "precision": {"compute": "bf16"}, "width": 12,
+  "defaults": {"heads": 2, "feed_forward": 20, "placement": "post"},
+  "stages": [{"op": "embedding"},
+    {"op": "top_down", "hierarchy": "1@4 1@2 1@1", "upsample": "linear", "projection_activation": "gelu"},
+    {"op": "head", "first": 3}]})json";
+
 INSTANTIATE_TEST_SUITE_P(Families, EmulatedSteps,
-                         ::testing::Values(Family{"AllOfIt", allOfIt}, Family{"Maxima", maxima}),
+                         ::testing::Values(Family{"AllOfIt", allOfIt}, Family{"Maxima", maxima},
+                                           Family{"TopDown", topDown}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 std::vector<uint8_t> bytesOf(const std::string &text) { return {text.begin(), text.end()}; }

@@ -141,6 +141,10 @@ TEST(Generator, RefillsTheWindowFromWholeGroups) {
   // A period longer than the context.
   EXPECT_EQ(windowStart(12, 0, 8, 12), 8);
   EXPECT_EQ(windowStart(2, 0, 1, 2), 1);
+  // At least 16 tokens: half of the context, the multiple before, what fits.
+  EXPECT_EQ(windowStart(65, 0, 64, 16, 16), 48);
+  EXPECT_EQ(windowStart(65, 0, 64, 16, 20), 32);
+  EXPECT_EQ(windowStart(25, 0, 24, 16, 16), 9);
 }
 
 std::string generated(Executor &executor, const std::string &prompt, int64_t count,

@@ -135,6 +135,43 @@ TEST(Expansion, HourglassOnACoarseStream) {
             "8 head <- 7 @1 4\n");
 }
 
+/// The docs' example, and one on a coarse stream with a norm and losses of bags.
+TEST(Expansion, TopDown) {
+  EXPECT_EQ(show(readGood(specText(R"({ "op": "top_down", "hierarchy": "1@4 2@1",
+                                        "placement": "post" },)",
+                                   R"("heads": 2)", "", R"(, "first": 3)"))),
+            "0 embedding <- -1 @1 0\n"
+            "1 shorten <- 0 @4 1.inside.0\n"
+            "2 layer <- 1 @4 1.inside.1\n"
+            "3 upsample <- 2 @1 1.inside.2\n"
+            "4 shift <- 3 @1 1.inside.3\n"
+            "5 project <- 0, 4 @1 1.inside.4\n"
+            "6 layer <- 5 @1 1.inside.5\n"
+            "7 layer <- 6 @1 1.inside.6\n"
+            "8 head <- 7 @1 2\n");
+  auto primitives = expand(readGood(specText(
+      R"({ "op": "shorten", "factor": 2 },
+         { "op": "top_down", "hierarchy": "1@4 0@2 1@1", "bags": 0.5,
+           "projection_activation": "gelu", "shorten": "linear", "upsample": "linear" },)",
+      R"("heads": 2)", "", R"(, "first": 7)")));
+  ASSERT_EQ(primitives.size(), 17u);
+  EXPECT_EQ(std::get<Layer>(primitives[3].settings).first, 0);
+  const auto &bag = std::get<Loss>(primitives[5].settings);
+  EXPECT_EQ(bag.name, "bag_4");
+  EXPECT_EQ(bag.factor, 0.5);
+  EXPECT_EQ(primitives[5].factor, 8);
+  EXPECT_EQ(bag.head.firstOf(8), 7);
+  EXPECT_EQ(primitives[6].input, 4);
+  EXPECT_EQ(std::get<Shift>(primitives[7].settings).by, 1);
+  EXPECT_EQ(primitives[8].input, 1);
+  EXPECT_EQ(std::get<Project>(primitives[9].settings).activation, Activation::Gelu);
+  EXPECT_EQ(std::get<Loss>(primitives[10].settings).name, "bag_2");
+  EXPECT_EQ(primitives[11].input, 9); // a level without layers has no norm
+  EXPECT_EQ(primitives[13].input, 1);
+  EXPECT_EQ(primitives[13].second, 12);
+  EXPECT_EQ(std::get<Layer>(primitives[14].settings).first, 3);
+}
+
 TEST(Expansion, MethodsAndSettingsReachTheStages) {
   auto primitives = expand(readGood(specText(R"({ "op": "hourglass", "hierarchy": "1@1 1@4 1@1",
       "shorten": "linear", "upsample": "linear", "norm": "rms", "epsilon": 0.25, "dropout": 0.5 },)")));

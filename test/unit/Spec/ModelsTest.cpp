@@ -55,6 +55,54 @@ TEST_P(ShippedModel, Expands) {
   }
 }
 
+std::vector<std::string> papersOf(const std::string &paper) {
+  std::vector<std::string> files = filesUnder(SPEC_MODELS_DIR "/papers");
+  std::erase_if(files, [&](const std::string &file) {
+    return !std::filesystem::path(file).stem().string().starts_with(paper);
+  });
+  return files;
+}
+
+class MultiscaleRow : public testing::TestWithParam<std::string> {};
+
+TEST_P(MultiscaleRow, IsWhatItsNameSays) {
+  Model model = read(GetParam());
+  std::string name = "multiscale";
+  const Stage &stage = model.stages.at(model.stages.size() - 2);
+  Layer layer;
+  if (const auto *topDown = std::get_if<TopDown>(&stage.settings)) {
+    layer = topDown->layer;
+    name += "-top-down";
+    int64_t factor = 1;
+    for (size_t i = topDown->hierarchy.size(); i-- > 0; factor *= 4) {
+      EXPECT_EQ(topDown->hierarchy[i].factor, factor);
+    }
+    for (const Hourglass::Level &level : topDown->hierarchy) {
+      name += "-" + std::to_string(level.layers);
+    }
+    EXPECT_EQ(topDown->upsample, Upsampling::Linear);
+    name += model.width == 768 ? "" : "-" + std::to_string(model.width);
+    name += topDown->shorten == Shortening::Linear ? "-convolution" : "";
+  } else {
+    const auto &layers = std::get<Layers>(stage.settings);
+    layer = layers.layer;
+    const auto *shorten = std::get_if<Shorten>(&model.stages.at(1).settings);
+    name += shorten ? "-coarse-" + std::to_string(shorten->factor)
+                    : "-vanilla-" + std::to_string(layers.count);
+    name += model.width == 768 ? "" : "-" + std::to_string(model.width);
+    name += layer.mask.kind == MaskKind::Window ? "-window-" + std::to_string(layer.mask.end) : "";
+  }
+  EXPECT_EQ(std::filesystem::path(GetParam()).stem().string(), name);
+  EXPECT_EQ(model.name, name);
+  EXPECT_EQ(layer.headSize, 64);
+  EXPECT_EQ(layer.feedForward, 4 * model.width);
+  EXPECT_EQ(layer.placement, Placement::Post);
+  EXPECT_EQ(layer.dropout, 0.1);
+  EXPECT_EQ(layer.attentionDropout, 0.1);
+  EXPECT_EQ(model.training.learningRate, 2.5e-4);
+  EXPECT_EQ(model.training.schedule.warmup, 40000);
+}
+
 class PaperRow : public testing::TestWithParam<std::string> {};
 
 TEST_P(PaperRow, IsWhatItsNameSays) {
@@ -87,11 +135,12 @@ std::string testName(const testing::TestParamInfo<std::string> &info) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ShippedModel, testing::ValuesIn(filesUnder(SPEC_MODELS_DIR)),
                          testName);
-INSTANTIATE_TEST_SUITE_P(Models, PaperRow, testing::ValuesIn(filesUnder(SPEC_MODELS_DIR "/papers")),
+INSTANTIATE_TEST_SUITE_P(Models, PaperRow, testing::ValuesIn(papersOf("hourglass")), testName);
+INSTANTIATE_TEST_SUITE_P(Models, MultiscaleRow, testing::ValuesIn(papersOf("multiscale")),
                          testName);
 
 TEST(Models, SmallOnesHaveFiveToTenMillionParameters) {
-  for (std::string name : {"vanilla", "hourglass"}) {
+  for (std::string name : {"vanilla", "hourglass", "top-down"}) {
     int64_t count = parameterCount(read(SPEC_MODELS_DIR "/small/" + name + ".json"));
     EXPECT_GE(count, 5000000) << name;
     EXPECT_LE(count, 10000000) << name;

@@ -130,10 +130,10 @@ TEST(Reader, ReadsLosses) {
   const auto &bag = std::get<Loss>(model.stages[2].settings);
   EXPECT_EQ(bag.name, "bag");
   EXPECT_EQ(bag.factor, 0.5);
-  EXPECT_FALSE(bag.shift);
+  EXPECT_FALSE(bag.head.shift);
   EXPECT_TRUE(bag.head.tied);
   EXPECT_EQ(bag.head.labelSmoothing, 0.25);
-  EXPECT_EQ(std::get<Loss>(model.stages[3].settings).shift, 0);
+  EXPECT_EQ(std::get<Loss>(model.stages[3].settings).head.shift, 0);
   EXPECT_EQ(std::get<Head>(model.stages[5].settings).labelSmoothing, 0.1);
   std::vector<Primitive> primitives = expand(model);
   EXPECT_EQ(primitives[2].input, 1);

@@ -48,6 +48,7 @@ Place placeOf(Op op) {
   case Op::Layer:
   case Op::Layers:
   case Op::Hourglass:
+  case Op::TopDown:
     need("heads", "2");
     break;
   case Op::Shift:
@@ -75,7 +76,12 @@ Place placeOf(Op op) {
   if (op == Op::Hourglass) {
     need("hierarchy", "\"1@1 1@2 1@1\"");
   }
-  std::string before = op == Op::Embedding ? "" : body, after = R"(, {"op": "head"})";
+  if (op == Op::TopDown) {
+    need("hierarchy", "\"1@2 1@1\"");
+  }
+  std::string before = op == Op::Embedding ? "" : body;
+  std::string after =
+      R"(, {"op": "head")" + std::string(op == Op::TopDown ? R"(, "first": 1})" : "}");
   return {head + R"(, "stages": [)" + before + "{", "}" + (op == Op::Head ? "" : after) + "]}",
           needs, &keysOf(op)};
 }

@@ -167,5 +167,9 @@ TEST_P(Golden, Gradients) {
 
 INSTANTIATE_TEST_SUITE_P(Specs, Golden,
                          ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
-                                           "bidirectional"),
-                         [](const auto &info) { return info.param; });
+                                           "bidirectional", "top-down"),
+                         [](const auto &info) {
+                           std::string name = info.param;
+                           llvm::replace(name, '-', '_');
+                           return name;
+                         });

@@ -27,11 +27,16 @@ mlir::IntegerSet completeMask(mlir::MLIRContext *context, ScaleRatio scales);
 mlir::IntegerSet windowMask(mlir::MLIRContext *context, ScaleRatio scales, int64_t begin,
                             int64_t end);
 mlir::IntegerSet everyKey(mlir::MLIRContext *context);
+/// The keys of `mask` from row `first` on; `mask` itself where that is 0.
+mlir::IntegerSet withFirstKey(mlir::IntegerSet mask, int64_t first);
+/// What withFirstKey made a mask of; 0 where it did not.
+std::pair<mlir::IntegerSet, int64_t> splitFirstKey(mlir::IntegerSet mask);
 
 /// A mask in a spec's words.
 struct MaskWords {
   enum Kind { Causal, Complete, Window, Bidirectional, Other } kind = Other;
   int64_t begin = 0, end = 0; ///< of a window
+  int64_t first = 0;          ///< keys before this row are left out
 };
 MaskWords describeMask(mlir::IntegerSet mask, ScaleRatio scales);
 
