@@ -126,7 +126,7 @@ std::string editor::describeStage(const spec::Model &model, size_t index) {
     return "";
   }
   std::string text = resultText(model, parts.back());
-  if (stage.op() == Op::Layers || stage.op() == Op::Hourglass) {
+  if (stage.op() == Op::Layers || stage.op() == Op::Hourglass || stage.op() == Op::BottomUp) {
     text += "- expands to " + expansionText(parts) + "\n";
   }
   return text + weightsText(spec::tensors(model, all), parts);

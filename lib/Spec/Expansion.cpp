@@ -5,6 +5,7 @@
 
 #include "sluice/Spec/Expansion.h"
 
+#include "BottomUp.h"
 #include "Stages.h"
 
 namespace sluice::spec {
@@ -51,7 +52,9 @@ private:
   std::string describe(int64_t id) const;
 
   int64_t emit(const Stage &stage, Settings settings, std::string prefix,
-               const SourceLocation &location, int64_t input, int64_t second = -1);
+               const SourceLocation &location, int64_t input, int64_t second = -1,
+               std::vector<int64_t> sources = {});
+  std::vector<int64_t> findSources(const Layer &layer, int64_t input) const;
   int64_t expandStage(const Stage &stage);
 
   const Model &model;
@@ -174,7 +177,8 @@ std::string Expander::describe(int64_t id) const {
 /// score has terms by distance.
 void Expander::checkGiven(const Stage &stage, int64_t input) const {
   Op op = stage.op();
-  bool moves = op == Op::Shift || op == Op::Shorten || op == Op::Upsample || op == Op::Hourglass;
+  bool moves = op == Op::Shift || op == Op::Shorten || op == Op::Upsample || op == Op::Hourglass ||
+               op == Op::BottomUp;
   if (input >= 0 && !axisOf(input).empty() && (moves || op == Op::Head || op == Op::Loss)) {
     fail(stage.location, "expected a stream of the tokens for " + std::string(name(op)) +
                              ", found " + describe(input) +
@@ -223,19 +227,36 @@ void Expander::checkAdd(const Stage &stage, int64_t input, int64_t second) const
   }
 }
 
+/// Where keys and values of groups of heads come from, one a group.
+std::vector<int64_t> Expander::findSources(const Layer &layer, int64_t input) const {
+  std::vector<int64_t> sources;
+  for (const HeadGroup &group : layer.groups) {
+    sources.push_back(group.isPooled ? input : stream(group.over, group.location));
+  }
+  return sources;
+}
+
 int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix,
-                       const SourceLocation &location, int64_t input, int64_t second) {
+                       const SourceLocation &location, int64_t input, int64_t second,
+                       std::vector<int64_t> sources) {
   if (result.size() == mostPrimitives) {
     fail(location, "expected a model of at most " + std::to_string(mostPrimitives) +
                        " stages once expanded, found more; use fewer layers");
   }
-  const auto *hourglass = std::get_if<Hourglass>(&stage.settings);
-  int64_t factor = factorAfter(settings, input, hourglass ? location : stage.at("factor"));
+  bool isInside = stage.op() == Op::Hourglass || stage.op() == Op::BottomUp;
+  int64_t factor = factorAfter(settings, input, isInside ? location : stage.at("factor"));
   int64_t id = static_cast<int64_t>(result.size());
   const auto *embedding = std::get_if<Embedding>(&settings);
   std::string axis = embedding ? embedding->input : axisOf(input);
+  const auto *layer = std::get_if<Layer>(&settings);
+  if (layer && sources.empty()) {
+    sources = findSources(*layer, input);
+  }
   result.push_back({id, input, second, factor, std::move(axis), std::move(settings),
-                    std::move(prefix), location, stage.keys});
+                    std::move(prefix), location, stage.keys, std::move(sources)});
+  if (result.back().op() == Op::Layer) {
+    checkSources(result.back(), result);
+  }
   return id;
 }
 
@@ -266,6 +287,14 @@ int64_t Expander::expandStage(const Stage &stage) {
       return emit(stage, std::move(settings), std::move(prefix), location, x, second);
     };
     return HourglassExpander(stage, append).level(0, stage.prefix, input);
+  }
+  if (const auto *bottomUp = std::get_if<BottomUp>(&stage.settings)) {
+    auto append = [&](Settings settings, std::string prefix, int64_t x,
+                      std::vector<int64_t> sources) {
+      return emit(stage, std::move(settings), std::move(prefix), stage.at("hierarchy"), x, -1,
+                  std::move(sources));
+    };
+    return expandBottomUp(*bottomUp, stage, input, append);
   }
   if (stage.op() == Op::Head && result[static_cast<size_t>(input)].factor != 1) {
     fail(stage.location,

@@ -11,8 +11,8 @@ namespace sluice::spec {
 namespace {
 
 constexpr std::array<std::string_view, std::variant_size_v<Settings>> opNames = {
-    "embedding", "layer",   "norm", "shift", "shorten", "upsample",
-    "add",       "dropout", "head", "loss",  "layers",  "hourglass"};
+    "embedding", "layer", "norm", "shift",  "shorten",   "upsample", "add",
+    "dropout",   "head",  "loss", "layers", "hourglass", "bottom_up"};
 
 constexpr Range anyShift = {0, largestSize};
 
@@ -49,9 +49,39 @@ Hourglass readHourglass(const Fields &fields, int64_t width) {
   return hourglass;
 }
 
-/// A layer, whose keys and values may come from another stream.
+/// Coarse scales, then a layer whose groups of heads read one each.
+BottomUp readBottomUp(const Fields &fields, int64_t width) {
+  BottomUp bottomUp;
+  bottomUp.hierarchy = readRisingHierarchy(fields);
+  bottomUp.shorten = readShortening(fields, "shorten");
+  bottomUp.repooled =
+      fields.choice<bool>("pooling", {{"cascaded", false}, {"repooled", true}}, false);
+  bottomUp.layer = readLayer(fields, width);
+  if (!bottomUp.layer.groups.empty()) {
+    fields.fail(fields.position("scales"),
+                "expected no \"scales\" in a bottom_up stage, which has scales of its own, found "
+                "both; say \"scales\": [] in this stage");
+  }
+  Layer gathers = bottomUp.layer;
+  gathers.groups.resize(bottomUp.hierarchy.size() - 1);
+  checkGroups(fields, "hierarchy", gathers);
+  return bottomUp;
+}
+
+/// A layer, whose keys and values may come from another stream, or from one a group of heads.
 Layer readSingleLayer(const Fields &fields, int64_t width) {
   Layer layer = readLayer(fields, width);
+  if (const JsonValue *over = fields.find("over"); over && !layer.groups.empty()) {
+    fields.fail(over->position,
+                "expected one of \"over\" and \"scales\", which both say what keys and values are "
+                "made of, found both; leave one out, or say \"scales\": [] in this stage");
+  }
+  if (const JsonValue *over = fields.find("over"); over && over->kind == JsonKind::Array) {
+    layer.groups = readSources(fields, layer.mask);
+    checkGroups(fields, "over", layer);
+    checkScoresOfGroups(fields, "over", layer);
+    return layer;
+  }
   layer.over = fields.text("over", "");
   if (!layer.over.empty() && layer.rotaryBase) {
     fields.fail(fields.position("rotary"),
@@ -122,11 +152,15 @@ Settings readSettings(Op op, const Fields &fields, int64_t width) {
     return Layers{fields.integer("count", {1, 10000}), readLayer(fields, width)};
   case Op::Hourglass:
     return readHourglass(fields, width);
+  case Op::BottomUp:
+    return readBottomUp(fields, width);
   }
   return {};
 }
 
-bool hasLayerSettings(Op op) { return op == Op::Layer || op == Op::Layers || op == Op::Hourglass; }
+bool hasLayerSettings(Op op) {
+  return op == Op::Layer || op == Op::Layers || op == Op::Hourglass || op == Op::BottomUp;
+}
 
 std::vector<std::string_view> keyNames(Op op) {
   std::vector<std::string_view> names;

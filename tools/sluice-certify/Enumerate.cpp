@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 using namespace certify;
 
@@ -100,7 +101,11 @@ int64_t longestOf(const Graph &graph) {
     product = std::min<__int128>(product * (coarser ? value.number : 1), mostTokens);
     bool shifts = value.kind == Kind::Shift;
     int64_t by = shifts ? value.number : value.mask.end;
-    reach = std::max(reach, __int128(by) * (shifts ? value.factor : value.keyFactor));
+    bool inTokens = !shifts && value.mask.kind == Mask::Tokens; // common ones
+    int64_t unit = inTokens ? std::gcd(value.factor, value.keyFactor)
+                   : shifts ? value.factor
+                            : value.keyFactor;
+    reach = std::max(reach, __int128(by) * unit);
   }
   return static_cast<int64_t>(std::min<__int128>(2 * product + reach + 1, mostTokens));
 }

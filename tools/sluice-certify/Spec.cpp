@@ -2,7 +2,7 @@
 //
 // From a spec to the graph of its values: a second reading of docs/spec.md. Read is what decides
 // the graph: stages, their order and names, factors, shifts, masks, placement, activation, dropout.
-#include "Fields.h"
+#include "HeadGroups.h"
 
 #include <map>
 #include <set>
@@ -13,10 +13,11 @@ namespace {
 
 constexpr size_t mostValues = size_t{1} << 20;
 
-const std::set<std::string> layerKeys = {
-    "heads",        "key_value_heads", "head_size",         "norm", "placement", "epsilon",
-    "activation",   "dropout",         "attention_dropout", "mask", "rotary",    "bias",
-    "feed_forward", "relative"};
+const std::set<std::string> layerKeys = {"heads",        "key_value_heads", "head_size",
+                                         "norm",         "placement",       "epsilon",
+                                         "activation",   "dropout",         "attention_dropout",
+                                         "mask",         "rotary",          "bias",
+                                         "feed_forward", "relative",        "scales"};
 
 const std::map<std::string, std::set<std::string>> ownKeys = {
     {"embedding", {"input", "positions", "dropout", "to"}},
@@ -30,7 +31,8 @@ const std::map<std::string, std::set<std::string>> ownKeys = {
     {"head", {"tied", "bias", "label_smoothing", "from"}},
     {"loss", {"name", "factor", "shift", "tied", "bias", "label_smoothing", "from"}},
     {"layers", {"count", "from", "to"}},
-    {"hourglass", {"hierarchy", "shorten", "upsample", "shift", "from", "to"}}};
+    {"hourglass", {"hierarchy", "shorten", "upsample", "shift", "from", "to"}},
+    {"bottom_up", {"hierarchy", "shorten", "pooling", "from", "to"}}};
 
 void checkKeys(const json &object, const std::set<std::string> &known, const std::string &where) {
   for (const auto &[key, value] : object.items()) {
@@ -68,10 +70,15 @@ private:
   size_t stage(const std::string &op, const Fields &fields, const std::string &path, size_t input);
   size_t embedding(const Fields &fields, const std::string &path);
   void checkGiven(const std::string &op, const Fields &fields, size_t x) const;
-  /// With keys and values of stream `over`, or of the layer's own.
+  /// With keys and values of the streams `over`: none, the layer's own; several, one a group of
+  /// heads.
   size_t layer(const Layer &settings, const std::string &path, size_t x,
-               std::optional<size_t> over = {});
-  size_t mix(const Layer &settings, const std::string &path, size_t x, std::optional<size_t> over);
+               const std::vector<size_t> &over = {});
+  size_t mix(const Layer &settings, const std::string &path, size_t x,
+             const std::vector<size_t> &over);
+  size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask);
+  size_t bottomUp(const Fields &fields, const std::string &path, size_t x);
+  size_t singleLayer(const Fields &fields, const std::string &path, size_t x);
   size_t shorten(const std::string &path, int64_t k, bool linear, size_t x);
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
   void loss(const Fields &fields, const std::string &path, size_t x);
@@ -122,7 +129,17 @@ size_t Deriver::embedding(const Fields &fields, const std::string &path) {
 }
 
 size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
-                    std::optional<size_t> over) {
+                    const std::vector<size_t> &over) {
+  if (!settings.groups.empty()) {
+    return mixGroups(
+        settings, path, x, over,
+        [this](Kind kind, const std::string &name, std::vector<size_t> operands, int64_t number) {
+          return make(kind, name, std::move(operands), number);
+        },
+        [this](const std::string &name, size_t query, size_t keys, const Mask &mask) {
+          return attend(name, {query, keys, keys}, mask);
+        });
+  }
   size_t keys = 0;
   std::vector<size_t> terms;
   if (settings.isXl) {
@@ -134,8 +151,8 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
     graph.values[distance].input = graph.values[x].input;
     terms.push_back(make(Kind::Linear, path + ".relative", {distance}));
     x = content;
-  } else if (over) {
-    keys = settings.preNorm ? make(Kind::Norm, path + ".over.norm", {*over}) : *over;
+  } else if (!over.empty()) {
+    keys = settings.preNorm ? make(Kind::Norm, path + ".over.norm", {over[0]}) : over[0];
     x = make(Kind::Linear, path + ".query", {x});
     keys = make(Kind::Linear, path + ".kv", {keys});
   } else {
@@ -143,34 +160,34 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
   }
   std::vector<size_t> operands = {x, keys, keys};
   operands.insert(operands.end(), terms.begin(), terms.end());
-  size_t result = make(Kind::Attention, path + ".mix", operands);
+  x = attend(path + ".mix", std::move(operands), settings.mask);
+  return make(Kind::Linear, path + ".output", {x});
+}
+
+size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, const Mask &mask) {
+  size_t keys = operands[1], result = make(Kind::Attention, name, std::move(operands));
   Value &value = graph.values[result];
-  value.mask = settings.mask;
+  value.mask = mask;
   value.keyFactor = graph.values[keys].factor;
   if (graph.values[keys].input != value.input) { // what is given is read whole, by tokens alone
     if (value.isGiven()) {
-      fail(path, "a layer of the tokens over another axis", "one of the input " + value.input);
+      fail(name, "a layer of the tokens over another axis", "one of the input " + value.input);
     }
     value.mask = {Mask::Bidirectional, 0, 0};
   }
-  if (value.mask.kind == Mask::Complete && value.keyFactor == value.factor) {
-    value.mask.kind = Mask::Causal; // of one scale they are one
-  }
+  settleMask(value);
   return result;
 }
 
 size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x,
-                      std::optional<size_t> over) {
+                      const std::vector<size_t> &over) {
   dropout |= settings.dropsOut;
   auto block = [&](const std::string &name, auto inner) {
     size_t branch = inner(settings.preNorm ? make(Kind::Norm, name + ".norm", {x}) : x);
     x = make(Kind::Map, name + ".sum", {x, branch});
     x = settings.preNorm ? x : make(Kind::Norm, name + ".norm", {x});
   };
-  block(path + ".attention", [&](size_t v) {
-    v = mix(settings, path + ".attention", v, over);
-    return make(Kind::Linear, path + ".attention.output", {v});
-  });
+  block(path + ".attention", [&](size_t v) { return mix(settings, path + ".attention", v, over); });
   block(path + ".feed_forward", [&](size_t v) {
     std::vector<size_t> in;
     if (settings.gated) {
@@ -245,6 +262,15 @@ size_t Deriver::hourglass(const Fields &fields, const std::string &path, size_t 
   return x;
 }
 
+size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x) {
+  bool folds = fields.choice("shorten", {"average", "linear", "max"}) == 1;
+  return certify::bottomUp(
+      fields, path, x,
+      [&](const std::string &name, int64_t k, size_t y) { return shorten(name, k, folds, y); },
+      [this](auto &&...parts) { return layer(parts...); },
+      [this](const std::string &name, size_t y) { return make(Kind::Norm, name + ".norm", {y}); });
+}
+
 /// Row t reads group (t - shift) div k.
 void Deriver::loss(const Fields &fields, const std::string &path, size_t x) {
   std::string name = fields.text("name");
@@ -277,8 +303,8 @@ size_t Deriver::stream(const std::string &name, const Fields &fields) const {
 
 /// On an input's axis nothing groups or delays, and no head reads it.
 void Deriver::checkGiven(const std::string &op, const Fields &fields, size_t x) const {
-  static const std::set<std::string> ofTokens = {"shift",     "shorten", "upsample",
-                                                 "hourglass", "head",    "loss"};
+  static const std::set<std::string> ofTokens = {"shift", "shorten", "upsample", "hourglass",
+                                                 "head",  "loss",    "bottom_up"};
   if (graph.values[x].isGiven() && ofTokens.contains(op)) {
     fields.mismatch("a stream of the tokens for " + op, "one of " + graph.values[x].input);
   }
@@ -289,6 +315,27 @@ void Deriver::checkGiven(const std::string &op, const Fields &fields, size_t x) 
   }
 }
 
+/// A layer with keys and values of its own, or of other streams.
+size_t Deriver::singleLayer(const Fields &fields, const std::string &path, size_t x) {
+  Layer settings = readLayer(fields);
+  const json *over = fields.find("over");
+  if (!over) {
+    return layer(settings, path, x);
+  }
+  if (!settings.groups.empty() || (fields.find("relative") && *fields.find("relative") != "none")) {
+    fields.mismatch("neither \"scales\" nor \"relative\" where \"over\" is given", "both");
+  }
+  if (!over->is_array()) {
+    return layer(settings, path, x, {stream(fields.text("over"), fields)});
+  }
+  settings.groups = readSources(fields, settings.mask);
+  std::vector<size_t> sources;
+  for (const HeadGroup &group : settings.groups) {
+    sources.push_back(stream(group.stream, fields));
+  }
+  return layer(settings, path, x, sources);
+}
+
 size_t Deriver::stage(const std::string &op, const Fields &fields, const std::string &path,
                       size_t x) {
   bool linear = op == "upsample" ? fields.choice("method", {"repeat", "linear"}) == 1
@@ -297,14 +344,7 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
     return embedding(fields, path);
   }
   if (op == "layer") {
-    std::optional<size_t> over;
-    if (fields.find("over")) {
-      over = stream(fields.text("over"), fields);
-      if (fields.find("relative") && *fields.find("relative") != "none") {
-        fields.mismatch("no \"relative\" where \"over\" is given", "both");
-      }
-    }
-    return layer(readLayer(fields), path, x, over);
+    return singleLayer(fields, path, x);
   }
   for (int64_t i = 0; op == "layers" && i < fields.integer("count", 1); ++i) {
     x = layer(readLayer(fields), path + ".inside." + std::to_string(i), x);
@@ -314,6 +354,9 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   }
   if (op == "hourglass") {
     return hourglass(fields, path, x);
+  }
+  if (op == "bottom_up") {
+    return bottomUp(fields, path, x);
   }
   if (op == "norm") {
     return make(Kind::Norm, path + ".norm", {x});
@@ -352,45 +395,6 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   return x;
 }
 
-/// Which values `rows` are computed from.
-std::vector<bool> findLive(const Graph &graph, const std::vector<size_t> &rows) {
-  std::vector<bool> live(graph.values.size());
-  for (size_t row : rows) {
-    live[row] = true;
-  }
-  for (size_t i = graph.values.size(); i-- > 0;) {
-    for (size_t operand : graph.values[i].operands) {
-      live[operand] = live[operand] || live[i];
-    }
-  }
-  return live;
-}
-
-/// Keeps what the losses are computed from, in order.
-void keepLive(Graph &graph) {
-  std::vector<size_t> rows;
-  for (const Loss &loss : graph.losses) {
-    rows.push_back(loss.row);
-  }
-  std::vector<bool> live = findLive(graph, rows), sampled = findLive(graph, {graph.head().row});
-  std::vector<size_t> numbers(graph.values.size());
-  std::vector<Value> kept;
-  for (size_t i = 0; i < graph.values.size(); ++i) {
-    if (live[i]) {
-      numbers[i] = kept.size();
-      kept.push_back(std::move(graph.values[i]));
-      kept.back().isSampled = sampled[i];
-      for (size_t &operand : kept.back().operands) {
-        operand = numbers[operand];
-      }
-    }
-  }
-  for (Loss &loss : graph.losses) {
-    loss.row = numbers[loss.row];
-  }
-  graph.values = std::move(kept);
-}
-
 Graph Deriver::run() {
   size_t previous = make(Kind::Tokens, "tokens", {});
   for (const std::string &name : namesOfInputs(spec)) {
@@ -410,7 +414,7 @@ Graph Deriver::run() {
         (op == "head") != (i + 1 == stages.size())) {
       fail(path, "the kind of a stage, an embedding first and a head last", "\"" + op + "\"");
     }
-    bool layered = op == "layer" || op == "layers" || op == "hourglass";
+    bool layered = op == "layer" || op == "layers" || op == "hourglass" || op == "bottom_up";
     std::set<std::string> keys = known->second;
     keys.insert("op");
     keys.insert(layerKeys.begin(), layered ? layerKeys.end() : layerKeys.begin());
@@ -428,31 +432,6 @@ Graph Deriver::run() {
   }
   keepLive(graph);
   return std::move(graph);
-}
-
-/// JSON in which no object has a key twice: which of the two holds would be anyone's guess. Nor
-/// does it nest deeper than a spec may (docs/spec.md), as copies of a value recurse.
-json parseSpec(const std::string &text) {
-  constexpr int deepest = 64;
-  std::vector<std::set<std::string>> open;
-  auto watch = [&](int depth, json::parse_event_t event, json &parsed) {
-    if (depth > deepest) {
-      throw BadInput("expected at most 64 levels of nesting, found more");
-    }
-    if (event == json::parse_event_t::object_start) {
-      open.emplace_back();
-    } else if (event == json::parse_event_t::object_end) {
-      open.pop_back();
-    } else if (event == json::parse_event_t::key && !open.back().insert(parsed).second) {
-      throw BadInput("expected keys that stand once, found " + parsed.dump() + " twice");
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, watch);
-  } catch (const json::exception &error) {
-    throw BadInput(std::string("expected JSON, found ") + error.what());
-  }
 }
 
 } // namespace

@@ -31,7 +31,7 @@ StoredRead followRead(const Graph &graph, const Relation &relation, size_t opera
     break;
   case Relation::Window:
     read.last = latestKey(relation);
-    read.first = makeLinear(1, k + 1 - relation.end).of(read.last);
+    read.first = earliestKey(relation);
     break;
   case Relation::Group:
     read.first = makeLinear(k, 0);

@@ -17,12 +17,14 @@ struct Primitive {
   int64_t second = -1; ///< id of the other operand of `add`, of a layer's `over`; -1 elsewhere
   int64_t factor = 1;  ///< of the result's scale: position m stands for tokens from factor * m
   std::string axis;    ///< of the result: the name of an input; empty: of the tokens
-  Settings settings;   ///< never Layers or Hourglass
+  Settings settings;   ///< never those of a composite stage
   std::string prefix;  ///< of the names of its weights: "stages.1.inside.0"
   /// The stage as written; in an hourglass its `hierarchy` (or `shift`, for a shift that it
   /// overrides).
   SourceLocation location;
   KeyLocations keys; ///< of the stage as written
+  /// Of a layer whose heads are grouped: id of the stream that each group's keys and values are of.
+  std::vector<int64_t> sources;
 
   Op op() const { return static_cast<Op>(settings.index()); }
   /// Where the value of `key` stands, or `location` where the key was not given.
@@ -52,7 +54,8 @@ struct Tensor {
 
 /// Every trained tensor in spec order. Weights of attention.query, key and value follow one
 /// another, then their biases, so that laid out in this order they are one matrix [H D + 2 Hkv D,
-/// d]; likewise feed_forward.gate and in. Over another stream those of key and value do alone.
+/// d]; likewise feed_forward.gate and in. Over another stream, and of a group of heads, those of
+/// key and value do alone.
 std::vector<Tensor> tensors(const Model &model, const std::vector<Primitive> &primitives);
 
 /// Elements of all trained tensors together.

@@ -167,5 +167,5 @@ TEST_P(Golden, Gradients) {
 
 INSTANTIATE_TEST_SUITE_P(Specs, Golden,
                          ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
-                                           "bidirectional"),
+                                           "bidirectional", "bottomup", "repooled", "retina"),
                          [](const auto &info) { return info.param; });
