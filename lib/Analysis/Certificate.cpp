@@ -42,8 +42,8 @@ static std::string nameOf(Value value) {
   return isGiven(function, type) ? scale.getAxis().str() : "tokens";
 }
 
-/// "causal", "complete", "window 0 4" or "bidirectional", with " from 3" where keys begin at row 3;
-/// any other mask is spelled as a set, which no checker of specs accepts.
+/// "causal", "complete", "window 0 4", "tokens 8 256" or "bidirectional", with " from 3" where keys
+/// begin at row 3; any other mask is spelled as a set, which no checker of specs accepts.
 static std::string spellMask(AttentionOp op) {
   MaskWords words = describeMask(op.getMask(), scalesOf(op));
   std::string from = words.first > 0 ? " from " + std::to_string(words.first) : "";
@@ -56,6 +56,8 @@ static std::string spellMask(AttentionOp op) {
     return "bidirectional" + from;
   case MaskWords::Window:
     return "window " + std::to_string(words.begin) + " " + std::to_string(words.end) + from;
+  case MaskWords::Tokens:
+    return "tokens " + std::to_string(words.begin) + " " + std::to_string(words.end) + from;
   case MaskWords::Other:
     break;
   }

@@ -18,6 +18,8 @@ static std::string nameOfMask(AttentionOp op, IntegerSet mask) {
            : words.kind == MaskWords::Bidirectional ? "bidirectional"
            : words.kind == MaskWords::Window
                ? "window " + std::to_string(words.begin) + " to " + std::to_string(words.end)
+           : words.kind == MaskWords::Tokens
+               ? "tokens " + std::to_string(words.begin) + " to " + std::to_string(words.end)
                : "own mask";
   }
   MaskBounds bounds = solveMask(mask);

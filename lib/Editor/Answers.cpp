@@ -209,6 +209,7 @@ json completeValue(const Document &document, const Node &node, size_t begin, siz
   }
   if (info->name == "mask") {
     items.add("window", "{\"window\": [0, 64]}", ValueItem, info->meaning);
+    items.add("tokens", "{\"tokens\": [0, 64]}", ValueItem, info->meaning);
   }
   if (info->name == "rotary") {
     items.add("base", "{\"base\": 10000}", ValueItem, info->meaning);

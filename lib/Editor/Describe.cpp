@@ -137,7 +137,9 @@ std::string editor::describeStage(const spec::Model &model, size_t index) {
     return "";
   }
   std::string text = resultText(model, parts.back());
-  if (stage.op() == Op::Layers || stage.op() == Op::Hourglass || stage.op() == Op::TopDown) {
+  bool isComposite = stage.op() == Op::Layers || stage.op() == Op::Hourglass ||
+                     stage.op() == Op::TopDown || stage.op() == Op::BottomUp;
+  if (isComposite) {
     text += "- expands to " + expansionText(parts) + "\n";
   }
   return text + weightsText(spec::tensors(model, all), parts);

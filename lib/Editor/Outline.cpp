@@ -217,8 +217,17 @@ std::optional<spec::Section> Outline::sectionOf(int object) const {
   if (outer == "training" && name == "schedule") {
     return Section::Schedule;
   }
-  bool layer = outer == "defaults" || stageOf(self.parent) == self.parent;
-  if (layer && (name == "mask" || name == "rotary" || name == "relative")) {
+  auto isLayer = [&](int id) {
+    return stageOf(id) == id || (node(id).parent == 0 && key(node(id)) == "defaults");
+  };
+  if (around.kind == Node::Array && around.parent > 0 && isLayer(around.parent)) {
+    return key(around) == "over"     ? std::optional(Section::Source)
+           : key(around) == "scales" ? std::optional(Section::Scale)
+                                     : std::nullopt;
+  }
+  bool isSource = name == "mask" && sectionOf(self.parent) == Section::Source;
+  if ((isLayer(self.parent) || isSource) &&
+      (name == "mask" || name == "rotary" || name == "relative")) {
     return name == "mask" ? Section::Mask : name == "rotary" ? Section::Rotary : Section::Relative;
   }
   return std::nullopt;

@@ -5,6 +5,7 @@
 
 #include "sluice/Spec/Expansion.h"
 
+#include "BottomUp.h"
 #include "Stages.h"
 
 namespace sluice::spec {
@@ -51,7 +52,9 @@ private:
   std::string describe(int64_t id) const;
 
   int64_t emit(const Stage &stage, Settings settings, std::string prefix,
-               const SourceLocation &location, int64_t input, int64_t second = -1);
+               const SourceLocation &location, int64_t input, int64_t second = -1,
+               std::vector<int64_t> sources = {});
+  std::vector<int64_t> findSources(const Layer &layer, int64_t input) const;
   int64_t expandStage(const Stage &stage);
   int64_t expandTopDown(const Stage &stage, int64_t input);
 
@@ -175,7 +178,7 @@ std::string Expander::describe(int64_t id) const {
 void Expander::checkGiven(const Stage &stage, int64_t input) const {
   Op op = stage.op();
   bool moves = op == Op::Shift || op == Op::Shorten || op == Op::Upsample || op == Op::Hourglass ||
-               op == Op::TopDown;
+               op == Op::TopDown || op == Op::BottomUp;
   if (input >= 0 && !axisOf(input).empty() && (moves || op == Op::Head || op == Op::Loss)) {
     fail(stage.location, "expected a stream of the tokens for " + std::string(name(op)) +
                              ", found " + describe(input) +
@@ -249,13 +252,24 @@ void Expander::checkScored(const Stage &stage, const Head &head, int64_t input) 
   }
 }
 
+/// Where keys and values of groups of heads come from, one a group.
+std::vector<int64_t> Expander::findSources(const Layer &layer, int64_t input) const {
+  std::vector<int64_t> sources;
+  for (const HeadGroup &group : layer.groups) {
+    sources.push_back(group.isPooled ? input : stream(group.over, group.location));
+  }
+  return sources;
+}
+
 int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix,
-                       const SourceLocation &location, int64_t input, int64_t second) {
+                       const SourceLocation &location, int64_t input, int64_t second,
+                       std::vector<int64_t> sources) {
   if (result.size() == mostPrimitives) {
     fail(location, "expected a model of at most " + std::to_string(mostPrimitives) +
                        " stages once expanded, found more; use fewer layers");
   }
-  bool isComposite = stage.op() == Op::Hourglass || stage.op() == Op::TopDown;
+  bool isComposite = stage.op() == Op::Hourglass || stage.op() == Op::TopDown ||
+                     stage.op() == Op::BottomUp;
   int64_t factor = factorAfter(settings, input, isComposite ? location : stage.at("factor"));
   if (const auto *loss = std::get_if<Loss>(&settings)) {
     defineLoss(*loss, isComposite ? stage.at("bags") : stage.at("name"));
@@ -264,9 +278,20 @@ int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix
   const auto *embedding = std::get_if<Embedding>(&settings);
   std::string axis = embedding ? embedding->input : axisOf(input);
   auto firstOf = [&](int64_t id) { return id < 0 ? 0 : firstTokens[static_cast<size_t>(id)]; };
-  firstTokens.push_back(std::max(firstOf(input), firstOf(second)));
+  const auto *layer = std::get_if<Layer>(&settings);
+  if (layer && sources.empty()) {
+    sources = findSources(*layer, input);
+  }
+  int64_t first = std::max(firstOf(input), firstOf(second));
+  for (int64_t source : sources) {
+    first = std::max(first, firstOf(source));
+  }
+  firstTokens.push_back(first);
   result.push_back({id, input, second, factor, std::move(axis), std::move(settings),
-                    std::move(prefix), location, stage.keys});
+                    std::move(prefix), location, stage.keys, std::move(sources)});
+  if (result.back().op() == Op::Layer) {
+    checkSources(result.back(), result);
+  }
   return id;
 }
 
@@ -303,6 +328,14 @@ int64_t Expander::expandStage(const Stage &stage) {
       return emit(stage, std::move(settings), std::move(prefix), location, x, second);
     };
     return HourglassExpander(stage, append).level(0, stage.prefix, input);
+  }
+  if (const auto *bottomUp = std::get_if<BottomUp>(&stage.settings)) {
+    auto append = [&](Settings settings, std::string prefix, int64_t x,
+                      std::vector<int64_t> sources) {
+      return emit(stage, std::move(settings), std::move(prefix), stage.at("hierarchy"), x, -1,
+                  std::move(sources));
+    };
+    return expandBottomUp(*bottomUp, stage, input, append);
   }
   if (stage.op() == Op::TopDown) {
     return expandTopDown(stage, input);

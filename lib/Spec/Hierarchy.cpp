@@ -39,6 +39,26 @@ public:
     return std::move(levels);
   }
 
+  /// From fine to coarse.
+  std::vector<Hourglass::Level> readRising() {
+    split();
+    if (levels.size() < 2) {
+      fail(0, "expected at least two levels, from the finest to the coarsest, found " +
+                  std::to_string(levels.size()) + "; write them as \"9@1 9@4 8@16\"");
+    }
+    checkCount();
+    checkFirst("a scale of 0 layers is 0@1");
+    for (size_t i = 1; i < levels.size(); ++i) {
+      if (levels[i].factor <= levels[i - 1].factor ||
+          levels[i].factor % levels[i - 1].factor != 0) {
+        fail(offsets[i],
+             "expected each factor to be a multiple of the finer one before it, found " +
+                 levelText(i) + " behind " + levelText(i - 1));
+      }
+    }
+    return std::move(levels);
+  }
+
   std::vector<Hourglass::Level> read() {
     split();
     if (levels.size() % 2 == 0) {
@@ -105,12 +125,16 @@ private:
            result <= largest;
   }
 
-  void checkFactors() const {
+  void checkFirst(const std::string &remedy) const {
     if (levels[0].factor != 1) {
       fail(offsets[0], "expected the first level to have factor 1, the scale of the stage's input, "
                        "found " +
-                           levelText(0) + "; begin and end with 0@1 to shorten at once");
+                           levelText(0) + "; " + remedy);
     }
+  }
+
+  void checkFactors() const {
+    checkFirst("begin and end with 0@1 to shorten at once");
     size_t last = levels.size() - 1;
     for (size_t i = 0; i < last / 2; ++i) {
       if (levels[last - i].factor != levels[i].factor) {
@@ -143,6 +167,12 @@ std::vector<Hourglass::Level> readScales(const Fields &fields) {
   fields.need("hierarchy", "levels such as \"2@16 4@4 8@1\"");
   fields.text("hierarchy");
   return HierarchyReader(fields, *fields.find("hierarchy")).readDownwards();
+}
+
+std::vector<Hourglass::Level> readRisingHierarchy(const Fields &fields) {
+  fields.need("hierarchy", "levels such as \"9@1 9@4 8@16\"");
+  fields.text("hierarchy");
+  return HierarchyReader(fields, *fields.find("hierarchy")).readRising();
 }
 
 } // namespace sluice::spec

@@ -5,40 +5,6 @@
 namespace sluice::spec {
 namespace {
 
-Mask readMask(const Fields &fields) {
-  constexpr std::string_view expected =
-      "\"causal\", \"complete\", \"bidirectional\" or {\"window\": [a, b]}";
-  const JsonValue *value = fields.find("mask");
-  if (!value || (value->kind == JsonKind::String && value->text == "causal")) {
-    return {};
-  }
-  if (value->kind == JsonKind::String && value->text == "complete") {
-    return {MaskKind::Complete};
-  }
-  if (value->kind == JsonKind::String && value->text == "bidirectional") {
-    return {MaskKind::Bidirectional};
-  }
-  if (value->kind != JsonKind::Object) {
-    bool isText = value->kind == JsonKind::String;
-    auto near =
-        isText ? nearest(value->text, {"causal", "complete", "bidirectional"}) : std::nullopt;
-    fields.mismatch(*value, "mask", expected, near ? "did you mean " + quote(*near) + "?" : "");
-  }
-  Fields window(*value, fields.fileName(), "a mask");
-  window.allowOnly({"window"});
-  constexpr std::string_view type = "two integers [a, b] with 0 <= a < b";
-  const std::vector<JsonValue> &ends =
-      window.itemsAt(window.need("window", type), "window", 2, type);
-  Mask mask = {MaskKind::Window, window.integerAt(ends[0], "window", {0}),
-               window.integerAt(ends[1], "window", {0})};
-  if (mask.begin >= mask.end) {
-    fields.fail(ends[0].position, "expected " + std::string(type) + " for \"window\", found [" +
-                                      std::to_string(mask.begin) + ", " + std::to_string(mask.end) +
-                                      "], which no position is in");
-  }
-  return mask;
-}
-
 std::optional<double> readRotary(const Fields &fields) {
   constexpr double usualBase = 10000;
   const JsonValue *value = fields.find("rotary");
@@ -99,6 +65,17 @@ void checkRelative(const Fields &fields, const Layer &layer) {
   }
 }
 
+/// Windows of scales take the place of the layer's mask.
+void checkScales(const Fields &fields, const Layer &layer) {
+  checkGroups(fields, "scales", layer);
+  checkScoresOfGroups(fields, "scales", layer);
+  if (layer.mask.kind != MaskKind::Causal) {
+    fields.fail(fields.position("mask"),
+                "expected no \"mask\" where \"scales\" gives each group of heads a window, found "
+                "both; leave one of them out, or say \"mask\": \"causal\" in this stage");
+  }
+}
+
 /// What can be read without knowing the width; sizes that were not given are 0.
 Layer readWritten(const Fields &fields) {
   Layer layer;
@@ -118,6 +95,7 @@ Layer readWritten(const Fields &fields) {
   layer.rotaryBase = readRotary(fields);
   readRelative(fields, layer);
   layer.bias = fields.boolean("bias", true);
+  layer.groups = readScales(fields);
   return layer;
 }
 
@@ -125,9 +103,11 @@ Layer readWritten(const Fields &fields) {
 
 const std::vector<std::string_view> &layerKeys() {
   static const std::vector<std::string_view> keys = {
-      "heads",        "key_value_heads", "head_size",         "norm", "placement", "epsilon",
-      "activation",   "dropout",         "attention_dropout", "mask", "rotary",    "bias",
-      "feed_forward", "relative"};
+      "heads",        "key_value_heads", "head_size",
+      "norm",         "placement",       "epsilon",
+      "activation",   "dropout",         "attention_dropout",
+      "mask",         "rotary",          "bias",
+      "feed_forward", "relative",        "scales"};
   return keys;
 }
 
@@ -173,6 +153,9 @@ Layer readLayer(const Fields &fields, int64_t width) {
                     "; change the size or turn \"rotary\" off");
   }
   checkRelative(fields, layer);
+  if (!layer.groups.empty()) {
+    checkScales(fields, layer);
+  }
   if (layer.feedForward == 0) {
     layer.feedForward = 4 * width;
   }

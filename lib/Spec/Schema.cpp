@@ -39,7 +39,7 @@ const Keys topKeys = {
     {"seed", "integer >= 0", "seed of initialization and of training's random numbers", "0", {}},
     {"defaults",
      "object",
-     "settings every layer, layers, hourglass and top_down stage starts from",
+     "settings every layer, layers, hourglass, top_down and bottom_up stage starts from",
      "{}",
      {}},
     {"stages",
@@ -86,9 +86,9 @@ const Keys layerSettings = {
      {}},
     {"attention_dropout", "number >= 0 and < 1", "on attention probabilities", "0", {}},
     {"mask",
-     "string or {\"window\": [a, b]}",
+     "string, {\"window\": [a, b]} or {\"tokens\": [a, b]}",
      "which positions q a query at position p reads; complete: over another scale, groups that "
-     "have ended; window: p - b < q <= p - a",
+     "have ended; window: p - b < q <= p - a; tokens: the same of their last tokens",
      "causal",
      {"causal", "complete", "bidirectional"}},
     {"rotary",
@@ -103,7 +103,12 @@ const Keys layerSettings = {
      "terms, with biases of each layer or of all",
      "none",
      {"none", "xl", "xl_shared"}},
-    {"bias", "boolean", "biases of the layer's linear maps", "true", {}}};
+    {"bias", "boolean", "biases of the layer's linear maps", "true", {}},
+    {"scales",
+     "list of {\"factor\": k, \"tokens\": [a, b]}",
+     "the heads in as many groups, of which each reads means of groups of k inside its window",
+     "[]",
+     {}}};
 
 const Keys trainingKeys = {
     {"optimizer",
@@ -152,7 +157,27 @@ const Keys maskKeys = {{"window",
                         "[a, b], integers with 0 <= a < b",
                         "a query at position p reads q with p - b < q <= p - a",
                         "required",
+                        {}},
+                       {"tokens",
+                        "[a, b], integers with 0 <= a < b",
+                        "a query whose last token is t reads keys whose last token u has "
+                        "t - b < u <= t - a",
+                        "window in its place",
                         {}}};
+const Keys sourceKeys = {
+    {"stream", "name of a stream", "what keys and values are linear maps of", "required", {}},
+    {"mask",
+     "string, {\"window\": [a, b]} or {\"tokens\": [a, b]}",
+     "which positions of it a query reads; otherwise as the layer's says",
+     "causal",
+     {"causal", "complete", "bidirectional"}}};
+const Keys scaleKeys = {
+    {"factor", "integer >= 1", "rows of the layer's input in one key", "required", {}},
+    {"tokens",
+     "[a, b], integers with 0 <= a < b",
+     "a query whose last token is t reads groups whose last token u has t - b < u <= t - a",
+     "required",
+     {}}};
 const Keys relativeKeys = {{"bias",
                             "integer >= 1",
                             "distances that are told apart; those beyond share the last one's bias",
@@ -197,8 +222,9 @@ Keys ownKeys(Op op) {
             {"dropout", "number >= 0 and < 1", "on the sum", "0", {}}};
   case Op::Layer:
     return {{"over",
-             "name of a stream",
-             "the stream of keys and values, on any scale, or of an input's axis",
+             "name of a stream, or list of {\"stream\": name, \"mask\": mask}",
+             "the stream of keys and values, on any scale, or of an input's axis; a list: one for "
+             "each of as many groups of heads",
              "the stream it reads",
              {}},
             firstKey};
@@ -289,6 +315,22 @@ Keys ownKeys(Op op) {
          "gives each coarse scale a loss of this factor, against the tokens that follow a group",
          "no such losses",
          {}}};
+  case Op::BottomUp:
+    return {{"hierarchy",
+             "string",
+             "N@f is N layers on groups of f, from fine to coarse: \"9@1 9@4 8@16\"",
+             "required",
+             {}},
+            {"shorten",
+             "string",
+             "method of every shorten stage inside",
+             "average",
+             {shorteningNames.begin(), shorteningNames.end()}},
+            {"pooling",
+             "string",
+             "what groups are made of: the finer scale's result, or the stage's input",
+             "cascaded",
+             {"cascaded", "repooled"}}};
   }
   return {};
 }
@@ -307,7 +349,8 @@ Keys keysOfStage(Op op) {
   }
   Keys own = ownKeys(op);
   keys.insert(keys.end(), own.begin(), own.end());
-  if (op == Op::Layer || op == Op::Layers || op == Op::Hourglass || op == Op::TopDown) {
+  if (op == Op::Layer || op == Op::Layers || op == Op::Hourglass || op == Op::TopDown ||
+      op == Op::BottomUp) {
     keys.insert(keys.end(), layerSettings.begin(), layerSettings.end());
   }
   return keys;
@@ -331,6 +374,10 @@ const std::vector<KeyInfo> &keysOf(Section section) {
     return maskKeys;
   case Section::Relative:
     return relativeKeys;
+  case Section::Source:
+    return sourceKeys;
+  case Section::Scale:
+    return scaleKeys;
   case Section::Rotary:
     break;
   }
@@ -390,6 +437,8 @@ std::string_view meaning(Op op) {
   case Op::TopDown:
     return "Scales of a pooled stream from the coarsest to the tokens; each reads the one before "
            "it.";
+  case Op::BottomUp:
+    return "Layers on scale after scale, a layer whose heads read them all, then fine layers.";
   }
   return "";
 }

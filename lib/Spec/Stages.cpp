@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, std::variant_size_v<Settings>> opNames = {
     "embedding", "layer", "norm", "shift",  "shorten",   "upsample", "add",
-    "dropout",   "head",  "loss", "layers", "hourglass", "project",  "top_down"};
+    "dropout",   "head",  "loss", "layers", "hourglass", "project",  "top_down", "bottom_up"};
 
 constexpr Range anyShift = {0, largestSize};
 
@@ -73,10 +73,52 @@ Hourglass readHourglass(const Fields &fields, int64_t width) {
   return hourglass;
 }
 
-/// A layer, whose keys and values may come from another stream.
+/// The first key. Groups of heads, whose keys are of scales of their own, have none.
+int64_t readFirst(const Fields &fields, const Layer &layer) {
+  int64_t first = fields.integer("first", anyShift, 0);
+  if (first > 0 && !layer.groups.empty()) {
+    fields.fail(fields.position("first"),
+                "expected no \"first\" beside groups of heads, whose keys are rows of several "
+                "scales, found both; leave it out");
+  }
+  return first;
+}
+
+/// Coarse scales, then a layer whose groups of heads read one each.
+BottomUp readBottomUp(const Fields &fields, int64_t width) {
+  BottomUp bottomUp;
+  bottomUp.hierarchy = readRisingHierarchy(fields);
+  bottomUp.shorten = readShortening(fields, "shorten");
+  bottomUp.repooled =
+      fields.choice<bool>("pooling", {{"cascaded", false}, {"repooled", true}}, false);
+  bottomUp.layer = readLayer(fields, width);
+  if (!bottomUp.layer.groups.empty()) {
+    fields.fail(fields.position("scales"),
+                "expected no \"scales\" in a bottom_up stage, which has scales of its own, found "
+                "both; say \"scales\": [] in this stage");
+  }
+  Layer gathers = bottomUp.layer;
+  gathers.groups.resize(bottomUp.hierarchy.size() - 1);
+  checkGroups(fields, "hierarchy", gathers);
+  return bottomUp;
+}
+
+/// A layer, whose keys and values may come from another stream, or from one a group of heads.
 Layer readSingleLayer(const Fields &fields, int64_t width) {
   Layer layer = readLayer(fields, width);
-  layer.first = fields.integer("first", anyShift, 0);
+  if (const JsonValue *over = fields.find("over"); over && !layer.groups.empty()) {
+    fields.fail(over->position,
+                "expected one of \"over\" and \"scales\", which both say what keys and values are "
+                "made of, found both; leave one out, or say \"scales\": [] in this stage");
+  }
+  if (const JsonValue *over = fields.find("over"); over && over->kind == JsonKind::Array) {
+    layer.groups = readSources(fields, layer.mask);
+    checkGroups(fields, "over", layer);
+    checkScoresOfGroups(fields, "over", layer);
+    layer.first = readFirst(fields, layer);
+    return layer;
+  }
+  layer.first = readFirst(fields, layer);
   layer.over = fields.text("over", "");
   if (!layer.over.empty() && layer.rotaryBase) {
     fields.fail(fields.position("rotary"),
@@ -107,7 +149,7 @@ Head readHead(const Fields &fields) {
 Layers readLayers(const Fields &fields, int64_t width) {
   // Beyond 10000 layers it is a slip, and the expansion would only be slow to say so.
   Layers layers = {fields.integer("count", {1, 10000}), readLayer(fields, width)};
-  layers.layer.first = fields.integer("first", anyShift, 0);
+  layers.layer.first = readFirst(fields, layers.layer);
   return layers;
 }
 
@@ -162,12 +204,15 @@ Settings readSettings(Op op, const Fields &fields, int64_t width) {
                    fields.boolean("bias", true)};
   case Op::TopDown:
     return readTopDown(fields, width);
+  case Op::BottomUp:
+    return readBottomUp(fields, width);
   }
   return {};
 }
 
 bool hasLayerSettings(Op op) {
-  return op == Op::Layer || op == Op::Layers || op == Op::Hourglass || op == Op::TopDown;
+  return op == Op::Layer || op == Op::Layers || op == Op::Hourglass || op == Op::TopDown ||
+         op == Op::BottomUp;
 }
 
 std::vector<std::string_view> keyNames(Op op) {

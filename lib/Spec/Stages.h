@@ -6,6 +6,7 @@
 #define SLUICE_LIB_SPEC_STAGES_H
 
 #include "Fields.h"
+#include "sluice/Spec/Expansion.h"
 
 #include <functional>
 
@@ -17,6 +18,19 @@ const std::vector<std::string_view> &layerKeys();
 /// Layer settings of a stage of a model `width` features wide.
 Layer readLayer(const Fields &fields, int64_t width);
 
+/// The value of `mask`, causal where there is none.
+Mask readMask(const Fields &fields);
+
+/// Groups of heads: of "scales", and of "over" where it is a list, whose masks are `mask` where
+/// they have none.
+std::vector<HeadGroup> readScales(const Fields &fields);
+std::vector<HeadGroup> readSources(const Fields &fields, const Mask &mask);
+
+/// Heads are in equal groups; the key `cause` made them.
+void checkGroups(const Fields &fields, std::string_view cause, const Layer &layer);
+/// What a stage that gives groups of heads keys of their own cannot have.
+void checkScoresOfGroups(const Fields &fields, std::string_view cause, const Layer &layer);
+
 /// Checks types and ranges of `defaults`, which need not be complete or fit the width.
 void checkDefaults(const Fields &fields);
 
@@ -25,6 +39,8 @@ Norm readNorm(const Fields &fields);
 
 /// The value of `hierarchy`: "2@1 8@4 2@1".
 std::vector<Hourglass::Level> readHierarchy(const Fields &fields);
+/// The same from fine to coarse: "9@1 9@4 8@16".
+std::vector<Hourglass::Level> readRisingHierarchy(const Fields &fields);
 
 /// The value of `hierarchy` of a `top_down`: "2@16 4@4 8@1".
 std::vector<Hourglass::Level> readScales(const Fields &fields);
@@ -57,6 +73,9 @@ Stage readStage(const JsonValue &value, const std::string &file, const Fields *d
                 int64_t width);
 
 Training readTraining(const Fields &fields);
+
+/// Where a group of a layer's heads reads what is not there, or nothing. Throws Failure.
+void checkSources(const Primitive &layer, const std::vector<Primitive> &primitives);
 
 /// What reading checks on the expanded model: streams, scales, size. Throws Failure.
 void checkExpansion(const Model &model);

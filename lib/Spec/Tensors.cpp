@@ -60,6 +60,12 @@ private:
   }
 
   void add(const Layer &layer) {
+    if (!layer.groups.empty()) {
+      norm("attention.norm.", layer.norm);
+      addGroups(layer);
+      addFeedForward(layer);
+      return;
+    }
     int64_t queries = layer.heads * layer.headSize;
     int64_t keys = layer.keyValueHeads * layer.headSize;
     bool isOver = !layer.over.empty(), isPacked = !layer.hasOwnQueries();
@@ -86,6 +92,35 @@ private:
       bias("attention.output.", d);
     }
     addFeedForward(layer);
+  }
+
+  /// Groups of heads: what is a layer's otherwise stands once a group, cut by heads. Output maps
+  /// are columns of one matrix, which begins as such, and have one bias.
+  void addGroups(const Layer &layer) {
+    auto count = static_cast<int64_t>(layer.groups.size());
+    int64_t queries = layer.heads / count * layer.headSize;
+    int64_t keys = layer.keyValueHeads / count * layer.headSize;
+    for (int64_t i = 0; i < count; ++i) {
+      std::string part = "attention." + std::to_string(i) + ".";
+      if (!layer.groups[static_cast<size_t>(i)].isPooled && layer.placement == Placement::Pre) {
+        norm(part + "over.norm.", layer.norm);
+      }
+      matrix(part + "query.", queries, d);
+      if (layer.bias) {
+        bias(part + "query.", queries);
+      }
+      matrix(part + "key.", keys, d);
+      matrix(part + "value.", keys, d);
+      if (layer.bias) {
+        bias(part + "key.", keys);
+        bias(part + "value.", keys);
+      }
+      double ofPart = residual * std::sqrt(static_cast<double>(count));
+      matrix(part + "output.", d, queries, ofPart);
+    }
+    if (layer.bias) {
+      bias("attention.output.", d);
+    }
   }
 
   /// The first layer of those that share their biases has them.
@@ -173,6 +208,7 @@ private:
   void add(const Layers &) {}
   void add(const Hourglass &) {}
   void add(const TopDown &) {}
+  void add(const BottomUp &) {}
 
   const Model &model;
   int64_t d, vocabulary;

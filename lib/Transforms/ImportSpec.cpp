@@ -86,6 +86,10 @@ void Importer::addScales() {
   std::set<int64_t> factors = {1};
   for (const spec::Primitive &primitive : primitives) {
     factors.insert(primitive.factor);
+    const auto *layer = std::get_if<spec::Layer>(&primitive.settings);
+    for (size_t i = 0; layer && i < layer->groups.size(); ++i) {
+      factors.insert(primitive.factor * layer->groups[i].factor);
+    }
   }
   for (int64_t factor : factors) {
     ScaleOp::create(b, scaleName(factor), "target", factor);
@@ -130,8 +134,7 @@ size_t Importer::addPacked(const std::vector<spec::Tensor> &tensors, size_t firs
   const spec::Primitive &stage = primitives[static_cast<size_t>(tensors[first].stage)];
   const auto *layer = std::get_if<spec::Layer>(&stage.settings);
   bool isApart = layer && layer->hasOwnQueries();
-  StringRef part = isApart ? "attention.key." : "attention.query.";
-  StringRef packed = isApart ? "attention.kv." : "attention.qkv.";
+  StringRef part = isApart ? ".key." : ".query.", packed = isApart ? ".kv." : ".qkv.";
   StringRef name = tensors[first].name;
   size_t at = name.rfind(part);
   if (at == StringRef::npos) {

@@ -168,7 +168,9 @@ Value StageWriter::linear(const std::string &part, Value x, Type element) {
 // Layers
 //===----------------------------------------------------------------------===//
 
-static IntegerSet maskSet(MLIRContext *context, const Mask &mask, ScaleRatio scales) {
+static IntegerSet maskSet(MLIRContext *context, const Mask &mask, int64_t queryFactor,
+                          int64_t keyFactor) {
+  ScaleRatio scales = scaleRatio(queryFactor, keyFactor);
   switch (mask.kind) {
   case MaskKind::Causal:
     return causalMask(context, scales);
@@ -176,6 +178,10 @@ static IntegerSet maskSet(MLIRContext *context, const Mask &mask, ScaleRatio sca
     return completeMask(context, scales);
   case MaskKind::Window:
     return windowMask(context, scales, mask.begin, mask.end);
+  case MaskKind::Tokens: {
+    Mask common = inCommonTokens(mask, queryFactor, keyFactor);
+    return tokenMask(context, scales, common.begin, common.end);
+  }
   case MaskKind::Bidirectional:
     return everyKey(context);
   }
@@ -245,28 +251,37 @@ StageWriter::Sources StageWriter::relativeSources(const Layer &settings, Value x
 }
 
 Value StageWriter::attention(const Layer &settings, Value x) {
+  if (!settings.groups.empty()) {
+    return groupedAttention(settings, x);
+  }
+  Sources sources = attentionSources(settings, x);
+  Value mixed = mix("attention", settings, sources, current->at("mask"));
+  return linear("attention.output", mixed, residualType);
+}
+
+Value StageWriter::mix(const std::string &block, const Layer &settings, const Sources &sources,
+                       const SourceLocation &place) {
   int64_t size = settings.headSize;
-  auto [query, keys, keyColumn, valueColumn, extras] = attentionSources(settings, x);
-  ScaleRatio scales = scaleRatio(getFactor(function, cast<SequenceType>(query.getType())),
-                                 getFactor(function, cast<SequenceType>(keys.getType())));
+  auto [query, keys, keyColumn, valueColumn, extras] = sources;
+  int64_t keyFactor = getFactor(function, cast<SequenceType>(keys.getType()));
   bool dropped = purpose == Purpose::Train && settings.attentionDropout > 0;
-  name("attention.mix", current->at("mask"));
+  name(block + ".mix", place);
   auto op = AttentionOp::create(
       b, sequence(current->factor, settings.heads * size, computeType),
       sequence(current->factor, settings.heads, b.getF32Type()), query, keys, keys, extras,
       settings.heads, settings.keyValueHeads, size, 0, keyColumn, valueColumn,
-      withFirstKey(maskSet(b.getContext(), settings.mask, scales), settings.first),
+      withFirstKey(maskSet(b.getContext(), settings.mask, current->factor, keyFactor), settings.first),
       llvm::APFloat(dropped ? static_cast<float>(settings.attentionDropout) : 0.0F),
       dropped ? nextRandom++ : 0, settings.relative == Relative::Bias, AffineMapAttr());
   {
     OpBuilder::InsertionGuard guard(b);
-    Block *block = b.createBlock(&op.getScore());
+    Block *body = b.createBlock(&op.getScore());
     Type i32 = b.getI32Type();
-    block->addArguments({b.getF32Type(), i32, i32, i32}, SmallVector<Location>(4, b.getLoc()));
+    body->addArguments({b.getF32Type(), i32, i32, i32}, SmallVector<Location>(4, b.getLoc()));
     Value scale = number(1 / std::sqrt(static_cast<double>(size)));
-    YieldOp::create(b, ValueRange{arith::MulFOp::create(b, block->getArgument(0), scale)});
+    YieldOp::create(b, ValueRange{arith::MulFOp::create(b, body->getArgument(0), scale)});
   }
-  return linear("attention.output", op.getOutput(), residualType);
+  return op.getOutput();
 }
 
 /// x Phi(x), with the error function or with its approximation by tanh (Hendrycks and Gimpel,
@@ -513,3 +528,4 @@ Value StageWriter::stage(const Head &settings) {
 Value StageWriter::stage(const Layers &) { llvm_unreachable("expanded"); }
 Value StageWriter::stage(const Hourglass &) { llvm_unreachable("expanded"); }
 Value StageWriter::stage(const TopDown &) { llvm_unreachable("expanded"); }
+Value StageWriter::stage(const BottomUp &) { llvm_unreachable("expanded"); }

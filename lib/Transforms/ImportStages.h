@@ -52,6 +52,7 @@ private:
   mlir::Value stage(const spec::Hourglass &settings);
   mlir::Value stage(const spec::Project &settings);
   mlir::Value stage(const spec::TopDown &settings);
+  mlir::Value stage(const spec::BottomUp &settings);
 
   /// A sequence of queries, one of keys and values, and their columns in it; then the terms by
   /// distance, and a table of angles.
@@ -63,6 +64,12 @@ private:
   Sources attentionSources(const spec::Layer &settings, mlir::Value x);
   Sources relativeSources(const spec::Layer &settings, mlir::Value x);
   mlir::Value attention(const spec::Layer &settings, mlir::Value x);
+  /// Scores and mixes, as `block`.mix, whose mask stands at `place`.
+  mlir::Value mix(const std::string &block, const spec::Layer &settings, const Sources &sources,
+                  const spec::SourceLocation &place);
+  /// Attention of heads in groups, each with keys and values of its own (ImportHeadGroups.cpp).
+  mlir::Value groupedAttention(const spec::Layer &settings, mlir::Value x);
+  mlir::Value keysOf(const spec::Layer &settings, size_t group, mlir::Value x);
   mlir::Value feedForward(const spec::Layer &settings, mlir::Value x);
   mlir::Value rotaryTable(const spec::Layer &settings);
   mlir::Value residual(const spec::Layer &settings, const std::string &block, mlir::Value x,

@@ -40,6 +40,8 @@ private:
   std::string nameLast();
   void addLayerSettings(Json &stage);
   Json mask();
+  Json sourceMask();
+  void groupHeads(Json &stage);
   void layer();
   void hourglass();
   void shift(int64_t by);
@@ -121,6 +123,35 @@ void Generator::addLayerSettings(Json &stage) {
   }
 }
 
+/// Of keys on another scale; most of what it makes is right for groups that were not shifted.
+Json Generator::sourceMask() {
+  if (chance(0.2)) {
+    return mask();
+  }
+  int64_t begin = chance(0.5) ? 0 : number(1, 5);
+  return chance(0.5) ? Json("complete") : Json{{"tokens", {begin, begin + factor * number(1, 6)}}};
+}
+
+/// Two heads, each with keys of its own: streams, or means of the layer's input.
+void Generator::groupHeads(Json &stage) {
+  for (const char *key : {"rotary", "relative", "key_value_heads", "mask", "head_size"}) {
+    stage.erase(key);
+  }
+  stage["heads"] = 2;
+  stage["head_size"] = number(1, 3);
+  bool isOver = !streams.empty() && chance(0.5);
+  for (int head = 0; head < 2; ++head) {
+    if (isOver) {
+      auto last = static_cast<int64_t>(streams.size()) - 1;
+      stage["over"].push_back(
+          {{"stream", streams[static_cast<size_t>(number(0, last))].name}, {"mask", sourceMask()}});
+      continue;
+    }
+    int64_t k = factor <= 12 ? number(1, 4) : 1, begin = number(0, 3);
+    stage["scales"].push_back({{"factor", k}, {"tokens", {begin, begin + factor * number(1, 6)}}});
+  }
+}
+
 void Generator::layer() {
   Json stage = {{"op", "layer"}};
   if (chance(0.15)) {
@@ -135,6 +166,8 @@ void Generator::layer() {
     if (chance(0.4)) {
       stage["mask"] = "complete";
     }
+  } else if (stage["op"] == "layer" && chance(0.2)) {
+    groupHeads(stage);
   }
   emit(stage);
 }

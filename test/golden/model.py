@@ -66,6 +66,8 @@ class Model:
             self.expand_parts(prefix, self.level(stage, levels, 1), stage)
         elif op == "top_down":
             self.stages.append((prefix, {**stage, "scales": self.declare_scales(prefix, stage)}))
+        elif op == "bottom_up":
+            self.expand_parts(prefix, self.bottom_up(stage), stage)
         else:
             self.declare(prefix, stage)
             self.stages.append((prefix, stage))
@@ -75,7 +77,36 @@ class Model:
         parts[-1] = {**parts[-1], **({"to": stage["to"]} if "to" in stage else {})}
         for index, part in enumerate(parts):
             part = {k: f"{prefix}{v[1]}" if isinstance(v, tuple) else v for k, v in part.items()}
+            if isinstance(part.get("over"), list):
+                part["over"] = [{k: f"{prefix}{v[1]}" if isinstance(v, tuple) else v for k, v in source.items()}
+                                for source in part["over"]]
             self.expand(f"{prefix}inside.{index}.", part)
+
+    def bottom_up(self, stage):
+        """Parts of a bottom_up stage, from section 3.3 of Subramanian et al. (2020): h^1 = e, the input;
+        x^{k'} = mean of groups of h^k (repooled: of e), h^{k'} = layers of that; one layer with queries of e whose
+        groups of heads read one coarse scale each; layers."""
+        own = ("op", "hierarchy", "shorten", "pooling", "from", "to")
+        settings = {k: v for k, v in stage.items() if k not in own}
+        every = {**self.defaults, **settings}
+        norm = {"op": "norm", "norm": every["norm"], "epsilon": every["epsilon"]}
+
+        def stack(count):
+            return [{**settings, "op": "layer"}] * count + ([norm] if count and every["placement"] == "pre" else [])
+
+        levels = [tuple(map(int, word.split("@"))) for word in stage["hierarchy"].split()]
+        repooled, parts = stage.get("pooling", "cascaded") == "repooled", []
+        for (_, finer), (count, factor) in zip(levels, levels[1:]):
+            whole = repooled or finer == 1
+            parts.append({"op": "shorten", "factor": factor if whole else factor // finer,
+                          "method": stage.get("shorten", "average"),
+                          "from": ("stream", "1") if whole else ("stream", str(finer))})
+            parts += stack(count)
+            parts[-1] = {**parts[-1], "to": ("stream", str(factor))}
+        parts[0] = {**{k: v for k, v in parts[0].items() if k != "from"}, "name_input": ("stream", "1")}
+        over = [{"stream": ("stream", str(factor)), "mask": "complete"} for _, factor in levels[1:]]
+        parts.append({**settings, "op": "layer", "from": ("stream", "1"), "over": over, "rotary": False})
+        return parts + stack(levels[0][0])
 
     def level(self, stage, levels, scale):
         """Parts of one hourglass level; `levels` [(layers, factor), ...] is what is left of the hierarchy, `scale`
@@ -179,12 +210,38 @@ class Model:
             if stage.get("bias", False):
                 self.weight(prefix + "bias", (self.vocabulary,), "bias")
 
+    @staticmethod
+    def groups_of(s):
+        """Groups of heads, of `over` as a list or of `scales`; none where all heads read alike."""
+        return s["over"] if isinstance(s.get("over"), list) else s.get("scales", [])
+
+    def declare_groups(self, prefix, s):
+        groups, d, bias = self.groups_of(s), self.width, s["bias"]
+        heads, keys = s["heads"] // len(groups) * s["head_size"], s["key_value_heads"] // len(groups) * s["head_size"]
+        for index, group in enumerate(groups):
+            name = f"{prefix}attention.{index}."
+            if "stream" in group and s["placement"] == "pre":
+                self.norm_weights(name + "over.norm.", s["norm"])
+            for which, size in (("query", heads), ("key", keys), ("value", keys)):
+                self.linear_weights(f"{name}{which}.", size, d, bias)
+            self.linear_weights(name + "output.", d, heads, False)
+        if bias:
+            self.weight(prefix + "attention.output.bias", (d,), "bias")
+
     def declare_layer(self, prefix, s):
         d, bias = self.width, s["bias"]
         self.norm_weights(prefix + "attention.norm.", s["norm"])
+        if self.groups_of(s):
+            self.declare_groups(prefix, s)
+            self.declare_feed_forward(prefix, s)
+            return
         for name, heads in (("query", s["heads"]), ("key", s["key_value_heads"]), ("value", s["key_value_heads"])):
             self.linear_weights(f"{prefix}attention.{name}.", heads * s["head_size"], d, bias)
         self.linear_weights(prefix + "attention.output.", d, s["heads"] * s["head_size"], bias)
+        self.declare_feed_forward(prefix, s)
+
+    def declare_feed_forward(self, prefix, s):
+        d, bias = self.width, s["bias"]
         self.norm_weights(prefix + "feed_forward.norm.", s["norm"])
         if s["activation"] == "swiglu":
             self.linear_weights(prefix + "feed_forward.gate.", s["feed_forward"], d, bias)
@@ -223,6 +280,59 @@ class Model:
         a, b = mask["window"]
         return (q > p - b) & (q <= p - a)
 
+    def keys_of(self, name, group, x, s, streams):
+        """(rows that keys and values are maps of, tokens in each) of a group of heads: another stream, or means of
+        whole groups of x and of what the last one has, over k."""
+        if "stream" in group:
+            other = streams[group["stream"]]
+            pre = s["placement"] == "pre"
+            y = self.norm(name + "over.norm.", other.rows(), s["norm"], s["epsilon"]) if pre else other.rows()
+            return y, other.factor
+        k, n = group["factor"], x.shape[1]
+        return torch.stack([x[:, g:g + k].sum(1) / k for g in range(0, n, k)], 1), s["factor"] * k
+
+    @staticmethod
+    def sees(mask, p, q, f, g):
+        """Whether the query at p, of f tokens a row, reads key q, of g tokens a row."""
+        t, last = f * p + f - 1, g * q + g - 1  # last tokens of the two
+        if mask == "causal":
+            return g * q <= f * p
+        if mask == "complete":
+            return last <= t
+        if "tokens" in mask:
+            a, b = mask["tokens"]
+            return t - b < last <= t - a
+        a, b = mask["window"]
+        newest = f * p // g
+        return newest - b < q <= newest - a
+
+    def grouped_attention(self, name, x, s, streams):
+        """One group of heads, one row, one head at a time. A row that reads nothing has zeros from those heads."""
+        groups, size = self.groups_of(s), s["head_size"]
+        heads, key_heads = s["heads"] // len(groups), s["key_value_heads"] // len(groups)
+        mixed = []
+        for index, group in enumerate(groups):
+            part = f"{name}{index}."
+            y, factor = self.keys_of(part, group, x, s, streams)
+            q, k, v = (self.linear(f"{part}{which}.", z) for which, z in (("query", x), ("key", y), ("value", y)))
+            mask = {"tokens": group["tokens"]} if "tokens" in group else group.get("mask", s["mask"])
+            rows = []
+            for p in range(x.shape[1]):
+                seen = [m for m in range(y.shape[1]) if self.sees(mask, p, m, s["factor"], factor)]
+                row = []
+                for head in range(heads):
+                    own, other = head * size, head * key_heads // heads * size
+                    if not seen:
+                        row.append(torch.zeros(x.shape[0], size, dtype=x.dtype))
+                        continue
+                    scores = torch.einsum("bd,bmd->bm", q[:, p, own:own + size], k[:, seen, other:other + size])
+                    weights = torch.softmax(scores / math.sqrt(size), -1)
+                    row.append(torch.einsum("bm,bmd->bd", weights, v[:, seen, other:other + size]))
+                rows.append(torch.cat(row, -1))
+            mixed.append(torch.stack(rows, 1))
+        whole = torch.cat([self.weights[f"{name}{index}.output.weight"] for index in range(len(groups))], 1)
+        return F.linear(torch.cat(mixed, -1), whole, self.weights.get(name + "output.bias"))
+
     def attention(self, name, x, s):
         rows, positions, size = x.shape[0], x.shape[1], s["head_size"]
 
@@ -251,8 +361,11 @@ class Model:
             inner = {"relu": F.relu, "gelu": F.gelu}[kind](inner)
         return self.linear(name + "out.", inner)
 
-    def layer(self, prefix, x, s):
-        for block, function in (("attention.", self.attention), ("feed_forward.", self.feed_forward)):
+    def layer(self, prefix, x, s, streams):
+        def attention(name, x, s):
+            return self.grouped_attention(name, x, s, streams) if self.groups_of(s) else self.attention(name, x, s)
+
+        for block, function in (("attention.", attention), ("feed_forward.", self.feed_forward)):
             name = prefix + block
             if s["placement"] == "pre":
                 x = x + function(name, self.norm(name + "norm.", x, s["norm"], s["epsilon"]), s)
@@ -379,7 +492,7 @@ class Model:
         if op == "top_down":
             return Stream(self.top_down(stage, x), source.factor)
         if op == "layer":
-            x = self.layer(prefix, x, self.settings(stage))
+            x = self.layer(prefix, x, {**self.settings(stage), "factor": source.factor}, streams)
         elif op == "norm":
             kind = stage.get("norm", self.defaults["norm"])
             x = self.norm(prefix, x, kind, stage.get("epsilon", 1e-5))

@@ -25,9 +25,11 @@ std::string sha256(const std::string &text) {
 } // namespace
 
 Expression certify::latestKey(const Relation &relation) {
-  int64_t a = relation.queryFactor, b = relation.keyFactor;
-  return b == 1 ? makeLinear(a, relation.offset - relation.number)
-                : makeLinear(1, -relation.number).of(makeFloor(makeLinear(a, relation.offset), b));
+  return makeFloor(makeLinear(relation.queryFactor, relation.offset), relation.keyFactor);
+}
+
+Expression certify::earliestKey(const Relation &relation) {
+  return makeFloor(makeLinear(relation.queryFactor, relation.earliest), relation.keyFactor);
 }
 
 namespace {

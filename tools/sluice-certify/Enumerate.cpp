@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 using namespace certify;
 
@@ -99,8 +100,12 @@ int64_t longestOf(const Graph &graph) {
     bool coarser = value.kind == Kind::Shorten || value.kind == Kind::Fold;
     product = std::min<__int128>(product * (coarser ? value.number : 1), mostTokens);
     bool shifts = value.kind == Kind::Shift;
-    int64_t by = shifts ? value.number : value.mask.end + value.mask.from;
-    reach = std::max(reach, __int128(by) * (shifts ? value.factor : value.keyFactor));
+    int64_t by = shifts ? value.number : value.mask.end;
+    bool inTokens = !shifts && value.mask.kind == Mask::Tokens; // common ones
+    int64_t unit = inTokens ? std::gcd(value.factor, value.keyFactor)
+                   : shifts ? value.factor
+                            : value.keyFactor;
+    reach = std::max(reach, __int128(by) * unit + __int128(value.mask.from) * value.keyFactor);
     int64_t rowTokens = coarser ? value.factor / value.number : 1;
     reach = std::max(reach, __int128(value.window) * rowTokens);
   }

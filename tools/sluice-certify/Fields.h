@@ -22,11 +22,23 @@ json parseSpec(const std::string &text);
 
 constexpr int64_t largestNumber = (int64_t{1} << 31) - 1;
 
+/// JSON in which no object has a key twice: which of the two holds would be anyone's guess. Nor
+/// does it nest deeper than a spec may (docs/spec.md), as copies of a value recurse.
+json parseSpec(const std::string &text);
+
+/// Heads of a layer that have keys of their own: of a stream, or of means of the layer's input.
+struct HeadGroup {
+  std::string stream; ///< empty: means of `factor` rows
+  int64_t factor = 1;
+  Mask mask;
+};
+
 /// What a `layer` is, as far as the graph goes.
 struct Layer {
   bool preNorm = true, gated = false, dropsOut = false;
   bool isXl = false; ///< scores have Transformer-XL's terms by distance
   Mask mask;
+  std::vector<HeadGroup> groups; ///< none: all heads read alike
 };
 
 struct Level {
@@ -106,6 +118,17 @@ private:
   std::string where;
 };
 
+/// [a, b]
+inline Mask readEnds(const Fields &fields, const json &ends, Mask::Kind kind) {
+  if (ends.is_array() && ends.size() == 2) {
+    Mask mask = {kind, fields.integerOf(ends[0], "a", 0), fields.integerOf(ends[1], "b", 0)};
+    if (mask.begin < mask.end) {
+      return mask;
+    }
+  }
+  fields.mismatch("[a, b] with 0 <= a < b", ends.dump());
+}
+
 inline Mask readMask(const Fields &fields) {
   const json *value = fields.find("mask");
   if (!value || *value == "causal") {
@@ -117,18 +140,14 @@ inline Mask readMask(const Fields &fields) {
   if (*value == "bidirectional") {
     return {Mask::Bidirectional};
   }
-  const char *expected =
-      R"("causal", "complete", "bidirectional" or {"window": [a, b]}, 0 <= a < b, for "mask")";
-  if (!value->is_object() || value->size() != 1 || !value->contains("window") ||
-      !value->at("window").is_array() || value->at("window").size() != 2) {
-    fields.mismatch(expected, value->dump());
+  bool inTokens = value->is_object() && value->contains("tokens");
+  if (!value->is_object() || value->size() != 1 || (!inTokens && !value->contains("window"))) {
+    fields.mismatch(R"("causal", "complete", "bidirectional", {"window": [a, b]} or )"
+                    R"({"tokens": [a, b]} for "mask")",
+                    value->dump());
   }
-  Mask mask = {Mask::Window, fields.integerOf(value->at("window")[0], "window", 0),
-               fields.integerOf(value->at("window")[1], "window", 0)};
-  if (mask.begin >= mask.end) {
-    fields.mismatch(expected, value->dump());
-  }
-  return mask;
+  return inTokens ? readEnds(fields, value->at("tokens"), Mask::Tokens)
+                  : readEnds(fields, value->at("window"), Mask::Window);
 }
 
 /// A table of biases by distance is no value; rows by distance are.
@@ -147,6 +166,21 @@ inline void readRelative(const Fields &fields, Layer &layer) {
   }
 }
 
+/// The retina's: means of the layer's input, with a window each.
+inline std::vector<HeadGroup> readScales(const Fields &fields) {
+  std::vector<HeadGroup> groups;
+  const json *list = fields.find("scales");
+  for (const json &scale : list ? *list : json::array()) {
+    if (!list->is_array() || !scale.is_object() || scale.size() != 2 || !scale.contains("factor") ||
+        !scale.contains("tokens")) {
+      fields.mismatch("a list of {\"factor\": k, \"tokens\": [a, b]} for \"scales\"", list->dump());
+    }
+    groups.push_back({"", fields.integerOf(scale["factor"], "factor", 1),
+                      readEnds(fields, scale["tokens"], Mask::Tokens)});
+  }
+  return groups;
+}
+
 inline Layer readLayer(const Fields &fields) {
   Layer layer;
   layer.preNorm = fields.choice("placement", {"pre", "post"}) == 0;
@@ -156,6 +190,7 @@ inline Layer readLayer(const Fields &fields) {
   layer.dropsOut = blocks || weights;
   layer.mask = readMask(fields);
   readRelative(fields, layer);
+  layer.groups = readScales(fields);
   return layer;
 }
 
@@ -202,7 +237,7 @@ inline std::vector<Level> readHierarchy(const Fields &fields) {
 }
 
 /// "2@16 4@4 8@1"
-inline std::vector<Level> readScales(const Fields &fields) {
+inline std::vector<Level> readFalling(const Fields &fields) {
   std::vector<Level> levels = readLevels(fields);
   bool good = !levels.empty() && levels.back().factor == 1;
   for (size_t i = 1; good && i < levels.size(); ++i) {

@@ -18,9 +18,10 @@ enum class Kind { Tokens, Embed, Position, Map, Norm, Linear, Attention, Shift, 
 
 /// Which keys a row of attention reads, of queries on a scale of factor a and keys of b: those that
 /// begin where the query does or before, b q <= a p; those that end where it does, b (q + 1) <=
-/// a (p + 1); m - end < q <= m - begin, m = a p div b; all.
+/// a (p + 1); m - end < q <= m - begin, m = a p div b; in tokens, a (p + 1) - end < b (q + 1) <=
+/// a (p + 1) - begin; all.
 struct Mask {
-  enum Kind { Causal, Complete, Window, Bidirectional } kind = Causal;
+  enum Kind { Causal, Complete, Window, Tokens, Bidirectional } kind = Causal;
   int64_t begin = 0, end = 0;
   int64_t from = 0; ///< keys before this one are left out
 };
@@ -48,20 +49,20 @@ struct Value {
 };
 
 /// Positions q of an operand that position p reads, all from first to last. Attention reads
-/// from <= q < n only, n the operand's length; elsewhere what lies outside is read as zeros. Its
-/// newest key is m = (queryFactor p + offset) div keyFactor.
+/// from <= q < n only, n the operand's length; elsewhere what lies outside is read as zeros. Of it
+/// last(p) = (queryFactor p + offset) div keyFactor, and so first(p) with `earliest`.
 struct Relation {
   enum Kind {
     Same,    ///< q = p
     Shifted, ///< q = p - number
     Group,   ///< number (p + 1) - end <= q < number (p + 1)
     Divided, ///< q = p div number
-    Earlier, ///< q <= m
-    Window,  ///< m - end < q <= m - number
+    Earlier, ///< q <= last(p)
+    Window,  ///< first(p) <= q <= last(p)
     All
   } kind = Same;
-  int64_t number = 0, end = 0;
-  int64_t queryFactor = 1, keyFactor = 1, offset = 0;
+  int64_t number = 0, window = 0; ///< of a group
+  int64_t queryFactor = 1, keyFactor = 1, offset = 0, earliest = 0;
   int64_t from = 0;
 
   bool isOfAttention() const { return kind == Earlier || kind == Window || kind == All; }
@@ -69,12 +70,15 @@ struct Relation {
   std::optional<int64_t> firstOf(int64_t p) const;
   std::optional<int64_t> lastOf(int64_t p) const;
   bool contains(int64_t p, int64_t q) const;
-  int64_t newest(int64_t p) const;
   /// The first p >= 0 that reads a q >= from of attention.
   int64_t firstRow() const;
   /// Some p, q >= 0 in it; none where it is empty.
   std::optional<std::pair<int64_t, int64_t>> findSample() const;
 };
+
+/// One word for each set of keys: of one scale `complete` is `causal`, and a window in tokens,
+/// which is counted in those common to both scales from here on, is one in keys where it can be.
+void settleMask(Value &attention);
 
 /// What position p of a value reads of its operand.
 Relation relationOf(const Value &value, size_t operand);
@@ -95,6 +99,9 @@ struct Graph {
 
   const Loss &head() const { return losses.back(); }
 };
+
+/// Keeps what the losses are computed from, in order.
+void keepLive(Graph &graph);
 
 struct Model {
   std::vector<std::string> inputs; ///< beside the tokens

@@ -75,6 +75,8 @@ struct Step {
 
 /// The latest key that row p of an attention reads that does not read all.
 Expression latestKey(const Relation &relation);
+/// The earliest one of a window.
+Expression earliestKey(const Relation &relation);
 
 /// Reads and decides "mode step". Throws Refusal where the step would read a row that is not there.
 Step readStep(const Graph &graph, Lines &lines, Judge &judge);

@@ -19,6 +19,7 @@ std::string Value::spell() const {
            (mask.kind == Mask::Causal          ? " causal"
             : mask.kind == Mask::Complete      ? " complete"
             : mask.kind == Mask::Bidirectional ? " bidirectional"
+            : mask.kind == Mask::Tokens        ? " tokens" + ends
                                                : " window" + ends) +
            (mask.from > 0 ? " from " + std::to_string(mask.from) : "");
   }
@@ -28,17 +29,38 @@ std::string Value::spell() const {
                                   (isApart ? " window " + std::to_string(window) : "");
 }
 
+void certify::settleMask(Value &value) {
+  Mask &mask = value.mask;
+  int64_t common = std::gcd(value.factor, value.keyFactor);
+  int64_t a = value.factor / common, b = value.keyFactor / common;
+  if (mask.kind == Mask::Complete && a == b) {
+    mask.kind = Mask::Causal;
+  }
+  if (mask.kind != Mask::Tokens) {
+    return;
+  }
+  mask.begin = (mask.begin + common - 1) / common;
+  mask.end = (mask.end + common - 1) / common;
+  int64_t begin = mask.begin + b - a, end = mask.end + b - a; // b times those of a window in keys
+  if (begin >= 0 && begin % b == 0 && end % b == 0) {
+    mask = {Mask::Window, begin / b, end / b, mask.from};
+  }
+}
+
 /// Of attention, with the scales' factors in lowest terms.
 static Relation relationOfMask(const Value &value) {
   int64_t common = std::gcd(value.factor, value.keyFactor);
   int64_t a = value.factor / common, b = value.keyFactor / common;
+  int64_t begin = value.mask.begin, end = value.mask.end;
   switch (value.mask.kind) {
   case Mask::Causal:
     return {Relation::Earlier, 0, 0, a, b};
   case Mask::Complete: // b (q + 1) <= a (p + 1)
     return {Relation::Earlier, 0, 0, a, b, a - b};
-  case Mask::Window:
-    return {Relation::Window, value.mask.begin, value.mask.end, a, b};
+  case Mask::Window: // m - end < q <= m - begin
+    return {Relation::Window, 0, 0, a, b, -b * begin, -b * (end - 1)};
+  case Mask::Tokens: // a (p + 1) - end < b (q + 1) <= a (p + 1) - begin
+    return {Relation::Window, 0, 0, a, b, a - b - begin, a - end};
   default:
     return {Relation::All};
   }
@@ -73,18 +95,15 @@ Relation certify::relationOf(const Value &value, size_t operand) {
 
 int64_t certify::floorDivide(int64_t x, int64_t y) { return x / y - (x % y < 0 ? 1 : 0); }
 
-int64_t Relation::newest(int64_t p) const {
-  return floorDivide(queryFactor * p + offset, keyFactor);
-}
-
 int64_t Relation::firstRow() const {
-  return std::max<int64_t>(0, -floorDivide(offset - keyFactor * (number + from), queryFactor));
+  return std::max<int64_t>(0, -floorDivide(offset - keyFactor * from, queryFactor));
 }
 
 std::optional<int64_t> Relation::firstOf(int64_t p) const {
-  return isOfAttention() ? kind == Window ? std::optional(newest(p) - end + 1) : std::nullopt
-         : kind == Group ? std::optional(number * (p + 1) - end)
-                         : lastOf(p);
+  return kind == Window ? std::optional(floorDivide(queryFactor * p + earliest, keyFactor))
+         : kind == Earlier || kind == All ? std::nullopt
+         : kind == Group                  ? std::optional(number * (p + 1) - window)
+                                          : lastOf(p);
 }
 
 std::optional<int64_t> Relation::lastOf(int64_t p) const {
@@ -93,7 +112,7 @@ std::optional<int64_t> Relation::lastOf(int64_t p) const {
     return p - number;
   case Earlier:
   case Window:
-    return newest(p) - number;
+    return floorDivide(queryFactor * p + offset, keyFactor);
   case Group:
     return number * p + number - 1;
   case Divided:
@@ -116,6 +135,12 @@ std::optional<std::pair<int64_t, int64_t>> Relation::findSample() const {
   }
   // Shifts start to read at p = number.
   int64_t p = isOfAttention() ? firstRow() : contains(0, 0) ? 0 : number;
-  int64_t q = isOfAttention() ? std::max(from, lastOf(p).value_or(0)) : 0;
-  return contains(p, q) ? std::optional(std::pair(p, q)) : std::nullopt;
+  // A window may be empty for some rows; what it holds of keys repeats after `keyFactor` rows.
+  for (int64_t last = p + keyFactor; p < last; ++p) {
+    int64_t q = isOfAttention() ? std::max(from, lastOf(p).value_or(0)) : 0;
+    if (contains(p, q)) {
+      return std::pair(p, q);
+    }
+  }
+  return std::nullopt;
 }

@@ -2,7 +2,7 @@
 //
 // From a spec to the graph of its values: a second reading of docs/spec.md. Read is what decides
 // the graph: stages, their order and names, factors, shifts, masks, placement, activation, dropout.
-#include "Fields.h"
+#include "HeadGroups.h"
 
 #include <map>
 #include <set>
@@ -13,10 +13,11 @@ namespace {
 
 constexpr size_t mostValues = size_t{1} << 20;
 
-const std::set<std::string> layerKeys = {
-    "heads",        "key_value_heads", "head_size",         "norm", "placement", "epsilon",
-    "activation",   "dropout",         "attention_dropout", "mask", "rotary",    "bias",
-    "feed_forward", "relative"};
+const std::set<std::string> layerKeys = {"heads",        "key_value_heads", "head_size",
+                                         "norm",         "placement",       "epsilon",
+                                         "activation",   "dropout",         "attention_dropout",
+                                         "mask",         "rotary",          "bias",
+                                         "feed_forward", "relative",        "scales"};
 
 const std::map<std::string, std::set<std::string>> ownKeys = {
     {"embedding", {"input", "positions", "dropout", "to"}},
@@ -33,7 +34,8 @@ const std::map<std::string, std::set<std::string>> ownKeys = {
     {"hourglass", {"hierarchy", "shorten", "upsample", "shift", "from", "to"}},
     {"project", {"with", "activation", "bias", "from", "to"}},
     {"top_down",
-     {"hierarchy", "shorten", "upsample", "projection_activation", "bags", "from", "to"}}};
+     {"hierarchy", "shorten", "upsample", "projection_activation", "bags", "from", "to"}},
+    {"bottom_up", {"hierarchy", "shorten", "pooling", "from", "to"}}};
 
 void checkKeys(const json &object, const std::set<std::string> &known, const std::string &where) {
   for (const auto &[key, value] : object.items()) {
@@ -71,10 +73,15 @@ private:
   size_t stage(const std::string &op, const Fields &fields, const std::string &path, size_t input);
   size_t embedding(const Fields &fields, const std::string &path);
   void checkGiven(const std::string &op, const Fields &fields, size_t x) const;
-  /// With keys and values of stream `over`, or of the layer's own.
+  /// With keys and values of the streams `over`: none, the layer's own; several, one a group of
+  /// heads.
   size_t layer(const Layer &settings, const std::string &path, size_t x,
-               std::optional<size_t> over = {});
-  size_t mix(const Layer &settings, const std::string &path, size_t x, std::optional<size_t> over);
+               const std::vector<size_t> &over = {});
+  size_t mix(const Layer &settings, const std::string &path, size_t x,
+             const std::vector<size_t> &over);
+  size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask);
+  size_t bottomUp(const Fields &fields, const std::string &path, size_t x);
+  size_t singleLayer(const Fields &fields, const std::string &path, size_t x);
   size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x);
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
   void score(const Fields &fields, const std::string &path, const std::string &what, size_t x);
@@ -128,7 +135,17 @@ size_t Deriver::embedding(const Fields &fields, const std::string &path) {
 }
 
 size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
-                    std::optional<size_t> over) {
+                    const std::vector<size_t> &over) {
+  if (!settings.groups.empty()) {
+    return mixGroups(
+        settings, path, x, over,
+        [this](Kind kind, const std::string &name, std::vector<size_t> operands, int64_t number) {
+          return make(kind, name, std::move(operands), number);
+        },
+        [this](const std::string &name, size_t query, size_t keys, const Mask &mask) {
+          return attend(name, {query, keys, keys}, mask);
+        });
+  }
   size_t keys = 0;
   std::vector<size_t> terms;
   if (settings.isXl) {
@@ -140,8 +157,8 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
     graph.values[distance].input = graph.values[x].input;
     terms.push_back(make(Kind::Linear, path + ".relative", {distance}));
     x = content;
-  } else if (over) {
-    keys = settings.preNorm ? make(Kind::Norm, path + ".over.norm", {*over}) : *over;
+  } else if (!over.empty()) {
+    keys = settings.preNorm ? make(Kind::Norm, path + ".over.norm", {over[0]}) : over[0];
     x = make(Kind::Linear, path + ".query", {x});
     keys = make(Kind::Linear, path + ".kv", {keys});
   } else {
@@ -149,34 +166,34 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
   }
   std::vector<size_t> operands = {x, keys, keys};
   operands.insert(operands.end(), terms.begin(), terms.end());
-  size_t result = make(Kind::Attention, path + ".mix", operands);
+  x = attend(path + ".mix", std::move(operands), settings.mask);
+  return make(Kind::Linear, path + ".output", {x});
+}
+
+size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, const Mask &mask) {
+  size_t keys = operands[1], result = make(Kind::Attention, name, std::move(operands));
   Value &value = graph.values[result];
-  value.mask = settings.mask;
+  value.mask = mask;
   value.keyFactor = graph.values[keys].factor;
   if (graph.values[keys].input != value.input) { // what is given is read whole, by tokens alone
     if (value.isGiven()) {
-      fail(path, "a layer of the tokens over another axis", "one of the input " + value.input);
+      fail(name, "a layer of the tokens over another axis", "one of the input " + value.input);
     }
     value.mask = {Mask::Bidirectional, 0, 0, value.mask.from};
   }
-  if (value.mask.kind == Mask::Complete && value.keyFactor == value.factor) {
-    value.mask.kind = Mask::Causal; // of one scale they are one
-  }
+  settleMask(value);
   return result;
 }
 
 size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x,
-                      std::optional<size_t> over) {
+                      const std::vector<size_t> &over) {
   dropout |= settings.dropsOut;
   auto block = [&](const std::string &name, auto inner) {
     size_t branch = inner(settings.preNorm ? make(Kind::Norm, name + ".norm", {x}) : x);
     x = make(Kind::Map, name + ".sum", {x, branch});
     x = settings.preNorm ? x : make(Kind::Norm, name + ".norm", {x});
   };
-  block(path + ".attention", [&](size_t v) {
-    v = mix(settings, path + ".attention", v, over);
-    return make(Kind::Linear, path + ".attention.output", {v});
-  });
+  block(path + ".attention", [&](size_t v) { return mix(settings, path + ".attention", v, over); });
   block(path + ".feed_forward", [&](size_t v) {
     std::vector<size_t> in;
     if (settings.gated) {
@@ -275,7 +292,7 @@ size_t Deriver::project(const std::string &path, size_t x, std::optional<size_t>
 /// Scales from the coarsest down: groups of the stage's own input, beside them what the scale above
 /// made of the last group that ended.
 size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t input) {
-  std::vector<Level> levels = readScales(fields);
+  std::vector<Level> levels = readFalling(fields);
   Layer settings = readLayer(fields);
   bool folds = fields.choice("shorten", {"average", "linear", "max"}) == 1;
   bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
@@ -290,7 +307,7 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
       above = upsample(next(), ratio, unfolds, above, fields);
       above = make(Kind::Shift, next() + ".shift", {above}, ratio - 1);
     }
-    size_t x = level.factor > 1 ? shorten(next(), level.factor, folds, input) : input;
+    size_t x = level.factor > 1 ? shorten(next(), level.factor, level.factor, folds, input) : input;
     x = joins ? project(next(), x, above, activated) : x;
     settings.mask.from = levels[0].factor / level.factor - 1;
     for (int64_t i = 0; i < level.layers; ++i) {
@@ -307,6 +324,15 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
     before = level.factor;
   }
   return above;
+}
+
+size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x) {
+  bool folds = fields.choice("shorten", {"average", "linear", "max"}) == 1;
+  return certify::bottomUp(
+      fields, path, x,
+      [&](const std::string &name, int64_t k, size_t y) { return shorten(name, k, k, folds, y); },
+      [this](auto &&...parts) { return layer(parts...); },
+      [this](const std::string &name, size_t y) { return make(Kind::Norm, name + ".norm", {y}); });
 }
 
 void Deriver::nameLoss(const std::string &name, const Fields &fields) {
@@ -345,8 +371,8 @@ size_t Deriver::stream(const std::string &name, const Fields &fields) const {
 
 /// On an input's axis nothing groups or delays, and no head reads it.
 void Deriver::checkGiven(const std::string &op, const Fields &fields, size_t x) const {
-  static const std::set<std::string> ofTokens = {"shift",    "shorten", "upsample", "hourglass",
-                                                 "top_down", "head",    "loss"};
+  static const std::set<std::string> ofTokens = {
+      "shift", "shorten", "upsample", "hourglass", "top_down", "bottom_up", "head", "loss"};
   if (graph.values[x].isGiven() && ofTokens.contains(op)) {
     fields.mismatch("a stream of the tokens for " + op, "one of " + graph.values[x].input);
   }
@@ -357,6 +383,38 @@ void Deriver::checkGiven(const std::string &op, const Fields &fields, size_t x) 
   }
 }
 
+/// The first key; groups of heads have none.
+int64_t readFirst(const Fields &fields, const Layer &settings) {
+  int64_t first = fields.integer("first", 0, 0);
+  if (first > 0 && !settings.groups.empty()) {
+    fields.mismatch("no \"first\" beside groups of heads", "both");
+  }
+  return first;
+}
+
+/// A layer with keys and values of its own, or of other streams.
+size_t Deriver::singleLayer(const Fields &fields, const std::string &path, size_t x) {
+  Layer settings = readLayer(fields);
+  settings.mask.from = readFirst(fields, settings);
+  const json *over = fields.find("over");
+  if (!over) {
+    return layer(settings, path, x);
+  }
+  if (!settings.groups.empty() || (fields.find("relative") && *fields.find("relative") != "none")) {
+    fields.mismatch("neither \"scales\" nor \"relative\" where \"over\" is given", "both");
+  }
+  if (!over->is_array()) {
+    return layer(settings, path, x, {stream(fields.text("over"), fields)});
+  }
+  settings.groups = readSources(fields, settings.mask);
+  readFirst(fields, settings);
+  std::vector<size_t> sources;
+  for (const HeadGroup &group : settings.groups) {
+    sources.push_back(stream(group.stream, fields));
+  }
+  return layer(settings, path, x, sources);
+}
+
 size_t Deriver::stage(const std::string &op, const Fields &fields, const std::string &path,
                       size_t x) {
   bool linear = op == "upsample" ? fields.choice("method", {"repeat", "linear"}) == 1
@@ -365,20 +423,11 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
     return embedding(fields, path);
   }
   if (op == "layer") {
-    std::optional<size_t> over;
-    if (fields.find("over")) {
-      over = stream(fields.text("over"), fields);
-      if (fields.find("relative") && *fields.find("relative") != "none") {
-        fields.mismatch("no \"relative\" where \"over\" is given", "both");
-      }
-    }
-    Layer settings = readLayer(fields);
-    settings.mask.from = fields.integer("first", 0, 0);
-    return layer(settings, path, x, over);
+    return singleLayer(fields, path, x);
   }
   for (int64_t i = 0; op == "layers" && i < fields.integer("count", 1); ++i) {
     Layer settings = readLayer(fields);
-    settings.mask.from = fields.integer("first", 0, 0);
+    settings.mask.from = readFirst(fields, settings);
     x = layer(settings, path + ".inside." + std::to_string(i), x);
   }
   if (op == "layers") {
@@ -389,6 +438,9 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   }
   if (op == "top_down") {
     return topDown(fields, path, x);
+  }
+  if (op == "bottom_up") {
+    return bottomUp(fields, path, x);
   }
   if (op == "norm") {
     return make(Kind::Norm, path + ".norm", {x});
@@ -446,7 +498,8 @@ Graph Deriver::run() {
         (op == "head") != (i + 1 == stages.size())) {
       fail(path, "the kind of a stage, an embedding first and a head last", "\"" + op + "\"");
     }
-    bool layered = op == "layer" || op == "layers" || op == "hourglass" || op == "top_down";
+    bool layered = op == "layer" || op == "layers" || op == "hourglass" || op == "top_down" ||
+                   op == "bottom_up";
     std::set<std::string> keys = known->second;
     keys.insert("op");
     keys.insert(layerKeys.begin(), layered ? layerKeys.end() : layerKeys.begin());

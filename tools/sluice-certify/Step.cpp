@@ -32,10 +32,10 @@ StoredRead followRead(const Graph &graph, const Relation &relation, size_t opera
     break;
   case Relation::Window:
     read.last = latestKey(relation);
-    read.first = makeLinear(1, k + 1 - relation.end).of(read.last);
+    read.first = earliestKey(relation);
     break;
   case Relation::Group:
-    read.first = makeLinear(k, k - relation.end);
+    read.first = makeLinear(k, k - relation.window);
     read.last = makeLinear(k, k - 1);
     break;
   default:

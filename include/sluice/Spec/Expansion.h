@@ -23,6 +23,8 @@ struct Primitive {
   /// that an hourglass overrides).
   SourceLocation location;
   KeyLocations keys; ///< of the stage as written
+  /// Of a layer whose heads are grouped: id of the stream that each group's keys and values are of.
+  std::vector<int64_t> sources;
 
   Op op() const { return static_cast<Op>(settings.index()); }
   /// Where the value of `key` stands, or `location` where the key was not given.
@@ -52,7 +54,8 @@ struct Tensor {
 
 /// Every trained tensor in spec order. Weights of attention.query, key and value follow one
 /// another, then their biases, so that laid out in this order they are one matrix [H D + 2 Hkv D,
-/// d]; likewise feed_forward.gate and in. Over another stream those of key and value do alone.
+/// d]; likewise feed_forward.gate and in. Over another stream, and of a group of heads, those of
+/// key and value do alone.
 std::vector<Tensor> tensors(const Model &model, const std::vector<Primitive> &primitives);
 
 /// Elements of all trained tensors together.

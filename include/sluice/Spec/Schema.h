@@ -29,7 +29,9 @@ enum class Section : uint8_t {
   Schedule,
   Mask,
   Rotary,
-  Relative
+  Relative,
+  Source,
+  Scale
 };
 
 const std::vector<KeyInfo> &keysOf(Section section);

@@ -49,7 +49,7 @@ enum class Placement : uint8_t { Pre, Post };
 enum class Activation : uint8_t { Relu, Gelu, GeluTanh, SwiGlu, ReluSquared };
 enum class Shortening : uint8_t { Average, Linear, Max };
 enum class Upsampling : uint8_t { Repeat, Linear };
-enum class MaskKind : uint8_t { Causal, Complete, Bidirectional, Window };
+enum class MaskKind : uint8_t { Causal, Complete, Bidirectional, Window, Tokens };
 /// What attention's scores have by distance: nothing, a table, or Transformer-XL's terms, whose two
 /// biases are the layer's own or those of all such layers.
 enum class Relative : uint8_t { None, Bias, Xl, XlShared };
@@ -66,19 +66,33 @@ inline constexpr std::array<std::string_view, 5> activationNames = {"relu", "gel
 
 /// Which positions q a query at position p reads, on scales of factors a of queries and b of keys.
 /// Causal: b q <= a p. Complete: b (q + 1) <= a (p + 1). Window: m - end < q <= m - begin, m =
-/// a p div b.
+/// a p div b. Tokens: a (p + 1) - end < b (q + 1) <= a (p + 1) - begin.
 struct Mask {
   MaskKind kind = MaskKind::Causal;
   int64_t begin = 0;
   int64_t end = 0;
 };
 
-// Settings of the stages. `layers`, `hourglass` and `top_down` are composite, the others primitive.
+/// A window in tokens, counted in the tokens common to scales of factors a and b: divided by their
+/// greatest common divisor, rounded up, which leaves the same keys. It holds none where begin =
+/// end.
+Mask inCommonTokens(Mask mask, int64_t queryFactor, int64_t keyFactor);
+
+// Settings of the stages. `layers`, `hourglass`, `top_down` and `bottom_up` are composite, the others primitive.
 
 struct Embedding {
   std::string input; ///< the named input that it reads; empty: the tokens
   Positions positions = Positions::None;
   double dropout = 0;
+};
+
+/// An equal part of a layer's heads, with keys and values of its own.
+struct HeadGroup {
+  std::string over;      ///< name of their stream; empty where a composite stage chose it
+  bool isPooled = false; ///< they are of means of `factor` rows of the layer's own input instead
+  int64_t factor = 1;
+  Mask mask;
+  SourceLocation location; ///< of the mask
 };
 
 struct Layer {
@@ -98,11 +112,12 @@ struct Layer {
   Relative relative = Relative::None;
   int64_t distances = 0; ///< of Relative::Bias: rows of the table at most
   bool bias = true;
-  std::string over; ///< name of the stream of keys and values; empty: the queries' own
+  std::string over;              ///< name of the stream of keys and values; empty: the queries' own
+  std::vector<HeadGroup> groups; ///< in the order of heads; empty: all heads read alike
 
   bool isXl() const { return relative == Relative::Xl || relative == Relative::XlShared; }
   /// Queries are a sequence apart from keys and values.
-  bool hasOwnQueries() const { return !over.empty() || isXl(); }
+  bool hasOwnQueries() const { return !over.empty() || !groups.empty() || isXl(); }
 };
 
 struct Norm {
@@ -197,8 +212,15 @@ struct TopDown {
   Layer layer;
 };
 
+struct BottomUp {
+  std::vector<Hourglass::Level> hierarchy; ///< rising factors, the first 1
+  Shortening shorten = Shortening::Average;
+  bool repooled = false; ///< each scale groups the stage's input, not the finer scale's result
+  Layer layer;
+};
+
 using Settings = std::variant<Embedding, Layer, Norm, Shift, Shorten, Upsample, Add, Dropout, Head,
-                              Loss, Layers, Hourglass, Project, TopDown>;
+                              Loss, Layers, Hourglass, Project, TopDown, BottomUp>;
 
 /// The alternatives of Settings, in their order.
 enum class Op : uint8_t {
@@ -215,7 +237,8 @@ enum class Op : uint8_t {
   Layers,
   Hourglass,
   Project,
-  TopDown
+  TopDown,
+  BottomUp
 };
 
 /// The op as a spec spells it ("shorten").

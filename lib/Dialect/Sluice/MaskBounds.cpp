@@ -201,6 +201,15 @@ IntegerSet sluice::windowMask(MLIRContext *context, ScaleRatio scales, int64_t b
                          {false, false});
 }
 
+IntegerSet sluice::tokenMask(MLIRContext *context, ScaleRatio scales, int64_t begin, int64_t end) {
+  AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
+  int64_t ends = scales.query - scales.key; // of the two last tokens, where both begin alike
+  return IntegerSet::get(2, 1,
+                         {aheadOfKey(context, scales) + (ends - begin),
+                          q * scales.key - p * scales.query + (end - 1 - ends)},
+                         {false, false});
+}
+
 IntegerSet sluice::everyKey(MLIRContext *context) {
   return IntegerSet::get(2, 1, {getAffineDimExpr(1, context)}, {false});
 }
@@ -228,6 +237,20 @@ std::pair<IntegerSet, int64_t> sluice::splitFirstKey(IntegerSet mask) {
           -first.getValue()};
 }
 
+/// Of a mask that says `first` and `last` of p = q = 0.
+static MaskWords describeWindow(IntegerSet mask, ScaleRatio scales, int64_t first, int64_t last) {
+  MLIRContext *context = mask.getContext();
+  int64_t ends = scales.query - scales.key;
+  MaskWords window{MaskWords::Window, -first / scales.key, (last + 1) / scales.key};
+  MaskWords tokens{MaskWords::Tokens, ends - first, last + 1 + ends};
+  bool isWindow = mask == windowMask(context, scales, window.begin, window.end);
+  bool isTokens = mask == tokenMask(context, scales, tokens.begin, tokens.end);
+  if (isWindow && (window.begin >= 0 || !isTokens || tokens.begin < 0)) {
+    return window;
+  }
+  return isTokens ? tokens : MaskWords();
+}
+
 static MaskWords describeWhole(IntegerSet mask, ScaleRatio scales) {
   MLIRContext *context = mask.getContext();
   if (mask == causalMask(context, scales)) {
@@ -243,10 +266,8 @@ static MaskWords describeWhole(IntegerSet mask, ScaleRatio scales) {
   if (mask.getNumConstraints() == 2) {
     auto first = dyn_cast<AffineConstantExpr>(mask.getConstraint(0).replaceDims({zero, zero}));
     auto last = dyn_cast<AffineConstantExpr>(mask.getConstraint(1).replaceDims({zero, zero}));
-    int64_t begin = first ? -first.getValue() / scales.key : 0,
-            end = last ? (last.getValue() + 1) / scales.key : 0;
-    if (first && last && mask == windowMask(context, scales, begin, end)) {
-      return {MaskWords::Window, begin, end};
+    if (first && last) {
+      return describeWindow(mask, scales, first.getValue(), last.getValue());
     }
   }
   return {};

@@ -180,6 +180,18 @@ INSTANTIATE_TEST_SUITE_P(LazyHeads, Stepped,
                                            Family{"Shifted", lateHead}),
                          [](const auto &info) { return std::string(info.param.name); });
 
+/// Groups of heads over pooled scales, and over means of the layer's input by windows in tokens.
+constexpr const char *bottomUpAndRetina =
+    R"json({"sluice": 1, "vocabulary": 20, "context": 23, "batch": 3,
+  "width": 12, "defaults": {"heads": 4, "key_value_heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding"}, {"op": "bottom_up", "hierarchy": "0@1 0@2 0@6"},
+    {"op": "layer", "scales": [{"factor": 1, "tokens": [0, 3]}, {"factor": 4, "tokens": [3, 15]}]},
+    {"op": "head"}]})json";
+
+INSTANTIATE_TEST_SUITE_P(HeadGroups, Stepped,
+                         ::testing::Values(Family{"BottomUpAndRetina", bottomUpAndRetina}),
+                         [](const auto &info) { return std::string(info.param.name); });
+
 std::string textOf(Executor &executor, const std::string &prompt, int64_t count, bool cached) {
   std::string text;
   sluice::runtime::generate(executor, prompt, count, {.temperature = 0, .cached = cached},
@@ -276,9 +288,18 @@ constexpr const char *topDown = R"json({"sluice": 1, "vocabulary": 50, "context"
     {"op": "top_down", "hierarchy": "1@4 1@2 1@1", "upsample": "linear", "projection_activation": "gelu"},
     {"op": "head", "first": 3}]})json";
 
+/// Groups of heads over means of the layer's input, by windows in tokens.
+constexpr const char *headGroups = R"json({"sluice": 1, "vocabulary": 9, "context": 6, "batch": 1,
+  "precision": {"compute": "bf16"},
+  "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding"},
+    {"op": "layer", "scales": [{"factor": 1, "tokens": [0, 3]}, {"factor": 3, "tokens": [1, 6]}]},
+    {"op": "head"}]})json";
+
 INSTANTIATE_TEST_SUITE_P(Families, EmulatedSteps,
                          ::testing::Values(Family{"AllOfIt", allOfIt}, Family{"Maxima", maxima},
                                            Family{"TopDown", topDown}),
+                                           Family{"HeadGroups", headGroups},
                          [](const auto &info) { return std::string(info.param.name); });
 
 std::vector<uint8_t> bytesOf(const std::string &text) { return {text.begin(), text.end()}; }

@@ -124,6 +124,39 @@ TEST_P(PaperRow, IsWhatItsNameSays) {
   EXPECT_EQ(model.training.weightDecay, 0);
 }
 
+class GroupedRow : public testing::TestWithParam<std::string> {};
+
+/// Bottom-up and retina models: layers from coarse to fine, or layers and windows.
+TEST_P(GroupedRow, IsWhatItsNameSays) {
+  Model model = read(GetParam());
+  std::string name = "multiscale";
+  const auto *bottomUp = std::get_if<BottomUp>(&model.stages.at(1).settings);
+  const auto *layers = std::get_if<Layers>(&model.stages.at(1).settings);
+  ASSERT_TRUE(bottomUp || layers);
+  if (bottomUp) {
+    name += "-bottom-up";
+    for (size_t i = bottomUp->hierarchy.size(); i-- > 0;) {
+      EXPECT_EQ(bottomUp->hierarchy[i].factor, int64_t{1} << (2 * i));
+      name += "-" + std::to_string(bottomUp->hierarchy[i].layers);
+    }
+  } else {
+    name += "-retina-" + std::to_string(layers->count);
+    for (size_t i = 0; i < layers->layer.groups.size(); ++i) {
+      const HeadGroup &group = layers->layer.groups[i];
+      EXPECT_EQ(group.factor, int64_t{1} << (2 * i));
+      name += "-" + std::to_string(group.mask.begin) + "-" + std::to_string(group.mask.end);
+    }
+  }
+  EXPECT_EQ(std::filesystem::path(GetParam()).stem().string(), name);
+  EXPECT_EQ(model.name, name);
+  const Layer &layer = bottomUp ? bottomUp->layer : layers->layer;
+  EXPECT_EQ(layer.headSize, 64);
+  EXPECT_EQ(layer.placement, Placement::Post);
+  EXPECT_EQ(layer.attentionDropout, 0.1);
+  EXPECT_EQ(model.context, 512);
+  EXPECT_EQ(model.training.schedule.warmup, 40000);
+}
+
 std::string testName(const testing::TestParamInfo<std::string> &info) {
   std::filesystem::path file = info.param;
   std::string name = file.parent_path().filename().string() + "_" + file.stem().string();
@@ -135,12 +168,20 @@ std::string testName(const testing::TestParamInfo<std::string> &info) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ShippedModel, testing::ValuesIn(filesUnder(SPEC_MODELS_DIR)),
                          testName);
-INSTANTIATE_TEST_SUITE_P(Models, PaperRow, testing::ValuesIn(papersOf("hourglass")), testName);
-INSTANTIATE_TEST_SUITE_P(Models, MultiscaleRow, testing::ValuesIn(papersOf("multiscale")),
+INSTANTIATE_TEST_SUITE_P(Models, PaperRow, testing::ValuesIn(papersOf("hourglass-")), testName);
+INSTANTIATE_TEST_SUITE_P(TopDown, MultiscaleRow, testing::ValuesIn(papersOf("multiscale-top-down-")),
+                         testName);
+INSTANTIATE_TEST_SUITE_P(Vanilla, MultiscaleRow, testing::ValuesIn(papersOf("multiscale-vanilla-")),
+                         testName);
+INSTANTIATE_TEST_SUITE_P(Coarse, MultiscaleRow, testing::ValuesIn(papersOf("multiscale-coarse-")),
+                         testName);
+INSTANTIATE_TEST_SUITE_P(BottomUp, GroupedRow, testing::ValuesIn(papersOf("multiscale-bottom-up-")),
+                         testName);
+INSTANTIATE_TEST_SUITE_P(Retina, GroupedRow, testing::ValuesIn(papersOf("multiscale-retina-")),
                          testName);
 
 TEST(Models, SmallOnesHaveFiveToTenMillionParameters) {
-  for (std::string name : {"vanilla", "hourglass", "top-down"}) {
+  for (std::string name : {"vanilla", "hourglass", "top-down", "bottom-up", "retina"}) {
     int64_t count = parameterCount(read(SPEC_MODELS_DIR "/small/" + name + ".json"));
     EXPECT_GE(count, 5000000) << name;
     EXPECT_LE(count, 10000000) << name;

@@ -49,6 +49,7 @@ Place placeOf(Op op) {
   case Op::Layers:
   case Op::Hourglass:
   case Op::TopDown:
+  case Op::BottomUp:
     need("heads", "2");
     break;
   case Op::Shift:
@@ -75,6 +76,9 @@ Place placeOf(Op op) {
   }
   if (op == Op::Hourglass) {
     need("hierarchy", "\"1@1 1@2 1@1\"");
+  }
+  if (op == Op::BottomUp) {
+    need("hierarchy", "\"1@1 1@2\"");
   }
   if (op == Op::TopDown) {
     need("hierarchy", "\"1@2 1@1\"");
@@ -114,6 +118,16 @@ Place placeOf(Section section) {
     return {head + R"(, "defaults": {"rotary": {)", "}}" + stages, {{"base", "100"}}, keys};
   case Section::Relative:
     return {head + R"(, "defaults": {"relative": {)", "}}" + stages, {{"bias", "8"}}, keys};
+  case Section::Scale:
+    return {head + R"(, "defaults": {"scales": [{)",
+            "}]}" + stages,
+            {{"factor", "2"}, {"tokens", "[0, 4]"}},
+            keys};
+  case Section::Source:
+    return {head + R"(, "stages": [)" + body + R"({"op": "layer", "heads": 2, "over": [{)",
+            R"(}]}, {"op": "head"}]})",
+            {{"stream", "\"a\""}},
+            keys};
   }
   return {};
 }
@@ -123,8 +137,9 @@ std::vector<Place> allPlaces() {
   for (Op op : allOps()) {
     places.push_back(placeOf(op));
   }
-  for (Section section : {Section::Spec, Section::Defaults, Section::Precision, Section::Training,
-                          Section::Schedule, Section::Mask, Section::Rotary, Section::Relative}) {
+  for (Section section :
+       {Section::Spec, Section::Defaults, Section::Precision, Section::Training, Section::Schedule,
+        Section::Mask, Section::Rotary, Section::Relative, Section::Source, Section::Scale}) {
     places.push_back(placeOf(section));
   }
   return places;
@@ -176,6 +191,7 @@ TEST(Schema, ValuesAreThoseOfTheReader) {
         expected = quoted(message.substr(kinds));
       }
       expected.erase("window"); // masks and rotations may be objects too
+      expected.erase("tokens");
       expected.erase("base");
       EXPECT_EQ(Set(key.values.begin(), key.values.end()), expected) << message;
     }

@@ -26,15 +26,19 @@ mlir::IntegerSet completeMask(mlir::MLIRContext *context, ScaleRatio scales);
 /// m - end < q <= m - begin, where m = a p div b is the latest causal key.
 mlir::IntegerSet windowMask(mlir::MLIRContext *context, ScaleRatio scales, int64_t begin,
                             int64_t end);
+/// a (p + 1) - end < b (q + 1) <= a (p + 1) - begin: keys whose last token lies so far behind the
+/// query's, counted in common tokens.
+mlir::IntegerSet tokenMask(mlir::MLIRContext *context, ScaleRatio scales, int64_t begin,
+                           int64_t end);
 mlir::IntegerSet everyKey(mlir::MLIRContext *context);
 /// The keys of `mask` from row `first` on; `mask` itself where that is 0.
 mlir::IntegerSet withFirstKey(mlir::IntegerSet mask, int64_t first);
 /// What withFirstKey made a mask of; 0 where it did not.
 std::pair<mlir::IntegerSet, int64_t> splitFirstKey(mlir::IntegerSet mask);
 
-/// A mask in a spec's words.
+/// A mask in a spec's words. A window in tokens that is one in keys is called that.
 struct MaskWords {
-  enum Kind { Causal, Complete, Window, Bidirectional, Other } kind = Other;
+  enum Kind { Causal, Complete, Window, Tokens, Bidirectional, Other } kind = Other;
   int64_t begin = 0, end = 0; ///< of a window
   int64_t first = 0;          ///< keys before this row are left out
 };
