@@ -213,7 +213,7 @@ size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool
   if (k > 1 || window > 1) {
     x = linear ? make(Kind::Fold, path + ".fold", {x}, k)
                : make(Kind::Shorten, path + ".shorten", {x}, k);
-    graph.values[x].window = window;
+    graph.values[x].window = window == k ? 0 : window;
   }
   return linear ? make(Kind::Linear, path + ".linear", {x}) : x;
 }
