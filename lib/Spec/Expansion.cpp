@@ -268,8 +268,8 @@ int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix
     fail(location, "expected a model of at most " + std::to_string(mostPrimitives) +
                        " stages once expanded, found more; use fewer layers");
   }
-  bool isComposite = stage.op() == Op::Hourglass || stage.op() == Op::TopDown ||
-                     stage.op() == Op::BottomUp;
+  bool isComposite =
+      stage.op() == Op::Hourglass || stage.op() == Op::TopDown || stage.op() == Op::BottomUp;
   int64_t factor = factorAfter(settings, input, isComposite ? location : stage.at("factor"));
   if (const auto *loss = std::get_if<Loss>(&settings)) {
     defineLoss(*loss, isComposite ? stage.at("bags") : stage.at("name"));

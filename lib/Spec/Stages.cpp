@@ -11,8 +11,8 @@ namespace sluice::spec {
 namespace {
 
 constexpr std::array<std::string_view, std::variant_size_v<Settings>> opNames = {
-    "embedding", "layer", "norm", "shift",  "shorten",   "upsample", "add",
-    "dropout",   "head",  "loss", "layers", "hourglass", "project",  "top_down", "bottom_up"};
+    "embedding", "layer", "norm",   "shift",     "shorten", "upsample", "add",      "dropout",
+    "head",      "loss",  "layers", "hourglass", "project", "top_down", "bottom_up"};
 
 constexpr Range anyShift = {0, largestSize};
 

@@ -270,7 +270,8 @@ Value StageWriter::mix(const std::string &block, const Layer &settings, const So
       b, sequence(current->factor, settings.heads * size, computeType),
       sequence(current->factor, settings.heads, b.getF32Type()), query, keys, keys, extras,
       settings.heads, settings.keyValueHeads, size, 0, keyColumn, valueColumn,
-      withFirstKey(maskSet(b.getContext(), settings.mask, current->factor, keyFactor), settings.first),
+      withFirstKey(maskSet(b.getContext(), settings.mask, current->factor, keyFactor),
+                   settings.first),
       llvm::APFloat(dropped ? static_cast<float>(settings.attentionDropout) : 0.0F),
       dropped ? nextRandom++ : 0, settings.relative == Relative::Bias, AffineMapAttr());
   {

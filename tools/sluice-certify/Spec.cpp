@@ -371,8 +371,8 @@ size_t Deriver::stream(const std::string &name, const Fields &fields) const {
 
 /// On an input's axis nothing groups or delays, and no head reads it.
 void Deriver::checkGiven(const std::string &op, const Fields &fields, size_t x) const {
-  static const std::set<std::string> ofTokens = {
-      "shift", "shorten", "upsample", "hourglass", "top_down", "bottom_up", "head", "loss"};
+  static const std::set<std::string> ofTokens = {"shift",    "shorten",   "upsample", "hourglass",
+                                                 "top_down", "bottom_up", "head",     "loss"};
   if (graph.values[x].isGiven() && ofTokens.contains(op)) {
     fields.mismatch("a stream of the tokens for " + op, "one of " + graph.values[x].input);
   }

@@ -78,7 +78,8 @@ struct Mask {
 /// end.
 Mask inCommonTokens(Mask mask, int64_t queryFactor, int64_t keyFactor);
 
-// Settings of the stages. `layers`, `hourglass`, `top_down` and `bottom_up` are composite, the others primitive.
+// Settings of the stages. `layers`, `hourglass`, `top_down` and `bottom_up` are composite, the
+// others primitive.
 
 struct Embedding {
   std::string input; ///< the named input that it reads; empty: the tokens

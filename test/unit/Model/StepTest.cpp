@@ -299,7 +299,7 @@ constexpr const char *headGroups = R"json({"sluice": 1, "vocabulary": 9, "contex
 INSTANTIATE_TEST_SUITE_P(Families, EmulatedSteps,
                          ::testing::Values(Family{"AllOfIt", allOfIt}, Family{"Maxima", maxima},
                                            Family{"TopDown", topDown}),
-                                           Family{"HeadGroups", headGroups},
+                         Family{"HeadGroups", headGroups},
                          [](const auto &info) { return std::string(info.param.name); });
 
 std::vector<uint8_t> bytesOf(const std::string &text) { return {text.begin(), text.end()}; }

@@ -169,8 +169,8 @@ std::string testName(const testing::TestParamInfo<std::string> &info) {
 INSTANTIATE_TEST_SUITE_P(Models, ShippedModel, testing::ValuesIn(filesUnder(SPEC_MODELS_DIR)),
                          testName);
 INSTANTIATE_TEST_SUITE_P(Models, PaperRow, testing::ValuesIn(papersOf("hourglass-")), testName);
-INSTANTIATE_TEST_SUITE_P(TopDown, MultiscaleRow, testing::ValuesIn(papersOf("multiscale-top-down-")),
-                         testName);
+INSTANTIATE_TEST_SUITE_P(TopDown, MultiscaleRow,
+                         testing::ValuesIn(papersOf("multiscale-top-down-")), testName);
 INSTANTIATE_TEST_SUITE_P(Vanilla, MultiscaleRow, testing::ValuesIn(papersOf("multiscale-vanilla-")),
                          testName);
 INSTANTIATE_TEST_SUITE_P(Coarse, MultiscaleRow, testing::ValuesIn(papersOf("multiscale-coarse-")),

@@ -167,7 +167,8 @@ TEST_P(Golden, Gradients) {
 
 INSTANTIATE_TEST_SUITE_P(Specs, Golden,
                          ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
-                                           "bidirectional", "top-down", "bottomup", "repooled", "retina"),
+                                           "bidirectional", "top-down", "bottomup", "repooled",
+                                           "retina"),
                          [](const auto &info) {
                            std::string name = info.param;
                            llvm::replace(name, '-', '_');
