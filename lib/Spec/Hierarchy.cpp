@@ -163,7 +163,7 @@ std::vector<Hourglass::Level> readHierarchy(const Fields &fields) {
   return HierarchyReader(fields, *fields.find("hierarchy")).read();
 }
 
-std::vector<Hourglass::Level> readScales(const Fields &fields) {
+std::vector<Hourglass::Level> readFallingHierarchy(const Fields &fields) {
   fields.need("hierarchy", "levels such as \"2@16 4@4 8@1\"");
   fields.text("hierarchy");
   return HierarchyReader(fields, *fields.find("hierarchy")).readDownwards();

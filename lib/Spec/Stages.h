@@ -43,7 +43,7 @@ std::vector<Hourglass::Level> readHierarchy(const Fields &fields);
 std::vector<Hourglass::Level> readRisingHierarchy(const Fields &fields);
 
 /// The value of `hierarchy` of a `top_down`: "2@16 4@4 8@1".
-std::vector<Hourglass::Level> readScales(const Fields &fields);
+std::vector<Hourglass::Level> readFallingHierarchy(const Fields &fields);
 
 /// "none" and the activations of one number, which a `project` stage may have.
 const std::vector<std::string_view> &projectionNames();

@@ -83,7 +83,7 @@ int64_t tokensBefore(const TopDown &topDown, int64_t factor) {
 
 TopDown readTopDown(const Fields &fields, int64_t width) {
   TopDown topDown;
-  topDown.hierarchy = readScales(fields);
+  topDown.hierarchy = readFallingHierarchy(fields);
   topDown.shorten = readShortening(fields, "shorten");
   topDown.upsample = readUpsampling(fields, "upsample");
   topDown.projection = readProjection(fields, "projection_activation");
