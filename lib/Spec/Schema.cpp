@@ -169,6 +169,13 @@ const Keys headKeys = {
      {}}};
 
 /// The keys that stages of one op have beside op, from, to and layer settings.
+/// Methods of an hourglass: those of a shorten stage, and attention from two of them.
+const std::vector<std::string_view> hourglassShortenings = [] {
+  std::vector<std::string_view> names(shorteningNames.begin(), shorteningNames.end());
+  names.insert(names.end(), {"attention", "attention_linear"});
+  return names;
+}();
+
 Keys ownKeys(Op op) {
   auto factor = [](std::string_view meaning) {
     return KeyInfo{"factor", "integer >= 1", meaning, "required", {}};
@@ -187,6 +194,11 @@ Keys ownKeys(Op op) {
              "name of a stream",
              "the stream of keys and values, on any scale, or of an input's axis",
              "the stream it reads",
+             {}},
+            {"attention_norm",
+             "boolean",
+             "norms of a pre-norm attention block; false: its streams come normed",
+             "true",
              {}}};
   case Op::Norm:
     return {norm, normEpsilon};
@@ -231,26 +243,32 @@ Keys ownKeys(Op op) {
   case Op::Layers:
     return {{"count", "integer from 1 to 10000", "number of layers", "required", {}}};
   case Op::Hourglass:
-    return {{"hierarchy",
-             "string",
-             "N@f is N layers on a scale f times coarser than the stage's input: \"2@1 8@4 2@1\"",
-             "required",
-             {}},
-            {"shorten",
-             "string",
-             "method of every shorten stage inside",
-             "average",
-             {shorteningNames.begin(), shorteningNames.end()}},
-            {"upsample",
-             "string",
-             "method of every upsample stage inside",
-             "repeat",
-             {"repeat", "linear"}},
-            {"shift",
-             "integer >= 0",
-             "shift before each shortening, the same on every level",
-             "relative factor - 1",
-             {}}};
+    return {
+        {"hierarchy",
+         "string",
+         "N@f is N layers on a scale f times coarser than the stage's input: \"2@1 8@4 2@1\"",
+         "required",
+         {}},
+        {"shorten", "string",
+         "method of every shorten stage inside; attention: from the group's average, or a linear "
+         "map of it, over the stream",
+         "average", hourglassShortenings},
+        {"shorten_keys",
+         "string",
+         "of attention that shortens: all positions up to the group, or the group's alone",
+         "all",
+         {"all", "group"}},
+        {"upsample",
+         "string",
+         "method of every upsample stage inside; attention: from the stream before shortening, "
+         "alone or with a linear upsampling, over the coarse one",
+         "repeat",
+         {"repeat", "linear", "attention", "attention_linear"}},
+        {"shift",
+         "integer >= 0",
+         "shift before each shortening, the same on every level",
+         "relative factor - 1",
+         {}}};
   }
   return {};
 }

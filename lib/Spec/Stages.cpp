@@ -2,6 +2,8 @@
 
 #include "Stages.h"
 
+#include "Hourglass.h"
+
 #include "sluice/Spec/Schema.h"
 
 #include <algorithm>
@@ -37,32 +39,21 @@ Embedding readEmbedding(const Fields &fields) {
   return embedding;
 }
 
-Hourglass readHourglass(const Fields &fields, int64_t width) {
-  Hourglass hourglass;
-  hourglass.hierarchy = readHierarchy(fields);
-  hourglass.shorten = readShortening(fields, "shorten");
-  hourglass.upsample = readUpsampling(fields, "upsample");
-  if (fields.find("shift")) {
-    hourglass.shift = fields.integer("shift", anyShift);
-  }
-  hourglass.layer = readLayer(fields, width);
-  return hourglass;
-}
-
 /// A layer, whose keys and values may come from another stream.
 Layer readSingleLayer(const Fields &fields, int64_t width) {
   Layer layer = readLayer(fields, width);
   layer.over = fields.text("over", "");
-  if (!layer.over.empty() && layer.rotaryBase) {
+  layer.isOver = !layer.over.empty();
+  layer.attentionNorm = fields.boolean("attention_norm", true);
+  if (!layer.attentionNorm && layer.placement == Placement::Post) {
+    fields.fail(fields.position("attention_norm"),
+                "expected \"attention_norm\" only where \"placement\" is \"pre\", as a post-norm "
+                "block norms its sum, found false; leave it out");
+  }
+  if (layer.isOver && layer.rotaryBase) {
     fields.fail(fields.position("rotary"),
                 "expected no \"rotary\" where \"over\" names another stream, whose positions are "
                 "not those of the queries, found both; say \"rotary\": false in this stage");
-  }
-  if (!layer.over.empty() && layer.relative != Relative::None) {
-    fields.fail(
-        fields.position("relative"),
-        "expected no \"relative\" where \"over\" names another stream, as distances are those "
-        "of one, found both; say \"relative\": \"none\" in this stage");
   }
   return layer;
 }

@@ -150,7 +150,7 @@ TEST_P(GoldenTest, ComputesWhatPyTorchComputes) {
 
 INSTANTIATE_TEST_SUITE_P(Specs, GoldenTest,
                          ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
-                                           "bidirectional"),
+                                           "bidirectional", "attention"),
                          [](const auto &info) { return info.param; });
 
 } // namespace
