@@ -59,11 +59,15 @@ bool Revision::addLayerOnTheWayUp(StringRef name) {
       index >= 0 ? std::get_if<spec::Hourglass>(&model.stages[static_cast<size_t>(index)].settings)
                  : nullptr;
   size_t depth = name.count(".inside.");
-  if (!hourglass || depth == 0 || depth > hourglass->hierarchy.size() / 2) {
+  if (!hourglass || depth == 0 || depth > hourglass->coarsest()) {
     return false;
   }
-  int64_t &layers = hourglass->hierarchy[hourglass->hierarchy.size() - depth].layers;
-  layers = std::max<int64_t>(layers, 1);
+  auto &levels = hourglass->hierarchy;
+  spec::Hourglass::Level &level = levels[levels.size() - depth];
+  if (level.factor != levels[depth - 1].factor) { // the hierarchy differs at both ends
+    return false;
+  }
+  level.layers = std::max<int64_t>(level.layers, 1);
   return true;
 }
 

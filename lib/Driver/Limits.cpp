@@ -108,7 +108,8 @@ static std::optional<Diagnostic> findLargeResult(const Model &model, const Primi
 }
 
 /// A table of angles that is more than an artifact holds.
-static std::optional<Diagnostic> findLargeTable(const Model &model, const Primitive &stage) {
+static std::optional<Diagnostic>
+findLargeTable(const Model &model, const std::vector<Primitive> &stages, const Primitive &stage) {
   const auto *embedding = std::get_if<Embedding>(&stage.settings);
   const auto *layer = std::get_if<Layer>(&stage.settings);
   bool isXl = layer && layer->isXl();
@@ -116,7 +117,7 @@ static std::optional<Diagnostic> findLargeTable(const Model &model, const Primit
   if (!sinusoidal && !(layer && layer->rotaryBase)) {
     return std::nullopt;
   }
-  int64_t rows = positionsOf(model, stage);
+  int64_t rows = isXl ? distanceCount(model, stages, stage) : positionsOf(model, stage);
   int64_t columns = sinusoidal ? model.width : layer->headSize;
   if (__int128(rows) * columns * int64_t(sizeof(float)) <= mostConstantBytes) {
     return std::nullopt;
@@ -156,7 +157,7 @@ std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
     if (auto large = findLargeResult(model, stage)) {
       return large;
     }
-    if (auto large = findLargeTable(model, stage)) {
+    if (auto large = findLargeTable(model, stages, stage)) {
       return large;
     }
     if (auto window = findLongWindow(stage)) {

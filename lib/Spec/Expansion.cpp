@@ -6,6 +6,7 @@
 #include "sluice/Spec/Expansion.h"
 
 #include "BottomUp.h"
+#include "Hourglass.h"
 #include "Stages.h"
 
 namespace sluice::spec {
@@ -64,48 +65,6 @@ private:
   std::map<std::string, Stream, std::less<>> streams;
   std::map<std::string, SourceLocation, std::less<>> losses;
   int64_t previous = -1;
-};
-
-/// Expands one hourglass stage; `emit(settings, prefix, location, input, second)` appends a stage.
-template <typename Emit> class HourglassExpander {
-public:
-  HourglassExpander(const Stage &stage, Emit emit)
-      : hourglass(std::get<Hourglass>(stage.settings)), where(stage.at("hierarchy")),
-        whereShift(hourglass.shift ? stage.at("shift") : where), emit(emit) {}
-
-  int64_t level(size_t depth, const std::string &prefix, int64_t x) {
-    int64_t count = 0;
-    auto next = [&] { return prefix + ".inside." + std::to_string(count++); };
-    const auto &levels = hourglass.hierarchy;
-    size_t last = levels.size() - 1 - depth, middle = levels.size() / 2;
-    x = stack(levels[depth].layers, x, next);
-    if (depth == middle) { // a plain stack; deeper middles are written out by the level around them
-      return x;
-    }
-    int64_t skip = x;
-    int64_t k = levels[depth + 1].factor / levels[depth].factor;
-    x = emit(Shift{hourglass.shift.value_or(k - 1)}, next(), whereShift, x, -1);
-    x = emit(Shorten{k, hourglass.shorten, {}}, next(), where, x, -1);
-    x = depth + 1 == middle ? stack(levels[middle].layers, x, next) : level(depth + 1, next(), x);
-    x = emit(Upsample{k, hourglass.upsample, {}}, next(), where, x, -1);
-    x = emit(Add{}, next(), where, x, skip);
-    return stack(levels[last].layers, x, next);
-  }
-
-private:
-  template <typename Next> int64_t stack(int64_t layers, int64_t x, Next &next) {
-    for (int64_t i = 0; i < layers; ++i) {
-      x = emit(hourglass.layer, next(), where, x, -1);
-    }
-    bool norm = layers > 0 && hourglass.layer.placement == Placement::Pre;
-    Norm settings = {hourglass.layer.norm, hourglass.layer.epsilon};
-    return norm ? emit(settings, next(), where, x, -1) : x;
-  }
-
-  const Hourglass &hourglass;
-  const SourceLocation &where;
-  const SourceLocation &whereShift;
-  Emit emit;
 };
 
 int64_t Expander::stream(const std::string &name, const SourceLocation &location) const {
@@ -199,6 +158,14 @@ void Expander::checkGiven(const Stage &stage, int64_t input) const {
 /// Over another axis every key is read: its positions are not those of the queries.
 Layer Expander::settleOver(const Stage &stage, Layer layer, int64_t input, int64_t second) const {
   if (axisOf(input) == axisOf(second)) {
+    bool isApart = result[static_cast<size_t>(input)].factor !=
+                   result[static_cast<size_t>(second)].factor;
+    if (isApart && layer.relative != Relative::None && layer.mask.kind == MaskKind::Tokens) {
+      fail(stage.at("relative"),
+           "expected \"none\" for \"relative\" by a window in tokens between two scales, where a key "
+           "may begin after its query, found another; say \"relative\": \"none\" in this stage, or "
+           "use another mask");
+    }
     return layer;
   }
   if (!axisOf(input).empty()) {
@@ -211,6 +178,12 @@ Layer Expander::settleOver(const Stage &stage, Layer layer, int64_t input, int64
                                quote(axisOf(second)) +
                                ", whose positions are not those of the queries, found another; say "
                                "\"mask\": \"bidirectional\" in this stage, or leave it out");
+  }
+  if (layer.relative != Relative::None) {
+    fail(stage.at("relative"),
+         "expected \"none\" for \"relative\" over the axis of the input " + quote(axisOf(second)) +
+             ", whose positions have no distance from those of the queries, found another; say "
+             "\"relative\": \"none\" in this stage, or leave it out");
   }
   layer.mask = {MaskKind::Bidirectional, 0, 0};
   return layer;
@@ -310,7 +283,7 @@ int64_t Expander::expandStage(const Stage &stage) {
     checkAdd(stage, input, second);
     return emit(stage, *project, stage.prefix, stage.location, input, second);
   }
-  if (const auto *layer = std::get_if<Layer>(&stage.settings); layer && !layer->over.empty()) {
+  if (const auto *layer = std::get_if<Layer>(&stage.settings); layer && layer->isOver) {
     int64_t second = stream(layer->over, stage.at("over"));
     return emit(stage, settleOver(stage, *layer, input, second), stage.prefix, stage.location,
                 input, second);
@@ -327,7 +300,7 @@ int64_t Expander::expandStage(const Stage &stage) {
                       int64_t x, int64_t second) {
       return emit(stage, std::move(settings), std::move(prefix), location, x, second);
     };
-    return HourglassExpander(stage, append).level(0, stage.prefix, input);
+    return expandHourglass(stage, input, append);
   }
   if (const auto *bottomUp = std::get_if<BottomUp>(&stage.settings)) {
     auto append = [&](Settings settings, std::string prefix, int64_t x,

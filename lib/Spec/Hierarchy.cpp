@@ -5,6 +5,7 @@
 
 #include "Stages.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace sluice::spec {
@@ -13,6 +14,20 @@ namespace {
 // More levels or layers than this are a slip of the keyboard, and nesting is by recursion.
 constexpr size_t mostLevels = 63;
 constexpr int64_t mostLayers = 10000;
+
+/// Whether factors read the same from both ends, around one level in the middle.
+bool isMirrored(const std::vector<Hourglass::Level> &levels) {
+  return levels.size() % 2 == 1 &&
+         std::equal(levels.begin(), levels.end(), levels.rbegin(),
+                    [](const auto &a, const auto &b) { return a.factor == b.factor; });
+}
+
+size_t coarsestOf(const std::vector<Hourglass::Level> &levels) {
+  auto greatest = std::max_element(levels.begin(), levels.end(), [](const auto &a, const auto &b) {
+    return a.factor < b.factor;
+  });
+  return isMirrored(levels) ? levels.size() / 2 : static_cast<size_t>(greatest - levels.begin());
+}
 
 /// The value of `hierarchy` and, for each level, where in it the level stands.
 class HierarchyReader {
@@ -61,9 +76,9 @@ public:
 
   std::vector<Hourglass::Level> read() {
     split();
-    if (levels.size() % 2 == 0) {
-      fail(0, "expected an odd number of levels, from the finest to the coarsest and back, found " +
-                  std::to_string(levels.size()) + "; write it as \"2@1 8@4 2@1\"");
+    if (levels.empty()) {
+      fail(0, "expected levels from the finest to the coarsest and back, found none; write them as "
+              "\"2@1 8@4 2@1\"");
     }
     checkCount();
     checkFactors();
@@ -135,16 +150,22 @@ private:
 
   void checkFactors() const {
     checkFirst("begin and end with 0@1 to shorten at once");
-    size_t last = levels.size() - 1;
-    for (size_t i = 0; i < last / 2; ++i) {
-      if (levels[last - i].factor != levels[i].factor) {
-        fail(offsets[last - i], "expected factors that read the same from both ends, found " +
-                                    levelText(last - i) + " across from " + levelText(i) +
-                                    "; make the two factors equal");
+    if (levels.back().factor != 1) {
+      fail(offsets.back(), "expected the last level to have factor 1, the scale of the stage's "
+                           "input, found " +
+                               levelText(levels.size() - 1) + "; end with 0@1 to upsample at once");
+    }
+    size_t peak = coarsestOf(levels);
+    for (size_t i = 1; i < levels.size(); ++i) {
+      size_t inner = i <= peak ? i : i - 1, outer = i <= peak ? i - 1 : i;
+      if (!isMirrored(levels) && levels[inner].factor <= levels[outer].factor) {
+        fail(offsets[i], "expected factors that rise to one coarsest level and fall again, as they "
+                         "do not read the same from both ends, found " +
+                             levelText(i - 1) + " before " + levelText(i));
       }
-      if (levels[i + 1].factor % levels[i].factor != 0) {
-        fail(offsets[i + 1], "expected each factor to be a multiple of the one outside it, found " +
-                                 levelText(i + 1) + " inside " + levelText(i));
+      if (levels[inner].factor % levels[outer].factor != 0) {
+        fail(offsets[i], "expected each factor to be a multiple of the one outside it, found " +
+                             levelText(inner) + " inside " + levelText(outer));
       }
     }
   }
@@ -156,6 +177,8 @@ private:
 };
 
 } // namespace
+
+size_t Hourglass::coarsest() const { return coarsestOf(hierarchy); }
 
 std::vector<Hourglass::Level> readHierarchy(const Fields &fields) {
   fields.need("hierarchy", "levels such as \"2@1 8@4 2@1\"");

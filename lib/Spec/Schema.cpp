@@ -207,6 +207,13 @@ const KeyInfo firstKey = {
 const std::vector<std::string_view> upsamplingNames = {"repeat", "linear"};
 
 /// The keys that stages of one op have beside op, from, to and layer settings.
+/// Methods of an hourglass: those of a shorten stage, and attention from two of them.
+const std::vector<std::string_view> hourglassShortenings = [] {
+  std::vector<std::string_view> names(shorteningNames.begin(), shorteningNames.end());
+  names.insert(names.end(), {"attention", "attention_linear"});
+  return names;
+}();
+
 Keys ownKeys(Op op) {
   auto factor = [](std::string_view meaning) {
     return KeyInfo{"factor", "integer >= 1", meaning, "required", {}};
@@ -226,6 +233,11 @@ Keys ownKeys(Op op) {
              "the stream of keys and values, on any scale, or of an input's axis; a list: one for "
              "each of as many groups of heads",
              "the stream it reads",
+             {}},
+            {"attention_norm",
+             "boolean",
+             "norms of a pre-norm attention block; false: its streams come normed",
+             "true",
              {}},
             firstKey};
   case Op::Norm:
@@ -279,12 +291,21 @@ Keys ownKeys(Op op) {
          "N@f is N layers on a scale f times coarser than the stage's input: \"2@1 8@4 2@1\"",
          "required",
          {}},
-        {"shorten",
+        {"shorten", "string",
+         "method of every shorten stage inside; attention: from the group's average, or a linear "
+         "map of it, over the stream",
+         "average", hourglassShortenings},
+        {"shorten_keys",
          "string",
-         "method of every shorten stage inside",
-         "average",
-         {shorteningNames.begin(), shorteningNames.end()}},
-        {"upsample", "string", "method of every upsample stage inside", "repeat", upsamplingNames},
+         "of attention that shortens: all positions up to the group, or the group's alone",
+         "all",
+         {"all", "group"}},
+        {"upsample",
+         "string",
+         "method of every upsample stage inside; attention: from the stream before shortening, "
+         "alone or with a linear upsampling, over the coarse one",
+         "repeat",
+         {"repeat", "linear", "attention", "attention_linear"}},
         {"shift",
          "integer >= 0",
          "shift before each shortening, the same on every level",

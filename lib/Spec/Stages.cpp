@@ -2,6 +2,8 @@
 
 #include "Stages.h"
 
+#include "Hourglass.h"
+
 #include "sluice/Spec/Schema.h"
 
 #include <algorithm>
@@ -61,18 +63,6 @@ Embedding readEmbedding(const Fields &fields) {
   return embedding;
 }
 
-Hourglass readHourglass(const Fields &fields, int64_t width) {
-  Hourglass hourglass;
-  hourglass.hierarchy = readHierarchy(fields);
-  hourglass.shorten = readShortening(fields, "shorten");
-  hourglass.upsample = readUpsampling(fields, "upsample");
-  if (fields.find("shift")) {
-    hourglass.shift = fields.integer("shift", anyShift);
-  }
-  hourglass.layer = readLayer(fields, width);
-  return hourglass;
-}
-
 /// The first key. Groups of heads, whose keys are of scales of their own, have none.
 int64_t readFirst(const Fields &fields, const Layer &layer) {
   int64_t first = fields.integer("first", anyShift, 0);
@@ -82,6 +72,22 @@ int64_t readFirst(const Fields &fields, const Layer &layer) {
                 "scales, found both; leave it out");
   }
   return first;
+}
+
+/// Whether the attention block norms what it reads.
+bool readAttentionNorm(const Fields &fields, const Layer &layer) {
+  bool norms = fields.boolean("attention_norm", true);
+  if (!norms && layer.placement == Placement::Post) {
+    fields.fail(fields.position("attention_norm"),
+                "expected \"attention_norm\" only where \"placement\" is \"pre\", as a post-norm "
+                "block norms its sum, found false; leave it out");
+  }
+  if (!norms && !layer.groups.empty()) {
+    fields.fail(fields.position("attention_norm"),
+                "expected no \"attention_norm\" beside groups of heads, whose streams have norms of "
+                "their own, found false; leave it out");
+  }
+  return norms;
 }
 
 /// Coarse scales, then a layer whose groups of heads read one each.
@@ -115,21 +121,18 @@ Layer readSingleLayer(const Fields &fields, int64_t width) {
     layer.groups = readSources(fields, layer.mask);
     checkGroups(fields, "over", layer);
     checkScoresOfGroups(fields, "over", layer);
-    layer.first = readFirst(fields, layer);
-    return layer;
   }
   layer.first = readFirst(fields, layer);
+  layer.attentionNorm = readAttentionNorm(fields, layer);
+  if (!layer.groups.empty()) {
+    return layer;
+  }
   layer.over = fields.text("over", "");
-  if (!layer.over.empty() && layer.rotaryBase) {
+  layer.isOver = !layer.over.empty();
+  if (layer.isOver && layer.rotaryBase) {
     fields.fail(fields.position("rotary"),
                 "expected no \"rotary\" where \"over\" names another stream, whose positions are "
                 "not those of the queries, found both; say \"rotary\": false in this stage");
-  }
-  if (!layer.over.empty() && layer.relative != Relative::None) {
-    fields.fail(
-        fields.position("relative"),
-        "expected no \"relative\" where \"over\" names another stream, as distances are those "
-        "of one, found both; say \"relative\": \"none\" in this stage");
   }
   return layer;
 }

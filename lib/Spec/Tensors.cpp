@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <utility>
 
 namespace sluice::spec {
@@ -17,7 +18,7 @@ constexpr double embeddingDeviation = 0.02;
 class TensorLister {
 public:
   TensorLister(const Model &model, const std::vector<Primitive> &primitives)
-      : model(model), d(model.width), vocabulary(model.vocabulary) {
+      : model(model), primitives(primitives), d(model.width), vocabulary(model.vocabulary) {
     auto layers = std::count_if(primitives.begin(), primitives.end(),
                                 [](const Primitive &p) { return p.op() == Op::Layer; });
     // Two residual branches a layer: their sum keeps its variance when each is divided by this.
@@ -68,13 +69,15 @@ private:
     }
     int64_t queries = layer.heads * layer.headSize;
     int64_t keys = layer.keyValueHeads * layer.headSize;
-    bool isOver = !layer.over.empty(), isPacked = !layer.hasOwnQueries();
-    norm("attention.norm.", layer.norm);
-    if (isOver && layer.placement == Placement::Pre) {
+    bool isOver = layer.isOver, isPacked = !layer.hasOwnQueries();
+    if (layer.attentionNorm) {
+      norm("attention.norm.", layer.norm);
+    }
+    if (layer.normsOver()) {
       norm("attention.over.norm.", layer.norm);
     }
     matrix("attention.query.", queries, d);
-    if (layer.bias && isOver) {
+    if (layer.bias && isOver && !layer.isXl()) {
       bias("attention.query.", queries);
     }
     matrix("attention.key.", keys, d);
@@ -127,8 +130,8 @@ private:
   void addRelative(const Layer &layer) {
     int64_t queries = layer.heads * layer.headSize;
     if (layer.relative == Relative::Bias) {
-      int64_t positions = (model.context + stage->factor - 1) / stage->factor;
-      tensor("attention.relative.table", {std::min(layer.distances, positions), layer.heads},
+      tensor("attention.relative.table",
+             {std::min(layer.distances, distanceCount(model, primitives, *stage)), layer.heads},
              {InitialKind::Zeros}, false);
     }
     if (!layer.isXl()) {
@@ -211,6 +214,7 @@ private:
   void add(const BottomUp &) {}
 
   const Model &model;
+  const std::vector<Primitive> &primitives;
   int64_t d, vocabulary;
   double residual = 1;
   bool hasShared = false; ///< some layer has the biases that layers share
@@ -218,6 +222,18 @@ private:
 };
 
 } // namespace
+
+int64_t distanceStep(const std::vector<Primitive> &primitives, const Primitive &layer) {
+  return layer.second < 0
+             ? layer.factor
+             : std::gcd(layer.factor, primitives[static_cast<size_t>(layer.second)].factor);
+}
+
+int64_t distanceCount(const Model &model, const std::vector<Primitive> &primitives,
+                      const Primitive &layer) {
+  int64_t step = distanceStep(primitives, layer);
+  return (model.context + step - 1) / step;
+}
 
 int64_t Tensor::elements() const {
   int64_t result = 1;

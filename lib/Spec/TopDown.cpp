@@ -35,9 +35,9 @@ private:
     int64_t coarsest = topDown.hierarchy.front().factor, z = -1;
     if (i > 0) { // row g reads the last coarse group that ends at it or before
       int64_t r = topDown.hierarchy[i - 1].factor / k;
-      z = add(Shift{r - 1}, add(Upsample{r, topDown.upsample}, above));
+      z = add(Shift{r - 1}, add(Upsample{r, topDown.upsample, {}}, above));
     }
-    int64_t x = k > 1 ? add(Shorten{k, topDown.shorten}, input) : input;
+    int64_t x = k > 1 ? add(Shorten{k, topDown.shorten, {}}, input) : input;
     if (i > 0) {
       x = add(Project{"", topDown.projection, topDown.layer.bias}, x, z);
     }

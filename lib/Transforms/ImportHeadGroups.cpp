@@ -28,7 +28,7 @@ Value StageWriter::keysOf(const Layer &settings, size_t group, Value x) {
   name(block + ".shorten");
   auto type = sequence(current->factor * heads.factor, model.width,
                        cast<SequenceType>(x.getType()).getElement());
-  return ShortenOp::create(b, type, x, heads.factor, ShortenKind::Average);
+  return ShortenOp::create(b, type, x, heads.factor, ShortenKind::Average, 0);
 }
 
 /// The groups' outputs side by side through one matrix: the sum of maps by its columns, with one

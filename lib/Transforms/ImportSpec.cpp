@@ -85,7 +85,7 @@ void Importer::addScales() {
   AxisOp::create(b, "target", IntegerAttr(), IntegerAttr());
   std::set<int64_t> factors = {1};
   for (const spec::Primitive &primitive : primitives) {
-    factors.insert(primitive.factor);
+    factors.insert({primitive.factor, spec::distanceStep(primitives, primitive)});
     const auto *layer = std::get_if<spec::Layer>(&primitive.settings);
     for (size_t i = 0; layer && i < layer->groups.size(); ++i) {
       factors.insert(primitive.factor * layer->groups[i].factor);
@@ -182,11 +182,13 @@ void Importer::addTables() {
         addTable(name, {positions, layer->headSize}, "rotary", *layer->rotaryBase);
       }
     }
-    if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings);
-        layer && layer->isXl() && known.insert(distancesName(primitive.factor)).second) {
-      int64_t distances = (model.context + primitive.factor - 1) / primitive.factor;
-      addTable(distancesName(primitive.factor), {distances, model.width}, "sinusoidal", 10000,
-               primitive.factor);
+    if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings); layer && layer->isXl()) {
+      int64_t step = spec::distanceStep(primitives, primitive);
+      if (known.insert(distancesName(step)).second) {
+        addTable(distancesName(step),
+                 {spec::distanceCount(model, primitives, primitive), model.width}, "sinusoidal",
+                 10000, step);
+      }
     }
     const auto *embedding = std::get_if<spec::Embedding>(&primitive.settings);
     if (embedding && embedding->positions == spec::Positions::Sinusoidal) {

@@ -9,6 +9,7 @@
 #include "llvm/Support/Format.h"
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 using namespace mlir;
 using namespace sluice;
@@ -188,12 +189,33 @@ static IntegerSet maskSet(MLIRContext *context, const Mask &mask, int64_t queryF
   llvm_unreachable("every kind of mask is above");
 }
 
+/// Between beginnings, or under `complete`, whose keys end where the query does, between ends; in
+/// steps of the finest scale that both are whole numbers of.
+static dispatch::Distance distanceOf(const Layer &settings, ScaleRatio scales) {
+  if (settings.relative == Relative::None) {
+    return {};
+  }
+  bool isComplete = settings.mask.kind == MaskKind::Complete;
+  return {scales.query, scales.key, isComplete ? scales.query - scales.key : 0};
+}
+
 Value StageWriter::rotaryTable(const Layer &settings) {
   if (!settings.rotaryBase) {
     return {};
   }
   int64_t positions = (model.contextOf(current->axis) + current->factor - 1) / current->factor;
   return read(rotaryName(*settings.rotaryBase, settings.headSize, positions));
+}
+
+/// The stream of keys and values: the queries' own, or another, normed where the layer norms.
+Value StageWriter::keyStream(const Layer &settings, Value x) {
+  if (!settings.isOver) {
+    return x;
+  }
+  Value over = streams[current->second];
+  return settings.normsOver()
+             ? norm("attention.over", settings.norm, settings.epsilon, over, computeType)
+             : over;
 }
 
 /// Where queries, keys and values come from: one linear map, or one of the stream itself and one of
@@ -204,7 +226,7 @@ StageWriter::Sources StageWriter::attentionSources(const Layer &settings, Value 
   if (settings.isXl()) {
     return relativeSources(settings, x);
   }
-  if (settings.over.empty()) {
+  if (!settings.isOver) {
     Value packed = linear("attention.qkv", x, computeType);
     Sources sources{packed, packed, queries, queries + keys, {}};
     if (settings.relative == Relative::Bias) {
@@ -215,16 +237,17 @@ StageWriter::Sources StageWriter::attentionSources(const Layer &settings, Value 
     }
     return sources;
   }
-  Value over = streams[current->second];
-  if (settings.placement == Placement::Pre) {
-    over = norm("attention.over", settings.norm, settings.epsilon, over, computeType);
-  }
+  Value over = keyStream(settings, x);
   Value query = linear("attention.query", x, computeType);
-  return {query, linear("attention.kv", over, computeType), 0, keys, {}};
+  Sources sources{query, linear("attention.kv", over, computeType), 0, keys, {}};
+  if (settings.relative == Relative::Bias) {
+    sources.extras.push_back(parameter("attention.relative.table"));
+  }
+  return sources;
 }
 
 /// Transformer-XL (Dai et al. 2019, section 3.3): queries q + u and q + v, q = Wq x, and rows W_r s
-/// of the sinusoids s of distances, in tokens.
+/// of the sinusoids s of distances, in tokens: a row a step of distance.
 StageWriter::Sources StageWriter::relativeSources(const Layer &settings, Value x) {
   int64_t queries = settings.heads * settings.headSize,
           keys = settings.keyValueHeads * settings.headSize;
@@ -233,6 +256,7 @@ StageWriter::Sources StageWriter::relativeSources(const Layer &settings, Value x
     sharedBiases = current->prefix;
   }
   const std::string &owner = isShared ? sharedBiases : current->prefix;
+  Value over = keyStream(settings, x);
   SequenceType type = sequence(current->factor, queries, computeType);
   Value weight = readWeight(current->prefix + ".attention.query.weight");
   auto query = [&](StringRef part, const char *bias) -> Value {
@@ -242,10 +266,11 @@ StageWriter::Sources StageWriter::relativeSources(const Layer &settings, Value x
   };
   Value content = query("attention.query", "content");
   Value position = query("attention.query_position", "position");
-  Value packed = linear("attention.kv", x, computeType);
+  Value packed = linear("attention.kv", over, computeType);
   name("attention.distance");
-  Value distances = PositionOp::create(b, sequence(current->factor, model.width, computeType),
-                                       read(distancesName(current->factor)));
+  int64_t step = std::gcd(current->factor, getFactor(function, cast<SequenceType>(over.getType())));
+  Value distances =
+      PositionOp::create(b, sequence(step, model.width, computeType), read(distancesName(step)));
   Value rows = linear("attention.relative", distances, computeType);
   return {content, packed, 0, keys, {position, rows}};
 }
@@ -273,7 +298,8 @@ Value StageWriter::mix(const std::string &block, const Layer &settings, const So
       withFirstKey(maskSet(b.getContext(), settings.mask, current->factor, keyFactor),
                    settings.first),
       llvm::APFloat(dropped ? static_cast<float>(settings.attentionDropout) : 0.0F),
-      dropped ? nextRandom++ : 0, settings.relative == Relative::Bias, AffineMapAttr());
+      dropped ? nextRandom++ : 0, settings.relative == Relative::Bias,
+      distanceOf(settings, scaleRatio(current->factor, keyFactor)).attribute(b.getContext()));
   {
     OpBuilder::InsertionGuard guard(b);
     Block *body = b.createBlock(&op.getScore());
@@ -334,14 +360,16 @@ Value StageWriter::feedForward(const Layer &settings, Value x) {
   return linear("feed_forward.out", hidden, residualType);
 }
 
-/// x + drop(inner(norm(x))), or norm(x + drop(inner(x))).
+/// x + drop(inner(norm(x))), without the norm where streams come normed, or norm(x +
+/// drop(inner(x))).
 Value StageWriter::residual(const Layer &settings, const std::string &block, Value x,
                             function_ref<Value(Value)> inner) {
   bool pre = settings.placement == Placement::Pre;
+  bool isNormed = block == "attention" && !settings.attentionNorm;
   auto normalize = [&](Value v) {
     return norm(block, settings.norm, settings.epsilon, v, pre ? computeType : residualType);
   };
-  Value branch = inner(pre ? normalize(x) : x);
+  Value branch = inner(pre && !isNormed ? normalize(x) : x);
   name(block + ".sum");
   Value sum = map({x, branch}, [&](ArrayRef<Value> v) -> Value {
     return arith::AddFOp::create(b, v[0], drop(v[1], settings.dropout, model.width));

@@ -61,6 +61,7 @@ private:
     int64_t keyColumn, valueColumn;
     llvm::SmallVector<mlir::Value> extras;
   };
+  mlir::Value keyStream(const spec::Layer &settings, mlir::Value x);
   Sources attentionSources(const spec::Layer &settings, mlir::Value x);
   Sources relativeSources(const spec::Layer &settings, mlir::Value x);
   mlir::Value attention(const spec::Layer &settings, mlir::Value x);

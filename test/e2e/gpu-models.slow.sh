@@ -75,6 +75,7 @@ def compare(found):
 papers = ["hourglass-10@1", "hourglass-2@1-1@2-4@4-1@2-2@1-repeat", "hourglass-2@1-8@3-2@1-repeat", "hourglass-2@1-8@4-2@1-repeat"]
 specs = [spec for spec in glob.glob(root + "/models/**/*.json", recursive=True)
          if "/papers/" not in spec or os.path.basename(spec)[:-len(".json")] in papers]
+specs = [spec for spec in specs if '"relative"' not in open(spec).read()] # GPUs have no kernels for terms by distance yet
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     results = list(pool.map(compile, sorted(specs)))
 checks = [check for check, _ in results]

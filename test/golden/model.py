@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 LAYER_DEFAULTS = {
     "norm": "layer", "placement": "pre", "epsilon": 1e-5, "activation": "gelu", "dropout": 0,
-    "attention_dropout": 0, "mask": "causal", "rotary": False, "bias": True,
+    "attention_dropout": 0, "mask": "causal", "rotary": False, "bias": True, "relative": "none",
 }
 
 
@@ -40,6 +40,7 @@ class Model:
         self.spec, self.make, self.weights, self.kinds = spec, make, {}, {}
         self.width, self.context, self.vocabulary = spec["width"], spec["context"], spec["vocabulary"]
         self.defaults = {**LAYER_DEFAULTS, **spec.get("defaults", {})}
+        self.shared, self.biases = "", {}
         self.stages = []
         for index, stage in enumerate(spec["stages"]):
             self.expand(f"stages.{index}.", stage)
@@ -63,9 +64,9 @@ class Model:
             self.expand_parts(prefix, parts, stage)
         elif op == "hourglass":
             levels = [tuple(map(int, word.split("@"))) for word in stage["hierarchy"].split()]
-            self.expand_parts(prefix, self.level(stage, levels, 1), stage)
+            self.expand_parts(prefix, self.level(stage, levels), stage)
         elif op == "top_down":
-            self.stages.append((prefix, {**stage, "scales": self.declare_scales(prefix, stage)}))
+            self.stages.append((prefix, {**stage, "parts": self.declare_scales(prefix, stage)}))
         elif op == "bottom_up":
             self.expand_parts(prefix, self.bottom_up(stage), stage)
         else:
@@ -108,10 +109,10 @@ class Model:
         parts.append({**settings, "op": "layer", "from": ("stream", "1"), "over": over, "rotary": False})
         return parts + stack(levels[0][0])
 
-    def level(self, stage, levels, scale):
-        """Parts of one hourglass level; `levels` [(layers, factor), ...] is what is left of the hierarchy, `scale`
-        the factor of the stream it reads. A nested level is an `hourglass` stage with factors relative to its own
-        input."""
+    def level(self, stage, levels):
+        """Parts of one hourglass level; `levels` [(layers, factor), ...] is what is left of the hierarchy, down to the
+        coarsest and up to where the level around it goes on. A nested level is an `hourglass` stage with factors
+        relative to its own input."""
         keys = [k for k in stage if k in LAYER_DEFAULTS or k in ("heads", "key_value_heads", "head_size",
                                                                  "feed_forward")]
         settings = {k: stage[k] for k in keys}
@@ -125,24 +126,52 @@ class Model:
         count, factor = levels[0]
         if len(levels) == 1:
             return stack(count)
-        if factor != scale or levels[-1][1] != scale:
-            raise ValueError("factors read the same from both ends and start at the input's scale")
         relative = levels[1][1] // factor
-        inner = [(n, f // levels[1][1]) for n, f in levels[1:-1]]
+        factors = [f for _, f in levels]
+        end = factors.index(max(factors)) + 1
+        while end < len(levels) and factors[end] >= factors[1]:
+            end += 1
+        inner = [(n, f // factors[1]) for n, f in levels[1:end]]
         if len(inner) == 1:
-            middle = self.level(stage, inner, 1)
+            middle = self.level(stage, inner)
         else:
             middle = [{**{k: v for k, v in stage.items() if k not in ("from", "to")},
                        "hierarchy": " ".join(f"{n}@{f}" for n, f in inner)}]
         # The skip is what the shift reads; after a stack of 0 layers that is the level's own input.
         skip = ("stream", "skip")
-        parts = stack(count)
-        parts += [{"op": "shift", "by": stage.get("shift", relative - 1), "name_input": skip},
-                  {"op": "shorten", "factor": relative, "method": stage.get("shorten", "average")}]
-        parts += middle
-        parts += [{"op": "upsample", "factor": relative, "method": stage.get("upsample", "repeat")},
-                  {"op": "add", "with": skip}]
-        return parts + stack(levels[-1][0])
+        parts = stack(count) + self.down(stage, relative, norm, {**settings, "op": "layer"}) + middle
+        reached = factors[end - 1]
+        for layers, to in levels[end:]:
+            has_skip = to == factor
+            parts += self.up(stage, reached // to, norm, {**settings, "op": "layer"}, skip if has_skip else None)
+            parts += stack(layers)
+            reached = to
+        return parts
+
+    def down(self, stage, relative, norm, layer):
+        skip, keys = ("stream", "skip"), ("stream", "keys")
+        method = stage.get("shorten", "average")
+        shift = {"op": "shift", "by": stage.get("shift", relative - 1)}
+        pool = {"op": "shorten", "factor": relative, "method": {"attention": "average",
+                                                                "attention_linear": "linear"}.get(method, method)}
+        if not method.startswith("attention"):
+            return [{**shift, "name_input": skip}, pool]
+        mask = {"all": "causal", "group": {"window": [0, relative]}}[stage.get("shorten_keys", "all")]
+        return [{**norm, "name_input": skip, "to": keys}, shift, pool, norm,
+                {**layer, "over": keys, "mask": mask, "attention_norm": False}]
+
+    def up(self, stage, relative, norm, layer, skip):
+        method, keys = stage.get("upsample", "repeat"), ("stream", "coarse")
+        if not method.startswith("attention"):
+            return [{"op": "upsample", "factor": relative, "method": method}] + (
+                [{"op": "add", "with": skip}] if skip else [])
+        attend = {**layer, "over": keys, "mask": "causal", "attention_norm": False}
+        if method == "attention":
+            parts = [{**norm, "to": keys}, {**attend, "from": skip}]
+        else:
+            parts = [{**norm, "to": keys}, {"op": "upsample", "factor": relative, "method": "linear"}, norm,
+                     {"op": "add", "with": skip}, attend]
+        return parts + [norm, {"op": "add", "with": skip}]
 
     def declare_scales(self, prefix, stage):
         """Weights of a `top_down`, which is evaluated whole, by `top_down` below. Per scale: its factor, the names of
@@ -229,14 +258,21 @@ class Model:
             self.weight(prefix + "attention.output.bias", (d,), "bias")
 
     def declare_layer(self, prefix, s):
-        d, bias = self.width, s["bias"]
-        self.norm_weights(prefix + "attention.norm.", s["norm"])
+        d, bias, is_xl = self.width, s["bias"], s["relative"] != "none"
+        normed = not s.get("attention_norm", True)
+        if not normed:
+            self.norm_weights(prefix + "attention.norm.", s["norm"])
         if self.groups_of(s):
             self.declare_groups(prefix, s)
             self.declare_feed_forward(prefix, s)
             return
+        if "over" in s and not normed and s["placement"] == "pre":
+            self.norm_weights(prefix + "attention.over.norm.", s["norm"])
         for name, heads in (("query", s["heads"]), ("key", s["key_value_heads"]), ("value", s["key_value_heads"])):
-            self.linear_weights(f"{prefix}attention.{name}.", heads * s["head_size"], d, bias)
+            has_bias = bias and not (is_xl and name == "query")
+            self.linear_weights(f"{prefix}attention.{name}.", heads * s["head_size"], d, has_bias)
+        if is_xl:
+            self.declare_distances(prefix + "attention.relative.", s)
         self.linear_weights(prefix + "attention.output.", d, s["heads"] * s["head_size"], bias)
         self.declare_feed_forward(prefix, s)
 
@@ -247,6 +283,17 @@ class Model:
             self.linear_weights(prefix + "feed_forward.gate.", s["feed_forward"], d, bias)
         self.linear_weights(prefix + "feed_forward.in.", s["feed_forward"], d, bias)
         self.linear_weights(prefix + "feed_forward.out.", d, s["feed_forward"], bias)
+
+    def declare_distances(self, name, s):
+        """Transformer-XL's map of sinusoids, and its two biases: the layer's own, or those of all that share them."""
+        size = s["heads"] * s["head_size"]
+        self.weight(name + "weight", (size, self.width), "matrix")
+        if s["relative"] == "xl" or not self.shared:
+            self.weight(name + "content.bias", (size,), "bias")
+            self.weight(name + "position.bias", (size,), "bias")
+        if s["relative"] == "xl_shared":
+            self.shared = self.shared or name
+        self.biases[name] = self.shared if s["relative"] == "xl_shared" else name
 
     # Evaluation.
 
@@ -270,14 +317,16 @@ class Model:
         return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
 
     @staticmethod
-    def allowed(mask, positions):
-        """[N, N] of bool: may position p (row) see position q (column)."""
-        p, q = torch.arange(positions)[:, None], torch.arange(positions)[None, :]
+    def allowed(mask, queries, keys, f, g):
+        """[P, Q] of bool: may position p (row), of f tokens, see position q (column), of g tokens."""
+        p, q = torch.arange(queries)[:, None], torch.arange(keys)[None, :]
         if mask == "bidirectional":
-            return torch.ones(positions, positions, dtype=torch.bool)
+            return torch.ones(queries, keys, dtype=torch.bool)
         if mask == "causal":
-            return q <= p
-        a, b = mask["window"]
+            return g * q <= f * p
+        if mask == "complete":
+            return g * (q + 1) <= f * (p + 1)
+        (a, b), p = mask["window"], f * p // g
         return (q > p - b) & (q <= p - a)
 
     def keys_of(self, name, group, x, s, streams):
@@ -333,23 +382,41 @@ class Model:
         whole = torch.cat([self.weights[f"{name}{index}.output.weight"] for index in range(len(groups))], 1)
         return F.linear(torch.cat(mixed, -1), whole, self.weights.get(name + "output.bias"))
 
-    def attention(self, name, x, s):
-        rows, positions, size = x.shape[0], x.shape[1], s["head_size"]
+    def distance_scores(self, name, query, keys, s, f, g):
+        """(q + v) . r for every pair by itself: r = W_r s of the distance in tokens. [B, heads, P, keys]."""
+        p, q = torch.arange(query.shape[2])[:, None], torch.arange(keys)[None, :]
+        tokens = f * (p + 1) - g * (q + 1) if s["mask"] == "complete" else f * p - g * q
+        column = torch.arange(self.width)
+        angle = tokens.double()[..., None] / 10000.0 ** (2 * (column // 2) / self.width)
+        sinusoids = torch.where(column % 2 == 0, angle.sin(), angle.cos()).float().to(query.dtype)
+        rows = F.linear(sinusoids, self.weights[name + "relative.weight"])
+        rows = rows.view(query.shape[2], keys, s["heads"], s["head_size"])
+        return torch.einsum("bhpc,pqhc->bhpq", query, rows)
 
-        def heads(which, count):
-            return self.linear(f"{name}{which}.", x).view(rows, positions, count, size).transpose(1, 2)
+    def attention(self, name, x, over, s, f, g):
+        rows, size, queries, keys = x.shape[0], s["head_size"], x.shape[1], over.shape[1]
 
-        q, k = heads("query", s["heads"]), heads("key", s["key_value_heads"])
-        v = heads("value", s["key_value_heads"])
+        def heads(which, count, stream):
+            return self.linear(f"{name}{which}.", stream).view(rows, -1, count, size).transpose(1, 2)
+
+        q, k = heads("query", s["heads"], x), heads("key", s["key_value_heads"], over)
+        v = heads("value", s["key_value_heads"], over)
         if s["rotary"]:
             q, k = self.rotate(q, s["rotary"]), self.rotate(k, s["rotary"])
         owner = torch.arange(s["heads"]) // (s["heads"] // s["key_value_heads"])
-        scores = q @ k[:, owner].transpose(2, 3) / math.sqrt(size)
-        allowed = self.allowed(s["mask"], positions)
+        by_distance = 0
+        if s["relative"] != "none":
+            biases = self.biases[name + "relative."]
+            u, v_bias = (self.weights[biases + part].view(1, s["heads"], 1, size)
+                         for part in ("content.bias", "position.bias"))
+            by_distance = self.distance_scores(name, q + v_bias, keys, s, f, g)
+            q = q + u
+        scores = (q @ k[:, owner].transpose(2, 3) + by_distance) / math.sqrt(size)
+        allowed = self.allowed(s["mask"], queries, keys, f, g)
         # A row that may see nothing gets zero: mask its probabilities rather than let softmax divide 0 by 0.
         scores = scores.masked_fill(~(allowed | ~allowed.any(1, keepdim=True)), -math.inf)
         mixed = scores.softmax(-1).masked_fill(~allowed, 0) @ v[:, owner]
-        return self.linear(name + "output.", mixed.transpose(1, 2).reshape(rows, positions, -1))
+        return self.linear(name + "output.", mixed.transpose(1, 2).reshape(rows, queries, -1))
 
     def feed_forward(self, name, x, s):
         inner, kind = self.linear(name + "in.", x), s["activation"]
@@ -361,17 +428,27 @@ class Model:
             inner = {"relu": F.relu, "gelu": F.gelu}[kind](inner)
         return self.linear(name + "out.", inner)
 
-    def layer(self, prefix, x, s, streams):
-        def attention(name, x, s):
-            return self.grouped_attention(name, x, s, streams) if self.groups_of(s) else self.attention(name, x, s)
+    def layer(self, prefix, x, over, s, f, g, streams):
+        """x and `over` (None: x itself), of f and g tokens a position; `streams` are those of groups of heads."""
+        def normed(part, y):
+            return self.norm(prefix + part + "norm.", y, s["norm"], s["epsilon"])
 
-        for block, function in (("attention.", attention), ("feed_forward.", self.feed_forward)):
-            name = prefix + block
-            if s["placement"] == "pre":
-                x = x + function(name, self.norm(name + "norm.", x, s["norm"], s["epsilon"]), s)
-            else:
-                x = self.norm(name + "norm.", x + function(name, x, s), s["norm"], s["epsilon"])
-        return x
+        def attend(y, keys):
+            if self.groups_of(s):
+                return self.grouped_attention(prefix + "attention.", y, {**s, "factor": f}, streams)
+            return self.attention(prefix + "attention.", y, y if keys is None else keys, s, f, g)
+
+        def feed(y):
+            return self.feed_forward(prefix + "feed_forward.", y, s)
+
+        if s["placement"] == "post":
+            x = normed("attention.", x + attend(x, over))
+            return normed("feed_forward.", x + feed(x))
+        if s.get("attention_norm", True):
+            x = x + attend(normed("attention.", x), None if over is None else normed("attention.over.", over))
+        else:
+            x = x + attend(x, over)
+        return x + feed(normed("feed_forward.", x))
 
     def positions(self, prefix, kind, dtype):
         d, n = self.width, self.context
@@ -429,9 +506,9 @@ class Model:
     def top_down(self, stage, e):
         """Subramanian et al. (2020), section 3.1, on rows that exist alone: at factor k those g >= K / k - 1, K the
         coarsest. e [B, N, d] with positions. The two parts of a projection stand side by side, as the paper has them."""
-        s, coarsest, n = self.settings(stage), stage["scales"][0]["factor"], e.shape[1]
+        s, coarsest, n = self.settings(stage), stage["parts"][0]["factor"], e.shape[1]
         above = None
-        for scale in stage["scales"]:
+        for scale in stage["parts"]:
             k, first, rows = scale["factor"], coarsest // scale["factor"] - 1, []
             for g in range(first, -(-n // k)):
                 group = F.pad(e[:, g * k:(g + 1) * k], (0, 0, 0, max(0, (g + 1) * k - n)))
@@ -447,12 +524,12 @@ class Model:
                 rows.append(row)
             x = torch.stack(rows, 1)
             for name in scale["layers"]:
-                x = self.layer(name, x, s)
+                x = self.layer(name, x, None, s, 1, 1, {})
             if "norm" in scale:
                 x = self.norm(scale["norm"], x, s["norm"], s["epsilon"])
-            index = stage["scales"].index(scale) + 1
-            if index < len(stage["scales"]):
-                above = x, first, k // stage["scales"][index]["factor"]
+            index = stage["parts"].index(scale) + 1
+            if index < len(stage["parts"]):
+                above = x, first, k // stage["parts"][index]["factor"]
         return F.pad(x, (0, 0, coarsest - 1, 0))
 
     def join(self, scale, stage, row, coarse, place):
@@ -492,7 +569,9 @@ class Model:
         if op == "top_down":
             return Stream(self.top_down(stage, x), source.factor)
         if op == "layer":
-            x = self.layer(prefix, x, {**self.settings(stage), "factor": source.factor}, streams)
+            over = streams[stage["over"]] if isinstance(stage.get("over"), str) else None
+            x = self.layer(prefix, x, over.rows() if over else None, self.settings(stage), source.factor,
+                           over.factor if over else source.factor, streams)
         elif op == "norm":
             kind = stage.get("norm", self.defaults["norm"])
             x = self.norm(prefix, x, kind, stage.get("epsilon", 1e-5))

@@ -36,10 +36,14 @@ struct HeadGroup {
 /// What a `layer` is, as far as the graph goes.
 struct Layer {
   bool preNorm = true, gated = false, dropsOut = false;
-  bool isXl = false; ///< scores have Transformer-XL's terms by distance
+  bool isXl = false;         ///< scores have Transformer-XL's terms by distance
+  bool attentionNorm = true; ///< the attention block of a pre-norm layer norms its streams
   Mask mask;
   std::vector<HeadGroup> groups; ///< none: all heads read alike
 };
+
+/// How a `shorten` stage makes one position of a group.
+inline const std::vector<std::string> shortenMethods = {"average", "linear", "max"};
 
 struct Level {
   int64_t layers, factor;
@@ -98,6 +102,14 @@ public:
       fail(where, "a known value for \"" + key + "\"", value->dump());
     }
     return static_cast<size_t>(found - names.begin());
+  }
+
+  bool boolean(const std::string &key, bool otherwise) const {
+    const json *value = find(key);
+    if (value && !value->is_boolean()) {
+      fail(where, "true or false for \"" + key + "\"", value->dump());
+    }
+    return value ? value->get<bool>() : otherwise;
   }
 
   std::string text(const std::string &key) const {
@@ -194,6 +206,16 @@ inline Layer readLayer(const Fields &fields) {
   return layer;
 }
 
+/// From both ends, around one level in the middle.
+inline bool readsTheSame(const std::vector<Level> &levels) {
+  size_t count = levels.size();
+  bool same = count % 2 == 1;
+  for (size_t i = 0; same && i < count / 2; ++i) {
+    same = levels[i].factor == levels[count - 1 - i].factor;
+  }
+  return same;
+}
+
 /// LAYERS@FACTOR, separated by spaces.
 inline std::vector<Level> readLevels(const Fields &fields) {
   std::string text = fields.text("hierarchy"), word;
@@ -222,16 +244,18 @@ inline std::vector<Level> readLevels(const Fields &fields) {
 /// "2@1 8@4 2@1"
 inline std::vector<Level> readHierarchy(const Fields &fields) {
   std::vector<Level> levels = readLevels(fields);
-  bool good = levels.size() % 2 == 1 && levels[0].factor == 1;
-  for (size_t i = 0; good && i < levels.size() / 2; ++i) {
-    good = levels[levels.size() - 1 - i].factor == levels[i].factor &&
-           levels[i + 1].factor % levels[i].factor == 0;
+  bool good = !levels.empty() && levels.front().factor == 1 &&
+              levels.back().factor == 1;
+  bool falls = false, same = good && readsTheSame(levels);
+  for (size_t i = 1; good && i < levels.size(); ++i) {
+    int64_t a = levels[i - 1].factor, b = levels[i].factor;
+    good = (same || a != b) && std::max(a, b) % std::min(a, b) == 0 && !(falls && a < b);
+    falls |= a > b;
   }
   if (!good) {
-    fields.mismatch(
-        "an odd number of levels from factor 1 inwards and back, each factor a multiple "
-        "of the one outside it",
-        fields.text("hierarchy"));
+    fields.mismatch("levels from factor 1 inwards and back, each factor a multiple of the one "
+                    "outside it",
+                    fields.text("hierarchy"));
   }
   return levels;
 }

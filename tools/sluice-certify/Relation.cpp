@@ -47,6 +47,14 @@ void certify::settleMask(Value &value) {
   }
 }
 
+/// Of attention's rows by distance, up to the greatest of row p: its own row in steps of distance,
+/// or under `complete` the distance of its end from the first key's end.
+static Relation relationOfDistances(const Value &value) {
+  int64_t common = std::gcd(value.factor, value.keyFactor);
+  int64_t a = value.factor / common, b = value.keyFactor / common;
+  return {Relation::Earlier, 0, 0, a, 1, value.mask.kind == Mask::Complete ? a - b : 0};
+}
+
 /// Of attention, with the scales' factors in lowest terms.
 static Relation relationOfMask(const Value &value) {
   int64_t common = std::gcd(value.factor, value.keyFactor);
@@ -83,10 +91,9 @@ Relation certify::relationOf(const Value &value, size_t operand) {
   case Kind::Unfold:
     return {Relation::Divided, value.number};
   case Kind::Attention:
-    // A query, and one of positions, is its own row; keys and values are masked; of rows by
-    // distance those up to the row's own position are read.
+    // A query, and one of positions, is its own row; keys and values are masked.
     return operand == 0 || operand == 3 ? Relation{Relation::Same}
-           : operand == 4               ? Relation{Relation::Earlier}
+           : operand == 4               ? relationOfDistances(value)
                                         : relationOfKeys(value);
   default:
     return {Relation::Same};

@@ -3,8 +3,10 @@
 // From a spec to the graph of its values: a second reading of docs/spec.md. Read is what decides
 // the graph: stages, their order and names, factors, shifts, masks, placement, activation, dropout.
 #include "HeadGroups.h"
+#include "Hourglass.h"
 
 #include <map>
+#include <numeric>
 #include <set>
 
 using namespace certify;
@@ -21,7 +23,7 @@ const std::set<std::string> layerKeys = {"heads",        "key_value_heads", "hea
 
 const std::map<std::string, std::set<std::string>> ownKeys = {
     {"embedding", {"input", "positions", "dropout", "to"}},
-    {"layer", {"over", "first", "from", "to"}},
+    {"layer", {"over", "attention_norm", "first", "from", "to"}},
     {"norm", {"norm", "epsilon", "from", "to"}},
     {"shift", {"by", "from", "to"}},
     {"shorten", {"factor", "method", "window", "from", "to"}},
@@ -31,7 +33,7 @@ const std::map<std::string, std::set<std::string>> ownKeys = {
     {"head", {"tied", "bias", "label_smoothing", "shift", "first", "from"}},
     {"loss", {"name", "factor", "shift", "first", "tied", "bias", "label_smoothing", "from"}},
     {"layers", {"count", "first", "from", "to"}},
-    {"hourglass", {"hierarchy", "shorten", "upsample", "shift", "from", "to"}},
+    {"hourglass", {"hierarchy", "shorten", "shorten_keys", "upsample", "shift", "from", "to"}},
     {"project", {"with", "activation", "bias", "from", "to"}},
     {"top_down",
      {"hierarchy", "shorten", "upsample", "projection_activation", "bags", "from", "to"}},
@@ -148,17 +150,22 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
   }
   size_t keys = 0;
   std::vector<size_t> terms;
+  std::optional<size_t> other = over.empty() ? std::nullopt : std::optional(over[0]);
+  if (other && settings.preNorm && settings.attentionNorm) {
+    other = make(Kind::Norm, path + ".over.norm", {*other});
+  }
   if (settings.isXl) {
     size_t content = make(Kind::Linear, path + ".query", {x});
     terms.push_back(make(Kind::Linear, path + ".query_position", {x}));
-    keys = make(Kind::Linear, path + ".kv", {x});
+    keys = make(Kind::Linear, path + ".kv", {other.value_or(x)});
     size_t distance = make(Kind::Position, path + ".distance", {});
-    graph.values[distance].factor = graph.values[x].factor;
+    // A row by distance is a step that queries and keys are whole numbers of.
+    graph.values[distance].factor = std::gcd(graph.values[x].factor, graph.values[keys].factor);
     graph.values[distance].input = graph.values[x].input;
     terms.push_back(make(Kind::Linear, path + ".relative", {distance}));
     x = content;
-  } else if (!over.empty()) {
-    keys = settings.preNorm ? make(Kind::Norm, path + ".over.norm", {over[0]}) : over[0];
+  } else if (other) {
+    keys = *other;
     x = make(Kind::Linear, path + ".query", {x});
     keys = make(Kind::Linear, path + ".kv", {keys});
   } else {
@@ -189,7 +196,8 @@ size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x,
                       const std::vector<size_t> &over) {
   dropout |= settings.dropsOut;
   auto block = [&](const std::string &name, auto inner) {
-    size_t branch = inner(settings.preNorm ? make(Kind::Norm, name + ".norm", {x}) : x);
+    bool norms = settings.preNorm && (settings.attentionNorm || name != path + ".attention");
+    size_t branch = inner(norms ? make(Kind::Norm, name + ".norm", {x}) : x);
     x = make(Kind::Map, name + ".sum", {x, branch});
     x = settings.preNorm ? x : make(Kind::Norm, name + ".norm", {x});
   };
@@ -240,41 +248,23 @@ size_t Deriver::upsample(const std::string &path, int64_t k, bool linear, size_t
 }
 
 size_t Deriver::hourglass(const Fields &fields, const std::string &path, size_t x) {
-  std::vector<Level> levels = readHierarchy(fields);
-  Layer settings = readLayer(fields);
-  bool folds = fields.choice("shorten", {"average", "linear", "max"}) == 1;
-  bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
-  size_t middle = levels.size() / 2;
-  auto level = [&](auto &self, size_t depth, const std::string &prefix) -> void {
-    int64_t count = 0;
-    auto next = [&] { return prefix + ".inside." + std::to_string(count++); };
-    auto stack = [&](int64_t layers) {
-      for (int64_t i = 0; i < layers; ++i) {
-        x = layer(settings, next(), x);
-      }
-      if (layers > 0 && settings.preNorm) {
-        x = make(Kind::Norm, next() + ".norm", {x});
-      }
-    };
-    stack(levels[depth].layers);
-    if (depth == middle) {
-      return;
-    }
-    size_t skip = x;
-    int64_t k = levels[depth + 1].factor / levels[depth].factor;
-    x = make(Kind::Shift, next() + ".shift", {x}, fields.integer("shift", 0, k - 1));
-    x = shorten(next(), k, k, folds, x);
-    if (depth + 1 == middle) {
-      stack(levels[middle].layers);
-    } else {
-      self(self, depth + 1, next());
-    }
-    x = upsample(next(), k, unfolds, x, fields);
-    x = make(Kind::Map, next() + ".add", {x, skip});
-    stack(levels[levels.size() - 1 - depth].layers);
+  using Name = const std::string &;
+  StageMaker stages;
+  stages.norm = [&](Name at, size_t v) { return make(Kind::Norm, at + ".norm", {v}); };
+  stages.shift = [&](Name at, int64_t by, size_t v) {
+    return make(Kind::Shift, at + ".shift", {v}, by);
   };
-  level(level, 0, path);
-  return x;
+  stages.shorten = [&](Name at, int64_t k, bool linear, size_t v) {
+    return shorten(at, k, k, linear, v);
+  };
+  stages.upsample = [&](Name at, int64_t k, bool linear, size_t v) {
+    return upsample(at, k, linear, v, fields);
+  };
+  stages.add = [&](Name at, size_t v, size_t w) { return make(Kind::Map, at + ".add", {v, w}); };
+  stages.layer = [&](const Layer &settings, Name at, size_t v, std::optional<size_t> over) {
+    return layer(settings, at, v, over ? std::vector{*over} : std::vector<size_t>());
+  };
+  return Hourglass(fields, stages).expand(path, x);
 }
 
 size_t Deriver::project(const std::string &path, size_t x, std::optional<size_t> with,
@@ -396,15 +386,28 @@ int64_t readFirst(const Fields &fields, const Layer &settings) {
 size_t Deriver::singleLayer(const Fields &fields, const std::string &path, size_t x) {
   Layer settings = readLayer(fields);
   settings.mask.from = readFirst(fields, settings);
+  settings.attentionNorm = fields.boolean("attention_norm", true);
   const json *over = fields.find("over");
+  bool isGrouped = !settings.groups.empty() || (over && over->is_array());
+  if (!settings.attentionNorm && (!settings.preNorm || isGrouped)) {
+    fields.mismatch("norms of a post-norm block, and of groups of heads",
+                    "\"attention_norm\": false");
+  }
   if (!over) {
     return layer(settings, path, x);
   }
-  if (!settings.groups.empty() || (fields.find("relative") && *fields.find("relative") != "none")) {
-    fields.mismatch("neither \"scales\" nor \"relative\" where \"over\" is given", "both");
+  bool isRelative = fields.find("relative") && *fields.find("relative") != "none";
+  if (!settings.groups.empty() || (isRelative && isGrouped)) {
+    fields.mismatch("neither \"scales\" nor \"relative\" beside several streams", "both");
   }
-  if (!over->is_array()) {
-    return layer(settings, path, x, {stream(fields.text("over"), fields)});
+  if (!isGrouped) {
+    size_t other = stream(fields.text("over"), fields);
+    bool isApart = graph.values[other].factor != graph.values[x].factor;
+    if (isRelative && (graph.values[other].input != graph.values[x].input ||
+                       (isApart && settings.mask.kind == Mask::Tokens))) {
+      fields.mismatch("no \"relative\" over an input's axis or by a window in tokens", "both");
+    }
+    return layer(settings, path, x, {other});
   }
   settings.groups = readSources(fields, settings.mask);
   readFirst(fields, settings);
@@ -418,7 +421,7 @@ size_t Deriver::singleLayer(const Fields &fields, const std::string &path, size_
 size_t Deriver::stage(const std::string &op, const Fields &fields, const std::string &path,
                       size_t x) {
   bool linear = op == "upsample" ? fields.choice("method", {"repeat", "linear"}) == 1
-                                 : fields.choice("method", {"average", "linear", "max"}) == 1;
+                                 : fields.choice("method", shortenMethods) == 1;
   if (op == "embedding") {
     return embedding(fields, path);
   }

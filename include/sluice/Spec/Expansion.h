@@ -34,6 +34,14 @@ struct Primitive {
 /// The model's primitive stages in execution order: the first is the embedding, the last the head.
 std::vector<Primitive> expand(const Model &model);
 
+/// The factor of a step of distance in a layer: the finest scale that queries and keys are whole
+/// numbers of.
+int64_t distanceStep(const std::vector<Primitive> &primitives, const Primitive &layer);
+
+/// How many such steps the context has.
+int64_t distanceCount(const Model &model, const std::vector<Primitive> &primitives,
+                      const Primitive &layer);
+
 enum class InitialKind : uint8_t { Zeros, Ones, Normal };
 
 struct Initial {

@@ -49,6 +49,8 @@ enum class Placement : uint8_t { Pre, Post };
 enum class Activation : uint8_t { Relu, Gelu, GeluTanh, SwiGlu, ReluSquared };
 enum class Shortening : uint8_t { Average, Linear, Max };
 enum class Upsampling : uint8_t { Repeat, Linear };
+/// Keys of attention that shortens: all up to the group, or those of the group.
+enum class ShortenKeys : uint8_t { All, Group };
 enum class MaskKind : uint8_t { Causal, Complete, Bidirectional, Window, Tokens };
 /// What attention's scores have by distance: nothing, a table, or Transformer-XL's terms, whose two
 /// biases are the layer's own or those of all such layers.
@@ -113,12 +115,16 @@ struct Layer {
   Relative relative = Relative::None;
   int64_t distances = 0; ///< of Relative::Bias: rows of the table at most
   bool bias = true;
-  std::string over;              ///< name of the stream of keys and values; empty: the queries' own
+  bool isOver = false;           ///< keys and values come from another stream than queries
+  std::string over;              ///< its name; empty where an hourglass made the stage
   std::vector<HeadGroup> groups; ///< in the order of heads; empty: all heads read alike
+  bool attentionNorm = true;     ///< false: the attention block has no norms (pre-norm layers alone)
 
   bool isXl() const { return relative == Relative::Xl || relative == Relative::XlShared; }
   /// Queries are a sequence apart from keys and values.
-  bool hasOwnQueries() const { return !over.empty() || !groups.empty() || isXl(); }
+  bool hasOwnQueries() const { return isOver || !groups.empty() || isXl(); }
+  /// The other stream has a norm of its own.
+  bool normsOver() const { return isOver && placement == Placement::Pre && attentionNorm; }
 };
 
 struct Norm {
@@ -188,11 +194,18 @@ struct Hourglass {
     int64_t layers = 0;
     int64_t factor = 1; ///< relative to the stage's input
   };
-  std::vector<Level> hierarchy; ///< odd in number; factors read the same from both ends
+  std::vector<Level> hierarchy; ///< down to the coarsest and back up
   Shortening shorten = Shortening::Average;
-  Upsampling upsample = Upsampling::Repeat;
+  bool attendsDown = false; ///< attention from what was pooled, over the stream
+  ShortenKeys shortenKeys = ShortenKeys::All;
+  Upsampling upsample = Upsampling::Repeat; ///< where `attendsUp`, Repeat adds nothing to queries
+  bool attendsUp = false; ///< attention from the stream before shortening, over the coarse one
   std::optional<int64_t> shift; ///< absent: each level shifts by its relative factor - 1
   Layer layer;
+
+  /// Index of the coarsest level: the middle one of factors that read the same from both ends, else
+  /// the only one of the greatest factor.
+  size_t coarsest() const;
 };
 
 /// act(W x + V z + b), z of the stream `with`: a linear map of the two side by side.

@@ -268,11 +268,29 @@ static const char *const firstKeys =
              {"op": "shift", "by": 3},
              {"op": "project", "with": "fine"},
              {"op": "head", "bias": true, "first": 11}]})json";
+/// Distances between scales: coarse queries over fine keys and the other way, between ends, under a
+/// window, and of factors that have a step of their own.
+static const char *const overDistances =
+    R"json({"sluice": 1, "vocabulary": 37, "context": 43, "batch": 2, "width": 20,
+  "defaults": {"heads": 2, "head_size": 6, "feed_forward": 24},
+  "stages": [{"op": "embedding", "to": "x"},
+             {"op": "shift", "by": 3},
+             {"op": "shorten", "factor": 4},
+             {"op": "layer", "over": "x", "relative": "xl_shared", "attention_norm": false, "to": "fours"},
+             {"op": "layer", "from": "x", "over": "fours", "relative": "xl_shared", "to": "fine"},
+             {"op": "shift", "from": "x", "by": 5},
+             {"op": "shorten", "factor": 6},
+             {"op": "layer", "over": "fours", "relative": "xl", "attention_dropout": 0.2, "to": "sixes"},
+             {"op": "shorten", "from": "x", "factor": 3, "to": "threes"},
+             {"op": "layer", "from": "fine", "over": "threes", "mask": "complete", "relative": {"bias": 9}},
+             {"op": "layer", "over": "sixes", "mask": {"window": [1, 4]}, "relative": {"bias": 100}},
+             {"op": "head"}]})json";
 
 const std::vector<Family> &families() {
   static const std::vector<Family> all = {{"RelativeBias", relativeBias},
                                           {"TransformerXl", transformerXl},
                                           {"DistanceBlocks", distanceBlocks},
+                                          {"OverDistances", overDistances},
                                           {"PostNorm", postNorm},
                                           {"Dropout", dropout},
                                           {"Windows", windows},

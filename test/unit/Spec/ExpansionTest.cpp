@@ -68,6 +68,83 @@ TEST(Expansion, NestedLevelsAreNestedNames) {
             "14 head <- 13 @1 2\n");
 }
 
+TEST(Expansion, AttentionResamples) {
+  EXPECT_EQ(expandHourglass(
+                R"("hierarchy": "1@1 1@4 0@1", "shorten": "attention", "upsample": "attention")"),
+            "0 embedding <- -1 @1 0\n"
+            "1 layer <- 0 @1 1.inside.0\n"
+            "2 norm <- 1 @1 1.inside.1\n"
+            "3 norm <- 2 @1 1.inside.2\n"
+            "4 shift <- 3 @1 1.inside.3\n"
+            "5 shorten <- 4 @4 1.inside.4\n"
+            "6 norm <- 5 @4 1.inside.5\n"
+            "7 layer <- 6, 3 @4 1.inside.6\n"
+            "8 layer <- 7 @4 1.inside.7\n"
+            "9 norm <- 8 @4 1.inside.8\n"
+            "10 norm <- 9 @4 1.inside.9\n"
+            "11 layer <- 2, 10 @1 1.inside.10\n"
+            "12 norm <- 11 @1 1.inside.11\n"
+            "13 add <- 12, 2 @1 1.inside.12\n"
+            "14 head <- 13 @1 2\n");
+  EXPECT_EQ(expandHourglass(
+                R"("hierarchy": "0@1 0@2 0@1", "placement": "post", "shorten": "attention_linear",
+    "upsample": "attention_linear")"),
+            "0 embedding <- -1 @1 0\n"
+            "1 shift <- 0 @1 1.inside.0\n"
+            "2 shorten <- 1 @2 1.inside.1\n"
+            "3 layer <- 2, 0 @2 1.inside.2\n"
+            "4 upsample <- 3 @1 1.inside.3\n"
+            "5 add <- 4, 0 @1 1.inside.4\n"
+            "6 layer <- 5, 3 @1 1.inside.5\n"
+            "7 add <- 6, 0 @1 1.inside.6\n"
+            "8 head <- 7 @1 2\n");
+}
+
+TEST(Expansion, MasksAndNormsOfResamplers) {
+  auto resampler = [](const std::string &settings) {
+    for (const Primitive &p :
+         expand(readGood(specText("{ \"op\": \"hourglass\", \"hierarchy\": \"0@1 0@4 0@1\", "
+                                  "\"mask\": {\"window\": [0, 2]}, "
+                                  "\"shorten\": \"attention\", " +
+                                  settings + " },")))) {
+      if (const auto *layer = std::get_if<Layer>(&p.settings)) {
+        return *layer;
+      }
+    }
+    return Layer();
+  };
+  EXPECT_EQ(resampler(R"("shorten_keys": "all")").mask.kind, MaskKind::Causal);
+  Mask group = resampler(R"("shorten_keys": "group")").mask;
+  EXPECT_EQ(group.kind, MaskKind::Window);
+  EXPECT_EQ(group.begin, 0);
+  EXPECT_EQ(group.end, 4);
+  EXPECT_FALSE(resampler(R"("placement": "pre")").attentionNorm);
+  EXPECT_TRUE(resampler(R"("placement": "post")").attentionNorm);
+}
+
+TEST(Expansion, HierarchiesThatDifferAtBothEnds) {
+  EXPECT_EQ(expandHourglass(R"("hierarchy": "1@1 0@2 1@4 0@1", "placement": "post")"),
+            "0 embedding <- -1 @1 0\n"
+            "1 layer <- 0 @1 1.inside.0\n"
+            "2 shift <- 1 @1 1.inside.1\n"
+            "3 shorten <- 2 @2 1.inside.2\n"
+            "4 shift <- 3 @2 1.inside.3.inside.0\n"
+            "5 shorten <- 4 @4 1.inside.3.inside.1\n"
+            "6 layer <- 5 @4 1.inside.3.inside.2\n"
+            "7 upsample <- 6 @1 1.inside.4\n"
+            "8 add <- 7, 1 @1 1.inside.5\n"
+            "9 head <- 8 @1 2\n");
+  EXPECT_EQ(expandHourglass(R"("hierarchy": "0@1 0@4 1@2 0@1", "placement": "post")"),
+            "0 embedding <- -1 @1 0\n"
+            "1 shift <- 0 @1 1.inside.0\n"
+            "2 shorten <- 1 @4 1.inside.1\n"
+            "3 upsample <- 2 @2 1.inside.2\n"
+            "4 layer <- 3 @2 1.inside.3\n"
+            "5 upsample <- 4 @1 1.inside.4\n"
+            "6 add <- 5, 0 @1 1.inside.5\n"
+            "7 head <- 6 @1 2\n");
+}
+
 TEST(Expansion, StacksWithoutLayersHaveNoNorm) {
   EXPECT_EQ(expandHourglass(R"("hierarchy": "0@1 0@3 0@1")"), "0 embedding <- -1 @1 0\n"
                                                               "1 shift <- 0 @1 1.inside.0\n"

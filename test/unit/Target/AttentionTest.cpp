@@ -240,7 +240,7 @@ AttentionCase acrossScales(int64_t a, int64_t b, bool isComplete, int64_t biasRo
 
 TEST(Attention, TermsByDistanceBetweenScales) {
   check(acrossScales(3, 1, false, 20), {1, 4});
-  check(acrossScales(1, 3, false, 200), {2, 97});
+  check(acrossScales(1, 3, false, 140), {2, 97});
   check(acrossScales(4, 2, true, 0), {1, 3, 50});
   check(acrossScales(2, 3, true, 9), {4});
 }

@@ -1,0 +1,28 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What an hourglass stage becomes (docs/spec.md says it stage by stage).
+
+#ifndef SLUICE_LIB_SPEC_HOURGLASS_H
+#define SLUICE_LIB_SPEC_HOURGLASS_H
+
+#include "Fields.h"
+
+#include <functional>
+
+namespace sluice::spec {
+
+/// An hourglass stage of a model `width` features wide.
+Hourglass readHourglass(const Fields &fields, int64_t width);
+
+/// Appends a primitive stage that reads `input` and, where it has two operands, `second` (else -1);
+/// returns its id.
+using EmitStage =
+    std::function<int64_t(Settings settings, std::string prefix, const SourceLocation &location,
+                          int64_t input, int64_t second)>;
+
+/// The primitive stages of an hourglass over stream `input`; returns the last one's id.
+int64_t expandHourglass(const Stage &stage, int64_t input, const EmitStage &emit);
+
+} // namespace sluice::spec
+
+#endif // SLUICE_LIB_SPEC_HOURGLASS_H
