@@ -158,11 +158,12 @@ void Expander::checkGiven(const Stage &stage, int64_t input) const {
 /// Over another axis every key is read: its positions are not those of the queries.
 Layer Expander::settleOver(const Stage &stage, Layer layer, int64_t input, int64_t second) const {
   if (axisOf(input) == axisOf(second)) {
-    bool isApart = result[static_cast<size_t>(input)].factor !=
-                   result[static_cast<size_t>(second)].factor;
+    bool isApart =
+        result[static_cast<size_t>(input)].factor != result[static_cast<size_t>(second)].factor;
     if (isApart && layer.relative != Relative::None && layer.mask.kind == MaskKind::Tokens) {
       fail(stage.at("relative"),
-           "expected \"none\" for \"relative\" by a window in tokens between two scales, where a key "
+           "expected \"none\" for \"relative\" by a window in tokens between two scales, where a "
+           "key "
            "may begin after its query, found another; say \"relative\": \"none\" in this stage, or "
            "use another mask");
     }

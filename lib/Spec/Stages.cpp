@@ -83,9 +83,10 @@ bool readAttentionNorm(const Fields &fields, const Layer &layer) {
                 "block norms its sum, found false; leave it out");
   }
   if (!norms && !layer.groups.empty()) {
-    fields.fail(fields.position("attention_norm"),
-                "expected no \"attention_norm\" beside groups of heads, whose streams have norms of "
-                "their own, found false; leave it out");
+    fields.fail(
+        fields.position("attention_norm"),
+        "expected no \"attention_norm\" beside groups of heads, whose streams have norms of "
+        "their own, found false; leave it out");
   }
   return norms;
 }

@@ -244,8 +244,7 @@ inline std::vector<Level> readLevels(const Fields &fields) {
 /// "2@1 8@4 2@1"
 inline std::vector<Level> readHierarchy(const Fields &fields) {
   std::vector<Level> levels = readLevels(fields);
-  bool good = !levels.empty() && levels.front().factor == 1 &&
-              levels.back().factor == 1;
+  bool good = !levels.empty() && levels.front().factor == 1 && levels.back().factor == 1;
   bool falls = false, same = good && readsTheSame(levels);
   for (size_t i = 1; good && i < levels.size(); ++i) {
     int64_t a = levels[i - 1].factor, b = levels[i].factor;

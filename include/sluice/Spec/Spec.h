@@ -118,7 +118,7 @@ struct Layer {
   bool isOver = false;           ///< keys and values come from another stream than queries
   std::string over;              ///< its name; empty where an hourglass made the stage
   std::vector<HeadGroup> groups; ///< in the order of heads; empty: all heads read alike
-  bool attentionNorm = true;     ///< false: the attention block has no norms (pre-norm layers alone)
+  bool attentionNorm = true; ///< false: the attention block has no norms (pre-norm layers alone)
 
   bool isXl() const { return relative == Relative::Xl || relative == Relative::XlShared; }
   /// Queries are a sequence apart from keys and values.
