@@ -86,7 +86,9 @@ mlir::FailureOr<Kernel> generateAttention(dispatch::AttentionOp op, mlir::Module
                                           llvm::StringRef name);
 
 /// Two launches: `<name>_queries` sums dQ and leaves each query's log-sum-exp and delta in the
-/// workspace, `<name>_keys` sums dK and dV. P and dS are rounded to bf16 before products.
+/// workspace, `<name>_keys` sums dK and dV. With terms by distance the first sums dQv too, and a
+/// third, `<name>_distances`, dR and the biases' gradients. P and dS are rounded to bf16 before
+/// products.
 mlir::FailureOr<Kernel> generateAttentionBackward(dispatch::AttentionBackwardOp op,
                                                   mlir::ModuleOp module, llvm::StringRef name);
 
