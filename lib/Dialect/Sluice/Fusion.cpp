@@ -35,14 +35,28 @@ FusionRole PositionBackwardOp::getFusionRole() { return FusionRole::Alone; }
 // Reads
 //===----------------------------------------------------------------------===//
 
-Value ShiftOp::composeAccess(AccessChain &chain) {
-  chain.position = chain.position - static_cast<int64_t>(getBy());
-  return getInput();
-}
-
 /// The last position is told by the length of the scale that is read; no length of a coarser scale
 /// says it.
 static bool countsFromEnd(const AccessChain &chain) { return chain.position.isFunctionOfSymbol(0); }
+
+/// Whether a shift's rows are those of a coarser scale.
+static bool readsCoarser(ShiftOp shift) {
+  Operation *maker = shift.getInput().getDefiningOp();
+  while (auto before = dyn_cast_or_null<ShiftOp>(maker)) {
+    maker = before.getInput().getDefiningOp();
+  }
+  return isa_and_nonnull<UpsampleOp, UnfoldOp>(maker);
+}
+
+/// Of a shift that reads a coarser scale the last row is stored, not one of what it shifts: a step
+/// makes the last row alone.
+Value ShiftOp::composeAccess(AccessChain &chain) {
+  if (countsFromEnd(chain) && readsCoarser(*this)) {
+    return {};
+  }
+  chain.position = chain.position - static_cast<int64_t>(getBy());
+  return getInput();
+}
 
 Value UpsampleOp::composeAccess(AccessChain &chain) {
   if (countsFromEnd(chain)) {

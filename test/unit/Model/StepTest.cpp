@@ -175,9 +175,15 @@ constexpr const char *lateHead = R"json({"sluice": 1, "vocabulary": 17, "context
   "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
   "stages": [{"op": "embedding"}, {"op": "layer"}, {"op": "shift", "by": 2}, {"op": "head"}]})json";
 
+/// The head reads a coarse scale through a shift; its last row is not the last one before it.
+constexpr const char *lateGroups = R"json({"sluice": 1, "vocabulary": 17, "context": 14, "batch": 3,
+  "width": 12, "defaults": {"heads": 2, "feed_forward": 12}, "stages": [{"op": "embedding"}, {"op": "shorten", "factor": 3},
+  {"op": "layer"}, {"op": "upsample", "factor": 3}, {"op": "shift", "by": 2}, {"op": "head"}]})json";
+
 INSTANTIATE_TEST_SUITE_P(LazyHeads, Stepped,
                          ::testing::Values(Family{"Upsampled", coarseHead},
-                                           Family{"Shifted", lateHead}),
+                                           Family{"Shifted", lateHead},
+                                           Family{"ShiftedGroups", lateGroups}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 /// Groups of heads over pooled scales, and over means of the layer's input by windows in tokens.
@@ -298,8 +304,8 @@ constexpr const char *headGroups = R"json({"sluice": 1, "vocabulary": 9, "contex
 
 INSTANTIATE_TEST_SUITE_P(Families, EmulatedSteps,
                          ::testing::Values(Family{"AllOfIt", allOfIt}, Family{"Maxima", maxima},
-                                           Family{"TopDown", topDown}),
-                         Family{"HeadGroups", headGroups},
+                                           Family{"TopDown", topDown},
+                                           Family{"HeadGroups", headGroups}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 std::vector<uint8_t> bytesOf(const std::string &text) { return {text.begin(), text.end()}; }
