@@ -54,13 +54,19 @@ std::string shrunk(const std::string &text) {
     }
   };
   shrink(spec["defaults"]);
-  spec["defaults"]["heads"] = 2;
+  auto isGrouped = [&](const auto &stage) { return stage["op"] == "bottom_up"; };
+  bool hasGroups = spec["defaults"].contains("scales") ||
+                   std::any_of(spec["stages"].begin(), spec["stages"].end(), isGrouped);
+  spec["defaults"]["heads"] = hasGroups ? 12 : 2; // of one, two, three, four or six groups
+  if (hasGroups) {
+    spec["defaults"]["head_size"] = 2;
+  }
   for (auto &stage : spec["stages"]) {
     shrink(stage);
     if (stage["op"] == "layers" && stage["count"] > 2) {
       stage["count"] = 2;
     }
-    if (stage["op"] == "hourglass" || stage["op"] == "top_down") {
+    if (stage["op"] == "hourglass" || stage["op"] == "top_down" || isGrouped(stage)) {
       stage["hierarchy"] = std::regex_replace(stage["hierarchy"].get<std::string>(),
                                               std::regex("(^| )[0-9]+@"), "$012@");
     }
