@@ -79,7 +79,7 @@ for spec in "$root"/models/*.json "$root"/models/*/*.json; do
     */multiscale-vanilla-12-window-64.json | */multiscale-top-down-2-4-8-12.json | */multiscale-top-down-7-7-8-8-convolution.json | \
       */multiscale-coarse-16.json) ;;
     */multiscale-*) continue ;;
-    */hourglass-0@1-* | */hourglass-cifar-0@1-*) # without fine layers, as in table 6: that is what the paper warns of
+    */hourglass-0@1-8@4-0@1.json | */hourglass-cifar-0@1-8@3-0@1.json) # without fine layers, as in table 6: that is what the paper warns of
       exits 1 "models/${spec#"$root"/models/}: rows of a group are blind to one another" "$sluice" check "$spec" --strict
       says "and the warning says which" 'warning: blind spot: '
       continue
