@@ -286,13 +286,13 @@ constexpr const char *maxima = R"json({"sluice": 1, "vocabulary": 50, "context":
     {"op": "shorten", "factor": 3, "method": "max"}, {"op": "layer"}, {"op": "upsample", "factor": 3},
     {"op": "add", "with": "fine"}, {"op": "head"}]})json";
 
-/// Rows that do not exist, on two scales; the fine ones read coarse ones through a linear map.
-constexpr const char *topDown = R"json({"sluice": 1, "vocabulary": 50, "context": 11, "batch": 2,
-  "precision": {"compute": "bf16"}, "width": 12,
-  "defaults": {"heads": 2, "feed_forward": 20, "placement": "post"},
+/// Rows that do not exist on the fine scale, which reads the coarse one through a linear map.
+constexpr const char *topDown = R"json({"sluice": 1, "vocabulary": 9, "context": 6, "batch": 1,
+  "precision": {"compute": "bf16"}, "width": 8,
+  "defaults": {"heads": 2, "feed_forward": 8, "placement": "post"},
   "stages": [{"op": "embedding"},
-    {"op": "top_down", "hierarchy": "1@4 1@2 1@1", "upsample": "linear", "projection_activation": "gelu"},
-    {"op": "head", "first": 3}]})json";
+    {"op": "top_down", "hierarchy": "1@2 1@1", "upsample": "linear", "projection_activation": "gelu"},
+    {"op": "head", "first": 1}]})json";
 
 /// Groups of heads over means of the layer's input, by windows in tokens.
 constexpr const char *headGroups = R"json({"sluice": 1, "vocabulary": 9, "context": 6, "batch": 1,
