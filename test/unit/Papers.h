@@ -22,9 +22,7 @@ inline bool standsForItsKind(const std::filesystem::path &spec) {
       "multiscale-vanilla-12-window-64",
       "multiscale-top-down-2-4-8-12",
       "multiscale-top-down-7-7-8-8-convolution",
-      "multiscale-coarse-16",
-      "multiscale-bottom-up-8-9-9",
-      "multiscale-retina-12-0-8-8-256-256-512"};
+      "multiscale-coarse-16"};
   std::string name = spec.stem().string();
   bool isRow = name.starts_with("multiscale-") || name.starts_with("hourglass-");
   return !isRow || spec.parent_path().filename() != "papers" || chosen.contains(name);
