@@ -47,7 +47,7 @@ for spec in "$root"/models/tiny/*.json; do
   succeeds "$name: eval" "$sluice" eval "$artifact" --weights "$run" --data "$work/held-out.txt" --json
   cp "$work/out" "$work/eval.json"
   holds "$name: bits per byte are better than nothing" '0 < f[0]["bits_per_byte"] < 8' "$work/eval.json"
-  generate=("$sluice" generate "$artifact" --weights "$run" --prompt "the water" --tokens 24)
+  generate=("$sluice" generate "$artifact" --weights "$run" --prompt "the water of the old lake" --tokens 24)
   succeeds "$name: generate" "${generate[@]}"
   succeeds "$name: generate writes 24 bytes or more" test "$(wc -c < "$work/out")" -ge 24
 done
