@@ -284,7 +284,7 @@ size_t Deriver::project(const std::string &path, size_t x, std::optional<size_t>
 size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t input) {
   std::vector<Level> levels = readFalling(fields);
   Layer settings = readLayer(fields);
-  bool folds = fields.choice("shorten", {"average", "linear", "max"}) == 1;
+  bool folds = fields.choice("shorten", shortenMethods) == 1;
   bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
   bool activated = isActivated(fields, "projection_activation");
   int64_t count = 0, before = 0;
@@ -317,7 +317,7 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
 }
 
 size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x) {
-  bool folds = fields.choice("shorten", {"average", "linear", "max"}) == 1;
+  bool folds = fields.choice("shorten", shortenMethods) == 1;
   return certify::bottomUp(
       fields, path, x,
       [&](const std::string &name, int64_t k, size_t y) { return shorten(name, k, k, folds, y); },
