@@ -153,7 +153,8 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
   result.window = options.window;
   result.stride = options.stride;
   auto batchRows = static_cast<size_t>(model.batch);
-  bool isCausal = executor.plan().verdict == "proved";
+  // Bytes that fill a short window up may be boundaries, which count.
+  bool mayFill = executor.plan().verdict == "proved" && !executor.hasSegments();
   std::vector<LossSum> sums(executor.plan().losses.size());
   for (size_t file = 0; file < files.size(); ++file) {
     auto size = static_cast<int64_t>(files[file].bytes.size());
@@ -164,7 +165,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
     for (size_t first = 0; first < windows.size();) {
       size_t last = first + 1;
       while (last < windows.size() && last - first < batchRows &&
-             (isCausal || windows[last].length == windows[first].length)) {
+             (mayFill || windows[last].length == windows[first].length)) {
         ++last;
       }
       auto batch = std::span<const Window>(windows).subspan(first, last - first);

@@ -39,6 +39,44 @@ void Executor::run(const std::string &entry) {
   }
   device->run(entry, found->second);
   fetched.clear();
+  if (entry == "gradient" || entry == "evaluate" || entry == "predict") {
+    requireRoom(entry);
+  }
+}
+
+/// Places of the numbers of segments (lib/Dialect/Sluice/SegmentsLowering.cpp).
+static const std::string prefix = "segments.";
+
+bool Executor::hasSegments() const {
+  return std::ranges::any_of(plan().scalars,
+                             [](const auto &entry) { return entry.first.starts_with(prefix); });
+}
+
+/// Boundaries that data decides may be more than their axis has rows for: nothing is cut.
+void Executor::requireRoom(const std::string &entry) {
+  for (const auto &[name, scalar] : plan().scalars) {
+    if (!name.starts_with(prefix)) {
+      continue;
+    }
+    struct Totals {
+      int32_t needed, rows;
+    };
+    std::vector<Totals> totals(static_cast<size_t>(plan().model.batch));
+    auto size = static_cast<int64_t>(totals.size() * sizeof(Totals));
+    device->download({scalar.offset, size});
+    std::memcpy(totals.data(), device->host() + scalar.offset, static_cast<size_t>(size));
+    for (size_t row = 0; row < totals.size(); ++row) {
+      if (totals[row].needed > totals[row].rows) {
+        std::string step =
+            entry == "gradient" ? "step " + std::to_string(scalarI64("step")) + ": " : "";
+        throw RoomError(step + "row " + std::to_string(row) + " of the batch needs " +
+                        std::to_string(totals[row].needed) + " rows for the segments of \"" +
+                        name.substr(prefix.size()) + "\", expected at most " +
+                        std::to_string(totals[row].rows) +
+                        "; give them a greater capacity in the spec, and compile it again");
+      }
+    }
+  }
 }
 
 /// What the host wrote since the last run.

@@ -288,11 +288,16 @@ private:
       if (logged) {
         measureSpeed(metrics);
       }
-      if (evaluated) {
-        evaluateInto(metrics);
-      }
-      if ((evaluated || last) && !options.samplePrompt.empty()) {
-        writeSample();
+      try {
+        if (evaluated) {
+          evaluateInto(metrics);
+        }
+        if ((evaluated || last) && !options.samplePrompt.empty()) {
+          writeSample();
+        }
+      } catch (const RoomError &) { // in a text that is not trained on: no step is lost
+        save();
+        throw;
       }
       if (logged) {
         appendLine(options.run / "metrics.jsonl", metrics);
@@ -446,7 +451,11 @@ private:
     data->fill(lastBatch, plan.model.batch, executor.inputs());
     executor.scalarI64("length") = plan.model.context;
     executor.scalarI64("rows") = plan.model.batch;
-    executor.run("evaluate");
+    try {
+      executor.run("evaluate");
+    } catch (const RoomError &) { // a predictor's bits are other ones in evaluation
+      return;
+    }
     if (float loss = executor.scalarF32("loss"); !std::isfinite(loss)) {
       stopDiverged("after step " + std::to_string(state.step) + ": with its weights the loss is " +
                    std::to_string(loss) + ", expected a finite number");

@@ -19,16 +19,25 @@ MASK = 2**64 - 1
 SUPPORTED = {"heads", "activation", "rotary"}
 
 
+def is_plain(spec):
+    """Whether the spec is what `Model` takes."""
+    if [stage["op"] for stage in spec["stages"]] != ["embedding", "hourglass", "head"]:
+        return False
+    embedding, body, head = spec["stages"]
+    settings = spec["defaults"]
+    return all([set(embedding) == {"op"}, set(body) == {"op", "hierarchy"}, set(head) == {"op"}, set(settings) == SUPPORTED,
+                settings.get("activation") == "gelu_tanh", settings.get("rotary") is True, "precision" not in spec])
+
+
 class Model:
     """The stages of a spec as a list of steps, and the logits that they compute."""
 
+    first = 0  # the first row that is scored
+
     def __init__(self, spec):
-        embedding, body, head = spec["stages"]
-        settings = spec["defaults"]
-        plain = [set(embedding) == {"op"}, set(body) == {"op", "hierarchy"}, set(head) == {"op"}, set(settings) == SUPPORTED,
-                 settings.get("activation") == "gelu_tanh", settings.get("rotary") is True, "precision" not in spec]
-        if not all(plain):
+        if not is_plain(spec):
             raise SystemExit("this spec uses what the peers do not implement; see benchmarks/peers/model.py")
+        body, settings = spec["stages"][1], spec["defaults"]
         self.spec, self.width, self.heads = spec, spec["width"], settings["heads"]
         self.context, self.batch, self.training = spec["context"], spec["batch"], training(spec)
         levels = [tuple(map(int, word.split("@"))) for word in body["hierarchy"].split()]
@@ -126,6 +135,19 @@ class Model:
                     found |= {f"{name}{part}.norm.weight": (width,), f"{name}{part}.norm.bias": (width,)}
         return found
 
+    @staticmethod
+    def join(tensors):
+        """Query, key and value as one linear map, as a tuned implementation keeps them."""
+        joined = {}
+        for name, value in tensors.items():
+            if ".attention.key." in name or ".attention.value." in name:
+                continue
+            if ".attention.query." in name:
+                parts = [tensors[name.replace("query", part)] for part in ("query", "key", "value")]
+                name, value = name.replace("query", "qkv"), np.concatenate(parts)
+            joined[name] = value
+        return joined
+
     def decayed(self, name):
         """Weight decay applies to the matrices of linear maps."""
         return name.endswith(".weight") and "norm" not in name and name != "stages.0.token.weight" and \
@@ -145,21 +167,8 @@ def turns(length, size):
     return [part.astype(np.float32)[:, None, :] for part in (np.cos(angle), np.sin(angle))]
 
 
-def join(tensors):
-    """Query, key and value as one linear map, as a tuned implementation keeps them."""
-    joined = {}
-    for name, value in tensors.items():
-        if ".attention.key." in name or ".attention.value." in name:
-            continue
-        if ".attention.query." in name:
-            parts = [tensors[name.replace("query", part)] for part in ("query", "key", "value")]
-            name, value = name.replace("query", "qkv"), np.concatenate(parts)
-        joined[name] = value
-    return joined
-
-
-def load_checkpoint(folder):
-    """Weights and Adam's moments of a checkpoint: three dictionaries by name of weight."""
+def load_checkpoint(folder, join):
+    """Weights and Adam's moments of a checkpoint: three dictionaries by name of weight, joined."""
     moments = load_file(folder / "optimizer.safetensors")
     by_kind = [{name[: -len(kind)]: value for name, value in moments.items() if name.endswith(kind)} for kind in (".adam.m", ".adam.v")]
     return [join(part) for part in (load_file(folder / "weights.safetensors"), *by_kind)]
@@ -221,15 +230,15 @@ def peak_megabytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def serve(make_trainer):
+def serve(make_trainer, make_model=Model):
     """Answers compare.py: a line of JSON for each line of JSON. make_trainer(model, checkpoint, threads) returns an object with
-    `version` and step(tokens, number, rate) -> loss, which has done its work when it returns."""
+    `version` and step(tokens, number, rate) -> loss, which has done its work when it returns; make_model(spec) its model."""
     settings = json.loads(sys.argv[1])
     imported = peak_megabytes()
     spec = json.loads(Path(settings["spec"]).read_text())
     data = Path(settings["data"]).read_bytes()
-    model = Model(spec)
-    trainer = make_trainer(model, load_checkpoint(Path(settings["checkpoint"])), settings["threads"])
+    model = make_model(spec)
+    trainer = make_trainer(model, load_checkpoint(Path(settings["checkpoint"]), model.join), settings["threads"])
     print(json.dumps({"version": trainer.version, "imported_mb": imported}), flush=True)
     step = settings["step"]
     for line in sys.stdin:

@@ -6,8 +6,17 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from model import serve, turns
+from families import Families
+from model import Model, is_plain, serve, turns
 from ops import Ops
+
+
+def fill_tables(model):
+    """Rotary turns of every scale."""
+    size, length = model.width // model.heads, model.context
+    for factor in {1} | {int(word.split("@")[1]) for word in model.spec["stages"][1]["hierarchy"].split()}:
+        rows = -(-length // factor)
+        Ops.tables[rows, size] = [torch.from_numpy(part) for part in turns(rows, size)]
 
 
 class Trainer:
@@ -26,16 +35,14 @@ class Trainer:
             self.optimizer.state[value] = {"step": torch.tensor(float(json.loads(sys.argv[1])["step"])),
                                            "exp_avg": torch.from_numpy(first[name].copy()),
                                            "exp_avg_sq": torch.from_numpy(second[name].copy())}
-        size, length = model.width // model.heads, model.context
-        factors = {1} | {number for _, number in map(lambda word: map(int, word.split("@")),
-                                                     model.spec["stages"][1]["hierarchy"].split())}
-        for factor in factors:
-            rows = -(-length // factor)
-            Ops.tables[rows, size] = [torch.from_numpy(part) for part in turns(rows, size)]
+        if isinstance(model, Model):
+            fill_tables(model)
+        else:
+            model.fill_constants(self.weights)
 
         def loss(weights, tokens):
-            logits = model.logits(Ops, weights, tokens[:, :-1])
-            return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+            logits = model.logits(Ops, weights, tokens[:, :-1])[:, model.first :]
+            return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1 + model.first :].flatten())
 
         self.loss = torch.compile(loss) if json.loads(sys.argv[1])["compile"] else loss
 
@@ -50,4 +57,4 @@ class Trainer:
         return loss.item()
 
 
-serve(Trainer)
+serve(Trainer, lambda spec: Model(spec) if is_plain(spec) else Families(spec))

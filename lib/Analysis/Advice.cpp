@@ -554,6 +554,11 @@ void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceReq
   if (!function) {
     return;
   }
+  if (hasSegments(module)) {
+    verdict.notes.push_back({CausalWarning::Kind::NotEnumerated, placeOf(mainLossOf(function)),
+                             "blind spots not looked for: what rows read depends on data"});
+    return;
+  }
   Clock clock(request.seconds);
   warnOfDeadStages(function, verdict);
   Shifts shifts(module);

@@ -24,6 +24,9 @@ static std::string wordOf(Operation *op) {
   if ((isa<UnfoldOp>(op) && !part.empty()) || (isa<FoldOp>(op) && part == "window")) {
     return "upsample (linear)";
   }
+  if (isa<StartOp>(op)) {
+    return "shift";
+  }
   if (isa<EmbedOp, PositionOp>(op) || part == "sum") {
     return "embedding";
   }
@@ -128,8 +131,8 @@ static std::optional<Violation> findViolation(func::FuncOp function,
   AffineExpr p = getAffineDimExpr(0, function.getContext());
   for (CrossEntropyOp loss : lossesOf(function)) {
     const Frontier &frontier = frontiers.at(loss.getInput());
-    if (frontier.unbounded) {
-      return Violation{loss, frontier.unbounded, true, 0, 0};
+    if (frontier.unbounded || !frontier.ends.empty()) {
+      return Violation{loss, frontier.unbounded ? frontier.unbounded : loss, true, 0, 0};
     }
     int64_t allowed = latestAllowed(loss);
     for (AffineExpr candidate : frontier.candidates) {
@@ -153,8 +156,9 @@ static int64_t longestLength(func::FuncOp function) {
     if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
       int64_t factor = scales.factorOf(op.getResult(0)); // below 2^31, as shifts are
       coarsest = std::max(coarsest, factor);
-      if (auto shift = dyn_cast<ShiftOp>(op)) {
-        shifts = std::min(most, shifts + factor * std::abs(static_cast<int64_t>(shift.getBy())));
+      if (isa<ShiftOp, StartOp>(op)) {
+        int64_t by = op.getAttrOfType<IntegerAttr>("by").getInt();
+        shifts = std::min(most, shifts + factor * std::abs(by));
       }
     }
   }
@@ -208,8 +212,51 @@ static std::string findRemedy(func::FuncOp function, FoundLeak leak, spec::Sourc
   return first + " (not enough by itself: the model leaks in other places too)";
 }
 
+/// " where boundaries stand at 0 and 2, those of the next segmentation at 1": in the order of the
+/// function.
+static std::string describe(const Boundaries &boundaries) {
+  std::string text;
+  for (const std::vector<int64_t> &ends : boundaries) {
+    text += text.empty() ? " where boundaries stand at " : ", those of the next segmentation at ";
+    for (size_t i = 0; i < ends.size(); ++i) {
+      text += (i == 0 ? "" : i + 1 < ends.size() ? ", " : " and ") + std::to_string(ends[i]);
+    }
+    text += ends.empty() ? "no position" : "";
+  }
+  return text;
+}
+
+/// By all boundaries of short sequences. The path starts where a row first holds a later token.
+static void explainSegments(func::FuncOp function, const Violation &violation,
+                            CausalVerdict &verdict) {
+  Boundaries boundaries;
+  int64_t longest = 0;
+  std::optional<FoundLeak> leak = findSegmentLeak(function, boundaries, longest);
+  if (!leak) {
+    CrossEntropyOp loss = violation.loss;
+    verdict.place = placeOf(violation.unbounded ? violation.unbounded : loss.getOperation());
+    verdict.message =
+        "not proved causal: no bound was found for what this stage reads of segments; "
+        "let rows read segments that are closed. Whether it leaks is not known "
+        "either: under all boundaries of up to " +
+        std::to_string(longest) + " tokens no row reads a later one";
+    return;
+  }
+  Operation *op = opOfLateRead(Scales(function), *leak);
+  verdict.kind = CausalVerdict::Kind::Leak;
+  verdict.place = placeOf(op);
+  leak->witness.path = stepsOf(*leak);
+  leak->witness.whyNotRun = "boundaries cannot be given to the reference";
+  verdict.message = "not causal: " + describe(*leak) + describe(boundaries) +
+                    "; let this stage read an earlier segment, and counts up to its own row";
+  verdict.witness = std::move(leak->witness);
+}
+
 static void explain(func::FuncOp function, const Violation &violation, bool replay,
                     CausalVerdict &verdict) {
+  if (hasSegments(function->getParentOfType<ModuleOp>())) {
+    return explainSegments(function, violation, verdict);
+  }
   ReadPlan plan(function);
   LeakSearch search;
   std::optional<FoundLeak> leak = findLeakOf(plan, violation, search);

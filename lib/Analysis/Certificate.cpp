@@ -42,11 +42,13 @@ static std::string nameOf(Value value) {
   return isGiven(function, type) ? scale.getAxis().str() : "tokens";
 }
 
-/// "causal", "complete", "window 0 4", "tokens 8 256" or "bidirectional", with " from 3" where keys
-/// begin at row 3; any other mask is spelled as a set, which no checker of specs accepts.
+/// "causal", "complete", "window 0 4", "tokens 8 256" or "bidirectional", with " step 4" where a
+/// window holds every fourth key, " from 3" where keys begin at row 3; any other mask is spelled as
+/// a set, which no checker of specs accepts.
 static std::string spellMask(AttentionOp op) {
   MaskWords words = describeMask(op.getMask(), scalesOf(op));
-  std::string from = words.first > 0 ? " from " + std::to_string(words.first) : "";
+  std::string from = (words.stride > 1 ? " step " + std::to_string(words.stride) : "") +
+                     (words.first > 0 ? " from " + std::to_string(words.first) : "");
   switch (words.kind) {
   case MaskWords::Causal:
     return "causal" + from;
@@ -74,6 +76,12 @@ static std::string spellKind(Value value) {
     return "tokens";
   }
   std::string kind = op->getName().stripDialect().str();
+  if (auto cut = dyn_cast<SegmentOp>(op)) {
+    return kind + (value == cut.getEnds() ? " ends" : " counts");
+  }
+  if (auto pool = dyn_cast<PoolSegmentsOp>(op); pool && pool.getStarts()) {
+    return kind + " starts"; // which no spec has
+  }
   for (StringRef name : {"by", "factor"}) {
     if (auto number = op->getAttrOfType<IntegerAttr>(name)) {
       auto window = op->getAttrOfType<IntegerAttr>("window");
@@ -87,30 +95,46 @@ static std::string spellKind(Value value) {
 }
 
 namespace {
-/// Bounds in the certificate's grammar.
+/// Bounds in the certificate's grammar. `numbers` are those of values.
 class BoundSpeller {
 public:
-  static std::string spell(const Frontier &bound) {
+  explicit BoundSpeller(const llvm::DenseMap<Value, int64_t> &numbers) : numbers(numbers) {}
+
+  std::string spell(const Frontier &bound) const {
     if (bound.unbounded) {
       return "unknown";
     }
     std::string text = "max(-1";
     for (AffineExpr candidate : bound.candidates) {
+      text += ", " + spell(candidate, "p");
+    }
+    for (const EndBound &candidate : bound.ends) {
       text += ", " + spell(candidate);
     }
     return text + ")";
   }
 
 private:
-  static std::string spell(AffineExpr expression) {
+  /// "2*e7(p + 1) + 1", where value 7 says where segments end.
+  std::string spell(const EndBound &bound) const {
+    std::string inner = spell(bound.maps.back(), "p");
+    for (size_t i = bound.cuts.size(); i-- > 0;) {
+      SegmentOp cut = bound.cuts[i];
+      inner = "e" + std::to_string(numbers.at(cut.getEnds())) + "(" + inner + ")";
+      inner = spell(bound.maps[i], inner);
+    }
+    return inner;
+  }
+
+  static std::string spell(AffineExpr expression, const std::string &p) {
     if (auto constant = dyn_cast<AffineConstantExpr>(expression)) {
       return std::to_string(constant.getValue());
     }
     if (isa<AffineDimExpr>(expression)) {
-      return "p";
+      return p;
     }
     auto binary = cast<AffineBinaryOpExpr>(expression);
-    std::string left = spell(binary.getLHS()), right = spell(binary.getRHS());
+    std::string left = spell(binary.getLHS(), p), right = spell(binary.getRHS(), p);
     switch (binary.getKind()) {
     case AffineExprKind::Add:
       return right.front() == '-' ? left + " - " + right.substr(1) : left + " + " + right;
@@ -124,6 +148,8 @@ private:
   }
 
   static bool isSum(AffineExpr expression) { return expression.getKind() == AffineExprKind::Add; }
+
+  const llvm::DenseMap<Value, int64_t> &numbers;
 };
 
 /// Writes the lines of a certificate.
@@ -153,6 +179,7 @@ private:
   llvm::raw_string_ostream out{text};
   int64_t lines = 0;
   llvm::DenseMap<Value, int64_t> numbers;
+  llvm::DenseMap<StringAttr, int64_t> cuts; ///< by axis of segments: the value of their ends
 };
 } // namespace
 
@@ -166,8 +193,15 @@ void Writer::value(Value value, const Scales &scales) {
       operands += " " + std::to_string(numbers.at(flow->getOperand(i)));
     }
   }
+  if (auto cut = value.getDefiningOp<SegmentOp>(); cut && value == cut.getEnds()) {
+    cuts[scales.axisOf(value).getAttr()] = number;
+  }
+  std::string segments =
+      scales.isSegmented(value)
+          ? " segments " + std::to_string(cuts.lookup(scales.axisOf(value).getAttr()))
+          : "";
   line("value", number, nameOf(value), spellKind(value), "of" + operands, "scale",
-       scales.factorOf(value),
+       std::to_string(scales.factorOf(value)) + segments,
        !scales.isOnTargetAxis(value) ? "given"
        : isLazy(value)               ? "lazy"
                                      : "stored");
@@ -199,7 +233,7 @@ void Writer::mode(const ModeProof &proof) {
   auto next = proof.obligations.begin(), end = proof.obligations.end();
   for (const auto &[value, bound] : proof.bounds) {
     this->value(value, scales);
-    line("bound", numbers.at(value), BoundSpeller::spell(bound));
+    line("bound", numbers.at(value), BoundSpeller(numbers).spell(bound));
     for (; next != end && next->value == value && next->kind != ObligationKind::NoLeak; ++next) {
       obligation(*next);
     }
@@ -250,7 +284,7 @@ void Writer::step(const ModeProof &evaluate) {
   for (const auto &[value, step] : plan->values) {
     const StepSchedule &schedule = plan->schedules[step.schedule];
     int64_t number = numbers.at(value);
-    line("schedule", number, BoundSpeller::spell(Frontier{schedule.due, nullptr}));
+    line("schedule", number, BoundSpeller(numbers).spell(Frontier{schedule.due, nullptr, {}}));
     line("keep", number, step.keepsAll ? "all" : std::to_string(step.ring));
     line("exist", number, step.factor);
     line("burst", number, schedule.burst);

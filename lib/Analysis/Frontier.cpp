@@ -7,6 +7,7 @@
 // what it is at every greater length. A row t whose frontier is at most t thus reads no later token
 // (no leak) and is the same for every length that contains it (prefix invariance). Positions before
 // 0 are null and need nothing; candidates are negative there or merely too large, which is safe.
+#include "SegmentProof.h"
 #include "sluice/Analysis/Proof.h"
 #include "sluice/Analysis/Staircase.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
@@ -32,14 +33,27 @@ bool sluice::isLazy(Operation *op) {
 
 Scales::Scales(func::FuncOp function) {
   auto module = function->getParentOfType<ModuleOp>();
+  DenseMap<StringAttr, FlatSymbolRefAttr> axisOfScale,
+      cutScale; // a scale's axis; what an axis cuts
   for (auto scale : module.getOps<ScaleOp>()) {
-    known[scale.getSymNameAttr()] = {scale.getAxisAttr(), static_cast<int64_t>(scale.getFactor())};
+    axisOfScale[scale.getSymNameAttr()] = scale.getAxisAttr();
+  }
+  for (auto axis : module.getOps<AxisOp>()) {
+    cutScale[axis.getSymNameAttr()] = axis.getSegmentsAttr();
+  }
+  for (auto scale : module.getOps<ScaleOp>()) {
+    FlatSymbolRefAttr tokens = scale.getAxisAttr();
+    while (FlatSymbolRefAttr fine = cutScale.lookup(tokens.getAttr())) {
+      tokens = axisOfScale.at(fine.getAttr());
+    }
+    known[scale.getSymNameAttr()] = {scale.getAxisAttr(), static_cast<int64_t>(scale.getFactor()),
+                                     tokens};
   }
   SmallVector<CrossEntropyOp> losses = lossesOf(function);
   if (!losses.empty()) {
-    target = axisOf(losses.front().getTokens());
+    target = scaleOf(losses.front().getTokens()).tokens;
   } else if (function.getNumArguments() > 0) {
-    target = axisOf(function.getArgument(0));
+    target = scaleOf(function.getArgument(0)).tokens;
   }
 }
 
@@ -48,7 +62,7 @@ const Scales::Scale &Scales::scaleOf(Value value) const {
 }
 
 bool Scales::existsByTokens(Value value) const {
-  return !isLazy(value.getDefiningOp()) && isOnTargetAxis(value);
+  return !isLazy(value.getDefiningOp()) && isOnTargetAxis(value) && !isSegmented(value);
 }
 
 /// Adds a candidate unless another covers it; drops those that it covers.
@@ -79,6 +93,7 @@ static bool isTame(AffineExpr expression) {
 /// itself: whether position q is seen then depends on the length, so that q must exist for p.
 bool sluice::endsLazySource(IntegerSet relation, Value source, const Scales &scales) {
   return isLazy(source.getDefiningOp()) && scales.isOnTargetAxis(source) &&
+         !scales.isSegmented(source) &&
          llvm::any_of(relation.getConstraints(),
                       [](AffineExpr constraint) { return constraint.isFunctionOfSymbol(0); });
 }
@@ -157,16 +172,17 @@ static void mergeCandidates(Frontier &frontier) {
 }
 
 /// What result positions need through one operand.
-static void addOperand(CausalFlowInterface op, unsigned operand, const Frontier &source,
+static void addOperand(Operation *op, const PositionReads &reads, const Frontier &source,
                        Frontier &result) {
-  if (source.unbounded) {
+  if (source.unbounded || source.needsNothing()) { // no token reaches it: all of it may be read
     result.unbounded = source.unbounded;
     return;
   }
-  if (source.candidates.empty()) {
-    return; // no token reaches it, so all of it may be read
+  AffineExpr latest = reads.latest;
+  if (!reads.terms.empty()) {
+    result.unbounded = latest && addThroughTerms(reads, source, result) ? nullptr : op;
+    return;
   }
-  AffineExpr latest = op.getLatest(operand);
   // The latest read bounds the others only where both functions are non-decreasing; candidates are
   // by construction.
   if (!latest || !isNonDecreasing(latest) || !isTame(latest)) {
@@ -182,17 +198,20 @@ static void addOperand(CausalFlowInterface op, unsigned operand, const Frontier 
     }
     addCandidate(result, *composed);
   }
+  addEndBounds(source, latest, result);
   if (result.candidates.size() > fewCandidates) {
     mergeCandidates(result);
   }
-  if (result.candidates.size() > mostCandidates) {
+  if (result.candidates.size() + result.ends.size() > mostCandidates) {
     result.unbounded = op;
   }
 }
 
-static Frontier frontierOf(Operation *op, const Scales &scales,
+/// Of one result of an op.
+static Frontier frontierOf(OpResult value, const Scales &scales,
                            const DenseMap<Value, Frontier> &known) {
   Frontier result;
+  Operation *op = value.getOwner();
   auto flow = dyn_cast<CausalFlowInterface>(op);
   for (OpOperand &operand : op->getOpOperands()) {
     if (!isa<SequenceType>(operand.get().getType())) {
@@ -200,24 +219,31 @@ static Frontier frontierOf(Operation *op, const Scales &scales,
     }
     if (!flow) {
       result.unbounded = op;
-    } else if (auto relation = flow.getRelation(operand.getOperandNumber())) {
-      if (mentionsLength(*relation) && !ObligationDecider().isSteady(*relation)) {
-        result.unbounded = op; // what a row reads changes as the sequence grows
-        break;
-      }
-      Frontier source = known.at(operand.get());
-      if (endsLazySource(*relation, operand.get(), scales)) {
-        addCandidate(source,
-                     getAffineDimExpr(0, op->getContext()) * scales.factorOf(operand.get()));
-      }
-      addOperand(flow, operand.getOperandNumber(), source, result);
+      return result;
     }
+    PositionReads reads = flow.getReads(value.getResultNumber(), operand.getOperandNumber());
+    if (!reads.relation) {
+      continue;
+    }
+    if (mentionsLength(*reads.relation) && !ObligationDecider().isSteady(*reads.relation)) {
+      result.unbounded = op; // what a row reads changes as the sequence grows
+      return result;
+    }
+    Frontier source = known.at(operand.get());
+    if (endsLazySource(*reads.relation, operand.get(), scales)) {
+      addCandidate(source, getAffineDimExpr(0, op->getContext()) * scales.factorOf(operand.get()));
+    }
+    addOperand(op, reads, source, result);
     if (result.unbounded) {
       return result;
     }
   }
-  if (Value value = op->getResult(0); scales.existsByTokens(value)) {
+  if (scales.existsByTokens(value)) {
     addCandidate(result, getAffineDimExpr(0, op->getContext()) * scales.factorOf(value));
+  }
+  if (auto cut = dyn_cast<SegmentOp>(op);
+      cut && value == cut.getEnds() && scales.existsByTokens(cut.getCounts())) {
+    addOwnEnd(cut, scales.factorOf(cut.getCounts()), result);
   }
   return result;
 }
@@ -236,9 +262,8 @@ DenseMap<Value, Frontier> sluice::computeFrontiers(func::FuncOp function) {
     if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType())) {
       continue;
     }
-    Frontier frontier = frontierOf(&op, scales, known);
-    for (Value result : op.getResults()) {
-      known[result] = frontier;
+    for (OpResult result : op.getResults()) {
+      known[result] = frontierOf(result, scales, known);
     }
   }
   return known;

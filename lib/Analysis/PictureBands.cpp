@@ -43,8 +43,10 @@ static std::string nameOfMask(AttentionOp op, IntegerSet mask) {
 
 /// "causal from 3" where keys begin at row 3.
 static std::string nameOfMask(AttentionOp op) {
-  auto [mask, first] = splitFirstKey(op.getMask());
-  return nameOfMask(op, mask) + (first > 0 ? " from " + std::to_string(first) : "");
+  auto [strided, first] = splitFirstKey(op.getMask());
+  auto [mask, stride] = splitStride(strided);
+  return nameOfMask(op, mask) + (stride > 1 ? " step " + std::to_string(stride) : "") +
+         (first > 0 ? " from " + std::to_string(first) : "");
 }
 
 /// "4", and where the window is another, "4, window 8"
@@ -56,6 +58,9 @@ static std::string nameOfGroup(RowGroup group) {
 static std::string nameOfMap(Operation *op) {
   if (auto shift = dyn_cast<ShiftOp>(op)) {
     return "shift " + std::to_string(static_cast<int64_t>(shift.getBy()));
+  }
+  if (auto start = dyn_cast<StartOp>(op)) {
+    return "learned start " + std::to_string(static_cast<int64_t>(start.getBy()));
   }
   if (auto upsample = dyn_cast<UpsampleOp>(op)) {
     return "upsample " + std::to_string(upsample.getFactor());

@@ -121,6 +121,10 @@ std::optional<Picture> sluice::makePicture(ModuleOp module, const CausalVerdict 
     error = "expected a model with a loss, found none";
     return std::nullopt;
   }
+  if (hasSegments(module)) {
+    error = "what rows read of segments depends on data, and cannot be drawn yet";
+    return std::nullopt;
+  }
   std::optional<Picture> picture = verdict.witness
                                        ? pictureOfLeak(function, *verdict.witness, error)
                                        : pictureOfRow(mainLossOf(function), row, error);

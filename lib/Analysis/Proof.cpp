@@ -21,31 +21,49 @@ bool sluice::isLazy(Value value) {
 // Collecting
 //===----------------------------------------------------------------------===//
 
-static void collectReads(Operation &op, Value value, const Scales &scales,
+static void collectReads(Operation &op, OpResult value, const Scales &scales,
                          std::vector<Obligation> &obligations) {
   auto flow = dyn_cast<CausalFlowInterface>(op);
   for (OpOperand &operand : op.getOpOperands()) {
     if (!flow || !isa<SequenceType>(operand.get().getType())) {
       continue;
     }
-    if (std::optional<IntegerSet> relation = flow.getRelation(operand.getOperandNumber())) {
-      int64_t exists =
-          endsLazySource(*relation, operand.get(), scales) ? scales.factorOf(operand.get()) : 0;
-      obligations.push_back({ObligationKind::Read, &op, operand.getOperandNumber(), operand.get(),
-                             value, *relation, exists});
-      if (mentionsLength(*relation)) {
-        obligations.push_back({ObligationKind::Steady, &op, operand.getOperandNumber(),
-                               operand.get(), value, *relation, 0});
+    unsigned number = operand.getOperandNumber();
+    PositionReads reads = flow.getReads(value.getResultNumber(), number);
+    if (reads.relation) {
+      bool exists = endsLazySource(*reads.relation, operand.get(), scales);
+      obligations.push_back({ObligationKind::Read, &op, number, operand.get(), value,
+                             *reads.relation, exists ? scales.factorOf(operand.get()) : 0,
+                             reads.terms});
+      if (mentionsLength(*reads.relation)) {
+        obligations.push_back(
+            {ObligationKind::Steady, &op, number, operand.get(), value, *reads.relation, 0, {}});
       }
     }
+  }
+}
+
+/// A stored value exists as its tokens do. Rows of segments are there at every length; but where
+/// one ends is a position that must exist.
+static void collectExistence(OpResult value, const Scales &scales,
+                             std::vector<Obligation> &obligations) {
+  Operation *op = value.getOwner();
+  auto cut = dyn_cast<SegmentOp>(op);
+  if (scales.existsByTokens(value)) {
+    obligations.push_back(
+        {ObligationKind::Exist, op, 0, {}, value, {}, scales.factorOf(value), {}});
+  } else if (cut && value == cut.getEnds() && scales.existsByTokens(cut.getCounts())) {
+    SegmentTerm own = {SegmentTerm::End, value, getAffineDimExpr(0, op->getContext())};
+    obligations.push_back(
+        {ObligationKind::Exist, op, 0, {}, value, {}, scales.factorOf(cut.getCounts()), {own}});
   }
 }
 
 static void collectConclusions(CrossEntropyOp loss, std::vector<Obligation> &obligations) {
   auto offset = static_cast<int64_t>(loss.getOffset());
   Value row = loss.getInput();
-  obligations.push_back({ObligationKind::NoLeak, loss, 0, {}, row, {}, offset});
-  obligations.push_back({ObligationKind::PrefixInvariance, loss, 0, {}, row, {}, 0});
+  obligations.push_back({ObligationKind::NoLeak, loss, 0, {}, row, {}, offset, {}});
+  obligations.push_back({ObligationKind::PrefixInvariance, loss, 0, {}, row, {}, 0, {}});
 }
 
 /// What reaches no prediction needs no bound, and may have none.
@@ -77,21 +95,18 @@ ModeProof sluice::collectProof(func::FuncOp function, StringRef mode,
     if (live.contains(argument)) {
       proof.bounds[argument] = frontiers.at(argument);
       if (scales.isOnTargetAxis(argument)) {
-        proof.obligations.push_back({ObligationKind::Token, function, 0, {}, argument, {}, 1});
+        proof.obligations.push_back({ObligationKind::Token, function, 0, {}, argument, {}, 1, {}});
       }
     }
   }
   for (Operation &op : function.getBody().front()) {
-    for (Value value : op.getResults()) {
+    for (OpResult value : op.getResults()) {
       if (!live.contains(value) || !frontiers.contains(value)) {
         continue;
       }
       proof.bounds[value] = frontiers.at(value);
       collectReads(op, value, scales, proof.obligations);
-      if (scales.existsByTokens(value)) {
-        proof.obligations.push_back(
-            {ObligationKind::Exist, &op, 0, {}, value, {}, scales.factorOf(value)});
-      }
+      collectExistence(value, scales, proof.obligations);
     }
   }
   for (CrossEntropyOp loss : lossesOf(function)) {
@@ -349,12 +364,23 @@ Decision ObligationDecider::decideBySets(const ModeProof &proof, const Obligatio
   return {};
 }
 
+/// Whether an obligation's question has values that data decides.
+static bool hasEnds(const ModeProof &proof, const Obligation &obligation) {
+  return !obligation.terms.empty() ||
+         llvm::any_of(ArrayRef{obligation.value, obligation.source}, [&](Value value) {
+           return value && !proof.bounds.find(value)->second.ends.empty();
+         });
+}
+
 Decision ObligationDecider::decide(const ModeProof &proof, const Obligation &obligation) {
   auto isUnbounded = [&](Value value) {
     return value && proof.bounds.find(value)->second.unbounded;
   };
   if (isUnbounded(obligation.value) || isUnbounded(obligation.source)) {
     return {Decision::Fails};
+  }
+  if (hasEnds(proof, obligation)) {
+    return decideBySegments(proof, obligation);
   }
   if (obligation.kind == ObligationKind::Steady) {
     return {isSteady(obligation.relation) ? Decision::Holds : Decision::Fails};

@@ -20,7 +20,7 @@ static constexpr int64_t mostLookahead = 64;
 //===----------------------------------------------------------------------===//
 
 /// A forward op's reads: its relations, and the targets, which these leave out. The relation of an
-/// operand is the same for every result.
+/// operand is the same for every result; where data decides what is read, it may be any row.
 static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
   SmallVector<RowRead> reads;
   for (OpOperand &operand : op->getOpOperands()) {
@@ -29,7 +29,10 @@ static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
       continue;
     }
     if (std::optional<IntegerSet> relation = op.getRelation(number)) {
-      reads.push_back(RowRead::related(number, *relation));
+      bool byData = llvm::any_of(op->getResults(), [&](OpResult result) {
+        return !op.getReads(result.getResultNumber(), number).terms.empty();
+      });
+      reads.push_back(byData ? RowRead::whole(number) : RowRead::related(number, *relation));
     }
   }
   if (auto loss = dyn_cast<CrossEntropyOp>(op.getOperation())) {

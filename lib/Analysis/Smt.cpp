@@ -5,6 +5,7 @@
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Reach.h"
 #include "llvm/ADT/StringExtras.h"
+#include <set>
 
 using namespace mlir;
 using namespace sluice;
@@ -16,8 +17,8 @@ std::string spellInteger(int64_t value) {
   return value < 0 ? "(- " + text.substr(1) + ")" : text;
 }
 
-/// An expression with d0 as `p`, d1 as q and s0 as n. SMT-LIB's div and mod by a positive number
-/// are those of floor division.
+/// An expression with d0 as `p`, d1 as q, s0 as n and s1, s2 ... as x1, x2 ... SMT-LIB's div and
+/// mod by a positive number are those of floor division.
 std::string spell(AffineExpr expression, StringRef p) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expression)) {
     return spellInteger(constant.getValue());
@@ -25,8 +26,8 @@ std::string spell(AffineExpr expression, StringRef p) {
   if (auto dim = dyn_cast<AffineDimExpr>(expression)) {
     return dim.getPosition() == 0 ? p.str() : "q";
   }
-  if (isa<AffineSymbolExpr>(expression)) {
-    return "n";
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expression)) {
+    return symbol.getPosition() == 0 ? "n" : "x" + std::to_string(symbol.getPosition());
   }
   auto binary = cast<AffineBinaryOpExpr>(expression);
   std::string left = spell(binary.getLHS(), p), right = spell(binary.getRHS(), p);
@@ -46,31 +47,118 @@ std::string spell(AffineExpr expression, StringRef p) {
   }
 }
 
+/// Ends of segments as uninterpreted functions e0, e1 ..., of one query.
+class Ends {
+public:
+  /// "(e0 argument)"
+  std::string at(SegmentOp cut, const std::string &argument) {
+    auto [function, isNew] = functions.try_emplace(cut, functions.size());
+    applied.insert({function->second, argument});
+    return "(e" + std::to_string(function->second) + " " + argument + ")";
+  }
+  std::string at(const EndBound &bound, StringRef position) {
+    std::string inner = spell(bound.maps.back(), position);
+    for (size_t i = bound.cuts.size(); i-- > 0;) {
+      inner = spell(bound.maps[i], at(bound.cuts[i], inner));
+    }
+    return inner;
+  }
+  /// Values of candidates at a position.
+  std::vector<std::string> of(const Frontier &bound, StringRef position) {
+    std::vector<std::string> values;
+    for (AffineExpr candidate : bound.candidates) {
+      values.push_back(spell(candidate, position));
+    }
+    for (const EndBound &candidate : bound.ends) {
+      values.push_back(at(candidate, position));
+    }
+    return values;
+  }
+  std::string defineTerms(ArrayRef<SegmentTerm> terms);
+  std::string declare() const;
+  std::string demand() const;
+  void clear() {
+    functions.clear();
+    applied.clear();
+  }
+
+private:
+  llvm::MapVector<Operation *, size_t> functions;
+  std::set<std::pair<size_t, std::string>> applied;
+};
+
+/// x1, x2 ...: an end is a value of its function; a count M = c(t) says e(M - 1) <= t < e(M).
+std::string Ends::defineTerms(ArrayRef<SegmentTerm> terms) {
+  std::string text;
+  for (auto [i, term] : llvm::enumerate(terms)) {
+    std::string name = "x" + std::to_string(i + 1);
+    std::optional<CutTerm> cut = resolveTerm(term);
+    text += "(declare-const " + name + " Int)\n";
+    if (!cut) {
+      continue; // any number
+    }
+    std::string t = spell(cut->at, "p");
+    text += cut->kind == SegmentTerm::End
+                ? "(assert (= " + name + " " + at(cut->cut, t) + "))\n"
+                : "(assert (ite (< " + t + " 0) (= " + name +
+                      " 0) (and (<= " + at(cut->cut, "(- " + name + " 1)") + " " + t + ") (< " + t +
+                      " " + at(cut->cut, name) + "))))\n";
+  }
+  return text;
+}
+
+std::string Ends::declare() const {
+  std::string text;
+  for (size_t i = 0; i < functions.size(); ++i) {
+    text += "(declare-fun e" + std::to_string(i) + " (Int) Int)\n";
+  }
+  return text;
+}
+
+/// e(m) = m below 0, and rises by at least one a segment: at every pair of arguments of the query,
+/// which a partial function needs to be one of all integers.
+std::string Ends::demand() const {
+  std::string text;
+  for (const auto &[function, x] : applied) {
+    std::string e = "(e" + std::to_string(function) + " ";
+    text += "(assert (ite (< " + x + " 0) (= " + e + x + ") " + x + ") (>= " + e + x + ") " + x +
+            ")))\n";
+    for (const auto &[other, y] : applied) {
+      if (function == other && x != y) {
+        text += "(assert (=> (<= " + x + " " + y + ") (>= (- " + e + y + ") " + e + x + ")) (- " +
+                y + " " + x + "))))\n";
+      }
+    }
+  }
+  return text;
+}
+
 /// Asserts that `number` is above max(-1, candidates at p). Nothing is above an unknown bound.
-void assertAbove(raw_ostream &out, const std::string &number, const Frontier &bound) {
+void assertAbove(raw_ostream &out, Ends &ends, const std::string &number, const Frontier &bound) {
   if (bound.unbounded) {
     out << "(assert false)\n";
     return;
   }
   out << "(assert (> " << number << " (- 1)))\n";
-  for (AffineExpr candidate : bound.candidates) {
-    out << "(assert (> " << number << " " << spell(candidate, "p") << "))\n";
+  for (const std::string &candidate : ends.of(bound, "p")) {
+    out << "(assert (> " << number << " " << candidate << "))\n";
   }
 }
 
 /// Asserts that u is the bound at `position`: one of its candidates, or -1, and none above it. An
 /// unknown bound is any u.
-void assertBound(raw_ostream &out, const Frontier &bound, StringRef position) {
+void assertBound(raw_ostream &out, Ends &ends, const Frontier &bound, StringRef position) {
   if (bound.unbounded) {
     return;
   }
+  std::vector<std::string> values = ends.of(bound, position);
   out << "(assert (or (= u (- 1))";
-  for (AffineExpr candidate : bound.candidates) {
-    out << " (= u " << spell(candidate, position) << ")";
+  for (const std::string &value : values) {
+    out << " (= u " << value << ")";
   }
   out << "))\n(assert (>= u (- 1)))\n";
-  for (AffineExpr candidate : bound.candidates) {
-    out << "(assert (>= u " << spell(candidate, position) << "))\n";
+  for (const std::string &value : values) {
+    out << "(assert (>= u " << value << "))\n";
   }
 }
 
@@ -95,10 +183,11 @@ public:
   void add(const ModeProof &proof);
   std::string take() { return std::move(text); }
   void head() {
-    out << "; Obligations of a causality proof. Each query asks for a counterexample and is "
+    text = "; Obligations of a causality proof. Each query asks for a counterexample and is "
            "expected unsat;\n; each relation is asked for a point first, and is expected sat.\n"
            "; p: position of the result, q: of the operand, n: the operand's length, u: the "
-           "bound of what is read.\n"
+           "bound of what is read;\n; e0, e1 ...: where segments end, x1, x2 ...: ends and counts "
+           "that data decides.\n"
            "(set-logic ALL)\n(declare-const p Int)\n(declare-const q Int)\n"
            "(declare-const n Int)\n(declare-const u Int)\n";
   }
@@ -110,7 +199,9 @@ private:
   void negate(const ModeProof &proof, const Obligation &obligation);
 
   std::string text;
-  llvm::raw_string_ostream out{text};
+  std::string body; ///< of one query
+  llvm::raw_string_ostream out{body};
+  Ends ends;
   int64_t count = 0;
 };
 
@@ -152,6 +243,7 @@ void Exporter::domain(const Obligation &obligation) {
   if (!isLazy(obligation.value)) {
     out << "(assert (>= p 0))\n";
   }
+  out << ends.defineTerms(obligation.terms);
   if (obligation.kind != ObligationKind::Read) {
     return;
   }
@@ -168,19 +260,22 @@ void Exporter::negate(const ModeProof &proof, const Obligation &obligation) {
   const Frontier &bound = proof.bounds.find(obligation.value)->second;
   switch (obligation.kind) {
   case ObligationKind::Token:
-  case ObligationKind::Exist:
-    return assertAbove(out, "(* " + std::to_string(obligation.bound) + " p)", bound);
+  case ObligationKind::Exist: {
+    std::string position = obligation.terms.empty() ? "p" : "x1";
+    return assertAbove(out, ends, "(* " + std::to_string(obligation.bound) + " " + position + ")",
+                       bound);
+  }
   case ObligationKind::Read:
-    assertBound(out, proof.bounds.find(obligation.source)->second, "q");
-    return assertAbove(out, "u", bound);
+    assertBound(out, ends, proof.bounds.find(obligation.source)->second, "q");
+    return assertAbove(out, ends, "u", bound);
   case ObligationKind::Steady:
     return assertUnsteady(out, obligation.relation);
   case ObligationKind::NoLeak:
-    assertBound(out, bound, "p");
+    assertBound(out, ends, bound, "p");
     out << "(assert (>= u (+ p " << spellInteger(obligation.bound) << ")))\n";
     break;
   case ObligationKind::PrefixInvariance:
-    assertBound(out, bound, "p");
+    assertBound(out, ends, bound, "p");
     out << "(assert (> u p))\n";
     break;
   }
@@ -189,10 +284,13 @@ void Exporter::negate(const ModeProof &proof, const Obligation &obligation) {
 
 void Exporter::query(const std::string &what, const Obligation &obligation, bool expected,
                      llvm::function_ref<void()> negation) {
-  out << "; " << what << ", " << spellPlace(obligation.op) << "\n(push 1)\n";
+  ends.clear();
+  body.clear();
   domain(obligation);
   negation();
-  out << "(set-info :status " << (expected ? "sat" : "unsat") << ")\n(check-sat)\n(pop 1)\n";
+  text += "; " + what + ", " + spellPlace(obligation.op) + "\n(push 1)\n" + ends.declare() + body +
+          ends.demand() + "(set-info :status " + (expected ? "sat" : "unsat") +
+          ")\n(check-sat)\n(pop 1)\n";
 }
 
 void Exporter::add(const ModeProof &proof) {
@@ -202,6 +300,12 @@ void Exporter::add(const ModeProof &proof) {
       query(what + ", its relation has a point", obligation, true, [] {});
     }
     query(what, obligation, false, [&] { negate(proof, obligation); });
+    if (obligation.kind == ObligationKind::Read && obligation.bound > 0) {
+      query(what + ", which exists", obligation, false, [&] {
+        assertAbove(out, ends, "(* " + std::to_string(obligation.bound) + " q)",
+                    proof.bounds.find(obligation.value)->second);
+      });
+    }
   }
 }
 

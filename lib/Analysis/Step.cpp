@@ -335,6 +335,10 @@ void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &rea
 }
 
 std::optional<StepPlan> Deriver::derive() {
+  if (auto cuts = function.getOps<SegmentOp>(); !cuts.empty()) {
+    refuse(*cuts.begin(), "its segments depend on data, and no step is derived for these yet");
+    return std::nullopt;
+  }
   if (!collect()) {
     return std::nullopt;
   }

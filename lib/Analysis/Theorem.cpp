@@ -8,22 +8,24 @@ using namespace mlir;
 using namespace sluice;
 
 /// Ops whose result stands on the scale of their first operand: they read it at a distance.
-static bool keepsScale(Operation *op) {
+static bool keepsScale(OpResult result) {
+  Operation *op = result.getOwner();
   auto flow = dyn_cast<CausalFlowInterface>(op);
   if (!flow || op->getNumOperands() == 0 || !isa<SequenceType>(op->getOperand(0).getType())) {
     return false;
   }
-  AffineExpr latest = flow.getLatest(0), p = getAffineDimExpr(0, op->getContext());
+  AffineExpr p = getAffineDimExpr(0, op->getContext());
+  AffineExpr latest = flow.getReads(result.getResultNumber(), 0).latest;
   return latest && isa<AffineConstantExpr>(simplifyAffineExpr(latest - p, 1, 0));
 }
 
 static std::string findScaleMistake(Operation *op) {
-  if (!keepsScale(op)) {
-    return "";
-  }
   auto scaleOf = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
-  FlatSymbolRefAttr scale = scaleOf(op->getOperand(0));
-  for (Value result : op->getResults()) {
+  for (OpResult result : op->getResults()) {
+    if (!keepsScale(result)) {
+      continue;
+    }
+    FlatSymbolRefAttr scale = scaleOf(op->getOperand(0));
     if (scaleOf(result) != scale) {
       return "its result stands on the scale @" + scaleOf(result).getValue().str() +
              ", what it reads on @" + scale.getValue().str() + "; write one scale for both";
@@ -36,6 +38,25 @@ static bool readsComputedTensor(Operation *op) {
   return llvm::any_of(op->getOperands(), [](Value operand) {
     return !isa<SequenceType>(operand.getType()) && !operand.getDefiningOp<ReadOp>();
   });
+}
+
+/// Data decides what an op reads only by counts and ends that the op reads as rows too.
+static std::string findHiddenCut(CausalFlowInterface op) {
+  for (OpResult result : op->getResults()) {
+    for (OpOperand &operand : op->getOpOperands()) {
+      if (!isa<SequenceType>(operand.get().getType())) {
+        continue;
+      }
+      for (const SegmentTerm &term :
+           op.getReads(result.getResultNumber(), operand.getOperandNumber()).terms) {
+        if (!resolveTerm(term)) {
+          return "its counts and ends of segments are no results of sluice.segment; take both from "
+                 "one, moved by sluice.shift at most";
+        }
+      }
+    }
+  }
+  return "";
 }
 
 static std::string findHiddenRead(Operation *op) {
@@ -51,7 +72,8 @@ static std::string findHiddenRead(Operation *op) {
   if (auto embed = dyn_cast<EmbedOp>(op); embed && !isa<BlockArgument>(embed.getTokens())) {
     return "it embeds tokens that were computed; embed the tokens as the function is given them";
   }
-  return findScaleMistake(op);
+  std::string hidden = findHiddenCut(cast<CausalFlowInterface>(op));
+  return hidden.empty() ? findScaleMistake(op) : hidden;
 }
 
 static std::string findTargetMistake(CrossEntropyOp loss, const Scales &scales,

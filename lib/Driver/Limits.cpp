@@ -18,7 +18,10 @@ static bool isPositionMap(const Primitive &stage) {
   if (const auto *upsample = std::get_if<Upsample>(&stage.settings)) {
     return upsample->method == Upsampling::Repeat;
   }
-  return stage.op() == Op::Shift || stage.op() == Op::Dropout;
+  if (const auto *shift = std::get_if<Shift>(&stage.settings)) {
+    return !shift->isLearned; // whose rows are stored
+  }
+  return stage.op() == Op::Dropout;
 }
 
 /// Whether a group's rows lie side by side: all features of a linear shorten, and where the
@@ -64,10 +67,6 @@ static int64_t findUpsampleBehind(const std::vector<Primitive> &stages, const Pr
   }
   const auto *upsample = at >= 0 ? std::get_if<Upsample>(&stages[at].settings) : nullptr;
   return upsample && upsample->method == Upsampling::Linear ? at : -1;
-}
-
-static int64_t positionsOf(const Model &model, const Primitive &stage) {
-  return (model.contextOf(stage.axis) + stage.factor - 1) / stage.factor;
 }
 
 /// The widest rows that a stage makes, with the key that says so.

@@ -48,6 +48,13 @@ std::string resultText(const spec::Model &model, const Primitive &last) {
     return "- reads scale factor " + std::to_string(last.factor) + "\n- result " +
            code(shapeText({model.batch, model.context})) + " = [batch, context] nats\n";
   }
+  if (const auto *made = std::get_if<spec::Boundaries>(&last.settings)) {
+    return "- result " + code(shapeText({model.batch, model.context})) +
+           " = [batch, context] bits, at most " + std::to_string(made->capacity) + " a row\n";
+  }
+  if (!last.segments.empty()) {
+    return "- rows are the segments of " + code(last.segments) + ", as many as each text has\n";
+  }
   bool head = last.op() == Op::Head;
   if (head && last.factor > 1) {
     return "- reads scale factor " + std::to_string(last.factor) + "\n- result " +
@@ -75,9 +82,11 @@ std::string shortName(const Primitive &primitive) {
   if (const auto *shift = std::get_if<spec::Shift>(&primitive.settings)) {
     text += " " + std::to_string(shift->by);
   } else if (const auto *shorten = std::get_if<spec::Shorten>(&primitive.settings)) {
-    text += groupText(shorten->factor, shorten->window);
+    text += shorten->segments.empty() ? groupText(shorten->factor, shorten->window)
+                                      : " " + shorten->segments;
   } else if (const auto *upsample = std::get_if<spec::Upsample>(&primitive.settings)) {
-    text += groupText(upsample->factor, upsample->window);
+    text += upsample->segments.empty() ? groupText(upsample->factor, upsample->window)
+                                       : " " + upsample->segments;
   }
   return text;
 }

@@ -81,7 +81,7 @@ bool followsDomain(Operation *dispatch, unsigned result) {
     return access.getKind() == dispatch::AccessKind::Row;
   }
   return !isa<dispatch::WeightGradientOp, dispatch::CrossEntropyWeightGradientOp,
-              dispatch::ScatterRowsOp>(dispatch);
+              dispatch::ScatterRowsOp, dispatch::SegmentScanOp>(dispatch);
 }
 
 /// Of an attention: keys and values, rows by distance, and what has the rows of queries.

@@ -14,6 +14,8 @@ llvm::LogicalResult judgeWeightGradient(dispatch::WeightGradientOp op, const Lau
                                         Judgement &judgement);
 llvm::LogicalResult judgeScatter(dispatch::ScatterRowsOp op, const Launch &launch,
                                  Judgement &judgement);
+llvm::LogicalResult judgeSegmentScan(dispatch::SegmentScanOp op, const Launch &launch,
+                                     Judgement &judgement);
 llvm::LogicalResult judgeAttention(dispatch::AttentionOp op, const Launch &launch,
                                    Judgement &judgement);
 llvm::LogicalResult judgeAttentionBackward(dispatch::AttentionBackwardOp op, const Launch &launch,

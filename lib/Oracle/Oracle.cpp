@@ -19,6 +19,7 @@ FailureOr<Judgement> sluice::oracle::judge(Operation *dispatch, const Launch &la
           .Case<dispatch::ContractOp>(with(judgeContract))
           .Case<dispatch::WeightGradientOp>(with(judgeWeightGradient))
           .Case<dispatch::ScatterRowsOp>(with(judgeScatter))
+          .Case<dispatch::SegmentScanOp>(with(judgeSegmentScan))
           .Case<dispatch::AttentionOp>(with(judgeAttention))
           .Case<dispatch::AttentionBackwardOp>(with(judgeAttentionBackward))
           .Case<dispatch::CrossEntropyOp>(with(judgeCrossEntropy))

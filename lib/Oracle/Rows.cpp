@@ -20,6 +20,18 @@ private:
   Numbers read(unsigned operand, int64_t row, const Body &body);
   Numbers readRow(const Stored &stored, Value argument, dispatch::AccessAttr access, int64_t row);
   Numbers lineOf(const Stored &stored, Value argument, int64_t line) const;
+  Numbers rowAt(const Stored &stored, Value argument, dispatch::AccessAttr access, int64_t row,
+                int64_t q, int64_t first);
+  Numbers sumOver(const Stored &stored, Value argument, dispatch::AccessAttr access, int64_t row,
+                  const Body &body);
+  int64_t limitOf(Value argument, dispatch::AccessAttr access, int64_t row) const {
+    auto type = typeOf(argument);
+    return rows.length(row, access.getSourceFactor(), type.getDimSize(1));
+  }
+  RankedTensorType typeOf(Value argument) const {
+    unsigned number = cast<BlockArgument>(argument).getArgNumber();
+    return cast<RankedTensorType>(op->getOperand(number).getType());
+  }
   void judgeRow(unsigned result, int64_t row, const Numbers &yielded, bool valid);
   void judgeColumns(unsigned result);
   dispatch::AccessAttr accessOf(ArrayAttr accesses, unsigned i) const {
@@ -61,31 +73,61 @@ Numbers RowPass::lineOf(const Stored &stored, Value argument, int64_t line) cons
   return numbers;
 }
 
-/// Rows map(p, i) of the row's own sequence; zeros or the least number outside [0, N') and before
-/// the first column.
+/// Row q of the row's own sequence, from column `first` on; what is outside [0, N') as the access
+/// says.
+Numbers RowPass::rowAt(const Stored &stored, Value argument, dispatch::AccessAttr access,
+                       int64_t row, int64_t q, int64_t first) {
+  RankedTensorType type = typeOf(argument);
+  int64_t sources = type.getDimSize(1), limit = limitOf(argument, access, row);
+  int64_t batch = type.getDimSize(0) == 1 ? 0 : rows.batch(row); // one sequence for all
+  double goesOn = q < 0 ? double(q) : double(INT32_MAX);
+  Number outside{access.getExtended() ? goesOn : access.getLeast() ? -INFINITY : 0, 0};
+  bool inside = q >= 0 && q < limit && first >= 0;
+  Numbers numbers;
+  for (int64_t column = 0; column < elementsOf(argument) / access.getGroup(); ++column) {
+    numbers.push_back(!inside ? outside
+                      : type.getRank() == 2
+                          ? stored.at(batch, q % sources)
+                          : stored.at(batch * sources + q % sources, first + column));
+  }
+  return numbers;
+}
+
+/// Rows map(p, i).
 Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessAttr access,
                          int64_t row) {
-  auto type = cast<RankedTensorType>(
-      op.getInputs()[cast<BlockArgument>(argument).getArgNumber()].getType());
-  int64_t sources = type.getDimSize(1), p = rows.position(row);
-  int64_t batch = type.getDimSize(0) == 1 ? 0 : rows.batch(row); // one sequence for all
-  int64_t limit = rows.length(row, access.getSourceFactor(), sources);
-  int64_t each = elementsOf(argument) / access.getGroup();
-  Number outside{access.getLeast() ? -INFINITY : 0, 0};
+  int64_t p = rows.position(row), limit = limitOf(argument, access, row);
   Numbers numbers;
   for (int64_t i = 0; i < access.getGroup(); ++i) {
     int64_t q = reference::evaluateAffine(access.getMap().getValue().getResult(0), p, i, limit);
     int64_t first =
         reference::evaluateAffine(access.getColumn().getValue().getResult(0), p, i, limit);
-    for (int64_t column = 0; column < each; ++column) {
-      bool inside = q >= 0 && q < limit && first >= 0;
-      bool isRank2 = type.getRank() == 2;
-      numbers.push_back(!inside   ? outside
-                        : isRank2 ? stored.at(batch, q % sources)
-                                  : stored.at(batch * sources + q % sources, first + column));
-    }
+    llvm::append_range(numbers, rowAt(stored, argument, access, row, q, first));
   }
   return numbers;
+}
+
+/// Rows map(v, 0) to map(w, 1) - 1.
+Numbers RowPass::sumOver(const Stored &stored, Value argument, dispatch::AccessAttr access,
+                         int64_t row, const Body &body) {
+  int64_t limit = limitOf(argument, access, row);
+  auto bound = [&](int64_t index, int64_t member) {
+    Value found = index < 0 ? Value() : Value(op.getBody().getArgument(unsigned(index)));
+    int64_t v = found ? int64_t(body.get(found)[0].value) : rows.position(row);
+    return reference::evaluateAffine(access.getMap().getValue().getResult(0), v, member, limit);
+  };
+  int64_t end = std::min(bound(access.getLast(), 1), limit);
+  std::vector<ProductSum> sums(static_cast<size_t>(elementsOf(argument)));
+  for (int64_t q = std::max<int64_t>(bound(access.getIndex(), 0), 0); q < end; ++q) {
+    for (auto [sum, number] : llvm::zip_equal(sums, rowAt(stored, argument, access, row, q, 0))) {
+      sum.add(number);
+    }
+  }
+  Numbers totals;
+  for (const ProductSum &sum : sums) {
+    totals.push_back(sum.total());
+  }
+  return totals;
 }
 
 Numbers RowPass::read(unsigned operand, int64_t row, const Body &body) {
@@ -103,9 +145,18 @@ Numbers RowPass::read(unsigned operand, int64_t row, const Body &body) {
   case AccessKind::Gather: {
     Value index = op.getBody().getArgument(unsigned(access.getIndex()));
     auto line = int64_t(body.get(index)[0].value);
+    bool isTable = typeOf(argument).getRank() == 2 && isa<RankedTensorType>(argument.getType());
+    if (!isTable) {
+      AffineMap map = access.getMap().getValue();
+      int64_t limit = limitOf(argument, access, row);
+      return rowAt(stored, argument, access, row,
+                   reference::evaluateAffine(map.getResult(0), line, 0, limit), 0);
+    }
     bool inside = line >= 0 && line < stored.rows();
     return inside ? lineOf(stored, argument, line) : Numbers(elementsOf(argument));
   }
+  case AccessKind::Range:
+    return sumOver(stored, argument, access, row, body);
   case AccessKind::Flat: {
     bool isRank1 = cast<RankedTensorType>(op.getInputs()[operand].getType()).getRank() == 1;
     return isRank1 ? Numbers{stored.at(0, row)} : lineOf(stored, argument, row);
@@ -160,10 +211,9 @@ LogicalResult RowPass::run() {
       continue;
     }
     Body body(op.getBody().front(), launch, {row, rows.position(row)});
-    for (bool gathers : {false, true}) { // what gathers reads another argument
+    for (unsigned level : {0, 1, 2}) { // what is found reads other arguments
       for (unsigned i = 0; i < operands.size(); ++i) {
-        bool isGather = accessOf(op.getAccesses(), i).getKind() == dispatch::AccessKind::Gather;
-        if (isGather == gathers) {
+        if (accessOf(op.getAccesses(), i).getLevel() == level) {
           body.set(op.getBody().getArgument(i), read(i, row, body));
         }
       }

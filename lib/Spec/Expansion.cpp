@@ -22,7 +22,7 @@ public:
   std::vector<Primitive> run() {
     for (const Stage &stage : model.stages) {
       int64_t made = expandStage(stage);
-      if (stage.op() == Op::Loss) { // whose result nothing reads
+      if (stage.op() == Op::Loss || stage.op() == Op::Boundaries) { // whose result nothing reads
         continue;
       }
       previous = made;
@@ -48,14 +48,28 @@ private:
   void checkAdd(const Stage &stage, int64_t input, int64_t second) const;
   void checkScored(const Stage &stage, const Head &head, int64_t input) const;
   void checkGiven(const Stage &stage, int64_t input) const;
+  void checkSegments(const Stage &stage, int64_t input);
+  void checkPlace(int64_t keys, const SourceLocation &where) const;
+  void defineSegments(const Boundaries &boundaries, const SourceLocation &location);
+  std::string segmentsAfter(const Settings &settings, int64_t input) const;
   Layer settleOver(const Stage &stage, Layer layer, int64_t input, int64_t second) const;
   const std::string &axisOf(int64_t id) const { return result[static_cast<size_t>(id)].axis; }
+  const std::string &segmentsOf(int64_t id) const {
+    return result[static_cast<size_t>(id)].segments;
+  }
   std::string describe(int64_t id) const;
 
   int64_t emit(const Stage &stage, Settings settings, std::string prefix,
                const SourceLocation &location, int64_t input, int64_t second = -1,
                std::vector<int64_t> sources = {});
   std::vector<int64_t> findSources(const Layer &layer, int64_t input) const;
+  /// Appends stages of a composite one.
+  AppendStage appenderOf(const Stage &stage) {
+    return [this, &stage](Settings settings, std::string prefix, const SourceLocation &location,
+                          int64_t x, int64_t second) {
+      return emit(stage, std::move(settings), std::move(prefix), location, x, second);
+    };
+  }
   int64_t expandStage(const Stage &stage);
   int64_t expandTopDown(const Stage &stage, int64_t input);
 
@@ -64,6 +78,7 @@ private:
   std::vector<int64_t> firstTokens; ///< by id: tokens before the first row that may be scored
   std::map<std::string, Stream, std::less<>> streams;
   std::map<std::string, SourceLocation, std::less<>> losses;
+  std::map<std::string, Stream, std::less<>> segmentations; ///< by name: the stage that makes bits
   int64_t previous = -1;
 };
 
@@ -128,8 +143,9 @@ int64_t Expander::factorAfter(const Settings &settings, int64_t input,
 std::string Expander::describe(int64_t id) const {
   const Primitive &p = result[static_cast<size_t>(id)];
   return "the result of the " + std::string(name(p.op())) + " stage at " + toString(p.location) +
-         (p.axis.empty() ? ", on scale " + std::to_string(p.factor)
-                         : ", on the axis of the input " + quote(p.axis));
+         (!p.segments.empty() ? ", on segments " + quote(p.segments)
+          : p.axis.empty()    ? ", on scale " + std::to_string(p.factor)
+                              : ", on the axis of the input " + quote(p.axis));
 }
 
 /// Rows of an input's axis have counts of their own, so that nothing there groups or delays, and no
@@ -155,8 +171,46 @@ void Expander::checkGiven(const Stage &stage, int64_t input) const {
   }
 }
 
+void Expander::defineSegments(const Boundaries &boundaries, const SourceLocation &location) {
+  if (!model.inputs.empty()) {
+    fail(location, "expected no segments in a model with named inputs, whose lines are filled up "
+                   "with bytes that would count, found both; leave one out");
+  }
+  Stream made{static_cast<int64_t>(result.size()), location};
+  auto [at, added] = segmentations.try_emplace(boundaries.name, made);
+  if (!added || model.findInput(boundaries.name)) {
+    fail(location, "expected a name that no input and no earlier segments have, found " +
+                       quote(boundaries.name) + "; choose another");
+  }
+}
+
+/// The segments that the rows of a stage's result are.
+std::string Expander::segmentsAfter(const Settings &settings, int64_t input) const {
+  bool isPool = std::holds_alternative<Shorten>(settings) && !namedSegments(settings).empty();
+  bool isBack =
+      std::holds_alternative<Upsample>(settings) || std::holds_alternative<Boundaries>(settings);
+  return isPool ? namedSegments(settings) : input < 0 || isBack ? "" : segmentsOf(input);
+}
+
+/// What a stage's "segments" names is there and fits; what an upsample of it reads is kept.
+void Expander::checkSegments(const Stage &stage, int64_t input) {
+  auto known = segmentations.find(namedSegments(stage.settings));
+  Boundaries *made = nullptr;
+  if (known != segmentations.end()) {
+    made = &std::get<Boundaries>(result[static_cast<size_t>(known->second.id)].settings);
+  }
+  if (input >= 0) {
+    spec::checkSegments(stage, result[static_cast<size_t>(input)], describe(input), made);
+  }
+  const auto *upsample = std::get_if<Upsample>(&stage.settings);
+  if (upsample && made) { // row n of a stream that was delayed by one
+    made->spare = std::max(made->spare, 1 - upsample->by);
+  }
+}
+
 /// Over another axis every key is read: its positions are not those of the queries.
 Layer Expander::settleOver(const Stage &stage, Layer layer, int64_t input, int64_t second) const {
+  checkPlace(second, stage.at("over"));
   if (axisOf(input) == axisOf(second)) {
     bool isApart =
         result[static_cast<size_t>(input)].factor != result[static_cast<size_t>(second)].factor;
@@ -195,7 +249,8 @@ void Expander::checkAdd(const Stage &stage, int64_t input, int64_t second) const
     fail(stage.at("with"), "expected two streams of one axis, found " + describe(input) + ", and " +
                                describe(second) + "; let a layer read the other with \"over\"");
   }
-  if (result[static_cast<size_t>(input)].factor != result[static_cast<size_t>(second)].factor) {
+  if (result[static_cast<size_t>(input)].factor != result[static_cast<size_t>(second)].factor ||
+      segmentsOf(input) != segmentsOf(second)) {
     fail(stage.at("with"), "expected two streams of one scale, found " + describe(input) +
                                ", and " + describe(second) + "; shorten or upsample one of them");
   }
@@ -226,11 +281,20 @@ void Expander::checkScored(const Stage &stage, const Head &head, int64_t input) 
   }
 }
 
+/// Keys of queries on another scale have a place among them.
+void Expander::checkPlace(int64_t keys, const SourceLocation &where) const {
+  if (!segmentsOf(keys).empty()) {
+    fail(where, "expected keys of no segments, whose rows have no place among the queries, found " +
+                    describe(keys) + "; upsample it first");
+  }
+}
+
 /// Where keys and values of groups of heads come from, one a group.
 std::vector<int64_t> Expander::findSources(const Layer &layer, int64_t input) const {
   std::vector<int64_t> sources;
   for (const HeadGroup &group : layer.groups) {
     sources.push_back(group.isPooled ? input : stream(group.over, group.location));
+    checkPlace(sources.back(), group.location);
   }
   return sources;
 }
@@ -248,6 +312,9 @@ int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix
   if (const auto *loss = std::get_if<Loss>(&settings)) {
     defineLoss(*loss, isComposite ? stage.at("bags") : stage.at("name"));
   }
+  if (const auto *boundaries = std::get_if<Boundaries>(&settings)) {
+    defineSegments(*boundaries, stage.at("name"));
+  }
   int64_t id = static_cast<int64_t>(result.size());
   const auto *embedding = std::get_if<Embedding>(&settings);
   std::string axis = embedding ? embedding->input : axisOf(input);
@@ -261,8 +328,10 @@ int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix
     first = std::max(first, firstOf(source));
   }
   firstTokens.push_back(first);
-  result.push_back({id, input, second, factor, std::move(axis), std::move(settings),
-                    std::move(prefix), location, stage.keys, std::move(sources)});
+  std::string segments = segmentsAfter(settings, input);
+  result.push_back({id, input, second, factor, std::move(axis), std::move(segments),
+                    std::move(settings), std::move(prefix), location, stage.keys,
+                    std::move(sources)});
   if (result.back().op() == Op::Layer) {
     checkSources(result.back(), result);
   }
@@ -273,6 +342,7 @@ int64_t Expander::expandStage(const Stage &stage) {
   int64_t input = stage.from.empty() ? previous : stream(stage.from, stage.at("from"));
   input = stage.op() == Op::Embedding ? -1 : input;
   checkGiven(stage, input);
+  checkSegments(stage, input);
   if (const auto *add = std::get_if<Add>(&stage.settings)) {
     int64_t second = stream(add->with, stage.at("with"));
     checkAdd(stage, input, second);
@@ -297,11 +367,7 @@ int64_t Expander::expandStage(const Stage &stage) {
     return input;
   }
   if (std::holds_alternative<Hourglass>(stage.settings)) {
-    auto append = [&](Settings settings, std::string prefix, const SourceLocation &location,
-                      int64_t x, int64_t second) {
-      return emit(stage, std::move(settings), std::move(prefix), location, x, second);
-    };
-    return expandHourglass(stage, input, append);
+    return expandHourglass(stage, input, appenderOf(stage));
   }
   if (const auto *bottomUp = std::get_if<BottomUp>(&stage.settings)) {
     auto append = [&](Settings settings, std::string prefix, int64_t x,
@@ -324,12 +390,8 @@ int64_t Expander::expandStage(const Stage &stage) {
 }
 
 int64_t Expander::expandTopDown(const Stage &stage, int64_t input) {
-  auto append = [&](Settings settings, std::string prefix, const SourceLocation &location,
-                    int64_t x, int64_t second) {
-    return emit(stage, std::move(settings), std::move(prefix), location, x, second);
-  };
   int64_t factor = result[static_cast<size_t>(input)].factor;
-  int64_t made = spec::expandTopDown(stage, input, factor, append);
+  int64_t made = spec::expandTopDown(stage, input, factor, appenderOf(stage));
   int64_t &first = firstTokens[static_cast<size_t>(made)];
   first = std::max(first, tokensBefore(std::get<TopDown>(stage.settings), factor));
   return made;

@@ -48,6 +48,16 @@ const std::vector<JsonValue> &itemsOf(const Fields &fields, const JsonValue &lis
   throw Failure{{location, std::move(message)}};
 }
 
+void checkMoving(const HeadGroup &group, int64_t factor) {
+  Mask window = windowOfMoving(group, factor);
+  if (window.begin == window.end) {
+    fail(group.location, "expected a window of a whole group of " + std::to_string(group.factor) +
+                             " rows or more, which a moving grid reads, found " +
+                             spell(group.mask) + " on scale " + std::to_string(factor) +
+                             "; make it longer, or the factor smaller");
+  }
+}
+
 } // namespace
 
 Mask readMask(const Fields &fields) {
@@ -82,10 +92,12 @@ std::vector<HeadGroup> readScales(const Fields &fields) {
        itemsOf(fields, *list, "scales",
                "a list of objects, each with a factor and a window in tokens")) {
     Fields scale(item, fields.fileName(), "a scale");
-    scale.allowOnly({"factor", "tokens"});
+    scale.allowOnly({"factor", "tokens", "grid"});
     HeadGroup group;
     group.isPooled = true;
     group.factor = scale.integer("factor", {});
+    bool isMoving = scale.choice<bool>("grid", {{"fixed", false}, {"moving", true}}, false);
+    group.isMoving = isMoving && group.factor > 1; // else both are one
     group.mask = readEnds(scale, "tokens", MaskKind::Tokens);
     group.location = scale.locate(scale.position("tokens"));
     groups.push_back(std::move(group));
@@ -150,6 +162,12 @@ Mask inCommonTokens(Mask mask, int64_t queryFactor, int64_t keyFactor) {
   return {mask.kind, (mask.begin + common - 1) / common, (mask.end + common - 1) / common};
 }
 
+Mask windowOfMoving(const HeadGroup &group, int64_t factor) {
+  Mask rows = inCommonTokens(group.mask, factor, factor);
+  int64_t groups = (rows.end - rows.begin) / group.factor;
+  return {MaskKind::Window, rows.begin, rows.begin + groups * group.factor, group.factor};
+}
+
 void checkSources(const Primitive &primitive, const std::vector<Primitive> &primitives) {
   const auto &layer = std::get<Layer>(primitive.settings);
   auto check = [&](const Mask &mask, int64_t factor, const SourceLocation &place) {
@@ -181,7 +199,11 @@ void checkSources(const Primitive &primitive, const std::vector<Primitive> &prim
                                " tokens a position, found " + std::to_string(source.factor) +
                                " * " + std::to_string(group.factor) + "; take a smaller factor");
     }
-    check(group.mask, source.factor * group.factor, group.location);
+    if (group.isMoving) {
+      checkMoving(group, primitive.factor);
+    } else {
+      check(group.mask, source.factor * group.factor, group.location);
+    }
   }
 }
 

@@ -121,6 +121,12 @@ private:
   void readLevel(size_t offset, std::string_view level) {
     Hourglass::Level result;
     size_t sign = level.find('@');
+    if (sign != std::string_view::npos && level.substr(sign + 1).starts_with('{')) {
+      fail(offset, "expected one factor a level, found " + quote(level) +
+                       ", of which each step would draw one, and which no artifact trains yet; "
+                       "write a spec a factor: weights of one fit the others where groups are "
+                       "averaged and repeated");
+    }
     bool good = sign != std::string_view::npos &&
                 number(level.substr(0, sign), result.layers, 0, mostLayers) &&
                 number(level.substr(sign + 1), result.factor, 1, largestSize);

@@ -32,6 +32,31 @@ void checkAttention(const Fields &fields, const Hourglass &hourglass) {
                 "on another scale than its queries, found both; use \"relative\", or resample "
                 "without attention");
   }
+  if (attends && !hourglass.layer.groups.empty()) {
+    fields.fail(fields.position("scales"),
+                "expected no \"scales\" where an hourglass resamples by attention, whose keys are "
+                "another stream's, found both; say \"scales\": [] in this stage, or resample "
+                "without attention");
+  }
+}
+
+/// Learned rows are stored, so that a group of them would not be whole until its last row is there.
+/// Where the output is shifted, a group ends behind its first row, which attention's masks between
+/// scales do not say.
+void checkShifted(const Fields &fields, const Hourglass &hourglass) {
+  if (hourglass.isLearned && !hourglass.shiftsOutput) {
+    fields.fail(
+        fields.position("start"),
+        "expected \"start\": \"null\" in an hourglass only beside \"shifted\": \"output\", as "
+        "a group whose first rows are learned would not be whole when it is read, found "
+        "it alone; add that, or leave \"start\" out");
+  }
+  if (hourglass.shiftsOutput && (hourglass.attendsDown || hourglass.attendsUp)) {
+    fields.fail(fields.position("shifted"),
+                "expected \"shifted\": \"input\" where an hourglass resamples by attention, which "
+                "reads groups that end where they begin, found \"output\"; leave it out, or "
+                "resample without attention");
+  }
 }
 
 /// Attention's queries on the way up are the stream that was shortened there.
@@ -54,7 +79,7 @@ void checkQueries(const Fields &fields, const Hourglass &hourglass) {
 
 class HourglassExpander {
 public:
-  HourglassExpander(const Stage &stage, const EmitStage &emit)
+  HourglassExpander(const Stage &stage, const AppendStage &emit)
       : hourglass(std::get<Hourglass>(stage.settings)), levels(hourglass.hierarchy),
         coarsest(hourglass.coarsest()), up(coarsest + 1), where(stage.at("hierarchy")),
         whereShift(hourglass.shift ? stage.at("shift") : where), emit(emit),
@@ -116,11 +141,16 @@ private:
     return isLocal ? Mask{MaskKind::Window, 0, k} : Mask{MaskKind::Causal};
   }
 
+  /// Rows later on a scale whose neighbour is k times coarser.
+  int64_t shift(int64_t k, int64_t x, Inside &inside) {
+    int64_t by = hourglass.shift.value_or(k - 1);
+    return emit(Shift{by, hourglass.isLearned && by > 0}, inside.next(), whereShift, x, -1);
+  }
+
   int64_t shorten(int64_t k, int64_t x, Inside &inside) {
     bool norms = hourglass.attendsDown && isPre;
     int64_t keys = norms ? norm(x, inside) : x;
-    int64_t late =
-        emit(Shift{hourglass.shift.value_or(k - 1)}, inside.next(), whereShift, keys, -1);
+    int64_t late = hourglass.shiftsOutput ? keys : shift(k, keys, inside);
     int64_t pooled = add(Shorten{k, hourglass.shorten, {}}, late, inside);
     if (!hourglass.attendsDown) {
       return pooled;
@@ -134,6 +164,7 @@ private:
   int64_t upsample(int64_t k, int64_t x, int64_t skip, Inside &inside) {
     if (!hourglass.attendsUp) {
       x = add(Upsample{k, hourglass.upsample, {}}, x, inside);
+      x = hourglass.shiftsOutput ? shift(k, x, inside) : x;
       return skip >= 0 ? add(Add{}, x, inside, skip) : x;
     }
     int64_t keys = isPre ? norm(x, inside) : x, queries = skip;
@@ -152,7 +183,7 @@ private:
   int64_t factor = 1;
   const SourceLocation &where;
   const SourceLocation &whereShift;
-  const EmitStage &emit;
+  const AppendStage &emit;
   const bool isPre;
 };
 
@@ -184,13 +215,17 @@ Hourglass readHourglass(const Fields &fields, int64_t width) {
   if (fields.find("shift")) {
     hourglass.shift = fields.integer("shift", anyShift);
   }
+  hourglass.isLearned = readStart(fields, hourglass.shift);
+  hourglass.shiftsOutput =
+      fields.choice<bool>("shifted", {{"input", false}, {"output", true}}, false);
   hourglass.layer = readLayer(fields, width);
   checkAttention(fields, hourglass);
+  checkShifted(fields, hourglass);
   checkQueries(fields, hourglass);
   return hourglass;
 }
 
-int64_t expandHourglass(const Stage &stage, int64_t input, const EmitStage &emit) {
+int64_t expandHourglass(const Stage &stage, int64_t input, const AppendStage &emit) {
   return HourglassExpander(stage, emit).level(0, stage.prefix, input);
 }
 

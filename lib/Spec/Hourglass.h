@@ -5,23 +5,15 @@
 #ifndef SLUICE_LIB_SPEC_HOURGLASS_H
 #define SLUICE_LIB_SPEC_HOURGLASS_H
 
-#include "Fields.h"
-
-#include <functional>
+#include "Stages.h"
 
 namespace sluice::spec {
 
 /// An hourglass stage of a model `width` features wide.
 Hourglass readHourglass(const Fields &fields, int64_t width);
 
-/// Appends a primitive stage that reads `input` and, where it has two operands, `second` (else -1);
-/// returns its id.
-using EmitStage =
-    std::function<int64_t(Settings settings, std::string prefix, const SourceLocation &location,
-                          int64_t input, int64_t second)>;
-
 /// The primitive stages of an hourglass over stream `input`; returns the last one's id.
-int64_t expandHourglass(const Stage &stage, int64_t input, const EmitStage &emit);
+int64_t expandHourglass(const Stage &stage, int64_t input, const AppendStage &append);
 
 } // namespace sluice::spec
 

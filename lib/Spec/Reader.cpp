@@ -63,6 +63,8 @@ void readSizes(const Fields &top, Model &model) {
   model.seed = top.integer("seed", {0, std::numeric_limits<int64_t>::max()}, 0);
 }
 
+} // namespace
+
 /// Names become those of functions' neighbours and of a plan's inputs.
 bool isInputName(std::string_view name) {
   constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz";
@@ -76,6 +78,8 @@ bool isInputName(std::string_view name) {
                  name.find_first_not_of("0123456789", 1) == name.npos;
   return isWord && !isScale && std::ranges::find(taken, name) == taken.end();
 }
+
+namespace {
 
 void readInputs(const Fields &top, Model &model) {
   const JsonValue *list = top.find("inputs");
@@ -136,7 +140,7 @@ void readStages(const Fields &top, const Fields *defaults, Model &model) {
                                 "; begin with an embedding and end with a head");
   }
   for (size_t i = 0; i < list.items.size(); ++i) {
-    Stage stage = readStage(list.items[i], top.fileName(), defaults, model.width);
+    Stage stage = readStage(list.items[i], top.fileName(), defaults, model.width, model.context);
     stage.prefix = "stages." + std::to_string(i);
     bool first = i == 0, last = i + 1 == list.items.size();
     Op op = stage.op();

@@ -177,7 +177,12 @@ const Keys scaleKeys = {
      "[a, b], integers with 0 <= a < b",
      "a query whose last token is t reads groups whose last token u has t - b < u <= t - a",
      "required",
-     {}}};
+     {}},
+    {"grid",
+     "string",
+     "groups of the input's rows, or whole ones that end at t - a and every k rows before",
+     "fixed",
+     {"fixed", "moving"}}};
 const Keys relativeKeys = {{"bias",
                             "integer >= 1",
                             "distances that are told apart; those beyond share the last one's bias",
@@ -206,6 +211,20 @@ const KeyInfo firstKey = {
     "first", "integer >= 0", "keys before this row are left out, whatever the mask", "0", {}};
 const std::vector<std::string_view> upsamplingNames = {"repeat", "linear"};
 
+/// Of stages that shift.
+const KeyInfo start = {"start",
+                       "string",
+                       "rows before the first: zeros, or a trained row",
+                       "zeros",
+                       {"zeros", "null"}};
+
+/// Of composite stages.
+const KeyInfo shortenInside = {"shorten",
+                               "string",
+                               "method of every shorten stage inside",
+                               "average",
+                               {shorteningNames.begin(), shorteningNames.end()}};
+
 /// The keys that stages of one op have beside op, from, to and layer settings.
 /// Methods of an hourglass: those of a shorten stage, and attention from two of them.
 const std::vector<std::string_view> hourglassShortenings = [] {
@@ -216,7 +235,10 @@ const std::vector<std::string_view> hourglassShortenings = [] {
 
 Keys ownKeys(Op op) {
   auto factor = [](std::string_view meaning) {
-    return KeyInfo{"factor", "integer >= 1", meaning, "required", {}};
+    return KeyInfo{"factor", "integer >= 1", meaning, "required without segments", {}};
+  };
+  auto segments = [](std::string_view meaning) {
+    return KeyInfo{"segments", "name of segments", meaning, "groups of the factor", {}};
   };
   switch (op) {
   case Op::Embedding:
@@ -243,19 +265,22 @@ Keys ownKeys(Op op) {
   case Op::Norm:
     return {norm, normEpsilon};
   case Op::Shift:
-    return {{"by", "integer >= 0", "positions of this scale to delay by", "required", {}}};
+    return {{"by", "integer >= 0", "positions of this scale to delay by", "required", {}}, start};
   case Op::Shorten:
-    return {factor("fine positions in one coarse position"),
-            {"method",
-             "string",
-             "mean of the group, a linear map of its features, or the maximum of each feature",
-             "average",
-             {shorteningNames.begin(), shorteningNames.end()}},
-            {"window",
-             "integer >= 1",
-             "rows that a group reads, which end where the group ends",
-             "the factor",
-             {}}};
+    return {
+        factor("fine positions in one coarse position"),
+        {"method",
+         "string",
+         "mean of the group, a linear map of its features, or the maximum of each feature",
+         "average",
+         {shorteningNames.begin(), shorteningNames.end()}},
+        {"window",
+         "integer >= 1",
+         "rows that a group reads, which end where the group ends",
+         "the factor",
+         {}},
+        segments("pools segments instead of groups: their averages, or with \"method\": \"last\" "
+                 "their last rows")};
   case Op::Upsample:
     return {factor("fine positions from one coarse position; divides the scale's factor"),
             {"method", "string", "repetition, or a linear map to the group's features", "repeat",
@@ -264,6 +289,12 @@ Keys ownKeys(Op op) {
              "integer >= 1",
              "rows that a linear upsample's group reaches, a multiple of the factor",
              "the factor",
+             {}},
+            segments("repeats rows of segments instead of groups, on the tokens that follow them"),
+            {"by",
+             "integer >= 0",
+             "of segments: a token reads the row this many before that of its own segment",
+             "1: the last that ended",
              {}}};
   case Op::Add:
     return {{"with", "name of a stream", "the second stream, on the same scale", "required", {}}};
@@ -310,7 +341,13 @@ Keys ownKeys(Op op) {
          "integer >= 0",
          "shift before each shortening, the same on every level",
          "relative factor - 1",
-         {}}};
+         {}},
+        {"shifted",
+         "string",
+         "what is shifted: the input of each shortening, or the output of each upsampling",
+         "input",
+         {"input", "output"}},
+        start};
   case Op::Project:
     return {{"with", "name of a stream", "the second stream, on the same scale", "none", {}},
             {"activation", "string", "of the sum", "none", projectionNames()},
@@ -323,11 +360,7 @@ Keys ownKeys(Op op) {
          "first: \"2@16 4@4 8@1\"",
          "required",
          {}},
-        {"shorten",
-         "string",
-         "method of every shorten stage inside",
-         "average",
-         {shorteningNames.begin(), shorteningNames.end()}},
+        shortenInside,
         {"upsample", "string", "method of every upsample stage inside", "repeat", upsamplingNames},
         {"projection_activation", "string", "of the project stages that join two scales", "none",
          projectionNames()},
@@ -335,23 +368,47 @@ Keys ownKeys(Op op) {
          "number > 0",
          "gives each coarse scale a loss of this factor, against the tokens that follow a group",
          "no such losses",
-         {}}};
+         {}},
+        start};
   case Op::BottomUp:
     return {{"hierarchy",
              "string",
              "N@f is N layers on groups of f, from fine to coarse: \"9@1 9@4 8@16\"",
              "required",
              {}},
-            {"shorten",
-             "string",
-             "method of every shorten stage inside",
-             "average",
-             {shorteningNames.begin(), shorteningNames.end()}},
+            shortenInside,
             {"pooling",
              "string",
              "what groups are made of: the finer scale's result, or the stage's input",
              "cascaded",
              {"cascaded", "repooled"}}};
+  case Op::Boundaries:
+    return {
+        {"name", "string", "names the segments", "required", {}},
+        {"rule",
+         "string",
+         "what ends a segment: a byte of ASCII's whitespace, or every factor-th position; beside "
+         "a predictor, its labels",
+         "required without `predictor`",
+         {boundaryRuleNames.begin(), boundaryRuleNames.end()}},
+        {"factor", "integer >= 1", "positions of a segment of the rule every", "needed there", {}},
+        {"predictor",
+         "integer >= 1",
+         "hidden width of two linear maps that predict boundaries from the stream",
+         "none",
+         {}},
+        {"prior",
+         "number > 0 and < 1",
+         "of a predictor without rule: the share of tokens that should end a segment",
+         "needed there",
+         {}},
+        {"temperature", "number > 0", "of its Gumbel-sigmoid, in training", "0.5 there", {}},
+        {"weight", "number > 0", "what the predictor's loss counts", "1 there", {}},
+        {"capacity",
+         "number > 0 and <= 1",
+         "most segments of a row of a batch, as a share of the context; more end the run",
+         "1, of the rule every 1 / factor",
+         {}}};
   }
   return {};
 }
@@ -365,7 +422,7 @@ Keys keysOfStage(Op op) {
     keys.push_back(
         {"from", "name of a stream", "the stream it reads", "the result of the stage before", {}});
   }
-  if (op != Op::Head && op != Op::Loss) {
+  if (op != Op::Head && op != Op::Loss && op != Op::Boundaries) {
     keys.push_back({"to", "string", "names the result; defined once", "unnamed", {}});
   }
   Keys own = ownKeys(op);
@@ -460,6 +517,10 @@ std::string_view meaning(Op op) {
            "it.";
   case Op::BottomUp:
     return "Layers on scale after scale, a layer whose heads read them all, then fine layers.";
+  case Op::Boundaries:
+    return "Bits that end segments of the tokens, by a rule or predicted; a shorten and an "
+           "upsample "
+           "name them.";
   }
   return "";
 }

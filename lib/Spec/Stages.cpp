@@ -13,14 +13,40 @@ namespace sluice::spec {
 namespace {
 
 constexpr std::array<std::string_view, std::variant_size_v<Settings>> opNames = {
-    "embedding", "layer", "norm",   "shift",     "shorten", "upsample", "add",      "dropout",
-    "head",      "loss",  "layers", "hourglass", "project", "top_down", "bottom_up"};
+    "embedding", "layer", "norm",   "shift",     "shorten", "upsample", "add",       "dropout",
+    "head",      "loss",  "layers", "hourglass", "project", "top_down", "bottom_up", "boundaries"};
 
 constexpr Range anyShift = {0, largestSize};
 
 constexpr Range anyWindow = {1, largestSize};
 
+Shift readShift(const Fields &fields) {
+  int64_t by = fields.integer("by", anyShift);
+  return {by, readStart(fields, by)};
+}
+
+/// The name of segments in place of a factor, and of what goes with one.
+bool readSegments(const Fields &fields, std::string &segments) {
+  if (!fields.find("segments")) {
+    return false;
+  }
+  segments = fields.text("segments");
+  for (std::string_view key : {"factor", "window"}) {
+    if (fields.find(key)) {
+      fields.fail(fields.position(key), "expected no " + quote(key) +
+                                            " where \"segments\" says which rows belong together, "
+                                            "found both; leave one out");
+    }
+  }
+  return true;
+}
+
 Shorten readShorten(const Fields &fields) {
+  Shorten pool;
+  if (readSegments(fields, pool.segments)) {
+    pool.isSelection = fields.choice<bool>("method", {{"average", false}, {"last", true}}, false);
+    return pool;
+  }
   Shorten shorten = {fields.integer("factor", {}), readShortening(fields, "method"), {}};
   if (fields.find("window")) {
     shorten.window = fields.integer("window", anyWindow);
@@ -30,6 +56,16 @@ Shorten readShorten(const Fields &fields) {
 
 /// With a window, a transposed convolution of whole groups.
 Upsample readUpsample(const Fields &fields) {
+  Upsample spread;
+  if (readSegments(fields, spread.segments)) {
+    fields.choice<bool>("method", {{"repeat", true}}, true);
+    spread.by = fields.integer("by", anyShift, 1);
+    return spread;
+  }
+  if (fields.find("by")) {
+    fields.fail(fields.position("by"),
+                "expected \"by\" only beside \"segments\", found it alone; use a shift stage");
+  }
   Upsample upsample = {fields.integer("factor", {}), readUpsampling(fields, "method"), {}};
   if (!fields.find("window")) {
     return upsample;
@@ -176,7 +212,7 @@ Loss readLoss(const Fields &fields) {
   return loss;
 }
 
-Settings readSettings(Op op, const Fields &fields, int64_t width) {
+Settings readSettings(Op op, const Fields &fields, int64_t width, int64_t context) {
   switch (op) {
   case Op::Embedding:
     return readEmbedding(fields);
@@ -185,7 +221,7 @@ Settings readSettings(Op op, const Fields &fields, int64_t width) {
   case Op::Norm:
     return readNorm(fields);
   case Op::Shift:
-    return Shift{fields.integer("by", anyShift)};
+    return readShift(fields);
   case Op::Shorten:
     return readShorten(fields);
   case Op::Upsample:
@@ -210,6 +246,8 @@ Settings readSettings(Op op, const Fields &fields, int64_t width) {
     return readTopDown(fields, width);
   case Op::BottomUp:
     return readBottomUp(fields, width);
+  case Op::Boundaries:
+    return readBoundaries(fields, context);
   }
   return {};
 }
@@ -266,6 +304,16 @@ std::optional<Activation> readProjection(const Fields &fields, std::string_view 
   return fields.choice<std::optional<Activation>>(key, names, std::nullopt);
 }
 
+bool readStart(const Fields &fields, std::optional<int64_t> by) {
+  bool isLearned = fields.choice<bool>("start", {{"zeros", false}, {"null", true}}, false);
+  if (isLearned && by == 0) {
+    fields.fail(fields.position("start"),
+                "expected \"start\": \"null\" only where a shift of 1 or more has first rows to "
+                "learn, found a shift of 0; leave it out, or shift by more");
+  }
+  return isLearned;
+}
+
 Shortening readShortening(const Fields &fields, std::string_view key) {
   return fields.choice(key, shorteningNames, Shortening::Average);
 }
@@ -278,7 +326,7 @@ Upsampling readUpsampling(const Fields &fields, std::string_view key) {
 std::string_view name(Op op) { return opNames[static_cast<size_t>(op)]; }
 
 Stage readStage(const JsonValue &value, const std::string &file, const Fields *defaults,
-                int64_t width) {
+                int64_t width, int64_t context) {
   Op op = readOp(value, file);
   std::string article =
       op == Op::Embedding || op == Op::Upsample || op == Op::Add || op == Op::Hourglass ? "an "
@@ -294,7 +342,7 @@ Stage readStage(const JsonValue &value, const std::string &file, const Fields *d
   if (hasLayerSettings(op) || op == Op::Norm) {
     fields.inherit(defaults);
   }
-  stage.settings = readSettings(op, fields, width);
+  stage.settings = readSettings(op, fields, width, context);
   stage.keys = fields.locations();
   return stage;
 }

@@ -49,8 +49,23 @@ std::vector<Hourglass::Level> readFallingHierarchy(const Fields &fields);
 const std::vector<std::string_view> &projectionNames();
 /// One of them; nothing for "none".
 std::optional<Activation> readProjection(const Fields &fields, std::string_view key);
+/// Whether `start` says that the first rows of a shift, `by` rows where that is known, are learned.
+bool readStart(const Fields &fields, std::optional<int64_t> by);
 Shortening readShortening(const Fields &fields, std::string_view key);
 Upsampling readUpsampling(const Fields &fields, std::string_view key);
+
+/// Names that are words and no names of functions, scales and places of a plan.
+bool isInputName(std::string_view name);
+
+/// A boundaries stage of a model of `context` tokens a row.
+Boundaries readBoundaries(const Fields &fields, int64_t context);
+
+/// The value of a stage's "segments"; empty where it has none.
+std::string namedSegments(const Settings &settings);
+/// Whether a stage that reads `input`, "the result of ...", fits its segments and those that it
+/// names, which `made` makes; null: no stage before does.
+void checkSegments(const Stage &stage, const Primitive &input, const std::string &described,
+                   const Boundaries *made);
 
 TopDown readTopDown(const Fields &fields, int64_t width);
 
@@ -70,7 +85,7 @@ int64_t tokensBefore(const TopDown &topDown, int64_t factor);
 
 /// A stage but for its `prefix`. `defaults` may be null.
 Stage readStage(const JsonValue &value, const std::string &file, const Fields *defaults,
-                int64_t width);
+                int64_t width, int64_t context);
 
 Training readTraining(const Fields &fields);
 

@@ -204,8 +204,23 @@ private:
     }
   }
 
+  void add(const Shift &shift) {
+    if (shift.isLearned) {
+      tensor("start.weight", {d}, {InitialKind::Normal, embeddingDeviation}, false);
+    }
+  }
+
+  /// Of what predicts bits: two linear maps, down to one number.
+  void add(const Boundaries &boundaries) {
+    if (boundaries.hidden > 0) {
+      matrix("in.", boundaries.hidden, d);
+      bias("in.", boundaries.hidden);
+      matrix("out.", 1, boundaries.hidden);
+      bias("out.", 1);
+    }
+  }
+
   // No weights; the composite stages never get here.
-  void add(const Shift &) {}
   void add(const Add &) {}
   void add(const Dropout &) {}
   void add(const Layers &) {}
@@ -232,7 +247,12 @@ int64_t distanceStep(const std::vector<Primitive> &primitives, const Primitive &
 int64_t distanceCount(const Model &model, const std::vector<Primitive> &primitives,
                       const Primitive &layer) {
   int64_t step = distanceStep(primitives, layer);
-  return (model.context + step - 1) / step;
+  return layer.segments.empty() ? (model.context + step - 1) / step : positionsOf(model, layer);
+}
+
+int64_t positionsOf(const Model &model, const Primitive &stage) {
+  return stage.segments.empty() ? (model.contextOf(stage.axis) + stage.factor - 1) / stage.factor
+                                : model.context + 1;
 }
 
 int64_t Tensor::elements() const {

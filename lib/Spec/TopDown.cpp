@@ -35,14 +35,15 @@ private:
     int64_t coarsest = topDown.hierarchy.front().factor, z = -1;
     if (i > 0) { // row g reads the last coarse group that ends at it or before
       int64_t r = topDown.hierarchy[i - 1].factor / k;
-      z = add(Shift{r - 1}, add(Upsample{r, topDown.upsample, {}}, above));
+      z = add(Upsample{r, topDown.upsample, {}}, above);
+      z = add(Shift{r - 1, topDown.isLearned && r > 1}, z);
     }
     int64_t x = k > 1 ? add(Shorten{k, topDown.shorten, {}}, input) : input;
     if (i > 0) {
       x = add(Project{"", topDown.projection, topDown.layer.bias}, x, z);
     }
     Layer layer = topDown.layer;
-    layer.first = coarsest / k - 1;
+    layer.first = topDown.isLearned ? 0 : coarsest / k - 1;
     for (int64_t j = 0; j < layers; ++j) {
       x = add(layer, x);
     }
@@ -59,7 +60,9 @@ private:
     Loss loss;
     loss.name = "bag_" + std::to_string(k);
     loss.factor = *topDown.bags;
-    loss.head.first = tokensBefore(topDown, factor);
+    if (!topDown.isLearned) { // otherwise a row is scored as soon as it has a group
+      loss.head.first = tokensBefore(topDown, factor);
+    }
     add(loss, x);
   }
 
@@ -78,7 +81,7 @@ int64_t expandTopDown(const Stage &stage, int64_t input, int64_t factor,
 }
 
 int64_t tokensBefore(const TopDown &topDown, int64_t factor) {
-  return topDown.hierarchy.front().factor * factor - 1;
+  return topDown.isLearned ? 0 : topDown.hierarchy.front().factor * factor - 1;
 }
 
 TopDown readTopDown(const Fields &fields, int64_t width) {
@@ -90,7 +93,13 @@ TopDown readTopDown(const Fields &fields, int64_t width) {
   if (fields.find("bags")) {
     topDown.bags = fields.number("bags", positive);
   }
+  topDown.isLearned = readStart(fields, {});
   topDown.layer = readLayer(fields, width);
+  if (!topDown.layer.groups.empty()) {
+    fields.fail(fields.position("scales"),
+                "expected no \"scales\" in a top_down stage, whose layers leave out the first rows "
+                "of their own scale as keys, found both; say \"scales\": [] in this stage");
+  }
   return topDown;
 }
 

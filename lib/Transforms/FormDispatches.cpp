@@ -141,6 +141,7 @@ LogicalResult Former::emitRows(const DispatchGroup &group) {
       domainValue = op->getResult(0);
     }
   }
+  domainValue = domainValue ? domainValue : first->getOperand(0); // it makes a sum over rows alone
   dispatch::DomainAttr domain = emitter.domainOf(domainValue);
   int64_t parts = std::min(mostParts, domain.getLaunchRows());
   for (Value output : outputs) {

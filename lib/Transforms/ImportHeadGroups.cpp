@@ -26,8 +26,12 @@ Value StageWriter::keysOf(const Layer &settings, size_t group, Value x) {
     return x;
   }
   name(block + ".shorten");
-  auto type = sequence(current->factor * heads.factor, model.width,
-                       cast<SequenceType>(x.getType()).getElement());
+  Type element = cast<SequenceType>(x.getType()).getElement();
+  if (heads.isMoving) { // a group that ends at each row
+    return ShortenOp::create(b, sequence(current->factor, model.width, element), x, 1,
+                             ShortenKind::Average, heads.factor);
+  }
+  auto type = sequence(current->factor * heads.factor, model.width, element);
   return ShortenOp::create(b, type, x, heads.factor, ShortenKind::Average, 0);
 }
 
@@ -45,7 +49,8 @@ Value StageWriter::groupedAttention(const Layer &settings, Value x) {
     Value keys = keysOf(settings, i, x);
     Value query = linear(block + ".query", x, computeType);
     keys = linear(block + ".kv", keys, computeType);
-    part.mask = group.mask;
+    part.mask = group.isMoving ? windowOfMoving(group, current->factor) : group.mask;
+    part.first = group.isMoving ? group.factor - 1 : 0; // whole groups alone
     Sources sources{query, keys, 0, part.keyValueHeads * part.headSize, {}};
     Value mixed = mix(block, part, sources, group.location);
     name(block + ".output");

@@ -31,7 +31,8 @@ private:
   void addParameter(const std::string &symbol, ArrayRef<const spec::Tensor *> parts);
   void addTables();
   void addTable(const std::string &name, ArrayRef<int64_t> shape, StringRef initial, double base,
-                int64_t stride = 1);
+                int64_t stride = 1, ArrayRef<int64_t> members = {});
+  void addSegments();
   void addFunction(StringRef name, Purpose purpose);
   bool trainsOtherwise() const;
 
@@ -82,7 +83,7 @@ void Importer::setAttributes(ModuleOp module) {
 }
 
 void Importer::addScales() {
-  AxisOp::create(b, "target", IntegerAttr(), IntegerAttr());
+  AxisOp::create(b, "target", IntegerAttr(), IntegerAttr(), FlatSymbolRefAttr(), IntegerAttr());
   std::set<int64_t> factors = {1};
   for (const spec::Primitive &primitive : primitives) {
     factors.insert({primitive.factor, spec::distanceStep(primitives, primitive)});
@@ -98,8 +99,22 @@ void Importer::addScales() {
   for (const spec::Input &input : model.inputs) {
     b.setLoc(locationOf(b.getContext(), input.location));
     AxisOp::create(b, input.name, b.getI64IntegerAttr(input.context),
-                   b.getI64IntegerAttr(input.vocabulary));
+                   b.getI64IntegerAttr(input.vocabulary), FlatSymbolRefAttr(), IntegerAttr());
     ScaleOp::create(b, scaleName(1, input.name), input.name, 1);
+  }
+  addSegments();
+}
+
+/// An axis for the segments that each boundaries stage makes.
+void Importer::addSegments() {
+  auto tokens = FlatSymbolRefAttr::get(b.getContext(), scaleName(1));
+  for (const spec::Primitive &primitive : primitives) {
+    if (const auto *made = std::get_if<spec::Boundaries>(&primitive.settings)) {
+      b.setLoc(locationOf(b.getContext(), primitive.location));
+      AxisOp::create(b, made->name, IntegerAttr(), IntegerAttr(), tokens,
+                     b.getI64IntegerAttr(made->capacity + made->spare));
+      ScaleOp::create(b, scaleName(1, made->name), made->name, 1);
+    }
   }
 }
 
@@ -125,7 +140,7 @@ void Importer::addParameter(const std::string &symbol, ArrayRef<const spec::Tens
   ParameterOp::create(b, symbol, RankedTensorType::get(shape, b.getF32Type()),
                       b.getArrayAttr(names), sizes, initial, llvm::APFloat(first.initial.deviation),
                       llvm::APFloat(10000.0), first.decay, /*frozen=*/false,
-                      /*stride=*/1);
+                      /*stride=*/1, DenseI64ArrayAttr());
 }
 
 /// Query, key and value, or where queries are apart key and value, which stand one after the other
@@ -160,23 +175,30 @@ void Importer::addParameters() {
 }
 
 void Importer::addTable(const std::string &name, ArrayRef<int64_t> shape, StringRef initial,
-                        double base, int64_t stride) {
+                        double base, int64_t stride, ArrayRef<int64_t> members) {
   ParameterOp::create(b, name, RankedTensorType::get(shape, b.getF32Type()),
                       b.getStrArrayAttr({name}), ArrayRef<int64_t>(shape[0]), initial,
                       llvm::APFloat(0.0), llvm::APFloat(base), /*decay=*/false,
-                      /*frozen=*/true, stride);
+                      /*frozen=*/true, stride,
+                      initial == "members" ? b.getDenseI64ArrayAttr(members) : DenseI64ArrayAttr());
 }
 
 /// Tables of constants that stages read, one of each kind.
 void Importer::addTables() {
   std::set<std::string> known;
-  int64_t sinusoids = 0; // positions, of the longest axis that has them
+  int64_t sinusoids = 0;                // positions, of the longest axis that has them
+  std::map<int64_t, int64_t> distances; // by step, of the layer that has most
+  for (const spec::Primitive &primitive : primitives) {
+    if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings); layer && layer->isXl()) {
+      int64_t &most = distances[spec::distanceStep(primitives, primitive)];
+      most = std::max(most, spec::distanceCount(model, primitives, primitive));
+    }
+  }
   for (const spec::Primitive &primitive : primitives) {
     b.setLoc(locationOf(b.getContext(), primitive.location));
     if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings);
         layer && layer->rotaryBase) {
-      int64_t positions =
-          (model.contextOf(primitive.axis) + primitive.factor - 1) / primitive.factor;
+      int64_t positions = spec::positionsOf(model, primitive);
       std::string name = rotaryName(*layer->rotaryBase, layer->headSize, positions);
       if (known.insert(name).second) {
         addTable(name, {positions, layer->headSize}, "rotary", *layer->rotaryBase);
@@ -185,10 +207,14 @@ void Importer::addTables() {
     if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings); layer && layer->isXl()) {
       int64_t step = spec::distanceStep(primitives, primitive);
       if (known.insert(distancesName(step)).second) {
-        addTable(distancesName(step),
-                 {spec::distanceCount(model, primitives, primitive), model.width}, "sinusoidal",
-                 10000, step);
+        addTable(distancesName(step), {distances[step], model.width}, "sinusoidal", 10000, step);
       }
+    }
+    const auto *made = std::get_if<spec::Boundaries>(&primitive.settings);
+    if (made && made->rule && known.insert(boundariesName(*made)).second) {
+      bool isEvery = *made->rule == spec::BoundaryRule::Every;
+      int64_t rows = isEvery ? model.context : model.vocabulary;
+      addTable(boundariesName(*made), {rows, 1}, "members", 0, 1, membersOf(*made, rows));
     }
     const auto *embedding = std::get_if<spec::Embedding>(&primitive.settings);
     if (embedding && embedding->positions == spec::Positions::Sinusoidal) {
@@ -204,7 +230,7 @@ void Importer::addTables() {
 // Functions
 //===----------------------------------------------------------------------===//
 
-/// With dropout or smoothed labels, what is trained is not what is evaluated.
+/// With dropout, smoothed labels or drawn boundaries, what is trained is not what is evaluated.
 bool Importer::trainsOtherwise() const {
   return llvm::any_of(primitives, [](const spec::Primitive &primitive) {
     if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings)) {
@@ -218,6 +244,9 @@ bool Importer::trainsOtherwise() const {
     }
     if (const auto *loss = std::get_if<spec::Loss>(&primitive.settings)) {
       return loss->head.labelSmoothing > 0;
+    }
+    if (const auto *made = std::get_if<spec::Boundaries>(&primitive.settings)) {
+      return made->hidden > 0 && !made->rule;
     }
     const auto *dropout = std::get_if<spec::Dropout>(&primitive.settings);
     return dropout && dropout->rate > 0;

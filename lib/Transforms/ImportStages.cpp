@@ -87,7 +87,8 @@ void StageWriter::name(StringRef part, const SourceLocation &place) {
 }
 
 SequenceType StageWriter::sequence(int64_t factor, int64_t width, Type element) {
-  auto scale = FlatSymbolRefAttr::get(b.getContext(), scaleName(factor, current->axis));
+  const std::string &axis = current->segments.empty() ? current->axis : current->segments;
+  auto scale = FlatSymbolRefAttr::get(b.getContext(), scaleName(factor, axis));
   return SequenceType::get(b.getContext(), scale, width, element);
 }
 
@@ -203,8 +204,8 @@ Value StageWriter::rotaryTable(const Layer &settings) {
   if (!settings.rotaryBase) {
     return {};
   }
-  int64_t positions = (model.contextOf(current->axis) + current->factor - 1) / current->factor;
-  return read(rotaryName(*settings.rotaryBase, settings.headSize, positions));
+  return read(
+      rotaryName(*settings.rotaryBase, settings.headSize, spec::positionsOf(model, *current)));
 }
 
 /// The stream of keys and values: the queries' own, or another, normed where the layer norms.
@@ -295,7 +296,8 @@ Value StageWriter::mix(const std::string &block, const Layer &settings, const So
       b, sequence(current->factor, settings.heads * size, computeType),
       sequence(current->factor, settings.heads, b.getF32Type()), query, keys, keys, extras,
       settings.heads, settings.keyValueHeads, size, 0, keyColumn, valueColumn,
-      withFirstKey(maskSet(b.getContext(), settings.mask, current->factor, keyFactor),
+      withFirstKey(withStride(maskSet(b.getContext(), settings.mask, current->factor, keyFactor),
+                              settings.mask.begin, settings.mask.stride),
                    settings.first),
       llvm::APFloat(dropped ? static_cast<float>(settings.attentionDropout) : 0.0F),
       dropped ? nextRandom++ : 0, settings.relative == Relative::Bias,
@@ -328,9 +330,8 @@ static Value gelu(ImplicitLocOpBuilder &b, Value x, bool byTanh,
   return arith::MulFOp::create(b, half, arith::AddFOp::create(b, inner, number(1)));
 }
 
-/// An activation of one number.
-static Value activate(ImplicitLocOpBuilder &b, Activation activation, Value x,
-                      function_ref<Value(double)> number) {
+Value importing::activate(ImplicitLocOpBuilder &b, Activation activation, Value x,
+                          function_ref<Value(double)> number) {
   bool isRelu = activation == Activation::Relu || activation == Activation::ReluSquared;
   if (!isRelu) {
     return gelu(b, x, activation == Activation::GeluTanh, number);
@@ -415,12 +416,18 @@ Value StageWriter::stage(const spec::Norm &settings) {
 
 Value StageWriter::stage(const Shift &settings) {
   Value x = streams[current->input];
+  if (settings.isLearned) {
+    return StartOp::create(b, x.getType(), x, parameter("start.weight"), settings.by);
+  }
   return sluice::ShiftOp::create(b, x.getType(), x, settings.by);
 }
 
 Value StageWriter::stage(const Shorten &settings) {
   Value x = streams[current->input];
   bool linearly = settings.method == Shortening::Linear;
+  if (!settings.segments.empty()) {
+    return poolSegments(settings);
+  }
   int64_t rows = settings.rows(), window = rows == settings.factor ? 0 : rows;
   if (settings.factor == 1 && rows == 1) {
     return linearly ? linear("", x, residualType) : x;
@@ -440,6 +447,9 @@ Value StageWriter::stage(const Shorten &settings) {
 /// A transposed convolution of w = j k columns is a linear map of j groups at a time: row r of
 /// group m is the sum over i < j of W_(r + k i) x[m - i].
 Value StageWriter::stage(const Upsample &settings) {
+  if (!settings.segments.empty()) {
+    return spreadSegments(settings);
+  }
   Value x = streams[current->input];
   bool linearly = settings.method == Upsampling::Linear;
   if (int64_t groups = settings.groups(); groups > 1) {

@@ -22,6 +22,18 @@ constexpr llvm::StringLiteral sinusoidalName = "sinusoidal";
 /// Symbol of the table of sinusoids that Transformer-XL's layers on a scale of `factor` read.
 std::string distancesName(int64_t factor);
 
+/// Symbol of the table of bits that a rule reads, by token or by position.
+std::string boundariesName(const spec::Boundaries &settings);
+/// Its rows that are 1: tokens, or positions, that end a segment.
+std::vector<int64_t> membersOf(const spec::Boundaries &settings, int64_t rows);
+
+/// An activation of one number.
+mlir::Value activate(mlir::ImplicitLocOpBuilder &b, spec::Activation activation, mlir::Value x,
+                     llvm::function_ref<mlir::Value(double)> number);
+/// The logarithm of the gamma function of x >= 1, an f32, as straight-line code: Stirling's series
+/// at x + 4, less the logarithm of x (x + 1) (x + 2) (x + 3). Its derivative is digamma.
+mlir::Value logGamma(mlir::ImplicitLocOpBuilder &b, mlir::Value x);
+
 mlir::Location locationOf(mlir::MLIRContext *context, const spec::SourceLocation &location);
 
 /// Writes the ops of every stage into a function. Parameters are found by symbol in the module and
@@ -53,6 +65,21 @@ private:
   mlir::Value stage(const spec::Project &settings);
   mlir::Value stage(const spec::TopDown &settings);
   mlir::Value stage(const spec::BottomUp &settings);
+  mlir::Value stage(const spec::Boundaries &settings);
+
+  /// What stages between tokens and segments read (ImportSegments.cpp).
+  struct Segmentation {
+    mlir::Value bits, counts, ends;
+  };
+  mlir::Value bitsOfRule(const spec::Boundaries &settings);
+  mlir::Value predictBoundaries(mlir::Value x);
+  mlir::Value bitsOfLogits(const spec::Boundaries &settings, mlir::Value logits);
+  mlir::Value bitsOfPredictor(const spec::Boundaries &settings);
+  mlir::Value supervise(mlir::Value logits, mlir::Value labels);
+  mlir::Value binomialPrior(mlir::Value bits, double rate);
+  mlir::Value asLosses(mlir::Value x);
+  mlir::Value poolSegments(const spec::Shorten &settings);
+  mlir::Value spreadSegments(const spec::Upsample &settings);
 
   /// A sequence of queries, one of keys and values, and their columns in it; then the terms by
   /// distance, and a table of angles.
@@ -87,7 +114,7 @@ private:
   /// The same around the place of what the stage does there: its mask's.
   void name(llvm::StringRef part, const spec::SourceLocation &place);
 
-  /// On this stage's axis.
+  /// On this stage's axis, or on that of its segments.
   SequenceType sequence(int64_t factor, int64_t width, mlir::Type element);
   /// What an embedding reads: the function's first argument, or that of a named input.
   mlir::Value tokensOf(const std::string &input);
@@ -125,6 +152,7 @@ private:
     int64_t first;
   };
   std::vector<Term> terms;
+  std::map<std::string, Segmentation> segmentations; ///< by name
   llvm::StringMap<ParameterOp> parameters;
   llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::Value> reads;
   std::vector<mlir::Value> streams; ///< by stage

@@ -127,3 +127,22 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
     return %loss : !sluice.seq<@s1, 0, f32>
   }
 }
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
+  sluice.axis @target
+  sluice.scale @s1 on @target factor 1
+  sluice.parameter @w : tensor<4x4xf32> {initial = "normal", names = ["w"], sizes = array<i64: 4>}
+  sluice.parameter @r : tensor<4xf32> {initial = "normal", names = ["r"], sizes = array<i64: 4>}
+  func.func @evaluate(%t: !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32> {
+    %w = sluice.read @w : tensor<4x4xf32>
+    %r = sluice.read @r : tensor<4xf32>
+    %x = sluice.embed %t, %w : (!sluice.seq<@s1, 0, i32>, tensor<4x4xf32>) -> !sluice.seq<@s1, 4, f32>
+    // expected-error@+1 {{S-082: a learned first row is shared between two stages, which has no gradient yet}}
+    %y = sluice.start %x, %r by 1 : (!sluice.seq<@s1, 4, f32>, tensor<4xf32>) -> !sluice.seq<@s1, 4, f32>
+    %z = sluice.start %y, %r by 2 : (!sluice.seq<@s1, 4, f32>, tensor<4xf32>) -> !sluice.seq<@s1, 4, f32>
+    %l = sluice.cross_entropy %z, %w, %t {offset = 1 : i64} : (!sluice.seq<@s1, 4, f32>, tensor<4x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
+    return %l : !sluice.seq<@s1, 0, f32>
+  }
+}

@@ -51,6 +51,28 @@ says "two outputs have two names" 'found one name' 2 \
   "$sluice" check "$models/vanilla.json" --smt "$work/x" --certificate "$work/x"
 model_ir=$(find "$corpus" -name '*.mlir' | sort | head -n 1)
 says "model IR has no certificate" 'found model IR' 2 "$sluice" check "$model_ir" --certificate "$work/x"
+# --- segments that depend on data
+says "closed segments are proved" 'proved causal for every length, in eval, train and generate' 0 "$sluice" check "$corpus/segments/nested.mlir"
+for name in closed smoothed; do
+  says "$name is proved" 'proved causal' 0 "$sluice" check "$corpus/segments/$name.mlir"
+done
+for name in smoothed-backwards nested-own-segment; do
+  says "$name is refused" 'not causal' 1 "$sluice" check "$corpus/segments/$name.mlir"
+done
+says "a row's own segment leaks" 'own-segment.mlir:17:.*row 0, which predicts token 1, reads token 1 where boundaries stand at 1;' 1 \
+  "$sluice" check "$corpus/segments/own-segment.mlir"
+says "so does a boundary read ahead" 'counts-ahead.mlir:17:.*reads token 1 where boundaries' 1 \
+  "$sluice" check "$corpus/segments/counts-ahead.mlir"
+says "the reads of lowered segments are not compared" 'verify-each-causality: expected scales of constant factors' 2 \
+  "$sluice" compile "$corpus/segments/closed.mlir" --verify-each-causality -o "$work/x.sla"
+succeeds "a certificate of segments is written" "$sluice" check "$corpus/segments/words-late.json" --certificate "$work/words.txt"
+says "it is certified" 'certified: causal for every length, .*, for all boundaries that its axes have rows for; ' 0 \
+  "$certify" "$corpus/segments/words-late.json" "$work/words.txt"
+sed 's/^bound 5 max(-1, e4(p))$/bound 5 max(-1, e4(p - 1))/' "$work/words.txt" > "$work/early-end.txt"
+says "a bound before a segment's end is refused" 'early-end\.txt:[0-9]+: refused: the obligation does not hold for all boundaries' 1 \
+  "$certify" "$corpus/segments/words-late.json" "$work/early-end.txt"
+says "boundaries are not enumerated" 'expected scales of constant factors for --enumerate' 2 \
+  "$certify" "$corpus/segments/words-late.json" "$work/words.txt" --enumerate
 succeeds "compile" "$sluice" compile "$models/hourglass.json" -o "$work/model.sla"
 succeeds "extract" "$sluice" inspect "$work/model.sla" --extract "$work/parts"
 succeeds "an artifact holds the certificate" cmp "$work/parts/certificate.txt" "$work/a.txt"
@@ -70,7 +92,7 @@ if grep -nE 'include "(sluice|mlir|llvm)/|include <(mlir|llvm)' "${sources[@]}" 
 else
   pass "nor does it include any"
 fi
-if (($(cat "${sources[@]}" | wc -l) < 2700)); then pass "it can be read in one sitting"; else fail "it can be read in one sitting"; fi
+if (($(cat "${sources[@]}" | wc -l) < 3300)); then pass "it can be read in one sitting"; else fail "it can be read in one sitting"; fi
 
 # --- every model that is shipped or tested
 mkdir "$work/judged"

@@ -35,6 +35,14 @@ for name in vanilla-bf16 hourglass-bf16; do
   holds "$name: sm_90a gives sm_80's losses" 'all(a["loss"] == b["loss"] for a, b in zip(*f))' \
     "$work/$name-90a/metrics.jsonl" "$work/$name-emulated/metrics.jsonl"
 done
+# two_steps NAME STEM: two steps of STEM.sla have the same losses on both devices.
+two_steps() {
+  for device in cpu emulator; do
+    succeeds "$1: two steps on $device" "$sluice" train "$2.sla" --data "$work/training.txt" --steps 2 --out "$2-$device" --device $device
+  done
+  holds "$1: the losses are the CPU's" 'all(abs(a["loss"] - b["loss"]) <= 2e-3 for a, b in zip(*f))' \
+    "$2-emulator/metrics.jsonl" "$2-cpu/metrics.jsonl"
+}
 # 12 x 64 rows are enough for several blocks to share the sum of a weight's gradient.
 python3 - "$root/models/tiny/vanilla-bf16.json" "$work/shared.json" << 'PYTHON'
 import json, sys
@@ -48,20 +56,10 @@ succeeds "shared sums: extract" "$sluice" inspect "$work/shared.sla" --extract "
 holds "shared sums: by blocks that count themselves" \
   'sum(k["variants"]["sm_80"].get("counters", 0) > 0 for k in f[0]["kernels"]) >= 4' "$work/shared/plan.json"
 holds "shared sums: some launches compute again" 'f[0]["memory"]["budget"]["launches"] > 0' "$work/shared/plan.json"
-for device in cpu emulator; do
-  succeeds "shared sums: two steps on $device" "$sluice" train "$work/shared.sla" --data "$work/training.txt" --steps 2 \
-    --out "$work/shared-$device" --device $device
-done
-holds "shared sums: the losses are the CPU's" 'all(abs(a["loss"] - b["loss"]) <= 2e-3 for a, b in zip(*f))' \
-  "$work/shared-emulator/metrics.jsonl" "$work/shared-cpu/metrics.jsonl"
+two_steps "shared sums" "$work/shared"
 # Scores by distance have kernels of their own.
 succeeds "by distance: compile" "$sluice" compile "$root/models/tiny/relative-bf16.json" -o "$work/relative.sla" --target cpu,sm_80
-for device in cpu emulator; do
-  succeeds "by distance: two steps on $device" "$sluice" train "$work/relative.sla" --data "$work/training.txt" --steps 2 \
-    --out "$work/relative-$device" --device $device
-done
-holds "by distance: the losses are the CPU's" 'all(abs(a["loss"] - b["loss"]) <= 2e-3 for a, b in zip(*f))' \
-  "$work/relative-emulator/metrics.jsonl" "$work/relative-cpu/metrics.jsonl"
+two_steps "by distance" "$work/relative"
 # What the emulator counts of a wider model's step, beside what is planned.
 cat > "$work/wide.json" << 'JSON'
 { "sluice": 1, "name": "wide", "vocabulary": 256, "context": 256, "batch": 2, "width": 128,

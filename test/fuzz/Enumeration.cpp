@@ -145,6 +145,8 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
     group = op->getAttrOfType<IntegerAttr>("factor").getInt();
     auto given = op->getAttrOfType<IntegerAttr>("window");
     window = given && given.getInt() != 0 ? given.getInt() : group;
+  } else if (auto start = dyn_cast<StartOp>(op)) { // its own row stands where there is none
+    p -= static_cast<int64_t>(start.getBy());
   } else if (isa<PositionOp>(op)) {
     result.hash = mixed(result.hash, static_cast<uint64_t>(p));
   }
@@ -198,8 +200,9 @@ int64_t fuzz::longestToEnumerate(func::FuncOp function) {
     }
     int64_t factor = getFactor(&op, cast<SequenceType>(op.getResult(0).getType()));
     period = std::lcm(period, std::max<int64_t>(1, factor));
-    if (auto shift = dyn_cast<ShiftOp>(op)) {
-      reach = std::max(reach, factor * std::abs(static_cast<int64_t>(shift.getBy())));
+    if (isa<ShiftOp, StartOp>(op)) {
+      int64_t by = op.getAttrOfType<IntegerAttr>("by").getInt();
+      reach = std::max(reach, factor * std::abs(by));
     } else if (auto attention = dyn_cast<AttentionOp>(op)) {
       MaskSize mask(attention.getMask());
       reach = std::max(reach, factor * mask.reach);

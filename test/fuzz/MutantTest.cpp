@@ -77,8 +77,9 @@ void Tallies::finish(const std::string &title) const {
   }
   std::printf("%d mutants, %d killed, %d causal by enumeration\n", mutants, killed,
               mutants - killed);
-  // One is known: q <= p + 1 on every third row, which is q <= p, but only both constraints say so.
-  EXPECT_LE(undecided, 1);
+  // Two are known: q <= p + 1 on every third row, or on every fourth of a moving grid, which is
+  // q <= p, but only both constraints say so.
+  EXPECT_LE(undecided, 2);
 }
 
 std::string stem(const std::string &path) { return path.substr(path.rfind('/') + 1); }

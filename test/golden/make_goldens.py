@@ -112,7 +112,7 @@ def compute(spec, weights, tokens, dtype):
     for n in range(1, STEPS + 1):
         logits, losses, mean = losses_of(model, batches[n - 1])
         optimizer.zero_grad()
-        mean.backward()
+        (mean + model.others).backward()
         gradients = {name: w.grad for name, w in model.weights.items()}
         if n == 1:
             results |= {"logits": logits, "losses": losses}
@@ -124,7 +124,7 @@ def compute(spec, weights, tokens, dtype):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(training, n)
         optimizer.step()
-        for key, value in zip(curve, (mean, norm, learning_rate(training, n))):
+        for key, value in zip(curve, (mean + model.others, norm, learning_rate(training, n))):
             curve[key].append(float(value))
     results |= {"train." + key: torch.tensor(values, dtype=torch.float64) for key, values in curve.items()}
     results |= {"final." + name: w for name, w in model.weights.items()}

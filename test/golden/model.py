@@ -9,6 +9,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+from attention import Attention
+
 LAYER_DEFAULTS = {
     "norm": "layer", "placement": "pre", "epsilon": 1e-5, "activation": "gelu", "dropout": 0,
     "attention_dropout": 0, "mask": "causal", "rotary": False, "bias": True, "relative": "none",
@@ -32,7 +34,7 @@ class Stream:
         return self.at(torch.arange(self.x.shape[1])) if self.shift else self.x
 
 
-class Model:
+class Model(Attention):
     """Weights by name (`weights`, filled by `make`) and `logits`. `make(name, shape, kind)` returns one weight;
     kind is gain, bias, embedding or matrix."""
 
@@ -41,6 +43,7 @@ class Model:
         self.width, self.context, self.vocabulary = spec["width"], spec["context"], spec["vocabulary"]
         self.defaults = {**LAYER_DEFAULTS, **spec.get("defaults", {})}
         self.shared, self.biases = "", {}
+        self.ends = {}  # by segmentation: a list of positions for each row of the batch
         self.stages = []
         for index, stage in enumerate(spec["stages"]):
             self.expand(f"stages.{index}.", stage)
@@ -70,6 +73,8 @@ class Model:
         elif op == "bottom_up":
             self.expand_parts(prefix, self.bottom_up(stage), stage)
         else:
+            if "segments" in stage:  # resampled by ends, not by a factor
+                stage = {**stage, "op": {"shorten": "pool", "upsample": "spread"}[op]}
             self.declare(prefix, stage)
             self.stages.append((prefix, stage))
 
@@ -148,14 +153,20 @@ class Model:
             reached = to
         return parts
 
+    @staticmethod
+    def level_shift(stage, relative):
+        by = stage.get("shift", relative - 1)
+        return {"op": "shift", "by": by, "start": stage.get("start", "zeros") if by else "zeros"}
+
     def down(self, stage, relative, norm, layer):
         skip, keys = ("stream", "skip"), ("stream", "keys")
         method = stage.get("shorten", "average")
-        shift = {"op": "shift", "by": stage.get("shift", relative - 1)}
+        shift = self.level_shift(stage, relative)
         pool = {"op": "shorten", "factor": relative, "method": {"attention": "average",
                                                                 "attention_linear": "linear"}.get(method, method)}
         if not method.startswith("attention"):
-            return [{**shift, "name_input": skip}, pool]
+            after = stage.get("shifted") == "output"
+            return [{**pool, "name_input": skip}] if after else [{**shift, "name_input": skip}, pool]
         mask = {"all": "causal", "group": {"window": [0, relative]}}[stage.get("shorten_keys", "all")]
         return [{**norm, "name_input": skip, "to": keys}, shift, pool, norm,
                 {**layer, "over": keys, "mask": mask, "attention_norm": False}]
@@ -163,7 +174,8 @@ class Model:
     def up(self, stage, relative, norm, layer, skip):
         method, keys = stage.get("upsample", "repeat"), ("stream", "coarse")
         if not method.startswith("attention"):
-            return [{"op": "upsample", "factor": relative, "method": method}] + (
+            shift = [self.level_shift(stage, relative)] if stage.get("shifted") == "output" else []
+            return [{"op": "upsample", "factor": relative, "method": method}] + shift + (
                 [{"op": "add", "with": skip}] if skip else [])
         attend = {**layer, "over": keys, "mask": "causal", "attention_norm": False}
         if method == "attention":
@@ -226,8 +238,13 @@ class Model:
             self.embedding = prefix + "token.weight"
         elif op == "layer":
             self.declare_layer(prefix, self.settings(stage))
+        elif op == "shift" and stage.get("start") == "null":
+            self.weight(prefix + "start.weight", (d,), "embedding")
         elif op == "norm":
             self.norm_weights(prefix, stage.get("norm", self.defaults["norm"]))
+        elif op == "boundaries" and "predictor" in stage:
+            self.linear_weights(prefix + "in.", stage["predictor"], d, True)
+            self.linear_weights(prefix + "out.", 1, stage["predictor"], True)
         elif op == "shorten" and stage.get("method") == "linear":
             self.linear_weights(prefix, d, stage.get("window", stage["factor"]) * d, True)
         elif op == "upsample" and stage.get("method") == "linear":
@@ -305,118 +322,6 @@ class Model:
         if kind == "layer":
             return F.layer_norm(x, (self.width,), gain, self.weights[name + "bias"], epsilon)
         return x / torch.sqrt(x.square().mean(-1, keepdim=True) + epsilon) * gain
-
-    def rotate(self, x, rotary):
-        """x [B, heads, N, D]: the pair (2i, 2i + 1) at position p turns by p * base^(-2i / D)."""
-        positions, size = x.shape[2], x.shape[3]
-        base = rotary.get("base", 10000) if isinstance(rotary, dict) else 10000
-        turn = float(base) ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
-        angle = torch.arange(positions, dtype=torch.float64)[:, None] * turn
-        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-        even, odd = x[..., 0::2], x[..., 1::2]
-        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
-
-    @staticmethod
-    def allowed(mask, queries, keys, f, g):
-        """[P, Q] of bool: may position p (row), of f tokens, see position q (column), of g tokens."""
-        p, q = torch.arange(queries)[:, None], torch.arange(keys)[None, :]
-        if mask == "bidirectional":
-            return torch.ones(queries, keys, dtype=torch.bool)
-        if mask == "causal":
-            return g * q <= f * p
-        if mask == "complete":
-            return g * (q + 1) <= f * (p + 1)
-        (a, b), p = mask["window"], f * p // g
-        return (q > p - b) & (q <= p - a)
-
-    def keys_of(self, name, group, x, s, streams):
-        """(rows that keys and values are maps of, tokens in each) of a group of heads: another stream, or means of
-        whole groups of x and of what the last one has, over k."""
-        if "stream" in group:
-            other = streams[group["stream"]]
-            pre = s["placement"] == "pre"
-            y = self.norm(name + "over.norm.", other.rows(), s["norm"], s["epsilon"]) if pre else other.rows()
-            return y, other.factor
-        k, n = group["factor"], x.shape[1]
-        return torch.stack([x[:, g:g + k].sum(1) / k for g in range(0, n, k)], 1), s["factor"] * k
-
-    @staticmethod
-    def sees(mask, p, q, f, g):
-        """Whether the query at p, of f tokens a row, reads key q, of g tokens a row."""
-        t, last = f * p + f - 1, g * q + g - 1  # last tokens of the two
-        if mask == "causal":
-            return g * q <= f * p
-        if mask == "complete":
-            return last <= t
-        if "tokens" in mask:
-            a, b = mask["tokens"]
-            return t - b < last <= t - a
-        a, b = mask["window"]
-        newest = f * p // g
-        return newest - b < q <= newest - a
-
-    def grouped_attention(self, name, x, s, streams):
-        """One group of heads, one row, one head at a time. A row that reads nothing has zeros from those heads."""
-        groups, size = self.groups_of(s), s["head_size"]
-        heads, key_heads = s["heads"] // len(groups), s["key_value_heads"] // len(groups)
-        mixed = []
-        for index, group in enumerate(groups):
-            part = f"{name}{index}."
-            y, factor = self.keys_of(part, group, x, s, streams)
-            q, k, v = (self.linear(f"{part}{which}.", z) for which, z in (("query", x), ("key", y), ("value", y)))
-            mask = {"tokens": group["tokens"]} if "tokens" in group else group.get("mask", s["mask"])
-            rows = []
-            for p in range(x.shape[1]):
-                seen = [m for m in range(y.shape[1]) if self.sees(mask, p, m, s["factor"], factor)]
-                row = []
-                for head in range(heads):
-                    own, other = head * size, head * key_heads // heads * size
-                    if not seen:
-                        row.append(torch.zeros(x.shape[0], size, dtype=x.dtype))
-                        continue
-                    scores = torch.einsum("bd,bmd->bm", q[:, p, own:own + size], k[:, seen, other:other + size])
-                    weights = torch.softmax(scores / math.sqrt(size), -1)
-                    row.append(torch.einsum("bm,bmd->bd", weights, v[:, seen, other:other + size]))
-                rows.append(torch.cat(row, -1))
-            mixed.append(torch.stack(rows, 1))
-        whole = torch.cat([self.weights[f"{name}{index}.output.weight"] for index in range(len(groups))], 1)
-        return F.linear(torch.cat(mixed, -1), whole, self.weights.get(name + "output.bias"))
-
-    def distance_scores(self, name, query, keys, s, f, g):
-        """(q + v) . r for every pair by itself: r = W_r s of the distance in tokens. [B, heads, P, keys]."""
-        p, q = torch.arange(query.shape[2])[:, None], torch.arange(keys)[None, :]
-        tokens = f * (p + 1) - g * (q + 1) if s["mask"] == "complete" else f * p - g * q
-        column = torch.arange(self.width)
-        angle = tokens.double()[..., None] / 10000.0 ** (2 * (column // 2) / self.width)
-        sinusoids = torch.where(column % 2 == 0, angle.sin(), angle.cos()).float().to(query.dtype)
-        rows = F.linear(sinusoids, self.weights[name + "relative.weight"])
-        rows = rows.view(query.shape[2], keys, s["heads"], s["head_size"])
-        return torch.einsum("bhpc,pqhc->bhpq", query, rows)
-
-    def attention(self, name, x, over, s, f, g):
-        rows, size, queries, keys = x.shape[0], s["head_size"], x.shape[1], over.shape[1]
-
-        def heads(which, count, stream):
-            return self.linear(f"{name}{which}.", stream).view(rows, -1, count, size).transpose(1, 2)
-
-        q, k = heads("query", s["heads"], x), heads("key", s["key_value_heads"], over)
-        v = heads("value", s["key_value_heads"], over)
-        if s["rotary"]:
-            q, k = self.rotate(q, s["rotary"]), self.rotate(k, s["rotary"])
-        owner = torch.arange(s["heads"]) // (s["heads"] // s["key_value_heads"])
-        by_distance = 0
-        if s["relative"] != "none":
-            biases = self.biases[name + "relative."]
-            u, v_bias = (self.weights[biases + part].view(1, s["heads"], 1, size)
-                         for part in ("content.bias", "position.bias"))
-            by_distance = self.distance_scores(name, q + v_bias, keys, s, f, g)
-            q = q + u
-        scores = (q @ k[:, owner].transpose(2, 3) + by_distance) / math.sqrt(size)
-        allowed = self.allowed(s["mask"], queries, keys, f, g)
-        # A row that may see nothing gets zero: mask its probabilities rather than let softmax divide 0 by 0.
-        scores = scores.masked_fill(~(allowed | ~allowed.any(1, keepdim=True)), -math.inf)
-        mixed = scores.softmax(-1).masked_fill(~allowed, 0) @ v[:, owner]
-        return self.linear(name + "output.", mixed.transpose(1, 2).reshape(rows, queries, -1))
 
     def feed_forward(self, name, x, s):
         inner, kind = self.linear(name + "in.", x), s["activation"]
@@ -532,6 +437,50 @@ class Model:
                 above = x, first, k // stage["parts"][index]["factor"]
         return F.pad(x, (0, 0, coarsest - 1, 0))
 
+    @staticmethod
+    def segment_ends(stage, tokens):
+        """Positions that end a segment: those of tokens of a rule, or every k-th."""
+        def is_end(position, token):
+            if stage["rule"] == "every":
+                return (position + 1) % stage["factor"] == 0
+            return chr(token) in " \t\n\v\f\r"
+
+        return [[t for t, token in enumerate(row) if is_end(t, token)] for row in tokens.tolist()]
+
+    def cut(self, prefix, stage, source, tokens):
+        """Ends of a rule; or where a predictor's probability rounds to 1, with the rule as labels."""
+        ends = self.segment_ends(stage, tokens)
+        if "predictor" in stage:
+            logits = self.linear(prefix + "out.", F.gelu(self.linear(prefix + "in.", source.rows())))[..., 0]
+            labels = torch.zeros_like(logits)
+            for b, places in enumerate(ends):
+                labels[b, places] = 1
+            ends = [row.nonzero()[:, 0].tolist() for row in logits > 0]
+            loss = F.binary_cross_entropy(torch.sigmoid(logits), labels)
+            self.others = self.others + stage.get("weight", 1) * loss
+        self.ends[stage["name"]] = ends
+
+    def pool_segments(self, stage, x):
+        """Rows of closed segments, then at least one row of zeros."""
+        ends = self.ends[stage["segments"]]
+        most = 1 + max(map(len, ends))
+        rows = []
+        for b, places in enumerate(ends):
+            starts = [0] + [t + 1 for t in places]
+            last = stage.get("method", "average") == "last"
+            own = [x[b, t] if last else x[b, s:t + 1].mean(0) for s, t in zip(starts, places)]
+            own += [torch.zeros_like(x[b, 0])] * (most - len(own))
+            rows.append(torch.stack(own))
+        return torch.stack(rows)
+
+    def spread_segments(self, stage, y, n):
+        """Row t reads row c(t) - by, c(t) the ends up to t; zeros where there is none."""
+        result = []
+        for b, places in enumerate(self.ends[stage["segments"]]):
+            reads = [sum(p <= t for p in places) - stage.get("by", 1) for t in range(n)]
+            result.append(torch.stack([y[b, m] if m >= 0 else torch.zeros_like(y[b, 0]) for m in reads]))
+        return torch.stack(result)
+
     def join(self, scale, stage, row, coarse, place):
         """act([W | V] [row; z] + b), z the `place`-th fine row of a coarse one; all [B, d]."""
         if stage.get("upsample") == "linear":
@@ -542,12 +491,15 @@ class Model:
         return row if kind == "none" else {"gelu": F.gelu, "relu": F.relu}[kind](row)
 
     def logits(self, tokens):
-        """tokens [B, N] -> [B, N, V]."""
-        streams, current = {}, None
+        """tokens [B, N] -> [B, N, V]; what else is minimized is in `others`."""
+        streams, current, self.others = {}, None, 0
         for prefix, stage in self.stages:
             source = streams[stage["from"]] if "from" in stage else current
             if "name_input" in stage:
                 streams[stage["name_input"]] = source
+            if stage["op"] == "boundaries":
+                self.cut(prefix, stage, source, tokens)
+                continue
             current = self.apply(prefix, stage, source, streams, tokens)
             if "to" in stage:
                 streams[stage["to"]] = current
@@ -559,6 +511,10 @@ class Model:
             table = self.weights[self.embedding]
             x, kind = table[tokens], stage.get("positions", "none")
             return Stream(x if kind == "none" else x + self.positions(prefix, kind, x.dtype), 1)
+        if op == "shift" and stage.get("start") == "null":
+            x, by = source.rows(), stage["by"]
+            null = self.weights[prefix + "start.weight"].expand(x.shape[0], by, -1)
+            return Stream(torch.cat((null, x), 1)[:, :x.shape[1]], source.factor)
         if op == "shift":
             return Stream(source.x, source.factor, source.shift + stage["by"])
         if op == "shorten":
@@ -566,6 +522,10 @@ class Model:
         if op == "upsample":
             return self.upsample(prefix, stage, source)
         x = source.rows()
+        if op == "pool":
+            return Stream(self.pool_segments(stage, x), 1)
+        if op == "spread":
+            return Stream(self.spread_segments(stage, x, tokens.shape[1]), 1)
         if op == "top_down":
             return Stream(self.top_down(stage, x), source.factor)
         if op == "layer":

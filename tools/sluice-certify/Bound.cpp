@@ -41,6 +41,10 @@ int64_t times(int64_t x, int64_t y) {
   return product;
 }
 
+[[noreturn]] void refuseEnd() {
+  throw Refusal("expected a bound without ends of segments here, found one with e(...)");
+}
+
 /// c(p + period) = c(p) + rise
 struct Shape {
   int64_t period = 1, rise = 0;
@@ -78,6 +82,8 @@ Shape shapeOf(const Expression &expression) {
     x = stretched(x, expression.number / std::gcd(expression.number, x.rise));
     return {x.period, x.rise / expression.number};
   }
+  case Expression::End:
+    refuseEnd();
   }
   return {};
 }
@@ -195,6 +201,13 @@ private:
       }
       return makeFloor(std::move(inner), divisor);
     }
+    if (accept("e")) {
+      int64_t ends = natural();
+      need("(");
+      Expression inner = sum();
+      need(")");
+      return {Expression::End, ends, {std::move(inner)}};
+    }
     need("(");
     Expression inner = sum();
     need(")");
@@ -229,6 +242,8 @@ int64_t Expression::at(int64_t p) const {
     return times(number, parts[0].at(p));
   case Floor:
     return floorDivide(parts[0].at(p), number);
+  case End:
+    refuseEnd();
   }
   return 0;
 }

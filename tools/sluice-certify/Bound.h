@@ -10,13 +10,14 @@
 
 namespace certify {
 
-/// A quasi-affine function of p.
+/// A function of p: quasi-affine where no end stands in it.
 struct Expression {
-  enum Kind { Constant, Variable, Sum, Multiple, Floor } kind = Constant;
-  int64_t number = 0;            ///< Constant; Multiple: by; Floor: the divisor, at least 1
-  std::vector<Expression> parts; ///< Sum: two; Multiple, Floor: one
+  enum Kind { Constant, Variable, Sum, Multiple, Floor, End } kind = Constant;
+  int64_t number = 0; ///< Constant; Multiple: by; Floor: the divisor, at least 1; End: the value
+                      ///< whose row m says where segment m ends
+  std::vector<Expression> parts; ///< Sum: two; Multiple, Floor, End: one
 
-  /// Throws Refusal where a number overflows.
+  /// Throws Refusal where a number overflows, or data decides it.
   int64_t at(int64_t p) const;
   /// This function of `inner`(p).
   Expression of(const Expression &inner) const;

@@ -4,7 +4,9 @@
 // stand there exactly; bounds are free, and every obligation about them is decided.
 #include "Certify.h"
 #include "Lines.h"
+#include "Segments.h"
 
+#include <algorithm>
 #include <openssl/sha.h>
 
 using namespace certify;
@@ -60,6 +62,12 @@ private:
   void value(size_t index);
   void read(size_t index, size_t operand);
   void conclude();
+  static void demandOfEnds(bool holds) {
+    if (!holds) {
+      throw Refusal("the obligation does not hold for all boundaries, or too many orders of where "
+                    "segments end would have to be tried");
+    }
+  }
 
   const Graph &graph;
   Lines &lines;
@@ -76,6 +84,7 @@ void ModeChecker::value(size_t index) {
   }
   lines.expect("value " + number + " " + value.name + " " + value.spell() + " of" + operands +
                " scale " + std::to_string(value.factor) +
+               (value.segments ? " segments " + std::to_string(*value.segments) : "") +
                (value.isGiven()  ? " given"
                 : value.isLazy() ? " lazy"
                                  : " stored"));
@@ -85,9 +94,15 @@ void ModeChecker::value(size_t index) {
     judge.demand({{makeVariable()}}, bounds[index], false, "p");
   }
   for (size_t i = 0; i < value.operands.size(); ++i) {
-    read(index, i);
+    if (!isUnread(value, i)) {
+      read(index, i);
+    }
   }
-  if (value.kind != Kind::Tokens && !value.isLazy() && !value.isGiven()) {
+  if (value.kind == Kind::Ends) { // where a segment ends is a position that must exist
+    obligation("exist " + number + " 1");
+    Bound own = {{{Expression::End, static_cast<int64_t>(index), {makeVariable()}}}};
+    demandOfEnds(isNeverAbove(own, bounds[index]));
+  } else if (value.kind != Kind::Tokens && !value.isLazy() && !value.isGiven() && !value.segments) {
     obligation("exist " + number + " " + std::to_string(value.factor));
     judge.demand({{makeLinear(value.factor, 0)}}, bounds[index], false, "p");
   }
@@ -101,11 +116,14 @@ void ModeChecker::read(size_t index, size_t operand) {
   size_t source = value.operands[operand];
   obligation("read " + std::to_string(index) + " " + std::to_string(operand) + " " +
              std::to_string(source));
+  const Bound &from = bounds[source], &to = bounds[index];
+  if (isReadThroughEnds(value, operand) || hasEnds(from) || hasEnds(to)) {
+    return demandOfEnds(holdsThroughEnds(graph, index, operand, from, to));
+  }
   Relation relation = relationOf(value, operand);
   if (!relation.findSample()) {
     throw Refusal("vacuous: nothing is read at all, so that a proof about it would be empty");
   }
-  const Bound &from = bounds[source], &to = bounds[index];
   // A stored operand is null before 0, and a stored value has no position there.
   bool everywhere = value.isLazy() && graph.values[source].isLazy();
   int64_t k = relation.number;
@@ -177,7 +195,8 @@ std::string check(const Model &model, const std::string &specText, Lines &lines,
   const Graph &graph = model.evaluate;
   lines.expect("mode generate");
   lines.expect("aligned " + graph.head().name + " " + graph.values[graph.head().row].name + " 1");
-  bool hasStep = model.inputs.empty(); // the compiler derives none over another axis
+  // The compiler derives no step over another axis, or over segments.
+  bool hasStep = model.inputs.empty() && !hasSegments(graph);
   if (hasStep) {
     Step step = readStep(graph, lines, judge);
     obligations += step.obligations;
@@ -188,9 +207,12 @@ std::string check(const Model &model, const std::string &specText, Lines &lines,
   } else {
     lines.finish();
   }
-  std::string what = std::string("causal for every length, in eval, train and generate") +
-                     (hasStep ? ", and step by step" : describeGiven(model.inputs)) + "; " +
-                     std::to_string(obligations) + " obligations";
+  std::string what =
+      std::string("causal for every length, in eval, train and generate") +
+      (hasStep ? ", and step by step" : "") +
+      (model.inputs.empty() ? "" : describeGiven(model.inputs)) +
+      (hasSegments(graph) ? ", for all boundaries that its axes have rows for" : "") + "; " +
+      std::to_string(obligations) + " obligations";
   return walks ? what + ", and all paths at lengths up to " + std::to_string(longest) : what;
 }
 

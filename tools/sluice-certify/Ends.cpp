@@ -60,6 +60,9 @@ void certify::keepLive(Graph &graph) {
       for (size_t &operand : kept.back().operands) {
         operand = numbers[operand];
       }
+      if (std::optional<size_t> &segments = kept.back().segments) {
+        segments = numbers[*segments];
+      }
     }
   }
   for (Loss &loss : graph.losses) {

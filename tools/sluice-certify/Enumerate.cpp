@@ -80,6 +80,9 @@ private:
         last = std::min(last, lengthOf(value.operands[i]) - 1);
       }
       for (int64_t q = first; q <= last; ++q) {
+        if (!relation.contains(p, q)) {
+          continue;
+        }
         Reading read = at(value.operands[i], q);
         result.latest = std::max(result.latest, read.latest);
         result.digest = mix(result.digest, read.digest + i);
@@ -99,7 +102,7 @@ int64_t longestOf(const Graph &graph) {
   for (const Value &value : graph.values) {
     bool coarser = value.kind == Kind::Shorten || value.kind == Kind::Fold;
     product = std::min<__int128>(product * (coarser ? value.number : 1), mostTokens);
-    bool shifts = value.kind == Kind::Shift;
+    bool shifts = value.kind == Kind::Shift || value.kind == Kind::Start;
     int64_t by = shifts ? value.number : value.mask.end;
     bool inTokens = !shifts && value.mask.kind == Mask::Tokens; // common ones
     int64_t unit = inTokens ? std::gcd(value.factor, value.keyFactor)
@@ -114,7 +117,16 @@ int64_t longestOf(const Graph &graph) {
 
 } // namespace
 
+bool certify::hasSegments(const Graph &graph) {
+  return std::any_of(graph.values.begin(), graph.values.end(),
+                     [](const Value &value) { return value.segments.has_value(); });
+}
+
 int64_t certify::enumerate(const Graph &graph, const std::vector<Bound> &bounds) {
+  if (hasSegments(graph)) {
+    throw BadInput("expected scales of constant factors for --enumerate, found segments that "
+                   "depend on data; leave it out");
+  }
   int64_t longest = longestOf(graph);
   if (double(graph.values.size()) * std::pow(double(longest), 3) > mostReads) {
     throw BadInput("expected factors and shifts small enough to enumerate all paths, found that "

@@ -183,12 +183,20 @@ inline std::vector<HeadGroup> readScales(const Fields &fields) {
   std::vector<HeadGroup> groups;
   const json *list = fields.find("scales");
   for (const json &scale : list ? *list : json::array()) {
-    if (!list->is_array() || !scale.is_object() || scale.size() != 2 || !scale.contains("factor") ||
-        !scale.contains("tokens")) {
-      fields.mismatch("a list of {\"factor\": k, \"tokens\": [a, b]} for \"scales\"", list->dump());
+    bool good = list->is_array() && scale.is_object() && scale.contains("factor") &&
+                scale.contains("tokens") && scale.size() == (scale.contains("grid") ? 3 : 2);
+    if (!good) {
+      fields.mismatch("a list of {\"factor\": k, \"tokens\": [a, b]}, perhaps with \"grid\", for "
+                      "\"scales\"",
+                      list->dump());
     }
+    bool isMoving = Fields(scale, nullptr, "a scale").choice("grid", {"fixed", "moving"}) == 1;
     groups.push_back({"", fields.integerOf(scale["factor"], "factor", 1),
                       readEnds(fields, scale["tokens"], Mask::Tokens)});
+    if (HeadGroup &group = groups.back(); isMoving) { // a mean at every row, of whole groups alone
+      group.mask.step = group.factor;
+      group.mask.from = group.factor - 1;
+    }
   }
   return groups;
 }
@@ -271,6 +279,11 @@ inline std::vector<Level> readFalling(const Fields &fields) {
                     fields.text("hierarchy"));
   }
   return levels;
+}
+
+/// Whether a shift's first rows are a trained one: then it is stored.
+inline bool learnsStart(const Fields &fields) {
+  return fields.choice("start", {"zeros", "null"}) == 1;
 }
 
 /// Whether a map of the projection's sum has code of its own.

@@ -13,7 +13,7 @@ namespace certify {
 
 /// In this order: those from Shift on have a number.
 // clang-format off
-enum class Kind { Tokens, Embed, Position, Map, Norm, Linear, Attention, Shift, Shorten, Fold, Upsample, Unfold };
+enum class Kind { Tokens, Embed, Position, Map, Norm, Linear, Attention, Counts, Ends, Pool, Select, Shift, Shorten, Fold, Upsample, Unfold, Start, Spread };
 // clang-format on
 
 /// Which keys a row of attention reads, of queries on a scale of factor a and keys of b: those that
@@ -24,12 +24,13 @@ struct Mask {
   enum Kind { Causal, Complete, Window, Tokens, Bidirectional } kind = Causal;
   int64_t begin = 0, end = 0;
   int64_t from = 0; ///< keys before this one are left out
+  int64_t step = 1; ///< of a window on one scale: keys p - begin - step j alone
 };
 
 struct Value {
   std::string name; ///< "stages.1.inside.0.attention.mix"
   Kind kind = Kind::Tokens;
-  int64_t number = 0; ///< of a shift: by; of what changes the scale: its factor
+  int64_t number = 0; ///< of a shift or a start: by; of what changes the scale: its factor
   int64_t window = 0; ///< of a group: rows that it reads, the last one its own; 0: its factor
   Mask mask;          ///< of attention
   std::vector<size_t> operands;
@@ -37,6 +38,8 @@ struct Value {
   int64_t keyFactor = 1; ///< of attention: tokens a key
   std::string input;     ///< whose axis it stands on; empty: that of the tokens
   bool isSampled = true; ///< the row that is sampled is computed from it
+  std::optional<size_t> segments =
+      {}; ///< its rows are segments: the value that says where they end
 
   /// Not stored: positions outside its scale are read through to its operand.
   bool isLazy() const {
@@ -63,7 +66,7 @@ struct Relation {
   } kind = Same;
   int64_t number = 0, window = 0; ///< of a group
   int64_t queryFactor = 1, keyFactor = 1, offset = 0, earliest = 0;
-  int64_t from = 0;
+  int64_t from = 0, step = 1; ///< of attention: keys last(p) - step j alone
 
   bool isOfAttention() const { return kind == Earlier || kind == Window || kind == All; }
   /// Without the limits of attention. All has none.
@@ -79,6 +82,11 @@ struct Relation {
 /// One word for each set of keys: of one scale `complete` is `causal`, and a window in tokens,
 /// which is counted in those common to both scales from here on, is one in keys where it can be.
 void settleMask(Value &attention);
+
+/// Whether an operand is none that a position reads: what counts or ends alone already say.
+bool isUnread(const Value &value, size_t operand);
+/// Whether data decides what is read of it: rows and bits of a segment, and rows of segments.
+bool isReadThroughEnds(const Value &value, size_t operand);
 
 /// What position p of a value reads of its operand.
 Relation relationOf(const Value &value, size_t operand);
@@ -118,10 +126,13 @@ Model deriveModel(const std::string &text);
 
 struct Bound;
 
+/// Whether data decides what some position reads.
+bool hasSegments(const Graph &graph);
+
 /// Walks every read at every length up to twice the product of the factors plus the largest shift
 /// or window. Throws Refusal where a row reads its target, changes as the sequence grows, or needs
 /// a token beyond its bound, if bounds are given; BadInput where that would take more than some
-/// seconds. Returns the longest length.
+/// seconds, or has segments. Returns the longest length.
 int64_t enumerate(const Graph &graph, const std::vector<Bound> &bounds);
 
 } // namespace certify

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Layers whose heads are grouped, and the composite stage that ends in one: docs/spec.md, "Groups
-// of heads" and "bottom_up". `make(kind, name, operands, number)` appends a value.
+// of heads" and "bottom_up". `make(kind, name, operands, number, window = 0)` appends a value.
 #pragma once
 
 #include "Fields.h"
@@ -39,7 +39,9 @@ size_t mixGroups(const Layer &layer, const std::string &path, size_t x,
     std::string part = path + "." + std::to_string(i);
     size_t keys = sources.empty() ? x : sources[i];
     if (sources.empty() && group.factor > 1) {
-      keys = make(Kind::Shorten, part + ".shorten", {x}, group.factor);
+      bool isMoving = group.mask.step > 1;
+      keys = make(Kind::Shorten, part + ".shorten", {x}, isMoving ? 1 : group.factor,
+                  isMoving ? group.factor : 0);
     }
     if (!sources.empty() && layer.preNorm) {
       keys = make(Kind::Norm, part + ".over.norm", {keys}, 0);

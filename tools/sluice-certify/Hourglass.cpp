@@ -32,8 +32,21 @@ Hourglass::Hourglass(const Fields &fields, const StageMaker &make)
   if (fields.find("shift")) {
     shift = fields.integer("shift", 0);
   }
+  shiftsOutput = fields.choice("shifted", {"input", "output"}) == 1;
+  if (shiftsOutput && (down >= Attention || upwards >= AttentionUp)) {
+    fields.mismatch("\"shifted\": \"input\" where attention resamples", "\"output\"");
+  }
+  if (!shiftsOutput && learnsStart(fields)) {
+    fields.mismatch("\"shifted\": \"output\" for \"start\": \"null\"", "\"input\"");
+  }
+  if (shift == 0 && learnsStart(fields)) {
+    fields.mismatch("a shift of 1 or more for \"start\": \"null\"", "0");
+  }
   if (keys != All && down < Attention) {
     fields.mismatch("attention that shortens where \"shorten_keys\" is \"group\"", "none");
+  }
+  if ((down >= Attention || upwards >= AttentionUp) && !settings.groups.empty()) {
+    fields.mismatch("no \"scales\" where attention resamples", "both");
   }
   const json *rotary = fields.find("rotary");
   if ((down >= Attention || upwards >= AttentionUp) && rotary && *rotary != false) {
@@ -87,7 +100,7 @@ Layer Hourglass::resampler(Mask mask) const {
 size_t Hourglass::goDown(int64_t k, Names &next, size_t x) {
   bool attends = down >= Attention, linear = down == Linear || down == AttentionLinear;
   x = attends && settings.preNorm ? make.norm(next(), x) : x;
-  size_t late = make.shift(next(), shift.value_or(k - 1), x);
+  size_t late = shiftsOutput ? x : make.shift(next(), shift.value_or(k - 1), x);
   size_t groups = make.shorten(next(), k, linear, late);
   if (!attends) {
     return groups;
@@ -100,6 +113,7 @@ size_t Hourglass::goDown(int64_t k, Names &next, size_t x) {
 size_t Hourglass::goUp(int64_t k, Names &next, size_t x, std::optional<size_t> skip) {
   if (upwards < AttentionUp) {
     x = make.upsample(next(), k, upwards == LinearUp, x);
+    x = shiftsOutput ? make.shift(next(), shift.value_or(k - 1), x) : x;
     return skip ? make.add(next(), x, *skip) : x;
   }
   if (!skip) {

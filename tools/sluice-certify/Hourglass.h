@@ -47,6 +47,7 @@ private:
   int64_t factor = 1;        ///< reached
   Layer settings;
   std::optional<int64_t> shift;
+  bool shiftsOutput = false;  ///< what was upsampled is shifted, not what is shortened
   size_t down, upwards, keys; ///< index of the value of "shorten", "upsample", "shorten_keys"
 };
 

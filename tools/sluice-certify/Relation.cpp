@@ -9,9 +9,11 @@
 using namespace certify;
 
 std::string Value::spell() const {
-  static const char *const names[] = {"tokens",  "embed",  "position",  "map",
-                                      "norm",    "linear", "attention", "shift",
-                                      "shorten", "fold",   "upsample",  "unfold"};
+  static const char *const names[] = {
+      "tokens",          "embed",     "position",       "map",          "norm",
+      "linear",          "attention", "segment counts", "segment ends", "pool_segments",
+      "select_segments", "shift",     "shorten",        "fold",         "upsample",
+      "unfold",          "start",     "spread_segments"};
   std::string name = names[static_cast<size_t>(kind)];
   if (kind == Kind::Attention) {
     std::string ends = " " + std::to_string(mask.begin) + " " + std::to_string(mask.end);
@@ -21,6 +23,7 @@ std::string Value::spell() const {
             : mask.kind == Mask::Bidirectional ? " bidirectional"
             : mask.kind == Mask::Tokens        ? " tokens" + ends
                                                : " window" + ends) +
+           (mask.step > 1 ? " step " + std::to_string(mask.step) : "") +
            (mask.from > 0 ? " from " + std::to_string(mask.from) : "");
   }
   bool isApart = window != 0 && window != number;
@@ -43,7 +46,9 @@ void certify::settleMask(Value &value) {
   mask.end = (mask.end + common - 1) / common;
   int64_t begin = mask.begin + b - a, end = mask.end + b - a; // b times those of a window in keys
   if (begin >= 0 && begin % b == 0 && end % b == 0) {
-    mask = {Mask::Window, begin / b, end / b, mask.from};
+    begin /= b;
+    end = begin + (end / b - begin) / mask.step * mask.step; // whole groups
+    mask = {Mask::Window, begin, end, mask.from, mask.step};
   }
 }
 
@@ -65,8 +70,8 @@ static Relation relationOfMask(const Value &value) {
     return {Relation::Earlier, 0, 0, a, b};
   case Mask::Complete: // b (q + 1) <= a (p + 1)
     return {Relation::Earlier, 0, 0, a, b, a - b};
-  case Mask::Window: // m - end < q <= m - begin
-    return {Relation::Window, 0, 0, a, b, -b * begin, -b * (end - 1)};
+  case Mask::Window: // m - end < q <= m - begin; of a step of s rows the first is m - end + s
+    return {Relation::Window, 0, 0, a, b, -b * begin, -b * (end - value.mask.step)};
   case Mask::Tokens: // a (p + 1) - end < b (q + 1) <= a (p + 1) - begin
     return {Relation::Window, 0, 0, a, b, a - b - begin, a - end};
   default:
@@ -77,12 +82,14 @@ static Relation relationOfMask(const Value &value) {
 static Relation relationOfKeys(const Value &value) {
   Relation relation = relationOfMask(value);
   relation.from = value.mask.from;
+  relation.step = value.mask.step;
   return relation;
 }
 
 Relation certify::relationOf(const Value &value, size_t operand) {
   switch (value.kind) {
   case Kind::Shift:
+  case Kind::Start: // its own rows stand where there is none
     return {Relation::Shifted, value.number};
   case Kind::Shorten:
   case Kind::Fold:
@@ -95,9 +102,24 @@ Relation certify::relationOf(const Value &value, size_t operand) {
     return operand == 0 || operand == 3 ? Relation{Relation::Same}
            : operand == 4               ? relationOfDistances(value)
                                         : relationOfKeys(value);
+  case Kind::Counts: // bits up to its own
+    return {Relation::Earlier};
+  case Kind::Pool: // the ends before and at it
+    return {Relation::Window, 0, 0, 1, 1, 0, -1};
   default:
     return {Relation::Same};
   }
+}
+
+bool certify::isUnread(const Value &value, size_t operand) {
+  return (value.kind == Kind::Pool && operand == 2) ||
+         (value.kind == Kind::Select && operand == 1) ||
+         (value.kind == Kind::Spread && operand == 2);
+}
+
+bool certify::isReadThroughEnds(const Value &value, size_t operand) {
+  return value.kind == Kind::Ends || (value.kind == Kind::Pool && operand < 2) ||
+         ((value.kind == Kind::Select || value.kind == Kind::Spread) && operand == 0);
 }
 
 int64_t certify::floorDivide(int64_t x, int64_t y) { return x / y - (x % y < 0 ? 1 : 0); }
@@ -133,7 +155,8 @@ std::optional<int64_t> Relation::lastOf(int64_t p) const {
 
 bool Relation::contains(int64_t p, int64_t q) const {
   std::optional<int64_t> first = firstOf(p), last = lastOf(p);
-  return (!first || *first <= q) && (!last || q <= *last) && (!isOfAttention() || q >= from);
+  bool isThere = (!first || *first <= q) && (!last || q <= *last);
+  return isThere && (!isOfAttention() || (q >= from && (step == 1 || (*last - q) % step == 0)));
 }
 
 std::optional<std::pair<int64_t, int64_t>> Relation::findSample() const {

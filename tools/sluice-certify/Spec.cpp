@@ -2,18 +2,11 @@
 //
 // From a spec to the graph of its values: a second reading of docs/spec.md. Read is what decides
 // the graph: stages, their order and names, factors, shifts, masks, placement, activation, dropout.
-#include "HeadGroups.h"
-#include "Hourglass.h"
-
-#include <map>
-#include <numeric>
-#include <set>
+#include "Deriver.h"
 
 using namespace certify;
 
 namespace {
-
-constexpr size_t mostValues = size_t{1} << 20;
 
 const std::set<std::string> layerKeys = {"heads",        "key_value_heads", "head_size",
                                          "norm",         "placement",       "epsilon",
@@ -25,18 +18,22 @@ const std::map<std::string, std::set<std::string>> ownKeys = {
     {"embedding", {"input", "positions", "dropout", "to"}},
     {"layer", {"over", "attention_norm", "first", "from", "to"}},
     {"norm", {"norm", "epsilon", "from", "to"}},
-    {"shift", {"by", "from", "to"}},
-    {"shorten", {"factor", "method", "window", "from", "to"}},
-    {"upsample", {"factor", "method", "window", "from", "to"}},
+    {"shift", {"by", "start", "from", "to"}},
+    {"shorten", {"factor", "method", "window", "segments", "from", "to"}},
+    {"upsample", {"factor", "method", "window", "segments", "by", "from", "to"}},
+    {"boundaries",
+     {"name", "rule", "factor", "predictor", "prior", "temperature", "weight", "capacity", "from"}},
     {"add", {"with", "from", "to"}},
     {"dropout", {"rate", "from", "to"}},
     {"head", {"tied", "bias", "label_smoothing", "shift", "first", "from"}},
     {"loss", {"name", "factor", "shift", "first", "tied", "bias", "label_smoothing", "from"}},
     {"layers", {"count", "first", "from", "to"}},
-    {"hourglass", {"hierarchy", "shorten", "shorten_keys", "upsample", "shift", "from", "to"}},
+    {"hourglass",
+     {"hierarchy", "shorten", "shorten_keys", "upsample", "shift", "shifted", "start", "from",
+      "to"}},
     {"project", {"with", "activation", "bias", "from", "to"}},
     {"top_down",
-     {"hierarchy", "shorten", "upsample", "projection_activation", "bags", "from", "to"}},
+     {"hierarchy", "shorten", "upsample", "projection_activation", "bags", "start", "from", "to"}},
     {"bottom_up", {"hierarchy", "shorten", "pooling", "from", "to"}}};
 
 void checkKeys(const json &object, const std::set<std::string> &known, const std::string &where) {
@@ -62,64 +59,7 @@ std::vector<std::string> namesOfInputs(const json &spec) {
   return names;
 }
 
-/// Derives one graph.
-class Deriver {
-public:
-  Deriver(const json &spec, bool train) : spec(spec), train(train) {}
-
-  Graph run();
-  /// Whether what is trained is not what is evaluated; known after run().
-  bool trainsOtherwise() const { return dropout; }
-
-private:
-  size_t stage(const std::string &op, const Fields &fields, const std::string &path, size_t input);
-  size_t embedding(const Fields &fields, const std::string &path);
-  void checkGiven(const std::string &op, const Fields &fields, size_t x) const;
-  /// With keys and values of the streams `over`: none, the layer's own; several, one a group of
-  /// heads.
-  size_t layer(const Layer &settings, const std::string &path, size_t x,
-               const std::vector<size_t> &over = {});
-  size_t mix(const Layer &settings, const std::string &path, size_t x,
-             const std::vector<size_t> &over);
-  size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask);
-  size_t bottomUp(const Fields &fields, const std::string &path, size_t x);
-  size_t singleLayer(const Fields &fields, const std::string &path, size_t x);
-  size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x);
-  size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
-  void score(const Fields &fields, const std::string &path, const std::string &what, size_t x);
-  void nameLoss(const std::string &name, const Fields &fields);
-  size_t project(const std::string &path, size_t x, std::optional<size_t> with, bool activated);
-  size_t topDown(const Fields &fields, const std::string &path, size_t x);
-  size_t hourglass(const Fields &fields, const std::string &path, size_t x);
-  size_t stream(const std::string &name, const Fields &fields) const;
-
-  /// Appends a value, on its first operand's scale unless it changes that.
-  size_t make(Kind kind, const std::string &name, std::vector<size_t> operands,
-              int64_t number = 0) {
-    if (graph.values.size() >= mostValues) {
-      throw BadInput("expected a model of fewer than " + std::to_string(mostValues) + " values");
-    }
-    int64_t factor = operands.empty() ? 1 : graph.values[operands[0]].factor;
-    factor *= kind == Kind::Shorten || kind == Kind::Fold ? number : 1;
-    factor /= kind == Kind::Upsample || kind == Kind::Unfold ? number : 1;
-    std::string input = operands.empty() ? axis : graph.values[operands[0]].input;
-    graph.values.push_back({name, kind, number, 0, {}, std::move(operands), factor, 1, input});
-    return graph.values.size() - 1;
-  }
-  /// Whether this graph drops out here; notes that some graph does.
-  bool dropoutOf(const Fields &fields, const std::string &key) {
-    bool drops = fields.dropsOut(key);
-    dropout |= drops;
-    return train && drops;
-  }
-
-  const json &spec;
-  bool train, dropout = false;
-  Graph graph;
-  std::string axis; ///< of what is made from nothing
-  std::map<std::string, size_t> streams, inputs;
-  std::set<std::string> lossNames;
-};
+} // namespace
 
 size_t Deriver::embedding(const Fields &fields, const std::string &path) {
   axis = fields.find("input") ? fields.text("input") : "";
@@ -134,84 +74,6 @@ size_t Deriver::embedding(const Fields &fields, const std::string &path) {
   }
   bool drops = dropoutOf(fields, "dropout");
   return terms.size() > 1 || drops ? make(Kind::Map, path + ".sum", terms) : terms[0];
-}
-
-size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
-                    const std::vector<size_t> &over) {
-  if (!settings.groups.empty()) {
-    return mixGroups(
-        settings, path, x, over,
-        [this](Kind kind, const std::string &name, std::vector<size_t> operands, int64_t number) {
-          return make(kind, name, std::move(operands), number);
-        },
-        [this](const std::string &name, size_t query, size_t keys, const Mask &mask) {
-          return attend(name, {query, keys, keys}, mask);
-        });
-  }
-  size_t keys = 0;
-  std::vector<size_t> terms;
-  std::optional<size_t> other = over.empty() ? std::nullopt : std::optional(over[0]);
-  if (other && settings.preNorm && settings.attentionNorm) {
-    other = make(Kind::Norm, path + ".over.norm", {*other});
-  }
-  if (settings.isXl) {
-    size_t content = make(Kind::Linear, path + ".query", {x});
-    terms.push_back(make(Kind::Linear, path + ".query_position", {x}));
-    keys = make(Kind::Linear, path + ".kv", {other.value_or(x)});
-    size_t distance = make(Kind::Position, path + ".distance", {});
-    // A row by distance is a step that queries and keys are whole numbers of.
-    graph.values[distance].factor = std::gcd(graph.values[x].factor, graph.values[keys].factor);
-    graph.values[distance].input = graph.values[x].input;
-    terms.push_back(make(Kind::Linear, path + ".relative", {distance}));
-    x = content;
-  } else if (other) {
-    keys = *other;
-    x = make(Kind::Linear, path + ".query", {x});
-    keys = make(Kind::Linear, path + ".kv", {keys});
-  } else {
-    x = keys = make(Kind::Linear, path + ".qkv", {x});
-  }
-  std::vector<size_t> operands = {x, keys, keys};
-  operands.insert(operands.end(), terms.begin(), terms.end());
-  x = attend(path + ".mix", std::move(operands), settings.mask);
-  return make(Kind::Linear, path + ".output", {x});
-}
-
-size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, const Mask &mask) {
-  size_t keys = operands[1], result = make(Kind::Attention, name, std::move(operands));
-  Value &value = graph.values[result];
-  value.mask = mask;
-  value.keyFactor = graph.values[keys].factor;
-  if (graph.values[keys].input != value.input) { // what is given is read whole, by tokens alone
-    if (value.isGiven()) {
-      fail(name, "a layer of the tokens over another axis", "one of the input " + value.input);
-    }
-    value.mask = {Mask::Bidirectional, 0, 0, value.mask.from};
-  }
-  settleMask(value);
-  return result;
-}
-
-size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x,
-                      const std::vector<size_t> &over) {
-  dropout |= settings.dropsOut;
-  auto block = [&](const std::string &name, auto inner) {
-    bool norms = settings.preNorm && (settings.attentionNorm || name != path + ".attention");
-    size_t branch = inner(norms ? make(Kind::Norm, name + ".norm", {x}) : x);
-    x = make(Kind::Map, name + ".sum", {x, branch});
-    x = settings.preNorm ? x : make(Kind::Norm, name + ".norm", {x});
-  };
-  block(path + ".attention", [&](size_t v) { return mix(settings, path + ".attention", v, over); });
-  block(path + ".feed_forward", [&](size_t v) {
-    std::vector<size_t> in;
-    if (settings.gated) {
-      in.push_back(make(Kind::Linear, path + ".feed_forward.gate", {v}));
-    }
-    in.push_back(make(Kind::Linear, path + ".feed_forward.in", {v}));
-    v = make(Kind::Map, path + ".feed_forward.activation", in);
-    return make(Kind::Linear, path + ".feed_forward.out", {v});
-  });
-  return x;
 }
 
 size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x) {
@@ -251,9 +113,8 @@ size_t Deriver::hourglass(const Fields &fields, const std::string &path, size_t 
   using Name = const std::string &;
   StageMaker stages;
   stages.norm = [&](Name at, size_t v) { return make(Kind::Norm, at + ".norm", {v}); };
-  stages.shift = [&](Name at, int64_t by, size_t v) {
-    return make(Kind::Shift, at + ".shift", {v}, by);
-  };
+  bool learns = learnsStart(fields);
+  stages.shift = [&, learns](Name at, int64_t by, size_t v) { return shift(at, by, learns, v); };
   stages.shorten = [&](Name at, int64_t k, bool linear, size_t v) {
     return shorten(at, k, k, linear, v);
   };
@@ -267,14 +128,15 @@ size_t Deriver::hourglass(const Fields &fields, const std::string &path, size_t 
   return Hourglass(fields, stages).expand(path, x);
 }
 
+size_t Deriver::stored(const std::string &name, size_t value) {
+  return graph.values[value].isLazy() ? make(Kind::Map, name, {value}) : value;
+}
+
 size_t Deriver::project(const std::string &path, size_t x, std::optional<size_t> with,
                         bool activated) {
-  auto stored = [&](const std::string &name, size_t value) {
-    return graph.values[value].isLazy() ? make(Kind::Map, path + name, {value}) : value;
-  };
-  std::vector<size_t> terms = {make(Kind::Linear, path + ".linear", {stored(".rows", x)})};
+  std::vector<size_t> terms = {make(Kind::Linear, path + ".linear", {stored(path + ".rows", x)})};
   if (with) {
-    terms.push_back(make(Kind::Linear, path + ".with", {stored(".with.rows", *with)}));
+    terms.push_back(make(Kind::Linear, path + ".with", {stored(path + ".with.rows", *with)}));
   }
   return with || activated ? make(Kind::Map, path + ".project", terms) : terms[0];
 }
@@ -284,9 +146,12 @@ size_t Deriver::project(const std::string &path, size_t x, std::optional<size_t>
 size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t input) {
   std::vector<Level> levels = readFalling(fields);
   Layer settings = readLayer(fields);
+  if (!settings.groups.empty()) {
+    fields.mismatch("no \"scales\" in a top_down stage", "both");
+  }
   bool folds = fields.choice("shorten", shortenMethods) == 1;
   bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
-  bool activated = isActivated(fields, "projection_activation");
+  bool activated = isActivated(fields, "projection_activation"), learns = learnsStart(fields);
   int64_t count = 0, before = 0;
   auto next = [&] { return path + ".inside." + std::to_string(count++); };
   size_t above = input;
@@ -295,11 +160,11 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
     int64_t ratio = joins ? before / level.factor : 1;
     if (joins) {
       above = upsample(next(), ratio, unfolds, above, fields);
-      above = make(Kind::Shift, next() + ".shift", {above}, ratio - 1);
+      above = shift(next(), ratio - 1, learns, above);
     }
     size_t x = level.factor > 1 ? shorten(next(), level.factor, level.factor, folds, input) : input;
     x = joins ? project(next(), x, above, activated) : x;
-    settings.mask.from = levels[0].factor / level.factor - 1;
+    settings.mask.from = learns ? 0 : levels[0].factor / level.factor - 1;
     for (int64_t i = 0; i < level.layers; ++i) {
       x = layer(settings, next(), x);
     }
@@ -373,53 +238,15 @@ void Deriver::checkGiven(const std::string &op, const Fields &fields, size_t x) 
   }
 }
 
-/// The first key; groups of heads have none.
-int64_t readFirst(const Fields &fields, const Layer &settings) {
-  int64_t first = fields.integer("first", 0, 0);
-  if (first > 0 && !settings.groups.empty()) {
-    fields.mismatch("no \"first\" beside groups of heads", "both");
-  }
-  return first;
-}
-
-/// A layer with keys and values of its own, or of other streams.
-size_t Deriver::singleLayer(const Fields &fields, const std::string &path, size_t x) {
-  Layer settings = readLayer(fields);
-  settings.mask.from = readFirst(fields, settings);
-  settings.attentionNorm = fields.boolean("attention_norm", true);
-  const json *over = fields.find("over");
-  bool isGrouped = !settings.groups.empty() || (over && over->is_array());
-  if (!settings.attentionNorm && (!settings.preNorm || isGrouped)) {
-    fields.mismatch("norms of a post-norm block, and of groups of heads",
-                    "\"attention_norm\": false");
-  }
-  if (!over) {
-    return layer(settings, path, x);
-  }
-  bool isRelative = fields.find("relative") && *fields.find("relative") != "none";
-  if (!settings.groups.empty() || (isRelative && isGrouped)) {
-    fields.mismatch("neither \"scales\" nor \"relative\" beside several streams", "both");
-  }
-  if (!isGrouped) {
-    size_t other = stream(fields.text("over"), fields);
-    bool isApart = graph.values[other].factor != graph.values[x].factor;
-    if (isRelative && (graph.values[other].input != graph.values[x].input ||
-                       (isApart && settings.mask.kind == Mask::Tokens))) {
-      fields.mismatch("no \"relative\" over an input's axis or by a window in tokens", "both");
-    }
-    return layer(settings, path, x, {other});
-  }
-  settings.groups = readSources(fields, settings.mask);
-  readFirst(fields, settings);
-  std::vector<size_t> sources;
-  for (const HeadGroup &group : settings.groups) {
-    sources.push_back(stream(group.stream, fields));
-  }
-  return layer(settings, path, x, sources);
-}
-
 size_t Deriver::stage(const std::string &op, const Fields &fields, const std::string &path,
                       size_t x) {
+  if (op == "boundaries") {
+    boundaries(fields, path, x);
+    return x;
+  }
+  if ((op == "shorten" || op == "upsample") && fields.find("segments")) {
+    return throughCut(op, fields, path, x);
+  }
   bool linear = op == "upsample" ? fields.choice("method", {"repeat", "linear"}) == 1
                                  : fields.choice("method", shortenMethods) == 1;
   if (op == "embedding") {
@@ -449,7 +276,11 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
     return make(Kind::Norm, path + ".norm", {x});
   }
   if (op == "shift") {
-    return make(Kind::Shift, path + ".shift", {x}, fields.integer("by", 0));
+    int64_t by = fields.integer("by", 0);
+    if (by == 0 && learnsStart(fields)) {
+      fields.mismatch("a shift of 1 or more for \"start\": \"null\"", "0");
+    }
+    return shift(path, by, learnsStart(fields), x);
   }
   if (op == "shorten") {
     int64_t k = fields.integer("factor", 1);
@@ -466,7 +297,8 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
     if (graph.values[x].input != graph.values[y].input) {
       fields.mismatch("two streams of one axis", "two axes");
     }
-    if (graph.values[x].factor != graph.values[y].factor) {
+    if (graph.values[x].factor != graph.values[y].factor ||
+        graph.values[x].segments != graph.values[y].segments) {
       fields.mismatch("two streams of one scale", "two scales");
     }
     return op == "add" ? make(Kind::Map, path + ".add", {x, y})
@@ -513,7 +345,7 @@ Graph Deriver::run() {
       checkGiven(op, fields, input);
     }
     size_t made = this->stage(op, fields, path, input);
-    previous = op == "loss" ? previous : made;
+    previous = op == "loss" || op == "boundaries" ? previous : made;
     if (stage.contains("to") && !streams.try_emplace(fields.text("to"), previous).second) {
       fail(path, "a name that no earlier result has", "\"" + fields.text("to") + "\"");
     }
@@ -521,8 +353,6 @@ Graph Deriver::run() {
   keepLive(graph);
   return std::move(graph);
 }
-
-} // namespace
 
 Model certify::deriveModel(const std::string &text) {
   json spec = parseSpec(text);

@@ -27,6 +27,9 @@ StoredRead followRead(const Graph &graph, const Relation &relation, size_t opera
   case Relation::Same:
     read.first = read.last = p;
     break;
+  case Relation::Shifted:
+    read.first = read.last = makeLinear(1, -relation.number);
+    break;
   case Relation::Earlier:
     read.last = latestKey(relation);
     break;
@@ -256,6 +259,9 @@ private:
       first = std::max(first, relation.from);
     }
     for (int64_t q = first; q <= last; ++q) {
+      if (!relation.contains(p, q)) {
+        continue;
+      }
       if (graph.values[operand].isLazy()) {
         visit(relationOf(graph.values[operand], 0), graph.values[operand].operands[0], q, t);
       } else if (q >= 0 && !isThere(operand, q)) {

@@ -149,6 +149,9 @@ driver::CheckOutcome replay(const CheckFlags &flags, driver::CheckRequest reques
     verdict.witness->whyNotRun = "--no-replay";
     return check;
   }
+  if (!verdict.witness->whyNotRun.empty()) {
+    return check;
+  }
   setLastWords(flags.json ? verdict.format() : ""); // of text it is printed already
   bool isSmall = check.ops <= mostOpsToReplay;
   bool ran = isSmall && replayCompiled(request, verdict.refusedMode, *verdict.witness);

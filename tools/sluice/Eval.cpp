@@ -5,6 +5,7 @@
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Npy.h"
 #include "sluice/Runtime/Sources.h"
+#include "sluice/Spec/Spec.h"
 
 #include <iostream>
 
@@ -105,8 +106,15 @@ void runEval(const EvalFlags &flags) {
   if (!flags.images.empty()) {
     std::cout << format("bits per dim    %.4f\n", result.bitsPerToken());
   }
-  for (const auto &[name, nats] : result.losses) {
-    std::cout << format("loss %-10s %.4f nats\n", name.c_str(), nats);
+  for (const auto &[name, number] : result.losses) {
+    if (name.ends_with(spec::boundaryShare)) {
+      std::string segments = name.substr(0, name.size() - spec::boundaryShare.size());
+      std::cout << (number > 0 ? format("shortening      %.3f tokens a segment of %s\n", 1 / number,
+                                        segments.c_str())
+                               : "shortening      no segments of " + segments + "\n");
+    } else {
+      std::cout << format("loss %-10s %.4f nats\n", name.c_str(), number);
+    }
   }
   std::cout << "weights         " << weights.string() << "\nprotocol        "
             << describeProtocol(result) << std::endl;

@@ -332,6 +332,11 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
                                      "states a session holds, found one without; compile a model "
                                      "that has a step (sluice compile --emit step says why not)");
   }
+  if (!predictor.isCached() && !flags.noCache) {
+    printNotice(
+        "note: this artifact has no incremental step, so that each token recomputes all before it; "
+        "sluice compile --emit step says why");
+  }
   if (!flags.session.empty()) {
     resume(flags, command, *executor, predictor, options, job.texts.front());
   }

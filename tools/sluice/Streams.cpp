@@ -19,7 +19,8 @@ Stream findStream(const Plan &plan, const std::string &flag, const std::string &
   std::optional<spec::Primitive> last;
   for (const spec::Primitive &each : spec::expand(model)) {
     bool makes = each.prefix == stage || each.prefix.starts_with(stage + ".");
-    bool isStream = each.axis.empty() && each.op() != spec::Op::Head && each.op() != spec::Op::Loss;
+    bool isStream = each.axis.empty() && each.segments.empty() && each.op() != spec::Op::Head &&
+                    each.op() != spec::Op::Loss && each.op() != spec::Op::Boundaries;
     last = makes && isStream ? each : last;
   }
   if (!last) {

@@ -26,17 +26,21 @@ public:
   /// 0: one position.
   int64_t factorOf(mlir::Value value) const { return scaleOf(value).factor; }
   mlir::FlatSymbolRefAttr axisOf(mlir::Value value) const { return scaleOf(value).axis; }
-  /// The axis whose tokens the function's losses score; without a loss, that of its first argument.
-  /// Other axes (an encoder's) have lengths of their own and no constraint.
-  bool isOnTargetAxis(mlir::Value value) const { return axisOf(value) == target; }
+  /// The axis whose tokens the function's losses score, and its segments; without a loss, that of
+  /// its first argument. Other axes (an encoder's) have lengths of their own and no constraint.
+  bool isOnTargetAxis(mlir::Value value) const { return scaleOf(value).tokens == target; }
   /// Whether position p exists from f p + 1 tokens of the target on, f the scale's factor: the
   /// value is stored, and on the target's axis.
   bool existsByTokens(mlir::Value value) const;
+  /// On an axis of segments, whose every row is computed at every length.
+  bool isSegmented(mlir::Value value) const { return axisOf(value) != scaleOf(value).tokens; }
 
 private:
   struct Scale {
     mlir::FlatSymbolRefAttr axis;
     int64_t factor = 1;
+    mlir::FlatSymbolRefAttr
+        tokens; ///< the axis itself, or the one whose segments' segments these are
   };
   const Scale &scaleOf(mlir::Value value) const;
 
@@ -66,12 +70,24 @@ std::optional<mlir::AffineExpr> linearBound(mlir::AffineExpr expression);
 // Frontiers
 //===----------------------------------------------------------------------===//
 
-/// Position p of a value needs no token beyond max(-1, candidates(p)), neither to read it nor for a
-/// position that it reads to exist. Each candidate is non-decreasing.
+/// maps[0](e_0(maps[1](e_1(... maps[k](p) ...)))), where e_i(m) is the position at which segment m
+/// of cuts[i] ends. Each map is an expression of d0, non-decreasing.
+struct EndBound {
+  llvm::SmallVector<mlir::AffineExpr, 2> maps;
+  llvm::SmallVector<SegmentOp, 1> cuts; ///< one less than maps, outermost first
+
+  bool operator==(const EndBound &other) const { return maps == other.maps && cuts == other.cuts; }
+};
+
+/// Position p of a value needs no token beyond max(-1, candidates(p), ends(p)), neither to read it
+/// nor for a position that it reads to exist. Each candidate is non-decreasing.
 struct Frontier {
-  llvm::SmallVector<mlir::AffineExpr, 2> candidates; ///< none: needs no token at all
+  llvm::SmallVector<mlir::AffineExpr, 2> candidates;
   mlir::Operation *unbounded =
       nullptr; ///< the op that no bound was found for; candidates then say nothing
+  llvm::SmallVector<EndBound, 1> ends; ///< more candidates, through ends of segments
+
+  bool needsNothing() const { return candidates.empty() && ends.empty() && !unbounded; }
 };
 
 /// Whether a relation mentions its operand's length, other than to end there (n - 1 - q >= 0).
@@ -79,6 +95,23 @@ bool mentionsLength(mlir::IntegerSet relation);
 
 /// Whether a relation ends a lazy source at n; see Obligation::bound.
 bool endsLazySource(mlir::IntegerSet relation, mlir::Value source, const Scales &scales);
+
+/// A term as the segmentation that decides it: of counts that a shift moves, its argument is moved.
+struct CutTerm {
+  SegmentTerm::Kind kind;
+  SegmentOp cut;
+  mlir::AffineExpr at; ///< of d0 = p
+};
+/// None where it is of no counts or ends that sluice.segment makes.
+std::optional<CutTerm> resolveTerm(const SegmentTerm &term);
+
+/// Adds what position p needs of an operand whose latest position is a term and a constant.
+/// Returns false where no bound was found.
+bool addThroughTerms(const PositionReads &reads, const Frontier &source, Frontier &result);
+/// Adds what position `at`(p) of `source` needs.
+void addEndBounds(const Frontier &source, mlir::AffineExpr at, Frontier &result);
+/// Whether a scale of the module depends on data.
+bool hasSegments(mlir::ModuleOp module);
 
 /// Frontier of every sequence of a function.
 llvm::DenseMap<mlir::Value, Frontier> computeFrontiers(mlir::func::FuncOp function);
@@ -192,6 +225,16 @@ std::optional<FoundLeak> findLeakAt(mlir::func::FuncOp function, int64_t length,
                                     int64_t firstRow = 0, int64_t *budget = nullptr);
 std::optional<FoundLeak> findLeakAt(const ReadPlan &plan, int64_t length, bool missing,
                                     int64_t firstRow = 0, int64_t *budget = nullptr);
+
+/// Boundary bits of every cut of a function, in order: where they are 1.
+using Boundaries = std::vector<std::vector<int64_t>>;
+/// The same at the first short lengths, of a function with segments: every read is walked, for all
+/// bits. `boundaries` are those that show it. The longest length that was walked is returned in
+/// `longest`.
+std::optional<FoundLeak> findSegmentLeak(mlir::func::FuncOp function, Boundaries &boundaries,
+                                         int64_t &longest);
+/// Of a leak through segments, the op whose row first holds a token that comes after it.
+mlir::Operation *opOfLateRead(const Scales &scales, const FoundLeak &leak);
 
 /// What a search for a leak looked at.
 struct LeakSearch {

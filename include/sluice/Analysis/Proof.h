@@ -31,6 +31,9 @@ struct Obligation {
   mlir::IntegerSet relation; ///< Read, Steady: dims p, q, symbol n, the valid length of the source
   int64_t bound = 0; ///< Token, Exist: the factor; NoLeak: the least o; Read: the source's factor
                      ///< where it is lazy and ends at n, so that f q <= u_value(p) too; else 0
+  /// Read: what data decides in `relation`. Exist of the ends of segments: e(p), so that
+  /// f e(p) <= u_value(p).
+  llvm::SmallVector<SegmentTerm, 2> terms;
 };
 
 /// What is claimed of one mode, and why. Not yet decided.
@@ -80,6 +83,8 @@ public:
   /// The two ways, one by one: for tests, which compare them.
   Decision decideBySets(const ModeProof &proof, const Obligation &obligation);
   Decision decideByPeriod(const ModeProof &proof, const Obligation &obligation);
+  /// Obligations with ends of segments, by cases on their order (Segments.h).
+  Decision decideBySegments(const ModeProof &proof, const Obligation &obligation);
 
 private:
   using Point = std::optional<llvm::SmallVector<int64_t, 3>>;

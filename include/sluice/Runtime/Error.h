@@ -20,6 +20,12 @@ public:
   using std::runtime_error::runtime_error;
 };
 
+/// More segments than memory has rows for. It says nothing about the weights.
+class RoomError : public JobError {
+public:
+  using JobError::JobError;
+};
+
 /// Weights, optimizer states or losses that are not finite.
 class NotFiniteError : public JobError {
 public:

@@ -34,6 +34,8 @@ public:
   Executor(const Executor &) = delete;
   Executor &operator=(const Executor &) = delete;
 
+  /// Whether some scale's rows are segments that data decides.
+  bool hasSegments() const;
   const Artifact &artifact() const { return device->artifact(); }
   const Plan &plan() const { return device->plan(); }
   int threads() const { return device->threads(); }
@@ -42,8 +44,9 @@ public:
   /// For people: "NVIDIA H200", "4 threads".
   std::string describeDevice() const { return device->describe(); }
 
-  /// Runs an entry's launches in order. Throws UserError where the artifact has no such entry. On a
-  /// GPU it may return before they are done: what reads results waits.
+  /// Runs an entry's launches in order. Throws UserError where the artifact has no such entry, and
+  /// JobError where a text has more segments than the model has rows for. On a GPU it may return
+  /// before they are done: what reads results waits.
   void run(const std::string &entry);
   /// Waits until all that was run is done.
   void synchronize() { device->synchronize(); }
@@ -102,6 +105,7 @@ private:
   std::span<uint8_t> bytes(Range range, Access access);
   std::span<float> floats(int64_t offset, int64_t count, Access access);
   void sendInputs(const std::string &entry);
+  void requireRoom(const std::string &entry);
 
   std::unique_ptr<Device> device;
   std::vector<Range> edited;           ///< ranges to give back at the next run

@@ -12,13 +12,14 @@ namespace sluice::spec {
 
 /// A primitive stage. Its result is the stream `id`; streams are single-assignment.
 struct Primitive {
-  int64_t id = 0;      ///< its index in the expansion
-  int64_t input = -1;  ///< id of the stream it reads; -1: the tokens (embedding only)
-  int64_t second = -1; ///< id of the other operand of `add`, `project`, a layer's `over`; -1: none
-  int64_t factor = 1;  ///< of the result's scale: position m stands for tokens from factor * m
-  std::string axis;    ///< of the result: the name of an input; empty: of the tokens
-  Settings settings;   ///< never those of a composite stage
-  std::string prefix;  ///< of the names of its weights: "stages.1.inside.0"
+  int64_t id = 0;       ///< its index in the expansion
+  int64_t input = -1;   ///< id of the stream it reads; -1: the tokens (embedding only)
+  int64_t second = -1;  ///< id of the other operand of `add`, `project`, a layer's `over`; -1: none
+  int64_t factor = 1;   ///< of the result's scale: position m stands for tokens from factor * m
+  std::string axis;     ///< of the result: the name of an input; empty: of the tokens
+  std::string segments; ///< of the result: the segmentation whose segments its rows are
+  Settings settings;    ///< never those of a composite stage
+  std::string prefix;   ///< of the names of its weights: "stages.1.inside.0"
   /// The stage as written; in an hourglass or a top_down its `hierarchy` (or `shift`, for a shift
   /// that an hourglass overrides).
   SourceLocation location;
@@ -33,6 +34,10 @@ struct Primitive {
 
 /// The model's primitive stages in execution order: the first is the embedding, the last the head.
 std::vector<Primitive> expand(const Model &model);
+
+/// Rows of a stage's result at full length. Of segments it is the most that any capacity gives: one
+/// a token, and one before the first.
+int64_t positionsOf(const Model &model, const Primitive &stage);
 
 /// The factor of a step of distance in a layer: the finest scale that queries and keys are whole
 /// numbers of.

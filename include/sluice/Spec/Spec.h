@@ -55,6 +55,9 @@ enum class MaskKind : uint8_t { Causal, Complete, Bidirectional, Window, Tokens 
 /// What attention's scores have by distance: nothing, a table, or Transformer-XL's terms, whose two
 /// biases are the layer's own or those of all such layers.
 enum class Relative : uint8_t { None, Bias, Xl, XlShared };
+/// Which tokens (spaces, tabs and ends of lines), or positions (k - 1, 2 k - 1 and so on), end a
+/// segment.
+enum class BoundaryRule : uint8_t { Whitespace, Every };
 enum class Optimizer : uint8_t { AdamW, Adam };
 enum class ScheduleKind : uint8_t { Cosine, Constant };
 
@@ -63,6 +66,7 @@ enum class NumberType : uint8_t { F32, Bf16 };
 
 /// How specs spell them, in the order of the enumeration.
 inline constexpr std::array<std::string_view, 3> shorteningNames = {"average", "linear", "max"};
+inline constexpr std::array<std::string_view, 2> boundaryRuleNames = {"whitespace", "every"};
 inline constexpr std::array<std::string_view, 5> activationNames = {"relu", "gelu", "gelu_tanh",
                                                                     "swiglu", "relu_squared"};
 
@@ -73,6 +77,7 @@ struct Mask {
   MaskKind kind = MaskKind::Causal;
   int64_t begin = 0;
   int64_t end = 0;
+  int64_t stride = 1; ///< of a window on one scale: keys p - begin - stride j alone, j >= 0
 };
 
 /// A window in tokens, counted in the tokens common to scales of factors a and b: divided by their
@@ -94,9 +99,14 @@ struct HeadGroup {
   std::string over;      ///< name of their stream; empty where a composite stage chose it
   bool isPooled = false; ///< they are of means of `factor` rows of the layer's own input instead
   int64_t factor = 1;
+  bool isMoving = false; ///< groups end at the query's own position, not at multiples of `factor`
   Mask mask;
   SourceLocation location; ///< of the mask
 };
+
+/// The rows of a moving group's keys, each the mean of the group that ends there, on a scale of
+/// `factor`: a window of whole groups, of which every group.factor-th row is read.
+Mask windowOfMoving(const HeadGroup &group, int64_t factor);
 
 struct Layer {
   int64_t heads = 0;
@@ -134,12 +144,15 @@ struct Norm {
 
 struct Shift {
   int64_t by = 0;
+  bool isLearned = false; ///< the first rows are a trained row, not zeros; then `by` >= 1
 };
 
 struct Shorten {
   int64_t factor = 1;
   Shortening method = Shortening::Average;
   std::optional<int64_t> window; ///< rows that a group reads, the last one its own; none: factor
+  std::string segments = {};     ///< the segmentation whose segments it pools; empty: groups
+  bool isSelection = false;      ///< of segments: their last rows, not their averages
 
   int64_t rows() const { return window.value_or(factor); }
 };
@@ -148,6 +161,8 @@ struct Upsample {
   int64_t factor = 1;
   Upsampling method = Upsampling::Repeat;
   std::optional<int64_t> window; ///< rows that a group reaches, whole groups; none: factor
+  std::string segments = {};     ///< the segmentation that the stream is of; empty: groups
+  int64_t by = 1;                ///< of segments: row t reads row c(t) - by; 1: the last closed one
 
   /// Groups that a row reads.
   int64_t groups() const { return window.value_or(factor) / factor; }
@@ -177,6 +192,9 @@ struct Head {
 /// What reports call the head's loss.
 inline constexpr std::string_view mainLoss = "next";
 
+/// What they call the share of tokens that end a segment, behind the segments' name.
+inline constexpr std::string_view boundaryShare = ".share";
+
 /// A loss beside the head's. Its result is no stream.
 struct Loss {
   std::string name;  ///< unique; the head's is "next"
@@ -201,6 +219,8 @@ struct Hourglass {
   Upsampling upsample = Upsampling::Repeat; ///< where `attendsUp`, Repeat adds nothing to queries
   bool attendsUp = false; ///< attention from the stream before shortening, over the coarse one
   std::optional<int64_t> shift; ///< absent: each level shifts by its relative factor - 1
+  bool isLearned = false;       ///< as of Shift, wherever a level shifts by 1 or more
+  bool shiftsOutput = false;    ///< what was upsampled is shifted, not what is shortened
   Layer layer;
 
   /// Index of the coarsest level: the middle one of factors that read the same from both ends, else
@@ -223,6 +243,7 @@ struct TopDown {
   Upsampling upsample = Upsampling::Repeat;
   std::optional<Activation> projection; ///< activation of what joins two scales
   std::optional<double> bags;           ///< factor of a loss on each coarse scale; absent: none
+  bool isLearned = false; ///< a trained row stands where the scale above has no group yet
   Layer layer;
 };
 
@@ -233,8 +254,21 @@ struct BottomUp {
   Layer layer;
 };
 
+/// A segmentation of the tokens: bits that end a segment. Its result is no stream.
+struct Boundaries {
+  std::string name;                 ///< of the segmentation and of the axis of its segments
+  std::optional<BoundaryRule> rule; ///< of the bits, or of the labels of what predicts them
+  int64_t factor = 1;               ///< of BoundaryRule::Every: k
+  int64_t capacity = 1;             ///< most segments in a row of a batch
+  int64_t hidden = 0;               ///< hidden width of the predictor; 0: none
+  double temperature = 0.5;         ///< of the Gumbel-sigmoid, where no rule gives labels
+  double prior = 0;                 ///< share of bits that is expected there
+  double weight = 1;                ///< what the predictor's loss counts
+  int64_t spare = 0; ///< rows beyond its segments that some stage reads; set by the expansion
+};
+
 using Settings = std::variant<Embedding, Layer, Norm, Shift, Shorten, Upsample, Add, Dropout, Head,
-                              Loss, Layers, Hourglass, Project, TopDown, BottomUp>;
+                              Loss, Layers, Hourglass, Project, TopDown, BottomUp, Boundaries>;
 
 /// The alternatives of Settings, in their order.
 enum class Op : uint8_t {
@@ -252,7 +286,8 @@ enum class Op : uint8_t {
   Hourglass,
   Project,
   TopDown,
-  BottomUp
+  BottomUp,
+  Boundaries
 };
 
 /// The op as a spec spells it ("shorten").

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The dispatch dialect's attributes, verifiers and storage rules.
+#include "Found.h"
 #include "Terms.h"
 
 #include "sluice/Dialect/Dispatch/Dispatch.h"
@@ -201,6 +202,11 @@ LogicalResult RowsOp::verify() {
   }
   if (failed(verifyBody(*this, getBody(), getInputs().size(), getOutputs().size(), "rows"))) {
     return failure();
+  }
+  for (unsigned i = 0; i < getInputs().size(); ++i) {
+    if (failed(detail::verifyFound(*this, i))) {
+      return failure();
+    }
   }
   Block &body = getBody().front();
   if (failed(verifySchedule(*this, obstacleOf(*this)))) {

@@ -47,13 +47,13 @@ static bool isRowOfPosition(Attribute access) {
   return cast<AccessAttr>(access).getKind() == AccessKind::Row;
 }
 
-/// Adds what body argument `argument` stands for, `first` the operand of argument 0.
+/// Adds what body argument `argument` stands for, `first` the operand of argument 0: with it the
+/// elements that find it.
 static void addArgument(ArrayAttr accesses, unsigned argument, unsigned first, Reads &reads) {
   auto access = cast<AccessAttr>(accesses[argument]);
   reads.push_back(readOf(access, first + argument));
-  if (access.getKind() == AccessKind::Gather && access.getIndex() >= 0) {
-    unsigned index = static_cast<unsigned>(access.getIndex());
-    reads.push_back(readOf(cast<AccessAttr>(accesses[index]), first + index));
+  for (unsigned index : access.getIndices()) {
+    addArgument(accesses, index, first, reads);
   }
 }
 
@@ -111,6 +111,15 @@ std::optional<Reads> CrossEntropyOp::getRowReads(unsigned) {
 std::optional<Reads> CrossEntropyWeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
 std::optional<Reads> WeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
 std::optional<Reads> ScatterRowsOp::getRowReads(unsigned) { return std::nullopt; }
+
+/// A count reads the bits so far; ends and totals are of no row of the domain.
+std::optional<Reads> SegmentScanOp::getRowReads(unsigned result) {
+  if (result != 0) {
+    return std::nullopt;
+  }
+  AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
+  return Reads{RowRead::related(0, IntegerSet::get(2, 1, {p - q, q}, {false, false}))};
+}
 
 //===----------------------------------------------------------------------===//
 // Attention

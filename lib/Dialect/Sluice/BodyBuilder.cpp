@@ -178,6 +178,10 @@ Value BodyBuilder::cloneScalar(Block &region, ValueRange arguments) {
   IRMapping mapping;
   mapping.map(region.getArguments(), arguments);
   for (Operation &op : region.without_terminator()) {
+    if (auto through = dyn_cast<dispatch::StraightThroughOp>(op)) {
+      mapping.map(through.getResult(), mapping.lookup(through.getValue()));
+      continue;
+    }
     Operation *copy = b.clone(op, mapping);
     if (!shape) {
       continue;

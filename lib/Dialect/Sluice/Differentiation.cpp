@@ -227,6 +227,9 @@ LogicalResult LastOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArrayRe
 LogicalResult ObjectiveOp::buildBackward(OpBuilder &b, ArrayRef<Value>,
                                          MutableArrayRef<Value> operands) {
   for (auto [i, losses] : llvm::enumerate(getLosses())) {
+    if (getFactors()[i] == 0) { // told, and minimized by nothing
+      continue;
+    }
     operands[i] =
         MeanGradientOp::create(b, getLoc(), losses.getType(),
                                llvm::APFloat(static_cast<float>(getFactors()[i])), getFirst()[i]);

@@ -65,6 +65,10 @@ LogicalResult LinearWeightGradientOp::emitDispatches(DispatchEmitter &emitter) {
 static void cloneRegion(Region &from, Region &to, OpBuilder &b) {
   IRMapping mapping;
   from.cloneInto(&to, mapping);
+  for (auto through : llvm::make_early_inc_range(to.getOps<dispatch::StraightThroughOp>())) {
+    through.replaceAllUsesWith(through.getValue());
+    through.erase();
+  }
   Operation *yield = to.front().getTerminator();
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(yield);

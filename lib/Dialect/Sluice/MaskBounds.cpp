@@ -237,6 +237,27 @@ std::pair<IntegerSet, int64_t> sluice::splitFirstKey(IntegerSet mask) {
           -first.getValue()};
 }
 
+IntegerSet sluice::withStride(IntegerSet mask, int64_t begin, int64_t stride) {
+  if (stride == 1) {
+    return mask;
+  }
+  SmallVector<AffineExpr> constraints(mask.getConstraints());
+  SmallVector<bool> equalities(mask.getEqFlags());
+  constraints.push_back((aheadOfKey(mask.getContext(), {}) - begin) % stride);
+  equalities.push_back(true);
+  return IntegerSet::get(2, 1, constraints, equalities);
+}
+
+std::pair<IntegerSet, int64_t> sluice::splitStride(IntegerSet mask) {
+  unsigned count = mask.getNumConstraints() - 1;
+  auto remainder = dyn_cast<AffineBinaryOpExpr>(mask.getConstraint(count));
+  if (count == 0 || !mask.isEq(count) || !remainder || remainder.getKind() != AffineExprKind::Mod) {
+    return {mask, 1};
+  }
+  return {IntegerSet::get(2, 1, mask.getConstraints().drop_back(), mask.getEqFlags().drop_back()),
+          cast<AffineConstantExpr>(remainder.getRHS()).getValue()};
+}
+
 /// Of a mask that says `first` and `last` of p = q = 0.
 static MaskWords describeWindow(IntegerSet mask, ScaleRatio scales, int64_t first, int64_t last) {
   MLIRContext *context = mask.getContext();
@@ -274,8 +295,13 @@ static MaskWords describeWhole(IntegerSet mask, ScaleRatio scales) {
 }
 
 MaskWords sluice::describeMask(IntegerSet mask, ScaleRatio scales) {
-  auto [whole, first] = splitFirstKey(mask);
+  auto [strided, first] = splitFirstKey(mask);
+  auto [whole, stride] = splitStride(strided);
   MaskWords words = describeWhole(whole, scales);
+  if (withStride(whole, words.begin, stride) != strided) {
+    return {};
+  }
   words.first = first;
+  words.stride = stride;
   return words;
 }

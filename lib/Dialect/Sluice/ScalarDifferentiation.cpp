@@ -3,6 +3,8 @@
 // Reverse-mode differentiation of straight-line scalar code.
 #include "sluice/Dialect/Sluice/ScalarDifferentiation.h"
 
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/IRMapping.h"
@@ -12,6 +14,7 @@
 #include <numbers>
 
 using namespace mlir;
+using namespace sluice;
 
 namespace {
 
@@ -115,6 +118,8 @@ LogicalResult Sweep::visit(Operation *op, Value g) {
     Value zero = constant(0);
     add(op->getOperand(1), arith::SelectOp::create(b, x, g, zero));
     add(op->getOperand(2), arith::SelectOp::create(b, x, zero, g));
+  } else if (auto through = dyn_cast<dispatch::StraightThroughOp>(op)) {
+    add(through.getSurrogate(), g);
   } else {
     return visitMath(op, g);
   }

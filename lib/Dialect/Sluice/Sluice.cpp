@@ -4,6 +4,7 @@
 #include "OpFacts.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Step.h"
+#include "sluice/Runtime/Limits.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -58,28 +59,35 @@ int64_t sluice::getFactor(Operation *op, SequenceType type) {
   return scale.getFactor();
 }
 
-/// The given axis of a sequence; null on the axis whose tokens are predicted.
-static AxisOp givenAxis(Operation *op, SequenceType type) {
+static AxisOp axisOf(Operation *op, SequenceType type) {
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, type.getScale());
-  auto axis =
-      scale ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()) : AxisOp();
-  return axis && axis.getCapacity() ? axis : AxisOp();
+  return scale ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()) : AxisOp();
 }
 
-bool sluice::isGiven(Operation *op, SequenceType type) { return bool(givenAxis(op, type)); }
+bool sluice::isGiven(Operation *op, SequenceType type) {
+  AxisOp axis = axisOf(op, type);
+  return axis && axis.getCapacity();
+}
+
+bool sluice::isSegmented(Operation *op, SequenceType type) {
+  AxisOp axis = axisOf(op, type);
+  return axis && axis.getSegments();
+}
 
 int64_t sluice::getDomainFactor(Operation *op, SequenceType type) {
-  return isGiven(op, type) ? 0 : getFactor(op, type);
+  return isGiven(op, type) || isSegmented(op, type) ? 0 : getFactor(op, type);
 }
 
 std::string sluice::countsName(StringRef axis) { return (axis + ".count").str(); }
 
 int64_t sluice::getPositions(Operation *op, SequenceType type) {
-  if (AxisOp axis = givenAxis(op, type)) {
+  AxisOp axis = axisOf(op, type);
+  if (axis && axis.getCapacity()) {
     return static_cast<int64_t>(*axis.getCapacity());
   }
   int64_t factor = getFactor(op, type);
-  return factor == 0 ? 1 : (getContext(op) + factor - 1) / factor;
+  auto rows = axis && axis.getRows() ? static_cast<int64_t>(*axis.getRows()) : getContext(op);
+  return factor == 0 ? 1 : (rows + factor - 1) / factor;
 }
 
 Value sluice::convertSequence(OpBuilder &b, Location loc, Value sequence, Type element) {
@@ -108,6 +116,16 @@ Type sluice::getComputeType(Value weight) {
 LogicalResult AxisOp::verify() {
   if (getCapacity().has_value() != getVocabulary().has_value()) {
     return emitOpError("S-042: expected a capacity and a vocabulary, or neither, found one");
+  }
+  auto rows = static_cast<int64_t>(getRows().value_or(1)), least = static_cast<int64_t>(getLeast());
+  if (getSegments().has_value() != getRows().has_value() || (getSegments() && getCapacity())) {
+    return emitOpError("S-058: expected segments of a scale with a capacity, and none where the "
+                       "axis is given, found otherwise");
+  }
+  if (rows < 1 || rows > mostSize || least < 1) {
+    return emitOpError("S-058: expected a capacity of segments of at least 1 and below 2^31, and a "
+                       "least distance of at least 1, found ")
+           << rows << " and " << least;
   }
   return success();
 }

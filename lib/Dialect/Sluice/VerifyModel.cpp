@@ -109,15 +109,69 @@ static AxisOp axisOf(Operation *op, Value sequence) {
   return scale ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()) : AxisOp();
 }
 
+/// The axis whose segments, or segments' segments, an axis counts; null where there is no end.
+static AxisOp rootOf(AxisOp axis) {
+  for (int depth = 0; axis && axis.getSegmentsAttr(); ++depth) {
+    constexpr int deepest = 16;
+    auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(axis, axis.getSegmentsAttr());
+    axis = scale && depth < deepest
+               ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(axis, scale.getAxisAttr())
+               : AxisOp();
+  }
+  return axis;
+}
+
+/// Segments are of tokens that are predicted.
+static LogicalResult verifySegments(AxisOp axis) {
+  AxisOp root = rootOf(axis);
+  if (axis.getSegments() && (!root || root.getCapacity())) {
+    return axis.emitError()
+           << "S-059: expected segments of a scale of the tokens that are predicted, or of their "
+              "segments, found "
+           << axis.getSegmentsAttr();
+  }
+  return success();
+}
+
+/// An axis counts the segments of one segmentation: two would share one number of segments.
+static LogicalResult verifySegmentations(func::FuncOp function) {
+  llvm::SmallPtrSet<Operation *, 4> cut;
+  for (auto segment : function.getBody().getOps<SegmentOp>()) {
+    AxisOp axis = axisOf(segment, segment.getEnds());
+    if (axis && !cut.insert(axis).second) {
+      return segment.emitOpError("S-066: expected one sluice.segment for the axis @")
+             << axis.getSymName() << ", found two; give each an axis of its own";
+    }
+  }
+  return success();
+}
+
+/// Whether sequences of an axis and of its segments may meet in `op`, whose own verifier says how.
+static bool joinsSegments(Operation *op) {
+  return isa<SegmentOp, PoolSegmentsOp, PoolSegmentsBackwardOp, PoolSegmentsBitsBackwardOp,
+             SelectSegmentsOp, SelectSegmentsBackwardOp, SpreadSegmentsOp,
+             SpreadSegmentsBackwardOp>(op);
+}
+
 /// Sequences of two axes meet in attention alone, and what is given reads nothing that is
 /// predicted.
 static LogicalResult verifyAxes(Operation *op) {
+  if (joinsSegments(op)) {
+    return success();
+  }
   if (isa<AttentionOp, AttentionBackwardOp>(op)) {
     AxisOp queries = axisOf(op, op->getOperand(0)), keys = axisOf(op, op->getOperand(1));
     if (queries && keys && queries != keys && queries.getCapacity()) {
       return op->emitError() << "S-040: expected queries of the axis that is predicted where keys "
                                 "are of another, found queries of the given axis @"
                              << queries.getSymName() << " and keys of @" << keys.getSymName();
+    }
+    bool isOfSegments = queries && keys && (queries.getSegments() || keys.getSegments());
+    if (isOfSegments && queries != keys && !keys.getCapacity()) {
+      return op->emitError()
+             << "S-065: expected queries and keys of one axis where neither is given, as rows of "
+                "segments have no place among others, found @"
+             << queries.getSymName() << " and @" << keys.getSymName();
     }
     return success();
   }
@@ -164,13 +218,18 @@ static LogicalResult verifyInModel(Operation *op) {
     }
   }
   auto scale = dyn_cast<ScaleOp>(op);
-  if (failed(verifySizes(op)) || (scale && failed(verifyScale(scale))) || failed(verifyAxes(op))) {
+  auto axis = dyn_cast<AxisOp>(op);
+  if ((axis && failed(verifySegments(axis))) || failed(verifySizes(op)) ||
+      (scale && failed(verifyScale(scale))) || failed(verifyAxes(op))) {
     return failure();
   }
   if (auto func = dyn_cast<func::FuncOp>(op)) {
     if (!llvm::hasSingleElement(func.getBody())) {
       return op->emitError() << "expected functions of one block, found "
                              << func.getBody().getBlocks().size();
+    }
+    if (failed(verifySegmentations(func))) {
+      return failure();
     }
     for (Type type : func.getArgumentTypes()) {
       if (failed(verifySequence(op, type))) {

@@ -29,6 +29,15 @@ std::vector<float> angleTable(ParameterOp parameter, double (*even)(double),
   return values;
 }
 
+/// A column of zeros with ones in the rows that the parameter lists.
+std::vector<float> memberTable(ParameterOp parameter) {
+  std::vector<float> values(cast<RankedTensorType>(parameter.getType()).getNumElements());
+  for (int64_t row : parameter.getMembers().value_or(ArrayRef<int64_t>())) {
+    values[row] = 1;
+  }
+  return values;
+}
+
 /// One number a flat row, from its parameter.
 std::vector<float> perRow(const ParameterLayout &layout,
                           llvm::function_ref<double(ParameterOp)> value) {
@@ -58,6 +67,8 @@ std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memor
       putFloats(parameter.getSymName().str(), angleTable(parameter, std::cos, std::sin));
     } else if (parameter.getInitial() == "sinusoidal") {
       putFloats(parameter.getSymName().str(), angleTable(parameter, std::sin, std::cos));
+    } else if (parameter.getInitial() == "members") {
+      putFloats(parameter.getSymName().str(), memberTable(parameter));
     }
   }
   ParameterLayout layout(module);

@@ -179,14 +179,14 @@ void BackwardGenerator::emitHead(Value member) {
   emitPack(e, shape, outputGradient, all, outputColumn, outputRows);
   emitFill(e, queryGradients, 0);
   terms.packHead(batchRow, queryLength, head);
-  terms.packAllQueries();
+  terms.clearGradients();
   emitRowStatistics(outputColumn);
   Value blocks = e.floorDiv(e.add(queryLength, shape.queryBlock - 1), shape.queryBlock);
   e.loop(e.index(0), blocks, 1, [&](Value block) {
     Value first = e.mul(block, shape.queryBlock), row = e.mul(block, shape.head);
     emitTransposeBlock(e, shape, queryRows, first, queryBlocks, row);
     emitTransposeBlock(e, shape, outputRows, first, outputBlocks, row);
-    terms.transposeBlock(first, row);
+    terms.packQueries(first);
   });
   e.loop(e.index(0), keyLength, shape.keyBlock, [&](Value q0) {
     e.loop(e.index(0), blocks, 1, [&](Value block) { emitPair(q0, block); });
@@ -198,7 +198,7 @@ void BackwardGenerator::emitHead(Value member) {
     Value count = e.min(e.index(shape.queryBlock), e.sub(queryLength, p0));
     emitUnpack(e, shape, rows, e.index(0), p0, count, rotary, gradientOf(0), queryBase,
                queryColumn);
-    terms.storeQueries(p0, blockRow, rows);
+    terms.storeQueries(p0);
   });
   terms.storeHead(batchRow);
 }
@@ -230,7 +230,7 @@ void BackwardGenerator::emitPair(Value q0, Value block) {
   BlockClass kind = classifyBlock(e, op.getMask(), p0, shape.queryBlock, q0, shape.keyBlock,
                                   {queryLength, keyLength});
   e.when(kind.some, [&] {
-    terms.emitProducts(p0, q0, blockRow);
+    terms.emitProducts(p0, q0);
     e.when(kind.full, [&] { emitProbabilities(q0, false); }, [&] { emitProbabilities(q0, true); });
     if (keep) {
       emitKeep(e, frame, shape, e.add(e.mul(batchRow, shape.heads), head), p0, q0, keep);
@@ -334,7 +334,7 @@ void BackwardGenerator::emitProducts(Value q0) {
   product.a = {keys, q0, {}, /*transposed=*/true};
   product.b = {scoreGradients, {}, {}};
   emitMatmul(e, target, accumulateInto(e, product, queryGradients, blockRow));
-  terms.emitGradients(scoreGradients, p0, q0, blockRow);
+  terms.emitGradients(scoreGradients, p0, q0);
 }
 
 FailureOr<Kernel> cpu::generateAttentionBackward(dispatch::AttentionBackwardOp op, ModuleOp module,

@@ -138,7 +138,7 @@ void ForwardGenerator::emitQueryBlock(Value block) {
   emitPack(e, shape, query, {queryBase, p0, e.index(shape.queryBlock), queryLength}, queryColumn,
            rowsOfBlock);
   emitTransposeBlock(e, shape, rowsOfBlock, e.index(0), queries, e.index(0));
-  terms.packQueries(p0, rowsOfBlock);
+  terms.packQueries(p0);
   emitFill(e, accumulator, 0);
   eachVector([&](int64_t, Value offset) {
     e.store(e.splat(-infinity), maximum, {offset});
@@ -153,7 +153,7 @@ void ForwardGenerator::emitKeyBlock(Value q0) {
                                    {queryLength, keyLength});
   e.when(block.some, [&] {
     eachVector([&](int64_t, Value offset) { e.store(e.splat(-infinity), blockMaximum, {offset}); });
-    terms.emitProducts(p0, q0, e.index(0));
+    terms.emitProducts(p0, q0);
     e.when(block.full, [&] { emitScores(q0, false); }, [&] { emitScores(q0, true); });
     if (shape.dropout > 0) {
       emitKeep(e, frame, shape, e.add(e.mul(batchRow, shape.heads), head), p0, q0, keep);

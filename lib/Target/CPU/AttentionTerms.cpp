@@ -3,10 +3,36 @@
 // Terms by distance: rows packed once a head, products and their adjoints a pair of blocks.
 #include "AttentionTerms.h"
 
+#include "llvm/Support/MathExtras.h"
+
+#include <numeric>
+
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
 using namespace sluice::cpu::attention;
+
+// A band has as many queries as make it no more than a vector wider than a block of keys, but four
+// for the sake of its matmul.
+Terms::Bands Terms::makeBands() const {
+  int64_t common = std::gcd(a, b), lanes = e.lanes;
+  Bands s{};
+  s.period = b / common;
+  s.shift = a / common;
+  s.ofClass = llvm::divideCeil(shape.queryBlock, s.period);
+  for (s.rows = lanes; s.rows > 4 && (s.rows * s.shift > lanes || s.rows > s.ofClass);) {
+    s.rows /= 2;
+  }
+  s.ofClass = llvm::alignTo(s.ofClass, s.rows);
+  s.width = llvm::alignTo(llvm::alignTo(shape.keyBlock, lanes) + s.shift * (s.rows - 1), lanes);
+  int64_t lastQuery = allQueries() - shape.queryBlock + s.block() - 1;
+  s.top = std::max<int64_t>(llvm::divideFloorSigned(a * lastQuery + c, b),
+                            llvm::divideCeil(allDistances(), b));
+  // Queries and keys of a pair of blocks have numbers below 0 where no mask joins them.
+  int64_t below = llvm::divideCeil(a * shape.queryBlock, b) + 2;
+  s.columns = llvm::alignTo(s.top + 1 + below + s.width, lanes);
+  return s;
+}
 
 void Terms::allocate(std::optional<unsigned> firstGradient) {
   auto matrix = [&](int64_t rows, int64_t columns) {
@@ -16,13 +42,15 @@ void Terms::allocate(std::optional<unsigned> firstGradient) {
     return frame.scratch(MemRefType::get({count}, e.b.getF32Type()));
   };
   unsigned operand = firstOperand, gradient = firstGradient.value_or(0);
-  int64_t transposed = (firstGradient ? shape.queryBlocks : 1) * shape.head;
+  keepsQueries = firstGradient.has_value();
+  int64_t queries = (keepsQueries ? shape.queryBlocks : 1) * bands.block();
   if (operands.rows) {
     query = frame.buffer(operand++);
     rows = frame.buffer(operand++);
-    packedRows = matrix(packedCount(), shape.headWidth);
-    products = matrix(distancesOfPair(), shape.queryBlock);
-    queryBlocks = matrix(transposed, shape.queryBlock);
+    rowColumns = matrix(b * shape.head, bands.columns);
+    queryRows = matrix(queries, shape.headWidth);
+    products = matrix(bands.block(), bands.width);
+    scoreProducts = matrix(shape.keyBlock, shape.queryBlock);
   }
   if (operands.bias) {
     table = frame.buffer(operand);
@@ -31,9 +59,10 @@ void Terms::allocate(std::optional<unsigned> firstGradient) {
   if (firstGradient && operands.rows) {
     queryGradient = frame.buffer(gradient++);
     rowGradient = frame.buffer(gradient++);
-    queryRows = matrix(allQueries(), shape.headWidth);
-    queryGradients = matrix(transposed, shape.queryBlock);
-    rowGradients = matrix(packedCount(), shape.headWidth);
+    packedRows = matrix(b * bands.columns, shape.headWidth);
+    productGradients = matrix(bands.block(), bands.width);
+    queryGradients = matrix(queries, shape.headWidth);
+    rowGradients = matrix(b * bands.columns, shape.headWidth);
   }
   if (firstGradient && operands.bias) {
     tableGradient = frame.buffer(gradient);
@@ -45,38 +74,70 @@ void Terms::packHead(Value batchRow, Value lengthOf, Value headOf) {
   base = e.mul(batchRow, shape.queries);
   length = lengthOf;
   head = headOf;
-  Value zero = e.index(0);
   if (rows) {
     rowBase = e.mul(batchRow, rowCount());
     rowLength = frame.validLength(step, rowCount());
-    e.loop(zero, e.index(packedCount()), 1, [&](Value i) {
-      Value row0 = e.add(rowBase, emitDistanceRow(e, e.add(i, -front()), rowLength));
-      for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
-        Value row = e.load(rows, {row0, e.add(columnOf(head), lane0)}, shape.head - lane0);
-        e.store(row, packedRows, {i, e.index(lane0)});
-      }
-    });
+    packRows();
   }
   if (table) {
-    e.loop(zero, e.index(front() + allDistances()), 1, [&](Value i) {
+    e.loop(e.index(0), e.index(front() + allDistances()), 1, [&](Value i) {
       Value row = emitDistanceRow(e, e.add(i, -front()), e.index(biasRows()));
       e.store(e.loadScalar(table, {row, head}), biases, {i});
     });
   }
 }
 
-void Terms::packQueries(Value p0, Value rowsOfBlock) {
-  if (rows) {
-    emitPack(e, shape, query, {base, p0, e.index(shape.queryBlock), length}, columnOf(head),
-             rowsOfBlock);
-    emitTransposeBlock(e, shape, rowsOfBlock, e.index(0), queryBlocks, e.index(0));
-  }
+void Terms::packRows() {
+  Value zero = e.index(0);
+  auto packSquare = [&](Value rowClass, Value column, int64_t lane0) {
+    Emitter::Values square;
+    for (int64_t i = 0; i < e.lanes; ++i) {
+      Value at = e.add(column, i);
+      Value distance = e.add(e.mul(e.sub(e.index(bands.top), at), b), rowClass);
+      Value from = e.add(rowBase, emitDistanceRow(e, distance, rowLength));
+      square.push_back(e.load(rows, {from, e.add(columnOf(head), lane0)}, shape.head - lane0));
+      if (packedRows) {
+        e.store(square.back(), packedRows, {e.add(firstRowOf(rowClass), at), e.index(lane0)});
+      }
+    }
+    e.transpose(square);
+    Value row = e.add(e.mul(rowClass, shape.head), lane0);
+    for (int64_t i = 0; i < std::min(e.lanes, shape.head - lane0); ++i) {
+      e.store(square[i], rowColumns, {e.add(row, i), column});
+    }
+  };
+  e.loop(zero, e.index(b), 1, [&](Value rowClass) {
+    e.loop(zero, e.index(bands.columns), e.lanes, [&](Value column) {
+      for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
+        packSquare(rowClass, column, lane0);
+      }
+    });
+  });
 }
 
-void Terms::packAllQueries() {
+/// Places behind a block's queries repeat some query: nobody reads what comes of them.
+void Terms::packQueries(Value p0) {
+  if (!rows) {
+    return;
+  }
+  Value zero = e.index(0), last = e.add(length, -1), row0 = firstQueryRow(p0);
+  e.loop(zero, e.index(bands.period), 1, [&](Value first) {
+    e.loop(zero, e.index(bands.ofClass), 1, [&](Value i) {
+      Value p = e.min(e.add(e.add(p0, first), e.mul(i, bands.period)), last);
+      Value to = e.add(row0, e.add(e.mul(first, bands.ofClass), i));
+      for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
+        Value column = e.add(columnOf(head), lane0);
+        Value value = e.load(query, {e.add(base, p), column}, shape.head - lane0);
+        e.store(value, queryRows, {to, e.index(lane0)});
+      }
+    });
+  });
+}
+
+/// Gradients of products stay zero outside of scores' places.
+void Terms::clearGradients() {
   if (rows) {
-    Value count = e.roundUp(length, shape.queryBlock);
-    emitPack(e, shape, query, {base, e.index(0), count, length}, columnOf(head), queryRows);
+    emitFill(e, productGradients, 0);
     emitFill(e, queryGradients, 0);
     emitFill(e, rowGradients, 0);
   }
@@ -87,30 +148,72 @@ void Terms::packAllQueries() {
   }
 }
 
-void Terms::transposeBlock(Value p0, Value row0) {
-  if (rows) {
-    emitTransposeBlock(e, shape, queryRows, p0, queryBlocks, row0);
-  }
+void Terms::eachBand(Value p0, Value q0, llvm::function_ref<void(const Band &)> body) {
+  Value zero = e.index(0);
+  e.loop(zero, e.index(bands.period), 1, [&](Value first) {
+    e.loop(zero, e.index(bands.ofClass), bands.rows, [&](Value i) {
+      Value p = e.add(e.add(p0, first), e.mul(i, bands.period));
+      Value x = e.add(e.mul(p, a), c), number = e.floorDiv(x, b);
+      Value column = e.add(e.sub(q0, number), bands.top - bands.shift * (bands.rows - 1));
+      body({e.add(e.mul(first, bands.ofClass), i), e.sub(x, e.mul(number, b)), column});
+    });
+  });
 }
 
-void Terms::emitProducts(Value p0, Value q0, Value row0) {
+Terms::Place Terms::placeOf(Value queryOfBlock) {
+  Value i = e.floorDiv(queryOfBlock, bands.period);
+  Value first = e.sub(queryOfBlock, e.mul(i, bands.period));
+  Value ofBand = e.sub(i, e.mul(e.floorDiv(i, bands.rows), bands.rows));
+  Value column = e.mul(e.sub(e.index(bands.rows - 1), ofBand), bands.shift);
+  return {e.add(e.mul(first, bands.ofClass), i), column};
+}
+
+void Terms::eachSquare(Square body) {
+  int64_t whole = shape.keyBlock / e.lanes * e.lanes, rest = shape.keyBlock - whole;
+  e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value first) {
+    SmallVector<Place> places;
+    for (int64_t lane = 0; lane < e.lanes; ++lane) {
+      places.push_back(placeOf(e.add(first, lane)));
+    }
+    e.loop(e.index(0), e.index(whole), e.lanes,
+           [&](Value key) { body(first, key, e.lanes, places); });
+    if (rest > 0) {
+      body(first, e.index(whole), rest, places);
+    }
+  });
+}
+
+void Terms::emitProducts(Value p0, Value q0) {
   if (!rows) {
     return;
   }
-  Matmul product;
-  product.rows = distancesOfPair();
-  product.vectors = shape.queryVectors;
-  product.depth = e.index(shape.head);
-  product.a = {packedRows, firstRow(p0, q0), {}};
-  product.b = {queryBlocks, row0, {}};
-  product.finish = [&](Value row, Value column, Accumulators &tile) {
-    for (auto [i, line] : llvm::enumerate(tile)) {
-      for (auto [j, value] : llvm::enumerate(line)) {
-        e.store(value, products, {e.add(row, i), e.add(column, j * e.lanes)});
+  eachBand(p0, q0, [&](const Band &band) {
+    Matmul product;
+    product.rows = bands.rows;
+    product.vectors = bands.width / e.lanes;
+    product.depth = e.index(shape.head);
+    product.a = {queryRows, e.add(firstQueryRow(p0), band.row), {}};
+    product.b = {rowColumns, e.mul(band.rowClass, shape.head), band.column};
+    product.finish = [&](Value row, Value column, Accumulators &tile) {
+      for (auto [i, line] : llvm::enumerate(tile)) {
+        for (auto [j, value] : llvm::enumerate(line)) {
+          Value at = e.add(band.row, e.add(row, i));
+          e.store(value, products, {at, e.add(column, j * e.lanes)});
+        }
       }
+    };
+    emitMatmul(e, target, product);
+  });
+  eachSquare([&](Value first, Value key, int64_t keys, ArrayRef<Place> places) {
+    Emitter::Values square;
+    for (const Place &place : places) {
+      square.push_back(e.load(products, {place.row, e.add(place.column, key)}));
     }
-  };
-  emitMatmul(e, target, product);
+    e.transpose(square);
+    for (int64_t i = 0; i < keys; ++i) {
+      e.store(square[i], scoreProducts, {e.add(key, i), first});
+    }
+  });
 }
 
 Value Terms::steps(int64_t stride) {
@@ -143,7 +246,7 @@ Value Terms::addProduct(Value raw, Value key, Value offset) {
   if (!rows) {
     return raw;
   }
-  return e.addf(raw, gather(products, {productRow(key, offset), offset}, diagonal()));
+  return e.addf(raw, e.load(scoreProducts, {key, offset}));
 }
 
 Value Terms::addBias(Value score, Value p0, Value q0, Value key, Value offset) {
@@ -166,57 +269,72 @@ void Terms::addBiasGradient(Value gradient, Value p0, Value q0, Value key, Value
   scatter(e.addf(gather(biasGradients, {at}, a), gradient), biasGradients, {at}, a);
 }
 
-/// The products' gradient: that of each score along its diagonal, 0 where no key of the block has
-/// the distance.
-void Terms::emitProductGradients(Value scoreGradients) {
-  emitFill(e, products, 0);
-  e.loop(e.index(0), e.index(shape.keyBlock), 1, [&](Value key) {
-    for (int64_t j = 0; j < shape.queryVectors; ++j) {
-      Value offset = e.index(j * e.lanes);
-      scatter(e.load(scoreGradients, {key, offset}), products, {productRow(key, offset), offset},
-              diagonal());
+void Terms::emitGradients(Value scoreGradients, Value p0, Value q0) {
+  if (!rows) {
+    return;
+  }
+  eachSquare([&](Value first, Value key, int64_t keys, ArrayRef<Place> places) {
+    Emitter::Values square(e.lanes, e.splat(0));
+    for (int64_t i = 0; i < keys; ++i) {
+      square[i] = e.load(scoreGradients, {e.add(key, i), first});
     }
+    e.transpose(square);
+    for (auto [place, gradient] : llvm::zip(places, square)) {
+      e.store(gradient, productGradients, {place.row, e.add(place.column, key)});
+    }
+  });
+  eachBand(p0, q0, [&](const Band &band) {
+    Value queryRow = e.add(firstQueryRow(p0), band.row);
+    Value firstRow = e.add(firstRowOf(band.rowClass), band.column);
+    Matmul product;
+    product.rows = bands.rows;
+    product.vectors = shape.headVectors;
+    product.depth = e.index(bands.width);
+    product.a = {productGradients, band.row, {}};
+    product.b = {packedRows, firstRow, {}};
+    emitMatmul(e, target, accumulateInto(e, product, queryGradients, queryRow));
+    product.rows = bands.width;
+    product.depth = e.index(bands.rows);
+    product.a.transposed = true;
+    product.b = {queryRows, queryRow, {}};
+    emitMatmul(e, target, accumulateInto(e, product, rowGradients, firstRow));
   });
 }
 
-void Terms::emitGradients(Value scoreGradients, Value p0, Value q0, Value row0) {
+void Terms::storeQueries(Value p0) {
   if (!rows) {
     return;
   }
-  emitProductGradients(scoreGradients);
-  Value first = firstRow(p0, q0);
-  Matmul product;
-  product.rows = shape.head;
-  product.vectors = shape.queryVectors;
-  product.depth = e.index(distancesOfPair());
-  product.a = {packedRows, first, {}, /*transposed=*/true};
-  product.b = {products, {}, {}};
-  emitMatmul(e, target, accumulateInto(e, product, queryGradients, row0));
-  product.rows = distancesOfPair();
-  product.vectors = shape.headVectors;
-  product.depth = e.index(shape.queryBlock);
-  product.a = {products, {}, {}};
-  product.b = {queryRows, p0, {}};
-  emitMatmul(e, target, accumulateInto(e, product, rowGradients, first));
+  Value count = e.min(e.index(shape.queryBlock), e.sub(length, p0));
+  e.loop(e.index(0), count, 1, [&](Value i) {
+    Value row = e.add(firstQueryRow(p0), placeOf(i).row);
+    copyRow(queryGradients, row, queryGradient, e.add(base, e.add(p0, i)));
+  });
 }
 
-void Terms::storeQueries(Value p0, Value row0, Value rowsOfBlock) {
-  if (!rows) {
-    return;
+/// One head's columns of a tensor's row, from a packed row.
+void Terms::copyRow(Value from, Value fromRow, Value to, Value toRow) {
+  for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
+    Value value = e.load(from, {fromRow, e.index(lane0)});
+    e.store(value, to, {toRow, e.add(columnOf(head), lane0)}, shape.head - lane0);
   }
-  emitTransposeBack(e, shape, queryGradients, row0, {}, rowsOfBlock);
-  Value count = e.min(e.index(shape.queryBlock), e.sub(length, p0));
-  emitUnpack(e, shape, rowsOfBlock, e.index(0), p0, count, {}, queryGradient, base, columnOf(head));
+}
+
+Value Terms::packedRow(Value distance) {
+  Value number = e.floorDiv(distance, b);
+  Value rowClass = e.sub(distance, e.mul(number, b));
+  return e.add(firstRowOf(rowClass), e.sub(e.index(bands.top), number));
 }
 
 /// Distances beyond the last valid row have that row.
 void Terms::foldLastRow() {
-  Value last = e.add(rowLength, front() - 1);
+  Value last = packedRow(e.add(rowLength, -1));
   e.loop(e.index(0), e.index(c), 1, [&](Value i) {
+    Value beyond = packedRow(e.add(rowLength, i));
     for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
       Value lane = e.index(lane0);
-      Value beyond = e.load(rowGradients, {e.add(e.add(last, 1), i), lane});
-      e.store(e.addf(e.load(rowGradients, {last, lane}), beyond), rowGradients, {last, lane});
+      Value sum = e.addf(e.load(rowGradients, {last, lane}), e.load(rowGradients, {beyond, lane}));
+      e.store(sum, rowGradients, {last, lane});
     }
   });
 }
@@ -226,8 +344,9 @@ void Terms::storeHead(Value batchRow) {
     if (c > 0) {
       foldLastRow();
     }
-    emitUnpack(e, shape, rowGradients, e.index(front()), e.index(0), rowLength, {}, rowGradient,
-               rowBase, columnOf(head));
+    e.loop(e.index(0), rowLength, 1, [&](Value row) {
+      copyRow(rowGradients, packedRow(row), rowGradient, e.add(rowBase, row));
+    });
   }
   if (!table) {
     return;

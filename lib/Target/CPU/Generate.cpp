@@ -34,6 +34,9 @@ FailureOr<cpu::Kernel> cpu::generateKernel(Operation *op, ModuleOp module, Strin
       .Case([&](dispatch::ScatterRowsOp scatter) {
         return generateScatterRows(scatter, module, name, target);
       })
+      .Case([&](dispatch::SegmentScanOp scan) {
+        return generateSegmentScan(scan, module, name, target);
+      })
       .Default([&](Operation *other) -> FailureOr<Kernel> {
         return other->emitOpError("expected a dispatch op that has a CPU generator, found ")
                << other->getName();

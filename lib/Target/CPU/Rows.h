@@ -29,18 +29,30 @@ public:
   /// source zeros, or the least number.
   mlir::Value operandRow(unsigned i, const RowPosition &at, mlir::Value member,
                          mlir::Value gathered);
-  mlir::Value operandElement(unsigned i, const RowPosition &at);
+  /// An element; `gathered` is the index (i32) that finds it, null where none does.
+  mlir::Value operandElement(unsigned i, const RowPosition &at, mlir::Value gathered);
+  /// Positions of a range's rows: first and end (index), within the source. An index that is
+  /// null is the row's own position.
+  std::pair<mlir::Value, mlir::Value> range(unsigned i, const RowPosition &at, mlir::Value from,
+                                            mlir::Value last);
+  /// Position `q` of a range: its row, or its element.
+  mlir::Value rangeRow(unsigned i, const RowPosition &at, mlir::Value q);
+  mlir::Value rangeElement(unsigned i, const RowPosition &at, mlir::Value q);
   mlir::Value resultRow(unsigned i, const RowPosition &at);
   void storeElement(unsigned i, const RowPosition &at, mlir::Value value);
 
 private:
   struct Place {
-    mlir::Value row;    ///< row of the tensor's memory
-    mlir::Value inside; ///< i1; null where every row is inside
+    mlir::Value row;           ///< row of the tensor's memory
+    mlir::Value inside;        ///< i1; null where every row is inside
+    mlir::Value position = {}; ///< in its sequence
   };
   Place operandPlace(unsigned i, const RowPosition &at, mlir::Value member, mlir::Value gathered);
   Place mapped(dispatch::AccessAttr access, int64_t extent, const RowPosition &at,
-               mlir::Value member, bool sequence);
+               mlir::Value member, bool sequence, mlir::Value gathered = {});
+  mlir::Value validRows(dispatch::AccessAttr access, int64_t extent, const RowPosition &at);
+  mlir::Value positionOf(dispatch::AccessAttr access, mlir::Value value, mlir::Value member,
+                         mlir::Value valid);
   bool mayBeOutside(unsigned i);
   mlir::Value resultIndex(unsigned i, const RowPosition &at);
   mlir::Value byteOffset(unsigned tensor);
@@ -79,6 +91,12 @@ public:
   void storeSums();                      ///< at the item's end
 
 private:
+  void emitElements();
+  mlir::Value elementOf(mlir::BlockArgument argument);
+  mlir::Value indexOf(int64_t argument); ///< null where there is none
+  std::pair<mlir::Value, mlir::Value> rangeOf(unsigned argument);
+  mlir::Value rangeElement(unsigned argument);
+  Values rangeValues(unsigned argument, Columns &columns);
   void emitScalars(int64_t depth);
   void emitStage(unsigned number);
   int64_t vectorsTogether(const RowStage &stage) const;

@@ -32,7 +32,8 @@ static AccessAttr accessOf(dispatch::RowsOp op, unsigned i) {
 
 /// Rows that a mapped position is checked against: those of one sequence, or of the whole table.
 static int64_t extentOf(RankedTensorType type, AccessAttr access) {
-  return type.getDimSize(access.getKind() == AccessKind::Row ? 1 : 0);
+  bool isSequence = access.getKind() == AccessKind::Row || access.getLevel() > 0;
+  return type.getDimSize(isSequence ? 1 : 0);
 }
 
 bool Addresses::mayBeOutside(unsigned i) {
@@ -97,29 +98,60 @@ Value Addresses::outsideRow(Type element, bool least) {
   return memory;
 }
 
-Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowPosition &at,
-                                   Value member, bool sequence) {
+Value Addresses::validRows(AccessAttr access, int64_t extent, const RowPosition &at) {
   int64_t factor = access.getSourceFactor();
-  Value valid;
   if (factor == 0) {
-    valid = frame.index(extent);
-  } else {
-    valid = at.length ? Value(arith::CeilDivUIOp::create(b, at.length, frame.index(factor)))
-                      : validLengths.lookup(factor);
+    return frame.index(extent);
   }
+  return at.length ? Value(arith::CeilDivUIOp::create(b, at.length, frame.index(factor)))
+                   : validLengths.lookup(factor);
+}
+
+Value Addresses::positionOf(AccessAttr access, Value value, Value member, Value valid) {
   AffineMap map = access.getMap().getValue();
   SmallVector<Value> symbols(map.getNumSymbols(), valid);
-  Value position =
-      affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {at.position, member}, symbols);
+  return affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {value, member}, symbols);
+}
+
+/// The map's row of the row's position, or of what `gathered` holds.
+Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowPosition &at,
+                                   Value member, bool sequence, Value gathered) {
+  Value valid = validRows(access, extent, at);
+  Value position = positionOf(access, gathered ? gathered : at.position, member, valid);
   Value inside;
-  if (!alwaysInside(op, access, extent)) {
+  if (gathered || !alwaysInside(op, access, extent)) {
     // Unsigned, so that one comparison also catches the positions before the first.
     inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, position, valid);
   }
   if (!sequence) {
-    return {position, inside};
+    return {position, inside, position};
   }
-  return {sequenceRow(b, op.getDomain(), extent, at.batch, position), inside};
+  return {sequenceRow(b, op.getDomain(), extent, at.batch, position), inside, position};
+}
+
+static Value toIndex(ImplicitLocOpBuilder &b, Value integer) {
+  return arith::IndexCastOp::create(b, b.getIndexType(), integer);
+}
+
+std::pair<Value, Value> Addresses::range(unsigned i, const RowPosition &at, Value from,
+                                         Value last) {
+  AccessAttr access = accessOf(op, i);
+  Value valid = validRows(access, extentOf(tensorOf(op, i), access), at);
+  Value first = positionOf(access, from ? toIndex(b, from) : at.position, frame.index(0), valid);
+  Value end = positionOf(access, last ? toIndex(b, last) : at.position, frame.index(1), valid);
+  return {arith::MaxSIOp::create(b, first, frame.index(0)), arith::MinSIOp::create(b, end, valid)};
+}
+
+Value Addresses::rangeRow(unsigned i, const RowPosition &at, Value q) {
+  RankedTensorType type = tensorOf(op, i);
+  Value row = sequenceRow(b, op.getDomain(), type.getDimSize(1), at.batch, q);
+  return rowView(i, type, /*padded=*/true, row, nullptr);
+}
+
+Value Addresses::rangeElement(unsigned i, const RowPosition &at, Value q) {
+  RankedTensorType type = tensorOf(op, i);
+  Value place = sequenceRow(b, op.getDomain(), type.getDimSize(1), at.batch, q);
+  return loadElement(b, elements(i, type), place);
 }
 
 Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Value member,
@@ -138,7 +170,10 @@ Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Valu
     return access.getGroup() > 1 ? mapped(access, extentOf(type, access), at, member, false)
                                  : Place{at.row, nullptr};
   case AccessKind::Gather: {
-    Value row = arith::IndexCastOp::create(b, b.getIndexType(), gathered);
+    Value row = toIndex(b, gathered);
+    if (isOfSequence(op, i)) {
+      return mapped(access, extentOf(type, access), at, member, true, row);
+    }
     Value inside =
         arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row, frame.index(type.getDimSize(0)));
     return {row, inside};
@@ -194,15 +229,18 @@ Value Addresses::elements(unsigned tensor, RankedTensorType type) {
                                 ValueRange{});
 }
 
-Value Addresses::operandElement(unsigned i, const RowPosition &at) {
+Value Addresses::operandElement(unsigned i, const RowPosition &at, Value gathered) {
   RankedTensorType type = tensorOf(op, i);
-  Place place = operandPlace(i, at, frame.index(0), nullptr);
+  Place place = operandPlace(i, at, frame.index(0), gathered);
   Value memory = elements(i, type);
   if (!place.inside) {
     return loadElement(b, memory, place.row);
   }
   Value row = arith::SelectOp::create(b, place.inside, place.row, frame.index(0));
   Value loaded = loadElement(b, memory, row);
+  if (accessOf(op, i).getExtended()) {
+    return arith::SelectOp::create(b, place.inside, loaded, goesOn(b, place.position));
+  }
   auto kind = accessOf(op, i).getLeast() ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add;
   return arith::SelectOp::create(b, place.inside, loaded, identityOf(b, kind, loaded.getType()));
 }

@@ -57,11 +57,7 @@ void RowEmitter::storeAll(Value memory, Columns &columns, ValueRange values, boo
 /// The row of a group argument that a member reads.
 Value RowEmitter::memberRow(unsigned argument, Value member) {
   auto access = cast<dispatch::AccessAttr>(op.getAccesses()[argument]);
-  Value gathered;
-  if (access.getKind() == dispatch::AccessKind::Gather) {
-    gathered = known(op.getBody().getArgument(access.getIndex()));
-  }
-  return addresses.operandRow(argument, at, member, gathered);
+  return addresses.operandRow(argument, at, member, indexOf(access.getIndex()));
 }
 
 BodyValues RowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value shift) {
@@ -97,7 +93,10 @@ BodyValues RowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Valu
 }
 
 BodyValues RowEmitter::argumentValues(unsigned argument, Columns &columns) {
-  return loadAll(bases[argument].front(), columns, false);
+  auto access = cast<dispatch::AccessAttr>(op.getAccesses()[argument]);
+  return access.getKind() == dispatch::AccessKind::Range
+             ? rangeValues(argument, columns)
+             : loadAll(bases[argument].front(), columns, false);
 }
 
 BodyValues RowEmitter::argumentValues(unsigned argument, Columns &columns, Member &member) {

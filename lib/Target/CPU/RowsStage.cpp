@@ -19,6 +19,10 @@ static AccessKind resultKind(dispatch::RowsOp op, unsigned i) {
   return cast<dispatch::AccessAttr>(op.getResultAccesses()[i]).getKind();
 }
 
+static dispatch::AccessAttr accessOf(dispatch::RowsOp op, unsigned operand) {
+  return cast<dispatch::AccessAttr>(op.getAccesses()[operand]);
+}
+
 static dispatch::YieldOp yieldOf(dispatch::RowsOp op) {
   return cast<dispatch::YieldOp>(op.getBody().front().getTerminator());
 }
@@ -55,24 +59,11 @@ void RowEmitter::emitRow(const RowPosition &position) {
   scalars.clear();
   bases.clear();
   Block &body = op.getBody().front();
-  for (BlockArgument argument : body.getArguments()) {
-    if (!isRow(argument) && !argument.use_empty()) {
-      scalars[argument] = addresses.operandElement(argument.getArgNumber(), at);
-    }
-  }
-  // Elements that only gather: their arguments have no use in the body.
-  for (Attribute attribute : op.getAccesses()) {
-    auto access = cast<dispatch::AccessAttr>(attribute);
-    Value index = access.getKind() == AccessKind::Gather
-                      ? Value(body.getArgument(access.getIndex()))
-                      : Value();
-    if (index && !scalars.count(index)) {
-      scalars[index] = addresses.operandElement(access.getIndex(), at);
-    }
-  }
+  emitElements();
   for (BlockArgument argument : body.getArguments()) {
     int64_t members = std::max<int64_t>(groupOf(argument), 1);
-    if (isRow(argument) && members <= unrolledGroup) {
+    bool isRange = accessOf(op, argument.getArgNumber()).getKind() == AccessKind::Range;
+    if (isRow(argument) && members <= unrolledGroup && !isRange) {
       for (int64_t i = 0; i < members; ++i) {
         bases[argument.getArgNumber()].push_back(
             memberRow(argument.getArgNumber(), frame.index(i)));
@@ -87,6 +78,33 @@ void RowEmitter::emitRow(const RowPosition &position) {
   for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
     if (!isRow(value)) {
       addresses.storeElement(i, at, known(value));
+    }
+  }
+}
+
+/// Elements that the body or other arguments use; what is found comes after what finds it.
+void RowEmitter::emitElements() {
+  Block &body = op.getBody().front();
+  for (BlockArgument argument : body.getArguments()) {
+    bool isFound = accessOf(op, argument.getArgNumber()).getLevel() > 0;
+    if (!isRow(argument) && !isFound && !argument.use_empty()) {
+      scalars[argument] = elementOf(argument);
+    }
+  }
+  // Elements that only find others: their arguments have no use in the body.
+  for (unsigned i = 0; i < op.getInputs().size(); ++i) {
+    for (unsigned index : accessOf(op, i).getIndices()) {
+      BlockArgument argument = body.getArgument(index);
+      if (accessOf(op, index).getLevel() == 0 && !scalars.count(argument)) {
+        scalars[argument] = elementOf(argument);
+      }
+    }
+  }
+  for (unsigned level : {1, 2}) {
+    for (BlockArgument argument : body.getArguments()) {
+      if (!isRow(argument) && accessOf(op, argument.getArgNumber()).getLevel() == level) {
+        scalars[argument] = elementOf(argument);
+      }
     }
   }
 }

@@ -43,11 +43,13 @@ struct Schedule {
 };
 
 /// Copying costs (1 / height + 1 / width) of a block's work, so blocks are large and as square as
-/// eight items allow; packed factors and sums together stay within L2.
+/// eight items allow, or four where eight would be smaller than 64 by 64; packed factors and sums
+/// together stay within L2.
 Schedule::Schedule(const Target &target, int64_t height, int64_t width)
     : tile(Tile::of(target)), height(height), width(width) {
   assert(tile.rows <= tile.lanes && "a packed step of a panel is one vector");
-  constexpr int64_t wantedItems = 8, tallest = 132;
+  constexpr int64_t tallest = 132;
+  const int64_t wantedItems = height * width < 8 * 64 * 64 ? 4 : 8;
   // A right panel and the lines that a left panel touches share L1; 160 to 256 were measured.
   blockSteps = tile.lanes < 16 ? 160 : 192;
   int64_t widest = target.l2Bytes / 4 / (blockSteps * tile.columns() * 4);

@@ -37,8 +37,8 @@ template <typename Op> static LogicalResult checkSizes(Op op) {
            << "; use more heads, leave \"relative\" out of the spec, or compile for a CPU";
   }
   // A line further in a band is a row further among queries and among keys.
-  bool isOneScale =
-      op.getKeys().getFactor() == op.getDomain().getFactor() && !op->hasAttr("distance");
+  bool isOneScale = op.getKeys().getFactor() == op.getDomain().getFactor() &&
+                    op.getTerms().distance == dispatch::Distance();
   if (op.getTerms().count() > 0 && !isOneScale) {
     return op.emitError(
         "expected terms by the distance p - q of one scale on a GPU, found those of "

@@ -28,6 +28,7 @@ FailureOr<cuda::Kernel> cuda::generateKernel(Operation *op, ModuleOp module, Str
       .Case([&](dispatch::ScatterRowsOp scatter) {
         return generateScatterRows(scatter, module, name);
       })
+      .Case([&](dispatch::SegmentScanOp scan) { return generateSegmentScan(scan, module, name); })
       .Default([&](Operation *other) -> FailureOr<Kernel> {
         return other->emitOpError("expected a dispatch op that has a CUDA generator, found ")
                << other->getName() << "; compile for a CPU target instead";

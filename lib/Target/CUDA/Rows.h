@@ -55,7 +55,15 @@ public:
   Addresses(Frame &frame, dispatch::RowsOp op, const Plan &plan);
 
   Source operandRow(unsigned i, const Row &at, mlir::Value member, mlir::Value gathered);
-  mlir::Value operandElement(unsigned i, const Row &at); ///< of the body's type
+  /// Of the body's type; `gathered` is the index (i32) that finds it, null where none does.
+  mlir::Value operandElement(unsigned i, const Row &at, mlir::Value gathered);
+  /// Positions of a range's rows: first and end (index), within the source; none of a row that is
+  /// not valid. An index that is null is the row's own position.
+  std::pair<mlir::Value, mlir::Value> range(unsigned i, const Row &at, mlir::Value from,
+                                            mlir::Value last);
+  /// Position `q` of a range: its row, or its element.
+  Source rangeRow(unsigned i, const Row &at, mlir::Value q);
+  mlir::Value rangeElement(unsigned i, const Row &at, mlir::Value q);
   /// `part` is the row of a `columns` result; null elsewhere.
   Source resultRow(unsigned i, const Row &at, int64_t width, mlir::Value member,
                    mlir::Value part = nullptr);
@@ -67,10 +75,16 @@ public:
 private:
   struct Place {
     mlir::Value row, inside;
+    mlir::Value position = {}; ///< in its sequence, wherever that is
   };
   Place operandPlace(unsigned i, const Row &at, mlir::Value member, mlir::Value gathered);
   Place mapped(dispatch::AccessAttr access, int64_t extent, const Row &at, mlir::Value member,
-               bool sequence);
+               bool sequence, mlir::Value gathered = {});
+  mlir::Value validRows(dispatch::AccessAttr access, int64_t extent, const Row &at);
+  mlir::Value positionOf(dispatch::AccessAttr access, mlir::Value value, mlir::Value member,
+                         mlir::Value valid);
+  mlir::Value toIndex(mlir::Value integer);
+  Source sourceAt(unsigned i, Place place, const Row &at, mlir::Value member);
   mlir::Value elements(unsigned tensor);
   mlir::Value view(mlir::Value byteOffset, int64_t size, mlir::Type element);
 
@@ -118,6 +132,14 @@ private:
   Values reducedGroup(dispatch::ReduceKind kind, mlir::Value group, Columns &columns) override;
   mlir::Value uniformElement(dispatch::RandomOp random);
   Source memberRow(unsigned argument, mlir::Value member);
+
+  // RowsRange.cpp: operands that others find.
+  void emitElements();
+  mlir::Value elementOf(mlir::BlockArgument argument);
+  mlir::Value indexOf(int64_t argument); ///< null where there is none
+  std::pair<mlir::Value, mlir::Value> rangeOf(unsigned argument);
+  mlir::Value rangeElement(unsigned argument);
+  Values rangeValues(unsigned argument, Columns &columns);
 
   // RowsMemory.cpp: vectors of columns in memory.
   Values loadArgument(unsigned argument, const Source &source, Columns &columns);

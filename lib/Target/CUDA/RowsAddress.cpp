@@ -28,17 +28,29 @@ Value Addresses::view(Value byteOffset, int64_t size, Type element) {
                                 byteOffset, ValueRange{});
 }
 
-Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row &at, Value member,
-                                   bool sequence) {
+Value Addresses::validRows(AccessAttr access, int64_t extent, const Row &at) {
   int64_t factor = access.getSourceFactor();
-  Value valid = factor == 0 ? e.index(extent)
-                            : Value(arith::CeilDivUIOp::create(b, at.length, e.index(factor)));
+  return factor == 0 ? e.index(extent)
+                     : Value(arith::CeilDivUIOp::create(b, at.length, e.index(factor)));
+}
+
+Value Addresses::positionOf(AccessAttr access, Value value, Value member, Value valid) {
   AffineMap map = access.getMap().getValue();
   SmallVector<Value> symbols(map.getNumSymbols(), valid);
-  Value position =
-      affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {at.position, member}, symbols);
-  Value inside;
-  if (!alwaysInside(op, access, extent)) {
+  return affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {value, member}, symbols);
+}
+
+Value Addresses::toIndex(Value integer) {
+  return arith::IndexCastOp::create(b, b.getIndexType(), integer);
+}
+
+/// The map's row of the row's position, or of what `gathered` holds.
+Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row &at, Value member,
+                                   bool sequence, Value gathered) {
+  Value valid = validRows(access, extent, at);
+  Value position = positionOf(access, gathered ? gathered : at.position, member, valid);
+  Value inside, wanted = position;
+  if (gathered || !alwaysInside(op, access, extent)) {
     // Unsigned, so that one comparison also catches the positions before the first.
     inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, position, valid);
     position = e.select(inside, position, e.index(0));
@@ -46,7 +58,27 @@ Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row 
   if (sequence) {
     position = sequenceRow(b, op.getDomain(), extent, at.batch, position);
   }
-  return {position, inside};
+  return {position, inside, wanted};
+}
+
+std::pair<Value, Value> Addresses::range(unsigned i, const Row &at, Value from, Value last) {
+  AccessAttr access = accessOf(op, i);
+  Value valid = validRows(access, tensorOf(op, i).getDimSize(1), at);
+  Value first = positionOf(access, from ? toIndex(from) : at.position, e.index(0), valid);
+  Value behind = positionOf(access, last ? toIndex(last) : at.position, e.index(1), valid);
+  Value end = e.min(behind, valid);
+  return {e.max(first, e.index(0)), e.select(at.valid, end, e.index(0))};
+}
+
+Source Addresses::rangeRow(unsigned i, const Row &at, Value q) {
+  RankedTensorType type = tensorOf(op, i);
+  return sourceAt(i, {sequenceRow(b, op.getDomain(), type.getDimSize(1), at.batch, q), {}}, at, {});
+}
+
+Value Addresses::rangeElement(unsigned i, const Row &at, Value q) {
+  RankedTensorType type = tensorOf(op, i);
+  Value place = sequenceRow(b, op.getDomain(), type.getDimSize(1), at.batch, q);
+  return e.loadScalar(elements(i), place);
 }
 
 Addresses::Place Addresses::operandPlace(unsigned i, const Row &at, Value member, Value gathered) {
@@ -64,7 +96,10 @@ Addresses::Place Addresses::operandPlace(unsigned i, const Row &at, Value member
     return access.getGroup() > 1 ? mapped(access, type.getDimSize(0), at, member, false)
                                  : Place{at.global, nullptr};
   case AccessKind::Gather: {
-    Value row = arith::IndexCastOp::create(b, b.getIndexType(), gathered);
+    Value row = toIndex(gathered);
+    if (isOfSequence(op, i)) {
+      return mapped(access, type.getDimSize(1), at, member, true, row);
+    }
     Value inside =
         arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row, e.index(type.getDimSize(0)));
     return {e.select(inside, row, e.index(0)), inside};
@@ -83,10 +118,13 @@ static bool isAligned(RankedTensorType type, AffineMap column, int64_t vector) {
 }
 
 Source Addresses::operandRow(unsigned i, const Row &at, Value member, Value gathered) {
+  return sourceAt(i, operandPlace(i, at, member, gathered), at, member);
+}
+
+Source Addresses::sourceAt(unsigned i, Place place, const Row &at, Value member) {
   RankedTensorType type = tensorOf(op, i);
   AccessAttr access = accessOf(op, i);
   AffineMap columnMap = access.getColumn().getValue();
-  Place place = operandPlace(i, at, member, gathered);
   Source source;
   source.inside = place.inside;
   source.least = access.getLeast();
@@ -134,8 +172,8 @@ bool rows::computesInvalid(dispatch::RowsOp op, const Plan &plan) {
   return plan.team < threadsPerWarp || op.getZeroInvalid();
 }
 
-Value Addresses::operandElement(unsigned i, const Row &at) {
-  Place place = operandPlace(i, at, e.index(0), nullptr);
+Value Addresses::operandElement(unsigned i, const Row &at, Value gathered) {
+  Place place = operandPlace(i, at, e.index(0), gathered);
   Value memory = elements(i);
   auto read = [&] { return e.loadScalar(memory, place.row); };
   bool alike = accessOf(op, i).getKind() == AccessKind::Scalar;
@@ -148,6 +186,9 @@ Value Addresses::operandElement(unsigned i, const Row &at) {
   }
   if (!place.inside) {
     return loaded;
+  }
+  if (accessOf(op, i).getExtended()) {
+    return e.select(place.inside, loaded, goesOn(b, place.position));
   }
   auto kind = accessOf(op, i).getLeast() ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add;
   return e.select(place.inside, loaded, identityOf(b, kind, wanted));

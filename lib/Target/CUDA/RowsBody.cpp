@@ -52,6 +52,9 @@ Value RowEmitter::uniformElement(dispatch::RandomOp random) {
 }
 
 Values RowEmitter::argumentValues(unsigned argument, Columns &columns) {
+  if (accessOf(op, argument).getKind() == dispatch::AccessKind::Range) {
+    return rangeValues(argument, columns);
+  }
   auto found = shared.find(argument);
   return found != shared.end() ? found->second
                                : loadArgument(argument, bases[argument].front(), columns);
@@ -65,11 +68,7 @@ Values RowEmitter::argumentValues(unsigned argument, Columns &columns, Member &m
 
 /// The row of an argument that a member of its group reads.
 Source RowEmitter::memberRow(unsigned argument, Value member) {
-  dispatch::AccessAttr access = accessOf(op, argument);
-  Value gathered;
-  if (access.getKind() == dispatch::AccessKind::Gather) {
-    gathered = known(op.getBody().getArgument(access.getIndex()));
-  }
+  Value gathered = indexOf(accessOf(op, argument).getIndex());
   return addresses.operandRow(argument, at, member, gathered);
 }
 

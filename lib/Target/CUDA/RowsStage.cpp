@@ -120,15 +120,12 @@ Values RowEmitter::emitRow(const Row &read, const Row &row, Value storesRow, Val
     columns.groups.clear();
   }
   Block &body = op.getBody().front();
-  for (BlockArgument argument : body.getArguments()) {
-    if (!isRow(argument)) {
-      scalars[argument] = addresses.operandElement(argument.getArgNumber(), at);
-    }
-  }
+  emitElements();
   for (BlockArgument argument : body.getArguments()) {
     unsigned number = argument.getArgNumber();
     int64_t members = std::max<int64_t>(groupOf(argument), 1);
-    if (isRow(argument) && members <= unrolledGroup && !shared.count(number)) {
+    bool isRange = accessOf(op, number).getKind() == AccessKind::Range;
+    if (isRow(argument) && members <= unrolledGroup && !shared.count(number) && !isRange) {
       for (int64_t i = 0; i < members; ++i) {
         bases[number].push_back(memberRow(number, e.index(i)));
       }

@@ -69,6 +69,21 @@ bool target::alwaysInside(dispatch::RowsOp op, AccessAttr access, int64_t extent
   return bounds && bounds->first >= 0 && bounds->second < extent;
 }
 
+bool target::isOfSequence(dispatch::RowsOp op, unsigned i) {
+  auto type = cast<RankedTensorType>(op.getInputs()[i].getType());
+  return type.getRank() == 3 || !isRow(op.getBody().getArgument(i));
+}
+
+Value target::goesOn(ImplicitLocOpBuilder &b, Value position) {
+  Type i32 = b.getI32Type();
+  Value zero = arith::ConstantIndexOp::create(b, 0);
+  Value precedes = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, position, zero);
+  Value greatest =
+      arith::ConstantOp::create(b, b.getIntegerAttr(i32, std::numeric_limits<int32_t>::max()));
+  return arith::SelectOp::create(b, precedes, arith::IndexCastOp::create(b, i32, position),
+                                 greatest);
+}
+
 bool target::mayPrecedeColumns(dispatch::RowsOp op, AccessAttr access) {
   auto bounds = boundsOf(access.getColumn().getValue().getResult(0), op.getDomain().getPositions(),
                          access.getGroup());
@@ -100,6 +115,7 @@ static double bytesOf(RankedTensorType type, AccessAttr access, dispatch::Domain
     elements = std::min<double>(elements, double(launchRows * access.getGroup() * width));
   }
   if (access.getKind() == AccessKind::Gather) {
+    // An element that is gathered counts as a row would: ends are few.
     elements = std::min<double>(elements, double(launchRows) * type.getShape().back());
   }
   return elements * type.getElementTypeBitWidth() / 8;
@@ -111,7 +127,9 @@ Work target::workOf(dispatch::RowsOp op) {
   bool sequence = false;
   for (auto [i, input] : llvm::enumerate(op.getInputs())) {
     auto type = cast<RankedTensorType>(input.getType());
-    work.bytes += bytesOf(type, cast<AccessAttr>(op.getAccesses()[i]), op.getDomain());
+    auto access = cast<AccessAttr>(op.getAccesses()[i]);
+    work.bytes += bytesOf(type, access, op.getDomain());
+    work.flops += access.getKind() == AccessKind::Range ? double(type.getNumElements()) : 0;
     sequence |= type.getRank() == 3;
   }
   for (auto [i, output] : llvm::enumerate(op.getOutputs())) {

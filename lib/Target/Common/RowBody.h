@@ -82,6 +82,11 @@ mlir::Value sequenceRow(mlir::ImplicitLocOpBuilder &b, dispatch::DomainAttr doma
 /// Whether the rows that an operand of access `row` or `table` (or a group of `flat`) maps to lie
 /// within its source for every valid row of the domain. `extent` counts the source's rows.
 bool alwaysInside(dispatch::RowsOp op, dispatch::AccessAttr access, int64_t extent);
+/// Whether operand `i` is gathered from the row's own sequence, not from a table.
+bool isOfSequence(dispatch::RowsOp op, unsigned i);
+/// What stands outside a sequence that ascends (AccessAttr, `extended`): i32, of a position
+/// outside.
+mlir::Value goesOn(mlir::ImplicitLocOpBuilder &b, mlir::Value position);
 /// Whether an operand's first column may be negative, where zeros are read.
 bool mayPrecedeColumns(dispatch::RowsOp op, dispatch::AccessAttr access);
 

@@ -365,3 +365,38 @@ func.func @more_biases_than_positions(%x: tensor<2x16x12xf32>, %b: tensor<17x1xf
   } : (tensor<2x16x12xf32>, tensor<2x16x12xf32>, tensor<2x16x12xf32>, tensor<17x1xf32>) -> (tensor<2x16x4xf32>, tensor<2x16x1xf32>)
   return
 }
+
+// -----
+
+#segments = #dispatch.domain<batch = 2, positions = 5, factor = 0>
+#range = #dispatch.access<range, map = affine_map<(v, i)[n] -> (v)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1 last = 0>
+func.func @range_to_a_row(%x: tensor<2x16x8xf32>) {
+  // expected-error@+1 {{D-026: expected operand 0 to be of rank 3, a row for each of the domain's batch, and found by elements of i32, found 'tensor<2x16x8xf32>' and the indices -1 and 0}}
+  %y = dispatch.rows %x attributes {domain = #segments, accesses = [#range], result_accesses = [#range]} {
+  ^bb0(%a: tensor<8xf32>):
+    dispatch.yield %a : tensor<8xf32>
+  } : (tensor<2x16x8xf32>) -> tensor<2x5x8xf32>
+  return
+}
+
+// -----
+
+#segments = #dispatch.domain<batch = 2, positions = 5, factor = 0>
+#row = #dispatch.access<row, map = affine_map<(v, i)[n] -> (v)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1 extended = true>
+func.func @numbers_that_do_not_ascend(%x: tensor<2x5xf32>) {
+  // expected-error@+1 {{D-027: expected elements of i32, of access row or gathered, to go on past their ends, found operand 0 of 'tensor<2x5xf32>'}}
+  %y = dispatch.rows %x attributes {domain = #segments, accesses = [#row], result_accesses = [#row]} {
+  ^bb0(%a: f32):
+    dispatch.yield %a : f32
+  } : (tensor<2x5xf32>) -> tensor<2x5xf32>
+  return
+}
+
+// -----
+
+#rows = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @two_bits_a_row(%x: tensor<2x16x2xf32>) {
+  // expected-error@+1 {{D-028: expected one bit a row of #dispatch.domain<batch = 2, positions = 16, factor = 1>, and of i32 a count a row, ends and two totals a batch row, found 'tensor<2x16x2xf32>'}}
+  %c:3 = dispatch.segment_scan %x attributes {domain = #rows} : (tensor<2x16x2xf32>) -> (tensor<2x16xi32>, tensor<2x5xi32>, tensor<2x2xi32>)
+  return
+}

@@ -158,3 +158,40 @@ func.func @greatest(%x: tensor<2x16x8xf32>) -> tensor<2x4x8xf32> {
   } : (tensor<2x16x8xf32>) -> tensor<2x4x8xf32>
   return %y : tensor<2x4x8xf32>
 }
+
+#scanned = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+
+// CHECK-LABEL: func.func @segments
+func.func @segments(%bits: tensor<2x16x1xf32>) -> (tensor<2x16xi32>, tensor<2x5xi32>, tensor<2x2xi32>) {
+  // CHECK: dispatch.segment_scan %{{.*}} attributes
+  %c, %e, %n = dispatch.segment_scan %bits attributes {domain = #scanned}
+      : (tensor<2x16x1xf32>) -> (tensor<2x16xi32>, tensor<2x5xi32>, tensor<2x2xi32>)
+  return %c, %e, %n : tensor<2x16xi32>, tensor<2x5xi32>, tensor<2x2xi32>
+}
+
+#before = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p - 1)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1 extended = true>
+#own = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1 extended = true>
+#members = #dispatch.access<range, map = affine_map<(v, i)[n] -> (v + 1)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = 0 last = 1>
+#end = #dispatch.access<gather, map = affine_map<(v, i)[n] -> (v)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = 1>
+
+// Of each segment the sum of its rows and the last of them.
+// CHECK-LABEL: func.func @members
+func.func @members(%e: tensor<2x5xi32>, %x: tensor<2x16x8xf32>) -> (tensor<2x5x8xf32>, tensor<2x5x8xf32>) {
+  // CHECK: index = -1 extended = true>
+  // CHECK-SAME: #dispatch.access<range
+  // CHECK-SAME: index = 0 last = 1>
+  // CHECK-SAME: #dispatch.access<gather
+  %sums, %lasts = dispatch.rows %e, %e, %x, %x attributes {domain = #dispatch.domain<batch = 2, positions = 5, factor = 0>,
+      accesses = [#before, #own, #members, #end], result_accesses = [#row, #row]} {
+  ^bb0(%first: i32, %last: i32, %sum: tensor<8xf32>, %row: tensor<8xf32>):
+    dispatch.yield %sum, %row : tensor<8xf32>, tensor<8xf32>
+  } : (tensor<2x5xi32>, tensor<2x5xi32>, tensor<2x16x8xf32>, tensor<2x16x8xf32>) -> (tensor<2x5x8xf32>, tensor<2x5x8xf32>)
+  return %sums, %lasts : tensor<2x5x8xf32>, tensor<2x5x8xf32>
+}
+
+// CHECK-LABEL: func.func @straight_through
+func.func @straight_through(%hard: f32, %soft: f32) -> f32 {
+  // CHECK: dispatch.straight_through %{{.*}}, %{{.*}} : f32
+  %bit = dispatch.straight_through %hard, %soft : f32
+  return %bit : f32
+}

@@ -427,3 +427,23 @@ func.func @windows_of_a_map(%x: !sluice.seq<@coarse, 24, f32>) {
   %y = sluice.overlap_add %s factor 4 window 6 : (!sluice.seq<@coarse, 24, f32>) -> !sluice.seq<@coarse, 16, f32>
   return
 }
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+func.func @start_of_no_rows(%x: !sluice.seq<@fine, 4, f32>, %r: tensor<4xf32>) {
+  // expected-error@+1 {{S-083: expected at least 1 row before the input's first, found 0}}
+  %y = sluice.start %x, %r by 0 : (!sluice.seq<@fine, 4, f32>, tensor<4xf32>) -> !sluice.seq<@fine, 4, f32>
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+func.func @start_with_another_row(%x: !sluice.seq<@fine, 4, f32>, %r: tensor<3xf32>) {
+  // expected-error@+1 {{S-084: expected an input and a row like those of the result, '!sluice.seq<@fine, 4, f32>', found '!sluice.seq<@fine, 4, f32>' and 'tensor<3xf32>'}}
+  %y = sluice.start %x, %r by 2 : (!sluice.seq<@fine, 4, f32>, tensor<3xf32>) -> !sluice.seq<@fine, 4, f32>
+  return
+}

@@ -8,6 +8,11 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
   sluice.scale @fine on @tokens factor 1
   sluice.scale @coarse on @tokens factor 4
   sluice.scale @last on @tokens factor 0
+  // CHECK: sluice.axis @words segments of @fine capacity 6 least 2
+  sluice.axis @words segments of @fine capacity 6 least 2
+  // CHECK: sluice.axis @parts segments of @w capacity 4{{$}}
+  sluice.axis @parts segments of @w capacity 4
+  sluice.scale @w on @words factor 1
   // CHECK: sluice.parameter @table : tensor<7x8xf32> {decay, deviation = 2.000000e-02 : f64, initial = "normal", names = ["token.weight"], sizes = array<i64: 7>}
   sluice.parameter @table : tensor<7x8xf32> {names = ["token.weight"], sizes = array<i64: 7>, initial = "normal", deviation = 0.02 : f64, decay}
 
@@ -40,6 +45,10 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     %l = sluice.linear %n, %w, %v : (!sluice.seq<@fine, 8, f32>, tensor<8x8xf32>, tensor<8xf32>) -> !sluice.seq<@fine, 8, f32>
     // CHECK: sluice.shift %{{.*}} by 3
     %s = sluice.shift %l by 3 : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.start %{{.*}}, %{{.*}} by 3
+    %begun = sluice.start %l, %v by 3 : (!sluice.seq<@fine, 8, f32>, tensor<8xf32>) -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.start_backward %{{.*}} by 3 : (!sluice.seq<@fine, 8, f32>) -> tensor<8xf32>
+    %first = sluice.start_backward %begun by 3 : (!sluice.seq<@fine, 8, f32>) -> tensor<8xf32>
     // CHECK: sluice.shorten %{{.*}} factor 4 sum
     %g = sluice.shorten %s factor 4 sum : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@coarse, 8, f32>
     // CHECK: sluice.shorten %{{.*}} factor 4 max :
@@ -152,6 +161,40 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     %de = sluice.embed_backward %t, %dx, %dt : (!sluice.seq<@fine, 0, i32>, !sluice.seq<@fine, 8, f32>, tensor<7x8xf32>) -> tensor<7x8xf32>
     // CHECK: sluice.store_gradient @table, %{{.*}} : tensor<7x8xf32>
     sluice.store_gradient @table, %de : tensor<7x8xf32>
+    return
+  }
+
+  // CHECK-LABEL: func.func @segments
+  func.func @segments(%b: !sluice.seq<@fine, 1, f32>, %x: !sluice.seq<@fine, 8, f32>, %y: !sluice.seq<@w, 8, f32>) {
+    // CHECK: %[[C:.*]], %[[E:.*]] = sluice.segment %{{.*}} {spare = 1 : i64} :
+    %c, %e = sluice.segment %b {spare = 1 : i64} : (!sluice.seq<@fine, 1, f32>) -> (!sluice.seq<@fine, 0, i32>, !sluice.seq<@w, 0, i32>)
+    // CHECK: sluice.pool_segments %{{.*}}, %{{.*}}, %[[C]], %[[E]] :
+    %p = sluice.pool_segments %x, %b, %c, %e : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 1, f32>,
+        !sluice.seq<@fine, 0, i32>, !sluice.seq<@w, 0, i32>) -> !sluice.seq<@w, 8, f32>
+    // CHECK: sluice.pool_segments_backward %{{.*}}, %[[C]], %[[E]] {starts}
+    %dp = sluice.pool_segments_backward %p, %c, %e {starts} : (!sluice.seq<@w, 8, f32>, !sluice.seq<@fine, 0, i32>,
+        !sluice.seq<@w, 0, i32>) -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.pool_segments_bits_backward
+    %db = sluice.pool_segments_bits_backward %x, %p, %y, %c, %e : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@w, 8, f32>,
+        !sluice.seq<@w, 8, f32>, !sluice.seq<@fine, 0, i32>, !sluice.seq<@w, 0, i32>) -> !sluice.seq<@fine, 1, f32>
+    // CHECK: sluice.select_segments %{{.*}}, %[[C]], %[[E]] :
+    %s = sluice.select_segments %x, %c, %e : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 0, i32>, !sluice.seq<@w, 0, i32>)
+        -> !sluice.seq<@w, 8, f32>
+    // CHECK: sluice.select_segments_backward
+    %ds = sluice.select_segments_backward %s, %c, %e : (!sluice.seq<@w, 8, f32>, !sluice.seq<@fine, 0, i32>, !sluice.seq<@w, 0, i32>)
+        -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.spread_segments %{{.*}}, %[[C]], %[[E]] by 1 :
+    %z = sluice.spread_segments %y, %c, %e by 1 : (!sluice.seq<@w, 8, f32>, !sluice.seq<@fine, 0, i32>, !sluice.seq<@w, 0, i32>)
+        -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.spread_segments_backward %{{.*}}, %[[C]], %[[E]] by 1 :
+    %dz = sluice.spread_segments_backward %z, %c, %e by 1 : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 0, i32>,
+        !sluice.seq<@w, 0, i32>) -> !sluice.seq<@w, 8, f32>
+    // CHECK: sluice.total
+    %t = sluice.total %b : (!sluice.seq<@fine, 1, f32>) -> !sluice.seq<@fine, 1, f32>
+    // CHECK: sluice.sum_columns
+    %n = sluice.sum_columns %t : (!sluice.seq<@fine, 1, f32>) -> !sluice.seq<@fine, 0, f32>
+    // CHECK: sluice.repeat_columns
+    %r = sluice.repeat_columns %n : (!sluice.seq<@fine, 0, f32>) -> !sluice.seq<@fine, 8, f32>
     return
   }
 }

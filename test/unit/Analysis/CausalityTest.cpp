@@ -3,6 +3,7 @@
 // Verdicts over the shipped models and random chains of stages; each is compared with an
 // enumeration of paths at every small length. The corpus, mutants and random specs of every kind:
 // test/fuzz.
+#include "../Papers.h"
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Transforms/ImportSpec.h"
 #include <filesystem>
@@ -80,7 +81,11 @@ CausalVerdict checkBoth(const spec::Model &model) {
   MLIRContext context;
   OwningOpRef<ModuleOp> module = importSpec(context, model);
   CausalVerdict verdict = checkCausality(*module, /*replay=*/true);
-  EXPECT_EQ(verdict.kind != Kind::Proved, enumerationFindsLeak(*module)) << verdict.message;
+  // Where segments end is not enumerated here: SegmentProofTest walks all boundaries.
+  auto evaluate = module->lookupSymbol<func::FuncOp>("evaluate");
+  if (evaluate.getBody().getOps<SegmentOp>().empty()) {
+    EXPECT_EQ(verdict.kind != Kind::Proved, enumerationFindsLeak(*module)) << verdict.message;
+  }
   return verdict;
 }
 
@@ -95,7 +100,17 @@ TEST_P(Causal, IsProved) {
   EXPECT_FALSE(verdict.witness);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Causal, ::testing::ValuesIn(specsUnder("models")));
+/// Of the papers' rows, all of which TwinsTest.cpp proves, one a kind is enumerated.
+std::vector<std::string> modelsToEnumerate() {
+  std::vector<std::string> specs = specsUnder("models");
+  llvm::erase_if(specs, [](const std::string &spec) {
+    return std::filesystem::path(spec).parent_path().filename() == "papers" &&
+           !sluice::test::standsForItsKind(spec);
+  });
+  return specs;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Causal, ::testing::ValuesIn(modelsToEnumerate()));
 
 TEST(Causality, GoldensButTheBidirectionalAreProved) {
   for (const std::string &path : specsUnder("test/golden")) {

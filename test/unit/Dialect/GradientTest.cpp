@@ -163,6 +163,22 @@ std::string hourglass(int by) {
          ", tensor<5x4xf32>, " + tokens + ") -> " + losses + " return %l : " + losses + " }";
 }
 
+/// A shift whose first rows are a tensor.
+std::string start(const std::string &type, int by) {
+  return "(%x: " + type + ", %r: tensor<4xf32>) -> " + type + " { %y = sluice.start %x, %r by " +
+         std::to_string(by) + " : (" + type + ", tensor<4xf32>) -> " + type +
+         " return %y : " + type + " }";
+}
+
+/// Its result's gradient is a repeat, which goes on past the last row, as does the shift that its
+/// operand is.
+std::string startReadPastTheEnd() {
+  return "(%x: " + s1d4 + ", %r: tensor<4xf32>) -> " + s4d4 + " { %s = sluice.shift %x by 1 : (" +
+         s1d4 + ") -> " + s1d4 + " %y = sluice.start %s, %r by 2 : (" + s1d4 +
+         ", tensor<4xf32>) -> " + s1d4 + " %c = sluice.shorten %y factor 4 : (" + s1d4 + ") -> " +
+         s4d4 + " return %c : " + s4d4 + " }";
+}
+
 /// A repeat read past the end of its scale: through a shift by a group, from the next group.
 std::string shiftedRepeat() {
   return "(%x: " + s4d4 + ") -> " + s2d4 + " { %u = sluice.upsample %x factor 4 : (" + s4d4 +
@@ -249,6 +265,8 @@ std::vector<Case> cases() {
       {"attention_grouped_rotary", differences, attention(1, "p - q >= 0", scaled, true)},
       {"attention_window_capped", differences,
        attention(2, "p - q - 1 >= 0, q - p + 3 >= 0", capped)},
+      {"attention_every_third", differences,
+       attention(1, "p - q - 1 >= 0, q - p + 6 >= 0, (p - q - 1) mod 3 == 0, q - 1 >= 0", scaled)},
       {"attention_both_ways", differences, attention(2, "n - 1 - q >= 0", scaled, true)},
       {"attention_apart", differences, attentionOver("s2", false, "p - q >= 0")},
       {"attention_over_a_finer_scale", differences,
@@ -260,6 +278,9 @@ std::vector<Case> cases() {
        attention(1, "p - q >= 0", scaled, false, ", dropout = 0.375 : f32, random_id = 9 : i64")},
       {"shift", differences, rescale("shift %x by 3", s1d4, s1d4)},
       {"shift_back", differences, rescale("shift %x by -2", s1d4, s1d4)},
+      {"start", differences, start(s1d4, 3)},
+      {"start_beyond_the_sequence", differences, start(s4d4, 5)},
+      {"start_read_past_the_end", differences, startReadPastTheEnd()},
       {"shorten_average", differences, rescale("shorten %x factor 4", s1d4, s4d4)},
       {"shorten_third", constants,
        rescale("shorten %x factor 3", s2d4, "!sluice.seq<@s6, 4, f32>")},
@@ -267,6 +288,9 @@ std::vector<Case> cases() {
       {"shorten_max", differences, rescale("shorten %x factor 4 max", s1d4, s4d4)},
       {"shifted_max", differences, shiftedMax()},
       {"upsample", differences, rescale("upsample %x factor 2", s4d4, s2d4)},
+      {"total", differences, rescale("total %x", s2d4, s2d4)},
+      {"sum_columns", differences, rescale("sum_columns %x", s1d4, losses)},
+      {"repeat_columns", differences, rescale("repeat_columns %x", losses, s1d4)},
       {"fold", differences, rescale("fold %x factor 2", s2d4, "!sluice.seq<@s4, 8, f32>")},
       {"shorten_window_whole", constants, rescale("shorten %x factor 2 window 6", s1d4, s2d4)},
       {"shorten_window_part", constants, rescale("shorten %x factor 2 window 5", s1d4, s2d4)},
@@ -330,6 +354,7 @@ TEST(Refusal, SaysWhichOpHasNoGradient) {
                 .find("S-021"),
             std::string::npos);
   EXPECT_NE(refusal(norm(false, true)).find("S-022"), std::string::npos);
+  EXPECT_NE(refusal(start(s1d4, 3)).find("S-082"), std::string::npos);
   std::string apart = "(%x: " + s1d4 + ", %k: " + s1d4 +
                       ") { %o, %l = sluice.attention %x, %x, %k attributes {heads = 2 : i64, "
                       "kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64, key_column "

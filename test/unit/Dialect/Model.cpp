@@ -22,6 +22,8 @@ module attributes {sluice.batch = 3 : i64, sluice.context = 16 : i64} {
   sluice.scale @s6 on @tokens factor 6
   sluice.scale @s8 on @tokens factor 8
   sluice.scale @one on @tokens factor 0
+  sluice.axis @segments segments of @s1 capacity 17
+  sluice.scale @w1 on @segments factor 1
   func.func @f)mlir";
 
 Model::Model(const std::string &function) {

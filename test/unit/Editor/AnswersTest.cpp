@@ -122,7 +122,7 @@ TEST(Hover, ModelShowsItsVerdict) {
 }
 
 TEST(Completion, OffersKeysThatAreNotThereYet) {
-  std::vector<std::string> keys = {"from", "to", "method", "window"};
+  std::vector<std::string> keys = {"from", "to", "method", "window", "segments"};
   EXPECT_EQ(labels(head + R"({"op": "shorten", "factor": 4, |})" + rest), keys);
   EXPECT_EQ(labels(head + R"({"op": "shorten", "factor": 4, "me|"})" + rest), keys);
   EXPECT_EQ(labels(head + "{|"), std::vector<std::string>{"op"});

@@ -44,6 +44,13 @@ static std::string done(const driver::Outcome &outcome) {
   return outcome.output;
 }
 
+/// Whether data decides what rows read: no pass can be compared by that.
+static bool hasSegments(const std::string &source) {
+  std::ifstream file(source);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  return text.find("\"boundaries\"") != std::string::npos;
+}
+
 std::string compile(const Folder &folder, const std::string &source, const std::string &target,
                     bool allowLeak) {
   std::string artifact =
@@ -53,7 +60,7 @@ std::string compile(const Folder &folder, const std::string &source, const std::
                         .targets = {target},
                         .emit = "",
                         .allowLeak = allowLeak,
-                        .verifyEachCausality = true}));
+                        .verifyEachCausality = !hasSegments(source)}));
   return artifact;
 }
 

@@ -74,10 +74,17 @@ int64_t ReferenceModel::size(const std::string &name) const {
   return impl->module.get()->getAttrOfType<IntegerAttr>("sluice." + name).getInt();
 }
 
-/// Row p of a table of angles, docs/spec.md: p stride base^(-2i / width) at 2i and 2i + 1. Rounded
-/// to f32, as models store it.
+/// A constant table: ones in the rows that it lists; or angles, docs/spec.md: p stride
+/// base^(-2i / width) at 2i and 2i + 1 of row p, rounded to f32, as models store it.
 template <typename T> static std::vector<T> makeTable(ParameterOp parameter) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(parameter.getType()).getShape();
+  if (parameter.getInitial() == "members") {
+    std::vector<T> table(shape[0] * shape[1]);
+    for (int64_t row : parameter.getMembers().value_or(ArrayRef<int64_t>())) {
+      table[row] = 1;
+    }
+    return table;
+  }
   bool rotary = parameter.getInitial() == "rotary";
   std::vector<T> table;
   for (int64_t p = 0; p < shape[0]; ++p) {

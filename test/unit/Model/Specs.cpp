@@ -286,6 +286,19 @@ static const char *const overDistances =
              {"op": "layer", "over": "sixes", "mask": {"window": [1, 4]}, "relative": {"bias": 100}},
              {"op": "head"}]})json";
 
+/// Learned first rows: of a shift, of what an hourglass upsampled on two levels, and of scales from
+/// the coarsest down. Then means of groups that end at the query, beside a window of tokens.
+static const char *const starts =
+    R"json({"sluice": 1, "vocabulary": 37, "context": 29, "batch": 3, "width": 20,
+  "defaults": {"heads": 4, "key_value_heads": 2, "head_size": 4, "feed_forward": 24},
+  "stages": [{"op": "embedding"},
+             {"op": "shift", "by": 1, "start": "null"},
+             {"op": "hourglass", "hierarchy": "0@1 0@2 0@6 0@2 0@1", "shifted": "output", "start": "null"},
+             {"op": "top_down", "hierarchy": "0@4 0@1", "start": "null", "bags": 0.3},
+             {"op": "layer", "attention_dropout": 0.2,
+              "scales": [{"factor": 1, "tokens": [0, 5]}, {"factor": 4, "tokens": [3, 26], "grid": "moving"}]},
+             {"op": "head", "first": 3}]})json";
+
 const std::vector<Family> &families() {
   static const std::vector<Family> all = {{"RelativeBias", relativeBias},
                                           {"TransformerXl", transformerXl},
@@ -305,7 +318,8 @@ const std::vector<Family> &families() {
                                           {"OverScales", overScales},
                                           {"Losses", losses},
                                           {"TopDown", topDown},
-                                          {"FirstKeys", firstKeys}};
+                                          {"FirstKeys", firstKeys},
+                                          {"Starts", starts}};
   return all;
 }
 

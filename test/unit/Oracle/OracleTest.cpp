@@ -3,6 +3,7 @@
 // The oracle against CPU kernels: what they give is within its bounds, and what is planted is not.
 #include "sluice/Oracle/Oracle.h"
 #include "../Target/AttentionReference.h"
+#include "../Target/SegmentCases.h"
 #include "../Target/StepCases.h"
 
 #include "mlir/IR/Verifier.h"
@@ -314,6 +315,47 @@ TEST_F(Replay, ScheduledRows) {
     checkDecode({2, 3, 4, 2, 8, 11, 4, window(5), softCap(2), half, {{{3, 3, 24}, {20, 2, 90}}}},
                 judgedSteps());
   }
+}
+
+/// Kernels whose every run is judged to be right.
+SegmentRun judgedSegments(const std::string &text) {
+  auto judged = std::make_shared<Judged>(text);
+  return judged->kernel.loaded() ? SegmentRun([judged](const Launch &launch) {
+    oracle::Judgement judgement = judged->run(launch);
+    EXPECT_TRUE(judgement.passed()) << judgement.str();
+    return judged->kernel.run(launch);
+  })
+                                 : SegmentRun();
+}
+
+TEST_F(Replay, Segments) {
+  checkSegmentScans(judgedSegments);
+  checkSegmentRows(judgedSegments);
+}
+
+/// The first bit, and the end of the first segment, are read.
+TEST_F(Replay, SeesOtherSegments) {
+  std::string domain = "domain = #dispatch.domain<batch = 1, positions = 4, factor = 1>";
+  Judged scan("func.func @f(%x: tensor<1x4xf32>) {\n%r:3 = dispatch.segment_scan %x attributes {" +
+              domain +
+              "} : (tensor<1x4xf32>) -> (tensor<1x4xi32>, tensor<1x3xi32>, "
+              "tensor<1x2xi32>)\nreturn\n}");
+  scan.spoilOperand(0, [](float &bit) { bit = 1; });
+  expectRight(scan, {.operands = {{0, 1, 0, 1}}, .length = 4, .rows = 1});
+  for (const oracle::ResultJudgement &result : scan.ofSpoiled.results) {
+    EXPECT_GT(result.mismatches, 0);
+  }
+  Access ends{.factor = 0, .extended = true},
+      range{.kind = "range", .map = "p", .index = 0, .last = 1};
+  Judged sum(rowsText({1, 3, 0},
+                      {{tensor({1, 3}, "i32"), ends, "i32"},
+                       {tensor({1, 3}, "i32"), ends, "i32"},
+                       {tensor({1, 4}), range, "f32"}},
+                      {{tensor({1, 3}), Access{.factor = 0}}}, "dispatch.yield %a2 : f32"));
+  sum.spoilOperand(0, [](float &first) { first = 0; });
+  expectRight(sum, {.operands = {{1, 2, 4}, {3, 4, 4}, {1, 2, 4, 8}}, .length = 4, .rows = 1});
+  // An end of 0 has the bits of 0.0: one term more in row 0 alone.
+  EXPECT_EQ(sum.ofSpoiled.results[0].mismatches, 1);
 }
 
 /// A run that starts, counts or ends elsewhere than the kernel was told.

@@ -62,6 +62,7 @@ TEST_F(Scalars, MeanWhatTheirDialectsSay) {
       {"%z = math.copysign %x, %y : f32", -0.75},
       {"%two = arith.constant 2.0 : f32\n%z = math.powf %x, %two : f32", 0.5625},
       {"%z = math.floor %y : f32", -2},
+      {"%z = dispatch.straight_through %y, %x : f32", -1.5},
       {"%z = math.fma %x, %y, %x : f32", -0.375},
       {integers("%i = arith.divsi %a, %b : i32"), -3},
       {integers("%i = arith.floordivsi %a, %b : i32"), -4},

@@ -162,7 +162,7 @@ TEST_F(CommandLine, AFullOrClosedOutputIsAFailure) {
   }
   // A reader that leaves early is none. The pipe's status is the program's.
   for (const char *words :
-       {"generate bigram.slc -w run -n 2000", "inspect bigram.slc --json --memory"}) {
+       {"generate bigram.slc -w run -n 2000 --no-cache", "inspect bigram.slc --json --memory"}) {
     std::string pipe = "bash -c 'set -o pipefail; cd " + folder.path.string() + "; " +
                        SLUICE_PROGRAM + " " + words + " 2>err.txt | head -c 5 >/dev/null'";
     EXPECT_EQ(WEXITSTATUS(std::system(pipe.c_str())), 0) << words;

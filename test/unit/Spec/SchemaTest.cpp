@@ -68,6 +68,10 @@ Place placeOf(Op op) {
   case Op::Loss:
     need("name", "\"bag\"");
     break;
+  case Op::Boundaries:
+    need("name", "\"words\"");
+    need("rule", "\"whitespace\"");
+    break;
   default:
     break;
   }

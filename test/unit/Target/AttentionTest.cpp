@@ -238,11 +238,25 @@ AttentionCase acrossScales(int64_t a, int64_t b, bool isComplete, int64_t biasRo
   return withTerms(c, true, biasRows);
 }
 
+/// One row of 300 tokens, whose finer scale has blocks of 64.
+AttentionCase withLargeBlocks(AttentionCase c) {
+  c.name += ", large blocks";
+  c.batch = c.rows = 1;
+  c.heads = c.kvHeads = 1;
+  c.positions = 300 / c.factor;
+  c.keyPositions = 300 / c.keyFactor;
+  c.distancePositions = 300;
+  c.length = 297;
+  return c;
+}
+
 TEST(Attention, TermsByDistanceBetweenScales) {
   check(acrossScales(3, 1, false, 20), {1, 4});
   check(acrossScales(1, 3, false, 140), {2, 97});
   check(acrossScales(4, 2, true, 0), {1, 3, 50});
   check(acrossScales(2, 3, true, 9), {4});
+  check(withLargeBlocks(acrossScales(4, 1, false, 0)));
+  check(withLargeBlocks(acrossScales(1, 4, false, 0)));
 }
 
 TEST(Attention, Dropout) {
@@ -365,6 +379,23 @@ TEST(Attention, EmptyBlocksAreSkipped) {
     auto gradient = backwardKernel.run(backward)[0];
     compare(gradient, data.gradient, c.width(), [](int64_t row) { return row >= 64; }, "gradient");
     EXPECT_TRUE(std::isnan(gradient[c.width() - 1])) << "the poison is where it should be";
+  }
+}
+
+/// A window of few keys has blocks of 32 queries and 16 keys: NaN in 16 keys reaches 32 queries.
+TEST(Attention, NarrowWindowsHaveSmallBlocks) {
+  AttentionCase c{"narrow", 1, 320, 1, 1, 8, 320, 1, window(8), plain};
+  AttentionData data = makeAttention(c);
+  Launch forward = forwardLaunch(c, data);
+  for (int64_t i = 0; i < 8 * 16; ++i) {
+    forward.operands[2][(128 + i / 8) * c.width() + 16 + i % 8] = NAN;
+  }
+  for (const cpu::Target *target : targets()) {
+    LoadedKernel kernel(c.forwardText(), *target, generate);
+    ASSERT_TRUE(kernel.loaded());
+    auto output = kernel.run(forward)[0];
+    compare(output, data.output, 8, [](int64_t row) { return row < 128 || row >= 160; }, "output");
+    EXPECT_TRUE(std::isnan(output[128 * 8])) << "the poison is where it should be";
   }
 }
 

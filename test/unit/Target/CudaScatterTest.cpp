@@ -1,8 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The gradient of a gather on the CUDA target, emulated and judged: sums in row order.
+// The gradient of a gather, and segments, on the CUDA target, emulated and judged: sums in row
+// order.
 #include "EmulatedKernel.h"
-#include "RowsText.h"
+#include "SegmentCases.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -71,5 +72,15 @@ TEST(CudaScatter, Assembles) {
     cuda.checkAssembly();
   }
 }
+
+SegmentRun emulated(const std::string &text) {
+  auto kernel = std::make_shared<EmulatedKernel>(text);
+  return kernel->made()
+             ? SegmentRun([kernel](const Launch &launch) { return kernel->run(runOf(launch)); })
+             : SegmentRun();
+}
+
+TEST(CudaSegments, ScansFindTheEnds) { checkSegmentScans(emulated); }
+TEST(CudaSegments, RowsAreFoundAndSummed) { checkSegmentRows(emulated); }
 
 } // namespace

@@ -539,9 +539,9 @@ TEST(Rows, RefusesWhatRowsCannotHold) {
   EXPECT_EQ(refusal(text(pairs, group, tensor({1, 4, 16}), yield + group)), "");
   EXPECT_NE(refusal(text(pairs, row, tensor({1, 4, 8}), yield + row)).find("R-006"),
             std::string::npos);
-  EXPECT_NE(
-      refusal(text(Access{.kind = "gather"}, row, tensor({1, 4, 8}), yield + row)).find("R-005"),
-      std::string::npos);
+  std::string gathered = rowsText({1, 4, 0}, {{tensor({8, 8}), Access{.kind = "gather"}, row}},
+                                  {{tensor({1, 4, 8}), Access{}}}, yield + row);
+  EXPECT_NE(refusal(gathered).find("R-005"), std::string::npos);
   std::string wide = tensor({9});
   EXPECT_NE(refusal(text(Access{}, wide, tensor({1, 4, 9}), yield + wide)).find("R-008"),
             std::string::npos);

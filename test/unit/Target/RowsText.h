@@ -30,11 +30,14 @@ struct Access {
   std::string column = "0";
   int64_t index = -1;
   bool least = false;
+  int64_t last = -1;
+  bool extended = false;
   operator std::string() const {
     return "#dispatch.access<" + kind + ", map = affine_map<(p, i)[n] -> (" + map +
            ")>, group = " + std::to_string(group) + ", factor = " + std::to_string(factor) +
            ", column = affine_map<(p) -> (" + column + ")>, index = " + std::to_string(index) +
-           (least ? ", least = true>" : ">");
+           (least ? ", least = true" : "") + (last >= 0 ? " last = " + std::to_string(last) : "") +
+           (extended ? " extended = true" : "") + ">";
   }
 };
 

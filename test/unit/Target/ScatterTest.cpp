@@ -1,8 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// The gradient of a gather: sums in row order, for any order of items.
-#include "RowsText.h"
+// The gradient of a gather: sums in row order, for any order of items. Segments: rows found by an
+// index, and sums over ranges of rows.
+#include "SegmentCases.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -64,6 +65,28 @@ TEST(Scatter, SumsInRowOrder) {
         }
       }
     }
+  }
+}
+
+/// On every CPU target, the bits the same for any order of items.
+SegmentMake segmentKernels(const cpu::Target &target) {
+  return [&target](const std::string &text) -> SegmentRun {
+    auto kernel = std::make_shared<LoadedKernel>(text, target, cpu::generateKernel);
+    return kernel->loaded()
+               ? SegmentRun([kernel](const Launch &launch) { return runTwice(*kernel, launch); })
+               : SegmentRun();
+  };
+}
+
+TEST(Segments, ScansFindTheEnds) {
+  for (const cpu::Target *target : targets()) {
+    checkSegmentScans(segmentKernels(*target));
+  }
+}
+
+TEST(Segments, RowsAreFoundAndSummed) {
+  for (const cpu::Target *target : targets()) {
+    checkSegmentRows(segmentKernels(*target));
   }
 }
 

@@ -65,9 +65,17 @@ protected:
     tokens.resize(static_cast<size_t>(model.batch * (model.context + 1)));
   }
 
-  /// Row p: cos and sin of p base^(-2i/D), or sin and cos.
+  /// Ones in the rows that the table lists; or row p: cos and sin of p base^(-2i/D), or sin and
+  /// cos.
   static std::vector<double> table(ParameterOp parameter) {
     auto type = cast<RankedTensorType>(parameter.getType());
+    if (parameter.getInitial() == "members") {
+      std::vector<double> bits(static_cast<size_t>(type.getNumElements()));
+      for (int64_t row : parameter.getMembers().value_or(ArrayRef<int64_t>())) {
+        bits[static_cast<size_t>(row)] = 1;
+      }
+      return bits;
+    }
     int64_t columns = type.getDimSize(1);
     std::vector<double> result;
     for (int64_t p = 0; p < type.getDimSize(0); ++p) {
@@ -168,7 +176,7 @@ TEST_P(Golden, Gradients) {
 INSTANTIATE_TEST_SUITE_P(Specs, Golden,
                          ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
                                            "bidirectional", "top-down", "bottomup", "repooled",
-                                           "retina"),
+                                           "retina", "dynamic"),
                          [](const auto &info) {
                            std::string name = info.param;
                            llvm::replace(name, '-', '_');

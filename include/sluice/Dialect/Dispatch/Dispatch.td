@@ -76,7 +76,7 @@ def Dispatch_AccessKind : I32EnumAttr<"AccessKind", "how a row of an operand or 
     I32EnumAttrCase<"Row", 0, "row">, I32EnumAttrCase<"Table", 1, "table">,
     I32EnumAttrCase<"Gather", 2, "gather">, I32EnumAttrCase<"Vector", 3, "vector">,
     I32EnumAttrCase<"Scalar", 4, "scalar">, I32EnumAttrCase<"Flat", 5, "flat">,
-    I32EnumAttrCase<"Columns", 6, "columns">]> {
+    I32EnumAttrCase<"Columns", 6, "columns">, I32EnumAttrCase<"Range", 7, "range">]> {
   let cppNamespace = "::sluice::dispatch";
   let genSpecializedAttr = 0;
 }
@@ -89,7 +89,11 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     | `row` | [B, T', d] | (b, map(p, i)[N']) for i < group | tensor<d> (group 1), tensor<group x d> |
     | `row` | [B, T'] | (b, map(p, 0)[N']) | element |
     | `table` | [T', d] | map(p, 0) | tensor<d> |
-    | `gather` | [V, d] | value (i32) of body argument `index` | tensor<d> |
+    | `gather` | [V, d] | v, the value (i32) of body argument `index` | tensor<d> |
+    | `gather` | [B, T', d] | (b, map(v, 0)[N']) | tensor<d> |
+    | `gather` | [B, T'] | (b, map(v, 0)[N']) | element |
+    | `range` | [B, T', d] | the sum of (b, q), map(v, 0)[N'] <= q < map(w, 1)[N'] | tensor<d> |
+    | `range` | [B, T'] | the same | element |
     | `vector` | [d] | | tensor<d> |
     | `scalar` | rank 0 | | element |
     | `flat` | [R, d] or [R] | r | tensor<d>, element |
@@ -102,26 +106,44 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     outside is read as the least number of the type (minus infinity), which no maximum chooses. Results use `row`
     with the identity map, `flat`, `vector` and `scalar` (domains of one row), or `columns`.
     A result of access `row` whose yield is tensor<k x d> is stored as one row of k d columns.
+
+    An index is an argument of access `row`; that of a range may be a gathered element too. Of a range v is the value of
+    argument `index` and w that of argument `last`, p where that is -1. What of it lies outside [0, N') is left out, and the sum is taken in the order of q. With `extended`, of elements of i32 alone, a
+    position below 0 is read as itself and one from N' on as the greatest number: so a sequence that ascends goes on.
   }];
   let parameters = (ins "::sluice::dispatch::AccessKind":$kind, "::mlir::AffineMapAttr":$map, "int64_t":$group,
                         "int64_t":$source_factor, "::mlir::AffineMapAttr":$column, "int64_t":$index,
-                        DefaultValuedParameter<"bool", "false">:$least);
+                        DefaultValuedParameter<"bool", "false">:$least,
+                        DefaultValuedParameter<"int64_t", "-1">:$last,
+                        DefaultValuedParameter<"bool", "false">:$extended);
   let builders = [
     AttrBuilder<(ins "AccessKind":$kind), [{
       auto two = ::mlir::AffineMap::get(2, 1, ::mlir::getAffineDimExpr(0, $_ctxt));
       auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
-      return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(two), 1, 0, ::mlir::AffineMapAttr::get(zero), -1, false);
+      return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(two), 1, 0, ::mlir::AffineMapAttr::get(zero), -1, false,
+                   -1, false);
+    }]>,
+    AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMapAttr":$map, "int64_t":$group, "int64_t":$source_factor,
+                     "::mlir::AffineMapAttr":$column, "int64_t":$index, "bool":$least), [{
+      return $_get($_ctxt, kind, map, group, source_factor, column, index, least, -1, false);
     }]>,
     AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMap":$map, "int64_t":$group, "int64_t":$source_factor), [{
       auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
       return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(map), group, source_factor, ::mlir::AffineMapAttr::get(zero), -1,
-                   false);
+                   false, -1, false);
     }]>];
   let assemblyFormat = [{`<` $kind `,` `map` `=` $map `,` `group` `=` $group `,` `factor` `=` $source_factor `,`
-                         `column` `=` $column `,` `index` `=` $index (`,` `least` `=` $least^)? `>`}];
+                         `column` `=` $column `,` `index` `=` $index (`,` `least` `=` $least^)?
+                         (`last` `=` $last^)? (`extended` `=` $extended^)? `>`}];
   let extraClassDeclaration = [{
     /// Row p of the source itself: identity map, one row, whole width.
     bool isIdentity() const;
+    /// 0 where no other argument finds it; a gathered one is found by those of level 0, a range by those of 0 and 1.
+    unsigned getLevel() const {
+      return getKind() == AccessKind::Range ? 2 : getKind() == AccessKind::Gather ? 1 : 0;
+    }
+    /// Arguments that find it.
+    ::llvm::SmallVector<unsigned> getIndices() const;
   }];
 }
 
@@ -229,9 +251,10 @@ defvar attentionDoc = [{
     `random_id`, T the positions of queries and T' of keys.
     The score region takes (f32 score, i32 p, i32 q, i32 h) and yields f32; it is straight-line arith and math.
 
-    *Terms* by distance may follow the tensors above (DistanceTerms). `distance` is d(p, q) = a p - b q + c, p - q where it is
-    absent, with a, b >= 1; then a row of R is a step of factor f / a, f that of queries, and so f / b that of keys' factor. Of two rows
-    tensors, Qv [B, T, heads * D] and R [B, M, heads * D], the sum over c of Qv[p, c] R[d(p, q), c] is added to the score before the region.
+    *Terms* by distance may follow the tensors above (DistanceTerms). `distance` is d(p, q) = a p - b q + c with
+    a, b >= 1; where it is absent, d(p, q) = p - q. A row of R is a step of distance. Its factor is f / a, f the queries' factor, and also
+    the keys' factor over b. Of two tensors of rows, Qv [B, T, heads * D] and R [B, M, heads * D], the sum over i of
+    Qv[p, i] R[d(p, q), i] is added to the score before the region.
     With `distance_bias` a table b, f32 [M, heads], follows, and b[d(p, q), h] is added to what the region yields. A distance beyond the
     last (valid) row has that row. The mask says d(p, q) >= 0.
     Q, K, V and the gradient of O have one type, f32 or bf16; results may have either; lse is f32.
@@ -376,6 +399,21 @@ def Dispatch_ScatterRowsOp : Dispatch_KernelOp<"scatter_rows", [SharesMemory]> {
   let hasVerifier = 1;
 }
 
+def Dispatch_SegmentScanOp : Dispatch_KernelOp<"segment_scan"> {
+  let summary = "Where segments end: how many bits are set so far, and at which positions";
+  let description = [{
+    A bit is set where it is greater than 0.5, at a valid row. `bits` are [B, T, 1] or [B, T], f32 or bf16.
+    counts[b, t], i32 [B, T], is the number of set bits at positions <= t. ends[b, m], i32 [B, M], is the position of set bit
+    m, counted from 0, and T where there is none. totals[b], i32 [B, 2], are the set bits and M. Bits beyond M have no end:
+    the host refuses what came of a row whose first number is greater than its second.
+  }];
+  let arguments = (ins AnyRankedTensor:$bits, Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label,
+                       OptionalAttr<StrAttr>:$guard);
+  let results = (outs AnyRankedTensor:$counts, AnyRankedTensor:$ends, AnyRankedTensor:$totals);
+  let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
 //===----------------------------------------------------------------------===//
 // Ops of bodies
 //===----------------------------------------------------------------------===//
@@ -427,6 +465,18 @@ def Dispatch_PositionOp : Dispatch_Op<"position", [Pure]> {
   let summary = "Position p of the row within its sequence (i32)";
   let results = (outs I32:$result);
   let assemblyFormat = "attr-dict";
+}
+
+def Dispatch_StraightThroughOp
+    : Dispatch_Op<"straight_through", [Pure, AllTypesMatch<["value", "surrogate", "result"]>]> {
+  let summary = "The first operand, whose derivative is that of the second";
+  let description = [{
+    A region of model IR holds it; a dispatch does not. The derivative of the result is 0 by `value` and 1 by `surrogate`
+    (Bengio et al. 2013, arXiv 1308.3432, section 4).
+  }];
+  let arguments = (ins AnyType:$value, AnyType:$surrogate);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$value `,` $surrogate attr-dict `:` type($result)";
 }
 
 def Dispatch_RandomOp : Dispatch_Op<"random", [Pure]> {

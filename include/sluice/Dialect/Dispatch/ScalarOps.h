@@ -231,6 +231,9 @@ inline I conjunction(I x, I y) { return x & y; }
 inline I disjunction(I x, I y) { return x | y; }
 inline I difference(I x, I y) { return x ^ y; }
 
+/// A value of which another one has the derivative.
+template <typename T> Scalar<T> first(mlir::Operation &, Arguments<T> x) { return x[0]; }
+
 template <typename T> Rule<T> onFloats(llvm::StringRef name) {
   using A = Arithmetic<T>;
   return llvm::StringSwitch<Rule<T>>(name)
@@ -260,6 +263,7 @@ template <typename T> Rule<T> onFloats(llvm::StringRef name) {
       .Case("math.sin", elementary<T, Elementary::Sin>)
       .Case("math.cos", elementary<T, Elementary::Cos>)
       .Case("math.floor", elementary<T, Elementary::Floor>)
+      .Case("dispatch.straight_through", first<T>)
       .Default(nullptr);
 }
 

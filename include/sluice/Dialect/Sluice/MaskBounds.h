@@ -35,12 +35,17 @@ mlir::IntegerSet everyKey(mlir::MLIRContext *context);
 mlir::IntegerSet withFirstKey(mlir::IntegerSet mask, int64_t first);
 /// What withFirstKey made a mask of; 0 where it did not.
 std::pair<mlir::IntegerSet, int64_t> splitFirstKey(mlir::IntegerSet mask);
+/// The keys p - begin - stride j of a mask on one scale; `mask` itself where that is 1.
+mlir::IntegerSet withStride(mlir::IntegerSet mask, int64_t begin, int64_t stride);
+/// What withStride made a mask of; 1 where it did not.
+std::pair<mlir::IntegerSet, int64_t> splitStride(mlir::IntegerSet mask);
 
 /// A mask in a spec's words. A window in tokens that is one in keys is called that.
 struct MaskWords {
   enum Kind { Causal, Complete, Window, Tokens, Bidirectional, Other } kind = Other;
   int64_t begin = 0, end = 0; ///< of a window
   int64_t first = 0;          ///< keys before this row are left out
+  int64_t stride = 1;         ///< of a window: keys p - begin - stride j alone
 };
 MaskWords describeMask(mlir::IntegerSet mask, ScaleRatio scales);
 

@@ -49,6 +49,22 @@ struct RowGroup {
   bool isOwnRow() const { return factor == 1 && window == 1 && first == 0; }
 };
 
+/// A number that data decides, of data-dependent segments: where segment `at` ends, or how many
+/// boundaries stand at positions up to `at`. `of` is what `sluice.segment` makes of it: ends for
+/// End, counts for Count. An End before 0 is its own position: e(m) = m where m < 0.
+struct SegmentTerm {
+  enum Kind { End, Count } kind;
+  mlir::Value of;
+  mlir::AffineExpr at; ///< of d0 = p, the result's position
+};
+
+/// What one result reads of one operand: all that CausalFlowInterface says of it.
+struct PositionReads {
+  std::optional<mlir::IntegerSet> relation;
+  mlir::AffineExpr latest;
+  llvm::SmallVector<SegmentTerm, 2> terms;
+};
+
 struct AccessChain;
 class BodyBuilder;
 class DispatchEmitter;
@@ -99,16 +115,19 @@ mlir::Type getComputeType(mlir::Value weight);
 /// Whether a sequence stands on a given axis (`sluice.axis`), looked up from `op`'s module.
 bool isGiven(mlir::Operation *op, SequenceType type);
 
-/// The factor of a sequence's domain: that of its scale, and 0 on a given axis, whose every
-/// position is computed.
+/// Whether a sequence stands on an axis of segments.
+bool isSegmented(mlir::Operation *op, SequenceType type);
+
+/// The factor of a sequence's domain: that of its scale, and 0 on a given axis or one of segments,
+/// whose every position is computed.
 int64_t getDomainFactor(mlir::Operation *op, SequenceType type);
 
 /// Name in a plan of what says how many positions of a given axis each row has, i64 [B]. Its
 /// tokens, i32 [B, capacity], have the axis's own name.
 std::string countsName(llvm::StringRef axis);
 
-/// Positions that a sequence has at full length: the capacity of a given axis; ceil(context /
-/// factor); 1 where the factor is 0.
+/// Positions that a sequence has at full length: the capacity of a given axis; ceil(rows / factor)
+/// of an axis of segments; ceil(context / factor); 1 where the factor is 0.
 int64_t getPositions(mlir::Operation *op, SequenceType type);
 
 } // namespace sluice

@@ -57,16 +57,23 @@ class Sluice_Op<string mnemonic, list<Trait> traits = []> : Op<Sluice_Dialect, m
 //===----------------------------------------------------------------------===//
 
 def Sluice_AxisOp : Sluice_Op<"axis", [Symbol]> {
-  let summary = "An independent sequence: a decoder's tokens, or what is given before them";
+  let summary = "An independent sequence: a decoder's tokens, what is given before them, or segments of another scale";
   let description = [{
     One axis counts the tokens that are predicted: N of them at most, `length` of them valid. Any other is *given*, with a
     capacity and a vocabulary of its own: all of it is known before the first token is predicted. It has one scale, of factor 1, and each
     row of a batch has its own count of valid positions there. What lies past the count is computed from whatever stands
     there, and attention leaves those keys out. Sequences of two axes meet in attention alone, and no query of a given
     axis reads the tokens that are predicted.
+
+    A *segmented* axis counts the segments of the scale `segments`, which boundary bits make (`sluice.segment`): `rows` of them at
+    most, and each row of a batch has its own number n. All `rows` are computed; what stands in rows m >= n is read by no row that is
+    scored. Boundaries are said to be at least `least` positions apart: nothing checks it, and no proof uses it. Ops that move between the two scales are those named after segments.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$capacity, OptionalAttr<I64Attr>:$vocabulary);
-  let assemblyFormat = "$sym_name (`given` $capacity^ `vocabulary` $vocabulary)? attr-dict";
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$capacity, OptionalAttr<I64Attr>:$vocabulary,
+                       OptionalAttr<FlatSymbolRefAttr>:$segments, OptionalAttr<I64Attr>:$rows,
+                       DefaultValuedAttr<I64Attr, "1">:$least);
+  let assemblyFormat = [{$sym_name (`given` $capacity^ `vocabulary` $vocabulary)?
+                         (`segments` `of` $segments^ `capacity` $rows (`least` $least^)?)? attr-dict}];
   let hasVerifier = 1;
 }
 
@@ -81,13 +88,15 @@ def Sluice_ParameterOp : Sluice_Op<"parameter", [Symbol]> {
   let summary = "A trained tensor, or several stored one after the other; or a constant table";
   let description = [{
     `names` and `sizes` say which weights, as files name them, are stored here, along dimension 0, in order. `initial` is
-    `zeros`, `ones`, `normal` (with `deviation`), or, for frozen tables, `rotary` (row p: cosine and sine of p base^(-2i/D) at
+    `zeros`, `ones`, `normal` (with `deviation`), or, for frozen tables, `members` (1 in the rows that `members` lists, 0 elsewhere),
+    `rotary` (row p: cosine and sine of p base^(-2i/D) at
     2i and 2i + 1) or `sinusoidal` (sine and cosine there, base^(-2i/d), of p times `stride`). `decay` marks matrices that weight decay applies to.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type, StrArrayAttr:$names,
                        DenseI64ArrayAttr:$sizes, StrAttr:$initial,
                        DefaultValuedAttr<F64Attr, "0.0">:$deviation, DefaultValuedAttr<F64Attr, "10000.0">:$base,
-                       UnitAttr:$decay, UnitAttr:$frozen, DefaultValuedAttr<I64Attr, "1">:$stride);
+                       UnitAttr:$decay, UnitAttr:$frozen, DefaultValuedAttr<I64Attr, "1">:$stride,
+                       OptionalAttr<DenseI64ArrayAttr>:$members);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
 }
 
@@ -267,9 +276,9 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFrom
     equation 34). Results: output and the rows' log-sum-exp. The backward differentiates
     the region and transposes the relation.
 
-    *Terms* by distance may stand between the three sequences and the table. `distance` is d(p, q) = a p - b q + c, p - q where it
-    is absent, with a, b >= 1 and f / a = g / b for scales of factors f of queries and g of keys: distances are counted in steps of
-    factor f / a. Two sequences of heads D columns each are Qv, on the queries' scale, and R, on that of factor f / a: the region's score
+    *Terms* by distance may stand between the three sequences and the table. `distance` is d(p, q) = a p - b q + c with
+    a, b >= 1; where it is absent, d(p, q) = p - q. With factors f of queries and g of keys, f / a = g / b. That is the factor of a step
+    of distance. Two sequences of heads D columns each are Qv, on the queries' scale, and R, on that of the steps. The region's score
     is then Q K + Qv[p] R[d(p, q)] (Dai et al. 2019, equation of section 3.3, with Q = q + u, Qv = q + v). With `distance_bias` a
     table [M, heads] follows: b[d(p, q), head] is added to what the region yields. A distance beyond the last valid row has that row.
     The mask says d(p, q) >= 0.
@@ -311,6 +320,24 @@ def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusedAccess]> {
   let arguments = (ins Sluice_Sequence:$input, I64Attr:$by);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "$input `by` $by attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_StartOp : Sluice_ForwardOp<"start", [FusedGroup]> {
+  let summary = "y[p] = x[p - by] for p >= by, and the row `null` before; stored";
+  let description = [{
+    A shift whose first rows are learned: `null` is a parameter of one row. No token is in it, so that the relation is a shift's.
+  }];
+  let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$null, I64Attr:$by);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input `,` $null `by` $by attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_StartBackwardOp : Sluice_BackwardOp<"start_backward", [FusedBody]> {
+  let summary = "Gradient of the first row of `start`: the sum over the batch of gradient[p], p < by";
+  let arguments = (ins Sluice_Sequence:$gradient, I64Attr:$by);
+  let results = (outs AnyRankedTensor:$null);
+  let assemblyFormat = "$gradient `by` $by attr-dict `:` functional-type(operands, results)";
 }
 
 def Sluice_ShortenKind : I32EnumAttr<"ShortenKind", "what is made of a group", [
@@ -387,6 +414,121 @@ def Sluice_LastOp : Sluice_ForwardOp<"last", [FusedAccess]> {
   let arguments = (ins Sluice_Sequence:$input);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+//===----------------------------------------------------------------------===//
+// Segments
+//===----------------------------------------------------------------------===//
+
+/// An op of the forward pass whose relations have terms that data decides.
+class Sluice_SegmentsOp<string mnemonic, string says>
+    : Sluice_ComputeOp<mnemonic, [DeclareOpInterfaceMethods<CausalFlowInterface, [says]>,
+                                  DeclareOpInterfaceMethods<DifferentiableInterface>,
+                                  DeclareOpInterfaceMethods<CostInterface>, DeclareOpInterfaceMethods<ReferenceInterface>, FusedAlone]>;
+defvar segmentsAssembly = "operands attr-dict `:` functional-type(operands, results)";
+
+def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", "getReads"> {
+  let summary = "Segments from boundary bits: how many bits there are up to each position, and where each bit is";
+  let description = [{
+    A bit, one number a position, is 1 where it is above 0.5. Let e(m) be the position of bit m (m = 0, 1, ...), c(t) the number of bits
+    at positions <= t, n that of all. `counts[t]` = c(t), i32. `ends[m]` = e(m) for m < n, i32, and for the other rows of the segmented axis
+    the positions of the bits' scale at full length, which no position reaches. Where n + `spare` is more than the axis has rows, the run ends with an error that names row and count:
+    nothing is cut. No gradient passes.
+  }];
+  let arguments = (ins Sluice_Sequence:$bits, DefaultValuedAttr<I64Attr, "0">:$spare);
+  let results = (outs Sluice_Sequence:$counts, Sluice_Sequence:$ends);
+  let assemblyFormat = segmentsAssembly;
+  let hasVerifier = 1;
+}
+
+def Sluice_PoolSegmentsOp : Sluice_SegmentsOp<"pool_segments", "getSegmentTerms"> {
+  let summary = "Row m: the mean of segment m's rows; zeros where it is not closed";
+  let description = [{
+    Bits end segments: segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed where m < n. With `starts` they begin them: e(m) <= q <
+    e(m + 1), closed where m + 1 < n. (Nawrot et al. 2023, equation 4.)
+
+    The bits' gradient is straight-through: that of the weights 1 - (m - g(t)), g(t) the number of bits before t (with `starts`: up
+    to t, less one), with the support that hard bits give.
+  }];
+  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$bits, Sluice_Sequence:$counts, Sluice_Sequence:$ends,
+                       UnitAttr:$starts);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+  let hasVerifier = 1;
+}
+
+def Sluice_PoolSegmentsBackwardOp : Sluice_BackwardOp<"pool_segments_backward", [FusedAlone]> {
+  let summary = "dx[t] = dy[m] / (rows of m), of t's segment m; zeros where it is not closed";
+  let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends, UnitAttr:$starts);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+}
+
+def Sluice_PoolSegmentsBitsBackwardOp : Sluice_BackwardOp<"pool_segments_bits_backward", [FusedAlone]> {
+  let summary = "Straight-through gradient of boundary bits: a sum from each position to its segment's end";
+  let description = [{
+    h[t] = <dy[m], x[t] - y[m]> / (rows of m), of t's segment m; 0 where m is not closed. db[j] is the sum of h[t]
+    over t > j (with `starts`: t >= j) in j's own segment, as h sums to 0 over each of the later ones.
+  }];
+  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$pooled, Sluice_Sequence:$gradient,
+                       Sluice_Sequence:$counts, Sluice_Sequence:$ends, UnitAttr:$starts);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+}
+
+def Sluice_SelectSegmentsOp : Sluice_SegmentsOp<"select_segments", "getSegmentTerms"> {
+  let summary = "y[m] = x[e(m)], zeros for m >= n: a segment's last row, or its first where bits begin segments";
+  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$counts, Sluice_Sequence:$ends);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+  let hasVerifier = 1;
+}
+
+def Sluice_SelectSegmentsBackwardOp : Sluice_BackwardOp<"select_segments_backward", [FusedAlone]> {
+  let summary = "dx[e(m)] = dy[m] for m < n, zeros elsewhere";
+  let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+}
+
+def Sluice_SpreadSegmentsOp : Sluice_SegmentsOp<"spread_segments", "getSegmentTerms"> {
+  let summary = "z[t] = y[c(t) - by], zeros where y has no such row; stored. By 1: the last closed segment";
+  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$counts, Sluice_Sequence:$ends, I64Attr:$by);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "operands `by` $by attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_SpreadSegmentsBackwardOp : Sluice_BackwardOp<"spread_segments_backward", [FusedAlone]> {
+  let summary = "dy[m] = sum of dz[t] over the positions t with c(t) - by = m";
+  let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends, I64Attr:$by);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "operands `by` $by attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_TotalOp : Sluice_ForwardOp<"total", [FusedAlone]> {
+  let summary = "y[p] = the sum of x over all valid positions, for every p: for losses, which no row reads";
+  let description = "It is its own adjoint.";
+  let arguments = (ins Sluice_Sequence:$input);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+  let hasVerifier = 1;
+}
+
+def Sluice_SumColumnsOp : Sluice_ForwardOp<"sum_columns", [FusedBody]> {
+  let summary = "y[p] = the sum of row p, one number";
+  let arguments = (ins Sluice_Sequence:$input);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+  let hasVerifier = 1;
+}
+
+def Sluice_RepeatColumnsOp : Sluice_ForwardOp<"repeat_columns", [FusedBody]> {
+  let summary = "y[p, c] = x[p], one number, for every column c. Adjoint of `sum_columns`";
+  let arguments = (ins Sluice_Sequence:$input);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+  let hasVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//

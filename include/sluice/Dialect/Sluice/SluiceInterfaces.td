@@ -25,6 +25,18 @@ def CausalFlowInterface : OpInterface<"CausalFlowInterface"> {
       The latest q that p reads of `operand`, as an expression of d0 = p, non-decreasing; none when there is no
       bound (the whole sequence is read). Only asked where getRelation answers.
     }], "::mlir::AffineExpr", "getLatest", (ins "unsigned":$operand)>,
+    InterfaceMethod<[{
+      The numbers that data decides in `operand`'s relation: term i is symbol 1 + i of getRelation and of getLatest (symbol 0
+      stays n). A term that a relation reads must also be read as a row: its value is an operand of the op, or its result.
+    }], "::llvm::SmallVector<::sluice::SegmentTerm, 2>", "getSegmentTerms", (ins "unsigned":$operand), [{}], [{ return {}; }]>,
+    InterfaceMethod<[{
+      All of it for one result. An op whose results read an operand in different ways (the counts and the ends of segments)
+      says so here; what it says above is then of its first result.
+    }], "::sluice::PositionReads", "getReads", (ins "unsigned":$result, "unsigned":$operand), [{}], [{
+      (void)result;
+      std::optional<::mlir::IntegerSet> relation = $_op.getRelation(operand);
+      return {relation, relation ? $_op.getLatest(operand) : ::mlir::AffineExpr(), $_op.getSegmentTerms(operand)};
+    }]>,
   ];
 }
 

@@ -66,6 +66,9 @@ generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op, ml
 mlir::FailureOr<Kernel> generateScatterRows(dispatch::ScatterRowsOp op, mlir::ModuleOp module,
                                             llvm::StringRef name, const Target &target);
 
+mlir::FailureOr<Kernel> generateSegmentScan(dispatch::SegmentScanOp op, mlir::ModuleOp module,
+                                            llvm::StringRef name, const Target &target);
+
 /// Any dispatch op, by its family.
 mlir::FailureOr<Kernel> generateKernel(mlir::Operation *op, mlir::ModuleOp module,
                                        llvm::StringRef name, const Target &target);

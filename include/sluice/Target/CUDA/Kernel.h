@@ -101,6 +101,8 @@ mlir::FailureOr<Kernel> generateRows(dispatch::RowsOp op, mlir::ModuleOp module,
 /// Values and table are f32 or bf16, sums f32 and in row order: the bits of the definition.
 mlir::FailureOr<Kernel> generateScatterRows(dispatch::ScatterRowsOp op, mlir::ModuleOp module,
                                             llvm::StringRef name);
+mlir::FailureOr<Kernel> generateSegmentScan(dispatch::SegmentScanOp op, mlir::ModuleOp module,
+                                            llvm::StringRef name);
 
 /// Lowers a module of kernels (arith, math, scf, memref, vector, nvvm) to LLVM IR that no target
 /// has touched yet. Null with a diagnostic on failure. The module itself is left as it is.

@@ -37,7 +37,7 @@ template <typename T> std::vector<T> Evaluator<T>::stored(Type element, std::vec
 template <typename T> int64_t Evaluator<T>::getPositions(Value sequence) const {
   SequenceType type = sequenceType(sequence);
   auto [entry, added] = positionsOfScale.try_emplace(type.getScale(), 1);
-  if (added && isGiven(module, type)) {
+  if (added && (isGiven(module, type) || isSegmented(module, type))) {
     entry->second = sluice::getPositions(module, type);
   } else if (int64_t factor = added ? getFactor(module, type) : 0) {
     entry->second = (setting.length + factor - 1) / factor;

@@ -1,0 +1,82 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Verifiers of operands that indices find, and of the scan that makes the indices.
+#include "Found.h"
+
+using namespace mlir;
+using namespace sluice::dispatch;
+
+SmallVector<unsigned> AccessAttr::getIndices() const {
+  SmallVector<unsigned> indices;
+  for (int64_t index : {getIndex(), getLast()}) {
+    if (index >= 0) {
+      indices.push_back(static_cast<unsigned>(index));
+    }
+  }
+  return indices;
+}
+
+/// An element of i32 that stands before what it finds: of access `row`, or gathered.
+static bool isIndex(RowsOp op, int64_t argument, bool gathered) {
+  if (argument < 0 || argument >= int64_t(op.getInputs().size())) {
+    return false;
+  }
+  AccessKind kind = cast<AccessAttr>(op.getAccesses()[argument]).getKind();
+  return op.getBody().getArgument(unsigned(argument)).getType().isInteger(32) &&
+         (kind == AccessKind::Row || (gathered && kind == AccessKind::Gather));
+}
+
+/// Of an operand that indices find: that they stand, and that it has the rows they find.
+LogicalResult sluice::dispatch::detail::verifyFound(RowsOp op, unsigned i) {
+  auto access = cast<AccessAttr>(op.getAccesses()[i]);
+  auto type = cast<RankedTensorType>(op.getInputs()[i].getType());
+  bool isElement = !isa<RankedTensorType>(op.getBody().getArgument(i).getType());
+  bool isRange = access.getKind() == AccessKind::Range;
+  bool isGather = access.getKind() == AccessKind::Gather && (type.getRank() == 3 || isElement);
+  bool isRow = access.getKind() == AccessKind::Row;
+  if (access.getExtended() && (!isElement || !type.getElementType().isInteger(32) ||
+                               type.getRank() != 2 || (!isRow && !isGather))) {
+    return op.emitOpError("D-027: expected elements of i32, of access row or gathered, to go on "
+                          "past their ends, found operand ")
+           << i << " of " << type;
+  }
+  if (!isRange && !isGather) {
+    return success();
+  }
+  bool fits = isRange ? (access.getIndex() == -1 || isIndex(op, access.getIndex(), true)) &&
+                            (access.getLast() == -1 || isIndex(op, access.getLast(), true)) &&
+                            isStorageType(type.getElementType())
+                      : isIndex(op, access.getIndex(), /*gathered=*/false);
+  int64_t rank = isElement ? 2 : 3;
+  if (!fits || access.getGroup() != 1 || type.getRank() != rank ||
+      type.getDimSize(0) != op.getDomain().getBatch()) {
+    return op.emitOpError("D-026: expected operand ")
+           << i << " to be of rank " << rank
+           << ", a row for each of the domain's batch, and found by "
+           << "elements of i32, found " << type << " and the indices " << access.getIndex()
+           << " and " << access.getLast();
+  }
+  return success();
+}
+
+LogicalResult SegmentScanOp::verify() {
+  if (getDomain().getScheduled()) {
+    return emitOpError("D-019: expected a domain that is not scheduled, for a scan");
+  }
+  auto bits = cast<RankedTensorType>(getBits().getType());
+  auto ends = cast<RankedTensorType>(getEnds().getType());
+  int64_t batch = getDomain().getBatch(), positions = getDomain().getPositions();
+  Type i32 = IntegerType::get(getContext(), 32);
+  bool isOneBit = bits.getRank() == 2 || (bits.getRank() == 3 && bits.getDimSize(2) == 1);
+  if (!isOneBit || !isStorageType(bits.getElementType()) || bits.getDimSize(0) != batch ||
+      bits.getDimSize(1) != positions ||
+      getCounts().getType() != RankedTensorType::get({batch, positions}, i32) ||
+      ends.getRank() != 2 || ends.getDimSize(0) != batch || ends.getElementType() != i32 ||
+      getTotals().getType() != RankedTensorType::get({batch, 2}, i32)) {
+    return emitOpError("D-028: expected one bit a row of ")
+           << getDomain() << ", and of i32 a count a row, ends and two totals a batch row, found "
+           << bits << ", " << getCounts().getType() << ", " << ends << " and "
+           << getTotals().getType();
+  }
+  return success();
+}

@@ -1,0 +1,11 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+
+namespace sluice::dispatch::detail {
+
+/// Of operand `i`, where indices find it: that they stand, and that it has the rows they find.
+mlir::LogicalResult verifyFound(RowsOp op, unsigned i);
+
+} // namespace sluice::dispatch::detail

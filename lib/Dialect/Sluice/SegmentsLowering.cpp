@@ -1,0 +1,347 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Lowering of the ops of Segments.cpp. One row pass each: a row finds its segment by the counts, a
+// segment its rows by the ends, and both read rows of the other scale by index or sum a range.
+#include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/Fusion.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace sluice;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+
+namespace {
+
+int64_t widthOf(Value sequence) { return cast<SequenceType>(sequence.getType()).getWidth(); }
+
+/// A row pass under construction. Offsets are to the position, or to the index that finds a row.
+class RowPass {
+public:
+  explicit RowPass(DispatchEmitter &emitter)
+      : b(emitter.b.getLoc(), emitter.b.getContext()), emitter(emitter),
+        block(region.emplaceBlock()), p(getAffineDimExpr(0, b.getContext())),
+        i(getAffineDimExpr(1, b.getContext())) {
+    b.setInsertionPointToEnd(&block);
+  }
+
+  /// Row p of a sequence on the result's scale.
+  Value row(Value sequence) { return rowOf(sequence, {AccessKind::Row, p, factorOf(sequence)}); }
+  /// Element p + `offset`: of counts, 0 outside.
+  Value count(Value counts, int64_t offset) {
+    return element(emitter.get(counts), {AccessKind::Row, p + offset, 0});
+  }
+  /// Element p + `offset` of ends; e(x) = x for x < 0.
+  Value end(Value ends, int64_t offset) {
+    return element(emitter.get(ends),
+                   {.kind = AccessKind::Row, .at = p + offset, .extended = true});
+  }
+  /// The same at `index` + `offset`.
+  Value end(Value ends, Value index, int64_t offset) {
+    return element(
+        emitter.get(ends),
+        {.kind = AccessKind::Gather, .at = p + offset, .index = numberOf(index), .extended = true});
+  }
+  /// Row `index` + `offset` of a sequence, zeros where it has none.
+  Value gather(Value sequence, Value index, int64_t offset, bool whole) {
+    return rowOf(sequence, {.kind = AccessKind::Gather,
+                            .at = p + offset,
+                            .factor = whole ? 0 : factorOf(sequence),
+                            .index = numberOf(index)});
+  }
+  /// The sum of the rows [first + offset, last + offset) of a sequence.
+  Value sum(Value sequence, Value first, Value last, int64_t offset) {
+    return rowOf(sequence, {.kind = AccessKind::Range,
+                            .at = p + offset,
+                            .factor = factorOf(sequence),
+                            .index = numberOf(first),
+                            .last = numberOf(last)});
+  }
+  /// The same of one number a position, [p + offset, last + offset).
+  Value sumFromHere(Value tensor, int64_t factor, Value last, int64_t offset) {
+    return element(
+        tensor,
+        {.kind = AccessKind::Range, .at = p + offset, .factor = factor, .last = numberOf(last)});
+  }
+  /// The sum of all valid rows of a sequence.
+  Value total(Value sequence) {
+    AffineExpr n = getAffineSymbolExpr(0, b.getContext());
+    return rowOf(sequence, {AccessKind::Range, i * n, factorOf(sequence)});
+  }
+  /// Row 0 of a tensor [B, 1, d] or [B, 1].
+  Value first(Value tensor, int64_t width) {
+    return load(tensor, {AccessKind::Row, getAffineConstantExpr(0, b.getContext()), 0}, width);
+  }
+  /// Element p of a tensor [B, T].
+  Value own(Value tensor) { return element(tensor, {AccessKind::Row, p, 0}); }
+
+  Value constant(int32_t value) { return arith::ConstantOp::create(b, b.getI32IntegerAttr(value)); }
+  Value splat(Value number, Value like) {
+    auto type = dyn_cast<RankedTensorType>(like.getType());
+    return type ? Value(tensor::SplatOp::create(b, type, number)) : number;
+  }
+  Value scaled(Value row, Value by) { return arith::MulFOp::create(b, row, splat(by, row)); }
+  /// `row` where `condition` holds, else zeros.
+  Value where(Value condition, Value row) {
+    Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(row.getType()));
+    return arith::SelectOp::create(b, condition, row, zeros);
+  }
+  /// Whether a segment's last bit is set: `last` is one of `positions`.
+  Value isClosed(Value last, int64_t positions) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, last,
+                                 constant(static_cast<int32_t>(positions)));
+  }
+  /// One over a segment's rows.
+  Value share(Value first, Value last) {
+    Value rows = arith::SubIOp::create(b, last, first);
+    Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
+    return arith::DivFOp::create(b, one, arith::SIToFPOp::create(b, b.getF32Type(), rows));
+  }
+
+  /// The dispatch: `yielded` a row of `domain`, stored as `type`.
+  Value finish(Value yielded, RankedTensorType type, dispatch::DomainAttr domain) {
+    dispatch::YieldOp::create(b, yielded);
+    auto result = AccessAttr::get(b.getContext(), AccessKind::Row);
+    auto op = dispatch::RowsOp::create(emitter.b, type, operands, domain, b.getArrayAttr(accesses),
+                                       b.getArrayAttr({result}), UnitAttr(), DenseI64ArrayAttr(),
+                                       StringAttr(), StringAttr());
+    op.getBody().takeBody(region);
+    return op.getResult(0);
+  }
+  /// The same as `result` of the model.
+  LogicalResult finish(Value yielded, Value result) {
+    emitter.set(result, finish(yielded, emitter.typeOf(result), emitter.domainOf(result)));
+    return success();
+  }
+
+  ImplicitLocOpBuilder b;
+
+private:
+  struct Access {
+    AccessKind kind;
+    AffineExpr at;
+    int64_t factor = 0, index = -1, last = -1;
+    bool extended = false;
+  };
+
+  int64_t factorOf(Value sequence) const {
+    return getDomainFactor(emitter.getScope(), cast<SequenceType>(sequence.getType()));
+  }
+  static int64_t numberOf(Value argument) { return cast<BlockArgument>(argument).getArgNumber(); }
+  Value rowOf(Value sequence, const Access &access) {
+    return load(emitter.get(sequence), access, widthOf(sequence));
+  }
+  Value element(Value tensor, const Access &access) { return load(tensor, access, 0); }
+  Value load(Value tensor, const Access &access, int64_t width) {
+    MLIRContext *context = b.getContext();
+    auto column = AffineMap::get(1, 0, getAffineConstantExpr(0, context));
+    operands.push_back(tensor);
+    accesses.push_back(AccessAttr::get(
+        context, access.kind, AffineMapAttr::get(AffineMap::get(2, 1, access.at)), 1, access.factor,
+        AffineMapAttr::get(column), access.index, /*least=*/false, access.last, access.extended));
+    Type type = dispatch::bodyTypeOf(cast<RankedTensorType>(tensor.getType()).getElementType());
+    return block.addArgument(width > 0 ? RankedTensorType::get({width}, type) : type, b.getLoc());
+  }
+
+  DispatchEmitter &emitter;
+  Region region;
+  Block &block;
+  AffineExpr p, i;
+  SmallVector<Value> operands;
+  SmallVector<Attribute> accesses;
+};
+
+/// Positions that counts have at full length, where no end is.
+int64_t positionsOf(Value counts, DispatchEmitter &emitter) {
+  return emitter.typeOf(counts).getDimSize(1);
+}
+
+/// The segment that row t of the finer scale is in, as ends see it: it lies between e(v - 1) and
+/// e(v), v = c(t - 1), or c(t) where bits begin segments. Rows of the segments' scale are m = v, or
+/// v - 1.
+template <typename Op> struct Within {
+  Within(Op op, RowPass &pass, DispatchEmitter &emitter)
+      : index(pass.count(op.getCounts(), op.getStarts() ? 0 : -1)), offset(op.getStarts() ? -1 : 0),
+        before(pass.end(op.getEnds(), index, -1)), last(pass.end(op.getEnds(), index, 0)),
+        isClosed(pass.isClosed(last, positionsOf(op.getCounts(), emitter))) {}
+  Value index;
+  int64_t offset;
+  Value before, last, isClosed;
+};
+
+} // namespace
+
+FusionRole SegmentOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole PoolSegmentsOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole PoolSegmentsBackwardOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole PoolSegmentsBitsBackwardOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole SelectSegmentsOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole SelectSegmentsBackwardOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole SpreadSegmentsOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole SpreadSegmentsBackwardOp::getFusionRole() { return FusionRole::Alone; }
+FusionRole TotalOp::getFusionRole() { return FusionRole::Alone; }
+
+//===----------------------------------------------------------------------===//
+// Boundaries
+//===----------------------------------------------------------------------===//
+
+/// Totals with the spare rows that a segmentation must leave: what the host compares.
+static Value withSpare(Value totals, int64_t spare, DispatchEmitter &emitter) {
+  auto type = cast<RankedTensorType>(totals.getType());
+  RowPass pass(emitter);
+  Value number = pass.own(totals),
+        place = dispatch::PositionOp::create(pass.b, pass.b.getI32Type());
+  Value isCount = arith::CmpIOp::create(pass.b, arith::CmpIPredicate::eq, place, pass.constant(0));
+  Value more = arith::AddIOp::create(pass.b, number, pass.constant(static_cast<int32_t>(spare)));
+  Value yielded = arith::SelectOp::create(pass.b, isCount, more, number);
+  return pass.finish(yielded, type,
+                     dispatch::DomainAttr::get(pass.b.getContext(), type.getDimSize(0), 2, 0));
+}
+
+LogicalResult SegmentOp::emitDispatches(DispatchEmitter &emitter) {
+  RankedTensorType counts = emitter.typeOf(getCounts());
+  auto totals = RankedTensorType::get({counts.getDimSize(0), 2}, emitter.b.getI32Type());
+  auto scan = dispatch::SegmentScanOp::create(emitter.b, counts, emitter.typeOf(getEnds()), totals,
+                                              emitter.get(getBits()), emitter.domainOf(getCounts()),
+                                              StringAttr(), StringAttr());
+  emitter.set(getCounts(), scan.getCounts());
+  emitter.set(getEnds(), scan.getEnds());
+  auto spare = static_cast<int64_t>(getSpare());
+  Value needed = spare > 0 ? withSpare(scan.getTotals(), spare, emitter) : scan.getTotals();
+  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
+      emitter.getScope(), cast<SequenceType>(getEnds().getType()).getScale());
+  plan::StoreOp::create(emitter.b, ("scalar:segments." + scale.getAxis()).str(), needed);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Rows of segments
+//===----------------------------------------------------------------------===//
+
+/// A segment that is not closed has a range, or none; what that holds is not read.
+LogicalResult PoolSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  int64_t behind = getStarts() ? 0 : 1;
+  Value before = pass.end(getEnds(), -behind), last = pass.end(getEnds(), 1 - behind);
+  Value sum = pass.sum(getInput(), before, last, behind);
+  Value mean = pass.scaled(sum, pass.share(before, last));
+  Value isClosed = pass.isClosed(last, positionsOf(getCounts(), emitter));
+  return pass.finish(pass.where(isClosed, mean), getResult());
+}
+
+LogicalResult SelectSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  Value end = pass.end(getEnds(), 0);
+  return pass.finish(pass.gather(getInput(), end, 0, /*whole=*/false), getResult());
+}
+
+/// c(t) - by = m where e(m + by - 1) <= t < e(m + by).
+LogicalResult SpreadSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  auto by = static_cast<int64_t>(getBy());
+  Value first = pass.end(getEnds(), by - 1), last = pass.end(getEnds(), by);
+  return pass.finish(pass.sum(getGradient(), first, last, 0), getResult());
+}
+
+//===----------------------------------------------------------------------===//
+// Rows of the finer scale
+//===----------------------------------------------------------------------===//
+
+LogicalResult SpreadSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  Value count = pass.count(getCounts(), 0);
+  return pass.finish(pass.gather(getInput(), count, -static_cast<int64_t>(getBy()), /*whole=*/true),
+                     getResult());
+}
+
+LogicalResult PoolSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  Within of(*this, pass, emitter);
+  Value row = pass.gather(getGradient(), of.index, of.offset, /*whole=*/true);
+  Value share = pass.scaled(row, pass.share(of.before, of.last));
+  return pass.finish(pass.where(of.isClosed, share), getResult());
+}
+
+/// h[t], f32: zeros where t's segment is not closed.
+static Value movedBy(PoolSegmentsBitsBackwardOp op, RankedTensorType type,
+                     DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  Within of(op, pass, emitter);
+  Value gradient = pass.gather(op.getGradient(), of.index, of.offset, /*whole=*/true);
+  Value mean = pass.gather(op.getPooled(), of.index, of.offset, /*whole=*/true);
+  Value distance = arith::SubFOp::create(pass.b, pass.row(op.getInput()), mean);
+  Value product = arith::MulFOp::create(pass.b, gradient, distance);
+  Value moved = isa<RankedTensorType>(product.getType())
+                    ? Value(dispatch::ReduceOp::create(pass.b, pass.b.getF32Type(),
+                                                       dispatch::ReduceKind::Add, product))
+                    : product;
+  Value share = arith::MulFOp::create(pass.b, moved, pass.share(of.before, of.last));
+  return pass.finish(pass.where(of.isClosed, share), type, emitter.domainOf(op.getResult()));
+}
+
+LogicalResult PoolSegmentsBitsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
+  RankedTensorType counts = emitter.typeOf(getCounts());
+  Value moved = movedBy(*this, counts.clone(emitter.b.getF32Type()), emitter);
+  RowPass pass(emitter);
+  Value index = pass.count(getCounts(), getStarts() ? 0 : -1);
+  Value last = pass.end(getEnds(), index, 0);
+  Value sum =
+      pass.sumFromHere(moved, emitter.domainOf(getResult()).getFactor(), last, getStarts() ? 0 : 1);
+  if (int64_t width = widthOf(getResult())) {
+    sum = tensor::SplatOp::create(pass.b, RankedTensorType::get({width}, sum.getType()), sum);
+  }
+  return pass.finish(sum, getResult());
+}
+
+LogicalResult SelectSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  Value count = pass.count(getCounts(), 0);
+  Value end = pass.end(getEnds(), count, -1);
+  Value row = pass.gather(getGradient(), count, -1, /*whole=*/true);
+  Value place = dispatch::PositionOp::create(pass.b, pass.b.getI32Type());
+  Value isEnd = arith::CmpIOp::create(pass.b, arith::CmpIPredicate::eq, end, place);
+  return pass.finish(pass.where(isEnd, row), getResult());
+}
+
+/// Once a batch row, then for every row of it.
+LogicalResult TotalOp::emitDispatches(DispatchEmitter &emitter) {
+  RankedTensorType type = emitter.typeOf(getResult());
+  SmallVector<int64_t> shape(type.getShape());
+  shape[1] = 1;
+  RowPass sum(emitter);
+  Value totals =
+      sum.finish(sum.total(getInput()), RankedTensorType::get(shape, emitter.b.getF32Type()),
+                 dispatch::DomainAttr::get(sum.b.getContext(), shape[0], 1, 0));
+  RowPass every(emitter);
+  return every.finish(every.first(totals, widthOf(getResult())), getResult());
+}
+
+//===----------------------------------------------------------------------===//
+// Columns of one row
+//===----------------------------------------------------------------------===//
+
+FusionRole SumColumnsOp::getFusionRole() { return FusionRole::Rows; }
+FusionRole RepeatColumnsOp::getFusionRole() { return FusionRole::Rows; }
+
+LogicalResult SumColumnsOp::emitBody(BodyBuilder &body) {
+  Value row = body.get(getInput());
+  if (!row) {
+    return failure();
+  }
+  body.set(getResult(), isa<RankedTensorType>(row.getType()) ? body.sum(row) : row);
+  return success();
+}
+
+LogicalResult RepeatColumnsOp::emitBody(BodyBuilder &body) {
+  Value number = body.get(getInput());
+  if (!number) {
+    return failure();
+  }
+  Type f32 = body.builder().getF32Type();
+  int64_t width = getResult().getType().getWidth();
+  body.set(getResult(),
+           width == 0 ? number : body.splat(number, RankedTensorType::get({width}, f32)));
+  return success();
+}

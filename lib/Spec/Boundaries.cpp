@@ -1,0 +1,149 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The stage that cuts the tokens into segments (Nawrot et al. 2023, sections 3.1 to 3.3).
+#include "Stages.h"
+
+#include <cmath>
+
+namespace sluice::spec {
+namespace {
+
+constexpr Interval share = {0, 1, false, true};
+constexpr Interval insideOne = {0, 1, false, false};
+
+void refuse(const Fields &fields, std::string_view key, std::string_view where) {
+  if (fields.find(key)) {
+    fields.fail(fields.position(key), "expected " + quote(key) + " only " + std::string(where) +
+                                          ", found it elsewhere; leave it out");
+  }
+}
+
+void readName(const Fields &fields, Boundaries &made) {
+  fields.need("name", "the name of the segments");
+  made.name = fields.text("name");
+  if (!isInputName(made.name)) {
+    fields.fail(
+        fields.position("name"),
+        "expected a word of small letters, digits and _ for \"name\" that nothing else in a plan "
+        "has, found " +
+            quote(made.name) + "; choose another, such as \"words\"");
+  }
+}
+
+void readRule(const Fields &fields, Boundaries &made) {
+  if (fields.find("rule")) {
+    made.rule = fields.choice("rule", std::span<const std::string_view>(boundaryRuleNames),
+                              BoundaryRule::Whitespace);
+  }
+  if (made.rule == BoundaryRule::Every) {
+    made.factor = fields.integer("factor", {});
+  } else {
+    refuse(fields, "factor", "beside \"rule\": \"every\"");
+  }
+}
+
+/// Without a rule the predictor learns from the language model's loss, through Gumbel noise.
+void readPredictor(const Fields &fields, Boundaries &made) {
+  made.hidden = fields.find("predictor") ? fields.integer("predictor", {}) : 0;
+  if (made.hidden == 0 && !made.rule) {
+    fields.need("rule", "what ends a segment, such as \"whitespace\"; or add a \"predictor\"");
+  }
+  if (made.hidden == 0) {
+    refuse(fields, "weight", "beside \"predictor\"");
+  }
+  made.weight = fields.number("weight", positive, 1);
+  if (made.hidden > 0 && !made.rule) {
+    made.temperature = fields.number("temperature", positive, 0.5);
+    fields.need("prior", "the share of tokens that should end a segment");
+    made.prior = fields.number("prior", insideOne);
+    return;
+  }
+  for (std::string_view key : {"temperature", "prior"}) {
+    refuse(fields, key, "beside a \"predictor\" without \"rule\"");
+  }
+}
+
+[[noreturn]] void refuseAt(const SourceLocation &location, const std::string &message) {
+  throw Failure{{location, message}};
+}
+
+/// A selected row has no derivative by the bits that select it.
+void checkSelection(const Stage &stage, const Boundaries &made) {
+  const auto *pool = std::get_if<Shorten>(&stage.settings);
+  if (pool && pool->isSelection && made.hidden > 0 && !made.rule) {
+    refuseAt(stage.at("method"),
+             "expected \"average\" for \"method\" where a predictor without \"rule\" makes the "
+             "segments, as a selected row has no derivative by its bits, found \"last\"; leave "
+             "it out, or give the boundaries a \"rule\"");
+  }
+}
+
+/// Layers, norms, sums, shifts and dropout: segments have no groups and no heads.
+bool standsOnSegments(const Stage &stage) {
+  const auto *layer = std::get_if<Layer>(&stage.settings);
+  const auto *layers = std::get_if<Layers>(&stage.settings);
+  if (const Layer *settings = layer ? layer : layers ? &layers->layer : nullptr) {
+    return !settings->isOver && settings->groups.empty();
+  }
+  Op op = stage.op();
+  return op == Op::Norm || op == Op::Shift || op == Op::Add || op == Op::Project ||
+         op == Op::Dropout;
+}
+
+} // namespace
+
+std::string namedSegments(const Settings &settings) {
+  const auto *pool = std::get_if<Shorten>(&settings);
+  const auto *spread = std::get_if<Upsample>(&settings);
+  return pool ? pool->segments : spread ? spread->segments : "";
+}
+
+void checkSegments(const Stage &stage, const Primitive &input, const std::string &described,
+                   const Boundaries *made) {
+  std::string name = namedSegments(stage.settings);
+  if (!name.empty() && !made) {
+    refuseAt(stage.at("segments"),
+             "expected the name of segments that an earlier boundaries stage makes, found " +
+                 quote(name) + "; give such a stage that name");
+  }
+  if (made) {
+    checkSelection(stage, *made);
+  }
+  if (stage.op() == Op::Upsample) {
+    if (input.segments != name) {
+      bool isPlain = input.segments.empty();
+      refuseAt(stage.at("segments"),
+               "expected a stream of the segments that \"segments\" names, found " + described +
+                   (isPlain ? "; shorten it by them first"
+                            : "; say \"segments\": " + quote(input.segments)));
+    }
+    return;
+  }
+  bool isPool = stage.op() == Op::Shorten && !name.empty();
+  if ((isPool || stage.op() == Op::Boundaries) && (input.factor != 1 || !input.segments.empty())) {
+    refuseAt(stage.location,
+             "expected a stream on the tokens' scale where segments are made, found " + described +
+                 "; upsample it first");
+  }
+  if (!input.segments.empty() && !standsOnSegments(stage)) {
+    refuseAt(
+        stage.location,
+        "expected a layer without \"over\" and \"scales\", a norm, shift, add, project, dropout, "
+        "or an upsample with \"segments\", found a " +
+            std::string(spec::name(stage.op())) + " stage of " + described + "; upsample it first");
+  }
+}
+
+Boundaries readBoundaries(const Fields &fields, int64_t context) {
+  Boundaries made;
+  readName(fields, made);
+  readRule(fields, made);
+  readPredictor(fields, made);
+  bool isRegular = made.rule == BoundaryRule::Every && made.hidden == 0;
+  double most = isRegular ? 1.0 / static_cast<double>(made.factor) : 1.0;
+  double rows = fields.number("capacity", share, most) * static_cast<double>(context);
+  made.capacity = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(rows)));
+  return made;
+}
+
+} // namespace sluice::spec

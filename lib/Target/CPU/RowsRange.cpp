@@ -1,0 +1,64 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Operands that others find: elements by an index, and sums over ranges of rows, in the rows'
+// order.
+#include "../Common/Storage.h"
+#include "Rows.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+using namespace sluice::cpu::rows;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+
+Value RowEmitter::indexOf(int64_t argument) {
+  return argument < 0 ? Value() : known(op.getBody().getArgument(unsigned(argument)));
+}
+
+Value RowEmitter::elementOf(BlockArgument argument) {
+  unsigned number = argument.getArgNumber();
+  auto access = cast<AccessAttr>(op.getAccesses()[number]);
+  return access.getKind() == AccessKind::Range
+             ? rangeElement(number)
+             : addresses.operandElement(number, at, indexOf(access.getIndex()));
+}
+
+std::pair<Value, Value> RowEmitter::rangeOf(unsigned argument) {
+  auto access = cast<AccessAttr>(op.getAccesses()[argument]);
+  return addresses.range(argument, at, indexOf(access.getIndex()), indexOf(access.getLast()));
+}
+
+/// Carries `sums` over a range of rows: `add` gives what row q makes of them.
+static BodyValues overRange(Frame &frame, std::pair<Value, Value> range, ValueRange sums,
+                            llvm::function_ref<BodyValues(Value q, ValueRange sums)> add) {
+  ImplicitLocOpBuilder &b = frame.builder();
+  auto loop = scf::ForOp::create(b, range.first, range.second, frame.index(1), sums);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  scf::YieldOp::create(b, add(loop.getInductionVar(), loop.getRegionIterArgs()));
+  return BodyValues(loop.getResults());
+}
+
+Value RowEmitter::rangeElement(unsigned argument) {
+  Value none = zero(op.getBody().getArgument(argument).getType());
+  return overRange(frame, rangeOf(argument), none,
+                   [&](Value q, ValueRange sums) -> Values {
+                     Value element = addresses.rangeElement(argument, at, q);
+                     return {arith::AddFOp::create(b, sums.front(), element)};
+                   })
+      .front();
+}
+
+BodyValues RowEmitter::rangeValues(unsigned argument, Columns &columns) {
+  Values none(columns.count, zero(vectorOf(b.getF32Type())));
+  return overRange(frame, rangeOf(argument), none, [&](Value q, ValueRange sums) {
+    Values next = loadAll(addresses.rangeRow(argument, at, q), columns, false);
+    for (auto [value, sum] : llvm::zip_equal(next, sums)) {
+      value = arith::AddFOp::create(b, sum, value);
+    }
+    return next;
+  });
+}

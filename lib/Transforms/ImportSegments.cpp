@@ -1,0 +1,199 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Segments of the tokens: bits by a rule or predicted, pooling and spreading (Nawrot et al. 2023).
+#include "ImportStages.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include <cmath>
+#include <numbers>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::importing;
+using namespace sluice::spec;
+
+std::string importing::boundariesName(const Boundaries &settings) {
+  return *settings.rule == BoundaryRule::Every
+             ? "boundaries.every." + std::to_string(settings.factor)
+             : "boundaries.whitespace";
+}
+
+std::vector<int64_t> importing::membersOf(const Boundaries &settings, int64_t rows) {
+  std::vector<int64_t> members;
+  int64_t k = settings.factor;
+  for (int64_t row = k - 1; *settings.rule == BoundaryRule::Every && row < rows; row += k) {
+    members.push_back(row);
+  }
+  for (char c : {'\t', '\n', '\v', '\f', '\r', ' '}) {
+    if (*settings.rule == BoundaryRule::Whitespace && c < rows) {
+      members.push_back(c);
+    }
+  }
+  return members;
+}
+
+/// Bits of the rule, f32 0 or 1: rows of a table of one column, by token or by position.
+Value StageWriter::bitsOfRule(const Boundaries &settings) {
+  name("rule");
+  SequenceType type = sequence(1, 1, b.getF32Type());
+  Value table = read(boundariesName(settings));
+  if (*settings.rule == BoundaryRule::Every) {
+    return PositionOp::create(b, type, table);
+  }
+  return EmbedOp::create(b, type, tokensOf(""), table);
+}
+
+/// One number a row as losses have it.
+Value StageWriter::asLosses(Value x) {
+  return SumColumnsOp::create(b, sequence(1, 0, b.getF32Type()), x);
+}
+
+//===----------------------------------------------------------------------===//
+// Predicted bits
+//===----------------------------------------------------------------------===//
+
+/// The logit of "a segment ends here", f32: two linear maps with GELU between.
+Value StageWriter::predictBoundaries(Value x) {
+  auto constant = [this](double value) { return number(value); };
+  Value hidden = linear("in", x, computeType);
+  name("activation");
+  hidden =
+      map(hidden, [&](ArrayRef<Value> v) { return activate(b, Activation::Gelu, v[0], constant); });
+  return linear("out", hidden, b.getF32Type());
+}
+
+/// 1 where x is above `threshold`, 0 elsewhere.
+static Value isAbove(ImplicitLocOpBuilder &b, Value x, Value threshold, Value one, Value zero) {
+  Value above = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, x, threshold);
+  return arith::SelectOp::create(b, above, one, zero);
+}
+
+static Value sigmoid(ImplicitLocOpBuilder &b, Value x, Value one) {
+  Value decay = math::ExpOp::create(b, arith::NegFOp::create(b, x));
+  return arith::DivFOp::create(b, one, arith::AddFOp::create(b, one, decay));
+}
+
+/// Bits of logits: rounded probabilities. Where nothing labels them, logits begin near the prior's,
+/// and training draws from the Gumbel-sigmoid (Nawrot et al. 2023, equation 5), rounded, with its
+/// own derivative.
+Value StageWriter::bitsOfLogits(const Boundaries &settings, Value logits) {
+  bool isDrawn = purpose == Purpose::Train && !settings.rule;
+  double start = settings.rule ? 0 : std::log(settings.prior / (1 - settings.prior));
+  name("bits");
+  return map(logits, [&](ArrayRef<Value> v) -> Value {
+    Value zero = number(0), one = number(1);
+    if (!isDrawn) {
+      return isAbove(b, v[0], number(-start), one, zero);
+    }
+    constexpr double least = 1e-6; // of a draw's distance from 0 and 1
+    Value draw = dispatch::RandomOp::create(b, b.getF32Type(), nextRandom++, 1);
+    draw = arith::MaximumFOp::create(b, draw, number(least));
+    draw = arith::MinimumFOp::create(b, draw, number(1 - least));
+    Value odds = arith::DivFOp::create(b, draw, arith::SubFOp::create(b, one, draw));
+    Value logit = arith::AddFOp::create(b, v[0], number(start));
+    Value moved = arith::AddFOp::create(b, logit, math::LogOp::create(b, odds));
+    Value soft = sigmoid(b, arith::MulFOp::create(b, moved, number(1 / settings.temperature)), one);
+    Value hard = isAbove(b, soft, number(0.5), one, zero);
+    return dispatch::StraightThroughOp::create(b, b.getF32Type(), hard, soft);
+  });
+}
+
+/// Binary cross-entropy of logits l against labels y: max(l, 0) - l y + log(1 + exp(-|l|)).
+Value StageWriter::supervise(Value logits, Value labels) {
+  name("supervision");
+  return asLosses(map({logits, labels}, [&](ArrayRef<Value> v) -> Value {
+    Value zero = number(0);
+    Value least = arith::MinimumFOp::create(b, v[0], arith::NegFOp::create(b, v[0])); // -|l|
+    Value rest = math::Log1pOp::create(b, math::ExpOp::create(b, least));
+    Value linear = arith::SubFOp::create(b, arith::MaximumFOp::create(b, v[0], zero),
+                                         arith::MulFOp::create(b, v[0], v[1]));
+    return arith::AddFOp::create(b, linear, rest);
+  }));
+}
+
+Value importing::logGamma(ImplicitLocOpBuilder &b, Value x) {
+  auto number = [&](double value) -> Value {
+    return arith::ConstantOp::create(b, b.getF32FloatAttr(static_cast<float>(value)));
+  };
+  auto mul = [&](Value u, Value v) -> Value { return arith::MulFOp::create(b, u, v); };
+  auto add = [&](Value u, Value v) -> Value { return arith::AddFOp::create(b, u, v); };
+  constexpr int steps = 4;
+  Value product = x, z = add(x, number(steps));
+  for (int i = 1; i < steps; ++i) {
+    product = mul(product, add(x, number(i)));
+  }
+  Value inverse = arith::DivFOp::create(b, number(1), z), square = mul(inverse, inverse);
+  Value series = add(number(-1.0 / 360), mul(square, number(1.0 / 1260)));
+  series = mul(inverse, add(number(1.0 / 12), mul(square, series)));
+  Value main = mul(arith::SubFOp::create(b, z, number(0.5)), math::LogOp::create(b, z));
+  main = add(arith::SubFOp::create(b, main, z), number(0.5 * std::log(2 * std::numbers::pi)));
+  return arith::SubFOp::create(b, add(main, series), math::LogOp::create(b, product));
+}
+
+/// -log Binomial(k; L, a) / L in every row, k of a row's L tokens end a segment (Nawrot et al.
+/// 2023, equation 6).
+Value StageWriter::binomialPrior(Value bits, double a) {
+  name("prior");
+  Value ones = map(bits, [&](ArrayRef<Value>) { return number(1); });
+  Value count = asLosses(TotalOp::create(b, bits.getType(), bits));
+  Value all = asLosses(TotalOp::create(b, bits.getType(), ones));
+  return map({count, all}, [&](ArrayRef<Value> v) -> Value {
+    Value one = number(1), others = arith::SubFOp::create(b, v[1], v[0]);
+    auto logFactorial = [&](Value n) { return logGamma(b, arith::AddFOp::create(b, n, one)); };
+    Value ways = arith::AddFOp::create(b, logFactorial(v[0]), logFactorial(others));
+    ways = arith::SubFOp::create(b, ways, logFactorial(v[1]));
+    Value rate = arith::AddFOp::create(b, arith::MulFOp::create(b, v[0], number(-std::log(a))),
+                                       arith::MulFOp::create(b, others, number(-std::log1p(-a))));
+    return arith::DivFOp::create(b, arith::AddFOp::create(b, ways, rate), v[1]);
+  });
+}
+
+/// Bits that a predictor makes of the stream, and its loss: against the rule's bits, or the prior.
+Value StageWriter::bitsOfPredictor(const Boundaries &settings) {
+  Value logits = predictBoundaries(stored("rows", streams[current->input]));
+  Value bits = bitsOfLogits(settings, logits);
+  if (purpose != Purpose::Predict) {
+    Value losses = settings.rule ? supervise(logits, bitsOfRule(settings))
+                                 : binomialPrior(bits, settings.prior);
+    terms.push_back(
+        {losses, settings.name + (settings.rule ? ".labels" : ".prior"), settings.weight, 0});
+  }
+  return bits;
+}
+
+/// The share of tokens that end a segment is told beside the losses, and minimized by nothing. Its
+/// inverse is the shortening factor.
+Value StageWriter::stage(const Boundaries &settings) {
+  Value bits = settings.hidden > 0 ? bitsOfPredictor(settings) : bitsOfRule(settings);
+  name("segment");
+  auto ends = SequenceType::get(b.getContext(),
+                                FlatSymbolRefAttr::get(b.getContext(), scaleName(1, settings.name)),
+                                0, b.getI32Type());
+  auto segment = SegmentOp::create(b, sequence(1, 0, b.getI32Type()), ends, bits, settings.spare);
+  segmentations[settings.name] = {bits, segment.getCounts(), segment.getEnds()};
+  if (purpose != Purpose::Predict) {
+    name("share");
+    terms.push_back({asLosses(bits), settings.name + std::string(boundaryShare), 0, 0});
+  }
+  return bits;
+}
+
+Value StageWriter::poolSegments(const Shorten &settings) {
+  Value x = stored("rows", streams[current->input]);
+  const Segmentation &of = segmentations[settings.segments];
+  SequenceType type = sequence(1, model.width, residualType);
+  name("pool");
+  if (settings.isSelection) {
+    return SelectSegmentsOp::create(b, type, x, of.counts, of.ends);
+  }
+  return PoolSegmentsOp::create(b, type, x, of.bits, of.counts, of.ends, false);
+}
+
+Value StageWriter::spreadSegments(const Upsample &settings) {
+  Value x = stored("rows", streams[current->input]);
+  const Segmentation &of = segmentations[settings.segments];
+  name("spread");
+  return SpreadSegmentsOp::create(b, sequence(1, model.width, residualType), x, of.counts, of.ends,
+                                  settings.by);
+}

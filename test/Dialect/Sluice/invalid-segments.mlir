@@ -1,0 +1,102 @@
+// RUN: sluice-opt %s -split-input-file -verify-diagnostics --sluice-form-dispatches
+
+// expected-error@+1 {{S-058: expected a capacity of segments of at least 1 and below 2^31, and a least distance of at least 1, found 0 and 1}}
+sluice.axis @words segments of @s1 capacity 0
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
+  sluice.axis @given given 4 vocabulary 7
+  sluice.scale @s1 on @given factor 1
+  // expected-error@+1 {{S-059: expected segments of a scale of the tokens that are predicted, or of their segments, found @s1}}
+  sluice.axis @words segments of @s1 capacity 4
+}
+
+// -----
+
+sluice.axis @tokens
+sluice.scale @s1 on @tokens factor 1
+func.func @ends(%b: !sluice.seq<@s1, 1, f32>) {
+  // expected-error@+1 {{S-060: expected ends on the scale of factor 1 of an axis of segments of @s1}}
+  %c, %e = sluice.segment %b : (!sluice.seq<@s1, 1, f32>) -> (!sluice.seq<@s1, 0, i32>, !sluice.seq<@s1, 0, i32>)
+  return
+}
+
+// -----
+
+sluice.axis @tokens
+sluice.scale @s1 on @tokens factor 1
+sluice.axis @words segments of @s1 capacity 4
+sluice.scale @w1 on @words factor 1
+func.func @whole(%b: !sluice.seq<@s1, 1, f32>) {
+  // expected-error@+1 {{S-061: expected counts of one i32 a position}}
+  %c, %e = sluice.segment %b : (!sluice.seq<@s1, 1, f32>) -> (!sluice.seq<@s1, 0, f32>, !sluice.seq<@w1, 0, i32>)
+  return
+}
+
+// -----
+
+sluice.axis @tokens
+sluice.scale @s1 on @tokens factor 1
+sluice.axis @words segments of @s1 capacity 4
+sluice.scale @w1 on @words factor 1
+func.func @rows(%x: !sluice.seq<@w1, 2, f32>, %c: !sluice.seq<@s1, 0, i32>, %e: !sluice.seq<@w1, 0, i32>) {
+  // expected-error@+1 {{S-062: expected rows on @s1 and on @w1 of as many columns}}
+  %y = sluice.spread_segments %x, %c, %e by 1
+    : (!sluice.seq<@w1, 2, f32>, !sluice.seq<@s1, 0, i32>, !sluice.seq<@w1, 0, i32>) -> !sluice.seq<@s1, 3, f32>
+  return
+}
+
+// -----
+
+sluice.axis @tokens
+sluice.scale @s1 on @tokens factor 1
+sluice.axis @words segments of @s1 capacity 4
+sluice.scale @w1 on @words factor 1
+func.func @bits(%b: !sluice.seq<@s1, 2, f32>) {
+  // expected-error@+1 {{S-063: expected bits of one f32 a position on @s1}}
+  %c, %e = sluice.segment %b : (!sluice.seq<@s1, 2, f32>) -> (!sluice.seq<@s1, 0, i32>, !sluice.seq<@w1, 0, i32>)
+  return
+}
+
+// -----
+
+func.func @columns(%x: !sluice.seq<@s1, 2, f32>) {
+  // expected-error@+1 {{S-064: expected sequences of one scale}}
+  %y = sluice.total %x : (!sluice.seq<@s1, 2, f32>) -> !sluice.seq<@s1, 3, f32>
+  return
+}
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
+  sluice.axis @tokens
+  sluice.scale @s1 on @tokens factor 1
+  sluice.axis @words segments of @s1 capacity 4
+  sluice.scale @w1 on @words factor 1
+  func.func @between(%x: !sluice.seq<@s1, 2, f32>, %k: !sluice.seq<@w1, 2, f32>) {
+    // expected-error@+1 {{S-065: expected queries and keys of one axis where neither is given}}
+    %y, %l = sluice.attention %x, %k, %k attributes {heads = 1, kv_heads = 1, head_size = 2, query_column = 0,
+      key_column = 0, value_column = 0, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+    ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+      sluice.yield %s : f32
+    } : (!sluice.seq<@s1, 2, f32>, !sluice.seq<@w1, 2, f32>, !sluice.seq<@w1, 2, f32>)
+        -> (!sluice.seq<@s1, 2, f32>, !sluice.seq<@s1, 1, f32>)
+    return
+  }
+}
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
+  sluice.axis @tokens
+  sluice.scale @s1 on @tokens factor 1
+  sluice.axis @words segments of @s1 capacity 4
+  sluice.scale @w1 on @words factor 1
+  func.func @twice(%b: !sluice.seq<@s1, 1, f32>, %d: !sluice.seq<@s1, 1, f32>) {
+    %c, %e = sluice.segment %b : (!sluice.seq<@s1, 1, f32>) -> (!sluice.seq<@s1, 0, i32>, !sluice.seq<@w1, 0, i32>)
+    // expected-error@+1 {{S-066: expected one sluice.segment for the axis @words, found two}}
+    %f, %g = sluice.segment %d : (!sluice.seq<@s1, 1, f32>) -> (!sluice.seq<@s1, 0, i32>, !sluice.seq<@w1, 0, i32>)
+    return
+  }
+}

@@ -1,0 +1,172 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Segments in a model written in IR: losses and gradients of compiled code against the reference,
+// among them the straight-through gradient of the boundaries.
+#include "Harness.h"
+#include "Specs.h"
+#include "sluice/Driver/Driver.h"
+#include "sluice/Runtime/Error.h"
+
+#include <gtest/gtest.h>
+
+using namespace sluice;
+using namespace sluice::testing;
+
+namespace {
+
+/// Adds up three poolings of the embedded tokens, read from the next segment on. A bit is set where
+/// its logit is positive; backward it is the sigmoid. `spare` rows stay free.
+std::string segmentedText(int64_t spare) {
+  return R"mlir(
+    %bit_weight = sluice.read @bit.weight : tensor<1x16xf32>
+    %bit_bias = sluice.read @bit.bias : tensor<1xf32>
+    %logits = sluice.linear %1, %bit_weight, %bit_bias : (!fine, tensor<1x16xf32>, tensor<1xf32>) -> !bit
+    %bits = sluice.map(%logits) {
+    ^bb0(%logit: f32):
+      %none = arith.constant 0.0 : f32
+      %one = arith.constant 1.0 : f32
+      %positive = arith.cmpf ogt, %logit, %none : f32
+      %hard = arith.select %positive, %one, %none : f32
+      %minus = arith.negf %logit : f32
+      %power = math.exp %minus : f32
+      %sum = arith.addf %one, %power : f32
+      %soft = arith.divf %one, %sum : f32
+      %through = dispatch.straight_through %hard, %soft : f32
+      sluice.yield %through : f32
+    } : (!bit) -> !bit
+    %counts, %ends = sluice.segment %bits {spare = )mlir" +
+         std::to_string(spare) + R"mlir( : i64} : (!bit) -> (!counts, !ends)
+    %means = sluice.pool_segments %1, %bits, %counts, %ends : (!fine, !bit, !counts, !ends) -> !coarse
+    %begun = sluice.pool_segments %1, %bits, %counts, %ends {starts} : (!fine, !bit, !counts, !ends) -> !coarse
+    %lasts = sluice.select_segments %1, %counts, %ends : (!fine, !counts, !ends) -> !coarse
+    %pooled = sluice.map(%means, %begun, %lasts) {
+    ^bb0(%a: f32, %b: f32, %c: f32):
+      %ab = arith.addf %a, %b : f32
+      %abc = arith.addf %ab, %c : f32
+      sluice.yield %abc : f32
+    } : (!coarse, !coarse, !coarse) -> !coarse
+    %inner_weight = sluice.read @inner.weight : tensor<16x16xf32>
+    %inner_bias = sluice.read @inner.bias : tensor<16xf32>
+    %inner = sluice.linear %pooled, %inner_weight, %inner_bias : (!coarse, tensor<16x16xf32>, tensor<16xf32>) -> !coarse
+    %near = sluice.spread_segments %inner, %counts, %ends by 1 : (!coarse, !counts, !ends) -> !fine
+    %far = sluice.spread_segments %inner, %counts, %ends by 2 : (!coarse, !counts, !ends) -> !fine
+    %rate = sluice.total %bits : (!bit) -> !bit
+    %number = sluice.sum_columns %rate : (!bit) -> !number
+    %share = sluice.repeat_columns %number : (!number) -> !fine
+    %mixed = sluice.map(%1, %near, %far, %share) {
+    ^bb0(%a: f32, %b: f32, %c: f32, %d: f32):
+      %small = arith.constant 0.01 : f32
+      %part = arith.mulf %d, %small : f32
+      %ab = arith.addf %a, %b : f32
+      %abc = arith.addf %ab, %c : f32
+      %abcd = arith.addf %abc, %part : f32
+      sluice.yield %abcd : f32
+    } : (!fine, !fine, !fine, !fine) -> !fine
+)mlir";
+}
+
+void replaceAll(std::string &text, const std::string &from, const std::string &to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+/// A model of `rows` rows for segments, of an embedding and a head.
+std::string segmented(const Folder &folder, int64_t rows, int64_t spare) {
+  std::string plain = folder.write("plain.json", R"({"sluice": 1, "vocabulary": 48, "context": 24,
+      "batch": 3, "width": 16, "stages": [{"op": "embedding"}, {"op": "head"}]})");
+  std::string text = emit(plain, "model");
+  std::string embedded = "-> !sluice.seq<@s1, 16, f32>\n";
+  replaceAll(text, embedded, embedded + segmentedText(spare));
+  replaceAll(text, "sluice.cross_entropy %1", "sluice.cross_entropy %mixed");
+  replaceAll(text, "sluice.last %1", "sluice.last %mixed");
+  replaceAll(text, "  sluice.scale @last",
+             "  sluice.axis @segments segments of @s1 capacity " + std::to_string(rows) + R"(
+  sluice.scale @w1 on @segments factor 1
+  sluice.parameter @bit.weight : tensor<1x16xf32> {decay, deviation = 0.25 : f64, initial = "normal", names = ["bit.weight"], sizes = array<i64: 1>}
+  sluice.parameter @bit.bias : tensor<1xf32> {initial = "zeros", names = ["bit.bias"], sizes = array<i64: 1>}
+  sluice.parameter @inner.weight : tensor<16x16xf32> {decay, deviation = 0.25 : f64, initial = "normal", names = ["inner.weight"], sizes = array<i64: 16>}
+  sluice.parameter @inner.bias : tensor<16xf32> {initial = "zeros", names = ["inner.bias"], sizes = array<i64: 16>}
+  sluice.scale @last)");
+  return folder.write("segmented." + std::to_string(rows) + "." + std::to_string(spare) + ".mlir",
+                      R"(!fine = !sluice.seq<@s1, 16, f32>
+!bit = !sluice.seq<@s1, 1, f32>
+!number = !sluice.seq<@s1, 0, f32>
+!counts = !sluice.seq<@s1, 0, i32>
+!ends = !sluice.seq<@w1, 0, i32>
+!coarse = !sluice.seq<@w1, 16, f32>
+)" + text);
+}
+
+/// Not checked: a sum over all positions is no prediction's to read.
+driver::Outcome compileUnchecked(driver::CompileRequest request) {
+  request.replay = {.targetOffset = 1, .batch = 3};
+  driver::Outcome outcome = driver::compile(request);
+  EXPECT_EQ(outcome.status, 0) << outcome.message;
+  return outcome;
+}
+
+std::string artifactOf(const std::string &source, const std::string &target) {
+  std::string artifact = source + "." + target + ".sla";
+  compileUnchecked({.spec = source, .output = artifact, .targets = {target}, .emit = ""});
+  return artifact;
+}
+
+TEST(Segmented, GradientsEqualTheReference) {
+  Folder folder;
+  std::string source = segmented(folder, 24, 0);
+  ReferenceModel reference(
+      compileUnchecked({.spec = source, .output = "", .targets = {"cpu-avx2"}, .emit = "gradient"})
+          .output);
+  Tensors weights = randomWeights(reference.shapes(), 1);
+  for (double &number : weights.at("stages.0.token.weight")) {
+    number *= 10; // logits of either sign, far from 0
+  }
+  for (const std::string &target : runtime::machineTargets()) {
+    Model model(artifactOf(source, target), target);
+    model.setWeights(weights);
+    for (int64_t length : {24, 17}) {
+      Inputs inputs = randomInputs(reference.size("vocabulary"), 3, length, 9);
+      Gradient exact = reference.gradient(inputs, weights, Precision::F64);
+      Gradient inFloat = reference.gradient(inputs, weights, Precision::F32);
+      Gradient found = model.gradient(inputs);
+      Comparison comparison("segments on " + target);
+      comparison.expect("losses", found.losses, yardstick(exact.losses, inFloat.losses));
+      for (const auto &[name, values] : found.gradients) {
+        comparison.expect("gradient of " + name, values,
+                          yardstick(exact.gradients.at(name), inFloat.gradients.at(name)));
+      }
+      double boundaries = 0;
+      for (double number : found.gradients.at("bit.weight")) {
+        boundaries += std::abs(number);
+      }
+      EXPECT_GT(boundaries, 1e-6) << "no gradient reaches the boundaries";
+    }
+  }
+}
+
+/// Every bit is set: 24 segments a row.
+TEST(Segmented, MoreSegmentsThanRowsEndTheRun) {
+  Folder folder;
+  std::string target = runtime::machineTargets().front();
+  auto run = [&](int64_t rows, int64_t spare) -> std::string {
+    Model model(artifactOf(segmented(folder, rows, spare), target), target);
+    Tensors weights = model.weights();
+    weights.at("bit.bias") = {100};
+    model.setWeights(weights);
+    try {
+      Inputs inputs = randomInputs(48, 3, 24, 9);
+      inputs.step = 7;
+      model.gradient(inputs);
+    } catch (const runtime::JobError &error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(run(25, 1), "");
+  EXPECT_EQ(run(24, 1), "step 7: row 0 of the batch needs 25 rows for the segments of "
+                        "\"segments\", expected at most 24; give them a greater capacity in the "
+                        "spec, and compile it again");
+}
+
+} // namespace

@@ -1,0 +1,24 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Dispatches of segments, found by a scan of bits, against plain loops: on any target.
+#pragma once
+
+#include "RowsText.h"
+
+#include <functional>
+
+namespace sluice::test {
+
+/// Runs one kernel; null where it could not be made.
+using SegmentRun = std::function<std::vector<Floats>(const Launch &)>;
+/// Makes the kernel of a dispatch op from its text.
+using SegmentMake = std::function<SegmentRun(const std::string &text)>;
+
+/// Bits of every density, at odd sizes, f32 and bf16, dense and in padded rows; more bits than
+/// ends.
+void checkSegmentScans(const SegmentMake &make);
+/// Pools, their gradients and the gradient of the bits; rows spread and their gradient; selected
+/// rows. Sums of small integers, which are exact.
+void checkSegmentRows(const SegmentMake &make);
+
+} // namespace sluice::test

@@ -1,0 +1,163 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a boundary predictor is trained by: the logarithm of the gamma function and its derivative
+// in float32, and the binomial prior on the float64 reference.
+#include "../../../lib/Transforms/ImportStages.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Dialect/Sluice/ScalarDifferentiation.h"
+#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Transforms/Passes.h"
+#include <cmath>
+#include <gtest/gtest.h>
+#include <numeric>
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+
+/// What a region of one f32 yields in float32.
+float run(Region &region, float x) {
+  reference::Scalar<float> argument{x, 0};
+  return reference::evaluateScalar<float>(region, {argument}, {}).front().real;
+}
+
+/// psi(x): the derivative, by digits that float64 has to spare.
+double digamma(double x) {
+  double sum = 0;
+  for (; x < 30; ++x) {
+    sum -= 1 / x;
+  }
+  double square = 1 / (x * x);
+  return sum + std::log(x) - 0.5 / x - square * (1.0 / 12 - square * (1.0 / 120 - square / 252));
+}
+
+TEST(LogGamma, IsItsFunctionAndItsDerivativeDigamma) {
+  MLIRContext context;
+  context.loadDialect<SluiceDialect, arith::ArithDialect, math::MathDialect>();
+  ImplicitLocOpBuilder b(UnknownLoc::get(&context), &context);
+  Region value, derivative;
+  Value x = value.emplaceBlock().addArgument(b.getF32Type(), b.getLoc());
+  b.setInsertionPointToStart(&value.front());
+  YieldOp::create(b, ValueRange{importing::logGamma(b, x)});
+  Value at = derivative.emplaceBlock().addArgument(b.getF32Type(), b.getLoc());
+  b.setInsertionPointToStart(&derivative.front());
+  Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
+  auto products = differentiateScalar(b, value.front(), at, one);
+  ASSERT_TRUE(succeeded(products));
+  YieldOp::create(b, ValueRange{products->front()});
+  for (int k = 1; k <= 4097; k += k < 64 ? 1 : 61) {
+    double expected = std::lgamma(static_cast<double>(k)), slope = digamma(k);
+    // Relative, and where the function is small, of the numbers that it is a difference of.
+    EXPECT_NEAR(run(value, static_cast<float>(k)), expected, 1e-6 * std::max(8.0, expected)) << k;
+    EXPECT_NEAR(run(derivative, static_cast<float>(k)), slope, 1e-6 * std::max(2.0, slope)) << k;
+  }
+}
+
+spec::Model readModelText(const std::string &text) {
+  spec::Diagnostic error;
+  std::optional<spec::Model> model = spec::readText(text, "test.json", error);
+  EXPECT_TRUE(model) << error.format();
+  return *model;
+}
+
+const std::string drawn =
+    R"({"sluice": 1, "vocabulary": 9, "context": 13, "batch": 2, "width": 4, "stages": [
+  {"op": "embedding", "to": "x"},
+  {"op": "boundaries", "name": "words", "predictor": 5, "prior": 0.3, "weight": 0.25},
+  {"op": "shorten", "segments": "words"}, {"op": "upsample", "segments": "words"},
+  {"op": "add", "with": "x"}, {"op": "head"}]})";
+
+/// Every parameter random, tokens whole numbers, of a function without given axes.
+void setAll(reference::Evaluator<double> &evaluator, func::FuncOp function, uint64_t seed) {
+  auto module = function->getParentOfType<ModuleOp>();
+  uint64_t element = 0;
+  for (auto parameter : module.getOps<ParameterOp>()) {
+    std::vector<double> numbers(cast<RankedTensorType>(parameter.getType()).getNumElements());
+    for (double &number : numbers) {
+      number = 4 * reference::uniform(seed, 1, 1, element++) - 2;
+    }
+    evaluator.setParameter(parameter.getSymName(), numbers);
+  }
+  std::vector<int32_t> tokens(2 * 14);
+  for (int32_t &token : tokens) {
+    token = static_cast<int32_t>(9 * reference::uniform(seed, 1, 2, element++));
+  }
+  evaluator.setTokens(function.getArgument(0), tokens);
+}
+
+TEST(Predictor, ItsLossIsTheBinomialPriorOfItsBits) {
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module = importSpec(context, readModelText(drawn));
+  ASSERT_TRUE(succeeded(verify(*module)));
+  auto function = module->lookupSymbol<func::FuncOp>("evaluate");
+  ASSERT_TRUE(module->lookupSymbol("train"));
+  constexpr double length = 13, a = 0.3;
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    reference::Evaluator<double> evaluator(*module, {.rows = 2, .length = 13});
+    setAll(evaluator, function, seed);
+    ASSERT_TRUE(succeeded(evaluator.evaluate(function)));
+    auto results = function.getBody().front().getTerminator()->getOperands();
+    ASSERT_EQ(results.size(), 3U); // next, prior, share
+    std::vector<double> prior = evaluator.getSequence(results[1]),
+                        bits = evaluator.getSequence(results[2]);
+    for (int64_t row = 0; row < 2; ++row) {
+      double k = std::accumulate(bits.begin() + row * 13, bits.begin() + (row + 1) * 13, 0.0);
+      double ways = std::lgamma(length + 1) - std::lgamma(k + 1) - std::lgamma(length - k + 1);
+      double expected = -(ways + k * std::log(a) + (length - k) * std::log(1 - a)) / length;
+      for (int64_t t = 0; t < 13; ++t) {
+        EXPECT_NEAR(prior[row * 13 + t], expected, 1e-6);
+      }
+    }
+  }
+}
+
+/// A row of distances for each distance of the longest of the layers that share the table: segments
+/// have one row more than tokens.
+TEST(Segments, ShareATableOfDistancesThatIsLongEnough) {
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module = importSpec(
+      context,
+      readModelText(R"({"sluice": 1, "vocabulary": 40, "context": 13, "batch": 2, "width": 4,
+  "defaults": {"heads": 2, "relative": "xl"}, "stages": [{"op": "embedding"}, {"op": "layer", "to": "x"},
+  {"op": "boundaries", "name": "words", "rule": "whitespace"}, {"op": "shorten", "segments": "words"},
+  {"op": "shift", "by": 1, "start": "null"}, {"op": "layer"}, {"op": "upsample", "segments": "words", "by": 0},
+  {"op": "add", "with": "x"}, {"op": "head"}]})"));
+  int tables = 0;
+  for (auto parameter : module->getOps<ParameterOp>()) {
+    if (parameter.getInitial() == "sinusoidal") {
+      EXPECT_EQ(cast<RankedTensorType>(parameter.getType()).getDimSize(0), 14);
+      ++tables;
+    }
+  }
+  EXPECT_EQ(tables, 1);
+}
+
+/// Where the prior counts nothing, a finite gradient still reaches the predictor, through pooling.
+TEST(Predictor, IsTrainedThroughItsDraws) {
+  MLIRContext context;
+  std::string text = drawn;
+  text.replace(text.find("0.25"), 4, "1e-30");
+  OwningOpRef<ModuleOp> module = importSpec(context, readModelText(text));
+  PassManager passes(&context);
+  passes.addPass(createDifferentiate());
+  ASSERT_TRUE(succeeded(passes.run(*module)));
+  auto function = module->lookupSymbol<func::FuncOp>("gradient");
+  reference::Evaluator<double> evaluator(*module, {.rows = 2, .length = 13, .seed = 7});
+  setAll(evaluator, function, 3);
+  ASSERT_TRUE(succeeded(evaluator.evaluate(function)));
+  for (const char *name : {"stages.1.in.weight", "stages.1.out.weight", "stages.1.out.bias"}) {
+    double largest = 0;
+    for (double number : evaluator.getGradients().at(name)) {
+      ASSERT_TRUE(std::isfinite(number));
+      largest = std::max(largest, std::fabs(number));
+    }
+    EXPECT_GT(largest, 1e-6) << name;
+  }
+}
+
+} // namespace

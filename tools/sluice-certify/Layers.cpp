@@ -1,0 +1,135 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Layers: norms, attention and feed-forward blocks, with keys of their own or of other streams.
+#include "Deriver.h"
+
+#include <numeric>
+
+using namespace certify;
+
+size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
+                    const std::vector<size_t> &over) {
+  if (!settings.groups.empty()) {
+    return mixGroups(
+        settings, path, x, over,
+        [this](Kind kind, const std::string &name, std::vector<size_t> operands, int64_t number,
+               int64_t window = 0) {
+          size_t made = make(kind, name, std::move(operands), number);
+          graph.values[made].window = window;
+          return made;
+        },
+        [this](const std::string &name, size_t query, size_t keys, const Mask &mask) {
+          return attend(name, {query, keys, keys}, mask);
+        });
+  }
+  size_t keys = 0;
+  std::vector<size_t> terms;
+  std::optional<size_t> other = over.empty() ? std::nullopt : std::optional(over[0]);
+  if (other && settings.preNorm && settings.attentionNorm) {
+    other = make(Kind::Norm, path + ".over.norm", {*other});
+  }
+  if (settings.isXl) {
+    size_t content = make(Kind::Linear, path + ".query", {x});
+    terms.push_back(make(Kind::Linear, path + ".query_position", {x}));
+    keys = make(Kind::Linear, path + ".kv", {other.value_or(x)});
+    size_t distance = make(Kind::Position, path + ".distance", {});
+    // A row by distance is a step that queries and keys are whole numbers of.
+    graph.values[distance].factor = std::gcd(graph.values[x].factor, graph.values[keys].factor);
+    graph.values[distance].input = graph.values[x].input;
+    graph.values[distance].segments = graph.values[x].segments;
+    terms.push_back(make(Kind::Linear, path + ".relative", {distance}));
+    x = content;
+  } else if (other) {
+    keys = *other;
+    x = make(Kind::Linear, path + ".query", {x});
+    keys = make(Kind::Linear, path + ".kv", {keys});
+  } else {
+    x = keys = make(Kind::Linear, path + ".qkv", {x});
+  }
+  std::vector<size_t> operands = {x, keys, keys};
+  operands.insert(operands.end(), terms.begin(), terms.end());
+  x = attend(path + ".mix", std::move(operands), settings.mask);
+  return make(Kind::Linear, path + ".output", {x});
+}
+
+size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, const Mask &mask) {
+  size_t keys = operands[1], result = make(Kind::Attention, name, std::move(operands));
+  Value &value = graph.values[result];
+  value.mask = mask;
+  value.keyFactor = graph.values[keys].factor;
+  if (graph.values[keys].input != value.input) { // what is given is read whole, by tokens alone
+    if (value.isGiven()) {
+      fail(name, "a layer of the tokens over another axis", "one of the input " + value.input);
+    }
+    value.mask = {Mask::Bidirectional, 0, 0, value.mask.from};
+  }
+  settleMask(value);
+  return result;
+}
+
+size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x,
+                      const std::vector<size_t> &over) {
+  dropout |= settings.dropsOut;
+  auto block = [&](const std::string &name, auto inner) {
+    bool norms = settings.preNorm && (settings.attentionNorm || name != path + ".attention");
+    size_t branch = inner(norms ? make(Kind::Norm, name + ".norm", {x}) : x);
+    x = make(Kind::Map, name + ".sum", {x, branch});
+    x = settings.preNorm ? x : make(Kind::Norm, name + ".norm", {x});
+  };
+  block(path + ".attention", [&](size_t v) { return mix(settings, path + ".attention", v, over); });
+  block(path + ".feed_forward", [&](size_t v) {
+    std::vector<size_t> in;
+    if (settings.gated) {
+      in.push_back(make(Kind::Linear, path + ".feed_forward.gate", {v}));
+    }
+    in.push_back(make(Kind::Linear, path + ".feed_forward.in", {v}));
+    v = make(Kind::Map, path + ".feed_forward.activation", in);
+    return make(Kind::Linear, path + ".feed_forward.out", {v});
+  });
+  return x;
+}
+
+/// Groups of heads have no first key of their own.
+int64_t certify::readFirst(const Fields &fields, const Layer &settings) {
+  int64_t first = fields.integer("first", 0, 0);
+  if (first > 0 && !settings.groups.empty()) {
+    fields.mismatch("no \"first\" beside groups of heads", "both");
+  }
+  return first;
+}
+
+/// A layer with keys and values of its own, or of other streams.
+size_t Deriver::singleLayer(const Fields &fields, const std::string &path, size_t x) {
+  Layer settings = readLayer(fields);
+  settings.mask.from = readFirst(fields, settings);
+  settings.attentionNorm = fields.boolean("attention_norm", true);
+  const json *over = fields.find("over");
+  bool isGrouped = !settings.groups.empty() || (over && over->is_array());
+  if (!settings.attentionNorm && (!settings.preNorm || isGrouped)) {
+    fields.mismatch("norms of a post-norm block, and of groups of heads",
+                    "\"attention_norm\": false");
+  }
+  if (!over) {
+    return layer(settings, path, x);
+  }
+  bool isRelative = fields.find("relative") && *fields.find("relative") != "none";
+  if (!settings.groups.empty() || (isRelative && isGrouped)) {
+    fields.mismatch("neither \"scales\" nor \"relative\" beside several streams", "both");
+  }
+  if (!isGrouped) {
+    size_t other = stream(fields.text("over"), fields);
+    bool isApart = graph.values[other].factor != graph.values[x].factor;
+    if (isRelative && (graph.values[other].input != graph.values[x].input ||
+                       (isApart && settings.mask.kind == Mask::Tokens))) {
+      fields.mismatch("no \"relative\" over an input's axis or by a window in tokens", "both");
+    }
+    return layer(settings, path, x, {other});
+  }
+  settings.groups = readSources(fields, settings.mask);
+  readFirst(fields, settings);
+  std::vector<size_t> sources;
+  for (const HeadGroup &group : settings.groups) {
+    sources.push_back(stream(group.stream, fields));
+  }
+  return layer(settings, path, x, sources);
+}

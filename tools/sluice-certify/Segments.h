@@ -1,0 +1,64 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Questions about scales that depend on data: linear inequalities over integers and where segments
+// end. e(m), the end of segment m, is unknown: e(m) = m below 0, and e(l) - e(m) >= l - m where
+// m < l.
+#pragma once
+
+#include "Graph.h"
+
+#include "Bound.h"
+
+#include <map>
+
+namespace certify {
+
+/// numbers . variables + constant
+struct Form {
+  std::map<size_t, int64_t> numbers; ///< none of them 0
+  int64_t constant = 0;
+
+  static Form variable(size_t index) { return {{{index, 1}}, 0}; }
+  static Form number(int64_t value) { return {{}, value}; }
+  /// this + factor * other. Throws Refusal where a number overflows.
+  Form plus(const Form &other, int64_t factor = 1) const;
+  bool operator==(const Form &other) const = default;
+};
+
+/// A conjunction of rows, each at least 0, of integers.
+class Question {
+public:
+  Form fresh() { return Form::variable(variables++); }
+  void require(const Form &row) { rows.push_back(row); }
+  void requireEqual(const Form &x, const Form &y);
+  /// e(argument) of the segmentation whose ends are value `ends`.
+  Form end(size_t ends, const Form &argument);
+  /// The expression at p = `at`.
+  Form of(const Expression &expression, const Form &at);
+  /// Whether no candidate of `left` at x is above -1 and above all of `right` at p.
+  bool isNeverAbove(const Bound &left, const Form &x, const Bound &right, const Form &p) const;
+
+private:
+  struct Term {
+    size_t ends;
+    Form argument, value;
+  };
+  /// Whether it has no solution; false where that could not be shown.
+  bool isEmpty(size_t settled, int &cases) const;
+  bool isEmpty() const;
+
+  size_t variables = 0;
+  std::vector<Form> rows;
+  std::vector<Term> terms;
+};
+
+/// Whether an end stands in it.
+bool hasEnds(const Bound &bound);
+
+/// Whether (p, q) in the relation of an operand implies from(q) <= to(p), for all boundaries.
+bool holdsThroughEnds(const Graph &graph, size_t value, size_t operand, const Bound &from,
+                      const Bound &to);
+/// Whether left(p) <= right(p) for all p >= 0.
+bool isNeverAbove(const Bound &left, const Bound &right);
+
+} // namespace certify
