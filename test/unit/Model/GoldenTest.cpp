@@ -28,12 +28,17 @@ public:
     training = nlohmann::json::parse(spec).at("training");
   }
 
+  /// A bias whose gradient is zero in theory holds the noise of what its map's weight reads too: one
+  /// evaluation's noise is a poor measure of another's, so the weight's error counts if it is larger.
   Yardstick yardstick(const std::string &what) const {
     const nlohmann::json &entry = errors.at(what);
-    return {.exact = results.at(what),
-            .error = entry.at("error").get<double>(),
-            .magnitude = entry.at("magnitude").get<double>(),
-            .slack = {}};
+    double error = entry.at("error").get<double>(), magnitude = entry.at("magnitude").get<double>();
+    constexpr std::string_view bias = ".bias";
+    if (magnitude < error && what.ends_with(bias)) {
+      std::string weight = what.substr(0, what.size() - bias.size()) + ".weight";
+      error = std::max(error, errors.at(weight).at("error").get<double>());
+    }
+    return {.exact = results.at(what), .error = error, .magnitude = magnitude, .slack = {}};
   }
   /// Batch `index`, whole rows.
   Inputs batch(const sluice::runtime::Plan &plan, int64_t index) const {

@@ -13,6 +13,7 @@
 #include "sluice/Transforms/Passes.h"
 #include <cmath>
 #include <gtest/gtest.h>
+#include <map>
 #include <numeric>
 
 using namespace mlir;
@@ -137,7 +138,8 @@ TEST(Segments, ShareATableOfDistancesThatIsLongEnough) {
   EXPECT_EQ(tables, 1);
 }
 
-/// Where the prior counts nothing, a finite gradient still reaches the predictor, through pooling.
+/// Where the prior counts nothing, a finite gradient still reaches the predictor, through pooling. Draws
+/// in which each token is a segment, or no segment ends, give it none: so of several draws the largest.
 TEST(Predictor, IsTrainedThroughItsDraws) {
   MLIRContext context;
   std::string text = drawn;
@@ -147,16 +149,21 @@ TEST(Predictor, IsTrainedThroughItsDraws) {
   passes.addPass(createDifferentiate());
   ASSERT_TRUE(succeeded(passes.run(*module)));
   auto function = module->lookupSymbol<func::FuncOp>("gradient");
-  reference::Evaluator<double> evaluator(*module, {.rows = 2, .length = 13, .seed = 7});
-  setAll(evaluator, function, 3);
-  ASSERT_TRUE(succeeded(evaluator.evaluate(function)));
-  for (const char *name : {"stages.1.in.weight", "stages.1.out.weight", "stages.1.out.bias"}) {
-    double largest = 0;
-    for (double number : evaluator.getGradients().at(name)) {
-      ASSERT_TRUE(std::isfinite(number));
-      largest = std::max(largest, std::fabs(number));
+  std::map<std::string, double> largest;
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    reference::Evaluator<double> evaluator(*module, {.rows = 2, .length = 13, .seed = seed});
+    setAll(evaluator, function, seed);
+    ASSERT_TRUE(succeeded(evaluator.evaluate(function)));
+    for (const char *name : {"stages.1.in.weight", "stages.1.out.weight", "stages.1.out.bias"}) {
+      for (double number : evaluator.getGradients().at(name)) {
+        ASSERT_TRUE(std::isfinite(number));
+        largest[name] = std::max(largest[name], std::fabs(number));
+      }
     }
-    EXPECT_GT(largest, 1e-6) << name;
+  }
+  ASSERT_EQ(largest.size(), 3U);
+  for (const auto &[name, number] : largest) {
+    EXPECT_GT(number, 1e-6) << name;
   }
 }
 
