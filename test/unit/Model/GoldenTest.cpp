@@ -28,8 +28,9 @@ public:
     training = nlohmann::json::parse(spec).at("training");
   }
 
-  /// A bias whose gradient is zero in theory holds the noise of what its map's weight reads too: one
-  /// evaluation's noise is a poor measure of another's, so the weight's error counts if it is larger.
+  /// A bias whose gradient is zero in theory holds the noise of what its map's weight reads too:
+  /// one evaluation's noise is a poor measure of another's, so the weight's error counts if it is
+  /// larger.
   Yardstick yardstick(const std::string &what) const {
     const nlohmann::json &entry = errors.at(what);
     double error = entry.at("error").get<double>(), magnitude = entry.at("magnitude").get<double>();

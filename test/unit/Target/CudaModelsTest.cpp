@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Every rows and scatter_rows dispatch of shipped specs, in all entries (evaluation, training,
-// update, initialization, prediction, generation by steps): on the emulator, as PTX and, where
-// ptxas is present, as cubins.
+// Every rows and scatter_rows dispatch of tiny specs, in all entries (evaluation, training, update,
+// initialization, prediction, generation by steps), on the emulator.
 #include "EmulatedKernel.h"
 #include "RowsText.h"
 
@@ -15,7 +14,6 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
-#include <iostream>
 
 using namespace sluice;
 using namespace sluice::test;
@@ -118,29 +116,6 @@ CudaRun launchOf(mlir::Operation *op, int64_t shortened) {
   }
   return launch;
 }
-
-void assembleAllOf(llvm::ArrayRef<const char *> folders) {
-  llvm::StringSet<> seen;
-  for (const char *folder : folders) {
-    for (const std::string &spec : specsIn(folder)) {
-      int64_t made = 0, registers = 0;
-      forDispatchesOf(spec, seen, [&](mlir::Operation *op, const std::string &text) {
-        auto module = mlir::OwningOpRef<mlir::ModuleOp>(mlir::ModuleOp::create(op->getLoc()));
-        auto kernel = cuda::generateKernel(op, *module, "kernel");
-        ASSERT_TRUE(mlir::succeeded(kernel)) << text;
-        registers = std::max(registers, checkAssembly(*kernel, *module, text));
-        ++made;
-      });
-      std::cout << spec << ": " << made << " more kernels, at most " << registers << " registers\n";
-    }
-  }
-  EXPECT_GT(seen.size(), 50u);
-}
-
-TEST(CudaModels, RowsAndScatterOfShippedSpecsAssemble) { assembleAllOf({"tiny", "small"}); }
-
-/// Minutes of assembling: run with --gtest_also_run_disabled_tests.
-TEST(CudaModels, DISABLED_RowsAndScatterOfPapersAssemble) { assembleAllOf({"papers"}); }
 
 /// Every one of them breaks no rule of the emulator's: at full length, and at a shorter one with
 /// rows that are not valid, results in the places that the plan gives them.

@@ -53,11 +53,6 @@ void GeneratedKernel::generate(const std::string &text, const cuda::Target &targ
   ready = true;
 }
 
-int64_t GeneratedKernel::checkAssembly(const std::vector<std::string> &instructions) {
-  EXPECT_TRUE(ready);
-  return ready ? test::checkAssembly(generated, *kernels, "", instructions, /*print=*/true) : 0;
-}
-
 int64_t test::blocksOf(const cuda::Stage &stage, const cuda::Usage &usage,
                        const cuda::Target &target) {
   int64_t registers = (usage.registers + 7) / 8 * 8;
@@ -68,31 +63,29 @@ int64_t test::blocksOf(const cuda::Stage &stage, const cuda::Usage &usage,
 }
 
 static void checkUsage(const cuda::Kernel &kernel, const cuda::Usage &usage,
-                       const cuda::Target &target, const std::string &what, bool print) {
-  EXPECT_EQ(usage.stackBytes, 0) << usage.kernel << " " << what;
-  EXPECT_EQ(usage.spillBytes, 0) << usage.kernel << " " << what;
+                       const cuda::Target &target) {
+  EXPECT_EQ(usage.stackBytes, 0) << usage.kernel;
+  EXPECT_EQ(usage.spillBytes, 0) << usage.kernel;
   const auto *stage = llvm::find_if(
       kernel.stages, [&](cuda::Stage each) { return each.function.getName() == usage.kernel; });
-  ASSERT_NE(stage, kernel.stages.end()) << usage.kernel << " " << what;
+  ASSERT_NE(stage, kernel.stages.end()) << usage.kernel;
   int64_t blocks = blocksOf(*stage, usage, target);
-  EXPECT_GE(blocks, 1) << usage.kernel << " " << what;
-  if (print) {
-    std::cout << target.name.str() << " " << usage.kernel << ": " << usage.registers
-              << " registers, " << stage->threads << " threads, " << stage->sharedBytes
-              << " bytes of shared memory, " << blocks << " blocks a multiprocessor\n";
-  }
+  EXPECT_GE(blocks, 1) << usage.kernel;
+  std::cout << target.name.str() << " " << usage.kernel << ": " << usage.registers << " registers, "
+            << stage->threads << " threads, " << stage->sharedBytes << " bytes of shared memory, "
+            << blocks << " blocks a multiprocessor\n";
 }
 
-static std::string ptxOf(ModuleOp module, const cuda::Target &target, const std::string &what) {
+static std::string ptxOf(ModuleOp module, const cuda::Target &target) {
   llvm::LLVMContext context;
   auto lowered = cuda::lowerToLLVM(module, context);
   if (!lowered) {
-    ADD_FAILURE() << "not lowered: " << what;
+    ADD_FAILURE() << "not lowered";
     return "";
   }
   auto ptx = cuda::emitPTX(std::move(lowered), target);
   if (!ptx) {
-    ADD_FAILURE() << llvm::toString(ptx.takeError()) << what;
+    ADD_FAILURE() << llvm::toString(ptx.takeError());
     return "";
   }
   return *ptx;
@@ -100,39 +93,36 @@ static std::string ptxOf(ModuleOp module, const cuda::Target &target, const std:
 
 std::string GeneratedKernel::ptx(const cuda::Target &target) const {
   EXPECT_TRUE(ready);
-  return ready ? ptxOf(*kernels, target, "") : "";
+  return ready ? ptxOf(*kernels, target) : "";
 }
 
-int64_t test::checkAssembly(const cuda::Kernel &kernel, ModuleOp module, const std::string &what,
-                            const std::vector<std::string> &instructions, bool print) {
-  int64_t registers = 0;
+void GeneratedKernel::checkAssembly(const std::vector<std::string> &instructions) {
+  ASSERT_TRUE(ready);
   for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
-    std::string ptx = ptxOf(module, *target, what);
+    std::string ptx = ptxOf(*kernels, *target);
     if (ptx.empty()) {
-      return 0;
+      return;
     }
     EXPECT_NE(ptx.find(".version 8.0"), std::string::npos);
     EXPECT_NE(ptx.find(".target " + target->chip.str() + "\n"), std::string::npos);
     for (const std::string &instruction : instructions) {
-      EXPECT_NE(ptx.find(instruction), std::string::npos) << instruction << ": " << what;
+      EXPECT_NE(ptx.find(instruction), std::string::npos) << instruction;
     }
-    EXPECT_EQ(ptx.find("call"), std::string::npos) << "a kernel calls a function: " << what;
+    EXPECT_EQ(ptx.find("call"), std::string::npos) << "a kernel calls a function";
     auto binary = cuda::assemble(ptx, *target);
     if (!binary) {
-      ADD_FAILURE() << llvm::toString(binary.takeError()) << what;
-      return 0;
+      ADD_FAILURE() << llvm::toString(binary.takeError());
+      return;
     }
     if (!*binary) {
-      std::cout << (print ? "no ptxas: PTX only\n" : "");
+      std::cout << "no ptxas: PTX only\n";
       continue;
     }
-    EXPECT_EQ((*binary)->usage.size(), kernel.stages.size()) << what;
+    EXPECT_EQ((*binary)->usage.size(), generated.stages.size());
     for (const cuda::Usage &usage : (*binary)->usage) {
-      registers = std::max(registers, usage.registers);
-      checkUsage(kernel, usage, *target, what, print);
+      checkUsage(generated, usage, *target);
     }
   }
-  return registers;
 }
 
 std::string test::cudaRefusal(const std::string &text) {

@@ -27,8 +27,10 @@ public:
   const cuda::Kernel &kernel() const { return generated; }
   mlir::ModuleOp module() const { return *kernels; }
 
-  /// As below, of all launches; prints their registers, shared memory and blocks a multiprocessor.
-  int64_t checkAssembly(const std::vector<std::string> &instructions = {});
+  /// PTX of both architectures holds `instructions` and calls nothing; where there is a ptxas, cubins
+  /// of all launches have neither spills nor stack, and a multiprocessor holds a block. Prints their
+  /// registers, shared memory and blocks a multiprocessor.
+  void checkAssembly(const std::vector<std::string> &instructions = {});
   std::string ptx(const cuda::Target &target) const; ///< of all launches; empty on failure
 
 protected:
@@ -44,12 +46,6 @@ private:
 
 /// Blocks of a launch that a multiprocessor holds, by registers, threads and shared memory.
 int64_t blocksOf(const cuda::Stage &stage, const cuda::Usage &usage, const cuda::Target &target);
-
-/// PTX of both architectures holds `instructions` and calls nothing; where there is a ptxas, cubins
-/// of all launches have neither spills nor stack, and a multiprocessor holds a block. Gives the
-/// most registers of a launch; 0 without ptxas.
-int64_t checkAssembly(const cuda::Kernel &kernel, mlir::ModuleOp module, const std::string &what,
-                      const std::vector<std::string> &instructions = {}, bool print = false);
 
 /// What the generator says of an op that it refuses; the module must stay empty.
 std::string cudaRefusal(const std::string &text);

@@ -138,8 +138,9 @@ TEST(Segments, ShareATableOfDistancesThatIsLongEnough) {
   EXPECT_EQ(tables, 1);
 }
 
-/// Where the prior counts nothing, a finite gradient still reaches the predictor, through pooling. Draws
-/// in which each token is a segment, or no segment ends, give it none: so of several draws the largest.
+/// Where the prior counts nothing, a finite gradient still reaches the predictor, through pooling.
+/// Draws in which each token is a segment, or no segment ends, give it none: so of several draws
+/// the largest.
 TEST(Predictor, IsTrainedThroughItsDraws) {
   MLIRContext context;
   std::string text = drawn;
