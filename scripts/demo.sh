@@ -9,8 +9,6 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 steps=${SLUICE_DEMO_STEPS:-1000}
-training_bytes=20000000
-held_out_bytes=500000
 spec=$root/models/demo.json
 demo=$build/demo
 run=$demo/run
@@ -23,30 +21,7 @@ sluice=$build/bin/sluice
 "$root/scripts/build.sh" --program
 mkdir -p "$demo"
 
-# The Collaborative International Dictionary of English, about 40 MB. Its Debian package is unpacked, not installed:
-# installing it starts a dictionary server. Held-out text follows the training part.
-dictionary=usr/share/dictd/gcide.dict.dz
-fetch_dictionary() {
-  local folder=$demo/dict-gcide
-  rm -rf "$folder"
-  mkdir -p "$folder"
-  say "fetching the text: Debian's package dict-gcide"
-  (cd "$folder" && apt-get download dict-gcide && dpkg-deb -x dict-gcide_*.deb .) >&2 ||
-    die "apt-get could not download dict-gcide; run apt-get update as root and try again"
-  printf '%s\n' "$folder/$dictionary"
-}
-if [[ ! -f $training || $(stat -c %s "$training") -ne $training_bytes || ! -f $held_out ]]; then
-  if [[ -f /$dictionary ]]; then
-    source=/$dictionary
-  else
-    source=$(fetch_dictionary)
-  fi
-  gzip -dc < "$source" > "$demo/text"
-  tail -c "+$((training_bytes + 1))" "$demo/text" | head -c "$held_out_bytes" > "$held_out" || true
-  head -c "$training_bytes" "$demo/text" > "$training"
-  rm -rf "$demo/text" "$demo/dict-gcide"
-  [[ $(stat -c %s "$held_out") -eq $held_out_bytes ]] || die "$source is shorter than expected"
-fi
+"$root/scripts/text.sh" "$demo"
 
 say "checking $spec"
 "$sluice" check "$spec" >&2
@@ -72,7 +47,7 @@ else
   touch "$demo/trained"
 fi
 
-say "evaluating on $held_out_bytes held-out bytes"
+say "evaluating on held-out text"
 "$sluice" eval "$artifact" --weights "$run" --data "$held_out" --json > "$run/eval.json"
 model=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["bits_per_byte"])' "$run/eval.json")
 say "counting n-grams"
