@@ -56,7 +56,21 @@ struct Shape {
   bool hasRows;
   int64_t biasRows;
   unsigned firstTerm;
+  /// a p - b q + c, coprime. A block's queries lie b apart and its keys a, so that its distances
+  /// lie a b apart; each of the b (a) classes of queries (keys) has tiles of its own.
+  dispatch::Distance distance;
+  int64_t distances, distanceFactor; ///< rows by distance, and their scale
   bool hasTerms() const { return hasRows || biasRows > 0; }
+  int64_t stride() const { return distance.query * distance.key; }
+  /// Whether distances may lie beyond the last valid row, which then stands for them.
+  bool hasFarther() const { return hasRows && distance.offset > 0; }
+  int64_t queriesOfClass() const { return llvm::divideCeil(queries, distance.key); }
+  int64_t queryTiles(int64_t rows) const {
+    return distance.key * llvm::divideCeil(queriesOfClass(), rows);
+  }
+  int64_t keyTiles(int64_t rows) const {
+    return distance.query * llvm::divideCeil(llvm::divideCeil(keys, distance.query), rows);
+  }
   bool isOneDomain() const { return queries == keys && queryFactor == keyFactor && !keyCounts; }
   bool heavy; ///< much is computed for each score: Philox, a long region. Tiles are smaller then
 };
@@ -85,6 +99,7 @@ struct Tile {
 struct Side {
   int64_t positions = 0;
   mlir::Value base, length; ///< index: the first in memory; how many are valid
+  int64_t step = 1;         ///< between rows of neighbouring lines
 };
 
 /// One head's columns in the rows of one sequence.
@@ -101,6 +116,8 @@ struct Source {
   int64_t together = 1;
   /// Whether rows before the first may be asked for; they are zeros.
   bool before = false;
+  /// Whether the last valid row stands for those behind it; only with `before`.
+  bool repeatsLast = false;
 };
 int64_t columnsTogether(const Shape &shape, int64_t column); ///< of heads from a row's column on
 
@@ -137,8 +154,11 @@ public:
   /// The quotient and the remainder of `number` by `divisor`.
   std::pair<mlir::Value, mlir::Value> split(mlir::Value number, int64_t divisor);
 
-  /// Starts copying rows first, first + 1, ... of the sequence into `tile`, `offset` bytes further;
-  /// rows that are not valid become zeros. Each thread copies chunks of its own.
+  /// The first position of tile `tile` of so many rows that lie `step` apart.
+  mlir::Value firstOf(mlir::Value tile, int64_t rows, int64_t step);
+
+  /// Starts copying rows first, first + step, ... of the sequence into `tile`, `offset` bytes
+  /// further; rows that are not valid become zeros. Each thread copies chunks of its own.
   void load(const Tile &tile, mlir::Value offset, const Source &source, mlir::Value first);
 
   /// Four matrices from lines [line, line + 16) and columns [column, column + 16): of the left
@@ -162,7 +182,8 @@ public:
   /// Streams tiles 0 ... count - 1 but for those that `some` excludes.
   struct Stream {
     mlir::Value count;
-    int64_t bytes; ///< of one of the two buffers
+    int64_t bytes; ///< of one buffer
+    int64_t buffers; ///< two, or one where shared memory holds no more
     std::function<mlir::Value(mlir::Value number)> some;
     std::function<void(mlir::Value number, mlir::Value offset)> load;
     std::function<Values(mlir::Value number, mlir::Value offset, mlir::ValueRange carried)> body;
@@ -182,7 +203,7 @@ public:
   /// i1, of i32 positions: the mask's relation and, where `bounded`, that the key is valid. Of a
   /// query that is not valid anything.
   mlir::Value holds(mlir::Value p, mlir::Value q, bool bounded);
-  /// Queries [p0, p0 + rows), keys [q0, q0 + columns).
+  /// `rows` queries from p0 on and `columns` keys from q0 on, each by its step.
   BlockClass classify(mlir::Value p0, int64_t rows, mlir::Value q0, int64_t columns);
 
   /// How the elements of scores lie among keys: a column is a key, a row is, or neither.
@@ -209,8 +230,10 @@ public:
   /// Sum or maximum over the four threads that share a row.
   mlir::Value acrossQuad(mlir::Value x, llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)>);
   /// i32 numbers of the thread's rows among fixed ones that start at `first`, and of its columns.
-  Values rowNumbers(mlir::Value first, int64_t fragments);
-  Values columnNumbers(mlir::Value first, int64_t columns);
+  Values rowNumbers(mlir::Value first, int64_t fragments, int64_t step);
+  Values columnNumbers(mlir::Value first, int64_t columns, int64_t step);
+  /// `step` times a line's number.
+  mlir::Value scaled(mlir::Value line, int64_t step);
 
   /// Stores sums[row] * scale[row] (scale may be empty) in the part's columns of rows `first` on,
   /// rotated back where `target.rotary`. By all lanes of each warp.
@@ -224,7 +247,7 @@ public:
   const Shape shape;
   mlir::Value thread, group, quad; ///< index; a lane is 4 group + quad
   mlir::Value batchRow;            ///< index
-  Side queries, keys;
+  Side queries, keys, distances;
   mlir::Value validKeys; ///< i32: the keys' length
   mlir::Value part;      ///< index: first of a head's columns that the block sums
 

@@ -14,7 +14,7 @@ using namespace sluice::cuda::attention;
 BackwardStage::BackwardStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
                              StringRef name)
     : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e), b(f.b),
-      roundedPositions(llvm::alignTo(shape.queries, fixedRows)) {}
+      roundedPositions(shape.queryTiles(fixedRows) * fixedRows) {}
 
 Source BackwardStage::source(unsigned operand, Value headIndex, int64_t column) {
   bool aligned = shape.head % chunkElements == 0 && column % chunkElements == 0;
@@ -34,7 +34,7 @@ Source BackwardStage::gradientOf(unsigned operand, Value headIndex, int64_t colu
 }
 
 Source BackwardStage::gradientOfTerm(unsigned term, Value headIndex) {
-  Source target = sourceOfTerm(f, shape.firstTerm + term, headIndex);
+  Source target = sourceOfTerm(f, term, headIndex);
   auto sources = unsigned(op.getSourceGradients().size());
   target.memory = f.frame.buffer(op->getNumOperands() + sources + term);
   target.together = columnsTogether(shape, 0);
@@ -42,7 +42,7 @@ Source BackwardStage::gradientOfTerm(unsigned term, Value headIndex) {
 }
 
 static int64_t statisticRows(const Shape &shape) {
-  return (shape.biasRows > 0 ? 3 : 2) * shape.batch * shape.heads;
+  return ((shape.biasRows > 0) + shape.hasFarther() + 2) * shape.batch * shape.heads;
 }
 
 Value BackwardStage::statistics() {
@@ -54,6 +54,15 @@ Value BackwardStage::statistics() {
 Value BackwardStage::statisticsRow(int64_t which, Value head) {
   Value row = e.add(e.mul(f.batchRow, shape.heads), head);
   return e.add(row, which * shape.batch * shape.heads);
+}
+
+Value BackwardStage::slotOf(Value position) {
+  int64_t step = f.queries.step;
+  if (step == 1) {
+    return position;
+  }
+  auto [number, ofClass] = f.split(position, step);
+  return e.add(e.mul(ofClass, roundedPositions / step), number);
 }
 
 Stage BackwardStage::finish(int64_t blocks, int64_t sharedBytes) {
@@ -139,7 +148,7 @@ void StreamedQueries::loadStatistics(Value offset, Value head, Value p0) {
   e.when(e.less(f.thread, e.index(2 * chunks)), [&] {
     auto [which, chunk] = f.split(f.thread, chunks);
     Value row = e.add(statisticsRow(0, head), e.mul(which, shape.batch * shape.heads));
-    Value from = f.core.global(statistics(), {row, e.add(p0, e.mul(chunk, 4))});
+    Value from = f.core.global(statistics(), {row, e.add(slotOf(p0), e.mul(chunk, 4))});
     f.core.copy(f.core.shared(e.add(offset, e.mul(f.thread, chunkBytes)), numbersByte), from);
   });
 }
@@ -201,7 +210,7 @@ FailureOr<Kernel> cuda::generateAttentionBackward(dispatch::AttentionBackwardOp 
   kernel.flops =
       (shape->hasRows ? 16 : 10) * double(shape->head * shape->batch * shape->heads) * pairs;
   kernel.workspaceBytes =
-      statisticRows(*shape) * int64_t(llvm::alignTo(shape->queries, fixedRows)) * 4;
+      statisticRows(*shape) * shape->queryTiles(fixedRows) * fixedRows * 4;
   auto bytes = [&](Value tensor, int64_t heads) { return headBytes(*shape, tensor, heads); };
   double queries = bytes(op.getQuery(), shape->heads) + bytes(op.getOutputGradient(), shape->heads);
   double keys = bytes(op.getKey(), shape->kvHeads) + bytes(op.getValue(), shape->kvHeads);

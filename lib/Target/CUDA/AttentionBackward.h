@@ -32,10 +32,12 @@ protected:
   /// Of the gradient of term `term`, in its head's columns.
   Source gradientOfTerm(unsigned term, mlir::Value headIndex);
   mlir::Value biasTable() { return f.frame.buffer(shape.firstTerm + (shape.hasRows ? 2 : 0)); }
-  /// [2 or 3 B heads][queries rounded up]: log-sum-exps times log2(e), doubled instead where they
-  /// are extreme; then deltas; with biases then each query's share in the gradient of the last.
+  /// [2 to 4 B heads][queries rounded up]: log-sum-exps times log2(e), doubled instead where they
+  /// are extreme; then deltas; with biases then each query's share in the gradient of the last;
+  /// then that in the gradient of the last row by distance, where that stands for farther ones.
   mlir::Value statistics();
   mlir::Value statisticsRow(int64_t which, mlir::Value head);
+  mlir::Value slotOf(mlir::Value position); ///< a query's column there: class by class
   mlir::Value statisticOf(mlir::Value logSum);  ///< as above
   mlir::Value isExtreme(mlir::Value statistic); ///< i1
   /// P from raw scores; positions by place. `extreme` where a statistic of the tile may be. Keys
@@ -68,7 +70,7 @@ protected:
   StreamedQueries(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
                   llvm::StringRef name, int64_t queries)
       : BackwardStage(op, shape, module, name), queries(queries),
-        queryTiles(llvm::divideCeil(shape.queries, queries)) {}
+        queryTiles(shape.queryTiles(queries)) {}
   int64_t numberBytes() const { return 2 * queries * 4; }
   /// Starts copying the numbers of queries from `p0` on.
   void loadStatistics(mlir::Value offset, mlir::Value head, mlir::Value p0);

@@ -75,7 +75,7 @@ static int64_t chooseKeys(const Shape &shape) {
 Forward::Forward(dispatch::AttentionOp op, const Shape &shape, ModuleOp module, StringRef name)
     : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e), b(f.b),
       fragments(chooseFragments(shape)), queries(fragments * fragmentRows * warps),
-      tiles(llvm::divideCeil(shape.queries, queries)), keysPerTile(chooseKeys(shape)),
+      tiles(shape.queryTiles(queries)), keysPerTile(chooseKeys(shape)),
       queryTile{queries, shape.width, 0},
       positionTile{shape.hasRows ? queries : 0, shape.width, queryTile.end()},
       keyTile{keysPerTile, shape.width, positionTile.end()},
@@ -98,15 +98,16 @@ Kernel Forward::generate() {
   auto [headOf, fromEnd] = f.place(shape.heads, tiles);
   head = headOf;
   // Under a causal mask the last queries have the most keys: they start first.
-  p0 = e.mul(e.sub(e.index(tiles - 1), fromEnd), queries);
+  p0 = f.firstOf(e.sub(e.index(tiles - 1), fromEnd), queries, f.queries.step);
   Value keyHead = e.floorDiv(head, shape.group);
   Source query = source(0, head, shape.queryColumn), key = source(1, keyHead, shape.keyColumn),
          value = source(2, keyHead, shape.valueColumn);
   value.column = e.add(value.column, f.part);
   value.columns = e.sub(value.columns, f.part);
-  auto first = [&](Value number) { return e.mul(number, keysPerTile); };
+  auto first = [&](Value number) { return f.firstOf(number, keysPerTile, f.keys.step); };
   AttentionFrame::Stream keys;
-  keys.count = e.index(llvm::divideCeil(shape.keys, keysPerTile));
+  keys.count = e.index(shape.keyTiles(keysPerTile));
+  keys.buffers = buffersOf(shape);
   keys.bytes = biasByte + (shape.biasRows > 0 ? band->biasBytes() : 0) - keyTile.byte;
   keys.some = [&](Value number) {
     return f.classify(p0, queries, first(number), keysPerTile).some;
@@ -122,10 +123,10 @@ Kernel Forward::generate() {
   e.when(e.less(p0, f.queries.length), [&] {
     f.load(queryTile, nullptr, query, p0);
     if (shape.hasRows) {
-      f.load(positionTile, nullptr, sourceOfTerm(f, shape.firstTerm, head), p0);
+      f.load(positionTile, nullptr, sourceOfTerm(f, 0, head), p0);
     }
     f.core.commit();
-    rows = f.rowNumbers(p0, fragments);
+    rows = f.rowNumbers(p0, fragments, f.queries.step);
     emitResults(f.stream(keys, [&] {
       f.core.wait(1);
       f.core.barrier();
@@ -143,7 +144,7 @@ Kernel Forward::generate() {
   int64_t blocks = shape.batch * shape.heads * tiles * shape.parts;
   Kernel kernel = *f.frame.finish(
       f.frame.kernel(blocks, "attention", (shape.hasRows ? 6 : 4) * double(shape.head) * pairs,
-                     keyTile.byte + 2 * keys.bytes));
+                     keyTile.byte + keys.buffers * keys.bytes));
   kernel.bytes = headBytes(shape, op.getQuery(), shape.heads) +
                  headBytes(shape, op.getKey(), shape.kvHeads) +
                  headBytes(shape, op.getValue(), shape.kvHeads) +
@@ -156,17 +157,17 @@ Kernel Forward::generate() {
 /// Those of a tile of keys from `q0` on.
 void Forward::loadTerms(Value offset, Value q0) {
   if (shape.hasRows) {
-    f.load(bandTile, offset, sourceOfTerm(f, shape.firstTerm + 1, head), band->firstLine(p0, q0));
+    f.load(bandTile, offset, sourceOfTerm(f, 1, head), band->firstDistance(p0, q0));
   }
   if (shape.biasRows > 0) {
     Value table = f.frame.buffer(shape.firstTerm + (shape.hasRows ? 2 : 0));
-    band->loadBiases(biasByte, offset, table, head, band->firstLine(p0, q0));
+    band->loadBiases(biasByte, offset, table, head, band->firstDistance(p0, q0));
   }
 }
 
 Values Forward::maskedScores(Value number, Value offset) {
-  Value q0 = e.mul(number, keysPerTile), h = e.toInteger(head);
-  Values columns = f.columnNumbers(q0, keysPerTile);
+  Value q0 = f.firstOf(number, keysPerTile, f.keys.step), h = e.toInteger(head);
+  Values columns = f.columnNumbers(q0, keysPerTile, f.keys.step);
   Values scores = f.multiplyRows(fixed, fragments, keyTile, offset);
   if (shape.hasRows) {
     scores = addEach(e, scores, band->multiplyFixed(positions, bandTile, offset));
@@ -237,7 +238,8 @@ Values Forward::rescale(Values &scores, const Values &before, const Values &maxi
 
 /// One tile of keys: scores, the new maxima, what they do to sums and outputs, and the tile's own.
 Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
-  Values columns = f.columnNumbers(e.mul(number, keysPerTile), keysPerTile);
+  int64_t step = f.keys.step;
+  Values columns = f.columnNumbers(f.firstOf(number, keysPerTile, step), keysPerTile, step);
   Values scores = maskedScores(number, offset);
   Values before = part(carried, 0), maxima = largest(scores, before), factors;
   Values totals = part(carried, 1), outputs = part(carried, 2);

@@ -49,7 +49,7 @@ KeyStage::KeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleO
 
 std::pair<Value, Value> KeyStage::locate(Value number) {
   auto [member, tile] = f.split(number, queryTiles);
-  return {e.add(e.mul(keyHead, shape.group), member), e.mul(tile, queries)};
+  return {e.add(e.mul(keyHead, shape.group), member), f.firstOf(tile, queries, f.queries.step)};
 }
 
 void KeyStage::load(Value number, Value offset) {
@@ -58,18 +58,18 @@ void KeyStage::load(Value number, Value offset) {
   f.load(gradientTile, offset, source(OutputGradient, head, 0), p0);
   loadStatistics(offset, head, p0);
   if (shape.hasRows) {
-    f.load(positionTile, offset, sourceOfTerm(f, shape.firstTerm, head), p0);
-    f.load(bandTile, offset, sourceOfTerm(f, shape.firstTerm + 1, head), band->firstLine(q0, p0));
+    f.load(positionTile, offset, sourceOfTerm(f, 0, head), p0);
+    f.load(bandTile, offset, sourceOfTerm(f, 1, head), band->firstDistance(p0, q0));
   }
   if (shape.biasRows > 0) {
-    band->loadBiases(biasByte, offset, biasTable(), head, band->firstLine(q0, p0));
+    band->loadBiases(biasByte, offset, biasTable(), head, band->firstDistance(p0, q0));
   }
 }
 
 Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   auto [headIndex, p0] = locate(number);
   Value head = e.toInteger(headIndex), partOffset = e.add(offset, e.mul(f.part, 2));
-  Values columns = f.columnNumbers(p0, queries);
+  Values columns = f.columnNumbers(p0, queries, f.queries.step);
   Values logSums = readStatistics(0, offset);
   auto positions = [&](const Place &at) {
     return std::pair<Value, Value>(columns[at.columnOf()], rows[at.row()]);
@@ -105,19 +105,20 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
 }
 
 Stage KeyStage::generate() {
-  int64_t tiles = llvm::divideCeil(shape.keys, fixedRows);
+  int64_t tiles = shape.keyTiles(fixedRows);
   auto [head, tile] = f.place(shape.kvHeads, tiles);
   keyHead = head;
-  q0 = e.mul(tile, fixedRows);
+  q0 = f.firstOf(tile, fixedRows, f.keys.step);
   Source key = source(Key, keyHead, shape.keyColumn),
          value = source(ValueRows, keyHead, shape.valueColumn);
   f.load(keyTile, nullptr, key, q0);
   f.load(valueTile, nullptr, value, q0);
   f.core.commit();
-  rows = f.rowNumbers(q0, 1);
+  rows = f.rowNumbers(q0, 1, f.keys.step);
   AttentionFrame::Stream stream;
   stream.count = e.index(shape.group * queryTiles);
   stream.bytes = bytes;
+  stream.buffers = buffersOf(shape);
   stream.some = [&](Value number) {
     return f.classify(locate(number).second, queries, q0, fixedRows).some;
   };
@@ -140,7 +141,7 @@ Stage KeyStage::generate() {
           gradientOf(Key, keyHead, shape.keyColumn), q0, 1, padding);
   f.store(Values(ArrayRef<Value>(sums).drop_front(count)), valueScale,
           gradientOf(ValueRows, keyHead, shape.valueColumn), q0, 1, padding);
-  return finish(shape.batch * shape.kvHeads * tiles * shape.parts, queryTile.byte + 2 * bytes);
+  return finish(shape.batch * shape.kvHeads * tiles * shape.parts, queryTile.byte + stream.buffers * bytes);
 }
 
 Stage attention::makeKeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,

@@ -24,8 +24,9 @@ private:
   Value addChunks(Value row);
   void formStatistics();
   void loadTerms(Value offset, Value q0);
-  Values addLast(const Values &ofBiases, const Values &columns, ValueRange before);
-  void storeLast(const Values &sums);
+  Values addShares(const Values &gradients, const Values &columns, Value from, ValueRange before);
+  void storeShares(ArrayRef<Value> sums);
+  size_t shares() const { return (shape.biasRows > 0 ? 2 : 0) + (shape.hasFarther() ? 2 : 0); }
 
   const int64_t keys;
   Tile queryTile, gradientTile, positionTile, keyTile, valueTile, bandTile;
@@ -118,16 +119,17 @@ void QueryStage::formStatistics() {
     Value delta = f.acrossQuad(partial, [&](Value x, Value y) { return e.addf(x, y); });
     deltas.push_back(e.select(isValid, delta, f.f32(0)));
     e.when(e.both(isZero(f.quad), isZero(f.part)), [&] {
-      e.store(logSums.back(), statistics(), {statisticsRow(0, head), position});
-      e.store(deltas.back(), statistics(), {statisticsRow(1, head), position});
+      Value slot = slotOf(position);
+      e.store(logSums.back(), statistics(), {statisticsRow(0, head), slot});
+      e.store(deltas.back(), statistics(), {statisticsRow(1, head), slot});
     });
   }
   extreme = arith::OrIOp::create(b, isExtreme(logSums[0]), isExtreme(logSums[1]));
 }
 
 Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
-  Value q0 = e.mul(number, keys), h = e.toInteger(head);
-  Values columns = f.columnNumbers(q0, keys);
+  Value q0 = f.firstOf(number, keys, f.keys.step), h = e.toInteger(head);
+  Values columns = f.columnNumbers(q0, keys, f.keys.step);
   auto positions = [&](const Place &at) {
     return std::pair<Value, Value>(rows[at.row()], columns[at.columnOf()]);
   };
@@ -156,47 +158,58 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
     sums.append(
         band->multiplyWeights(gradient, bandTile, offset, Values(carried.slice(count, count))));
   }
+  ValueRange before = carried.take_back(shares());
   if (shape.biasRows > 0) {
-    sums.append(addLast(ofBiases, columns, carried.take_back(2)));
+    sums.append(addShares(ofBiases, columns, e.integer(shape.biasRows - 1), before.take_front(2)));
+  }
+  if (shape.hasFarther()) {
+    sums.append(
+        addShares(gradient, columns, e.toInteger(f.distances.length), before.take_back(2)));
   }
   return sums;
 }
 
-/// Sums of the thread's rows, and the gradients of biases that the table's last row stands for.
-Values QueryStage::addLast(const Values &ofBiases, const Values &columns, ValueRange before) {
+/// Sums of the thread's rows, and gradients of scores whose distance is `from` at least: those that
+/// a table's last row, or the last row by distance, stands for.
+Values QueryStage::addShares(const Values &gradients, const Values &columns, Value from,
+                             ValueRange before) {
   Values sums(before);
-  f.each(ofBiases, keys, [&](Value gradient, const Place &at) {
-    Value distance = e.sub(rows[at.row()], columns[at.columnOf()]);
-    Value isLast = e.atLeast(distance, e.integer(shape.biasRows - 1));
-    return sums[at.row()] = e.addf(sums[at.row()], e.select(isLast, gradient, f.f32(0)));
+  f.each(gradients, keys, [&](Value gradient, const Place &at) {
+    Value distance = emitDistance(e, shape.distance, rows[at.row()], columns[at.columnOf()]);
+    Value isFar = e.atLeast(distance, from);
+    return sums[at.row()] = e.addf(sums[at.row()], e.select(isFar, gradient, f.f32(0)));
   });
   return sums;
 }
 
-void QueryStage::storeLast(const Values &sums) {
-  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, f.quad, e.index(0));
-  for (auto [row, partial] : llvm::zip_equal(rows, sums)) {
+void QueryStage::storeShares(ArrayRef<Value> sums) {
+  auto isZero = [&](Value x) -> Value {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, e.index(0));
+  };
+  Value isMine = e.both(isZero(f.quad), isZero(f.part));
+  for (auto [i, partial] : llvm::enumerate(sums)) {
     Value sum = f.acrossQuad(partial, [&](Value x, Value y) { return e.addf(x, y); });
-    Value position = arith::IndexCastOp::create(b, b.getIndexType(), row);
-    e.when(isFirst,
-           [&, sum = sum] { e.store(sum, statistics(), {statisticsRow(2, head), position}); });
+    Value slot = slotOf(arith::IndexCastOp::create(b, b.getIndexType(), rows[i % 2]));
+    e.when(isMine, [&, which = int64_t(2 + i / 2)] {
+      e.store(sum, statistics(), {statisticsRow(which, head), slot});
+    });
   }
 }
 
 void QueryStage::loadTerms(Value offset, Value q0) {
   if (shape.hasRows) {
-    f.load(bandTile, offset, sourceOfTerm(f, shape.firstTerm + 1, head), band->firstLine(p0, q0));
+    f.load(bandTile, offset, sourceOfTerm(f, 1, head), band->firstDistance(p0, q0));
   }
   if (shape.biasRows > 0) {
-    band->loadBiases(biasByte, offset, biasTable(), head, band->firstLine(p0, q0));
+    band->loadBiases(biasByte, offset, biasTable(), head, band->firstDistance(p0, q0));
   }
 }
 
 Stage QueryStage::generate() {
-  int64_t tiles = llvm::divideCeil(shape.queries, fixedRows);
+  int64_t tiles = shape.queryTiles(fixedRows);
   auto [headOf, fromEnd] = f.place(shape.heads, tiles);
   head = headOf;
-  p0 = e.mul(e.sub(e.index(tiles - 1), fromEnd), fixedRows);
+  p0 = f.firstOf(e.sub(e.index(tiles - 1), fromEnd), fixedRows, f.queries.step);
   Value keyHead = e.floorDiv(head, shape.group);
   Source query = source(Query, head, shape.queryColumn), gradient = source(OutputGradient, head, 0),
          key = source(Key, keyHead, shape.keyColumn),
@@ -204,20 +217,20 @@ Stage QueryStage::generate() {
   f.load(queryTile, nullptr, query, p0);
   f.load(gradientTile, nullptr, gradient, p0);
   if (shape.hasRows) {
-    f.load(positionTile, nullptr, sourceOfTerm(f, shape.firstTerm, head), p0);
+    f.load(positionTile, nullptr, sourceOfTerm(f, 0, head), p0);
   }
   f.core.commit();
-  rows = f.rowNumbers(p0, 1);
+  rows = f.rowNumbers(p0, 1, f.queries.step);
   AttentionFrame::Stream stream;
-  stream.count = e.index(llvm::divideCeil(shape.keys, keys));
+  stream.count = e.index(shape.keyTiles(keys));
+  stream.buffers = buffersOf(shape);
   stream.bytes = biasByte + (shape.biasRows > 0 ? band->biasBytes() : 0) - keyTile.byte;
-  stream.some = [&](Value number) {
-    return f.classify(p0, fixedRows, e.mul(number, keys), keys).some;
-  };
+  auto first = [&](Value number) { return f.firstOf(number, keys, f.keys.step); };
+  stream.some = [&](Value number) { return f.classify(p0, fixedRows, first(number), keys).some; };
   stream.load = [&](Value number, Value offset) {
-    f.load(keyTile, offset, key, e.mul(number, keys));
-    f.load(valueTile, offset, value, e.mul(number, keys));
-    loadTerms(offset, e.mul(number, keys));
+    f.load(keyTile, offset, key, first(number));
+    f.load(valueTile, offset, value, first(number));
+    loadTerms(offset, first(number));
   };
   stream.body = [&](Value number, Value offset, ValueRange carried) {
     return emitTile(number, offset, carried);
@@ -231,13 +244,10 @@ Stage QueryStage::generate() {
     if (shape.hasRows) {
       positionQueries = f.keep(positionTile, 1, widestKept);
     }
-    return f.core.zeros(shape.partWidth / 2 * (shape.hasRows ? 2 : 1) +
-                        (shape.biasRows > 0 ? 2 : 0));
+    return f.core.zeros(shape.partWidth / 2 * (shape.hasRows ? 2 : 1) + int64_t(shares()));
   });
   size_t count = size_t(shape.partWidth / 2);
-  if (shape.biasRows > 0) {
-    storeLast(Values(ArrayRef<Value>(sums).take_back(2)));
-  }
+  storeShares(ArrayRef<Value>(sums).take_back(shares()));
   // Queries that are not valid have sums of zeros.
   Values factor = scale(shape.gradientFactor.value_or(1));
   f.store(Values(ArrayRef<Value>(sums).take_front(count)), factor,
@@ -246,7 +256,7 @@ Stage QueryStage::generate() {
     f.store(Values(ArrayRef<Value>(sums).slice(count, count)), factor, gradientOfTerm(0, head), p0,
             1, Padding::Summed);
   }
-  return finish(shape.batch * shape.heads * tiles * shape.parts, keyTile.byte + 2 * stream.bytes);
+  return finish(shape.batch * shape.heads * tiles * shape.parts, keyTile.byte + stream.buffers * stream.bytes);
 }
 
 Stage attention::makeQueryStage(dispatch::AttentionBackwardOp op, const Shape &shape,

@@ -95,12 +95,14 @@ void AttentionFrame::rotateBack(MutableArrayRef<Value> results, const Source &ta
 void AttentionFrame::store(const Values &sums, ArrayRef<Value> scale, const Source &target,
                            Value first, int64_t fragments, Padding padding) {
   int64_t columns = int64_t(sums.size()) / fragments / sumsPerFragment;
-  Value warpRow = e.add(e.add(first, group), e.mul(frame.warp, fragments * fragmentRows));
+  int64_t step = target.rows.step;
+  Value warpRow = e.add(group, e.mul(frame.warp, fragments * fragmentRows));
+  warpRow = e.add(first, scaled(warpRow, step));
   // Of a quad's 16 columns the even lanes hold the first 8.
   auto [pairOfLanes, odd] = split(quad, 2);
   Value firstFour = e.add(part, e.add(e.mul(pairOfLanes, 4), e.mul(odd, fragmentColumns)));
   for (int64_t row = 0; row < 2 * fragments; ++row) {
-    Value position = e.add(warpRow, row * fragmentRows / 2);
+    Value position = e.add(warpRow, row * fragmentRows / 2 * step);
     Value isValid = e.less(position, target.rows.length);
     Values results;
     for (int64_t i = 0; i < 2 * columns; ++i) {

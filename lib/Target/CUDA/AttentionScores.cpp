@@ -50,20 +50,21 @@ Value AttentionFrame::acrossQuad(Value x, llvm::function_ref<Value(Value, Value)
   return x;
 }
 
-Values AttentionFrame::rowNumbers(Value first, int64_t fragments) {
-  Value row = e.add(e.add(first, group), e.mul(frame.warp, fragments * fragmentRows));
+Values AttentionFrame::rowNumbers(Value first, int64_t fragments, int64_t step) {
+  Value row = e.add(group, e.mul(frame.warp, fragments * fragmentRows));
+  row = e.add(first, scaled(row, step));
   Values rows;
   for (int64_t i = 0; i < 2 * fragments; ++i) {
-    rows.push_back(e.add(e.toInteger(row), i * fragmentRows / 2));
+    rows.push_back(e.add(e.toInteger(row), i * fragmentRows / 2 * step));
   }
   return rows;
 }
 
-Values AttentionFrame::columnNumbers(Value first, int64_t columns) {
-  Value column = e.toInteger(e.add(first, e.mul(quad, 2)));
+Values AttentionFrame::columnNumbers(Value first, int64_t columns, int64_t step) {
+  Value column = e.toInteger(e.add(first, e.mul(quad, 2 * step)));
   Values numbers;
   for (int64_t i = 0; i < columns; i += fragmentColumns) {
-    numbers.append({e.add(column, i), e.add(column, i + 1)});
+    numbers.append({e.add(column, i * step), e.add(column, (i + 1) * step)});
   }
   return numbers;
 }
@@ -111,7 +112,8 @@ Value AttentionFrame::holds(Value p, Value q, bool bounded) {
 }
 
 BlockClass AttentionFrame::classify(Value p0, int64_t rows, Value q0, int64_t columns) {
-  auto result = classifyBlock(e, shape.mask, p0, rows, q0, columns, {queries.length, keys.length});
+  auto result = classifyBlock(e, shape.mask, p0, (rows - 1) * queries.step + 1, q0,
+                              (columns - 1) * keys.step + 1, {queries.length, keys.length});
   result.some = e.both(result.some, e.less(p0, queries.length));
   return result;
 }
@@ -195,6 +197,7 @@ std::array<Value, 4> AttentionFrame::keptTogether(ArrayRef<Value> elements, bool
 
 Values AttentionFrame::marked(Values values, int64_t columns, Keys keys,
                               llvm::function_ref<Value(const Place &)> elementOf) {
+  keys = this->keys.step == 1 ? keys : Keys::Neither;
   bool adjacent = keys == Keys::Columns;
   for (size_t i = 0; i < values.size(); i += sumsPerFragment) {
     std::array<Value, 4> elements, kept;

@@ -13,7 +13,7 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::attention;
 
-static constexpr int64_t widestPart = 128, widestHead = 256, widestWithTerms = 128;
+static constexpr int64_t widestPart = 128, widestHead = 256;
 
 static Type elementOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getElementType();
@@ -31,18 +31,10 @@ template <typename Op> static LogicalResult checkSizes(Op op) {
            << widestHead << " columns on a GPU, found " << head
            << "; use more heads, or compile for a CPU";
   }
-  if (op.getTerms().count() > 0 && head > widestWithTerms) {
-    return op.emitError("expected heads of at most ")
-           << widestWithTerms << " columns with terms by distance on a GPU, found " << head
-           << "; use more heads, leave \"relative\" out of the spec, or compile for a CPU";
-  }
-  // A line further in a band is a row further among queries and among keys.
-  bool isOneScale = op.getKeys().getFactor() == op.getDomain().getFactor() &&
-                    op.getTerms().distance == dispatch::Distance();
-  if (op.getTerms().count() > 0 && !isOneScale) {
-    return op.emitError(
-        "expected terms by the distance p - q of one scale on a GPU, found those of "
-        "another; leave \"relative\" out of the stage, or compile for a CPU");
+  dispatch::Distance distance = op.getTerms().distance;
+  if (std::gcd(distance.query, distance.key) != 1) {
+    return op.emitError("expected a distance a p - b q + c with coprime a and b on a GPU, found ")
+           << distance.query << " and " << distance.key;
   }
   float dropout = op.getDropout().convertToFloat();
   if (!(dropout >= 0 && dropout < 1)) {
@@ -193,6 +185,9 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
   dispatch::DistanceTerms terms = op.getTerms();
   s.hasRows = bool(terms.rows);
   s.biasRows = terms.bias ? cast<RankedTensorType>(terms.bias.getType()).getDimSize(0) : 0;
+  s.distance = terms.count() > 0 ? terms.distance : dispatch::Distance();
+  s.distances = terms.rows ? cast<RankedTensorType>(terms.rows.getType()).getDimSize(1) : 0;
+  s.distanceFactor = distanceStep(op);
   s.firstTerm = op->getNumOperands() - unsigned(op.getExtras().size());
   s.scoreFactor = terms.bias ? std::nullopt : factorOf(op.getScore(), 0); // a bias is not scaled
   if constexpr (std::is_same_v<Op, dispatch::AttentionBackwardOp>) {

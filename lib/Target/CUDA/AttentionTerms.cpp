@@ -36,9 +36,8 @@ Band::Band(AttentionFrame &f, int64_t streamed, Slope slope)
 
 Value Band::atLeast(Value x, int64_t bound) { return e.atLeast(x, e.integer(bound)); }
 
-Value Band::firstLine(Value fixed, Value streamedRow) {
-  return slope == Slope::FixedMinusStreamed ? e.add(e.sub(fixed, streamedRow), 1 - streamed)
-                                            : e.add(e.sub(streamedRow, fixed), 1 - fixedRows);
+Value Band::firstDistance(Value p0, Value q0) {
+  return e.add(emitDistance(e, f.shape.distance, p0, q0), -linesBefore() * f.shape.stride());
 }
 
 /// By all lanes of the warp.
@@ -117,15 +116,15 @@ Values Band::multiplyStreamed(const Tile &band, const Tile &streamedRows, Value 
 
 Values Band::multiplyWeights(const Values &weights, const Tile &band, Value offset, Values sums) {
   Tile own{streamed + fragmentRows, band.columns, band.byte};
-  return f.multiplyWeights(reversed(weights, own.rows), 1, own,
-                           e.add(offset, f.warpOffset(band, 1)), f.shape.partWidth,
+  Value at = e.add(e.add(offset, f.warpOffset(band, 1)), e.mul(f.part, 2));
+  return f.multiplyWeights(reversed(weights, own.rows), 1, own, at, f.shape.partWidth,
                            std::move(sums));
 }
 
 void Band::loadBiases(int64_t byte, Value offset, Value table, Value head, Value first) {
   auto copy = [&] {
-    Value distance =
-        e.max(e.min(e.add(first, f.thread), e.index(f.shape.biasRows - 1)), e.index(0));
+    Value distance = e.add(first, f.scaled(f.thread, f.shape.stride()));
+    distance = emitDistanceRow(e, distance, e.index(f.shape.biasRows));
     f.core.copy(f.core.shared(e.add(offset, e.mul(f.thread, 4)), byte),
                 f.core.global(table, {distance, head}), 4);
   };
@@ -153,9 +152,11 @@ Values attention::addEach(Emitter &e, Values x, const Values &y) {
   return x;
 }
 
-Source attention::sourceOfTerm(AttentionFrame &f, unsigned operand, Value headIndex) {
-  Source source{f.queries, f.frame.buffer(operand), f.e.mul(headIndex, f.shape.head),
-                f.e.index(f.shape.head), f.shape.head % chunkElements == 0};
+Source attention::sourceOfTerm(AttentionFrame &f, unsigned term, Value headIndex) {
+  Source source{term == 0 ? f.queries : f.distances, f.frame.buffer(f.shape.firstTerm + term),
+                f.e.mul(headIndex, f.shape.head), f.e.index(f.shape.head),
+                f.shape.head % chunkElements == 0};
   source.before = true;
+  source.repeatsLast = term == 1 && f.shape.hasFarther();
   return source;
 }

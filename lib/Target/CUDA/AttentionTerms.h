@@ -26,8 +26,12 @@ public:
   Band(AttentionFrame &f, int64_t streamed, Slope slope);
 
   int64_t lines() const { return fixedRows + streamed; }
-  /// Of the first line, where the tiles start at these rows.
-  mlir::Value firstLine(mlir::Value fixed, mlir::Value streamedRow);
+  /// The distance of the first line, where tiles of queries and of keys start at these.
+  mlir::Value firstDistance(mlir::Value p0, mlir::Value q0);
+  /// Lines before that of the first fixed row and the first streamed one.
+  int64_t linesBefore() const {
+    return (slope == Slope::FixedMinusStreamed ? streamed : fixedRows) - 1;
+  }
 
   /// Scores, [fixed][streamed]: fixed rows times lines, of slope FixedMinusStreamed.
   Values multiplyFixed(const Fixed &fixed, const Tile &band, mlir::Value offset);
@@ -60,7 +64,10 @@ private:
 /// Numbers of `x` plus those of `y`.
 Values addEach(Emitter &e, Values x, const Values &y);
 
-/// One head's columns of Qv (term 0) or R (term 1), from operand `operand` on.
-Source sourceOfTerm(AttentionFrame &f, unsigned operand, mlir::Value headIndex);
+/// One head's columns of Qv (term 0) or R (term 1).
+Source sourceOfTerm(AttentionFrame &f, unsigned term, mlir::Value headIndex);
+
+/// Buffers of what is streamed: bands of heads in two parts leave room for one.
+inline int64_t buffersOf(const Shape &shape) { return shape.hasTerms() && shape.parts > 1 ? 1 : 2; }
 
 } // namespace sluice::cuda::attention

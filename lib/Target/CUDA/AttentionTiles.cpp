@@ -45,11 +45,29 @@ void AttentionFrame::enterRow(Value row) {
   batchRow = row;
   queries = sideOf(shape.queries, shape.queryFactor);
   keys = shape.isOneDomain() ? queries : sideOf(shape.keys, shape.keyFactor);
+  queries.step = shape.distance.key;
+  keys.step = shape.distance.query;
+  if (shape.hasRows) {
+    distances = sideOf(shape.distances, shape.distanceFactor);
+    distances.step = shape.stride();
+  }
   if (shape.keyCounts) {
     Value count = e.loadScalar(frame.buffer(*shape.keyCounts), {batchRow});
     keys.length = arith::IndexCastOp::create(b, b.getIndexType(), count);
   }
   validKeys = e.toInteger(keys.length);
+}
+
+Value AttentionFrame::scaled(Value line, int64_t step) {
+  return step == 1 ? line : e.mul(line, step);
+}
+
+Value AttentionFrame::firstOf(Value tile, int64_t rows, int64_t step) {
+  if (step == 1) {
+    return e.mul(tile, rows);
+  }
+  auto [number, ofClass] = split(tile, step);
+  return e.add(e.mul(number, rows * step), ofClass);
 }
 
 // Threads that follow one another take chunks that follow one another: whole sectors of memory, and
@@ -88,7 +106,11 @@ Value AttentionFrame::placeOf(const Tile &tile, Value offset, Value line, Value 
 
 void AttentionFrame::load(const Tile &tile, Value offset, const Source &source, Value first) {
   eachChunk(tile, source, [&](Value line, Value chunk) {
-    Value to = placeOf(tile, offset, line, chunk), position = e.add(first, line);
+    Value to = placeOf(tile, offset, line, chunk);
+    Value position = e.add(first, scaled(line, source.rows.step));
+    if (source.repeatsLast) {
+      position = e.min(position, e.add(source.rows.length, -1));
+    }
     if (!source.aligned) {
       loadElements(source, to, position, chunk);
       return;
@@ -242,7 +264,8 @@ Values AttentionFrame::multiplyWeights(const Values &weights, int64_t fragments,
 }
 
 // One barrier a tile: behind it a tile has come for all threads, and nobody reads the other buffer
-// any more, into which the next tile is then copied while this one is worked on.
+// any more, into which the next tile is then copied while this one is worked on. One buffer needs
+// another barrier, behind which nobody reads it, and its copies wait for the work.
 Values AttentionFrame::stream(const Stream &stream, llvm::function_ref<Values()> prepare) {
   auto from = [&](Value number) -> Value {
     auto loop = scf::WhileOp::create(
@@ -275,9 +298,17 @@ Values AttentionFrame::stream(const Stream &stream, llvm::function_ref<Values()>
         Value number = now[0], offset = now[1];
         core.wait(0);
         core.barrier();
-        Value next = from(e.add(number, 1)), other = e.sub(e.index(stream.bytes), offset);
-        request(next, other);
+        bool isSingle = stream.buffers == 1;
+        Value next = from(e.add(number, 1));
+        Value other = isSingle ? offset : e.sub(e.index(stream.bytes), offset);
+        if (!isSingle) {
+          request(next, other);
+        }
         Values results = stream.body(number, offset, now.drop_front(2));
+        if (isSingle) {
+          core.barrier();
+          request(next, other);
+        }
         results.insert(results.begin(), {next, other});
         scf::YieldOp::create(b, results);
       });

@@ -36,7 +36,7 @@ private:
   void emitQuery();
   Values loadColumns(Value memory, Value row, int64_t first, Value head);
   Values loadOwnColumns(Value memory, Value row, int64_t first);
-  Value distanceOf(Value key);
+  Value distanceRow(Value key, Value rows);
   Value productOf(Value memory, Value key);
   Value addBias(Value score, Value key);
   State addKeys(Value q0, ValueRange before);
@@ -81,7 +81,7 @@ private:
   std::unique_ptr<TensorCore> core;
   Value thread, laneOfTeam, teamOfBlock;
   Value batch, position, headNumber, keyHead;
-  Value length;                ///< of keys
+  Value length, distances;     ///< of keys and of rows by distance
   Value queryNumber, split;    ///< of rows and heads; of the query's blocks
   Values query, positionQuery; ///< the latter empty where there are no rows by distance
 };
@@ -140,8 +140,10 @@ Values StepAttention::loadOwnColumns(Value memory, Value row, int64_t first) {
   return columns;
 }
 
-/// Of a key behind the query, which no mask lets it see, 0.
-Value StepAttention::distanceOf(Value key) { return e.max(e.sub(position, key), e.index(0)); }
+/// Which of so many rows by distance, or biases, `key` has.
+Value StepAttention::distanceRow(Value key, Value rows) {
+  return emitDistanceRow(e, emitDistance(e, terms.distance, position, key), rows);
+}
 
 /// What the score region is given of `key`: products with its row and with that of its distance.
 Value StepAttention::productOf(Value memory, Value key) {
@@ -152,7 +154,7 @@ Value StepAttention::productOf(Value memory, Value key) {
     dot = e.fma(x, y, dot);
   }
   if (terms.rows) {
-    Value row = ringRow(terms.rows, distanceOf(key));
+    Value row = ringRow(terms.rows, distanceRow(key, distances));
     for (auto [x, y] :
          llvm::zip_equal(positionQuery, loadColumns(frame.buffer(4), row, 0, headNumber))) {
       dot = e.fma(x, y, dot);
@@ -165,9 +167,9 @@ Value StepAttention::addBias(Value score, Value key) {
   if (!terms.bias) {
     return score;
   }
-  Value last = e.index(typeOf(terms.bias).getDimSize(0) - 1);
+  Value row = distanceRow(key, e.index(typeOf(terms.bias).getDimSize(0)));
   Value table = frame.buffer(terms.rows ? 5 : 3);
-  return e.addf(score, e.loadScalar(table, {e.min(distanceOf(key), last), headNumber}));
+  return e.addf(score, e.loadScalar(table, {row, headNumber}));
 }
 
 /// The keys from `q0` on that are the teams' of one turn. A key that the mask leaves out counts
@@ -335,6 +337,7 @@ FailureOr<Kernel> StepAttention::generate() {
   batch = row.batch;
   position = row.position;
   length = arith::CeilDivUIOp::create(b, row.length, e.index(op.getKeys().getFactor()));
+  distances = arith::CeilDivUIOp::create(b, row.length, e.index(distanceStep(op)));
   e.when(row.valid, [&] { emitQuery(); });
   int64_t rows = domain.getLaunchRows();
   double keys = double(typeOf(op.getKey()).getDimSize(1) * domain.getBatch());

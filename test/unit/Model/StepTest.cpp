@@ -294,12 +294,16 @@ constexpr const char *topDown = R"json({"sluice": 1, "vocabulary": 9, "context":
     {"op": "top_down", "hierarchy": "1@2 1@1", "upsample": "linear", "projection_activation": "gelu"},
     {"op": "head", "first": 1}]})json";
 
-/// Groups of heads over means of the layer's input, by windows in tokens.
+/// Groups of heads over means of the layer's input, by windows in tokens; then distances between
+/// scales, each way.
 constexpr const char *headGroups = R"json({"sluice": 1, "vocabulary": 9, "context": 6, "batch": 1,
   "precision": {"compute": "bf16"},
   "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
   "stages": [{"op": "embedding"},
-    {"op": "layer", "scales": [{"factor": 1, "tokens": [0, 3]}, {"factor": 3, "tokens": [1, 6]}]},
+    {"op": "layer", "scales": [{"factor": 1, "tokens": [0, 3]}, {"factor": 3, "tokens": [1, 6]}], "to": "x"},
+    {"op": "shorten", "factor": 3},
+    {"op": "layer", "over": "x", "mask": "complete", "relative": "xl", "to": "groups"},
+    {"op": "layer", "from": "x", "over": "groups", "mask": "complete", "relative": {"bias": 4}},
     {"op": "head"}]})json";
 
 INSTANTIATE_TEST_SUITE_P(Families, EmulatedSteps,

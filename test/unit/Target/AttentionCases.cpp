@@ -4,6 +4,7 @@
 #include "AttentionReference.h"
 
 #include <cmath>
+#include <numeric>
 
 using namespace sluice::test;
 
@@ -50,6 +51,28 @@ AttentionCase sluice::test::onScales(int64_t a, int64_t b, int64_t begin, int64_
   c.keyPositions = (tokens + b - 1) / b;
   c.tensors = 2 + a % 2;
   return c;
+}
+
+AttentionCase sluice::test::withTerms(AttentionCase c, bool distances, int64_t biasRows) {
+  c.distances = distances;
+  c.biasRows = biasRows;
+  return c;
+}
+
+AttentionCase sluice::test::acrossScales(int64_t a, int64_t b, bool isComplete, int64_t biasRows) {
+  int64_t step = std::gcd(a, b);
+  AttentionCase c = onScales(a, b, 0, 1000);
+  c.name += isComplete ? " by their ends" : "";
+  c.distanceQuery = a / step;
+  c.distanceKey = b / step;
+  c.distancePositions = (150 + step - 1) / step;
+  if (isComplete) {
+    c.distanceOffset = (a - b) / step;
+    c.relation = {"affine_set<(p, q)[n] : (p * " + std::to_string(a) + " - q * " +
+                      std::to_string(b) + " + " + std::to_string(a - b) + " >= 0)>",
+                  [a, b](int64_t p, int64_t q, int64_t) { return b * (q + 1) <= a * (p + 1); }};
+  }
+  return withTerms(c, true, biasRows);
 }
 
 AttentionCase sluice::test::overGivenKeys() {

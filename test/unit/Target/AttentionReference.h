@@ -111,6 +111,11 @@ Relation causal(), window(int64_t size), everything();
 Relation betweenScales(int64_t a, int64_t b, int64_t begin, int64_t end);
 /// Two rows of 150 tokens at most, four heads of 8 over two of keys, under that relation.
 AttentionCase onScales(int64_t a, int64_t b, int64_t begin, int64_t end);
+/// The case with products by distance, or a table of so many biases, or both.
+AttentionCase withTerms(AttentionCase c, bool distances, int64_t biasRows);
+/// The case between scales with both: distances in steps of the finer one, between beginnings, or
+/// between ends, where the last group may not be full.
+AttentionCase acrossScales(int64_t a, int64_t b, bool isComplete, int64_t biasRows);
 /// Four rows of 70 queries at most over given keys, of which each has its own count: 90, 0, 33, 64.
 AttentionCase overGivenKeys();
 Score scaled(double factor), softCap(double cap), linearBias();

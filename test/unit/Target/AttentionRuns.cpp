@@ -42,8 +42,11 @@ static bool isValid(const AttentionCase &c, int64_t row, int64_t tensor) {
   if (tensor == allValid) {
     return true;
   }
-  int64_t positions = c.rowsOf(tensor),
-          valid = tensor == 0 ? c.valid() : c.validKeys(row / positions);
+  bool isDistance = tensor == byDistance;
+  int64_t positions = isDistance ? c.distanceRows() : c.rowsOf(tensor);
+  int64_t valid = isDistance    ? c.validDistances()
+                  : tensor == 0 ? c.valid()
+                                : c.validKeys(row / positions);
   return row / positions < c.rows && row % positions < valid;
 }
 

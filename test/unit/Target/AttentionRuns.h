@@ -13,7 +13,8 @@ CudaRun forwardRun(const AttentionCase &c, const AttentionData &data, emulator::
 CudaRun backwardRun(const AttentionCase &c, const AttentionData &data, emulator::Schedule schedule,
                     emulator::Copies copies);
 
-constexpr int64_t allValid = -1; ///< number of a tensor whose rows are no positions
+constexpr int64_t allValid = -1;   ///< number of a tensor whose rows are no positions
+constexpr int64_t byDistance = -2; ///< and of rows by distance
 
 /// Every element within its bound; rows that are not valid as the op says: zeros where `zeros`,
 /// else left alone.

@@ -194,12 +194,6 @@ TEST(Attention, GroupedHeadsRotaryAndScores) {
   check({"linear bias", 1, 70, 4, 2, 8, 66, 1, everything(), linearBias()});
 }
 
-AttentionCase withTerms(AttentionCase c, bool distances, int64_t biasRows) {
-  c.distances = distances;
-  c.biasRows = biasRows;
-  return c;
-}
-
 /// Biases, products with rows, and both; distances fewer, as many and more than those that are told
 /// apart; small and large blocks, grouped heads, windows, and a region whose derivative reads the
 /// score.
@@ -218,24 +212,6 @@ TEST(Attention, TermsByDistance) {
   check(withTerms(late, true, 5), {3});
   AttentionCase large{"large blocks", 1, 330, 2, 1, 20, 329, 1, causal(), plain};
   check(withTerms(large, true, 100), {1, 63, 64, 65, 129});
-}
-
-/// The same between scales of factors a of queries and b of keys: distances in steps of the finer,
-/// between beginnings, or between ends, where the last group may not be full.
-AttentionCase acrossScales(int64_t a, int64_t b, bool isComplete, int64_t biasRows) {
-  int64_t step = std::gcd(a, b);
-  AttentionCase c = onScales(a, b, 0, 1000);
-  c.name += isComplete ? " by their ends" : "";
-  c.distanceQuery = a / step;
-  c.distanceKey = b / step;
-  c.distancePositions = (150 + step - 1) / step;
-  if (isComplete) {
-    c.distanceOffset = (a - b) / step;
-    c.relation = {"affine_set<(p, q)[n] : (p * " + std::to_string(a) + " - q * " +
-                      std::to_string(b) + " + " + std::to_string(a - b) + " >= 0)>",
-                  [a, b](int64_t p, int64_t q, int64_t) { return b * (q + 1) <= a * (p + 1); }};
-  }
-  return withTerms(c, true, biasRows);
 }
 
 /// One row of 300 tokens, whose finer scale has blocks of 64.
