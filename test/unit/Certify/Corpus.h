@@ -64,10 +64,11 @@ inline Case readCase(const std::string &path) { return makeCase(path, readText(p
 /// The checker's enumeration of all paths, without any certificate: status 1 for a leak.
 inline certify::Answer enumerateSpec(const certify::Source &spec) {
   try {
-    certify::Model model = certify::deriveModel(spec.text);
-    certify::enumerate(model.evaluate, {});
-    if (model.train) {
-      certify::enumerate(*model.train, {});
+    for (const certify::Model &model : certify::deriveModels(spec.text)) {
+      certify::enumerate(model.evaluate, {});
+      if (model.train) {
+        certify::enumerate(*model.train, {});
+      }
     }
     return {};
   } catch (const certify::Refusal &leak) {
