@@ -53,9 +53,9 @@ inline Case makeCase(const std::string &name, const std::string &text) {
     llvm::report_fatal_error(llvm::Twine(error.format()));
   }
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  mlir::OwningOpRef<mlir::ModuleOp> module = importSpec(context, *model);
-  Case result = {{name, text}, {"certificate", formatCertificate(*module, text)}};
-  result.proved = checkCausality(*module, /*replay=*/false).isProved();
+  std::vector<ImportedVariant> variants = importVariants(context, *model);
+  Case result = {{name, text}, {"certificate", formatCertificate(variants, text)}};
+  result.proved = checkCausality(variants, /*replay=*/false).isProved();
   return result;
 }
 
