@@ -114,6 +114,12 @@ uint64_t permute(uint64_t index, uint64_t count, uint64_t key) {
   return index;
 }
 
+int64_t drawFactor(const std::vector<int64_t> &factors, int64_t seed, int64_t step) {
+  constexpr uint64_t own = 0x666163746f72; // apart from what orders rows
+  uint64_t number = mix64(mix64(static_cast<uint64_t>(seed) ^ own) ^ static_cast<uint64_t>(step));
+  return factors[static_cast<size_t>(number % factors.size())]; // of 2^64: even to 1 in 2^60
+}
+
 TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context,
                            uint64_t seed)
     : files(readByteFiles(paths, vocabulary, context + 1, rowBytes, &skipped)),

@@ -19,7 +19,9 @@ int availableThreads() {
 
 Executor::Executor(std::shared_ptr<const Artifact> artifact, int threads)
     : Executor(makeCpuDevice(std::move(artifact), threads)) {}
-Executor::Executor(std::unique_ptr<Device> device) : device(std::move(device)) {}
+Executor::Executor(std::unique_ptr<Device> device) : device(std::move(device)) {
+  chooseFactor({});
+}
 Executor::~Executor() = default;
 
 void Executor::prepare() {
@@ -28,16 +30,47 @@ void Executor::prepare() {
   }
 }
 
-void Executor::run(const std::string &entry) {
-  auto found = plan().entries.find(entry);
+void Executor::chooseFactor(std::optional<int64_t> factor) {
+  if (!factor) {
+    chosenFactor = plan().factors.empty() ? 0 : plan().factors.front();
+    return;
+  }
+  std::string list;
+  for (int64_t known : plan().sortedFactors()) {
+    list += (list.empty() ? "" : ", ") + std::to_string(known);
+  }
+  if (list.empty()) {
+    throw UserError(artifact().path() + ": expected a model that draws its factor, found one "
+                                        "factor a level; leave --factor out");
+  }
+  if (std::ranges::find(plan().factors, *factor) == plan().factors.end()) {
+    throw UserError(artifact().path() + ": expected one of the factors that it draws (" + list +
+                    "), found " + std::to_string(*factor));
+  }
+  chosenFactor = *factor;
+}
+
+bool Executor::hasStep() const {
+  return plan().generation && (plan().factors.empty() || chosenFactor == plan().factors.front());
+}
+
+const std::pair<const std::string, std::vector<Launch>> &
+Executor::find(const std::string &entry) const {
+  auto found = plan().entries.find(entry + "." + std::to_string(chosenFactor));
+  found = found == plan().entries.end() ? plan().entries.find(entry) : found; // of all factors
   if (found == plan().entries.end()) {
     throw UserError(artifact().path() + ": expected the entry \"" + entry +
                     "\", found none; compile the spec again");
   }
+  return *found;
+}
+
+void Executor::run(const std::string &entry) {
+  const auto &[name, launches] = find(entry);
   if (!device->sharesMemory()) {
     sendInputs(entry);
   }
-  device->run(entry, found->second);
+  device->run(name, launches);
   fetched.clear();
   if (entry == "gradient" || entry == "evaluate" || entry == "predict") {
     requireRoom(entry);

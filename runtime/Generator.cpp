@@ -23,7 +23,7 @@ int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period
 //===----------------------------------------------------------------------===//
 
 Predictor::Predictor(Executor &executor, bool cached)
-    : executor(executor), cached(cached && executor.plan().generation),
+    : executor(executor), cached(cached && executor.hasStep()),
       windows(this->cached ? static_cast<size_t>(executor.plan().generation->rows) : 1) {}
 
 std::span<const float> Predictor::predict(std::span<const Turn> turns) {

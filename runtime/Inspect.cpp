@@ -245,6 +245,9 @@ Json describeArtifact(const Artifact &artifact) {
   for (const LedgerLine &line : makeLedger(plan)) {
     json["kernels"].push_back(describeLine(line));
   }
+  if (!plan.factors.empty()) { // costs are of the first
+    json["factors"] = plan.factors;
+  }
   StepCosts costs = costsOfStep(plan);
   json["launches"] = {
       {"forward", costs.forward}, {"backward", costs.backward}, {"update", costs.update}};
@@ -278,6 +281,10 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   out << "\n  targets:";
   for (const std::string &target : plan.targets) {
     out << " " << target;
+  }
+  for (size_t i = 0; i < plan.factors.size(); ++i) {
+    out << (i == 0 ? "\n  each step draws its factor: " : ", ") << plan.factors[i]
+        << (i == 0 ? ", of which this is told" : "");
   }
   out << "\n  launches a training step: " << costs.forward << " forward, " << costs.backward
       << " backward, " << costs.update << " update\n";

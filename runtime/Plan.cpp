@@ -5,6 +5,7 @@
 #include "sluice/Runtime/Limits.h"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 
 namespace sluice::runtime {
@@ -53,6 +54,12 @@ double Generation::stateReadsAt(int64_t first, int64_t last, int64_t context) co
 
 bool isGpuTarget(std::string_view target) { return target.starts_with("sm_"); }
 
+std::vector<int64_t> Plan::sortedFactors() const {
+  std::vector<int64_t> sorted = factors;
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
 std::vector<std::string> Plan::gpuTargets() const {
   std::vector<std::string> names;
   std::copy_if(targets.begin(), targets.end(), std::back_inserter(names), isGpuTarget);
@@ -70,7 +77,7 @@ public:
     root.keys({"format", "version", "model", "proof", "targets", "training", "memory", "constants",
                "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries",
                "buffers"},
-              {"generation", "given", "losses"});
+              {"generation", "given", "losses", "factors"});
     root.at("format").oneOf({"sluice-plan"});
     root.at("version").integer(2, 2);
     readModel(root.at("model"));
@@ -97,6 +104,9 @@ public:
       readKernel(kernel);
     }
     readEntries(root.at("entries"));
+    if (root.has("factors")) {
+      readFactors(root.at("factors"));
+    }
     if (root.has("generation")) {
       plan.generation = readGeneration(root.at("generation"));
     }
@@ -384,12 +394,33 @@ private:
   void readEntries(const StrictJson &json) {
     json.keys({}, {"initialize", "prepare", "gradient", "update", "evaluate", "predict", "prefill",
                    "step", "reset"});
+    readLaunches(json, "");
+  }
+
+  void readLaunches(const StrictJson &json, const std::string &ending) {
     for (const auto &[name, nodes] : json.members()) {
-      std::vector<Launch> &launches = plan.entries[name];
+      std::vector<Launch> &launches = plan.entries[name + ending];
       for (const StrictJson &node : nodes.array()) {
         launches.push_back(readNode(node, static_cast<int64_t>(launches.size())));
       }
     }
+  }
+
+  void readFactors(const StrictJson &json) {
+    json.keys({"main", "entries"});
+    plan.factors = {json.at("main").integer(1, mostSize)};
+    for (const auto &[name, entries] : json.at("entries").members()) {
+      int64_t factor = 0;
+      auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), factor);
+      if (error != std::errc() || end != name.data() + name.size() || factor < 1 ||
+          factor == plan.factors.front()) {
+        json.fail("entries of other factors than the main one", showJson(name));
+      }
+      entries.keys({"gradient", "evaluate", "predict"});
+      readLaunches(entries, "." + name);
+      plan.factors.push_back(factor);
+    }
+    std::sort(plan.factors.begin() + 1, plan.factors.end());
   }
 
   Generation readGeneration(const StrictJson &json) const {

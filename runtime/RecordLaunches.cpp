@@ -39,6 +39,11 @@ public:
     for (const char *entry : {"prepare", "gradient", "update", "evaluate", "predict"}) {
       runEntry(entry);
     }
+    for (int64_t factor : device->plan().factors) { // the main one has no entries of such names
+      for (const char *entry : {"gradient.", "evaluate.", "predict."}) {
+        runEntry(entry + std::to_string(factor));
+      }
+    }
     generate();
     return std::move(recording);
   }

@@ -46,6 +46,21 @@ std::vector<std::string> HeldOut::notes() const {
   return list;
 }
 
+EvaluationResult HeldOut::scoreEach(Executor &executor, const EvaluationOptions &options,
+                                    const std::function<void(int64_t, double)> &tell) const {
+  const std::vector<int64_t> &factors = executor.plan().factors;
+  for (size_t i = factors.size(); i-- > 1;) {
+    executor.chooseFactor(factors[i]);
+    tell(factors[i], score(executor, options).bitsPerByte());
+  }
+  executor.chooseFactor({});
+  EvaluationResult result = score(executor, options);
+  if (!factors.empty()) {
+    tell(factors.front(), result.bitsPerByte());
+  }
+  return result;
+}
+
 EvaluationResult HeldOut::score(Executor &executor, const EvaluationOptions &options,
                                 const std::function<void(double)> &progress,
                                 const NumberSink &losses) const {

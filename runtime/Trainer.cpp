@@ -323,6 +323,9 @@ private:
     executor.scalarI64("length") = plan.model.context;
     executor.scalarI64("rows") = plan.model.batch;
     executor.scalarI64("step") = number;
+    if (!factors.empty()) {
+      executor.chooseFactor(drawFactor(factors, state.seed, number));
+    }
     executor.run("gradient");
     executor.run("update");
     double objective = executor.scalarF32("loss"), norm = executor.scalarF32("grad_norm");
@@ -349,6 +352,9 @@ private:
                     {"bits_per_byte", loss / std::numbers::ln2},
                     {"learning_rate", executor.scalarF32("learning_rate")},
                     {"grad_norm", norm}};
+    if (!factors.empty()) {
+      metrics["factor"] = executor.factor();
+    }
     if (!losses.empty()) {
       metrics["objective"] = objective;
       metrics["losses"] = losses;
@@ -399,7 +405,9 @@ private:
     evaluation.mostTokens = options.evaluateTokens;
     EvaluationResult result;
     try {
-      result = heldOut.score(executor, evaluation);
+      result = heldOut.scoreEach(executor, evaluation, [&](int64_t factor, double bits) {
+        metrics["eval_factors"][std::to_string(factor)] = bits;
+      });
     } catch (const NotFiniteError &) {
       stopDiverged("after step " + std::to_string(state.step) +
                    ": the losses of the held-out text are not finite");
@@ -413,6 +421,7 @@ private:
   }
 
   void writeSample() {
+    executor.chooseFactor({});
     std::string text;
     SamplingOptions sampling;
     sampling.temperature = 0.8;
@@ -466,6 +475,7 @@ private:
   const TrainingOptions &options;
   const TrainingObserver &observer;
   const Plan &plan;
+  const std::vector<int64_t> factors = plan.sortedFactors(); // each step draws one
   std::optional<RunRecord> told; // before, where a run is resumed
   int64_t goal;
   std::unique_ptr<TrainingSource> data; // null: no step needs it

@@ -437,17 +437,36 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
   return verdict;
 }
 
+CausalVerdict sluice::checkCausality(const std::vector<ImportedVariant> &variants, bool replay) {
+  CausalVerdict verdict;
+  std::vector<int64_t> factors;
+  int64_t obligations = 0;
+  for (const ImportedVariant &variant : variants) {
+    verdict = checkCausality(*variant.module, replay);
+    if (!verdict.isProved()) {
+      verdict.refusedFactor = variant.factor;
+      return verdict;
+    }
+    obligations += verdict.obligations;
+    factors.push_back(variant.factor);
+  }
+  verdict.obligations = obligations;
+  verdict.factors = variants.front().factor > 0 ? std::move(factors) : std::vector<int64_t>();
+  return verdict;
+}
+
 CausalVerdict sluice::checkModel(const spec::Model &model, bool replay,
                                  const std::function<void(const CausalVerdict &)> &tell,
                                  double adviceSeconds) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  OwningOpRef<ModuleOp> module = importSpec(context, model);
-  CausalVerdict verdict = checkCausality(*module, replay);
+  std::vector<ImportedVariant> variants = importVariants(context, model);
+  CausalVerdict verdict = checkCausality(variants, replay);
   if (tell) {
     tell(verdict);
   }
-  if (verdict.isProved()) {
-    findAdvice(*module, verdict, {&model, adviceSeconds});
+  if (verdict.isProved()) { // of the coarsest, which needs the largest shift
+    spec::Model coarsest = model.withFactor(variants.back().factor);
+    findAdvice(*variants.back().module, verdict, {&coarsest, adviceSeconds});
   }
   return verdict;
 }

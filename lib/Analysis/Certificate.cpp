@@ -294,12 +294,7 @@ void Writer::step(const ModeProof &evaluate) {
   line("end", "step", plan->values.size(), "values", obligations, "obligations");
 }
 
-std::string sluice::formatCertificate(ModuleOp module, StringRef text) {
-  llvm::SHA256 hash;
-  hash.update(text);
-  Writer writer;
-  writer.line("sluice-certificate", 2);
-  writer.line("spec", "sha256", llvm::toHex(hash.final(), /*LowerCase=*/true));
+static void write(ModuleOp module, Writer &writer) {
   std::vector<ModeProof> proofs = collectProofs(module);
   for (const ModeProof &proof : proofs) {
     writer.mode(proof);
@@ -310,6 +305,32 @@ std::string sluice::formatCertificate(ModuleOp module, StringRef text) {
   if (!proofs.empty()) {
     writer.generation(module, proofs.front());
     writer.step(proofs.front());
+  }
+}
+
+static void writeHead(StringRef text, Writer &writer) {
+  llvm::SHA256 hash;
+  hash.update(text);
+  writer.line("sluice-certificate", 2);
+  writer.line("spec", "sha256", llvm::toHex(hash.final(), /*LowerCase=*/true));
+}
+
+std::string sluice::formatCertificate(ModuleOp module, StringRef text) {
+  Writer writer;
+  writeHead(text, writer);
+  write(module, writer);
+  return writer.finish();
+}
+
+std::string sluice::formatCertificate(const std::vector<ImportedVariant> &variants,
+                                      StringRef text) {
+  Writer writer;
+  writeHead(text, writer);
+  for (const ImportedVariant &variant : variants) {
+    if (variant.factor > 0) {
+      writer.line("factor", variant.factor);
+    }
+    write(*variant.module, writer);
   }
   return writer.finish();
 }

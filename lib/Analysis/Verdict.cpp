@@ -77,7 +77,8 @@ std::string CausalVerdict::formatWithoutReplay() const {
     return format();
   }
   std::string mode = refusedMode.empty() ? "" : " (mode " + refusedMode + ")";
-  std::string text = spec::toString(place) + ": " + message + mode;
+  std::string at = refusedFactor == 0 ? "" : "with factor " + std::to_string(refusedFactor) + ": ";
+  std::string text = spec::toString(place) + ": " + at + message + mode;
   if (!witness) {
     return text;
   }
@@ -91,7 +92,11 @@ std::string CausalVerdict::formatWithoutReplay() const {
 
 std::string CausalVerdict::format() const {
   if (isProved()) {
-    std::string text = "proved causal for every length, in";
+    std::string list;
+    for (int64_t factor : factors) {
+      list += (list.empty() ? " and each factor of " : ", ") + std::to_string(factor);
+    }
+    std::string text = "proved causal for every length" + list + ", in";
     for (const std::string &mode : modes) {
       text += (&mode == &modes.front() ? " " : &mode == &modes.back() ? " and " : ", ") + mode;
     }

@@ -14,20 +14,25 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::driver;
 
-static OwningOpRef<ModuleOp> readModel(MLIRContext &context, const CheckRequest &request,
-                                       std::optional<spec::Model> &model, std::string &text,
-                                       Outcome &outcome) {
+/// The modules to check, none where they cannot be read.
+static std::vector<ImportedVariant> readModel(MLIRContext &context, const CheckRequest &request,
+                                              std::optional<spec::Model> &model, std::string &text,
+                                              Outcome &outcome) {
+  std::vector<ImportedVariant> variants;
   if (isModelIR(request.spec)) {
-    return readModelIR(context, request.spec, text, outcome.message);
+    if (auto module = readModelIR(context, request.spec, text, outcome.message)) {
+      variants.push_back({0, std::move(module)});
+    }
+    return variants;
   }
   spec::Diagnostic error;
   model = spec::readFileWith(request.spec, request.settings, error);
   if (!model) {
     outcome.message = error.format();
-    return {};
+    return variants;
   }
   text = model->text;
-  return importSpec(context, *model);
+  return importVariants(context, *model);
 }
 
 /// What makes the outputs that are asked for impossible; empty where nothing does.
@@ -60,14 +65,28 @@ static std::string findOutputMistake(const CheckRequest &request) {
 }
 
 /// Writes what was asked for: obligations whether or not they hold, a certificate of a proof only.
-static void writeOutputs(const CheckRequest &request, ModuleOp module, StringRef text,
-                         bool proved) {
+static void writeOutputs(const CheckRequest &request, const std::vector<ImportedVariant> &variants,
+                         StringRef text, bool proved) {
   if (!request.smt.empty()) {
-    runtime::replaceFile(request.smt, runtime::asBytes(formatSmt(module)));
+    std::string scripts;
+    for (const ImportedVariant &variant : variants) {
+      scripts += (scripts.empty() ? "" : "(reset)\n") + formatSmt(*variant.module);
+    }
+    runtime::replaceFile(request.smt, runtime::asBytes(scripts));
   }
   if (!request.certificate.empty() && proved) {
-    runtime::replaceFile(request.certificate, runtime::asBytes(formatCertificate(module, text)));
+    runtime::replaceFile(request.certificate, runtime::asBytes(formatCertificate(variants, text)));
   }
+}
+
+/// What pictures and advice are of: what was refused, else the coarsest, which needs the largest
+/// shift.
+static const ImportedVariant &tellingOf(const std::vector<ImportedVariant> &variants,
+                                        const CausalVerdict &verdict) {
+  auto refused = llvm::find_if(variants, [&](const ImportedVariant &variant) {
+    return !verdict.isProved() && variant.factor == verdict.refusedFactor;
+  });
+  return refused == variants.end() ? variants.back() : *refused;
 }
 
 static void check(const CheckRequest &request, CheckOutcome &result) {
@@ -79,13 +98,15 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   }
   std::string text;
   std::optional<spec::Model> model;
-  OwningOpRef<ModuleOp> module = readModel(context, request, model, text, result.outcome);
-  if (!module) {
+  std::vector<ImportedVariant> variants =
+      readModel(context, request, model, text, result.outcome);
+  if (variants.empty()) {
     result.outcome.status = 2;
     return;
   }
   CausalVerdict &verdict = result.verdict;
-  verdict = checkCausality(*module, request.replay);
+  verdict = checkCausality(variants, request.replay);
+  ModuleOp module = *tellingOf(variants, verdict).module;
   blameSettings(verdict, text, request.settings, [&] {
     spec::Diagnostic ignored;
     return spec::readFile(request.spec, ignored);
@@ -95,15 +116,18 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   }
   result.outcome.status = verdict.isProved() ? 0 : 1;
   result.isDecided = true;
-  writeOutputs(request, *module, text, verdict.isProved());
+  writeOutputs(request, variants, text, verdict.isProved());
   if (request.picture) {
-    result.picture = makePicture(*module, verdict, request.pictureRow, result.pictureError);
+    result.picture = makePicture(module, verdict, request.pictureRow, result.pictureError);
   }
-  for (auto function : module->getOps<func::FuncOp>()) {
+  for (auto function : module.getOps<func::FuncOp>()) {
     result.ops = std::max<int64_t>(result.ops, llvm::range_size(function.getOps()));
   }
   if (verdict.isProved() && request.advice) {
-    findAdvice(*module, verdict, {model ? &*model : nullptr});
+    if (model) {
+      model = model->withFactor(variants.back().factor);
+    }
+    findAdvice(module, verdict, {model ? &*model : nullptr});
   }
 }
 

@@ -4,6 +4,7 @@
 #include "Blame.h"
 #include "Budget.h"
 #include "EveryRow.h"
+#include "Factors.h"
 #include "Failures.h"
 #include "Limits.h"
 #include "ModelIR.h"
@@ -56,6 +57,7 @@ private:
   std::optional<Outcome> watchPass(const std::string &name);
   std::optional<Outcome> addStep();
   std::optional<Outcome> lowerModel();
+  std::optional<Outcome> lowerVariants();
   std::optional<Outcome> finishDispatches();
   Outcome emitStep();
   std::optional<Outcome> lowerKernels(KernelSet &kernels, std::vector<std::string> &objects,
@@ -71,13 +73,15 @@ private:
   MLIRContext context;
   std::string text;       ///< the spec, or the model IR, as it was read
   std::string sizesPlace; ///< where the spec says its sizes
-  OwningOpRef<ModuleOp> module;
-  std::string imported; ///< the module as imported, for the reproducer
+  std::vector<ImportedVariant> variants; ///< the one of generation first
+  OwningOpRef<ModuleOp> module; ///< the one that is lowered, then all together
+  std::string imported; ///< the modules as imported, for the reproducer
   std::string notice;   ///< what to tell the user of a compile that succeeds
   std::string diagnostics;
   Targets targets;
   ProofRecord proof;
   std::optional<LoweringWatch> watch;
+  bool isOther = false; ///< what is lowered has another factor than generation
 };
 
 /// Before the work, since a compile may take seconds.
@@ -104,7 +108,7 @@ std::optional<Outcome> Compilation::chooseTargets() {
 }
 
 std::optional<Outcome> Compilation::checkCausal() {
-  CausalVerdict verdict = checkCausality(*module);
+  CausalVerdict verdict = checkCausality(variants);
   blameSettings(verdict, text, request.settings, [&] {
     spec::Diagnostic ignored;
     return request.text ? spec::readText(*request.text, request.spec, ignored)
@@ -124,15 +128,16 @@ std::optional<Outcome> Compilation::checkCausal() {
   // Certificates are about specs; a leak has none.
   bool certified = verdict.isProved() && !isModelIR(request.spec);
   proof = {verdict.isProved() ? "proved" : "leak-allowed", verdict.modes,
-           certified ? formatCertificate(*module, text) : ""};
+           certified ? formatCertificate(variants, text) : ""};
   return std::nullopt;
 }
 
 /// What is wanted is the program that a leaky spec makes, with targets out of its way.
 void Compilation::prepareReplay() {
   OpBuilder b(&context);
-  (*module)->setAttr("sluice.batch", b.getI64IntegerAttr(request.replay->batch));
-  module->walk([&](CrossEntropyOp loss) { loss.setOffset(request.replay->targetOffset); });
+  ModuleOp only = *variants.front().module;
+  only->setAttr("sluice.batch", b.getI64IntegerAttr(request.replay->batch));
+  only.walk([&](CrossEntropyOp loss) { loss.setOffset(request.replay->targetOffset); });
   proof = {"leak-allowed", {}};
 }
 
@@ -213,6 +218,9 @@ static bool hasScheduledReads(func::FuncOp predict) {
 std::optional<Outcome> Compilation::addStep() {
   auto predict = module->lookupSymbol<func::FuncOp>("predict");
   StepRefusal refusal;
+  if (isOther) {
+    return std::nullopt; // one step an artifact
+  }
   bool isOfGroups = module->getOperation()->hasAttr("sluice.group"); // nothing is generated
   if (proof.verdict != "proved" || !predict || isOfGroups || !hasScheduledReads(predict) ||
       !deriveStep(predict, refusal)) {
@@ -251,7 +259,7 @@ Outcome Compilation::emitStep() {
 /// Model IR to dispatches, stopping where a stage is asked for.
 std::optional<Outcome> Compilation::lowerModel() {
   if (emits("model")) {
-    return Outcome{0, imported, ""};
+    return Outcome{0, print(*module), ""};
   }
   if (request.verifyEachCausality && hasSegments(*module)) {
     return badInput(
@@ -293,6 +301,27 @@ std::optional<Outcome> Compilation::lowerModel() {
   }
   // With a budget, kernels come first: dispatches are repeated by what these cost and need.
   return request.memoryBudget ? std::nullopt : finishDispatches();
+}
+
+/// Every variant down to dispatches, then one module of all.
+std::optional<Outcome> Compilation::lowerVariants() {
+  std::string printed;
+  for (ImportedVariant &variant : variants) {
+    isOther = &variant != &variants.front();
+    module = std::move(variant.module);
+    if (auto outcome = lowerModel()) {
+      if (outcome->status != 0) {
+        return outcome;
+      }
+      printed += (isOther ? "// -----\n" : "") + outcome->output;
+    }
+    variant.module = std::move(module);
+  }
+  if (!printed.empty()) {
+    return Outcome{0, printed, ""};
+  }
+  module = mergeVariants(variants);
+  return module ? std::nullopt : std::optional(internalError("factors do not share their memory"));
 }
 
 std::optional<Outcome> Compilation::finishDispatches() {
@@ -457,8 +486,10 @@ std::optional<Outcome> Compilation::readModel() {
     if (!model) {
       return badInput(error.format());
     }
-    if (auto unsupported = findUnsupported(*model)) {
-      return badInput(unsupported->format());
+    for (const spec::Model &variant : model->variants()) {
+      if (auto unsupported = findUnsupported(variant)) {
+        return badInput(unsupported->format());
+      }
     }
     if (!targets.gpus.empty() && model->precision.compute != spec::NumberType::Bf16) {
       auto asked = llvm::find_if(llvm::reverse(settings), [](const spec::Setting &setting) {
@@ -477,8 +508,12 @@ std::optional<Outcome> Compilation::readModel() {
     text = model->text;
     auto sizes = model->keys.find("context");
     sizesPlace = spec::toString(sizes == model->keys.end() ? model->location : sizes->second);
-    module = importSpec(context, *model);
-    return module ? std::nullopt : std::optional(internalError());
+    std::string mistake = findFactorMistake(*model, request);
+    if (!mistake.empty()) {
+      return badInput(mistake);
+    }
+    variants = importVariants(context, *model, request);
+    return std::nullopt;
   }
   if (!request.precision.empty()) {
     return badInput(request.spec +
@@ -492,11 +527,12 @@ std::optional<Outcome> Compilation::readModel() {
   }
   std::string mistake;
   sizesPlace = showPath(request.spec);
-  module = readModelIR(context, request.spec, text, mistake);
-  if (!module) {
+  variants.push_back({0, readModelIR(context, request.spec, text, mistake)});
+  ModuleOp read = variants.front().module.get();
+  if (!read) {
     return badInput(mistake);
   }
-  std::string limit = findUncompilable(*module);
+  std::string limit = findUncompilable(read);
   return limit.empty() ? std::nullopt : std::optional(badInput(request.spec + ": " + limit));
 }
 
@@ -515,12 +551,14 @@ Outcome Compilation::run() {
   if (auto outcome = readModel()) {
     return *outcome;
   }
-  imported = print(*module);
+  for (const ImportedVariant &variant : variants) {
+    imported += (imported.empty() ? "" : "// -----\n") + print(*variant.module);
+  }
   if (request.replay) {
     prepareReplay();
   } else if (request.everyRow) {
     proof = {"leak-allowed", {}};
-    if (failed(keepEveryRow(*module, *request.everyRow))) {
+    if (failed(keepEveryRow(*variants.front().module, *request.everyRow))) {
       return internalError();
     }
   } else if (auto outcome = checkCausal()) {
@@ -529,7 +567,7 @@ Outcome Compilation::run() {
   if (auto outcome = checkOutput()) {
     return *outcome;
   }
-  if (auto outcome = lowerModel()) {
+  if (auto outcome = lowerVariants()) {
     return *outcome;
   }
   return generate();

@@ -68,6 +68,8 @@ json editor::verdictToJson(const CausalVerdict &verdict) {
           {"given", verdict.given},
           {"losses", losses},
           {"obligations", verdict.obligations},
+          {"factors", verdict.factors},
+          {"refusedFactor", verdict.refusedFactor},
           {"refusedMode", verdict.refusedMode},
           {"place", placeToJson(verdict.place)},
           {"message", verdict.message},
@@ -85,6 +87,8 @@ CausalVerdict editor::verdictFromJson(const json &json) {
     verdict.losses.push_back({loss.at(0), placeFromJson(loss.at(1)), loss.at(2)});
   }
   verdict.obligations = json.at("obligations");
+  verdict.factors = json.at("factors").get<std::vector<int64_t>>();
+  verdict.refusedFactor = json.at("refusedFactor");
   verdict.refusedMode = json.at("refusedMode");
   verdict.place = placeFromJson(json.at("place"));
   verdict.message = json.at("message");

@@ -14,6 +14,8 @@ namespace {
 // More levels or layers than this are a slip of the keyboard, and nesting is by recursion.
 constexpr size_t mostLevels = 63;
 constexpr int64_t mostLayers = 10000;
+// Each is compiled.
+constexpr size_t mostFactors = 16;
 
 /// Whether factors read the same from both ends, around one level in the middle.
 bool isMirrored(const std::vector<Hourglass::Level> &levels) {
@@ -74,14 +76,25 @@ public:
     return std::move(levels);
   }
 
-  std::vector<Hourglass::Level> read() {
+  /// With the factors that are drawn, of which levels have the first.
+  std::vector<Hourglass::Level> read(std::vector<int64_t> &drawn) {
+    mayDraw = true;
     split();
     if (levels.empty()) {
       fail(0, "expected levels from the finest to the coarsest and back, found none; write them as "
               "\"2@1 8@4 2@1\"");
     }
     checkCount();
-    checkFactors();
+    for (int64_t factor : factors) {
+      setFactor(levels, factor);
+      checkFactors();
+    }
+    if (factors.empty()) {
+      checkFactors();
+    } else {
+      setFactor(levels, factors.front());
+    }
+    drawn = factors;
     return std::move(levels);
   }
 
@@ -121,15 +134,13 @@ private:
   void readLevel(size_t offset, std::string_view level) {
     Hourglass::Level result;
     size_t sign = level.find('@');
-    if (sign != std::string_view::npos && level.substr(sign + 1).starts_with('{')) {
-      fail(offset, "expected one factor a level, found " + quote(level) +
-                       ", of which each step would draw one, and which no artifact trains yet; "
-                       "write a spec a factor: weights of one fit the others where groups are "
-                       "averaged and repeated");
+    result.isDrawn = sign != std::string_view::npos && level.substr(sign + 1).starts_with('{');
+    if (result.isDrawn) {
+      readSet(offset, level, level.substr(sign + 1));
     }
     bool good = sign != std::string_view::npos &&
                 number(level.substr(0, sign), result.layers, 0, mostLayers) &&
-                number(level.substr(sign + 1), result.factor, 1, largestSize);
+                (result.isDrawn || number(level.substr(sign + 1), result.factor, 1, largestSize));
     if (!good) {
       fail(offset, "expected levels LAYERS@FACTOR with 0 to " + std::to_string(mostLayers) +
                        " layers and a factor of at least 1, found " + quote(level) +
@@ -137,6 +148,33 @@ private:
     }
     levels.push_back(result);
     offsets.push_back(offset);
+  }
+
+  /// "{2,3,4}": factors of which each step of training draws one.
+  void readSet(size_t offset, std::string_view level, std::string_view set) {
+    if (!mayDraw) {
+      fail(offset, "expected one factor a level, found " + quote(level) +
+                       ", of which each step would draw one; only an hourglass has such levels");
+    }
+    std::vector<int64_t> found;
+    bool good = set.ends_with('}');
+    for (std::string_view rest = set.substr(1, set.size() - 1); good && !rest.empty();) {
+      size_t end = std::min(rest.find_first_of(",}"), rest.size());
+      good = number(rest.substr(0, end), found.emplace_back(), 1, largestSize) &&
+             (found.size() == 1 || found[found.size() - 2] < found.back());
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    if (!good || found.size() < 2 || found.size() > mostFactors) {
+      fail(offset, "expected 2 to " + std::to_string(mostFactors) +
+                       " factors that rise, without spaces, found " + quote(level) +
+                       "; write them as \"2@1 8@{2,3} 2@1\"");
+    }
+    if (!factors.empty() && factors != found) {
+      fail(offset, "expected one set of factors in all levels that draw, as they draw together, "
+                   "found another one, " +
+                       quote(level) + "; write the same set");
+    }
+    factors = std::move(found);
   }
 
   static bool number(std::string_view text, int64_t &result, int64_t least, int64_t largest) {
@@ -180,16 +218,18 @@ private:
   const JsonValue &value;
   std::vector<Hourglass::Level> levels;
   std::vector<size_t> offsets;
+  bool mayDraw = false;
+  std::vector<int64_t> factors; ///< of the levels that draw one
 };
 
 } // namespace
 
 size_t Hourglass::coarsest() const { return coarsestOf(hierarchy); }
 
-std::vector<Hourglass::Level> readHierarchy(const Fields &fields) {
+std::vector<Hourglass::Level> readHierarchy(const Fields &fields, std::vector<int64_t> &factors) {
   fields.need("hierarchy", "levels such as \"2@1 8@4 2@1\"");
   fields.text("hierarchy");
-  return HierarchyReader(fields, *fields.find("hierarchy")).read();
+  return HierarchyReader(fields, *fields.find("hierarchy")).read(factors);
 }
 
 std::vector<Hourglass::Level> readFallingHierarchy(const Fields &fields) {

@@ -193,7 +193,7 @@ Hourglass readHourglass(const Fields &fields, int64_t width) {
   using Down = Resampling<Shortening>;
   using Up = Resampling<Upsampling>;
   Hourglass hourglass;
-  hourglass.hierarchy = readHierarchy(fields);
+  hourglass.hierarchy = readHierarchy(fields, hourglass.factors);
   Names<Down> downs = {{"attention", {Shortening::Average, true}},
                        {"attention_linear", {Shortening::Linear, true}}};
   for (size_t i = shorteningNames.size(); i-- > 0;) {
@@ -221,6 +221,11 @@ Hourglass readHourglass(const Fields &fields, int64_t width) {
   hourglass.layer = readLayer(fields, width);
   checkAttention(fields, hourglass);
   checkShifted(fields, hourglass);
+  for (int64_t factor : hourglass.factors) {
+    setFactor(hourglass.hierarchy, factor);
+    checkQueries(fields, hourglass);
+  }
+  setFactor(hourglass.hierarchy, hourglass.factors.empty() ? 1 : hourglass.factors.front());
   checkQueries(fields, hourglass);
   return hourglass;
 }

@@ -197,7 +197,7 @@ Model readModel(std::string text, const std::string &file) {
     model.training = readTraining(Fields(*training, file, "the training settings"));
   }
   model.text = std::move(text);
-  checkExpansion(model);
+  checkVariants(model);
   return model;
 }
 

@@ -319,7 +319,8 @@ Keys ownKeys(Op op) {
     return {
         {"hierarchy",
          "string",
-         "N@f is N layers on a scale f times coarser than the stage's input: \"2@1 8@4 2@1\"",
+         "N@f is N layers on a scale f times coarser than the stage's input: \"2@1 8@4 2@1\"; of "
+         "8@{2,3} each step of training draws one factor",
          "required",
          {}},
         {"shorten", "string",

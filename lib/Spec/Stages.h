@@ -37,8 +37,10 @@ void checkDefaults(const Fields &fields);
 /// `norm` and `epsilon`.
 Norm readNorm(const Fields &fields);
 
-/// The value of `hierarchy`: "2@1 8@4 2@1".
-std::vector<Hourglass::Level> readHierarchy(const Fields &fields);
+/// The value of `hierarchy`: "2@1 8@4 2@1", and the factors that levels such as 8@{2,3} draw from.
+std::vector<Hourglass::Level> readHierarchy(const Fields &fields, std::vector<int64_t> &factors);
+/// Levels that draw a factor have this one.
+void setFactor(std::vector<Hourglass::Level> &levels, int64_t factor);
 /// The same from fine to coarse: "9@1 9@4 8@16".
 std::vector<Hourglass::Level> readRisingHierarchy(const Fields &fields);
 
@@ -94,6 +96,8 @@ void checkSources(const Primitive &layer, const std::vector<Primitive> &primitiv
 
 /// What reading checks on the expanded model: streams, scales, size. Throws Failure.
 void checkExpansion(const Model &model);
+/// The same at every factor that is drawn, and that weights fit all of them. Throws Failure.
+void checkVariants(const Model &model);
 
 } // namespace sluice::spec
 

@@ -31,7 +31,7 @@ private:
 
   /// One scale; `above` is the result of the coarser one before it, -1 for the coarsest.
   int64_t level(size_t i, int64_t above) {
-    auto [layers, k] = topDown.hierarchy[i];
+    auto [layers, k, isDrawn] = topDown.hierarchy[i];
     int64_t coarsest = topDown.hierarchy.front().factor, z = -1;
     if (i > 0) { // row g reads the last coarse group that ends at it or before
       int64_t r = topDown.hierarchy[i - 1].factor / k;

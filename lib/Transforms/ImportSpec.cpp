@@ -291,3 +291,15 @@ OwningOpRef<ModuleOp> sluice::importSpec(MLIRContext &context, const spec::Model
                       arith::ArithDialect, math::MathDialect>();
   return Importer(context, model).run();
 }
+
+std::vector<ImportedVariant> sluice::importVariants(MLIRContext &context,
+                                                    const spec::Model &model) {
+  std::vector<ImportedVariant> variants;
+  for (int64_t factor : model.factors()) {
+    variants.push_back({factor, importSpec(context, model.withFactor(factor))});
+  }
+  if (variants.empty()) {
+    variants.push_back({0, importSpec(context, model)});
+  }
+  return variants;
+}

@@ -174,45 +174,53 @@ std::string describeGiven(const std::vector<std::string> &inputs) {
   return ", whatever the inputs that are given before the first token hold (" + names + ")";
 }
 
-/// Checks a certificate against a model; returns what it proves, for people.
-std::string check(const Model &model, const std::string &specText, Lines &lines, bool walks) {
+/// Checks a certificate against a model with each factor that it draws; returns what it proves, for
+/// people.
+std::string check(const std::vector<Model> &models, const std::string &specText, Lines &lines,
+                  bool walks) {
   lines.expect("sluice-certificate 2");
   lines.expect("spec sha256 " + sha256(specText));
-  Judge judge;
   int64_t obligations = 0, longest = 0;
-  auto mode = [&](const char *name, const Graph &graph) {
-    ModeChecker checker(graph, lines, judge);
-    obligations += checker.check(name);
-    longest = walks ? std::max(longest, enumerate(graph, checker.getBounds())) : 0;
-  };
-  mode("eval", model.evaluate);
-  if (model.train) {
-    mode("train", *model.train);
-  } else {
-    lines.expect("mode train is eval");
-  }
-  // What is sampled from the head's row becomes token t + 1.
-  const Graph &graph = model.evaluate;
-  lines.expect("mode generate");
-  lines.expect("aligned " + graph.head().name + " " + graph.values[graph.head().row].name + " 1");
+  std::string factors;
   // The compiler derives no step over another axis, or over segments.
-  bool hasStep = model.inputs.empty() && !hasSegments(graph);
-  if (hasStep) {
-    Step step = readStep(graph, lines, judge);
-    obligations += step.obligations;
-    lines.finish();
-    if (walks) {
-      walkStep(graph, step, longest);
+  const Model &first = models.front();
+  bool hasStep = first.inputs.empty() && !hasSegments(first.evaluate);
+  for (const Model &model : models) {
+    if (model.factor > 0) {
+      lines.expect("factor " + std::to_string(model.factor));
+      factors += (factors.empty() ? " and each factor of " : ", ") + std::to_string(model.factor);
     }
-  } else {
-    lines.finish();
+    Judge judge;
+    auto mode = [&](const char *name, const Graph &graph) {
+      ModeChecker checker(graph, lines, judge);
+      obligations += checker.check(name);
+      longest = walks ? std::max(longest, enumerate(graph, checker.getBounds())) : 0;
+    };
+    mode("eval", model.evaluate);
+    if (model.train) {
+      mode("train", *model.train);
+    } else {
+      lines.expect("mode train is eval");
+    }
+    // What is sampled from the head's row becomes token t + 1.
+    const Graph &graph = model.evaluate;
+    lines.expect("mode generate");
+    lines.expect("aligned " + graph.head().name + " " + graph.values[graph.head().row].name + " 1");
+    if (hasStep) {
+      Step step = readStep(graph, lines, judge);
+      obligations += step.obligations;
+      if (walks) {
+        walkStep(graph, step, longest);
+      }
+    }
   }
+  lines.finish();
   std::string what =
-      std::string("causal for every length, in eval, train and generate") +
+      "causal for every length" + factors + ", in eval, train and generate" +
       (hasStep ? ", and step by step" : "") +
-      (model.inputs.empty() ? "" : describeGiven(model.inputs)) +
-      (hasSegments(graph) ? ", for all boundaries that its axes have rows for" : "") + "; " +
-      std::to_string(obligations) + " obligations";
+      (first.inputs.empty() ? "" : describeGiven(first.inputs)) +
+      (hasSegments(first.evaluate) ? ", for all boundaries that its axes have rows for" : "") +
+      "; " + std::to_string(obligations) + " obligations";
   return walks ? what + ", and all paths at lengths up to " + std::to_string(longest) : what;
 }
 
@@ -221,8 +229,8 @@ std::string check(const Model &model, const std::string &specText, Lines &lines,
 Answer certify::certify(const Source &spec, const Source &certificate, bool enumerate) {
   Lines lines(certificate.text);
   try {
-    Model model = deriveModel(spec.text);
-    return {0, spec.name + ": certified: " + check(model, spec.text, lines, enumerate)};
+    return {0, spec.name + ": certified: " +
+                   check(deriveModels(spec.text), spec.text, lines, enumerate)};
   } catch (const Refusal &why) {
     std::string line = std::to_string(lines.number);
     return {1, certificate.name + ":" + line + ": refused: " + why.what()};

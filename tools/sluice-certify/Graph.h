@@ -115,6 +115,7 @@ struct Model {
   std::vector<std::string> inputs; ///< beside the tokens
   Graph evaluate;
   std::optional<Graph> train; ///< where dropout or smoothed labels make it another computation
+  int64_t factor = 0;         ///< the one of those that an hourglass draws; 0: it draws none
 };
 
 /// Keeps what the losses are computed from, in order.
@@ -122,7 +123,7 @@ void keepLive(Graph &graph);
 
 /// Derives the graphs of a spec, composite stages expanded (docs/spec.md). Throws BadInput where
 /// the text is no spec.
-Model deriveModel(const std::string &text);
+std::vector<Model> deriveModels(const std::string &text);
 
 struct Bound;
 

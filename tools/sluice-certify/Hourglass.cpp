@@ -33,25 +33,20 @@ Hourglass::Hourglass(const Fields &fields, const StageMaker &make)
     shift = fields.integer("shift", 0);
   }
   shiftsOutput = fields.choice("shifted", {"input", "output"}) == 1;
-  if (shiftsOutput && (down >= Attention || upwards >= AttentionUp)) {
-    fields.mismatch("\"shifted\": \"input\" where attention resamples", "\"output\"");
-  }
-  if (!shiftsOutput && learnsStart(fields)) {
-    fields.mismatch("\"shifted\": \"output\" for \"start\": \"null\"", "\"input\"");
-  }
-  if (shift == 0 && learnsStart(fields)) {
-    fields.mismatch("a shift of 1 or more for \"start\": \"null\"", "0");
-  }
-  if (keys != All && down < Attention) {
-    fields.mismatch("attention that shortens where \"shorten_keys\" is \"group\"", "none");
-  }
-  if ((down >= Attention || upwards >= AttentionUp) && !settings.groups.empty()) {
-    fields.mismatch("no \"scales\" where attention resamples", "both");
-  }
+  bool attends = down >= Attention || upwards >= AttentionUp, learns = learnsStart(fields);
   const json *rotary = fields.find("rotary");
-  if ((down >= Attention || upwards >= AttentionUp) && rotary && *rotary != false) {
-    fields.mismatch("no \"rotary\" where attention resamples", rotary->dump());
-  }
+  auto refuse = [&](bool wrong, const std::string &expected, const std::string &found) {
+    if (wrong) {
+      fields.mismatch(expected, found);
+    }
+  };
+  refuse(shiftsOutput && attends, "\"shifted\": \"input\" where attention resamples", "\"output\"");
+  refuse(!shiftsOutput && learns, "\"shifted\": \"output\" for \"start\": \"null\"", "\"input\"");
+  refuse(shift == 0 && learns, "a shift of 1 or more for \"start\": \"null\"", "0");
+  refuse(keys != All && down < Attention,
+         "attention that shortens where \"shorten_keys\" is \"group\"", "none");
+  refuse(attends && !settings.groups.empty(), "no \"scales\" where attention resamples", "both");
+  refuse(attends && rotary && *rotary != false, "no \"rotary\" where attention resamples", "both");
 }
 
 size_t Hourglass::expand(const std::string &path, size_t x) {

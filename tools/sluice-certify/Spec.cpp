@@ -4,6 +4,8 @@
 // the graph: stages, their order and names, factors, shifts, masks, placement, activation, dropout.
 #include "Deriver.h"
 
+#include <regex>
+
 using namespace certify;
 
 namespace {
@@ -354,7 +356,25 @@ Graph Deriver::run() {
   return std::move(graph);
 }
 
-Model certify::deriveModel(const std::string &text) {
+/// Writes factor i of those that an hourglass draws, as in "2@1 8@{2,3} 2@1", in their place, and
+/// returns it: 0 where it draws none, -1 behind the last.
+static int64_t chooseFactor(json &spec, size_t i) {
+  static const std::regex braces(R"(\{(\d+(,\d+)+)\})");
+  int64_t factor = 0;
+  for (json &stage : spec["stages"]) {
+    std::string text = stage.value("op", "") == "hourglass" ? stage.value("hierarchy", "") : "", word;
+    for (std::smatch set; std::regex_search(text, set, braces); stage["hierarchy"] = text) {
+      std::istringstream words(set[1].str());
+      for (size_t n = 0; n <= i && factor >= 0; ++n) {
+        factor = std::getline(words, word, ',') ? std::stoll(word) : -1;
+      }
+      text = set.prefix().str() + std::to_string(factor) + set.suffix().str();
+    }
+  }
+  return factor;
+}
+
+std::vector<Model> certify::deriveModels(const std::string &text) {
   json spec = parseSpec(text);
   bool known = spec.is_object() && spec.contains("sluice") && spec["sluice"] == 1 &&
                spec.contains("stages") && spec["stages"].is_array() && spec["stages"].size() >= 2;
@@ -372,10 +392,16 @@ Model certify::deriveModel(const std::string &text) {
       fail("stages", "objects", stage.dump());
     }
   }
-  Deriver evaluate(spec, false);
-  Model model = {namesOfInputs(spec), evaluate.run(), std::nullopt};
-  if (evaluate.trainsOtherwise()) {
-    model.train = Deriver(spec, true).run();
+  for (std::vector<Model> models;;) {
+    json chosen = spec;
+    int64_t factor = chooseFactor(chosen, models.size());
+    if (factor < 0 || (factor == 0 && !models.empty())) {
+      return models;
+    }
+    Deriver evaluate(chosen, false);
+    models.push_back({namesOfInputs(spec), evaluate.run(), std::nullopt, factor});
+    if (evaluate.trainsOtherwise()) {
+      models.back().train = Deriver(chosen, true).run();
+    }
   }
-  return model;
 }

@@ -28,6 +28,7 @@ struct BenchFlags {
   std::string artifact, tune, positions;
   int64_t steps = 10, rows = 1;
   DeviceOptions device;
+  std::optional<int64_t> factor;
   bool kernels = false, generate = false, json = false;
 };
 
@@ -88,10 +89,11 @@ double trainingStep(Executor &executor, int64_t step) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-double flopsOfStep(const Plan &plan) {
+double flopsOfStep(const Executor &executor) {
+  const Plan &plan = executor.plan();
   double flops = 0;
   for (const char *entry : {"gradient", "update"}) {
-    for (const Launch &launch : plan.entries.at(entry)) {
+    for (const Launch &launch : executor.launchesOf(entry)) {
       flops += static_cast<double>(plan.kernels[static_cast<size_t>(launch.kernel)].flops);
     }
   }
@@ -294,6 +296,9 @@ void printForPeople(const Json &json, const Executor &executor) {
   bool hasPeak = !json["fraction_of_peak"].is_null();
   std::cout << format("step            %.3f ms (median; %s, %s)\n", value("step_ms"),
                       executor.target().c_str(), executor.describeDevice().c_str())
+            << (json.contains("factor")
+                    ? format("factor          %lld\n", json["factor"].get<long long>())
+                    : std::string())
             << format("tokens          %.0f a second\n", value("tokens_per_s"))
             << format("arithmetic      %.1f Gflop/s", value("gflops"))
             << (hasPeak ? format(", %.1f%% of the peak of %.1f (%s)\ncopy bandwidth  %.1f GB/s\n",
@@ -374,9 +379,15 @@ void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &
 }
 
 /// Throws UserError where the flags of generation are not what the artifact can do.
-void checkGeneration(const BenchFlags &flags, const Plan &plan) {
+void checkGeneration(const BenchFlags &flags, const Executor &executor) {
+  const Plan &plan = executor.plan();
   if (!plan.generation) {
     return;
+  }
+  if (!executor.hasStep()) {
+    throw UserError("--generate: expected the factor that the artifact generates with, " +
+                    std::to_string(plan.factors.front()) + ", found --factor " +
+                    std::to_string(executor.factor()) + "; compile with that --factor");
   }
   positionsOf(flags.positions, plan.model.context);
   if (flags.rows < 1 || flags.rows > plan.generation->rows) {
@@ -392,8 +403,9 @@ void runBench(const BenchFlags &flags) {
   }
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
   const Plan &plan = executor->plan();
+  executor->chooseFactor(flags.factor);
   if (flags.generate) {
-    checkGeneration(flags, plan);
+    checkGeneration(flags, *executor);
   }
   executor->scalarI64("seed") = plan.model.seed;
   executor->run("initialize");
@@ -428,7 +440,7 @@ void runBench(const BenchFlags &flags) {
   Json kernels = kernelTable(*executor, flags.steps, peak);
   std::nth_element(seconds.begin(), seconds.begin() + flags.steps / 2, seconds.end());
   double median = seconds[static_cast<size_t>(flags.steps / 2)];
-  double gflops = flopsOfStep(plan) / median / 1e9;
+  double gflops = flopsOfStep(*executor) / median / 1e9;
   Json json = {
       {"step_ms", median * 1e3},
       {"tokens_per_s", static_cast<double>(plan.model.batch * plan.model.context) / median},
@@ -443,6 +455,9 @@ void runBench(const BenchFlags &flags) {
       {"device", executor->describeDevice()},
       {"target", executor->target()},
       {"leak_allowed", plan.verdict != "proved"}};
+  if (executor->factor() > 0) {
+    json["factor"] = executor->factor();
+  }
   if (flags.kernels) {
     json["kernels"] = kernels;
   }
@@ -479,6 +494,8 @@ void registerBench(CLI::App &program) {
                    "Positions at which steps are timed; default: the third quarter of the context")
       ->type_name("FIRST-LAST")
       ->needs("--generate");
+  addFactor(*command, flags->factor,
+            "time steps of this one; none takes that of sluice compile --factor");
   command->add_flag("--json", flags->json, "Print one JSON object");
   CLI::Option *tune =
       command

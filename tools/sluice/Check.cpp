@@ -87,6 +87,12 @@ nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict, bool noAdvice
                                  {"given", verdict.given}};
   json["obligations"] = verdict.obligations;
   json["losses"] = lossesToJson(verdict.losses);
+  if (!verdict.factors.empty()) {
+    json["factors"] = verdict.factors;
+  }
+  if (verdict.refusedFactor != 0) {
+    json["refused_factor"] = verdict.refusedFactor;
+  }
   if (!verdict.isProved()) {
     json["refused_mode"] = verdict.refusedMode;
     json["message"] = verdict.message;
@@ -154,7 +160,7 @@ driver::CheckOutcome replay(const CheckFlags &flags, driver::CheckRequest reques
   }
   setLastWords(flags.json ? verdict.format() : ""); // of text it is printed already
   bool isSmall = check.ops <= mostOpsToReplay;
-  bool ran = isSmall && replayCompiled(request, verdict.refusedMode, *verdict.witness);
+  bool ran = isSmall && replayCompiled(request, verdict, *verdict.witness);
   if (ran && verdict.witness->replay == Replay::Changed) {
     return check;
   }
@@ -171,7 +177,7 @@ driver::CheckOutcome replay(const CheckFlags &flags, driver::CheckRequest reques
     return ran ? check : second;
   }
   CausalWitness compiled = *other;
-  if (replayCompiled(request, second.verdict.refusedMode, compiled) &&
+  if (replayCompiled(request, second.verdict, compiled) &&
       compiled.replay == Replay::Changed) {
     other = compiled;
   }

@@ -24,6 +24,14 @@ void addModelOptions(CLI::App &command, std::string &artifact, std::string &weig
       ->required();
 }
 
+void addFactor(CLI::App &command, std::optional<int64_t> &factor, const std::string &use) {
+  command
+      .add_option("--factor", factor,
+                  "Of a model whose training steps draw their factor from a set: " + use)
+      ->type_name("UINT")
+      ->default_str("");
+}
+
 void addImages(CLI::App &command, std::string &images, const std::string &files) {
   command
       .add_option("--images", images,

@@ -25,6 +25,9 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 /// The artifact and its weights, both required.
 void addModelOptions(CLI::App &command, std::string &artifact, std::string &weights);
 
+/// --factor, of an artifact whose steps draw theirs: what `use` is done with.
+void addFactor(CLI::App &command, std::optional<int64_t> &factor, const std::string &use);
+
 /// --images, which says what files hold; `files` names their flags.
 void addImages(CLI::App &command, std::string &images, const std::string &files);
 /// None where it was not given.

@@ -51,6 +51,8 @@ void registerCompile(CLI::App &program) {
                        "gradients stay the same bit for bit")
           ->type_name("SIZE")
           ->check(byteSize());
+  addFactor(*command, request->factor,
+            "that of generation and of what inspect counts; none takes the least");
   auto tuning = std::make_shared<std::string>();
   CLI::Option *tuned =
       command

@@ -19,6 +19,7 @@ struct EvalFlags {
   std::vector<std::string> data, inputs;
   DeviceOptions device;
   EvaluationOptions options;
+  std::optional<int64_t> factor;
   bool json = false;
 };
 
@@ -40,60 +41,55 @@ HeldOut readScored(const EvalFlags &flags, const Plan &plan) {
   return scored;
 }
 
-void runEval(const EvalFlags &flags) {
-  std::vector<std::string> inputs = flags.data;
-  inputs.insert(inputs.end(), {flags.artifact, flags.weights});
-  requireOther("--per-token", flags.perToken, inputs);
-  std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
-  HeldOut scored = readScored(flags, executor->plan());
-  Path weights = loadWeights(flags.weights, *executor, printNotice);
-  std::optional<NpyWriter> losses;
-  if (!flags.perToken.empty()) {
-    losses.emplace(flags.perToken,
-                   std::vector{countScored(scored.usedFiles(), flags.options.mostTokens,
-                                           executor->plan().model.first)});
+EvaluationResult scoreWith(Executor &executor, const EvalFlags &flags, const HeldOut &scored,
+                           std::optional<NpyWriter> &losses) {
+  Progress progress;
+  std::string what = executor.factor() > 0 ? " at factor " + std::to_string(executor.factor()) : "";
+  auto draw = [&](double share) { progress.draw(share, "evaluating" + what); };
+  auto append = [&](std::span<const float> nats) { losses->append(nats); };
+  return scored.score(executor, flags.options, draw, losses ? NumberSink(append) : NumberSink());
+}
+
+nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &flags,
+                              const HeldOut &scored, const Executor &executor,
+                              const Path &weights) {
+  nlohmann::ordered_json named = nlohmann::ordered_json::object();
+  for (const auto &[name, nats] : result.losses) {
+    named[name] = nats;
   }
-  EvaluationResult result;
-  {
-    Progress progress;
-    auto draw = [&](double share) { progress.draw(share, "evaluating"); };
-    auto append = [&](std::span<const float> nats) { losses->append(nats); };
-    result =
-        scored.score(*executor, flags.options, draw, losses ? NumberSink(append) : NumberSink());
+  nlohmann::ordered_json json = {{"bits_per_token", result.bitsPerToken()},
+                                 {"bits_per_byte", result.bitsPerByte()},
+                                 {"perplexity", result.perplexity()},
+                                 {"nats", result.nats},
+                                 {"tokens", result.tokens},
+                                 {"bytes", result.tokens},
+                                 {"window", result.window},
+                                 {"stride", result.stride},
+                                 {"protocol", describeProtocol(result)},
+                                 {"skipped_files", scored.skippedFiles().size()},
+                                 {"leak_allowed", executor.plan().verdict != "proved"},
+                                 {"weights", weights.string()}};
+  if (executor.factor() > 0) {
+    json["factor"] = executor.factor();
   }
-  if (losses) {
-    losses->finish();
+  if (!named.empty()) {
+    json["losses"] = named;
   }
-  if (flags.json) {
-    nlohmann::ordered_json named = nlohmann::ordered_json::object();
-    for (const auto &[name, nats] : result.losses) {
-      named[name] = nats;
-    }
-    nlohmann::ordered_json json = {{"bits_per_token", result.bitsPerToken()},
-                                   {"bits_per_byte", result.bitsPerByte()},
-                                   {"perplexity", result.perplexity()},
-                                   {"nats", result.nats},
-                                   {"tokens", result.tokens},
-                                   {"bytes", result.tokens},
-                                   {"window", result.window},
-                                   {"stride", result.stride},
-                                   {"protocol", describeProtocol(result)},
-                                   {"skipped_files", scored.skippedFiles().size()},
-                                   {"leak_allowed", executor->plan().verdict != "proved"},
-                                   {"weights", weights.string()}};
-    if (!named.empty()) {
-      json["losses"] = named;
-    }
-    if (result.words > 0) {
-      json["words"] = result.words;
-      json["word_perplexity"] = result.wordPerplexity();
-    }
-    if (!flags.images.empty()) {
-      json["images"] = result.items;
-      json["bits_per_dim"] = result.bitsPerToken();
-    }
-    printJson(json);
-    return;
+  if (result.words > 0) {
+    json["words"] = result.words;
+    json["word_perplexity"] = result.wordPerplexity();
+  }
+  if (!flags.images.empty()) {
+    json["images"] = result.items;
+    json["bits_per_dim"] = result.bitsPerToken();
+  }
+  return json;
+}
+
+void printForPeople(const EvaluationResult &result, const EvalFlags &flags,
+                    const Executor &executor) {
+  if (executor.factor() > 0) {
+    std::cout << "factor          " << executor.factor() << "\n";
   }
   std::cout << format("bits per token  %.4f\nbits per byte   %.4f\nperplexity      %.4f\nscored "
                       "tokens   %lld\n",
@@ -115,6 +111,64 @@ void runEval(const EvalFlags &flags) {
     } else {
       std::cout << format("loss %-10s %.4f nats\n", name.c_str(), number);
     }
+  }
+}
+
+/// The factors to score with; 0 where the model has one alone.
+std::vector<int64_t> factorsToScore(const EvalFlags &flags, Executor &executor) {
+  if (flags.factor) {
+    executor.chooseFactor(flags.factor);
+  }
+  std::vector<int64_t> factors = executor.plan().sortedFactors();
+  if (flags.factor || factors.empty()) {
+    return {executor.factor()};
+  }
+  if (!flags.perToken.empty()) {
+    throw UserError("sluice eval: expected --factor beside --per-token, as this model is scored "
+                    "with each of several, found none; give --factor " +
+                    std::to_string(factors.front()));
+  }
+  return factors;
+}
+
+void runEval(const EvalFlags &flags) {
+  std::vector<std::string> inputs = flags.data;
+  inputs.insert(inputs.end(), {flags.artifact, flags.weights});
+  requireOther("--per-token", flags.perToken, inputs);
+  std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
+  std::vector<int64_t> factors = factorsToScore(flags, *executor);
+  HeldOut scored = readScored(flags, executor->plan());
+  Path weights = loadWeights(flags.weights, *executor, printNotice);
+  std::optional<NpyWriter> losses;
+  if (!flags.perToken.empty()) {
+    losses.emplace(flags.perToken,
+                   std::vector{countScored(scored.usedFiles(), flags.options.mostTokens,
+                                           executor->plan().model.first)});
+  }
+  EvaluationResult result;
+  nlohmann::ordered_json json;
+  for (int64_t factor : factors) {
+    if (factor > 0) {
+      executor->chooseFactor(factor);
+    }
+    result = scoreWith(*executor, flags, scored, losses);
+    if (!flags.json) {
+      printForPeople(result, flags, *executor);
+    } else {
+      auto own = toJson(result, flags, scored, *executor, weights);
+      if (factors.size() > 1) {
+        json["factors"][std::to_string(factor)] = std::move(own);
+      } else {
+        json = std::move(own);
+      }
+    }
+  }
+  if (losses) {
+    losses->finish();
+  }
+  if (flags.json) {
+    printJson(json);
+    return;
   }
   std::cout << "weights         " << weights.string() << "\nprotocol        "
             << describeProtocol(result) << std::endl;
@@ -149,6 +203,7 @@ void registerEval(CLI::App &program) {
                    "Write the loss of every scored token, nats in the order of the text, as an "
                    "array of f32 (.npy)")
       ->type_name("FILE");
+  addFactor(*command, flags->factor, "score with this one alone; none scores with each");
   command->add_flag("--json", flags->json, "Print one JSON object");
   addDeviceOptions(*command, flags->device);
   command->callback([flags] { runEval(*flags); });

@@ -29,6 +29,7 @@ struct GenerateFlags {
   int64_t tokens = 256, samples = 1;
   DeviceOptions device;
   SamplingOptions options;
+  std::optional<int64_t> factor;
   bool noCache = false, noEcho = false, json = false;
 };
 
@@ -314,6 +315,7 @@ void writeLines(Executor &executor, Predictor &predictor, const InputLines &line
 void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   checkFlags(flags);
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
+  executor->chooseFactor(flags.factor);
   if (!flags.images.size.empty()) {
     refuseBesideImages(command);
     writeImages(flags.images, flags.samples, flags.noCache, flags.weights, flags.options,
@@ -332,7 +334,14 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
                                      "states a session holds, found one without; compile a model "
                                      "that has a step (sluice compile --emit step says why not)");
   }
-  if (!predictor.isCached() && !flags.noCache) {
+  if (!predictor.isCached() && !flags.noCache && executor->plan().generation) {
+    printNotice(format("note: this artifact generates step by step with factor %lld, so that with "
+                       "factor %lld each token recomputes all before it; sluice compile --factor "
+                       "%lld makes one for it",
+                       static_cast<long long>(executor->plan().factors.front()),
+                       static_cast<long long>(executor->factor()),
+                       static_cast<long long>(executor->factor())));
+  } else if (!predictor.isCached() && !flags.noCache) {
     printNotice(
         "note: this artifact has no incremental step, so that each token recomputes all before it; "
         "sluice compile --emit step says why");
@@ -446,6 +455,9 @@ void registerGenerate(CLI::App &program) {
       ->type_name("FILE");
   command->add_flag("--no-cache", flags->noCache,
                     "Recompute everything for each token, for comparison: the text is the same");
+  addFactor(*command, flags->factor,
+            "generate with this one; none takes that of sluice compile --factor, whose steps keep "
+            "their states");
   addDeviceOptions(*command, flags->device);
   command->callback([flags, command] { runGenerate(*flags, *command); });
 }

@@ -19,6 +19,7 @@ struct LogitsFlags {
   std::string artifact, weights, data, out, stream;
   DeviceOptions device;
   EvaluationOptions options;
+  std::optional<int64_t> factor;
 };
 
 void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteFile &text,
@@ -62,6 +63,7 @@ void runLogits(const LogitsFlags &flags) {
   }
   driver::CompileRequest request;
   request.everyRow = "";
+  request.factor = flags.factor;
   progress.draw(0, "compiling");
   std::unique_ptr<Executor> executor = recompile(*artifact, request, flags.device);
   loadWeights(flags.weights, *executor, printNotice);
@@ -93,13 +95,16 @@ void registerLogits(CLI::App &program) {
                    "i + 1, by vocabulary")
       ->type_name("FILE")
       ->required();
+  addFactor(*command, flags->factor,
+            "logits with this one; none takes that of sluice compile --factor, as --stream does");
   command
       ->add_option("--stream", flags->stream,
                    "Write the rows of this stream and no logits: a name that a stage's \"to\" "
                    "gives, or a stage such as stages.1.inside.2. On a scale of factor f row m of a "
                    "window stands for its tokens from f m on")
       ->type_name("NAME")
-      ->default_str("");
+      ->default_str("")
+      ->excludes("--factor");
   command->add_option("--window", flags->options.window, "Tokens a window; 0 takes the context");
   command->add_option("--stride", flags->options.stride,
                       "Tokens from a window's start to the next's; 0 takes half the window");

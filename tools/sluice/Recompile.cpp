@@ -23,6 +23,11 @@ void requireSpec(const Plan &plan, const std::vector<spec::Setting> &settings) {
 /// As a file of the model's name would be called: a spec without a name keeps the one it had.
 std::string fileNameOf(const Plan &plan) { return plan.model.name + ".json"; }
 
+/// Of generation, where steps draw their factor.
+std::optional<int64_t> mainFactor(const Plan &plan) {
+  return plan.factors.empty() ? std::nullopt : std::optional(plan.factors.front());
+}
+
 /// The library's products as the artifact has them.
 std::vector<driver::LibraryProduct> libraryProducts(const Plan &plan) {
   std::vector<driver::LibraryProduct> list;
@@ -79,6 +84,7 @@ std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileReq
   request.spec = fileNameOf(plan);
   request.text = plan.model.spec;
   request.inMemory = true;
+  request.factor = request.factor ? request.factor : mainFactor(plan);
   request.targets = plan.gpuTargets();
   if (device.device == "cpu") {
     artifact.requireCpu();

@@ -86,8 +86,9 @@ void replay(runtime::Executor &program, const std::string &entry, CausalWitness 
 
 } // namespace
 
-bool replayCompiled(const driver::CheckRequest &checked, const std::string &mode,
+bool replayCompiled(const driver::CheckRequest &checked, const CausalVerdict &refused,
                     CausalWitness &witness) {
+  const std::string &mode = refused.refusedMode;
   std::vector<std::string> targets = runtime::machineTargets();
   bool hasLosses = mode == "eval" || mode == "train";
   if (targets.empty() || !hasLosses) {
@@ -97,6 +98,9 @@ bool replayCompiled(const driver::CheckRequest &checked, const std::string &mode
   driver::CompileRequest request;
   request.spec = checked.spec;
   request.settings = checked.settings;
+  if (refused.refusedFactor != 0) {
+    request.factor = refused.refusedFactor;
+  }
   request.inMemory = true;
   request.targets = {targets.front()};
   request.replay = {.targetOffset = longer - witness.row, .batch = 1};

@@ -13,7 +13,7 @@ namespace sluice::cli {
 /// replay. False, with the witness as it was, where that cannot be: a mode that has no losses, a
 /// context too short, a machine or a model that cannot run it. Takes about as long as `sluice
 /// compile`.
-bool replayCompiled(const driver::CheckRequest &checked, const std::string &mode,
+bool replayCompiled(const driver::CheckRequest &checked, const CausalVerdict &refused,
                     CausalWitness &witness);
 
 } // namespace sluice::cli

@@ -17,6 +17,7 @@ Stream findStream(const Plan &plan, const std::string &flag, const std::string &
     names += each.to.empty() ? "" : (names.empty() ? "" : ", ") + each.to;
   }
   std::optional<spec::Primitive> last;
+  model = plan.factors.empty() ? model : model.withFactor(plan.factors.front());
   for (const spec::Primitive &each : spec::expand(model)) {
     bool makes = each.prefix == stage || each.prefix.starts_with(stage + ".");
     bool isStream = each.axis.empty() && each.segments.empty() && each.op() != spec::Op::Head &&

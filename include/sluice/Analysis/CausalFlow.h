@@ -8,6 +8,7 @@
 #include "sluice/Analysis/Verdict.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Transforms/ImportSpec.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace sluice {
@@ -15,6 +16,10 @@ namespace sluice {
 /// Checks @evaluate and, where there is one, @train. With `replay`, a witness is run on the float64
 /// reference where the model is small enough.
 CausalVerdict checkCausality(mlir::ModuleOp module, bool replay = true);
+
+/// The same with each factor that steps draw: the verdict of the first one that is not proved, else
+/// of all together.
+CausalVerdict checkCausality(const std::vector<ImportedVariant> &variants, bool replay = true);
 
 /// Whether the bounds of one function show it causal. A witness is not looked for.
 bool isCausal(mlir::func::FuncOp function);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "sluice/Analysis/Proof.h"
+#include "sluice/Transforms/ImportSpec.h"
 
 namespace sluice {
 
@@ -15,6 +16,8 @@ std::vector<ModeProof> collectProofs(mlir::ModuleOp module);
 /// proof whether or not it holds; whoever writes it to a file decides first. Every op must carry
 /// the name that the importer gives.
 std::string formatCertificate(mlir::ModuleOp module, llvm::StringRef text);
+/// With a part for each factor that steps draw.
+std::string formatCertificate(const std::vector<ImportedVariant> &variants, llvm::StringRef text);
 
 /// Every obligation of a module as SMT-LIB 2.6: its negation, expected unsat, and the relation of
 /// every read, expected sat. Integers only, quantifier-free, floor division as div.

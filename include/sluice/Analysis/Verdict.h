@@ -84,6 +84,8 @@ struct CausalVerdict {
   std::vector<ProvedLoss> losses; ///< of the modes proved
   std::vector<std::string> given; ///< axes that are known before the first token: no leak
   int64_t obligations = 0;        ///< how many were decided to hold
+  std::vector<int64_t> factors;   ///< where steps draw their factor: proved with each
+  int64_t refusedFactor = 0;      ///< with which it was not; 0: none is drawn
   std::string refusedMode;        ///< the mode that was not, if any
   spec::SourceLocation place;     ///< of the stage at fault
   std::string message;            ///< what is wrong and what to change; empty where proved

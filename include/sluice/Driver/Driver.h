@@ -46,6 +46,9 @@ struct CompileRequest {
   /// Bytes that the arena may take; forward results are computed again for it.
   std::optional<int64_t> memoryBudget = std::nullopt;
   int64_t generationRows = 16; ///< rows that generate at once, 1 to mostGenerationRows
+  /// Of a model whose steps draw their factor, the one of generation, logits and replays; none
+  /// takes the least.
+  std::optional<int64_t> factor = std::nullopt;
   /// To replay a leak or to probe what was compiled: the spec is not checked.
   struct Replay {
     int64_t targetOffset = 1; ///< row t is scored against token t + this: one that it does not read

@@ -121,4 +121,7 @@ private:
 /// average).
 uint64_t permute(uint64_t index, uint64_t count, uint64_t key);
 
+/// The factor that step `step` of a run trains with: each of `factors` equally likely.
+int64_t drawFactor(const std::vector<int64_t> &factors, int64_t seed, int64_t step);
+
 } // namespace sluice::runtime

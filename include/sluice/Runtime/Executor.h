@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -43,6 +44,20 @@ public:
   std::string target() const { return device->target(); }
   /// For people: "NVIDIA H200", "4 threads".
   std::string describeDevice() const { return device->describe(); }
+
+  /// Of a model whose steps draw their factor: entries `gradient`, `evaluate` and `predict` are
+  /// those of this one from now on; of none, of that of generation. Throws UserError where it is
+  /// none of the plan's.
+  void chooseFactor(std::optional<int64_t> factor);
+  /// The one chosen, at first that of generation; 0 where steps draw none.
+  int64_t factor() const { return chosenFactor; }
+  /// Whether there is a step that generates with the factor that is chosen.
+  bool hasStep() const;
+
+  /// The launches that `run` runs of an entry. Throws UserError where there are none.
+  const std::vector<Launch> &launchesOf(const std::string &entry) const {
+    return find(entry).second;
+  }
 
   /// Runs an entry's launches in order. Throws UserError where the artifact has no such entry, and
   /// JobError where a text has more segments than the model has rows for. On a GPU it may return
@@ -97,6 +112,7 @@ public:
   const std::vector<KernelTime> &times() const { return device->times(); }
 
 private:
+  const std::pair<const std::string, std::vector<Launch>> &find(const std::string &entry) const;
   const Scalar &scalar(const std::string &name, Type type) const;
   template <typename T> T fetchScalar(const std::string &name, Type type);
   const Region &input(const std::string &name, Type type, const std::vector<int64_t> &shape) const;
@@ -108,6 +124,7 @@ private:
   void requireRoom(const std::string &entry);
 
   std::unique_ptr<Device> device;
+  int64_t chosenFactor = 0;
   std::vector<Range> edited;           ///< ranges to give back at the next run
   std::map<std::string, int64_t> sent; ///< host scalars as the device has them
   std::set<std::string> fetched;       ///< outputs fetched since the last run

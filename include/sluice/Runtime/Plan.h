@@ -227,11 +227,16 @@ struct Plan {
   std::vector<int64_t> buckets;
   std::vector<Kernel> kernels;
   std::map<std::string, std::vector<Launch>> entries;
+  /// Where steps draw their factor: that of entries without one in their name, then the others,
+  /// rising, whose entries `gradient`, `evaluate` and `predict` are named NAME.FACTOR.
+  std::vector<int64_t> factors;
   std::optional<Generation> generation;
   std::vector<Buffer> buffers;
 
   /// Texts that generate at once; 0 where the model has no step.
   int64_t generationRows() const { return generation ? generation->rows : 0; }
+  /// `factors`, rising.
+  std::vector<int64_t> sortedFactors() const;
   /// Those of `targets` that are GPUs, in their order.
   std::vector<std::string> gpuTargets() const;
 };

@@ -45,6 +45,11 @@ public:
                          const std::function<void(double)> &progress = {},
                          const NumberSink &losses = {}) const;
 
+  /// With each factor that steps draw; `tell` is given each one's bits per byte. The result, and the
+  /// executor's factor from then on, is that of generation.
+  EvaluationResult scoreEach(Executor &executor, const EvaluationOptions &options,
+                             const std::function<void(int64_t, double)> &tell) const;
+
 private:
   std::unique_ptr<ItemSource> items;
   std::vector<ByteFile> skipped, texts; // in this order: reading texts sets what was skipped

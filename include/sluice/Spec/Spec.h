@@ -211,8 +211,10 @@ struct Hourglass {
   struct Level {
     int64_t layers = 0;
     int64_t factor = 1; ///< relative to the stage's input
+    bool isDrawn = false; ///< one of Hourglass::factors, the same for all such levels
   };
   std::vector<Level> hierarchy; ///< down to the coarsest and back up
+  std::vector<int64_t> factors; ///< each step of training draws one; rising, empty: none is drawn
   Shortening shorten = Shortening::Average;
   bool attendsDown = false; ///< attention from what was pooled, over the stream
   ShortenKeys shortenKeys = ShortenKeys::All;
@@ -357,6 +359,14 @@ struct Model {
   Training training;
   std::vector<Input> inputs; ///< by name
   std::vector<Stage> stages;
+
+  /// The factors of which each step of training draws one (shorten-factor dropout), rising; empty
+  /// where every level has one. `stages` are those of the least.
+  std::vector<int64_t> factors() const;
+  /// The model with `factor` of them.
+  Model withFactor(int64_t factor) const;
+  /// The models of all factors, or this one alone.
+  std::vector<Model> variants() const;
 
   /// The input of this name; null where it is empty, that is, for the tokens.
   const Input *findInput(std::string_view name) const;

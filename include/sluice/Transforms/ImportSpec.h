@@ -20,4 +20,13 @@ namespace sluice {
 /// sinusoidal positions are frozen parameters. Loads the dialects it uses.
 mlir::OwningOpRef<mlir::ModuleOp> importSpec(mlir::MLIRContext &context, const spec::Model &model);
 
+/// A model at one of the factors that its steps draw from; 0 where they draw none.
+struct ImportedVariant {
+  int64_t factor = 0;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+};
+
+/// The modules of a model's factors, rising, or its only one.
+std::vector<ImportedVariant> importVariants(mlir::MLIRContext &context, const spec::Model &model);
+
 } // namespace sluice

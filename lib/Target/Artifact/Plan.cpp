@@ -433,10 +433,14 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
       (*kernelList.back().getAsObject())["product"] = productToJson(*record.product);
     }
   }
-  json::Object entries;
+  json::Object entries, ofFactors;
   for (auto entry : module.getOps<plan::EntryOp>()) {
-    entries[entry.getSymName().drop_back(StringRef(".plan").size()).str()] =
-        entryToJson(entry, numbers);
+    auto [name, factor] = entry.getSymName().drop_back(StringRef(".plan").size()).split('.');
+    json::Object *list = &entries;
+    if (!factor.empty()) { // of another than the entries without one
+      list = ofFactors.try_emplace(factor, json::Object()).first->second.getAsObject();
+    }
+    (*list)[name] = entryToJson(entry, numbers);
   }
   json::Array targetNames;
   for (const cpu::Target *target : targets.cpus) {
@@ -474,6 +478,10 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
       {"buffers", buffersToJson(memory)}};
   if (!given.empty()) {
     plan["given"] = std::move(given);
+  }
+  if (auto factors = module->getAttrOfType<DenseI64ArrayAttr>("plan.factors")) {
+    plan["factors"] =
+        json::Object{{"main", factors[0]}, {"entries", std::move(ofFactors)}};
   }
   if (json::Array losses = lossesToJson(module); losses.size() > 1) {
     plan["losses"] = std::move(losses);

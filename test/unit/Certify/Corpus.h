@@ -53,9 +53,9 @@ inline Case makeCase(const std::string &name, const std::string &text) {
     llvm::report_fatal_error(llvm::Twine(error.format()));
   }
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  mlir::OwningOpRef<mlir::ModuleOp> module = importSpec(context, *model);
-  Case result = {{name, text}, {"certificate", formatCertificate(*module, text)}};
-  result.proved = checkCausality(*module, /*replay=*/false).isProved();
+  std::vector<ImportedVariant> variants = importVariants(context, *model);
+  Case result = {{name, text}, {"certificate", formatCertificate(variants, text)}};
+  result.proved = checkCausality(variants, /*replay=*/false).isProved();
   return result;
 }
 
@@ -64,10 +64,11 @@ inline Case readCase(const std::string &path) { return makeCase(path, readText(p
 /// The checker's enumeration of all paths, without any certificate: status 1 for a leak.
 inline certify::Answer enumerateSpec(const certify::Source &spec) {
   try {
-    certify::Model model = certify::deriveModel(spec.text);
-    certify::enumerate(model.evaluate, {});
-    if (model.train) {
-      certify::enumerate(*model.train, {});
+    for (const certify::Model &model : certify::deriveModels(spec.text)) {
+      certify::enumerate(model.evaluate, {});
+      if (model.train) {
+        certify::enumerate(*model.train, {});
+      }
     }
     return {};
   } catch (const certify::Refusal &leak) {

@@ -47,6 +47,23 @@ TEST(Plan, ReadsAllThatIsThere) {
   EXPECT_EQ(plan.buffers.at(0).kind, "activation");
 }
 
+TEST(Plan, ReadsTheEntriesOfOtherFactors) {
+  Json text = bigramPlan();
+  Json own = {{"gradient", Json::array()}, {"evaluate", Json::array()}, {"predict", Json::array()}};
+  text["factors"] = {{"main", 4}, {"entries", {{"12", own}, {"3", own}, {"2", own}}}};
+  Plan plan = parsePlan(text.dump(), "x");
+  EXPECT_EQ(plan.factors, (std::vector<int64_t>{4, 2, 3, 12}));
+  EXPECT_EQ(plan.sortedFactors(), (std::vector<int64_t>{2, 3, 4, 12}));
+  EXPECT_TRUE(plan.entries.contains("gradient.12") && plan.entries.contains("predict.2"));
+  own.erase("predict");
+  for (const auto &[name, entries] :
+       {std::pair("4", text["factors"]["entries"]["3"]), std::pair("two", own), std::pair("5", own)}) {
+    Json wrong = text;
+    wrong["factors"]["entries"][name] = entries;
+    EXPECT_NE(findPlanMistake(wrong.dump()), "") << name;
+  }
+}
+
 /// What the arena holds, and for which budget: as read, and as a table.
 TEST(Plan, ReadsTheContentsOfTheArena) {
   Json text = bigramPlan();

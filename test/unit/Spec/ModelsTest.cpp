@@ -121,9 +121,13 @@ std::string datasetOf(const std::string &stem) {
 /// with rotary positions in place of the paper's, else the two methods. "-xl" tells a plain stack
 /// with the paper's from one with rotary positions.
 std::string nameOf(const Hourglass &hourglass) {
-  std::string name;
+  std::string name, drawn;
+  for (int64_t factor : hourglass.factors) {
+    drawn += (drawn.empty() ? "" : ",") + std::to_string(factor);
+  }
   for (const Hourglass::Level &level : hourglass.hierarchy) {
-    name += "-" + std::to_string(level.layers) + "@" + std::to_string(level.factor);
+    name += "-" + std::to_string(level.layers) + "@" +
+            (level.isDrawn ? drawn : std::to_string(level.factor));
   }
   if (hourglass.hierarchy.size() == 1) {
     return name + (hourglass.layer.isXl() ? "-xl" : "");

@@ -1,0 +1,89 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Factors.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace sluice;
+
+std::string driver::findFactorMistake(const spec::Model &model, const CompileRequest &request) {
+  std::vector<int64_t> factors = model.factors();
+  std::string place = request.spec + ": --factor: expected ";
+  if (request.factor && factors.empty()) {
+    return place +
+           "an hourglass that draws its factor, as in \"2@1 8@{2,3} 2@1\", found one factor a "
+           "level; leave --factor out";
+  }
+  if (request.factor && !llvm::is_contained(factors, *request.factor)) {
+    std::string list;
+    for (int64_t factor : factors) {
+      list += (list.empty() ? "" : ", ") + std::to_string(factor);
+    }
+    return place + "one of the factors that are drawn (" + list + "), found " +
+           std::to_string(*request.factor);
+  }
+  if (request.memoryBudget && !factors.empty()) {
+    return request.spec + ": --memory-budget: expected one factor a level, found a set that each "
+                          "step draws from, whose steps have budgets of their own; leave it out, "
+                          "or write one factor";
+  }
+  return "";
+}
+
+std::vector<ImportedVariant> driver::importVariants(MLIRContext &context, const spec::Model &model,
+                                                    const CompileRequest &request) {
+  std::vector<ImportedVariant> variants = sluice::importVariants(context, model);
+  auto first = llvm::find_if(variants, [&](const ImportedVariant &variant) {
+    return variant.factor == request.factor.value_or(variants.front().factor);
+  });
+  std::rotate(variants.begin(), first, std::next(first));
+  if (request.replay || request.everyRow) {
+    variants.erase(std::next(variants.begin()), variants.end());
+  }
+  return variants;
+}
+
+/// Moves what `from` has and `to` lacks; whether what both have is alike.
+static bool mergeSymbols(ModuleOp from, ModuleOp to) {
+  for (Operation &op : llvm::make_early_inc_range(*from.getBody())) {
+    if (!isa<ScaleOp, ParameterOp>(op)) {
+      continue;
+    }
+    Operation *known = to.lookupSymbol(SymbolTable::getSymbolName(&op));
+    if (!known && isa<ParameterOp>(op) && !cast<ParameterOp>(op).getFrozen()) {
+      return false; // all are trained with any factor
+    }
+    if (!known) {
+      op.moveBefore(to.getBody(), to.getBody()->begin());
+    } else if (known->getAttrDictionary() != op.getAttrDictionary()) {
+      return false;
+    }
+  }
+  return from->getAttr("plan.losses") == to->getAttr("plan.losses");
+}
+
+OwningOpRef<ModuleOp> driver::mergeVariants(std::vector<ImportedVariant> &variants) {
+  OwningOpRef<ModuleOp> merged = std::move(variants.front().module);
+  SmallVector<int64_t> factors;
+  for (ImportedVariant &variant : variants) {
+    factors.push_back(variant.factor);
+    if (!variant.module) {
+      continue; // the first
+    }
+    if (!mergeSymbols(*variant.module, *merged)) {
+      return {};
+    }
+    for (StringRef name : {"gradient", "evaluate", "predict"}) {
+      if (auto entry = variant.module->lookupSymbol<func::FuncOp>(name)) {
+        entry->moveBefore(merged->getBody(), merged->getBody()->end());
+        entry.setSymName((name + "." + Twine(variant.factor)).str());
+      }
+    }
+  }
+  if (factors.size() > 1) {
+    (*merged)->setAttr("plan.factors",
+                       DenseI64ArrayAttr::get(merged->getContext(), factors));
+  }
+  return merged;
+}

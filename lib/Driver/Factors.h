@@ -1,0 +1,22 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Models whose training steps draw their factor: one artifact with the entries of each.
+#pragma once
+
+#include "sluice/Driver/Driver.h"
+#include "sluice/Transforms/ImportSpec.h"
+
+namespace sluice::driver {
+
+/// What a request asks of a model's factors that it cannot have; empty: nothing.
+std::string findFactorMistake(const spec::Model &model, const CompileRequest &request);
+
+/// The variants to compile, that of generation first: of a replay, and of logits, it alone.
+std::vector<ImportedVariant> importVariants(mlir::MLIRContext &context, const spec::Model &model,
+                                            const CompileRequest &request);
+
+/// One module of dispatches of all variants: that of the first, and of each other the entries that
+/// depend on the factor, named NAME.FACTOR. Null where weights or tables of one name differ.
+mlir::OwningOpRef<mlir::ModuleOp> mergeVariants(std::vector<ImportedVariant> &variants);
+
+} // namespace sluice::driver

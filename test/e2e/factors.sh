@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Shorten-factor dropout: one artifact is, with each factor, the artifact of that factor alone, bit for bit.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+write_text "$work/training.txt" 20000 1
+write_text "$work/held-out.txt" 700 2
+tiny=$root/models/tiny/hourglass.json spec=$work/drawn.json
+sed 's/1@1 2@4 1@1/0@1 1@{2,4} 0@1/; s/"context": 64/"context": 32/; s/"batch": 4/"batch": 2/; s/"width": 32/"width": 16/' "$tiny" > "$spec"
+compile() { "$sluice" compile "$@" --target cpu-avx2; }
+for factor in 2 4; do
+  sed "s/{2,4}/$factor/" "$spec" > "$work/only-$factor.json"
+  succeeds "compile factor $factor alone" compile "$work/only-$factor.json" -o "$work/only-$factor.sla"
+done
+succeeds "compile both" compile "$spec" -o "$work/drawn.sla" --factor 4
+
+# Training: each step one factor; a resumed run draws the same.
+train=("$sluice" train "$work/drawn.sla" --data "$work/training.txt" --log-every 1)
+succeeds "train" "${train[@]}" --eval-data "$work/held-out.txt" --eval-every 12 --steps 12 --out "$work/run"
+succeeds "half a run" "${train[@]}" --steps 5 --out "$work/halves"
+succeeds "the other half" "${train[@]}" --steps 12 --resume --out "$work/halves"
+holds "each line has its factor, and both are drawn" '{m["factor"] for m in f[0]} == {2, 4} and len(f[0]) == 12' "$work/run/metrics.jsonl"
+holds "a resumed run draws and trains alike" \
+  'all((a["factor"], a["loss"], a["grad_norm"]) == (b["factor"], b["loss"], b["grad_norm"]) for a, b in zip(*f))' \
+  "$work/run/metrics.jsonl" "$work/halves/metrics.jsonl"
+holds "held-out text is scored with each" \
+  'set(f[0][-1]["eval_factors"]) == {"2", "4"} and f[0][-1]["eval_factors"]["4"] == f[0][-1]["eval_bits_per_byte"]' "$work/run/metrics.jsonl"
+first=$(head -1 "$work/run/metrics.jsonl" | sed 's/.*"factor":\([0-9]\).*/\1/')
+succeeds "a step of that factor alone" "$sluice" train "$work/only-$first.sla" --data "$work/training.txt" --steps 1 --out "$work/one"
+holds "is the same step" 'all(f[0][0][key] == f[1][0][key] for key in ("loss", "grad_norm"))' "$work/run/metrics.jsonl" "$work/one/metrics.jsonl"
+
+# Evaluation, logits and generation with the weights of that run.
+score=(--weights "$work/run" --data "$work/held-out.txt" --json)
+succeeds "eval" "$sluice" eval "$work/drawn.sla" "${score[@]}"
+cp "$work/out" "$work/all.json"
+for factor in 2 4; do
+  succeeds "eval --factor $factor" "$sluice" eval "$work/drawn.sla" "${score[@]}" --factor $factor
+  cp "$work/out" "$work/chosen.json"
+  succeeds "eval of factor $factor alone" "$sluice" eval "$work/only-$factor.sla" "${score[@]}"
+  cp "$work/out" "$work/alone.json"
+  holds "they are equal" "f[0]['factors']['$factor']['nats'] == f[1]['nats'] == f[2]['nats'] and f[1]['factor'] == $factor" \
+    "$work/all.json" "$work/chosen.json" "$work/alone.json"
+  write=(--weights "$work/run" --prompt "the cat" --tokens 20 --seed 3)
+  succeeds "a text of factor $factor alone" "$sluice" generate "$work/only-$factor.sla" "${write[@]}"
+  cp "$work/out" "$work/alone.txt"
+  succeeds "generate --factor $factor" "$sluice" generate "$work/drawn.sla" "${write[@]}" --factor $factor
+  cp "$work/out" "$work/text"
+  cp "$work/err" "$work/notice-$factor"
+  succeeds "writes the same" cmp "$work/text" "$work/alone.txt"
+done
+holds "factors differ" 'f[0]["factors"]["2"]["nats"] != f[0]["factors"]["4"]["nats"]' "$work/all.json"
+succeeds "a notice says where each token recomputes all" grep -q "with factor 2 each token recomputes" "$work/notice-2"
+succeeds "the step is of factor 4" "$sluice" generate "$work/drawn.sla" "${write[@]}" --save-session "$work/session"
+exits 2 "and of no other" "$sluice" generate "$work/drawn.sla" "${write[@]}" --save-session "$work/session-2" --factor 2
+succeeds "losses by token" "$sluice" eval "$work/drawn.sla" "${score[@]}" --factor 2 --per-token "$work/losses.npy"
+succeeds "logits" "$sluice" logits "$work/drawn.sla" --weights "$work/run" --data "$work/held-out.txt" -o "$work/logits.npy" --factor 2
+succeeds "give these losses" python3 - "$work" << 'PYTHON'
+import array, math, sys
+def read(name):
+    data = open(f"{sys.argv[1]}/{name}.npy", "rb").read()
+    return array.array("f", data[10 + int.from_bytes(data[8:10], "little"):])
+text, losses, logits = open(f"{sys.argv[1]}/held-out.txt", "rb").read(), read("losses"), read("logits")
+assert len(losses) == len(text) - 1
+for i, loss in enumerate(losses):
+    row = logits[256 * i:256 * i + 256]
+    assert abs(math.log(math.fsum(map(math.exp, row))) - row[text[i + 1]] - loss) < 1e-4, i
+PYTHON
+
+# Proofs: every factor has one, and what is too late for the largest alone is refused with it.
+succeeds "check" "$sluice" check "$spec" --no-advice --certificate "$work/certificate" --smt "$work/smt"
+cp "$work/out" "$work/verdict"
+succeeds "tells the factors" grep -q "each factor of 2, 4" "$work/verdict"
+succeeds "an independent reading agrees" "$root/build/bin/sluice-certify" "$spec" "$work/certificate" --enumerate
+python3 - "$work/certificate" "$work/partial" << 'PYTHON'
+import sys
+lines = open(sys.argv[1]).read().splitlines()
+kept = lines[:lines.index("factor 4")]
+open(sys.argv[2], "w").write("\n".join(kept + [f"end certificate {len(kept) + 1} lines"]) + "\n")
+PYTHON
+exits 1 "but not without the proof of a factor" "$root/build/bin/sluice-certify" "$spec" "$work/partial"
+sed 's/"0@1 1@{2,4} 0@1"/&, "shift": 1/' "$spec" > "$work/leaky.json"
+exits 1 "a shift for the least factor alone is refused" "$sluice" check "$work/leaky.json" --json
+cp "$work/out" "$work/leak.json"
+holds "with a witness of the other that is replayed" \
+  'f[0]["refused_factor"] == 4 and f[0]["witness"]["replay"]["result"] == "changed" and f[0]["witness"]["replay"]["program"] == "compiled"' "$work/leak.json"
+exits 1 "nor does it compile" compile "$work/leaky.json" -o "$work/leaky.sla"
+
+# What cannot be is said.
+exits 2 "another factor" "$sluice" eval "$work/drawn.sla" "${score[@]}" --factor 3
+exits 2 "a factor of one that draws none" "$sluice" eval "$work/only-2.sla" "${score[@]}" --factor 2
+exits 2 "compile of another factor" compile "$spec" -o "$work/x.sla" --factor 3
+exits 2 "losses by token without a factor" "$sluice" eval "$work/drawn.sla" "${score[@]}" --per-token "$work/x.npy"
+exits 2 "a budget" compile "$spec" -o "$work/x.sla" --memory-budget 512MiB
+finish
