@@ -11,6 +11,7 @@
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Analysis/Reach.h"
+#include "sluice/Analysis/SegmentReplay.h"
 #include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
@@ -133,6 +134,7 @@ void Compilation::prepareReplay() {
   OpBuilder b(&context);
   (*module)->setAttr("sluice.batch", b.getI64IntegerAttr(request.replay->batch));
   module->walk([&](CrossEntropyOp loss) { loss.setOffset(request.replay->targetOffset); });
+  forceBits(*module, request.replay->bits);
   proof = {"leak-allowed", {}};
 }
 
