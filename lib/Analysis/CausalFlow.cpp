@@ -227,7 +227,7 @@ static std::string describe(const Boundaries &boundaries) {
 }
 
 /// By all boundaries of short sequences. The path starts where a row first holds a later token.
-static void explainSegments(func::FuncOp function, const Violation &violation,
+static void explainSegments(func::FuncOp function, const Violation &violation, bool replay,
                             CausalVerdict &verdict) {
   Boundaries boundaries;
   int64_t longest = 0;
@@ -246,7 +246,9 @@ static void explainSegments(func::FuncOp function, const Violation &violation,
   verdict.kind = CausalVerdict::Kind::Leak;
   verdict.place = placeOf(op);
   leak->witness.path = stepsOf(*leak);
-  leak->witness.whyNotRun = "boundaries cannot be given to the reference";
+  if (replay) {
+    replaySegments(*leak);
+  }
   verdict.message = "not causal: " + describe(*leak) + describe(boundaries) +
                     "; let this stage read an earlier segment, and counts up to its own row";
   verdict.witness = std::move(leak->witness);
@@ -255,7 +257,7 @@ static void explainSegments(func::FuncOp function, const Violation &violation,
 static void explain(func::FuncOp function, const Violation &violation, bool replay,
                     CausalVerdict &verdict) {
   if (hasSegments(function->getParentOfType<ModuleOp>())) {
-    return explainSegments(function, violation, verdict);
+    return explainSegments(function, violation, replay, verdict);
   }
   ReadPlan plan(function);
   LeakSearch search;

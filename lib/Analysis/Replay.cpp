@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A leak is shown, not claimed: the reference is run twice.
-#include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Analysis/SegmentReplay.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include <cmath>
 #include <map>
@@ -27,19 +27,31 @@ void setParameters(ModuleOp module, reference::Evaluator<double> &evaluator) {
     for (double &number : data) {
       number = static_cast<double>(generator() >> 11) * 0x1p-53 - 0.5;
     }
+    if (parameter.getInitial() == "members") { // a rule stays what it is
+      std::ranges::fill(data, 0);
+      for (int64_t row : parameter.getMembers().value_or(ArrayRef<int64_t>())) {
+        data[static_cast<size_t>(row)] = 1;
+      }
+    }
     evaluator.setParameter(parameter.getSymName(), std::move(data));
   }
 }
 
 /// Row `row` of what the loss reads, for `length` tokens; nothing where the evaluation failed.
 std::vector<double> evaluateRow(func::FuncOp function, CrossEntropyOp loss, int64_t length,
-                                int64_t row, uint64_t step, std::vector<int32_t> tokens) {
+                                int64_t row, uint64_t step, std::vector<int32_t> tokens,
+                                const ForcedBits &bits = {}) {
   auto module = function->getParentOfType<ModuleOp>();
   reference::Setting setting;
   setting.length = length;
   setting.step = step;
   reference::Evaluator<double> evaluator(module, setting);
   setParameters(module, evaluator);
+  for (auto [i, rows] : llvm::enumerate(bits)) {
+    if (!rows.empty()) {
+      evaluator.setParameter(forcedName(i), {rows.begin(), rows.end()});
+    }
+  }
   Scales scales(function);
   for (BlockArgument argument : function.getArguments()) {
     bool isTarget = scales.isOnTargetAxis(argument);
@@ -162,4 +174,47 @@ void sluice::replayLeak(const ReadPlan &plan, FoundLeak &leak) {
       leak = std::move(*other);
     }
   }
+}
+
+/// A copy of the module reads the forced bits.
+void sluice::replaySegments(FoundLeak &leak) {
+  CausalWitness &witness = leak.witness;
+  auto function = leak.loss->getParentOfType<func::FuncOp>();
+  if (witness.length > getContext(function) || workOf(function, witness.length) > mostWork) {
+    witness.whyNotRun = "the context is too short or the model too large for it";
+    return;
+  }
+  if (witness.runs.size() < 2) {
+    witness.whyNotRun = "no other token gives boundaries to compare with";
+    return;
+  }
+  OwningOpRef<ModuleOp> module(function->getParentOfType<ModuleOp>().clone());
+  forceBits(*module, witness.runs[0].bits);
+  auto copy = module->lookupSymbol<func::FuncOp>(function.getSymName());
+  SmallVector<CrossEntropyOp> losses = lossesOf(function), copies = lossesOf(copy);
+  CrossEntropyOp loss = copies[static_cast<size_t>(llvm::find(losses, leak.loss) - losses.begin())];
+  int64_t targets = 1;
+  for (CrossEntropyOp each : copies) {
+    targets = std::max(targets, static_cast<int64_t>(each.getOffset()));
+  }
+  auto rowOf = [&](const SegmentRun &run, uint64_t step) {
+    std::vector<int32_t> tokens = run.tokens;
+    tokens.resize(static_cast<size_t>(witness.length + targets));
+    return evaluateRow(copy, loss, witness.length, witness.row, step, tokens, run.bits);
+  };
+  for (uint64_t step = 1; step <= attempts && witness.change == 0; ++step) {
+    std::vector<double> before = rowOf(witness.runs[0], step);
+    for (size_t i = 1; i < witness.runs.size() && witness.change == 0; ++i) {
+      std::vector<double> after = rowOf(witness.runs[i], step);
+      if (before.empty() || after.empty()) {
+        witness.whyNotRun = "the reference cannot run the model";
+        return;
+      }
+      for (auto [x, y] : llvm::zip_equal(before, after)) {
+        witness.change = std::max(witness.change, std::abs(x - y));
+      }
+      witness.shown = witness.change > 0 ? i : 0;
+    }
+  }
+  witness.replay = witness.change > 0 ? Replay::Changed : Replay::Unchanged;
 }

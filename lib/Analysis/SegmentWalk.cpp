@@ -4,6 +4,7 @@
 // bounds.
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Analysis/Reach.h"
+#include "sluice/Analysis/SegmentReplay.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
 using namespace mlir;
@@ -12,7 +13,8 @@ using namespace sluice;
 namespace {
 
 /// Most rows that all walks together may look at: half a second.
-constexpr int64_t mostRows = 60'000, longestWalk = 7;
+/// Boundaries by position alone are one string a length.
+constexpr int64_t mostRows = 60'000, longestWalk = 7, longestRegular = 40;
 
 class SegmentWalk {
 public:
@@ -21,8 +23,9 @@ public:
     Value operand; ///< read next on the way
     int64_t position = 0;
   };
-  SegmentWalk(func::FuncOp function, const Scales &scales, int64_t length)
-      : function(function), scales(scales), length(length) {
+  SegmentWalk(func::FuncOp function, const Scales &scales, const BoundaryRules &rules,
+              int64_t length)
+      : function(function), scales(scales), rules(rules), length(length) {
     for (auto cut : function.getOps<SegmentOp>()) {
       cuts.push_back(cut);
     }
@@ -41,6 +44,7 @@ private:
 
   func::FuncOp function;
   const Scales &scales;
+  const BoundaryRules &rules;
   int64_t length;
   SmallVector<SegmentOp> cuts;
   DenseMap<std::pair<Value, int64_t>, Reach> known;
@@ -158,11 +162,11 @@ std::optional<FoundLeak> SegmentWalk::find(size_t first, int64_t &budget) {
     budget -= std::exchange(rows, 0);
     return leak;
   }
-  int64_t positions = length;
-  for (size_t i = 0; i < first; ++i) { // of segments, those that are closed
-    if (cuts[i].getEnds().getType().getScale() == cuts[first].getBits().getType().getScale()) {
-      positions = static_cast<int64_t>(boundaries[i].size());
-    }
+  int64_t positions = rules.countPlaces(boundaries, first, length);
+  if (auto regular = rules.findRegular(first, positions)) {
+    boundaries.resize(first);
+    boundaries.push_back(std::move(*regular));
+    return find(first + 1, budget);
   }
   for (int64_t bits = 0; bits < (int64_t{1} << positions); ++bits) {
     boundaries.resize(first);
@@ -171,6 +175,9 @@ std::optional<FoundLeak> SegmentWalk::find(size_t first, int64_t &budget) {
       if (bits >> i & 1) {
         ends.push_back(i);
       }
+    }
+    if (!rules.findTokens(boundaries, length)) {
+      continue;
     }
     if (auto leak = find(first + 1, budget)) {
       return leak;
@@ -183,9 +190,12 @@ std::optional<FoundLeak> sluice::findSegmentLeak(func::FuncOp function, Boundari
                                                  int64_t &longest) {
   int64_t budget = mostRows;
   Scales scales(function);
-  for (int64_t length = 1; length <= longestWalk; ++length) {
-    SegmentWalk walk(function, scales, length);
+  BoundaryRules rules(function);
+  int64_t last = rules.isRegular() ? longestRegular : longestWalk;
+  for (int64_t length = 1; length <= last; ++length) {
+    SegmentWalk walk(function, scales, rules, length);
     if (auto leak = walk.find(0, budget)) {
+      leak->witness.runs = rules.findRuns(*leak, walk.boundaries);
       boundaries = walk.boundaries;
       return leak;
     }

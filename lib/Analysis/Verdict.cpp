@@ -5,11 +5,16 @@
 
 using namespace sluice;
 
+std::string sluice::forcedName(size_t cut) { return "forced." + std::to_string(cut); }
+
 std::string sluice::formatReplay(const CausalWitness &witness) {
   std::string row = "row " + std::to_string(witness.row),
               token = "token " + std::to_string(witness.token);
   std::string how =
       witness.token < witness.length ? token + " changed" : "the sequence continued to " + token;
+  if (!witness.runs.empty()) {
+    how = witness.shown > 0 ? witness.runs[witness.shown].what : token + " changed";
+  }
   bool isCompiled = witness.program == ReplayProgram::Compiled;
   std::string where = isCompiled ? "replay of the compiled program: " : "replay of the reference: ";
   switch (witness.replay) {

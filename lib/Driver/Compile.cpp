@@ -12,6 +12,7 @@
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Analysis/Reach.h"
+#include "sluice/Analysis/SegmentReplay.h"
 #include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
@@ -138,6 +139,7 @@ void Compilation::prepareReplay() {
   ModuleOp only = *variants.front().module;
   only->setAttr("sluice.batch", b.getI64IntegerAttr(request.replay->batch));
   only.walk([&](CrossEntropyOp loss) { loss.setOffset(request.replay->targetOffset); });
+  forceBits(only, request.replay->bits);
   proof = {"leak-allowed", {}};
 }
 

@@ -78,16 +78,40 @@ void checkSelection(const Stage &stage, const Boundaries &made) {
   }
 }
 
-/// Layers, norms, sums, shifts and dropout: segments have no groups and no heads.
+/// All but heads, and what reads keys of another scale.
 bool standsOnSegments(const Stage &stage) {
   const auto *layer = std::get_if<Layer>(&stage.settings);
   const auto *layers = std::get_if<Layers>(&stage.settings);
   if (const Layer *settings = layer ? layer : layers ? &layers->layer : nullptr) {
     return !settings->isOver && settings->groups.empty();
   }
+  if (const auto *hourglass = std::get_if<Hourglass>(&stage.settings)) {
+    return !hourglass->attendsDown && !hourglass->attendsUp && hourglass->layer.groups.empty();
+  }
   Op op = stage.op();
   return op == Op::Norm || op == Op::Shift || op == Op::Add || op == Op::Project ||
-         op == Op::Dropout;
+         op == Op::Dropout || op == Op::Shorten || op == Op::Upsample || op == Op::Boundaries;
+}
+
+/// A stage that cuts, and one that pools what was cut, read a scale of the tokens or whole segments.
+void checkCut(const Stage &stage, const Primitive &input, const std::string &described,
+              const Primitive *cut) {
+  if (cut && (input.segments != cut->segments || input.factor != cut->factor)) {
+    refuseAt(stage.at("segments"),
+             "expected a stream on the scale that " + toString(cut->location) + " cuts, found " +
+                 described + "; name segments of this scale, or move the stream to that one");
+  }
+  const auto *made = std::get_if<Boundaries>(&stage.settings);
+  if (made && !input.segments.empty() && input.factor != 1) {
+    refuseAt(stage.location, "expected a stream of the tokens or of whole segments for boundaries, "
+                             "found " +
+                                 described + "; upsample it first");
+  }
+  if (made && made->rule && *made->rule != BoundaryRule::Every && input.factor != 1) {
+    refuseAt(stage.at("rule"), "expected the rule \"every\" on groups of tokens, as a group has "
+                               "no byte of its own, found another on " +
+                                   described + "; say \"every\", or upsample it first");
+  }
 }
 
 } // namespace
@@ -99,37 +123,32 @@ std::string namedSegments(const Settings &settings) {
 }
 
 void checkSegments(const Stage &stage, const Primitive &input, const std::string &described,
-                   const Boundaries *made) {
+                   const Primitive *cut) {
   std::string name = namedSegments(stage.settings);
-  if (!name.empty() && !made) {
+  if (!name.empty() && !cut) {
     refuseAt(stage.at("segments"),
              "expected the name of segments that an earlier boundaries stage makes, found " +
                  quote(name) + "; give such a stage that name");
   }
-  if (made) {
-    checkSelection(stage, *made);
+  if (cut) {
+    checkSelection(stage, std::get<Boundaries>(cut->settings));
   }
-  if (stage.op() == Op::Upsample) {
-    if (input.segments != name) {
-      bool isPlain = input.segments.empty();
+  if (stage.op() == Op::Upsample && cut) {
+    if (input.segments != name || input.factor != 1) {
       refuseAt(stage.at("segments"),
                "expected a stream of the segments that \"segments\" names, found " + described +
-                   (isPlain ? "; shorten it by them first"
-                            : "; say \"segments\": " + quote(input.segments)));
+                   (input.segments == name ? "; upsample it to whole segments first"
+                    : input.segments.empty() ? "; shorten it by them first"
+                                             : "; say \"segments\": " + quote(input.segments)));
     }
     return;
   }
-  bool isPool = stage.op() == Op::Shorten && !name.empty();
-  if ((isPool || stage.op() == Op::Boundaries) && (input.factor != 1 || !input.segments.empty())) {
-    refuseAt(stage.location,
-             "expected a stream on the tokens' scale where segments are made, found " + described +
-                 "; upsample it first");
-  }
+  checkCut(stage, input, described, cut);
   if (!input.segments.empty() && !standsOnSegments(stage)) {
     refuseAt(
         stage.location,
-        "expected a layer without \"over\" and \"scales\", a norm, shift, add, project, dropout, "
-        "or an upsample with \"segments\", found a " +
+        "expected a layer without \"over\" and \"scales\", a norm, shift, shorten, upsample, add, "
+        "project, dropout, boundaries or an hourglass without attention resampling, found a " +
             std::string(spec::name(stage.op())) + " stage of " + described + "; upsample it first");
   }
 }

@@ -49,10 +49,12 @@ private:
   void checkScored(const Stage &stage, const Head &head, int64_t input) const;
   void checkGiven(const Stage &stage, int64_t input) const;
   void checkSegments(const Stage &stage, int64_t input);
+  int64_t mostBits(int64_t input) const;
   void checkPlace(int64_t keys, const SourceLocation &where) const;
   void defineSegments(const Boundaries &boundaries, const SourceLocation &location);
   std::string segmentsAfter(const Settings &settings, int64_t input) const;
   Layer settleOver(const Stage &stage, Layer layer, int64_t input, int64_t second) const;
+  const Primitive *cutOf(const Settings &settings) const;
   const std::string &axisOf(int64_t id) const { return result[static_cast<size_t>(id)].axis; }
   const std::string &segmentsOf(int64_t id) const {
     return result[static_cast<size_t>(id)].segments;
@@ -120,6 +122,9 @@ void Expander::defineLoss(const Loss &loss, const SourceLocation &location) {
 int64_t Expander::factorAfter(const Settings &settings, int64_t input,
                               const SourceLocation &where) const {
   int64_t before = input < 0 ? 1 : result[static_cast<size_t>(input)].factor;
+  if (const Primitive *cut = cutOf(settings)) { // segments are counted one by one
+    return std::holds_alternative<Shorten>(settings) ? 1 : cut->factor;
+  }
   if (const auto *shorten = std::get_if<Shorten>(&settings)) {
     if (before * shorten->factor > largestSize) {
       fail(where, "expected scales of at most " + std::to_string(largestSize) +
@@ -143,7 +148,8 @@ int64_t Expander::factorAfter(const Settings &settings, int64_t input,
 std::string Expander::describe(int64_t id) const {
   const Primitive &p = result[static_cast<size_t>(id)];
   return "the result of the " + std::string(name(p.op())) + " stage at " + toString(p.location) +
-         (!p.segments.empty() ? ", on segments " + quote(p.segments)
+         (!p.segments.empty() ? ", on segments " + quote(p.segments) +
+                                    (p.factor > 1 ? " by " + std::to_string(p.factor) : "")
           : p.axis.empty()    ? ", on scale " + std::to_string(p.factor)
                               : ", on the axis of the input " + quote(p.axis));
 }
@@ -171,6 +177,12 @@ void Expander::checkGiven(const Stage &stage, int64_t input) const {
   }
 }
 
+/// The stage whose bits make the segments that the settings name; null where they name none.
+const Primitive *Expander::cutOf(const Settings &settings) const {
+  auto known = segmentations.find(namedSegments(settings));
+  return known == segmentations.end() ? nullptr : &result[static_cast<size_t>(known->second.id)];
+}
+
 void Expander::defineSegments(const Boundaries &boundaries, const SourceLocation &location) {
   if (!model.inputs.empty()) {
     fail(location, "expected no segments in a model with named inputs, whose lines are filled up "
@@ -184,27 +196,34 @@ void Expander::defineSegments(const Boundaries &boundaries, const SourceLocation
   }
 }
 
+/// Bits that rows of a stream have at most, one a row that is there.
+int64_t Expander::mostBits(int64_t input) const {
+  const Primitive &cut = result[static_cast<size_t>(input)];
+  auto outer = segmentations.find(cut.segments);
+  if (outer == segmentations.end()) {
+    return (model.context + cut.factor - 1) / cut.factor;
+  }
+  return std::get<Boundaries>(result[static_cast<size_t>(outer->second.id)].settings).capacity;
+}
+
 /// The segments that the rows of a stage's result are.
 std::string Expander::segmentsAfter(const Settings &settings, int64_t input) const {
-  bool isPool = std::holds_alternative<Shorten>(settings) && !namedSegments(settings).empty();
-  bool isBack =
-      std::holds_alternative<Upsample>(settings) || std::holds_alternative<Boundaries>(settings);
-  return isPool ? namedSegments(settings) : input < 0 || isBack ? "" : segmentsOf(input);
+  if (const Primitive *cut = cutOf(settings)) {
+    return std::holds_alternative<Shorten>(settings) ? namedSegments(settings) : cut->segments;
+  }
+  return input < 0 ? "" : segmentsOf(input);
 }
 
 /// What a stage's "segments" names is there and fits; what an upsample of it reads is kept.
 void Expander::checkSegments(const Stage &stage, int64_t input) {
-  auto known = segmentations.find(namedSegments(stage.settings));
-  Boundaries *made = nullptr;
-  if (known != segmentations.end()) {
-    made = &std::get<Boundaries>(result[static_cast<size_t>(known->second.id)].settings);
-  }
+  const Primitive *cut = cutOf(stage.settings);
   if (input >= 0) {
-    spec::checkSegments(stage, result[static_cast<size_t>(input)], describe(input), made);
+    spec::checkSegments(stage, result[static_cast<size_t>(input)], describe(input), cut);
   }
   const auto *upsample = std::get_if<Upsample>(&stage.settings);
-  if (upsample && made) { // row n of a stream that was delayed by one
-    made->spare = std::max(made->spare, 1 - upsample->by);
+  if (upsample && cut) { // row n of a stream that was delayed by one
+    auto &made = std::get<Boundaries>(result[static_cast<size_t>(cut->id)].settings);
+    made.spare = std::max(made.spare, 1 - upsample->by);
   }
 }
 
@@ -312,7 +331,8 @@ int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix
   if (const auto *loss = std::get_if<Loss>(&settings)) {
     defineLoss(*loss, isComposite ? stage.at("bags") : stage.at("name"));
   }
-  if (const auto *boundaries = std::get_if<Boundaries>(&settings)) {
+  if (auto *boundaries = std::get_if<Boundaries>(&settings)) {
+    boundaries->capacity = std::min(boundaries->capacity, mostBits(input));
     defineSegments(*boundaries, stage.at("name"));
   }
   int64_t id = static_cast<int64_t>(result.size());

@@ -65,9 +65,9 @@ Boundaries readBoundaries(const Fields &fields, int64_t context);
 /// The value of a stage's "segments"; empty where it has none.
 std::string namedSegments(const Settings &settings);
 /// Whether a stage that reads `input`, "the result of ...", fits its segments and those that it
-/// names, which `made` makes; null: no stage before does.
+/// names, which the stage `cut` makes; null: no stage before does.
 void checkSegments(const Stage &stage, const Primitive &input, const std::string &described,
-                   const Boundaries *made);
+                   const Primitive *cut);
 
 TopDown readTopDown(const Fields &fields, int64_t width);
 

@@ -252,7 +252,7 @@ int64_t distanceCount(const Model &model, const std::vector<Primitive> &primitiv
 
 int64_t positionsOf(const Model &model, const Primitive &stage) {
   return stage.segments.empty() ? (model.contextOf(stage.axis) + stage.factor - 1) / stage.factor
-                                : model.context + 1;
+                                : (model.context + stage.factor) / stage.factor;
 }
 
 int64_t Tensor::elements() const {

@@ -13,9 +13,12 @@ using namespace sluice;
 using namespace sluice::importing;
 using namespace sluice::spec;
 
-std::string importing::boundariesName(const Boundaries &settings) {
+std::string importing::boundariesName(const Primitive &stage) {
+  const auto &settings = std::get<Boundaries>(stage.settings);
   return *settings.rule == BoundaryRule::Every
-             ? "boundaries.every." + std::to_string(settings.factor)
+             ? "boundaries.every." + std::to_string(settings.factor) +
+                   (stage.segments.empty() ? "" : ".segments") +
+                   (stage.factor == 1 ? "" : "." + std::to_string(stage.factor))
              : "boundaries.whitespace";
 }
 
@@ -33,20 +36,84 @@ std::vector<int64_t> importing::membersOf(const Boundaries &settings, int64_t ro
   return members;
 }
 
-/// Bits of the rule, f32 0 or 1: rows of a table of one column, by token or by position.
-Value StageWriter::bitsOfRule(const Boundaries &settings) {
-  name("rule");
-  SequenceType type = sequence(1, 1, b.getF32Type());
-  Value table = read(boundariesName(settings));
-  if (*settings.rule == BoundaryRule::Every) {
-    return PositionOp::create(b, type, table);
+/// 1 where x is above `threshold`, 0 elsewhere.
+static Value isAbove(ImplicitLocOpBuilder &b, Value x, Value threshold, Value one, Value zero) {
+  Value above = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, x, threshold);
+  return arith::SelectOp::create(b, above, one, zero);
+}
+
+/// Bits of a rule by token, f32 0 or 1: rows of a table of one column. A segment's is that of the
+/// token that ends it.
+Value StageWriter::tokenBits(const Boundaries &settings, const std::string &segments) {
+  if (segments.empty()) {
+    name("rule");
+    auto scale = FlatSymbolRefAttr::get(b.getContext(), scaleName(1));
+    return EmbedOp::create(b, SequenceType::get(b.getContext(), scale, 1, b.getF32Type()),
+                           tokensOf(""), read(boundariesName(*current)));
   }
-  return EmbedOp::create(b, type, tokensOf(""), table);
+  const Segmentation &of = segmentations.at(segments);
+  Value bits = tokenBits(settings, of.outer);
+  name("rule." + segments);
+  auto scale = cast<SequenceType>(of.ends.getType()).getScale();
+  return SelectSegmentsOp::create(b, SequenceType::get(b.getContext(), scale, 1, b.getF32Type()),
+                                  bits, of.counts, of.ends);
+}
+
+/// Bits of the rule, by token or by position.
+Value StageWriter::bitsOfRule(const Boundaries &settings) {
+  if (*settings.rule != BoundaryRule::Every) {
+    return tokenBits(settings, current->segments);
+  }
+  name("rule");
+  return PositionOp::create(b, sequence(current->factor, 1, b.getF32Type()),
+                            read(boundariesName(*current)));
+}
+
+/// Bits of segments that have ended. An axis has more rows than that, and all are computed.
+Value StageWriter::ofClosed(Value bits) {
+  if (current->segments.empty()) {
+    return bits;
+  }
+  const Segmentation &of = segmentations.at(current->segments);
+  name("ones");
+  Value ones = map(of.bits, [&](ArrayRef<Value>) { return number(1); });
+  name("closed");
+  Value closed = SelectSegmentsOp::create(b, bits.getType(), ones, of.counts, of.ends);
+  name("cut");
+  return map({bits, closed},
+             [&](ArrayRef<Value> v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
+}
+
+/// One number a row of this stage's scale as one a token: a segment's stands at the token that ends
+/// it, zeros elsewhere, and a group's is shared by its tokens.
+Value StageWriter::toTokens(Value x) {
+  int64_t factor = current->factor;
+  for (std::string at = current->segments; !at.empty();) {
+    const Segmentation &of = segmentations.at(at);
+    Value all = SpreadSegmentsOp::create(b, of.bits.getType(), x, of.counts, of.ends, 1);
+    x = map({all, of.bits}, [&](ArrayRef<Value> v) -> Value { // bits learn nothing from this
+      Value isEnd = isAbove(b, v[1], number(0.5), number(1), number(0));
+      return arith::MulFOp::create(b, v[0], isEnd);
+    });
+    at = of.outer;
+    factor = of.factor;
+  }
+  if (factor == 1) {
+    return x;
+  }
+  auto type = cast<SequenceType>(x.getType());
+  auto scale = FlatSymbolRefAttr::get(b.getContext(), scaleName(1));
+  x = UpsampleOp::create(
+      b, SequenceType::get(b.getContext(), scale, type.getWidth(), type.getElement()), x, factor);
+  return map(x, [&](ArrayRef<Value> v) -> Value {
+    return arith::MulFOp::create(b, v[0], number(1 / static_cast<double>(factor)));
+  });
 }
 
 /// One number a row as losses have it.
 Value StageWriter::asLosses(Value x) {
-  return SumColumnsOp::create(b, sequence(1, 0, b.getF32Type()), x);
+  auto scale = cast<SequenceType>(x.getType()).getScale();
+  return SumColumnsOp::create(b, SequenceType::get(b.getContext(), scale, 0, b.getF32Type()), x);
 }
 
 //===----------------------------------------------------------------------===//
@@ -61,12 +128,6 @@ Value StageWriter::predictBoundaries(Value x) {
   hidden =
       map(hidden, [&](ArrayRef<Value> v) { return activate(b, Activation::Gelu, v[0], constant); });
   return linear("out", hidden, b.getF32Type());
-}
-
-/// 1 where x is above `threshold`, 0 elsewhere.
-static Value isAbove(ImplicitLocOpBuilder &b, Value x, Value threshold, Value one, Value zero) {
-  Value above = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, x, threshold);
-  return arith::SelectOp::create(b, above, one, zero);
 }
 
 static Value sigmoid(ImplicitLocOpBuilder &b, Value x, Value one) {
@@ -102,14 +163,14 @@ Value StageWriter::bitsOfLogits(const Boundaries &settings, Value logits) {
 /// Binary cross-entropy of logits l against labels y: max(l, 0) - l y + log(1 + exp(-|l|)).
 Value StageWriter::supervise(Value logits, Value labels) {
   name("supervision");
-  return asLosses(map({logits, labels}, [&](ArrayRef<Value> v) -> Value {
+  return asLosses(toTokens(map({logits, labels}, [&](ArrayRef<Value> v) -> Value {
     Value zero = number(0);
     Value least = arith::MinimumFOp::create(b, v[0], arith::NegFOp::create(b, v[0])); // -|l|
     Value rest = math::Log1pOp::create(b, math::ExpOp::create(b, least));
     Value linear = arith::SubFOp::create(b, arith::MaximumFOp::create(b, v[0], zero),
                                          arith::MulFOp::create(b, v[0], v[1]));
     return arith::AddFOp::create(b, linear, rest);
-  }));
+  })));
 }
 
 Value importing::logGamma(ImplicitLocOpBuilder &b, Value x) {
@@ -135,7 +196,8 @@ Value importing::logGamma(ImplicitLocOpBuilder &b, Value x) {
 /// 2023, equation 6).
 Value StageWriter::binomialPrior(Value bits, double a) {
   name("prior");
-  Value ones = map(bits, [&](ArrayRef<Value>) { return number(1); });
+  Value ones = toTokens(map(bits, [&](ArrayRef<Value>) { return number(1); }));
+  bits = toTokens(bits);
   Value count = asLosses(TotalOp::create(b, bits.getType(), bits));
   Value all = asLosses(TotalOp::create(b, bits.getType(), ones));
   return map({count, all}, [&](ArrayRef<Value> v) -> Value {
@@ -152,7 +214,7 @@ Value StageWriter::binomialPrior(Value bits, double a) {
 /// Bits that a predictor makes of the stream, and its loss: against the rule's bits, or the prior.
 Value StageWriter::bitsOfPredictor(const Boundaries &settings) {
   Value logits = predictBoundaries(stored("rows", streams[current->input]));
-  Value bits = bitsOfLogits(settings, logits);
+  Value bits = ofClosed(bitsOfLogits(settings, logits));
   if (purpose != Purpose::Predict) {
     Value losses = settings.rule ? supervise(logits, bitsOfRule(settings))
                                  : binomialPrior(bits, settings.prior);
@@ -162,19 +224,21 @@ Value StageWriter::bitsOfPredictor(const Boundaries &settings) {
   return bits;
 }
 
-/// The share of tokens that end a segment is told beside the losses, and minimized by nothing. Its
+/// The share of tokens that end one of these segments is told beside the losses, and minimized by nothing. Its
 /// inverse is the shortening factor.
 Value StageWriter::stage(const Boundaries &settings) {
-  Value bits = settings.hidden > 0 ? bitsOfPredictor(settings) : bitsOfRule(settings);
+  Value bits = settings.hidden > 0 ? bitsOfPredictor(settings) : ofClosed(bitsOfRule(settings));
   name("segment");
   auto ends = SequenceType::get(b.getContext(),
                                 FlatSymbolRefAttr::get(b.getContext(), scaleName(1, settings.name)),
                                 0, b.getI32Type());
-  auto segment = SegmentOp::create(b, sequence(1, 0, b.getI32Type()), ends, bits, settings.spare);
-  segmentations[settings.name] = {bits, segment.getCounts(), segment.getEnds()};
+  auto segment = SegmentOp::create(b, sequence(current->factor, 0, b.getI32Type()), ends, bits,
+                                   settings.spare);
+  segmentations[settings.name] = {bits, segment.getCounts(), segment.getEnds(), current->segments,
+                                  current->factor};
   if (purpose != Purpose::Predict) {
     name("share");
-    terms.push_back({asLosses(bits), settings.name + std::string(boundaryShare), 0, 0});
+    terms.push_back({asLosses(toTokens(bits)), settings.name + std::string(boundaryShare), 0, 0});
   }
   return bits;
 }
@@ -194,6 +258,6 @@ Value StageWriter::spreadSegments(const Upsample &settings) {
   Value x = stored("rows", streams[current->input]);
   const Segmentation &of = segmentations[settings.segments];
   name("spread");
-  return SpreadSegmentsOp::create(b, sequence(1, model.width, residualType), x, of.counts, of.ends,
-                                  settings.by);
+  return SpreadSegmentsOp::create(b, sequence(current->factor, model.width, residualType), x,
+                                  of.counts, of.ends, settings.by);
 }

@@ -86,6 +86,9 @@ void Importer::addScales() {
   AxisOp::create(b, "target", IntegerAttr(), IntegerAttr(), FlatSymbolRefAttr(), IntegerAttr());
   std::set<int64_t> factors = {1};
   for (const spec::Primitive &primitive : primitives) {
+    if (!primitive.segments.empty()) {
+      continue;
+    }
     factors.insert({primitive.factor, spec::distanceStep(primitives, primitive)});
     const auto *layer = std::get_if<spec::Layer>(&primitive.settings);
     for (size_t i = 0; layer && i < layer->groups.size(); ++i) {
@@ -105,15 +108,24 @@ void Importer::addScales() {
   addSegments();
 }
 
-/// An axis for the segments that each boundaries stage makes.
+/// An axis for the segments that each boundaries stage makes, and the scales on it.
 void Importer::addSegments() {
-  auto tokens = FlatSymbolRefAttr::get(b.getContext(), scaleName(1));
   for (const spec::Primitive &primitive : primitives) {
     if (const auto *made = std::get_if<spec::Boundaries>(&primitive.settings)) {
       b.setLoc(locationOf(b.getContext(), primitive.location));
-      AxisOp::create(b, made->name, IntegerAttr(), IntegerAttr(), tokens,
+      auto cut = FlatSymbolRefAttr::get(b.getContext(),
+                                        scaleName(primitive.factor, primitive.segments));
+      AxisOp::create(b, made->name, IntegerAttr(), IntegerAttr(), cut,
                      b.getI64IntegerAttr(made->capacity + made->spare));
-      ScaleOp::create(b, scaleName(1, made->name), made->name, 1);
+      std::set<int64_t> factors = {1};
+      for (const spec::Primitive &on : primitives) {
+        if (on.segments == made->name) {
+          factors.insert({on.factor, spec::distanceStep(primitives, on)});
+        }
+      }
+      for (int64_t factor : factors) {
+        ScaleOp::create(b, scaleName(factor, made->name), made->name, factor);
+      }
     }
   }
 }
@@ -211,10 +223,10 @@ void Importer::addTables() {
       }
     }
     const auto *made = std::get_if<spec::Boundaries>(&primitive.settings);
-    if (made && made->rule && known.insert(boundariesName(*made)).second) {
+    if (made && made->rule && known.insert(boundariesName(primitive)).second) {
       bool isEvery = *made->rule == spec::BoundaryRule::Every;
-      int64_t rows = isEvery ? model.context : model.vocabulary;
-      addTable(boundariesName(*made), {rows, 1}, "members", 0, 1, membersOf(*made, rows));
+      int64_t rows = isEvery ? spec::positionsOf(model, primitive) : model.vocabulary;
+      addTable(boundariesName(primitive), {rows, 1}, "members", 0, 1, membersOf(*made, rows));
     }
     const auto *embedding = std::get_if<spec::Embedding>(&primitive.settings);
     if (embedding && embedding->positions == spec::Positions::Sinusoidal) {

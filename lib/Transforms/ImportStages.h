@@ -22,8 +22,8 @@ constexpr llvm::StringLiteral sinusoidalName = "sinusoidal";
 /// Symbol of the table of sinusoids that Transformer-XL's layers on a scale of `factor` read.
 std::string distancesName(int64_t factor);
 
-/// Symbol of the table of bits that a rule reads, by token or by position.
-std::string boundariesName(const spec::Boundaries &settings);
+/// Symbol of the table of bits that the rule of a boundaries stage reads, by token or by position.
+std::string boundariesName(const spec::Primitive &stage);
 /// Its rows that are 1: tokens, or positions, that end a segment.
 std::vector<int64_t> membersOf(const spec::Boundaries &settings, int64_t rows);
 
@@ -70,7 +70,12 @@ private:
   /// What stages between tokens and segments read (ImportSegments.cpp).
   struct Segmentation {
     mlir::Value bits, counts, ends;
+    std::string outer = {}; ///< segments that are cut into these; empty: tokens are
+    int64_t factor = 1;     ///< of the tokens' scale that is cut
   };
+  mlir::Value tokenBits(const spec::Boundaries &settings, const std::string &segments);
+  mlir::Value ofClosed(mlir::Value bits);
+  mlir::Value toTokens(mlir::Value x);
   mlir::Value bitsOfRule(const spec::Boundaries &settings);
   mlir::Value predictBoundaries(mlir::Value x);
   mlir::Value bitsOfLogits(const spec::Boundaries &settings, mlir::Value logits);

@@ -99,9 +99,12 @@ void ModeChecker::value(size_t index) {
     }
   }
   if (value.kind == Kind::Ends) { // where a segment ends is a position that must exist
-    obligation("exist " + number + " 1");
-    Bound own = {{{Expression::End, static_cast<int64_t>(index), {makeVariable()}}}};
-    demandOfEnds(isNeverAbove(own, bounds[index]));
+    const Value &bits = graph.values[value.operands[0]];
+    if (!bits.segments) {
+      obligation("exist " + number + " " + std::to_string(bits.factor));
+      Expression own = {Expression::End, static_cast<int64_t>(index), {makeVariable()}};
+      demandOfEnds(isNeverAbove({{{Expression::Multiple, bits.factor, {own}}}}, bounds[index]));
+    }
   } else if (value.kind != Kind::Tokens && !value.isLazy() && !value.isGiven() && !value.segments) {
     obligation("exist " + number + " " + std::to_string(value.factor));
     judge.demand({{makeLinear(value.factor, 0)}}, bounds[index], false, "p");

@@ -21,19 +21,47 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
   if (!inputs.empty()) {
     fields.mismatch("segments in a model without inputs", "\"" + name + "\"");
   }
-  if (graph.values[x].factor != 1 || graph.values[x].segments || cuts.contains(name)) {
-    fields.mismatch("a stream on the tokens' scale, and a name of its own", "\"" + name + "\"");
+  int64_t factor = graph.values[x].factor;
+  std::optional<size_t> outer = graph.values[x].segments;
+  bool hasRule = !predicts || fields.find("rule");
+  bool isEvery = hasRule && fields.choice("rule", {"whitespace", "every"}) == 1;
+  if (cuts.contains(name) || (factor != 1 && (outer || (hasRule && !isEvery)))) {
+    fields.mismatch("a scale that can be cut, and a name of its own", "\"" + name + "\"");
   }
-  bool isEvery =
-      (!predicts || fields.find("rule")) && fields.choice("rule", {"whitespace", "every"}) == 1;
   axis.clear();
   size_t bits = predicts  ? bitsOfPredictor(fields, path, x)
                 : isEvery ? make(Kind::Position, path + ".rule", {})
-                          : make(Kind::Embed, path + ".rule", {0});
+                          : tokenBits(path, outer);
+  graph.values[bits].factor = factor;
+  graph.values[bits].segments = outer;
+  bits = outer ? ofClosed(path, bits, *outer) : bits;
   size_t counts = make(Kind::Counts, path + ".segment", {bits});
   size_t ends = make(Kind::Ends, path + ".segment", {bits});
   graph.values[ends].segments = ends;
+  graph.values[ends].factor = 1;
   cuts[name] = {bits, counts, ends};
+}
+
+/// A segment's bit is that of the token that ends it.
+size_t Deriver::tokenBits(const std::string &path, std::optional<size_t> outer) {
+  if (!outer) {
+    return make(Kind::Embed, path + ".rule", {0});
+  }
+  const auto &[name, cut] = cutAt(*outer);
+  size_t bits = tokenBits(path, graph.values[cut.bits].segments);
+  bits = make(Kind::Select, path + ".rule." + name, {bits, cut.counts, cut.ends});
+  graph.values[bits].segments = outer;
+  return bits;
+}
+
+/// No bits behind the last segment that has ended.
+size_t Deriver::ofClosed(const std::string &path, size_t bits, size_t outer) {
+  const Cut &cut = cutAt(outer).second;
+  size_t ones = make(Kind::Map, path + ".ones", {cut.bits});
+  size_t closed = make(Kind::Select, path + ".closed", {ones, cut.counts, cut.ends});
+  graph.values[closed].segments = outer;
+  graph.values[closed].factor = 1;
+  return make(Kind::Map, path + ".cut", {bits, closed});
 }
 
 /// From tokens to segments, or back.
@@ -46,8 +74,8 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
                     "\"" + fields.text("segments") + "\"");
   }
   Cut cut = found->second;
-  bool fits = isPool ? graph.values[x].factor == 1 && !graph.values[x].segments
-                     : graph.values[x].segments == cut.ends;
+  const Value &on = graph.values[isPool ? cut.bits : cut.ends];
+  bool fits = graph.values[x].factor == on.factor && graph.values[x].segments == on.segments;
   if (!fits) {
     fields.mismatch("a stream of tokens to pool, or of these segments to spread", "another");
   }
@@ -56,12 +84,14 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
     fields.choice("method", {"repeat"});
     size_t result =
         make(Kind::Spread, path + ".spread", {x, cut.counts, cut.ends}, fields.integer("by", 0, 1));
-    graph.values[result].segments.reset();
+    graph.values[result].segments = graph.values[cut.bits].segments;
+    graph.values[result].factor = graph.values[cut.bits].factor;
     return result;
   }
   bool isLast = fields.choice("method", {"average", "last"}) == 1;
   size_t result = isLast ? make(Kind::Select, path + ".pool", {x, cut.counts, cut.ends})
                          : make(Kind::Pool, path + ".pool", {x, cut.bits, cut.counts, cut.ends});
   graph.values[result].segments = cut.ends;
+  graph.values[result].factor = 1;
   return result;
 }

@@ -53,12 +53,50 @@ std::vector<float> lossesOf(runtime::Executor &program, const std::string &entry
   return losses;
 }
 
-/// Different tokens side by side.
-void setTokens(runtime::Executor &program) {
+/// Different tokens side by side, or those of a run, and its bits.
+void setTokens(runtime::Executor &program, const SegmentRun *run) {
   std::span<int32_t> tokens = program.tokens();
   for (size_t i = 0; i < tokens.size(); ++i) {
     tokens[i] = static_cast<int32_t>(static_cast<int64_t>(i) % program.plan().model.vocabulary);
   }
+  if (run) {
+    std::ranges::copy(run->tokens, tokens.begin());
+    for (size_t i = 0; i < run->bits.size(); ++i) {
+      for (const runtime::Tensor &tensor : program.plan().tensors) {
+        if (tensor.name == forcedName(i)) {
+          std::ranges::copy(run->bits[i], program.tensor(tensor).begin());
+        }
+      }
+    }
+    program.prepare();
+  }
+}
+
+double differenceOf(const std::vector<float> &before, const std::vector<float> &after) {
+  double change = 0;
+  for (size_t i = 0; i < before.size(); ++i) {
+    change = std::max(change,
+                      std::abs(static_cast<double>(after[i]) - static_cast<double>(before[i])));
+  }
+  return change;
+}
+
+/// The first of the runs whose row is another one than the first run's.
+double compareRuns(runtime::Executor &program, const std::string &entry, CausalWitness &witness,
+                   int attempt) {
+  auto losses = [&](const SegmentRun &run) {
+    setTokens(program, &run);
+    return lossesOf(program, entry, witness.length, witness.row, attempt);
+  };
+  std::vector<float> before = losses(witness.runs[0]);
+  for (size_t i = 1; i < witness.runs.size(); ++i) {
+    double change = differenceOf(before, losses(witness.runs[i]));
+    if (change > 0) {
+      witness.shown = i;
+      return change;
+    }
+  }
+  return 0;
 }
 
 void replay(runtime::Executor &program, const std::string &entry, CausalWitness &witness) {
@@ -67,17 +105,18 @@ void replay(runtime::Executor &program, const std::string &entry, CausalWitness 
   for (int attempt = 0; attempt < attempts && change == 0; ++attempt) {
     setWeights(program, attempt);
     program.prepare();
-    setTokens(program);
+    if (!witness.runs.empty()) {
+      change = compareRuns(program, entry, witness, attempt);
+      continue;
+    }
+    setTokens(program, nullptr);
     std::vector<float> before = lossesOf(program, entry, witness.length, witness.row, attempt);
     int32_t &token = program.tokens()[static_cast<size_t>(witness.token)];
     if (witness.token < witness.length) {
       token = static_cast<int32_t>((token + 1) % program.plan().model.vocabulary);
     }
     std::vector<float> after = lossesOf(program, entry, longer, witness.row, attempt);
-    for (size_t i = 0; i < before.size(); ++i) {
-      change = std::max(change,
-                        std::abs(static_cast<double>(after[i]) - static_cast<double>(before[i])));
-    }
+    change = differenceOf(before, after);
   }
   witness.change = change;
   witness.replay = change > 0 ? Replay::Changed : Replay::Unchanged;
@@ -91,7 +130,7 @@ bool replayCompiled(const driver::CheckRequest &checked, const CausalVerdict &re
   const std::string &mode = refused.refusedMode;
   std::vector<std::string> targets = runtime::machineTargets();
   bool hasLosses = mode == "eval" || mode == "train";
-  if (targets.empty() || !hasLosses) {
+  if (targets.empty() || !hasLosses || witness.runs.size() == 1) {
     return false;
   }
   int64_t longer = std::max(witness.length, witness.token + 1);
@@ -103,7 +142,9 @@ bool replayCompiled(const driver::CheckRequest &checked, const CausalVerdict &re
   }
   request.inMemory = true;
   request.targets = {targets.front()};
-  request.replay = {.targetOffset = longer - witness.row, .batch = 1};
+  request.replay = {.targetOffset = longer - witness.row,
+                    .batch = 1,
+                    .bits = witness.runs.empty() ? ForcedBits() : witness.runs[0].bits};
   try {
     driver::Outcome compiled = driver::compile(request);
     if (compiled.status != 0) {

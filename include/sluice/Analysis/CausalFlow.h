@@ -262,5 +262,7 @@ void preferTarget(const ReadPlan &plan, FoundLeak &leak);
 /// Leaves them where the module's context or the work is too large. Where the numbers stay the
 /// same, `leak` becomes one of a somewhat greater length that changes them, if there is one.
 void replayLeak(const ReadPlan &plan, FoundLeak &leak);
+/// The same on the runs of a witness under given boundaries: the first that shows a change.
+void replaySegments(FoundLeak &leak);
 
 } // namespace sluice

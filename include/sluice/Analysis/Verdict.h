@@ -29,6 +29,20 @@ enum class Replay { NotRun, Changed, Unchanged };
 /// one, whose change is in the row's loss (nats).
 enum class ReplayProgram { Reference, Compiled };
 
+/// Bits of each segmentation of a mode, a number a row; of one without, as the program computes
+/// them.
+using ForcedBits = std::vector<std::vector<float>>;
+
+/// Name of the parameter that holds the forced bits of a segmentation.
+std::string forcedName(size_t cut);
+
+/// What a witness under given boundaries is run on.
+struct SegmentRun {
+  std::vector<int32_t> tokens;
+  ForcedBits bits;
+  std::string what; ///< "token 2 changed under the same boundaries"; empty for the first
+};
+
 /// Row `row` of a sequence of `length` tokens depends on token `token` > row. Where token >=
 /// length, no such token stands in the sequence yet: the row is another one once it does (prefix
 /// invariance fails).
@@ -41,6 +55,10 @@ struct CausalWitness {
   double change = 0; ///< largest difference in the row that predicts, where the replay was run
   ReplayProgram program = ReplayProgram::Reference;
   std::string whyNotRun = {}; ///< "--no-replay"; empty where no replay was asked for
+  /// Of segments: what the first run reads, then those that are compared with it. Without, tokens
+  /// are any.
+  std::vector<SegmentRun> runs = {};
+  size_t shown = 0; ///< of `runs`: the one whose row changed
 };
 
 /// A loss that was proved about: row t is scored against token t + offset.

@@ -53,6 +53,7 @@ struct CompileRequest {
   struct Replay {
     int64_t targetOffset = 1; ///< row t is scored against token t + this: one that it does not read
     int64_t batch = 1;        ///< rows of a batch
+    ForcedBits bits = {};     ///< segmentations that read bits from parameters, as this has rows
   };
   std::optional<Replay> replay = std::nullopt;
 };

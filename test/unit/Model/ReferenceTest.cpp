@@ -127,6 +127,8 @@ TEST_P(CompiledModel, ComputesWhatTheReferenceComputes) {
 
 INSTANTIATE_TEST_SUITE_P(Inputs, CompiledModel, ::testing::ValuesIn(familiesOfInputs()),
                          [](const auto &info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Segments, CompiledModel, ::testing::ValuesIn(familiesOfSegments()),
+                         [](const auto &info) { return std::string(info.param.name); });
 INSTANTIATE_TEST_SUITE_P(Families, CompiledModel, ::testing::ValuesIn(families()),
                          [](const auto &info) { return std::string(info.param.name); });
 
@@ -191,6 +193,8 @@ TEST_P(WholeGradient, IsTheLimitOfDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Inputs, WholeGradient, ::testing::ValuesIn(familiesOfInputs()),
+                         [](const auto &info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Segments, WholeGradient, ::testing::ValuesIn(familiesOfSegments()),
                          [](const auto &info) { return std::string(info.param.name); });
 INSTANTIATE_TEST_SUITE_P(Families, WholeGradient, ::testing::ValuesIn(families()),
                          [](const auto &info) { return std::string(info.param.name); });

@@ -299,6 +299,51 @@ static const char *const starts =
               "scales": [{"factor": 1, "tokens": [0, 5]}, {"factor": 4, "tokens": [3, 26], "grid": "moving"}]},
              {"op": "head", "first": 3}]})json";
 
+/// Segments of segments, whose bits are by position and by the token that ends a word; groups of
+/// either.
+static const char *const nestedSegments =
+    R"json({"sluice": 1, "vocabulary": 37, "context": 29, "batch": 3, "width": 20,
+  "defaults": {"heads": 2, "head_size": 6, "feed_forward": 24, "relative": {"bias": 5}},
+  "stages": [{"op": "embedding", "to": "x"},
+             {"op": "boundaries", "name": "words", "rule": "whitespace"},
+             {"op": "shorten", "segments": "words", "to": "w"},
+             {"op": "hourglass", "hierarchy": "0@1 1@2 1@1"},
+             {"op": "boundaries", "name": "pairs", "rule": "every", "factor": 2},
+             {"op": "shorten", "segments": "pairs", "method": "last"},
+             {"op": "boundaries", "name": "all", "rule": "whitespace"},
+             {"op": "shift", "by": 2, "start": "null"},
+             {"op": "shorten", "factor": 2, "method": "linear"},
+             {"op": "upsample", "factor": 2, "method": "linear", "to": "p"},
+             {"op": "upsample", "segments": "pairs", "by": 0, "to": "back"},
+             {"op": "shorten", "from": "p", "segments": "all"},
+             {"op": "upsample", "segments": "all", "by": 2},
+             {"op": "upsample", "segments": "pairs"},
+             {"op": "add", "with": "back"}, {"op": "add", "with": "w"},
+             {"op": "upsample", "segments": "words"}, {"op": "add", "with": "x"},
+             {"op": "layer"}, {"op": "head"}]})json";
+
+/// Predicted segments of groups of tokens, and of these segments.
+static const char *const groupedSegments =
+    R"json({"sluice": 1, "vocabulary": 37, "context": 31, "batch": 2, "width": 20,
+  "defaults": {"heads": 2, "head_size": 6, "feed_forward": 24},
+  "stages": [{"op": "embedding", "to": "x"},
+             {"op": "shift", "by": 1},
+             {"op": "shorten", "factor": 2}, {"op": "layer", "to": "twos"},
+             {"op": "boundaries", "name": "parts", "rule": "every", "factor": 2, "predictor": 6},
+             {"op": "shorten", "segments": "parts", "to": "parts"},
+             {"op": "boundaries", "name": "wholes", "rule": "every", "factor": 3, "predictor": 5, "weight": 0.5},
+             {"op": "shorten", "segments": "wholes"}, {"op": "layer"},
+             {"op": "upsample", "segments": "wholes"}, {"op": "add", "with": "parts"},
+             {"op": "upsample", "segments": "parts"}, {"op": "add", "with": "twos"},
+             {"op": "upsample", "factor": 2}, {"op": "add", "with": "x"},
+             {"op": "layer"}, {"op": "head"}]})json";
+
+const std::vector<Family> &familiesOfSegments() {
+  static const std::vector<Family> all = {{"NestedSegments", nestedSegments},
+                                          {"GroupedSegments", groupedSegments}};
+  return all;
+}
+
 const std::vector<Family> &families() {
   static const std::vector<Family> all = {{"RelativeBias", relativeBias},
                                           {"TransformerXl", transformerXl},

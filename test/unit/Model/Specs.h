@@ -19,6 +19,9 @@ const std::vector<Family> &families();
 /// Families with named inputs beside their tokens, which have no step.
 const std::vector<Family> &familiesOfInputs();
 
+/// Families with segments of segments, and groups and segments of each other.
+const std::vector<Family> &familiesOfSegments();
+
 /// A stack of width 32 on a context of 24: `stages` stand between embedding and head.
 std::string stackOf(const std::string &stages);
 

@@ -1,0 +1,56 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Boundaries as inputs: which ones the rules of a model can give, and what to run for a witness.
+#pragma once
+
+#include "sluice/Analysis/CausalFlow.h"
+
+namespace sluice {
+
+/// What decides the bits of a function's cuts, in order: predictors, or rules of a spec.
+class BoundaryRules {
+public:
+  enum Kind { Predicted, ByPosition, ByToken };
+  struct Source {
+    Kind kind = Predicted;
+    int64_t factor = 1;                    ///< of the scale that is cut
+    llvm::DenseSet<int64_t> members;       ///< of the rule's table
+    llvm::SmallVector<SegmentOp> selected; ///< the bit is that of the token that ends a segment
+  };
+  explicit BoundaryRules(mlir::func::FuncOp function);
+
+  /// Whether every boundary is decided by its position.
+  bool isRegular() const;
+  /// Places that a bit of a cut may stand at, of `length` tokens: rows of its scale, and of
+  /// segments those that `boundaries` of earlier cuts close.
+  int64_t countPlaces(const Boundaries &boundaries, size_t cut, int64_t length) const;
+  /// The boundaries of a cut that its positions decide.
+  std::optional<std::vector<int64_t>> findRegular(size_t cut, int64_t places) const;
+  /// Tokens under which rules by token give the boundaries of the first cuts; none where no tokens
+  /// do.
+  std::optional<std::vector<int32_t>> findTokens(const Boundaries &boundaries,
+                                                 int64_t length) const;
+  /// What to run for a leak: first as the witness says, then what is compared with that: the token
+  /// changed, under the same boundaries or with one that follows from it. Empty where no tokens
+  /// give the boundaries.
+  std::vector<SegmentRun> findRuns(const FoundLeak &leak, const Boundaries &boundaries) const;
+
+private:
+  /// By token, cuts of rules and whether they want a bit there.
+  using Wishes = std::vector<std::vector<std::pair<size_t, bool>>>;
+  Wishes wishesOf(const Boundaries &boundaries, int64_t length) const;
+  std::optional<int32_t> findToken(const Wishes &wishes, int64_t t, bool turned,
+                                   std::optional<int32_t> but) const;
+  ForcedBits findBits(const Boundaries &boundaries) const;
+  Boundaries turnedAt(Boundaries boundaries, size_t cut, int64_t position, int64_t length) const;
+  std::optional<size_t> findCut(mlir::Value bits) const;
+
+  mlir::func::FuncOp function;
+  llvm::SmallVector<SegmentOp> cuts;
+  llvm::SmallVector<Source> sources;
+};
+
+/// Every function reads the bits of the cuts that `bits` has from a parameter, row by row.
+void forceBits(mlir::ModuleOp module, const ForcedBits &bits);
+
+} // namespace sluice

@@ -1,0 +1,225 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A leak under given boundaries, as inputs that have these boundaries: tokens where a rule decides,
+// forced bits where a predictor does.
+#include "sluice/Analysis/SegmentReplay.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+
+using namespace mlir;
+using namespace sluice;
+
+/// Rows that are 1 of the table of a rule that this value reads; none where it reads no such table.
+static std::optional<DenseSet<int64_t>> membersOf(Value table) {
+  auto read = table.getDefiningOp<ReadOp>();
+  auto parameter =
+      read ? SymbolTable::lookupNearestSymbolFrom<ParameterOp>(read, read.getParameterAttr())
+           : ParameterOp();
+  if (!parameter || parameter.getInitial() != "members") {
+    return std::nullopt;
+  }
+  ArrayRef<int64_t> rows = parameter.getMembers().value_or(ArrayRef<int64_t>());
+  return DenseSet<int64_t>(rows.begin(), rows.end());
+}
+
+static BoundaryRules::Source sourceOf(Value bits) {
+  BoundaryRules::Source source;
+  for (Operation *op = bits.getDefiningOp(); op; op = bits.getDefiningOp()) {
+    auto select = dyn_cast<SelectSegmentsOp>(op);
+    bool isMasked = isa<MapOp>(op) && op->getNumOperands() == 2 &&
+                    op->getOperand(1).getDefiningOp<SelectSegmentsOp>();
+    if (select) {
+      source.selected.push_back(select.getEnds().getDefiningOp<SegmentOp>());
+    } else if (!isMasked) {
+      bool isPosition = isa<PositionOp>(op), isToken = isa<EmbedOp>(op);
+      auto members = isPosition || isToken ? membersOf(op->getOperands().back()) : std::nullopt;
+      if (members && (isToken || source.selected.empty())) {
+        source.kind = isToken ? BoundaryRules::ByToken : BoundaryRules::ByPosition;
+        source.members = std::move(*members);
+      }
+      return source;
+    }
+    bits = op->getOperand(0);
+  }
+  return source;
+}
+
+BoundaryRules::BoundaryRules(func::FuncOp function)
+    : function(function), cuts(function.getOps<SegmentOp>()) {
+  Scales scales(function);
+  for (SegmentOp cut : cuts) {
+    sources.push_back(sourceOf(cut.getBits()));
+    sources.back().factor = scales.factorOf(cut.getBits());
+  }
+}
+
+std::optional<size_t> BoundaryRules::findCut(Value bits) const {
+  auto at = llvm::find_if(cuts, [&](SegmentOp cut) { return cut.getBits() == bits; });
+  return at == cuts.end() ? std::nullopt : std::optional(static_cast<size_t>(at - cuts.begin()));
+}
+
+bool BoundaryRules::isRegular() const {
+  return llvm::all_of(sources, [](const Source &of) { return of.kind == ByPosition; });
+}
+
+int64_t BoundaryRules::countPlaces(const Boundaries &boundaries, size_t cut, int64_t length) const {
+  SegmentOp own = cuts[cut];
+  auto scale = cast<SequenceType>(own.getBits().getType()).getScale();
+  for (size_t i = 0; i < cut; ++i) { // of segments, those that are closed
+    SegmentOp outer = cuts[i];
+    if (outer.getEnds().getType().getScale() == scale) {
+      return static_cast<int64_t>(boundaries[i].size());
+    }
+  }
+  return llvm::divideCeil(length, sources[cut].factor);
+}
+
+std::optional<std::vector<int64_t>> BoundaryRules::findRegular(size_t cut, int64_t places) const {
+  if (sources[cut].kind != ByPosition) {
+    return std::nullopt;
+  }
+  std::vector<int64_t> ends;
+  for (int64_t p = 0; p < places; ++p) {
+    if (sources[cut].members.contains(p)) {
+      ends.push_back(p);
+    }
+  }
+  return ends;
+}
+
+BoundaryRules::Wishes BoundaryRules::wishesOf(const Boundaries &boundaries, int64_t length) const {
+  Wishes wishes(static_cast<size_t>(length));
+  for (size_t i = 0; i < boundaries.size(); ++i) {
+    int64_t places = sources[i].kind == ByToken ? countPlaces(boundaries, i, length) : 0;
+    for (int64_t p = 0; p < places; ++p) {
+      int64_t token = p;
+      for (SegmentOp cut : sources[i].selected) {
+        token = boundaries[*findCut(cut.getBits())][static_cast<size_t>(token)];
+      }
+      wishes[static_cast<size_t>(token)].emplace_back(i, llvm::is_contained(boundaries[i], p));
+    }
+  }
+  return wishes;
+}
+
+std::optional<int32_t> BoundaryRules::findToken(const Wishes &wishes, int64_t t, bool turned,
+                                                std::optional<int32_t> but) const {
+  auto module = function->getParentOfType<ModuleOp>();
+  auto vocabulary = module->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt();
+  for (int64_t i = 0; i < vocabulary; ++i) {
+    auto token = static_cast<int32_t>((i + t) % vocabulary); // others side by side
+    if (but != token && llvm::all_of(wishes[static_cast<size_t>(t)], [&](auto wish) {
+          return sources[wish.first].members.contains(token) == (wish.second != turned);
+        })) {
+      return token;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::vector<int32_t>> BoundaryRules::findTokens(const Boundaries &boundaries,
+                                                              int64_t length) const {
+  Wishes wishes = wishesOf(boundaries, length);
+  std::vector<int32_t> tokens;
+  for (int64_t t = 0; t < length; ++t) {
+    std::optional<int32_t> token = findToken(wishes, t, /*turned=*/false, std::nullopt);
+    if (!token) {
+      return std::nullopt;
+    }
+    tokens.push_back(*token);
+  }
+  return tokens;
+}
+
+ForcedBits BoundaryRules::findBits(const Boundaries &boundaries) const {
+  ForcedBits forced(boundaries.size());
+  for (size_t i = 0; i < boundaries.size(); ++i) {
+    if (sources[i].kind == Predicted) {
+      forced[i].resize(static_cast<size_t>(getContext(function)) + 1);
+      for (int64_t end : boundaries[i]) {
+        forced[i][static_cast<size_t>(end)] = 1;
+      }
+    }
+  }
+  return forced;
+}
+
+/// Of later cuts, boundaries of the segments that still stand.
+Boundaries BoundaryRules::turnedAt(Boundaries boundaries, size_t cut, int64_t position,
+                                   int64_t length) const {
+  std::vector<int64_t> &ends = boundaries[cut];
+  auto at = llvm::lower_bound(ends, position);
+  if (at != ends.end() && *at == position) {
+    ends.erase(at);
+  } else {
+    ends.insert(at, position);
+  }
+  for (size_t i = cut + 1; i < boundaries.size(); ++i) {
+    int64_t places = countPlaces(boundaries, i, length);
+    llvm::erase_if(boundaries[i], [&](int64_t end) { return end >= places; });
+  }
+  return boundaries;
+}
+
+std::vector<SegmentRun> BoundaryRules::findRuns(const FoundLeak &leak,
+                                                const Boundaries &boundaries) const {
+  int64_t length = leak.witness.length, token = leak.witness.token;
+  std::optional<std::vector<int32_t>> tokens = findTokens(boundaries, length);
+  if (!tokens) {
+    return {};
+  }
+  Wishes wishes = wishesOf(boundaries, length);
+  auto at = static_cast<size_t>(token);
+  auto with = [&](bool turned) {
+    std::optional<std::vector<int32_t>> changed;
+    if (auto other = findToken(wishes, token, turned, tokens->at(at))) {
+      changed = tokens;
+      changed->at(at) = *other;
+    }
+    return changed;
+  };
+  std::string changed = "token " + std::to_string(token) + " changed";
+  std::vector<SegmentRun> runs = {{*tokens, findBits(boundaries), ""}};
+  auto same = with(/*turned=*/false);
+  if (same) {
+    runs.push_back({*same, runs[0].bits, changed + " under the same boundaries"});
+  }
+  for (auto [value, position] : leak.path) {
+    std::optional<size_t> cut = findCut(value);
+    if (cut && !runs[0].bits[*cut].empty()) {
+      runs.push_back({same.value_or(*tokens),
+                      findBits(turnedAt(boundaries, *cut, position, length)),
+                      changed + " and the bit at " + std::to_string(position) +
+                          " that is predicted from it"});
+    }
+  }
+  auto other = wishes[at].empty() ? std::nullopt : with(/*turned=*/true);
+  if (other) {
+    runs.push_back({*other, runs[0].bits, changed + " and the bit that it decides"});
+  }
+  return runs;
+}
+
+void sluice::forceBits(ModuleOp module, const ForcedBits &bits) {
+  for (auto [i, rows] : llvm::enumerate(bits)) {
+    if (rows.empty()) {
+      continue;
+    }
+    OpBuilder b(module.getBodyRegion());
+    auto type = RankedTensorType::get({static_cast<int64_t>(rows.size()), 1}, b.getF32Type());
+    std::string name = forcedName(i);
+    ParameterOp::create(b, module.getLoc(), name, type, b.getStrArrayAttr({name}),
+                        ArrayRef<int64_t>(type.getDimSize(0)), "zeros", llvm::APFloat(0.0),
+                        llvm::APFloat(10000.0), /*decay=*/false, /*frozen=*/false, /*stride=*/1,
+                        DenseI64ArrayAttr());
+    for (auto function : module.getOps<func::FuncOp>()) {
+      SmallVector<SegmentOp> cuts(function.getOps<SegmentOp>());
+      if (i >= cuts.size()) {
+        continue;
+      }
+      OpBuilder at(cuts[i]);
+      Value table = ReadOp::create(at, cuts[i].getLoc(), type, name);
+      Value forced = PositionOp::create(at, cuts[i].getLoc(), cuts[i].getBits().getType(), table);
+      cuts[i].getBitsMutable().assign(forced);
+    }
+  }
+}
