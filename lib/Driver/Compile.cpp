@@ -214,8 +214,10 @@ std::optional<Outcome> Compilation::addStep() {
   auto predict = module->lookupSymbol<func::FuncOp>("predict");
   StepRefusal refusal;
   bool isOfGroups = module->getOperation()->hasAttr("sluice.group"); // nothing is generated
-  if (proof.verdict != "proved" || !predict || isOfGroups || !hasScheduledReads(predict) ||
-      !deriveStep(predict, refusal)) {
+  // Of segments there are entries for CPUs alone.
+  bool isForGpus = hasSegments(*module) && !targets.gpus.empty();
+  if (proof.verdict != "proved" || !predict || isOfGroups || isForGpus ||
+      !hasScheduledReads(predict) || !deriveStep(predict, refusal)) {
     return std::nullopt;
   }
   // The watch compares whole sequences; what a step reads, it proves itself.

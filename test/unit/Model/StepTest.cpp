@@ -198,6 +198,32 @@ INSTANTIATE_TEST_SUITE_P(HeadGroups, Stepped,
                          ::testing::Values(Family{"BottomUpAndRetina", bottomUpAndRetina}),
                          [](const auto &info) { return std::string(info.param.name); });
 
+/// Segments whose rows close at different steps of a batch: means behind a learned first row and
+/// attention by distance; last rows and predicted bits, read from the closed segment on.
+constexpr const char *words = R"json({"sluice": 1, "vocabulary": 40, "context": 23, "batch": 3, "width": 8,
+  "defaults": {"heads": 2, "feed_forward": 8, "placement": "post", "relative": "xl_shared"},
+  "stages": [{"op": "embedding"}, {"op": "layer", "to": "fine"},
+    {"op": "boundaries", "name": "words", "rule": "whitespace", "capacity": 0.7},
+    {"op": "shorten", "segments": "words"}, {"op": "shift", "by": 1, "start": "null"},
+    {"op": "layers", "count": 2}, {"op": "upsample", "segments": "words", "by": 0},
+    {"op": "add", "with": "fine"}, {"op": "layer"}, {"op": "head"}]})json";
+constexpr const char *lastAndPredicted =
+    R"json({"sluice": 1, "vocabulary": 17, "context": 20, "batch": 3, "width": 12,
+  "defaults": {"heads": 2, "feed_forward": 10, "rotary": true},
+  "stages": [{"op": "embedding"}, {"op": "layer", "to": "fine"},
+    {"op": "boundaries", "name": "threes", "rule": "every", "factor": 3},
+    {"op": "shorten", "segments": "threes", "method": "last"}, {"op": "layer"},
+    {"op": "upsample", "segments": "threes"}, {"op": "add", "with": "fine", "to": "more"},
+    {"op": "boundaries", "name": "guessed", "predictor": 6, "prior": 0.4},
+    {"op": "shorten", "segments": "guessed"}, {"op": "layer", "window": 2},
+    {"op": "upsample", "segments": "guessed", "by": 2},
+    {"op": "add", "with": "more"}, {"op": "head"}]})json";
+
+INSTANTIATE_TEST_SUITE_P(Segmented, Stepped,
+                         ::testing::Values(Family{"Words", words},
+                                           Family{"LastAndPredicted", lastAndPredicted}),
+                         [](const auto &info) { return std::string(info.param.name); });
+
 std::string textOf(Executor &executor, const std::string &prompt, int64_t count, bool cached) {
   std::string text;
   sluice::runtime::generate(executor, prompt, count, {.temperature = 0, .cached = cached},
