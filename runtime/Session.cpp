@@ -51,9 +51,7 @@ public:
         shape(state.region.shape.begin() + 1, state.region.shape.end()) {}
 
   /// The count of tokens that states have seen is no sequence: the window says it.
-  static bool isNumbers(const State &state) {
-    return state.region.type != Type::i64;
-  }
+  static bool isNumbers(const State &state) { return state.region.type != Type::i64; }
   NamedTensor named(const std::string &name) {
     data.resize(static_cast<size_t>(lines * width));
     return {name, shape, data};

@@ -90,7 +90,7 @@ private:
   llvm::DenseMap<mlir::Attribute, size_t>
       numbers; ///< of schedules, by symbol; then every step's, and the last row's
   llvm::SmallVector<mlir::Value> schedules;
-  llvm::DenseMap<size_t, mlir::Value> byTokens; ///< schedules of segments, lengths in tokens
+  llvm::DenseMap<size_t, mlir::Value> byTokens;    ///< schedules of segments, lengths in tokens
   llvm::SmallVector<mlir::FlatSymbolRefAttr> cuts; ///< axes of @prefill's last results, its counts
   llvm::DenseMap<mlir::Attribute, mlir::Value> clocks; ///< segments that a prompt closes, by axis
   mlir::Value doneNow;

@@ -78,12 +78,12 @@ Value StepEntries::countSegments(SegmentOp op, Value bits, RankedTensorType type
       AffineMapAttr::get(AffineMap::get(1, 0, b.getAffineConstantExpr(0))), -1, /*least=*/false);
   bool isRow = stored.getRank() == 3;
   Value bit = each.operand(bits, own, isRow ? RankedTensorType::get({1}, number32) : number32);
-  bit = isRow ? dispatch::ReduceOp::create(each.body, number32, dispatch::ReduceKind::Add, bit)
-              : bit;
+  bit =
+      isRow ? dispatch::ReduceOp::create(each.body, number32, dispatch::ReduceKind::Add, bit) : bit;
   Value isSet = arith::CmpFOp::create(each.body, arith::CmpFPredicate::OGT, bit,
                                       each.constant(0.5, number32));
-  Value count = arith::AddIOp::create(each.body, before,
-                                      arith::ExtUIOp::create(each.body, i32, isSet));
+  Value count =
+      arith::AddIOp::create(each.body, before, arith::ExtUIOp::create(each.body, i32, isSet));
   each.result(count, AccessKind::Row, type);
   dispatch::RowsOp made = each.finish("segments", schedules[number]);
   made->setAttr("plan.phase", b.getStringAttr("forward"));
@@ -101,8 +101,8 @@ Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
   ImplicitLocOpBuilder &body = each.body;
   Value closed = toI64(each, each.operand(bindClosed(axis), AccessKind::Flat, i32));
   Value done = each.operand(doneNow, AccessKind::Flat, i64);
-  Value take = each.operand(plan::BindOp::create(b, loc, perRow(), "input:take"),
-                            AccessKind::Flat, i64);
+  Value take =
+      each.operand(plan::BindOp::create(b, loc, perRow(), "input:take"), AccessKind::Flat, i64);
   Value view = plan::ViewOp::create(b, loc, RankedTensorType::get({rows}, i32), counts);
   Value count = toI64(each, each.operand(view, AccessKind::Flat, i32));
   Value now = arith::SelectOp::create(body, isAbove(each, take, 0), count, closed);
@@ -141,8 +141,7 @@ Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
 }
 
 /// The end of the segment that this step closes is the step's own position.
-void StepEntries::storeEnds(SegmentOp op, RankedTensorType type,
-                            DenseMap<Value, Value> &tensors) {
+void StepEntries::storeEnds(SegmentOp op, RankedTensorType type, DenseMap<Value, Value> &tensors) {
   auto by = op->getAttrOfType<ArrayAttr>(stepScheduleName);
   auto symbol = dyn_cast<FlatSymbolRefAttr>(by[1]);
   if (!symbol) { // nothing reads them
@@ -152,8 +151,7 @@ void StepEntries::storeEnds(SegmentOp op, RankedTensorType type,
   Type i64 = b.getI64Type();
   RowsBuilder each(b, op.getLoc(),
                    dispatch::DomainAttr::get(b.getContext(), rows, bursts[number], 1, true));
-  Value view =
-      plan::ViewOp::create(b, op.getLoc(), RankedTensorType::get({rows, 1}, i64), doneNow);
+  Value view = plan::ViewOp::create(b, op.getLoc(), RankedTensorType::get({rows, 1}, i64), doneNow);
   Value length = each.operand(view, onlyRow(b), i64);
   Value last = arith::SubIOp::create(each.body, length, constant(each.body, 1));
   each.result(toI32(each, last), AccessKind::Row, type);
@@ -177,8 +175,8 @@ static void storeTotals(OpBuilder &b, SegmentOp op, Value closed, int64_t rows, 
   };
   Value isNeeded = arith::CmpIOp::create(each.body, arith::CmpIPredicate::eq, column, dense(0));
   auto most = static_cast<int32_t>(getPositions(op, op.getEnds().getType()));
-  Value both = arith::SelectOp::create(each.body, isNeeded,
-                                       each.splat(toI32(each, needed), row), dense(most));
+  Value both = arith::SelectOp::create(each.body, isNeeded, each.splat(toI32(each, needed), row),
+                                       dense(most));
   each.result(both, AccessKind::Flat, RankedTensorType::get({rows, 2}, i32));
   dispatch::RowsOp made = each.finish("segment totals");
   made->setAttr("plan.phase", b.getStringAttr("forward"));
@@ -188,8 +186,7 @@ static void storeTotals(OpBuilder &b, SegmentOp op, Value closed, int64_t rows, 
 void StepEntries::cut(SegmentOp op, DenseMap<Value, Value> &tensors) {
   b.setInsertionPoint(op->getBlock()->getTerminator());
   DispatchEmitter emitter(op, b, tensors);
-  Value counts =
-      countSegments(op, tensors.lookup(op.getBits()), emitter.typeOf(op.getCounts()));
+  Value counts = countSegments(op, tensors.lookup(op.getBits()), emitter.typeOf(op.getCounts()));
   tensors[op.getCounts()] = counts;
   Value closed = scheduleSegments(op, counts);
   storeEnds(op, emitter.typeOf(op.getEnds()), tensors);
@@ -209,8 +206,8 @@ Value StepEntries::closedIn(RowsBuilder &each, Value counts, Value take) {
   Value column = dispatch::ColumnOp::create(each.body, row);
   Value isThere = arith::CmpIOp::create(each.body, arith::CmpIPredicate::slt, column,
                                         each.splat(toI32(each, take), row));
-  Value none = arith::ConstantOp::create(each.body,
-                                         DenseElementsAttr::get(row, b.getI32IntegerAttr(0)));
+  Value none =
+      arith::ConstantOp::create(each.body, DenseElementsAttr::get(row, b.getI32IntegerAttr(0)));
   Value there = arith::SelectOp::create(each.body, isThere, numbers, none);
   return toI64(each, dispatch::ReduceOp::create(each.body, b.getI32Type(),
                                                 dispatch::ReduceKind::Max, there));

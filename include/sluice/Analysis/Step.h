@@ -9,10 +9,10 @@
 namespace sluice {
 
 /// When the rows of a value are computed. Row m is due at step s(m) = max(due(m)). On an axis of
-/// segments, counts of closed segments take the place of steps: row m is due at the first step after
-/// which max(due(m)) segments of `cut` are closed, 0 at the first of all.
+/// segments, counts of closed segments take the place of steps: row m is due at the first step
+/// after which max(due(m)) segments of `cut` are closed, 0 at the first of all.
 struct StepSchedule {
-  SegmentOp cut; ///< null: steps
+  SegmentOp cut;                              ///< null: steps
   llvm::SmallVector<mlir::AffineExpr, 2> due; ///< of d0 = m >= 0; none falls
 
   /// Rows computed once step t is done: N(t) = max(0, min(counts(t))), counts of d0 = t. Step t
@@ -30,7 +30,8 @@ struct StepSchedule {
 /// How a read crosses between tokens and their segments.
 enum class StepCrossing {
   None,
-  Count, ///< p of the relation is the number of segments that are closed, the reader's step included
+  Count, ///< p of the relation is the number of segments that are closed, the reader's step
+         ///< included
   Ends   ///< its terms are ends of segments: that the rows are there, the proof of causality says
 };
 
@@ -133,6 +134,8 @@ private:
   llvm::DenseMap<mlir::IntegerSet, Point> known;
 };
 
+/// The schedule of a bound; none where it cannot be turned round.
+std::optional<StepSchedule> scheduleOf(const Frontier &bound);
 /// The schedule of what runs at every step on one row: row t at step t.
 StepSchedule everyStep(mlir::MLIRContext *context);
 

@@ -22,8 +22,8 @@ StepRunner::StepRunner(func::FuncOp step)
     }
   }
   for (auto cut : step.getOps<SegmentOp>()) {
-    auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
-        step, cut.getEnds().getType().getScale());
+    auto scale =
+        SymbolTable::lookupNearestSymbolFrom<ScaleOp>(step, cut.getEnds().getType().getScale());
     cuts[scale.getAxisAttr()] = cut;
   }
   reset();
