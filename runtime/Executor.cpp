@@ -72,7 +72,8 @@ void Executor::run(const std::string &entry) {
   }
   device->run(name, launches);
   fetched.clear();
-  if (entry == "gradient" || entry == "evaluate" || entry == "predict") {
+  if (entry == "gradient" || entry == "evaluate" || entry == "predict" || entry == "prefill" ||
+      entry == "step") {
     requireRoom(entry);
   }
 }
@@ -94,7 +95,10 @@ void Executor::requireRoom(const std::string &entry) {
     struct Totals {
       int32_t needed, rows;
     };
-    std::vector<Totals> totals(static_cast<size_t>(plan().model.batch));
+    int64_t rows = entry == "step"      ? plan().generation->rows
+                   : entry == "prefill" ? 1
+                                        : plan().model.batch;
+    std::vector<Totals> totals(static_cast<size_t>(rows));
     auto size = static_cast<int64_t>(totals.size() * sizeof(Totals));
     device->download({scalar.offset, size});
     std::memcpy(totals.data(), device->host() + scalar.offset, static_cast<size_t>(size));

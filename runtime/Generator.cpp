@@ -4,6 +4,7 @@
 #include "sluice/Runtime/Error.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace sluice::runtime {
@@ -22,9 +23,21 @@ int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period
 // Predictor
 //===----------------------------------------------------------------------===//
 
+/// States that count closed segments (lib/Transforms/StepSegments.cpp).
+static const std::string closedPrefix = "closed.";
+
 Predictor::Predictor(Executor &executor, bool cached)
     : executor(executor), cached(cached && executor.hasStep()),
-      windows(this->cached ? static_cast<size_t>(executor.plan().generation->rows) : 1) {}
+      windows(this->cached ? static_cast<size_t>(executor.plan().generation->rows) : 1) {
+  if (!this->cached) {
+    return;
+  }
+  for (const auto &[name, state] : executor.plan().generation->states) {
+    if (name.starts_with(closedPrefix)) {
+      closedBefore[name].resize(windows.size());
+    }
+  }
+}
 
 std::span<const float> Predictor::predict(std::span<const Turn> turns) {
   const Plan &plan = executor.plan();
@@ -95,6 +108,24 @@ void Predictor::refill(int64_t row, std::span<const uint8_t> tokens) {
   executor.run("prefill");
 }
 
+int32_t Predictor::closedOf(const std::string &state, int64_t row) {
+  int32_t count = 0;
+  std::span<uint8_t> bytes =
+      executor.stateRow(executor.plan().generation->states.at(state), row, Access::Read);
+  std::memcpy(&count, bytes.data(), sizeof count);
+  return count;
+}
+
+std::vector<Predictor::Segments> Predictor::segments(int64_t row) {
+  std::vector<Segments> all;
+  for (const auto &[state, before] : closedBefore) {
+    int32_t now = closedOf(state, row);
+    all.push_back(
+        {state.substr(closedPrefix.size()), now, now > before.at(static_cast<size_t>(row))});
+  }
+  return all;
+}
+
 /// Appends the newest token of each turn.
 void Predictor::step(std::span<const Turn> turns) {
   std::span<int64_t> take = executor.take();
@@ -104,6 +135,11 @@ void Predictor::step(std::span<const Turn> turns) {
     int64_t at = turn.row * (executor.plan().model.context + 1) + window.seen++;
     executor.text()[static_cast<size_t>(at)] = turn.text.back();
     take[static_cast<size_t>(turn.row)] = 1;
+  }
+  for (auto &[state, before] : closedBefore) {
+    for (size_t row = 0; row < before.size(); ++row) {
+      before[row] = closedOf(state, static_cast<int64_t>(row));
+    }
   }
   executor.run("step");
 }
@@ -209,6 +245,11 @@ void Writer::run() {
       throw UserError(executor.artifact().path() + ": expected logits for " +
                       std::to_string(vocabulary) + " ids, found " +
                       std::to_string(logits.size() / turns.size()) + "; compile the spec again");
+    }
+    for (size_t i = 0; sink.read && i < living.size(); ++i) {
+      std::span<const uint8_t> text = turns[i].text;
+      sink.read(living[i].text, static_cast<int64_t>(text.size()) - 1, text.back(),
+                predictor.segments(living[i].row));
     }
     for (size_t i = 0; i < living.size(); ++i) {
       draw(living[i], logits.subspan(i * vocabulary, ids));

@@ -40,19 +40,18 @@ std::vector<Owner> ownersOf(Executor &executor) {
       {"target", "instruction set (--cpu-target chooses it)", "another one", executor.target()}};
 }
 
-/// A state of one text, without padding; f32, as which every number of it is exact.
+/// A state of one text, without padding; f32, as which every number of it is exact, or the bits of
+/// whole numbers.
 class StateRow {
 public:
   explicit StateRow(const State &state)
-      : state(state), width(state.region.shape.back()),
+      : state(state), width(state.region.shape.size() < 2 ? 1 : state.region.shape.back()),
         lines(state.rowBytes() / sizeOf(state.region.type) /
               (state.region.shape.size() < 2 ? 1 : state.region.rowStride)),
         shape(state.region.shape.begin() + 1, state.region.shape.end()) {}
 
   /// The count of tokens that states have seen is no sequence: the window says it.
-  static bool isNumbers(const State &state) {
-    return state.region.type == Type::f32 || state.region.type == Type::bf16;
-  }
+  static bool isNumbers(const State &state) { return state.region.type != Type::i64; }
   NamedTensor named(const std::string &name) {
     data.resize(static_cast<size_t>(lines * width));
     return {name, shape, data};

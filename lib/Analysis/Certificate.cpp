@@ -272,8 +272,8 @@ int64_t Writer::reads(ArrayRef<StepRead> reads, const std::string &reader, bool 
 void Writer::step(const ModeProof &evaluate) {
   StepRefusal refusal;
   std::optional<StepPlan> plan = deriveStep(evaluate.function, refusal);
-  if (!plan) { // then there is none to generate with
-    return;
+  if (!plan || hasSegments(evaluate.function->getParentOfType<ModuleOp>())) {
+    return; // none to generate with, or one whose obligations are not written down
   }
   numbers.clear();
   for (const auto &[value, bound] : evaluate.bounds) {

@@ -3,102 +3,12 @@
 // The step is found here: schedules from the proof's bounds, reads composed through lazy values,
 // rings as the least that keep every read. StepProof.cpp decides each claim again.
 #include "sluice/Analysis/Step.h"
-#include "sluice/Analysis/Staircase.h"
-#include "sluice/Dialect/Sluice/MaskBounds.h"
-#include "sluice/Dialect/Sluice/Reference.h"
 #include "llvm/Support/MathExtras.h"
 #include <map>
 #include <numeric>
 
 using namespace mlir;
 using namespace sluice;
-
-//===----------------------------------------------------------------------===//
-// Schedules
-//===----------------------------------------------------------------------===//
-
-int64_t StepSchedule::getCount(int64_t t) const {
-  int64_t count = std::numeric_limits<int64_t>::max();
-  for (AffineExpr expression : counts) {
-    count = std::min(count, reference::evaluateAffine(expression, t, 0, 0));
-  }
-  return std::max<int64_t>(0, count);
-}
-
-int64_t StepSchedule::getDue(int64_t m) const {
-  int64_t step = 0;
-  for (AffineExpr expression : due) {
-    step = std::max(step, reference::evaluateAffine(expression, m, 0, 0));
-  }
-  return step;
-}
-
-/// a floor(x / k) + c as a floor((x + (c / a) k) / k) where that is whole, so that what is divided
-/// is seldom negative.
-static AffineExpr withoutOffset(AffineExpr expression) {
-  auto sum = dyn_cast<AffineBinaryOpExpr>(expression);
-  auto offset = sum && sum.getKind() == AffineExprKind::Add
-                    ? dyn_cast<AffineConstantExpr>(sum.getRHS())
-                    : AffineConstantExpr();
-  auto division = offset ? dyn_cast<AffineBinaryOpExpr>(sum.getLHS()) : AffineBinaryOpExpr(nullptr);
-  int64_t multiple = 1;
-  if (division && division.getKind() == AffineExprKind::Mul) {
-    multiple = cast<AffineConstantExpr>(division.getRHS()).getValue();
-    division = dyn_cast<AffineBinaryOpExpr>(division.getLHS());
-  }
-  if (!division || division.getKind() != AffineExprKind::FloorDiv ||
-      offset.getValue() % multiple != 0) {
-    return expression;
-  }
-  int64_t divisor = cast<AffineConstantExpr>(division.getRHS()).getValue();
-  AffineExpr inside = division.getLHS() + offset.getValue() / multiple * divisor;
-  return inside.floorDiv(divisor) * multiple;
-}
-
-/// N(t) of one candidate: the number of rows m >= 0 with due(m) <= t. None where the candidate
-/// cannot be solved for m.
-static AffineExpr countOf(AffineExpr due) {
-  MLIRContext *context = due.getContext();
-  AffineExpr t = getAffineDimExpr(0, context), m = getAffineDimExpr(1, context);
-  MaskBounds bounds = solveMask(IntegerSet::get(2, 1, {t - due.replaceDims({m})}, {false}));
-  if (!bounds.exact || bounds.upper.size() != 1 || !bounds.lower.empty() ||
-      !bounds.conditions.empty()) {
-    return {};
-  }
-  return withoutOffset(simplifyAffineExpr(bounds.upper.front() + 1, 1, 0));
-}
-
-/// Periods beyond this are not told of: 0.
-constexpr int64_t longestPeriod = int64_t{1} << 40;
-
-/// The schedule of a bound; none where it cannot be turned round.
-static std::optional<StepSchedule> scheduleOf(const Frontier &bound) {
-  StepSchedule schedule;
-  schedule.due.assign(bound.candidates.begin(), bound.candidates.end());
-  Repeat all{1, 0};
-  for (AffineExpr due : schedule.due) {
-    AffineExpr count = countOf(due);
-    if (!count) {
-      return std::nullopt;
-    }
-    schedule.counts.push_back(count);
-    all = added(all, {repeatOf(count, longestPeriod).period, 0});
-  }
-  schedule.first = schedule.getDue(0);
-  schedule.period = all.period;
-  schedule.rise = all.period == 0 ? 0
-                                  : schedule.getCount(schedule.first + all.period) -
-                                        schedule.getCount(schedule.first);
-  return schedule;
-}
-
-StepSchedule sluice::everyStep(MLIRContext *context) {
-  AffineExpr step = getAffineDimExpr(0, context);
-  StepSchedule schedule;
-  schedule.due = {step};
-  schedule.counts = {step + 1};
-  return schedule;
-}
 
 //===----------------------------------------------------------------------===//
 // Deriving
@@ -122,7 +32,11 @@ private:
   }
   bool runsEveryStep(Operation &op) const;
   bool collect();
-  bool addReads(Operation &op, SmallVectorImpl<StepRead> &reads);
+  bool addReads(Operation &op, unsigned result, SmallVectorImpl<StepRead> &reads);
+  bool cross(Operation &op, Value value, ArrayRef<SegmentTerm> terms, StepRead &read);
+  bool isSelection(const StepRead &read, const StepSchedule &reader) const;
+  std::optional<Frontier> inSegments(Value value, SegmentOp &cut);
+  bool checkSegments();
   bool follow(Operation *reader, StepRead &read, Value operand);
   bool addValue(Value value);
   void findBurst(StepSchedule &schedule);
@@ -137,6 +51,8 @@ private:
   int64_t context; ///< tokens a row at most
   StepPlan plan;
   StepDecider decider;
+  SegmentOp cutOf(Value value) const;
+
   DenseSet<Value> live;
   std::map<std::vector<const void *>, size_t> scheduleIndices;
   struct Known {
@@ -176,7 +92,49 @@ bool Deriver::follow(Operation *reader, StepRead &read, Value operand) {
   }
 }
 
-bool Deriver::addReads(Operation &op, SmallVectorImpl<StepRead> &reads) {
+/// The segmentation that makes the rows of a value's axis; null on an axis of tokens.
+SegmentOp Deriver::cutOf(Value value) const {
+  for (auto cut : func::FuncOp(function).getOps<SegmentOp>()) {
+    if (scales.axisOf(cut.getEnds()) == scales.axisOf(value)) {
+      return cut;
+    }
+  }
+  return {};
+}
+
+/// Between tokens and their segments: a row of segments reads tokens between ends, and a token the
+/// segment that its count finds.
+bool Deriver::cross(Operation &op, Value value, ArrayRef<SegmentTerm> terms, StepRead &read) {
+  SegmentOp reader = cutOf(value), source = cutOf(read.source);
+  if (terms.empty()) {
+    return reader == source ||
+           refuse(&op, "it reads rows of another scale, and no count or end says which");
+  }
+  AffineExpr p = getAffineDimExpr(0, op.getContext()), x = getAffineDimExpr(1, op.getContext());
+  SegmentOp cut = reader ? reader : source;
+  for (const SegmentTerm &term : terms) {
+    std::optional<CutTerm> found = resolveTerm(term);
+    bool isCount = term.kind == SegmentTerm::Count;
+    if (!found || !cut || found->cut != cut || isCount == (reader != nullptr) ||
+        (isCount && found->at != p)) {
+      return refuse(&op, "which segments it reads is not said by the ends and counts of its own");
+    }
+  }
+  if (reader) {
+    read.crossing = StepCrossing::Ends;
+    return (!source && read.position == x) ||
+           refuse(&op, "it reads tokens of a segment through a shift; store them first");
+  }
+  read.crossing = StepCrossing::Count;
+  bool mentionsRow = llvm::any_of(read.relation.getConstraints(),
+                                  [](AffineExpr expr) { return expr.isFunctionOfDim(0); });
+  AffineExpr n = getAffineSymbolExpr(0, op.getContext());
+  read.relation = read.relation.replaceDimsAndSymbols({p, x}, {n, p}, 2, 1);
+  return (terms.size() == 1 && !mentionsRow) ||
+         refuse(&op, "which segments it reads depends on its own position too");
+}
+
+bool Deriver::addReads(Operation &op, unsigned result, SmallVectorImpl<StepRead> &reads) {
   MLIRContext *context = function.getContext();
   AffineExpr p = getAffineDimExpr(0, context), x = getAffineDimExpr(1, context);
   bool isFinal = runsEveryStep(op) && !isa<CrossEntropyOp>(op);
@@ -186,10 +144,11 @@ bool Deriver::addReads(Operation &op, SmallVectorImpl<StepRead> &reads) {
   }
   for (OpOperand &operand : op.getOpOperands()) {
     Value value = operand.get();
-    std::optional<IntegerSet> relation;
+    PositionReads all;
     if (isa<SequenceType>(value.getType())) {
-      relation = flow.getRelation(operand.getOperandNumber());
+      all = flow.getReads(result, operand.getOperandNumber());
     }
+    std::optional<IntegerSet> relation = all.relation;
     int64_t factor = relation ? scales.factorOf(value) : 0;
     if (!relation || factor == 0) { // of this step, as the op itself
       continue;
@@ -205,7 +164,7 @@ bool Deriver::addReads(Operation &op, SmallVectorImpl<StepRead> &reads) {
       AffineExpr zero = getAffineConstantExpr(0, context);
       read.relation = relation->replaceDimsAndSymbols({zero, x}, {p.floorDiv(factor) + 1}, 2, 1);
     }
-    if (!follow(&op, read, value)) {
+    if (!follow(&op, read, value) || !cross(op, op.getResult(result), all.terms, read)) {
       return false;
     }
     reads.push_back(read);
@@ -222,11 +181,14 @@ bool Deriver::collect() {
       continue;
     }
     SmallVector<StepRead> reads;
-    if (!addReads(op, reads)) {
-      return false;
-    }
-    for (const StepRead &read : reads) {
-      live.insert(read.source);
+    for (unsigned result = 0; result < op.getNumResults(); ++result) {
+      reads.clear();
+      if (!addReads(op, result, reads)) {
+        return false;
+      }
+      for (const StepRead &read : reads) {
+        live.insert(read.source);
+      }
     }
     if (isFinal) {
       plan.finals.insert(plan.finals.begin(), reads.begin(), reads.end());
@@ -247,18 +209,53 @@ void Deriver::findBurst(StepSchedule &schedule) {
   schedule.burst = most;
 }
 
+/// The bound of rows of segments, in segments that are closed: a row that needs no token comes with
+/// its own segment. None where the bound is of another kind.
+std::optional<Frontier> Deriver::inSegments(Value value, SegmentOp &cut) {
+  const Frontier &bound = frontiers.at(value);
+  AffineExpr d0 = getAffineDimExpr(0, function.getContext());
+  cut = cutOf(value);
+  Frontier result;
+  if (!cut || cutOf(cut.getBits()) || !bound.candidates.empty()) {
+    return std::nullopt;
+  }
+  for (const EndBound &end : bound.ends) {
+    if (end.cuts.size() != 1 || end.cuts.front() != cut ||
+        isNeverPositive(end.maps.front() - d0, /*wantFirst=*/false).kind != SignAnswer::Always) {
+      return std::nullopt;
+    }
+    AffineExpr due = simplifyAffineExpr(end.maps.back() + 1, 1, 0);
+    if (!llvm::is_contained(result.candidates, due)) {
+      result.candidates.push_back(due);
+    }
+  }
+  if (bound.ends.empty()) {
+    result.candidates.push_back(d0);
+  }
+  return result;
+}
+
 bool Deriver::addValue(Value value) {
   Operation *op = value.getDefiningOp() ? value.getDefiningOp() : function.getOperation();
-  const Frontier &bound = frontiers.at(value);
+  Frontier bound = frontiers.at(value);
   if (bound.unbounded) {
     return refuse(bound.unbounded, "no bound was found for what it reads, so that no step could "
                                    "compute it; let it read earlier positions alone");
+  }
+  SegmentOp cut;
+  if (scales.isOnTargetAxis(value) && scales.isSegmented(value)) {
+    std::optional<Frontier> segments = inSegments(value, cut);
+    if (!segments) {
+      return refuse(op, "the segments that its rows wait for are not those of one segmentation of "
+                        "the tokens");
+    }
+    bound = *segments;
   }
   if (!scales.isOnTargetAxis(value) || bound.candidates.empty()) {
     return refuse(op, "it stands on another axis than what is predicted; such sequences are "
                       "checked, but not generated from yet");
   }
-  std::vector<const void *> key;
+  std::vector<const void *> key = {cut.getAsOpaquePointer()};
   for (AffineExpr candidate : bound.candidates) {
     key.push_back(candidate.getAsOpaquePointer());
   }
@@ -270,6 +267,7 @@ bool Deriver::addValue(Value value) {
       return refuse(op, "the steps that compute its rows could not be counted; make its mask and "
                         "those before it simpler");
     }
+    schedule->cut = cut;
     findBurst(*schedule);
     plan.schedules.push_back(*schedule);
   }
@@ -277,10 +275,11 @@ bool Deriver::addValue(Value value) {
   step.value = value;
   step.schedule = entry->second;
   step.factor = scales.factorOf(value);
-  step.capacity = llvm::divideCeil(context, step.factor);
+  step.capacity = cut ? getPositions(function, cast<SequenceType>(value.getType()))
+                      : llvm::divideCeil(context, step.factor);
   if (value.getDefiningOp()) {
     SmallVector<StepRead> reads;
-    if (!addReads(*value.getDefiningOp(), reads)) {
+    if (!addReads(*op, cast<OpResult>(value).getResultNumber(), reads)) {
       return false;
     }
     step.reads.assign(reads.begin(), reads.end());
@@ -310,13 +309,31 @@ int64_t Deriver::ringOf(const StepRead &read, const StepSchedule &reader, const 
   return most;
 }
 
+/// Whether each row of segments reads the token alone that closes it: what is computed then too.
+bool Deriver::isSelection(const StepRead &read, const StepSchedule &reader) const {
+  MLIRContext *context = read.relation.getContext();
+  AffineExpr x = getAffineDimExpr(1, context), end = getAffineSymbolExpr(1, context);
+  bool isEnd = read.relation.getNumConstraints() == 1 && read.relation.isEq(0) &&
+               simplifyAffineExpr(read.relation.getConstraint(0) - (x - end), 2, 2) ==
+                   getAffineConstantExpr(0, context);
+  return isEnd && reader.due == ArrayRef(getAffineDimExpr(0, context) + 1);
+}
+
 /// Widens the rings of what is read. Equal reads are asked about once.
-void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &reader) {
+void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &own) {
   for (StepRead &read : reads) {
     StepValue &source = plan.values.find(read.source)->second;
+    if (read.crossing == StepCrossing::Ends) { // back to the last boundary, wherever that is
+      read.isOfStep = isSelection(read, own);
+      source.keepsAll |= !read.isOfStep;
+      source.ring = read.isOfStep ? source.ring : source.capacity;
+      continue;
+    }
+    bool isCount = read.crossing == StepCrossing::Count;
+    const StepSchedule &reader = isCount ? every : own;
     std::vector<const void *> key = {read.relation.getAsOpaquePointer(),
                                      read.position.getAsOpaquePointer(),
-                                     &plan.schedules[source.schedule]};
+                                     &plan.schedules[source.schedule], isCount ? &read : nullptr};
     for (AffineExpr due : reader.due) {
       key.push_back(due.getAsOpaquePointer());
     }
@@ -326,7 +343,7 @@ void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &rea
       const StepSchedule &schedule = plan.schedules[source.schedule];
       int64_t ring = ringOf(read, reader, source);
       entry->second = {ring < 0 ? source.capacity : ring, ring < 0,
-                       !decider.findNotKept(reader, schedule, read, 0)};
+                       !isCount && !decider.findNotKept(reader, schedule, read, 0)};
     }
     source.ring = std::max(source.ring, entry->second.ring);
     source.keepsAll |= entry->second.keepsAll;
@@ -335,10 +352,6 @@ void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &rea
 }
 
 std::optional<StepPlan> Deriver::derive() {
-  if (auto cuts = function.getOps<SegmentOp>(); !cuts.empty()) {
-    refuse(*cuts.begin(), "its segments depend on data, and no step is derived for these yet");
-    return std::nullopt;
-  }
   if (!collect()) {
     return std::nullopt;
   }
@@ -378,7 +391,29 @@ std::optional<StepPlan> Deriver::derive() {
       step.keepsAll = false;
     }
   }
-  return std::move(plan);
+  return checkSegments() ? std::optional(std::move(plan)) : std::nullopt;
+}
+
+/// No certificate holds the step of a model with segments, so its obligations are decided here.
+bool Deriver::checkSegments() {
+  if (func::FuncOp(function).getOps<SegmentOp>().empty()) {
+    return true;
+  }
+  for (const auto &[value, step] : plan.values) {
+    auto cut = value.getDefiningOp<SegmentOp>();
+    if (cut && value == cut.getCounts() &&
+        plan.schedules[step.schedule].due != ArrayRef(getAffineDimExpr(0, value.getContext()))) {
+      return refuse(cut, "its bits are not known at the step of their token");
+    }
+  }
+  for (const StepObligation &obligation : collectObligations(plan)) {
+    if (decider.findFailure(plan, obligation)) {
+      Operation *op = obligation.value ? obligation.value.getDefiningOp() : nullptr;
+      return refuse(op ? op : function.getOperation(),
+                    "a row would be read before its segment is closed, or after it is dropped");
+    }
+  }
+  return true;
 }
 
 std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &refusal) {

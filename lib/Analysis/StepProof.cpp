@@ -41,6 +41,15 @@ struct Question {
 };
 } // namespace
 
+/// Counts 0 and 1 of closed segments may fall on one step, the first: by when a row is there at the
+/// latest.
+static StepSchedule atLatest(StepSchedule schedule) {
+  if (schedule.cut) {
+    schedule.due.push_back(getAffineConstantExpr(1, schedule.due.front().getContext()));
+  }
+  return schedule;
+}
+
 /// The reads at a step where `step`, a candidate of the reader, says when its row p is due. The
 /// length is that step's or any later one, as what is read must not depend on it; what runs at
 /// every step reads at its own length.
@@ -77,7 +86,8 @@ StepDecider::Point StepDecider::findNotExisting(const StepSchedule &schedule, in
   return pointOf(question.get());
 }
 
-StepDecider::Point StepDecider::findBurst(const StepSchedule &schedule, int64_t burst) {
+StepDecider::Point StepDecider::findBurst(const StepSchedule &of, int64_t burst) {
+  StepSchedule schedule = atLatest(of);
   for (AffineExpr step : schedule.due) {
     Question question(step.getContext());
     question.require(question.x - burst, /*equality=*/true);
@@ -134,8 +144,12 @@ StepDecider::Point StepDecider::findNotDue(const StepSchedule &reader, const Ste
   return std::nullopt;
 }
 
-StepDecider::Point StepDecider::findNotKept(const StepSchedule &reader, const StepSchedule &source,
-                                            const StepRead &read, int64_t ring) {
+StepDecider::Point StepDecider::findNotKept(const StepSchedule &readerOf,
+                                            const StepSchedule &sourceOf, const StepRead &read,
+                                            int64_t ring) {
+  bool isShared = ring > 0 && read.crossing == StepCrossing::None;
+  StepSchedule reader = isShared ? atLatest(readerOf) : readerOf;
+  StepSchedule source = isShared ? atLatest(sourceOf) : sourceOf;
   for (AffineExpr step : reader.due) {
     Question question = readsAt(reader, step, read);
     AffineExpr most = ring > 0 ? step : step - 1;
@@ -151,7 +165,8 @@ StepDecider::Point StepDecider::findFailure(const StepPlan &plan,
                                             const StepObligation &obligation) {
   const StepValue *value = obligation.value ? &plan.values.find(obligation.value)->second : nullptr;
   StepSchedule every = everyStep(func::FuncOp(plan.function).getContext());
-  const StepSchedule &schedule = value ? plan.schedules[value->schedule] : every;
+  bool isEvery = !value || (obligation.read && obligation.read->crossing == StepCrossing::Count);
+  const StepSchedule &schedule = isEvery ? every : plan.schedules[value->schedule];
   if (obligation.kind == StepObligationKind::Exist) {
     return findNotExisting(schedule, value->factor);
   }
@@ -176,13 +191,17 @@ std::vector<StepObligation> sluice::collectObligations(const StepPlan &plan) {
   std::vector<StepObligation> obligations;
   auto addReads = [&](Value value, ArrayRef<StepRead> reads) {
     for (const StepRead &read : reads) {
-      obligations.push_back({Kind::Due, value, &read});
-      obligations.push_back({Kind::Kept, value, &read});
+      if (read.crossing != StepCrossing::Ends) {
+        obligations.push_back({Kind::Due, value, &read});
+        obligations.push_back({Kind::Kept, value, &read});
+      }
     }
   };
   for (const auto &[value, step] : plan.values) {
     for (Kind kind : {Kind::Exist, Kind::Burst, Kind::Count}) {
-      obligations.push_back({kind, value, nullptr});
+      if (kind != Kind::Exist || !plan.schedules[step.schedule].cut) {
+        obligations.push_back({kind, value, nullptr});
+      }
     }
     addReads(value, step.reads);
   }

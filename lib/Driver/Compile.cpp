@@ -224,8 +224,10 @@ std::optional<Outcome> Compilation::addStep() {
     return std::nullopt; // one step an artifact
   }
   bool isOfGroups = module->getOperation()->hasAttr("sluice.group"); // nothing is generated
-  if (proof.verdict != "proved" || !predict || isOfGroups || !hasScheduledReads(predict) ||
-      !deriveStep(predict, refusal)) {
+  // Of segments there are entries for CPUs alone.
+  bool isForGpus = hasSegments(*module) && !targets.gpus.empty();
+  if (proof.verdict != "proved" || !predict || isOfGroups || isForGpus ||
+      !hasScheduledReads(predict) || !deriveStep(predict, refusal)) {
     return std::nullopt;
   }
   // The watch compares whole sequences; what a step reads, it proves itself.

@@ -58,8 +58,14 @@ void StepWriter::addReads(ArrayRef<StepRead> list) {
 void StepWriter::addSchedules() {
   MLIRContext *context = predict.getContext();
   for (const StepSchedule &schedule : plan.schedules) {
+    FlatSymbolRefAttr segments;
+    if (SegmentOp cut = schedule.cut) {
+      auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
+          predict, cut.getEnds().getType().getScale());
+      segments = scale.getAxisAttr();
+    }
     schedules.push_back(ScheduleOp::create(
-        symbols, predict.getLoc(), "schedule." + std::to_string(schedules.size()),
+        symbols, predict.getLoc(), "schedule." + std::to_string(schedules.size()), segments,
         AffineMap::get(1, 0, schedule.counts, context), AffineMap::get(1, 0, schedule.due, context),
         schedule.first, schedule.period, schedule.rise, schedule.burst));
   }

@@ -230,6 +230,10 @@ LogicalResult Former::emit(const DispatchGroup &group) {
   b.setInsertionPoint(source.getBody().front().getTerminator());
   Operation *before = b.getInsertionPoint()->getPrevNode();
   LogicalResult result = success();
+  if (auto cut = dyn_cast<SegmentOp>(group.ops.front()); cut && step) {
+    step->cut(cut, tensors);
+    return success();
+  }
   if (group.kind == DispatchGroup::Kind::Contraction) {
     result = emitContraction(group);
   } else if (group.kind == DispatchGroup::Kind::Rows) {

@@ -66,6 +66,7 @@ void StepEntries::split() {
   if (!step) {
     return;
   }
+  dropBits(step);
   b.setInsertionPointToEnd(module.getBody());
   auto prefill = cast<func::FuncOp>(b.clone(*step));
   prefill.setSymName("prefill");
@@ -87,6 +88,10 @@ void StepEntries::split() {
     }
     keep.erase();
   }
+  for (auto cut : prefill.getOps<SegmentOp>()) {
+    cuts.push_back(axisOf(cut));
+    kept.push_back(cut.getCounts());
+  }
   Block &body = prefill.getBody().front();
   body.getTerminator()->setOperands(kept);
   prefill.setType(b.getFunctionType(prefill.getArgumentTypes(), ValueRange(kept).getTypes()));
@@ -102,81 +107,14 @@ void StepEntries::split() {
 // Schedules
 //===----------------------------------------------------------------------===//
 
-static Value constant(ImplicitLocOpBuilder &b, int64_t value) {
-  return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
-}
-
-/// i64, rounded towards minus infinity.
-static Value floorDiv(ImplicitLocOpBuilder &b, Value x, int64_t divisor) {
-  Value by = constant(b, divisor);
-  Value quotient = arith::DivSIOp::create(b, x, by);
-  Value rest = arith::SubIOp::create(b, x, arith::MulIOp::create(b, quotient, by));
-  Value below = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, rest, constant(b, 0));
-  Value lower = arith::SubIOp::create(b, quotient, constant(b, 1));
-  return arith::SelectOp::create(b, below, lower, quotient);
-}
-
-/// A schedule's expression of d0, made of sums, multiples, divisions rounded down and remainders.
-static Value emitExpression(ImplicitLocOpBuilder &b, AffineExpr expr, Value d0) {
-  if (auto number = dyn_cast<AffineConstantExpr>(expr)) {
-    return constant(b, number.getValue());
-  }
-  if (isa<AffineDimExpr>(expr)) {
-    return d0;
-  }
-  auto binary = cast<AffineBinaryOpExpr>(expr);
-  Value left = emitExpression(b, binary.getLHS(), d0);
-  if (expr.getKind() == AffineExprKind::Add) {
-    return arith::AddIOp::create(b, left, emitExpression(b, binary.getRHS(), d0));
-  }
-  int64_t by = cast<AffineConstantExpr>(binary.getRHS()).getValue();
-  switch (expr.getKind()) {
-  case AffineExprKind::Mul:
-    return arith::MulIOp::create(b, left, constant(b, by));
-  case AffineExprKind::FloorDiv:
-    return floorDiv(b, left, by);
-  case AffineExprKind::CeilDiv:
-    return floorDiv(b, arith::AddIOp::create(b, left, constant(b, by - 1)), by);
-  default:
-    return arith::SubIOp::create(b, left,
-                                 arith::MulIOp::create(b, floorDiv(b, left, by), constant(b, by)));
-  }
-}
-
-/// N(t), rows that steps up to t have computed: 0 before the first.
-static Value emitRowCount(ImplicitLocOpBuilder &b, ScheduleOp schedule, Value t) {
-  Value count;
-  for (AffineExpr expr : schedule.getCount().getResults()) {
-    Value one = emitExpression(b, expr, t);
-    count = count ? Value(arith::MinSIOp::create(b, count, one)) : one;
-  }
-  Value zero = constant(b, 0);
-  Value before = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, t, zero);
-  return arith::SelectOp::create(b, before, zero, arith::MaxSIOp::create(b, count, zero));
-}
-
 RankedTensorType StepEntries::perRow() { return RankedTensorType::get({rows}, b.getI64Type()); }
 
-/// A row of three numbers.
-static Value packRow(RowsBuilder &rows, Value start, Value count, Value length) {
-  ImplicitLocOpBuilder &b = rows.body;
-  auto row = RankedTensorType::get({3}, b.getI64Type());
-  Value column = dispatch::ColumnOp::create(b, row.clone(b.getI32Type()));
-  auto isColumn = [&](int32_t number) -> Value {
-    Value other =
-        arith::ConstantOp::create(b, DenseElementsAttr::get(row.clone(b.getI32Type()), number));
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, column, other);
-  };
-  Value rest =
-      arith::SelectOp::create(b, isColumn(1), rows.splat(count, row), rows.splat(length, row));
-  return arith::SelectOp::create(b, isColumn(0), rows.splat(start, row), rest);
-}
-
-/// One launch for all schedules; `next` is what `done` becomes.
+/// One launch for all schedules; `next` is what `done` becomes. Counts of a prompt's segments are
+/// kept of the row that takes it.
 SmallVector<Value>
 StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
                             llvm::function_ref<Value(ImplicitLocOpBuilder &, Value, Value)> next,
-                            StringRef label) {
+                            StringRef label, ValueRange counts) {
   Location loc = module.getLoc();
   RowsBuilder each(b, loc, dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));
   Value done = each.operand(plan::BindOp::create(b, loc, perRow(), "state:done"), AccessKind::Flat,
@@ -184,6 +122,9 @@ StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
   Value take = each.operand(plan::BindOp::create(b, loc, perRow(), "input:take"), AccessKind::Flat,
                             b.getI64Type());
   auto type = RankedTensorType::get({rows, 3}, b.getI64Type());
+  for (auto [i, tensor] : llvm::enumerate(counts)) {
+    clocks[cuts[i]] = closedIn(each, tensor, take);
+  }
   for (const MakeRun &make : runs) {
     Run run = make(each.body, take, done);
     each.result(packRow(each, run.start, run.count, run.length), AccessKind::Flat, type);
@@ -191,21 +132,22 @@ StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
   each.result(next(each.body, take, done), AccessKind::Flat, perRow(), /*alias=*/0);
   dispatch::RowsOp op = each.finish(label);
   op->setAttr("plan.phase", b.getStringAttr("forward"));
-  plan::StoreOp::create(b, loc, "state:done", op.getResults().back());
+  doneNow = op.getResults().back();
+  plan::StoreOp::create(b, loc, "state:done", doneNow);
   return llvm::to_vector_of<Value>(op.getResults().drop_back());
 }
 
 /// i32 scalar `due.N`: 1 where some row of the batch computes rows by schedule N. Launches of
 /// others are not worth starting.
-void StepEntries::buildGuards(ArrayRef<Value> schedules) {
+void StepEntries::buildGuards(ArrayRef<size_t> numbered) {
   Location loc = module.getLoc();
   Type i64 = b.getI64Type(), i32 = b.getI32Type();
   RowsBuilder all(b, loc, dispatch::DomainAttr::get(b.getContext(), 1, 1, 0));
   ImplicitLocOpBuilder &body = all.body;
   auto row = RankedTensorType::get({3 * rows}, i64);
   auto columns = row.clone(i32);
-  for (Value schedule : schedules) {
-    Value view = plan::ViewOp::create(b, loc, row, schedule);
+  for (size_t number : numbered) {
+    Value view = plan::ViewOp::create(b, loc, row, schedules[number]);
     Value numbers = all.operand(view, AccessKind::Vector, row);
     auto dense = [&](RankedTensorType type, Attribute number) -> Value {
       return arith::ConstantOp::create(body, DenseElementsAttr::get(type, number));
@@ -223,8 +165,8 @@ void StepEntries::buildGuards(ArrayRef<Value> schedules) {
   }
   dispatch::RowsOp op = all.finish("due");
   op->setAttr("plan.phase", b.getStringAttr("forward"));
-  for (auto [i, guard] : llvm::enumerate(op.getResults())) {
-    plan::StoreOp::create(b, loc, ("scalar:due." + Twine(i)).str(), guard);
+  for (auto [number, guard] : llvm::zip_equal(numbered, op.getResults())) {
+    plan::StoreOp::create(b, loc, ("scalar:due." + Twine(number)).str(), guard);
   }
 }
 
@@ -237,9 +179,14 @@ void StepEntries::beginStep(func::FuncOp step) {
   auto append = [](ImplicitLocOpBuilder &b, Value take, Value done) -> Value {
     return arith::AddIOp::create(b, done, take);
   };
+  SmallVector<size_t> known;
   for (auto op : module.getOps<ScheduleOp>()) {
-    numbers[FlatSymbolRefAttr::get(op.getSymNameAttr())] = runs.size();
+    numbers[FlatSymbolRefAttr::get(op.getSymNameAttr())] = bursts.size();
     bursts.push_back(op.getBurst());
+    if (op.getSegments()) { // known once the step's bits are
+      continue;
+    }
+    known.push_back(bursts.size() - 1);
     runs.push_back([op, append](ImplicitLocOpBuilder &b, Value take, Value done) {
       Value before = arith::SubIOp::create(b, done, constant(b, 1));
       Value start = emitRowCount(b, op, before);
@@ -248,6 +195,7 @@ void StepEntries::beginStep(func::FuncOp step) {
     });
   }
   // What has one position in all, such as the prediction, is computed at every step.
+  known.append({bursts.size(), bursts.size() + 1});
   bursts.push_back(1);
   runs.push_back([append](ImplicitLocOpBuilder &b, Value take, Value done) {
     return Run{constant(b, 0), take, append(b, take, done)};
@@ -258,8 +206,12 @@ void StepEntries::beginStep(func::FuncOp step) {
     return Run{done, take, append(b, take, done)};
   });
   b.setInsertionPoint(step.getBody().front().getTerminator());
-  schedules = buildSchedules(runs, append, "step schedules");
-  buildGuards(schedules);
+  schedules.resize(bursts.size());
+  for (auto [number, made] :
+       llvm::zip_equal(known, buildSchedules(runs, append, "step schedules"))) {
+    schedules[number] = made;
+  }
+  buildGuards(known);
 }
 
 void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
@@ -273,9 +225,19 @@ void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
     }
   }
   auto domain = dispatch->getAttrOfType<dispatch::DomainAttr>("domain");
+  // Lengths of an axis of segments are in rows of it.
+  auto inRows = [](dispatch::DomainAttr rows) { return std::max<int64_t>(1, rows.getFactor()); };
+  bool isOfSegments = byTokens.contains(number);
+  int64_t factor = isOfSegments ? inRows(domain) : domain.getFactor();
   dispatch->setAttr("domain", dispatch::DomainAttr::get(b.getContext(), domain.getBatch(),
-                                                        bursts[number], domain.getFactor(), true));
-  dispatch->insertOperands(dispatch->getNumOperands(), schedules[number]);
+                                                        bursts[number], factor, true));
+  if (auto keys = dispatch->getAttrOfType<dispatch::DomainAttr>("keys"); keys && isOfSegments) {
+    dispatch->setAttr("keys", dispatch::DomainAttr::get(b.getContext(), keys.getBatch(),
+                                                        keys.getPositions(), inRows(keys)));
+  }
+  bool readsTokens = isa<PoolSegmentsOp, SelectSegmentsOp>(ops.front());
+  dispatch->insertOperands(dispatch->getNumOperands(),
+                           readsTokens ? byTokens.lookup(number) : schedules[number]);
   dispatch->setAttr("guard", b.getStringAttr("due." + Twine(number)));
 }
 
@@ -411,8 +373,9 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
   SmallVector<MakeRun> runs;
   for (auto [op, ring] : kinds) {
     auto schedule = cast<ScheduleOp>(op);
-    runs.push_back([schedule, ring](ImplicitLocOpBuilder &b, Value take, Value) {
-      Value last = arith::SubIOp::create(b, take, constant(b, 1));
+    runs.push_back([this, schedule, ring](ImplicitLocOpBuilder &b, Value take, Value) {
+      Value clock = clocks.lookup(ScheduleOp(schedule).getSegmentsAttr());
+      Value last = clock ? clock : Value(arith::SubIOp::create(b, take, constant(b, 1)));
       Value computed = emitRowCount(b, schedule, last), most = constant(b, ring);
       Value count = arith::MinSIOp::create(b, computed, most);
       return Run{arith::SubIOp::create(b, computed, count), count, take};
@@ -422,8 +385,11 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
     Value some = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, take, constant(b, 0));
     return arith::SelectOp::create(b, some, take, done);
   };
-  SmallVector<Value> made = buildSchedules(runs, next, "prefill schedules");
   SmallVector<Value> full(terminator->getOperands());
+  ValueRange counts = ArrayRef(full).take_back(cuts.size());
+  SmallVector<Value> made = buildSchedules(runs, next, "prefill schedules", counts);
+  commitClosed(counts);
+  full.resize(commits.size());
   for (auto [tensor, commitOf] : llvm::zip_equal(full, commits)) {
     auto [state, schedule] = commitOf;
     const auto *kind =
@@ -470,4 +436,5 @@ void StepEntries::buildReset() {
     const auto *ring = llvm::find(rings, static_cast<int64_t>(state.getRing()));
     commit(Value(), state, made[ring - rings.begin()]);
   }
+  commitClosed({});
 }

@@ -11,10 +11,13 @@
 
 namespace sluice {
 
+class RowsBuilder;
+
 /// Which rows of the batch take part, and how far each has come: places of the arena.
 ///   input:take  i64 [R]  step: 1 appends the row's next token, 0 leaves it alone; prefill: tokens
 ///                        of its prompt, 0 leaves it alone; reset: 1 clears it
 ///   state:done  i64 [R]  tokens that the row's states have seen
+///   state:closed.AXIS    i32 [R]  segments that these close, of an axis of segments
 /// @step and @reset run over R rows. @prefill runs over one, the prompt, and commits it to the row
 /// that takes part.
 class StepEntries {
@@ -33,6 +36,10 @@ public:
   /// by.
   void beginStep(mlir::func::FuncOp step);
   void schedule(mlir::Operation *dispatch, llvm::ArrayRef<mlir::Operation *> ops);
+
+  /// In @step, in place of a segmentation's dispatches: its counts and ends from the bits of this
+  /// step, and the schedules of its axis.
+  void cut(SegmentOp op, llvm::DenseMap<mlir::Value, mlir::Value> &tensors);
 
   /// `tensors` holds what was stored of each value of @step: states go to their places.
   void endStep(mlir::func::FuncOp step, const llvm::DenseMap<mlir::Value, mlir::Value> &tensors);
@@ -53,8 +60,17 @@ private:
                  llvm::function_ref<mlir::Value(mlir::ImplicitLocOpBuilder &, mlir::Value take,
                                                 mlir::Value done)>
                      next,
-                 llvm::StringRef label);
-  void buildGuards(llvm::ArrayRef<mlir::Value> schedules);
+                 llvm::StringRef label, mlir::ValueRange counts = {});
+  void buildGuards(llvm::ArrayRef<size_t> numbered);
+  static mlir::FlatSymbolRefAttr axisOf(SegmentOp cut);
+  static void dropBits(mlir::func::FuncOp step);
+  mlir::Value bindClosed(mlir::FlatSymbolRefAttr axis);
+  mlir::Value closedIn(RowsBuilder &each, mlir::Value counts, mlir::Value take);
+  void commitClosed(mlir::ValueRange counts);
+  mlir::Value countSegments(SegmentOp op, mlir::Value bits, mlir::RankedTensorType type);
+  mlir::Value scheduleSegments(SegmentOp op, mlir::Value counts);
+  void storeEnds(SegmentOp op, mlir::RankedTensorType type,
+                 llvm::DenseMap<mlir::Value, mlir::Value> &tensors);
   /// Columns of a state's value that lie in a place of their own: the state's name and `suffix`.
   struct Kept {
     llvm::StringRef suffix;
@@ -74,9 +90,19 @@ private:
   llvm::DenseMap<mlir::Attribute, size_t>
       numbers; ///< of schedules, by symbol; then every step's, and the last row's
   llvm::SmallVector<mlir::Value> schedules;
+  llvm::DenseMap<size_t, mlir::Value> byTokens;    ///< schedules of segments, lengths in tokens
+  llvm::SmallVector<mlir::FlatSymbolRefAttr> cuts; ///< axes of @prefill's last results, its counts
+  llvm::DenseMap<mlir::Attribute, mlir::Value> clocks; ///< segments that a prompt closes, by axis
+  mlir::Value doneNow;
   llvm::SmallVector<int64_t> bursts;
   llvm::SmallVector<std::pair<StateOp, ScheduleOp>> commits;        ///< of @prefill's results
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Kept>> apart; ///< of states in two places
 };
+
+mlir::Value constant(mlir::ImplicitLocOpBuilder &b, int64_t value);
+/// N(t), rows that steps up to t have computed: 0 before the first.
+mlir::Value emitRowCount(mlir::ImplicitLocOpBuilder &b, ScheduleOp schedule, mlir::Value t);
+/// A row of three numbers.
+mlir::Value packRow(RowsBuilder &rows, mlir::Value start, mlir::Value count, mlir::Value length);
 
 } // namespace sluice

@@ -43,6 +43,20 @@ cp "$work/out" "$work/printed"
 succeeds "as tokens a segment" grep -Eq 'shortening +[3-9]\.[0-9]+ tokens a segment of words' "$work/printed"
 succeeds "generate" "$sluice" generate "$work/words.sla" --weights "$work/words" --prompt "the water" --tokens 20
 tr ' ' '\n' < "$work/held-out.txt" | sed 's/./ /g' | tr '\n' ' ' > "$work/spaces.txt"
+# Step by step: the text that recomputing writes, beyond the context, and in one go or with a session between.
+go() { succeeds "$1" "$sluice" generate "$work/words.sla" --weights "$work/words" --no-echo "${@:2}"; }
+go "beyond the context" --prompt "the water is" --tokens 70 --temperature 0 --trace "$work/trace.jsonl"
+cp "$work/out" "$work/cached"
+go "recomputed" --prompt "the water is" --tokens 70 --temperature 0 --no-cache
+succeeds "writes the same text" cmp "$work/cached" "$work/out"
+go "to a session within a word" --prompt "the water is" --tokens 31 --temperature 0 --save-session "$work/session"
+cp "$work/out" "$work/first"
+go "and on from it" --session "$work/session" --prompt "" --tokens 39
+cat "$work/first" "$work/out" > "$work/both"
+succeeds "writes the same text" cmp "$work/cached" "$work/both"
+holds "the trace has a line a token, and a bit where one is a space" 'len(f[0]) == 70 and f[0][0]["token"] == 115 and all((line["token"] == 32) == (line["segments"]["words"]["bit"] == 1) for line in f[0])' "$work/trace.jsonl"
+exits 1 "a trace without a cache" "$sluice" generate "$work/words.sla" --weights "$work/words" --prompt "a b" --tokens 2 --no-cache --trace "$work/none.jsonl"
+exits 1 "more segments than the capacity in a prompt" "$sluice" generate "$work/words.sla" --weights "$work/words" --prompt "$(printf '%40s' '')" --tokens 2
 exits 1 "more segments than the capacity" "$sluice" eval "$work/words.sla" --weights "$work/words" --data "$work/spaces.txt"
 cp "$work/err" "$work/refused"
 succeeds "and the message says so" grep -q 'rows for the segments of "words"' "$work/refused"

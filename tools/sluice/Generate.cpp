@@ -14,6 +14,7 @@
 #include "sluice/Runtime/Text.h"
 
 #include <algorithm>
+#include <fstream>
 #include <iostream>
 #include <iterator>
 
@@ -23,7 +24,7 @@ namespace {
 using namespace sluice::runtime;
 
 struct GenerateFlags {
-  std::string artifact, weights, prompt, promptFile, session, saveSession;
+  std::string artifact, weights, prompt, promptFile, session, saveSession, trace;
   ImageFlags images;
   std::vector<std::string> stops, inputs;
   int64_t tokens = 256, samples = 1;
@@ -232,6 +233,38 @@ private:
   size_t current = 0;
 };
 
+/// A line for each token that is read: what it did to segments.
+class Trace {
+public:
+  /// `sink` tells it from now on, where a trace is asked for.
+  Trace(const GenerateFlags &flags, const Executor &executor, bool isCached, TextSink &sink) {
+    if (flags.trace.empty()) {
+      return;
+    }
+    if (!isCached || !executor.hasSegments()) {
+      throw UserError("--trace: expected a model with segments, generated from step by step, found "
+                      "one without " +
+                      std::string(isCached ? "segments" : "a step, or --no-cache") +
+                      "; leave it out");
+    }
+    requireOther("--trace", flags.trace, {flags.artifact, flags.weights});
+    file.open(flags.trace);
+    if (!file) {
+      throw UserError(showPath(flags.trace) + ": expected a file to write, found none that opens");
+    }
+    sink.read = [this](size_t text, int64_t position, uint8_t token, auto segments) {
+      nlohmann::ordered_json line = {{"text", text}, {"position", position}, {"token", token}};
+      for (const Predictor::Segments &each : segments) {
+        line["segments"][each.name] = {{"bit", each.isBoundary ? 1 : 0}, {"closed", each.closed}};
+      }
+      file << line.dump() << "\n";
+    };
+  }
+
+private:
+  std::ofstream file;
+};
+
 void checkFlags(const GenerateFlags &flags) {
   checkSampling(flags.options);
   bool several = flags.samples > 1 || !flags.promptFile.empty();
@@ -259,7 +292,7 @@ void checkFlags(const GenerateFlags &flags) {
 
 void refuseBesideImages(const CLI::App &command) {
   for (const char *flag : {"--prompt", "--prompt-file", "--input", "--tokens", "--stop",
-                           "--no-echo", "--json", "--session", "--save-session"}) {
+                           "--no-echo", "--json", "--session", "--save-session", "--trace"}) {
     if (command.count(flag) > 0) {
       throw UserError(std::string("expected no ") + flag +
                       " beside --images, which writes images, found it; leave one of them out");
@@ -357,11 +390,13 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   if (!flags.saveSession.empty()) {
     catchSignals();
   }
+  TextSink sink = printer.sink();
+  Trace trace(flags, *executor, predictor.isCached(), sink);
   printer.begin();
   if (lines) {
-    writeLines(*executor, predictor, *lines, job, flags, options, printer.sink());
+    writeLines(*executor, predictor, *lines, job, flags, options, sink);
   } else {
-    writeTexts(*executor, predictor, job.texts, flags.tokens, options, flags.stops, printer.sink());
+    writeTexts(*executor, predictor, job.texts, flags.tokens, options, flags.stops, sink);
   }
   if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks what was drawn
     saveSession(flags.saveSession, *executor, predictor, {job.texts.front(), options});
@@ -452,6 +487,12 @@ void registerGenerate(CLI::App &program) {
       ->add_option("--session", flags->session,
                    "Go on with a saved text, and its sampling flags where none are given; a prompt "
                    "is appended to it first")
+      ->type_name("FILE");
+  command
+      ->add_option("--trace", flags->trace,
+                   "Write a JSON object a line for each token that is read, from the prompt's last "
+                   "on: text, position, token and, by segmentation, bit (1 where the token ends a "
+                   "segment, so that its rows are computed) and closed (segments that have ended)")
       ->type_name("FILE");
   command->add_flag("--no-cache", flags->noCache,
                     "Recompute everything for each token, for comparison: the text is the same");

@@ -8,8 +8,11 @@
 
 namespace sluice {
 
-/// When the rows of a value are computed. Row m is due at step s(m) = max(due(m)).
+/// When the rows of a value are computed. Row m is due at step s(m) = max(due(m)). On an axis of
+/// segments, counts of closed segments take the place of steps: row m is due at the first step
+/// after which max(due(m)) segments of `cut` are closed, 0 at the first of all.
 struct StepSchedule {
+  SegmentOp cut;                              ///< null: steps
   llvm::SmallVector<mlir::AffineExpr, 2> due; ///< of d0 = m >= 0; none falls
 
   /// Rows computed once step t is done: N(t) = max(0, min(counts(t))), counts of d0 = t. Step t
@@ -22,6 +25,14 @@ struct StepSchedule {
 
   int64_t getCount(int64_t t) const;
   int64_t getDue(int64_t m) const;
+};
+
+/// How a read crosses between tokens and their segments.
+enum class StepCrossing {
+  None,
+  Count, ///< p of the relation is the number of segments that are closed, the reader's step
+         ///< included
+  Ends   ///< its terms are ends of segments: that the rows are there, the proof of causality says
 };
 
 /// One read of a stored value, through whatever lazy values stand between: row p of the reader
@@ -37,6 +48,7 @@ struct StepRead {
   int64_t operandFactor = 1; ///< of the operand's scale: at step t, n = floor(t / factor) + 1
   bool endsLazy = false;     ///< the operand is lazy, and its positions from n on are not read
   bool isOfStep = false;     ///< reads rows alone that the same step computes
+  StepCrossing crossing = StepCrossing::None;
 };
 
 /// What the step does with one stored value.
@@ -96,6 +108,7 @@ struct StepObligation {
   const StepRead *read = nullptr; ///< Due, Kept
 };
 /// Of each value: exist, burst, count, then due and kept of each of its reads; the finals' last.
+/// Nothing of reads through ends, and not that a segment's row exists.
 /// The plan must outlive them.
 std::vector<StepObligation> collectObligations(const StepPlan &plan);
 
@@ -121,6 +134,8 @@ private:
   llvm::DenseMap<mlir::IntegerSet, Point> known;
 };
 
+/// The schedule of a bound; none where it cannot be turned round.
+std::optional<StepSchedule> scheduleOf(const Frontier &bound);
 /// The schedule of what runs at every step on one row: row t at step t.
 StepSchedule everyStep(mlir::MLIRContext *context);
 

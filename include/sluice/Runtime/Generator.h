@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,6 +47,15 @@ public:
     int64_t seen = -1; ///< tokens from `start` on; -1: states are not of this text
   };
   const Window &window(int64_t row) const { return windows.at(static_cast<size_t>(row)); }
+  /// Of each segmentation of the model, what a row's newest token did; nothing where each call
+  /// recomputes.
+  struct Segments {
+    std::string name;
+    int64_t closed = 0;      ///< segments of the window that have ended
+    bool isBoundary = false; ///< the token ends one, so that the rows behind it were computed
+  };
+  std::vector<Segments> segments(int64_t row);
+
   /// Row `row` goes on with a text whose window is `window`: {} for one that nobody has read.
   void begin(int64_t row, const Window &window) { windows.at(static_cast<size_t>(row)) = window; }
 
@@ -54,11 +64,14 @@ private:
   void catchUp(const Turn &turn, bool moved);
   void refill(int64_t row, std::span<const uint8_t> tokens);
   void step(std::span<const Turn> turns);
+  int32_t closedOf(const std::string &state, int64_t row);
 
   Executor &executor;
   const bool cached;
   std::vector<Window> windows; ///< by row
   std::vector<float> logits;
+  std::map<std::string, std::vector<int32_t>>
+      closedBefore; ///< by state and row, before the last step
 };
 
 /// A text to be continued.
@@ -75,6 +88,10 @@ struct TextSink {
   /// New bytes of a text; false: its reader has gone.
   std::function<bool(size_t text, std::string_view bytes)> write;
   std::function<void(size_t text, StopReason reason)> finish = {};
+  /// A text's newest token has been read: its position in the text, and what it did to segments.
+  std::function<void(size_t text, int64_t position, uint8_t token,
+                     std::span<const Predictor::Segments> segments)>
+      read = {};
 };
 
 /// Throws UserError where the model cannot continue `prompt`: an id that it has not, fewer tokens

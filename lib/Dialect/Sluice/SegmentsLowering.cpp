@@ -155,7 +155,7 @@ private:
 
 /// Positions that counts have at full length, where no end is.
 int64_t positionsOf(Value counts, DispatchEmitter &emitter) {
-  return emitter.typeOf(counts).getDimSize(1);
+  return getPositions(emitter.getScope(), cast<SequenceType>(counts.getType()));
 }
 
 /// The segment that row t of the finer scale is in, as ends see it: it lies between e(v - 1) and

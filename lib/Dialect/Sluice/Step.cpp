@@ -39,6 +39,12 @@ LogicalResult ScheduleOp::verify() {
              << AffineMapAttr::get(map);
     }
   }
+  if (getSegmentsAttr()) {
+    auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(*this, getSegmentsAttr());
+    if (!axis || !axis.getSegments()) {
+      return emitOpError("S-069: expected an axis of segments, found ") << getSegmentsAttr();
+    }
+  }
   for (int64_t number : {getPeriod(), getRise(), getBurst()}) {
     if (number < 1) {
       return emitOpError("S-029: expected period, rise and burst of at least 1, found ") << number;

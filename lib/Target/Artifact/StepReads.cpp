@@ -20,6 +20,12 @@ std::map<std::string, StepRate> sluice::stepRates(ModuleOp module) {
   for (auto schedule : module.getOps<ScheduleOp>()) {
     auto period = static_cast<int64_t>(schedule.getPeriod());
     StepRate rate{0, period, double(schedule.getRise()) / double(period)};
+    if (auto segments = schedule.getSegmentsAttr()) { // as often as their rows allow
+      auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(schedule, segments);
+      int64_t context = getContext(module), rows = std::min<int64_t>(*axis.getRows(), context);
+      rates[name()] = {rows, context, rate.rows * double(rows) / double(context)};
+      continue;
+    }
     auto first = static_cast<int64_t>(schedule.getFirst());
     for (int64_t t = first; t < first + period; ++t) {
       rate.runs += getRowCount(schedule, t) > getRowCount(schedule, t - 1) ? 1 : 0;

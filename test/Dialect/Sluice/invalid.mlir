@@ -144,6 +144,12 @@ sluice.schedule @s count (t) -> (t) due (m) -> (m) first 0 period 1 rise 1 burst
 
 // -----
 
+sluice.axis @target
+// expected-error@+1 {{S-069: expected an axis of segments, found @target}}
+sluice.schedule @s segments of @target count (d0) -> (d0) due (d0) -> (d0 + 1) first 1 period 1 rise 1 burst 1
+
+// -----
+
 // expected-error@+1 {{S-030: expected a ring of at least 1 row, found 0}}
 sluice.state @s ring 0 : !sluice.seq<@s1, 4, f32>
 

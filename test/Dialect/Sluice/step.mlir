@@ -11,6 +11,9 @@ sluice.schedule @each count (d0) -> (d0 + 1) due (d0) -> (d0) first 0 period 1 r
 // The lesser of two counts: a row is due when both are reached.
 // CHECK: sluice.schedule @fourth count (d0) -> ((d0 + 1) floordiv 4, d0 - 2) due (d0) -> (d0 * 4 + 3, d0 + 3) first 3 period 4 rise 1 burst 1
 sluice.schedule @fourth count (d0) -> ((d0 + 1) floordiv 4, d0 - 2) due (d0) -> (d0 * 4 + 3, d0 + 3) first 3 period 4 rise 1 burst 1
+sluice.axis @words segments of @s1 capacity 8
+// CHECK: sluice.schedule @closed segments of @words count (d0) -> (d0) due (d0) -> (d0 + 1) first 1 period 1 rise 1 burst 1
+sluice.schedule @closed segments of @words count (d0) -> (d0) due (d0) -> (d0 + 1) first 1 period 1 rise 1 burst 1
 // CHECK: sluice.state @window ring 4 : !sluice.seq<@s1, 8, f32>
 sluice.state @window ring 4 : !sluice.seq<@s1, 8, f32>
 // CHECK: sluice.state @whole ring 16 all : !sluice.seq<@s4, 8, bf16>

@@ -4,6 +4,7 @@
 // batch at different places; the same text as without a cache.
 #include "Harness.h"
 #include "Specs.h"
+#include "StepSpecs.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Evaluator.h"
 #include "sluice/Runtime/Session.h"
@@ -166,36 +167,19 @@ TEST_P(Stepped, EveryPositionOfRaggedRows) {
 INSTANTIATE_TEST_SUITE_P(Families, Stepped, ::testing::ValuesIn(families()),
                          [](const auto &info) { return std::string(info.param.name); });
 
-/// The prediction reads a coarse row that an earlier step computed, through lazy values.
-constexpr const char *coarseHead = R"json({"sluice": 1, "vocabulary": 17, "context": 14, "batch": 3,
-  "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
-  "stages": [{"op": "embedding"}, {"op": "shift", "by": 3}, {"op": "shorten", "factor": 4},
-    {"op": "layer"}, {"op": "upsample", "factor": 4}, {"op": "head"}]})json";
-constexpr const char *lateHead = R"json({"sluice": 1, "vocabulary": 17, "context": 14, "batch": 3,
-  "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
-  "stages": [{"op": "embedding"}, {"op": "layer"}, {"op": "shift", "by": 2}, {"op": "head"}]})json";
-
-/// The head reads a coarse scale through a shift; its last row is not the last one before it.
-constexpr const char *lateGroups = R"json({"sluice": 1, "vocabulary": 17, "context": 14, "batch": 3,
-  "width": 12, "defaults": {"heads": 2, "feed_forward": 12}, "stages": [{"op": "embedding"}, {"op": "shorten", "factor": 3},
-  {"op": "layer"}, {"op": "upsample", "factor": 3}, {"op": "shift", "by": 2}, {"op": "head"}]})json";
-
 INSTANTIATE_TEST_SUITE_P(LazyHeads, Stepped,
                          ::testing::Values(Family{"Upsampled", coarseHead},
                                            Family{"Shifted", lateHead},
                                            Family{"ShiftedGroups", lateGroups}),
                          [](const auto &info) { return std::string(info.param.name); });
 
-/// Groups of heads over pooled scales, and over means of the layer's input by windows in tokens.
-constexpr const char *bottomUpAndRetina =
-    R"json({"sluice": 1, "vocabulary": 20, "context": 23, "batch": 3,
-  "width": 12, "defaults": {"heads": 4, "key_value_heads": 2, "feed_forward": 8},
-  "stages": [{"op": "embedding"}, {"op": "bottom_up", "hierarchy": "0@1 0@2 0@6"},
-    {"op": "layer", "scales": [{"factor": 1, "tokens": [0, 3]}, {"factor": 4, "tokens": [3, 15]}]},
-    {"op": "head"}]})json";
-
 INSTANTIATE_TEST_SUITE_P(HeadGroups, Stepped,
                          ::testing::Values(Family{"BottomUpAndRetina", bottomUpAndRetina}),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(Segmented, Stepped,
+                         ::testing::Values(Family{"Words", words},
+                                           Family{"LastAndPredicted", lastAndPredicted}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 std::string textOf(Executor &executor, const std::string &prompt, int64_t count, bool cached) {
@@ -229,6 +213,25 @@ TEST(Generation, WritesTheSameTextWithAndWithoutACache) {
                 textOf(model.executor(), begin, context + 9, false))
           << name << " after " << size << " bytes";
     }
+  }
+}
+
+/// The same where a prompt may end within a segment and a window may begin in one.
+TEST(Generation, WritesTheSameTextOfSegmentsWithAndWithoutACache) {
+  Folder folder;
+  std::string text = words;
+  text.replace(text.find("\"vocabulary\": 40"), 16, "\"vocabulary\": 128");
+  std::string target = sluice::runtime::machineTargets().front();
+  Model model(compile(folder, folder.write("words.json", text), target), target, 2);
+  ASSERT_TRUE(model.plan().generation);
+  model.setWeights(randomWeights(model.shapes(), 5));
+  int64_t context = model.plan().model.context;
+  std::string prompt = "a  bc def g\nhij kl mn opqrs tu";
+  for (int64_t size : {int64_t{1}, int64_t{3}, int64_t{8}, context - 1, context, context + 3}) {
+    std::string begin = prompt.substr(0, static_cast<size_t>(size));
+    EXPECT_EQ(textOf(model.executor(), begin, context + 9, true),
+              textOf(model.executor(), begin, context + 9, false))
+        << "after " << size << " bytes";
   }
 }
 

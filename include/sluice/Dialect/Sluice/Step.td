@@ -15,11 +15,14 @@ def Sluice_ScheduleOp : Sluice_Op<"schedule", [Symbol]> {
     these are equal. `due` is the other way round: row m is computed at step max(due(m)). The first row comes at step `first`;
     from there N(t + period) = N(t) + rise. No step computes more than `burst` rows. Both maps have one dimension and are made
     of sums, multiples and divisions by constants, rounded down.
+
+    With `segments` of an axis, t counts its closed segments instead: a step that leaves c of them closed, and found b, computes
+    rows N(b) up to N(c), and the first step all below N(c).
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, AffineMapAttr:$count, AffineMapAttr:$due, I64Attr:$first,
-                       I64Attr:$period, I64Attr:$rise, I64Attr:$burst);
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<FlatSymbolRefAttr>:$segments, AffineMapAttr:$count,
+                       AffineMapAttr:$due, I64Attr:$first, I64Attr:$period, I64Attr:$rise, I64Attr:$burst);
   let assemblyFormat = [{
-    $sym_name `count` custom<RowMap>($count) `due` custom<RowMap>($due) `first` $first `period` $period `rise` $rise `burst` $burst attr-dict
+    $sym_name (`segments` `of` $segments^)? `count` custom<RowMap>($count) `due` custom<RowMap>($due) `first` $first `period` $period `rise` $rise `burst` $burst attr-dict
   }];
   let hasVerifier = 1;
 }

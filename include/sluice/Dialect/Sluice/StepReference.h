@@ -50,6 +50,8 @@ private:
   mlir::func::FuncOp function;
   Evaluator<double> evaluator;
   llvm::DenseMap<mlir::Value, ScheduleOp> schedules;
+  llvm::DenseMap<mlir::Attribute, SegmentOp> cuts; ///< by axis
+  llvm::DenseMap<mlir::Operation *, int64_t> closed; ///< segments, before the last call
   llvm::StringMap<Ring> rings;
   std::vector<int32_t> tokens;
   int64_t before = 0; ///< tokens taken before the last call

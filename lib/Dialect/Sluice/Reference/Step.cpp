@@ -21,10 +21,16 @@ StepRunner::StepRunner(func::FuncOp step)
       }
     }
   }
+  for (auto cut : step.getOps<SegmentOp>()) {
+    auto scale =
+        SymbolTable::lookupNearestSymbolFrom<ScaleOp>(step, cut.getEnds().getType().getScale());
+    cuts[scale.getAxisAttr()] = cut;
+  }
   reset();
 }
 
 void StepRunner::reset() {
+  closed.clear();
   tokens.clear();
   before = 0;
   mistake.clear();
@@ -41,7 +47,14 @@ std::pair<int64_t, int64_t> StepRunner::rowsOf(Value value) const {
   if (found == schedules.end()) { // of the scale of one position
     return {0, 1};
   }
-  return {getRowCount(found->second, before - 1), getRowCount(found->second, getLength() - 1)};
+  ScheduleOp schedule = found->second;
+  if (schedule.getSegmentsAttr()) {
+    SegmentOp cut = cuts.lookup(schedule.getSegmentsAttr());
+    auto now = static_cast<int64_t>(evaluator.at(cut.getCounts(), 0, getLength() - 1, 0));
+    int64_t first = before == 0 ? 0 : getRowCount(schedule, closed.lookup(cut));
+    return {first, getRowCount(schedule, now)};
+  }
+  return {getRowCount(schedule, before - 1), getRowCount(schedule, getLength() - 1)};
 }
 
 void StepRunner::note(Value value, int64_t row, const std::string &what) {
@@ -107,6 +120,9 @@ std::vector<double> StepRunner::run(bool isPrefill) {
     if (isPrefill) {
       store(kept);
     }
+  }
+  for (auto [axis, cut] : cuts) {
+    closed[cut] = static_cast<int64_t>(evaluator.at(cut.getCounts(), 0, getLength() - 1, 0));
   }
   hasParameters = true;
   return evaluator.getSequence(body.getTerminator()->getOperand(0));

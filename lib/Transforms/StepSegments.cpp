@@ -1,0 +1,232 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Segments in the entries of generation. What a step needs of all earlier bits is their number: a
+// state. The step's bit adds to it, and says then which rows of segments are due.
+#include "RowsBuilder.h"
+#include "StepEntries.h"
+
+using namespace mlir;
+using namespace sluice;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+
+FlatSymbolRefAttr StepEntries::axisOf(SegmentOp cut) {
+  return SymbolTable::lookupNearestSymbolFrom<ScaleOp>(cut, cut.getEnds().getType().getScale())
+      .getAxisAttr();
+}
+
+/// Bits that are kept for segmentations alone: their number is.
+void StepEntries::dropBits(func::FuncOp step) {
+  for (auto keep : llvm::to_vector(step.getOps<KeepOp>())) {
+    bool areBits = llvm::all_of(keep->getUses(), [](OpOperand &use) {
+      auto pool = dyn_cast<PoolSegmentsOp>(use.getOwner());
+      return isa<SegmentOp>(use.getOwner()) || (pool && &use == &pool.getBitsMutable());
+    });
+    if (areBits && !keep.use_empty()) {
+      SymbolTable::lookupNearestSymbolFrom<StateOp>(keep, keep.getStateAttr()).erase();
+      keep.getResult().replaceAllUsesWith(keep.getValue());
+      keep.erase();
+    }
+  }
+}
+
+Value StepEntries::bindClosed(FlatSymbolRefAttr axis) {
+  return plan::BindOp::create(b, module.getLoc(), perRow().clone(b.getI32Type()),
+                              ("state:closed." + axis.getValue()).str());
+}
+
+/// The one row of a tensor that has one for each row of the batch.
+static AccessAttr onlyRow(OpBuilder &b) {
+  AffineMap zero = AffineMap::get(2, 1, b.getAffineConstantExpr(0));
+  AffineMap column = AffineMap::get(1, 0, b.getAffineConstantExpr(0));
+  return AccessAttr::get(b.getContext(), AccessKind::Row, AffineMapAttr::get(zero), 1, 0,
+                         AffineMapAttr::get(column), -1, /*least=*/false);
+}
+
+static Value toI64(RowsBuilder &rows, Value number) {
+  return arith::ExtSIOp::create(rows.body, rows.body.getI64Type(), number);
+}
+
+static Value toI32(RowsBuilder &rows, Value number) {
+  return arith::TruncIOp::create(rows.body, rows.body.getI32Type(), number);
+}
+
+static Value isAbove(RowsBuilder &rows, Value number, int64_t other) {
+  return arith::CmpIOp::create(rows.body, arith::CmpIPredicate::sgt, number,
+                               constant(rows.body, other));
+}
+
+//===----------------------------------------------------------------------===//
+// A step
+//===----------------------------------------------------------------------===//
+
+/// Of each row that takes part, the segments closed before this step and its own bit.
+Value StepEntries::countSegments(SegmentOp op, Value bits, RankedTensorType type) {
+  Type i32 = b.getI32Type();
+  auto attribute = op->getAttrOfType<ArrayAttr>(stepScheduleName)[0];
+  size_t number = numbers.lookup(attribute);
+  RowsBuilder each(b, op.getLoc(),
+                   dispatch::DomainAttr::get(b.getContext(), rows, bursts[number], 1, true));
+  Value closed = plan::ViewOp::create(b, op.getLoc(), RankedTensorType::get({rows, 1}, i32),
+                                      bindClosed(axisOf(op)));
+  Value before = each.operand(closed, onlyRow(b), i32);
+  auto stored = cast<RankedTensorType>(bits.getType());
+  Type number32 = b.getF32Type();
+  AccessAttr own = AccessAttr::get(
+      b.getContext(), AccessKind::Row,
+      AffineMapAttr::get(AffineMap::get(2, 1, b.getAffineDimExpr(0))), 1, 1,
+      AffineMapAttr::get(AffineMap::get(1, 0, b.getAffineConstantExpr(0))), -1, /*least=*/false);
+  bool isRow = stored.getRank() == 3;
+  Value bit = each.operand(bits, own, isRow ? RankedTensorType::get({1}, number32) : number32);
+  bit =
+      isRow ? dispatch::ReduceOp::create(each.body, number32, dispatch::ReduceKind::Add, bit) : bit;
+  Value isSet = arith::CmpFOp::create(each.body, arith::CmpFPredicate::OGT, bit,
+                                      each.constant(0.5, number32));
+  Value count =
+      arith::AddIOp::create(each.body, before, arith::ExtUIOp::create(each.body, i32, isSet));
+  each.result(count, AccessKind::Row, type);
+  dispatch::RowsOp made = each.finish("segments", schedules[number]);
+  made->setAttr("plan.phase", b.getStringAttr("forward"));
+  made->setAttr("guard", b.getStringAttr("due." + Twine(number)));
+  return made.getResult(0);
+}
+
+/// One launch for the schedules of the axis: rows by the segments closed before this step, none
+/// before the first, and after it.
+Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
+  Type i64 = b.getI64Type(), i32 = b.getI32Type();
+  Location loc = op.getLoc();
+  FlatSymbolRefAttr axis = axisOf(op);
+  RowsBuilder each(b, loc, dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));
+  ImplicitLocOpBuilder &body = each.body;
+  Value closed = toI64(each, each.operand(bindClosed(axis), AccessKind::Flat, i32));
+  Value done = each.operand(doneNow, AccessKind::Flat, i64);
+  Value take =
+      each.operand(plan::BindOp::create(b, loc, perRow(), "input:take"), AccessKind::Flat, i64);
+  Value view = plan::ViewOp::create(b, loc, RankedTensorType::get({rows}, i32), counts);
+  Value count = toI64(each, each.operand(view, AccessKind::Flat, i32));
+  Value now = arith::SelectOp::create(body, isAbove(each, take, 0), count, closed);
+  Value hasText = isAbove(each, arith::SubIOp::create(body, done, take), 0);
+  Value before = arith::SelectOp::create(body, hasText, closed, constant(body, -1));
+
+  auto type = RankedTensorType::get({rows, 3}, i64);
+  SmallVector<std::pair<Value, Value>> runs;
+  SmallVector<size_t> made;
+  Value most = constant(body, 0);
+  for (auto schedule : module.getOps<ScheduleOp>()) {
+    if (schedule.getSegmentsAttr() == axis) {
+      Value start = emitRowCount(body, schedule, before);
+      Value end = emitRowCount(body, schedule, now);
+      Value due = arith::MulIOp::create(body, arith::SubIOp::create(body, end, start), take);
+      most = arith::MaxSIOp::create(body, most, end);
+      runs.push_back({start, due});
+      made.push_back(numbers.lookup(FlatSymbolRefAttr::get(schedule.getSymNameAttr())));
+    }
+  }
+  for (auto [start, due] : runs) {
+    each.result(packRow(each, start, due, most), AccessKind::Flat, type);
+    each.result(packRow(each, start, due, done), AccessKind::Flat, type);
+  }
+  each.result(toI32(each, now), AccessKind::Flat, perRow().clone(i32), /*alias=*/0);
+  dispatch::RowsOp launch = each.finish("segment schedules");
+  launch->setAttr("plan.phase", b.getStringAttr("forward"));
+  for (auto [i, number] : llvm::enumerate(made)) {
+    schedules[number] = launch.getResult(2 * i);
+    byTokens[number] = launch.getResult(2 * i + 1);
+  }
+  Value after = launch.getResults().back();
+  plan::StoreOp::create(b, loc, ("state:closed." + axis.getValue()).str(), after);
+  buildGuards(made);
+  return after;
+}
+
+/// The end of the segment that this step closes is the step's own position.
+void StepEntries::storeEnds(SegmentOp op, RankedTensorType type, DenseMap<Value, Value> &tensors) {
+  auto by = op->getAttrOfType<ArrayAttr>(stepScheduleName);
+  auto symbol = dyn_cast<FlatSymbolRefAttr>(by[1]);
+  if (!symbol) { // nothing reads them
+    return;
+  }
+  size_t number = numbers.lookup(symbol);
+  Type i64 = b.getI64Type();
+  RowsBuilder each(b, op.getLoc(),
+                   dispatch::DomainAttr::get(b.getContext(), rows, bursts[number], 1, true));
+  Value view = plan::ViewOp::create(b, op.getLoc(), RankedTensorType::get({rows, 1}, i64), doneNow);
+  Value length = each.operand(view, onlyRow(b), i64);
+  Value last = arith::SubIOp::create(each.body, length, constant(each.body, 1));
+  each.result(toI32(each, last), AccessKind::Row, type);
+  dispatch::RowsOp made = each.finish("ends", schedules[number]);
+  made->setAttr("plan.phase", b.getStringAttr("forward"));
+  made->setAttr("guard", b.getStringAttr("due." + Twine(number)));
+  tensors[op.getEnds()] = made.getResult(0);
+}
+
+/// What the host compares after a run: rows that the segments need, and rows that there are.
+static void storeTotals(OpBuilder &b, SegmentOp op, Value closed, int64_t rows, StringRef axis) {
+  Type i32 = b.getI32Type();
+  RowsBuilder each(b, op.getLoc(), dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));
+  Value count = toI64(each, each.operand(closed, AccessKind::Flat, i32));
+  Value needed = arith::AddIOp::create(each.body, count,
+                                       constant(each.body, static_cast<int64_t>(op.getSpare())));
+  auto row = RankedTensorType::get({2}, i32);
+  Value column = dispatch::ColumnOp::create(each.body, row);
+  auto dense = [&](int32_t number) -> Value {
+    return arith::ConstantOp::create(each.body, DenseElementsAttr::get(row, number));
+  };
+  Value isNeeded = arith::CmpIOp::create(each.body, arith::CmpIPredicate::eq, column, dense(0));
+  auto most = static_cast<int32_t>(getPositions(op, op.getEnds().getType()));
+  Value both = arith::SelectOp::create(each.body, isNeeded, each.splat(toI32(each, needed), row),
+                                       dense(most));
+  each.result(both, AccessKind::Flat, RankedTensorType::get({rows, 2}, i32));
+  dispatch::RowsOp made = each.finish("segment totals");
+  made->setAttr("plan.phase", b.getStringAttr("forward"));
+  plan::StoreOp::create(b, op.getLoc(), ("scalar:segments." + axis).str(), made.getResult(0));
+}
+
+void StepEntries::cut(SegmentOp op, DenseMap<Value, Value> &tensors) {
+  b.setInsertionPoint(op->getBlock()->getTerminator());
+  DispatchEmitter emitter(op, b, tensors);
+  Value counts = countSegments(op, tensors.lookup(op.getBits()), emitter.typeOf(op.getCounts()));
+  tensors[op.getCounts()] = counts;
+  Value closed = scheduleSegments(op, counts);
+  storeEnds(op, emitter.typeOf(op.getEnds()), tensors);
+  storeTotals(b, op, closed, rows, axisOf(op).getValue());
+}
+
+//===----------------------------------------------------------------------===//
+// A prompt
+//===----------------------------------------------------------------------===//
+
+/// Bits of the prompt's tokens: counts never fall, so the largest before its end.
+Value StepEntries::closedIn(RowsBuilder &each, Value counts, Value take) {
+  int64_t positions = cast<RankedTensorType>(counts.getType()).getDimSize(1);
+  auto row = RankedTensorType::get({positions}, b.getI32Type());
+  Value view = plan::ViewOp::create(b, module.getLoc(), row, counts);
+  Value numbers = each.operand(view, AccessKind::Vector, row);
+  Value column = dispatch::ColumnOp::create(each.body, row);
+  Value isThere = arith::CmpIOp::create(each.body, arith::CmpIPredicate::slt, column,
+                                        each.splat(toI32(each, take), row));
+  Value none =
+      arith::ConstantOp::create(each.body, DenseElementsAttr::get(row, b.getI32IntegerAttr(0)));
+  Value there = arith::SelectOp::create(each.body, isThere, numbers, none);
+  return toI64(each, dispatch::ReduceOp::create(each.body, b.getI32Type(),
+                                                dispatch::ReduceKind::Max, there));
+}
+
+/// Of the row that takes the prompt, its segments; without `counts`, none.
+void StepEntries::commitClosed(ValueRange counts) {
+  for (auto [i, axis] : llvm::enumerate(cuts)) {
+    RowsBuilder each(b, module.getLoc(), dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));
+    Type i32 = b.getI32Type();
+    Value closed = toI64(each, each.operand(bindClosed(axis), AccessKind::Flat, i32));
+    Value take = each.operand(plan::BindOp::create(b, module.getLoc(), perRow(), "input:take"),
+                              AccessKind::Flat, b.getI64Type());
+    Value now = counts.empty() ? constant(each.body, 0) : closedIn(each, counts[i], take);
+    Value next = arith::SelectOp::create(each.body, isAbove(each, take, 0), now, closed);
+    each.result(toI32(each, next), AccessKind::Flat, perRow().clone(i32), /*alias=*/0);
+    dispatch::RowsOp made = each.finish("closed");
+    made->setAttr("plan.phase", b.getStringAttr("forward"));
+    plan::StoreOp::create(b, module.getLoc(), ("state:closed." + axis.getValue()).str(),
+                          made.getResult(0));
+  }
+}

@@ -1,0 +1,54 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Small models for tests of the step, each with something of its own.
+#pragma once
+
+namespace sluice::testing {
+
+/// The prediction reads a coarse row that an earlier step computed, through lazy values.
+constexpr const char *coarseHead = R"json({"sluice": 1, "vocabulary": 17, "context": 14, "batch": 3,
+  "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding"}, {"op": "shift", "by": 3}, {"op": "shorten", "factor": 4},
+    {"op": "layer"}, {"op": "upsample", "factor": 4}, {"op": "head"}]})json";
+
+constexpr const char *lateHead = R"json({"sluice": 1, "vocabulary": 17, "context": 14, "batch": 3,
+  "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding"}, {"op": "layer"}, {"op": "shift", "by": 2}, {"op": "head"}]})json";
+
+/// The head reads a coarse scale through a shift; its last row is not the last one before it.
+constexpr const char *lateGroups = R"json({"sluice": 1, "vocabulary": 17, "context": 14, "batch": 3,
+  "width": 12, "defaults": {"heads": 2, "feed_forward": 12}, "stages": [{"op": "embedding"}, {"op": "shorten", "factor": 3},
+  {"op": "layer"}, {"op": "upsample", "factor": 3}, {"op": "shift", "by": 2}, {"op": "head"}]})json";
+
+/// Groups of heads over pooled scales, and over means of the layer's input by windows in tokens.
+constexpr const char *bottomUpAndRetina =
+    R"json({"sluice": 1, "vocabulary": 20, "context": 23, "batch": 3,
+  "width": 12, "defaults": {"heads": 4, "key_value_heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding"}, {"op": "bottom_up", "hierarchy": "0@1 0@2 0@6"},
+    {"op": "layer", "scales": [{"factor": 1, "tokens": [0, 3]}, {"factor": 4, "tokens": [3, 15]}]},
+    {"op": "head"}]})json";
+
+/// Segments whose rows close at different steps of a batch: means behind a learned first row and
+/// attention by distance; last rows and predicted bits, read from the closed segment on.
+constexpr const char *words =
+    R"json({"sluice": 1, "vocabulary": 40, "context": 23, "batch": 3, "width": 8,
+  "defaults": {"heads": 2, "feed_forward": 8, "placement": "post", "relative": "xl_shared"},
+  "stages": [{"op": "embedding"}, {"op": "layer", "to": "fine"},
+    {"op": "boundaries", "name": "words", "rule": "whitespace", "capacity": 0.7},
+    {"op": "shorten", "segments": "words"}, {"op": "shift", "by": 1, "start": "null"},
+    {"op": "layer"}, {"op": "upsample", "segments": "words", "by": 0},
+    {"op": "add", "with": "fine"}, {"op": "head"}]})json";
+
+constexpr const char *lastAndPredicted =
+    R"json({"sluice": 1, "vocabulary": 17, "context": 20, "batch": 3, "width": 12,
+  "defaults": {"heads": 2, "feed_forward": 10, "rotary": true},
+  "stages": [{"op": "embedding"}, {"op": "norm", "to": "fine"},
+    {"op": "boundaries", "name": "threes", "rule": "every", "factor": 3},
+    {"op": "shorten", "segments": "threes", "method": "last"}, {"op": "layer"},
+    {"op": "upsample", "segments": "threes"}, {"op": "add", "with": "fine", "to": "more"},
+    {"op": "boundaries", "name": "guessed", "predictor": 6, "prior": 0.4},
+    {"op": "shorten", "segments": "guessed"}, {"op": "norm"},
+    {"op": "upsample", "segments": "guessed", "by": 2},
+    {"op": "add", "with": "more"}, {"op": "head"}]})json";
+
+} // namespace sluice::testing
