@@ -11,6 +11,14 @@
 
 using namespace certify;
 
+Expression certify::latestKey(const Relation &relation) {
+  return makeFloor(makeLinear(relation.queryFactor, relation.offset), relation.keyFactor);
+}
+
+Expression certify::earliestKey(const Relation &relation) {
+  return makeFloor(makeLinear(relation.queryFactor, relation.earliest), relation.keyFactor);
+}
+
 namespace {
 
 std::string sha256(const std::string &text) {
@@ -23,18 +31,6 @@ std::string sha256(const std::string &text) {
   }
   return hex;
 }
-
-} // namespace
-
-Expression certify::latestKey(const Relation &relation) {
-  return makeFloor(makeLinear(relation.queryFactor, relation.offset), relation.keyFactor);
-}
-
-Expression certify::earliestKey(const Relation &relation) {
-  return makeFloor(makeLinear(relation.queryFactor, relation.earliest), relation.keyFactor);
-}
-
-namespace {
 
 /// Checks one mode's part of a certificate.
 class ModeChecker {
@@ -197,15 +193,11 @@ std::string check(const Model &model, const std::string &specText, Lines &lines,
   lines.expect("aligned " + graph.head().name + " " + graph.values[graph.head().row].name + " 1");
   // The compiler derives no step over another axis, or over segments.
   bool hasStep = model.inputs.empty() && !hasSegments(graph);
-  if (hasStep) {
-    Step step = readStep(graph, lines, judge);
-    obligations += step.obligations;
-    lines.finish();
-    if (walks) {
-      walkStep(graph, step, longest);
-    }
-  } else {
-    lines.finish();
+  Step step = hasStep ? readStep(graph, lines, judge) : Step();
+  obligations += step.obligations;
+  lines.finish();
+  if (hasStep && walks) {
+    walkStep(graph, step, longest);
   }
   std::string what =
       std::string("causal for every length, in eval, train and generate") +
