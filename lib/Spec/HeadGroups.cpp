@@ -67,11 +67,11 @@ void checkMoving(const HeadGroup &group, int64_t factor) {
 Mask readBlock(const Fields &block) {
   Mask mask = {MaskKind::Block, block.integer("start", {0}, 0), block.integer("block", {2})};
   if (mask.begin >= mask.end) {
-    block.fail(block.position("start"), "expected the first start of a block of " +
-                                            std::to_string(mask.end) + " rows, from 0 to " +
-                                            std::to_string(mask.end - 1) + ", found " +
-                                            std::to_string(mask.begin) +
-                                            "; take what is left of it behind whole blocks");
+    block.fail(block.position("start"),
+               "expected a row below " + std::to_string(mask.end) +
+                   " for \"start\", as blocks of so many rows follow one another, found " +
+                   std::to_string(mask.begin) + "; " + std::to_string(mask.begin % mask.end) +
+                   " says the same");
   }
   return mask;
 }

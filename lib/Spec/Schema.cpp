@@ -88,7 +88,8 @@ const Keys layerSettings = {
     {"mask",
      "string, {\"window\": [a, b]}, {\"tokens\": [a, b]} or {\"block\": rows}",
      "which positions q a query at position p reads; complete: over another scale, groups that "
-     "have ended; window: p - b < q <= p - a; tokens: the same of their last tokens; block: up to p "
+     "have ended; window: p - b < q <= p - a; tokens: the same of their last tokens; block: up to "
+     "p "
      "in its block",
      "causal",
      {"causal", "complete", "bidirectional"}},
@@ -154,16 +155,18 @@ const Keys precisionKeys = {
      "f32",
      {"f32", "bf16"}}};
 
-const KeyInfo blockKey = {"block",
-                          "integer >= 2",
-                          "rows of a block; as a mask, a query reads the keys up to its own in its block",
-                          "required",
-                          {}};
-const KeyInfo blockStartKey = {"start",
-                               "integer >= 0, below block",
-                               "a row at which a block starts; the rows before it are a shorter one",
-                               "0",
-                               {}};
+const KeyInfo blockKey = {
+    "block",
+    "integer >= 2",
+    "rows of a block; as a mask, a query reads the keys up to its own in its block",
+    "required",
+    {}};
+const KeyInfo blockStartKey = {
+    "start",
+    "integer >= 0, below block",
+    "a row at which a block starts; the rows before it are a shorter one",
+    "0",
+    {}};
 
 const Keys maskKeys = {{"window",
                         "[a, b], integers with 0 <= a < b",
@@ -297,24 +300,25 @@ Keys ownKeys(Op op) {
         segments("pools segments instead of groups: their averages, or with \"method\": \"last\" "
                  "their last rows")};
   case Op::Upsample:
-    return {factor("fine positions from one coarse position; divides the scale's factor"),
-            {"method",
-             "string",
-             "repetition, a linear map to the group's features, or a linear map of a row's own part "
-             "of the columns",
-             "repeat",
-             {"repeat", "linear", "split"}},
-            {"window",
-             "integer >= 1",
-             "rows that a linear upsample's group reaches, a multiple of the factor",
-             "the factor",
-             {}},
-            segments("repeats rows of segments instead of groups, on the tokens that follow them"),
-            {"by",
-             "integer >= 0",
-             "of segments: a token reads the row this many before that of its own segment",
-             "1: the last that ended",
-             {}}};
+    return {
+        factor("fine positions from one coarse position; divides the scale's factor"),
+        {"method",
+         "string",
+         "repetition, a linear map to the group's features, or a linear map of a row's own part "
+         "of the columns",
+         "repeat",
+         {"repeat", "linear", "split"}},
+        {"window",
+         "integer >= 1",
+         "rows that a linear upsample's group reaches, a multiple of the factor",
+         "the factor",
+         {}},
+        segments("repeats rows of segments instead of groups, on the tokens that follow them"),
+        {"by",
+         "integer >= 0",
+         "of segments: a token reads the row this many before that of its own segment",
+         "1: the last that ended",
+         {}}};
   case Op::Add:
     return {{"with", "name of a stream", "the second stream, on the same scale", "required", {}}};
   case Op::Replace:

@@ -13,9 +13,9 @@ namespace sluice::spec {
 namespace {
 
 constexpr std::array<std::string_view, std::variant_size_v<Settings>> opNames = {
-    "embedding", "layer", "norm",   "shift",     "shorten", "upsample", "add",       "dropout",
-    "head",      "loss",  "layers", "hourglass", "project", "top_down", "bottom_up", "boundaries",
-    "replace"};
+    "embedding", "layer",    "norm",      "shift",      "shorten", "upsample",
+    "add",       "dropout",  "head",      "loss",       "layers",  "hourglass",
+    "project",   "top_down", "bottom_up", "boundaries", "replace"};
 
 constexpr Range anyShift = {0, largestSize};
 
@@ -56,10 +56,10 @@ bool readsParts(const Fields &fields, std::string_view method, int64_t factor, i
                     std::to_string(factor) + "; take another factor, or \"linear\"");
   }
   if (fields.find("window")) {
-    fields.fail(fields.position("window"), "expected no \"window\" for \"method\": " +
-                                               quote(method) +
-                                               ", whose rows are those of the group, found one; "
-                                               "leave it out, or say \"linear\"");
+    fields.fail(fields.position("window"),
+                "expected no \"window\" for \"method\": " + quote(method) +
+                    ", whose rows are those of the group, found one; "
+                    "leave it out, or say \"linear\"");
   }
   return true;
 }
@@ -76,7 +76,12 @@ Shorten readShorten(const Fields &fields, int64_t width) {
     shorten.concatenates = true;
     return shorten;
   }
-  shorten.method = readShortening(fields, "method");
+  shorten.method = fields.choice<Shortening>("method",
+                                             {{"average", Shortening::Average},
+                                              {"linear", Shortening::Linear},
+                                              {"max", Shortening::Max},
+                                              {"concatenate", Shortening::Average}},
+                                             Shortening::Average);
   if (fields.find("window")) {
     shorten.window = fields.integer("window", anyWindow);
   }
@@ -101,7 +106,11 @@ Upsample readUpsample(const Fields &fields, int64_t width) {
     upsample.splits = true;
     return upsample;
   }
-  upsample.method = readUpsampling(fields, "method");
+  upsample.method = fields.choice<Upsampling>("method",
+                                              {{"repeat", Upsampling::Repeat},
+                                               {"linear", Upsampling::Linear},
+                                               {"split", Upsampling::Repeat}},
+                                              Upsampling::Repeat);
   if (!fields.find("window")) {
     return upsample;
   }

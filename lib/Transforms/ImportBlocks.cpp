@@ -41,12 +41,11 @@ Value StageWriter::stage(const Replace &settings) {
     return arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(value)));
   };
   return map({streams[current->second], streams[current->input]}, [&](ArrayRef<Value> v) -> Value {
-    Value row = arith::AddIOp::create(b, dispatch::PositionOp::create(b, b.getI32Type()),
-                                      whole(missing));
-    Value isStart = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                          arith::RemSIOp::create(b, row, whole(settings.block)),
-                                          whole(0));
+    Value row =
+        arith::AddIOp::create(b, dispatch::PositionOp::create(b, b.getI32Type()), whole(missing));
+    Value isStart =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                              arith::RemSIOp::create(b, row, whole(settings.block)), whole(0));
     return arith::SelectOp::create(b, isStart, v[0], v[1]);
   });
 }
-

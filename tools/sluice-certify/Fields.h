@@ -171,7 +171,7 @@ inline Mask readMask(const Fields &fields) {
   }
   return isBlock    ? readBlock(Fields(*value, nullptr, "a mask"))
          : inTokens ? readEnds(fields, value->at("tokens"), Mask::Tokens)
-                  : readEnds(fields, value->at("window"), Mask::Window);
+                    : readEnds(fields, value->at("window"), Mask::Window);
 }
 
 /// A table of biases by distance is no value; rows by distance are.

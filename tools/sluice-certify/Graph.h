@@ -23,8 +23,8 @@ enum class Kind { Tokens, Embed, Position, Map, Norm, Linear, Attention, Counts,
 struct Mask {
   enum Kind { Causal, Complete, Window, Tokens, Block, Bidirectional } kind = Causal;
   int64_t begin = 0, end = 0; ///< of a block, q <= p in that of p: one starts at begin, of end rows
-  int64_t from = 0; ///< keys before this one are left out
-  int64_t step = 1; ///< of a window on one scale: keys p - begin - step j alone
+  int64_t from = 0;           ///< keys before this one are left out
+  int64_t step = 1;           ///< of a window on one scale: keys p - begin - step j alone
 };
 
 struct Value {

@@ -377,8 +377,8 @@ Model certify::deriveModel(const std::string &text) {
   json spec = parseSpec(text);
   auto isObject = [](const json &stage) { return stage.is_object(); };
   bool known = spec.is_object() && spec.contains("sluice") && spec["sluice"] == 1 &&
-               spec.contains("stages") && spec["stages"].is_array() &&
-               spec["stages"].size() >= 2 && std::ranges::all_of(spec["stages"], isObject);
+               spec.contains("stages") && spec["stages"].is_array() && spec["stages"].size() >= 2 &&
+               std::ranges::all_of(spec["stages"], isObject);
   if (!known || (spec.contains("defaults") && !spec["defaults"].is_object())) {
     throw BadInput(
         "expected a spec of version 1, an object with \"sluice\", \"stages\" of at least "

@@ -30,9 +30,9 @@ struct Boundaries {
   static constexpr size_t bins = 10;
 
   bool isPredicted = false;
-  std::string marked;                         ///< the text, with | behind what ends a segment
-  int64_t tokens = 0, ends = 0, length = 0;   ///< length: of the segment that is open
-  std::map<int64_t, int64_t> lengths;         ///< segments by tokens
+  std::string marked;                       ///< the text, with | behind what ends a segment
+  int64_t tokens = 0, ends = 0, length = 0; ///< length: of the segment that is open
+  std::map<int64_t, int64_t> lengths;       ///< segments by tokens
   std::vector<int64_t> certainties = std::vector<int64_t>(bins); ///< tokens by probability
 
   void add(uint8_t byte, double probability, int64_t mostMarked) {
@@ -60,10 +60,11 @@ spec::Primitive findBoundaries(const Plan &plan, const std::string &name) {
     }
     names += made ? (names.empty() ? "" : ", ") + made->name : "";
   }
-  throw UserError(names.empty() ? "sluice boundaries: expected a model with a boundaries stage, found "
-                                  "none; its groups have constant sizes"
-                                : "--name: expected the name of segments (" + names + "), found \"" +
-                                      name + "\"; name another, or leave it out");
+  throw UserError(names.empty()
+                      ? "sluice boundaries: expected a model with a boundaries stage, found "
+                        "none; its groups have constant sizes"
+                      : "--name: expected the name of segments (" + names + "), found \"" + name +
+                            "\"; name another, or leave it out");
 }
 
 Boundaries find(const BoundaryFlags &flags, Progress &progress) {
@@ -134,7 +135,8 @@ void runBoundaries(const BoundaryFlags &flags) {
   Boundaries found = find(flags, progress);
   progress.clear();
   if (flags.json) {
-    std::cout << toJson(found).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    std::cout << toJson(found).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
+              << "\n";
   } else {
     print(found);
   }
@@ -156,9 +158,7 @@ void registerBoundaries(CLI::App &program) {
                    "Which segments, by the name of a boundaries stage; none takes the first")
       ->type_name("NAME")
       ->default_str("");
-  command
-      ->add_option("--tokens", flags->most,
-                   "Tokens of the text to print; all of it is counted")
+  command->add_option("--tokens", flags->most, "Tokens of the text to print; all of it is counted")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--json", flags->json, "Print one JSON object");
   addDeviceOptions(*command, flags->device);

@@ -154,7 +154,7 @@ struct Shorten {
   std::optional<int64_t> window; ///< rows that a group reads, the last one its own; none: factor
   std::string segments = {};     ///< the segmentation whose segments it pools; empty: groups
   bool isSelection = false;      ///< of segments: their last rows, not their averages
-  bool concatenates = false; ///< rows of width / factor, each a linear map of one, side by side
+  bool concatenates = false;     ///< rows of width / factor, each a linear map of one, side by side
 
   int64_t rows() const { return window.value_or(factor); }
 };
@@ -277,8 +277,9 @@ struct Boundaries {
   int64_t spare = 0; ///< rows beyond its segments that some stage reads; set by the expansion
 };
 
-using Settings = std::variant<Embedding, Layer, Norm, Shift, Shorten, Upsample, Add, Dropout, Head,
-                              Loss, Layers, Hourglass, Project, TopDown, BottomUp, Boundaries, Replace>;
+using Settings =
+    std::variant<Embedding, Layer, Norm, Shift, Shorten, Upsample, Add, Dropout, Head, Loss, Layers,
+                 Hourglass, Project, TopDown, BottomUp, Boundaries, Replace>;
 
 /// The alternatives of Settings, in their order.
 enum class Op : uint8_t {
