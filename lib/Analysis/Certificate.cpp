@@ -42,9 +42,9 @@ static std::string nameOf(Value value) {
   return isGiven(function, type) ? scale.getAxis().str() : "tokens";
 }
 
-/// "causal", "complete", "window 0 4", "tokens 8 256" or "bidirectional", with " step 4" where a
-/// window holds every fourth key, " from 3" where keys begin at row 3; any other mask is spelled as
-/// a set, which no checker of specs accepts.
+/// "causal", "complete", "window 0 4", "tokens 8 256", "block 3 4" (from row 3, of 4 rows) or
+/// "bidirectional", with " step 4" where a window holds every fourth key, " from 3" where keys
+/// begin at row 3; any other mask is spelled as a set, which no checker of specs accepts.
 static std::string spellMask(AttentionOp op) {
   MaskWords words = describeMask(op.getMask(), scalesOf(op));
   std::string from = (words.stride > 1 ? " step " + std::to_string(words.stride) : "") +
@@ -60,6 +60,8 @@ static std::string spellMask(AttentionOp op) {
     return "window " + std::to_string(words.begin) + " " + std::to_string(words.end) + from;
   case MaskWords::Tokens:
     return "tokens " + std::to_string(words.begin) + " " + std::to_string(words.end) + from;
+  case MaskWords::Block:
+    return "block " + std::to_string(words.begin) + " " + std::to_string(words.end) + from;
   case MaskWords::Other:
     break;
   }

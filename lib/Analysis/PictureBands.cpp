@@ -22,6 +22,9 @@ static std::string nameOfMask(AttentionOp op, IntegerSet mask) {
                ? "tokens " + std::to_string(words.begin) + " to " + std::to_string(words.end)
                : "own mask";
   }
+  if (MaskWords words = describeMask(mask, {}); words.kind == MaskWords::Block) {
+    return "blocks of " + std::to_string(words.end) + " from " + std::to_string(words.begin);
+  }
   MaskBounds bounds = solveMask(mask);
   AffineExpr p = getAffineDimExpr(0, op.getContext());
   auto distance = [&](ArrayRef<AffineExpr> list) -> std::optional<int64_t> {

@@ -15,7 +15,7 @@ static Operation *findLast(func::FuncOp function, StringRef stage) {
   for (Operation &op : function.getBody().front()) {
     auto name = dyn_cast<NameLoc>(op.getLoc());
     StringRef text = name ? name.getName().strref() : "";
-    bool isOfStage = text.consume_front(stage) && text.starts_with(".");
+    bool isOfStage = text.consume_front(stage) && (text.empty() || text.starts_with("."));
     if (isOfStage && op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
       last = &op;
     }

@@ -16,7 +16,7 @@ constexpr int64_t mostPositions = int64_t(1) << 28;
 /// nothing at all: dropout.
 static bool isPositionMap(const Primitive &stage) {
   if (const auto *upsample = std::get_if<Upsample>(&stage.settings)) {
-    return upsample->method == Upsampling::Repeat;
+    return upsample->method == Upsampling::Repeat && !upsample->splits;
   }
   if (const auto *shift = std::get_if<Shift>(&stage.settings)) {
     return !shift->isLearned; // whose rows are stored

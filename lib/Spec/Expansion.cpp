@@ -368,6 +368,11 @@ int64_t Expander::expandStage(const Stage &stage) {
     checkAdd(stage, input, second);
     return emit(stage, *add, stage.prefix, stage.location, input, second);
   }
+  if (const auto *replace = std::get_if<Replace>(&stage.settings)) {
+    int64_t second = stream(replace->with, stage.at("with"));
+    checkAdd(stage, input, second);
+    return emit(stage, *replace, stage.prefix, stage.location, input, second);
+  }
   if (const auto *project = std::get_if<Project>(&stage.settings);
       project && !project->with.empty()) {
     int64_t second = stream(project->with, stage.at("with"));

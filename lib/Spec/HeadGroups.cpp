@@ -25,7 +25,11 @@ Mask readEnds(const Fields &fields, std::string_view key, MaskKind kind) {
 }
 
 Mask readWindow(const Fields &window) {
-  window.allowOnly({"window", "tokens"});
+  if (window.find("block")) {
+    window.allowOnly({"block", "start"});
+    return readBlock(window);
+  }
+  window.allowOnly({"window", "tokens", "block"});
   bool inTokens = window.find("tokens");
   if (inTokens && window.find("window")) {
     window.fail(window.position("tokens"), "expected a window in positions or one in tokens, found "
@@ -60,9 +64,22 @@ void checkMoving(const HeadGroup &group, int64_t factor) {
 
 } // namespace
 
+Mask readBlock(const Fields &block) {
+  Mask mask = {MaskKind::Block, block.integer("start", {0}, 0), block.integer("block", {2})};
+  if (mask.begin >= mask.end) {
+    block.fail(block.position("start"),
+               "expected a row below " + std::to_string(mask.end) +
+                   " for \"start\", as blocks of so many rows follow one another, found " +
+                   std::to_string(mask.begin) + "; " + std::to_string(mask.begin % mask.end) +
+                   " says the same");
+  }
+  return mask;
+}
+
 Mask readMask(const Fields &fields) {
   constexpr std::string_view expected =
-      "\"causal\", \"complete\", \"bidirectional\", {\"window\": [a, b]} or {\"tokens\": [a, b]}";
+      "\"causal\", \"complete\", \"bidirectional\", {\"window\": [a, b]}, {\"tokens\": [a, b]} or "
+      "{\"block\": rows}";
   const JsonValue *value = fields.find("mask");
   if (!value || (value->kind == JsonKind::String && value->text == "causal")) {
     return {};
@@ -171,6 +188,12 @@ Mask windowOfMoving(const HeadGroup &group, int64_t factor) {
 void checkSources(const Primitive &primitive, const std::vector<Primitive> &primitives) {
   const auto &layer = std::get<Layer>(primitive.settings);
   auto check = [&](const Mask &mask, int64_t factor, const SourceLocation &place) {
+    if (mask.kind == MaskKind::Block && factor != primitive.factor) {
+      fail(place, "expected keys on the queries' scale where \"mask\" is a block of rows, found "
+                  "scales " +
+                      std::to_string(primitive.factor) + " and " + std::to_string(factor) +
+                      "; use a window in tokens, or upsample the stream first");
+    }
     Mask common = inCommonTokens(mask, primitive.factor, factor);
     if (mask.kind == MaskKind::Tokens && common.begin == common.end) {
       fail(place, "expected a window that holds the last token of some position, found " +

@@ -86,9 +86,11 @@ const Keys layerSettings = {
      {}},
     {"attention_dropout", "number >= 0 and < 1", "on attention probabilities", "0", {}},
     {"mask",
-     "string, {\"window\": [a, b]} or {\"tokens\": [a, b]}",
+     "string, {\"window\": [a, b]}, {\"tokens\": [a, b]} or {\"block\": rows}",
      "which positions q a query at position p reads; complete: over another scale, groups that "
-     "have ended; window: p - b < q <= p - a; tokens: the same of their last tokens",
+     "have ended; window: p - b < q <= p - a; tokens: the same of their last tokens; block: up to "
+     "p "
+     "in its block",
      "causal",
      {"causal", "complete", "bidirectional"}},
     {"rotary",
@@ -153,6 +155,19 @@ const Keys precisionKeys = {
      "f32",
      {"f32", "bf16"}}};
 
+const KeyInfo blockKey = {
+    "block",
+    "integer >= 2",
+    "rows of a block; as a mask, a query reads the keys up to its own in its block",
+    "required",
+    {}};
+const KeyInfo blockStartKey = {
+    "start",
+    "integer >= 0, below block",
+    "a row at which a block starts; the rows before it are a shorter one",
+    "0",
+    {}};
+
 const Keys maskKeys = {{"window",
                         "[a, b], integers with 0 <= a < b",
                         "a query at position p reads q with p - b < q <= p - a",
@@ -163,11 +178,13 @@ const Keys maskKeys = {{"window",
                         "a query whose last token is t reads keys whose last token u has "
                         "t - b < u <= t - a",
                         "window in its place",
-                        {}}};
+                        {}},
+                       blockKey,
+                       blockStartKey};
 const Keys sourceKeys = {
     {"stream", "name of a stream", "what keys and values are linear maps of", "required", {}},
     {"mask",
-     "string, {\"window\": [a, b]} or {\"tokens\": [a, b]}",
+     "string, {\"window\": [a, b]}, {\"tokens\": [a, b]} or {\"block\": rows}",
      "which positions of it a query reads; otherwise as the layer's says",
      "causal",
      {"causal", "complete", "bidirectional"}}};
@@ -271,9 +288,10 @@ Keys ownKeys(Op op) {
         factor("fine positions in one coarse position"),
         {"method",
          "string",
-         "mean of the group, a linear map of its features, or the maximum of each feature",
+         "mean of the group, a linear map of its features, the maximum of each feature, or maps "
+         "of its rows to width / factor columns side by side",
          "average",
-         {shorteningNames.begin(), shorteningNames.end()}},
+         {"average", "linear", "max", "concatenate"}},
         {"window",
          "integer >= 1",
          "rows that a group reads, which end where the group ends",
@@ -282,22 +300,31 @@ Keys ownKeys(Op op) {
         segments("pools segments instead of groups: their averages, or with \"method\": \"last\" "
                  "their last rows")};
   case Op::Upsample:
-    return {factor("fine positions from one coarse position; divides the scale's factor"),
-            {"method", "string", "repetition, or a linear map to the group's features", "repeat",
-             upsamplingNames},
-            {"window",
-             "integer >= 1",
-             "rows that a linear upsample's group reaches, a multiple of the factor",
-             "the factor",
-             {}},
-            segments("repeats rows of segments instead of groups, on the tokens that follow them"),
-            {"by",
-             "integer >= 0",
-             "of segments: a token reads the row this many before that of its own segment",
-             "1: the last that ended",
-             {}}};
+    return {
+        factor("fine positions from one coarse position; divides the scale's factor"),
+        {"method",
+         "string",
+         "repetition, a linear map to the group's features, or a linear map of a row's own part "
+         "of the columns",
+         "repeat",
+         {"repeat", "linear", "split"}},
+        {"window",
+         "integer >= 1",
+         "rows that a linear upsample's group reaches, a multiple of the factor",
+         "the factor",
+         {}},
+        segments("repeats rows of segments instead of groups, on the tokens that follow them"),
+        {"by",
+         "integer >= 0",
+         "of segments: a token reads the row this many before that of its own segment",
+         "1: the last that ended",
+         {}}};
   case Op::Add:
     return {{"with", "name of a stream", "the second stream, on the same scale", "required", {}}};
+  case Op::Replace:
+    return {{"with", "name of a stream", "rows where a block starts", "required", {}},
+            blockKey,
+            blockStartKey};
   case Op::Dropout:
     return {{"rate",
              "number >= 0 and < 1",
@@ -498,6 +525,8 @@ std::string_view meaning(Op op) {
     return "Fine position p from y[p div k]: a scale k times finer.";
   case Op::Add:
     return "Sum of two streams of one scale.";
+  case Op::Replace:
+    return "Rows of another stream where a block starts, those of the input elsewhere.";
   case Op::Dropout:
     return "Drops features in training.";
   case Op::Head:

@@ -13,8 +13,9 @@ namespace sluice::spec {
 namespace {
 
 constexpr std::array<std::string_view, std::variant_size_v<Settings>> opNames = {
-    "embedding", "layer", "norm",   "shift",     "shorten", "upsample", "add",       "dropout",
-    "head",      "loss",  "layers", "hourglass", "project", "top_down", "bottom_up", "boundaries"};
+    "embedding", "layer",    "norm",      "shift",      "shorten", "upsample",
+    "add",       "dropout",  "head",      "loss",       "layers",  "hourglass",
+    "project",   "top_down", "bottom_up", "boundaries", "replace"};
 
 constexpr Range anyShift = {0, largestSize};
 
@@ -41,13 +42,46 @@ bool readSegments(const Fields &fields, std::string &segments) {
   return true;
 }
 
-Shorten readShorten(const Fields &fields) {
+/// Whether "method" is `method`, which gives each row of a group an equal part of the columns.
+bool readsParts(const Fields &fields, std::string_view method, int64_t factor, int64_t width) {
+  const JsonValue *value = fields.find("method");
+  if (!value || value->kind != JsonKind::String || value->text != method) {
+    return false;
+  }
+  if (width % factor != 0) {
+    fields.fail(fields.position("factor"),
+                "expected a factor that divides the width of " + std::to_string(width) +
+                    " for \"method\": " + quote(method) +
+                    ", which gives each row an equal part of the columns, found " +
+                    std::to_string(factor) + "; take another factor, or \"linear\"");
+  }
+  if (fields.find("window")) {
+    fields.fail(fields.position("window"),
+                "expected no \"window\" for \"method\": " + quote(method) +
+                    ", whose rows are those of the group, found one; "
+                    "leave it out, or say \"linear\"");
+  }
+  return true;
+}
+
+Shorten readShorten(const Fields &fields, int64_t width) {
   Shorten pool;
   if (readSegments(fields, pool.segments)) {
     pool.isSelection = fields.choice<bool>("method", {{"average", false}, {"last", true}}, false);
     return pool;
   }
-  Shorten shorten = {fields.integer("factor", {}), readShortening(fields, "method"), {}};
+  Shorten shorten;
+  shorten.factor = fields.integer("factor", {});
+  if (readsParts(fields, "concatenate", shorten.factor, width)) {
+    shorten.concatenates = true;
+    return shorten;
+  }
+  shorten.method = fields.choice<Shortening>("method",
+                                             {{"average", Shortening::Average},
+                                              {"linear", Shortening::Linear},
+                                              {"max", Shortening::Max},
+                                              {"concatenate", Shortening::Average}},
+                                             Shortening::Average);
   if (fields.find("window")) {
     shorten.window = fields.integer("window", anyWindow);
   }
@@ -55,7 +89,7 @@ Shorten readShorten(const Fields &fields) {
 }
 
 /// With a window, a transposed convolution of whole groups.
-Upsample readUpsample(const Fields &fields) {
+Upsample readUpsample(const Fields &fields, int64_t width) {
   Upsample spread;
   if (readSegments(fields, spread.segments)) {
     fields.choice<bool>("method", {{"repeat", true}}, true);
@@ -66,7 +100,17 @@ Upsample readUpsample(const Fields &fields) {
     fields.fail(fields.position("by"),
                 "expected \"by\" only beside \"segments\", found it alone; use a shift stage");
   }
-  Upsample upsample = {fields.integer("factor", {}), readUpsampling(fields, "method"), {}};
+  Upsample upsample;
+  upsample.factor = fields.integer("factor", {});
+  if (readsParts(fields, "split", upsample.factor, width)) {
+    upsample.splits = true;
+    return upsample;
+  }
+  upsample.method = fields.choice<Upsampling>("method",
+                                              {{"repeat", Upsampling::Repeat},
+                                               {"linear", Upsampling::Linear},
+                                               {"split", Upsampling::Repeat}},
+                                              Upsampling::Repeat);
   if (!fields.find("window")) {
     return upsample;
   }
@@ -223,9 +267,9 @@ Settings readSettings(Op op, const Fields &fields, int64_t width, int64_t contex
   case Op::Shift:
     return readShift(fields);
   case Op::Shorten:
-    return readShorten(fields);
+    return readShorten(fields, width);
   case Op::Upsample:
-    return readUpsample(fields);
+    return readUpsample(fields, width);
   case Op::Add:
     fields.need("with", "the name of an earlier stage's result");
     return Add{fields.text("with")};
@@ -248,6 +292,11 @@ Settings readSettings(Op op, const Fields &fields, int64_t width, int64_t contex
     return readBottomUp(fields, width);
   case Op::Boundaries:
     return readBoundaries(fields, context);
+  case Op::Replace: {
+    fields.need("with", "the name of an earlier stage's result");
+    Mask block = readBlock(fields);
+    return Replace{fields.text("with"), block.end, block.begin};
+  }
   }
   return {};
 }

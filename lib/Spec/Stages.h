@@ -21,6 +21,8 @@ Layer readLayer(const Fields &fields, int64_t width);
 /// The value of `mask`, causal where there is none.
 Mask readMask(const Fields &fields);
 
+/// "block" and "start", as of a mask that is a block.
+Mask readBlock(const Fields &fields);
 /// Groups of heads: of "scales", and of "over" where it is a list, whose masks are `mask` where
 /// they have none.
 std::vector<HeadGroup> readScales(const Fields &fields);

@@ -167,14 +167,19 @@ private:
   void add(const Norm &settings) { norm("", settings.norm); }
 
   void add(const Shorten &shorten) {
-    if (shorten.method == Shortening::Linear) {
+    if (shorten.concatenates) {
+      matrix("", d / shorten.factor, d);
+    } else if (shorten.method == Shortening::Linear) {
       matrix("", d, shorten.rows() * d);
       bias("", d);
     }
   }
 
   void add(const Upsample &upsample) {
-    if (upsample.method == Upsampling::Linear) {
+    if (upsample.splits) {
+      matrix("", d, d / upsample.factor);
+      bias("", d);
+    } else if (upsample.method == Upsampling::Linear) {
       matrix("", upsample.factor * d, upsample.groups() * d);
       bias("", upsample.factor * d);
     }
@@ -222,6 +227,7 @@ private:
 
   // No weights; the composite stages never get here.
   void add(const Add &) {}
+  void add(const Replace &) {}
   void add(const Dropout &) {}
   void add(const Layers &) {}
   void add(const Hourglass &) {}

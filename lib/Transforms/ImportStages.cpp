@@ -184,6 +184,8 @@ static IntegerSet maskSet(MLIRContext *context, const Mask &mask, int64_t queryF
     Mask common = inCommonTokens(mask, queryFactor, keyFactor);
     return tokenMask(context, scales, common.begin, common.end);
   }
+  case MaskKind::Block:
+    return blockMask(context, mask.begin, mask.end);
   case MaskKind::Bidirectional:
     return everyKey(context);
   }
@@ -428,6 +430,9 @@ Value StageWriter::stage(const Shorten &settings) {
   if (!settings.segments.empty()) {
     return poolSegments(settings);
   }
+  if (settings.concatenates) {
+    return concatenate(settings);
+  }
   int64_t rows = settings.rows(), window = rows == settings.factor ? 0 : rows;
   if (settings.factor == 1 && rows == 1) {
     return linearly ? linear("", x, residualType) : x;
@@ -449,6 +454,9 @@ Value StageWriter::stage(const Shorten &settings) {
 Value StageWriter::stage(const Upsample &settings) {
   if (!settings.segments.empty()) {
     return spreadSegments(settings);
+  }
+  if (settings.splits) {
+    return split(settings);
   }
   Value x = streams[current->input];
   bool linearly = settings.method == Upsampling::Linear;

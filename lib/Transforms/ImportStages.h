@@ -57,6 +57,7 @@ private:
   mlir::Value stage(const spec::Shorten &settings);
   mlir::Value stage(const spec::Upsample &settings);
   mlir::Value stage(const spec::Add &settings);
+  mlir::Value stage(const spec::Replace &settings);
   mlir::Value stage(const spec::Dropout &settings);
   mlir::Value stage(const spec::Head &settings);
   mlir::Value stage(const spec::Loss &settings);
@@ -85,6 +86,9 @@ private:
   mlir::Value asLosses(mlir::Value x);
   mlir::Value poolSegments(const spec::Shorten &settings);
   mlir::Value spreadSegments(const spec::Upsample &settings);
+  /// Groups whose rows stand side by side, and rows of such (ImportBlocks.cpp).
+  mlir::Value concatenate(const spec::Shorten &settings);
+  mlir::Value split(const spec::Upsample &settings);
 
   /// A sequence of queries, one of keys and values, and their columns in it; then the terms by
   /// distance, and a table of angles.

@@ -42,6 +42,16 @@ succeeds "eval prints the shortening factor" "$sluice" eval "$work/words.sla" --
 cp "$work/out" "$work/printed"
 succeeds "as tokens a segment" grep -Eq 'shortening +[3-9]\.[0-9]+ tokens a segment of words' "$work/printed"
 succeeds "generate" "$sluice" generate "$work/words.sla" --weights "$work/words" --prompt "the water" --tokens 20
+succeeds "boundaries of a rule" "$sluice" boundaries "$work/words.sla" --weights "$work/words" --data "$work/held-out.txt" --tokens 90
+tr '\n' '\r' < "$work/out" | cut -d "$(printf '\r')" -f 1 > "$work/marked"
+succeeds "stand behind spaces" cmp "$work/marked" <(head -c 90 "$work/held-out.txt" | sed 's/ / |/g'; echo)
+succeeds "boundaries of a predictor" "$sluice" boundaries "$work/drawn.sla" --weights "$work/drawn" --data "$work/held-out.txt" --tokens 3000 --json
+cp "$work/out" "$work/boundaries.json"
+holds "each token has a probability, each boundary ends a segment" \
+  'sum(f[0]["probabilities"]) == f[0]["tokens"] == 3000 and sum(l["segments"] for l in f[0]["lengths"]) == f[0]["boundaries"]' "$work/boundaries.json"
+holds "those above a half are boundaries" 'sum(f[0]["probabilities"][5:]) == f[0]["boundaries"] == f[0]["text"].count("|")' \
+  "$work/boundaries.json"
+exits 2 "boundaries of no such name" "$sluice" boundaries "$work/words.sla" --weights "$work/words" --data "$work/held-out.txt" --name other
 tr ' ' '\n' < "$work/held-out.txt" | sed 's/./ /g' | tr '\n' ' ' > "$work/spaces.txt"
 # Step by step: the text that recomputing writes, beyond the context, and in one go or with a session between.
 go() { succeeds "$1" "$sluice" generate "$work/words.sla" --weights "$work/words" --no-echo "${@:2}"; }

@@ -29,6 +29,9 @@ class Attention:
             return g * q <= f * p
         if mask == "complete":
             return g * (q + 1) <= f * (p + 1)
+        if "block" in mask:
+            block, start = mask["block"], mask.get("start", 0)
+            return (q <= p) & ((q - start) // block == (p - start) // block)
         (a, b), p = mask["window"], f * p // g
         return (q > p - b) & (q <= p - a)
 

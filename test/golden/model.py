@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from attention import Attention
+from blocks import Blocks
 
 LAYER_DEFAULTS = {
     "norm": "layer", "placement": "pre", "epsilon": 1e-5, "activation": "gelu", "dropout": 0,
@@ -34,7 +35,7 @@ class Stream:
         return self.at(torch.arange(self.x.shape[1])) if self.shift else self.x
 
 
-class Model(Attention):
+class Model(Attention, Blocks):
     """Weights by name (`weights`, filled by `make`) and `logits`. `make(name, shape, kind)` returns one weight;
     kind is gain, bias, embedding or matrix."""
 
@@ -231,6 +232,8 @@ class Model(Attention):
 
     def declare(self, prefix, stage):
         op, d = stage["op"], self.width
+        if self.declare_block(prefix, stage):
+            return
         if op == "embedding":
             self.weight(prefix + "token.weight", (self.vocabulary, d), "embedding")
             if stage.get("positions") == "learned":
@@ -517,6 +520,15 @@ class Model(Attention):
             return Stream(torch.cat((null, x), 1)[:, :x.shape[1]], source.factor)
         if op == "shift":
             return Stream(source.x, source.factor, source.shift + stage["by"])
+        if stage.get("method") == "concatenate":
+            return Stream(self.concatenated(prefix, stage, source.rows()), source.factor * stage["factor"])
+        if stage.get("method") == "split":
+            fine = source.factor // stage["factor"]
+            return Stream(self.split(prefix, stage, source.rows(), -(-self.context // fine)), fine)
+        if op == "project":
+            return Stream(self.linear(prefix, source.rows()), source.factor)
+        if op == "replace":
+            return Stream(self.replaced(stage, source.rows(), streams[stage["with"]].rows()), source.factor)
         if op == "shorten":
             return self.shorten(prefix, stage, source)
         if op == "upsample":

@@ -11,6 +11,14 @@
 
 using namespace certify;
 
+Expression certify::latestKey(const Relation &relation) {
+  return makeFloor(makeLinear(relation.queryFactor, relation.offset), relation.keyFactor);
+}
+
+Expression certify::earliestKey(const Relation &relation) {
+  return makeFloor(makeLinear(relation.queryFactor, relation.earliest), relation.keyFactor);
+}
+
 namespace {
 
 std::string sha256(const std::string &text) {
@@ -23,18 +31,6 @@ std::string sha256(const std::string &text) {
   }
   return hex;
 }
-
-} // namespace
-
-Expression certify::latestKey(const Relation &relation) {
-  return makeFloor(makeLinear(relation.queryFactor, relation.offset), relation.keyFactor);
-}
-
-Expression certify::earliestKey(const Relation &relation) {
-  return makeFloor(makeLinear(relation.queryFactor, relation.earliest), relation.keyFactor);
-}
-
-namespace {
 
 /// Checks one mode's part of a certificate.
 class ModeChecker {

@@ -41,6 +41,7 @@ private:
   size_t singleLayer(const Fields &fields, const std::string &path, size_t x);
   size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x);
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
+  size_t inParts(const std::string &op, const Fields &fields, const std::string &path, size_t x);
   void score(const Fields &fields, const std::string &path, const std::string &what, size_t x);
   void nameLoss(const std::string &name, const Fields &fields);
   size_t project(const std::string &path, size_t x, std::optional<size_t> with, bool activated);
@@ -68,13 +69,12 @@ private:
     int64_t factor = operands.empty() ? 1 : graph.values[operands[0]].factor;
     factor *= kind == Kind::Shorten || kind == Kind::Fold ? number : 1;
     factor /= kind == Kind::Upsample || kind == Kind::Unfold ? number : 1;
-    std::string input = operands.empty() ? axis : graph.values[operands[0]].input;
-    std::optional<size_t> segments;
+    Value made{name, kind, number, 0, {}, operands, factor, 1, axis};
     if (!operands.empty()) {
-      segments = graph.values[operands[0]].segments;
+      made.input = graph.values[operands[0]].input;
+      made.segments = graph.values[operands[0]].segments;
     }
-    graph.values.push_back({name, kind, number, 0, {}, std::move(operands), factor, 1, input});
-    graph.values.back().segments = segments;
+    graph.values.push_back(std::move(made));
     return graph.values.size() - 1;
   }
   size_t shift(const std::string &path, int64_t by, bool learns, size_t x) {

@@ -141,6 +141,15 @@ inline Mask readEnds(const Fields &fields, const json &ends, Mask::Kind kind) {
   fields.mismatch("[a, b] with 0 <= a < b", ends.dump());
 }
 
+/// "block" and "start"
+inline Mask readBlock(const Fields &fields) {
+  Mask mask{Mask::Block, fields.integer("start", 0, 0), fields.integer("block", 2)};
+  if (mask.begin >= mask.end) {
+    fields.mismatch("a \"start\" below \"block\"", std::to_string(mask.begin));
+  }
+  return mask;
+}
+
 inline Mask readMask(const Fields &fields) {
   const json *value = fields.find("mask");
   if (!value || *value == "causal") {
@@ -152,14 +161,17 @@ inline Mask readMask(const Fields &fields) {
   if (*value == "bidirectional") {
     return {Mask::Bidirectional};
   }
+  bool isBlock = value->is_object() && value->contains("block");
   bool inTokens = value->is_object() && value->contains("tokens");
-  if (!value->is_object() || value->size() != 1 || (!inTokens && !value->contains("window"))) {
-    fields.mismatch(R"("causal", "complete", "bidirectional", {"window": [a, b]} or )"
-                    R"({"tokens": [a, b]} for "mask")",
+  if (!value->is_object() || value->size() != (isBlock && value->contains("start") ? 2 : 1) ||
+      (!isBlock && !inTokens && !value->contains("window"))) {
+    fields.mismatch(R"("causal", "complete", "bidirectional", {"window": [a, b]}, )"
+                    R"({"tokens": [a, b]} or {"block": rows} for "mask")",
                     value->dump());
   }
-  return inTokens ? readEnds(fields, value->at("tokens"), Mask::Tokens)
-                  : readEnds(fields, value->at("window"), Mask::Window);
+  return isBlock    ? readBlock(Fields(*value, nullptr, "a mask"))
+         : inTokens ? readEnds(fields, value->at("tokens"), Mask::Tokens)
+                    : readEnds(fields, value->at("window"), Mask::Window);
 }
 
 /// A table of biases by distance is no value; rows by distance are.
@@ -216,12 +228,9 @@ inline Layer readLayer(const Fields &fields) {
 
 /// From both ends, around one level in the middle.
 inline bool readsTheSame(const std::vector<Level> &levels) {
-  size_t count = levels.size();
-  bool same = count % 2 == 1;
-  for (size_t i = 0; same && i < count / 2; ++i) {
-    same = levels[i].factor == levels[count - 1 - i].factor;
-  }
-  return same;
+  auto isAlike = [](const Level &a, const Level &b) { return a.factor == b.factor; };
+  return levels.size() % 2 == 1 &&
+         std::equal(levels.begin(), levels.end(), levels.rbegin(), isAlike);
 }
 
 /// LAYERS@FACTOR, separated by spaces.

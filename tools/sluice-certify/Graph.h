@@ -21,10 +21,10 @@ enum class Kind { Tokens, Embed, Position, Map, Norm, Linear, Attention, Counts,
 /// a (p + 1); m - end < q <= m - begin, m = a p div b; in tokens, a (p + 1) - end < b (q + 1) <=
 /// a (p + 1) - begin; all.
 struct Mask {
-  enum Kind { Causal, Complete, Window, Tokens, Bidirectional } kind = Causal;
-  int64_t begin = 0, end = 0;
-  int64_t from = 0; ///< keys before this one are left out
-  int64_t step = 1; ///< of a window on one scale: keys p - begin - step j alone
+  enum Kind { Causal, Complete, Window, Tokens, Block, Bidirectional } kind = Causal;
+  int64_t begin = 0, end = 0; ///< of a block, q <= p in that of p: one starts at begin, of end rows
+  int64_t from = 0;           ///< keys before this one are left out
+  int64_t step = 1;           ///< of a window on one scale: keys p - begin - step j alone
 };
 
 struct Value {
@@ -117,9 +117,6 @@ struct Model {
   std::optional<Graph> train; ///< where dropout or smoothed labels make it another computation
   int64_t factor = 0;         ///< the one of those that an hourglass draws; 0: it draws none
 };
-
-/// Keeps what the losses are computed from, in order.
-void keepLive(Graph &graph);
 
 /// Derives the graphs of a spec, composite stages expanded (docs/spec.md). Throws BadInput where
 /// the text is no spec.

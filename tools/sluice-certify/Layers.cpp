@@ -63,6 +63,9 @@ size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, co
     }
     value.mask = {Mask::Bidirectional, 0, 0, value.mask.from};
   }
+  if (value.mask.kind == Mask::Block && value.keyFactor != value.factor) {
+    fail(name, "keys on the queries' scale where a block is the mask", "another scale");
+  }
   settleMask(value);
   return result;
 }

@@ -22,6 +22,7 @@ std::string Value::spell() const {
             : mask.kind == Mask::Complete      ? " complete"
             : mask.kind == Mask::Bidirectional ? " bidirectional"
             : mask.kind == Mask::Tokens        ? " tokens" + ends
+            : mask.kind == Mask::Block         ? " block" + ends
                                                : " window" + ends) +
            (mask.step > 1 ? " step " + std::to_string(mask.step) : "") +
            (mask.from > 0 ? " from " + std::to_string(mask.from) : "");
@@ -72,6 +73,8 @@ static Relation relationOfMask(const Value &value) {
     return {Relation::Earlier, 0, 0, a, b, a - b};
   case Mask::Window: // m - end < q <= m - begin; of a step of s rows the first is m - end + s
     return {Relation::Window, 0, 0, a, b, -b * begin, -b * (end - value.mask.step)};
+  case Mask::Block: // the longest one of each row, which demands more
+    return {Relation::Window, 0, 0, a, b, 0, 1 - end};
   case Mask::Tokens: // a (p + 1) - end < b (q + 1) <= a (p + 1) - begin
     return {Relation::Window, 0, 0, a, b, a - b - begin, a - end};
   default:

@@ -26,6 +26,7 @@ const std::map<std::string, std::set<std::string>> ownKeys = {
     {"boundaries",
      {"name", "rule", "factor", "predictor", "prior", "temperature", "weight", "capacity", "from"}},
     {"add", {"with", "from", "to"}},
+    {"replace", {"with", "block", "start", "from", "to"}},
     {"dropout", {"rate", "from", "to"}},
     {"head", {"tied", "bias", "label_smoothing", "shift", "first", "from"}},
     {"loss", {"name", "factor", "shift", "first", "tied", "bias", "label_smoothing", "from"}},
@@ -88,6 +89,21 @@ size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool
     graph.values[x].window = window == k ? 0 : window;
   }
   return linear ? make(Kind::Linear, path + ".linear", {x}) : x;
+}
+
+/// A linear map of each row of a group, side by side; or of each part of a group's row.
+size_t Deriver::inParts(const std::string &op, const Fields &fields, const std::string &path,
+                        size_t x) {
+  int64_t k = fields.integer("factor", 1), factor = graph.values[x].factor;
+  bool divides = op == "shorten" ? factor * k <= largestNumber : factor % k == 0;
+  if (!divides || fields.find("window")) {
+    fields.mismatch("a factor of the scale, without \"window\"", std::to_string(k));
+  }
+  if (op == "upsample" && k > 1) {
+    x = make(Kind::Unfold, path + ".unfold", {stored(path + ".groups", x)}, k);
+  }
+  x = make(Kind::Linear, path + ".linear", {stored(path + ".rows", x)});
+  return op == "shorten" && k > 1 ? make(Kind::Fold, path + ".fold", {x}, k) : x;
 }
 
 size_t Deriver::upsample(const std::string &path, int64_t k, bool linear, size_t x,
@@ -193,13 +209,10 @@ size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x
 }
 
 void Deriver::nameLoss(const std::string &name, const Fields &fields) {
-  for (char c : name) {
-    if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '_') {
-      fields.mismatch("a name of small letters, digits and underscores", "\"" + name + "\"");
-    }
-  }
-  if (name.empty() || name == "next" || !lossNames.insert(name).second) {
-    fields.mismatch("a name that no other loss has", "\"" + name + "\"");
+  bool isWord = name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == name.npos;
+  if (!isWord || name.empty() || name == "next" || !lossNames.insert(name).second) {
+    fields.mismatch("a name of small letters, digits and underscores that no other loss has",
+                    "\"" + name + "\"");
   }
 }
 
@@ -249,6 +262,10 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   if ((op == "shorten" || op == "upsample") && fields.find("segments")) {
     return throughCut(op, fields, path, x);
   }
+  const json *method = op == "shorten" || op == "upsample" ? fields.find("method") : nullptr;
+  if (method && *method == (op == "shorten" ? "concatenate" : "split")) {
+    return inParts(op, fields, path, x);
+  }
   bool linear = op == "upsample" ? fields.choice("method", {"repeat", "linear"}) == 1
                                  : fields.choice("method", shortenMethods) == 1;
   if (op == "embedding") {
@@ -294,14 +311,16 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   if (op == "project" && !fields.find("with")) {
     return project(path, x, {}, isActivated(fields, "activation"));
   }
-  if (op == "add" || op == "project") {
+  if (op == "add" || op == "project" || op == "replace") {
     size_t y = stream(fields.text("with"), fields);
-    if (graph.values[x].input != graph.values[y].input) {
-      fields.mismatch("two streams of one axis", "two axes");
-    }
-    if (graph.values[x].factor != graph.values[y].factor ||
-        graph.values[x].segments != graph.values[y].segments) {
+    const Value &one = graph.values[x], &other = graph.values[y];
+    if (std::tie(one.input, one.factor, one.segments) !=
+        std::tie(other.input, other.factor, other.segments)) {
       fields.mismatch("two streams of one scale", "two scales");
+    }
+    if (op == "replace") { // the same rows of both
+      readBlock(fields);
+      return make(Kind::Map, path + ".replace", {y, x});
     }
     return op == "add" ? make(Kind::Map, path + ".add", {x, y})
                        : project(path, x, y, isActivated(fields, "activation"));
@@ -376,22 +395,19 @@ static int64_t chooseFactor(json &spec, size_t i) {
 
 std::vector<Model> certify::deriveModels(const std::string &text) {
   json spec = parseSpec(text);
+  auto isObject = [](const json &stage) { return stage.is_object(); };
   bool known = spec.is_object() && spec.contains("sluice") && spec["sluice"] == 1 &&
-               spec.contains("stages") && spec["stages"].is_array() && spec["stages"].size() >= 2;
+               spec.contains("stages") && spec["stages"].is_array() && spec["stages"].size() >= 2 &&
+               std::ranges::all_of(spec["stages"], isObject);
   if (!known || (spec.contains("defaults") && !spec["defaults"].is_object())) {
     throw BadInput(
         "expected a spec of version 1, an object with \"sluice\", \"stages\" of at least "
-        "two, and perhaps \"defaults\", found another value");
+        "two objects, and perhaps \"defaults\", found another value");
   }
   checkKeys(spec,
             {"sluice", "name", "vocabulary", "context", "batch", "width", "seed", "inputs",
              "defaults", "stages", "precision", "training"},
             "the spec");
-  for (const json &stage : spec["stages"]) {
-    if (!stage.is_object()) {
-      fail("stages", "objects", stage.dump());
-    }
-  }
   for (std::vector<Model> models;;) {
     json chosen = spec;
     int64_t factor = chooseFactor(chosen, models.size());

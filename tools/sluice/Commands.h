@@ -24,6 +24,7 @@ void registerTrain(CLI::App &program);
 void registerEval(CLI::App &program);
 void registerLogits(CLI::App &program);
 void registerAnalyze(CLI::App &program);
+void registerBoundaries(CLI::App &program);
 void registerGenerate(CLI::App &program);
 void registerBench(CLI::App &program);
 void registerInspect(CLI::App &program);

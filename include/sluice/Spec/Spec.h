@@ -51,7 +51,7 @@ enum class Shortening : uint8_t { Average, Linear, Max };
 enum class Upsampling : uint8_t { Repeat, Linear };
 /// Keys of attention that shortens: all up to the group, or those of the group.
 enum class ShortenKeys : uint8_t { All, Group };
-enum class MaskKind : uint8_t { Causal, Complete, Bidirectional, Window, Tokens };
+enum class MaskKind : uint8_t { Causal, Complete, Bidirectional, Window, Tokens, Block };
 /// What attention's scores have by distance: nothing, a table, or Transformer-XL's terms, whose two
 /// biases are the layer's own or those of all such layers.
 enum class Relative : uint8_t { None, Bias, Xl, XlShared };
@@ -72,7 +72,8 @@ inline constexpr std::array<std::string_view, 5> activationNames = {"relu", "gel
 
 /// Which positions q a query at position p reads, on scales of factors a of queries and b of keys.
 /// Causal: b q <= a p. Complete: b (q + 1) <= a (p + 1). Window: m - end < q <= m - begin, m =
-/// a p div b. Tokens: a (p + 1) - end < b (q + 1) <= a (p + 1) - begin.
+/// a p div b. Tokens: a (p + 1) - end < b (q + 1) <= a (p + 1) - begin. Block, on one scale: q <= p
+/// in the block of p; blocks have `end` rows, and one of them starts at row `begin` < `end`.
 struct Mask {
   MaskKind kind = MaskKind::Causal;
   int64_t begin = 0;
@@ -153,6 +154,7 @@ struct Shorten {
   std::optional<int64_t> window; ///< rows that a group reads, the last one its own; none: factor
   std::string segments = {};     ///< the segmentation whose segments it pools; empty: groups
   bool isSelection = false;      ///< of segments: their last rows, not their averages
+  bool concatenates = false;     ///< rows of width / factor, each a linear map of one, side by side
 
   int64_t rows() const { return window.value_or(factor); }
 };
@@ -163,6 +165,7 @@ struct Upsample {
   std::optional<int64_t> window; ///< rows that a group reaches, whole groups; none: factor
   std::string segments = {};     ///< the segmentation that the stream is of; empty: groups
   int64_t by = 1;                ///< of segments: row t reads row c(t) - by; 1: the last closed one
+  bool splits = false; ///< a linear map of the width / factor columns of its group that are its own
 
   /// Groups that a row reads.
   int64_t groups() const { return window.value_or(factor) / factor; }
@@ -170,6 +173,13 @@ struct Upsample {
 
 struct Add {
   std::string with; ///< name of the second stream; empty where an hourglass made the stage
+};
+
+/// Rows of `with` where a block starts, those of the input elsewhere: blocks as of a mask.
+struct Replace {
+  std::string with;
+  int64_t block = 2;
+  int64_t start = 0;
 };
 
 struct Dropout {
@@ -269,8 +279,9 @@ struct Boundaries {
   int64_t spare = 0; ///< rows beyond its segments that some stage reads; set by the expansion
 };
 
-using Settings = std::variant<Embedding, Layer, Norm, Shift, Shorten, Upsample, Add, Dropout, Head,
-                              Loss, Layers, Hourglass, Project, TopDown, BottomUp, Boundaries>;
+using Settings =
+    std::variant<Embedding, Layer, Norm, Shift, Shorten, Upsample, Add, Dropout, Head, Loss, Layers,
+                 Hourglass, Project, TopDown, BottomUp, Boundaries, Replace>;
 
 /// The alternatives of Settings, in their order.
 enum class Op : uint8_t {
@@ -289,7 +300,8 @@ enum class Op : uint8_t {
   Project,
   TopDown,
   BottomUp,
-  Boundaries
+  Boundaries,
+  Replace
 };
 
 /// The op as a spec spells it ("shorten").

@@ -172,18 +172,38 @@ Value BodyBuilder::sum(Value row) {
   return dispatch::ReduceOp::create(b, element, dispatch::ReduceKind::Add, row);
 }
 
+/// Whole numbers of a region that are one a row: its position, and what is made of it.
+static DenseSet<Value> numbersOfRow(Block &region) {
+  DenseSet<Value> known;
+  for (Operation &op : region.without_terminator()) {
+    bool isWhole = op.getNumResults() == 1 && op.getResult(0).getType().isSignlessInteger();
+    bool isMade = isWhole && llvm::any_of(op.getOperands(),
+                                          [&](Value operand) { return known.contains(operand); });
+    if (isMade || isa<dispatch::PositionOp>(op)) {
+      known.insert(op.getResult(0));
+    }
+    for (Value operand : op.getOperands()) {
+      if (isMade && operand.getDefiningOp<arith::ConstantOp>()) {
+        known.insert(operand);
+      }
+    }
+  }
+  return known;
+}
+
 Value BodyBuilder::cloneScalar(Block &region, ValueRange arguments) {
   auto shape = arguments.empty() ? RankedTensorType()
                                  : dyn_cast<RankedTensorType>(arguments.front().getType());
   IRMapping mapping;
   mapping.map(region.getArguments(), arguments);
+  DenseSet<Value> ofRow = shape ? numbersOfRow(region) : DenseSet<Value>();
   for (Operation &op : region.without_terminator()) {
     if (auto through = dyn_cast<dispatch::StraightThroughOp>(op)) {
       mapping.map(through.getResult(), mapping.lookup(through.getValue()));
       continue;
     }
     Operation *copy = b.clone(op, mapping);
-    if (!shape) {
+    if (!shape || (op.getNumResults() == 1 && ofRow.contains(op.getResult(0)))) {
       continue;
     }
     for (Value result : copy->getResults()) {

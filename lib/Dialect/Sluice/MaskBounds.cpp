@@ -210,6 +210,14 @@ IntegerSet sluice::tokenMask(MLIRContext *context, ScaleRatio scales, int64_t be
                          {false, false});
 }
 
+/// The dividend is never negative where p is a row.
+IntegerSet sluice::blockMask(MLIRContext *context, int64_t start, int64_t rows) {
+  AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
+  int64_t missing = start == 0 ? 0 : rows - start; // of the first block
+  AffineExpr first = (p + missing).floorDiv(rows) * rows - missing;
+  return IntegerSet::get(2, 1, {p - q, q - first}, {false, false});
+}
+
 IntegerSet sluice::everyKey(MLIRContext *context) {
   return IntegerSet::get(2, 1, {getAffineDimExpr(1, context)}, {false});
 }
@@ -272,6 +280,27 @@ static MaskWords describeWindow(IntegerSet mask, ScaleRatio scales, int64_t firs
   return isTokens ? tokens : MaskWords();
 }
 
+/// Of a mask whose second constraint is q - first, which at p = q = 0 is what its block lacks.
+static std::optional<MaskWords> describeBlock(IntegerSet mask) {
+  int64_t rows = 0;
+  for (AffineExpr constraint : mask.getConstraints()) {
+    constraint.walk([&](AffineExpr part) {
+      if (part.getKind() == AffineExprKind::FloorDiv) {
+        auto divisor = dyn_cast<AffineConstantExpr>(cast<AffineBinaryOpExpr>(part).getRHS());
+        rows = divisor ? divisor.getValue() : 0;
+      }
+    });
+  }
+  if (rows < 1) {
+    return std::nullopt;
+  }
+  AffineExpr behindStart = mask.getConstraint(mask.getNumConstraints() - 1);
+  int64_t missing = reference::evaluateAffine(behindStart, 0, 0, 0);
+  int64_t start = missing == 0 ? 0 : rows - missing;
+  bool isBlock = mask == blockMask(mask.getContext(), start, rows);
+  return isBlock ? std::optional(MaskWords{MaskWords::Block, start, rows}) : std::nullopt;
+}
+
 static MaskWords describeWhole(IntegerSet mask, ScaleRatio scales) {
   MLIRContext *context = mask.getContext();
   if (mask == causalMask(context, scales)) {
@@ -282,6 +311,9 @@ static MaskWords describeWhole(IntegerSet mask, ScaleRatio scales) {
   }
   if (mask == everyKey(context)) {
     return {MaskWords::Bidirectional};
+  }
+  if (std::optional<MaskWords> block = describeBlock(mask)) {
+    return *block;
   }
   AffineExpr zero = getAffineConstantExpr(0, context);
   if (mask.getNumConstraints() == 2) {

@@ -62,6 +62,10 @@ Place placeOf(Op op) {
   case Op::Add:
     need("with", "\"a\"");
     break;
+  case Op::Replace:
+    need("with", "\"a\"");
+    need("block", "2");
+    break;
   case Op::Dropout:
     need("rate", "0.5");
     break;

@@ -30,6 +30,8 @@ mlir::IntegerSet windowMask(mlir::MLIRContext *context, ScaleRatio scales, int64
 /// query's, counted in common tokens.
 mlir::IntegerSet tokenMask(mlir::MLIRContext *context, ScaleRatio scales, int64_t begin,
                            int64_t end);
+/// Of one scale: q <= p in the block of p. Blocks have `rows` rows, and one starts at row `start`.
+mlir::IntegerSet blockMask(mlir::MLIRContext *context, int64_t start, int64_t rows);
 mlir::IntegerSet everyKey(mlir::MLIRContext *context);
 /// The keys of `mask` from row `first` on; `mask` itself where that is 0.
 mlir::IntegerSet withFirstKey(mlir::IntegerSet mask, int64_t first);
@@ -42,8 +44,8 @@ std::pair<mlir::IntegerSet, int64_t> splitStride(mlir::IntegerSet mask);
 
 /// A mask in a spec's words. A window in tokens that is one in keys is called that.
 struct MaskWords {
-  enum Kind { Causal, Complete, Window, Tokens, Bidirectional, Other } kind = Other;
-  int64_t begin = 0, end = 0; ///< of a window
+  enum Kind { Causal, Complete, Window, Tokens, Block, Bidirectional, Other } kind = Other;
+  int64_t begin = 0, end = 0; ///< of a window; of a block its start and its rows
   int64_t first = 0;          ///< keys before this row are left out
   int64_t stride = 1;         ///< of a window: keys p - begin - stride j alone
 };

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Models of fixed blocks: proved, certified, trained, and generated from with a cache as without one; text cleaned by language.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+write_text "$work/training.txt" 60000 1
+write_text "$work/held-out.txt" 1000 2
+# tiny NAME: the model of models/successors, small, with its layers.
+tiny() {
+  python3 - "$root/models/successors/$1.json" > "$work/$1.json" << 'PYTHON'
+import json, sys
+spec = json.load(open(sys.argv[1]))
+spec.update(context=40, batch=4, width=32)
+spec["defaults"]["heads"] = 4
+for stage in spec["stages"]:
+    if stage["op"] == "layers":
+        stage["count"] = 1
+spec["training"].update(learning_rate=3e-3, schedule={"kind": "constant", "warmup": 2})
+json.dump(spec, sys.stdout)
+PYTHON
+}
+
+for name in megabyte block-transformer; do
+  succeeds "$name as published is proved" "$sluice" check "$root/models/successors/$name.json" --no-advice
+  tiny "$name"
+  succeeds "$name: proved, without a warning" "$sluice" check "$work/$name.json" --strict --certificate "$work/certificate"
+  succeeds "$name: an independent reading agrees" "$root/build/bin/sluice-certify" "$work/$name.json" "$work/certificate" --enumerate
+  sed 's/ block \([0-9]*\) / block 0 /' "$work/certificate" > "$work/changed"
+  exits 1 "$name: not with other blocks" "$root/build/bin/sluice-certify" "$work/$name.json" "$work/changed"
+  succeeds "$name: compile" "$sluice" compile "$work/$name.json" -o "$work/$name.sla"
+  succeeds "$name: train" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --eval-data "$work/held-out.txt" --out "$work/$name" --steps 20
+  holds "$name: the loss falls" 'f[0][-1]["loss"] < f[0][0]["loss"] - 1' "$work/$name/metrics.jsonl"
+  for flags in "" --no-cache; do
+    # shellcheck disable=SC2086
+    "$sluice" generate "$work/$name.sla" --weights "$work/$name" --no-echo -p 'the water' -n 80 -t 0 $flags > "$work/text$flags"
+  done
+  succeeds "$name: 80 bytes" test "$(wc -c < "$work/text")" -eq 80
+  succeeds "$name: the same text without a cache, past the context" cmp "$work/text" "$work/text--no-cache"
+done
+
+# cleans LANGUAGE TEXT CLEANED
+cleans() {
+  printf '%b' "$2" > "$work/raw.txt"
+  python3 "$root/scripts/clean_text.py" --language "$1" "$work/raw.txt" > "$work/clean.txt"
+  printf '%b' "$3" > "$work/expected.txt"
+  succeeds "text in $1 is cleaned" cmp "$work/expected.txt" "$work/clean.txt"
+}
+cleans en '_START_ARTICLE_\nCaf\u00e9 42!  Hello,\tWorld\n\n' 'cafe four two hello world\n'
+cleans fi '\u00c4iti 10 \u00f6it\u00e4\n' '\u00e4iti yksi nolla \u00f6it\u00e4\n'
+cleans vi 'T\u00ecnh y\u00eau 7\n' 't\u00ecnh y\u00eau b\u1ea3y\n'
+cleans he '\u05e9\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd a\n' '\u05e9\u05dc\u05d5\u05dd\n'
+finish

@@ -1,0 +1,41 @@
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Blocks of docs/spec.md, one row at a time: `concatenate`, `split`, `replace`; and a `project` of one stream."""
+import torch
+import torch.nn.functional as F
+
+
+class Blocks:
+    """What stages of a Model compute by blocks of rows; weights are the model's."""
+
+    def declare_block(self, prefix, stage):
+        """Whether the stage is one of blocks, whose weights are then declared."""
+        d, method = self.width, stage.get("method")
+        if method == "concatenate":
+            self.linear_weights(prefix, d // stage["factor"], d, False)
+        elif method == "split":
+            self.linear_weights(prefix, d, d // stage["factor"], True)
+        elif stage["op"] == "project":
+            self.linear_weights(prefix, d, d, stage.get("bias", True))
+        return method in ("concatenate", "split") or stage["op"] == "project"
+
+    @staticmethod
+    def starts_block(stage, p):
+        return p >= stage.get("start", 0) and (p - stage.get("start", 0)) % stage["block"] == 0
+
+    def concatenated(self, prefix, stage, x):
+        """Row m: W x[k m], ..., W x[k m + k - 1] side by side; a row that is not there is zeros."""
+        k, table, rows = stage["factor"], self.weights[prefix + "weight"], []
+        for m in range(-(-x.shape[1] // k)):
+            group = [x[:, p] @ table.T if p < x.shape[1] else torch.zeros_like(x[:, 0] @ table.T)
+                     for p in range(k * m, k * m + k)]
+            rows.append(torch.cat(group, -1))
+        return torch.stack(rows, 1)
+
+    def split(self, prefix, stage, y, rows):
+        """Row p: W times its own k-th part of the columns of row p div k, and a bias."""
+        k, size = stage["factor"], self.width // stage["factor"]
+        weight, bias = self.weights[prefix + "weight"], self.weights[prefix + "bias"]
+        return torch.stack([F.linear(y[:, p // k, p % k * size:(p % k + 1) * size], weight, bias) for p in range(rows)], 1)
+
+    def replaced(self, stage, x, other):
+        return torch.stack([(other if self.starts_block(stage, p) else x)[:, p] for p in range(x.shape[1])], 1)
