@@ -25,12 +25,19 @@ Mask readEnds(const Fields &fields, std::string_view key, MaskKind kind) {
 }
 
 Mask readWindow(const Fields &window) {
+  window.allowOnly({"window", "tokens", "block", "start"});
+  bool inTokens = window.find("tokens");
   if (window.find("block")) {
-    window.allowOnly({"block", "start"});
+    if (inTokens || window.find("window")) {
+      window.fail(window.position("block"), "expected a block or a window, found both; leave "
+                                            "\"block\" out, or what stands beside it");
+    }
     return readBlock(window);
   }
-  window.allowOnly({"window", "tokens", "block"});
-  bool inTokens = window.find("tokens");
+  if (window.find("start")) {
+    window.fail(window.position("start"), "expected \"start\" only beside \"block\", found it "
+                                          "elsewhere; leave it out");
+  }
   if (inTokens && window.find("window")) {
     window.fail(window.position("tokens"), "expected a window in positions or one in tokens, found "
                                            "both; leave \"window\" or \"tokens\" out");

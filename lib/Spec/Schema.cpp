@@ -155,18 +155,21 @@ const Keys precisionKeys = {
      "f32",
      {"f32", "bf16"}}};
 
-const KeyInfo blockKey = {
-    "block",
-    "integer >= 2",
-    "rows of a block; as a mask, a query reads the keys up to its own in its block",
-    "required",
-    {}};
-const KeyInfo blockStartKey = {
-    "start",
-    "integer >= 0, below block",
-    "a row at which a block starts; the rows before it are a shorter one",
-    "0",
-    {}};
+/// Blocks of rows, of a mask and of a stage.
+KeyInfo blockKey(std::string_view otherwise) {
+  return {"block",
+          "integer >= 2",
+          "rows of a block; as a mask, a query reads the keys up to its own in its block",
+          otherwise,
+          {}};
+}
+KeyInfo blockStartKey(std::string_view otherwise) {
+  return {"start",
+          "integer >= 0, below block",
+          "a row at which a block starts; the rows before it are a shorter one",
+          otherwise,
+          {}};
+}
 
 const Keys maskKeys = {{"window",
                         "[a, b], integers with 0 <= a < b",
@@ -179,8 +182,8 @@ const Keys maskKeys = {{"window",
                         "t - b < u <= t - a",
                         "window in its place",
                         {}},
-                       blockKey,
-                       blockStartKey};
+                       blockKey("window in its place"),
+                       blockStartKey("0, of a block")};
 const Keys sourceKeys = {
     {"stream", "name of a stream", "what keys and values are linear maps of", "required", {}},
     {"mask",
@@ -323,8 +326,8 @@ Keys ownKeys(Op op) {
     return {{"with", "name of a stream", "the second stream, on the same scale", "required", {}}};
   case Op::Replace:
     return {{"with", "name of a stream", "rows where a block starts", "required", {}},
-            blockKey,
-            blockStartKey};
+            blockKey("required"),
+            blockStartKey("0")};
   case Op::Dropout:
     return {{"rate",
              "number >= 0 and < 1",
