@@ -19,9 +19,7 @@ int availableThreads() {
 
 Executor::Executor(std::shared_ptr<const Artifact> artifact, int threads)
     : Executor(makeCpuDevice(std::move(artifact), threads)) {}
-Executor::Executor(std::unique_ptr<Device> device) : device(std::move(device)) {
-  chooseFactor({});
-}
+Executor::Executor(std::unique_ptr<Device> device) : device(std::move(device)) { chooseFactor({}); }
 Executor::~Executor() = default;
 
 void Executor::prepare() {

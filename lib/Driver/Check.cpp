@@ -98,8 +98,7 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   }
   std::string text;
   std::optional<spec::Model> model;
-  std::vector<ImportedVariant> variants =
-      readModel(context, request, model, text, result.outcome);
+  std::vector<ImportedVariant> variants = readModel(context, request, model, text, result.outcome);
   if (variants.empty()) {
     result.outcome.status = 2;
     return;

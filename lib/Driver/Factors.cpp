@@ -82,8 +82,7 @@ OwningOpRef<ModuleOp> driver::mergeVariants(std::vector<ImportedVariant> &varian
     }
   }
   if (factors.size() > 1) {
-    (*merged)->setAttr("plan.factors",
-                       DenseI64ArrayAttr::get(merged->getContext(), factors));
+    (*merged)->setAttr("plan.factors", DenseI64ArrayAttr::get(merged->getContext(), factors));
   }
   return merged;
 }

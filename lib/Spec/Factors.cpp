@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Shorten-factor dropout (Nawrot et al. 2021, section 4.1): one model for each factor of a set, with
-// the same weights.
+// Shorten-factor dropout (Nawrot et al. 2021, section 4.1): one model for each factor of a set,
+// with the same weights.
 
 #include "Stages.h"
 #include "sluice/Spec/Expansion.h"

@@ -228,8 +228,8 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
 Answer certify::certify(const Source &spec, const Source &certificate, bool enumerate) {
   Lines lines(certificate.text);
   try {
-    return {0, spec.name + ": certified: " +
-                   check(deriveModels(spec.text), spec.text, lines, enumerate)};
+    return {0, spec.name +
+                   ": certified: " + check(deriveModels(spec.text), spec.text, lines, enumerate)};
   } catch (const Refusal &why) {
     std::string line = std::to_string(lines.number);
     return {1, certificate.name + ":" + line + ": refused: " + why.what()};

@@ -381,7 +381,8 @@ static int64_t chooseFactor(json &spec, size_t i) {
   static const std::regex braces(R"(\{(\d+(,\d+)+)\})");
   int64_t factor = 0;
   for (json &stage : spec["stages"]) {
-    std::string text = stage.value("op", "") == "hourglass" ? stage.value("hierarchy", "") : "", word;
+    std::string text = stage.value("op", "") == "hourglass" ? stage.value("hierarchy", "") : "",
+                word;
     for (std::smatch set; std::regex_search(text, set, braces); stage["hierarchy"] = text) {
       std::istringstream words(set[1].str());
       for (size_t n = 0; n <= i && factor >= 0; ++n) {

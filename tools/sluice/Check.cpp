@@ -177,8 +177,7 @@ driver::CheckOutcome replay(const CheckFlags &flags, driver::CheckRequest reques
     return ran ? check : second;
   }
   CausalWitness compiled = *other;
-  if (replayCompiled(request, second.verdict, compiled) &&
-      compiled.replay == Replay::Changed) {
+  if (replayCompiled(request, second.verdict, compiled) && compiled.replay == Replay::Changed) {
     other = compiled;
   }
   return second;

@@ -30,6 +30,9 @@ std::string describe(const nlohmann::json &metrics, int64_t steps) {
       format("step %lld/%lld  loss %.4f  bits/byte %.4f  lr %.2e  norm %.3f",
              static_cast<long long>(metrics["step"].get<int64_t>()), static_cast<long long>(steps),
              value("loss"), value("bits_per_byte"), value("learning_rate"), value("grad_norm"));
+  if (metrics.contains("factor")) {
+    text += format("  factor %lld", metrics["factor"].get<long long>());
+  }
   const nlohmann::json losses = metrics.value("losses", nlohmann::json::object());
   for (const auto &[name, mean] : losses.items()) {
     text += format("  %s %.4f", name.c_str(), mean.get<double>());

@@ -45,8 +45,8 @@ public:
                          const std::function<void(double)> &progress = {},
                          const NumberSink &losses = {}) const;
 
-  /// With each factor that steps draw; `tell` is given each one's bits per byte. The result, and the
-  /// executor's factor from then on, is that of generation.
+  /// With each factor that steps draw; `tell` is given each one's bits per byte. The result, and
+  /// the executor's factor from then on, is that of generation.
   EvaluationResult scoreEach(Executor &executor, const EvaluationOptions &options,
                              const std::function<void(int64_t, double)> &tell) const;
 

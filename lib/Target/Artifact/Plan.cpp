@@ -480,8 +480,7 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
     plan["given"] = std::move(given);
   }
   if (auto factors = module->getAttrOfType<DenseI64ArrayAttr>("plan.factors")) {
-    plan["factors"] =
-        json::Object{{"main", factors[0]}, {"entries", std::move(ofFactors)}};
+    plan["factors"] = json::Object{{"main", factors[0]}, {"entries", std::move(ofFactors)}};
   }
   if (json::Array losses = lossesToJson(module); losses.size() > 1) {
     plan["losses"] = std::move(losses);

@@ -56,8 +56,8 @@ TEST(Plan, ReadsTheEntriesOfOtherFactors) {
   EXPECT_EQ(plan.sortedFactors(), (std::vector<int64_t>{2, 3, 4, 12}));
   EXPECT_TRUE(plan.entries.contains("gradient.12") && plan.entries.contains("predict.2"));
   own.erase("predict");
-  for (const auto &[name, entries] :
-       {std::pair("4", text["factors"]["entries"]["3"]), std::pair("two", own), std::pair("5", own)}) {
+  for (const auto &[name, entries] : {std::pair("4", text["factors"]["entries"]["3"]),
+                                      std::pair("two", own), std::pair("5", own)}) {
     Json wrong = text;
     wrong["factors"]["entries"][name] = entries;
     EXPECT_NE(findPlanMistake(wrong.dump()), "") << name;
