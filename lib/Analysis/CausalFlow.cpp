@@ -247,7 +247,7 @@ static void explainSegments(func::FuncOp function, const Violation &violation, b
   verdict.place = placeOf(op);
   leak->witness.path = stepsOf(*leak);
   if (replay) {
-    replaySegments(*leak);
+    replaySegments(*leak, boundaries);
   }
   verdict.message = "not causal: " + describe(*leak) + describe(boundaries) +
                     "; let this stage read an earlier segment, and counts up to its own row";

@@ -177,7 +177,7 @@ void sluice::replayLeak(const ReadPlan &plan, FoundLeak &leak) {
 }
 
 /// A copy of the module reads the forced bits.
-void sluice::replaySegments(FoundLeak &leak) {
+static void replayRuns(FoundLeak &leak) {
   CausalWitness &witness = leak.witness;
   auto function = leak.loss->getParentOfType<func::FuncOp>();
   if (witness.length > getContext(function) || workOf(function, witness.length) > mostWork) {
@@ -217,4 +217,28 @@ void sluice::replaySegments(FoundLeak &leak) {
     }
   }
   witness.replay = witness.change > 0 ? Replay::Changed : Replay::Unchanged;
+}
+
+void sluice::replaySegments(FoundLeak &leak, Boundaries &boundaries) {
+  constexpr int mostTries = 60;
+  replayRuns(leak);
+  if (leak.witness.replay != Replay::Unchanged) {
+    return;
+  }
+  auto function = leak.loss->getParentOfType<func::FuncOp>();
+  int tries = 0;
+  double work = 0;
+  auto isShown = [&](FoundLeak &other) {
+    work += workOf(function, other.witness.length);
+    if (++tries <= mostTries && work <= mostWork) {
+      replayRuns(other);
+    }
+    return other.witness.replay == Replay::Changed;
+  };
+  Boundaries others;
+  int64_t longest = 0;
+  if (auto shown = findSegmentLeak(function, others, longest, isShown)) {
+    leak = std::move(*shown);
+    boundaries = std::move(others);
+  }
 }

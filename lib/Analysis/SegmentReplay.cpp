@@ -186,10 +186,9 @@ std::vector<SegmentRun> BoundaryRules::findRuns(const FoundLeak &leak,
   for (auto [value, position] : leak.path) {
     std::optional<size_t> cut = findCut(value);
     if (cut && !runs[0].bits[*cut].empty()) {
-      runs.push_back({same.value_or(*tokens),
-                      findBits(turnedAt(boundaries, *cut, position, length)),
-                      changed + " and the bit at " + std::to_string(position) +
-                          " that is predicted from it"});
+      runs.push_back(
+          {same.value_or(*tokens), findBits(turnedAt(boundaries, *cut, position, length)),
+           changed + " and the bit at " + std::to_string(position) + " that is predicted from it"});
     }
   }
   auto other = wishes[at].empty() ? std::nullopt : with(/*turned=*/true);

@@ -24,8 +24,8 @@ public:
     int64_t position = 0;
   };
   SegmentWalk(func::FuncOp function, const Scales &scales, const BoundaryRules &rules,
-              int64_t length)
-      : function(function), scales(scales), rules(rules), length(length) {
+              int64_t length, function_ref<bool(FoundLeak &)> accepts)
+      : function(function), scales(scales), rules(rules), length(length), accepts(accepts) {
     for (auto cut : function.getOps<SegmentOp>()) {
       cuts.push_back(cut);
     }
@@ -46,6 +46,7 @@ private:
   const Scales &scales;
   const BoundaryRules &rules;
   int64_t length;
+  function_ref<bool(FoundLeak &)> accepts;
   SmallVector<SegmentOp> cuts;
   DenseMap<std::pair<Value, int64_t>, Reach> known;
   int64_t rows = 0;
@@ -160,6 +161,10 @@ std::optional<FoundLeak> SegmentWalk::find(size_t first, int64_t &budget) {
   if (first == cuts.size()) {
     std::optional<FoundLeak> leak = findLeak();
     budget -= std::exchange(rows, 0);
+    if (leak) {
+      leak->witness.runs = rules.findRuns(*leak, boundaries);
+      return !accepts || accepts(*leak) ? leak : std::nullopt;
+    }
     return leak;
   }
   int64_t positions = rules.countPlaces(boundaries, first, length);
@@ -187,15 +192,15 @@ std::optional<FoundLeak> SegmentWalk::find(size_t first, int64_t &budget) {
 }
 
 std::optional<FoundLeak> sluice::findSegmentLeak(func::FuncOp function, Boundaries &boundaries,
-                                                 int64_t &longest) {
+                                                 int64_t &longest,
+                                                 function_ref<bool(FoundLeak &)> accepts) {
   int64_t budget = mostRows;
   Scales scales(function);
   BoundaryRules rules(function);
   int64_t last = rules.isRegular() ? longestRegular : longestWalk;
   for (int64_t length = 1; length <= last; ++length) {
-    SegmentWalk walk(function, scales, rules, length);
+    SegmentWalk walk(function, scales, rules, length, accepts);
     if (auto leak = walk.find(0, budget)) {
-      leak->witness.runs = rules.findRuns(*leak, walk.boundaries);
       boundaries = walk.boundaries;
       return leak;
     }

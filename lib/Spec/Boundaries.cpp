@@ -93,7 +93,8 @@ bool standsOnSegments(const Stage &stage) {
          op == Op::Dropout || op == Op::Shorten || op == Op::Upsample || op == Op::Boundaries;
 }
 
-/// A stage that cuts, and one that pools what was cut, read a scale of the tokens or whole segments.
+/// A stage that cuts, and one that pools what was cut, read a scale of the tokens or whole
+/// segments.
 void checkCut(const Stage &stage, const Primitive &input, const std::string &described,
               const Primitive *cut) {
   if (cut && (input.segments != cut->segments || input.factor != cut->factor)) {
@@ -137,7 +138,7 @@ void checkSegments(const Stage &stage, const Primitive &input, const std::string
     if (input.segments != name || input.factor != 1) {
       refuseAt(stage.at("segments"),
                "expected a stream of the segments that \"segments\" names, found " + described +
-                   (input.segments == name ? "; upsample it to whole segments first"
+                   (input.segments == name   ? "; upsample it to whole segments first"
                     : input.segments.empty() ? "; shorten it by them first"
                                              : "; say \"segments\": " + quote(input.segments)));
     }

@@ -53,7 +53,7 @@ Value StageWriter::tokenBits(const Boundaries &settings, const std::string &segm
   }
   const Segmentation &of = segmentations.at(segments);
   Value bits = tokenBits(settings, of.outer);
-  name("rule." + segments);
+  name("rule");
   auto scale = cast<SequenceType>(of.ends.getType()).getScale();
   return SelectSegmentsOp::create(b, SequenceType::get(b.getContext(), scale, 1, b.getF32Type()),
                                   bits, of.counts, of.ends);
@@ -224,8 +224,8 @@ Value StageWriter::bitsOfPredictor(const Boundaries &settings) {
   return bits;
 }
 
-/// The share of tokens that end one of these segments is told beside the losses, and minimized by nothing. Its
-/// inverse is the shortening factor.
+/// The share of tokens that end one of these segments is told beside the losses, and minimized by
+/// nothing. Its inverse is the shortening factor.
 Value StageWriter::stage(const Boundaries &settings) {
   Value bits = settings.hidden > 0 ? bitsOfPredictor(settings) : ofClosed(bitsOfRule(settings));
   name("segment");

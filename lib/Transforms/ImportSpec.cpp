@@ -113,8 +113,8 @@ void Importer::addSegments() {
   for (const spec::Primitive &primitive : primitives) {
     if (const auto *made = std::get_if<spec::Boundaries>(&primitive.settings)) {
       b.setLoc(locationOf(b.getContext(), primitive.location));
-      auto cut = FlatSymbolRefAttr::get(b.getContext(),
-                                        scaleName(primitive.factor, primitive.segments));
+      auto cut =
+          FlatSymbolRefAttr::get(b.getContext(), scaleName(primitive.factor, primitive.segments));
       AxisOp::create(b, made->name, IntegerAttr(), IntegerAttr(), cut,
                      b.getI64IntegerAttr(made->capacity + made->spare));
       std::set<int64_t> factors = {1};

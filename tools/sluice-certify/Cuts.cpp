@@ -34,34 +34,30 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
                           : tokenBits(path, outer);
   graph.values[bits].factor = factor;
   graph.values[bits].segments = outer;
-  bits = outer ? ofClosed(path, bits, *outer) : bits;
+  if (outer) { // no bits behind the last segment that has ended
+    size_t ones = make(Kind::Map, path + ".ones", {cutsAt[*outer].bits});
+    bits = make(Kind::Map, path + ".cut", {bits, atEnds(path + ".closed", ones, *outer)});
+  }
   size_t counts = make(Kind::Counts, path + ".segment", {bits});
   size_t ends = make(Kind::Ends, path + ".segment", {bits});
   graph.values[ends].segments = ends;
   graph.values[ends].factor = 1;
-  cuts[name] = {bits, counts, ends};
+  cuts[name] = cutsAt[ends] = {bits, counts, ends};
 }
 
 /// A segment's bit is that of the token that ends it.
 size_t Deriver::tokenBits(const std::string &path, std::optional<size_t> outer) {
-  if (!outer) {
-    return make(Kind::Embed, path + ".rule", {0});
-  }
-  const auto &[name, cut] = cutAt(*outer);
-  size_t bits = tokenBits(path, graph.values[cut.bits].segments);
-  bits = make(Kind::Select, path + ".rule." + name, {bits, cut.counts, cut.ends});
-  graph.values[bits].segments = outer;
-  return bits;
+  return outer ? atEnds(path + ".rule", tokenBits(path, graph.values[cutsAt[*outer].bits].segments),
+                        *outer)
+               : make(Kind::Embed, path + ".rule", {0});
 }
 
-/// No bits behind the last segment that has ended.
-size_t Deriver::ofClosed(const std::string &path, size_t bits, size_t outer) {
-  const Cut &cut = cutAt(outer).second;
-  size_t ones = make(Kind::Map, path + ".ones", {cut.bits});
-  size_t closed = make(Kind::Select, path + ".closed", {ones, cut.counts, cut.ends});
-  graph.values[closed].segments = outer;
-  graph.values[closed].factor = 1;
-  return make(Kind::Map, path + ".cut", {bits, closed});
+/// Rows at the ends of segments.
+size_t Deriver::atEnds(const std::string &name, size_t x, size_t outer) {
+  size_t result = make(Kind::Select, name, {x, cutsAt[outer].counts, outer});
+  graph.values[result].segments = outer;
+  graph.values[result].factor = 1;
+  return result;
 }
 
 /// From tokens to segments, or back.
@@ -80,18 +76,17 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
     fields.mismatch("a stream of tokens to pool, or of these segments to spread", "another");
   }
   x = stored(path + ".rows", x);
+  if (isPool && fields.choice("method", {"average", "last"}) == 1) {
+    return atEnds(path + ".pool", x, cut.ends);
+  }
   if (!isPool) {
     fields.choice("method", {"repeat"});
-    size_t result =
-        make(Kind::Spread, path + ".spread", {x, cut.counts, cut.ends}, fields.integer("by", 0, 1));
-    graph.values[result].segments = graph.values[cut.bits].segments;
-    graph.values[result].factor = graph.values[cut.bits].factor;
-    return result;
   }
-  bool isLast = fields.choice("method", {"average", "last"}) == 1;
-  size_t result = isLast ? make(Kind::Select, path + ".pool", {x, cut.counts, cut.ends})
-                         : make(Kind::Pool, path + ".pool", {x, cut.bits, cut.counts, cut.ends});
-  graph.values[result].segments = cut.ends;
-  graph.values[result].factor = 1;
+  size_t result = isPool ? make(Kind::Pool, path + ".pool", {x, cut.bits, cut.counts, cut.ends})
+                         : make(Kind::Spread, path + ".spread", {x, cut.counts, cut.ends},
+                                fields.integer("by", 0, 1));
+  const Value &as = graph.values[isPool ? cut.ends : cut.bits];
+  graph.values[result].segments = as.segments;
+  graph.values[result].factor = as.factor;
   return result;
 }

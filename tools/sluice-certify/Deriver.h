@@ -6,7 +6,6 @@
 #include "HeadGroups.h"
 #include "Hourglass.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 
@@ -56,7 +55,7 @@ private:
   };
   void boundaries(const Fields &fields, const std::string &path, size_t x);
   size_t tokenBits(const std::string &path, std::optional<size_t> outer);
-  size_t ofClosed(const std::string &path, size_t bits, size_t outer);
+  size_t atEnds(const std::string &name, size_t x, size_t outer);
   size_t bitsOfPredictor(const Fields &fields, const std::string &path, size_t x);
   size_t throughCut(const std::string &op, const Fields &fields, const std::string &path, size_t x);
 
@@ -93,11 +92,7 @@ private:
   std::string axis; ///< of what is made from nothing
   std::map<std::string, size_t> streams, inputs;
   std::map<std::string, Cut> cuts; ///< by the name of the segments
-  /// That whose segments end where value `ends` says.
-  const std::pair<const std::string, Cut> &cutAt(size_t ends) const {
-    return *std::find_if(cuts.begin(), cuts.end(),
-                         [ends](const auto &cut) { return cut.second.ends == ends; });
-  }
+  std::map<size_t, Cut> cutsAt;    ///< by the value that says where they end
   std::set<std::string> lossNames;
 };
 

@@ -108,9 +108,6 @@ struct Graph {
   const Loss &head() const { return losses.back(); }
 };
 
-/// Keeps what the losses are computed from, in order.
-void keepLive(Graph &graph);
-
 struct Model {
   std::vector<std::string> inputs; ///< beside the tokens
   Graph evaluate;

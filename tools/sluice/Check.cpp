@@ -212,8 +212,8 @@ void finishOutputs(const CheckFlags &flags, const driver::CheckOutcome &check,
 void printReplay(const CausalVerdict &told, const CausalVerdict &replayed) {
   if (told.witness && replayed.witness) {
     const CausalWitness &first = *told.witness, &second = *replayed.witness;
-    bool isOther = std::tie(first.length, first.row, first.token) !=
-                   std::tie(second.length, second.row, second.token);
+    bool isOther = std::tie(first.length, first.row, first.token, told.message) !=
+                   std::tie(second.length, second.row, second.token, replayed.message);
     std::cout << (isOther ? "no number shows that one; another leak does show:\n" +
                                 replayed.formatWithoutReplay() + "\n"
                           : "")

@@ -75,8 +75,8 @@ void setTokens(runtime::Executor &program, const SegmentRun *run) {
 double differenceOf(const std::vector<float> &before, const std::vector<float> &after) {
   double change = 0;
   for (size_t i = 0; i < before.size(); ++i) {
-    change = std::max(change,
-                      std::abs(static_cast<double>(after[i]) - static_cast<double>(before[i])));
+    change =
+        std::max(change, std::abs(static_cast<double>(after[i]) - static_cast<double>(before[i])));
   }
   return change;
 }

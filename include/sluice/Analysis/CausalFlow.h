@@ -235,9 +235,10 @@ std::optional<FoundLeak> findLeakAt(const ReadPlan &plan, int64_t length, bool m
 using Boundaries = std::vector<std::vector<int64_t>>;
 /// The same at the first short lengths, of a function with segments: every read is walked, for all
 /// bits. `boundaries` are those that show it. The longest length that was walked is returned in
-/// `longest`.
+/// `longest`. Leaks that are not accepted are passed over.
 std::optional<FoundLeak> findSegmentLeak(mlir::func::FuncOp function, Boundaries &boundaries,
-                                         int64_t &longest);
+                                         int64_t &longest,
+                                         llvm::function_ref<bool(FoundLeak &)> accepts = {});
 /// Of a leak through segments, the op whose row first holds a token that comes after it.
 mlir::Operation *opOfLateRead(const Scales &scales, const FoundLeak &leak);
 
@@ -262,7 +263,8 @@ void preferTarget(const ReadPlan &plan, FoundLeak &leak);
 /// Leaves them where the module's context or the work is too large. Where the numbers stay the
 /// same, `leak` becomes one of a somewhat greater length that changes them, if there is one.
 void replayLeak(const ReadPlan &plan, FoundLeak &leak);
-/// The same on the runs of a witness under given boundaries: the first that shows a change.
-void replaySegments(FoundLeak &leak);
+/// The same on the runs of a witness under given boundaries. Where no row changes, another leak
+/// under other boundaries is looked for, whose row does.
+void replaySegments(FoundLeak &leak, Boundaries &boundaries);
 
 } // namespace sluice
