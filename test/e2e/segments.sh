@@ -55,6 +55,12 @@ go "and on from it" --session "$work/session" --prompt "" --tokens 39
 cat "$work/first" "$work/out" > "$work/both"
 succeeds "writes the same text" cmp "$work/cached" "$work/both"
 holds "the trace has a line a token, and a bit where one is a space" 'len(f[0]) == 70 and f[0][0]["token"] == 115 and all((line["token"] == 32) == (line["segments"]["words"]["bit"] == 1) for line in f[0])' "$work/trace.jsonl"
+# Windows begin anew at different tokens, while other texts go on.
+printf '%s\n' "the water is" "a" "of the sea and" "so  long a prompt that it is soon half of a context" > "$work/prompts"
+go "several texts" --prompt-file "$work/prompts" --tokens 80 --seed 3
+cp "$work/out" "$work/cached"
+go "recomputed" --prompt-file "$work/prompts" --tokens 80 --seed 3 --no-cache
+succeeds "are the same texts" cmp "$work/cached" "$work/out"
 exits 1 "a trace without a cache" "$sluice" generate "$work/words.sla" --weights "$work/words" --prompt "a b" --tokens 2 --no-cache --trace "$work/none.jsonl"
 exits 1 "more segments than the capacity in a prompt" "$sluice" generate "$work/words.sla" --weights "$work/words" --prompt "$(printf '%40s' '')" --tokens 2
 exits 1 "more segments than the capacity" "$sluice" eval "$work/words.sla" --weights "$work/words" --data "$work/spaces.txt"
