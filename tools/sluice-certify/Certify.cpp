@@ -195,7 +195,7 @@ std::string check(const Model &model, const std::string &specText, Lines &lines,
   const Graph &graph = model.evaluate;
   lines.expect("mode generate");
   lines.expect("aligned " + graph.head().name + " " + graph.values[graph.head().row].name + " 1");
-  // The compiler derives no step over another axis, or over segments.
+  // No step is derived over another axis, and none over segments is written down.
   bool hasStep = model.inputs.empty() && !hasSegments(graph);
   if (hasStep) {
     Step step = readStep(graph, lines, judge);
