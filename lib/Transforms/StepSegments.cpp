@@ -197,7 +197,8 @@ void StepEntries::cut(SegmentOp op, DenseMap<Value, Value> &tensors) {
 // A prompt
 //===----------------------------------------------------------------------===//
 
-/// Bits of the prompt's tokens: counts never fall, so the largest before its end.
+/// Bits of the prompt's tokens: counts never fall, so the largest before its end. -1, as before any
+/// token, of a row that takes no prompt.
 Value StepEntries::closedIn(RowsBuilder &each, Value counts, Value take) {
   int64_t positions = cast<RankedTensorType>(counts.getType()).getDimSize(1);
   auto row = RankedTensorType::get({positions}, b.getI32Type());
@@ -209,8 +210,9 @@ Value StepEntries::closedIn(RowsBuilder &each, Value counts, Value take) {
   Value none =
       arith::ConstantOp::create(each.body, DenseElementsAttr::get(row, b.getI32IntegerAttr(0)));
   Value there = arith::SelectOp::create(each.body, isThere, numbers, none);
-  return toI64(each, dispatch::ReduceOp::create(each.body, b.getI32Type(),
-                                                dispatch::ReduceKind::Max, there));
+  Value most = toI64(each, dispatch::ReduceOp::create(each.body, b.getI32Type(),
+                                                      dispatch::ReduceKind::Max, there));
+  return arith::SelectOp::create(each.body, isAbove(each, take, 0), most, constant(each.body, -1));
 }
 
 /// Of the row that takes the prompt, its segments; without `counts`, none.

@@ -181,7 +181,7 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
   lines.expect("spec sha256 " + sha256(specText));
   int64_t obligations = 0, longest = 0;
   std::string factors;
-  // The compiler derives no step over another axis, or over segments.
+  // No step is derived over another axis, and none over segments is written down.
   const Model &first = models.front();
   bool hasStep = first.inputs.empty() && !hasSegments(first.evaluate);
   for (const Model &model : models) {

@@ -376,8 +376,10 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
                        static_cast<long long>(executor->factor())));
   } else if (!predictor.isCached() && !flags.noCache) {
     printNotice(
-        "note: this artifact has no incremental step, so that each token recomputes all before it; "
-        "sluice compile --emit step says why");
+        std::string("note: this artifact has no incremental step, so that each token recomputes "
+                    "all before it; ") +
+        (executor->hasSegments() ? "steps of segments are compiled for CPUs alone"
+                                 : "sluice compile --emit step says why"));
   }
   if (!flags.session.empty()) {
     resume(flags, command, *executor, predictor, options, job.texts.front());
