@@ -145,6 +145,46 @@ TEST(Segmented, GradientsEqualTheReference) {
   }
 }
 
+/// Layers on segments that white space ends, with attention by distance, wide enough for vectors.
+std::string wordsSpec(const Folder &folder) {
+  return folder.write("words.json", R"({"sluice": 1, "vocabulary": 48, "context": 24, "batch": 3,
+      "width": 16, "defaults": {"heads": 2, "placement": "post", "relative": "xl_shared"},
+      "stages": [{"op": "embedding"}, {"op": "boundaries", "name": "words", "rule": "whitespace"},
+        {"op": "shorten", "segments": "words"}, {"op": "shift", "by": 1, "start": "null"},
+        {"op": "layers", "count": 2}, {"op": "upsample", "segments": "words", "by": 0},
+        {"op": "head"}]})");
+}
+
+/// A batch of segments of one token leaves NaN in every row. Few segments then read none of it.
+TEST(Segmented, RowsBehindTheLastSegmentAreNotRead) {
+  Folder folder;
+  std::string source = wordsSpec(folder);
+  ReferenceModel reference(
+      compileUnchecked({.spec = source, .output = "", .targets = {"cpu-avx2"}, .emit = "gradient"})
+          .output);
+  Tensors weights = randomWeights(reference.shapes(), 1), poison = weights;
+  for (auto &[name, values] : poison) {
+    std::ranges::fill(values, 3e38);
+  }
+  for (const std::string &target : runtime::machineTargets()) {
+    Model model(artifactOf(source, target), target);
+    Inputs inputs = randomInputs(reference.size("vocabulary"), 3, 24, 9), spaces = inputs;
+    std::ranges::fill(spaces.tokens, ' ');
+    model.setWeights(poison);
+    model.gradient(spaces);
+    model.setWeights(weights);
+    Gradient exact = reference.gradient(inputs, weights, Precision::F64);
+    Gradient inFloat = reference.gradient(inputs, weights, Precision::F32);
+    Gradient found = model.gradient(inputs);
+    Comparison comparison("rows behind the last segment, on " + target);
+    comparison.expect("losses", found.losses, yardstick(exact.losses, inFloat.losses));
+    for (const auto &[name, values] : found.gradients) {
+      comparison.expect("gradient of " + name, values,
+                        yardstick(exact.gradients.at(name), inFloat.gradients.at(name)));
+    }
+  }
+}
+
 /// Every bit is set: 24 segments a row.
 TEST(Segmented, MoreSegmentsThanRowsEndTheRun) {
   Folder folder;
