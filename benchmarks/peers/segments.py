@@ -72,7 +72,7 @@ class Segments(Families):
                 sums = torch.zeros(x.shape[0], share.shape[1], self.width)
                 x = share * sums.scatter_add(1, before[..., None].expand_as(x), x)
             elif stage["op"] == "shift":
-                start = w[f"stages.{index}.start"].expand(x.shape[0], 1, -1)
+                start = w[f"stages.{index}.start.weight"].expand(x.shape[0], 1, -1)
                 x = torch.cat((start, x[:, :-1]), 1)
             elif stage["op"] == "upsample":
                 x = x.gather(1, upto[..., None].expand(-1, -1, self.width))
