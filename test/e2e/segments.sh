@@ -42,6 +42,15 @@ succeeds "eval prints the shortening factor" "$sluice" eval "$work/words.sla" --
 cp "$work/out" "$work/printed"
 succeeds "as tokens a segment" grep -Eq 'shortening +[3-9]\.[0-9]+ tokens a segment of words' "$work/printed"
 succeeds "generate" "$sluice" generate "$work/words.sla" --weights "$work/words" --prompt "the water" --tokens 20
+succeeds "bench on forced segments" "$sluice" bench "$work/words.sla" --steps 1 --forced-factor 4 --json
+cp "$work/out" "$work/forced.json"
+holds "has their length" 'f[0]["shortening_factor"]["words"] == 4' "$work/forced.json"
+succeeds "bench on a file's bytes, forced" "$sluice" bench "$work/words.sla" --steps 1 --data "$work/held-out.txt" --forced-factor 8 --json
+holds "longer segments cost less" 'f[0]["shortening_factor"]["words"] == 8 and f[0]["step_gflop"] < f[1]["step_gflop"]' \
+  "$work/out" "$work/forced.json"
+exits 2 "a predictor heeds no spaces" "$sluice" bench "$work/drawn.sla" --steps 1 --forced-factor 4
+exits 1 "forced segments of one token are too many" "$sluice" bench "$work/words.sla" --steps 1 --forced-factor 1
+exits 2 "forced segments longer than the context" "$sluice" bench "$work/words.sla" --steps 1 --forced-factor 65
 tr ' ' '\n' < "$work/held-out.txt" | sed 's/./ /g' | tr '\n' ' ' > "$work/spaces.txt"
 exits 1 "more segments than the capacity" "$sluice" eval "$work/words.sla" --weights "$work/words" --data "$work/spaces.txt"
 cp "$work/err" "$work/refused"
