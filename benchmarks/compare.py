@@ -111,9 +111,11 @@ class Peer:
 
 
 def peers_of(spec):
-    """JAX has plain stacks and hourglasses of averages alone (peers/model.py)."""
+    """JAX has plain stacks and hourglasses of averages alone (peers/model.py). torch.compile compiles a model of segments again for each
+    number of them."""
     is_family = spec["stages"][1]["op"] != "hourglass" or "relative" in spec["defaults"]
-    return [peer for peer in PEERS if not (is_family and peer.startswith("JAX"))]
+    has_segments = any(stage["op"] == "boundaries" for stage in spec["stages"])
+    return [peer for peer in PEERS if not (is_family and peer.startswith("JAX")) and not (has_segments and "compile" in peer)]
 
 
 def check_losses(peer, expected):
@@ -137,9 +139,17 @@ def prepare(arguments, folder, threads):
     return artifact, run / "checkpoints" / "1", losses[1:], peak
 
 
+def force_segments(text, factor):
+    """A space at every `factor`-th byte and nowhere else: white space then ends segments of so many tokens."""
+    letters = bytearray(text.translate(bytes(ord("a") if byte in b" \t\n\v\f\r" else byte for byte in range(256))))
+    letters[factor - 1 :: factor] = b" " * (len(letters) // factor)
+    return bytes(letters)
+
+
 def bench(arguments, artifact, threads):
     """Seconds of a step of Sluice: the median of a round."""
-    text = subprocess.run([arguments.sluice, "bench", artifact, "--steps", str(arguments.steps), "--threads", str(threads), "--json"],
+    text = subprocess.run([arguments.sluice, "bench", artifact, "--steps", str(arguments.steps), "--threads", str(threads), "--json",
+                           "--data", arguments.data],
                           check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
     return json.loads(text)["step_ms"] / 1000
 
@@ -177,6 +187,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=ROOT / "models/small/hourglass.json")
     parser.add_argument("--data", type=Path, help="one file of bytes to train on (default: the text of docs/)")
+    parser.add_argument("--forced-factor", type=int, default=0, help="segments of so many tokens: white space at every such byte alone")
     parser.add_argument("--threads", type=int, default=0, help="default: one a core of the fastest kind")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--steps", type=int, help="steps of a round")
@@ -203,6 +214,9 @@ def main():
         if arguments.data is None:
             arguments.data = folder / "text"
             arguments.data.write_bytes(b"".join(page.read_bytes() for page in sorted((ROOT / "docs").rglob("*.md"))))
+        if arguments.forced_factor:
+            text, arguments.data = arguments.data.read_bytes(), folder / "forced"
+            arguments.data.write_bytes(force_segments(text, arguments.forced_factor))
         say("Sluice: compiling, and the steps whose losses the peers must find")
         artifact, checkpoint, losses, our_peak = prepare(arguments, folder, threads)
         settings = {"spec": str(arguments.model), "data": str(arguments.data), "checkpoint": str(checkpoint), "threads": threads, "step": 1}

@@ -1,4 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "HostLaunch.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Recording.h"
 
@@ -130,7 +131,9 @@ public:
     });
     const char *names[] = {"length", "rows", "step", "seed"};
     for (size_t i = 0; i < std::size(names); ++i) {
-      int64_t offset = device.plan().scalars.at(names[i]).offset;
+      bool isLength = i == 0 && readsSegments(device.plan(), launch);
+      int64_t offset = isLength ? launch.arguments[kernel.operands.size()]
+                                : device.plan().scalars.at(names[i]).offset;
       std::memcpy(device.host() + offset, &recorded.scalars[i], sizeof recorded.scalars[i]);
       device.upload({offset, sizeof recorded.scalars[i]});
     }

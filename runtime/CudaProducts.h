@@ -3,6 +3,7 @@
 #pragma once
 
 #include "CublasLt.h"
+#include "HostLaunch.h"
 #include "sluice/Runtime/Artifact.h"
 
 #include <array>
@@ -18,7 +19,10 @@ public:
   Products(const Driver &driver, const Artifact &artifact, const std::string &target);
 
   bool any() const { return !calls.empty(); }
-  bool covers(const Launch &launch) const { return calls.contains(launch.kernel); }
+  /// A product of rows whose number the device alone knows is none of a full size.
+  bool covers(const Launch &launch) const {
+    return calls.contains(launch.kernel) && !readsSegments(plan, launch);
+  }
   /// What to tell the user once, empty: nothing.
   const std::string &notice() const { return said; }
   /// Bytes of each lane's workspace.

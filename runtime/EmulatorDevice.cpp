@@ -207,16 +207,16 @@ private:
     for (size_t i = 0; i < kernel.operands.size(); ++i) {
       buffers.push_back(i < before.size() ? before[i].data() : arena.get() + launch.arguments[i]);
     }
-    auto scalar = [&](const char *name) {
-      return *reinterpret_cast<const int64_t *>(arena.get() + plan().scalars.at(name).offset);
+    size_t scalars = kernel.operands.size(), firstStream = scalars + 4;
+    auto scalar = [&](size_t number) {
+      return *reinterpret_cast<const int64_t *>(arena.get() + launch.arguments[scalars + number]);
     };
-    size_t firstStream = kernel.operands.size() + 4; // after the four scalars
     SluiceEmulatorReplay request = {buffers.data(),
                                     buffers.size(),
-                                    scalar("length"),
-                                    scalar("rows"),
-                                    scalar("step"),
-                                    scalar("seed"),
+                                    scalar(0), // length, rows, step, seed
+                                    scalar(1),
+                                    scalar(2),
+                                    scalar(3),
                                     launch.arguments[firstStream],
                                     observer ? &EmulatorDevice::observe : nullptr,
                                     this};
@@ -277,6 +277,10 @@ private:
       if (auto scalar = plan().scalars.find(name); scalar != plan().scalars.end()) {
         add(name, scalar->second.offset, sizeOf(scalar->second.type), false, true);
       }
+    }
+    if (readsSegments(plan(), launch)) {
+      add("the length of segments", launch.arguments[kernel.operands.size()], sizeof(int64_t),
+          false, true);
     }
     if (variant.workspaceBytes > 0) {
       add("the workspace", launch.arguments.back(), variant.workspaceBytes, true, later);

@@ -84,22 +84,44 @@ bool Executor::hasSegments() const {
                              [](const auto &entry) { return entry.first.starts_with(prefix); });
 }
 
+std::vector<Executor::Totals> Executor::totalsOf(const Scalar &scalar, int64_t rows) {
+  std::vector<Totals> totals(static_cast<size_t>(rows));
+  auto size = static_cast<int64_t>(totals.size() * sizeof(Totals));
+  device->download({scalar.offset, size});
+  std::memcpy(totals.data(), device->host() + scalar.offset, static_cast<size_t>(size));
+  return totals;
+}
+
+template <typename T> T Executor::fetchScalar(const std::string &name, Type type) {
+  int64_t offset = scalar(name, type).offset;
+  device->download({offset, sizeof(T)});
+  T value;
+  std::memcpy(&value, device->host() + offset, sizeof value);
+  return value;
+}
+
+std::vector<Executor::SegmentRows> Executor::segmentRows() {
+  std::vector<SegmentRows> all;
+  for (const auto &[name, scalar] : plan().scalars) {
+    if (name.starts_with(prefix)) {
+      std::string axis = name.substr(prefix.size());
+      all.push_back({axis, fetchScalar<int64_t>("length." + axis, Type::i64),
+                     totalsOf(scalar, 1).front().rows});
+    }
+  }
+  return all;
+}
+
 /// Boundaries that data decides may be more than their axis has rows for: nothing is cut.
 void Executor::requireRoom(const std::string &entry) {
   for (const auto &[name, scalar] : plan().scalars) {
     if (!name.starts_with(prefix)) {
       continue;
     }
-    struct Totals {
-      int32_t needed, rows;
-    };
     int64_t rows = entry == "step"      ? plan().generation->rows
                    : entry == "prefill" ? 1
                                         : plan().model.batch;
-    std::vector<Totals> totals(static_cast<size_t>(rows));
-    auto size = static_cast<int64_t>(totals.size() * sizeof(Totals));
-    device->download({scalar.offset, size});
-    std::memcpy(totals.data(), device->host() + scalar.offset, static_cast<size_t>(size));
+    std::vector<Totals> totals = totalsOf(scalar, rows);
     for (size_t row = 0; row < totals.size(); ++row) {
       if (totals[row].needed > totals[row].rows) {
         std::string step =
@@ -167,13 +189,6 @@ int64_t &Executor::scalarI64(const std::string &name) {
   return *reinterpret_cast<int64_t *>(at);
 }
 
-template <typename T> T Executor::fetchScalar(const std::string &name, Type type) {
-  int64_t offset = scalar(name, type).offset;
-  device->download({offset, sizeof(T)});
-  T value;
-  std::memcpy(&value, device->host() + offset, sizeof value);
-  return value;
-}
 int32_t Executor::scalarI32(const std::string &name) {
   return fetchScalar<int32_t>(name, Type::i32);
 }

@@ -57,6 +57,13 @@ bool isFullSize(const Plan &plan, const uint8_t *host) {
   return is("length", plan.model.context) && is("rows", plan.model.batch);
 }
 
+bool readsSegments(const Plan &plan, const Launch &launch) {
+  size_t operands = plan.kernels[static_cast<size_t>(launch.kernel)].operands.size();
+  auto length = plan.scalars.find("length");
+  return operands > 0 && length != plan.scalars.end() &&
+         launch.arguments[operands] != length->second.offset;
+}
+
 std::vector<std::string> requireGpuTargets(const Artifact &artifact, const std::string &device,
                                            const std::string &wanted) {
   std::vector<std::string> targets = artifact.plan().gpuTargets();

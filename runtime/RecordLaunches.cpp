@@ -143,6 +143,11 @@ private:
         continue;
       }
       current = {entry, static_cast<int64_t>(i), values, {}, {}};
+      if (readsSegments(device->plan(), launch)) {
+        size_t length = operandsOf(launch).size(); // the launch's first argument behind them
+        std::memcpy(current.scalars.data(), device->host() + launch.arguments[length],
+                    sizeof current.scalars[0]);
+      }
       begin(launch);
       device->launch(launch);
       end(launch);
@@ -171,9 +176,12 @@ private:
     current.results.resize(result);
   }
 
+  const std::vector<Operand> &operandsOf(const Launch &launch) const {
+    return device->plan().kernels[static_cast<size_t>(launch.kernel)].operands;
+  }
+
   template <typename Action> void forEachOperand(const Launch &launch, const Action &action) {
-    const std::vector<Operand> &operands =
-        device->plan().kernels[static_cast<size_t>(launch.kernel)].operands;
+    const std::vector<Operand> &operands = operandsOf(launch);
     for (size_t i = 0; i < operands.size(); ++i) {
       action(operands[i], std::span<const uint8_t>(device->host() + launch.arguments[i],
                                                    static_cast<size_t>(operands[i].bytes)));

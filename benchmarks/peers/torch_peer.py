@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from families import Families
 from model import Model, is_plain, serve, turns
 from ops import Ops
+from segments import Segments
 
 
 def fill_tables(model):
@@ -57,4 +58,9 @@ class Trainer:
         return loss.item()
 
 
-serve(Trainer, lambda spec: Model(spec) if is_plain(spec) else Families(spec))
+def make_model(spec):
+    is_post = spec["defaults"].get("placement") == "post"
+    return Model(spec) if is_plain(spec) else Segments(spec) if is_post else Families(spec)
+
+
+serve(Trainer, make_model)

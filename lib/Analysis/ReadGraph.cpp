@@ -52,7 +52,7 @@ static int64_t factorOf(OpResult value) {
     return getDomainFactor(value.getOwner(), sequence);
   }
   dispatch::DomainAttr domain = dispatch::domainOf(value);
-  return domain ? domain.getFactor() : 0;
+  return domain && !domain.getAxis() ? domain.getFactor() : 0;
 }
 
 ReadGraph::ReadGraph(func::FuncOp function, bool byMember) : byMember(byMember) {
@@ -155,6 +155,8 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
 /// Reads of operands that hold no rows of sequences (parameters, tables) are left out.
 std::vector<ReadGraph::Read> ReadGraph::readsOf(Operation &op, ArrayRef<RowRead> reads) const {
   std::vector<Read> result;
+  auto domain = op.getAttrOfType<dispatch::DomainAttr>("domain");
+  bool isOfSegments = domain && domain.getAxis(); // whose lengths tokens do not tell
   for (const RowRead &read : reads) {
     auto source = indices.find(op.getOperand(read.operand));
     if (source == indices.end()) {
@@ -163,6 +165,9 @@ std::vector<ReadGraph::Read> ReadGraph::readsOf(Operation &op, ArrayRef<RowRead>
     Read known;
     static_cast<RowRead &>(known) = read;
     known.source = source->second;
+    if (isOfSegments && known.factor) {
+      known.factor = 0;
+    }
     if (read.kind == RowRead::Kind::Relation) {
       known.bounds = solveMask(read.relation);
     }

@@ -10,6 +10,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace sluice {
 #define GEN_PASS_DEF_FORMDISPATCHES
@@ -33,6 +35,8 @@ public:
   LogicalResult run();
 
 private:
+  void findMixed();
+  StringRef axisOf(const DispatchGroup &group) const;
   LogicalResult emitRows(const DispatchGroup &group);
   LogicalResult emitContraction(const DispatchGroup &group);
   LogicalResult emit(const DispatchGroup &group);
@@ -47,7 +51,55 @@ private:
   StepEntries *step;
   OpBuilder b;
   DenseMap<Value, Value> tensors;
+  StringRef axis;                        ///< of segments, whose lengths the group's dispatches read
+  llvm::StringSet<> measured, mixed;     ///< axes of segments: with a length, and without one
 };
+
+/// Axes of the sequences that an op reads or makes.
+static llvm::StringSet<> axesOf(Operation *op) {
+  llvm::StringSet<> axes;
+  for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
+                                         llvm::to_vector_of<Value>(op->getResults()))) {
+    if (auto type = dyn_cast<SequenceType>(value.getType())) {
+      axes.insert(axisNameOf(op, type));
+    }
+  }
+  return axes;
+}
+
+/// The counts of an op between a scale and its segments; null for any other.
+static Value countsOf(Operation *op) {
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case<SegmentOp, PoolSegmentsOp, PoolSegmentsBackwardOp, PoolSegmentsBitsBackwardOp,
+            SelectSegmentsOp, SelectSegmentsBackwardOp, SpreadSegmentsOp, SpreadSegmentsBackwardOp>(
+          [](auto segments) -> Value { return segments.getCounts(); })
+      .Default([](Operation *) { return Value(); });
+}
+
+/// Ops named after segments read no row behind the last segment. An op that reads rows of segments
+/// and those of another axis may, and so all of them are computed. A step's domains are scheduled.
+void Former::findMixed() {
+  for (Operation &op : source.getBody().front()) {
+    llvm::StringSet<> axes = axesOf(&op);
+    if (isa<SluiceDialect>(op.getDialect()) && !countsOf(&op) && (axes.size() > 1 || step)) {
+      mixed.insert_range(axes.keys());
+    }
+  }
+}
+
+/// Rows of segments are as many as the longest text of the batch has. Between a scale and its
+/// segments lengths are those of the scale. Empty where they are those of tokens.
+StringRef Former::axisOf(const DispatchGroup &group) const {
+  Operation *first = group.ops.front();
+  Value counts = countsOf(first);
+  auto isMeasured = [&](StringRef name) { return measured.contains(name) && !mixed.contains(name); };
+  std::string name = counts ? axisNameOf(first, cast<SequenceType>(counts.getType())) : "";
+  if (!counts) {
+    llvm::StringSet<> axes = axesOf(first);
+    name = axes.size() == 1 ? axes.begin()->first().str() : "";
+  }
+  return isMeasured(name) ? measured.find(name)->first() : StringRef();
+}
 
 /// A value that a dispatch reads must be stored by now; a parameter is bound where it is first
 /// read.
@@ -117,10 +169,11 @@ void Former::sumParts(ArrayRef<std::pair<Value, Value>> outputs, Location loc) {
 LogicalResult Former::emitRows(const DispatchGroup &group) {
   Operation *first = group.ops.front();
   MLIRContext *context = b.getContext();
-  DispatchEmitter emitter(source, b, tensors);
+  DispatchEmitter emitter(source, b, tensors, axis);
   Region region;
   Block &block = region.emplaceBlock();
-  BodyBuilder body(first, block, /*elementwise=*/false, [&](Value value) { return lower(value); });
+  BodyBuilder body(first, block, /*elementwise=*/false, [&](Value value) { return lower(value); },
+                   axis);
   for (Operation *op : group.ops) {
     auto fusion = cast<FusionInterface>(op);
     if (fusion.getFusionRole() == FusionRole::Access) {
@@ -185,14 +238,15 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
   }
   Region region;
   Block &block = region.emplaceBlock();
-  BodyBuilder body(first, block, /*elementwise=*/true, [&](Value value) { return lower(value); });
+  BodyBuilder body(first, block, /*elementwise=*/true, [&](Value value) { return lower(value); },
+                   axis);
   body.set(first->getResult(0), block.addArgument(b.getF32Type(), first->getLoc()));
   for (Operation *op : group.ops) {
     if (failed(cast<FusionInterface>(op).emitBody(body))) {
       return failure();
     }
   }
-  DispatchEmitter emitter(source, b, tensors);
+  DispatchEmitter emitter(source, b, tensors, axis);
   SmallVector<Value> outputs = outputsOf(group);
   SmallVector<Value> yields;
   SmallVector<Type> types;
@@ -234,6 +288,7 @@ LogicalResult Former::emit(const DispatchGroup &group) {
     step->cut(cut, tensors);
     return success();
   }
+  axis = axisOf(group);
   if (group.kind == DispatchGroup::Kind::Contraction) {
     result = emitContraction(group);
   } else if (group.kind == DispatchGroup::Kind::Rows) {
@@ -244,8 +299,11 @@ LogicalResult Former::emit(const DispatchGroup &group) {
         return failure();
       }
     }
-    DispatchEmitter emitter(group.ops.front(), b, tensors);
+    DispatchEmitter emitter(group.ops.front(), b, tensors, axis);
     result = cast<FusionInterface>(group.ops.front()).emitDispatches(emitter);
+  }
+  if (auto segment = dyn_cast<SegmentOp>(group.ops.front())) {
+    measured.insert(axisNameOf(segment, cast<SequenceType>(segment.getEnds().getType())));
   }
   Attribute phase = group.ops.front()->getAttr("plan.phase");
   for (Operation *op = before->getNextNode(); op && !op->hasTrait<OpTrait::IsTerminator>();
@@ -310,6 +368,7 @@ LogicalResult Former::run() {
     b.setInsertionPointToStart(&block);
     tensors[argument] = plan::BindOp::create(b, source.getLoc(), type, placeOf(source, tokens));
   }
+  findMixed();
   if (step) {
     step->beginStep(source);
   }

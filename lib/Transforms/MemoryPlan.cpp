@@ -112,6 +112,12 @@ LogicalResult Storage::checkOrder() {
     } else if (auto store = dyn_cast<plan::StoreOp>(op)) {
       writesOf(store.getValue()).isStorePending = false;
     } else if (isDispatch(op)) {
+      if (std::string length = dispatch::lengthOf(&op); StringRef(length).contains('.')) {
+        Writes &writes = ofPlaces["scalar:" + length];
+        if (writes.count == 0 || writes.isStorePending) {
+          return op.emitError() << "reads scalar:" << length << ", which no dispatch before it stores";
+        }
+      }
       for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
         if (counts.lookup(operand) != writesOf(operand).count) {
           return op.emitError() << "operand " << i << " lives in memory ("
@@ -160,8 +166,9 @@ void Storage::collect() {
     for (OpResult result : op.getResults()) {
       touch(result);
       classOf(result).kind = kindOf(&op);
+      dispatch::DomainAttr domain = dispatch::domainOf(result);
       classOf(result).factor =
-          std::max(classOf(result).factor, dispatch::domainOf(result).getFactor());
+          std::max(classOf(result).factor, domain.getAxis() ? 0 : domain.getFactor());
     }
     ++launch;
   }

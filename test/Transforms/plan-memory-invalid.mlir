@@ -41,3 +41,17 @@ func.func @read_between_write_and_store() {
   plan.store "output:y", %late : tensor<1x8x16xf32>
   return
 }
+
+// -----
+
+#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+func.func @length_that_nothing_stores() {
+  %x = plan.bind "input:x" : tensor<1x8x16xf32>
+  // expected-error@+1 {{reads scalar:length.words, which no dispatch before it stores}}
+  %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 8, factor = 1 axis = "words">, accesses = [#row], result_accesses = [#row]} {
+  ^bb0(%r: tensor<16xf32>):
+    dispatch.yield %r : tensor<16xf32>
+  } : (tensor<1x8x16xf32>) -> tensor<1x8x16xf32>
+  plan.store "output:y", %y : tensor<1x8x16xf32>
+  return
+}

@@ -52,6 +52,15 @@ holds "each token has a probability, each boundary ends a segment" \
 holds "those above a half are boundaries" 'sum(f[0]["probabilities"][5:]) == f[0]["boundaries"] == f[0]["text"].count("|")' \
   "$work/boundaries.json"
 exits 2 "boundaries of no such name" "$sluice" boundaries "$work/words.sla" --weights "$work/words" --data "$work/held-out.txt" --name other
+succeeds "bench on forced segments" "$sluice" bench "$work/words.sla" --steps 1 --forced-factor 4 --json
+cp "$work/out" "$work/forced.json"
+holds "has their length" 'f[0]["shortening_factor"]["words"] == 4' "$work/forced.json"
+succeeds "bench on a file's bytes, forced" "$sluice" bench "$work/words.sla" --steps 1 --data "$work/held-out.txt" --forced-factor 8 --json
+holds "longer segments cost less" 'f[0]["shortening_factor"]["words"] == 8 and f[0]["step_gflop"] < f[1]["step_gflop"]' \
+  "$work/out" "$work/forced.json"
+exits 2 "a predictor heeds no spaces" "$sluice" bench "$work/drawn.sla" --steps 1 --forced-factor 4
+exits 1 "forced segments of one token are too many" "$sluice" bench "$work/words.sla" --steps 1 --forced-factor 1
+exits 2 "forced segments longer than the context" "$sluice" bench "$work/words.sla" --steps 1 --forced-factor 65
 tr ' ' '\n' < "$work/held-out.txt" | sed 's/./ /g' | tr '\n' ' ' > "$work/spaces.txt"
 # Step by step: the text that recomputing writes, beyond the context, and in one go or with a session between.
 go() { succeeds "$1" "$sluice" generate "$work/words.sla" --weights "$work/words" --no-echo "${@:2}"; }

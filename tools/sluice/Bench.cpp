@@ -1,4 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "BenchSteps.h"
 #include "Commands.h"
 #include "Common.h"
 #include "Tune.h"
@@ -25,8 +26,8 @@ using namespace sluice::runtime;
 using Json = nlohmann::json;
 
 struct BenchFlags {
-  std::string artifact, tune, positions;
-  int64_t steps = 10, rows = 1;
+  std::string artifact, tune, positions, data;
+  int64_t steps = 10, rows = 1, forcedFactor = 0;
   DeviceOptions device;
   std::optional<int64_t> factor;
   bool kernels = false, generate = false, json = false;
@@ -76,28 +77,6 @@ Peak peakOf(const Executor &executor, const std::string &device) {
 /// Null where there is no peak.
 Json shareOf(double gflops, const Peak &peak) {
   return peak.gflops > 0 ? Json(gflops / peak.gflops) : Json(nullptr);
-}
-
-double trainingStep(Executor &executor, int64_t step) {
-  auto start = std::chrono::steady_clock::now();
-  executor.scalarI64("length") = executor.plan().model.context;
-  executor.scalarI64("rows") = executor.plan().model.batch;
-  executor.scalarI64("step") = step;
-  executor.run("gradient");
-  executor.run("update");
-  executor.synchronize();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double flopsOfStep(const Executor &executor) {
-  const Plan &plan = executor.plan();
-  double flops = 0;
-  for (const char *entry : {"gradient", "update"}) {
-    for (const Launch &launch : executor.launchesOf(entry)) {
-      flops += static_cast<double>(plan.kernels[static_cast<size_t>(launch.kernel)].flops);
-    }
-  }
-  return flops;
 }
 
 /// Kernels by time. `attended` is the share of its bytes that an attention reads.
@@ -308,6 +287,9 @@ void printForPeople(const Json &json, const Executor &executor) {
                         : std::string("\n"))
             << format("kernels         %.1f%% of the step's time\n",
                       100 * value("kernel_fraction"));
+  if (json.contains("shortening_factor")) {
+    std::cout << describeShortening(json["shortening_factor"]);
+  }
   if (json.contains("recomputed_tokens_per_s")) {
     std::cout << format("generation      %.1f tokens a second, recomputing everything\n",
                         value("recomputed_tokens_per_s"));
@@ -409,7 +391,7 @@ void runBench(const BenchFlags &flags) {
   }
   executor->scalarI64("seed") = plan.model.seed;
   executor->run("initialize");
-  fillTextLike(executor->tokens(), plan.model.vocabulary);
+  fillTokens(*executor, flags.data, flags.forcedFactor);
   for (auto &[name, given] : executor->inputs().given) { // every row as long as it may be
     fillTextLike(given.tokens, plan.given.at(name).vocabulary);
     std::ranges::fill(given.counts, given.capacity);
@@ -417,6 +399,8 @@ void runBench(const BenchFlags &flags) {
   // The peak before and after: neighbours on the machine would else make the ratio look good.
   Peak before = peakOf(*executor, flags.device.device);
   trainingStep(*executor, 1);
+  Json shortening = shorteningOf(*executor);
+  requireForced(shortening, flags.forcedFactor, plan.model.context);
   // Timing a kernel of a GPU keeps the next one waiting, so steps are timed first, then kernels.
   bool apart = flags.device.device == "cuda";
   if (!apart) {
@@ -440,10 +424,11 @@ void runBench(const BenchFlags &flags) {
   Json kernels = kernelTable(*executor, flags.steps, peak);
   std::nth_element(seconds.begin(), seconds.begin() + flags.steps / 2, seconds.end());
   double median = seconds[static_cast<size_t>(flags.steps / 2)];
-  double gflops = flopsOfStep(*executor) / median / 1e9;
+  double operations = flopsOfStep(*executor), gflops = operations / median / 1e9;
   Json json = {
       {"step_ms", median * 1e3},
       {"tokens_per_s", static_cast<double>(plan.model.batch * plan.model.context) / median},
+      {"step_gflop", operations / 1e9},
       {"gflops", gflops},
       {"fraction_of_peak", shareOf(gflops, peak)},
       {"peak_gflops", peak.gflops},
@@ -457,6 +442,9 @@ void runBench(const BenchFlags &flags) {
       {"leak_allowed", plan.verdict != "proved"}};
   if (executor->factor() > 0) {
     json["factor"] = executor->factor();
+  }
+  if (!shortening.empty()) {
+    json["shortening_factor"] = shortening;
   }
   if (flags.kernels) {
     json["kernels"] = kernels;
@@ -480,7 +468,7 @@ void registerBench(CLI::App &program) {
   command->add_option("ART", flags->artifact, "Artifact, from sluice compile")
       ->type_name("FILE")
       ->required();
-  CLI::Option *ofSteps[] = {
+  CLI::Option *ofSteps[5] = {
       command->add_option("-n,--steps", flags->steps,
                           "Training steps to time, after one to warm up"),
       command->add_flag("-k,--kernels", flags->kernels,
@@ -488,6 +476,14 @@ void registerBench(CLI::App &program) {
                         "peak; with --generate another of a token's kernels"),
       command->add_flag("-g,--generate", flags->generate,
                         "Measure generation too, in tokens a second")};
+  ofSteps[3] = command->add_option("--data", flags->data,
+                                   "Measure on this text, in place of bytes as often as in text");
+  ofSteps[3]->type_name("FILE");
+  ofSteps[4] = command->add_option(
+      "--forced-factor", flags->forcedFactor,
+      "Put a space at every K-th position and nowhere else: segments of K tokens, where white "
+      "space ends them");
+  ofSteps[4]->type_name("K");
   command->add_option("--rows", flags->rows, "Texts that generate at once")->needs("--generate");
   command
       ->add_option("--positions", flags->positions,

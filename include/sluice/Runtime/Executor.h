@@ -77,6 +77,14 @@ public:
   int32_t scalarI32(const std::string &name);
   float scalarF32(const std::string &name);
 
+  /// Rows of an axis of segments, as the last run had them.
+  struct SegmentRows {
+    std::string axis;
+    int64_t computed = 0; ///< as many as the longest text of the batch reads
+    int64_t most = 0;     ///< that memory has
+  };
+  std::vector<SegmentRows> segmentRows();
+
   /// `tokens` [batch, context + 1], row-major, for the host to write: the next `run` of an entry
   /// that reads tokens sees what they hold by then. Throws UserError where the plan's input has
   /// another shape.
@@ -121,6 +129,12 @@ private:
   std::span<uint8_t> bytes(Range range, Access access);
   std::span<float> floats(int64_t offset, int64_t count, Access access);
   void sendInputs(const std::string &entry);
+  /// Of a row: rows that its segments need, and rows that there are.
+  struct Totals {
+    int32_t needed, rows;
+  };
+  /// Of the first `rows` rows.
+  std::vector<Totals> totalsOf(const Scalar &scalar, int64_t rows);
   void requireRoom(const std::string &entry);
 
   std::unique_ptr<Device> device;

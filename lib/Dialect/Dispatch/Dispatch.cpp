@@ -58,6 +58,11 @@ Value sluice::dispatch::optionalOperand(OperandRange extras, unsigned bits, int6
   return {};
 }
 
+std::string sluice::dispatch::lengthOf(Operation *dispatch) {
+  auto domain = dispatch->getAttrOfType<DomainAttr>("domain");
+  return domain && domain.getAxis() ? "length." + domain.getAxis().str() : "length";
+}
+
 Value sluice::dispatch::scheduleOf(Operation *dispatch) {
   auto domain = dispatch->getAttrOfType<DomainAttr>("domain");
   return domain && domain.getScheduled() && dispatch->getNumOperands() > 0

@@ -55,8 +55,9 @@ RankedTensorType sluice::getStoredType(Operation *scope, SequenceType type) {
   return RankedTensorType::get(shape, type.getElement());
 }
 
-BodyBuilder::BodyBuilder(Operation *scope, Block &block, bool elementwise, Lowering lowered)
-    : scope(scope), block(block), elementwise(elementwise), lowered(std::move(lowered)),
+BodyBuilder::BodyBuilder(Operation *scope, Block &block, bool elementwise, Lowering lowered,
+                         StringRef axis)
+    : scope(scope), block(block), elementwise(elementwise), lowered(std::move(lowered)), axis(axis),
       b(scope->getLoc(), scope->getContext()) {
   b.setInsertionPointToEnd(&block);
 }
@@ -89,7 +90,7 @@ Value BodyBuilder::loadChain(const AccessChain &chain, int64_t width, bool least
   unsigned columnDims = chain.column.isFunctionOfDim(1) ? 2 : 1;
   auto access = AccessAttr::get(
       b.getContext(), AccessKind::Row, AffineMapAttr::get(AffineMap::get(2, 1, chain.position)),
-      group, getDomainFactor(scope, root),
+      group, getDomainFactor(scope, root, axis),
       AffineMapAttr::get(AffineMap::get(columnDims, 0, chain.column)), -1, least);
   return load(tensor, access, type);
 }

@@ -29,8 +29,22 @@ RankedTensorType DispatchEmitter::typeOf(Value sequence) const {
 
 dispatch::DomainAttr DispatchEmitter::domainOf(Value sequence) const {
   auto type = cast<SequenceType>(sequence.getType());
-  return dispatch::DomainAttr::get(b.getContext(), getBatch(scope), getPositions(scope, type),
-                                   getDomainFactor(scope, type));
+  return domain(getBatch(scope), getPositions(scope, type), factorOf(sequence));
+}
+
+dispatch::DomainAttr DispatchEmitter::wholeDomain(int64_t batch, int64_t positions) const {
+  return domain(batch, positions, 0);
+}
+
+int64_t DispatchEmitter::factorOf(Value sequence) const {
+  return getDomainFactor(scope, cast<SequenceType>(sequence.getType()), axis);
+}
+
+dispatch::DomainAttr DispatchEmitter::domain(int64_t batch, int64_t positions,
+                                             int64_t factor) const {
+  MLIRContext *context = b.getContext();
+  return dispatch::DomainAttr::get(context, batch, positions, factor, false,
+                                   axis.empty() ? StringAttr() : StringAttr::get(context, axis));
 }
 
 /// Each batch row's count of keys, where these are given; else nothing.

@@ -127,7 +127,7 @@ private:
   };
 
   int64_t factorOf(Value sequence) const {
-    return getDomainFactor(emitter.getScope(), cast<SequenceType>(sequence.getType()));
+    return emitter.factorOf(sequence);
   }
   static int64_t numberOf(Value argument) { return cast<BlockArgument>(argument).getArgNumber(); }
   Value rowOf(Value sequence, const Access &access) {
@@ -200,6 +200,45 @@ static Value withSpare(Value totals, int64_t spare, DispatchEmitter &emitter) {
                      dispatch::DomainAttr::get(pass.b.getContext(), type.getDimSize(0), 2, 0));
 }
 
+/// Stores how many rows of the segments' axis are read: of the longest text, and one that a segment
+/// still open would have. `needed`, [B, 2], has numbers of segments and of rows.
+static void storeLength(Value needed, StringRef axis, bool hasSpare, DispatchEmitter &emitter) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  auto all = RankedTensorType::get({2 * cast<RankedTensorType>(needed.getType()).getDimSize(0)},
+                                   b.getI32Type());
+  Value view = plan::ViewOp::create(b, all, needed);
+  Region region;
+  ImplicitLocOpBuilder body(b.getLoc(), b.getContext());
+  body.setInsertionPointToEnd(&region.emplaceBlock());
+  Value numbers = region.front().addArgument(all, b.getLoc());
+  auto dense = [&](int32_t number) -> Value {
+    return arith::ConstantOp::create(body, DenseElementsAttr::get(all, body.getI32IntegerAttr(number)));
+  };
+  Value column = dispatch::ColumnOp::create(body, all);
+  Value isRows = arith::CmpIOp::create(body, arith::CmpIPredicate::ne,
+                                       arith::RemSIOp::create(body, column, dense(2)), dense(0));
+  auto most = [&](Value of) -> Value {
+    return dispatch::ReduceOp::create(body, b.getI32Type(), dispatch::ReduceKind::Max, of);
+  };
+  Value segments = most(arith::SelectOp::create(body, isRows, dense(0), numbers));
+  Value rows = most(arith::SelectOp::create(body, isRows, numbers, dense(0)));
+  Value open = arith::ConstantOp::create(body, body.getI32IntegerAttr(hasSpare ? 0 : 1));
+  Value length =
+      arith::MinSIOp::create(body, arith::AddIOp::create(body, segments, open), rows);
+  dispatch::YieldOp::create(
+      body, arith::ExtSIOp::create(body, b.getI64Type(), length).getResult());
+  auto access = [&](AccessKind kind) {
+    return b.getArrayAttr({AccessAttr::get(b.getContext(), kind)});
+  };
+  auto op = dispatch::RowsOp::create(
+      b, TypeRange(RankedTensorType::get({}, b.getI64Type())), view,
+      dispatch::DomainAttr::get(b.getContext(), 1, 1, 0), access(AccessKind::Vector),
+      access(AccessKind::Scalar), UnitAttr(), DenseI64ArrayAttr(), b.getStringAttr("segments"),
+      StringAttr());
+  op.getBody().takeBody(region);
+  plan::StoreOp::create(b, ("scalar:length." + axis).str(), op.getResult(0));
+}
+
 LogicalResult SegmentOp::emitDispatches(DispatchEmitter &emitter) {
   RankedTensorType counts = emitter.typeOf(getCounts());
   auto totals = RankedTensorType::get({counts.getDimSize(0), 2}, emitter.b.getI32Type());
@@ -213,6 +252,7 @@ LogicalResult SegmentOp::emitDispatches(DispatchEmitter &emitter) {
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
       emitter.getScope(), cast<SequenceType>(getEnds().getType()).getScale());
   plan::StoreOp::create(emitter.b, ("scalar:segments." + scale.getAxis()).str(), needed);
+  storeLength(needed, scale.getAxis(), spare > 0, emitter);
   return success();
 }
 
@@ -313,7 +353,7 @@ LogicalResult TotalOp::emitDispatches(DispatchEmitter &emitter) {
   RowPass sum(emitter);
   Value totals =
       sum.finish(sum.total(getInput()), RankedTensorType::get(shape, emitter.b.getF32Type()),
-                 dispatch::DomainAttr::get(sum.b.getContext(), shape[0], 1, 0));
+                 emitter.wholeDomain(shape[0], 1));
   RowPass every(emitter);
   return every.finish(every.first(totals, widthOf(getResult())), getResult());
 }

@@ -74,8 +74,14 @@ bool sluice::isSegmented(Operation *op, SequenceType type) {
   return axis && axis.getSegments();
 }
 
-int64_t sluice::getDomainFactor(Operation *op, SequenceType type) {
-  return isGiven(op, type) || isSegmented(op, type) ? 0 : getFactor(op, type);
+std::string sluice::axisNameOf(Operation *op, SequenceType type) {
+  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, type.getScale());
+  return scale ? scale.getAxis().str() : "";
+}
+
+int64_t sluice::getDomainFactor(Operation *op, SequenceType type, StringRef axis) {
+  bool isMeasured = isSegmented(op, type) ? axisNameOf(op, type) == axis : axis.empty();
+  return isMeasured && !isGiven(op, type) ? getFactor(op, type) : 0;
 }
 
 std::string sluice::countsName(StringRef axis) { return (axis + ".count").str(); }

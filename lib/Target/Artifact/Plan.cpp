@@ -14,6 +14,7 @@
 using namespace mlir;
 using namespace sluice;
 namespace json = llvm::json;
+using namespace std::string_literals;
 
 namespace {
 
@@ -42,7 +43,7 @@ SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory) {
                                          llvm::to_vector_of<Value>(op->getResults()))) {
     arguments.push_back(memory.offsets.lookup(value));
   }
-  for (StringRef scalar : {"length", "rows", "step", "seed"}) {
+  for (const std::string &scalar : {dispatch::lengthOf(op), "rows"s, "step"s, "seed"s}) {
     arguments.push_back(memory.scalar(scalar));
   }
   arguments.push_back(firstStream(op));
@@ -61,6 +62,8 @@ Footprint footprintOf(Operation *op, int64_t workspaceBytes, const MemoryPlan &m
   };
   llvm::for_each(op->getOperands(), [&](Value value) { add(value, false); });
   llvm::for_each(op->getResults(), [&](Value value) { add(value, true); });
+  int64_t length = memory.scalar(dispatch::lengthOf(op));
+  footprint.ranges.push_back({length, length + int64_t(sizeof(int64_t)), false});
   if (workspaceBytes > 0) {
     footprint.ranges.push_back(
         {memory.workspaceOffset, memory.workspaceOffset + workspaceBytes, true});

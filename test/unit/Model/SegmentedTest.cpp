@@ -7,6 +7,7 @@
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
 
+#include <cmath>
 #include <gtest/gtest.h>
 
 using namespace sluice;
@@ -143,6 +144,38 @@ TEST(Segmented, GradientsEqualTheReference) {
       EXPECT_GT(boundaries, 1e-6) << "no gradient reaches the boundaries";
     }
   }
+}
+
+/// Layers on segments that white space ends, with attention by distance, wide enough for vectors.
+std::string wordsSpec(const Folder &folder) {
+  return folder.write("words.json", R"({"sluice": 1, "vocabulary": 48, "context": 24, "batch": 3,
+      "width": 16, "defaults": {"heads": 2, "placement": "post", "relative": "xl_shared"},
+      "stages": [{"op": "embedding"}, {"op": "boundaries", "name": "words", "rule": "whitespace"},
+        {"op": "shorten", "segments": "words"}, {"op": "shift", "by": 1, "start": "null"},
+        {"op": "layers", "count": 2}, {"op": "upsample", "segments": "words", "by": 0},
+        {"op": "head"}]})");
+}
+
+/// A batch of segments of one token leaves NaN in every row. Few segments then read none of it.
+TEST(Segmented, RowsBehindTheLastSegmentAreNotRead) {
+  Folder folder;
+  std::string target = runtime::machineTargets().front();
+  std::string artifact = artifactOf(wordsSpec(folder), target);
+  Inputs inputs = randomInputs(48, 3, 24, 9), spaces = inputs;
+  std::ranges::fill(spaces.tokens, ' ');
+  Model fresh(artifact, target), used(artifact, target);
+  Tensors weights = fresh.weights(), poison = weights;
+  for (auto &[name, values] : poison) {
+    std::ranges::fill(values, 3e38);
+  }
+  used.setWeights(poison);
+  EXPECT_FALSE(std::isfinite(used.gradient(spaces).loss));
+  used.setWeights(weights);
+  fresh.setWeights(weights);
+  Gradient expected = fresh.gradient(inputs), found = used.gradient(inputs);
+  EXPECT_TRUE(std::isfinite(found.loss));
+  EXPECT_EQ(found.losses, expected.losses);
+  EXPECT_EQ(found.gradients, expected.gradients);
 }
 
 /// Every bit is set: 24 segments a row.

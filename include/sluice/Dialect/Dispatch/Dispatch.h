@@ -49,6 +49,9 @@ bool isStorageType(mlir::Type element);
 /// What a body holds of an element that is stored as `element`: f32 for bf16, else the type itself.
 mlir::Type bodyTypeOf(mlir::Type element);
 
+/// The device scalar that is a dispatch's length (DomainAttr).
+std::string lengthOf(mlir::Operation *dispatch);
+
 /// The schedule of a dispatch, i64 [B, 3] (DomainAttr): its last operand; null where its domain is
 /// not scheduled.
 mlir::Value scheduleOf(mlir::Operation *dispatch);

@@ -52,6 +52,9 @@ def Dispatch_Domain : Dispatch_Attr<"Domain", "domain"> {
     Row r = b * positions + p, 0 <= b < batch, 0 <= p < positions. With `factor` f > 0 row (b, p) is valid when
     b < rows and p < ceil(length / f), `rows` and `length` being device scalars; with f = 0 every row is valid.
 
+    With `axis` the scalar is `length.AXIS` instead, also for every access of the dispatch: the rows that the longest text of the batch has on
+    that axis of segments. A dispatch stores it before, once the bits are counted. Factors are those of the axis, and 0 for what is on another.
+
     A *scheduled* domain runs over a part of the rows that differs by batch row. The dispatch's last operand is then its
     *schedule*, i64 [batch, 3]: for batch row b the first position `start`, the number of rows `count`, 0 to `positions`,
     and the sequence's length in tokens, with start + count <= ceil(length / factor). Rows (b, j) with j < count are valid and stand at position p = start + j; the
@@ -60,12 +63,14 @@ def Dispatch_Domain : Dispatch_Attr<"Domain", "domain"> {
     a whole sequence is a special case. Rows that are not valid are neither computed nor written.
   }];
   let parameters = (ins "int64_t":$batch, "int64_t":$positions, "int64_t":$factor,
-                        DefaultValuedParameter<"bool", "false">:$scheduled);
-  let builders = [AttrBuilder<(ins "int64_t":$batch, "int64_t":$positions, "int64_t":$factor), [{
-    return $_get($_ctxt, batch, positions, factor, false);
+                        DefaultValuedParameter<"bool", "false">:$scheduled,
+                        OptionalParameter<"::mlir::StringAttr">:$axis);
+  let builders = [AttrBuilder<(ins "int64_t":$batch, "int64_t":$positions, "int64_t":$factor,
+                                   CArg<"bool", "false">:$scheduled), [{
+    return $_get($_ctxt, batch, positions, factor, scheduled, ::mlir::StringAttr());
   }]>];
   let assemblyFormat = [{`<` `batch` `=` $batch `,` `positions` `=` $positions `,` `factor` `=` $factor
-                         (`,` `scheduled` `=` $scheduled^)? `>`}];
+                         (`,` `scheduled` `=` $scheduled^)? (`axis` `=` $axis^)? `>`}];
   let extraClassDeclaration = [{
     /// Rows that one launch runs over, valid or not.
     int64_t getLaunchRows() const { return getBatch() * getPositions(); }

@@ -49,7 +49,9 @@ public:
   /// `lowered` gives the stored tensor of a model value, or null with a diagnostic.
   using Lowering = std::function<mlir::Value(mlir::Value)>;
 
-  BodyBuilder(mlir::Operation *scope, mlir::Block &block, bool elementwise, Lowering lowered);
+  /// `axis` of segments whose lengths the dispatch reads; empty for those of tokens.
+  BodyBuilder(mlir::Operation *scope, mlir::Block &block, bool elementwise, Lowering lowered,
+              llvm::StringRef axis = {});
 
   mlir::ImplicitLocOpBuilder &builder() { return b; }
   /// True in an epilogue: values are single elements and only elementwise ops may be emitted.
@@ -97,6 +99,7 @@ private:
   mlir::Block &block;
   bool elementwise;
   Lowering lowered;
+  llvm::StringRef axis;
   mlir::ImplicitLocOpBuilder b;
   llvm::DenseMap<mlir::Value, mlir::Value> values;
   llvm::SmallVector<mlir::Value> operandTensors;
@@ -107,8 +110,8 @@ private:
 class DispatchEmitter {
 public:
   DispatchEmitter(mlir::Operation *scope, mlir::OpBuilder &builder,
-                  llvm::DenseMap<mlir::Value, mlir::Value> &lowered)
-      : b(scope->getLoc(), builder), scope(scope), tensors(lowered) {}
+                  llvm::DenseMap<mlir::Value, mlir::Value> &lowered, llvm::StringRef axis = {})
+      : b(scope->getLoc(), builder), scope(scope), tensors(lowered), axis(axis) {}
 
   mlir::ImplicitLocOpBuilder b;
 
@@ -117,13 +120,20 @@ public:
   mlir::RankedTensorType typeOf(mlir::Value sequence) const;
   /// The rows of a sequence's scale.
   dispatch::DomainAttr domainOf(mlir::Value sequence) const;
+  /// Rows that are all there, of a dispatch of the same axis.
+  dispatch::DomainAttr wholeDomain(int64_t batch, int64_t positions) const;
+  /// Of a sequence that the dispatch reads.
+  int64_t factorOf(mlir::Value sequence) const;
   /// A device scalar or constant table by place.
   mlir::Value bind(llvm::StringRef place, mlir::Type type);
   mlir::Operation *getScope() const { return scope; }
 
 private:
+  dispatch::DomainAttr domain(int64_t batch, int64_t positions, int64_t factor) const;
+
   mlir::Operation *scope;
   llvm::DenseMap<mlir::Value, mlir::Value> &tensors;
+  llvm::StringRef axis;
 };
 
 /// Attributes of an op of the incremental step, an entry a result: rows that its tensor holds (a

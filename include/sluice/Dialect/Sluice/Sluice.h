@@ -118,9 +118,12 @@ bool isGiven(mlir::Operation *op, SequenceType type);
 /// Whether a sequence stands on an axis of segments.
 bool isSegmented(mlir::Operation *op, SequenceType type);
 
-/// The factor of a sequence's domain: that of its scale, and 0 on a given axis or one of segments,
-/// whose every position is computed.
-int64_t getDomainFactor(mlir::Operation *op, SequenceType type);
+/// The name of the axis that a sequence stands on.
+std::string axisNameOf(mlir::Operation *op, SequenceType type);
+
+/// The factor of a sequence's domain: that of its scale where a dispatch reads lengths of its axis,
+/// `axis`, which is empty for tokens. Elsewhere 0: every position is there.
+int64_t getDomainFactor(mlir::Operation *op, SequenceType type, llvm::StringRef axis = {});
 
 /// Name in a plan of what says how many positions of a given axis each row has, i64 [B]. Its
 /// tokens, i32 [B, capacity], have the axis's own name.

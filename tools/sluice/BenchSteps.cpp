@@ -1,0 +1,131 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "BenchSteps.h"
+
+#include "Common.h"
+#include "sluice/Runtime/Data.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/TextLike.h"
+#include "sluice/Spec/Spec.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+
+using namespace sluice;
+using namespace sluice::runtime;
+using Json = nlohmann::json;
+
+double cli::trainingStep(Executor &executor, int64_t step) {
+  auto start = std::chrono::steady_clock::now();
+  executor.scalarI64("length") = executor.plan().model.context;
+  executor.scalarI64("rows") = executor.plan().model.batch;
+  executor.scalarI64("step") = step;
+  executor.run("gradient");
+  executor.run("update");
+  executor.synchronize();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double cli::flopsOfStep(Executor &executor) {
+  const Plan &plan = executor.plan();
+  std::map<int64_t, double> filled; // by the offset of a length
+  for (const Executor::SegmentRows &rows : executor.segmentRows()) {
+    filled[plan.scalars.at("length." + rows.axis).offset] =
+        static_cast<double>(rows.computed) / static_cast<double>(rows.most);
+  }
+  double flops = 0;
+  for (const char *entry : {"gradient", "update"}) {
+    for (const Launch &launch : executor.launchesOf(entry)) {
+      const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+      auto found = kernel.operands.empty() ? filled.end()
+                                           : filled.find(launch.arguments[kernel.operands.size()]);
+      double share = found == filled.end() ? 1 : found->second;
+      flops += static_cast<double>(kernel.flops) * share * (kernel.kind == "attention" ? share : 1);
+    }
+  }
+  return flops;
+}
+
+nlohmann::json cli::shorteningOf(Executor &executor) {
+  Json factors = Json::object();
+  for (const Executor::SegmentRows &rows : executor.segmentRows()) {
+    double share = executor.scalarF32("loss." + rows.axis + std::string(spec::boundaryShare));
+    factors[rows.axis] = share > 0 ? Json(1 / share) : Json(nullptr);
+  }
+  return factors;
+}
+
+std::string cli::describeShortening(const Json &factors) {
+  std::string text;
+  for (const auto &[axis, factor] : factors.items()) {
+    text += factor.is_null() ? "shortening      no segments of " + axis + "\n"
+                             : format("shortening      %.3f tokens a segment of %s\n",
+                                      factor.get<double>(), axis.c_str());
+  }
+  return text;
+}
+
+namespace {
+
+/// A file's bytes, rows as far apart as it allows.
+void fillFromFile(std::span<int32_t> tokens, const std::string &path, const ModelFacts &model) {
+  int64_t row = model.context + 1;
+  std::vector<uint8_t> bytes =
+      readByteFiles({Path(path)}, model.vocabulary, row, "the context and one byte to predict")
+          .front()
+          .bytes;
+  auto room = static_cast<int64_t>(bytes.size()) - row;
+  for (int64_t i = 0; i < static_cast<int64_t>(tokens.size()); ++i) {
+    int64_t first = i / row * (room / std::max<int64_t>(1, model.batch - 1));
+    tokens[static_cast<size_t>(i)] = bytes[static_cast<size_t>(first + i % row)];
+  }
+}
+
+/// A space at every k-th position of a row and nowhere else, so that white space ends a segment
+/// there.
+void forceSpaces(std::span<int32_t> tokens, int64_t factor, const ModelFacts &model) {
+  constexpr int32_t space = ' ', letter = 'a';
+  if (factor < 1 || factor > model.context || model.vocabulary <= letter) {
+    throw UserError("expected --forced-factor from 1 to the context of " +
+                    std::to_string(model.context) + ", and a vocabulary of bytes, found " +
+                    std::to_string(factor) + " and " + std::to_string(model.vocabulary) + " ids");
+  }
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    int64_t position = static_cast<int64_t>(i) % (model.context + 1);
+    bool isSpace = tokens[i] == space || (tokens[i] >= '\t' && tokens[i] <= '\r');
+    tokens[i] = (position + 1) % factor == 0 ? space : isSpace ? letter : tokens[i];
+  }
+}
+
+} // namespace
+
+void cli::fillTokens(Executor &executor, const std::string &file, int64_t forcedFactor) {
+  const ModelFacts &model = executor.plan().model;
+  if (file.empty()) {
+    fillTextLike(executor.tokens(), model.vocabulary);
+  } else {
+    fillFromFile(executor.tokens(), file, model);
+  }
+  if (forcedFactor != 0) {
+    forceSpaces(executor.tokens(), forcedFactor, model);
+  }
+}
+
+void cli::requireForced(const Json &shortening, int64_t factor, int64_t context) {
+  if (factor == 0) {
+    return;
+  }
+  double expected = double(context) / double(context / factor);
+  for (const auto &[axis, found] : shortening.items()) {
+    if (found.is_null() || std::abs(found.get<double>() / expected - 1) > 1e-4) {
+      throw UserError("expected segments of \"" + axis + "\" that white space ends, of " +
+                      std::to_string(factor) + " tokens with --forced-factor, found " +
+                      (found.is_null() ? "none" : format("%.3f", found.get<double>())) +
+                      "; give a model whose boundaries have the rule \"whitespace\"");
+    }
+  }
+  if (shortening.empty()) {
+    throw UserError("expected a model with segments for --forced-factor, found none");
+  }
+}

@@ -1,0 +1,32 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What steps are measured on, and what a step of that costs.
+#pragma once
+
+#include "sluice/Runtime/Executor.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace sluice::cli {
+
+/// Tokens of each row of the batch: of a file, or as often as in text where `file` is empty. Where
+/// `forcedFactor` is not 0, white space then stands at every forcedFactor-th position and nowhere
+/// else. Throws UserError where the model has no ids for that, or the file too few bytes.
+void fillTokens(runtime::Executor &executor, const std::string &file, int64_t forcedFactor);
+
+/// Tokens a segment, by axis, of the step before; null where there are no segments.
+nlohmann::json shorteningOf(runtime::Executor &executor);
+/// A line an axis.
+std::string describeShortening(const nlohmann::json &factors);
+/// What is forced must be what happened: bits that a predictor makes, or another rule, do not heed
+/// spaces. Throws UserError where they differ; does nothing where `factor` is 0.
+void requireForced(const nlohmann::json &shortening, int64_t factor, int64_t context);
+
+/// Seconds of one training step of whole rows.
+double trainingStep(runtime::Executor &executor, int64_t step);
+
+/// Operations of a training step with as many segments as the last one had: linear maps go with
+/// their rows, causal attention with their square.
+double flopsOfStep(runtime::Executor &executor);
+
+} // namespace sluice::cli
