@@ -144,6 +144,19 @@ void Predictor::step(std::span<const Turn> turns) {
   executor.run("step");
 }
 
+/// What `predict` gives, all of the vocabulary's.
+static std::span<const float> predictLogits(Executor &executor, Predictor &predictor,
+                                            std::span<const Predictor::Turn> turns) {
+  auto vocabulary = static_cast<size_t>(executor.plan().model.vocabulary);
+  std::span<const float> logits = predictor.predict(turns);
+  if (logits.size() != turns.size() * vocabulary) {
+    throw UserError(executor.artifact().path() + ": expected logits for " +
+                    std::to_string(vocabulary) + " ids, found " +
+                    std::to_string(logits.size() / turns.size()) + "; compile the spec again");
+  }
+  return logits;
+}
+
 //===----------------------------------------------------------------------===//
 // Texts
 //===----------------------------------------------------------------------===//
@@ -240,12 +253,7 @@ void Writer::run() {
     for (const Live &live : living) {
       turns.push_back({live.row, texts[live.text].bytes});
     }
-    std::span<const float> logits = predictor.predict(turns);
-    if (logits.size() != turns.size() * vocabulary) {
-      throw UserError(executor.artifact().path() + ": expected logits for " +
-                      std::to_string(vocabulary) + " ids, found " +
-                      std::to_string(logits.size() / turns.size()) + "; compile the spec again");
-    }
+    std::span<const float> logits = predictLogits(executor, predictor, turns);
     for (size_t i = 0; sink.read && i < living.size(); ++i) {
       std::span<const uint8_t> text = turns[i].text;
       sink.read(living[i].text, static_cast<int64_t>(text.size()) - 1, text.back(),
@@ -295,6 +303,35 @@ void writeTexts(Executor &executor, Predictor &predictor, std::span<Text> texts,
   }
   for (size_t i = 0; sink.finish && i < texts.size(); ++i) {
     sink.finish(i, StopReason::Length);
+  }
+}
+
+void scoreTexts(Executor &executor, Predictor &predictor, std::span<Scored> texts) {
+  auto vocabulary = static_cast<size_t>(executor.plan().model.vocabulary);
+  auto rows = static_cast<size_t>(predictor.rows());
+  for (; !texts.empty(); texts = texts.subspan(std::min(rows, texts.size()))) {
+    std::span<Scored> batch = texts.first(std::min(rows, texts.size()));
+    for (size_t row = 0; row < batch.size(); ++row) {
+      predictor.begin(static_cast<int64_t>(row), {});
+    }
+    while (true) {
+      std::vector<Predictor::Turn> turns;
+      for (size_t row = 0; row < batch.size(); ++row) {
+        Scored &text = batch[row];
+        if (size_t known = text.first + text.nats.size(); known < text.bytes.size()) {
+          turns.push_back({static_cast<int64_t>(row), std::span(text.bytes).first(known)});
+        }
+      }
+      if (turns.empty()) {
+        break;
+      }
+      std::span<const float> logits = predictLogits(executor, predictor, turns);
+      for (size_t i = 0; i < turns.size(); ++i) {
+        Scored &text = batch[static_cast<size_t>(turns[i].row)];
+        text.nats.push_back(surpriseOf(logits.subspan(i * vocabulary, vocabulary),
+                                       text.bytes[turns[i].text.size()]));
+      }
+    }
   }
 }
 

@@ -118,12 +118,25 @@ std::vector<Candidate> ranked(const std::vector<double> &logits) {
 
 } // namespace
 
-int64_t pickToken(std::span<const float> logits, const SamplingOptions &options, double uniform,
-                  std::span<const uint8_t> text) {
+static void requireFinite(std::span<const float> logits) {
   if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
     throw JobError(
         "the model's predictions are not finite; use the weights of an earlier checkpoint");
   }
+}
+
+double surpriseOf(std::span<const float> logits, size_t id) {
+  requireFinite(logits);
+  double most = *std::ranges::max_element(logits), sum = 0;
+  for (float logit : logits) {
+    sum += std::exp(logit - most);
+  }
+  return std::log(sum) + most - logits[id];
+}
+
+int64_t pickToken(std::span<const float> logits, const SamplingOptions &options, double uniform,
+                  std::span<const uint8_t> text) {
+  requireFinite(logits);
   std::vector<double> scores = penalized(logits, options.repetitionPenalty, text);
   std::vector<Candidate> candidates = ranked(scores);
   if (options.temperature == 0) {

@@ -5,6 +5,7 @@
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Reach.h"
+#include "sluice/Analysis/Step.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Files.h"
 #include "sluice/Runtime/Text.h"
@@ -89,6 +90,32 @@ static const ImportedVariant &tellingOf(const std::vector<ImportedVariant> &vari
   return refused == variants.end() ? variants.back() : *refused;
 }
 
+static StepSummary summarizeStep(func::FuncOp predict) {
+  StepSummary summary;
+  StepRefusal refusal;
+  std::optional<StepPlan> plan = deriveStep(predict, refusal);
+  if (!plan) {
+    summary.refusal = refusal.message;
+    summary.place = placeOf(refusal.op);
+    return summary;
+  }
+  summary.values = static_cast<int64_t>(plan->values.size());
+  for (const auto &[value, step] : plan->values) {
+    if (step.ring == 0) {
+      continue;
+    }
+    Operation *op = value.getDefiningOp();
+    auto place = op ? op->getLoc()->findInstanceOf<NameLoc>() : NameLoc();
+    std::string name = place ? place.getName().str()
+                       : op  ? op->getName().stripDialect().str()
+                             : "tokens";
+    const StepSchedule &schedule = plan->schedules[step.schedule];
+    summary.states.push_back({name, step.ring, step.keepsAll, schedule.first, schedule.period,
+                              schedule.rise, schedule.burst});
+  }
+  return summary;
+}
+
 static void check(const CheckRequest &request, CheckOutcome &result) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   result.outcome.message = findOutputMistake(request);
@@ -121,6 +148,11 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   }
   for (auto function : module.getOps<func::FuncOp>()) {
     result.ops = std::max<int64_t>(result.ops, llvm::range_size(function.getOps()));
+  }
+  auto predict = module.lookupSymbol<func::FuncOp>("predict");
+  if (request.step && verdict.isProved() && predict &&
+      module->hasAttr("sluice.context")) {
+    result.step = summarizeStep(predict);
   }
   if (verdict.isProved() && request.advice) {
     if (model) {

@@ -33,14 +33,15 @@ static void annotate(func::FuncOp step) {
     all[cast<OpResult>(value).getResultNumber()] = attribute;
     op->setAttr(name, b.getArrayAttr(all));
   };
+  SymbolTableCollection symbols;
   for (auto due : llvm::to_vector(step.getOps<DueOp>())) {
-    auto schedule = SymbolTable::lookupNearestSymbolFrom<ScheduleOp>(due, due.getScheduleAttr());
+    auto schedule = symbols.lookupNearestSymbolFrom<ScheduleOp>(due, due.getScheduleAttr());
     set(due.getValue(), stepScheduleName, due.getScheduleAttr());
     set(due.getValue(), stepRowsName, b.getI64IntegerAttr(schedule.getBurst()));
     due.erase();
   }
   for (auto keep : llvm::to_vector(step.getOps<KeepOp>())) {
-    auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(keep, keep.getStateAttr());
+    auto state = symbols.lookupNearestSymbolFrom<StateOp>(keep, keep.getStateAttr());
     set(keep.getValue(), stepStateName, keep.getStateAttr());
     set(keep.getValue(), stepRowsName, b.getI64IntegerAttr(state.getRing()));
     keep.getResult().replaceAllUsesWith(keep.getValue());
@@ -73,8 +74,9 @@ void StepEntries::split() {
   step->setAttr("sluice.batch", b.getI64IntegerAttr(rows));
   prefill->setAttr("sluice.batch", b.getI64IntegerAttr(1));
   DenseMap<Value, ScheduleOp> due;
+  SymbolTableCollection symbols;
   for (auto op : llvm::to_vector(prefill.getOps<DueOp>())) {
-    due[op.getValue()] = SymbolTable::lookupNearestSymbolFrom<ScheduleOp>(op, op.getScheduleAttr());
+    due[op.getValue()] = symbols.lookupNearestSymbolFrom<ScheduleOp>(op, op.getScheduleAttr());
     op.erase();
   }
   SmallVector<Value> kept;
@@ -82,7 +84,7 @@ void StepEntries::split() {
     Value value = keep.getValue();
     keep.getResult().replaceAllUsesWith(value);
     if (value.getDefiningOp()) {
-      auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(keep, keep.getStateAttr());
+      auto state = symbols.lookupNearestSymbolFrom<StateOp>(keep, keep.getStateAttr());
       commits.push_back({state, due.lookup(value)});
       kept.push_back(value);
     }

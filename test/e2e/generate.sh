@@ -138,6 +138,29 @@ refuses "no prompts" 'one prompt a line' --prompt-file "$work/empty"
 succeeds "and nothing was written" test ! -e "$work/new"
 exits 2 "more rows than there can be" "$sluice" compile "$root/models/tiny/vanilla.json" -o "$work/new" --generation-rows 65
 
+# Continuations that are given: as evaluation scores them, and alike among others and without a cache.
+printf 'abacadabra' > "$work/text"
+# score FILE FLAGS...: what `generate --score --json` prints.
+score() {
+  "$sluice" generate "$work/hourglass.sla" --weights "$work/hourglass" --json "${@:2}" > "$work/$1.jsonl" 2> "$work/err" ||
+    fail "generate ${*:2}" "$(tail -n 3 "$work/err")"
+}
+"$sluice" eval "$work/hourglass.sla" --weights "$work/hourglass" --data "$work/text" --json > "$work/eval.json" 2> "$work/err"
+score score -p a --score bacadabra
+holds "a score is evaluation's" \
+  'abs(f[0]["nats"] - f[1][0]["nats"]) < 1e-4 and f[1][0]["tokens"] == f[0]["tokens"] == len(f[1][0]["per_token"]) == 9' \
+  "$work/eval.json" "$work/score.jsonl"
+score scores --prompt-file "$work/prompts" --score b --score bacadabra
+score recomputed --prompt-file "$work/prompts" --score b --score bacadabra --no-cache
+holds "19 prompts, two continuations each, with and without a cache" \
+  'len(f[0]) == len(f[1]) == 38 and all(abs(a["nats"] - b["nats"]) < 1e-4 and a["prompt"] == b["prompt"] for a, b in zip(*f))' \
+  "$work/scores.jsonl" "$work/recomputed.jsonl"
+score one -p "$(sed -n 3p "$work/prompts")" --score b
+sed -n 5p "$work/scores.jsonl" > "$work/first"
+same "a score is the same among others and alone" first one.jsonl
+refuses "an empty continuation" 'continuation of at least one byte' --score ''
+refuses "a score and a temperature" 'beside --score, which draws nothing' --score a --temperature 0
+
 # What is said about it.
 "$sluice" inspect "$work/hourglass.sla" --json > "$work/inspect.json"
 holds "inspect lists states and rates" \

@@ -80,6 +80,29 @@ std::string adviceState(const CausalVerdict &verdict, bool leftOut) {
   return leftOut ? "left out" : stopped ? "stopped" : "complete";
 }
 
+/// The derived step: null of what is not proved or does not predict.
+nlohmann::ordered_json stepToJson(const std::optional<driver::StepSummary> &step) {
+  if (!step) {
+    return nullptr;
+  }
+  if (!step->refusal.empty()) {
+    nlohmann::ordered_json json = placeToJson(step->place);
+    json["refused"] = step->refusal;
+    return json;
+  }
+  nlohmann::ordered_json states = nlohmann::ordered_json::array();
+  for (const driver::StepSummary::State &state : step->states) {
+    states.push_back({{"name", state.name},
+                      {"ring", state.ring},
+                      {"all", state.keepsAll},
+                      {"first", state.first},
+                      {"period", state.period},
+                      {"rise", state.rise},
+                      {"burst", state.burst}});
+  }
+  return {{"values", step->values}, {"states", states}};
+}
+
 nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict, bool noAdvice) {
   const char *kinds[] = {"proved", "leak", "not proved", "misaligned"};
   nlohmann::ordered_json json = {{"verdict", kinds[static_cast<int>(verdict.kind)]},
@@ -229,6 +252,7 @@ void runCheck(const CheckFlags &flags) {
   request.pictureRow = flags.pictureRow;
   request.certificate = flags.certificate;
   request.smt = flags.smt;
+  request.step = flags.json;
   request.advice = !flags.noAdvice;
   if (!flags.json) {
     request.tell = [&](const CausalVerdict &verdict) {
@@ -250,7 +274,9 @@ void runCheck(const CheckFlags &flags) {
     }
   }
   if (flags.json) {
-    std::cout << verdictToJson(verdict, flags.noAdvice).dump(2) << std::endl;
+    nlohmann::ordered_json json = verdictToJson(verdict, flags.noAdvice);
+    json["step"] = stepToJson(check.step);
+    std::cout << json.dump(2) << std::endl;
   } else {
     printReplay(told, verdict);
   }

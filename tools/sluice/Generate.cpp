@@ -4,6 +4,7 @@
 #include "Commands.h"
 #include "Common.h"
 #include "GenerateImages.h"
+#include "Score.h"
 #include "Signals.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
@@ -26,7 +27,7 @@ using namespace sluice::runtime;
 struct GenerateFlags {
   std::string artifact, weights, prompt, promptFile, session, saveSession, trace;
   ImageFlags images;
-  std::vector<std::string> stops, inputs;
+  std::vector<std::string> stops, inputs, continuations;
   int64_t tokens = 256, samples = 1;
   DeviceOptions device;
   SamplingOptions options;
@@ -347,6 +348,9 @@ void writeLines(Executor &executor, Predictor &predictor, const InputLines &line
 
 void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   checkFlags(flags);
+  if (!flags.continuations.empty()) {
+    refuseBesideScore(command);
+  }
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
   executor->chooseFactor(flags.factor);
   if (!flags.images.size.empty()) {
@@ -387,6 +391,10 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   for (const Text &text : job.texts) { // before anything is printed
     checkContinues(*executor,
                    {reinterpret_cast<const char *>(text.bytes.data()), text.bytes.size()});
+  }
+  if (!flags.continuations.empty()) {
+    printScores(job.prompts, job.texts, flags.continuations, flags.json, *executor, predictor);
+    return;
   }
   Printer printer(flags, job);
   if (!flags.saveSession.empty()) {
@@ -442,6 +450,7 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
       ->expected(1)
       ->default_str("")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  addScoreFlag(command, flags.continuations);
   command.add_flag("--no-echo", flags.noEcho,
                    "Print the continuation alone: no prompt, no newline at the end");
   command.add_flag(
@@ -449,7 +458,7 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
       "Print one JSON object a line: prompt, sample, text, stop (length, stop or "
       "interrupted), "
       "tokens; and hex and prompt_hex, the bytes of text or prompt, where these are not "
-      "UTF-8");
+      "UTF-8. With --score: prompt, continuation, nats, tokens, per_token");
 }
 
 void addSamplingFlags(CLI::App &command, SamplingOptions &options) {

@@ -67,6 +67,21 @@ struct Outcome {
   bool isLeak = false; ///< status 1 because the model is not proved; the message is the verdict
 };
 
+/// The incremental step that generation takes, as `--emit step` prints it.
+struct StepSummary {
+  std::string refusal;        ///< why there is none; else empty
+  spec::SourceLocation place; ///< of the refusal
+  /// A value that later steps read.
+  struct State {
+    std::string name;
+    int64_t ring = 1; ///< rows kept
+    bool keepsAll = false;
+    int64_t first = 0, period = 1, rise = 1, burst = 1; ///< see StepSchedule
+  };
+  std::vector<State> states{};
+  int64_t values = 0; ///< that a step computes, states among them
+};
+
 struct CheckRequest {
   std::string spec;                                 ///< path of a spec, or of model IR (.mlir)
   std::vector<spec::Setting> settings = {};         ///< put into the spec before it is read
@@ -77,6 +92,7 @@ struct CheckRequest {
   std::string certificate = {};
   /// Path to write the obligations to, proved or not, as SMT-LIB; empty: none.
   std::string smt = {};
+  bool step = false;  ///< of a model that is proved and predicts
   bool advice = true; ///< look for advice, once the verdict is told
   /// Given the verdict as soon as it is known, before pictures and advice.
   std::function<void(const CausalVerdict &)> tell = {};
@@ -91,6 +107,7 @@ struct CheckOutcome {
   CausalVerdict verdict;
   /// Ops of the refused mode: compiling a program of many to replay a leak takes long.
   int64_t ops = 0;
+  std::optional<StepSummary> step;
   std::optional<Picture> picture;
   std::string pictureError; ///< why there is none though it was asked for
 };

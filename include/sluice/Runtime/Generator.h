@@ -106,6 +106,17 @@ void writeTexts(Executor &executor, Predictor &predictor, std::span<Text> texts,
                 const SamplingOptions &options, const std::vector<std::string> &stops,
                 const TextSink &sink);
 
+/// A continuation that is given, and what the model makes of it.
+struct Scored {
+  std::vector<uint8_t> bytes; ///< at least one
+  size_t first = 1;           ///< the first byte that is scored; those before are the prompt
+  std::vector<double> nats{}; ///< -log of its probability, by scored byte
+};
+
+/// Scores texts that are given, step by step where the predictor is cached: as many at once as it
+/// has rows. What a text gets depends on nothing but itself and the weights.
+void scoreTexts(Executor &executor, Predictor &predictor, std::span<Scored> texts);
+
 /// Continues `prompt` (at least one byte) by `count` bytes, giving each to `emit` until it returns
 /// false.
 void generate(Executor &executor, std::string_view prompt, int64_t count,

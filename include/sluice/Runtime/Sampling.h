@@ -36,6 +36,9 @@ void checkPrompt(std::string_view prompt, int64_t vocabulary,
 int64_t pickToken(std::span<const float> logits, const SamplingOptions &options, double uniform,
                   std::span<const uint8_t> text = {});
 
+/// -log of the probability of `id`, in nats. Throws JobError where a logit is not finite.
+double surpriseOf(std::span<const float> logits, size_t id);
+
 /// The random number, in [0, 1), of token `token` of sample `sample` of a prompt: of nothing else.
 double uniformOf(uint64_t seed, int64_t sample, int64_t token);
 

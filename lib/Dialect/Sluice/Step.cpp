@@ -61,10 +61,14 @@ LogicalResult StateOp::verify() {
   return success();
 }
 
-LogicalResult DueOp::verify() {
-  if (!SymbolTable::lookupNearestSymbolFrom<ScheduleOp>(*this, getScheduleAttr())) {
+LogicalResult DueOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (!symbols.lookupNearestSymbolFrom<ScheduleOp>(*this, getScheduleAttr())) {
     return emitOpError("S-031: expected a defined schedule, found ") << getScheduleAttr();
   }
+  return success();
+}
+
+LogicalResult DueOp::verify() {
   auto fusion = getValue().getDefiningOp<FusionInterface>();
   if (fusion && fusion.getFusionRole() == FusionRole::Access) {
     return emitOpError("S-032: expected a value that is stored, found the result of ")
@@ -73,8 +77,8 @@ LogicalResult DueOp::verify() {
   return success();
 }
 
-LogicalResult KeepOp::verify() {
-  auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(*this, getStateAttr());
+LogicalResult KeepOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto state = symbols.lookupNearestSymbolFrom<StateOp>(*this, getStateAttr());
   if (!state) {
     return emitOpError("S-033: expected a defined state, found ") << getStateAttr();
   }

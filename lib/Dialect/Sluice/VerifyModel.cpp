@@ -76,8 +76,8 @@ static LogicalResult verifyGiven(Operation *op, Value value, StringRef what, Str
   return success();
 }
 
-static LogicalResult verifyRead(ReadOp read) {
-  auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(read, read.getParameterAttr());
+static LogicalResult verifyRead(ReadOp read, SymbolTableCollection &symbols) {
+  auto parameter = symbols.lookupNearestSymbolFrom<ParameterOp>(read, read.getParameterAttr());
   auto type = cast<RankedTensorType>(read.getValue().getType());
   // A trained parameter may be read as bf16.
   bool isCopy = parameter && !parameter.getFrozen() && type.getElementType().isBF16();
@@ -211,7 +211,7 @@ static LogicalResult verifyScale(ScaleOp scale) {
   return success();
 }
 
-static LogicalResult verifyInModel(Operation *op) {
+static LogicalResult verifyInModel(Operation *op, SymbolTableCollection &symbols) {
   for (Type type : op->getResultTypes()) {
     if (failed(verifySequence(op, type))) {
       return failure();
@@ -271,15 +271,16 @@ static LogicalResult verifyInModel(Operation *op) {
     }
   }
   auto read = dyn_cast<ReadOp>(op);
-  return read ? verifyRead(read) : success();
+  return read ? verifyRead(read, symbols) : success();
 }
 
 LogicalResult sluice::verifyModel(ModuleOp module) {
   if (failed(verifyCapacities(module))) {
     return failure();
   }
-  WalkResult result = module.walk<WalkOrder::PreOrder>([](Operation *op) {
-    return succeeded(verifyInModel(op)) ? WalkResult::advance() : WalkResult::interrupt();
+  SymbolTableCollection symbols;
+  WalkResult result = module.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    return succeeded(verifyInModel(op, symbols)) ? WalkResult::advance() : WalkResult::interrupt();
   });
   return failure(result.wasInterrupted());
 }

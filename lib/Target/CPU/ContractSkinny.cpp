@@ -39,6 +39,11 @@ Cut::Cut(const Target &target, int64_t launchRows, int64_t width) {
   // multiply-adds with 16 registers, where two loads and two multiply-adds go in a cycle. The rest
   // of the registers holds a weight a column and an input.
   columns = std::min(streams, (target.registers - streams) / rows);
+  // A vector of sums at once, where loads and prefetches are still fewer than multiply-adds.
+  int64_t whole = target.lanes / rows;
+  if (whole >= 2 && whole < columns && rows + 2 * whole < target.lanes) {
+    columns = whole;
+  }
   // Long runs, but some items for threads to even out.
   constexpr int64_t longRun = 16, leastItems = 8;
   run = std::max<int64_t>(1, width / (leastItems * streams));
@@ -64,6 +69,11 @@ private:
   Value listDue();
   void emitItem(Value due);
   void emitColumns(Value due, int64_t rows, int64_t columns);
+  /// Whether sums of so many rows and columns are those of a whole tile, one vector of sums.
+  bool isTile(int64_t rows, int64_t columns) const {
+    return rows > 2 && rows == cut.rows && columns == cut.columns && rows * columns == e.lanes;
+  }
+  void turnSums(Value due, int64_t rows, int64_t columns);
   /// `count` output columns, each `apart` behind the one before.
   struct Columns {
     Value first;
@@ -71,6 +81,7 @@ private:
   };
   void emitSums(Value first, Value due, int64_t count, const Columns &columns);
   Values emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs);
+  void prefetchWeights(ArrayRef<Value> outputs, Value k);
   Values stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k, int64_t valid,
                   ValueRange dots);
   void emitEpilogue(Value slot, Value column);
@@ -90,7 +101,8 @@ private:
   SmallVector<Value> extras, results;
   Value batches, positions, inputRows; ///< of the rows that are due, in order
   Value sums;                          ///< [rows that are due][columns of the item]
-  Value begin;                         ///< first column of the item
+  Value tiles; ///< [first row that is due][step] the sums of a tile of `lanes`, by column and row
+  Value begin; ///< first column of the item
   bool failed_ = false;
 };
 
@@ -112,6 +124,10 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
   }
   int64_t slots = llvm::divideCeil(launchRows, cut.rows) * cut.rows;
   sums = frame.scratch(MemRefType::get({slots, cut.itemColumns()}, f32));
+  if (isTile(cut.rows, cut.columns)) {
+    int64_t run = cut.itemColumns() / cut.columns;
+    tiles = frame.scratch(MemRefType::get({slots / cut.rows, run, e.lanes}, f32));
+  }
 
   begin = e.mul(frame.item(), cut.itemColumns());
   emitItem(listDue());
@@ -189,6 +205,29 @@ void SkinnyGenerator::emitColumns(Value due, int64_t rows, int64_t columns) {
   if (rest > 0) {
     eachGroup({e.add(begin, columns * run), rest, 1});
   }
+  if (isTile(rows, columns)) {
+    turnSums(due, rows, columns);
+  }
+}
+
+/// Tiles of sums to rows of them, `lanes` steps at a time.
+void SkinnyGenerator::turnSums(Value due, int64_t rows, int64_t columns) {
+  int64_t run = cut.itemColumns() / columns;
+  e.loop(e.index(0), e.add(due, -1), rows, [&](Value first) { // one row alone has no tiles
+    Value group = e.floorDiv(first, rows);
+    for (int64_t start = 0; start < run; start += e.lanes) {
+      Values square;
+      for (int64_t i = 0; i < e.lanes; ++i) {
+        Value step = e.index(std::min(start + i, run - 1));
+        square.push_back(e.load(tiles, {group, step, e.index(0)}));
+      }
+      e.transpose(square);
+      for (int64_t i = 0; i < e.lanes; ++i) {
+        e.store(square[i], sums, {e.add(first, i % rows), e.index(i / rows * run + start)},
+                run - start);
+      }
+    }
+  });
 }
 
 /// Sums of rows [first, first + count) of those that are due. Where there are fewer rows, the last
@@ -204,6 +243,11 @@ void SkinnyGenerator::emitSums(Value first, Value due, int64_t count, const Colu
     outputs.push_back(exists ? output : e.min(output, e.index(width - 1)));
   }
   Values dots = emitDots(rows, outputs);
+  if (isTile(count, columns.count)) {
+    Value step = e.sub(columns.first, begin);
+    e.store(e.sumEach(dots), tiles, {e.floorDiv(first, count), step, e.index(0)});
+    return;
+  }
   // A power of two of vectors is summed at once.
   auto all = static_cast<int64_t>(dots.size());
   int64_t most = llvm::isPowerOf2_64(all) ? std::min(all, e.lanes) : count;
@@ -220,13 +264,16 @@ void SkinnyGenerator::emitSums(Value first, Value due, int64_t count, const Colu
 /// A vector of partial sums a row and column, by column. The order of a sum depends on neither
 /// number.
 Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs) {
-  constexpr int64_t lineBytes = 64; // of a cache line
+  constexpr int64_t lineBytes = 64, linesAhead = 64; // of a cache line; 4 KB of each stream
   int64_t line = lineBytes * 8 / typeOf(op.getWeight()).getElementTypeBitWidth();
   int64_t unroll = std::max<int64_t>(1, line / e.lanes) * e.lanes;
   int64_t whole = inner / unroll * unroll;
   Values dots(outputs.size() * rows.size(), e.splat(0));
   dots = e.loop(e.index(0), e.index(whole), unroll, dots, [&](Value k, ValueRange carried) {
     Values next(carried);
+    if (isTile(std::ssize(rows), std::ssize(outputs))) {
+      prefetchWeights(outputs, e.add(k, linesAhead * line));
+    }
     for (int64_t i = 0; i < unroll; i += e.lanes) {
       next = stepDots(rows, outputs, e.add(k, i), e.lanes, next);
     }
@@ -236,6 +283,15 @@ Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> 
     dots = stepDots(rows, outputs, e.index(k), inner - k, dots);
   }
   return dots;
+}
+
+/// Asks for a line of each stream, into the second cache: with several rows, multiply-adds leave
+/// too few loads under way. Behind a row lies the stream's next.
+void SkinnyGenerator::prefetchWeights(ArrayRef<Value> outputs, Value k) {
+  for (Value output : outputs) {
+    memref::PrefetchOp::create(e.b, weight, ValueRange{output, k}, /*isWrite=*/false,
+                               /*localityHint=*/2, /*isDataCache=*/true);
+  }
 }
 
 /// `dots`, by column and row, with the terms of `valid` elements from `k` on.

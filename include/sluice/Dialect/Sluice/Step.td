@@ -39,7 +39,7 @@ def Sluice_StateOp : Sluice_Op<"state", [Symbol]> {
   let hasVerifier = 1;
 }
 
-def Sluice_DueOp : Sluice_Op<"due"> {
+def Sluice_DueOp : Sluice_Op<"due", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "The rows of a value that a step computes";
   let description = [{
     Only rows of the schedule are computed of the op that makes `value`, and readers of `value` itself read those rows alone.
@@ -49,7 +49,7 @@ def Sluice_DueOp : Sluice_Op<"due"> {
   let hasVerifier = 1;
 }
 
-def Sluice_KeepOp : Sluice_Op<"keep"> {
+def Sluice_KeepOp : Sluice_Op<"keep", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Stores this step's rows of a value; its result is the rows that its state holds";
   let description = [{
     Result row q is row q of `value`, for the newest `ring` rows up to this step. Reading any other row from 0 on would be an error,
@@ -58,7 +58,6 @@ def Sluice_KeepOp : Sluice_Op<"keep"> {
   let arguments = (ins Sluice_Sequence:$value, FlatSymbolRefAttr:$state);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "$value `in` $state attr-dict `:` type($value) `->` type($result)";
-  let hasVerifier = 1;
 }
 
 #endif

@@ -1,0 +1,25 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `sluice generate --score`: how likely given continuations are.
+#pragma once
+
+#include "sluice/Runtime/Generator.h"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace sluice::cli {
+
+void addScoreFlag(CLI::App &command, std::vector<std::string> &continuations);
+
+/// Throws UserError where a flag is given that says how texts are written.
+void refuseBesideScore(const CLI::App &command);
+
+/// Prints a line, a JSON object where `json`, for every continuation of every prompt. `texts` begin
+/// with the prompts.
+void printScores(const std::vector<std::string> &prompts, const std::vector<runtime::Text> &texts,
+                 const std::vector<std::string> &continuations, bool json,
+                 runtime::Executor &executor, runtime::Predictor &predictor);
+
+} // namespace sluice::cli
