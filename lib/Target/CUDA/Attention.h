@@ -182,7 +182,7 @@ public:
   /// Streams tiles 0 ... count - 1 but for those that `some` excludes.
   struct Stream {
     mlir::Value count;
-    int64_t bytes; ///< of one buffer
+    int64_t bytes;   ///< of one buffer
     int64_t buffers; ///< two, or one where shared memory holds no more
     std::function<mlir::Value(mlir::Value number)> some;
     std::function<void(mlir::Value number, mlir::Value offset)> load;

@@ -209,8 +209,7 @@ FailureOr<Kernel> cuda::generateAttentionBackward(dispatch::AttentionBackwardOp 
   double pairs = countPairs(shape->queries, shape->keys, op.getMask());
   kernel.flops =
       (shape->hasRows ? 16 : 10) * double(shape->head * shape->batch * shape->heads) * pairs;
-  kernel.workspaceBytes =
-      statisticRows(*shape) * shape->queryTiles(fixedRows) * fixedRows * 4;
+  kernel.workspaceBytes = statisticRows(*shape) * shape->queryTiles(fixedRows) * fixedRows * 4;
   auto bytes = [&](Value tensor, int64_t heads) { return headBytes(*shape, tensor, heads); };
   double queries = bytes(op.getQuery(), shape->heads) + bytes(op.getOutputGradient(), shape->heads);
   double keys = bytes(op.getKey(), shape->kvHeads) + bytes(op.getValue(), shape->kvHeads);

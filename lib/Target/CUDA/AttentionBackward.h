@@ -37,7 +37,7 @@ protected:
   /// then that in the gradient of the last row by distance, where that stands for farther ones.
   mlir::Value statistics();
   mlir::Value statisticsRow(int64_t which, mlir::Value head);
-  mlir::Value slotOf(mlir::Value position); ///< a query's column there: class by class
+  mlir::Value slotOf(mlir::Value position);     ///< a query's column there: class by class
   mlir::Value statisticOf(mlir::Value logSum);  ///< as above
   mlir::Value isExtreme(mlir::Value statistic); ///< i1
   /// P from raw scores; positions by place. `extreme` where a statistic of the tile may be. Keys

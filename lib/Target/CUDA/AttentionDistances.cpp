@@ -65,8 +65,9 @@ Value DistanceStage::queryClass() {
   while (inverse * distance.query % distance.key != 1) {
     ++inverse;
   }
-  int64_t before = int64_t(llvm::alignTo(uint64_t(std::abs(distance.offset)),
-                                         uint64_t(distance.key))) - distance.offset;
+  int64_t before =
+      int64_t(llvm::alignTo(uint64_t(std::abs(distance.offset)), uint64_t(distance.key))) -
+      distance.offset;
   return f.split(e.mul(e.add(d0, before), inverse), distance.key).second;
 }
 
@@ -99,11 +100,10 @@ DistanceStage::DistanceStage(dispatch::AttentionBackwardOp op, const Shape &shap
                              StringRef name)
     : StreamedQueries(op, withKeysFrom0(shape), module, name, chooseRows(shape, 2)),
       byDistance(overDistances(BackwardStage::shape.mask)),
-      tiles(std::max<int64_t>(
-          shape.stride() *
-              llvm::divideCeil(std::max(shape.distances, shape.biasRows - 1),
-                               shape.stride() * fixedRows),
-          1)),
+      tiles(std::max<int64_t>(shape.stride() *
+                                  llvm::divideCeil(std::max(shape.distances, shape.biasRows - 1),
+                                                   shape.stride() * fixedRows),
+                              1)),
       rowTile{shape.hasRows ? fixedRows : 0, shape.width, 0},
       positionTile{shape.hasRows ? queries : 0, shape.width, rowTile.end()},
       queryTile{queries, shape.width, positionTile.end()},
@@ -183,8 +183,7 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
   }
   Values probability = probabilities(
       raw, queries, h, classify(p0).full, anyExtreme(offset), /*bounded=*/!shape.boundsKeys,
-      positions,
-      [&](const Place &at) { return logSums[at.columnOf()]; },
+      positions, [&](const Place &at) { return logSums[at.columnOf()]; },
       [&](const Place &at) { return biases[at.row()]; });
   if (shape.dropout > 0) {
     probability =
@@ -200,8 +199,9 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
       [&](const Place &at) { return deltas[at.columnOf()]; }, &ofBiases);
   Values sums(carried);
   if (shape.hasRows) {
-    sums = f.multiplyWeights(gradient, 1, positionTile, e.add(offset, e.mul(f.part, 2)),
-                             shape.partWidth, Values(carried.take_front(size_t(shape.partWidth / 2))));
+    sums =
+        f.multiplyWeights(gradient, 1, positionTile, e.add(offset, e.mul(f.part, 2)),
+                          shape.partWidth, Values(carried.take_front(size_t(shape.partWidth / 2))));
   }
   if (shape.biasRows > 0) {
     Values two(carried.take_back(2));
@@ -227,8 +227,8 @@ Values DistanceStage::addFarther(Values sums) {
   Source source = sourceOfTerm(f, 0, head);
   auto add = [&](Value p, ValueRange so) {
     Values result(so);
-    Value share = e.loadScalar(
-        statistics(), {statisticsRow(2 + (shape.biasRows > 0), head), slotOf(p)});
+    Value share =
+        e.loadScalar(statistics(), {statisticsRow(2 + (shape.biasRows > 0), head), slotOf(p)});
     for (auto [i, sum] : llvm::enumerate(result)) {
       Value column = e.add(e.add(f.part, e.mul(f.quad, 2)),
                            int64_t(i) / sumsPerFragment * fragmentColumns + int64_t(i) % 2);

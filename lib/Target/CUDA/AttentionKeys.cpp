@@ -141,7 +141,8 @@ Stage KeyStage::generate() {
           gradientOf(Key, keyHead, shape.keyColumn), q0, 1, padding);
   f.store(Values(ArrayRef<Value>(sums).drop_front(count)), valueScale,
           gradientOf(ValueRows, keyHead, shape.valueColumn), q0, 1, padding);
-  return finish(shape.batch * shape.kvHeads * tiles * shape.parts, queryTile.byte + stream.buffers * bytes);
+  return finish(shape.batch * shape.kvHeads * tiles * shape.parts,
+                queryTile.byte + stream.buffers * bytes);
 }
 
 Stage attention::makeKeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,

@@ -163,8 +163,7 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
     sums.append(addShares(ofBiases, columns, e.integer(shape.biasRows - 1), before.take_front(2)));
   }
   if (shape.hasFarther()) {
-    sums.append(
-        addShares(gradient, columns, e.toInteger(f.distances.length), before.take_back(2)));
+    sums.append(addShares(gradient, columns, e.toInteger(f.distances.length), before.take_back(2)));
   }
   return sums;
 }
@@ -256,7 +255,8 @@ Stage QueryStage::generate() {
     f.store(Values(ArrayRef<Value>(sums).slice(count, count)), factor, gradientOfTerm(0, head), p0,
             1, Padding::Summed);
   }
-  return finish(shape.batch * shape.heads * tiles * shape.parts, keyTile.byte + stream.buffers * stream.bytes);
+  return finish(shape.batch * shape.heads * tiles * shape.parts,
+                keyTile.byte + stream.buffers * stream.bytes);
 }
 
 Stage attention::makeQueryStage(dispatch::AttentionBackwardOp op, const Shape &shape,
