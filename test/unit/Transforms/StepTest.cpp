@@ -343,30 +343,3 @@ TEST(DerivedStepFaults, AScheduleOneEarlyIsSeen) {
   coarse.setCount(coarse.getCount().replace(t, t + 1, 1, 0));
   EXPECT_TRUE(Comparison(subject).findsFault());
 }
-
-/// Rows of segments a segment early, and a ring that has lost the end before the last.
-TEST(DerivedStepFaults, OfSegmentsAreSeen) {
-  Subject subject(source + "/test/golden/dynamic.json");
-  subject.derive();
-  int count = 0;
-  AffineExpr t = getAffineDimExpr(0, &subject.context);
-  for (auto schedule : subject.module->getOps<ScheduleOp>()) {
-    AffineMap intact = schedule.getCount();
-    if (schedule.getSegments()) {
-      schedule.setCount(intact.replace(t, t + 1, 1, 0));
-      EXPECT_TRUE(Comparison(subject).findsFault()) << schedule.getSymName().str();
-      schedule.setCount(intact);
-      ++count;
-    }
-  }
-  for (auto state : subject.module->getOps<StateOp>()) {
-    if (cast<SequenceType>(state.getType()).getElement().isInteger(32) && state.getRing() == 2) {
-      state.setRing(1);
-      EXPECT_TRUE(Comparison(subject).findsFault()) << state.getSymName().str();
-      state.setRing(2);
-      ++count;
-    }
-  }
-  EXPECT_FALSE(Comparison(subject).findsFault());
-  EXPECT_GT(count, 4);
-}
