@@ -92,7 +92,9 @@ void Former::findMixed() {
 StringRef Former::axisOf(const DispatchGroup &group) const {
   Operation *first = group.ops.front();
   Value counts = countsOf(first);
-  auto isMeasured = [&](StringRef name) { return measured.contains(name) && !mixed.contains(name); };
+  auto isMeasured = [&](StringRef name) {
+    return measured.contains(name) && !mixed.contains(name);
+  };
   std::string name = counts ? axisNameOf(first, cast<SequenceType>(counts.getType())) : "";
   if (!counts) {
     llvm::StringSet<> axes = axesOf(first);

@@ -115,7 +115,8 @@ LogicalResult Storage::checkOrder() {
       if (std::string length = dispatch::lengthOf(&op); StringRef(length).contains('.')) {
         Writes &writes = ofPlaces["scalar:" + length];
         if (writes.count == 0 || writes.isStorePending) {
-          return op.emitError() << "reads scalar:" << length << ", which no dispatch before it stores";
+          return op.emitError() << "reads scalar:" << length
+                                << ", which no dispatch before it stores";
         }
       }
       for (auto [i, operand] : llvm::enumerate(op.getOperands())) {

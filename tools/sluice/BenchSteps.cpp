@@ -50,7 +50,11 @@ double cli::flopsOfStep(Executor &executor) {
 nlohmann::json cli::shorteningOf(Executor &executor) {
   Json factors = Json::object();
   for (const Executor::SegmentRows &rows : executor.segmentRows()) {
-    double share = executor.scalarF32("loss." + rows.axis + std::string(spec::boundaryShare));
+    std::string told = "loss." + rows.axis + std::string(spec::boundaryShare);
+    if (!executor.plan().scalars.contains(told)) {
+      continue; // model IR need not tell it
+    }
+    double share = executor.scalarF32(told);
     factors[rows.axis] = share > 0 ? Json(1 / share) : Json(nullptr);
   }
   return factors;

@@ -212,7 +212,8 @@ static void storeLength(Value needed, StringRef axis, bool hasSpare, DispatchEmi
   body.setInsertionPointToEnd(&region.emplaceBlock());
   Value numbers = region.front().addArgument(all, b.getLoc());
   auto dense = [&](int32_t number) -> Value {
-    return arith::ConstantOp::create(body, DenseElementsAttr::get(all, body.getI32IntegerAttr(number)));
+    auto numbers = DenseElementsAttr::get(all, body.getI32IntegerAttr(number));
+    return arith::ConstantOp::create(body, numbers);
   };
   Value column = dispatch::ColumnOp::create(body, all);
   Value isRows = arith::CmpIOp::create(body, arith::CmpIPredicate::ne,
