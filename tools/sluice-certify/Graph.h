@@ -115,6 +115,9 @@ struct Model {
   int64_t factor = 0;         ///< the one of those that an hourglass draws; 0: it draws none
 };
 
+/// Keeps what the losses are computed from, in order.
+void keepLive(Graph &graph);
+
 /// Derives the graphs of a spec, composite stages expanded (docs/spec.md). Throws BadInput where
 /// the text is no spec.
 std::vector<Model> deriveModels(const std::string &text);
