@@ -476,7 +476,7 @@ private:
   const TrainingObserver &observer;
   const Plan &plan;
   const std::vector<int64_t> factors = plan.sortedFactors(); // each step draws one
-  std::optional<RunRecord> told; // before, where a run is resumed
+  std::optional<RunRecord> told;                             // before, where a run is resumed
   int64_t goal;
   std::unique_ptr<TrainingSource> data; // null: no step needs it
   HeldOut heldOut;

@@ -150,8 +150,7 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
     result.ops = std::max<int64_t>(result.ops, llvm::range_size(function.getOps()));
   }
   auto predict = module.lookupSymbol<func::FuncOp>("predict");
-  if (request.step && verdict.isProved() && predict &&
-      module->hasAttr("sluice.context")) {
+  if (request.step && verdict.isProved() && predict && module->hasAttr("sluice.context")) {
     result.step = summarizeStep(predict);
   }
   if (verdict.isProved() && request.advice) {

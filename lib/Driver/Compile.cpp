@@ -72,12 +72,12 @@ private:
 
   const CompileRequest &request;
   MLIRContext context;
-  std::string text;       ///< the spec, or the model IR, as it was read
-  std::string sizesPlace; ///< where the spec says its sizes
+  std::string text;                      ///< the spec, or the model IR, as it was read
+  std::string sizesPlace;                ///< where the spec says its sizes
   std::vector<ImportedVariant> variants; ///< the one of generation first
   OwningOpRef<ModuleOp> module;          ///< the one that is lowered, then all together
   std::string imported;                  ///< the modules as imported, for the reproducer
-  std::string notice;   ///< what to tell the user of a compile that succeeds
+  std::string notice;                    ///< what to tell the user of a compile that succeeds
   std::string diagnostics;
   Targets targets;
   ProofRecord proof;

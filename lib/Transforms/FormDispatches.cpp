@@ -51,8 +51,8 @@ private:
   StepEntries *step;
   OpBuilder b;
   DenseMap<Value, Value> tensors;
-  StringRef axis;                        ///< of segments, whose lengths the group's dispatches read
-  llvm::StringSet<> measured, mixed;     ///< axes of segments: with a length, and without one
+  StringRef axis;                    ///< of segments, whose lengths the group's dispatches read
+  llvm::StringSet<> measured, mixed; ///< axes of segments: with a length, and without one
 };
 
 /// Axes of the sequences that an op reads or makes.
@@ -174,8 +174,8 @@ LogicalResult Former::emitRows(const DispatchGroup &group) {
   DispatchEmitter emitter(source, b, tensors, axis);
   Region region;
   Block &block = region.emplaceBlock();
-  BodyBuilder body(first, block, /*elementwise=*/false, [&](Value value) { return lower(value); },
-                   axis);
+  BodyBuilder body(
+      first, block, /*elementwise=*/false, [&](Value value) { return lower(value); }, axis);
   for (Operation *op : group.ops) {
     auto fusion = cast<FusionInterface>(op);
     if (fusion.getFusionRole() == FusionRole::Access) {
@@ -240,8 +240,8 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
   }
   Region region;
   Block &block = region.emplaceBlock();
-  BodyBuilder body(first, block, /*elementwise=*/true, [&](Value value) { return lower(value); },
-                   axis);
+  BodyBuilder body(
+      first, block, /*elementwise=*/true, [&](Value value) { return lower(value); }, axis);
   body.set(first->getResult(0), block.addArgument(b.getF32Type(), first->getLoc()));
   for (Operation *op : group.ops) {
     if (failed(cast<FusionInterface>(op).emitBody(body))) {

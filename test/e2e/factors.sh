@@ -8,6 +8,7 @@ write_text "$work/training.txt" 20000 1
 write_text "$work/held-out.txt" 700 2
 tiny=$root/models/tiny/hourglass.json spec=$work/drawn.json
 sed 's/1@1 2@4 1@1/0@1 1@{2,4} 0@1/; s/"context": 64/"context": 32/; s/"batch": 4/"batch": 2/; s/"width": 32/"width": 16/' "$tiny" > "$spec"
+# shellcheck disable=SC2317 # "succeeds" calls it
 compile() { "$sluice" compile "$@" --target cpu-avx2; }
 for factor in 2 4; do
   sed "s/{2,4}/$factor/" "$spec" > "$work/only-$factor.json"

@@ -47,7 +47,7 @@ cleans() {
   succeeds "text in $1 is cleaned" cmp "$work/expected.txt" "$work/clean.txt"
 }
 cleans en '_START_ARTICLE_\nCaf\u00e9 42!  Hello,\tWorld\n\n' 'cafe four two hello world\n'
-cleans fi '\u00c4iti 10 \u00f6it\u00e4\n' '\u00e4iti yksi nolla \u00f6it\u00e4\n'
+cleans 'fi' '\u00c4iti 10 \u00f6it\u00e4\n' '\u00e4iti yksi nolla \u00f6it\u00e4\n'
 cleans vi 'T\u00ecnh y\u00eau 7\n' 't\u00ecnh y\u00eau b\u1ea3y\n'
 cleans he '\u05e9\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd a\n' '\u05e9\u05dc\u05d5\u05dd\n'
 finish

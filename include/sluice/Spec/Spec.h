@@ -220,7 +220,7 @@ struct Layers {
 struct Hourglass {
   struct Level {
     int64_t layers = 0;
-    int64_t factor = 1; ///< relative to the stage's input
+    int64_t factor = 1;   ///< relative to the stage's input
     bool isDrawn = false; ///< one of Hourglass::factors, the same for all such levels
   };
   std::vector<Level> hierarchy; ///< down to the coarsest and back up

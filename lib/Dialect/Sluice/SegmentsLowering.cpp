@@ -126,9 +126,7 @@ private:
     bool extended = false;
   };
 
-  int64_t factorOf(Value sequence) const {
-    return emitter.factorOf(sequence);
-  }
+  int64_t factorOf(Value sequence) const { return emitter.factorOf(sequence); }
   static int64_t numberOf(Value argument) { return cast<BlockArgument>(argument).getArgNumber(); }
   Value rowOf(Value sequence, const Access &access) {
     return load(emitter.get(sequence), access, widthOf(sequence));
@@ -224,18 +222,16 @@ static void storeLength(Value needed, StringRef axis, bool hasSpare, DispatchEmi
   Value segments = most(arith::SelectOp::create(body, isRows, dense(0), numbers));
   Value rows = most(arith::SelectOp::create(body, isRows, numbers, dense(0)));
   Value open = arith::ConstantOp::create(body, body.getI32IntegerAttr(hasSpare ? 0 : 1));
-  Value length =
-      arith::MinSIOp::create(body, arith::AddIOp::create(body, segments, open), rows);
-  dispatch::YieldOp::create(
-      body, arith::ExtSIOp::create(body, b.getI64Type(), length).getResult());
+  Value length = arith::MinSIOp::create(body, arith::AddIOp::create(body, segments, open), rows);
+  dispatch::YieldOp::create(body, arith::ExtSIOp::create(body, b.getI64Type(), length).getResult());
   auto access = [&](AccessKind kind) {
     return b.getArrayAttr({AccessAttr::get(b.getContext(), kind)});
   };
-  auto op = dispatch::RowsOp::create(
-      b, TypeRange(RankedTensorType::get({}, b.getI64Type())), view,
-      dispatch::DomainAttr::get(b.getContext(), 1, 1, 0), access(AccessKind::Vector),
-      access(AccessKind::Scalar), UnitAttr(), DenseI64ArrayAttr(), b.getStringAttr("segments"),
-      StringAttr());
+  auto op =
+      dispatch::RowsOp::create(b, TypeRange(RankedTensorType::get({}, b.getI64Type())), view,
+                               dispatch::DomainAttr::get(b.getContext(), 1, 1, 0),
+                               access(AccessKind::Vector), access(AccessKind::Scalar), UnitAttr(),
+                               DenseI64ArrayAttr(), b.getStringAttr("segments"), StringAttr());
   op.getBody().takeBody(region);
   plan::StoreOp::create(b, ("scalar:length." + axis).str(), op.getResult(0));
 }

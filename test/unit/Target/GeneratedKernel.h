@@ -27,9 +27,9 @@ public:
   const cuda::Kernel &kernel() const { return generated; }
   mlir::ModuleOp module() const { return *kernels; }
 
-  /// PTX of both architectures holds `instructions` and calls nothing; where there is a ptxas, cubins
-  /// of all launches have neither spills nor stack, and a multiprocessor holds a block. Prints their
-  /// registers, shared memory and blocks a multiprocessor.
+  /// PTX of both architectures holds `instructions` and calls nothing; where there is a ptxas,
+  /// cubins of all launches have neither spills nor stack, and a multiprocessor holds a block.
+  /// Prints their registers, shared memory and blocks a multiprocessor.
   void checkAssembly(const std::vector<std::string> &instructions = {});
   std::string ptx(const cuda::Target &target) const; ///< of all launches; empty on failure
 

@@ -50,7 +50,7 @@ private:
   mlir::func::FuncOp function;
   Evaluator<double> evaluator;
   llvm::DenseMap<mlir::Value, ScheduleOp> schedules;
-  llvm::DenseMap<mlir::Attribute, SegmentOp> cuts; ///< by axis
+  llvm::DenseMap<mlir::Attribute, SegmentOp> cuts;   ///< by axis
   llvm::DenseMap<mlir::Operation *, int64_t> closed; ///< segments, before the last call
   llvm::StringMap<Ring> rings;
   std::vector<int32_t> tokens;
