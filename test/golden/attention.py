@@ -114,7 +114,15 @@ class Attention:
         rows = rows.view(query.shape[2], keys, s["heads"], s["head_size"])
         return torch.einsum("bhpc,pqhc->bhpq", query, rows)
 
-    def attention(self, name, x, over, s, f, g):
+    def distance_biases(self, name, queries, keys, f, g, ends):
+        """[heads, P, keys]: the table's row of the distance in steps, the last one for all beyond."""
+        table, step = self.weights[name + "relative.table"], math.gcd(f, g)
+        p, q = torch.arange(queries)[:, None], torch.arange(keys)[None, :]
+        steps = (f * (p + 1) - g * (q + 1) if ends else f * p - g * q) // step
+        return table[steps.clamp(0, table.shape[0] - 1)].permute(2, 0, 1)
+
+    def attention(self, name, x, over, s, f, g, counts=None):
+        """`counts` [B]: of the keys that each row has, where they are given."""
         rows, size, queries, keys = x.shape[0], s["head_size"], x.shape[1], over.shape[1]
 
         def heads(which, count, stream):
@@ -126,15 +134,19 @@ class Attention:
             q, k = self.rotate(q, s["rotary"]), self.rotate(k, s["rotary"])
         owner = torch.arange(s["heads"]) // (s["heads"] // s["key_value_heads"])
         by_distance = 0
-        if s["relative"] != "none":
+        if s["relative"] in ("xl", "xl_shared"):
             biases = self.biases[name + "relative."]
             u, v_bias = (self.weights[biases + part].view(1, s["heads"], 1, size)
                          for part in ("content.bias", "position.bias"))
             by_distance = self.distance_scores(name, q + v_bias, keys, s, f, g)
             q = q + u
         scores = (q @ k[:, owner].transpose(2, 3) + by_distance) / math.sqrt(size)
+        if isinstance(s["relative"], dict):
+            scores = scores + self.distance_biases(name, queries, keys, f, g, s["mask"] == "complete")
         allowed = self.allowed(s["mask"], queries, keys, f, g)
+        if counts is not None:  # [B, 1, P, keys]
+            allowed = allowed & (torch.arange(keys) < counts[:, None])[:, None, None]
         # A row that may see nothing gets zero: mask its probabilities rather than let softmax divide 0 by 0.
-        scores = scores.masked_fill(~(allowed | ~allowed.any(1, keepdim=True)), -math.inf)
+        scores = scores.masked_fill(~(allowed | ~allowed.any(-1, keepdim=True)), -math.inf)
         mixed = scores.softmax(-1).masked_fill(~allowed, 0) @ v[:, owner]
         return self.linear(name + "output.", mixed.transpose(1, 2).reshape(rows, queries, -1))

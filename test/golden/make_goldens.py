@@ -56,7 +56,8 @@ def read_safetensors(path):
 
 
 def make_inputs(spec):
-    """float32 weights and int32 tokens [STEPS, B, N + 1], from the spec's seed. Gains and biases are random too, and
+    """float32 weights and int32 data, from the spec's seed: tokens [STEPS, B, N + 1]; with named inputs theirs
+    [STEPS, B, M] and their counts. Gains and biases are random too, and
     embeddings larger than training starts with, so that no term of a gradient is lost in rounding."""
     random = np.random.default_rng(spec.get("seed", 0))
 
@@ -67,7 +68,12 @@ def make_inputs(spec):
 
     weights = Model(spec, make).weights
     shape = (STEPS, spec["batch"], spec["context"] + 1)
-    return weights, random.integers(0, spec["vocabulary"], shape, dtype=np.int32)
+    data = {"tokens": random.integers(0, spec["vocabulary"], shape, dtype=np.int32)}
+    for name, given in spec.get("inputs", {}).items():
+        shape = (STEPS, spec["batch"], given["context"])
+        data["given." + name] = random.integers(0, given["vocabulary"], shape, dtype=np.int32)
+        data["count." + name] = random.integers(0, given["context"] + 1, shape[:2], dtype=np.int32)
+    return weights, data
 
 
 def learning_rate(training, n):
@@ -85,8 +91,10 @@ def learning_rate(training, n):
 def losses_of(model, tokens):
     """tokens [B, N + 1] -> logits [B, N, V], losses [B, N] in nats and their mean: row t is scored against token t + 1.
     Rows before the head's `first` are not: zeros stand in their place."""
-    first, logits = model.spec["stages"][-1].get("first", 0), model.logits(tokens[:, :-1])
-    losses = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none").view(tokens.shape[0], -1)
+    head = model.spec["stages"][-1]
+    first, model.targets = head.get("first", 0), tokens[:, 1:]
+    logits = model.logits(tokens[:, :-1])
+    losses = model.losses_of(head, logits)
     mean = losses[:, first:].mean()
     return F.pad(logits[:, first:], (0, 0, first, 0)), F.pad(losses[:, first:], (first, 0)), mean
 
@@ -100,17 +108,24 @@ def make_optimizer(model, training):
     return kind([g for g in groups if g["params"]], lr=1.0, betas=tuple(training["betas"]), eps=training["epsilon"])
 
 
-def compute(spec, weights, tokens, dtype):
+def set_batch(model, batches, n):
+    """Batch n's named inputs; gives its tokens."""
+    model.given = {name: (batches["given." + name][n], batches["count." + name][n])
+                   for name in model.spec.get("inputs", {})}
+    return batches["tokens"][n]
+
+
+def compute(spec, weights, data, dtype):
     """Everything the goldens hold, computed in `dtype`: name -> float64 numpy array."""
     def load(name, shape, kind):
         return torch.tensor(weights[name], dtype=dtype).reshape(shape).requires_grad_()
 
     training = {**TRAINING_DEFAULTS, **spec.get("training", {})}
-    model, batches = Model(spec, load), torch.tensor(tokens, dtype=torch.int64)
+    model, batches = Model(spec, load), {name: torch.tensor(x, dtype=torch.int64) for name, x in data.items()}
     optimizer = make_optimizer(model, training)
     results, curve = {}, {"loss": [], "grad_norm": [], "learning_rate": []}
     for n in range(1, STEPS + 1):
-        logits, losses, mean = losses_of(model, batches[n - 1])
+        logits, losses, mean = losses_of(model, set_batch(model, batches, n - 1))
         optimizer.zero_grad()
         (mean + model.others).backward()
         gradients = {name: w.grad for name, w in model.weights.items()}
@@ -134,12 +149,12 @@ def compute(spec, weights, tokens, dtype):
 def make(path):
     """(weights, results, errors) of one spec file."""
     spec = json.loads(path.read_text())
-    weights, tokens = make_inputs(spec)
-    exact = compute(spec, weights, tokens, torch.float64)
-    single = compute(spec, weights, tokens, torch.float32)
+    weights, data = make_inputs(spec)
+    exact = compute(spec, weights, data, torch.float64)
+    single = compute(spec, weights, data, torch.float32)
     errors = {name: {"error": float(np.abs(single[name] - exact[name]).max()),
                      "magnitude": float(np.abs(exact[name]).max())} for name in exact}
-    results = {"tokens": tokens, **{name: value.astype(np.float32) for name, value in exact.items()}}
+    results = {**data, **{name: value.astype(np.float32) for name, value in exact.items()}}
     return weights, results, errors
 
 

@@ -21,8 +21,9 @@ LAYER_DEFAULTS = {
 class Stream:
     """A sequence [B, ceil(N / factor), d], still to be shifted by `shift` positions (shifts are lazy)."""
 
-    def __init__(self, x, factor, shift=0):
+    def __init__(self, x, factor, shift=0, counts=None):
         self.x, self.factor, self.shift = x, factor, shift
+        self.counts = counts  # [B] of a named input's stream: rows that later keys may be of
 
     def at(self, positions, null=0.0):
         """x[p - shift] for each p of `positions`; `null` where that lies outside the unshifted sequence."""
@@ -235,10 +236,13 @@ class Model(Attention, Blocks):
         if self.declare_block(prefix, stage):
             return
         if op == "embedding":
-            self.weight(prefix + "token.weight", (self.vocabulary, d), "embedding")
+            own = self.spec["inputs"][stage["input"]] if "input" in stage else self.spec
+            vocabulary = own.get("vocabulary", self.vocabulary)
+            self.weight(prefix + "token.weight", (vocabulary, d), "embedding")
             if stage.get("positions") == "learned":
-                self.weight(prefix + "position.weight", (self.context, d), "embedding")
-            self.embedding = prefix + "token.weight"
+                self.weight(prefix + "position.weight", (own["context"], d), "embedding")
+            if "input" not in stage:
+                self.embedding = prefix + "token.weight"
         elif op == "layer":
             self.declare_layer(prefix, self.settings(stage))
         elif op == "shift" and stage.get("start") == "null":
@@ -253,7 +257,7 @@ class Model(Attention, Blocks):
         elif op == "upsample" and stage.get("method") == "linear":
             groups = stage.get("window", stage["factor"]) // stage["factor"]
             self.linear_weights(prefix, stage["factor"] * d, groups * d, True)
-        elif op == "head":
+        elif op in ("head", "loss"):
             if not stage.get("tied", False):
                 self.weight(prefix + "weight", (self.vocabulary, d), "matrix")
             if stage.get("bias", False):
@@ -278,7 +282,7 @@ class Model(Attention, Blocks):
             self.weight(prefix + "attention.output.bias", (d,), "bias")
 
     def declare_layer(self, prefix, s):
-        d, bias, is_xl = self.width, s["bias"], s["relative"] != "none"
+        d, bias, is_xl = self.width, s["bias"], s["relative"] in ("xl", "xl_shared")
         normed = not s.get("attention_norm", True)
         if not normed:
             self.norm_weights(prefix + "attention.norm.", s["norm"])
@@ -293,6 +297,9 @@ class Model(Attention, Blocks):
             self.linear_weights(f"{prefix}attention.{name}.", heads * s["head_size"], d, has_bias)
         if is_xl:
             self.declare_distances(prefix + "attention.relative.", s)
+        elif s["relative"] != "none":
+            distances = min(s["relative"]["bias"], self.context)
+            self.weight(prefix + "attention.relative.table", (distances, s["heads"]), "bias")
         self.linear_weights(prefix + "attention.output.", d, s["heads"] * s["head_size"], bias)
         self.declare_feed_forward(prefix, s)
 
@@ -336,15 +343,16 @@ class Model(Attention, Blocks):
             inner = {"relu": F.relu, "gelu": F.gelu}[kind](inner)
         return self.linear(name + "out.", inner)
 
-    def layer(self, prefix, x, over, s, f, g, streams):
-        """x and `over` (None: x itself), of f and g tokens a position; `streams` are those of groups of heads."""
+    def layer(self, prefix, x, over, s, f, g, streams, counts=None):
+        """x and `over` (None: x itself), of f and g tokens a position; `streams` are those of groups of heads;
+        `counts` of keys [B] where they are given."""
         def normed(part, y):
             return self.norm(prefix + part + "norm.", y, s["norm"], s["epsilon"])
 
         def attend(y, keys):
             if self.groups_of(s):
                 return self.grouped_attention(prefix + "attention.", y, {**s, "factor": f}, streams)
-            return self.attention(prefix + "attention.", y, y if keys is None else keys, s, f, g)
+            return self.attention(prefix + "attention.", y, y if keys is None else keys, s, f, g, counts)
 
         def feed(y):
             return self.feed_forward(prefix + "feed_forward.", y, s)
@@ -511,9 +519,11 @@ class Model(Attention, Blocks):
     def apply(self, prefix, stage, source, streams, tokens):
         op = stage["op"]
         if op == "embedding":
-            table = self.weights[self.embedding]
-            x, kind = table[tokens], stage.get("positions", "none")
-            return Stream(x if kind == "none" else x + self.positions(prefix, kind, x.dtype), 1)
+            table, kind, counts = self.weights[prefix + "token.weight"], stage.get("positions", "none"), None
+            if "input" in stage:
+                tokens, counts = self.given[stage["input"]]
+            x = table[tokens]
+            return Stream(x if kind == "none" else x + self.positions(prefix, kind, x.dtype), 1, counts=counts)
         if op == "shift" and stage.get("start") == "null":
             x, by = source.rows(), stage["by"]
             null = self.weights[prefix + "start.weight"].expand(x.shape[0], by, -1)
@@ -542,8 +552,10 @@ class Model(Attention, Blocks):
             return Stream(self.top_down(stage, x), source.factor)
         if op == "layer":
             over = streams[stage["over"]] if isinstance(stage.get("over"), str) else None
+            if over and over.counts is not None:  # a row reads all of another axis
+                stage = {**stage, "mask": "bidirectional"}
             x = self.layer(prefix, x, over.rows() if over else None, self.settings(stage), source.factor,
-                           over.factor if over else source.factor, streams)
+                           over.factor if over else source.factor, streams, (over or source).counts)
         elif op == "norm":
             kind = stage.get("norm", self.defaults["norm"])
             x = self.norm(prefix, x, kind, stage.get("epsilon", 1e-5))
@@ -552,9 +564,19 @@ class Model(Attention, Blocks):
             if other.factor != source.factor:
                 raise ValueError("add joins streams of one scale")
             x = x + other.rows()
-        elif op == "head":
+        elif op in ("head", "loss"):
             table = self.embedding if stage.get("tied", False) else prefix + "weight"
-            return F.linear(x, self.weights[table], self.weights.get(prefix + "bias"))
+            logits = F.linear(x, self.weights[table], self.weights.get(prefix + "bias"))
+            if op == "head":
+                return logits
+            losses = self.losses_of(stage, logits)
+            self.others = self.others + stage.get("factor", 1) * losses.mean()
+            return source
         else:
             raise ValueError(f"no such op: {op}")
-        return Stream(x, source.factor)
+        return Stream(x, source.factor, counts=source.counts)
+
+    def losses_of(self, stage, logits):
+        """[B, N] in nats against `targets`."""
+        return F.cross_entropy(logits.flatten(0, 1), self.targets.flatten(), reduction="none",
+                               label_smoothing=stage.get("label_smoothing", 0.0)).view(logits.shape[:2])

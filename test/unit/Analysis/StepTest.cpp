@@ -254,12 +254,10 @@ TEST(Step, EveryObligationHoldsOverTheCorpus) {
         EXPECT_NE(refusal.message.find("another axis"), std::string::npos) << refusal.message;
         continue;
       }
-      if (!predict.getBody().getOps<SegmentOp>().empty()) {
-        EXPECT_FALSE(plan) << path;
-        EXPECT_NE(refusal.message.find("segments"), std::string::npos) << refusal.message;
-        continue;
-      }
       ASSERT_TRUE(plan) << path << refusal.message;
+      if (!predict.getBody().getOps<SegmentOp>().empty()) {
+        continue; // boundaries are no periods: the reference runs these (Transforms/StepTest.cpp)
+      }
       EXPECT_EQ(findFailure(*plan), "") << path;
       expectLeast(*plan, path);
       ++count;

@@ -45,12 +45,25 @@ public:
   Inputs batch(const sluice::runtime::Plan &plan, int64_t index) const {
     int64_t size = plan.model.batch * (plan.model.context + 1);
     auto begin = results.at("tokens").begin() + index * size;
-    return {.rows = plan.model.batch,
-            .length = plan.model.context,
-            .seed = 0,
-            .step = static_cast<uint64_t>(index + 1),
-            .tokens = {begin, begin + size}};
+    Inputs inputs{.rows = plan.model.batch,
+                  .length = plan.model.context,
+                  .seed = 0,
+                  .step = static_cast<uint64_t>(index + 1),
+                  .tokens = {begin, begin + size}};
+    auto part = [&](const std::string &name, auto &into) {
+      int64_t each = int64_t(results.at(name).size()) / steps;
+      auto from = results.at(name).begin() + index * each;
+      into.assign(from, from + each);
+    };
+    for (const auto &[name, given] : plan.given) {
+      GivenTokens &tokens = inputs.given[name];
+      tokens.capacity = given.capacity;
+      part("given." + name, tokens.tokens);
+      part("count." + name, tokens.counts);
+    }
+    return inputs;
   }
+  static constexpr int64_t steps = 10;
 
   Tensors weights, results;
   nlohmann::json errors, training;
@@ -158,7 +171,7 @@ TEST_P(GoldenTest, ComputesWhatPyTorchComputes) {
 INSTANTIATE_TEST_SUITE_P(Specs, GoldenTest,
                          ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
                                            "convolution", "bidirectional", "top-down", "bottomup",
-                                           "retina", "attention", "dynamic", "blocks"),
+                                           "retina", "attention", "dynamic", "blocks", "pairs"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');
