@@ -25,21 +25,7 @@ constexpr int64_t longestPeriod = int64_t{1} << 21;
 /// Of one bound, which also limits how deep it nests; the compiler's have a few.
 constexpr int mostTerms = 256;
 
-int64_t plus(int64_t x, int64_t y) {
-  int64_t sum;
-  if (__builtin_add_overflow(x, y, &sum)) {
-    throw Refusal("numbers too large to compute with");
-  }
-  return sum;
-}
-
-int64_t times(int64_t x, int64_t y) {
-  int64_t product;
-  if (__builtin_mul_overflow(x, y, &product)) {
-    throw Refusal("numbers too large to compute with");
-  }
-  return product;
-}
+int64_t times(int64_t x, int64_t y) { return plus(0, x, y); }
 
 [[noreturn]] void refuseEnd() {
   throw Refusal("expected a bound without ends of segments here, found one with e(...)");
@@ -220,6 +206,14 @@ private:
 };
 
 } // namespace
+
+int64_t certify::plus(int64_t x, int64_t y, int64_t factor) {
+  int64_t product, sum;
+  if (__builtin_mul_overflow(y, factor, &product) || __builtin_add_overflow(x, product, &sum)) {
+    throw Refusal("numbers too large to compute with");
+  }
+  return sum;
+}
 
 Expression certify::makeVariable() { return {Expression::Variable, 0, {}}; }
 Expression certify::makeLinear(int64_t slope, int64_t constant) {

@@ -10,6 +10,9 @@
 
 namespace certify {
 
+/// x + factor y. Throws Refusal where a number overflows.
+int64_t plus(int64_t x, int64_t y, int64_t factor = 1);
+
 /// A function of p: quasi-affine where no end stands in it.
 struct Expression {
   enum Kind { Constant, Variable, Sum, Multiple, Floor, End } kind = Constant;

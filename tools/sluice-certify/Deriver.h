@@ -3,8 +3,7 @@
 // What reads a spec into the graph of its values, a stage at a time.
 #pragma once
 
-#include "HeadGroups.h"
-#include "Hourglass.h"
+#include "Fields.h"
 
 #include <map>
 #include <set>
@@ -16,6 +15,13 @@ constexpr size_t mostValues = size_t{1} << 20;
 /// The first key of a layer's mask, 0 if its fields name none.
 int64_t readFirst(const Fields &fields, const Layer &settings);
 
+/// Paths of the stages that a composite one expands to, in order.
+struct Names {
+  std::string prefix;
+  int64_t count = 0;
+  std::string operator()() { return prefix + ".inside." + std::to_string(count++); }
+};
+
 /// Derives one graph.
 class Deriver {
 public:
@@ -26,6 +32,8 @@ public:
   bool trainsOtherwise() const { return dropout; }
 
 private:
+  class Hourglass;
+
   size_t stage(const std::string &op, const Fields &fields, const std::string &path, size_t input);
   size_t embedding(const Fields &fields, const std::string &path);
   void checkGiven(const std::string &op, const Fields &fields, size_t x) const;
@@ -35,6 +43,11 @@ private:
                const std::vector<size_t> &over = {});
   size_t mix(const Layer &settings, const std::string &path, size_t x,
              const std::vector<size_t> &over);
+  /// Attention at `path` of x, by groups of heads.
+  size_t mixGroups(const Layer &layer, const std::string &path, size_t x,
+                   const std::vector<size_t> &sources);
+  /// Layers, and a norm behind them where they are pre-norm.
+  size_t stack(const Layer &settings, int64_t layers, Names &next, size_t x);
   size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask);
   size_t bottomUp(const Fields &fields, const std::string &path, size_t x);
   size_t singleLayer(const Fields &fields, const std::string &path, size_t x);
@@ -75,6 +88,10 @@ private:
     }
     graph.values.push_back(std::move(made));
     return graph.values.size() - 1;
+  }
+  size_t norm(const std::string &path, size_t x) { return make(Kind::Norm, path + ".norm", {x}); }
+  size_t add(const std::string &path, size_t x, size_t y) {
+    return make(Kind::Map, path + ".add", {x, y});
   }
   size_t shift(const std::string &path, int64_t by, bool learns, size_t x) {
     return make(learns && by > 0 ? Kind::Start : Kind::Shift, path + ".shift", {x}, by);

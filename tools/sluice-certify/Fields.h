@@ -22,10 +22,6 @@ json parseSpec(const std::string &text);
 
 constexpr int64_t largestNumber = (int64_t{1} << 31) - 1;
 
-/// JSON in which no object has a key twice: which of the two holds would be anyone's guess. Nor
-/// does it nest deeper than a spec may (docs/spec.md), as copies of a value recurse.
-json parseSpec(const std::string &text);
-
 /// Heads of a layer that have keys of their own: of a stream, or of means of the layer's input.
 struct HeadGroup {
   std::string stream; ///< empty: means of `factor` rows
@@ -209,6 +205,25 @@ inline std::vector<HeadGroup> readScales(const Fields &fields) {
       group.mask.step = group.factor;
       group.mask.from = group.factor - 1;
     }
+  }
+  return groups;
+}
+
+/// "over" as a list: a stream and a mask each, the layer's where it has none.
+inline std::vector<HeadGroup> readSources(const Fields &fields, const Mask &mask) {
+  std::vector<HeadGroup> groups;
+  for (const json &source : *fields.find("over")) {
+    bool good = source.is_object() && source.contains("stream") &&
+                source.size() == (source.contains("mask") ? 2 : 1);
+    if (!good) {
+      fields.mismatch("{\"stream\": name} or {\"stream\": name, \"mask\": mask} in \"over\"",
+                      source.dump());
+    }
+    Fields own(source, nullptr, "a source");
+    groups.push_back({own.text("stream"), 1, own.find("mask") ? readMask(own) : mask});
+  }
+  if (groups.empty()) {
+    fields.mismatch("a stream in \"over\"", "none");
   }
   return groups;
 }

@@ -10,23 +10,13 @@ using namespace certify;
 size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
                     const std::vector<size_t> &over) {
   if (!settings.groups.empty()) {
-    return mixGroups(
-        settings, path, x, over,
-        [this](Kind kind, const std::string &name, std::vector<size_t> operands, int64_t number,
-               int64_t window = 0) {
-          size_t made = make(kind, name, std::move(operands), number);
-          graph.values[made].window = window;
-          return made;
-        },
-        [this](const std::string &name, size_t query, size_t keys, const Mask &mask) {
-          return attend(name, {query, keys, keys}, mask);
-        });
+    return mixGroups(settings, path, x, over);
   }
   size_t keys = 0;
   std::vector<size_t> terms;
   std::optional<size_t> other = over.empty() ? std::nullopt : std::optional(over[0]);
   if (other && settings.preNorm && settings.attentionNorm) {
-    other = make(Kind::Norm, path + ".over.norm", {*other});
+    other = norm(path + ".over", *other);
   }
   if (settings.isXl) {
     size_t content = make(Kind::Linear, path + ".query", {x});
@@ -40,9 +30,8 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
     terms.push_back(make(Kind::Linear, path + ".relative", {distance}));
     x = content;
   } else if (other) {
-    keys = *other;
     x = make(Kind::Linear, path + ".query", {x});
-    keys = make(Kind::Linear, path + ".kv", {keys});
+    keys = make(Kind::Linear, path + ".kv", {*other});
   } else {
     x = keys = make(Kind::Linear, path + ".qkv", {x});
   }
@@ -75,9 +64,9 @@ size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x,
   dropout |= settings.dropsOut;
   auto block = [&](const std::string &name, auto inner) {
     bool norms = settings.preNorm && (settings.attentionNorm || name != path + ".attention");
-    size_t branch = inner(norms ? make(Kind::Norm, name + ".norm", {x}) : x);
+    size_t branch = inner(norms ? norm(name, x) : x);
     x = make(Kind::Map, name + ".sum", {x, branch});
-    x = settings.preNorm ? x : make(Kind::Norm, name + ".norm", {x});
+    x = settings.preNorm ? x : norm(name, x);
   };
   block(path + ".attention", [&](size_t v) { return mix(settings, path + ".attention", v, over); });
   block(path + ".feed_forward", [&](size_t v) {
@@ -90,6 +79,13 @@ size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x,
     return make(Kind::Linear, path + ".feed_forward.out", {v});
   });
   return x;
+}
+
+size_t Deriver::stack(const Layer &settings, int64_t layers, Names &next, size_t x) {
+  for (int64_t i = 0; i < layers; ++i) {
+    x = layer(settings, next(), x);
+  }
+  return layers > 0 && settings.preNorm ? norm(next(), x) : x;
 }
 
 /// Groups of heads have no first key of their own.

@@ -99,18 +99,11 @@ bool contradict(const std::vector<Form> &given) {
 } // namespace
 
 Form Form::plus(const Form &other, int64_t factor) const {
-  auto added = [&](int64_t x, int64_t y) {
-    int64_t product, sum;
-    if (__builtin_mul_overflow(y, factor, &product) || __builtin_add_overflow(x, product, &sum)) {
-      throw Refusal("numbers too large to compute with");
-    }
-    return sum;
-  };
   Form result = *this;
-  result.constant = added(constant, other.constant);
+  result.constant = certify::plus(constant, other.constant, factor);
   for (auto [variable, number] : other.numbers) {
     int64_t &sum = result.numbers[variable];
-    sum = added(sum, number);
+    sum = certify::plus(sum, number, factor);
     if (sum == 0) {
       result.numbers.erase(variable);
     }
@@ -204,11 +197,6 @@ bool Question::isEmpty(size_t settled, int &cases) const {
                      [&](const Question &next) { return next.isEmpty(settled + 1, cases); });
 }
 
-bool Question::isEmpty() const {
-  int cases = 0;
-  return isEmpty(0, cases);
-}
-
 bool Question::isNeverAbove(const Bound &left, const Form &x, const Bound &right,
                             const Form &p) const {
   return std::all_of(left.candidates.begin(), left.candidates.end(), [&](const Expression &one) {
@@ -218,7 +206,8 @@ bool Question::isNeverAbove(const Bound &left, const Form &x, const Bound &right
     for (const Expression &candidate : right.candidates) {
       question.require(number.plus(question.of(candidate, p), -1).plus(Form::number(-1)));
     }
-    return question.isEmpty();
+    int cases = 0;
+    return question.isEmpty(0, cases);
   });
 }
 

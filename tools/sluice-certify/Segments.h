@@ -45,7 +45,6 @@ private:
   };
   /// Whether it has no solution; false where that could not be shown.
   bool isEmpty(size_t settled, int &cases) const;
-  bool isEmpty() const;
 
   size_t variables = 0;
   std::vector<Form> rows;

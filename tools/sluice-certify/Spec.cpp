@@ -127,25 +127,6 @@ size_t Deriver::upsample(const std::string &path, int64_t k, bool linear, size_t
                   : make(Kind::Upsample, path + ".upsample", {x}, k);
 }
 
-size_t Deriver::hourglass(const Fields &fields, const std::string &path, size_t x) {
-  using Name = const std::string &;
-  StageMaker stages;
-  stages.norm = [&](Name at, size_t v) { return make(Kind::Norm, at + ".norm", {v}); };
-  bool learns = learnsStart(fields);
-  stages.shift = [&, learns](Name at, int64_t by, size_t v) { return shift(at, by, learns, v); };
-  stages.shorten = [&](Name at, int64_t k, bool linear, size_t v) {
-    return shorten(at, k, k, linear, v);
-  };
-  stages.upsample = [&](Name at, int64_t k, bool linear, size_t v) {
-    return upsample(at, k, linear, v, fields);
-  };
-  stages.add = [&](Name at, size_t v, size_t w) { return make(Kind::Map, at + ".add", {v, w}); };
-  stages.layer = [&](const Layer &settings, Name at, size_t v, std::optional<size_t> over) {
-    return layer(settings, at, v, over ? std::vector{*over} : std::vector<size_t>());
-  };
-  return Hourglass(fields, stages).expand(path, x);
-}
-
 size_t Deriver::stored(const std::string &name, size_t value) {
   return graph.values[value].isLazy() ? make(Kind::Map, name, {value}) : value;
 }
@@ -170,8 +151,8 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
   bool folds = fields.choice("shorten", shortenMethods) == 1;
   bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
   bool activated = isActivated(fields, "projection_activation"), learns = learnsStart(fields);
-  int64_t count = 0, before = 0;
-  auto next = [&] { return path + ".inside." + std::to_string(count++); };
+  Names next{path};
+  int64_t before = 0;
   size_t above = input;
   for (const Level &level : levels) {
     bool joins = before > 0;
@@ -183,12 +164,7 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
     size_t x = level.factor > 1 ? shorten(next(), level.factor, level.factor, folds, input) : input;
     x = joins ? project(next(), x, above, activated) : x;
     settings.mask.from = learns ? 0 : levels[0].factor / level.factor - 1;
-    for (int64_t i = 0; i < level.layers; ++i) {
-      x = layer(settings, next(), x);
-    }
-    if (level.layers > 0 && settings.preNorm) {
-      x = make(Kind::Norm, next() + ".norm", {x});
-    }
+    x = stack(settings, level.layers, next, x);
     if (level.factor > 1 && fields.find("bags")) {
       nameLoss("bag_" + std::to_string(level.factor), fields);
       score(Fields(json::object(), nullptr, path), next(), "loss", x);
@@ -197,15 +173,6 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
     before = level.factor;
   }
   return above;
-}
-
-size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x) {
-  bool folds = fields.choice("shorten", shortenMethods) == 1;
-  return certify::bottomUp(
-      fields, path, x,
-      [&](const std::string &name, int64_t k, size_t y) { return shorten(name, k, k, folds, y); },
-      [this](auto &&...parts) { return layer(parts...); },
-      [this](const std::string &name, size_t y) { return make(Kind::Norm, name + ".norm", {y}); });
 }
 
 void Deriver::nameLoss(const std::string &name, const Fields &fields) {
@@ -292,7 +259,7 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
     return bottomUp(fields, path, x);
   }
   if (op == "norm") {
-    return make(Kind::Norm, path + ".norm", {x});
+    return norm(path, x);
   }
   if (op == "shift") {
     int64_t by = fields.integer("by", 0);
@@ -322,8 +289,7 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
       readBlock(fields);
       return make(Kind::Map, path + ".replace", {y, x});
     }
-    return op == "add" ? make(Kind::Map, path + ".add", {x, y})
-                       : project(path, x, y, isActivated(fields, "activation"));
+    return op == "add" ? add(path, x, y) : project(path, x, y, isActivated(fields, "activation"));
   }
   if (op == "dropout") {
     return dropoutOf(fields, "rate") ? make(Kind::Map, path + ".dropout", {x}) : x;

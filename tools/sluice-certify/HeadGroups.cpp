@@ -1,0 +1,68 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Layers whose heads are grouped, and the composite stage that ends in one: docs/spec.md, "Groups
+// of heads" and "bottom_up".
+#include "Deriver.h"
+
+using namespace certify;
+
+/// Each group has queries of x, keys and values of its source, and columns of the output map; the
+/// results are summed.
+size_t Deriver::mixGroups(const Layer &layer, const std::string &path, size_t x,
+                          const std::vector<size_t> &sources) {
+  std::vector<size_t> outputs;
+  for (size_t i = 0; i < layer.groups.size(); ++i) {
+    const HeadGroup &group = layer.groups[i];
+    std::string part = path + "." + std::to_string(i);
+    size_t keys = sources.empty() ? x : sources[i];
+    if (sources.empty() && group.factor > 1) {
+      bool isMoving = group.mask.step > 1;
+      keys = make(Kind::Shorten, part + ".shorten", {x}, isMoving ? 1 : group.factor);
+      graph.values[keys].window = isMoving ? group.factor : 0;
+    } else if (!sources.empty() && layer.preNorm) {
+      keys = norm(part + ".over", keys);
+    }
+    size_t query = make(Kind::Linear, part + ".query", {x});
+    keys = make(Kind::Linear, part + ".kv", {keys});
+    size_t mixed = attend(part + ".mix", {query, keys, keys}, group.mask);
+    outputs.push_back(make(Kind::Linear, part + ".output", {mixed}));
+  }
+  return outputs.size() == 1 ? outputs[0] : make(Kind::Map, path + ".output.sum", outputs);
+}
+
+/// "9@1 9@4 8@16"
+static std::vector<Level> readRising(const Fields &fields) {
+  std::vector<Level> levels = readLevels(fields);
+  bool good = levels.size() >= 2 && levels.size() <= 63 && levels[0].factor == 1;
+  for (size_t i = 1; good && i < levels.size(); ++i) {
+    good = levels[i].factor > levels[i - 1].factor && levels[i].factor % levels[i - 1].factor == 0;
+  }
+  if (!good) {
+    fields.mismatch("levels of rising factors from 1 on, each a multiple of the one before",
+                    fields.text("hierarchy"));
+  }
+  return levels;
+}
+
+/// Coarse scales, a layer over all of them, fine layers.
+size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x) {
+  bool folds = fields.choice("shorten", shortenMethods) == 1;
+  std::vector<Level> levels = readRising(fields);
+  Layer settings = readLayer(fields), gathers = settings;
+  if (!settings.groups.empty()) {
+    fields.mismatch("no \"scales\" in a bottom_up stage", "some");
+  }
+  gathers.isXl = false;
+  bool repooled = fields.choice("pooling", {"cascaded", "repooled"}) == 1;
+  Names next{path};
+  std::vector<size_t> scales;
+  for (size_t i = 1, finer = x; i < levels.size(); ++i) {
+    int64_t factor = repooled ? levels[i].factor : levels[i].factor / levels[i - 1].factor;
+    finer = shorten(next(), factor, factor, folds, repooled ? x : finer);
+    finer = stack(settings, levels[i].layers, next, finer);
+    scales.push_back(finer);
+    gathers.groups.push_back({"the scale", 1, {Mask::Complete, 0, 0}});
+  }
+  x = layer(gathers, next(), x, scales);
+  return stack(settings, levels[0].layers, next, x);
+}
