@@ -7,6 +7,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace sluice;
@@ -198,8 +199,18 @@ static Value withSpare(Value totals, int64_t spare, DispatchEmitter &emitter) {
                      dispatch::DomainAttr::get(pass.b.getContext(), type.getDimSize(0), 2, 0));
 }
 
-/// Stores how many rows of the segments' axis are read: of the longest text, and one that a segment
-/// still open would have. `needed`, [B, 2], has numbers of segments and of rows.
+/// Rows of an axis that every scale on it takes together.
+static int64_t rowsOfAllGroups(Operation *scope, StringRef axis) {
+  int64_t rows = 1;
+  for (auto scale : scope->getParentOfType<ModuleOp>().getOps<ScaleOp>()) {
+    rows = scale.getAxis() == axis ? std::lcm(rows, static_cast<int64_t>(scale.getFactor())) : rows;
+  }
+  return rows;
+}
+
+/// Stores how many rows of the segments' axis are read: of the longest text, one that a segment
+/// still open would have, and those that fill their group, as groups on the axis are read whole.
+/// `needed`, [B, 2], has numbers of segments and of rows.
 static void storeLength(Value needed, StringRef axis, bool hasSpare, DispatchEmitter &emitter) {
   ImplicitLocOpBuilder &b = emitter.b;
   auto all = RankedTensorType::get({2 * cast<RankedTensorType>(needed.getType()).getDimSize(0)},
@@ -221,8 +232,14 @@ static void storeLength(Value needed, StringRef axis, bool hasSpare, DispatchEmi
   };
   Value segments = most(arith::SelectOp::create(body, isRows, dense(0), numbers));
   Value rows = most(arith::SelectOp::create(body, isRows, numbers, dense(0)));
-  Value open = arith::ConstantOp::create(body, body.getI32IntegerAttr(hasSpare ? 0 : 1));
-  Value length = arith::MinSIOp::create(body, arith::AddIOp::create(body, segments, open), rows);
+  auto constant = [&](int64_t number) -> Value {
+    return arith::ConstantOp::create(body, body.getI32IntegerAttr(static_cast<int32_t>(number)));
+  };
+  int64_t open = hasSpare ? 0 : 1, group = rowsOfAllGroups(emitter.getScope(), axis);
+  Value begun = arith::AddIOp::create(body, segments, constant(open + group - 1));
+  Value whole =
+      arith::SubIOp::create(body, begun, arith::RemSIOp::create(body, begun, constant(group)));
+  Value length = arith::MinSIOp::create(body, whole, rows);
   dispatch::YieldOp::create(body, arith::ExtSIOp::create(body, b.getI64Type(), length).getResult());
   auto access = [&](AccessKind kind) {
     return b.getArrayAttr({AccessAttr::get(b.getContext(), kind)});
