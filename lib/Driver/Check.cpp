@@ -149,8 +149,10 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   for (auto function : module.getOps<func::FuncOp>()) {
     result.ops = std::max<int64_t>(result.ops, llvm::range_size(function.getOps()));
   }
-  auto predict = module.lookupSymbol<func::FuncOp>("predict");
-  if (request.step && verdict.isProved() && predict && module->hasAttr("sluice.context")) {
+  // Of the factor that is compiled for generation where a hierarchy draws one.
+  ModuleOp generated = *variants.front().module;
+  auto predict = generated.lookupSymbol<func::FuncOp>("predict");
+  if (request.step && verdict.isProved() && predict && generated->hasAttr("sluice.context")) {
     result.step = summarizeStep(predict);
   }
   if (verdict.isProved() && request.advice) {

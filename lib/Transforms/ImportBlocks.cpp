@@ -26,11 +26,12 @@ Value StageWriter::concatenate(const Shorten &settings) {
 Value StageWriter::split(const Upsample &settings) {
   Value x = streams[current->input];
   if (settings.factor > 1) {
+    Value groups = stored("groups", x);
     auto type = cast<SequenceType>(x.getType());
     name("unfold");
     x = UnfoldOp::create(
-        b, sequence(current->factor, model.width / settings.factor, type.getElement()),
-        stored("groups", x), settings.factor);
+        b, sequence(current->factor, model.width / settings.factor, type.getElement()), groups,
+        settings.factor);
   }
   return linear("", stored("rows", x), residualType);
 }

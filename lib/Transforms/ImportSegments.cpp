@@ -207,7 +207,9 @@ Value StageWriter::binomialPrior(Value bits, double a) {
     ways = arith::SubFOp::create(b, ways, logFactorial(v[1]));
     Value rate = arith::AddFOp::create(b, arith::MulFOp::create(b, v[0], number(-std::log(a))),
                                        arith::MulFOp::create(b, others, number(-std::log1p(-a))));
-    return arith::DivFOp::create(b, arith::AddFOp::create(b, ways, rate), v[1]);
+    // Of no tokens at all: a row of segments has none where nothing ends an outer one.
+    Value tokens = arith::MaximumFOp::create(b, v[1], one);
+    return arith::DivFOp::create(b, arith::AddFOp::create(b, ways, rate), tokens);
   });
 }
 

@@ -72,6 +72,13 @@ Boundaries find(const BoundaryFlags &flags, Progress &progress) {
   warnOfLeak(*artifact);
   spec::Primitive stage = findBoundaries(artifact->plan(), flags.name);
   const auto &made = std::get<spec::Boundaries>(stage.settings);
+  if (!stage.segments.empty() || stage.factor != 1) {
+    throw UserError("--name: expected segments of tokens, found \"" + made.name +
+                    "\", which are of " +
+                    (stage.segments.empty() ? "groups of " + std::to_string(stage.factor)
+                                            : "the segments \"" + stage.segments + "\"") +
+                    "; name others");
+  }
   ByteFile text = readByteFiles({flags.data}, artifact->plan().model.vocabulary, 1,
                                 "a byte that may end a segment")
                       .front();

@@ -29,7 +29,8 @@ constexpr const char *bottomUpAndRetina =
     {"op": "head"}]})json";
 
 /// Segments whose rows close at different steps of a batch: means behind a learned first row and
-/// attention by distance; last rows and predicted bits, read from the closed segment on.
+/// attention by distance; last rows, groups of rows that stand ahead of the closed segments, and
+/// predicted bits, read from the closed segment on.
 constexpr const char *words =
     R"json({"sluice": 1, "vocabulary": 40, "context": 23, "batch": 3, "width": 8,
   "defaults": {"heads": 2, "feed_forward": 8, "placement": "post", "relative": "xl_shared"},
@@ -45,6 +46,7 @@ constexpr const char *lastAndPredicted =
   "stages": [{"op": "embedding"}, {"op": "norm", "to": "fine"},
     {"op": "boundaries", "name": "threes", "rule": "every", "factor": 3},
     {"op": "shorten", "segments": "threes", "method": "last"}, {"op": "layer"},
+    {"op": "shift", "by": 2}, {"op": "norm"}, {"op": "shorten", "factor": 3}, {"op": "upsample", "factor": 3},
     {"op": "upsample", "segments": "threes"}, {"op": "add", "with": "fine", "to": "more"},
     {"op": "boundaries", "name": "guessed", "predictor": 6, "prior": 0.4},
     {"op": "shorten", "segments": "guessed"}, {"op": "norm"},
