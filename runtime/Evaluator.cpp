@@ -41,9 +41,8 @@ struct LossSum {
 void addLosses(Executor &executor, std::span<const Window> batch, std::vector<LossSum> &sums) {
   const std::vector<LossFacts> &losses = executor.plan().losses;
   for (size_t i = 0; i < losses.size(); ++i) {
-    std::string output = i == 0 ? "losses" : "losses." + std::to_string(i);
     for (size_t row = 0; row < batch.size(); ++row) {
-      std::span<const float> nats = executor.outputRow(output, static_cast<int64_t>(row));
+      std::span<const float> nats = executor.outputRow(losses[i].rows, static_cast<int64_t>(row));
       int64_t first = std::max(batch[row].firstScored, losses[i].first);
       for (int64_t p = first; p < batch[row].length; ++p) {
         sums[i].nats += nats[static_cast<size_t>(p)];

@@ -52,6 +52,10 @@ double Generation::stateReadsAt(int64_t first, int64_t last, int64_t context) co
   return last > first ? sum / static_cast<double>(last - first) : 0;
 }
 
+std::string entryOfFactor(const std::string &entry, int64_t factor) {
+  return entry + "." + std::to_string(factor);
+}
+
 bool isGpuTarget(std::string_view target) { return target.starts_with("sm_"); }
 
 std::vector<int64_t> Plan::sortedFactors() const {
@@ -77,22 +81,25 @@ public:
     root.keys({"format", "version", "model", "proof", "targets", "training", "memory", "constants",
                "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries",
                "buffers"},
-              {"generation", "given", "losses", "factors"});
+              {"generation", "given", "losses", "segments", "factors"});
     root.at("format").oneOf({"sluice-plan"});
-    root.at("version").integer(2, 2);
+    root.at("version").integer(3, 3);
     readModel(root.at("model"));
     readProof(root.at("proof"));
     plan.targets = root.at("targets").strings();
     root.at("training").keys({"steps"});
     plan.trainingSteps = root.at("training").at("steps").integer(0);
-    if (root.has("losses")) {
-      readLosses(root.at("losses"));
-    }
     readMemory(root.at("memory"));
     readConstants(root.at("constants"));
     readScalars(root.at("scalars"));
     readRegions(root.at("inputs"), plan.inputs);
     readRegions(root.at("outputs"), plan.outputs);
+    if (root.has("losses")) {
+      readLosses(root.at("losses"));
+    }
+    if (root.has("segments")) { // before the launches that run over their rows
+      readSegments(root.at("segments"));
+    }
     if (root.has("given")) {
       readGiven(root.at("given"));
     }
@@ -135,9 +142,61 @@ private:
 
   void readLosses(const StrictJson &json) {
     for (const StrictJson &loss : json.array()) {
-      loss.keys({"name", "factor", "first"});
+      loss.keys({"name", "factor", "first", "rows", "mean"});
       plan.losses.push_back({loss.at("name").string(), loss.at("factor").number(0),
-                             loss.at("first").integer(0, mostSize)});
+                             loss.at("first").integer(0, mostSize),
+                             nameIn(plan.outputs, loss.at("rows"), "an output", Type::f32),
+                             nameIn(plan.scalars, loss.at("mean"), "a scalar", Type::f32)});
+    }
+  }
+
+  /// The name of something that the plan has, of that type.
+  template <typename T>
+  static std::string nameIn(const std::map<std::string, T> &known, const StrictJson &json,
+                            const std::string &what, Type type) {
+    std::string name = json.string();
+    auto found = known.find(name);
+    if (found == known.end() || found->second.type != type) {
+      json.fail("the name of " + what + " of type " + std::string(nameOf(type)), showJson(name));
+    }
+    return name;
+  }
+
+  const SegmentFacts *findSegments(const std::string &axis) const {
+    auto found = std::ranges::find(plan.segments, axis, &SegmentFacts::axis);
+    return found == plan.segments.end() ? nullptr : &*found;
+  }
+
+  void readSegments(const StrictJson &json) {
+    for (const StrictJson &each : json.array()) {
+      each.keys({"axis", "factor", "capacity", "counts", "length"}, {"parent", "share", "closed"});
+      SegmentFacts made;
+      made.axis = each.at("axis").string();
+      if (findSegments(made.axis)) {
+        each.at("axis").fail("each axis once", showJson(made.axis) + " again");
+      }
+      if (each.has("parent")) {
+        made.parent = each.at("parent").string();
+      }
+      made.factor = each.at("factor").integer(1, mostSize);
+      made.capacity = each.at("capacity").integer(1, mostSize);
+      made.counts = nameIn(plan.scalars, each.at("counts"), "a scalar", Type::i32);
+      requireInside(each.at("counts"), plan.scalars.at(made.counts).offset,
+                    plan.model.batch * 2 * sizeOf(Type::i32));
+      made.length = nameIn(plan.scalars, each.at("length"), "a scalar", Type::i64);
+      if (each.has("share")) {
+        made.share = each.at("share").string();
+        if (std::ranges::find(plan.losses, made.share, &LossFacts::name) == plan.losses.end()) {
+          each.at("share").fail("the name of one of the losses", showJson(made.share));
+        }
+      }
+      made.closed = each.has("closed") ? each.at("closed").string() : "";
+      plan.segments.push_back(std::move(made));
+    }
+    for (const StrictJson &each : json.array()) {
+      if (each.has("parent") && !findSegments(each.at("parent").string())) {
+        each.at("parent").failType("the axis of one of the segments");
+      }
     }
   }
 
@@ -189,12 +248,16 @@ private:
     if (offset % alignment != 0) {
       json.failType("a multiple of " + std::to_string(alignment));
     }
+    requireInside(json, offset, bytes);
+    return offset;
+  }
+
+  void requireInside(const StrictJson &json, int64_t offset, int64_t bytes) const {
     if (bytes < 0 || bytes > plan.memory.arenaBytes || offset > plan.memory.arenaBytes - bytes) {
       json.fail(std::to_string(bytes) + " bytes inside the arena of " +
                     std::to_string(plan.memory.arenaBytes) + " bytes",
                 "offset " + std::to_string(offset));
     }
-    return offset;
   }
 
   Type type(const StrictJson &json) const {
@@ -394,12 +457,12 @@ private:
   void readEntries(const StrictJson &json) {
     json.keys({}, {"initialize", "prepare", "gradient", "update", "evaluate", "predict", "prefill",
                    "step", "reset"});
-    readLaunches(json, "");
+    readLaunches(json, std::nullopt);
   }
 
-  void readLaunches(const StrictJson &json, const std::string &ending) {
+  void readLaunches(const StrictJson &json, std::optional<int64_t> factor) {
     for (const auto &[name, nodes] : json.members()) {
-      std::vector<Launch> &launches = plan.entries[name + ending];
+      std::vector<Launch> &launches = plan.entries[factor ? entryOfFactor(name, *factor) : name];
       for (const StrictJson &node : nodes.array()) {
         launches.push_back(readNode(node, static_cast<int64_t>(launches.size())));
       }
@@ -417,7 +480,7 @@ private:
         json.fail("entries of other factors than the main one", showJson(name));
       }
       entries.keys({"gradient", "evaluate", "predict"});
-      readLaunches(entries, "." + name);
+      readLaunches(entries, factor);
       plan.factors.push_back(factor);
     }
     std::sort(plan.factors.begin() + 1, plan.factors.end());
@@ -435,6 +498,15 @@ private:
         state.at("shape").failType("a shape of " + std::to_string(generation.rows) + " rows");
       }
       generation.states[name] = {region, state.at("scale").integer(0, 1 << 30)};
+    }
+    for (const SegmentFacts &segments : plan.segments) {
+      auto closed = generation.states.find(segments.closed);
+      if (!segments.closed.empty() &&
+          (closed == generation.states.end() || closed->second.region.type != Type::i32)) {
+        json.at("states").fail("the state " + showJson(segments.closed) + " of the segments " +
+                                   showJson(segments.axis) + ", i32 [rows]",
+                               "none like it");
+      }
     }
     for (const auto &[guard, rate] : json.at("rates").members()) {
       rate.keys({"runs", "period"});
@@ -463,7 +535,7 @@ private:
       json.fail("a launch, the only kind of node that the CPU runs",
                 kind.empty() ? "a kind of node that this version does not know" : kind);
     }
-    json.keys({"launch", "arguments"}, {"guard", "stream", "after", "phase"});
+    json.keys({"launch", "arguments"}, {"guard", "stream", "after", "phase", "axis"});
     Launch launch;
     launch.kernel = json.at("launch").integer(0, static_cast<int64_t>(plan.kernels.size()) - 1);
     launch.arguments = json.at("arguments").integers(std::numeric_limits<int64_t>::min());
@@ -479,6 +551,12 @@ private:
     }
     if (json.has("phase")) {
       launch.phase = json.at("phase").oneOf({"initialize", "forward", "backward", "update"});
+    }
+    if (json.has("axis")) {
+      launch.axis = json.at("axis").string();
+      if (!findSegments(launch.axis)) {
+        json.at("axis").fail("the axis of one of the plan's segments", showJson(launch.axis));
+      }
     }
     if (json.has("guard")) {
       launch.guard = readGuard(json.at("guard"));

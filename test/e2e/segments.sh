@@ -75,6 +75,18 @@ go "and on from it" --session "$work/session" --prompt "" --tokens 39
 cat "$work/first" "$work/out" > "$work/both"
 succeeds "writes the same text" cmp "$work/cached" "$work/both"
 holds "the trace has a line a token, and a bit where one is a space" 'len(f[0]) == 70 and f[0][0]["token"] == 115 and all((line["token"] in (9, 10, 11, 12, 13, 32)) == (line["segments"]["words"]["bit"] == 1) for line in f[0])' "$work/trace.jsonl"
+# Model IR may call an axis and losses what it likes: the plan lists their scalars, outputs and states.
+succeeds "model IR" "$sluice" compile "$work/words.json" --emit model
+sed -e 's/@words\.s1\b/@"segments.2"/g; s/@words\b/@"closed.x"/g; s/"next", "words.share"/"2", "loss.loss"/' "$work/out" > "$work/named.mlir"
+succeeds "with hostile names compiles" "$sluice" compile "$work/named.mlir" -t cpu-avx2 -o "$work/named.sla"
+succeeds "trains" "$sluice" train "$work/named.sla" --data "$work/training.txt" --out "$work/named" --steps 2
+holds "with losses of these names" 'set(f[0][-1]["losses"]) == {"2", "loss.loss"}' "$work/named/metrics.jsonl"
+succeeds "evaluates" "$sluice" eval "$work/named.sla" --weights "$work/named" --data "$work/held-out.txt"
+succeeds "generates" "$sluice" generate "$work/named.sla" --weights "$work/named" --prompt "a b" --tokens 4 --trace "$work/named.jsonl"
+holds "and traces segments of these names" 'all(set(line["segments"]) == {"closed.x"} for line in f[0])' "$work/named.jsonl"
+exits 1 "too many segments are told by name" "$sluice" eval "$work/named.sla" --weights "$work/named" --data "$work/spaces.txt"
+cp "$work/err" "$work/refused"
+succeeds "of their axis" grep -q 'rows for the segments of "closed.x"' "$work/refused"
 # Windows begin anew at different tokens, while other texts go on.
 printf '%s\n' "the water is" "a" "of the sea and" "so  long a prompt that it is soon half of a context" > "$work/prompts"
 go "several texts" --prompt-file "$work/prompts" --tokens 80 --seed 3
