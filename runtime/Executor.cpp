@@ -115,10 +115,15 @@ void Executor::requireRoom(const std::string &entry) {
       if (totals[row].needed > totals[row].rows) {
         std::string step =
             entry == "gradient" ? "step " + std::to_string(scalarI64("step")) + ": " : "";
-        throw RoomError(step + "row " + std::to_string(row) + " of the batch needs " +
+        auto number = static_cast<int64_t>(row);
+        if (entry == "prefill") { // the one row that takes the prompt
+          number = std::ranges::max_element(take()) - take().begin();
+        }
+        throw RoomError(number, step + "row " + std::to_string(number) + " of the batch",
                         std::to_string(totals[row].needed) + " rows for the segments of \"" +
-                        segments.axis + "\", expected at most " + std::to_string(totals[row].rows) +
-                        "; give them a greater capacity in the spec, and compile it again");
+                            segments.axis + "\", expected at most " +
+                            std::to_string(totals[row].rows) +
+                            "; give them a greater capacity in the spec, and compile it again");
       }
     }
   }

@@ -178,6 +178,7 @@ private:
     bool isDone = false;
   };
   void seat();
+  std::span<const float> predict(std::span<const Predictor::Turn> turns);
   void draw(Live &live, std::span<const float> logits);
   void finish(Live &live, StopReason reason);
 
@@ -236,6 +237,19 @@ void Writer::draw(Live &live, std::span<const float> logits) {
   }
 }
 
+std::span<const float> Writer::predict(std::span<const Predictor::Turn> turns) {
+  try {
+    return predictLogits(executor, predictor, turns);
+  } catch (const RoomError &error) {
+    auto live = std::ranges::find(living, error.row, &Live::row);
+    if (live == living.end()) { // recomputed, in the first row
+      throw;
+    }
+    throw error.of("text " + std::to_string(live->text) + ", with " +
+                   std::to_string(texts[live->text].bytes.size()) + " bytes,");
+  }
+}
+
 void Writer::run() {
   auto vocabulary = static_cast<size_t>(executor.plan().model.vocabulary);
   auto ids = std::min<size_t>(vocabulary, 256);
@@ -249,7 +263,7 @@ void Writer::run() {
     for (const Live &live : living) {
       turns.push_back({live.row, texts[live.text].bytes});
     }
-    std::span<const float> logits = predictLogits(executor, predictor, turns);
+    std::span<const float> logits = predict(turns);
     for (size_t i = 0; sink.read && i < living.size(); ++i) {
       std::span<const uint8_t> text = turns[i].text;
       sink.read(living[i].text, static_cast<int64_t>(text.size()) - 1, text.back(),

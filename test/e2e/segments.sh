@@ -61,6 +61,12 @@ holds "longer segments cost less" 'f[0]["shortening_factor"]["words"] == 8 and f
 exits 2 "a predictor heeds no spaces" "$sluice" bench "$work/drawn.sla" --steps 1 --forced-factor 4
 exits 1 "forced segments of one token are too many" "$sluice" bench "$work/words.sla" --steps 1 --forced-factor 1
 exits 2 "forced segments longer than the context" "$sluice" bench "$work/words.sla" --steps 1 --forced-factor 65
+sed -e 's/{ "op": "shift".*/{ "op": "boundaries", "name": "twos", "rule": "every", "factor": 2 }, { "op": "shorten", "segments": "twos" },/' \
+  -e 's/{ "op": "upsample", "segments": "words", "by": 0 }/{ "op": "upsample", "segments": "twos" }, { "op": "upsample", "segments": "words" }/' \
+  "$work/words.json" > "$work/nested.json"
+succeeds "nested: compile" "$sluice" compile "$work/nested.json" -t cpu-avx2 -o "$work/nested.sla"
+succeeds "nested: forced segments" "$sluice" bench "$work/nested.sla" --steps 1 --forced-factor 4 --json
+holds "nested: of tokens, and what is cut of them" 'f[0]["shortening_factor"] == {"words": 4, "twos": 8}' "$work/out"
 tr ' ' '\n' < "$work/held-out.txt" | sed 's/./ /g' | tr '\n' ' ' > "$work/spaces.txt"
 # Step by step: the text that recomputing writes, beyond the context, and in one go or with a session between.
 go() { succeeds "$1" "$sluice" generate "$work/words.sla" --weights "$work/words" --no-echo "${@:2}"; }
@@ -95,10 +101,13 @@ go "recomputed" --prompt-file "$work/prompts" --tokens 80 --seed 3 --no-cache
 cp "$work/out" "$work/other"
 succeeds "are the same texts" cmp "$work/cached" "$work/other"
 exits 2 "a trace without a cache" "$sluice" generate "$work/words.sla" --weights "$work/words" --prompt "a b" --tokens 2 --no-cache --trace "$work/none.jsonl"
-exits 1 "more segments than the capacity in a prompt" "$sluice" generate "$work/words.sla" --weights "$work/words" --prompt "$(printf '%40s' '')" --tokens 2
+printf 'a b\nc\n%40s\n' '' > "$work/prompts"
+exits 1 "more segments than the capacity in a prompt" "$sluice" generate "$work/words.sla" --weights "$work/words" --prompt-file "$work/prompts" --tokens 2
+cp "$work/err" "$work/refused"
+succeeds "which the message numbers" grep -q 'text 2, with 40 bytes, needs' "$work/refused"
 exits 1 "more segments than the capacity" "$sluice" eval "$work/words.sla" --weights "$work/words" --data "$work/spaces.txt"
 cp "$work/err" "$work/refused"
-succeeds "and the message says so" grep -q 'rows for the segments of "words"' "$work/refused"
+succeeds "and the message names the text" grep -q 'spaces.txt: the window of bytes 0 to 63 needs .* rows for the segments of "words"' "$work/refused"
 exits 1 "a sample with more segments than the capacity" "$sluice" train "$work/words.sla" --data "$work/training.txt" --out "$work/sampled" --steps 2 \
   --sample-prompt "$(printf '%40s' '')"
 succeeds "loses no step" test -e "$work/sampled/latest"

@@ -113,12 +113,18 @@ void cli::fillTokens(Executor &executor, const std::string &file, int64_t forced
   }
 }
 
-void cli::requireForced(const Json &shortening, int64_t factor, int64_t context) {
+void cli::requireForced(const Json &shortening, int64_t factor, const Plan &plan) {
   if (factor == 0) {
     return;
   }
+  int64_t context = plan.model.context;
   double expected = double(context) / double(context / factor);
-  for (const auto &[axis, found] : shortening.items()) {
+  for (const SegmentFacts &segments : plan.segments) {
+    if (!segments.parent.empty() || !shortening.contains(segments.axis)) {
+      continue;
+    }
+    const std::string &axis = segments.axis;
+    const Json &found = shortening[axis];
     if (found.is_null() || std::abs(found.get<double>() / expected - 1) > 1e-4) {
       throw UserError("expected segments of \"" + axis + "\" that white space ends, of " +
                       std::to_string(factor) + " tokens with --forced-factor, found " +
