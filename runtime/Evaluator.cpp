@@ -41,9 +41,8 @@ struct LossSum {
 void addLosses(Executor &executor, std::span<const Window> batch, std::vector<LossSum> &sums) {
   const std::vector<LossFacts> &losses = executor.plan().losses;
   for (size_t i = 0; i < losses.size(); ++i) {
-    std::string output = i == 0 ? "losses" : "losses." + std::to_string(i);
     for (size_t row = 0; row < batch.size(); ++row) {
-      std::span<const float> nats = executor.outputRow(output, static_cast<int64_t>(row));
+      std::span<const float> nats = executor.outputRow(losses[i].rows, static_cast<int64_t>(row));
       int64_t first = std::max(batch[row].firstScored, losses[i].first);
       for (int64_t p = first; p < batch[row].length; ++p) {
         sums[i].nats += nats[static_cast<size_t>(p)];
@@ -63,21 +62,27 @@ void addMeans(Executor &executor, const std::vector<LossSum> &sums, EvaluationRe
 /// Runs one batch of windows and adds their scored rows up, in order. No row of a causal model sees
 /// what stands behind it, so a shorter window is filled up, and its losses are those that it has
 /// alone, bit for bit.
-double scoreBatch(Executor &executor, const std::vector<uint8_t> &text,
-                  std::span<const Window> batch, const NumberSink &sink, int64_t &scored) {
+double scoreBatch(Executor &executor, const ByteFile &file, std::span<const Window> batch,
+                  const NumberSink &sink, int64_t &scored) {
   std::span<int32_t> tokens = executor.tokens();
   int64_t rowTokens = executor.plan().model.context + 1;
   auto shorter = [](const Window &a, const Window &b) { return a.length < b.length; };
   int64_t longest = std::ranges::max_element(batch, shorter)->length;
   for (size_t row = 0; row < batch.size(); ++row) {
-    auto from = text.begin() + batch[row].start;
+    auto from = file.bytes.begin() + batch[row].start;
     auto end = std::copy(from, from + batch[row].length + 1,
                          tokens.begin() + static_cast<int64_t>(row) * rowTokens);
     std::fill_n(end, longest - batch[row].length, 0);
   }
   executor.scalarI64("length") = longest;
   executor.scalarI64("rows") = static_cast<int64_t>(batch.size());
-  executor.run("evaluate");
+  try {
+    executor.run("evaluate");
+  } catch (const RoomError &error) {
+    const Window &window = batch[static_cast<size_t>(error.row)];
+    throw error.of(file.path.string() + ": the window of bytes " + std::to_string(window.start) +
+                   " to " + std::to_string(window.start + window.length - 1));
+  }
   double nats = 0;
   for (size_t row = 0; row < batch.size(); ++row) {
     std::span<const float> losses = executor.outputRow("losses", static_cast<int64_t>(row));
@@ -169,7 +174,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
         ++last;
       }
       auto batch = std::span<const Window>(windows).subspan(first, last - first);
-      result.nats += scoreBatch(executor, files[file].bytes, batch, losses, result.tokens);
+      result.nats += scoreBatch(executor, files[file], batch, losses, result.tokens);
       addLosses(executor, batch, sums);
       first = last;
       if (progress) {

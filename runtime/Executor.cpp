@@ -54,7 +54,7 @@ bool Executor::hasStep() const {
 
 const std::pair<const std::string, std::vector<Launch>> &
 Executor::find(const std::string &entry) const {
-  auto found = plan().entries.find(entry + "." + std::to_string(chosenFactor));
+  auto found = plan().entries.find(entryOfFactor(entry, chosenFactor));
   found = found == plan().entries.end() ? plan().entries.find(entry) : found; // of all factors
   if (found == plan().entries.end()) {
     throw UserError(artifact().path() + ": expected the entry \"" + entry +
@@ -76,15 +76,10 @@ void Executor::run(const std::string &entry) {
   }
 }
 
-/// Places of the numbers of segments (lib/Dialect/Sluice/SegmentsLowering.cpp).
-static const std::string prefix = "segments.";
+bool Executor::hasSegments() const { return !plan().segments.empty(); }
 
-bool Executor::hasSegments() const {
-  return std::ranges::any_of(plan().scalars,
-                             [](const auto &entry) { return entry.first.starts_with(prefix); });
-}
-
-std::vector<Executor::Totals> Executor::totalsOf(const Scalar &scalar, int64_t rows) {
+std::vector<Executor::Totals> Executor::totalsOf(const SegmentFacts &segments, int64_t rows) {
+  const Scalar &scalar = this->scalar(segments.counts, Type::i32);
   std::vector<Totals> totals(static_cast<size_t>(rows));
   auto size = static_cast<int64_t>(totals.size() * sizeof(Totals));
   device->download({scalar.offset, size});
@@ -102,35 +97,33 @@ template <typename T> T Executor::fetchScalar(const std::string &name, Type type
 
 std::vector<Executor::SegmentRows> Executor::segmentRows() {
   std::vector<SegmentRows> all;
-  for (const auto &[name, scalar] : plan().scalars) {
-    if (name.starts_with(prefix)) {
-      std::string axis = name.substr(prefix.size());
-      all.push_back({axis, fetchScalar<int64_t>("length." + axis, Type::i64),
-                     totalsOf(scalar, 1).front().rows});
-    }
+  for (const SegmentFacts &segments : plan().segments) {
+    all.push_back({segments.axis, fetchScalar<int64_t>(segments.length, Type::i64),
+                   totalsOf(segments, 1).front().rows});
   }
   return all;
 }
 
 /// Boundaries that data decides may be more than their axis has rows for: nothing is cut.
 void Executor::requireRoom(const std::string &entry) {
-  for (const auto &[name, scalar] : plan().scalars) {
-    if (!name.starts_with(prefix)) {
-      continue;
-    }
+  for (const SegmentFacts &segments : plan().segments) {
     int64_t rows = entry == "step"      ? plan().generation->rows
                    : entry == "prefill" ? 1
                                         : plan().model.batch;
-    std::vector<Totals> totals = totalsOf(scalar, rows);
+    std::vector<Totals> totals = totalsOf(segments, rows);
     for (size_t row = 0; row < totals.size(); ++row) {
       if (totals[row].needed > totals[row].rows) {
         std::string step =
             entry == "gradient" ? "step " + std::to_string(scalarI64("step")) + ": " : "";
-        throw RoomError(step + "row " + std::to_string(row) + " of the batch needs " +
+        auto number = static_cast<int64_t>(row);
+        if (entry == "prefill") { // the one row that takes the prompt
+          number = std::ranges::max_element(take()) - take().begin();
+        }
+        throw RoomError(number, step + "row " + std::to_string(number) + " of the batch",
                         std::to_string(totals[row].needed) + " rows for the segments of \"" +
-                        name.substr(prefix.size()) + "\", expected at most " +
-                        std::to_string(totals[row].rows) +
-                        "; give them a greater capacity in the spec, and compile it again");
+                            segments.axis + "\", expected at most " +
+                            std::to_string(totals[row].rows) +
+                            "; give them a greater capacity in the spec, and compile it again");
       }
     }
   }

@@ -23,18 +23,15 @@ int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period
 // Predictor
 //===----------------------------------------------------------------------===//
 
-/// States that count closed segments (lib/Transforms/StepSegments.cpp).
-static const std::string closedPrefix = "closed.";
-
 Predictor::Predictor(Executor &executor, bool cached)
     : executor(executor), cached(cached && executor.hasStep()),
       windows(this->cached ? static_cast<size_t>(executor.plan().generation->rows) : 1) {
   if (!this->cached) {
     return;
   }
-  for (const auto &[name, state] : executor.plan().generation->states) {
-    if (name.starts_with(closedPrefix)) {
-      closedBefore[name].resize(windows.size());
+  for (const SegmentFacts &segments : executor.plan().segments) {
+    if (!segments.closed.empty()) {
+      closedBefore[&segments].resize(windows.size());
     }
   }
 }
@@ -108,20 +105,19 @@ void Predictor::refill(int64_t row, std::span<const uint8_t> tokens) {
   executor.run("prefill");
 }
 
-int32_t Predictor::closedOf(const std::string &state, int64_t row) {
+int32_t Predictor::closedOf(const SegmentFacts &segments, int64_t row) {
   int32_t count = 0;
   std::span<uint8_t> bytes =
-      executor.stateRow(executor.plan().generation->states.at(state), row, Access::Read);
+      executor.stateRow(executor.plan().generation->states.at(segments.closed), row, Access::Read);
   std::memcpy(&count, bytes.data(), sizeof count);
   return count;
 }
 
 std::vector<Predictor::Segments> Predictor::segments(int64_t row) {
   std::vector<Segments> all;
-  for (const auto &[state, before] : closedBefore) {
-    int32_t now = closedOf(state, row);
-    all.push_back(
-        {state.substr(closedPrefix.size()), now, now > before.at(static_cast<size_t>(row))});
+  for (const auto &[segments, before] : closedBefore) {
+    int32_t now = closedOf(*segments, row);
+    all.push_back({segments->axis, now, now > before.at(static_cast<size_t>(row))});
   }
   return all;
 }
@@ -136,9 +132,9 @@ void Predictor::step(std::span<const Turn> turns) {
     executor.text()[static_cast<size_t>(at)] = turn.text.back();
     take[static_cast<size_t>(turn.row)] = 1;
   }
-  for (auto &[state, before] : closedBefore) {
+  for (auto &[segments, before] : closedBefore) {
     for (size_t row = 0; row < before.size(); ++row) {
-      before[row] = closedOf(state, static_cast<int64_t>(row));
+      before[row] = closedOf(*segments, static_cast<int64_t>(row));
     }
   }
   executor.run("step");
@@ -182,6 +178,7 @@ private:
     bool isDone = false;
   };
   void seat();
+  std::span<const float> predict(std::span<const Predictor::Turn> turns);
   void draw(Live &live, std::span<const float> logits);
   void finish(Live &live, StopReason reason);
 
@@ -240,6 +237,19 @@ void Writer::draw(Live &live, std::span<const float> logits) {
   }
 }
 
+std::span<const float> Writer::predict(std::span<const Predictor::Turn> turns) {
+  try {
+    return predictLogits(executor, predictor, turns);
+  } catch (const RoomError &error) {
+    auto live = std::ranges::find(living, error.row, &Live::row);
+    if (live == living.end()) { // recomputed, in the first row
+      throw;
+    }
+    throw error.of("text " + std::to_string(live->text) + ", with " +
+                   std::to_string(texts[live->text].bytes.size()) + " bytes,");
+  }
+}
+
 void Writer::run() {
   auto vocabulary = static_cast<size_t>(executor.plan().model.vocabulary);
   auto ids = std::min<size_t>(vocabulary, 256);
@@ -253,7 +263,7 @@ void Writer::run() {
     for (const Live &live : living) {
       turns.push_back({live.row, texts[live.text].bytes});
     }
-    std::span<const float> logits = predictLogits(executor, predictor, turns);
+    std::span<const float> logits = predict(turns);
     for (size_t i = 0; sink.read && i < living.size(); ++i) {
       std::span<const uint8_t> text = turns[i].text;
       sink.read(living[i].text, static_cast<int64_t>(text.size()) - 1, text.back(),

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Plan.h"
 
+#include "PlanFacts.h"
 #include "ProductJson.h"
 #include "sluice/Runtime/Limits.h"
 
@@ -52,6 +53,10 @@ double Generation::stateReadsAt(int64_t first, int64_t last, int64_t context) co
   return last > first ? sum / static_cast<double>(last - first) : 0;
 }
 
+std::string entryOfFactor(const std::string &entry, int64_t factor) {
+  return entry + "." + std::to_string(factor);
+}
+
 bool isGpuTarget(std::string_view target) { return target.starts_with("sm_"); }
 
 std::vector<int64_t> Plan::sortedFactors() const {
@@ -68,8 +73,8 @@ std::vector<std::string> Plan::gpuTargets() const {
 
 namespace {
 
-/// Reads one plan. Ranges are checked as they are read, so `memory` comes first.
-class PlanReader {
+/// Reads one plan.
+class PlanReader : private PlanFactsReader {
 public:
   explicit PlanReader(StrictJson root) : root(std::move(root)) {}
 
@@ -77,22 +82,25 @@ public:
     root.keys({"format", "version", "model", "proof", "targets", "training", "memory", "constants",
                "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries",
                "buffers"},
-              {"generation", "given", "losses", "factors"});
+              {"generation", "given", "losses", "segments", "factors"});
     root.at("format").oneOf({"sluice-plan"});
-    root.at("version").integer(2, 2);
+    root.at("version").integer(3, 3);
     readModel(root.at("model"));
     readProof(root.at("proof"));
     plan.targets = root.at("targets").strings();
     root.at("training").keys({"steps"});
     plan.trainingSteps = root.at("training").at("steps").integer(0);
-    if (root.has("losses")) {
-      readLosses(root.at("losses"));
-    }
     readMemory(root.at("memory"));
     readConstants(root.at("constants"));
     readScalars(root.at("scalars"));
     readRegions(root.at("inputs"), plan.inputs);
     readRegions(root.at("outputs"), plan.outputs);
+    if (root.has("losses")) {
+      readLosses(root.at("losses"));
+    }
+    if (root.has("segments")) { // before the launches that run over their rows
+      readSegments(root.at("segments"));
+    }
     if (root.has("given")) {
       readGiven(root.at("given"));
     }
@@ -117,197 +125,6 @@ public:
   }
 
 private:
-  void readModel(const StrictJson &json) {
-    json.keys({"name", "vocabulary", "context", "batch", "width", "seed", "spec", "parameters"},
-              {"first", "group"});
-    ModelFacts &model = plan.model;
-    model.name = json.at("name").string();
-    model.vocabulary = json.at("vocabulary").integer(2, mostSize);
-    model.context = json.at("context").integer(1, mostSize);
-    model.batch = json.at("batch").integer(1, mostSize);
-    model.width = json.at("width").integer(1, mostSize);
-    model.seed = json.at("seed").integer(0);
-    model.spec = json.at("spec").string();
-    model.parameters = json.at("parameters").integer(0);
-    model.first = json.has("first") ? json.at("first").integer(0, model.context - 1) : 0;
-    model.group = json.has("group") ? json.at("group").integer(1, mostSize) : 1;
-  }
-
-  void readLosses(const StrictJson &json) {
-    for (const StrictJson &loss : json.array()) {
-      loss.keys({"name", "factor", "first"});
-      plan.losses.push_back({loss.at("name").string(), loss.at("factor").number(0),
-                             loss.at("first").integer(0, mostSize)});
-    }
-  }
-
-  void readProof(const StrictJson &json) {
-    json.keys({"verdict", "modes"}, {"certificate"});
-    plan.verdict = json.at("verdict").oneOf({"proved", "leak-allowed"});
-    plan.modes = json.at("modes").strings();
-    plan.certificate = json.has("certificate") ? json.at("certificate").string() : "";
-  }
-
-  void readMemory(const StrictJson &json) {
-    json.keys({"arena_bytes", "peak_bytes", "constant_bytes", "by_scale"},
-              {"by_use", "contents", "peak", "budget"});
-    plan.memory.arenaBytes = json.at("arena_bytes").integer(0, mostArenaBytes);
-    plan.memory.peakBytes = json.at("peak_bytes").integer(0);
-    plan.memory.constantBytes = json.at("constant_bytes").integer(0);
-    for (const auto &[scale, bytes] : json.at("by_scale").members()) {
-      plan.memory.byScale[scale] = bytes.integer(0);
-    }
-    if (json.has("by_use")) {
-      for (const auto &[use, bytes] : json.at("by_use").members()) {
-        plan.memory.byUse[use] = bytes.integer(0);
-      }
-    }
-    if (json.has("contents")) {
-      for (const StrictJson &part : json.at("contents").array()) {
-        part.keys({"scale", "kind", "bytes"});
-        plan.memory.contents.push_back({part.at("scale").integer(0), part.at("kind").string(),
-                                        part.at("bytes").integer(0, mostArenaBytes)});
-      }
-    }
-    if (json.has("peak")) {
-      const StrictJson peak = json.at("peak");
-      peak.keys({"entry", "launch"}, {"place"});
-      plan.memory.peak = {peak.at("entry").string(), peak.at("launch").integer(0),
-                          peak.has("place") ? peak.at("place").string() : ""};
-    }
-    if (json.has("budget")) {
-      const StrictJson budget = json.at("budget");
-      budget.keys({"bytes", "full_bytes", "launches", "flops"});
-      plan.memory.budget = {budget.at("bytes").integer(0), budget.at("full_bytes").integer(0),
-                            budget.at("launches").integer(0), budget.at("flops").integer(0)};
-    }
-  }
-
-  /// An offset that is a multiple of `alignment`, with `bytes` after it inside the arena.
-  int64_t range(const StrictJson &json, int64_t bytes, int64_t alignment = 64) const {
-    int64_t offset = json.integer(0, mostArenaBytes);
-    if (offset % alignment != 0) {
-      json.failType("a multiple of " + std::to_string(alignment));
-    }
-    if (bytes < 0 || bytes > plan.memory.arenaBytes || offset > plan.memory.arenaBytes - bytes) {
-      json.fail(std::to_string(bytes) + " bytes inside the arena of " +
-                    std::to_string(plan.memory.arenaBytes) + " bytes",
-                "offset " + std::to_string(offset));
-    }
-    return offset;
-  }
-
-  Type type(const StrictJson &json) const {
-    std::string name = json.oneOf({"f32", "bf16", "i32", "i64"});
-    return name == "f32"    ? Type::f32
-           : name == "bf16" ? Type::bf16
-           : name == "i32"  ? Type::i32
-                            : Type::i64;
-  }
-
-  /// Dimensions whose product fits the arena (in elements), so that later products cannot overflow.
-  std::vector<int64_t> shape(const StrictJson &json) const {
-    std::vector<int64_t> sizes = json.integers(1);
-    int64_t count = 1;
-    for (int64_t size : sizes) {
-      if (size > plan.memory.arenaBytes / count) {
-        json.failType("a shape that fits the arena");
-      }
-      count *= size;
-    }
-    return sizes;
-  }
-
-  void readConstants(const StrictJson &json) {
-    json.keys({"offset", "bytes"});
-    plan.constantsBytes = json.at("bytes").integer(0, mostConstantBytes);
-    plan.constantsOffset = range(json.at("offset"), plan.constantsBytes);
-  }
-
-  void readScalars(const StrictJson &json) {
-    for (const auto &[name, scalar] : json.members()) {
-      scalar.keys({"offset", "type"});
-      Scalar &result = plan.scalars[name];
-      result.type = type(scalar.at("type"));
-      result.offset = range(scalar.at("offset"), sizeOf(result.type));
-    }
-  }
-
-  void readRegions(const StrictJson &json, std::map<std::string, Region> &regions) {
-    for (const auto &[name, region] : json.members()) {
-      region.keys({"offset", "type", "shape"}, {"row_stride"});
-      regions[name] = readRegion(region);
-    }
-  }
-
-  void readGiven(const StrictJson &json) {
-    for (const auto &[name, input] : json.members()) {
-      input.keys({"vocabulary"});
-      auto tokens = plan.inputs.find(name), counts = plan.inputs.find(name + ".count");
-      bool isTokens = tokens != plan.inputs.end() && tokens->second.type == Type::i32 &&
-                      tokens->second.shape.size() == 2 &&
-                      tokens->second.shape.front() == plan.model.batch &&
-                      tokens->second.rowStride == tokens->second.shape.back();
-      bool isCounted = counts != plan.inputs.end() && counts->second.type == Type::i64 &&
-                       counts->second.shape == std::vector{plan.model.batch};
-      if (!isTokens || !isCounted) {
-        input.failType("an input of i32 [batch, capacity] and its counts, i64 [batch]");
-      }
-      plan.given[name] = {tokens->second.shape.back(),
-                          input.at("vocabulary").integer(1, std::numeric_limits<int32_t>::max())};
-    }
-  }
-
-  Region readRegion(const StrictJson &region) const {
-    Region result;
-    result.type = type(region.at("type"));
-    result.shape = shape(region.at("shape"));
-    int64_t width = result.shape.empty() ? 1 : result.shape.back();
-    result.rowStride =
-        region.has("row_stride") ? region.at("row_stride").integer(width, mostArenaBytes) : width;
-    int64_t rows = 1;
-    for (size_t i = 0; i + 1 < result.shape.size(); ++i) {
-      rows *= result.shape[i];
-    }
-    if (result.rowStride > mostArenaBytes / (rows * sizeOf(result.type))) {
-      region.at("row_stride").failType("a stride that fits the arena");
-    }
-    int64_t elements = (rows - 1) * result.rowStride + width;
-    result.offset = range(region.at("offset"), elements * sizeOf(result.type));
-    return result;
-  }
-
-  void readTensor(const StrictJson &json) {
-    json.keys({"name", "shape", "type", "offset", "gradient", "states", "decay"});
-    Tensor tensor;
-    tensor.name = json.at("name").string();
-    for (const Tensor &other : plan.tensors) {
-      if (other.name == tensor.name) {
-        json.at("name").fail("each tensor once", "\"" + tensor.name + "\" again");
-      }
-    }
-    json.at("type").oneOf({"f32"});
-    tensor.shape = shape(json.at("shape"));
-    int64_t bytes = tensor.elements() * 4;
-    // Weights that are stored as parts of one matrix follow one another without gaps.
-    tensor.offset = range(json.at("offset"), bytes, sizeof(float));
-    tensor.gradient = range(json.at("gradient"), bytes, sizeof(float));
-    for (const auto &[name, state] : json.at("states").members()) {
-      tensor.states[name] = range(state, bytes, sizeof(float));
-    }
-    tensor.decay = json.at("decay").boolean();
-    plan.tensors.push_back(std::move(tensor));
-  }
-
-  void readGradients(const StrictJson &json) {
-    json.keys({"offset", "bytes", "buckets"});
-    plan.gradientsBytes = json.at("bytes").integer(0, mostArenaBytes);
-    plan.gradientsOffset = range(json.at("offset"), plan.gradientsBytes);
-    for (const StrictJson &bucket : json.at("buckets").array()) {
-      plan.buckets.push_back(bucket.integer(0, plan.gradientsBytes));
-    }
-  }
-
   void readKernel(const StrictJson &json) {
     json.keys({"name", "kind", "variants", "flops", "bytes"}, {"operands", "product"});
     Kernel kernel;
@@ -394,12 +211,12 @@ private:
   void readEntries(const StrictJson &json) {
     json.keys({}, {"initialize", "prepare", "gradient", "update", "evaluate", "predict", "prefill",
                    "step", "reset"});
-    readLaunches(json, "");
+    readLaunches(json, std::nullopt);
   }
 
-  void readLaunches(const StrictJson &json, const std::string &ending) {
+  void readLaunches(const StrictJson &json, std::optional<int64_t> factor) {
     for (const auto &[name, nodes] : json.members()) {
-      std::vector<Launch> &launches = plan.entries[name + ending];
+      std::vector<Launch> &launches = plan.entries[factor ? entryOfFactor(name, *factor) : name];
       for (const StrictJson &node : nodes.array()) {
         launches.push_back(readNode(node, static_cast<int64_t>(launches.size())));
       }
@@ -417,7 +234,7 @@ private:
         json.fail("entries of other factors than the main one", showJson(name));
       }
       entries.keys({"gradient", "evaluate", "predict"});
-      readLaunches(entries, "." + name);
+      readLaunches(entries, factor);
       plan.factors.push_back(factor);
     }
     std::sort(plan.factors.begin() + 1, plan.factors.end());
@@ -435,6 +252,15 @@ private:
         state.at("shape").failType("a shape of " + std::to_string(generation.rows) + " rows");
       }
       generation.states[name] = {region, state.at("scale").integer(0, 1 << 30)};
+    }
+    for (const SegmentFacts &segments : plan.segments) {
+      auto closed = generation.states.find(segments.closed);
+      if (!segments.closed.empty() &&
+          (closed == generation.states.end() || closed->second.region.type != Type::i32)) {
+        json.at("states").fail("the state " + showJson(segments.closed) + " of the segments " +
+                                   showJson(segments.axis) + ", i32 [rows]",
+                               "none like it");
+      }
     }
     for (const auto &[guard, rate] : json.at("rates").members()) {
       rate.keys({"runs", "period"});
@@ -463,7 +289,7 @@ private:
       json.fail("a launch, the only kind of node that the CPU runs",
                 kind.empty() ? "a kind of node that this version does not know" : kind);
     }
-    json.keys({"launch", "arguments"}, {"guard", "stream", "after", "phase"});
+    json.keys({"launch", "arguments"}, {"guard", "stream", "after", "phase", "axis"});
     Launch launch;
     launch.kernel = json.at("launch").integer(0, static_cast<int64_t>(plan.kernels.size()) - 1);
     launch.arguments = json.at("arguments").integers(std::numeric_limits<int64_t>::min());
@@ -479,6 +305,12 @@ private:
     }
     if (json.has("phase")) {
       launch.phase = json.at("phase").oneOf({"initialize", "forward", "backward", "update"});
+    }
+    if (json.has("axis")) {
+      launch.axis = json.at("axis").string();
+      if (!findSegments(launch.axis)) {
+        json.at("axis").fail("the axis of one of the plan's segments", showJson(launch.axis));
+      }
     }
     if (json.has("guard")) {
       launch.guard = readGuard(json.at("guard"));
@@ -555,7 +387,6 @@ private:
   }
 
   StrictJson root;
-  Plan plan;
 };
 
 } // namespace

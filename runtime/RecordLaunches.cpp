@@ -40,8 +40,8 @@ public:
       runEntry(entry);
     }
     for (int64_t factor : device->plan().factors) { // the main one has no entries of such names
-      for (const char *entry : {"gradient.", "evaluate.", "predict."}) {
-        runEntry(entry + std::to_string(factor));
+      for (const char *entry : {"gradient", "evaluate", "predict"}) {
+        runEntry(entryOfFactor(entry, factor));
       }
     }
     generate();

@@ -344,7 +344,7 @@ private:
     tokensSinceLog += plan.model.batch * plan.model.context;
     Json losses = Json::object(); // of several, by name
     for (const LossFacts &each : plan.losses) {
-      losses[each.name] = executor.scalarF32("loss." + each.name);
+      losses[each.name] = executor.scalarF32(each.mean);
     }
     double loss = losses.empty() ? objective : losses[plan.losses.front().name].get<double>();
     Json metrics = {{"step", number},

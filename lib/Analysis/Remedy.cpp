@@ -28,6 +28,13 @@ struct ShiftChain {
 };
 } // namespace
 
+/// Whether a stage maps rows before it lays them side by side ("concatenate"), so that no shift
+/// stands right before.
+static bool isOfParts(Operation *fold) {
+  auto linear = fold->getOperand(0).getDefiningOp<LinearOp>();
+  return linear && stageNameOf(linear).stage == stageNameOf(fold).stage;
+}
+
 Operation *sluice::opAtFault(FoundLeak &leak) {
   for (size_t i = leak.path.size() - 1; i-- > 0;) { // the last is what is read, not a reader
     auto [value, position] = leak.path[i];
@@ -45,6 +52,12 @@ std::string sluice::remedyFor(Operation *fault, spec::SourceLocation &place, Men
   if (int64_t k = groupOf(fault); k > 1) {
     ShiftChain shifts(fault);
     std::string least = std::to_string(k - 1);
+    if (isOfParts(fault)) {
+      return "parts of a group's rows stand side by side here, from its first to its last, "
+             "whatever "
+             "is shifted before; shift by 1 directly behind this shortening by " +
+             std::to_string(k);
+    }
     if (!shifts.nearest) {
       mending.insertShift(fault, k - 1);
       return "no shift stands right before this shortening by " + std::to_string(k) +

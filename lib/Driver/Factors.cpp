@@ -78,6 +78,9 @@ OwningOpRef<ModuleOp> driver::mergeVariants(std::vector<ImportedVariant> &varian
       if (auto entry = variant.module->lookupSymbol<func::FuncOp>(name)) {
         entry->moveBefore(merged->getBody(), merged->getBody()->end());
         entry.setSymName((name + "." + Twine(variant.factor)).str());
+        Builder b(merged->getContext());
+        entry->setAttr("plan.of", b.getStringAttr(name));
+        entry->setAttr("plan.factor", b.getI64IntegerAttr(variant.factor));
       }
     }
   }

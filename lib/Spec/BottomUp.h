@@ -30,7 +30,7 @@ int64_t expandBottomUp(const BottomUp &bottomUp, const Stage &stage, int64_t inp
   int64_t x = input;
   for (size_t i = 1; i < levels.size(); ++i) {
     int64_t from = bottomUp.repooled ? 1 : levels[i - 1].factor;
-    x = emit(Shorten{levels[i].factor / from, bottomUp.shorten, {}}, next(),
+    x = emit(Shorten{levels[i].factor / from, bottomUp.shorten, bottomUp.shortenWindow}, next(),
              bottomUp.repooled ? input : x, {});
     x = stack(levels[i].layers, x);
     scales.push_back(x);

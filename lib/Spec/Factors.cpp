@@ -39,6 +39,20 @@ std::string shapeOf(std::vector<Tensor>::const_iterator tensor, const std::vecto
   return tensor->name + " of [" + text + "]";
 }
 
+constexpr const char *otherMethods =
+    "shorten and upsample by methods whose weights do not depend on it, such as \"average\" and "
+    "\"repeat\"";
+
+/// Of weights that differ between two factors.
+std::string remedyFor(const Tensor &one, const Tensor &other) {
+  if (one.name == other.name && one.name.ends_with("attention.relative.table")) {
+    return "rows at the greater factor are fewer than these distances; say \"relative\": "
+           "{\"bias\": " +
+           std::to_string(std::min(one.shape.front(), other.shape.front())) + "} or less";
+  }
+  return otherMethods;
+}
+
 /// Weights are shared, so they are the same at each factor.
 void checkWeights(const Stage &stage, const std::vector<Model> &models,
                   const std::vector<int64_t> &factors) {
@@ -49,12 +63,12 @@ void checkWeights(const Stage &stage, const std::vector<Model> &models,
       return x.name == y.name && x.shape == y.shape;
     });
     if (a != first.end() || b != other.end()) {
-      throw Failure{{stage.at("hierarchy"),
-                     "expected weights that fit every factor, found " + shapeOf(a, first) +
-                         " at factor " + std::to_string(factors.front()) + " and " +
-                         shapeOf(b, other) + " at factor " + std::to_string(factors[i]) +
-                         "; shorten and upsample by methods whose weights do not depend on it, "
-                         "such as \"average\" and \"repeat\""}};
+      throw Failure{
+          {stage.at("hierarchy"),
+           "expected weights that fit every factor, found " + shapeOf(a, first) + " at factor " +
+               std::to_string(factors.front()) + " and " + shapeOf(b, other) + " at factor " +
+               std::to_string(factors[i]) + "; " +
+               (a != first.end() && b != other.end() ? remedyFor(*a, *b) : otherMethods)}};
     }
   }
 }

@@ -151,7 +151,7 @@ private:
     bool norms = hourglass.attendsDown && isPre;
     int64_t keys = norms ? norm(x, inside) : x;
     int64_t late = hourglass.shiftsOutput ? keys : shift(k, keys, inside);
-    int64_t pooled = add(Shorten{k, hourglass.shorten, {}}, late, inside);
+    int64_t pooled = add(Shorten{k, hourglass.shorten, hourglass.shortenWindow}, late, inside);
     if (!hourglass.attendsDown) {
       return pooled;
     }
@@ -201,6 +201,7 @@ Hourglass readHourglass(const Fields &fields, int64_t width) {
   }
   Down down = fields.choice<Down>("shorten", downs, {Shortening::Average, false});
   hourglass.shorten = down.method;
+  hourglass.shortenWindow = readShortenWindow(fields);
   hourglass.attendsDown = down.attends;
   hourglass.shortenKeys = fields.choice<ShortenKeys>(
       "shorten_keys", {{"all", ShortenKeys::All}, {"group", ShortenKeys::Group}}, ShortenKeys::All);

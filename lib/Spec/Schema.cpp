@@ -245,6 +245,13 @@ const KeyInfo shortenInside = {"shorten",
                                "average",
                                {shorteningNames.begin(), shorteningNames.end()}};
 
+const KeyInfo windowInside = {"shorten_window",
+                              "integer >= 1",
+                              "rows that a group of every shorten stage inside reads, which end "
+                              "where the group ends",
+                              "each one's factor",
+                              {}};
+
 /// The keys that stages of one op have beside op, from, to and layer settings.
 /// Methods of an hourglass: those of a shorten stage, and attention from two of them.
 const std::vector<std::string_view> hourglassShortenings = [] {
@@ -357,6 +364,7 @@ Keys ownKeys(Op op) {
          "method of every shorten stage inside; attention: from the group's average, or a linear "
          "map of it, over the stream",
          "average", hourglassShortenings},
+        windowInside,
         {"shorten_keys",
          "string",
          "of attention that shortens: all positions up to the group, or the group's alone",
@@ -392,6 +400,7 @@ Keys ownKeys(Op op) {
          "required",
          {}},
         shortenInside,
+        windowInside,
         {"upsample", "string", "method of every upsample stage inside", "repeat", upsamplingNames},
         {"projection_activation", "string", "of the project stages that join two scales", "none",
          projectionNames()},
@@ -408,6 +417,7 @@ Keys ownKeys(Op op) {
              "required",
              {}},
             shortenInside,
+            windowInside,
             {"pooling",
              "string",
              "what groups are made of: the finer scale's result, or the stage's input",

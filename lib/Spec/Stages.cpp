@@ -176,6 +176,7 @@ BottomUp readBottomUp(const Fields &fields, int64_t width) {
   BottomUp bottomUp;
   bottomUp.hierarchy = readRisingHierarchy(fields);
   bottomUp.shorten = readShortening(fields, "shorten");
+  bottomUp.shortenWindow = readShortenWindow(fields);
   bottomUp.repooled =
       fields.choice<bool>("pooling", {{"cascaded", false}, {"repooled", true}}, false);
   bottomUp.layer = readLayer(fields, width);
@@ -361,6 +362,11 @@ bool readStart(const Fields &fields, std::optional<int64_t> by) {
                 "learn, found a shift of 0; leave it out, or shift by more");
   }
   return isLearned;
+}
+
+std::optional<int64_t> readShortenWindow(const Fields &fields) {
+  return fields.find("shorten_window") ? std::optional(fields.integer("shorten_window", anyWindow))
+                                       : std::nullopt;
 }
 
 Shortening readShortening(const Fields &fields, std::string_view key) {

@@ -56,6 +56,8 @@ std::optional<Activation> readProjection(const Fields &fields, std::string_view 
 /// Whether `start` says that the first rows of a shift, `by` rows where that is known, are learned.
 bool readStart(const Fields &fields, std::optional<int64_t> by);
 Shortening readShortening(const Fields &fields, std::string_view key);
+/// The value of "shorten_window"; none where the stage has none.
+std::optional<int64_t> readShortenWindow(const Fields &fields);
 Upsampling readUpsampling(const Fields &fields, std::string_view key);
 
 /// Names that are words and no names of functions, scales and places of a plan.

@@ -38,7 +38,7 @@ private:
       z = add(Upsample{r, topDown.upsample, {}}, above);
       z = add(Shift{r - 1, topDown.isLearned && r > 1}, z);
     }
-    int64_t x = k > 1 ? add(Shorten{k, topDown.shorten, {}}, input) : input;
+    int64_t x = k > 1 ? add(Shorten{k, topDown.shorten, topDown.shortenWindow}, input) : input;
     if (i > 0) {
       x = add(Project{"", topDown.projection, topDown.layer.bias}, x, z);
     }
@@ -88,6 +88,7 @@ TopDown readTopDown(const Fields &fields, int64_t width) {
   TopDown topDown;
   topDown.hierarchy = readFallingHierarchy(fields);
   topDown.shorten = readShortening(fields, "shorten");
+  topDown.shortenWindow = readShortenWindow(fields);
   topDown.upsample = readUpsampling(fields, "upsample");
   topDown.projection = readProjection(fields, "projection_activation");
   if (fields.find("bags")) {

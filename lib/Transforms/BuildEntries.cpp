@@ -2,6 +2,7 @@
 //
 // What surrounds the model: outputs, gradient norm, schedule, optimizer, initialization.
 #include "RowsBuilder.h"
+#include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Transforms/ParameterLayout.h"
 #include "sluice/Transforms/Passes.h"
 
@@ -80,7 +81,7 @@ void EntryBuilder::closeLosses(func::FuncOp func) {
   Operation *terminator = func.getBody().front().getTerminator();
   b.setInsertionPoint(terminator);
   for (auto [i, losses] : llvm::enumerate(terminator->getOperands())) {
-    store(i == 0 ? "output:losses" : ("output:losses." + Twine(i)).str(), losses);
+    store("output:" + plan::lossesName(i), losses);
   }
   terminator->setOperands({});
   func.setType(b.getFunctionType({}, {}));

@@ -112,7 +112,8 @@ LogicalResult Storage::checkOrder() {
     } else if (auto store = dyn_cast<plan::StoreOp>(op)) {
       writesOf(store.getValue()).isStorePending = false;
     } else if (isDispatch(op)) {
-      if (std::string length = dispatch::lengthOf(&op); StringRef(length).contains('.')) {
+      if (dispatch::axisOf(&op)) {
+        std::string length = dispatch::lengthOf(&op);
         Writes &writes = ofPlaces["scalar:" + length];
         if (writes.count == 0 || writes.isStorePending) {
           return op.emitError() << "reads scalar:" << length

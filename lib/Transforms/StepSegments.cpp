@@ -4,6 +4,7 @@
 // state. The step's bit adds to it, and says then which rows of segments are due.
 #include "RowsBuilder.h"
 #include "StepEntries.h"
+#include "sluice/Dialect/Plan/Names.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -30,9 +31,13 @@ void StepEntries::dropBits(func::FuncOp step) {
   }
 }
 
+static std::string placeOfClosed(FlatSymbolRefAttr axis) {
+  return "state:" + plan::closedName(axis.getValue());
+}
+
 Value StepEntries::bindClosed(FlatSymbolRefAttr axis) {
   return plan::BindOp::create(b, module.getLoc(), perRow().clone(b.getI32Type()),
-                              ("state:closed." + axis.getValue()).str());
+                              placeOfClosed(axis));
 }
 
 /// The one row of a tensor that has one for each row of the batch.
@@ -135,7 +140,7 @@ Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
     byTokens[number] = launch.getResult(2 * i + 1);
   }
   Value after = launch.getResults().back();
-  plan::StoreOp::create(b, loc, ("state:closed." + axis.getValue()).str(), after);
+  plan::StoreOp::create(b, loc, placeOfClosed(axis), after);
   buildGuards(made);
   return after;
 }
@@ -180,7 +185,7 @@ static void storeTotals(OpBuilder &b, SegmentOp op, Value closed, int64_t rows, 
   each.result(both, AccessKind::Flat, RankedTensorType::get({rows, 2}, i32));
   dispatch::RowsOp made = each.finish("segment totals");
   made->setAttr("plan.phase", b.getStringAttr("forward"));
-  plan::StoreOp::create(b, op.getLoc(), ("scalar:segments." + axis).str(), made.getResult(0));
+  plan::StoreOp::create(b, op.getLoc(), "scalar:" + plan::countsName(axis), made.getResult(0));
 }
 
 void StepEntries::cut(SegmentOp op, DenseMap<Value, Value> &tensors) {
@@ -228,7 +233,6 @@ void StepEntries::commitClosed(ValueRange counts) {
     each.result(toI32(each, next), AccessKind::Flat, perRow().clone(i32), /*alias=*/0);
     dispatch::RowsOp made = each.finish("closed");
     made->setAttr("plan.phase", b.getStringAttr("forward"));
-    plan::StoreOp::create(b, module.getLoc(), ("state:closed." + axis.getValue()).str(),
-                          made.getResult(0));
+    plan::StoreOp::create(b, module.getLoc(), placeOfClosed(axis), made.getResult(0));
   }
 }

@@ -54,6 +54,8 @@ holds "factors differ" 'f[0]["factors"]["2"]["nats"] != f[0]["factors"]["4"]["na
 succeeds "a notice says where each token recomputes all" grep -q "with factor 2 each token recomputes" "$work/notice-2"
 succeeds "the step is of factor 4" "$sluice" generate "$work/drawn.sla" "${write[@]}" --save-session "$work/session"
 exits 2 "and of no other" "$sluice" generate "$work/drawn.sla" "${write[@]}" --save-session "$work/session-2" --factor 2
+cp "$work/err" "$work/refused"
+succeeds "the message names both factors" grep -q -e '--factor: expected 4, the factor of the steps .* found 2; leave --factor out' "$work/refused"
 succeeds "losses by token" "$sluice" eval "$work/drawn.sla" "${score[@]}" --factor 2 --per-token "$work/losses.npy"
 succeeds "logits" "$sluice" logits "$work/drawn.sla" --weights "$work/run" --data "$work/held-out.txt" -o "$work/logits.npy" --factor 2
 succeeds "give these losses" python3 - "$work" << 'PYTHON'

@@ -61,6 +61,12 @@ holds "longer segments cost less" 'f[0]["shortening_factor"]["words"] == 8 and f
 exits 2 "a predictor heeds no spaces" "$sluice" bench "$work/drawn.sla" --steps 1 --forced-factor 4
 exits 1 "forced segments of one token are too many" "$sluice" bench "$work/words.sla" --steps 1 --forced-factor 1
 exits 2 "forced segments longer than the context" "$sluice" bench "$work/words.sla" --steps 1 --forced-factor 65
+sed -e 's/{ "op": "shift".*/{ "op": "boundaries", "name": "twos", "rule": "every", "factor": 2 }, { "op": "shorten", "segments": "twos" },/' \
+  -e 's/{ "op": "upsample", "segments": "words", "by": 0 }/{ "op": "upsample", "segments": "twos" }, { "op": "upsample", "segments": "words" }/' \
+  "$work/words.json" > "$work/nested.json"
+succeeds "nested: compile" "$sluice" compile "$work/nested.json" -t cpu-avx2 -o "$work/nested.sla"
+succeeds "nested: forced segments" "$sluice" bench "$work/nested.sla" --steps 1 --forced-factor 4 --json
+holds "nested: of tokens, and what is cut of them" 'f[0]["shortening_factor"] == {"words": 4, "twos": 8}' "$work/out"
 tr ' ' '\n' < "$work/held-out.txt" | sed 's/./ /g' | tr '\n' ' ' > "$work/spaces.txt"
 # Step by step: the text that recomputing writes, beyond the context, and in one go or with a session between.
 go() { succeeds "$1" "$sluice" generate "$work/words.sla" --weights "$work/words" --no-echo "${@:2}"; }
@@ -75,6 +81,18 @@ go "and on from it" --session "$work/session" --prompt "" --tokens 39
 cat "$work/first" "$work/out" > "$work/both"
 succeeds "writes the same text" cmp "$work/cached" "$work/both"
 holds "the trace has a line a token, and a bit where one is a space" 'len(f[0]) == 70 and f[0][0]["token"] == 115 and all((line["token"] in (9, 10, 11, 12, 13, 32)) == (line["segments"]["words"]["bit"] == 1) for line in f[0])' "$work/trace.jsonl"
+# Model IR may call an axis and losses what it likes: the plan lists their scalars, outputs and states.
+succeeds "model IR" "$sluice" compile "$work/words.json" --emit model
+sed -e 's/@words\.s1\b/@"segments.2"/g; s/@words\b/@"closed.x"/g; s/"next", "words.share"/"2", "loss.loss"/' "$work/out" > "$work/named.mlir"
+succeeds "with hostile names compiles" "$sluice" compile "$work/named.mlir" -t cpu-avx2 -o "$work/named.sla"
+succeeds "trains" "$sluice" train "$work/named.sla" --data "$work/training.txt" --out "$work/named" --steps 2
+holds "with losses of these names" 'set(f[0][-1]["losses"]) == {"2", "loss.loss"}' "$work/named/metrics.jsonl"
+succeeds "evaluates" "$sluice" eval "$work/named.sla" --weights "$work/named" --data "$work/held-out.txt"
+succeeds "generates" "$sluice" generate "$work/named.sla" --weights "$work/named" --prompt "a b" --tokens 4 --trace "$work/named.jsonl"
+holds "and traces segments of these names" 'all(set(line["segments"]) == {"closed.x"} for line in f[0])' "$work/named.jsonl"
+exits 1 "too many segments are told by name" "$sluice" eval "$work/named.sla" --weights "$work/named" --data "$work/spaces.txt"
+cp "$work/err" "$work/refused"
+succeeds "of their axis" grep -q 'rows for the segments of "closed.x"' "$work/refused"
 # Windows begin anew at different tokens, while other texts go on.
 printf '%s\n' "the water is" "a" "of the sea and" "so  long a prompt that it is soon half of a context" > "$work/prompts"
 go "several texts" --prompt-file "$work/prompts" --tokens 80 --seed 3
@@ -83,10 +101,13 @@ go "recomputed" --prompt-file "$work/prompts" --tokens 80 --seed 3 --no-cache
 cp "$work/out" "$work/other"
 succeeds "are the same texts" cmp "$work/cached" "$work/other"
 exits 2 "a trace without a cache" "$sluice" generate "$work/words.sla" --weights "$work/words" --prompt "a b" --tokens 2 --no-cache --trace "$work/none.jsonl"
-exits 1 "more segments than the capacity in a prompt" "$sluice" generate "$work/words.sla" --weights "$work/words" --prompt "$(printf '%40s' '')" --tokens 2
+printf 'a b\nc\n%40s\n' '' > "$work/prompts"
+exits 1 "more segments than the capacity in a prompt" "$sluice" generate "$work/words.sla" --weights "$work/words" --prompt-file "$work/prompts" --tokens 2
+cp "$work/err" "$work/refused"
+succeeds "which the message numbers" grep -q 'text 2, with 40 bytes, needs' "$work/refused"
 exits 1 "more segments than the capacity" "$sluice" eval "$work/words.sla" --weights "$work/words" --data "$work/spaces.txt"
 cp "$work/err" "$work/refused"
-succeeds "and the message says so" grep -q 'rows for the segments of "words"' "$work/refused"
+succeeds "and the message names the text" grep -q 'spaces.txt: the window of bytes 0 to 63 needs .* rows for the segments of "words"' "$work/refused"
 exits 1 "a sample with more segments than the capacity" "$sluice" train "$work/words.sla" --data "$work/training.txt" --out "$work/sampled" --steps 2 \
   --sample-prompt "$(printf '%40s' '')"
 succeeds "loses no step" test -e "$work/sampled/latest"

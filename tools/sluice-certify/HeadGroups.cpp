@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Layers whose heads are grouped, and the composite stage that ends in one: docs/spec.md, "Groups
-// of heads" and "bottom_up".
+// Layers whose heads are grouped, and bottom_up, which ends in one.
 #include "Deriver.h"
 
 using namespace certify;
@@ -16,6 +15,9 @@ size_t Deriver::mixGroups(const Layer &layer, const std::string &path, size_t x,
     std::string part = path + "." + std::to_string(i);
     size_t keys = sources.empty() ? x : sources[i];
     if (sources.empty() && group.factor > 1) {
+      if (graph.values[x].factor * group.factor > largestNumber) {
+        fail(part, "scales of at most 2^31 - 1 tokens a position", "more");
+      }
       bool isMoving = group.mask.step > 1;
       keys = make(Kind::Shorten, part + ".shorten", {x}, isMoving ? 1 : group.factor);
       graph.values[keys].window = isMoving ? group.factor : 0;
@@ -58,7 +60,8 @@ size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x
   std::vector<size_t> scales;
   for (size_t i = 1, finer = x; i < levels.size(); ++i) {
     int64_t factor = repooled ? levels[i].factor : levels[i].factor / levels[i - 1].factor;
-    finer = shorten(next(), factor, factor, folds, repooled ? x : finer);
+    int64_t window = fields.integer("shorten_window", 1, factor);
+    finer = shorten(next(), factor, window, folds, repooled ? x : finer);
     finer = stack(settings, levels[i].layers, next, finer);
     scales.push_back(finer);
     gathers.groups.push_back({"the scale", 1, {Mask::Complete, 0, 0}});

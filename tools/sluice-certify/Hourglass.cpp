@@ -116,7 +116,7 @@ size_t Deriver::Hourglass::goDown(int64_t k, Names &next, size_t x) {
   bool attends = down >= Attention, linear = down == Linear || down == AttentionLinear;
   x = attends && settings.preNorm ? make.norm(next(), x) : x;
   size_t late = shiftsOutput ? x : make.shift(next(), shift.value_or(k - 1), learns, x);
-  size_t groups = make.shorten(next(), k, k, linear, late);
+  size_t groups = make.shorten(next(), k, fields.integer("shorten_window", 1, k), linear, late);
   if (!attends) {
     return groups;
   }

@@ -32,12 +32,13 @@ const std::map<std::string, std::set<std::string>> ownKeys = {
     {"loss", {"name", "factor", "shift", "first", "tied", "bias", "label_smoothing", "from"}},
     {"layers", {"count", "first", "from", "to"}},
     {"hourglass",
-     {"hierarchy", "shorten", "shorten_keys", "upsample", "shift", "shifted", "start", "from",
-      "to"}},
+     {"hierarchy", "shorten", "shorten_window", "shorten_keys", "upsample", "shift", "shifted",
+      "start", "from", "to"}},
     {"project", {"with", "activation", "bias", "from", "to"}},
     {"top_down",
-     {"hierarchy", "shorten", "upsample", "projection_activation", "bags", "start", "from", "to"}},
-    {"bottom_up", {"hierarchy", "shorten", "pooling", "from", "to"}}};
+     {"hierarchy", "shorten", "shorten_window", "upsample", "projection_activation", "bags",
+      "start", "from", "to"}},
+    {"bottom_up", {"hierarchy", "shorten", "shorten_window", "pooling", "from", "to"}}};
 
 void checkKeys(const json &object, const std::set<std::string> &known, const std::string &where) {
   for (const auto &[key, value] : object.items()) {
@@ -161,7 +162,8 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
       above = upsample(next(), ratio, unfolds, above, fields);
       above = shift(next(), ratio - 1, learns, above);
     }
-    size_t x = level.factor > 1 ? shorten(next(), level.factor, level.factor, folds, input) : input;
+    int64_t k = level.factor, window = fields.integer("shorten_window", 1, k);
+    size_t x = k > 1 ? shorten(next(), k, window, folds, input) : input;
     x = joins ? project(next(), x, above, activated) : x;
     settings.mask.from = learns ? 0 : levels[0].factor / level.factor - 1;
     x = stack(settings, level.layers, next, x);

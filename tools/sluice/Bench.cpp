@@ -400,7 +400,7 @@ void runBench(const BenchFlags &flags) {
   Peak before = peakOf(*executor, flags.device.device);
   trainingStep(*executor, 1);
   Json shortening = shorteningOf(*executor);
-  requireForced(shortening, flags.forcedFactor, plan.model.context);
+  requireForced(shortening, flags.forcedFactor, plan);
   // Timing a kernel of a GPU keeps the next one waiting, so steps are timed first, then kernels.
   bool apart = flags.device.device == "cuda";
   if (!apart) {

@@ -5,7 +5,6 @@
 #include "sluice/Runtime/Data.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/TextLike.h"
-#include "sluice/Spec/Spec.h"
 
 #include <algorithm>
 #include <chrono>
@@ -29,18 +28,15 @@ double cli::trainingStep(Executor &executor, int64_t step) {
 
 double cli::flopsOfStep(Executor &executor) {
   const Plan &plan = executor.plan();
-  std::map<int64_t, double> filled; // by the offset of a length
+  std::map<std::string, double> filled; // by axis
   for (const Executor::SegmentRows &rows : executor.segmentRows()) {
-    filled[plan.scalars.at("length." + rows.axis).offset] =
-        static_cast<double>(rows.computed) / static_cast<double>(rows.most);
+    filled[rows.axis] = static_cast<double>(rows.computed) / static_cast<double>(rows.most);
   }
   double flops = 0;
   for (const char *entry : {"gradient", "update"}) {
     for (const Launch &launch : executor.launchesOf(entry)) {
       const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
-      auto found = kernel.operands.empty() ? filled.end()
-                                           : filled.find(launch.arguments[kernel.operands.size()]);
-      double share = found == filled.end() ? 1 : found->second;
+      double share = launch.axis.empty() ? 1 : filled.at(launch.axis);
       flops += static_cast<double>(kernel.flops) * share * (kernel.kind == "attention" ? share : 1);
     }
   }
@@ -49,13 +45,14 @@ double cli::flopsOfStep(Executor &executor) {
 
 nlohmann::json cli::shorteningOf(Executor &executor) {
   Json factors = Json::object();
-  for (const Executor::SegmentRows &rows : executor.segmentRows()) {
-    std::string told = "loss." + rows.axis + std::string(spec::boundaryShare);
-    if (!executor.plan().scalars.contains(told)) {
+  const Plan &plan = executor.plan();
+  for (const SegmentFacts &segments : plan.segments) {
+    auto told = std::ranges::find(plan.losses, segments.share, &LossFacts::name);
+    if (told == plan.losses.end()) {
       continue; // model IR need not tell it
     }
-    double share = executor.scalarF32(told);
-    factors[rows.axis] = share > 0 ? Json(1 / share) : Json(nullptr);
+    double share = executor.scalarF32(told->mean);
+    factors[segments.axis] = share > 0 ? Json(1 / share) : Json(nullptr);
   }
   return factors;
 }
@@ -116,12 +113,18 @@ void cli::fillTokens(Executor &executor, const std::string &file, int64_t forced
   }
 }
 
-void cli::requireForced(const Json &shortening, int64_t factor, int64_t context) {
+void cli::requireForced(const Json &shortening, int64_t factor, const Plan &plan) {
   if (factor == 0) {
     return;
   }
+  int64_t context = plan.model.context;
   double expected = double(context) / double(context / factor);
-  for (const auto &[axis, found] : shortening.items()) {
+  for (const SegmentFacts &segments : plan.segments) {
+    if (!segments.parent.empty() || !shortening.contains(segments.axis)) {
+      continue;
+    }
+    const std::string &axis = segments.axis;
+    const Json &found = shortening[axis];
     if (found.is_null() || std::abs(found.get<double>() / expected - 1) > 1e-4) {
       throw UserError("expected segments of \"" + axis + "\" that white space ends, of " +
                       std::to_string(factor) + " tokens with --forced-factor, found " +

@@ -18,9 +18,10 @@ void fillTokens(runtime::Executor &executor, const std::string &file, int64_t fo
 nlohmann::json shorteningOf(runtime::Executor &executor);
 /// A line an axis.
 std::string describeShortening(const nlohmann::json &factors);
-/// What is forced must be what happened: bits that a predictor makes, or another rule, do not heed
-/// spaces. Throws UserError where they differ; does nothing where `factor` is 0.
-void requireForced(const nlohmann::json &shortening, int64_t factor, int64_t context);
+/// What is forced must be what happened to the tokens' segments: bits that a predictor makes, or
+/// another rule, do not heed spaces. Segments of segments are as they come. Throws UserError where
+/// they differ; does nothing where `factor` is 0.
+void requireForced(const nlohmann::json &shortening, int64_t factor, const runtime::Plan &plan);
 
 /// Seconds of one training step of whole rows.
 double trainingStep(runtime::Executor &executor, int64_t step);

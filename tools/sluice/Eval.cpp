@@ -103,11 +103,12 @@ void printForPeople(const EvaluationResult &result, const EvalFlags &flags,
     std::cout << format("bits per dim    %.4f\n", result.bitsPerToken());
   }
   for (const auto &[name, number] : result.losses) {
-    if (name.ends_with(spec::boundaryShare)) {
-      std::string segments = name.substr(0, name.size() - spec::boundaryShare.size());
+    const std::vector<SegmentFacts> &all = executor.plan().segments;
+    auto told = std::ranges::find(all, name, &SegmentFacts::share);
+    if (told != all.end()) {
       std::cout << (number > 0 ? format("shortening      %.3f tokens a segment of %s\n", 1 / number,
-                                        segments.c_str())
-                               : "shortening      no segments of " + segments + "\n");
+                                        told->axis.c_str())
+                               : "shortening      no segments of " + told->axis + "\n");
     } else {
       std::cout << format("loss %-10s %.4f nats\n", name.c_str(), number);
     }

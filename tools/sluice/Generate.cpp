@@ -366,6 +366,14 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   SamplingOptions options = flags.options;
   Predictor predictor(*executor, !flags.noCache);
   bool hasSession = !flags.session.empty() || !flags.saveSession.empty();
+  if (hasSession && !flags.noCache && !executor->hasStep() && executor->plan().generation) {
+    throw UserError(format(
+        "--factor: expected %lld, the factor of the steps whose states a session "
+        "holds, found %lld; leave --factor out, or compile the spec with --factor "
+        "%lld",
+        static_cast<long long>(executor->plan().factors.front()),
+        static_cast<long long>(executor->factor()), static_cast<long long>(executor->factor())));
+  }
   if (hasSession && !predictor.isCached()) {
     throw UserError(flags.artifact + ": expected an artifact that generates step by step, whose "
                                      "states a session holds, found one without; compile a model "
@@ -382,8 +390,9 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
     printNotice(
         std::string("note: this artifact has no incremental step, so that each token recomputes "
                     "all before it; ") +
-        (executor->hasSegments() ? "steps of segments are compiled for CPUs alone"
-                                 : "sluice compile --emit step says why"));
+        (executor->hasSegments() && !executor->plan().gpuTargets().empty()
+             ? "steps of segments are compiled for CPUs alone"
+             : "sluice compile --emit step says why"));
   }
   if (!flags.session.empty()) {
     resume(flags, command, *executor, predictor, options, job.texts.front());

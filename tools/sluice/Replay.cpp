@@ -46,9 +46,14 @@ std::vector<float> lossesOf(runtime::Executor &program, const std::string &entry
   program.scalarI64("step") = attempt + 1;
   program.run(entry);
   std::vector<float> losses;
-  for (size_t i = 0; i < std::max<size_t>(1, program.plan().losses.size()); ++i) {
-    std::string output = i == 0 ? "losses" : "losses." + std::to_string(i);
+  auto add = [&](const std::string &output) {
     losses.push_back(program.outputRow(output, 0)[static_cast<size_t>(row)]);
+  };
+  for (const runtime::LossFacts &loss : program.plan().losses) {
+    add(loss.rows);
+  }
+  if (losses.empty()) {
+    add("losses");
   }
   return losses;
 }

@@ -23,7 +23,16 @@ public:
 /// More segments than memory has rows for. It says nothing about the weights.
 class RoomError : public JobError {
 public:
-  using JobError::JobError;
+  /// Row `row` of the batch, or of generation, holds `text`, which `needs` them.
+  RoomError(int64_t row, const std::string &text, const std::string &needs)
+      : JobError(text + " needs " + needs), row(row), needs(needs) {}
+  /// The same, said of what the caller knows the row to hold.
+  RoomError of(const std::string &text) const { return {row, text, needs}; }
+
+  const int64_t row;
+
+private:
+  std::string needs;
 };
 
 /// Weights, optimizer states or losses that are not finite.

@@ -134,7 +134,7 @@ private:
     int32_t needed, rows;
   };
   /// Of the first `rows` rows.
-  std::vector<Totals> totalsOf(const Scalar &scalar, int64_t rows);
+  std::vector<Totals> totalsOf(const SegmentFacts &segments, int64_t rows);
   void requireRoom(const std::string &entry);
 
   std::unique_ptr<Device> device;

@@ -64,14 +64,14 @@ private:
   void catchUp(const Turn &turn, bool moved);
   void refill(int64_t row, std::span<const uint8_t> tokens);
   void step(std::span<const Turn> turns);
-  int32_t closedOf(const std::string &state, int64_t row);
+  int32_t closedOf(const SegmentFacts &segments, int64_t row);
 
   Executor &executor;
   const bool cached;
   std::vector<Window> windows; ///< by row
   std::vector<float> logits;
-  std::map<std::string, std::vector<int32_t>>
-      closedBefore; ///< by state and row, before the last step
+  std::map<const SegmentFacts *, std::vector<int32_t>>
+      closedBefore; ///< by segments and row, before the last step
 };
 
 /// A text to be continued.

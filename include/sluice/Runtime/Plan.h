@@ -159,6 +159,7 @@ struct Launch {
   std::vector<int64_t> arguments, after;
   std::optional<Guard> guard;
   std::string phase;
+  std::string axis; // of `Plan::segments`, whose rows it runs over; empty: the tokens' length says
 };
 
 /// What the incremental step keeps of each row of the batch.
@@ -202,12 +203,25 @@ struct GivenInput {
   int64_t capacity = 0, vocabulary = 0;
 };
 
-/// One of several losses: its rows are output `losses`, of the first one, or `losses.I`, and its
-/// mean in training the scalar `loss.NAME`.
+/// One of several losses.
 struct LossFacts {
   std::string name;
   double factor = 1; // of its mean in what training minimizes
   int64_t first = 0; // the first row that is scored
+  std::string rows;  // the output that has them
+  std::string mean;  // the scalar, in training
+};
+
+/// Segments that data decides, cut from the rows of another scale.
+struct SegmentFacts {
+  std::string axis;
+  std::string parent;   // the axis that is cut: another of segments, or empty for the tokens'
+  int64_t factor = 1;   // of the scale that is cut
+  int64_t capacity = 0; // rows that memory has for them, in each row of the batch
+  std::string counts;   // scalar, i32 [batch, 2]: rows that a text's segments need, and capacity
+  std::string length;   // scalar, i64: rows that kernels of the axis run over
+  std::string share;    // the loss that is the share of tokens that end a segment; empty: none is
+  std::string closed;   // state, i32 [rows]: segments that have ended; empty: no step has them
 };
 
 struct Plan {
@@ -217,6 +231,7 @@ struct Plan {
   std::vector<std::string> modes, targets;
   int64_t trainingSteps = 0;
   std::vector<LossFacts> losses; // the head's first; empty where that is the only one
+  std::vector<SegmentFacts> segments;
   MemoryFacts memory;
   int64_t constantsOffset = 0, constantsBytes = 0;
   std::map<std::string, Scalar> scalars;
@@ -228,7 +243,7 @@ struct Plan {
   std::vector<Kernel> kernels;
   std::map<std::string, std::vector<Launch>> entries;
   /// Where steps draw their factor: that of entries without one in their name, then the others,
-  /// rising, whose entries `gradient`, `evaluate` and `predict` are named NAME.FACTOR.
+  /// rising, whose entries `gradient`, `evaluate` and `predict` are named by `entryOfFactor`.
   std::vector<int64_t> factors;
   std::optional<Generation> generation;
   std::vector<Buffer> buffers;
@@ -240,6 +255,9 @@ struct Plan {
   /// Those of `targets` that are GPUs, in their order.
   std::vector<std::string> gpuTargets() const;
 };
+
+/// What `Plan::entries` calls an entry of another factor than the main one.
+std::string entryOfFactor(const std::string &entry, int64_t factor);
 
 /// Whether a target's name is a GPU's: sm_80, sm_90a.
 bool isGpuTarget(std::string_view target);

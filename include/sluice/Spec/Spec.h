@@ -226,6 +226,7 @@ struct Hourglass {
   std::vector<Level> hierarchy; ///< down to the coarsest and back up
   std::vector<int64_t> factors; ///< each step of training draws one; rising, empty: none is drawn
   Shortening shorten = Shortening::Average;
+  std::optional<int64_t> shortenWindow; ///< of every shortening inside, as Shorten has it
   bool attendsDown = false; ///< attention from what was pooled, over the stream
   ShortenKeys shortenKeys = ShortenKeys::All;
   Upsampling upsample = Upsampling::Repeat; ///< where `attendsUp`, Repeat adds nothing to queries
@@ -252,6 +253,7 @@ struct Project {
 struct TopDown {
   std::vector<Hourglass::Level> hierarchy; ///< coarse to fine; the last has factor 1
   Shortening shorten = Shortening::Average;
+  std::optional<int64_t> shortenWindow; ///< of every shortening inside, as Shorten has it
   Upsampling upsample = Upsampling::Repeat;
   std::optional<Activation> projection; ///< activation of what joins two scales
   std::optional<double> bags;           ///< factor of a loss on each coarse scale; absent: none
@@ -262,6 +264,7 @@ struct TopDown {
 struct BottomUp {
   std::vector<Hourglass::Level> hierarchy; ///< rising factors, the first 1
   Shortening shorten = Shortening::Average;
+  std::optional<int64_t> shortenWindow; ///< of every shortening inside, as Shorten has it
   bool repooled = false; ///< each scale groups the stage's input, not the finer scale's result
   Layer layer;
 };

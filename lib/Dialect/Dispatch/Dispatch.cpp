@@ -4,7 +4,8 @@
 #include "Found.h"
 #include "Terms.h"
 
-#include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "sluice/Dialect/Dispatch/ResultDomain.h"
+#include "sluice/Dialect/Plan/Names.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -59,8 +60,8 @@ Value sluice::dispatch::optionalOperand(OperandRange extras, unsigned bits, int6
 }
 
 std::string sluice::dispatch::lengthOf(Operation *dispatch) {
-  auto domain = dispatch->getAttrOfType<DomainAttr>("domain");
-  return domain && domain.getAxis() ? "length." + domain.getAxis().str() : "length";
+  StringAttr axis = axisOf(dispatch);
+  return axis ? plan::lengthName(axis.getValue()) : "length";
 }
 
 Value sluice::dispatch::scheduleOf(Operation *dispatch) {

@@ -3,6 +3,7 @@
 // Head and cross-entropy as dispatches: one for the rows (losses and, in training, the gradient of
 // what the head reads) and in training one for the weights. No logits are stored. What is minimized
 // is one dispatch more: means of losses and their sum.
+#include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 
@@ -167,7 +168,7 @@ LogicalResult ObjectiveOp::emitDispatches(DispatchEmitter &emitter) {
   plan::StoreOp::create(b, "scalar:loss", op.getResult(0));
   for (size_t i = 1; i < results.size(); ++i) {
     StringRef name = cast<StringAttr>(getNames()[i - 1]).getValue();
-    plan::StoreOp::create(b, ("scalar:loss." + name).str(), op.getResult(i));
+    plan::StoreOp::create(b, "scalar:" + plan::meanName(name), op.getResult(i));
   }
   recordLosses(*this);
   return success();

@@ -2,6 +2,7 @@
 //
 // Lowering of the ops of Segments.cpp. One row pass each: a row finds its segment by the counts, a
 // segment its rows by the ends, and both read rows of the other scale by index or sum a range.
+#include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 
@@ -250,7 +251,7 @@ static void storeLength(Value needed, StringRef axis, bool hasSpare, DispatchEmi
                                access(AccessKind::Vector), access(AccessKind::Scalar), UnitAttr(),
                                DenseI64ArrayAttr(), b.getStringAttr("segments"), StringAttr());
   op.getBody().takeBody(region);
-  plan::StoreOp::create(b, ("scalar:length." + axis).str(), op.getResult(0));
+  plan::StoreOp::create(b, "scalar:" + plan::lengthName(axis), op.getResult(0));
 }
 
 LogicalResult SegmentOp::emitDispatches(DispatchEmitter &emitter) {
@@ -265,7 +266,7 @@ LogicalResult SegmentOp::emitDispatches(DispatchEmitter &emitter) {
   Value needed = spare > 0 ? withSpare(scan.getTotals(), spare, emitter) : scan.getTotals();
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
       emitter.getScope(), cast<SequenceType>(getEnds().getType()).getScale());
-  plan::StoreOp::create(emitter.b, ("scalar:segments." + scale.getAxis()).str(), needed);
+  plan::StoreOp::create(emitter.b, "scalar:" + plan::countsName(scale.getAxis()), needed);
   storeLength(needed, scale.getAxis(), spare > 0, emitter);
   return success();
 }

@@ -4,7 +4,10 @@
 #include "sluice/Dialect/Plan/Plan.h"
 #include "MemoryJson.h"
 #include "StepReads.h"
+#include "sluice/Dialect/Dispatch/ResultDomain.h"
+#include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Sluice/Step.h"
+#include "sluice/Spec/Spec.h"
 #include "sluice/Target/Artifact.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -131,7 +134,9 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
   }
   for (auto func : llvm::to_vector(module.getOps<func::FuncOp>())) {
     b.setInsertionPointToEnd(module.getBody());
-    auto entry = plan::EntryOp::create(b, loc, (func.getSymName() + ".plan").str());
+    auto entry = plan::EntryOp::create(b, loc, (func.getSymName() + ".plan").str(),
+                                       func->getAttrOfType<StringAttr>("plan.of"),
+                                       func->getAttrOfType<IntegerAttr>("plan.factor"));
     b.setInsertionPointToEnd(&entry.getBody().emplaceBlock());
     SmallVector<Operation *> launches;
     SmallVector<Footprint> footprints;
@@ -147,7 +152,8 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
       auto phase = op->getAttrOfType<StringAttr>("plan.phase");
       plan::LaunchOp::create(b, op->getLoc(), kernels.records[kernels.kernelOf.lookup(op)].name,
                              argumentsOf(op, memory), phase ? phase.getValue() : "forward",
-                             after[i], op->getAttrOfType<StringAttr>("guard"));
+                             after[i], op->getAttrOfType<StringAttr>("guard"),
+                             dispatch::axisOf(op));
     }
   }
 }
@@ -166,6 +172,9 @@ static json::Array entryToJson(plan::EntryOp entry, const llvm::StringMap<int64_
                       {"phase", launch.getPhase()}};
     if (auto guard = launch.getGuard()) {
       node["guard"] = json::Object{{"scalar", *guard}, {"equals", 1}};
+    }
+    if (auto axis = launch.getAxis()) {
+      node["axis"] = *axis;
     }
     nodes.push_back(std::move(node));
   }
@@ -314,11 +323,48 @@ static json::Array lossesToJson(ModuleOp module) {
   auto records = module->getAttrOfType<ArrayAttr>("plan.losses");
   for (Attribute record : records ? records.getValue() : ArrayRef<Attribute>()) {
     auto loss = cast<DictionaryAttr>(record);
-    losses.push_back(json::Object{{"name", loss.getAs<StringAttr>("name").getValue()},
+    StringRef name = loss.getAs<StringAttr>("name").getValue();
+    losses.push_back(json::Object{{"name", name},
+                                  {"rows", plan::lossesName(losses.size())},
+                                  {"mean", plan::meanName(name)},
                                   {"factor", loss.getAs<FloatAttr>("factor").getValueAsDouble()},
                                   {"first", loss.getAs<IntegerAttr>("first").getInt()}});
   }
   return losses;
+}
+
+/// Of each axis of segments that an entry computes, in the module's order: outer ones come first.
+static json::Array segmentsToJson(ModuleOp module, const MemoryPlan &memory) {
+  json::Array segments;
+  auto losses = module->getAttrOfType<ArrayAttr>("plan.losses");
+  auto isLoss = [&](const std::string &name) {
+    return llvm::any_of(losses ? losses.getValue() : ArrayRef<Attribute>(), [&](Attribute record) {
+      return cast<DictionaryAttr>(record).getAs<StringAttr>("name").getValue() == name;
+    });
+  };
+  for (auto axis : module.getOps<AxisOp>()) {
+    StringRef name = axis.getSymName();
+    if (!axis.getSegments() || !memory.places.contains("scalar:" + plan::countsName(name))) {
+      continue;
+    }
+    auto cut = module.lookupSymbol<ScaleOp>(*axis.getSegments());
+    json::Object object{{"axis", name},
+                        {"factor", static_cast<int64_t>(cut.getFactor())},
+                        {"capacity", static_cast<int64_t>(*axis.getRows())},
+                        {"counts", plan::countsName(name)},
+                        {"length", plan::lengthName(name)}};
+    if (module.lookupSymbol<AxisOp>(cut.getAxis()).getSegments()) {
+      object["parent"] = cut.getAxis();
+    }
+    if (std::string share = name.str() + std::string(spec::boundaryShare); isLoss(share)) {
+      object["share"] = share;
+    }
+    if (memory.places.contains("state:" + plan::closedName(name))) {
+      object["closed"] = plan::closedName(name);
+    }
+    segments.push_back(std::move(object));
+  }
+  return segments;
 }
 
 static json::Array buffersToJson(const MemoryPlan &memory) {
@@ -438,12 +484,13 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   }
   json::Object entries, ofFactors;
   for (auto entry : module.getOps<plan::EntryOp>()) {
-    auto [name, factor] = entry.getSymName().drop_back(StringRef(".plan").size()).split('.');
     json::Object *list = &entries;
-    if (!factor.empty()) { // of another than the entries without one
-      list = ofFactors.try_emplace(factor, json::Object()).first->second.getAsObject();
+    if (auto factor = entry.getFactor()) {
+      list = ofFactors.try_emplace(std::to_string(*factor), json::Object())
+                 .first->second.getAsObject();
     }
-    (*list)[name] = entryToJson(entry, numbers);
+    StringRef symbol = entry.getSymName().drop_back(StringRef(".plan").size());
+    (*list)[entry.getOf().value_or(symbol)] = entryToJson(entry, numbers);
   }
   json::Array targetNames;
   for (const cpu::Target *target : targets.cpus) {
@@ -457,7 +504,7 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   json::Object given = givenToJson(module, memory);
   json::Object plan{
       {"format", "sluice-plan"},
-      {"version", 2},
+      {"version", 3},
       {"model", modelToJson(module, spec)},
       {"proof", json::Object{{"verdict", proof.verdict},
                              {"modes", json::Array(proof.modes)},
@@ -487,6 +534,9 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   }
   if (json::Array losses = lossesToJson(module); losses.size() > 1) {
     plan["losses"] = std::move(losses);
+  }
+  if (json::Array segments = segmentsToJson(module, memory); !segments.empty()) {
+    plan["segments"] = std::move(segments);
   }
   if (module.lookupSymbol("step.plan")) {
     plan["generation"] = generationToJson(module, memory);

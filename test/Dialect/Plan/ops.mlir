@@ -23,4 +23,11 @@ plan.entry @train {
   plan.launch @k0 ([64, 192, 0]) phase "forward" after []
   // CHECK-NEXT: plan.launch @k0([192, 64, 0]) phase "update" after [0] {guard = "finite"}
   plan.launch @k0 ([192, 64, 0]) phase "update" after [0] {guard = "finite"}
+  // CHECK-NEXT: plan.launch @k0([64, 192, 0]) phase "forward" after [] {axis = "words"}
+  plan.launch @k0 ([64, 192, 0]) phase "forward" after [] {axis = "words"}
+}
+
+// CHECK-LABEL: plan.entry @of_three of "train" factor 3
+plan.entry @of_three of "train" factor 3 {
+  plan.launch @k0 ([64, 192, 0]) phase "forward" after []
 }

@@ -37,7 +37,7 @@ static const char *const resampling =
     R"json({"sluice": 1, "vocabulary": 61, "context": 22, "batch": 2, "width": 24,
   "defaults": {"heads": 3, "activation": "gelu_tanh", "feed_forward": 33},
   "stages": [{"op": "embedding", "positions": "sinusoidal"},
-             {"op": "hourglass", "hierarchy": "0@1 1@5 0@1", "shorten": "linear", "upsample": "linear", "shift": 6},
+             {"op": "hourglass", "hierarchy": "0@1 1@5 0@1", "shorten": "linear", "shorten_window": 3, "upsample": "linear", "shift": 6},
              {"op": "head"}]})json";
 
 /// Streams joined by name; shifts that are not shortened, a shift before an upsampling, a shift of
@@ -151,7 +151,7 @@ static const char *const maxima =
              {"op": "add", "with": "thirds"},
              {"op": "upsample", "factor": 3, "method": "linear"},
              {"op": "add", "with": "fine"},
-             {"op": "hourglass", "hierarchy": "1@1 1@4 1@1", "shorten": "max"},
+             {"op": "hourglass", "hierarchy": "1@1 1@4 1@1", "shorten": "max", "shorten_window": 6},
              {"op": "head"}]})json";
 
 /// Windows apart from their step: whole groups and parts of them, gaps, a moving maximum and a
@@ -251,7 +251,7 @@ static const char *const topDown =
   "defaults": {"heads": 2, "feed_forward": 24, "placement": "post", "dropout": 0.1,
                "attention_dropout": 0.2},
   "stages": [{"op": "embedding", "positions": "learned"},
-             {"op": "top_down", "hierarchy": "1@8 1@4 1@1", "upsample": "linear",
+             {"op": "top_down", "hierarchy": "1@8 1@4 1@1", "upsample": "linear", "shorten_window": 9,
               "projection_activation": "gelu", "bags": 0.3},
              {"op": "head", "first": 7}]})json";
 

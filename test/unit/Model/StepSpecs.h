@@ -24,7 +24,7 @@ constexpr const char *lateGroups = R"json({"sluice": 1, "vocabulary": 17, "conte
 constexpr const char *bottomUpAndRetina =
     R"json({"sluice": 1, "vocabulary": 20, "context": 23, "batch": 3,
   "width": 12, "defaults": {"heads": 4, "key_value_heads": 2, "feed_forward": 8},
-  "stages": [{"op": "embedding"}, {"op": "bottom_up", "hierarchy": "0@1 0@2 0@6"},
+  "stages": [{"op": "embedding"}, {"op": "bottom_up", "hierarchy": "0@1 0@2 0@6", "shorten_window": 4},
     {"op": "layer", "scales": [{"factor": 1, "tokens": [0, 3]}, {"factor": 4, "tokens": [3, 15]}]},
     {"op": "head"}]})json";
 

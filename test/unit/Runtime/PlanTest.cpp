@@ -47,6 +47,44 @@ TEST(Plan, ReadsAllThatIsThere) {
   EXPECT_EQ(plan.buffers.at(0).kind, "activation");
 }
 
+/// A plan with segments within segments and two losses, all called whatever they like.
+Json planOfSegments() {
+  Json plan = bigramPlan();
+  plan["scalars"]["length.rows"] = {{"offset", 0}, {"type", "i32"}};
+  plan["scalars"]["closed"] = {{"offset", 64}, {"type", "f32"}};
+  plan["losses"] = {
+      {{"name", "2"}, {"factor", 1}, {"first", 0}, {"rows", "losses"}, {"mean", "loss"}},
+      {{"name", "loss.loss"}, {"factor", 0}, {"first", 0}, {"rows", "logits"}, {"mean", "closed"}}};
+  plan["segments"] = {{{"axis", "closed.x"},
+                       {"parent", "length"},
+                       {"factor", 2},
+                       {"capacity", 3},
+                       {"counts", "length.rows"},
+                       {"length", "step"},
+                       {"share", "loss.loss"}},
+                      {{"axis", "length"},
+                       {"factor", 1},
+                       {"capacity", 7},
+                       {"counts", "finite"},
+                       {"length", "length"}}};
+  plan["entries"]["predict"][0]["axis"] = "closed.x";
+  return plan;
+}
+
+TEST(Plan, ListsSegmentsAndLossesOfAnyName) {
+  Plan plan = parsePlan(planOfSegments().dump(), "x");
+  EXPECT_EQ(plan.losses.at(1).rows, "logits");
+  EXPECT_EQ(plan.losses.at(1).mean, "closed");
+  const SegmentFacts &inner = plan.segments.at(0);
+  EXPECT_EQ(inner.axis + " " + inner.parent + " " + inner.counts + " " + inner.length + " " +
+                inner.share + " " + inner.closed,
+            "closed.x length length.rows step loss.loss ");
+  EXPECT_EQ(inner.factor, 2);
+  EXPECT_EQ(inner.capacity, 3);
+  EXPECT_EQ(plan.entries.at("predict")[0].axis, "closed.x");
+  EXPECT_EQ(plan.entries.at("gradient")[0].axis, "");
+}
+
 TEST(Plan, ReadsTheEntriesOfOtherFactors) {
   Json text = bigramPlan();
   Json own = {{"gradient", Json::array()}, {"evaluate", Json::array()}, {"predict", Json::array()}};
@@ -95,7 +133,7 @@ TEST(Plan, ReadsTheContentsOfTheArena) {
 }
 
 TEST_P(PlanRefuses, WithAMessageThatNamesIt) {
-  Json plan = bigramPlan();
+  Json plan = planOfSegments();
   GetParam().change(plan);
   std::string message = userError([&] { parsePlan(plan.dump(), "art"); });
   EXPECT_EQ(message.substr(0, 9), "art: plan");
@@ -106,7 +144,34 @@ const WrongPlan wrongPlans[] = {
     {"UnknownKey", [](Json &p) { p["extra"] = 1; }, "\"extra\""},
     {"MissingKey", [](Json &p) { p.erase("tensors"); }, "\"tensors\""},
     {"Budget", [](Json &p) { p["memory"]["budget"] = {{"bytes", 1}}; }, "\"full_bytes\""},
-    {"Version", [](Json &p) { p["version"] = 1; }, "plan.version"},
+    {"Version", [](Json &p) { p["version"] = 2; }, "plan.version"},
+    {"SegmentsTwice", [](Json &p) { p["segments"][1]["axis"] = "closed.x"; },
+     "plan.segments[1].axis"},
+    {"SegmentsOfNoParent", [](Json &p) { p["segments"][0]["parent"] = "x"; },
+     "plan.segments[0].parent"},
+    {"SegmentsWithoutCounts", [](Json &p) { p["segments"][0].erase("counts"); }, "\"counts\""},
+    {"CountsOfSegmentsOfI64", [](Json &p) { p["segments"][0]["counts"] = "rows"; },
+     "plan.segments[0].counts"},
+    {"CountsOfSegmentsBeyondTheArena",
+     [](Json &p) {
+       p["scalars"]["length.rows"]["offset"] = 300352 - 64;
+       p["model"]["batch"] = 9;
+     },
+     "plan.segments[0].counts"},
+    {"LengthOfSegmentsOfNoScalar", [](Json &p) { p["segments"][0]["length"] = "length.x"; },
+     "plan.segments[0].length"},
+    {"ShareOfNoLoss", [](Json &p) { p["segments"][0]["share"] = "loss"; },
+     "plan.segments[0].share"},
+    {"ClosedSegmentsOfNoState",
+     [](Json &p) {
+       p["segments"][0]["closed"] = "closed.x";
+       p["generation"] = generationOf(2, 1);
+     },
+     "plan.generation.states"},
+    {"LaunchOverNoSegments", [](Json &p) { p["entries"]["predict"][0]["axis"] = "x"; },
+     "plan.entries.predict[0].axis"},
+    {"LossOfNoOutput", [](Json &p) { p["losses"][1]["rows"] = "losses.1"; }, "plan.losses[1].rows"},
+    {"MeanOfNoScalar", [](Json &p) { p["losses"][1]["mean"] = "loss.2"; }, "plan.losses[1].mean"},
     {"Format", [](Json &p) { p["format"] = "other"; }, "plan.format"},
     {"UnknownModelKey", [](Json &p) { p["model"]["depth"] = 1; }, "plan.model: "},
     {"UnknownNodeKey", [](Json &p) { p["entries"]["predict"][0]["x"] = 1; },

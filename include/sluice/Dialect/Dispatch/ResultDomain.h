@@ -31,4 +31,10 @@ inline DomainAttr domainOf(mlir::OpResult result) {
   return result.getOwner()->getAttrOfType<DomainAttr>("domain");
 }
 
+/// The axis of segments whose rows a dispatch runs over; null where the tokens' length says.
+inline mlir::StringAttr axisOf(mlir::Operation *dispatch) {
+  auto domain = dispatch->getAttrOfType<DomainAttr>("domain");
+  return domain ? domain.getAxis() : mlir::StringAttr();
+}
+
 } // namespace sluice::dispatch

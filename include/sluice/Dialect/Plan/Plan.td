@@ -67,19 +67,23 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol]> {
 
 def Plan_EntryOp : Plan_Op<"entry", [Symbol, NoTerminator, SingleBlock]> {
   let summary = "An entry point: launches in order";
-  let arguments = (ins SymbolNameAttr:$sym_name);
+  let description = [{
+    Of a model whose steps draw their factor, `factor` says that this is the entry `of` for another factor than the first.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$of, OptionalAttr<I64Attr>:$factor);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
+  let assemblyFormat = "$sym_name (`of` $of^ `factor` $factor)? attr-dict-with-keyword $body";
 }
 
 def Plan_LaunchOp : Plan_Op<"launch"> {
   let summary = "Runs a kernel over its items";
   let description = [{
     `arguments` are byte offsets into the arena, then plain integers, as the kernel ABI has them. Items come from the kernel's variant. `after` are the indices of
-    launches of this entry that must be done before; `guard` names an i32 scalar that must be one.
+    launches of this entry that must be done before; `guard` names an i32 scalar that must be one. `axis` is the axis of segments
+    whose rows it runs over; without one the tokens' length says how many.
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, DenseI64ArrayAttr:$arguments, StrAttr:$phase,
-                       DenseI64ArrayAttr:$after, OptionalAttr<StrAttr>:$guard);
+                       DenseI64ArrayAttr:$after, OptionalAttr<StrAttr>:$guard, OptionalAttr<StrAttr>:$axis);
   let assemblyFormat = "$kernel `(` $arguments `)` `phase` $phase `after` $after attr-dict";
 }
 
