@@ -14,18 +14,16 @@ namespace {
 
 /// Layers on segments whose backward pass has dropout, rows by distance and gradients of gains.
 std::string wordsSpec(const Folder &folder, const std::string &stages, bool shifts = true) {
-  return folder.write("words.json",
-                      R"({"sluice": 1, "vocabulary": 48, "context": 64, "batch": 3,
+  std::string shift = shifts ? R"({"op": "shift", "by": 1, "start": "null"},)" : "";
+  return folder.write("words.json", R"({"sluice": 1, "vocabulary": 48, "context": 64, "batch": 3,
       "width": 24, "defaults": {"heads": 2, "relative": "xl_shared", "dropout": 0.2},
       "stages": [{"op": "embedding"}, {"op": "layer", "to": "fine"},
         {"op": "boundaries", "name": "words", "rule": "whitespace"},
         {"op": "shorten", "segments": "words"},)" +
-                          (shifts ? R"({"op": "shift", "by": 1, "start": "null"},)" : "") + stages +
-                          R"(
+                                        shift + stages + R"(
         {"op": "upsample", "segments": "words", "by": )" +
-                          (shifts ? "0" : "1") + R"(},
-        {"op": "add", "with": "fine"},
-        {"op": "layer"}, {"op": "head"}]})");
+                                        (shifts ? "0" : "1") + R"(},
+        {"op": "add", "with": "fine"}, {"op": "layer"}, {"op": "head"}]})");
 }
 
 /// Every `step`-th token of the first row ends a segment, and every `step` + 3-th of the others.
