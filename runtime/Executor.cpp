@@ -56,6 +56,10 @@ const std::pair<const std::string, std::vector<Launch>> &
 Executor::find(const std::string &entry) const {
   auto found = plan().entries.find(entryOfFactor(entry, chosenFactor));
   found = found == plan().entries.end() ? plan().entries.find(entry) : found; // of all factors
+  if (room() > 0 && found != plan().entries.end()) {
+    auto smaller = plan().entries.find(found->first + "@" + std::to_string(room()));
+    found = smaller == plan().entries.end() ? found : smaller;
+  }
   if (found == plan().entries.end()) {
     throw UserError(artifact().path() + ": expected the entry \"" + entry +
                     "\", found none; compile the spec again");
@@ -63,13 +67,25 @@ Executor::find(const std::string &entry) const {
   return *found;
 }
 
+/// The number of segments is known once a batch has been scanned, and which memory its launches use
+/// before. So a batch that needs more room than all before it is run again. What was run before
+/// kept to its room, and nothing that lasts was written but results, which the second run replaces.
 void Executor::run(const std::string &entry) {
-  const auto &[name, launches] = find(entry);
-  if (!device->sharesMemory()) {
-    sendInputs(entry);
-  }
-  device->run(name, launches);
-  fetched.clear();
+  do {
+    const auto &[name, launches] = find(entry);
+    bool isBounded = name.find('@') != std::string::npos;
+    if (!plan().memoryBuckets.empty()) {
+      scalarI64("room") = isBounded ? room() : 0;
+    }
+    if (!device->sharesMemory()) {
+      sendInputs(entry);
+    }
+    device->run(name, launches);
+    fetched.clear();
+    if (!isBounded) {
+      break;
+    }
+  } while (growRoom());
   if (entry == "gradient" || entry == "evaluate" || entry == "predict" || entry == "prefill" ||
       entry == "step") {
     requireRoom(entry);
@@ -102,6 +118,22 @@ std::vector<Executor::SegmentRows> Executor::segmentRows() {
                    totalsOf(segments, 1).front().rows});
   }
   return all;
+}
+
+bool Executor::growRoom() {
+  int64_t needed = 0;
+  for (const auto &[name, scalar] : plan().scalars) {
+    if (name.starts_with(prefix)) {
+      for (const Totals &text : totalsOf(scalar, plan().model.batch)) {
+        needed = std::max<int64_t>(needed, text.needed + 1); // the last: a segment still open
+      }
+    }
+  }
+  size_t before = bucket;
+  while (room() > 0 && needed > room()) {
+    ++bucket;
+  }
+  return bucket > before;
 }
 
 /// Boundaries that data decides may be more than their axis has rows for: nothing is cut.

@@ -73,6 +73,11 @@ Json describeMemory(const Plan &plan) {
       json["peak"]["phase"] = launch->phase;
     }
   }
+  for (const Bucket &bucket : plan.memoryBuckets) {
+    json["buckets"].push_back({{"rows", bucket.rows},
+                               {"arena_bytes", bucket.arenaBytes},
+                               {"temporaries_bytes", bucket.temporaryBytes}});
+  }
   if (memory.budget) {
     json["budget"] = {{"bytes", memory.budget->bytes},
                       {"full_bytes", memory.budget->fullBytes},
@@ -105,6 +110,11 @@ std::string showMemoryTable(const Plan &plan) {
     }
   }
   out << format("  %-74s %12s\n", "total", show(memory.arenaBytes).c_str());
+  for (const Bucket &bucket : plan.memoryBuckets) {
+    out << format("  where no text has more than %5lld rows of segments: temporaries %11s %12s\n",
+                  static_cast<long long>(bucket.rows), show(bucket.temporaryBytes).c_str(),
+                  show(bucket.arenaBytes).c_str());
+  }
   return out.str();
 }
 

@@ -82,7 +82,7 @@ public:
     root.keys({"format", "version", "model", "proof", "targets", "training", "memory", "constants",
                "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries",
                "buffers"},
-              {"generation", "given", "losses", "segments", "factors"});
+              {"generation", "given", "losses", "segments", "factors", "buckets"});
     root.at("format").oneOf({"sluice-plan"});
     root.at("version").integer(3, 3);
     readModel(root.at("model"));
@@ -114,6 +114,9 @@ public:
     readEntries(root.at("entries"));
     if (root.has("factors")) {
       readFactors(root.at("factors"));
+    }
+    if (root.has("buckets")) {
+      readBuckets(root.at("buckets"));
     }
     if (root.has("generation")) {
       plan.generation = readGeneration(root.at("generation"));
@@ -240,6 +243,34 @@ private:
     std::sort(plan.factors.begin() + 1, plan.factors.end());
   }
 
+  void readBuckets(const StrictJson &json) {
+    for (const StrictJson &item : json.array()) {
+      item.keys({"rows", "arena_bytes", "temporaries_bytes", "entries"});
+      int64_t least = plan.memoryBuckets.empty() ? 1 : plan.memoryBuckets.back().rows + 1;
+      Bucket bucket{item.at("rows").integer(least, mostSize),
+                    item.at("arena_bytes").integer(0, plan.memory.arenaBytes),
+                    item.at("temporaries_bytes").integer(0, plan.memory.arenaBytes)};
+      for (const auto &[name, nodes] : item.at("entries").members()) {
+        auto entry = plan.entries.find(name);
+        std::vector<StrictJson> launches = nodes.array();
+        if (entry == plan.entries.end() || entry->second.size() != launches.size()) {
+          nodes.failType("as many launches as the plan's entry \"" + name + "\" has");
+        }
+        std::vector<Launch> changed = entry->second;
+        for (size_t i = 0; i < changed.size(); ++i) {
+          launches[i].keys({"arguments", "after"});
+          readMemoryOf(launches[i], changed[i], static_cast<int64_t>(i));
+        }
+        plan.entries[name + "@" + std::to_string(bucket.rows)] = std::move(changed);
+      }
+      plan.memoryBuckets.push_back(bucket);
+    }
+    auto room = plan.scalars.find("room");
+    if (room == plan.scalars.end() || room->second.type != Type::i64) {
+      json.fail("the scalar \"room\", i64, beside it", "none");
+    }
+  }
+
   Generation readGeneration(const StrictJson &json) const {
     json.keys({"rows", "period", "states", "rates", "reads"});
     Generation generation;
@@ -292,16 +323,9 @@ private:
     json.keys({"launch", "arguments"}, {"guard", "stream", "after", "phase", "axis"});
     Launch launch;
     launch.kernel = json.at("launch").integer(0, static_cast<int64_t>(plan.kernels.size()) - 1);
-    launch.arguments = json.at("arguments").integers(std::numeric_limits<int64_t>::min());
-    checkOperands(json.at("arguments"), launch);
-    checkWorkspace(json.at("arguments"), launch);
+    readMemoryOf(json, launch, index);
     if (json.has("stream")) {
       launch.stream = json.at("stream").integer(0);
-    }
-    if (json.has("after")) {
-      for (const StrictJson &earlier : json.at("after").array()) {
-        launch.after.push_back(earlier.integer(0, index - 1));
-      }
     }
     if (json.has("phase")) {
       launch.phase = json.at("phase").oneOf({"initialize", "forward", "backward", "update"});
@@ -316,6 +340,19 @@ private:
       launch.guard = readGuard(json.at("guard"));
     }
     return launch;
+  }
+
+  /// Where the launch's memory is, and which launches that memory lets it overlap.
+  void readMemoryOf(const StrictJson &json, Launch &launch, int64_t index) const {
+    launch.arguments = json.at("arguments").integers(std::numeric_limits<int64_t>::min());
+    checkOperands(json.at("arguments"), launch);
+    checkWorkspace(json.at("arguments"), launch);
+    launch.after.clear();
+    if (json.has("after")) {
+      for (const StrictJson &earlier : json.at("after").array()) {
+        launch.after.push_back(earlier.integer(0, index - 1));
+      }
+    }
   }
 
   /// So do the workspace, the last argument, and the counters in front of it.

@@ -1,253 +1,18 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Memory planning: storage classes, lives, packing.
+// Memory planning: fixed places, what temporaries take, and when they take most.
 #include "sluice/Transforms/MemoryPlan.h"
-#include "sluice/Dialect/Dispatch/ResultDomain.h"
+#include "MemoryStorage.h"
 #include "sluice/Dialect/Plan/Plan.h"
-#include "sluice/Transforms/Recompute.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/EquivalenceClasses.h"
 
 using namespace mlir;
 using namespace sluice;
 
 namespace {
 
-constexpr int64_t lineBytes = 64;
 constexpr int64_t pageBytes = 4096;
-
-int64_t alignTo(int64_t value, int64_t alignment) {
-  return (value + alignment - 1) / alignment * alignment;
-}
-
-bool isDispatch(Operation &op) {
-  return isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect());
-}
-
-/// Values of one entry that share memory, and when that memory is alive.
-class Storage {
-public:
-  using Names = llvm::DenseMap<Value, std::string>;
-  Storage(func::FuncOp func, MemoryPlan &plan, Names &names)
-      : func(func), plan(plan), names(names) {}
-
-  LogicalResult run();
-
-private:
-  struct Class {
-    std::string place;
-    int64_t bytes = 0;
-    int64_t factor = 0;
-    int64_t offset = -1;
-    size_t first = SIZE_MAX, last = 0;
-    TemporaryKind kind = TemporaryKind::Transient;
-    size_t order = 0; ///< in which launches name it, from 1: what decides between equals
-  };
-
-  void unite();
-  LogicalResult checkOrder();
-  LogicalResult name(Value value, StringRef place);
-  void collect();
-  void pack();
-  Class &classOf(Value value) {
-    return classes[sets.getOrInsertLeaderValue(value.getAsOpaquePointer())];
-  }
-  void tie(Value a, Value b) { sets.unionSets(a.getAsOpaquePointer(), b.getAsOpaquePointer()); }
-
-  func::FuncOp func;
-  MemoryPlan &plan;
-  Names &names; ///< of values that live in a place
-  llvm::EquivalenceClasses<const void *> sets;
-  std::map<const void *, Class> classes;
-};
-
-/// Results that must share an operand's memory.
-void Storage::unite() {
-  func.walk([&](Operation *op) {
-    if (auto view = dyn_cast<plan::ViewOp>(op)) {
-      tie(view.getResult(), view.getSource());
-    }
-    if (auto sharing = dyn_cast<dispatch::SharedMemoryInterface>(op)) {
-      for (auto [result, operand] : sharing.getShared()) {
-        tie(result, operand);
-      }
-    }
-  });
-}
-
-LogicalResult Storage::name(Value value, StringRef place) {
-  Class &storage = classOf(value);
-  if (!storage.place.empty() && storage.place != place) {
-    return emitError(value.getLoc()) << "internal error: one value must live both in "
-                                     << storage.place << " and in " << place;
-  }
-  storage.place = place;
-  return success();
-}
-
-/// Refuses a read of memory that has been written since: values know no memory, so a pass that
-/// moves or merges ops can make one.
-LogicalResult Storage::checkOrder() {
-  struct Writes {
-    unsigned count = 0;
-    bool isStorePending = false; // a dispatch wrote the place, its plan.store comes later
-  };
-  std::map<std::string, Writes> ofPlaces;
-  std::map<const Class *, Writes> ofClasses; // of temporaries
-  auto writesOf = [&](Value value) -> Writes & {
-    Class &storage = classOf(value);
-    return storage.place.empty() ? ofClasses[&storage] : ofPlaces[storage.place];
-  };
-  llvm::DenseMap<Value, unsigned> counts; // when the value came to be
-  for (Operation &op : func.getBody().front()) {
-    if (auto bind = dyn_cast<plan::BindOp>(op)) {
-      if (writesOf(bind.getValue()).isStorePending) {
-        return bind.emitError() << "reads " << bind.getPlace()
-                                << " between the dispatch that writes it and its plan.store";
-      }
-      counts[bind.getValue()] = writesOf(bind.getValue()).count;
-    } else if (auto view = dyn_cast<plan::ViewOp>(op)) {
-      counts[view.getResult()] = counts.lookup(view.getSource());
-    } else if (auto store = dyn_cast<plan::StoreOp>(op)) {
-      writesOf(store.getValue()).isStorePending = false;
-    } else if (isDispatch(op)) {
-      if (dispatch::axisOf(&op)) {
-        std::string length = dispatch::lengthOf(&op);
-        Writes &writes = ofPlaces["scalar:" + length];
-        if (writes.count == 0 || writes.isStorePending) {
-          return op.emitError() << "reads scalar:" << length
-                                << ", which no dispatch before it stores";
-        }
-      }
-      for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
-        if (counts.lookup(operand) != writesOf(operand).count) {
-          return op.emitError() << "operand " << i << " lives in memory ("
-                                << (classOf(operand).place.empty() ? "a temporary"
-                                                                   : classOf(operand).place)
-                                << ") that another dispatch has written since";
-        }
-      }
-      for (Value result : op.getResults()) {
-        Writes &writes = writesOf(result);
-        counts[result] = ++writes.count;
-        writes.isStorePending = !classOf(result).place.empty();
-      }
-    }
-  }
-  return success();
-}
-
-/// Of what a dispatch makes, before its readers are known.
-TemporaryKind kindOf(Operation *maker) {
-  auto phase = maker->getAttrOfType<StringAttr>("plan.phase");
-  return maker->hasAttr(recomputedName)            ? TemporaryKind::Recomputed
-         : phase && phase.getValue() == "backward" ? TemporaryKind::Gradient
-                                                   : TemporaryKind::Transient;
-}
-
-void Storage::collect() {
-  size_t launch = 0, touched = 0;
-  for (Operation &op : func.getBody().front()) {
-    if (!isDispatch(op)) {
-      continue;
-    }
-    auto touch = [&](Value value) {
-      Class &storage = classOf(value);
-      storage.order = storage.order == 0 ? ++touched : storage.order;
-      storage.first = std::min(storage.first, launch);
-      storage.last = std::max(storage.last, launch);
-      storage.bytes = std::max(storage.bytes, storedBytes(value));
-    };
-    for (Value operand : op.getOperands()) {
-      touch(operand);
-      TemporaryKind &kind = classOf(operand).kind;
-      bool isKept = kind == TemporaryKind::Transient && kindOf(&op) != TemporaryKind::Transient;
-      kind = isKept ? TemporaryKind::Kept : kind;
-    }
-    for (OpResult result : op.getResults()) {
-      touch(result);
-      classOf(result).kind = kindOf(&op);
-      dispatch::DomainAttr domain = dispatch::domainOf(result);
-      classOf(result).factor =
-          std::max(classOf(result).factor, domain.getAxis() ? 0 : domain.getFactor());
-    }
-    ++launch;
-  }
-}
-
-/// Temporaries, largest first, at the lowest offset that is free during their life.
-void Storage::pack() {
-  std::vector<Class *> pending;
-  for (auto &[leader, storage] : classes) {
-    if (storage.place.empty() && storage.first != SIZE_MAX) {
-      pending.push_back(&storage);
-    }
-  }
-  llvm::sort(pending, [](const Class *a, const Class *b) {
-    return std::tuple(-a->bytes, a->first, a->last, a->order) <
-           std::tuple(-b->bytes, b->first, b->last, b->order);
-  });
-  std::vector<Class *> placed;
-  for (Class *storage : pending) {
-    std::vector<std::pair<int64_t, int64_t>> taken;
-    for (Class *other : placed) {
-      if (other->first <= storage->last && storage->first <= other->last) {
-        taken.push_back({other->offset, other->offset + other->bytes});
-      }
-    }
-    llvm::sort(taken);
-    int64_t offset = 0;
-    for (auto [begin, end] : taken) {
-      if (offset + storage->bytes <= begin) {
-        break;
-      }
-      offset = std::max(offset, end);
-    }
-    storage->offset = offset;
-    placed.push_back(storage);
-    plan.temporaries.push_back({func.getSymName().str(), offset, storage->bytes, storage->factor,
-                                storage->first, storage->last, storage->kind});
-  }
-}
-
-LogicalResult Storage::run() {
-  unite();
-  for (Operation &op : func.getBody().front()) {
-    if (auto bind = dyn_cast<plan::BindOp>(op);
-        bind && failed(name(bind.getValue(), bind.getPlace()))) {
-      return failure();
-    }
-    if (auto store = dyn_cast<plan::StoreOp>(op);
-        store && failed(name(store.getValue(), store.getPlace()))) {
-      return failure();
-    }
-  }
-  if (failed(checkOrder())) {
-    return failure();
-  }
-  collect();
-  pack();
-  func.walk([&](Operation *op) {
-    for (Value result : op->getResults()) {
-      if (isa<RankedTensorType>(result.getType()) && op->getParentOp() == func) {
-        Class &storage = classOf(result);
-        if (storage.place.empty()) {
-          // Relative to the temporaries' region until its start is known.
-          plan.offsets[result] = storage.offset;
-        } else {
-          names[result] = storage.place;
-          Place &place = plan.places[storage.place];
-          if (!isa<plan::ViewOp>(op)) {
-            place.type = result.getType();
-          }
-          place.bytes = std::max(place.bytes, storedBytes(result));
-        }
-      }
-    }
-  });
-  return success();
-}
 
 /// Fixed regions in address order; a class's places are laid out one after the other.
 class Layout {
@@ -399,39 +164,73 @@ int64_t sluice::storedBytes(Value tensor) {
   return alignTo(elements * (type.getElementTypeBitWidth() / 8), lineBytes);
 }
 
+/// A plan's temporaries once more for each bucket that the module names. One in which nothing
+/// differs is left out.
+static void planBuckets(ModuleOp module, ArrayRef<std::unique_ptr<Storage>> storages,
+                        MemoryPlan &plan) {
+  auto wanted = module->getAttrOfType<DenseI64ArrayAttr>(bucketsName);
+  for (int64_t rows : wanted ? wanted.asArrayRef() : ArrayRef<int64_t>()) {
+    MemoryBucket bucket;
+    bucket.rows = rows;
+    for (const std::unique_ptr<Storage> &storage : storages) {
+      storage->packFor(bucket);
+    }
+    if (bucket.entries.empty()) {
+      continue;
+    }
+    bucket.arenaBytes = alignTo(plan.temporariesOffset + bucket.temporariesBytes, pageBytes);
+    for (auto &[value, offset] : bucket.offsets) {
+      offset += plan.temporariesOffset;
+    }
+    plan.buckets.push_back(std::move(bucket));
+  }
+}
+
 FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes,
                                          int64_t counterBytes) {
   MemoryPlan plan;
-  std::vector<func::FuncOp> functions(module.getOps<func::FuncOp>().begin(),
-                                      module.getOps<func::FuncOp>().end());
+  std::vector<std::unique_ptr<Storage>> storages;
   Storage::Names names;
-  for (func::FuncOp func : functions) {
-    if (failed(Storage(func, plan, names).run())) {
+  for (auto func : module.getOps<func::FuncOp>()) {
+    storages.push_back(std::make_unique<Storage>(func, plan, names));
+    if (failed(storages.back()->run())) {
       return failure();
     }
   }
   Layout layout(module, plan);
   layout.run();
+  plan.workspaceBytes = workspaceBytes;
+  plan.counterBytes = alignTo(counterBytes, lineBytes);
+  // Before temporaries where their end is not one, else behind them.
   int64_t end = layout.cursor;
+  auto placeWorkspace = [&] {
+    if (workspaceBytes > 0) {
+      plan.workspaceOffset = alignTo(end + plan.counterBytes, pageBytes);
+      end = plan.workspaceOffset + workspaceBytes;
+    }
+  };
+  bool hasBuckets = module->hasAttr(bucketsName);
+  if (hasBuckets) {
+    placeWorkspace();
+    end = alignTo(end, pageBytes);
+  }
   plan.temporariesOffset = end;
   for (Temporary &temporary : plan.temporaries) {
-    temporary.offset += layout.cursor;
+    temporary.offset += plan.temporariesOffset;
     end = std::max(end, temporary.offset + temporary.bytes);
   }
   plan.temporariesBytes = end - plan.temporariesOffset;
-  plan.workspaceBytes = workspaceBytes;
-  plan.counterBytes = alignTo(counterBytes, lineBytes);
-  if (workspaceBytes > 0) {
-    plan.workspaceOffset = alignTo(end + plan.counterBytes, pageBytes);
-    end = plan.workspaceOffset + workspaceBytes;
+  if (!hasBuckets) {
+    placeWorkspace();
   }
   plan.arenaBytes = alignTo(end, pageBytes);
   for (auto &[value, offset] : plan.offsets) {
-    offset += layout.cursor;
+    offset += plan.temporariesOffset;
   }
   for (auto &[value, place] : names) {
     plan.offsets[value] = plan.places.at(place).offset;
   }
+  planBuckets(module, storages, plan);
   summarize(module, plan);
   summarizeUses(module, plan);
   return plan;

@@ -3,9 +3,10 @@
 
 // CHECK-LABEL: func.func @evaluate()
 // CHECK:         dispatch.segment_scan
-// The greatest number of segments, one more for a segment that is open, and the axis's rows at most.
+// The greatest number of segments, one more for a segment that is open, the axis's rows at most, and no more than memory has room for.
 // CHECK:         %[[N:.*]] = plan.view
-// CHECK:         %[[LENGTH:.*]] = dispatch.rows %[[N]]
+// CHECK:         %[[ROOM:.*]] = plan.bind "scalar:room"
+// CHECK:         %[[LENGTH:.*]] = dispatch.rows %[[N]], %[[ROOM]]
 // CHECK-COUNT-2:   dispatch.reduce max
 // CHECK:           arith.minsi
 // CHECK:         plan.store "scalar:length.words", %[[LENGTH]]

@@ -52,8 +52,9 @@ holds "each token has a probability, each boundary ends a segment" \
 holds "those above a half are boundaries" 'sum(f[0]["probabilities"][5:]) == f[0]["boundaries"] == f[0]["text"].count("|")' \
   "$work/boundaries.json"
 exits 2 "boundaries of no such name" "$sluice" boundaries "$work/words.sla" --weights "$work/words" --data "$work/held-out.txt" --name other
-succeeds "bench on forced segments" "$sluice" bench "$work/words.sla" --steps 1 --forced-factor 4 --json
+succeeds "bench on forced segments" "$sluice" bench "$work/words.sla" --steps 1 --forced-factor 4 --generate -k --positions 8-23 --json
 cp "$work/out" "$work/forced.json"
+holds "and runs what stands on them in one step of four" 'any(k["launches"] == 0.25 for k in f[0]["step_kernels"])' "$work/forced.json"
 holds "has their length" 'f[0]["shortening_factor"]["words"] == 4' "$work/forced.json"
 succeeds "bench on a file's bytes, forced" "$sluice" bench "$work/words.sla" --steps 1 --data "$work/held-out.txt" --forced-factor 8 --json
 holds "longer segments cost less" 'f[0]["shortening_factor"]["words"] == 8 and f[0]["step_gflop"] < f[1]["step_gflop"]' \

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <numeric>
 #include <unistd.h>
 
 namespace sluice::cli {
@@ -140,7 +141,8 @@ std::pair<int64_t, int64_t> positionsOf(const std::string &text, int64_t context
 }
 
 /// Tokens a second at positions [first, last) of `rows` rows that go in step, and of the prompt
-/// before. Where `kernels` says so, the executor's times are then those of the steps.
+/// before; white space stands where a factor is forced. With flags.kernels, the executor's times
+/// are then those of the steps.
 struct StepSpeed {
   double tokens = 0, promptTokens = 0;
   std::vector<double> seconds; ///< of each step, in order
@@ -162,11 +164,15 @@ struct StepSpeed {
     return 1e3 * sum / static_cast<double>(places);
   }
 };
-StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t last, bool kernels) {
+StepSpeed stepSpeed(Executor &executor, const BenchFlags &flags, int64_t first, int64_t last) {
+  const int64_t rows = flags.rows;
   const ModelFacts &model = executor.plan().model;
   for (std::span<int32_t> tokens : {executor.prompt(), executor.text()}) {
     for (size_t i = 0; i < tokens.size(); ++i) {
       tokens[i] = static_cast<int32_t>(mix64(i) % static_cast<uint64_t>(model.vocabulary));
+    }
+    if (flags.forcedFactor != 0) {
+      forceSpaces(tokens, flags.forcedFactor, model);
     }
   }
   auto take = [&](int64_t row, int64_t count, int64_t tokens) {
@@ -192,7 +198,7 @@ StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t las
       prompt += timed("prefill");
     }
     take(0, rows, 1);
-    if (kernels && turn == 1) {
+    if (flags.kernels && turn == 1) {
       executor.startTiming();
     }
     for (int64_t position = first; position < last; ++position) {
@@ -200,9 +206,10 @@ StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t las
       steps += seconds.back();
     }
     executor.stopTiming();
-    speed = {static_cast<double>(rows * (last - first)) / steps,
-             static_cast<double>(rows * first) / prompt, std::move(seconds),
-             executor.plan().generation->period};
+    speed = {
+        static_cast<double>(rows * (last - first)) / steps,
+        static_cast<double>(rows * first) / prompt, std::move(seconds),
+        std::lcm(executor.plan().generation->period, std::max<int64_t>(1, flags.forcedFactor))};
   }
   return speed;
 }
@@ -334,7 +341,7 @@ void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &
     return;
   }
   auto [first, last] = positionsOf(flags.positions, executor.plan().model.context);
-  StepSpeed speed = stepSpeed(executor, flags.rows, first, last, flags.kernels);
+  StepSpeed speed = stepSpeed(executor, flags, first, last);
   if (flags.kernels) {
     double keys = static_cast<double>(first + last) / 2 / double(executor.plan().model.context);
     double attended = keys * double(flags.rows) / double(generation->rows);

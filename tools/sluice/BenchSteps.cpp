@@ -83,9 +83,9 @@ void fillFromFile(std::span<int32_t> tokens, const std::string &path, const Mode
   }
 }
 
-/// A space at every k-th position of a row and nowhere else, so that white space ends a segment
-/// there.
-void forceSpaces(std::span<int32_t> tokens, int64_t factor, const ModelFacts &model) {
+} // namespace
+
+void cli::forceSpaces(std::span<int32_t> tokens, int64_t factor, const ModelFacts &model) {
   constexpr int32_t space = ' ', letter = 'a';
   if (factor < 1 || factor > model.context || model.vocabulary <= letter) {
     throw UserError("expected --forced-factor from 1 to the context of " +
@@ -98,8 +98,6 @@ void forceSpaces(std::span<int32_t> tokens, int64_t factor, const ModelFacts &mo
     tokens[i] = (position + 1) % factor == 0 ? space : isSpace ? letter : tokens[i];
   }
 }
-
-} // namespace
 
 void cli::fillTokens(Executor &executor, const std::string &file, int64_t forcedFactor) {
   const ModelFacts &model = executor.plan().model;

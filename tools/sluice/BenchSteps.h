@@ -14,6 +14,10 @@ namespace sluice::cli {
 /// else. Throws UserError where the model has no ids for that, or the file too few bytes.
 void fillTokens(runtime::Executor &executor, const std::string &file, int64_t forcedFactor);
 
+/// A space at every factor-th position of a row and nowhere else, so that white space ends a
+/// segment there. Throws UserError likewise.
+void forceSpaces(std::span<int32_t> tokens, int64_t factor, const runtime::ModelFacts &model);
+
 /// Tokens a segment, by axis, of the step before; null where there are no segments.
 nlohmann::json shorteningOf(runtime::Executor &executor);
 /// A line an axis.

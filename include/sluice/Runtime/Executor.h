@@ -85,6 +85,12 @@ public:
   };
   std::vector<SegmentRows> segmentRows();
 
+  /// Rows of segments that the memory of the last run of a batch has room for, the least that its
+  /// texts and those of all runs before needed; 0: as many as the model has.
+  int64_t room() const {
+    return bucket < plan().memoryBuckets.size() ? plan().memoryBuckets[bucket].rows : 0;
+  }
+
   /// `tokens` [batch, context + 1], row-major, for the host to write: the next `run` of an entry
   /// that reads tokens sees what they hold by then. Throws UserError where the plan's input has
   /// another shape.
@@ -136,9 +142,13 @@ private:
   /// Of the first `rows` rows.
   std::vector<Totals> totalsOf(const SegmentFacts &segments, int64_t rows);
   void requireRoom(const std::string &entry);
+  /// Whether a text of the batch that was just run needs more room than there is, and there is
+  /// more: it is given.
+  bool growRoom();
 
   std::unique_ptr<Device> device;
   int64_t chosenFactor = 0;
+  size_t bucket = 0;                   ///< of the plan's, or their number: all rows that there are
   std::vector<Range> edited;           ///< ranges to give back at the next run
   std::map<std::string, int64_t> sent; ///< host scalars as the device has them
   std::set<std::string> fetched;       ///< outputs fetched since the last run

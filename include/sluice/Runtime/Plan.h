@@ -192,6 +192,12 @@ struct Generation {
   double stateReadsAt(int64_t first, int64_t last, int64_t context) const;
 };
 
+/// Memory for batches in which no text has more than `rows` rows of segments: entries NAME@ROWS are
+/// NAME's launches over it.
+struct Bucket {
+  int64_t rows = 0, arenaBytes = 0, temporaryBytes = 0;
+};
+
 struct Buffer {
   std::string name, kind;
   int64_t offset = 0, bytes = 0;
@@ -246,6 +252,7 @@ struct Plan {
   /// rising, whose entries `gradient`, `evaluate` and `predict` are named by `entryOfFactor`.
   std::vector<int64_t> factors;
   std::optional<Generation> generation;
+  std::vector<Bucket> memoryBuckets; // rising by rows; of any other batch, `entries` without a mark
   std::vector<Buffer> buffers;
 
   /// Texts that generate at once; 0 where the model has no step.

@@ -4,7 +4,9 @@
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
+#include "sluice/Transforms/PackMemory.h"
 #include "sluice/Transforms/ParameterLayout.h"
+#include "llvm/ADT/StringSet.h"
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +34,20 @@ struct Temporary {
   size_t firstLaunch = 0, lastLaunch = 0;
   TemporaryKind kind = TemporaryKind::Transient;
 };
+
+/// Another packing of the temporaries, for batches whose texts have few segments: kernels of an
+/// axis of segments write at most `rows` rows of it in each text, and tensors lie between each
+/// other's rows. Nothing else differs, so whatever is computed is the same bit for bit.
+struct MemoryBucket {
+  int64_t rows = 0;
+  llvm::DenseMap<mlir::Value, int64_t> offsets; ///< of temporaries of entries that differ
+  llvm::DenseMap<mlir::Value, Runs> runs;       ///< of those that have fewer rows
+  llvm::StringSet<> entries;                    ///< that differ
+  int64_t temporariesBytes = 0, arenaBytes = 0;
+};
+
+/// Name of the module's attribute with the rows of the buckets to plan, rising.
+inline constexpr llvm::StringLiteral bucketsName = "plan.buckets";
 
 /// The fullest moment of the temporaries' region.
 struct MemoryPeak {
@@ -62,20 +78,27 @@ struct MemoryPlan {
   std::map<int64_t, int64_t> bytesByFactor; ///< temporaries live at the fullest moment
   MemoryPeak peak;
   int64_t temporariesOffset = 0, temporariesBytes = 0; ///< their region
+  std::vector<MemoryBucket> buckets;                   ///< rising; what has more rows has this plan
   std::optional<MemoryBudget> budget;
   /// Of the arena, what entries of training and of generation touch, by "training" and
   /// "generation"; what both touch counts for each.
   std::map<std::string, int64_t> bytesByUse;
 
+  /// Byte offset of a value, in a bucket or, of null, in the plan itself.
+  int64_t offset(mlir::Value value, const MemoryBucket *bucket) const {
+    auto found = bucket ? bucket->offsets.find(value) : offsets.end();
+    return bucket && found != bucket->offsets.end() ? found->second : offsets.lookup(value);
+  }
   /// Byte offset of `scalar:NAME`.
   int64_t scalar(llvm::StringRef name) const { return places.at("scalar:" + name.str()).offset; }
 };
 
 /// Plans `module`, whose functions hold dispatches (after sluice-build-entries). Temporaries are
-/// packed by size, largest first, at the lowest offset free during their life. Fails with a
-/// diagnostic where two values must share memory and cannot, and where a dispatch would read memory
-/// that another one has written since. `workspaceBytes` is what the launch
-/// with the largest workspace needs, `counterBytes` the one with the most counters.
+/// packed by size, largest first, at the lowest offset free during their life; once more for each
+/// of the buckets that the module names and that has fewer rows. Fails with a diagnostic where two
+/// values must share memory and cannot, and where a dispatch would read memory that another one has
+/// written since. `workspaceBytes` is what the launch with the largest workspace needs,
+/// `counterBytes` the one with the most counters.
 mlir::FailureOr<MemoryPlan> planMemory(mlir::ModuleOp module, int64_t workspaceBytes = 0,
                                        int64_t counterBytes = 0);
 

@@ -210,7 +210,8 @@ static int64_t rowsOfAllGroups(Operation *scope, StringRef axis) {
 }
 
 /// Stores how many rows of the segments' axis are read: of the longest text, one that a segment
-/// still open would have, and those that fill their group, as groups on the axis are read whole.
+/// still open would have, and those that fill their group, as groups on the axis are read whole; no
+/// more than the host has room for, where it says so (not 0). It sees then that more are needed.
 /// `needed`, [B, 2], has numbers of segments and of rows.
 static void storeLength(Value needed, StringRef axis, bool hasSpare, DispatchEmitter &emitter) {
   ImplicitLocOpBuilder &b = emitter.b;
@@ -221,6 +222,8 @@ static void storeLength(Value needed, StringRef axis, bool hasSpare, DispatchEmi
   ImplicitLocOpBuilder body(b.getLoc(), b.getContext());
   body.setInsertionPointToEnd(&region.emplaceBlock());
   Value numbers = region.front().addArgument(all, b.getLoc());
+  auto number = RankedTensorType::get({}, b.getI64Type());
+  Value room = region.front().addArgument(b.getI64Type(), b.getLoc());
   auto dense = [&](int32_t number) -> Value {
     auto numbers = DenseElementsAttr::get(all, body.getI32IntegerAttr(number));
     return arith::ConstantOp::create(body, numbers);
@@ -240,16 +243,21 @@ static void storeLength(Value needed, StringRef axis, bool hasSpare, DispatchEmi
   Value begun = arith::AddIOp::create(body, segments, constant(open + group - 1));
   Value whole =
       arith::SubIOp::create(body, begun, arith::RemSIOp::create(body, begun, constant(group)));
-  Value length = arith::MinSIOp::create(body, whole, rows);
-  dispatch::YieldOp::create(body, arith::ExtSIOp::create(body, b.getI64Type(), length).getResult());
-  auto access = [&](AccessKind kind) {
-    return b.getArrayAttr({AccessAttr::get(b.getContext(), kind)});
-  };
-  auto op =
-      dispatch::RowsOp::create(b, TypeRange(RankedTensorType::get({}, b.getI64Type())), view,
-                               dispatch::DomainAttr::get(b.getContext(), 1, 1, 0),
-                               access(AccessKind::Vector), access(AccessKind::Scalar), UnitAttr(),
-                               DenseI64ArrayAttr(), b.getStringAttr("segments"), StringAttr());
+  Value length =
+      arith::ExtSIOp::create(body, b.getI64Type(), arith::MinSIOp::create(body, whole, rows));
+  Value none = arith::ConstantOp::create(body, body.getI64IntegerAttr(0));
+  Value isBounded = arith::CmpIOp::create(body, arith::CmpIPredicate::sgt, room, none);
+  Value bounded = arith::MinSIOp::create(body, length, room);
+  Value yielded = arith::SelectOp::create(body, isBounded, bounded, length);
+  dispatch::YieldOp::create(body, yielded);
+  auto access = [&](AccessKind kind) { return AccessAttr::get(b.getContext(), kind); };
+  Value bound = plan::BindOp::create(b, number, "scalar:room");
+  auto op = dispatch::RowsOp::create(
+      b, TypeRange(number), ValueRange{view, bound},
+      dispatch::DomainAttr::get(b.getContext(), 1, 1, 0),
+      b.getArrayAttr({access(AccessKind::Vector), access(AccessKind::Scalar)}),
+      b.getArrayAttr({access(AccessKind::Scalar)}), UnitAttr(), DenseI64ArrayAttr(),
+      b.getStringAttr("segments"), StringAttr());
   op.getBody().takeBody(region);
   plan::StoreOp::create(b, "scalar:" + plan::lengthName(axis), op.getResult(0));
 }

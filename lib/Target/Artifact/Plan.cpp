@@ -2,6 +2,7 @@
 //
 // Launches over planned memory: plan IR, and its JSON form.
 #include "sluice/Dialect/Plan/Plan.h"
+#include "Launches.h"
 #include "MemoryJson.h"
 #include "StepReads.h"
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
@@ -11,88 +12,11 @@
 #include "sluice/Target/Artifact.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/SmallBitVector.h"
 #include <numeric>
 
 using namespace mlir;
 using namespace sluice;
 namespace json = llvm::json;
-using namespace std::string_literals;
-
-namespace {
-
-/// Ranges of the arena that a launch touches.
-struct Footprint {
-  struct Range {
-    int64_t begin, end;
-    bool written;
-  };
-  SmallVector<Range> ranges;
-
-  bool conflictsWith(const Footprint &other) const {
-    return llvm::any_of(ranges, [&](const Range &a) {
-      return llvm::any_of(other.ranges, [&](const Range &b) {
-        return (a.written || b.written) && a.begin < b.end && b.begin < a.end;
-      });
-    });
-  }
-};
-
-/// Launch arguments: offsets of operands and results, of the scalars, then the first random
-/// stream, then the offset of the workspace.
-SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory) {
-  SmallVector<int64_t> arguments;
-  for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
-                                         llvm::to_vector_of<Value>(op->getResults()))) {
-    arguments.push_back(memory.offsets.lookup(value));
-  }
-  for (const std::string &scalar : {dispatch::lengthOf(op), "rows"s, "step"s, "seed"s}) {
-    arguments.push_back(memory.scalar(scalar));
-  }
-  arguments.push_back(firstStream(op));
-  arguments.push_back(memory.workspaceOffset);
-  return arguments;
-}
-
-/// Launches that use the workspace share it, so none may overlap another.
-Footprint footprintOf(Operation *op, int64_t workspaceBytes, const MemoryPlan &memory) {
-  Footprint footprint;
-  auto add = [&](Value value, bool written) {
-    auto type = cast<RankedTensorType>(value.getType());
-    int64_t bytes = dispatch::storageElements(type) * (type.getElementTypeBitWidth() / 8);
-    int64_t begin = memory.offsets.lookup(value);
-    footprint.ranges.push_back({begin, begin + bytes, written});
-  };
-  llvm::for_each(op->getOperands(), [&](Value value) { add(value, false); });
-  llvm::for_each(op->getResults(), [&](Value value) { add(value, true); });
-  int64_t length = memory.scalar(dispatch::lengthOf(op));
-  footprint.ranges.push_back({length, length + int64_t(sizeof(int64_t)), false});
-  if (workspaceBytes > 0) {
-    footprint.ranges.push_back(
-        {memory.workspaceOffset, memory.workspaceOffset + workspaceBytes, true});
-  }
-  return footprint;
-}
-
-/// Earlier launches that must be done before each launch, without those that follow from others.
-std::vector<SmallVector<int64_t>> dependences(ArrayRef<Footprint> footprints) {
-  std::vector<SmallVector<int64_t>> after(footprints.size());
-  std::vector<llvm::SmallBitVector> ancestors(footprints.size(),
-                                              llvm::SmallBitVector(footprints.size()));
-  for (size_t i = 0; i < footprints.size(); ++i) {
-    for (size_t j = i; j-- > 0;) {
-      if (!ancestors[i].test(j) && footprints[i].conflictsWith(footprints[j])) {
-        after[i].push_back(static_cast<int64_t>(j));
-        ancestors[i] |= ancestors[j];
-        ancestors[i].set(j);
-      }
-    }
-    std::reverse(after[i].begin(), after[i].end());
-  }
-  return after;
-}
-
-} // namespace
 
 void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPlan &memory) {
   emitBuffers(module, memory);
@@ -133,27 +57,12 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
                            APFloat(record.flops), APFloat(record.bytes));
   }
   for (auto func : llvm::to_vector(module.getOps<func::FuncOp>())) {
-    b.setInsertionPointToEnd(module.getBody());
-    auto entry = plan::EntryOp::create(b, loc, (func.getSymName() + ".plan").str(),
-                                       func->getAttrOfType<StringAttr>("plan.of"),
-                                       func->getAttrOfType<IntegerAttr>("plan.factor"));
-    b.setInsertionPointToEnd(&entry.getBody().emplaceBlock());
-    SmallVector<Operation *> launches;
-    SmallVector<Footprint> footprints;
-    for (Operation &op : func.getBody().front()) {
-      if (isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect())) {
-        launches.push_back(&op);
-        const KernelRecord &record = kernels.records[kernels.kernelOf.lookup(&op)];
-        footprints.push_back(footprintOf(&op, record.workspaceBytes(), memory));
+    emitEntry(func, func.getSymName() + ".plan", kernels, memory, nullptr);
+    for (const MemoryBucket &bucket : memory.buckets) {
+      if (bucket.entries.contains(func.getSymName())) {
+        emitEntry(func, func.getSymName() + bucketMark + Twine(bucket.rows) + ".plan", kernels,
+                  memory, &bucket);
       }
-    }
-    std::vector<SmallVector<int64_t>> after = dependences(footprints);
-    for (auto [i, op] : llvm::enumerate(launches)) {
-      auto phase = op->getAttrOfType<StringAttr>("plan.phase");
-      plan::LaunchOp::create(b, op->getLoc(), kernels.records[kernels.kernelOf.lookup(op)].name,
-                             argumentsOf(op, memory), phase ? phase.getValue() : "forward",
-                             after[i], op->getAttrOfType<StringAttr>("guard"),
-                             dispatch::axisOf(op));
     }
   }
 }
@@ -209,6 +118,31 @@ static json::Object placesToJson(const MemoryPlan &memory, StringRef prefix) {
     result[StringRef(name).drop_front(prefix.size()).str()] = std::move(object);
   }
   return result;
+}
+
+/// Other memory for the same launches, by the rows of segments that it is for.
+static json::Array bucketsToJson(ModuleOp module, const MemoryPlan &memory) {
+  json::Array buckets;
+  for (const MemoryBucket &bucket : memory.buckets) {
+    json::Object entries;
+    for (auto entry : module.getOps<plan::EntryOp>()) {
+      auto [name, rows] = entry.getSymName().drop_back(StringRef(".plan").size()).split(bucketMark);
+      if (rows != std::to_string(bucket.rows)) {
+        continue;
+      }
+      json::Array launches;
+      for (auto launch : entry.getOps<plan::LaunchOp>()) {
+        launches.push_back(json::Object{{"arguments", json::Array(launch.getArguments())},
+                                        {"after", json::Array(launch.getAfter())}});
+      }
+      entries[name] = std::move(launches);
+    }
+    buckets.push_back(json::Object{{"rows", bucket.rows},
+                                   {"arena_bytes", bucket.arenaBytes},
+                                   {"temporaries_bytes", bucket.temporariesBytes},
+                                   {"entries", std::move(entries)}});
+  }
+  return buckets;
 }
 
 /// What the step keeps, and how windows of text are to start.
@@ -484,12 +418,15 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   }
   json::Object entries, ofFactors;
   for (auto entry : module.getOps<plan::EntryOp>()) {
+    StringRef symbol = entry.getSymName().drop_back(StringRef(".plan").size());
+    if (symbol.contains(bucketMark)) {
+      continue;
+    }
     json::Object *list = &entries;
     if (auto factor = entry.getFactor()) {
       list = ofFactors.try_emplace(std::to_string(*factor), json::Object())
                  .first->second.getAsObject();
     }
-    StringRef symbol = entry.getSymName().drop_back(StringRef(".plan").size());
     (*list)[entry.getOf().value_or(symbol)] = entryToJson(entry, numbers);
   }
   json::Array targetNames;
@@ -531,6 +468,9 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   }
   if (auto factors = module->getAttrOfType<DenseI64ArrayAttr>("plan.factors")) {
     plan["factors"] = json::Object{{"main", factors[0]}, {"entries", std::move(ofFactors)}};
+  }
+  if (!memory.buckets.empty()) {
+    plan["buckets"] = bucketsToJson(module, memory);
   }
   if (json::Array losses = lossesToJson(module); losses.size() > 1) {
     plan["losses"] = std::move(losses);

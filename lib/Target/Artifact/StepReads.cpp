@@ -23,7 +23,8 @@ std::map<std::string, StepRate> sluice::stepRates(ModuleOp module) {
     if (auto segments = schedule.getSegmentsAttr()) { // as often as their rows allow
       auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(schedule, segments);
       int64_t context = getContext(module), rows = std::min<int64_t>(*axis.getRows(), context);
-      rates[name()] = {rows, context, rate.rows * double(rows) / double(context)};
+      double often = double(rows) / double(context);
+      rates[name()] = {rows, context, rate.rows * often, often};
       continue;
     }
     auto first = static_cast<int64_t>(schedule.getFirst());
@@ -73,7 +74,7 @@ static double stateBytes(Operation *op, const DenseSet<Value> &states, const Ste
                          int64_t t) {
   if (auto attention = dyn_cast<dispatch::AttentionOp>(op)) {
     auto positionOf = [&](dispatch::DomainAttr domain) {
-      return t / std::max<int64_t>(1, domain.getFactor());
+      return int64_t(double(t) * rate.clock) / std::max<int64_t>(1, domain.getFactor());
     };
     int64_t p = positionOf(attention.getDomain()), keysSoFar = positionOf(attention.getKeys()) + 1;
     auto [first, last] = solveMask(attention.getMask()).getRange(p, keysSoFar);

@@ -13,7 +13,8 @@ namespace sluice {
 /// How often something runs: in `runs` of every `period` steps.
 struct StepRate {
   int64_t runs = 1, period = 1;
-  double rows = 1; ///< that a step computes, on the average
+  double rows = 1;  ///< that a step computes, on the average
+  double clock = 1; ///< what positions are counted in, by token: of segments as many as may be
 };
 
 /// Rates by guard, `due.N`.

@@ -141,13 +141,15 @@ Kernel BackwardGenerator::generate() {
 }
 
 /// Zeros in the rows from those on of every column that the item owns; `isWhole`: in all of them.
+/// On an axis of segments no row has memory behind those of the longest text.
 void BackwardGenerator::emitZeros(Value fromQuery, Value fromKey, bool isWhole) {
-  Value queries = e.index(shape.queries), keysEnd = e.index(shape.keys);
+  Value queries = op.getDomain().getAxis() ? queryLength : e.index(shape.queries);
+  Value keysEnd = op.getDomain().getAxis() ? keyLength : e.index(shape.keys);
   e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) {
     Value queryHead = e.add(e.mul(keyHead, shape.group), member);
     emitZeroRows(e, shape, gradientOf(0), queryBase, fromQuery, queries,
                  columnOf(queryHead, shape.queryColumn));
-    terms.storeZeros(batchRow, queryHead, fromQuery, isWhole);
+    terms.storeZeros(batchRow, queryHead, fromQuery, queries, isWhole);
   });
   emitZeroRows(e, shape, gradientOf(1), keyBase, fromKey, keysEnd,
                columnOf(keyHead, shape.keyColumn));

@@ -364,10 +364,10 @@ void Terms::storeHead(Value batchRow) {
   e.store(rest.front(), tableGradient, {e.add(part, last), head});
 }
 
-void Terms::storeZeros(Value batchRow, Value headOf, Value from, bool isWhole) {
+void Terms::storeZeros(Value batchRow, Value headOf, Value from, Value to, bool isWhole) {
   if (rows) {
-    emitZeroRows(e, shape, queryGradient, e.mul(batchRow, shape.queries), from,
-                 e.index(shape.queries), columnOf(headOf));
+    emitZeroRows(e, shape, queryGradient, e.mul(batchRow, shape.queries), from, to,
+                 columnOf(headOf));
     Value fromRow = isWhole ? e.index(0) : frame.validLength(step, rowCount());
     emitZeroRows(e, shape, rowGradient, e.mul(batchRow, rowCount()), fromRow, e.index(rowCount()),
                  columnOf(headOf));

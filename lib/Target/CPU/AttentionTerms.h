@@ -66,7 +66,8 @@ public:
   void storeHead(mlir::Value batchRow);
   /// Zeros in a head's rows from queries' `from` on and behind the valid rows by distance; where
   /// `isWhole` in all of them and in its biases' part.
-  void storeZeros(mlir::Value batchRow, mlir::Value head, mlir::Value from, bool isWhole);
+  void storeZeros(mlir::Value batchRow, mlir::Value head, mlir::Value from, mlir::Value to,
+                  bool isWhole);
 
 private:
   /// How a block's queries and the rows by distance lie.

@@ -305,7 +305,7 @@ void ContractEmitter::emitEpilogue(Value first, Value count, Value panel, const 
     }
     shared.push_back(value);
   }
-  emitLoop(b, index(0), count, index(1), [&](Value i) {
+  auto emitRow = [&](Value i) {
     SmallVector<Value> at{addIndex(b, first, i), column};
     SmallVector<Value> arguments{vector::LoadOp::create(b, type, sums, ValueRange{i, index(0)})};
     for (auto [e, value] : llvm::enumerate(shared)) {
@@ -322,6 +322,14 @@ void ContractEmitter::emitEpilogue(Value first, Value count, Value panel, const 
     for (size_t r = 0; r < results.size(); ++r) {
       storeVector(b, (*yielded)[r], results[r], at);
     }
+  };
+  emitLoop(b, index(0), count, index(1), [&](Value i) {
+    if (!domain.getAxis()) { // rows that are not valid are nobody's
+      emitRow(i);
+      return;
+    }
+    Value valid = emitAnyValid(b, domain, validLength, validRows, addIndex(b, first, i), index(1));
+    emitIf(b, valid, [&] { emitRow(i); });
   });
 }
 

@@ -1,0 +1,118 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Launches.h"
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "sluice/Dialect/Dispatch/ResultDomain.h"
+#include "sluice/Dialect/Plan/Plan.h"
+
+#include "llvm/ADT/SmallBitVector.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace std::string_literals;
+
+namespace {
+
+/// Ranges of the arena that a launch touches.
+struct Footprint {
+  struct Range {
+    int64_t begin, end;
+    bool written;
+  };
+  SmallVector<Range> ranges;
+
+  bool conflictsWith(const Footprint &other) const {
+    return llvm::any_of(ranges, [&](const Range &a) {
+      return llvm::any_of(other.ranges, [&](const Range &b) {
+        return (a.written || b.written) && a.begin < b.end && b.begin < a.end;
+      });
+    });
+  }
+};
+
+/// Launch arguments: offsets of operands and results, of the scalars, then the first random
+/// stream, then the offset of the workspace.
+SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory,
+                                 const MemoryBucket *bucket) {
+  SmallVector<int64_t> arguments;
+  for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
+                                         llvm::to_vector_of<Value>(op->getResults()))) {
+    arguments.push_back(memory.offset(value, bucket));
+  }
+  for (const std::string &scalar : {dispatch::lengthOf(op), "rows"s, "step"s, "seed"s}) {
+    arguments.push_back(memory.scalar(scalar));
+  }
+  arguments.push_back(firstStream(op));
+  arguments.push_back(memory.workspaceOffset);
+  return arguments;
+}
+
+/// Launches that use the workspace share it, so none may overlap another.
+Footprint footprintOf(Operation *op, int64_t workspaceBytes, const MemoryPlan &memory,
+                      const MemoryBucket *bucket) {
+  Footprint footprint;
+  auto add = [&](Value value, bool written) {
+    auto type = cast<RankedTensorType>(value.getType());
+    int64_t bytes = dispatch::storageElements(type) * (type.getElementTypeBitWidth() / 8);
+    int64_t begin = memory.offset(value, bucket);
+    Runs runs = bucket ? bucket->runs.lookup_or(value, {1, 0, bytes}) : Runs{1, 0, bytes};
+    for (int64_t run = 0; run < runs.count; ++run) {
+      int64_t first = begin + run * runs.stride;
+      footprint.ranges.push_back({first, first + runs.bytes, written});
+    }
+  };
+  llvm::for_each(op->getOperands(), [&](Value value) { add(value, false); });
+  llvm::for_each(op->getResults(), [&](Value value) { add(value, true); });
+  int64_t length = memory.scalar(dispatch::lengthOf(op));
+  footprint.ranges.push_back({length, length + int64_t(sizeof(int64_t)), false});
+  if (workspaceBytes > 0) {
+    footprint.ranges.push_back(
+        {memory.workspaceOffset, memory.workspaceOffset + workspaceBytes, true});
+  }
+  return footprint;
+}
+
+/// Earlier launches that must be done before each launch, without those that follow from others.
+std::vector<SmallVector<int64_t>> dependences(ArrayRef<Footprint> footprints) {
+  std::vector<SmallVector<int64_t>> after(footprints.size());
+  std::vector<llvm::SmallBitVector> ancestors(footprints.size(),
+                                              llvm::SmallBitVector(footprints.size()));
+  for (size_t i = 0; i < footprints.size(); ++i) {
+    for (size_t j = i; j-- > 0;) {
+      if (!ancestors[i].test(j) && footprints[i].conflictsWith(footprints[j])) {
+        after[i].push_back(static_cast<int64_t>(j));
+        ancestors[i] |= ancestors[j];
+        ancestors[i].set(j);
+      }
+    }
+    std::reverse(after[i].begin(), after[i].end());
+  }
+  return after;
+}
+
+} // namespace
+
+void sluice::emitEntry(func::FuncOp func, const Twine &name, const KernelSet &kernels,
+                       const MemoryPlan &memory, const MemoryBucket *bucket) {
+  OpBuilder b = OpBuilder::atBlockEnd(func->getParentOfType<ModuleOp>().getBody());
+  auto entry = plan::EntryOp::create(b, func->getParentOp()->getLoc(), name.str(),
+                                     func->getAttrOfType<StringAttr>("plan.of"),
+                                     func->getAttrOfType<IntegerAttr>("plan.factor"));
+  b.setInsertionPointToEnd(&entry.getBody().emplaceBlock());
+  SmallVector<Operation *> launches;
+  SmallVector<Footprint> footprints;
+  for (Operation &op : func.getBody().front()) {
+    if (isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect())) {
+      launches.push_back(&op);
+      const KernelRecord &record = kernels.records[kernels.kernelOf.lookup(&op)];
+      footprints.push_back(footprintOf(&op, record.workspaceBytes(), memory, bucket));
+    }
+  }
+  std::vector<SmallVector<int64_t>> after = dependences(footprints);
+  for (auto [i, op] : llvm::enumerate(launches)) {
+    auto phase = op->getAttrOfType<StringAttr>("plan.phase");
+    plan::LaunchOp::create(b, op->getLoc(), kernels.records[kernels.kernelOf.lookup(op)].name,
+                           argumentsOf(op, memory, bucket), phase ? phase.getValue() : "forward",
+                           after[i], op->getAttrOfType<StringAttr>("guard"),
+                           dispatch::axisOf(op));
+  }
+}

@@ -1,0 +1,269 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "MemoryStorage.h"
+#include "sluice/Dialect/Dispatch/ResultDomain.h"
+#include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Transforms/Recompute.h"
+
+using namespace mlir;
+using namespace sluice;
+
+/// Results that must share an operand's memory.
+void Storage::unite() {
+  func.walk([&](Operation *op) {
+    if (auto view = dyn_cast<plan::ViewOp>(op)) {
+      tie(view.getResult(), view.getSource());
+    }
+    if (auto sharing = dyn_cast<dispatch::SharedMemoryInterface>(op)) {
+      for (auto [result, operand] : sharing.getShared()) {
+        tie(result, operand);
+      }
+    }
+  });
+}
+
+LogicalResult Storage::name(Value value, StringRef place) {
+  Class &storage = classOf(value);
+  if (!storage.place.empty() && storage.place != place) {
+    return emitError(value.getLoc()) << "internal error: one value must live both in "
+                                     << storage.place << " and in " << place;
+  }
+  storage.place = place;
+  return success();
+}
+
+/// Refuses a read of memory that has been written since: values know no memory, so a pass that
+/// moves or merges ops can make one.
+LogicalResult Storage::checkOrder() {
+  struct Writes {
+    unsigned count = 0;
+    bool isStorePending = false; // a dispatch wrote the place, its plan.store comes later
+  };
+  std::map<std::string, Writes> ofPlaces;
+  std::map<const Class *, Writes> ofClasses; // of temporaries
+  auto writesOf = [&](Value value) -> Writes & {
+    Class &storage = classOf(value);
+    return storage.place.empty() ? ofClasses[&storage] : ofPlaces[storage.place];
+  };
+  llvm::DenseMap<Value, unsigned> counts; // when the value came to be
+  for (Operation &op : func.getBody().front()) {
+    if (auto bind = dyn_cast<plan::BindOp>(op)) {
+      if (writesOf(bind.getValue()).isStorePending) {
+        return bind.emitError() << "reads " << bind.getPlace()
+                                << " between the dispatch that writes it and its plan.store";
+      }
+      counts[bind.getValue()] = writesOf(bind.getValue()).count;
+    } else if (auto view = dyn_cast<plan::ViewOp>(op)) {
+      counts[view.getResult()] = counts.lookup(view.getSource());
+    } else if (auto store = dyn_cast<plan::StoreOp>(op)) {
+      writesOf(store.getValue()).isStorePending = false;
+    } else if (isDispatch(op)) {
+      if (dispatch::axisOf(&op)) {
+        std::string length = dispatch::lengthOf(&op);
+        Writes &writes = ofPlaces["scalar:" + length];
+        if (writes.count == 0 || writes.isStorePending) {
+          return op.emitError() << "reads scalar:" << length
+                                << ", which no dispatch before it stores";
+        }
+      }
+      for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
+        if (counts.lookup(operand) != writesOf(operand).count) {
+          return op.emitError() << "operand " << i << " lives in memory ("
+                                << (classOf(operand).place.empty() ? "a temporary"
+                                                                   : classOf(operand).place)
+                                << ") that another dispatch has written since";
+        }
+      }
+      for (Value result : op.getResults()) {
+        Writes &writes = writesOf(result);
+        counts[result] = ++writes.count;
+        writes.isStorePending = !classOf(result).place.empty();
+      }
+    }
+  }
+  return success();
+}
+
+/// Of what a dispatch makes, before its readers are known.
+static TemporaryKind kindOf(Operation *maker) {
+  auto phase = maker->getAttrOfType<StringAttr>("plan.phase");
+  return maker->hasAttr(recomputedName)            ? TemporaryKind::Recomputed
+         : phase && phase.getValue() == "backward" ? TemporaryKind::Gradient
+                                                   : TemporaryKind::Transient;
+}
+
+/// The rows of a result whose kernel writes those alone that its axis of segments has in a batch;
+/// nothing of any other result.
+static std::optional<dispatch::DomainAttr> writtenRows(OpResult result) {
+  auto type = cast<RankedTensorType>(result.getType());
+  dispatch::DomainAttr domain = dispatch::domainOf(result);
+  if (!domain || !domain.getAxis() || domain.getFactor() == 0 || domain.getScheduled() ||
+      type.getRank() != 3 || type.getDimSize(0) != domain.getBatch() ||
+      type.getDimSize(1) != domain.getPositions()) {
+    return std::nullopt;
+  }
+  bool writesRows = isa<dispatch::ContractOp, dispatch::AttentionOp, dispatch::AttentionBackwardOp>(
+      result.getOwner());
+  if (auto rows = dyn_cast<dispatch::RowsOp>(result.getOwner())) {
+    auto access = cast<dispatch::AccessAttr>(rows.getResultAccesses()[result.getResultNumber()]);
+    writesRows = !rows.getZeroInvalid() && access.getKind() == dispatch::AccessKind::Row;
+  }
+  return writesRows ? std::optional(domain) : std::nullopt;
+}
+
+void Storage::noteWritten(OpResult result) {
+  Class &storage = classOf(result);
+  std::optional<dispatch::DomainAttr> domain = writtenRows(result);
+  if (!domain) {
+    storage.isWhole = true;
+    return;
+  }
+  auto type = cast<RankedTensorType>(result.getType());
+  int64_t rowBytes =
+      dispatch::paddedWidth(type.getDimSize(2)) * (type.getElementTypeBitWidth() / 8);
+  Segments now{domain->getBatch(), domain->getPositions(), rowBytes, domain->getFactor()};
+  auto isLike = [&](const Segments &other) {
+    return other.texts == now.texts && other.rows == now.rows && other.rowBytes == now.rowBytes &&
+           other.factor == now.factor;
+  };
+  storage.isWhole |= storage.segments && !isLike(*storage.segments);
+  storage.segments = now;
+}
+
+/// What is written of it where texts have at most `limit` segments.
+Runs Storage::Class::runs(int64_t limit) const {
+  if (isWhole || !segments ||
+      segments->rows <= int64_t(llvm::divideCeil(limit, segments->factor))) {
+    return {1, 0, bytes};
+  }
+  return {segments->texts, segments->rows * segments->rowBytes,
+          int64_t(llvm::divideCeil(limit, segments->factor)) * segments->rowBytes};
+}
+
+void Storage::collect() {
+  size_t launch = 0, touched = 0;
+  for (Operation &op : func.getBody().front()) {
+    if (!isDispatch(op)) {
+      continue;
+    }
+    auto touch = [&](Value value) {
+      Class &storage = classOf(value);
+      storage.order = storage.order == 0 ? ++touched : storage.order;
+      storage.first = std::min(storage.first, launch);
+      storage.last = std::max(storage.last, launch);
+      storage.bytes = std::max(storage.bytes, storedBytes(value));
+    };
+    for (Value operand : op.getOperands()) {
+      touch(operand);
+      TemporaryKind &kind = classOf(operand).kind;
+      bool isKept = kind == TemporaryKind::Transient && kindOf(&op) != TemporaryKind::Transient;
+      kind = isKept ? TemporaryKind::Kept : kind;
+    }
+    for (OpResult result : op.getResults()) {
+      touch(result);
+      noteWritten(result);
+      classOf(result).kind = kindOf(&op);
+      dispatch::DomainAttr domain = dispatch::domainOf(result);
+      classOf(result).factor =
+          std::max(classOf(result).factor, domain.getAxis() ? 0 : domain.getFactor());
+    }
+    ++launch;
+  }
+}
+
+/// Temporaries, largest first, at the lowest offset that is free during their life. Gives them in
+/// that order.
+std::vector<Storage::Class *> Storage::pack(int64_t limit) {
+  std::vector<Class *> pending;
+  for (auto &[leader, storage] : classes) {
+    if (storage.place.empty() && storage.first != SIZE_MAX) {
+      pending.push_back(&storage);
+    }
+  }
+  llvm::sort(pending, [&](const Class *a, const Class *b) {
+    return std::tuple(-a->runs(limit).total(), a->first, a->last, a->order) <
+           std::tuple(-b->runs(limit).total(), b->first, b->last, b->order);
+  });
+  for (auto [i, storage] : llvm::enumerate(pending)) {
+    std::vector<std::pair<int64_t, int64_t>> taken;
+    for (Class *other : ArrayRef(pending).take_front(i)) {
+      if (other->first <= storage->last && storage->first <= other->last) {
+        Runs runs = other->runs(limit);
+        for (int64_t run = 0; run < runs.count; ++run) {
+          int64_t begin = other->offset + run * runs.stride;
+          taken.push_back({begin, begin + runs.bytes});
+        }
+      }
+    }
+    storage->offset = lowestOffset(std::move(taken), storage->runs(limit), lineBytes);
+  }
+  return pending;
+}
+
+void Storage::packFor(MemoryBucket &bucket) {
+  auto differs = [&](const auto &entry) {
+    const Class &storage = entry.second;
+    return storage.place.empty() && storage.runs(bucket.rows).count > 1;
+  };
+  bool isSame = llvm::none_of(classes, differs);
+  if (!isSame) {
+    bucket.entries.insert(func.getSymName());
+  }
+  // All of a tensor lies in the arena, so that what a kernel reads and drops does.
+  for (Class *storage : pack(isSame ? std::numeric_limits<int64_t>::max() : bucket.rows)) {
+    bucket.temporariesBytes = std::max(bucket.temporariesBytes, storage->offset + storage->bytes);
+  }
+  if (isSame) {
+    return;
+  }
+  func.walk([&](Operation *op) {
+    for (Value result : op->getResults()) {
+      if (op->getParentOp() == func && isTemporary(result)) {
+        bucket.offsets[result] = classOf(result).offset;
+        if (Runs runs = classOf(result).runs(bucket.rows); runs.count > 1) {
+          bucket.runs[result] = runs;
+        }
+      }
+    }
+  });
+}
+
+LogicalResult Storage::run() {
+  unite();
+  for (Operation &op : func.getBody().front()) {
+    if (auto bind = dyn_cast<plan::BindOp>(op);
+        bind && failed(name(bind.getValue(), bind.getPlace()))) {
+      return failure();
+    }
+    if (auto store = dyn_cast<plan::StoreOp>(op);
+        store && failed(name(store.getValue(), store.getPlace()))) {
+      return failure();
+    }
+  }
+  if (failed(checkOrder())) {
+    return failure();
+  }
+  collect();
+  for (Class *storage : pack(std::numeric_limits<int64_t>::max())) {
+    plan.temporaries.push_back({func.getSymName().str(), storage->offset, storage->bytes,
+                                storage->factor, storage->first, storage->last, storage->kind});
+  }
+  func.walk([&](Operation *op) {
+    for (Value result : op->getResults()) {
+      if (isa<RankedTensorType>(result.getType()) && op->getParentOp() == func) {
+        Class &storage = classOf(result);
+        if (storage.place.empty()) {
+          // Relative to the temporaries' region until its start is known.
+          plan.offsets[result] = storage.offset;
+        } else {
+          names[result] = storage.place;
+          Place &place = plan.places[storage.place];
+          if (!isa<plan::ViewOp>(op)) {
+            place.type = result.getType();
+          }
+          place.bytes = std::max(place.bytes, storedBytes(result));
+        }
+      }
+    }
+  });
+  return success();
+}

@@ -1,0 +1,78 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Temporaries of one entry: storage classes, lives, packing.
+#pragma once
+
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "sluice/Transforms/MemoryPlan.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/EquivalenceClasses.h"
+
+namespace sluice {
+
+constexpr int64_t lineBytes = 64;
+inline int64_t alignTo(int64_t value, int64_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
+inline bool isDispatch(mlir::Operation &op) {
+  return mlir::isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect());
+}
+
+/// Values of one entry that share memory, and when that memory is alive.
+class Storage {
+public:
+  using Names = llvm::DenseMap<mlir::Value, std::string>;
+  Storage(mlir::func::FuncOp func, MemoryPlan &plan, Names &names)
+      : func(func), plan(plan), names(names) {}
+
+  mlir::LogicalResult run();
+  /// Packs once more, for at most `bucket.rows` rows on axes of segments; where nothing here has
+  /// more, nothing differs.
+  void packFor(MemoryBucket &bucket);
+
+private:
+  /// Rows of a text that stand on an axis of segments, where kernels write no more than it has.
+  struct Segments {
+    int64_t texts, rows, rowBytes;
+    int64_t factor; ///< segments a row
+  };
+  struct Class {
+    std::string place;
+    int64_t bytes = 0;
+    int64_t factor = 0;
+    int64_t offset = -1;
+    size_t first = SIZE_MAX, last = 0;
+    TemporaryKind kind = TemporaryKind::Transient;
+    size_t order = 0; ///< in which launches name it, from 1: what decides between equals
+    std::optional<Segments> segments;
+    bool isWhole = false; ///< something writes all rows
+
+    Runs runs(int64_t limit) const;
+  };
+
+  void unite();
+  mlir::LogicalResult checkOrder();
+  mlir::LogicalResult name(mlir::Value value, llvm::StringRef place);
+  void collect();
+  void noteWritten(mlir::OpResult result);
+  std::vector<Class *> pack(int64_t limit);
+  bool isTemporary(mlir::Value value) {
+    return mlir::isa<mlir::RankedTensorType>(value.getType()) && classOf(value).place.empty();
+  }
+  Class &classOf(mlir::Value value) {
+    return classes[sets.getOrInsertLeaderValue(value.getAsOpaquePointer())];
+  }
+  void tie(mlir::Value a, mlir::Value b) {
+    sets.unionSets(a.getAsOpaquePointer(), b.getAsOpaquePointer());
+  }
+
+  mlir::func::FuncOp func;
+  MemoryPlan &plan;
+  Names &names; ///< of values that live in a place
+  llvm::EquivalenceClasses<const void *> sets;
+  std::map<const void *, Class> classes;
+};
+
+} // namespace sluice
