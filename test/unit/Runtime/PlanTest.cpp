@@ -106,6 +106,17 @@ const WrongPlan wrongPlans[] = {
     {"UnknownKey", [](Json &p) { p["extra"] = 1; }, "\"extra\""},
     {"MissingKey", [](Json &p) { p.erase("tensors"); }, "\"tensors\""},
     {"Budget", [](Json &p) { p["memory"]["budget"] = {{"bytes", 1}}; }, "\"full_bytes\""},
+    {"BucketWithoutEntries", [](Json &p) { p["buckets"] = Json::array({Json{{"rows", 4}}}); },
+     "\"arena_bytes\""},
+    {"BucketOfOtherLaunches",
+     [](Json &p) {
+       Json launches = Json::array();
+       p["buckets"] = Json::array({Json{{"rows", 4},
+                                        {"arena_bytes", 0},
+                                        {"temporaries_bytes", 0},
+                                        {"entries", {{"evaluate", launches}}}}});
+     },
+     "as many launches as the plan's entry \"evaluate\" has"},
     {"Version", [](Json &p) { p["version"] = 1; }, "plan.version"},
     {"Format", [](Json &p) { p["format"] = "other"; }, "plan.format"},
     {"UnknownModelKey", [](Json &p) { p["model"]["depth"] = 1; }, "plan.model: "},
