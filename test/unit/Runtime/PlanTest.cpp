@@ -172,6 +172,17 @@ const WrongPlan wrongPlans[] = {
      "plan.entries.predict[0].axis"},
     {"LossOfNoOutput", [](Json &p) { p["losses"][1]["rows"] = "losses.1"; }, "plan.losses[1].rows"},
     {"MeanOfNoScalar", [](Json &p) { p["losses"][1]["mean"] = "loss.2"; }, "plan.losses[1].mean"},
+    {"BucketWithoutEntries", [](Json &p) { p["buckets"] = Json::array({Json{{"rows", 4}}}); },
+     "\"arena_bytes\""},
+    {"BucketOfOtherLaunches",
+     [](Json &p) {
+       Json launches = Json::array();
+       p["buckets"] = Json::array({Json{{"rows", 4},
+                                        {"arena_bytes", 0},
+                                        {"temporaries_bytes", 0},
+                                        {"entries", {{"evaluate", launches}}}}});
+     },
+     "as many launches as the plan's entry \"evaluate\" has"},
     {"Format", [](Json &p) { p["format"] = "other"; }, "plan.format"},
     {"UnknownModelKey", [](Json &p) { p["model"]["depth"] = 1; }, "plan.model: "},
     {"UnknownNodeKey", [](Json &p) { p["entries"]["predict"][0]["x"] = 1; },
