@@ -336,7 +336,10 @@ Emitter::Values DecodeGenerator::rowsOf(Value ring, Value first, bool clamped) {
 void DecodeGenerator::emitKeyBlock(Value q0, Value end) {
   keys = e.roundUp(e.min(e.sub(end, q0), e.index(cut.block)), e.lanes);
   e.loop(e.index(0), keys, e.lanes, [&](Value at) { addScores(q0, at); });
-  eachQuery([&](const Query &query) { addTerms(query); });
+  // Terms need no memory: meanwhile the values come nearer that follow those asked for already.
+  Value more = e.less(e.index(ahead), keys);
+  eachQuery([&](const Query &query) { addTerms(query); },
+            [&](Value head) { e.when(more, [&] { prefetchValues(e.add(q0, ahead), head); }); });
   e.loop(e.index(0), keys, e.lanes, [&](Value at) { addValues(q0, at, end); });
 }
 
