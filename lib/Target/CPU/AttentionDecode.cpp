@@ -11,9 +11,9 @@
 // Where keys are in several parts, an item leaves its sums in the workspace, and the last of a
 // group's items to arrive adds them up in the order of the parts. Sums depend on positions and
 // shapes alone, not on where rings hold keys nor on threads.
+#include "AttentionDecode.h"
 #include "../Common/RowBody.h"
 #include "../Common/Storage.h"
-#include "Attention.h"
 #include "Skinny.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -24,120 +24,7 @@ using namespace sluice;
 using namespace sluice::cpu;
 using namespace sluice::cpu::attention;
 
-namespace {
-
 constexpr int64_t ahead = 16; ///< keys from a row that is read to the row that is asked for
-constexpr float infinity = std::numeric_limits<float>::infinity();
-
-/// How the work of a batch row is cut into items, by shapes alone.
-struct Cut {
-  int64_t parts = 1; ///< of the keys
-  int64_t partKeys;  ///< keys of a part that lie together, whole blocks
-  int64_t shortKeys; ///< the same, while a text fills no more than half of the parts
-  int64_t block;     ///< keys of one maximum, whole tiles
-  int64_t groups;    ///< of key/value heads
-  int64_t heads;     ///< key/value heads of a group
-
-  Cut(int64_t extent, int64_t kvHeads) {
-    // Some 8 items a row occupy threads where one text is written. Long parts wait less for their
-    // first tile; a short text has more parts instead. Heads of a group lie side by side: all of
-    // them, where there are parts enough.
-    constexpr int64_t items = 8, least = 32;
-    int64_t blocks = llvm::divideCeil(extent, least);
-    while (2 * parts <= std::min(items, blocks)) {
-      parts *= 2;
-    }
-    partKeys = llvm::divideCeil(blocks, parts) * least;
-    shortKeys = std::max(least, partKeys / 2);
-    block = 4 * least;
-    while (partKeys % block != 0) {
-      block /= 2;
-    }
-    groups = std::max<int64_t>(1, std::min(kvHeads, items / parts));
-    while (kvHeads % groups != 0) {
-      --groups;
-    }
-    heads = kvHeads / groups;
-  }
-};
-
-class DecodeGenerator {
-public:
-  DecodeGenerator(dispatch::AttentionOp op, ModuleOp module, StringRef name, const Target &target)
-      : op(op), shape(makeShape(op, target)), cut(extentOf(op.getKey()), shape.kvHeads),
-        slots(shape.queries * shape.group * cut.heads), frame(op, module, name, target),
-        e(frame.builder(), target.lanes) {}
-
-  Kernel generate();
-
-private:
-  static int64_t extentOf(Value value) {
-    return cast<RankedTensorType>(value.getType()).getDimSize(1);
-  }
-  MemRefType matrix(int64_t columns) { return MemRefType::get({slots, columns}, e.b.getF32Type()); }
-  int64_t partials() const { return shape.batch * cut.groups * cut.parts * slots; }
-  int64_t partialWidth() const { return shape.headWidth + 2 * e.lanes; }
-  void allocate();
-  void locateItem();
-  void emitItem();
-  /// One query that is due: where its sums are, its position, its head, and the first columns of
-  /// its key/value head.
-  struct Query {
-    Value slot, position, head, keyColumn, valueColumn;
-  };
-  void eachQuery(llvm::function_ref<void(const Query &)> body,
-                 llvm::function_ref<void(Value head)> eachHead = nullptr);
-  void loadQuery(const Query &query);
-  void emitKeyBlock(Value q0, Value end);
-  void addScores(Value q0, Value at);
-  Value emitScores(const Query &query, ArrayRef<Value> rows, Value q0, Value at);
-  Value distanceRow(const Query &query, Value q0, Value key, Value rows);
-  void addDistances(const Query &query, Value q0, Value at, Emitter::Values &dots);
-  Value addBiases(const Query &query, Value q0, Value at, Value score);
-  void addTerms(const Query &query);
-  void addValues(Value q0, Value at, Value end);
-  void addTile(const Query &query, ArrayRef<Value> rows, Value at);
-  void prefetchKeys(Value first, Value head);
-  void prefetchValues(Value first, Value head);
-  void prefetchTile(Value memory, Value ring, Value first, Value column);
-  void storePartial(const Query &query);
-  void mergePartials(const Query &query, Value live);
-  Value partialRow(Value number, const Query &query);
-  void emitArrival();
-  void storeResult(const Query &query);
-  Value isNone(Value maximum);
-  /// Whether a tile lies together: tiles begin at multiples of their size.
-  bool isWhole(Value ring) const { return extentOf(ring) % e.lanes == 0; }
-  Emitter::Values rowsOf(Value ring, Value first, bool clamped);
-  /// Column of vector `j` of a head's columns, which begin at `first`, and how many of its lanes
-  /// are the head's.
-  Value columnOf(Value first, int64_t j) { return e.add(first, j * e.lanes); }
-  int64_t validOf(int64_t j) const { return shape.head - j * e.lanes; }
-  Value greatest(Value vector);
-
-  dispatch::AttentionOp op;
-  const Shape shape;
-  const Cut cut;
-  const int64_t slots; ///< queries of an item
-  Frame frame;
-  Emitter e;
-
-  Value query, key, value, output, lse;     // tensors
-  Value positionQuery, distances, biases;   // tensors; null where scores have no such term
-  Value queries, accumulator, maximum, sum; // scratch, by query
-  Value positionQueries;                    // likewise
-  Value chances;  // scratch [query][key of a block], by step: scores, then terms of the sum
-  Value parts;    ///< workspace: sums, maximum, sum; by item and query
-  Value counters; ///< of arrived items, by batch row and group
-  Value batch, part, group, length;
-  Value distanceCount; ///< valid rows by distance
-  Value isShort;       ///< whether the text's parts have `shortKeys` keys
-  Value partKeys;      ///< of this text
-  Value keys;          ///< of the block at hand, whole tiles
-  Frame::Run due;
-};
-
-} // namespace
 
 void DecodeGenerator::allocate() {
   query = frame.buffer(0);
@@ -501,89 +388,6 @@ void DecodeGenerator::addTile(const Query &of, ArrayRef<Value> rows, Value at) {
       e.store(sums[j], accumulator, {of.slot, e.index((first + j) * e.lanes)});
     }
   }
-}
-
-//===----------------------------------------------------------------------===//
-// Results
-//===----------------------------------------------------------------------===//
-
-/// Row of the workspace with what the item of part `number` found for a query.
-Value DecodeGenerator::partialRow(Value number, const Query &of) {
-  Value own = e.add(e.mul(e.add(e.mul(batch, cut.groups), group), cut.parts), number);
-  return e.add(e.mul(own, slots), of.slot);
-}
-
-void DecodeGenerator::storePartial(const Query &of) {
-  Value row = partialRow(part, of);
-  for (int64_t j = 0; j < shape.headVectors; ++j) {
-    Value column = e.index(j * e.lanes);
-    e.store(e.load(accumulator, {of.slot, column}), parts, {row, column});
-  }
-  e.store(e.load(maximum, {of.slot, e.index(0)}), parts, {row, e.index(shape.headWidth)});
-  e.store(e.load(sum, {of.slot, e.index(0)}), parts, {row, e.index(shape.headWidth + e.lanes)});
-}
-
-/// Counts the item; the last of those that have keys adds up what all of them found.
-void DecodeGenerator::emitArrival() {
-  auto partsOf = [&](int64_t keys) { return e.floorDiv(e.add(length, keys - 1), keys); };
-  Value live = e.select(isShort, partsOf(cut.shortKeys), partsOf(cut.partKeys));
-  live = e.min(live, e.index(cut.parts));
-  Value counter = e.add(e.mul(batch, cut.groups), group);
-  Value before = memref::AtomicRMWOp::create(e.b, arith::AtomicRMWKind::addi, e.integer(1),
-                                             counters, ValueRange{counter});
-  Value isLast = e.atLeast(e.add(before, 1), e.toInteger(live));
-  e.when(isLast, [&] {
-    e.store(e.integer(0), counters, {counter});
-    eachQuery([&](const Query &query) {
-      mergePartials(query, live);
-      storeResult(query);
-    });
-  });
-}
-
-/// Sums of the first `live` parts, in their order, to the query's own.
-void DecodeGenerator::mergePartials(const Query &of, Value live) {
-  auto loadPart = [&](Value number, int64_t column) {
-    return e.load(parts, {partialRow(number, of), e.index(column)});
-  };
-  auto most = [&](Value number, ValueRange so) {
-    return Emitter::Values{e.maxf(so.front(), loadPart(number, shape.headWidth))};
-  };
-  Value now = e.loop(e.index(0), live, 1, e.splat(-infinity), most).front();
-  Value shift = e.select(isNone(now), e.splat(0), now);
-  Emitter::Values sums(shape.headVectors + 1, e.splat(0));
-  sums = e.loop(e.index(0), live, 1, sums, [&](Value number, ValueRange so) {
-    Value factor = emitExp(e, e.subf(loadPart(number, shape.headWidth), shift));
-    Emitter::Values next;
-    for (int64_t j = 0; j < shape.headVectors; ++j) {
-      next.push_back(e.fma(loadPart(number, j * e.lanes), factor, so[j]));
-    }
-    next.push_back(e.fma(loadPart(number, shape.headWidth + e.lanes), factor, so.back()));
-    return next;
-  });
-  for (int64_t j = 0; j < shape.headVectors; ++j) {
-    e.store(sums[j], accumulator, {of.slot, e.index(j * e.lanes)});
-  }
-  e.store(now, maximum, {of.slot, e.index(0)});
-  e.store(sums.back(), sum, {of.slot, e.index(0)});
-}
-
-void DecodeGenerator::storeResult(const Query &of) {
-  Value total = e.sum(e.load(sum, {of.slot, e.index(0)}));
-  Value some = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OGT, total, e.splat(0));
-  Value divisor = e.select(some, total, e.splat(1));
-  Value share = arith::DivFOp::create(e.b, e.splat(1), divisor);
-  Value row = ringRow(e.b, extentOf(op.getOutput()), batch, of.position);
-  Value first = e.mul(of.head, shape.head);
-  for (int64_t j = 0; j < shape.headVectors; ++j) {
-    Value result = e.mulf(e.load(accumulator, {of.slot, e.index(j * e.lanes)}), share);
-    e.store(result, output, {row, columnOf(first, j)}, validOf(j));
-  }
-  Value greatestScore = e.load(maximum, {of.slot, e.index(0)});
-  Value logarithm = e.addf(greatestScore, math::LogOp::create(e.b, divisor));
-  logarithm = e.select(some, logarithm, e.splat(-infinity));
-  e.store(vector::ExtractOp::create(e.b, logarithm, int64_t(0)), lse,
-          {ringRow(e.b, extentOf(op.getLse()), batch, of.position), of.head});
 }
 
 FailureOr<Kernel> cpu::generateDecodeAttention(dispatch::AttentionOp op, ModuleOp module,
