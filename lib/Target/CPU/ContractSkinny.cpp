@@ -80,8 +80,9 @@ private:
     int64_t count, apart;
   };
   void emitSums(Value first, Value due, int64_t count, const Columns &columns);
-  Values emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs);
-  void prefetchWeights(ArrayRef<Value> outputs, Value k);
+  Values emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, ArrayRef<Value> later);
+  Values laterRows(const Columns &columns);
+  void prefetchWeights(ArrayRef<Value> later, Value k);
   Values stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k, int64_t valid,
                   ValueRange dots);
   void emitEpilogue(Value slot, Value column);
@@ -119,10 +120,10 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
   }
   Type f32 = e.b.getF32Type(), i64 = e.b.getI64Type();
   int64_t launchRows = domain.getLaunchRows();
-  for (Value *list : {&batches, &positions, &inputRows}) {
-    *list = frame.scratch(MemRefType::get({launchRows}, i64));
-  }
   int64_t slots = llvm::divideCeil(launchRows, cut.rows) * cut.rows;
+  for (Value *list : {&batches, &positions, &inputRows}) {
+    *list = frame.scratch(MemRefType::get({slots}, i64));
+  }
   sums = frame.scratch(MemRefType::get({slots, cut.itemColumns()}, f32));
   if (isTile(cut.rows, cut.columns)) {
     int64_t run = cut.itemColumns() / cut.columns;
@@ -151,7 +152,8 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
   return kernel;
 }
 
-/// Batch row, position and row of the input of every row that is due, and how many there are.
+/// Batch row, position and row of the input of every row that is due, and how many there are. Where
+/// fewer are due than are taken together, the last one's input stands for those that are missing.
 Value SkinnyGenerator::listDue() {
   Value none = e.index(0);
   auto outer = [&](Value batch, ValueRange before) {
@@ -167,7 +169,10 @@ Value SkinnyGenerator::listDue() {
       return Emitter::Values{e.add(listed.front(), 1)};
     });
   };
-  return e.loop(e.index(0), e.index(domain.getBatch()), 1, none, outer).front();
+  Value due = e.loop(e.index(0), e.index(domain.getBatch()), 1, none, outer).front();
+  e.loop(due, e.roundUp(due, cut.rows), 1,
+         [&](Value slot) { e.store(e.loadScalar(inputRows, {e.add(due, -1)}), inputRows, slot); });
+  return due;
 }
 
 void SkinnyGenerator::emitItem(Value due) {
@@ -230,20 +235,20 @@ void SkinnyGenerator::turnSums(Value due, int64_t rows, int64_t columns) {
   });
 }
 
-/// Sums of rows [first, first + count) of those that are due. Where there are fewer rows, the last
-/// stands for those that are missing.
+/// Sums of rows [first, first + count) of those that are due.
 void SkinnyGenerator::emitSums(Value first, Value due, int64_t count, const Columns &columns) {
   Values rows, outputs;
   for (int64_t i = 0; i < count; ++i) {
-    rows.push_back(listed(inputRows, e.min(e.add(first, i), e.add(due, -1))));
+    rows.push_back(listed(inputRows, e.add(first, i)));
   }
   for (int64_t j = 0; j < columns.count; ++j) {
     Value output = e.add(columns.first, j * columns.apart);
     bool exists = width % cut.itemColumns() == 0;
     outputs.push_back(exists ? output : e.min(output, e.index(width - 1)));
   }
-  Values dots = emitDots(rows, outputs);
-  if (isTile(count, columns.count)) {
+  bool tile = isTile(count, columns.count);
+  Values dots = emitDots(rows, outputs, tile ? laterRows(columns) : Values());
+  if (tile) {
     Value step = e.sub(columns.first, begin);
     e.store(e.sumEach(dots), tiles, {e.floorDiv(first, count), step, e.index(0)});
     return;
@@ -262,18 +267,17 @@ void SkinnyGenerator::emitSums(Value first, Value due, int64_t count, const Colu
 }
 
 /// A vector of partial sums a row and column, by column. The order of a sum depends on neither
-/// number.
-Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs) {
-  constexpr int64_t lineBytes = 64, linesAhead = 64; // of a cache line; 4 KB of each stream
+/// number. Meanwhile the rows of W that come later are asked for.
+Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs,
+                                          ArrayRef<Value> later) {
+  constexpr int64_t lineBytes = 64; // of a cache line
   int64_t line = lineBytes * 8 / typeOf(op.getWeight()).getElementTypeBitWidth();
   int64_t unroll = std::max<int64_t>(1, line / e.lanes) * e.lanes;
   int64_t whole = inner / unroll * unroll;
   Values dots(outputs.size() * rows.size(), e.splat(0));
   dots = e.loop(e.index(0), e.index(whole), unroll, dots, [&](Value k, ValueRange carried) {
     Values next(carried);
-    if (isTile(std::ssize(rows), std::ssize(outputs))) {
-      prefetchWeights(outputs, e.add(k, linesAhead * line));
-    }
+    prefetchWeights(later, k);
     for (int64_t i = 0; i < unroll; i += e.lanes) {
       next = stepDots(rows, outputs, e.add(k, i), e.lanes, next);
     }
@@ -285,12 +289,29 @@ Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> 
   return dots;
 }
 
-/// Asks for a line of each stream, into the second cache: with several rows, multiply-adds leave
-/// too few loads under way. Behind a row lies the stream's next.
-void SkinnyGenerator::prefetchWeights(ArrayRef<Value> outputs, Value k) {
-  for (Value output : outputs) {
-    memref::PrefetchOp::create(e.b, weight, ValueRange{output, k}, /*isWrite=*/false,
-                               /*localityHint=*/2, /*isDataCache=*/true);
+/// A row of W a stream, some 2 KB after the one that is read: with several rows, multiply-adds
+/// leave too few loads under way. Behind a stream comes the same one of the next item, which mostly
+/// the same thread takes. Without it, each item would wait for its first rows.
+Emitter::Values SkinnyGenerator::laterRows(const Columns &columns) {
+  constexpr int64_t bytesAhead = 2048;
+  int64_t rowBytes = inner * typeOf(op.getWeight()).getElementTypeBitWidth() / 8;
+  int64_t rowsAhead = std::min<int64_t>(columns.apart, llvm::divideCeil(bytesAhead, rowBytes));
+  Value step = e.add(e.sub(columns.first, begin), rowsAhead);
+  Value isNext = e.atLeast(step, e.index(columns.apart));
+  Value toNext = e.index(cut.itemColumns() - columns.apart);
+  Value first = e.add(e.add(begin, step), e.select(isNext, toNext, e.index(0)));
+  Values later;
+  for (int64_t j = 0; j < columns.count; ++j) {
+    later.push_back(e.add(first, j * columns.apart));
+  }
+  return later;
+}
+
+/// Asks for a line of each of the rows.
+void SkinnyGenerator::prefetchWeights(ArrayRef<Value> later, Value k) {
+  for (Value row : later) {
+    memref::PrefetchOp::create(e.b, weight, ValueRange{row, k}, /*isWrite=*/false,
+                               /*localityHint=*/3, /*isDataCache=*/true);
   }
 }
 

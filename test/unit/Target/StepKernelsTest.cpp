@@ -86,7 +86,8 @@ TEST(StepAttention, BurstsAndWindowsInRings) {
 }
 
 /// Rings of whole blocks of keys: the last block is full, has one key, or wraps to the ring's
-/// front. What lies behind the valid length does not count.
+/// front; and one of whole tiles, which wraps within a block. What lies behind the valid length
+/// does not count.
 TEST(StepAttention, RingsOfWholeBlocks) {
   const std::vector<std::vector<Due>> steps = {
       {{0, 1, 1}, {31, 1, 32}}, {{32, 1, 33}, {63, 1, 64}}, {{64, 1, 65}, {200, 1, 201}}};
@@ -94,6 +95,7 @@ TEST(StepAttention, RingsOfWholeBlocks) {
     checkDecode({2, 1, 2, 2, 32, 64, 1, window(40), scaled(0.18), false, steps}, on(*target));
     checkDecode({2, 1, 2, 1, 72, 64, 1, window(33), scaled(0.12), true, steps}, on(*target));
     checkDecode({2, 1, 1, 1, 130, 256, 1, causal(), scaled(0.1), false, steps}, on(*target));
+    checkDecode({2, 1, 2, 2, 32, 48, 1, window(40), scaled(0.18), false, steps}, on(*target));
   }
 }
 
