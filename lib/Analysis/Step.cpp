@@ -394,7 +394,8 @@ std::optional<StepPlan> Deriver::derive() {
   return checkSegments() ? std::optional(std::move(plan)) : std::nullopt;
 }
 
-/// No certificate holds the step of a model with segments, so its obligations are decided here.
+/// Rings of segments are found by clocks: that these are those of the tokens, and all else that the
+/// certificate will claim, is decided before any code is generated.
 bool Deriver::checkSegments() {
   if (func::FuncOp(function).getOps<SegmentOp>().empty()) {
     return true;
