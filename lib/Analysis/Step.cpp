@@ -389,6 +389,8 @@ std::optional<StepPlan> Deriver::derive() {
     if (!outlives.contains(value)) {
       step.ring = 0;
       step.keepsAll = false;
+    } else { // rows of one step are written at once: each has a slot of its own
+      step.ring = std::max(step.ring, std::min(plan.schedules[step.schedule].burst, step.capacity));
     }
   }
   return checkSegments() ? std::optional(std::move(plan)) : std::nullopt;

@@ -184,6 +184,9 @@ void StepReader::value(size_t index) {
   mine.burst = this->number("burst " + number + " ", /*orAll=*/false);
   ++step.obligations;
   judge.demand(plusOne(mine.schedule), mine.schedule.of(makeLinear(1, mine.burst)), false, "p");
+  if (mine.ring > 0 && mine.ring < mine.burst) {
+    throw Refusal("rows of one step would share a slot");
+  }
   bool counts = value.kind == Kind::Counts;
   if (counts || value.kind == Kind::Ends) { // of what the step's own bit decides
     obligation("own " + number);
