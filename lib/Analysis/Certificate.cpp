@@ -260,22 +260,52 @@ void Writer::generation(ModuleOp module, const ModeProof &evaluate) {
   }
 }
 
+/// Whether the bits of segments say where these end, and nothing else. A step then keeps their
+/// number.
+static bool isOfBits(const StepRead &read) {
+  auto pool = dyn_cast<PoolSegmentsOp>(read.reader);
+  return isa<SegmentOp>(read.reader) ||
+         (pool && read.operand == pool.getBitsMutable().getOperandNumber());
+}
+
+/// In steps: a row that waits for k segments is computed where segment k - 1 ends.
+static Frontier stepsOf(const StepSchedule &schedule) {
+  if (!schedule.cut) {
+    return {schedule.due, nullptr, {}};
+  }
+  Frontier steps;
+  AffineExpr row = getAffineDimExpr(0, schedule.due.front().getContext());
+  if (schedule.first == 0) { // the first step has rows that wait for none
+    steps.candidates.push_back(getAffineConstantExpr(0, row.getContext()));
+  }
+  for (AffineExpr due : schedule.due) {
+    steps.ends.push_back({{row, simplifyAffineExpr(due - 1, 1, 0)}, {schedule.cut}});
+  }
+  return steps;
+}
+
 /// Two obligations a read: that the row was computed, and that it is kept.
 int64_t Writer::reads(ArrayRef<StepRead> reads, const std::string &reader, bool isFinal) {
+  int64_t count = 0;
   for (const StepRead &read : reads) {
+    if (isa<PoolSegmentsOp>(read.reader) && isOfBits(read)) {
+      continue; // ends say it
+    }
+    ++count;
     std::string name = reader + (isFinal ? "" : " " + std::to_string(read.operand));
     line("due", name, numbers.at(read.source));
     line("kept", name, numbers.at(read.source));
   }
-  return 2 * static_cast<int64_t>(reads.size());
+  return 2 * count;
 }
 
 /// The step that generation takes, of the values of evaluation.
 void Writer::step(const ModeProof &evaluate) {
   StepRefusal refusal;
   std::optional<StepPlan> plan = deriveStep(evaluate.function, refusal);
-  if (!plan || hasSegments(evaluate.function->getParentOfType<ModuleOp>())) {
-    return; // none to generate with, or one whose obligations are not written down
+  if (!plan) {
+    return hasSegments(evaluate.function->getParentOfType<ModuleOp>()) ? line("mode step is none")
+                                                                       : void();
   }
   numbers.clear();
   for (const auto &[value, bound] : evaluate.bounds) {
@@ -283,14 +313,28 @@ void Writer::step(const ModeProof &evaluate) {
   }
   line("mode", "step");
   int64_t obligations = 0;
+  llvm::DenseMap<Value, bool> areBits; // alone
+  for (const auto &[value, step] : plan->values) {
+    for (const StepRead &read : step.reads) {
+      areBits.try_emplace(read.source, true).first->second &= isOfBits(read);
+    }
+  }
   for (const auto &[value, step] : plan->values) {
     const StepSchedule &schedule = plan->schedules[step.schedule];
     int64_t number = numbers.at(value);
-    line("schedule", number, BoundSpeller(numbers).spell(Frontier{schedule.due, nullptr, {}}));
-    line("keep", number, step.keepsAll ? "all" : std::to_string(step.ring));
-    line("exist", number, step.factor);
+    bool isCut = value.getDefiningOp<SegmentOp>() != nullptr;
+    line("schedule", number, BoundSpeller(numbers).spell(stepsOf(schedule)));
+    line("keep", number,
+         areBits.lookup(value) ? "0"
+         : step.keepsAll       ? "all"
+                               : std::to_string(step.ring));
+    line("exist", number, schedule.cut ? 0 : step.factor);
     line("burst", number, schedule.burst);
-    obligations += 2 + reads(step.reads, std::to_string(number), /*isFinal=*/false);
+    if (isCut) {
+      line("own", number);
+    }
+    obligations +=
+        2 + (isCut ? 1 : 0) + reads(step.reads, std::to_string(number), /*isFinal=*/false);
   }
   obligations += reads(plan->finals, nameOf(plan->finals.front().reader), /*isFinal=*/true);
   line("end", "step", plan->values.size(), "values", obligations, "obligations");

@@ -389,12 +389,15 @@ std::optional<StepPlan> Deriver::derive() {
     if (!outlives.contains(value)) {
       step.ring = 0;
       step.keepsAll = false;
+    } else { // rows of one step are written at once: each has a slot of its own
+      step.ring = std::max(step.ring, std::min(plan.schedules[step.schedule].burst, step.capacity));
     }
   }
   return checkSegments() ? std::optional(std::move(plan)) : std::nullopt;
 }
 
-/// No certificate holds the step of a model with segments, so its obligations are decided here.
+/// Rings of segments are found by clocks: that these are those of the tokens, and all else that the
+/// certificate will claim, is decided before any code is generated.
 bool Deriver::checkSegments() {
   if (func::FuncOp(function).getOps<SegmentOp>().empty()) {
     return true;

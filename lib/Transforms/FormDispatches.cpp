@@ -78,12 +78,16 @@ static Value countsOf(Operation *op) {
 
 /// Ops named after segments read no row behind the last segment. An op that reads rows of segments
 /// and those of another axis may, and so all of them are computed. A step's domains are scheduled,
-/// and @prefill commits rows that stand ahead of the closed segments.
+/// and @prefill may commit rows that stand ahead of the closed segments.
 void Former::findMixed() {
-  bool isStep = step || source.getSymName() == "prefill";
+  if (auto ahead = source->getAttrOfType<ArrayAttr>(aheadName)) {
+    for (auto axis : ahead.getAsRange<FlatSymbolRefAttr>()) {
+      mixed.insert(axis.getValue());
+    }
+  }
   for (Operation &op : source.getBody().front()) {
     llvm::StringSet<> axes = axesOf(&op);
-    if (isa<SluiceDialect>(op.getDialect()) && !countsOf(&op) && (axes.size() > 1 || isStep)) {
+    if (isa<SluiceDialect>(op.getDialect()) && !countsOf(&op) && (axes.size() > 1 || step)) {
       mixed.insert_range(axes.keys());
     }
   }

@@ -62,6 +62,36 @@ static void eraseDead(
   }
 }
 
+/// Whether the rows that are due once c segments are closed are among the first c + `more`: some
+/// due(m) is at least factor (m + 1) - more.
+static bool isWithin(ScheduleOp schedule, int64_t factor, int64_t more) {
+  AffineExpr row = getAffineDimExpr(0, schedule.getContext());
+  return llvm::any_of(schedule.getDue().getResults(), [&](AffineExpr due) {
+    auto left = dyn_cast<AffineConstantExpr>(
+        simplifyAffineExpr(due - (row + 1) * factor + more, /*numDims=*/1, /*numSymbols=*/0));
+    return left && left.getValue() >= 0;
+  });
+}
+
+/// Axes of segments of which @prefill commits rows behind those that a forward pass computes.
+ArrayAttr StepEntries::axesAhead(func::FuncOp prefill) {
+  SmallVector<Attribute> axes;
+  for (auto cut : prefill.getOps<SegmentOp>()) {
+    FlatSymbolRefAttr axis = axisOf(cut);
+    int64_t more = std::max<int64_t>(1, static_cast<int64_t>(cut.getSpare()));
+    bool isAhead = llvm::any_of(commits, [&](const std::pair<StateOp, ScheduleOp> &commit) {
+      ScheduleOp schedule = commit.second;
+      auto type = cast<SequenceType>(StateOp(commit.first).getType());
+      return schedule.getSegmentsAttr() == axis &&
+             !isWithin(schedule, getFactor(module, type), more);
+    });
+    if (isAhead) {
+      axes.push_back(axis);
+    }
+  }
+  return b.getArrayAttr(axes);
+}
+
 void StepEntries::split() {
   auto step = module.lookupSymbol<func::FuncOp>("step");
   if (!step) {
@@ -76,7 +106,10 @@ void StepEntries::split() {
   DenseMap<Value, ScheduleOp> due;
   SymbolTableCollection symbols;
   for (auto op : llvm::to_vector(prefill.getOps<DueOp>())) {
-    due[op.getValue()] = symbols.lookupNearestSymbolFrom<ScheduleOp>(op, op.getScheduleAttr());
+    auto schedule = symbols.lookupNearestSymbolFrom<ScheduleOp>(op, op.getScheduleAttr());
+    int64_t &factor = factors[schedule];
+    factor = std::max(factor, getFactor(module, cast<SequenceType>(op.getValue().getType())));
+    due[op.getValue()] = schedule;
     op.erase();
   }
   SmallVector<Value> kept;
@@ -94,6 +127,7 @@ void StepEntries::split() {
     cuts.push_back(axisOf(cut));
     kept.push_back(cut.getCounts());
   }
+  prefill->setAttr(aheadName, axesAhead(prefill));
   Block &body = prefill.getBody().front();
   body.getTerminator()->setOperands(kept);
   prefill.setType(b.getFunctionType(prefill.getArgumentTypes(), ValueRange(kept).getTypes()));
@@ -380,7 +414,10 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
       Value last = clock ? clock : Value(arith::SubIOp::create(b, take, constant(b, 1)));
       Value computed = emitRowCount(b, schedule, last), most = constant(b, ring);
       Value count = arith::MinSIOp::create(b, computed, most);
-      return Run{arith::SubIOp::create(b, computed, count), count, take};
+      // Of segments, rows may run ahead of the tokens.
+      Value length =
+          clock ? arith::MulIOp::create(b, computed, constant(b, factors.lookup(schedule))) : take;
+      return Run{arith::SubIOp::create(b, computed, count), count, length};
     });
   }
   auto next = [](ImplicitLocOpBuilder &b, Value take, Value done) -> Value {

@@ -13,6 +13,9 @@ namespace sluice {
 
 class RowsBuilder;
 
+/// Attribute of @prefill: axes of segments of which it commits rows that no forward pass computes.
+constexpr llvm::StringLiteral aheadName = "sluice.ahead";
+
 /// Which rows of the batch take part, and how far each has come: places of the arena.
 ///   input:take  i64 [R]  step: 1 appends the row's next token, 0 leaves it alone; prefill: tokens
 ///                        of its prompt, 0 leaves it alone; reset: 1 clears it
@@ -64,6 +67,7 @@ private:
   void buildGuards(llvm::ArrayRef<size_t> numbered);
   static mlir::FlatSymbolRefAttr axisOf(SegmentOp cut);
   static void dropBits(mlir::func::FuncOp step);
+  mlir::ArrayAttr axesAhead(mlir::func::FuncOp prefill);
   mlir::Value bindClosed(mlir::FlatSymbolRefAttr axis);
   mlir::Value closedIn(RowsBuilder &each, mlir::Value counts, mlir::Value take);
   void commitClosed(mlir::ValueRange counts);
@@ -92,6 +96,7 @@ private:
   llvm::SmallVector<mlir::Value> schedules;
   llvm::DenseMap<size_t, mlir::Value> byTokens;    ///< schedules of segments, lengths in tokens
   llvm::SmallVector<mlir::FlatSymbolRefAttr> cuts; ///< axes of @prefill's last results, its counts
+  llvm::DenseMap<mlir::Operation *, int64_t> factors; ///< the greatest of what a schedule makes due
   llvm::DenseMap<mlir::Attribute, mlir::Value> clocks; ///< segments that a prompt closes, by axis
   mlir::Value doneNow;
   llvm::SmallVector<int64_t> bursts;

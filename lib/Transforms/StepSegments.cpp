@@ -123,7 +123,8 @@ Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
       Value start = emitRowCount(body, schedule, before);
       Value end = emitRowCount(body, schedule, now);
       Value due = arith::MulIOp::create(body, arith::SubIOp::create(body, end, start), take);
-      most = arith::MaxSIOp::create(body, most, end);
+      Value reached = arith::MulIOp::create(body, end, constant(body, factors.lookup(schedule)));
+      most = arith::MaxSIOp::create(body, most, reached);
       runs.push_back({start, due});
       made.push_back(numbers.lookup(FlatSymbolRefAttr::get(schedule.getSymNameAttr())));
     }

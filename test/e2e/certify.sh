@@ -71,8 +71,13 @@ done
 says "the reads of lowered segments are not compared" 'verify-each-causality: expected scales of constant factors' 2 \
   "$sluice" compile "$corpus/segments/closed.mlir" --verify-each-causality -o "$work/x.sla"
 succeeds "a certificate of segments is written" "$sluice" check "$corpus/segments/words-late.json" --certificate "$work/words.txt"
-says "it is certified" 'certified: causal for every length, .*, for all boundaries that its axes have rows for; ' 0 \
+says "it is certified" 'certified: causal for every length, .*, and step by step, for all boundaries that its axes have rows for; ' 0 \
   "$certify" "$corpus/segments/words-late.json" "$work/words.txt"
+sed 's/^schedule 16 max(-1, 0, e4(p - 1))$/schedule 16 max(-1, 0, e4(p - 2))/' "$work/words.txt" > "$work/early-row.txt"
+says "a row before its segment is closed is refused" 'early-row\.txt:[0-9]+: refused: the obligation does not hold for all boundaries' 1 \
+  "$certify" "$corpus/segments/words-late.json" "$work/early-row.txt"
+succeeds "segments of segments have no step" "$sluice" check "$corpus/segments/phrases.json" --certificate "$work/phrases.txt"
+says "and are certified without" 'in eval, train and generate, for all boundaries' 0 "$certify" "$corpus/segments/phrases.json" "$work/phrases.txt"
 sed 's/^bound 5 max(-1, e4(p))$/bound 5 max(-1, e4(p - 1))/' "$work/words.txt" > "$work/early-end.txt"
 says "a bound before a segment's end is refused" 'early-end\.txt:[0-9]+: refused: the obligation does not hold for all boundaries' 1 \
   "$certify" "$corpus/segments/words-late.json" "$work/early-end.txt"

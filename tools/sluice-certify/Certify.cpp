@@ -4,7 +4,6 @@
 // stand there exactly; bounds are free, and every obligation about them is decided.
 #include "Certify.h"
 #include "Lines.h"
-#include "Segments.h"
 
 #include <algorithm>
 #include <openssl/sha.h>
@@ -58,12 +57,6 @@ private:
   void value(size_t index);
   void read(size_t index, size_t operand);
   void conclude();
-  static void demandOfEnds(bool holds) {
-    if (!holds) {
-      throw Refusal("the obligation does not hold for all boundaries, or too many orders of where "
-                    "segments end would have to be tried");
-    }
-  }
 
   const Graph &graph;
   Lines &lines;
@@ -99,7 +92,7 @@ void ModeChecker::value(size_t index) {
     if (!bits.segments) {
       obligation("exist " + number + " " + std::to_string(bits.factor));
       Expression own = {Expression::End, static_cast<int64_t>(index), {makeVariable()}};
-      demandOfEnds(isNeverAbove({{{Expression::Multiple, bits.factor, {own}}}}, bounds[index]));
+      judge.demand({{{Expression::Multiple, bits.factor, {own}}}}, bounds[index], false, "p");
     }
   } else if (value.kind != Kind::Tokens && !value.isLazy() && !value.isGiven() && !value.segments) {
     obligation("exist " + number + " " + std::to_string(value.factor));
@@ -116,8 +109,8 @@ void ModeChecker::read(size_t index, size_t operand) {
   obligation("read " + std::to_string(index) + " " + std::to_string(operand) + " " +
              std::to_string(source));
   const Bound &from = bounds[source], &to = bounds[index];
-  if (isReadThroughEnds(value, operand) || hasEnds(from) || hasEnds(to)) {
-    return demandOfEnds(holdsThroughEnds(graph, index, operand, from, to));
+  if (isReadThroughEnds(value, operand) || hasEnds(from.candidates) || hasEnds(to.candidates)) {
+    return demandOfEnds(EndsRead(graph, index, operand).isNeverAbove(from, to));
   }
   Relation relation = relationOf(value, operand);
   if (!relation.findSample()) {
@@ -181,9 +174,8 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
   lines.expect("spec sha256 " + sha256(specText));
   int64_t obligations = 0, longest = 0;
   std::string factors;
-  // No step is derived over another axis, and none over segments is written down.
   const Model &first = models.front();
-  bool hasStep = first.inputs.empty() && !hasSegments(first.evaluate);
+  bool hasStep = first.inputs.empty(); // none is derived over another axis
   for (const Model &model : models) {
     if (model.factor > 0) {
       lines.expect("factor " + std::to_string(model.factor));
@@ -205,6 +197,7 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
     const Graph &graph = model.evaluate;
     lines.expect("mode generate");
     lines.expect("aligned " + graph.head().name + " " + graph.values[graph.head().row].name + " 1");
+    hasStep &= !hasSegments(graph) || !lines.accept("mode step is none");
     if (hasStep) {
       Step step = readStep(graph, lines, judge);
       obligations += step.obligations;

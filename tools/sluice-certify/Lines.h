@@ -5,7 +5,7 @@
 
 #include "Bound.h"
 #include "Certify.h"
-#include "Graph.h"
+#include "Segments.h"
 
 #include <set>
 #include <tuple>
@@ -30,6 +30,11 @@ public:
     return line.substr(start.size());
   }
   void expect(const std::string &line) { rest(line, true); }
+  /// Reads this line if it is the next one.
+  bool accept(const std::string &line) {
+    bool isNext = text.compare(at, line.size() + 1, line + "\n") == 0;
+    return isNext && (expect(line), true);
+  }
   void finish() {
     expect("end certificate " + std::to_string(number + 1) + " lines");
     if (at != text.size()) {
@@ -51,6 +56,9 @@ public:
   void demand(const Bound &left, const Bound &right, bool everywhere, const std::string &name) {
     if (!known.emplace(left, right, everywhere).second) {
       return; // it held, or this is not reached
+    }
+    if (hasEnds(left.candidates) || hasEnds(right.candidates)) {
+      return demandOfEnds(!everywhere && isNeverAbove(left, right));
     }
     if (std::optional<int64_t> x = findAbove(left, right, everywhere)) {
       throw Refusal("the obligation does not hold at " + name + " = " + std::to_string(*x) + ": " +

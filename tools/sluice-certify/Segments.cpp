@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 using namespace certify;
 
@@ -211,15 +212,10 @@ bool Question::isNeverAbove(const Bound &left, const Form &x, const Bound &right
   });
 }
 
-static bool hasEnds(const Expression &expression) {
-  return expression.kind == Expression::End ||
-         std::any_of(expression.parts.begin(), expression.parts.end(),
-                     [](const Expression &part) { return hasEnds(part); });
-}
-
-bool certify::hasEnds(const Bound &bound) {
-  return std::any_of(bound.candidates.begin(), bound.candidates.end(),
-                     [](const Expression &candidate) { return ::hasEnds(candidate); });
+bool certify::hasEnds(const std::vector<Expression> &parts) {
+  return std::any_of(parts.begin(), parts.end(), [](const Expression &part) {
+    return part.kind == Expression::End || hasEnds(part.parts);
+  });
 }
 
 bool certify::isNeverAbove(const Bound &left, const Bound &right) {
@@ -258,10 +254,10 @@ static void relate(Question &question, const Relation &relation, const Form &p, 
 }
 
 /// e(p - 1) < q <= e(p) of a segment's rows and bits, q = e(p) of its last row, q <= e(p) of the
-/// bits that say where it ends, and q = M - number of a row of segments, where e(M - 1) <= p <
-/// e(M).
-static void relateThroughEnds(Question &question, const Value &value, const Form &p,
-                              const Form &q) {
+/// bits that say where it ends, of which a step reads the last, and q = M - number of a row of
+/// segments, where e(M - 1) <= p < e(M).
+static void relateThroughEnds(Question &question, const Value &value, const Form &p, const Form &q,
+                              bool inStep) {
   Form one = Form::number(1);
   if (value.kind == Kind::Spread) {
     size_t ends = value.operands[2];
@@ -272,28 +268,36 @@ static void relateThroughEnds(Question &question, const Value &value, const Form
   }
   Form last = question.end(*value.segments, p);
   question.require(last.plus(q, -1));
-  if (value.kind == Kind::Select) {
+  if (value.kind == Kind::Select || (inStep && value.kind == Kind::Ends)) {
     question.require(q.plus(last, -1));
   } else if (value.kind == Kind::Pool) {
     question.require(q.plus(question.end(*value.segments, p.plus(one, -1)), -1).plus(one, -1));
   }
 }
 
-bool certify::holdsThroughEnds(const Graph &graph, size_t value, size_t operand, const Bound &from,
-                               const Bound &to) {
+EndsRead::EndsRead(const Graph &graph, size_t value, size_t operand, bool inStep)
+    : source(graph.values[value].operands[operand]) {
   const Value &result = graph.values[value];
-  Question question;
-  Form p = question.fresh(), q = question.fresh();
   if (!result.isLazy()) {
     question.require(p);
   }
-  if (!graph.values[result.operands[operand]].isLazy()) {
-    question.require(q);
-  }
   if (isReadThroughEnds(result, operand)) {
-    relateThroughEnds(question, result, p, q);
+    relateThroughEnds(question, result, p, q, inStep);
   } else {
     relate(question, relationOf(result, operand), p, q);
   }
-  return question.isNeverAbove(from, q, to, p);
+  for (; inStep && graph.values[source].isLazy(); source = graph.values[source].operands[0]) {
+    Form reader = std::exchange(q, question.fresh());
+    relate(question, relationOf(graph.values[source], 0), reader, q);
+  }
+  if (!graph.values[source].isLazy()) {
+    question.require(q);
+  }
+}
+
+void certify::demandOfEnds(bool holds) {
+  if (!holds) {
+    throw Refusal("the obligation does not hold for all boundaries, or too many orders of where "
+                  "segments end would have to be tried");
+  }
 }

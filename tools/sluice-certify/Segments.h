@@ -51,12 +51,23 @@ private:
   std::vector<Term> terms;
 };
 
-/// Whether an end stands in it.
-bool hasEnds(const Bound &bound);
+/// Whether an end stands in them.
+bool hasEnds(const std::vector<Expression> &parts);
 
-/// Whether (p, q) in the relation of an operand implies from(q) <= to(p), for all boundaries.
-bool holdsThroughEnds(const Graph &graph, size_t value, size_t operand, const Bound &from,
-                      const Bound &to);
+/// Row p of a value and a row q that it reads, under all boundaries; in a step, of what is stored
+/// below lazy values.
+struct EndsRead {
+  Question question;
+  Form p = question.fresh(), q = question.fresh();
+  size_t source = 0;
+
+  EndsRead(const Graph &graph, size_t value, size_t operand, bool inStep = false);
+  bool isNeverAbove(const Bound &left, const Bound &right) const {
+    return question.isNeverAbove(left, q, right, p);
+  }
+};
+/// Throws Refusal where it does not.
+void demandOfEnds(bool holds);
 /// Whether left(p) <= right(p) for all p >= 0.
 bool isNeverAbove(const Bound &left, const Bound &right);
 

@@ -240,8 +240,14 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   if (op == "embedding") {
     return embedding(fields, path);
   }
-  if (op == "layer") {
-    return singleLayer(fields, path, x);
+  static const std::map<std::string,
+                        size_t (Deriver::*)(const Fields &, const std::string &, size_t)>
+      composites = {{"layer", &Deriver::singleLayer},
+                    {"hourglass", &Deriver::hourglass},
+                    {"top_down", &Deriver::topDown},
+                    {"bottom_up", &Deriver::bottomUp}};
+  if (auto found = composites.find(op); found != composites.end()) {
+    return (this->*found->second)(fields, path, x);
   }
   for (int64_t i = 0; op == "layers" && i < fields.integer("count", 1); ++i) {
     Layer settings = readLayer(fields);
@@ -250,15 +256,6 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   }
   if (op == "layers") {
     return x;
-  }
-  if (op == "hourglass") {
-    return hourglass(fields, path, x);
-  }
-  if (op == "top_down") {
-    return topDown(fields, path, x);
-  }
-  if (op == "bottom_up") {
-    return bottomUp(fields, path, x);
   }
   if (op == "norm") {
     return norm(path, x);

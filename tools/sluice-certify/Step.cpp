@@ -44,9 +44,6 @@ StoredRead followRead(const Graph &graph, const Relation &relation, size_t opera
   default:
     throw Refusal("a stored value reads positions that no step could keep");
   }
-  if (relation.isOfAttention() && graph.values[operand].isLazy()) {
-    throw Refusal("attention over positions that are not stored is not known to the step");
-  }
   for (; graph.values[operand].isLazy(); operand = graph.values[operand].operands[0]) {
     Relation lazy = relationOf(graph.values[operand], 0);
     Expression position =
@@ -62,17 +59,14 @@ StoredRead followRead(const Graph &graph, const Relation &relation, size_t opera
 
 /// The first p >= 0 from which a function that never falls is at least 0.
 int64_t firstAtLeastZero(const Expression &function) {
-  int64_t below = -1, from = 0;
-  while (function.at(from) < 0) {
-    below = from;
-    from = 2 * from + 1;
-    if (from > int64_t{1} << 40) {
+  int64_t from = 0, next = 1;
+  for (; function.at(next - 1) < 0; next *= 2) {
+    if (next > int64_t{1} << 40) {
       throw Refusal("nothing is read at all, so that a proof about it would be empty");
     }
   }
-  while (from - below > 1) {
-    int64_t middle = below + (from - below) / 2;
-    (function.at(middle) < 0 ? below : from) = middle;
+  for (; next > 0; next /= 2) {
+    from += function.at(from + next - 1) < 0 ? next : 0;
   }
   return from;
 }
@@ -98,6 +92,7 @@ private:
   }
   void value(size_t index);
   void demandRead(const std::string &name, const Bound &reader, const StoredRead &read);
+  void demandThroughEnds(const std::string &name, const Bound &reader, const EndsRead &read);
   int64_t number(const std::string &start, bool orAll);
 
   const Graph &graph;
@@ -114,12 +109,11 @@ int64_t StepReader::number(const std::string &start, bool orAll) {
   if (orAll && text == "all") {
     return -1;
   }
-  bool good = !text.empty() && text.size() < 18 && (text == "0" || text[0] != '0') &&
-              std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-  if (!good) {
+  int64_t rows = std::strtoll(text.c_str(), nullptr, 10);
+  if (rows < 0 || text.size() >= 18 || text != std::to_string(rows)) {
     throw Refusal("expected a number of rows, found '" + text + "'");
   }
-  return std::stoll(text);
+  return rows;
 }
 
 /// s_source(last read) <= s_reader(p), and s_reader(p) < s_source(first read + ring): the row that
@@ -151,23 +145,68 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
   }
 }
 
+/// The same for all boundaries.
+void StepReader::demandThroughEnds(const std::string &name, const Bound &reader,
+                                   const EndsRead &read) {
+  const Step::Value &source = step.values[read.source];
+  std::string about = name + " " + std::to_string(read.source);
+  obligation("due " + about);
+  demandOfEnds(read.isNeverAbove(source.schedule, reader));
+  obligation("kept " + about);
+  demandOfEnds(source.ring < 0 ||
+               read.question.isNeverAbove(source.ring > 0 ? plusOne(reader) : reader, read.p,
+                                          source.schedule, read.q.plus(Form::number(source.ring))));
+}
+
+/// A step knows the ends that it has seen: each candidate has none, or is e(f(p)) of its segments.
+static bool isInOrder(const Value &value, Bound schedule) {
+  for (Expression &candidate : schedule.candidates) {
+    if (candidate.kind == Expression::End && value.segments &&
+        candidate.number == static_cast<int64_t>(*value.segments)) {
+      candidate = Expression(candidate.parts[0]);
+    }
+  }
+  return isNonDecreasing(schedule);
+}
+
 void StepReader::value(size_t index) {
   const Value &value = graph.values[index];
   std::string number = std::to_string(index);
   Step::Value &mine = step.values[index];
   mine.schedule = parseBound(lines.rest("schedule " + number + " "));
-  if (!isNonDecreasing(mine.schedule)) {
+  if (!isInOrder(value, mine.schedule)) {
     throw Refusal("the schedule falls somewhere, so that rows would not come in order");
   }
   mine.ring = this->number("keep " + number + " ", /*orAll=*/true);
-  obligation("exist " + number + " " + std::to_string(value.factor));
-  judge.demand({{makeLinear(value.factor, 0)}}, mine.schedule, false, "p");
+  int64_t factor = value.segments ? 0 : value.factor;
+  obligation("exist " + number + " " + std::to_string(factor));
+  judge.demand({{makeLinear(factor, 0)}}, mine.schedule, false, "p");
   mine.burst = this->number("burst " + number + " ", /*orAll=*/false);
   ++step.obligations;
   judge.demand(plusOne(mine.schedule), mine.schedule.of(makeLinear(1, mine.burst)), false, "p");
+  if (mine.ring > 0 && mine.ring < mine.burst) {
+    throw Refusal("rows of one step would share a slot");
+  }
+  bool counts = value.kind == Kind::Counts;
+  if (counts || value.kind == Kind::Ends) { // of what the step's own bit decides
+    obligation("own " + number);
+    Expression p = makeVariable(), end = {Expression::End, static_cast<int64_t>(index), {p}};
+    judge.demand(mine.schedule, {{counts ? p : end}}, false, "p");
+  }
   for (size_t i = 0; i < value.operands.size(); ++i) {
-    demandRead(number + " " + std::to_string(i), mine.schedule,
-               followRead(graph, relationOf(value, i), value.operands[i]));
+    std::string reader = number + " " + std::to_string(i);
+    if (isUnread(value, i) || (value.kind == Kind::Pool && i == 1)) {
+      continue; // counts, or ends, say it
+    }
+    if (relationOf(value, i).isOfAttention() && graph.values[value.operands[i]].isLazy()) {
+      throw Refusal("attention over positions that are not stored is not known to the step");
+    }
+    if (value.segments || isReadThroughEnds(value, i)) {
+      demandThroughEnds(reader, mine.schedule, EndsRead(graph, index, i, /*inStep=*/true));
+    } else {
+      demandRead(reader, mine.schedule,
+                 followRead(graph, counts ? Relation{} : relationOf(value, i), value.operands[i]));
+    }
   }
 }
 
@@ -199,56 +238,36 @@ Step certify::readStep(const Graph &graph, Lines &lines, Judge &judge) {
 
 namespace {
 
-/// Steps, token after token, over the slots of every ring.
+/// Steps, token after token. Row q is in slot q mod ring, and rows come in order: so the newest
+/// rows are there, as many as the ring has.
 class StepWalk {
 public:
-  StepWalk(const Graph &graph, const Step &step) : graph(graph), step(step) {
-    slots.resize(graph.values.size());
-    computed.resize(graph.values.size());
-  }
+  StepWalk(const Graph &graph, const Step &step)
+      : graph(graph), step(step), before(graph.values.size()), computed(before) {}
 
   void run(int64_t t) {
+    before = computed;
     for (size_t i = 0; i < graph.values.size(); ++i) {
       const Value &value = graph.values[i];
-      int64_t rows = 0, firstRow = computed[i];
       for (; !value.isLazy() && value.isSampled && step.values[i].schedule.at(computed[i]) <= t;
            ++computed[i]) {
         for (size_t operand = 0; operand < value.operands.size(); ++operand) {
           visit(relationOf(value, operand), value.operands[operand], computed[i], t);
         }
-        ++rows;
       }
-      if (rows > step.values[i].burst) {
+      if (computed[i] - before[i] > step.values[i].burst) {
         throw Refusal("enumeration: step " + std::to_string(t) + " computes " +
-                      std::to_string(rows) + " rows of " + value.name);
+                      std::to_string(computed[i] - before[i]) + " rows of " + value.name);
       }
-      store(i, firstRow, rows);
     }
     visit(Relation{}, graph.head().row, t, t);
   }
 
 private:
-  void store(size_t index, int64_t firstRow, int64_t rows) {
-    int64_t ring = step.values[index].ring;
-    if (ring == 0 && !graph.values[index].isLazy()) {
-      slots[index].clear();
-    }
-    for (int64_t row = firstRow; row < firstRow + rows; ++row) {
-      if (ring > 0) {
-        slots[index].resize(static_cast<size_t>(ring), -1);
-        slots[index][static_cast<size_t>(row % ring)] = row;
-      } else {
-        slots[index].push_back(row);
-      }
-    }
-  }
-
   bool isThere(size_t index, int64_t row) const {
-    const std::vector<int64_t> &rows = slots[index];
     int64_t ring = step.values[index].ring;
-    auto slot = static_cast<size_t>(ring > 0 ? row % ring : ring < 0 ? row : 0);
-    return ring == 0 ? std::find(rows.begin(), rows.end(), row) != rows.end()
-                     : slot < rows.size() && rows[slot] == row;
+    int64_t oldest = ring == 0 ? before[index] : ring < 0 ? 0 : computed[index] - ring;
+    return oldest <= row && row < computed[index];
   }
 
   /// Rows of an operand that row p reads at step t, through lazy values.
@@ -273,8 +292,7 @@ private:
 
   const Graph &graph;
   const Step &step;
-  std::vector<std::vector<int64_t>> slots; ///< the row in each slot of a ring; or all rows
-  std::vector<int64_t> computed;           ///< rows so far
+  std::vector<int64_t> before, computed; ///< rows of each value: at the step's begin, and so far
 };
 
 } // namespace

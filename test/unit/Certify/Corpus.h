@@ -78,4 +78,44 @@ inline certify::Answer enumerateSpec(const certify::Source &spec) {
   }
 }
 
+inline std::vector<std::string> linesOf(const std::string &text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line + "\n");
+  }
+  return lines;
+}
+
+inline std::string join(const std::vector<std::string> &lines) {
+  std::string text;
+  for (const std::string &line : lines) {
+    text += line;
+  }
+  return text;
+}
+
+inline std::string with(std::vector<std::string> lines, size_t at, const std::string &line) {
+  lines[at] = line;
+  return join(lines);
+}
+
+/// Every line that differs from `line` in one number by one: places of digits and what stands there
+/// instead.
+inline std::vector<std::string> numberMutants(const std::string &line) {
+  std::vector<std::string> mutants;
+  for (size_t at = 0, end = 0; at < line.size(); at = std::max(end, at + 1)) {
+    for (end = at; end < line.size() && isdigit(static_cast<unsigned char>(line[end])); ++end) {
+    }
+    if (end == at || end - at > 18) {
+      continue;
+    }
+    int64_t number = std::stoll(line.substr(at, end - at));
+    for (int64_t change : {-1, 1}) {
+      mutants.push_back(line.substr(0, at) + std::to_string(number + change) + line.substr(end));
+    }
+  }
+  return mutants;
+}
+
 } // namespace sluice::test

@@ -110,11 +110,10 @@ TEST(SegmentBounds, ARowReadsSegmentsThatAreClosed) {
     graph.values[3].kind = Kind::Spread;
     graph.values[3].number = by;
     graph.values[3].operands = {0, 1, 2};
-    EXPECT_EQ(holdsThroughEnds(graph, 3, 0, parseBound("max(-1, e2(p))"), parseBound("max(-1, p)")),
-              by >= 1);
-    EXPECT_EQ(
-        holdsThroughEnds(graph, 3, 0, parseBound("max(-1, e2(p))"), parseBound("max(-1, p - 1)")),
-        by >= 2);
+    EndsRead read(graph, 3, 0);
+    Bound end = parseBound("max(-1, e2(p))");
+    EXPECT_EQ(read.isNeverAbove(end, parseBound("max(-1, p)")), by >= 1);
+    EXPECT_EQ(read.isNeverAbove(end, parseBound("max(-1, p - 1)")), by >= 2);
   }
 }
 

@@ -53,4 +53,16 @@ constexpr const char *lastAndPredicted =
     {"op": "upsample", "segments": "guessed", "by": 2},
     {"op": "add", "with": "more"}, {"op": "head"}]})json";
 
+/// Every token ends a segment, so that rows ahead of the segments are more than the tokens; the
+/// group of such rows alone runs ahead.
+constexpr const char *everyToken =
+    R"json({"sluice": 1, "vocabulary": 17, "context": 7, "batch": 3, "width": 8,
+  "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding", "to": "fine"},
+    {"op": "boundaries", "name": "ones", "rule": "every", "factor": 1},
+    {"op": "shorten", "segments": "ones", "method": "last"}, {"op": "shift", "by": 2},
+    {"op": "shorten", "factor": 2}, {"op": "layer"}, {"op": "upsample", "factor": 2},
+    {"op": "upsample", "segments": "ones", "by": 0}, {"op": "add", "with": "fine"},
+    {"op": "head"}]})json";
+
 } // namespace sluice::testing
