@@ -9,6 +9,8 @@
 
 namespace sluice::runtime {
 
+static const std::string paddingName = "tokens.padding";
+
 int availableThreads() {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) != 0) {
@@ -65,6 +67,9 @@ Executor::find(const std::string &entry) const {
 
 void Executor::run(const std::string &entry) {
   const auto &[name, launches] = find(entry);
+  if ((entry == "gradient" || entry == "evaluate") && plan().inputs.contains(paddingName)) {
+    countPadding();
+  }
   if (!device->sharesMemory()) {
     sendInputs(entry);
   }
@@ -136,6 +141,25 @@ void Executor::requireRoom(const std::string &entry) {
   }
 }
 
+/// Scalars padding and padding.F: marked rows from the first, or from F on, among the valid ones.
+void Executor::countPadding() {
+  constexpr std::string_view prefix = "padding";
+  std::span<const float> marks = inputs().padding;
+  int64_t rows = scalarI64("rows"), length = scalarI64("length"), context = plan().model.context;
+  for (const auto &[name, place] : plan().scalars) {
+    if (!name.starts_with(prefix)) {
+      continue;
+    }
+    int64_t count = 0, first = name == prefix ? 0 : std::stoll(name.substr(prefix.size() + 1));
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t p = first; p < length; ++p) {
+        count += marks[static_cast<size_t>(row * context + p)] != 0;
+      }
+    }
+    scalarI64(name) = count;
+  }
+}
+
 /// What the host wrote since the last run.
 void Executor::sendInputs(const std::string &entry) {
   for (const Range &range : edited) {
@@ -154,6 +178,10 @@ void Executor::sendInputs(const std::string &entry) {
   auto send = [&](const std::string &name, size_t bytes) {
     device->upload({plan().inputs.at(name).offset, static_cast<int64_t>(bytes)});
   };
+  bool isScored = entry == "gradient" || entry == "evaluate";
+  if (isScored && plan().inputs.contains(paddingName)) {
+    send(paddingName, inputs().padding.size_bytes());
+  }
   if (entry == "prefill" || entry == "step" || entry == "reset") {
     send("take", take().size_bytes());
   }
@@ -161,7 +189,7 @@ void Executor::sendInputs(const std::string &entry) {
     send("prompt", prompt().size_bytes());
   } else if (entry == "step") {
     send("text", text().size_bytes());
-  } else if (entry == "gradient" || entry == "evaluate" || entry == "predict") {
+  } else if (isScored || entry == "predict") {
     send("tokens", tokens().size_bytes());
     for (const auto &[name, given] : inputs().given) {
       send(name, given.tokens.size_bytes());
@@ -226,8 +254,13 @@ std::span<int64_t> Executor::countsIn(const std::string &name, int64_t rows) {
 std::span<int64_t> Executor::take() { return countsIn("take", plan().generationRows()); }
 
 BatchInputs Executor::inputs() {
-  BatchInputs all{tokens(), {}};
-  int64_t batch = plan().model.batch;
+  BatchInputs all{tokens(), {}, {}};
+  int64_t batch = plan().model.batch, context = plan().model.context;
+  if (plan().inputs.contains(paddingName)) {
+    const Region &region = input(paddingName, Type::f32, {batch, context});
+    all.padding = {reinterpret_cast<float *>(device->host() + region.offset),
+                   static_cast<size_t>(batch * context)};
+  }
   for (const auto &[name, given] : plan().given) {
     const Region &region = input(name, Type::i32, {batch, given.capacity});
     all.given[name] = {given.capacity,

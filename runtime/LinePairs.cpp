@@ -162,7 +162,14 @@ int64_t LinePairs::write(int64_t index, int64_t row, const BatchInputs &into) co
   std::ranges::fill(tokens, lineEnd);
   std::ranges::copy(text.at(index), tokens.begin() + 1);
   inputs.write(index, row, into);
-  return std::min<int64_t>(static_cast<int64_t>(text.at(index).size()) + 1, context);
+  auto scored = std::min<int64_t>(static_cast<int64_t>(text.at(index).size()) + 1, context);
+  if (!into.padding.empty()) {
+    std::span<float> padding = into.padding.subspan(static_cast<size_t>(row * context),
+                                                    static_cast<size_t>(context));
+    std::ranges::fill(padding, 1.0F);
+    std::ranges::fill(padding.first(static_cast<size_t>(scored)), 0.0F);
+  }
+  return scored;
 }
 
 } // namespace sluice::runtime

@@ -135,6 +135,7 @@ private:
   };
   /// Of the first `rows` rows.
   std::vector<Totals> totalsOf(const Scalar &scalar, int64_t rows);
+  void countPadding();
   void requireRoom(const std::string &entry);
 
   std::unique_ptr<Device> device;

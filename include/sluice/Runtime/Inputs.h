@@ -20,6 +20,8 @@ struct BatchInputs {
 
   std::span<int32_t> tokens; ///< [batch, context + 1]
   std::map<std::string, Given> given;
+  /// [batch, context], 1 where a row counts in no loss, 0 elsewhere; empty where all count.
+  std::span<float> padding;
 };
 
 } // namespace sluice::runtime
