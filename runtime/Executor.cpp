@@ -10,6 +10,8 @@
 namespace sluice::runtime {
 
 static const std::string paddingName = "tokens.padding";
+/// Of named inputs, those of a prompt and of texts that are generated.
+static const std::string promptPrefix = "prompt.", textPrefix = "text.";
 
 int availableThreads() {
   cpu_set_t set;
@@ -185,16 +187,23 @@ void Executor::sendInputs(const std::string &entry) {
   if (entry == "prefill" || entry == "step" || entry == "reset") {
     send("take", take().size_bytes());
   }
+  auto sendGiven = [&](const std::string &prefix, int64_t rows) {
+    for (const auto &[name, given] : givenIn(prefix, rows)) {
+      send(prefix + name, given.tokens.size_bytes());
+      send(prefix + name + ".count", given.counts.size_bytes());
+    }
+  };
   if (entry == "prefill") {
     send("prompt", prompt().size_bytes());
+    sendGiven(promptPrefix, 1);
   } else if (entry == "step") {
     send("text", text().size_bytes());
+    for (const auto &[name, given] : plan().given) {
+      send(textPrefix + name + ".count", textCounts(name).size_bytes());
+    }
   } else if (isScored || entry == "predict") {
     send("tokens", tokens().size_bytes());
-    for (const auto &[name, given] : inputs().given) {
-      send(name, given.tokens.size_bytes());
-      send(name + ".count", given.counts.size_bytes());
-    }
+    sendGiven("", plan().model.batch);
   }
 }
 
@@ -261,12 +270,25 @@ BatchInputs Executor::inputs() {
     all.padding = {reinterpret_cast<float *>(device->host() + region.offset),
                    static_cast<size_t>(batch * context)};
   }
+  all.given = givenIn("", batch);
+  return all;
+}
+
+BatchInputs Executor::promptInputs() { return {prompt(), givenIn(promptPrefix, 1), {}}; }
+
+std::span<int64_t> Executor::textCounts(const std::string &name) {
+  return countsIn(textPrefix + name + ".count", plan().generationRows());
+}
+
+std::map<std::string, BatchInputs::Given> Executor::givenIn(const std::string &prefix,
+                                                            int64_t rows) {
+  std::map<std::string, BatchInputs::Given> all;
   for (const auto &[name, given] : plan().given) {
-    const Region &region = input(name, Type::i32, {batch, given.capacity});
-    all.given[name] = {given.capacity,
-                       {reinterpret_cast<int32_t *>(device->host() + region.offset),
-                        static_cast<size_t>(batch * given.capacity)},
-                       countsIn(name + ".count", batch)};
+    const Region &region = input(prefix + name, Type::i32, {rows, given.capacity});
+    all[name] = {given.capacity,
+                 {reinterpret_cast<int32_t *>(device->host() + region.offset),
+                  static_cast<size_t>(rows * given.capacity)},
+                 countsIn(prefix + name + ".count", rows)};
   }
   return all;
 }

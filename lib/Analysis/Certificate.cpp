@@ -284,8 +284,12 @@ void Writer::step(const ModeProof &evaluate) {
   line("mode", "step");
   int64_t obligations = 0;
   for (const auto &[value, step] : plan->values) {
-    const StepSchedule &schedule = plan->schedules[step.schedule];
     int64_t number = numbers.at(value);
+    if (step.isGiven) {
+      line("keep", number, step.keepsAll ? "all" : "0");
+      continue;
+    }
+    const StepSchedule &schedule = plan->schedules[step.schedule];
     line("schedule", number, BoundSpeller(numbers).spell(Frontier{schedule.due, nullptr, {}}));
     line("keep", number, step.keepsAll ? "all" : std::to_string(step.ring));
     line("exist", number, step.factor);

@@ -181,9 +181,9 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
   lines.expect("spec sha256 " + sha256(specText));
   int64_t obligations = 0, longest = 0;
   std::string factors;
-  // No step is derived over another axis, and none over segments is written down.
+  // No step over segments is written down.
   const Model &first = models.front();
-  bool hasStep = first.inputs.empty() && !hasSegments(first.evaluate);
+  bool hasStep = !hasSegments(first.evaluate);
   for (const Model &model : models) {
     if (model.factor > 0) {
       lines.expect("factor " + std::to_string(model.factor));

@@ -23,6 +23,10 @@ StoredRead followRead(const Graph &graph, const Relation &relation, size_t opera
   StoredRead read;
   Expression p = makeVariable();
   int64_t k = relation.number;
+  if (graph.values[operand].isGiven()) { // all of it, there before the first token
+    read.source = operand;
+    return read;
+  }
   switch (relation.kind) {
   case Relation::Same:
     read.first = read.last = p;
@@ -128,10 +132,13 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
   const Step::Value &source = step.values[read.source];
   std::string about = name + " " + std::to_string(read.source);
   obligation("due " + about);
-  int64_t from = firstAtLeastZero(read.last);
+  bool isGiven = graph.values[read.source].isGiven();
+  int64_t from = isGiven ? 0 : firstAtLeastZero(read.last);
   Expression later = makeLinear(1, from);
-  judge.demand(source.schedule.of(read.last.of(later)), reader.of(later), false,
-               "p - " + std::to_string(from));
+  if (!isGiven) {
+    judge.demand(source.schedule.of(read.last.of(later)), reader.of(later), false,
+                 "p - " + std::to_string(from));
+  }
   obligation("kept " + about);
   if (source.ring < 0) {
     return;
@@ -155,6 +162,10 @@ void StepReader::value(size_t index) {
   const Value &value = graph.values[index];
   std::string number = std::to_string(index);
   Step::Value &mine = step.values[index];
+  if (value.isGiven()) {
+    mine.ring = this->number("keep " + number + " ", /*orAll=*/true);
+    return;
+  }
   mine.schedule = parseBound(lines.rest("schedule " + number + " "));
   if (!isNonDecreasing(mine.schedule)) {
     throw Refusal("the schedule falls somewhere, so that rows would not come in order");
@@ -211,7 +222,8 @@ public:
     for (size_t i = 0; i < graph.values.size(); ++i) {
       const Value &value = graph.values[i];
       int64_t rows = 0, firstRow = computed[i];
-      for (; !value.isLazy() && value.isSampled && step.values[i].schedule.at(computed[i]) <= t;
+      for (; !value.isLazy() && !value.isGiven() && value.isSampled &&
+             step.values[i].schedule.at(computed[i]) <= t;
            ++computed[i]) {
         for (size_t operand = 0; operand < value.operands.size(); ++operand) {
           visit(relationOf(value, operand), value.operands[operand], computed[i], t);
@@ -246,6 +258,9 @@ private:
   bool isThere(size_t index, int64_t row) const {
     const std::vector<int64_t> &rows = slots[index];
     int64_t ring = step.values[index].ring;
+    if (graph.values[index].isGiven()) {
+      return ring < 0;
+    }
     auto slot = static_cast<size_t>(ring > 0 ? row % ring : ring < 0 ? row : 0);
     return ring == 0 ? std::find(rows.begin(), rows.end(), row) != rows.end()
                      : slot < rows.size() && rows[slot] == row;

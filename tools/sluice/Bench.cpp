@@ -162,12 +162,27 @@ struct StepSpeed {
     return 1e3 * sum / static_cast<double>(places);
   }
 };
+
+/// Every named input as long as it may be.
+GivenLines fullInputs(const Plan &plan) {
+  GivenLines given;
+  for (const auto &[name, input] : plan.given) {
+    given[name].resize(static_cast<size_t>(input.capacity));
+    fillTextLike(given[name], input.vocabulary);
+  }
+  return given;
+}
+
 StepSpeed stepSpeed(Executor &executor, int64_t rows, int64_t first, int64_t last, bool kernels) {
   const ModelFacts &model = executor.plan().model;
   for (std::span<int32_t> tokens : {executor.prompt(), executor.text()}) {
     for (size_t i = 0; i < tokens.size(); ++i) {
       tokens[i] = static_cast<int32_t>(mix64(i) % static_cast<uint64_t>(model.vocabulary));
     }
+  }
+  executor.promptInputs().write(0, fullInputs(executor.plan()));
+  for (const auto &[name, input] : executor.plan().given) {
+    std::ranges::fill(executor.textCounts(name), input.capacity);
   }
   auto take = [&](int64_t row, int64_t count, int64_t tokens) {
     std::ranges::fill(executor.take(), 0);
@@ -225,7 +240,9 @@ double generationSpeed(Executor &executor) {
   constexpr int64_t count = 8;
   auto start = std::chrono::steady_clock::now();
   Predictor predictor(executor, /*cached=*/false);
-  Predictor::Turn turn{0, {reinterpret_cast<const uint8_t *>(prompt.data()), prompt.size()}};
+  GivenLines given = fullInputs(executor.plan());
+  Predictor::Turn turn{
+      0, {reinterpret_cast<const uint8_t *>(prompt.data()), prompt.size()}, &given};
   for (int64_t i = 0; i < count; ++i) {
     predictor.predict({&turn, 1});
   }
