@@ -9,6 +9,10 @@
 
 namespace sluice::runtime {
 
+static const std::string paddingName = "tokens.padding";
+/// Of named inputs, those of a prompt and of texts that are generated.
+static const std::string promptPrefix = "prompt.", textPrefix = "text.";
+
 int availableThreads() {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) != 0) {
@@ -71,6 +75,9 @@ Executor::find(const std::string &entry) const {
 /// before. So a batch that needs more room than all before it is run again. What was run before
 /// kept to its room, and nothing that lasts was written but results, which the second run replaces.
 void Executor::run(const std::string &entry) {
+  if ((entry == "gradient" || entry == "evaluate") && plan().inputs.contains(paddingName)) {
+    countPadding();
+  }
   do {
     const auto &[name, launches] = find(entry);
     bool isBounded = name.find('@') != std::string::npos;
@@ -161,6 +168,25 @@ void Executor::requireRoom(const std::string &entry) {
   }
 }
 
+/// Scalars padding and padding.F: marked rows from the first, or from F on, among the valid ones.
+void Executor::countPadding() {
+  constexpr std::string_view prefix = "padding";
+  std::span<const float> marks = inputs().padding;
+  int64_t rows = scalarI64("rows"), length = scalarI64("length"), context = plan().model.context;
+  for (const auto &[name, place] : plan().scalars) {
+    if (!name.starts_with(prefix)) {
+      continue;
+    }
+    int64_t count = 0, first = name == prefix ? 0 : std::stoll(name.substr(prefix.size() + 1));
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t p = first; p < length; ++p) {
+        count += marks[static_cast<size_t>(row * context + p)] != 0;
+      }
+    }
+    scalarI64(name) = count;
+  }
+}
+
 /// What the host wrote since the last run.
 void Executor::sendInputs(const std::string &entry) {
   for (const Range &range : edited) {
@@ -179,19 +205,30 @@ void Executor::sendInputs(const std::string &entry) {
   auto send = [&](const std::string &name, size_t bytes) {
     device->upload({plan().inputs.at(name).offset, static_cast<int64_t>(bytes)});
   };
+  bool isScored = entry == "gradient" || entry == "evaluate";
+  if (isScored && plan().inputs.contains(paddingName)) {
+    send(paddingName, inputs().padding.size_bytes());
+  }
   if (entry == "prefill" || entry == "step" || entry == "reset") {
     send("take", take().size_bytes());
   }
+  auto sendGiven = [&](const std::string &prefix, int64_t rows) {
+    for (const auto &[name, given] : givenIn(prefix, rows)) {
+      send(prefix + name, given.tokens.size_bytes());
+      send(prefix + name + ".count", given.counts.size_bytes());
+    }
+  };
   if (entry == "prefill") {
     send("prompt", prompt().size_bytes());
+    sendGiven(promptPrefix, 1);
   } else if (entry == "step") {
     send("text", text().size_bytes());
-  } else if (entry == "gradient" || entry == "evaluate" || entry == "predict") {
-    send("tokens", tokens().size_bytes());
-    for (const auto &[name, given] : inputs().given) {
-      send(name, given.tokens.size_bytes());
-      send(name + ".count", given.counts.size_bytes());
+    for (const auto &[name, given] : plan().given) {
+      send(textPrefix + name + ".count", textCounts(name).size_bytes());
     }
+  } else if (isScored || entry == "predict") {
+    send("tokens", tokens().size_bytes());
+    sendGiven("", plan().model.batch);
   }
 }
 
@@ -251,14 +288,32 @@ std::span<int64_t> Executor::countsIn(const std::string &name, int64_t rows) {
 std::span<int64_t> Executor::take() { return countsIn("take", plan().generationRows()); }
 
 BatchInputs Executor::inputs() {
-  BatchInputs all{tokens(), {}};
-  int64_t batch = plan().model.batch;
+  BatchInputs all{tokens(), {}, {}};
+  int64_t batch = plan().model.batch, context = plan().model.context;
+  if (plan().inputs.contains(paddingName)) {
+    const Region &region = input(paddingName, Type::f32, {batch, context});
+    all.padding = {reinterpret_cast<float *>(device->host() + region.offset),
+                   static_cast<size_t>(batch * context)};
+  }
+  all.given = givenIn("", batch);
+  return all;
+}
+
+BatchInputs Executor::promptInputs() { return {prompt(), givenIn(promptPrefix, 1), {}}; }
+
+std::span<int64_t> Executor::textCounts(const std::string &name) {
+  return countsIn(textPrefix + name + ".count", plan().generationRows());
+}
+
+std::map<std::string, BatchInputs::Given> Executor::givenIn(const std::string &prefix,
+                                                            int64_t rows) {
+  std::map<std::string, BatchInputs::Given> all;
   for (const auto &[name, given] : plan().given) {
-    const Region &region = input(name, Type::i32, {batch, given.capacity});
-    all.given[name] = {given.capacity,
-                       {reinterpret_cast<int32_t *>(device->host() + region.offset),
-                        static_cast<size_t>(batch * given.capacity)},
-                       countsIn(name + ".count", batch)};
+    const Region &region = input(prefix + name, Type::i32, {rows, given.capacity});
+    all[name] = {given.capacity,
+                 {reinterpret_cast<int32_t *>(device->host() + region.offset),
+                  static_cast<size_t>(rows * given.capacity)},
+                 countsIn(prefix + name + ".count", rows)};
   }
   return all;
 }

@@ -48,7 +48,7 @@ std::span<const float> Predictor::predict(std::span<const Turn> turns) {
     if (cached) {
       catchUp(turn, moved);
     } else {
-      std::span<const float> row = recompute(turn.text.subspan(static_cast<size_t>(from)));
+      std::span<const float> row = recompute(turn, from);
       logits.insert(logits.end(), row.begin(), row.end());
     }
   }
@@ -62,7 +62,11 @@ std::span<const float> Predictor::predict(std::span<const Turn> turns) {
   return logits;
 }
 
-std::span<const float> Predictor::recompute(std::span<const uint8_t> window) {
+static const GivenLines noLines;
+
+std::span<const float> Predictor::recompute(const Turn &turn, int64_t from) {
+  std::span<const uint8_t> window = turn.text.subspan(static_cast<size_t>(from));
+  executor.inputs().write(0, turn.given ? *turn.given : noLines);
   std::copy(window.begin(), window.end(), executor.tokens().begin());
   executor.scalarI64("length") = static_cast<int64_t>(window.size());
   executor.scalarI64("rows") = 1;
@@ -77,8 +81,7 @@ void Predictor::catchUp(const Turn &turn, bool moved) {
   // A step reads all weights for one token, a prompt for all.
   constexpr int64_t fewSteps = 8;
   if (moved || window.seen < 0 || window.seen > last || last - window.seen > fewSteps) {
-    refill(turn.row,
-           turn.text.subspan(static_cast<size_t>(window.start), static_cast<size_t>(last)));
+    refill(turn, turn.text.subspan(static_cast<size_t>(window.start), static_cast<size_t>(last)));
     window.seen = last;
   }
   while (window.seen < last) {
@@ -89,18 +92,23 @@ void Predictor::catchUp(const Turn &turn, bool moved) {
 }
 
 /// States of a row as after `tokens`.
-void Predictor::refill(int64_t row, std::span<const uint8_t> tokens) {
+void Predictor::refill(const Turn &turn, std::span<const uint8_t> tokens) {
   std::span<int64_t> take = executor.take();
   std::ranges::fill(take, 0);
-  take[static_cast<size_t>(row)] = 1;
+  int64_t &own = take[static_cast<size_t>(turn.row)];
+  own = 1;
   executor.run("reset");
-  if (tokens.empty()) {
+  const Plan &plan = executor.plan();
+  if (tokens.empty() && plan.given.empty()) {
     return;
   }
+  executor.promptInputs().write(0, turn.given ? *turn.given : noLines);
   std::ranges::copy(tokens, executor.prompt().begin());
-  std::ranges::copy(tokens, executor.text().begin() + row * (executor.plan().model.context + 1));
-  executor.scalarI64("length") = take[static_cast<size_t>(row)] =
-      static_cast<int64_t>(tokens.size());
+  std::ranges::copy(tokens, executor.text().begin() + turn.row * (plan.model.context + 1));
+  // Without a token named inputs alone are kept, of a prompt that has one.
+  auto count = static_cast<int64_t>(tokens.size());
+  own = count == 0 ? -1 : count;
+  executor.scalarI64("length") = std::max<int64_t>(1, count);
   executor.scalarI64("rows") = 1;
   executor.run("prefill");
 }
@@ -131,6 +139,12 @@ void Predictor::step(std::span<const Turn> turns) {
     int64_t at = turn.row * (executor.plan().model.context + 1) + window.seen++;
     executor.text()[static_cast<size_t>(at)] = turn.text.back();
     take[static_cast<size_t>(turn.row)] = 1;
+    for (const auto &[name, input] : executor.plan().given) {
+      auto line = turn.given ? turn.given->find(name) : noLines.end();
+      bool isThere = turn.given && line != turn.given->end();
+      executor.textCounts(name)[static_cast<size_t>(turn.row)] =
+          isThere ? std::min(std::ssize(line->second), input.capacity) : 0;
+    }
   }
   for (auto &[segments, before] : closedBefore) {
     for (size_t row = 0; row < before.size(); ++row) {
@@ -206,6 +220,14 @@ void Writer::seat() {
     if (waiting >= taken.size()) { // the row has been another text's
       predictor.begin(row, {});
     }
+    if (texts[waiting].room <= 0) {
+      if (sink.finish) {
+        sink.finish(waiting, StopReason::Length);
+      }
+      ++waiting;
+      --row; // the next text's
+      continue;
+    }
     living.push_back({waiting++, row, 0, StopFilter(stops)});
   }
 }
@@ -232,7 +254,7 @@ void Writer::draw(Live &live, std::span<const float> logits) {
     finish(live, StopReason::Reader);
   } else if (live.filter.found()) {
     finish(live, StopReason::StopText);
-  } else if (live.written == count) {
+  } else if (live.written == std::min(count, text.room)) {
     finish(live, StopReason::Length);
   }
 }
@@ -261,7 +283,7 @@ void Writer::run() {
     }
     turns.clear();
     for (const Live &live : living) {
-      turns.push_back({live.row, texts[live.text].bytes});
+      turns.push_back({live.row, texts[live.text].bytes, &texts[live.text].given});
     }
     std::span<const float> logits = predict(turns);
     for (size_t i = 0; sink.read && i < living.size(); ++i) {

@@ -114,15 +114,24 @@ int64_t InputLines::count() const {
   return first.count();
 }
 
-void InputLines::write(int64_t index, int64_t row, const BatchInputs &into) const {
-  for (const auto &[name, lines] : inputs) {
-    const BatchInputs::Given &given = into.given.at(name);
-    auto capacity = static_cast<size_t>(given.capacity);
-    std::span<int32_t> ids = given.tokens.subspan(static_cast<size_t>(row) * capacity, capacity);
+void BatchInputs::write(int64_t row, const GivenLines &lines) const {
+  for (const auto &[name, into] : given) {
+    auto capacity = static_cast<size_t>(into.capacity);
+    std::span<int32_t> ids = into.tokens.subspan(static_cast<size_t>(row) * capacity, capacity);
     std::ranges::fill(ids, 0);
-    std::ranges::copy(lines.at(index), ids.begin());
-    given.counts[static_cast<size_t>(row)] = static_cast<int64_t>(lines.at(index).size());
+    auto line = lines.find(name);
+    auto count = line == lines.end() ? 0 : std::min(line->second.size(), capacity);
+    std::copy_n(count == 0 ? nullptr : line->second.data(), count, ids.begin());
+    into.counts[static_cast<size_t>(row)] = static_cast<int64_t>(count);
   }
+}
+
+GivenLines InputLines::at(int64_t index) const {
+  GivenLines given;
+  for (const auto &[name, lines] : inputs) {
+    given[name] = {lines.at(index).begin(), lines.at(index).end()};
+  }
+  return given;
 }
 
 static const std::vector<Path> &requireFiles(const std::vector<Path> &text, const Plan &plan) {
@@ -161,8 +170,15 @@ int64_t LinePairs::write(int64_t index, int64_t row, const BatchInputs &into) co
   std::span<int32_t> tokens = into.tokens.subspan(static_cast<size_t>(row) * width, width);
   std::ranges::fill(tokens, lineEnd);
   std::ranges::copy(text.at(index), tokens.begin() + 1);
-  inputs.write(index, row, into);
-  return std::min<int64_t>(static_cast<int64_t>(text.at(index).size()) + 1, context);
+  into.write(row, inputs.at(index));
+  auto scored = std::min<int64_t>(static_cast<int64_t>(text.at(index).size()) + 1, context);
+  if (!into.padding.empty()) {
+    std::span<float> padding =
+        into.padding.subspan(static_cast<size_t>(row * context), static_cast<size_t>(context));
+    std::ranges::fill(padding, 1.0F);
+    std::ranges::fill(padding.first(static_cast<size_t>(scored)), 0.0F);
+  }
+  return scored;
 }
 
 } // namespace sluice::runtime

@@ -134,6 +134,38 @@ void requireOwners(const StrictJson &json, Executor &executor, const std::string
   }
 }
 
+/// The tokens of each named input of the model.
+GivenLines parseInputs(const StrictJson &json, const Plan &plan) {
+  GivenLines given;
+  if (json.has("inputs") == plan.given.empty()) {
+    json.fail(plan.given.empty() ? "no key \"inputs\"" : "the key \"inputs\"",
+              plan.given.empty() ? "it" : "none");
+  }
+  if (plan.given.empty()) {
+    return given;
+  }
+  const StrictJson inputs = json.at("inputs");
+  inputs.object();
+  for (const auto &[name, line] : inputs.members()) {
+    if (!plan.given.contains(name)) {
+      inputs.fail("inputs of the model alone", '"' + name + '"');
+    }
+  }
+  for (const auto &[name, input] : plan.given) {
+    if (!inputs.has(name.c_str())) {
+      inputs.fail("the input \"" + name + "\"", "none");
+    }
+    const StrictJson line = inputs.at(name);
+    for (const StrictJson &token : line.array()) {
+      given[name].push_back(static_cast<int32_t>(token.integer(0, input.vocabulary - 1)));
+    }
+    if (std::ssize(given[name]) > input.capacity) {
+      line.failType("at most " + std::to_string(input.capacity) + " tokens");
+    }
+  }
+  return given;
+}
+
 Session parseSession(const StrictJson &json, const Plan &plan, Predictor::Window &window) {
   Session session;
   for (const StrictJson &token : json.at("text").array()) {
@@ -144,6 +176,7 @@ Session parseSession(const StrictJson &json, const Plan &plan, Predictor::Window
   if (size == 0) {
     json.at("text").failType("at least one token");
   }
+  session.text.given = parseInputs(json, plan);
   session.text.sample = json.at("sample").integer();
   session.text.drawn = json.at("drawn").integer(0, size);
   session.options = parseSampling(json.at("sampling"));
@@ -190,6 +223,9 @@ void saveSession(const Path &path, Executor &executor, const Predictor &predicto
                {"text", session.text.bytes},  {"sample", session.text.sample},
                {"drawn", session.text.drawn}, {"sampling", describe(session.options)},
                {"start", window.start},       {"seen", window.seen}};
+  if (!session.text.given.empty()) {
+    json["inputs"] = session.text.given;
+  }
   for (const Owner &owner : ownersOf(executor)) {
     json[owner.key] = owner.value;
   }
@@ -204,7 +240,8 @@ Session loadSession(const Path &path, Executor &executor, Predictor &predictor) 
   Json description = readDescription(file, origin);
   StrictJson json(description, origin + ": " + sessionKey, remedy);
   json.keys({"format", "version", "text", "sample", "drawn", "sampling", "start", "seen",
-             "artifact", "weights", "target"});
+             "artifact", "weights", "target"},
+            {"inputs"});
   json.at("format").oneOf({"sluice-session"});
   json.at("version").integer(1, 1);
   requireOwners(json, executor, origin);

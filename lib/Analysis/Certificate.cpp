@@ -320,8 +320,12 @@ void Writer::step(const ModeProof &evaluate) {
     }
   }
   for (const auto &[value, step] : plan->values) {
-    const StepSchedule &schedule = plan->schedules[step.schedule];
     int64_t number = numbers.at(value);
+    if (step.isGiven) {
+      line("keep", number, step.keepsAll ? "all" : "0");
+      continue;
+    }
+    const StepSchedule &schedule = plan->schedules[step.schedule];
     bool isCut = value.getDefiningOp<SegmentOp>() != nullptr;
     line("schedule", number, BoundSpeller(numbers).spell(stepsOf(schedule)));
     line("keep", number,

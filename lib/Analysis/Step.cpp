@@ -237,6 +237,13 @@ std::optional<Frontier> Deriver::inSegments(Value value, SegmentOp &cut) {
 
 bool Deriver::addValue(Value value) {
   Operation *op = value.getDefiningOp() ? value.getDefiningOp() : function.getOperation();
+  if (isGiven(function, cast<SequenceType>(value.getType()))) {
+    StepValue &given = plan.values[value];
+    given.value = value;
+    given.capacity = getPositions(function, cast<SequenceType>(value.getType()));
+    given.isGiven = true;
+    return true;
+  }
   Frontier bound = frontiers.at(value);
   if (bound.unbounded) {
     return refuse(bound.unbounded, "no bound was found for what it reads, so that no step could "
@@ -252,8 +259,8 @@ bool Deriver::addValue(Value value) {
     bound = *segments;
   }
   if (!scales.isOnTargetAxis(value) || bound.candidates.empty()) {
-    return refuse(op, "it stands on another axis than what is predicted; such sequences are "
-                      "checked, but not generated from yet");
+    return refuse(op, "it stands on another axis than what is predicted, and no capacity says that "
+                      "it is given before the first token");
   }
   std::vector<const void *> key = {cut.getAsOpaquePointer()};
   for (AffineExpr candidate : bound.candidates) {
@@ -323,6 +330,11 @@ bool Deriver::isSelection(const StepRead &read, const StepSchedule &reader) cons
 void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &own) {
   for (StepRead &read : reads) {
     StepValue &source = plan.values.find(read.source)->second;
+    if (source.isGiven) { // whatever is read of it
+      source.keepsAll = true;
+      source.ring = source.capacity;
+      continue;
+    }
     if (read.crossing == StepCrossing::Ends) { // back to the last boundary, wherever that is
       read.isOfStep = isSelection(read, own);
       source.keepsAll |= !read.isOfStep;

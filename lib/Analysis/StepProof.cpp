@@ -178,9 +178,10 @@ StepDecider::Point StepDecider::findFailure(const StepPlan &plan,
   }
   const StepValue &source = plan.values.find(obligation.read->source)->second;
   if (obligation.kind == StepObligationKind::Due) {
-    return findNotDue(schedule, plan.schedules[source.schedule], *obligation.read);
+    return source.isGiven ? std::nullopt
+                          : findNotDue(schedule, plan.schedules[source.schedule], *obligation.read);
   }
-  if (source.keepsAll) { // nothing is lost while the context lasts
+  if (source.keepsAll || source.isGiven) { // nothing is lost while the context lasts
     return source.ring == source.capacity ? std::nullopt : Point(std::pair(0, 0));
   }
   return findNotKept(schedule, plan.schedules[source.schedule], *obligation.read, source.ring);
@@ -198,6 +199,9 @@ std::vector<StepObligation> sluice::collectObligations(const StepPlan &plan) {
     }
   };
   for (const auto &[value, step] : plan.values) {
+    if (step.isGiven) {
+      continue;
+    }
     for (Kind kind : {Kind::Exist, Kind::Burst, Kind::Count}) {
       if (kind != Kind::Exist || !plan.schedules[step.schedule].cut) {
         obligations.push_back({kind, value, nullptr});

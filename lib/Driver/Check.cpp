@@ -109,6 +109,10 @@ static StepSummary summarizeStep(func::FuncOp predict) {
     std::string name = place ? place.getName().str()
                        : op  ? op->getName().stripDialect().str()
                              : "tokens";
+    if (step.isGiven) { // all at once, before the first token
+      summary.states.push_back({name, step.ring, true, 0, 0, 0, step.ring});
+      continue;
+    }
     const StepSchedule &schedule = plan->schedules[step.schedule];
     summary.states.push_back({name, step.ring, step.keepsAll, schedule.first, schedule.period,
                               schedule.rise, schedule.burst});

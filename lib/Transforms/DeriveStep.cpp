@@ -90,8 +90,10 @@ void StepWriter::addRows(Value value) {
   const StepValue &step = plan.values.find(value)->second;
   Value rows = computed.lookup(value);
   auto loc = value.getLoc();
-  auto by = FlatSymbolRefAttr::get(schedules[step.schedule].getSymNameAttr());
-  DueOp::create(b, loc, rows, by);
+  if (!step.isGiven) { // else all are there before the first token
+    auto by = FlatSymbolRefAttr::get(schedules[step.schedule].getSymNameAttr());
+    DueOp::create(b, loc, rows, by);
+  }
   if (step.ring > 0) {
     auto state = StateOp::create(
         symbols, loc, b.getStringAttr(nameState(value)), b.getI64IntegerAttr(step.ring),

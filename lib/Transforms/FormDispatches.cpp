@@ -353,7 +353,7 @@ void Former::finish() {
 static std::string placeOf(func::FuncOp source, SequenceType tokens) {
   if (isGiven(source, tokens)) {
     auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(source, tokens.getScale());
-    return ("input:" + scale.getAxis()).str();
+    return givenPlace(source, scale.getAxis());
   }
   StringRef name = source.getSymName();
   return name == "prefill" ? "input:prompt" : name == "step" ? "input:text" : "input:tokens";
@@ -370,10 +370,15 @@ LogicalResult Former::run() {
   }
   for (BlockArgument argument : block.getArguments()) {
     auto tokens = cast<SequenceType>(argument.getType());
+    b.setInsertionPointToStart(&block);
+    if (StringRef state = step ? step->stateOf(argument) : ""; !state.empty()) {
+      tensors[argument] =
+          plan::BindOp::create(b, source.getLoc(), getStoredType(source, tokens), state);
+      continue;
+    }
     int64_t target = isGiven(source, tokens) ? 0 : 1; // behind the last row, of what is predicted
     auto type = RankedTensorType::get({getBatch(source), getPositions(source, tokens) + target},
                                       tokens.getElement());
-    b.setInsertionPointToStart(&block);
     tensors[argument] = plan::BindOp::create(b, source.getLoc(), type, placeOf(source, tokens));
   }
   findMixed();

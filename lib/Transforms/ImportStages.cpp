@@ -71,7 +71,8 @@ void StageWriter::finish() {
       first.push_back(term.first);
     }
     name("objective");
-    ObjectiveOp::create(b, results, b.getArrayAttr(names), factors, first);
+    // Lines of named inputs end before their rows do.
+    ObjectiveOp::create(b, results, b.getArrayAttr(names), factors, first, !model.inputs.empty());
   }
   func::ReturnOp::create(b, results);
   function.setType(b.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));

@@ -92,6 +92,32 @@ ArrayAttr StepEntries::axesAhead(func::FuncOp prefill) {
   return b.getArrayAttr(axes);
 }
 
+/// What stands on the axes of named inputs is made by @prefill; @step reads its states, as
+/// arguments behind the tokens.
+void StepEntries::readGiven(func::FuncOp step) {
+  for (auto keep : llvm::to_vector(step.getOps<KeepOp>())) {
+    if (!isGiven(step, cast<SequenceType>(keep.getType()))) {
+      continue;
+    }
+    auto added = step.insertArgument(step.getNumArguments(), keep.getType(), DictionaryAttr(),
+                                     keep.getLoc());
+    assert(succeeded(added) && "an argument at the end");
+    (void)added;
+    keep.getResult().replaceAllUsesWith(step.getArguments().back());
+    givenStates.push_back(("state:" + keep.getState()).str());
+    keep.erase();
+  }
+  if (givenStates.empty()) {
+    return;
+  }
+  eraseDead(step.getBody().front());
+  for (unsigned i = step.getNumArguments() - givenStates.size(); i-- > 1;) {
+    auto erased = step.eraseArgument(i); // tokens that are embedded in @prefill
+    assert(succeeded(erased) && "an argument without a reader");
+    (void)erased;
+  }
+}
+
 void StepEntries::split() {
   auto step = module.lookupSymbol<func::FuncOp>("step");
   if (!step) {
@@ -129,6 +155,7 @@ void StepEntries::split() {
   }
   prefill->setAttr(aheadName, axesAhead(prefill));
   Block &body = prefill.getBody().front();
+  readGiven(step);
   body.getTerminator()->setOperands(kept);
   prefill.setType(b.getFunctionType(prefill.getArgumentTypes(), ValueRange(kept).getTypes()));
   // An attention whose result nobody reads still says how keys that are kept are rotated.
@@ -408,7 +435,15 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
   }
   SmallVector<MakeRun> runs;
   for (auto [op, ring] : kinds) {
-    auto schedule = cast<ScheduleOp>(op);
+    auto schedule = cast_if_present<ScheduleOp>(op);
+    if (!schedule) { // of a named input: all of the row that takes the prompt, or that alone
+      runs.push_back([ring](ImplicitLocOpBuilder &b, Value take, Value) {
+        Value zero = constant(b, 0), all = constant(b, ring);
+        Value some = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, take, zero);
+        return Run{zero, arith::SelectOp::create(b, some, all, zero), all};
+      });
+      continue;
+    }
     runs.push_back([this, schedule, ring](ImplicitLocOpBuilder &b, Value take, Value) {
       Value clock = clocks.lookup(ScheduleOp(schedule).getSegmentsAttr());
       Value last = clock ? clock : Value(arith::SubIOp::create(b, take, constant(b, 1)));

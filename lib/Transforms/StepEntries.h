@@ -18,7 +18,8 @@ constexpr llvm::StringLiteral aheadName = "sluice.ahead";
 
 /// Which rows of the batch take part, and how far each has come: places of the arena.
 ///   input:take  i64 [R]  step: 1 appends the row's next token, 0 leaves it alone; prefill: tokens
-///                        of its prompt, 0 leaves it alone; reset: 1 clears it
+///                        of its prompt, -1 for its named inputs alone, 0 leaves it alone; reset: 1
+///                        clears it
 ///   state:done  i64 [R]  tokens that the row's states have seen
 ///   state:closed.AXIS    i32 [R]  segments that these close, of an axis of segments
 /// @step and @reset run over R rows. @prefill runs over one, the prompt, and commits it to the row
@@ -44,6 +45,12 @@ public:
   /// step, and the schedules of its axis.
   void cut(SegmentOp op, llvm::DenseMap<mlir::Value, mlir::Value> &tensors);
 
+  /// The place of what @step reads of named inputs, by its argument; empty for tokens.
+  llvm::StringRef stateOf(mlir::BlockArgument argument) const {
+    unsigned number = argument.getArgNumber();
+    return number == 0 ? llvm::StringRef() : llvm::StringRef(givenStates[number - 1]);
+  }
+
   /// `tensors` holds what was stored of each value of @step: states go to their places.
   void endStep(mlir::func::FuncOp step, const llvm::DenseMap<mlir::Value, mlir::Value> &tensors);
   /// @prefill's results become commits to the states.
@@ -68,6 +75,7 @@ private:
   static mlir::FlatSymbolRefAttr axisOf(SegmentOp cut);
   static void dropBits(mlir::func::FuncOp step);
   mlir::ArrayAttr axesAhead(mlir::func::FuncOp prefill);
+  void readGiven(mlir::func::FuncOp step);
   mlir::Value bindClosed(mlir::FlatSymbolRefAttr axis);
   mlir::Value closedIn(RowsBuilder &each, mlir::Value counts, mlir::Value take);
   void commitClosed(mlir::ValueRange counts);
@@ -100,7 +108,8 @@ private:
   llvm::DenseMap<mlir::Attribute, mlir::Value> clocks; ///< segments that a prompt closes, by axis
   mlir::Value doneNow;
   llvm::SmallVector<int64_t> bursts;
-  llvm::SmallVector<std::pair<StateOp, ScheduleOp>> commits;        ///< of @prefill's results
+  llvm::SmallVector<std::pair<StateOp, ScheduleOp>> commits; ///< of @prefill's results
+  llvm::SmallVector<std::string> givenStates; ///< of @step's arguments behind the tokens
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Kept>> apart; ///< of states in two places
 };
 

@@ -30,10 +30,16 @@ holds "given" 'f[0]["verdict"] == "proved" and f[0]["given"] == ["source"]' "$wo
 succeeds "draw" "$sluice" check "$root/models/tiny/copy.json" --picture "$work/reads.svg"
 succeeds "the picture names the input" grep -q '>source<' "$work/reads.svg"
 succeeds "certify" "$root/build/bin/sluice-certify" "$root/models/tiny/copy.json" "$work/copy.cert"
+cp "$work/out" "$work/certified.txt"
+succeeds "with its step" grep -q 'and step by step' "$work/certified.txt"
 succeeds "certify --enumerate" "$root/build/bin/sluice-certify" --enumerate "$root/models/tiny/copy.json" "$work/copy.cert"
 sed 's/^bound 1 max(-1)$/bound 1 max(-1, p)/' "$work/copy.cert" > "$work/forged.cert"
 exits 1 "a bound that makes the input depend on tokens is refused" \
   "$root/build/bin/sluice-certify" "$root/models/tiny/copy.json" "$work/forged.cert"
+
+sed 's/^keep \([0-9]*\) all$/keep \1 4/' "$work/copy.cert" > "$work/forgotten.cert"
+exits 1 "an input that is not kept whole is refused" \
+  "$root/build/bin/sluice-certify" "$root/models/tiny/copy.json" "$work/forgotten.cert"
 
 train() { "$sluice" train "$work/copy.sla" --cpu-target "$targets" --threads 2 "$@"; }
 score() { "$sluice" eval "$work/copy.sla" --cpu-target "$targets" --weights "$work/run" --data "$work/test.txt" --json "$@"; }
@@ -65,9 +71,19 @@ writes() { "$sluice" generate "$work/copy.sla" --cpu-target "$targets" --weights
 succeeds "generate" writes --input "source=$work/some.txt"
 python3 -c 'import json, sys; [print(json.loads(line)["text"]) for line in sys.stdin]' < "$work/out" > "$work/copied.txt"
 succeeds "writes each line of the source" cmp "$work/copied.txt" "$work/some.txt"
+cp "$work/out" "$work/cached.json"
+succeeds "generate --no-cache" writes --input "source=$work/some.txt" --no-cache
+succeeds "writes the same" cmp "$work/out" "$work/cached.json"
 head -n 1 "$work/test.txt" > "$work/one.txt"
 succeeds "generate goes on with a prompt" writes --input "source=$work/one.txt" --prompt "$(head -c 3 "$work/one.txt")"
 holds "by the rest of the line" "f[0]['text'] == '$(head -n 1 "$work/test.txt" | cut -c 4-)'" "$work/out"
+succeeds "a session begins" writes --input "source=$work/one.txt" --tokens 2 --save-session "$work/line.session"
+succeeds "and holds its input" writes --session "$work/line.session"
+holds "to the line's end" "f[0]['text'] == '$(head -n 1 "$work/test.txt" | cut -c 3-)'" "$work/out"
+exits 2 "another input beside it" writes --session "$work/line.session" --input "source=$work/one.txt"
+says "that it is held" 'expected no --input beside --session, which holds the inputs'
+exits 2 "a session of several lines" writes --input "source=$work/some.txt" --save-session "$work/line.session"
+says "their number" 'expected one text for a session, found the 20 lines of --input'
 exits 2 "generate without its input" writes
 says "which it names" 'expected --input source=FILE'
 printf 'a\nb\n' > "$work/prompts.txt"

@@ -57,7 +57,7 @@ def read_safetensors(path):
 
 def make_inputs(spec):
     """float32 weights and int32 data, from the spec's seed: tokens [STEPS, B, N + 1]; with named inputs theirs
-    [STEPS, B, M] and their counts. Gains and biases are random too, and
+    [STEPS, B, M] and their counts, and how many rows of each text are scored. Gains and biases are random too, and
     embeddings larger than training starts with, so that no term of a gradient is lost in rounding."""
     random = np.random.default_rng(spec.get("seed", 0))
 
@@ -73,6 +73,8 @@ def make_inputs(spec):
         shape = (STEPS, spec["batch"], given["context"])
         data["given." + name] = random.integers(0, given["vocabulary"], shape, dtype=np.int32)
         data["count." + name] = random.integers(0, given["context"] + 1, shape[:2], dtype=np.int32)
+    if "inputs" in spec:
+        data["scored"] = random.integers(1, spec["context"] + 1, shape[:2], dtype=np.int32)
     return weights, data
 
 
@@ -95,7 +97,7 @@ def losses_of(model, tokens):
     first, model.targets = head.get("first", 0), tokens[:, 1:]
     logits = model.logits(tokens[:, :-1])
     losses = model.losses_of(head, logits)
-    mean = losses[:, first:].mean()
+    mean = losses[:, first:][model.scored[:, first:]].mean()
     return F.pad(logits[:, first:], (0, 0, first, 0)), F.pad(losses[:, first:], (first, 0)), mean
 
 
@@ -109,10 +111,14 @@ def make_optimizer(model, training):
 
 
 def set_batch(model, batches, n):
-    """Batch n's named inputs; gives its tokens."""
+    """Batch n's named inputs, and which rows of its texts count; gives its tokens."""
     model.given = {name: (batches["given." + name][n], batches["count." + name][n])
                    for name in model.spec.get("inputs", {})}
-    return batches["tokens"][n]
+    tokens = batches["tokens"][n]
+    model.scored = torch.ones(tokens.shape[0], tokens.shape[1] - 1, dtype=torch.bool)
+    if "scored" in batches:
+        model.scored = torch.arange(tokens.shape[1] - 1) < batches["scored"][n][:, None]
+    return tokens
 
 
 def compute(spec, weights, data, dtype):

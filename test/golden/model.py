@@ -570,7 +570,7 @@ class Model(Attention, Blocks):
             if op == "head":
                 return logits
             losses = self.losses_of(stage, logits)
-            self.others = self.others + stage.get("factor", 1) * losses.mean()
+            self.others = self.others + stage.get("factor", 1) * losses[self.scored].mean()
             return source
         else:
             raise ValueError(f"no such op: {op}")

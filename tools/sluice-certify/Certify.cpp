@@ -175,7 +175,7 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
   int64_t obligations = 0, longest = 0;
   std::string factors;
   const Model &first = models.front();
-  bool hasStep = first.inputs.empty(); // none is derived over another axis
+  bool hasStep = true;
   for (const Model &model : models) {
     if (model.factor > 0) {
       lines.expect("factor " + std::to_string(model.factor));

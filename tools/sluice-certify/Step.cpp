@@ -23,6 +23,10 @@ StoredRead followRead(const Graph &graph, const Relation &relation, size_t opera
   StoredRead read;
   Expression p = makeVariable();
   int64_t k = relation.number;
+  if (graph.values[operand].isGiven()) { // all of it, there before the first token
+    read.source = operand;
+    return read;
+  }
   switch (relation.kind) {
   case Relation::Same:
     read.first = read.last = p;
@@ -122,10 +126,13 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
   const Step::Value &source = step.values[read.source];
   std::string about = name + " " + std::to_string(read.source);
   obligation("due " + about);
-  int64_t from = firstAtLeastZero(read.last);
+  bool isGiven = graph.values[read.source].isGiven();
+  int64_t from = isGiven ? 0 : firstAtLeastZero(read.last);
   Expression later = makeLinear(1, from);
-  judge.demand(source.schedule.of(read.last.of(later)), reader.of(later), false,
-               "p - " + std::to_string(from));
+  if (!isGiven) {
+    judge.demand(source.schedule.of(read.last.of(later)), reader.of(later), false,
+                 "p - " + std::to_string(from));
+  }
   obligation("kept " + about);
   if (source.ring < 0) {
     return;
@@ -173,6 +180,10 @@ void StepReader::value(size_t index) {
   const Value &value = graph.values[index];
   std::string number = std::to_string(index);
   Step::Value &mine = step.values[index];
+  if (value.isGiven()) {
+    mine.ring = this->number("keep " + number + " ", /*orAll=*/true);
+    return;
+  }
   mine.schedule = parseBound(lines.rest("schedule " + number + " "));
   if (!isInOrder(value, mine.schedule)) {
     throw Refusal("the schedule falls somewhere, so that rows would not come in order");
@@ -249,7 +260,8 @@ public:
     before = computed;
     for (size_t i = 0; i < graph.values.size(); ++i) {
       const Value &value = graph.values[i];
-      for (; !value.isLazy() && value.isSampled && step.values[i].schedule.at(computed[i]) <= t;
+      for (; !value.isLazy() && !value.isGiven() && value.isSampled &&
+             step.values[i].schedule.at(computed[i]) <= t;
            ++computed[i]) {
         for (size_t operand = 0; operand < value.operands.size(); ++operand) {
           visit(relationOf(value, operand), value.operands[operand], computed[i], t);
@@ -267,7 +279,7 @@ private:
   bool isThere(size_t index, int64_t row) const {
     int64_t ring = step.values[index].ring;
     int64_t oldest = ring == 0 ? before[index] : ring < 0 ? 0 : computed[index] - ring;
-    return oldest <= row && row < computed[index];
+    return graph.values[index].isGiven() ? ring < 0 : oldest <= row && row < computed[index];
   }
 
   /// Rows of an operand that row p reads at step t, through lazy values.

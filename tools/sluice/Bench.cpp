@@ -164,6 +164,17 @@ struct StepSpeed {
     return 1e3 * sum / static_cast<double>(places);
   }
 };
+
+/// Every named input as long as it may be.
+GivenLines fullInputs(const Plan &plan) {
+  GivenLines given;
+  for (const auto &[name, input] : plan.given) {
+    given[name].resize(static_cast<size_t>(input.capacity));
+    fillTextLike(given[name], input.vocabulary);
+  }
+  return given;
+}
+
 StepSpeed stepSpeed(Executor &executor, const BenchFlags &flags, int64_t first, int64_t last) {
   const int64_t rows = flags.rows;
   const ModelFacts &model = executor.plan().model;
@@ -174,6 +185,10 @@ StepSpeed stepSpeed(Executor &executor, const BenchFlags &flags, int64_t first, 
     if (flags.forcedFactor != 0) {
       forceSpaces(tokens, flags.forcedFactor, model);
     }
+  }
+  executor.promptInputs().write(0, fullInputs(executor.plan()));
+  for (const auto &[name, input] : executor.plan().given) {
+    std::ranges::fill(executor.textCounts(name), input.capacity);
   }
   auto take = [&](int64_t row, int64_t count, int64_t tokens) {
     std::ranges::fill(executor.take(), 0);
@@ -232,7 +247,9 @@ double generationSpeed(Executor &executor) {
   constexpr int64_t count = 8;
   auto start = std::chrono::steady_clock::now();
   Predictor predictor(executor, /*cached=*/false);
-  Predictor::Turn turn{0, {reinterpret_cast<const uint8_t *>(prompt.data()), prompt.size()}};
+  GivenLines given = fullInputs(executor.plan());
+  Predictor::Turn turn{
+      0, {reinterpret_cast<const uint8_t *>(prompt.data()), prompt.size()}, &given};
   for (int64_t i = 0; i < count; ++i) {
     predictor.predict({&turn, 1});
   }

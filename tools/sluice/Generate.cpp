@@ -73,9 +73,16 @@ std::vector<std::string> promptsOf(const GenerateFlags &flags) {
   return {flags.prompt};
 }
 
-/// Of a model with named inputs; else nothing.
+/// Of a model with named inputs, unless a session holds them; else nothing.
 std::optional<InputLines> readInputLines(const GenerateFlags &flags, const Plan &plan) {
   InputFiles files = parseInputFiles("--input", flags.inputs);
+  if (!flags.session.empty() && files.empty()) {
+    return std::nullopt;
+  }
+  if (!flags.session.empty()) {
+    throw UserError("expected no --input beside --session, which holds the inputs of its text, "
+                    "found it; leave it out");
+  }
   requireInputs(plan, files, "--input");
   std::optional<InputLines> lines;
   if (!files.empty()) {
@@ -103,11 +110,18 @@ std::vector<std::string> promptsOfLines(const GenerateFlags &flags, int64_t line
   return prompts;
 }
 
-/// With `lines` of named inputs, a prompt begins the line that belongs to each.
-Job makeJob(const GenerateFlags &flags, int64_t vocabulary, std::optional<int64_t> lines) {
+/// With lines of named inputs, a prompt begins the line that belongs to each.
+Job makeJob(const GenerateFlags &flags, int64_t vocabulary,
+            const std::optional<InputLines> &given) {
   Job job;
   int64_t line = 0;
-  std::vector<std::string> prompts = lines ? promptsOfLines(flags, *lines) : promptsOf(flags);
+  std::vector<std::string> prompts =
+      given ? promptsOfLines(flags, given->count()) : promptsOf(flags);
+  bool hasSession = !flags.session.empty() || !flags.saveSession.empty();
+  if (hasSession && prompts.size() > 1) {
+    throw UserError("expected one text for a session, found the " + std::to_string(prompts.size()) +
+                    " lines of --input; give one line");
+  }
   if (static_cast<int64_t>(prompts.size()) > mostTexts / flags.samples) {
     throw UserError("expected at most " + std::to_string(mostTexts) + " texts, found " +
                     std::to_string(prompts.size()) + " prompts times --num " +
@@ -115,16 +129,17 @@ Job makeJob(const GenerateFlags &flags, int64_t vocabulary, std::optional<int64_
   }
   for (const std::string &prompt : prompts) {
     // A model needs something to read: no prompt means the start of a line.
-    std::string start = lines || (prompt.empty() && flags.session.empty()) ? "\n" + prompt : prompt;
+    std::string start = given || (prompt.empty() && flags.session.empty()) ? "\n" + prompt : prompt;
     std::string name = prompt.empty() ? "no prompt, which means a newline"
                        : flags.promptFile.empty()
                            ? "the prompt"
                            : showPath(flags.promptFile) + ":" + std::to_string(line + 1);
+    GivenLines inputs = given ? given->at(line) : GivenLines();
     ++line;
     checkPrompt(start, vocabulary, name);
     for (int64_t sample = 0; sample < flags.samples; ++sample) {
       job.prompts.push_back(prompt);
-      job.texts.push_back({{start.begin(), start.end()}, sample});
+      job.texts.push_back({{start.begin(), start.end()}, sample, 0, inputs});
     }
   }
   return job;
@@ -324,26 +339,15 @@ void resume(const GenerateFlags &flags, const CLI::App &command, Executor &execu
   text = std::move(session.text);
 }
 
-/// One text after the other, each over its line of the inputs, to the line's end or that of the
-/// context: a line is one row of it.
-void writeLines(Executor &executor, Predictor &predictor, const InputLines &lines, Job &job,
-                const GenerateFlags &flags, const SamplingOptions &options, const TextSink &sink) {
-  std::vector<std::string> stops =
-      flags.stops.empty() ? std::vector<std::string>{"\n"} : flags.stops;
-  bool isRead = true;
-  for (size_t i = 0; isRead && i < job.texts.size(); ++i) {
-    TextSink own{[&](size_t, std::string_view bytes) { return sink.write(i, bytes); },
-                 [&](size_t, StopReason reason) {
-                   isRead = reason != StopReason::Reader;
-                   sink.finish(i, reason);
-                 }};
-    lines.write(static_cast<int64_t>(i) / flags.samples, 0, executor.inputs());
-    predictor.begin(0, {});
-    int64_t room =
-        executor.plan().model.context + 1 - static_cast<int64_t>(job.texts[i].bytes.size());
-    writeTexts(executor, predictor, std::span(job.texts).subspan(i, 1),
-               std::clamp<int64_t>(room, 0, flags.tokens), options, stops, own);
+/// What ends a text. One with named inputs is a line, one row of the context: it ends with either.
+std::vector<std::string> stopsOf(const GenerateFlags &flags, const Plan &plan, Job &job) {
+  if (plan.given.empty()) {
+    return flags.stops;
   }
+  for (Text &text : job.texts) {
+    text.room = plan.model.context + 1 - std::ssize(text.bytes);
+  }
+  return flags.stops.empty() ? std::vector<std::string>{"\n"} : flags.stops;
 }
 
 void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
@@ -360,8 +364,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
     return;
   }
   std::optional<InputLines> lines = readInputLines(flags, executor->plan());
-  Job job = makeJob(flags, executor->plan().model.vocabulary,
-                    lines ? std::optional(lines->count()) : std::nullopt); // checked before printed
+  Job job = makeJob(flags, executor->plan().model.vocabulary, lines); // checked before printed
   loadWeights(flags.weights, *executor, printNotice);
   SamplingOptions options = flags.options;
   Predictor predictor(*executor, !flags.noCache);
@@ -390,8 +393,9 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
     printNotice(
         std::string("note: this artifact has no incremental step, so that each token recomputes "
                     "all before it; ") +
-        (executor->hasSegments() && !executor->plan().gpuTargets().empty()
-             ? "steps of segments are compiled for CPUs alone"
+        (!executor->plan().gpuTargets().empty() &&
+                 (executor->hasSegments() || !executor->plan().given.empty())
+             ? "steps of segments and of named inputs are compiled for CPUs alone"
              : "sluice compile --emit step says why"));
   }
   if (!flags.session.empty()) {
@@ -412,11 +416,8 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   TextSink sink = printer.sink();
   Trace trace(flags, *executor, predictor.isCached(), sink);
   printer.begin();
-  if (lines) {
-    writeLines(*executor, predictor, *lines, job, flags, options, sink);
-  } else {
-    writeTexts(*executor, predictor, job.texts, flags.tokens, options, flags.stops, sink);
-  }
+  writeTexts(*executor, predictor, job.texts, flags.tokens, options,
+             stopsOf(flags, executor->plan(), job), sink);
   if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks what was drawn
     saveSession(flags.saveSession, *executor, predictor, {job.texts.front(), options});
   }
@@ -440,8 +441,7 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
   command
       .add_option("--input", flags.inputs,
                   "A file for a named input of the model: a text for each of its lines is written, "
-                  "to its line's end; may be given several times. Everything is recomputed for "
-                  "each token")
+                  "to its line's end; may be given several times")
       ->type_name("NAME=FILE")
       ->default_str("")
       ->allow_extra_args(false);

@@ -59,7 +59,10 @@ struct StepValue {
   int64_t capacity = 1; ///< rows at the full context
   /// Rows kept, the newest included; row q stands in slot q mod ring. 0: none outlives its step.
   int64_t ring = 0;
-  bool keepsAll = false;         ///< some read reaches back without limit: ring is the capacity
+  bool keepsAll = false; ///< some read reaches back without limit: ring is the capacity
+  /// Its rows are there before the first token, as those of a named input are: no schedule, and no
+  /// reads of its own. Kept whole where what has a schedule reads it.
+  bool isGiven = false;
   std::vector<StepRead> reads{}; ///< by the op that makes it, in order of operands
 };
 
@@ -107,7 +110,8 @@ struct StepObligation {
   mlir::Value value;              ///< of a final read: none
   const StepRead *read = nullptr; ///< Due, Kept
 };
-/// Of each value: exist, burst, count, then due and kept of each of its reads; the finals' last.
+/// Of each value that has a schedule: exist, burst, count, then due and kept of each of its reads;
+/// the finals' last.
 /// Nothing of reads through ends, and not that a segment's row exists.
 /// The plan must outlive them.
 std::vector<StepObligation> collectObligations(const StepPlan &plan);

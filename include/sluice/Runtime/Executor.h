@@ -100,12 +100,17 @@ public:
   /// `prompt` [context + 1], for the host to write before `prefill`. This and the next two throw
   /// UserError where the plan has no such input.
   std::span<int32_t> prompt();
+  /// The named inputs that belong to `prompt`, one row.
+  BatchInputs promptInputs();
+  /// By row of generation, how many tokens of a named input belong to its text: for the host to
+  /// write before `step`.
+  std::span<int64_t> textCounts(const std::string &name);
   /// `text` [rows of generation, context + 1], row-major: what each row has read. The host writes
   /// the next token before `step`.
   std::span<int32_t> text();
   /// `take` [rows of generation], for the host to write before `prefill` (tokens of the prompt, for
-  /// the one row that reads it), `step` (1: append the row's next token) and `reset` (1: clear the
-  /// row); 0 leaves a row alone.
+  /// the one row that reads it; -1: its named inputs alone), `step` (1: append the row's next
+  /// token) and `reset` (1: clear the row); 0 leaves a row alone.
   std::span<int64_t> take();
   /// What generation keeps of row `row` in `state`, as it lies in the arena.
   std::span<uint8_t> stateRow(const State &state, int64_t row, Access access);
@@ -131,6 +136,7 @@ private:
   template <typename T> T fetchScalar(const std::string &name, Type type);
   const Region &input(const std::string &name, Type type, const std::vector<int64_t> &shape) const;
   std::span<int32_t> tokensIn(const std::string &name, int64_t rows);
+  std::map<std::string, BatchInputs::Given> givenIn(const std::string &prefix, int64_t rows);
   std::span<int64_t> countsIn(const std::string &name, int64_t rows);
   std::span<uint8_t> bytes(Range range, Access access);
   std::span<float> floats(int64_t offset, int64_t count, Access access);
@@ -141,6 +147,7 @@ private:
   };
   /// Of the first `rows` rows.
   std::vector<Totals> totalsOf(const SegmentFacts &segments, int64_t rows);
+  void countPadding();
   void requireRoom(const std::string &entry);
   /// Whether a text of the batch that was just run needs more room than there is, and there is
   /// more: it is given.

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -36,6 +37,7 @@ public:
   struct Turn {
     int64_t row = 0;
     std::span<const uint8_t> text;
+    const GivenLines *given = nullptr; ///< the text's named inputs; null: none of any
   };
   /// Logits after each text, [turns, vocabulary], row-major. They stay until the next call. A
   /// text's logits do not depend on the others, bit for bit.
@@ -60,9 +62,9 @@ public:
   void begin(int64_t row, const Window &window) { windows.at(static_cast<size_t>(row)) = window; }
 
 private:
-  std::span<const float> recompute(std::span<const uint8_t> window);
+  std::span<const float> recompute(const Turn &turn, int64_t from);
   void catchUp(const Turn &turn, bool moved);
-  void refill(int64_t row, std::span<const uint8_t> tokens);
+  void refill(const Turn &turn, std::span<const uint8_t> tokens);
   void step(std::span<const Turn> turns);
   int32_t closedOf(const SegmentFacts &segments, int64_t row);
 
@@ -76,9 +78,11 @@ private:
 
 /// A text to be continued.
 struct Text {
-  std::vector<uint8_t> bytes; ///< at least one
-  int64_t sample = 0;         ///< its number among the samples of a prompt
-  int64_t drawn = 0;          ///< tokens that were drawn for it
+  std::vector<uint8_t> bytes;                         ///< at least one
+  int64_t sample = 0;                                 ///< its number among the samples of a prompt
+  int64_t drawn = 0;                                  ///< tokens that were drawn for it
+  GivenLines given{};                                 ///< its named inputs
+  int64_t room = std::numeric_limits<int64_t>::max(); ///< tokens that may be drawn at most
 };
 
 enum class StopReason { Length, StopText, Reader };

@@ -6,8 +6,12 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace sluice::runtime {
+
+/// Of one text, the tokens of each named input.
+using GivenLines = std::map<std::string, std::vector<int32_t>>;
 
 struct BatchInputs {
   /// A named input: tokens [batch, capacity], and how many of them each row has, 0 to capacity.
@@ -20,6 +24,10 @@ struct BatchInputs {
 
   std::span<int32_t> tokens; ///< [batch, context + 1]
   std::map<std::string, Given> given;
+  /// Writes a text's named inputs as those of row `row`; none of an input that `lines` lacks.
+  void write(int64_t row, const GivenLines &lines) const;
+  /// [batch, context], 1 where a row counts in no loss, 0 elsewhere; empty where all count.
+  std::span<float> padding;
 };
 
 } // namespace sluice::runtime

@@ -52,8 +52,8 @@ class InputLines {
 public:
   InputLines(const InputFiles &files, const Plan &plan);
 
-  /// Writes line `index` of each as row `row` of the batch, with its bytes' count.
-  void write(int64_t index, int64_t row, const BatchInputs &into) const;
+  /// Line `index` of each.
+  GivenLines at(int64_t index) const;
   const std::map<std::string, Lines> &byName() const { return inputs; }
   /// Those of every input; each must have as many.
   int64_t count() const;

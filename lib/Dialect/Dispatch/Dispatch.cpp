@@ -373,22 +373,24 @@ LogicalResult ScatterRowsOp::verify() {
 
 /// Queries and outputs have the rows of the domain, keys and values those of theirs. Rings of a
 /// scheduled op may have any number.
-/// Extra operands are `other`, then the keys' counts, where they are there.
-template <typename Op> static LogicalResult verifyExtras(Op op, Value other, StringRef what) {
+/// The last extra operands are a table of angles (`rotary`), the keys' counts and a schedule, where
+/// they are there.
+template <typename Op>
+static LogicalResult verifyExtras(Op op, Value rotary, Value schedule, StringRef what) {
   Value counts = op.getKeyCounts();
   auto expected =
       RankedTensorType::get({op.getDomain().getBatch()}, IntegerType::get(op->getContext(), 64));
-  SmallVector<Value> known{other, counts};
+  SmallVector<Value> known{rotary, counts, schedule};
   llvm::erase(known, Value());
   ValueRange extras = op.getExtras(); // those of terms first
   bool areLast =
       known.size() <= extras.size() && llvm::equal(known, extras.take_back(known.size()));
-  if (areLast && (!counts || (counts.getType() == expected && !op.getDomain().getScheduled()))) {
+  if (areLast && (!counts || counts.getType() == expected)) {
     return success();
   }
   InFlightDiagnostic error = op.emitOpError("D-024: expected ")
-                             << what << ", then the keys' counts " << expected
-                             << ", or neither, as extra operands, found ";
+                             << what << ", or fewer of these, as extra operands, counts of "
+                             << expected << ", found ";
   llvm::interleaveComma(op.getExtras().getTypes(), error);
   return error;
 }
@@ -430,7 +432,7 @@ LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2) {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
   }
-  if (failed(verifyExtras(*this, getSchedule(), "a schedule"))) {
+  if (failed(verifyExtras(*this, Value(), getSchedule(), "the keys' counts, then a schedule"))) {
     return failure();
   }
   if (getSchedule() && getDomain().getFactor() < 1) {
@@ -472,7 +474,8 @@ static LogicalResult verifyGradients(AttentionBackwardOp op) {
 
 LogicalResult AttentionBackwardOp::verify() {
   if (failed(verifySchedule(*this, "a backward pass")) ||
-      failed(verifyExtras(*this, getRotary(), "a table of angles"))) {
+      failed(
+          verifyExtras(*this, getRotary(), Value(), "a table of angles, then the keys' counts"))) {
     return failure();
   }
   if (getMask().getNumDims() != 2) {

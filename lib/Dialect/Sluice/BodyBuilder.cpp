@@ -138,6 +138,19 @@ Value BodyBuilder::getScalar(StringRef place) {
   return load(tensor, AccessAttr::get(b.getContext(), AccessKind::Scalar), outside.getI64Type());
 }
 
+Value BodyBuilder::getInput(StringRef place, Value like) {
+  auto sequence = cast<SequenceType>(like.getType());
+  OpBuilder outside(scope);
+  auto type = RankedTensorType::get({getBatch(scope), getPositions(scope, sequence)},
+                                    sequence.getElement());
+  Value tensor = plan::BindOp::create(outside, scope->getLoc(), type, place);
+  AffineMap own = AffineMap::get(2, 1, getAffineDimExpr(0, b.getContext()));
+  return load(
+      tensor,
+      AccessAttr::get(b.getContext(), AccessKind::Row, own, 1, getDomainFactor(scope, sequence)),
+      sequence.getElement());
+}
+
 Value BodyBuilder::getTableRow(Value table) {
   auto type = cast<RankedTensorType>(table.getType());
   return load(lowered(table), AccessAttr::get(b.getContext(), AccessKind::Table),

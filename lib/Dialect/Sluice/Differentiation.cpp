@@ -230,9 +230,9 @@ LogicalResult ObjectiveOp::buildBackward(OpBuilder &b, ArrayRef<Value>,
     if (getFactors()[i] == 0) { // told, and minimized by nothing
       continue;
     }
-    operands[i] =
-        MeanGradientOp::create(b, getLoc(), losses.getType(),
-                               llvm::APFloat(static_cast<float>(getFactors()[i])), getFirst()[i]);
+    operands[i] = MeanGradientOp::create(b, getLoc(), losses.getType(),
+                                         llvm::APFloat(static_cast<float>(getFactors()[i])),
+                                         getFirst()[i], getPadded());
   }
   return success();
 }
@@ -244,7 +244,7 @@ LogicalResult CrossEntropyOp::buildBackward(OpBuilder &b, ArrayRef<Value> result
                                             MutableArrayRef<Value> operands) {
   Type bias = getBias() ? getBias().getType() : Type();
   auto mean = results[0].getDefiningOp<MeanGradientOp>();
-  bool isMean = mean && mean.getFirst() == getFirst();
+  bool isMean = mean && mean.getFirst() == getFirst() && !mean.getPadded();
   auto backward = CrossEntropyBackwardOp::create(
       b, getLoc(), getLosses().getType(), getInput().getType(), gradientType(getWeight()), bias,
       getInput(), getWeight(), getTokens(), getBias(), isMean ? Value() : results[0], operands[1],

@@ -56,7 +56,7 @@ static SmallVector<Value> keyCounts(Value key, DispatchEmitter &emitter) {
   }
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(scope, type.getScale());
   auto counts = RankedTensorType::get({getBatch(scope)}, emitter.b.getI64Type());
-  return {emitter.bind("input:" + countsName(scale.getAxis()), counts)};
+  return {emitter.bind(givenPlace(scope, countsName(scale.getAxis())), counts)};
 }
 
 Value DispatchEmitter::bind(StringRef place, Type type) {

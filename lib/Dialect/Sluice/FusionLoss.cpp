@@ -49,15 +49,29 @@ LogicalResult CrossEntropyBackwardOp::emitDispatches(DispatchEmitter &emitter) {
 // Means
 //===----------------------------------------------------------------------===//
 
-/// f32: rows of a sequence from `first` on, over all sequences; at least 1.
-static Value countScored(ImplicitLocOpBuilder &b, Value length, Value rows, int64_t first) {
+/// f32: rows of a sequence from `first` on, over all sequences, without those of padding (null for
+/// none); at least 1.
+static Value countScored(ImplicitLocOpBuilder &b, Value length, Value rows, int64_t first,
+                         Value padding) {
+  auto number = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
+  };
   if (first > 0) {
-    auto number = [&](int64_t value) -> Value {
-      return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
-    };
     length = arith::MaxSIOp::create(b, arith::SubIOp::create(b, length, number(first)), number(1));
   }
-  return arith::SIToFPOp::create(b, b.getF32Type(), arith::MulIOp::create(b, length, rows));
+  Value count = arith::MulIOp::create(b, length, rows);
+  if (padding) {
+    count = arith::MaxSIOp::create(b, arith::SubIOp::create(b, count, padding), number(1));
+  }
+  return arith::SIToFPOp::create(b, b.getF32Type(), count);
+}
+
+/// 1 - `padding`, a number or many.
+static Value weightOf(ImplicitLocOpBuilder &b, Value padding) {
+  FloatAttr one = b.getF32FloatAttr(1);
+  auto type = dyn_cast<RankedTensorType>(padding.getType());
+  TypedAttr ones = type ? TypedAttr(DenseElementsAttr::get(type, one)) : TypedAttr(one);
+  return arith::SubFOp::create(b, arith::ConstantOp::create(b, ones), padding);
 }
 
 LogicalResult ObjectiveOp::verify() {
@@ -95,8 +109,8 @@ struct MeansBody {
     Type type = RankedTensorType::get({}, b.getI64Type());
     return operand(emitter.bind(place, type), dispatch::AccessKind::Scalar, b.getI64Type());
   }
-  /// The sum of all rows; those that are not valid hold zeros.
-  Value sum(Value losses) {
+  /// The sum of all rows, or of those that are no padding; those that are not valid hold zeros.
+  Value sum(Value losses, bool padded) {
     Value tensor = emitter.get(losses);
     // A map leaves rows that are not valid alone, unless it is told otherwise.
     if (auto rows = tensor.getDefiningOp<dispatch::RowsOp>()) {
@@ -104,9 +118,16 @@ struct MeansBody {
     }
     int64_t count = cast<RankedTensorType>(tensor.getType()).getNumElements();
     auto all = RankedTensorType::get({count}, b.getF32Type());
-    Value view = plan::ViewOp::create(emitter.b, all, tensor);
-    return dispatch::ReduceOp::create(b, b.getF32Type(), dispatch::ReduceKind::Add,
-                                      operand(view, dispatch::AccessKind::Vector, all));
+    auto flat = [&](Value rows) {
+      Value view = plan::ViewOp::create(emitter.b, all, rows);
+      return operand(view, dispatch::AccessKind::Vector, all);
+    };
+    Value terms = flat(tensor);
+    if (padded) {
+      Value padding = flat(emitter.bind(paddingInput, tensor.getType()));
+      terms = arith::MulFOp::create(b, terms, weightOf(b, padding));
+    }
+    return dispatch::ReduceOp::create(b, b.getF32Type(), dispatch::ReduceKind::Add, terms);
   }
 
   DispatchEmitter &emitter;
@@ -137,11 +158,13 @@ LogicalResult ObjectiveOp::emitDispatches(DispatchEmitter &emitter) {
     if (sluice::getFactor(*this, cast<SequenceType>(losses.getType())) != 1) {
       return emitError("S-052: expected losses on a scale of factor 1; upsample what they read");
     }
-    sums.push_back(body.sum(losses));
+    sums.push_back(body.sum(losses, getPadded()));
   }
   Value length = body.scalar("scalar:length"), rows = body.scalar("scalar:rows"), total;
   for (auto [sum, factor, first] : llvm::zip_equal(sums, getFactors(), getFirst())) {
-    Value mean = arith::DivFOp::create(body.b, sum, countScored(body.b, length, rows, first));
+    Value padding = getPadded() ? body.scalar(paddingScalar(first)) : Value();
+    Value count = countScored(body.b, length, rows, first, padding);
+    Value mean = arith::DivFOp::create(body.b, sum, count);
     means.push_back(mean);
     Value term = mean;
     if (factor != 1) {
@@ -180,7 +203,13 @@ LogicalResult MeanGradientOp::emitBody(BodyBuilder &body) {
     return emitError("S-052: expected losses on a scale of factor 1; upsample what they read");
   }
   Value length = body.getScalar("scalar:length"), rows = body.getScalar("scalar:rows");
-  Value factor = arith::ConstantOp::create(b, getFactorAttr());
-  body.set(getResult(), arith::DivFOp::create(b, factor, countScored(b, length, rows, getFirst())));
+  Value padding = getPadded() ? body.getScalar(paddingScalar(getFirst())) : Value();
+  Value gradient = arith::DivFOp::create(b, arith::ConstantOp::create(b, getFactorAttr()),
+                                         countScored(b, length, rows, getFirst(), padding));
+  if (getPadded()) {
+    gradient =
+        arith::MulFOp::create(b, gradient, weightOf(b, body.getInput(paddingInput, getResult())));
+  }
+  body.set(getResult(), gradient);
   return success();
 }

@@ -84,6 +84,20 @@ int64_t sluice::getDomainFactor(Operation *op, SequenceType type, StringRef axis
   return isMeasured && !isGiven(op, type) ? getFactor(op, type) : 0;
 }
 
+std::string sluice::paddingScalar(int64_t first) {
+  return first == 0 ? "scalar:padding" : "scalar:padding." + std::to_string(first);
+}
+
+std::string sluice::givenPlace(Operation *op, StringRef name) {
+  auto symbol = op->getParentOfType<SymbolOpInterface>();
+  if (auto function = dyn_cast<SymbolOpInterface>(op)) {
+    symbol = function;
+  }
+  StringRef scope = symbol ? symbol.getName() : "";
+  StringRef text = scope == "prefill" ? "prompt." : scope == "step" ? "text." : "";
+  return ("input:" + text + name).str();
+}
+
 std::string sluice::countsName(StringRef axis) { return (axis + ".count").str(); }
 
 int64_t sluice::getPositions(Operation *op, SequenceType type) {

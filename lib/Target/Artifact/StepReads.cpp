@@ -79,7 +79,10 @@ static double stateBytes(Operation *op, const DenseSet<Value> &states, const Ste
     int64_t p = positionOf(attention.getDomain()), keysSoFar = positionOf(attention.getKeys()) + 1;
     auto [first, last] = solveMask(attention.getMask()).getRange(p, keysSoFar);
     auto type = cast<RankedTensorType>(attention.getKey().getType());
-    int64_t keys = std::min(std::max<int64_t>(0, last - first + 1), type.getDimSize(1));
+    int64_t capacity = type.getDimSize(1);
+    int64_t keys = attention.getKeyCounts() // of a named input, all
+                       ? capacity
+                       : std::min(std::max<int64_t>(0, last - first + 1), capacity);
     int64_t columns = int64_t(attention.getKvHeads() * attention.getHeadSize());
     int64_t distances =
         attention.getTerms().rows ? int64_t(attention.getHeads() * attention.getHeadSize()) : 0;

@@ -74,19 +74,31 @@ void DecodeGenerator::locateItem() {
   }
 }
 
+/// Valid keys of the row of the batch.
+Value DecodeGenerator::countKeys() {
+  if (Value counts = op.getKeyCounts()) {
+    auto operand = static_cast<unsigned>(llvm::find(op->getOperands(), counts).getIndex());
+    Value count = memref::LoadOp::create(e.b, frame.buffer(operand), batch);
+    return arith::IndexCastOp::create(e.b, e.b.getIndexType(), count);
+  }
+  int64_t factor = op.getKeys().getFactor();
+  return e.floorDiv(e.add(due.length, factor - 1), factor);
+}
+
 Kernel DecodeGenerator::generate() {
   allocate();
   locateItem();
   due = frame.run(batch);
-  int64_t factor = op.getKeys().getFactor();
-  length = e.floorDiv(e.add(due.length, factor - 1), factor);
+  length = countKeys();
   if (distances) {
     int64_t step = distanceStep(op);
     distanceCount = e.floorDiv(e.add(due.length, step - 1), step);
   }
   isShort = e.less(length, e.index(cut.parts * cut.shortKeys + 1));
   partKeys = e.select(isShort, e.index(cut.shortKeys), e.index(cut.partKeys));
-  Value some = e.both(e.less(e.index(0), due.count), e.less(e.mul(part, partKeys), length));
+  // Without any key the first part alone is done, and writes zeros.
+  Value atLeastOne = e.select(e.less(length, e.index(1)), e.index(1), length);
+  Value some = e.both(e.less(e.index(0), due.count), e.less(e.mul(part, partKeys), atLeastOne));
   e.when(some, [&] { emitItem(); });
   frame.finish();
 

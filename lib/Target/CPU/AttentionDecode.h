@@ -66,6 +66,7 @@ private:
   int64_t partialWidth() const { return shape.headWidth + 2 * e.lanes; }
   void allocate();
   void locateItem();
+  mlir::Value countKeys();
   void emitItem();
   /// One query that is due: where its sums are, its position, its head, and the first columns of
   /// its key/value head.

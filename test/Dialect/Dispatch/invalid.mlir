@@ -343,7 +343,7 @@ func.func @spread(%x: tensor<8xf32>) {
 #queries = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 #given = #dispatch.domain<batch = 2, positions = 5, factor = 0>
 func.func @counts_of_another_batch(%x: tensor<2x16x4xf32>, %y: tensor<2x5x8xf32>, %n: tensor<3xi64>) {
-  // expected-error@+1 {{D-024: expected a schedule, then the keys' counts 'tensor<2xi64>', or neither, as extra operands, found 'tensor<3xi64>'}}
+  // expected-error@+1 {{D-024: expected the keys' counts, then a schedule, or fewer of these, as extra operands, counts of 'tensor<2xi64>', found 'tensor<3xi64>'}}
   %o:2 = dispatch.attention %x, %y, %y, %n attributes {domain = #queries, key_domain = #given,
       heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, query_column = 0 : i64, key_column = 0 : i64,
       value_column = 4 : i64, mask = affine_set<(p, q)[n] : (q >= 0)>} {

@@ -61,6 +61,9 @@ public:
       part("given." + name, tokens.tokens);
       part("count." + name, tokens.counts);
     }
+    if (!plan.given.empty()) {
+      part("scored", inputs.scored);
+    }
     return inputs;
   }
   static constexpr int64_t steps = 10;

@@ -176,7 +176,8 @@ Inputs randomInputs(int64_t vocabulary, int64_t rows, int64_t length, uint64_t s
                 .seed = seed * 0x9E3779B97F4A7C15,
                 .step = seed % 1000 + 1,
                 .tokens = {},
-                .given = {}};
+                .given = {},
+                .scored = {}};
   for (int64_t i = 0; i < rows * (length + 1); ++i) {
     inputs.tokens.push_back(static_cast<int32_t>(generator() % static_cast<uint64_t>(vocabulary)));
   }
@@ -204,6 +205,12 @@ void Model::set(const Inputs &inputs) {
     const GivenTokens &given = inputs.given.at(name);
     std::ranges::copy(given.tokens, into.tokens.begin());
     std::ranges::copy(given.counts, into.counts.begin());
+  }
+  std::span<float> padding = running.inputs().padding;
+  std::ranges::fill(padding, 0.0F);
+  for (size_t row = 0; row < inputs.scored.size() && !padding.empty(); ++row) {
+    auto text = padding.subspan(row * size_t(stride - 1), size_t(stride - 1));
+    std::ranges::fill(text.subspan(size_t(inputs.scored[row])), 1.0F);
   }
   running.scalarI64("length") = inputs.length;
   running.scalarI64("rows") = inputs.rows;

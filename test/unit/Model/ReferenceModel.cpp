@@ -136,6 +136,7 @@ static void evaluate(reference::Evaluator<T> &evaluator, func::FuncOp function,
     evaluator.setTokens(argument, given.tokens);
     evaluator.setCounts(scale.getAxis(), given.counts);
   }
+  evaluator.setScored(inputs.scored);
   if (failed(evaluator.evaluate(function))) {
     llvm::report_fatal_error("the reference cannot evaluate the function");
   }
@@ -165,8 +166,14 @@ static double objectiveOf(reference::Evaluator<T> &evaluator, func::FuncOp funct
   for (auto [losses, factor, first] :
        llvm::zip_equal(objective.getLosses(), objective.getFactors(), objective.getFirst())) {
     std::vector<T> numbers = evaluator.getSequence(losses);
-    double scored = static_cast<double>(inputs.rows * std::max<int64_t>(1, inputs.length - first));
-    result += factor * std::accumulate(numbers.begin(), numbers.end(), 0.0) / scored;
+    double sum = 0, scored = 0;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      int64_t row = int64_t(i) / inputs.length, p = int64_t(i) % inputs.length;
+      bool isPadding = objective.getPadded() && evaluator.isPadding(row, p);
+      sum += isPadding ? 0 : double(numbers[i]);
+      scored += !isPadding && p >= first;
+    }
+    result += factor * sum / std::max(scored, 1.0);
   }
   return result;
 }

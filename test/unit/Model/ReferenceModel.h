@@ -28,6 +28,7 @@ struct Inputs {
   uint64_t seed = 0, step = 1;
   std::vector<int32_t> tokens; ///< [rows, length + 1]
   std::map<std::string, GivenTokens> given = {};
+  std::vector<int64_t> scored = {}; ///< rows of each text that count in losses; empty: all
 };
 
 /// What the entry `gradient` writes.

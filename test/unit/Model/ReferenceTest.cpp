@@ -97,6 +97,10 @@ std::vector<Inputs> someInputs(const ReferenceModel &model) {
     if (rows >= 1 && length >= 1 && length <= context) {
       inputs.push_back(randomInputs(model.size("vocabulary"), rows, length, inputs.size() + 1));
       inputs.back().given = randomGiven(model.given(), rows, inputs.size());
+      // Of models with named inputs, texts that end before their rows do, the last all padding.
+      for (int64_t row = 0; row < rows && !model.given().empty(); ++row) {
+        inputs.back().scored.push_back(row == 0 ? length - 1 : length / (2 * row));
+      }
     }
   }
   return inputs;

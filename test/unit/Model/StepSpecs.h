@@ -65,4 +65,19 @@ constexpr const char *everyToken =
     {"op": "upsample", "segments": "ones", "by": 0}, {"op": "add", "with": "fine"},
     {"op": "head"}]})json";
 
+/// Two inputs, one that fills several parts of the kernel's keys, read on two scales; rows of the
+/// batch have all of an input, none and some.
+constexpr const char *encoders =
+    R"json({"sluice": 1, "vocabulary": 17, "context": 7, "batch": 3, "width": 8,
+  "inputs": {"source": {"context": 70}, "hint": {"context": 3, "vocabulary": 5}},
+  "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding", "to": "text"},
+    {"op": "embedding", "input": "source", "positions": "learned"},
+    {"op": "layer", "mask": "bidirectional", "rotary": true}, {"op": "norm", "to": "memory"},
+    {"op": "embedding", "input": "hint"}, {"op": "norm", "to": "advice"},
+    {"op": "layer", "from": "text", "relative": {"bias": 3}}, {"op": "layer", "over": "memory", "to": "fine"},
+    {"op": "shift", "by": 1}, {"op": "shorten", "factor": 2},
+    {"op": "layer", "over": "advice", "key_value_heads": 1}, {"op": "upsample", "factor": 2},
+    {"op": "add", "with": "fine"}, {"op": "head"}]})json";
+
 } // namespace sluice::testing

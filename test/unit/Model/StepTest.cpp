@@ -23,16 +23,32 @@ namespace {
 /// Rows of a batch that take part at different times: row b begins with a prompt of its own length,
 /// and leaves out a step now and then.
 struct Ragged {
-  Ragged(int64_t batch, int64_t context, int64_t vocabulary)
-      : batch(batch), context(context), inputs(randomInputs(vocabulary, batch, context, 3)) {}
+  explicit Ragged(const ReferenceModel &model)
+      : batch(model.size("batch")), context(model.size("context")),
+        inputs(randomInputs(model.size("vocabulary"), batch, context, 3)) {
+    inputs.given = randomGiven(model.given(), batch, 3);
+  }
 
   int64_t prompt(int64_t row) const { return std::min(row * 3 + row / 2, context - 1); }
   bool takesPart(int64_t row, int64_t turn) const { return (turn + row) % 5 != 4; }
   int32_t token(int64_t row, int64_t position) const {
     return inputs.tokens[static_cast<size_t>(row * (context + 1) + position)];
   }
+  sluice::runtime::GivenLines lines(int64_t row) const {
+    sluice::runtime::GivenLines all;
+    for (const auto &[name, given] : inputs.given) {
+      auto begin = given.tokens.begin() + row * given.capacity;
+      all[name] = {begin, begin + given.counts[static_cast<size_t>(row)]};
+    }
+    return all;
+  }
   Inputs prefix(int64_t row, int64_t length) const {
     Inputs one{.rows = 1, .length = length, .tokens = {}};
+    for (const auto &[name, tokens] : lines(row)) {
+      int64_t capacity = inputs.given.at(name).capacity;
+      one.given[name] = {capacity, tokens, {std::ssize(tokens)}};
+      one.given[name].tokens.resize(static_cast<size_t>(capacity));
+    }
     for (int64_t i = 0; i <= length; ++i) {
       one.tokens.push_back(token(row, i));
     }
@@ -59,8 +75,14 @@ void run(Executor &executor, const Ragged &ragged, int64_t first, int64_t last, 
       executor.text()[row * stride + i] = executor.prompt()[i] = ragged.token(row, i);
     }
     std::ranges::fill(take, 0);
-    executor.scalarI64("length") = take[row] = done[row];
-    if (done[row] > 0) {
+    bool hasInputs = !ragged.inputs.given.empty();
+    take[row] = done[row] == 0 && hasInputs ? -1 : done[row]; // inputs alone
+    executor.scalarI64("length") = std::max<int64_t>(1, done[row]);
+    executor.promptInputs().write(0, ragged.lines(row));
+    for (const auto &[name, line] : ragged.lines(row)) {
+      executor.textCounts(name)[row] = std::ssize(line);
+    }
+    if (take[row] != 0) {
       executor.run("prefill");
     }
   }
@@ -135,7 +157,7 @@ TEST_P(Stepped, EveryPositionOfRaggedRows) {
   std::string spec = folder.write(std::string(family.name) + ".json", family.text);
   ReferenceModel reference(emit(spec, "model"));
   Tensors weights = randomWeights(reference.shapes(), 7);
-  Ragged ragged(reference.size("batch"), reference.size("context"), reference.size("vocabulary"));
+  Ragged ragged(reference);
   Yardsticks expected = yardsticks(reference, weights, ragged, Precision::F32);
   for (const auto &[target, artifact] : compileForAll(folder, spec)) {
     Model model(artifact, target, 2);
@@ -149,7 +171,7 @@ TEST_P(Stepped, EveryPositionOfRaggedRows) {
                         {logits.begin(), logits.end()}, expected.at({row, length}));
     });
     ASSERT_EQ(found.size(), expected.size());
-    if (model.plan().model.first == 0) { // else windows overlap
+    if (model.plan().model.first == 0 && model.plan().given.empty()) { // else windows overlap
       expectScoresOfShortWindows(model, family.name + (" on " + target));
     }
     // A row alone, on another number of threads, on states that were in use.
@@ -181,6 +203,9 @@ INSTANTIATE_TEST_SUITE_P(Segmented, Stepped,
                          ::testing::Values(Family{"Words", words},
                                            Family{"LastAndPredicted", lastAndPredicted},
                                            Family{"EveryToken", everyToken}),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(Inputs, Stepped, ::testing::Values(Family{"Encoders", encoders}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 std::string textOf(Executor &executor, const std::string &prompt, int64_t count, bool cached) {
@@ -246,7 +271,7 @@ TEST_P(EmulatedSteps, EveryPositionOfRaggedRows) {
   std::string spec = folder.write(name + ".json", GetParam().text);
   ReferenceModel reference(emit(spec, "model"));
   Tensors weights = randomWeights(reference.shapes(), 7);
-  Ragged ragged(reference.size("batch"), reference.size("context"), reference.size("vocabulary"));
+  Ragged ragged(reference);
   Yardsticks expected = yardsticks(reference, weights, ragged, Precision::Bf16);
   auto artifact = sluice::runtime::Artifact::load(compile(folder, spec, "sm_80"));
   ASSERT_TRUE(artifact->plan().generation) << "no step";

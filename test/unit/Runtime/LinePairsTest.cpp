@@ -26,7 +26,8 @@ Plan smallPlan() {
 struct Batch {
   std::vector<int32_t> tokens = std::vector<int32_t>(10, -1), source = std::vector<int32_t>(6, -1);
   std::vector<int64_t> counts = std::vector<int64_t>(2, -1);
-  BatchInputs inputs() { return {tokens, {{"source", {3, source, counts}}}}; }
+  std::vector<float> padding = std::vector<float>(8, -1);
+  BatchInputs inputs() { return {tokens, {{"source", {3, source, counts}}}, padding}; }
 };
 
 class LinePairsTest : public ::testing::Test {
@@ -48,6 +49,7 @@ TEST_F(LinePairsTest, ARowIsALineBetweenLineEnds) {
   EXPECT_EQ(batch.tokens, (std::vector<int32_t>{-1, -1, -1, -1, -1, 10, 'a', 'b', 10, 10}));
   EXPECT_EQ(batch.source, (std::vector<int32_t>{-1, -1, -1, 'x', 'y', 'z'}));
   EXPECT_EQ(batch.counts, (std::vector<int64_t>{-1, 3}));
+  EXPECT_EQ(batch.padding, (std::vector<float>{-1, -1, -1, -1, 0, 0, 0, 1}));
   EXPECT_EQ(pairs.write(1, 1, batch.inputs()), 4); // cut, without an end
   EXPECT_EQ(batch.tokens, (std::vector<int32_t>{-1, -1, -1, -1, -1, 10, 'a', 'b', 'c', 'd'}));
   EXPECT_EQ(batch.source, (std::vector<int32_t>{-1, -1, -1, 'x', 0, 0}));

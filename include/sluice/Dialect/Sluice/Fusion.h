@@ -73,6 +73,8 @@ public:
   /// A device scalar, i64, by place.
   mlir::Value getScalar(llvm::StringRef place);
   /// Row of a table at position p.
+  /// The row's number of what the host gives at `place`, for rows like those of `like`.
+  mlir::Value getInput(llvm::StringRef place, mlir::Value like);
   mlir::Value getTableRow(mlir::Value table);
   /// Row of a table at a token id.
   mlir::Value getGatheredRow(mlir::Value table, mlir::Value token);

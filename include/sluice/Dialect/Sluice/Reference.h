@@ -72,6 +72,8 @@ public:
   void setCounts(llvm::StringRef axis, std::vector<int64_t> counts) {
     given[axis] = std::move(counts);
   }
+  /// Sets how many rows of each text count in its losses; without, all.
+  void setScored(std::vector<int64_t> rows) { scored = std::move(rows); }
   /// Sets a tensor operand or argument.
   void setTensor(mlir::Value value, std::vector<T> data);
   /// Sets a parameter by its symbol.
@@ -96,6 +98,9 @@ public:
   //-------------------------------------------------------------------===//
 
   int64_t getRows() const { return setting.rows; }
+  bool isPadding(int64_t row, int64_t position) const {
+    return !scored.empty() && position >= scored[static_cast<size_t>(row)];
+  }
   /// Positions of a sequence that attention may read in this row of the batch.
   int64_t getCount(mlir::Value sequence, int64_t row) const;
   /// Positions of a sequence's scale that are computed: ceil(length / factor); of a given axis all.
@@ -144,6 +149,7 @@ private:
   llvm::DenseMap<mlir::Value, std::vector<T>> tensors;
   llvm::StringMap<std::vector<T>> parameters, gradients;
   llvm::StringMap<std::vector<int64_t>> given; ///< counts by axis
+  std::vector<int64_t> scored;                 ///< empty: all rows
 };
 
 extern template class Evaluator<double>;

@@ -128,6 +128,13 @@ int64_t getDomainFactor(mlir::Operation *op, SequenceType type, llvm::StringRef 
 /// Name in a plan of what says how many positions of a given axis each row has, i64 [B]. Its
 /// tokens, i32 [B, capacity], have the axis's own name.
 std::string countsName(llvm::StringRef axis);
+/// Where `op`'s function reads what the host gives as `name`, of a given axis: generation has a
+/// prompt and texts of its own.
+std::string givenPlace(mlir::Operation *op, llvm::StringRef name);
+/// Where rows of padding are marked: f32 [B, T], 1 for those, 0 for others.
+constexpr llvm::StringRef paddingInput = "input:tokens.padding";
+/// How many of the rows p >= `first` are padding, over all texts: i64.
+std::string paddingScalar(int64_t first);
 
 /// Positions that a sequence has at full length: the capacity of a given axis; ceil(rows / factor)
 /// of an axis of segments; ceil(context / factor); 1 where the factor is 0.

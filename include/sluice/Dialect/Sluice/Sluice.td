@@ -575,17 +575,19 @@ def Sluice_ObjectiveOp : Sluice_Op<"objective", [FusedAlone, DeclareOpInterfaceM
     Operand i, one number a row, has the name names[i] and counts factors[i] times its mean: the sum over valid rows,
     divided by the number of rows p >= first[i]. Rows before those must be zeros, as `cross_entropy` makes them. The scalar becomes the device scalar `loss`, and where
     there are several means, each becomes `loss.NAME`. Losses may be mapped first, for instance weighted. A function
-    without this op minimizes the mean of the losses that it returns.
+    without this op minimizes the mean of the losses that it returns. With `padded` the host says which rows are padding: these
+    count neither in the sums nor in the numbers of rows.
   }];
   let arguments = (ins Variadic<Sluice_Sequence>:$losses, StrArrayAttr:$names, DenseF64ArrayAttr:$factors,
-                       DenseI64ArrayAttr:$first);
+                       DenseI64ArrayAttr:$first, UnitAttr:$padded);
   let assemblyFormat = "operands attr-dict `:` type($losses)";
   let hasVerifier = 1;
 }
 
 def Sluice_MeanGradientOp : Sluice_BackwardOp<"mean_gradient", [FusedBody]> {
   let summary = "Gradient of `factor` times a mean over rows p >= `first`: factor / (their number), for every row";
-  let arguments = (ins F32Attr:$factor, I64Attr:$first);
+  let description = "With `padded`, rows of padding are not counted, and have zeros.";
+  let arguments = (ins F32Attr:$factor, I64Attr:$first, UnitAttr:$padded);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
 }

@@ -18,7 +18,9 @@ public:
   void setParameter(llvm::StringRef symbol, std::vector<double> data) {
     evaluator.setParameter(symbol, std::move(data));
   }
-  /// Forgets all tokens.
+  /// Tokens of a named input, by its argument of @step, and how many of them the text has.
+  void setGiven(mlir::BlockArgument argument, std::vector<int32_t> data, int64_t count);
+  /// Forgets all tokens, but for those of named inputs.
   void reset();
   /// Takes the first tokens of a sequence, at least one, all at once; what follows the last.
   /// States hold rows up to N(tokens - 1) after it, as if the tokens had come one by one.
@@ -43,6 +45,8 @@ private:
   };
   std::vector<double> run(bool isPrefill);
   void keep(KeepOp op, bool isPrefill);
+  bool isGiven(mlir::Value value) const;
+  bool passGiven(mlir::Operation *op);
   void store(KeepOp op);
   std::pair<int64_t, int64_t> rowsOf(mlir::Value value) const;
   void note(mlir::Value value, int64_t row, const std::string &what);

@@ -113,9 +113,16 @@ template <typename T> static void evaluate(ObjectiveOp, Evaluator<T> &) {}
 
 template <typename T> static void evaluate(MeanGradientOp op, Evaluator<T> &evaluator) {
   int64_t scored = evaluator.getPositions(op.getResult()) - static_cast<int64_t>(op.getFirst());
-  T count = static_cast<T>(evaluator.getRows() * std::max<int64_t>(scored, 1));
-  evaluator.define(op.getResult(), [&](int64_t, int64_t) {
-    return std::vector<T>{op.getFactor().convertToFloat() / count};
+  int64_t count = evaluator.getRows() * std::max<int64_t>(scored, 1);
+  for (int64_t b = 0; op.getPadded() && b < evaluator.getRows(); ++b) {
+    for (auto p = static_cast<int64_t>(op.getFirst()); p < evaluator.getPositions(op.getResult());
+         ++p) {
+      count -= evaluator.isPadding(b, p);
+    }
+  }
+  evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
+    T share = op.getFactor().convertToFloat() / static_cast<T>(std::max<int64_t>(count, 1));
+    return std::vector<T>{op.getPadded() && evaluator.isPadding(b, p) ? T(0) : share};
   });
 }
 

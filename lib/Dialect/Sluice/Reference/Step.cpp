@@ -29,6 +29,29 @@ StepRunner::StepRunner(func::FuncOp step)
   reset();
 }
 
+void StepRunner::setGiven(BlockArgument argument, std::vector<int32_t> data, int64_t count) {
+  auto type = cast<SequenceType>(argument.getType());
+  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(function, type.getScale());
+  evaluator.setTokens(argument, std::move(data));
+  evaluator.setCounts(scale.getAxis(), {count});
+}
+
+bool StepRunner::isGiven(Value value) const {
+  auto type = dyn_cast<SequenceType>(value.getType());
+  return type && sluice::isGiven(function, type);
+}
+
+/// Whether the op makes rows that are given, and not the first time: there are none of it then.
+bool StepRunner::passGiven(Operation *op) {
+  if (before == 0 || op->getNumResults() == 0 || !isGiven(op->getResult(0))) {
+    return false;
+  }
+  for (Value result : op->getResults()) {
+    evaluator.define(result, [](int64_t, int64_t) { return std::vector<double>(); });
+  }
+  return true;
+}
+
 void StepRunner::reset() {
   closed.clear();
   tokens.clear();
@@ -44,6 +67,9 @@ void StepRunner::reset() {
 
 std::pair<int64_t, int64_t> StepRunner::rowsOf(Value value) const {
   auto found = schedules.find(value);
+  if (isGiven(value)) { // all at once, before the first token
+    return {0, before == 0 ? evaluator.getCapacity(value) : 0};
+  }
   if (found == schedules.end()) { // of the scale of one position
     return {0, 1};
   }
@@ -74,7 +100,9 @@ void StepRunner::keep(KeepOp op, bool isPrefill) {
                          });
     return;
   }
-  store(op);
+  if (before == 0 || !isGiven(op.getValue())) {
+    store(op);
+  }
   const Ring &ring = rings.find(op.getState())->second;
   evaluator.defineLazy(op.getResult(),
                        [this, op, &ring](int64_t, int64_t row, int64_t column, double null) {
@@ -111,7 +139,7 @@ std::vector<double> StepRunner::run(bool isPrefill) {
   for (Operation &op : body.without_terminator()) {
     if (auto kept = dyn_cast<KeepOp>(op)) {
       keep(kept, isPrefill);
-    } else if (!isa<DueOp>(op) && !(hasParameters && isa<ReadOp>(op)) &&
+    } else if (!isa<DueOp>(op) && !(hasParameters && isa<ReadOp>(op)) && !passGiven(&op) &&
                failed(evaluator.evaluate(&op))) {
       llvm::report_fatal_error("the reference cannot evaluate the step");
     }
