@@ -179,7 +179,8 @@ INSTANTIATE_TEST_SUITE_P(HeadGroups, Stepped,
 
 INSTANTIATE_TEST_SUITE_P(Segmented, Stepped,
                          ::testing::Values(Family{"Words", words},
-                                           Family{"LastAndPredicted", lastAndPredicted}),
+                                           Family{"LastAndPredicted", lastAndPredicted},
+                                           Family{"Begun", begun}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 std::string textOf(Executor &executor, const std::string &prompt, int64_t count, bool cached) {
