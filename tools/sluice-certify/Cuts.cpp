@@ -101,16 +101,14 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   }
   Cut cut = found->second;
   const Value &on = graph.values[isPool ? cut.bits : cut.ends];
-  bool fits = graph.values[x].factor == on.factor && graph.values[x].segments == on.segments;
-  if (!fits) {
+  if (graph.values[x].factor != on.factor || graph.values[x].segments != on.segments) {
     fields.mismatch("a stream of tokens to pool, or of these segments to spread", "another");
   }
   auto method = isPool ? fields.choice("method", {"average", "last", "first"})
                        : fields.choice("method", {"repeat", "scatter", "smooth"});
-  if (isPool && method == 0 && cut.begins) { // rows from e(m - 1) on, before e(m)
-    x = make(Kind::Shift, path + ".before", {x}, 1);
-  }
-  x = stored(path + ".rows", x);
+  // A mean of rows from e(m - 1) on, before e(m).
+  bool isLate = isPool && method == 0 && cut.begins;
+  x = stored(path + ".rows", isLate ? make(Kind::Shift, path + ".before", {x}, 1) : x);
   x = !isPool && method == 2 ? smoothed(path, x, cut) : x;
   if (isPool && method > 0) {
     return atEnds(path + ".pool", x, cut.ends);
@@ -140,8 +138,8 @@ size_t Deriver::smoothed(const std::string &path, size_t x, const Cut &cut) {
     std::string pass = path + ".smooth." + std::to_string(step);
     size_t wide = make(Kind::Map, pass + ".left.wide", {left});
     x = make(Kind::Map, pass, {x, wide, make(Kind::Shift, pass + ".before", {x}, step)});
-    size_t before = make(Kind::Shift, pass + ".left.before", {left}, step);
-    left = make(Kind::Map, pass + ".left", {left, before});
+    left = make(Kind::Map, pass + ".left",
+                {left, make(Kind::Shift, pass + ".left.before", {left}, step)});
   }
   return x;
 }

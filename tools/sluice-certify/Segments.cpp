@@ -218,8 +218,7 @@ static bool hasEnds(const Expression &expression) {
 }
 
 bool certify::hasEnds(const Bound &bound) {
-  return std::any_of(bound.candidates.begin(), bound.candidates.end(),
-                     [](const Expression &candidate) { return ::hasEnds(candidate); });
+  return ::hasEnds({Expression::Sum, 0, bound.candidates});
 }
 
 bool certify::isNeverAbove(const Bound &left, const Bound &right) {

@@ -211,13 +211,11 @@ size_t Deriver::stream(const std::string &name, const Fields &fields) const {
 void Deriver::checkGiven(const std::string &op, const Fields &fields, size_t x) const {
   static const std::set<std::string> ofTokens = {"shift",    "shorten",   "upsample", "hourglass",
                                                  "top_down", "bottom_up", "head",     "loss"};
-  if (graph.values[x].isGiven() && ofTokens.contains(op)) {
-    fields.mismatch("a stream of the tokens for " + op, "one of " + graph.values[x].input);
-  }
   bool isRelative = (op == "layer" || op == "layers") && fields.find("relative") &&
                     *fields.find("relative") != "none";
-  if (graph.values[x].isGiven() && isRelative) {
-    fields.mismatch("no \"relative\" on the axis of an input", fields.find("relative")->dump());
+  if (graph.values[x].isGiven() && (isRelative || ofTokens.contains(op))) {
+    fields.mismatch("a stream of the tokens for " + op + (isRelative ? " with \"relative\"" : ""),
+                    "one of " + graph.values[x].input);
   }
 }
 
