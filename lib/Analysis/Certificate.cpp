@@ -77,6 +77,9 @@ static std::string spellKind(Value value) {
   if (!op) {
     return "tokens";
   }
+  if (isa<SumColumnsOp, RepeatColumnsOp>(op)) { // a row of its own row
+    return "map";
+  }
   std::string kind = op->getName().stripDialect().str();
   if (auto cut = dyn_cast<SegmentOp>(op)) {
     return kind + (value == cut.getEnds() ? " ends" : " counts");

@@ -21,15 +21,36 @@ static std::optional<DenseSet<int64_t>> membersOf(Value table) {
   return DenseSet<int64_t>(rows.begin(), rows.end());
 }
 
+/// What a map of two does to bits, its first operand: nothing where it is none of these.
+static bool readMap(MapOp map, BoundaryRules::Source &source) {
+  Value other = map.getInputs().back();
+  if (auto position = other.getDefiningOp<PositionOp>()) {
+    source.hasFirst = true;
+    return membersOf(position.getTable()).has_value();
+  }
+  auto before = other.getDefiningOp<ShiftOp>();
+  if (before && before.getInput() == map.getInputs().front()) {
+    source.isChange = true;
+    return true;
+  }
+  return other.getDefiningOp<SelectSegmentsOp>() != nullptr; // of closed segments
+}
+
 static BoundaryRules::Source sourceOf(Value bits) {
   BoundaryRules::Source source;
   for (Operation *op = bits.getDefiningOp(); op; op = bits.getDefiningOp()) {
     auto select = dyn_cast<SelectSegmentsOp>(op);
-    bool isMasked = isa<MapOp>(op) && op->getNumOperands() == 2 &&
-                    op->getOperand(1).getDefiningOp<SelectSegmentsOp>();
+    auto map = dyn_cast<MapOp>(op);
+    if (map && map.getNumOperands() == 1) { // a router rounds behind the first row
+      BoundaryRules::Source rounded;
+      auto inner = map.getOperand(0).getDefiningOp<MapOp>();
+      source.hasFirst |=
+          inner && inner.getNumOperands() == 2 && readMap(inner, rounded) && rounded.hasFirst;
+      return source;
+    }
     if (select) {
       source.selected.push_back(select.getEnds().getDefiningOp<SegmentOp>());
-    } else if (!isMasked) {
+    } else if (!map || map.getNumOperands() != 2 || !readMap(map, source)) {
       bool isPosition = isa<PositionOp>(op), isToken = isa<EmbedOp>(op);
       auto members = isPosition || isToken ? membersOf(op->getOperands().back()) : std::nullopt;
       if (members && (isToken || source.selected.empty())) {
@@ -86,6 +107,21 @@ std::optional<std::vector<int64_t>> BoundaryRules::findRegular(size_t cut, int64
   return ends;
 }
 
+/// Of a change, no two bits stand side by side, but for those of the first two rows.
+bool BoundaryRules::canBe(const std::vector<int64_t> &ends, size_t cut, int64_t places) const {
+  const Source &source = sources[cut];
+  if (source.hasFirst && places > 0 && (ends.empty() || ends.front() != 0)) {
+    return false;
+  }
+  for (size_t i = 1; source.isChange && i < ends.size(); ++i) {
+    if (ends[i] == ends[i - 1] + 1 && !(source.hasFirst && ends[i] == 1)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Of a change, tokens are members where there is a bit; a first bit that is forced wants none.
 BoundaryRules::Wishes BoundaryRules::wishesOf(const Boundaries &boundaries, int64_t length) const {
   Wishes wishes(static_cast<size_t>(length));
   for (size_t i = 0; i < boundaries.size(); ++i) {
@@ -95,7 +131,11 @@ BoundaryRules::Wishes BoundaryRules::wishesOf(const Boundaries &boundaries, int6
       for (SegmentOp cut : sources[i].selected) {
         token = boundaries[*findCut(cut.getBits())][static_cast<size_t>(token)];
       }
-      wishes[static_cast<size_t>(token)].emplace_back(i, llvm::is_contained(boundaries[i], p));
+      bool isFirst = sources[i].hasFirst && p == 0;
+      bool isMember = llvm::is_contained(boundaries[i], p) && !(isFirst && sources[i].isChange);
+      if (!isFirst || sources[i].isChange) {
+        wishes[static_cast<size_t>(token)].emplace_back(i, isMember);
+      }
     }
   }
   return wishes;
@@ -118,6 +158,11 @@ std::optional<int32_t> BoundaryRules::findToken(const Wishes &wishes, int64_t t,
 
 std::optional<std::vector<int32_t>> BoundaryRules::findTokens(const Boundaries &boundaries,
                                                               int64_t length) const {
+  for (size_t i = 0; i < boundaries.size(); ++i) {
+    if (!canBe(boundaries[i], i, countPlaces(boundaries, i, length))) {
+      return std::nullopt;
+    }
+  }
   Wishes wishes = wishesOf(boundaries, length);
   std::vector<int32_t> tokens;
   for (int64_t t = 0; t < length; ++t) {

@@ -4,12 +4,14 @@
 #include "Stages.h"
 
 #include <cmath>
+#include <limits>
 
 namespace sluice::spec {
 namespace {
 
 constexpr Interval share = {0, 1, false, true};
 constexpr Interval insideOne = {0, 1, false, false};
+constexpr Interval aboveOne = {1, std::numeric_limits<double>::infinity(), false, true};
 
 void refuse(const Fields &fields, std::string_view key, std::string_view where) {
   if (fields.find(key)) {
@@ -31,6 +33,7 @@ void readName(const Fields &fields, Boundaries &made) {
 }
 
 void readRule(const Fields &fields, Boundaries &made) {
+  made.begins = fields.choice<bool>("at", {{"end", false}, {"start", true}}, false);
   if (fields.find("rule")) {
     made.rule = fields.choice("rule", std::span<const std::string_view>(boundaryRuleNames),
                               BoundaryRule::Whitespace);
@@ -39,6 +42,20 @@ void readRule(const Fields &fields, Boundaries &made) {
     made.factor = fields.integer("factor", {});
   } else {
     refuse(fields, "factor", "beside \"rule\": \"every\"");
+  }
+}
+
+/// A router has its own bits, which begin segments, and its own loss.
+void readRouter(const Fields &fields, Boundaries &made) {
+  made.ratio = fields.number("ratio", aboveOne);
+  made.weight = fields.number("weight", positive, 0.03);
+  for (std::string_view key : {"rule", "predictor", "temperature", "prior"}) {
+    refuse(fields, key, "without \"ratio\", which makes a router");
+  }
+  if (!made.begins) {
+    fields.need("at", "\"start\", as bits of a router begin segments");
+    fields.fail(fields.position("at"), "expected \"start\" for \"at\" beside \"ratio\", as bits of "
+                                       "a router begin segments, found \"end\"; say \"start\"");
   }
 }
 
@@ -67,9 +84,27 @@ void readPredictor(const Fields &fields, Boundaries &made) {
   throw Failure{{location, message}};
 }
 
-/// A selected row has no derivative by the bits that select it.
+/// A selected row has no derivative by the bits that select it, and is at one end of its segment.
 void checkSelection(const Stage &stage, const Boundaries &made) {
   const auto *pool = std::get_if<Shorten>(&stage.settings);
+  if (pool && pool->isSelection && pool->isFirst != made.begins) {
+    std::string fits = quote(made.begins ? "first" : "last");
+    refuseAt(stage.at("method"), "expected \"average\" or " + fits +
+                                     " for \"method\", as bits of " + quote(made.name) +
+                                     (made.begins ? " begin" : " end") + " segments, found " +
+                                     quote(pool->isFirst ? "first" : "last") + "; say " + fits);
+  }
+  if (pool && !pool->isSelection && made.ratio > 0) {
+    refuseAt(stage.at("method"), "expected \"first\" for \"method\" where a router makes the "
+                                 "segments, found \"average\"; say \"first\"");
+  }
+  const auto *spread = std::get_if<Upsample>(&stage.settings);
+  if (spread && spread->smooths && made.ratio == 0) {
+    refuseAt(stage.at("method"),
+             "expected \"repeat\" or \"scatter\" for \"method\" of segments that "
+             "no router makes, found \"smooth\"; give " +
+                 quote(made.name) + " a \"ratio\", or say \"repeat\"");
+  }
   if (pool && pool->isSelection && made.hidden > 0 && !made.rule) {
     refuseAt(stage.at("method"),
              "expected \"average\" for \"method\" where a predictor without \"rule\" makes the "
@@ -112,6 +147,11 @@ void checkCut(const Stage &stage, const Primitive &input, const std::string &des
     refuseAt(stage.at("rule"), "expected the rule \"every\" on groups of tokens, as a group has "
                                "no byte of its own, found another on " +
                                    described + "; say \"every\", or upsample it first");
+  }
+  if (made && made->rule == BoundaryRule::SpaceLike && !input.segments.empty()) {
+    refuseAt(stage.at("rule"), "expected the rule \"space_like\" on tokens, as it reads the byte "
+                               "before, found it on " +
+                                   described + "; take another rule, or upsample it first");
   }
 }
 
@@ -158,7 +198,11 @@ Boundaries readBoundaries(const Fields &fields, int64_t context) {
   Boundaries made;
   readName(fields, made);
   readRule(fields, made);
-  readPredictor(fields, made);
+  if (fields.find("ratio")) {
+    readRouter(fields, made);
+  } else {
+    readPredictor(fields, made);
+  }
   bool isRegular = made.rule == BoundaryRule::Every && made.hidden == 0;
   double most = isRegular ? 1.0 / static_cast<double>(made.factor) : 1.0;
   double rows = fields.number("capacity", share, most) * static_cast<double>(context);

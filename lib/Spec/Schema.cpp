@@ -307,8 +307,8 @@ Keys ownKeys(Op op) {
          "rows that a group reads, which end where the group ends",
          "the factor",
          {}},
-        segments("pools segments instead of groups: their averages, or with \"method\": \"last\" "
-                 "their last rows")};
+        segments("pools segments instead of groups: their averages, or with \"method\": \"last\", "
+                 "of those that begin at bits \"first\", their rows at bits")};
   case Op::Upsample:
     return {
         factor("fine positions from one coarse position; divides the scale's factor"),
@@ -323,7 +323,8 @@ Keys ownKeys(Op op) {
          "rows that a linear upsample's group reaches, a multiple of the factor",
          "the factor",
          {}},
-        segments("repeats rows of segments instead of groups, on the tokens that follow them"),
+        segments("repeats rows of segments instead of groups, on the tokens that follow them; with "
+                 "\"method\": \"scatter\" at bits alone, with \"smooth\" a router's averages"),
         {"by",
          "integer >= 0",
          "of segments: a token reads the row this many before that of its own segment",
@@ -428,11 +429,17 @@ Keys ownKeys(Op op) {
         {"name", "string", "names the segments", "required", {}},
         {"rule",
          "string",
-         "what ends a segment: a byte of ASCII's whitespace, or every factor-th position; beside "
-         "a predictor, its labels",
-         "required without `predictor`",
+         "where a bit stands: a byte of ASCII's whitespace, every factor-th position, or a byte "
+         "like a space behind one that is not; beside a predictor, its labels",
+         "required without `predictor` and `ratio`",
          {boundaryRuleNames.begin(), boundaryRuleNames.end()}},
         {"factor", "integer >= 1", "positions of a segment of the rule every", "needed there", {}},
+        {"at", "string", "what a bit's token does to its segment", "end", {"end", "start"}},
+        {"ratio",
+         "number > 1",
+         "of a router, which compares each row with the one before: rows of a segment it aims at",
+         "none",
+         {}},
         {"predictor",
          "integer >= 1",
          "hidden width of two linear maps that predict boundaries from the stream",
@@ -444,7 +451,11 @@ Keys ownKeys(Op op) {
          "needed there",
          {}},
         {"temperature", "number > 0", "of its Gumbel-sigmoid, in training", "0.5 there", {}},
-        {"weight", "number > 0", "what the predictor's loss counts", "1 there", {}},
+        {"weight",
+         "number > 0",
+         "what the loss of a predictor or router counts",
+         "1, of a router 0.03",
+         {}},
         {"capacity",
          "number > 0 and <= 1",
          "most segments of a row of a batch, as a share of the context; more end the run",
@@ -561,7 +572,8 @@ std::string_view meaning(Op op) {
   case Op::BottomUp:
     return "Layers on scale after scale, a layer whose heads read them all, then fine layers.";
   case Op::Boundaries:
-    return "Bits that end segments of the tokens, by a rule or predicted; a shorten and an "
+    return "Bits that end or begin segments of the tokens, by a rule or predicted; a shorten and "
+           "an "
            "upsample "
            "name them.";
   }

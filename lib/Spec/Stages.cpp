@@ -67,7 +67,11 @@ bool readsParts(const Fields &fields, std::string_view method, int64_t factor, i
 Shorten readShorten(const Fields &fields, int64_t width) {
   Shorten pool;
   if (readSegments(fields, pool.segments)) {
-    pool.isSelection = fields.choice<bool>("method", {{"average", false}, {"last", true}}, false);
+    enum { Average, Last, First };
+    auto method = fields.choice<int>(
+        "method", {{"average", Average}, {"last", Last}, {"first", First}}, Average);
+    pool.isSelection = method != Average;
+    pool.isFirst = method == First;
     return pool;
   }
   Shorten shorten;
@@ -92,7 +96,11 @@ Shorten readShorten(const Fields &fields, int64_t width) {
 Upsample readUpsample(const Fields &fields, int64_t width) {
   Upsample spread;
   if (readSegments(fields, spread.segments)) {
-    fields.choice<bool>("method", {{"repeat", true}}, true);
+    enum { Repeat, Scatter, Smooth };
+    auto method = fields.choice<int>(
+        "method", {{"repeat", Repeat}, {"scatter", Scatter}, {"smooth", Smooth}}, Repeat);
+    spread.scatters = method == Scatter;
+    spread.smooths = method == Smooth;
     spread.by = fields.integer("by", anyShift, 1);
     return spread;
   }

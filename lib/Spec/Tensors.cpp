@@ -215,8 +215,12 @@ private:
     }
   }
 
-  /// Of what predicts bits: two linear maps, down to one number.
+  /// Of what predicts bits: two linear maps, down to one number; a router compares two maps.
   void add(const Boundaries &boundaries) {
+    if (boundaries.ratio > 0) {
+      matrix("own.", d, d);
+      matrix("previous.", d, d);
+    }
     if (boundaries.hidden > 0) {
       matrix("in.", boundaries.hidden, d);
       bias("in.", boundaries.hidden);

@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -17,16 +18,35 @@ std::string importing::boundariesName(const Primitive &stage) {
   const auto &settings = std::get<Boundaries>(stage.settings);
   return *settings.rule == BoundaryRule::Every
              ? "boundaries.every." + std::to_string(settings.factor) +
+                   (settings.begins ? ".starts" : "") +
                    (stage.segments.empty() ? "" : ".segments") +
                    (stage.factor == 1 ? "" : "." + std::to_string(stage.factor))
-             : "boundaries.whitespace";
+             : "boundaries." + std::string(boundaryRuleNames[static_cast<size_t>(*settings.rule)]);
+}
+
+/// Like a space: no letter or digit of ASCII, and no later byte of a character of UTF-8.
+static bool isSpaceLike(int64_t byte) {
+  bool isWord =
+      (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z');
+  return !isWord && (byte & 0xC0) != 0x80;
+}
+
+std::string importing::firstName(const Model &model, const Primitive &stage) {
+  return "boundaries.first." + std::to_string(spec::positionsOf(model, stage));
 }
 
 std::vector<int64_t> importing::membersOf(const Boundaries &settings, int64_t rows) {
   std::vector<int64_t> members;
   int64_t k = settings.factor;
-  for (int64_t row = k - 1; *settings.rule == BoundaryRule::Every && row < rows; row += k) {
+  int64_t first = settings.begins ? 0 : k - 1;
+  for (int64_t row = first; *settings.rule == BoundaryRule::Every && row < rows; row += k) {
     members.push_back(row);
+  }
+  for (int64_t id = 0;
+       *settings.rule == BoundaryRule::SpaceLike && id < std::min<int64_t>(rows, 256); ++id) {
+    if (isSpaceLike(id)) {
+      members.push_back(id);
+    }
   }
   for (char c : {'\t', '\n', '\v', '\f', '\r', ' '}) {
     if (*settings.rule == BoundaryRule::Whitespace && c < rows) {
@@ -48,8 +68,17 @@ Value StageWriter::tokenBits(const Boundaries &settings, const std::string &segm
   if (segments.empty()) {
     name("rule");
     auto scale = FlatSymbolRefAttr::get(b.getContext(), scaleName(1));
-    return EmbedOp::create(b, SequenceType::get(b.getContext(), scale, 1, b.getF32Type()),
-                           tokensOf(""), read(boundariesName(*current)));
+    Value like = EmbedOp::create(b, SequenceType::get(b.getContext(), scale, 1, b.getF32Type()),
+                                 tokensOf(""), read(boundariesName(*current)));
+    if (*settings.rule != BoundaryRule::SpaceLike) {
+      return like;
+    }
+    name("before");
+    Value before = sluice::ShiftOp::create(b, like.getType(), like, 1);
+    name("change");
+    return map({like, before}, [&](ArrayRef<Value> v) -> Value {
+      return arith::MulFOp::create(b, v[0], arith::SubFOp::create(b, number(1), v[1]));
+    });
   }
   const Segmentation &of = segmentations.at(segments);
   Value bits = tokenBits(settings, of.outer);
@@ -62,11 +91,23 @@ Value StageWriter::tokenBits(const Boundaries &settings, const std::string &segm
 /// Bits of the rule, by token or by position.
 Value StageWriter::bitsOfRule(const Boundaries &settings) {
   if (*settings.rule != BoundaryRule::Every) {
-    return tokenBits(settings, current->segments);
+    Value bits = tokenBits(settings, current->segments);
+    return settings.begins ? withFirst(bits) : bits;
   }
-  name("rule");
+  name("rule"); // its table has the first row
   return PositionOp::create(b, sequence(current->factor, 1, b.getF32Type()),
                             read(boundariesName(*current)));
+}
+
+/// Bits, and one of the first row.
+Value StageWriter::withFirst(Value bits) {
+  name("first");
+  Value first = PositionOp::create(b, bits.getType(), read(firstName(model, *current)));
+  name("begun");
+  return map({bits, first}, [&](ArrayRef<Value> v) -> Value {
+    Value isFirst = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, v[1], number(0.5));
+    return arith::SelectOp::create(b, isFirst, number(1), v[0]);
+  });
 }
 
 /// Bits of segments that have ended. An axis has more rows than that, and all are computed.
@@ -216,7 +257,8 @@ Value StageWriter::binomialPrior(Value bits, double a) {
 /// Bits that a predictor makes of the stream, and its loss: against the rule's bits, or the prior.
 Value StageWriter::bitsOfPredictor(const Boundaries &settings) {
   Value logits = predictBoundaries(stored("rows", streams[current->input]));
-  Value bits = ofClosed(bitsOfLogits(settings, logits));
+  Value drawn = bitsOfLogits(settings, logits);
+  Value bits = ofClosed(settings.begins ? withFirst(drawn) : drawn);
   if (purpose != Purpose::Predict) {
     Value losses = settings.rule ? supervise(logits, bitsOfRule(settings))
                                  : binomialPrior(bits, settings.prior);
@@ -226,18 +268,96 @@ Value StageWriter::bitsOfPredictor(const Boundaries &settings) {
   return bits;
 }
 
+//===----------------------------------------------------------------------===//
+// Routers (Hwang et al. 2025)
+//===----------------------------------------------------------------------===//
+
+/// <x, y>, one number a row.
+Value StageWriter::productOf(StringRef part, Value x, Value y) {
+  name(part.str() + ".terms");
+  Value terms =
+      map({x, y}, [&](ArrayRef<Value> v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
+  name(part);
+  return asLosses(terms);
+}
+
+/// (1 - cos(W_q x[t], W_k x[t - 1])) / 2, one column; 1 in the first row (equation 4).
+Value StageWriter::distanceToPrevious(Value x) {
+  Value query = linear("own", x, b.getF32Type());
+  Value key = linear("previous", x, b.getF32Type());
+  name("before");
+  key = sluice::ShiftOp::create(b, key.getType(), key, 1);
+  Value both = productOf("cosine", query, key), queries = productOf("own.square", query, query),
+        keys = productOf("previous.square", key, key);
+  name("distance");
+  Value distance = map({both, queries, keys}, [&](ArrayRef<Value> v) -> Value {
+    constexpr double least = 1e-12; // of a square
+    auto above = [&](Value square) -> Value {
+      return arith::MaximumFOp::create(b, square, number(least));
+    };
+    Value size = math::SqrtOp::create(b, arith::MulFOp::create(b, above(v[1]), above(v[2])));
+    Value rest = arith::SubFOp::create(b, number(1), arith::DivFOp::create(b, v[0], size));
+    return arith::MulFOp::create(b, rest, number(0.5));
+  });
+  name("column");
+  return withFirst(
+      RepeatColumnsOp::create(b, sequence(current->factor, 1, b.getF32Type()), distance));
+}
+
+/// N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)) in every row: F is the share of bits, G the mean of
+/// what was rounded to them (equation 10).
+Value StageWriter::ratioLoss(Value bits, Value chances, double ratio) {
+  name("ratio");
+  Value ones = toTokens(ofClosed(map(bits, [&](ArrayRef<Value>) { return number(1); })));
+  auto total = [&](Value x) { return asLosses(TotalOp::create(b, x.getType(), x)); };
+  Value count = total(toTokens(bits)), sum = total(toTokens(ofClosed(chances))), all = total(ones);
+  return map({count, sum, all}, [&](ArrayRef<Value> v) -> Value {
+    Value one = number(1), rows = arith::MaximumFOp::create(b, v[2], one);
+    Value share = arith::DivFOp::create(b, v[0], rows), mean = arith::DivFOp::create(b, v[1], rows);
+    auto left = [&](Value x) -> Value { return arith::SubFOp::create(b, one, x); };
+    Value set = arith::MulFOp::create(b, number(ratio - 1), arith::MulFOp::create(b, share, mean));
+    Value unset = arith::MulFOp::create(b, left(share), left(mean));
+    return arith::MulFOp::create(b, number(ratio / (ratio - 1)),
+                                 arith::AddFOp::create(b, set, unset));
+  });
+}
+
+/// Bits where a row is as far from the one before as near, or farther. Rounding has no derivative.
+Value StageWriter::bitsOfRouter(const Boundaries &settings) {
+  Value chances = distanceToPrevious(stored("rows", streams[current->input]));
+  name("bits");
+  Value bits = ofClosed(map(chances, [&](ArrayRef<Value> v) -> Value {
+    Value isSet = arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, v[0], number(0.5));
+    return arith::SelectOp::create(b, isSet, number(1), number(0));
+  }));
+  if (purpose != Purpose::Predict) {
+    Value losses = ratioLoss(bits, chances, settings.ratio);
+    terms.push_back({losses, settings.name + ".ratio", settings.weight, 0});
+  }
+  segmentations[settings.name].chances = chances;
+  return bits;
+}
+
 /// The share of tokens that end one of these segments is told beside the losses, and minimized by
 /// nothing. Its inverse is the shortening factor.
 Value StageWriter::stage(const Boundaries &settings) {
-  Value bits = settings.hidden > 0 ? bitsOfPredictor(settings) : ofClosed(bitsOfRule(settings));
+  Value bits = settings.ratio > 0    ? bitsOfRouter(settings)
+               : settings.hidden > 0 ? bitsOfPredictor(settings)
+                                     : ofClosed(bitsOfRule(settings));
   name("segment");
   auto ends = SequenceType::get(b.getContext(),
                                 FlatSymbolRefAttr::get(b.getContext(), scaleName(1, settings.name)),
                                 0, b.getI32Type());
   auto segment = SegmentOp::create(b, sequence(current->factor, 0, b.getI32Type()), ends, bits,
                                    settings.spare);
-  segmentations[settings.name] = {bits, segment.getCounts(), segment.getEnds(), current->segments,
-                                  current->factor};
+  Value chances = segmentations[settings.name].chances;
+  segmentations[settings.name] = {bits,
+                                  segment.getCounts(),
+                                  segment.getEnds(),
+                                  current->segments,
+                                  current->factor,
+                                  settings.begins,
+                                  chances};
   if (purpose != Purpose::Predict) {
     name("share");
     terms.push_back({asLosses(toTokens(bits)), settings.name + std::string(boundaryShare), 0, 0});
@@ -246,8 +366,13 @@ Value StageWriter::stage(const Boundaries &settings) {
 }
 
 Value StageWriter::poolSegments(const Shorten &settings) {
-  Value x = stored("rows", streams[current->input]);
+  Value x = streams[current->input];
   const Segmentation &of = segmentations[settings.segments];
+  if (of.begins && !settings.isSelection) { // rows from e(m - 1) on, before e(m)
+    name("before");
+    x = sluice::ShiftOp::create(b, x.getType(), x, 1);
+  }
+  x = stored("rows", x);
   SequenceType type = sequence(1, model.width, residualType);
   name("pool");
   if (settings.isSelection) {
@@ -259,7 +384,83 @@ Value StageWriter::poolSegments(const Shorten &settings) {
 Value StageWriter::spreadSegments(const Upsample &settings) {
   Value x = stored("rows", streams[current->input]);
   const Segmentation &of = segmentations[settings.segments];
+  x = settings.smooths ? smoothed(x, of) : x;
   name("spread");
-  return SpreadSegmentsOp::create(b, sequence(current->factor, model.width, residualType), x,
-                                  of.counts, of.ends, settings.by);
+  x = SpreadSegmentsOp::create(b, sequence(current->factor, model.width, residualType), x,
+                               of.counts, of.ends, settings.by);
+  return settings.scatters || settings.smooths ? gated(x, of, settings.scatters) : x;
+}
+
+/// One number a row in all columns of the rows of `like`.
+Value StageWriter::repeated(Value number, Value like) {
+  auto type = cast<SequenceType>(like.getType());
+  return RepeatColumnsOp::create(
+      b, SequenceType::get(b.getContext(), type.getScale(), type.getWidth(), b.getF32Type()),
+      number);
+}
+
+/// z[m] = P[m] x[m] + (1 - P[m]) z[m - 1], z[-1] = 0, P the chance of the bit at e(m) (equation 5).
+/// By doubling: after a pass, row m has the terms of the 2 s rows up to it, and `left` the product
+/// of their 1 - P. So it is maps and shifts, all rows at once.
+Value StageWriter::smoothed(Value x, const Segmentation &of) {
+  constexpr double least = 1e-4; // of a chance's distance from 0 and 1
+  auto scale = cast<SequenceType>(x.getType()).getScale();
+  name("chance");
+  Value left =
+      SelectSegmentsOp::create(b, SequenceType::get(b.getContext(), scale, 1, b.getF32Type()),
+                               of.chances, of.counts, of.ends);
+  name("number");
+  left = asLosses(left);
+  name("left");
+  left = map(left, [&](ArrayRef<Value> v) -> Value {
+    Value some = arith::MaximumFOp::create(b, v[0], number(least));
+    Value part = arith::MinimumFOp::create(b, some, number(1 - least));
+    return arith::SubFOp::create(b, number(1), part);
+  });
+  name("left.wide");
+  Value wide = repeated(left, x);
+  name("own");
+  x = map({x, wide}, [&](ArrayRef<Value> v) -> Value {
+    return arith::MulFOp::create(b, v[0], arith::SubFOp::create(b, number(1), v[1]));
+  });
+  for (int64_t step = 1; step < model.context; step *= 2) {
+    std::string pass = "smooth." + std::to_string(step);
+    name(pass + ".left.wide");
+    Value wide = repeated(left, x);
+    name(pass + ".before");
+    Value before = sluice::ShiftOp::create(b, x.getType(), x, step);
+    name(pass);
+    x = map({x, wide, before}, [&](ArrayRef<Value> v) -> Value {
+      return arith::AddFOp::create(b, v[0], arith::MulFOp::create(b, v[1], v[2]));
+    });
+    name(pass + ".left.before");
+    Value earlier = sluice::ShiftOp::create(b, left.getType(), left, step);
+    name(pass + ".left");
+    left = map({left, earlier},
+               [&](ArrayRef<Value> v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
+  }
+  return x;
+}
+
+/// Rows times a gate. One that scatters is 1 at bits and 0 elsewhere, and bits learn nothing from
+/// it. A router's is 1 everywhere, and its derivative that of how sure the router was: of p at a
+/// bit, of 1 - p elsewhere (Hwang et al. 2025, equations 6 to 9).
+Value StageWriter::gated(Value x, const Segmentation &of, bool scatters) {
+  name("gate");
+  Value gate = map(scatters ? of.bits : of.chances, [&](ArrayRef<Value> v) -> Value {
+    Value one = number(1), half = number(0.5);
+    if (scatters) {
+      return isAbove(b, v[0], half, one, number(0));
+    }
+    Value isSet = arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, v[0], half);
+    Value sure = arith::SelectOp::create(b, isSet, v[0], arith::SubFOp::create(b, one, v[0]));
+    return dispatch::StraightThroughOp::create(b, b.getF32Type(), one, sure);
+  });
+  name("gate.number");
+  gate = asLosses(gate);
+  name("gate.wide");
+  Value wide = repeated(gate, x);
+  name("gated");
+  return map({x, wide},
+             [&](ArrayRef<Value> v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
 }

@@ -228,6 +228,12 @@ void Importer::addTables() {
       int64_t rows = isEvery ? spec::positionsOf(model, primitive) : model.vocabulary;
       addTable(boundariesName(primitive), {rows, 1}, "members", 0, 1, membersOf(*made, rows));
     }
+    bool forcesFirst =
+        made && made->begins && (made->hidden > 0 || made->rule != spec::BoundaryRule::Every);
+    if (forcesFirst && known.insert(firstName(model, primitive)).second) {
+      addTable(firstName(model, primitive), {spec::positionsOf(model, primitive), 1}, "members", 0,
+               1, {0});
+    }
     const auto *embedding = std::get_if<spec::Embedding>(&primitive.settings);
     if (embedding && embedding->positions == spec::Positions::Sinusoidal) {
       sinusoids = std::max(sinusoids, model.contextOf(embedding->input));

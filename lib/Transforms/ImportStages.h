@@ -24,7 +24,9 @@ std::string distancesName(int64_t factor);
 
 /// Symbol of the table of bits that the rule of a boundaries stage reads, by token or by position.
 std::string boundariesName(const spec::Primitive &stage);
-/// Its rows that are 1: tokens, or positions, that end a segment.
+/// Symbol of the table of one bit, of the first row of a stage's scale.
+std::string firstName(const spec::Model &model, const spec::Primitive &stage);
+/// Its rows that are 1: tokens, or positions, with a bit.
 std::vector<int64_t> membersOf(const spec::Boundaries &settings, int64_t rows);
 
 /// An activation of one number.
@@ -71,16 +73,26 @@ private:
   /// What stages between tokens and segments read (ImportSegments.cpp).
   struct Segmentation {
     mlir::Value bits, counts, ends;
-    std::string outer = {}; ///< segments that are cut into these; empty: tokens are
-    int64_t factor = 1;     ///< of the tokens' scale that is cut
+    std::string outer = {};   ///< segments that are cut into these; empty: tokens are
+    int64_t factor = 1;       ///< of the tokens' scale that is cut
+    bool begins = false;      ///< bits begin segments
+    mlir::Value chances = {}; ///< of a router: what was rounded to bits
   };
   mlir::Value tokenBits(const spec::Boundaries &settings, const std::string &segments);
   mlir::Value ofClosed(mlir::Value bits);
+  mlir::Value withFirst(mlir::Value bits);
+  mlir::Value repeated(mlir::Value number, mlir::Value like);
+  mlir::Value smoothed(mlir::Value x, const Segmentation &of);
+  mlir::Value gated(mlir::Value x, const Segmentation &of, bool scatters);
   mlir::Value toTokens(mlir::Value x);
   mlir::Value bitsOfRule(const spec::Boundaries &settings);
   mlir::Value predictBoundaries(mlir::Value x);
   mlir::Value bitsOfLogits(const spec::Boundaries &settings, mlir::Value logits);
   mlir::Value bitsOfPredictor(const spec::Boundaries &settings);
+  mlir::Value productOf(llvm::StringRef part, mlir::Value x, mlir::Value y);
+  mlir::Value distanceToPrevious(mlir::Value x);
+  mlir::Value ratioLoss(mlir::Value bits, mlir::Value chances, double ratio);
+  mlir::Value bitsOfRouter(const spec::Boundaries &settings);
   mlir::Value supervise(mlir::Value logits, mlir::Value labels);
   mlir::Value binomialPrior(mlir::Value bits, double rate);
   mlir::Value asLosses(mlir::Value x);

@@ -65,7 +65,7 @@ says "so does a boundary read ahead" 'counts-ahead.mlir:17:.*reads token 1 where
   "$sluice" check "$corpus/segments/counts-ahead.mlir"
 says "the bits that show it are forced" 'replay of the compiled program: with token 1 changed and the bit at 1 that is predicted from it, row 0' 1 \
   "$sluice" check "$corpus/segments/counts-ahead.mlir"
-for name in phrases-own pairs-of-own-words parts-of-own-pairs; do
+for name in phrases-own pairs-of-own-words parts-of-own-pairs spacebyte-own starts-own hnet-own; do
   says "$name is shown" "replay of the compiled program: with token [0-9]+ changed.*loss changed by" 1 "$sluice" check "$corpus/segments/$name.json"
 done
 says "the reads of lowered segments are not compared" 'verify-each-causality: expected scales of constant factors' 2 \

@@ -46,6 +46,7 @@ class Model(Attention, Blocks):
         self.defaults = {**LAYER_DEFAULTS, **spec.get("defaults", {})}
         self.shared, self.biases = "", {}
         self.ends = {}  # by segmentation: a list of positions for each row of the batch
+        self.begins, self.chances = {}, {}  # by segmentation: whether bits begin segments; a router's p
         self.stages = []
         for index, stage in enumerate(spec["stages"]):
             self.expand(f"stages.{index}.", stage)
@@ -249,6 +250,9 @@ class Model(Attention, Blocks):
             self.weight(prefix + "start.weight", (d,), "embedding")
         elif op == "norm":
             self.norm_weights(prefix, stage.get("norm", self.defaults["norm"]))
+        elif op == "boundaries" and "ratio" in stage:
+            self.linear_weights(prefix + "own.", d, d, False)
+            self.linear_weights(prefix + "previous.", d, d, False)
         elif op == "boundaries" and "predictor" in stage:
             self.linear_weights(prefix + "in.", stage["predictor"], d, True)
             self.linear_weights(prefix + "out.", 1, stage["predictor"], True)
@@ -450,16 +454,41 @@ class Model(Attention, Blocks):
 
     @staticmethod
     def segment_ends(stage, tokens):
-        """Positions that end a segment: those of tokens of a rule, or every k-th."""
-        def is_end(position, token):
-            if stage["rule"] == "every":
-                return (position + 1) % stage["factor"] == 0
-            return chr(token) in " \t\n\v\f\r"
+        """Positions of bits: those of tokens of a rule, or every k-th."""
+        begins = stage.get("at") == "start"
 
-        return [[t for t, token in enumerate(row) if is_end(t, token)] for row in tokens.tolist()]
+        def is_space_like(byte):
+            return not (chr(byte).isalnum() and byte < 128) and not 128 <= byte < 192
+
+        def is_end(position, row):
+            if begins and position == 0:
+                return True
+            if stage["rule"] == "every":
+                return (position + (0 if begins else 1)) % stage["factor"] == 0
+            if stage["rule"] == "space_like":
+                return is_space_like(row[position]) and not (position > 0 and is_space_like(row[position - 1]))
+            return chr(row[position]) in " \t\n\v\f\r"
+
+        return [[t for t in range(len(row)) if is_end(t, row)] for row in tokens.tolist()]
+
+    def route(self, prefix, stage, x):
+        """Places where neighbours differ (Hwang et al. 2025), and the ratio loss of each text."""
+        own, previous = self.linear(prefix + "own.", x), self.linear(prefix + "previous.", x)
+        alike = F.cosine_similarity(own[:, 1:], previous[:, :-1], dim=2)
+        p = torch.cat((torch.ones_like(alike[:, :1]), (1 - alike) / 2), 1)
+        bits = (p >= 0.5).to(p)
+        share, mean, n = bits.mean(1), p.mean(1), stage["ratio"]
+        loss = n / (n - 1) * ((n - 1) * share * mean + (1 - share) * (1 - mean))
+        self.others = self.others + stage.get("weight", 0.03) * loss.mean()
+        self.ends[stage["name"]] = [row.nonzero()[:, 0].tolist() for row in bits]
+        self.chances[stage["name"]] = p
 
     def cut(self, prefix, stage, source, tokens):
         """Ends of a rule; or where a predictor's probability rounds to 1, with the rule as labels."""
+        self.begins[stage["name"]] = stage.get("at") == "start"
+        if "ratio" in stage:
+            self.route(prefix, stage, source.rows())
+            return
         ends = self.segment_ends(stage, tokens)
         if "predictor" in stage:
             logits = self.linear(prefix + "out.", F.gelu(self.linear(prefix + "in.", source.rows())))[..., 0]
@@ -478,18 +507,39 @@ class Model(Attention, Blocks):
         rows = []
         for b, places in enumerate(ends):
             starts = [0] + [t + 1 for t in places]
-            last = stage.get("method", "average") == "last"
-            own = [x[b, t] if last else x[b, s:t + 1].mean(0) for s, t in zip(starts, places)]
+            if stage.get("method", "average") != "average":  # "last", or of segments that begin "first"
+                own = [x[b, t] for t in places]
+            elif self.begins[stage["segments"]]:  # row m is the segment before bit m
+                own = [torch.zeros_like(x[b, 0])] + [x[b, s:t].mean(0) for s, t in zip(places, places[1:])]
+            else:
+                own = [x[b, s:t + 1].mean(0) for s, t in zip(starts, places)]
             own += [torch.zeros_like(x[b, 0])] * (most - len(own))
             rows.append(torch.stack(own))
         return torch.stack(rows)
 
     def spread_segments(self, stage, y, n):
         """Row t reads row c(t) - by, c(t) the ends up to t; zeros where there is none."""
-        result = []
+        result, method = [], stage.get("method", "repeat")
+        if method == "smooth":
+            return self.smooth(stage, y, n)
         for b, places in enumerate(self.ends[stage["segments"]]):
             reads = [sum(p <= t for p in places) - stage.get("by", 1) for t in range(n)]
+            if method == "scatter":
+                reads = [m if t in places else -1 for t, m in enumerate(reads)]
             result.append(torch.stack([y[b, m] if m >= 0 else torch.zeros_like(y[b, 0]) for m in reads]))
+        return torch.stack(result)
+
+    def smooth(self, stage, y, n):
+        """Row t reads the moving average up to its segment, times a gate of 1 with the derivative of p or 1 - p."""
+        result = []
+        for b, places in enumerate(self.ends[stage["segments"]]):
+            p, z, rows = self.chances[stage["segments"]][b], torch.zeros_like(y[b, 0]), []
+            for m, t in enumerate(places):
+                chance = p[t].clamp(1e-4, 1 - 1e-4)
+                z = chance * y[b, m] + (1 - chance) * z
+                rows += [z] * ((places + [n])[m + 1] - t)
+            sure = torch.where(p >= 0.5, p, 1 - p)
+            result.append(torch.stack(rows) * (sure + (1 - sure).detach())[:, None])
         return torch.stack(result)
 
     def join(self, scale, stage, row, coarse, place):

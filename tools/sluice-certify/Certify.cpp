@@ -157,15 +157,6 @@ void ModeChecker::conclude() {
   }
 }
 
-/// What the theorem does not speak of: inputs that are given whole before the first token.
-std::string describeGiven(const std::vector<std::string> &inputs) {
-  std::string names;
-  for (const std::string &input : inputs) {
-    names += (names.empty() ? "" : ", ") + input;
-  }
-  return ", whatever the inputs that are given before the first token hold (" + names + ")";
-}
-
 /// Checks a certificate against a model with each factor that it draws; returns what it proves, for
 /// people.
 std::string check(const std::vector<Model> &models, const std::string &specText, Lines &lines,
@@ -173,8 +164,13 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
   lines.expect("sluice-certificate 2");
   lines.expect("spec sha256 " + sha256(specText));
   int64_t obligations = 0, longest = 0;
-  std::string factors;
+  std::string factors, given; // what the theorem does not speak of
   const Model &first = models.front();
+  for (const std::string &input : first.inputs) {
+    given += (given.empty() ? ", whatever the inputs that are given before the first token hold ("
+                            : ", ") +
+             input;
+  }
   bool hasStep = true;
   for (const Model &model : models) {
     if (model.factor > 0) {
@@ -209,8 +205,7 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
   lines.finish();
   std::string what =
       "causal for every length" + factors + ", in eval, train and generate" +
-      (hasStep ? ", and step by step" : "") +
-      (first.inputs.empty() ? "" : describeGiven(first.inputs)) +
+      (hasStep ? ", and step by step" : "") + given + (given.empty() ? "" : ")") +
       (hasSegments(first.evaluate) ? ", for all boundaries that its axes have rows for" : "") +
       "; " + std::to_string(obligations) + " obligations";
   return walks ? what + ", and all paths at lengths up to " + std::to_string(longest) : what;

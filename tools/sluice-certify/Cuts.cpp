@@ -14,6 +14,28 @@ size_t Deriver::bitsOfPredictor(const Fields &fields, const std::string &path, s
   return make(Kind::Map, path + ".bits", {make(Kind::Linear, path + ".out", {x})});
 }
 
+/// A row is compared with the one before; the first is forced.
+size_t Deriver::chancesOfRouter(const std::string &path, size_t x) {
+  x = stored(path + ".rows", x);
+  size_t query = make(Kind::Linear, path + ".own", {x});
+  size_t key =
+      make(Kind::Shift, path + ".before", {make(Kind::Linear, path + ".previous", {x})}, 1);
+  auto product = [&](const std::string &name, size_t one, size_t other) {
+    return make(Kind::Map, path + name, {make(Kind::Map, path + name + ".terms", {one, other})});
+  };
+  size_t both = product(".cosine", query, key), queries = product(".own.square", query, query);
+  x = make(Kind::Map, path + ".distance", {both, queries, product(".previous.square", key, key)});
+  return withFirst(path, make(Kind::Map, path + ".column", {x}));
+}
+
+/// The first row has a bit.
+size_t Deriver::withFirst(const std::string &path, size_t bits) {
+  size_t first = make(Kind::Position, path + ".first", {});
+  graph.values[first].factor = graph.values[bits].factor;
+  graph.values[first].segments = graph.values[bits].segments;
+  return make(Kind::Map, path + ".begun", {bits, first});
+}
+
 /// Bits of the tokens, by their place, or predicted; their counts, and the ends of segments.
 void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x) {
   std::string name = fields.text("name");
@@ -23,17 +45,25 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
   }
   int64_t factor = graph.values[x].factor;
   std::optional<size_t> outer = graph.values[x].segments;
-  bool hasRule = !predicts || fields.find("rule");
-  bool isEvery = hasRule && fields.choice("rule", {"whitespace", "every"}) == 1;
+  bool routes = fields.find("ratio"), hasRule = !routes && (!predicts || fields.find("rule"));
+  auto rule = hasRule ? fields.choice("rule", {"whitespace", "every", "space_like"}) : 0;
+  bool isEvery = rule == 1, begins = fields.choice("at", {"end", "start"}) == 1;
   if (cuts.contains(name) || (factor != 1 && (outer || (hasRule && !isEvery)))) {
     fields.mismatch("a scale that can be cut, and a name of its own", "\"" + name + "\"");
   }
   axis.clear();
-  size_t bits = predicts  ? bitsOfPredictor(fields, path, x)
-                : isEvery ? make(Kind::Position, path + ".rule", {})
-                          : tokenBits(path, outer);
+  size_t chances = routes ? chancesOfRouter(path, x) : 0;
+  size_t bits = routes     ? make(Kind::Map, path + ".bits", {chances})
+                : predicts ? bitsOfPredictor(fields, path, x)
+                : isEvery  ? make(Kind::Position, path + ".rule", {})
+                           : tokenBits(path, outer);
   graph.values[bits].factor = factor;
   graph.values[bits].segments = outer;
+  if (rule == 2 && !predicts) { // behind a token without one
+    bits =
+        make(Kind::Map, path + ".change", {bits, make(Kind::Shift, path + ".before", {bits}, 1)});
+  }
+  bits = begins && !routes && (predicts || !isEvery) ? withFirst(path, bits) : bits;
   if (outer) { // no bits behind the last segment that has ended
     size_t ones = make(Kind::Map, path + ".ones", {cutsAt[*outer].bits});
     bits = make(Kind::Map, path + ".cut", {bits, atEnds(path + ".closed", ones, *outer)});
@@ -42,7 +72,7 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
   size_t ends = make(Kind::Ends, path + ".segment", {bits});
   graph.values[ends].segments = ends;
   graph.values[ends].factor = 1;
-  cuts[name] = cutsAt[ends] = {bits, counts, ends};
+  cuts[name] = cutsAt[ends] = {bits, counts, ends, begins, chances};
 }
 
 /// A segment's bit is that of the token that ends it.
@@ -71,16 +101,17 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   }
   Cut cut = found->second;
   const Value &on = graph.values[isPool ? cut.bits : cut.ends];
-  bool fits = graph.values[x].factor == on.factor && graph.values[x].segments == on.segments;
-  if (!fits) {
+  if (graph.values[x].factor != on.factor || graph.values[x].segments != on.segments) {
     fields.mismatch("a stream of tokens to pool, or of these segments to spread", "another");
   }
-  x = stored(path + ".rows", x);
-  if (isPool && fields.choice("method", {"average", "last"}) == 1) {
+  auto method = isPool ? fields.choice("method", {"average", "last", "first"})
+                       : fields.choice("method", {"repeat", "scatter", "smooth"});
+  // A mean of rows from e(m - 1) on, before e(m).
+  bool isLate = isPool && method == 0 && cut.begins;
+  x = stored(path + ".rows", isLate ? make(Kind::Shift, path + ".before", {x}, 1) : x);
+  x = !isPool && method == 2 ? smoothed(path, x, cut) : x;
+  if (isPool && method > 0) {
     return atEnds(path + ".pool", x, cut.ends);
-  }
-  if (!isPool) {
-    fields.choice("method", {"repeat"});
   }
   size_t result = isPool ? make(Kind::Pool, path + ".pool", {x, cut.bits, cut.counts, cut.ends})
                          : make(Kind::Spread, path + ".spread", {x, cut.counts, cut.ends},
@@ -88,5 +119,27 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   const Value &as = graph.values[isPool ? cut.ends : cut.bits];
   graph.values[result].segments = as.segments;
   graph.values[result].factor = as.factor;
-  return result;
+  if (isPool || method == 0) {
+    return result;
+  }
+  // Times one, or nothing where there is no bit.
+  size_t gate = make(Kind::Map, path + ".gate", {method == 1 ? cut.bits : cut.chances});
+  gate = make(Kind::Map, path + ".gate.wide", {make(Kind::Map, path + ".gate.number", {gate})});
+  return make(Kind::Map, path + ".gated", {result, gate});
+}
+
+/// Moving averages by doubling, of as many rows as a text may have segments.
+size_t Deriver::smoothed(const std::string &path, size_t x, const Cut &cut) {
+  size_t left =
+      make(Kind::Map, path + ".number", {atEnds(path + ".chance", cut.chances, cut.ends)});
+  left = make(Kind::Map, path + ".left", {left});
+  x = make(Kind::Map, path + ".own", {x, make(Kind::Map, path + ".left.wide", {left})});
+  for (int64_t step = 1; step < spec["context"]; step *= 2) {
+    std::string pass = path + ".smooth." + std::to_string(step);
+    size_t wide = make(Kind::Map, pass + ".left.wide", {left});
+    x = make(Kind::Map, pass, {x, wide, make(Kind::Shift, pass + ".before", {x}, step)});
+    left = make(Kind::Map, pass + ".left",
+                {left, make(Kind::Shift, pass + ".left.before", {left}, step)});
+  }
+  return x;
 }

@@ -65,10 +65,15 @@ private:
   /// What stages between tokens and segments read.
   struct Cut {
     size_t bits, counts, ends;
+    bool begins;
+    size_t chances; ///< of a router
   };
   void boundaries(const Fields &fields, const std::string &path, size_t x);
   size_t tokenBits(const std::string &path, std::optional<size_t> outer);
   size_t atEnds(const std::string &name, size_t x, size_t outer);
+  size_t withFirst(const std::string &path, size_t bits);
+  size_t smoothed(const std::string &path, size_t x, const Cut &cut);
+  size_t chancesOfRouter(const std::string &path, size_t x);
   size_t bitsOfPredictor(const Fields &fields, const std::string &path, size_t x);
   size_t throughCut(const std::string &op, const Fields &fields, const std::string &path, size_t x);
 

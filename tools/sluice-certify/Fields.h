@@ -291,15 +291,18 @@ inline std::vector<Level> readHierarchy(const Fields &fields) {
   return levels;
 }
 
-/// "2@16 4@4 8@1"
-inline std::vector<Level> readFalling(const Fields &fields) {
+/// "2@16 4@4 8@1", or, where it rises, "9@1 9@4 8@16"
+inline std::vector<Level> readOneWay(const Fields &fields, bool rises) {
   std::vector<Level> levels = readLevels(fields);
-  bool good = !levels.empty() && levels.back().factor == 1;
+  bool good =
+      levels.size() >= (rises ? 2U : 1U) && (rises ? levels.front() : levels.back()).factor == 1;
   for (size_t i = 1; good && i < levels.size(); ++i) {
-    good = levels[i - 1].factor % levels[i].factor == 0;
+    int64_t fine = levels[rises ? i - 1 : i].factor, coarse = levels[rises ? i : i - 1].factor;
+    good = coarse % fine == 0 && !(rises && coarse == fine);
   }
   if (!good) {
-    fields.mismatch("levels down to factor 1, each factor a multiple of the next",
+    fields.mismatch("levels " + std::string(rises ? "from" : "down to") +
+                        " factor 1, each factor a multiple of the finer one beside it",
                     fields.text("hierarchy"));
   }
   return levels;

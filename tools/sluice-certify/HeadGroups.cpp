@@ -32,24 +32,10 @@ size_t Deriver::mixGroups(const Layer &layer, const std::string &path, size_t x,
   return outputs.size() == 1 ? outputs[0] : make(Kind::Map, path + ".output.sum", outputs);
 }
 
-/// "9@1 9@4 8@16"
-static std::vector<Level> readRising(const Fields &fields) {
-  std::vector<Level> levels = readLevels(fields);
-  bool good = levels.size() >= 2 && levels.size() <= 63 && levels[0].factor == 1;
-  for (size_t i = 1; good && i < levels.size(); ++i) {
-    good = levels[i].factor > levels[i - 1].factor && levels[i].factor % levels[i - 1].factor == 0;
-  }
-  if (!good) {
-    fields.mismatch("levels of rising factors from 1 on, each a multiple of the one before",
-                    fields.text("hierarchy"));
-  }
-  return levels;
-}
-
 /// Coarse scales, a layer over all of them, fine layers.
 size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x) {
   bool folds = fields.choice("shorten", shortenMethods) == 1;
-  std::vector<Level> levels = readRising(fields);
+  std::vector<Level> levels = readOneWay(fields, true);
   Layer settings = readLayer(fields), gathers = settings;
   if (!settings.groups.empty()) {
     fields.mismatch("no \"scales\" in a bottom_up stage", "some");

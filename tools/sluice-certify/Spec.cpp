@@ -24,7 +24,8 @@ const std::map<std::string, std::set<std::string>> ownKeys = {
     {"shorten", {"factor", "method", "window", "segments", "from", "to"}},
     {"upsample", {"factor", "method", "window", "segments", "by", "from", "to"}},
     {"boundaries",
-     {"name", "rule", "factor", "predictor", "prior", "temperature", "weight", "capacity", "from"}},
+     {"name", "rule", "factor", "predictor", "prior", "temperature", "weight", "capacity", "at",
+      "ratio", "from"}},
     {"add", {"with", "from", "to"}},
     {"replace", {"with", "block", "start", "from", "to"}},
     {"dropout", {"rate", "from", "to"}},
@@ -144,7 +145,7 @@ size_t Deriver::project(const std::string &path, size_t x, std::optional<size_t>
 /// Scales from the coarsest down: groups of the stage's own input, beside them what the scale above
 /// made of the last group that ended.
 size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t input) {
-  std::vector<Level> levels = readFalling(fields);
+  std::vector<Level> levels = readOneWay(fields, false);
   Layer settings = readLayer(fields);
   if (!settings.groups.empty()) {
     fields.mismatch("no \"scales\" in a top_down stage", "both");
@@ -212,13 +213,11 @@ size_t Deriver::stream(const std::string &name, const Fields &fields) const {
 void Deriver::checkGiven(const std::string &op, const Fields &fields, size_t x) const {
   static const std::set<std::string> ofTokens = {"shift",    "shorten",   "upsample", "hourglass",
                                                  "top_down", "bottom_up", "head",     "loss"};
-  if (graph.values[x].isGiven() && ofTokens.contains(op)) {
-    fields.mismatch("a stream of the tokens for " + op, "one of " + graph.values[x].input);
-  }
   bool isRelative = (op == "layer" || op == "layers") && fields.find("relative") &&
                     *fields.find("relative") != "none";
-  if (graph.values[x].isGiven() && isRelative) {
-    fields.mismatch("no \"relative\" on the axis of an input", fields.find("relative")->dump());
+  if (graph.values[x].isGiven() && (isRelative || ofTokens.contains(op))) {
+    fields.mismatch("a stream of the tokens for " + op + (isRelative ? " with \"relative\"" : ""),
+                    "one of " + graph.values[x].input);
   }
 }
 
@@ -235,30 +234,26 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   if (method && *method == (op == "shorten" ? "concatenate" : "split")) {
     return inParts(op, fields, path, x);
   }
+  using Composite = size_t (Deriver::*)(const Fields &, const std::string &, size_t);
+  static const std::map<std::string, Composite> composites = {{"layer", &Deriver::singleLayer},
+                                                              {"hourglass", &Deriver::hourglass},
+                                                              {"top_down", &Deriver::topDown},
+                                                              {"bottom_up", &Deriver::bottomUp}};
+  if (auto own = composites.find(op); own != composites.end()) {
+    return (this->*own->second)(fields, path, x);
+  }
+  if (op == "embedding" || op == "norm") {
+    return op == "norm" ? norm(path, x) : embedding(fields, path);
+  }
   bool linear = op == "upsample" ? fields.choice("method", {"repeat", "linear"}) == 1
                                  : fields.choice("method", shortenMethods) == 1;
-  if (op == "embedding") {
-    return embedding(fields, path);
-  }
-  static const std::map<std::string,
-                        size_t (Deriver::*)(const Fields &, const std::string &, size_t)>
-      composites = {{"layer", &Deriver::singleLayer},
-                    {"hourglass", &Deriver::hourglass},
-                    {"top_down", &Deriver::topDown},
-                    {"bottom_up", &Deriver::bottomUp}};
-  if (auto found = composites.find(op); found != composites.end()) {
-    return (this->*found->second)(fields, path, x);
-  }
-  for (int64_t i = 0; op == "layers" && i < fields.integer("count", 1); ++i) {
+  if (op == "layers") {
     Layer settings = readLayer(fields);
     settings.mask.from = readFirst(fields, settings);
-    x = layer(settings, path + ".inside." + std::to_string(i), x);
-  }
-  if (op == "layers") {
+    for (int64_t i = 0; i < fields.integer("count", 1); ++i) {
+      x = layer(settings, path + ".inside." + std::to_string(i), x);
+    }
     return x;
-  }
-  if (op == "norm") {
-    return norm(path, x);
   }
   if (op == "shift") {
     int64_t by = fields.integer("by", 0);

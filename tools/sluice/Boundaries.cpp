@@ -30,23 +30,26 @@ struct Boundaries {
   static constexpr size_t bins = 10;
 
   bool isPredicted = false;
-  std::string marked;                       ///< the text, with | behind what ends a segment
+  bool begins = false;                      ///< boundaries begin segments
+  std::string marked;                       ///< the text, with | where a segment ends
   int64_t tokens = 0, ends = 0, length = 0; ///< length: of the segment that is open
   std::map<int64_t, int64_t> lengths;       ///< segments by tokens
   std::vector<int64_t> certainties = std::vector<int64_t>(bins); ///< tokens by probability
 
   void add(uint8_t byte, double probability, int64_t mostMarked) {
-    bool isEnd = probability > 0.5;
+    bool isSet = probability > 0.5;
     if (tokens++ < mostMarked) {
+      marked += isSet && begins && tokens > 1 ? "|" : "";
       marked += static_cast<char>(byte);
-      marked += isEnd ? "|" : "";
+      marked += isSet && !begins ? "|" : "";
     }
-    ++length;
+    length += begins ? 0 : 1;
     ++certainties[std::min(bins - 1, static_cast<size_t>(probability * bins))];
-    if (isEnd) {
-      ++ends;
+    ends += isSet ? 1 : 0;
+    if (isSet && length > 0) {
       ++lengths[std::exchange(length, 0)];
     }
+    length += begins ? 1 : 0;
   }
 };
 
@@ -67,6 +70,16 @@ spec::Primitive findBoundaries(const Plan &plan, const std::string &name) {
                             "\"; name another, or leave it out");
 }
 
+/// The value that has the logits of a stage's bits, their probabilities, or the bits.
+std::string valueOf(const spec::Boundaries &made) {
+  if (made.hidden > 0) {
+    return ".out";
+  }
+  bool isChange = made.rule == spec::BoundaryRule::SpaceLike;
+  bool isForced = made.begins && made.rule != spec::BoundaryRule::Every;
+  return isForced ? ".begun" : isChange ? ".change" : ".rule";
+}
+
 Boundaries find(const BoundaryFlags &flags, Progress &progress) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   warnOfLeak(*artifact);
@@ -83,16 +96,19 @@ Boundaries find(const BoundaryFlags &flags, Progress &progress) {
                                 "a byte that may end a segment")
                       .front();
   driver::CompileRequest request;
-  request.everyRow = stage.prefix + (made.hidden > 0 ? ".out" : ".rule"); // logits, or bits
+  request.everyRow = stage.prefix + valueOf(made);
   progress.draw(0, "compiling");
   std::unique_ptr<Executor> executor = recompile(*artifact, request, flags.device);
   loadWeights(flags.weights, *executor, printNotice);
   Boundaries found;
-  found.isPredicted = made.hidden > 0;
-  double start = made.rule || !found.isPredicted ? 0 : std::log(made.prior / (1 - made.prior));
+  bool areLogits = made.hidden > 0;
+  found.isPredicted = areLogits || made.ratio > 0;
+  found.begins = made.begins;
+  double start = made.rule || !areLogits ? 0 : std::log(made.prior / (1 - made.prior));
   auto add = [&](std::span<const float> row) {
     double number = row.front();
-    double probability = found.isPredicted ? 1 / (1 + std::exp(-(number + start))) : number;
+    double probability = areLogits ? 1 / (1 + std::exp(-(number + start))) : number;
+    probability = areLogits && made.begins && found.tokens == 0 ? 1 : probability;
     found.add(text.bytes[static_cast<size_t>(found.tokens)], probability, flags.most);
   };
   computeRows(*executor, text, 1, add,
@@ -154,8 +170,8 @@ void runBoundaries(const BoundaryFlags &flags) {
 void registerBoundaries(CLI::App &program) {
   auto flags = std::make_shared<BoundaryFlags>();
   CLI::App *command = program.add_subcommand(
-      "boundaries", "Show where a model's segments end in a text: | behind each, how many have "
-                    "which length, how probable ends are");
+      "boundaries", "Show where a model's segments end in a text: | between them, how many have "
+                    "which length, how probable boundaries are");
   addModelOptions(*command, flags->artifact, flags->weights);
   command->add_option("--data", flags->data, "Text: a file whose bytes are token ids")
       ->type_name("FILE")

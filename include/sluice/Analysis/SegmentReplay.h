@@ -16,6 +16,8 @@ public:
     int64_t factor = 1;                    ///< of the scale that is cut
     llvm::DenseSet<int64_t> members;       ///< of the rule's table
     llvm::SmallVector<SegmentOp> selected; ///< the bit is that of the token that ends a segment
+    bool hasFirst = false; ///< the first row has a bit, whatever decides the others
+    bool isChange = false; ///< the bit is of a member behind a token that is none
   };
   explicit BoundaryRules(mlir::func::FuncOp function);
 
@@ -39,6 +41,7 @@ private:
   /// By token, cuts of rules and whether they want a bit there.
   using Wishes = std::vector<std::vector<std::pair<size_t, bool>>>;
   Wishes wishesOf(const Boundaries &boundaries, int64_t length) const;
+  bool canBe(const std::vector<int64_t> &boundaries, size_t cut, int64_t places) const;
   std::optional<int32_t> findToken(const Wishes &wishes, int64_t t, bool turned,
                                    std::optional<int32_t> but) const;
   ForcedBits findBits(const Boundaries &boundaries) const;

@@ -55,9 +55,9 @@ enum class MaskKind : uint8_t { Causal, Complete, Bidirectional, Window, Tokens,
 /// What attention's scores have by distance: nothing, a table, or Transformer-XL's terms, whose two
 /// biases are the layer's own or those of all such layers.
 enum class Relative : uint8_t { None, Bias, Xl, XlShared };
-/// Which tokens (spaces, tabs and ends of lines), or positions (k - 1, 2 k - 1 and so on), end a
-/// segment.
-enum class BoundaryRule : uint8_t { Whitespace, Every };
+/// Where bits stand: at tokens (spaces, tabs and ends of lines), at every k-th position, or at a
+/// token that is like a space behind one that is not (Slagle 2024).
+enum class BoundaryRule : uint8_t { Whitespace, Every, SpaceLike };
 enum class Optimizer : uint8_t { AdamW, Adam };
 enum class ScheduleKind : uint8_t { Cosine, Constant };
 
@@ -66,7 +66,8 @@ enum class NumberType : uint8_t { F32, Bf16 };
 
 /// How specs spell them, in the order of the enumeration.
 inline constexpr std::array<std::string_view, 3> shorteningNames = {"average", "linear", "max"};
-inline constexpr std::array<std::string_view, 2> boundaryRuleNames = {"whitespace", "every"};
+inline constexpr std::array<std::string_view, 3> boundaryRuleNames = {"whitespace", "every",
+                                                                      "space_like"};
 inline constexpr std::array<std::string_view, 5> activationNames = {"relu", "gelu", "gelu_tanh",
                                                                     "swiglu", "relu_squared"};
 
@@ -153,7 +154,8 @@ struct Shorten {
   Shortening method = Shortening::Average;
   std::optional<int64_t> window; ///< rows that a group reads, the last one its own; none: factor
   std::string segments = {};     ///< the segmentation whose segments it pools; empty: groups
-  bool isSelection = false;      ///< of segments: their last rows, not their averages
+  bool isSelection = false;      ///< of segments: rows at their bits, not their averages
+  bool isFirst = false;          ///< of a selection: bits begin segments
   bool concatenates = false;     ///< rows of width / factor, each a linear map of one, side by side
 
   int64_t rows() const { return window.value_or(factor); }
@@ -166,6 +168,8 @@ struct Upsample {
   std::string segments = {};     ///< the segmentation that the stream is of; empty: groups
   int64_t by = 1;                ///< of segments: row t reads row c(t) - by; 1: the last closed one
   bool splits = false; ///< a linear map of the width / factor columns of its group that are its own
+  bool scatters = false; ///< of segments: rows without a bit are zeros
+  bool smooths = false;  ///< of a router's: moving averages, each row times a gate of one
 
   /// Groups that a row reads.
   int64_t groups() const { return window.value_or(factor) / factor; }
@@ -269,7 +273,7 @@ struct BottomUp {
   Layer layer;
 };
 
-/// A segmentation of the tokens: bits that end a segment. Its result is no stream.
+/// A segmentation of the tokens: bits that end a segment, or begin one. Its result is no stream.
 struct Boundaries {
   std::string name;                 ///< of the segmentation and of the axis of its segments
   std::optional<BoundaryRule> rule; ///< of the bits, or of the labels of what predicts them
@@ -278,7 +282,10 @@ struct Boundaries {
   int64_t hidden = 0;               ///< hidden width of the predictor; 0: none
   double temperature = 0.5;         ///< of the Gumbel-sigmoid, where no rule gives labels
   double prior = 0;                 ///< share of bits that is expected there
-  double weight = 1;                ///< what the predictor's loss counts
+  double weight = 1;                ///< what the predictor's or router's loss counts
+  bool begins = false;              ///< a bit begins a segment, and the first row has one
+  double ratio =
+      0; ///< rows of a segment that a router should make (Hwang et al. 2025); 0: no router
   int64_t spare = 0; ///< rows beyond its segments that some stage reads; set by the expansion
 };
 

@@ -174,7 +174,8 @@ TEST_P(GoldenTest, ComputesWhatPyTorchComputes) {
 INSTANTIATE_TEST_SUITE_P(Specs, GoldenTest,
                          ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
                                            "convolution", "bidirectional", "top-down", "bottomup",
-                                           "retina", "attention", "dynamic", "blocks", "pairs"),
+                                           "retina", "attention", "dynamic", "begun", "blocks",
+                                           "pairs"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');

@@ -133,6 +133,8 @@ INSTANTIATE_TEST_SUITE_P(Inputs, CompiledModel, ::testing::ValuesIn(familiesOfIn
                          [](const auto &info) { return std::string(info.param.name); });
 INSTANTIATE_TEST_SUITE_P(Segments, CompiledModel, ::testing::ValuesIn(familiesOfSegments()),
                          [](const auto &info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Routers, CompiledModel, ::testing::ValuesIn(familiesOfRouters()),
+                         [](const auto &info) { return std::string(info.param.name); });
 INSTANTIATE_TEST_SUITE_P(Families, CompiledModel, ::testing::ValuesIn(families()),
                          [](const auto &info) { return std::string(info.param.name); });
 

@@ -338,9 +338,43 @@ static const char *const groupedSegments =
              {"op": "upsample", "factor": 2}, {"op": "add", "with": "x"},
              {"op": "layer"}, {"op": "head"}]})json";
 
+/// Segments that begin at bits: of space-like bytes, whose first rows go back to them alone, and
+/// means of threes.
+static const char *const begunSegments =
+    R"json({"sluice": 1, "vocabulary": 60, "context": 27, "batch": 3, "width": 20,
+  "defaults": {"heads": 2, "head_size": 6, "feed_forward": 24, "norm": "rms", "rotary": true},
+  "stages": [{"op": "embedding", "to": "x"},
+             {"op": "boundaries", "name": "words", "rule": "space_like", "at": "start"},
+             {"op": "shorten", "segments": "words", "method": "first"}, {"op": "layer"},
+             {"op": "upsample", "segments": "words", "method": "scatter"}, {"op": "add", "with": "x"},
+             {"op": "layer", "to": "y"},
+             {"op": "boundaries", "name": "threes", "rule": "every", "factor": 3, "at": "start"},
+             {"op": "shorten", "segments": "threes"}, {"op": "norm"},
+             {"op": "upsample", "segments": "threes"}, {"op": "add", "with": "y"},
+             {"op": "head"}]})json";
+
+/// Two stages of routers.
+static const char *const routedSegments =
+    R"json({"sluice": 1, "vocabulary": 37, "context": 27, "batch": 3, "width": 20,
+  "defaults": {"heads": 2, "head_size": 6, "feed_forward": 24, "rotary": true},
+  "stages": [{"op": "embedding"}, {"op": "layer", "to": "x"},
+             {"op": "boundaries", "name": "routed", "ratio": 3, "at": "start", "weight": 0.5},
+             {"op": "shorten", "segments": "routed", "method": "first"}, {"op": "layer", "to": "s"},
+             {"op": "boundaries", "name": "outer", "ratio": 2, "at": "start", "weight": 0.25},
+             {"op": "shorten", "segments": "outer", "method": "first"}, {"op": "layer"},
+             {"op": "upsample", "segments": "outer", "method": "smooth"}, {"op": "add", "with": "s"},
+             {"op": "upsample", "segments": "routed", "method": "smooth"}, {"op": "add", "with": "x"},
+             {"op": "head"}]})json";
+
+const std::vector<Family> &familiesOfRouters() {
+  static const std::vector<Family> all = {{"RoutedSegments", routedSegments}};
+  return all;
+}
+
 const std::vector<Family> &familiesOfSegments() {
   static const std::vector<Family> all = {{"NestedSegments", nestedSegments},
-                                          {"GroupedSegments", groupedSegments}};
+                                          {"GroupedSegments", groupedSegments},
+                                          {"BegunSegments", begunSegments}};
   return all;
 }
 

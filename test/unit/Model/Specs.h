@@ -21,6 +21,8 @@ const std::vector<Family> &familiesOfInputs();
 
 /// Families with segments of segments, and groups and segments of each other.
 const std::vector<Family> &familiesOfSegments();
+/// The same of routers, whose gates have a derivative that is not that of what they compute.
+const std::vector<Family> &familiesOfRouters();
 
 /// A stack of width 32 on a context of 24: `stages` stand between embedding and head.
 std::string stackOf(const std::string &stages);

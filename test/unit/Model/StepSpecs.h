@@ -80,4 +80,21 @@ constexpr const char *encoders =
     {"op": "layer", "over": "advice", "key_value_heads": 1}, {"op": "upsample", "factor": 2},
     {"op": "add", "with": "fine"}, {"op": "head"}]})json";
 
+/// Bits that begin segments: rows at bits of space-like bytes, spread to them alone, means of the
+/// segments before by drawn bits, and a router's rows as moving averages.
+constexpr const char *begun =
+    R"json({"sluice": 1, "vocabulary": 64, "context": 21, "batch": 3, "width": 8,
+  "defaults": {"heads": 2, "feed_forward": 8, "rotary": true},
+  "stages": [{"op": "embedding"}, {"op": "layer", "mask": {"window": [0, 3]}, "to": "fine"},
+    {"op": "boundaries", "name": "words", "rule": "space_like", "at": "start", "capacity": 0.8},
+    {"op": "shorten", "segments": "words", "method": "first"}, {"op": "layer"},
+    {"op": "upsample", "segments": "words", "method": "scatter"}, {"op": "add", "with": "fine", "to": "more"},
+    {"op": "boundaries", "name": "guessed", "predictor": 6, "prior": 0.4, "at": "start"},
+    {"op": "shorten", "segments": "guessed"}, {"op": "norm"},
+    {"op": "upsample", "segments": "guessed"}, {"op": "add", "with": "more", "to": "sum"},
+    {"op": "boundaries", "name": "routed", "ratio": 3, "at": "start"},
+    {"op": "shorten", "segments": "routed", "method": "first"}, {"op": "layer"},
+    {"op": "upsample", "segments": "routed", "method": "smooth"}, {"op": "add", "with": "sum"},
+    {"op": "head"}]})json";
+
 } // namespace sluice::testing

@@ -202,7 +202,8 @@ INSTANTIATE_TEST_SUITE_P(HeadGroups, Stepped,
 INSTANTIATE_TEST_SUITE_P(Segmented, Stepped,
                          ::testing::Values(Family{"Words", words},
                                            Family{"LastAndPredicted", lastAndPredicted},
-                                           Family{"EveryToken", everyToken}),
+                                           Family{"EveryToken", everyToken},
+                                           Family{"Begun", begun}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Inputs, Stepped, ::testing::Values(Family{"Encoders", encoders}),
