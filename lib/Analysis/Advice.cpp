@@ -494,7 +494,8 @@ static std::string howKnown(const BlindPattern &pattern) {
   int64_t first = pattern.firstRow, last = pattern.length - 1;
   return " (rows " + std::to_string(first) + " to " + std::to_string(last) + " of " +
          std::to_string(pattern.length) + " tokens were enumerated; the pattern repeats every " +
-         count(pattern.period, "token") + ")";
+         count(pattern.period, "token") +
+         (pattern.segments.empty() ? "" : ", with " + pattern.segments) + ")";
 }
 
 /// Losses that read one stream have one blind spot.
@@ -552,11 +553,6 @@ void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceReq
     function = !function && !lossesOf(each).empty() ? each : function;
   }
   if (!function) {
-    return;
-  }
-  if (hasSegments(module)) {
-    verdict.notes.push_back({CausalWarning::Kind::NotEnumerated, placeOf(mainLossOf(function)),
-                             "blind spots not looked for: what rows read depends on data"});
     return;
   }
   Clock clock(request.seconds);
