@@ -83,8 +83,7 @@ std::optional<int64_t> FixedSegments::rowsOf(Value value) const {
   std::optional<size_t> cut = cutOf(value);
   int64_t factor = scales.factorOf(value);
   int64_t rows = cut ? static_cast<int64_t>(boundaries[*cut].size()) + 1 : 0;
-  return cut && factor > 0 ? std::optional<int64_t>(llvm::divideCeil(rows, factor))
-                           : std::nullopt;
+  return cut && factor > 0 ? std::optional<int64_t>(llvm::divideCeil(rows, factor)) : std::nullopt;
 }
 
 /// None where segment `at` has not ended.

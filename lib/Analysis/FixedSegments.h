@@ -25,7 +25,7 @@ public:
 private:
   Scales scales;
   llvm::SmallVector<SegmentOp> cuts;
-  llvm::SmallVector<int64_t> positions; ///< of the cut scale, in a segment
+  llvm::SmallVector<int64_t> positions;            ///< of the cut scale, in a segment
   llvm::DenseMap<mlir::Attribute, int64_t> tokens; ///< of a segment, by axis
 };
 

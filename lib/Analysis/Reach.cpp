@@ -125,8 +125,12 @@ std::optional<ReachGraph::Read> ReachGraph::readOf(OpOperand &operand, int64_t r
     return std::nullopt;
   }
   if (reads.terms.empty()) {
-    return Read{operand.get(),  number,  *reads.relation, solveMask(*reads.relation),
-                isIdentity(*reads.relation), nullptr};
+    return Read{operand.get(),
+                number,
+                *reads.relation,
+                solveMask(*reads.relation),
+                isIdentity(*reads.relation),
+                nullptr};
   }
   Read read{operand.get(), number, *reads.relation, {}, false, nullptr};
   auto ranges = std::make_shared<Ranges>();
@@ -151,8 +155,7 @@ ReachGraph::Node ReachGraph::makeNode(Operation *op) {
       continue;
     }
     if (!read->ranges && !read->identity && read->bounds.exact) {
-      auto &ranges =
-          known[{IntegerSetAttr::get(read->relation), {rows, getLength(operand.get())}}];
+      auto &ranges = known[{IntegerSetAttr::get(read->relation), {rows, getLength(operand.get())}}];
       if (!ranges) {
         auto made = std::make_shared<Ranges>();
         for (int64_t p = 0; p < rows; ++p) {

@@ -19,8 +19,9 @@ using ReachSets = llvm::DenseMap<mlir::Value, llvm::BitVector>;
 class FixedSegments;
 
 /// The reads of a function at one length; of segments those of what rows hold, under `boundaries`,
-/// or without these under regular ones (RegularSegments). Relations are solved once; a row then costs about one bit
-/// operation a position of each attention and one word operation per 64 of everything else.
+/// or without these under regular ones (RegularSegments). Relations are solved once; a row then
+/// costs about one bit operation a position of each attention and one word operation per 64 of
+/// everything else.
 class ReachGraph {
 public:
   ReachGraph(mlir::func::FuncOp function, int64_t length,
@@ -126,9 +127,12 @@ struct AdviceRequest {
 void findAdvice(mlir::ModuleOp module, CausalVerdict &verdict, const AdviceRequest &request = {});
 
 /// The picture of a checked module. A leak is drawn at its witness, another model at `row` of a
-/// short sequence; without `row`, at one in the middle of a period of the scales. Returns nothing
-/// and sets `error` where it would be too wide to read or has no loss.
+/// short sequence; without `row`, at one in the middle of a period of the scales. Segments are
+/// those of `text`: of a rule, where its bytes say, of a predictor, where | stands behind a byte,
+/// and || where segments are cut again. Without it they are regular. Returns nothing and sets
+/// `error` where it would be too wide to read, has no loss, or the text does not fit.
 std::optional<Picture> makePicture(mlir::ModuleOp module, const CausalVerdict &verdict,
-                                   std::optional<int64_t> row, std::string &error);
+                                   std::optional<int64_t> row, std::string &error,
+                                   const std::string &text = {});
 
 } // namespace sluice
