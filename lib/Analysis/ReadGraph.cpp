@@ -152,6 +152,14 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
   }
 }
 
+/// Whether data decide what rows of this op's function read.
+static bool isAmongSegments(Operation &op) {
+  auto function = op.getParentOfType<func::FuncOp>();
+  return llvm::any_of(function.getBody().front(), [](Operation &other) {
+    return isa<SegmentOp, dispatch::SegmentScanOp>(other);
+  });
+}
+
 /// Reads of operands that hold no rows of sequences (parameters, tables) are left out.
 std::vector<ReadGraph::Read> ReadGraph::readsOf(Operation &op, ArrayRef<RowRead> reads) const {
   std::vector<Read> result;
@@ -165,7 +173,10 @@ std::vector<ReadGraph::Read> ReadGraph::readsOf(Operation &op, ArrayRef<RowRead>
     Read known;
     static_cast<RowRead &>(known) = read;
     known.source = source->second;
-    if (isOfSegments && known.factor) {
+    bool isOneRow = isOfSegments || values[known.source].factor == 0;
+    if (isOneRow && isAmongSegments(op)) {
+      static_cast<RowRead &>(known) = RowRead::whole(read.operand);
+    } else if (isOfSegments && known.factor) {
       known.factor = 0;
     }
     if (read.kind == RowRead::Kind::Relation) {

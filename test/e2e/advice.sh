@@ -119,7 +119,7 @@ draws "words of a text" 0 "$work/words.json" --picture-text "the cat sat on it" 
 counts "words of a text: means of the words" group 'n == 4'
 cp "$work/picture.svg" "$work/first.svg"
 draws "marked words" 0 "$work/predicted.json" --picture-text "the |cat |sat |on |it" --picture-row 13
-succeeds "are those of the rule" cmp "$work/first.svg" "$work/picture.svg"
+succeeds "are those of the rule" cmp <(grep -v "<title>" "$work/first.svg") <(grep -v "<title>" "$work/picture.svg")
 draws "a leak of segments" 1 "$segments/words-own.json"
 counts "a leak of segments: the path" leak-path 'n >= 2'
 draws "a boundary that tells" 1 "$segments/counts-ahead.mlir"
