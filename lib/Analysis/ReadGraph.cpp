@@ -228,8 +228,9 @@ void ReadGraph::visitRow(size_t source, int64_t q, const Read &read, int64_t len
     forEachRead(value, q, length, visit);
     return;
   }
+  // Before the first row there is no memory: zeros are read there, whatever the factor.
   bool readsMemory =
-      read.factor && (*read.factor == 0 || (q >= 0 && q < ceilDivided(length, *read.factor)));
+      read.factor && q >= 0 && (*read.factor == 0 || q < ceilDivided(length, *read.factor));
   if (read.factor ? readsMemory : isValid) {
     int64_t end = pastEnd(value, length);
     visit(source, q >= 0 && q < end ? q : end);
