@@ -115,6 +115,10 @@ write_spec "$work/predicted.json" '{ "op": "boundaries", "name": "words", "predi
 succeeds "segments: check" "$sluice" check "$work/words.json"
 says "a row does not see the beginning of its own segment" \
   'words.json:.*blind spot: rows 4m\+1 to 4m\+2 never see tokens 4m to the one before their own; .*, with segments of 4 tokens\)'
+write_spec "$work/late.json" '{ "op": "boundaries", "name": "words", "rule": "whitespace" },
+    { "op": "shorten", "segments": "words" }, { "op": "shift", "by": 2 }, { "op": "upsample", "segments": "words" }, { "op": "add", "with": "x" },'
+succeeds "segments that are late: check" "$sluice" check "$work/late.json"
+says "are late by segments" 'late.json:6:.*a shift by 2 where none is needed .* is 2 segments newer'
 draws "words of a text" 0 "$work/words.json" --picture-text "the cat sat on it" --picture-row 13
 counts "words of a text: means of the words" group 'n == 4'
 cp "$work/picture.svg" "$work/first.svg"
