@@ -212,8 +212,8 @@ size_t Shifts::confirm(ModuleOp module, const spec::Model *model, const Clock &c
   return judged;
 }
 
-/// Tokens by which what is read through all levels of a key is late: a position of a level is as
-/// many tokens as its factor.
+/// Tokens, or on segments these, by which what is read through all levels of a key is late: a
+/// position of a level is as many as its factor.
 static int64_t delayOf(const ShiftKey &key) {
   int64_t tokens = 0;
   for (ShiftOp op : ArrayRef(key.ops).take_front(key.levels)) { // those of the first mode
@@ -228,7 +228,8 @@ static void warnOfWaste(const Shifts &shifts, CausalVerdict &verdict) {
     if (key.least >= by) {
       continue;
     }
-    Operation *op = ShiftOp(key.ops.front());
+    ShiftOp op = key.ops.front();
+    bool isOnSegments = Scales(op->getParentOfType<func::FuncOp>()).isSegmented(op.getResult());
     std::string least = key.least == 0 ? "none is needed to be causal"
                                        : std::to_string(key.least) + " is enough to be causal";
     std::string all =
@@ -239,7 +240,8 @@ static void warnOfWaste(const Shifts &shifts, CausalVerdict &verdict) {
                                 "a shift by " + std::to_string(by) + " where " + least + all +
                                     "; with the least one, all that is read through " +
                                     (key.levels > 1 ? "all of them" : "it") + " is " +
-                                    count(delayOf(key), "token") + " newer"});
+                                    count(delayOf(key), isOnSegments ? "segment" : "token") +
+                                    " newer"});
   }
 }
 
@@ -494,7 +496,8 @@ static std::string howKnown(const BlindPattern &pattern) {
   int64_t first = pattern.firstRow, last = pattern.length - 1;
   return " (rows " + std::to_string(first) + " to " + std::to_string(last) + " of " +
          std::to_string(pattern.length) + " tokens were enumerated; the pattern repeats every " +
-         count(pattern.period, "token") + ")";
+         count(pattern.period, "token") +
+         (pattern.segments.empty() ? "" : ", with " + pattern.segments) + ")";
 }
 
 /// Losses that read one stream have one blind spot.
@@ -552,11 +555,6 @@ void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceReq
     function = !function && !lossesOf(each).empty() ? each : function;
   }
   if (!function) {
-    return;
-  }
-  if (hasSegments(module)) {
-    verdict.notes.push_back({CausalWarning::Kind::NotEnumerated, placeOf(mainLossOf(function)),
-                             "blind spots not looked for: what rows read depends on data"});
     return;
   }
   Clock clock(request.seconds);

@@ -3,6 +3,7 @@
 // Blind spots as a pattern in the row. Every relation is the same one period of all scales later,
 // moved by that period, save near the start of the sequence. So the length is chosen past every
 // finite distance that a path can bridge, and two further periods must agree with the first.
+#include "FixedSegments.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
@@ -27,8 +28,13 @@ public:
       int64_t distance = 0;
       auto flow = dyn_cast<CausalFlowInterface>(op);
       for (OpOperand &operand : op.getOpOperands()) {
-        if (flow && isa<SequenceType>(operand.get().getType())) {
-          if (auto relation = flow.getRelation(operand.getOperandNumber())) {
+        if (flow && isa<SequenceType>(operand.get().getType()) && !isOfBoundaries(operand)) {
+          if (auto spread = dyn_cast<SpreadSegmentsOp>(op)) {
+            int64_t back = (static_cast<int64_t>(spread.getBy()) + 1) * period;
+            distance = std::max(distance, known.lookup(operand.get()) + back);
+          } else if (isa<PoolSegmentsOp, SelectSegmentsOp>(op)) {
+            distance = std::max(distance, known.lookup(operand.get()) + period);
+          } else if (auto relation = flow.getRelation(operand.getOperandNumber())) {
             distance = std::max(distance, known.lookup(operand.get()) +
                                               bridged(&op, operand.get(), *relation));
           }
@@ -45,7 +51,7 @@ private:
   int64_t bridged(Operation *op, Value source, IntegerSet relation);
 
   int64_t period;
-  Scales scales;
+  RegularSegments scales;
   DenseMap<std::pair<Attribute, std::pair<Attribute, Attribute>>, int64_t> ofRelation;
   DenseMap<Value, int64_t> known;
 };
@@ -57,7 +63,7 @@ int64_t Distances::bridged(Operation *op, Value source, IntegerSet relation) {
   auto scaleOf = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
   auto [entry, isNew] = ofRelation.try_emplace(
       {IntegerSetAttr::get(relation), {scaleOf(op->getResult(0)), scaleOf(source)}}, 0);
-  int64_t f = scales.factorOf(op->getResult(0)), g = scales.factorOf(source);
+  int64_t f = scales.tokensOf(op->getResult(0)), g = scales.tokensOf(source);
   if (!isNew || f == 0 || g == 0) {
     return entry->second;
   }
@@ -167,6 +173,7 @@ BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
   auto function = loss->getParentOfType<func::FuncOp>();
   BlindPattern pattern;
   pattern.loss = loss;
+  pattern.segments = RegularSegments(function).describe();
   pattern.period = periodOf(function);
   if (pattern.period == 0 || pattern.period > longest) {
     return pattern;
@@ -179,13 +186,13 @@ BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
   pattern.length = pattern.firstRow + 3 * period;
   auto attentions = static_cast<double>(llvm::range_size(function.getOps<AttentionOp>())) + 4;
   if (distance > longest) {
-    return {pattern.loss, pattern.period, 0, 0, false, {}};
+    return {pattern.loss, pattern.period, 0, 0, false, pattern.segments, {}};
   }
   auto length = static_cast<double>(pattern.length);
   double ofRow = length * attentions +
                  static_cast<double>(llvm::range_size(function.getOps())) * (50 + length / 64);
   if (3.0 * static_cast<double>(period) * ofRow > mostWork) {
-    return {pattern.loss, pattern.period, 0, pattern.firstRow, false, {}};
+    return {pattern.loss, pattern.period, 0, pattern.firstRow, false, pattern.segments, {}};
   }
   ReachGraph graph(function, pattern.length);
   Enumeration all{period, pattern.firstRow, nearby, {}};

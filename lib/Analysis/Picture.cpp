@@ -45,8 +45,17 @@ private:
   double bandBottom(size_t band) const { return bandTop(band) + boxHeight; }
   /// Left and right end of a run of positions, at most the sequence's.
   std::pair<double, double> span(size_t band, int64_t first, int64_t last) const {
+    const std::vector<int64_t> &starts = picture.bands[band].starts;
     auto f = static_cast<double>(picture.bands[band].factor),
          n = static_cast<double>(picture.length);
+    if (!starts.empty()) { // what is open ends with the text
+      auto at = [&](int64_t i) {
+        return i + 1 < static_cast<int64_t>(starts.size())
+                   ? std::min(n, static_cast<double>(starts[static_cast<size_t>(i)]))
+                   : n;
+      };
+      return {x(at(first)), x(at(last + 1))};
+    }
     return {x(std::min(n, f * static_cast<double>(first))),
             x(std::min(n, f * static_cast<double>(last + 1)))};
   }
@@ -115,7 +124,9 @@ private:
 void Drawing::drawBox(size_t band, int64_t position) {
   auto [from, to] = span(band, position, position);
   bool marked = isSeen(band, position);
-  bool tooLate = picture.bands[band].factor == 1 && position > picture.row;
+  const std::vector<int64_t> &starts = picture.bands[band].starts;
+  bool tooLate = starts.empty() ? picture.bands[band].factor == 1 && position > picture.row
+                                : starts[static_cast<size_t>(position)] > picture.row;
   bool isBlind = band == 0 && isHole(position);
   bool leaks = band == 0 && isLeak(position);
   bool dashed = tooLate && !leaks && cell > 6;
@@ -148,7 +159,8 @@ void Drawing::drawBand(size_t band) {
   out += "\n";
   double y = bandTop(band) + boxHeight / 2;
   text({left - 16, y - 1}, what.label, ink, 12.5, "end", true);
-  std::string scale = what.factor == 1 ? "scale 1" : "scale " + std::to_string(what.factor);
+  std::string scale = "scale " + std::to_string(what.factor) +
+                      (what.axis.empty() ? "" : " of segments: " + what.axis);
   text({left - 16, y + 12}, scale, quiet, 10.5, "end");
   for (size_t i = 0; i < what.seen.size(); ++i) {
     drawBox(band, static_cast<int64_t>(i));
@@ -213,7 +225,8 @@ std::vector<Drawing::Joined> Drawing::join(const PictureEdge &edge) const {
 /// Groups and what is spread as shapes, shifts as arrows, others as lines.
 void Drawing::drawReads(const PictureEdge &edge) {
   bool isGroup = edge.kind == PictureEdge::Kind::Group;
-  bool isShape = isGroup || picture.bands[edge.above].factor != picture.bands[edge.below].factor;
+  const PictureBand &upper = picture.bands[edge.above], &lower = picture.bands[edge.below];
+  bool isShape = isGroup || upper.factor != lower.factor || upper.axis != lower.axis;
   double above = bandBottom(edge.above), below = bandTop(edge.below);
   std::vector<Joined> joined = join(edge);
   for (const Joined &reads : joined) {
@@ -314,6 +327,12 @@ void Drawing::drawTokens() {
   for (int64_t token = 0; token < picture.length; token += every) {
     bool isRow = token == picture.row;
     text({middle(0, token), y}, std::to_string(token), isRow ? ink : quiet, 10.5, "middle", isRow);
+  }
+  for (size_t token = 0; cell >= 7 && token < picture.text.size(); ++token) {
+    auto at = static_cast<int64_t>(token);
+    bool isDark = isSeen(0, at) || isLeak(at);
+    text({middle(0, at), bandTop(0) + boxHeight / 2 + 4}, picture.text[token], isDark ? paper : ink,
+         12, "middle", false);
   }
   size_t last = picture.bands.size() - 1;
   double at = middle(last, picture.row);

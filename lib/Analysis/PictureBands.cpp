@@ -2,6 +2,7 @@
 //
 // Bands and how they read one another; which positions of them a row reads.
 #include "PictureBands.h"
+#include "FixedSegments.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -78,6 +79,14 @@ static std::string nameOfMap(Operation *op) {
   if (auto fold = dyn_cast<FoldOp>(op)) {
     return "linear map of " + nameOfGroup(fold.getRowGroup());
   }
+  if (auto spread = dyn_cast<SpreadSegmentsOp>(op)) {
+    return spread.getBy() == 0 ? "own segment"
+                               : std::to_string(spread.getBy()) + " segment" +
+                                     (spread.getBy() == 1 ? "" : "s") + " back";
+  }
+  if (isa<PoolSegmentsOp, SelectSegmentsOp>(op)) {
+    return isa<PoolSegmentsOp>(op) ? "means of segments" : "last rows of segments";
+  }
   return isa<MapOp>(op) ? "add" : op->getName().stripDialect().str();
 }
 
@@ -103,7 +112,7 @@ static bool isPointwise(Operation *op, unsigned operand) {
 static bool readsSequence(Operation *op, unsigned operand) {
   auto flow = dyn_cast<CausalFlowInterface>(op);
   return flow && isa<SequenceType>(op->getOperand(operand).getType()) &&
-         flow.getRelation(operand).has_value();
+         !isOfBoundaries(op->getOpOperand(operand)) && flow.getRelation(operand).has_value();
 }
 
 BandSource Bands::sourceOf(Operation *op, unsigned operand) const {
@@ -358,6 +367,10 @@ PictureBand Bands::finishBand(const ReachGraph &graph, const BandDraft &draft,
   band.label = labelOf(draft);
   band.place = draft.op ? placeOf(draft.op) : spec::SourceLocation();
   band.factor = getFactor(loss, cast<SequenceType>(top.getType()));
+  for (int64_t row = 0; graph.firstTokenOf(top, row) && row <= graph.getLength(top); ++row) {
+    band.starts.push_back(*graph.firstTokenOf(top, row));
+    band.axis = Scales(loss->getParentOfType<func::FuncOp>()).axisOf(top).getValue().str();
+  }
   band.seen.resize(static_cast<size_t>(graph.getLength(top)));
   for (Value value : draft.values) {
     auto set = sets.find(value);
@@ -382,10 +395,11 @@ PictureEdge Bands::finishEdge(const ReachGraph &graph, size_t above,
     edge.label += (edge.label.empty() ? "" : ", ") + nameOfMap(map);
   }
   bool own = !source.reader || isPointwise(source.reader, source.operand);
-  edge.kind = !own && !draft.mask.empty() ? PictureEdge::Kind::Attention
-              : !own                      ? PictureEdge::Kind::Group
-              : source.maps.empty()       ? PictureEdge::Kind::Same
-                                          : PictureEdge::Kind::Map;
+  edge.kind = !own && !draft.mask.empty()                        ? PictureEdge::Kind::Attention
+              : isa_and_present<SpreadSegmentsOp>(source.reader) ? PictureEdge::Kind::Map
+              : !own                                             ? PictureEdge::Kind::Group
+              : source.maps.empty()                              ? PictureEdge::Kind::Same
+                                                                 : PictureEdge::Kind::Map;
   readsOf(graph, draft, source, edge);
   return edge;
 }

@@ -3,6 +3,7 @@
 // Reads followed backwards from one row. Ops stand in the order of their uses, so one pass from the
 // end asks every op once, for all the positions that are wanted of it.
 #include "sluice/Analysis/Reach.h"
+#include "FixedSegments.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include <limits>
 #include <numeric>
@@ -36,13 +37,13 @@ StageName sluice::stageNameOf(Operation *op) {
 
 int64_t sluice::periodOf(func::FuncOp function) {
   constexpr int64_t longest = int64_t{1} << 30;
-  Scales scales(function);
+  RegularSegments segments(function);
   int64_t period = 1;
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType())) {
       continue;
     }
-    int64_t factor = scales.factorOf(op.getResult(0));
+    int64_t factor = segments.tokensOf(op.getResult(0));
     if (factor > longest) {
       return 0;
     }
@@ -58,8 +59,13 @@ int64_t sluice::periodOf(func::FuncOp function) {
 // Relations at one length
 //===----------------------------------------------------------------------===//
 
-ReachGraph::ReachGraph(func::FuncOp function, int64_t length) : length(length) {
+ReachGraph::ReachGraph(func::FuncOp function, int64_t length, std::optional<Boundaries> boundaries)
+    : length(length) {
   Scales scales(function);
+  if (!boundaries) {
+    boundaries = RegularSegments(function).boundariesAt(length);
+  }
+  segments = std::make_shared<FixedSegments>(function, std::move(*boundaries));
   for (BlockArgument argument : function.getArguments()) {
     if (isa<SequenceType>(argument.getType())) {
       addInfo(scales, argument);
@@ -78,7 +84,12 @@ ReachGraph::ReachGraph(func::FuncOp function, int64_t length) : length(length) {
 
 void ReachGraph::addInfo(const Scales &scales, Value value) {
   int64_t factor = scales.factorOf(value);
-  infos[value] = {factor == 0 ? 1 : (length + factor - 1) / factor, isLazy(value.getDefiningOp())};
+  int64_t rows = factor == 0 ? 1 : (length + factor - 1) / factor;
+  infos[value] = {segments->rowsOf(value).value_or(rows), isLazy(value.getDefiningOp())};
+}
+
+std::optional<int64_t> ReachGraph::firstTokenOf(Value value, int64_t row) const {
+  return segments->rowsOf(value) ? std::optional(segments->firstTokenOf(value, row)) : std::nullopt;
 }
 
 const ReachGraph::Info &ReachGraph::infoOf(Value value) const { return infos.find(value)->second; }
@@ -102,36 +113,59 @@ Interval ReachGraph::rangeOf(const Read &read, int64_t p) const {
   return {first == -none ? 0 : first, last == none ? std::max(n, length) - 1 : last};
 }
 
+/// None where no content is read. Of segments, a range for each row.
+std::optional<ReachGraph::Read> ReachGraph::readOf(OpOperand &operand, int64_t rows) {
+  auto flow = dyn_cast<CausalFlowInterface>(operand.getOwner());
+  unsigned number = operand.getOperandNumber();
+  if (!flow || !isa<SequenceType>(operand.get().getType()) || isOfBoundaries(operand)) {
+    return std::nullopt;
+  }
+  PositionReads reads = flow.getReads(0, number);
+  if (!reads.relation) {
+    return std::nullopt;
+  }
+  if (reads.terms.empty()) {
+    return Read{operand.get(),
+                number,
+                *reads.relation,
+                solveMask(*reads.relation),
+                isIdentity(*reads.relation),
+                nullptr};
+  }
+  Read read{operand.get(), number, *reads.relation, {}, false, nullptr};
+  auto ranges = std::make_shared<Ranges>();
+  for (int64_t p = 0; p < rows; ++p) {
+    ranges->push_back(segments->rangeOf(flow, number, p, getLength(operand.get())));
+  }
+  read.bounds.exact = true;
+  read.ranges = ranges;
+  return read;
+}
+
 ReachGraph::Node ReachGraph::makeNode(Operation *op) {
   Node node;
   node.op = op;
-  auto flow = dyn_cast<CausalFlowInterface>(op);
+  // Others read a map past its end: further than this, ranges are computed when asked for.
+  int64_t rows = isLazy(op) ? 2 * length : getLength(op->getResult(0));
   for (OpOperand &operand : op->getOpOperands()) {
-    std::optional<IntegerSet> relation;
-    if (flow && isa<SequenceType>(operand.get().getType())) {
-      relation = flow.getRelation(operand.getOperandNumber());
-    }
-    if (!relation || llvm::any_of(node.reads, [&](const Read &read) {
-          return read.source == operand.get() && read.relation == *relation;
+    std::optional<Read> read = readOf(operand, rows);
+    if (!read || llvm::any_of(node.reads, [&](const Read &other) {
+          return other.source == read->source && other.relation == read->relation;
         })) {
       continue;
     }
-    Read read{operand.get(),        operand.getOperandNumber(), *relation,
-              solveMask(*relation), isIdentity(*relation),      nullptr};
-    if (!read.identity && read.bounds.exact) {
-      // Others read a map past its end: further than this, ranges are computed when asked for.
-      int64_t rows = isLazy(op) ? 2 * length : getLength(op->getResult(0));
-      auto &ranges = known[{IntegerSetAttr::get(*relation), {rows, getLength(operand.get())}}];
+    if (!read->ranges && !read->identity && read->bounds.exact) {
+      auto &ranges = known[{IntegerSetAttr::get(read->relation), {rows, getLength(operand.get())}}];
       if (!ranges) {
         auto made = std::make_shared<Ranges>();
         for (int64_t p = 0; p < rows; ++p) {
-          made->push_back(rangeOf(read, p));
+          made->push_back(rangeOf(*read, p));
         }
         ranges = made;
       }
-      read.ranges = ranges;
+      read->ranges = ranges;
     }
-    node.reads.push_back(std::move(read));
+    node.reads.push_back(std::move(*read));
   }
   return node;
 }
@@ -139,7 +173,8 @@ ReachGraph::Node ReachGraph::makeNode(Operation *op) {
 Interval ReachGraph::readRange(Operation *op, unsigned operand, int64_t p) const {
   for (const Read &read : nodes[indexOf.lookup(op)].reads) {
     if (read.operand == operand) {
-      return rangeOf(read, p);
+      bool isKnown = read.ranges && p >= 0 && p < static_cast<int64_t>(read.ranges->size());
+      return isKnown ? (*read.ranges)[static_cast<size_t>(p)] : rangeOf(read, p);
     }
   }
   return {0, -1};

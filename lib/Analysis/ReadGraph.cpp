@@ -152,6 +152,14 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
   }
 }
 
+/// Whether data decide what rows of this op's function read.
+static bool isAmongSegments(Operation &op) {
+  auto function = op.getParentOfType<func::FuncOp>();
+  return llvm::any_of(function.getBody().front(), [](Operation &other) {
+    return isa<SegmentOp, dispatch::SegmentScanOp>(other);
+  });
+}
+
 /// Reads of operands that hold no rows of sequences (parameters, tables) are left out.
 std::vector<ReadGraph::Read> ReadGraph::readsOf(Operation &op, ArrayRef<RowRead> reads) const {
   std::vector<Read> result;
@@ -165,7 +173,10 @@ std::vector<ReadGraph::Read> ReadGraph::readsOf(Operation &op, ArrayRef<RowRead>
     Read known;
     static_cast<RowRead &>(known) = read;
     known.source = source->second;
-    if (isOfSegments && known.factor) {
+    bool isOneRow = isOfSegments || values[known.source].factor == 0;
+    if (isOneRow && isAmongSegments(op)) {
+      static_cast<RowRead &>(known) = RowRead::whole(read.operand);
+    } else if (isOfSegments && known.factor) {
       known.factor = 0;
     }
     if (read.kind == RowRead::Kind::Relation) {
@@ -217,8 +228,9 @@ void ReadGraph::visitRow(size_t source, int64_t q, const Read &read, int64_t len
     forEachRead(value, q, length, visit);
     return;
   }
+  // Before the first row there is no memory: zeros are read there, whatever the factor.
   bool readsMemory =
-      read.factor && (*read.factor == 0 || (q >= 0 && q < ceilDivided(length, *read.factor)));
+      read.factor && q >= 0 && (*read.factor == 0 || q < ceilDivided(length, *read.factor));
   if (read.factor ? readsMemory : isValid) {
     int64_t end = pastEnd(value, length);
     visit(source, q >= 0 && q < end ? q : end);

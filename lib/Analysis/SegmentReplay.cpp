@@ -175,6 +175,44 @@ std::optional<std::vector<int32_t>> BoundaryRules::findTokens(const Boundaries &
   return tokens;
 }
 
+std::optional<Boundaries> BoundaryRules::boundariesOf(ArrayRef<int32_t> tokens,
+                                                      ArrayRef<int64_t> marks) const {
+  auto length = static_cast<int64_t>(tokens.size());
+  bool isMarked = llvm::any_of(marks, [](int64_t levels) { return levels > 0; });
+  Boundaries boundaries;
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    const Source &source = sources[i];
+    if (source.kind == Predicted && !isMarked) {
+      return std::nullopt;
+    }
+    int64_t places = countPlaces(boundaries, i, length);
+    std::vector<int64_t> ends;
+    for (int64_t p = 0; p < places; ++p) {
+      int64_t token = p, level = 1;
+      SegmentOp cut = cuts[i];
+      for (size_t outer = i; outer-- > 0;) { // the token that ends what p counts
+        SegmentOp made = cuts[outer];
+        if (made.getEnds().getType().getScale() == cut.getBits().getType().getScale()) {
+          token = boundaries[outer][static_cast<size_t>(token)];
+          cut = made;
+          ++level;
+        }
+      }
+      int64_t factor = Scales(function).factorOf(cut.getBits());
+      token = std::min(token * factor + factor, length) - 1;
+      auto at = static_cast<size_t>(token);
+      bool isEnd = source.kind == Predicted    ? marks[at] >= level
+                   : source.kind == ByPosition ? source.members.contains(p)
+                                               : source.members.contains(tokens[at]);
+      if (isEnd) {
+        ends.push_back(p);
+      }
+    }
+    boundaries.push_back(std::move(ends));
+  }
+  return boundaries;
+}
+
 ForcedBits BoundaryRules::findBits(const Boundaries &boundaries) const {
   ForcedBits forced(boundaries.size());
   for (size_t i = 0; i < boundaries.size(); ++i) {

@@ -148,7 +148,8 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   result.isDecided = true;
   writeOutputs(request, variants, text, verdict.isProved());
   if (request.picture) {
-    result.picture = makePicture(module, verdict, request.pictureRow, result.pictureError);
+    result.picture =
+        makePicture(module, verdict, request.pictureRow, result.pictureError, request.pictureText);
   }
   for (auto function : module.getOps<func::FuncOp>()) {
     result.ops = std::max<int64_t>(result.ops, llvm::range_size(function.getOps()));

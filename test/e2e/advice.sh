@@ -107,6 +107,30 @@ counts "blind spot: the two tokens" blind 'n == 2'
 draws "leak" 1 "$work/leak.json"
 counts "leak: the path" leak-path 'n >= 3'
 counts "leak: the token" leak 'n == 1'
+# Segments: of a text, regular, and of a leak.
+segments=$root/test/causality/segments
+cut='{ "op": "shorten", "segments": "words" }, { "op": "layer" }, { "op": "upsample", "segments": "words" }, { "op": "add", "with": "x" },'
+write_spec "$work/words.json" '{ "op": "boundaries", "name": "words", "rule": "whitespace" }, '"$cut"
+write_spec "$work/predicted.json" '{ "op": "boundaries", "name": "words", "predictor": 4, "prior": 0.3 }, '"$cut"
+succeeds "segments: check" "$sluice" check "$work/words.json"
+says "a row does not see the beginning of its own segment" \
+  'words.json:.*blind spot: rows 4m\+1 to 4m\+2 never see tokens 4m to the one before their own; .*, with segments of 4 tokens\)'
+write_spec "$work/late.json" '{ "op": "boundaries", "name": "words", "rule": "whitespace" },
+    { "op": "shorten", "segments": "words" }, { "op": "shift", "by": 2 }, { "op": "upsample", "segments": "words" }, { "op": "add", "with": "x" },'
+succeeds "segments that are late: check" "$sluice" check "$work/late.json"
+says "are late by segments" 'late.json:6:.*a shift by 2 where none is needed .* is 2 segments newer'
+draws "words of a text" 0 "$work/words.json" --picture-text "the cat sat on it" --picture-row 13
+counts "words of a text: means of the words" group 'n == 4'
+cp "$work/picture.svg" "$work/first.svg"
+draws "marked words" 0 "$work/predicted.json" --picture-text "the |cat |sat |on |it" --picture-row 13
+succeeds "are those of the rule" cmp <(grep -v "<title>" "$work/first.svg") <(grep -v "<title>" "$work/picture.svg")
+draws "a leak of segments" 1 "$segments/words-own.json"
+counts "a leak of segments: the path" leak-path 'n >= 2'
+draws "a boundary that tells" 1 "$segments/counts-ahead.mlir"
+exits 2 "a predictor's boundaries are not known" "$sluice" check "$work/predicted.json" --picture "$work/picture.svg" --picture-text "the cat"
+says "without marks" 'expected \| behind each byte that ends a segment'
+exits 2 "no text over constant factors" "$sluice" check "$work/fine.json" --picture "$work/picture.svg" --picture-text "the cat"
+says "but segments" 'expected a causal model with segments for a text, found no segments'
 mkdir "$work/leaky"
 for spec in "$root"/test/causality/leaky/*.json; do
   "$sluice" check "$spec" --picture "$work/leaky/$(basename "$spec").svg" > "$work/out" 2>&1 || true

@@ -2,6 +2,7 @@
 //
 // The corpus of test/causality: causal models are proved, leaky ones refused at the right line.
 #include "Corpus.h"
+#include "SegmentTrial.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -80,6 +81,17 @@ TEST_P(Leaky, IsRefusedAtItsLine) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Corpus, Leaky, ::testing::ValuesIn(corpus("test/causality/leaky")),
+                         [](const auto &info) { return nameOf(info); });
+
+class Segments : public ::testing::TestWithParam<std::string> {};
+
+/// Six tokens show every leak of these.
+TEST_P(Segments, AreJudgedAlike) {
+  SegmentJudgement judgement = judgeSegmentsOf(GetParam(), 6);
+  EXPECT_EQ(judgement.verdict.isProved(), !judgement.leaks) << judgement.verdict.message;
+}
+
+INSTANTIATE_TEST_SUITE_P(Corpus, Segments, ::testing::ValuesIn(corpus("test/causality/segments")),
                          [](const auto &info) { return nameOf(info); });
 
 class Refused : public ::testing::TestWithParam<std::string> {};

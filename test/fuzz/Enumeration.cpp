@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Enumeration.h"
 #include "sluice/Dialect/Sluice/Reference.h"
+#include <map>
 #include <numeric>
 
 using namespace mlir;
@@ -40,17 +41,30 @@ bool MaskTable::allows(IntegerSet mask, int64_t p, int64_t q, int64_t n) {
   return answer != 0;
 }
 
+/// Rows of an axis of segments, at every length: more than bits are enumerated.
+static constexpr int64_t mostSegments = 12;
+
 static bool isRead(Operation *op) {
   return isa<ShiftOp, UpsampleOp, UnfoldOp, LastOp>(op); // no storage of their own
 }
 
-Enumeration::Enumeration(func::FuncOp function, int64_t length, MaskTable &masks, int64_t changed)
-    : length(length), changed(changed), masks(masks) {
+Enumeration::Enumeration(func::FuncOp function, int64_t length, MaskTable &masks, int64_t changed,
+                         SegmentEnds given)
+    : length(length), changed(changed), ends(std::move(given)), masks(masks) {
   DenseMap<Attribute, Attribute> axes;
+  DenseMap<Attribute, int64_t> segments; // rows by axis
+  for (auto axis : function->getParentOfType<ModuleOp>().getOps<AxisOp>()) {
+    if (axis.getSegmentsAttr()) {
+      segments[FlatSymbolRefAttr::get(axis.getSymNameAttr())] = mostSegments;
+    }
+  }
+  for (auto cut : function.getOps<SegmentOp>()) {
+    cuts.insert({cut, cuts.size()});
+  }
   for (auto scale : function->getParentOfType<ModuleOp>().getOps<ScaleOp>()) {
     auto name = FlatSymbolRefAttr::get(scale.getSymNameAttr());
-    scales[name] = {static_cast<int64_t>(scale.getFactor()), false};
     axes[name] = scale.getAxisAttr();
+    scales[name] = {static_cast<int64_t>(scale.getFactor()), false, segments.lookup(axes[name])};
   }
   for (auto loss : function.getOps<CrossEntropyOp>()) {
     Attribute target = axes.at(loss.getTokens().getType().getScale());
@@ -60,6 +74,12 @@ Enumeration::Enumeration(func::FuncOp function, int64_t length, MaskTable &masks
   }
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType()) || isRead(&op)) {
+      continue;
+    }
+    if (isa<SegmentOp, PoolSegmentsOp, SelectSegmentsOp, SpreadSegmentsOp>(op)) {
+      for (OpResult result : op.getResults()) {
+        stored[result] = rowsOf(result);
+      }
       continue;
     }
     std::vector<Computation> rows;
@@ -72,10 +92,92 @@ Enumeration::Enumeration(func::FuncOp function, int64_t length, MaskTable &masks
   }
 }
 
+//===----------------------------------------------------------------------===//
+// Segments
+//===----------------------------------------------------------------------===//
+
+const std::vector<int64_t> &Enumeration::endsOf(Value endsOrCounts) const {
+  while (auto shift = endsOrCounts.getDefiningOp<ShiftOp>()) {
+    endsOrCounts = shift.getInput();
+  }
+  return ends.at(cuts.lookup(endsOrCounts.getDefiningOp()));
+}
+
+std::vector<Computation> Enumeration::rowsOf(OpResult result) const {
+  std::vector<Computation> rows;
+  for (int64_t p = 0; p < positions(result); ++p) {
+    rows.push_back(computeOfSegments(result, p));
+  }
+  return rows;
+}
+
+Computation Enumeration::bitsUpTo(Value bits, int64_t position) const {
+  Computation all = {5, -1};
+  for (int64_t q = 0; q <= position; ++q) {
+    add(all, at(bits, q));
+  }
+  return all;
+}
+
+/// The rows of a segment that has ended, and what says where it begins and ends.
+Computation Enumeration::pool(PoolSegmentsOp op, int64_t segment) const {
+  Computation result = {mixed(6, reinterpret_cast<uintptr_t>(op.getOperation())), -1};
+  const std::vector<int64_t> &at_ = endsOf(op.getEnds());
+  auto closed = static_cast<size_t>(segment + (op.getStarts() ? 1 : 0));
+  if (closed >= at_.size()) {
+    return result;
+  }
+  add(result, at(op.getEnds(), static_cast<int64_t>(closed)));
+  int64_t last = at_[closed] - (op.getStarts() ? 1 : 0);
+  int64_t first = op.getStarts() ? at_[closed - 1] : closed == 0 ? 0 : at_[closed - 1] + 1;
+  for (int64_t q = first; q <= last; ++q) {
+    add(result, at(op.getInput(), q));
+  }
+  return result;
+}
+
+Computation Enumeration::computeOfSegments(OpResult result, int64_t p) const {
+  Operation *op = result.getOwner();
+  Computation own = {mixed(7 + result.getResultNumber(), reinterpret_cast<uintptr_t>(op)), -1};
+  if (auto pooled = dyn_cast<PoolSegmentsOp>(op)) {
+    return pool(pooled, p);
+  }
+  if (auto cut = dyn_cast<SegmentOp>(op)) {
+    bool isEnd = result == cut.getEnds();
+    const std::vector<int64_t> &at_ = ends.at(cuts.lookup(op));
+    bool isThere = !isEnd || p < static_cast<int64_t>(at_.size());
+    if (isThere) {
+      add(own, bitsUpTo(cut.getBits(), isEnd ? at_[static_cast<size_t>(p)] : p));
+    }
+    return own;
+  }
+  if (auto select = dyn_cast<SelectSegmentsOp>(op)) {
+    const std::vector<int64_t> &at_ = endsOf(select.getEnds());
+    if (p < static_cast<int64_t>(at_.size())) {
+      add(own, at(select.getEnds(), p));
+      add(own, at(select.getInput(), at_[static_cast<size_t>(p)]));
+    }
+    return own;
+  }
+  auto spread = cast<SpreadSegmentsOp>(op);
+  Value counts = spread.getCounts();
+  int64_t t = p;
+  while (auto shift = counts.getDefiningOp<ShiftOp>()) {
+    t -= static_cast<int64_t>(shift.getBy());
+    counts = shift.getInput();
+  }
+  int64_t count = llvm::count_if(endsOf(counts), [&](int64_t end) { return end <= t; });
+  add(own, at(counts, t));
+  Computation row = at(spread.getInput(), count - static_cast<int64_t>(spread.getBy()));
+  own.hash = mixed(own.hash, static_cast<uint64_t>(count));
+  add(own, row);
+  return own;
+}
+
 int64_t Enumeration::positions(Value value) const {
   constexpr int64_t otherLength = 7; // of an encoder: any, and not the target's
   Scale scale = scaleOf(value);
-  int64_t tokens = scale.isTarget ? length : otherLength;
+  int64_t tokens = scale.isTarget ? length : scale.rows > 0 ? scale.rows : otherLength;
   return scale.factor == 0 ? 1 : (tokens + scale.factor - 1) / scale.factor;
 }
 
@@ -230,6 +332,113 @@ std::optional<Violation> fuzz::enumerateViolation(func::FuncOp function, int64_t
           return Violation{length, row, -1};
         }
       }
+    }
+  }
+  return std::nullopt;
+}
+
+namespace {
+/// All bits of a function's cuts, level by level.
+class SegmentStrings {
+public:
+  explicit SegmentStrings(func::FuncOp function)
+      : function(function), losses(function.getOps<CrossEntropyOp>()) {
+    for (auto cut : function.getOps<SegmentOp>()) {
+      cuts.push_back(cut);
+    }
+  }
+  std::optional<Violation> find(int64_t length) { return extend(length, {}); }
+
+private:
+  int64_t placesOf(size_t cut, const SegmentEnds &ends, int64_t length) const;
+  std::optional<Violation> extend(int64_t length, SegmentEnds ends);
+  std::optional<Violation> judge(int64_t length, const SegmentEnds &ends);
+  SegmentEnds shorterBy(int64_t length, SegmentEnds ends) const;
+
+  func::FuncOp function;
+  SmallVector<CrossEntropyOp> losses;
+  SmallVector<SegmentOp> cuts;
+  MaskTable masks;
+  std::map<std::pair<int64_t, SegmentEnds>, std::vector<uint64_t>> known; ///< hashes of all rows
+};
+
+/// Of segments, those that have ended have bits.
+int64_t SegmentStrings::placesOf(size_t cut, const SegmentEnds &ends, int64_t length) const {
+  SegmentOp own = cuts[cut];
+  SequenceType type = own.getBits().getType();
+  for (size_t i = 0; i < cut; ++i) {
+    SegmentOp outer = cuts[i];
+    if (outer.getEnds().getType().getScale() == type.getScale()) {
+      return static_cast<int64_t>(ends[i].size());
+    }
+  }
+  int64_t factor = getFactor(cuts[cut], type);
+  return (length + factor - 1) / factor;
+}
+
+std::optional<Violation> SegmentStrings::extend(int64_t length, SegmentEnds ends) {
+  size_t cut = ends.size();
+  if (cut == cuts.size()) {
+    return judge(length, ends);
+  }
+  int64_t places = placesOf(cut, ends, length);
+  ends.emplace_back();
+  for (int64_t bits = 0; bits < (int64_t{1} << places); ++bits) {
+    ends.back().clear();
+    for (int64_t p = 0; p < places; ++p) {
+      if (bits >> p & 1) {
+        ends.back().push_back(p);
+      }
+    }
+    if (auto violation = extend(length, ends)) {
+      return violation;
+    }
+  }
+  return std::nullopt;
+}
+
+/// The bits that were there one token before.
+SegmentEnds SegmentStrings::shorterBy(int64_t length, SegmentEnds ends) const {
+  for (size_t cut = 0; cut < cuts.size(); ++cut) {
+    int64_t places = placesOf(cut, ends, length);
+    llvm::erase_if(ends[cut], [&](int64_t end) { return end >= places; });
+  }
+  return ends;
+}
+
+std::optional<Violation> SegmentStrings::judge(int64_t length, const SegmentEnds &ends) {
+  Enumeration rows(function, length, masks, -1, ends);
+  std::vector<uint64_t> &hashes = known[{length, ends}];
+  for (CrossEntropyOp loss : losses) {
+    int64_t ahead = std::min<int64_t>(0, static_cast<int64_t>(loss.getOffset()) - 1);
+    for (int64_t row = 0; row < length; ++row) {
+      Computation found = rows.at(loss.getInput(), row);
+      if (found.latest > row + ahead) {
+        return Violation{length, row, found.latest};
+      }
+      hashes.push_back(found.hash);
+    }
+  }
+  if (length == 1) {
+    return std::nullopt;
+  }
+  const std::vector<uint64_t> &before = known.at({length - 1, shorterBy(length - 1, ends)});
+  auto rowsOfLoss = static_cast<size_t>(length);
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    size_t loss = i / rowsOfLoss, row = i % rowsOfLoss;
+    if (row + 1 < rowsOfLoss && hashes[i] != before[loss * (rowsOfLoss - 1) + row]) {
+      return Violation{length, static_cast<int64_t>(row), -1};
+    }
+  }
+  return std::nullopt;
+}
+} // namespace
+
+std::optional<Violation> fuzz::enumerateSegments(func::FuncOp function, int64_t longest) {
+  SegmentStrings strings(function);
+  for (int64_t length = 1; length <= longest; ++length) {
+    if (auto violation = strings.find(length)) {
+      return violation;
     }
   }
   return std::nullopt;

@@ -28,11 +28,15 @@ private:
   llvm::DenseMap<mlir::IntegerSet, std::vector<signed char>> known; ///< -1: not asked yet
 };
 
+/// Where the bits of each segmentation of a function are set, in order.
+using SegmentEnds = std::vector<std::vector<int64_t>>;
+
 /// All positions of a function's values at one length.
 class Enumeration {
 public:
-  /// Token `changed` is taken to be another one.
-  Enumeration(mlir::func::FuncOp function, int64_t length, MaskTable &masks, int64_t changed = -1);
+  /// Token `changed` is taken to be another one. Segments are those of `ends`.
+  Enumeration(mlir::func::FuncOp function, int64_t length, MaskTable &masks, int64_t changed = -1,
+              SegmentEnds ends = {});
 
   Computation at(mlir::Value value, int64_t position) const;
   int64_t positions(mlir::Value value) const;
@@ -41,14 +45,22 @@ private:
   struct Scale {
     int64_t factor = 1;
     bool isTarget = false; ///< of the axis whose tokens a loss scores
+    int64_t rows = 0;      ///< of an axis of segments
   };
   const Scale &scaleOf(mlir::Value value) const {
     return scales.find(mlir::cast<SequenceType>(value.getType()).getScale())->second;
   }
   Computation compute(mlir::Operation *op, int64_t position) const;
   Computation attend(AttentionOp op, int64_t position) const;
+  Computation pool(PoolSegmentsOp op, int64_t segment) const;
+  Computation bitsUpTo(mlir::Value bits, int64_t position) const;
+  const std::vector<int64_t> &endsOf(mlir::Value endsOrCounts) const;
+  std::vector<Computation> rowsOf(mlir::OpResult result) const;
+  Computation computeOfSegments(mlir::OpResult result, int64_t position) const;
 
   int64_t length, changed;
+  SegmentEnds ends;
+  llvm::DenseMap<mlir::Operation *, size_t> cuts;
   MaskTable &masks;
   llvm::DenseMap<mlir::Attribute, Scale> scales; ///< by name
   llvm::DenseMap<mlir::Value, std::vector<Computation>> stored;
@@ -67,6 +79,10 @@ int64_t longestToEnumerate(mlir::func::FuncOp function);
 /// The first violation at any length up to `longest`: a row t of a loss with offset o reads a token
 /// beyond t or beyond t + o - 1, or differs from what it is at length t + 1.
 std::optional<Violation> enumerateViolation(mlir::func::FuncOp function, int64_t longest);
+
+/// The same under every string of bits: of `longest` tokens at most, and of as many segments as
+/// these bits close where segments are cut again.
+std::optional<Violation> enumerateSegments(mlir::func::FuncOp function, int64_t longest);
 
 /// Whether what any loss reads at `row` of `length` tokens changes with `token`: changed where it
 /// is in the sequence, else appended with all before it.

@@ -2,6 +2,7 @@
 //
 // Some hundreds of random specs before every judge, a few through compiler and runtime. More:
 // scripts/fuzz.sh.
+#include "SegmentTrial.h"
 #include "SpecGenerator.h"
 #include "Trial.h"
 
@@ -30,6 +31,20 @@ TEST(Fuzz, TheJudgesAgree) {
   EXPECT_LE(unchanged, leaks / 20);
   std::printf("%d proved, %d leak (%d unchanged in the replay), %d not proved\n", proved, leaks,
               unchanged, notProved);
+}
+
+TEST(Fuzz, SegmentsAreProvedWhereNoBoundariesLeak) {
+  int proved = 0, leaks = 0;
+  for (int levels : {1, 2}) {
+    for (uint64_t seed = 1; seed <= 40; ++seed) {
+      std::string text = generateSegmentedSpec(seed, levels);
+      SegmentJudgement judgement = judgeSegments(text, levels == 1 ? 8 : 6);
+      EXPECT_EQ(judgement.verdict.isProved(), !judgement.leaks) << text;
+      ++(judgement.leaks ? leaks : proved);
+    }
+  }
+  EXPECT_GT(proved, 25);
+  EXPECT_GT(leaks, 15);
 }
 
 TEST(Fuzz, SpecsCompileAndTrain) {

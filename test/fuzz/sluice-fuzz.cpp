@@ -2,6 +2,7 @@
 //
 // Random specs before every judge: sluice-fuzz --seed S --count N. Exit status 1 where any two
 // disagree, or compiler or runtime fail.
+#include "SegmentTrial.h"
 #include "SpecGenerator.h"
 #include "Trial.h"
 
@@ -18,6 +19,7 @@ namespace {
 struct Flags {
   uint64_t seed = 1, count = 100;
   uint64_t trainEvery = 100, certifyEvery = 10;
+  int segments = 0;
   std::string programs;
 };
 
@@ -31,6 +33,7 @@ public:
 
 private:
   void check(uint64_t seed, const std::string &text);
+  void checkSegments(uint64_t seed);
   void fail(uint64_t seed, const std::string &text, const std::string &what);
 
   const Flags &flags;
@@ -71,7 +74,28 @@ void Run::check(uint64_t seed, const std::string &text) {
   }
 }
 
+/// Of two levels, texts of 7 tokens have as many boundaries as those of 10 of one.
+void Run::checkSegments(uint64_t seed) {
+  std::string text = generateSegmentedSpec(seed, flags.segments);
+  SegmentJudgement judgement = judgeSegments(text, flags.segments == 1 ? 10 : 7);
+  bool isProved = judgement.verdict.isProved();
+  ++counts[isProved ? "proved" : judgement.leaks ? "leak" : "refused, no leak found"];
+  if (!isProved && !judgement.leaks) {
+    std::cout << "seed " << seed << ": refused, no leak found: " << judgement.verdict.message
+              << "\n"
+              << text << std::endl;
+  }
+  if (!judgement.problem.empty()) {
+    fail(seed, text, judgement.problem);
+  }
+}
+
 void Run::tryOne(uint64_t seed) {
+  if (flags.segments > 0) {
+    ++counts["specs"];
+    checkSegments(seed);
+    return;
+  }
   std::string text = generateSpec(seed);
   ++counts["specs"];
   check(seed, text);
@@ -108,13 +132,18 @@ int main(int argc, char **argv) {
                   "Check the certificate of one in so many; 0: none")
       ->capture_default_str();
   program.add_option("--programs", flags.programs, "Folder of sluice and sluice-certify");
+  program
+      .add_option("--segments", flags.segments,
+                  "Specs with segments in place of others, of 1 or 2 levels, under all boundaries")
+      ->check(CLI::Range(1, 2));
   bool print = false;
   program.add_flag("--print", print, "Print the specs and do nothing");
   CLI11_PARSE(program, argc, argv);
   Run run(flags);
   for (uint64_t seed = flags.seed; seed < flags.seed + flags.count; ++seed) {
     if (print) {
-      std::cout << generateSpec(seed);
+      std::cout << (flags.segments > 0 ? generateSegmentedSpec(seed, flags.segments)
+                                       : generateSpec(seed));
       continue;
     }
     try {

@@ -21,7 +21,7 @@ namespace sluice::cli {
 namespace {
 
 struct CheckFlags {
-  std::string spec, picture, certificate, smt;
+  std::string spec, picture, pictureText, certificate, smt;
   std::vector<std::string> settings;
   std::optional<int64_t> pictureRow;
   bool json = false, strict = false, noReplay = false, noAdvice = false;
@@ -250,6 +250,7 @@ void runCheck(const CheckFlags &flags) {
   request.replay = false;
   request.picture = !flags.picture.empty();
   request.pictureRow = flags.pictureRow;
+  request.pictureText = flags.pictureText;
   request.certificate = flags.certificate;
   request.smt = flags.smt;
   request.step = flags.json;
@@ -323,6 +324,14 @@ void registerCheck(CLI::App &program) {
                    "Row to draw; none draws the row of a period of the scales that cannot see the "
                    "most tokens, or the middle one. A leak is drawn at its own row")
       ->type_name("UINT")
+      ->needs(picture);
+  command
+      ->add_option(
+          "--picture-text", flags->pictureText,
+          "Text over which segments are drawn: of a rule as its bytes say, of a predictor "
+          "behind each |, as sluice boundaries prints it, || where segments are cut again. "
+          "Without it segments are regular")
+      ->type_name("TEXT")
       ->needs(picture);
   command
       ->add_option("--certificate", flags->certificate,

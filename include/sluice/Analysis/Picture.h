@@ -13,7 +13,9 @@ struct PictureBand {
   std::string label; ///< "8 layers, causal"
   spec::SourceLocation place;
   int64_t factor = 1;
-  std::vector<bool> seen; ///< per position: whether the row reads it
+  std::string axis;            ///< whose segments are grouped by `factor`; empty: tokens are
+  std::vector<int64_t> starts; ///< of segments: the first token of each position, and the end
+  std::vector<bool> seen;      ///< per position: whether the row reads it
 };
 
 /// How one band reads another below it.
@@ -36,6 +38,7 @@ struct PictureEdge {
 
 struct Picture {
   std::string name;
+  std::vector<std::string> text;  ///< what stands at each token; empty where it may be any
   int64_t length = 0, row = 0;    ///< tokens drawn; the row whose reads are shown
   int64_t target = 0;             ///< the token that it predicts
   std::vector<PictureBand> bands; ///< from the tokens up; the head reads the last

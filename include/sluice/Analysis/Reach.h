@@ -16,13 +16,20 @@ namespace sluice {
 /// the value's scale; reads past its end are left out.
 using ReachSets = llvm::DenseMap<mlir::Value, llvm::BitVector>;
 
-/// The reads of a function at one length. Relations are solved once; a row then costs about one bit
-/// operation a position of each attention and one word operation per 64 of everything else.
+class FixedSegments;
+
+/// The reads of a function at one length; of segments those of what rows hold, under `boundaries`,
+/// or without these under regular ones (RegularSegments). Relations are solved once; a row then
+/// costs about one bit operation a position of each attention and one word operation per 64 of
+/// everything else.
 class ReachGraph {
 public:
-  ReachGraph(mlir::func::FuncOp function, int64_t length);
+  ReachGraph(mlir::func::FuncOp function, int64_t length,
+             std::optional<Boundaries> boundaries = std::nullopt);
 
   int64_t getLength(mlir::Value value) const { return infoOf(value).length; }
+  /// Of a value on segments, the first token of a row; none of another value.
+  std::optional<int64_t> firstTokenOf(mlir::Value value, int64_t row) const;
   /// What `position` of `value` reads, `value` included. Maps that are not stored are read through,
   /// past the end of their scale too, as the compiled program does.
   ReachSets sees(mlir::Value value, int64_t position) const;
@@ -56,9 +63,11 @@ private:
   const Info &infoOf(mlir::Value value) const;
   void addInfo(const Scales &scales, mlir::Value value);
   Node makeNode(mlir::Operation *op);
+  std::optional<Read> readOf(mlir::OpOperand &operand, int64_t rows);
   std::pair<int64_t, int64_t> rangeOf(const Read &read, int64_t p) const;
 
   int64_t length;
+  std::shared_ptr<const FixedSegments> segments;
   llvm::DenseMap<mlir::Value, Info> infos;
   std::vector<Node> nodes; ///< in the order of the function
   llvm::DenseMap<mlir::Operation *, size_t> indexOf;
@@ -78,7 +87,7 @@ struct StageName {
 StageName stageNameOf(mlir::Operation *op);
 
 /// The least number of tokens after which the scales of a function begin together again: the least
-/// common multiple of their factors, 0 where it is beyond 2^30.
+/// common multiple of their factors, 0 where it is beyond 2^30. Segments are taken to be regular.
 int64_t periodOf(mlir::func::FuncOp function);
 
 /// Tokens that row t of a loss can never see although they come before its target, as a pattern in
@@ -89,6 +98,7 @@ struct BlindPattern {
   int64_t length = 0;   ///< at which it was enumerated; 0: it would have taken too long
   int64_t firstRow = 0; ///< three periods from here on were compared
   bool repeats = false; ///< they agreed
+  std::string segments; ///< "segments of 4 tokens", which were taken; empty where there are none
   struct Row {
     /// Tokens never seen, relative to the start of the row's period, first and last of each run.
     std::vector<std::pair<int64_t, int64_t>> holes;
@@ -117,9 +127,12 @@ struct AdviceRequest {
 void findAdvice(mlir::ModuleOp module, CausalVerdict &verdict, const AdviceRequest &request = {});
 
 /// The picture of a checked module. A leak is drawn at its witness, another model at `row` of a
-/// short sequence; without `row`, at one in the middle of a period of the scales. Returns nothing
-/// and sets `error` where it would be too wide to read or has no loss.
+/// short sequence; without `row`, at one in the middle of a period of the scales. Segments are
+/// those of `text`: of a rule, where its bytes say, of a predictor, where | stands behind a byte,
+/// and || where segments are cut again. Without it they are regular. Returns nothing and sets
+/// `error` where it would be too wide to read, has no loss, or the text does not fit.
 std::optional<Picture> makePicture(mlir::ModuleOp module, const CausalVerdict &verdict,
-                                   std::optional<int64_t> row, std::string &error);
+                                   std::optional<int64_t> row, std::string &error,
+                                   const std::string &text = {});
 
 } // namespace sluice

@@ -32,6 +32,10 @@ public:
   /// do.
   std::optional<std::vector<int32_t>> findTokens(const Boundaries &boundaries,
                                                  int64_t length) const;
+  /// The boundaries of a text. `marks` says of each token how many levels a predictor's bits end
+  /// there; none where there is a predictor and no mark, or the length is not that of the tokens.
+  std::optional<Boundaries> boundariesOf(llvm::ArrayRef<int32_t> tokens,
+                                         llvm::ArrayRef<int64_t> marks) const;
   /// What to run for a leak: first as the witness says, then what is compared with that: the token
   /// changed, under the same boundaries or with one that follows from it. Empty where no tokens
   /// give the boundaries.

@@ -88,6 +88,7 @@ struct CheckRequest {
   bool replay = true;                               ///< run a witness, if there is one
   bool picture = false;                             ///< make one
   std::optional<int64_t> pictureRow = std::nullopt; ///< none: an informative one
+  std::string pictureText = {}; ///< whose segments are drawn; empty: regular ones
   /// Path to write the certificate of a proved spec to; empty: none.
   std::string certificate = {};
   /// Path to write the obligations to, proved or not, as SMT-LIB; empty: none.

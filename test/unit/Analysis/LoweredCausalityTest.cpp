@@ -26,12 +26,8 @@ std::vector<std::string> specs() {
   for (const char *folder :
        {"models", "test/causality/causal", "test/golden", "test/Transforms/Inputs"}) {
     for (const auto &entry : std::filesystem::recursive_directory_iterator(source + "/" + folder)) {
-      // What rows read is decided by data there.
-      std::string name = entry.path().stem();
-      bool isSegmented =
-          name.starts_with("dynamic") || name == "begun" || name == "spacebyte" || name == "hnet";
       if (entry.path().extension() == ".json" && sluice::test::standsForItsKind(entry.path()) &&
-          !isSegmented && entry.path().parent_path().filename() != "expected") {
+          entry.path().parent_path().filename() != "expected") {
         result.push_back(entry.path().string());
       }
     }
@@ -270,7 +266,7 @@ bool guardMatters(Operation *op, AccessAttr access, int64_t other) {
         int64_t right = rows(length, access.getSourceFactor());
         int64_t q = reference::evaluateAffine(access.getMap().getValue().getResult(0), p, i, right);
         bool isRead = q >= 0 && q < right;
-        bool wouldBe = other == 0 || (q >= 0 && q < rows(length, other));
+        bool wouldBe = q >= 0 && q < rows(length, other); // before the first row are zeros always
         if (isRead != wouldBe) {
           return true;
         }

@@ -168,12 +168,43 @@ TEST(Pictures, AnEncodersTokensAreABandOfTheirOwn) {
   EXPECT_EQ(static_cast<int64_t>(llvm::count(picture->bands[1].seen, true)), picture->length);
 }
 
+/// Segments end where a mark stands: of tokens 0 to 6, the first two have three.
+TEST(Pictures, SegmentsOfATextEndAtItsMarks) {
+  Imported model(R"({ "op": "boundaries", "name": "words", "predictor": 2, "prior": 0.3 },
+    { "op": "shorten", "segments": "words" }, { "op": "layer" },
+    { "op": "upsample", "segments": "words" }, { "op": "add", "with": "x" },)");
+  CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
+  const std::string text = "\1\2\3|\4\5\6|\1";
+  auto tokensOf = [&](int64_t row) {
+    std::string error, seen;
+    std::optional<Picture> picture = makePicture(*model.module, verdict, row, error, text);
+    EXPECT_TRUE(picture) << error;
+    for (bool isSeen : picture ? picture->bands.front().seen : std::vector<bool>()) {
+      seen += isSeen ? '1' : '0';
+    }
+    return seen;
+  };
+  EXPECT_EQ(tokensOf(1), "0100000");
+  EXPECT_EQ(tokensOf(4), "1110100");
+  EXPECT_EQ(tokensOf(5), "1111110");
+  EXPECT_EQ(tokensOf(6), "1111111");
+  std::string error;
+  std::optional<Picture> picture = makePicture(*model.module, verdict, 4, error, text);
+  ASSERT_TRUE(picture) << error;
+  EXPECT_EQ(picture->bands[1].axis, "words");
+  EXPECT_EQ(picture->bands[1].starts, (std::vector<int64_t>{0, 3, 6, 6}));
+  EXPECT_FALSE(makePicture(*model.module, verdict, 4, error, "\1\2"));
+  EXPECT_TRUE(has(error, "expected | behind each byte that ends a segment")) << error;
+  EXPECT_FALSE(makePicture(*model.module, verdict, 4, error, "\1|\7"));
+  EXPECT_TRUE(has(error, "expected bytes below the vocabulary of 7, found 7")) << error;
+}
+
 TEST(Pictures, NamesAreEscaped) {
   Picture picture;
   picture.name = "<a> & \"b\"";
   picture.length = 1;
   picture.target = 1;
-  picture.bands.push_back({"tokens", {}, 1, {true}});
+  picture.bands.push_back({"tokens", {}, 1, "", {}, {true}});
   std::string svg = renderSvg(picture);
   EXPECT_TRUE(has(svg, "&lt;a&gt; &amp; &quot;b&quot;")) << svg;
   EXPECT_FALSE(has(svg, "<a>"));

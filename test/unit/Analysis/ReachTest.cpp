@@ -229,6 +229,23 @@ bool patternSees(const BlindPattern &pattern, int64_t row, int64_t token) {
 
 } // namespace
 
+/// A segment is seen from its last token on, and not before.
+TEST(BlindSpots, SegmentsAreSeenWhenTheyHaveEnded) {
+  Imported cut(R"({ "op": "boundaries", "name": "words", "rule": "every", "factor": 3 },
+    { "op": "shorten", "segments": "words" }, { "op": "layer" },
+    { "op": "upsample", "segments": "words" }, { "op": "add", "with": "x" },)");
+  BlindPattern pattern = findBlindSpots(cut.loss());
+  EXPECT_EQ(pattern.segments, "segments of 3 tokens");
+  EXPECT_TRUE(pattern.repeats);
+  EXPECT_EQ(pattern.describe(), "row 3m+1 never sees token 3m");
+  // The fourth segment of 3 ends with token 11, which row 11 may read at once.
+  ReachGraph graph(cut.evaluate(), 13);
+  EXPECT_EQ(graph.sees(cut.loss().getInput(), 11).lookup(cut.loss().getTokens()).count(), 12u);
+  EXPECT_EQ(graph.sees(cut.loss().getInput(), 10).lookup(cut.loss().getTokens()).count(), 10u);
+  ReachGraph other(cut.evaluate(), 13, Boundaries{{4}});
+  EXPECT_EQ(other.sees(cut.loss().getInput(), 10).lookup(cut.loss().getTokens()).count(), 6u);
+}
+
 /// The claim holds for rows and lengths that were not enumerated to make it.
 TEST(BlindSpots, PatternsHoldAtOtherLengths) {
   std::mt19937 generator(5);

@@ -293,7 +293,7 @@ TEST(SegmentProof, AgreesWithAllBoundariesAndTheReference) {
   }
   EXPECT_GE(proved, 16);
   EXPECT_GE(leaks, 30);
-  EXPECT_LE(neither, 4); // what only a longer sequence shows, and bounds that are not sharp
+  EXPECT_LE(neither, 4); // counts read ahead of bits that come late: they are not there yet
 }
 
 } // namespace
