@@ -14,7 +14,8 @@ const std::set<std::string> layerKeys = {"heads",        "key_value_heads", "hea
                                          "norm",         "placement",       "epsilon",
                                          "activation",   "dropout",         "attention_dropout",
                                          "mask",         "rotary",          "bias",
-                                         "feed_forward", "relative",        "scales"};
+                                         "feed_forward", "relative",        "scales",
+                                         "lsh"};
 
 const std::map<std::string, std::set<std::string>> ownKeys = {
     {"embedding", {"input", "positions", "dropout", "to"}},
@@ -238,25 +239,21 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   if (op == "embedding") {
     return embedding(fields, path);
   }
-  if (op == "layer") {
-    return singleLayer(fields, path, x);
-  }
-  for (int64_t i = 0; op == "layers" && i < fields.integer("count", 1); ++i) {
-    Layer settings = readLayer(fields);
-    settings.mask.from = readFirst(fields, settings);
-    x = layer(settings, path + ".inside." + std::to_string(i), x);
+  using Stage = size_t (Deriver::*)(const Fields &, const std::string &, size_t);
+  static const std::map<std::string, Stage> stages = {{"layer", &Deriver::singleLayer},
+                                                      {"hourglass", &Deriver::hourglass},
+                                                      {"top_down", &Deriver::topDown},
+                                                      {"bottom_up", &Deriver::bottomUp}};
+  if (auto found = stages.find(op); found != stages.end()) {
+    return (this->*found->second)(fields, path, x);
   }
   if (op == "layers") {
+    Layer settings = readLayer(fields);
+    settings.mask.from = readFirst(fields, settings);
+    for (int64_t i = 0; i < fields.integer("count", 1); ++i) {
+      x = layer(settings, path + ".inside." + std::to_string(i), x);
+    }
     return x;
-  }
-  if (op == "hourglass") {
-    return hourglass(fields, path, x);
-  }
-  if (op == "top_down") {
-    return topDown(fields, path, x);
-  }
-  if (op == "bottom_up") {
-    return bottomUp(fields, path, x);
   }
   if (op == "norm") {
     return norm(path, x);

@@ -248,7 +248,7 @@ TEST(Step, EveryObligationHoldsOverTheCorpus) {
       }
       StepRefusal refusal;
       auto predict = module->lookupSymbol<func::FuncOp>("predict");
-      auto plan = deriveStep(predict, refusal);
+      auto plan = proveStep(predict, refusal);
       if (predict.getNumArguments() > 1) {
         EXPECT_FALSE(plan) << path;
         EXPECT_NE(refusal.message.find("another axis"), std::string::npos) << refusal.message;
