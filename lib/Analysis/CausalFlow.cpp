@@ -5,6 +5,7 @@
 #include "Remedy.h"
 #include "sluice/Analysis/Proof.h"
 #include "sluice/Analysis/Reach.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Transforms/ImportSpec.h"
 
@@ -31,6 +32,9 @@ static std::string wordOf(Operation *op) {
     return "embedding";
   }
   bool isLayer = part.starts_with("attention.") || part.starts_with("feed_forward.");
+  if (isa<HashedAttentionOp>(op)) {
+    return "attention";
+  }
   if (isLayer && !isa<AttentionOp>(op)) {
     return "layer";
   }

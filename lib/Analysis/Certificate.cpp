@@ -3,6 +3,7 @@
 // A proof as docs/certificate.md spells it. Nothing is decided here.
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Step.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
@@ -94,6 +95,9 @@ static std::string spellKind(Value value) {
       return kind + " " + std::to_string(number.getInt()) +
              (isApart ? " window " + std::to_string(window.getInt()) : "");
     }
+  }
+  if (auto hashed = dyn_cast<HashedAttentionOp>(op)) { // proved as if it read every earlier row
+    return hashed.getSorted() ? "attention sorted" : "attention causal";
   }
   auto attention = dyn_cast<AttentionOp>(op);
   return attention ? kind + " " + spellMask(attention) : kind;
@@ -305,7 +309,7 @@ int64_t Writer::reads(ArrayRef<StepRead> reads, const std::string &reader, bool 
 /// The step that generation takes, of the values of evaluation.
 void Writer::step(const ModeProof &evaluate) {
   StepRefusal refusal;
-  std::optional<StepPlan> plan = deriveStep(evaluate.function, refusal);
+  std::optional<StepPlan> plan = proveStep(evaluate.function, refusal);
   if (!plan) {
     return hasSegments(evaluate.function->getParentOfType<ModuleOp>()) ? line("mode step is none")
                                                                        : void();

@@ -77,6 +77,12 @@ std::string sluice::remedyFor(Operation *fault, spec::SourceLocation &place, Men
     return "row t is scored against token t + " + std::to_string(offset) +
            ", which it reads; score it against token t + 1, at " + spec::toString(place);
   }
+  if (auto hashed = dyn_cast<HashedAttentionOp>(fault); hashed && hashed.getSorted()) {
+    mending.setCausal(hashed);
+    return "rows sorted by hashes stand where later rows put them; leave out \"causal\": false, "
+           "at " +
+           spec::toString(place);
+  }
   auto attention = dyn_cast<AttentionOp>(fault);
   bool changes = attention && mentionsLength(attention.getMask());
   if (attention) {

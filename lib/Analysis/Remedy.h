@@ -4,6 +4,7 @@
 #pragma once
 
 #include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include <functional>
 
@@ -53,6 +54,12 @@ public:
     forEachAt<AttentionOp>(like, [&](AttentionOp op) {
       undo.emplace_back([op, old = op.getMask()]() mutable { op.setMask(old); });
       op.setMask(causalMask(op.getContext(), scalesOf(op)));
+    });
+  }
+  void setCausal(HashedAttentionOp like) {
+    forEachAt<HashedAttentionOp>(like, [&](HashedAttentionOp op) {
+      undo.emplace_back([op]() mutable { op.setSorted(true); });
+      op.setSorted(false);
     });
   }
 

@@ -15,6 +15,7 @@
 #include "sluice/Analysis/SegmentReplay.h"
 #include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Files.h"
@@ -262,10 +263,22 @@ Outcome Compilation::emitStep() {
   return {0, print(*module), ""};
 }
 
+/// Attention by hashes: any, or one whose rows are sorted by them.
+static HashedAttentionOp findHashed(ModuleOp module, bool isSorted = false) {
+  HashedAttentionOp found;
+  module.walk([&](HashedAttentionOp op) { found = isSorted && !op.getSorted() ? found : op; });
+  return found;
+}
+
 /// Model IR to dispatches, stopping where a stage is asked for.
 std::optional<Outcome> Compilation::lowerModel() {
   if (emits("model")) {
     return Outcome{0, print(*module), ""};
+  }
+  if (auto hashed = findHashed(*module); request.verifyEachCausality && hashed) {
+    return badInput(spec::toString(placeOf(hashed)) +
+                    ": --verify-each-causality: expected rows that masks or shifts find, found "
+                    "attention by hashes, whose reads no pass can be compared by; leave it out");
   }
   if (request.verifyEachCausality) {
     watch.emplace(*module);
@@ -285,6 +298,13 @@ std::optional<Outcome> Compilation::lowerModel() {
   if (emits("gradient")) {
     LoweringWatch::finish(*module);
     return Outcome{0, print(*module), ""};
+  }
+  if (HashedAttentionOp sorted = findHashed(*module, /*isSorted=*/true)) {
+    return badInput(
+        spec::toString(placeOf(sorted)) +
+        ": expected hashes whose ranks count earlier rows, found rows sorted by hashes, "
+        "which are not compiled, as a row then reads what later rows decide; leave out "
+        "\"causal\": false");
   }
   if (auto failure = addStep()) {
     return failure;

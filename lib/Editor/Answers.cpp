@@ -214,6 +214,10 @@ json completeValue(const Document &document, const Node &node, size_t begin, siz
   if (info->name == "rotary") {
     items.add("base", "{\"base\": 10000}", ValueItem, info->meaning);
   }
+  if (info->name == "lsh") {
+    items.add("false", "false", ValueItem, info->name);
+    items.add("buckets", "{\"buckets\": 32}", ValueItem, info->meaning);
+  }
   if (info->name == "relative") {
     items.add("bias", "{\"bias\": 32}", ValueItem, info->meaning);
   }

@@ -227,8 +227,11 @@ std::optional<spec::Section> Outline::sectionOf(int object) const {
   }
   bool isSource = name == "mask" && sectionOf(self.parent) == Section::Source;
   if ((isLayer(self.parent) || isSource) &&
-      (name == "mask" || name == "rotary" || name == "relative")) {
-    return name == "mask" ? Section::Mask : name == "rotary" ? Section::Rotary : Section::Relative;
+      (name == "mask" || name == "rotary" || name == "relative" || name == "lsh")) {
+    return name == "mask"     ? Section::Mask
+           : name == "rotary" ? Section::Rotary
+           : name == "lsh"    ? Section::Lsh
+                              : Section::Relative;
   }
   return std::nullopt;
 }

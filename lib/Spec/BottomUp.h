@@ -25,6 +25,7 @@ int64_t expandBottomUp(const BottomUp &bottomUp, const Stage &stage, int64_t inp
   const auto &levels = bottomUp.hierarchy;
   Layer gathers = bottomUp.layer; // its queries are the stage's input, its keys the coarse scales
   gathers.rotaryBase.reset();
+  gathers.lsh.reset();
   gathers.relative = Relative::None;
   std::vector<int64_t> scales;
   int64_t x = input;

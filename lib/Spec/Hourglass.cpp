@@ -32,6 +32,12 @@ void checkAttention(const Fields &fields, const Hourglass &hourglass) {
                 "on another scale than its queries, found both; use \"relative\", or resample "
                 "without attention");
   }
+  if (attends && hourglass.layer.lsh) {
+    fields.fail(fields.position("lsh"),
+                "expected no \"lsh\" where an hourglass resamples by attention, whose keys are "
+                "another stream's, found both; say \"lsh\": false in this stage, or resample "
+                "without attention");
+  }
   if (attends && !hourglass.layer.groups.empty()) {
     fields.fail(fields.position("scales"),
                 "expected no \"scales\" where an hourglass resamples by attention, whose keys are "

@@ -22,6 +22,67 @@ std::optional<double> readRotary(const Fields &fields) {
   return rotary.number("base", positive);
 }
 
+std::optional<Hashing> readLsh(const Fields &fields) {
+  const JsonValue *value = fields.find("lsh");
+  if (!value || (value->kind == JsonKind::Boolean && !value->boolean)) {
+    return std::nullopt;
+  }
+  if (value->kind != JsonKind::Object) {
+    fields.mismatch(*value, "lsh", "false or {\"buckets\": number}");
+  }
+  Fields lsh(*value, fields.fileName(), "an lsh setting");
+  lsh.allowOnly({"buckets", "chunk", "hashes", "causal"});
+  lsh.need("buckets", "the number of buckets of a hash");
+  Hashing hashing;
+  constexpr int64_t mostBuckets = 65536, mostHashes = 64, mostRows = int64_t{1} << 20;
+  hashing.buckets = lsh.integer("buckets", {2, mostBuckets});
+  hashing.chunk = lsh.integer("chunk", {1, mostRows}, hashing.chunk);
+  hashing.hashes = lsh.integer("hashes", {1, mostHashes}, hashing.hashes);
+  hashing.isCausal = lsh.boolean("causal", true);
+  if (hashing.buckets % 2 != 0) {
+    lsh.fail(lsh.position("buckets"),
+             "expected an even number of \"buckets\", as each rotation has "
+             "two, found " +
+                 std::to_string(hashing.buckets));
+  }
+  if ((hashing.chunk & (hashing.chunk - 1)) != 0) {
+    lsh.fail(lsh.position("chunk"),
+             "expected a \"chunk\" of a power of two rows, found " + std::to_string(hashing.chunk));
+  }
+  return hashing;
+}
+
+/// Buckets say which keys are read, and keys are the queries.
+void checkLsh(const Fields &fields, const Layer &layer) {
+  auto refuse = [&](std::string_view key, std::string_view remedy) {
+    fields.fail(fields.position(key), "expected no \"" + std::string(key) +
+                                          "\" with \"lsh\", whose keys are the queries and are "
+                                          "found by their buckets, found both; " +
+                                          std::string(remedy));
+  };
+  if (!layer.lsh) {
+    return;
+  }
+  if (layer.mask.kind != MaskKind::Causal) {
+    refuse("mask", "say \"mask\": \"causal\", or \"lsh\": false");
+  }
+  if (layer.rotaryBase) {
+    refuse("rotary", "turn one of them off");
+  }
+  if (layer.relative != Relative::None) {
+    refuse("relative", "turn one of them off");
+  }
+  if (layer.attentionDropout > 0) {
+    refuse("attention_dropout", "say \"attention_dropout\": 0, or \"lsh\": false");
+  }
+  if (!layer.groups.empty()) {
+    refuse("scales", "say \"scales\": [], or \"lsh\": false");
+  }
+  if (layer.keyValueHeads != layer.heads) {
+    refuse("key_value_heads", "leave one of them out");
+  }
+}
+
 /// Sets what scores have by distance: "relative".
 void readRelative(const Fields &fields, Layer &layer) {
   constexpr std::string_view expected = "\"none\", \"xl\", \"xl_shared\" or {\"bias\": distances}";
@@ -94,6 +155,7 @@ Layer readWritten(const Fields &fields) {
   layer.mask = readMask(fields);
   layer.rotaryBase = readRotary(fields);
   readRelative(fields, layer);
+  layer.lsh = readLsh(fields);
   layer.bias = fields.boolean("bias", true);
   layer.groups = readScales(fields);
   return layer;
@@ -107,7 +169,8 @@ const std::vector<std::string_view> &layerKeys() {
       "norm",         "placement",       "epsilon",
       "activation",   "dropout",         "attention_dropout",
       "mask",         "rotary",          "bias",
-      "feed_forward", "relative",        "scales"};
+      "feed_forward", "relative",        "scales",
+      "lsh"};
   return keys;
 }
 
@@ -153,6 +216,7 @@ Layer readLayer(const Fields &fields, int64_t width) {
                     "; change the size or turn \"rotary\" off");
   }
   checkRelative(fields, layer);
+  checkLsh(fields, layer);
   if (!layer.groups.empty()) {
     checkScales(fields, layer);
   }

@@ -105,6 +105,12 @@ const Keys layerSettings = {
      "terms, with biases of each layer or of all",
      "none",
      {"none", "xl", "xl_shared"}},
+    {"lsh",
+     "false or {\"buckets\": number}",
+     "attention by hashes: a row reads earlier rows of its own bucket, in its chunk of the bucket "
+     "and in the one before",
+     "false",
+     {}},
     {"bias", "boolean", "biases of the layer's linear maps", "true", {}},
     {"scales",
      "list of {\"factor\": k, \"tokens\": [a, b]}",
@@ -210,6 +216,16 @@ const Keys relativeKeys = {{"bias",
                             {}}};
 const Keys rotaryKeys = {
     {"base", "number > 0", "pair (2i, 2i+1) turns by p * base^(-2i / head_size)", "required", {}}};
+
+const Keys lshKeys = {
+    {"buckets", "even integer >= 2", "buckets of a hash", "required", {}},
+    {"chunk", "power of two", "rows of a bucket that are ranked together", "128", {}},
+    {"hashes", "integer >= 1", "hashes, whose keys a row reads together", "2", {}},
+    {"causal",
+     "boolean",
+     "ranks count earlier rows; false: all rows, as published, which leaks",
+     "true",
+     {}}};
 
 const Keys headKeys = {
     {"tied", "boolean", "uses the embedding's token.weight", "false", {}},
@@ -508,6 +524,8 @@ const std::vector<KeyInfo> &keysOf(Section section) {
     return sourceKeys;
   case Section::Scale:
     return scaleKeys;
+  case Section::Lsh:
+    return lshKeys;
   case Section::Rotary:
     break;
   }

@@ -151,9 +151,20 @@ Embedding readEmbedding(const Fields &fields) {
   return embedding;
 }
 
+/// Of a key that says otherwise which keys are read.
+[[noreturn]] void refuseWithLsh(const Fields &fields, std::string_view key) {
+  fields.fail(fields.position(key), "expected no " + quote(key) +
+                                        " with \"lsh\", whose keys are the queries and are found "
+                                        "by their buckets, found both; say \"lsh\": false in this "
+                                        "stage");
+}
+
 /// The first key. Groups of heads, whose keys are of scales of their own, have none.
 int64_t readFirst(const Fields &fields, const Layer &layer) {
   int64_t first = fields.integer("first", anyShift, 0);
+  if (first > 0 && layer.lsh) {
+    refuseWithLsh(fields, "first");
+  }
   if (first > 0 && !layer.groups.empty()) {
     fields.fail(fields.position("first"),
                 "expected no \"first\" beside groups of heads, whose keys are rows of several "
@@ -213,6 +224,9 @@ Layer readSingleLayer(const Fields &fields, int64_t width) {
     checkScoresOfGroups(fields, "over", layer);
   }
   layer.first = readFirst(fields, layer);
+  if (layer.lsh && fields.find("over")) {
+    refuseWithLsh(fields, "over");
+  }
   layer.attentionNorm = readAttentionNorm(fields, layer);
   if (!layer.groups.empty()) {
     return layer;

@@ -67,6 +67,14 @@ private:
       addFeedForward(layer);
       return;
     }
+    if (layer.lsh) {
+      if (layer.attentionNorm) {
+        norm("attention.norm.", layer.norm);
+      }
+      addHashed(layer);
+      addFeedForward(layer);
+      return;
+    }
     int64_t queries = layer.heads * layer.headSize;
     int64_t keys = layer.keyValueHeads * layer.headSize;
     bool isOver = layer.isOver, isPacked = !layer.hasOwnQueries();
@@ -123,6 +131,19 @@ private:
     }
     if (layer.bias) {
       bias("attention.output.", d);
+    }
+  }
+
+  /// Queries that are keys have one matrix.
+  void addHashed(const Layer &layer) {
+    int64_t columns = layer.heads * layer.headSize;
+    for (std::string part : {"query_key", "value", "output"}) {
+      bool isOutput = part == "output";
+      int64_t rows = isOutput ? d : columns;
+      matrix("attention." + part + ".", rows, isOutput ? columns : d, isOutput ? residual : 1);
+      if (layer.bias) {
+        bias("attention." + part + ".", rows);
+      }
     }
   }
 

@@ -96,6 +96,11 @@ TopDown readTopDown(const Fields &fields, int64_t width) {
   }
   topDown.isLearned = readStart(fields, {});
   topDown.layer = readLayer(fields, width);
+  if (topDown.layer.lsh) {
+    fields.fail(fields.position("lsh"),
+                "expected no \"lsh\" in a top_down stage, whose layers leave out the first rows of "
+                "their scales, found both; say \"lsh\": false in this stage");
+  }
   if (!topDown.layer.groups.empty()) {
     fields.fail(fields.position("scales"),
                 "expected no \"scales\" in a top_down stage, whose layers leave out the first rows "

@@ -222,6 +222,11 @@ void Importer::addTables() {
         addTable(distancesName(step), {distances[step], model.width}, "sinusoidal", 10000, step);
       }
     }
+    if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings); layer && layer->lsh) {
+      addTable(rotationsName(primitive),
+               {layer->lsh->hashes * layer->lsh->buckets / 2, layer->heads * layer->headSize},
+               "rotations", 0);
+    }
     const auto *made = std::get_if<spec::Boundaries>(&primitive.settings);
     if (made && made->rule && known.insert(boundariesName(primitive)).second) {
       bool isEvery = *made->rule == spec::BoundaryRule::Every;

@@ -2,6 +2,7 @@
 //
 // Each primitive stage as ops of the model dialect (docs/spec.md gives the equations).
 #include "ImportStages.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -29,6 +30,10 @@ std::string importing::rotaryName(double base, int64_t headSize, int64_t positio
 
 std::string importing::distancesName(int64_t factor) {
   return sinusoidalName.str() + "." + std::to_string(factor);
+}
+
+std::string importing::rotationsName(const Primitive &stage) {
+  return stage.prefix + ".attention.rotations";
 }
 
 Location importing::locationOf(MLIRContext *context, const SourceLocation &location) {
@@ -279,7 +284,24 @@ StageWriter::Sources StageWriter::relativeSources(const Layer &settings, Value x
   return {content, packed, 0, keys, {position, rows}};
 }
 
+/// Attention by hashes (Kitaev et al. 2020, section 2): queries are keys.
+Value StageWriter::hashedAttention(const Layer &settings, Value x) {
+  int64_t size = settings.headSize;
+  Value rows = linear("attention.query_key", x, computeType);
+  Value values = linear("attention.value", x, computeType);
+  Value table = read(rotationsName(*current));
+  name("attention.mix", current->at("lsh"));
+  auto op = HashedAttentionOp::create(
+      b, sequence(current->factor, settings.heads * size, computeType),
+      sequence(current->factor, settings.heads, b.getF32Type()), rows, rows, values, table,
+      settings.heads, size, settings.lsh->hashes, settings.lsh->chunk, !settings.lsh->isCausal);
+  return linear("attention.output", op.getOutput(), residualType);
+}
+
 Value StageWriter::attention(const Layer &settings, Value x) {
+  if (settings.lsh) {
+    return hashedAttention(settings, x);
+  }
   if (!settings.groups.empty()) {
     return groupedAttention(settings, x);
   }

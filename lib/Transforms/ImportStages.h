@@ -18,6 +18,8 @@ std::string scaleName(int64_t factor, llvm::StringRef axis = "");
 constexpr llvm::StringLiteral lastScale = "last";
 /// Symbol of the table of angles that a layer on a scale of `positions` positions reads.
 std::string rotaryName(double base, int64_t headSize, int64_t positions);
+/// Symbol of the table of rotations of a layer that attends by hashes.
+std::string rotationsName(const spec::Primitive &stage);
 constexpr llvm::StringLiteral sinusoidalName = "sinusoidal";
 /// Symbol of the table of sinusoids that Transformer-XL's layers on a scale of `factor` read.
 std::string distancesName(int64_t factor);
@@ -113,6 +115,7 @@ private:
   Sources attentionSources(const spec::Layer &settings, mlir::Value x);
   Sources relativeSources(const spec::Layer &settings, mlir::Value x);
   mlir::Value attention(const spec::Layer &settings, mlir::Value x);
+  mlir::Value hashedAttention(const spec::Layer &settings, mlir::Value x);
   /// Scores and mixes, as `block`.mix, whose mask stands at `place`.
   mlir::Value mix(const std::string &block, const spec::Layer &settings, const Sources &sources,
                   const spec::SourceLocation &place);

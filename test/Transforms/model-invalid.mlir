@@ -73,3 +73,19 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
     return
   }
 }
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
+  sluice.axis @tokens
+  sluice.scale @fine on @tokens factor 1
+  sluice.axis @words segments of @fine capacity 8
+  sluice.scale @word on @words factor 1
+  sluice.parameter @rotations : tensor<2x8xf32> {names = ["rotations"], sizes = array<i64: 2>, initial = "rotations", frozen}
+  func.func @predict(%x: !sluice.seq<@word, 8, f32>) -> !sluice.seq<@word, 8, f32> {
+    %r = sluice.read @rotations : tensor<2x8xf32>
+    // expected-error@+1 {{S-115: expected rows of the tokens that are predicted for attention by hashes, found rows of @words}}
+    %o, %s = sluice.hashed_attention %x, %x, %x, %r {heads = 2 : i64, head_size = 4 : i64, hashes = 1 : i64, chunk = 4 : i64} : (!sluice.seq<@word, 8, f32>, !sluice.seq<@word, 8, f32>, !sluice.seq<@word, 8, f32>, tensor<2x8xf32>) -> (!sluice.seq<@word, 8, f32>, !sluice.seq<@word, 2, f32>)
+    return %o : !sluice.seq<@word, 8, f32>
+  }
+}

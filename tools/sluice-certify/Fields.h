@@ -32,6 +32,7 @@ struct HeadGroup {
 /// What a `layer` is, as far as the graph goes.
 struct Layer {
   bool preNorm = true, gated = false, dropsOut = false;
+  bool isHashed = false;     ///< rows of a bucket read each other; queries are the keys
   bool isXl = false;         ///< scores have Transformer-XL's terms by distance
   bool attentionNorm = true; ///< the attention block of a pre-norm layer norms its streams
   Mask mask;
@@ -238,6 +239,12 @@ inline Layer readLayer(const Fields &fields) {
   layer.mask = readMask(fields);
   readRelative(fields, layer);
   layer.groups = readScales(fields);
+  if (const json *lsh = fields.find("lsh"); lsh && *lsh != false) { // a part of what is causal
+    layer.isHashed = lsh->is_object() && Fields(*lsh, nullptr, "lsh").boolean("causal", true);
+    if (!layer.isHashed || layer.mask.kind != Mask::Causal || layer.isXl) {
+      fields.mismatch("causal ranks, a causal mask and no distances with \"lsh\"", lsh->dump());
+    }
+  }
   return layer;
 }
 

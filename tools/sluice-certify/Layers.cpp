@@ -14,7 +14,7 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
   }
   size_t keys = 0;
   std::vector<size_t> terms;
-  std::optional<size_t> other = over.empty() ? std::nullopt : std::optional(over[0]);
+  std::optional<size_t> values, other = over.empty() ? std::nullopt : std::optional(over[0]);
   if (other && settings.preNorm && settings.attentionNorm) {
     other = norm(path + ".over", *other);
   }
@@ -32,10 +32,14 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
   } else if (other) {
     x = make(Kind::Linear, path + ".query", {x});
     keys = make(Kind::Linear, path + ".kv", {*other});
+  } else if (settings.isHashed) {
+    keys = make(Kind::Linear, path + ".query_key", {x});
+    values = make(Kind::Linear, path + ".value", {x});
+    x = keys;
   } else {
     x = keys = make(Kind::Linear, path + ".qkv", {x});
   }
-  std::vector<size_t> operands = {x, keys, keys};
+  std::vector<size_t> operands = {x, keys, values.value_or(keys)};
   operands.insert(operands.end(), terms.begin(), terms.end());
   x = attend(path + ".mix", std::move(operands), settings.mask);
   return make(Kind::Linear, path + ".output", {x});

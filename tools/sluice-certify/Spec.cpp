@@ -14,7 +14,8 @@ const std::set<std::string> layerKeys = {"heads",        "key_value_heads", "hea
                                          "norm",         "placement",       "epsilon",
                                          "activation",   "dropout",         "attention_dropout",
                                          "mask",         "rotary",          "bias",
-                                         "feed_forward", "relative",        "scales"};
+                                         "feed_forward", "relative",        "scales",
+                                         "lsh"};
 
 const std::map<std::string, std::set<std::string>> ownKeys = {
     {"embedding", {"input", "positions", "dropout", "to"}},

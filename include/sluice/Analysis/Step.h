@@ -91,6 +91,8 @@ struct StepPlan {
 /// Derives the step from the bounds of `function`. Where there is none, sets `refusal`. Every claim
 /// of the plan is an obligation (below), not yet decided.
 std::optional<StepPlan> deriveStep(mlir::func::FuncOp function, StepRefusal &refusal);
+/// The same where no such step is compiled yet: what a certificate says.
+std::optional<StepPlan> proveStep(mlir::func::FuncOp function, StepRefusal &refusal);
 
 //===----------------------------------------------------------------------===//
 // Obligations

@@ -31,7 +31,8 @@ enum class Section : uint8_t {
   Rotary,
   Relative,
   Source,
-  Scale
+  Scale,
+  Lsh
 };
 
 const std::vector<KeyInfo> &keysOf(Section section);

@@ -110,6 +110,14 @@ struct HeadGroup {
 /// `factor`: a window of whole groups, of which every group.factor-th row is read.
 Mask windowOfMoving(const HeadGroup &group, int64_t factor);
 
+/// Attention by hashes: queries that are the keys, which read rows of their own bucket.
+struct Hashing {
+  int64_t buckets = 2; ///< of a hash, an even number
+  int64_t chunk = 128; ///< rows of a bucket that are ranked together, a power of two
+  int64_t hashes = 2;
+  bool isCausal = true; ///< ranks count earlier rows; else, as published, all rows
+};
+
 struct Layer {
   int64_t heads = 0;
   int64_t keyValueHeads = 0; ///< divides heads
@@ -126,6 +134,7 @@ struct Layer {
   std::optional<double> rotaryBase; ///< absent: no rotation
   Relative relative = Relative::None;
   int64_t distances = 0; ///< of Relative::Bias: rows of the table at most
+  std::optional<Hashing> lsh; ///< absent: a mask alone says which keys are read
   bool bias = true;
   bool isOver = false;           ///< keys and values come from another stream than queries
   std::string over;              ///< its name; empty where an hourglass made the stage

@@ -2,6 +2,7 @@
 //
 // The model dialect: registration, verifiers, sizes of sequences.
 #include "OpFacts.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Step.h"
 #include "sluice/Runtime/Limits.h"
@@ -37,6 +38,10 @@ void SluiceDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "sluice/Dialect/Sluice/StepOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "sluice/Dialect/Sluice/HashedOps.cpp.inc"
       >();
 }
 

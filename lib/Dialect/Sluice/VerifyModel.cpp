@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What passes need of a module beyond what each op's verifier sees.
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Runtime/Limits.h"
 
@@ -158,6 +159,14 @@ static bool joinsSegments(Operation *op) {
 static LogicalResult verifyAxes(Operation *op) {
   if (joinsSegments(op)) {
     return success();
+  }
+  if (isa<HashedAttentionOp>(op)) {
+    AxisOp rows = axisOf(op, op->getOperand(0));
+    if (rows && (rows.getCapacity() || rows.getSegments())) {
+      return op->emitError() << "S-115: expected rows of the tokens that are predicted for "
+                                "attention by hashes, found rows of @"
+                             << rows.getSymName();
+    }
   }
   if (isa<AttentionOp, AttentionBackwardOp>(op)) {
     AxisOp queries = axisOf(op, op->getOperand(0)), keys = axisOf(op, op->getOperand(1));

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Constant tables, computed in float64 by the compiler and stored in the artifact.
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Target/Artifact.h"
 
 #include <cmath>
@@ -69,6 +70,8 @@ std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memor
       putFloats(parameter.getSymName().str(), angleTable(parameter, std::sin, std::cos));
     } else if (parameter.getInitial() == "members") {
       putFloats(parameter.getSymName().str(), memberTable(parameter));
+    } else if (parameter.getInitial() == "rotations") {
+      putFloats(parameter.getSymName().str(), drawRotations(parameter));
     }
   }
   ParameterLayout layout(module);

@@ -278,7 +278,7 @@ TEST(Step, EveryObligationHoldsOverTheCorpus) {
       }
       StepRefusal refusal;
       auto predict = module->lookupSymbol<func::FuncOp>("predict");
-      auto plan = deriveStep(predict, refusal);
+      auto plan = proveStep(predict, refusal);
       ASSERT_TRUE(plan) << path << refusal.message;
       if (!predict.getBody().getOps<SegmentOp>().empty()) {
         continue; // boundaries are no periods: the reference runs these (Transforms/StepTest.cpp)

@@ -3,6 +3,7 @@
 // A whole model under the reference evaluator.
 #include "ReferenceModel.h"
 
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -84,6 +85,10 @@ template <typename T> static std::vector<T> makeTable(ParameterOp parameter) {
       table[row] = 1;
     }
     return table;
+  }
+  if (parameter.getInitial() == "rotations") {
+    std::vector<float> numbers = drawRotations(parameter);
+    return {numbers.begin(), numbers.end()};
   }
   bool rotary = parameter.getInitial() == "rotary";
   std::vector<T> table;

@@ -126,6 +126,8 @@ Place placeOf(Section section) {
     return {head + R"(, "defaults": {"rotary": {)", "}}" + stages, {{"base", "100"}}, keys};
   case Section::Relative:
     return {head + R"(, "defaults": {"relative": {)", "}}" + stages, {{"bias", "8"}}, keys};
+  case Section::Lsh:
+    return {head + R"(, "defaults": {"lsh": {)", "}}" + stages, {{"buckets", "8"}}, keys};
   case Section::Scale:
     return {head + R"(, "defaults": {"scales": [{)",
             "}]}" + stages,
@@ -145,9 +147,9 @@ std::vector<Place> allPlaces() {
   for (Op op : allOps()) {
     places.push_back(placeOf(op));
   }
-  for (Section section :
-       {Section::Spec, Section::Defaults, Section::Precision, Section::Training, Section::Schedule,
-        Section::Mask, Section::Rotary, Section::Relative, Section::Source, Section::Scale}) {
+  for (Section section : {Section::Spec, Section::Defaults, Section::Precision, Section::Training,
+                          Section::Schedule, Section::Mask, Section::Rotary, Section::Relative,
+                          Section::Source, Section::Scale, Section::Lsh}) {
     places.push_back(placeOf(section));
   }
   return places;
@@ -198,10 +200,11 @@ TEST(Schema, ValuesAreThoseOfTheReader) {
       if (kinds != std::string::npos) { // of the key "op"
         expected = quoted(message.substr(kinds));
       }
-      expected.erase("window"); // masks and rotations may be objects too
+      expected.erase("window"); // masks, rotations and hashes may be objects too
       expected.erase("tokens");
       expected.erase("block");
       expected.erase("base");
+      expected.erase("buckets");
       EXPECT_EQ(Set(key.values.begin(), key.values.end()), expected) << message;
     }
   }

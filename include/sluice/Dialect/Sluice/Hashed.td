@@ -1,0 +1,57 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention by hashes (Reformer). Apart from Sluice.td, as few programs need it.
+
+#ifndef SLUICE_HASHED_TD
+#define SLUICE_HASHED_TD
+
+include "sluice/Dialect/Sluice/Step.td"
+
+defvar hashedAttributes = (ins I64Attr:$heads, I64Attr:$head_size, I64Attr:$hashes, I64Attr:$chunk, UnitAttr:$sorted);
+
+def Sluice_HashedAttentionOp : Sluice_ForwardOp<"hashed_attention", [FusedAlone]> {
+  let summary = "Attention between rows of one bucket, chunk by chunk (Kitaev et al. 2020, section 2)";
+  let description = [{
+    Queries and keys are one sequence, of heads D columns, and values another one. `rotations`, [hashes buckets / 2, heads D], are
+    constants. For each hash, y = R x has a number for each of half the buckets. The bucket of a row is i where |y[i]| is the
+    greatest, plus half the buckets where y[i] < 0 (equation 4's argmax of [y; -y]). All heads share it.
+
+    The rank of row p is the number of rows q < p of its bucket, and its chunk is rank div `chunk`. Row p reads the rows q < p of its
+    bucket in its own chunk and in the one before; itself only where no hash finds it any other row. Buckets and ranks
+    depend on rows up to p. Scores are products over sqrt(D); softmax runs over the rows of all hashes together, a row that
+    two of them find counting twice. It is the sum of each hash's attention, weighted by its log-sum-exp. `lse` is the
+    log-sum-exp of a row, 0 where it reads itself alone. No gradient passes through buckets.
+
+    With `sorted` rows are ranked as published: sorted by bucket, then by position, and the sorted list is cut into chunks. Which rows are in
+    a chunk then depends on all of them. Such an op leaks, and does not compile.
+  }];
+  let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value, AnyRankedTensor:$rotations),
+                       hashedAttributes);
+  let results = (outs Sluice_Sequence:$output, Sluice_Sequence:$lse);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let extraClassDeclaration = [{
+    /// Buckets of a hash, an even number.
+    int64_t getBuckets() {
+      return 2 * ::llvm::cast<::mlir::RankedTensorType>(getRotations().getType()).getDimSize(0) / int64_t(getHashes());
+    }
+  }];
+  let hasVerifier = 1;
+}
+
+def Sluice_HashedAttentionBackwardOp : Sluice_BackwardOp<"hashed_attention_backward", [FusedAlone]> {
+  let summary = "Gradients of the rows that are queries and keys, and of values";
+  let description = [{
+    Each hash's part is a gradient of attention by the output and the log-sum-exp of all hashes together. Buckets are found again.
+  }];
+  let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$value, Sluice_Sequence:$output, Sluice_Sequence:$lse,
+                            Sluice_Sequence:$gradient, AnyRankedTensor:$rotations), hashedAttributes);
+  let results = (outs Sluice_Sequence:$query_gradient, Sluice_Sequence:$value_gradient);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let extraClassDeclaration = [{
+    int64_t getBuckets() {
+      return 2 * ::llvm::cast<::mlir::RankedTensorType>(getRotations().getType()).getDimSize(0) / int64_t(getHashes());
+    }
+  }];
+}
+
+#endif

@@ -1,0 +1,188 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "HashedSlots.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::hashed;
+
+//===----------------------------------------------------------------------===//
+// Slots
+//===----------------------------------------------------------------------===//
+
+/// The rotations in the type of the rows, which holds their numbers as they are.
+Value HashedSlots::rotationsOf(Type element) {
+  Value table = emitter.get(rotations);
+  auto type = cast<RankedTensorType>(table.getType());
+  if (type.getElementType() == element) {
+    return table;
+  }
+  SlotPass pass(emitter);
+  Value row =
+      pass.load(table, {.kind = AccessKind::Flat, .at = pass.p, .width = type.getDimSize(1)});
+  return pass.finish({row}, {type.clone(element)},
+                     dispatch::DomainAttr::get(pass.b.getContext(), 1, type.getDimSize(0), 0),
+                     AccessKind::Flat)[0];
+}
+
+/// Products with all rotations.
+Value HashedSlots::project() {
+  Value table = rotationsOf(cast<SequenceType>(query.getType()).getElement());
+  int64_t columns = cast<RankedTensorType>(table.getType()).getDimSize(0);
+  auto result = emitter.b.getArrayAttr({AccessAttr::get(emitter.b.getContext(), AccessKind::Row)});
+  auto contract = dispatch::ContractOp::create(emitter.b, TypeRange(type(rows, columns, f32())),
+                                               emitter.get(query), table, ValueRange(), ofRows(),
+                                               UnitAttr(), emitter.b.getArrayAttr({}), result,
+                                               IntegerAttr(), StringAttr(), StringAttr());
+  OpBuilder::InsertionGuard guard(emitter.b);
+  Block *block = emitter.b.createBlock(&contract.getEpilogue());
+  dispatch::YieldOp::create(emitter.b, ValueRange{block->addArgument(f32(), emitter.b.getLoc())});
+  return contract.getResult(0);
+}
+
+/// For each row its bucket from 1 on, which 0 stands for where there is no row; where its bucket's
+/// region begins; and its own place there.
+SmallVector<Value> HashedSlots::findBuckets(Value projected, int64_t hash) {
+  SlotPass pass(emitter);
+  int64_t half = buckets / 2;
+  ImplicitLocOpBuilder &b = pass.b;
+  Value y = pass.load(projected, {.at = pass.p, .width = half, .column = hash * half});
+  Value size = math::AbsFOp::create(b, y);
+  Value isGreatest =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, size, pass.row(pass.most(size), half));
+  Value isBelow =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, y, pass.row(pass.real(0), half));
+  // The first bucket is the greatest of numbers that fall.
+  Value column = pass.columns(half);
+  Value falling = arith::SubIOp::create(b, pass.row(pass.whole(buckets), half), column);
+  Value fallen = arith::SubIOp::create(b, pass.row(pass.whole(half), half), column);
+  Value own = arith::SelectOp::create(b, isBelow, fallen, falling);
+  Value found =
+      pass.most(arith::SelectOp::create(b, isGreatest, own, pass.row(pass.whole(1), half)));
+  Value label = arith::SubIOp::create(b, pass.whole(buckets + 1), found);
+  Value begin =
+      arith::MulIOp::create(b, arith::SubIOp::create(b, label, pass.whole(1)), pass.whole(region));
+  Value place = arith::AddIOp::create(b, begin, pass.position());
+  Type numbers = type(rows, 0, i32());
+  return pass.finish({label, begin, place}, {numbers, numbers, numbers}, ofRows());
+}
+
+/// Bits over the regions of all buckets, one behind the other: a region has one where a row is of
+/// its bucket, and behind the rows as many as fill the bucket's slots.
+Value HashedSlots::setBits(Value labels) {
+  auto factor = ofRows().getFactor();
+  SlotPass members(emitter);
+  auto isOf = [&](SlotPass &pass, int64_t each) -> Value {
+    Value label = pass.load(labels, {.at = pass.p % each, .factor = factor});
+    Value bucket = arith::DivSIOp::create(pass.b, pass.position(), pass.whole(each));
+    Value own = arith::AddIOp::create(pass.b, bucket, pass.whole(1));
+    return pass.is(arith::CmpIPredicate::eq, label, own);
+  };
+  auto bit = [](SlotPass &pass, Value isSet) -> Value {
+    return arith::SelectOp::create(pass.b, isSet, pass.real(1), pass.real(0));
+  };
+  Value ofRows =
+      members.finish({bit(members, isOf(members, rows))}, {type(buckets * rows, 0, f32())},
+                     emitter.wholeDomain(batch, buckets * rows))[0];
+  SlotPass sums(emitter);
+  Value sum = sums.load(ofRows, {.kind = AccessKind::Range, .at = (sums.p + sums.i) * rows});
+  Value counts =
+      sums.finish({sum}, {type(buckets, 0, f32())}, emitter.wholeDomain(batch, buckets))[0];
+  SlotPass all(emitter);
+  ImplicitLocOpBuilder &b = all.b;
+  Value isMember = isOf(all, region);
+  Value count = all.load(counts, {.at = all.p.floorDiv(region)});
+  Value place = arith::RemSIOp::create(b, all.position(), all.whole(region));
+  Value blocks = math::FloorOp::create(
+      b, arith::MulFOp::create(
+             b, arith::AddFOp::create(b, count, all.real(static_cast<double>(aligned - 1))),
+             all.real(1 / static_cast<double>(aligned))));
+  Value end = arith::AddFOp::create(
+      b,
+      arith::SubFOp::create(
+          b, arith::MulFOp::create(b, blocks, all.real(static_cast<double>(aligned))), count),
+      all.real(static_cast<double>(rows)));
+  Value isBehind = all.is(arith::CmpIPredicate::sge, place, all.whole(rows));
+  Value isBefore = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT,
+                                         arith::SIToFPOp::create(b, b.getF32Type(), place), end);
+  Value fills = arith::AndIOp::create(b, isBehind, isBefore);
+  return all.finish({bit(all, arith::OrIOp::create(b, isMember, fills))},
+                    {type(buckets * region, 0, f32())},
+                    emitter.wholeDomain(batch, buckets * region))[0];
+}
+
+/// Bit m is slot m: a scan says where each is, and how many there are up to a place.
+Slots HashedSlots::order(ArrayRef<Value> found) {
+  Value bits = setBits(found[0]);
+  auto scan = dispatch::SegmentScanOp::create(
+      emitter.b, type(buckets * region, 0, i32()), type(slots, 0, i32()), type(2, 0, i32()), bits,
+      emitter.wholeDomain(batch, buckets * region), StringAttr(), StringAttr());
+  Slots made;
+  SlotPass of(emitter);
+  Value place = of.own(scan.getEnds());
+  Value row = arith::RemSIOp::create(of.b, place, of.whole(region));
+  Value isThere = of.is(arith::CmpIPredicate::slt, place, of.whole(buckets * region));
+  Value within = arith::MinSIOp::create(of.b, row, of.whole(rows));
+  made.rowOf = of.finish({arith::SelectOp::create(of.b, isThere, within, of.whole(rows))},
+                         {type(slots, 0, i32())}, ofSlots())[0];
+  SlotPass at(emitter);
+  Value begin = at.own(found[1]), own = at.own(found[2]);
+  Value before = at.gather(scan.getCounts(), begin, 0, /*offset=*/-1);
+  Value slot = arith::SubIOp::create(at.b, at.gather(scan.getCounts(), own), at.whole(1));
+  Type numbers = type(rows, 0, i32());
+  SmallVector<Value> results =
+      at.finish({slot, arith::SubIOp::create(at.b, slot, before)}, {numbers, numbers}, ofRows());
+  made.slotOf = results[0];
+  made.rankOf = results[1];
+  return made;
+}
+
+void HashedSlots::find() {
+  Value projected = project();
+  for (int64_t hash = 0; hash < hashes; ++hash) {
+    of.push_back(order(findBuckets(projected, hash)));
+  }
+}
+
+Value HashedSlots::toSlots(Value tensor, int64_t hash, int64_t width) {
+  SlotPass pass(emitter);
+  Value row = pass.gather(tensor, pass.own(of[hash].rowOf), width);
+  Type element = cast<RankedTensorType>(tensor.getType()).getElementType();
+  return pass.finish({row}, {type(slots, width, element)}, ofSlots())[0];
+}
+
+//===----------------------------------------------------------------------===//
+// Attention of slots
+//===----------------------------------------------------------------------===//
+
+/// Own: a row that is not the first of its chunk. Before: one that is not in the first chunk.
+Value HashedSlots::has(SlotPass &pass, Part part, Value rank) const {
+  Value rows = pass.whole(chunk);
+  Value counted = part == Own ? Value(arith::RemSIOp::create(pass.b, rank, rows)) : rank;
+  return pass.is(arith::CmpIPredicate::sge, counted, pass.whole(part == Own ? 1 : chunk));
+}
+
+/// Slots of a chunk are a block. Own: those before the row's. Before: those of the block before.
+IntegerSet HashedSlots::maskOf(Part part) const {
+  MLIRContext *context = emitter.b.getContext();
+  AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
+  AffineExpr begin = p.floorDiv(chunk) * chunk;
+  AffineExpr first = part == Own ? begin : begin - chunk, last = part == Own ? p : begin;
+  return IntegerSet::get(2, 1, {last - 1 - q, q - first}, {false, false});
+}
+
+void HashedSlots::fillRegion(Region &score, bool derivative) const {
+  ImplicitLocOpBuilder b(emitter.b.getLoc(), emitter.b.getContext());
+  Block *block = b.createBlock(&score);
+  SmallVector<Type> types{f32(), i32(), i32(), i32()};
+  if (derivative) {
+    types.push_back(f32());
+  }
+  block->addArguments(types, SmallVector<Location>(types.size(), b.getLoc()));
+  Value scale = arith::ConstantOp::create(
+      b, b.getF32FloatAttr(static_cast<float>(1 / std::sqrt(static_cast<double>(size)))));
+  Value scaled = arith::MulFOp::create(b, block->getArgument(derivative ? 4 : 0), scale);
+  dispatch::YieldOp::create(b, ValueRange{scaled});
+}

@@ -1,0 +1,179 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Slots of attention by hashes: rows in the order of their buckets and positions, in which a chunk
+// is a block of rows.
+//
+// Where a bucket's slots begin depends on all rows, as they lie behind those of the buckets before
+// it. They begin at a multiple of what kernels compute together, so that no result depends on
+// where. What a row reads is decided by its bucket and rank, and so by rows up to it.
+#pragma once
+
+#include "sluice/Dialect/Sluice/Fusion.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+namespace sluice::hashed {
+
+using namespace mlir;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+
+/// How a body reads a tensor: at `at`, of p and i, from the index that finds it where there is one.
+struct SlotAccess {
+  AccessKind kind = AccessKind::Row;
+  AffineExpr at;
+  int64_t width = 0; ///< columns; 0: one number
+  int64_t column = 0, factor = 0;
+  Value index = {};
+};
+
+/// A row pass under construction.
+class SlotPass {
+public:
+  explicit SlotPass(DispatchEmitter &emitter)
+      : b(emitter.b.getLoc(), emitter.b.getContext()), p(getAffineDimExpr(0, b.getContext())),
+        i(getAffineDimExpr(1, b.getContext())), emitter(emitter), block(region.emplaceBlock()) {
+    b.setInsertionPointToEnd(&block);
+  }
+
+  Value load(Value tensor, const SlotAccess &access) {
+    MLIRContext *context = b.getContext();
+    int64_t index =
+        access.index ? int64_t(cast<BlockArgument>(access.index).getArgNumber()) : int64_t(-1);
+    operands.push_back(tensor);
+    accesses.push_back(AccessAttr::get(
+        context, access.kind, AffineMapAttr::get(AffineMap::get(2, 1, access.at)), 1, access.factor,
+        AffineMapAttr::get(AffineMap::get(1, 0, getAffineConstantExpr(access.column, context))),
+        index, /*least=*/false, /*last=*/-1, /*extended=*/false));
+    Type type = dispatch::bodyTypeOf(cast<RankedTensorType>(tensor.getType()).getElementType());
+    return block.addArgument(access.width > 0 ? RankedTensorType::get({access.width}, type) : type,
+                             b.getLoc());
+  }
+  /// Row p, or one number of it.
+  Value own(Value tensor, int64_t width = 0) { return load(tensor, {.at = p, .width = width}); }
+  /// The row that `index` finds, zeros where there is none.
+  Value gather(Value tensor, Value index, int64_t width = 0, int64_t offset = 0) {
+    return load(tensor,
+                {.kind = AccessKind::Gather, .at = p + offset, .width = width, .index = index});
+  }
+
+  Value position() { return dispatch::PositionOp::create(b, b.getI32Type()); }
+  Value columns(int64_t width) {
+    return dispatch::ColumnOp::create(b, RankedTensorType::get({width}, b.getI32Type()));
+  }
+  Value whole(int64_t number) {
+    return arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(number)));
+  }
+  Value real(double number) {
+    return arith::ConstantOp::create(b, b.getF32FloatAttr(static_cast<float>(number)));
+  }
+  /// A number as a row of so many columns.
+  Value row(Value number, int64_t width) {
+    return tensor::SplatOp::create(b, RankedTensorType::get({width}, number.getType()), number);
+  }
+  Value is(arith::CmpIPredicate predicate, Value x, Value y) {
+    return arith::CmpIOp::create(b, predicate, x, y);
+  }
+  Value most(Value row) {
+    return dispatch::ReduceOp::create(b, cast<RankedTensorType>(row.getType()).getElementType(),
+                                      dispatch::ReduceKind::Max, row);
+  }
+
+  /// The dispatch: each value a row of `domain`, stored as its type says.
+  SmallVector<Value> finish(ArrayRef<Value> yielded, ArrayRef<Type> types,
+                            dispatch::DomainAttr domain, AccessKind kind = AccessKind::Row) {
+    dispatch::YieldOp::create(b, yielded);
+    SmallVector<Attribute> results(types.size(), AccessAttr::get(b.getContext(), kind));
+    auto op = dispatch::RowsOp::create(emitter.b, types, operands, domain, b.getArrayAttr(accesses),
+                                       b.getArrayAttr(results), UnitAttr(), DenseI64ArrayAttr(),
+                                       StringAttr(), StringAttr());
+    op.getBody().takeBody(region);
+    return op.getResults();
+  }
+
+  ImplicitLocOpBuilder b;
+  const AffineExpr p, i;
+
+private:
+  DispatchEmitter &emitter;
+  Region region;
+  Block &block;
+  SmallVector<Value> operands;
+  SmallVector<Attribute> accesses;
+};
+
+/// Where one hash puts the rows, i32. A row without a slot has none that is read.
+struct Slots {
+  Value slotOf; ///< [B, T]: of a row
+  Value rankOf; ///< [B, T]: of a row in its bucket
+  Value rowOf;  ///< [B, S]: of a slot; T where it has none
+};
+
+/// The two parts of a hash's attention, and which rows have them.
+enum Part { Own, Before };
+constexpr std::array<Part, 2> bothParts = {Own, Before};
+
+/// A score that leaves nothing of a row's weights.
+constexpr double nothing = 1e30;
+
+/// What both ops are lowered with: the slots of each hash, and what happens there.
+class HashedSlots {
+public:
+  template <typename Op>
+  HashedSlots(Op op, DispatchEmitter &emitter)
+      : HashedSlots(emitter, op.getQuery(), op.getRotations(), op.getBuckets()) {
+    heads = static_cast<int64_t>(op.getHeads());
+    size = static_cast<int64_t>(op.getHeadSize());
+    hashes = static_cast<int64_t>(op.getHashes());
+    chunk = static_cast<int64_t>(op.getChunk());
+    aligned = std::max<int64_t>(chunk, blockOfKernels);
+    region = rows + aligned;
+    slots = static_cast<int64_t>(llvm::alignTo(rows + buckets * (aligned - 1), aligned));
+    find();
+  }
+
+  /// Rows of `width` columns in the slots of a hash.
+  Value toSlots(Value tensor, int64_t hash, int64_t width);
+  /// Those that some row has: a chunk of one row has no earlier row in it.
+  ArrayRef<Part> parts() const { return ArrayRef<Part>(bothParts).drop_front(chunk == 1 ? 1 : 0); }
+  /// Condition, in a body, that a row of this rank has the part.
+  Value has(SlotPass &pass, Part part, Value rank) const;
+  IntegerSet maskOf(Part part) const;
+  RankedTensorType type(int64_t positions, int64_t width, Type element) const {
+    return width > 0 ? RankedTensorType::get({batch, positions, width}, element)
+                     : RankedTensorType::get({batch, positions}, element);
+  }
+  /// score / sqrt(D), and with `derivative` that of a gradient.
+  void fillRegion(Region &score, bool derivative) const;
+  dispatch::DomainAttr ofRows() const { return emitter.domainOf(query); }
+  dispatch::DomainAttr ofSlots() const { return emitter.wholeDomain(batch, slots); }
+  Type f32() const { return emitter.b.getF32Type(); }
+  Type i32() const { return emitter.b.getI32Type(); }
+
+  DispatchEmitter &emitter;
+  Value query, rotations;
+  int64_t batch, rows, buckets, heads = 0, size = 0, hashes = 0, chunk = 0;
+  int64_t aligned = 0; ///< slots of a bucket begin at a multiple of it
+  int64_t region = 0;  ///< places of a bucket in the scan: all rows, then those that fill its slots
+  int64_t slots = 0;
+  std::vector<Slots> of; ///< by hash
+
+private:
+  HashedSlots(DispatchEmitter &emitter, Value query, Value rotations, int64_t buckets)
+      : emitter(emitter), query(query), rotations(rotations), batch(getBatch(emitter.getScope())),
+        rows(emitter.typeOf(query).getDimSize(1)), buckets(buckets) {}
+
+  /// Rows and keys that attention kernels compute together.
+  static constexpr int64_t blockOfKernels = 64;
+
+  void find();
+  Value rotationsOf(Type element);
+  Value project();
+  SmallVector<Value> findBuckets(Value projected, int64_t hash);
+  Value setBits(Value labels);
+  Slots order(ArrayRef<Value> found);
+};
+
+} // namespace sluice::hashed
