@@ -129,11 +129,9 @@ std::vector<Executor::SegmentRows> Executor::segmentRows() {
 
 bool Executor::growRoom() {
   int64_t needed = 0;
-  for (const auto &[name, scalar] : plan().scalars) {
-    if (name.starts_with(prefix)) {
-      for (const Totals &text : totalsOf(scalar, plan().model.batch)) {
-        needed = std::max<int64_t>(needed, text.needed + 1); // the last: a segment still open
-      }
+  for (const SegmentFacts &segments : plan().segments) {
+    for (const Totals &text : totalsOf(segments, plan().model.batch)) {
+      needed = std::max<int64_t>(needed, text.needed + 1); // the last: a segment still open
     }
   }
   size_t before = bucket;

@@ -268,14 +268,14 @@ const KeyInfo windowInside = {"shorten_window",
                               "each one's factor",
                               {}};
 
-/// The keys that stages of one op have beside op, from, to and layer settings.
-/// Methods of an hourglass: those of a shorten stage, and attention from two of them.
-const std::vector<std::string_view> hourglassShortenings = [] {
+/// The methods of groups, and more.
+std::vector<std::string_view> shortenings(std::initializer_list<std::string_view> more) {
   std::vector<std::string_view> names(shorteningNames.begin(), shorteningNames.end());
-  names.insert(names.end(), {"attention", "attention_linear"});
+  names.insert(names.end(), more);
   return names;
-}();
+}
 
+/// The keys that stages of one op have beside op, from, to and layer settings.
 Keys ownKeys(Op op) {
   auto factor = [](std::string_view meaning) {
     return KeyInfo{"factor", "integer >= 1", meaning, "required without segments", {}};
@@ -312,12 +312,10 @@ Keys ownKeys(Op op) {
   case Op::Shorten:
     return {
         factor("fine positions in one coarse position"),
-        {"method",
-         "string",
+        {"method", "string",
          "mean of the group, a linear map of its features, the maximum of each feature, or maps "
          "of its rows to width / factor columns side by side",
-         "average",
-         {"average", "linear", "max", "concatenate"}},
+         "average", shortenings({"concatenate"})},
         {"window",
          "integer >= 1",
          "rows that a group reads, which end where the group ends",
@@ -380,7 +378,7 @@ Keys ownKeys(Op op) {
         {"shorten", "string",
          "method of every shorten stage inside; attention: from the group's average, or a linear "
          "map of it, over the stream",
-         "average", hourglassShortenings},
+         "average", shortenings({"attention", "attention_linear"})},
         windowInside,
         {"shorten_keys",
          "string",

@@ -80,12 +80,12 @@ Shorten readShorten(const Fields &fields, int64_t width) {
     shorten.concatenates = true;
     return shorten;
   }
-  shorten.method = fields.choice<Shortening>("method",
-                                             {{"average", Shortening::Average},
-                                              {"linear", Shortening::Linear},
-                                              {"max", Shortening::Max},
-                                              {"concatenate", Shortening::Average}},
-                                             Shortening::Average);
+  Names<Shortening> methods;
+  for (size_t i = 0; i < shorteningNames.size(); ++i) {
+    methods.emplace_back(shorteningNames[i], Shortening(i));
+  }
+  methods.emplace_back("concatenate", Shortening::Average); // read above
+  shorten.method = fields.choice<Shortening>("method", methods, Shortening::Average);
   if (fields.find("window")) {
     shorten.window = fields.integer("window", anyWindow);
   }
