@@ -10,11 +10,11 @@
 
 using namespace certify;
 
-Expression certify::latestKey(const Relation &relation) {
+Expression certify::latestRead(const Relation &relation) {
   return makeFloor(makeLinear(relation.queryFactor, relation.offset), relation.keyFactor);
 }
 
-Expression certify::earliestKey(const Relation &relation) {
+Expression certify::earliestRead(const Relation &relation) {
   return makeFloor(makeLinear(relation.queryFactor, relation.earliest), relation.keyFactor);
 }
 
@@ -118,33 +118,26 @@ void ModeChecker::read(size_t index, size_t operand) {
   }
   // A stored operand is null before 0, and a stored value has no position there.
   bool everywhere = value.isLazy() && graph.values[source].isLazy();
-  int64_t k = relation.number;
-  bool several = relation.kind == Relation::Group || relation.isOfAttention();
-  if (several && !isNonDecreasing(from)) {
+  bool isOne = relation.kind == Relation::One;
+  if (!isOne && !isNonDecreasing(from)) {
     throw Refusal("the operand's bound falls somewhere, so that the latest position that is read "
                   "does not bound the others");
   }
-  switch (relation.kind) {
-  case Relation::Same:
-    return judge.demand(from, to, everywhere, "p");
-  case Relation::Shifted: // the latest is q = p - k
-    return judge.demand(from, to.of(makeLinear(1, k)), everywhere, "q");
-  case Relation::Earlier:
-  case Relation::Window: { // from the first row that reads anything
-    Expression p = makeLinear(1, relation.firstRow());
-    return judge.demand(from.of(latestKey(relation).of(p)), to.of(p), false,
-                        "p - " + std::to_string(relation.firstRow()));
-  }
-  case Relation::Group:
-    return judge.demand(from.of(makeLinear(k, k - 1)), to, false, "p");
-  case Relation::Divided: // p div k >= 0 where p >= 0 only
-    return judge.demand(from.of(makeFloor(makeVariable(), k)), to, everywhere, "p");
-  case Relation::All:
+  if (relation.kind == Relation::All) {
     if (graph.values[source].isGiven() && from.candidates.empty()) {
       return; // no position of it needs a token
     }
     throw Refusal("every position reads all of the sequence, later tokens too");
   }
+  if (isOne && relation.keyFactor == 1) { // p = q + k
+    bool shifts = value.kind == Kind::Shift || value.kind == Kind::Start;
+    return judge.demand(from, to.of(makeLinear(1, -relation.offset)), everywhere,
+                        shifts ? "q" : "p");
+  }
+  // From the first row that reads anything. Only what is upsampled may be read everywhere.
+  std::string row = relation.isOfAttention() ? "p - " + std::to_string(relation.firstRow()) : "p";
+  Expression p = makeLinear(1, relation.firstRow());
+  judge.demand(from.of(latestRead(relation).of(p)), to.of(p), everywhere, row);
 }
 
 void ModeChecker::conclude() {

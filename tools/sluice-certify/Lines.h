@@ -81,10 +81,10 @@ struct Step {
   int64_t obligations = 0;
 };
 
-/// The latest key that row p of an attention reads that does not read all.
-Expression latestKey(const Relation &relation);
-/// The earliest one of a window.
-Expression earliestKey(const Relation &relation);
+/// The latest position that row p reads, where it does not read all.
+Expression latestRead(const Relation &relation);
+/// The earliest one, where it does not read all before that.
+Expression earliestRead(const Relation &relation);
 
 /// Reads and decides "mode step". Throws Refusal where the step would read a row that is not there.
 Step readStep(const Graph &graph, Lines &lines, Judge &judge);

@@ -21,37 +21,19 @@ struct StoredRead {
 /// leaves out at the front count as read: that demands more.
 StoredRead followRead(const Graph &graph, const Relation &relation, size_t operand) {
   StoredRead read;
-  Expression p = makeVariable();
-  int64_t k = relation.number;
   if (graph.values[operand].isGiven()) { // all of it, there before the first token
     read.source = operand;
     return read;
   }
-  switch (relation.kind) {
-  case Relation::Same:
-    read.first = read.last = p;
-    break;
-  case Relation::Shifted:
-    read.first = read.last = makeLinear(1, -relation.number);
-    break;
-  case Relation::Earlier:
-    read.last = latestKey(relation);
-    break;
-  case Relation::Window:
-    read.last = latestKey(relation);
-    read.first = earliestKey(relation);
-    break;
-  case Relation::Group:
-    read.first = makeLinear(k, k - relation.window);
-    read.last = makeLinear(k, k - 1);
-    break;
-  default:
+  if (relation.kind == Relation::All) {
     throw Refusal("a stored value reads positions that no step could keep");
   }
+  read.last = latestRead(relation);
+  if (relation.kind != Relation::Earlier) {
+    read.first = earliestRead(relation);
+  }
   for (; graph.values[operand].isLazy(); operand = graph.values[operand].operands[0]) {
-    Relation lazy = relationOf(graph.values[operand], 0);
-    Expression position =
-        lazy.kind == Relation::Divided ? makeFloor(p, lazy.number) : makeLinear(1, -lazy.number);
+    Expression position = latestRead(relationOf(graph.values[operand], 0));
     read.last = position.of(read.last);
     if (read.first) {
       read.first = position.of(*read.first);
