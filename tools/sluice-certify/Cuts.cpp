@@ -40,17 +40,14 @@ size_t Deriver::withFirst(const std::string &path, size_t bits) {
 void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x) {
   std::string name = fields.text("name");
   bool predicts = fields.find("predictor");
-  if (!inputs.empty()) {
-    fields.mismatch("segments in a model without inputs", "\"" + name + "\"");
-  }
+  fields.refuse(!inputs.empty(), "segments in a model without inputs", "\"" + name + "\"");
   int64_t factor = graph.values[x].factor;
   std::optional<size_t> outer = graph.values[x].segments;
   bool routes = fields.find("ratio"), hasRule = !routes && (!predicts || fields.find("rule"));
   auto rule = hasRule ? fields.choice("rule", {"whitespace", "every", "space_like"}) : 0;
   bool isEvery = rule == 1, begins = fields.choice("at", {"end", "start"}) == 1;
-  if (cuts.contains(name) || (factor != 1 && (outer || (hasRule && !isEvery)))) {
-    fields.mismatch("a scale that can be cut, and a name of its own", "\"" + name + "\"");
-  }
+  fields.refuse(cuts.contains(name) || (factor != 1 && (outer || (hasRule && !isEvery))),
+                "a scale that can be cut, and a name of its own", "\"" + name + "\"");
   axis.clear();
   size_t chances = routes ? chancesOfRouter(path, x) : 0;
   size_t bits = routes     ? make(Kind::Map, path + ".bits", {chances})
@@ -95,15 +92,13 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
                            size_t x) {
   auto found = cuts.find(fields.text("segments"));
   bool isPool = op == "shorten";
-  if (found == cuts.end() || fields.find("factor") || fields.find("window")) {
-    fields.mismatch("the name of earlier segments, and no groups beside them",
-                    "\"" + fields.text("segments") + "\"");
-  }
+  fields.refuse(found == cuts.end() || fields.find("factor") || fields.find("window"),
+                "the name of earlier segments, and no groups beside them",
+                "\"" + fields.text("segments") + "\"");
   Cut cut = found->second;
   const Value &on = graph.values[isPool ? cut.bits : cut.ends];
-  if (graph.values[x].factor != on.factor || graph.values[x].segments != on.segments) {
-    fields.mismatch("a stream of tokens to pool, or of these segments to spread", "another");
-  }
+  fields.refuse(graph.values[x].factor != on.factor || graph.values[x].segments != on.segments,
+                "a stream of tokens to pool, or of these segments to spread", "another");
   auto method = isPool ? fields.choice("method", {"average", "last", "first"})
                        : fields.choice("method", {"repeat", "scatter", "smooth"});
   // A mean of rows from e(m - 1) on, before e(m).
