@@ -32,10 +32,9 @@ std::string sha256(const std::string &text) {
 }
 
 /// Checks one mode's part of a certificate.
-class ModeChecker {
+class ModeChecker : Part {
 public:
-  ModeChecker(const Graph &graph, Lines &lines, Judge &judge)
-      : graph(graph), lines(lines), judge(judge) {}
+  ModeChecker(const Graph &graph, Lines &lines, Judge &judge) : Part{graph, lines, judge} {}
 
   int64_t check(const std::string &mode) {
     lines.expect("mode " + mode);
@@ -43,26 +42,17 @@ public:
       value(i);
     }
     conclude();
-    lines.expect("end " + mode + " " + std::to_string(graph.values.size()) + " values " +
-                 std::to_string(obligations) + " obligations");
+    end(mode, graph.values.size());
     return obligations;
   }
   const std::vector<Bound> &getBounds() const { return bounds; }
 
 private:
-  void obligation(const std::string &line) {
-    lines.expect(line);
-    ++obligations;
-  }
   void value(size_t index);
   void read(size_t index, size_t operand);
   void conclude();
 
-  const Graph &graph;
-  Lines &lines;
-  Judge &judge;
   std::vector<Bound> bounds;
-  int64_t obligations = 0;
 };
 
 void ModeChecker::value(size_t index) {

@@ -30,9 +30,7 @@ size_t Deriver::chancesOfRouter(const std::string &path, size_t x) {
 
 /// The first row has a bit.
 size_t Deriver::withFirst(const std::string &path, size_t bits) {
-  size_t first = make(Kind::Position, path + ".first", {});
-  graph.values[first].factor = graph.values[bits].factor;
-  graph.values[first].segments = graph.values[bits].segments;
+  size_t first = onScaleOf(bits, make(Kind::Position, path + ".first", {}));
   return make(Kind::Map, path + ".begun", {bits, first});
 }
 
@@ -54,8 +52,7 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
                 : predicts ? bitsOfPredictor(fields, path, x)
                 : isEvery  ? make(Kind::Position, path + ".rule", {})
                            : tokenBits(path, outer);
-  graph.values[bits].factor = factor;
-  graph.values[bits].segments = outer;
+  onScaleOf(x, bits);
   if (rule == 2 && !predicts) { // behind a token without one
     bits =
         make(Kind::Map, path + ".change", {bits, make(Kind::Shift, path + ".before", {bits}, 1)});
@@ -81,10 +78,7 @@ size_t Deriver::tokenBits(const std::string &path, std::optional<size_t> outer) 
 
 /// Rows at the ends of segments.
 size_t Deriver::atEnds(const std::string &name, size_t x, size_t outer) {
-  size_t result = make(Kind::Select, name, {x, cutsAt[outer].counts, outer});
-  graph.values[result].segments = outer;
-  graph.values[result].factor = 1;
-  return result;
+  return onScaleOf(outer, make(Kind::Select, name, {x, cutsAt[outer].counts, outer}));
 }
 
 /// From tokens to segments, or back.
@@ -111,9 +105,7 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   size_t result = isPool ? make(Kind::Pool, path + ".pool", {x, cut.bits, cut.counts, cut.ends})
                          : make(Kind::Spread, path + ".spread", {x, cut.counts, cut.ends},
                                 fields.integer("by", 0, 1));
-  const Value &as = graph.values[isPool ? cut.ends : cut.bits];
-  graph.values[result].segments = as.segments;
-  graph.values[result].factor = as.factor;
+  onScaleOf(isPool ? cut.ends : cut.bits, result);
   if (isPool || method == 0) {
     return result;
   }

@@ -22,11 +22,9 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
     size_t content = make(Kind::Linear, path + ".query", {x});
     terms.push_back(make(Kind::Linear, path + ".query_position", {x}));
     keys = make(Kind::Linear, path + ".kv", {other.value_or(x)});
-    size_t distance = make(Kind::Position, path + ".distance", {});
+    size_t distance = onScaleOf(x, make(Kind::Position, path + ".distance", {}));
     // A row by distance is a step that queries and keys are whole numbers of.
     graph.values[distance].factor = std::gcd(graph.values[x].factor, graph.values[keys].factor);
-    graph.values[distance].input = graph.values[x].input;
-    graph.values[distance].segments = graph.values[x].segments;
     terms.push_back(make(Kind::Linear, path + ".relative", {distance}));
     x = content;
   } else if (other) {

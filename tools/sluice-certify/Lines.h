@@ -70,6 +70,23 @@ private:
   std::set<std::tuple<Bound, Bound, bool>> known;
 };
 
+/// A part of a certificate, as it is read.
+struct Part {
+  const Graph &graph;
+  Lines &lines;
+  Judge &judge;
+  int64_t obligations = 0; ///< read so far
+
+  void obligation(const std::string &line) {
+    lines.expect(line);
+    ++obligations;
+  }
+  void end(const std::string &mode, size_t values) {
+    lines.expect("end " + mode + " " + std::to_string(values) + " values " +
+                 std::to_string(obligations) + " obligations");
+  }
+};
+
 /// The incremental step of a graph: when each stored value's rows are computed, and kept.
 struct Step {
   struct Value {

@@ -64,26 +64,18 @@ Bound plusOne(Bound bound) {
   return bound;
 }
 
-class StepReader {
+class StepReader : Part {
 public:
-  StepReader(const Graph &graph, Lines &lines, Judge &judge)
-      : graph(graph), lines(lines), judge(judge) {}
+  StepReader(const Graph &graph, Lines &lines, Judge &judge) : Part{graph, lines, judge} {}
 
   Step read();
 
 private:
-  void obligation(const std::string &line) {
-    lines.expect(line);
-    ++step.obligations;
-  }
   void value(size_t index);
   void demandRead(const std::string &name, const Bound &reader, const StoredRead &read);
   void demandThroughEnds(const std::string &name, const Bound &reader, const EndsRead &read);
   int64_t number(const std::string &start, bool orAll);
 
-  const Graph &graph;
-  Lines &lines;
-  Judge &judge;
   Step step;
 };
 
@@ -175,7 +167,7 @@ void StepReader::value(size_t index) {
   obligation("exist " + number + " " + std::to_string(factor));
   judge.demand({{makeLinear(factor, 0)}}, mine.schedule, false, "p");
   mine.burst = this->number("burst " + number + " ", /*orAll=*/false);
-  ++step.obligations;
+  ++obligations;
   judge.demand(plusOne(mine.schedule), mine.schedule.of(makeLinear(1, mine.burst)), false, "p");
   if (mine.ring > 0 && mine.ring < mine.burst) {
     throw Refusal("rows of one step would share a slot");
@@ -216,8 +208,8 @@ Step StepReader::read() {
   // Step t samples from row t.
   const Loss &head = graph.head();
   demandRead(head.name, {{makeVariable()}}, followRead(graph, Relation{}, head.row));
-  lines.expect("end step " + std::to_string(count) + " values " + std::to_string(step.obligations) +
-               " obligations");
+  end("step", count);
+  step.obligations = obligations;
   return step;
 }
 
