@@ -4,6 +4,7 @@
 // positions of that each of their positions reads.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -70,6 +71,15 @@ struct Relation {
   std::optional<int64_t> firstOf(int64_t p) const;
   std::optional<int64_t> lastOf(int64_t p) const;
   bool contains(int64_t p, int64_t q) const;
+  /// Calls `read` with each q that p reads, of All those of an operand of n rows.
+  template <typename Read> void each(int64_t p, int64_t n, Read read) const {
+    int64_t first = firstOf(p).value_or(from), last = lastOf(p).value_or(n - 1);
+    for (int64_t q = isOfAttention() ? std::max(first, from) : first; q <= last; ++q) {
+      if (step == 1 || (last - q) % step == 0) {
+        read(q);
+      }
+    }
+  }
   /// The first p >= 0 that reads a q >= from.
   int64_t firstRow() const;
   /// Some p, q >= 0 in it; none where it is empty.

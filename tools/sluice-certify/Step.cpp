@@ -258,22 +258,14 @@ private:
 
   /// Rows of an operand that row p reads at step t, through lazy values.
   void visit(const Relation &relation, size_t operand, int64_t p, int64_t t) {
-    int64_t n = t / graph.values[operand].factor + 1;
-    int64_t first = relation.firstOf(p).value_or(0), last = relation.lastOf(p).value_or(n - 1);
-    if (relation.isOfAttention()) {
-      first = std::max(first, relation.from);
-    }
-    for (int64_t q = first; q <= last; ++q) {
-      if (!relation.contains(p, q)) {
-        continue;
-      }
+    relation.each(p, t / graph.values[operand].factor + 1, [&](int64_t q) {
       if (graph.values[operand].isLazy()) {
         visit(relationOf(graph.values[operand], 0), graph.values[operand].operands[0], q, t);
       } else if (q >= 0 && !isThere(operand, q)) {
         throw Refusal("enumeration: step " + std::to_string(t) + " reads row " + std::to_string(q) +
                       " of " + graph.values[operand].name + ", which is not there");
       }
-    }
+    });
   }
 
   const Graph &graph;
