@@ -3,6 +3,7 @@
 // The road from a spec to an artifact.
 #include "Blame.h"
 #include "Budget.h"
+#include "Compilation.h"
 #include "EveryRow.h"
 #include "Factors.h"
 #include "Failures.h"
@@ -10,20 +11,15 @@
 #include "ModelIR.h"
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Analysis/Certificate.h"
-#include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Analysis/SegmentReplay.h"
 #include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
-#include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Files.h"
 #include "sluice/Runtime/Plan.h"
 #include "sluice/Runtime/Text.h"
-#include "sluice/Spec/Override.h"
-#include "sluice/Target/Artifact.h"
-#include "sluice/Transforms/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -34,57 +30,6 @@
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::driver;
-
-namespace {
-
-Outcome badInput(const std::string &message) { return {2, "", message}; }
-
-/// One compilation: stages in order, each able to end it.
-class Compilation {
-public:
-  explicit Compilation(const CompileRequest &request) : request(request) {}
-
-  Outcome run();
-
-private:
-  std::optional<Outcome> checkOutput() const;
-  std::optional<Outcome> chooseTargets();
-  std::optional<Outcome> readModel();
-  std::string placeOfPrecision(const spec::Model &model) const;
-  std::string explainPrecision(const spec::Model &model, const std::string &asked) const;
-  std::string noticeOfPrecision(const spec::Model &model) const;
-  std::optional<Outcome> checkCausal();
-  void prepareReplay();
-  std::optional<Outcome> runPass(std::unique_ptr<Pass> pass);
-  std::optional<Outcome> watchPass(const std::string &name);
-  std::optional<Outcome> addStep();
-  std::optional<Outcome> lowerModel();
-  std::optional<Outcome> lowerVariants();
-  std::optional<Outcome> finishDispatches();
-  Outcome emitStep();
-  std::optional<Outcome> lowerKernels(KernelSet &kernels, std::vector<std::string> &objects,
-                                      std::vector<Blob> &blobs);
-  void chooseLibraries(KernelSet &kernels) const;
-  std::optional<Outcome> keepToBudget(KernelSet &kernels, std::optional<MemoryBudget> &budget);
-  Outcome generate();
-  Outcome internalError(const std::string &what = "the compiler failed on a valid spec");
-  bool emits(StringRef stage) const { return request.emit == stage; }
-  std::string print(Operation *op) const;
-
-  const CompileRequest &request;
-  MLIRContext context;
-  std::string text;                      ///< the spec, or the model IR, as it was read
-  std::string sizesPlace;                ///< where the spec says its sizes
-  std::vector<ImportedVariant> variants; ///< the one of generation first
-  OwningOpRef<ModuleOp> module;          ///< the one that is lowered, then all together
-  std::string imported;                  ///< the modules as imported, for the reproducer
-  std::string notice;                    ///< what to tell the user of a compile that succeeds
-  std::string diagnostics;
-  Targets targets;
-  ProofRecord proof;
-  std::optional<LoweringWatch> watch;
-  bool isOther = false; ///< what is lowered has another factor than generation
-};
 
 /// Before the work, since a compile may take seconds.
 std::optional<Outcome> Compilation::checkOutput() const {
@@ -470,95 +415,6 @@ Outcome Compilation::generate() {
   return {0, "", notice};
 }
 
-/// "spec.json:7:5: --target sm_80", where the spec says its precision, or could.
-std::string Compilation::placeOfPrecision(const spec::Model &model) const {
-  auto at = model.keys.find("precision");
-  return spec::toString(at == model.keys.end() ? model.location : at->second) + ": --target " +
-         targets.gpus.front()->chip.str();
-}
-
-/// Why f32 that was asked for has no code for GPUs.
-std::string Compilation::explainPrecision(const spec::Model &model,
-                                          const std::string &asked) const {
-  return placeOfPrecision(model) +
-         ": expected linear maps, attention and head that multiply bf16, found " + asked +
-         "; give --precision bf16, or leave out the GPU targets";
-}
-
-/// An artifact has one precision, so that all its targets compute the same model.
-std::string Compilation::noticeOfPrecision(const spec::Model &model) const {
-  return placeOfPrecision(model) +
-         ": the spec computes in f32 and GPU code multiplies bf16, so that the whole artifact "
-         "does" +
-         (targets.cpus.empty() ? "" : ", its code for CPUs too") +
-         "; give --precision bf16 to say so, or leave out the GPU targets for f32";
-}
-
-std::optional<Outcome> Compilation::readModel() {
-  if (!isModelIR(request.spec)) {
-    spec::Diagnostic error;
-    std::vector<spec::Setting> settings = request.settings;
-    if (!request.precision.empty()) {
-      settings.push_back(spec::computeSetting(request.precision));
-    }
-    auto read = [&] {
-      return request.text ? spec::readTextWith(*request.text, request.spec, settings, error)
-                          : spec::readFileWith(request.spec, settings, error);
-    };
-    std::optional<spec::Model> model = read();
-    if (!model) {
-      return badInput(error.format());
-    }
-    for (const spec::Model &variant : model->variants()) {
-      if (auto unsupported = findUnsupported(variant)) {
-        return badInput(unsupported->format());
-      }
-    }
-    if (!targets.gpus.empty() && model->precision.compute != spec::NumberType::Bf16) {
-      auto asked = llvm::find_if(llvm::reverse(settings), [](const spec::Setting &setting) {
-        return setting.path == spec::computeSetting("f32").path;
-      });
-      if (asked != settings.rend()) {
-        return badInput(explainPrecision(*model, asked->flag));
-      }
-      notice = noticeOfPrecision(*model);
-      settings.push_back(spec::computeSetting("bf16"));
-      model = read();
-      if (!model) {
-        return badInput(error.format());
-      }
-    }
-    text = model->text;
-    auto sizes = model->keys.find("context");
-    sizesPlace = spec::toString(sizes == model->keys.end() ? model->location : sizes->second);
-    std::string mistake = findFactorMistake(*model, request);
-    if (!mistake.empty()) {
-      return badInput(mistake);
-    }
-    variants = importVariants(context, *model, request);
-    return std::nullopt;
-  }
-  if (!request.precision.empty()) {
-    return badInput(request.spec +
-                    ": --precision: expected a spec, found model IR, whose types say "
-                    "it; leave out --precision, or emit the IR from a spec with it");
-  }
-  if (!request.settings.empty()) {
-    return badInput(request.spec + ": " + request.settings.front().flag +
-                    ": expected a spec, found model IR; change the IR itself, or emit it from a "
-                    "spec with the flag");
-  }
-  std::string mistake;
-  sizesPlace = showPath(request.spec);
-  variants.push_back({0, readModelIR(context, request.spec, text, mistake)});
-  ModuleOp read = variants.front().module.get();
-  if (!read) {
-    return badInput(mistake);
-  }
-  std::string limit = findUncompilable(read);
-  return limit.empty() ? std::nullopt : std::optional(badInput(request.spec + ": " + limit));
-}
-
 Outcome Compilation::run() {
   if (auto outcome = chooseTargets()) {
     return *outcome;
@@ -595,8 +451,6 @@ Outcome Compilation::run() {
   }
   return generate();
 }
-
-} // namespace
 
 const std::vector<std::string> &driver::emitStages() {
   static const std::vector<std::string> stages{"model",      "step",    "gradient",

@@ -221,7 +221,7 @@ Expression certify::makeLinear(int64_t slope, int64_t constant) {
   return {Expression::Sum, 0, {multiple, {Expression::Constant, constant, {}}}};
 }
 Expression certify::makeFloor(Expression inner, int64_t divisor) {
-  return {Expression::Floor, divisor, {std::move(inner)}};
+  return divisor == 1 ? inner : Expression{Expression::Floor, divisor, {std::move(inner)}};
 }
 
 int64_t Expression::at(int64_t p) const {

@@ -10,11 +10,11 @@
 
 using namespace certify;
 
-Expression certify::latestKey(const Relation &relation) {
+Expression certify::latestRead(const Relation &relation) {
   return makeFloor(makeLinear(relation.queryFactor, relation.offset), relation.keyFactor);
 }
 
-Expression certify::earliestKey(const Relation &relation) {
+Expression certify::earliestRead(const Relation &relation) {
   return makeFloor(makeLinear(relation.queryFactor, relation.earliest), relation.keyFactor);
 }
 
@@ -32,10 +32,9 @@ std::string sha256(const std::string &text) {
 }
 
 /// Checks one mode's part of a certificate.
-class ModeChecker {
+class ModeChecker : Part {
 public:
-  ModeChecker(const Graph &graph, Lines &lines, Judge &judge)
-      : graph(graph), lines(lines), judge(judge) {}
+  ModeChecker(const Graph &graph, Lines &lines, Judge &judge) : Part{graph, lines, judge} {}
 
   int64_t check(const std::string &mode) {
     lines.expect("mode " + mode);
@@ -43,26 +42,17 @@ public:
       value(i);
     }
     conclude();
-    lines.expect("end " + mode + " " + std::to_string(graph.values.size()) + " values " +
-                 std::to_string(obligations) + " obligations");
+    end(mode, graph.values.size());
     return obligations;
   }
   const std::vector<Bound> &getBounds() const { return bounds; }
 
 private:
-  void obligation(const std::string &line) {
-    lines.expect(line);
-    ++obligations;
-  }
   void value(size_t index);
   void read(size_t index, size_t operand);
   void conclude();
 
-  const Graph &graph;
-  Lines &lines;
-  Judge &judge;
   std::vector<Bound> bounds;
-  int64_t obligations = 0;
 };
 
 void ModeChecker::value(size_t index) {
@@ -118,33 +108,26 @@ void ModeChecker::read(size_t index, size_t operand) {
   }
   // A stored operand is null before 0, and a stored value has no position there.
   bool everywhere = value.isLazy() && graph.values[source].isLazy();
-  int64_t k = relation.number;
-  bool several = relation.kind == Relation::Group || relation.isOfAttention();
-  if (several && !isNonDecreasing(from)) {
+  bool isOne = relation.kind == Relation::One;
+  if (!isOne && !isNonDecreasing(from)) {
     throw Refusal("the operand's bound falls somewhere, so that the latest position that is read "
                   "does not bound the others");
   }
-  switch (relation.kind) {
-  case Relation::Same:
-    return judge.demand(from, to, everywhere, "p");
-  case Relation::Shifted: // the latest is q = p - k
-    return judge.demand(from, to.of(makeLinear(1, k)), everywhere, "q");
-  case Relation::Earlier:
-  case Relation::Window: { // from the first row that reads anything
-    Expression p = makeLinear(1, relation.firstRow());
-    return judge.demand(from.of(latestKey(relation).of(p)), to.of(p), false,
-                        "p - " + std::to_string(relation.firstRow()));
-  }
-  case Relation::Group:
-    return judge.demand(from.of(makeLinear(k, k - 1)), to, false, "p");
-  case Relation::Divided: // p div k >= 0 where p >= 0 only
-    return judge.demand(from.of(makeFloor(makeVariable(), k)), to, everywhere, "p");
-  case Relation::All:
+  if (relation.kind == Relation::All) {
     if (graph.values[source].isGiven() && from.candidates.empty()) {
       return; // no position of it needs a token
     }
     throw Refusal("every position reads all of the sequence, later tokens too");
   }
+  if (isOne && relation.keyFactor == 1) { // p = q + k
+    bool shifts = value.kind == Kind::Shift || value.kind == Kind::Start;
+    return judge.demand(from, to.of(makeLinear(1, -relation.offset)), everywhere,
+                        shifts ? "q" : "p");
+  }
+  // From the first row that reads anything. Only what is upsampled may be read everywhere.
+  std::string row = relation.isOfAttention() ? "p - " + std::to_string(relation.firstRow()) : "p";
+  Expression p = makeLinear(1, relation.firstRow());
+  judge.demand(from.of(latestRead(relation).of(p)), to.of(p), everywhere, row);
 }
 
 void ModeChecker::conclude() {

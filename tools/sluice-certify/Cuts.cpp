@@ -30,9 +30,7 @@ size_t Deriver::chancesOfRouter(const std::string &path, size_t x) {
 
 /// The first row has a bit.
 size_t Deriver::withFirst(const std::string &path, size_t bits) {
-  size_t first = make(Kind::Position, path + ".first", {});
-  graph.values[first].factor = graph.values[bits].factor;
-  graph.values[first].segments = graph.values[bits].segments;
+  size_t first = onScaleOf(bits, make(Kind::Position, path + ".first", {}));
   return make(Kind::Map, path + ".begun", {bits, first});
 }
 
@@ -40,25 +38,21 @@ size_t Deriver::withFirst(const std::string &path, size_t bits) {
 void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x) {
   std::string name = fields.text("name");
   bool predicts = fields.find("predictor");
-  if (!inputs.empty()) {
-    fields.mismatch("segments in a model without inputs", "\"" + name + "\"");
-  }
+  fields.refuse(!inputs.empty(), "segments in a model without inputs", "\"" + name + "\"");
   int64_t factor = graph.values[x].factor;
   std::optional<size_t> outer = graph.values[x].segments;
   bool routes = fields.find("ratio"), hasRule = !routes && (!predicts || fields.find("rule"));
   auto rule = hasRule ? fields.choice("rule", {"whitespace", "every", "space_like"}) : 0;
   bool isEvery = rule == 1, begins = fields.choice("at", {"end", "start"}) == 1;
-  if (cuts.contains(name) || (factor != 1 && (outer || (hasRule && !isEvery)))) {
-    fields.mismatch("a scale that can be cut, and a name of its own", "\"" + name + "\"");
-  }
+  fields.refuse(cuts.contains(name) || (factor != 1 && (outer || (hasRule && !isEvery))),
+                "a scale that can be cut, and a name of its own", "\"" + name + "\"");
   axis.clear();
   size_t chances = routes ? chancesOfRouter(path, x) : 0;
   size_t bits = routes     ? make(Kind::Map, path + ".bits", {chances})
                 : predicts ? bitsOfPredictor(fields, path, x)
                 : isEvery  ? make(Kind::Position, path + ".rule", {})
                            : tokenBits(path, outer);
-  graph.values[bits].factor = factor;
-  graph.values[bits].segments = outer;
+  onScaleOf(x, bits);
   if (rule == 2 && !predicts) { // behind a token without one
     bits =
         make(Kind::Map, path + ".change", {bits, make(Kind::Shift, path + ".before", {bits}, 1)});
@@ -84,10 +78,7 @@ size_t Deriver::tokenBits(const std::string &path, std::optional<size_t> outer) 
 
 /// Rows at the ends of segments.
 size_t Deriver::atEnds(const std::string &name, size_t x, size_t outer) {
-  size_t result = make(Kind::Select, name, {x, cutsAt[outer].counts, outer});
-  graph.values[result].segments = outer;
-  graph.values[result].factor = 1;
-  return result;
+  return onScaleOf(outer, make(Kind::Select, name, {x, cutsAt[outer].counts, outer}));
 }
 
 /// From tokens to segments, or back.
@@ -95,15 +86,13 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
                            size_t x) {
   auto found = cuts.find(fields.text("segments"));
   bool isPool = op == "shorten";
-  if (found == cuts.end() || fields.find("factor") || fields.find("window")) {
-    fields.mismatch("the name of earlier segments, and no groups beside them",
-                    "\"" + fields.text("segments") + "\"");
-  }
+  fields.refuse(found == cuts.end() || fields.find("factor") || fields.find("window"),
+                "the name of earlier segments, and no groups beside them",
+                "\"" + fields.text("segments") + "\"");
   Cut cut = found->second;
   const Value &on = graph.values[isPool ? cut.bits : cut.ends];
-  if (graph.values[x].factor != on.factor || graph.values[x].segments != on.segments) {
-    fields.mismatch("a stream of tokens to pool, or of these segments to spread", "another");
-  }
+  fields.refuse(graph.values[x].factor != on.factor || graph.values[x].segments != on.segments,
+                "a stream of tokens to pool, or of these segments to spread", "another");
   auto method = isPool ? fields.choice("method", {"average", "last", "first"})
                        : fields.choice("method", {"repeat", "scatter", "smooth"});
   // A mean of rows from e(m - 1) on, before e(m).
@@ -116,9 +105,7 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   size_t result = isPool ? make(Kind::Pool, path + ".pool", {x, cut.bits, cut.counts, cut.ends})
                          : make(Kind::Spread, path + ".spread", {x, cut.counts, cut.ends},
                                 fields.integer("by", 0, 1));
-  const Value &as = graph.values[isPool ? cut.ends : cut.bits];
-  graph.values[result].segments = as.segments;
-  graph.values[result].factor = as.factor;
+  onScaleOf(isPool ? cut.ends : cut.bits, result);
   if (isPool || method == 0) {
     return result;
   }

@@ -94,6 +94,13 @@ private:
     graph.values.push_back(std::move(made));
     return graph.values.size() - 1;
   }
+  /// `value`, made where the rows of `as` are.
+  size_t onScaleOf(size_t as, size_t value) {
+    graph.values[value].factor = graph.values[as].factor;
+    graph.values[value].segments = graph.values[as].segments;
+    graph.values[value].input = graph.values[as].input;
+    return value;
+  }
   size_t norm(const std::string &path, size_t x) { return make(Kind::Norm, path + ".norm", {x}); }
   size_t add(const std::string &path, size_t x, size_t y) {
     return make(Kind::Map, path + ".add", {x, y});

@@ -73,20 +73,14 @@ private:
     }
     for (size_t i = 0; i < value.operands.size(); ++i) {
       Relation relation = relationOf(value, i);
-      int64_t first = relation.firstOf(p).value_or(0);
-      int64_t last = relation.lastOf(p).value_or(lengthOf(value.operands[i]) - 1);
-      if (relation.isOfAttention()) {
-        first = std::max(first, relation.from);
-        last = std::min(last, lengthOf(value.operands[i]) - 1);
-      }
-      for (int64_t q = first; q <= last; ++q) {
-        if (!relation.contains(p, q)) {
-          continue;
+      int64_t n = lengthOf(value.operands[i]);
+      relation.each(p, n, [&](int64_t q) {
+        if (!relation.isOfAttention() || q < n) {
+          Reading read = at(value.operands[i], q);
+          result.latest = std::max(result.latest, read.latest);
+          result.digest = mix(result.digest, read.digest + i);
         }
-        Reading read = at(value.operands[i], q);
-        result.latest = std::max(result.latest, read.latest);
-        result.digest = mix(result.digest, read.digest + i);
-      }
+      });
     }
     return result;
   }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <sstream>
 
 namespace certify {
@@ -117,8 +118,10 @@ public:
     return value->get<std::string>();
   }
 
-  [[noreturn]] void mismatch(const std::string &expected, const std::string &found) const {
-    fail(where, expected, found);
+  void refuse(bool wrong, const std::string &expected, const std::string &found) const {
+    if (wrong) {
+      fail(where, expected, found);
+    }
   }
 
 private:
@@ -129,43 +132,37 @@ private:
 
 /// [a, b]
 inline Mask readEnds(const Fields &fields, const json &ends, Mask::Kind kind) {
+  Mask mask{kind};
   if (ends.is_array() && ends.size() == 2) {
-    Mask mask = {kind, fields.integerOf(ends[0], "a", 0), fields.integerOf(ends[1], "b", 0)};
-    if (mask.begin < mask.end) {
-      return mask;
-    }
+    mask.begin = fields.integerOf(ends[0], "a", 0);
+    mask.end = fields.integerOf(ends[1], "b", 0);
   }
-  fields.mismatch("[a, b] with 0 <= a < b", ends.dump());
+  fields.refuse(mask.begin >= mask.end, "[a, b] with 0 <= a < b", ends.dump());
+  return mask;
 }
 
 /// "block" and "start"
 inline Mask readBlock(const Fields &fields) {
   Mask mask{Mask::Block, fields.integer("start", 0, 0), fields.integer("block", 2)};
-  if (mask.begin >= mask.end) {
-    fields.mismatch("a \"start\" below \"block\"", std::to_string(mask.begin));
-  }
+  fields.refuse(mask.begin >= mask.end, "a \"start\" below \"block\"", std::to_string(mask.begin));
   return mask;
 }
 
 inline Mask readMask(const Fields &fields) {
   const json *value = fields.find("mask");
-  if (!value || *value == "causal") {
-    return {};
-  }
-  if (*value == "complete") {
-    return {Mask::Complete};
-  }
-  if (*value == "bidirectional") {
-    return {Mask::Bidirectional};
+  static const std::map<json, Mask> words = {
+      {"causal", {}}, {"complete", {Mask::Complete}}, {"bidirectional", {Mask::Bidirectional}}};
+  if (auto word = words.find(value ? *value : "causal"); word != words.end()) {
+    return word->second;
   }
   bool isBlock = value->is_object() && value->contains("block");
   bool inTokens = value->is_object() && value->contains("tokens");
-  if (!value->is_object() || value->size() != (isBlock && value->contains("start") ? 2 : 1) ||
-      (!isBlock && !inTokens && !value->contains("window"))) {
-    fields.mismatch(R"("causal", "complete", "bidirectional", {"window": [a, b]}, )"
-                    R"({"tokens": [a, b]} or {"block": rows} for "mask")",
-                    value->dump());
-  }
+  fields.refuse(!value->is_object() ||
+                    value->size() != (isBlock && value->contains("start") ? 2 : 1) ||
+                    (!isBlock && !inTokens && !value->contains("window")),
+                R"("causal", "complete", "bidirectional", {"window": [a, b]}, )"
+                R"({"tokens": [a, b]} or {"block": rows} for "mask")",
+                value->dump());
   return isBlock    ? readBlock(Fields(*value, nullptr, "a mask"))
          : inTokens ? readEnds(fields, value->at("tokens"), Mask::Tokens)
                     : readEnds(fields, value->at("window"), Mask::Window);
@@ -175,16 +172,14 @@ inline Mask readMask(const Fields &fields) {
 inline void readRelative(const Fields &fields, Layer &layer) {
   const json *value = fields.find("relative");
   if (value && value->is_object()) {
-    if (value->size() != 1 || !value->contains("bias")) {
-      fields.mismatch("{\"bias\": distances} for \"relative\"", value->dump());
-    }
+    fields.refuse(value->size() != 1 || !value->contains("bias"),
+                  "{\"bias\": distances} for \"relative\"", value->dump());
     fields.integerOf(value->at("bias"), "bias", 1);
   } else {
     layer.isXl = fields.choice("relative", {"none", "xl", "xl_shared"}) > 0;
   }
-  if (value && *value != "none" && layer.mask.kind == Mask::Bidirectional) {
-    fields.mismatch("keys at or before the query where \"relative\" is given", "\"bidirectional\"");
-  }
+  fields.refuse(value && *value != "none" && layer.mask.kind == Mask::Bidirectional,
+                "keys at or before the query where \"relative\" is given", "\"bidirectional\"");
 }
 
 /// The retina's: means of the layer's input, with a window each.
@@ -194,11 +189,10 @@ inline std::vector<HeadGroup> readScales(const Fields &fields) {
   for (const json &scale : list ? *list : json::array()) {
     bool good = list->is_array() && scale.is_object() && scale.contains("factor") &&
                 scale.contains("tokens") && scale.size() == (scale.contains("grid") ? 3 : 2);
-    if (!good) {
-      fields.mismatch("a list of {\"factor\": k, \"tokens\": [a, b]}, perhaps with \"grid\", for "
-                      "\"scales\"",
-                      list->dump());
-    }
+    fields.refuse(!good,
+                  "a list of {\"factor\": k, \"tokens\": [a, b]}, perhaps with \"grid\", for "
+                  "\"scales\"",
+                  list->dump());
     bool isMoving = Fields(scale, nullptr, "a scale").choice("grid", {"fixed", "moving"}) == 1;
     groups.push_back({"", fields.integerOf(scale["factor"], "factor", 1),
                       readEnds(fields, scale["tokens"], Mask::Tokens)});
@@ -216,16 +210,12 @@ inline std::vector<HeadGroup> readSources(const Fields &fields, const Mask &mask
   for (const json &source : *fields.find("over")) {
     bool good = source.is_object() && source.contains("stream") &&
                 source.size() == (source.contains("mask") ? 2 : 1);
-    if (!good) {
-      fields.mismatch("{\"stream\": name} or {\"stream\": name, \"mask\": mask} in \"over\"",
-                      source.dump());
-    }
+    fields.refuse(!good, "{\"stream\": name} or {\"stream\": name, \"mask\": mask} in \"over\"",
+                  source.dump());
     Fields own(source, nullptr, "a source");
     groups.push_back({own.text("stream"), 1, own.find("mask") ? readMask(own) : mask});
   }
-  if (groups.empty()) {
-    fields.mismatch("a stream in \"over\"", "none");
-  }
+  fields.refuse(groups.empty(), "a stream in \"over\"", "none");
   return groups;
 }
 
@@ -241,9 +231,8 @@ inline Layer readLayer(const Fields &fields) {
   layer.groups = readScales(fields);
   if (const json *lsh = fields.find("lsh"); lsh && *lsh != false) { // a part of what is causal
     layer.isHashed = lsh->is_object() && Fields(*lsh, nullptr, "lsh").boolean("causal", true);
-    if (!layer.isHashed || layer.mask.kind != Mask::Causal || layer.isXl) {
-      fields.mismatch("causal ranks, a causal mask and no distances with \"lsh\"", lsh->dump());
-    }
+    fields.refuse(!layer.isHashed || layer.mask.kind != Mask::Causal || layer.isXl,
+                  "causal ranks, a causal mask and no distances with \"lsh\"", lsh->dump());
   }
   return layer;
 }
@@ -262,10 +251,9 @@ inline std::vector<Level> readLevels(const Fields &fields) {
   auto number = [&](std::string_view digits, int64_t least, int64_t most) {
     int64_t value = 0;
     auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || end != digits.data() + digits.size() || value < least ||
-        value > most) {
-      fields.mismatch("levels LAYERS@FACTOR", text);
-    }
+    fields.refuse(error != std::errc() || end != digits.data() + digits.size() || value < least ||
+                      value > most,
+                  "levels LAYERS@FACTOR", text);
     return value;
   };
   for (std::istringstream words(text); words >> word;) {
@@ -274,9 +262,8 @@ inline std::vector<Level> readLevels(const Fields &fields) {
     levels.push_back(
         {number(view.substr(0, at), 0, 10000), number(view.substr(at + 1), 1, largestNumber)});
   }
-  if (levels.size() > 63 || (levels.size() == 1 && levels[0].layers == 0)) {
-    fields.mismatch("at most 63 levels, and a layer where there is one", text);
-  }
+  fields.refuse(levels.size() > 63 || (levels.size() == 1 && levels[0].layers == 0),
+                "at most 63 levels, and a layer where there is one", text);
   return levels;
 }
 
@@ -290,11 +277,10 @@ inline std::vector<Level> readHierarchy(const Fields &fields) {
     good = (same || a != b) && std::max(a, b) % std::min(a, b) == 0 && !(falls && a < b);
     falls |= a > b;
   }
-  if (!good) {
-    fields.mismatch("levels from factor 1 inwards and back, each factor a multiple of the one "
-                    "outside it",
-                    fields.text("hierarchy"));
-  }
+  fields.refuse(!good,
+                "levels from factor 1 inwards and back, each factor a multiple of the one "
+                "outside it",
+                fields.text("hierarchy"));
   return levels;
 }
 
@@ -307,11 +293,10 @@ inline std::vector<Level> readOneWay(const Fields &fields, bool rises) {
     int64_t fine = levels[rises ? i - 1 : i].factor, coarse = levels[rises ? i : i - 1].factor;
     good = coarse % fine == 0 && !(rises && coarse == fine);
   }
-  if (!good) {
-    fields.mismatch("levels " + std::string(rises ? "from" : "down to") +
-                        " factor 1, each factor a multiple of the finer one beside it",
-                    fields.text("hierarchy"));
-  }
+  fields.refuse(!good,
+                "levels " + std::string(rises ? "from" : "down to") +
+                    " factor 1, each factor a multiple of the finer one beside it",
+                fields.text("hierarchy"));
   return levels;
 }
 

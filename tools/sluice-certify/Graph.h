@@ -4,6 +4,7 @@
 // positions of that each of their positions reads.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -51,29 +52,35 @@ struct Value {
   std::string spell() const;
 };
 
-/// Positions q of an operand that position p reads, all from first to last. Attention reads
-/// from <= q < n only, n the operand's length; elsewhere what lies outside is read as zeros. Of it
-/// last(p) = (queryFactor p + offset) div keyFactor, and so first(p) with `earliest`.
+/// Positions q of an operand that position p reads, where last(p) = (queryFactor p + offset) div
+/// keyFactor, and so first(p) with `earliest`. Attention reads from <= q < n only, n the operand's
+/// length; elsewhere what lies outside is read as zeros.
 struct Relation {
   enum Kind {
-    Same,    ///< q = p
-    Shifted, ///< q = p - number
-    Group,   ///< number (p + 1) - end <= q < number (p + 1)
-    Divided, ///< q = p div number
-    Earlier, ///< q <= last(p)
+    One,     ///< q = last(p), which is first(p)
+    Group,   ///< first(p) <= q <= last(p)
+    Earlier, ///< of attention, like all from here on: q <= last(p)
     Window,  ///< first(p) <= q <= last(p)
     All
-  } kind = Same;
-  int64_t number = 0, window = 0; ///< of a group
+  } kind = One;
   int64_t queryFactor = 1, keyFactor = 1, offset = 0, earliest = 0;
   int64_t from = 0, step = 1; ///< of attention: keys last(p) - step j alone
 
-  bool isOfAttention() const { return kind == Earlier || kind == Window || kind == All; }
+  bool isOfAttention() const { return kind >= Earlier; }
   /// Without the limits of attention. All has none.
   std::optional<int64_t> firstOf(int64_t p) const;
   std::optional<int64_t> lastOf(int64_t p) const;
   bool contains(int64_t p, int64_t q) const;
-  /// The first p >= 0 that reads a q >= from of attention.
+  /// Calls `read` with each q that p reads, of All those of an operand of n rows.
+  template <typename Read> void each(int64_t p, int64_t n, Read read) const {
+    int64_t first = firstOf(p).value_or(from), last = lastOf(p).value_or(n - 1);
+    for (int64_t q = isOfAttention() ? std::max(first, from) : first; q <= last; ++q) {
+      if (step == 1 || (last - q) % step == 0) {
+        read(q);
+      }
+    }
+  }
+  /// The first p >= 0 that reads a q >= from.
   int64_t firstRow() const;
   /// Some p, q >= 0 in it; none where it is empty.
   std::optional<std::pair<int64_t, int64_t>> findSample() const;

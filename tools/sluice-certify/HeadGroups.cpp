@@ -37,9 +37,7 @@ size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x
   bool folds = fields.choice("shorten", shortenMethods) == 1;
   std::vector<Level> levels = readOneWay(fields, true);
   Layer settings = readLayer(fields), gathers = settings;
-  if (!settings.groups.empty()) {
-    fields.mismatch("no \"scales\" in a bottom_up stage", "some");
-  }
+  fields.refuse(!settings.groups.empty(), "no \"scales\" in a bottom_up stage", "some");
   gathers.isXl = false;
   bool repooled = fields.choice("pooling", {"cascaded", "repooled"}) == 1;
   Names next{path};

@@ -66,18 +66,17 @@ Deriver::Hourglass::Hourglass(const Fields &fields, Deriver &make)
   shiftsOutput = fields.choice("shifted", {"input", "output"}) == 1;
   bool attends = down >= Attention || upwards >= AttentionUp;
   const json *rotary = fields.find("rotary");
-  auto refuse = [&](bool wrong, const std::string &expected, const std::string &found) {
-    if (wrong) {
-      fields.mismatch(expected, found);
-    }
-  };
-  refuse(shiftsOutput && attends, "\"shifted\": \"input\" where attention resamples", "\"output\"");
-  refuse(!shiftsOutput && learns, "\"shifted\": \"output\" for \"start\": \"null\"", "\"input\"");
-  refuse(shift == 0 && learns, "a shift of 1 or more for \"start\": \"null\"", "0");
-  refuse(keys != All && down < Attention,
-         "attention that shortens where \"shorten_keys\" is \"group\"", "none");
-  refuse(attends && !settings.groups.empty(), "no \"scales\" where attention resamples", "both");
-  refuse(attends && rotary && *rotary != false, "no \"rotary\" where attention resamples", "both");
+  fields.refuse(shiftsOutput && attends, "\"shifted\": \"input\" where attention resamples",
+                "\"output\"");
+  fields.refuse(!shiftsOutput && learns, "\"shifted\": \"output\" for \"start\": \"null\"",
+                "\"input\"");
+  fields.refuse(shift == 0 && learns, "a shift of 1 or more for \"start\": \"null\"", "0");
+  fields.refuse(keys != All && down < Attention,
+                "attention that shortens where \"shorten_keys\" is \"group\"", "none");
+  fields.refuse(attends && !settings.groups.empty(), "no \"scales\" where attention resamples",
+                "both");
+  fields.refuse(attends && rotary && *rotary != false, "no \"rotary\" where attention resamples",
+                "both");
 }
 
 size_t Deriver::Hourglass::descend(size_t at, const std::string &path, size_t x) {

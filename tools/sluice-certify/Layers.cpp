@@ -22,11 +22,9 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
     size_t content = make(Kind::Linear, path + ".query", {x});
     terms.push_back(make(Kind::Linear, path + ".query_position", {x}));
     keys = make(Kind::Linear, path + ".kv", {other.value_or(x)});
-    size_t distance = make(Kind::Position, path + ".distance", {});
+    size_t distance = onScaleOf(x, make(Kind::Position, path + ".distance", {}));
     // A row by distance is a step that queries and keys are whole numbers of.
     graph.values[distance].factor = std::gcd(graph.values[x].factor, graph.values[keys].factor);
-    graph.values[distance].input = graph.values[x].input;
-    graph.values[distance].segments = graph.values[x].segments;
     terms.push_back(make(Kind::Linear, path + ".relative", {distance}));
     x = content;
   } else if (other) {
@@ -95,9 +93,8 @@ size_t Deriver::stack(const Layer &settings, int64_t layers, Names &next, size_t
 /// Groups of heads have no first key of their own.
 int64_t certify::readFirst(const Fields &fields, const Layer &settings) {
   int64_t first = fields.integer("first", 0, 0);
-  if (first > 0 && !settings.groups.empty()) {
-    fields.mismatch("no \"first\" beside groups of heads", "both");
-  }
+  fields.refuse(first > 0 && !settings.groups.empty(), "no \"first\" beside groups of heads",
+                "both");
   return first;
 }
 
@@ -108,24 +105,20 @@ size_t Deriver::singleLayer(const Fields &fields, const std::string &path, size_
   settings.attentionNorm = fields.boolean("attention_norm", true);
   const json *over = fields.find("over");
   bool isGrouped = !settings.groups.empty() || (over && over->is_array());
-  if (!settings.attentionNorm && (!settings.preNorm || isGrouped)) {
-    fields.mismatch("norms of a post-norm block, and of groups of heads",
-                    "\"attention_norm\": false");
-  }
+  fields.refuse(!settings.attentionNorm && (!settings.preNorm || isGrouped),
+                "norms of a post-norm block, and of groups of heads", "\"attention_norm\": false");
   if (!over) {
     return layer(settings, path, x);
   }
   bool isRelative = fields.find("relative") && *fields.find("relative") != "none";
-  if (!settings.groups.empty() || (isRelative && isGrouped)) {
-    fields.mismatch("neither \"scales\" nor \"relative\" beside several streams", "both");
-  }
+  fields.refuse(!settings.groups.empty() || (isRelative && isGrouped),
+                "neither \"scales\" nor \"relative\" beside several streams", "both");
   if (!isGrouped) {
     size_t other = stream(fields.text("over"), fields);
     bool isApart = graph.values[other].factor != graph.values[x].factor;
-    if (isRelative && (graph.values[other].input != graph.values[x].input ||
-                       (isApart && settings.mask.kind == Mask::Tokens))) {
-      fields.mismatch("no \"relative\" over an input's axis or by a window in tokens", "both");
-    }
+    fields.refuse(isRelative && (graph.values[other].input != graph.values[x].input ||
+                                 (isApart && settings.mask.kind == Mask::Tokens)),
+                  "no \"relative\" over an input's axis or by a window in tokens", "both");
     return layer(settings, path, x, {other});
   }
   settings.groups = readSources(fields, settings.mask);

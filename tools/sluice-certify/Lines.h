@@ -70,6 +70,23 @@ private:
   std::set<std::tuple<Bound, Bound, bool>> known;
 };
 
+/// A part of a certificate, as it is read.
+struct Part {
+  const Graph &graph;
+  Lines &lines;
+  Judge &judge;
+  int64_t obligations = 0; ///< read so far
+
+  void obligation(const std::string &line) {
+    lines.expect(line);
+    ++obligations;
+  }
+  void end(const std::string &mode, size_t values) {
+    lines.expect("end " + mode + " " + std::to_string(values) + " values " +
+                 std::to_string(obligations) + " obligations");
+  }
+};
+
 /// The incremental step of a graph: when each stored value's rows are computed, and kept.
 struct Step {
   struct Value {
@@ -81,10 +98,10 @@ struct Step {
   int64_t obligations = 0;
 };
 
-/// The latest key that row p of an attention reads that does not read all.
-Expression latestKey(const Relation &relation);
-/// The earliest one of a window.
-Expression earliestKey(const Relation &relation);
+/// The latest position that row p reads, where it does not read all.
+Expression latestRead(const Relation &relation);
+/// The earliest one, where it does not read all before that.
+Expression earliestRead(const Relation &relation);
 
 /// Reads and decides "mode step". Throws Refusal where the step would read a row that is not there.
 Step readStep(const Graph &graph, Lines &lines, Judge &judge);

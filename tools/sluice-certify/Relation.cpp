@@ -14,35 +14,41 @@ std::string Value::spell() const {
       "linear",          "attention", "segment counts", "segment ends", "pool_segments",
       "select_segments", "shift",     "shorten",        "fold",         "upsample",
       "unfold",          "start",     "spread_segments"};
-  std::string name = names[static_cast<size_t>(kind)];
+  static const char *const masks[] = {" causal", " complete", " window",
+                                      " tokens", " block",    " bidirectional"};
+  std::string spelled = names[static_cast<size_t>(kind)];
+  auto append = [&](bool isSaid, const std::string &what, int64_t x) {
+    spelled += isSaid ? what + " " + std::to_string(x) : "";
+  };
   if (kind == Kind::Attention) {
-    std::string ends = " " + std::to_string(mask.begin) + " " + std::to_string(mask.end);
-    return name +
-           (mask.kind == Mask::Causal          ? " causal"
-            : mask.kind == Mask::Complete      ? " complete"
-            : mask.kind == Mask::Bidirectional ? " bidirectional"
-            : mask.kind == Mask::Tokens        ? " tokens" + ends
-            : mask.kind == Mask::Block         ? " block" + ends
-                                               : " window" + ends) +
-           (mask.step > 1 ? " step " + std::to_string(mask.step) : "") +
-           (mask.from > 0 ? " from " + std::to_string(mask.from) : "");
+    bool hasEnds = mask.kind >= Mask::Window && mask.kind <= Mask::Block;
+    spelled += masks[mask.kind];
+    append(hasEnds, "", mask.begin);
+    append(hasEnds, "", mask.end);
+    append(mask.step > 1, " step", mask.step);
+    append(mask.from > 0, " from", mask.from);
   }
-  bool isApart = window != 0 && window != number;
-  return kind < Kind::Shift ? name
-                            : name + " " + std::to_string(number) +
-                                  (isApart ? " window " + std::to_string(window) : "");
+  append(kind >= Kind::Shift, "", number);
+  append(kind >= Kind::Shift && window != 0 && window != number, " window", window);
+  return spelled;
+}
+
+/// Factors of the queries' and of the keys' scale.
+static std::pair<int64_t, int64_t> lowestTerms(const Value &attention) {
+  int64_t common = std::gcd(attention.factor, attention.keyFactor);
+  return {attention.factor / common, attention.keyFactor / common};
 }
 
 void certify::settleMask(Value &value) {
   Mask &mask = value.mask;
-  int64_t common = std::gcd(value.factor, value.keyFactor);
-  int64_t a = value.factor / common, b = value.keyFactor / common;
+  auto [a, b] = lowestTerms(value);
   if (mask.kind == Mask::Complete && a == b) {
     mask.kind = Mask::Causal;
   }
   if (mask.kind != Mask::Tokens) {
     return;
   }
+  int64_t common = value.factor / a;
   mask.begin = (mask.begin + common - 1) / common;
   mask.end = (mask.end + common - 1) / common;
   int64_t begin = mask.begin + b - a, end = mask.end + b - a; // b times those of a window in keys
@@ -53,64 +59,60 @@ void certify::settleMask(Value &value) {
   }
 }
 
-/// Of attention's rows by distance, up to the greatest of row p: its own row in steps of distance,
-/// or under `complete` the distance of its end from the first key's end.
-static Relation relationOfDistances(const Value &value) {
-  int64_t common = std::gcd(value.factor, value.keyFactor);
-  int64_t a = value.factor / common, b = value.keyFactor / common;
-  return {Relation::Earlier, 0, 0, a, 1, value.mask.kind == Mask::Complete ? a - b : 0};
-}
-
-/// Of attention, with the scales' factors in lowest terms.
-static Relation relationOfMask(const Value &value) {
-  int64_t common = std::gcd(value.factor, value.keyFactor);
-  int64_t a = value.factor / common, b = value.keyFactor / common;
-  int64_t begin = value.mask.begin, end = value.mask.end;
-  switch (value.mask.kind) {
-  case Mask::Causal:
-    return {Relation::Earlier, 0, 0, a, b};
-  case Mask::Complete: // b (q + 1) <= a (p + 1)
-    return {Relation::Earlier, 0, 0, a, b, a - b};
-  case Mask::Window: // m - end < q <= m - begin; of a step of s rows the first is m - end + s
-    return {Relation::Window, 0, 0, a, b, -b * begin, -b * (end - value.mask.step)};
-  case Mask::Block: // the longest one of each row, which demands more
-    return {Relation::Window, 0, 0, a, b, 0, 1 - end};
-  case Mask::Tokens: // a (p + 1) - end < b (q + 1) <= a (p + 1) - begin
-    return {Relation::Window, 0, 0, a, b, a - b - begin, a - end};
-  default:
-    return {Relation::All};
+/// Of attention's keys; or of its rows by distance, up to the greatest of row p: its own row in
+/// steps of distance, or under `complete` the distance of its end from the first key's end.
+static Relation relationOfMask(const Value &value, bool byDistance) {
+  const Mask &mask = value.mask;
+  auto [a, b] = lowestTerms(value);
+  if (byDistance) {
+    return {Relation::Earlier, a, 1, mask.kind == Mask::Complete ? a - b : 0};
   }
-}
-
-static Relation relationOfKeys(const Value &value) {
-  Relation relation = relationOfMask(value);
-  relation.from = value.mask.from;
-  relation.step = value.mask.step;
+  Relation relation = {Relation::Window, a, b, 0, 0, mask.from, mask.step};
+  switch (mask.kind) {
+  case Mask::Causal:
+    relation.kind = Relation::Earlier;
+    break;
+  case Mask::Complete: // b (q + 1) <= a (p + 1)
+    relation.kind = Relation::Earlier;
+    relation.offset = a - b;
+    break;
+  case Mask::Window: // m - end < q <= m - begin; of a step of s rows the first is m - end + s
+    relation.offset = -b * mask.begin;
+    relation.earliest = -b * (mask.end - mask.step);
+    break;
+  case Mask::Block: // the longest one of each row, which demands more
+    relation.earliest = 1 - mask.end;
+    break;
+  case Mask::Tokens: // a (p + 1) - end < b (q + 1) <= a (p + 1) - begin
+    relation.offset = a - b - mask.begin;
+    relation.earliest = a - mask.end;
+    break;
+  case Mask::Bidirectional:
+    relation.kind = Relation::All;
+  }
   return relation;
 }
 
 Relation certify::relationOf(const Value &value, size_t operand) {
+  int64_t n = value.number;
   switch (value.kind) {
   case Kind::Shift:
   case Kind::Start: // its own rows stand where there is none
-    return {Relation::Shifted, value.number};
+    return {Relation::One, 1, 1, -n, -n};
   case Kind::Shorten:
-  case Kind::Fold:
-    return {Relation::Group, value.number, value.window == 0 ? value.number : value.window};
+  case Kind::Fold: // n (p + 1) - window <= q < n (p + 1)
+    return {Relation::Group, n, 1, n - 1, value.window == 0 ? 0 : n - value.window};
   case Kind::Upsample:
   case Kind::Unfold:
-    return {Relation::Divided, value.number};
-  case Kind::Attention:
-    // A query, and one of positions, is its own row; keys and values are masked.
-    return operand == 0 || operand == 3 ? Relation{Relation::Same}
-           : operand == 4               ? relationOfDistances(value)
-                                        : relationOfKeys(value);
+    return {Relation::One, 1, n};
+  case Kind::Attention: // a query, and one of positions, is its own row
+    return operand == 0 || operand == 3 ? Relation{} : relationOfMask(value, operand == 4);
   case Kind::Counts: // bits up to its own
     return {Relation::Earlier};
   case Kind::Pool: // the ends before and at it
-    return {Relation::Window, 0, 0, 1, 1, 0, -1};
+    return {Relation::Window, 1, 1, 0, -1};
   default:
-    return {Relation::Same};
+    return {};
   }
 }
 
@@ -132,28 +134,13 @@ int64_t Relation::firstRow() const {
 }
 
 std::optional<int64_t> Relation::firstOf(int64_t p) const {
-  return kind == Window ? std::optional(floorDivide(queryFactor * p + earliest, keyFactor))
-         : kind == Earlier || kind == All ? std::nullopt
-         : kind == Group                  ? std::optional(number * (p + 1) - window)
-                                          : lastOf(p);
+  bool isOpen = kind == Earlier || kind == All;
+  return isOpen ? std::nullopt : std::optional(floorDivide(queryFactor * p + earliest, keyFactor));
 }
 
 std::optional<int64_t> Relation::lastOf(int64_t p) const {
-  switch (kind) {
-  case Shifted:
-    return p - number;
-  case Earlier:
-  case Window:
-    return floorDivide(queryFactor * p + offset, keyFactor);
-  case Group:
-    return number * p + number - 1;
-  case Divided:
-    return floorDivide(p, number);
-  case All:
-    return std::nullopt;
-  default:
-    return p;
-  }
+  return kind == All ? std::nullopt
+                     : std::optional(floorDivide(queryFactor * p + offset, keyFactor));
 }
 
 bool Relation::contains(int64_t p, int64_t q) const {
@@ -163,14 +150,9 @@ bool Relation::contains(int64_t p, int64_t q) const {
 }
 
 std::optional<std::pair<int64_t, int64_t>> Relation::findSample() const {
-  if (kind == Group) {
-    return std::pair(int64_t{0}, number - 1);
-  }
-  // Shifts start to read at p = number.
-  int64_t p = isOfAttention() ? firstRow() : contains(0, 0) ? 0 : number;
   // A window may be empty for some rows; what it holds of keys repeats after `keyFactor` rows.
-  for (int64_t last = p + keyFactor; p < last; ++p) {
-    int64_t q = isOfAttention() ? std::max(from, lastOf(p).value_or(0)) : 0;
+  for (int64_t p = firstRow(), end = p + keyFactor; p < end; ++p) {
+    int64_t q = std::max(from, lastOf(p).value_or(0));
     if (contains(p, q)) {
       return std::pair(p, q);
     }

@@ -227,28 +227,14 @@ bool certify::isNeverAbove(const Bound &left, const Bound &right) {
 
 /// The q of row p whose relation has no ends.
 static void relate(Question &question, const Relation &relation, const Form &p, const Form &q) {
-  Form scaledQ = Form().plus(q, relation.keyFactor);
-  Form last = Form().plus(p, relation.queryFactor);
-  int64_t k = relation.number;
-  switch (relation.kind) {
-  case Relation::Same:
-    return question.requireEqual(q, p);
-  case Relation::Shifted:
-    return question.requireEqual(q, p.plus(Form::number(-k)));
-  case Relation::Group: // k (p + 1) - window <= q < k (p + 1)
-    question.require(q.plus(p, -k).plus(Form::number(relation.window - k)));
-    return question.require(Form::number(k - 1).plus(p, k).plus(q, -1));
-  case Relation::Divided: // k q <= p < k (q + 1)
-    question.require(p.plus(q, -k));
-    return question.require(Form::number(k - 1).plus(q, k).plus(p, -1));
-  case Relation::Window: // keyFactor (q + 1) > queryFactor p + earliest
-    question.require(
-        scaledQ.plus(last, -1).plus(Form::number(relation.keyFactor - 1 - relation.earliest)));
-    [[fallthrough]];
-  case Relation::Earlier:
-    question.require(last.plus(scaledQ, -1).plus(Form::number(relation.offset)));
-    [[fallthrough]];
-  case Relation::All:
+  Form ahead = Form().plus(p, relation.queryFactor).plus(q, -relation.keyFactor);
+  if (relation.firstOf(0)) { // keyFactor (q + 1) > queryFactor p + earliest
+    question.require(Form::number(relation.keyFactor - 1 - relation.earliest).plus(ahead, -1));
+  }
+  if (relation.kind != Relation::All) { // keyFactor q <= queryFactor p + offset
+    question.require(ahead.plus(Form::number(relation.offset)));
+  }
+  if (relation.isOfAttention()) {
     question.require(q.plus(Form::number(-relation.from)));
   }
 }

@@ -70,9 +70,7 @@ std::vector<std::string> namesOfInputs(const json &spec) {
 size_t Deriver::embedding(const Fields &fields, const std::string &path) {
   axis = fields.find("input") ? fields.text("input") : "";
   auto input = inputs.find(axis);
-  if (!axis.empty() && input == inputs.end()) {
-    fields.mismatch("the name of an input", "\"" + axis + "\"");
-  }
+  fields.refuse(!axis.empty() && input == inputs.end(), "the name of an input", "\"" + axis + "\"");
   size_t tokens = axis.empty() ? 0 : input->second;
   std::vector<size_t> terms = {make(Kind::Embed, path + ".token", {tokens})};
   if (fields.choice("positions", {"none", "learned", "sinusoidal"}) != 0) {
@@ -99,9 +97,8 @@ size_t Deriver::inParts(const std::string &op, const Fields &fields, const std::
                         size_t x) {
   int64_t k = fields.integer("factor", 1), factor = graph.values[x].factor;
   bool divides = op == "shorten" ? factor * k <= largestNumber : factor % k == 0;
-  if (!divides || fields.find("window")) {
-    fields.mismatch("a factor of the scale, without \"window\"", std::to_string(k));
-  }
+  fields.refuse(!divides || fields.find("window"), "a factor of the scale, without \"window\"",
+                std::to_string(k));
   if (op == "upsample" && k > 1) {
     x = make(Kind::Unfold, path + ".unfold", {stored(path + ".groups", x)}, k);
   }
@@ -111,13 +108,11 @@ size_t Deriver::inParts(const std::string &op, const Fields &fields, const std::
 
 size_t Deriver::upsample(const std::string &path, int64_t k, bool linear, size_t x,
                          const Fields &fields) {
-  if (graph.values[x].factor % k != 0) {
-    fields.mismatch("a factor that divides the scale's", std::to_string(k));
-  }
+  fields.refuse(graph.values[x].factor % k != 0, "a factor that divides the scale's",
+                std::to_string(k));
   int64_t window = fields.integer("window", 1, k);
-  if (window % k != 0 || (!linear && window != k)) {
-    fields.mismatch("a window of whole groups, for a linear upsample", std::to_string(window));
-  }
+  fields.refuse(window % k != 0 || (!linear && window != k),
+                "a window of whole groups, for a linear upsample", std::to_string(window));
   if (window > k) { // a transposed convolution: a linear map of several groups
     x = make(Kind::Fold, path + ".window", {x}, 1);
     graph.values[x].window = window / k;
@@ -148,9 +143,7 @@ size_t Deriver::project(const std::string &path, size_t x, std::optional<size_t>
 size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t input) {
   std::vector<Level> levels = readOneWay(fields, false);
   Layer settings = readLayer(fields);
-  if (!settings.groups.empty()) {
-    fields.mismatch("no \"scales\" in a top_down stage", "both");
-  }
+  fields.refuse(!settings.groups.empty(), "no \"scales\" in a top_down stage", "both");
   bool folds = fields.choice("shorten", shortenMethods) == 1;
   bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
   bool activated = isActivated(fields, "projection_activation"), learns = learnsStart(fields);
@@ -181,10 +174,9 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
 
 void Deriver::nameLoss(const std::string &name, const Fields &fields) {
   bool isWord = name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == name.npos;
-  if (!isWord || name.empty() || name == "next" || !lossNames.insert(name).second) {
-    fields.mismatch("a name of small letters, digits and underscores that no other loss has",
-                    "\"" + name + "\"");
-  }
+  fields.refuse(!isWord || name.empty() || name == "next" || !lossNames.insert(name).second,
+                "a name of small letters, digits and underscores that no other loss has",
+                "\"" + name + "\"");
 }
 
 /// Row t reads group (t - shift) div k. Rows that are not scored are held to the theorem too.
@@ -204,9 +196,8 @@ void Deriver::score(const Fields &fields, const std::string &path, const std::st
 
 size_t Deriver::stream(const std::string &name, const Fields &fields) const {
   auto found = streams.find(name);
-  if (found == streams.end()) {
-    fields.mismatch("the name of an earlier stage's result", "\"" + name + "\"");
-  }
+  fields.refuse(found == streams.end(), "the name of an earlier stage's result",
+                "\"" + name + "\"");
   return found->second;
 }
 
@@ -216,10 +207,9 @@ void Deriver::checkGiven(const std::string &op, const Fields &fields, size_t x) 
                                                  "top_down", "bottom_up", "head",     "loss"};
   bool isRelative = (op == "layer" || op == "layers") && fields.find("relative") &&
                     *fields.find("relative") != "none";
-  if (graph.values[x].isGiven() && (isRelative || ofTokens.contains(op))) {
-    fields.mismatch("a stream of the tokens for " + op + (isRelative ? " with \"relative\"" : ""),
-                    "one of " + graph.values[x].input);
-  }
+  fields.refuse(graph.values[x].isGiven() && (isRelative || ofTokens.contains(op)),
+                "a stream of the tokens for " + op + (isRelative ? " with \"relative\"" : ""),
+                "one of " + graph.values[x].input);
 }
 
 size_t Deriver::stage(const std::string &op, const Fields &fields, const std::string &path,
@@ -258,9 +248,8 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   }
   if (op == "shift") {
     int64_t by = fields.integer("by", 0);
-    if (by == 0 && learnsStart(fields)) {
-      fields.mismatch("a shift of 1 or more for \"start\": \"null\"", "0");
-    }
+    fields.refuse(by == 0 && learnsStart(fields), "a shift of 1 or more for \"start\": \"null\"",
+                  "0");
     return shift(path, by, learnsStart(fields), x);
   }
   if (op == "shorten") {
@@ -276,10 +265,9 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   if (op == "add" || op == "project" || op == "replace") {
     size_t y = stream(fields.text("with"), fields);
     const Value &one = graph.values[x], &other = graph.values[y];
-    if (std::tie(one.input, one.factor, one.segments) !=
-        std::tie(other.input, other.factor, other.segments)) {
-      fields.mismatch("two streams of one scale", "two scales");
-    }
+    fields.refuse(std::tie(one.input, one.factor, one.segments) !=
+                      std::tie(other.input, other.factor, other.segments),
+                  "two streams of one scale", "two scales");
     if (op == "replace") { // the same rows of both
       readBlock(fields);
       return make(Kind::Map, path + ".replace", {y, x});

@@ -21,37 +21,19 @@ struct StoredRead {
 /// leaves out at the front count as read: that demands more.
 StoredRead followRead(const Graph &graph, const Relation &relation, size_t operand) {
   StoredRead read;
-  Expression p = makeVariable();
-  int64_t k = relation.number;
   if (graph.values[operand].isGiven()) { // all of it, there before the first token
     read.source = operand;
     return read;
   }
-  switch (relation.kind) {
-  case Relation::Same:
-    read.first = read.last = p;
-    break;
-  case Relation::Shifted:
-    read.first = read.last = makeLinear(1, -relation.number);
-    break;
-  case Relation::Earlier:
-    read.last = latestKey(relation);
-    break;
-  case Relation::Window:
-    read.last = latestKey(relation);
-    read.first = earliestKey(relation);
-    break;
-  case Relation::Group:
-    read.first = makeLinear(k, k - relation.window);
-    read.last = makeLinear(k, k - 1);
-    break;
-  default:
+  if (relation.kind == Relation::All) {
     throw Refusal("a stored value reads positions that no step could keep");
   }
+  read.last = latestRead(relation);
+  if (relation.kind != Relation::Earlier) {
+    read.first = earliestRead(relation);
+  }
   for (; graph.values[operand].isLazy(); operand = graph.values[operand].operands[0]) {
-    Relation lazy = relationOf(graph.values[operand], 0);
-    Expression position =
-        lazy.kind == Relation::Divided ? makeFloor(p, lazy.number) : makeLinear(1, -lazy.number);
+    Expression position = latestRead(relationOf(graph.values[operand], 0));
     read.last = position.of(read.last);
     if (read.first) {
       read.first = position.of(*read.first);
@@ -82,26 +64,18 @@ Bound plusOne(Bound bound) {
   return bound;
 }
 
-class StepReader {
+class StepReader : Part {
 public:
-  StepReader(const Graph &graph, Lines &lines, Judge &judge)
-      : graph(graph), lines(lines), judge(judge) {}
+  StepReader(const Graph &graph, Lines &lines, Judge &judge) : Part{graph, lines, judge} {}
 
   Step read();
 
 private:
-  void obligation(const std::string &line) {
-    lines.expect(line);
-    ++step.obligations;
-  }
   void value(size_t index);
   void demandRead(const std::string &name, const Bound &reader, const StoredRead &read);
   void demandThroughEnds(const std::string &name, const Bound &reader, const EndsRead &read);
   int64_t number(const std::string &start, bool orAll);
 
-  const Graph &graph;
-  Lines &lines;
-  Judge &judge;
   Step step;
 };
 
@@ -193,7 +167,7 @@ void StepReader::value(size_t index) {
   obligation("exist " + number + " " + std::to_string(factor));
   judge.demand({{makeLinear(factor, 0)}}, mine.schedule, false, "p");
   mine.burst = this->number("burst " + number + " ", /*orAll=*/false);
-  ++step.obligations;
+  ++obligations;
   judge.demand(plusOne(mine.schedule), mine.schedule.of(makeLinear(1, mine.burst)), false, "p");
   if (mine.ring > 0 && mine.ring < mine.burst) {
     throw Refusal("rows of one step would share a slot");
@@ -234,8 +208,8 @@ Step StepReader::read() {
   // Step t samples from row t.
   const Loss &head = graph.head();
   demandRead(head.name, {{makeVariable()}}, followRead(graph, Relation{}, head.row));
-  lines.expect("end step " + std::to_string(count) + " values " + std::to_string(step.obligations) +
-               " obligations");
+  end("step", count);
+  step.obligations = obligations;
   return step;
 }
 
@@ -284,22 +258,14 @@ private:
 
   /// Rows of an operand that row p reads at step t, through lazy values.
   void visit(const Relation &relation, size_t operand, int64_t p, int64_t t) {
-    int64_t n = t / graph.values[operand].factor + 1;
-    int64_t first = relation.firstOf(p).value_or(0), last = relation.lastOf(p).value_or(n - 1);
-    if (relation.isOfAttention()) {
-      first = std::max(first, relation.from);
-    }
-    for (int64_t q = first; q <= last; ++q) {
-      if (!relation.contains(p, q)) {
-        continue;
-      }
+    relation.each(p, t / graph.values[operand].factor + 1, [&](int64_t q) {
       if (graph.values[operand].isLazy()) {
         visit(relationOf(graph.values[operand], 0), graph.values[operand].operands[0], q, t);
       } else if (q >= 0 && !isThere(operand, q)) {
         throw Refusal("enumeration: step " + std::to_string(t) + " reads row " + std::to_string(q) +
                       " of " + graph.values[operand].name + ", which is not there");
       }
-    }
+    });
   }
 
   const Graph &graph;

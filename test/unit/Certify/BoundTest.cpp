@@ -142,12 +142,11 @@ TEST(Bound, MonotoneBoundsAgreeWithTryingEveryPoint) {
 
 TEST(Relation, EveryRelationHasTheSampleItNames) {
   for (const Relation &relation :
-       {Relation{Relation::Same}, Relation{Relation::Shifted, 5}, Relation{Relation::Group, 4, 4},
-        Relation{Relation::Group, 4, 2}, Relation{Relation::Group, 1, 3},
-        Relation{Relation::Divided, 4}, Relation{Relation::Earlier},
-        Relation{Relation::Window, 0, 0, 1, 1, -3, -3},
-        Relation{Relation::Window, 0, 0, 1, 4, -3, 0},
-        Relation{Relation::Window, 0, 0, 2, 3, -1, 1}, Relation{Relation::All}}) {
+       {Relation{}, Relation{Relation::One, 1, 1, -5, -5}, Relation{Relation::One, 1, 4},
+        Relation{Relation::Group, 4, 1, 3, 0}, Relation{Relation::Group, 4, 1, 3, 2},
+        Relation{Relation::Group, 1, 1, 0, -2}, Relation{Relation::Earlier},
+        Relation{Relation::Window, 1, 1, -3, -3}, Relation{Relation::Window, 1, 4, -3, 0},
+        Relation{Relation::Window, 2, 3, -1, 1}, Relation{Relation::All}}) {
     auto sample = relation.findSample();
     ASSERT_TRUE(sample);
     EXPECT_TRUE(relation.contains(sample->first, sample->second));
@@ -156,5 +155,5 @@ TEST(Relation, EveryRelationHasTheSampleItNames) {
 }
 
 TEST(Relation, AnEmptyWindowHasNone) {
-  EXPECT_FALSE((Relation{Relation::Window, 0, 0, 1, 1, -3, -2}).findSample());
+  EXPECT_FALSE((Relation{Relation::Window, 1, 1, -3, -2}).findSample());
 }

@@ -1,0 +1,64 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a compile holds between its stages.
+#pragma once
+
+#include "sluice/Analysis/LoweredCausality.h"
+#include "sluice/Driver/Driver.h"
+#include "sluice/Target/Artifact.h"
+#include "sluice/Transforms/ImportSpec.h"
+
+#include "mlir/Pass/Pass.h"
+
+namespace sluice::driver {
+
+inline Outcome badInput(const std::string &message) { return {2, "", message}; }
+
+/// One compilation: stages in order, each able to end it.
+class Compilation {
+public:
+  explicit Compilation(const CompileRequest &request) : request(request) {}
+
+  Outcome run();
+
+private:
+  std::optional<Outcome> checkOutput() const;
+  std::optional<Outcome> chooseTargets();
+  std::optional<Outcome> readModel();
+  std::string placeOfPrecision(const spec::Model &model) const;
+  std::string explainPrecision(const spec::Model &model, const std::string &asked) const;
+  std::string noticeOfPrecision(const spec::Model &model) const;
+  std::optional<Outcome> checkCausal();
+  void prepareReplay();
+  std::optional<Outcome> runPass(std::unique_ptr<mlir::Pass> pass);
+  std::optional<Outcome> watchPass(const std::string &name);
+  std::optional<Outcome> addStep();
+  std::optional<Outcome> lowerModel();
+  std::optional<Outcome> lowerVariants();
+  std::optional<Outcome> finishDispatches();
+  Outcome emitStep();
+  std::optional<Outcome> lowerKernels(KernelSet &kernels, std::vector<std::string> &objects,
+                                      std::vector<Blob> &blobs);
+  void chooseLibraries(KernelSet &kernels) const;
+  std::optional<Outcome> keepToBudget(KernelSet &kernels, std::optional<MemoryBudget> &budget);
+  Outcome generate();
+  Outcome internalError(const std::string &what = "the compiler failed on a valid spec");
+  bool emits(llvm::StringRef stage) const { return request.emit == stage; }
+  std::string print(mlir::Operation *op) const;
+
+  const CompileRequest &request;
+  mlir::MLIRContext context;
+  std::string text;                         ///< the spec, or the model IR, as it was read
+  std::string sizesPlace;                   ///< where the spec says its sizes
+  std::vector<ImportedVariant> variants;    ///< the one of generation first
+  mlir::OwningOpRef<mlir::ModuleOp> module; ///< the one that is lowered, then all together
+  std::string imported;                     ///< the modules as imported, for the reproducer
+  std::string notice;                       ///< what to tell the user of a compile that succeeds
+  std::string diagnostics;
+  Targets targets;
+  ProofRecord proof;
+  std::optional<LoweringWatch> watch;
+  bool isOther = false; ///< what is lowered has another factor than generation
+};
+
+} // namespace sluice::driver

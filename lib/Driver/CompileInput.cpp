@@ -1,0 +1,102 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a compile reads: a spec and its precision, or model IR.
+#include "Compilation.h"
+#include "Factors.h"
+#include "Limits.h"
+#include "ModelIR.h"
+#include "sluice/Runtime/Text.h"
+#include "sluice/Spec/Override.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::driver;
+
+/// "spec.json:7:5: --target sm_80", where the spec says its precision, or could.
+std::string Compilation::placeOfPrecision(const spec::Model &model) const {
+  auto at = model.keys.find("precision");
+  return spec::toString(at == model.keys.end() ? model.location : at->second) + ": --target " +
+         targets.gpus.front()->chip.str();
+}
+
+/// Why f32 that was asked for has no code for GPUs.
+std::string Compilation::explainPrecision(const spec::Model &model,
+                                          const std::string &asked) const {
+  return placeOfPrecision(model) +
+         ": expected linear maps, attention and head that multiply bf16, found " + asked +
+         "; give --precision bf16, or leave out the GPU targets";
+}
+
+/// An artifact has one precision, so that all its targets compute the same model.
+std::string Compilation::noticeOfPrecision(const spec::Model &model) const {
+  return placeOfPrecision(model) +
+         ": the spec computes in f32 and GPU code multiplies bf16, so that the whole artifact "
+         "does" +
+         (targets.cpus.empty() ? "" : ", its code for CPUs too") +
+         "; give --precision bf16 to say so, or leave out the GPU targets for f32";
+}
+
+std::optional<Outcome> Compilation::readModel() {
+  if (!isModelIR(request.spec)) {
+    spec::Diagnostic error;
+    std::vector<spec::Setting> settings = request.settings;
+    if (!request.precision.empty()) {
+      settings.push_back(spec::computeSetting(request.precision));
+    }
+    auto read = [&] {
+      return request.text ? spec::readTextWith(*request.text, request.spec, settings, error)
+                          : spec::readFileWith(request.spec, settings, error);
+    };
+    std::optional<spec::Model> model = read();
+    if (!model) {
+      return badInput(error.format());
+    }
+    for (const spec::Model &variant : model->variants()) {
+      if (auto unsupported = findUnsupported(variant)) {
+        return badInput(unsupported->format());
+      }
+    }
+    if (!targets.gpus.empty() && model->precision.compute != spec::NumberType::Bf16) {
+      auto asked = llvm::find_if(llvm::reverse(settings), [](const spec::Setting &setting) {
+        return setting.path == spec::computeSetting("f32").path;
+      });
+      if (asked != settings.rend()) {
+        return badInput(explainPrecision(*model, asked->flag));
+      }
+      notice = noticeOfPrecision(*model);
+      settings.push_back(spec::computeSetting("bf16"));
+      model = read();
+      if (!model) {
+        return badInput(error.format());
+      }
+    }
+    text = model->text;
+    auto sizes = model->keys.find("context");
+    sizesPlace = spec::toString(sizes == model->keys.end() ? model->location : sizes->second);
+    std::string mistake = findFactorMistake(*model, request);
+    if (!mistake.empty()) {
+      return badInput(mistake);
+    }
+    variants = importVariants(context, *model, request);
+    return std::nullopt;
+  }
+  if (!request.precision.empty()) {
+    return badInput(request.spec +
+                    ": --precision: expected a spec, found model IR, whose types say "
+                    "it; leave out --precision, or emit the IR from a spec with it");
+  }
+  if (!request.settings.empty()) {
+    return badInput(request.spec + ": " + request.settings.front().flag +
+                    ": expected a spec, found model IR; change the IR itself, or emit it from a "
+                    "spec with the flag");
+  }
+  std::string mistake;
+  sizesPlace = showPath(request.spec);
+  variants.push_back({0, readModelIR(context, request.spec, text, mistake)});
+  ModuleOp read = variants.front().module.get();
+  if (!read) {
+    return badInput(mistake);
+  }
+  std::string limit = findUncompilable(read);
+  return limit.empty() ? std::nullopt : std::optional(badInput(request.spec + ": " + limit));
+}
