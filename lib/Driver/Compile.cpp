@@ -170,12 +170,8 @@ std::optional<Outcome> Compilation::addStep() {
     return std::nullopt; // one step an artifact
   }
   bool isOfGroups = module->getOperation()->hasAttr("sluice.group"); // nothing is generated
-  // Of segments and named inputs there are entries for CPUs alone: on the emulator each launch of a
-  // step of segments is right, and its logits are not those of the whole sequence.
-  bool isForGpus =
-      !targets.gpus.empty() && (hasSegments(*module) || (predict && predict.getNumArguments() > 1));
-  if (proof.verdict != "proved" || !predict || isOfGroups || isForGpus ||
-      !hasScheduledReads(predict) || !deriveStep(predict, refusal)) {
+  if (proof.verdict != "proved" || !predict || isOfGroups || !hasScheduledReads(predict) ||
+      !deriveStep(predict, refusal)) {
     return std::nullopt;
   }
   // The watch compares whole sequences; what a step reads, it proves itself.

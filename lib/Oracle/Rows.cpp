@@ -24,8 +24,13 @@ private:
                 int64_t q, int64_t first);
   Numbers sumOver(const Stored &stored, Value argument, dispatch::AccessAttr access, int64_t row,
                   const Body &body);
-  int64_t limitOf(Value argument, dispatch::AccessAttr access, int64_t row) const {
+  /// Where the operand's sequence ends. What a step reads of segments is in its rings, and no
+  /// length says how many rows there are.
+  int64_t limitOf(Value argument, dispatch::AccessAttr access, int64_t row) {
     auto type = typeOf(argument);
+    if (op.getDomain().getScheduled() && access.getSourceFactor() == 0) {
+      return std::numeric_limits<int64_t>::max();
+    }
     return rows.length(row, access.getSourceFactor(), type.getDimSize(1));
   }
   RankedTensorType typeOf(Value argument) const {

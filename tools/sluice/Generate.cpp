@@ -390,13 +390,8 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
                        static_cast<long long>(executor->factor()),
                        static_cast<long long>(executor->factor())));
   } else if (!predictor.isCached() && !flags.noCache) {
-    printNotice(
-        std::string("note: this artifact has no incremental step, so that each token recomputes "
-                    "all before it; ") +
-        (!executor->plan().gpuTargets().empty() &&
-                 (executor->hasSegments() || !executor->plan().given.empty())
-             ? "steps of segments and of named inputs are compiled for CPUs alone"
-             : "sluice compile --emit step says why"));
+    printNotice("note: this artifact has no incremental step, so that each token recomputes all "
+                "before it; sluice compile --emit step says why");
   }
   if (!flags.session.empty()) {
     resume(flags, command, *executor, predictor, options, job.texts.front());

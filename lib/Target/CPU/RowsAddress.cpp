@@ -116,10 +116,8 @@ Value Addresses::positionOf(AccessAttr access, Value value, Value member, Value 
 /// The map's row of the row's position, or of what `gathered` holds.
 Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowPosition &at,
                                    Value member, bool sequence, Value gathered) {
-  // Rings hold what a step reads, wherever it is: of segments, no length says how many there are.
-  bool isRing = sequence && op.getDomain().getScheduled() && access.getSourceFactor() == 0;
-  Value valid =
-      isRing ? frame.index(std::numeric_limits<int64_t>::max()) : validRows(access, extent, at);
+  Value valid = sequence && isEndless(op, access) ? frame.index(std::numeric_limits<int64_t>::max())
+                                                  : validRows(access, extent, at);
   Value position = positionOf(access, gathered ? gathered : at.position, member, valid);
   Value inside;
   if (gathered || !alwaysInside(op, access, extent)) {

@@ -47,7 +47,8 @@ Value Addresses::toIndex(Value integer) {
 /// The map's row of the row's position, or of what `gathered` holds.
 Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row &at, Value member,
                                    bool sequence, Value gathered) {
-  Value valid = validRows(access, extent, at);
+  Value valid = sequence && isEndless(op, access) ? e.index(std::numeric_limits<int64_t>::max())
+                                                  : validRows(access, extent, at);
   Value position = positionOf(access, gathered ? gathered : at.position, member, valid);
   Value inside, wanted = position;
   if (gathered || !alwaysInside(op, access, extent)) {

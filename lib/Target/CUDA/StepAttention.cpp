@@ -33,6 +33,7 @@ public:
 private:
   /// Maximum, sum and columns of a team, in the order of loop-carried values.
   using State = Values;
+  Value countKeys(const Row &row);
   void emitQuery();
   Values loadColumns(Value memory, Value row, int64_t first, Value head);
   Values loadOwnColumns(Value memory, Value row, int64_t first);
@@ -298,6 +299,16 @@ void StepAttention::emitMerge(const State &state) {
   });
 }
 
+/// Valid keys of the row of the batch.
+Value StepAttention::countKeys(const Row &row) {
+  if (Value counts = op.getKeyCounts()) {
+    auto operand = static_cast<unsigned>(llvm::find(op->getOperands(), counts).getIndex());
+    Value count = e.loadScalar(frame.buffer(operand), {row.batch});
+    return arith::IndexCastOp::create(e.b, e.b.getIndexType(), count);
+  }
+  return arith::CeilDivUIOp::create(e.b, row.length, e.index(op.getKeys().getFactor()));
+}
+
 void StepAttention::emitQuery() {
   query = loadOwnColumns(frame.buffer(0), ringRow(op.getQuery(), position),
                          int64_t(op.getQueryColumn()));
@@ -336,7 +347,7 @@ FailureOr<Kernel> StepAttention::generate() {
   Row row = frame.row(arith::DivUIOp::create(b, queryNumber, e.index(heads)));
   batch = row.batch;
   position = row.position;
-  length = arith::CeilDivUIOp::create(b, row.length, e.index(op.getKeys().getFactor()));
+  length = countKeys(row);
   distances = arith::CeilDivUIOp::create(b, row.length, e.index(distanceStep(op)));
   e.when(row.valid, [&] { emitQuery(); });
   int64_t rows = domain.getLaunchRows();

@@ -69,6 +69,10 @@ bool target::alwaysInside(dispatch::RowsOp op, AccessAttr access, int64_t extent
   return bounds && bounds->first >= 0 && bounds->second < extent;
 }
 
+bool target::isEndless(dispatch::RowsOp op, AccessAttr access) {
+  return op.getDomain().getScheduled() && access.getSourceFactor() == 0;
+}
+
 bool target::isOfSequence(dispatch::RowsOp op, unsigned i) {
   auto type = cast<RankedTensorType>(op.getInputs()[i].getType());
   return type.getRank() == 3 || !isRow(op.getBody().getArgument(i));

@@ -82,6 +82,9 @@ mlir::Value sequenceRow(mlir::ImplicitLocOpBuilder &b, dispatch::DomainAttr doma
 /// Whether the rows that an operand of access `row` or `table` (or a group of `flat`) maps to lie
 /// within its source for every valid row of the domain. `extent` counts the source's rows.
 bool alwaysInside(dispatch::RowsOp op, dispatch::AccessAttr access, int64_t extent);
+/// Whether no length says where the source sequence ends: of segments, a step's rings hold whatever
+/// is read, wherever it stands.
+bool isEndless(dispatch::RowsOp op, dispatch::AccessAttr access);
 /// Whether operand `i` is gathered from the row's own sequence, not from a table.
 bool isOfSequence(dispatch::RowsOp op, unsigned i);
 /// What stands outside a sequence that ascends (AccessAttr, `extended`): i32, of a position

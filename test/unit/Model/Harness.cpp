@@ -52,7 +52,7 @@ static bool hasSegments(const std::string &source) {
 }
 
 std::string compile(const Folder &folder, const std::string &source, const std::string &target,
-                    bool allowLeak) {
+                    bool allowLeak, int64_t generationRows) {
   std::string artifact =
       folder.path(std::filesystem::path(source).stem().string() + "." + target + ".sla");
   done(driver::compile({.spec = source,
@@ -60,7 +60,8 @@ std::string compile(const Folder &folder, const std::string &source, const std::
                         .targets = {target},
                         .emit = "",
                         .allowLeak = allowLeak,
-                        .verifyEachCausality = !hasSegments(source)}));
+                        .verifyEachCausality = !hasSegments(source),
+                        .generationRows = generationRows}));
   return artifact;
 }
 
@@ -192,31 +193,32 @@ std::vector<Shape> Model::shapes() const {
   return result;
 }
 
-/// What no entry may read, the tokens beyond `rows` and `length`, is no token at all.
-void Model::set(const Inputs &inputs) {
-  int64_t stride = plan().model.context + 1;
-  std::span<int32_t> tokens = running.tokens();
+void setInputs(runtime::Executor &executor, const Inputs &inputs) {
+  int64_t stride = executor.plan().model.context + 1;
+  std::span<int32_t> tokens = executor.tokens();
   std::fill(tokens.begin(), tokens.end(), std::numeric_limits<int32_t>::min() / 2);
   for (int64_t row = 0; row < inputs.rows; ++row) {
     std::copy_n(inputs.tokens.begin() + row * (inputs.length + 1), inputs.length + 1,
                 tokens.begin() + row * stride);
   }
-  for (auto &[name, into] : running.inputs().given) {
+  for (auto &[name, into] : executor.inputs().given) {
     const GivenTokens &given = inputs.given.at(name);
     std::ranges::copy(given.tokens, into.tokens.begin());
     std::ranges::copy(given.counts, into.counts.begin());
   }
-  std::span<float> padding = running.inputs().padding;
+  std::span<float> padding = executor.inputs().padding;
   std::ranges::fill(padding, 0.0F);
   for (size_t row = 0; row < inputs.scored.size() && !padding.empty(); ++row) {
     auto text = padding.subspan(row * size_t(stride - 1), size_t(stride - 1));
     std::ranges::fill(text.subspan(size_t(inputs.scored[row])), 1.0F);
   }
-  running.scalarI64("length") = inputs.length;
-  running.scalarI64("rows") = inputs.rows;
-  running.scalarI64("seed") = static_cast<int64_t>(inputs.seed);
-  running.scalarI64("step") = static_cast<int64_t>(inputs.step);
+  executor.scalarI64("length") = inputs.length;
+  executor.scalarI64("rows") = inputs.rows;
+  executor.scalarI64("seed") = static_cast<int64_t>(inputs.seed);
+  executor.scalarI64("step") = static_cast<int64_t>(inputs.step);
 }
+
+void Model::set(const Inputs &inputs) { setInputs(running, inputs); }
 
 /// Losses of valid rows; the others must be zero.
 std::vector<double> Model::losses(const Inputs &inputs) {

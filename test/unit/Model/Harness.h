@@ -30,7 +30,7 @@ private:
 /// Compiles `source` (a spec's or model IR's path) for one target; the artifact's path. Throws
 /// where that fails.
 std::string compile(const Folder &folder, const std::string &source, const std::string &target,
-                    bool allowLeak = false);
+                    bool allowLeak = false, int64_t generationRows = 16);
 /// One artifact a target of this machine, by target, compiled at the same time.
 std::map<std::string, std::string> compileForAll(const Folder &folder, const std::string &source,
                                                  bool allowLeak = false);
@@ -53,6 +53,9 @@ Inputs randomInputs(int64_t vocabulary, int64_t rows, int64_t length, uint64_t s
 /// A compiled model and its arena.
 /// Sets every tensor, and the copies that kernels read.
 void setWeights(runtime::Executor &executor, const Tensors &weights);
+/// A batch, and the seed and step of its draws. What no entry may read, the tokens beyond `rows`
+/// and `length`, is no token at all.
+void setInputs(runtime::Executor &executor, const Inputs &inputs);
 
 class Model {
 public:

@@ -28,6 +28,73 @@ constexpr const char *bottomUpAndRetina =
     {"op": "layer", "scales": [{"factor": 1, "tokens": [0, 3]}, {"factor": 4, "tokens": [3, 15]}]},
     {"op": "head"}]})json";
 
+/// Grouped heads, rotation, a window, several scales, and rows that one step computes together.
+constexpr const char *allOfIt = R"json({"sluice": 1, "vocabulary": 70, "context": 10, "batch": 3,
+  "width": 24, "precision": {"compute": "bf16", "residual": "bf16"},
+  "defaults": {"heads": 4, "key_value_heads": 2, "head_size": 6, "activation": "swiglu", "feed_forward": 27,
+               "rotary": true},
+  "stages": [{"op": "embedding"}, {"op": "layer", "mask": {"window": [0, 3]}},
+    {"op": "hourglass", "hierarchy": "0@1 0@2 1@4 0@2 0@1", "shorten": "linear"},
+    {"op": "head", "bias": true}]})json";
+
+/// Maxima of open groups, and of groups before the first token.
+constexpr const char *maxima = R"json({"sluice": 1, "vocabulary": 50, "context": 9, "batch": 2,
+  "precision": {"compute": "bf16", "residual": "bf16"},
+  "width": 12, "defaults": {"heads": 2, "feed_forward": 20, "activation": "relu_squared"},
+  "stages": [{"op": "embedding", "to": "fine"}, {"op": "shift", "by": 5},
+    {"op": "shorten", "factor": 3, "method": "max"}, {"op": "layer"}, {"op": "upsample", "factor": 3},
+    {"op": "add", "with": "fine"}, {"op": "head"}]})json";
+
+/// Rows that do not exist on the fine scale, which reads the coarse one through a linear map.
+constexpr const char *topDown = R"json({"sluice": 1, "vocabulary": 9, "context": 6, "batch": 1,
+  "precision": {"compute": "bf16"}, "width": 8,
+  "defaults": {"heads": 2, "feed_forward": 8, "placement": "post"},
+  "stages": [{"op": "embedding"},
+    {"op": "top_down", "hierarchy": "1@2 1@1", "upsample": "linear", "projection_activation": "gelu"},
+    {"op": "head", "first": 1}]})json";
+
+/// Groups of heads over means of the layer's input, by windows in tokens; then distances between
+/// scales, each way.
+constexpr const char *headGroups = R"json({"sluice": 1, "vocabulary": 9, "context": 6, "batch": 1,
+  "precision": {"compute": "bf16"},
+  "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding"},
+    {"op": "layer", "scales": [{"factor": 1, "tokens": [0, 3]}, {"factor": 3, "tokens": [1, 6]}], "to": "x"},
+    {"op": "shorten", "factor": 3},
+    {"op": "layer", "over": "x", "mask": "complete", "relative": "xl", "to": "groups"},
+    {"op": "layer", "from": "x", "over": "groups", "mask": "complete", "relative": {"bias": 4}},
+    {"op": "head"}]})json";
+
+/// Of GPU code: means of words, and a text of the batch that ends none for some steps.
+constexpr const char *closedMeans = R"json({"sluice": 1, "vocabulary": 14, "context": 7, "batch": 2,
+  "precision": {"compute": "bf16"}, "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding", "to": "fine"},
+    {"op": "boundaries", "name": "words", "rule": "whitespace", "capacity": 0.9},
+    {"op": "shorten", "segments": "words"}, {"op": "shift", "by": 1, "start": "null"}, {"op": "layer"},
+    {"op": "upsample", "segments": "words", "by": 0}, {"op": "add", "with": "fine"}, {"op": "head"}]})json";
+
+/// Last rows of pairs, behind a shift; then rows at a router's bits, spread as moving averages.
+constexpr const char *lastAndRouted = R"json({"sluice": 1, "vocabulary": 11, "context": 6, "batch": 2,
+  "precision": {"compute": "bf16"}, "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding", "to": "fine"},
+    {"op": "boundaries", "name": "twos", "rule": "every", "factor": 2},
+    {"op": "shorten", "segments": "twos", "method": "last"}, {"op": "shift", "by": 2}, {"op": "norm"},
+    {"op": "upsample", "segments": "twos", "by": 0}, {"op": "add", "with": "fine", "to": "more"},
+    {"op": "boundaries", "name": "routed", "ratio": 2, "at": "start"},
+    {"op": "shorten", "segments": "routed", "method": "first"}, {"op": "norm"},
+    {"op": "upsample", "segments": "routed", "method": "smooth"}, {"op": "add", "with": "more"},
+    {"op": "head"}]})json";
+
+/// An encoder that a layer reads on a coarse scale, of inputs of any length.
+constexpr const char *encoder = R"json({"sluice": 1, "vocabulary": 11, "context": 5, "batch": 3,
+  "precision": {"compute": "bf16"}, "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
+  "inputs": {"source": {"context": 6, "vocabulary": 7}},
+  "stages": [{"op": "embedding", "to": "text"}, {"op": "embedding", "input": "source"},
+    {"op": "layer", "mask": "bidirectional", "rotary": true, "to": "memory"},
+    {"op": "shift", "from": "text", "by": 1}, {"op": "shorten", "factor": 2},
+    {"op": "layer", "over": "memory", "key_value_heads": 1}, {"op": "upsample", "factor": 2},
+    {"op": "add", "with": "text"}, {"op": "head"}]})json";
+
 /// Segments whose rows close at different steps of a batch: means behind a learned first row and
 /// attention by distance; last rows, groups of rows that stand ahead of the closed segments, and
 /// predicted bits, read from the closed segment on.

@@ -274,7 +274,8 @@ TEST_P(EmulatedSteps, EveryPositionOfRaggedRows) {
   Tensors weights = randomWeights(reference.shapes(), 7);
   Ragged ragged(reference);
   Yardsticks expected = yardsticks(reference, weights, ragged, Precision::Bf16);
-  auto artifact = sluice::runtime::Artifact::load(compile(folder, spec, "sm_80"));
+  auto artifact = sluice::runtime::Artifact::load(
+      compile(folder, spec, "sm_80", /*allowLeak=*/false, /*generationRows=*/ragged.batch));
   ASSERT_TRUE(artifact->plan().generation) << "no step";
   Executor executor(sluice::runtime::makeEmulatorDevice(artifact));
   setWeights(executor, weights);
@@ -292,54 +293,23 @@ TEST_P(EmulatedSteps, EveryPositionOfRaggedRows) {
         << "row " << row << " alone differs at " << length;
   });
   // A step of training, whose launches are held to float64 too.
-  std::ranges::copy(ragged.inputs.tokens, executor.tokens().begin());
-  executor.scalarI64("length") = ragged.context;
-  executor.scalarI64("rows") = ragged.batch;
+  setInputs(executor, ragged.inputs);
   executor.run("gradient");
   EXPECT_TRUE(std::isfinite(executor.scalarF32("loss")));
 }
-
-/// Grouped heads, rotation, a window, several scales, and rows that one step computes together.
-constexpr const char *allOfIt = R"json({"sluice": 1, "vocabulary": 70, "context": 10, "batch": 3,
-  "width": 24, "precision": {"compute": "bf16", "residual": "bf16"},
-  "defaults": {"heads": 4, "key_value_heads": 2, "head_size": 6, "activation": "swiglu", "feed_forward": 27,
-               "rotary": true},
-  "stages": [{"op": "embedding"}, {"op": "layer", "mask": {"window": [0, 3]}},
-    {"op": "hourglass", "hierarchy": "0@1 0@2 1@4 0@2 0@1", "shorten": "linear"},
-    {"op": "head", "bias": true}]})json";
-
-/// Maxima of open groups, and of groups before the first token.
-constexpr const char *maxima = R"json({"sluice": 1, "vocabulary": 50, "context": 9, "batch": 2,
-  "precision": {"compute": "bf16", "residual": "bf16"},
-  "width": 12, "defaults": {"heads": 2, "feed_forward": 20, "activation": "relu_squared"},
-  "stages": [{"op": "embedding", "to": "fine"}, {"op": "shift", "by": 5},
-    {"op": "shorten", "factor": 3, "method": "max"}, {"op": "layer"}, {"op": "upsample", "factor": 3},
-    {"op": "add", "with": "fine"}, {"op": "head"}]})json";
-
-/// Rows that do not exist on the fine scale, which reads the coarse one through a linear map.
-constexpr const char *topDown = R"json({"sluice": 1, "vocabulary": 9, "context": 6, "batch": 1,
-  "precision": {"compute": "bf16"}, "width": 8,
-  "defaults": {"heads": 2, "feed_forward": 8, "placement": "post"},
-  "stages": [{"op": "embedding"},
-    {"op": "top_down", "hierarchy": "1@2 1@1", "upsample": "linear", "projection_activation": "gelu"},
-    {"op": "head", "first": 1}]})json";
-
-/// Groups of heads over means of the layer's input, by windows in tokens; then distances between
-/// scales, each way.
-constexpr const char *headGroups = R"json({"sluice": 1, "vocabulary": 9, "context": 6, "batch": 1,
-  "precision": {"compute": "bf16"},
-  "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
-  "stages": [{"op": "embedding"},
-    {"op": "layer", "scales": [{"factor": 1, "tokens": [0, 3]}, {"factor": 3, "tokens": [1, 6]}], "to": "x"},
-    {"op": "shorten", "factor": 3},
-    {"op": "layer", "over": "x", "mask": "complete", "relative": "xl", "to": "groups"},
-    {"op": "layer", "from": "x", "over": "groups", "mask": "complete", "relative": {"bias": 4}},
-    {"op": "head"}]})json";
 
 INSTANTIATE_TEST_SUITE_P(Families, EmulatedSteps,
                          ::testing::Values(Family{"AllOfIt", allOfIt}, Family{"Maxima", maxima},
                                            Family{"TopDown", topDown},
                                            Family{"HeadGroups", headGroups}),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(Segmented, EmulatedSteps,
+                         ::testing::Values(Family{"Means", closedMeans},
+                                           Family{"LastAndRouted", lastAndRouted}),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(Inputs, EmulatedSteps, ::testing::Values(Family{"Encoder", encoder}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 std::vector<uint8_t> bytesOf(const std::string &text) { return {text.begin(), text.end()}; }

@@ -64,6 +64,12 @@ TEST(CudaStepRows, GroupsTablesAndPositionsThroughRings) {
   }
 }
 
+TEST(CudaStepRows, SegmentsInRings) {
+  for (int64_t width : {1, 7, 40}) {
+    checkSegmentRings(width, emulated);
+  }
+}
+
 TEST(CudaStepRows, WholeNumbers) { checkIntegers(emulated); }
 
 TEST(CudaStepContract, ShapesAroundVectorsAndBlocks) {
@@ -124,6 +130,16 @@ TEST(CudaStepAttention, BurstsAndWindowsInRings) {
   checkDecode({3, 3, 2, 1, 24, 40, 4, causal(), scaled(0.2), true, bursts}, emulated);
   checkDecode({3, 1, 2, 2, 16, 5, 1, window(5), scaled(0.25), true, steps}, emulated);
   checkDecode({3, 1, 2, 2, 256, 19, 1, window(19), scaled(0.06), true, steps}, emulated);
+}
+
+/// Keys of a named input, which a count says: none, some and all, few and many.
+TEST(CudaStepAttention, KeysByCount) {
+  const std::vector<std::vector<Due>> steps = {{{0, 1, 1}, {3, 1, 4}, {70, 1, 71}}};
+  checkDecode({3, 1, 2, 1, 8, 5, 1, everything(), scaled(0.3), true, steps, false, 0, {0, 3, 5}},
+              emulated);
+  checkDecode(
+      {3, 1, 2, 2, 64, 300, 1, everything(), scaled(0.12), true, steps, false, 0, {300, 0, 129}},
+      emulated);
 }
 
 } // namespace

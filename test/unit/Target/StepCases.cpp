@@ -77,6 +77,42 @@ void test::checkGroups(int64_t d, const Make &make) {
   }
 }
 
+void test::checkSegmentRings(int64_t d, const Make &make) {
+  const std::vector<std::vector<Due>> schedules = {
+      {{0, 2, 2}, {9, 1, 10}, {30, 0, 30}},
+      {{3, 1, 4}, {17, 2, 19}, {6, 2, 8}},
+  };
+  Ring found{3, 5, d}, before{3, 3, d}, result{3, 2, d};
+  std::string row = tensor({d}), numbers = tensor({3, 4}, "i32");
+  std::string text = rowsText(
+      {3, 2, 1, true},
+      {{numbers, Access{.map = "p - 1", .factor = 0}, "i32"},
+       {found.text(), Access{.kind = "gather", .map = "p - 2", .factor = 0, .index = 0}, row},
+       {before.text(), Access{.map = "p - 4", .factor = 0}, row},
+       {numbers, Access{.map = "p - 3", .factor = 0, .extended = true}, "i32"}},
+      {{result.text(), Access{.factor = 0}}, {tensor({3, 2}, "i32"), Access{.factor = 0}}},
+      "%sum = arith.addf %a1, %a2 : ROW\ndispatch.yield %sum, %a3 : ROW, i32", row);
+  Floats indices = randomIntegers(3 * 4, 1, 40), x = randomFloats(found.elements(), 2),
+         y = randomFloats(before.elements(), 3), ends = randomIntegers(3 * 4, 4, 100);
+  Run run = make(text);
+  ASSERT_TRUE(run);
+  for (const std::vector<Due> &runs : schedules) {
+    auto results = run({indices, x, y, ends, scheduleOf(runs)});
+    expectUntouchedElsewhere(results[0], result, runs);
+    for (int64_t b = 0; b < 3; ++b) {
+      for (int64_t p = runs[b].start; p < runs[b].start + runs[b].count; ++p) {
+        int64_t q = (p >= 1 ? int64_t(indices[b * 4 + (p - 1) % 4]) : 0) - 2;
+        EXPECT_EQ(results[1][b * 2 + p % 2], p >= 3 ? ends[b * 4 + (p - 3) % 4] : float(p - 3));
+        for (int64_t c = 0; c < d; ++c) {
+          float sum =
+              (q >= 0 ? x[found.at(b, q) + c] : 0) + (p >= 4 ? y[before.at(b, p - 4) + c] : 0);
+          ASSERT_EQ(results[0][result.at(b, p) + c], sum) << b << " " << p;
+        }
+      }
+    }
+  }
+}
+
 void test::checkIntegers(const Make &make) {
   std::string row = tensor({3}, "i64"), flags = tensor({3}, "i1");
   std::string body = R"(%one = arith.constant 1 : i64
@@ -261,6 +297,9 @@ std::string Decode::text() const {
   if (biasRows > 0) {
     add("%b", tensor({biasRows, heads}));
   }
+  if (!counts.empty()) {
+    add("%n", tensor({batch}, "i64"));
+  }
   add("%runs", runs);
   return "func.func @f(%q: " + query().text(element) + ", %k: " + key().text(element) +
          ", %v: " + key().text(element) + arguments +
@@ -294,12 +333,16 @@ void test::checkDecode(const Decode &c, const Make &make) {
     if (c.biasRows > 0) {
       operands.push_back(biases);
     }
+    if (!c.counts.empty()) {
+      operands.push_back(c.counts);
+    }
     operands.push_back(scheduleOf(runs));
     auto results = run(operands);
     expectUntouchedElsewhere(results[0], c.output(), runs);
     expectUntouchedElsewhere(results[1], c.lse(), runs);
     for (int64_t b = 0; b < c.batch; ++b) {
-      int64_t n = (runs[b].length + c.factor - 1) / c.factor;
+      int64_t n = c.counts.empty() ? (runs[b].length + c.factor - 1) / c.factor
+                                   : static_cast<int64_t>(c.counts[b]);
       for (int64_t i = 0; i < runs[b].count * c.heads; ++i) {
         int64_t p = runs[b].start + i / c.heads, h = i % c.heads, hk = h / (c.heads / c.kvHeads);
         std::vector<std::pair<int64_t, double>> scores;

@@ -33,6 +33,9 @@ using Make = std::function<Run(const std::string &text)>;
 /// A sum over a shifted group of another ring, a row of a table, the row itself and its position,
 /// `width` columns each.
 void checkGroups(int64_t width, const Make &make);
+/// Rows of segments, which no length counts: at a distance, and found by an index, each in a ring
+/// of fewer rows than the positions; nulls before the first.
+void checkSegmentRings(int64_t width, const Make &make);
 /// What computes schedules: whole numbers, chosen by column; and the greatest of them.
 void checkIntegers(const Make &make);
 
@@ -61,6 +64,7 @@ struct Decode {
   std::vector<std::vector<Due>> schedules;
   bool distances = false; ///< scores have products with rows by distance, in a ring as the keys'
   int64_t biasRows = 0;   ///< of a table of biases by distance; 0: none
+  Floats counts = {};     ///< of keys by row of the batch; empty: as the length says
 
   int64_t width() const { return (heads + 2 * kvHeads) * head; }
   Ring query() const { return {batch, burst, width()}; }

@@ -34,6 +34,14 @@ TEST(StepRows, GroupsTablesAndPositionsThroughRings) {
   }
 }
 
+TEST(StepRows, SegmentsInRings) {
+  for (const cpu::Target *target : targets()) {
+    for (int64_t width : {1, 7, 40}) {
+      checkSegmentRings(width, on(*target));
+    }
+  }
+}
+
 TEST(StepRows, WholeNumbers) {
   for (const cpu::Target *target : targets()) {
     checkIntegers(on(*target));
@@ -143,6 +151,18 @@ TEST(StepAttention, ShortTextsHaveSmallerParts) {
     checkDecode({2, 1, 2, 1, 32, 1024, 1, causal(), scaled(0.18), false, large}, on(*target));
     checkDecode({2, 1, 2, 2, 8, 704, 1, causal(), scaled(0.3), true, uneven}, on(*target));
     checkDecode({2, 1, 4, 4, 16, 128, 1, causal(), scaled(0.25), false, small}, on(*target));
+  }
+}
+
+/// Keys of a named input, which a count says: none, some and all, few and many.
+TEST(StepAttention, KeysByCount) {
+  const std::vector<std::vector<Due>> steps = {{{0, 1, 1}, {3, 1, 4}, {70, 1, 71}}};
+  for (const cpu::Target *target : targets()) {
+    checkDecode({3, 1, 2, 1, 8, 5, 1, everything(), scaled(0.3), true, steps, false, 0, {0, 3, 5}},
+                on(*target));
+    checkDecode(
+        {3, 1, 2, 2, 64, 300, 1, everything(), scaled(0.12), true, steps, false, 0, {300, 0, 129}},
+        on(*target));
   }
 }
 

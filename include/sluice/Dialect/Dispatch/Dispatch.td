@@ -104,11 +104,12 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     | `flat` | [R, d] or [R] | r | tensor<d>, element |
     | `columns` (results only) | [parts, d] | sums over the rows of each part | tensor<d> yielded |
 
-    `map` is (p, i)[N'] -> position, N' = ceil(length / source_factor) the valid length of the source (T' where
-    source_factor is 0). A position outside [0, N') is read as zeros. `column` is (p) or (p, i) -> first column, so that a
-    row of k d columns can be read as k rows of d (zero: the whole row or its first d columns). Where the first column is
-    negative, zeros are read too. With `least` a position
-    outside is read as the least number of the type (minus infinity), which no maximum chooses. Results use `row`
+    `map` is (p, i)[N'] -> position, N' = ceil(length / source_factor) the valid length of the source. Where source_factor
+    is 0, N' is T'; but a sequence that a scheduled domain reads has no end then, as its ring holds whatever is read. A
+    position outside [0, N') is read as zeros. `column` is (p) or (p, i) -> first column, so that a row of k d columns
+    can be read as k rows of d (zero: the whole row or its first d columns). Where the first column is negative, zeros
+    are read too. With `least` a position outside is read as the least number of the type (minus infinity), which no
+    maximum chooses. Results use `row`
     with the identity map, `flat`, `vector` and `scalar` (domains of one row), or `columns`.
     A result of access `row` whose yield is tensor<k x d> is stored as one row of k d columns.
 
