@@ -84,7 +84,9 @@ void Revision::addLayerBehind(int64_t stage, bool tokens) {
   if (tokens) {
     spec::Stage &embedding = model.stages.front();
     embedding.to = embedding.to.empty() ? "advised" : embedding.to;
-    added.push_back({spec::Add{embedding.to}, before.location, {}, prefix + ".0", input, ""});
+    // Streams of any two widths join so.
+    added.push_back(
+        {spec::Project{embedding.to, {}, true}, before.location, {}, prefix + ".0", input, ""});
     input.clear();
   }
   spec::Layer layer; // what it computes is of no matter, what it reads is

@@ -72,7 +72,7 @@ static int64_t findUpsampleBehind(const std::vector<Primitive> &stages, const Pr
 /// The widest rows that a stage makes, with the key that says so.
 static std::pair<__int128, const SourceLocation *> widestRow(const Model &model,
                                                              const Primitive &stage) {
-  __int128 width = model.width;
+  __int128 width = stage.width;
   if (const auto *layer = std::get_if<Layer>(&stage.settings)) {
     __int128 heads = __int128(layer->heads + 2 * layer->keyValueHeads) * layer->headSize;
     __int128 hidden =
@@ -141,7 +141,7 @@ findLargeTable(const Model &model, const std::vector<Primitive> &stages, const P
     return std::nullopt;
   }
   int64_t rows = isXl ? distanceCount(model, stages, stage) : positionsOf(model, stage);
-  int64_t columns = sinusoidal ? model.width : layer->headSize;
+  int64_t columns = sinusoidal ? stage.width : layer->headSize;
   if (__int128(rows) * columns * int64_t(sizeof(float)) <= mostConstantBytes) {
     return std::nullopt;
   }

@@ -64,7 +64,7 @@ std::string resultText(const spec::Model &model, const Primitive &last) {
   int64_t length = (model.context + last.factor - 1) / last.factor;
   std::string tokens =
       last.factor == 1 ? "context" : "ceil(context / " + std::to_string(last.factor) + ")";
-  std::string shape = shapeText({model.batch, length, head ? model.vocabulary : model.width});
+  std::string shape = shapeText({model.batch, length, head ? model.vocabulary : last.width});
   return "- scale factor " + std::to_string(last.factor) +
          (last.factor == 1 ? " (one position a token)" : "") + "\n- result " + code(shape) +
          " = [batch, " + tokens + ", " + (head ? "vocabulary" : "width") + "]\n";

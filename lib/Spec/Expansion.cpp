@@ -13,7 +13,6 @@ namespace sluice::spec {
 namespace {
 
 constexpr size_t mostPrimitives = size_t(1) << 16;
-constexpr int64_t mostElements = int64_t(1) << 40;
 
 class Expander {
 public:
@@ -46,6 +45,10 @@ private:
   void defineLoss(const Loss &loss, const SourceLocation &location);
   int64_t factorAfter(const Settings &settings, int64_t input, const SourceLocation &where) const;
   void checkAdd(const Stage &stage, int64_t input, int64_t second) const;
+  void checkWidth(const Stage &stage, int64_t input, int64_t second) const;
+  int64_t widthOf(int64_t id) const {
+    return id < 0 ? model.width : result[static_cast<size_t>(id)].width;
+  }
   void checkScored(const Stage &stage, const Head &head, int64_t input) const;
   void checkGiven(const Stage &stage, int64_t input) const;
   void checkSegments(const Stage &stage, int64_t input);
@@ -275,12 +278,31 @@ void Expander::checkAdd(const Stage &stage, int64_t input, int64_t second) const
   }
 }
 
+/// Numbers are added and replaced column by column.
+void Expander::checkWidth(const Stage &stage, int64_t input, int64_t second) const {
+  if (widthOf(input) != widthOf(second)) {
+    auto described = [this](int64_t id) {
+      return describe(id) + ", of width " + std::to_string(widthOf(id));
+    };
+    fail(stage.at("with"),
+         "expected two streams of one width, found " + described(input) + ", and " +
+             described(second) +
+             "; project one of them to \"width\": " + std::to_string(widthOf(input)));
+  }
+}
+
 /// Rows are scored from the first one on that reads a group, and a group of every scale that a
 /// top_down has above it.
 void Expander::checkScored(const Stage &stage, const Head &head, int64_t input) const {
   int64_t factor = result[static_cast<size_t>(input)].factor;
   int64_t shift = head.shiftOf(factor), first = head.firstOf(factor);
   int64_t tokens = firstTokens[static_cast<size_t>(input)];
+  if (head.tied && widthOf(input) != model.width) {
+    fail(stage.at("tied"), "expected a stream of the embedding's width of " +
+                               std::to_string(model.width) + " where \"tied\" is true, found " +
+                               describe(input) + ", of width " + std::to_string(widthOf(input)) +
+                               "; project it to that width, or say \"tied\": false");
+  }
   std::string found = head.first || tokens <= shift ? std::to_string(first) : "none";
   if (first < shift) {
     fail(stage.at("first"), "expected \"first\" of at least the shift of " + std::to_string(shift) +
@@ -349,7 +371,8 @@ int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix
   }
   firstTokens.push_back(first);
   std::string segments = segmentsAfter(settings, input);
-  result.push_back({id, input, second, factor, std::move(axis), std::move(segments),
+  int64_t width = widthAfter(settings, widthOf(input));
+  result.push_back({id, input, second, factor, width, std::move(axis), std::move(segments),
                     std::move(settings), std::move(prefix), location, stage.keys,
                     std::move(sources)});
   if (result.back().op() == Op::Layer) {
@@ -366,11 +389,13 @@ int64_t Expander::expandStage(const Stage &stage) {
   if (const auto *add = std::get_if<Add>(&stage.settings)) {
     int64_t second = stream(add->with, stage.at("with"));
     checkAdd(stage, input, second);
+    checkWidth(stage, input, second);
     return emit(stage, *add, stage.prefix, stage.location, input, second);
   }
   if (const auto *replace = std::get_if<Replace>(&stage.settings)) {
     int64_t second = stream(replace->with, stage.at("with"));
     checkAdd(stage, input, second);
+    checkWidth(stage, input, second);
     return emit(stage, *replace, stage.prefix, stage.location, input, second);
   }
   if (const auto *project = std::get_if<Project>(&stage.settings);
@@ -429,61 +454,6 @@ std::vector<Primitive> expand(const Model &model) { return Expander(model).run()
 const SourceLocation &Primitive::at(std::string_view key) const {
   auto found = keys.find(key);
   return found == keys.end() ? location : found->second;
-}
-
-/// Layers that share Transformer-XL's biases have as many columns of queries.
-static void checkShared(const std::vector<Primitive> &primitives) {
-  int64_t columns = 0;
-  for (const Primitive &primitive : primitives) {
-    const auto *layer = std::get_if<Layer>(&primitive.settings);
-    if (!layer || layer->relative != Relative::XlShared) {
-      continue;
-    }
-    int64_t own = layer->heads * layer->headSize;
-    if (columns != 0 && own != columns) {
-      throw Failure{
-          {primitive.at("relative"),
-           "expected layers with \"relative\": \"xl_shared\" to have heads * head_size alike, "
-           "found " +
-               std::to_string(columns) + " and " + std::to_string(own) +
-               "; make them equal, or use \"xl\""}};
-    }
-    columns = own;
-  }
-}
-
-void checkExpansion(const Model &model) {
-  std::string limit = std::to_string(mostElements);
-  __int128 activations = static_cast<__int128>(model.context) * model.batch * model.width;
-  if (activations > mostElements) {
-    throw Failure{{model.keys.at("context"),
-                   "expected context * batch * width of at most " + limit + ", found " +
-                       std::to_string(model.context) + " * " + std::to_string(model.batch) + " * " +
-                       std::to_string(model.width) + "; make one of them smaller"}};
-  }
-  for (const Input &input : model.inputs) {
-    __int128 numbers = static_cast<__int128>(input.context) * model.batch * model.width;
-    if (numbers > mostElements) {
-      throw Failure{{input.location, "expected context * batch * width of at most " + limit +
-                                         " for the input " + quote(input.name) +
-                                         ", found more; make one of them smaller"}};
-    }
-  }
-  std::vector<Primitive> primitives = expand(model);
-  checkShared(primitives);
-  __int128 total = 0; // one tensor has at most 2^93 elements, and the first excess ends the loop
-  for (const Tensor &tensor : tensors(model, primitives)) {
-    __int128 elements = 1;
-    for (int64_t size : tensor.shape) {
-      elements *= size;
-    }
-    total += elements;
-    if (total > mostElements) {
-      throw Failure{{primitives[static_cast<size_t>(tensor.stage)].location,
-                     "expected a model of at most " + limit + " parameters, found more up to " +
-                         tensor.name + "; make the sizes or the number of layers smaller"}};
-    }
-  }
 }
 
 } // namespace sluice::spec

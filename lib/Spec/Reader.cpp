@@ -131,6 +131,37 @@ void checkInputsAreRead(const Model &model) {
   }
 }
 
+/// Widths of streams as they are read: what a stage's own settings mean depends on that of its
+/// input. Names that nothing defines are found by the expansion.
+class StreamWidths {
+public:
+  explicit StreamWidths(int64_t ofModel) : ofModel(ofModel), previous(ofModel) {}
+
+  int64_t before(const JsonValue &stage) const {
+    for (const JsonMember &member : stage.members) {
+      if (member.key == "from" && member.value.kind == JsonKind::String) {
+        auto found = named.find(member.value.text);
+        return found == named.end() ? previous : found->second;
+      }
+    }
+    return previous;
+  }
+
+  void add(const Stage &stage, int64_t width) {
+    if (stage.op() == Op::Loss || stage.op() == Op::Boundaries) { // whose result nothing reads
+      return;
+    }
+    previous = stage.op() == Op::Embedding ? ofModel : widthAfter(stage.settings, width);
+    if (!stage.to.empty()) {
+      named.try_emplace(stage.to, previous);
+    }
+  }
+
+private:
+  int64_t ofModel, previous;
+  std::map<std::string, int64_t, std::less<>> named;
+};
+
 void readStages(const Fields &top, const Fields *defaults, Model &model) {
   const JsonValue &list = top.need("stages", "an array of stages");
   if (list.kind != JsonKind::Array || list.items.size() < 2) {
@@ -139,8 +170,11 @@ void readStages(const Fields &top, const Fields *defaults, Model &model) {
                                 (items.empty() ? describe(list) : items) +
                                 "; begin with an embedding and end with a head");
   }
+  StreamWidths widths(model.width);
   for (size_t i = 0; i < list.items.size(); ++i) {
-    Stage stage = readStage(list.items[i], top.fileName(), defaults, model.width, model.context);
+    int64_t width = widths.before(list.items[i]);
+    Stage stage = readStage(list.items[i], top.fileName(), defaults, width, model.context);
+    widths.add(stage, width);
     stage.prefix = "stages." + std::to_string(i);
     bool first = i == 0, last = i + 1 == list.items.size();
     Op op = stage.op();

@@ -130,6 +130,11 @@ const KeyInfo windowInside = {"shorten_window",
                               "each one's factor",
                               {}};
 
+/// Of stages whose result is a linear map's.
+KeyInfo widthOf(std::string_view meaning) {
+  return {"width", "integer >= 1", meaning, "that of the stream", {}};
+}
+
 /// The methods of groups, and more.
 std::vector<std::string_view> shortenings(std::initializer_list<std::string_view> more) {
   std::vector<std::string_view> names(shorteningNames.begin(), shorteningNames.end());
@@ -184,7 +189,8 @@ Keys ownKeys(Op op) {
          "the factor",
          {}},
         segments("pools segments instead of groups: their averages, or with \"method\": \"last\", "
-                 "of those that begin at bits \"first\", their rows at bits")};
+                 "of those that begin at bits \"first\", their rows at bits"),
+        widthOf("of \"concatenate\": numbers in a row of the result")};
   case Op::Upsample:
     return {
         factor("fine positions from one coarse position; divides the scale's factor"),
@@ -205,7 +211,8 @@ Keys ownKeys(Op op) {
          "integer >= 0",
          "of segments: a token reads the row this many before that of its own segment",
          "1: the last that ended",
-         {}}};
+         {}},
+        widthOf("of \"split\": numbers in a row of the result")};
   case Op::Add:
     return {{"with", "name of a stream", "the second stream, on the same scale", "required", {}}};
   case Op::Replace:
@@ -267,7 +274,8 @@ Keys ownKeys(Op op) {
   case Op::Project:
     return {{"with", "name of a stream", "the second stream, on the same scale", "none", {}},
             {"activation", "string", "of the sum", "none", projectionNames()},
-            {"bias", "boolean", "adds a bias", "true", {}}};
+            {"bias", "boolean", "adds a bias", "true", {}},
+            widthOf("numbers in a row of the result")};
   case Op::TopDown:
     return {
         {"hierarchy",

@@ -32,7 +32,7 @@ bool readSegments(const Fields &fields, std::string &segments) {
     return false;
   }
   segments = fields.text("segments");
-  for (std::string_view key : {"factor", "window"}) {
+  for (std::string_view key : {"factor", "window", "width"}) {
     if (fields.find(key)) {
       fields.fail(fields.position(key), "expected no " + quote(key) +
                                             " where \"segments\" says which rows belong together, "
@@ -42,10 +42,20 @@ bool readSegments(const Fields &fields, std::string &segments) {
   return true;
 }
 
-/// Whether "method" is `method`, which gives each row of a group an equal part of the columns.
+/// The width of a result that is a linear map's; 0: that of the stream.
+int64_t readWidth(const Fields &fields) { return fields.integer("width", {}, 0); }
+
+/// Whether "method" is `method`, which gives each row of a group an equal part of the `width`
+/// columns of the group.
 bool readsParts(const Fields &fields, std::string_view method, int64_t factor, int64_t width) {
   const JsonValue *value = fields.find("method");
   if (!value || value->kind != JsonKind::String || value->text != method) {
+    if (fields.find("width")) {
+      fields.fail(fields.position("width"),
+                  "expected \"width\" only beside \"method\": " + quote(method) +
+                      ", whose result is a linear map's, found it beside another method; use a "
+                      "project stage");
+    }
     return false;
   }
   if (width % factor != 0) {
@@ -76,7 +86,8 @@ Shorten readShorten(const Fields &fields, int64_t width) {
   }
   Shorten shorten;
   shorten.factor = fields.integer("factor", {});
-  if (readsParts(fields, "concatenate", shorten.factor, width)) {
+  shorten.width = readWidth(fields);
+  if (readsParts(fields, "concatenate", shorten.factor, shorten.width ? shorten.width : width)) {
     shorten.concatenates = true;
     return shorten;
   }
@@ -110,6 +121,7 @@ Upsample readUpsample(const Fields &fields, int64_t width) {
   }
   Upsample upsample;
   upsample.factor = fields.integer("factor", {});
+  upsample.width = readWidth(fields);
   if (readsParts(fields, "split", upsample.factor, width)) {
     upsample.splits = true;
     return upsample;
@@ -308,7 +320,7 @@ Settings readSettings(Op op, const Fields &fields, int64_t width, int64_t contex
     return readHourglass(fields, width);
   case Op::Project:
     return Project{fields.text("with", ""), readProjection(fields, "activation"),
-                   fields.boolean("bias", true)};
+                   fields.boolean("bias", true), readWidth(fields)};
   case Op::TopDown:
     return readTopDown(fields, width);
   case Op::BottomUp:
@@ -398,6 +410,17 @@ Shortening readShortening(const Fields &fields, std::string_view key) {
 Upsampling readUpsampling(const Fields &fields, std::string_view key) {
   return fields.choice<Upsampling>(
       key, {{"repeat", Upsampling::Repeat}, {"linear", Upsampling::Linear}}, Upsampling::Repeat);
+}
+
+int64_t widthAfter(const Settings &settings, int64_t width) {
+  const auto *project = std::get_if<Project>(&settings);
+  const auto *shorten = std::get_if<Shorten>(&settings);
+  const auto *upsample = std::get_if<Upsample>(&settings);
+  int64_t own = project    ? project->width
+                : shorten  ? shorten->width
+                : upsample ? upsample->width
+                           : 0;
+  return own > 0 ? own : width;
 }
 
 std::string_view name(Op op) { return opNames[static_cast<size_t>(op)]; }

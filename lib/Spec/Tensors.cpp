@@ -1,12 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Names, shapes, order and initialization of the trained tensors (docs/spec.md, "Initialization").
+// Names, shapes, order and initialization of the trained tensors (docs/spec.md, "Initialization"),
+// and the most that an expanded model may hold.
 
-#include "sluice/Spec/Expansion.h"
+#include "Stages.h"
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <numeric>
 #include <utility>
 
@@ -14,11 +14,12 @@ namespace sluice::spec {
 namespace {
 
 constexpr double embeddingDeviation = 0.02;
+constexpr int64_t mostElements = int64_t(1) << 40;
 
 class TensorLister {
 public:
   TensorLister(const Model &model, const std::vector<Primitive> &primitives)
-      : model(model), primitives(primitives), d(model.width), vocabulary(model.vocabulary) {
+      : model(model), primitives(primitives), vocabulary(model.vocabulary) {
     auto layers = std::count_if(primitives.begin(), primitives.end(),
                                 [](const Primitive &p) { return p.op() == Op::Layer; });
     // Two residual branches a layer: their sum keeps its variance when each is divided by this.
@@ -27,12 +28,16 @@ public:
 
   void list(const Primitive &primitive) {
     stage = &primitive;
+    d = widthOf(primitive.input);
     std::visit([this](const auto &settings) { add(settings); }, primitive.settings);
   }
 
   std::vector<Tensor> result;
 
 private:
+  int64_t widthOf(int64_t stream) const {
+    return stream < 0 ? model.width : primitives[static_cast<size_t>(stream)].width;
+  }
   void tensor(const std::string &name, std::vector<int64_t> shape, Initial initial, bool decay) {
     result.push_back({stage->prefix + "." + name, std::move(shape), initial, decay, stage->id});
   }
@@ -44,10 +49,10 @@ private:
   void bias(const std::string &name, int64_t size) {
     tensor(name + "bias", {size}, {InitialKind::Zeros}, false);
   }
-  void norm(const std::string &name, NormKind kind) {
-    tensor(name + "weight", {d}, {InitialKind::Ones}, false);
+  void norm(const std::string &name, NormKind kind, int64_t width) {
+    tensor(name + "weight", {width}, {InitialKind::Ones}, false);
     if (kind == NormKind::Layer) {
-      bias(name, d);
+      bias(name, width);
     }
   }
 
@@ -62,14 +67,14 @@ private:
 
   void add(const Layer &layer) {
     if (!layer.groups.empty()) {
-      norm("attention.norm.", layer.norm);
+      norm("attention.norm.", layer.norm, d);
       addGroups(layer);
       addFeedForward(layer);
       return;
     }
     if (layer.lsh) {
       if (layer.attentionNorm) {
-        norm("attention.norm.", layer.norm);
+        norm("attention.norm.", layer.norm, d);
       }
       addHashed(layer);
       addFeedForward(layer);
@@ -78,18 +83,19 @@ private:
     int64_t queries = layer.heads * layer.headSize;
     int64_t keys = layer.keyValueHeads * layer.headSize;
     bool isOver = layer.isOver, isPacked = !layer.hasOwnQueries();
+    int64_t over = isOver ? widthOf(stage->second) : d;
     if (layer.attentionNorm) {
-      norm("attention.norm.", layer.norm);
+      norm("attention.norm.", layer.norm, d);
     }
     if (layer.normsOver()) {
-      norm("attention.over.norm.", layer.norm);
+      norm("attention.over.norm.", layer.norm, over);
     }
     matrix("attention.query.", queries, d);
     if (layer.bias && isOver && !layer.isXl()) {
       bias("attention.query.", queries);
     }
-    matrix("attention.key.", keys, d);
-    matrix("attention.value.", keys, d);
+    matrix("attention.key.", keys, over);
+    matrix("attention.value.", keys, over);
     if (layer.bias && isPacked) {
       bias("attention.query.", queries);
     }
@@ -113,15 +119,16 @@ private:
     int64_t keys = layer.keyValueHeads / count * layer.headSize;
     for (int64_t i = 0; i < count; ++i) {
       std::string part = "attention." + std::to_string(i) + ".";
+      int64_t over = widthOf(stage->sources[static_cast<size_t>(i)]);
       if (!layer.groups[static_cast<size_t>(i)].isPooled && layer.placement == Placement::Pre) {
-        norm(part + "over.norm.", layer.norm);
+        norm(part + "over.norm.", layer.norm, over);
       }
       matrix(part + "query.", queries, d);
       if (layer.bias) {
         bias(part + "query.", queries);
       }
-      matrix(part + "key.", keys, d);
-      matrix(part + "value.", keys, d);
+      matrix(part + "key.", keys, over);
+      matrix(part + "value.", keys, over);
       if (layer.bias) {
         bias(part + "key.", keys);
         bias(part + "value.", keys);
@@ -168,7 +175,7 @@ private:
 
   void addFeedForward(const Layer &layer) {
     bool gated = layer.activation == Activation::SwiGlu;
-    norm("feed_forward.norm.", layer.norm);
+    norm("feed_forward.norm.", layer.norm, d);
     if (gated) {
       matrix("feed_forward.gate.", layer.feedForward, d);
     }
@@ -185,11 +192,11 @@ private:
     }
   }
 
-  void add(const Norm &settings) { norm("", settings.norm); }
+  void add(const Norm &settings) { norm("", settings.norm, d); }
 
   void add(const Shorten &shorten) {
     if (shorten.concatenates) {
-      matrix("", d / shorten.factor, d);
+      matrix("", stage->width / shorten.factor, d);
     } else if (shorten.method == Shortening::Linear) {
       matrix("", d, shorten.rows() * d);
       bias("", d);
@@ -198,8 +205,8 @@ private:
 
   void add(const Upsample &upsample) {
     if (upsample.splits) {
-      matrix("", d, d / upsample.factor);
-      bias("", d);
+      matrix("", stage->width, d / upsample.factor);
+      bias("", stage->width);
     } else if (upsample.method == Upsampling::Linear) {
       matrix("", upsample.factor * d, upsample.groups() * d);
       bias("", upsample.factor * d);
@@ -217,16 +224,18 @@ private:
 
   void add(const Loss &loss) { add(loss.head); }
 
-  /// The two matrices are one of twice as many columns.
+  /// The two matrices are one, whose columns are those of both.
   void add(const Project &project) {
-    bool isJoint = stage->second >= 0;
-    double shrink = isJoint ? std::numbers::sqrt2 : 1;
-    matrix("", d, d, shrink);
+    int64_t other = stage->second >= 0 ? widthOf(stage->second) : 0, width = stage->width;
+    auto shrinkOf = [&](int64_t own) {
+      return std::sqrt(static_cast<double>(d + other) / static_cast<double>(own));
+    };
+    matrix("", width, d, shrinkOf(d));
     if (project.bias) {
-      bias("", d);
+      bias("", width);
     }
-    if (isJoint) {
-      matrix("with.", d, d, shrink);
+    if (other > 0) {
+      matrix("with.", width, other, shrinkOf(other));
     }
   }
 
@@ -261,7 +270,8 @@ private:
 
   const Model &model;
   const std::vector<Primitive> &primitives;
-  int64_t d, vocabulary;
+  int64_t d = 0; ///< width of the stream that the stage reads
+  int64_t vocabulary;
   double residual = 1;
   bool hasShared = false; ///< some layer has the biases that layers share
   const Primitive *stage = nullptr;
@@ -308,6 +318,69 @@ int64_t parameterCount(const Model &model) {
     result += tensor.elements();
   }
   return result;
+}
+
+/// Layers that share Transformer-XL's biases have as many columns of queries.
+static void checkShared(const std::vector<Primitive> &primitives) {
+  int64_t columns = 0;
+  for (const Primitive &primitive : primitives) {
+    const auto *layer = std::get_if<Layer>(&primitive.settings);
+    if (!layer || layer->relative != Relative::XlShared) {
+      continue;
+    }
+    int64_t own = layer->heads * layer->headSize;
+    if (columns != 0 && own != columns) {
+      throw Failure{
+          {primitive.at("relative"),
+           "expected layers with \"relative\": \"xl_shared\" to have heads * head_size alike, "
+           "found " +
+               std::to_string(columns) + " and " + std::to_string(own) +
+               "; make them equal, or use \"xl\""}};
+    }
+    columns = own;
+  }
+}
+
+void checkExpansion(const Model &model) {
+  std::string limit = std::to_string(mostElements);
+  __int128 activations = static_cast<__int128>(model.context) * model.batch * model.width;
+  if (activations > mostElements) {
+    throw Failure{{model.keys.at("context"),
+                   "expected context * batch * width of at most " + limit + ", found " +
+                       std::to_string(model.context) + " * " + std::to_string(model.batch) + " * " +
+                       std::to_string(model.width) + "; make one of them smaller"}};
+  }
+  for (const Input &input : model.inputs) {
+    __int128 numbers = static_cast<__int128>(input.context) * model.batch * model.width;
+    if (numbers > mostElements) {
+      throw Failure{{input.location, "expected context * batch * width of at most " + limit +
+                                         " for the input " + quote(input.name) +
+                                         ", found more; make one of them smaller"}};
+    }
+  }
+  std::vector<Primitive> primitives = expand(model);
+  for (const Primitive &primitive : primitives) {
+    if (activations / model.width * primitive.width > mostElements) {
+      throw Failure{{primitive.at("width"), "expected context * batch * width of at most " + limit +
+                                                ", found a width of " +
+                                                std::to_string(primitive.width) +
+                                                "; make one of them smaller"}};
+    }
+  }
+  checkShared(primitives);
+  __int128 total = 0; // one tensor has at most 2^93 elements, and the first excess ends the loop
+  for (const Tensor &tensor : tensors(model, primitives)) {
+    __int128 elements = 1;
+    for (int64_t size : tensor.shape) {
+      elements *= size;
+    }
+    total += elements;
+    if (total > mostElements) {
+      throw Failure{{primitives[static_cast<size_t>(tensor.stage)].location,
+                     "expected a model of at most " + limit + " parameters, found more up to " +
+                         tensor.name + "; make the sizes or the number of layers smaller"}};
+    }
+  }
 }
 
 } // namespace sluice::spec

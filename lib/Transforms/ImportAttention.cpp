@@ -116,8 +116,9 @@ StageWriter::Sources StageWriter::relativeSources(const Layer &settings, Value x
   Value packed = linear("attention.kv", over, computeType);
   name("attention.distance");
   int64_t step = std::gcd(current->factor, getFactor(function, cast<SequenceType>(over.getType())));
-  Value distances =
-      PositionOp::create(b, sequence(step, model.width, computeType), read(distancesName(step)));
+  int64_t width = current->width;
+  Value distances = PositionOp::create(b, sequence(step, width, computeType),
+                                       read(distancesName(model, step, width)));
   Value rows = linear("attention.relative", distances, computeType);
   return {content, packed, 0, keys, {position, rows}};
 }

@@ -11,18 +11,18 @@ using namespace sluice;
 using namespace sluice::importing;
 using namespace sluice::spec;
 
-/// Row m: W x[k m], ..., W x[k m + k - 1], of width / k columns each.
+/// Row m: W x[k m], ..., W x[k m + k - 1], of 1 / k of the result's columns each.
 Value StageWriter::concatenate(const Shorten &settings) {
   Value rows = linear("", stored("rows", streams[current->input]), residualType);
   if (settings.factor == 1) {
     return rows;
   }
   name("fold");
-  return FoldOp::create(b, sequence(current->factor, model.width, residualType), rows,
+  return FoldOp::create(b, sequence(current->factor, current->width, residualType), rows,
                         settings.factor, /*window=*/0);
 }
 
-/// Row p: W times columns (p mod k) width / k and on of row p div k.
+/// Row p: W times its own part of the columns of row p div k, the (p mod k)-th of k.
 Value StageWriter::split(const Upsample &settings) {
   Value x = streams[current->input];
   if (settings.factor > 1) {
@@ -30,7 +30,7 @@ Value StageWriter::split(const Upsample &settings) {
     auto type = cast<SequenceType>(x.getType());
     name("unfold");
     x = UnfoldOp::create(
-        b, sequence(current->factor, model.width / settings.factor, type.getElement()), groups,
+        b, sequence(current->factor, type.getWidth() / settings.factor, type.getElement()), groups,
         settings.factor);
   }
   return linear("", stored("rows", x), residualType);

@@ -28,10 +28,10 @@ Value StageWriter::keysOf(const Layer &settings, size_t group, Value x) {
   name(block + ".shorten");
   Type element = cast<SequenceType>(x.getType()).getElement();
   if (heads.isMoving) { // a group that ends at each row
-    return ShortenOp::create(b, sequence(current->factor, model.width, element), x, 1,
+    return ShortenOp::create(b, sequence(current->factor, current->width, element), x, 1,
                              ShortenKind::Average, heads.factor);
   }
-  auto type = sequence(current->factor * heads.factor, model.width, element);
+  auto type = sequence(current->factor * heads.factor, current->width, element);
   return ShortenOp::create(b, type, x, heads.factor, ShortenKind::Average, 0);
 }
 
@@ -42,7 +42,7 @@ Value StageWriter::groupedAttention(const Layer &settings, Value x) {
   Layer part = settings;
   part.heads /= count;
   part.keyValueHeads /= count;
-  auto type = cast<SequenceType>(sequence(current->factor, model.width, residualType));
+  auto type = cast<SequenceType>(sequence(current->factor, current->width, residualType));
   SmallVector<Value> outputs;
   for (auto [i, group] : llvm::enumerate(settings.groups)) {
     std::string block = "attention." + std::to_string(i);

@@ -373,7 +373,7 @@ Value StageWriter::poolSegments(const Shorten &settings) {
     x = sluice::ShiftOp::create(b, x.getType(), x, 1);
   }
   x = stored("rows", x);
-  SequenceType type = sequence(1, model.width, residualType);
+  SequenceType type = sequence(1, current->width, residualType);
   name("pool");
   if (settings.isSelection) {
     return SelectSegmentsOp::create(b, type, x, of.counts, of.ends);
@@ -386,7 +386,7 @@ Value StageWriter::spreadSegments(const Upsample &settings) {
   const Segmentation &of = segmentations[settings.segments];
   x = settings.smooths ? smoothed(x, of) : x;
   name("spread");
-  x = SpreadSegmentsOp::create(b, sequence(current->factor, model.width, residualType), x,
+  x = SpreadSegmentsOp::create(b, sequence(current->factor, current->width, residualType), x,
                                of.counts, of.ends, settings.by);
   return settings.scatters || settings.smooths ? gated(x, of, settings.scatters) : x;
 }

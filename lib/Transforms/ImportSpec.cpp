@@ -198,11 +198,14 @@ void Importer::addTable(const std::string &name, ArrayRef<int64_t> shape, String
 /// Tables of constants that stages read, one of each kind.
 void Importer::addTables() {
   std::set<std::string> known;
-  int64_t sinusoids = 0;                // positions, of the longest axis that has them
-  std::map<int64_t, int64_t> distances; // by step, of the layer that has most
+  int64_t sinusoids = 0;                    // positions, of the longest axis that has them
+  std::map<std::string, int64_t> distances; // by table, of the layer that has most
+  auto tableOf = [&](const spec::Primitive &layer) {
+    return distancesName(model, spec::distanceStep(primitives, layer), layer.width);
+  };
   for (const spec::Primitive &primitive : primitives) {
     if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings); layer && layer->isXl()) {
-      int64_t &most = distances[spec::distanceStep(primitives, primitive)];
+      int64_t &most = distances[tableOf(primitive)];
       most = std::max(most, spec::distanceCount(model, primitives, primitive));
     }
   }
@@ -217,9 +220,10 @@ void Importer::addTables() {
       }
     }
     if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings); layer && layer->isXl()) {
-      int64_t step = spec::distanceStep(primitives, primitive);
-      if (known.insert(distancesName(step)).second) {
-        addTable(distancesName(step), {distances[step], model.width}, "sinusoidal", 10000, step);
+      std::string name = tableOf(primitive);
+      if (known.insert(name).second) {
+        addTable(name, {distances[name], primitive.width}, "sinusoidal", 10000,
+                 spec::distanceStep(primitives, primitive));
       }
     }
     if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings); layer && layer->lsh) {

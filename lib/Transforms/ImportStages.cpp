@@ -25,8 +25,9 @@ std::string importing::rotaryName(double base, int64_t headSize, int64_t positio
   return text;
 }
 
-std::string importing::distancesName(int64_t factor) {
-  return sinusoidalName.str() + "." + std::to_string(factor);
+std::string importing::distancesName(const Model &model, int64_t factor, int64_t width) {
+  return sinusoidalName.str() + "." + std::to_string(factor) +
+         (width == model.width ? "" : ".width." + std::to_string(width));
 }
 
 std::string importing::rotationsName(const Primitive &stage) {
@@ -233,7 +234,7 @@ Value StageWriter::residual(const Layer &settings, const std::string &block, Val
   Value branch = inner(pre && !isNormed ? normalize(x) : x);
   name(block + ".sum");
   Value sum = map({x, branch}, [&](ArrayRef<Value> v) -> Value {
-    return arith::AddFOp::create(b, v[0], drop(v[1], settings.dropout, model.width));
+    return arith::AddFOp::create(b, v[0], drop(v[1], settings.dropout, current->width));
   });
   return pre ? sum : normalize(sum);
 }
@@ -251,7 +252,7 @@ Value StageWriter::stage(const Layer &settings) {
 Value StageWriter::stage(const Embedding &settings) {
   std::string table = current->prefix + ".token.weight";
   embedding = settings.input.empty() ? table : embedding;
-  SequenceType type = sequence(1, model.width, residualType);
+  SequenceType type = sequence(1, current->width, residualType);
   name("token");
   SmallVector<Value> terms = {EmbedOp::create(b, type, tokensOf(settings.input), read(table))};
   if (settings.positions != Positions::None) {
@@ -266,7 +267,7 @@ Value StageWriter::stage(const Embedding &settings) {
   name("sum");
   return map(terms, [&](ArrayRef<Value> v) {
     Value sum = v.size() == 1 ? v[0] : arith::AddFOp::create(b, v[0], v[1]).getResult();
-    return drop(sum, settings.dropout, model.width);
+    return drop(sum, settings.dropout, current->width);
   });
 }
 
@@ -297,11 +298,11 @@ Value StageWriter::stage(const Shorten &settings) {
   }
   if (linearly) {
     name("fold");
-    x = FoldOp::create(b, sequence(current->factor, rows * model.width, computeType), x,
+    x = FoldOp::create(b, sequence(current->factor, rows * current->width, computeType), x,
                        settings.factor, window);
   } else {
     x = ShortenOp::create(
-        b, sequence(current->factor, model.width, residualType), x, settings.factor,
+        b, sequence(current->factor, current->width, residualType), x, settings.factor,
         settings.method == Shortening::Max ? ShortenKind::Max : ShortenKind::Average, window);
   }
   return linearly ? linear("", x, residualType) : x;
@@ -322,7 +323,8 @@ Value StageWriter::stage(const Upsample &settings) {
     auto coarse = cast<SequenceType>(x.getType());
     name("window");
     x = FoldOp::create(
-        b, SequenceType::get(b.getContext(), coarse.getScale(), groups * model.width, computeType),
+        b,
+        SequenceType::get(b.getContext(), coarse.getScale(), groups * current->width, computeType),
         x, 1, groups);
   }
   if (linearly) {
@@ -331,7 +333,7 @@ Value StageWriter::stage(const Upsample &settings) {
   if (settings.factor == 1) {
     return x;
   }
-  SequenceType type = sequence(current->factor, model.width, residualType);
+  SequenceType type = sequence(current->factor, current->width, residualType);
   name(linearly ? "unfold" : "upsample");
   return linearly ? UnfoldOp::create(b, type, x, settings.factor).getResult()
                   : UpsampleOp::create(b, type, x, settings.factor).getResult();
@@ -374,7 +376,7 @@ Value StageWriter::stage(const Dropout &settings) {
   if (purpose != Purpose::Train || settings.rate == 0) {
     return x;
   }
-  return map(x, [&](ArrayRef<Value> v) { return drop(v[0], settings.rate, model.width); });
+  return map(x, [&](ArrayRef<Value> v) { return drop(v[0], settings.rate, current->width); });
 }
 
 Value StageWriter::score(const Head &settings, Value x) {
@@ -390,7 +392,7 @@ Value StageWriter::score(const Head &settings, Value x) {
 /// token t + 1. The first `shift` rows have no group.
 Value StageWriter::rowsOf(const Head &settings, Value x) {
   int64_t factor = current->factor, shift = settings.shiftOf(factor);
-  SequenceType type = sequence(1, model.width, cast<SequenceType>(x.getType()).getElement());
+  SequenceType type = sequence(1, current->width, cast<SequenceType>(x.getType()).getElement());
   if (factor > 1) {
     name("upsample");
     x = UpsampleOp::create(b, type, x, factor);
@@ -425,7 +427,7 @@ Value StageWriter::stage(const Head &settings) {
   Value weight = readWeight(settings.tied ? embedding : current->prefix + ".weight");
   Value bias = settings.bias ? parameter("bias") : Value();
   auto last = FlatSymbolRefAttr::get(b.getContext(), lastScale);
-  auto row = SequenceType::get(b.getContext(), last, model.width, computeType);
+  auto row = SequenceType::get(b.getContext(), last, current->width, computeType);
   auto logits = SequenceType::get(b.getContext(), last, model.vocabulary, b.getF32Type());
   return LinearOp::create(b, logits, LastOp::create(b, row, x), weight, bias);
 }

@@ -11,6 +11,7 @@ tiny() {
   python3 - "$root/models/successors/$1.json" > "$work/$1.json" << 'PYTHON'
 import json, sys
 spec = json.load(open(sys.argv[1]))
+fine = spec["width"]
 spec.update(context=40, batch=4, width=32)
 spec["defaults"]["heads"] = 4
 if "feed_forward" in spec["defaults"]:
@@ -18,6 +19,10 @@ if "feed_forward" in spec["defaults"]:
 for stage in spec["stages"]:
     if stage["op"] == "layers":
         stage["count"] = 1
+        if "feed_forward" in stage:
+            stage["feed_forward"] = 96
+    if "width" in stage:
+        stage["width"] = 48 if stage["width"] > fine else 32
     if stage["op"] == "boundaries":
         stage["capacity"] = 1
     if "window" in str(stage.get("mask")):

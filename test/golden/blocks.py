@@ -1,5 +1,5 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Blocks of docs/spec.md, one row at a time: `concatenate`, `split`, `replace`; and a `project` of one stream."""
+"""Blocks of docs/spec.md, one row at a time: `concatenate`, `split`, `replace`; and `project`."""
 import torch
 import torch.nn.functional as F
 
@@ -9,14 +9,21 @@ class Blocks:
 
     def declare_block(self, prefix, stage):
         """Whether the stage is one of blocks, whose weights are then declared."""
-        d, method = self.width, stage.get("method")
+        d, method, made = self.width, stage.get("method"), stage.get("width", self.width)
         if method == "concatenate":
-            self.linear_weights(prefix, d // stage["factor"], d, False)
+            self.linear_weights(prefix, made // stage["factor"], d, False)
         elif method == "split":
-            self.linear_weights(prefix, d, d // stage["factor"], True)
+            self.linear_weights(prefix, made, d // stage["factor"], True)
         elif stage["op"] == "project":
-            self.linear_weights(prefix, d, d, stage.get("bias", True))
+            self.linear_weights(prefix, made, d, stage.get("bias", True))
+            if "with" in stage:
+                self.linear_weights(prefix + "with.", made, self.widths[stage["with"]], False)
         return method in ("concatenate", "split") or stage["op"] == "project"
+
+    def projected(self, prefix, stage, x, streams):
+        """W x + V z + b, each of its own width."""
+        y = self.linear(prefix, x.rows())
+        return y + self.linear(prefix + "with.", streams[stage["with"]].rows()) if "with" in stage else y
 
     @staticmethod
     def starts_block(stage, p):
@@ -33,7 +40,7 @@ class Blocks:
 
     def split(self, prefix, stage, y, rows):
         """Row p: W times its own k-th part of the columns of row p div k, and a bias."""
-        k, size = stage["factor"], self.width // stage["factor"]
+        k, size = stage["factor"], y.shape[2] // stage["factor"]
         weight, bias = self.weights[prefix + "weight"], self.weights[prefix + "bias"]
         return torch.stack([F.linear(y[:, p // k, p % k * size:(p % k + 1) * size], weight, bias) for p in range(rows)], 1)
 

@@ -47,7 +47,7 @@ class Model(Attention, Blocks):
         self.shared, self.biases = "", {}
         self.ends = {}  # by segmentation: a list of positions for each row of the batch
         self.begins, self.chances = {}, {}  # by segmentation: whether bits begin segments; a router's p
-        self.stages = []
+        self.stages, self.widths = [], {}  # by name: the width of a stream; `width` is that of what a stage reads
         for index, stage in enumerate(spec["stages"]):
             self.expand(f"stages.{index}.", stage)
 
@@ -72,14 +72,23 @@ class Model(Attention, Blocks):
             levels = [tuple(map(int, word.split("@"))) for word in stage["hierarchy"].split()]
             self.expand_parts(prefix, self.level(stage, levels), stage)
         elif op == "top_down":
-            self.stages.append((prefix, {**stage, "parts": self.declare_scales(prefix, stage)}))
+            self.stages.append((prefix, {**stage, "parts": self.declare_scales(prefix, stage), "reads": self.width}))
         elif op == "bottom_up":
             self.expand_parts(prefix, self.bottom_up(stage), stage)
         else:
             if "segments" in stage:  # resampled by ends, not by a factor
                 stage = {**stage, "op": {"shorten": "pool", "upsample": "spread"}[op]}
+            width, self.width = self.width, self.widths.get(stage.get("from"), self.width)
+            if "name_input" in stage:
+                self.widths[stage["name_input"]] = self.width
             self.declare(prefix, stage)
-            self.stages.append((prefix, stage))
+            self.stages.append((prefix, {**stage, "reads": self.width}))
+            if op in ("loss", "boundaries"):  # whose result nothing reads
+                self.width = width
+                return
+            self.width = self.spec["width"] if op == "embedding" else stage.get("width", self.width)
+            if "to" in stage:
+                self.widths[stage["to"]] = self.width
 
     def expand_parts(self, prefix, parts, stage):
         parts[0] = {**parts[0], **({"from": stage["from"]} if "from" in stage else {})}
@@ -227,10 +236,10 @@ class Model(Attention, Blocks):
         if bias:
             self.weight(name + "bias", (out,), "bias")
 
-    def norm_weights(self, name, norm):
-        self.weight(name + "weight", (self.width,), "gain")
+    def norm_weights(self, name, norm, width=0):
+        self.weight(name + "weight", (width or self.width,), "gain")
         if norm == "layer":
-            self.weight(name + "bias", (self.width,), "bias")
+            self.weight(name + "bias", (width or self.width,), "bias")
 
     def declare(self, prefix, stage):
         op, d = stage["op"], self.width
@@ -294,11 +303,12 @@ class Model(Attention, Blocks):
             self.declare_groups(prefix, s)
             self.declare_feed_forward(prefix, s)
             return
+        over = self.widths.get(s.get("over"), d)
         if "over" in s and not normed and s["placement"] == "pre":
-            self.norm_weights(prefix + "attention.over.norm.", s["norm"])
+            self.norm_weights(prefix + "attention.over.norm.", s["norm"], over)
         for name, heads in (("query", s["heads"]), ("key", s["key_value_heads"]), ("value", s["key_value_heads"])):
             has_bias = bias and not (is_xl and name == "query")
-            self.linear_weights(f"{prefix}attention.{name}.", heads * s["head_size"], d, has_bias)
+            self.linear_weights(f"{prefix}attention.{name}.", heads * s["head_size"], d if name == "query" else over, has_bias)
         if is_xl:
             self.declare_distances(prefix + "attention.relative.", s)
         elif s["relative"] != "none":
@@ -334,7 +344,7 @@ class Model(Attention, Blocks):
     def norm(self, name, x, kind, epsilon):
         gain = self.weights[name + "weight"]
         if kind == "layer":
-            return F.layer_norm(x, (self.width,), gain, self.weights[name + "bias"], epsilon)
+            return F.layer_norm(x, gain.shape, gain, self.weights[name + "bias"], epsilon)
         return x / torch.sqrt(x.square().mean(-1, keepdim=True) + epsilon) * gain
 
     def feed_forward(self, name, x, s):
@@ -555,6 +565,7 @@ class Model(Attention, Blocks):
         """tokens [B, N] -> [B, N, V]; what else is minimized is in `others`."""
         streams, current, self.others = {}, None, 0
         for prefix, stage in self.stages:
+            self.width = stage["reads"]
             source = streams[stage["from"]] if "from" in stage else current
             if "name_input" in stage:
                 streams[stage["name_input"]] = source
@@ -586,7 +597,7 @@ class Model(Attention, Blocks):
             fine = source.factor // stage["factor"]
             return Stream(self.split(prefix, stage, source.rows(), -(-self.context // fine)), fine)
         if op == "project":
-            return Stream(self.linear(prefix, source.rows()), source.factor)
+            return Stream(self.projected(prefix, stage, source, streams), source.factor)
         if op == "replace":
             return Stream(self.replaced(stage, source.rows(), streams[stage["with"]].rows()), source.factor)
         if op == "shorten":

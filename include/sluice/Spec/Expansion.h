@@ -16,6 +16,7 @@ struct Primitive {
   int64_t input = -1;   ///< id of the stream it reads; -1: the tokens (embedding only)
   int64_t second = -1;  ///< id of the other operand of `add`, `project`, a layer's `over`; -1: none
   int64_t factor = 1;   ///< of the result's scale: position m stands for tokens from factor * m
+  int64_t width = 0;    ///< of the result: numbers a row; of a head, of what it reads
   std::string axis;     ///< of the result: the name of an input; empty: of the tokens
   std::string segments; ///< of the result: the segmentation whose segments its rows are
   Settings settings;    ///< never those of a composite stage
@@ -34,6 +35,9 @@ struct Primitive {
 
 /// The model's primitive stages in execution order: the first is the embedding, the last the head.
 std::vector<Primitive> expand(const Model &model);
+
+/// The width of what a stage makes of a stream of `width`.
+int64_t widthAfter(const Settings &settings, int64_t width);
 
 /// Rows of a stage's result at full length. Of segments it is the most that any capacity gives: one
 /// a token, and one before the first.

@@ -166,6 +166,7 @@ struct Shorten {
   bool isSelection = false;      ///< of segments: rows at their bits, not their averages
   bool isFirst = false;          ///< of a selection: bits begin segments
   bool concatenates = false;     ///< rows of width / factor, each a linear map of one, side by side
+  int64_t width = 0;             ///< of what is concatenated; 0: that of the stream
 
   int64_t rows() const { return window.value_or(factor); }
 };
@@ -179,6 +180,7 @@ struct Upsample {
   bool splits = false; ///< a linear map of the width / factor columns of its group that are its own
   bool scatters = false; ///< of segments: rows without a bit are zeros
   bool smooths = false;  ///< of a router's: moving averages, each row times a gate of one
+  int64_t width = 0;     ///< of what splits; 0: that of the stream
 
   /// Groups that a row reads.
   int64_t groups() const { return window.value_or(factor) / factor; }
@@ -259,6 +261,7 @@ struct Project {
   std::string with; ///< empty: no z, or the stage is a composite's
   std::optional<Activation> activation;
   bool bias = true;
+  int64_t width = 0; ///< of the result; 0: that of the stream
 };
 
 /// The top-down model of Subramanian et al. (2020): the scales of a pooled stream, the coarsest

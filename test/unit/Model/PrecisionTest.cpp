@@ -57,7 +57,15 @@ const Mixed families[] = {{"vanilla", "bf16",
   "defaults": {"heads": 2, "dropout": 0.1, "attention_dropout": 0.1},
   "stages": [{"op": "embedding", "dropout": 0.1},
              {"op": "hourglass", "hierarchy": "1@1 1@2 1@1", "shorten": "linear", "upsample": "linear"},
-             {"op": "norm"}, {"op": "head"}])"}};
+             {"op": "norm"}, {"op": "head"}])"},
+                          {"widths", "bf16",
+                           R"("vocabulary": 31, "context": 20, "batch": 3, "width": 12,
+  "defaults": {"heads": 2, "feed_forward": 21},
+  "stages": [{"op": "embedding"}, {"op": "norm", "to": "fine"},
+             {"op": "shorten", "factor": 4, "method": "concatenate", "width": 96}, {"op": "layer"}, {"op": "norm", "to": "wide"},
+             {"op": "upsample", "factor": 4, "method": "split", "width": 7}, {"op": "shift", "by": 3},
+             {"op": "layer", "heads": 1, "over": "wide", "mask": "complete"},
+             {"op": "project", "with": "fine", "width": 8}, {"op": "layer"}, {"op": "norm"}, {"op": "head"}])"}};
 
 std::string specOf(const Mixed &family) {
   return std::string(R"({"sluice": 1, "precision": {"compute": "bf16", "residual": ")") +

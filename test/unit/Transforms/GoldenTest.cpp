@@ -65,8 +65,8 @@ protected:
     tokens.resize(static_cast<size_t>(model.batch * (model.context + 1)));
   }
 
-  /// Ones in the rows that the table lists; or row p: cos and sin of p base^(-2i/D), or sin and
-  /// cos.
+  /// Ones in the rows that the table lists; or row p: cos and sin of p stride base^(-2i/D), or sin
+  /// and cos.
   static std::vector<double> table(ParameterOp parameter) {
     auto type = cast<RankedTensorType>(parameter.getType());
     if (parameter.getInitial() == "members") {
@@ -81,8 +81,8 @@ protected:
     for (int64_t p = 0; p < type.getDimSize(0); ++p) {
       for (int64_t c = 0; c < columns; ++c) {
         double power = static_cast<double>(c / 2 * 2) / static_cast<double>(columns);
-        double angle =
-            static_cast<double>(p) * std::pow(parameter.getBase().convertToDouble(), -power);
+        double angle = static_cast<double>(p * static_cast<int64_t>(parameter.getStride())) *
+                       std::pow(parameter.getBase().convertToDouble(), -power);
         bool cosine = (c % 2 == 0) == (parameter.getInitial() == "rotary");
         result.push_back(cosine ? std::cos(angle) : std::sin(angle));
       }
@@ -176,7 +176,7 @@ TEST_P(Golden, Gradients) {
 INSTANTIATE_TEST_SUITE_P(Specs, Golden,
                          ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
                                            "bidirectional", "top-down", "bottomup", "repooled",
-                                           "retina", "dynamic", "begun", "blocks"),
+                                           "retina", "dynamic", "begun", "blocks", "widths"),
                          [](const auto &info) {
                            std::string name = info.param;
                            llvm::replace(name, '-', '_');
