@@ -85,9 +85,7 @@ std::string sluice::remedyFor(Operation *fault, spec::SourceLocation &place, Men
            spec::toString(place);
   }
   if (isa<LabelsOp>(fault)) {
-    return "labels come from data that may look ahead, so a loss alone may read them; learn "
-           "them with a \"predictor\", at " +
-           spec::toString(place);
+    return labelsRemedy.str() + ", at " + spec::toString(place);
   }
   auto attention = dyn_cast<AttentionOp>(fault);
   bool changes = attention && mentionsLength(attention.getMask());
