@@ -54,6 +54,9 @@ void checkFlags(const TrainFlags &flags) {
   if (flags.data.empty() && flags.options.steps != 0) {
     refuse("--data", "none; give --data FILE (only --steps 0 needs none)");
   }
+  if (!flags.labels.empty() && flags.data.empty()) {
+    refuse("--data beside --labels", "none; name the text that they belong to");
+  }
   if (!flags.weights.empty() && flags.options.resume) {
     refuse("--weights or --resume", "both; a resumed run goes on with its own weights");
   }
