@@ -121,20 +121,22 @@ int64_t drawFactor(const std::vector<int64_t> &factors, int64_t seed, int64_t st
 }
 
 TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context,
-                           uint64_t seed)
+                           uint64_t seed, bool cyclic, const InputFiles &given)
     : files(readByteFiles(paths, vocabulary, context + 1, rowBytes, &skipped)),
-      vocabulary(vocabulary), context(context), seed(seed) {
+      vocabulary(vocabulary), context(context), seed(seed), cyclic(cyclic),
+      labels(given, paths, files) {
   if (files.empty()) {
     throw UserError("expected at least one data file, found none; give --data FILE");
   }
   for (const ByteFile &file : files) {
     firstRow.push_back(totalRows);
-    int64_t rows = (static_cast<int64_t>(file.bytes.size()) - 1) / context;
+    auto size = static_cast<int64_t>(file.bytes.size());
+    int64_t rows = cyclic ? size / context : (size - 1) / context;
     // One row less than would fit leaves room to cut at another place each epoch.
-    totalRows += rows > 1 ? rows - 1 : rows;
+    totalRows += rows > 1 && !cyclic ? rows - 1 : rows;
   }
   firstRow.push_back(totalRows);
-  contentHash = hashFiles(files);
+  contentHash = labels.hashWith(hashFiles(files));
 }
 
 int64_t TrainingData::bytes() const {
@@ -158,25 +160,37 @@ std::vector<std::string> TrainingData::notes() const {
   return list;
 }
 
-std::span<const uint8_t> TrainingData::row(DataPosition position) const {
+TrainingData::Place TrainingData::placeOf(DataPosition position) const {
   uint64_t key = mix64(seed ^ mix64(static_cast<uint64_t>(position.epoch)));
   auto index = static_cast<int64_t>(
       permute(static_cast<uint64_t>(position.index), static_cast<uint64_t>(totalRows), key));
   auto file = static_cast<size_t>(std::upper_bound(firstRow.begin(), firstRow.end(), index) -
                                   firstRow.begin() - 1);
-  const std::vector<uint8_t> &bytes = files[file].bytes;
+  auto size = static_cast<int64_t>(files[file].bytes.size());
   int64_t rows = firstRow[file + 1] - firstRow[file];
-  int64_t slack = static_cast<int64_t>(bytes.size()) - 1 - rows * context;
-  auto phase = static_cast<int64_t>(mix64(key + file + 1) % static_cast<uint64_t>(slack + 1));
-  int64_t start = phase + (index - firstRow[file]) * context;
-  return std::span(bytes).subspan(static_cast<size_t>(start), static_cast<size_t>(context + 1));
+  int64_t slack = cyclic ? size : size - rows * context; // places where the first row may begin
+  auto phase = static_cast<int64_t>(mix64(key + file + 1) % static_cast<uint64_t>(slack));
+  return {file, (phase + (index - firstRow[file]) * context) % size};
+}
+
+std::vector<uint8_t> TrainingData::row(DataPosition position) const {
+  Place place = placeOf(position);
+  const std::vector<uint8_t> &bytes = files[place.file].bytes;
+  std::vector<uint8_t> row(static_cast<size_t>(context + 1));
+  auto from = bytes.begin() + place.start;
+  size_t ahead = std::min(row.size(), static_cast<size_t>(bytes.end() - from));
+  std::copy_n(from, ahead, row.begin());
+  std::copy_n(bytes.begin(), row.size() - ahead, row.begin() + static_cast<std::ptrdiff_t>(ahead));
+  return row;
 }
 
 DataPosition TrainingData::fill(DataPosition position, int64_t rows,
-                                std::span<int32_t> tokens) const {
+                                const BatchInputs &into) const {
   for (int64_t i = 0; i < rows; ++i) {
-    std::span<const uint8_t> bytes = row(position);
-    std::copy(bytes.begin(), bytes.end(), tokens.begin() + i * (context + 1));
+    std::vector<uint8_t> bytes = row(position);
+    std::copy(bytes.begin(), bytes.end(), into.tokens.begin() + i * (context + 1));
+    Place place = placeOf(position);
+    labels.write(place.file, place.start, context, i, into);
     if (++position.index == totalRows) {
       position = {position.epoch + 1, 0};
     }

@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Evaluator.h"
 
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Sources.h"
 
 #include <algorithm>
 #include <cmath>
@@ -52,8 +53,19 @@ void addLosses(Executor &executor, std::span<const Window> batch, std::vector<Lo
   }
 }
 
-void addMeans(Executor &executor, const std::vector<LossSum> &sums, EvaluationResult &result) {
+/// Whether a loss is against labels that nobody gave.
+bool lacksLabels(const Plan &plan, const std::string &loss, const LabelFiles *labels) {
+  return std::ranges::any_of(labelsOf(plan), [&](const std::string &name) {
+    return loss == name + ".labels" && !(labels && labels->has(name));
+  });
+}
+
+void addMeans(Executor &executor, const std::vector<LossSum> &sums, const LabelFiles *labels,
+              EvaluationResult &result) {
   for (size_t i = 0; i < sums.size(); ++i) {
+    if (lacksLabels(executor.plan(), executor.plan().losses[i].name, labels)) {
+      continue;
+    }
     double rows = static_cast<double>(std::max<int64_t>(1, sums[i].rows));
     result.losses.emplace_back(executor.plan().losses[i].name, sums[i].nats / rows);
   }
@@ -63,7 +75,8 @@ void addMeans(Executor &executor, const std::vector<LossSum> &sums, EvaluationRe
 /// what stands behind it, so a shorter window is filled up, and its losses are those that it has
 /// alone, bit for bit.
 double scoreBatch(Executor &executor, const ByteFile &file, std::span<const Window> batch,
-                  const NumberSink &sink, int64_t &scored) {
+                  const std::function<void(size_t, const Window &)> &label, const NumberSink &sink,
+                  int64_t &scored) {
   std::span<int32_t> tokens = executor.tokens();
   int64_t rowTokens = executor.plan().model.context + 1;
   auto shorter = [](const Window &a, const Window &b) { return a.length < b.length; };
@@ -73,6 +86,7 @@ double scoreBatch(Executor &executor, const ByteFile &file, std::span<const Wind
     auto end = std::copy(from, from + batch[row].length + 1,
                          tokens.begin() + static_cast<int64_t>(row) * rowTokens);
     std::fill_n(end, longest - batch[row].length, 0);
+    label(row, batch[row]);
   }
   executor.scalarI64("length") = longest;
   executor.scalarI64("rows") = static_cast<int64_t>(batch.size());
@@ -174,7 +188,13 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
         ++last;
       }
       auto batch = std::span<const Window>(windows).subspan(first, last - first);
-      result.nats += scoreBatch(executor, files[file], batch, losses, result.tokens);
+      auto label = [&](size_t row, const Window &window) {
+        if (options.labels) {
+          options.labels->write(file, window.start, window.length, static_cast<int64_t>(row),
+                                executor.inputs());
+        }
+      };
+      result.nats += scoreBatch(executor, files[file], batch, label, losses, result.tokens);
       addLosses(executor, batch, sums);
       first = last;
       if (progress) {
@@ -193,7 +213,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
     throw UserError("expected at least " + std::to_string(model.first + 2) +
                     " bytes to evaluate, found fewer; give a longer file");
   }
-  addMeans(executor, sums, result);
+  addMeans(executor, sums, options.labels, result);
   requireFinite(result);
   return result;
 }
@@ -240,7 +260,7 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
                static_cast<double>(count));
     }
   }
-  addMeans(executor, sums, result);
+  addMeans(executor, sums, nullptr, result);
   requireFinite(result);
   return result;
 }

@@ -207,6 +207,9 @@ void Executor::sendInputs(const std::string &entry) {
   if (isScored && plan().inputs.contains(paddingName)) {
     send(paddingName, inputs().padding.size_bytes());
   }
+  for (const std::string &name : isScored ? labelsOf(plan()) : std::vector<std::string>()) {
+    send(labelsInput(name), inputs().labels.at(name).rows.size_bytes());
+  }
   if (entry == "prefill" || entry == "step" || entry == "reset") {
     send("take", take().size_bytes());
   }
@@ -294,6 +297,12 @@ BatchInputs Executor::inputs() {
                    static_cast<size_t>(batch * context)};
   }
   all.given = givenIn("", batch);
+  for (const std::string &name : labelsOf(plan())) {
+    const Region &region = input(labelsInput(name), Type::f32, {batch, context});
+    all.labels[name] = {context,
+                        {reinterpret_cast<float *>(device->host() + region.offset),
+                         static_cast<size_t>(batch * context)}};
+  }
   return all;
 }
 

@@ -88,7 +88,11 @@ public:
     readModel(root.at("model"));
     readProof(root.at("proof"));
     plan.targets = root.at("targets").strings();
-    root.at("training").keys({"steps"});
+    root.at("training").keys({"steps"}, {"order"});
+    if (root.at("training").has("order")) {
+      root.at("training").at("order").oneOf({"cyclic"});
+      plan.cyclic = true;
+    }
     plan.trainingSteps = root.at("training").at("steps").integer(0);
     readMemory(root.at("memory"));
     readConstants(root.at("constants"));

@@ -21,20 +21,33 @@ std::unique_ptr<ItemSource> openItems(const SourceFiles &files, const Plan &plan
 
 std::unique_ptr<TrainingSource> openTraining(const SourceFiles &files, const Plan &plan,
                                              uint64_t seed) {
+  requireLabels(plan, files, /*areNeeded=*/true);
   if (std::unique_ptr<ItemSource> items = openItems(files, plan, seed)) {
+    if (plan.cyclic) {
+      throw UserError("expected texts where training.order is \"cyclic\", found " +
+                      std::string(items->noun()) +
+                      ", which have no end to shift around; take "
+                      "\"cut\"");
+    }
     return items;
   }
-  return std::make_unique<TrainingData>(files.data, plan.model.vocabulary, plan.model.context,
-                                        seed);
+  return std::make_unique<TrainingData>(files.data, plan.model.vocabulary, plan.model.context, seed,
+                                        plan.cyclic, files.labels);
 }
 
 HeldOut::HeldOut(const SourceFiles &files, const Plan &plan) {
   if (files.data.empty() && files.inputs.empty()) {
+    if (!files.labels.empty()) {
+      throw UserError(files.labelFlag + ": expected held-out text beside it, found none; give "
+                                        "--eval-data FILE");
+    }
     return;
   }
+  requireLabels(plan, files, /*areNeeded=*/false);
   items = openItems(files, plan, 0);
   if (!items) {
     texts = readByteFiles(files.data, plan.model.vocabulary, 2, twoBytes, &skipped);
+    labels = LabelFiles(files.labels, files.data, texts);
   }
 }
 
@@ -65,7 +78,9 @@ EvaluationResult HeldOut::score(Executor &executor, const EvaluationOptions &opt
                                 const std::function<void(double)> &progress,
                                 const NumberSink &losses) const {
   if (!items) {
-    return evaluate(executor, texts, options, progress, losses);
+    EvaluationOptions labelled = options;
+    labelled.labels = &labels;
+    return evaluate(executor, texts, labelled, progress, losses);
   }
   if (options.window != 0 || options.stride != 0) {
     throw UserError("expected no --window and no --stride, as " + std::string(items->noun()) +

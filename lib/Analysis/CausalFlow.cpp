@@ -6,6 +6,7 @@
 #include "sluice/Analysis/Proof.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Transforms/ImportSpec.h"
 
@@ -253,8 +254,10 @@ static void explainSegments(func::FuncOp function, const Violation &violation, b
   if (replay) {
     replaySegments(*leak, boundaries);
   }
-  verdict.message = "not causal: " + describe(*leak) + describe(boundaries) +
-                    "; let this stage read an earlier segment, and counts up to its own row";
+  verdict.message =
+      "not causal: " + describe(*leak) + describe(boundaries) + "; " +
+      (isa<LabelsOp>(op) ? labelsRemedy.str()
+                         : "let this stage read an earlier segment, and counts up to its own row");
   verdict.witness = std::move(leak->witness);
 }
 

@@ -5,6 +5,7 @@
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 
@@ -118,6 +119,11 @@ void ReadGraph::addOp(Operation &op) {
       add(bind.getValue(), {"tokens", "", "tokens", op.getLoc(), 1, false, true});
     } else if (bind.getPlace() == "scalar:length") {
       indices[bind.getValue()] = length;
+    } else if (bind.getPlace().starts_with(labelsInput)) { // a label may follow from any token
+      Read all;
+      static_cast<RowRead &>(all) = RowRead::whole(0);
+      all.source = byName.lookup("tokens");
+      add(bind.getValue(), {"", "", "labels", op.getLoc(), 1, false, false, {all}});
     }
     return;
   }

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Remedy.h"
 #include "sluice/Analysis/Reach.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -82,6 +83,9 @@ std::string sluice::remedyFor(Operation *fault, spec::SourceLocation &place, Men
     return "rows sorted by hashes stand where later rows put them; leave out \"causal\": false, "
            "at " +
            spec::toString(place);
+  }
+  if (isa<LabelsOp>(fault)) {
+    return labelsRemedy.str() + ", at " + spec::toString(place);
   }
   auto attention = dyn_cast<AttentionOp>(fault);
   bool changes = attention && mentionsLength(attention.getMask());

@@ -442,5 +442,12 @@ std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &r
                        "on"};
     return std::nullopt;
   }
+  dispatch::RandomOp drawn;
+  function.walk([&](dispatch::RandomOp op) { drawn = op; });
+  if (drawn) {
+    refusal = {drawn->getParentOfType<MapOp>(),
+               "what it draws depends on a token's place in the batch, which a step does not keep"};
+    return std::nullopt;
+  }
   return proveStep(function, refusal);
 }

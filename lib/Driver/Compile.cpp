@@ -16,6 +16,7 @@
 #include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Runtime/Files.h"
 #include "sluice/Runtime/Plan.h"
@@ -211,6 +212,15 @@ static HashedAttentionOp findHashed(ModuleOp module, bool isSorted = false) {
   return found;
 }
 
+/// Labels that predictions read; null where losses alone do.
+static LabelsOp findReadLabels(ModuleOp module) {
+  LabelsOp found;
+  if (auto predict = module.lookupSymbol<func::FuncOp>("predict")) {
+    predict.walk([&](LabelsOp op) { found = op; });
+  }
+  return found;
+}
+
 /// Model IR to dispatches, stopping where a stage is asked for.
 std::optional<Outcome> Compilation::lowerModel() {
   if (emits("model")) {
@@ -246,6 +256,12 @@ std::optional<Outcome> Compilation::lowerModel() {
         ": expected hashes whose ranks count earlier rows, found rows sorted by hashes, "
         "which are not compiled, as a row then reads what later rows decide; leave out "
         "\"causal\": false");
+  }
+  if (LabelsOp read = findReadLabels(*module)) {
+    return badInput(spec::toString(placeOf(read)) +
+                    ": expected labels that a loss alone reads, found boundaries by labels, which "
+                    "are not compiled, as evaluation and generation have none; give them a "
+                    "\"predictor\" that learns the labels");
   }
   if (auto failure = addStep()) {
     return failure;

@@ -194,6 +194,20 @@ void checkSegments(const Stage &stage, const Primitive &input, const std::string
   }
 }
 
+/// Paper and public code differ in fixed bits, in the loss against labels, and in the noise of
+/// evaluation (Nawrot et al. 2023).
+void readMode(const Fields &fields, Boundaries &made) {
+  made.asInCode = fields.choice<bool>("mode", {{"paper", false}, {"reference-code", true}}, false);
+  bool isFixed = made.rule == BoundaryRule::Every && !made.begins;
+  if (made.asInCode && made.hidden == 0 && !isFixed) {
+    fields.fail(
+        fields.position("mode"),
+        "expected \"reference-code\" for \"mode\" only where it differs from the paper: of a "
+        "\"predictor\", or of \"rule\": \"every\" where bits end segments, found it elsewhere; "
+        "leave it out");
+  }
+}
+
 Boundaries readBoundaries(const Fields &fields, int64_t context) {
   Boundaries made;
   readName(fields, made);
@@ -203,6 +217,7 @@ Boundaries readBoundaries(const Fields &fields, int64_t context) {
   } else {
     readPredictor(fields, made);
   }
+  readMode(fields, made);
   bool isRegular = made.rule == BoundaryRule::Every && made.hidden == 0;
   double most = isRegular ? 1.0 / static_cast<double>(made.factor) : 1.0;
   double rows = fields.number("capacity", share, most) * static_cast<double>(context);

@@ -246,8 +246,8 @@ std::string readWhole(const std::string &path) {
 } // namespace
 
 Training readTraining(const Fields &fields) {
-  fields.allowOnly(
-      {"optimizer", "learning_rate", "betas", "epsilon", "weight_decay", "clip", "schedule"});
+  fields.allowOnly({"optimizer", "learning_rate", "betas", "epsilon", "weight_decay", "clip",
+                    "schedule", "order"});
   Training training;
   training.optimizer = fields.choice<Optimizer>(
       "optimizer", {{"adamw", Optimizer::AdamW}, {"adam", Optimizer::Adam}}, training.optimizer);
@@ -261,6 +261,7 @@ Training readTraining(const Fields &fields) {
   training.epsilon = fields.number("epsilon", positive, training.epsilon);
   training.weightDecay = fields.number("weight_decay", {}, training.weightDecay);
   training.clip = fields.number("clip", {}, training.clip);
+  training.cyclic = fields.choice<bool>("order", {{"cut", false}, {"cyclic", true}}, false);
   if (const JsonValue *schedule = fields.find("schedule")) {
     training.schedule = readSchedule(*schedule, fields.fileName());
   }

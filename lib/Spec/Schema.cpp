@@ -65,7 +65,12 @@ const Keys trainingKeys = {
      "object",
      "learning rate over the steps",
      R"({"kind": "cosine", "warmup": 100, "steps": 1000, "floor": 0.1})",
-     {}}};
+     {}},
+    {"order",
+     "string",
+     "each epoch cuts texts at other places, or shifts them around their ends",
+     "cut",
+     {"cut", "cyclic"}}};
 
 const Keys scheduleKeys = {
     {"kind", "string", "how the rate falls after the warm-up", "cosine", {"cosine", "constant"}},
@@ -314,11 +319,16 @@ Keys ownKeys(Op op) {
         {"rule",
          "string",
          "where a bit stands: a byte of ASCII's whitespace, every factor-th position, or a byte "
-         "like a space behind one that is not; beside a predictor, its labels",
+         "like a space behind one that is not, or labels of a file; beside a predictor, its labels",
          "required without `predictor` and `ratio`",
          {boundaryRuleNames.begin(), boundaryRuleNames.end()}},
         {"factor", "integer >= 1", "positions of a segment of the rule every", "needed there", {}},
         {"at", "string", "what a bit's token does to its segment", "end", {"end", "start"}},
+        {"mode",
+         "string",
+         "where the paper of dynamic pooling and its public code differ, whose way this goes",
+         "paper",
+         {"paper", "reference-code"}},
         {"ratio",
          "number > 1",
          "of a router, which compares each row with the one before: rows of a segment it aims at",

@@ -2,6 +2,7 @@
 //
 // Segments of the tokens: bits by a rule or predicted, pooling and spreading (Nawrot et al. 2023).
 #include "ImportStages.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -18,7 +19,9 @@ std::string importing::boundariesName(const Primitive &stage) {
   const auto &settings = std::get<Boundaries>(stage.settings);
   return *settings.rule == BoundaryRule::Every
              ? "boundaries.every." + std::to_string(settings.factor) +
-                   (settings.begins ? ".starts" : "") +
+                   (settings.begins     ? ".starts"
+                    : settings.asInCode ? ".code"
+                                        : "") +
                    (stage.segments.empty() ? "" : ".segments") +
                    (stage.factor == 1 ? "" : "." + std::to_string(stage.factor))
              : "boundaries." + std::string(boundaryRuleNames[static_cast<size_t>(*settings.rule)]);
@@ -38,7 +41,7 @@ std::string importing::firstName(const Model &model, const Primitive &stage) {
 std::vector<int64_t> importing::membersOf(const Boundaries &settings, int64_t rows) {
   std::vector<int64_t> members;
   int64_t k = settings.factor;
-  int64_t first = settings.begins ? 0 : k - 1;
+  int64_t first = settings.begins || settings.asInCode ? 0 : k - 1;
   for (int64_t row = first; *settings.rule == BoundaryRule::Every && row < rows; row += k) {
     members.push_back(row);
   }
@@ -66,8 +69,16 @@ static Value isAbove(ImplicitLocOpBuilder &b, Value x, Value threshold, Value on
 /// token that ends it.
 Value StageWriter::tokenBits(const Boundaries &settings, const std::string &segments) {
   if (segments.empty()) {
-    name("rule");
     auto scale = FlatSymbolRefAttr::get(b.getContext(), scaleName(1));
+    if (*settings.rule == BoundaryRule::Labels) {
+      name("labels");
+      auto type = SequenceType::get(b.getContext(), scale, 0, b.getF32Type());
+      Value given = LabelsOp::create(b, type, tokensOf(""), settings.name);
+      name("rule");
+      return RepeatColumnsOp::create(b, SequenceType::get(b.getContext(), scale, 1, b.getF32Type()),
+                                     given);
+    }
+    name("rule");
     Value like = EmbedOp::create(b, SequenceType::get(b.getContext(), scale, 1, b.getF32Type()),
                                  tokensOf(""), read(boundariesName(*current)));
     if (*settings.rule != BoundaryRule::SpaceLike) {
@@ -180,7 +191,7 @@ static Value sigmoid(ImplicitLocOpBuilder &b, Value x, Value one) {
 /// and training draws from the Gumbel-sigmoid (Nawrot et al. 2023, equation 5), rounded, with its
 /// own derivative.
 Value StageWriter::bitsOfLogits(const Boundaries &settings, Value logits) {
-  bool isDrawn = purpose == Purpose::Train && !settings.rule;
+  bool isDrawn = (purpose == Purpose::Train || settings.asInCode) && !settings.rule;
   double start = settings.rule ? 0 : std::log(settings.prior / (1 - settings.prior));
   name("bits");
   return map(logits, [&](ArrayRef<Value> v) -> Value {
@@ -202,7 +213,12 @@ Value StageWriter::bitsOfLogits(const Boundaries &settings, Value logits) {
 }
 
 /// Binary cross-entropy of logits l against labels y: max(l, 0) - l y + log(1 + exp(-|l|)).
-Value StageWriter::supervise(Value logits, Value labels) {
+/// The public code takes the sigmoid of them first, and so twice in all.
+Value StageWriter::supervise(Value logits, Value labels, bool asInCode) {
+  if (asInCode) {
+    name("probability");
+    logits = map(logits, [&](ArrayRef<Value> v) -> Value { return sigmoid(b, v[0], number(1)); });
+  }
   name("supervision");
   return asLosses(toTokens(map({logits, labels}, [&](ArrayRef<Value> v) -> Value {
     Value zero = number(0);
@@ -260,7 +276,7 @@ Value StageWriter::bitsOfPredictor(const Boundaries &settings) {
   Value drawn = bitsOfLogits(settings, logits);
   Value bits = ofClosed(settings.begins ? withFirst(drawn) : drawn);
   if (purpose != Purpose::Predict) {
-    Value losses = settings.rule ? supervise(logits, bitsOfRule(settings))
+    Value losses = settings.rule ? supervise(logits, bitsOfRule(settings), settings.asInCode)
                                  : binomialPrior(bits, settings.prior);
     terms.push_back(
         {losses, settings.name + (settings.rule ? ".labels" : ".prior"), settings.weight, 0});

@@ -51,7 +51,7 @@ DictionaryAttr Importer::training() {
   auto text = [&](StringRef name, StringRef value) {
     return b.getNamedAttr(name, b.getStringAttr(value));
   };
-  return b.getDictionaryAttr({
+  SmallVector<NamedAttribute> all = {
       text("optimizer", t.optimizer == spec::Optimizer::Adam ? "adam" : "adamw"),
       text("schedule", t.schedule.kind == spec::ScheduleKind::Cosine ? "cosine" : "constant"),
       real("learning_rate", t.learningRate),
@@ -63,7 +63,11 @@ DictionaryAttr Importer::training() {
       real("warmup", static_cast<double>(t.schedule.warmup)),
       real("steps", static_cast<double>(t.schedule.steps)),
       real("floor", t.schedule.floor),
-  });
+  };
+  if (t.cyclic) {
+    all.push_back(text("order", "cyclic"));
+  }
+  return b.getDictionaryAttr(all);
 }
 
 void Importer::setAttributes(ModuleOp module) {
@@ -232,7 +236,8 @@ void Importer::addTables() {
                "rotations", 0);
     }
     const auto *made = std::get_if<spec::Boundaries>(&primitive.settings);
-    if (made && made->rule && known.insert(boundariesName(primitive)).second) {
+    bool hasTable = made && made->rule && made->rule != spec::BoundaryRule::Labels;
+    if (hasTable && known.insert(boundariesName(primitive)).second) {
       bool isEvery = *made->rule == spec::BoundaryRule::Every;
       int64_t rows = isEvery ? spec::positionsOf(model, primitive) : model.vocabulary;
       addTable(boundariesName(primitive), {rows, 1}, "members", 0, 1, membersOf(*made, rows));

@@ -95,7 +95,7 @@ private:
   mlir::Value distanceToPrevious(mlir::Value x);
   mlir::Value ratioLoss(mlir::Value bits, mlir::Value chances, double ratio);
   mlir::Value bitsOfRouter(const spec::Boundaries &settings);
-  mlir::Value supervise(mlir::Value logits, mlir::Value labels);
+  mlir::Value supervise(mlir::Value logits, mlir::Value labels, bool asInCode);
   mlir::Value binomialPrior(mlir::Value bits, double rate);
   mlir::Value asLosses(mlir::Value x);
   mlir::Value poolSegments(const spec::Shorten &settings);

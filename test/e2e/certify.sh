@@ -69,6 +69,11 @@ smoothed-backwards.mlir smoothed.mlir
 labels-forward.mlir labels-of-a-loss.mlir
 nested-own-segment.mlir nested.mlir
 END
+says "labels of the data cut no text" "labels come from data that may look ahead" 1 "$sluice" check "$corpus/segments/labels-own.json"
+says "which a run with other labels shows" 'replay of the reference: with token [0-9]+ changed.*changed by up to' 1 "$sluice" check "$corpus/segments/labels-own.json"
+says "a predictor learns them" 'proved causal' 0 "$sluice" check "$corpus/segments/labels.json" --certificate "$work/learned.txt"
+says "and is certified" 'certified: causal' 0 "$certify" "$corpus/segments/labels.json" "$work/learned.txt"
+says "that of a predictor is none of labels" 'learned\.txt|labels-own' 2 "$certify" "$corpus/segments/labels-own.json" "$work/learned.txt"
 says "a row's own segment leaks" 'own-segment.mlir:17:.*row 0, which predicts token 1, reads token 1 where boundaries stand at 1;' 1 \
   "$sluice" check "$corpus/segments/own-segment.mlir" --no-replay
 says "so does a boundary read ahead" 'counts-ahead.mlir:17:.*reads token 1 where boundaries' 1 \

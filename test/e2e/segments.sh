@@ -69,6 +69,42 @@ succeeds "nested: compile" "$sluice" compile "$work/nested.json" -t cpu-avx2 -o 
 succeeds "nested: forced segments" "$sluice" bench "$work/nested.sla" --steps 1 --forced-factor 4 --json
 holds "nested: of tokens, and what is cut of them" 'f[0]["shortening_factor"] == {"words": 4, "twos": 8}' "$work/out"
 tr ' ' '\n' < "$work/held-out.txt" | sed 's/./ /g' | tr '\n' ' ' > "$work/spaces.txt"
+# A predictor that learns labels of a file, in either mode; evaluation and generation need none.
+tr -c ' ' 0 < "$work/training.txt" | tr ' ' 1 > "$work/training.labels"
+tr -c ' ' 0 < "$work/held-out.txt" | tr ' ' 1 > "$work/held-out.labels"
+spec "$work/learned.json" '"rule": "labels", "predictor": 16, "mode": "reference-code"'
+sed -i 's/"training": {/"training": { "order": "cyclic",/' "$work/learned.json"
+succeeds "labels: compile" "$sluice" compile "$work/learned.json" -o "$work/learned.sla"
+learn() { "$sluice" train "$work/learned.sla" --data "$work/training.txt" --save-every 6 "${@}"; }
+succeeds "labels: train" learn --out "$work/learned" --steps 12 --labels "words=$work/training.labels" --eval-data "$work/held-out.txt" --sample-prompt "the"
+holds "their loss falls, and held-out text needs none" \
+  'f[0][-1]["losses"]["words.labels"] < f[0][0]["losses"]["words.labels"] - 0.05 and "words.labels" not in f[0][-1]["eval_losses"]' "$work/learned/metrics.jsonl"
+succeeds "labels: half of a run" learn --out "$work/halved" --steps 6 --labels "words=$work/training.labels"
+succeeds "labels: resumed" learn --out "$work/halved" --steps 12 --resume --labels "words=$work/training.labels"
+succeeds "is the run, bit for bit" cmp "$work/learned/checkpoints/12/weights.safetensors" "$work/halved/checkpoints/12/weights.safetensors"
+exits 2 "labels: none to train on" learn --out "$work/none" --steps 1
+cp "$work/err" "$work/refused"
+succeeds "are asked for by name" grep -q 'expected --labels words=FILE' "$work/refused"
+exits 2 "labels: of another length" learn --out "$work/none" --steps 1 --labels "words=$work/held-out.labels"
+exits 2 "labels: of no such name" learn --out "$work/none" --steps 1 --labels "other=$work/training.labels"
+exits 2 "the order of the data stays" learn --out "$work/halved" --steps 13 --resume --labels "words=$work/training.labels" --set training.order=cut
+succeeds "labels: eval" "$sluice" eval "$work/learned.sla" --weights "$work/learned" --data "$work/held-out.txt" --labels "words=$work/held-out.labels" --json
+holds "tells their loss where it has them" '0 < f[0]["losses"]["words.labels"] < 2' "$work/out"
+succeeds "labels: bench" "$sluice" bench "$work/learned.sla" --steps 1 --data "$work/training.txt" --labels "words=$work/training.labels"
+# Labels by spikes of a model's entropy, and by pieces.
+head -c 200 "$work/held-out.txt" > "$work/short.txt"
+succeeds "entropy: logits" "$sluice" logits "$work/words.sla" --weights "$work/words" --data "$work/short.txt" -o "$work/logits.npy"
+for mode in paper reference-code; do
+  succeeds "entropy: labels, $mode" python3 "$root/scripts/boundary_labels.py" entropy --mode "$mode" "$work/logits.npy"
+  cp "$work/out" "$work/$mode.labels"
+done
+succeeds "entropy: the code's labels stand one earlier" cmp <(cut -c 2-199 "$work/reference-code.labels") <(cut -c 3-200 "$work/paper.labels")
+printf '%s\t%s\n' ▁the -1 ▁wat -3 er -2 ▁ -5 w -6 a -6 t -6 e -6 r -6 h -6 > "$work/pieces.vocab"
+printf 'water the  wét' > "$work/pieces.txt"
+for mode in paper:001010001111011 reference-code:000110001111011; do
+  succeeds "pieces: ${mode%:*}" python3 "$root/scripts/boundary_labels.py" unigram --mode "${mode%:*}" --vocabulary "$work/pieces.vocab" "$work/pieces.txt"
+  succeeds "have these ends" test "$(cat "$work/out")" = "${mode#*:}"
+done
 # Step by step: the text that recomputing writes, beyond the context, and in one go or with a session between.
 go() { succeeds "$1" "$sluice" generate "$work/words.sla" --weights "$work/words" --no-echo "${@:2}"; }
 go "beyond the context" --prompt "the water is" --tokens 70 --temperature 0 --trace "$work/trace.jsonl"

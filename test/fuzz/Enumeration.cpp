@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Enumeration.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include <map>
 #include <numeric>
@@ -251,6 +252,10 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
     p -= static_cast<int64_t>(start.getBy());
   } else if (isa<PositionOp>(op)) {
     result.hash = mixed(result.hash, static_cast<uint64_t>(p));
+  } else if (auto labels = dyn_cast<LabelsOp>(op)) { // each may follow from any token
+    for (int64_t q = 0; q < positions(labels.getTokens()); ++q) {
+      add(result, at(labels.getTokens(), q));
+    }
   }
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
     bool isTarget = isa<CrossEntropyOp>(op) && i > 0;

@@ -42,9 +42,10 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
   int64_t factor = graph.values[x].factor;
   std::optional<size_t> outer = graph.values[x].segments;
   bool routes = fields.find("ratio"), hasRule = !routes && (!predicts || fields.find("rule"));
-  auto rule = hasRule ? fields.choice("rule", {"whitespace", "every", "space_like"}) : 0;
+  auto rule = hasRule ? fields.choice("rule", {"whitespace", "every", "space_like", "labels"}) : 0;
   bool isEvery = rule == 1, begins = fields.choice("at", {"end", "start"}) == 1;
-  fields.refuse(cuts.contains(name) || (factor != 1 && (outer || (hasRule && !isEvery))),
+  fields.refuse(cuts.contains(name) || (factor != 1 && (outer || (hasRule && !isEvery))) ||
+                    (rule == 3 && !predicts),
                 "a scale that can be cut, and a name of its own", "\"" + name + "\"");
   axis.clear();
   size_t chances = routes ? chancesOfRouter(path, x) : 0;

@@ -29,6 +29,7 @@ using Json = nlohmann::json;
 struct BenchFlags {
   std::string artifact, tune, positions, data;
   int64_t steps = 10, rows = 1, forcedFactor = 0;
+  std::vector<std::string> labels;
   DeviceOptions device;
   std::optional<int64_t> factor;
   bool kernels = false, generate = false, json = false;
@@ -415,7 +416,10 @@ void runBench(const BenchFlags &flags) {
   }
   executor->scalarI64("seed") = plan.model.seed;
   executor->run("initialize");
-  fillTokens(*executor, flags.data, flags.forcedFactor);
+  SourceFiles labelled;
+  labelled.labels = parseInputFiles("--labels", flags.labels);
+  requireLabels(plan, labelled, /*areNeeded=*/!flags.data.empty());
+  fillTokens(*executor, flags.data, flags.forcedFactor, labelled.labels);
   for (auto &[name, given] : executor->inputs().given) { // every row as long as it may be
     fillTextLike(given.tokens, plan.given.at(name).vocabulary);
     std::ranges::fill(given.counts, given.capacity);
@@ -508,6 +512,8 @@ void registerBench(CLI::App &program) {
       "Put a space at every K-th position and nowhere else: segments of K tokens, where white "
       "space ends them");
   ofSteps[4]->type_name("K");
+  addLabels(*command, "--labels", flags->labels, "--data");
+  command->get_option("--labels")->needs("--data");
   command->add_option("--rows", flags->rows, "Texts that generate at once")->needs("--generate");
   command
       ->add_option("--positions", flags->positions,

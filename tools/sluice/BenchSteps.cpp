@@ -69,17 +69,22 @@ std::string cli::describeShortening(const Json &factors) {
 
 namespace {
 
-/// A file's bytes, rows as far apart as it allows.
-void fillFromFile(std::span<int32_t> tokens, const std::string &path, const ModelFacts &model) {
+/// A file's bytes and labels, rows as far apart as it allows.
+void fillFromFile(const BatchInputs &into, const std::string &path, const InputFiles &given,
+                  const ModelFacts &model) {
+  std::span<int32_t> tokens = into.tokens;
   int64_t row = model.context + 1;
-  std::vector<uint8_t> bytes =
-      readByteFiles({Path(path)}, model.vocabulary, row, "the context and one byte to predict")
-          .front()
-          .bytes;
+  std::vector<ByteFile> files =
+      readByteFiles({Path(path)}, model.vocabulary, row, "the context and one byte to predict");
+  const std::vector<uint8_t> &bytes = files.front().bytes;
+  LabelFiles labels(given, {Path(path)}, files);
   auto room = static_cast<int64_t>(bytes.size()) - row;
   for (int64_t i = 0; i < static_cast<int64_t>(tokens.size()); ++i) {
     int64_t first = i / row * (room / std::max<int64_t>(1, model.batch - 1));
     tokens[static_cast<size_t>(i)] = bytes[static_cast<size_t>(first + i % row)];
+    if (i % row == 0) {
+      labels.write(0, first, model.context, i / row, into);
+    }
   }
 }
 
@@ -99,12 +104,13 @@ void cli::forceSpaces(std::span<int32_t> tokens, int64_t factor, const ModelFact
   }
 }
 
-void cli::fillTokens(Executor &executor, const std::string &file, int64_t forcedFactor) {
+void cli::fillTokens(Executor &executor, const std::string &file, int64_t forcedFactor,
+                     const InputFiles &labels) {
   const ModelFacts &model = executor.plan().model;
   if (file.empty()) {
     fillTextLike(executor.tokens(), model.vocabulary);
   } else {
-    fillFromFile(executor.tokens(), file, model);
+    fillFromFile(executor.inputs(), file, labels, model);
   }
   if (forcedFactor != 0) {
     forceSpaces(executor.tokens(), forcedFactor, model);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/Sources.h"
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,7 +13,8 @@ namespace sluice::cli {
 /// Tokens of each row of the batch: of a file, or as often as in text where `file` is empty. Where
 /// `forcedFactor` is not 0, white space then stands at every forcedFactor-th position and nowhere
 /// else. Throws UserError where the model has no ids for that, or the file too few bytes.
-void fillTokens(runtime::Executor &executor, const std::string &file, int64_t forcedFactor);
+void fillTokens(runtime::Executor &executor, const std::string &file, int64_t forcedFactor,
+                const runtime::InputFiles &labels = {});
 
 /// A space at every factor-th position of a row and nowhere else, so that white space ends a
 /// segment there. Throws UserError likewise.

@@ -32,6 +32,17 @@ void addFactor(CLI::App &command, std::optional<int64_t> &factor, const std::str
       ->default_str("");
 }
 
+void addLabels(CLI::App &command, const std::string &flag, std::vector<std::string> &labels,
+               const std::string &texts) {
+  command
+      .add_option(flag, labels,
+                  "Labels of segments that learn them, 0 or 1 for each byte of " + texts +
+                      ": file i of a name belongs to text i; may be given several times")
+      ->type_name("NAME=FILE")
+      ->default_str("")
+      ->allow_extra_args(false);
+}
+
 void addImages(CLI::App &command, std::string &images, const std::string &files) {
   command
       .add_option("--images", images,

@@ -28,6 +28,10 @@ void addModelOptions(CLI::App &command, std::string &artifact, std::string &weig
 /// --factor, of an artifact whose steps draw theirs: what `use` is done with.
 void addFactor(CLI::App &command, std::optional<int64_t> &factor, const std::string &use);
 
+/// `flag`, which names files of labels beside the texts of `texts`.
+void addLabels(CLI::App &command, const std::string &flag, std::vector<std::string> &labels,
+               const std::string &texts);
+
 /// --images, which says what files hold; `files` names their flags.
 void addImages(CLI::App &command, std::string &images, const std::string &files);
 /// None where it was not given.

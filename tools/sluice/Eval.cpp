@@ -16,7 +16,7 @@ using namespace sluice::runtime;
 
 struct EvalFlags {
   std::string artifact, weights, perToken, images;
-  std::vector<std::string> data, inputs;
+  std::vector<std::string> data, inputs, labels;
   DeviceOptions device;
   EvaluationOptions options;
   std::optional<int64_t> factor;
@@ -28,6 +28,7 @@ HeldOut readScored(const EvalFlags &flags, const Plan &plan) {
   files.data.assign(flags.data.begin(), flags.data.end());
   files.inputs = parseInputFiles("--input", flags.inputs);
   files.images = parseImages(flags.images);
+  files.labels = parseInputFiles("--labels", flags.labels);
   HeldOut scored(files, plan);
   if (scored.getItems() && !flags.perToken.empty()) {
     throw UserError("sluice eval: expected no --per-token, as " +
@@ -193,6 +194,7 @@ void registerEval(CLI::App &program) {
       ->type_name("NAME=FILE")
       ->default_str("")
       ->allow_extra_args(false);
+  addLabels(*command, "--labels", flags->labels, "--data");
   addImages(*command, flags->images, "--data");
   command->add_option("--window", flags->options.window, "Tokens a window; 0 takes the context");
   command->add_option("--stride", flags->options.stride,

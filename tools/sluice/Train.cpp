@@ -14,7 +14,7 @@ using namespace sluice::runtime;
 
 struct TrainFlags {
   std::string artifact, out;
-  std::vector<std::string> data, heldOut, inputs, heldOutInputs;
+  std::vector<std::string> data, heldOut, inputs, heldOutInputs, labels, heldOutLabels;
   std::string images;
   DeviceOptions device;
   TrainingOptions options;
@@ -54,6 +54,9 @@ void checkFlags(const TrainFlags &flags) {
   if (flags.data.empty() && flags.options.steps != 0) {
     refuse("--data", "none; give --data FILE (only --steps 0 needs none)");
   }
+  if (!flags.labels.empty() && flags.data.empty()) {
+    refuse("--data beside --labels", "none; name the text that they belong to");
+  }
   if (!flags.weights.empty() && flags.options.resume) {
     refuse("--weights or --resume", "both; a resumed run goes on with its own weights");
   }
@@ -77,6 +80,16 @@ std::vector<spec::Setting> parseTrainingSettings(const std::vector<std::string> 
   return settings;
 }
 
+/// Where a run stands in its data follows from the order that it began with.
+void checkResumedSettings(const std::vector<std::string> &written) {
+  for (const spec::Setting &setting : parseSettings(written)) {
+    if (setting.path.size() == 2 && setting.path[0] == "training" && setting.path[1] == "order") {
+      throw UserError(setting.flag + ": expected the order of the data that the run began with, "
+                                     "found it set anew; leave it out, or begin another run");
+    }
+  }
+}
+
 /// The executor that trains: the artifact's own, or where settings were changed, now or before in
 /// the run, one that its spec makes with them.
 std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
@@ -86,6 +99,9 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
   std::string hash = sha256Hex(plan.model.spec);
   std::optional<RunRecord> told = flags.options.resume ? readRunRecord(flags.out) : std::nullopt;
   std::vector<std::string> written;
+  if (flags.options.resume) {
+    checkResumedSettings(flags.options.settings);
+  }
   if (told && hash == told->specHash) {
     written = told->settings(); // else it is the changed spec already, or none of this run's
   }
@@ -130,10 +146,13 @@ void runTrain(TrainFlags &flags) {
   flags.options.data = {{flags.data.begin(), flags.data.end()},
                         parseInputFiles("--input", flags.inputs),
                         parseImages(flags.images)};
+  flags.options.data.labels = parseInputFiles("--labels", flags.labels);
   flags.options.heldOut = {{flags.heldOut.begin(), flags.heldOut.end()},
                            parseInputFiles("--eval-input", flags.heldOutInputs),
                            parseImages(flags.images),
-                           "--eval-input"};
+                           "--eval-input",
+                           parseInputFiles("--eval-labels", flags.heldOutLabels),
+                           "--eval-labels"};
   if (flags.seed != -1) {
     flags.options.seed = flags.seed;
   }
@@ -178,6 +197,8 @@ void registerTrain(CLI::App &program) {
       ->type_name("NAME=FILE")
       ->default_str("")
       ->allow_extra_args(false);
+  addLabels(*command, "--labels", flags->labels, "--data");
+  addLabels(*command, "--eval-labels", flags->heldOutLabels, "--eval-data");
   addImages(*command, flags->images, "--data and --eval-data");
   command->add_option("-o,--out", flags->out, "Directory of the run; new, unless --resume is given")
       ->required();

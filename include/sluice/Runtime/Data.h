@@ -6,6 +6,7 @@
 #include "sluice/Runtime/Inputs.h"
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -81,14 +82,41 @@ private:
 /// SHA-256 over the contents of files, in order.
 std::string hashFiles(const std::vector<ByteFile> &files);
 
+/// Files by the name of the input, or of the labels, that they hold.
+using InputFiles = std::map<std::string, std::vector<Path>>;
+
+/// What data say beside texts: for each byte of a text "0" or "1". File i of a name belongs to text
+/// i.
+class LabelFiles {
+public:
+  LabelFiles() = default;
+  /// `texts` are all that were named, `used` those of them that were read. Throws UserError where
+  /// a name has another number of files, a file another number of bytes than its text, or a byte is
+  /// neither.
+  LabelFiles(const InputFiles &labels, const std::vector<Path> &texts,
+             const std::vector<ByteFile> &used);
+
+  bool has(const std::string &name) const { return byName.contains(name); }
+  /// Labels of `count` bytes of text `text` from byte `start` on, past its end from its beginning,
+  /// as those of row `row` of the batch; zeros of names that have no files.
+  void write(size_t text, int64_t start, int64_t count, int64_t row, const BatchInputs &into) const;
+  /// Of the texts' hash and the labels; the texts' alone where there are none.
+  std::string hashWith(const std::string &texts) const;
+
+private:
+  std::map<std::string, std::vector<ByteFile>> byName; ///< of the texts that were read
+};
+
 /// Rows of context + 1 bytes, drawn without replacement within an epoch. Which bytes row `index` of
 /// epoch `epoch` holds is a pure function of (seed, epoch, index): a keyed permutation of the
 /// epoch's rows. Neighbouring rows of a file share one byte (the last target of one is the first
-/// input of the next), and each epoch cuts the files at other places.
+/// input of the next), and each epoch cuts the files at other places. `cyclic` files have no end:
+/// behind the last byte stands the first.
 /// Files too short for one row are skipped where another is long enough.
 class TrainingData : public TrainingSource {
 public:
-  TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context, uint64_t seed);
+  TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context, uint64_t seed,
+               bool cyclic = false, const InputFiles &labels = {});
 
   int64_t rowsPerEpoch() const override { return totalRows; }
   int64_t bytes() const;
@@ -99,20 +127,25 @@ public:
   const std::string &hash() const override { return contentHash; }
 
   /// The bytes of one row; `position.index` < rowsPerEpoch().
-  std::span<const uint8_t> row(DataPosition position) const;
+  std::vector<uint8_t> row(DataPosition position) const;
 
-  /// Writes `rows` consecutive rows from `position` on as token ids, [rows, context + 1], crossing
-  /// into later epochs where needed, and returns the position after them.
-  DataPosition fill(DataPosition position, int64_t rows, std::span<int32_t> tokens) const;
-  DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const override {
-    return fill(position, rows, into.tokens);
-  }
+  /// Where it begins.
+  struct Place {
+    size_t file;
+    int64_t start;
+    auto operator<=>(const Place &) const = default;
+  };
+  Place placeOf(DataPosition position) const;
+
+  DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const override;
 
 private:
   std::vector<ByteFile> skipped, files; // in this order: reading files sets what was skipped
   std::vector<int64_t> firstRow;        // by file, then the total
   int64_t vocabulary, context, totalRows = 0;
   uint64_t seed;
+  bool cyclic;
+  LabelFiles labels;
   std::string contentHash;
 };
 

@@ -17,7 +17,8 @@ struct EvaluationOptions {
   int64_t window = 0; // tokens a window; 0: the context
   int64_t stride =
       0; // tokens from one window's start to the next's; 0: half the window, at least 1
-  int64_t mostTokens = 0; // scored tokens at most, over all files; 0: all
+  int64_t mostTokens = 0;             // scored tokens at most, over all files; 0: all
+  const LabelFiles *labels = nullptr; // beside the files; losses of others are not reported
 };
 
 struct EvaluationResult {

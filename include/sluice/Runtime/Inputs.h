@@ -28,6 +28,12 @@ struct BatchInputs {
   void write(int64_t row, const GivenLines &lines) const;
   /// [batch, context], 1 where a row counts in no loss, 0 elsewhere; empty where all count.
   std::span<float> padding;
+  /// What data say of each token, [batch, width], 0 or 1: for losses alone.
+  struct Labels {
+    int64_t width = 0;
+    std::span<float> rows;
+  };
+  std::map<std::string, Labels> labels = {};
 };
 
 } // namespace sluice::runtime

@@ -9,9 +9,6 @@
 
 namespace sluice::runtime {
 
-/// Files by the name of the input that they hold.
-using InputFiles = std::map<std::string, std::vector<Path>>;
-
 /// `NAME=FILE` of each flag. Throws UserError where one has another form; `flag` names it.
 InputFiles parseInputFiles(const std::string &flag, const std::vector<std::string> &written);
 

@@ -236,6 +236,7 @@ struct Plan {
   std::string certificate; // docs/certificate.md; empty where there is none
   std::vector<std::string> modes, targets;
   int64_t trainingSteps = 0;
+  bool cyclic = false;           // each epoch shifts every text around its end
   std::vector<LossFacts> losses; // the head's first; empty where that is the only one
   std::vector<SegmentFacts> segments;
   MemoryFacts memory;

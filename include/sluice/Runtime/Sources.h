@@ -16,7 +16,16 @@ struct SourceFiles {
   InputFiles inputs;                 // of the model's named inputs
   std::optional<ImageSize> images;   // what `data` holds; none: text
   std::string inputFlag = "--input"; // what gives `inputs`
+  InputFiles labels = {};            // of the model's segments that learn labels
+  std::string labelFlag = "--labels";
 };
+
+/// Names of the labels that kernels of a plan read, and the plan's input that holds some.
+std::vector<std::string> labelsOf(const Plan &plan);
+std::string labelsInput(const std::string &name);
+/// Refuses labels that the plan does not have, and, where they are needed, labels that have no
+/// files. Refuses images of a model that has labels.
+void requireLabels(const Plan &plan, const SourceFiles &files, bool areNeeded);
 
 /// Items that each stand by themselves; null where `files` are texts. Throws UserError as LinePairs
 /// and Images do, where the model has other named inputs, and where it has any beside images.
@@ -53,6 +62,7 @@ public:
 private:
   std::unique_ptr<ItemSource> items;
   std::vector<ByteFile> skipped, texts; // in this order: reading texts sets what was skipped
+  LabelFiles labels;
 };
 
 } // namespace sluice::runtime

@@ -56,8 +56,9 @@ enum class MaskKind : uint8_t { Causal, Complete, Bidirectional, Window, Tokens,
 /// biases are the layer's own or those of all such layers.
 enum class Relative : uint8_t { None, Bias, Xl, XlShared };
 /// Where bits stand: at tokens (spaces, tabs and ends of lines), at every k-th position, or at a
-/// token that is like a space behind one that is not (Slagle 2024).
-enum class BoundaryRule : uint8_t { Whitespace, Every, SpaceLike };
+/// token that is like a space behind one that is not (Slagle 2024), or where a file beside the text
+/// has them.
+enum class BoundaryRule : uint8_t { Whitespace, Every, SpaceLike, Labels };
 enum class Optimizer : uint8_t { AdamW, Adam };
 enum class ScheduleKind : uint8_t { Cosine, Constant };
 
@@ -66,8 +67,8 @@ enum class NumberType : uint8_t { F32, Bf16 };
 
 /// How specs spell them, in the order of the enumeration.
 inline constexpr std::array<std::string_view, 3> shorteningNames = {"average", "linear", "max"};
-inline constexpr std::array<std::string_view, 3> boundaryRuleNames = {"whitespace", "every",
-                                                                      "space_like"};
+inline constexpr std::array<std::string_view, 4> boundaryRuleNames = {"whitespace", "every",
+                                                                      "space_like", "labels"};
 inline constexpr std::array<std::string_view, 5> activationNames = {"relu", "gelu", "gelu_tanh",
                                                                     "swiglu", "relu_squared"};
 
@@ -296,6 +297,7 @@ struct Boundaries {
   double prior = 0;                 ///< share of bits that is expected there
   double weight = 1;                ///< what the predictor's or router's loss counts
   bool begins = false;              ///< a bit begins a segment, and the first row has one
+  bool asInCode = false;            ///< as the paper's public code has it, where the two differ
   double ratio =
       0; ///< rows of a segment that a router should make (Hwang et al. 2025); 0: no router
   int64_t spare = 0; ///< rows beyond its segments that some stage reads; set by the expansion
@@ -355,6 +357,7 @@ struct Schedule {
 
 struct Training {
   Optimizer optimizer = Optimizer::AdamW;
+  bool cyclic = false; ///< each epoch shifts every text around its end; else it is cut elsewhere
   double learningRate = 3e-4;
   double beta1 = 0.9;
   double beta2 = 0.95;

@@ -3,6 +3,7 @@
 // The model dialect: registration, verifiers, sizes of sequences.
 #include "OpFacts.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Step.h"
 #include "sluice/Runtime/Limits.h"
@@ -42,6 +43,10 @@ void SluiceDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "sluice/Dialect/Sluice/HashedOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "sluice/Dialect/Sluice/LabelsOps.cpp.inc"
       >();
 }
 

@@ -463,6 +463,9 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
       {"kernels", std::move(kernelList)},
       {"entries", std::move(entries)},
       {"buffers", buffersToJson(memory)}};
+  if (auto order = training.getAs<StringAttr>("order")) {
+    (*plan.getObject("training"))["order"] = order.getValue();
+  }
   if (!given.empty()) {
     plan["given"] = std::move(given);
   }

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <iostream>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 
@@ -205,6 +206,16 @@ void setInputs(runtime::Executor &executor, const Inputs &inputs) {
     const GivenTokens &given = inputs.given.at(name);
     std::ranges::copy(given.tokens, into.tokens.begin());
     std::ranges::copy(given.counts, into.counts.begin());
+  }
+  for (auto &[name, labels] : executor.inputs().labels) { // as the reference has them
+    std::ranges::fill(labels.rows, 3e38F);
+    for (int64_t row = 0; row < inputs.rows; ++row) {
+      const int32_t *text = inputs.tokens.data() + row * (inputs.length + 1);
+      int64_t sum = std::accumulate(text, text + inputs.length, int64_t{0});
+      for (int64_t p = 0; p < inputs.length; ++p) {
+        labels.rows[static_cast<size_t>(row * labels.width + p)] = (sum + p) % 2 == 0 ? 0.0F : 1.0F;
+      }
+    }
   }
   std::span<float> padding = executor.inputs().padding;
   std::ranges::fill(padding, 0.0F);

@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <gtest/gtest.h>
+#include <numeric>
 
 using namespace sluice;
 using namespace sluice::testing;
@@ -143,6 +144,53 @@ TEST(Segmented, GradientsEqualTheReference) {
       }
       EXPECT_GT(boundaries, 1e-6) << "no gradient reaches the boundaries";
     }
+  }
+}
+
+/// A predictor that learns labels, by tokens and by the tokens that end a word, in both modes.
+TEST(Segmented, LabelsTrainAPredictor) {
+  Folder folder;
+  std::string target = runtime::machineTargets().front();
+  for (std::string mode : {"paper", "reference-code"}) {
+    std::string source = folder.write(mode + ".json", R"({"sluice": 1, "vocabulary": 48,
+        "context": 20, "batch": 2, "width": 16,
+        "stages": [{"op": "embedding", "to": "x"},
+          {"op": "boundaries", "name": "words", "rule": "labels", "predictor": 6, "mode": ")" +
+                                                          mode + R"("},
+          {"op": "shorten", "segments": "words", "to": "w"},
+          {"op": "boundaries", "name": "phrases", "rule": "labels", "predictor": 5, "weight": 0.5},
+          {"op": "shorten", "segments": "phrases"}, {"op": "norm"},
+          {"op": "upsample", "segments": "phrases"}, {"op": "add", "with": "w"},
+          {"op": "upsample", "segments": "words"}, {"op": "add", "with": "x"}, {"op": "head"}]})");
+    ReferenceModel reference(emit(source, "gradient"));
+    Tensors weights = randomWeights(reference.shapes(), 1);
+    Model model(compile(folder, source, target), target);
+    model.setWeights(weights);
+    Inputs inputs = randomInputs(48, 2, 17, 9);
+    Gradient exact = reference.gradient(inputs, weights, Precision::F64);
+    Gradient inFloat = reference.gradient(inputs, weights, Precision::F32);
+    Gradient found = model.gradient(inputs);
+    Comparison comparison("labels, " + mode);
+    comparison.expect("loss", {found.loss}, yardstick({exact.loss}, {inFloat.loss}));
+    for (const auto &[name, values] : found.gradients) {
+      comparison.expect("gradient of " + name, values,
+                        yardstick(exact.gradients.at(name), inFloat.gradients.at(name)));
+    }
+    EXPECT_GT(std::abs(found.gradients.at("stages.1.out.bias")[0]), 1e-4);
+    // A logit of 0: log 2, or, as a probability is the logit, log(1 + e^1/2) - y / 2.
+    for (const char *part : {"stages.1.out.weight", "stages.1.out.bias"}) {
+      std::ranges::fill(weights.at(part), 0);
+    }
+    model.setWeights(weights);
+    model.gradient(inputs);
+    double set = 0;
+    std::span<const float> labels = model.executor().inputs().labels.at("words").rows;
+    for (size_t row : {0, 1}) {
+      std::span<const float> own = labels.subspan(row * 20, 17);
+      set += std::accumulate(own.begin(), own.end(), 0.0) / 34;
+    }
+    double expected = mode == "paper" ? std::log(2) : std::log1p(std::exp(0.5)) - set / 2;
+    EXPECT_NEAR(model.executor().scalarF32("loss.words.labels"), expected, 1e-5);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "sluice/Runtime/Data.h"
 
+#include <numeric>
 #include <set>
 
 using namespace sluice::runtime;
@@ -53,17 +54,84 @@ TEST(Data, AnEpochDrawsEachRowOnceFromEveryFile) {
   TrainingData data({folder / "a", folder / "b"}, 128, 16, 5);
   EXPECT_EQ(data.rowsPerEpoch(), 999 / 16 - 1 + 1);
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
-    std::set<const uint8_t *> starts;
+    std::set<TrainingData::Place> starts;
     int fromB = 0;
     for (int64_t i = 0; i < data.rowsPerEpoch(); ++i) {
       auto row = data.row({epoch, i});
       ASSERT_EQ(row.size(), 17u);
-      starts.insert(row.data());
+      starts.insert(data.placeOf({epoch, i}));
       fromB += row[0] == 'X' && row[16] == 'X' ? 1 : 0;
     }
     EXPECT_EQ(starts.size(), static_cast<size_t>(data.rowsPerEpoch()));
     EXPECT_EQ(fromB, 1);
   }
+}
+
+/// Each byte of a file is predicted once an epoch, but for those that fill no row.
+TEST(Data, CyclicFilesHaveNoEnd) {
+  TemporaryFolder folder;
+  std::string text(100, 0);
+  std::iota(text.begin(), text.end(), 1); // byte b stands at b - 1
+  writeFile(folder / "a", text);
+  writeFile(folder / "b", text.substr(0, 17)); // one row, of context + 1
+  TrainingData data({folder / "a", folder / "b"}, 128, 16, 5, /*cyclic=*/true);
+  EXPECT_EQ(data.rowsPerEpoch(), 100 / 16 + 1);
+  std::set<int64_t> shifts;
+  for (int64_t epoch = 0; epoch < 4; ++epoch) {
+    std::set<int> predicted;
+    for (int64_t i = 0; i < data.rowsPerEpoch(); ++i) {
+      std::vector<uint8_t> row = data.row({epoch, i});
+      TrainingData::Place place = data.placeOf({epoch, i});
+      int64_t size = place.file == 0 ? 100 : 17;
+      for (int64_t t = 0; t <= 16; ++t) {
+        ASSERT_EQ(row[static_cast<size_t>(t)], (place.start + t) % size + 1);
+      }
+      if (place.file == 0) {
+        predicted.insert(row.begin() + 1, row.end());
+        shifts.insert(place.start % 16);
+      }
+    }
+    EXPECT_EQ(predicted.size(), 96U);
+  }
+  EXPECT_GT(shifts.size(), 4U);
+}
+
+TEST(Data, LabelsGoWithTheirBytes) {
+  TemporaryFolder folder;
+  std::string text = easyText(100), labels(100, '0');
+  for (size_t i = 0; i < text.size(); ++i) {
+    labels[i] = text[i] == ' ' ? '1' : '0';
+  }
+  writeFile(folder / "short", "x"); // skipped, and so are its labels
+  writeFile(folder / "a", text);
+  writeFile(folder / "none", "0");
+  writeFile(folder / "bits", labels);
+  InputFiles given = {{"words", {folder / "none", folder / "bits"}}};
+  std::vector<Path> texts = {folder / "short", folder / "a"};
+  for (bool cyclic : {false, true}) {
+    TrainingData data(texts, 128, 16, 5, cyclic, given);
+    std::vector<int32_t> tokens(17 * 9);
+    std::vector<float> bits(16 * 9, 7), other(16 * 9, 7);
+    data.fill({0, 0}, 9,
+              BatchInputs{tokens, {}, {}, {{"words", {16, bits}}, {"other", {16, other}}}});
+    for (size_t i = 0; i < bits.size(); ++i) {
+      EXPECT_EQ(bits[i], tokens[i / 16 * 17 + i % 16] == ' ' ? 1 : 0);
+      EXPECT_EQ(other[i], 0);
+    }
+    EXPECT_NE(data.hash(), TrainingData(texts, 128, 16, 5, cyclic).hash());
+  }
+  auto message = [&](const std::string &written) {
+    writeFile(folder / "bits", written);
+    return userError([&] { TrainingData(texts, 128, 16, 5, false, given); });
+  };
+  EXPECT_NE(message(labels.substr(1))
+                .find("bits: expected as many labels as " + (folder / "a").string() +
+                      " has bytes, 100, found 99"),
+            std::string::npos);
+  EXPECT_NE(message(std::string(99, '0') + "2").find("bits: byte 99: expected the label 0 or 1"),
+            std::string::npos);
+  given["words"].pop_back();
+  EXPECT_NE(message(labels).find("for each text, 2, found 1"), std::string::npos);
 }
 
 TEST(Data, RowsArePiecesOfTheText) {
@@ -72,7 +140,8 @@ TEST(Data, RowsArePiecesOfTheText) {
   writeFile(folder / "a", text);
   TrainingData data({folder / "a"}, 128, 16, 5);
   std::vector<int32_t> tokens(17 * 40);
-  DataPosition end = data.fill({0, 3}, 40, tokens); // crosses an epoch of 30 rows
+  DataPosition end =
+      data.fill({0, 3}, 40, BatchInputs{tokens, {}, {}}); // crosses an epoch of 30 rows
   EXPECT_EQ(end, (DataPosition{1, 3 + 40 - data.rowsPerEpoch()}));
   for (size_t row = 0; row < 40; ++row) {
     std::string piece(tokens.begin() + static_cast<int64_t>(row) * 17,

@@ -1,0 +1,21 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What data say beside the tokens.
+#pragma once
+
+#include "sluice/Dialect/Sluice/Sluice.h"
+
+#define GET_OP_CLASSES
+#include "sluice/Dialect/Sluice/LabelsOps.h.inc"
+
+namespace sluice {
+
+/// Where the host gives labels, f32 [B, T], by the name behind it.
+constexpr llvm::StringRef labelsInput = "input:labels.";
+
+/// What to do where a prediction reads labels.
+constexpr llvm::StringRef labelsRemedy =
+    "labels come from data that may look ahead, so a loss alone may read them; learn them with a "
+    "\"predictor\"";
+
+} // namespace sluice

@@ -1,0 +1,118 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What data say beside texts.
+#include "sluice/Runtime/Sources.h"
+
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Hash.h"
+
+#include <algorithm>
+
+namespace sluice::runtime {
+
+static const std::string labelsPrefix = "labels.";
+
+std::vector<std::string> labelsOf(const Plan &plan) {
+  std::vector<std::string> names;
+  for (const auto &[name, region] : plan.inputs) {
+    if (name.starts_with(labelsPrefix)) {
+      names.push_back(name.substr(labelsPrefix.size()));
+    }
+  }
+  return names;
+}
+
+std::string labelsInput(const std::string &name) { return labelsPrefix + name; }
+
+void requireLabels(const Plan &plan, const SourceFiles &files, bool areNeeded) {
+  std::vector<std::string> names = labelsOf(plan);
+  std::string list;
+  for (const std::string &name : names) {
+    list += (list.empty() ? "\"" : ", \"") + name + "\"";
+  }
+  for (const auto &[name, paths] : files.labels) {
+    if (std::ranges::find(names, name) == names.end()) {
+      throw UserError(files.labelFlag +
+                      ": expected segments whose predictor learns labels, which " +
+                      (names.empty() ? "this model has none of" : "are " + list) + ", found \"" +
+                      name + "\"; name others, or leave the flag out");
+    }
+  }
+  for (const std::string &name : names) {
+    if (areNeeded && !files.labels.contains(name)) {
+      throw UserError("expected " + files.labelFlag + " " + name +
+                      "=FILE, as the predictor of the segments \"" + name +
+                      "\" learns labels, found none; give a file with 0 or 1 for each byte of the "
+                      "text");
+    }
+  }
+  if (files.images && !names.empty()) {
+    throw UserError("--images: expected a model whose segments need no labels, found labels for " +
+                    list + "; train it on texts");
+  }
+}
+
+/// Labels are bytes "0" and "1", as many as the text has bytes.
+static ByteFile readLabels(const Path &path, const ByteFile &text) {
+  ByteFile labels{path, readBytes(path, "file of labels")};
+  if (labels.bytes.size() != text.bytes.size()) {
+    throw UserError(path.string() + ": expected as many labels as " + text.path.string() +
+                    " has bytes, " + std::to_string(text.bytes.size()) + ", found " +
+                    std::to_string(labels.bytes.size()) + "; label i belongs to byte i");
+  }
+  auto wrong = std::ranges::find_if(labels.bytes, [](uint8_t b) { return b != '0' && b != '1'; });
+  if (wrong != labels.bytes.end()) {
+    throw UserError(path.string() + ": byte " + std::to_string(wrong - labels.bytes.begin()) +
+                    ": expected the label 0 or 1, as a digit, found byte " +
+                    std::to_string(*wrong) + "; write one digit for each byte of the text");
+  }
+  return labels;
+}
+
+LabelFiles::LabelFiles(const InputFiles &labels, const std::vector<Path> &texts,
+                       const std::vector<ByteFile> &used) {
+  for (const auto &[name, paths] : labels) {
+    if (paths.size() != texts.size()) {
+      throw UserError("expected a file of the labels \"" + name + "\" for each text, " +
+                      std::to_string(texts.size()) + ", found " + std::to_string(paths.size()) +
+                      "; name them in the order of the texts");
+    }
+    std::vector<ByteFile> &read = byName[name];
+    for (size_t i = 0; i < texts.size() && read.size() < used.size(); ++i) {
+      if (texts[i] == used[read.size()].path) { // else a text too short, which was skipped
+        read.push_back(readLabels(paths[i], used[read.size()]));
+      }
+    }
+  }
+}
+
+void LabelFiles::write(size_t text, int64_t start, int64_t count, int64_t row,
+                       const BatchInputs &into) const {
+  for (const auto &[name, labels] : into.labels) {
+    std::span<float> to = labels.rows.subspan(static_cast<size_t>(row * labels.width),
+                                              static_cast<size_t>(labels.width));
+    std::ranges::fill(to, 0.0F);
+    auto files = byName.find(name);
+    if (files == byName.end()) {
+      continue;
+    }
+    const std::vector<uint8_t> &bytes = files->second[text].bytes;
+    for (int64_t i = 0; i < count; ++i) {
+      to[static_cast<size_t>(i)] =
+          bytes[static_cast<size_t>(start + i) % bytes.size()] == '1' ? 1.0F : 0.0F;
+    }
+  }
+}
+
+std::string LabelFiles::hashWith(const std::string &texts) const {
+  if (byName.empty()) {
+    return texts;
+  }
+  std::string all = texts;
+  for (const auto &[name, files] : byName) {
+    all += name + hashFiles(files);
+  }
+  return sha256Hex(all);
+}
+
+} // namespace sluice::runtime

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Labels for a predictor of segments, as Nawrot et al. (2023, sections 3.1.2 and 3.1.3) train it: for each byte of a text "1" where a
+segment ends with it, "0" elsewhere. docs/running.md says what they are; `sluice train --labels NAME=FILE` takes them.
+
+Usage: boundary_labels.py train --size N --out NAME TEXT ...             writes NAME.model and NAME.vocab (needs sentencepiece)
+       boundary_labels.py unigram --vocabulary NAME.vocab TEXT > LABELS
+       boundary_labels.py entropy LOGITS.npy > LABELS                    of the same text, from sluice logits
+"""
+import argparse
+import array
+import ast
+import math
+import struct
+import sys
+
+WHITESPACE = "\t\n\v\f\r "
+MARK = "\u2581"  # what sentencepiece writes for the space before a word
+UNKNOWN = 10  # a character that no piece has counts as the worst piece, and this much less
+
+
+def train(options):
+    try:
+        import sentencepiece
+    except ImportError:
+        sys.exit("boundary_labels.py train: expected the Python package sentencepiece, found none; install it, or write NAME.vocab by "
+                 "another program: a line for each piece, with a tab and its logarithm of a probability behind it")
+    sentencepiece.SentencePieceTrainer.train(
+        input=",".join(options.files), model_prefix=options.out, vocab_size=options.size, model_type="unigram",
+        normalization_rule_name="identity", character_coverage=1.0, hard_vocab_limit=False)
+
+
+def read_vocabulary(path):
+    """Scores by piece."""
+    pieces = {}
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            piece, tab, score = line.rstrip("\n").rpartition("\t")
+            try:
+                pieces[piece] = float(score)
+            except ValueError:
+                tab = ""
+            if not tab:
+                sys.exit(f"{path}:{number}: expected a piece, a tab and a number, found {line.rstrip()!r}")
+    for name in ("<unk>", "<s>", "</s>"):  # of sentencepiece, no text
+        pieces.pop(name, None)
+    if not pieces:
+        sys.exit(f"{path}: expected pieces with scores, found none")
+    return pieces
+
+
+def cut(word, pieces, longest, unknown):
+    """Ends of the pieces, with the greatest sum of scores, that a word consists of."""
+    best = [(0.0, 0)] + [(-math.inf, 0)] * len(word)
+    for end in range(1, len(word) + 1):
+        for start in range(max(0, end - longest), end):
+            score = pieces.get(word[start:end], unknown if end - start == 1 else -math.inf)
+            best[end] = max(best[end], (best[start][0] + score, start))
+    ends, end = [], len(word)
+    while end > 0:
+        ends.append(end)
+        end = best[end][1]
+    return ends[::-1]
+
+
+def label_pieces(text, pieces, as_code=False):
+    """By character: 1 at the last of each piece. A word is cut with the whitespace before it; other whitespace stands alone."""
+    longest, unknown = max(map(len, pieces)), min(pieces.values()) - UNKNOWN
+    labels, known, start = [0] * len(text), {}, 0
+    while start < len(text):
+        first = start + (text[start] in WHITESPACE)
+        end = first
+        while end < len(text) and text[end] not in WHITESPACE:
+            end += 1
+        word = text[first:end]
+        if word not in known:
+            known[word] = cut(MARK + word, pieces, longest, unknown)
+        for length in known[word]:
+            if word and first + length - 2 >= start:  # else the mark alone, and no space for it at the text's start
+                labels[first + length - 2] = 1
+        if not word:
+            labels[start] = 1
+        elif as_code and start == 0 and first == 0:  # its mark counts as a character of the text, but at its end
+            inner = [length - 1 for length in known[word] if length - 1 < end]
+            labels[:end] = [int(i in inner or i == end - 1) for i in range(end)]
+        start = max(end, start + 1)
+    return labels
+
+
+def label_unigram(options):
+    pieces = read_vocabulary(options.vocabulary)
+    with open(options.text, "rb") as file:
+        text = file.read().decode("utf-8", "surrogateescape")
+    labels = label_pieces(text, pieces, options.mode == "reference-code")
+    for character, label in zip(text, labels):  # at the last byte of a character
+        size = len(character.encode("utf-8", "surrogateescape"))
+        sys.stdout.write("0" * (size - 1) + str(label))
+
+
+def read_rows(path):
+    """Rows of a two-dimensional array of f32, one by one."""
+    with open(path, "rb") as file:
+        start = file.read(10)
+        if start[:6] != b"\x93NUMPY":
+            sys.exit(f"{path}: expected an array of sluice logits, found another file")
+        more = file.read(2) if start[6] > 1 else b""
+        size = struct.unpack("<H", start[8:10])[0] if not more else struct.unpack("<I", start[8:10] + more)[0]
+        header = ast.literal_eval(file.read(size).decode("latin1"))
+        if header["descr"] != "<f4" or header["fortran_order"] or len(header["shape"]) != 2:
+            sys.exit(f"{path}: expected rows of f32, found {header['descr']} {header['shape']}")
+        count, width = header["shape"]
+        for _ in range(count):
+            row = array.array("f")
+            row.fromfile(file, width)
+            yield row
+
+
+def entropy(logits):
+    """Of the distribution that a row predicts, in nats."""
+    top = max(logits)
+    weights = [math.exp(x - top) for x in logits]
+    total = sum(weights)
+    return math.log(total) - sum(w * (x - top) for w, x in zip(weights, logits)) / total
+
+
+def label_spikes(entropies, window, as_code=False):
+    """Row r spikes where its entropy is above that of each of the `window` rows before it, of those that there are. The paper's entropy
+    of token t is that of row t - 1, so token t ends a segment where row t - 1 spikes; in its code, where row t does, and token 0 does."""
+    spikes = [int(r > 0 and all(h > before for before in entropies[max(0, r - window):r])) for r, h in enumerate(entropies)]
+    return [1] + spikes[1:] if as_code else [0] + spikes[:-1]
+
+
+def label_entropy(options):
+    labels = label_spikes([entropy(row) for row in read_rows(options.logits)], options.window, options.mode == "reference-code")
+    sys.stdout.write("".join(map(str, labels)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Labels for a predictor of segments.")
+    commands = parser.add_subparsers(required=True)
+    command = commands.add_parser("train", help="train a unigram vocabulary with sentencepiece")
+    command.add_argument("--size", type=int, required=True, help="pieces: 10000 in the paper for English and Vietnamese, else 200")
+    command.add_argument("--out", required=True, metavar="NAME")
+    command.add_argument("files", nargs="+", metavar="TEXT")
+    command.set_defaults(run=train)
+    command = commands.add_parser("unigram", help="where the likeliest pieces of a text end")
+    command.add_argument("--vocabulary", required=True, metavar="NAME.vocab")
+    command.add_argument("text", metavar="TEXT")
+    command.set_defaults(run=label_unigram)
+    spikes = commands.add_parser("entropy", help="where a model's entropy spikes")
+    spikes.add_argument("--window", type=int, default=2, help="rows before that a spike is above (default: 2)")
+    spikes.add_argument("logits", metavar="LOGITS.npy")
+    spikes.set_defaults(run=label_entropy)
+    for each in (command, spikes):
+        each.add_argument("--mode", choices=["paper", "reference-code"], default="paper", help="where the two differ (docs/papers.md)")
+    options = parser.parse_args()
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main()
