@@ -252,7 +252,8 @@ private:
                  "download the scalars");
     synchronize();
     for (const auto &[name, scalar] : plan().scalars) {
-      if (name != "length" && name != "rows" && name != "step" && name != "seed") {
+      if (name != "length" && name != "rows" && name != "step" && name != "seed" &&
+          name != "first_row") {
         std::memcpy(mirror.get() + scalar.offset, scalarCopy + (scalar.offset - scalarsBegin),
                     static_cast<size_t>(sizeOf(scalar.type)));
       }

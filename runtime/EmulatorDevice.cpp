@@ -207,7 +207,8 @@ private:
     for (size_t i = 0; i < kernel.operands.size(); ++i) {
       buffers.push_back(i < before.size() ? before[i].data() : arena.get() + launch.arguments[i]);
     }
-    size_t scalars = kernel.operands.size(), firstStream = scalars + 4;
+    // Those of a dispatch that draws by the update's rows have one more scalar.
+    size_t scalars = kernel.operands.size(), firstStream = launch.arguments.size() - 2;
     auto scalar = [&](size_t number) {
       return *reinterpret_cast<const int64_t *>(arena.get() + launch.arguments[scalars + number]);
     };
@@ -218,6 +219,7 @@ private:
                                     scalar(2),
                                     scalar(3),
                                     launch.arguments[firstStream],
+                                    firstStream > scalars + 4 ? scalar(4) : 0,
                                     observer ? &EmulatorDevice::observe : nullptr,
                                     this};
     char *message = nullptr;
@@ -273,7 +275,7 @@ private:
       add(operand.written ? "a result" : "an operand", launch.arguments[i], operand.bytes,
           operand.written, later || !operand.written);
     }
-    for (const char *name : {"length", "rows", "step", "seed"}) {
+    for (const char *name : {"length", "rows", "step", "seed", "first_row"}) {
       if (auto scalar = plan().scalars.find(name); scalar != plan().scalars.end()) {
         add(name, scalar->second.offset, sizeOf(scalar->second.type), false, true);
       }

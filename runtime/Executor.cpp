@@ -75,8 +75,10 @@ Executor::find(const std::string &entry) const {
 /// before. So a batch that needs more room than all before it is run again. What was run before
 /// kept to its room, and nothing that lasts was written but results, which the second run replaces.
 void Executor::run(const std::string &entry) {
-  if ((entry == "gradient" || entry == "evaluate") && plan().inputs.contains(paddingName)) {
-    countPadding();
+  bool countsUpdate = entry == "gradient" && plan().accumulate > 1; // `runUpdate` has
+  if ((entry == "gradient" || entry == "evaluate") && plan().inputs.contains(paddingName) &&
+      !countsUpdate) {
+    countPadding(false);
   }
   do {
     const auto &[name, launches] = find(entry);
@@ -97,6 +99,29 @@ void Executor::run(const std::string &entry) {
       entry == "step") {
     requireRoom(entry);
   }
+}
+
+void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill) {
+  scalarI64("length") = plan().model.context;
+  scalarI64("rows") = plan().model.batch;
+  scalarI64("step") = step;
+  int64_t batches = plan().accumulate;
+  bool counts = batches > 1 && plan().inputs.contains(paddingName);
+  for (int64_t i = 0; counts && i < batches; ++i) {
+    fill(i);
+    countPadding(i > 0);
+  }
+  for (int64_t i = 0; i < batches; ++i) {
+    fill(i);
+    if (batches == 1) {
+      run("gradient");
+      break;
+    }
+    scalarI64("first_row") = i * plan().model.batch;
+    run("gradient");
+    run("accumulate");
+  }
+  run("update");
 }
 
 bool Executor::hasSegments() const { return !plan().segments.empty(); }
@@ -166,8 +191,9 @@ void Executor::requireRoom(const std::string &entry) {
   }
 }
 
-/// Scalars padding and padding.F: marked rows from the first, or from F on, among the valid ones.
-void Executor::countPadding() {
+/// Scalars padding and padding.F: marked rows from the first, or from F on, among the valid ones;
+/// `isMore`: beside those that were counted before.
+void Executor::countPadding(bool isMore) {
   constexpr std::string_view prefix = "padding";
   std::span<const float> marks = inputs().padding;
   int64_t rows = scalarI64("rows"), length = scalarI64("length"), context = plan().model.context;
@@ -181,7 +207,7 @@ void Executor::countPadding() {
         count += marks[static_cast<size_t>(row * context + p)] != 0;
       }
     }
-    scalarI64(name) = count;
+    scalarI64(name) = count + (isMore ? scalarI64(name) : 0);
   }
 }
 

@@ -24,28 +24,29 @@ struct StepCosts {
   std::map<std::string, Stages> onGpu; // launches by target, where a dispatch may take several
 };
 
-/// A training step is entry `gradient`, then entry `update`.
+/// Of a training step.
 StepCosts costsOfStep(const Plan &plan) {
   StepCosts costs;
-  for (const char *entry : {"gradient", "update"}) {
+  for (const auto &[entry, times] : plan.entriesOfUpdate()) {
     auto found = plan.entries.find(entry);
     if (found == plan.entries.end()) {
       continue;
     }
     for (const Launch &launch : found->second) {
       const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
-      bool updates =
-          launch.phase == "update" || (launch.phase.empty() && std::string_view(entry) == "update");
-      ++(updates ? costs.update : launch.phase == "backward" ? costs.backward : costs.forward);
+      bool updates = launch.phase == "update" || (launch.phase.empty() && entry == "update");
+      (updates                      ? costs.update
+       : launch.phase == "backward" ? costs.backward
+                                    : costs.forward) += times;
       for (const auto &[target, variant] : kernel.deviceVariants) {
         StepCosts::Stages &stages = costs.onGpu[target];
         (updates                      ? stages.update
          : launch.phase == "backward" ? stages.backward
                                       : stages.forward) +=
-            static_cast<int64_t>(variant.stages.size());
+            times * static_cast<int64_t>(variant.stages.size());
       }
-      costs.flops += static_cast<double>(kernel.flops);
-      costs.bytes += static_cast<double>(kernel.bytes);
+      costs.flops += static_cast<double>(times) * static_cast<double>(kernel.flops);
+      costs.bytes += static_cast<double>(times) * static_cast<double>(kernel.bytes);
     }
   }
   return costs;
@@ -272,7 +273,8 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   out << plan.model.name << ": " << plan.model.parameters << " parameters in "
       << plan.tensors.size() << " tensors\n";
   out << "  vocabulary " << plan.model.vocabulary << ", context " << plan.model.context
-      << ", batch " << plan.model.batch << ", width " << plan.model.width << "\n";
+      << ", batch " << (plan.accumulate > 1 ? std::to_string(plan.accumulate) + " times " : "")
+      << plan.model.batch << ", width " << plan.model.width << "\n";
   out << "  causality: "
       << (plan.verdict == "proved" ? "proved" : "NOT proved, a leak was allowed");
   for (size_t i = 0; i < plan.modes.size(); ++i) {

@@ -89,16 +89,17 @@ int64_t leastBytesOfStep(const Plan &plan) {
     return 0;
   }
   int64_t bytes = 2 * savedBytes(plan) + 2 * plan.gradientsBytes;
-  for (const Tensor &tensor : plan.tensors) {
-    int64_t copies = 1 + static_cast<int64_t>(tensor.states.size());
-    bytes += 2 * copies * tensor.elements() * sizeOf(Type::f32);
-  }
   for (const auto &[name, input] : plan.inputs) {
     int64_t elements = 1;
     for (int64_t size : input.shape) {
       elements *= size;
     }
     bytes += elements * sizeOf(input.type);
+  }
+  bytes *= plan.accumulate;
+  for (const Tensor &tensor : plan.tensors) {
+    int64_t copies = 1 + static_cast<int64_t>(tensor.states.size());
+    bytes += 2 * copies * tensor.elements() * sizeOf(Type::f32);
   }
   return bytes;
 }

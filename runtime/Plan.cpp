@@ -65,6 +65,14 @@ std::vector<int64_t> Plan::sortedFactors() const {
   return sorted;
 }
 
+std::vector<std::pair<std::string, int64_t>> Plan::entriesOfUpdate() const {
+  std::vector<std::pair<std::string, int64_t>> all{{"gradient", accumulate}, {"update", 1}};
+  if (accumulate > 1) {
+    all.insert(all.begin() + 1, {"accumulate", accumulate});
+  }
+  return all;
+}
+
 std::vector<std::string> Plan::gpuTargets() const {
   std::vector<std::string> names;
   std::copy_if(targets.begin(), targets.end(), std::back_inserter(names), isGpuTarget);
@@ -88,12 +96,7 @@ public:
     readModel(root.at("model"));
     readProof(root.at("proof"));
     plan.targets = root.at("targets").strings();
-    root.at("training").keys({"steps"}, {"order"});
-    if (root.at("training").has("order")) {
-      root.at("training").at("order").oneOf({"cyclic"});
-      plan.cyclic = true;
-    }
-    plan.trainingSteps = root.at("training").at("steps").integer(0);
+    readTraining(root.at("training"));
     readMemory(root.at("memory"));
     readConstants(root.at("constants"));
     readScalars(root.at("scalars"));
@@ -132,6 +135,18 @@ public:
   }
 
 private:
+  void readTraining(const StrictJson &json) {
+    json.keys({"steps"}, {"order", "accumulate"});
+    if (json.has("order")) {
+      json.at("order").oneOf({"cyclic"});
+      plan.cyclic = true;
+    }
+    plan.trainingSteps = json.at("steps").integer(0);
+    if (json.has("accumulate")) {
+      plan.accumulate = json.at("accumulate").integer(1, mostAccumulated);
+    }
+  }
+
   void readKernel(const StrictJson &json) {
     json.keys({"name", "kind", "variants", "flops", "bytes"}, {"operands", "product"});
     Kernel kernel;
@@ -216,9 +231,19 @@ private:
   }
 
   void readEntries(const StrictJson &json) {
-    json.keys({}, {"initialize", "prepare", "gradient", "update", "evaluate", "predict", "prefill",
-                   "step", "reset"});
+    json.keys({}, {"initialize", "prepare", "gradient", "accumulate", "update", "evaluate",
+                   "predict", "prefill", "step", "reset"});
     readLaunches(json, std::nullopt);
+    if (json.has("accumulate") != (plan.accumulate > 1)) {
+      json.fail(plan.accumulate > 1 ? "the entry \"accumulate\", as an update has " +
+                                          std::to_string(plan.accumulate) + " batches"
+                                    : "no entry \"accumulate\", as an update has one batch",
+                json.has("accumulate") ? "one" : "none");
+    }
+    auto first = plan.scalars.find("first_row");
+    if (plan.accumulate > 1 && (first == plan.scalars.end() || first->second.type != Type::i64)) {
+      json.fail("the scalar \"first_row\" of type i64 beside the entry \"accumulate\"", "none");
+    }
   }
 
   void readLaunches(const StrictJson &json, std::optional<int64_t> factor) {

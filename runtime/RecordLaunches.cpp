@@ -36,7 +36,8 @@ public:
     setTokens();
     scalars() = {length, rows, 2, 11};
     write();
-    for (const char *entry : {"prepare", "gradient", "update", "evaluate", "predict"}) {
+    for (const char *entry :
+         {"prepare", "gradient", "accumulate", "update", "evaluate", "predict"}) {
       runEntry(entry);
     }
     for (int64_t factor : device->plan().factors) { // the main one has no entries of such names

@@ -319,15 +319,13 @@ private:
   /// One step of the optimizer. The position moves only here, after the tensors did.
   Json step() {
     int64_t number = state.step + 1;
-    DataPosition next = data->fill(state.position, plan.model.batch, executor.inputs());
-    executor.scalarI64("length") = plan.model.context;
-    executor.scalarI64("rows") = plan.model.batch;
-    executor.scalarI64("step") = number;
     if (!factors.empty()) {
       executor.chooseFactor(drawFactor(factors, state.seed, number));
     }
-    executor.run("gradient");
-    executor.run("update");
+    DataPosition next = state.position;
+    executor.runUpdate(number, [&](int64_t batch) {
+      next = data->fill(batch == 0 ? state.position : next, plan.model.batch, executor.inputs());
+    });
     double objective = executor.scalarF32("loss"), norm = executor.scalarF32("grad_norm");
     if (executor.scalarI32("finite") != 1) {
       stopDiverged("at step " + std::to_string(number) + ": the loss is " +
@@ -341,7 +339,7 @@ private:
     lastBatch = state.position;
     state.step = number;
     state.position = next;
-    tokensSinceLog += plan.model.batch * plan.model.context;
+    tokensSinceLog += plan.tokensOfUpdate();
     Json losses = Json::object(); // of several, by name
     for (const LossFacts &each : plan.losses) {
       losses[each.name] = executor.scalarF32(each.mean);
@@ -439,8 +437,7 @@ private:
   /// A checkpoint is saved only where it is finite and gives a finite loss. The one before stays
   /// until a step with the new one was finite too: the run always keeps one to go on from.
   void save() {
-    bool isDue = state.step > 0 || goal == 0;
-    if (!isDue || latestStep(options.run) == state.step) {
+    if ((state.step == 0 && goal > 0) || latestStep(options.run) == state.step) {
       return;
     }
     requireFiniteLoss();
@@ -452,22 +449,26 @@ private:
     }
   }
 
-  /// The loss on the last batch, once more, with the weights that its update left.
+  /// The loss on the last update's batches, once more, with the weights that it left.
   void requireFiniteLoss() {
     if (state.step == 0 || !plan.entries.contains("evaluate")) {
       return;
     }
-    data->fill(lastBatch, plan.model.batch, executor.inputs());
     executor.scalarI64("length") = plan.model.context;
     executor.scalarI64("rows") = plan.model.batch;
-    try {
-      executor.run("evaluate");
-    } catch (const RoomError &) { // a predictor's bits are other ones in evaluation
-      return;
-    }
-    if (float loss = executor.scalarF32("loss"); !std::isfinite(loss)) {
-      stopDiverged("after step " + std::to_string(state.step) + ": with its weights the loss is " +
-                   std::to_string(loss) + ", expected a finite number");
+    DataPosition next = lastBatch;
+    for (int64_t i = 0; i < plan.accumulate; ++i) {
+      next = data->fill(next, plan.model.batch, executor.inputs());
+      try {
+        executor.run("evaluate");
+      } catch (const RoomError &) { // a predictor's bits are other ones in evaluation
+        continue;
+      }
+      if (float loss = executor.scalarF32("loss"); !std::isfinite(loss)) {
+        stopDiverged("after step " + std::to_string(state.step) +
+                     ": with its weights the loss is " + std::to_string(loss) +
+                     ", expected a finite number");
+      }
     }
   }
 
@@ -482,7 +483,7 @@ private:
   HeldOut heldOut;
   RunRecord record;
   TrainingState state;
-  DataPosition lastBatch; // of the last step's batch
+  DataPosition lastBatch; // the first of the last step's
   bool unproven = false;  // no step was made with the newest checkpoint
   Clock::time_point lastLog;
   int64_t tokensSinceLog = 0;

@@ -146,6 +146,7 @@ SLUICE_EXPORT int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *
   launch.step = request->step;
   launch.seed = request->seed;
   launch.firstStream = request->firstStream;
+  launch.firstRow = request->firstRow;
   if (request->observe) {
     launch.observe = [&](const sluice::oracle::Expectation &found) {
       SluiceExpectation told = describe(replayed->dispatch, found);

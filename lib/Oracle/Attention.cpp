@@ -150,8 +150,9 @@ public:
     if (rate == 0) {
       return {1, 0};
     }
+    int64_t text = launch.firstRow + batch;
     uint64_t element =
-        uint64_t(((batch * int64_t(op.getHeads()) + head) * positions + p) * keyPositions + j);
+        uint64_t(((text * int64_t(op.getHeads()) + head) * positions + p) * keyPositions + j);
     bool dropped = draws(launch, int64_t(op.getRandomId()), element, rate);
     return dropped ? Number{} : divide({1, 0}, subtract({1, 0}, {rate, 0}));
   }

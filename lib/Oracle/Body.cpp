@@ -112,7 +112,12 @@ Numbers Body::ofPlace(Operation &op) const {
   for (int64_t i = 0; i < elements(op.getResult(0)); ++i) {
     int64_t column = place.column + i;
     if (auto random = dyn_cast<dispatch::RandomOp>(op)) {
-      uint64_t element = uint64_t(place.row) * random.getWidth() + uint64_t(column);
+      int64_t row = place.row;
+      if (launch.firstRow > 0) {
+        auto domain = block.getParentOp()->getAttrOfType<dispatch::DomainAttr>("domain");
+        row += launch.firstRow * int64_t(domain.getPositions());
+      }
+      uint64_t element = uint64_t(row) * random.getWidth() + uint64_t(column);
       numbers.push_back({reference::uniform(uint64_t(launch.seed),
                                             random.getFixedStep() ? 0 : uint64_t(launch.step),
                                             uint64_t(launch.firstStream + random.getId()), element),

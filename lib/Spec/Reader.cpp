@@ -4,6 +4,7 @@
 #include "Stages.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Limits.h"
 
 #include <algorithm>
 #include <array>
@@ -68,10 +69,10 @@ void readSizes(const Fields &top, Model &model) {
 /// Names become those of functions' neighbours and of a plan's inputs.
 bool isInputName(std::string_view name) {
   constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz";
-  constexpr std::array<std::string_view, 17> taken = {
-      "tokens",   "target",  "last",  "prompt",   "text",       "take",
-      "evaluate", "predict", "train", "gradient", "initialize", "prepare",
-      "update",   "prefill", "reset", "step",     "sinusoidal"};
+  constexpr std::array<std::string_view, 18> taken = {
+      "tokens",   "target",  "last",    "prompt",   "text",       "take",
+      "evaluate", "predict", "train",   "gradient", "accumulate", "initialize",
+      "prepare",  "update",  "prefill", "reset",    "step",       "sinusoidal"};
   bool isWord = !name.empty() && letters.find(name.front()) != letters.npos &&
                 name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == name.npos;
   bool isScale = name.size() > 1 && name.front() == 's' &&
@@ -247,7 +248,7 @@ std::string readWhole(const std::string &path) {
 
 Training readTraining(const Fields &fields) {
   fields.allowOnly({"optimizer", "learning_rate", "betas", "epsilon", "weight_decay", "clip",
-                    "schedule", "order"});
+                    "accumulate", "schedule", "order"});
   Training training;
   training.optimizer = fields.choice<Optimizer>(
       "optimizer", {{"adamw", Optimizer::AdamW}, {"adam", Optimizer::Adam}}, training.optimizer);
@@ -262,6 +263,8 @@ Training readTraining(const Fields &fields) {
   training.weightDecay = fields.number("weight_decay", {}, training.weightDecay);
   training.clip = fields.number("clip", {}, training.clip);
   training.cyclic = fields.choice<bool>("order", {{"cut", false}, {"cyclic", true}}, false);
+  training.accumulate =
+      static_cast<int32_t>(fields.integer("accumulate", {1, mostAccumulated}, training.accumulate));
   if (const JsonValue *schedule = fields.find("schedule")) {
     training.schedule = readSchedule(*schedule, fields.fileName());
   }

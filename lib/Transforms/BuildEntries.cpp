@@ -43,11 +43,15 @@ public:
         row(RankedTensorType::get({flatRowElements}, f32)),
         flat(RankedTensorType::get({layout.rows, flatRowElements}, f32)),
         flatCopy(flat.clone(b.getBF16Type())), hasCopies(readsCopies(module)),
+        gradients(batchesOfUpdate(module) > 1 ? "flat:gradient_sums" : "flat:gradients"),
         flatDomain(dispatch::DomainAttr::get(b.getContext(), 1, layout.rows, 0)),
         single(dispatch::DomainAttr::get(b.getContext(), 1, 1, 0)) {}
 
   void closeLosses(func::FuncOp func);
   void closePredict(func::FuncOp func);
+  /// Where an update has several batches: @accumulate, which adds a batch's gradients and losses to
+  /// those of the batches before it.
+  void buildAccumulate();
   void buildUpdate();
   void buildInitialize();
   /// Where there are compute copies: @prepare, which makes them from the parameters.
@@ -61,6 +65,7 @@ private:
   Value bind(StringRef place, Type type) { return plan::BindOp::create(b, loc, type, place); }
   void store(StringRef place, Value value) { plan::StoreOp::create(b, loc, place, value); }
   Value schedule(RowsBuilder &rows, Value step);
+  void accumulateLosses();
   void buildScalars(Value squares);
   void buildAdam();
   void storeParameters(dispatch::RowsOp op);
@@ -72,7 +77,8 @@ private:
   Location loc;
   Type f32;
   RankedTensorType row, flat, flatCopy;
-  bool hasCopies; ///< kernels read weights as bf16, rounded once a step
+  bool hasCopies;      ///< kernels read weights as bf16, rounded once a step
+  StringRef gradients; ///< place of those that the optimizer reads
   dispatch::DomainAttr flatDomain, single;
 };
 
@@ -185,7 +191,7 @@ void EntryBuilder::buildAdam() {
   Value p = rows.operand(bind("flat:parameters", flat), AccessKind::Flat, row);
   Value m = rows.operand(bind("flat:adam.m", flat), AccessKind::Flat, row);
   Value v = rows.operand(bind("flat:adam.v", flat), AccessKind::Flat, row);
-  Value g = rows.operand(bind("flat:gradients", flat), AccessKind::Flat, row);
+  Value g = rows.operand(bind(gradients, flat), AccessKind::Flat, row);
   Value decayed = rows.operand(bind("constant:decay", RankedTensorType::get({layout.rows}, f32)),
                                AccessKind::Flat, f32);
   Value rate = rows.scalar("scalar:learning_rate", f32);
@@ -229,10 +235,74 @@ void EntryBuilder::storeParameters(dispatch::RowsOp op) {
   }
 }
 
+/// What `sluice.objective` made of the batch becomes the update's so far. The sums are values in
+/// between, so that no launch reads what it writes.
+void EntryBuilder::accumulateLosses() {
+  SmallVector<std::string> names{"loss"};
+  auto losses = module->getAttrOfType<ArrayAttr>("plan.losses");
+  for (size_t i = 0; losses && losses.size() > 1 && i < losses.size(); ++i) {
+    names.push_back(
+        plan::meanName(cast<DictionaryAttr>(losses[i]).getAs<StringAttr>("name").getValue()));
+  }
+  Type scalar = RankedTensorType::get({}, f32);
+  RowsBuilder add(b, loc, single), copy(b, loc, single);
+  Value first = add.scalar("scalar:first_row", b.getI64Type());
+  Value zero = arith::ConstantOp::create(add.body, b.getI64IntegerAttr(0));
+  Value isFirst = arith::CmpIOp::create(add.body, arith::CmpIPredicate::eq, first, zero);
+  for (const std::string &name : names) {
+    Value now = add.scalar("scalar:" + name, f32), before = add.scalar("scalar:sum." + name, f32);
+    Value sum = arith::SelectOp::create(add.body, isFirst, now, add.add(before, now));
+    add.result(sum, AccessKind::Scalar, scalar);
+  }
+  for (Value sum : add.finish("sums of losses").getResults()) {
+    Value value = copy.operand(sum, AccessKind::Scalar, f32);
+    copy.result(value, AccessKind::Scalar, scalar);
+    copy.result(value, AccessKind::Scalar, scalar);
+  }
+  dispatch::RowsOp copied = copy.finish("losses of the update");
+  for (auto [i, name] : llvm::enumerate(names)) {
+    store("scalar:" + name, copied.getResult(2 * i));
+    store("scalar:sum." + name, copied.getResult(2 * i + 1));
+  }
+}
+
+void EntryBuilder::buildAccumulate() {
+  if (batchesOfUpdate(module) == 1) {
+    return;
+  }
+  func::FuncOp func = makeEntry("accumulate", "update");
+  RowsBuilder rows(b, loc, flatDomain);
+  Value g = rows.operand(bind("flat:gradients", flat), AccessKind::Flat, row);
+  Value sums = rows.operand(bind(gradients, flat), AccessKind::Flat, row);
+  Value first =
+      arith::SIToFPOp::create(rows.body, f32, rows.scalar("scalar:first_row", b.getI64Type()));
+  // Chosen, not multiplied by 0: what lies there before the first batch may be no number.
+  Value isFirst = arith::CmpFOp::create(rows.body, arith::CmpFPredicate::OEQ,
+                                        rows.splat(first, row), rows.constant(0, row));
+  Value sum = arith::SelectOp::create(rows.body, isFirst, g, rows.add(sums, g));
+  rows.result(sum, AccessKind::Flat, flat, 1);
+  store(gradients, rows.finish("sums of gradients").getResult(0));
+  accumulateLosses();
+  markPhase(func, "update");
+}
+
+/// Random numbers of a batch are those of its rows in the update.
+static void drawByUpdate(func::FuncOp gradient) {
+  gradient.walk([](Operation *op) {
+    auto domain = op->getAttrOfType<dispatch::DomainAttr>("domain");
+    auto dropout = op->getAttrOfType<FloatAttr>("dropout");
+    bool draws = dropout && dropout.getValueAsDouble() > 0;
+    op->walk([&](dispatch::RandomOp) { draws = true; });
+    if (draws && domain && domain.getFactor() > 0) {
+      op->setAttr(dispatch::drawsByUpdateName, UnitAttr::get(op->getContext()));
+    }
+  });
+}
+
 void EntryBuilder::buildUpdate() {
   func::FuncOp func = makeEntry("update", "update");
   RowsBuilder rows(b, loc, flatDomain);
-  Value g = rows.operand(bind("flat:gradients", flat), AccessKind::Flat, row);
+  Value g = rows.operand(bind(gradients, flat), AccessKind::Flat, row);
   Value square =
       dispatch::ReduceOp::create(rows.body, f32, dispatch::ReduceKind::Add, rows.mul(g, g));
   rows.result(square, AccessKind::Flat, RankedTensorType::get({layout.rows}, f32));
@@ -327,6 +397,11 @@ struct BuildEntriesPass : sluice::impl::BuildEntriesBase<BuildEntriesPass> {
         builder.closePredict(func);
       }
     }
+    if (auto gradient = module.lookupSymbol<func::FuncOp>("gradient");
+        gradient && batchesOfUpdate(module) > 1) {
+      drawByUpdate(gradient);
+    }
+    builder.buildAccumulate();
     builder.buildUpdate();
     builder.buildInitialize();
     builder.buildPrepare();

@@ -219,6 +219,9 @@ struct DifferentiatePass : sluice::impl::DifferentiateBase<DifferentiatePass> {
       gradient = cast<func::FuncOp>(b.clone(*forward));
     }
     gradient.setName("gradient");
+    for (auto objective : gradient.getOps<ObjectiveOp>()) {
+      objective.setBatches(batchesOfUpdate(getOperation()));
+    }
     if (failed(ReverseMode(gradient).run())) {
       signalPassFailure();
     }

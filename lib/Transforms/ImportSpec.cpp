@@ -84,6 +84,9 @@ void Importer::setAttributes(ModuleOp module) {
   }
   module->setAttr("sluice.name", b.getStringAttr(model.name));
   module->setAttr("sluice.training", training());
+  if (model.training.accumulate > 1) {
+    integer(accumulateName, model.training.accumulate);
+  }
 }
 
 void Importer::addScales() {

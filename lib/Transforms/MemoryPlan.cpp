@@ -17,12 +17,16 @@ constexpr int64_t pageBytes = 4096;
 /// Fixed regions in address order; a class's places are laid out one after the other.
 class Layout {
 public:
-  Layout(ModuleOp module, MemoryPlan &plan) : parameters(module), plan(plan) {}
+  Layout(ModuleOp module, MemoryPlan &plan)
+      : parameters(module), plan(plan), hasSums(batchesOfUpdate(module) > 1) {}
 
   void run() {
     for (StringRef scalar : {"length", "rows", "step", "seed"}) {
       Place &place = plan.places[("scalar:" + scalar).str()];
       place.bytes = lineBytes;
+    }
+    if (hasSums) {
+      plan.places["scalar:first_row"].bytes = lineBytes;
     }
     layOut("scalar:");
     plan.constantsOffset = cursor = alignTo(cursor, pageBytes);
@@ -32,7 +36,12 @@ public:
     layOut("output:");
     layOut("state:");
     int64_t flatBytes = parameters.rows * flatRowElements * 4;
-    for (StringRef region : {"flat:parameters", "flat:gradients", "flat:adam.m", "flat:adam.v"}) {
+    SmallVector<StringRef> regions{"flat:parameters", "flat:gradients", "flat:adam.m",
+                                   "flat:adam.v"};
+    if (hasSums) {
+      regions.insert(regions.begin() + 2, "flat:gradient_sums");
+    }
+    for (StringRef region : regions) {
       cursor = alignTo(cursor, pageBytes);
       plan.places[region.str()] = {cursor, flatBytes, Type()};
       cursor += flatBytes;
@@ -82,6 +91,7 @@ private:
 
   ParameterLayout parameters;
   MemoryPlan &plan;
+  bool hasSums; ///< an update sums the gradients of several batches
 };
 
 /// What is alive at the moment when most bytes of temporaries are.

@@ -41,6 +41,9 @@ public:
   void step() {
     setScalar("step", ++steps);
     gradient();
+    if (device->plan().accumulate > 1) {
+      run("accumulate");
+    }
     update();
   }
   float loss() {

@@ -453,21 +453,20 @@ void runBench(const BenchFlags &flags) {
   std::nth_element(seconds.begin(), seconds.begin() + flags.steps / 2, seconds.end());
   double median = seconds[static_cast<size_t>(flags.steps / 2)];
   double operations = flopsOfStep(*executor), gflops = operations / median / 1e9;
-  Json json = {
-      {"step_ms", median * 1e3},
-      {"tokens_per_s", static_cast<double>(plan.model.batch * plan.model.context) / median},
-      {"step_gflop", operations / 1e9},
-      {"gflops", gflops},
-      {"fraction_of_peak", shareOf(gflops, peak)},
-      {"peak_gflops", peak.gflops},
-      {"peak_gbytes_per_s", peak.gbytesPerSecond},
-      {"peak_source", peak.source},
-      {"kernel_fraction", inKernels / wall},
-      {"threads", executor->threads()},
-      {"steps", flags.steps},
-      {"device", executor->describeDevice()},
-      {"target", executor->target()},
-      {"leak_allowed", plan.verdict != "proved"}};
+  Json json = {{"step_ms", median * 1e3},
+               {"tokens_per_s", static_cast<double>(plan.tokensOfUpdate()) / median},
+               {"step_gflop", operations / 1e9},
+               {"gflops", gflops},
+               {"fraction_of_peak", shareOf(gflops, peak)},
+               {"peak_gflops", peak.gflops},
+               {"peak_gbytes_per_s", peak.gbytesPerSecond},
+               {"peak_source", peak.source},
+               {"kernel_fraction", inKernels / wall},
+               {"threads", executor->threads()},
+               {"steps", flags.steps},
+               {"device", executor->describeDevice()},
+               {"target", executor->target()},
+               {"leak_allowed", plan.verdict != "proved"}};
   if (executor->factor() > 0) {
     json["factor"] = executor->factor();
   }

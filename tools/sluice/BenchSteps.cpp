@@ -17,11 +17,7 @@ using Json = nlohmann::json;
 
 double cli::trainingStep(Executor &executor, int64_t step) {
   auto start = std::chrono::steady_clock::now();
-  executor.scalarI64("length") = executor.plan().model.context;
-  executor.scalarI64("rows") = executor.plan().model.batch;
-  executor.scalarI64("step") = step;
-  executor.run("gradient");
-  executor.run("update");
+  executor.runUpdate(step, [](int64_t) {}); // every batch of it the same
   executor.synchronize();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -33,11 +29,12 @@ double cli::flopsOfStep(Executor &executor) {
     filled[rows.axis] = static_cast<double>(rows.computed) / static_cast<double>(rows.most);
   }
   double flops = 0;
-  for (const char *entry : {"gradient", "update"}) {
+  for (const auto &[entry, times] : plan.entriesOfUpdate()) {
     for (const Launch &launch : executor.launchesOf(entry)) {
       const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
       double share = launch.axis.empty() ? 1 : filled.at(launch.axis);
-      flops += static_cast<double>(kernel.flops) * share * (kernel.kind == "attention" ? share : 1);
+      flops += static_cast<double>(times) * static_cast<double>(kernel.flops) * share *
+               (kernel.kind == "attention" ? share : 1);
     }
   }
   return flops;

@@ -64,7 +64,7 @@ typedef struct {
 typedef struct {
   const void *const *buffers;
   size_t bufferCount;
-  int64_t length, rows, step, seed, firstStream;
+  int64_t length, rows, step, seed, firstStream, firstRow;
   /* Told of whatever is judged; may be null. */
   void (*observe)(void *context, const SluiceExpectation *expectation);
   void *context;

@@ -6,6 +6,7 @@
 #include "sluice/Runtime/Inputs.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -63,6 +64,10 @@ public:
   /// JobError where a text has more segments than the model has rows for. On a GPU it may return
   /// before they are done: what reads results waits.
   void run(const std::string &entry);
+  /// Update `step` of the weights, of whole batches: for each `fill(i)`, which writes its inputs,
+  /// and entry `gradient`; their gradients and losses are summed; then entry `update`. Where the
+  /// padding of all batches is to be counted, `fill` is called once more for each, before.
+  void runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill);
   /// Waits until all that was run is done.
   void synchronize() { device->synchronize(); }
 
@@ -147,7 +152,7 @@ private:
   };
   /// Of the first `rows` rows.
   std::vector<Totals> totalsOf(const SegmentFacts &segments, int64_t rows);
-  void countPadding();
+  void countPadding(bool isMore);
   void requireRoom(const std::string &entry);
   /// Whether a text of the batch that was just run needs more room than there is, and there is
   /// more: it is given.

@@ -25,6 +25,9 @@ constexpr int64_t mostConstantBytes = int64_t(1) << 30;
 /// Rows that generate at once.
 constexpr int64_t mostGenerationRows = 64;
 
+/// Batches of an update: numbers of its rows, and of what they draw, fit 64 bits.
+constexpr int64_t mostAccumulated = int64_t(1) << 20;
+
 /// Operations or bytes moved of one launch.
 constexpr int64_t mostWork = int64_t(1) << 62;
 

@@ -255,11 +255,15 @@ struct Plan {
   std::optional<Generation> generation;
   std::vector<Bucket> memoryBuckets; // rising by rows; of any other batch, `entries` without a mark
   std::vector<Buffer> buffers;
+  int64_t accumulate = 1; // batches whose gradients an update sums
 
   /// Texts that generate at once; 0 where the model has no step.
   int64_t generationRows() const { return generation ? generation->rows : 0; }
   /// `factors`, rising.
   std::vector<int64_t> sortedFactors() const;
+  int64_t tokensOfUpdate() const { return accumulate * model.batch * model.context; }
+  /// What an update of the weights runs (Executor::runUpdate), and how often.
+  std::vector<std::pair<std::string, int64_t>> entriesOfUpdate() const;
   /// Those of `targets` that are GPUs, in their order.
   std::vector<std::string> gpuTargets() const;
 };

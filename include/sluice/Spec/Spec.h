@@ -134,7 +134,7 @@ struct Layer {
   int64_t first = 0;                ///< keys before this row are left out, whatever the mask
   std::optional<double> rotaryBase; ///< absent: no rotation
   Relative relative = Relative::None;
-  int64_t distances = 0; ///< of Relative::Bias: rows of the table at most
+  int64_t distances = 0;      ///< of Relative::Bias: rows of the table at most
   std::optional<Hashing> lsh; ///< absent: a mask alone says which keys are read
   bool bias = true;
   bool isOver = false;           ///< keys and values come from another stream than queries
@@ -243,7 +243,7 @@ struct Hourglass {
   std::vector<int64_t> factors; ///< each step of training draws one; rising, empty: none is drawn
   Shortening shorten = Shortening::Average;
   std::optional<int64_t> shortenWindow; ///< of every shortening inside, as Shorten has it
-  bool attendsDown = false; ///< attention from what was pooled, over the stream
+  bool attendsDown = false;             ///< attention from what was pooled, over the stream
   ShortenKeys shortenKeys = ShortenKeys::All;
   Upsampling upsample = Upsampling::Repeat; ///< where `attendsUp`, Repeat adds nothing to queries
   bool attendsUp = false; ///< attention from the stream before shortening, over the coarse one
@@ -358,6 +358,7 @@ struct Schedule {
 struct Training {
   Optimizer optimizer = Optimizer::AdamW;
   bool cyclic = false; ///< each epoch shifts every text around its end; else it is cut elsewhere
+  int32_t accumulate = 1; ///< batches of an update
   double learningRate = 3e-4;
   double beta1 = 0.9;
   double beta2 = 0.95;

@@ -101,6 +101,8 @@ def BuildEntries : Pass<"sluice-build-entries", "::mlir::ModuleOp"> {
     @update (gradient norm in two stages, schedule, clipping, Adam or AdamW over the flat parameter arena) and @initialize
     stand beside them. Where a dispatch reads compute copies of weights, these two write the copies too, and @prepare makes
     them from parameters that the host has loaded. The optimizer's constants come from the module attribute `sluice.training`.
+    With `sluice.accumulate`, an update has several batches: @accumulate sums the gradients and losses that @gradient makes of each,
+    @update reads the sums, and the dispatches of @gradient that draw are marked to draw by the rows of the update.
   }];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",

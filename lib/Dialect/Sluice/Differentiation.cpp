@@ -232,24 +232,26 @@ LogicalResult ObjectiveOp::buildBackward(OpBuilder &b, ArrayRef<Value>,
     }
     operands[i] = MeanGradientOp::create(b, getLoc(), losses.getType(),
                                          llvm::APFloat(static_cast<float>(getFactors()[i])),
-                                         getFirst()[i], getPadded());
+                                         getFirst()[i], getPadded(), getBatches());
   }
   return success();
 }
 
 /// A mean's gradient is one number: the backward op divides by the number of rows itself, and
-/// nothing is stored. Training needs the losses too. They come from the same pass then, and the
-/// forward op is dead; any other gradient may depend on them.
+/// nothing is stored. Of several batches it is one's mean gradient over their number. Training
+/// needs the losses too. They come from the same pass then, and the forward op is dead; any other
+/// gradient may depend on them.
 LogicalResult CrossEntropyOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                             MutableArrayRef<Value> operands) {
   Type bias = getBias() ? getBias().getType() : Type();
   auto mean = results[0].getDefiningOp<MeanGradientOp>();
   bool isMean = mean && mean.getFirst() == getFirst() && !mean.getPadded();
+  float factor = isMean ? mean.getFactor().convertToFloat() / float(mean.getBatches()) : 1.0F;
   auto backward = CrossEntropyBackwardOp::create(
       b, getLoc(), getLosses().getType(), getInput().getType(), gradientType(getWeight()), bias,
       getInput(), getWeight(), getTokens(), getBias(), isMean ? Value() : results[0], operands[1],
       getBias() ? operands[3] : Value(), getOffset(), getFirst(), getSmoothing(),
-      isMean ? mean.getFactor() : llvm::APFloat(1.0F));
+      llvm::APFloat(factor));
   if (isMean) {
     getLosses().replaceAllUsesWith(backward.getLosses());
   }

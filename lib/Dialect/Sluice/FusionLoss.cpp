@@ -49,10 +49,10 @@ LogicalResult CrossEntropyBackwardOp::emitDispatches(DispatchEmitter &emitter) {
 // Means
 //===----------------------------------------------------------------------===//
 
-/// f32: rows of a sequence from `first` on, over all sequences, without those of padding (null for
-/// none); at least 1.
+/// f32: rows of a sequence from `first` on, over all sequences of so many batches, without those of
+/// padding (null for none), which the host counts in all of them; at least 1.
 static Value countScored(ImplicitLocOpBuilder &b, Value length, Value rows, int64_t first,
-                         Value padding) {
+                         Value padding, int64_t batches) {
   auto number = [&](int64_t value) -> Value {
     return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
   };
@@ -60,6 +60,9 @@ static Value countScored(ImplicitLocOpBuilder &b, Value length, Value rows, int6
     length = arith::MaxSIOp::create(b, arith::SubIOp::create(b, length, number(first)), number(1));
   }
   Value count = arith::MulIOp::create(b, length, rows);
+  if (batches > 1) {
+    count = arith::MulIOp::create(b, count, number(batches));
+  }
   if (padding) {
     count = arith::MaxSIOp::create(b, arith::SubIOp::create(b, count, padding), number(1));
   }
@@ -163,7 +166,7 @@ LogicalResult ObjectiveOp::emitDispatches(DispatchEmitter &emitter) {
   Value length = body.scalar("scalar:length"), rows = body.scalar("scalar:rows"), total;
   for (auto [sum, factor, first] : llvm::zip_equal(sums, getFactors(), getFirst())) {
     Value padding = getPadded() ? body.scalar(paddingScalar(first)) : Value();
-    Value count = countScored(body.b, length, rows, first, padding);
+    Value count = countScored(body.b, length, rows, first, padding, getBatches());
     Value mean = arith::DivFOp::create(body.b, sum, count);
     means.push_back(mean);
     Value term = mean;
@@ -204,8 +207,9 @@ LogicalResult MeanGradientOp::emitBody(BodyBuilder &body) {
   }
   Value length = body.getScalar("scalar:length"), rows = body.getScalar("scalar:rows");
   Value padding = getPadded() ? body.getScalar(paddingScalar(getFirst())) : Value();
-  Value gradient = arith::DivFOp::create(b, arith::ConstantOp::create(b, getFactorAttr()),
-                                         countScored(b, length, rows, getFirst(), padding));
+  Value gradient =
+      arith::DivFOp::create(b, arith::ConstantOp::create(b, getFactorAttr()),
+                            countScored(b, length, rows, getFirst(), padding, getBatches()));
   if (getPadded()) {
     gradient =
         arith::MulFOp::create(b, gradient, weightOf(b, body.getInput(paddingInput, getResult())));

@@ -318,6 +318,15 @@ LogicalResult sluice::verifyTraining(ModuleOp module) {
                 "(docs/spec.md), found another";
     }
   }
+  if (Attribute found = module->getAttr(accumulateName)) {
+    auto batches = dyn_cast<IntegerAttr>(found);
+    if (!batches || !batches.getType().isInteger(64) || batches.getInt() < 1 ||
+        batches.getInt() > mostAccumulated) {
+      return module.emitError() << "expected an i64 from 1 to " << mostAccumulated
+                                << " in the module attribute " << accumulateName << ", found "
+                                << found;
+    }
+  }
   for (StringRef name : {"optimizer", "schedule"}) {
     if (!training.getAs<StringAttr>(name)) {
       return lacks("text", name);

@@ -41,6 +41,9 @@ SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory,
   for (const std::string &scalar : {dispatch::lengthOf(op), "rows"s, "step"s, "seed"s}) {
     arguments.push_back(memory.scalar(scalar));
   }
+  if (dispatch::drawsByUpdate(op)) {
+    arguments.push_back(memory.scalar("first_row"));
+  }
   arguments.push_back(firstStream(op));
   arguments.push_back(memory.workspaceOffset);
   return arguments;
@@ -112,7 +115,6 @@ void sluice::emitEntry(func::FuncOp func, const Twine &name, const KernelSet &ke
     auto phase = op->getAttrOfType<StringAttr>("plan.phase");
     plan::LaunchOp::create(b, op->getLoc(), kernels.records[kernels.kernelOf.lookup(op)].name,
                            argumentsOf(op, memory, bucket), phase ? phase.getValue() : "forward",
-                           after[i], op->getAttrOfType<StringAttr>("guard"),
-                           dispatch::axisOf(op));
+                           after[i], op->getAttrOfType<StringAttr>("guard"), dispatch::axisOf(op));
   }
 }

@@ -37,7 +37,7 @@ static json::Array contentsToJson(const MemoryPlan &memory) {
     return bytes;
   };
   add(0, "weights", bytesOf({"flat:parameters"}));
-  add(0, "weight gradients", bytesOf({"flat:gradients"}));
+  add(0, "weight gradients", bytesOf({"flat:gradients", "flat:gradient_sums"}));
   add(0, "moments", bytesOf({"flat:adam."}));
   add(0, "weight copies", bytesOf({"flat:compute"}));
   add(0, "constants", memory.constantsBytes);

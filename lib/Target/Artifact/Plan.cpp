@@ -251,6 +251,19 @@ static json::Object modelToJson(ModuleOp module, StringRef spec) {
   return model;
 }
 
+static json::Object trainingToJson(ModuleOp module) {
+  auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
+  double steps = training.getAs<FloatAttr>("steps").getValueAsDouble();
+  json::Object object{{"steps", static_cast<int64_t>(steps)}};
+  if (int64_t batches = batchesOfUpdate(module); batches > 1) {
+    object["accumulate"] = batches;
+  }
+  if (auto order = training.getAs<StringAttr>("order")) {
+    object["order"] = order.getValue();
+  }
+  return object;
+}
+
 /// What `sluice.objective` recorded.
 static json::Array lossesToJson(ModuleOp module) {
   json::Array losses;
@@ -436,36 +449,29 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   for (const cuda::Target *target : targets.gpus) {
     targetNames.push_back(target->chip.str());
   }
-  auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
   const Place &gradients = memory.places.at("flat:gradients");
   json::Object given = givenToJson(module, memory);
-  json::Object plan{
-      {"format", "sluice-plan"},
-      {"version", 3},
-      {"model", modelToJson(module, spec)},
-      {"proof", json::Object{{"verdict", proof.verdict},
-                             {"modes", json::Array(proof.modes)},
-                             {"certificate", proof.certificate}}},
-      {"targets", std::move(targetNames)},
-      {"training",
-       json::Object{
-           {"steps", static_cast<int64_t>(training.getAs<FloatAttr>("steps").getValueAsDouble())}}},
-      {"memory", memoryToJson(memory)},
-      {"constants",
-       json::Object{{"offset", memory.constantsOffset}, {"bytes", memory.constantsBytes}}},
-      {"scalars", placesToJson(memory, "scalar:")},
-      {"inputs", placesToJson(memory, "input:")},
-      {"outputs", placesToJson(memory, "output:")},
-      {"tensors", tensorsToJson(module, memory)},
-      {"gradients", json::Object{{"offset", gradients.offset},
-                                 {"bytes", gradients.bytes},
-                                 {"buckets", json::Array{0}}}},
-      {"kernels", std::move(kernelList)},
-      {"entries", std::move(entries)},
-      {"buffers", buffersToJson(memory)}};
-  if (auto order = training.getAs<StringAttr>("order")) {
-    (*plan.getObject("training"))["order"] = order.getValue();
-  }
+  json::Object plan{{"format", "sluice-plan"},
+                    {"version", 3},
+                    {"model", modelToJson(module, spec)},
+                    {"proof", json::Object{{"verdict", proof.verdict},
+                                           {"modes", json::Array(proof.modes)},
+                                           {"certificate", proof.certificate}}},
+                    {"targets", std::move(targetNames)},
+                    {"training", trainingToJson(module)},
+                    {"memory", memoryToJson(memory)},
+                    {"constants", json::Object{{"offset", memory.constantsOffset},
+                                               {"bytes", memory.constantsBytes}}},
+                    {"scalars", placesToJson(memory, "scalar:")},
+                    {"inputs", placesToJson(memory, "input:")},
+                    {"outputs", placesToJson(memory, "output:")},
+                    {"tensors", tensorsToJson(module, memory)},
+                    {"gradients", json::Object{{"offset", gradients.offset},
+                                               {"bytes", gradients.bytes},
+                                               {"buckets", json::Array{0}}}},
+                    {"kernels", std::move(kernelList)},
+                    {"entries", std::move(entries)},
+                    {"buffers", buffersToJson(memory)}};
   if (!given.empty()) {
     plan["given"] = std::move(given);
   }

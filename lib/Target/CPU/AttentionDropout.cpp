@@ -40,14 +40,15 @@ static Value factorOf(Emitter &e, const Shape &shape, Value uniform) {
   return e.select(kept, e.splat(1.0f / (1.0f - shape.dropout)), e.splat(0));
 }
 
-// Element ((b heads + h) T + p) T' + q. Four elements in a row share one evaluation of Philox, so
-// where T' is a multiple of 4 four keys come from one; otherwise each key evaluates its own, at
-// four times the cost.
+// Element ((b heads + h) T + p) T' + q, b counting from the update's first row. Four elements in a
+// row share one evaluation of Philox, so where T' is a multiple of 4 four keys come from one;
+// otherwise each key evaluates its own, at four times the cost.
 void attention::emitKeep(Emitter &e, Frame &frame, const Shape &shape, Value head, Value p0,
                          Value q0, Value keep) {
   Wide wide(e);
   int64_t keys = shape.keys % 4 == 0 ? 4 : 1;
   Value step = frame.step(), seed = frame.seed(), firstStream = frame.firstStream();
+  head = emitDrawnRow(e.b, head, frame.firstRow(), shape.heads);
   Value row = e.mul(e.add(e.mul(head, shape.queries), p0), shape.keys);
   e.loop(e.index(0), e.index(shape.keyBlock), keys, [&](Value q) {
     for (int64_t j = 0; j < shape.queryVectors; ++j) {

@@ -51,5 +51,7 @@ Epilogue cpu::makeEpilogue(dispatch::ContractOp op, Frame &frame) {
   if (!draws) {
     return {op, frame.builder(), {}};
   }
-  return {op, frame.builder(), {frame.step(), frame.seed(), frame.firstStream()}};
+  return {op,
+          frame.builder(),
+          {frame.step(), frame.seed(), frame.firstStream(), PhiloxWord::Wide, frame.firstRow()}};
 }

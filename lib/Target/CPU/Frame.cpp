@@ -85,6 +85,13 @@ Value Frame::seed() { return scalarAddress(Scalar::Seed, b.getI64Type()); }
 
 Value Frame::firstStream() { return argument(argumentCount(dispatch_) - 1); }
 
+Value Frame::firstRow() {
+  return dispatch::drawsByUpdate(dispatch_)
+             ? arith::IndexCastOp::create(b, b.getIndexType(),
+                                          scalarAddress(Scalar::FirstRow, b.getI64Type()))
+             : Value();
+}
+
 Frame::Run Frame::run(Value batch) {
   Value schedule = buffer(dispatch_->getNumOperands() - 1);
   auto number = [&](int64_t column) -> Value {

@@ -128,6 +128,7 @@ private:
   unsigned current = 0; ///< stage
   RowPosition at;
   mlir::Value step, seed, firstStream;           ///< i64, where the body draws random numbers
+  mlir::Value firstRow;                          ///< index, for emitDrawnRow
   llvm::DenseMap<unsigned, Values> bases;        ///< of this row: by argument, unrolled members
   llvm::DenseMap<mlir::Value, mlir::Value> kept; ///< scratch rows
   llvm::DenseMap<unsigned, mlir::Value> sumRows; ///< scratch rows of `columns` results

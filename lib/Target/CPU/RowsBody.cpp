@@ -64,7 +64,8 @@ BodyValues RowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Valu
   Type i64 = b.getI64Type();
   Value width = arith::ConstantIntOp::create(b, random.getWidth(), 64);
   Value first = arith::IndexCastOp::create(b, i64, columnOf(columns, 0, shift));
-  Value before = arith::MulIOp::create(b, arith::IndexCastOp::create(b, i64, at.row), width);
+  Value row = emitDrawnRow(b, at.row, firstRow, op.getDomain().getPositions());
+  Value before = arith::MulIOp::create(b, arith::IndexCastOp::create(b, i64, row), width);
   first = arith::AddIOp::create(b, before, first);
   Value drawn = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, 0, 64)) : step;
   // Four neighbours share a counter, if rows (and the members of a folded row) begin with one.

@@ -34,6 +34,7 @@ RowEmitter::RowEmitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedu
     step = frame.step();
     seed = frame.seed();
     firstStream = frame.firstStream();
+    firstRow = frame.firstRow();
   }
   auto row = [&](int64_t width, Type element) {
     return frame.scratch(MemRefType::get({int64_t(llvm::alignTo(width, 16))}, element));

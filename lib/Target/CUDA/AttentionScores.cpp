@@ -122,7 +122,8 @@ Value AttentionFrame::elementNumber(Value head, Value p, Value q) {
   auto wide = [&](Value position) -> Value {
     return arith::ExtUIOp::create(b, b.getI64Type(), position);
   };
-  Value row = e.mul(e.add(e.mul(batchRow, shape.heads), head), shape.queries);
+  Value text = emitDrawnRow(b, batchRow, frame.firstRow, 1);
+  Value row = e.mul(e.add(e.mul(text, shape.heads), head), shape.queries);
   Value first = arith::IndexCastOp::create(b, b.getI64Type(), row);
   return e.add(e.mul(e.add(first, wide(p)), shape.keys), wide(q));
 }

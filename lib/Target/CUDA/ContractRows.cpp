@@ -17,7 +17,8 @@ static int64_t extentOf(Value tensor) {
 
 SumRows::SumRows(dispatch::ContractOp op, Frame &frame, TensorCore &core, bool guarded)
     : op(op), frame(frame), core(core), e(frame.e), guarded(guarded),
-      epilogue(op, frame.b, {frame.step, frame.seed, frame.firstStream, PhiloxWord::Narrow}) {
+      epilogue(op, frame.b,
+               {frame.step, frame.seed, frame.firstStream, PhiloxWord::Narrow, frame.firstRow}) {
   for (size_t i = 0; i < op.getExtras().size(); ++i) {
     extras.push_back(frame.buffer(2 + i));
   }

@@ -45,6 +45,9 @@ Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, 
   step = scalar(static_cast<int64_t>(target::Scalar::Step));
   seed = scalar(static_cast<int64_t>(target::Scalar::Seed));
   firstStream = argument(argumentCount(dispatch) - 2);
+  if (dispatch::drawsByUpdate(dispatch)) {
+    firstRow = toIndex(scalar(static_cast<int64_t>(target::Scalar::FirstRow)));
+  }
 }
 
 Value Frame::workspace() {

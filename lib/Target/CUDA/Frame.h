@@ -65,6 +65,7 @@ public:
   mlir::Value length, rows;      ///< index
   mlir::Value step, seed;        ///< i64
   mlir::Value firstStream;       ///< i64: added to the ids of random streams
+  mlir::Value firstRow;          ///< index: for emitDrawnRow
   const int64_t threads;         ///< a block
 
   mlir::Value workspace(); ///< index: byte offset of the launch's workspace in the arena

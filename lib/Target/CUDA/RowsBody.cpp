@@ -20,7 +20,8 @@ Value RowEmitter::columnOf(Columns &columns, size_t vector, Value shift) {
 Values RowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value shift) {
   Type i64 = b.getI64Type();
   Value step = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, i64, 0)) : frame.step;
-  Value before = e.mul(at.global, random.getWidth());
+  Value row = emitDrawnRow(b, at.global, frame.firstRow, op.getDomain().getPositions());
+  Value before = e.mul(row, random.getWidth());
   before = shift ? e.add(before, shift) : before;
   bool runs = plan.vector % 4 == 0 && random.getWidth() % 4 == 0 &&
               (!shift || widthOf(random.getResult()) % 4 == 0);
@@ -46,7 +47,8 @@ Values RowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value sh
 Value RowEmitter::uniformElement(dispatch::RandomOp random) {
   Type i64 = b.getI64Type();
   Value step = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, i64, 0)) : frame.step;
-  Value element = arith::IndexCastOp::create(b, i64, e.mul(at.global, random.getWidth()));
+  Value row = emitDrawnRow(b, at.global, frame.firstRow, op.getDomain().getPositions());
+  Value element = arith::IndexCastOp::create(b, i64, e.mul(row, random.getWidth()));
   return emitUniform(b, element, random.getId(), frame.firstStream, step, frame.seed,
                      PhiloxWord::Narrow);
 }

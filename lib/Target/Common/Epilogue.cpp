@@ -32,7 +32,8 @@ Value target::emitRotation(ImplicitLocOpBuilder &b, Value vector, Value angles, 
 }
 
 Value Epilogue::emitRandom(dispatch::RandomOp random, const Place &place) {
-  Value row = arith::IndexCastOp::create(b, b.getI64Type(), place.row);
+  Value number = emitDrawnRow(b, place.row, draw.firstRow, op.getDomain().getPositions());
+  Value row = arith::IndexCastOp::create(b, b.getI64Type(), number);
   Value column = arith::IndexCastOp::create(b, b.getI64Type(), place.column);
   Value width = arith::ConstantIntOp::create(b, b.getI64Type(), random.getWidth());
   Value first = arith::AddIOp::create(b, arith::MulIOp::create(b, row, width), column);

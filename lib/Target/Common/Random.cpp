@@ -114,6 +114,16 @@ Value interleave(ImplicitLocOpBuilder &b, Value first, Value second) {
 
 } // namespace
 
+Value target::emitDrawnRow(ImplicitLocOpBuilder &b, Value row, Value firstRow, int64_t rowsOfText) {
+  if (!firstRow) {
+    return row;
+  }
+  Type type = row.getType();
+  Value first = type.isIndex() ? firstRow : Value(arith::IndexCastOp::create(b, type, firstRow));
+  Value factor = arith::ConstantOp::create(b, b.getIntegerAttr(type, rowsOfText));
+  return arith::AddIOp::create(b, row, arith::MulIOp::create(b, first, factor));
+}
+
 Value target::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Value firstStream,
                           Value step, Value seed, PhiloxWord word) {
   Philox emitter{b, elements.getType(), word};

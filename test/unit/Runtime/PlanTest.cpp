@@ -221,6 +221,16 @@ const WrongPlan wrongPlans[] = {
            {"offset", 300352}, {"type", "i64"}, {"shape", {2}}, {"scale", 0}};
      },
      "plan.generation.states.done"},
+    {"AccumulationWithoutItsEntry", [](Json &p) { p["training"]["accumulate"] = 2; },
+     "the entry \"accumulate\", as an update has 2 batches"},
+    {"AccumulationOfOneBatch", [](Json &p) { p["entries"]["accumulate"] = Json::array(); },
+     "no entry \"accumulate\", as an update has one batch"},
+    {"AccumulationWithoutItsScalar",
+     [](Json &p) {
+       p["training"]["accumulate"] = 2;
+       p["entries"]["accumulate"] = Json::array();
+     },
+     "the scalar \"first_row\" of type i64"},
     {"InputWithoutItsCounts", [](Json &p) { p["given"]["tokens"] = {{"vocabulary", 9}}; },
      "and its counts, i64 [batch]"},
     {"UnalignedOffset", [](Json &p) { p["scalars"]["seed"]["offset"] = 68; }, "multiple of 64"},

@@ -491,7 +491,8 @@ def Dispatch_RandomOp : Dispatch_Op<"random", [Pure]> {
     Element e = r * width + column (64 bits; r the global row). `id` names the stream; a launch may add to it. Philox4x32-10 with counter (low 32 bits of e / 4, bits 32.. of
     e / 4, id, low 32 bits of the device scalar step) and key (low, high 32 bits of the device scalar seed); word
     w = e mod 4 of the result; the number is (w >> 8) * 2^-24. `width` is the true width of a row. With `fixed_step` the
-    step in the counter is 0 (initialization). Elementwise ops may carry it through fusion: it depends on nothing else.
+    step in the counter is 0 (initialization). In a dispatch with the attribute `dispatch.draws_by_update`, r counts from the device scalar
+    first_row times the rows of a text. Elementwise ops may carry it through fusion: it depends on nothing else.
   }];
   let arguments = (ins I64Attr:$id, I64Attr:$width, UnitAttr:$fixed_step);
   let results = (outs AnyType:$result);

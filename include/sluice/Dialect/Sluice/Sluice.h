@@ -105,6 +105,13 @@ llvm::LogicalResult verifyModel(mlir::ModuleOp module);
 /// diagnostic.
 llvm::LogicalResult verifyTraining(mlir::ModuleOp module);
 
+/// Module attribute, i64: the batches whose gradients an update sums; absent: 1.
+constexpr llvm::StringLiteral accumulateName = "sluice.accumulate";
+inline int64_t batchesOfUpdate(mlir::ModuleOp module) {
+  auto batches = module->getAttrOfType<mlir::IntegerAttr>(accumulateName);
+  return batches ? batches.getInt() : 1;
+}
+
 /// `sequence` stored as `element`: itself where it is, else the result of a map that only converts.
 mlir::Value convertSequence(mlir::OpBuilder &b, mlir::Location loc, mlir::Value sequence,
                             mlir::Type element);

@@ -576,18 +576,19 @@ def Sluice_ObjectiveOp : Sluice_Op<"objective", [FusedAlone, DeclareOpInterfaceM
     divided by the number of rows p >= first[i]. Rows before those must be zeros, as `cross_entropy` makes them. The scalar becomes the device scalar `loss`, and where
     there are several means, each becomes `loss.NAME`. Losses may be mapped first, for instance weighted. A function
     without this op minimizes the mean of the losses that it returns. With `padded` the host says which rows are padding: these
-    count neither in the sums nor in the numbers of rows.
+    count neither in the sums nor in the numbers of rows. Numbers of rows are those of `batches` batches, as many as an update
+    sums gradients of: the sums of this one are its share of the update's means.
   }];
   let arguments = (ins Variadic<Sluice_Sequence>:$losses, StrArrayAttr:$names, DenseF64ArrayAttr:$factors,
-                       DenseI64ArrayAttr:$first, UnitAttr:$padded);
+                       DenseI64ArrayAttr:$first, UnitAttr:$padded, DefaultValuedAttr<I64Attr, "1">:$batches);
   let assemblyFormat = "operands attr-dict `:` type($losses)";
   let hasVerifier = 1;
 }
 
 def Sluice_MeanGradientOp : Sluice_BackwardOp<"mean_gradient", [FusedBody]> {
   let summary = "Gradient of `factor` times a mean over rows p >= `first`: factor / (their number), for every row";
-  let description = "With `padded`, rows of padding are not counted, and have zeros.";
-  let arguments = (ins F32Attr:$factor, I64Attr:$first, UnitAttr:$padded);
+  let description = "With `padded`, rows of padding are not counted, and have zeros. Their number is that of `batches` batches.";
+  let arguments = (ins F32Attr:$factor, I64Attr:$first, UnitAttr:$padded, DefaultValuedAttr<I64Attr, "1">:$batches);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
 }

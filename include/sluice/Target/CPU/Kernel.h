@@ -114,6 +114,7 @@ public:
   mlir::Value step();                      ///< i64
   mlir::Value seed();                      ///< i64
   mlir::Value firstStream();               ///< i64: added to the ids of random streams
+  mlir::Value firstRow();                  ///< index: for emitDrawnRow
   /// What a scheduled dispatch's schedule says of row `batch` of the batch: all of type index.
   struct Run {
     mlir::Value start, count, length;

@@ -31,6 +31,7 @@ public:
   struct Draw {
     mlir::Value step = {}, seed = {}, firstStream = {};
     PhiloxWord word = PhiloxWord::Wide;
+    mlir::Value firstRow = {}; ///< index: of the update; null: none
   };
   Epilogue(dispatch::ContractOp op, mlir::ImplicitLocOpBuilder &b, Draw draw)
       : op(op), b(b), draw(draw) {}

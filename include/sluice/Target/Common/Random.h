@@ -9,6 +9,11 @@
 
 namespace sluice::target {
 
+/// The number that row `row` of a batch (index or i64) draws by: its own, or, with `firstRow`
+/// (index; null: none), that of the batch's first text times `rowsOfText` more.
+mlir::Value emitDrawnRow(mlir::ImplicitLocOpBuilder &b, mlir::Value row, mlir::Value firstRow,
+                         int64_t rowsOfText);
+
 /// What a 32-bit word of Philox lies in: the low half of an i64, where x86 multiplies to 64 bits in
 /// one instruction, or an i32, as a GPU wants it.
 enum class PhiloxWord { Wide, Narrow };

@@ -111,6 +111,7 @@ template <typename T> static void evaluate(CrossEntropyBackwardOp op, Evaluator<
 /// What is minimized becomes no value of the model's.
 template <typename T> static void evaluate(ObjectiveOp, Evaluator<T> &) {}
 
+/// The evaluator has one batch: an update's others are taken to be like it.
 template <typename T> static void evaluate(MeanGradientOp op, Evaluator<T> &evaluator) {
   int64_t scored = evaluator.getPositions(op.getResult()) - static_cast<int64_t>(op.getFirst());
   int64_t count = evaluator.getRows() * std::max<int64_t>(scored, 1);
@@ -120,6 +121,7 @@ template <typename T> static void evaluate(MeanGradientOp op, Evaluator<T> &eval
       count -= evaluator.isPadding(b, p);
     }
   }
+  count *= static_cast<int64_t>(op.getBatches());
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
     T share = op.getFactor().convertToFloat() / static_cast<T>(std::max<int64_t>(count, 1));
     return std::vector<T>{op.getPadded() && evaluator.isPadding(b, p) ? T(0) : share};

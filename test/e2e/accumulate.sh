@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Gradient accumulation: updates of 8 x 1, 4 x 2 and 2 x 4 rows are one update, with dropout, drawn boundaries and factors, several
+# losses and padding; what is refused.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+write_text "$work/text" 6000 1
+head -c 700 "$work/text" > "$work/held-out"
+# write_spec NAME CONTEXT KEYS STAGES: one spec for each way to have eight rows. epsilon is far above rounding: an update is then as
+# exact as its gradient.
+write_spec() {
+  for batch in 8 4 2; do
+    cat > "$work/$1-$batch.json" << SPEC
+{ "sluice": 1, "vocabulary": 256, "context": $2, "batch": $batch, "width": 16, "seed": 3, $3
+  "stages": [ $4 ],
+  "training": { "accumulate": $((8 / batch)), "learning_rate": 0.01, "epsilon": 0.01, "clip": 0.5,
+                "schedule": { "kind": "constant", "warmup": 0, "steps": 3 } } }
+SPEC
+  done
+}
+# Rows whose scores draw four keys at a time, and one at a time; contractions, row passes and layers on segments that draw.
+draws='"defaults": { "heads": 2, "feed_forward": 20, "dropout": 0.2, "attention_dropout": 0.2 },'
+words='{ "op": "embedding", "dropout": 0.2 }, { "op": "layer", "to": "x" }, { "op": "boundaries", "name": "words", "predictor": 8, "prior": 0.3 },
+  { "op": "shorten", "segments": "words" }, { "op": "shift", "by": 1, "start": "null" }, { "op": "layer" },
+  { "op": "upsample", "segments": "words", "by": 0 }, { "op": "add", "with": "x" }, { "op": "head" }'
+write_spec words 20 "$draws" "$words"
+write_spec drawn 21 "$draws" '{ "op": "embedding" }, { "op": "hourglass", "hierarchy": "1@1 1@{2,3} 1@1" }, { "op": "head" }'
+write_spec plain 21 '"defaults": { "heads": 2, "feed_forward": 20 },' '{ "op": "embedding" }, { "op": "layer" },
+  { "op": "loss", "name": "early", "factor": 0.3, "label_smoothing": 0.2 }, { "op": "layer" }, { "op": "norm" }, { "op": "head" }'
+write_spec lines 12 "$draws \"inputs\": { \"source\": { \"context\": 6 } }," '{ "op": "embedding", "to": "text" },
+  { "op": "embedding", "input": "source" }, { "op": "layer", "mask": "bidirectional" }, { "op": "norm", "to": "memory" },
+  { "op": "layer", "from": "text" }, { "op": "loss", "name": "early", "factor": 0.5 },
+  { "op": "layer", "over": "memory" }, { "op": "head" }'
+# Lines of which some batches have long ones alone and others short ones.
+python3 - "$work" << 'PYTHON'
+import random, sys
+draw = random.Random(5)
+lines = ["".join(draw.choice("abcdef") for _ in range(draw.choice((1, 11)))) for _ in range(40)]
+open(sys.argv[1] + "/lines", "w").write("\n".join(lines) + "\n")
+open(sys.argv[1] + "/source", "w").write("\n".join(line[:5] for line in lines) + "\n")
+PYTHON
+
+# agrees RUN OTHER LIMIT: losses, norms and weights of two runs are alike, or with "differs" they are not.
+agrees() {
+  python3 - "$@" << 'PYTHON'
+import array, json, sys
+def read(run):
+    data = open(f"{run}/checkpoints/3/weights.safetensors", "rb").read()
+    size = int.from_bytes(data[:8], "little")
+    tensors = {name: array.array("f", data[8 + size + at["data_offsets"][0]:8 + size + at["data_offsets"][1]])
+               for name, at in json.loads(data[8:8 + size]).items() if name != "__metadata__"}
+    return tensors, [json.loads(line) for line in open(f"{run}/metrics.jsonl")]
+(ours, steps), (theirs, others) = read(sys.argv[1]), read(sys.argv[2])
+assert len(steps) == len(others) == 3 and ours.keys() == theirs.keys()
+worst = max(abs(a - b) for name in ours for a, b in zip(ours[name], theirs[name]))
+for step, other in zip(steps, others):
+    pairs = [(step[key], other[key]) for key in ("loss", "grad_norm", "objective") if key in step]
+    pairs += [(step["losses"][name], other["losses"][name]) for name in step.get("losses", {})]
+    assert step.get("factor") == other.get("factor") and step["learning_rate"] == other["learning_rate"]
+    worst = max([worst] + [abs(a - b) / max(1, abs(a)) for a, b in pairs])
+print(f"largest difference {worst:.2g}")
+assert worst < float(sys.argv[3]), worst
+PYTHON
+}
+# f32 sums of some hundred terms in another order, three updates of at most 0.01 g / 0.01: a few units in the last place.
+limit=2e-6
+train() { "$sluice" train "$work/$1.sla" --log-every 1 --steps 3 --out "$work/$2" "${@:3}"; }
+for name in words drawn plain lines; do
+  data=(--data "$work/text")
+  [[ $name != lines ]] || data=(--data "$work/lines" --input "source=$work/source")
+  for batch in 8 4 2; do
+    succeeds "compile $name in batches of $batch" "$sluice" compile "$work/$name-$batch.json" -o "$work/$name-$batch.sla" -t cpu-avx2
+    succeeds "train it" train "$name-$batch" "$name-run-$batch" "${data[@]}"
+  done
+  for batch in 4 2; do
+    succeeds "$name: batches of $batch are batches of 8" agrees "$work/$name-run-8" "$work/$name-run-$batch" $limit
+    cat "$work/out"
+  done
+done
+# The check can fail: other draws, or other rows, are far from alike.
+succeeds "train with another seed" train words-4 words-seed --data "$work/text" --seed 4
+exits 1 "it is another run" agrees "$work/words-run-8" "$work/words-seed" 1e-3
+sed 's/"accumulate": 2/"accumulate": 1/' "$work/plain-4.json" > "$work/half.json"
+succeeds "compile half the rows" "$sluice" compile "$work/half.json" -o "$work/half.sla" -t cpu-avx2
+succeeds "train them" train half half --data "$work/text"
+exits 1 "they are another run" agrees "$work/plain-run-8" "$work/half" 1e-3
+
+# On the command line; a resumed run goes on with the next rows, and its update's size may change.
+succeeds "train --set" train half half-set --data "$work/text" --set training.accumulate=2
+succeeds "is the spec's own" agrees "$work/plain-run-4" "$work/half-set" 1e-12
+again=("$sluice" train "$work/words-2.sla" --data "$work/text" --log-every 1 --eval-data "$work/held-out" --eval-every 1)
+succeeds "a first step" "${again[@]}" --steps 1 --out "$work/resumed"
+succeeds "the others" "${again[@]}" --steps 3 --resume --out "$work/resumed"
+succeeds "make the same run" agrees "$work/words-run-2" "$work/resumed" 1e-12
+holds "four batches of two" 'f[0]["data"]["index"] == 24 and f[0]["data"]["epoch"] == 0' "$work/resumed/checkpoints/3/state.json"
+succeeds "bench" "$sluice" bench "$work/words-2.sla" --steps 1 --json
+cp "$work/out" "$work/bench.json"
+holds "tokens of an update" 'abs(f[0]["tokens_per_s"] * f[0]["step_ms"] / 1e3 - 160) < 1' "$work/bench.json"
+succeeds "inspect" "$sluice" inspect "$work/words-2.sla"
+cp "$work/out" "$work/inspected"
+succeeds "tells the rows" grep -q "batch 4 times 2" "$work/inspected"
+
+# On the emulator each launch is judged, draws by the update's rows with them.
+sed 's/"feed_forward": 20/&, "dropout": 0.2, "attention_dropout": 0.2/' "$work/plain-4.json" > "$work/gpu.json"
+succeeds "compile for GPUs" "$sluice" compile "$work/gpu.json" -o "$work/gpu.sla" -t cpu-avx2 -t sm_80
+gpu=("$sluice" train "$work/gpu.sla" --data "$work/text" --log-every 1 --steps 1)
+succeeds "a step on the CPU" "${gpu[@]}" --out "$work/cpu"
+succeeds "a step on the emulator" "${gpu[@]}" --out "$work/emulator" --device emulator
+holds "is the same step" 'all(abs(f[0][0][key] / f[1][0][key] - 1) < 1e-5 for key in ("loss", "grad_norm"))' \
+  "$work/cpu/metrics.jsonl" "$work/emulator/metrics.jsonl"
+finish
