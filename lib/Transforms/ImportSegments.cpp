@@ -24,6 +24,10 @@ std::string importing::boundariesName(const Primitive &stage) {
              : "boundaries." + std::string(boundaryRuleNames[static_cast<size_t>(*settings.rule)]);
 }
 
+std::string importing::documentEndName(const Boundaries &settings) {
+  return "boundaries.document_end." + std::to_string(*settings.documentEnd);
+}
+
 /// Like a space: no letter or digit of ASCII, and no later byte of a character of UTF-8.
 static bool isSpaceLike(int64_t byte) {
   bool isWord =
@@ -91,23 +95,54 @@ Value StageWriter::tokenBits(const Boundaries &settings, const std::string &segm
 /// Bits of the rule, by token or by position.
 Value StageWriter::bitsOfRule(const Boundaries &settings) {
   if (*settings.rule != BoundaryRule::Every) {
-    Value bits = tokenBits(settings, current->segments);
-    return settings.begins ? withFirst(bits) : bits;
+    return forced(settings, tokenBits(settings, current->segments));
   }
   name("rule"); // its table has the first row
-  return PositionOp::create(b, sequence(current->factor, 1, b.getF32Type()),
-                            read(boundariesName(*current)));
+  Value bits = PositionOp::create(b, sequence(current->factor, 1, b.getF32Type()),
+                                  read(boundariesName(*current)));
+  return settings.documentEnd ? forced(settings, bits) : bits;
 }
 
-/// Bits, and one of the first row.
-Value StageWriter::withFirst(Value bits) {
+/// Bits, and 1 where another value is. Such a bit learns nothing.
+Value StageWriter::forcedAt(StringRef part, Value bits, Value where) {
+  name(part);
+  return map({bits, where}, [&](ArrayRef<Value> v) -> Value {
+    Value isForced = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, v[1], number(0.5));
+    return arith::SelectOp::create(b, isForced, number(1), v[0]);
+  });
+}
+
+/// 1 where a token ends a document, or one behind where bits begin segments. A segment ends one
+/// with the token that ends it, or begins one with the token that begins it.
+Value StageWriter::documentBits(const Boundaries &settings, const std::string &segments,
+                                bool begins) {
+  auto scale = FlatSymbolRefAttr::get(b.getContext(), scaleName(1, segments));
+  auto type = SequenceType::get(b.getContext(), scale, 1, b.getF32Type());
+  const Segmentation *of = segments.empty() ? nullptr : &segmentations.at(segments);
+  Value bits =
+      !of ? Value() : stored("document_end.rows", documentBits(settings, of->outer, of->begins));
+  name("document_end");
+  bits = of ? SelectSegmentsOp::create(b, type, bits, of->counts, of->ends).getResult()
+            : EmbedOp::create(b, type, tokensOf(""), read(documentEndName(settings))).getResult();
+  if (!begins || (of && of->begins)) {
+    return bits;
+  }
+  name("document_end.before");
+  return sluice::ShiftOp::create(b, type, bits, 1);
+}
+
+/// Bits, and one where a document ends, and one of the first row where bits begin segments.
+Value StageWriter::forced(const Boundaries &settings, Value bits) {
+  if (settings.documentEnd) {
+    Value ends = documentBits(settings, current->segments, settings.begins);
+    bits = forcedAt("ended", bits, ends);
+  }
+  if (!settings.begins) {
+    return bits;
+  }
   name("first");
   Value first = PositionOp::create(b, bits.getType(), read(firstName(model, *current)));
-  name("begun");
-  return map({bits, first}, [&](ArrayRef<Value> v) -> Value {
-    Value isFirst = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, v[1], number(0.5));
-    return arith::SelectOp::create(b, isFirst, number(1), v[0]);
-  });
+  return forcedAt("begun", bits, first);
 }
 
 /// Bits of segments that have ended. An axis has more rows than that, and all are computed.
@@ -257,8 +292,7 @@ Value StageWriter::binomialPrior(Value bits, double a) {
 /// Bits that a predictor makes of the stream, and its loss: against the rule's bits, or the prior.
 Value StageWriter::bitsOfPredictor(const Boundaries &settings) {
   Value logits = predictBoundaries(stored("rows", streams[current->input]));
-  Value drawn = bitsOfLogits(settings, logits);
-  Value bits = ofClosed(settings.begins ? withFirst(drawn) : drawn);
+  Value bits = ofClosed(forced(settings, bitsOfLogits(settings, logits)));
   if (purpose != Purpose::Predict) {
     Value losses = settings.rule ? supervise(logits, bitsOfRule(settings))
                                  : binomialPrior(bits, settings.prior);
@@ -281,7 +315,7 @@ Value StageWriter::productOf(StringRef part, Value x, Value y) {
   return asLosses(terms);
 }
 
-/// (1 - cos(W_q x[t], W_k x[t - 1])) / 2, one column; 1 in the first row (equation 4).
+/// (1 - cos(W_q x[t], W_k x[t - 1])) / 2, one column (equation 4).
 Value StageWriter::distanceToPrevious(Value x) {
   Value query = linear("own", x, b.getF32Type());
   Value key = linear("previous", x, b.getF32Type());
@@ -300,8 +334,7 @@ Value StageWriter::distanceToPrevious(Value x) {
     return arith::MulFOp::create(b, rest, number(0.5));
   });
   name("column");
-  return withFirst(
-      RepeatColumnsOp::create(b, sequence(current->factor, 1, b.getF32Type()), distance));
+  return RepeatColumnsOp::create(b, sequence(current->factor, 1, b.getF32Type()), distance);
 }
 
 /// N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)) in every row: F is the share of bits, G the mean of
@@ -324,7 +357,7 @@ Value StageWriter::ratioLoss(Value bits, Value chances, double ratio) {
 
 /// Bits where a row is as far from the one before as near, or farther. Rounding has no derivative.
 Value StageWriter::bitsOfRouter(const Boundaries &settings) {
-  Value chances = distanceToPrevious(stored("rows", streams[current->input]));
+  Value chances = forced(settings, distanceToPrevious(stored("rows", streams[current->input])));
   name("bits");
   Value bits = ofClosed(map(chances, [&](ArrayRef<Value> v) -> Value {
     Value isSet = arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, v[0], number(0.5));
