@@ -169,6 +169,18 @@ static void shortenPeriod(BlindPattern &pattern) {
 }
 
 /// Row t predicts token t + offset and may see tokens up to t.
+/// No sequence has tokens as far back as the context is long.
+static void forgetBeyond(BlindPattern &pattern, int64_t context, int64_t nearby) {
+  for (auto [row, found] : llvm::enumerate(pattern.rows)) {
+    llvm::erase_if(found.holes, [&](const auto &hole) {
+      return static_cast<int64_t>(row) - hole.second >= context;
+    });
+    if (nearby >= context) {
+      found.farHoles.clear();
+    }
+  }
+}
+
 BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
   auto function = loss->getParentOfType<func::FuncOp>();
   BlindPattern pattern;
@@ -212,6 +224,7 @@ BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
       pattern.repeats &= found == pattern.rows[static_cast<size_t>(i % period)];
     }
   }
+  forgetBeyond(pattern, getContext(function), nearby);
   shortenPeriod(pattern);
   return pattern;
 }

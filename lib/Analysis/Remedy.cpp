@@ -53,9 +53,9 @@ std::string sluice::remedyFor(Operation *fault, spec::SourceLocation &place, Men
     ShiftChain shifts(fault);
     std::string least = std::to_string(k - 1);
     if (isOfParts(fault)) {
+      mending.insertShiftBehind(fault, 1);
       return "parts of a group's rows stand side by side here, from its first to its last, "
-             "whatever "
-             "is shifted before; shift by 1 directly behind this shortening by " +
+             "whatever is shifted before; shift by 1 directly behind this shortening by " +
              std::to_string(k);
     }
     if (!shifts.nearest) {

@@ -44,6 +44,22 @@ public:
       });
     });
   }
+  void insertShiftBehind(mlir::Operation *group, int64_t by) {
+    forEachAt<mlir::Operation *>(group, [&](mlir::Operation *op) {
+      if (op->getName() != group->getName()) {
+        return;
+      }
+      mlir::OpBuilder b(op->getContext());
+      b.setInsertionPointAfter(op);
+      mlir::Value source = op->getResult(0);
+      auto shift = ShiftOp::create(b, op->getLoc(), source.getType(), source, by);
+      source.replaceAllUsesExcept(shift, shift);
+      undo.emplace_back([source, shift]() mutable {
+        shift.replaceAllUsesWith(source);
+        shift->erase();
+      });
+    });
+  }
   void setOffset(CrossEntropyOp like) {
     forEachAt<CrossEntropyOp>(like, [&](CrossEntropyOp op) {
       undo.emplace_back([op, old = op.getOffset()]() mutable { op.setOffset(old); });

@@ -158,8 +158,10 @@ size_t Deriver::smoothed(const std::string &path, size_t x, const Cut &cut) {
     std::string pass = path + ".smooth." + std::to_string(step);
     size_t wide = make(Kind::Map, pass + ".left.wide", {left});
     x = make(Kind::Map, pass, {x, wide, make(Kind::Shift, pass + ".before", {x}, step)});
-    left = make(Kind::Map, pass + ".left",
-                {left, make(Kind::Shift, pass + ".left.before", {left}, step)});
+    if (2 * step < spec["context"]) {
+      left = make(Kind::Map, pass + ".left",
+                  {left, make(Kind::Shift, pass + ".left.before", {left}, step)});
+    }
   }
   return x;
 }

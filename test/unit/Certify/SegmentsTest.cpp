@@ -5,6 +5,7 @@
 #include "Segments.h"
 #include "Corpus.h"
 
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <random>
 #include <regex>
@@ -127,7 +128,11 @@ TEST(SegmentSpecs, AreCertifiedWhereTheyAreProved) {
     sluice::test::Case subject = sluice::test::readCase(path);
     certify::Answer answer = subject.check();
     EXPECT_EQ(answer.status, subject.proved ? 0 : 1) << path << answer.message;
-    EXPECT_EQ(subject.proved, path.find("own") == std::string::npos) << path;
+    std::string name = std::filesystem::path(path).filename();
+    bool isLeak = name.find("own") != std::string::npos ||
+                  name.find("ahead") != std::string::npos ||
+                  name.find("dropped") != std::string::npos;
+    EXPECT_EQ(subject.proved, !isLeak) << path;
     proved += subject.proved ? 1 : 0;
   }
   EXPECT_EQ(proved, 12);
