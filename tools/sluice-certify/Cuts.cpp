@@ -30,14 +30,11 @@ size_t Deriver::chancesOfRouter(const std::string &path, size_t x) {
 
 /// Where a token ends a document, or behind; of segments, at the token that they end or begin with.
 size_t Deriver::documentBits(const std::string &name, std::optional<size_t> outer, bool begins) {
-  if (!outer) {
-    size_t bits = make(Kind::Embed, name, {0});
-    return begins ? make(Kind::Shift, name + ".before", {bits}, 1) : bits;
-  }
-  const Cut cut = cutsAt[*outer];
-  size_t bits = documentBits(name, graph.values[cut.bits].segments, cut.begins);
-  bits = atEnds(name, stored(name + ".rows", bits), *outer);
-  return begins && !cut.begins ? make(Kind::Shift, name + ".before", {bits}, 1) : bits;
+  const Cut *cut = outer ? &cutsAt[*outer] : nullptr;
+  size_t bits = cut ? documentBits(name, graph.values[cut->bits].segments, cut->begins)
+                    : make(Kind::Embed, name, {0});
+  bits = cut ? atEnds(name, stored(name + ".rows", bits), *outer) : bits;
+  return begins && !(cut && cut->begins) ? make(Kind::Shift, name + ".before", {bits}, 1) : bits;
 }
 
 /// The first row has a bit.
