@@ -21,6 +21,30 @@ static std::optional<DenseSet<int64_t>> membersOf(Value table) {
   return DenseSet<int64_t>(rows.begin(), rows.end());
 }
 
+/// Notes what forces a bit where a document ends: tokens, by way of shifts and of ends of segments.
+static bool readDocumentEnds(Value bits, BoundaryRules::Source &source) {
+  SmallVector<SegmentOp> path;
+  while (!bits.getDefiningOp<EmbedOp>()) {
+    auto shift = bits.getDefiningOp<ShiftOp>();
+    auto select = bits.getDefiningOp<SelectSegmentsOp>();
+    auto map = bits.getDefiningOp<MapOp>();
+    bool isStored = map && map.getNumOperands() == 1 &&
+                    map.getBody().front().getTerminator()->getOperand(0) ==
+                        map.getBody().front().getArgument(0);
+    if (!select && !isStored && (!shift || shift.getBy() != 1)) {
+      return false;
+    }
+    if (!isStored) {
+      path.push_back(select ? select.getEnds().getDefiningOp<SegmentOp>() : SegmentOp());
+    }
+    bits = bits.getDefiningOp()->getOperand(0);
+  }
+  auto members = membersOf(bits.getDefiningOp<EmbedOp>().getTable());
+  source.documentEnds = members.value_or(DenseSet<int64_t>());
+  source.toDocument = std::move(path);
+  return members.has_value();
+}
+
 /// What a map of two does to bits, its first operand: nothing where it is none of these.
 static bool readMap(MapOp map, BoundaryRules::Source &source) {
   Value other = map.getInputs().back();
@@ -33,6 +57,9 @@ static bool readMap(MapOp map, BoundaryRules::Source &source) {
     source.isChange = true;
     return true;
   }
+  if (readDocumentEnds(other, source)) {
+    return true;
+  }
   return other.getDefiningOp<SelectSegmentsOp>() != nullptr; // of closed segments
 }
 
@@ -41,11 +68,11 @@ static BoundaryRules::Source sourceOf(Value bits) {
   for (Operation *op = bits.getDefiningOp(); op; op = bits.getDefiningOp()) {
     auto select = dyn_cast<SelectSegmentsOp>(op);
     auto map = dyn_cast<MapOp>(op);
-    if (map && map.getNumOperands() == 1) { // a router rounds behind the first row
-      BoundaryRules::Source rounded;
+    if (map && map.getNumOperands() == 1) { // a router rounds behind what is forced
       auto inner = map.getOperand(0).getDefiningOp<MapOp>();
-      source.hasFirst |=
-          inner && inner.getNumOperands() == 2 && readMap(inner, rounded) && rounded.hasFirst;
+      while (inner && inner.getNumOperands() == 2 && readMap(inner, source)) {
+        inner = inner.getOperand(0).getDefiningOp<MapOp>();
+      }
       return source;
     }
     if (select) {
@@ -121,6 +148,18 @@ bool BoundaryRules::canBe(const std::vector<int64_t> &ends, size_t cut, int64_t 
   return true;
 }
 
+/// Whether a document's end forces a bit at a place.
+bool BoundaryRules::endsDocument(const Boundaries &boundaries, size_t cut, int64_t place,
+                                 ArrayRef<int32_t> tokens) const {
+  for (SegmentOp by : sources[cut].toDocument) {
+    place = by ? boundaries[*findCut(by.getBits())][static_cast<size_t>(place)] : place - 1;
+    if (place < 0) {
+      return false;
+    }
+  }
+  return sources[cut].documentEnds.contains(tokens[static_cast<size_t>(place)]);
+}
+
 /// Of a change, tokens are members where there is a bit; a first bit that is forced wants none.
 BoundaryRules::Wishes BoundaryRules::wishesOf(const Boundaries &boundaries, int64_t length) const {
   Wishes wishes(static_cast<size_t>(length));
@@ -141,13 +180,16 @@ BoundaryRules::Wishes BoundaryRules::wishesOf(const Boundaries &boundaries, int6
   return wishes;
 }
 
+/// No token that ends a document: without them every boundary can be, but side by side of a change.
 std::optional<int32_t> BoundaryRules::findToken(const Wishes &wishes, int64_t t, bool turned,
                                                 std::optional<int32_t> but) const {
   auto module = function->getParentOfType<ModuleOp>();
   auto vocabulary = module->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt();
   for (int64_t i = 0; i < vocabulary; ++i) {
     auto token = static_cast<int32_t>((i + t) % vocabulary); // others side by side
-    if (but != token && llvm::all_of(wishes[static_cast<size_t>(t)], [&](auto wish) {
+    bool isEnd =
+        llvm::any_of(sources, [&](const Source &of) { return of.documentEnds.contains(token); });
+    if (but != token && !isEnd && llvm::all_of(wishes[static_cast<size_t>(t)], [&](auto wish) {
           return sources[wish.first].members.contains(token) == (wish.second != turned);
         })) {
       return token;
@@ -204,7 +246,9 @@ std::optional<Boundaries> BoundaryRules::boundariesOf(ArrayRef<int32_t> tokens,
       bool isEnd = source.kind == Predicted    ? marks[at] >= level
                    : source.kind == ByPosition ? source.members.contains(p)
                                                : source.members.contains(tokens[at]);
-      if (isEnd) {
+      isEnd &= !source.isChange || at == 0 || !source.members.contains(tokens[at - 1]);
+      isEnd |= source.hasFirst && p == 0;
+      if (isEnd || endsDocument(boundaries, i, p, tokens)) {
         ends.push_back(p);
       }
     }

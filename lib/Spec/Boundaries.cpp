@@ -45,6 +45,16 @@ void readRule(const Fields &fields, Boundaries &made) {
   }
 }
 
+/// Beside `every` alone a document's end would move no later bit: groups would not begin with it.
+void readDocumentEnd(const Fields &fields, Boundaries &made) {
+  if (made.rule == BoundaryRule::Every && made.hidden == 0) {
+    refuse(fields, "document_end",
+           "beside another rule than \"every\", a predictor or a \"ratio\"");
+  } else if (fields.find("document_end")) {
+    made.documentEnd = fields.integer("document_end", {0});
+  }
+}
+
 /// A router has its own bits, which begin segments, and its own loss.
 void readRouter(const Fields &fields, Boundaries &made) {
   made.ratio = fields.number("ratio", aboveOne);
@@ -208,6 +218,40 @@ void readMode(const Fields &fields, Boundaries &made) {
   }
 }
 
+void checkDocumentEnd(const Stage &stage, const Primitive &input, const std::string &described,
+                      const Boundaries *outer, int64_t vocabulary) {
+  const auto *made = std::get_if<Boundaries>(&stage.settings);
+  if (!made || !made->documentEnd) {
+    return;
+  }
+  const SourceLocation &where = stage.at("document_end");
+  std::string token = std::to_string(*made->documentEnd);
+  if (*made->documentEnd >= vocabulary) {
+    refuseAt(where, "expected a token below the vocabulary of " + std::to_string(vocabulary) +
+                        " for \"document_end\", found " + token + "; name another");
+  }
+  if (input.factor != 1) {
+    refuseAt(where,
+             "expected \"document_end\" on tokens or segments, as a group has no token of its "
+             "own, found it on " +
+                 described + "; leave it out, or upsample it first");
+  }
+  if (outer && outer->documentEnd != made->documentEnd) {
+    refuseAt(where, "expected segments that end at the same documents below these, found " +
+                        quote(outer->name) +
+                        (outer->documentEnd
+                             ? " with \"document_end\": " + std::to_string(*outer->documentEnd)
+                             : " without \"document_end\"") +
+                        "; give them \"document_end\": " + token);
+  }
+  if (outer && outer->begins && !made->begins) {
+    refuseAt(where, "expected \"at\": \"start\" beside \"document_end\" where bits of " +
+                        quote(outer->name) +
+                        " begin segments, as these are there before their documents end, found "
+                        "\"end\"; say \"start\"");
+  }
+}
+
 Boundaries readBoundaries(const Fields &fields, int64_t context) {
   Boundaries made;
   readName(fields, made);
@@ -218,6 +262,7 @@ Boundaries readBoundaries(const Fields &fields, int64_t context) {
     readPredictor(fields, made);
   }
   readMode(fields, made);
+  readDocumentEnd(fields, made);
   bool isRegular = made.rule == BoundaryRule::Every && made.hidden == 0;
   double most = isRegular ? 1.0 / static_cast<double>(made.factor) : 1.0;
   double rows = fields.number("capacity", share, most) * static_cast<double>(context);

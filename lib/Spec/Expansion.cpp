@@ -222,6 +222,11 @@ void Expander::checkSegments(const Stage &stage, int64_t input) {
   const Primitive *cut = cutOf(stage.settings);
   if (input >= 0) {
     spec::checkSegments(stage, result[static_cast<size_t>(input)], describe(input), cut);
+    auto outer = segmentations.find(segmentsOf(input));
+    const Primitive *made =
+        outer == segmentations.end() ? nullptr : &result[static_cast<size_t>(outer->second.id)];
+    checkDocumentEnd(stage, result[static_cast<size_t>(input)], describe(input),
+                     made ? &std::get<Boundaries>(made->settings) : nullptr, model.vocabulary);
   }
   const auto *upsample = std::get_if<Upsample>(&stage.settings);
   if (upsample && cut) { // row n of a stream that was delayed by one

@@ -73,6 +73,11 @@ std::string namedSegments(const Settings &settings);
 void checkSegments(const Stage &stage, const Primitive &input, const std::string &described,
                    const Primitive *cut);
 
+/// Whether the document's end of a stage that cuts the segments `outer` makes, null of tokens, is a
+/// token of the vocabulary, and one that these segments end at too.
+void checkDocumentEnd(const Stage &stage, const Primitive &input, const std::string &described,
+                      const Boundaries *outer, int64_t vocabulary);
+
 TopDown readTopDown(const Fields &fields, int64_t width);
 
 /// Appends a stage of a composite one: its settings, prefix, place, and the ids of what it reads.

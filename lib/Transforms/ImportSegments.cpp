@@ -102,23 +102,12 @@ Value StageWriter::tokenBits(const Boundaries &settings, const std::string &segm
 /// Bits of the rule, by token or by position.
 Value StageWriter::bitsOfRule(const Boundaries &settings) {
   if (*settings.rule != BoundaryRule::Every) {
-    Value bits = tokenBits(settings, current->segments);
-    return settings.begins ? withFirst(bits) : bits;
+    return forced(settings, tokenBits(settings, current->segments));
   }
   name("rule"); // its table has the first row
-  return PositionOp::create(b, sequence(current->factor, 1, b.getF32Type()),
-                            read(boundariesName(*current)));
-}
-
-/// Bits, and one of the first row.
-Value StageWriter::withFirst(Value bits) {
-  name("first");
-  Value first = PositionOp::create(b, bits.getType(), read(firstName(model, *current)));
-  name("begun");
-  return map({bits, first}, [&](ArrayRef<Value> v) -> Value {
-    Value isFirst = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, v[1], number(0.5));
-    return arith::SelectOp::create(b, isFirst, number(1), v[0]);
-  });
+  Value bits = PositionOp::create(b, sequence(current->factor, 1, b.getF32Type()),
+                                  read(boundariesName(*current)));
+  return settings.documentEnd ? forced(settings, bits) : bits;
 }
 
 /// Bits of segments that have ended. An axis has more rows than that, and all are computed.
@@ -273,8 +262,7 @@ Value StageWriter::binomialPrior(Value bits, double a) {
 /// Bits that a predictor makes of the stream, and its loss: against the rule's bits, or the prior.
 Value StageWriter::bitsOfPredictor(const Boundaries &settings) {
   Value logits = predictBoundaries(stored("rows", streams[current->input]));
-  Value drawn = bitsOfLogits(settings, logits);
-  Value bits = ofClosed(settings.begins ? withFirst(drawn) : drawn);
+  Value bits = ofClosed(forced(settings, bitsOfLogits(settings, logits)));
   if (purpose != Purpose::Predict) {
     Value losses = settings.rule ? supervise(logits, bitsOfRule(settings), settings.asInCode)
                                  : binomialPrior(bits, settings.prior);
@@ -297,7 +285,7 @@ Value StageWriter::productOf(StringRef part, Value x, Value y) {
   return asLosses(terms);
 }
 
-/// (1 - cos(W_q x[t], W_k x[t - 1])) / 2, one column; 1 in the first row (equation 4).
+/// (1 - cos(W_q x[t], W_k x[t - 1])) / 2, one column (equation 4).
 Value StageWriter::distanceToPrevious(Value x) {
   Value query = linear("own", x, b.getF32Type());
   Value key = linear("previous", x, b.getF32Type());
@@ -316,8 +304,7 @@ Value StageWriter::distanceToPrevious(Value x) {
     return arith::MulFOp::create(b, rest, number(0.5));
   });
   name("column");
-  return withFirst(
-      RepeatColumnsOp::create(b, sequence(current->factor, 1, b.getF32Type()), distance));
+  return RepeatColumnsOp::create(b, sequence(current->factor, 1, b.getF32Type()), distance);
 }
 
 /// N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)) in every row: F is the share of bits, G the mean of
@@ -340,7 +327,7 @@ Value StageWriter::ratioLoss(Value bits, Value chances, double ratio) {
 
 /// Bits where a row is as far from the one before as near, or farther. Rounding has no derivative.
 Value StageWriter::bitsOfRouter(const Boundaries &settings) {
-  Value chances = distanceToPrevious(stored("rows", streams[current->input]));
+  Value chances = forced(settings, distanceToPrevious(stored("rows", streams[current->input])));
   name("bits");
   Value bits = ofClosed(map(chances, [&](ArrayRef<Value> v) -> Value {
     Value isSet = arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, v[0], number(0.5));

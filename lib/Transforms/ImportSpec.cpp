@@ -245,6 +245,10 @@ void Importer::addTables() {
       int64_t rows = isEvery ? spec::positionsOf(model, primitive) : model.vocabulary;
       addTable(boundariesName(primitive), {rows, 1}, "members", 0, 1, membersOf(*made, rows));
     }
+    if (made && made->documentEnd && known.insert(documentEndName(*made)).second) {
+      addTable(documentEndName(*made), {model.vocabulary, 1}, "members", 0, 1,
+               {*made->documentEnd});
+    }
     bool forcesFirst =
         made && made->begins && (made->hidden > 0 || made->rule != spec::BoundaryRule::Every);
     if (forcesFirst && known.insert(firstName(model, primitive)).second) {

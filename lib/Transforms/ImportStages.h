@@ -28,6 +28,8 @@ std::string distancesName(const spec::Model &model, int64_t factor, int64_t widt
 std::string boundariesName(const spec::Primitive &stage);
 /// Symbol of the table of one bit, of the first row of a stage's scale.
 std::string firstName(const spec::Model &model, const spec::Primitive &stage);
+/// Symbol of the table of bits by token that is 1 where a document ends.
+std::string documentEndName(const spec::Boundaries &settings);
 /// Its rows that are 1: tokens, or positions, with a bit.
 std::vector<int64_t> membersOf(const spec::Boundaries &settings, int64_t rows);
 
@@ -82,7 +84,10 @@ private:
   };
   mlir::Value tokenBits(const spec::Boundaries &settings, const std::string &segments);
   mlir::Value ofClosed(mlir::Value bits);
-  mlir::Value withFirst(mlir::Value bits);
+  mlir::Value forcedAt(mlir::StringRef part, mlir::Value bits, mlir::Value where);
+  mlir::Value documentBits(const spec::Boundaries &settings, const std::string &segments,
+                           bool begins);
+  mlir::Value forced(const spec::Boundaries &settings, mlir::Value bits);
   mlir::Value repeated(mlir::Value number, mlir::Value like);
   mlir::Value smoothed(mlir::Value x, const Segmentation &of);
   mlir::Value gated(mlir::Value x, const Segmentation &of, bool scatters);

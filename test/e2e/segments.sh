@@ -68,6 +68,12 @@ sed -e 's/{ "op": "shift".*/{ "op": "boundaries", "name": "twos", "rule": "every
 succeeds "nested: compile" "$sluice" compile "$work/nested.json" -t cpu-avx2 -o "$work/nested.sla"
 succeeds "nested: forced segments" "$sluice" bench "$work/nested.sla" --steps 1 --forced-factor 4 --json
 holds "nested: of tokens, and what is cut of them" 'f[0]["shortening_factor"] == {"words": 4, "twos": 8}' "$work/out"
+# Whatever a predictor says, documents end segments: here at spaces.
+spec "$work/documents.json" '"predictor": 16, "prior": 0.2, "document_end": 32'
+succeeds "documents: compile" "$sluice" compile "$work/documents.json" -t cpu-avx2 -o "$work/documents.sla"
+succeeds "documents: train" "$sluice" train "$work/documents.sla" --data "$work/training.txt" --out "$work/documents" --steps 2
+succeeds "documents: boundaries" "$sluice" boundaries "$work/documents.sla" --weights "$work/documents" --data "$work/held-out.txt" --tokens 3000 --json
+holds "behind each space" 'f[0]["text"].count(" ") == f[0]["text"].count(" |") > 100 and f[0]["boundaries"] == sum(f[0]["probabilities"][5:])' "$work/out"
 tr ' ' '\n' < "$work/held-out.txt" | sed 's/./ /g' | tr '\n' ' ' > "$work/spaces.txt"
 # A predictor that learns labels of a file, in either mode; evaluation and generation need none.
 tr -c ' ' 0 < "$work/training.txt" | tr ' ' 1 > "$work/training.labels"

@@ -463,6 +463,12 @@ class Model(Attention, Blocks):
         return F.pad(x, (0, 0, coarsest - 1, 0))
 
     @staticmethod
+    def document_ends(stage, tokens):
+        """bool [B, N]: bits of tokens that end documents, or of those behind them where bits begin segments."""
+        ends = tokens == stage.get("document_end", -1)
+        return F.pad(ends, (1, 0))[:, :-1] if stage.get("at") == "start" else ends
+
+    @staticmethod
     def segment_ends(stage, tokens):
         """Positions of bits: those of tokens of a rule, or every k-th."""
         begins = stage.get("at") == "start"
@@ -479,13 +485,14 @@ class Model(Attention, Blocks):
                 return is_space_like(row[position]) and not (position > 0 and is_space_like(row[position - 1]))
             return chr(row[position]) in " \t\n\v\f\r"
 
-        return [[t for t in range(len(row)) if is_end(t, row)] for row in tokens.tolist()]
+        forced = Model.document_ends(stage, tokens).tolist()
+        return [[t for t in range(len(row)) if is_end(t, row) or ends[t]] for row, ends in zip(tokens.tolist(), forced)]
 
-    def route(self, prefix, stage, x):
+    def route(self, prefix, stage, x, tokens):
         """Places where neighbours differ (Hwang et al. 2025), and the ratio loss of each text."""
         own, previous = self.linear(prefix + "own.", x), self.linear(prefix + "previous.", x)
         alike = F.cosine_similarity(own[:, 1:], previous[:, :-1], dim=2)
-        p = torch.cat((torch.ones_like(alike[:, :1]), (1 - alike) / 2), 1)
+        p = torch.cat((torch.ones_like(alike[:, :1]), (1 - alike) / 2), 1).masked_fill(self.document_ends(stage, tokens), 1)
         bits = (p >= 0.5).to(p)
         share, mean, n = bits.mean(1), p.mean(1), stage["ratio"]
         loss = n / (n - 1) * ((n - 1) * share * mean + (1 - share) * (1 - mean))
@@ -497,7 +504,7 @@ class Model(Attention, Blocks):
         """Ends of a rule; or where a predictor's probability rounds to 1, with the rule as labels."""
         self.begins[stage["name"]] = stage.get("at") == "start"
         if "ratio" in stage:
-            self.route(prefix, stage, source.rows())
+            self.route(prefix, stage, source.rows(), tokens)
             return
         ends = self.segment_ends(stage, tokens)
         if "predictor" in stage:
@@ -505,7 +512,8 @@ class Model(Attention, Blocks):
             labels = torch.zeros_like(logits)
             for b, places in enumerate(ends):
                 labels[b, places] = 1
-            ends = [row.nonzero()[:, 0].tolist() for row in logits > 0]
+            bits = (logits > 0) | self.document_ends(stage, tokens)
+            ends = [row.nonzero()[:, 0].tolist() for row in bits]
             loss = F.binary_cross_entropy(torch.sigmoid(logits), labels)
             self.others = self.others + stage.get("weight", 1) * loss
         self.ends[stage["name"]] = ends

@@ -14,7 +14,7 @@ size_t Deriver::bitsOfPredictor(const Fields &fields, const std::string &path, s
   return make(Kind::Map, path + ".bits", {make(Kind::Linear, path + ".out", {x})});
 }
 
-/// A row is compared with the one before; the first is forced.
+/// A row is compared with the one before.
 size_t Deriver::chancesOfRouter(const std::string &path, size_t x) {
   x = stored(path + ".rows", x);
   size_t query = make(Kind::Linear, path + ".own", {x});
@@ -25,7 +25,16 @@ size_t Deriver::chancesOfRouter(const std::string &path, size_t x) {
   };
   size_t both = product(".cosine", query, key), queries = product(".own.square", query, query);
   x = make(Kind::Map, path + ".distance", {both, queries, product(".previous.square", key, key)});
-  return withFirst(path, make(Kind::Map, path + ".column", {x}));
+  return make(Kind::Map, path + ".column", {x});
+}
+
+/// Where a token ends a document, or behind; of segments, at the token that they end or begin with.
+size_t Deriver::documentBits(const std::string &name, std::optional<size_t> outer, bool begins) {
+  const Cut *cut = outer ? &cutsAt[*outer] : nullptr;
+  size_t bits = cut ? documentBits(name, graph.values[cut->bits].segments, cut->begins)
+                    : make(Kind::Embed, name, {0});
+  bits = cut ? atEnds(name, stored(name + ".rows", bits), *outer) : bits;
+  return begins && !(cut && cut->begins) ? make(Kind::Shift, name + ".before", {bits}, 1) : bits;
 }
 
 /// The first row has a bit.
@@ -44,11 +53,19 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
   bool routes = fields.find("ratio"), hasRule = !routes && (!predicts || fields.find("rule"));
   auto rule = hasRule ? fields.choice("rule", {"whitespace", "every", "space_like", "labels"}) : 0;
   bool isEvery = rule == 1, begins = fields.choice("at", {"end", "start"}) == 1;
-  fields.refuse(cuts.contains(name) || (factor != 1 && (outer || (hasRule && !isEvery))) ||
+  fields.refuse(cuts.contains(name) ||
+                    (factor != 1 &&
+                     (outer || (hasRule && !isEvery) || fields.find("document_end"))) ||
                     (rule == 3 && !predicts),
                 "a scale that can be cut, and a name of its own", "\"" + name + "\"");
   axis.clear();
-  size_t chances = routes ? chancesOfRouter(path, x) : 0;
+  auto ended = [&](size_t bits) {
+    return !fields.find("document_end")
+               ? bits
+               : make(Kind::Map, path + ".ended",
+                      {bits, documentBits(path + ".document_end", outer, begins)});
+  };
+  size_t chances = routes ? withFirst(path, ended(chancesOfRouter(path, x))) : 0;
   size_t bits = routes     ? make(Kind::Map, path + ".bits", {chances})
                 : predicts ? bitsOfPredictor(fields, path, x)
                 : isEvery  ? make(Kind::Position, path + ".rule", {})
@@ -58,6 +75,7 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
     bits =
         make(Kind::Map, path + ".change", {bits, make(Kind::Shift, path + ".before", {bits}, 1)});
   }
+  bits = routes ? bits : ended(bits);
   bits = begins && !routes && (predicts || !isEvery) ? withFirst(path, bits) : bits;
   if (outer) { // no bits behind the last segment that has ended
     size_t ones = make(Kind::Map, path + ".ones", {cutsAt[*outer].bits});

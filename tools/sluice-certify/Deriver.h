@@ -70,6 +70,7 @@ private:
   };
   void boundaries(const Fields &fields, const std::string &path, size_t x);
   size_t tokenBits(const std::string &path, std::optional<size_t> outer);
+  size_t documentBits(const std::string &name, std::optional<size_t> outer, bool begins);
   size_t atEnds(const std::string &name, size_t x, size_t outer);
   size_t withFirst(const std::string &path, size_t bits);
   size_t smoothed(const std::string &path, size_t x, const Cut &cut);

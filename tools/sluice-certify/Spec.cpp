@@ -26,7 +26,7 @@ const std::map<std::string, std::set<std::string>> ownKeys = {
     {"upsample", {"factor", "method", "window", "segments", "by", "width", "from", "to"}},
     {"boundaries",
      {"name", "rule", "factor", "predictor", "prior", "temperature", "weight", "capacity", "at",
-      "ratio", "mode", "from"}},
+      "document_end", "ratio", "mode", "from"}},
     {"add", {"with", "from", "to"}},
     {"replace", {"with", "block", "start", "from", "to"}},
     {"dropout", {"rate", "from", "to"}},

@@ -77,7 +77,7 @@ std::string valueOf(const spec::Boundaries &made) {
   }
   bool isChange = made.rule == spec::BoundaryRule::SpaceLike;
   bool isForced = made.begins && made.rule != spec::BoundaryRule::Every;
-  return isForced ? ".begun" : isChange ? ".change" : ".rule";
+  return isForced ? ".begun" : made.documentEnd ? ".ended" : isChange ? ".change" : ".rule";
 }
 
 Boundaries find(const BoundaryFlags &flags, Progress &progress) {
@@ -108,7 +108,11 @@ Boundaries find(const BoundaryFlags &flags, Progress &progress) {
   auto add = [&](std::span<const float> row) {
     double number = row.front();
     double probability = areLogits ? 1 / (1 + std::exp(-(number + start))) : number;
-    probability = areLogits && made.begins && found.tokens == 0 ? 1 : probability;
+    auto at = static_cast<size_t>(found.tokens);
+    bool isFirst = made.begins && at == 0;
+    bool isEnd =
+        made.documentEnd && !isFirst && text.bytes[at - (made.begins ? 1 : 0)] == *made.documentEnd;
+    probability = areLogits && (isFirst || isEnd) ? 1 : probability;
     found.add(text.bytes[static_cast<size_t>(found.tokens)], probability, flags.most);
   };
   computeRows(*executor, text, 1, add,

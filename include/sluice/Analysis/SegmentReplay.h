@@ -16,8 +16,11 @@ public:
     int64_t factor = 1;                    ///< of the scale that is cut
     llvm::DenseSet<int64_t> members;       ///< of the rule's table
     llvm::SmallVector<SegmentOp> selected; ///< the bit is that of the token that ends a segment
-    bool hasFirst = false; ///< the first row has a bit, whatever decides the others
-    bool isChange = false; ///< the bit is of a member behind a token that is none
+    bool hasFirst = false;                 ///< the first row has a bit, whatever decides the others
+    bool isChange = false;                 ///< the bit is of a member behind a token that is none
+    llvm::DenseSet<int64_t> documentEnds;  ///< tokens that force a bit, whatever decides the others
+    /// From a bit to the token that forces it: a cut whose ends are read, or none: one row back.
+    llvm::SmallVector<SegmentOp> toDocument;
   };
   explicit BoundaryRules(mlir::func::FuncOp function);
 
@@ -42,6 +45,8 @@ public:
   std::vector<SegmentRun> findRuns(const FoundLeak &leak, const Boundaries &boundaries) const;
 
 private:
+  bool endsDocument(const Boundaries &boundaries, size_t cut, int64_t place,
+                    llvm::ArrayRef<int32_t> tokens) const;
   /// By token, cuts of rules and whether they want a bit there.
   using Wishes = std::vector<std::vector<std::pair<size_t, bool>>>;
   Wishes wishesOf(const Boundaries &boundaries, int64_t length) const;

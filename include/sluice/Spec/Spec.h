@@ -298,6 +298,8 @@ struct Boundaries {
   double weight = 1;                ///< what the predictor's or router's loss counts
   bool begins = false;              ///< a bit begins a segment, and the first row has one
   bool asInCode = false;            ///< as the paper's public code has it, where the two differ
+  /// Token that ends a segment, whatever else says.
+  std::optional<int64_t> documentEnd;
   double ratio =
       0; ///< rows of a segment that a router should make (Hwang et al. 2025); 0: no router
   int64_t spare = 0; ///< rows beyond its segments that some stage reads; set by the expansion

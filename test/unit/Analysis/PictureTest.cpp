@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Parser/Parser.h"
 #include <gtest/gtest.h>
+#include <map>
 
 using namespace mlir;
 using namespace sluice;
@@ -197,6 +198,24 @@ TEST(Pictures, SegmentsOfATextEndAtItsMarks) {
   EXPECT_TRUE(has(error, "expected | behind each byte that ends a segment")) << error;
   EXPECT_FALSE(makePicture(*model.module, verdict, 4, error, "\1|\7"));
   EXPECT_TRUE(has(error, "expected bytes below the vocabulary of 7, found 7")) << error;
+}
+
+/// Every token is like a space: one behind another begins nothing, the first and one behind a
+/// document do.
+TEST(Pictures, SegmentsOfATextBeginBehindDocuments) {
+  Imported model(R"({ "op": "boundaries", "name": "words", "rule": "space_like", "at": "start",
+      "document_end": 6 }, { "op": "shorten", "segments": "words", "method": "first" },
+    { "op": "upsample", "segments": "words" }, { "op": "add", "with": "x" },)");
+  CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
+  const std::map<int64_t, std::vector<bool>> rows = {{2, {true, false, true, false, false}},
+                                                     {3, {false, false, false, true, false}},
+                                                     {4, {false, false, false, true, true}}};
+  for (const auto &[row, seen] : rows) {
+    std::string error;
+    auto picture = makePicture(*model.module, verdict, row, error, "\1\2\6\3\4");
+    ASSERT_TRUE(picture) << error;
+    EXPECT_EQ(picture->bands.front().seen, seen) << row;
+  }
 }
 
 TEST(Pictures, NamesAreEscaped) {
