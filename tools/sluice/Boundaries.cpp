@@ -108,7 +108,8 @@ Boundaries find(const BoundaryFlags &flags, Progress &progress) {
   auto add = [&](std::span<const float> row) {
     double number = row.front();
     double probability = areLogits ? 1 / (1 + std::exp(-(number + start))) : number;
-    probability = areLogits && made.begins && found.tokens == 0 ? 1 : probability;
+    bool isFirst = found.tokens % artifact->plan().model.context == 0; // of its window
+    probability = areLogits && made.begins && isFirst ? 1 : probability;
     found.add(text.bytes[static_cast<size_t>(found.tokens)], probability, flags.most);
   };
   computeRows(*executor, text, 1, add,
