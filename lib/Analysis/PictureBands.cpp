@@ -296,7 +296,10 @@ Bands::Bands(CrossEntropyOp loss) : loss(loss) {
   auto function = loss->getParentOfType<func::FuncOp>();
   llvm::DenseSet<Operation *> live = {loss};
   for (Operation &op : llvm::reverse(function.getBody().front())) {
-    if (llvm::any_of(op.getUsers(), [&](Operation *user) { return live.contains(user); })) {
+    // What only says where segments are is drawn as these.
+    if (llvm::any_of(op.getUses(), [&](OpOperand &use) {
+          return live.contains(use.getOwner()) && !isOfBoundaries(use);
+        })) {
       live.insert(&op);
     }
   }
