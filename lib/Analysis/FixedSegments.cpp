@@ -24,10 +24,13 @@ RegularSegments::RegularSegments(func::FuncOp function)
   BoundaryRules rules(function);
   for (auto [i, cut] : llvm::enumerate(cuts)) {
     int64_t below = tokensOf(cut.getBits());
+    bool begins = rules.begins(i);
+    size_t next = begins ? 1 : 0; // the bit that ends the first segment
     auto ends = rules.findRegular(i, longest);
-    positions.push_back(ends && !ends->empty() ? ends->front() + 1
-                        : below == 1           ? ofTokens
-                                               : ofOthers);
+    positions.push_back(ends && ends->size() > next ? (*ends)[next] + (begins ? 0 : 1)
+                        : below == 1                ? ofTokens
+                                                    : ofOthers);
+    firsts.push_back(begins ? 0 : positions.back() - 1);
     tokens[scales.axisOf(cut.getEnds())] = positions.back() * below;
   }
 }
@@ -41,10 +44,14 @@ Boundaries RegularSegments::boundariesAt(int64_t length) const {
   Boundaries boundaries;
   for (size_t i = 0; i < cuts.size(); ++i) {
     SegmentOp cut = cuts[i];
-    int64_t below = tokensOf(cut.getBits()), rows = llvm::divideCeil(length, below);
-    rows = scales.isSegmented(cut.getBits()) ? length / below : rows;
+    int64_t rows = llvm::divideCeil(length, tokensOf(cut.getBits()));
+    for (size_t outer = 0; outer < i; ++outer) { // of segments, those that have a bit
+      SegmentOp made = cuts[outer];
+      bool isCutAgain = scales.axisOf(made.getEnds()) == scales.axisOf(cut.getBits());
+      rows = isCutAgain ? static_cast<int64_t>(boundaries[outer].size()) : rows;
+    }
     std::vector<int64_t> &ends = boundaries.emplace_back();
-    for (int64_t end = positions[i] - 1; end < rows; end += positions[i]) {
+    for (int64_t end = firsts[i]; end < rows; end += positions[i]) {
       ends.push_back(end);
     }
   }
@@ -66,7 +73,12 @@ std::string RegularSegments::describe() const {
 //===----------------------------------------------------------------------===//
 
 FixedSegments::FixedSegments(func::FuncOp function, Boundaries given)
-    : scales(function), cuts(function.getOps<SegmentOp>()), boundaries(std::move(given)) {}
+    : scales(function), cuts(function.getOps<SegmentOp>()), boundaries(std::move(given)) {
+  BoundaryRules rules(function);
+  for (size_t cut = 0; cut < cuts.size(); ++cut) {
+    begins.push_back(rules.begins(cut));
+  }
+}
 
 /// Of a value on segments, the cut that makes them.
 std::optional<size_t> FixedSegments::cutOf(Value value) const {
@@ -126,13 +138,18 @@ std::pair<int64_t, int64_t> FixedSegments::rangeOf(CausalFlowInterface op, unsig
 }
 
 int64_t FixedSegments::firstTokenOf(Value value, int64_t row) const {
+  constexpr int64_t behindAll = int64_t{1} << 40;
   int64_t position = row * scales.factorOf(value);
   while (std::optional<size_t> cut = cutOf(value)) {
     SegmentOp made = cuts[*cut];
     const std::vector<int64_t> &ends = boundaries[*cut];
     auto segment = std::min(static_cast<size_t>(position), ends.size());
     value = made.getBits();
-    position = (segment == 0 ? 0 : ends[segment - 1] + 1) * scales.factorOf(value);
+    if (begins[*cut] && segment == ends.size()) {
+      return behindAll;
+    }
+    position = begins[*cut] ? ends[segment] : segment == 0 ? 0 : ends[segment - 1] + 1;
+    position *= scales.factorOf(value);
   }
   return position;
 }

@@ -11,7 +11,8 @@ namespace sluice {
 bool isOfBoundaries(mlir::OpOperand &operand);
 
 /// Rows of a function's scales under regular boundaries: segments of a rule's factor, else of four
-/// tokens, and of two where groups or segments are cut.
+/// tokens, and of two where groups or segments are cut. Bits that begin segments begin with the
+/// first row.
 class RegularSegments {
 public:
   explicit RegularSegments(mlir::func::FuncOp function);
@@ -26,6 +27,7 @@ private:
   Scales scales;
   llvm::SmallVector<SegmentOp> cuts;
   llvm::SmallVector<int64_t> positions;            ///< of the cut scale, in a segment
+  llvm::SmallVector<int64_t> firsts;               ///< of its positions, the first with a bit
   llvm::DenseMap<mlir::Attribute, int64_t> tokens; ///< of a segment, by axis
 };
 
@@ -41,7 +43,8 @@ public:
   /// where there is none. Of operands whose reads have terms.
   std::pair<int64_t, int64_t> rangeOf(CausalFlowInterface op, unsigned operand, int64_t p,
                                       int64_t n) const;
-  /// The first token of a row; of the row behind the last that has ended, the next token.
+  /// The first token of a row; of the row behind the last that has ended, the next token. Where
+  /// bits begin segments, the row behind the last of them is behind all tokens.
   int64_t firstTokenOf(mlir::Value value, int64_t row) const;
 
 private:
@@ -50,6 +53,7 @@ private:
 
   Scales scales;
   llvm::SmallVector<SegmentOp> cuts;
+  llvm::SmallVector<bool> begins; ///< whether the bits of a cut begin segments
   Boundaries boundaries;
 };
 

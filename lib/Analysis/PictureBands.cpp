@@ -3,6 +3,8 @@
 // Bands and how they read one another; which positions of them a row reads.
 #include "PictureBands.h"
 #include "FixedSegments.h"
+#include "sluice/Analysis/SegmentReplay.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -10,6 +12,12 @@ using namespace sluice;
 //===----------------------------------------------------------------------===//
 // Words
 //===----------------------------------------------------------------------===//
+
+/// Whether the bits behind these ends or counts begin segments.
+static bool beginSegments(Value endsOrCounts) {
+  auto cut = endsOrCounts.getDefiningOp<SegmentOp>();
+  return cut && BoundaryRules(cut->getParentOfType<func::FuncOp>()).begins(cut);
+}
 
 static std::string nameOfMask(AttentionOp op, IntegerSet mask) {
   if (ScaleRatio scales = scalesOf(op); scales.query != scales.key) {
@@ -80,12 +88,20 @@ static std::string nameOfMap(Operation *op) {
     return "linear map of " + nameOfGroup(fold.getRowGroup());
   }
   if (auto spread = dyn_cast<SpreadSegmentsOp>(op)) {
-    return spread.getBy() == 0 ? "own segment"
-                               : std::to_string(spread.getBy()) + " segment" +
-                                     (spread.getBy() == 1 ? "" : "s") + " back";
+    int64_t back =
+        static_cast<int64_t>(spread.getBy()) - (beginSegments(spread.getCounts()) ? 1 : 0);
+    return back < 0    ? "next segment"
+           : back == 0 ? "own segment"
+                       : std::to_string(back) + " segment" + (back == 1 ? "" : "s") + " back";
   }
-  if (isa<PoolSegmentsOp, SelectSegmentsOp>(op)) {
-    return isa<PoolSegmentsOp>(op) ? "means of segments" : "last rows of segments";
+  if (isa<PoolSegmentsOp>(op)) {
+    return "means of segments";
+  }
+  if (auto select = dyn_cast<SelectSegmentsOp>(op)) {
+    return beginSegments(select.getEnds()) ? "first rows of segments" : "last rows of segments";
+  }
+  if (isa<HashedAttentionOp>(op)) {
+    return "attention by hashes";
   }
   return isa<MapOp>(op) ? "add" : op->getName().stripDialect().str();
 }
@@ -280,7 +296,10 @@ Bands::Bands(CrossEntropyOp loss) : loss(loss) {
   auto function = loss->getParentOfType<func::FuncOp>();
   llvm::DenseSet<Operation *> live = {loss};
   for (Operation &op : llvm::reverse(function.getBody().front())) {
-    if (llvm::any_of(op.getUsers(), [&](Operation *user) { return live.contains(user); })) {
+    // What only says where segments are is drawn as these.
+    if (llvm::any_of(op.getUses(), [&](OpOperand &use) {
+          return live.contains(use.getOwner()) && !isOfBoundaries(use);
+        })) {
       live.insert(&op);
     }
   }

@@ -60,8 +60,12 @@ std::string sluice::remedyFor(Operation *fault, spec::SourceLocation &place, Men
              std::to_string(k);
     }
     if (!shifts.nearest) {
+      bool isStarted = fault->getOperand(0).getDefiningOp<StartOp>() != nullptr;
       mending.insertShift(fault, k - 1);
-      return "no shift stands right before this shortening by " + std::to_string(k) +
+      std::string here = " this shortening by " + std::to_string(k);
+      return (isStarted
+                  ? "the shift before" + here + " has a learned start, so it ends with its scale"
+                  : "no shift stands right before" + here) +
              "; shift by " + least + " directly before it";
     }
     auto nearest = cast<ShiftOp>(shifts.nearest);

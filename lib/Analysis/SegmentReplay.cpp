@@ -217,6 +217,38 @@ std::optional<std::vector<int32_t>> BoundaryRules::findTokens(const Boundaries &
   return tokens;
 }
 
+BoundaryRules::Row BoundaryRules::rowOf(const Boundaries &boundaries, size_t cut, int64_t p,
+                                        int64_t length) const {
+  Row row{p, p, p};
+  SegmentOp own = cuts[cut];
+  for (size_t outer = cut; outer-- > 0;) {
+    SegmentOp made = cuts[outer];
+    if (made.getEnds().getType().getScale() != own.getBits().getType().getScale()) {
+      continue;
+    }
+    const std::vector<int64_t> &ends = boundaries[outer];
+    auto endOf = [&](int64_t segment) { return ends[static_cast<size_t>(segment)]; };
+    row.asked = endOf(row.asked);
+    if (begins(outer)) {
+      row.first = endOf(row.first);
+      row.last = (row.last + 1 < static_cast<int64_t>(ends.size())
+                      ? endOf(row.last + 1)
+                      : countPlaces(boundaries, outer, length)) -
+                 1;
+    } else {
+      row.first = row.first == 0 ? 0 : endOf(row.first - 1) + 1;
+      row.last = endOf(row.last);
+    }
+    own = made;
+    ++row.level;
+  }
+  int64_t factor = Scales(function).factorOf(own.getBits());
+  row.first *= factor;
+  row.last = std::min(row.last * factor + factor, length) - 1;
+  row.asked = std::min(row.asked * factor + factor, length) - 1;
+  return row;
+}
+
 std::optional<Boundaries> BoundaryRules::boundariesOf(ArrayRef<int32_t> tokens,
                                                       ArrayRef<int64_t> marks) const {
   auto length = static_cast<int64_t>(tokens.size());
@@ -227,28 +259,21 @@ std::optional<Boundaries> BoundaryRules::boundariesOf(ArrayRef<int32_t> tokens,
     if (source.kind == Predicted && !isMarked) {
       return std::nullopt;
     }
+    auto isMember = [&](int64_t token) {
+      return token >= 0 && source.members.contains(tokens[static_cast<size_t>(token)]);
+    };
+    auto isMarkedBehind = [&](int64_t token, int64_t level) {
+      return token >= 0 && marks[static_cast<size_t>(token)] >= level;
+    };
     int64_t places = countPlaces(boundaries, i, length);
     std::vector<int64_t> ends;
     for (int64_t p = 0; p < places; ++p) {
-      int64_t token = p, level = 1;
-      SegmentOp cut = cuts[i];
-      for (size_t outer = i; outer-- > 0;) { // the token that ends what p counts
-        SegmentOp made = cuts[outer];
-        if (made.getEnds().getType().getScale() == cut.getBits().getType().getScale()) {
-          token = boundaries[outer][static_cast<size_t>(token)];
-          cut = made;
-          ++level;
-        }
-      }
-      int64_t factor = Scales(function).factorOf(cut.getBits());
-      token = std::min(token * factor + factor, length) - 1;
-      auto at = static_cast<size_t>(token);
-      bool isEnd = source.kind == Predicted    ? marks[at] >= level
-                   : source.kind == ByPosition ? source.members.contains(p)
-                                               : source.members.contains(tokens[at]);
-      isEnd &= !source.isChange || at == 0 || !source.members.contains(tokens[at - 1]);
-      isEnd |= source.hasFirst && p == 0;
-      if (isEnd || endsDocument(boundaries, i, p, tokens)) {
+      Row row = rowOf(boundaries, i, p, length);
+      bool isEnd = source.kind == ByPosition ? source.members.contains(p)
+                   : source.kind == ByToken
+                       ? isMember(row.asked) && !(source.isChange && isMember(row.asked - 1))
+                       : isMarkedBehind(begins(i) ? row.first - 1 : row.last, row.level);
+      if (isEnd || (source.hasFirst && p == 0) || endsDocument(boundaries, i, p, tokens)) {
         ends.push_back(p);
       }
     }

@@ -76,7 +76,7 @@ void readPredictor(const Fields &fields, Boundaries &made) {
     fields.need("rule", "what ends a segment, such as \"whitespace\"; or add a \"predictor\"");
   }
   if (made.hidden == 0) {
-    refuse(fields, "weight", "beside \"predictor\"");
+    refuse(fields, "weight", "beside \"predictor\" or \"ratio\"");
   }
   made.weight = fields.number("weight", positive, 1);
   if (made.hidden > 0 && !made.rule) {
@@ -118,8 +118,9 @@ void checkSelection(const Stage &stage, const Boundaries &made) {
   if (pool && pool->isSelection && made.hidden > 0 && !made.rule) {
     refuseAt(stage.at("method"),
              "expected \"average\" for \"method\" where a predictor without \"rule\" makes the "
-             "segments, as a selected row has no derivative by its bits, found \"last\"; leave "
-             "it out, or give the boundaries a \"rule\"");
+             "segments, as a selected row has no derivative by its bits, found " +
+                 quote(pool->isFirst ? "first" : "last") +
+                 "; leave it out, or give the boundaries a \"rule\"");
   }
 }
 

@@ -448,6 +448,7 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
       Value clock = clocks.lookup(ScheduleOp(schedule).getSegmentsAttr());
       Value last = clock ? clock : Value(arith::SubIOp::create(b, take, constant(b, 1)));
       Value computed = emitRowCount(b, schedule, last), most = constant(b, ring);
+      computed = clock ? withinAxis(b, schedule, computed) : computed;
       Value count = arith::MinSIOp::create(b, computed, most);
       // Of segments, rows may run ahead of the tokens.
       Value length =

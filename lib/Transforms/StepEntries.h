@@ -81,6 +81,7 @@ private:
   void commitClosed(mlir::ValueRange counts);
   mlir::Value countSegments(SegmentOp op, mlir::Value bits, mlir::RankedTensorType type);
   mlir::Value scheduleSegments(SegmentOp op, mlir::Value counts);
+  mlir::Value withinAxis(mlir::ImplicitLocOpBuilder &b, ScheduleOp schedule, mlir::Value rows);
   void storeEnds(SegmentOp op, mlir::RankedTensorType type,
                  llvm::DenseMap<mlir::Value, mlir::Value> &tensors);
   /// Columns of a state's value that lie in a place of their own: the state's name and `suffix`.

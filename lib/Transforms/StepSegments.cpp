@@ -96,6 +96,15 @@ Value StepEntries::countSegments(SegmentOp op, Value bits, RankedTensorType type
   return made.getResult(0);
 }
 
+/// At most the rows that the schedule's scale has: what waits for no token, as rows by distance, is
+/// due ahead of the segments, and has none behind the last that there is room for.
+Value StepEntries::withinAxis(ImplicitLocOpBuilder &b, ScheduleOp schedule, Value rows) {
+  auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(schedule, schedule.getSegmentsAttr());
+  int64_t factor = std::max<int64_t>(1, factors.lookup(schedule));
+  int64_t most = llvm::divideCeil(static_cast<int64_t>(*axis.getRows()), factor);
+  return arith::MinSIOp::create(b, rows, constant(b, most));
+}
+
 /// One launch for the schedules of the axis: rows by the segments closed before this step, none
 /// before the first, and after it.
 Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
@@ -120,8 +129,8 @@ Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
   Value most = constant(body, 0);
   for (auto schedule : module.getOps<ScheduleOp>()) {
     if (schedule.getSegmentsAttr() == axis) {
-      Value start = emitRowCount(body, schedule, before);
-      Value end = emitRowCount(body, schedule, now);
+      Value start = withinAxis(body, schedule, emitRowCount(body, schedule, before));
+      Value end = withinAxis(body, schedule, emitRowCount(body, schedule, now));
       Value due = arith::MulIOp::create(body, arith::SubIOp::create(body, end, start), take);
       Value reached = arith::MulIOp::create(body, end, constant(body, factors.lookup(schedule)));
       most = arith::MaxSIOp::create(body, most, reached);

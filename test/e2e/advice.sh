@@ -124,6 +124,16 @@ counts "words of a text: means of the words" group 'n == 4'
 cp "$work/picture.svg" "$work/first.svg"
 draws "marked words" 0 "$work/predicted.json" --picture-text "the |cat |sat |on |it" --picture-row 13
 succeeds "are those of the rule" cmp <(grep -v "<title>" "$work/first.svg") <(grep -v "<title>" "$work/picture.svg")
+begun='{ "op": "shorten", "segments": "words", "method": "first" }, { "op": "layer" }, { "op": "upsample", "segments": "words" }, { "op": "add", "with": "x" },'
+write_spec "$work/begun.json" '{ "op": "boundaries", "name": "words", "at": "start", "rule": "space_like" }, '"$begun"
+write_spec "$work/begun-predicted.json" '{ "op": "boundaries", "name": "words", "at": "start", "predictor": 4, "rule": "space_like" }, '"$begun"
+write_spec "$work/begun-every.json" '{ "op": "boundaries", "name": "words", "at": "start", "rule": "every", "factor": 8 }, '"$begun"
+draws "words that begin at spaces" 0 "$work/begun.json" --picture-text "the, cat sat" --picture-row 10
+cp "$work/picture.svg" "$work/first.svg"
+draws "marked where they begin" 0 "$work/begun-predicted.json" --picture-text "the|, cat| sat" --picture-row 10
+succeeds "are the same" cmp <(grep -v "<title>" "$work/first.svg") <(grep -v "<title>" "$work/picture.svg")
+succeeds "segments that begin at every eighth token: check" "$sluice" check "$work/begun-every.json"
+says "see that token alone of each" 'begun-every.json:.*blind spot: rows 8m to 8m\+7 never see tokens 8m-31 to 8m-25; .*, with segments of 8 tokens\)'
 draws "a leak of segments" 1 "$segments/words-own.json"
 counts "a leak of segments: the path" leak-path 'n >= 2'
 draws "a boundary that tells" 1 "$segments/counts-ahead.mlir"

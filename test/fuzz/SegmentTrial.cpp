@@ -34,6 +34,7 @@ private:
   void layer();
   void shift();
   void group(const std::function<void()> &inside);
+  Json boundaries(const std::string &name, bool mayRead);
   void cut(int level, bool mayRead);
   void onSegments(int level);
 
@@ -90,34 +91,50 @@ void Generator::onSegments(int level) {
   }
 }
 
-/// Segments, moved by one at either end or at neither: causal where it is at one at least.
+/// What makes the bits: a rule or a predictor, of ends or of starts, or a router.
+Json Generator::boundaries(const std::string &name, bool mayRead) {
+  Json stage = {{"op", "boundaries"}, {"name", name}};
+  bool begins = chance(0.4);
+  if (begins) {
+    stage["at"] = "start";
+  }
+  if (begins && chance(0.5)) {
+    stage["ratio"] = 3;
+  } else if (!mayRead || chance(0.6)) {
+    stage["predictor"] = 2;
+    stage["prior"] = 0.3;
+  } else {
+    stage["rule"] = begins && chance(0.5) ? "space_like" : "whitespace";
+  }
+  return stage;
+}
+
+/// Segments, moved by one at either end or at neither: causal where it is at one at least. Rows
+/// that were moved are not those that a router's chances belong to, so they leak where smoothed.
 void Generator::cut(int level, bool mayRead) {
   std::string name = "cut" + std::to_string(level), fine = "x" + std::to_string(names++);
   emit({{"op", "norm"}, {"to", fine}});
-  bool isDrawn = !mayRead || chance(0.6);
   if (mistake()) {
     emit({{"op", "layer"}, {"mask", "bidirectional"}}); // of what bits read
   }
-  Json boundaries = {{"op", "boundaries"}, {"name", name}};
-  if (isDrawn) {
-    boundaries["predictor"] = 2;
-    boundaries["prior"] = 0.3;
-  } else {
-    boundaries["rule"] = "whitespace";
-  }
-  emit(boundaries);
-  bool isLast = !isDrawn && chance(0.4);
+  Json made = boundaries(name, mayRead);
+  emit(made);
+  bool begins = made.contains("at"), isRouted = made.contains("ratio");
   emit({{"op", "shorten"}, {"from", fine}, {"segments", name}});
-  if (isLast) {
-    stages.back()["method"] = "last";
+  if (isRouted || (made.contains("rule") && chance(0.4))) {
+    stages.back()["method"] = begins ? "first" : "last";
   }
-  bool isMoved = chance(0.4);
+  bool smooths = isRouted && chance(0.6);
+  bool isMoved = smooths ? mistake() : chance(0.4);
   if (isMoved) {
     shift();
   }
   onSegments(level);
   int64_t by = isMoved ? (chance(0.7) ? 0 : 1) : mistake() ? 0 : (chance(0.8) ? 1 : 2);
   emit({{"op", "upsample"}, {"segments", name}, {"by", by}});
+  if (smooths || chance(0.2)) {
+    stages.back()["method"] = smooths ? "smooth" : "scatter";
+  }
   emit({{"op", "add"}, {"with", fine}});
 }
 

@@ -127,10 +127,11 @@ void cli::requireForced(const Json &shortening, int64_t factor, const Plan &plan
     const std::string &axis = segments.axis;
     const Json &found = shortening[axis];
     if (found.is_null() || std::abs(found.get<double>() / expected - 1) > 1e-4) {
-      throw UserError("expected segments of \"" + axis + "\" that white space ends, of " +
-                      std::to_string(factor) + " tokens with --forced-factor, found " +
-                      (found.is_null() ? "none" : format("%.3f", found.get<double>())) +
-                      "; give a model whose boundaries have the rule \"whitespace\"");
+      throw UserError(
+          "expected segments of \"" + axis + "\" that white space ends, of " +
+          std::to_string(factor) + " tokens with --forced-factor, found " +
+          (found.is_null() ? "none" : format("%.3f", found.get<double>())) +
+          "; give a model whose boundaries have the rule \"whitespace\" and end segments");
     }
   }
   if (shortening.empty()) {

@@ -109,7 +109,7 @@ Boundaries find(const BoundaryFlags &flags, Progress &progress) {
     double number = row.front();
     double probability = areLogits ? 1 / (1 + std::exp(-(number + start))) : number;
     auto at = static_cast<size_t>(found.tokens);
-    bool isFirst = made.begins && at == 0;
+    bool isFirst = made.begins && found.tokens % artifact->plan().model.context == 0; // of a window
     bool isEnd =
         made.documentEnd && !isFirst && text.bytes[at - (made.begins ? 1 : 0)] == *made.documentEnd;
     probability = areLogits && (isFirst || isEnd) ? 1 : probability;

@@ -35,7 +35,15 @@ public:
   /// do.
   std::optional<std::vector<int32_t>> findTokens(const Boundaries &boundaries,
                                                  int64_t length) const;
-  /// The boundaries of a text. `marks` says of each token how many levels a predictor's bits end
+  /// Whether the bits of a cut begin segments: the first row has one.
+  bool begins(size_t cut) const {
+    const Source &source = sources[cut];
+    return source.hasFirst || (source.kind == ByPosition && source.members.contains(0));
+  }
+  bool begins(SegmentOp cut) const {
+    return begins(static_cast<size_t>(llvm::find(cuts, cut) - cuts.begin()));
+  }
+  /// The boundaries of a text. `marks` says of each token how many levels of predicted segments end
   /// there; none where there is a predictor and no mark, or the length is not that of the tokens.
   std::optional<Boundaries> boundariesOf(llvm::ArrayRef<int32_t> tokens,
                                          llvm::ArrayRef<int64_t> marks) const;
@@ -56,6 +64,12 @@ private:
   ForcedBits findBits(const Boundaries &boundaries) const;
   Boundaries turnedAt(Boundaries boundaries, size_t cut, int64_t position, int64_t length) const;
   std::optional<size_t> findCut(mlir::Value bits) const;
+  /// What row p that a cut reads stands for: its first and last token, the token that rules ask,
+  /// and the levels up to there.
+  struct Row {
+    int64_t first, last, asked, level = 1;
+  };
+  Row rowOf(const Boundaries &boundaries, size_t cut, int64_t p, int64_t length) const;
 
   mlir::func::FuncOp function;
   llvm::SmallVector<SegmentOp> cuts;

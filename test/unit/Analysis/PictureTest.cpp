@@ -218,6 +218,40 @@ TEST(Pictures, SegmentsOfATextBeginBehindDocuments) {
   }
 }
 
+/// Segments that begin at bits begin behind a mark, and with the first token; nothing stands behind
+/// the last of them.
+TEST(Pictures, SegmentsOfATextBeginBehindItsMarks) {
+  Imported model(R"({ "op": "boundaries", "name": "words", "at": "start", "predictor": 2,
+      "rule": "whitespace" },
+    { "op": "shorten", "segments": "words", "method": "first" }, { "op": "layer" },
+    { "op": "upsample", "segments": "words" }, { "op": "add", "with": "x" },)");
+  CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
+  std::string error, seen;
+  std::optional<Picture> picture =
+      makePicture(*model.module, verdict, 4, error, "\1\2\3|\4\5\6|\1");
+  ASSERT_TRUE(picture) << error;
+  for (bool isSeen : picture->bands.front().seen) {
+    seen += isSeen ? '1' : '0';
+  }
+  EXPECT_EQ(seen, "1001100");
+  const PictureBand &pooled = picture->bands[1];
+  EXPECT_EQ(pooled.label, "first rows of segments");
+  EXPECT_TRUE(llvm::is_contained(labelsOf(*picture), "own segment"));
+  ASSERT_EQ(pooled.starts.size(), 5u);
+  EXPECT_EQ(std::vector(pooled.starts.begin(), pooled.starts.begin() + 3),
+            (std::vector<int64_t>{0, 3, 6}));
+  EXPECT_GE(pooled.starts[3], picture->length);
+}
+
+TEST(Pictures, AttentionByHashesHasAName) {
+  Imported model(R"({ "op": "layer", "lsh": { "buckets": 2 } },)");
+  CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
+  std::string error;
+  std::optional<Picture> picture = makePicture(*model.module, verdict, 1, error);
+  ASSERT_TRUE(picture) << error;
+  EXPECT_TRUE(llvm::is_contained(labelsOf(*picture), "attention by hashes"));
+}
+
 TEST(Pictures, NamesAreEscaped) {
   Picture picture;
   picture.name = "<a> & \"b\"";

@@ -120,6 +120,15 @@ constexpr const char *lastAndPredicted =
     {"op": "upsample", "segments": "guessed", "by": 2},
     {"op": "add", "with": "more"}, {"op": "head"}]})json";
 
+/// As many segments as the axis has rows, and rows by distance that are due ahead of them.
+constexpr const char *fullAxis =
+    R"json({"sluice": 1, "vocabulary": 17, "context": 7, "batch": 2, "width": 8,
+  "defaults": {"heads": 2, "feed_forward": 8, "relative": "xl"},
+  "stages": [{"op": "embedding", "to": "fine"},
+    {"op": "boundaries", "name": "fours", "rule": "every", "factor": 4, "at": "start"},
+    {"op": "shorten", "segments": "fours", "method": "first"}, {"op": "layer"},
+    {"op": "upsample", "segments": "fours"}, {"op": "add", "with": "fine"}, {"op": "head"}]})json";
+
 /// Every token ends a segment, so that rows ahead of the segments are more than the tokens; the
 /// group of such rows alone runs ahead.
 constexpr const char *everyToken =

@@ -203,7 +203,7 @@ INSTANTIATE_TEST_SUITE_P(Segmented, Stepped,
                          ::testing::Values(Family{"Words", words},
                                            Family{"LastAndPredicted", lastAndPredicted},
                                            Family{"EveryToken", everyToken},
-                                           Family{"Begun", begun}),
+                                           Family{"FullAxis", fullAxis}, Family{"Begun", begun}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Inputs, Stepped, ::testing::Values(Family{"Encoders", encoders}),
