@@ -30,7 +30,7 @@ covered() {
 
 for dialect in Sluice Dispatch Plan; do
   ops=$(sed -nE 's/^def [A-Za-z_]+ *: *[A-Za-z_]+<"([a-z_]+)".*/'"${dialect,,}"'.\1/p' "$root/include/sluice/Dialect/$dialect"/*.td)
-  covered "round trip of every op of $dialect" "$root/test/Dialect/$dialect" --include=ops.mlir --include=step.mlir --include=hashed.mlir <<< "$ops"
+  covered "round trip of every op of $dialect" "$root/test/Dialect/$dialect" --include=ops.mlir --include=step.mlir --include=hashed.mlir --include=labels.mlir <<< "$ops"
 done
 messages=$(grep -rhoE '"[DS]-[0-9]{3}: ' "$root/lib" | tr -d '": ' | sort -u)
 covered "every message of a verifier" "$root/test" --include=*.mlir --include=*.test <<< "$messages"
