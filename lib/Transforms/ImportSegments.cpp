@@ -433,6 +433,9 @@ Value StageWriter::smoothed(Value x, const Segmentation &of) {
     x = map({x, wide, before}, [&](ArrayRef<Value> v) -> Value {
       return arith::AddFOp::create(b, v[0], arith::MulFOp::create(b, v[1], v[2]));
     });
+    if (2 * step >= model.context) { // no pass behind this one reads what is left
+      break;
+    }
     name(pass + ".left.before");
     Value earlier = sluice::ShiftOp::create(b, left.getType(), left, step);
     name(pass + ".left");
