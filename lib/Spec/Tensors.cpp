@@ -158,8 +158,7 @@ private:
   void addRelative(const Layer &layer) {
     int64_t queries = layer.heads * layer.headSize;
     if (layer.relative == Relative::Bias) {
-      tensor("attention.relative.table",
-             {std::min(layer.distances, distanceCount(model, primitives, *stage)), layer.heads},
+      tensor("attention.relative.table", {std::min(layer.distances, rowsOfTable()), layer.heads},
              {InitialKind::Zeros}, false);
     }
     if (!layer.isXl()) {
@@ -171,6 +170,17 @@ private:
       bias("attention.relative.content.", queries);
       bias("attention.relative.position.", queries);
     }
+  }
+
+  /// Distances that rows of this stage's scale have; on segments, as many as these have room for.
+  int64_t rowsOfTable() const {
+    for (const Primitive &other : primitives) {
+      const auto *made = std::get_if<Boundaries>(&other.settings);
+      if (made && made->name == stage->segments) {
+        return (made->capacity + made->spare + stage->factor - 1) / stage->factor;
+      }
+    }
+    return distanceCount(model, primitives, *stage);
   }
 
   void addFeedForward(const Layer &layer) {

@@ -53,6 +53,10 @@ for name in megabyte block-transformer spacebyte hnet; do
   succeeds "$name: the same text without a cache, past the context" cmp "$work/text" "$work/text--no-cache"
 done
 
+succeeds "boundaries of segments that begin at bits" "$sluice" boundaries "$work/spacebyte.sla" --weights "$work/spacebyte" --data "$work/held-out.txt" --json
+holds "each begins a segment, and segments hold all tokens" \
+  'sum(l["segments"] for l in f[0]["lengths"]) == f[0]["boundaries"] and sum(l["segments"] * l["tokens"] for l in f[0]["lengths"]) == f[0]["tokens"]' "$work/out"
+
 # cleans LANGUAGE TEXT CLEANED
 cleans() {
   printf '%b' "$2" > "$work/raw.txt"

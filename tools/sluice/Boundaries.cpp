@@ -117,6 +117,9 @@ Boundaries find(const BoundaryFlags &flags, Progress &progress) {
   };
   computeRows(*executor, text, 1, add,
               [&](double share) { progress.draw(share, "cutting the text"); });
+  if (found.begins && found.length > 0) { // the last one ends with the text
+    ++found.lengths[found.length];
+  }
   return found;
 }
 
