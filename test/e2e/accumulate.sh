@@ -2,6 +2,7 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Gradient accumulation: updates of 8 x 1, 4 x 2 and 2 x 4 rows are one update, with dropout, drawn boundaries and factors, several
 # losses and padding; what is refused.
+# shellcheck disable=SC2317 # succeeds and exits call these functions
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 

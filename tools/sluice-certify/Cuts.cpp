@@ -53,11 +53,11 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
   bool routes = fields.find("ratio"), hasRule = !routes && (!predicts || fields.find("rule"));
   auto rule = hasRule ? fields.choice("rule", {"whitespace", "every", "space_like", "labels"}) : 0;
   bool isEvery = rule == 1, begins = fields.choice("at", {"end", "start"}) == 1;
-  fields.refuse(cuts.contains(name) ||
-                    (factor != 1 &&
-                     (outer || (hasRule && !isEvery) || fields.find("document_end"))) ||
-                    (rule == 3 && !predicts),
-                "a scale that can be cut, and a name of its own", "\"" + name + "\"");
+  fields.refuse(
+      cuts.contains(name) ||
+          (factor != 1 && (outer || (hasRule && !isEvery) || fields.find("document_end"))) ||
+          (rule == 3 && !predicts),
+      "a scale that can be cut, and a name of its own", "\"" + name + "\"");
   axis.clear();
   auto ended = [&](size_t bits) {
     return !fields.find("document_end")

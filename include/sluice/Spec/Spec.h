@@ -359,7 +359,7 @@ struct Schedule {
 
 struct Training {
   Optimizer optimizer = Optimizer::AdamW;
-  bool cyclic = false; ///< each epoch shifts every text around its end; else it is cut elsewhere
+  bool cyclic = false;    ///< each epoch shifts every text around its end; else it is cut elsewhere
   int32_t accumulate = 1; ///< batches of an update
   double learningRate = 3e-4;
   double beta1 = 0.9;

@@ -74,7 +74,8 @@ constexpr const char *closedMeans = R"json({"sluice": 1, "vocabulary": 14, "cont
     {"op": "upsample", "segments": "words", "by": 0}, {"op": "add", "with": "fine"}, {"op": "head"}]})json";
 
 /// Last rows of pairs, behind a shift; then rows at a router's bits, spread as moving averages.
-constexpr const char *lastAndRouted = R"json({"sluice": 1, "vocabulary": 11, "context": 6, "batch": 2,
+constexpr const char *lastAndRouted =
+    R"json({"sluice": 1, "vocabulary": 11, "context": 6, "batch": 2,
   "precision": {"compute": "bf16"}, "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
   "stages": [{"op": "embedding", "to": "fine"},
     {"op": "boundaries", "name": "twos", "rule": "every", "factor": 2},
