@@ -289,11 +289,10 @@ void EntryBuilder::buildAccumulate() {
 /// Random numbers of a batch are those of its rows in the update.
 static void drawByUpdate(func::FuncOp gradient) {
   gradient.walk([](Operation *op) {
-    auto domain = op->getAttrOfType<dispatch::DomainAttr>("domain");
     auto dropout = op->getAttrOfType<FloatAttr>("dropout");
     bool draws = dropout && dropout.getValueAsDouble() > 0;
     op->walk([&](dispatch::RandomOp) { draws = true; });
-    if (draws && domain && domain.getFactor() > 0) {
+    if (draws && op->hasAttr("domain")) {
       op->setAttr(dispatch::drawsByUpdateName, UnitAttr::get(op->getContext()));
     }
   });

@@ -94,4 +94,16 @@ for name in vanilla-bf16 hourglass-bf16; do
     succeeds "$name: it writes the same text" cmp "$work/other" "$work/steps"
   done
 done
+# An update of two batches: each launch is judged, and what it draws goes by the update's rows.
+cat > "$work/two.json" << 'SPEC'
+{ "sluice": 1, "vocabulary": 256, "context": 9, "batch": 2, "width": 16,
+  "defaults": { "heads": 2, "feed_forward": 20, "dropout": 0.2, "attention_dropout": 0.2 },
+  "stages": [{ "op": "embedding" }, { "op": "layer" }, { "op": "head" }], "training": { "accumulate": 2 } }
+SPEC
+succeeds "two batches: compile" "$sluice" compile "$work/two.json" -o "$work/two.sla" -t cpu-avx2 -t sm_80 --precision bf16
+for device in cpu emulator; do
+  succeeds "two batches: a step on $device" "$sluice" train "$work/two.sla" --data "$work/training.txt" --steps 1 --out "$work/two-$device" --device $device
+done
+holds "two batches: both devices make the same step" 'abs(f[0][0]["loss"] / f[1][0]["loss"] - 1) < 2e-3' \
+  "$work/two-cpu/metrics.jsonl" "$work/two-emulator/metrics.jsonl"
 finish
