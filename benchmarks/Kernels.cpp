@@ -163,7 +163,7 @@ double measure(Operation *op, const cpu::Kernel &kernel, Function function) {
   llvm::for_each(op->getOperandTypes(), reserve);
   llvm::for_each(op->getResultTypes(), reserve);
   int64_t scalars[] = {INT64_MAX / 2, INT64_MAX / 2, 1, 0};
-  for (int64_t i = 0; i < cpu::scalarCount; ++i) {
+  for (int64_t i = 0; i < std::ssize(scalars); ++i) {
     arguments.push_back(used + 64 * i);
   }
   arguments.insert(arguments.end(), 2, 0);
@@ -172,7 +172,7 @@ double measure(Operation *op, const cpu::Kernel &kernel, Function function) {
   auto *scratch =
       static_cast<uint8_t *>(std::aligned_alloc(4096, kernel.scratchBytes / 4096 * 4096 + 4096));
   std::fill_n(reinterpret_cast<float *>(arena), used / 4, 0.5f);
-  for (int64_t i = 0; i < cpu::scalarCount; ++i) {
+  for (int64_t i = 0; i < std::ssize(scalars); ++i) {
     std::memcpy(arena + used + 64 * i, &scalars[i], 8);
   }
   double best = 1e9, stop = now() + 0.4;

@@ -103,7 +103,8 @@ void lay(Loaded &loaded, Operation *op, int64_t positions) {
   for (Value value : values) {
     reserve(4 * dispatch::storageElements(cast<RankedTensorType>(value.getType())));
   }
-  for (int64_t i = 0; i < cpu::scalarCount; ++i) {
+  const int64_t scalars[] = {positions, batch, 1, 1};
+  for (size_t i = 0; i < std::size(scalars); ++i) {
     reserve(8);
   }
   loaded.arguments.insert(loaded.arguments.end(), 2, 0);
@@ -114,8 +115,7 @@ void lay(Loaded &loaded, Operation *op, int64_t positions) {
     state = state * 1664525 + 1013904223;
     reinterpret_cast<float *>(loaded.arena)[i] = static_cast<float>(state >> 8) * 0x1p-23f - 1;
   }
-  const int64_t scalars[] = {positions, batch, 1, 1};
-  for (int64_t i = 0; i < cpu::scalarCount; ++i) {
+  for (size_t i = 0; i < std::size(scalars); ++i) {
     std::memcpy(loaded.arena + loaded.arguments[values.size() + i], &scalars[i], 8);
   }
 }

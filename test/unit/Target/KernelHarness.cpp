@@ -203,7 +203,8 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
     ADD_FAILURE() << "expected " << operandCount << " operands, found " << launch.operands.size();
     return {};
   }
-  std::vector<int64_t> arguments(slots.size() + cpu::scalarCount + 2);
+  const int64_t scalars[] = {launch.length, launch.rows, launch.step, launch.seed};
+  std::vector<int64_t> arguments(slots.size() + std::size(scalars) + 2);
   int64_t used = guardBytes;
   auto reserve = [&](int64_t bytes) {
     int64_t offset = used;
@@ -215,17 +216,16 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
     arguments[i] =
         shared != launch.shares.end() ? arguments[shared->second] : reserve(slots[i].bytes());
   }
-  const int64_t scalars[] = {launch.length, launch.rows, launch.step, launch.seed};
-  for (int64_t i = 0; i < cpu::scalarCount; ++i) {
+  for (size_t i = 0; i < std::size(scalars); ++i) {
     arguments[slots.size() + i] = reserve(8);
   }
-  arguments[slots.size() + cpu::scalarCount] = launch.firstStream;
+  arguments[slots.size() + std::size(scalars)] = launch.firstStream;
   int64_t counterBytes = (kernel_.counters * cpu::Kernel::counterBytes + 63) / 64 * 64;
   int64_t counters = reserve(counterBytes + kernel_.workspaceBytes);
   int64_t workspace = arguments.back() = counters + counterBytes;
   auto arena = makeMemory(used);
   std::fill_n(arena.get() + counters, counterBytes, uint8_t(0));
-  for (int64_t i = 0; i < cpu::scalarCount; ++i) {
+  for (size_t i = 0; i < std::size(scalars); ++i) {
     put(arena.get() + arguments[slots.size() + i], scalars[i]);
   }
   for (unsigned i = 0; i < operandCount; ++i) {
