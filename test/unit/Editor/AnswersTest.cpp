@@ -123,7 +123,7 @@ TEST(Hover, ModelShowsItsVerdict) {
 }
 
 TEST(Completion, OffersKeysThatAreNotThereYet) {
-  std::vector<std::string> keys = {"from", "to", "method", "window", "segments"};
+  std::vector<std::string> keys = {"from", "to", "method", "window", "segments", "width"};
   EXPECT_EQ(labels(head + R"({"op": "shorten", "factor": 4, |})" + rest), keys);
   EXPECT_EQ(labels(head + R"({"op": "shorten", "factor": 4, "me|"})" + rest), keys);
   EXPECT_EQ(labels(head + "{|"), std::vector<std::string>{"op"});
