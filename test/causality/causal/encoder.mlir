@@ -2,7 +2,7 @@
 module attributes {sluice.batch = 1 : i64, sluice.context = 32 : i64, sluice.name = "encoder", sluice.seed = 0 : i64, sluice.training = {beta1 = 9.0e-01 : f64, beta2 = 9.5e-01 : f64, clip = 1.0 : f64, epsilon = 1.0e-08 : f64, floor = 1.0e-01 : f64, learning_rate = 1.0e-03 : f64, optimizer = "adamw", schedule = "cosine", steps = 100.0 : f64, warmup = 10.0 : f64, weight_decay = 1.0e-01 : f64}, sluice.vocabulary = 11 : i64, sluice.width = 4 : i64} {
   sluice.axis @target
   sluice.scale @s1 on @target factor 1
-  sluice.axis @source
+  sluice.axis @source given 16 vocabulary 11
   sluice.scale @e1 on @source factor 1
   sluice.scale @last on @target factor 0
   sluice.parameter @e : tensor<11x4xf32> {deviation = 1.0 : f64, initial = "normal", names = ["e"], sizes = array<i64: 11>}
