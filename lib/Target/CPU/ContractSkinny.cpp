@@ -23,27 +23,34 @@ constexpr int64_t streams = 4; ///< runs of rows of W that are read side by side
 
 /// How rows and columns are cut.
 struct Cut {
-  int64_t rows;    ///< taken together, a power of two: their sums stay in registers
-  int64_t columns; ///< rows of W for `rows` rows at once: as many as registers hold sums of
-  int64_t run;     ///< rows of W of a stream in an item, for one row
+  int64_t rows; ///< most that are taken together, a power of two: their sums stay in registers
+  int64_t run;  ///< rows of W of a stream in an item, for one row
   int64_t items;
 
   Cut(const Target &target, int64_t launchRows, int64_t width);
+  /// Rows of W for `rows` rows at once: as many as registers hold sums of.
+  int64_t columnsFor(int64_t rows) const;
   /// Output columns an item, a multiple of the lanes.
   int64_t itemColumns() const { return streams * run; }
+
+private:
+  const Target &target;
 };
 
-Cut::Cut(const Target &target, int64_t launchRows, int64_t width) {
-  rows = std::min<int64_t>(llvm::PowerOf2Ceil(launchRows), target.registers / 4);
+int64_t Cut::columnsFor(int64_t rows) const {
   // A weight is loaded for `rows` rows and an input for `columns` columns: 7 loads for 12
   // multiply-adds with 16 registers, where two loads and two multiply-adds go in a cycle. The rest
   // of the registers holds a weight a column and an input.
-  columns = std::min(streams, (target.registers - streams) / rows);
+  int64_t columns = std::min(streams, (target.registers - streams) / rows);
   // A vector of sums at once, where loads and prefetches are still fewer than multiply-adds.
   int64_t whole = target.lanes / rows;
-  if (whole >= 2 && whole < columns && rows + 2 * whole < target.lanes) {
-    columns = whole;
-  }
+  bool isBetter = whole >= 2 && whole < columns && rows + 2 * whole < target.lanes;
+  return isBetter ? whole : columns;
+}
+
+Cut::Cut(const Target &target, int64_t launchRows, int64_t width)
+    : rows(std::min<int64_t>(llvm::PowerOf2Ceil(launchRows), target.registers / 4)),
+      target(target) {
   // Long runs, but some items for threads to even out.
   constexpr int64_t longRun = 16, leastItems = 8;
   run = std::max<int64_t>(1, width / (leastItems * streams));
@@ -68,10 +75,11 @@ private:
   static int64_t extentOf(Value value) { return typeOf(value).getDimSize(1); }
   Value listDue();
   void emitItem(Value due);
+  void emitFor(Value due, int64_t rows);
   void emitColumns(Value due, int64_t rows, int64_t columns);
   /// Whether sums of so many rows and columns are those of a whole tile, one vector of sums.
   bool isTile(int64_t rows, int64_t columns) const {
-    return rows > 2 && rows == cut.rows && columns == cut.columns && rows * columns == e.lanes;
+    return rows > 2 && columns == cut.columnsFor(rows) && rows * columns == e.lanes;
   }
   void turnSums(Value due, int64_t rows, int64_t columns);
   /// `count` output columns, each `apart` behind the one before.
@@ -79,7 +87,8 @@ private:
     Value first;
     int64_t count, apart;
   };
-  void emitSums(Value first, Value due, int64_t count, const Columns &columns);
+  void emitGroup(Value first, Value due, int64_t rows, const Columns &columns);
+  void emitSums(Value first, int64_t count, const Columns &columns);
   Values emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, ArrayRef<Value> later);
   Values laterRows(const Columns &columns);
   void prefetchWeights(ArrayRef<Value> later, Value k);
@@ -125,8 +134,9 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
     *list = frame.scratch(MemRefType::get({slots}, i64));
   }
   sums = frame.scratch(MemRefType::get({slots, cut.itemColumns()}, f32));
-  if (isTile(cut.rows, cut.columns)) {
-    int64_t run = cut.itemColumns() / cut.columns;
+  if (int64_t columns = cut.columnsFor(cut.rows); isTile(cut.rows, columns)) {
+    // Fewer rows have as many columns or more.
+    int64_t run = cut.itemColumns() / columns;
     tiles = frame.scratch(MemRefType::get({slots / cut.rows, run, e.lanes}, f32));
   }
 
@@ -176,17 +186,21 @@ Value SkinnyGenerator::listDue() {
 }
 
 void SkinnyGenerator::emitItem(Value due) {
-  auto alone = [&] { emitColumns(due, 1, streams); };
-  auto several = [&] { emitColumns(due, cut.rows, cut.columns); };
-  if (cut.rows == 1) {
-    alone();
-  } else {
-    e.when(e.less(due, e.index(2)), alone, several);
-  }
+  emitFor(due, 1);
   Value end = e.min(e.add(begin, cut.itemColumns()), e.index(width));
   e.loop(begin, end, e.lanes, [&](Value column) {
     e.loop(e.index(0), due, 1, [&](Value slot) { emitEpilogue(slot, column); });
   });
+}
+
+/// The item's columns by the least tile that holds all rows that are due, of `rows` or more.
+void SkinnyGenerator::emitFor(Value due, int64_t rows) {
+  auto these = [&] { emitColumns(due, rows, cut.columnsFor(rows)); };
+  if (rows == cut.rows) {
+    these();
+  } else {
+    e.when(e.less(due, e.index(rows + 1)), these, [&] { emitFor(due, 2 * rows); });
+  }
 }
 
 /// The item's columns in `columns` streams. All go forward by a row of W at a time, for all rows
@@ -195,15 +209,10 @@ void SkinnyGenerator::emitItem(Value due) {
 void SkinnyGenerator::emitColumns(Value due, int64_t rows, int64_t columns) {
   int64_t run = cut.itemColumns() / columns, rest = cut.itemColumns() % columns;
   auto eachGroup = [&](const Columns &of) {
-    e.loop(e.index(0), due, rows, [&](Value first) {
-      auto alone = [&] { emitSums(first, due, 1, of); };
-      if (rows == 1) {
-        alone();
-      } else {
-        Value isAlone = e.less(e.sub(due, first), e.index(2));
-        e.when(isAlone, alone, [&] { emitSums(first, due, rows, of); });
-      }
-    });
+    if (rows < cut.rows) {
+      return emitSums(e.index(0), rows, of);
+    }
+    e.loop(e.index(0), due, rows, [&](Value first) { emitGroup(first, due, rows, of); });
   };
   e.loop(e.index(0), e.index(run), 1,
          [&](Value step) { eachGroup({e.add(begin, step), columns, run}); });
@@ -215,10 +224,22 @@ void SkinnyGenerator::emitColumns(Value due, int64_t rows, int64_t columns) {
   }
 }
 
+/// Sums of the rows that are due from `first` on, `rows` of them: half as many, or one, where these
+/// are all.
+void SkinnyGenerator::emitGroup(Value first, Value due, int64_t rows, const Columns &columns) {
+  auto these = [&] { emitSums(first, rows, columns); };
+  if (rows == 1) {
+    return these();
+  }
+  int64_t fewer = rows == cut.rows && rows > 2 ? rows / 2 : 1;
+  Value isFew = e.less(e.sub(due, first), e.index(fewer + 1));
+  e.when(isFew, [&] { emitGroup(first, due, fewer, columns); }, these);
+}
+
 /// Tiles of sums to rows of them, `lanes` steps at a time.
 void SkinnyGenerator::turnSums(Value due, int64_t rows, int64_t columns) {
   int64_t run = cut.itemColumns() / columns;
-  e.loop(e.index(0), e.add(due, -1), rows, [&](Value first) { // one row alone has no tiles
+  e.loop(e.index(0), e.sub(due, e.index(rows / 2)), rows, [&](Value first) { // fewer are no tile
     Value group = e.floorDiv(first, rows);
     for (int64_t start = 0; start < run; start += e.lanes) {
       Values square;
@@ -236,7 +257,7 @@ void SkinnyGenerator::turnSums(Value due, int64_t rows, int64_t columns) {
 }
 
 /// Sums of rows [first, first + count) of those that are due.
-void SkinnyGenerator::emitSums(Value first, Value due, int64_t count, const Columns &columns) {
+void SkinnyGenerator::emitSums(Value first, int64_t count, const Columns &columns) {
   Values rows, outputs;
   for (int64_t i = 0; i < count; ++i) {
     rows.push_back(listed(inputRows, e.add(first, i)));
