@@ -54,8 +54,9 @@ std::vector<double> evaluateRow(func::FuncOp function, CrossEntropyOp loss, int6
   }
   Scales scales(function);
   for (BlockArgument argument : function.getArguments()) {
+    auto rows = static_cast<size_t>(evaluator.getPositions(argument));
     bool isTarget = scales.isOnTargetAxis(argument);
-    evaluator.setTokens(argument, isTarget ? tokens : std::vector<int32_t>(tokens.size()));
+    evaluator.setTokens(argument, isTarget ? tokens : std::vector<int32_t>(rows));
   }
   if (failed(evaluator.evaluate(function))) {
     return {};
