@@ -209,10 +209,13 @@ void SkinnyGenerator::emitFor(Value due, int64_t rows) {
 void SkinnyGenerator::emitColumns(Value due, int64_t rows, int64_t columns) {
   int64_t run = cut.itemColumns() / columns, rest = cut.itemColumns() % columns;
   auto eachGroup = [&](const Columns &of) {
-    if (rows < cut.rows) {
-      return emitSums(e.index(0), rows, of);
-    }
-    e.loop(e.index(0), due, rows, [&](Value first) { emitGroup(first, due, rows, of); });
+    e.loop(e.index(0), due, rows, [&](Value first) {
+      if (rows < cut.rows) { // they are all, or there is none
+        emitSums(first, rows, of);
+      } else {
+        emitGroup(first, due, rows, of);
+      }
+    });
   };
   e.loop(e.index(0), e.index(run), 1,
          [&](Value step) { eachGroup({e.add(begin, step), columns, run}); });
