@@ -17,5 +17,6 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 12 : i64, sluice.nam
   sluice.scale @s3 on @target factor 3
   sluice.scale @last on @target factor 0
   sluice.parameter @e : tensor<5x4xf32> {names = ["e"], sizes = array<i64: 5>, initial = "normal"}
+  sluice.parameter @f : tensor<5x4xf32> {names = ["f"], sizes = array<i64: 5>, initial = "normal"}
   sluice.parameter @v : tensor<4xf32> {names = ["v"], sizes = array<i64: 4>, initial = "normal"}
   sluice.parameter @b : tensor<1x4xf32> {names = ["b"], sizes = array<i64: 1>, initial = "normal"}
